@@ -1,0 +1,158 @@
+//! What is counted.
+
+/// Declares the sections and their kinds once: the enums, the names and the order all come from the same list.
+macro_rules! kinds {
+    ($( $(#[$section_doc:meta])* $section:ident $section_name:literal {
+        $( $(#[$kind_doc:meta])* $kind:ident $kind_name:literal, )*
+    } )*) => {
+        /// A family of crossings, as reports group them.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Section {
+            /// System calls by number. Its counters are those of [`Table::syscall`](crate::Table::syscall).
+            Syscall,
+            $( $(#[$section_doc])* $section, )*
+        }
+
+        impl Section {
+            /// The name that reports print.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    Section::Syscall => "syscall",
+                    $( Section::$section => $section_name, )*
+                }
+            }
+        }
+
+        /// A kind of crossing other than an ordinary system call.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(usize)]
+        pub enum Kind {
+            $( $( $(#[$kind_doc])* $kind, )* )*
+        }
+
+        impl Kind {
+            /// All kinds, in the order of their numbers.
+            pub const ALL: &'static [Kind] = &[ $( $( Kind::$kind, )* )* ];
+
+            /// How many kinds there are.
+            pub const COUNT: usize = Kind::ALL.len();
+
+            /// The section that the kind belongs to.
+            pub const fn section(self) -> Section {
+                match self { $( $( Kind::$kind => Section::$section, )* )* }
+            }
+
+            /// The name that reports print, unique within its section.
+            pub const fn name(self) -> &'static str {
+                match self { $( $( Kind::$kind => $kind_name, )* )* }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// Calls that are not in the table of generic numbers.
+    Call "call" {
+        /// A number beyond the table: ENOSYS.
+        CallUnknown "unknown",
+        /// A system call of a 32-bit program.
+        CallCompat "compat",
+    }
+    /// Page faults, by what resolved them.
+    Fault "fault" {
+        /// First read of an anonymous page: the zero page.
+        FaultAnonRead "anonymous-read",
+        /// First write of an anonymous page: a zeroed page.
+        FaultAnonWrite "anonymous-write",
+        /// Read (or execution) of a file's page.
+        FaultFileRead "file-read",
+        /// Write to a shared file's page.
+        FaultFileWrite "file-write",
+        /// Write to a page shared copy on write, the zero page included.
+        FaultCow "copy-on-write",
+        /// The Access flag (or the dirty state) set by software.
+        FaultAccessFlag "access-flag",
+        /// The entry was valid and sufficient already: nothing to do but retry.
+        FaultSpurious "spurious",
+        /// Answered with a signal, or with EFAULT.
+        FaultRefused "refused",
+        /// Taken from the kernel on a user's address (copying in or out), whatever resolved it.
+        FaultUaccess "kernel-uaccess",
+        /// Taken from the kernel on a new kernel mapping that this CPU had not seen yet: one local fence.
+        FaultNewMapping "new-mapping",
+    }
+    /// Instructions of user programs that trapped.
+    Instruction "instruction" {
+        /// Read of an ID register, emulated.
+        EmulatedId "emulated-id",
+        /// Any other emulated instruction or trapped system access.
+        EmulatedOther "emulated-other",
+        /// Undefined: SIGILL.
+        Undefined "undefined",
+        /// First use of floating point or Advanced SIMD (RISC-V: F and D).
+        FpTrap "fp",
+        /// First use of SVE or SME (RISC-V: V).
+        VectorTrap "vector",
+        /// Breakpoint, watchpoint or single step.
+        Debug "debug",
+    }
+    /// Interrupts.
+    Interrupt "interrupt" {
+        /// The timer of this CPU.
+        InterruptTimer "timer",
+        /// From another CPU.
+        InterruptIpi "ipi",
+        /// From a device.
+        InterruptDevice "device",
+    }
+    /// What the scheduler and signals did.
+    Task "task" {
+        /// Another thread was switched to.
+        ContextSwitch "context-switch",
+        /// A signal was delivered to a handler.
+        Signal "signal",
+    }
+    /// Fences owed by changes of translations (`tlbi`, `sfence.vma`).
+    Fence "fence" {
+        /// One page, this CPU.
+        FenceLocalPage "local-page",
+        /// One address space, this CPU.
+        FenceLocalAsid "local-asid",
+        /// Everything, this CPU.
+        FenceLocalAll "local-all",
+        /// One page, all CPUs that may hold it.
+        FenceBroadcastPage "broadcast-page",
+        /// One address space, all CPUs that may hold it.
+        FenceBroadcastAsid "broadcast-asid",
+        /// Everything, all CPUs.
+        FenceBroadcastAll "broadcast-all",
+        /// Instruction caches made to agree with memory (`ic`, `fence.i`).
+        FenceInstruction "instruction",
+    }
+    /// Memory mapped.
+    Memory "memory" {
+        /// Pages made valid in a user's address space, those that fault-around maps ahead included.
+        MappedPages "mapped-pages",
+    }
+    /// Exits of guests to the hypervisor, by class.
+    Guest "guest" {
+        /// Hypercalls (HVC, SMC).
+        GuestHvc "hvc",
+        /// Trapped system registers other than SGI generation.
+        GuestSysreg "sysreg",
+        /// Writes that send SGIs.
+        GuestSgi "sgi",
+        /// Memory-mapped registers answered by the kernel.
+        GuestMmioKernel "mmio-kernel",
+        /// Memory-mapped registers answered by the virtual-machine monitor.
+        GuestMmioVmm "mmio-vmm",
+        /// WFI and WFE.
+        GuestWfx "wfx",
+        /// Physical interrupts.
+        GuestIrq "irq",
+        /// Faults of stage 2 on guest memory.
+        GuestStage2 "stage2-fault",
+        /// All others.
+        GuestOther "other",
+    }
+}

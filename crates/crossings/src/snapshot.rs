@@ -1,0 +1,99 @@
+//! Sums over CPUs, and what happened between two of them.
+
+use core::fmt;
+
+use crate::{Kind, SYSCALLS, Section, Table};
+
+/// The sum of the tables of several CPUs at about one moment. Some 4.5 KiB: not for a small stack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    syscalls: [u64; SYSCALLS],
+    kinds: [u64; Kind::COUNT],
+}
+
+/// What a value of a snapshot counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Name {
+    /// A system call, by number.
+    Syscall(usize),
+    /// A kind of crossing.
+    Kind(Kind),
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Name::Syscall(number) => number.fmt(f),
+            Name::Kind(kind) => f.pad(kind.name()),
+        }
+    }
+}
+
+impl Snapshot {
+    /// All counts zero.
+    pub const fn new() -> Self {
+        Snapshot {
+            syscalls: [0; SYSCALLS],
+            kinds: [0; Kind::COUNT],
+        }
+    }
+
+    /// The sum over `tables`.
+    pub fn of<'a>(tables: impl IntoIterator<Item = &'a Table>) -> Self {
+        let mut sum = Snapshot::new();
+        tables.into_iter().for_each(|table| sum.add(table));
+        sum
+    }
+
+    /// Adds one CPU's counts.
+    pub fn add(&mut self, table: &Table) {
+        for (number, sum) in self.syscalls.iter_mut().enumerate() {
+            *sum = sum.wrapping_add(table.get_syscall(number));
+        }
+        for (kind, sum) in Kind::ALL.iter().zip(&mut self.kinds) {
+            *sum = sum.wrapping_add(table.get(*kind));
+        }
+    }
+
+    /// What was counted since `earlier`; a count that went down (another set of CPUs) gives zero.
+    pub fn since(&self, earlier: &Snapshot) -> Snapshot {
+        let mut difference = self.clone();
+        let counts = difference.syscalls.iter_mut().chain(&mut difference.kinds);
+        for (now, before) in counts.zip(earlier.syscalls.iter().chain(&earlier.kinds)) {
+            *now = now.saturating_sub(*before);
+        }
+        difference
+    }
+
+    /// The count of one kind.
+    pub fn get(&self, kind: Kind) -> u64 {
+        self.kinds[kind as usize]
+    }
+
+    /// The count of one system call, by the low 9 bits of its number.
+    pub fn get_syscall(&self, number: usize) -> u64 {
+        self.syscalls[number % SYSCALLS]
+    }
+
+    /// All system calls together.
+    pub fn syscalls(&self) -> u64 {
+        self.syscalls
+            .iter()
+            .fold(0, |sum, count| sum.wrapping_add(*count))
+    }
+
+    /// Every counter, zeroes included: system calls by number, then kinds in their order, section by section.
+    pub fn iter(&self) -> impl Iterator<Item = (Section, Name, u64)> + '_ {
+        let syscalls = self.syscalls.iter().enumerate();
+        let kinds = Kind::ALL.iter().zip(&self.kinds);
+        syscalls
+            .map(|(number, count)| (Section::Syscall, Name::Syscall(number), *count))
+            .chain(kinds.map(|(kind, count)| (kind.section(), Name::Kind(*kind), *count)))
+    }
+}
+
+impl Default for Snapshot {
+    fn default() -> Self {
+        Snapshot::new()
+    }
+}
