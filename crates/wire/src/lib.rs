@@ -1,0 +1,27 @@
+//! The protocol between the host command and `programs/init`, PID 1 of every guest.
+//!
+//! Two things cross. Before the boot the host writes *jobs* (what to run and how) into the initramfs ([`job`]). Then
+//! *frames* go both ways over one byte stream, a virtio console or a serial line ([`frame`]).
+//!
+//! A stream starts with [`SYNC`], sent by the guest once its end of the line is in raw mode. What came before it is
+//! the firmware's or the kernel's and belongs to the log. The host sends nothing until it has seen `SYNC`.
+//!
+//! Input is given out by credit: the host has at most [`INPUT_WINDOW`] bytes of standard input under way, and the guest
+//! hands credit back as the program takes them. So a slow program neither loses input on a serial line nor keeps control
+//! frames waiting.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod frame;
+pub mod job;
+
+pub use frame::{Channel, Control, Decoder, SYNC, encode};
+pub use job::{Input, Job};
+
+/// Bytes of standard input that may be under way to a guest without credit; below the 4096 of a Linux tty's buffer.
+pub const INPUT_WINDOW: usize = 2048;
+
+/// Where the jobs stand in the initramfs.
+pub const JOBS_PATH: &str = "/stile/jobs";

@@ -1,0 +1,110 @@
+//! The channel to the host: frames over a virtio console or a serial line.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+
+use wire::frame::Item;
+use wire::{Control, Decoder};
+
+use crate::sys;
+
+/// Bytes that may wait for the host before programs are no longer read.
+const BACKLOG: usize = 64 * 1024;
+
+/// The guest's end.
+pub struct Channel {
+    device: File,
+    outgoing: Vec<u8>,
+    decoder: Decoder,
+}
+
+impl Channel {
+    /// Opens the device in raw mode and tells the host that frames follow.
+    pub fn open(path: &str) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_NOCTTY | libc::O_NONBLOCK);
+        let device = options
+            .open(path)
+            .map_err(|error| io::Error::other(format!("{path}: {error}")))?;
+        sys::set_raw(device.as_fd())?;
+        Ok(Self {
+            device,
+            outgoing: wire::SYNC.to_vec(),
+            decoder: Decoder::synced(),
+        })
+    }
+
+    /// Queues one frame, or several for a long payload.
+    pub fn send(&mut self, channel: wire::Channel, payload: &[u8]) {
+        wire::encode(channel, payload, &mut self.outgoing);
+    }
+
+    /// Queues a control message.
+    pub fn control(&mut self, control: Control) {
+        self.send(wire::Channel::Control, &control.encode());
+    }
+
+    /// Whether so much waits for the host that no more should be produced.
+    pub fn is_full(&self) -> bool {
+        self.outgoing.len() >= BACKLOG
+    }
+
+    /// What to poll for.
+    pub fn poll_entry(&self) -> libc::pollfd {
+        let events = if self.outgoing.is_empty() {
+            libc::POLLIN
+        } else {
+            libc::POLLIN | libc::POLLOUT
+        };
+        crate::job::poll_entry(self.device.as_fd(), events)
+    }
+
+    /// Writes as much of the queue as the device takes now.
+    pub fn write(&mut self) -> io::Result<()> {
+        while !self.outgoing.is_empty() {
+            match self.device.write(&self.outgoing) {
+                Ok(written) => drop(self.outgoing.drain(..written)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the whole queue.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.write()?;
+        while !self.outgoing.is_empty() {
+            sys::poll(&mut [crate::job::poll_entry(self.device.as_fd(), libc::POLLOUT)])?;
+            self.write()?;
+        }
+        Ok(())
+    }
+
+    /// The frames that have arrived.
+    pub fn read(&mut self) -> io::Result<Vec<(wire::Channel, Vec<u8>)>> {
+        let mut buffer = [0; 4096];
+        match self.device.read(&mut buffer) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(length) => self.decoder.push(&buffer[..length]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+        let mut frames = Vec::new();
+        while let Some(item) = self.decoder.pop() {
+            match item {
+                Item::Frame(channel, payload) => frames.push((channel, payload)),
+                Item::Noise(_) => {}
+                Item::Broken(byte) => {
+                    return Err(io::Error::other(format!("frame of channel {byte}")));
+                }
+            }
+        }
+        Ok(frames)
+    }
+}

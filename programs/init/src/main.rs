@@ -1,0 +1,41 @@
+//! PID 1 of a guest, on Stile and on the Linux kernels it is compared with.
+//!
+//! It mounts what programs expect, opens the channel to the host command, runs the jobs that the initramfs names one
+//! after another, carries their input and output as frames of crate `wire`, and powers the machine off.
+
+mod channel;
+mod job;
+mod mounts;
+mod program;
+mod sys;
+
+use std::fs;
+use std::io;
+
+use channel::Channel;
+
+/// Names the device of the channel.
+const CHANNEL_PATH: &str = "/stile/channel";
+
+fn main() {
+    mounts::mount_all();
+    if let Err(error) = run_jobs() {
+        eprintln!("init: {error}");
+    }
+    sys::power_off();
+}
+
+fn run_jobs() -> io::Result<()> {
+    let text = fs::read(wire::JOBS_PATH)?;
+    let jobs = wire::job::decode(&text)
+        .map_err(|line| io::Error::other(format!("{}: {line}", wire::JOBS_PATH)))?;
+    let device = fs::read_to_string(CHANNEL_PATH)?;
+    let mut channel = Channel::open(device.trim())?;
+    let children = sys::child_signals()?;
+    for (index, job) in jobs.iter().enumerate() {
+        channel.control(wire::Control::Started(index as u16));
+        job::run(job, &mut channel, &children)?;
+        sys::kill_all();
+    }
+    channel.flush()
+}

@@ -1,0 +1,33 @@
+//! The file systems that programs expect. A kernel that has one already, or lacks it, is no reason to stop.
+
+use std::fs;
+
+use crate::sys;
+
+const MOUNTS: [(&str, &str); 7] = [
+    ("proc", "/proc"),
+    ("devtmpfs", "/dev"),
+    ("devpts", "/dev/pts"),
+    ("tmpfs", "/dev/shm"),
+    ("sysfs", "/sys"),
+    ("tmpfs", "/tmp"),
+    ("tmpfs", "/run"),
+];
+
+const LINKS: [(&str, &str); 4] = [
+    ("/proc/self/fd", "/dev/fd"),
+    ("/proc/self/fd/0", "/dev/stdin"),
+    ("/proc/self/fd/1", "/dev/stdout"),
+    ("/proc/self/fd/2", "/dev/stderr"),
+];
+
+/// Mounts them all and makes the usual links below `/dev`.
+pub fn mount_all() {
+    for (kind, path) in MOUNTS {
+        let _ = fs::create_dir_all(path);
+        sys::mount(kind, path);
+    }
+    for (target, path) in LINKS {
+        let _ = std::os::unix::fs::symlink(target, path);
+    }
+}

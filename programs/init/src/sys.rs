@@ -1,0 +1,194 @@
+//! The system calls that the standard library has no name for.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicI32, Ordering};
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
+}
+
+/// Mounts a file system, as far as the kernel lets us.
+pub fn mount(kind: &str, path: &str) {
+    let (Ok(kind), Ok(path)) = (CString::new(kind), CString::new(path)) else {
+        return;
+    };
+    // SAFETY: the strings are NUL-terminated and outlive the call.
+    unsafe {
+        libc::mount(
+            kind.as_ptr(),
+            path.as_ptr(),
+            kind.as_ptr(),
+            0,
+            std::ptr::null(),
+        )
+    };
+}
+
+/// Ends the machine.
+pub fn power_off() -> ! {
+    // SAFETY: no memory is passed.
+    unsafe { libc::reboot(libc::RB_POWER_OFF) };
+    std::process::exit(1);
+}
+
+/// The write end of the pipe that tells of children.
+static CHILD_SIGNAL: AtomicI32 = AtomicI32::new(-1);
+
+extern "C" fn on_child(_: libc::c_int) {
+    // SAFETY: write is safe in a signal handler, and the buffer is static.
+    unsafe {
+        libc::write(
+            CHILD_SIGNAL.load(Ordering::Relaxed),
+            b"c".as_ptr().cast(),
+            1,
+        )
+    };
+}
+
+/// A pipe that becomes readable when a child has ended.
+pub fn child_signals() -> io::Result<File> {
+    let (read, write) = pipe(libc::O_CLOEXEC | libc::O_NONBLOCK)?;
+    CHILD_SIGNAL.store(write.as_raw_fd(), Ordering::Relaxed);
+    std::mem::forget(write);
+    // SAFETY: an all-zero sigaction is a valid one, and the handler is async-signal-safe.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = on_child as *const () as usize;
+        action.sa_flags = libc::SA_RESTART;
+        check(libc::sigaction(
+            libc::SIGCHLD,
+            &action,
+            std::ptr::null_mut(),
+        ))?;
+    }
+    Ok(read.into())
+}
+
+/// A pipe: its read end and its write end.
+pub fn pipe(flags: libc::c_int) -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [0; 2];
+    // SAFETY: the array has room for two descriptors, which are ours when the call succeeds.
+    unsafe {
+        check(libc::pipe2(ends.as_mut_ptr(), flags))?;
+        Ok((OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])))
+    }
+}
+
+/// Makes reads and writes on a descriptor return at once.
+pub fn set_nonblocking(fd: BorrowedFd) -> io::Result<()> {
+    // SAFETY: no memory is passed.
+    unsafe {
+        let flags = check(libc::fcntl(fd.as_raw_fd(), libc::F_GETFL))?;
+        check(libc::fcntl(
+            fd.as_raw_fd(),
+            libc::F_SETFL,
+            flags | libc::O_NONBLOCK,
+        ))?;
+    }
+    Ok(())
+}
+
+/// Lets every byte pass a terminal line unchanged.
+pub fn set_raw(fd: BorrowedFd) -> io::Result<()> {
+    // SAFETY: an all-zero termios is a valid one, and it outlives the calls.
+    unsafe {
+        let mut termios: libc::termios = std::mem::zeroed();
+        check(libc::tcgetattr(fd.as_raw_fd(), &mut termios))?;
+        libc::cfmakeraw(&mut termios);
+        check(libc::tcsetattr(fd.as_raw_fd(), libc::TCSANOW, &termios))?;
+    }
+    Ok(())
+}
+
+/// The number of the pseudo-terminal of a master, which is unlocked.
+pub fn unlock_terminal(master: BorrowedFd) -> io::Result<u32> {
+    let (locked, mut number) = (0 as libc::c_int, 0 as libc::c_uint);
+    // SAFETY: each request reads or writes one int.
+    unsafe {
+        check(libc::ioctl(
+            master.as_raw_fd(),
+            libc::TIOCSPTLCK as _,
+            &locked,
+        ))?;
+        check(libc::ioctl(
+            master.as_raw_fd(),
+            libc::TIOCGPTN as _,
+            &mut number,
+        ))?;
+    }
+    Ok(number)
+}
+
+/// Tells a terminal its size.
+pub fn set_size(terminal: BorrowedFd, rows: u16, columns: u16) {
+    let size = libc::winsize {
+        ws_row: rows,
+        ws_col: columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    // SAFETY: the request reads one winsize.
+    unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSWINSZ as _, &size) };
+}
+
+/// In a child: leads a session of its own, with `terminal` as its controlling terminal.
+pub fn start_session(terminal: Option<RawFd>) -> io::Result<()> {
+    // SAFETY: no memory is passed.
+    unsafe {
+        check(libc::setsid())?;
+        if let Some(terminal) = terminal {
+            check(libc::ioctl(terminal, libc::TIOCSCTTY as _, 0))?;
+        }
+    }
+    Ok(())
+}
+
+/// Sends a signal to a process group.
+pub fn signal_group(leader: i32, signal: u8) {
+    // SAFETY: no memory is passed.
+    unsafe { libc::kill(-leader, signal.into()) };
+}
+
+/// Kills every other process and waits until they are gone.
+pub fn kill_all() {
+    // SAFETY: no memory is passed; a null status is allowed.
+    unsafe {
+        libc::kill(-1, libc::SIGKILL);
+        while libc::waitpid(-1, std::ptr::null_mut(), 0) > 0 {}
+    }
+}
+
+/// A child that has ended and is not yet reaped.
+pub fn ended_child() -> Option<i32> {
+    // SAFETY: an all-zero siginfo is a valid one; without a child si_pid stays 0.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        check(libc::waitid(libc::P_ALL, 0, &mut info, flags)).ok()?;
+        Some(info.si_pid()).filter(|&pid| pid != 0)
+    }
+}
+
+/// Reaps a child: its wait status.
+pub fn reap(pid: i32) -> io::Result<i32> {
+    let mut status = 0;
+    // SAFETY: the status outlives the call.
+    check(unsafe { libc::waitpid(pid, &mut status, 0) })?;
+    Ok(status)
+}
+
+/// Waits until one of the descriptors has an event it asks for.
+pub fn poll(fds: &mut [libc::pollfd]) -> io::Result<()> {
+    // SAFETY: pointer and length are the slice's.
+    match check(unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as _, -1) }) {
+        Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
+        _ => Ok(()),
+    }
+}
