@@ -1,0 +1,83 @@
+//! Terminal settings.
+
+use linux_raw_sys::general::*;
+
+/// Control characters that the settings hold (Linux's `NCCS`).
+pub const NCCS: usize = 19;
+
+/// The terminal's settings, with Linux's flag values (termios(3)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Termios {
+    /// Input modes.
+    pub iflag: u32,
+    /// Output modes.
+    pub oflag: u32,
+    /// Control modes.
+    pub cflag: u32,
+    /// Local modes.
+    pub lflag: u32,
+    /// Number of the line discipline: kept for the program, always 0 in effect.
+    pub line: u8,
+    /// Control characters, by `VINTR` and its like.
+    pub cc: [u8; NCCS],
+    /// Input speed in baud.
+    pub ispeed: u32,
+    /// Output speed in baud.
+    pub ospeed: u32,
+}
+
+impl Default for Termios {
+    /// Linux's settings of a terminal that was just opened.
+    fn default() -> Self {
+        let mut cc = [0; NCCS];
+        for (index, character) in [
+            (VINTR, 3),
+            (VQUIT, 28),
+            (VERASE, 127),
+            (VKILL, 21),
+            (VEOF, 4),
+            (VMIN, 1),
+            (VSTART, 17),
+            (VSTOP, 19),
+            (VSUSP, 26),
+            (VREPRINT, 18),
+            (VDISCARD, 15),
+            (VWERASE, 23),
+            (VLNEXT, 22),
+        ] {
+            cc[index as usize] = character;
+        }
+        Termios {
+            iflag: ICRNL | IXON,
+            oflag: OPOST | ONLCR,
+            cflag: B38400 | CS8 | CREAD | HUPCL,
+            lflag: ISIG | ICANON | ECHO | ECHOE | ECHOK | ECHOCTL | ECHOKE | IEXTEN,
+            line: 0,
+            cc,
+            ispeed: 38400,
+            ospeed: 38400,
+        }
+    }
+}
+
+impl Termios {
+    /// True when all of `flags` are set among the local modes.
+    pub fn local(&self, flags: u32) -> bool {
+        self.lflag & flags == flags
+    }
+
+    /// True when all of `flags` are set among the input modes.
+    pub fn input(&self, flags: u32) -> bool {
+        self.iflag & flags == flags
+    }
+
+    /// True when all of `flags` are set among the output modes.
+    pub fn output(&self, flags: u32) -> bool {
+        self.oflag & flags == flags
+    }
+
+    /// True when `byte` is the control character `index`, and that is not disabled (0).
+    pub fn is(&self, index: u32, byte: u8) -> bool {
+        byte != 0 && self.cc[index as usize] == byte
+    }
+}

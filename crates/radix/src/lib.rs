@@ -1,0 +1,278 @@
+//! A sparse array from `usize` to `T`, as a radix tree of fixed fan-out: the page index of a file.
+//!
+//! A look-up costs one step for every six bits of the largest index held, an array with nothing
+//! but index 0 needs no node at all, and every allocation is fallible.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+use alloc::collections::TryReserveError;
+use alloc::vec::Vec;
+use core::mem::replace;
+
+/// Bits of the index that one level decodes.
+const BITS: u32 = 6;
+const FANOUT: usize = 1 << BITS;
+
+enum Slot<T> {
+    Empty,
+    Item(T),
+    Inner(Node<T>),
+}
+
+/// `FANOUT` slots. A vector, because only that can be allocated fallibly on stable Rust.
+struct Node<T>(Vec<Slot<T>>);
+
+impl<T> Node<T> {
+    fn new() -> Result<Self, TryReserveError> {
+        let mut slots = Vec::new();
+        slots.try_reserve_exact(FANOUT)?;
+        slots.extend((0..FANOUT).map(|_| Slot::Empty));
+        Ok(Node(slots))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.iter().all(|slot| matches!(slot, Slot::Empty))
+    }
+}
+
+/// The sparse array.
+pub struct Radix<T> {
+    root: Slot<T>,
+    /// Levels of nodes above the items: indices below `FANOUT.pow(height)` can be held.
+    height: u32,
+    len: usize,
+}
+
+impl<T> Default for Radix<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> Radix<T> {
+    /// An empty array.
+    pub const fn new() -> Self {
+        Radix {
+            root: Slot::Empty,
+            height: 0,
+            len: 0,
+        }
+    }
+
+    /// How many items it holds.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True when it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// True when `index` lies in the range that the present height can hold.
+    fn covers(&self, index: usize) -> bool {
+        let bits = self.height * BITS;
+        bits >= usize::BITS || index >> bits == 0
+    }
+
+    /// The item at `index`.
+    pub fn get(&self, index: usize) -> Option<&T> {
+        if !self.covers(index) {
+            return None;
+        }
+        let mut slot = &self.root;
+        let mut level = self.height;
+        loop {
+            match slot {
+                Slot::Empty => return None,
+                Slot::Item(item) => return Some(item),
+                Slot::Inner(node) => {
+                    level -= 1;
+                    slot = node.0.get(digit(index, level))?;
+                }
+            }
+        }
+    }
+
+    /// Puts `item` at `index` and returns what was there. On lack of memory nothing has changed but
+    /// empty nodes.
+    pub fn insert(&mut self, index: usize, item: T) -> Result<Option<T>, TryReserveError> {
+        while !self.covers(index) {
+            if !matches!(self.root, Slot::Empty) {
+                let mut node = Node::new()?;
+                node.0[0] = replace(&mut self.root, Slot::Empty);
+                self.root = Slot::Inner(node);
+            }
+            self.height += 1;
+        }
+        let mut slot = &mut self.root;
+        for level in (0..self.height).rev() {
+            if matches!(slot, Slot::Empty) {
+                *slot = Slot::Inner(Node::new()?);
+            }
+            let Slot::Inner(node) = slot else {
+                unreachable!("items are at level 0 only")
+            };
+            slot = &mut node.0[digit(index, level)];
+        }
+        match replace(slot, Slot::Item(item)) {
+            Slot::Item(old) => Ok(Some(old)),
+            _ => {
+                self.len += 1;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Removes every item in `first..=last` and hands each to `dropped`.
+    pub fn remove_range(&mut self, first: usize, last: usize, dropped: &mut impl FnMut(T)) {
+        let mut removed = 0;
+        remove(&mut self.root, self.height, 0, first, last, &mut |item| {
+            removed += 1;
+            dropped(item);
+        });
+        self.len -= removed;
+        if self.len == 0 {
+            (self.root, self.height) = (Slot::Empty, 0);
+        }
+    }
+
+    /// The lowest index from `from` on that holds an item.
+    pub fn next_item(&self, from: usize) -> Option<usize> {
+        if !self.covers(from) {
+            return None;
+        }
+        next(&self.root, self.height, 0, from)
+    }
+
+    /// The lowest index from `from` on that holds none.
+    pub fn next_hole(&self, mut from: usize) -> usize {
+        while self.get(from).is_some() {
+            from += 1;
+        }
+        from
+    }
+}
+
+/// The part of `index` that level `level` (0 is just above the items) decodes.
+fn digit(index: usize, level: u32) -> usize {
+    (index >> (level * BITS)) & (FANOUT - 1)
+}
+
+/// The first and last index below slot `i` of a node at `level` whose first index is `base`.
+fn span(base: usize, level: u32, i: usize) -> (usize, usize) {
+    let first = base | i << (level * BITS);
+    (first, first | ((1usize << (level * BITS)) - 1))
+}
+
+fn remove<T>(
+    slot: &mut Slot<T>,
+    height: u32,
+    base: usize,
+    first: usize,
+    last: usize,
+    dropped: &mut impl FnMut(T),
+) {
+    if height == 0 {
+        if (first..=last).contains(&base)
+            && let Slot::Item(item) = replace(slot, Slot::Empty)
+        {
+            dropped(item);
+        }
+        return;
+    }
+    let Slot::Inner(node) = slot else { return };
+    for (i, below) in node.0.iter_mut().enumerate() {
+        let (low, high) = span(base, height - 1, i);
+        if high >= first && low <= last {
+            remove(below, height - 1, low, first, last, dropped);
+        }
+    }
+    if node.is_empty() {
+        *slot = Slot::Empty;
+    }
+}
+
+fn next<T>(slot: &Slot<T>, height: u32, base: usize, from: usize) -> Option<usize> {
+    match slot {
+        Slot::Empty => None,
+        Slot::Item(_) => (base >= from).then_some(base),
+        Slot::Inner(node) => node.0.iter().enumerate().find_map(|(i, below)| {
+            let (low, high) = span(base, height - 1, i);
+            (high >= from)
+                .then(|| next(below, height - 1, low, from))
+                .flatten()
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::collections::BTreeMap;
+
+    /// A small generator: the tests need variety, not quality.
+    fn random(state: &mut u64) -> usize {
+        *state ^= *state << 13;
+        *state ^= *state >> 7;
+        *state ^= *state << 17;
+        (*state >> 16) as usize
+    }
+
+    #[test]
+    fn behaves_like_a_map() {
+        let mut state = 88172645463325252;
+        for limit in [3, 64, 70, 5000, usize::MAX] {
+            let (mut radix, mut map) = (Radix::new(), BTreeMap::new());
+            for step in 0..2000 {
+                let index = random(&mut state) % limit;
+                match random(&mut state) % 4 {
+                    0 => {
+                        let last = index.saturating_add(random(&mut state) % limit / 4);
+                        let mut gone = 0;
+                        radix.remove_range(index, last, &mut |_| gone += 1);
+                        let keys: Vec<usize> = map.range(index..=last).map(|(k, _)| *k).collect();
+                        assert_eq!(gone, keys.len());
+                        keys.iter().for_each(|k| _ = map.remove(k));
+                    }
+                    _ => assert_eq!(radix.insert(index, step).unwrap(), map.insert(index, step)),
+                }
+                let probe = random(&mut state) % limit;
+                assert_eq!(radix.get(probe), map.get(&probe));
+                assert_eq!(
+                    radix.next_item(probe),
+                    map.range(probe..).next().map(|(k, _)| *k)
+                );
+                assert_eq!(radix.len(), map.len());
+            }
+        }
+    }
+
+    #[test]
+    fn holes() {
+        let mut radix = Radix::new();
+        for index in [0, 1, 2, 64] {
+            radix.insert(index, ()).unwrap();
+        }
+        assert_eq!(
+            (radix.next_hole(0), radix.next_hole(3), radix.next_hole(64)),
+            (3, 3, 65)
+        );
+        radix.remove_range(0, usize::MAX, &mut |_| ());
+        assert!(radix.is_empty() && radix.next_item(0).is_none());
+    }
+
+    #[test]
+    fn the_last_index_of_all() {
+        let mut radix = Radix::new();
+        radix.insert(usize::MAX, 1).unwrap();
+        radix.insert(0, 2).unwrap();
+        assert_eq!(
+            (radix.get(usize::MAX), radix.get(0), radix.get(1)),
+            (Some(&1), Some(&2), None)
+        );
+    }
+}
