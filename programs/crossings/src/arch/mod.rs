@@ -1,0 +1,28 @@
+//! What differs between the architectures: entry, system calls, counter, markers, and what must not touch
+//! the stack.
+
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(target_arch = "aarch64")]
+pub use aarch64::*;
+#[cfg(target_arch = "riscv64")]
+mod riscv64;
+#[cfg(target_arch = "riscv64")]
+pub use riscv64::*;
+
+/// How many different tags [`mark`] has.
+pub const TAGS: usize = 512;
+
+/// A thread to be started: it calls `entry` with `argument` and then ends.
+pub struct Thread {
+    /// `CLONE_*`.
+    pub flags: usize,
+    /// The end of the thread's stack, a multiple of 16.
+    pub stack: usize,
+    /// The word that the kernel clears when the thread has ended.
+    pub ended: usize,
+    /// What the thread runs.
+    pub entry: extern "C" fn(usize),
+    /// What it is given.
+    pub argument: usize,
+}

@@ -1,0 +1,129 @@
+//! The command line and the auxiliary vector.
+
+use crate::rows;
+use core::ffi::CStr;
+
+/// `AT_HWCAP`, from `linux/auxvec.h`.
+const AT_HWCAP: usize = 16;
+/// `AT_EXECFN`: the path by which the program was started.
+const AT_EXECFN: usize = 31;
+
+/// What the kernel put on the stack at `execve`.
+pub struct Arguments {
+    argv: &'static [*const u8],
+    /// Capability bits of the processor, zero if the kernel gives none.
+    pub hwcap: usize,
+    /// The program's own path, null if the kernel gives none.
+    pub executable: *const u8,
+}
+
+impl Arguments {
+    /// Reads the initial stack.
+    ///
+    /// # Safety
+    /// `stack` is the stack pointer at the program's entry, unchanged.
+    pub unsafe fn from_stack(stack: *const usize) -> Self {
+        // SAFETY: the ABI puts argc, that many pointers, a null, the environment, a null, and then pairs
+        // ended by a pair of key zero.
+        unsafe {
+            let argv = core::slice::from_raw_parts(stack.add(1).cast(), *stack);
+            let mut at = stack.add(argv.len() + 2);
+            while *at != 0 {
+                at = at.add(1);
+            }
+            at = at.add(1);
+            let mut arguments = Self {
+                argv,
+                hwcap: 0,
+                executable: core::ptr::null(),
+            };
+            while *at != 0 {
+                match *at {
+                    AT_HWCAP => arguments.hwcap = *at.add(1),
+                    AT_EXECFN => arguments.executable = *at.add(1) as *const u8,
+                    _ => {}
+                }
+                at = at.add(2);
+            }
+            arguments
+        }
+    }
+
+    /// The argument at `index`, if it is there and is UTF-8.
+    pub fn get(&self, index: usize) -> Option<&'static str> {
+        // SAFETY: each pointer names a string that ends in a zero and lives as long as the process.
+        self.argv
+            .get(index)
+            .and_then(|word| unsafe { CStr::from_ptr(word.cast()) }.to_str().ok())
+    }
+}
+
+/// What the command line asks for.
+pub struct Options<'a> {
+    arguments: &'a Arguments,
+    first_row: usize,
+    /// Print the rows instead of measuring them.
+    pub list: bool,
+    /// How often each row is measured, 1 to [`crate::meter::MOST_BATCHES`].
+    pub batches: usize,
+    /// How long to wait before the first row, in milliseconds, so that the kernel's own work is over.
+    pub settle_ms: usize,
+    cpus: Option<&'static str>,
+}
+
+impl<'a> Options<'a> {
+    /// Parses the command line; the error is the word that was not understood.
+    pub fn parse(arguments: &'a Arguments) -> Result<Self, &'static str> {
+        let mut options = Self {
+            arguments,
+            first_row: 1,
+            list: false,
+            batches: 21,
+            settle_ms: 3000,
+            cpus: None,
+        };
+        while let Some(word) = arguments
+            .get(options.first_row)
+            .filter(|word| word.starts_with("--"))
+        {
+            let value = arguments.get(options.first_row + 1);
+            let number = value.and_then(|value| value.parse().ok());
+            options.first_row += 2;
+            match word {
+                "--list" => (options.list, options.first_row) = (true, options.first_row - 1),
+                "--quick" => (options.batches, options.first_row) = (5, options.first_row - 1),
+                "--batches" => {
+                    options.batches = number
+                        .filter(|count| (1..=crate::meter::MOST_BATCHES).contains(count))
+                        .ok_or(word)?;
+                }
+                "--settle" => options.settle_ms = number.ok_or(word)?,
+                "--cpus" => options.cpus = Some(value.ok_or(word)?),
+                _ => return Err(word),
+            }
+        }
+        let unknown = options
+            .names()
+            .find(|name| rows::ROWS.iter().all(|row| row.name != *name));
+        unknown.map_or(Ok(options), Err)
+    }
+
+    /// The rows that are named.
+    fn names(&self) -> impl Iterator<Item = &'static str> + use<'a> {
+        let (arguments, first) = (self.arguments, self.first_row);
+        (first..).map_while(|index| arguments.get(index))
+    }
+
+    /// Whether the row of this name is to be measured: all are, unless some are named.
+    pub fn wants(&self, name: &str) -> bool {
+        self.names().next().is_none() || self.names().any(|word| word == name)
+    }
+
+    /// The CPUs on which to measure in turn; one turn on no CPU in particular if none is named.
+    pub fn cpus(&self) -> impl Iterator<Item = Option<usize>> {
+        self.cpus
+            .unwrap_or("any")
+            .split(',')
+            .map(|word| word.parse().ok())
+    }
+}

@@ -1,0 +1,111 @@
+//! Times each crossing of the user-kernel boundary, on any Linux-compatible kernel.
+//!
+//!     crossings [--quick] [--batches N] [--settle MS] [--cpus 0,1] [ROW…]
+//!     crossings --list
+//!
+//! One line a row: `name least median unit window`, where the figures are those of one operation, in
+//! nanoseconds of the counter that user programs can read. Under QEMU's `-icount shift=0` a nanosecond is
+//! an instruction. A row that cannot be measured says `name - - reason window`. Lines that start with `#`
+//! say how the run was made.
+//!
+//! The program uses no libc and no thread-local storage: what it does between two readings of the counter
+//! is what stands here. It can also be a kernel's init; it then powers the machine off when it is done.
+#![no_std]
+#![no_main]
+
+mod arch;
+mod arguments;
+mod meter;
+mod output;
+mod region;
+mod rows;
+mod sys;
+
+use arguments::{Arguments, Options};
+use core::panic::PanicInfo;
+use meter::{Meter, Outcome};
+use rows::{ROWS, Row};
+
+/// Where the architecture's `_start` arrives, with the stack as the kernel left it.
+///
+/// # Safety
+/// `stack` points to what the Linux ABI puts there at `execve`: argc, argv, envp and the auxiliary vector.
+unsafe extern "C" fn begin(stack: *const usize) -> ! {
+    // SAFETY: passed on from our caller.
+    let arguments = unsafe { Arguments::from_stack(stack) };
+    let status = run(&arguments);
+    if sys::getpid() == 1 {
+        sys::power_off();
+    }
+    sys::exit_group(status)
+}
+
+/// Does what the command line asks and returns the exit status.
+fn run(arguments: &Arguments) -> i32 {
+    if arguments.get(1) == Some(rows::EXIT) {
+        return 0;
+    }
+    let options = match Options::parse(arguments) {
+        Ok(options) => options,
+        Err(word) => {
+            output::line(format_args!("# not understood: {word}"));
+            return 2;
+        }
+    };
+    if options.list {
+        for row in ROWS {
+            output::line(format_args!("{} {}", row.name, row.window));
+        }
+        return 0;
+    }
+    let frequency = arch::frequency();
+    output::line(format_args!(
+        "# crossings {} {} counter {frequency} Hz batches {}",
+        env!("CARGO_PKG_VERSION"),
+        arch::NAME,
+        options.batches
+    ));
+    sys::sleep_ms(options.settle_ms);
+    for (turn, cpu) in options.cpus().enumerate() {
+        if let Some(cpu) = cpu {
+            match sys::pin(cpu) {
+                Ok(()) => output::line(format_args!("# on CPU {cpu}")),
+                Err(error) => {
+                    output::line(format_args!("# CPU {cpu} cannot be had: errno {}", error.0));
+                    continue;
+                }
+            }
+        }
+        for (index, row) in ROWS
+            .iter()
+            .enumerate()
+            .filter(|(_, row)| options.wants(row.name))
+        {
+            let tag = turn * rows::TAGS_A_TURN + index + 1;
+            measure(row, Meter::new(&options, arguments, frequency, tag));
+        }
+    }
+    output::line(format_args!("# done"));
+    0
+}
+
+/// Runs one row and prints its line.
+fn measure(row: &Row, mut meter: Meter) {
+    let Row { name, window, .. } = row;
+    match (row.run)(&mut meter) {
+        Ok(()) => {
+            let (least, median) = meter.least_and_median();
+            output::line(format_args!("{name} {least} {median} ns {window}"));
+        }
+        Err(Outcome::Absent) => output::line(format_args!("{name} - - absent {window}")),
+        Err(Outcome::Failed(error)) => {
+            output::line(format_args!("{name} - - errno-{} {window}", error.0));
+        }
+    }
+}
+
+#[panic_handler]
+fn panic(info: &PanicInfo) -> ! {
+    output::line(format_args!("# {info}"));
+    sys::exit_group(101)
+}

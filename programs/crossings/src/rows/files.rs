@@ -1,0 +1,66 @@
+//! Mappings of a file in memory (tmpfs), every page of which is in the file before.
+
+use super::Measured;
+use crate::meter::Meter;
+use crate::region::{PAGE, Region};
+use crate::sys::{self, Result};
+
+/// Pages in one batch: a multiple of 16, over which Linux spreads one read fault.
+const PAGES: usize = 1008;
+
+/// A file whose pages are all there, closed when dropped.
+struct File(usize);
+
+impl File {
+    fn new() -> Result<Self> {
+        let file = Self(sys::memory_file(PAGES * PAGE)?);
+        file.map(true)?.write();
+        Ok(file)
+    }
+
+    fn map(&self, shared: bool) -> Result<Region> {
+        Region::file(PAGES, self.0, shared)
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        sys::close(self.0);
+    }
+}
+
+/// Times `work` over the file's mapping, whose pages are absent but for what `prepare` does.
+fn faults(meter: &mut Meter, shared: bool, prepare: fn(&Region), work: fn(&Region)) -> Measured {
+    let file = File::new()?;
+    let region = file.map(shared)?;
+    region.read();
+    let absent = || {
+        region.forget()?;
+        prepare(&region);
+        Ok(())
+    };
+    meter.batches(PAGES, absent, || {
+        work(&region);
+        Ok(())
+    })
+}
+
+pub fn shared_read(meter: &mut Meter) -> Measured {
+    faults(meter, true, |_| (), Region::read)
+}
+
+pub fn shared_write(meter: &mut Meter) -> Measured {
+    faults(meter, true, |_| (), Region::write)
+}
+
+pub fn write_after_read(meter: &mut Meter) -> Measured {
+    faults(meter, true, Region::read, Region::write)
+}
+
+pub fn private_write(meter: &mut Meter) -> Measured {
+    faults(meter, false, |_| (), Region::write)
+}
+
+pub fn private_write_after_read(meter: &mut Meter) -> Measured {
+    faults(meter, false, Region::read, Region::write)
+}

@@ -1,0 +1,121 @@
+//! Threads: making and joining one, and handing over with futexes.
+
+use super::Measured;
+use crate::arch;
+use crate::meter::Meter;
+use crate::region::Region;
+use crate::sys::{self, Result};
+use core::sync::atomic::{AtomicU32, Ordering};
+
+/// Threads in one batch.
+const THREADS: usize = 100;
+/// Round trips in one batch.
+const TRIPS: usize = 100;
+/// Pages of a thread's stack.
+const STACK_PAGES: usize = 4;
+
+/// A stack, and the word that is set while a thread runs on it.
+struct Place {
+    stack: Region,
+    running: AtomicU32,
+}
+
+impl Place {
+    fn new() -> Result<Self> {
+        let stack = Region::anonymous(STACK_PAGES)?;
+        stack.write();
+        Ok(Self {
+            stack,
+            running: AtomicU32::new(0),
+        })
+    }
+
+    /// Starts a thread here, where none may be running.
+    #[inline(always)]
+    fn start(&self, entry: extern "C" fn(usize), argument: usize) -> Result<()> {
+        self.running.store(1, Ordering::Relaxed);
+        let thread = arch::Thread {
+            flags: sys::CLONE_OF_THREAD,
+            stack: self.stack.end(),
+            ended: self.running.as_ptr() as usize,
+            entry,
+            argument,
+        };
+        // SAFETY: no other thread uses the stack, and `join` comes before it goes.
+        sys::checked(unsafe { arch::start(&thread) }).map(drop)
+    }
+
+    /// Waits until the kernel says that the thread has ended.
+    #[inline(always)]
+    fn join(&self) {
+        while self.running.load(Ordering::Acquire) != 0 {
+            // The kernel's own wake at a thread's end is not a private one.
+            sys::futex_wait(&self.running, 1, 0);
+        }
+    }
+}
+
+pub fn create(meter: &mut Meter) -> Measured {
+    extern "C" fn nothing(_: usize) {}
+    let place = Place::new()?;
+    let once = || {
+        place.start(nothing, 0)?;
+        place.join();
+        Ok(())
+    };
+    meter.batches(THREADS, || Ok(()), || (0..THREADS).try_for_each(|_| once()))
+}
+
+/// Whose turn it is.
+const NEAR: u32 = 0;
+const FAR: u32 = 1;
+const OVER: u32 = 2;
+
+/// Gives the turn to `other` and waits until it has passed it on; returns whose it then is.
+#[inline(always)]
+fn hand_over(turn: &AtomicU32, other: u32) -> u32 {
+    turn.store(other, Ordering::Release);
+    sys::futex_wake(turn);
+    wait_while(turn, other)
+}
+
+/// Waits while the turn is `other`'s; returns whose it then is.
+#[inline(always)]
+fn wait_while(turn: &AtomicU32, other: u32) -> u32 {
+    loop {
+        let now = turn.load(Ordering::Acquire);
+        if now != other {
+            return now;
+        }
+        sys::futex_wait(turn, other, sys::FUTEX_PRIVATE);
+    }
+}
+
+extern "C" fn echo(turn: usize) {
+    // SAFETY: the word outlives this thread, which is joined.
+    let turn = unsafe { &*(turn as *const AtomicU32) };
+    let mut now = wait_while(turn, NEAR);
+    while now == FAR {
+        now = hand_over(turn, NEAR);
+    }
+}
+
+pub fn futex(meter: &mut Meter) -> Measured {
+    let turn = AtomicU32::new(NEAR);
+    let place = Place::new()?;
+    place.start(echo, turn.as_ptr() as usize)?;
+    let measured = meter.batches(
+        TRIPS,
+        || Ok(()),
+        || {
+            for _ in 0..TRIPS {
+                hand_over(&turn, FAR);
+            }
+            Ok(())
+        },
+    );
+    turn.store(OVER, Ordering::Release);
+    sys::futex_wake(&turn);
+    place.join();
+    measured
+}
