@@ -1,0 +1,238 @@
+//! Attends to a running machine: passes input and output, and turns the program's end into an exit status.
+
+use std::io::{self, Write};
+use std::sync::mpsc::Sender;
+use std::time::Instant;
+
+use anyhow::Result;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGWINCH};
+use wire::{Channel, Control, INPUT_WINDOW};
+
+use crate::counts;
+use crate::options::CountFormat;
+use crate::session::{Event, Session};
+use crate::terminal::{self, Raw};
+
+/// The exit status of a failure of Stile itself.
+const FAILURE: u8 = 125;
+/// The exit status when the time ran out.
+const TIMED_OUT: u8 = 124;
+/// The key that starts a command to the console rather than the program: Ctrl-A.
+const ESCAPE: u8 = 1;
+
+/// How a machine is attended to.
+pub struct Console {
+    /// The program has a terminal, and so has the user.
+    pub interactive: bool,
+    /// Print the program's crossings.
+    pub count: Option<CountFormat>,
+    /// When the machine is ended.
+    pub deadline: Option<Instant>,
+}
+
+/// What is known while the machine runs.
+struct State {
+    session: Session,
+    raw: Option<Raw>,
+    demand: Option<Sender<()>>,
+    credit: usize,
+    pending: Vec<u8>,
+    input_ended: bool,
+    escaped: bool,
+    started: bool,
+    interrupted: bool,
+    status: Option<u8>,
+}
+
+impl Console {
+    /// Attends until the program `name` has ended and the machine is off: the exit status. Where `reads`, the program
+    /// is given the host's standard input.
+    pub fn attend(&self, session: Session, name: &str, reads: bool) -> Result<u8> {
+        terminal::read_signals(session.sender())?;
+        let demand = reads.then(|| terminal::read_input(session.sender()));
+        let mut state = State {
+            session,
+            raw: None,
+            demand,
+            credit: INPUT_WINDOW,
+            pending: Vec::new(),
+            input_ended: false,
+            escaped: false,
+            started: false,
+            interrupted: false,
+            status: None,
+        };
+        loop {
+            let ended = match state.session.next(self.deadline) {
+                Event::Frame(Channel::Control, payload) => {
+                    self.control(&mut state, &payload, name)?
+                }
+                Event::Frame(channel, payload) => self.show(channel, &payload),
+                Event::Input(bytes) => state.input(&bytes, self.interactive),
+                Event::Signal(signal) => state.signal(signal),
+                Event::Closed => Some(state.broken()),
+                Event::TimedOut => {
+                    state.raw = None;
+                    eprintln!("stile: the time ran out");
+                    eprintln!("{}", state.session.log_end());
+                    Some(TIMED_OUT)
+                }
+            };
+            if let Some(status) = ended {
+                return Ok(status);
+            }
+        }
+    }
+
+    /// Handles a control message; the exit status where it was the program's last.
+    fn control(&self, state: &mut State, payload: &[u8], name: &str) -> Result<Option<u8>> {
+        let status = match Control::decode(payload) {
+            Some(Control::Started(_)) => {
+                state.started = true;
+                if self.interactive && terminal::terminals()[0] {
+                    state.raw = Some(Raw::enter()?);
+                }
+                state.ask();
+                return Ok(None);
+            }
+            Some(Control::Credit(bytes)) => {
+                state.credit += usize::from(bytes);
+                state.feed();
+                return Ok(None);
+            }
+            Some(Control::Exited(status)) => status,
+            Some(Control::Killed(signal)) => 128 + signal,
+            Some(Control::Failed(errno)) => {
+                let error = io::Error::from_raw_os_error(errno.into());
+                eprintln!("stile: {name}: {}", describe(&error));
+                if error.kind() == io::ErrorKind::NotFound {
+                    127
+                } else {
+                    126
+                }
+            }
+            _ => return Ok(None),
+        };
+        state.raw = None;
+        state.status = Some(status);
+        state.session.finish()?;
+        Ok(Some(status))
+    }
+
+    /// Passes output on; the exit status where nobody reads it any more.
+    fn show(&self, channel: Channel, payload: &[u8]) -> Option<u8> {
+        let shown = match channel {
+            Channel::Stdout => write(io::stdout().lock(), payload),
+            Channel::Stderr | Channel::Trace => write(io::stderr().lock(), payload),
+            Channel::Counts => match self.count {
+                Some(format) => {
+                    let text = counts::render(&String::from_utf8_lossy(payload), format);
+                    write(io::stderr().lock(), text.as_bytes())
+                }
+                None => Ok(()),
+            },
+            Channel::Stdin | Channel::Control => Ok(()),
+        };
+        shown.is_err().then_some(128 + SIGPIPE as u8)
+    }
+}
+
+fn write(mut to: impl Write, bytes: &[u8]) -> io::Result<()> {
+    to.write_all(bytes)?;
+    to.flush()
+}
+
+/// What is wrong with a program, in a word or two.
+fn describe(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "not found in the guest, or its interpreter is not".into(),
+        io::ErrorKind::PermissionDenied => "not executable".into(),
+        _ => error.to_string(),
+    }
+}
+
+impl State {
+    /// Asks for more input once the guest has taken what there was.
+    fn ask(&self) {
+        if let Some(demand) = self
+            .demand
+            .as_ref()
+            .filter(|_| self.started && !self.input_ended && self.pending.is_empty())
+        {
+            let _ = demand.send(());
+        }
+    }
+
+    /// Takes a piece of input; the exit status where the user ended the machine.
+    fn input(&mut self, bytes: &[u8], interactive: bool) -> Option<u8> {
+        self.input_ended = bytes.is_empty();
+        for &byte in bytes {
+            match (interactive && self.escaped, byte) {
+                (true, b'x') => return self.quit(SIGINT),
+                (true, _) => {
+                    self.escaped = false;
+                    if byte != ESCAPE {
+                        self.pending.push(ESCAPE);
+                    }
+                    self.pending.push(byte);
+                }
+                (false, ESCAPE) if interactive => self.escaped = true,
+                (false, _) => self.pending.push(byte),
+            }
+        }
+        if self.input_ended && self.pending.is_empty() {
+            self.session.send(Channel::Stdin, &[]);
+        }
+        self.feed();
+        None
+    }
+
+    /// Sends input as far as there is credit.
+    fn feed(&mut self) {
+        let length = self.pending.len().min(self.credit);
+        if length > 0 {
+            let now: Vec<u8> = self.pending.drain(..length).collect();
+            self.credit -= length;
+            self.session.send(Channel::Stdin, &now);
+        }
+        self.ask();
+    }
+
+    /// Passes a signal on; the exit status where it ends the machine.
+    fn signal(&mut self, signal: i32) -> Option<u8> {
+        match signal {
+            SIGWINCH => {
+                let (rows, columns) = terminal::size();
+                self.session.control(Control::Resize(rows, columns));
+                None
+            }
+            SIGINT if self.started && !self.interrupted => {
+                self.interrupted = true;
+                self.session.control(Control::Signal(signal as u8));
+                None
+            }
+            SIGINT | SIGTERM | SIGHUP => self.quit(signal),
+            _ => None,
+        }
+    }
+
+    fn quit(&mut self, signal: i32) -> Option<u8> {
+        self.raw = None;
+        eprintln!("stile: the machine was ended");
+        Some(128 + signal as u8)
+    }
+
+    /// The channel closed before the program's end was known.
+    fn broken(&mut self) -> u8 {
+        self.raw = None;
+        let how = match self.session.finish() {
+            Ok(Some(status)) => format!("QEMU ended with {status}"),
+            _ => "QEMU still runs".into(),
+        };
+        eprintln!(
+            "stile: the machine stopped before the program ended ({how}); the end of its log:"
+        );
+        eprintln!("{}", self.session.log_end());
+        FAILURE
+    }
+}

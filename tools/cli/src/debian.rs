@@ -1,0 +1,262 @@
+//! Debian packages of any architecture, fetched by name into the cache and unpacked there.
+//!
+//! The mirror comes from the machine's own apt configuration or from `STILE_DEBIAN_MIRROR`. apt works on a state of its
+//! own below the cache, so nothing outside the project is read or changed but the mirror's name and Debian's keys.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::project::{Project, find_program, output, progress};
+
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+/// One release of Debian for one architecture.
+pub struct Debian<'a> {
+    project: &'a Project,
+    suite: String,
+    arch: String,
+    folder: PathBuf,
+}
+
+impl<'a> Debian<'a> {
+    /// The release `suite` for Debian's architecture `arch`.
+    pub fn new(project: &'a Project, suite: &str, arch: &str) -> Self {
+        let folder = project.cache.join("debian").join(format!("{suite}-{arch}"));
+        Self {
+            project,
+            suite: suite.into(),
+            arch: arch.into(),
+            folder,
+        }
+    }
+
+    /// Whether a package is in the cache.
+    pub fn cached(&self, name: &str) -> bool {
+        self.place(name).is_dir()
+    }
+
+    fn place(&self, name: &str) -> PathBuf {
+        self.folder.join("packages").join(name)
+    }
+
+    /// The folder that a package is unpacked in, which is downloaded first where it is not there.
+    pub fn package(&self, name: &str) -> Result<PathBuf> {
+        let place = self.place(name);
+        if place.is_dir() {
+            return Ok(place);
+        }
+        let _lock = self.project.lock_cache()?;
+        if place.is_dir() {
+            return Ok(place);
+        }
+        self.prepare(name)?;
+        progress(&format!(
+            "downloading {name} ({}) from Debian {}",
+            self.arch, self.suite
+        ));
+        let download = self.fresh_folder("download")?;
+        let fetch = |debian: &Self| {
+            let mut apt = debian.apt("apt-get");
+            apt.current_dir(&download)
+                .args(["download", "--quiet"])
+                .arg(name);
+            output(&mut apt, &format!("downloading {name}"))
+        };
+        if fetch(self).is_err() {
+            self.update()?;
+            fetch(self)?;
+        }
+        self.unpack(&download, &place)?;
+        Ok(place)
+    }
+
+    /// Where [`Debian::closure`] unpacks.
+    pub fn closure_place(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// A folder that holds the packages and all that they depend on, unpacked together.
+    pub fn closure(&self, name: &str, packages: &[&str]) -> Result<PathBuf> {
+        let place = self.closure_place(name);
+        if place.is_dir() {
+            return Ok(place);
+        }
+        let _lock = self.project.lock_cache()?;
+        if place.is_dir() {
+            return Ok(place);
+        }
+        self.prepare(name)?;
+        progress(&format!(
+            "downloading {name} with its libraries from Debian {} (about 90 MB)",
+            self.suite
+        ));
+        let fetch = |debian: &Self| {
+            let mut apt = debian.apt("apt-get");
+            apt.args(["install", "--yes", "--quiet", "--download-only"])
+                .args(packages);
+            output(&mut apt, &format!("downloading {name}"))
+        };
+        if fetch(self).is_err() {
+            self.update()?;
+            fetch(self)?;
+        }
+        self.unpack(&self.state().join("cache/archives"), &place)?;
+        Ok(place)
+    }
+
+    /// The field of a package's record, such as `Depends`; `None` where there is no such package or field.
+    pub fn field(&self, package: &str, field: &str) -> Result<Option<String>> {
+        let _lock = self.project.lock_cache()?;
+        self.prepare(package)?;
+        let mut apt = self.apt("apt-cache");
+        apt.args(["show", "--no-all-versions", package]);
+        let Ok(record) = output(&mut apt, "reading Debian's package lists") else {
+            return Ok(None);
+        };
+        let start = format!("{field}: ");
+        Ok(record
+            .lines()
+            .find_map(|line| line.strip_prefix(&start))
+            .map(str::to_owned))
+    }
+
+    fn state(&self) -> PathBuf {
+        self.folder.join("apt")
+    }
+
+    /// Makes the private state and reads the package lists where that was not done before.
+    fn prepare(&self, wanted: &str) -> Result<()> {
+        if self.project.offline {
+            bail!(
+                "{wanted} ({}) is not in the cache, and --offline forbids downloading it",
+                self.arch
+            );
+        }
+        if self.state().join("lists/lock").exists() {
+            return Ok(());
+        }
+        for tool in ["apt-get", "dpkg-deb"] {
+            if find_program(tool).is_none() {
+                bail!(
+                    "{wanted} ({}) comes from Debian, and this machine has no {tool} to fetch it",
+                    self.arch
+                );
+            }
+        }
+        if !Path::new(KEYRING).exists() {
+            bail!(
+                "{wanted} ({}) comes from Debian, whose keys are missing: install debian-archive-keyring",
+                self.arch
+            );
+        }
+        let mirror = mirror()?;
+        for folder in ["lists/partial", "cache/archives/partial", "etc"] {
+            fs::create_dir_all(self.state().join(folder))?;
+        }
+        fs::write(self.state().join("status"), "")?;
+        let source = format!(
+            "deb [arch={} signed-by={KEYRING}] {mirror} {} main non-free\n",
+            self.arch, self.suite
+        );
+        fs::write(self.state().join("etc/sources.list"), source)?;
+        self.update()
+    }
+
+    fn update(&self) -> Result<()> {
+        let mut apt = self.apt("apt-get");
+        apt.args(["update", "--quiet", "--error-on=any"]);
+        let what = format!(
+            "reading the package lists of Debian {} for {}",
+            self.suite, self.arch
+        );
+        let result = output(&mut apt, &what);
+        if result.is_err() {
+            let _ = fs::remove_dir_all(self.state());
+        }
+        result.map(drop)
+    }
+
+    /// An apt tool that works on the private state.
+    fn apt(&self, tool: &str) -> Command {
+        let state = self.state();
+        let path = |below: &str| state.join(below).display().to_string();
+        let mut command = Command::new(tool);
+        for setting in [
+            format!("Dir::State={}", state.display()),
+            format!("Dir::State::status={}", path("status")),
+            format!("Dir::State::Lists={}", path("lists")),
+            format!("Dir::Cache={}", path("cache")),
+            format!("Dir::Etc::sourcelist={}", path("etc/sources.list")),
+            "Dir::Etc::sourceparts=/dev/null".into(),
+            "Dir::Etc::preferences=/dev/null".into(),
+            "Dir::Etc::preferencesparts=/dev/null".into(),
+            "APT::Install-Recommends=false".into(),
+            "APT::Sandbox::User=".into(),
+            "Debug::NoLocking=true".into(),
+            format!("APT::Architecture={}", self.arch),
+            format!("APT::Architectures={}", self.arch),
+        ] {
+            command.arg("-o").arg(setting);
+        }
+        command
+    }
+
+    /// Unpacks every package file of a folder into `place`, which appears whole or not at all.
+    fn unpack(&self, archives: &Path, place: &Path) -> Result<()> {
+        let tree = self.fresh_folder("unpack")?;
+        for entry in fs::read_dir(archives)? {
+            let file = entry?.path();
+            if file.extension().is_some_and(|extension| extension == "deb") {
+                output(
+                    Command::new("dpkg-deb").arg("-x").arg(&file).arg(&tree),
+                    "unpacking",
+                )?;
+                fs::remove_file(file)?;
+            }
+        }
+        fs::create_dir_all(place.parent().context("a package's place has a parent")?)?;
+        fs::rename(&tree, place)?;
+        Ok(())
+    }
+
+    fn fresh_folder(&self, name: &str) -> Result<PathBuf> {
+        let folder = self.folder.join(name);
+        if folder.exists() {
+            fs::remove_dir_all(&folder)?;
+        }
+        fs::create_dir_all(&folder)?;
+        Ok(folder)
+    }
+}
+
+/// The address of the Debian mirror to use.
+pub fn mirror() -> Result<String> {
+    if let Ok(mirror) = std::env::var("STILE_DEBIAN_MIRROR") {
+        return Ok(mirror);
+    }
+    let sites = |filters: &[&str]| {
+        let mut apt = Command::new("apt-get");
+        apt.args([
+            "indextargets",
+            "--format",
+            "$(SITE)",
+            "Created-By: Packages",
+        ])
+        .args(filters);
+        output(&mut apt, "asking apt for its mirror").unwrap_or_default()
+    };
+    let labelled = sites(&["Label: Debian"]);
+    let all = sites(&[]);
+    let debian = |site: &&str| site.trim_end_matches('/').ends_with("/debian");
+    labelled
+        .lines()
+        .next()
+        .or_else(|| all.lines().find(debian))
+        .map(str::to_owned)
+        .context(
+            "no Debian mirror in this machine's apt configuration: name one by STILE_DEBIAN_MIRROR",
+        )
+}

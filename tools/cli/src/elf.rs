@@ -1,0 +1,123 @@
+//! What a program file says of itself: its architecture, its interpreter, the libraries it needs.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use object::Endianness;
+use object::elf::{self, FileHeader64};
+use object::read::elf::{Dyn, FileHeader, ProgramHeader};
+
+use crate::arch::Arch;
+
+/// A 64-bit ELF program for an architecture that Stile runs on.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Program {
+    /// Its architecture.
+    pub arch: Arch,
+    /// The path of its dynamic linker.
+    pub interpreter: Option<String>,
+    /// The names of the libraries it is linked to.
+    pub libraries: Vec<String>,
+}
+
+/// What a file is, for the purpose of running it.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A program.
+    Elf(Program),
+    /// A script, with the path of its interpreter.
+    Script(String),
+}
+
+/// Reads a file's first part and says what it is; an error says why it cannot be run.
+pub fn inspect(path: &Path) -> Result<Kind> {
+    let bytes = std::fs::read(path)?;
+    if let Some(line) = bytes.strip_prefix(b"#!") {
+        let line = line.split(|&byte| byte == b'\n').next().unwrap_or_default();
+        let line = String::from_utf8_lossy(line);
+        let interpreter = line.split_whitespace().next().context("an empty #! line")?;
+        return Ok(Kind::Script(interpreter.to_owned()));
+    }
+    if !bytes.starts_with(&elf::ELFMAG) {
+        bail!("neither a Linux program nor a script");
+    }
+    parse(&bytes).map(Kind::Elf)
+}
+
+/// Reads an ELF file.
+pub fn parse(bytes: &[u8]) -> Result<Program> {
+    let header = FileHeader64::<Endianness>::parse(bytes).context("not a 64-bit ELF file")?;
+    let endian = header.endian()?;
+    let arch = match header.e_machine(endian) {
+        elf::EM_AARCH64 => Arch::Arm64,
+        elf::EM_RISCV => Arch::Riscv64,
+        elf::EM_X86_64 => bail!("a program for x86-64; Stile runs arm64 and riscv64"),
+        other => bail!("a program for ELF machine {other}; Stile runs arm64 and riscv64"),
+    };
+    let segments = header.program_headers(endian, bytes)?;
+    let mut program = Program {
+        arch,
+        interpreter: None,
+        libraries: Vec::new(),
+    };
+    for segment in segments {
+        if let Some(interpreter) = segment.interpreter(endian, bytes)? {
+            program.interpreter = Some(String::from_utf8_lossy(interpreter).into_owned());
+        }
+        let Some(dynamic) = segment.dynamic(endian, bytes)? else {
+            continue;
+        };
+        let value = |tag: elf::DynamicTag| {
+            let entry = dynamic.iter().find(|entry| entry.tag(endian) == tag);
+            entry.map(|entry| entry.d_val(endian))
+        };
+        let (Some(table), Some(size)) = (value(elf::DT_STRTAB), value(elf::DT_STRSZ)) else {
+            continue;
+        };
+        let strings = segments.iter().find_map(|segment| {
+            segment
+                .data_range(endian, bytes, table, size)
+                .ok()
+                .flatten()
+        });
+        let strings = strings.context("a dynamic section without its strings")?;
+        for entry in dynamic
+            .iter()
+            .filter(|entry| entry.tag(endian) == elf::DT_NEEDED)
+        {
+            let name = strings
+                .get(entry.d_val(endian) as usize..)
+                .unwrap_or_default();
+            let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
+            program
+                .libraries
+                .push(String::from_utf8_lossy(name).into_owned());
+        }
+    }
+    Ok(program)
+}
+
+/// The applets of a busybox, from the table of names in its binary: sorted names, each ended by a NUL, `[` first.
+pub fn busybox_applets(bytes: &[u8]) -> Vec<String> {
+    let start = b"\0[\0[[\0";
+    let Some(at) = bytes
+        .windows(start.len())
+        .position(|window| window == start)
+    else {
+        return Vec::new();
+    };
+    let is_name = |name: &&[u8]| {
+        let allowed = |&byte: &u8| byte.is_ascii_graphic() && byte != b'/' && byte != b'%';
+        !name.is_empty() && name.len() < 32 && name.iter().all(allowed)
+    };
+    let names = bytes[at + 1..].split(|&byte| byte == 0).take_while(is_name);
+    let mut applets: Vec<String> = Vec::new();
+    for name in names {
+        let name = String::from_utf8_lossy(name).into_owned();
+        if applets.last().is_some_and(|last| *last >= name) {
+            break;
+        }
+        applets.push(name);
+    }
+    applets
+}

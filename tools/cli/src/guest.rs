@@ -1,0 +1,93 @@
+//! Puts a machine, a file tree and jobs together, and boots them.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use wire::Job;
+
+use crate::arch::Arch;
+use crate::initramfs::Initramfs;
+use crate::project::Project;
+use crate::qemu::{Files, Machine, Qemu};
+use crate::session::{Folder, Link, Session};
+use crate::toolchain;
+
+/// Where host programs and copied files are in a guest, and where programs start.
+pub const HOST_FOLDER: &str = "/host";
+
+/// The environment of a guest's programs.
+pub const ENVIRONMENT: [&str; 4] = [
+    "PATH=/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME=/root",
+    "USER=root",
+    "LC_ALL=C.UTF-8",
+];
+
+/// A job that runs `arguments` with the usual environment.
+pub fn job(arguments: impl IntoIterator<Item = impl Into<Vec<u8>>>) -> Job {
+    Job {
+        arguments: arguments.into_iter().map(Into::into).collect(),
+        environment: ENVIRONMENT
+            .map(|variable| variable.as_bytes().to_vec())
+            .to_vec(),
+        directory: HOST_FOLDER.into(),
+        ..Job::default()
+    }
+}
+
+/// The tree that every guest starts from.
+pub fn tree<'a>(project: &'a Project, arch: Arch) -> Result<Initramfs<'a>> {
+    let init = toolchain::program(project, arch, "init")?;
+    let mut tree = Initramfs::new(project, arch, &init)?;
+    tree.folder(HOST_FOLDER);
+    Ok(tree)
+}
+
+/// Boots `machine` with `tree`, where PID 1 runs `jobs`. The kernel's log goes to `log` or to a file that goes with the session.
+pub fn boot(
+    project: &Project,
+    machine: &Machine,
+    tree: &mut Initramfs,
+    jobs: &[Job],
+    log: Option<&Path>,
+) -> Result<Session> {
+    let image = machine.kernel.image(project, machine.arch)?;
+    let qemu = Qemu::find(project, machine.arch)?;
+    tree.text("stile/channel", machine.channel_device().as_bytes());
+    tree.text(wire::JOBS_PATH, &wire::job::encode(jobs));
+    let folder = Folder::new(project.cache.join("run"))?;
+    let initramfs = folder.file("initramfs");
+    fs::write(&initramfs, tree.write()?)?;
+    let log = log.map_or_else(|| folder.file("log"), Path::to_path_buf);
+    let link = Link::new()?;
+    let files = Files {
+        image: &image,
+        initramfs: &initramfs,
+        log: &log,
+    };
+    let command = [qemu.command, machine.arguments(&files, link.guest())].concat();
+    Session::start(&command, link, folder, log)
+}
+
+/// The command that [`boot`] would start, as far as it can be known without building or downloading anything.
+pub fn command_line(project: &Project, machine: &Machine) -> Vec<OsString> {
+    let image = machine.kernel.planned_image(project, machine.arch);
+    let folder = project.cache.join("run");
+    let (initramfs, log): (PathBuf, PathBuf) = (folder.join("initramfs"), folder.join("log"));
+    let qemu = Qemu::of_host(machine.arch)
+        .map_or_else(|| vec![machine.arch.qemu().into()], |qemu| qemu.command);
+    [
+        qemu,
+        machine.arguments(
+            &Files {
+                image: &image,
+                initramfs: &initramfs,
+                log: &log,
+            },
+            3,
+        ),
+    ]
+    .concat()
+}

@@ -1,0 +1,250 @@
+//! The guest's first file tree, written as a cpio archive of the "newc" kind.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use cpio::newc::{Builder, trailer};
+
+use crate::arch::Arch;
+use crate::elf;
+use crate::packages;
+use crate::project::Project;
+
+const DIRECTORY: u32 = 0o040_000;
+const REGULAR: u32 = 0o100_000;
+const LINK: u32 = 0o120_000;
+const DEVICE: u32 = 0o020_000;
+
+/// One file of the tree.
+enum Node {
+    Directory(u32),
+    Host(PathBuf, u32),
+    Text(Vec<u8>, u32),
+    Link(String),
+    Device { major: u32, minor: u32 },
+}
+
+/// A file tree for a guest. A path that is added again takes the later content.
+pub struct Initramfs<'a> {
+    project: &'a Project,
+    arch: Arch,
+    nodes: BTreeMap<String, Node>,
+}
+
+impl<'a> Initramfs<'a> {
+    /// A tree with the usual folders, busybox under all its names, and `init` as PID 1.
+    pub fn new(project: &'a Project, arch: Arch, init: &Path) -> Result<Self> {
+        let mut tree = Self {
+            project,
+            arch,
+            nodes: BTreeMap::new(),
+        };
+        for folder in [
+            "dev", "etc", "proc", "root", "run", "sys", "tmp", "usr/bin", "usr/lib", "usr/sbin",
+            "var/tmp",
+        ] {
+            tree.folder(folder);
+        }
+        tree.nodes.insert("tmp".into(), Node::Directory(0o1777));
+        for (link, target) in [
+            ("bin", "usr/bin"),
+            ("sbin", "usr/sbin"),
+            ("lib", "usr/lib"),
+            ("lib64", "usr/lib"),
+        ] {
+            tree.link(link, target);
+        }
+        tree.nodes
+            .insert("dev/console".into(), Node::Device { major: 5, minor: 1 });
+        tree.nodes
+            .insert("dev/null".into(), Node::Device { major: 1, minor: 3 });
+        tree.text(
+            "etc/passwd",
+            b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n",
+        );
+        tree.text("etc/group", b"root:x:0:\nnogroup:x:65534:\n");
+        tree.text("etc/hostname", b"stile\n");
+        tree.file("init", init)?;
+        let busybox = packages::busybox(project, arch)?;
+        for applet in elf::busybox_applets(&fs::read(&busybox)?) {
+            tree.link(&format!("usr/bin/{applet}"), "busybox");
+        }
+        tree.file("usr/bin/busybox", &busybox)?;
+        Ok(tree)
+    }
+
+    /// Adds an empty folder and those above it.
+    pub fn folder(&mut self, path: &str) {
+        let path = clean(path);
+        let mut at = 0;
+        while let Some(slash) = path[at..].find('/') {
+            self.nodes
+                .entry(path[..at + slash].into())
+                .or_insert(Node::Directory(0o755));
+            at += slash + 1;
+        }
+        if !path.is_empty() {
+            self.nodes
+                .entry(path.into())
+                .or_insert(Node::Directory(0o755));
+        }
+    }
+
+    /// Adds a symbolic link.
+    pub fn link(&mut self, path: &str, target: &str) {
+        self.add(path, Node::Link(target.into()));
+    }
+
+    /// Adds a file with this content.
+    pub fn text(&mut self, path: &str, content: &[u8]) {
+        self.add(path, Node::Text(content.to_vec(), 0o644));
+    }
+
+    /// Adds a host file, with what it needs to run where it is a dynamically linked program.
+    pub fn file(&mut self, path: &str, host: &Path) -> Result<()> {
+        let mode = fs::metadata(host)
+            .with_context(|| host.display().to_string())?
+            .mode()
+            & 0o7777;
+        self.add(path, Node::Host(host.into(), mode));
+        self.libraries_of(host)
+    }
+
+    /// Adds a host file, folder or link, with all that is below it.
+    pub fn copy(&mut self, path: &str, host: &Path) -> Result<()> {
+        let kind = fs::symlink_metadata(host).with_context(|| host.display().to_string())?;
+        if kind.is_symlink() && !fs::metadata(host).is_ok_and(|target| target.is_dir()) {
+            self.link(path, &fs::read_link(host)?.to_string_lossy());
+        } else if kind.is_dir() || kind.is_symlink() {
+            self.folder(path);
+            for entry in fs::read_dir(host)? {
+                let entry = entry?;
+                self.copy(
+                    &format!("{path}/{}", entry.file_name().to_string_lossy()),
+                    &entry.path(),
+                )?;
+            }
+        } else if kind.is_file() {
+            self.file(path, host)?;
+        }
+        Ok(())
+    }
+
+    /// The archive.
+    pub fn write(&self) -> Result<Vec<u8>> {
+        let mut out = Vec::new();
+        for (number, (path, node)) in self.nodes.iter().enumerate() {
+            let (mode, content) = match node {
+                Node::Directory(mode) => (DIRECTORY | mode, Vec::new()),
+                Node::Host(file, mode) => (
+                    REGULAR | mode,
+                    fs::read(file).with_context(|| file.display().to_string())?,
+                ),
+                Node::Text(content, mode) => (REGULAR | mode, content.clone()),
+                Node::Link(target) => (LINK | 0o777, target.clone().into_bytes()),
+                Node::Device { .. } => (DEVICE | 0o666, Vec::new()),
+            };
+            let mut entry = Builder::new(path)
+                .mode(mode)
+                .ino(number as u32 + 1)
+                .nlink(1);
+            if let Node::Device { major, minor } = node {
+                entry = entry.rdev_major(*major).rdev_minor(*minor);
+            }
+            let mut writer = entry.write(
+                &mut out,
+                u32::try_from(content.len()).context("a file above 4 GiB")?,
+            );
+            writer.write_all(&content)?;
+            writer.finish()?;
+        }
+        trailer(&mut out)?;
+        Ok(out)
+    }
+
+    fn add(&mut self, path: &str, node: Node) {
+        let path = clean(path);
+        if let Some((above, _)) = path.rsplit_once('/') {
+            self.folder(above);
+        }
+        self.nodes.insert(path, node);
+    }
+
+    /// Adds the interpreter and libraries that a program names, and those that they name.
+    fn libraries_of(&mut self, host: &Path) -> Result<()> {
+        let Ok(elf::Kind::Elf(program)) = elf::inspect(host) else {
+            return Ok(());
+        };
+        if program.arch != self.arch {
+            return Ok(());
+        }
+        if let Some(interpreter) = &program.interpreter {
+            let name = interpreter.rsplit('/').next().unwrap_or(interpreter);
+            self.library(name, interpreter)?;
+        }
+        let folder = format!("usr/lib/{}", self.arch.library_folder());
+        for name in &program.libraries {
+            self.library(name, &format!("{folder}/{name}"))?;
+        }
+        Ok(())
+    }
+
+    fn library(&mut self, soname: &str, path: &str) -> Result<()> {
+        let path = clean(path);
+        if self.nodes.contains_key(&path) {
+            return Ok(());
+        }
+        let package = packages::library(self.project, self.arch, soname)?;
+        let folder = self.arch.library_folder();
+        let places = [
+            format!("usr/lib/{folder}"),
+            "usr/lib".into(),
+            format!("lib/{folder}"),
+            "lib".into(),
+        ];
+        let file = places
+            .iter()
+            .map(|place| package.join(place).join(soname))
+            .find(|file| file.exists());
+        let file = file.with_context(|| format!("{} has no {soname}", package.display()))?;
+        self.file(&path, &file)
+    }
+}
+
+/// A path as it stands in the archive: relative, and through the links that this tree has at its root.
+fn clean(path: &str) -> String {
+    let parts = path
+        .split('/')
+        .filter(|part| !part.is_empty() && *part != ".");
+    let path = parts.collect::<Vec<_>>().join("/");
+    let moved = ["bin", "sbin", "lib", "lib64"]
+        .into_iter()
+        .find_map(|link| {
+            let below = path.strip_prefix(link)?.strip_prefix('/')?;
+            Some(format!(
+                "usr/{}/{below}",
+                if link == "lib64" { "lib" } else { link }
+            ))
+        });
+    moved.unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::clean;
+
+    #[test]
+    fn paths_stand_where_the_links_lead() {
+        assert_eq!(
+            clean("/lib/ld-linux-aarch64.so.1"),
+            "usr/lib/ld-linux-aarch64.so.1"
+        );
+        assert_eq!(clean("./a//b/"), "a/b");
+        assert_eq!(clean("library/x"), "library/x");
+        assert_eq!(clean("bin"), "bin");
+    }
+}

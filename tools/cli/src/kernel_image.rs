@@ -1,0 +1,108 @@
+//! The kernel that a guest boots: Stile built from this checkout, a stock Linux, or a file.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use object::Endianness;
+use object::elf::{FileHeader64, PT_LOAD};
+use object::read::elf::{FileHeader, ProgramHeader};
+
+use crate::arch::Arch;
+use crate::packages;
+use crate::project::Project;
+use crate::toolchain;
+
+/// Which kernel a guest boots.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kernel {
+    /// This checkout's.
+    Stile,
+    /// Debian's stock kernel of this version, such as `6.12`.
+    Linux(String),
+    /// A file that speaks Linux's boot protocol and has a Linux's devices.
+    File(PathBuf),
+}
+
+impl Kernel {
+    /// The kernel that `--on` names.
+    pub fn from_option(text: &str) -> Self {
+        match text.strip_prefix("linux-") {
+            _ if text == "stile" => Self::Stile,
+            Some(version) => Self::Linux(version.to_owned()),
+            None => Self::File(text.into()),
+        }
+    }
+
+    /// Builds or fetches it: a file for QEMU's `-kernel`.
+    pub fn image(&self, project: &Project, arch: Arch) -> Result<PathBuf> {
+        match self {
+            Self::Stile => flat_image(&toolchain::kernel(project, arch, &[])?),
+            Self::Linux(version) => packages::linux(project, arch, version),
+            Self::File(path) => Ok(path.clone()),
+        }
+    }
+
+    /// Where [`Kernel::image`] puts it.
+    pub fn planned_image(&self, project: &Project, arch: Arch) -> PathBuf {
+        match self {
+            Self::Stile => toolchain::kernel_place(project, arch).with_extension("image"),
+            Self::Linux(version) => packages::linux_place(project, arch, version),
+            Self::File(path) => path.clone(),
+        }
+    }
+}
+
+impl fmt::Display for Kernel {
+    fn fmt(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::Stile => formatter.write_str("stile"),
+            Self::Linux(version) => write!(formatter, "linux-{version}"),
+            Self::File(path) => write!(formatter, "{}", path.display()),
+        }
+    }
+}
+
+/// Writes a kernel's loadable segments as they stand in memory beside its ELF file: QEMU passes the device tree and the
+/// initramfs only to such an image with Linux's header.
+pub fn flat_image(elf: &Path) -> Result<PathBuf> {
+    let bytes = fs::read(elf).with_context(|| elf.display().to_string())?;
+    let image = flatten(&bytes).with_context(|| elf.display().to_string())?;
+    let path = elf.with_extension("image");
+    if !fs::read(&path).is_ok_and(|old| old == image) {
+        fs::write(&path, image)?;
+    }
+    Ok(path)
+}
+
+fn flatten(bytes: &[u8]) -> Result<Vec<u8>> {
+    let header = FileHeader64::<Endianness>::parse(bytes)?;
+    let endian = header.endian()?;
+    let loaded = |segment: &&object::elf::ProgramHeader64<Endianness>| {
+        segment.p_type(endian) == PT_LOAD && segment.p_filesz(endian) > 0
+    };
+    let segments: Vec<_> = header
+        .program_headers(endian, bytes)?
+        .iter()
+        .filter(loaded)
+        .collect();
+    let base = segments
+        .iter()
+        .map(|segment| segment.p_paddr(endian))
+        .min()
+        .context("nothing to load")?;
+    let mut image = Vec::new();
+    for segment in segments {
+        let data = segment
+            .data(endian, bytes)
+            .ok()
+            .context("a segment outside the file")?;
+        let at = usize::try_from(segment.p_paddr(endian) - base)?;
+        if image.len() < at + data.len() {
+            image.resize(at + data.len(), 0);
+        }
+        image[at..at + data.len()].copy_from_slice(data);
+    }
+    Ok(image)
+}

@@ -1,0 +1,55 @@
+//! The `stile` command: builds the kernel, boots it in QEMU with a program, and passes its input and output through.
+
+mod arch;
+mod console;
+mod counts;
+mod debian;
+mod doctor;
+mod elf;
+mod guest;
+mod initramfs;
+mod kernel_image;
+mod options;
+mod packages;
+mod policies;
+mod project;
+mod qemu;
+mod run;
+mod session;
+mod terminal;
+mod toolchain;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use options::{Command, Options};
+
+/// The exit status of a failure of Stile itself.
+const FAILURE: u8 = 125;
+
+fn main() -> ExitCode {
+    let options = match Options::try_parse() {
+        Ok(options) => options,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { FAILURE } else { 0 });
+        }
+    };
+    match dispatch(options) {
+        Ok(status) => ExitCode::from(status),
+        Err(error) => {
+            eprintln!("stile: {error:#}");
+            ExitCode::from(FAILURE)
+        }
+    }
+}
+
+fn dispatch(options: Options) -> anyhow::Result<u8> {
+    let project = project::Project::open(options.offline)?;
+    match options.command {
+        Command::Run(options) => run::run(&project, &options),
+        Command::Shell(options) => run::shell(&project, &options),
+        Command::Doctor => doctor::doctor(&project),
+    }
+}

@@ -1,0 +1,104 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::arch::Arch;
+use crate::qemu::Accel;
+
+/// Runs Linux programs on the Stile kernel.
+#[derive(Debug, Parser)]
+#[command(name = "stile", disable_help_subcommand = true)]
+pub struct Options {
+    /// Download nothing
+    #[arg(long, global = true)]
+    pub offline: bool,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a Linux program on Stile; without one a shell, or a short tour where there is no terminal
+    Run(RunOptions),
+    /// The same, always interactive
+    Shell(RunOptions),
+    /// Say what this machine has and what is missing
+    Doctor,
+}
+
+/// What `--count` prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CountFormat {
+    /// A table for people.
+    Table,
+    /// One JSON document.
+    Json,
+}
+
+/// Options of `run` and `shell`.
+#[derive(Args, Debug)]
+pub struct RunOptions {
+    /// Architecture of the machine; read from the program where it is a host file
+    #[arg(long, value_enum)]
+    pub arch: Option<Arch>,
+    /// CPU model, as QEMU names it
+    #[arg(long, value_name = "MODEL")]
+    pub cpu: Option<String>,
+    /// Number of CPUs, 1 to 64
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub smp: u32,
+    /// Memory of the machine
+    #[arg(long, value_name = "SIZE", default_value = "1G")]
+    pub memory: String,
+    /// Choose a policy of the kernel; an unknown one lists those there are
+    #[arg(long, value_name = "POLICY=VALUE")]
+    pub set: Vec<String>,
+    /// Parameters for the kernel's command line
+    #[arg(long, value_name = "PARAMS", allow_hyphen_values = true)]
+    pub append: Vec<String>,
+    /// Put a host file or folder into the guest, by default below /host, where programs start
+    #[arg(long, value_name = "HOST[:GUEST]")]
+    pub copy: Vec<String>,
+    /// After the program, print the crossings it made on stderr
+    #[arg(long, value_enum, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "table")]
+    pub count: Option<CountFormat>,
+    /// Print system calls on stderr as they are made
+    #[arg(long)]
+    pub trace: bool,
+    /// Let the machine's time be its instructions, so that two runs print the same
+    #[arg(long)]
+    pub icount: bool,
+    /// What runs the machine's instructions
+    #[arg(long, value_enum, default_value = "auto")]
+    pub accel: Accel,
+    /// End the machine after this time, with status 124
+    #[arg(long, value_name = "SECONDS")]
+    pub timeout: Option<f64>,
+    /// Wait for a debugger
+    #[arg(long)]
+    pub gdb: bool,
+    /// Write the kernel's log to this file
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
+    /// More options for QEMU
+    #[arg(long, value_name = "OPTS", allow_hyphen_values = true)]
+    pub qemu_opts: Vec<String>,
+    /// Print QEMU's command line and do nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Boot another kernel: linux-6.12, linux-6.1 (Debian's), or a file
+    #[arg(long, value_name = "KERNEL", default_value = "stile")]
+    pub on: String,
+    /// The program and its arguments: with a slash a host file, else a program of the guest
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "PROGRAM"
+    )]
+    pub program: Vec<OsString>,
+}

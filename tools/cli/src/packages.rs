@@ -1,0 +1,158 @@
+//! Which Debian package has what a guest needs.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+
+use crate::arch::Arch;
+use crate::debian::Debian;
+use crate::project::{Project, progress};
+
+/// The release that programs and current kernels are taken from.
+pub const SUITE: &str = "trixie";
+
+/// lmbench's programs, which Debian keeps outside `PATH`.
+pub const LMBENCH_FOLDER: &str = "usr/lib/lmbench/bin";
+
+/// Packages of libraries whose names do not follow from the library's.
+const LIBRARIES: [(&str, &str); 10] = [
+    ("libc.so.6", "libc6"),
+    ("libm.so.6", "libc6"),
+    ("libpthread.so.0", "libc6"),
+    ("libdl.so.2", "libc6"),
+    ("librt.so.1", "libc6"),
+    ("libresolv.so.2", "libc6"),
+    ("ld-linux-aarch64.so.1", "libc6"),
+    ("ld-linux-riscv64-lp64d.so.1", "libc6"),
+    ("libgcc_s.so.1", "libgcc-s1"),
+    ("ld-musl-aarch64.so.1", "musl"),
+];
+
+/// Whether a bare name is one of lmbench's programs.
+pub fn is_lmbench(name: &str) -> bool {
+    name == "mhz"
+        || name == "lmdd"
+        || name == "stream"
+        || name.starts_with("lat_")
+        || name.starts_with("bw_")
+}
+
+/// The folder of lmbench's programs. It is not free software, so this is called only where it was asked for.
+pub fn lmbench(project: &Project, arch: Arch) -> Result<PathBuf> {
+    let debian = Debian::new(project, SUITE, arch.debian());
+    if !debian.cached("lmbench") {
+        progress("lmbench is in Debian's non-free section: downloaded because it was named");
+    }
+    Ok(debian.package("lmbench")?.join(LMBENCH_FOLDER))
+}
+
+/// The static busybox.
+pub fn busybox(project: &Project, arch: Arch) -> Result<PathBuf> {
+    let package = Debian::new(project, SUITE, arch.debian()).package("busybox-static")?;
+    first_existing(&package, &["usr/bin/busybox", "bin/busybox"])
+}
+
+/// The folder of the package that has the library of this name.
+pub fn library(project: &Project, arch: Arch, soname: &str) -> Result<PathBuf> {
+    let debian = Debian::new(project, SUITE, arch.debian());
+    if let Some((_, package)) = LIBRARIES.iter().find(|(name, _)| *name == soname) {
+        return debian.package(package);
+    }
+    for candidate in candidates(soname) {
+        if debian.cached(&candidate) || debian.field(&candidate, "Package")?.is_some() {
+            return debian.package(&candidate);
+        }
+    }
+    bail!("no Debian package is known to have {soname}; give the library by --copy")
+}
+
+/// Package names that Debian's policy derives from a library's name: `libtirpc.so.3` is in `libtirpc3t64` or `libtirpc3`.
+fn candidates(soname: &str) -> Vec<String> {
+    let Some((name, version)) = soname.split_once(".so.") else {
+        return Vec::new();
+    };
+    let dash = if name.ends_with(|last: char| last.is_ascii_digit()) {
+        "-"
+    } else {
+        ""
+    };
+    let name = name.to_lowercase().replace('_', "-");
+    vec![
+        format!("{name}{dash}{version}t64"),
+        format!("{name}{dash}{version}"),
+    ]
+}
+
+/// Where a stock kernel is kept.
+pub fn linux_place(project: &Project, arch: Arch, version: &str) -> PathBuf {
+    project
+        .cache
+        .join("linux")
+        .join(format!("{version}-{}", arch.debian()))
+}
+
+/// A stock Debian kernel of this version, such as `6.12`, that can be given to QEMU.
+pub fn linux(project: &Project, arch: Arch, version: &str) -> Result<PathBuf> {
+    let suite = match version {
+        "6.1" => "bookworm",
+        "6.12" => SUITE,
+        _ => bail!("no Debian release is known to have Linux {version}; there are 6.1 and 6.12"),
+    };
+    let place = linux_place(project, arch, version);
+    if !place.is_file() {
+        let debian = Debian::new(project, suite, arch.debian());
+        let newest = debian.field(&format!("linux-image-{}", arch.debian()), "Depends")?;
+        let Some(package) = newest
+            .as_deref()
+            .and_then(|depends| depends.split([' ', ',']).next())
+        else {
+            bail!("Debian {suite} has no Linux for {}", arch.debian());
+        };
+        let tree = debian.package(package)?;
+        let image = kernel_file(&tree.join("boot"))?;
+        std::fs::create_dir_all(project.cache.join("linux"))?;
+        std::fs::hard_link(image, &place)?;
+        progress(&format!("Linux {version} is {package}"));
+    }
+    Ok(place)
+}
+
+fn kernel_file(boot: &Path) -> Result<PathBuf> {
+    for entry in std::fs::read_dir(boot)? {
+        let path = entry?.path();
+        if path
+            .file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with("vmlinu"))
+        {
+            return Ok(path);
+        }
+    }
+    bail!("no kernel in {}", boot.display())
+}
+
+fn first_existing(folder: &Path, names: &[&str]) -> Result<PathBuf> {
+    match names
+        .iter()
+        .map(|name| folder.join(name))
+        .find(|path| path.is_file())
+    {
+        Some(path) => Ok(path),
+        None => bail!("{} has no {}", folder.display(), names[0]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::candidates;
+
+    #[test]
+    fn package_names_follow_debians_policy() {
+        assert_eq!(candidates("libtirpc.so.3"), ["libtirpc3t64", "libtirpc3"]);
+        assert_eq!(candidates("libfoo2.so.0"), ["libfoo2-0t64", "libfoo2-0"]);
+        assert_eq!(
+            candidates("libgssapi_krb5.so.2"),
+            ["libgssapi-krb5-2t64", "libgssapi-krb5-2"]
+        );
+        assert!(candidates("ld-linux.so").is_empty());
+    }
+}

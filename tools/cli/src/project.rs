@@ -1,0 +1,114 @@
+//! The checkout: where things are, and how its helpers are run.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+/// A tool that runs longer than this gets a line that says what is going on.
+const QUIET: Duration = Duration::from_millis(700);
+
+/// The checkout that the command belongs to.
+pub struct Project {
+    /// Its root.
+    pub root: PathBuf,
+    /// Cargo's target directory.
+    pub target: PathBuf,
+    /// What was downloaded or unpacked; safe to remove.
+    pub cache: PathBuf,
+    /// Download nothing.
+    pub offline: bool,
+}
+
+impl Project {
+    /// The project that the script `stile` names in the environment, or else the one that this was built in.
+    pub fn open(offline: bool) -> Result<Self> {
+        let directory = |name| {
+            std::env::var_os(name)
+                .filter(|value| !value.is_empty())
+                .map(PathBuf::from)
+        };
+        let root = directory("STILE_ROOT")
+            .unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
+        let target = directory("STILE_TARGET").unwrap_or_else(|| root.join("target"));
+        let cache = directory("STILE_CACHE").unwrap_or_else(|| root.join(".cache"));
+        fs::create_dir_all(&cache).with_context(|| format!("cannot create {}", cache.display()))?;
+        Ok(Self {
+            root,
+            target,
+            cache,
+            offline,
+        })
+    }
+
+    /// Waits until no other `stile` is filling the cache; until the file is dropped none can.
+    pub fn lock_cache(&self) -> Result<File> {
+        let path = self.cache.join("lock");
+        let file =
+            File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
+        file.lock()?;
+        Ok(file)
+    }
+
+    /// A cargo command in the checkout.
+    pub fn cargo(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("cargo");
+        command
+            .current_dir(&self.root)
+            .args(arguments)
+            .arg("--target-dir")
+            .arg(&self.target);
+        if self.offline {
+            command.arg("--offline");
+        }
+        command
+    }
+}
+
+/// Tells the user what takes time.
+pub fn progress(what: &str) {
+    eprintln!("stile: {what}");
+}
+
+/// Runs a tool to its end: its standard output. Says `what` it does if that takes a while; a failure shows what it said.
+pub fn output(command: &mut Command, what: &str) -> Result<String> {
+    let name = command.get_program().to_owned();
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let child = command
+        .spawn()
+        .with_context(|| format!("{} cannot be run", Path::new(&name).display()))?;
+    let (done, wait) = mpsc::channel::<()>();
+    let what_now = what.to_owned();
+    let watch = std::thread::spawn(move || {
+        if wait.recv_timeout(QUIET) == Err(mpsc::RecvTimeoutError::Timeout) {
+            progress(&what_now);
+        }
+    });
+    let output = child.wait_with_output()?;
+    drop(done);
+    let _ = watch.join();
+    if !output.status.success() {
+        let said = [output.stderr, output.stdout].concat();
+        bail!(
+            "{what}: {} failed\n{}",
+            Path::new(&name).display(),
+            String::from_utf8_lossy(&said).trim_end()
+        );
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Whether a program is to be found in `PATH`.
+pub fn find_program(name: impl AsRef<OsStr>) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(name.as_ref()))
+        .find(|file| file.is_file())
+}

@@ -1,0 +1,321 @@
+//! QEMU: the host's own where it is new enough, else Debian's unpacked in the cache; and its command line.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+
+use crate::arch::Arch;
+use crate::debian::Debian;
+use crate::kernel_image::Kernel;
+use crate::packages;
+use crate::project::{Project, find_program, output};
+
+/// The oldest QEMU that has all that the machines here use.
+const OLDEST: u32 = 10;
+
+/// What runs the guest's instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Accel {
+    /// The host's own virtualisation where it is of the guest's architecture, else emulation.
+    Auto,
+    /// Emulation.
+    Tcg,
+    /// Linux's virtualisation.
+    Kvm,
+    /// macOS's virtualisation.
+    Hvf,
+}
+
+/// A QEMU that can be started.
+pub struct Qemu {
+    /// The words that start it.
+    pub command: Vec<OsString>,
+    /// Its version.
+    pub version: String,
+}
+
+impl Qemu {
+    /// The QEMU for an architecture.
+    pub fn find(project: &Project, arch: Arch) -> Result<Self> {
+        match Self::of_host(arch) {
+            Some(qemu) => Ok(qemu),
+            None => Self::of_debian(project, arch),
+        }
+    }
+
+    /// The host's own, if it is new enough.
+    pub fn of_host(arch: Arch) -> Option<Self> {
+        let command = vec![find_program(arch.qemu())?.into_os_string()];
+        let version = version(&command).ok()?;
+        let major: u32 = version.split('.').next()?.parse().ok()?;
+        (major >= OLDEST).then_some(Self { command, version })
+    }
+
+    /// Debian's, if it is in the cache.
+    pub fn of_debian_cached(project: &Project, arch: Arch) -> Option<Self> {
+        let host = debian_host().ok()?;
+        let tree = Debian::new(project, packages::SUITE, host.arch).closure_place(CLOSURE);
+        if tree.is_dir() {
+            Self::in_tree(&tree, &host, arch).ok()
+        } else {
+            None
+        }
+    }
+
+    /// Debian's, with all its libraries and their loader, so that the host's own do not matter.
+    fn of_debian(project: &Project, arch: Arch) -> Result<Self> {
+        let missing = || {
+            format!(
+                "{} {OLDEST} or newer is not installed, and could not be had",
+                arch.qemu()
+            )
+        };
+        let host = debian_host().with_context(missing)?;
+        let debian = Debian::new(project, packages::SUITE, host.arch);
+        let names = ["qemu-system-arm", "qemu-system-riscv", "qemu-system-misc"];
+        Self::in_tree(
+            &debian.closure(CLOSURE, &names).with_context(missing)?,
+            &host,
+            arch,
+        )
+    }
+
+    fn in_tree(tree: &Path, host: &DebianHost, arch: Arch) -> Result<Self> {
+        let below = |path: &str| tree.join("usr").join(path);
+        let command = vec![
+            below(&format!("lib/{}/{}", host.folder, host.loader)).into(),
+            "--library-path".into(),
+            below(&format!("lib/{}", host.folder)).into(),
+            below(&format!("bin/{}", arch.qemu())).into(),
+            "-L".into(),
+            below("share/qemu").into(),
+        ];
+        let version = version(&command)?;
+        Ok(Self { command, version })
+    }
+}
+
+/// The name of the unpacked QEMU in the cache.
+const CLOSURE: &str = "qemu";
+
+/// What Debian calls the host's architecture, its folder of libraries, and their loader.
+struct DebianHost {
+    arch: &'static str,
+    folder: &'static str,
+    loader: &'static str,
+}
+
+fn debian_host() -> Result<DebianHost> {
+    Ok(match std::env::consts::ARCH {
+        "x86_64" => DebianHost {
+            arch: "amd64",
+            folder: "x86_64-linux-gnu",
+            loader: "ld-linux-x86-64.so.2",
+        },
+        "aarch64" => DebianHost {
+            arch: "arm64",
+            folder: "aarch64-linux-gnu",
+            loader: "ld-linux-aarch64.so.1",
+        },
+        other => bail!("no QEMU package is known for {other} hosts"),
+    })
+}
+
+fn version(command: &[OsString]) -> Result<String> {
+    let said = output(
+        Command::new(&command[0])
+            .args(&command[1..])
+            .arg("--version"),
+        "asking QEMU for its version",
+    )?;
+    let words = said
+        .split_whitespace()
+        .skip_while(|word| *word != "version")
+        .nth(1);
+    Ok(words.context("QEMU did not say its version")?.to_owned())
+}
+
+/// A machine to boot.
+pub struct Machine<'a> {
+    /// Its architecture.
+    pub arch: Arch,
+    /// What it boots, which decides the devices it has.
+    pub kernel: &'a Kernel,
+    /// The CPU model.
+    pub cpu: Option<&'a str>,
+    /// How many CPUs.
+    pub smp: u32,
+    /// Memory, as QEMU writes it.
+    pub memory: &'a str,
+    /// Time is instructions.
+    pub icount: bool,
+    /// What runs its instructions.
+    pub accel: Accel,
+    /// Wait for a debugger.
+    pub gdb: bool,
+    /// Parameters of the kernel beside those that the machine needs.
+    pub append: Vec<String>,
+    /// More words for QEMU.
+    pub options: Vec<String>,
+}
+
+/// The files of a boot.
+pub struct Files<'a> {
+    /// The kernel's image.
+    pub image: &'a Path,
+    /// The initramfs.
+    pub initramfs: &'a Path,
+    /// Where the kernel's log goes.
+    pub log: &'a Path,
+}
+
+impl Machine<'_> {
+    /// The device that programs/init finds the channel at.
+    pub fn channel_device(&self) -> &'static str {
+        match (self.kernel, self.arch) {
+            (Kernel::Stile, _) => "/dev/hvc0",
+            (_, Arch::Arm64) => "/dev/ttyAMA1",
+            (_, Arch::Riscv64) => "/dev/ttyS1",
+        }
+    }
+
+    /// The accelerator, settled: `kvm`, `hvf` or `tcg`.
+    fn accelerator(&self) -> &'static str {
+        let native = self.arch.host_name() == std::env::consts::ARCH;
+        match self.accel {
+            Accel::Kvm => "kvm",
+            Accel::Hvf => "hvf",
+            Accel::Auto if native && !self.icount && cfg!(target_os = "macos") => "hvf",
+            Accel::Auto if native && !self.icount && Path::new("/dev/kvm").exists() => "kvm",
+            Accel::Auto | Accel::Tcg => "tcg",
+        }
+    }
+
+    /// QEMU's arguments. The channel is the open socket `channel`.
+    pub fn arguments(&self, files: &Files, channel: i32) -> Vec<OsString> {
+        let accelerator = self.accelerator();
+        let native = accelerator != "tcg";
+        let mut words: Vec<OsString> = Vec::new();
+        let mut option = |name: &str, value: &str| {
+            words.push(name.into());
+            words.push(value.into());
+        };
+        match self.arch {
+            Arch::Arm64 => option("-machine", "virt,gic-version=3"),
+            Arch::Riscv64 => option("-machine", "virt"),
+        }
+        match accelerator {
+            "tcg" if self.icount => option("-accel", "tcg,thread=single"),
+            other => option("-accel", other),
+        }
+        option(
+            "-cpu",
+            self.cpu.unwrap_or(if native {
+                "host"
+            } else {
+                self.arch.default_cpu()
+            }),
+        );
+        option("-smp", &self.smp.to_string());
+        option("-m", self.memory);
+        option("-display", "none");
+        option("-monitor", "none");
+        if self.icount {
+            option("-icount", "shift=0,sleep=off");
+            option("-seed", "1");
+            option("-rtc", "base=2026-01-01T00:00:00,clock=vm");
+        }
+        option("-chardev", &format!("socket,id=channel,fd={channel}"));
+        option("-serial", &format!("file:{}", files.log.display()));
+        match (self.kernel, self.arch) {
+            (Kernel::Stile, _) => {
+                option("-global", "virtio-mmio.force-legacy=false");
+                option("-device", "virtio-serial-device");
+                option("-device", "virtconsole,chardev=channel");
+                option("-semihosting-config", "enable=on,target=native");
+            }
+            (_, Arch::Arm64) => option("-serial", "chardev:channel"),
+            (_, Arch::Riscv64) => option("-device", "pci-serial,chardev=channel"),
+        }
+        option("-append", &self.parameters());
+        words.push("-kernel".into());
+        words.push(files.image.into());
+        words.push("-initrd".into());
+        words.push(files.initramfs.into());
+        words.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(OsString::from));
+        if self.gdb {
+            words.extend(["-gdb", "tcp::1234", "-S"].map(OsString::from));
+        }
+        words.extend(self.options.iter().map(OsString::from));
+        words
+    }
+
+    /// The kernel's command line.
+    fn parameters(&self) -> String {
+        let mut words: Vec<&str> = match (self.kernel, self.arch) {
+            (Kernel::Stile, _) => Vec::new(),
+            (_, Arch::Arm64) => vec!["console=ttyAMA0", "quiet"],
+            (_, Arch::Riscv64) => vec!["console=ttyS0", "quiet", "cryptomgr.notests=1"],
+        };
+        if self.icount {
+            words.push("norandmaps");
+            if *self.kernel != Kernel::Stile {
+                words.push("nokaslr");
+            }
+        }
+        words.extend(self.append.iter().map(String::as_str));
+        words.join(" ")
+    }
+}
+
+/// Splits a line into words as a shell would, as far as blanks and quotes go.
+pub fn split_words(line: &str) -> Result<Vec<String>> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    for letter in line.chars() {
+        match (quote, letter) {
+            (Some(open), _) if letter == open => quote = None,
+            (None, '\'' | '"') => {
+                quote = Some(letter);
+                word.get_or_insert_default();
+            }
+            (None, _) if letter.is_whitespace() => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(letter),
+        }
+    }
+    if quote.is_some() {
+        bail!("an open quote in: {line}");
+    }
+    words.extend(word);
+    Ok(words)
+}
+
+/// A command line as a shell would read it.
+pub fn shell_line(words: &[OsString]) -> String {
+    let quote = |word: &OsString| {
+        let text = word.to_string_lossy();
+        let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_=.,:/+%@".contains(letter);
+        if !text.is_empty() && text.chars().all(plain) {
+            text.into_owned()
+        } else {
+            format!("'{}'", text.replace('\'', r"'\''"))
+        }
+    };
+    words.iter().map(quote).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split_words;
+
+    #[test]
+    fn words_are_split_like_a_shells() {
+        assert_eq!(
+            split_words(" -d  int '-x y' a\"b c\"d ''").unwrap(),
+            ["-d", "int", "-x y", "ab cd", ""]
+        );
+        assert!(split_words("'open").is_err());
+    }
+}

@@ -1,0 +1,282 @@
+//! `stile run` and `stile shell`.
+
+use std::ffi::OsStr;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use wire::Input;
+
+use crate::arch::Arch;
+use crate::console::Console;
+use crate::elf;
+use crate::guest::{self, HOST_FOLDER};
+use crate::initramfs::Initramfs;
+use crate::kernel_image::Kernel;
+use crate::options::{CountFormat, RunOptions};
+use crate::packages;
+use crate::policies;
+use crate::project::Project;
+use crate::qemu::{self, Machine};
+use crate::terminal;
+use crate::toolchain;
+
+/// The exit status where a program cannot be executed.
+const NOT_EXECUTABLE: u8 = 126;
+/// The exit status where a program is not found.
+const NOT_FOUND: u8 = 127;
+
+/// What a run without a program shows where there is no terminal.
+const TOUR: &str = include_str!("tour.sh");
+
+/// Runs a program; without one a shell, or the tour where there is no terminal.
+pub fn run(project: &Project, options: &RunOptions) -> Result<u8> {
+    let [stdin, stdout, stderr] = terminal::terminals();
+    start(project, options, stdin && stdout, stderr)
+}
+
+/// Runs a program, or a shell, on a terminal of the guest.
+pub fn shell(project: &Project, options: &RunOptions) -> Result<u8> {
+    start(project, options, true, true)
+}
+
+/// What there is to run: the first word names a guest's program.
+struct Plan {
+    arch: Arch,
+    arguments: Vec<Vec<u8>>,
+    tour: bool,
+}
+
+fn start(
+    project: &Project,
+    options: &RunOptions,
+    interactive: bool,
+    stderr_too: bool,
+) -> Result<u8> {
+    options
+        .set
+        .iter()
+        .try_for_each(|setting| policies::check(setting))?;
+    let kernel = Kernel::from_option(&options.on);
+    let plan = match plan(options, interactive) {
+        Ok(plan) => plan,
+        Err(refusal) => {
+            eprintln!("stile: {}", refusal.reason);
+            return Ok(refusal.status);
+        }
+    };
+    let machine = machine(options, &kernel, plan.arch)?;
+    if options.dry_run {
+        println!(
+            "{}",
+            qemu::shell_line(&guest::command_line(project, &machine))
+        );
+        return Ok(0);
+    }
+
+    let mut tree = guest::tree(project, plan.arch)?;
+    fill(project, options, &plan, &mut tree)?;
+    let mut job = guest::job(plan.arguments);
+    job.trace = options.trace;
+    let count = options
+        .count
+        .or(plan.tour.then_some(CountFormat::Table))
+        .filter(|_| kernel == Kernel::Stile);
+    job.count = count.is_some();
+    if interactive {
+        let (rows, columns) = terminal::size();
+        job.input = Input::Terminal {
+            rows,
+            columns,
+            stderr: stderr_too,
+        };
+        let kind = std::env::var("TERM").unwrap_or_else(|_| "vt100".into());
+        job.environment.push(format!("TERM={kind}").into_bytes());
+    } else if !plan.tour {
+        job.input = input(options, &mut tree)?;
+    }
+
+    if options.gdb {
+        explain_debugger(project, plan.arch);
+    }
+    let deadline = options
+        .timeout
+        .map(Duration::try_from_secs_f64)
+        .transpose()
+        .context("--timeout")?;
+    let console = Console {
+        interactive,
+        count,
+        deadline: deadline.map(|time| Instant::now() + time),
+    };
+    let name = String::from_utf8_lossy(&job.arguments[0]).into_owned();
+    let reads = job.input != Input::Empty && !matches!(job.input, Input::File(_));
+    let session = guest::boot(project, &machine, &mut tree, &[job], options.log.as_deref())?;
+    console.attend(session, &name, reads)
+}
+
+/// Why a program cannot be run, and the exit status that says so.
+struct Refusal {
+    status: u8,
+    reason: String,
+}
+
+fn plan(options: &RunOptions, interactive: bool) -> Result<Plan, Refusal> {
+    let default = options.arch.unwrap_or(Arch::Arm64);
+    let words = |words: &[&str]| words.iter().map(|word| word.as_bytes().to_vec()).collect();
+    let Some((program, rest)) = options.program.split_first() else {
+        let (arguments, tour) = if interactive {
+            (words(&["sh", "-l"]), false)
+        } else {
+            (words(&["sh", "/stile/tour.sh"]), true)
+        };
+        return Ok(Plan {
+            arch: default,
+            arguments,
+            tour,
+        });
+    };
+    let (mut arch, mut name) = (default, program.as_bytes().to_vec());
+    if program.as_bytes().contains(&b'/') {
+        arch = host_program(Path::new(program), options.arch)?;
+        name = guest_path(program).into_bytes();
+    }
+    let rest = rest.iter().map(|word| word.as_bytes().to_vec());
+    Ok(Plan {
+        arch,
+        arguments: std::iter::once(name).chain(rest).collect(),
+        tour: false,
+    })
+}
+
+/// The architecture to run a host file on.
+fn host_program(path: &Path, asked: Option<Arch>) -> Result<Arch, Refusal> {
+    let refuse = |status, reason: &str| Refusal {
+        status,
+        reason: format!("{}: {reason}", path.display()),
+    };
+    let metadata = match std::fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(refuse(NOT_FOUND, "not found"));
+        }
+        Err(error) => return Err(refuse(NOT_EXECUTABLE, &error.to_string())),
+        Ok(metadata) => metadata,
+    };
+    if metadata.is_dir() {
+        return Err(refuse(NOT_EXECUTABLE, "a folder"));
+    }
+    if std::os::unix::fs::MetadataExt::mode(&metadata) & 0o111 == 0 {
+        return Err(refuse(NOT_EXECUTABLE, "not executable: its mode lacks x"));
+    }
+    match elf::inspect(path) {
+        Err(error) => Err(refuse(NOT_EXECUTABLE, &format!("{error:#}"))),
+        Ok(elf::Kind::Script(_)) => Ok(asked.unwrap_or(Arch::Arm64)),
+        Ok(elf::Kind::Elf(program)) if asked.is_some_and(|asked| asked != program.arch) => {
+            Err(refuse(
+                NOT_EXECUTABLE,
+                &format!("a program for {}", program.arch.debian()),
+            ))
+        }
+        Ok(elf::Kind::Elf(program)) => Ok(program.arch),
+    }
+}
+
+/// Where a host file stands in the guest.
+fn guest_path(host: &OsStr) -> String {
+    let name = Path::new(host).file_name().unwrap_or(host);
+    format!("{HOST_FOLDER}/{}", name.to_string_lossy())
+}
+
+/// The machine that the options describe.
+pub fn machine<'a>(options: &'a RunOptions, kernel: &'a Kernel, arch: Arch) -> Result<Machine<'a>> {
+    let mut words = Vec::new();
+    for line in &options.qemu_opts {
+        words.extend(qemu::split_words(line)?);
+    }
+    Ok(Machine {
+        arch,
+        kernel,
+        cpu: options.cpu.as_deref(),
+        smp: options.smp,
+        memory: &options.memory,
+        icount: options.icount,
+        accel: options.accel,
+        gdb: options.gdb,
+        append: options.set.iter().chain(&options.append).cloned().collect(),
+        options: words,
+    })
+}
+
+/// Puts into the tree what the options and the program ask for.
+fn fill(project: &Project, options: &RunOptions, plan: &Plan, tree: &mut Initramfs) -> Result<()> {
+    if plan.tour {
+        tree.text("stile/tour.sh", TOUR.as_bytes());
+    }
+    let program = options.program.first();
+    match program {
+        Some(program) if program.as_bytes().contains(&b'/') => {
+            tree.file(&guest_path(program), Path::new(program))?
+        }
+        Some(program) => named_program(project, plan.arch, &program.to_string_lossy(), tree)?,
+        None => {}
+    }
+    for copy in &options.copy {
+        let (host, guest) = match copy.split_once(':') {
+            Some((host, guest)) => (host, guest.to_owned()),
+            None => (
+                copy.as_str(),
+                guest_path(copy.trim_end_matches('/').as_ref()),
+            ),
+        };
+        if !guest.starts_with('/') {
+            bail!("--copy {copy}: the guest's path must start with a slash");
+        }
+        tree.copy(&guest, Path::new(host))
+            .with_context(|| format!("--copy {copy}"))?;
+    }
+    Ok(())
+}
+
+/// Adds a program of a Debian package that is downloaded only where it is named.
+pub fn named_program(
+    project: &Project,
+    arch: Arch,
+    name: &str,
+    tree: &mut Initramfs,
+) -> Result<()> {
+    if !packages::is_lmbench(name) {
+        return Ok(());
+    }
+    let folder = packages::lmbench(project, arch)?;
+    for needed in [name, "hello"] {
+        let file = folder.join(needed);
+        if file.is_file() {
+            tree.file(&format!("usr/bin/{needed}"), &file)?;
+        }
+    }
+    Ok(())
+}
+
+/// How standard input reaches the program. Where time is instructions it must all be there from the start.
+fn input(options: &RunOptions, tree: &mut Initramfs) -> Result<Input> {
+    if !options.icount || terminal::terminals()[0] {
+        return Ok(Input::Channel);
+    }
+    let mut bytes = Vec::new();
+    io::stdin().read_to_end(&mut bytes)?;
+    if bytes.is_empty() {
+        return Ok(Input::Empty);
+    }
+    tree.text("stile/stdin", &bytes);
+    Ok(Input::File("/stile/stdin".into()))
+}
+
+fn explain_debugger(project: &Project, arch: Arch) {
+    let symbols = toolchain::kernel_place(project, arch);
+    let symbols = symbols.display();
+    eprintln!(
+        "stile: the machine waits for a debugger:\n  gdb-multiarch {symbols} -ex 'target remote :1234'"
+    );
+}

@@ -1,0 +1,220 @@
+//! A running machine: the QEMU process and the channel to the guest's PID 1.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use wire::frame::Item;
+use wire::{Channel, Control, Decoder};
+
+/// How long a machine may take to power itself off after its last job.
+const POWER_OFF: Duration = Duration::from_secs(5);
+
+/// Lines of a log that are shown when something went wrong.
+const LOG_LINES: usize = 25;
+
+/// What happens to a session.
+#[derive(Debug)]
+pub enum Event {
+    /// A frame from the guest.
+    Frame(Channel, Vec<u8>),
+    /// Bytes of the host's standard input; empty at its end.
+    Input(Vec<u8>),
+    /// A signal that the host's command received.
+    Signal(i32),
+    /// The machine closed the channel: it is off or broken.
+    Closed,
+    /// The deadline passed.
+    TimedOut,
+}
+
+/// The files of one boot, removed with it.
+pub struct Folder {
+    path: PathBuf,
+}
+
+impl Folder {
+    /// A new folder below `parent`, for this process alone.
+    pub fn new(parent: PathBuf) -> Result<Self> {
+        static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let path = parent.join(format!("{}-{number}", std::process::id()));
+        fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
+        Ok(Self { path })
+    }
+
+    /// A file in it.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Both ends of a machine's channel, before it starts.
+pub struct Link {
+    host: UnixStream,
+    guest: OwnedFd,
+}
+
+impl Link {
+    /// A pair of connected sockets; the guest's end is inherited by the next child.
+    pub fn new() -> Result<Self> {
+        let (host, guest) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::STREAM,
+            SocketFlags::empty(),
+            None,
+        )?;
+        rustix::io::fcntl_setfd(&host, rustix::io::FdFlags::CLOEXEC)?;
+        Ok(Self {
+            host: host.into(),
+            guest,
+        })
+    }
+
+    /// The guest's end, by number.
+    pub fn guest(&self) -> i32 {
+        self.guest.as_raw_fd()
+    }
+}
+
+/// A machine that runs.
+pub struct Session {
+    child: Child,
+    host: UnixStream,
+    events: Receiver<Event>,
+    sender: Sender<Event>,
+    folder: Folder,
+    log: PathBuf,
+}
+
+impl Session {
+    /// Starts QEMU by its command line. The kernel's log is in the file `log`.
+    pub fn start(command: &[OsString], link: Link, folder: Folder, log: PathBuf) -> Result<Self> {
+        let said = File::create(folder.file("qemu"))?;
+        let child = Command::new(&command[0])
+            .args(&command[1..])
+            .stdin(Stdio::null())
+            .stdout(said.try_clone()?)
+            .stderr(said)
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("{} cannot be run", command[0].display()))?;
+        drop(link.guest);
+        let (sender, events) = mpsc::channel();
+        let (stream, to) = (link.host.try_clone()?, sender.clone());
+        std::thread::spawn(move || read_frames(stream, &to));
+        Ok(Self {
+            child,
+            host: link.host,
+            events,
+            sender,
+            folder,
+            log,
+        })
+    }
+
+    /// Where other sources of events send theirs.
+    pub fn sender(&self) -> Sender<Event> {
+        self.sender.clone()
+    }
+
+    /// The next event.
+    pub fn next(&self, deadline: Option<Instant>) -> Event {
+        let received = match deadline {
+            Some(deadline) => self
+                .events
+                .recv_timeout(deadline.saturating_duration_since(Instant::now())),
+            None => self
+                .events
+                .recv()
+                .map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        match received {
+            Ok(event) => event,
+            Err(RecvTimeoutError::Timeout) => Event::TimedOut,
+            Err(RecvTimeoutError::Disconnected) => Event::Closed,
+        }
+    }
+
+    /// Sends a frame to the guest. A machine that is gone is noticed by its closed channel.
+    pub fn send(&mut self, channel: Channel, payload: &[u8]) {
+        let mut bytes = Vec::new();
+        wire::encode(channel, payload, &mut bytes);
+        let _ = self.host.write_all(&bytes);
+    }
+
+    /// Sends a control message.
+    pub fn control(&mut self, control: Control) {
+        self.send(Channel::Control, &control.encode());
+    }
+
+    /// Waits until the machine has powered itself off; one that does not is ended.
+    pub fn finish(&mut self) -> io::Result<Option<ExitStatus>> {
+        let limit = Instant::now() + POWER_OFF;
+        while Instant::now() < limit {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(Some(status));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(None)
+    }
+
+    /// What QEMU said, and the end of the kernel's log.
+    pub fn log_end(&self) -> String {
+        let qemu = fs::read(self.folder.file("qemu")).unwrap_or_default();
+        let log = fs::read(&self.log).unwrap_or_default();
+        let text = [
+            String::from_utf8_lossy(&qemu),
+            String::from_utf8_lossy(&log),
+        ]
+        .concat();
+        let text = text.replace('\r', "");
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn read_frames(mut stream: UnixStream, to: &Sender<Event>) {
+    let mut decoder = Decoder::awaiting_sync();
+    let mut buffer = vec![0; 64 * 1024];
+    while let Ok(length @ 1..) = stream.read(&mut buffer) {
+        decoder.push(&buffer[..length]);
+        while let Some(item) = decoder.pop() {
+            let sent = match item {
+                Item::Frame(channel, payload) => to.send(Event::Frame(channel, payload)),
+                Item::Noise(_) => Ok(()),
+                Item::Broken(_) => {
+                    let _ = to.send(Event::Closed);
+                    return;
+                }
+            };
+            if sent.is_err() {
+                return;
+            }
+        }
+    }
+    let _ = to.send(Event::Closed);
+}
