@@ -1,0 +1,141 @@
+//! One field of an ID register.
+
+use crate::Feature;
+
+/// How the values of two CPUs make one that is safe on both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// The lower value: most fields, where a higher value adds to what a lower one has.
+    Lower,
+    /// The higher value: fields that warn of something.
+    Higher,
+    /// The higher value, but zero ("not told") if either is zero.
+    HigherOrZero,
+    /// The common value; where CPUs differ, the field's `absent` value.
+    Exact,
+}
+
+/// Who sees the sanitised value; all others see the `absent` value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Visibility {
+    /// Nobody.
+    Never,
+    /// Everybody.
+    Always,
+    /// Everybody, if the kernel has turned this on.
+    With(Feature),
+}
+
+/// A field of an ID register.
+#[derive(Clone, Copy, Debug)]
+pub struct Field {
+    /// The name in the Arm ARM, as Linux spells it.
+    pub name: &'static str,
+    /// Its lowest bit.
+    pub shift: u8,
+    /// Its bits, 1 to 4.
+    pub width: u8,
+    /// Whether the value is two's complement (−1 is then less than 0).
+    pub signed: bool,
+    /// What two CPUs' values make.
+    pub rule: Rule,
+    /// The value that promises nothing, as the bits of the field.
+    pub absent: u64,
+    /// What programs see.
+    pub el0: Visibility,
+    /// Whether guests see it.
+    pub guest: bool,
+}
+
+/// An unsigned 4-bit field of which the lower value is safe, 0 means absent, and which nobody sees.
+pub(crate) const fn lower(name: &'static str, shift: u8) -> Field {
+    Field {
+        name,
+        shift,
+        width: 4,
+        signed: false,
+        rule: Rule::Lower,
+        absent: 0,
+        el0: Visibility::Never,
+        guest: false,
+    }
+}
+
+impl Field {
+    pub(crate) const fn rule(self, rule: Rule) -> Field {
+        Field { rule, ..self }
+    }
+
+    pub(crate) const fn width(self, width: u8) -> Field {
+        Field { width, ..self }
+    }
+
+    pub(crate) const fn signed(self) -> Field {
+        Field {
+            signed: true,
+            ..self
+        }
+    }
+
+    pub(crate) const fn absent(self, absent: u64) -> Field {
+        Field { absent, ..self }
+    }
+
+    pub(crate) const fn el0(self) -> Field {
+        Field {
+            el0: Visibility::Always,
+            ..self
+        }
+    }
+
+    pub(crate) const fn el0_with(self, feature: Feature) -> Field {
+        Field {
+            el0: Visibility::With(feature),
+            ..self
+        }
+    }
+
+    pub(crate) const fn guest(self) -> Field {
+        Field {
+            guest: true,
+            ..self
+        }
+    }
+
+    /// The bits that the field takes in its register.
+    pub const fn mask(&self) -> u64 {
+        ((1 << self.width) - 1) << self.shift
+    }
+
+    /// The field's value in `register`, sign-extended if the field is signed.
+    #[inline]
+    pub const fn get(&self, register: u64) -> i64 {
+        let top = 64 - self.width;
+        let aligned = register << (top - self.shift);
+        if self.signed {
+            aligned as i64 >> top
+        } else {
+            (aligned >> top) as i64
+        }
+    }
+
+    /// `register` with the field's bits replaced by the low bits of `value`.
+    pub const fn set(&self, register: u64, value: u64) -> u64 {
+        register & !self.mask() | value << self.shift & self.mask()
+    }
+
+    /// The value, as bits of the field, that is safe on two CPUs of which one's register reads `a`, the other's `b`.
+    pub const fn safe(&self, a: u64, b: u64) -> u64 {
+        let (x, y) = (self.get(a), self.get(b));
+        let (low, high) = if x < y { (x, y) } else { (y, x) };
+        let safe = match self.rule {
+            Rule::Lower => low,
+            Rule::Higher => high,
+            Rule::HigherOrZero if low == 0 => 0,
+            Rule::HigherOrZero => high,
+            Rule::Exact if low == high => low,
+            Rule::Exact => self.absent as i64,
+        };
+        safe as u64 & (self.mask() >> self.shift)
+    }
+}

@@ -1,0 +1,56 @@
+//! Reads of system registers, as instruction words and as exceptions tell of them.
+
+/// A read of a system register: `MRS X<rt>, S<op0>_<op1>_C<crn>_C<crm>_<op2>`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mrs {
+    /// 2 (debug) or 3.
+    pub op0: u8,
+    /// 0 to 7.
+    pub op1: u8,
+    /// 0 to 15.
+    pub crn: u8,
+    /// 0 to 15.
+    pub crm: u8,
+    /// 0 to 7.
+    pub op2: u8,
+    /// The destination; 31 discards the value.
+    pub rt: u8,
+}
+
+impl Mrs {
+    /// Decodes an A64 instruction word (Arm ARM C6.2, MRS: `1101 0101 0011 o0 op1 CRn CRm op2 Rt`). An A32 or T32 word
+    /// must not come here: it could look like one.
+    #[inline]
+    pub const fn from_instruction(word: u32) -> Option<Mrs> {
+        if word & 0xfff0_0000 != 0xd530_0000 {
+            return None;
+        }
+        Some(Mrs {
+            op0: 2 + (word >> 19 & 1) as u8,
+            op1: (word >> 16 & 7) as u8,
+            crn: (word >> 12 & 15) as u8,
+            crm: (word >> 8 & 15) as u8,
+            op2: (word >> 5 & 7) as u8,
+            rt: (word & 31) as u8,
+        })
+    }
+
+    /// Decodes the ISS of an exception of class 0x18, "trapped MSR, MRS or System instruction" (Arm ARM, ESR_EL1,
+    /// "ISS encoding for an exception from MSR, MRS, or System instruction execution in AArch64 state").
+    /// A write (Direction 0) and a System instruction (Op0 1) are not reads of a register.
+    #[inline]
+    pub const fn from_iss(iss: u32) -> Option<Mrs> {
+        let op0 = (iss >> 20 & 3) as u8;
+        if iss & 1 == 0 || op0 < 2 {
+            return None;
+        }
+        Some(Mrs {
+            op0,
+            op1: (iss >> 14 & 7) as u8,
+            crn: (iss >> 10 & 15) as u8,
+            crm: (iss >> 1 & 15) as u8,
+            op2: (iss >> 17 & 7) as u8,
+            rt: (iss >> 5 & 31) as u8,
+        })
+    }
+}

@@ -1,0 +1,161 @@
+//! From the registers of each CPU to what the system promises.
+
+use core::fmt;
+
+use crate::register::{self, COUNT, ID_AA64PFR0_EL1, Place, place};
+use crate::{Description, Field, Register};
+
+/// The registers of one CPU, as that CPU reads them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Raw {
+    values: [u64; COUNT],
+}
+
+impl Raw {
+    /// All registers zero; the kernel fills in what it reads.
+    pub const fn new() -> Raw {
+        Raw { values: [0; COUNT] }
+    }
+
+    /// Sets what `register` reads.
+    pub const fn set(&mut self, register: Register, value: u64) {
+        self.values[register.index()] = value;
+    }
+
+    /// What `register` reads.
+    pub const fn get(&self, register: Register) -> u64 {
+        self.values[register.index()]
+    }
+
+    /// What `register` tells. The AArch32 registers of a CPU without AArch32 are UNKNOWN and count as zero.
+    fn told(&self, register: Register) -> u64 {
+        const EL0: Place = place(ID_AA64PFR0_EL1, "EL0");
+        let aarch32 = EL0.field.get(self.get(EL0.register)) >= 2;
+        if register.is_aarch32() && !aarch32 {
+            0
+        } else {
+            self.get(register)
+        }
+    }
+}
+
+impl Default for Raw {
+    fn default() -> Raw {
+        Raw::new()
+    }
+}
+
+/// What is safe on every CPU folded in so far: the sanitised registers.
+///
+/// The order of CPUs does not matter, and folding in the same CPU twice changes nothing. Settle it before programs run, and
+/// let a CPU that comes later pass [`admit`](System::admit) instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct System {
+    values: [u64; COUNT],
+    empty: bool,
+}
+
+/// Something that was promised and that a CPU lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// The register's name.
+    pub register: &'static str,
+    /// The field's name.
+    pub field: &'static str,
+    /// The sanitised value, sign-extended where the field is signed.
+    pub promised: i64,
+    /// The CPU's value, likewise.
+    pub found: i64,
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}.{} is {}, but {} was promised",
+            self.register, self.field, self.found, self.promised
+        )
+    }
+}
+
+impl System {
+    /// No CPU yet. Every field reads as zero until the first is folded in.
+    pub const fn new() -> System {
+        System {
+            values: [0; COUNT],
+            empty: true,
+        }
+    }
+
+    /// Takes in what `cpu` has, keeping of each field what is safe on all CPUs so far.
+    pub fn fold(&mut self, cpu: &Raw) {
+        for (description, field) in fields() {
+            let told = cpu.told(description.register);
+            let value = &mut self.values[description.register.index()];
+            let before = if self.empty { told } else { *value };
+            *value = field.set(*value, field.safe(before, told));
+        }
+        self.empty = false;
+    }
+
+    /// Whether a CPU that comes up after the system was settled keeps all promises: whether folding it in would change
+    /// nothing. If not, the CPU must not come online.
+    pub fn admit(&self, cpu: &Raw) -> Result<(), Missing> {
+        for (description, field) in fields() {
+            let (promised, told) = (
+                self.value(description.register),
+                cpu.told(description.register),
+            );
+            if field.set(promised, field.safe(promised, told)) != promised {
+                return Err(Missing {
+                    register: description.name,
+                    field: field.name,
+                    promised: field.get(promised),
+                    found: field.get(told),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The sanitised value of a register.
+    #[inline]
+    pub const fn value(&self, register: Register) -> u64 {
+        self.values[register.index()]
+    }
+
+    /// What a guest reads from `register`: the sanitised value of the fields that guests see, others as absent.
+    /// What a virtual machine adds by itself (its GIC, its IPA size) is not in it.
+    pub fn guest_value(&self, register: Register) -> u64 {
+        let described = register::all().find(|description| description.register == register);
+        described.map_or(0, |description| {
+            show(self.value(register), description, |field| field.guest)
+        })
+    }
+
+    #[inline]
+    pub(crate) const fn field(&self, place: Place) -> i64 {
+        place.field.get(self.value(place.register))
+    }
+}
+
+impl Default for System {
+    fn default() -> System {
+        System::new()
+    }
+}
+
+/// `value` with every field that is not `visible` replaced by its absent value.
+pub(crate) fn show(value: u64, description: &Description, visible: impl Fn(&Field) -> bool) -> u64 {
+    let hidden = description.fields.iter().filter(|field| !visible(field));
+    hidden.fold(value, |value, field| field.set(value, field.absent))
+}
+
+fn fields() -> impl Iterator<Item = (&'static Description, &'static Field)> {
+    register::all().flat_map(|description| {
+        description
+            .fields
+            .iter()
+            .map(move |field| (description, field))
+    })
+}

@@ -1,0 +1,72 @@
+//! What programs see.
+
+use crate::register::{self, ID_SPACE, MIDR_EL1, MPIDR_EL1, REVIDR_EL1};
+use crate::system::show;
+use crate::{Enabled, Field, Mrs, Register, System, Visibility};
+
+/// What MPIDR_EL1 reads as at EL0: only its RES1 bit. Which CPU it is stays the kernel's affair, as on Linux.
+pub const MPIDR_AT_EL0: u64 = 1 << 31;
+
+/// The registers that EL0 can read: all of CRm=2..=7, and three of CRm=0.
+const READABLE: u64 =
+    !0 << (2 * 8) | 1 << MIDR_EL1.index() | 1 << MPIDR_EL1.index() | 1 << REVIDR_EL1.index();
+
+/// What a read of an ID register gives to a program, worked out beforehand.
+///
+/// Each CPU holds its own view, since MIDR_EL1 is the CPU's own; all else is the same on all CPUs. So an emulated read is one
+/// load from memory that nobody writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[repr(align(64))]
+pub struct El0View {
+    values: [u64; ID_SPACE],
+}
+
+impl El0View {
+    /// The view of a CPU whose MIDR_EL1 reads `midr`, in a `system` of whose features the kernel has turned on `enabled`.
+    ///
+    /// A field that programs may see holds the sanitised value, all others their absent value; what is not enabled is
+    /// absent. REVIDR_EL1 reads as zero, as on Linux: it means nothing without the MIDR_EL1 of the same CPU.
+    pub fn new(system: &System, enabled: Enabled, midr: u64) -> El0View {
+        let visible = |field: &Field| match field.el0 {
+            Visibility::Never => false,
+            Visibility::Always => true,
+            Visibility::With(feature) => enabled.has(feature) && system.has(feature),
+        };
+        let mut values = [0; ID_SPACE];
+        values[MIDR_EL1.index()] = midr;
+        values[MPIDR_EL1.index()] = MPIDR_AT_EL0;
+        for description in
+            register::all().filter(|description| description.register.index() < ID_SPACE)
+        {
+            if !description.register.is_aarch32() || system.aarch32_el0() {
+                let value = show(system.value(description.register), description, visible);
+                values[description.register.index()] = value;
+            }
+        }
+        El0View { values }
+    }
+
+    /// What `mrs` reads at EL0, or `None` if it is undefined there: outside Op0=3, Op1=0, CRn=0, CRm=2..=7 and MIDR_EL1,
+    /// MPIDR_EL1, REVIDR_EL1.
+    #[inline]
+    pub const fn emulate(&self, mrs: Mrs) -> Option<u64> {
+        if mrs.op0 != 3 || mrs.op1 != 0 || mrs.crn != 0 || mrs.crm > 7 {
+            return None;
+        }
+        let index = (mrs.crm as usize * 8 + mrs.op2 as usize) % ID_SPACE;
+        if READABLE >> index & 1 == 0 {
+            None
+        } else {
+            Some(self.values[index])
+        }
+    }
+
+    /// The value of a register of the ID space; zero for others.
+    pub const fn value(&self, register: Register) -> u64 {
+        if register.index() < ID_SPACE {
+            self.values[register.index()]
+        } else {
+            0
+        }
+    }
+}
