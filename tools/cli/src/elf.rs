@@ -99,7 +99,7 @@ pub fn parse(bytes: &[u8]) -> Result<Program> {
 
 /// The applets of a busybox, from the table of names in its binary: sorted names, each ended by a NUL, `[` first.
 pub fn busybox_applets(bytes: &[u8]) -> Vec<String> {
-    let start = b"\0[\0[[\0";
+    let start = b"[\0[[\0";
     let Some(at) = bytes
         .windows(start.len())
         .position(|window| window == start)
@@ -110,7 +110,7 @@ pub fn busybox_applets(bytes: &[u8]) -> Vec<String> {
         let allowed = |&byte: &u8| byte.is_ascii_graphic() && byte != b'/' && byte != b'%';
         !name.is_empty() && name.len() < 32 && name.iter().all(allowed)
     };
-    let names = bytes[at + 1..].split(|&byte| byte == 0).take_while(is_name);
+    let names = bytes[at..].split(|&byte| byte == 0).take_while(is_name);
     let mut applets: Vec<String> = Vec::new();
     for name in names {
         let name = String::from_utf8_lossy(name).into_owned();
@@ -120,4 +120,18 @@ pub fn busybox_applets(bytes: &[u8]) -> Vec<String> {
         applets.push(name);
     }
     applets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::busybox_applets;
+
+    #[test]
+    fn applets_end_where_the_names_do() {
+        let bytes = b"\xc0\xae [\0[[\0acpid\0wc\0zcat\0\0more\0";
+        assert_eq!(busybox_applets(bytes), ["[", "[[", "acpid", "wc", "zcat"]);
+        let bytes = b"[\0[[\0acpid\0%s: usage\0";
+        assert_eq!(busybox_applets(bytes), ["[", "[[", "acpid"]);
+        assert!(busybox_applets(b"no applets").is_empty());
+    }
 }

@@ -39,15 +39,18 @@ pub fn ensure_target(project: &Project, target: &str) -> Result<()> {
 pub fn program(project: &Project, arch: Arch, name: &str) -> Result<PathBuf> {
     let target = arch.program_target()?;
     ensure_target(project, target)?;
+    let manifest = format!("programs/{name}/Cargo.toml");
     let mut cargo = project.cargo(&[
         "build",
         "--quiet",
-        "--release",
-        "--package",
-        name,
+        "--profile",
+        "program",
         "--target",
         target,
+        "--bin",
+        name,
     ]);
+    cargo.args(["--manifest-path", &manifest]);
     output(&mut cargo, &format!("building programs/{name}"))?;
     Ok(project.target.join(target).join("program").join(name))
 }
