@@ -1,0 +1,468 @@
+//! Areas: what each range of a program's addresses is promised to hold.
+
+extern crate alloc;
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::Range;
+
+use super::frame::FrameRef;
+use super::{PAGE_SIZE, page_down};
+use crate::errno::{Errno, Result};
+
+/// Where the pages of a mapped file or shared object come from: memory-backed, never sleeps. Called under the address
+/// space's lock.
+pub trait PageSource: Send + Sync {
+    /// The frame of page `index`, made if it is a hole.
+    ///
+    /// # Errors
+    /// ENOMEM; ENXIO beyond the end (the program gets SIGBUS).
+    fn page(&self, index: usize, write: bool) -> Result<FrameRef>;
+
+    /// Hands out the frames that are there already from page `first` on, without making any: for mapping ahead.
+    fn present(&self, _first: usize, _frames: &mut [Option<FrameRef>]) {}
+
+    /// Length in pages, the last part of a page included.
+    fn len_pages(&self) -> usize;
+
+    /// Device and inode number, for `/proc/PID/maps`.
+    fn id(&self) -> (u64, u64) {
+        (0, 0)
+    }
+
+    /// Writes the path or name that `/proc/PID/maps` shows.
+    fn write_name(&self, _out: &mut dyn fmt::Write) -> fmt::Result {
+        Ok(())
+    }
+}
+
+/// What a program may do with an area.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Rights(u8);
+
+impl Rights {
+    /// Nothing.
+    pub const NONE: Rights = Rights(0);
+    /// Read.
+    pub const READ: Rights = Rights(1);
+    /// Write.
+    pub const WRITE: Rights = Rights(2);
+    /// Execute.
+    pub const EXECUTE: Rights = Rights(4);
+
+    /// From PROT_READ | PROT_WRITE | PROT_EXEC, which have the same bits.
+    pub const fn from_prot(prot: u32) -> Rights {
+        Rights(prot as u8 & 7)
+    }
+
+    /// Whether all of `other` is allowed.
+    pub const fn has(self, other: Rights) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Whether nothing is allowed.
+    pub const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Both together.
+    pub const fn with(self, other: Rights) -> Rights {
+        Rights(self.0 | other.0)
+    }
+}
+
+/// How an area behaves, as bits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Flags(u16);
+
+impl Flags {
+    /// Writes reach the file or the other processes.
+    pub const SHARED: Flags = Flags(1);
+    /// A stack: a fault just below extends it.
+    pub const GROWS_DOWN: Flags = Flags(2);
+    /// mlock: counted, as nothing is ever paged out.
+    pub const LOCKED: Flags = Flags(4);
+    /// MADV_DONTFORK.
+    pub const DONT_FORK: Flags = Flags(8);
+    /// MADV_WIPEONFORK.
+    pub const WIPE_ON_FORK: Flags = Flags(16);
+    /// The file was not opened for writing: PROT_WRITE is refused on a shared mapping.
+    pub const NEVER_WRITE: Flags = Flags(32);
+
+    /// Whether all of `other` is set.
+    pub const fn has(self, other: Flags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// With `other` set or cleared.
+    pub const fn set(self, other: Flags, on: bool) -> Flags {
+        Flags(if on {
+            self.0 | other.0
+        } else {
+            self.0 & !other.0
+        })
+    }
+}
+
+/// Where an area's pages come from.
+#[derive(Clone)]
+pub enum Source {
+    /// Zeroes at first, private to the address space.
+    Anonymous,
+    /// A file or shared object, from a byte offset on (a multiple of the page size).
+    File {
+        /// The pages.
+        mapping: Arc<dyn PageSource>,
+        /// Offset of the area's start in bytes.
+        offset: usize,
+    },
+}
+
+impl Source {
+    /// The same source `bytes` further on.
+    fn advanced(&self, bytes: usize) -> Source {
+        match self {
+            Source::Anonymous => Source::Anonymous,
+            Source::File { mapping, offset } => Source::File {
+                mapping: mapping.clone(),
+                offset: offset + bytes,
+            },
+        }
+    }
+
+    /// Whether `next`, which begins `bytes` after this, is its continuation.
+    fn continues(&self, bytes: usize, next: &Source) -> bool {
+        match (self, next) {
+            (Source::Anonymous, Source::Anonymous) => true,
+            (
+                Source::File {
+                    mapping: a,
+                    offset: x,
+                },
+                Source::File {
+                    mapping: b,
+                    offset: y,
+                },
+            ) => Arc::ptr_eq(a, b) && x + bytes == *y,
+            _ => false,
+        }
+    }
+}
+
+/// Name of an area without a file in `/proc/PID/maps`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Label {
+    /// None.
+    None,
+    /// `[heap]`
+    Heap,
+    /// `[stack]`
+    Stack,
+    /// `[vdso]`
+    Vdso,
+    /// `[vvar]`
+    Vvar,
+}
+
+impl Label {
+    /// As `/proc/PID/maps` shows it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Label::None => "",
+            Label::Heap => "[heap]",
+            Label::Stack => "[stack]",
+            Label::Vdso => "[vdso]",
+            Label::Vvar => "[vvar]",
+        }
+    }
+}
+
+/// A range of addresses with one promise. Bounds are multiples of the page size.
+#[derive(Clone)]
+pub struct Area {
+    /// First address.
+    pub start: usize,
+    /// Address after the last.
+    pub end: usize,
+    /// What the program may do.
+    pub rights: Rights,
+    /// Name without a file.
+    pub label: Label,
+    /// Behaviour.
+    pub flags: Flags,
+    /// Where the pages come from.
+    pub source: Source,
+}
+
+impl Area {
+    /// The area's addresses.
+    pub fn range(&self) -> Range<usize> {
+        self.start..self.end
+    }
+
+    /// Whether writes reach others.
+    pub fn is_shared(&self) -> bool {
+        self.flags.has(Flags::SHARED)
+    }
+
+    /// Whether the area's pages are private memory without a file below.
+    pub fn is_anonymous(&self) -> bool {
+        matches!(self.source, Source::Anonymous)
+    }
+
+    /// The part of the area inside `range`, which it must touch.
+    pub fn part(&self, range: Range<usize>) -> Area {
+        let start = self.start.max(range.start);
+        let source = self.source.advanced(start - self.start);
+        Area {
+            start,
+            end: self.end.min(range.end),
+            source,
+            ..*self
+        }
+    }
+
+    fn joins(&self, next: &Area) -> bool {
+        self.end == next.start
+            && self.rights == next.rights
+            && self.flags == next.flags
+            && self.label == next.label
+            && self.source.continues(self.end - self.start, &next.source)
+    }
+}
+
+/// Pages that stay free below a stack.
+const STACK_GAP: usize = 256 * PAGE_SIZE;
+
+/// The areas of an address space, sorted, disjoint.
+pub struct Areas {
+    list: Vec<Area>,
+    hit: usize,
+    bytes: usize,
+}
+
+impl Areas {
+    /// None.
+    pub const fn new() -> Self {
+        Areas {
+            list: Vec::new(),
+            hit: 0,
+            bytes: 0,
+        }
+    }
+
+    /// All, in order.
+    pub fn iter(&self) -> core::slice::Iter<'_, Area> {
+        self.list.iter()
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Bytes in all areas.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The area that holds `address`; the one found last is tried first.
+    #[inline]
+    pub fn find(&mut self, address: usize) -> Option<&Area> {
+        let hit = self.hit;
+        if !self
+            .list
+            .get(hit)
+            .is_some_and(|area| area.start <= address && address < area.end)
+        {
+            self.hit = self.index_after(address);
+        }
+        self.list.get(self.hit).filter(|area| area.start <= address)
+    }
+
+    /// Index of the first area that ends above `address`.
+    fn index_after(&self, address: usize) -> usize {
+        self.list.partition_point(|area| area.end <= address)
+    }
+
+    /// The first area that ends above `address`.
+    pub fn first_after(&self, address: usize) -> Option<&Area> {
+        self.list.get(self.index_after(address))
+    }
+
+    /// The areas that touch `range`, in order.
+    pub fn touching(&self, range: Range<usize>) -> impl Iterator<Item = &Area> {
+        let first = self.index_after(range.start);
+        self.list[first..]
+            .iter()
+            .take_while(move |area| area.start < range.end)
+    }
+
+    /// Whether areas cover all of `range`.
+    pub fn covers(&self, range: Range<usize>) -> bool {
+        let mut at = range.start;
+        for area in self.touching(range.clone()) {
+            if area.start > at {
+                return false;
+            }
+            at = area.end;
+        }
+        at >= range.end
+    }
+
+    /// The end of the area before `range` and the start of the one after it: what lies between is free but `range`.
+    pub fn neighbours(&self, range: Range<usize>) -> Range<usize> {
+        let before = self.list.partition_point(|area| area.start < range.start);
+        let after = self.list[before..]
+            .iter()
+            .find(|area| area.start >= range.end);
+        before.checked_sub(1).map_or(0, |i| self.list[i].end)
+            ..after.map_or(usize::MAX, |area| area.start)
+    }
+
+    /// The areas that a child inherits.
+    pub fn for_child(&self) -> Result<Areas> {
+        let mut child = Areas::new();
+        child.reserve(self.list.len())?;
+        child.list.extend(
+            self.list
+                .iter()
+                .filter(|area| !area.flags.has(Flags::DONT_FORK))
+                .cloned(),
+        );
+        child.bytes = child.list.iter().map(|area| area.end - area.start).sum();
+        Ok(child)
+    }
+
+    /// Makes sure that `count` more areas fit.
+    pub fn reserve(&mut self, count: usize) -> Result<()> {
+        self.list.try_reserve(count).map_err(|_| Errno::ENOMEM)
+    }
+
+    /// Adds an area where none is, joined with its neighbours if they are of the same kind. Room must be reserved.
+    pub fn insert(&mut self, area: Area) {
+        self.bytes += area.end - area.start;
+        let at = self.index_after(area.start);
+        debug_assert!(self.list.get(at).is_none_or(|next| area.end <= next.start));
+        let before = at.checked_sub(1).filter(|&b| self.list[b].joins(&area));
+        let after = self.list.get(at).is_some_and(|next| area.joins(next));
+        match (before, after) {
+            (Some(b), true) => self.list[b].end = self.list.remove(at).end,
+            (Some(b), false) => self.list[b].end = area.end,
+            (None, true) => {
+                let next = &mut self.list[at];
+                next.start = area.start;
+                next.source = area.source;
+            }
+            (None, false) => self.list.insert(at, area),
+        }
+    }
+
+    /// Cuts the area that holds `address` in two there. Room must be reserved.
+    fn split(&mut self, address: usize) {
+        let at = self.index_after(address);
+        if let Some(area) = self.list.get_mut(at).filter(|area| area.start < address) {
+            let upper = area.part(address..area.end);
+            area.end = address;
+            self.list.insert(at + 1, upper);
+        }
+    }
+
+    /// Takes `range` out of all areas. Room for two must be reserved.
+    pub fn remove(&mut self, range: Range<usize>) {
+        let first = self.index_after(range.start);
+        if let Some(area) = self.list.get(first)
+            && area.start == range.start
+            && area.end == range.end
+        {
+            self.bytes -= range.len();
+            self.list.remove(first);
+            return;
+        }
+        self.split(range.start);
+        self.split(range.end);
+        let first = self.index_after(range.start);
+        let last = self.list.partition_point(|area| area.start < range.end);
+        self.bytes -= self.list[first..last]
+            .iter()
+            .map(|area| area.end - area.start)
+            .sum::<usize>();
+        self.list.drain(first..last);
+    }
+
+    /// Changes all areas in `range`, cut at its bounds. Room for two must be reserved.
+    pub fn change(&mut self, range: Range<usize>, mut change: impl FnMut(&mut Area)) {
+        self.split(range.start);
+        self.split(range.end);
+        let first = self.index_after(range.start);
+        let last = self.list.partition_point(|area| area.start < range.end);
+        self.list[first..last].iter_mut().for_each(&mut change);
+        let mut at = first.saturating_sub(1);
+        let mut end = last + 1;
+        while at + 1 < end.min(self.list.len()) {
+            if self.list[at].joins(&self.list[at + 1]) {
+                self.list[at].end = self.list.remove(at + 1).end;
+                end -= 1;
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// Moves the end of the area that ends at `end` to `new_end`, up or down, if nothing is in the way.
+    pub fn resize(&mut self, end: usize, new_end: usize) -> bool {
+        let at = self.index_after(end - 1);
+        let room = self.list.get(at + 1).map_or(usize::MAX, |next| next.start);
+        match self.list.get_mut(at) {
+            Some(area) if area.end == end && area.start < new_end && new_end <= room => {
+                self.bytes = self.bytes + new_end - end;
+                area.end = new_end;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Extends the stack above `address` down to it, if there is one no longer than `limit` bytes then and enough room
+    /// stays below it.
+    pub fn grow_down(&mut self, address: usize, limit: usize) -> bool {
+        let at = self.index_after(address);
+        let below = at.checked_sub(1).map_or(0, |i| self.list[i].end);
+        let start = page_down(address);
+        match self.list.get_mut(at) {
+            Some(area)
+                if area.flags.has(Flags::GROWS_DOWN)
+                    && area.end - start <= limit
+                    && (below == 0 || start >= below + STACK_GAP) =>
+            {
+                self.bytes += area.start - start;
+                area.start = start;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The highest free place for `len` bytes inside `window`, aligned to `align`.
+    pub fn find_free(&self, window: Range<usize>, len: usize, align: usize) -> Option<usize> {
+        let mut top = window.end;
+        let mut at = self.list.partition_point(|area| area.start < window.end);
+        loop {
+            let below = at.checked_sub(1).map(|i| &self.list[i]);
+            let floor = below.map_or(window.start, |area| area.end.max(window.start));
+            let start = top.checked_sub(len)? & !(align - 1);
+            if start >= floor {
+                return Some(start);
+            }
+            let area = below.filter(|area| area.end > window.start)?;
+            let gap = if area.flags.has(Flags::GROWS_DOWN) {
+                STACK_GAP
+            } else {
+                0
+            };
+            top = area.start.saturating_sub(gap);
+            at -= 1;
+        }
+    }
+}

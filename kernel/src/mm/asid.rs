@@ -1,0 +1,178 @@
+//! Address-space identifiers: handed out by generations, so that a space keeps its identifier until they run out, and
+//! then every CPU forgets all translations once.
+
+use core::ops::Range;
+use core::sync::atomic::{AtomicU64, Ordering::*};
+
+use crate::arch::{self, MAX_CPUS, mmu};
+use crate::sync::Mutex;
+use translation::{Change, Forget};
+
+/// Identifiers that the bitmap can hold: 16 bits of them.
+const WORDS: usize = (1 << 16) / 64;
+
+/// A generation is a multiple of this; the low half of a context is its identifier.
+const GENERATION: u64 = 1 << 16;
+
+/// What CPUs know a space by: generation and identifier; 0 when it never ran.
+pub struct Context(AtomicU64);
+
+struct Allocator {
+    used: [u64; WORDS],
+    next: usize,
+    /// The contexts that CPUs kept over the last rollover.
+    kept: [u64; MAX_CPUS],
+    /// CPUs that must still forget their translations.
+    stale: [bool; MAX_CPUS],
+}
+
+static CURRENT: AtomicU64 = AtomicU64::new(GENERATION);
+/// The context that each CPU runs; 0 after a rollover until it next switches.
+static ACTIVE: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
+static ALLOCATOR: Mutex<Allocator> = Mutex::new(Allocator {
+    used: [0; WORDS],
+    next: 1,
+    kept: [0; MAX_CPUS],
+    stale: [false; MAX_CPUS],
+});
+
+impl Context {
+    /// Of a space that never ran.
+    pub const fn new() -> Self {
+        Context(AtomicU64::new(0))
+    }
+
+    /// The identifier, if any CPU can hold translations under it.
+    pub fn asid(&self) -> Option<u16> {
+        match self.0.load(Acquire) {
+            0 => None,
+            context => Some(context as u16),
+        }
+    }
+
+    /// Whether this CPU runs the space now.
+    pub fn is_active(&self) -> bool {
+        let context = self.0.load(Relaxed);
+        context != 0 && ACTIVE[arch::cpu::this().index()].load(Relaxed) == context
+    }
+
+    /// Pays what a change of the translations of `range` owes.
+    #[inline(always)]
+    pub fn pay(&self, change: Change, range: Range<usize>) {
+        let debt = mmu::owes(change);
+        if debt.publish {
+            mmu::publish();
+        }
+        if let (true, Some(asid)) = (debt.forget != Forget::Nothing, self.asid()) {
+            match debt.forget {
+                Forget::Page => mmu::flush_pages(asid, range),
+                _ => mmu::flush_asid(asid),
+            }
+        }
+    }
+
+    /// The identifier to run under on this CPU now.
+    pub fn activate(&self) -> u16 {
+        let cpu = arch::cpu::this().index();
+        let context = self.0.load(Relaxed);
+        let active = ACTIVE[cpu].load(Relaxed);
+        let current = context & !(GENERATION - 1) == CURRENT.load(Acquire);
+        if active != 0
+            && current
+            && ACTIVE[cpu]
+                .compare_exchange(active, context, AcqRel, Relaxed)
+                .is_ok()
+        {
+            return context as u16;
+        }
+        self.renew(cpu)
+    }
+
+    #[cold]
+    fn renew(&self, cpu: usize) -> u16 {
+        let mut allocator = ALLOCATOR.lock();
+        let mut context = self.0.load(Relaxed);
+        if context & !(GENERATION - 1) != CURRENT.load(Relaxed) {
+            context = allocator.assign(context);
+            self.0.store(context, Release);
+        }
+        if core::mem::take(&mut allocator.stale[cpu]) {
+            mmu::flush_local_all();
+        }
+        ACTIVE[cpu].store(context, Relaxed);
+        context as u16
+    }
+}
+
+impl Allocator {
+    /// A context of the current generation for a space that had `old`.
+    fn assign(&mut self, old: u64) -> u64 {
+        let generation = CURRENT.load(Relaxed);
+        let asid = old & (GENERATION - 1);
+        if old != 0 {
+            let renewed = generation | asid;
+            let mut kept = false;
+            for slot in self.kept.iter_mut().filter(|slot| **slot == old) {
+                *slot = renewed;
+                kept = true;
+            }
+            if kept || self.claim(asid as usize) {
+                return renewed;
+            }
+        }
+        let asid = self.find().unwrap_or_else(|| {
+            self.roll_over();
+            self.find().expect("more identifiers than CPUs")
+        });
+        CURRENT.load(Relaxed) | asid as u64
+    }
+
+    fn claim(&mut self, asid: usize) -> bool {
+        let free = self.used[asid / 64] >> (asid % 64) & 1 == 0;
+        self.used[asid / 64] |= 1 << (asid % 64);
+        free
+    }
+
+    /// The next free identifier. 0 is kept for CPUs without a space.
+    fn find(&mut self) -> Option<usize> {
+        let asids = 1usize << mmu::asid_bits();
+        while self.next < asids {
+            let asid = self.next;
+            self.next += 1;
+            if self.claim(asid) {
+                return Some(asid);
+            }
+        }
+        None
+    }
+
+    /// Begins a generation in which only what CPUs run now is taken.
+    fn roll_over(&mut self) {
+        CURRENT.store(CURRENT.load(Relaxed) + GENERATION, Release);
+        self.used.fill(0);
+        self.next = 1;
+        for cpu in 0..MAX_CPUS {
+            let active = ACTIVE[cpu].swap(0, AcqRel);
+            if active != 0 {
+                self.kept[cpu] = if active == NO_SPACE { 0 } else { active };
+            }
+            self.claim((self.kept[cpu] & (GENERATION - 1)) as usize);
+            self.stale[cpu] = true;
+        }
+    }
+}
+
+/// This CPU runs no space any more.
+pub fn leave() {
+    let cpu = arch::cpu::this().index();
+    let mut active = ACTIVE[cpu].load(Relaxed);
+    while active != 0 {
+        match ACTIVE[cpu].compare_exchange(active, NO_SPACE, AcqRel, Relaxed) {
+            Ok(_) => return,
+            Err(now) => active = now,
+        }
+    }
+}
+
+/// What a CPU without a space runs: identifier 0 of no generation, distinct from "rolled over".
+const NO_SPACE: u64 = 1 << 63;

@@ -1,0 +1,555 @@
+//! Physical frames: one metadata record for each, counted handles, and a cache of free frames for each CPU in front of
+//! the buddy allocator.
+
+use core::num::NonZeroU32;
+use core::ops::Range;
+use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicUsize, Ordering::*, fence};
+
+use super::buddy::{self, Buddy, ORDERS};
+use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr};
+use crate::arch;
+use crate::errno::{Errno, Result};
+use crate::sync::Mutex;
+
+/// Who holds a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Owner {
+    /// Firmware, the image, a hole: never handed out.
+    Reserved,
+    /// On a list of the buddy allocator (only a block's first frame says so).
+    Free,
+    /// The kernel: page tables, stacks, large heap blocks.
+    Kernel,
+    /// The heap, cut into objects.
+    Slab,
+    /// A file's page, or one that a device or several processes share.
+    File,
+    /// Private memory of user programs.
+    Anonymous,
+}
+
+/// What is known of a frame. Fields but `refs` change only under the owner's lock, or while one CPU alone has the frame.
+#[repr(C)]
+pub struct Meta {
+    refs: AtomicU32,
+    owner: AtomicU8,
+    order: AtomicU8,
+    spare: AtomicU16,
+    links: [AtomicU32; 2],
+}
+
+impl Meta {
+    /// The owner.
+    pub fn owner(&self) -> Owner {
+        match self.owner.load(Relaxed) {
+            1 => Owner::Free,
+            2 => Owner::Kernel,
+            3 => Owner::Slab,
+            4 => Owner::File,
+            5 => Owner::Anonymous,
+            _ => Owner::Reserved,
+        }
+    }
+
+    /// Changes the owner.
+    pub fn set_owner(&self, owner: Owner) {
+        self.owner.store(owner as u8, Relaxed);
+    }
+
+    /// Whether the frame is private memory of user programs.
+    pub fn is_anonymous(&self) -> bool {
+        self.owner.load(Relaxed) == Owner::Anonymous as u8
+    }
+
+    /// The order of a free block, or a small number of the owner's.
+    pub fn order(&self) -> usize {
+        self.order.load(Relaxed).into()
+    }
+
+    /// Changes the order.
+    pub fn set_order(&self, order: usize) {
+        self.order.store(order as u8, Relaxed);
+    }
+
+    /// A number of the owner's.
+    pub fn spare(&self) -> u16 {
+        self.spare.load(Relaxed)
+    }
+
+    /// Changes the owner's number.
+    pub fn set_spare(&self, value: u16) {
+        self.spare.store(value, Relaxed);
+    }
+
+    /// The owner's list: previous and next frame.
+    pub fn links(&self) -> (u32, u32) {
+        (self.links[0].load(Relaxed), self.links[1].load(Relaxed))
+    }
+
+    /// Changes the list's links.
+    pub fn set_links(&self, previous: u32, next: u32) {
+        self.links[0].store(previous, Relaxed);
+        self.links[1].store(next, Relaxed);
+    }
+
+    /// Whether one handle or translation alone holds the frame, which is private memory of user programs.
+    pub fn is_anonymous_unique(&self) -> bool {
+        self.is_anonymous() && self.refs() == 1
+    }
+
+    /// How many handles and translations hold the frame.
+    pub fn refs(&self) -> u32 {
+        self.refs.load(Acquire)
+    }
+}
+
+/// The metadata of all frames between the first and the last of memory.
+pub struct Frames {
+    /// Address that the record of frame 0 would have.
+    biased: AtomicUsize,
+    first: AtomicU32,
+    end: AtomicU32,
+    total: AtomicUsize,
+}
+
+/// The one table of frames.
+pub static FRAMES: Frames = Frames {
+    biased: AtomicUsize::new(0),
+    first: AtomicU32::new(0),
+    end: AtomicU32::new(0),
+    total: AtomicUsize::new(0),
+};
+
+impl Frames {
+    /// The record of a frame of memory.
+    pub fn meta(&self, frame: u32) -> &'static Meta {
+        debug_assert!((self.first.load(Relaxed)..self.end.load(Relaxed)).contains(&frame));
+        let address = self
+            .biased
+            .load(Relaxed)
+            .wrapping_add(frame as usize * size_of::<Meta>());
+        // SAFETY: frame numbers come from this table's own range (checked in debug builds); the array is never freed,
+        // aligned, and made of atomics that any bit pattern fits.
+        unsafe { &*(address as *const Meta) }
+    }
+
+    /// The record of the frame at an address of memory.
+    pub fn at(&self, address: PhysAddr) -> &'static Meta {
+        self.meta((address.0 >> PAGE_SHIFT) as u32)
+    }
+
+    /// The record of any frame number, if it is memory.
+    pub fn get(&self, frame: u32) -> Option<&'static Meta> {
+        (self.first.load(Relaxed)..self.end.load(Relaxed))
+            .contains(&frame)
+            .then(|| self.meta(frame))
+    }
+}
+
+/// `spare` of a frame that instruction caches agree with.
+const FETCHED: u16 = 1;
+
+static BUDDY: Mutex<Buddy> = Mutex::new(Buddy::new());
+
+/// Frames that only the kernel itself may still take when memory runs out.
+const RESERVE: usize = 512;
+/// How many frames go between a CPU's cache and the buddy allocator at a time, as an order.
+const BATCH_ORDER: usize = 5;
+const BATCH: usize = 1 << BATCH_ORDER;
+
+/// A CPU's free frames.
+pub struct Cache {
+    count: usize,
+    frames: [u32; 2 * BATCH],
+}
+
+impl Cache {
+    /// An empty cache.
+    pub const fn new() -> Self {
+        Cache {
+            count: 0,
+            frames: [0; 2 * BATCH],
+        }
+    }
+
+    fn take(&mut self, keep: usize) -> Option<u32> {
+        if self.count == 0 {
+            self.refill(keep);
+        }
+        self.count = self.count.checked_sub(1)?;
+        self.frames.get(self.count).copied()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn refill(&mut self, keep: usize) {
+        let mut blocks = BUDDY.lock();
+        if buddy::free() < keep + BATCH {
+            if buddy::free() > keep {
+                self.frames[0] = blocks.take(0).unwrap_or(0);
+                self.count = (self.frames[0] != 0) as usize;
+            }
+            return;
+        }
+        if let Some(block) = blocks.take(BATCH_ORDER) {
+            for (slot, frame) in self
+                .frames
+                .iter_mut()
+                .zip((block..block + BATCH as u32).rev())
+            {
+                *slot = frame;
+            }
+            self.count = BATCH;
+            return;
+        }
+        while self.count < BATCH
+            && let Some(frame) = blocks.take(0)
+        {
+            self.frames[self.count] = frame;
+            self.count += 1;
+        }
+    }
+
+    fn give(&mut self, frame: u32) {
+        if self.count == self.frames.len() {
+            self.drain();
+        }
+        if let Some(slot) = self.frames.get_mut(self.count) {
+            *slot = frame;
+            self.count += 1;
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn drain(&mut self) {
+        let mut buddy = BUDDY.lock();
+        for &frame in &self.frames[..BATCH] {
+            buddy.give(frame, 0);
+        }
+        self.frames.copy_within(BATCH.., 0);
+        self.count -= BATCH;
+    }
+}
+
+fn take_one(keep: usize, owner: Owner) -> Result<u32> {
+    let frame = arch::cpu::this()
+        .frames
+        .with(|cache| cache.take(keep))
+        .ok_or(Errno::ENOMEM)?;
+    let meta = FRAMES.meta(frame);
+    meta.set_owner(owner);
+    meta.set_spare(0);
+    meta.refs.store(1, Relaxed);
+    Ok(frame)
+}
+
+fn give_one(frame: u32) {
+    FRAMES.meta(frame).set_owner(Owner::Kernel);
+    arch::cpu::this().frames.with(|cache| cache.give(frame));
+}
+
+/// A counted handle of a frame: cloning counts, dropping the last frees.
+#[repr(transparent)]
+pub struct FrameRef(NonZeroU32);
+
+impl FrameRef {
+    /// A frame of its own for `owner`, its content arbitrary. Fails while a reserve for the kernel is left.
+    pub fn new(owner: Owner) -> Result<FrameRef> {
+        Self::wrap(take_one(RESERVE, owner)?)
+    }
+
+    /// The same for what the kernel cannot do without: may use the reserve.
+    pub fn new_kernel() -> Result<FrameRef> {
+        Self::wrap(take_one(0, Owner::Kernel)?)
+    }
+
+    fn wrap(frame: u32) -> Result<FrameRef> {
+        NonZeroU32::new(frame).map(FrameRef).ok_or(Errno::ENOMEM)
+    }
+
+    /// The handle that a translation held: `into_phys` undone.
+    ///
+    /// # Safety
+    /// `address` came from `into_phys`, and each such address is taken back once.
+    pub(super) unsafe fn from_phys(address: PhysAddr) -> FrameRef {
+        debug_assert!(
+            FRAMES
+                .get((address.0 >> PAGE_SHIFT) as u32)
+                .is_some_and(|meta| meta.refs() > 0)
+        );
+        // SAFETY: `into_phys` never gives frame 0.
+        FrameRef(unsafe { NonZeroU32::new_unchecked((address.0 >> PAGE_SHIFT) as u32) })
+    }
+
+    /// One more handle of a frame that a translation holds, or of the zero frame.
+    pub(super) fn clone_phys(address: PhysAddr) -> FrameRef {
+        FRAMES.at(address).refs.fetch_add(1, Relaxed);
+        // SAFETY: the count just taken is this handle's own.
+        unsafe { FrameRef::from_phys(address) }
+    }
+
+    /// Turns the handle into an address that keeps the count: a translation holds it from now on.
+    pub(super) fn into_phys(self) -> PhysAddr {
+        let address = self.phys();
+        core::mem::forget(self);
+        address
+    }
+
+    /// Where the frame begins.
+    pub fn phys(&self) -> PhysAddr {
+        PhysAddr((self.0.get() as usize) << PAGE_SHIFT)
+    }
+
+    /// The frame's metadata.
+    pub fn meta(&self) -> &'static Meta {
+        FRAMES.meta(self.0.get())
+    }
+
+    /// Whether this handle is the only one.
+    pub fn is_unique(&self) -> bool {
+        self.meta().refs() == 1
+    }
+
+    fn bytes(&self) -> *mut u8 {
+        self.phys().linear() as *mut u8
+    }
+
+    /// The address of a range inside the frame.
+    pub(super) fn range(&self, offset: usize, len: usize) -> *mut u8 {
+        assert!(
+            offset <= PAGE_SIZE && len <= PAGE_SIZE - offset,
+            "outside the frame"
+        );
+        self.bytes().wrapping_add(offset)
+    }
+
+    /// Makes sure that instruction fetches see what the frame holds.
+    pub(super) fn sync_instructions(&self) {
+        if self.meta().spare() != FETCHED {
+            arch::mmu::sync_icache(self.phys().linear(), PAGE_SIZE);
+            self.meta().set_spare(FETCHED);
+        }
+    }
+
+    /// The kernel is about to write: instruction caches may no longer agree.
+    pub(super) fn written(&self) {
+        if self.meta().spare() != 0 {
+            self.meta().set_spare(0);
+        }
+    }
+
+    /// Fills the frame with zeroes.
+    pub fn zero(&self) {
+        self.written();
+        // SAFETY: the handle keeps the frame; all memory is in the linear map.
+        unsafe { arch::mmu::zero_page(self.bytes()) }
+    }
+
+    /// Copies another frame's content.
+    pub fn copy_from(&self, source: &FrameRef) {
+        self.copy_from_phys(source.phys());
+    }
+
+    /// Copies the content of a frame that a translation holds.
+    pub(super) fn copy_from_phys(&self, source: PhysAddr) {
+        self.written();
+        // SAFETY: the handle keeps this frame and the caller the other; both are in the linear map.
+        unsafe { arch::mmu::copy_page(self.bytes(), source.linear() as *const u8) }
+    }
+
+    /// Reads bytes from `offset`. A program that writes them at the same time may tear them.
+    ///
+    /// # Panics
+    /// If the range leaves the frame.
+    pub fn read(&self, offset: usize, target: &mut [u8]) {
+        let source = self.range(offset, target.len());
+        // SAFETY: the range lies in a frame that the handle keeps; `target` is the caller's alone.
+        unsafe { core::ptr::copy_nonoverlapping(source, target.as_mut_ptr(), target.len()) }
+    }
+
+    /// Writes bytes at `offset`.
+    ///
+    /// # Panics
+    /// If the range leaves the frame.
+    pub fn write(&self, offset: usize, source: &[u8]) {
+        self.written();
+        let target = self.range(offset, source.len());
+        // SAFETY: the range lies in a frame that the handle keeps, which holds bytes and no Rust object.
+        unsafe { core::ptr::copy_nonoverlapping(source.as_ptr(), target, source.len()) }
+    }
+
+    /// Fills a range with one byte.
+    ///
+    /// # Panics
+    /// If the range leaves the frame.
+    pub fn fill(&self, range: Range<usize>, byte: u8) {
+        self.written();
+        let target = self.range(range.start, range.len());
+        // SAFETY: as in `write`.
+        unsafe { core::ptr::write_bytes(target, byte, range.len()) }
+    }
+}
+
+impl Clone for FrameRef {
+    fn clone(&self) -> Self {
+        self.meta().refs.fetch_add(1, Relaxed);
+        FrameRef(self.0)
+    }
+}
+
+impl Drop for FrameRef {
+    fn drop(&mut self) {
+        let refs = &self.meta().refs;
+        if refs.load(Acquire) == 1 {
+            refs.store(0, Relaxed);
+        } else if refs.fetch_sub(1, Release) == 1 {
+            fence(Acquire);
+        } else {
+            return;
+        }
+        give_one(self.0.get());
+    }
+}
+
+/// A frame for a file or the kernel's own bytes, its content arbitrary.
+pub fn alloc() -> Result<FrameRef> {
+    FrameRef::new(Owner::File)
+}
+
+/// A frame for a file or the kernel's own bytes, filled with zeroes.
+pub fn alloc_zeroed() -> Result<FrameRef> {
+    let frame = alloc()?;
+    frame.zero();
+    Ok(frame)
+}
+
+/// A block of 2^`order` frames for the kernel, aligned to its size.
+pub(super) fn take_block(order: usize) -> Option<PhysAddr> {
+    let block = match order {
+        0 => take_one(0, Owner::Kernel).ok()?,
+        _ => {
+            let mut blocks = BUDDY.lock();
+            if buddy::free() < RESERVE + (1 << order) {
+                return None;
+            }
+            blocks.take(order)?
+        }
+    };
+    Some(PhysAddr((block as usize) << PAGE_SHIFT))
+}
+
+/// Gives a block of `take_block` back.
+pub(super) fn give_block(block: PhysAddr, order: usize) {
+    let frame = (block.0 >> PAGE_SHIFT) as u32;
+    match order {
+        0 => give_one(frame),
+        _ => BUDDY.lock().give(frame, order),
+    }
+}
+
+/// Whether user programs can still be given memory.
+pub fn above_reserve() -> bool {
+    buddy::free() > RESERVE
+}
+
+/// Frames that nobody holds, but those in the CPUs' caches.
+pub fn free_count() -> usize {
+    buddy::free()
+}
+
+/// Frames that the allocator manages.
+pub fn total() -> usize {
+    FRAMES.total.load(Relaxed)
+}
+
+/// Builds the metadata and gives all memory but `reserved` to the allocator. Ranges are in bytes.
+pub(super) fn init(ram: &[Range<usize>], reserved: &[Range<usize>]) {
+    let usable = usable_ram(ram);
+    let first = usable
+        .clone()
+        .map(|r| r.start)
+        .min()
+        .expect("memory in the device tree")
+        >> PAGE_SHIFT;
+    let end = usable.clone().map(|r| r.end).max().unwrap_or(0) >> PAGE_SHIFT;
+    let size = (end - first) * size_of::<Meta>();
+    let array = usable
+        .clone()
+        .find_map(|r| find_hole(r, reserved, size))
+        .expect("room for the metadata of frames");
+    // SAFETY: a hole in the reserved ranges inside RAM: nobody's memory, mapped linearly; zeroes are valid records
+    // (Owner::Reserved, no reference).
+    unsafe { core::ptr::write_bytes(PhysAddr(array).linear() as *mut u8, 0, size) };
+    let biased = PhysAddr(array)
+        .linear()
+        .wrapping_sub(first * size_of::<Meta>());
+    FRAMES.biased.store(biased, Relaxed);
+    FRAMES.first.store(first as u32, Relaxed);
+    FRAMES.end.store(end as u32, Release);
+
+    let mut buddy = BUDDY.lock();
+    for range in usable {
+        let mut start = range.start.max(PAGE_SIZE);
+        while start < range.end {
+            let taken = |r: &&Range<usize>| r.contains(&start);
+            let metadata = array..array + size;
+            if let Some(hit) = reserved.iter().chain([&metadata]).find(taken) {
+                start = hit.end.next_multiple_of(PAGE_SIZE);
+                continue;
+            }
+            let next = reserved
+                .iter()
+                .chain([&metadata])
+                .map(|r| r.start / PAGE_SIZE * PAGE_SIZE)
+                .filter(|&r| r > start);
+            start = give_blocks(
+                &mut buddy,
+                start..next.min().unwrap_or(range.end).min(range.end),
+            );
+        }
+    }
+    FRAMES.total.store(buddy::free(), Relaxed);
+}
+
+/// Gives a free range to the allocator in the largest blocks that fit; returns its end.
+fn give_blocks(buddy: &mut Buddy, range: Range<usize>) -> usize {
+    let mut frame = range.start >> PAGE_SHIFT;
+    let end = range.end >> PAGE_SHIFT;
+    while frame < end {
+        let order = (frame.trailing_zeros().min((end - frame).ilog2()) as usize).min(ORDERS - 1);
+        buddy.give(frame as u32, order);
+        frame += 1 << order;
+    }
+    range.end.max(range.start + PAGE_SIZE)
+}
+
+/// RAM in whole frames whose numbers fit, without what lies so far off that the metadata would eat the memory.
+fn usable_ram(ram: &[Range<usize>]) -> impl Iterator<Item = Range<usize>> + Clone {
+    let total: usize = ram.iter().map(|r| r.len()).sum();
+    let start = ram.iter().map(|r| r.start).min().unwrap_or(0);
+    let limit = start
+        .saturating_add(total.saturating_mul(16))
+        .min(u32::MAX as usize * PAGE_SIZE);
+    ram.iter()
+        .map(move |r| r.start.next_multiple_of(PAGE_SIZE)..r.end.min(limit) / PAGE_SIZE * PAGE_SIZE)
+        .filter(|r| r.start < r.end)
+}
+
+/// The lowest place for `size` bytes in `ram` that touches no reserved range.
+fn find_hole(ram: Range<usize>, reserved: &[Range<usize>], size: usize) -> Option<usize> {
+    let mut start = ram.start;
+    while start.checked_add(size)? <= ram.end {
+        match reserved
+            .iter()
+            .filter(|r| r.start < start + size && start < r.end)
+            .map(|r| r.end)
+            .max()
+        {
+            Some(end) => start = end.next_multiple_of(PAGE_SIZE),
+            None => return Some(start),
+        }
+    }
+    None
+}

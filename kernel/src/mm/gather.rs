@@ -1,0 +1,93 @@
+//! Unmapping in batches: what entries held is let go only after every CPU has forgotten the translations.
+
+use core::ops::Range;
+
+use super::PAGE_SIZE;
+use super::PhysAddr;
+use super::asid::Context;
+use super::fault::zero_frame;
+use super::frame::FrameRef;
+use super::table::Entry;
+use crate::arch::mmu::Pte;
+use translation::Change;
+
+/// Pages in a batch.
+const BATCH: usize = 64;
+
+/// Frames that entries no longer hold, but that some CPU may still reach.
+pub struct Gather<'a> {
+    /// Whose translations; none if no CPU can hold any.
+    context: Option<&'a Context>,
+    frames: [Option<FrameRef>; BATCH],
+    count: usize,
+    span: Range<usize>,
+    /// Pages let go so far, but the zero page.
+    pub released: usize,
+}
+
+impl<'a> Gather<'a> {
+    /// For a space that may be running.
+    pub fn new(context: &'a Context) -> Self {
+        Self::with(Some(context))
+    }
+
+    /// For a space whose translations every CPU has forgotten, and that never runs again.
+    pub fn dead() -> Self {
+        Self::with(None)
+    }
+
+    fn with(context: Option<&'a Context>) -> Self {
+        Gather {
+            context,
+            frames: [const { None }; BATCH],
+            count: 0,
+            span: usize::MAX..0,
+            released: 0,
+        }
+    }
+
+    /// Empties all entries of a run that begins with the page at `start`.
+    pub fn take_all(&mut self, start: usize, entries: &[Entry]) {
+        for (index, entry) in entries.iter().enumerate() {
+            if entry.load() != Pte::EMPTY {
+                self.take(start + index * PAGE_SIZE, entry);
+            }
+        }
+    }
+
+    fn take(&mut self, page: usize, entry: &Entry) {
+        let frame = PhysAddr(entry.take().phys());
+        self.span = self.span.start.min(page)..self.span.end.max(page + PAGE_SIZE);
+        if frame == zero_frame() {
+            return;
+        }
+        self.released += 1;
+        // SAFETY: the entry held this handle, and `take` left it empty.
+        let frame = unsafe { FrameRef::from_phys(frame) };
+        if self.context.is_none() {
+            return drop(frame);
+        }
+        if self.count == BATCH {
+            self.flush();
+        }
+        self.frames[self.count] = Some(frame);
+        self.count += 1;
+    }
+
+    fn flush(&mut self) {
+        let span = core::mem::replace(&mut self.span, usize::MAX..0);
+        if let (Some(context), false) = (self.context, span.is_empty()) {
+            context.pay(Change::Clear, span);
+        }
+        self.frames[..self.count]
+            .iter_mut()
+            .for_each(|frame| *frame = None);
+        self.count = 0;
+    }
+}
+
+impl Drop for Gather<'_> {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}

@@ -1,0 +1,284 @@
+//! The kernel heap: size classes cut from single frames, with a free list for each class on each CPU; larger blocks
+//! come from the buddy allocator.
+
+extern crate alloc;
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::alloc::{GlobalAlloc, Layout};
+use core::ptr::null_mut;
+
+use super::frame::{self, FRAMES, Owner};
+use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr, buddy};
+use crate::arch;
+use crate::errno::{Errno, Result};
+use crate::sync::Mutex;
+
+/// Object sizes in bytes: multiples of 16, of 32 at least so that 128 fit in a frame at most.
+const SIZES: [usize; CLASSES] = [32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048];
+const CLASSES: usize = 12;
+const LARGEST: usize = SIZES[CLASSES - 1];
+
+/// The class of each size, by sixteen bytes.
+const CLASS_OF: [u8; LARGEST / 16 + 1] = {
+    let mut classes = [0; LARGEST / 16 + 1];
+    let (mut unit, mut class) = (0, 0);
+    while unit < classes.len() {
+        if unit * 16 > SIZES[class] {
+            class += 1;
+        }
+        classes[unit] = class as u8;
+        unit += 1;
+    }
+    classes
+};
+
+fn class_of(layout: &Layout) -> Option<usize> {
+    let size = match layout.align() {
+        0..=16 => layout.size(),
+        align => layout.size().max(align).next_power_of_two(),
+    };
+    CLASS_OF.get(size.div_ceil(16)).map(|&class| class.into())
+}
+
+/// How many free objects of a class a CPU keeps at most: half of them move at a time.
+const fn limit(class: usize) -> usize {
+    let fit = 2 * PAGE_SIZE / SIZES[class];
+    if fit > 64 {
+        64
+    } else if fit < 8 {
+        8
+    } else {
+        fit
+    }
+}
+
+/// A singly linked list of free objects: each begins with the next one's address, 0 at the end.
+#[derive(Clone, Copy)]
+struct List {
+    head: usize,
+    count: usize,
+}
+
+impl List {
+    fn push(&mut self, object: usize) {
+        // SAFETY: a free object of at least 32 aligned bytes, the allocator's own.
+        unsafe { *(object as *mut usize) = self.head };
+        self.head = object;
+        self.count += 1;
+    }
+
+    fn pop(&mut self) -> Option<usize> {
+        let object = self.head;
+        if object == 0 {
+            return None;
+        }
+        // SAFETY: what lies on the list is free, and `push` wrote its first word.
+        self.head = unsafe { *(object as *const usize) };
+        self.count -= 1;
+        Some(object)
+    }
+}
+
+/// A CPU's free objects.
+pub struct Cache {
+    lists: [List; CLASSES],
+}
+
+impl Cache {
+    /// An empty cache.
+    pub const fn new() -> Self {
+        Cache {
+            lists: [List { head: 0, count: 0 }; CLASSES],
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn refill(&mut self, class: usize) {
+        let mut slabs = SLABS[class].lock();
+        for _ in 0..limit(class) / 2 {
+            let Some(object) = slabs.take(class) else {
+                break;
+            };
+            self.lists[class].push(object);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn drain(&mut self, class: usize) {
+        let mut slabs = SLABS[class].lock();
+        for _ in 0..limit(class) / 2 {
+            if let Some(object) = self.lists[class].pop() {
+                slabs.give(object);
+            }
+        }
+    }
+}
+
+/// The frames of one class that have a free object, linked through their metadata. A frame's own free list begins at
+/// the object that `order` numbers (in units of 16 bytes from the frame's start; NONE at the end), and `spare`
+/// counts its objects in use.
+struct Slabs {
+    head: u32,
+}
+
+static SLABS: [Mutex<Slabs>; CLASSES] = [const { Mutex::new(Slabs { head: 0 }) }; CLASSES];
+
+impl Slabs {
+    fn take(&mut self, class: usize) -> Option<usize> {
+        if self.head == 0 {
+            self.grow(class)?;
+        }
+        let slab = self.head;
+        let meta = FRAMES.meta(slab);
+        let object = address(slab) + meta.order() * 16;
+        // SAFETY: a free object of this frame: `grow` and `give` wrote its first word.
+        let next = unsafe { *(object as *const usize) };
+        meta.set_order(next);
+        meta.set_spare(meta.spare() + 1);
+        if next == NONE {
+            self.unlink(slab);
+        }
+        Some(object)
+    }
+
+    fn give(&mut self, object: usize) {
+        let slab = (arch::mmu::virt_to_phys(object) >> PAGE_SHIFT) as u32;
+        let meta = FRAMES.meta(slab);
+        debug_assert!(meta.owner() == Owner::Slab);
+        let first = meta.order();
+        // SAFETY: the object was handed out by `take` and given back by its owner: free, aligned, at least 32 bytes.
+        unsafe { *(object as *mut usize) = first };
+        meta.set_order(object % PAGE_SIZE / 16);
+        meta.set_spare(meta.spare() - 1);
+        if first == NONE {
+            self.link(slab);
+        }
+        let others = self.head != slab || meta.links().1 != 0;
+        if meta.spare() == 0 && others {
+            self.unlink(slab);
+            frame::give_block(PhysAddr((slab as usize) << PAGE_SHIFT), 0);
+        }
+    }
+
+    fn grow(&mut self, class: usize) -> Option<()> {
+        let slab = (frame::take_block(0)?.0 >> PAGE_SHIFT) as u32;
+        let size = SIZES[class];
+        let last = PAGE_SIZE / size - 1;
+        for index in 0..=last {
+            let next = if index == last {
+                NONE
+            } else {
+                (index + 1) * size / 16
+            };
+            // SAFETY: the frame was just taken; the objects lie inside it.
+            unsafe { *((address(slab) + index * size) as *mut usize) = next };
+        }
+        let meta = FRAMES.meta(slab);
+        meta.set_owner(Owner::Slab);
+        meta.set_order(0);
+        meta.set_spare(0);
+        self.link(slab);
+        Some(())
+    }
+
+    fn link(&mut self, slab: u32) {
+        FRAMES.meta(slab).set_links(0, self.head);
+        if self.head != 0 {
+            let next = FRAMES.meta(self.head);
+            next.set_links(slab, next.links().1);
+        }
+        self.head = slab;
+    }
+
+    fn unlink(&mut self, slab: u32) {
+        let (previous, next) = FRAMES.meta(slab).links();
+        match previous {
+            0 => self.head = next,
+            _ => FRAMES
+                .meta(previous)
+                .set_links(FRAMES.meta(previous).links().0, next),
+        }
+        if next != 0 {
+            FRAMES
+                .meta(next)
+                .set_links(previous, FRAMES.meta(next).links().1);
+        }
+    }
+}
+
+/// No object (the last of a frame begins 32 bytes before its end or earlier).
+const NONE: usize = 255;
+
+fn address(slab: u32) -> usize {
+    PhysAddr((slab as usize) << PAGE_SHIFT).linear()
+}
+
+struct Heap;
+
+#[global_allocator]
+static HEAP: Heap = Heap;
+
+// SAFETY: blocks are aligned to their class's 16 bytes or to their power-of-two size, are as long as asked, and lie on
+// exactly one list until handed out; `dealloc` gets the layout of `alloc`, so finds the same class.
+unsafe impl GlobalAlloc for Heap {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let Some(class) = class_of(&layout) else {
+            return large(&layout)
+                .and_then(frame::take_block)
+                .map_or(null_mut(), |block| block.linear() as *mut u8);
+        };
+        arch::cpu::this().heap.with(|cache| {
+            if cache.lists[class].head == 0 {
+                cache.refill(class);
+            }
+            cache.lists[class]
+                .pop()
+                .map_or(null_mut(), |object| object as *mut u8)
+        })
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        let Some(class) = class_of(&layout) else {
+            if let Some(order) = large(&layout) {
+                frame::give_block(PhysAddr(arch::mmu::virt_to_phys(block as usize)), order);
+            }
+            return;
+        };
+        arch::cpu::this().heap.with(|cache| {
+            if cache.lists[class].count == limit(class) {
+                cache.drain(class);
+            }
+            cache.lists[class].push(block as usize);
+        })
+    }
+}
+
+/// The order of a block too large for the classes.
+fn large(layout: &Layout) -> Option<usize> {
+    let frames = layout.size().max(layout.align()).div_ceil(PAGE_SIZE);
+    let order = frames.next_power_of_two().ilog2() as usize;
+    (order < buddy::ORDERS).then_some(order)
+}
+
+/// A counted object, or ENOMEM when only the kernel's reserve is left.
+pub fn try_arc<T>(value: T) -> Result<Arc<T>> {
+    check_room()?;
+    Ok(Arc::new(value))
+}
+
+/// An owned object, or ENOMEM when only the kernel's reserve is left.
+pub fn try_box<T>(value: T) -> Result<Box<T>> {
+    check_room()?;
+    Ok(Box::new(value))
+}
+
+fn check_room() -> Result<()> {
+    if frame::above_reserve() {
+        Ok(())
+    } else {
+        Err(Errno::ENOMEM)
+    }
+}

@@ -1,0 +1,62 @@
+//! Memory: frames, the heap, the kernel's mapped area, and the address spaces of programs.
+
+mod age;
+pub mod area;
+mod asid;
+pub mod aslr;
+mod buddy;
+pub mod fault;
+pub mod frame;
+mod gather;
+pub mod heap;
+pub mod kmap;
+mod remap;
+pub mod shared;
+pub mod space;
+mod table;
+mod usage;
+pub mod user;
+
+pub use area::PageSource;
+pub use remap::Move;
+pub use space::{AddressSpace, MapRequest, Place};
+pub use usage::Usage;
+
+use core::ops::Range;
+
+use crate::arch;
+
+/// Bytes in a page.
+pub use crate::arch::PAGE_SIZE;
+/// log2 of the bytes in a page.
+pub const PAGE_SHIFT: u32 = PAGE_SIZE.trailing_zeros();
+
+/// An address of physical memory, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+#[repr(transparent)]
+pub struct PhysAddr(pub usize);
+
+impl PhysAddr {
+    /// Where the kernel's linear map shows this address (only of memory).
+    pub fn linear(self) -> usize {
+        arch::mmu::phys_to_virt(self.0)
+    }
+}
+
+/// Rounds an address up to a page.
+pub const fn page_up(address: usize) -> usize {
+    (address + PAGE_SIZE - 1) & !(PAGE_SIZE - 1)
+}
+
+/// Rounds an address down to its page.
+pub const fn page_down(address: usize) -> usize {
+    address & !(PAGE_SIZE - 1)
+}
+
+/// Takes over all memory: `ram` without `reserved`, both in bytes. Called once, on the boot CPU, when the linear map
+/// stands.
+pub fn init(ram: &[Range<usize>], reserved: &[Range<usize>]) {
+    frame::init(ram, reserved);
+    kmap::init();
+    fault::init();
+}

@@ -1,0 +1,137 @@
+//! mremap: areas that change their length or their place, with what they hold.
+
+use core::ops::Range;
+
+use super::PAGE_SIZE;
+use super::area::{Area, Flags};
+use super::asid::Context;
+use super::space::{AddressSpace, Place, Space, USER_START};
+use crate::arch::USER_END;
+use crate::arch::mmu::Pte;
+use crate::errno::{Errno, Result};
+use translation::Change;
+
+/// Whether an area that cannot grow in place may move.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Move {
+    /// It may not.
+    Never,
+    /// Anywhere.
+    Anywhere,
+    /// It must, to this address, in place of what is there.
+    To(usize),
+}
+
+impl AddressSpace {
+    /// Gives the area part at `old` a length of `len` bytes, both multiples of the page size; returns where it is then.
+    /// With `keep`, the old range stays mapped, emptied (MREMAP_DONTUNMAP).
+    ///
+    /// # Errors
+    /// EFAULT (`old` is not all in one area), ENOMEM, EINVAL.
+    pub fn remap(
+        &self,
+        old: Range<usize>,
+        len: usize,
+        place: Move,
+        keep: bool,
+        limit: usize,
+    ) -> Result<usize> {
+        let mut space = self.lock();
+        let area = space.areas.find(old.start).ok_or(Errno::EFAULT)?.clone();
+        if old.end > area.end {
+            return Err(Errno::EFAULT);
+        }
+        if len > old.len() && space.areas.bytes() + len - old.len() > limit {
+            return Err(Errno::ENOMEM);
+        }
+        if place == Move::Anywhere && len == old.len() && !keep {
+            return Ok(old.start);
+        }
+        if !matches!(place, Move::To(_)) && !keep {
+            if len <= old.len() {
+                if len < old.len() {
+                    space.unmap(self.context(), old.start + len..old.end)?;
+                }
+                return Ok(old.start);
+            }
+            let end = old.start + len;
+            if old.end == area.end && end <= USER_END && space.areas.resize(area.end, end) {
+                return Ok(old.start);
+            }
+        }
+        let target = match place {
+            Move::Never => return Err(Errno::ENOMEM),
+            Move::Anywhere => space.find_free(len)?,
+            Move::To(start) => space.clear_target(self.context(), &old, start, len)?,
+        };
+        space.move_area(self.context(), &area, old, target..target + len, keep)?;
+        Ok(target)
+    }
+}
+
+impl Space {
+    fn clear_target(
+        &mut self,
+        context: &Context,
+        old: &Range<usize>,
+        start: usize,
+        len: usize,
+    ) -> Result<usize> {
+        let end = start
+            .checked_add(len)
+            .filter(|&end| end <= USER_END && start >= USER_START);
+        let end = end.ok_or(Errno::EINVAL)?;
+        if start % PAGE_SIZE != 0 || start < old.end && old.start < end {
+            return Err(Errno::EINVAL);
+        }
+        self.place(context, Place::Fixed(start), len)
+    }
+
+    fn move_area(
+        &mut self,
+        context: &Context,
+        area: &Area,
+        old: Range<usize>,
+        new: Range<usize>,
+        keep: bool,
+    ) -> Result<()> {
+        self.areas.reserve(3)?;
+        let part = area.part(old.clone());
+        let flags = part.flags.set(Flags::GROWS_DOWN, false);
+        self.areas.insert(Area {
+            start: new.start,
+            end: new.end,
+            flags,
+            ..part
+        });
+        let moved = old.start..old.end.min(old.start + new.len());
+        let distance = new.start.wrapping_sub(old.start);
+        let held = |space: &Self, page| {
+            space
+                .table
+                .find(page)
+                .is_some_and(|entry| entry.load() != Pte::EMPTY)
+        };
+        for page in moved.clone().step_by(PAGE_SIZE) {
+            if held(self, page)
+                && let Err(error) = self.table.make(page.wrapping_add(distance)).map(drop)
+            {
+                self.unmap(context, new)?;
+                return Err(error);
+            }
+        }
+        for page in moved.clone().step_by(PAGE_SIZE) {
+            let target = self.table.find(page.wrapping_add(distance));
+            if let (Some(source), Some(target)) = (self.table.find(page), target)
+                && source.load() != Pte::EMPTY
+            {
+                target.fill(source.take());
+            }
+        }
+        context.pay(Change::Clear, moved);
+        if !keep {
+            self.unmap(context, old)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,62 @@
+//! Memory shared between processes without a file: MAP_SHARED | MAP_ANONYMOUS.
+
+extern crate alloc;
+
+use alloc::sync::Arc;
+use core::fmt;
+
+use radix::Radix;
+
+use super::area::PageSource;
+use super::frame::{self, FrameRef};
+use super::heap::try_arc;
+use crate::errno::{Errno, Result};
+use crate::sync::Mutex;
+
+/// Pages of zeroes at first, made when touched.
+pub struct SharedPages {
+    pages: Mutex<Radix<FrameRef>>,
+    len: usize,
+}
+
+impl SharedPages {
+    /// `len` pages.
+    pub fn new(len: usize) -> Result<Arc<Self>> {
+        try_arc(SharedPages {
+            pages: Mutex::new(Radix::new()),
+            len,
+        })
+    }
+}
+
+impl PageSource for SharedPages {
+    fn page(&self, index: usize, _write: bool) -> Result<FrameRef> {
+        if index >= self.len {
+            return Err(Errno::ENXIO);
+        }
+        let mut pages = self.pages.lock();
+        if let Some(frame) = pages.get(index) {
+            return Ok(frame.clone());
+        }
+        let frame = frame::alloc_zeroed()?;
+        pages
+            .insert(index, frame.clone())
+            .map_err(|_| Errno::ENOMEM)?;
+        Ok(frame)
+    }
+
+    fn present(&self, first: usize, frames: &mut [Option<FrameRef>]) {
+        let pages = self.pages.lock();
+        for (index, frame) in (first..).zip(frames) {
+            *frame = pages.get(index).cloned();
+        }
+    }
+
+    fn len_pages(&self) -> usize {
+        self.len
+    }
+
+    fn write_name(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+        out.write_str("/dev/zero (deleted)")
+    }
+}

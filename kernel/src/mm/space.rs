@@ -1,0 +1,514 @@
+//! Address spaces: the areas that a program was promised, and the page table that holds what came of it so far.
+
+extern crate alloc;
+
+use alloc::sync::Arc;
+use core::ops::Range;
+
+use super::area::{Area, Areas, Flags, Label, Rights, Source};
+use super::asid::{self, Context};
+use super::fault::Access;
+use super::gather::Gather;
+use super::heap::try_arc;
+use super::table::PageTable;
+use super::{PAGE_SIZE, PhysAddr, aslr, frame, page_up};
+use crate::arch::USER_END;
+use crate::arch::mmu::{self, Pte};
+use crate::errno::{Errno, Result};
+use crate::sync::{Mutex, MutexGuard};
+use translation::Change;
+
+/// The lowest address that programs may map.
+pub const USER_START: usize = 0x1_0000;
+
+/// The addresses of one program: shared by its threads.
+pub struct AddressSpace {
+    context: Context,
+    root: PhysAddr,
+    inner: Mutex<Space>,
+}
+
+/// What the address space's lock guards.
+pub struct Space {
+    pub(super) table: PageTable,
+    pub(super) areas: Areas,
+    /// How far the stack may grow, in bytes.
+    pub(super) stack_limit: usize,
+    /// Frames mapped, but the zero page.
+    pub(super) resident: usize,
+    /// The heap that `brk` moves the end of.
+    pub(super) heap: Range<usize>,
+    /// Above what `mmap` does not choose addresses.
+    pub(super) mmap_top: usize,
+}
+
+/// Where a mapping goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// At the address if it is free, else anywhere.
+    Hint(usize),
+    /// At the address, in place of what is there.
+    Fixed(usize),
+    /// At the address if it is free, else EEXIST.
+    Free(usize),
+}
+
+/// What `mmap` asks for.
+pub struct MapRequest {
+    /// Where.
+    pub place: Place,
+    /// Bytes, rounded up to pages.
+    pub len: usize,
+    /// What the program may do.
+    pub rights: Rights,
+    /// Behaviour.
+    pub flags: Flags,
+    /// Where the pages come from.
+    pub source: Source,
+    /// Name without a file.
+    pub label: Label,
+    /// Bytes that all areas together may have.
+    pub limit: usize,
+}
+
+impl MapRequest {
+    /// Anonymous private memory of `len` bytes that may be read and written.
+    pub fn anonymous(place: Place, len: usize) -> Self {
+        MapRequest {
+            place,
+            len,
+            rights: Rights::READ.with(Rights::WRITE),
+            flags: Flags::default(),
+            source: Source::Anonymous,
+            label: Label::None,
+            limit: usize::MAX,
+        }
+    }
+}
+
+impl AddressSpace {
+    /// An empty address space.
+    pub fn new() -> Result<Arc<Self>> {
+        Self::with(Areas::new(), 0..0, aslr::mmap_top())
+    }
+
+    fn with(areas: Areas, heap: Range<usize>, mmap_top: usize) -> Result<Arc<Self>> {
+        let table = PageTable::new()?;
+        let root = table.root();
+        let inner = Space {
+            table,
+            areas,
+            stack_limit: 8 << 20,
+            resident: 0,
+            heap,
+            mmap_top,
+        };
+        try_arc(AddressSpace {
+            context: Context::new(),
+            root,
+            inner: Mutex::new(inner),
+        })
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Space> {
+        self.inner.lock()
+    }
+
+    pub(super) fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// Makes this the address space of this CPU.
+    #[inline]
+    pub fn activate(&self) {
+        let asid = self.context.activate();
+        mmu::activate(self.root.0, asid);
+    }
+
+    /// Maps what is asked for; returns where.
+    ///
+    /// # Errors
+    /// EINVAL (bounds), ENOMEM, EEXIST.
+    pub fn map(&self, request: MapRequest) -> Result<usize> {
+        let len = checked_len(request.len)?;
+        let mut space = self.lock();
+        if space
+            .areas
+            .bytes()
+            .checked_add(len)
+            .is_none_or(|bytes| bytes > request.limit)
+        {
+            return Err(Errno::ENOMEM);
+        }
+        let start = space.place(&self.context, request.place, len)?;
+        space.areas.reserve(1)?;
+        space.areas.insert(Area {
+            start,
+            end: start + len,
+            rights: request.rights,
+            label: request.label,
+            flags: request.flags,
+            source: request.source,
+        });
+        Ok(start)
+    }
+
+    /// Takes a range of pages away.
+    pub fn unmap(&self, range: Range<usize>) -> Result<()> {
+        self.lock().unmap(&self.context, range)
+    }
+
+    /// Changes what the program may do with a range of pages.
+    ///
+    /// # Errors
+    /// ENOMEM (not all mapped), EACCES (a shared mapping of a file not opened for writing).
+    pub fn protect(&self, range: Range<usize>, rights: Rights) -> Result<()> {
+        self.lock().protect(&self.context, range, rights)
+    }
+
+    /// Lets go of the content of a range of pages; what was promised there stands.
+    pub fn discard(&self, range: Range<usize>) -> Result<()> {
+        let mut space = self.lock();
+        let covered = space.areas.covers(range.clone());
+        space.release(&self.context, range);
+        if covered { Ok(()) } else { Err(Errno::ENOMEM) }
+    }
+
+    /// Changes the behaviour of a range of pages.
+    pub fn set_flags(&self, range: Range<usize>, flags: Flags, on: bool) -> Result<()> {
+        let mut space = self.lock();
+        let covered = space.areas.covers(range.clone());
+        space.areas.reserve(2)?;
+        space
+            .areas
+            .change(range, |area| area.flags = area.flags.set(flags, on));
+        if covered { Ok(()) } else { Err(Errno::ENOMEM) }
+    }
+
+    /// Makes the pages of a range present, as far as they are allowed.
+    pub fn populate(&self, range: Range<usize>, write: bool) -> Result<()> {
+        for page in range.step_by(PAGE_SIZE) {
+            let mut space = self.lock();
+            let area = space.areas.find(page).ok_or(Errno::ENOMEM)?;
+            let write = write || area.rights.has(Rights::WRITE) && !area.is_shared();
+            let access = if write { Access::Write } else { Access::Read };
+            space
+                .resolve(&self.context, page, access)
+                .map_err(|failure| failure.errno())?;
+        }
+        Ok(())
+    }
+
+    /// Sets how far the stack may grow, in bytes.
+    pub fn set_stack_limit(&self, limit: usize) {
+        self.lock().stack_limit = limit;
+    }
+
+    /// Maps the main stack, which grows down from a top that is random unless `norandmaps`; returns the top. `limit` is
+    /// how far it may grow, in bytes.
+    pub fn map_stack(&self, limit: usize, executable: bool) -> Result<usize> {
+        let top = aslr::stack_top();
+        let rights = Rights::READ.with(Rights::WRITE);
+        self.map(MapRequest {
+            rights: if executable {
+                rights.with(Rights::EXECUTE)
+            } else {
+                rights
+            },
+            flags: Flags::GROWS_DOWN,
+            label: Label::Stack,
+            ..MapRequest::anonymous(Place::Fixed(top - STACK_START), STACK_START)
+        })?;
+        let mut space = self.lock();
+        space.stack_limit = limit;
+        space.mmap_top = top - limit.clamp(128 << 20, USER_END / 6 * 5) - aslr::MMAP_GAP;
+        space.mmap_top -= aslr::mmap_offset();
+        Ok(top)
+    }
+
+    /// Where the heap of `brk` begins: at or above `end`, the end of the program's data.
+    pub fn set_heap_start(&self, end: usize) {
+        let start = page_up(end) + aslr::heap_offset();
+        self.lock().heap = start..start;
+    }
+
+    /// Moves the end of the heap; returns where it is then. `limit` is the heap's greatest length in bytes.
+    pub fn set_heap_end(&self, end: usize, limit: usize) -> usize {
+        self.lock().set_heap_end(&self.context, end, limit)
+    }
+
+    /// Reads another program's memory; returns how many bytes before the first that cannot be read.
+    pub fn read(&self, address: usize, target: &mut [u8]) -> usize {
+        self.each_page(
+            address,
+            target.len(),
+            Access::Read,
+            |frame, offset, at, len| {
+                frame.read(offset, &mut target[at..at + len]);
+            },
+        )
+    }
+
+    /// Writes another program's memory; returns how many bytes before the first that cannot be written.
+    pub fn write(&self, address: usize, source: &[u8]) -> usize {
+        self.each_page(
+            address,
+            source.len(),
+            Access::Write,
+            |frame, offset, at, len| {
+                frame.write(offset, &source[at..at + len]);
+            },
+        )
+    }
+
+    fn each_page(
+        &self,
+        address: usize,
+        len: usize,
+        access: Access,
+        mut visit: impl FnMut(&frame::FrameRef, usize, usize, usize),
+    ) -> usize {
+        let mut done = 0;
+        while done < len {
+            let at = address.wrapping_add(done);
+            let part = (PAGE_SIZE - at % PAGE_SIZE).min(len - done);
+            let mut space = self.lock();
+            if at >= USER_END || space.resolve(&self.context, at, access).is_err() {
+                break;
+            }
+            let Some(frame) = space.frame_at(at) else {
+                break;
+            };
+            visit(&frame, at % PAGE_SIZE, done, part);
+            done += part;
+        }
+        done
+    }
+
+    /// A copy of this space for a child: private pages are shared until one of both writes.
+    pub fn fork(&self) -> Result<Arc<Self>> {
+        let mut parent = self.lock();
+        let areas = parent.areas.for_child()?;
+        let child = Self::with(areas, parent.heap.clone(), parent.mmap_top)?;
+        let mut space = child.lock();
+        space.stack_limit = parent.stack_limit;
+        let shared = space.share(&mut parent);
+        // What became read-only is forgotten before anybody relies on it, even if the copy is not whole.
+        self.context.pay(Change::Narrow, USER_START..USER_END);
+        shared?;
+        drop(space);
+        Ok(child)
+    }
+
+    /// The first area that ends above `address`, for `/proc/PID/maps`.
+    pub fn area_after(&self, address: usize) -> Option<Area> {
+        self.lock().areas.first_after(address).cloned()
+    }
+
+    /// Pages in all areas, and pages present.
+    pub fn size(&self) -> (usize, usize) {
+        let space = self.lock();
+        (space.areas.bytes() / PAGE_SIZE, space.resident)
+    }
+
+    /// Whether areas cover all of a range.
+    pub fn covers(&self, range: Range<usize>) -> bool {
+        self.lock().areas.covers(range)
+    }
+}
+
+/// Bytes of the stack that are an area from the start.
+const STACK_START: usize = 132 << 10;
+
+impl Drop for AddressSpace {
+    fn drop(&mut self) {
+        if self.context.is_active() {
+            deactivate();
+        }
+        // No CPU runs the space; when all have forgotten it, none can reach its tables or frames.
+        self.context.pay(Change::UnlinkTable, 0..USER_END);
+        let space = self.inner.get_mut();
+        let mut gather = Gather::dead();
+        for area in space.areas.iter() {
+            space.table.visit(area.range(), &mut |start, entries| {
+                gather.take_all(start, entries)
+            });
+        }
+        for area in space.areas.iter() {
+            space.table.prune(area.range(), 0..usize::MAX, || ());
+        }
+        // SAFETY: nothing holds the space any more, and no CPU runs it.
+        unsafe { space.table.free_root() };
+    }
+}
+
+/// Leaves this CPU without an address space: before it idles, and before the last holder of a space lets go of it.
+pub fn deactivate() {
+    asid::leave();
+    mmu::activate(mmu::empty_root(), 0);
+}
+
+/// Rounds a length up to pages.
+fn checked_len(len: usize) -> Result<usize> {
+    match len {
+        0 => Err(Errno::EINVAL),
+        _ if len > USER_END => Err(Errno::ENOMEM),
+        _ => Ok(page_up(len)),
+    }
+}
+
+impl Space {
+    /// Finds room for `len` bytes and clears it.
+    pub(super) fn place(&mut self, context: &Context, place: Place, len: usize) -> Result<usize> {
+        let fits = |start: usize| start.checked_add(len).is_some_and(|end| end <= USER_END);
+        let is_free =
+            |areas: &Areas, start: usize| areas.touching(start..start + len).next().is_none();
+        let start = match place {
+            Place::Fixed(start) | Place::Free(start) => start,
+            Place::Hint(hint) => {
+                let hint = page_up(hint.min(USER_END));
+                if hint >= USER_START && fits(hint) && is_free(&self.areas, hint) {
+                    return Ok(hint);
+                }
+                return self.find_free(len);
+            }
+        };
+        if start % PAGE_SIZE != 0 {
+            return Err(Errno::EINVAL);
+        }
+        if !fits(start) {
+            return Err(Errno::ENOMEM);
+        }
+        if start < USER_START {
+            return Err(Errno::EPERM);
+        }
+        if !is_free(&self.areas, start) {
+            if matches!(place, Place::Free(_)) {
+                return Err(Errno::EEXIST);
+            }
+            self.unmap(context, start..start + len)?;
+        }
+        Ok(start)
+    }
+
+    pub(super) fn find_free(&self, len: usize) -> Result<usize> {
+        let window = |top| self.areas.find_free(USER_START..top, len, PAGE_SIZE);
+        window(self.mmap_top)
+            .or_else(|| window(USER_END))
+            .ok_or(Errno::ENOMEM)
+    }
+
+    pub(super) fn unmap(&mut self, context: &Context, range: Range<usize>) -> Result<()> {
+        self.areas.reserve(2)?;
+        self.release(context, range.clone());
+        self.areas.remove(range.clone());
+        let empty = self.areas.neighbours(range.clone());
+        self.table.prune(range.clone(), empty, || {
+            context.pay(Change::UnlinkTable, range)
+        });
+        Ok(())
+    }
+
+    /// Empties the entries of a range.
+    pub(super) fn release(&mut self, context: &Context, range: Range<usize>) {
+        let mut gather = Gather::new(context);
+        self.table
+            .visit(range, &mut |start, entries| gather.take_all(start, entries));
+        self.resident -= gather.released;
+    }
+
+    fn protect(&mut self, context: &Context, range: Range<usize>, rights: Rights) -> Result<()> {
+        if !self.areas.covers(range.clone()) {
+            return Err(Errno::ENOMEM);
+        }
+        let write = rights.has(Rights::WRITE);
+        let never = |area: &Area| area.is_shared() && area.flags.has(Flags::NEVER_WRITE);
+        if write && self.areas.touching(range.clone()).any(never) {
+            return Err(Errno::EACCES);
+        }
+        self.areas.reserve(2)?;
+        self.areas
+            .change(range.clone(), |area| area.rights = rights);
+        let mut changed = false;
+        for area in self.areas.touching(range.clone()) {
+            let part = area.start.max(range.start)..area.end.min(range.end);
+            self.table.visit(part, &mut |_, entries| {
+                for entry in entries {
+                    changed |= super::fault::set_rights(area, entry);
+                }
+            });
+        }
+        if changed {
+            context.pay(Change::Narrow, range);
+        }
+        Ok(())
+    }
+
+    fn set_heap_end(&mut self, context: &Context, end: usize, limit: usize) -> usize {
+        let Range { start, end: old } = self.heap.clone();
+        let (old_top, top) = (page_up(old), page_up(end.min(USER_END)));
+        if end < start || end - start > limit || end > USER_END {
+            return old;
+        }
+        let moved = if top < old_top {
+            self.unmap(context, top..old_top).is_ok()
+        } else if top > old_top {
+            self.grow_heap(old_top, top)
+        } else {
+            true
+        };
+        if moved {
+            self.heap.end = end;
+        }
+        self.heap.end
+    }
+
+    fn grow_heap(&mut self, from: usize, to: usize) -> bool {
+        let free = self.areas.touching(from..to).next().is_none();
+        if !free || (to - from) / PAGE_SIZE > frame::total() || self.areas.reserve(1).is_err() {
+            return false;
+        }
+        self.areas.insert(Area {
+            start: from,
+            end: to,
+            rights: Rights::READ.with(Rights::WRITE),
+            label: Label::Heap,
+            flags: Flags::default(),
+            source: Source::Anonymous,
+        });
+        true
+    }
+
+    /// A handle of the frame that the page at `address` maps.
+    fn frame_at(&self, address: usize) -> Option<frame::FrameRef> {
+        let pte = self.table.find(address)?.load();
+        pte.valid()
+            .then(|| frame::FrameRef::clone_phys(PhysAddr(pte.phys())))
+    }
+
+    /// Fills this new space with the private pages of `parent`, read-only in both from now on.
+    fn share(&mut self, parent: &mut Space) -> Result<()> {
+        let Space {
+            table,
+            areas,
+            resident,
+            ..
+        } = self;
+        for area in areas
+            .iter()
+            .filter(|area| !area.is_shared() && !area.flags.has(Flags::WIPE_ON_FORK))
+        {
+            let mut failed = None;
+            parent.table.visit(area.range(), &mut |start, entries| {
+                if failed.is_none() && entries.iter().any(|entry| entry.load() != Pte::EMPTY) {
+                    match table.make(start) {
+                        Ok(leaf) => *resident += super::fault::share(start, entries, leaf),
+                        Err(error) => failed = Some(error),
+                    }
+                }
+            });
+            failed.map_or(Ok(()), Err)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,262 @@
+//! Page tables: trees of tables with 512 entries, in whatever encoding the architecture has.
+
+use core::ops::Range;
+use core::sync::atomic::{AtomicU64, Ordering::*};
+
+use super::frame::{FRAMES, FrameRef};
+use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr};
+use crate::arch::mmu::{self, Pte};
+use crate::errno::Result;
+
+/// Entries in a table.
+const ENTRIES: usize = PAGE_SIZE / size_of::<Pte>();
+/// Address bits that one table resolves.
+const INDEX_BITS: u32 = ENTRIES.trailing_zeros();
+
+/// log2 of the bytes that one entry of a table covers; level 0 holds the pages.
+const fn shift(level: usize) -> u32 {
+    PAGE_SHIFT + level as u32 * INDEX_BITS
+}
+
+const fn index(address: usize, level: usize) -> usize {
+    address >> shift(level) & (ENTRIES - 1)
+}
+
+/// An entry in memory, which the hardware may read at any time and, while valid, change (Access flag, dirty state).
+#[repr(transparent)]
+pub struct Entry(AtomicU64);
+
+impl Entry {
+    /// What the entry holds.
+    pub fn load(&self) -> Pte {
+        Pte(self.0.load(Relaxed))
+    }
+
+    /// Fills an invalid entry. What it points to is visible before the entry is.
+    pub fn fill(&self, pte: Pte) {
+        debug_assert!(!self.load().valid());
+        self.0.store(pte.0, Release);
+    }
+
+    /// Makes the entry invalid; returns what it held.
+    pub fn take(&self) -> Pte {
+        Pte(self.0.swap(Pte::EMPTY.0, AcqRel))
+    }
+
+    /// Replaces what was read before, unless the hardware has changed it since: then what stands there now comes back.
+    pub fn replace(&self, old: Pte, new: Pte) -> core::result::Result<(), Pte> {
+        self.0
+            .compare_exchange(old.0, new.0, AcqRel, Relaxed)
+            .map(drop)
+            .map_err(Pte)
+    }
+
+    /// Changes a valid entry by `change`; returns what it held before.
+    pub fn update(&self, change: impl Fn(Pte) -> Pte) -> Pte {
+        let mut old = self.load();
+        while let Err(now) = self.replace(old, change(old)) {
+            old = now;
+        }
+        old
+    }
+}
+
+/// A last-level table.
+#[derive(Clone, Copy)]
+pub struct Leaf<'a>(&'a [Entry; ENTRIES]);
+
+impl<'a> Leaf<'a> {
+    /// The entry of the page at `address`, which this table must cover.
+    #[inline]
+    pub fn entry(self, address: usize) -> &'a Entry {
+        &self.0[index(address, 0)]
+    }
+}
+
+/// A tree of tables and the frames that they lie in.
+pub struct PageTable {
+    root: PhysAddr,
+}
+
+impl PageTable {
+    /// An empty tree for a program.
+    pub fn new() -> Result<Self> {
+        let root = new_table()?;
+        // SAFETY: the root is a table of this tree's own.
+        unsafe { mmu::init_user_root(root.linear()) };
+        Ok(PageTable { root })
+    }
+
+    /// The kernel's own tree, which lives for ever.
+    pub fn kernel() -> Self {
+        PageTable {
+            root: PhysAddr(mmu::kernel_root()),
+        }
+    }
+
+    /// Where the root table lies.
+    pub fn root(&self) -> PhysAddr {
+        self.root
+    }
+
+    /// The entry for the page at `address`, if its table exists.
+    #[inline]
+    pub fn find(&self, address: usize) -> Option<&Entry> {
+        let mut table = self.root;
+        for level in (1..mmu::levels()).rev() {
+            let pte = entry(table, index(address, level)).load();
+            if !pte.valid() {
+                return None;
+            }
+            table = PhysAddr(pte.phys());
+        }
+        Some(entry(table, index(address, 0)))
+    }
+
+    /// The last-level table for the page at `address`; makes the tables on the way.
+    #[inline]
+    pub fn make(&mut self, address: usize) -> Result<Leaf<'_>> {
+        let mut table = self.root;
+        for level in (1..mmu::levels()).rev() {
+            let slot = entry(table, index(address, level));
+            let pte = slot.load();
+            table = if pte.valid() {
+                PhysAddr(pte.phys())
+            } else {
+                grow(slot)?
+            };
+        }
+        Ok(Leaf(entries(table)))
+    }
+
+    /// Makes the tables below the root for a range.
+    pub fn make_top(&mut self, range: Range<usize>) -> Result<()> {
+        let level = mmu::levels() - 1;
+        for slot in index(range.start, level)..=index(range.end - 1, level) {
+            let slot = entry(self.root, slot);
+            if !slot.load().valid() {
+                grow(slot)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls `visit` with the entries of all pages in `range`, valid or not, whose tables exist: runs of neighbouring
+    /// entries, with the address of each run's first page.
+    pub fn visit(&self, range: Range<usize>, visit: &mut dyn FnMut(usize, &[Entry])) {
+        if !range.is_empty() {
+            visit_table(self.root, mmu::levels() - 1, range, visit);
+        }
+    }
+
+    /// Frees the tables that touch `range` and cover nothing outside `empty`, where all entries are invalid. `flush` runs
+    /// when the entries that pointed to them are gone and the tables' frames are not yet.
+    pub fn prune(&mut self, range: Range<usize>, empty: Range<usize>, flush: impl FnOnce()) {
+        let mut freed = 0;
+        prune_table(self.root, mmu::levels() - 1, range, &empty, &mut freed);
+        if freed == 0 {
+            return;
+        }
+        flush();
+        while freed != 0 {
+            let table = PhysAddr((freed as usize) << PAGE_SHIFT);
+            // SAFETY: `prune_table` unlinked this table, whose one handle `new_table` turned into an address.
+            let frame = unsafe { FrameRef::from_phys(table) };
+            freed = frame.meta().links().1;
+        }
+    }
+
+    /// Frees the root. The rest of the tree must have been pruned.
+    ///
+    /// # Safety
+    /// No CPU has the tree in use, nor will.
+    pub unsafe fn free_root(&mut self) {
+        // SAFETY: `new` turned the handle into an address; the caller gives the tree up.
+        drop(unsafe { FrameRef::from_phys(self.root) });
+    }
+}
+
+fn new_table() -> Result<PhysAddr> {
+    let table = FrameRef::new_kernel()?;
+    table.zero();
+    Ok(table.into_phys())
+}
+
+#[cold]
+fn grow(slot: &Entry) -> Result<PhysAddr> {
+    let table = new_table()?;
+    slot.fill(Pte::table(table.0));
+    mmu::publish();
+    Ok(table)
+}
+
+#[inline]
+fn entry<'a>(table: PhysAddr, index: usize) -> &'a Entry {
+    &entries(table)[index & (ENTRIES - 1)]
+}
+
+#[inline]
+fn entries<'a>(table: PhysAddr) -> &'a [Entry; ENTRIES] {
+    // SAFETY: `table` comes from a table's valid entry or a tree's root: a whole frame of entries in the linear map,
+    // atomics that any bits fit. Tables are freed by a `&mut` method only, and what the tree hands out borrows it.
+    unsafe { &*(table.linear() as *const [Entry; ENTRIES]) }
+}
+
+fn visit_table(
+    table: PhysAddr,
+    level: usize,
+    range: Range<usize>,
+    visit: &mut dyn FnMut(usize, &[Entry]),
+) {
+    let (first, last) = (index(range.start, level), index(range.end - 1, level));
+    if level == 0 {
+        return visit(range.start, &entries(table)[first..=last]);
+    }
+    let mut start = range.start;
+    for slot in &entries(table)[first..=last] {
+        let next = ((start >> shift(level)) + 1) << shift(level);
+        let pte = slot.load();
+        if pte.valid() {
+            visit_table(
+                PhysAddr(pte.phys()),
+                level - 1,
+                start..next.min(range.end),
+                visit,
+            );
+        }
+        start = next;
+    }
+}
+
+fn prune_table(
+    table: PhysAddr,
+    level: usize,
+    range: Range<usize>,
+    empty: &Range<usize>,
+    freed: &mut u32,
+) {
+    let mut start = range.start;
+    for slot in &entries(table)[index(range.start, level)..=index(range.end - 1, level)] {
+        let span = start >> shift(level) << shift(level);
+        let next = span + (1 << shift(level));
+        let pte = slot.load();
+        if pte.valid() {
+            if level > 1 {
+                prune_table(
+                    PhysAddr(pte.phys()),
+                    level - 1,
+                    start..next.min(range.end),
+                    empty,
+                    freed,
+                );
+            }
+            if empty.start <= span && next <= empty.end {
+                slot.take();
+                let table = PhysAddr(pte.phys());
+                FRAMES.at(table).set_links(0, *freed);
+                *freed = (table.0 >> PAGE_SHIFT) as u32;
+            }
+        }
+        start = next;
+    }
+}

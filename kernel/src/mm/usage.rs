@@ -1,0 +1,97 @@
+//! What `/proc` and `mincore` ask about the pages of a space.
+
+use core::ops::Range;
+
+use super::PhysAddr;
+use super::area::Source;
+use super::fault::zero_frame;
+use super::frame::FRAMES;
+use super::space::AddressSpace;
+use super::{PAGE_SHIFT, PAGE_SIZE};
+use crate::arch::mmu::Pte;
+use translation::Change;
+
+/// Pages of an area by kind, as `/proc/PID/smaps` counts them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Usage {
+    /// Present, but the zero page.
+    pub resident: usize,
+    /// Accessed since they were mapped or `clear_refs` was last written.
+    pub referenced: usize,
+    /// Private memory.
+    pub anonymous: usize,
+    /// Held by others too.
+    pub shared: usize,
+    /// Written to since mapped.
+    pub dirty: usize,
+    /// The share of this space, each page divided by its holders, in bytes.
+    pub proportional: usize,
+}
+
+impl AddressSpace {
+    /// Counts the pages present in a range.
+    pub fn usage(&self, range: Range<usize>) -> Usage {
+        let mut usage = Usage::default();
+        self.lock().table.visit(range, &mut |_, entries| {
+            for entry in entries {
+                usage.add(entry.load());
+            }
+        });
+        usage
+    }
+
+    /// For each page of a range, 1 if it is present, or would be without waiting, else 0.
+    pub fn present(&self, range: Range<usize>, answer: &mut [u8]) {
+        let mut space = self.lock();
+        for (page, answer) in range.step_by(PAGE_SIZE).zip(answer) {
+            let mapped = space
+                .table
+                .find(page)
+                .is_some_and(|entry| entry.load() != Pte::EMPTY);
+            let mut cached = || match space
+                .areas
+                .find(page)
+                .map(|area| (area.start, &area.source))
+            {
+                Some((start, Source::File { mapping, offset })) => {
+                    let mut frame = [None];
+                    mapping.present((offset + page - start) >> PAGE_SHIFT, &mut frame);
+                    frame[0].is_some()
+                }
+                _ => false,
+            };
+            *answer = (mapped || cached()) as u8;
+        }
+    }
+
+    /// Makes all pages old: what `Referenced` counts begins anew.
+    pub fn forget_references(&self) {
+        let space = self.lock();
+        for area in space.areas.iter() {
+            space.table.visit(area.range(), &mut |_, entries| {
+                for entry in entries.iter().filter(|entry| entry.load().valid()) {
+                    entry.update(|pte| pte.with_young(false));
+                }
+            });
+            self.context().pay(Change::Age, area.range());
+        }
+    }
+}
+
+impl Usage {
+    fn add(&mut self, pte: Pte) {
+        let frame = PhysAddr(pte.phys());
+        if pte == Pte::EMPTY || frame == zero_frame() {
+            return;
+        }
+        let meta = FRAMES.at(frame);
+        // A file's page is held by its file too.
+        let holders = (meta.refs() - !meta.is_anonymous() as u32).max(1) as usize;
+        self.resident += 1;
+        self.referenced += pte.young() as usize;
+        self.anonymous += meta.is_anonymous() as usize;
+        self.shared += (holders > 1) as usize;
+        self.dirty += pte.dirty() as usize;
+        self.proportional += PAGE_SIZE / holders;
+    }
+}

@@ -1,0 +1,311 @@
+//! A program's memory as the kernel touches it: always through accessors that can fault, never by reference.
+
+extern crate alloc;
+
+use alloc::vec::Vec;
+use core::marker::PhantomData;
+
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use super::PAGE_SIZE;
+use super::frame::FrameRef;
+use crate::arch::uaccess;
+use crate::errno::{Errno, Result};
+
+/// Copies to the program; returns how many bytes before the first that could not be written.
+#[inline]
+pub fn copy_to(address: usize, source: &[u8]) -> usize {
+    // SAFETY: `source` is readable for its length.
+    unsafe { uaccess::copy_out(address, source.as_ptr(), source.len()) }
+}
+
+/// Copies from the program; returns how many bytes before the first that could not be read.
+#[inline]
+pub fn copy_from(address: usize, target: &mut [u8]) -> usize {
+    // SAFETY: `target` is the caller's alone, writable for its length.
+    unsafe { uaccess::copy_in(target.as_mut_ptr(), address, target.len()) }
+}
+
+/// Writes zeroes to the program; returns how many bytes before the first that could not be written.
+#[inline]
+pub fn clear(address: usize, len: usize) -> usize {
+    uaccess::clear(address, len)
+}
+
+impl FrameRef {
+    /// Copies `len` bytes at `offset` to the program at `address`; returns how many.
+    ///
+    /// # Panics
+    /// If the range leaves the frame.
+    pub fn copy_to_user(&self, offset: usize, address: usize, len: usize) -> usize {
+        let source = self.range(offset, len);
+        // SAFETY: the range lies in the frame that the handle keeps.
+        unsafe { uaccess::copy_out(address, source, len) }
+    }
+
+    /// Copies `len` bytes of the program at `address` to `offset`; returns how many.
+    ///
+    /// # Panics
+    /// If the range leaves the frame.
+    pub fn copy_from_user(&self, offset: usize, address: usize, len: usize) -> usize {
+        self.written();
+        let target = self.range(offset, len);
+        // SAFETY: the range lies in the frame that the handle keeps, which holds bytes and no Rust object.
+        unsafe { uaccess::copy_in(target, address, len) }
+    }
+}
+
+/// The address of a `T` in the program.
+pub struct UserPtr<T> {
+    address: usize,
+    kind: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for UserPtr<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for UserPtr<T> {}
+
+impl<T> UserPtr<T> {
+    /// From what a system call was given.
+    pub const fn new(address: usize) -> Self {
+        UserPtr {
+            address,
+            kind: PhantomData,
+        }
+    }
+
+    /// The address.
+    pub const fn addr(self) -> usize {
+        self.address
+    }
+
+    /// Whether it is null, which often means "none".
+    pub const fn is_null(self) -> bool {
+        self.address == 0
+    }
+
+    /// The address of the `count`th element from here.
+    pub const fn add(self, count: usize) -> Self {
+        Self::new(
+            self.address
+                .wrapping_add(count.wrapping_mul(size_of::<T>())),
+        )
+    }
+
+    /// The same address for another type.
+    pub const fn cast<U>(self) -> UserPtr<U> {
+        UserPtr::new(self.address)
+    }
+}
+
+impl<T: FromBytes> UserPtr<T> {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// EFAULT.
+    pub fn read(self) -> Result<T>
+    where
+        T: IntoBytes,
+    {
+        let mut value = T::new_zeroed();
+        UserSlice::new(self.address, size_of::<T>()).copy_in(value.as_mut_bytes())?;
+        Ok(value)
+    }
+
+    /// Reads it unless the address is null.
+    ///
+    /// # Errors
+    /// EFAULT.
+    pub fn read_opt(self) -> Result<Option<T>>
+    where
+        T: IntoBytes,
+    {
+        if self.is_null() {
+            Ok(None)
+        } else {
+            self.read().map(Some)
+        }
+    }
+
+    /// Reads `count` elements.
+    ///
+    /// # Errors
+    /// EFAULT, ENOMEM.
+    pub fn read_vec(self, count: usize) -> Result<Vec<T>>
+    where
+        T: IntoBytes,
+    {
+        let mut values = Vec::new();
+        values.try_reserve_exact(count).map_err(|_| Errno::ENOMEM)?;
+        values.extend((0..count).map(|_| T::new_zeroed()));
+        UserSlice::new(self.address, count * size_of::<T>())
+            .copy_in(values.as_mut_slice().as_mut_bytes())?;
+        Ok(values)
+    }
+}
+
+impl<T: IntoBytes + Immutable> UserPtr<T> {
+    /// Writes it.
+    ///
+    /// # Errors
+    /// EFAULT.
+    pub fn write(self, value: &T) -> Result<()> {
+        UserSlice::new(self.address, size_of::<T>()).copy_out(value.as_bytes())
+    }
+
+    /// Writes it unless the address is null.
+    ///
+    /// # Errors
+    /// EFAULT.
+    pub fn write_opt(self, value: &T) -> Result<()> {
+        if self.is_null() {
+            Ok(())
+        } else {
+            self.write(value)
+        }
+    }
+}
+
+/// A range of bytes in the program.
+#[derive(Clone, Copy, Debug)]
+pub struct UserSlice {
+    address: usize,
+    len: usize,
+}
+
+impl UserSlice {
+    /// From what a system call was given.
+    pub const fn new(address: usize, len: usize) -> Self {
+        UserSlice { address, len }
+    }
+
+    /// Where it begins.
+    pub const fn addr(self) -> usize {
+        self.address
+    }
+
+    /// How many bytes.
+    pub const fn len(self) -> usize {
+        self.len
+    }
+
+    /// Whether it has no bytes.
+    pub const fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    /// Without the first `count` bytes.
+    pub fn skip(self, count: usize) -> Self {
+        let count = count.min(self.len);
+        UserSlice {
+            address: self.address.wrapping_add(count),
+            len: self.len - count,
+        }
+    }
+
+    /// The first `count` bytes.
+    pub fn take(self, count: usize) -> Self {
+        UserSlice {
+            len: self.len.min(count),
+            ..self
+        }
+    }
+
+    /// Reads as many bytes as both have.
+    ///
+    /// # Errors
+    /// EFAULT unless all could be read.
+    pub fn copy_in(self, target: &mut [u8]) -> Result<()> {
+        let len = target.len().min(self.len);
+        whole(len, self.copy_in_part(target))
+    }
+
+    /// Writes as many bytes as both have.
+    ///
+    /// # Errors
+    /// EFAULT unless all could be written.
+    pub fn copy_out(self, source: &[u8]) -> Result<()> {
+        let len = source.len().min(self.len);
+        whole(len, self.copy_out_part(source))
+    }
+
+    /// Writes zeroes.
+    ///
+    /// # Errors
+    /// EFAULT unless all could be written.
+    pub fn clear(self) -> Result<()> {
+        whole(self.len, clear(self.address, self.len))
+    }
+
+    /// Reads as many bytes as both have; returns how many before a fault.
+    pub fn copy_in_part(self, target: &mut [u8]) -> usize {
+        let len = target.len().min(self.len);
+        copy_from(self.address, &mut target[..len])
+    }
+
+    /// Writes as many bytes as both have; returns how many before a fault.
+    pub fn copy_out_part(self, source: &[u8]) -> usize {
+        copy_to(self.address, &source[..source.len().min(self.len)])
+    }
+}
+
+fn whole(wanted: usize, done: usize) -> Result<()> {
+    if done == wanted {
+        Ok(())
+    } else {
+        Err(Errno::EFAULT)
+    }
+}
+
+/// Reads a string that ends with a zero byte, without it; `max` bytes at most with it.
+///
+/// # Errors
+/// EFAULT, ENAMETOOLONG, ENOMEM.
+pub fn read_cstr(address: usize, max: usize) -> Result<Vec<u8>> {
+    let mut string = Vec::new();
+    while string.len() < max {
+        let at = address.wrapping_add(string.len());
+        let old = string.len();
+        let part = (PAGE_SIZE - at % PAGE_SIZE).min(max - old).min(CHUNK);
+        string.try_reserve(part).map_err(|_| Errno::ENOMEM)?;
+        string.resize(old + part, 0);
+        let done = copy_from(at, &mut string[old..]);
+        if let Some(end) = string[old..old + done].iter().position(|&byte| byte == 0) {
+            string.truncate(old + end);
+            return Ok(string);
+        }
+        whole(part, done)?;
+    }
+    Err(Errno::ENAMETOOLONG)
+}
+
+/// Bytes of a string read at a time.
+const CHUNK: usize = 64;
+
+/// Reads a word as one access. `address` is a multiple of 4.
+///
+/// # Errors
+/// EFAULT.
+pub fn load_u32(address: usize) -> Result<u32> {
+    uaccess::load_u32(address).map_err(|_| Errno::EFAULT)
+}
+
+/// Writes a word as one access. `address` is a multiple of 4.
+///
+/// # Errors
+/// EFAULT.
+pub fn store_u32(address: usize, value: u32) -> Result<()> {
+    uaccess::store_u32(address, value).map_err(|_| Errno::EFAULT)
+}
+
+/// Writes `new` if the word is `old`, as one access; returns what it was. `address` is a multiple of 4.
+///
+/// # Errors
+/// EFAULT.
+pub fn cmpxchg_u32(address: usize, old: u32, new: u32) -> Result<u32> {
+    uaccess::cmpxchg_u32(address, old, new).map_err(|_| Errno::EFAULT)
+}

@@ -1,0 +1,296 @@
+//! System calls on memory.
+
+extern crate alloc;
+
+use core::ops::Range;
+
+use linux_raw_sys::general::*;
+
+use crate::arch::USER_END;
+use crate::errno::{Errno, Result};
+use crate::fs;
+use crate::mm::area::{Flags, Label, Rights, Source};
+use crate::mm::shared::SharedPages;
+use crate::mm::user::UserSlice;
+use crate::mm::{AddressSpace, MapRequest, Move, PAGE_SIZE, Place, frame, page_up};
+use crate::task;
+
+/// Pages that `mincore` answers for at a time.
+const CHUNK: usize = 256;
+
+/// The pages of `start`, a multiple of the page size, and `len` bytes.
+fn pages(start: usize, len: usize) -> Result<Range<usize>> {
+    let end = start.checked_add(len).filter(|&end| end <= USER_END);
+    match end {
+        Some(end) if start % PAGE_SIZE == 0 => Ok(start..page_up(end)),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// As `pages`, but what is no program's address is ENOMEM.
+fn pages_or_enomem(start: usize, len: usize) -> Result<Range<usize>> {
+    if start % PAGE_SIZE != 0 {
+        return Err(Errno::EINVAL);
+    }
+    pages(start, len).map_err(|_| Errno::ENOMEM)
+}
+
+fn space<T>(f: impl FnOnce(&AddressSpace) -> T) -> T {
+    task::with_space(f)
+}
+
+/// mmap(2).
+pub fn mmap(
+    addr: usize,
+    len: usize,
+    prot: u32,
+    flags: u32,
+    fd: i32,
+    offset: usize,
+) -> Result<usize> {
+    if offset % PAGE_SIZE != 0 || len == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let rights = Rights::from_prot(prot);
+    let shared = match flags & MAP_TYPE {
+        MAP_PRIVATE => false,
+        MAP_SHARED => true,
+        MAP_SHARED_VALIDATE if flags & !KNOWN == 0 => true,
+        MAP_SHARED_VALIDATE => return Err(Errno::EOPNOTSUPP),
+        _ => return Err(Errno::EINVAL),
+    };
+    let mut behaviour = Flags::default().set(Flags::SHARED, shared);
+    behaviour = behaviour.set(Flags::GROWS_DOWN, flags & MAP_GROWSDOWN != 0 && !shared);
+    behaviour = behaviour.set(Flags::LOCKED, flags & MAP_LOCKED != 0);
+    let source = if flags & MAP_ANONYMOUS == 0 {
+        let file = task::current_files(|files| files.get(fd))?;
+        let (readable, writable) = file.access();
+        if !readable || shared && rights.has(Rights::WRITE) && !writable {
+            return Err(Errno::EACCES);
+        }
+        behaviour = behaviour.set(Flags::NEVER_WRITE, shared && !writable);
+        file_source(&file, offset)?
+    } else if shared {
+        let mapping = SharedPages::new(page_up(len.min(USER_END)) / PAGE_SIZE)?;
+        Source::File { mapping, offset: 0 }
+    } else {
+        check_commit(len, rights, flags)?;
+        Source::Anonymous
+    };
+    let place = if flags & MAP_FIXED_NOREPLACE != 0 {
+        Place::Free(addr)
+    } else if flags & MAP_FIXED != 0 {
+        Place::Fixed(addr)
+    } else {
+        Place::Hint(addr)
+    };
+    let limit = task::rlimit(RLIMIT_AS);
+    let request = MapRequest {
+        place,
+        len,
+        rights,
+        flags: behaviour,
+        source,
+        label: Label::None,
+        limit,
+    };
+    space(|space| {
+        let start = space.map(request)?;
+        if flags & (MAP_POPULATE | MAP_LOCKED) != 0 && !rights.is_none() {
+            // Linux too keeps the mapping when not all of it could be made present.
+            let _ = space.populate(start..start + page_up(len), false);
+        }
+        Ok(start)
+    })
+}
+
+const KNOWN: u32 = MAP_TYPE
+    | MAP_FIXED
+    | MAP_ANONYMOUS
+    | MAP_GROWSDOWN
+    | MAP_DENYWRITE
+    | MAP_EXECUTABLE
+    | MAP_LOCKED
+    | MAP_NORESERVE
+    | MAP_POPULATE
+    | MAP_NONBLOCK
+    | MAP_STACK
+    | MAP_FIXED_NOREPLACE;
+
+/// What a mapping of `file` from `offset` shows.
+fn file_source(file: &fs::File, offset: usize) -> Result<Source> {
+    match file.page_source() {
+        Some(mapping) => Ok(Source::File { mapping, offset }),
+        None => Err(Errno::ENODEV),
+    }
+}
+
+/// Refuses what can never be held: more private memory than the machine has.
+fn check_commit(len: usize, rights: Rights, flags: u32) -> Result<()> {
+    let obvious =
+        rights.has(Rights::WRITE) && flags & MAP_NORESERVE == 0 && len / PAGE_SIZE > frame::total();
+    if obvious { Err(Errno::ENOMEM) } else { Ok(()) }
+}
+
+/// munmap(2).
+pub fn munmap(addr: usize, len: usize) -> Result<usize> {
+    let range = pages(addr, len)?;
+    if range.is_empty() {
+        return Err(Errno::EINVAL);
+    }
+    space(|space| space.unmap(range))?;
+    Ok(0)
+}
+
+/// mprotect(2).
+pub fn mprotect(addr: usize, len: usize, prot: u32) -> Result<usize> {
+    if prot & !(PROT_READ | PROT_WRITE | PROT_EXEC | PROT_SEM) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let range = pages_or_enomem(addr, len)?;
+    if !range.is_empty() {
+        space(|space| space.protect(range, Rights::from_prot(prot)))?;
+    }
+    Ok(0)
+}
+
+/// mremap(2).
+pub fn mremap(
+    addr: usize,
+    old_len: usize,
+    new_len: usize,
+    flags: u32,
+    target: usize,
+) -> Result<usize> {
+    let keep = flags & MREMAP_DONTUNMAP != 0;
+    if flags & !(MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP) != 0
+        || new_len == 0
+        || new_len > USER_END
+    {
+        return Err(Errno::EINVAL);
+    }
+    let place = match (flags & MREMAP_MAYMOVE != 0, flags & MREMAP_FIXED != 0) {
+        (true, true) => Move::To(target),
+        (true, false) => Move::Anywhere,
+        (false, false) => Move::Never,
+        (false, true) => return Err(Errno::EINVAL),
+    };
+    let old = pages(addr, old_len)?;
+    if old.is_empty() || keep && (place == Move::Never || page_up(new_len) != old.len()) {
+        return Err(Errno::EINVAL);
+    }
+    let limit = task::rlimit(RLIMIT_AS);
+    space(|space| space.remap(old, page_up(new_len), place, keep, limit))
+}
+
+/// brk(2): never fails, returns where the heap ends.
+pub fn brk(end: usize) -> Result<usize> {
+    let limit = task::rlimit(RLIMIT_DATA);
+    Ok(space(|space| space.set_heap_end(end, limit)))
+}
+
+/// madvise(2).
+pub fn madvise(addr: usize, len: usize, advice: u32) -> Result<usize> {
+    let range = pages(addr, len)?;
+    let flag = |flag, on| move |space: &AddressSpace, range| space.set_flags(range, flag, on);
+    let known = |space: &AddressSpace, range| {
+        if space.covers(range) {
+            Ok(())
+        } else {
+            Err(Errno::ENOMEM)
+        }
+    };
+    if range.is_empty() {
+        return Ok(0);
+    }
+    space(|space| match advice {
+        MADV_DONTNEED | MADV_DONTNEED_LOCKED => space.discard(range),
+        MADV_POPULATE_READ => space.populate(range, false),
+        MADV_POPULATE_WRITE => space.populate(range, true),
+        MADV_DONTFORK => flag(Flags::DONT_FORK, true)(space, range),
+        MADV_DOFORK => flag(Flags::DONT_FORK, false)(space, range),
+        MADV_WIPEONFORK => flag(Flags::WIPE_ON_FORK, true)(space, range),
+        MADV_KEEPONFORK => flag(Flags::WIPE_ON_FORK, false)(space, range),
+        MADV_NORMAL | MADV_RANDOM | MADV_SEQUENTIAL | MADV_WILLNEED | MADV_FREE | MADV_COLD
+        | MADV_PAGEOUT | MADV_HUGEPAGE | MADV_NOHUGEPAGE | MADV_MERGEABLE | MADV_UNMERGEABLE
+        | MADV_DODUMP | MADV_DONTDUMP => known(space, range),
+        _ => Err(Errno::EINVAL),
+    })?;
+    Ok(0)
+}
+
+/// mincore(2).
+pub fn mincore(addr: usize, len: usize, vector: usize) -> Result<usize> {
+    let range = pages_or_enomem(addr, len)?;
+    if !space(|space| space.covers(range.clone())) {
+        return Err(Errno::ENOMEM);
+    }
+    let mut answer = [0; CHUNK];
+    let mut out = UserSlice::new(vector, range.len() / PAGE_SIZE);
+    for start in range.clone().step_by(CHUNK * PAGE_SIZE) {
+        let part = start..range.end.min(start + CHUNK * PAGE_SIZE);
+        let answer = &mut answer[..part.len() / PAGE_SIZE];
+        space(|space| space.present(part, answer));
+        out.copy_out(answer)?;
+        out = out.skip(answer.len());
+        task::sched::cond_resched();
+    }
+    Ok(0)
+}
+
+/// msync(2): files are memory, so there is nothing to write back.
+pub fn msync(addr: usize, len: usize, flags: u32) -> Result<usize> {
+    let known = MS_ASYNC | MS_INVALIDATE | MS_SYNC;
+    if flags & !known != 0 || flags & MS_ASYNC != 0 && flags & MS_SYNC != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let range = pages_or_enomem(addr, len)?;
+    if space(|space| space.covers(range)) {
+        Ok(0)
+    } else {
+        Err(Errno::ENOMEM)
+    }
+}
+
+/// mlock(2).
+pub fn mlock(addr: usize, len: usize) -> Result<usize> {
+    mlock2(addr, len, 0)
+}
+
+/// mlock2(2): nothing is ever paged out, so this makes the pages present.
+pub fn mlock2(addr: usize, len: usize, flags: u32) -> Result<usize> {
+    if flags & !MLOCK_ONFAULT != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let start = addr / PAGE_SIZE * PAGE_SIZE;
+    let range = pages_or_enomem(start, len.saturating_add(addr - start))?;
+    space(|space| {
+        space.set_flags(range.clone(), Flags::LOCKED, true)?;
+        if flags & MLOCK_ONFAULT == 0 {
+            space.populate(range, false)?;
+        }
+        Ok(0)
+    })
+}
+
+/// munlock(2).
+pub fn munlock(addr: usize, len: usize) -> Result<usize> {
+    let start = addr / PAGE_SIZE * PAGE_SIZE;
+    let range = pages_or_enomem(start, len.saturating_add(addr - start))?;
+    space(|space| space.set_flags(range, Flags::LOCKED, false))?;
+    Ok(0)
+}
+
+/// mlockall(2): nothing is ever paged out.
+pub fn mlockall(flags: u32) -> Result<usize> {
+    if flags == 0 || flags & !(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) != 0 {
+        Err(Errno::EINVAL)
+    } else {
+        Ok(0)
+    }
+}
+
+/// munlockall(2).
+pub fn munlockall() -> Result<usize> {
+    Ok(0)
+}
