@@ -1,0 +1,88 @@
+//! A new index in the place of an old one, while vCPUs run.
+//!
+//! Each vCPU keeps its own handle on the index that it used last, and the number under which that was published. While the
+//! number stands, a look-up reads one shared word that nobody writes, and takes no lock. When it has changed, the vCPU takes the
+//! lock once and renews its handle; the old index goes when the last vCPU lets go of it.
+
+#[cfg(not(loom))]
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A lock around a `T`: the kernel's, the standard library's or a model checker's.
+pub trait Lock<T> {
+    /// Runs `f` with exclusive access.
+    fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R;
+}
+
+/// What is published of `P`, a handle that is cheap to clone, such as `Arc<Index>`.
+#[derive(Debug)]
+pub struct Publication<L> {
+    number: AtomicU64,
+    current: L,
+}
+
+/// One vCPU's handle on what was published last.
+#[derive(Clone, Debug)]
+pub struct Reader<P> {
+    number: u64,
+    handle: Option<P>,
+}
+
+impl<L> Publication<L> {
+    /// Nothing published yet; `current` must hold `None`.
+    pub fn new(current: L) -> Publication<L> {
+        Publication {
+            number: AtomicU64::new(0),
+            current,
+        }
+    }
+
+    /// Makes every look-up that starts after this use `handle`. Gives back the handle it replaces, so that the caller
+    /// chooses when to drop it.
+    pub fn publish<P>(&self, handle: P) -> Option<P>
+    where
+        L: Lock<Option<P>>,
+    {
+        self.current.with(|current| {
+            // Changed under the lock only, so that number and handle belong together; it orders them too.
+            self.number.store(self.number.load(Relaxed) + 1, Relaxed);
+            current.replace(handle)
+        })
+    }
+}
+
+impl<P: Clone> Reader<P> {
+    /// A handle on nothing, to be renewed by the first look-up.
+    pub const fn new() -> Reader<P> {
+        Reader {
+            number: 0,
+            handle: None,
+        }
+    }
+
+    /// What is published now; `None` if nothing ever was.
+    #[inline]
+    pub fn get<L: Lock<Option<P>>>(&mut self, publication: &Publication<L>) -> Option<&P> {
+        if publication.number.load(Relaxed) != self.number {
+            self.renew(publication);
+        }
+        self.handle.as_ref()
+    }
+
+    #[cold]
+    fn renew<L: Lock<Option<P>>>(&mut self, publication: &Publication<L>) {
+        let old = publication.current.with(|current| {
+            self.number = publication.number.load(Relaxed);
+            core::mem::replace(&mut self.handle, current.clone())
+        });
+        // Outside the lock: it may be the last handle, and dropping it then frees the index.
+        drop(old);
+    }
+}
+
+impl<P: Clone> Default for Reader<P> {
+    fn default() -> Reader<P> {
+        Reader::new()
+    }
+}
