@@ -1,6 +1,6 @@
 //! The command line and the auxiliary vector.
 
-use crate::rows;
+use crate::{rows, turns};
 use core::ffi::CStr;
 
 /// `AT_HWCAP`, from `linux/auxvec.h`.
@@ -119,11 +119,9 @@ impl<'a> Options<'a> {
         self.names().next().is_none() || self.names().any(|word| word == name)
     }
 
-    /// The CPUs on which to measure in turn; one turn on no CPU in particular if none is named.
-    pub fn cpus(&self) -> impl Iterator<Item = Option<usize>> {
-        self.cpus
-            .unwrap_or("any")
-            .split(',')
-            .map(|word| word.parse().ok())
+    /// The CPUs on which to measure in turn, at most [`turns::MOST`]; none means wherever the kernel likes.
+    pub fn cpus(&self) -> Option<impl Iterator<Item = usize>> {
+        let words = self.cpus?.split(',').take(turns::MOST);
+        Some(words.map_while(|word| word.parse().ok()))
     }
 }

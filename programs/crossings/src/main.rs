@@ -3,10 +3,13 @@
 //!     crossings [--quick] [--batches N] [--settle MS] [--cpus 0,1] [ROW…]
 //!     crossings --list
 //!
+//! `--cpus` measures on each CPU in turn, in a thread of its own.
+//!
 //! One line a row: `name least median unit window`, where the figures are those of one operation, in
 //! nanoseconds of the counter that user programs can read. Under QEMU's `-icount shift=0` a nanosecond is
 //! an instruction. A row that cannot be measured says `name - - reason window`. Lines that start with `#`
-//! say how the run was made.
+//! say how the run was made; `# tag T ROW operations N` says by which tag the emulator's plugin knows the row,
+//! and how many operations lie in the phases so marked (the batch that warms up among them).
 //!
 //! The program uses no libc and no thread-local storage: what it does between two readings of the counter
 //! is what stands here. It can also be a kernel's init; it then powers the machine off when it is done.
@@ -20,6 +23,8 @@ mod output;
 mod region;
 mod rows;
 mod sys;
+mod thread;
+mod turns;
 
 use arguments::{Arguments, Options};
 use core::panic::PanicInfo;
@@ -66,27 +71,45 @@ fn run(arguments: &Arguments) -> i32 {
         options.batches
     ));
     sys::sleep_ms(options.settle_ms);
-    for (turn, cpu) in options.cpus().enumerate() {
-        if let Some(cpu) = cpu {
-            match sys::pin(cpu) {
-                Ok(()) => output::line(format_args!("# on CPU {cpu}")),
-                Err(error) => {
-                    output::line(format_args!("# CPU {cpu} cannot be had: errno {}", error.0));
-                    continue;
-                }
+    let rows = |turn| measure_all(&options, arguments, frequency, turn);
+    let cpus = options.cpus();
+    let done = match cpus {
+        None => {
+            rows(0);
+            Ok(())
+        }
+        Some(cpus) => turns::each(cpus.count(), &|turn| {
+            if let Some(cpu) = options.cpus().and_then(|mut cpus| cpus.nth(turn)) {
+                pin(cpu);
+                rows(turn);
             }
-        }
-        for (index, row) in ROWS
-            .iter()
-            .enumerate()
-            .filter(|(_, row)| options.wants(row.name))
-        {
-            let tag = turn * rows::TAGS_A_TURN + index + 1;
-            measure(row, Meter::new(&options, arguments, frequency, tag));
-        }
+        }),
+    };
+    if let Err(error) = done {
+        output::line(format_args!("# threads cannot be had: errno {}", error.0));
     }
     output::line(format_args!("# done"));
     0
+}
+
+/// Keeps this thread on a CPU, and says so.
+fn pin(cpu: usize) {
+    match sys::pin(cpu) {
+        Ok(()) => output::line(format_args!("# on CPU {cpu}")),
+        Err(error) => {
+            output::line(format_args!("# not on CPU {cpu}: errno {}", error.0));
+        }
+    }
+}
+
+/// Runs all rows that are wanted, with the tags of this turn.
+fn measure_all(options: &Options, arguments: &Arguments, frequency: u64, turn: usize) {
+    for (index, row) in ROWS.iter().enumerate() {
+        if options.wants(row.name) {
+            let tag = turn * rows::TAGS_A_TURN + index + 1;
+            measure(row, Meter::new(options, arguments, frequency, tag));
+        }
+    }
 }
 
 /// Runs one row and prints its line.
@@ -96,6 +119,8 @@ fn measure(row: &Row, mut meter: Meter) {
         Ok(()) => {
             let (least, median) = meter.least_and_median();
             output::line(format_args!("{name} {least} {median} ns {window}"));
+            let (tag, operations) = meter.marked();
+            output::line(format_args!("# tag {tag} {name} operations {operations}"));
         }
         Err(Outcome::Absent) => output::line(format_args!("{name} - - absent {window}")),
         Err(Outcome::Failed(error)) => {

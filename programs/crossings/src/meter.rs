@@ -79,6 +79,11 @@ impl<'a> Meter<'a> {
         Ok(())
     }
 
+    /// The row's tag, and how many operations were done in the phases that it marks.
+    pub fn marked(&self) -> (usize, u64) {
+        (self.tag, (self.batches as u64 + 1) * self.operations)
+    }
+
     /// The least batch and the median one, for one operation.
     pub fn least_and_median(&mut self) -> (Tenths, Tenths) {
         let ticks = &mut self.ticks[..self.batches];

@@ -60,11 +60,12 @@ pub mod number {
     #[cfg(target_arch = "riscv64")]
     pub const CLOCK_GETTIME: usize = 113;
     pub const SCHED_SETAFFINITY: usize = 122;
-    pub const KILL: usize = 129;
+    pub const TGKILL: usize = 131;
     pub const RT_SIGACTION: usize = 134;
     pub const REBOOT: usize = 142;
     pub const GETPID: usize = 172;
     pub const GETPPID: usize = 173;
+    pub const GETTID: usize = 178;
     pub const MUNMAP: usize = 215;
     pub const CLONE: usize = 220;
     pub const EXECVE: usize = 221;
@@ -177,26 +178,20 @@ pub fn futex_wait(word: &core::sync::atomic::AtomicU32, value: u32, private: usi
     );
 }
 
-/// Wakes one waiter of `word` in this process.
+/// Wakes up to `most` waiters of `word` in this process.
 #[inline(always)]
-pub fn futex_wake(word: &core::sync::atomic::AtomicU32) {
+pub fn futex_wake(word: &core::sync::atomic::AtomicU32, most: usize) {
+    let operation = FUTEX_WAKE | FUTEX_PRIVATE;
     let _ = call(
         number::FUTEX,
-        [
-            word.as_ptr() as usize,
-            FUTEX_WAKE | FUTEX_PRIVATE,
-            1,
-            0,
-            0,
-            0,
-        ],
+        [word.as_ptr() as usize, operation, most, 0, 0, 0],
     );
 }
 
-/// Sends a signal.
+/// Sends a signal to a thread of this process.
 #[inline(always)]
-pub fn kill(process: usize, signal: usize) -> Result<()> {
-    call(number::KILL, [process, signal, 0, 0, 0, 0]).map(drop)
+pub fn tgkill(process: usize, thread: usize, signal: usize) -> Result<()> {
+    call(number::TGKILL, [process, thread, signal, 0, 0, 0]).map(drop)
 }
 
 /// Installs a signal's action.
@@ -213,6 +208,11 @@ pub fn sigaction(signal: usize, action: &arch::SignalAction) -> Result<()> {
 /// The process's own number.
 pub fn getpid() -> usize {
     call(number::GETPID, [0; 6]).unwrap_or(0)
+}
+
+/// This thread's own number.
+pub fn gettid() -> usize {
+    call(number::GETTID, [0; 6]).unwrap_or(0)
 }
 
 /// Copies the process; returns zero in the child.

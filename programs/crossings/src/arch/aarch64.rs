@@ -66,9 +66,7 @@ unsafe extern "C" {
 pub fn mark(tag: usize) {
     let marker = &markers[tag];
     // SAFETY: each entry is a marker and a return, and clobbers nothing but the link register.
-    unsafe {
-        asm!("blr {}", in(reg) marker, out("x30") _, options(nomem, nostack, preserves_flags))
-    };
+    unsafe { asm!("blr {}", in(reg) marker, out("x30") _, options(nostack, preserves_flags)) };
 }
 
 /// The counter that user programs can read, in ticks.

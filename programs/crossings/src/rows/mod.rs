@@ -148,8 +148,9 @@ pub const ROWS: &[Row] = &[
     row(
         "signal_catch",
         signals::catch,
-        "kill of this process, empty handler, return to where it was",
+        "tgkill of this thread, empty handler, return to where it was",
     ),
 ];
 
 const _: () = assert!(ROWS.len() < TAGS_A_TURN);
+const _: () = assert!(crate::turns::MOST * TAGS_A_TURN <= crate::arch::TAGS);

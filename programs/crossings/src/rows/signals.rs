@@ -17,7 +17,7 @@ pub fn install(meter: &mut Meter) -> Measured {
 
 pub fn catch(meter: &mut Meter) -> Measured {
     sys::sigaction(sys::SIGUSR1, &SignalAction::new(handler))?;
-    let process = sys::getpid();
-    let once = || sys::kill(process, sys::SIGUSR1);
+    let (process, thread) = (sys::getpid(), sys::gettid());
+    let once = || sys::tgkill(process, thread, sys::SIGUSR1);
     meter.batches(TIMES, || Ok(()), || (0..TIMES).try_for_each(|_| once()))
 }

@@ -1,59 +1,15 @@
 //! Threads: making and joining one, and handing over with futexes.
 
 use super::Measured;
-use crate::arch;
 use crate::meter::Meter;
-use crate::region::Region;
-use crate::sys::{self, Result};
+use crate::sys;
+use crate::thread::Place;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 /// Threads in one batch.
 const THREADS: usize = 100;
 /// Round trips in one batch.
 const TRIPS: usize = 100;
-/// Pages of a thread's stack.
-const STACK_PAGES: usize = 4;
-
-/// A stack, and the word that is set while a thread runs on it.
-struct Place {
-    stack: Region,
-    running: AtomicU32,
-}
-
-impl Place {
-    fn new() -> Result<Self> {
-        let stack = Region::anonymous(STACK_PAGES)?;
-        stack.write();
-        Ok(Self {
-            stack,
-            running: AtomicU32::new(0),
-        })
-    }
-
-    /// Starts a thread here, where none may be running.
-    #[inline(always)]
-    fn start(&self, entry: extern "C" fn(usize), argument: usize) -> Result<()> {
-        self.running.store(1, Ordering::Relaxed);
-        let thread = arch::Thread {
-            flags: sys::CLONE_OF_THREAD,
-            stack: self.stack.end(),
-            ended: self.running.as_ptr() as usize,
-            entry,
-            argument,
-        };
-        // SAFETY: no other thread uses the stack, and `join` comes before it goes.
-        sys::checked(unsafe { arch::start(&thread) }).map(drop)
-    }
-
-    /// Waits until the kernel says that the thread has ended.
-    #[inline(always)]
-    fn join(&self) {
-        while self.running.load(Ordering::Acquire) != 0 {
-            // The kernel's own wake at a thread's end is not a private one.
-            sys::futex_wait(&self.running, 1, 0);
-        }
-    }
-}
 
 pub fn create(meter: &mut Meter) -> Measured {
     extern "C" fn nothing(_: usize) {}
@@ -75,7 +31,7 @@ const OVER: u32 = 2;
 #[inline(always)]
 fn hand_over(turn: &AtomicU32, other: u32) -> u32 {
     turn.store(other, Ordering::Release);
-    sys::futex_wake(turn);
+    sys::futex_wake(turn, 1);
     wait_while(turn, other)
 }
 
@@ -115,7 +71,7 @@ pub fn futex(meter: &mut Meter) -> Measured {
         },
     );
     turn.store(OVER, Ordering::Release);
-    sys::futex_wake(&turn);
+    sys::futex_wake(&turn, 1);
     place.join();
     measured
 }

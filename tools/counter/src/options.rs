@@ -1,0 +1,105 @@
+//! The plugin's `key=value` arguments.
+
+use std::path::PathBuf;
+
+/// What to do besides counting.
+#[derive(Debug, PartialEq)]
+pub struct Options {
+    /// Where the figures go.
+    pub out: PathBuf,
+    /// Whether all instructions are counted, not the special ones alone.
+    pub instructions: bool,
+    /// Whether the lines that kernel code touches are noted.
+    pub lines: bool,
+    /// The phase of which instructions are kept.
+    pub trace: Option<Trace>,
+}
+
+/// Which instructions are kept.
+#[derive(Debug, PartialEq, Clone, Copy)]
+pub struct Trace {
+    /// The phase's tag.
+    pub tag: u32,
+    /// How often the phase is let pass first.
+    pub skip: u64,
+    /// How many instructions are kept at most.
+    pub limit: usize,
+}
+
+impl Options {
+    /// Parses the arguments; the error is a sentence.
+    pub fn parse<'a>(words: impl Iterator<Item = &'a str>) -> Result<Self, String> {
+        let mut out = None;
+        let mut options = Self {
+            out: PathBuf::new(),
+            instructions: true,
+            lines: false,
+            trace: None,
+        };
+        let (mut tag, mut skip, mut limit) = (None, 1, 10_000);
+        for word in words {
+            let (key, value) = word
+                .split_once('=')
+                .ok_or(format!("{word}: not key=value"))?;
+            let number = || {
+                value
+                    .parse::<u32>()
+                    .map_err(|_| format!("{word}: not a number"))
+            };
+            let switch = || match value {
+                "on" | "true" => Ok(true),
+                "off" | "false" => Ok(false),
+                _ => Err(format!("{word}: neither on nor off")),
+            };
+            match key {
+                "out" => out = Some(PathBuf::from(value)),
+                "instructions" => options.instructions = switch()?,
+                "lines" => options.lines = switch()?,
+                "trace" => tag = Some(number()?),
+                "skip" => skip = number()?.into(),
+                "limit" => limit = number()? as usize,
+                _ => return Err(format!("{key}: no such option")),
+            }
+        }
+        options.out = out.ok_or("out=FILE is needed")?;
+        options.trace = tag.map(|tag| Trace { tag, skip, limit });
+        Ok(options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_options() {
+        let words = "out=/tmp/x,instructions=off,lines=on,trace=7,skip=2,limit=50";
+        let options = Options::parse(words.split(',')).unwrap();
+        assert_eq!(
+            options,
+            Options {
+                out: "/tmp/x".into(),
+                instructions: false,
+                lines: true,
+                trace: Some(Trace {
+                    tag: 7,
+                    skip: 2,
+                    limit: 50
+                })
+            }
+        );
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (words, error) in [
+            ("lines=on", "out=FILE is needed"),
+            ("out=x,lines=yes", "lines=yes: neither on nor off"),
+            ("out=x,trace=a", "trace=a: not a number"),
+            ("out=x,line=on", "line: no such option"),
+            ("out=x,lines", "lines: not key=value"),
+        ] {
+            assert_eq!(Options::parse(words.split(',')).unwrap_err(), error);
+        }
+    }
+}

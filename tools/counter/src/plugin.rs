@@ -1,0 +1,311 @@
+//! QEMU's side: what is registered, and what is called.
+
+use crate::decode::{Isa, Ring};
+use crate::lines::{Access, Lines};
+use crate::options::Options;
+use crate::phases::Phases;
+use crate::qemu::{self, Counter, Id, Info, Insn, Tb};
+use crate::tally::{self, Tally};
+use crate::trace::{Instruction, Trace};
+use std::collections::HashMap;
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock};
+
+/// The interface that the plugin was written for; QEMU looks it up by name.
+#[unsafe(no_mangle)]
+static qemu_plugin_version: c_int = qemu::VERSION;
+
+/// The plugin, from its installation on.
+struct Plugin {
+    options: Options,
+    isa: Isa,
+    /// One counter for each pattern and ring, and at the end one a ring for all instructions.
+    counters: Vec<Tally>,
+    /// Not zero while instructions are to be kept.
+    tracing: Counter,
+    phases: Mutex<Phases>,
+    lines: Mutex<Lines>,
+    trace: Mutex<Trace>,
+    /// Instructions as translated, by address and word: the callbacks' data, which lives for ever.
+    instructions: Mutex<HashMap<(u64, u32), &'static Instruction>>,
+    /// The tag of the phase now, 0 before the first.
+    phase: AtomicU32,
+}
+
+static PLUGIN: OnceLock<Plugin> = OnceLock::new();
+
+/// The plugin, which is there before the first callback.
+fn plugin() -> &'static Plugin {
+    PLUGIN.get().expect("callbacks come after the installation")
+}
+
+/// Locks, also after a panic elsewhere: figures then are incomplete, and the panic was reported.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+impl Plugin {
+    fn new(options: Options, isa: Isa, cpus: usize) -> Self {
+        let counters = (isa.patterns.len() + 1) * Ring::ALL.len();
+        Self {
+            options,
+            isa,
+            counters: (0..counters).map(|_| Tally::new(cpus)).collect(),
+            tracing: tally::counter(),
+            phases: Mutex::default(),
+            lines: Mutex::default(),
+            trace: Mutex::default(),
+            instructions: Mutex::default(),
+            phase: AtomicU32::new(0),
+        }
+    }
+
+    /// The name of the counter at a place, as `kind.ring`.
+    fn name(&self, place: usize) -> String {
+        let (kind, ring) = (
+            place / Ring::ALL.len(),
+            Ring::ALL[place % Ring::ALL.len()].name(),
+        );
+        let kind = self
+            .isa
+            .patterns
+            .get(kind)
+            .map_or("instructions", |pattern| pattern.name);
+        format!("{kind}.{ring}")
+    }
+
+    /// The counter of a kind, by its place among the patterns, in a ring.
+    fn counter(&self, kind: usize, ring: Ring) -> &Tally {
+        &self.counters[kind * Ring::ALL.len() + ring as usize]
+    }
+
+    fn totals(&self) -> Vec<u64> {
+        self.counters.iter().map(Tally::total).collect()
+    }
+
+    /// Says what is to be done each time that an instruction executes.
+    fn instrument(&'static self, insn: *mut Insn) {
+        let mut bytes = [0; 4];
+        // SAFETY: the handle is valid during the translation callback, and the buffer as long as said.
+        let address = unsafe {
+            qemu::qemu_plugin_insn_data(insn, bytes.as_mut_ptr().cast(), bytes.len());
+            qemu::qemu_plugin_insn_vaddr(insn)
+        };
+        let (word, ring) = (u32::from_le_bytes(bytes), self.isa.ring(address));
+        let all = self.options.instructions.then_some(self.isa.patterns.len());
+        for kind in self.isa.matches(word).chain(all) {
+            self.counter(kind, ring).count(insn);
+        }
+        if let Some(tag) = self.isa.marker(word) {
+            let data = tag as usize as *mut c_void;
+            // SAFETY: as above; the callback takes its data as a number.
+            unsafe {
+                qemu::qemu_plugin_register_vcpu_insn_exec_cb(insn, marked, qemu::NO_REGISTERS, data)
+            };
+        }
+        if self.options.lines && ring == Ring::Kernel {
+            let data = address as *mut c_void;
+            // SAFETY: as above.
+            unsafe {
+                let (flags, kinds) = (qemu::NO_REGISTERS, qemu::READS_AND_WRITES);
+                qemu::qemu_plugin_register_vcpu_mem_cb(insn, accessed, flags, kinds, data);
+            }
+        }
+        if self.options.lines && ring == Ring::Kernel && self.isa.leaves(word) {
+            let data = std::ptr::null_mut();
+            // SAFETY: as above; the callback takes no data.
+            unsafe {
+                qemu::qemu_plugin_register_vcpu_insn_exec_cb(insn, left, qemu::NO_REGISTERS, data);
+            }
+        }
+        if self.options.trace.is_some() {
+            let data = self.instruction(insn, address, word) as *const Instruction;
+            // SAFETY: as above; the data lives for ever.
+            unsafe {
+                qemu::qemu_plugin_register_vcpu_insn_exec_cond_cb(
+                    insn,
+                    executed,
+                    qemu::NO_REGISTERS,
+                    qemu::NOT_EQUAL,
+                    self.tracing,
+                    0,
+                    data.cast_mut().cast(),
+                );
+            }
+        }
+    }
+
+    /// The record of an instruction, made when it is first seen.
+    fn instruction(&self, insn: *const Insn, address: u64, word: u32) -> &'static Instruction {
+        lock(&self.instructions)
+            .entry((address, word))
+            .or_insert_with(|| {
+                // SAFETY: the handle is valid now; the string is ours to free, and null where QEMU has no
+                // disassembler.
+                let text = unsafe {
+                    let string = qemu::qemu_plugin_insn_disas(insn);
+                    let text = if string.is_null() {
+                        String::new()
+                    } else {
+                        CStr::from_ptr(string).to_string_lossy().into_owned()
+                    };
+                    qemu::free(string.cast());
+                    text
+                };
+                Box::leak(Box::new(Instruction {
+                    address,
+                    word,
+                    text,
+                }))
+            })
+    }
+
+    fn set_tracing(&self, on: bool) {
+        // SAFETY: the counter is ours, and CPU 0 is the only one when there is tracing.
+        unsafe { qemu::qemu_plugin_u64_set(self.tracing, 0, on.into()) };
+    }
+
+    /// Writes all figures to the file.
+    fn report(&self) -> std::io::Result<()> {
+        let mut phases = lock(&self.phases);
+        phases.close(self.totals());
+        let mut text = phases.to_json(|place| self.name(place));
+        text += &lock(&self.lines).to_json();
+        text += &lock(&self.trace).to_json();
+        std::fs::write(&self.options.out, text)
+    }
+}
+
+extern "C" fn translated(_id: Id, tb: *mut Tb) {
+    // SAFETY: the handle is valid during the callback, and the places are those it has.
+    unsafe {
+        for place in 0..qemu::qemu_plugin_tb_n_insns(tb) {
+            plugin().instrument(qemu::qemu_plugin_tb_get_insn(tb, place));
+        }
+    }
+}
+
+/// A marker executes, before it is counted as an instruction of the new phase.
+extern "C" fn marked(_cpu: c_uint, tag: *mut c_void) {
+    let (plugin, tag) = (plugin(), tag as usize as u32);
+    plugin.phase.store(tag, Ordering::Relaxed);
+    let before = lock(&plugin.phases).enter(tag, plugin.totals());
+    if let Some(trace) = plugin.options.trace {
+        plugin.set_tracing(trace.tag == tag && before == trace.skip);
+    }
+}
+
+/// The kernel returns from an exception.
+extern "C" fn left(_cpu: c_uint, _data: *mut c_void) {
+    lock(&plugin().lines).leave();
+}
+
+extern "C" fn accessed(_cpu: c_uint, info: c_uint, address: u64, instruction: *mut c_void) {
+    let plugin = plugin();
+    let tag = plugin.phase.load(Ordering::Relaxed);
+    if tag == 0 {
+        return;
+    }
+    // SAFETY: called from a memory callback, whose handles these are.
+    let (physical, store, bytes) = unsafe {
+        let hardware = qemu::qemu_plugin_get_hwaddr(info, address);
+        if hardware.is_null() || qemu::qemu_plugin_hwaddr_is_io(hardware) {
+            return;
+        }
+        (
+            qemu::qemu_plugin_hwaddr_phys_addr(hardware),
+            qemu::qemu_plugin_mem_is_store(info),
+            1 << qemu::qemu_plugin_mem_size_shift(info),
+        )
+    };
+    let access = Access {
+        physical,
+        address,
+        instruction: instruction as u64,
+        bytes,
+        store,
+    };
+    lock(&plugin.lines).note(tag, &access);
+}
+
+extern "C" fn executed(_cpu: c_uint, instruction: *mut c_void) {
+    let plugin = plugin();
+    // SAFETY: this is what was registered, and it lives for ever.
+    let instruction = unsafe { &*instruction.cast_const().cast::<Instruction>() };
+    let limit = plugin.options.trace.map_or(0, |trace| trace.limit);
+    if !lock(&plugin.trace).keep(instruction, limit) {
+        plugin.set_tracing(false);
+    }
+}
+
+extern "C" fn ended(_id: Id, _data: *mut c_void) {
+    let plugin = plugin();
+    if let Err(error) = plugin.report() {
+        say(&format!("{}: {error}", plugin.options.out.display()));
+    }
+}
+
+/// Says something in QEMU's log.
+fn say(text: &str) {
+    let line = CString::new(format!("counter: {text}\n")).unwrap_or_default();
+    // SAFETY: the string lives through the call.
+    unsafe { qemu::qemu_plugin_outs(line.as_ptr()) };
+}
+
+/// Reads the arguments and makes the plugin; the error is a sentence.
+///
+/// # Safety
+/// The arguments are those of `qemu_plugin_install`.
+unsafe fn prepare(
+    info: *const Info,
+    argc: c_int,
+    argv: *const *const c_char,
+) -> Result<Plugin, String> {
+    // SAFETY: the caller's promise: QEMU's strings, and that many of them.
+    let (target, cpus, words) = unsafe {
+        let words =
+            (0..argc as usize).map(|place| CStr::from_ptr(*argv.add(place)).to_string_lossy());
+        let target = CStr::from_ptr((*info).target_name).to_string_lossy();
+        (target, (*info).cpus as usize, words.collect::<Vec<_>>())
+    };
+    let isa = Isa::of_target(&target).ok_or(format!("{target}: no such target here"))?;
+    let options = Options::parse(words.iter().map(|word| &**word))?;
+    if options.trace.is_some() && cpus > 1 {
+        return Err("trace needs -smp 1".into());
+    }
+    Ok(Plugin::new(options, isa, cpus))
+}
+
+/// Called by QEMU when it loads the plugin; not zero says that it cannot be used.
+///
+/// # Safety
+/// Called by QEMU with what its interface says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn qemu_plugin_install(
+    id: Id,
+    info: *const Info,
+    argc: c_int,
+    argv: *const *const c_char,
+) -> c_int {
+    // SAFETY: passed on.
+    let plugin = match unsafe { prepare(info, argc, argv) } {
+        Ok(plugin) => plugin,
+        Err(error) => {
+            eprintln!("counter: {error}");
+            return 1;
+        }
+    };
+    if PLUGIN.set(plugin).is_err() {
+        eprintln!("counter: loaded twice");
+        return 1;
+    }
+    // SAFETY: the callbacks have the types that the interface asks for.
+    unsafe {
+        qemu::qemu_plugin_register_vcpu_tb_trans_cb(id, translated);
+        qemu::qemu_plugin_register_atexit_cb(id, ended, std::ptr::null_mut());
+    }
+    0
+}
