@@ -1,16 +1,24 @@
 //! The command line and the auxiliary vector.
 
-use crate::{rows, turns};
-use core::ffi::CStr;
+use crate::{rows, sys, turns};
+use core::ffi::{CStr, c_char};
 
 /// `AT_HWCAP`, from `linux/auxvec.h`.
 const AT_HWCAP: usize = 16;
 /// `AT_EXECFN`: the path by which the program was started.
 const AT_EXECFN: usize = 31;
 
-/// What the kernel put on the stack at `execve`.
+/// Where the arguments of an init are, one a line: no kernel passes them to it in the same way.
+const FILE: &CStr = c"/crossings.arguments";
+/// The longest such file in bytes.
+const LONGEST: usize = 1024;
+/// The most words that are taken.
+const MOST: usize = 64;
+
+/// The command line, and what else the kernel put on the stack at `execve`.
 pub struct Arguments {
-    argv: &'static [*const u8],
+    words: [&'static str; MOST],
+    count: usize,
     /// Capability bits of the processor, zero if the kernel gives none.
     pub hwcap: usize,
     /// The program's own path, null if the kernel gives none.
@@ -23,20 +31,24 @@ impl Arguments {
     /// # Safety
     /// `stack` is the stack pointer at the program's entry, unchanged.
     pub unsafe fn from_stack(stack: *const usize) -> Self {
-        // SAFETY: the ABI puts argc, that many pointers, a null, the environment, a null, and then pairs
-        // ended by a pair of key zero.
+        let mut arguments = Self {
+            words: [""; MOST],
+            count: 0,
+            hwcap: 0,
+            executable: core::ptr::null(),
+        };
+        // SAFETY: the ABI puts argc, that many strings, a null, the environment, a null, and then pairs ended by
+        // a pair of key zero; all live as long as the process.
         unsafe {
-            let argv = core::slice::from_raw_parts(stack.add(1).cast(), *stack);
+            let argv: &[*const c_char] = core::slice::from_raw_parts(stack.add(1).cast(), *stack);
+            for word in argv {
+                arguments.add(CStr::from_ptr(*word).to_str().unwrap_or_default());
+            }
             let mut at = stack.add(argv.len() + 2);
             while *at != 0 {
                 at = at.add(1);
             }
             at = at.add(1);
-            let mut arguments = Self {
-                argv,
-                hwcap: 0,
-                executable: core::ptr::null(),
-            };
             while *at != 0 {
                 match *at {
                     AT_HWCAP => arguments.hwcap = *at.add(1),
@@ -45,16 +57,32 @@ impl Arguments {
                 }
                 at = at.add(2);
             }
-            arguments
+        }
+        arguments
+    }
+
+    /// Adds the words of the file, if there is one.
+    pub fn read_file(&mut self) {
+        let Some(buffer) = sys::memory(LONGEST) else {
+            return;
+        };
+        let Ok(fd) = sys::open(FILE) else { return };
+        let length = sys::read(fd, buffer).unwrap_or(0);
+        sys::close(fd);
+        let text = core::str::from_utf8(&buffer[..length]).unwrap_or_default();
+        text.lines().for_each(|word| self.add(word));
+    }
+
+    fn add(&mut self, word: &'static str) {
+        if let Some(place) = self.words.get_mut(self.count) {
+            *place = word;
+            self.count += 1;
         }
     }
 
-    /// The argument at `index`, if it is there and is UTF-8.
+    /// The argument at `index`, if it is there.
     pub fn get(&self, index: usize) -> Option<&'static str> {
-        // SAFETY: each pointer names a string that ends in a zero and lives as long as the process.
-        self.argv
-            .get(index)
-            .and_then(|word| unsafe { CStr::from_ptr(word.cast()) }.to_str().ok())
+        self.words[..self.count].get(index).copied()
     }
 }
 
@@ -69,6 +97,8 @@ pub struct Options<'a> {
     /// How long to wait before the first row, in milliseconds, so that the kernel's own work is over.
     pub settle_ms: usize,
     cpus: Option<&'static str>,
+    /// How long to wait after each line, in milliseconds, so that the console's own work is over.
+    pub pause_ms: usize,
 }
 
 impl<'a> Options<'a> {
@@ -81,6 +111,7 @@ impl<'a> Options<'a> {
             batches: 21,
             settle_ms: 3000,
             cpus: None,
+            pause_ms: 0,
         };
         while let Some(word) = arguments
             .get(options.first_row)
@@ -98,6 +129,7 @@ impl<'a> Options<'a> {
                         .ok_or(word)?;
                 }
                 "--settle" => options.settle_ms = number.ok_or(word)?,
+                "--pause" => options.pause_ms = number.ok_or(word)?,
                 "--cpus" => options.cpus = Some(value.ok_or(word)?),
                 _ => return Err(word),
             }

@@ -1,6 +1,6 @@
 //! Times each crossing of the user-kernel boundary, on any Linux-compatible kernel.
 //!
-//!     crossings [--quick] [--batches N] [--settle MS] [--cpus 0,1] [ROW…]
+//!     crossings [--quick] [--batches N] [--settle MS] [--pause MS] [--cpus 0,1] [ROW…]
 //!     crossings --list
 //!
 //! `--cpus` measures on each CPU in turn, in a thread of its own.
@@ -12,7 +12,8 @@
 //! and how many operations lie in the phases so marked (the batch that warms up among them).
 //!
 //! The program uses no libc and no thread-local storage: what it does between two readings of the counter
-//! is what stands here. It can also be a kernel's init; it then powers the machine off when it is done.
+//! is what stands here. It can also be a kernel's init: it then takes further arguments from the file
+//! `/crossings.arguments`, one a line, and powers the machine off when it is done.
 #![no_std]
 #![no_main]
 
@@ -37,11 +38,13 @@ use rows::{ROWS, Row};
 /// `stack` points to what the Linux ABI puts there at `execve`: argc, argv, envp and the auxiliary vector.
 unsafe extern "C" fn begin(stack: *const usize) -> ! {
     // SAFETY: passed on from our caller.
-    let arguments = unsafe { Arguments::from_stack(stack) };
-    let status = run(&arguments);
-    if sys::getpid() == 1 {
-        sys::power_off();
+    let mut arguments = unsafe { Arguments::from_stack(stack) };
+    if sys::getpid() != 1 {
+        sys::exit_group(run(&arguments));
     }
+    arguments.read_file();
+    let status = run(&arguments);
+    sys::power_off();
     sys::exit_group(status)
 }
 
@@ -70,6 +73,9 @@ fn run(arguments: &Arguments) -> i32 {
         arch::NAME,
         options.batches
     ));
+    let names = sys::uname();
+    let [system, release, version] = [0, 2, 3].map(|field| names.field(field));
+    output::line(format_args!("# kernel {system} {release} {version}"));
     sys::sleep_ms(options.settle_ms);
     let rows = |turn| measure_all(&options, arguments, frequency, turn);
     let cpus = options.cpus();
@@ -108,6 +114,7 @@ fn measure_all(options: &Options, arguments: &Arguments, frequency: u64, turn: u
         if options.wants(row.name) {
             let tag = turn * rows::TAGS_A_TURN + index + 1;
             measure(row, Meter::new(options, arguments, frequency, tag));
+            sys::sleep_ms(options.pause_ms);
         }
     }
 }

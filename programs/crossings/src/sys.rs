@@ -63,6 +63,7 @@ pub mod number {
     pub const TGKILL: usize = 131;
     pub const RT_SIGACTION: usize = 134;
     pub const REBOOT: usize = 142;
+    pub const UNAME: usize = 160;
     pub const GETPID: usize = 172;
     pub const GETPPID: usize = 173;
     pub const GETTID: usize = 178;
@@ -96,6 +97,14 @@ fn call(number: usize, arguments: [usize; 6]) -> Result<usize> {
 #[inline(always)]
 pub fn mmap(at: usize, length: usize, prot: usize, flags: usize, fd: isize) -> Result<usize> {
     call(number::MMAP, [at, length, prot, flags, fd as usize, 0])
+}
+
+/// Memory that is never given back, zero.
+pub fn memory(length: usize) -> Option<&'static mut [u8]> {
+    let kind = MAP_PRIVATE | MAP_ANONYMOUS;
+    let at = mmap(0, length, PROT_READ | PROT_WRITE, kind, -1).ok()?;
+    // SAFETY: the mapping is new, so nothing else refers to it, and it stays.
+    Some(unsafe { core::slice::from_raw_parts_mut(at as *mut u8, length) })
 }
 
 /// Unmaps memory.
@@ -161,6 +170,14 @@ pub fn memory_file(length: usize) -> Result<usize> {
     Ok(fd)
 }
 
+/// Opens a file to be read.
+pub fn open(path: &core::ffi::CStr) -> Result<usize> {
+    call(
+        number::OPENAT,
+        [AT_FDCWD, path.as_ptr() as usize, 0, 0, 0, 0],
+    )
+}
+
 /// Waits while `word` holds `value`.
 #[inline(always)]
 pub fn futex_wait(word: &core::sync::atomic::AtomicU32, value: u32, private: usize) {
@@ -203,6 +220,29 @@ pub fn sigaction(signal: usize, action: &arch::SignalAction) -> Result<()> {
         [signal, action as *const _ as usize, 0, set_bytes, 0, 0],
     )
     .map(drop)
+}
+
+/// What uname says: six fields of 65 bytes, each ended by a zero.
+pub struct Names([[u8; 65]; 6]);
+
+impl Names {
+    /// One field as text.
+    pub fn field(&self, field: usize) -> &str {
+        let text = core::ffi::CStr::from_bytes_until_nul(&self.0[field]);
+        text.ok()
+            .and_then(|text| text.to_str().ok())
+            .unwrap_or_default()
+    }
+}
+
+/// The kernel's names.
+pub fn uname() -> Names {
+    let mut names = Names([[0; 65]; 6]);
+    let _ = call(
+        number::UNAME,
+        [names.0.as_mut_ptr() as usize, 0, 0, 0, 0, 0],
+    );
+    names
 }
 
 /// The process's own number.
