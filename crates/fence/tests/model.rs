@@ -1,0 +1,260 @@
+//! The decisions against a model of harts whose TLBs keep stale entries, valid and invalid ones.
+
+use fence::{
+    Asked, Batch, Change, Extent, Kernel, PAGE_SIZE, Policy, Range, Reach, Refused, Unseen, User,
+};
+use proptest::prelude::*;
+
+const HARTS: usize = 3;
+const PAGES: usize = 3;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Entry {
+    frame: u8,
+    write: bool,
+}
+
+/// What a TLB holds of a page: nothing, or what the entry was when it was walked, be it invalid.
+type Cached = Option<Option<Entry>>;
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// A hart changes an entry.
+    Store {
+        hart: usize,
+        page: usize,
+        entry: Option<Entry>,
+    },
+    /// A hart walks ahead of need and keeps what it finds.
+    Speculate { hart: usize, page: usize },
+    /// A program, or the kernel, loads or stores.
+    Access {
+        hart: usize,
+        page: usize,
+        write: bool,
+    },
+}
+
+struct Machine {
+    policy: Policy,
+    svvptc: bool,
+    kernel: bool,
+    table: [Option<Entry>; PAGES],
+    caches: [[Cached; PAGES]; HARTS],
+    unseen: Unseen<1>,
+}
+
+impl Machine {
+    fn forget(&mut self, hart: usize, extent: Extent<'_>) {
+        match extent {
+            Extent::Everything => self.caches[hart] = [None; PAGES],
+            Extent::Pages(ranges) => {
+                for address in ranges.iter().flat_map(|range| range.addresses()) {
+                    self.caches[hart][address / PAGE_SIZE] = None;
+                }
+            }
+        }
+    }
+
+    fn pay(&mut self, hart: usize, batch: &Batch) {
+        let Some(fence) = batch.owed() else { return };
+        match fence.reach {
+            Reach::Nobody => unreachable!("nothing is owed by nobody"),
+            Reach::OnTrap => self.unseen.mark(HARTS),
+            Reach::Local => self.forget(hart, fence.extent),
+            Reach::Everywhere => (0..HARTS).for_each(|hart| self.forget(hart, fence.extent)),
+        }
+    }
+
+    fn store(&mut self, hart: usize, page: usize, entry: Option<Entry>) {
+        let change = match (self.table[page], entry) {
+            (old, new) if old == new => return,
+            (None, Some(_)) if self.kernel => Change::FillKernel,
+            (None, _) => Change::FillUser,
+            (Some(_), None) => Change::Clear,
+            (Some(old), Some(new)) if old.frame != new.frame => Change::Replace,
+            (Some(old), Some(_)) if old.write => Change::Narrow,
+            (Some(_), Some(_)) => Change::Widen,
+        };
+        self.table[page] = entry;
+        let reach = if self.kernel {
+            self.policy.kernel(change)
+        } else {
+            self.policy.user(change)
+        };
+        let mut batch = Batch::new();
+        batch.add(
+            change,
+            reach,
+            Range {
+                start: page * PAGE_SIZE,
+                pages: 1,
+            },
+        );
+        self.pay(hart, &batch);
+    }
+
+    /// One access, faults and retries included.
+    fn access(&mut self, hart: usize, page: usize, write: bool) {
+        let sufficient = |entry: Option<Entry>| entry.filter(|entry| entry.write || !write);
+        for _ in 0..3 {
+            let seen = *self.caches[hart][page].get_or_insert(self.table[page]);
+            if let Some(entry) = sufficient(seen) {
+                assert_eq!(
+                    self.table[page].map(|entry| entry.frame),
+                    Some(entry.frame),
+                    "a stale frame was used"
+                );
+                return;
+            }
+            if self.svvptc && seen.is_none() {
+                // The store becomes visible in bounded time: by the time that a trap is over, says the model.
+                self.caches[hart][page] = None;
+            }
+            if self.kernel && self.unseen.take(hart) {
+                self.forget(hart, Extent::Everything);
+            } else if sufficient(self.table[page]).is_none() {
+                return; // a true fault
+            } else if !self.kernel && self.policy.spurious() == Reach::Local {
+                self.forget(
+                    hart,
+                    Extent::Pages(&[Range {
+                        start: page * PAGE_SIZE,
+                        pages: 1,
+                    }]),
+                );
+            }
+        }
+        panic!("the fault repeats for ever");
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Store { hart, page, entry } => self.store(hart, page, entry),
+            Step::Speculate { hart, page } => {
+                self.caches[hart][page].get_or_insert(self.table[page]);
+            }
+            Step::Access { hart, page, write } => self.access(hart, page, write),
+        }
+        for cached in self
+            .caches
+            .iter()
+            .flat_map(|cache| cache.iter().zip(&self.table))
+        {
+            if let (Some(Some(cached)), entry) = cached {
+                let allowed = entry.is_some_and(|entry| {
+                    entry.frame == cached.frame && entry.write >= cached.write
+                });
+                assert!(
+                    allowed,
+                    "a hart may still use {cached:?}, the entry is {entry:?}"
+                );
+            }
+        }
+    }
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    let entry = proptest::option::of(
+        (0..2u8, any::<bool>()).prop_map(|(frame, write)| Entry { frame, write }),
+    );
+    prop_oneof![
+        (0..HARTS, 0..PAGES, entry).prop_map(|(hart, page, entry)| Step::Store {
+            hart,
+            page,
+            entry
+        }),
+        (0..HARTS, 0..PAGES).prop_map(|(hart, page)| Step::Speculate { hart, page }),
+        (0..HARTS, 0..PAGES, any::<bool>()).prop_map(|(hart, page, write)| Step::Access {
+            hart,
+            page,
+            write
+        }),
+    ]
+}
+
+fn run(kernel: bool, svvptc: bool, policy: Policy, steps: &[Step]) {
+    let caches = [[None; PAGES]; HARTS];
+    let mut machine = Machine {
+        policy,
+        svvptc,
+        kernel,
+        table: [None; PAGES],
+        caches,
+        unseen: Unseen::new(),
+    };
+    steps.iter().for_each(|step| machine.step(*step));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 4 } else { 4096 }, ..ProptestConfig::default() })]
+
+    #[test]
+    fn programs_never_use_stale_entries_and_always_get_on(svvptc: bool, steps in proptest::collection::vec(any_step(), 0..60)) {
+        let user = Asked::Auto.settle(svvptc, false).unwrap();
+        run(false, svvptc, Policy { kernel: Kernel::Lazy, user }, &steps);
+        run(false, svvptc, Policy { kernel: Kernel::Lazy, user: User::Preventive }, &steps);
+    }
+
+    #[test]
+    fn the_kernel_never_uses_stale_entries_and_always_gets_on(svvptc: bool, steps in proptest::collection::vec(any_step(), 0..60)) {
+        for kernel in [Kernel::Lazy, Kernel::Preventive] {
+            run(true, svvptc, Policy { kernel, user: User::Preventive }, &steps);
+        }
+    }
+}
+
+#[test]
+fn svvptc_must_be_there_to_be_asked_for() {
+    let (yes, no) = (User::Svvptc, User::Preventive);
+    assert_eq!(
+        [true, false].map(|svvptc| Asked::Auto.settle(svvptc, false)),
+        [Ok(yes), Ok(no)]
+    );
+    assert_eq!(
+        [true, false].map(|svvptc| Asked::This(yes).settle(svvptc, false)),
+        [Ok(yes), Err(Refused)]
+    );
+    assert_eq!(
+        [true, false].map(|svvptc| Asked::This(yes).settle(svvptc, true)),
+        [Ok(yes); 2]
+    );
+    assert_eq!(
+        [true, false].map(|svvptc| Asked::This(no).settle(svvptc, true)),
+        [Ok(no); 2]
+    );
+}
+
+/// What each policy spares, and that it spares nothing else.
+#[test]
+fn policies_differ_in_what_becomes_valid_and_in_who_sees_it() {
+    let new = [Change::FillUser, Change::FillKernel, Change::LinkTable];
+    let wider = [Change::Widen, Change::Touch];
+    for change in Change::ALL {
+        let policy = |kernel, user| Policy { kernel, user };
+        let lazy = policy(Kernel::Lazy, User::Svvptc);
+        let preventive = policy(Kernel::Preventive, User::Preventive);
+        let expected = match change {
+            change if new.contains(&change) => [
+                Reach::OnTrap,
+                Reach::Everywhere,
+                Reach::Nobody,
+                Reach::Local,
+            ],
+            change if wider.contains(&change) => [
+                Reach::Everywhere,
+                Reach::Everywhere,
+                Reach::Everywhere,
+                Reach::Local,
+            ],
+            _ => [Reach::Everywhere; 4],
+        };
+        let decided = [
+            lazy.kernel(change),
+            preventive.kernel(change),
+            lazy.user(change),
+            preventive.user(change),
+        ];
+        assert_eq!(decided, expected, "{change:?}");
+    }
+}
