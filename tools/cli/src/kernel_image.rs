@@ -19,6 +19,8 @@ use crate::toolchain;
 pub enum Kernel {
     /// This checkout's.
     Stile,
+    /// This checkout's with its unit tests, built already: the flat image.
+    Selftest(PathBuf),
     /// Debian's stock kernel of this version, such as `6.12`.
     Linux(String),
     /// A file that speaks Linux's boot protocol and has a Linux's devices.
@@ -35,12 +37,17 @@ impl Kernel {
         }
     }
 
+    /// Whether it is this checkout's, with the devices and parameters that go with it.
+    pub fn is_stile(&self) -> bool {
+        matches!(self, Self::Stile | Self::Selftest(_))
+    }
+
     /// Builds or fetches it: a file for QEMU's `-kernel`.
     pub fn image(&self, project: &Project, arch: Arch) -> Result<PathBuf> {
         match self {
             Self::Stile => flat_image(&toolchain::kernel(project, arch, &[])?),
             Self::Linux(version) => packages::linux(project, arch, version),
-            Self::File(path) => Ok(path.clone()),
+            Self::Selftest(path) | Self::File(path) => Ok(path.clone()),
         }
     }
 
@@ -49,7 +56,7 @@ impl Kernel {
         match self {
             Self::Stile => toolchain::kernel_place(project, arch).with_extension("image"),
             Self::Linux(version) => packages::linux_place(project, arch, version),
-            Self::File(path) => path.clone(),
+            Self::Selftest(path) | Self::File(path) => path.clone(),
         }
     }
 }
@@ -59,7 +66,7 @@ impl fmt::Display for Kernel {
         match self {
             Self::Stile => formatter.write_str("stile"),
             Self::Linux(version) => write!(formatter, "linux-{version}"),
-            Self::File(path) => write!(formatter, "{}", path.display()),
+            Self::Selftest(path) | Self::File(path) => write!(formatter, "{}", path.display()),
         }
     }
 }

@@ -17,6 +17,7 @@ mod qemu;
 mod run;
 mod session;
 mod terminal;
+mod test;
 mod toolchain;
 
 use std::process::ExitCode;
@@ -50,6 +51,7 @@ fn dispatch(options: Options) -> anyhow::Result<u8> {
     match options.command {
         Command::Run(options) => run::run(&project, &options),
         Command::Shell(options) => run::shell(&project, &options),
+        Command::Test(options) => test::test(&project, &options),
         Command::Doctor => doctor::doctor(&project),
     }
 }

@@ -27,6 +27,8 @@ pub enum Command {
     Run(RunOptions),
     /// The same, always interactive
     Shell(RunOptions),
+    /// Run the tests, all or those whose names contain one of the words
+    Test(TestOptions),
     /// Say what this machine has and what is missing
     Doctor,
 }
@@ -101,4 +103,21 @@ pub struct RunOptions {
         value_name = "PROGRAM"
     )]
     pub program: Vec<OsString>,
+}
+
+/// Options of `test`.
+#[derive(Args, Debug)]
+pub struct TestOptions {
+    /// Parts of names; a test is run if its name contains one of them
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
+    /// Only what takes under two minutes
+    #[arg(long, conflicts_with = "long")]
+    pub quick: bool,
+    /// The slow ones too
+    #[arg(long)]
+    pub long: bool,
+    /// Run the programs on Linux 6.12 and keep what they print as what is expected
+    #[arg(long)]
+    pub record: bool,
 }

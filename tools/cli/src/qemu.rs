@@ -175,8 +175,8 @@ pub struct Files<'a> {
 impl Machine<'_> {
     /// The device that programs/init finds the channel at.
     pub fn channel_device(&self) -> &'static str {
-        match (self.kernel, self.arch) {
-            (Kernel::Stile, _) => "/dev/hvc0",
+        match (self.kernel.is_stile(), self.arch) {
+            (true, _) => "/dev/hvc0",
             (_, Arch::Arm64) => "/dev/ttyAMA1",
             (_, Arch::Riscv64) => "/dev/ttyS1",
         }
@@ -230,8 +230,8 @@ impl Machine<'_> {
         }
         option("-chardev", &format!("socket,id=channel,fd={channel}"));
         option("-serial", &format!("file:{}", files.log.display()));
-        match (self.kernel, self.arch) {
-            (Kernel::Stile, _) => {
+        match (self.kernel.is_stile(), self.arch) {
+            (true, _) => {
                 option("-global", "virtio-mmio.force-legacy=false");
                 option("-device", "virtio-serial-device");
                 option("-device", "virtconsole,chardev=channel");
@@ -255,14 +255,14 @@ impl Machine<'_> {
 
     /// The kernel's command line.
     fn parameters(&self) -> String {
-        let mut words: Vec<&str> = match (self.kernel, self.arch) {
-            (Kernel::Stile, _) => Vec::new(),
+        let mut words: Vec<&str> = match (self.kernel.is_stile(), self.arch) {
+            (true, _) => Vec::new(),
             (_, Arch::Arm64) => vec!["console=ttyAMA0", "quiet"],
             (_, Arch::Riscv64) => vec!["console=ttyS0", "quiet", "cryptomgr.notests=1"],
         };
         if self.icount {
             words.push("norandmaps");
-            if *self.kernel != Kernel::Stile {
+            if !self.kernel.is_stile() {
                 words.push("nokaslr");
             }
         }

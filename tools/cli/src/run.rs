@@ -83,7 +83,7 @@ fn start(
     let count = options
         .count
         .or(plan.tour.then_some(CountFormat::Table))
-        .filter(|_| kernel == Kernel::Stile);
+        .filter(|_| kernel.is_stile());
     job.count = count.is_some();
     if interactive {
         let (rows, columns) = terminal::size();

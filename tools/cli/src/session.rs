@@ -175,16 +175,21 @@ impl Session {
         Ok(None)
     }
 
-    /// What QEMU said, and the end of the kernel's log.
-    pub fn log_end(&self) -> String {
+    /// What QEMU said, and the kernel's log.
+    pub fn log(&self) -> String {
         let qemu = fs::read(self.folder.file("qemu")).unwrap_or_default();
         let log = fs::read(&self.log).unwrap_or_default();
-        let text = [
+        [
             String::from_utf8_lossy(&qemu),
             String::from_utf8_lossy(&log),
         ]
-        .concat();
-        let text = text.replace('\r', "");
+        .concat()
+        .replace('\r', "")
+    }
+
+    /// The last lines of the log.
+    pub fn log_end(&self) -> String {
+        let text = self.log();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
     }

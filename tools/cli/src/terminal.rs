@@ -32,9 +32,12 @@ impl Drop for Raw {
     }
 }
 
-/// Rows and columns of the terminal on standard output.
+/// Rows and columns of the terminal on standard output; 24 and 80 where it does not know.
 pub fn size() -> (u16, u16) {
-    tcgetwinsize(std::io::stdout()).map_or((24, 80), |size| (size.ws_row, size.ws_col))
+    match tcgetwinsize(std::io::stdout()) {
+        Ok(size) if size.ws_row > 0 && size.ws_col > 0 => (size.ws_row, size.ws_col),
+        _ => (24, 80),
+    }
 }
 
 /// Which of standard input, output and error are terminals.

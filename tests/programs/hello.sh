@@ -1,0 +1,2 @@
+# The smallest thing: a message and a status.
+echo hello

@@ -1,0 +1,2 @@
+# Killed by its own signal.
+kill -KILL $$

@@ -1,0 +1,5 @@
+# Programs that take tens of megabytes and give them back, one after another.
+for i in 1 2 3 4 5; do
+    awk 'BEGIN { for (i = 0; i < 200000; i++) a[i] = i "x"; print length(a) }'
+done
+head -c 50000000 /dev/zero | tail -c 40000000 | wc -c

@@ -1,0 +1,2 @@
+# The shell's exit status is the case's.
+exit 7

@@ -1,0 +1,101 @@
+//! Cases: scripts in `tests/programs` with what they are expected to print.
+//!
+//! `NAME.sh` is run by busybox's shell in a folder of its own. `NAME.stdin`, if there is one, is its standard input.
+//! `NAME.expected` holds its standard output and, in the last line, how it ended. Lines of the script that start with
+//! `#:` say what the case needs:
+//!
+//! - `#: lmbench PROGRAM…`: programs of Debian's lmbench, in `PATH`
+//! - `#: program NAME…`: programs of this project's `programs/`, in `PATH`
+//! - `#: status only`: what it prints differs from run to run; only how it ends is compared
+//! - `#: long`: it is slow, and runs only with `--long`
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::project::Project;
+
+/// A program to run, and what it should do.
+#[derive(Debug, Default)]
+pub struct Case {
+    /// Its name: the file's without the ending.
+    pub name: String,
+    /// The script.
+    pub script: PathBuf,
+    /// The file of its standard input.
+    pub stdin: Option<PathBuf>,
+    /// Programs of lmbench that it needs.
+    pub lmbench: Vec<String>,
+    /// Programs of `programs/` that it needs.
+    pub programs: Vec<String>,
+    /// Only its status is compared.
+    pub status_only: bool,
+    /// It is run only with `--long`.
+    pub long: bool,
+}
+
+impl Case {
+    /// Where what it should do is kept.
+    pub fn expected_file(&self) -> PathBuf {
+        self.script.with_extension("expected")
+    }
+
+    /// What a run came to, as it is kept.
+    pub fn record(&self, stdout: &[u8], end: &str) -> String {
+        let mut text = String::new();
+        if !self.status_only {
+            text.push_str(&String::from_utf8_lossy(stdout));
+            if !text.is_empty() && !text.ends_with('\n') {
+                text.push_str("\n(no newline at the end)\n");
+            }
+        }
+        text.push_str(end);
+        text.push('\n');
+        text
+    }
+}
+
+/// All cases, by name.
+pub fn all(project: &Project) -> Result<Vec<Case>> {
+    let folder = project.root.join("tests/programs");
+    let mut cases = Vec::new();
+    for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "sh") {
+            cases.push(read(&path)?);
+        }
+    }
+    cases.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(cases)
+}
+
+fn read(script: &Path) -> Result<Case> {
+    let name = script
+        .file_stem()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    let stdin = Some(script.with_extension("stdin")).filter(|path| path.exists());
+    let mut case = Case {
+        name,
+        script: script.into(),
+        stdin,
+        ..Case::default()
+    };
+    for line in fs::read_to_string(script)?
+        .lines()
+        .filter_map(|line| line.strip_prefix("#:"))
+    {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let names = || words[1..].iter().map(|word| word.to_string());
+        match words.as_slice() {
+            ["lmbench", _, ..] => case.lmbench.extend(names()),
+            ["program", _, ..] => case.programs.extend(names()),
+            ["status", "only"] => case.status_only = true,
+            ["long"] => case.long = true,
+            _ => bail!("{}: what does '#:{line}' mean?", script.display()),
+        }
+    }
+    Ok(case)
+}

@@ -1,0 +1,224 @@
+//! The command itself: what a user sees of `stile run`, with statuses, standard input and files.
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+use anyhow::Result;
+
+use super::Report;
+use crate::project::Project;
+
+/// One run of the command.
+struct Run<'a> {
+    name: &'a str,
+    arguments: &'a [&'a str],
+    stdin: &'a [u8],
+    status: i32,
+    stdout: Option<&'a [u8]>,
+    /// What standard error must contain.
+    stderr: &'a str,
+}
+
+const PLAIN: Run = Run {
+    name: "",
+    arguments: &[],
+    stdin: b"",
+    status: 0,
+    stdout: Some(b""),
+    stderr: "",
+};
+
+/// Every byte, twice, with no newline at the end.
+fn all_bytes() -> Vec<u8> {
+    (0..512).map(|byte| byte as u8).collect()
+}
+
+/// Runs the command as users do and compares.
+pub fn test(project: &Project, report: &mut Report) -> Result<()> {
+    let bytes = all_bytes();
+    let runs = [
+        Run {
+            name: "status",
+            arguments: &["run", "--", "sh", "-c", "exit 7"],
+            status: 7,
+            ..PLAIN
+        },
+        Run {
+            name: "signal",
+            arguments: &["run", "--", "sh", "-c", "kill -9 $$"],
+            status: 137,
+            ..PLAIN
+        },
+        Run {
+            name: "not-found",
+            arguments: &["run", "--", "nosuch"],
+            status: 127,
+            stderr: "nosuch",
+            ..PLAIN
+        },
+        Run {
+            name: "no-host-file",
+            arguments: &["run", "./nosuch"],
+            status: 127,
+            stderr: "not found",
+            ..PLAIN
+        },
+        Run {
+            name: "not-executable",
+            arguments: &["run", "./Cargo.toml"],
+            status: 126,
+            stderr: "not executable",
+            ..PLAIN
+        },
+        Run {
+            name: "wrong-machine",
+            arguments: &["run", "/proc/self/exe"],
+            status: 126,
+            stderr: "x86-64",
+            ..PLAIN
+        },
+        Run {
+            name: "unknown-policy",
+            arguments: &["run", "--set", "idreg=x", "true"],
+            status: 125,
+            stderr: "locked",
+            ..PLAIN
+        },
+        Run {
+            name: "bad-option",
+            arguments: &["run", "--smp", "65", "true"],
+            status: 125,
+            stderr: "64",
+            ..PLAIN
+        },
+        Run {
+            name: "timeout",
+            arguments: &["run", "--timeout", "3", "--", "sleep", "1000"],
+            status: 124,
+            stderr: "time",
+            ..PLAIN
+        },
+        Run {
+            name: "stdin",
+            arguments: &["run", "--", "wc", "-l"],
+            stdin: b"a\nb\n",
+            stdout: Some(b"2\n"),
+            ..PLAIN
+        },
+        Run {
+            name: "binary",
+            arguments: &["run", "--", "cat"],
+            stdin: &bytes,
+            stdout: Some(&bytes),
+            ..PLAIN
+        },
+        Run {
+            name: "icount-stdin",
+            arguments: &["run", "--icount", "--", "cat"],
+            stdin: &bytes,
+            stdout: Some(&bytes),
+            ..PLAIN
+        },
+        Run {
+            name: "copy",
+            arguments: &[
+                "run",
+                "--copy",
+                "LICENSE-MIT:/etc/x",
+                "--",
+                "head",
+                "-n1",
+                "/etc/x",
+            ],
+            stdout: Some(b"MIT License\n"),
+            ..PLAIN
+        },
+        Run {
+            name: "count",
+            arguments: &["run", "--count", "--", "true"],
+            stderr: "execve",
+            ..PLAIN
+        },
+        Run {
+            name: "trace",
+            arguments: &["run", "--trace", "--", "true"],
+            stderr: "exit_group(0",
+            ..PLAIN
+        },
+        Run {
+            name: "tour",
+            arguments: &["run"],
+            stdout: None,
+            stderr: "syscall",
+            ..PLAIN
+        },
+    ];
+    for run in runs {
+        let name = format!("command/{}", run.name);
+        if report.wants(&name) {
+            match check(&run, &start(project, &run)?) {
+                None => report.passed(1),
+                Some(how) => report.failed(&name, &how),
+            }
+        }
+    }
+    if report.wants("command/icount-repeats") {
+        repeats(project, report)?;
+    }
+    Ok(())
+}
+
+fn start(project: &Project, run: &Run) -> Result<Output> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.current_dir(&project.root).args(run.arguments);
+    command
+        .env("STILE_ROOT", &project.root)
+        .env("STILE_TARGET", &project.target)
+        .env("STILE_CACHE", &project.cache);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let written = child
+        .stdin
+        .take()
+        .map(|mut stdin| stdin.write_all(run.stdin));
+    let output = child.wait_with_output()?;
+    drop(written);
+    Ok(output)
+}
+
+/// What is wrong with what a run did, if anything.
+fn check(run: &Run, output: &Output) -> Option<String> {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    if output.status.code() != Some(run.status) {
+        return Some(format!(
+            "{} instead of status {}\n{stdout}{stderr}",
+            output.status, run.status
+        ));
+    }
+    if run.stdout.is_some_and(|expected| expected != output.stdout) {
+        return Some(format!("standard output is\n{stdout}{stderr}"));
+    }
+    (!stderr.contains(run.stderr))
+        .then(|| format!("standard error lacks '{}':\n{stderr}", run.stderr))
+}
+
+/// Two runs with the machine's time being its instructions print the same, times included.
+fn repeats(project: &Project, report: &mut Report) -> Result<()> {
+    let script =
+        "cat /proc/uptime; i=0; while [ $i -lt 50 ]; do (:); i=$((i + 1)); done; cat /proc/uptime";
+    let run = Run {
+        arguments: &["run", "--icount", "--count", "--", "sh", "-c", script],
+        ..PLAIN
+    };
+    let (first, second) = (start(project, &run)?, start(project, &run)?);
+    if first == second && first.status.success() {
+        report.passed(1);
+    } else {
+        report.failed("command/icount-repeats", &format!("{first:?}\n{second:?}"));
+    }
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! The tests that run on the host: the mechanisms' and this command's own.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use anyhow::{Context, Result};
+
+use super::Report;
+use crate::options::TestOptions;
+use crate::project::Project;
+
+/// Runs `cargo test` for every crate whose name is asked for.
+pub fn test(project: &Project, options: &TestOptions, report: &mut Report) -> Result<()> {
+    let mut crates = BTreeSet::from(["cli".to_owned()]);
+    for entry in fs::read_dir(project.root.join("crates"))? {
+        crates.insert(entry?.file_name().to_string_lossy().into_owned());
+    }
+    crates.retain(|name| report.wants(&format!("host/{name}")));
+    if crates.is_empty() {
+        return Ok(());
+    }
+    let mut cargo = project.cargo(&["test", "--no-fail-fast"]);
+    for name in &crates {
+        cargo.args(["--package", name]);
+    }
+    if options.long {
+        cargo.args(["--", "--include-ignored"]);
+    }
+    let output = cargo.output().context("cargo cannot be run")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut failures = 0;
+    for line in text.lines() {
+        if let Some(result) = line.strip_prefix("test result: ") {
+            report.passed(number_before(result, " passed"));
+        } else if let Some(name) = line
+            .strip_prefix("test ")
+            .and_then(|line| line.strip_suffix(" ... FAILED"))
+        {
+            failures += 1;
+            report.failed(&format!("host/{name}"), &explanation(&text, name));
+        }
+    }
+    if !output.status.success() && failures == 0 {
+        report.failed("host", &String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(())
+}
+
+fn number_before(text: &str, what: &str) -> usize {
+    let before = text.split(what).next().unwrap_or_default();
+    before
+        .rsplit(' ')
+        .next()
+        .and_then(|number| number.parse().ok())
+        .unwrap_or(0)
+}
+
+/// What the failed test printed.
+fn explanation(text: &str, name: &str) -> String {
+    let start = format!("---- {name} stdout ----");
+    let lines = text.lines().skip_while(|line| *line != start).skip(1);
+    lines
+        .take_while(|line| !line.starts_with("---- ") && *line != "failures:")
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number_before;
+
+    #[test]
+    fn results_of_cargo_are_read() {
+        assert_eq!(
+            number_before("ok. 17 passed; 0 failed; 0 ignored", " passed"),
+            17
+        );
+        assert_eq!(number_before("nothing", " passed"), 0);
+    }
+}

@@ -1,0 +1,273 @@
+//! Real programs in QEMU: one boot carries many cases, and what they do is compared with what they did on Linux.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use similar::TextDiff;
+use wire::{Channel, Control, Input, Job};
+
+use super::Report;
+use super::case::Case;
+use crate::arch::Arch;
+use crate::guest;
+use crate::initramfs::Initramfs;
+use crate::kernel_image::Kernel;
+use crate::options::TestOptions;
+use crate::packages;
+use crate::project::Project;
+use crate::qemu::{Accel, Machine};
+use crate::session::{Event, Session};
+use crate::toolchain;
+
+/// How long one case may take.
+const LIMIT: Duration = Duration::from_secs(90);
+/// How long a machine may take until its first case starts.
+const BOOT_LIMIT: Duration = Duration::from_secs(60);
+
+/// A machine that the cases run on.
+pub struct Setting {
+    /// What it is called.
+    pub name: &'static str,
+    arch: Arch,
+    cpu: &'static str,
+    smp: u32,
+    options: &'static [&'static str],
+}
+
+const SETTINGS: [Setting; 3] = [
+    Setting {
+        name: "programs/cortex-a72",
+        arch: Arch::Arm64,
+        cpu: "cortex-a72",
+        smp: 1,
+        options: &[],
+    },
+    Setting {
+        name: "programs/max",
+        arch: Arch::Arm64,
+        cpu: "max",
+        smp: 4,
+        options: &[],
+    },
+    Setting {
+        name: "programs/neoverse-n1-el2",
+        arch: Arch::Arm64,
+        cpu: "neoverse-n1",
+        smp: 2,
+        options: &["-machine", "virtualization=on"],
+    },
+];
+
+/// The machines to run on: one where it must be quick.
+pub fn settings(options: &TestOptions) -> impl Iterator<Item = Setting> {
+    SETTINGS
+        .into_iter()
+        .take(if options.quick { 1 } else { SETTINGS.len() })
+}
+
+/// Runs the cases on one machine and compares.
+pub fn test(
+    project: &Project,
+    options: &TestOptions,
+    setting: &Setting,
+    cases: &[Case],
+    report: &mut Report,
+) -> Result<()> {
+    let wanted = |case: &&Case| {
+        (options.long || !case.long) && report.wants(&format!("{}/{}", setting.name, case.name))
+    };
+    let cases: Vec<&Case> = cases.iter().filter(wanted).collect();
+    run(project, &Kernel::Stile, setting, &cases, |case, result| {
+        let name = format!("{}/{}", setting.name, case.name);
+        match judge(case, &result) {
+            None => report.passed(1),
+            Some(how) => report.failed(&name, &how),
+        }
+        Ok(())
+    })
+}
+
+/// Runs the cases on Linux and keeps what they do.
+pub fn record(project: &Project, options: &TestOptions, cases: Vec<Case>) -> Result<u8> {
+    let wanted = |case: &&Case| {
+        options.names.is_empty() || options.names.iter().any(|part| case.name.contains(part))
+    };
+    let cases: Vec<&Case> = cases.iter().filter(wanted).collect();
+    let mut failures = 0;
+    run(
+        project,
+        &Kernel::Linux("6.12".into()),
+        &SETTINGS[0],
+        &cases,
+        |case, result| {
+            match &result.end {
+                Ok(end) => fs::write(case.expected_file(), case.record(&result.stdout, end))?,
+                Err(how) => {
+                    failures += 1;
+                    println!("FAILED {}: {how}", case.name);
+                }
+            }
+            Ok(())
+        },
+    )?;
+    println!("{} recorded, {failures} failed", cases.len() - failures);
+    Ok(u8::from(failures > 0))
+}
+
+/// What a case did.
+struct Outcome {
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+    /// How it ended, or why that is not known.
+    end: Result<String, String>,
+}
+
+/// The difference between what a case did and what it should do; `None` where there is none.
+fn judge(case: &Case, outcome: &Outcome) -> Option<String> {
+    let stderr = String::from_utf8_lossy(&outcome.stderr);
+    let end = match &outcome.end {
+        Ok(end) => end,
+        Err(how) => {
+            return Some(format!(
+                "{how}\n{}{stderr}",
+                String::from_utf8_lossy(&outcome.stdout)
+            ));
+        }
+    };
+    let Ok(expected) = fs::read_to_string(case.expected_file()) else {
+        return Some(format!(
+            "nothing is recorded: stile test --record {}",
+            case.name
+        ));
+    };
+    let found = case.record(&outcome.stdout, end);
+    if found == expected {
+        return None;
+    }
+    let diff = TextDiff::from_lines(&expected, &found);
+    Some(format!(
+        "{}{stderr}",
+        diff.unified_diff().header("expected", "found")
+    ))
+}
+
+/// Runs the cases in as few boots as possible: a machine that dies or hangs is started again with the cases left.
+fn run(
+    project: &Project,
+    kernel: &Kernel,
+    setting: &Setting,
+    cases: &[&Case],
+    mut done: impl FnMut(&Case, Outcome) -> Result<()>,
+) -> Result<()> {
+    let mut left = cases;
+    while !left.is_empty() {
+        let mut session = boot(project, kernel, setting, left)?;
+        let mut finished = 0;
+        while let Some(case) = left.get(finished) {
+            let limit = if finished == 0 {
+                LIMIT + BOOT_LIMIT
+            } else {
+                LIMIT
+            };
+            let outcome = attend(&mut session, Instant::now() + limit);
+            let lost = outcome.end.is_err();
+            done(case, outcome)?;
+            finished += 1;
+            if lost {
+                break;
+            }
+        }
+        left = &left[finished..];
+    }
+    Ok(())
+}
+
+/// Takes what the next case does.
+fn attend(session: &mut Session, deadline: Instant) -> Outcome {
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    loop {
+        let end = match session.next(Some(deadline)) {
+            Event::Frame(Channel::Stdout, bytes) => {
+                stdout.extend(bytes);
+                continue;
+            }
+            Event::Frame(Channel::Stderr, bytes) => {
+                stderr.extend(bytes);
+                continue;
+            }
+            Event::Frame(Channel::Control, payload) => match Control::decode(&payload) {
+                Some(Control::Exited(status)) => Ok(format!("exit status {status}")),
+                Some(Control::Killed(signal)) => Ok(format!("killed by signal {signal}")),
+                Some(Control::Failed(errno)) => Ok(format!("not started: error {errno}")),
+                _ => continue,
+            },
+            Event::TimedOut => Err(format!(
+                "the time ran out; the end of the log:\n{}",
+                session.log_end()
+            )),
+            Event::Closed => Err(format!(
+                "the machine stopped; the end of the log:\n{}",
+                session.log_end()
+            )),
+            _ => continue,
+        };
+        return Outcome {
+            stdout,
+            stderr,
+            end,
+        };
+    }
+}
+
+fn boot(project: &Project, kernel: &Kernel, setting: &Setting, cases: &[&Case]) -> Result<Session> {
+    let machine = Machine {
+        arch: setting.arch,
+        kernel,
+        cpu: Some(setting.cpu),
+        smp: setting.smp,
+        memory: "1G",
+        icount: false,
+        accel: Accel::Tcg,
+        gdb: false,
+        append: Vec::new(),
+        options: setting
+            .options
+            .iter()
+            .map(|word| word.to_string())
+            .collect(),
+    };
+    let mut tree = guest::tree(project, setting.arch)?;
+    let mut jobs = Vec::new();
+    for case in cases {
+        jobs.push(job(project, setting.arch, case, &mut tree)?);
+    }
+    guest::boot(project, &machine, &mut tree, &jobs, None)
+}
+
+/// Puts what a case needs into the tree: the job that runs it.
+fn job(project: &Project, arch: Arch, case: &Case, tree: &mut Initramfs) -> Result<Job> {
+    let script = format!("/tests/{}.sh", case.name);
+    tree.file(&script, &case.script)?;
+    for name in &case.lmbench {
+        tree.file(
+            &format!("usr/bin/{name}"),
+            &packages::lmbench(project, arch)?.join(name),
+        )?;
+    }
+    for name in &case.programs {
+        tree.file(
+            &format!("usr/bin/{name}"),
+            &toolchain::program(project, arch, name)?,
+        )?;
+    }
+    let mut job = guest::job(["sh", &script]);
+    job.directory = format!("/work/{}", case.name);
+    tree.folder(&job.directory);
+    if let Some(stdin) = &case.stdin {
+        let path = format!("/tests/{}.stdin", case.name);
+        tree.file(&path, stdin)?;
+        job.input = Input::File(path);
+    }
+    Ok(job)
+}
