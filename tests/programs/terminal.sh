@@ -1,2 +1,11 @@
-# A pseudo-terminal made by script: its name, size, and echo.
-script -q -c 'tty | sed s/[0-9]*$/N/; stty -a | grep -o -E "[- ]?(icanon|isig|opost)"' /dev/null </dev/null | tr -d '\r'
+#: terminal
+# A terminal: its name, its size, its modes, and what it makes of a newline.
+tty | sed 's/[0-9]*$/N/'
+stty size
+stty -a | grep -o -E -e '-?(icanon|isig|opost|onlcr|echo)\b' | sort | tr '\n' ' '; echo
+stty -onlcr -echo rows 10 cols 20; stty size; stty sane
+[ -t 0 ] && [ -t 1 ] && [ -t 2 ] && echo "all terminals"
+stat -c %F "$(tty)"
+echo to the terminal >/dev/tty
+sleep 0.1 & ps -o pid,tty | awk -v pid=$! '$1 == pid { print ($2 != "?") }'
+wait

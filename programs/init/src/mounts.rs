@@ -21,7 +21,7 @@ const LINKS: [(&str, &str); 4] = [
     ("/proc/self/fd/2", "/dev/stderr"),
 ];
 
-/// Mounts them all and makes the usual links below `/dev`.
+/// Mounts them all, makes the usual links below `/dev`, and gives the machine its name.
 pub fn mount_all() {
     for (kind, path) in MOUNTS {
         let _ = fs::create_dir_all(path);
@@ -30,4 +30,5 @@ pub fn mount_all() {
     for (target, path) in LINKS {
         let _ = std::os::unix::fs::symlink(target, path);
     }
+    sys::set_host_name(&fs::read_to_string("/etc/hostname").unwrap_or_default());
 }

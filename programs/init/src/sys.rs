@@ -31,6 +31,13 @@ pub fn mount(kind: &str, path: &str) {
     };
 }
 
+/// Names the machine, as far as the kernel lets us.
+pub fn set_host_name(name: &str) {
+    let name = name.trim();
+    // SAFETY: pointer and length are the string's.
+    unsafe { libc::sethostname(name.as_ptr().cast(), name.len()) };
+}
+
 /// Ends the machine.
 pub fn power_off() -> ! {
     // SAFETY: no memory is passed.

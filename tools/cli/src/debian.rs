@@ -9,9 +9,12 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::project::{Project, find_program, output, progress};
+use crate::project::{Project, find_program, output};
 
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+/// Marks a state whose package lists were read.
+const UPDATED: &str = "updated";
 
 /// One release of Debian for one architecture.
 pub struct Debian<'a> {
@@ -53,17 +56,17 @@ impl<'a> Debian<'a> {
             return Ok(place);
         }
         self.prepare(name)?;
-        progress(&format!(
-            "downloading {name} ({}) from Debian {}",
-            self.arch, self.suite
-        ));
         let download = self.fresh_folder("download")?;
         let fetch = |debian: &Self| {
             let mut apt = debian.apt("apt-get");
             apt.current_dir(&download)
                 .args(["download", "--quiet"])
                 .arg(name);
-            output(&mut apt, &format!("downloading {name}"))
+            let what = format!(
+                "downloading {name} ({}) from Debian {}",
+                debian.arch, debian.suite
+            );
+            output(&mut apt, &what)
         };
         if fetch(self).is_err() {
             self.update()?;
@@ -89,15 +92,15 @@ impl<'a> Debian<'a> {
             return Ok(place);
         }
         self.prepare(name)?;
-        progress(&format!(
-            "downloading {name} with its libraries from Debian {} (about 90 MB)",
-            self.suite
-        ));
         let fetch = |debian: &Self| {
             let mut apt = debian.apt("apt-get");
             apt.args(["install", "--yes", "--quiet", "--download-only"])
                 .args(packages);
-            output(&mut apt, &format!("downloading {name}"))
+            let what = format!(
+                "downloading {name} and its libraries, about 90 MB, from Debian {}",
+                debian.suite
+            );
+            output(&mut apt, &what)
         };
         if fetch(self).is_err() {
             self.update()?;
@@ -135,7 +138,7 @@ impl<'a> Debian<'a> {
                 self.arch
             );
         }
-        if self.state().join("lists/lock").exists() {
+        if self.state().join(UPDATED).exists() {
             return Ok(());
         }
         for tool in ["apt-get", "dpkg-deb"] {
@@ -173,10 +176,14 @@ impl<'a> Debian<'a> {
             self.suite, self.arch
         );
         let result = output(&mut apt, &what);
-        if result.is_err() {
-            let _ = fs::remove_dir_all(self.state());
+        match result {
+            Ok(_) => fs::write(self.state().join(UPDATED), "")?,
+            Err(error) => {
+                let _ = fs::remove_dir_all(self.state());
+                return Err(error);
+            }
         }
-        result.map(drop)
+        Ok(())
     }
 
     /// An apt tool that works on the private state.

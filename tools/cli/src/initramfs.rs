@@ -67,7 +67,7 @@ impl<'a> Initramfs<'a> {
             b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n",
         );
         tree.text("etc/group", b"root:x:0:\nnogroup:x:65534:\n");
-        tree.text("etc/hostname", b"stile\n");
+        tree.text("etc/hostname", b"guest\n");
         tree.file("init", init)?;
         let busybox = packages::busybox(project, arch)?;
         for applet in elf::busybox_applets(&fs::read(&busybox)?) {

@@ -7,6 +7,7 @@
 //! - `#: lmbench PROGRAM…`: programs of Debian's lmbench, in `PATH`
 //! - `#: program NAME…`: programs of this project's `programs/`, in `PATH`
 //! - `#: status only`: what it prints differs from run to run; only how it ends is compared
+//! - `#: terminal`: its standard input, output and error are a terminal
 //! - `#: long`: it is slow, and runs only with `--long`
 
 use std::fs;
@@ -31,6 +32,8 @@ pub struct Case {
     pub programs: Vec<String>,
     /// Only its status is compared.
     pub status_only: bool,
+    /// It has a terminal.
+    pub terminal: bool,
     /// It is run only with `--long`.
     pub long: bool,
 }
@@ -93,6 +96,7 @@ fn read(script: &Path) -> Result<Case> {
             ["lmbench", _, ..] => case.lmbench.extend(names()),
             ["program", _, ..] => case.programs.extend(names()),
             ["status", "only"] => case.status_only = true,
+            ["terminal"] => case.terminal = true,
             ["long"] => case.long = true,
             _ => bail!("{}: what does '#:{line}' mean?", script.display()),
         }

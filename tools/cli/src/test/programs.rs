@@ -264,6 +264,14 @@ fn job(project: &Project, arch: Arch, case: &Case, tree: &mut Initramfs) -> Resu
     let mut job = guest::job(["sh", &script]);
     job.directory = format!("/work/{}", case.name);
     tree.folder(&job.directory);
+    if case.terminal {
+        job.input = Input::Terminal {
+            rows: 24,
+            columns: 80,
+            stderr: true,
+        };
+        job.environment.push(b"TERM=dumb".to_vec());
+    }
     if let Some(stdin) = &case.stdin {
         let path = format!("/tests/{}.stdin", case.name);
         tree.file(&path, stdin)?;
