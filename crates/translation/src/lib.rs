@@ -1,9 +1,14 @@
 //! What a change of a translation owes before it may be relied on: `docs/translation.md` as code.
 //!
 //! The kernel names the change that it makes; this crate answers with the debt; the architecture pays it. The decisions
-//! are constant functions of the change, so that a compiled kernel holds the payment alone.
+//! are constant functions of the change, so that a compiled kernel holds the payment alone. [`model`] is a machine that
+//! keeps whatever a real one may keep, to try decisions on.
 #![no_std]
 #![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod model;
 
 /// A change of one entry of a page table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,7 +19,7 @@ pub enum Change {
     FillKernel,
     /// Valid to invalid.
     Clear,
-    /// Valid to valid with another frame, or other memory attributes.
+    /// Valid to valid with another frame, or with other memory attributes.
     Replace,
     /// Valid to valid, something is no longer allowed.
     Narrow,
@@ -46,7 +51,7 @@ impl Change {
     ];
 }
 
-/// What caches of translations must forget, on every CPU that may hold it.
+/// What every CPU that may hold it must forget.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Forget {
     /// Nothing.
@@ -62,48 +67,51 @@ pub enum Forget {
 pub struct Debt {
     /// The entry must be invalid, and forgotten, before it takes its new value: break before make.
     pub break_first: bool,
-    /// The store must be visible to every table walker, this CPU's next instructions included, before going on.
+    /// The store must be visible to every table walk, this CPU's next instructions' included, before going on.
     pub publish: bool,
     /// What must be forgotten before what the old value named is used for anything else.
     pub forget: Forget,
 }
 
-const NONE: Debt = Debt {
-    break_first: false,
-    publish: false,
-    forget: Forget::Nothing,
-};
+impl Debt {
+    /// Nothing owed.
+    pub const NONE: Debt = Debt {
+        break_first: false,
+        publish: false,
+        forget: Forget::Nothing,
+    };
+}
 
-/// What a change at stage 1 owes on arm64 (Arm ARM DDI 0487, D8.16 and D8.17: TLB maintenance and its ordering).
+/// What a change at stage 1 owes on arm64 (Arm ARM, DDI 0487: "TLB maintenance" and, in it, "Using break-before-make
+/// when updating translation table entries"; D8.14 and D8.14.1 in issue J.a).
 pub const fn arm64(change: Change) -> Debt {
     match change {
-        // R_SQBCS: an invalid entry is never cached. A walk that comes before the store faults, and is tried again.
-        Change::FillUser => NONE,
+        // An entry that faults (translation, address size, Access flag) is never cached. A walk that comes before the
+        // store faults, finds the entry sufficient, and is tried again.
+        Change::FillUser | Change::Touch => Debt::NONE,
         // The same, but the walk must not come before the store.
         Change::FillKernel | Change::LinkTable => Debt {
             publish: true,
-            ..NONE
+            ..Debt::NONE
         },
         Change::Clear | Change::Narrow | Change::Age => Debt {
             forget: Forget::Page,
-            ..NONE
+            ..Debt::NONE
         },
-        // A stale entry repeats the permission fault for as long as it is kept.
+        // Needs no break, but a stale entry would repeat the permission fault for as long as it is kept.
         Change::Widen => Debt {
             forget: Forget::Page,
-            ..NONE
+            ..Debt::NONE
         },
-        // R_FYYPF..: an entry with a clear Access flag may not be cached.
-        Change::Touch => NONE,
-        // R_WHZWS: two CPUs may not see different output addresses for one input.
+        // R_WHZWS: a change of the output address or the memory type.
         Change::Replace => Debt {
             break_first: true,
             forget: Forget::Page,
-            ..NONE
+            ..Debt::NONE
         },
         Change::UnlinkTable => Debt {
             forget: Forget::Space,
-            ..NONE
+            ..Debt::NONE
         },
     }
 }

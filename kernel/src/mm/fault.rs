@@ -8,7 +8,7 @@ use super::area::{Area, PageSource, Rights, Source};
 use super::asid::Context;
 use super::frame::{FRAMES, FrameRef, Owner};
 use super::space::{AddressSpace, Space};
-use super::table::{Entry, Leaf};
+use super::table::{Entry, Leaf, hidden};
 use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr, age, page_down};
 use crate::arch;
 use crate::arch::mmu::{Memory, Prot, Pte};
@@ -325,7 +325,7 @@ pub(super) fn set_rights(area: &Area, entry: &Entry) -> bool {
     let new = |old: Pte| {
         let new = Pte::leaf(frame.0, prot(area, writable), Memory::Normal).with_young(old.young());
         if area.rights.is_none() {
-            new.hidden()
+            hidden(new)
         } else {
             new
         }

@@ -5,6 +5,7 @@ extern crate alloc;
 use alloc::sync::Arc;
 use core::ops::Range;
 
+pub use super::area::PageSource;
 use super::area::{Area, Areas, Flags, Label, Rights, Source};
 use super::asid::{self, Context};
 use super::fault::Access;

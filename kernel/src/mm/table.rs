@@ -22,6 +22,12 @@ const fn index(address: usize, level: usize) -> usize {
     address >> shift(level) & (ENTRIES - 1)
 }
 
+/// An entry that the hardware does not follow, but that still holds its frame: for pages that nobody may touch. Bit 0 says
+/// "valid" on every architecture, and the hardware reads no other bit without it.
+pub fn hidden(pte: Pte) -> Pte {
+    Pte(pte.0 & !1)
+}
+
 /// An entry in memory, which the hardware may read at any time and, while valid, change (Access flag, dirty state).
 #[repr(transparent)]
 pub struct Entry(AtomicU64);

@@ -1,0 +1,245 @@
+//! A machine with the laziest translation caches that the manuals allow: what a CPU once cached it keeps until it is made
+//! to forget, it caches at any moment, and a store reaches the table walks as late as may be.
+//!
+//! One address space of a few pages below one table. The driver ([`Machine::change`]) makes changes as the kernel does and
+//! pays what the decisions under test say; [`Machine::check`] says what went wrong.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::{Change, Debt, Forget};
+
+/// What a last-level entry says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// The frame.
+    pub frame: usize,
+    /// Whether stores are allowed.
+    pub write: bool,
+    /// The Access flag.
+    pub young: bool,
+}
+
+/// How a machine caches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hardware {
+    /// Invalid entries too may be cached (RISC-V without Svvptc).
+    pub caches_invalid: bool,
+    /// Two different cached frames for a page are a disaster (arm64's TLB conflict).
+    pub conflicts: bool,
+}
+
+/// What went wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Violation {
+    /// A CPU holds a translation that the table no longer grants, though the debt is paid.
+    Stale,
+    /// A CPU holds two frames for a page at once.
+    Conflict,
+    /// A CPU still knows a table that was freed.
+    FreedTable,
+    /// An access that the table grants keeps faulting.
+    Stuck,
+    /// The kernel faulted on a mapping of its own.
+    KernelFault,
+    /// A page that was made old stays unnoticed when it is used.
+    LostAge,
+}
+
+/// What one CPU caches.
+#[derive(Clone, Debug, Default)]
+struct Cpu {
+    /// For each page all that was cached and not forgotten; `None` in it is a cached invalid entry.
+    pages: Vec<Vec<Option<Entry>>>,
+    /// The table that intermediate caches name.
+    table: Option<usize>,
+}
+
+/// The machine.
+pub struct Machine {
+    hardware: Hardware,
+    owes: fn(Change) -> Debt,
+    /// The entries as stored, and as table walks see them until the stores arrive.
+    stored: Vec<Option<Entry>>,
+    walked: Vec<Option<Entry>>,
+    /// Which table is linked; counts up as tables are freed and made anew.
+    table: usize,
+    cpus: Vec<Cpu>,
+    violation: Option<Violation>,
+}
+
+impl Machine {
+    /// A machine of `cpus` CPUs and `pages` pages, whose driver pays what `owes` says.
+    pub fn new(hardware: Hardware, owes: fn(Change) -> Debt, cpus: usize, pages: usize) -> Self {
+        let cpu = Cpu {
+            pages: vec![Vec::new(); pages],
+            table: None,
+        };
+        Machine {
+            hardware,
+            owes,
+            stored: vec![None; pages],
+            walked: vec![None; pages],
+            table: 0,
+            cpus: vec![cpu; cpus],
+            violation: None,
+        }
+    }
+
+    /// What the table says of a page.
+    pub fn entry(&self, page: usize) -> Option<Entry> {
+        self.stored[page]
+    }
+
+    /// The first thing that went wrong.
+    pub fn check(&self) -> Result<(), Violation> {
+        self.violation.map_or(Ok(()), Err)
+    }
+
+    fn fail(&mut self, violation: Violation) {
+        self.violation.get_or_insert(violation);
+    }
+
+    /// A CPU walks the table for a page, asked for or not, and caches what it finds.
+    pub fn walk(&mut self, cpu: usize, page: usize) {
+        let found = self.walked[page];
+        let cacheable = match found {
+            Some(entry) => entry.young,
+            None => self.hardware.caches_invalid,
+        };
+        let cpu = &mut self.cpus[cpu];
+        cpu.table = Some(cpu.table.unwrap_or(self.table));
+        let held = &mut cpu.pages[page];
+        if cacheable && !held.contains(&found) {
+            held.push(found);
+            let mut frames = held.iter().flatten().map(|entry| entry.frame);
+            let first = frames.next();
+            if self.hardware.conflicts && frames.any(|frame| Some(frame) != first) {
+                self.fail(Violation::Conflict);
+            }
+        }
+    }
+
+    /// All stores become visible to table walks.
+    pub fn arrive(&mut self) {
+        self.walked.clone_from(&self.stored);
+    }
+
+    /// Stores an entry; table walks may or may not see it yet.
+    fn store(&mut self, page: usize, entry: Option<Entry>) {
+        self.stored[page] = entry;
+    }
+
+    fn forget(&mut self, what: Forget, page: usize) {
+        if what == Forget::Nothing {
+            return;
+        }
+        // Forgetting is ordered after the store: a walk that follows sees it.
+        self.arrive();
+        for cpu in &mut self.cpus {
+            match what {
+                Forget::Page => cpu.pages[page].clear(),
+                _ => {
+                    cpu.pages.iter_mut().for_each(Vec::clear);
+                    cpu.table = None;
+                }
+            }
+        }
+    }
+
+    /// Makes a change as the kernel does, with `meanwhile` (what other CPUs do) between any two steps.
+    pub fn change(
+        &mut self,
+        change: Change,
+        page: usize,
+        new: Option<Entry>,
+        meanwhile: &mut dyn FnMut(&mut Self),
+    ) {
+        let debt = (self.owes)(change);
+        if debt.break_first {
+            self.store(page, None);
+            meanwhile(self);
+            self.forget(debt.forget, page);
+            meanwhile(self);
+        }
+        match change {
+            Change::UnlinkTable => self.table += 1,
+            Change::LinkTable => {}
+            _ => self.store(page, new),
+        }
+        meanwhile(self);
+        if debt.publish {
+            self.arrive();
+        }
+        if !debt.break_first {
+            self.forget(debt.forget, page);
+        }
+        self.settle(change, page);
+    }
+
+    /// What must hold once the debt of a change is paid.
+    fn settle(&mut self, change: Change, page: usize) {
+        let granted = self.stored[page];
+        let within = |held: Entry| {
+            granted.is_some_and(|entry| entry.frame == held.frame && (entry.write || !held.write))
+        };
+        let held = || {
+            self.cpus
+                .iter()
+                .flat_map(|cpu| cpu.pages[page].iter().flatten())
+        };
+        // What is in flight may still be walked, and cached after all.
+        let seen = self.walked[page];
+        if held().chain(&seen).any(|&entry| !within(entry)) {
+            self.fail(Violation::Stale);
+        } else if change == Change::Age && held().any(|entry| entry.young) {
+            self.fail(Violation::LostAge);
+        }
+        let current = self.table;
+        if self
+            .cpus
+            .iter()
+            .any(|cpu| cpu.table.is_some_and(|table| table != current))
+        {
+            self.fail(Violation::FreedTable);
+        }
+    }
+
+    /// A program's access, which the kernel tries again after each fault that finds the entry sufficient; the store that a
+    /// fault found has arrived by the time it returns. `recover` is what the kernel forgets on such a fault, on this CPU.
+    pub fn access(&mut self, cpu: usize, page: usize, write: bool, recover: Forget) {
+        let granted = self.stored[page].is_some_and(|entry| entry.young && (entry.write || !write));
+        if !granted {
+            return;
+        }
+        for _ in 0..3 {
+            if self.allowed(cpu, page, write) {
+                return;
+            }
+            self.arrive();
+            if recover != Forget::Nothing {
+                self.cpus[cpu].pages[page].clear();
+            }
+        }
+        self.fail(Violation::Stuck);
+    }
+
+    /// The kernel's access to a mapping of its own right after it made it.
+    pub fn kernel_access(&mut self, cpu: usize, page: usize) {
+        if self.stored[page].is_some() && !self.allowed(cpu, page, false) {
+            self.fail(Violation::KernelFault);
+        }
+    }
+
+    /// Whether an access succeeds; of what is cached, the worst decides.
+    fn allowed(&mut self, cpu: usize, page: usize, write: bool) -> bool {
+        if self.cpus[cpu].pages[page].is_empty() {
+            self.walk(cpu, page);
+        }
+        let held = &self.cpus[cpu].pages[page];
+        !held.is_empty()
+            && held
+                .iter()
+                .all(|entry| entry.is_some_and(|entry| entry.write || !write))
+    }
+}

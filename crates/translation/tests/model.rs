@@ -1,0 +1,190 @@
+//! The decisions, tried on the model: with them nothing goes wrong, and without any part of them something does.
+
+use proptest::prelude::*;
+use translation::model::{Entry, Hardware, Machine, Violation};
+use translation::{Change, Debt, Forget, arm64};
+
+const CPUS: usize = 3;
+const PAGES: usize = 2;
+const ARM64: Hardware = Hardware {
+    caches_invalid: false,
+    conflicts: true,
+};
+
+/// What happens, in numbers that proptest can shrink.
+#[derive(Clone, Copy, Debug)]
+struct Event {
+    change: Change,
+    page: usize,
+    cpu: usize,
+    write: bool,
+    walks: u64,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let change = (0..Change::ALL.len()).prop_map(|index| Change::ALL[index]);
+    (change, 0..PAGES, 0..CPUS, any::<bool>(), any::<u64>()).prop_map(
+        |(change, page, cpu, write, walks)| Event {
+            change,
+            page,
+            cpu,
+            write,
+            walks,
+        },
+    )
+}
+
+/// The entry that a change leaves, if the change is possible.
+fn target(change: Change, old: Option<Entry>, write: bool, fresh: usize) -> Option<Option<Entry>> {
+    match (change, old) {
+        (Change::FillUser | Change::FillKernel, None) => Some(Some(Entry {
+            frame: fresh,
+            write,
+            young: true,
+        })),
+        (Change::Clear, Some(_)) => Some(None),
+        (Change::Replace, Some(_)) => Some(Some(Entry {
+            frame: fresh,
+            write,
+            young: true,
+        })),
+        (Change::Narrow, Some(entry)) if entry.write => Some(Some(Entry {
+            write: false,
+            ..entry
+        })),
+        (Change::Widen, Some(entry)) if !entry.write => Some(Some(Entry {
+            write: true,
+            ..entry
+        })),
+        (Change::Touch, Some(entry)) if !entry.young => Some(Some(Entry {
+            young: true,
+            ..entry
+        })),
+        (Change::Age, Some(entry)) if entry.young => Some(Some(Entry {
+            young: false,
+            ..entry
+        })),
+        (Change::UnlinkTable, entry) => Some(entry),
+        _ => None,
+    }
+}
+
+/// Runs the events; `recover` is what a spurious fault forgets on its CPU.
+fn run(
+    hardware: Hardware,
+    owes: fn(Change) -> Debt,
+    recover: Forget,
+    events: &[Event],
+) -> Result<(), Violation> {
+    let mut machine = Machine::new(hardware, owes, CPUS, PAGES);
+    for (fresh, event) in events.iter().enumerate() {
+        let Event {
+            change,
+            page,
+            cpu,
+            write,
+            mut walks,
+        } = *event;
+        let mut meanwhile = |machine: &mut Machine| {
+            for _ in 0..3 {
+                machine.walk(walks as usize % CPUS, walks as usize / CPUS % PAGES);
+                if walks >> 8 & 3 == 0 {
+                    machine.arrive();
+                }
+                walks = walks.rotate_right(7);
+            }
+        };
+        meanwhile(&mut machine);
+        // Only an empty table is unlinked.
+        if change == Change::UnlinkTable {
+            for page in 0..PAGES {
+                if machine.entry(page).is_some() {
+                    machine.change(Change::Clear, page, None, &mut meanwhile);
+                }
+            }
+        }
+        if let Some(new) = target(change, machine.entry(page), write, fresh) {
+            machine.change(change, page, new, &mut meanwhile);
+            if change == Change::FillKernel {
+                machine.kernel_access(cpu, page);
+            }
+        }
+        machine.access(cpu, page, write, recover);
+        machine.check()?;
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn arm64_pays_enough(events in prop::collection::vec(event(), 1..60)) {
+        prop_assert_eq!(run(ARM64, arm64, Forget::Nothing, &events), Ok(()));
+    }
+}
+
+/// Pseudo-random events, the same ones each time.
+fn events(seed: u64) -> Vec<Event> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    (0..60)
+        .map(|_| Event {
+            change: Change::ALL[next() as usize % Change::ALL.len()],
+            page: next() as usize % PAGES,
+            cpu: next() as usize % CPUS,
+            write: next() & 1 == 0,
+            walks: next(),
+        })
+        .collect()
+}
+
+fn first_violation(owes: fn(Change) -> Debt) -> Option<Violation> {
+    (1..2000).find_map(|seed| run(ARM64, owes, Forget::Nothing, &events(seed)).err())
+}
+
+/// A test that takes one part out of a debt, and the violation that must follow.
+macro_rules! needed {
+    ($($name:ident: $change:ident without $($part:ident = $value:expr),+ => $violation:ident;)*) => {$(
+        #[test]
+        fn $name() {
+            fn owes(change: Change) -> Debt {
+                match change {
+                    Change::$change => Debt { $($part: $value,)+ ..arm64(change) },
+                    _ => arm64(change),
+                }
+            }
+            assert_eq!(first_violation(owes), Some(Violation::$violation));
+        }
+    )*};
+}
+
+needed! {
+    clear_must_forget: Clear without forget = Forget::Nothing => Stale;
+    narrow_must_forget: Narrow without forget = Forget::Nothing => Stale;
+    widen_must_forget: Widen without forget = Forget::Nothing => Stuck;
+    age_must_forget: Age without forget = Forget::Nothing => LostAge;
+    replace_must_break_first: Replace without break_first = false => Conflict;
+    replace_must_forget: Replace without forget = Forget::Nothing => Stale;
+    unlink_must_forget_all: UnlinkTable without forget = Forget::Page => FreedTable;
+    kernel_fill_must_publish: FillKernel without publish = false => KernelFault;
+}
+
+/// The same decisions on a machine that caches invalid entries: a new mapping is never seen.
+#[test]
+fn cached_invalid_entries_need_more() {
+    let riscv = Hardware {
+        caches_invalid: true,
+        conflicts: false,
+    };
+    let found = (1..2000).find_map(|seed| run(riscv, arm64, Forget::Nothing, &events(seed)).err());
+    assert!(
+        matches!(found, Some(Violation::Stuck | Violation::KernelFault)),
+        "{found:?}"
+    );
+}
