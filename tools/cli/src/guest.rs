@@ -76,8 +76,9 @@ pub fn command_line(project: &Project, machine: &Machine) -> Vec<OsString> {
     let image = machine.kernel.planned_image(project, machine.arch);
     let folder = project.cache.join("run");
     let (initramfs, log): (PathBuf, PathBuf) = (folder.join("initramfs"), folder.join("log"));
-    let qemu = Qemu::of_host(machine.arch)
-        .map_or_else(|| vec![machine.arch.qemu().into()], |qemu| qemu.command);
+    let found =
+        Qemu::of_host(machine.arch).or_else(|| Qemu::of_debian_cached(project, machine.arch));
+    let qemu = found.map_or_else(|| vec![machine.arch.qemu().into()], |qemu| qemu.command);
     [
         qemu,
         machine.arguments(

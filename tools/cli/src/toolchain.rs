@@ -1,6 +1,6 @@
 //! Rust: targets added where they are missing, and what is built for guests.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -53,6 +53,24 @@ pub fn program(project: &Project, arch: Arch, name: &str) -> Result<PathBuf> {
     cargo.args(["--manifest-path", &manifest]);
     output(&mut cargo, &format!("building programs/{name}"))?;
     Ok(project.target.join(target).join("program").join(name))
+}
+
+/// Builds a Go program of one file for guests, statically linked.
+pub fn go_program(project: &Project, arch: Arch, source: &Path) -> Result<PathBuf> {
+    let name = source.file_stem().context("a Go source has a name")?;
+    let built = project.target.join("go").join(arch.debian()).join(name);
+    let mut go = Command::new("go");
+    go.args(["build", "-trimpath", "-o"])
+        .arg(&built)
+        .arg(source);
+    go.env("GOOS", "linux")
+        .env("GOARCH", arch.debian())
+        .env("CGO_ENABLED", "0")
+        .env("GOFLAGS", "-mod=mod");
+    go.env("GOTOOLCHAIN", "local")
+        .env("GOCACHE", project.cache.join("go"));
+    output(&mut go, &format!("building {}", source.display()))?;
+    Ok(built)
 }
 
 /// Where the kernel's ELF file is built.

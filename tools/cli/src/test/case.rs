@@ -6,6 +6,7 @@
 //!
 //! - `#: lmbench PROGRAM…`: programs of Debian's lmbench, in `PATH`
 //! - `#: program NAME…`: programs of this project's `programs/`, in `PATH`
+//! - `#: go NAME…`: programs of `NAME.go` beside it, in `PATH`; without a Go toolchain the case is left out
 //! - `#: status only`: what it prints differs from run to run; only how it ends is compared
 //! - `#: terminal`: its standard input, output and error are a terminal
 //! - `#: long`: it is slow, and runs only with `--long`
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::project::Project;
+use crate::project::{Project, find_program};
 
 /// A program to run, and what it should do.
 #[derive(Debug, Default)]
@@ -30,6 +31,8 @@ pub struct Case {
     pub lmbench: Vec<String>,
     /// Programs of `programs/` that it needs.
     pub programs: Vec<String>,
+    /// Go sources, without their ending, of programs that it needs.
+    pub go: Vec<String>,
     /// Only its status is compared.
     pub status_only: bool,
     /// It has a terminal.
@@ -59,14 +62,17 @@ impl Case {
     }
 }
 
-/// All cases, by name.
+/// All cases that this machine can run, by name.
 pub fn all(project: &Project) -> Result<Vec<Case>> {
     let folder = project.root.join("tests/programs");
     let mut cases = Vec::new();
     for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "sh") {
-            cases.push(read(&path)?);
+            let case = read(&path)?;
+            if case.go.is_empty() || find_program("go").is_some() {
+                cases.push(case);
+            }
         }
     }
     cases.sort_by(|one, other| one.name.cmp(&other.name));
@@ -95,6 +101,7 @@ fn read(script: &Path) -> Result<Case> {
         match words.as_slice() {
             ["lmbench", _, ..] => case.lmbench.extend(names()),
             ["program", _, ..] => case.programs.extend(names()),
+            ["go", _, ..] => case.go.extend(names()),
             ["status", "only"] => case.status_only = true,
             ["terminal"] => case.terminal = true,
             ["long"] => case.long = true,

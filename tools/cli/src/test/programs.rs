@@ -261,6 +261,13 @@ fn job(project: &Project, arch: Arch, case: &Case, tree: &mut Initramfs) -> Resu
             &toolchain::program(project, arch, name)?,
         )?;
     }
+    for name in &case.go {
+        let source = case.script.with_file_name(format!("{name}.go"));
+        tree.file(
+            &format!("usr/bin/{name}"),
+            &toolchain::go_program(project, arch, &source)?,
+        )?;
+    }
     let mut job = guest::job(["sh", &script]);
     job.directory = format!("/work/{}", case.name);
     tree.folder(&job.directory);

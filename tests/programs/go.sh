@@ -1,0 +1,3 @@
+#: go workers
+# A static Go program: its runtime's threads, signals and memory.
+workers
