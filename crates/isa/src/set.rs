@@ -1,0 +1,157 @@
+//! Sets of extensions.
+
+use core::fmt;
+
+use crate::Extension::{self, *};
+
+/// A set of extensions.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Extensions(u128);
+
+/// What the kernel lets programs use. What is not here needs nothing of the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usable {
+    /// Floating-point registers are saved (sstatus.FS).
+    pub float: bool,
+    /// Vector registers are saved (sstatus.VS).
+    pub vector: bool,
+    /// Cache blocks can be cleaned (senvcfg.CBCFE), and their size is known.
+    pub zicbom: bool,
+    /// Cache blocks can be zeroed (senvcfg.CBZE), and their size is known.
+    pub zicboz: bool,
+}
+
+impl Extensions {
+    /// None.
+    pub const NONE: Extensions = Extensions(0);
+
+    /// These.
+    pub const fn of(extensions: &[Extension]) -> Extensions {
+        let (mut set, mut at) = (Extensions::NONE, 0);
+        while at < extensions.len() {
+            set = set.with(extensions[at]);
+            at += 1;
+        }
+        set
+    }
+
+    /// Whether `extension` is in the set.
+    #[inline]
+    pub const fn has(self, extension: Extension) -> bool {
+        self.0 >> extension as u32 & 1 == 1
+    }
+
+    /// Whether all of `others` are in the set.
+    pub const fn has_all(self, others: Extensions) -> bool {
+        self.0 & others.0 == others.0
+    }
+
+    /// The set with `extension` added.
+    pub const fn with(self, extension: Extension) -> Extensions {
+        Extensions(self.0 | 1 << extension as u32)
+    }
+
+    /// The set with `extension` taken away.
+    pub const fn without(self, extension: Extension) -> Extensions {
+        Extensions(self.0 & !(1 << extension as u32))
+    }
+
+    /// What both have: over all harts, what the system has.
+    pub const fn and(self, other: Extensions) -> Extensions {
+        Extensions(self.0 & other.0)
+    }
+
+    /// What either has.
+    pub const fn or(self, other: Extensions) -> Extensions {
+        Extensions(self.0 | other.0)
+    }
+
+    /// The extensions of the set, in the order of `/proc/cpuinfo`.
+    pub fn iter(self) -> impl Iterator<Item = Extension> {
+        Extension::ALL
+            .iter()
+            .copied()
+            .filter(move |extension| self.has(*extension))
+    }
+
+    /// The set with all that its extensions imply, and without those that lack what they need.
+    pub fn resolved(self) -> Extensions {
+        let complete = settle(self, |set| {
+            let implied = set
+                .iter()
+                .fold(set, |set, extension| set.or(extension.implied()));
+            // C with D is Zcd too (Zc specification).
+            if implied.has(C) && implied.has(D) {
+                implied.with(Zcd)
+            } else {
+                implied
+            }
+        });
+        settle(complete, |set| {
+            let lacking = set
+                .iter()
+                .filter(|extension| !set.has_all(extension.needs()));
+            lacking.fold(set, Extensions::without)
+        })
+    }
+
+    /// What of it programs can use.
+    pub fn usable(self, usable: Usable) -> Extensions {
+        let given = [
+            (usable.float, Extensions::of(&[F, D, Q])),
+            (
+                usable.vector,
+                Extensions::of(&[V, Zve32f, Zve32x, Zve64d, Zve64f, Zve64x]),
+            ),
+            (usable.zicbom, Extensions::of(&[Zicbom])),
+            (usable.zicboz, Extensions::of(&[Zicboz])),
+        ];
+        let withheld = given
+            .iter()
+            .filter(|(given, _)| !given)
+            .fold(Extensions::NONE, |all, (_, some)| all.or(*some));
+        let left = Extensions(self.0 & !withheld.0);
+        settle(left, |set| {
+            let lacking = set
+                .iter()
+                .filter(|extension| !set.has_all(extension.needs()));
+            lacking.fold(set, Extensions::without)
+        })
+    }
+
+    /// AT_HWCAP: a bit for each of the letters i, m, a, f, d, c and v (Linux, `arch/riscv/include/uapi/asm/hwcap.h`).
+    pub fn hwcap(self) -> u64 {
+        let letters = self.and(Extensions::of(&[I, M, A, F, D, C, V]));
+        letters.iter().fold(0, |word, letter| {
+            word | 1 << (letter.name().as_bytes()[0] - b'a')
+        })
+    }
+}
+
+/// Applies `step` until nothing changes. Each step only adds or only takes away, so it ends.
+fn settle(mut set: Extensions, step: impl Fn(Extensions) -> Extensions) -> Extensions {
+    loop {
+        let next = step(set);
+        if next == set {
+            return set;
+        }
+        set = next;
+    }
+}
+
+/// The part of an ISA string after `rv64`: letters, then names with an underscore before each.
+impl fmt::Display for Extensions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.iter()
+            .try_for_each(|extension| match extension.name() {
+                letter if letter.len() == 1 => f.write_str(letter),
+                name => write!(f, "_{name}"),
+            })
+    }
+}
+
+impl fmt::Debug for Extensions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
