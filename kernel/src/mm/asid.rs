@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU64, Ordering::*};
 
 use crate::arch::{self, MAX_CPUS, mmu};
 use crate::sync::Mutex;
-use translation::{Change, Forget};
+use translation::Change;
 
 /// Identifiers that the bitmap can hold: 16 bits of them.
 const WORDS: usize = (1 << 16) / 64;
@@ -14,8 +14,33 @@ const WORDS: usize = (1 << 16) / 64;
 /// A generation is a multiple of this; the low half of a context is its identifier.
 const GENERATION: u64 = 1 << 16;
 
+/// A set of CPUs that only grows.
+pub struct CpuSet([AtomicU64; MAX_CPUS.div_ceil(64)]);
+
+impl CpuSet {
+    /// None.
+    pub const fn new() -> Self {
+        CpuSet([const { AtomicU64::new(0) }; MAX_CPUS.div_ceil(64)])
+    }
+
+    /// Adds a CPU. What it does afterwards is seen by whoever does not find it here.
+    fn insert(&self, cpu: usize) {
+        if !self.contains(cpu) {
+            self.0[cpu / 64].fetch_or(1 << (cpu % 64), SeqCst);
+        }
+    }
+
+    /// Whether the CPU is in it.
+    pub fn contains(&self, cpu: usize) -> bool {
+        self.0[cpu / 64].load(Relaxed) >> (cpu % 64) & 1 != 0
+    }
+}
+
 /// What CPUs know a space by: generation and identifier; 0 when it never ran.
-pub struct Context(AtomicU64);
+pub struct Context {
+    id: AtomicU64,
+    holders: CpuSet,
+}
 
 struct Allocator {
     used: [u64; WORDS],
@@ -39,12 +64,15 @@ static ALLOCATOR: Mutex<Allocator> = Mutex::new(Allocator {
 impl Context {
     /// Of a space that never ran.
     pub const fn new() -> Self {
-        Context(AtomicU64::new(0))
+        Context {
+            id: AtomicU64::new(0),
+            holders: CpuSet::new(),
+        }
     }
 
     /// The identifier, if any CPU can hold translations under it.
     pub fn asid(&self) -> Option<u16> {
-        match self.0.load(Acquire) {
+        match self.id.load(Acquire) {
             0 => None,
             context => Some(context as u16),
         }
@@ -52,29 +80,23 @@ impl Context {
 
     /// Whether this CPU runs the space now.
     pub fn is_active(&self) -> bool {
-        let context = self.0.load(Relaxed);
+        let context = self.id.load(Relaxed);
         context != 0 && ACTIVE[arch::cpu::this().index()].load(Relaxed) == context
     }
 
     /// Pays what a change of the translations of `range` owes.
     #[inline(always)]
     pub fn pay(&self, change: Change, range: Range<usize>) {
-        let debt = mmu::owes(change);
-        if debt.publish {
-            mmu::publish();
-        }
-        if let (true, Some(asid)) = (debt.forget != Forget::Nothing, self.asid()) {
-            match debt.forget {
-                Forget::Page => mmu::flush_pages(asid, range),
-                _ => mmu::flush_asid(asid),
-            }
+        if let Some(asid) = self.asid() {
+            mmu::pay(change, asid, &self.holders, range);
         }
     }
 
     /// The identifier to run under on this CPU now.
     pub fn activate(&self) -> u16 {
         let cpu = arch::cpu::this().index();
-        let context = self.0.load(Relaxed);
+        self.holders.insert(cpu);
+        let context = self.id.load(Relaxed);
         let active = ACTIVE[cpu].load(Relaxed);
         let current = context & !(GENERATION - 1) == CURRENT.load(Acquire);
         if active != 0
@@ -91,10 +113,10 @@ impl Context {
     #[cold]
     fn renew(&self, cpu: usize) -> u16 {
         let mut allocator = ALLOCATOR.lock();
-        let mut context = self.0.load(Relaxed);
+        let mut context = self.id.load(Relaxed);
         if context & !(GENERATION - 1) != CURRENT.load(Relaxed) {
             context = allocator.assign(context);
-            self.0.store(context, Release);
+            self.id.store(context, Release);
         }
         if core::mem::take(&mut allocator.stale[cpu]) {
             mmu::flush_local_all();

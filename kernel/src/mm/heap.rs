@@ -216,10 +216,10 @@ fn address(slab: u32) -> usize {
     PhysAddr((slab as usize) << PAGE_SHIFT).linear()
 }
 
-struct Heap;
+pub struct Heap;
 
 #[global_allocator]
-static HEAP: Heap = Heap;
+pub static HEAP: Heap = Heap;
 
 // SAFETY: blocks are aligned to their class's 16 bytes or to their power-of-two size, are as long as asked, and lie on
 // exactly one list until handed out; `dealloc` gets the layout of `alloc`, so finds the same class.

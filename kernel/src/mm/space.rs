@@ -7,6 +7,7 @@ use core::ops::Range;
 
 pub use super::area::PageSource;
 use super::area::{Area, Areas, Flags, Label, Rights, Source};
+pub use super::asid::CpuSet;
 use super::asid::{self, Context};
 use super::fault::Access;
 use super::gather::Gather;
@@ -123,7 +124,8 @@ impl AddressSpace {
     #[inline]
     pub fn activate(&self) {
         let asid = self.context.activate();
-        mmu::activate(self.root.0, asid);
+        // SAFETY: the root lives as long as the space, and nobody lets go of a space that a CPU runs on.
+        unsafe { mmu::activate(self.root.0, asid) };
     }
 
     /// Maps what is asked for; returns where.
@@ -330,13 +332,14 @@ impl Drop for AddressSpace {
         self.context.pay(Change::UnlinkTable, 0..USER_END);
         let space = self.inner.get_mut();
         let mut gather = Gather::dead();
-        for area in space.areas.iter() {
+        let mut areas = space.areas.iter().peekable();
+        while let Some(area) = areas.next() {
             space.table.visit(area.range(), &mut |start, entries| {
                 gather.take_all(start, entries)
             });
-        }
-        for area in space.areas.iter() {
-            space.table.prune(area.range(), 0..usize::MAX, || ());
+            // What a later area needs goes with the last that does.
+            let end = areas.peek().map_or(usize::MAX, |next| next.start);
+            space.table.prune(area.range(), 0..end, || ());
         }
         // SAFETY: nothing holds the space any more, and no CPU runs it.
         unsafe { space.table.free_root() };
@@ -346,7 +349,8 @@ impl Drop for AddressSpace {
 /// Leaves this CPU without an address space: before it idles, and before the last holder of a space lets go of it.
 pub fn deactivate() {
     asid::leave();
-    mmu::activate(mmu::empty_root(), 0);
+    // SAFETY: the empty root is never freed.
+    unsafe { mmu::activate(mmu::empty_root(), 0) };
 }
 
 /// Rounds a length up to pages.
