@@ -1,0 +1,119 @@
+//! Device nodes: which driver a device number belongs to, and the memory devices.
+
+use super::entry::Entry;
+use super::file::{self, File, FileOps, OpenFlags};
+use super::inode::Kind;
+use super::io::{Sink, Source};
+use super::tty;
+use crate::errno::{Errno, Result};
+use crate::mm::heap::try_arc;
+use crate::random;
+use alloc::sync::Arc;
+
+/// A device number from its parts, as Linux's `new_encode_dev` packs it.
+pub const fn number(major: u32, minor: u32) -> u64 {
+    ((minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)) as u64
+}
+
+/// The parts of a device number.
+pub const fn split(number: u64) -> (u32, u32) {
+    let number = number as u32;
+    (number >> 8 & 0xfff, number & 0xff | number >> 12 & !0xff)
+}
+
+/// The names under /dev that are there from the start: name, major, minor, permissions.
+pub const NODES: [(&str, u32, u32, u32); 12] = [
+    ("null", 1, 3, 0o666),
+    ("zero", 1, 5, 0o666),
+    ("full", 1, 7, 0o666),
+    ("random", 1, 8, 0o666),
+    ("urandom", 1, 9, 0o666),
+    ("kmsg", 1, 11, 0o644),
+    ("tty", 5, 0, 0o666),
+    ("console", 5, 1, 0o600),
+    ("ptmx", 5, 2, 0o666),
+    ("ttyAMA0", 204, 64, 0o600),
+    ("ttyS0", 4, 64, 0o600),
+    ("hvc0", 229, 0, 0o600),
+];
+
+/// Opens the device `device`.
+pub fn open(kind: Kind, device: u64, here: &Arc<Entry>, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+    if kind == Kind::Block {
+        return Err(Errno::ENXIO);
+    }
+    let memory = match split(device) {
+        (1, 3) => Memory::Null,
+        (1, 5) => Memory::Zero,
+        (1, 7) => Memory::Full,
+        (1, 8 | 9) => Memory::Random,
+        (1, 11) => Memory::Log,
+        (major, minor) => return tty::open(major, minor, here, flags),
+    };
+    Ok(try_arc(memory)?)
+}
+
+/// The devices of major number 1.
+enum Memory {
+    Null,
+    Zero,
+    Full,
+    Random,
+    Log,
+}
+
+impl FileOps for Memory {
+    fn is_stream(&self) -> bool {
+        true
+    }
+
+    fn read(&self, _file: &File, to: &mut Sink, _position: u64) -> Result<usize> {
+        match self {
+            Memory::Null => Ok(0),
+            Memory::Zero | Memory::Full => to.put_zeros(to.left()),
+            Memory::Random => read_random(to),
+            Memory::Log => Err(Errno::EAGAIN),
+        }
+    }
+
+    fn write(&self, _file: &File, from: &mut Source, _position: u64) -> Result<usize> {
+        match self {
+            Memory::Full => Err(Errno::ENOSPC),
+            Memory::Log => write_log(from),
+            _ => Ok(from.skip(from.left())),
+        }
+    }
+
+    fn memory(&self) -> file::Memory<'_> {
+        match self {
+            Memory::Zero => file::Memory::Zeroes,
+            _ => file::Memory::None,
+        }
+    }
+}
+
+fn read_random(to: &mut Sink) -> Result<usize> {
+    let mut total = 0;
+    let mut bytes = [0; 256];
+    while to.left() > 0 {
+        let len = to.left().min(bytes.len());
+        random::fill(&mut bytes[..len]);
+        match to.put(&bytes[..len]) {
+            Ok(count) => total += count,
+            Err(error) if total == 0 => return Err(error),
+            Err(_) => break,
+        }
+        crate::task::sched::cond_resched();
+    }
+    Ok(total)
+}
+
+fn write_log(from: &mut Source) -> Result<usize> {
+    let mut bytes = [0; 256];
+    let all = from.left();
+    let count = from.take(&mut bytes)?;
+    let text = bytes[..count].trim_ascii_end();
+    crate::log!("{}", text.escape_ascii());
+    from.skip(from.left());
+    Ok(all)
+}

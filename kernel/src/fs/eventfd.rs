@@ -1,0 +1,103 @@
+//! eventfd: a counter that can be waited for.
+
+use super::file::{File, FileOps, OpenFlags};
+use super::io::{Sink, Source};
+use super::poll::{Events, PollTable, WaitSource};
+use crate::errno::{Errno, Result};
+use crate::mm::heap::try_arc;
+use crate::sync::Mutex;
+use alloc::sync::Arc;
+use linux_raw_sys::general::{EFD_NONBLOCK, EFD_SEMAPHORE, O_RDWR};
+
+/// The largest value of the counter.
+const MAX: u64 = u64::MAX - 1;
+
+struct EventFd {
+    count: Mutex<u64>,
+    semaphore: bool,
+    readable: Arc<WaitSource>,
+    writable: Arc<WaitSource>,
+}
+
+/// A new counter with the flags of eventfd2.
+pub fn new(count: u32, flags: u32) -> Result<Arc<File>> {
+    let ops = try_arc(EventFd {
+        count: Mutex::new(count.into()),
+        semaphore: flags & EFD_SEMAPHORE != 0,
+        readable: WaitSource::new()?,
+        writable: WaitSource::new()?,
+    })?;
+    super::anonymous::file("[eventfd]", ops, OpenFlags(O_RDWR | flags & EFD_NONBLOCK))
+}
+
+impl EventFd {
+    fn take(&self) -> Option<u64> {
+        let mut count = self.count.lock();
+        let taken = if self.semaphore { (*count).min(1) } else { *count };
+        *count -= taken;
+        (taken > 0).then_some(taken)
+    }
+
+    fn add(&self, value: u64) -> bool {
+        let mut count = self.count.lock();
+        let fits = value <= MAX - *count;
+        if fits {
+            *count += value;
+        }
+        fits
+    }
+}
+
+impl FileOps for EventFd {
+    fn is_stream(&self) -> bool {
+        true
+    }
+
+    fn read(&self, file: &File, to: &mut Sink, _position: u64) -> Result<usize> {
+        if to.left() < 8 {
+            return Err(Errno::EINVAL);
+        }
+        loop {
+            if let Some(value) = self.take() {
+                self.writable.notify();
+                return to.put(&value.to_ne_bytes());
+            }
+            if file.flags().nonblocking() {
+                return Err(Errno::EAGAIN);
+            }
+            self.readable.wait(|| *self.count.lock() > 0)?;
+        }
+    }
+
+    fn write(&self, file: &File, from: &mut Source, _position: u64) -> Result<usize> {
+        let mut bytes = [0; 8];
+        if from.left() < 8 {
+            return Err(Errno::EINVAL);
+        }
+        from.take(&mut bytes)?;
+        let value = u64::from_ne_bytes(bytes);
+        if value == u64::MAX {
+            return Err(Errno::EINVAL);
+        }
+        while !self.add(value) {
+            if file.flags().nonblocking() {
+                return Err(Errno::EAGAIN);
+            }
+            self.writable.wait(|| value <= MAX - *self.count.lock())?;
+        }
+        self.readable.notify();
+        Ok(8)
+    }
+
+    fn poll(&self, _file: &File, table: Option<&mut PollTable>) -> Events {
+        if let Some(table) = table {
+            table.add(&self.readable);
+            table.add(&self.writable);
+        }
+        let count = *self.count.lock();
+        let mut events = Events::empty();
+        events.set(Events::IN, count > 0);
+        events.set(Events::OUT, count < MAX);
+        events
+    }
+}

@@ -1,0 +1,206 @@
+//! File descriptors.
+
+use super::file::File;
+use crate::errno::{Errno, Result};
+use crate::mm::heap::try_arc;
+use crate::sync::Mutex;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+/// The most descriptors that RLIMIT_NOFILE can be raised to (Linux's `nr_open`).
+pub const MAX_FILES: usize = 1 << 20;
+
+#[derive(Clone)]
+struct Slot {
+    file: Arc<File>,
+    close_on_exec: bool,
+}
+
+#[derive(Default)]
+struct Slots {
+    slots: Vec<Option<Slot>>,
+    /// No descriptor below this one is free.
+    first_free: usize,
+}
+
+impl Slots {
+    /// Finds the lowest free descriptor from `from` on, below `limit`, with room for it.
+    fn find(&mut self, from: usize, limit: usize) -> Result<usize> {
+        let start = from.max(self.first_free);
+        let free = self.slots.iter().skip(start).position(Option::is_none);
+        let fd = free.map_or(self.slots.len().max(start), |offset| start + offset);
+        if fd >= limit {
+            return Err(Errno::EMFILE);
+        }
+        self.reach(fd)?;
+        Ok(fd)
+    }
+
+    fn reach(&mut self, fd: usize) -> Result<()> {
+        if fd >= self.slots.len() {
+            let more = fd + 1 - self.slots.len();
+            self.slots.try_reserve(more).map_err(|_| Errno::ENOMEM)?;
+            self.slots.resize(fd + 1, None);
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, fd: usize, slot: Slot) -> Option<Slot> {
+        if fd == self.first_free {
+            self.first_free += 1;
+        }
+        self.slots[fd].replace(slot)
+    }
+
+    fn take(&mut self, fd: usize) -> Result<Arc<File>> {
+        let slot = self.slots.get_mut(fd).and_then(Option::take).ok_or(Errno::EBADF)?;
+        self.first_free = self.first_free.min(fd);
+        Ok(slot.file)
+    }
+}
+
+/// The descriptors of a process, or of several that share them.
+pub struct FdTable(Mutex<Slots>);
+
+impl FdTable {
+    /// A table without descriptors.
+    pub fn new() -> Result<Arc<Self>> {
+        try_arc(FdTable(Mutex::new(Slots::default())))
+    }
+
+    /// A copy, as fork makes it.
+    pub fn fork(&self) -> Result<Arc<Self>> {
+        let mut slots = Vec::new();
+        loop {
+            // Memory is asked for without the lock; the table may have grown meanwhile.
+            let wanted = self.0.lock().slots.len();
+            slots.try_reserve_exact(wanted).map_err(|_| Errno::ENOMEM)?;
+            let table = self.0.lock();
+            if table.slots.len() <= slots.capacity() {
+                slots.extend(table.slots.iter().cloned());
+                let first_free = table.first_free;
+                drop(table);
+                return try_arc(FdTable(Mutex::new(Slots { slots, first_free })));
+            }
+        }
+    }
+
+    /// The file of descriptor `fd`.
+    #[inline]
+    pub fn get(&self, fd: i32) -> Result<Arc<File>> {
+        match self.0.lock().slots.get(fd as usize) {
+            Some(Some(slot)) => Ok(slot.file.clone()),
+            _ => Err(Errno::EBADF),
+        }
+    }
+
+    /// Gives `file` the lowest free descriptor from `from` on, below `limit`.
+    pub fn add_from(&self, from: usize, limit: usize, file: Arc<File>, close_on_exec: bool) -> Result<i32> {
+        let mut table = self.0.lock();
+        let fd = table.find(from, limit)?;
+        table.put(fd, Slot { file, close_on_exec });
+        Ok(fd as i32)
+    }
+
+    /// Gives `file` the lowest free descriptor.
+    pub fn add(&self, file: Arc<File>, close_on_exec: bool) -> Result<i32> {
+        self.add_from(0, crate::task::current().open_files_limit(), file, close_on_exec)
+    }
+
+    /// Gives two files their descriptors, or none.
+    pub fn add_pair(&self, files: [Arc<File>; 2], close_on_exec: bool) -> Result<[i32; 2]> {
+        let [first, second] = files;
+        let a = self.add(first, close_on_exec)?;
+        match self.add(second, close_on_exec) {
+            Ok(b) => Ok([a, b]),
+            Err(error) => {
+                _ = self.close(a);
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes `file` descriptor `fd`; what `fd` was is closed.
+    pub fn set(&self, fd: usize, file: Arc<File>, close_on_exec: bool) -> Result<()> {
+        let old = {
+            let mut table = self.0.lock();
+            table.reach(fd)?;
+            table.put(fd, Slot { file, close_on_exec })
+        };
+        drop(old);
+        Ok(())
+    }
+
+    /// Closes a descriptor.
+    pub fn close(&self, fd: i32) -> Result<()> {
+        let file = self.0.lock().take(fd as usize)?;
+        drop(file);
+        Ok(())
+    }
+
+    /// Whether exec closes the descriptor.
+    pub fn close_on_exec(&self, fd: i32) -> Result<bool> {
+        match self.0.lock().slots.get(fd as usize) {
+            Some(Some(slot)) => Ok(slot.close_on_exec),
+            _ => Err(Errno::EBADF),
+        }
+    }
+
+    /// Says whether exec shall close the descriptor.
+    pub fn set_close_on_exec(&self, fd: i32, value: bool) -> Result<()> {
+        match self.0.lock().slots.get_mut(fd as usize) {
+            Some(Some(slot)) => slot.close_on_exec = value,
+            _ => return Err(Errno::EBADF),
+        }
+        Ok(())
+    }
+
+    /// Closes what exec closes.
+    pub fn exec(&self) {
+        self.close_matching(0, usize::MAX, |slot| slot.close_on_exec);
+    }
+
+    /// Closes every descriptor in `first..=last`.
+    pub fn close_range(&self, first: usize, last: usize) {
+        self.close_matching(first, last, |_| true);
+    }
+
+    /// Lets exec close every descriptor in `first..=last`.
+    pub fn mark_range(&self, first: usize, last: usize) {
+        let mut table = self.0.lock();
+        let end = last.saturating_add(1).min(table.slots.len());
+        for slot in table.slots.get_mut(first..end).into_iter().flatten().flatten() {
+            slot.close_on_exec = true;
+        }
+    }
+
+    fn close_matching(&self, first: usize, last: usize, matches: impl Fn(&Slot) -> bool) {
+        let mut fd = first;
+        loop {
+            let file = {
+                let mut table = self.0.lock();
+                let end = last.saturating_add(1).min(table.slots.len());
+                let found = table.slots.get(fd..end).and_then(|slots| {
+                    slots.iter().position(|slot| slot.as_ref().is_some_and(&matches))
+                });
+                let Some(offset) = found else { return };
+                fd += offset;
+                table.take(fd)
+            };
+            // Closed without the lock: it may wait, or close further files.
+            drop(file);
+        }
+    }
+
+    /// The lowest descriptor in use from `from` on.
+    pub fn next(&self, from: usize) -> Option<usize> {
+        let table = self.0.lock();
+        let offset = table.slots.get(from..)?.iter().position(Option::is_some)?;
+        Some(from + offset)
+    }
+
+    /// How many descriptors the table has room for.
+    pub fn size(&self) -> usize {
+        self.0.lock().slots.len()
+    }
+}

@@ -1,0 +1,386 @@
+//! Open files: Linux's open file descriptions.
+
+use super::entry::Entry;
+use super::inode::{Kind, Time};
+use super::io::{Sink, Source};
+use super::poll::{Events, PollTable};
+use crate::errno::{Errno, Result};
+use crate::mm::frame::FrameRef;
+use crate::mm::heap::try_arc;
+use crate::mm::PageSource;
+use crate::sync::SleepMutex;
+use alloc::sync::Arc;
+use core::any::Any;
+use core::fmt;
+use core::sync::atomic::{AtomicU32, Ordering::*};
+use linux_raw_sys::general::*;
+
+/// The flags of open(2) and fcntl(F_SETFL).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenFlags(pub u32);
+
+impl OpenFlags {
+    /// True when all of `flags` (not the access mode) are set.
+    pub fn has(self, flags: u32) -> bool {
+        self.0 & flags == flags
+    }
+
+    /// The access mode allows reading.
+    pub fn readable(self) -> bool {
+        matches!(self.0 & O_ACCMODE, O_RDONLY | O_RDWR) && !self.has(O_PATH)
+    }
+
+    /// The access mode allows writing.
+    pub fn writable(self) -> bool {
+        matches!(self.0 & O_ACCMODE, O_WRONLY | O_RDWR) && !self.has(O_PATH)
+    }
+
+    /// An operation shall fail with EAGAIN where it would wait.
+    pub fn nonblocking(self) -> bool {
+        self.has(O_NONBLOCK)
+    }
+}
+
+/// Where lseek(2) counts from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whence {
+    /// The start.
+    Set,
+    /// The present position.
+    Current,
+    /// The end.
+    End,
+    /// The next byte that is not in a hole.
+    Data,
+    /// The next hole.
+    Hole,
+}
+
+/// One record of a directory.
+pub struct Record<'a> {
+    /// Number of the inode.
+    pub inode: u64,
+    /// What it is.
+    pub kind: Kind,
+    /// The name.
+    pub name: &'a [u8],
+    /// The position from which reading goes on after this record.
+    pub next: u64,
+}
+
+/// What there is to map of a file.
+pub enum Memory<'a> {
+    /// Nothing: ENODEV.
+    None,
+    /// Fresh zeroed memory, as of /dev/zero.
+    Zeroes,
+    /// These pages.
+    Pages(&'a dyn PageSource),
+}
+
+/// What a file on which open(2) succeeded can do.
+pub trait FileOps: Send + Sync + Any {
+    /// True for what has no position: pipes, terminals. Asked once, at open.
+    fn is_stream(&self) -> bool {
+        false
+    }
+
+    /// Reads from `position` on; 0 is end-of-file.
+    fn read(&self, _file: &File, _to: &mut Sink, _position: u64) -> Result<usize> {
+        Err(Errno::EINVAL)
+    }
+
+    /// Writes at `position`.
+    fn write(&self, _file: &File, _from: &mut Source, _position: u64) -> Result<usize> {
+        Err(Errno::EINVAL)
+    }
+
+    /// Writes at the end and returns the position after it too (`O_APPEND`).
+    fn append(&self, file: &File, from: &mut Source) -> Result<(usize, u64)> {
+        Ok((self.write(file, from, 0)?, 0))
+    }
+
+    /// Which operations would not wait now. With `table`, whoever polls is told when that changes.
+    fn poll(&self, _file: &File, _table: Option<&mut PollTable>) -> Events {
+        Events::IN | Events::OUT
+    }
+
+    /// A control operation; `argument` is a number or a user address.
+    fn ioctl(&self, _file: &File, _request: u32, _argument: usize) -> Result<usize> {
+        Err(Errno::ENOTTY)
+    }
+
+    /// Hands a directory's records from `position` on to `emit` until that returns false.
+    fn read_dir(&self, _file: &File, _position: u64, _emit: &mut dyn FnMut(Record) -> bool) -> Result<()> {
+        Err(Errno::ENOTDIR)
+    }
+
+    /// The new position for lseek(2).
+    fn seek(&self, file: &File, position: u64, offset: i64, whence: Whence) -> Result<u64> {
+        let size = file.entry.inode().attr().size;
+        seek_in(size, position, offset, whence)
+    }
+
+    /// Makes room from `offset` on (fallocate(2)), with its mode bits.
+    fn allocate(&self, _file: &File, _mode: u32, _offset: u64, _len: u64) -> Result<()> {
+        Err(Errno::EOPNOTSUPP)
+    }
+
+    /// What mmap can map of it.
+    fn memory(&self) -> Memory<'_> {
+        Memory::None
+    }
+}
+
+/// lseek(2) in a file of `size` bytes without holes.
+pub fn seek_in(size: u64, position: u64, offset: i64, whence: Whence) -> Result<u64> {
+    let base = match whence {
+        Whence::Set => 0,
+        Whence::Current => position,
+        Whence::End => size,
+        Whence::Data | Whence::Hole => {
+            return match u64::try_from(offset) {
+                Ok(offset) if offset < size => Ok(if whence == Whence::Data { offset } else { size }),
+                _ => Err(Errno::ENXIO),
+            };
+        }
+    };
+    match base.checked_add_signed(offset) {
+        Some(position) if position <= i64::MAX as u64 => Ok(position),
+        Some(_) => Err(Errno::EOVERFLOW),
+        None => Err(Errno::EINVAL),
+    }
+}
+
+/// An open file.
+pub struct File {
+    entry: Arc<Entry>,
+    ops: Arc<dyn FileOps>,
+    flags: AtomicU32,
+    stream: bool,
+    position: SleepMutex<u64>,
+}
+
+impl File {
+    /// Opens the inode of `entry`.
+    pub fn open(entry: Arc<Entry>, flags: OpenFlags) -> Result<Arc<Self>> {
+        let ops = if flags.has(O_PATH) {
+            try_arc(PathOnly)?
+        } else {
+            entry.inode().clone().open(&entry, flags)?
+        };
+        Self::with_ops(entry, ops, flags)
+    }
+
+    /// An open file with these operations.
+    pub fn with_ops(entry: Arc<Entry>, ops: Arc<dyn FileOps>, flags: OpenFlags) -> Result<Arc<Self>> {
+        const KEPT: u32 = !(O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC);
+        try_arc(File {
+            stream: ops.is_stream(),
+            entry,
+            ops,
+            flags: AtomicU32::new(flags.0 & KEPT),
+            position: SleepMutex::new(0),
+        })
+    }
+
+    /// The name under which it was opened.
+    pub fn entry(&self) -> &Arc<Entry> {
+        &self.entry
+    }
+
+    /// What it can do.
+    pub fn ops(&self) -> &Arc<dyn FileOps> {
+        &self.ops
+    }
+
+    /// What it can do, when that is a `T`.
+    pub fn ops_as<T: FileOps>(&self) -> Option<Arc<T>> {
+        let ops: Arc<dyn Any + Send + Sync> = self.ops.clone();
+        ops.downcast().ok()
+    }
+
+    /// The flags it was opened with, as changed since.
+    pub fn flags(&self) -> OpenFlags {
+        OpenFlags(self.flags.load(Relaxed))
+    }
+
+    /// Changes those flags that fcntl(F_SETFL) may change.
+    pub fn set_flags(&self, flags: u32) {
+        const CHANGEABLE: u32 = O_APPEND | O_NONBLOCK | O_DIRECT | O_NOATIME | FASYNC;
+        let kept = self.flags.load(Relaxed) & !CHANGEABLE;
+        self.flags.store(kept | flags & CHANGEABLE, Relaxed);
+    }
+
+    /// EBADF unless it was opened for reading.
+    pub fn check_readable(&self) -> Result<()> {
+        if self.flags().readable() { Ok(()) } else { Err(Errno::EBADF) }
+    }
+
+    /// EBADF unless it was opened for writing.
+    pub fn check_writable(&self) -> Result<()> {
+        if self.flags().writable() { Ok(()) } else { Err(Errno::EBADF) }
+    }
+
+    /// Reads at the file's position and moves it.
+    pub fn read(&self, to: &mut Sink) -> Result<usize> {
+        self.check_readable()?;
+        if self.stream {
+            return self.ops.read(self, to, 0);
+        }
+        let mut position = self.position.lock();
+        let count = self.ops.read(self, to, *position)?;
+        *position += count as u64;
+        Ok(count)
+    }
+
+    /// Writes at the file's position (or its end) and moves it.
+    pub fn write(&self, from: &mut Source) -> Result<usize> {
+        self.check_writable()?;
+        if self.stream {
+            return self.ops.write(self, from, 0);
+        }
+        let mut position = self.position.lock();
+        if self.flags().has(O_APPEND) {
+            let (count, end) = self.ops.append(self, from)?;
+            *position = end;
+            return Ok(count);
+        }
+        let count = self.ops.write(self, from, *position)?;
+        *position += count as u64;
+        Ok(count)
+    }
+
+    /// Reads at `position`; the file's own stays.
+    pub fn read_at(&self, to: &mut Sink, position: u64) -> Result<usize> {
+        self.check_readable()?;
+        if self.stream {
+            return Err(Errno::ESPIPE);
+        }
+        self.ops.read(self, to, position)
+    }
+
+    /// Writes at `position`; the file's own stays. With O_APPEND at the end, as Linux does.
+    pub fn write_at(&self, from: &mut Source, position: u64) -> Result<usize> {
+        self.check_writable()?;
+        if self.stream {
+            return Err(Errno::ESPIPE);
+        }
+        if self.flags().has(O_APPEND) {
+            return Ok(self.ops.append(self, from)?.0);
+        }
+        self.ops.write(self, from, position)
+    }
+
+    /// Fills `buffer` from `position` on, as far as the file goes, and returns how much that is.
+    pub fn read_kernel(&self, position: u64, buffer: &mut [u8]) -> Result<usize> {
+        let mut done = 0;
+        while done < buffer.len() {
+            match self.ops.read(self, &mut Sink::kernel(&mut buffer[done..]), position + done as u64)? {
+                0 => break,
+                count => done += count,
+            }
+        }
+        Ok(done)
+    }
+
+    /// lseek(2).
+    pub fn seek(&self, offset: i64, whence: Whence) -> Result<u64> {
+        if self.flags().has(O_PATH) {
+            return Err(Errno::EBADF);
+        }
+        if self.stream {
+            return Err(Errno::ESPIPE);
+        }
+        let mut position = self.position.lock();
+        *position = self.ops.seek(self, *position, offset, whence)?;
+        Ok(*position)
+    }
+
+    /// Hands the directory's next records to `emit` until that returns false.
+    pub fn read_dir(&self, emit: &mut dyn FnMut(&Record) -> bool) -> Result<()> {
+        self.check_readable()?;
+        let mut position = self.position.lock();
+        let mut next = *position;
+        let done = self.ops.read_dir(self, *position, &mut |record| {
+            let taken = emit(&record);
+            if taken {
+                next = record.next;
+            }
+            taken
+        });
+        *position = next;
+        done
+    }
+
+    /// Which operations would not wait now; see [`FileOps::poll`].
+    pub fn poll(&self, table: Option<&mut PollTable>) -> Events {
+        self.ops.poll(self, table)
+    }
+
+    /// What mmap and exec map: the file itself, or fresh memory (`None`). ENODEV where it cannot be mapped.
+    pub fn mapping(self: &Arc<Self>) -> Result<Option<Arc<dyn PageSource>>> {
+        match self.ops.memory() {
+            Memory::None => Err(Errno::ENODEV),
+            Memory::Zeroes => Ok(None),
+            Memory::Pages(_) => Ok(Some(self.clone())),
+        }
+    }
+
+    fn page_source(&self) -> Option<&dyn PageSource> {
+        match self.ops.memory() {
+            Memory::Pages(pages) => Some(pages),
+            _ => None,
+        }
+    }
+
+    /// The time of last reading that a read now leaves, if it changes it (relatime).
+    pub fn access_time(&self, accessed: Time, modified: Time) -> Option<Time> {
+        const DAY: i64 = 24 * 60 * 60;
+        if self.flags().has(O_NOATIME) {
+            return None;
+        }
+        let now = Time::now();
+        (accessed <= modified || now.seconds - accessed.seconds >= DAY).then_some(now)
+    }
+}
+
+/// A mapping holds the open file, which has the name that `/proc/PID/maps` shows.
+impl PageSource for File {
+    fn page(&self, index: usize, write: bool) -> Result<FrameRef> {
+        self.page_source().ok_or(Errno::ENXIO)?.page(index, write)
+    }
+
+    fn present(&self, first: usize, frames: &mut [Option<FrameRef>]) {
+        if let Some(pages) = self.page_source() {
+            pages.present(first, frames);
+        }
+    }
+
+    fn len_pages(&self) -> usize {
+        self.page_source().map_or(0, PageSource::len_pages)
+    }
+
+    fn id(&self) -> (u64, u64) {
+        let attr = self.entry.inode().attr();
+        (attr.device, attr.inode)
+    }
+
+    fn write_name(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+        let path = self.entry.path(&super::root());
+        path.utf8_chunks().try_for_each(|chunk| out.write_str(chunk.valid()))
+    }
+}
+
+/// A file that O_PATH opened: only its place is of use.
+struct PathOnly;
+
+impl FileOps for PathOnly {
+    fn poll(&self, _file: &File, _table: Option<&mut PollTable>) -> Events {
+        Events::INVALID
+    }
+
+    fn ioctl(&self, _file: &File, _request: u32, _argument: usize) -> Result<usize> {
+        Err(Errno::EBADF)
+    }
+}

@@ -1,0 +1,225 @@
+//! What a file system is made of: inodes, and their attributes.
+
+use super::entry::Entry;
+use super::file::{FileOps, OpenFlags};
+use crate::errno::{Errno, Result};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::any::Any;
+use linux_raw_sys::general::{S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK};
+
+/// What an inode is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    Regular,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// A character device.
+    Character,
+    /// A block device.
+    Block,
+    /// A pipe with a name.
+    Fifo,
+    /// A socket.
+    Socket,
+    /// None of these: epoll and its like.
+    Anonymous,
+}
+
+impl Kind {
+    /// The kind that the `S_IFMT` bits of a mode tell.
+    pub fn of_mode(mode: u32) -> Option<Self> {
+        Some(match mode & S_IFMT {
+            S_IFREG => Kind::Regular,
+            S_IFDIR => Kind::Directory,
+            S_IFLNK => Kind::Symlink,
+            S_IFCHR => Kind::Character,
+            S_IFBLK => Kind::Block,
+            S_IFIFO => Kind::Fifo,
+            S_IFSOCK => Kind::Socket,
+            _ => return None,
+        })
+    }
+
+    /// The `S_IFMT` bits of a mode.
+    pub fn mode(self) -> u32 {
+        match self {
+            Kind::Regular => S_IFREG,
+            Kind::Directory => S_IFDIR,
+            Kind::Symlink => S_IFLNK,
+            Kind::Character => S_IFCHR,
+            Kind::Block => S_IFBLK,
+            Kind::Fifo => S_IFIFO,
+            Kind::Socket => S_IFSOCK,
+            Kind::Anonymous => 0,
+        }
+    }
+
+    /// The value in a directory's records (`d_type`).
+    pub fn directory_type(self) -> u8 {
+        (self.mode() >> 12) as u8
+    }
+}
+
+/// A point in time since 1970, or a duration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Time {
+    /// Seconds.
+    pub seconds: i64,
+    /// Nanoseconds below one second.
+    pub nanoseconds: u32,
+}
+
+impl Time {
+    /// The time of day.
+    pub fn now() -> Self {
+        let now = crate::task::clock::realtime_ns();
+        Time { seconds: (now / 1_000_000_000) as i64, nanoseconds: (now % 1_000_000_000) as u32 }
+    }
+}
+
+/// The attributes of an inode: what stat(2) tells.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Attr {
+    /// Device number of the file system.
+    pub device: u64,
+    /// Number of the inode, unique in its file system.
+    pub inode: u64,
+    /// Type and permissions.
+    pub mode: u32,
+    /// Names.
+    pub links: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Device number of a device node.
+    pub rdev: u64,
+    /// Bytes.
+    pub size: u64,
+    /// Memory that it takes, in units of 512 bytes.
+    pub blocks: u64,
+    /// Last read.
+    pub accessed: Time,
+    /// Last change of the content.
+    pub modified: Time,
+    /// Last change of the inode.
+    pub changed: Time,
+    /// When it was made.
+    pub born: Time,
+}
+
+/// Attributes to change: those that are `Some`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SetAttr {
+    /// Permissions: the twelve low bits.
+    pub permissions: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Last read.
+    pub accessed: Option<Time>,
+    /// Last change of the content.
+    pub modified: Option<Time>,
+}
+
+/// What a symbolic link leads to.
+pub enum Link {
+    /// A path, from the link's own directory on.
+    Path(Vec<u8>),
+    /// A place itself, whatever its path: the links of /proc/PID.
+    Entry(Arc<Entry>),
+}
+
+/// What statfs(2) tells of a file system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FsStat {
+    /// Its magic number.
+    pub magic: u64,
+    /// All its blocks, of a page each.
+    pub blocks: u64,
+    /// Free blocks.
+    pub free: u64,
+}
+
+/// Flags of renameat2(2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Replace {
+    /// What has the new name goes away.
+    #[default]
+    Yes,
+    /// EEXIST when something has the new name.
+    No,
+    /// The two change places.
+    Exchange,
+}
+
+/// A new inode to be made in a directory.
+pub enum New<'a> {
+    /// A file, directory, pipe, device or socket of this mode (with its `S_IFMT` bits) and device number.
+    Node(u32, u64),
+    /// A symbolic link.
+    Symlink(&'a [u8]),
+}
+
+/// An inode. Names are plain bytes without `/`, and neither empty, `.` nor `..`; `here` is always the entry of
+/// the inode on which a method is called.
+pub trait Inode: Send + Sync + Any {
+    /// What it is.
+    fn kind(&self) -> Kind;
+
+    /// Its attributes.
+    fn attr(&self) -> Attr;
+
+    /// Changes attributes.
+    fn set_attr(&self, _change: &SetAttr) -> Result<()> {
+        Err(Errno::EPERM)
+    }
+
+    /// Begins to read or write it.
+    fn open(self: Arc<Self>, here: &Arc<Entry>, flags: OpenFlags) -> Result<Arc<dyn FileOps>>;
+
+    /// Changes the length of a regular file.
+    fn truncate(&self, _size: u64) -> Result<()> {
+        Err(Errno::EINVAL)
+    }
+
+    /// Where a symbolic link leads.
+    fn link(&self) -> Result<Link> {
+        Err(Errno::EINVAL)
+    }
+
+    /// Finds a name in a directory.
+    fn lookup(&self, _here: &Arc<Entry>, _name: &[u8]) -> Result<Arc<Entry>> {
+        Err(Errno::ENOTDIR)
+    }
+
+    /// Makes an inode in a directory; EEXIST where the name is taken.
+    fn create(&self, _here: &Arc<Entry>, _name: &[u8], _new: New) -> Result<Arc<Entry>> {
+        Err(Errno::EPERM)
+    }
+
+    /// Gives an inode of the same file system one more name, in this directory.
+    fn add_link(&self, _here: &Arc<Entry>, _name: &[u8], _to: &Arc<dyn Inode>) -> Result<()> {
+        Err(Errno::EPERM)
+    }
+
+    /// Removes a name: of an empty directory, or of anything else.
+    fn remove(&self, _here: &Arc<Entry>, _name: &[u8], _directory: bool) -> Result<()> {
+        Err(Errno::EPERM)
+    }
+
+    /// Moves a name to `(directory, name)` in the same file system.
+    fn rename(&self, _here: &Arc<Entry>, _name: &[u8], _to: (&Arc<Entry>, &[u8]), _replace: Replace) -> Result<()> {
+        Err(Errno::EPERM)
+    }
+
+    /// The file system it is in.
+    fn fs_stat(&self) -> FsStat {
+        FsStat::default()
+    }
+}

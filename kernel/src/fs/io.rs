@@ -1,0 +1,209 @@
+//! Where a read goes to and a write comes from: user memory in one or more pieces, or the kernel's own.
+
+use crate::errno::{Errno, Result};
+use crate::mm::frame::FrameRef;
+use crate::mm::user;
+
+/// One piece of user memory, laid out as Linux's `struct iovec`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable)]
+pub struct IoVec {
+    /// The address of the first byte.
+    pub base: usize,
+    /// Length in bytes.
+    pub len: usize,
+}
+
+/// The most that one call moves, as on Linux (`MAX_RW_COUNT`).
+pub const MAX_COUNT: usize = 0x7fff_f000;
+
+/// A position in a list of pieces of user memory.
+struct Cursor<'a> {
+    pieces: &'a [IoVec],
+    /// Bytes of the first piece that are done.
+    done: usize,
+    left: usize,
+}
+
+impl<'a> Cursor<'a> {
+    fn new(pieces: &'a [IoVec]) -> Self {
+        let left = pieces.iter().fold(0usize, |sum, piece| sum.saturating_add(piece.len));
+        Cursor { pieces, done: 0, left: left.min(MAX_COUNT) }
+    }
+
+    /// Hands up to `len` bytes, piece by piece, to `copy(address, offset, len)`, which says how many
+    /// it did. Fails when none could be done although some were asked for.
+    #[inline]
+    fn advance(&mut self, len: usize, mut copy: impl FnMut(usize, usize, usize) -> usize) -> Result<usize> {
+        let len = len.min(self.left);
+        let mut total = 0;
+        while total < len {
+            let Some((piece, rest)) = self.pieces.split_first() else { break };
+            let chunk = (piece.len - self.done).min(len - total);
+            let did = if chunk == 0 { 0 } else { copy(piece.base.wrapping_add(self.done), total, chunk) };
+            total += did;
+            self.done += did;
+            self.left -= did;
+            if did < chunk {
+                if total == 0 {
+                    return Err(Errno::EFAULT);
+                }
+                break;
+            }
+            if self.done == piece.len {
+                (self.pieces, self.done) = (rest, 0);
+            }
+        }
+        Ok(total)
+    }
+}
+
+enum Target<'a> {
+    User(Cursor<'a>),
+    Kernel(&'a mut [u8]),
+}
+
+/// Takes the bytes of a read.
+pub struct Sink<'a>(Target<'a>);
+
+impl<'a> Sink<'a> {
+    /// A sink in user memory.
+    pub fn user(pieces: &'a [IoVec]) -> Self {
+        Sink(Target::User(Cursor::new(pieces)))
+    }
+
+    /// A sink in the kernel's memory.
+    pub fn kernel(buffer: &'a mut [u8]) -> Self {
+        Sink(Target::Kernel(buffer))
+    }
+
+    /// Bytes that it can still take.
+    pub fn left(&self) -> usize {
+        match &self.0 {
+            Target::User(cursor) => cursor.left,
+            Target::Kernel(buffer) => buffer.len(),
+        }
+    }
+
+    /// The next `len` bytes of a sink in the kernel.
+    fn carve<'b>(buffer: &mut &'b mut [u8], len: usize) -> &'b mut [u8] {
+        let (head, tail) = core::mem::take(buffer).split_at_mut(len);
+        *buffer = tail;
+        head
+    }
+
+    /// Takes as many of `bytes` as fit and returns how many; EFAULT when the first already fails.
+    pub fn put(&mut self, bytes: &[u8]) -> Result<usize> {
+        match &mut self.0 {
+            Target::User(cursor) => {
+                cursor.advance(bytes.len(), |to, at, len| user::copy_to(to, &bytes[at..at + len]))
+            }
+            Target::Kernel(buffer) => {
+                let len = bytes.len().min(buffer.len());
+                Self::carve(buffer, len).copy_from_slice(&bytes[..len]);
+                Ok(len)
+            }
+        }
+    }
+
+    /// The same for the bytes of `frame` from `offset` on, straight from it.
+    pub fn put_frame(&mut self, frame: &FrameRef, offset: usize, len: usize) -> Result<usize> {
+        match &mut self.0 {
+            Target::User(cursor) => {
+                cursor.advance(len, |to, at, len| frame.copy_to_user(offset + at, to, len))
+            }
+            Target::Kernel(buffer) => {
+                let len = len.min(buffer.len());
+                frame.read(offset, Self::carve(buffer, len));
+                Ok(len)
+            }
+        }
+    }
+
+    /// The same for `len` zeroes.
+    pub fn put_zeros(&mut self, len: usize) -> Result<usize> {
+        match &mut self.0 {
+            Target::User(cursor) => cursor.advance(len, |to, _, len| user::clear(to, len)),
+            Target::Kernel(buffer) => {
+                let len = len.min(buffer.len());
+                Self::carve(buffer, len).fill(0);
+                Ok(len)
+            }
+        }
+    }
+}
+
+enum Origin<'a> {
+    User(Cursor<'a>),
+    Kernel(&'a [u8]),
+}
+
+/// Gives the bytes of a write.
+pub struct Source<'a>(Origin<'a>);
+
+impl<'a> Source<'a> {
+    /// A source in user memory.
+    pub fn user(pieces: &'a [IoVec]) -> Self {
+        Source(Origin::User(Cursor::new(pieces)))
+    }
+
+    /// A source in the kernel's memory.
+    pub fn kernel(bytes: &'a [u8]) -> Self {
+        Source(Origin::Kernel(bytes))
+    }
+
+    /// Bytes that it still has.
+    pub fn left(&self) -> usize {
+        match &self.0 {
+            Origin::User(cursor) => cursor.left,
+            Origin::Kernel(bytes) => bytes.len(),
+        }
+    }
+
+    /// The next `len` bytes of a source in the kernel.
+    fn carve<'b>(bytes: &mut &'b [u8], len: usize) -> &'b [u8] {
+        let (head, tail) = bytes.split_at(len);
+        *bytes = tail;
+        head
+    }
+
+    /// Fills as much of `buffer` as it can and returns how much; EFAULT when the first byte already fails.
+    pub fn take(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        match &mut self.0 {
+            Origin::User(cursor) => {
+                cursor.advance(buffer.len(), |from, at, len| user::copy_from(from, &mut buffer[at..at + len]))
+            }
+            Origin::Kernel(bytes) => {
+                let len = buffer.len().min(bytes.len());
+                buffer[..len].copy_from_slice(Self::carve(bytes, len));
+                Ok(len)
+            }
+        }
+    }
+
+    /// The same into `frame` from `offset` on, straight into it.
+    pub fn take_frame(&mut self, frame: &FrameRef, offset: usize, len: usize) -> Result<usize> {
+        match &mut self.0 {
+            Origin::User(cursor) => {
+                cursor.advance(len, |from, at, len| frame.copy_from_user(offset + at, from, len))
+            }
+            Origin::Kernel(bytes) => {
+                let len = len.min(bytes.len());
+                frame.write(offset, Self::carve(bytes, len));
+                Ok(len)
+            }
+        }
+    }
+
+    /// Drops `len` bytes unread, as /dev/null does.
+    pub fn skip(&mut self, len: usize) -> usize {
+        match &mut self.0 {
+            Origin::User(cursor) => cursor.advance(len, |_, _, len| len).unwrap_or(0),
+            Origin::Kernel(bytes) => {
+                let len = len.min(bytes.len());
+                Self::carve(bytes, len);
+                len
+            }
+        }
+    }
+}

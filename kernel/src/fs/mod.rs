@@ -1,0 +1,105 @@
+//! Files: the tree of names, what opens them, and the file systems.
+//!
+//! A name is an [`entry::Entry`], what it names an [`inode::Inode`], and what open(2) makes of it a
+//! [`file::File`] with its [`file::FileOps`]. Everything but devices lies in memory: nothing here waits
+//! for a disk.
+
+mod anonymous;
+pub mod context;
+pub mod device;
+pub mod entry;
+pub mod eventfd;
+pub mod fdtable;
+pub mod file;
+pub mod initramfs;
+pub mod inode;
+pub mod io;
+pub mod mount;
+pub mod perm;
+pub mod pipe;
+pub mod poll;
+#[cfg(feature = "selftest")]
+mod selftests;
+pub mod tmpfs;
+pub mod tty;
+pub mod walk;
+
+pub use context::FsContext;
+pub use entry::Entry;
+pub use fdtable::FdTable;
+pub use file::{File, OpenFlags};
+
+use crate::errno::{Errno, Result};
+use crate::sync::Mutex;
+use alloc::format;
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU64, Ordering::*};
+use inode::{Inode, Kind};
+use linux_raw_sys::general::{O_RDONLY, O_RDWR};
+use walk::Walk;
+
+/// Device number of what is in no file system: pipes and their like.
+pub const ANONYMOUS_DEVICE: u64 = 9;
+
+static ROOT: Mutex<Option<Arc<Entry>>> = Mutex::new(None);
+
+/// Makes the root file system and unpacks the initial archive into it. Called once, before the first program.
+pub fn init(archive: Option<&[u8]>) -> Result<()> {
+    let root = tmpfs::Tmpfs::new(0o755)?;
+    *ROOT.lock() = Some(root.clone());
+    initramfs::prepare(&root)?;
+    if let Some(archive) = archive {
+        initramfs::unpack(&root, archive);
+    }
+    mount::init(&root);
+    tty::init()
+}
+
+/// The root of the whole tree.
+///
+/// # Panics
+/// Before [`init`].
+pub fn root() -> Arc<Entry> {
+    ROOT.lock().clone().expect("fs::init ran")
+}
+
+/// A table whose descriptors 0, 1 and 2 are `/dev/console`.
+pub fn console_descriptors() -> Result<Arc<FdTable>> {
+    let table = FdTable::new()?;
+    let context = FsContext::new(root())?;
+    let entry = Walk::new(&context).resolve(None, b"/dev/console", true)?;
+    let console = File::open(entry, OpenFlags(O_RDWR))?;
+    for fd in 0..3 {
+        table.set(fd, console.clone(), false)?;
+    }
+    Ok(table)
+}
+
+/// Opens a program for exec: a regular file that may be executed.
+pub fn open_program(context: &FsContext, from: Option<&Arc<Entry>>, path: &[u8], follow: bool) -> Result<Arc<File>> {
+    let entry = Walk::new(context).resolve(from, path, follow)?;
+    match entry.kind() {
+        Kind::Regular => {}
+        Kind::Symlink => return Err(Errno::ELOOP),
+        _ => return Err(Errno::EACCES),
+    }
+    perm::check(&entry, perm::EXECUTE)?;
+    File::open(entry, OpenFlags(O_RDONLY))
+}
+
+/// A device number for one more file system without a device.
+fn new_device() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(16);
+    device::number(0, NEXT.fetch_add(1, Relaxed) as u32)
+}
+
+/// An inode number for what is in no file system.
+pub fn new_anonymous_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Relaxed)
+}
+
+/// The entry of an inode in no directory, shown as `KIND:[NUMBER]`.
+pub fn anonymous_entry(kind: &str, number: u64, inode: Arc<dyn Inode>) -> Result<Arc<Entry>> {
+    Entry::new(inode, None, Arc::from(format!("{kind}:[{number}]").as_bytes()))
+}

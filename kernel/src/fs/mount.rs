@@ -1,0 +1,130 @@
+//! Mounts.
+
+use super::entry::Entry;
+use super::inode::Kind;
+use super::tmpfs::{Node, Tmpfs};
+use super::{device, tty};
+use crate::errno::{Errno, Result};
+use crate::sync::Mutex;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::any::Any;
+use core::fmt;
+use linux_raw_sys::general::{S_IFCHR, S_IFDIR};
+
+/// One mounted file system.
+struct Mount {
+    source: Vec<u8>,
+    kind: &'static str,
+    root: Arc<Entry>,
+    /// A tmpfs that nobody sees once this mount ends.
+    own: bool,
+}
+
+static MOUNTS: Mutex<Vec<Mount>> = Mutex::new(Vec::new());
+
+/// Lists the root as mounted.
+pub fn init(root: &Arc<Entry>) {
+    MOUNTS.lock().push(Mount { source: b"rootfs".to_vec(), kind: "rootfs", root: root.clone(), own: true });
+}
+
+/// The kinds of file system there are, as /proc/filesystems lists them.
+pub const KINDS: [&str; 6] = ["tmpfs", "ramfs", "devtmpfs", "devpts", "proc", "sysfs"];
+
+fn new_root(kind: &str) -> Result<Arc<Entry>> {
+    match kind {
+        "tmpfs" | "ramfs" => Tmpfs::new(0o1777),
+        "devtmpfs" => dev(),
+        "devpts" => tty::devpts(),
+        _ => Err(Errno::ENODEV),
+    }
+}
+
+/// Mounts a file system of `kind` on a directory.
+pub fn mount(source: &[u8], target: &Arc<Entry>, kind: &[u8]) -> Result<()> {
+    let kind = KINDS.iter().copied().find(|name| name.as_bytes() == kind).ok_or(Errno::ENODEV)?;
+    if target.kind() != Kind::Directory {
+        return Err(Errno::ENOTDIR);
+    }
+    attach(source, target, kind, new_root(kind)?, matches!(kind, "tmpfs" | "ramfs"))
+}
+
+/// Shows the directory (or file) `from` at `target` too.
+pub fn bind(from: &Arc<Entry>, target: &Arc<Entry>) -> Result<()> {
+    if (from.kind() == Kind::Directory) != (target.kind() == Kind::Directory) {
+        return Err(Errno::ENOTDIR);
+    }
+    let root = Entry::new(from.inode().clone(), None, Arc::from(&b""[..]))?;
+    attach(b"none", target, "tmpfs", root, false)
+}
+
+fn attach(source: &[u8], target: &Arc<Entry>, kind: &'static str, root: Arc<Entry>, own: bool) -> Result<()> {
+    let mut name = Vec::new();
+    name.try_reserve_exact(source.len()).map_err(|_| Errno::ENOMEM)?;
+    name.extend_from_slice(source);
+    // One root has one place; a file system that there is only once gets an entry for each mount.
+    let root = match root.parent() {
+        None => root,
+        Some(_) => Entry::new(root.inode().clone(), None, Arc::from(&b""[..]))?,
+    };
+    let mut mounts = MOUNTS.lock();
+    mounts.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+    if target.is_covered() {
+        return Err(Errno::EBUSY);
+    }
+    target.cover(Some(root.clone()));
+    mounts.push(Mount { source: name, kind, root, own });
+    Ok(())
+}
+
+/// Ends the mount whose root is `root`.
+pub fn unmount(root: &Arc<Entry>) -> Result<()> {
+    let mut mounts = MOUNTS.lock();
+    let at = mounts.iter().position(|mount| Arc::ptr_eq(&mount.root, root)).ok_or(Errno::EINVAL)?;
+    let covered = root.parent().ok_or(Errno::EBUSY)?;
+    let mount = mounts.remove(at);
+    drop(mounts);
+    covered.cover(None);
+    let inode: Arc<dyn Any + Send + Sync> = mount.root.inode().clone();
+    if mount.own
+        && let Ok(node) = inode.downcast::<Node>()
+    {
+        node.dismantle();
+    }
+    Ok(())
+}
+
+/// Writes the lines of /proc/mounts.
+pub fn list(root: &Arc<Entry>, out: &mut dyn fmt::Write) -> fmt::Result {
+    for mount in MOUNTS.lock().iter() {
+        let path = mount.root.path(root);
+        let (source, path) = (mount.source.escape_ascii(), path.escape_ascii());
+        writeln!(out, "{source} {path} {} rw,relatime 0 0", mount.kind)?;
+    }
+    Ok(())
+}
+
+/// The one devtmpfs.
+fn dev() -> Result<Arc<Entry>> {
+    static DEV: Mutex<Option<Arc<Entry>>> = Mutex::new(None);
+    let known = DEV.lock().clone();
+    if let Some(root) = known {
+        return Ok(root);
+    }
+    let root = Tmpfs::new(0o755)?;
+    let inode: Arc<dyn Any + Send + Sync> = root.inode().clone();
+    let node = inode.downcast::<Node>().map_err(|_| Errno::EINVAL)?;
+    for (name, major, minor, permissions) in device::NODES {
+        let child = node.new_node(S_IFCHR | permissions, device::number(major, minor), (0, 0))?;
+        node.add(&root, name.as_bytes(), child)?;
+    }
+    for name in ["pts", "shm"] {
+        let child = node.new_node(S_IFDIR | 0o755, 0, (0, 0))?;
+        node.add(&root, name.as_bytes(), child)?;
+    }
+    for (name, target) in [("fd", "/proc/self/fd"), ("stdin", "/proc/self/fd/0"), ("stdout", "/proc/self/fd/1"), ("stderr", "/proc/self/fd/2")] {
+        node.add(&root, name.as_bytes(), node.new_symlink(target.as_bytes(), (0, 0))?)?;
+    }
+    *DEV.lock() = Some(root.clone());
+    Ok(root)
+}

@@ -1,0 +1,63 @@
+//! Permission checks.
+
+use super::entry::Entry;
+use super::inode::{Attr, Kind};
+use crate::errno::{Errno, Result};
+use crate::task::credentials::Credentials;
+
+/// Search a directory, or execute a file.
+pub const EXECUTE: u32 = 1;
+/// Write.
+pub const WRITE: u32 = 2;
+/// Read.
+pub const READ: u32 = 4;
+
+/// EACCES unless the calling thread may do `wanted` to the inode of `entry`.
+pub fn check(entry: &Entry, wanted: u32) -> Result<()> {
+    crate::task::current().with_credentials(|who| {
+        if who.is_privileged() && (wanted & EXECUTE == 0 || entry.kind() == Kind::Directory) {
+            return Ok(());
+        }
+        check_as(who, &entry.inode().attr(), wanted)
+    })
+}
+
+/// EACCES unless the calling thread may look names up in the directory `entry`.
+pub fn search(entry: &Entry) -> Result<()> {
+    check(entry, EXECUTE)
+}
+
+/// EACCES unless `who` may do `wanted` to what has the attributes `attr`.
+pub fn check_as(who: &Credentials, attr: &Attr, wanted: u32) -> Result<()> {
+    if who.is_privileged() {
+        let executable = attr.mode & 0o111 != 0 || Kind::of_mode(attr.mode) == Some(Kind::Directory);
+        return if wanted & EXECUTE == 0 || executable { Ok(()) } else { Err(Errno::EACCES) };
+    }
+    let shift = if who.fsuid == attr.uid {
+        6
+    } else if who.in_group(attr.gid) {
+        3
+    } else {
+        0
+    };
+    if attr.mode >> shift & wanted == wanted { Ok(()) } else { Err(Errno::EACCES) }
+}
+
+/// EPERM unless the calling thread owns the inode of `entry` (or is privileged).
+pub fn owner(entry: &Entry) -> Result<()> {
+    crate::task::current().with_credentials(|who| {
+        if who.is_privileged() || who.fsuid == entry.inode().attr().uid { Ok(()) } else { Err(Errno::EPERM) }
+    })
+}
+
+/// EPERM when a sticky directory keeps the calling thread from removing `victim` from it.
+pub fn sticky(directory: &Entry, victim: &Entry) -> Result<()> {
+    crate::task::current().with_credentials(|who| {
+        if who.is_privileged() {
+            return Ok(());
+        }
+        let above = directory.inode().attr();
+        let ours = who.fsuid == above.uid || who.fsuid == victim.inode().attr().uid;
+        if above.mode & 0o1000 == 0 || ours { Ok(()) } else { Err(Errno::EPERM) }
+    })
+}

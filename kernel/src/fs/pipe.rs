@@ -1,0 +1,423 @@
+//! Pipes: a ring of frames, to and from which the bytes are copied straight from and to user memory.
+
+use super::entry::Entry;
+use super::file::{File, FileOps, OpenFlags};
+use super::inode::{Attr, Inode, Kind, SetAttr, Time};
+use super::io::{Sink, Source};
+use super::poll::{Events, PollTable, WaitSource};
+use crate::errno::{Errno, Result};
+use crate::mm::PAGE_SIZE;
+use crate::mm::frame::{self, FrameRef};
+use crate::mm::heap::try_arc;
+use crate::mm::user::UserPtr;
+use crate::sync::{Mutex, SleepMutex};
+use crate::task::signal;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
+use linux_raw_sys::general::{O_ACCMODE, O_RDWR, O_WRONLY, S_IFIFO, SIGPIPE};
+use linux_raw_sys::ioctl::FIONREAD;
+
+/// Writes up to this size are not mixed with those of others.
+pub const ATOMIC: usize = 4096;
+/// Pages of a new pipe, as on Linux.
+const PAGES: usize = 16;
+/// The largest a pipe can be made (Linux's `pipe-max-size`).
+const MAX_SIZE: usize = 1 << 20;
+
+/// The bytes in a pipe.
+struct Ring {
+    /// A page each, where one was needed so far. The length is a power of two.
+    pages: Vec<Option<FrameRef>>,
+    /// Where the next byte is read.
+    head: usize,
+    len: usize,
+}
+
+impl Ring {
+    fn new(pages: usize) -> Result<Self> {
+        let mut frames = Vec::new();
+        frames.try_reserve_exact(pages).map_err(|_| Errno::ENOMEM)?;
+        frames.resize(pages, None);
+        Ok(Ring { pages: frames, head: 0, len: 0 })
+    }
+
+    fn capacity(&self) -> usize {
+        self.pages.len() * PAGE_SIZE
+    }
+
+    fn room(&self) -> usize {
+        self.capacity() - self.len
+    }
+
+    /// The slot, the offset in its page and the bytes left there, of a position in the ring.
+    fn place(&self, position: usize) -> (usize, usize, usize) {
+        let position = position & (self.capacity() - 1);
+        let offset = position % PAGE_SIZE;
+        (position / PAGE_SIZE, offset, PAGE_SIZE - offset)
+    }
+
+    /// Moves bytes from the ring to `to`, as many as there are and fit.
+    fn read(&mut self, to: &mut Sink) -> Result<usize> {
+        let mut total = 0;
+        while self.len > 0 && to.left() > 0 {
+            let (slot, offset, rest) = self.place(self.head);
+            let len = rest.min(self.len).min(to.left());
+            let Some(page) = &self.pages[slot] else { break };
+            match to.put_frame(page, offset, len) {
+                Ok(count) => {
+                    total += count;
+                    self.head += count;
+                    self.len -= count;
+                    if count < len {
+                        break;
+                    }
+                }
+                Err(error) if total == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        if self.len == 0 {
+            self.rest();
+        }
+        Ok(total)
+    }
+
+    /// Empty: begins at the first page again, the only one that is kept.
+    fn rest(&mut self) {
+        if self.head > PAGE_SIZE {
+            self.pages[1..].fill(None);
+        }
+        self.head = 0;
+    }
+
+    /// Moves bytes from `from` to the ring, as many as there are and fit.
+    fn write(&mut self, from: &mut Source) -> Result<usize> {
+        let mut total = 0;
+        while self.room() > 0 && from.left() > 0 {
+            let (slot, offset, rest) = self.place(self.head + self.len);
+            let len = rest.min(self.room()).min(from.left());
+            match self.page(slot).and_then(|page| from.take_frame(page, offset, len)) {
+                Ok(count) => {
+                    total += count;
+                    self.len += count;
+                    if count < len {
+                        break;
+                    }
+                }
+                Err(error) if total == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(total)
+    }
+
+    fn page(&mut self, slot: usize) -> Result<&FrameRef> {
+        let page = &mut self.pages[slot];
+        match page {
+            Some(page) => Ok(page),
+            None => Ok(page.insert(frame::alloc()?)),
+        }
+    }
+
+    /// The same bytes in a ring of `pages` pages; EBUSY when they do not fit.
+    fn resized(&self, pages: usize) -> Result<Ring> {
+        if self.len > pages * PAGE_SIZE {
+            return Err(Errno::EBUSY);
+        }
+        let mut ring = Ring::new(pages)?;
+        let mut bytes = [0; 256];
+        for done in (0..self.len).step_by(bytes.len()) {
+            let mut left = &mut bytes[..(self.len - done).min(256)];
+            let chunk = left.len();
+            let mut position = self.head + done;
+            while !left.is_empty() {
+                let (slot, offset, rest) = self.place(position);
+                let (now, later) = left.split_at_mut(rest.min(left.len()));
+                if let Some(page) = &self.pages[slot] {
+                    page.read(offset, now);
+                }
+                position += now.len();
+                left = later;
+            }
+            ring.write(&mut Source::kernel(&bytes[..chunk]))?;
+        }
+        Ok(ring)
+    }
+}
+
+/// A pipe.
+pub struct Pipe {
+    ring: SleepMutex<Ring>,
+    /// Bytes and room, for those who look without the lock.
+    len: AtomicUsize,
+    room: AtomicUsize,
+    readers: AtomicU32,
+    writers: AtomicU32,
+    /// How often an end was opened: a FIFO's opener waits for the other kind to come, even if it has gone again.
+    opened: [AtomicU32; 2],
+    readable: Arc<WaitSource>,
+    writable: Arc<WaitSource>,
+    number: u64,
+    born: Time,
+}
+
+impl Pipe {
+    fn new() -> Result<Arc<Self>> {
+        try_arc(Pipe {
+            ring: SleepMutex::new(Ring::new(PAGES)?),
+            len: AtomicUsize::new(0),
+            room: AtomicUsize::new(PAGES * PAGE_SIZE),
+            readers: AtomicU32::new(0),
+            writers: AtomicU32::new(0),
+            opened: [AtomicU32::new(0), AtomicU32::new(0)],
+            readable: WaitSource::new()?,
+            writable: WaitSource::new()?,
+            number: super::new_anonymous_number(),
+            born: Time::now(),
+        })
+    }
+
+    /// Does something with the ring, and tells the others what it left.
+    fn with_ring<R>(&self, act: impl FnOnce(&mut Ring) -> R) -> R {
+        let mut ring = self.ring.lock();
+        let result = act(&mut ring);
+        self.len.store(ring.len, Release);
+        self.room.store(ring.room(), Release);
+        result
+    }
+
+    fn read(&self, to: &mut Sink, nonblocking: bool) -> Result<usize> {
+        if to.left() == 0 {
+            return Ok(0);
+        }
+        loop {
+            if self.len.load(Acquire) > 0 {
+                let count = self.with_ring(|ring| ring.read(to))?;
+                if count > 0 {
+                    self.writable.notify();
+                    return Ok(count);
+                }
+            } else if self.writers.load(Acquire) == 0 && self.len.load(Acquire) == 0 {
+                return Ok(0);
+            } else if nonblocking {
+                return Err(Errno::EAGAIN);
+            } else {
+                self.readable.wait(|| self.len.load(Acquire) > 0 || self.writers.load(Acquire) == 0)?;
+            }
+        }
+    }
+
+    fn write(&self, from: &mut Source, nonblocking: bool) -> Result<usize> {
+        let mut total = 0;
+        let wanted = from.left();
+        while total < wanted {
+            if self.readers.load(Acquire) == 0 {
+                if total == 0 {
+                    signal::raise(SIGPIPE);
+                    return Err(Errno::EPIPE);
+                }
+                break;
+            }
+            let least = if wanted <= ATOMIC { wanted } else { 1 };
+            let written = self.with_ring(|ring| if ring.room() >= least { ring.write(from) } else { Ok(0) });
+            match written {
+                Ok(0) if nonblocking && total == 0 => return Err(Errno::EAGAIN),
+                Ok(0) if nonblocking => break,
+                Ok(0) => {
+                    let waited = self.writable.wait(|| {
+                        self.room.load(Acquire) >= least || self.readers.load(Acquire) == 0
+                    });
+                    match waited {
+                        Err(error) if total == 0 => return Err(error),
+                        Err(_) => break,
+                        Ok(()) => {}
+                    }
+                }
+                Ok(count) => {
+                    total += count;
+                    self.readable.notify();
+                }
+                Err(error) if total == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(total)
+    }
+
+    fn resize(&self, size: usize) -> Result<usize> {
+        if size > MAX_SIZE {
+            return Err(Errno::EPERM);
+        }
+        let pages = size.div_ceil(PAGE_SIZE).max(1).next_power_of_two();
+        self.with_ring(|ring| -> Result<()> {
+            *ring = ring.resized(pages)?;
+            Ok(())
+        })?;
+        self.writable.notify();
+        Ok(pages * PAGE_SIZE)
+    }
+}
+
+impl Inode for Pipe {
+    fn kind(&self) -> Kind {
+        Kind::Fifo
+    }
+
+    fn attr(&self) -> Attr {
+        Attr {
+            device: super::ANONYMOUS_DEVICE,
+            inode: self.number,
+            mode: S_IFIFO | 0o600,
+            links: 1,
+            accessed: self.born,
+            modified: self.born,
+            changed: self.born,
+            ..Attr::default()
+        }
+    }
+
+    fn set_attr(&self, _change: &SetAttr) -> Result<()> {
+        Ok(())
+    }
+
+    fn open(self: Arc<Self>, _here: &Arc<Entry>, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+        Ok(End::new(self, flags)?)
+    }
+}
+
+/// An open end of a pipe.
+pub struct End {
+    pipe: Arc<Pipe>,
+    reads: bool,
+    writes: bool,
+}
+
+impl End {
+    fn new(pipe: Arc<Pipe>, flags: OpenFlags) -> Result<Arc<Self>> {
+        let (reads, writes) = (flags.readable(), flags.writable());
+        pipe.readers.fetch_add(reads.into(), AcqRel);
+        pipe.writers.fetch_add(writes.into(), AcqRel);
+        pipe.opened[0].fetch_add(reads.into(), AcqRel);
+        pipe.opened[1].fetch_add(writes.into(), AcqRel);
+        try_arc(End { pipe, reads, writes })
+    }
+
+    /// The pipe's size in bytes.
+    pub fn size(&self) -> usize {
+        self.pipe.ring.lock().capacity()
+    }
+
+    /// Makes the pipe at least `size` bytes large; returns the new size.
+    pub fn resize(&self, size: usize) -> Result<usize> {
+        self.pipe.resize(size)
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let pipe = &self.pipe;
+        if self.reads && pipe.readers.fetch_sub(1, AcqRel) == 1 {
+            pipe.writable.notify();
+        }
+        if self.writes && pipe.writers.fetch_sub(1, AcqRel) == 1 {
+            pipe.readable.notify();
+        }
+    }
+}
+
+impl FileOps for End {
+    fn is_stream(&self) -> bool {
+        true
+    }
+
+    fn read(&self, file: &File, to: &mut Sink, _position: u64) -> Result<usize> {
+        self.pipe.read(to, file.flags().nonblocking())
+    }
+
+    fn write(&self, file: &File, from: &mut Source, _position: u64) -> Result<usize> {
+        self.pipe.write(from, file.flags().nonblocking())
+    }
+
+    fn poll(&self, _file: &File, table: Option<&mut PollTable>) -> Events {
+        let pipe = &self.pipe;
+        if let Some(table) = table {
+            if self.reads {
+                table.add(&pipe.readable);
+            }
+            if self.writes {
+                table.add(&pipe.writable);
+            }
+        }
+        let mut events = Events::empty();
+        if self.reads {
+            events.set(Events::IN, pipe.len.load(Acquire) > 0);
+            events.set(Events::HANG_UP, pipe.writers.load(Acquire) == 0);
+        }
+        if self.writes {
+            events.set(Events::OUT, pipe.room.load(Acquire) >= ATOMIC);
+            events.set(Events::ERROR, pipe.readers.load(Acquire) == 0);
+        }
+        events
+    }
+
+    fn ioctl(&self, _file: &File, request: u32, argument: usize) -> Result<usize> {
+        match request {
+            FIONREAD => UserPtr::new(argument).write(&(self.pipe.len.load(Acquire) as u32)).map(|()| 0),
+            _ => Err(Errno::ENOTTY),
+        }
+    }
+}
+
+/// Both ends of a new pipe: what reads, and what writes. `flags`: O_NONBLOCK and its like.
+pub fn pair(flags: u32) -> Result<[Arc<File>; 2]> {
+    let pipe = Pipe::new()?;
+    let entry = super::anonymous_entry("pipe", pipe.number, pipe.clone())?;
+    let end = |mode: u32| {
+        let flags = OpenFlags(mode | flags);
+        File::with_ops(entry.clone(), End::new(pipe.clone(), flags)?, flags)
+    };
+    Ok([end(0)?, end(O_WRONLY)?])
+}
+
+/// The pipe of a named pipe: there as long as it is open.
+pub struct Fifo(Mutex<Weak<Pipe>>);
+
+impl Fifo {
+    /// A FIFO that is not open.
+    pub const fn new() -> Self {
+        Fifo(Mutex::new(Weak::new()))
+    }
+
+    /// Opens it, which waits for the other end to be opened too.
+    pub fn open(&self, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+        let fresh = Pipe::new()?;
+        let pipe = {
+            let mut current = self.0.lock();
+            current.upgrade().unwrap_or_else(|| {
+                *current = Arc::downgrade(&fresh);
+                fresh
+            })
+        };
+        let opened = [pipe.opened[0].load(Acquire), pipe.opened[1].load(Acquire)];
+        let end = End::new(pipe.clone(), flags)?;
+        // Whoever waits in open for this end to come waits where the other end's data would.
+        pipe.readable.notify();
+        pipe.writable.notify();
+        match flags.0 & O_ACCMODE {
+            O_RDWR => {}
+            O_WRONLY => {
+                let came = || pipe.readers.load(Acquire) > 0 || pipe.opened[0].load(Acquire) != opened[0];
+                if !came() && flags.nonblocking() {
+                    return Err(Errno::ENXIO);
+                }
+                pipe.writable.wait(came)?;
+            }
+            _ if flags.nonblocking() => {}
+            _ => pipe.readable.wait(|| {
+                pipe.writers.load(Acquire) > 0 || pipe.opened[1].load(Acquire) != opened[1]
+            })?,
+        }
+        Ok(end)
+    }
+}

@@ -1,0 +1,194 @@
+//! Readiness: who waits for a file to become readable or writable, and who is told.
+
+use crate::errno::{Errno, Result};
+use crate::mm::heap::try_arc;
+use crate::sync::Mutex;
+use crate::task::wait::{WaitError, WaitQueue};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering::*};
+
+bitflags::bitflags! {
+    /// Events of poll(2) and epoll(7), with Linux's values.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Events: u32 {
+        /// Something can be read.
+        const IN = 0x1;
+        /// Something urgent can be read.
+        const PRIORITY = 0x2;
+        /// Something can be written.
+        const OUT = 0x4;
+        /// An error.
+        const ERROR = 0x8;
+        /// The other end is closed.
+        const HANG_UP = 0x10;
+        /// The descriptor is not open.
+        const INVALID = 0x20;
+        /// As `IN`, for ordinary data.
+        const IN_NORMAL = 0x40;
+        /// As `OUT`, for ordinary data.
+        const OUT_NORMAL = 0x100;
+        /// The other end will write no more.
+        const READ_HANG_UP = 0x2000;
+    }
+}
+
+impl Events {
+    /// Events that are told whether asked for or not.
+    pub const ALWAYS: Events = Events::ERROR.union(Events::HANG_UP);
+
+    /// `IN` and `OUT` with the names that mean the same beside them.
+    pub fn with_normal(self) -> Self {
+        let mut events = self;
+        if events.contains(Events::IN) {
+            events |= Events::IN_NORMAL;
+        }
+        if events.contains(Events::OUT) {
+            events |= Events::OUT_NORMAL;
+        }
+        events
+    }
+}
+
+/// Is told when a source it watches changes.
+pub trait Watcher: Send + Sync {
+    /// The source may have become ready. Called with no lock that a poll takes; must not wait.
+    fn changed(&self);
+}
+
+/// Something whose readiness changes: those who wait in a call on it, and those who poll it.
+pub struct WaitSource {
+    waiters: WaitQueue,
+    watched: AtomicBool,
+    watchers: Mutex<Vec<Arc<dyn Watcher>>>,
+}
+
+impl WaitSource {
+    /// A source that nobody waits for.
+    pub fn new() -> Result<Arc<Self>> {
+        try_arc(WaitSource {
+            waiters: WaitQueue::new(),
+            watched: AtomicBool::new(false),
+            watchers: Mutex::new(Vec::new()),
+        })
+    }
+
+    /// Waits until `ready` holds; a signal ends that with ERESTARTSYS.
+    pub fn wait(&self, ready: impl FnMut() -> bool) -> Result<()> {
+        self.wait_until(ready, None).map(|_| ())
+    }
+
+    /// The same until `deadline` (in ticks), which makes it false.
+    pub fn wait_until(&self, ready: impl FnMut() -> bool, deadline: Option<u64>) -> Result<bool> {
+        match self.waiters.wait_interruptible(ready, deadline) {
+            Ok(()) => Ok(true),
+            Err(WaitError::TimedOut) => Ok(false),
+            Err(WaitError::Interrupted) => Err(Errno::ERESTARTSYS),
+        }
+    }
+
+    /// Tells everybody that the readiness changed.
+    pub fn notify(&self) {
+        self.waiters.wake_all();
+        self.notify_watchers();
+    }
+
+    /// Tells one of those who wait in a call, and all who poll.
+    pub fn notify_one(&self) {
+        self.waiters.wake_one();
+        self.notify_watchers();
+    }
+
+    fn notify_watchers(&self) {
+        if self.watched.load(Acquire) {
+            for watcher in self.watchers.lock().iter() {
+                watcher.changed();
+            }
+        }
+    }
+
+    /// Adds one who is told of changes.
+    pub fn watch(&self, watcher: Arc<dyn Watcher>) -> Result<()> {
+        let mut watchers = self.watchers.lock();
+        watchers.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        watchers.push(watcher);
+        self.watched.store(true, Release);
+        Ok(())
+    }
+
+    /// Removes what `watch` added.
+    pub fn unwatch(&self, watcher: &Arc<dyn Watcher>) {
+        let mut watchers = self.watchers.lock();
+        let found = watchers.iter().position(|other| Arc::ptr_eq(other, watcher));
+        let gone = found.map(|at| watchers.swap_remove(at));
+        self.watched.store(!watchers.is_empty(), Release);
+        drop(watchers);
+        drop(gone);
+    }
+}
+
+/// Collects the sources that one who polls has to watch.
+pub struct PollTable {
+    watcher: Arc<dyn Watcher>,
+    sources: Vec<Arc<WaitSource>>,
+    failed: bool,
+}
+
+impl PollTable {
+    /// A table for `watcher`.
+    pub fn new(watcher: Arc<dyn Watcher>) -> Self {
+        PollTable { watcher, sources: Vec::new(), failed: false }
+    }
+
+    /// Watches `source` until the table goes.
+    pub fn add(&mut self, source: &Arc<WaitSource>) {
+        let added = self.sources.try_reserve(1).is_ok() && source.watch(self.watcher.clone()).is_ok();
+        if added {
+            self.sources.push(source.clone());
+        }
+        self.failed |= !added;
+    }
+
+    /// ENOMEM when not every source could be added.
+    pub fn check(&self) -> Result<()> {
+        if self.failed { Err(Errno::ENOMEM) } else { Ok(()) }
+    }
+}
+
+impl Drop for PollTable {
+    fn drop(&mut self) {
+        for source in &self.sources {
+            source.unwatch(&self.watcher);
+        }
+    }
+}
+
+/// A thread that polls: sleeps until one of its sources changes.
+pub struct Poller {
+    changed: AtomicBool,
+    waiters: WaitQueue,
+}
+
+impl Poller {
+    /// A poller, to be the watcher of a [`PollTable`].
+    pub fn new() -> Result<Arc<Self>> {
+        try_arc(Poller { changed: AtomicBool::new(false), waiters: WaitQueue::new() })
+    }
+
+    /// Waits for a change since the last call. False when `deadline` (in ticks) passed first; EINTR on a
+    /// signal.
+    pub fn wait(&self, deadline: Option<u64>) -> Result<bool> {
+        match self.waiters.wait_interruptible(|| self.changed.swap(false, AcqRel), deadline) {
+            Ok(()) => Ok(true),
+            Err(WaitError::TimedOut) => Ok(false),
+            Err(WaitError::Interrupted) => Err(Errno::EINTR),
+        }
+    }
+}
+
+impl Watcher for Poller {
+    fn changed(&self) {
+        self.changed.store(true, Release);
+        self.waiters.wake_all();
+    }
+}

@@ -1,0 +1,267 @@
+//! Tests inside the kernel: path walk, tmpfs, pipes.
+
+use super::file::Whence;
+use super::inode::{Inode, Kind, New, Replace, SetAttr};
+use super::io::{Sink, Source};
+use super::poll::Events;
+use super::tmpfs::Tmpfs;
+use super::walk::Walk;
+use super::{Entry, File, FsContext, OpenFlags, mount, pipe};
+use crate::errno::Errno;
+use crate::mm::PAGE_SIZE;
+use crate::selftest;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use linux_raw_sys::general::{O_APPEND, O_NONBLOCK, O_RDWR, S_IFDIR, S_IFREG};
+
+fn make(directory: &Arc<Entry>, name: &str, mode: u32) -> Arc<Entry> {
+    directory.inode().create(directory, name.as_bytes(), New::Node(mode, 0)).unwrap()
+}
+
+fn symlink(directory: &Arc<Entry>, name: &str, target: &str) {
+    directory.inode().create(directory, name.as_bytes(), New::Symlink(target.as_bytes())).unwrap();
+}
+
+/// A tree with `/a/b/file`, and a context in it.
+fn tree() -> (Arc<FsContext>, Arc<Entry>, Arc<Entry>) {
+    let root = Tmpfs::new(0o755).unwrap();
+    let b = make(&make(&root, "a", S_IFDIR | 0o755), "b", S_IFDIR | 0o755);
+    let file = make(&b, "file", S_IFREG | 0o644);
+    (FsContext::new(root).unwrap(), b, file)
+}
+
+fn open(entry: &Arc<Entry>, flags: u32) -> Arc<File> {
+    File::open(entry.clone(), OpenFlags(O_RDWR | flags)).unwrap()
+}
+
+fn names(directory: &Arc<Entry>) -> Vec<Vec<u8>> {
+    let mut names = Vec::new();
+    let file = File::open(directory.clone(), OpenFlags(0)).unwrap();
+    file.read_dir(&mut |record| {
+        names.push(record.name.to_vec());
+        true
+    })
+    .unwrap();
+    names
+}
+
+selftest! {
+    fn walk_follows_names_dots_and_links() {
+        let (context, b, file) = tree();
+        symlink(&b, "up", "../b/./file");
+        symlink(&b, "far", "/a/b/up");
+        symlink(&b, "loop", "loop");
+        symlink(&b, "dir", "..");
+        let resolve = |path: &str, follow| {
+            Walk::new(&context).resolve(None, path.as_bytes(), follow).map(|entry| entry.path(&context.root()))
+        };
+        for path in ["a/b/file", "/a//b/./file", "/../a/b/../b/file", "a/b/up", "/a/b/far", "a/b/dir/b/file"] {
+            assert_eq!(resolve(path, true).as_deref(), Ok(&b"/a/b/file"[..]), "{path}");
+        }
+        assert_eq!(resolve("/", true).as_deref(), Ok(&b"/"[..]));
+        assert_eq!(resolve("a/b/up", false).as_deref(), Ok(&b"/a/b/up"[..]));
+        for (path, error) in [
+            ("", Errno::ENOENT),
+            ("a/x", Errno::ENOENT),
+            ("a/b/file/", Errno::ENOTDIR),
+            ("a/b/file/x", Errno::ENOTDIR),
+            ("a/b/up/", Errno::ENOTDIR),
+            ("a/b/loop", Errno::ELOOP),
+        ] {
+            assert_eq!(resolve(path, true), Err(error), "{path}");
+        }
+        assert!(Walk::new(&context).resolve(Some(&b), b"file", true).is_ok_and(|found| Arc::ptr_eq(&found, &file)));
+        let long = vec![b'x'; 256];
+        assert_eq!(Walk::new(&context).resolve(None, &long, true).err(), Some(Errno::ENAMETOOLONG));
+    }
+}
+
+selftest! {
+    fn walk_stops_before_the_last_part() {
+        let (context, b, _) = tree();
+        let mut walk = Walk::new(&context);
+        for (path, name, directory) in
+            [("a/b/new", "new", false), ("a/b/new//", "new", true), ("/a/b/..", "..", false), ("a/b/./x", "x", false)]
+        {
+            let (parent, last) = walk.parent(None, path.as_bytes()).unwrap();
+            assert!(Arc::ptr_eq(&parent, &b) && last.name == name.as_bytes() && last.directory == directory, "{path}");
+        }
+        assert_eq!(walk.parent(None, b"/").unwrap().1.name, b"");
+        assert_eq!(walk.parent(None, b"a/b/file/x").err(), Some(Errno::ENOTDIR));
+    }
+}
+
+selftest! {
+    fn walk_crosses_mounts() {
+        let (context, b, _) = tree();
+        mount::mount(b"none", &b, b"tmpfs").unwrap();
+        let top = Walk::new(&context).resolve(None, b"/a/b", true).unwrap();
+        assert!(!Arc::ptr_eq(&top, &b) && top.path(&context.root()) == b"/a/b");
+        make(&top, "inside", S_IFREG | 0o644);
+        let found = Walk::new(&context).resolve(None, b"a/b/../b/inside", true).unwrap();
+        assert_eq!(found.path(&context.root()), b"/a/b/inside");
+        mount::unmount(&top).unwrap();
+        assert_eq!(Walk::new(&context).resolve(None, b"/a/b/inside", true).err(), Some(Errno::ENOENT));
+        assert!(Walk::new(&context).resolve(None, b"/a/b/file", true).is_ok());
+    }
+}
+
+selftest! {
+    fn tmpfs_reads_what_was_written() {
+        let (_, _, entry) = tree();
+        let file = open(&entry, 0);
+        let text: Vec<u8> = (0..3 * PAGE_SIZE + 10).map(|at| at as u8).collect();
+        assert_eq!(file.write_at(&mut Source::kernel(&text), 100), Ok(text.len()));
+        let mut back = vec![1; text.len() + 500];
+        assert_eq!(file.read_kernel(0, &mut back), Ok(text.len() + 100));
+        assert!(back[..100].iter().all(|&byte| byte == 0) && back[100..100 + text.len()] == text[..]);
+        assert_eq!(file.seek(0, Whence::End), Ok(100 + text.len() as u64));
+        entry.inode().truncate(150).unwrap();
+        entry.inode().truncate(PAGE_SIZE as u64).unwrap();
+        assert_eq!(file.read_kernel(140, &mut back[..20]), Ok(20));
+        assert!(back[..10] == text[40..50] && back[10..20] == [0; 10]);
+        assert_eq!(entry.inode().attr().blocks, PAGE_SIZE as u64 / 512);
+        let end = open(&entry, O_APPEND);
+        assert_eq!(end.write(&mut Source::kernel(b"end")), Ok(3));
+        assert_eq!(entry.inode().attr().size, PAGE_SIZE as u64 + 3);
+    }
+}
+
+selftest! {
+    fn tmpfs_has_holes() {
+        let (_, _, entry) = tree();
+        let (file, page) = (open(&entry, 0), PAGE_SIZE as u64);
+        file.write_at(&mut Source::kernel(b"x"), 5 * page).unwrap();
+        assert_eq!(file.seek(0, Whence::Data), Ok(5 * page));
+        assert_eq!(file.seek(0, Whence::Hole), Ok(0));
+        assert_eq!(file.seek(5 * page as i64, Whence::Hole), Ok(5 * page + 1));
+        assert_eq!(file.seek(6 * page as i64, Whence::Data), Err(Errno::ENXIO));
+        file.ops().allocate(&file, 0, 0, 2 * page).unwrap();
+        assert_eq!(entry.inode().attr().blocks, 3 * page / 512);
+        let mut byte = [1];
+        assert_eq!(file.read_kernel(7, &mut byte), Ok(1));
+        assert_eq!(byte, [0]);
+    }
+}
+
+selftest! {
+    fn tmpfs_names_come_go_and_move() {
+        let (context, b, file) = tree();
+        let root = context.root();
+        let a = b.above();
+        let inode = b.inode();
+        inode.add_link(&b, b"second", file.inode()).unwrap();
+        assert_eq!(file.inode().attr().links, 2);
+        assert_eq!(inode.create(&b, b"second", New::Node(S_IFREG, 0)).err(), Some(Errno::EEXIST));
+        assert_eq!(a.inode().remove(&a, b"b", true), Err(Errno::ENOTEMPTY));
+        assert_eq!(inode.remove(&b, b"second", true), Err(Errno::ENOTDIR));
+        inode.rename(&b, b"second", (&a, b"moved"), Replace::Yes).unwrap();
+        assert_eq!((names(&a).len(), names(&b).len()), (4, 3));
+        assert_eq!(a.inode().rename(&a, b"b", (&b, b"x"), Replace::Yes), Err(Errno::EINVAL));
+        assert_eq!(inode.rename(&b, b"file", (&a, b"moved"), Replace::No), Err(Errno::EEXIST));
+        a.inode().rename(&a, b"b", (&root, b"c"), Replace::Yes).unwrap();
+        assert_eq!(file.path(&root), b"/c/file");
+        assert_eq!((root.inode().attr().links, a.inode().attr().links), (4, 2));
+        root.inode().rename(&root, b"c", (&a, b"moved"), Replace::Exchange).unwrap();
+        assert_eq!(file.path(&root), b"/a/moved/file");
+        inode.remove(&b, b"file", false).unwrap();
+        assert_eq!(file.path(&root), b"/a/moved/file (deleted)");
+        assert_eq!(file.inode().attr().links, 1);
+        a.inode().remove(&a, b"moved", true).unwrap();
+        assert_eq!(b.inode().create(&b, b"late", New::Node(S_IFREG, 0)).err(), Some(Errno::ENOENT));
+    }
+}
+
+selftest! {
+    fn tmpfs_lists_what_stays_while_others_go() {
+        let root = Tmpfs::new(0o755).unwrap();
+        for name in ["one", "two", "three", "four"] {
+            make(&root, name, S_IFREG);
+        }
+        let file = File::open(root.clone(), OpenFlags(0)).unwrap();
+        let mut seen = Vec::new();
+        while seen.len() < 6 {
+            let before = seen.len();
+            file.read_dir(&mut |record| {
+                let take = seen.len() == before;
+                if take {
+                    seen.push(record.name.to_vec());
+                }
+                take
+            })
+            .unwrap();
+            if let Some(name) = seen.last().filter(|name| name.len() > 2) {
+                root.inode().remove(&root, name, false).unwrap();
+            }
+        }
+        assert_eq!(seen, [&b"."[..], b"..", b"one", b"two", b"three", b"four"]);
+        assert_eq!(names(&root).len(), 2);
+    }
+}
+
+selftest! {
+    fn tmpfs_attributes() {
+        let (_, _, file) = tree();
+        let change = SetAttr { permissions: Some(0o600), uid: Some(7), ..SetAttr::default() };
+        file.inode().set_attr(&change).unwrap();
+        let attr = file.inode().attr();
+        assert_eq!((attr.mode, attr.uid, attr.gid, file.kind()), (S_IFREG | 0o600, 7, 0, Kind::Regular));
+    }
+}
+
+fn write(end: &File, bytes: &[u8]) -> Result<usize, Errno> {
+    end.write(&mut Source::kernel(bytes))
+}
+
+fn read(end: &File, len: usize) -> Result<Vec<u8>, Errno> {
+    let mut buffer = vec![0; len];
+    let count = end.read(&mut Sink::kernel(&mut buffer))?;
+    buffer.truncate(count);
+    Ok(buffer)
+}
+
+selftest! {
+    fn pipe_passes_bytes_on() {
+        let [reader, writer] = pipe::pair(O_NONBLOCK).unwrap();
+        assert_eq!(read(&reader, 1), Err(Errno::EAGAIN));
+        assert_eq!(reader.poll(None), Events::empty());
+        assert_eq!(write(&writer, b"hello"), Ok(5));
+        assert_eq!(reader.poll(None), Events::IN);
+        assert_eq!(read(&reader, 2).as_deref(), Ok(&b"he"[..]));
+        assert_eq!(read(&reader, 9).as_deref(), Ok(&b"llo"[..]));
+        assert_eq!(write(&reader, b"x"), Err(Errno::EBADF));
+        drop(writer);
+        assert_eq!(reader.poll(None), Events::HANG_UP);
+        assert_eq!(read(&reader, 9).as_deref(), Ok(&b""[..]));
+    }
+}
+
+selftest! {
+    fn pipe_fills_up_and_keeps_small_writes_whole() {
+        let [reader, writer] = pipe::pair(O_NONBLOCK).unwrap();
+        let bytes: Vec<u8> = (0..70_000u32).map(|at| (at % 251) as u8).collect();
+        assert_eq!(write(&writer, &bytes), Ok(65536));
+        assert_eq!((write(&writer, b"x"), writer.poll(None)), (Err(Errno::EAGAIN), Events::empty()));
+        assert_eq!(read(&reader, 4095).unwrap(), bytes[..4095]);
+        assert_eq!(write(&writer, &bytes[..4096]), Err(Errno::EAGAIN));
+        assert_eq!(write(&writer, &bytes[..5000]), Ok(4095));
+        assert_eq!(read(&reader, 65536).unwrap(), [&bytes[4095..65536], &bytes[..4095]].concat());
+        assert_eq!(read(&reader, 1), Err(Errno::EAGAIN));
+    }
+}
+
+selftest! {
+    fn pipe_changes_its_size() {
+        let [reader, writer] = pipe::pair(O_NONBLOCK).unwrap();
+        let end = writer.ops_as::<pipe::End>().unwrap();
+        let bytes: Vec<u8> = (0..65536u32).map(|at| (at % 253) as u8).collect();
+        write(&writer, &bytes).unwrap();
+        read(&reader, 100).unwrap();
+        write(&writer, &bytes[..100]).unwrap();
+        assert_eq!(end.resize(4096), Err(Errno::EBUSY));
+        assert_eq!(end.resize(65537), Ok(131072));
+        assert_eq!(read(&reader, 100_000).unwrap(), [&bytes[100..], &bytes[..100]].concat());
+        assert_eq!((end.resize(1), end.size()), (Ok(4096), 4096));
+    }
+}

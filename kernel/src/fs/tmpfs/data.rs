@@ -1,0 +1,263 @@
+//! The content of a regular file: pages in memory, with holes.
+
+use super::super::file::{Whence, seek_in};
+use super::super::io::{Sink, Source};
+use crate::errno::{Errno, Result};
+use crate::mm::PAGE_SIZE;
+use crate::mm::frame::{self, FrameRef};
+use crate::mm::PageSource;
+use crate::sync::{Mutex, SleepMutex};
+use core::cmp::Ordering;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use linux_raw_sys::general::{F_SEAL_FUTURE_WRITE, F_SEAL_GROW, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_WRITE};
+use radix::Radix;
+
+/// The content of a file. Reads take no lock across a copy; writes exclude each other.
+pub struct Data {
+    pages: Mutex<Radix<FrameRef>>,
+    size: AtomicU64,
+    writing: SleepMutex<()>,
+    /// F_SEAL_ bits.
+    seals: AtomicU32,
+}
+
+/// The page of a byte, and where in it the byte lies.
+fn split(position: u64) -> (usize, usize) {
+    ((position / PAGE_SIZE as u64) as usize, (position % PAGE_SIZE as u64) as usize)
+}
+
+impl Data {
+    /// An empty file with these seals (`F_SEAL_SEAL`: they stay as they are).
+    pub const fn new(seals: u32) -> Self {
+        Data {
+            pages: Mutex::new(Radix::new()),
+            size: AtomicU64::new(0),
+            writing: SleepMutex::new(()),
+            seals: AtomicU32::new(seals),
+        }
+    }
+
+    /// The seals.
+    pub fn seals(&self) -> u32 {
+        self.seals.load(Acquire)
+    }
+
+    /// Adds seals; EPERM when they were sealed themselves.
+    pub fn seal(&self, seals: u32) -> Result<()> {
+        let _alone = self.writing.lock();
+        if self.seals() & F_SEAL_SEAL != 0 {
+            return Err(Errno::EPERM);
+        }
+        self.seals.fetch_or(seals, AcqRel);
+        Ok(())
+    }
+
+    /// EPERM when a seal forbids to change the size so.
+    fn check_resize(&self, size: u64) -> Result<()> {
+        let forbidden = match size.cmp(&self.size()) {
+            Ordering::Less => F_SEAL_SHRINK,
+            Ordering::Equal => 0,
+            Ordering::Greater => F_SEAL_GROW,
+        };
+        if self.seals() & forbidden == 0 { Ok(()) } else { Err(Errno::EPERM) }
+    }
+
+    /// EPERM when a seal forbids writing.
+    fn check_write(&self) -> Result<()> {
+        if self.seals() & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE) == 0 { Ok(()) } else { Err(Errno::EPERM) }
+    }
+
+    /// The length in bytes.
+    pub fn size(&self) -> u64 {
+        self.size.load(Acquire)
+    }
+
+    /// Pages that it occupies.
+    pub fn occupied(&self) -> u64 {
+        self.pages.lock().len() as u64
+    }
+
+    fn page(&self, index: usize) -> Option<FrameRef> {
+        self.pages.lock().get(index).cloned()
+    }
+
+    /// The page `index`, made where there was a hole. `whole`: the caller overwrites all of it.
+    fn page_or_new(&self, index: usize, whole: bool) -> Result<FrameRef> {
+        if let Some(page) = self.page(index) {
+            return Ok(page);
+        }
+        let fresh = if whole { frame::alloc()? } else { frame::alloc_zeroed()? };
+        let mut pages = self.pages.lock();
+        if let Some(page) = pages.get(index) {
+            return Ok(page.clone());
+        }
+        pages.insert(index, fresh.clone()).map_err(|_| Errno::ENOMEM)?;
+        Ok(fresh)
+    }
+
+    /// Reads from `position` up to the end of the file.
+    pub fn read(&self, to: &mut Sink, position: u64) -> Result<usize> {
+        let mut total = 0;
+        while to.left() > 0 {
+            let at = position + total as u64;
+            let rest = self.size().saturating_sub(at);
+            if rest == 0 {
+                break;
+            }
+            let (index, offset) = split(at);
+            let len = (PAGE_SIZE - offset).min(to.left()).min(rest.min(PAGE_SIZE as u64) as usize);
+            let copied = match self.page(index) {
+                Some(page) => to.put_frame(&page, offset, len),
+                None => to.put_zeros(len),
+            };
+            match copied {
+                Ok(count) => total += count,
+                Err(error) if total == 0 => return Err(error),
+                Err(_) => break,
+            }
+            if copied != Ok(len) {
+                break;
+            }
+        }
+        Ok(total)
+    }
+
+    /// Writes at `position`, or at the end. Returns how much, and the position after it.
+    pub fn write(&self, from: &mut Source, position: Option<u64>) -> Result<(usize, u64)> {
+        let _alone = self.writing.lock();
+        let start = position.unwrap_or_else(|| self.size());
+        if start.saturating_add(from.left() as u64) > i64::MAX as u64 {
+            return Err(Errno::EFBIG);
+        }
+        self.check_write()?;
+        self.check_resize(self.size().max(start + from.left() as u64))?;
+        let mut total = 0;
+        while from.left() > 0 {
+            let (index, offset) = split(start + total as u64);
+            let len = (PAGE_SIZE - offset).min(from.left());
+            match self.page_or_new(index, false).and_then(|page| from.take_frame(&page, offset, len)) {
+                Ok(count) => total += count,
+                Err(error) if total == 0 => return Err(error),
+                Err(_) => break,
+            }
+            self.size.fetch_max(start + total as u64, Release);
+        }
+        Ok((total, start + total as u64))
+    }
+
+    /// Appends `bytes` of the kernel's: what an archive holds.
+    pub fn fill(&self, bytes: &[u8]) -> Result<()> {
+        for (index, chunk) in bytes.chunks(PAGE_SIZE).enumerate() {
+            self.page_or_new(index, chunk.len() == PAGE_SIZE)?.write(0, chunk);
+        }
+        self.size.fetch_max(bytes.len() as u64, Release);
+        Ok(())
+    }
+
+    /// Changes the length. What is cut off reads as zeroes when the file grows again.
+    pub fn truncate(&self, size: u64) -> Result<()> {
+        let _alone = self.writing.lock();
+        self.check_resize(size)?;
+        let old = self.size.swap(size, AcqRel);
+        if size < old {
+            self.punch_pages(super::pages(size), u64::MAX);
+            let (index, offset) = split(size);
+            if offset != 0
+                && let Some(page) = self.page(index)
+            {
+                page.fill(offset..PAGE_SIZE, 0);
+            }
+        }
+        Ok(())
+    }
+
+    /// Frees the pages `first..end`.
+    fn punch_pages(&self, first: u64, end: u64) {
+        if first < end {
+            let mut pages = self.pages.lock();
+            pages.remove_range(first as usize, (end - 1) as usize, &mut drop);
+        }
+    }
+
+    /// Makes a hole.
+    pub fn punch(&self, offset: u64, len: u64) -> Result<()> {
+        let _alone = self.writing.lock();
+        self.check_write()?;
+        let end = offset.saturating_add(len);
+        let (first, last) = (super::pages(offset), end / PAGE_SIZE as u64);
+        self.punch_pages(first, last);
+        self.zero(offset, end.min(first * PAGE_SIZE as u64));
+        if last >= first {
+            self.zero(last * PAGE_SIZE as u64, end);
+        }
+        Ok(())
+    }
+
+    /// Zeroes a range inside one page.
+    fn zero(&self, start: u64, end: u64) {
+        let (index, offset) = split(start);
+        if start < end
+            && let Some(page) = self.page(index)
+        {
+            page.fill(offset..offset + (end - start) as usize, 0);
+        }
+    }
+
+    /// Gives every page of the range memory; `grow` moves the end of the file there.
+    pub fn allocate(&self, offset: u64, len: u64, grow: bool) -> Result<()> {
+        let _alone = self.writing.lock();
+        let end = offset.checked_add(len).filter(|&end| end <= i64::MAX as u64).ok_or(Errno::EFBIG)?;
+        self.check_resize(if grow { end.max(self.size()) } else { self.size() })?;
+        if super::pages(len) > frame::free_count() as u64 {
+            return Err(Errno::ENOSPC);
+        }
+        for index in offset / PAGE_SIZE as u64..super::pages(end) {
+            self.page_or_new(index as usize, false).map_err(|_| Errno::ENOSPC)?;
+        }
+        if grow {
+            self.size.fetch_max(end, Release);
+        }
+        Ok(())
+    }
+
+    /// lseek(2), holes included.
+    pub fn seek(&self, position: u64, offset: i64, whence: Whence) -> Result<u64> {
+        let size = self.size();
+        let place = seek_in(size, position, offset, whence)?;
+        let (index, _) = split(place);
+        match whence {
+            Whence::Data => {
+                let next = self.pages.lock().next_item(index).ok_or(Errno::ENXIO)? as u64;
+                let start = (next * PAGE_SIZE as u64).max(place);
+                if start < size { Ok(start) } else { Err(Errno::ENXIO) }
+            }
+            Whence::Hole => {
+                let (index, _) = split(offset as u64);
+                let hole = self.pages.lock().next_hole(index) as u64 * PAGE_SIZE as u64;
+                Ok(hole.max(offset as u64).min(size))
+            }
+            _ => Ok(place),
+        }
+    }
+}
+
+impl PageSource for Data {
+    fn page(&self, index: usize, _write: bool) -> Result<FrameRef> {
+        if index as u64 >= super::pages(self.size()) {
+            return Err(Errno::ENXIO);
+        }
+        self.page_or_new(index, false)
+    }
+
+    fn present(&self, first: usize, frames: &mut [Option<FrameRef>]) {
+        let pages = self.pages.lock();
+        let end = self.len_pages().saturating_sub(first);
+        for (offset, frame) in frames.iter_mut().take(end).enumerate() {
+            *frame = pages.get(first + offset).cloned();
+        }
+    }
+
+    fn len_pages(&self) -> usize {
+        super::pages(self.size()) as usize
+    }
+}

@@ -1,0 +1,464 @@
+//! The inodes of a tmpfs.
+
+use super::super::device;
+use super::super::entry::Entry;
+use super::super::file::{File, FileOps, Memory, OpenFlags, Record, Whence, seek_in};
+use super::super::inode::{Attr, FsStat, Inode, Kind, Link, New, Replace, SetAttr, Time};
+use super::super::io::{Sink, Source};
+use super::super::pipe::Fifo;
+use super::directory::{self, Directory};
+use super::{Data, Tmpfs};
+use crate::errno::{Errno, Result};
+use crate::mm::PAGE_SIZE;
+use crate::mm::heap::try_arc;
+use crate::sync::{Mutex, SleepMutex};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::any::Any;
+use linux_raw_sys::general::*;
+
+enum Content {
+    File(Data),
+    Directory(Mutex<Directory>),
+    Symlink(Vec<u8>),
+    Fifo(Fifo),
+    Device(u64),
+    Socket,
+}
+
+struct Meta {
+    mode: u32,
+    links: u32,
+    uid: u32,
+    gid: u32,
+    accessed: Time,
+    modified: Time,
+    changed: Time,
+    born: Time,
+}
+
+/// An inode.
+pub struct Node {
+    fs: Arc<Tmpfs>,
+    number: u64,
+    kind: Kind,
+    meta: Mutex<Meta>,
+    content: Content,
+}
+
+/// Renames of directories go one at a time: two could make a circle.
+static RENAME: SleepMutex<()> = SleepMutex::new(());
+
+impl Node {
+    /// A new inode of `mode`, in no directory yet.
+    pub fn new(fs: Arc<Tmpfs>, mode: u32, rdev: u64, owner: (u32, u32)) -> Result<Arc<Self>> {
+        let content = match Kind::of_mode(mode).ok_or(Errno::EINVAL)? {
+            Kind::Directory => Content::Directory(Mutex::new(Directory::new())),
+            Kind::Character | Kind::Block => Content::Device(rdev),
+            Kind::Fifo => Content::Fifo(Fifo::new()),
+            Kind::Socket => Content::Socket,
+            _ => Content::File(Data::new(F_SEAL_SEAL)),
+        };
+        Self::with_content(fs, mode, content, owner)
+    }
+
+    fn with_content(fs: Arc<Tmpfs>, mode: u32, content: Content, (uid, gid): (u32, u32)) -> Result<Arc<Self>> {
+        let kind = Kind::of_mode(mode).ok_or(Errno::EINVAL)?;
+        let now = Time::now();
+        let meta = Meta {
+            mode: mode & 0o7777,
+            links: if kind == Kind::Directory { 2 } else { 1 },
+            uid,
+            gid,
+            accessed: now,
+            modified: now,
+            changed: now,
+            born: now,
+        };
+        let number = fs.new_inode();
+        try_arc(Node { fs, number, kind, meta: Mutex::new(meta), content })
+    }
+
+    /// A new inode for this file system, not yet in a directory.
+    pub fn new_node(&self, mode: u32, rdev: u64, owner: (u32, u32)) -> Result<Arc<Self>> {
+        Self::new(self.fs.clone(), mode, rdev, owner)
+    }
+
+    /// A new symbolic link for this file system, not yet in a directory.
+    pub fn new_symlink(&self, target: &[u8], owner: (u32, u32)) -> Result<Arc<Self>> {
+        let mut path = Vec::new();
+        path.try_reserve_exact(target.len()).map_err(|_| Errno::ENOSPC)?;
+        path.extend_from_slice(target);
+        Self::with_content(self.fs.clone(), S_IFLNK | 0o777, Content::Symlink(path), owner)
+    }
+
+    /// An inode of memfd_create: a regular file in no directory.
+    pub fn anonymous_file(fs: Arc<Tmpfs>, permissions: u32, sealing: bool) -> Result<Arc<Self>> {
+        let data = Data::new(if sealing { 0 } else { F_SEAL_SEAL });
+        let owner = crate::task::current().with_credentials(|who| (who.fsuid, who.fsgid));
+        let node = Self::with_content(fs, S_IFREG | permissions, Content::File(data), owner)?;
+        node.meta.lock().links = 0;
+        Ok(node)
+    }
+
+    /// The content of a regular file.
+    pub fn data(&self) -> Result<&Data> {
+        match &self.content {
+            Content::File(data) => Ok(data),
+            Content::Directory(_) => Err(Errno::EISDIR),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    fn directory(&self) -> Result<&Mutex<Directory>> {
+        match &self.content {
+            Content::Directory(directory) => Ok(directory),
+            _ => Err(Errno::ENOTDIR),
+        }
+    }
+
+    /// The node behind `inode`, when it is of the same file system.
+    fn sibling(&self, inode: &Arc<dyn Inode>) -> Result<Arc<Node>> {
+        let inode: Arc<dyn Any + Send + Sync> = inode.clone();
+        let node = inode.downcast::<Node>().map_err(|_| Errno::EXDEV)?;
+        if Arc::ptr_eq(&node.fs, &self.fs) { Ok(node) } else { Err(Errno::EXDEV) }
+    }
+
+    /// Adds `node` to this directory and returns its entry.
+    pub fn add(&self, here: &Arc<Entry>, name: &[u8], node: Arc<Node>) -> Result<Arc<Entry>> {
+        let subdirectory = node.kind == Kind::Directory;
+        let name = copy_name(name)?;
+        let entry = Entry::new(node, Some(here.clone()), name.clone())?;
+        let mut directory = self.directory()?.lock();
+        if here.is_removed() {
+            return Err(Errno::ENOENT);
+        }
+        if directory.get(&name).is_some() {
+            return Err(Errno::EEXIST);
+        }
+        directory.reserve()?;
+        directory.insert(name, entry.clone());
+        drop(directory);
+        self.touched(if subdirectory { 1 } else { 0 });
+        Ok(entry)
+    }
+
+    /// The content of this directory changed; it has `links` more.
+    fn touched(&self, links: i32) {
+        let mut meta = self.meta.lock();
+        meta.links = meta.links.wrapping_add_signed(links);
+        meta.modified = Time::now();
+        meta.changed = meta.modified;
+    }
+
+    /// One of the inode's names is gone or new.
+    fn linked(&self, links: i32) {
+        let mut meta = self.meta.lock();
+        meta.links = meta.links.saturating_add_signed(links);
+        meta.changed = Time::now();
+    }
+
+    /// The entry `entry` of an inode that this is, is no more.
+    fn unlinked(&self, entry: &Entry) {
+        self.linked(if self.kind == Kind::Directory { -2 } else { -1 });
+        entry.removed();
+    }
+
+    fn is_empty(&self) -> bool {
+        self.directory().is_ok_and(|directory| directory.lock().len() == 0)
+    }
+
+    fn accessed(&self, file: &File) {
+        let mut meta = self.meta.lock();
+        if let Some(now) = file.access_time(meta.accessed, meta.modified) {
+            meta.accessed = now;
+        }
+    }
+
+    fn modified(&self) {
+        let mut meta = self.meta.lock();
+        meta.modified = Time::now();
+        meta.changed = meta.modified;
+    }
+
+    /// Takes the tree below this directory apart, whose entries and directories hold one another.
+    pub fn dismantle(&self) {
+        let Ok(directory) = self.directory() else { return };
+        let entries = directory.lock().clear();
+        for entry in entries {
+            if let Ok(node) = self.sibling(entry.inode()) {
+                node.dismantle();
+            }
+        }
+    }
+}
+
+fn copy_name(name: &[u8]) -> Result<Arc<[u8]>> {
+    Ok(Arc::from(name))
+}
+
+/// The owner of what the calling thread makes in a directory, and the mode it gets there.
+fn inherit(directory: &Meta, mode: u32) -> (u32, (u32, u32)) {
+    let (uid, gid) = crate::task::current().with_credentials(|who| (who.fsuid, who.fsgid));
+    if directory.mode & S_ISGID == 0 {
+        return (mode, (uid, gid));
+    }
+    let group = if mode & S_IFMT == S_IFDIR { S_ISGID } else { 0 };
+    (mode | group, (uid, directory.gid))
+}
+
+impl Inode for Node {
+    fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    fn attr(&self) -> Attr {
+        let (size, pages, rdev) = match &self.content {
+            Content::File(data) => (data.size(), data.occupied(), 0),
+            Content::Directory(directory) => (directory.lock().len() as u64 * 20 + 40, 0, 0),
+            Content::Symlink(path) => (path.len() as u64, 0, 0),
+            Content::Device(rdev) => (0, 0, *rdev),
+            Content::Fifo(_) | Content::Socket => (0, 0, 0),
+        };
+        let meta = self.meta.lock();
+        Attr {
+            device: self.fs.device,
+            inode: self.number,
+            mode: meta.mode | self.kind.mode(),
+            links: meta.links,
+            uid: meta.uid,
+            gid: meta.gid,
+            rdev,
+            size,
+            blocks: pages * (PAGE_SIZE as u64 / 512),
+            accessed: meta.accessed,
+            modified: meta.modified,
+            changed: meta.changed,
+            born: meta.born,
+        }
+    }
+
+    fn set_attr(&self, change: &SetAttr) -> Result<()> {
+        let mut meta = self.meta.lock();
+        meta.mode = change.permissions.unwrap_or(meta.mode);
+        meta.uid = change.uid.unwrap_or(meta.uid);
+        meta.gid = change.gid.unwrap_or(meta.gid);
+        meta.accessed = change.accessed.unwrap_or(meta.accessed);
+        meta.modified = change.modified.unwrap_or(meta.modified);
+        meta.changed = Time::now();
+        Ok(())
+    }
+
+    fn open(self: Arc<Self>, here: &Arc<Entry>, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+        match &self.content {
+            Content::File(_) | Content::Directory(_) => Ok(self),
+            Content::Device(rdev) => device::open(self.kind, *rdev, here, flags),
+            Content::Fifo(fifo) => fifo.open(flags),
+            Content::Symlink(_) => Err(Errno::ELOOP),
+            Content::Socket => Err(Errno::ENXIO),
+        }
+    }
+
+    fn truncate(&self, size: u64) -> Result<()> {
+        self.data()?.truncate(size)?;
+        self.modified();
+        Ok(())
+    }
+
+    fn link(&self) -> Result<Link> {
+        let Content::Symlink(path) = &self.content else { return Err(Errno::EINVAL) };
+        let mut copy = Vec::new();
+        copy.try_reserve_exact(path.len()).map_err(|_| Errno::ENOMEM)?;
+        copy.extend_from_slice(path);
+        Ok(Link::Path(copy))
+    }
+
+    fn lookup(&self, _here: &Arc<Entry>, name: &[u8]) -> Result<Arc<Entry>> {
+        self.directory()?.lock().get(name).cloned().ok_or(Errno::ENOENT)
+    }
+
+    fn create(&self, here: &Arc<Entry>, name: &[u8], new: New) -> Result<Arc<Entry>> {
+        let mode = if let New::Node(mode, _) = new { mode } else { S_IFLNK };
+        let (mode, owner) = inherit(&self.meta.lock(), mode);
+        let node = match new {
+            New::Node(_, rdev) => self.new_node(mode, rdev, owner)?,
+            New::Symlink(target) => self.new_symlink(target, owner)?,
+        };
+        self.add(here, name, node)
+    }
+
+    fn add_link(&self, here: &Arc<Entry>, name: &[u8], to: &Arc<dyn Inode>) -> Result<()> {
+        let node = self.sibling(to)?;
+        if node.kind == Kind::Directory {
+            return Err(Errno::EPERM);
+        }
+        self.add(here, name, node.clone())?;
+        node.linked(1);
+        Ok(())
+    }
+
+    fn remove(&self, here: &Arc<Entry>, name: &[u8], want_directory: bool) -> Result<()> {
+        let mut directory = self.directory()?.lock();
+        let entry = directory.get(name).cloned().ok_or(Errno::ENOENT)?;
+        let node = self.sibling(entry.inode())?;
+        match (node.kind == Kind::Directory, want_directory) {
+            (true, false) => return Err(Errno::EISDIR),
+            (false, true) => return Err(Errno::ENOTDIR),
+            (true, true) if !node.is_empty() => return Err(Errno::ENOTEMPTY),
+            _ => {}
+        }
+        directory.remove(name);
+        node.unlinked(&entry);
+        drop(directory);
+        debug_assert!(Arc::ptr_eq(&entry.above(), here));
+        self.touched(if want_directory { -1 } else { 0 });
+        Ok(())
+    }
+
+    fn rename(&self, here: &Arc<Entry>, name: &[u8], to: (&Arc<Entry>, &[u8]), replace: Replace) -> Result<()> {
+        let _alone = RENAME.lock();
+        let target = self.sibling(to.0.inode())?;
+        let source = self.lookup(here, name)?;
+        let node = self.sibling(source.inode())?;
+        if is_inside(to.0, &source) {
+            return Err(Errno::EINVAL);
+        }
+        let moved_name = copy_name(to.1)?;
+        let occupant = match target.lookup(to.0, to.1) {
+            Ok(entry) => Some(entry),
+            Err(Errno::ENOENT) => None,
+            Err(error) => return Err(error),
+        };
+        if replace == Replace::Exchange {
+            let other = occupant.ok_or(Errno::ENOENT)?;
+            if is_inside(here, &other) {
+                return Err(Errno::EINVAL);
+            }
+            return self.exchange((here, name), (&target, to.0, to.1), source, other);
+        }
+        let is_directory = node.kind == Kind::Directory;
+        if let Some(old) = &occupant {
+            if replace == Replace::No {
+                return Err(Errno::EEXIST);
+            }
+            if Arc::ptr_eq(old.inode(), source.inode()) {
+                return Ok(());
+            }
+            let old_node = target.sibling(old.inode())?;
+            match (is_directory, old_node.kind == Kind::Directory) {
+                (true, false) => return Err(Errno::ENOTDIR),
+                (false, true) => return Err(Errno::EISDIR),
+                (true, true) if !old_node.is_empty() => return Err(Errno::ENOTEMPTY),
+                _ => {}
+            }
+            target.remove(to.0, to.1, is_directory)?;
+        }
+        if to.0.is_removed() {
+            return Err(Errno::ENOENT);
+        }
+        target.directory()?.lock().reserve()?;
+        let taken = self.directory()?.lock().remove(name).ok_or(Errno::ENOENT)?;
+        taken.moved(to.0, moved_name.clone());
+        target.directory()?.lock().insert(moved_name, taken);
+        self.touched(if is_directory { -1 } else { 0 });
+        target.touched(if is_directory { 1 } else { 0 });
+        node.linked(0);
+        Ok(())
+    }
+
+    fn fs_stat(&self) -> FsStat {
+        super::fs_stat()
+    }
+}
+
+impl Node {
+    fn exchange(
+        &self,
+        from: (&Arc<Entry>, &[u8]),
+        to: (&Node, &Arc<Entry>, &[u8]),
+        source: Arc<Entry>,
+        other: Arc<Entry>,
+    ) -> Result<()> {
+        let names = (source.name(), other.name());
+        self.directory()?.lock().replace(from.1, other.clone()).ok_or(Errno::ENOENT)?;
+        to.0.directory()?.lock().replace(to.2, source.clone()).ok_or(Errno::ENOENT)?;
+        let gain = i32::from(other.kind() == Kind::Directory) - i32::from(source.kind() == Kind::Directory);
+        other.moved(from.0, names.0);
+        source.moved(to.1, names.1);
+        self.touched(gain);
+        to.0.touched(-gain);
+        Ok(())
+    }
+}
+
+/// True when `entry` is `directory` or below it.
+fn is_inside(entry: &Arc<Entry>, directory: &Arc<Entry>) -> bool {
+    let mut here = Some(entry.clone());
+    while let Some(entry) = here {
+        if Arc::ptr_eq(&entry, directory) {
+            return true;
+        }
+        here = entry.parent();
+    }
+    false
+}
+
+impl FileOps for Node {
+    fn read(&self, file: &File, to: &mut Sink, position: u64) -> Result<usize> {
+        let count = self.data()?.read(to, position)?;
+        self.accessed(file);
+        Ok(count)
+    }
+
+    fn write(&self, _file: &File, from: &mut Source, position: u64) -> Result<usize> {
+        let (count, _) = self.data()?.write(from, Some(position))?;
+        self.modified();
+        Ok(count)
+    }
+
+    fn append(&self, _file: &File, from: &mut Source) -> Result<(usize, u64)> {
+        let written = self.data()?.write(from, None)?;
+        self.modified();
+        Ok(written)
+    }
+
+    fn read_dir(&self, file: &File, position: u64, emit: &mut dyn FnMut(Record) -> bool) -> Result<()> {
+        let directory = self.directory()?;
+        if file.entry().is_removed() {
+            return Err(Errno::ENOENT);
+        }
+        directory::read(file.entry(), position, emit, |at| directory.lock().at_or_after(at));
+        self.accessed(file);
+        Ok(())
+    }
+
+    fn seek(&self, _file: &File, position: u64, offset: i64, whence: Whence) -> Result<u64> {
+        match &self.content {
+            Content::File(data) => data.seek(position, offset, whence),
+            _ => seek_in(i64::MAX as u64, position, offset, whence),
+        }
+    }
+
+    fn allocate(&self, _file: &File, mode: u32, offset: u64, len: u64) -> Result<()> {
+        let data = self.data()?;
+        let keep = mode & FALLOC_FL_KEEP_SIZE != 0;
+        match mode & !FALLOC_FL_KEEP_SIZE {
+            0 => data.allocate(offset, len, !keep)?,
+            FALLOC_FL_PUNCH_HOLE if keep => data.punch(offset, len)?,
+            FALLOC_FL_ZERO_RANGE => {
+                data.punch(offset, len)?;
+                data.allocate(offset, len, !keep)?;
+            }
+            _ => return Err(Errno::EOPNOTSUPP),
+        }
+        self.modified();
+        Ok(())
+    }
+
+    fn memory(&self) -> Memory<'_> {
+        match &self.content {
+            Content::File(data) => Memory::Pages(data),
+            _ => Memory::None,
+        }
+    }
+}

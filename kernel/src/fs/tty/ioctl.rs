@@ -1,0 +1,164 @@
+//! Control operations of terminals.
+
+use super::{Tty, WindowSize};
+use crate::errno::{Errno, Result};
+use crate::mm::user::UserPtr;
+use ldisc::{NCCS, Termios};
+use linux_raw_sys::general::*;
+use linux_raw_sys::ioctl::*;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// `struct termios2` (asm-generic/termbits.h); `struct termios` is all but the speeds.
+#[repr(C)]
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
+struct Termios2 {
+    termios: Termios1,
+    ispeed: u32,
+    ospeed: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
+struct Termios1 {
+    flags: [u32; 4],
+    line: u8,
+    cc: [u8; NCCS],
+}
+
+impl Termios1 {
+    fn from(termios: &Termios) -> Self {
+        Termios1 {
+            flags: [termios.iflag, termios.oflag, termios.cflag, termios.lflag],
+            line: termios.line,
+            cc: termios.cc,
+        }
+    }
+
+    /// The settings, with the speeds of `old`.
+    fn settings(self, old: &Termios) -> Termios {
+        let [iflag, oflag, cflag, lflag] = self.flags;
+        Termios { iflag, oflag, cflag, lflag, line: self.line, cc: self.cc, ..*old }
+    }
+}
+
+impl Tty {
+    pub(super) fn ioctl(&self, request: u32, argument: usize) -> Result<usize> {
+        let number = UserPtr::<i32>::new(argument);
+        match request {
+            TCGETS => UserPtr::new(argument).write(&Termios1::from(&self.termios()))?,
+            TCGETS2 => {
+                let termios = self.termios();
+                let (ispeed, ospeed) = (termios.ispeed, termios.ospeed);
+                let value = Termios2 { termios: Termios1::from(&termios), ispeed, ospeed };
+                UserPtr::new(argument).write(&value)?;
+            }
+            TCSETS | TCSETSW | TCSETSF => {
+                let given = UserPtr::<Termios1>::new(argument).read()?;
+                self.set_termios(|old| given.settings(old), request == TCSETSF)?;
+            }
+            TCSETS2 | TCSETSW2 | TCSETSF2 => {
+                let given = UserPtr::<Termios2>::new(argument).read()?;
+                let settings = |old: &Termios| Termios {
+                    ispeed: given.ispeed,
+                    ospeed: given.ospeed,
+                    ..given.termios.settings(old)
+                };
+                self.set_termios(settings, request == TCSETSF2)?;
+            }
+            TIOCGWINSZ => UserPtr::new(argument).write(&self.state.lock().size)?,
+            TIOCSWINSZ => self.resize(UserPtr::new(argument).read()?),
+            TIOCSCTTY => self.set_controlling(argument == 1)?,
+            TIOCNOTTY => self.give_up()?,
+            TIOCGPGRP => number.write(&self.foreground())?,
+            TIOCSPGRP => self.set_foreground(number.read()?)?,
+            TIOCGSID => number.write(&self.session()?)?,
+            FIONREAD => number.write(&(self.state.lock().discipline.available() as i32))?,
+            TIOCOUTQ => number.write(&(self.state.lock().output.len() as i32))?,
+            TCFLSH => self.flush(argument as u32)?,
+            TCXONC => self.flow(argument as u32)?,
+            TCSBRK | TCSBRKP | TIOCSBRK | TIOCCBRK => self.check_change()?,
+            TIOCGETD => number.write(&0)?,
+            TIOCSETD if number.read()? == 0 => {}
+            TIOCSETD => return Err(Errno::EINVAL),
+            TIOCEXCL | TIOCNXCL => {}
+            TIOCSTI => {
+                let byte = UserPtr::<u8>::new(argument).read()?;
+                self.receive(&[byte]);
+            }
+            _ => return Err(Errno::ENOTTY),
+        }
+        Ok(0)
+    }
+
+    fn termios(&self) -> Termios {
+        *self.state.lock().discipline.termios()
+    }
+
+    fn set_termios(&self, settings: impl FnOnce(&Termios) -> Termios, flush: bool) -> Result<()> {
+        self.check_change()?;
+        let mut state = self.state.lock();
+        if flush {
+            state.discipline.flush_input();
+        }
+        let termios = settings(state.discipline.termios());
+        state.discipline.set_termios(termios);
+        drop(state);
+        self.readable.notify();
+        self.writable.notify();
+        Ok(())
+    }
+
+    fn resize(&self, size: WindowSize) {
+        let changed = {
+            let mut state = self.state.lock();
+            core::mem::replace(&mut state.size, size) != size
+        };
+        if changed {
+            self.signal_foreground(SIGWINCH);
+        }
+    }
+
+    /// TIOCNOTTY: a session leader gives its terminal up.
+    fn give_up(&self) -> Result<()> {
+        let session = self.session()?;
+        if session != crate::task::current().session() {
+            return Err(Errno::ENOTTY);
+        }
+        if session == crate::task::current().process_id() {
+            super::session_ended(session);
+        }
+        Ok(())
+    }
+
+    fn flush(&self, which: u32) -> Result<()> {
+        self.check_change()?;
+        if which > TCIOFLUSH {
+            return Err(Errno::EINVAL);
+        }
+        let mut state = self.state.lock();
+        if which != TCOFLUSH {
+            state.discipline.flush_input();
+        }
+        if which != TCIFLUSH {
+            state.output.clear();
+        }
+        drop(state);
+        self.input_changed();
+        self.writable.notify();
+        Ok(())
+    }
+
+    fn flow(&self, action: u32) -> Result<()> {
+        self.check_change()?;
+        match action {
+            TCOOFF => self.state.lock().discipline.set_stopped(true),
+            TCOON => {
+                self.state.lock().discipline.set_stopped(false);
+                self.writable.notify();
+            }
+            TCIOFF | TCION => {}
+            _ => return Err(Errno::EINVAL),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,148 @@
+//! Job control: the session that a terminal controls, and the process group in its foreground.
+
+use super::{Tty, pty, serial};
+use crate::errno::{Errno, Result};
+use crate::task::{current, job, signal};
+use alloc::sync::Arc;
+use linux_raw_sys::general::{SIGCONT, SIGHUP, SIGTTIN, SIGTTOU, TOSTOP};
+
+/// The controlling terminal of the calling process.
+pub fn controlling() -> Option<Arc<Tty>> {
+    of_session(current().session())
+}
+
+/// The controlling terminal of a session.
+pub fn of_session(session: i32) -> Option<Arc<Tty>> {
+    let controls = |tty: &Arc<Tty>| tty.state.lock().session == session;
+    serial::all().find(controls).or_else(|| pty::find_by(controls))
+}
+
+/// A session's leader ended: its terminal is free again, and those in the foreground are told.
+pub fn session_ended(session: i32) {
+    if let Some(tty) = of_session(session) {
+        tty.signal_foreground(SIGHUP);
+        tty.signal_foreground(SIGCONT);
+        tty.release();
+    }
+}
+
+impl Tty {
+    /// Sends a signal to the foreground process group.
+    pub(super) fn signal_foreground(&self, number: u32) {
+        let group = self.state.lock().foreground;
+        if group > 0 {
+            _ = signal::send_group(group, number);
+        }
+    }
+
+    /// The line is gone: the session's leader and the foreground learn of it.
+    pub(super) fn signal_hang_up(&self) {
+        let session = self.state.lock().session;
+        self.signal_foreground(SIGHUP);
+        self.signal_foreground(SIGCONT);
+        if session > 0 {
+            _ = signal::send_process(session, SIGHUP);
+            _ = signal::send_process(session, SIGCONT);
+        }
+        self.release();
+    }
+
+    /// No session has the terminal any more.
+    pub(super) fn release(&self) {
+        let mut state = self.state.lock();
+        (state.session, state.foreground) = (0, 0);
+    }
+
+    /// Becomes the controlling terminal of the calling process, if that is a session leader without one and
+    /// nobody has it.
+    pub(super) fn acquire(&self) -> bool {
+        let (session, group) = (current().session(), current().group());
+        if session != current().process_id() || controlling().is_some() {
+            return false;
+        }
+        let mut state = self.state.lock();
+        if state.session != 0 {
+            return false;
+        }
+        (state.session, state.foreground) = (session, group);
+        true
+    }
+
+    /// TIOCSCTTY; `steal`: also from the session that has it.
+    pub(super) fn set_controlling(&self, steal: bool) -> Result<()> {
+        let session = current().session();
+        if self.state.lock().session == session && session == current().process_id() {
+            return Ok(());
+        }
+        if steal && current().with_credentials(|who| who.is_privileged()) {
+            self.release();
+        }
+        if self.acquire() { Ok(()) } else { Err(Errno::EPERM) }
+    }
+
+    /// TIOCGPGRP
+    pub(super) fn foreground(&self) -> i32 {
+        self.state.lock().foreground
+    }
+
+    /// TIOCGSID
+    pub(super) fn session(&self) -> Result<i32> {
+        match self.state.lock().session {
+            0 => Err(Errno::ENOTTY),
+            session => Ok(session),
+        }
+    }
+
+    /// TIOCSPGRP
+    pub(super) fn set_foreground(&self, group: i32) -> Result<()> {
+        let session = current().session();
+        if self.state.lock().session != session {
+            return Err(Errno::ENOTTY);
+        }
+        self.check_background(SIGTTOU)?;
+        if group < 0 {
+            return Err(Errno::EINVAL);
+        }
+        match job::session_of_group(group) {
+            None => return Err(Errno::ESRCH),
+            Some(other) if other != session => return Err(Errno::EPERM),
+            Some(_) => {}
+        }
+        self.state.lock().foreground = group;
+        Ok(())
+    }
+
+    /// Stops a process in the background with `number`, unless it ignores that (EIO for a read, then) or
+    /// nobody could continue it.
+    fn check_background(&self, number: u32) -> Result<()> {
+        let (session, foreground) = {
+            let state = self.state.lock();
+            (state.session, state.foreground)
+        };
+        let group = current().group();
+        if session != current().session() || foreground == group || foreground == 0 {
+            return Ok(());
+        }
+        if signal::is_ignored_or_blocked(number) {
+            return if number == SIGTTIN { Err(Errno::EIO) } else { Ok(()) };
+        }
+        if job::is_orphaned(group) {
+            return Err(Errno::EIO);
+        }
+        _ = signal::send_group(group, number);
+        Err(Errno::ERESTARTSYS)
+    }
+
+    pub(super) fn check_foreground_read(&self) -> Result<()> {
+        self.check_background(SIGTTIN)
+    }
+
+    pub(super) fn check_foreground_write(&self) -> Result<()> {
+        if self.state.lock().discipline.termios().local(TOSTOP) { self.check_change() } else { Ok(()) }
+    }
+
+    /// Only the foreground may change the terminal's settings.
+    pub(super) fn check_change(&self) -> Result<()> {
+        self.check_background(SIGTTOU)
+    }
+}

@@ -1,0 +1,343 @@
+//! Terminals: the line discipline between a line (a serial port, or the master of a pseudo-terminal) and the
+//! programs that read and write it.
+
+mod ioctl;
+mod job;
+mod pty;
+mod serial;
+
+pub use job::session_ended;
+pub use pty::devpts;
+pub use serial::init;
+
+use super::entry::Entry;
+use super::file::{File, FileOps, OpenFlags};
+use super::io::{Sink, Source};
+use super::poll::{Events, PollTable, WaitSource};
+use crate::arch;
+use crate::errno::{Errno, Result};
+use crate::mm::heap::try_arc;
+use crate::sync::Mutex;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use ldisc::{Discipline, Signal};
+use linux_raw_sys::general::{ICANON, O_NOCTTY, SIGINT, SIGQUIT, SIGTSTP, VMIN, VTIME};
+
+/// Bytes of output that wait for a pseudo-terminal's master.
+const OUTPUT: usize = 8192;
+/// Bytes that are processed at a time.
+const CHUNK: usize = 256;
+/// The most that output processing makes of a chunk (tabs become eight columns).
+const EXPANDED: usize = 8 * CHUNK;
+
+/// The size of the window, laid out as `struct winsize`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable)]
+pub struct WindowSize {
+    rows: u16,
+    columns: u16,
+    pixels: [u16; 2],
+}
+
+/// What a terminal's output goes to.
+#[derive(Clone, Copy)]
+enum Line {
+    /// A port that sends at once.
+    Port(fn(&[u8])),
+    /// The master of a pseudo-terminal, which reads it from `State::output`.
+    Master,
+}
+
+struct State {
+    discipline: Discipline,
+    size: WindowSize,
+    /// The session whose controlling terminal it is, or 0.
+    session: i32,
+    /// The foreground process group, or 0.
+    foreground: i32,
+    /// The other end is gone.
+    hung_up: bool,
+    /// Processed output for the master.
+    output: VecDeque<u8>,
+    pty: pty::State,
+}
+
+/// A terminal.
+pub struct Tty {
+    device: (u32, u32),
+    line: Line,
+    state: Mutex<State>,
+    readable: Arc<WaitSource>,
+    writable: Arc<WaitSource>,
+}
+
+impl Tty {
+    fn new(device: (u32, u32), line: Line) -> Result<Arc<Self>> {
+        let mut output = VecDeque::new();
+        if let Line::Master = line {
+            output.try_reserve_exact(OUTPUT + EXPANDED).map_err(|_| Errno::ENOMEM)?;
+        }
+        let state = State {
+            discipline: Discipline::new().map_err(|_| Errno::ENOMEM)?,
+            size: WindowSize::default(),
+            session: 0,
+            foreground: 0,
+            hung_up: false,
+            output,
+            pty: pty::State::default(),
+        };
+        try_arc(Tty {
+            device,
+            line,
+            state: Mutex::new(state),
+            readable: WaitSource::new()?,
+            writable: WaitSource::new()?,
+        })
+    }
+
+    /// Does something with the discipline; what it has for the screen goes to the line.
+    fn with_discipline<R>(&self, act: impl FnOnce(&mut Discipline, &mut dyn FnMut(&[u8])) -> R) -> R {
+        let mut state = self.state.lock();
+        let State { discipline, output, .. } = &mut *state;
+        match self.line {
+            Line::Port(send) => act(discipline, &mut |bytes| send(bytes)),
+            // The room was reserved at the start: an echo without room is lost, as on Linux.
+            Line::Master => act(discipline, &mut |bytes| {
+                let room = output.capacity() - output.len();
+                output.extend(&bytes[..bytes.len().min(room)]);
+            }),
+        }
+    }
+
+    /// Takes in what came over the line: echoes, sends signals, wakes readers. Returns how much there was
+    /// room for.
+    pub fn receive(&self, bytes: &[u8]) -> usize {
+        let mut signals = [None; 8];
+        let mut flow = false;
+        let taken = self.with_discipline(|discipline, screen| {
+            for (at, &byte) in bytes.iter().enumerate() {
+                if discipline.room() == 0 && self.is_pty() {
+                    return at;
+                }
+                let effect = discipline.receive(byte, screen);
+                flow |= effect.flow;
+                if let Some(signal) = effect.signal
+                    && let Some(free) = signals.iter_mut().find(|slot| slot.is_none())
+                {
+                    *free = Some(signal);
+                }
+            }
+            bytes.len()
+        });
+        for signal in signals.into_iter().flatten() {
+            self.signal_foreground(match signal {
+                Signal::Interrupt => SIGINT,
+                Signal::Quit => SIGQUIT,
+                Signal::Suspend => SIGTSTP,
+            });
+        }
+        self.readable.notify();
+        if flow {
+            self.writable.notify();
+        }
+        self.output_changed();
+        taken
+    }
+
+    fn is_pty(&self) -> bool {
+        matches!(self.line, Line::Master)
+    }
+
+    /// True when a read would not wait for `wanted` bytes.
+    fn can_read(&self, wanted: usize) -> bool {
+        let state = self.state.lock();
+        state.discipline.readable(wanted) || state.hung_up
+    }
+
+    /// Waits until a read can go on, as VMIN and VTIME say; false when it shall end with nothing.
+    fn wait_readable(&self, left: usize) -> Result<bool> {
+        let (canonical, min, time) = {
+            let state = self.state.lock();
+            let termios = state.discipline.termios();
+            (termios.local(ICANON), termios.cc[VMIN as usize], termios.cc[VTIME as usize])
+        };
+        let tenths = |count: u8| {
+            let ns = u64::from(count) * 100_000_000;
+            Some(arch::time::now_ticks() + arch::time::ns_to_ticks(ns))
+        };
+        match (usize::from(min), time) {
+            _ if canonical => self.readable.wait(|| self.can_read(1)).map(|()| true),
+            (0, 0) => Ok(self.can_read(1)),
+            (0, time) => self.readable.wait_until(|| self.can_read(1), tenths(time)),
+            (min, 0) => self.readable.wait(|| self.can_read(min.min(left))).map(|()| true),
+            (min, time) => {
+                let wanted = min.min(left);
+                self.readable.wait(|| self.can_read(1))?;
+                let mut have = self.state.lock().discipline.available();
+                while have < wanted && self.readable.wait_until(|| self.can_read(have + 1), tenths(time))? {
+                    let now = self.state.lock().discipline.available();
+                    if now == have {
+                        break;
+                    }
+                    have = now;
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    fn read(&self, to: &mut Sink, nonblocking: bool) -> Result<usize> {
+        let len = to.left().min(ldisc::CAPACITY);
+        let mut buffer = Vec::new();
+        buffer.try_reserve_exact(len).map_err(|_| Errno::ENOMEM)?;
+        buffer.resize(len, 0);
+        loop {
+            self.check_foreground_read()?;
+            let count = {
+                let mut state = self.state.lock();
+                if state.discipline.readable(1) {
+                    Some(state.discipline.read(&mut buffer))
+                } else if state.hung_up {
+                    return Ok(0);
+                } else {
+                    None
+                }
+            };
+            if let Some(count) = count {
+                self.input_changed();
+                return to.put(&buffer[..count]);
+            }
+            if nonblocking {
+                return Err(Errno::EAGAIN);
+            }
+            if !self.wait_readable(len)? {
+                return Ok(0);
+            }
+        }
+    }
+
+    fn can_write(&self) -> bool {
+        let state = self.state.lock();
+        !state.discipline.stopped() && state.output.len() < OUTPUT || state.hung_up
+    }
+
+    fn write(&self, from: &mut Source, nonblocking: bool) -> Result<usize> {
+        self.check_foreground_write()?;
+        let mut total = 0;
+        while from.left() > 0 {
+            if self.state.lock().hung_up {
+                return if total == 0 { Err(Errno::EIO) } else { Ok(total) };
+            }
+            if !self.can_write() {
+                let waited = if nonblocking { Err(Errno::EAGAIN) } else { self.writable.wait(|| self.can_write()) };
+                match waited {
+                    Err(error) if total == 0 => return Err(error),
+                    Err(_) => return Ok(total),
+                    Ok(()) => continue,
+                }
+            }
+            let mut chunk = [0; CHUNK];
+            match from.take(&mut chunk) {
+                Ok(count) => {
+                    self.with_discipline(|discipline, screen| discipline.write(&chunk[..count], screen));
+                    total += count;
+                    self.output_changed();
+                }
+                Err(error) if total == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(total)
+    }
+
+    fn poll(&self, table: Option<&mut PollTable>) -> Events {
+        if let Some(table) = table {
+            table.add(&self.readable);
+            table.add(&self.writable);
+        }
+        let state = self.state.lock();
+        let termios = state.discipline.termios();
+        let min = if termios.cc[VTIME as usize] == 0 { termios.cc[VMIN as usize] } else { 1 };
+        let mut events = Events::empty();
+        events.set(Events::IN, state.discipline.readable(min.into()) || state.hung_up);
+        events.set(Events::OUT, !state.discipline.stopped() && state.output.len() < OUTPUT || state.hung_up);
+        events.set(Events::HANG_UP, state.hung_up);
+        events
+    }
+
+    /// The other end is gone: whoever uses the terminal is told, and so is its session.
+    fn hang_up(&self) {
+        self.state.lock().hung_up = true;
+        self.signal_hang_up();
+        self.readable.notify();
+        self.writable.notify();
+    }
+
+    /// There is more or less output than before.
+    fn output_changed(&self) {
+        if self.is_pty() {
+            self.master_source().notify();
+        }
+    }
+
+    /// Input was taken out: the master may write more.
+    fn input_changed(&self) {
+        if self.is_pty() {
+            self.master_source().notify();
+        }
+    }
+}
+
+/// An open terminal (not a master).
+struct Terminal(Arc<Tty>);
+
+impl FileOps for Terminal {
+    fn is_stream(&self) -> bool {
+        true
+    }
+
+    fn read(&self, file: &File, to: &mut Sink, _position: u64) -> Result<usize> {
+        self.0.read(to, file.flags().nonblocking())
+    }
+
+    fn write(&self, file: &File, from: &mut Source, _position: u64) -> Result<usize> {
+        self.0.write(from, file.flags().nonblocking())
+    }
+
+    fn poll(&self, _file: &File, table: Option<&mut PollTable>) -> Events {
+        self.0.poll(table)
+    }
+
+    fn ioctl(&self, _file: &File, request: u32, argument: usize) -> Result<usize> {
+        self.0.ioctl(request, argument)
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        self.0.slave_closed();
+    }
+}
+
+/// Opens `tty`. A session leader without a terminal gets it as its controlling terminal, unless `controlling`
+/// is false.
+fn open_tty(tty: Arc<Tty>, flags: OpenFlags, controlling: bool) -> Result<Arc<dyn FileOps>> {
+    tty.slave_opened()?;
+    let terminal = try_arc(Terminal(tty))?;
+    if controlling && !flags.has(O_NOCTTY) {
+        terminal.0.acquire();
+    }
+    Ok(terminal)
+}
+
+/// Opens the terminal that has a device number.
+pub fn open(major: u32, minor: u32, here: &Arc<Entry>, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+    match (major, minor) {
+        (5, 0) => open_tty(job::controlling().ok_or(Errno::ENXIO)?, flags, false),
+        (5, 1) => open_tty(serial::console().ok_or(Errno::ENODEV)?, flags, false),
+        (5, 2) => pty::open_master(here),
+        (136, index) => open_tty(pty::find(index).ok_or(Errno::EIO)?, flags, true),
+        device => open_tty(serial::find(device).ok_or(Errno::ENXIO)?, flags, true),
+    }
+}

@@ -1,0 +1,362 @@
+//! Pseudo-terminals: a terminal whose line is a program that holds the master.
+
+use super::super::entry::Entry;
+use super::super::file::{File, FileOps, OpenFlags, Record};
+use super::super::inode::{Attr, FsStat, Inode, Kind, SetAttr, Time};
+use super::super::io::{Sink, Source};
+use super::super::poll::{Events, PollTable, WaitSource};
+use super::super::{device, new_device};
+use super::{Line, Tty, open_tty};
+use crate::errno::{Errno, Result};
+use crate::mm::heap::try_arc;
+use crate::mm::user::UserPtr;
+use crate::sync::Mutex;
+use crate::task::current;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::sync::{Arc, Weak};
+use linux_raw_sys::general::{O_ACCMODE, O_CLOEXEC, O_NOCTTY, O_NONBLOCK, S_IFCHR, S_IFDIR};
+use linux_raw_sys::ioctl::*;
+
+/// The major number of the slaves.
+const MAJOR: u32 = 136;
+/// The most there can be (Linux's `kernel.pty.max`).
+const MAX: u32 = 4096;
+
+/// What a terminal that is one end of a pair has besides.
+#[derive(Default)]
+pub struct State {
+    /// Told of output and of room for input.
+    master: Option<Arc<WaitSource>>,
+    slaves: usize,
+    /// All slaves were closed since one was open.
+    abandoned: bool,
+    locked: bool,
+    uid: u32,
+    gid: u32,
+    mode: u32,
+    born: Time,
+}
+
+/// All pairs, by number. The master holds them.
+static PAIRS: Mutex<BTreeMap<u32, Weak<Tty>>> = Mutex::new(BTreeMap::new());
+
+/// The terminal number `index`.
+pub fn find(index: u32) -> Option<Arc<Tty>> {
+    PAIRS.lock().get(&index)?.upgrade()
+}
+
+/// The first one for which `wanted` holds.
+pub fn find_by(wanted: impl Fn(&Arc<Tty>) -> bool) -> Option<Arc<Tty>> {
+    let mut next = 0;
+    loop {
+        let (index, tty) = {
+            let pairs = PAIRS.lock();
+            let (index, tty) = pairs.range(next..).next()?;
+            (*index, tty.upgrade())
+        };
+        if let Some(tty) = tty.filter(&wanted) {
+            return Some(tty);
+        }
+        next = index + 1;
+    }
+}
+
+impl Tty {
+    /// What the master waits for.
+    pub(super) fn master_source(&self) -> Arc<WaitSource> {
+        let source = self.state.lock().pty.master.clone();
+        source.unwrap_or_else(|| self.readable.clone())
+    }
+
+    pub(super) fn slave_opened(&self) -> Result<()> {
+        let mut state = self.state.lock();
+        if state.pty.locked || state.hung_up {
+            return Err(Errno::EIO);
+        }
+        state.pty.slaves += 1;
+        state.pty.abandoned = false;
+        Ok(())
+    }
+
+    pub(super) fn slave_closed(&self) {
+        let last = {
+            let mut state = self.state.lock();
+            state.pty.slaves -= 1;
+            state.pty.abandoned = state.pty.slaves == 0;
+            state.pty.abandoned
+        };
+        if last && self.is_pty() {
+            self.master_source().notify();
+        }
+    }
+}
+
+/// Makes a pair and opens its master.
+pub fn open_master(_here: &Arc<Entry>) -> Result<Arc<dyn FileOps>> {
+    let (uid, gid) = current().with_credentials(|who| (who.fsuid, who.fsgid));
+    let mut pairs = PAIRS.lock();
+    let index = (0..MAX).find(|index| !pairs.contains_key(index)).ok_or(Errno::ENOSPC)?;
+    let tty = Tty::new((MAJOR, index), Line::Master)?;
+    tty.state.lock().pty = State {
+        master: Some(WaitSource::new()?),
+        locked: true,
+        uid,
+        gid,
+        mode: 0o620,
+        born: Time::now(),
+        ..State::default()
+    };
+    pairs.insert(index, Arc::downgrade(&tty));
+    drop(pairs);
+    let changed = tty.master_source();
+    Ok(try_arc(Master { tty, changed })?)
+}
+
+/// An open master.
+struct Master {
+    tty: Arc<Tty>,
+    changed: Arc<WaitSource>,
+}
+
+impl Master {
+    fn index(&self) -> u32 {
+        self.tty.device.1
+    }
+
+    fn has_room(&self) -> bool {
+        self.tty.state.lock().discipline.room() > 0
+    }
+
+    /// There is output to read, or will never be.
+    fn can_read(&self) -> bool {
+        let state = self.tty.state.lock();
+        !state.output.is_empty() || state.pty.abandoned
+    }
+
+    /// TIOCGPTPEER: a descriptor of the slave, whatever /dev/pts is.
+    fn open_peer(&self, flags: u32) -> Result<usize> {
+        let flags = OpenFlags(flags & (O_ACCMODE | O_NOCTTY | O_NONBLOCK | O_CLOEXEC));
+        let name = format!("/dev/pts/{}", self.index());
+        let slave = try_arc(Slave(self.tty.clone()))?;
+        let entry = Entry::new(slave, None, Arc::from(name.as_bytes()))?;
+        let file = File::open(entry, flags)?;
+        Ok(current().files().add(file, flags.has(O_CLOEXEC))? as usize)
+    }
+}
+
+impl FileOps for Master {
+    fn is_stream(&self) -> bool {
+        true
+    }
+
+    fn read(&self, file: &File, to: &mut Sink, _position: u64) -> Result<usize> {
+        loop {
+            let mut chunk = [0; 1024];
+            let count = {
+                let mut state = self.tty.state.lock();
+                let count = state.output.len().min(chunk.len()).min(to.left());
+                for (place, byte) in chunk.iter_mut().zip(state.output.drain(..count)) {
+                    *place = byte;
+                }
+                if count == 0 && state.pty.abandoned && to.left() > 0 {
+                    return Err(Errno::EIO);
+                }
+                count
+            };
+            if count > 0 || to.left() == 0 {
+                self.tty.writable.notify();
+                return to.put(&chunk[..count]);
+            }
+            if file.flags().nonblocking() {
+                return Err(Errno::EAGAIN);
+            }
+            self.changed.wait(|| self.can_read())?;
+        }
+    }
+
+    fn write(&self, file: &File, from: &mut Source, _position: u64) -> Result<usize> {
+        let mut total = 0;
+        while from.left() > 0 {
+            if !self.has_room() {
+                let nonblocking = file.flags().nonblocking();
+                let waited = if nonblocking { Err(Errno::EAGAIN) } else { self.changed.wait(|| self.has_room()) };
+                match waited {
+                    Err(error) if total == 0 => return Err(error),
+                    Err(_) => break,
+                    Ok(()) => continue,
+                }
+            }
+            // No more than what there is room for: what was taken cannot be given back.
+            let mut chunk = [0; 256];
+            let room = self.tty.state.lock().discipline.room().clamp(1, chunk.len());
+            match from.take(&mut chunk[..room]) {
+                Ok(count) => total += self.tty.receive(&chunk[..count]),
+                Err(error) if total == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(total)
+    }
+
+    fn poll(&self, _file: &File, table: Option<&mut PollTable>) -> Events {
+        if let Some(table) = table {
+            table.add(&self.changed);
+        }
+        let state = self.tty.state.lock();
+        let mut events = Events::empty();
+        events.set(Events::IN, !state.output.is_empty());
+        events.set(Events::OUT, state.discipline.room() > 0);
+        events.set(Events::HANG_UP, state.pty.abandoned);
+        events
+    }
+
+    fn ioctl(&self, _file: &File, request: u32, argument: usize) -> Result<usize> {
+        let number = UserPtr::<i32>::new(argument);
+        match request {
+            TIOCGPTN => number.write(&(self.index() as i32))?,
+            TIOCSPTLCK => self.tty.state.lock().pty.locked = number.read()? != 0,
+            TIOCGPTLCK => number.write(&self.tty.state.lock().pty.locked.into())?,
+            TIOCGPTPEER => return self.open_peer(argument as u32),
+            FIONREAD => number.write(&(self.tty.state.lock().output.len() as i32))?,
+            TIOCSCTTY => return Err(Errno::ENOTTY),
+            _ => return self.tty.ioctl(request, argument),
+        }
+        Ok(0)
+    }
+}
+
+impl Drop for Master {
+    fn drop(&mut self) {
+        PAIRS.lock().remove(&self.index());
+        self.tty.hang_up();
+    }
+}
+
+/// A slave's inode in devpts.
+struct Slave(Arc<Tty>);
+
+impl Inode for Slave {
+    fn kind(&self) -> Kind {
+        Kind::Character
+    }
+
+    fn attr(&self) -> Attr {
+        let state = self.0.state.lock();
+        let (major, minor) = self.0.device;
+        Attr {
+            device: super::super::ANONYMOUS_DEVICE,
+            inode: u64::from(minor) + 3,
+            mode: S_IFCHR | state.pty.mode,
+            links: 1,
+            uid: state.pty.uid,
+            gid: state.pty.gid,
+            rdev: device::number(major, minor),
+            accessed: state.pty.born,
+            modified: state.pty.born,
+            changed: state.pty.born,
+            ..Attr::default()
+        }
+    }
+
+    fn set_attr(&self, change: &SetAttr) -> Result<()> {
+        let pty = &mut self.0.state.lock().pty;
+        pty.mode = change.permissions.unwrap_or(pty.mode);
+        pty.uid = change.uid.unwrap_or(pty.uid);
+        pty.gid = change.gid.unwrap_or(pty.gid);
+        Ok(())
+    }
+
+    fn open(self: Arc<Self>, _here: &Arc<Entry>, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+        open_tty(self.0.clone(), flags, true)
+    }
+}
+
+/// The master's inode in devpts.
+struct Ptmx;
+
+impl Inode for Ptmx {
+    fn kind(&self) -> Kind {
+        Kind::Character
+    }
+
+    fn attr(&self) -> Attr {
+        let rdev = device::number(5, 2);
+        Attr { inode: 2, mode: S_IFCHR | 0o666, links: 1, rdev, ..Attr::default() }
+    }
+
+    fn open(self: Arc<Self>, here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+        open_master(here)
+    }
+}
+
+/// The root of devpts.
+struct Root {
+    device: u64,
+    born: Time,
+}
+
+/// The file system of the slaves.
+pub fn devpts() -> Result<Arc<Entry>> {
+    let root = try_arc(Root { device: new_device(), born: Time::now() })?;
+    Entry::new(root, None, Arc::from(&b""[..]))
+}
+
+impl Inode for Root {
+    fn kind(&self) -> Kind {
+        Kind::Directory
+    }
+
+    fn attr(&self) -> Attr {
+        Attr {
+            device: self.device,
+            inode: 1,
+            mode: S_IFDIR | 0o755,
+            links: 2,
+            accessed: self.born,
+            modified: self.born,
+            changed: self.born,
+            ..Attr::default()
+        }
+    }
+
+    fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+        Ok(self)
+    }
+
+    fn lookup(&self, here: &Arc<Entry>, name: &[u8]) -> Result<Arc<Entry>> {
+        if name == b"ptmx" {
+            return Entry::new(try_arc(Ptmx)?, Some(here.clone()), Arc::from(name));
+        }
+        let index = core::str::from_utf8(name).ok().and_then(|name| name.parse().ok());
+        let tty = index.and_then(find).ok_or(Errno::ENOENT)?;
+        Entry::new(try_arc(Slave(tty))?, Some(here.clone()), Arc::from(name))
+    }
+
+    fn fs_stat(&self) -> FsStat {
+        FsStat { magic: 0x1cd1, ..FsStat::default() }
+    }
+}
+
+impl FileOps for Root {
+    fn read_dir(&self, _file: &File, position: u64, emit: &mut dyn FnMut(Record) -> bool) -> Result<()> {
+        let fixed: [(&[u8], Kind); 3] =
+            [(b".", Kind::Directory), (b"..", Kind::Directory), (b"ptmx", Kind::Character)];
+        for (at, (name, kind)) in fixed.into_iter().enumerate().skip(position as usize) {
+            if !emit(Record { inode: 1, kind, name, next: at as u64 + 1 }) {
+                return Ok(());
+            }
+        }
+        let mut index = position.saturating_sub(3) as u32;
+        loop {
+            let next = PAIRS.lock().range(index..).next().map(|(&index, _)| index);
+            let Some(found) = next else { return Ok(()) };
+            let name = format!("{found}");
+            let inode = u64::from(found) + 3;
+            if !emit(Record { inode, kind: Kind::Character, name: name.as_bytes(), next: inode + 1 }) {
+                return Ok(());
+            }
+            index = found + 1;
+        }
+    }
+}

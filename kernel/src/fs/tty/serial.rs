@@ -1,0 +1,51 @@
+//! The terminals on ports of the machine: the UART, and the virtio console.
+
+use super::{Line, Tty};
+use crate::drivers::{uart, virtio_console};
+use crate::errno::Result;
+use crate::params;
+use crate::sync::Mutex;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+/// The device number of the UART's terminal: ttyAMA0 or ttyS0.
+const UART: (u32, u32) = if crate::arch::UART_IS_PL011 { (204, 64) } else { (4, 64) };
+/// The device number of hvc0.
+const HVC: (u32, u32) = (229, 0);
+
+static PORTS: Mutex<Vec<Arc<Tty>>> = Mutex::new(Vec::new());
+
+/// Makes the terminals of the ports that the machine has.
+pub fn init() -> Result<()> {
+    let tty = Tty::new(UART, Line::Port(uart::write))?;
+    PORTS.lock().push(tty);
+    uart::on_input(|bytes| receive(UART, bytes));
+    if virtio_console::is_present() {
+        let tty = Tty::new(HVC, Line::Port(virtio_console::write))?;
+        PORTS.lock().push(tty);
+        virtio_console::on_input(|bytes| receive(HVC, bytes));
+    }
+    Ok(())
+}
+
+fn receive(device: (u32, u32), bytes: &[u8]) {
+    if let Some(tty) = find(device) {
+        tty.receive(bytes);
+    }
+}
+
+/// The terminal of a port, by its device number.
+pub fn find(device: (u32, u32)) -> Option<Arc<Tty>> {
+    PORTS.lock().iter().find(|tty| tty.device == device).cloned()
+}
+
+/// All of them.
+pub fn all() -> impl Iterator<Item = Arc<Tty>> {
+    (0..).map_while(|at| PORTS.lock().get(at).cloned())
+}
+
+/// The console: the port that the boot parameter `console` names, or the UART.
+pub fn console() -> Option<Arc<Tty>> {
+    let hvc = params::get("console").is_some_and(|name| name.starts_with("hvc"));
+    hvc.then(|| find(HVC)).flatten().or_else(|| find(UART))
+}

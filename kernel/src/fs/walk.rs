@@ -1,0 +1,164 @@
+//! Path walks.
+
+use super::context::FsContext;
+use super::entry::Entry;
+use super::inode::{Kind, Link};
+use super::perm;
+use crate::errno::{Errno, Result};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::borrow::Borrow;
+
+/// The longest path with its terminating zero (`PATH_MAX`).
+pub const PATH_MAX: usize = 4096;
+/// The longest name (`NAME_MAX`).
+pub const NAME_MAX: usize = 255;
+/// Symbolic links that one walk follows, as on Linux.
+const MAX_LINKS: usize = 40;
+
+/// The last part of a path, not yet looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Last<'a> {
+    /// The name. Empty for the root itself, which has none.
+    pub name: &'a [u8],
+    /// A `/` follows: it has to be a directory.
+    pub directory: bool,
+}
+
+impl Last<'_> {
+    /// The name, when it can be given to something new or taken away: neither the root, `.` nor `..`.
+    /// `special` is the error for those.
+    pub fn proper(&self, special: Errno) -> Result<&[u8]> {
+        match self.name {
+            b"" | b"." | b".." => Err(special),
+            name if name.len() > NAME_MAX => Err(Errno::ENAMETOOLONG),
+            name => Ok(name),
+        }
+    }
+}
+
+/// A walk: where it starts from, and how many links it has followed.
+pub struct Walk<'c> {
+    context: &'c FsContext,
+    links: usize,
+}
+
+impl<'c> Walk<'c> {
+    /// A walk in the tree that a process with `context` sees.
+    pub fn new(context: &'c FsContext) -> Self {
+        Walk { context, links: 0 }
+    }
+
+    /// Resolves `path` from directory `from`, or the current one. `follow`: also a symbolic link at its end.
+    pub fn resolve(&mut self, from: Option<&Arc<Entry>>, path: &[u8], follow: bool) -> Result<Arc<Entry>> {
+        if path.is_empty() {
+            return Err(Errno::ENOENT);
+        }
+        self.go(self.start(from, path), path, follow)
+    }
+
+    /// Resolves all but the last part of `path`.
+    pub fn parent<'p>(&mut self, from: Option<&Arc<Entry>>, path: &'p [u8]) -> Result<(Arc<Entry>, Last<'p>)> {
+        let end = path.iter().rposition(|&byte| byte != b'/').map_or(0, |at| at + 1);
+        let start = path[..end].iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
+        if path.is_empty() {
+            return Err(Errno::ENOENT);
+        }
+        let directory = self.go(self.start(from, path), &path[..start], true)?;
+        if directory.kind() != Kind::Directory {
+            return Err(Errno::ENOTDIR);
+        }
+        Ok((directory, Last { name: &path[start..end], directory: end < path.len() }))
+    }
+
+    /// Looks the last part of a path up, without following a link there or entering what is mounted there.
+    pub fn last(&self, directory: &Arc<Entry>, last: &Last) -> Result<Arc<Entry>> {
+        match last.name {
+            b"" | b"." => Ok(directory.clone()),
+            b".." => Ok(self.above(directory)),
+            name => step(directory, name),
+        }
+    }
+
+    /// Counts one more symbolic link; ELOOP when there were too many.
+    pub fn count_link(&mut self) -> Result<()> {
+        self.links += 1;
+        if self.links > MAX_LINKS { Err(Errno::ELOOP) } else { Ok(()) }
+    }
+
+    fn start(&self, from: Option<&Arc<Entry>>, path: &[u8]) -> Arc<Entry> {
+        match from {
+            _ if path.first() == Some(&b'/') => self.context.root(),
+            Some(from) => from.clone(),
+            None => self.context.directory(),
+        }
+    }
+
+    fn above(&self, entry: &Arc<Entry>) -> Arc<Entry> {
+        if self.context.is_root(entry) { entry.clone() } else { entry.above() }
+    }
+
+    fn go(&mut self, start: Arc<Entry>, path: &[u8], follow: bool) -> Result<Arc<Entry>> {
+        let mut here = start;
+        let mut expanded: Vec<u8> = Vec::new();
+        let mut at = 0;
+        loop {
+            let path: &[u8] = if expanded.is_empty() { path } else { expanded.borrow() };
+            let Some((name, end)) = component(path, at) else { return Ok(here) };
+            if here.kind() != Kind::Directory {
+                return Err(Errno::ENOTDIR);
+            }
+            perm::search(&here)?;
+            let next = match name {
+                b"." => here.clone(),
+                b".." => self.above(&here),
+                _ => step(&here, name)?.covering(),
+            };
+            at = end;
+            let more = at < path.len();
+            if next.kind() == Kind::Symlink && (follow || more) {
+                self.count_link()?;
+                match next.inode().link()? {
+                    Link::Entry(entry) => here = entry,
+                    Link::Path(mut target) => {
+                        if target.is_empty() {
+                            return Err(Errno::ENOENT);
+                        }
+                        if target.first() == Some(&b'/') {
+                            here = self.context.root();
+                        }
+                        let rest = &path[at..];
+                        target.try_reserve(rest.len()).map_err(|_| Errno::ENOMEM)?;
+                        target.extend_from_slice(rest);
+                        (expanded, at) = (target, 0);
+                    }
+                }
+                continue;
+            }
+            if more && next.kind() != Kind::Directory {
+                return Err(Errno::ENOTDIR);
+            }
+            here = next;
+        }
+    }
+}
+
+fn step(directory: &Arc<Entry>, name: &[u8]) -> Result<Arc<Entry>> {
+    if name.len() > NAME_MAX {
+        return Err(Errno::ENAMETOOLONG);
+    }
+    directory.inode().lookup(directory, name)
+}
+
+/// The part of `path` that begins at or after `at`, and where the next one could begin.
+fn component(path: &[u8], at: usize) -> Option<(&[u8], usize)> {
+    let mut start = at;
+    while path.get(start) == Some(&b'/') {
+        start += 1;
+    }
+    let mut end = start;
+    while end < path.len() && path[end] != b'/' {
+        end += 1;
+    }
+    (start < end).then(|| (&path[start..end], end))
+}

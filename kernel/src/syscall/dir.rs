@@ -1,0 +1,298 @@
+//! Names: making, moving and removing them, listing directories, where a process is in the tree, mounts.
+
+use super::path::{self, UserPath, check_flags, file};
+use crate::errno::{Errno, Result};
+use crate::fs::file::Record;
+use crate::fs::inode::{Kind, Link, New, Replace};
+use crate::fs::walk::{Last, Walk};
+use crate::fs::{Entry, mount, perm};
+use crate::mm::user::{UserSlice, read_cstr};
+use crate::task::current;
+use alloc::sync::Arc;
+use linux_raw_sys::general::*;
+
+/// Resolves all of a path but its last part, which is in a directory that the caller may search.
+fn parent<'p>(directory: i32, path: &'p [u8]) -> Result<(Arc<Entry>, Last<'p>)> {
+    let from = path::base(directory, path)?;
+    let context = current().fs();
+    let (parent, last) = Walk::new(&context).parent(from.as_ref(), path)?;
+    perm::search(&parent)?;
+    Ok((parent, last))
+}
+
+/// Makes `new` under a path where nothing is yet.
+fn make(directory: i32, path: &[u8], new: New) -> Result<usize> {
+    let (parent, last) = parent(directory, path)?;
+    let name = last.proper(Errno::EEXIST)?;
+    match parent.inode().lookup(&parent, name) {
+        Ok(_) => return Err(Errno::EEXIST),
+        Err(Errno::ENOENT) => {}
+        Err(error) => return Err(error),
+    }
+    let is_directory = matches!(new, New::Node(mode, _) if mode & S_IFMT == S_IFDIR);
+    if last.directory && !is_directory {
+        return Err(Errno::ENOENT);
+    }
+    perm::check(&parent, perm::WRITE)?;
+    parent.inode().create(&parent, name, new)?;
+    Ok(0)
+}
+
+/// mkdirat(2)
+pub fn mkdirat(directory: i32, path: usize, mode: u32) -> Result<usize> {
+    let permissions = mode & 0o1777 & !current().fs().umask();
+    make(directory, &UserPath::read(path)?, New::Node(S_IFDIR | permissions, 0))
+}
+
+/// mknodat(2)
+pub fn mknodat(directory: i32, path: usize, mode: u32, device: u32) -> Result<usize> {
+    let kind = match mode & S_IFMT {
+        0 => S_IFREG,
+        S_IFDIR | S_IFLNK => return Err(Errno::EPERM),
+        kind @ (S_IFREG | S_IFIFO | S_IFSOCK) => kind,
+        kind @ (S_IFCHR | S_IFBLK) => {
+            current().with_credentials(|who| if who.is_privileged() { Ok(kind) } else { Err(Errno::EPERM) })?
+        }
+        _ => return Err(Errno::EINVAL),
+    };
+    let permissions = mode & 0o7777 & !current().fs().umask();
+    make(directory, &UserPath::read(path)?, New::Node(kind | permissions, device.into()))
+}
+
+/// symlinkat(2)
+pub fn symlinkat(target: usize, directory: i32, path: usize) -> Result<usize> {
+    let target = UserPath::read(target)?;
+    if target.is_empty() {
+        return Err(Errno::ENOENT);
+    }
+    make(directory, &UserPath::read(path)?, New::Symlink(&target))
+}
+
+/// linkat(2)
+pub fn linkat(from: i32, old: usize, to: i32, new: usize, flags: u32) -> Result<usize> {
+    check_flags(flags, AT_SYMLINK_FOLLOW | AT_EMPTY_PATH)?;
+    let follow = if flags & AT_SYMLINK_FOLLOW != 0 { 0 } else { AT_SYMLINK_NOFOLLOW };
+    let entry = path::resolve(from, old, follow | flags & AT_EMPTY_PATH)?;
+    let new = UserPath::read(new)?;
+    let (parent, last) = parent(to, &new)?;
+    let name = last.proper(Errno::EEXIST)?;
+    if parent.inode().lookup(&parent, name).is_ok() {
+        return Err(Errno::EEXIST);
+    }
+    if last.directory {
+        return Err(Errno::ENOENT);
+    }
+    if entry.kind() == Kind::Directory {
+        return Err(Errno::EPERM);
+    }
+    perm::check(&parent, perm::WRITE)?;
+    parent.inode().add_link(&parent, name, entry.inode())?;
+    Ok(0)
+}
+
+/// unlinkat(2)
+pub fn unlinkat(directory: i32, path: usize, flags: u32) -> Result<usize> {
+    check_flags(flags, AT_REMOVEDIR)?;
+    let rmdir = flags & AT_REMOVEDIR != 0;
+    let path = UserPath::read(path)?;
+    let (parent, last) = parent(directory, &path)?;
+    let name = last.proper(match (rmdir, last.name) {
+        (false, _) => Errno::EISDIR,
+        (true, b".") => Errno::EINVAL,
+        (true, b"..") => Errno::ENOTEMPTY,
+        (true, _) => Errno::EBUSY,
+    })?;
+    let victim = parent.inode().lookup(&parent, name)?;
+    if last.directory && !rmdir {
+        let is_directory = victim.kind() == Kind::Directory;
+        return Err(if is_directory { Errno::EISDIR } else { Errno::ENOTDIR });
+    }
+    perm::check(&parent, perm::WRITE)?;
+    perm::sticky(&parent, &victim)?;
+    if victim.is_covered() {
+        return Err(Errno::EBUSY);
+    }
+    parent.inode().remove(&parent, name, rmdir)?;
+    Ok(0)
+}
+
+/// renameat(2)
+pub fn renameat(from: i32, old: usize, to: i32, new: usize) -> Result<usize> {
+    renameat2(from, old, to, new, 0)
+}
+
+/// renameat2(2)
+pub fn renameat2(from: i32, old: usize, to: i32, new: usize, flags: u32) -> Result<usize> {
+    let replace = match flags {
+        0 => Replace::Yes,
+        RENAME_NOREPLACE => Replace::No,
+        RENAME_EXCHANGE => Replace::Exchange,
+        _ => return Err(Errno::EINVAL),
+    };
+    let (old, new) = (UserPath::read(old)?, UserPath::read(new)?);
+    let (old_parent, old_last) = parent(from, &old)?;
+    let (new_parent, new_last) = parent(to, &new)?;
+    let old_name = old_last.proper(Errno::EBUSY)?;
+    let new_name = new_last.proper(if replace == Replace::No { Errno::EEXIST } else { Errno::EBUSY })?;
+    let source = old_parent.inode().lookup(&old_parent, old_name)?;
+    if (old_last.directory || new_last.directory) && source.kind() != Kind::Directory {
+        return Err(Errno::ENOTDIR);
+    }
+    for parent in [&old_parent, &new_parent] {
+        perm::check(parent, perm::WRITE)?;
+    }
+    perm::sticky(&old_parent, &source)?;
+    if source.is_covered() {
+        return Err(Errno::EBUSY);
+    }
+    if let Ok(victim) = new_parent.inode().lookup(&new_parent, new_name) {
+        perm::sticky(&new_parent, &victim)?;
+        if victim.is_covered() {
+            return Err(Errno::EBUSY);
+        }
+    }
+    old_parent.inode().rename(&old_parent, old_name, (&new_parent, new_name), replace)?;
+    Ok(0)
+}
+
+/// readlinkat(2)
+pub fn readlinkat(directory: i32, path: usize, buffer: usize, size: i32) -> Result<usize> {
+    if size <= 0 {
+        return Err(Errno::EINVAL);
+    }
+    let path = UserPath::read(path)?;
+    let entry = path::resolve_bytes(directory, &path, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH)?;
+    if entry.kind() != Kind::Symlink {
+        return Err(if path.is_empty() { Errno::ENOENT } else { Errno::EINVAL });
+    }
+    let target = match entry.inode().link()? {
+        Link::Path(target) => target,
+        Link::Entry(entry) => entry.path(&current().fs().root()),
+    };
+    let len = target.len().min(size as usize);
+    UserSlice::new(buffer, len).copy_out(&target[..len])?;
+    Ok(len)
+}
+
+/// Bytes of `struct linux_dirent64` before the name.
+const RECORD_HEAD: usize = 19;
+/// Room for a record with the longest name.
+const RECORD_MAX: usize = (RECORD_HEAD + 256).next_multiple_of(8);
+
+/// Lays `record` out as a `struct linux_dirent64`; returns its length.
+fn encode(record: &Record, bytes: &mut [u8; RECORD_MAX]) -> usize {
+    let name = &record.name[..record.name.len().min(255)];
+    let len = (RECORD_HEAD + name.len() + 1).next_multiple_of(8);
+    bytes[..8].copy_from_slice(&record.inode.to_ne_bytes());
+    bytes[8..16].copy_from_slice(&record.next.to_ne_bytes());
+    bytes[16..18].copy_from_slice(&(len as u16).to_ne_bytes());
+    bytes[18] = record.kind.directory_type();
+    bytes[RECORD_HEAD..len].fill(0);
+    bytes[RECORD_HEAD..RECORD_HEAD + name.len()].copy_from_slice(name);
+    len
+}
+
+/// getdents64(2)
+pub fn getdents64(fd: i32, buffer: usize, size: u32) -> Result<usize> {
+    let file = file(fd)?;
+    if file.entry().kind() != Kind::Directory {
+        return Err(Errno::ENOTDIR);
+    }
+    let buffer = UserSlice::new(buffer, size as usize);
+    let mut bytes = [0; RECORD_MAX];
+    let (mut done, mut outcome) = (0, Ok(()));
+    file.read_dir(&mut |record| {
+        let len = encode(record, &mut bytes);
+        if done + len > buffer.len() {
+            outcome = Err(Errno::EINVAL);
+            return false;
+        }
+        outcome = buffer.skip(done).copy_out(&bytes[..len]);
+        done += if outcome.is_ok() { len } else { 0 };
+        outcome.is_ok()
+    })?;
+    if done == 0 { outcome.map(|()| 0) } else { Ok(done) }
+}
+
+/// getcwd(2)
+pub fn getcwd(buffer: usize, size: usize) -> Result<usize> {
+    let context = current().fs();
+    let directory = context.directory();
+    if directory.is_removed() {
+        return Err(Errno::ENOENT);
+    }
+    let mut path = directory.path(&context.root());
+    path.push(0);
+    if path.len() > size {
+        return Err(Errno::ERANGE);
+    }
+    UserSlice::new(buffer, size).copy_out(&path)?;
+    Ok(path.len())
+}
+
+fn change_directory(entry: Arc<Entry>) -> Result<usize> {
+    if entry.kind() != Kind::Directory {
+        return Err(Errno::ENOTDIR);
+    }
+    perm::search(&entry)?;
+    current().fs().set_directory(entry);
+    Ok(0)
+}
+
+/// chdir(2)
+pub fn chdir(path: usize) -> Result<usize> {
+    change_directory(path::resolve(AT_FDCWD, path, 0)?)
+}
+
+/// fchdir(2)
+pub fn fchdir(fd: i32) -> Result<usize> {
+    change_directory(file(fd)?.entry().clone())
+}
+
+fn privileged() -> Result<()> {
+    current().with_credentials(|who| if who.is_privileged() { Ok(()) } else { Err(Errno::EPERM) })
+}
+
+/// chroot(2)
+pub fn chroot(path: usize) -> Result<usize> {
+    let entry = path::resolve(AT_FDCWD, path, 0)?;
+    if entry.kind() != Kind::Directory {
+        return Err(Errno::ENOTDIR);
+    }
+    privileged()?;
+    current().fs().set_root(entry);
+    Ok(0)
+}
+
+/// umask(2)
+pub fn umask(mask: u32) -> Result<usize> {
+    Ok(current().fs().set_umask(mask) as usize)
+}
+
+/// mount(2): a new file system, or a directory shown at a second place. Flags of the mount itself have no effect.
+pub fn mount(source: usize, target: usize, kind: usize, flags: u32, _data: usize) -> Result<usize> {
+    const SETTINGS: u32 = MS_REMOUNT | MS_PRIVATE | MS_SHARED | MS_SLAVE | MS_UNBINDABLE;
+    privileged()?;
+    let target = path::resolve(AT_FDCWD, target, 0)?;
+    if flags & SETTINGS != 0 {
+        return Ok(0);
+    }
+    if flags & MS_MOVE != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if flags & MS_BIND != 0 {
+        mount::bind(&path::resolve(AT_FDCWD, source, 0)?, &target)?;
+        return Ok(0);
+    }
+    let source = if source == 0 { b"none".to_vec() } else { read_cstr(source, 4096)? };
+    mount::mount(&source, &target, &read_cstr(kind, 64)?)?;
+    Ok(0)
+}
+
+/// umount2(2)
+pub fn umount2(target: usize, flags: u32) -> Result<usize> {
+    check_flags(flags, MNT_FORCE | MNT_DETACH | MNT_EXPIRE | UMOUNT_NOFOLLOW)?;
+    privileged()?;
+    mount::unmount(&path::resolve(AT_FDCWD, target, 0)?)?;
+    Ok(0)
+}

@@ -1,0 +1,90 @@
+//! Descriptors: duplicates, flags, and control operations of files.
+
+use super::path::{check_flags, file};
+use crate::errno::{Errno, Result};
+use crate::fs::fdtable::MAX_FILES;
+use crate::fs::inode::Kind;
+use crate::fs::pipe::End;
+use crate::fs::tmpfs::Node;
+use crate::mm::user::UserPtr;
+use crate::task::current;
+use linux_raw_sys::general::*;
+use linux_raw_sys::ioctl::{FIOASYNC, FIOCLEX, FIONBIO, FIONCLEX, FIONREAD};
+
+/// dup(2)
+pub fn dup(fd: i32) -> Result<usize> {
+    Ok(current().files().add(file(fd)?, false)? as usize)
+}
+
+/// dup3(2)
+pub fn dup3(old: i32, new: i32, flags: u32) -> Result<usize> {
+    check_flags(flags, O_CLOEXEC)?;
+    if old == new {
+        return Err(Errno::EINVAL);
+    }
+    let file = file(old)?;
+    if new as usize >= current().open_files_limit() {
+        return Err(Errno::EBADF);
+    }
+    current().files().set(new as usize, file, flags & O_CLOEXEC != 0)?;
+    Ok(new as usize)
+}
+
+/// fcntl(2)
+pub fn fcntl(fd: i32, command: u32, argument: usize) -> Result<usize> {
+    let file = file(fd)?;
+    let files = current().files();
+    let limit = current().open_files_limit();
+    if file.flags().has(O_PATH) && !matches!(command, F_DUPFD | F_DUPFD_CLOEXEC | F_GETFD | F_SETFD | F_GETFL) {
+        return Err(Errno::EBADF);
+    }
+    match command {
+        F_DUPFD | F_DUPFD_CLOEXEC => {
+            if argument >= limit.min(MAX_FILES) {
+                return Err(Errno::EINVAL);
+            }
+            Ok(files.add_from(argument, limit, file, command == F_DUPFD_CLOEXEC)? as usize)
+        }
+        F_GETFD => Ok(files.close_on_exec(fd)?.into()),
+        F_SETFD => {
+            files.set_close_on_exec(fd, argument as u32 & FD_CLOEXEC != 0)?;
+            Ok(0)
+        }
+        F_GETFL => Ok(file.flags().0 as usize),
+        F_SETFL => {
+            file.set_flags(argument as u32);
+            Ok(0)
+        }
+        F_SETPIPE_SZ => file.ops_as::<End>().ok_or(Errno::EBADF)?.resize(argument),
+        F_GETPIPE_SZ => Ok(file.ops_as::<End>().ok_or(Errno::EBADF)?.size()),
+        F_ADD_SEALS => {
+            file.check_writable().map_err(|_| Errno::EPERM)?;
+            file.ops_as::<Node>().ok_or(Errno::EINVAL)?.data()?.seal(argument as u32)?;
+            Ok(0)
+        }
+        F_GET_SEALS => Ok(file.ops_as::<Node>().ok_or(Errno::EINVAL)?.data()?.seals() as usize),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// ioctl(2)
+pub fn ioctl(fd: i32, request: u32, argument: usize) -> Result<usize> {
+    let file = file(fd)?;
+    let files = current().files();
+    match request {
+        FIOCLEX => files.set_close_on_exec(fd, true)?,
+        FIONCLEX => files.set_close_on_exec(fd, false)?,
+        FIONBIO | FIOASYNC => {
+            let flag = if request == FIONBIO { O_NONBLOCK } else { FASYNC };
+            let on = UserPtr::<i32>::new(argument).read()? != 0;
+            let others = file.flags().0 & !flag;
+            file.set_flags(others | if on { flag } else { 0 });
+        }
+        FIONREAD if file.entry().kind() == Kind::Regular => {
+            let left = file.entry().inode().attr().size.saturating_sub(file.seek(0, crate::fs::file::Whence::Current)?);
+            UserPtr::new(argument).write(&(left as i32))?;
+        }
+        _ => return file.ops().ioctl(&file, request, argument),
+    }
+    Ok(0)
+}

@@ -1,0 +1,463 @@
+//! Opening, reading and writing files.
+
+use super::path::{self, UserPath, check_flags, file};
+use crate::errno::{Errno, Result};
+use crate::fs::file::Whence;
+use crate::fs::inode::{Kind, Link, New};
+use crate::fs::io::{IoVec, MAX_COUNT, Sink, Source};
+use crate::fs::walk::Walk;
+use crate::fs::{Entry, File, OpenFlags, perm};
+use crate::mm::user::UserPtr;
+use crate::task::current;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use linux_raw_sys::general::*;
+
+/// openat(2)
+pub fn openat(directory: i32, path: usize, flags: u32, mode: u32) -> Result<usize> {
+    let path = UserPath::read(path)?;
+    open_path(directory, &path, flags, mode)
+}
+
+/// openat2(2)
+pub fn openat2(directory: i32, path: usize, how: usize, size: usize) -> Result<usize> {
+    if size < 24 {
+        return Err(Errno::EINVAL);
+    }
+    let [flags, mode, resolve] = UserPtr::<[u64; 3]>::new(how).read()?;
+    if flags >> 32 != 0 || mode & !0o7777 != 0 || resolve != 0 {
+        return Err(Errno::EINVAL);
+    }
+    open_path(directory, &UserPath::read(path)?, flags as u32, mode as u32)
+}
+
+fn open_path(directory: i32, path: &[u8], flags: u32, mode: u32) -> Result<usize> {
+    const PATH_FLAGS: u32 = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+    let flags = OpenFlags(if flags & O_PATH != 0 { flags & PATH_FLAGS } else { flags | O_LARGEFILE });
+    let from = path::base(directory, path)?;
+    let entry = if flags.has(O_CREAT) {
+        open_or_create(from, path, flags, mode)?
+    } else {
+        let context = current().fs();
+        let follow = !flags.has(O_NOFOLLOW);
+        let entry = Walk::new(&context).resolve(from.as_ref(), path, follow)?;
+        check_open(&entry, flags)?;
+        entry
+    };
+    let opened = File::open(entry, flags)?;
+    Ok(current().files().add(opened, flags.has(O_CLOEXEC))? as usize)
+}
+
+/// Checks that an existing inode may be opened so, and shortens it where O_TRUNC asks for that.
+fn check_open(entry: &Arc<Entry>, flags: OpenFlags) -> Result<()> {
+    let kind = entry.kind();
+    if flags.has(O_DIRECTORY) && kind != Kind::Directory {
+        return Err(Errno::ENOTDIR);
+    }
+    if flags.has(O_PATH) {
+        return Ok(());
+    }
+    match kind {
+        Kind::Symlink => return Err(Errno::ELOOP),
+        Kind::Directory if flags.writable() || flags.has(O_CREAT) => return Err(Errno::EISDIR),
+        _ => {}
+    }
+    let mut wanted = 0;
+    if flags.readable() {
+        wanted |= perm::READ;
+    }
+    if flags.writable() || flags.has(O_TRUNC) {
+        wanted |= perm::WRITE;
+    }
+    perm::check(entry, wanted)?;
+    if flags.has(O_TRUNC) && kind == Kind::Regular {
+        entry.inode().truncate(0)?;
+    }
+    Ok(())
+}
+
+/// Finds or makes what open(O_CREAT) names; a symbolic link at the end is followed even if it dangles.
+fn open_or_create(from: Option<Arc<Entry>>, path: &[u8], flags: OpenFlags, mode: u32) -> Result<Arc<Entry>> {
+    if flags.has(O_DIRECTORY) {
+        return Err(Errno::EINVAL);
+    }
+    let context = current().fs();
+    let mut walk = Walk::new(&context);
+    let (mut from, mut expanded) = (from, Vec::new());
+    loop {
+        let path = if expanded.is_empty() { path } else { &expanded };
+        let (directory, last) = walk.parent(from.as_ref(), path)?;
+        perm::search(&directory)?;
+        match walk.last(&directory, &last) {
+            Ok(entry) if flags.has(O_EXCL) => {
+                drop(entry);
+                return Err(Errno::EEXIST);
+            }
+            Ok(entry) if entry.kind() == Kind::Symlink && !flags.has(O_NOFOLLOW) => {
+                walk.count_link()?;
+                match entry.inode().link()? {
+                    Link::Path(target) => (from, expanded) = (Some(directory), target),
+                    Link::Entry(entry) => {
+                        check_open(&entry, flags)?;
+                        return Ok(entry);
+                    }
+                }
+            }
+            Ok(entry) => {
+                let entry = entry.covering();
+                if last.directory && entry.kind() != Kind::Directory {
+                    return Err(Errno::ENOTDIR);
+                }
+                check_open(&entry, flags)?;
+                return Ok(entry);
+            }
+            Err(Errno::ENOENT) => {
+                if last.directory {
+                    return Err(Errno::EISDIR);
+                }
+                let name = last.proper(Errno::EISDIR)?;
+                perm::check(&directory, perm::WRITE)?;
+                let mode = mode & 0o7777 & !context.umask();
+                match directory.inode().create(&directory, name, New::Node(S_IFREG | mode, 0)) {
+                    // Another thread was faster: it is there now.
+                    Err(Errno::EEXIST) if !flags.has(O_EXCL) => {}
+                    made => return made,
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// close(2)
+pub fn close(fd: i32) -> Result<usize> {
+    current().files().close(fd)?;
+    Ok(0)
+}
+
+/// Flags of close_range (linux/close_range.h).
+const CLOSE_RANGE_UNSHARE: u32 = 1 << 1;
+const CLOSE_RANGE_CLOEXEC: u32 = 1 << 2;
+
+/// close_range(2)
+pub fn close_range(first: u32, last: u32, flags: u32) -> Result<usize> {
+    check_flags(flags, CLOSE_RANGE_CLOEXEC | CLOSE_RANGE_UNSHARE)?;
+    if first > last {
+        return Err(Errno::EINVAL);
+    }
+    if flags & CLOSE_RANGE_UNSHARE != 0 {
+        current().unshare_files()?;
+    }
+    let files = current().files();
+    if flags & CLOSE_RANGE_CLOEXEC != 0 {
+        files.mark_range(first as usize, last as usize);
+    } else {
+        files.close_range(first as usize, last as usize);
+    }
+    Ok(0)
+}
+
+/// read(2)
+pub fn read(fd: i32, buffer: usize, len: usize) -> Result<usize> {
+    let piece = [IoVec { base: buffer, len }];
+    file(fd)?.read(&mut Sink::user(&piece))
+}
+
+/// write(2)
+pub fn write(fd: i32, buffer: usize, len: usize) -> Result<usize> {
+    let piece = [IoVec { base: buffer, len }];
+    file(fd)?.write(&mut Source::user(&piece))
+}
+
+/// Pieces that one call may name (`IOV_MAX`).
+const MAX_PIECES: usize = 1024;
+
+/// Copies the pieces of a readv or its like and checks them.
+pub fn pieces(address: usize, count: usize) -> Result<Vec<IoVec>> {
+    if count > MAX_PIECES {
+        return Err(Errno::EINVAL);
+    }
+    let pieces = UserPtr::<IoVec>::new(address).read_vec(count)?;
+    let sum = pieces.iter().try_fold(0isize, |sum, piece| sum.checked_add(isize::try_from(piece.len).ok()?));
+    sum.ok_or(Errno::EINVAL)?;
+    Ok(pieces)
+}
+
+/// readv(2)
+pub fn readv(fd: i32, vector: usize, count: usize) -> Result<usize> {
+    let file = file(fd)?;
+    file.read(&mut Sink::user(&pieces(vector, count)?))
+}
+
+/// writev(2)
+pub fn writev(fd: i32, vector: usize, count: usize) -> Result<usize> {
+    let file = file(fd)?;
+    file.write(&mut Source::user(&pieces(vector, count)?))
+}
+
+fn position(offset: i64) -> Result<u64> {
+    u64::try_from(offset).map_err(|_| Errno::EINVAL)
+}
+
+/// pread64(2)
+pub fn pread64(fd: i32, buffer: usize, len: usize, offset: i64) -> Result<usize> {
+    let piece = [IoVec { base: buffer, len }];
+    let position = position(offset)?;
+    file(fd)?.read_at(&mut Sink::user(&piece), position)
+}
+
+/// pwrite64(2)
+pub fn pwrite64(fd: i32, buffer: usize, len: usize, offset: i64) -> Result<usize> {
+    let piece = [IoVec { base: buffer, len }];
+    let position = position(offset)?;
+    file(fd)?.write_at(&mut Source::user(&piece), position)
+}
+
+/// preadv(2); on 64 bits the low half of the offset is all of it.
+pub fn preadv(fd: i32, vector: usize, count: usize, offset: i64) -> Result<usize> {
+    let (file, position) = (file(fd)?, position(offset)?);
+    file.read_at(&mut Sink::user(&pieces(vector, count)?), position)
+}
+
+/// pwritev(2)
+pub fn pwritev(fd: i32, vector: usize, count: usize, offset: i64) -> Result<usize> {
+    let (file, position) = (file(fd)?, position(offset)?);
+    file.write_at(&mut Source::user(&pieces(vector, count)?), position)
+}
+
+/// Flags of preadv2 and pwritev2 that change nothing for files in memory.
+const HINTS: u32 = RWF_HIPRI | RWF_DSYNC | RWF_SYNC;
+
+/// preadv2(2)
+pub fn preadv2(fd: i32, vector: usize, count: usize, offset: i64, _high: usize, flags: u32) -> Result<usize> {
+    if flags & !HINTS != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    if offset == -1 { readv(fd, vector, count) } else { preadv(fd, vector, count, offset) }
+}
+
+/// pwritev2(2)
+pub fn pwritev2(fd: i32, vector: usize, count: usize, offset: i64, _high: usize, flags: u32) -> Result<usize> {
+    if flags & !HINTS != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    if offset == -1 { writev(fd, vector, count) } else { pwritev(fd, vector, count, offset) }
+}
+
+/// lseek(2)
+pub fn lseek(fd: i32, offset: i64, whence: u32) -> Result<usize> {
+    let file = file(fd)?;
+    let whence = match whence {
+        SEEK_SET => Whence::Set,
+        SEEK_CUR => Whence::Current,
+        SEEK_END => Whence::End,
+        SEEK_DATA => Whence::Data,
+        SEEK_HOLE => Whence::Hole,
+        _ => return Err(Errno::EINVAL),
+    };
+    Ok(file.seek(offset, whence)? as usize)
+}
+
+/// truncate(2)
+pub fn truncate(path: usize, len: i64) -> Result<usize> {
+    let len = u64::try_from(len).map_err(|_| Errno::EINVAL)?;
+    let entry = path::resolve(AT_FDCWD, path, 0)?;
+    if entry.kind() == Kind::Directory {
+        return Err(Errno::EISDIR);
+    }
+    perm::check(&entry, perm::WRITE)?;
+    entry.inode().truncate(len)?;
+    Ok(0)
+}
+
+/// ftruncate(2)
+pub fn ftruncate(fd: i32, len: i64) -> Result<usize> {
+    let file = file(fd)?;
+    let len = u64::try_from(len).map_err(|_| Errno::EINVAL)?;
+    if !file.flags().writable() {
+        return Err(Errno::EINVAL);
+    }
+    file.entry().inode().truncate(len)?;
+    Ok(0)
+}
+
+/// fallocate(2)
+pub fn fallocate(fd: i32, mode: u32, offset: i64, len: i64) -> Result<usize> {
+    let file = file(fd)?;
+    if offset < 0 || len <= 0 {
+        return Err(Errno::EINVAL);
+    }
+    file.check_writable()?;
+    if file.entry().kind() == Kind::Fifo {
+        return Err(Errno::ESPIPE);
+    }
+    file.ops().allocate(&file, mode, offset as u64, len as u64)?;
+    Ok(0)
+}
+
+/// fsync(2), fdatasync(2), syncfs(2): files are in memory.
+pub fn fsync(fd: i32) -> Result<usize> {
+    file(fd)?;
+    Ok(0)
+}
+
+/// sync(2)
+pub fn sync() -> Result<usize> {
+    Ok(0)
+}
+
+/// sync_file_range(2)
+pub fn sync_file_range(fd: i32, _offset: i64, _len: i64, _flags: u32) -> Result<usize> {
+    fsync(fd)
+}
+
+/// fadvise64(2)
+pub fn fadvise64(fd: i32, _offset: i64, _len: i64, advice: u32) -> Result<usize> {
+    if file(fd)?.entry().kind() == Kind::Fifo {
+        return Err(Errno::ESPIPE);
+    }
+    if advice <= POSIX_FADV_NOREUSE { Ok(0) } else { Err(Errno::EINVAL) }
+}
+
+/// readahead(2)
+pub fn readahead(fd: i32, _offset: i64, _count: usize) -> Result<usize> {
+    file(fd)?.check_readable()?;
+    Ok(0)
+}
+
+/// Where one side of a copy between files is: the file's own position, or one given by the program.
+struct Side {
+    file: Arc<File>,
+    position: Option<(UserPtr<i64>, u64)>,
+}
+
+impl Side {
+    fn new(file: Arc<File>, offset: usize) -> Result<Self> {
+        let pointer = UserPtr::<i64>::new(offset);
+        let position = match pointer.read_opt()? {
+            None => None,
+            Some(position) => Some((pointer, u64::try_from(position).map_err(|_| Errno::EINVAL)?)),
+        };
+        Ok(Side { file, position })
+    }
+
+    /// Reads without moving on where the file can be read again; the rest is up to `read_done`.
+    fn read(&self, buffer: &mut [u8]) -> Result<usize> {
+        match &self.position {
+            Some((_, position)) => self.file.read_at(&mut Sink::kernel(buffer), *position),
+            None => self.file.read(&mut Sink::kernel(buffer)),
+        }
+    }
+
+    /// Of what was read, `unused` bytes at the end were not used after all.
+    fn read_done(&mut self, count: usize, unused: usize) {
+        match &mut self.position {
+            Some((_, position)) => *position += (count - unused) as u64,
+            None if unused > 0 => _ = self.file.seek(-(unused as i64), Whence::Current),
+            None => {}
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+        match &mut self.position {
+            Some((_, position)) => {
+                let count = self.file.write_at(&mut Source::kernel(bytes), *position)?;
+                *position += count as u64;
+                Ok(count)
+            }
+            None => self.file.write(&mut Source::kernel(bytes)),
+        }
+    }
+
+    fn finish(self) -> Result<()> {
+        match self.position {
+            Some((pointer, position)) => pointer.write(&(position as i64)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Bytes that a copy between files moves at a time.
+const CHUNK: usize = 16 * 1024;
+
+fn copy(mut from: Side, mut to: Side, count: usize) -> Result<usize> {
+    from.file.check_readable()?;
+    to.file.check_writable()?;
+    let count = count.min(MAX_COUNT);
+    let mut buffer = Vec::new();
+    buffer.try_reserve_exact(count.min(CHUNK)).map_err(|_| Errno::ENOMEM)?;
+    buffer.resize(count.min(CHUNK), 0);
+    let mut total = 0;
+    while total < count {
+        let chunk = buffer.len().min(count - total);
+        let done = from.read(&mut buffer[..chunk]).and_then(|read| {
+            let written = if read == 0 { Ok(0) } else { to.write(&buffer[..read]) };
+            from.read_done(read, read - *written.as_ref().unwrap_or(&0));
+            written
+        });
+        match done {
+            Ok(0) => break,
+            Ok(written) => total += written,
+            Err(error) if total == 0 => return Err(error),
+            Err(_) => break,
+        }
+        // What one read gave is enough where more might mean to wait.
+        if total < count && from.file.entry().kind() != Kind::Regular {
+            break;
+        }
+        crate::task::sched::cond_resched();
+    }
+    from.finish()?;
+    to.finish()?;
+    Ok(total)
+}
+
+/// sendfile(2)
+pub fn sendfile(out: i32, input: i32, offset: usize, count: usize) -> Result<usize> {
+    copy(Side::new(file(input)?, offset)?, Side::new(file(out)?, 0)?, count)
+}
+
+/// copy_file_range(2)
+pub fn copy_file_range(
+    input: i32,
+    input_offset: usize,
+    out: i32,
+    out_offset: usize,
+    count: usize,
+    flags: u32,
+) -> Result<usize> {
+    check_flags(flags, 0)?;
+    let (input, out) = (file(input)?, file(out)?);
+    for file in [&input, &out] {
+        match file.entry().kind() {
+            Kind::Regular => {}
+            Kind::Directory => return Err(Errno::EISDIR),
+            _ => return Err(Errno::EINVAL),
+        }
+    }
+    if out.flags().has(O_APPEND) {
+        return Err(Errno::EBADF);
+    }
+    copy(Side::new(input, input_offset)?, Side::new(out, out_offset)?, count)
+}
+
+/// splice(2): one side is a pipe.
+pub fn splice(
+    input: i32,
+    input_offset: usize,
+    out: i32,
+    out_offset: usize,
+    count: usize,
+    flags: u32,
+) -> Result<usize> {
+    check_flags(flags, 0xf)?;
+    let (input, out) = (file(input)?, file(out)?);
+    let (from_pipe, to_pipe) = (input.entry().kind() == Kind::Fifo, out.entry().kind() == Kind::Fifo);
+    if !from_pipe && !to_pipe {
+        return Err(Errno::EINVAL);
+    }
+    if from_pipe && input_offset != 0 || to_pipe && out_offset != 0 {
+        return Err(Errno::ESPIPE);
+    }
+    copy(Side::new(input, input_offset)?, Side::new(out, out_offset)?, count)
+}

@@ -1,0 +1,85 @@
+//! Paths as system calls get them.
+
+use crate::errno::{Errno, Result};
+use crate::fs::walk::{PATH_MAX, Walk};
+use crate::fs::{Entry, File};
+use crate::mm::user;
+use crate::task::current;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::Deref;
+use linux_raw_sys::general::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW};
+
+/// Paths up to this length are kept on the stack.
+const SHORT: usize = 64;
+
+/// A path copied from the program.
+pub enum UserPath {
+    /// One that fits here, and its length.
+    Short([u8; SHORT], usize),
+    /// A longer one.
+    Long(Vec<u8>),
+}
+
+impl UserPath {
+    /// Copies the path at a user address. EFAULT, ENAMETOOLONG, ENOMEM.
+    #[inline]
+    pub fn read(address: usize) -> Result<Self> {
+        let mut bytes = [0; SHORT];
+        // Up to the page's end at first: the next may not be there.
+        let part = SHORT.min(crate::mm::PAGE_SIZE - address % crate::mm::PAGE_SIZE);
+        let count = user::copy_from(address, &mut bytes[..part]);
+        match bytes[..count].iter().position(|&byte| byte == 0) {
+            Some(len) => Ok(UserPath::Short(bytes, len)),
+            None => Ok(UserPath::Long(user::read_cstr(address, PATH_MAX)?)),
+        }
+    }
+}
+
+impl Deref for UserPath {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            UserPath::Short(bytes, len) => &bytes[..*len],
+            UserPath::Long(bytes) => bytes,
+        }
+    }
+}
+
+/// The open file of a descriptor.
+#[inline]
+pub fn file(fd: i32) -> Result<Arc<File>> {
+    current().files().get(fd)
+}
+
+/// Where a path of an `…at` call starts: `None` for the current directory.
+pub fn base(directory: i32, path: &[u8]) -> Result<Option<Arc<Entry>>> {
+    if directory == AT_FDCWD || path.first() == Some(&b'/') {
+        return Ok(None);
+    }
+    Ok(Some(file(directory)?.entry().clone()))
+}
+
+/// Resolves the path of an `…at` call with its AT_ flags.
+pub fn resolve(directory: i32, path: usize, flags: u32) -> Result<Arc<Entry>> {
+    if path == 0 && flags & AT_EMPTY_PATH != 0 {
+        return resolve_bytes(directory, b"", flags);
+    }
+    resolve_bytes(directory, &UserPath::read(path)?, flags)
+}
+
+/// The same for a path that was copied already.
+pub fn resolve_bytes(directory: i32, path: &[u8], flags: u32) -> Result<Arc<Entry>> {
+    let from = base(directory, path)?;
+    let context = current().fs();
+    if path.is_empty() && flags & AT_EMPTY_PATH != 0 {
+        return Ok(from.unwrap_or_else(|| context.directory()));
+    }
+    Walk::new(&context).resolve(from.as_ref(), path, flags & AT_SYMLINK_NOFOLLOW == 0)
+}
+
+/// EINVAL unless `flags` has only bits of `known`.
+pub fn check_flags(flags: u32, known: u32) -> Result<()> {
+    if flags & !known == 0 { Ok(()) } else { Err(Errno::EINVAL) }
+}

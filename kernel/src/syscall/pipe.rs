@@ -1,0 +1,36 @@
+//! Pipes, and files that are only memory.
+
+use super::path::check_flags;
+use crate::errno::{Errno, Result};
+use crate::fs::{eventfd, pipe, tmpfs};
+use crate::mm::user::{UserPtr, read_cstr};
+use crate::task::current;
+use linux_raw_sys::general::*;
+
+/// pipe2(2)
+pub fn pipe2(to: usize, flags: u32) -> Result<usize> {
+    check_flags(flags, O_CLOEXEC | O_NONBLOCK | O_DIRECT)?;
+    let ends = pipe::pair(flags & O_NONBLOCK)?;
+    let files = current().files();
+    let fds = files.add_pair(ends, flags & O_CLOEXEC != 0)?;
+    if let Err(error) = UserPtr::new(to).write(&fds) {
+        fds.iter().for_each(|&fd| _ = files.close(fd));
+        return Err(error);
+    }
+    Ok(0)
+}
+
+/// eventfd2(2)
+pub fn eventfd2(count: u32, flags: u32) -> Result<usize> {
+    check_flags(flags, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE)?;
+    let file = eventfd::new(count, flags)?;
+    Ok(current().files().add(file, flags & EFD_CLOEXEC != 0)? as usize)
+}
+
+/// memfd_create(2)
+pub fn memfd_create(name: usize, flags: u32) -> Result<usize> {
+    check_flags(flags, MFD_CLOEXEC | MFD_ALLOW_SEALING)?;
+    let name = read_cstr(name, 250).map_err(|error| if error == Errno::ENAMETOOLONG { Errno::EINVAL } else { error })?;
+    let file = tmpfs::memory_file(&name, flags & MFD_ALLOW_SEALING != 0)?;
+    Ok(current().files().add(file, flags & MFD_CLOEXEC != 0)? as usize)
+}

@@ -1,0 +1,219 @@
+//! Waiting for several files at once.
+
+use super::path::file;
+use crate::arch::time;
+use crate::errno::{Errno, Result};
+use crate::fs::File;
+use crate::fs::poll::{Events, PollTable, Poller};
+use crate::mm::user::{UserPtr, UserSlice};
+use crate::task::{current, signal};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use linux_raw_sys::general::sigset_t;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// `struct pollfd`.
+#[repr(C)]
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
+struct PollFd {
+    fd: i32,
+    events: u16,
+    returned: u16,
+}
+
+/// One file that is waited for.
+struct Watched {
+    file: Option<Arc<File>>,
+    wanted: Events,
+    found: Events,
+}
+
+impl Watched {
+    /// Looks at the file; with `table`, asks to be told when it changes.
+    fn look(&mut self, table: Option<&mut PollTable>) -> bool {
+        if let Some(file) = &self.file {
+            self.found = file.poll(table).with_normal() & self.wanted;
+        }
+        !self.found.is_empty()
+    }
+}
+
+/// The time until which to wait, in ticks; `None` for ever.
+#[derive(Clone, Copy)]
+struct Deadline(Option<u64>);
+
+impl Deadline {
+    /// After seconds and nanoseconds; EINVAL when they are none.
+    fn after([seconds, nanoseconds]: [i64; 2]) -> Result<Self> {
+        if seconds < 0 || !(0..1_000_000_000).contains(&nanoseconds) {
+            return Err(Errno::EINVAL);
+        }
+        let ns = (seconds as u64).saturating_mul(1_000_000_000).saturating_add(nanoseconds as u64);
+        Ok(Deadline(time::now_ticks().checked_add(time::ns_to_ticks(ns))))
+    }
+
+    /// From a `struct timespec` of the program, if there is one.
+    fn read(address: usize) -> Result<Self> {
+        match UserPtr::<[i64; 2]>::new(address).read_opt()? {
+            None => Ok(Deadline(None)),
+            Some(given) => Self::after(given),
+        }
+    }
+
+    /// Writes the time left to where the program gave the time. It is no error when that cannot be written.
+    fn write_left(self, address: usize) {
+        if let (Deadline(Some(deadline)), true) = (self, address != 0) {
+            let left = time::ticks_to_ns(deadline.saturating_sub(time::now_ticks()));
+            _ = UserPtr::new(address).write(&[left / 1_000_000_000, left % 1_000_000_000]);
+        }
+    }
+}
+
+/// Waits until one of `watched` is ready; how many are.
+fn wait(watched: &mut [Watched], deadline: Deadline) -> Result<usize> {
+    let ready = look(watched, None);
+    if ready > 0 || deadline.0.is_some_and(|deadline| deadline <= time::now_ticks()) {
+        return Ok(ready);
+    }
+    let poller = Poller::new()?;
+    let mut table = PollTable::new(poller.clone());
+    let mut ready = look(watched, Some(&mut table));
+    table.check()?;
+    while ready == 0 && poller.wait(deadline.0)? {
+        ready = look(watched, None);
+    }
+    Ok(ready)
+}
+
+fn look(watched: &mut [Watched], mut table: Option<&mut PollTable>) -> usize {
+    watched.iter_mut().map(|one| usize::from(one.look(table.as_deref_mut()))).sum()
+}
+
+fn poll(address: usize, count: usize, deadline: Deadline) -> Result<usize> {
+    if count > current().open_files_limit() {
+        return Err(Errno::EINVAL);
+    }
+    let fds = UserPtr::<PollFd>::new(address);
+    let mut given = fds.read_vec(count)?;
+    let mut watched = Vec::new();
+    watched.try_reserve_exact(count).map_err(|_| Errno::ENOMEM)?;
+    for one in &given {
+        let wanted = Events::from_bits_retain(one.events.into()) | Events::ALWAYS;
+        watched.push(match (one.fd, file(one.fd)) {
+            (0.., Ok(file)) => Watched { file: Some(file), wanted, found: Events::empty() },
+            (0.., Err(_)) => Watched { file: None, wanted, found: Events::INVALID },
+            _ => Watched { file: None, wanted, found: Events::empty() },
+        });
+    }
+    let ready = wait(&mut watched, deadline)?;
+    for (one, watched) in given.iter_mut().zip(&watched) {
+        one.returned = watched.found.bits() as u16;
+    }
+    UserSlice::new(address, size_of::<PollFd>() * count).copy_out(given.as_bytes())?;
+    Ok(ready)
+}
+
+/// ppoll(2)
+pub fn ppoll(fds: usize, count: usize, timeout: usize, mask: usize, mask_size: usize) -> Result<usize> {
+    let deadline = Deadline::read(timeout)?;
+    let result = with_mask(mask, mask_size, || poll(fds, count, deadline));
+    deadline.write_left(timeout);
+    result
+}
+
+/// Runs `wait` with the signal mask that the program gave, if it gave one.
+pub fn with_mask(address: usize, size: usize, wait: impl FnOnce() -> Result<usize>) -> Result<usize> {
+    if address == 0 {
+        return wait();
+    }
+    if size != size_of::<sigset_t>() {
+        return Err(Errno::EINVAL);
+    }
+    let mask = UserPtr::<u64>::new(address).read()?;
+    signal::with_mask(mask, wait)
+}
+
+/// Words of a set of descriptors as large as it may be (`FD_SETSIZE` 1024).
+const SET_WORDS: usize = 1024 / 64;
+
+/// The three sets of select.
+struct Sets([[u64; SET_WORDS]; 3]);
+
+/// What each set asks for, and what makes a descriptor a member of the result.
+const SET_EVENTS: [Events; 3] = [
+    Events::IN.union(Events::IN_NORMAL).union(Events::HANG_UP).union(Events::ERROR),
+    Events::OUT.union(Events::OUT_NORMAL).union(Events::ERROR),
+    Events::PRIORITY,
+];
+
+impl Sets {
+    fn read(addresses: [usize; 3], count: usize) -> Result<Self> {
+        let mut sets = [[0; SET_WORDS]; 3];
+        for (set, address) in sets.iter_mut().zip(addresses) {
+            if address != 0 {
+                let words = count.div_ceil(64);
+                UserSlice::new(address, words * 8).copy_in(set[..words].as_mut_bytes())?;
+            }
+        }
+        Ok(Sets(sets))
+    }
+
+    fn has(&self, set: usize, fd: usize) -> bool {
+        self.0[set][fd / 64] & 1 << (fd % 64) != 0
+    }
+
+    fn write(&self, addresses: [usize; 3], count: usize) -> Result<()> {
+        for (set, address) in self.0.iter().zip(addresses) {
+            if address != 0 {
+                let words = count.div_ceil(64);
+                UserSlice::new(address, words * 8).copy_out(set[..words].as_bytes())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn select(count: usize, addresses: [usize; 3], deadline: Deadline) -> Result<usize> {
+    let count = count.min(SET_WORDS * 64);
+    let sets = Sets::read(addresses, count)?;
+    let mut watched = Vec::new();
+    let mut fds = Vec::new();
+    for fd in 0..count {
+        let wanted = (0..3).filter(|&set| sets.has(set, fd)).fold(Events::empty(), |all, set| all | SET_EVENTS[set]);
+        if wanted.is_empty() {
+            continue;
+        }
+        watched.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        fds.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        watched.push(Watched { file: Some(file(fd as i32)?), wanted, found: Events::empty() });
+        fds.push(fd);
+    }
+    wait(&mut watched, deadline)?;
+    let mut result = Sets([[0; SET_WORDS]; 3]);
+    let mut members = 0;
+    for (&fd, watched) in fds.iter().zip(&watched) {
+        for set in (0..3).filter(|&set| sets.has(set, fd) && watched.found.intersects(SET_EVENTS[set])) {
+            result.0[set][fd / 64] |= 1 << (fd % 64);
+            members += 1;
+        }
+    }
+    result.write(addresses, count)?;
+    Ok(members)
+}
+
+/// pselect6(2)
+pub fn pselect6(
+    count: i32,
+    read: usize,
+    write: usize,
+    except: usize,
+    timeout: usize,
+    mask: usize,
+) -> Result<usize> {
+    let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
+    let deadline = Deadline::read(timeout)?;
+    let [mask, size] = UserPtr::<[usize; 2]>::new(mask).read_opt()?.unwrap_or_default();
+    let result = with_mask(mask, size, || select(count, [read, write, except], deadline));
+    deadline.write_left(timeout);
+    result
+}

@@ -1,0 +1,320 @@
+//! Attributes of files.
+
+use super::path::{self, check_flags, file};
+use crate::errno::{Errno, Result};
+use crate::fs::device;
+use crate::fs::inode::{Attr, Kind, SetAttr, Time};
+use crate::fs::{Entry, perm};
+use crate::mm::PAGE_SIZE;
+use crate::mm::user::UserPtr;
+use alloc::sync::Arc;
+use linux_raw_sys::general::*;
+use zerocopy::{Immutable, IntoBytes};
+
+/// `struct stat` of the generic ABI (asm-generic/stat.h).
+#[repr(C)]
+#[derive(IntoBytes, Immutable)]
+struct Stat {
+    device: u64,
+    inode: u64,
+    mode: u32,
+    links: u32,
+    uid: u32,
+    gid: u32,
+    rdev: u64,
+    pad1: u64,
+    size: i64,
+    block_size: i32,
+    pad2: i32,
+    blocks: i64,
+    times: [[u64; 2]; 3],
+    unused: [u32; 2],
+}
+
+fn pair(time: Time) -> [u64; 2] {
+    [time.seconds as u64, time.nanoseconds.into()]
+}
+
+fn write_stat(attr: &Attr, to: usize) -> Result<usize> {
+    let stat = Stat {
+        device: attr.device,
+        inode: attr.inode,
+        mode: attr.mode,
+        links: attr.links,
+        uid: attr.uid,
+        gid: attr.gid,
+        rdev: attr.rdev,
+        pad1: 0,
+        size: attr.size as i64,
+        block_size: PAGE_SIZE as i32,
+        pad2: 0,
+        blocks: attr.blocks as i64,
+        times: [pair(attr.accessed), pair(attr.modified), pair(attr.changed)],
+        unused: [0; 2],
+    };
+    UserPtr::new(to).write(&stat)?;
+    Ok(0)
+}
+
+/// fstat(2)
+pub fn fstat(fd: i32, to: usize) -> Result<usize> {
+    write_stat(&file(fd)?.entry().inode().attr(), to)
+}
+
+/// newfstatat(2)
+pub fn newfstatat(directory: i32, path: usize, to: usize, flags: u32) -> Result<usize> {
+    check_flags(flags, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH)?;
+    let entry = path::resolve(directory, path, flags)?;
+    write_stat(&entry.inode().attr(), to)
+}
+
+/// One time of `struct statx`.
+#[repr(C)]
+#[derive(IntoBytes, Immutable)]
+struct StatxTime {
+    seconds: i64,
+    nanoseconds: u32,
+    pad: i32,
+}
+
+impl From<Time> for StatxTime {
+    fn from(time: Time) -> Self {
+        StatxTime { seconds: time.seconds, nanoseconds: time.nanoseconds, pad: 0 }
+    }
+}
+
+/// `struct statx` (linux/stat.h).
+#[repr(C)]
+#[derive(IntoBytes, Immutable)]
+struct Statx {
+    mask: u32,
+    block_size: u32,
+    attributes: u64,
+    links: u32,
+    uid: u32,
+    gid: u32,
+    mode: u16,
+    pad: u16,
+    inode: u64,
+    size: u64,
+    blocks: u64,
+    attributes_mask: u64,
+    accessed: StatxTime,
+    born: StatxTime,
+    changed: StatxTime,
+    modified: StatxTime,
+    rdev: [u32; 2],
+    device: [u32; 2],
+    mount: u64,
+    spare: [u64; 13],
+}
+
+/// statx(2)
+pub fn statx(directory: i32, path: usize, flags: u32, mask: u32, to: usize) -> Result<usize> {
+    check_flags(flags, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH | AT_STATX_SYNC_TYPE)?;
+    if mask & STATX__RESERVED != 0 || flags & AT_STATX_SYNC_TYPE == AT_STATX_SYNC_TYPE {
+        return Err(Errno::EINVAL);
+    }
+    let attr = path::resolve(directory, path, flags)?.inode().attr();
+    let numbers = |device| {
+        let (major, minor) = device::split(device);
+        [major, minor]
+    };
+    let statx = Statx {
+        mask: STATX_BASIC_STATS | STATX_BTIME,
+        block_size: PAGE_SIZE as u32,
+        attributes: 0,
+        links: attr.links,
+        uid: attr.uid,
+        gid: attr.gid,
+        mode: attr.mode as u16,
+        pad: 0,
+        inode: attr.inode,
+        size: attr.size,
+        blocks: attr.blocks,
+        attributes_mask: 0,
+        accessed: attr.accessed.into(),
+        born: attr.born.into(),
+        changed: attr.changed.into(),
+        modified: attr.modified.into(),
+        rdev: numbers(attr.rdev),
+        device: numbers(attr.device),
+        mount: 0,
+        spare: [0; 13],
+    };
+    UserPtr::new(to).write(&statx)?;
+    Ok(0)
+}
+
+/// `struct statfs` (asm-generic/statfs.h).
+#[repr(C)]
+#[derive(IntoBytes, Immutable)]
+struct StatFs {
+    magic: u64,
+    block_size: u64,
+    blocks: u64,
+    free: u64,
+    available: u64,
+    files: u64,
+    free_files: u64,
+    id: [u32; 2],
+    name_max: u64,
+    fragment: u64,
+    flags: u64,
+    spare: [u64; 4],
+}
+
+fn write_statfs(entry: &Arc<Entry>, to: usize) -> Result<usize> {
+    let fs = entry.inode().fs_stat();
+    let statfs = StatFs {
+        magic: fs.magic,
+        block_size: PAGE_SIZE as u64,
+        blocks: fs.blocks,
+        free: fs.free,
+        available: fs.free,
+        files: fs.blocks,
+        free_files: fs.free,
+        id: [entry.inode().attr().device as u32, 0],
+        name_max: crate::fs::walk::NAME_MAX as u64,
+        fragment: PAGE_SIZE as u64,
+        flags: 0,
+        spare: [0; 4],
+    };
+    UserPtr::new(to).write(&statfs)?;
+    Ok(0)
+}
+
+/// statfs(2)
+pub fn statfs(path: usize, to: usize) -> Result<usize> {
+    write_statfs(&path::resolve(AT_FDCWD, path, 0)?, to)
+}
+
+/// fstatfs(2)
+pub fn fstatfs(fd: i32, to: usize) -> Result<usize> {
+    write_statfs(file(fd)?.entry(), to)
+}
+
+/// faccessat(2)
+pub fn faccessat(directory: i32, path: usize, mode: u32) -> Result<usize> {
+    faccessat2(directory, path, mode, 0)
+}
+
+/// faccessat2(2)
+pub fn faccessat2(directory: i32, path: usize, mode: u32, flags: u32) -> Result<usize> {
+    check_flags(mode, 7)?;
+    check_flags(flags, AT_EACCESS | AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH)?;
+    let entry = path::resolve(directory, path, flags)?;
+    if mode != 0 {
+        let attr = entry.inode().attr();
+        crate::task::current().with_credentials(|who| {
+            if flags & AT_EACCESS != 0 {
+                return perm::check_as(who, &attr, mode);
+            }
+            perm::check_as(&who.real(), &attr, mode)
+        })?;
+    }
+    Ok(0)
+}
+
+fn change_mode(entry: &Arc<Entry>, mode: u32) -> Result<usize> {
+    perm::owner(entry)?;
+    if entry.kind() == Kind::Symlink {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let permissions = Some(mode & 0o7777);
+    entry.inode().set_attr(&SetAttr { permissions, ..SetAttr::default() })?;
+    Ok(0)
+}
+
+/// fchmod(2)
+pub fn fchmod(fd: i32, mode: u32) -> Result<usize> {
+    let file = file(fd)?;
+    if file.flags().has(O_PATH) {
+        return Err(Errno::EBADF);
+    }
+    change_mode(file.entry(), mode)
+}
+
+/// fchmodat(2)
+pub fn fchmodat(directory: i32, path: usize, mode: u32) -> Result<usize> {
+    fchmodat2(directory, path, mode, 0)
+}
+
+/// fchmodat2(2)
+pub fn fchmodat2(directory: i32, path: usize, mode: u32, flags: u32) -> Result<usize> {
+    check_flags(flags, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH)?;
+    change_mode(&path::resolve(directory, path, flags)?, mode)
+}
+
+fn change_owner(entry: &Arc<Entry>, uid: u32, gid: u32) -> Result<usize> {
+    let attr = entry.inode().attr();
+    let given = |id: u32| (id != u32::MAX).then_some(id);
+    crate::task::current().with_credentials(|who| {
+        let keeps_uid = given(uid).is_none_or(|uid| uid == attr.uid);
+        let own_group = given(gid).is_none_or(|gid| gid == attr.gid || who.in_group(gid));
+        if who.is_privileged() || who.fsuid == attr.uid && keeps_uid && own_group {
+            Ok(())
+        } else {
+            Err(Errno::EPERM)
+        }
+    })?;
+    // A program loses its set-id bits with its owner.
+    let mut change = SetAttr { uid: given(uid), gid: given(gid), ..SetAttr::default() };
+    if entry.kind() == Kind::Regular && attr.mode & (S_ISUID | S_ISGID) != 0 {
+        let group = if attr.mode & 0o010 != 0 { S_ISGID } else { 0 };
+        change.permissions = Some(attr.mode & 0o7777 & !(S_ISUID | group));
+    }
+    entry.inode().set_attr(&change)?;
+    Ok(0)
+}
+
+/// fchown(2)
+pub fn fchown(fd: i32, uid: u32, gid: u32) -> Result<usize> {
+    let file = file(fd)?;
+    if file.flags().has(O_PATH) {
+        return Err(Errno::EBADF);
+    }
+    change_owner(file.entry(), uid, gid)
+}
+
+/// fchownat(2)
+pub fn fchownat(directory: i32, path: usize, uid: u32, gid: u32, flags: u32) -> Result<usize> {
+    check_flags(flags, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH)?;
+    change_owner(&path::resolve(directory, path, flags)?, uid, gid)
+}
+
+/// A time of utimensat: `None` leaves it as it is.
+fn time_to_set([seconds, nanoseconds]: [i64; 2]) -> Result<Option<Time>> {
+    match nanoseconds as u32 {
+        UTIME_OMIT => Ok(None),
+        UTIME_NOW => Ok(Some(Time::now())),
+        nanoseconds if nanoseconds < 1_000_000_000 => Ok(Some(Time { seconds, nanoseconds })),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// utimensat(2)
+pub fn utimensat(directory: i32, path: usize, times: usize, flags: u32) -> Result<usize> {
+    check_flags(flags, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH)?;
+    let given = UserPtr::<[[i64; 2]; 2]>::new(times).read_opt()?;
+    let (accessed, modified) = match given {
+        None => (Some(Time::now()), Some(Time::now())),
+        Some([accessed, modified]) => (time_to_set(accessed)?, time_to_set(modified)?),
+    };
+    let entry = match path {
+        0 => file(directory)?.entry().clone(),
+        _ => path::resolve(directory, path, flags)?,
+    };
+    if accessed.is_none() && modified.is_none() {
+        return Ok(0);
+    }
+    let now = given.is_none_or(|times| times.iter().all(|time| time[1] == i64::from(UTIME_NOW)));
+    if perm::owner(&entry).is_err() {
+        if !now {
+            return Err(Errno::EPERM);
+        }
+        perm::check(&entry, perm::WRITE)?;
+    }
+    entry.inode().set_attr(&SetAttr { accessed, modified, ..SetAttr::default() })?;
+    Ok(0)
+}
