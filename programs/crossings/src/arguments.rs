@@ -61,8 +61,9 @@ impl Arguments {
         arguments
     }
 
-    /// Adds the words of the file, if there is one.
-    pub fn read_file(&mut self) {
+    /// Takes the words of the file instead; those that the kernel gave are words of its own command line.
+    pub fn take_from_file(&mut self) {
+        self.count = self.count.min(1);
         let Some(buffer) = sys::memory(LONGEST) else {
             return;
         };

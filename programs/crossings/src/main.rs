@@ -12,7 +12,7 @@
 //! and how many operations lie in the phases so marked (the batch that warms up among them).
 //!
 //! The program uses no libc and no thread-local storage: what it does between two readings of the counter
-//! is what stands here. It can also be a kernel's init: it then takes further arguments from the file
+//! is what stands here. It can also be a kernel's init: it then takes its arguments from the file
 //! `/crossings.arguments`, one a line, and powers the machine off when it is done.
 #![no_std]
 #![no_main]
@@ -42,7 +42,7 @@ unsafe extern "C" fn begin(stack: *const usize) -> ! {
     if sys::getpid() != 1 {
         sys::exit_group(run(&arguments));
     }
-    arguments.read_file();
+    arguments.take_from_file();
     let status = run(&arguments);
     sys::power_off();
     sys::exit_group(status)

@@ -1,6 +1,7 @@
 //! The `stile` command: builds the kernel, boots it in QEMU with a program, and passes its input and output through.
 
 mod arch;
+mod bench;
 mod console;
 mod counts;
 mod debian;
@@ -52,6 +53,7 @@ fn dispatch(options: Options) -> anyhow::Result<u8> {
         Command::Run(options) => run::run(&project, &options),
         Command::Shell(options) => run::shell(&project, &options),
         Command::Test(options) => test::test(&project, &options),
+        Command::Bench(options) => bench::bench(&project, &options),
         Command::Doctor => doctor::doctor(&project),
     }
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::arch::Arch;
+use crate::bench::BenchOptions;
 use crate::qemu::Accel;
 
 /// Runs Linux programs on the Stile kernel.
@@ -29,6 +30,8 @@ pub enum Command {
     Shell(RunOptions),
     /// Run the tests, all or those whose names contain one of the words
     Test(TestOptions),
+    /// The same work on several kernels, side by side, counted
+    Bench(BenchOptions),
     /// Say what this machine has and what is missing
     Doctor,
 }

@@ -152,6 +152,9 @@ pub struct Machine<'a> {
     pub memory: &'a str,
     /// Time is instructions.
     pub icount: bool,
+    /// Addresses stay as random as the kernel makes them, from QEMU's seed: what Linux does against attacks is part of
+    /// what it costs.
+    pub as_shipped: bool,
     /// What runs its instructions.
     pub accel: Accel,
     /// Wait for a debugger.
@@ -260,7 +263,7 @@ impl Machine<'_> {
             (_, Arch::Arm64) => vec!["console=ttyAMA0", "quiet"],
             (_, Arch::Riscv64) => vec!["console=ttyS0", "quiet", "cryptomgr.notests=1"],
         };
-        if self.icount {
+        if self.icount && !self.as_shipped {
             words.push("norandmaps");
             if !self.kernel.is_stile() {
                 words.push("nokaslr");

@@ -202,6 +202,7 @@ pub fn machine<'a>(options: &'a RunOptions, kernel: &'a Kernel, arch: Arch) -> R
         smp: options.smp,
         memory: &options.memory,
         icount: options.icount,
+        as_shipped: false,
         accel: options.accel,
         gdb: options.gdb,
         append: options.set.iter().chain(&options.append).cloned().collect(),

@@ -1,0 +1,89 @@
+//! The suite `boot`: from power-on to the first program.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::Bench;
+use super::boot::Boot;
+use super::result::{Column, Head, Row};
+use super::subject::Subject;
+use crate::arch::Arch;
+
+/// What is counted until the first marker of the first program: a name, what it is, and the plugin's kinds.
+const ROWS: [(&str, &str, &[&str]); 8] = [
+    (
+        "instructions",
+        "by the kernel, its first instructions before the MMU is on left out",
+        &["instructions.kernel"],
+    ),
+    (
+        "firmware",
+        "instructions of the firmware",
+        &["instructions.firmware"],
+    ),
+    ("tlbi", "TLB invalidations", &["tlbi.kernel"]),
+    (
+        "sfence.vma",
+        "fences of translations",
+        &["sfence.vma.kernel", "sinval.vma.kernel"],
+    ),
+    ("fence.i", "fences of instructions", &["fence.i.kernel"]),
+    ("ID-register reads", "by the kernel", &["idreg.read.kernel"]),
+    (
+        "calls of the firmware",
+        "HVC, SMC and ECALL",
+        &["hvc.kernel", "smc.kernel", "ecall.kernel"],
+    ),
+    (
+        "traps",
+        "returns from exceptions",
+        &["eret.kernel", "sret.kernel"],
+    ),
+];
+
+/// Measures one kernel.
+pub fn measure(bench: &Bench, arch: Arch, subject: &Subject) -> Result<Vec<Column>> {
+    let arguments = ["--batches", "1", "--settle", "0", "null_call"];
+    let boot = Boot {
+        subject,
+        arch,
+        cpus: 1,
+        arguments: arguments.map(String::from).to_vec(),
+        plugin: "",
+        limit: Duration::from_secs(120),
+    };
+    let name = arch.debian();
+    let head = Head {
+        id: format!("boot-{name}"),
+        title: format!("Boot, {name}"),
+        unit: "counts from power-on to the first program's first marker".into(),
+        note: "Waiting is not counted. What a kernel brings with it differs: a stock Linux has drivers and \
+               subsystems that Stile has not."
+            .into(),
+        ratios: false,
+            detail: false,
+    };
+    let column = Column {
+        head,
+        label: subject.label.clone(),
+        kernel: String::new(),
+        commands: Vec::new(),
+        failure: None,
+        rows: Vec::new(),
+    };
+    let booted = boot.run(bench)?;
+    let counts = ROWS
+        .iter()
+        .map(|(name, window, kinds)| (name, window, booted.counted.boot(kinds)));
+    let rows = counts.filter(|(.., count)| *count > 0);
+    let rows = rows
+        .map(|(name, window, count)| Row::new(*name, *window, count as f64))
+        .collect();
+    Ok(vec![Column {
+        commands: vec![booted.command],
+        failure: booted.failure,
+        rows,
+        ..column
+    }])
+}

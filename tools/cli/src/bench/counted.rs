@@ -1,0 +1,157 @@
+//! The plugin, and what it counted.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+
+use crate::project::{Project, output};
+
+/// Builds the plugin: the file.
+pub fn plugin(project: &Project) -> Result<PathBuf> {
+    let mut cargo = project.cargo(&["build", "--quiet", "--release", "--package", "counter"]);
+    output(&mut cargo, "building tools/counter")?;
+    Ok(project.target.join("release/libcounter.so"))
+}
+
+/// One line of the plugin's.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Line {
+    Phase {
+        phase: Tag,
+        counts: BTreeMap<String, u64>,
+    },
+    Touched {
+        phase: u32,
+        line: String,
+        stores: u64,
+        stays: u64,
+    },
+    Executed(Executed),
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Tag {
+    Number(u32),
+    /// `boot`: before the first marker.
+    Name(serde::de::IgnoredAny),
+}
+
+/// How a line of memory was used in a phase.
+struct Touched {
+    stores: u64,
+    stays: u64,
+}
+
+/// One instruction of a trace.
+#[derive(Deserialize, Clone, Debug)]
+pub struct Executed {
+    pub pc: String,
+    pub word: String,
+    pub text: String,
+}
+
+/// All that was counted in one run.
+#[derive(Default)]
+pub struct Counted {
+    boot: BTreeMap<String, u64>,
+    phases: BTreeMap<u32, BTreeMap<String, u64>>,
+    lines: BTreeMap<u32, BTreeMap<String, Touched>>,
+    pub trace: Vec<Executed>,
+}
+
+impl Counted {
+    /// Reads the plugin's file; a machine that was killed has written none.
+    pub fn read(file: &Path) -> Result<Self> {
+        let mut counted = Self::default();
+        let Ok(text) = std::fs::read_to_string(file) else {
+            return Ok(counted);
+        };
+        for line in text.lines() {
+            match serde_json::from_str(line).with_context(|| line.to_owned())? {
+                Line::Phase {
+                    phase: Tag::Number(tag),
+                    counts,
+                } => {
+                    counted.phases.insert(tag, counts);
+                }
+                Line::Phase {
+                    phase: Tag::Name(_),
+                    counts,
+                } => counted.boot = counts,
+                Line::Touched {
+                    phase,
+                    line,
+                    stores,
+                    stays,
+                } => {
+                    counted
+                        .lines
+                        .entry(phase)
+                        .or_default()
+                        .insert(line, Touched { stores, stays });
+                }
+                Line::Executed(instruction) => counted.trace.push(instruction),
+            }
+        }
+        Ok(counted)
+    }
+
+    /// The sum of some kinds before the first marker; a kind is as the plugin names it, with the ring.
+    pub fn boot(&self, kinds: &[&str]) -> u64 {
+        sum(&self.boot, kinds)
+    }
+
+    /// The sum of some kinds in a phase.
+    pub fn phase(&self, tag: u32, kinds: &[&str]) -> u64 {
+        self.phases.get(&tag).map_or(0, |counts| sum(counts, kinds))
+    }
+
+    /// How many lines of memory each operation shares between two phases, which did it on two CPUs: those written in
+    /// one and touched in the other by at least one in ten operations of each.
+    pub fn shared_lines(&self, one: u32, other: u32, operations: u64) -> Option<usize> {
+        let (one, other) = (self.lines.get(&one)?, self.lines.get(&other)?);
+        let shared = one.iter().filter(|(line, touched)| {
+            other.get(*line).is_some_and(|too| {
+                touched.stores + too.stores > 0 && 10 * touched.stays.min(too.stays) >= operations
+            })
+        });
+        Some(shared.count())
+    }
+}
+
+fn sum(counts: &BTreeMap<String, u64>, kinds: &[&str]) -> u64 {
+    kinds.iter().filter_map(|kind| counts.get(*kind)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_plugin_are_understood() {
+        let text = r#"{"phase":"boot","entered":0,"counts":{"tlbi.kernel":3}}
+{"phase":1,"entered":2,"counts":{"eret.kernel":20,"svc.user":20}}
+{"phase":1,"line":"0x40","loads":1,"stores":1,"stays":10,"address":"0x40","instruction":"0x0"}
+{"phase":1,"line":"0x80","loads":1,"stores":0,"stays":10,"address":"0x80","instruction":"0x0"}
+{"phase":1,"line":"0xc0","loads":1,"stores":1,"stays":1,"address":"0xc0","instruction":"0x0"}
+{"phase":65,"line":"0x40","loads":1,"stores":0,"stays":10,"address":"0x40","instruction":"0x0"}
+{"phase":65,"line":"0x80","loads":1,"stores":0,"stays":10,"address":"0x80","instruction":"0x0"}
+{"phase":65,"line":"0xc0","loads":1,"stores":0,"stays":10,"address":"0xc0","instruction":"0x0"}
+{"pc":"0x10","word":"0xd4000001","text":"svc #0"}
+"#;
+        let file = std::env::temp_dir().join(format!("stile-counted-{}", std::process::id()));
+        std::fs::write(&file, text).unwrap();
+        let counted = Counted::read(&file).unwrap();
+        std::fs::remove_file(file).unwrap();
+        assert_eq!(counted.boot(&["tlbi.kernel"]), 3);
+        assert_eq!(counted.phase(1, &["eret.kernel", "svc.user"]), 40);
+        // Only the first line is written by one and touched often by both.
+        assert_eq!(counted.shared_lines(1, 65, 20), Some(1));
+        assert_eq!(counted.shared_lines(1, 66, 20), None);
+        assert_eq!(counted.trace[0].text, "svc #0");
+    }
+}

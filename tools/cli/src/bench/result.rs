@@ -1,0 +1,95 @@
+//! What was measured: the figures of one kernel in one table, as they are stored.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+/// The results of one step, with a key over all that went into it.
+#[derive(Serialize, Deserialize)]
+pub struct Results {
+    pub key: String,
+    pub columns: Vec<Column>,
+}
+
+impl Results {
+    /// The results in a file, if it holds any.
+    pub fn read(file: &Path) -> Option<Self> {
+        serde_json::from_str(&fs::read_to_string(file).ok()?).ok()
+    }
+
+    /// Writes them in one go, so that an interruption leaves no half.
+    pub fn write(&self, file: &Path) -> Result<()> {
+        let new = file.with_extension("new");
+        fs::write(&new, serde_json::to_string_pretty(self)?)
+            .and_then(|()| fs::rename(&new, file))
+            .with_context(|| file.display().to_string())
+    }
+}
+
+/// What a table is about.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+pub struct Head {
+    /// A short name, by which columns find their table.
+    pub id: String,
+    pub title: String,
+    /// What the figures count.
+    pub unit: String,
+    /// What a reader must know to read them.
+    pub note: String,
+    /// Whether ratios and their geometric mean are shown.
+    pub ratios: bool,
+    /// Whether it is left out in the terminal.
+    pub detail: bool,
+}
+
+/// One kernel in one table.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub struct Column {
+    pub head: Head,
+    /// The kernel as the reader knows it.
+    pub label: String,
+    /// What the kernel says of itself; empty if it said nothing.
+    pub kernel: String,
+    /// The commands that gave the figures.
+    pub commands: Vec<String>,
+    /// Why figures are missing.
+    pub failure: Option<Failure>,
+    pub rows: Vec<Row>,
+}
+
+/// How a machine came to a bad end.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub struct Failure {
+    /// In a few words.
+    pub reason: String,
+    /// The last lines of its console.
+    pub console: String,
+}
+
+/// One figure.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub struct Row {
+    pub name: String,
+    /// What exactly was measured.
+    pub window: String,
+    /// The least of all batches where there are several; none if it could not be measured.
+    pub value: Option<f64>,
+    pub median: Option<f64>,
+    /// Why it could not be.
+    pub remark: Option<String>,
+}
+
+impl Row {
+    /// A row of a single figure.
+    pub fn new(name: impl Into<String>, window: impl Into<String>, value: f64) -> Self {
+        Self {
+            name: name.into(),
+            window: window.into(),
+            value: Some(value),
+            median: None,
+            remark: None,
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! What is measured: a kernel and how it is set.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use anyhow::{Context, Result};
+
+use super::{Bench, counted, programs};
+use crate::arch::Arch;
+use crate::kernel_image::Kernel;
+use crate::qemu::Qemu;
+
+/// What takes a Linux down to its leanest: no mitigation, no kernel page-table isolation, no random offset of the
+/// kernel's stack.
+const LEAN: [&str; 3] = ["mitigations=off", "kpti=off", "randomize_kstack_offset=off"];
+
+/// A kernel, set in one way.
+pub struct Subject {
+    /// What a reader knows it by.
+    pub label: String,
+    pub kernel: Kernel,
+    /// Its parameters, beside those that the machine needs.
+    pub parameters: Vec<String>,
+}
+
+/// The subjects that the options name. Stock kernels are measured as shipped and at their leanest.
+pub fn subjects(names: &[String], settings: &[String], append: &[String]) -> Vec<Subject> {
+    let default = ["stile", "linux-6.1", "linux-6.12"].map(String::from);
+    let names = if names.is_empty() { &default } else { names };
+    let mut subjects = Vec::new();
+    for name in names {
+        let kernel = Kernel::from_option(name);
+        let parameters = match kernel {
+            Kernel::Stile => settings.to_vec(),
+            Kernel::Linux(_) => Vec::new(),
+            Kernel::File(_) => append.to_vec(),
+        };
+        let stock = matches!(kernel, Kernel::Linux(_));
+        let label = match (&kernel, settings) {
+            (Kernel::Stile, [_, ..]) => format!("stile {}", settings.join(" ")),
+            _ => name.clone(),
+        };
+        subjects.push(Subject {
+            label,
+            kernel: kernel.clone(),
+            parameters,
+        });
+        if stock {
+            let parameters = LEAN.map(String::from).to_vec();
+            subjects.push(Subject {
+                label: format!("{name} lean"),
+                kernel,
+                parameters,
+            });
+        }
+    }
+    subjects
+}
+
+impl Subject {
+    /// A key over all that goes into a measurement: the same key, the same figures.
+    pub fn key(&self, bench: &Bench, arch: Arch, suite: &str) -> Result<String> {
+        let mut hasher = DefaultHasher::new();
+        (
+            suite,
+            arch.debian(),
+            bench.cpu,
+            bench.quick,
+            &self.parameters,
+        )
+            .hash(&mut hasher);
+        Qemu::find(bench.project, arch)?.version.hash(&mut hasher);
+        let image = self.kernel.image(bench.project, arch);
+        let program = programs::crossings(bench.project, arch)?;
+        let plugin = counted::plugin(bench.project)?;
+        for file in image.iter().chain([&program, &plugin]) {
+            std::fs::read(file)
+                .with_context(|| file.display().to_string())?
+                .hash(&mut hasher);
+        }
+        Ok(format!("{:016x}", hasher.finish()))
+    }
+}
