@@ -6,6 +6,8 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::arch::Arch;
+use crate::debian::Debian;
+use crate::packages;
 use crate::project::{Project, find_program, output, progress};
 
 /// Adds a target to the toolchain where it is missing.
@@ -37,7 +39,7 @@ pub fn ensure_target(project: &Project, target: &str) -> Result<()> {
 
 /// Builds a program of `programs/` for guests: the file.
 pub fn program(project: &Project, arch: Arch, name: &str) -> Result<PathBuf> {
-    let target = arch.program_target()?;
+    let target = arch.program_target();
     ensure_target(project, target)?;
     let manifest = format!("programs/{name}/Cargo.toml");
     let mut cargo = project.cargo(&[
@@ -51,8 +53,47 @@ pub fn program(project: &Project, arch: Arch, name: &str) -> Result<PathBuf> {
         name,
     ]);
     cargo.args(["--manifest-path", &manifest]);
+    if arch == Arch::Riscv64 {
+        static_glibc(project, arch, &mut cargo)?;
+    }
     output(&mut cargo, &format!("building programs/{name}"))?;
     Ok(project.target.join(target).join("program").join(name))
+}
+
+/// Lets cargo link a program statically with Debian's C library, for an architecture that Rust has no musl for.
+fn static_glibc(project: &Project, arch: Arch, cargo: &mut Command) -> Result<()> {
+    let debian = Debian::new(project, packages::SUITE, arch.debian());
+    let library = debian
+        .package("libc6-dev")?
+        .join("usr/lib")
+        .join(arch.library_folder());
+    let compiler = debian
+        .package("libgcc-14-dev")?
+        .join("usr/lib/gcc")
+        .join(arch.library_folder())
+        .join("14");
+    let mut words = vec![
+        "linker-flavor=ld.lld".into(),
+        "target-feature=+crt-static".into(),
+    ];
+    words.extend(
+        [
+            "link-self-contained=no",
+            "link-arg=-pie",
+            "link-arg=--no-dynamic-linker",
+        ]
+        .map(String::from),
+    );
+    words.extend(
+        ["rcrt1.o", "crti.o"].map(|file| format!("link-arg={}", library.join(file).display())),
+    );
+    words.extend([&library, &compiler].map(|folder| format!("link-arg=-L{}", folder.display())));
+    words.push(format!("link-arg={}", library.join("crtn.o").display()));
+    let flags: Vec<String> = words.iter().map(|word| format!("-C{word}")).collect();
+    let name = arch.program_target().to_uppercase().replace('-', "_");
+    cargo.env(format!("CARGO_TARGET_{name}_LINKER"), "rust-lld");
+    cargo.env(format!("CARGO_TARGET_{name}_RUSTFLAGS"), flags.join(" "));
+    Ok(())
 }
 
 /// Builds a Go program of one file for guests, statically linked.
