@@ -30,7 +30,7 @@ pub fn subjects(names: &[String], settings: &[String], append: &[String]) -> Vec
     for name in names {
         let kernel = Kernel::from_option(name);
         let parameters = match kernel {
-            Kernel::Stile => settings.to_vec(),
+            Kernel::Stile | Kernel::Selftest(_) => settings.to_vec(),
             Kernel::Linux(_) => Vec::new(),
             Kernel::File(_) => append.to_vec(),
         };

@@ -46,6 +46,7 @@ pub fn test(project: &Project, report: &mut Report) -> Result<()> {
             smp,
             memory: "512M",
             icount: false,
+            as_shipped: false,
             accel: Accel::Tcg,
             gdb: false,
             append: vec!["selftest".into()],

@@ -228,6 +228,7 @@ fn boot(project: &Project, kernel: &Kernel, setting: &Setting, cases: &[&Case]) 
         smp: setting.smp,
         memory: "1G",
         icount: false,
+        as_shipped: false,
         accel: Accel::Tcg,
         gdb: false,
         append: Vec::new(),
