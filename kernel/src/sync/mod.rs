@@ -1,0 +1,10 @@
+//! Locks. Interrupts are masked whenever the kernel runs, so a spin lock's holder is never interrupted by its own CPU.
+
+mod mutex;
+mod order;
+mod sleep;
+
+pub use mutex::{Mutex, MutexGuard};
+pub use order::{Rank, assert_none_held};
+pub use sleep::{SleepMutex, SleepMutexGuard};
+pub use spin::Once;
