@@ -60,6 +60,9 @@ fn start(
         .iter()
         .try_for_each(|setting| policies::check(setting))?;
     let kernel = Kernel::from_option(&options.on);
+    if !kernel.is_stile() && (options.count.is_some() || options.trace) {
+        bail!("--count and --trace are Stile's: {kernel} has neither");
+    }
     let plan = match plan(options, interactive) {
         Ok(plan) => plan,
         Err(refusal) => {
@@ -80,10 +83,8 @@ fn start(
     fill(project, options, &plan, &mut tree)?;
     let mut job = guest::job(plan.arguments);
     job.trace = options.trace;
-    let count = options
-        .count
-        .or(plan.tour.then_some(CountFormat::Table))
-        .filter(|_| kernel.is_stile());
+    let toured = plan.tour && kernel.is_stile();
+    let count = options.count.or(toured.then_some(CountFormat::Table));
     job.count = count.is_some();
     if interactive {
         let (rows, columns) = terminal::size();

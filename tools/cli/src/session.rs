@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::{Pid, test_kill_process};
 use wire::frame::Item;
 use wire::{Channel, Control, Decoder};
 
@@ -43,8 +44,21 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// A new folder below `parent`, for this process alone.
+    /// A new folder below `parent`, for this process alone. Those of processes that are gone are removed.
     pub fn new(parent: PathBuf) -> Result<Self> {
+        for old in fs::read_dir(&parent).into_iter().flatten().flatten() {
+            let name = old.file_name().to_string_lossy().into_owned();
+            let process = name
+                .split('-')
+                .next()
+                .and_then(|number| number.parse().ok());
+            if process
+                .and_then(Pid::from_raw)
+                .is_some_and(|process| test_kill_process(process).is_err())
+            {
+                let _ = fs::remove_dir_all(old.path());
+            }
+        }
         static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let path = parent.join(format!("{}-{number}", std::process::id()));
