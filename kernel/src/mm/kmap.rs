@@ -171,3 +171,24 @@ pub fn map_device(base: usize, len: usize) -> Result<usize> {
         Ok(start + base % arch::PAGE_SIZE)
     })
 }
+
+/// Replaces one instruction word of the kernel at `address`, whose own mapping is never writable.
+pub fn patch_code(address: usize, word: u32) {
+    let phys = mmu::virt_to_phys(page_down(address));
+    with(|area| {
+        let window = area
+            .take(PAGE_SIZE, PAGE_SIZE)
+            .expect("addresses for a window");
+        area.map(window, Pte::leaf(phys, Prot::KERNEL_DATA, Memory::Normal))
+            .expect("memory for a table");
+        mmu::publish_kernel(window..window + PAGE_SIZE);
+        // SAFETY: the window shows the page of the instruction, which no other CPU executes while the kernel boots.
+        unsafe { core::ptr::write_volatile((window + address % PAGE_SIZE) as *mut u32, word) };
+        if let Some(entry) = area.table.find(window) {
+            entry.take();
+        }
+        mmu::flush_kernel(window..window + PAGE_SIZE);
+        area.give(window..window + PAGE_SIZE);
+    });
+    mmu::sync_icache(address, size_of::<u32>());
+}

@@ -11,6 +11,8 @@ mod gather;
 pub mod heap;
 pub mod kmap;
 mod remap;
+#[cfg(feature = "selftest")]
+mod selftests;
 pub mod shared;
 pub mod space;
 mod table;

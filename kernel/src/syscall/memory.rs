@@ -1,14 +1,11 @@
 //! System calls on memory.
 
-extern crate alloc;
-
 use core::ops::Range;
 
 use linux_raw_sys::general::*;
 
 use crate::arch::USER_END;
 use crate::errno::{Errno, Result};
-use crate::fs;
 use crate::mm::area::{Flags, Label, Rights, Source};
 use crate::mm::shared::SharedPages;
 use crate::mm::user::UserSlice;
@@ -62,20 +59,27 @@ pub fn mmap(
     let mut behaviour = Flags::default().set(Flags::SHARED, shared);
     behaviour = behaviour.set(Flags::GROWS_DOWN, flags & MAP_GROWSDOWN != 0 && !shared);
     behaviour = behaviour.set(Flags::LOCKED, flags & MAP_LOCKED != 0);
-    let source = if flags & MAP_ANONYMOUS == 0 {
-        let file = task::current_files(|files| files.get(fd))?;
-        let (readable, writable) = file.access();
-        if !readable || shared && rights.has(Rights::WRITE) && !writable {
+    let mapping = if flags & MAP_ANONYMOUS == 0 {
+        let file = task::current().files().get(fd)?;
+        let writable = file.flags().writable();
+        if !file.flags().readable() || shared && rights.has(Rights::WRITE) && !writable {
             return Err(Errno::EACCES);
         }
         behaviour = behaviour.set(Flags::NEVER_WRITE, shared && !writable);
-        file_source(&file, offset)?
-    } else if shared {
-        let mapping = SharedPages::new(page_up(len.min(USER_END)) / PAGE_SIZE)?;
-        Source::File { mapping, offset: 0 }
+        file.mapping()?
     } else {
-        check_commit(len, rights, flags)?;
-        Source::Anonymous
+        None
+    };
+    let source = match mapping {
+        Some(mapping) => Source::File { mapping, offset },
+        None if shared => {
+            let mapping = SharedPages::new(page_up(len.min(USER_END)) / PAGE_SIZE)?;
+            Source::File { mapping, offset: 0 }
+        }
+        None => {
+            check_commit(len, rights, flags)?;
+            Source::Anonymous
+        }
     };
     let place = if flags & MAP_FIXED_NOREPLACE != 0 {
         Place::Free(addr)
@@ -116,14 +120,6 @@ const KNOWN: u32 = MAP_TYPE
     | MAP_NONBLOCK
     | MAP_STACK
     | MAP_FIXED_NOREPLACE;
-
-/// What a mapping of `file` from `offset` shows.
-fn file_source(file: &fs::File, offset: usize) -> Result<Source> {
-    match file.page_source() {
-        Some(mapping) => Ok(Source::File { mapping, offset }),
-        None => Err(Errno::ENODEV),
-    }
-}
 
 /// Refuses what can never be held: more private memory than the machine has.
 fn check_commit(len: usize, rights: Rights, flags: u32) -> Result<()> {

@@ -1,0 +1,315 @@
+//! Tests inside the kernel: frames, heap, kernel stacks, address spaces.
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::area::{Flags, Label, Rights, Source};
+use super::frame::{self, FrameRef, Owner};
+use super::kmap::KernelStack;
+use super::shared::SharedPages;
+use super::{AddressSpace, MapRequest, Move, PAGE_SIZE, Place};
+use crate::arch::KERNEL_STACK_SIZE;
+use crate::errno::Errno;
+use crate::selftest;
+
+/// Xorshift, so that each run does the same.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 16) as usize % bound
+    }
+}
+
+selftest! {
+    fn frames_are_counted() {
+        let frame = frame::alloc_zeroed().unwrap();
+        let second = frame.clone();
+        assert!(frame.meta().refs() == 2 && !frame.is_unique());
+        second.write(100, b"stile");
+        let mut read = [0; 6];
+        frame.read(99, &mut read);
+        assert_eq!(&read, b"\0stile");
+        drop(second);
+        assert!(frame.is_unique());
+        let copy = FrameRef::new(Owner::Anonymous).unwrap();
+        copy.copy_from(&frame);
+        copy.fill(100..105, b'x');
+        copy.read(99, &mut read);
+        assert_eq!(&read, b"\0xxxxx");
+    }
+}
+
+selftest! {
+    fn frames_all_come_back() {
+        let rest = frame::free_count() % 1000;
+        let before = frame::free_count();
+        let mut held: Vec<FrameRef> = (0..2000 + rest).map(|_| frame::alloc().unwrap()).collect();
+        let mut numbers: Vec<usize> = held.iter().map(|frame| frame.phys().0).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), held.len());
+        held.clear();
+        // What the CPU's cache keeps is no loss.
+        assert!(before - frame::free_count() <= 128, "{before} before, {} after", frame::free_count());
+    }
+}
+
+selftest! {
+    fn heap_blocks_keep_apart() {
+        let mut random = Random(88_172_645_463_325_252);
+        let mut live: Vec<Vec<u8>> = Vec::new();
+        for round in 0..20_000 {
+            if live.len() < 500 && random.below(5) < 3 {
+                let size = 1 + random.below([60, 300, 3000, 20_000][random.below(4)]);
+                live.push(vec![round as u8; size]);
+            } else if !live.is_empty() {
+                let block = live.swap_remove(random.below(live.len()));
+                assert!(block.iter().all(|&byte| byte == block[0]));
+            }
+        }
+    }
+}
+
+selftest! {
+    fn kernel_stacks_have_guards() {
+        let stacks: Vec<KernelStack> = (0..80).map(|_| KernelStack::new().unwrap()).collect();
+        for stack in &stacks {
+            assert_eq!(stack.range().len(), KERNEL_STACK_SIZE);
+            assert!(stack.range().start & KERNEL_STACK_SIZE != 0);
+        }
+    }
+}
+
+const BASE: usize = 0x2000_0000;
+
+fn map(space: &AddressSpace, at: usize, pages: usize, prot: u32) -> Result<usize, Errno> {
+    space.map(MapRequest {
+        rights: Rights::from_prot(prot),
+        ..MapRequest::anonymous(Place::Free(at), pages * PAGE_SIZE)
+    })
+}
+
+fn byte(space: &AddressSpace, at: usize) -> Option<u8> {
+    let mut byte = [0];
+    (space.read(at, &mut byte) == 1).then_some(byte[0])
+}
+
+selftest! {
+    fn spaces_fault_and_copy_on_write() {
+        let parent = AddressSpace::new().unwrap();
+        map(&parent, BASE, 4, 3).unwrap();
+        assert_eq!(map(&parent, BASE + PAGE_SIZE, 1, 3), Err(Errno::EEXIST));
+        assert_eq!(byte(&parent, BASE), Some(0));
+        assert_eq!(parent.size(), (4, 0), "a read maps the zero page, which is not counted");
+        assert_eq!(parent.write(BASE + PAGE_SIZE - 1, &[7, 8]), 2);
+        assert_eq!(parent.size(), (4, 2));
+        let child = parent.fork().unwrap();
+        assert_eq!(parent.write(BASE + PAGE_SIZE, &[9]), 1);
+        assert_eq!((byte(&parent, BASE + PAGE_SIZE), byte(&child, BASE + PAGE_SIZE)), (Some(9), Some(8)));
+        parent.protect(BASE..BASE + PAGE_SIZE, Rights::READ).unwrap();
+        assert_eq!(parent.write(BASE, &[1]), 0);
+        assert_eq!(child.write(BASE, &[1]), 1);
+        assert_eq!(byte(&parent, BASE + PAGE_SIZE - 1), Some(7));
+        parent.unmap(BASE..BASE + 4 * PAGE_SIZE).unwrap();
+        assert_eq!((byte(&parent, BASE), parent.size()), (None, (0, 0)));
+    }
+}
+
+selftest! {
+    fn spaces_refuse_hidden_pages_and_find_them_again() {
+        let space = AddressSpace::new().unwrap();
+        map(&space, BASE, 1, 3).unwrap();
+        assert_eq!(space.write(BASE, &[5]), 1);
+        space.protect(BASE..BASE + PAGE_SIZE, Rights::NONE).unwrap();
+        assert_eq!(byte(&space, BASE), None);
+        space.protect(BASE..BASE + PAGE_SIZE, Rights::READ).unwrap();
+        assert_eq!(byte(&space, BASE), Some(5));
+    }
+}
+
+selftest! {
+    fn spaces_count_references() {
+        let space = AddressSpace::new().unwrap();
+        let range = BASE..BASE + 8 * PAGE_SIZE;
+        map(&space, BASE, 8, 3).unwrap();
+        for page in range.clone().step_by(PAGE_SIZE) {
+            assert_eq!(space.write(page, &[1]), 1);
+        }
+        assert_eq!(space.usage(range.clone()).referenced, 8);
+        space.forget_references();
+        assert_eq!(space.usage(range.clone()).referenced, 0);
+        assert_eq!(byte(&space, BASE), Some(1));
+        assert_eq!(space.usage(range).referenced, 1);
+    }
+}
+
+/// What a page should hold: its rights, and a place in the shared object or a value of its own.
+#[derive(Clone, Copy)]
+struct Expected {
+    prot: u32,
+    shared: Option<usize>,
+    value: u8,
+}
+
+const PAGES: usize = 1200;
+const SHARED: usize = 64;
+
+/// A space, what it should hold, and what the shared object should.
+struct Trial {
+    spaces: Vec<(Arc<AddressSpace>, BTreeMap<usize, Expected>)>,
+    object: Arc<SharedPages>,
+    object_values: [u8; SHARED],
+    random: Random,
+}
+
+impl Trial {
+    fn step(&mut self) {
+        let count = self.spaces.len();
+        let chosen = self.random.below(count);
+        let (page, pages) = (self.random.below(PAGES), 1 + self.random.below(40));
+        let prot = self.random.below(8) as u32;
+        let (space, expected) = &mut self.spaces[chosen];
+        let start = BASE + page * PAGE_SIZE;
+        let range = start..start + pages * PAGE_SIZE;
+        match self.random.below(16) {
+            0 | 1 => {
+                let first = self.random.below(SHARED);
+                let shared = self.random.below(2) == 0;
+                let source = match shared {
+                    true => Source::File {
+                        mapping: self.object.clone(),
+                        offset: first * PAGE_SIZE,
+                    },
+                    false => Source::Anonymous,
+                };
+                let mapped = space.map(MapRequest {
+                    rights: Rights::from_prot(prot),
+                    flags: Flags::default().set(Flags::SHARED, shared),
+                    source,
+                    label: Label::None,
+                    ..MapRequest::anonymous(Place::Fixed(start), range.len())
+                });
+                assert_eq!(mapped, Ok(start));
+                let entry = |index| Expected {
+                    prot,
+                    shared: shared.then_some(first + index),
+                    value: 0,
+                };
+                expected.extend((0..pages).map(|index| (page + index, entry(index))));
+            }
+            2 => {
+                space.unmap(range).unwrap();
+                expected.retain(|&at, _| at < page || at >= page + pages);
+            }
+            3 => {
+                let whole = expected.range(page..page + pages).count() == pages;
+                let done = space.protect(range, Rights::from_prot(prot));
+                assert_eq!(done.is_ok(), whole);
+                if whole {
+                    expected
+                        .range_mut(page..page + pages)
+                        .for_each(|(_, entry)| entry.prot = prot);
+                }
+            }
+            4 => {
+                let whole = expected.range(page..page + pages).count() == pages;
+                assert_eq!(space.discard(range).is_ok(), whole);
+                let own = expected
+                    .range_mut(page..page + pages)
+                    .filter(|(_, entry)| entry.shared.is_none());
+                own.for_each(|(_, entry)| entry.value = 0);
+            }
+            5 if count < 8 => {
+                let child = (space.fork().unwrap(), expected.clone());
+                self.spaces.push(child);
+            }
+            6 if count > 1 => drop(self.spaces.swap_remove(chosen)),
+            7 => self.remap(chosen, page, pages),
+            _ => self.touch(chosen, page),
+        }
+    }
+
+    fn remap(&mut self, chosen: usize, page: usize, pages: usize) {
+        let new_pages = 1 + self.random.below(50);
+        let (space, expected) = &mut self.spaces[chosen];
+        let start = BASE + page * PAGE_SIZE;
+        let old = start..start + pages * PAGE_SIZE;
+        let place = if new_pages > pages {
+            Move::Anywhere
+        } else {
+            Move::Never
+        };
+        let Ok(at) = space.remap(old, new_pages * PAGE_SIZE, place, false, usize::MAX) else {
+            return;
+        };
+        let before = expected.clone();
+        expected.retain(|&at, _| at < page || at >= page + pages);
+        if at != start {
+            return space.unmap(at..at + new_pages * PAGE_SIZE).unwrap();
+        }
+        for index in 0..new_pages {
+            let first = before[&page];
+            let fresh = Expected {
+                shared: first.shared.map(|shared| shared + index),
+                value: 0,
+                ..first
+            };
+            let entry = if index < pages {
+                before[&(page + index)]
+            } else {
+                fresh
+            };
+            expected.insert(page + index, entry);
+        }
+    }
+
+    fn touch(&mut self, chosen: usize, page: usize) {
+        let value = self.random.below(256) as u8;
+        let (space, expected) = &mut self.spaces[chosen];
+        let at = BASE + page * PAGE_SIZE + 17;
+        let entry = expected
+            .get_mut(&page)
+            .filter(|entry| entry.shared.is_none_or(|index| index < SHARED));
+        let Some(entry) = entry else {
+            return assert_eq!(byte(space, at), None);
+        };
+        let held = entry
+            .shared
+            .map_or(&mut entry.value, |index| &mut self.object_values[index]);
+        let wanted = if entry.prot & 2 != 0 { 1 } else { 0 };
+        assert_eq!(space.write(at, &[value]), wanted);
+        if wanted == 1 {
+            *held = value;
+        }
+        assert_eq!(byte(space, at), (entry.prot != 0).then_some(*held));
+    }
+}
+
+selftest! {
+    fn spaces_agree_with_a_simple_model() {
+        let free = frame::free_count();
+        let first = (AddressSpace::new().unwrap(), BTreeMap::new());
+        let mut trial = Trial {
+            spaces: vec![first],
+            object: SharedPages::new(SHARED).unwrap(),
+            object_values: [0; SHARED],
+            random: Random(0x9e37_79b9_7f4a_7c15),
+        };
+        for _ in 0..20_000 {
+            trial.step();
+        }
+        for (space, expected) in &trial.spaces {
+            assert_eq!(space.size().0, expected.len());
+            assert_eq!(space.usage(0..1 << 40).resident, space.size().1);
+        }
+        drop(trial);
+        // A table lost for each space would be thousands; heap and caches keep some frames.
+        assert!(free - frame::free_count() < 300, "{free} before, {} after", frame::free_count());
+    }
+}
