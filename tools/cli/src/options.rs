@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::arch::Arch;
-use crate::bench::BenchOptions;
+use crate::bench::{BenchOptions, InspectOptions};
 use crate::qemu::Accel;
 
 /// Runs Linux programs on the Stile kernel.
@@ -32,6 +32,8 @@ pub enum Command {
     Test(TestOptions),
     /// The same work on several kernels, side by side, counted
     Bench(BenchOptions),
+    /// The way through a kernel, instruction by instruction, as it was executed
+    Inspect(InspectOptions),
     /// Say what this machine has and what is missing
     Doctor,
 }

@@ -10,7 +10,9 @@ mod boots;
 mod counted;
 mod crossings;
 mod html;
+mod inspect;
 mod markdown;
+mod path;
 mod plot;
 mod programs;
 mod report;
@@ -31,6 +33,8 @@ use crate::project::{Project, progress};
 use report::Report;
 use result::{Column, Results};
 use subject::Subject;
+
+pub use inspect::{InspectOptions, inspect};
 
 /// What can be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

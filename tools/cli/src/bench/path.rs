@@ -1,0 +1,271 @@
+//! The way of one system call through a kernel, from an instruction trace: what is on it.
+
+use std::collections::BTreeMap;
+
+use super::counted::Executed;
+
+/// The way from the user's call to the return.
+pub struct Path {
+    pub steps: Vec<Step>,
+    /// How many steps lie before the system call's own function: up to the last indirect call.
+    pub to_function: usize,
+}
+
+/// One executed instruction.
+pub struct Step {
+    pub pc: u64,
+    pub text: String,
+    /// The next instruction was not the one that follows in memory.
+    pub taken: bool,
+}
+
+/// What there is on a way, or a part of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub instructions: usize,
+    /// Conditional branches.
+    pub tests: usize,
+    pub taken: usize,
+    /// Branches and calls to an address in a register, returns left out.
+    pub indirect: usize,
+    pub returns: usize,
+    pub loads: usize,
+    pub stores: usize,
+    /// The longest chain of loads in which each one's address comes from the one before.
+    pub dependent_loads: usize,
+    /// Reads and writes of system registers.
+    pub system_registers: usize,
+}
+
+/// Mnemonics of conditional branches, but for `b.cond` of arm64.
+const TESTS: [&str; 16] = [
+    "cbz", "cbnz", "tbz", "tbnz", "beq", "bne", "blt", "bge", "bltu", "bgeu", "beqz", "bnez",
+    "bltz", "bgez", "blez", "bgtz",
+];
+
+impl Step {
+    fn mnemonic(&self) -> &str {
+        self.text.split_whitespace().next().unwrap_or_default()
+    }
+
+    fn is_test(&self) -> bool {
+        self.mnemonic().starts_with("b.") || TESTS.contains(&self.mnemonic())
+    }
+
+    fn is_return(&self) -> bool {
+        matches!(self.mnemonic(), "ret" | "retaa" | "retab") || self.text.starts_with("jr ra")
+    }
+
+    fn is_indirect(&self) -> bool {
+        matches!(
+            self.mnemonic(),
+            "br" | "blr" | "braa" | "blraa" | "jr" | "jalr"
+        ) && !self.is_return()
+    }
+
+    /// Loads, those that acquire or are exclusive among them.
+    fn is_load(&self) -> bool {
+        let mnemonic = self.mnemonic();
+        let riscv = ["lb", "lbu", "lh", "lhu", "lw", "lwu", "ld"].contains(&mnemonic);
+        mnemonic.starts_with("ld") || mnemonic.starts_with("lr.") || riscv
+    }
+
+    fn is_store(&self) -> bool {
+        let mnemonic = self.mnemonic();
+        let riscv = ["sb", "sh", "sw", "sd"].contains(&mnemonic);
+        mnemonic.starts_with("st") || mnemonic.starts_with("sc.") || riscv
+    }
+
+    fn is_system(&self) -> bool {
+        let mnemonic = self.mnemonic();
+        matches!(mnemonic, "mrs" | "msr") || mnemonic.starts_with("csr")
+    }
+
+    /// The registers that the instruction names, in order; the 32-bit names of arm64 as the 64-bit ones.
+    fn registers(&self) -> impl Iterator<Item = String> {
+        let operands = self
+            .text
+            .split_once(' ')
+            .map_or("", |(_, operands)| operands);
+        let words = operands.split(|letter: char| !letter.is_ascii_alphanumeric());
+        words
+            .filter(|word| is_register(word))
+            .map(|word| match word.strip_prefix('w') {
+                Some(number) => format!("x{number}"),
+                None => word.to_owned(),
+            })
+    }
+
+    /// How many of the registers, from the first, are written.
+    fn written(&self) -> usize {
+        match self.mnemonic() {
+            _ if self.is_store() || self.is_test() => 0,
+            "cmp" | "cmn" | "tst" | "ccmp" | "msr" | "br" | "blr" | "ret" | "jr" => 0,
+            "ldp" | "ldpsw" | "ldnp" | "ldxp" | "ldaxp" => 2,
+            _ => 1,
+        }
+    }
+}
+
+/// Whether a word names a general register, the stack pointer left out: what is on the stack was put there on this way.
+fn is_register(word: &str) -> bool {
+    let (kind, number) = word.split_at(word.len().min(1));
+    let numbered = !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit());
+    matches!(word, "gp" | "tp" | "ra") || numbered && matches!(kind, "x" | "w" | "a" | "s" | "t")
+}
+
+impl Path {
+    /// The way of the second call in the trace: the first one warmed nothing up for us, but its start may be cut off.
+    /// None if the trace holds no whole call.
+    pub fn of(trace: &[Executed]) -> Option<Self> {
+        let call = |instruction: &&Executed| {
+            instruction.text.starts_with("svc") || instruction.text.trim() == "ecall"
+        };
+        let user = |instruction: &Executed| address(&instruction.pc) >> 63 == 0;
+        let calls: Vec<_> = trace
+            .iter()
+            .enumerate()
+            .filter(|(_, at)| call(at) && user(at))
+            .map(|(place, _)| place)
+            .collect();
+        let (&start, rest) = calls.get(1..)?.split_first()?;
+        let _next = rest.first()?;
+        let length = trace[start + 1..].iter().position(user)?;
+        let whole = &trace[start + 1..=start + 1 + length];
+        let steps: Vec<Step> = whole
+            .windows(2)
+            .map(|pair| step(&pair[0], &pair[1]))
+            .collect();
+        let to_function = steps
+            .iter()
+            .rposition(Step::is_indirect)
+            .map_or(0, |place| place + 1);
+        Some(Self { steps, to_function })
+    }
+
+    /// What there is before the system call's own function.
+    pub fn before(&self) -> Tally {
+        tally(&self.steps[..self.to_function])
+    }
+
+    /// What there is from entry to return.
+    pub fn whole(&self) -> Tally {
+        tally(&self.steps)
+    }
+}
+
+fn step(now: &Executed, next: &Executed) -> Step {
+    let word = u32::from_str_radix(now.word.trim_start_matches("0x"), 16).unwrap_or(3);
+    let (pc, length) = (
+        address(&now.pc),
+        if word & 3 == 3 || !is_compressed(now) {
+            4
+        } else {
+            2
+        },
+    );
+    Step {
+        pc,
+        text: now.text.trim().to_owned(),
+        taken: address(&next.pc) != pc.wrapping_add(length),
+    }
+}
+
+/// Whether the word has two bytes, which only RISC-V has; its upper half is then zero.
+fn is_compressed(instruction: &Executed) -> bool {
+    instruction.word.starts_with("0x0000")
+}
+
+fn address(text: &str) -> u64 {
+    u64::from_str_radix(text.trim_start_matches("0x"), 16).unwrap_or_default()
+}
+
+fn tally(steps: &[Step]) -> Tally {
+    let count = |is: fn(&Step) -> bool| steps.iter().filter(|step| is(step)).count();
+    Tally {
+        instructions: steps.len(),
+        tests: count(Step::is_test),
+        taken: count(|step| step.taken),
+        indirect: count(Step::is_indirect),
+        returns: count(Step::is_return),
+        loads: count(Step::is_load),
+        stores: count(Step::is_store),
+        dependent_loads: dependent_loads(steps),
+        system_registers: count(Step::is_system),
+    }
+}
+
+/// Follows how many loads each register's value stands behind.
+fn dependent_loads(steps: &[Step]) -> usize {
+    let mut behind = BTreeMap::<String, usize>::new();
+    let mut longest = 0;
+    for step in steps {
+        let registers: Vec<_> = step.registers().collect();
+        let (to, from) = registers.split_at(step.written().min(registers.len()));
+        let depth = from
+            .iter()
+            .filter_map(|register| behind.get(register))
+            .max()
+            .copied()
+            .unwrap_or(0);
+        let depth = depth + usize::from(step.is_load());
+        longest = longest.max(depth);
+        for register in to {
+            behind.insert(register.clone(), depth);
+        }
+    }
+    longest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn executed(pc: u64, text: &str) -> Executed {
+        Executed {
+            pc: format!("{pc:#x}"),
+            word: "0xd503201f".into(),
+            text: text.into(),
+        }
+    }
+
+    #[test]
+    fn the_second_call_is_taken_apart() {
+        let kernel = 0xffff_0000_0000_0000;
+        let call = |at: u64| {
+            [
+                executed(0x1000, "svc #0"),
+                executed(kernel, "b #0x10"),
+                executed(kernel + 0x10, "mrs x21, sp_el0"),
+                executed(kernel + 0x14, "ldr x1, [x21]"),
+                executed(kernel + 0x18, "ldr w2, [x1, #8]"),
+                executed(kernel + 0x1c, "cbz w2, #0x40"),
+                executed(kernel + 0x20, "blr x2"),
+                executed(kernel + 0x80, "str x0, [sp]"),
+                executed(kernel + 0x84, "ret "),
+                executed(kernel + 0x24, "eret "),
+                executed(0x1004, "subs x15, x15, #1"),
+                executed(0x1008 + at, "b.ne #0xffc"),
+            ]
+        };
+        let trace = [call(0), call(0), call(0)].concat();
+        let path = Path::of(&trace).unwrap();
+        assert_eq!(path.steps.len(), 9);
+        assert_eq!(
+            path.whole(),
+            Tally {
+                instructions: 9,
+                tests: 1,
+                taken: 4,
+                indirect: 1,
+                returns: 1,
+                loads: 2,
+                stores: 1,
+                dependent_loads: 2,
+                system_registers: 1,
+            }
+        );
+        assert_eq!(path.before().instructions, 6);
+        assert!(Path::of(&trace[..20]).is_none());
+    }
+}
