@@ -5,6 +5,19 @@ use comfy_table::{CellAlignment, Table};
 
 use crate::options::CountFormat;
 
+/// The sections that the kernel names, in the order and by the titles that the table has.
+const SECTIONS: [(&str, &str); 9] = [
+    ("syscall", "system calls"),
+    ("call", "calls outside the table"),
+    ("fault", "faults"),
+    ("instruction", "trapped instructions"),
+    ("interrupt", "interrupts"),
+    ("guest", "exits of guests"),
+    ("task", "switches and signals"),
+    ("fence", "fences"),
+    ("memory", "mappings"),
+];
+
 /// One kind of crossing and how often it was made.
 #[derive(Debug, PartialEq, Eq)]
 struct Count<'a> {
@@ -46,50 +59,41 @@ fn json(counts: &[Count]) -> String {
     format!("{}\n", serde_json::Value::Object(sections))
 }
 
-/// The most frequent first within each section, with the section's share of all crossings.
+/// A part of the table for each section, the most frequent first, with each kind's share of its section.
 fn table(counts: Vec<Count>) -> String {
-    let mut counts: Vec<_> = counts
-        .into_iter()
-        .filter(|count| count.number > 0)
-        .collect();
-    let mut sections: Vec<&str> = Vec::new();
-    for count in &counts {
-        if !sections.contains(&count.section) {
-            sections.push(count.section);
-        }
-    }
-    let place = |section| sections.iter().position(|known| *known == section);
-    counts.sort_by_key(|count| (place(count.section), std::cmp::Reverse(count.number)));
-    let total: u64 = counts.iter().map(|count| count.number).sum();
     let mut table = Table::new();
-    table
-        .load_style(NOTHING)
-        .set_header(["crossings", "%", "kind", "name"]);
-    for count in &counts {
-        let share = 100.0 * count.number as f64 / total as f64;
-        table.add_row([
-            count.number.to_string(),
-            format!("{share:.2}"),
-            count.section.into(),
-            count.name.into(),
-        ]);
+    table.load_style(NOTHING);
+    for (section, title) in SECTIONS {
+        let part = counts
+            .iter()
+            .filter(|count| count.section == section && count.number > 0);
+        let mut part: Vec<_> = part.collect();
+        part.sort_by_key(|count| std::cmp::Reverse(count.number));
+        let total: u64 = part.iter().map(|count| count.number).sum();
+        if part.is_empty() {
+            continue;
+        }
+        table.add_row(["count", "%", title]);
+        for count in &part {
+            let share = 100.0 * count.number as f64 / total as f64;
+            table.add_row([
+                count.number.to_string(),
+                format!("{share:.2}"),
+                count.name.to_owned(),
+            ]);
+        }
+        table.add_row([&total.to_string(), "", "in all"]);
+        table.add_row([""]);
     }
-    table.add_row([
-        total.to_string(),
-        "100.00".into(),
-        "all".into(),
-        String::new(),
-    ]);
     for column in [0, 1] {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    let lines: String = table
+    table
         .lines()
         .map(|line| format!("{}\n", line.trim_end()))
-        .collect();
-    lines
+        .collect()
 }
 
 #[cfg(test)]
@@ -100,18 +104,24 @@ mod tests {
     const TEXT: &str = "syscall read 3\nsyscall write 12\nsyscall close 0\nfault anonymous write 85\nnot a count\n";
 
     #[test]
-    fn the_table_is_sorted_within_its_sections_and_has_a_total() {
+    fn the_table_is_sorted_within_its_sections() {
         let table = render(TEXT, CountFormat::Table);
         let words: Vec<Vec<&str>> = table
             .lines()
             .map(|line| line.split_whitespace().collect())
             .collect();
-        assert_eq!(words[0], ["crossings", "%", "kind", "name"]);
-        assert_eq!(words[1], ["12", "12.00", "syscall", "write"]);
-        assert_eq!(words[2], ["3", "3.00", "syscall", "read"]);
-        assert_eq!(words[3], ["85", "85.00", "fault", "anonymous", "write"]);
-        assert_eq!(words[4], ["100", "100.00", "all"]);
-        assert_eq!(words.len(), 5);
+        let expected: [&[&str]; 9] = [
+            &["count", "%", "system", "calls"],
+            &["12", "80.00", "write"],
+            &["3", "20.00", "read"],
+            &["15", "in", "all"],
+            &[],
+            &["count", "%", "faults"],
+            &["85", "100.00", "anonymous", "write"],
+            &["85", "in", "all"],
+            &[],
+        ];
+        assert_eq!(words, expected);
     }
 
     #[test]
