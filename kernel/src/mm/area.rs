@@ -2,12 +2,14 @@
 
 extern crate alloc;
 
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
 
 use super::frame::FrameRef;
+use super::reverse::Mappers;
+use super::space::AddressSpace;
 use super::{PAGE_SIZE, page_down};
 use crate::errno::{Errno, Result};
 
@@ -25,6 +27,11 @@ pub trait PageSource: Send + Sync {
 
     /// Length in pages, the last part of a page included.
     fn len_pages(&self) -> usize;
+
+    /// Who maps the file, if its pages can be lost.
+    fn mappers(&self) -> Option<&Mappers> {
+        None
+    }
 
     /// Device and inode number, for `/proc/PID/maps`.
     fn id(&self) -> (u64, u64) {
@@ -204,6 +211,16 @@ impl Area {
     /// Whether writes reach others.
     pub fn is_shared(&self) -> bool {
         self.flags.has(Flags::SHARED)
+    }
+
+    /// Says to the file below, if there is one that asks, that `space` maps it.
+    pub(super) fn announce(&self, space: &Weak<AddressSpace>) -> Result<()> {
+        match &self.source {
+            Source::File { mapping, .. } => mapping
+                .mappers()
+                .map_or(Ok(()), |mappers| mappers.add(space)),
+            Source::Anonymous => Ok(()),
+        }
     }
 
     /// Whether the area's pages are private memory without a file below.

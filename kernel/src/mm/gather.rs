@@ -6,7 +6,7 @@ use super::PAGE_SIZE;
 use super::PhysAddr;
 use super::asid::Context;
 use super::fault::zero_frame;
-use super::frame::FrameRef;
+use super::frame::{FRAMES, FrameRef};
 use super::table::Entry;
 use crate::arch::mmu::Pte;
 use translation::Change;
@@ -50,6 +50,16 @@ impl<'a> Gather<'a> {
     pub fn take_all(&mut self, start: usize, entries: &[Entry]) {
         for (index, entry) in entries.iter().enumerate() {
             if entry.load() != Pte::EMPTY {
+                self.take(start + index * PAGE_SIZE, entry);
+            }
+        }
+    }
+
+    /// Empties the entries of a run that hold frames of files.
+    pub fn take_shared(&mut self, start: usize, entries: &[Entry]) {
+        for (index, entry) in entries.iter().enumerate() {
+            let pte = entry.load();
+            if pte != Pte::EMPTY && !FRAMES.at(PhysAddr(pte.phys())).is_anonymous() {
                 self.take(start + index * PAGE_SIZE, entry);
             }
         }

@@ -4,7 +4,7 @@
 extern crate alloc;
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::null_mut;
 
@@ -267,6 +267,12 @@ fn large(layout: &Layout) -> Option<usize> {
 pub fn try_arc<T>(value: T) -> Result<Arc<T>> {
     check_room()?;
     Ok(Arc::new(value))
+}
+
+/// A counted object that knows itself, or ENOMEM when only the kernel's reserve is left.
+pub fn try_arc_cyclic<T>(make: impl FnOnce(&Weak<T>) -> T) -> Result<Arc<T>> {
+    check_room()?;
+    Ok(Arc::new_cyclic(make))
 }
 
 /// An owned object, or ENOMEM when only the kernel's reserve is left.

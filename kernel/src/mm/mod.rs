@@ -11,6 +11,7 @@ mod gather;
 pub mod heap;
 pub mod kmap;
 mod remap;
+mod reverse;
 #[cfg(feature = "selftest")]
 mod selftests;
 pub mod shared;
@@ -21,6 +22,7 @@ pub mod user;
 
 pub use area::PageSource;
 pub use remap::Move;
+pub use reverse::Mappers;
 pub use space::{AddressSpace, MapRequest, Place};
 pub use usage::Usage;
 

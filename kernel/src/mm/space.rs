@@ -2,7 +2,7 @@
 
 extern crate alloc;
 
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use core::ops::Range;
 
 pub use super::area::PageSource;
@@ -11,7 +11,7 @@ pub use super::asid::CpuSet;
 use super::asid::{self, Context};
 use super::fault::Access;
 use super::gather::Gather;
-use super::heap::try_arc;
+use super::heap::try_arc_cyclic;
 use super::table::PageTable;
 use super::{PAGE_SIZE, PhysAddr, aslr, frame, page_up};
 use crate::arch::USER_END;
@@ -27,6 +27,7 @@ pub const USER_START: usize = 0x1_0000;
 pub struct AddressSpace {
     context: Context,
     root: PhysAddr,
+    me: Weak<AddressSpace>,
     inner: Mutex<Space>,
 }
 
@@ -105,9 +106,10 @@ impl AddressSpace {
             heap,
             mmap_top,
         };
-        try_arc(AddressSpace {
+        try_arc_cyclic(|me| AddressSpace {
             context: Context::new(),
             root,
+            me: me.clone(),
             inner: Mutex::new(inner),
         })
     }
@@ -145,14 +147,16 @@ impl AddressSpace {
         }
         let start = space.place(&self.context, request.place, len)?;
         space.areas.reserve(1)?;
-        space.areas.insert(Area {
+        let area = Area {
             start,
             end: start + len,
             rights: request.rights,
             label: request.label,
             flags: request.flags,
             source: request.source,
-        });
+        };
+        area.announce(&self.me)?;
+        space.areas.insert(area);
         Ok(start)
     }
 
@@ -294,6 +298,10 @@ impl AddressSpace {
         let areas = parent.areas.for_child()?;
         let child = Self::with(areas, parent.heap.clone(), parent.mmap_top)?;
         let mut space = child.lock();
+        space
+            .areas
+            .iter()
+            .try_for_each(|area| area.announce(&child.me))?;
         space.stack_limit = parent.stack_limit;
         let shared = space.share(&mut parent);
         // What became read-only is forgotten before anybody relies on it, even if the copy is not whole.
@@ -341,8 +349,6 @@ impl Drop for AddressSpace {
             let end = areas.peek().map_or(usize::MAX, |next| next.start);
             space.table.prune(area.range(), 0..end, || ());
         }
-        // SAFETY: nothing holds the space any more, and no CPU runs it.
-        unsafe { space.table.free_root() };
     }
 }
 

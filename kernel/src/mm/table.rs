@@ -171,13 +171,12 @@ impl PageTable {
             freed = frame.meta().links().1;
         }
     }
+}
 
-    /// Frees the root. The rest of the tree must have been pruned.
-    ///
-    /// # Safety
-    /// No CPU has the tree in use, nor will.
-    pub unsafe fn free_root(&mut self) {
-        // SAFETY: `new` turned the handle into an address; the caller gives the tree up.
+/// The rest of the tree must have been pruned, and no CPU have it in use. The kernel's tree is never dropped.
+impl Drop for PageTable {
+    fn drop(&mut self) {
+        // SAFETY: `new` turned the root's one handle into an address.
         drop(unsafe { FrameRef::from_phys(self.root) });
     }
 }

@@ -309,3 +309,11 @@ pub fn store_u32(address: usize, value: u32) -> Result<()> {
 pub fn cmpxchg_u32(address: usize, old: u32, new: u32) -> Result<u32> {
     uaccess::cmpxchg_u32(address, old, new).map_err(|_| Errno::EFAULT)
 }
+
+/// Replaces the word by what `f` makes of it, as one access; returns what it was. `address` is a multiple of 4.
+///
+/// # Errors
+/// EFAULT.
+pub fn fetch_op_u32(address: usize, f: impl Fn(u32) -> u32) -> Result<u32> {
+    uaccess::fetch_op_u32(address, f).map_err(|_| Errno::EFAULT)
+}

@@ -1,0 +1,102 @@
+//! From a file's pages to the address spaces that map them: for pages that the file loses.
+
+extern crate alloc;
+
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::area::{Area, Source};
+use super::gather::Gather;
+use super::space::AddressSpace;
+use super::{PAGE_SHIFT, PAGE_SIZE};
+use crate::errno::{Errno, Result};
+use crate::sync::Mutex;
+
+/// The address spaces that map a file, some of them dead or no longer doing so. A field of the file.
+pub struct Mappers(Mutex<List>);
+
+struct List {
+    spaces: Vec<Weak<AddressSpace>>,
+    /// Length at which the dead are looked for.
+    sweep: usize,
+}
+
+/// The fewest entries that are swept.
+const SWEEP: usize = 16;
+
+impl Mappers {
+    /// None.
+    pub const fn new() -> Self {
+        Mappers(Mutex::new(List {
+            spaces: Vec::new(),
+            sweep: SWEEP,
+        }))
+    }
+
+    /// Adds a space.
+    pub(super) fn add(&self, space: &Weak<AddressSpace>) -> Result<()> {
+        let mut list = self.0.lock();
+        if list.spaces.last().is_some_and(|last| last.ptr_eq(space)) {
+            return Ok(());
+        }
+        if list.spaces.len() >= list.sweep {
+            list.spaces.retain(|space| space.strong_count() != 0);
+            list.sweep = (2 * list.spaces.len()).max(SWEEP);
+        }
+        list.spaces.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        list.spaces.push(space.clone());
+        Ok(())
+    }
+
+    /// Unmaps the pages `lost` of the file wherever they are mapped; with `copies`, what was copied from them on write
+    /// too. The file no longer has them.
+    pub fn unmap(&self, lost: Range<usize>, copies: bool) {
+        let mut done = 0;
+        loop {
+            // The address spaces' locks come before this one, so it is let go of in between.
+            let next = self.0.lock().spaces.get(done).map(Weak::upgrade);
+            match next {
+                None => return,
+                Some(None) => {}
+                Some(Some(space)) => self.unmap_from(&space, &lost, copies),
+            }
+            done += 1;
+        }
+    }
+
+    fn unmap_from(&self, space: &Arc<AddressSpace>, lost: &Range<usize>, copies: bool) {
+        let mut locked = space.lock();
+        let locked = &mut *locked;
+        let mut gather = Gather::new(space.context());
+        for area in locked.areas.iter() {
+            if let Some(range) = self.part(area, lost) {
+                locked
+                    .table
+                    .visit(range, &mut |start, entries| match copies {
+                        true => gather.take_all(start, entries),
+                        false => gather.take_shared(start, entries),
+                    });
+            }
+        }
+        locked.resident -= gather.released;
+    }
+
+    /// The addresses of an area that show the lost pages of this file.
+    fn part(&self, area: &Area, lost: &Range<usize>) -> Option<Range<usize>> {
+        let Source::File { mapping, offset } = &area.source else {
+            return None;
+        };
+        if !mapping
+            .mappers()
+            .is_some_and(|mappers| core::ptr::eq(mappers, self))
+        {
+            return None;
+        }
+        let first = offset >> PAGE_SHIFT;
+        let end = first + (area.end - area.start) / PAGE_SIZE;
+        let lost = lost.start.max(first)..lost.end.min(end);
+        let address = |page: usize| area.start + (page - first) * PAGE_SIZE;
+        (lost.start < lost.end).then(|| address(lost.start)..address(lost.end))
+    }
+}
