@@ -7,7 +7,7 @@ use super::poll::{Events, PollTable};
 use crate::errno::{Errno, Result};
 use crate::mm::frame::FrameRef;
 use crate::mm::heap::try_arc;
-use crate::mm::PageSource;
+use crate::mm::{Mappers, PageSource};
 use crate::sync::SleepMutex;
 use alloc::sync::Arc;
 use core::any::Any;
@@ -359,6 +359,10 @@ impl PageSource for File {
 
     fn len_pages(&self) -> usize {
         self.page_source().map_or(0, PageSource::len_pages)
+    }
+
+    fn mappers(&self) -> Option<&Mappers> {
+        self.page_source()?.mappers()
     }
 
     fn id(&self) -> (u64, u64) {

@@ -5,7 +5,7 @@ use super::super::io::{Sink, Source};
 use crate::errno::{Errno, Result};
 use crate::mm::PAGE_SIZE;
 use crate::mm::frame::{self, FrameRef};
-use crate::mm::PageSource;
+use crate::mm::{Mappers, PageSource};
 use crate::sync::{Mutex, SleepMutex};
 use core::cmp::Ordering;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
@@ -161,6 +161,7 @@ impl Data {
         let old = self.size.swap(size, AcqRel);
         if size < old {
             self.punch_pages(super::pages(size), u64::MAX);
+            self.mappers.unmap(super::pages(size) as usize..usize::MAX, true);
             let (index, offset) = split(size);
             if offset != 0
                 && let Some(page) = self.page(index)
@@ -186,6 +187,7 @@ impl Data {
         let end = offset.saturating_add(len);
         let (first, last) = (super::pages(offset), end / PAGE_SIZE as u64);
         self.punch_pages(first, last);
+        self.mappers.unmap(first as usize..last as usize, false);
         self.zero(offset, end.min(first * PAGE_SIZE as u64));
         if last >= first {
             self.zero(last * PAGE_SIZE as u64, end);
@@ -259,5 +261,9 @@ impl PageSource for Data {
 
     fn len_pages(&self) -> usize {
         super::pages(self.size()) as usize
+    }
+
+    fn mappers(&self) -> Option<&Mappers> {
+        Some(&self.mappers)
     }
 }
