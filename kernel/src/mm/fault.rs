@@ -98,7 +98,7 @@ pub(super) fn zero_frame() -> PhysAddr {
 
 /// Sets the zero frame aside.
 pub(super) fn init() {
-    let frame = FrameRef::new_kernel().expect("a frame of zeroes");
+    let frame = FrameRef::new(Owner::Kernel).expect("a frame of zeroes");
     frame.zero();
     ZERO.store(frame.into_phys().0, Relaxed);
 }

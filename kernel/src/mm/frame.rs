@@ -152,7 +152,7 @@ const FETCHED: u16 = 1;
 
 static BUDDY: Mutex<Buddy> = Mutex::new(Buddy::new());
 
-/// Frames that only the kernel itself may still take when memory runs out.
+/// Frames that only the kernel's own small objects may still take when memory runs out.
 const RESERVE: usize = 512;
 /// How many frames go between a CPU's cache and the buddy allocator at a time, as an order.
 const BATCH_ORDER: usize = 5;
@@ -258,11 +258,6 @@ impl FrameRef {
     /// A frame of its own for `owner`, its content arbitrary. Fails while a reserve for the kernel is left.
     pub fn new(owner: Owner) -> Result<FrameRef> {
         Self::wrap(take_one(RESERVE, owner)?)
-    }
-
-    /// The same for what the kernel cannot do without: may use the reserve.
-    pub fn new_kernel() -> Result<FrameRef> {
-        Self::wrap(take_one(0, Owner::Kernel)?)
     }
 
     fn wrap(frame: u32) -> Result<FrameRef> {

@@ -5,7 +5,7 @@ extern crate alloc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::frame::FrameRef;
+use super::frame::{FrameRef, Owner};
 use super::table::PageTable;
 use super::{PAGE_SIZE, PhysAddr, page_down, page_up};
 use crate::arch::mmu::{self, Memory, Prot, Pte};
@@ -84,7 +84,7 @@ impl Area {
     /// Maps new frames for a stack at the top of the slot at `slot`.
     fn map_stack(&mut self, slot: usize) -> Result<()> {
         for address in (slot + KERNEL_STACK_SIZE..slot + STACK_SLOT).step_by(PAGE_SIZE) {
-            let frame = FrameRef::new_kernel()?;
+            let frame = FrameRef::new(Owner::Kernel)?;
             self.map(
                 address,
                 Pte::leaf(frame.phys().0, Prot::KERNEL_DATA, Memory::Normal),

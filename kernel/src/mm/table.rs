@@ -3,7 +3,7 @@
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 
-use super::frame::{FRAMES, FrameRef};
+use super::frame::{FRAMES, FrameRef, Owner};
 use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr};
 use crate::arch::mmu::{self, Pte};
 use crate::errno::Result;
@@ -182,7 +182,7 @@ impl Drop for PageTable {
 }
 
 fn new_table() -> Result<PhysAddr> {
-    let table = FrameRef::new_kernel()?;
+    let table = FrameRef::new(Owner::Kernel)?;
     table.zero();
     Ok(table.into_phys())
 }
