@@ -1,6 +1,7 @@
 //! File descriptors.
 
 use super::file::File;
+use super::lock;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
@@ -134,7 +135,7 @@ impl FdTable {
     /// Closes a descriptor.
     pub fn close(&self, fd: i32) -> Result<()> {
         let file = self.0.lock().take(fd as usize)?;
-        drop(file);
+        self.closed(&file);
         Ok(())
     }
 
@@ -188,8 +189,15 @@ impl FdTable {
                 table.take(fd)
             };
             // Closed without the lock: it may wait, or close further files.
-            drop(file);
+            if let Ok(file) = file {
+                self.closed(&file);
+            }
         }
+    }
+
+    /// A descriptor of `file` was closed: the process's record locks go, whatever other descriptors it has.
+    fn closed(&self, file: &File) {
+        lock::release_process(file, core::ptr::from_ref(self) as usize);
     }
 
     /// The lowest descriptor in use from `from` on.
@@ -202,5 +210,11 @@ impl FdTable {
     /// How many descriptors the table has room for.
     pub fn size(&self) -> usize {
         self.0.lock().slots.len()
+    }
+}
+
+impl Drop for FdTable {
+    fn drop(&mut self) {
+        self.close_range(0, usize::MAX);
     }
 }

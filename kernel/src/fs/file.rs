@@ -3,6 +3,7 @@
 use super::entry::Entry;
 use super::inode::{Kind, Time};
 use super::io::{Sink, Source};
+use super::lock;
 use super::poll::{Events, PollTable};
 use crate::errno::{Errno, Result};
 use crate::mm::frame::FrameRef;
@@ -342,6 +343,12 @@ impl File {
         }
         let now = Time::now();
         (accessed <= modified || now.seconds - accessed.seconds >= DAY).then_some(now)
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        lock::release_file(self);
     }
 }
 

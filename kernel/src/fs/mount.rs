@@ -10,7 +10,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::fmt;
-use linux_raw_sys::general::{S_IFCHR, S_IFDIR};
+use linux_raw_sys::general::S_IFCHR;
 
 /// One mounted file system.
 struct Mount {
@@ -117,13 +117,6 @@ fn dev() -> Result<Arc<Entry>> {
     for (name, major, minor, permissions) in device::NODES {
         let child = node.new_node(S_IFCHR | permissions, device::number(major, minor), (0, 0))?;
         node.add(&root, name.as_bytes(), child)?;
-    }
-    for name in ["pts", "shm"] {
-        let child = node.new_node(S_IFDIR | 0o755, 0, (0, 0))?;
-        node.add(&root, name.as_bytes(), child)?;
-    }
-    for (name, target) in [("fd", "/proc/self/fd"), ("stdin", "/proc/self/fd/0"), ("stdout", "/proc/self/fd/1"), ("stderr", "/proc/self/fd/2")] {
-        node.add(&root, name.as_bytes(), node.new_symlink(target.as_bytes(), (0, 0))?)?;
     }
     *DEV.lock() = Some(root.clone());
     Ok(root)

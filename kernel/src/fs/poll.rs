@@ -60,7 +60,13 @@ pub trait Watcher: Send + Sync {
 pub struct WaitSource {
     waiters: WaitQueue,
     watched: AtomicBool,
-    watchers: Mutex<Vec<Arc<dyn Watcher>>>,
+    watchers: Mutex<Watchers>,
+}
+
+struct Watchers {
+    list: Vec<Arc<dyn Watcher>>,
+    /// Counts changes of the list.
+    version: u32,
 }
 
 impl WaitSource {
@@ -69,7 +75,7 @@ impl WaitSource {
         try_arc(WaitSource {
             waiters: WaitQueue::new(),
             watched: AtomicBool::new(false),
-            watchers: Mutex::new(Vec::new()),
+            watchers: Mutex::new(Watchers { list: Vec::new(), version: 0 }),
         })
     }
 
@@ -101,17 +107,35 @@ impl WaitSource {
 
     fn notify_watchers(&self) {
         if self.watched.load(Acquire) {
-            for watcher in self.watchers.lock().iter() {
-                watcher.changed();
-            }
+            self.tell_all();
+        }
+    }
+
+    /// Tells each watcher, without the lock: one that goes away thereby wants it too. When the list changes
+    /// meanwhile it begins anew, since it does no harm to be told twice.
+    #[cold]
+    fn tell_all(&self) {
+        let (mut at, mut version) = (0, self.watchers.lock().version);
+        loop {
+            let watcher = {
+                let watchers = self.watchers.lock();
+                if watchers.version != version {
+                    (at, version) = (0, watchers.version);
+                }
+                watchers.list.get(at).cloned()
+            };
+            let Some(watcher) = watcher else { return };
+            watcher.changed();
+            at += 1;
         }
     }
 
     /// Adds one who is told of changes.
     pub fn watch(&self, watcher: Arc<dyn Watcher>) -> Result<()> {
         let mut watchers = self.watchers.lock();
-        watchers.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        watchers.push(watcher);
+        watchers.list.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        watchers.list.push(watcher);
+        watchers.version += 1;
         self.watched.store(true, Release);
         Ok(())
     }
@@ -119,9 +143,10 @@ impl WaitSource {
     /// Removes what `watch` added.
     pub fn unwatch(&self, watcher: &Arc<dyn Watcher>) {
         let mut watchers = self.watchers.lock();
-        let found = watchers.iter().position(|other| Arc::ptr_eq(other, watcher));
-        let gone = found.map(|at| watchers.swap_remove(at));
-        self.watched.store(!watchers.is_empty(), Release);
+        let found = watchers.list.iter().position(|other| Arc::ptr_eq(other, watcher));
+        let gone = found.map(|at| watchers.list.swap_remove(at));
+        watchers.version += 1;
+        self.watched.store(!watchers.list.is_empty(), Release);
         drop(watchers);
         drop(gone);
     }
@@ -175,13 +200,13 @@ impl Poller {
         try_arc(Poller { changed: AtomicBool::new(false), waiters: WaitQueue::new() })
     }
 
-    /// Waits for a change since the last call. False when `deadline` (in ticks) passed first; EINTR on a
+    /// Waits for a change since the last call. False when `deadline` (in ticks) passed first; ERESTARTNOHAND on a
     /// signal.
     pub fn wait(&self, deadline: Option<u64>) -> Result<bool> {
         match self.waiters.wait_interruptible(|| self.changed.swap(false, AcqRel), deadline) {
             Ok(()) => Ok(true),
             Err(WaitError::TimedOut) => Ok(false),
-            Err(WaitError::Interrupted) => Err(Errno::EINTR),
+            Err(WaitError::Interrupted) => Err(Errno::ERESTARTNOHAND),
         }
     }
 }

@@ -6,14 +6,14 @@ use super::io::{Sink, Source};
 use super::poll::Events;
 use super::tmpfs::Tmpfs;
 use super::walk::Walk;
-use super::{Entry, File, FsContext, OpenFlags, mount, pipe};
+use super::{Entry, File, FsContext, OpenFlags, epoll, mount, pipe};
 use crate::errno::Errno;
 use crate::mm::PAGE_SIZE;
 use crate::selftest;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
-use linux_raw_sys::general::{O_APPEND, O_NONBLOCK, O_RDWR, S_IFDIR, S_IFREG};
+use linux_raw_sys::general::*;
 
 fn make(directory: &Arc<Entry>, name: &str, mode: u32) -> Arc<Entry> {
     directory.inode().create(directory, name.as_bytes(), New::Node(mode, 0)).unwrap()
@@ -263,5 +263,48 @@ selftest! {
         assert_eq!(end.resize(65537), Ok(131072));
         assert_eq!(read(&reader, 100_000).unwrap(), [&bytes[100..], &bytes[..100]].concat());
         assert_eq!((end.resize(1), end.size()), (Ok(4096), 4096));
+    }
+}
+
+/// The `data` of the events that a set gives.
+fn ready(set: &epoll::Epoll) -> Vec<u64> {
+    let mut found = Vec::new();
+    set.take(8, &mut |_, event| {
+        found.push(event.data);
+        Ok(())
+    })
+    .unwrap();
+    found
+}
+
+selftest! {
+    fn epoll_tells_level_edge_and_one_shot() {
+        let event = |events: u32, data| epoll::Event { events, pad: 0, data };
+        let file = epoll::new().unwrap();
+        let set = file.ops_as::<epoll::Epoll>().unwrap();
+        let [reader, writer] = pipe::pair(O_NONBLOCK).unwrap();
+        set.add(3, &reader, event(EPOLLIN, 1)).unwrap();
+        assert_eq!(set.add(3, &reader, event(EPOLLIN, 1)), Err(Errno::EEXIST));
+        set.add(4, &reader, event(EPOLLIN | EPOLLET, 2)).unwrap();
+        set.add(5, &reader, event(EPOLLIN | EPOLLONESHOT, 3)).unwrap();
+        assert_eq!((ready(&set), file.poll(None)), (vec![], Events::empty()));
+        write(&writer, b"x").unwrap();
+        assert_eq!(file.poll(None), Events::IN);
+        assert_eq!((ready(&set), ready(&set)), (vec![1, 2, 3], vec![1]));
+        write(&writer, b"y").unwrap();
+        assert_eq!(ready(&set), [1, 2]);
+        set.modify(5, &reader, event(EPOLLIN | EPOLLONESHOT, 4)).unwrap();
+        assert_eq!(ready(&set), [1, 4]);
+        read(&reader, 9).unwrap();
+        assert_eq!(ready(&set), []);
+        set.remove(3, &reader).unwrap();
+        assert_eq!(set.remove(3, &reader), Err(Errno::ENOENT));
+        drop(writer);
+        assert_eq!(ready(&set), [2]);
+        drop(reader);
+        assert_eq!(ready(&set), []);
+        let other = epoll::new().unwrap();
+        set.add(6, &other, event(EPOLLIN, 0)).unwrap();
+        assert_eq!(other.ops_as::<epoll::Epoll>().unwrap().add(7, &file, event(EPOLLIN, 0)), Err(Errno::ELOOP));
     }
 }

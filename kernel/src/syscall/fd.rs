@@ -1,5 +1,6 @@
 //! Descriptors: duplicates, flags, and control operations of files.
 
+use super::lock;
 use super::path::{check_flags, file};
 use crate::errno::{Errno, Result};
 use crate::fs::fdtable::MAX_FILES;
@@ -63,7 +64,7 @@ pub fn fcntl(fd: i32, command: u32, argument: usize) -> Result<usize> {
             Ok(0)
         }
         F_GET_SEALS => Ok(file.ops_as::<Node>().ok_or(Errno::EINVAL)?.data()?.seals() as usize),
-        _ => Err(Errno::EINVAL),
+        _ => lock::fcntl(&file, command, argument).unwrap_or(Err(Errno::EINVAL)),
     }
 }
 

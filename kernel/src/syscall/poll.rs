@@ -40,7 +40,7 @@ impl Watched {
 
 /// The time until which to wait, in ticks; `None` for ever.
 #[derive(Clone, Copy)]
-struct Deadline(Option<u64>);
+pub struct Deadline(pub Option<u64>);
 
 impl Deadline {
     /// After seconds and nanoseconds; EINVAL when they are none.
@@ -52,8 +52,14 @@ impl Deadline {
         Ok(Deadline(time::now_ticks().checked_add(time::ns_to_ticks(ns))))
     }
 
+    /// After milliseconds; a negative number is for ever.
+    pub fn after_milliseconds(milliseconds: i32) -> Self {
+        let ns = u64::try_from(milliseconds).ok().map(|milliseconds| milliseconds * 1_000_000);
+        Deadline(ns.map(|ns| time::now_ticks() + time::ns_to_ticks(ns)))
+    }
+
     /// From a `struct timespec` of the program, if there is one.
-    fn read(address: usize) -> Result<Self> {
+    pub fn read(address: usize) -> Result<Self> {
         match UserPtr::<[i64; 2]>::new(address).read_opt()? {
             None => Ok(Deadline(None)),
             Some(given) => Self::after(given),

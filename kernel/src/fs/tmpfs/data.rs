@@ -19,6 +19,8 @@ pub struct Data {
     writing: SleepMutex<()>,
     /// F_SEAL_ bits.
     seals: AtomicU32,
+    /// The address spaces that map it.
+    mappers: Mappers,
 }
 
 /// The page of a byte, and where in it the byte lies.
@@ -34,6 +36,7 @@ impl Data {
             size: AtomicU64::new(0),
             writing: SleepMutex::new(()),
             seals: AtomicU32::new(seals),
+            mappers: Mappers::new(),
         }
     }
 

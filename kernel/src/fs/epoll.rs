@@ -1,0 +1,260 @@
+//! epoll: a set of files, and the queue of those that may be ready.
+//!
+//! Each member watches its file's sources. A change puts it on the queue, at most once; a wait takes members off,
+//! asks their files, and puts those that are level-triggered and still ready back.
+
+use super::file::{File, FileOps, OpenFlags};
+use super::inode::Kind;
+use super::poll::{Events, PollTable, WaitSource, Watcher};
+use crate::errno::{Errno, Result};
+use crate::mm::heap::try_arc;
+use crate::sync::Mutex;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::{Arc, Weak};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
+use linux_raw_sys::general::{EPOLLET, EPOLLONESHOT, O_RDWR};
+
+/// How deep sets may be members of sets, as on Linux.
+const MAX_DEPTH: usize = 5;
+
+/// `struct epoll_event` where it is not packed (all but x86).
+#[repr(C)]
+#[derive(Clone, Copy, Default, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable)]
+pub struct Event {
+    /// EPOLL bits.
+    pub events: u32,
+    /// Nothing.
+    pub pad: u32,
+    /// The program's own.
+    pub data: u64,
+}
+
+/// A member is known by its descriptor and its file: the same descriptor may be closed and opened again.
+type Key = (i32, usize);
+
+struct Item {
+    key: Key,
+    file: Weak<File>,
+    epoll: Weak<Epoll>,
+    /// What is asked for, with the EPOLLET and EPOLLONESHOT bits; 0 once a one-shot was told.
+    wanted: AtomicU32,
+    data: AtomicU64,
+    queued: AtomicBool,
+    /// Keeps the watch on the file's sources.
+    table: Mutex<Option<PollTable>>,
+}
+
+impl Item {
+    fn events(&self) -> Events {
+        let wanted = Events::from_bits_retain(self.wanted.load(Acquire));
+        match self.file.upgrade() {
+            Some(file) if !wanted.is_empty() => file.poll(None).with_normal() & (wanted | Events::ALWAYS),
+            _ => Events::empty(),
+        }
+    }
+}
+
+impl Watcher for Item {
+    fn changed(&self) {
+        if let Some(epoll) = self.epoll.upgrade() {
+            epoll.queue(self);
+        }
+    }
+}
+
+#[derive(Default)]
+struct Members {
+    items: BTreeMap<Key, Arc<Item>>,
+    /// Has room for every member.
+    ready: VecDeque<Arc<Item>>,
+}
+
+/// A set of files.
+pub struct Epoll {
+    members: Mutex<Members>,
+    changed: Arc<WaitSource>,
+}
+
+/// A new set, as an open file.
+pub fn new() -> Result<Arc<File>> {
+    let epoll = try_arc(Epoll { members: Mutex::new(Members::default()), changed: WaitSource::new()? })?;
+    super::anonymous::file("[eventpoll]", epoll, OpenFlags(O_RDWR))
+}
+
+fn key(fd: i32, file: &Arc<File>) -> Key {
+    (fd, Arc::as_ptr(file) as usize)
+}
+
+impl Epoll {
+    /// Puts a member on the queue.
+    fn queue(&self, item: &Item) {
+        if item.queued.swap(true, AcqRel) {
+            return;
+        }
+        let mut members = self.members.lock();
+        match members.items.get(&item.key).cloned() {
+            Some(item) => members.ready.push_back(item),
+            None => return,
+        }
+        drop(members);
+        self.changed.notify();
+    }
+
+    /// EPOLL_CTL_ADD
+    pub fn add(self: &Arc<Self>, fd: i32, file: &Arc<File>, event: Event) -> Result<()> {
+        if matches!(file.entry().kind(), Kind::Regular | Kind::Directory) {
+            return Err(Errno::EPERM);
+        }
+        if let Some(other) = file.ops_as::<Epoll>() {
+            if Arc::ptr_eq(&other, self) {
+                return Err(Errno::EINVAL);
+            }
+            other.check_depth(self, 1)?;
+        }
+        let item = try_arc(Item {
+            key: key(fd, file),
+            file: Arc::downgrade(file),
+            epoll: Arc::downgrade(self),
+            wanted: AtomicU32::new(event.events),
+            data: AtomicU64::new(event.data),
+            queued: AtomicBool::new(false),
+            table: Mutex::new(None),
+        })?;
+        let gone = {
+            let mut members = self.members.lock();
+            let dead = members.items.values().find(|item| item.key.0 == fd && item.file.strong_count() == 0);
+            let dead = dead.map(|item| item.key);
+            let gone = dead.and_then(|key| members.items.remove(&key));
+            if members.items.contains_key(&item.key) {
+                return Err(Errno::EEXIST);
+            }
+            let more = (members.items.len() + 1).saturating_sub(members.ready.len());
+            members.ready.try_reserve(more).map_err(|_| Errno::ENOMEM)?;
+            members.items.insert(item.key, item.clone());
+            gone
+        };
+        drop(gone);
+        let mut table = PollTable::new(item.clone());
+        file.poll(Some(&mut table));
+        if let Err(error) = table.check() {
+            _ = self.remove(fd, file);
+            return Err(error);
+        }
+        *item.table.lock() = Some(table);
+        self.check(&item);
+        Ok(())
+    }
+
+    /// Queues a member whose file is ready.
+    fn check(&self, item: &Item) {
+        if !item.events().is_empty() {
+            self.queue(item);
+        }
+    }
+
+    fn item(&self, fd: i32, file: &Arc<File>) -> Result<Arc<Item>> {
+        self.members.lock().items.get(&key(fd, file)).cloned().ok_or(Errno::ENOENT)
+    }
+
+    /// EPOLL_CTL_MOD
+    pub fn modify(&self, fd: i32, file: &Arc<File>, event: Event) -> Result<()> {
+        let item = self.item(fd, file)?;
+        item.wanted.store(event.events, Release);
+        item.data.store(event.data, Release);
+        self.check(&item);
+        Ok(())
+    }
+
+    /// EPOLL_CTL_DEL
+    pub fn remove(&self, fd: i32, file: &Arc<File>) -> Result<()> {
+        let item = self.members.lock().items.remove(&key(fd, file)).ok_or(Errno::ENOENT)?;
+        self.forget(&item);
+        Ok(())
+    }
+
+    /// Ends the watch of a member that was taken out.
+    fn forget(&self, item: &Arc<Item>) {
+        self.members.lock().ready.retain(|other| !Arc::ptr_eq(other, item));
+        let table = item.table.lock().take();
+        drop(table);
+    }
+
+    /// ELOOP when `set` is a member of this set, or one below it, or the sets go too deep.
+    fn check_depth(&self, set: &Arc<Epoll>, depth: usize) -> Result<()> {
+        if depth >= MAX_DEPTH {
+            return Err(Errno::ELOOP);
+        }
+        let mut next = Some((i32::MIN, 0));
+        while let Some(from) = next {
+            let found = self.members.lock().items.range(from..).next().map(|(&key, item)| (key, item.clone()));
+            next = found.as_ref().map(|((fd, file), _)| (*fd, file + 1));
+            let below = found.and_then(|(_, item)| item.file.upgrade()?.ops_as::<Epoll>());
+            if let Some(below) = below {
+                if Arc::ptr_eq(&below, set) {
+                    return Err(Errno::ELOOP);
+                }
+                below.check_depth(set, depth + 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes up to `max` events off the queue and hands each to `emit`; how many there were.
+    pub fn take(&self, max: usize, emit: &mut dyn FnMut(usize, Event) -> Result<()>) -> Result<usize> {
+        let mut taken = 0;
+        // Each member once: those that go back to the end are for the next wait.
+        let mut candidates = self.members.lock().ready.len();
+        while taken < max && candidates > 0 {
+            candidates -= 1;
+            let Some(item) = self.members.lock().ready.pop_front() else { break };
+            item.queued.store(false, Release);
+            if item.file.strong_count() == 0 {
+                let gone = self.members.lock().items.remove(&item.key);
+                gone.iter().for_each(|item| self.forget(item));
+                continue;
+            }
+            let events = item.events();
+            if events.is_empty() {
+                continue;
+            }
+            let wanted = item.wanted.load(Acquire);
+            if let Err(error) = emit(taken, Event { events: events.bits(), pad: 0, data: item.data.load(Acquire) }) {
+                self.queue(&item);
+                return if taken == 0 { Err(error) } else { Ok(taken) };
+            }
+            taken += 1;
+            if wanted & EPOLLONESHOT != 0 {
+                item.wanted.store(0, Release);
+            } else if wanted & EPOLLET == 0 {
+                self.queue(&item);
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Waits until the queue is not empty; false when `deadline` (in ticks) passed first.
+    pub fn wait(&self, deadline: Option<u64>) -> Result<bool> {
+        let waited = self.changed.wait_until(|| !self.members.lock().ready.is_empty(), deadline);
+        waited.map_err(|error| if error == Errno::ERESTARTSYS { Errno::EINTR } else { error })
+    }
+}
+
+impl FileOps for Epoll {
+    fn is_stream(&self) -> bool {
+        true
+    }
+
+    fn poll(&self, _file: &File, table: Option<&mut PollTable>) -> Events {
+        if let Some(table) = table {
+            table.add(&self.changed);
+        }
+        let mut at = 0;
+        loop {
+            let Some(item) = self.members.lock().ready.get(at).cloned() else { return Events::empty() };
+            if !item.events().is_empty() {
+                return Events::IN;
+            }
+            at += 1;
+        }
+    }
+}

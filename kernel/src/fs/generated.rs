@@ -1,0 +1,258 @@
+//! Files whose content the kernel writes when they are read: what procfs and sysfs are made of.
+
+use super::entry::Entry;
+use super::file::{File, FileOps, OpenFlags, Record};
+use super::inode::{Attr, Inode, Kind, Link, SetAttr, Time};
+use super::io::{Sink, Source};
+use crate::errno::{Errno, Result};
+use crate::mm::heap::try_arc;
+use crate::sync::SleepMutex;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+
+/// Text that is being written; it grows as far as memory goes.
+#[derive(Default)]
+pub struct Text {
+    bytes: Vec<u8>,
+    failed: bool,
+}
+
+impl Text {
+    /// Adds bytes that need not be UTF-8.
+    pub fn push(&mut self, bytes: &[u8]) {
+        if self.bytes.try_reserve(bytes.len()).is_ok() {
+            self.bytes.extend_from_slice(bytes);
+        } else {
+            self.failed = true;
+        }
+    }
+}
+
+impl fmt::Write for Text {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.push(text.as_bytes());
+        if self.failed { Err(fmt::Error) } else { Ok(()) }
+    }
+}
+
+/// Writes a formatted text; what does not fit is told when the whole is done.
+#[macro_export]
+macro_rules! put {
+    ($text:expr, $($argument:tt)*) => {{
+        use core::fmt::Write;
+        _ = core::write!($text, $($argument)*);
+    }};
+}
+
+/// What is behind a generated file; one value may serve many.
+pub trait Content: Send + Sync + 'static {
+    /// Writes the content.
+    fn write(&self, text: &mut Text) -> Result<()>;
+
+    /// Takes what a program writes, one call's bytes at a time.
+    fn accept(&self, _bytes: &[u8]) -> Result<()> {
+        Err(Errno::EACCES)
+    }
+
+    /// The permissions.
+    fn permissions(&self) -> u32 {
+        0o444
+    }
+}
+
+/// A member of a fixed tree.
+#[derive(Clone, Copy)]
+pub enum Node {
+    /// A file with this content.
+    File(fn(&mut Text)),
+    /// A directory with these members.
+    Directory(&'static [(&'static str, Node)]),
+    /// A symbolic link to what the function tells.
+    Link(fn(&mut Text)),
+    /// A file that can be written too.
+    Setting(fn(&mut Text), fn(&[u8]) -> Result<()>),
+}
+
+impl Node {
+    /// What it is.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Node::File(_) | Node::Setting(..) => Kind::Regular,
+            Node::Directory(_) => Kind::Directory,
+            Node::Link(_) => Kind::Symlink,
+        }
+    }
+}
+
+impl Content for Node {
+    fn write(&self, text: &mut Text) -> Result<()> {
+        match self {
+            Node::File(write) | Node::Link(write) | Node::Setting(write, _) => write(text),
+            Node::Directory(_) => return Err(Errno::EISDIR),
+        }
+        Ok(())
+    }
+
+    fn accept(&self, bytes: &[u8]) -> Result<()> {
+        match self {
+            Node::Setting(_, accept) => accept(bytes),
+            _ => Err(Errno::EACCES),
+        }
+    }
+
+    fn permissions(&self) -> u32 {
+        match self {
+            Node::File(_) => 0o444,
+            Node::Directory(_) => 0o555,
+            Node::Link(_) => 0o777,
+            Node::Setting(..) => 0o644,
+        }
+    }
+}
+
+/// The whole text of `content`.
+pub fn text(content: &dyn Content) -> Result<Vec<u8>> {
+    let mut text = Text::default();
+    content.write(&mut text)?;
+    if text.failed { Err(Errno::ENOMEM) } else { Ok(text.bytes) }
+}
+
+/// The attributes of a generated inode.
+pub fn attr(device: u64, inode: u64, kind: Kind, permissions: u32, owner: (u32, u32)) -> Attr {
+    let now = Time::now();
+    Attr {
+        device,
+        inode,
+        mode: kind.mode() | permissions,
+        links: if kind == Kind::Directory { 2 } else { 1 },
+        uid: owner.0,
+        gid: owner.1,
+        accessed: now,
+        modified: now,
+        changed: now,
+        ..Attr::default()
+    }
+}
+
+/// A number for the inode called `name` in the directory `parent`.
+pub fn number(parent: u64, name: &[u8]) -> u64 {
+    let start = parent ^ 0xcbf2_9ce4_8422_2325;
+    name.iter().fold(start, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)) >> 16
+}
+
+/// The inode of a member of a fixed tree.
+pub struct Fixed {
+    node: Node,
+    device: u64,
+    number: u64,
+}
+
+impl Fixed {
+    /// The inode of `node`.
+    pub fn new(node: Node, device: u64, number: u64) -> Self {
+        Fixed { node, device, number }
+    }
+}
+
+impl Inode for Fixed {
+    fn kind(&self) -> Kind {
+        self.node.kind()
+    }
+
+    fn attr(&self) -> Attr {
+        attr(self.device, self.number, self.kind(), self.node.permissions(), (0, 0))
+    }
+
+    fn set_attr(&self, _change: &SetAttr) -> Result<()> {
+        Ok(())
+    }
+
+    fn truncate(&self, _size: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+        match self.node {
+            Node::Directory(_) => Ok(self),
+            node => open(node),
+        }
+    }
+
+    fn link(&self) -> Result<Link> {
+        match self.node {
+            Node::Link(_) => text(&self.node).map(Link::Path),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    fn lookup(&self, here: &Arc<Entry>, name: &[u8]) -> Result<Arc<Entry>> {
+        let Node::Directory(members) = self.node else { return Err(Errno::ENOTDIR) };
+        let (_, node) = members.iter().find(|(known, _)| known.as_bytes() == name).ok_or(Errno::ENOENT)?;
+        entry(here, name, Fixed::new(*node, self.device, number(self.number, name)))
+    }
+}
+
+impl FileOps for Fixed {
+    fn read_dir(&self, file: &File, position: u64, emit: &mut dyn FnMut(Record) -> bool) -> Result<()> {
+        let Node::Directory(members) = self.node else { return Err(Errno::ENOTDIR) };
+        if !dots(file.entry(), position, emit) {
+            return Ok(());
+        }
+        for (at, (name, node)) in members.iter().enumerate().skip((position as usize).saturating_sub(2)) {
+            let inode = number(self.number, name.as_bytes());
+            if !emit(Record { inode, kind: node.kind(), name: name.as_bytes(), next: at as u64 + 3 }) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A new entry called `name` in directory `here`.
+pub fn entry(here: &Arc<Entry>, name: &[u8], inode: impl Inode) -> Result<Arc<Entry>> {
+    Entry::new(try_arc(inode)?, Some(here.clone()), Arc::from(name))
+}
+
+/// The root of a file system.
+pub fn root(inode: impl Inode) -> Result<Arc<Entry>> {
+    Entry::new(try_arc(inode)?, None, Arc::from(&b""[..]))
+}
+
+/// Emits `.` and `..`, the records at positions 0 and 1; false when `emit` wants no more.
+pub fn dots(here: &Arc<Entry>, position: u64, emit: &mut dyn FnMut(Record) -> bool) -> bool {
+    let dots: [(&[u8], Arc<Entry>); 2] = [(b".", here.clone()), (b"..", here.above())];
+    dots.into_iter().enumerate().skip(position as usize).all(|(at, (name, entry))| {
+        let inode = entry.inode().attr().inode;
+        emit(Record { inode, kind: Kind::Directory, name, next: at as u64 + 1 })
+    })
+}
+
+/// Opens a file with generated content.
+pub fn open(content: impl Content) -> Result<Arc<dyn FileOps>> {
+    Ok(try_arc(Opened { content, text: SleepMutex::new(None) })?)
+}
+
+/// An open generated file. The text is written when it is read from the start, and stays for the reads after that.
+struct Opened<C> {
+    content: C,
+    text: SleepMutex<Option<Vec<u8>>>,
+}
+
+impl<C: Content> FileOps for Opened<C> {
+    fn read(&self, _file: &File, to: &mut Sink, position: u64) -> Result<usize> {
+        let mut known = self.text.lock();
+        if position == 0 || known.is_none() {
+            *known = Some(text(&self.content)?);
+        }
+        let bytes = known.as_deref().unwrap_or_default();
+        to.put(bytes.get(position as usize..).unwrap_or_default())
+    }
+
+    fn write(&self, _file: &File, from: &mut Source, _position: u64) -> Result<usize> {
+        let mut bytes = [0; 256];
+        let count = from.take(&mut bytes)?;
+        self.content.accept(&bytes[..count])?;
+        Ok(count)
+    }
+}

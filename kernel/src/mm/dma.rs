@@ -1,0 +1,54 @@
+//! Memory that virtio devices read and write, and their registers. The devices see physical addresses, and their
+//! accesses are coherent with the CPUs' (QEMU `virt` and every board whose device tree says `dma-coherent`).
+
+use core::ptr::NonNull;
+
+use virtio_drivers::transport::mmio::{MmioTransport, VirtIOHeader};
+use virtio_drivers::{BufferDirection, Hal, PAGE_SIZE as VIRTIO_PAGE, PhysAddr as DeviceAddr};
+
+use super::{PAGE_SIZE, PhysAddr, frame, kmap};
+use crate::arch;
+
+/// What crate virtio-drivers asks of a kernel.
+pub struct KernelHal;
+
+fn order(pages: usize) -> usize {
+    (pages * VIRTIO_PAGE).div_ceil(PAGE_SIZE).next_power_of_two().trailing_zeros() as usize
+}
+
+// SAFETY: blocks of frames are exclusive and zeroed; buffers are shared by their physical address, which the linear map
+// gives for the heap and for these blocks.
+unsafe impl Hal for KernelHal {
+    fn dma_alloc(pages: usize, _direction: BufferDirection) -> (DeviceAddr, NonNull<u8>) {
+        let block = frame::take_block(order(pages));
+        let address = block.map_or(0, |block| block.linear());
+        let Some(start) = NonNull::new(address as *mut u8) else { return (0, NonNull::dangling()) };
+        // SAFETY: the block is ours alone, and at least this long.
+        unsafe { start.write_bytes(0, pages * VIRTIO_PAGE) };
+        (block.map_or(0, |block| block.0 as DeviceAddr), start)
+    }
+
+    unsafe fn dma_dealloc(address: DeviceAddr, _start: NonNull<u8>, pages: usize) -> i32 {
+        frame::give_block(PhysAddr(address as usize), order(pages));
+        0
+    }
+
+    unsafe fn mmio_phys_to_virt(address: DeviceAddr, _size: usize) -> NonNull<u8> {
+        unreachable!("the PCI transport alone asks for this: {address:#x}")
+    }
+
+    unsafe fn share(buffer: NonNull<[u8]>, _direction: BufferDirection) -> DeviceAddr {
+        arch::mmu::virt_to_phys(buffer.cast::<u8>().as_ptr() as usize) as DeviceAddr
+    }
+
+    unsafe fn unshare(_address: DeviceAddr, _buffer: NonNull<[u8]>, _direction: BufferDirection) {}
+}
+
+/// The virtio device whose registers are at `base`, from the device tree; `None` where there is none behind
+/// them. Called once for each.
+pub fn virtio_device(base: usize, len: usize) -> Option<MmioTransport<'static>> {
+    let registers = NonNull::new(kmap::map_device(base, len).ok()? as *mut VirtIOHeader)?;
+    // SAFETY: the device tree says that virtio registers are there; the mapping stays for ever and is used by this
+    // transport alone.
+    unsafe { MmioTransport::new(registers, len) }.ok()
+}
