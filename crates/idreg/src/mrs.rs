@@ -53,4 +53,22 @@ impl Mrs {
             rt: (iss >> 5 & 31) as u8,
         })
     }
+
+    /// The register in the 16 bits that the instruction has for it: Op0, Op1, CRn, CRm, Op2 from the highest down. KVM's
+    /// register numbers hold it too (`KVM_REG_ARM64_SYSREG`).
+    #[inline]
+    pub const fn encoding(self) -> u16 {
+        let (op0, op1, crn) = (
+            self.op0 as u16 & 3,
+            self.op1 as u16 & 7,
+            self.crn as u16 & 15,
+        );
+        op0 << 14 | op1 << 11 | crn << 7 | (self.crm as u16 & 15) << 3 | self.op2 as u16 & 7
+    }
+
+    /// The instruction word that reads so.
+    #[inline]
+    pub const fn to_instruction(self) -> u32 {
+        0xd530_0000 | (self.encoding() as u32) << 5 | self.rt as u32 & 31
+    }
 }

@@ -50,15 +50,12 @@ impl El0View {
     /// MPIDR_EL1, REVIDR_EL1.
     #[inline]
     pub const fn emulate(&self, mrs: Mrs) -> Option<u64> {
-        if mrs.op0 != 3 || mrs.op1 != 0 || mrs.crn != 0 || mrs.crm > 7 {
+        // Op0=3, Op1=0, CRn=0, CRm below 8: all but the low 6 bits of the encoding are fixed, and these are the place.
+        let (encoding, place) = (mrs.encoding(), mrs.encoding() as usize % ID_SPACE);
+        if encoding / ID_SPACE as u16 != 3 << 8 || READABLE >> place & 1 == 0 {
             return None;
         }
-        let index = (mrs.crm as usize * 8 + mrs.op2 as usize) % ID_SPACE;
-        if READABLE >> index & 1 == 0 {
-            None
-        } else {
-            Some(self.values[index])
-        }
+        Some(self.values[place])
     }
 
     /// The value of a register of the ID space; zero for others.

@@ -78,6 +78,8 @@ proptest! {
     fn both_decoders_invert_the_encoders(mrs in any_mrs()) {
         prop_assert_eq!(Mrs::from_instruction(instruction(mrs)), Some(mrs));
         prop_assert_eq!(Mrs::from_iss(iss(mrs)), Some(mrs));
+        prop_assert_eq!(mrs.to_instruction(), instruction(mrs));
+        prop_assert_eq!(u32::from(mrs.encoding()), instruction(mrs) >> 5 & 0xffff);
     }
 
     #[test]
