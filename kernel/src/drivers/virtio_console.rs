@@ -1,5 +1,7 @@
 //! The virtio console: /dev/hvc0.
 
+use super::fdt;
+use crate::arch::irq;
 use crate::mm::dma::{self, KernelHal};
 use crate::sync::Mutex;
 use alloc::boxed::Box;
@@ -61,7 +63,7 @@ pub fn on_input(handler: fn(&[u8])) {
 }
 
 /// Handles the device's interrupt.
-pub fn interrupt() {
+fn interrupt() {
     if let Some(console) = &mut *CONSOLE.lock() {
         // Whether it was ours, `receive` finds out.
         _ = console.device.ack_interrupt();

@@ -22,6 +22,7 @@ pub mod pipe;
 pub mod poll;
 #[cfg(feature = "selftest")]
 mod selftests;
+pub mod timerfd;
 pub mod tmpfs;
 pub mod tty;
 pub mod walk;

@@ -5,6 +5,7 @@ pub mod area;
 mod asid;
 pub mod aslr;
 mod buddy;
+pub mod dma;
 pub mod fault;
 pub mod frame;
 mod gather;

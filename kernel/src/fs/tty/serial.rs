@@ -8,8 +8,10 @@ use crate::sync::Mutex;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// The device number of the UART's terminal: ttyAMA0 or ttyS0.
-const UART: (u32, u32) = if crate::arch::UART_IS_PL011 { (204, 64) } else { (4, 64) };
+/// The device number of the UART's terminal: ttyAMA0.
+const UART: (u32, u32) = (204, 64);
+/// Its other name, where programs expect a 16550: ttyS0.
+const UART_ALIAS: (u32, u32) = (4, 64);
 /// The device number of hvc0.
 const HVC: (u32, u32) = (229, 0);
 
@@ -20,6 +22,7 @@ pub fn init() -> Result<()> {
     let tty = Tty::new(UART, Line::Port(uart::write))?;
     PORTS.lock().push(tty);
     uart::on_input(|bytes| receive(UART, bytes));
+    virtio_console::init();
     if virtio_console::is_present() {
         let tty = Tty::new(HVC, Line::Port(virtio_console::write))?;
         PORTS.lock().push(tty);
@@ -36,6 +39,7 @@ fn receive(device: (u32, u32), bytes: &[u8]) {
 
 /// The terminal of a port, by its device number.
 pub fn find(device: (u32, u32)) -> Option<Arc<Tty>> {
+    let device = if device == UART_ALIAS { UART } else { device };
     PORTS.lock().iter().find(|tty| tty.device == device).cloned()
 }
 
