@@ -33,13 +33,25 @@ const TOUR: &str = include_str!("tour.sh");
 
 /// Runs a program; without one a shell, or the tour where there is no terminal.
 pub fn run(project: &Project, options: &RunOptions) -> Result<u8> {
-    let [stdin, stdout, stderr] = terminal::terminals();
-    start(project, options, stdin && stdout, stderr)
+    let [stdin, stdout, _] = terminal::terminals();
+    let unnamed = if stdin && stdout {
+        Unnamed::Shell
+    } else {
+        Unnamed::Tour
+    };
+    start(project, options, unnamed)
 }
 
-/// Runs a program, or a shell, on a terminal of the guest.
+/// Runs a program; without one an interactive shell, which reads its commands from whatever standard input is.
 pub fn shell(project: &Project, options: &RunOptions) -> Result<u8> {
-    start(project, options, true, true)
+    start(project, options, Unnamed::Shell)
+}
+
+/// What is run where no program is named.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unnamed {
+    Shell,
+    Tour,
 }
 
 /// What there is to run: the first word names a guest's program.
@@ -49,12 +61,9 @@ struct Plan {
     tour: bool,
 }
 
-fn start(
-    project: &Project,
-    options: &RunOptions,
-    interactive: bool,
-    stderr_too: bool,
-) -> Result<u8> {
+fn start(project: &Project, options: &RunOptions, unnamed: Unnamed) -> Result<u8> {
+    let [stdin, stdout, stderr] = terminal::terminals();
+    let interactive = stdin && stdout;
     options
         .set
         .iter()
@@ -63,7 +72,7 @@ fn start(
     if !kernel.is_stile() && (options.count.is_some() || options.trace) {
         bail!("--count and --trace are Stile's: {kernel} has neither");
     }
-    let plan = match plan(options, interactive) {
+    let plan = match plan(options, unnamed) {
         Ok(plan) => plan,
         Err(refusal) => {
             eprintln!("stile: {}", refusal.reason);
@@ -91,7 +100,7 @@ fn start(
         job.input = Input::Terminal {
             rows,
             columns,
-            stderr: stderr_too,
+            stderr,
         };
         let kind = std::env::var("TERM").unwrap_or_else(|_| "vt100".into());
         job.environment.push(format!("TERM={kind}").into_bytes());
@@ -124,15 +133,15 @@ struct Refusal {
     reason: String,
 }
 
-fn plan(options: &RunOptions, interactive: bool) -> Result<Plan, Refusal> {
+fn plan(options: &RunOptions, unnamed: Unnamed) -> Result<Plan, Refusal> {
     let default = options.arch.unwrap_or(Arch::Arm64);
     let words = |words: &[&str]| words.iter().map(|word| word.as_bytes().to_vec()).collect();
     let Some((program, rest)) = options.program.split_first() else {
-        let (arguments, tour) = if interactive {
-            (words(&["sh", "-l"]), false)
-        } else {
-            (words(&["sh", "/stile/tour.sh"]), true)
+        let arguments = match unnamed {
+            Unnamed::Shell => words(&["sh", "-il"]),
+            Unnamed::Tour => words(&["sh", "/stile/tour.sh"]),
         };
+        let tour = unnamed == Unnamed::Tour;
         return Ok(Plan {
             arch: default,
             arguments,
