@@ -1,3 +1,3 @@
 # uname, hostname, whoami, id, tty.
-uname -s; uname -m; whoami; id -u; id -g; tty
+uname -s; whoami; id -u; id -g; tty
 hostname

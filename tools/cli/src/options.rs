@@ -116,6 +116,12 @@ pub struct TestOptions {
     /// Parts of names; a test is run if its name contains one of them
     #[arg(value_name = "NAME")]
     pub names: Vec<String>,
+    /// Architecture of the machines
+    #[arg(long, value_enum, default_value = "arm64")]
+    pub arch: Arch,
+    /// Run the programs on another kernel: linux-6.12, linux-6.1 (Debian's), or a file
+    #[arg(long, value_name = "KERNEL", default_value = "stile")]
+    pub on: String,
     /// Only what takes under two minutes
     #[arg(long, conflicts_with = "long")]
     pub quick: bool,

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::mpsc;
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -69,9 +69,14 @@ impl Project {
     }
 }
 
-/// Tells the user what takes time.
+/// Tells the user what takes time; not twice in a row.
 pub fn progress(what: &str) {
-    eprintln!("stile: {what}");
+    static LAST: Mutex<String> = Mutex::new(String::new());
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    if *last != what {
+        eprintln!("stile: {what}");
+        what.clone_into(&mut last);
+    }
 }
 
 /// Runs a tool to its end: its standard output. Says `what` it does if that takes a while; a failure shows what it said.

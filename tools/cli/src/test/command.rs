@@ -6,11 +6,13 @@ use std::process::{Command, Output, Stdio};
 use anyhow::Result;
 
 use super::Report;
+use crate::options::TestOptions;
 use crate::project::Project;
 
 /// One run of the command.
 struct Run<'a> {
     name: &'a str,
+    /// What follows `stile run`.
     arguments: &'a [&'a str],
     stdin: &'a [u8],
     status: i32,
@@ -34,87 +36,87 @@ fn all_bytes() -> Vec<u8> {
 }
 
 /// Runs the command as users do and compares.
-pub fn test(project: &Project, report: &mut Report) -> Result<()> {
+pub fn test(project: &Project, options: &TestOptions, report: &mut Report) -> Result<()> {
     let bytes = all_bytes();
     let runs = [
         Run {
             name: "status",
-            arguments: &["run", "--", "sh", "-c", "exit 7"],
+            arguments: &["--", "sh", "-c", "exit 7"],
             status: 7,
             ..PLAIN
         },
         Run {
             name: "signal",
-            arguments: &["run", "--", "sh", "-c", "kill -9 $$"],
+            arguments: &["--", "sh", "-c", "kill -9 $$"],
             status: 137,
             ..PLAIN
         },
         Run {
             name: "not-found",
-            arguments: &["run", "--", "nosuch"],
+            arguments: &["--", "nosuch"],
             status: 127,
             stderr: "nosuch",
             ..PLAIN
         },
         Run {
             name: "no-host-file",
-            arguments: &["run", "./nosuch"],
+            arguments: &["./nosuch"],
             status: 127,
             stderr: "not found",
             ..PLAIN
         },
         Run {
             name: "not-executable",
-            arguments: &["run", "./Cargo.toml"],
+            arguments: &["./Cargo.toml"],
             status: 126,
             stderr: "not executable",
             ..PLAIN
         },
         Run {
             name: "wrong-machine",
-            arguments: &["run", "/proc/self/exe"],
+            arguments: &["/proc/self/exe"],
             status: 126,
             stderr: "x86-64",
             ..PLAIN
         },
         Run {
             name: "unknown-policy",
-            arguments: &["run", "--set", "idreg=x", "true"],
+            arguments: &["--set", "idreg=x", "true"],
             status: 125,
             stderr: "locked",
             ..PLAIN
         },
         Run {
             name: "bad-option",
-            arguments: &["run", "--smp", "65", "true"],
+            arguments: &["--smp", "65", "true"],
             status: 125,
             stderr: "64",
             ..PLAIN
         },
         Run {
             name: "timeout",
-            arguments: &["run", "--timeout", "3", "--", "sleep", "1000"],
+            arguments: &["--timeout", "3", "--", "sleep", "1000"],
             status: 124,
             stderr: "time",
             ..PLAIN
         },
         Run {
             name: "stdin",
-            arguments: &["run", "--", "wc", "-l"],
+            arguments: &["--", "wc", "-l"],
             stdin: b"a\nb\n",
             stdout: Some(b"2\n"),
             ..PLAIN
         },
         Run {
             name: "binary",
-            arguments: &["run", "--", "cat"],
+            arguments: &["--", "cat"],
             stdin: &bytes,
             stdout: Some(&bytes),
             ..PLAIN
         },
         Run {
             name: "icount-stdin",
-            arguments: &["run", "--icount", "--", "cat"],
+            arguments: &["--icount", "--", "cat"],
             stdin: &bytes,
             stdout: Some(&bytes),
             ..PLAIN
@@ -122,7 +124,6 @@ pub fn test(project: &Project, report: &mut Report) -> Result<()> {
         Run {
             name: "copy",
             arguments: &[
-                "run",
                 "--copy",
                 "LICENSE-MIT:/etc/x",
                 "--",
@@ -135,19 +136,19 @@ pub fn test(project: &Project, report: &mut Report) -> Result<()> {
         },
         Run {
             name: "count",
-            arguments: &["run", "--count", "--", "true"],
+            arguments: &["--count", "--", "true"],
             stderr: "execve",
             ..PLAIN
         },
         Run {
             name: "trace",
-            arguments: &["run", "--trace", "--", "true"],
+            arguments: &["--trace", "--", "true"],
             stderr: "exit_group(0",
             ..PLAIN
         },
         Run {
             name: "tour",
-            arguments: &["run"],
+            arguments: &[],
             stdout: None,
             stderr: "syscall",
             ..PLAIN
@@ -156,21 +157,24 @@ pub fn test(project: &Project, report: &mut Report) -> Result<()> {
     for run in runs {
         let name = format!("command/{}", run.name);
         if report.wants(&name) {
-            match check(&run, &start(project, &run)?) {
+            match check(&run, &start(project, options, &run)?) {
                 None => report.passed(1),
                 Some(how) => report.failed(&name, &how),
             }
         }
     }
     if report.wants("command/icount-repeats") {
-        repeats(project, report)?;
+        repeats(project, options, report)?;
     }
     Ok(())
 }
 
-fn start(project: &Project, run: &Run) -> Result<Output> {
+fn start(project: &Project, options: &TestOptions, run: &Run) -> Result<Output> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.current_dir(&project.root).args(run.arguments);
+    command
+        .current_dir(&project.root)
+        .args(["run", "--arch", options.arch.debian()])
+        .args(run.arguments);
     command
         .env("STILE_ROOT", &project.root)
         .env("STILE_TARGET", &project.target)
@@ -207,14 +211,17 @@ fn check(run: &Run, output: &Output) -> Option<String> {
 }
 
 /// Two runs with the machine's time being its instructions print the same, times included.
-fn repeats(project: &Project, report: &mut Report) -> Result<()> {
+fn repeats(project: &Project, options: &TestOptions, report: &mut Report) -> Result<()> {
     let script =
         "cat /proc/uptime; i=0; while [ $i -lt 50 ]; do (:); i=$((i + 1)); done; cat /proc/uptime";
     let run = Run {
-        arguments: &["run", "--icount", "--count", "--", "sh", "-c", script],
+        arguments: &["--icount", "--count", "--", "sh", "-c", script],
         ..PLAIN
     };
-    let (first, second) = (start(project, &run)?, start(project, &run)?);
+    let (first, second) = (
+        start(project, options, &run)?,
+        start(project, options, &run)?,
+    );
     if first == second && first.status.success() {
         report.passed(1);
     } else {

@@ -5,54 +5,36 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::Report;
-use crate::arch::Arch;
+use super::machines::{self, Setting};
 use crate::guest;
 use crate::kernel_image::{Kernel, flat_image};
+use crate::options::TestOptions;
 use crate::project::Project;
-use crate::qemu::{Accel, Machine};
+use crate::qemu::Machine;
 use crate::session::Event;
 use crate::toolchain;
 
 /// How long the whole boot may take.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Boots the self-testing kernel on machines that differ in what the kernel starts with.
-pub fn test(project: &Project, report: &mut Report) -> Result<()> {
-    if !report.wants("kernel/")
-        && report
-            .options
-            .names
-            .iter()
-            .all(|name| !name.starts_with("kernel"))
-    {
+/// Boots the self-testing kernel on each machine.
+pub fn test(project: &Project, options: &TestOptions, report: &mut Report) -> Result<()> {
+    let name = |setting: &Setting| format!("kernel/{}", setting.name);
+    let wanted: Vec<Setting> = machines::settings(options)
+        .filter(|setting| report.wants(&name(setting)))
+        .collect();
+    if wanted.is_empty() {
         return Ok(());
     }
-    let image = flat_image(&toolchain::kernel(project, Arch::Arm64, &["selftest"])?)?;
+    let image = flat_image(&toolchain::kernel(project, options.arch, &["selftest"])?)?;
     let kernel = Kernel::Selftest(image);
-    for (name, cpu, smp, options) in [
-        ("kernel/cortex-a72", "cortex-a72", 1, &[][..]),
-        ("kernel/max", "max", 4, &[][..]),
-        (
-            "kernel/neoverse-n1-el2",
-            "neoverse-n1",
-            2,
-            &["-machine", "virtualization=on"][..],
-        ),
-    ] {
-        let machine = Machine {
-            arch: Arch::Arm64,
-            kernel: &kernel,
-            cpu: Some(cpu),
-            smp,
-            memory: "512M",
-            icount: false,
-            as_shipped: false,
-            accel: Accel::Tcg,
-            gdb: false,
-            append: vec!["selftest".into()],
-            options: options.iter().map(|word| word.to_string()).collect(),
-        };
-        boot(project, &machine, name, report)?;
+    for setting in wanted {
+        boot(
+            project,
+            &setting.machine(&kernel, &["selftest"]),
+            &name(&setting),
+            report,
+        )?;
     }
     Ok(())
 }

@@ -4,12 +4,14 @@ mod case;
 mod command;
 mod host;
 mod kernel;
+mod machines;
 mod programs;
 
 use std::time::Instant;
 
 use anyhow::Result;
 
+use crate::kernel_image::Kernel;
 use crate::options::TestOptions;
 use crate::project::Project;
 
@@ -72,14 +74,20 @@ pub fn test(project: &Project, options: &TestOptions) -> Result<u8> {
         passed: 0,
         failed: Vec::new(),
     };
-    report.group("host", |report| host::test(project, options, report));
-    report.group("kernel", |report| kernel::test(project, report));
-    for setting in programs::settings(options) {
-        report.group(setting.name, |report| {
-            programs::test(project, options, &setting, &cases, report)
+    let kernel = Kernel::from_option(&options.on);
+    if kernel.is_stile() {
+        report.group("host", |report| host::test(project, options, report));
+        report.group("kernel", |report| kernel::test(project, options, report));
+    }
+    for setting in machines::settings(options) {
+        let name = format!("programs/{}", setting.name);
+        report.group(&name, |report| {
+            programs::test(project, &kernel, options, &setting, &cases, report)
         });
     }
-    report.group("command", |report| command::test(project, report));
+    if kernel.is_stile() {
+        report.group("command", |report| command::test(project, options, report));
+    }
     for name in &report.failed {
         println!("failed: {name}");
     }

@@ -3,12 +3,13 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use similar::TextDiff;
 use wire::{Channel, Control, Input, Job};
 
 use super::Report;
 use super::case::Case;
+use super::machines::{self, Setting};
 use crate::arch::Arch;
 use crate::guest;
 use crate::initramfs::Initramfs;
@@ -16,7 +17,6 @@ use crate::kernel_image::Kernel;
 use crate::options::TestOptions;
 use crate::packages;
 use crate::project::Project;
-use crate::qemu::{Accel, Machine};
 use crate::session::{Event, Session};
 use crate::toolchain;
 
@@ -25,61 +25,22 @@ const LIMIT: Duration = Duration::from_secs(90);
 /// How long a machine may take until its first case starts.
 const BOOT_LIMIT: Duration = Duration::from_secs(60);
 
-/// A machine that the cases run on.
-pub struct Setting {
-    /// What it is called.
-    pub name: &'static str,
-    arch: Arch,
-    cpu: &'static str,
-    smp: u32,
-    options: &'static [&'static str],
-}
-
-const SETTINGS: [Setting; 3] = [
-    Setting {
-        name: "programs/cortex-a72",
-        arch: Arch::Arm64,
-        cpu: "cortex-a72",
-        smp: 1,
-        options: &[],
-    },
-    Setting {
-        name: "programs/max",
-        arch: Arch::Arm64,
-        cpu: "max",
-        smp: 4,
-        options: &[],
-    },
-    Setting {
-        name: "programs/neoverse-n1-el2",
-        arch: Arch::Arm64,
-        cpu: "neoverse-n1",
-        smp: 2,
-        options: &["-machine", "virtualization=on"],
-    },
-];
-
-/// The machines to run on: one where it must be quick.
-pub fn settings(options: &TestOptions) -> impl Iterator<Item = Setting> {
-    SETTINGS
-        .into_iter()
-        .take(if options.quick { 1 } else { SETTINGS.len() })
-}
-
 /// Runs the cases on one machine and compares.
 pub fn test(
     project: &Project,
+    kernel: &Kernel,
     options: &TestOptions,
     setting: &Setting,
     cases: &[Case],
     report: &mut Report,
 ) -> Result<()> {
     let wanted = |case: &&Case| {
-        (options.long || !case.long) && report.wants(&format!("{}/{}", setting.name, case.name))
+        (options.long || !case.long)
+            && report.wants(&format!("programs/{}/{}", setting.name, case.name))
     };
     let cases: Vec<&Case> = cases.iter().filter(wanted).collect();
-    run(project, &Kernel::Stile, setting, &cases, |case, result| {
-        let name = format!("{}/{}", setting.name, case.name);
+    run(project, kernel, setting, &cases, |case, result| {
+        let name = format!("programs/{}/{}", setting.name, case.name);
         match judge(case, &result) {
             None => report.passed(1),
             Some(how) => report.failed(&name, &how),
@@ -95,22 +56,20 @@ pub fn record(project: &Project, options: &TestOptions, cases: Vec<Case>) -> Res
     };
     let cases: Vec<&Case> = cases.iter().filter(wanted).collect();
     let mut failures = 0;
-    run(
-        project,
-        &Kernel::Linux("6.12".into()),
-        &SETTINGS[0],
-        &cases,
-        |case, result| {
-            match &result.end {
-                Ok(end) => fs::write(case.expected_file(), case.record(&result.stdout, end))?,
-                Err(how) => {
-                    failures += 1;
-                    println!("FAILED {}: {how}", case.name);
-                }
+    let kernel = Kernel::Linux("6.12".into());
+    let setting = machines::settings(options)
+        .next()
+        .context("no machine of this architecture")?;
+    run(project, &kernel, &setting, &cases, |case, result| {
+        match &result.end {
+            Ok(end) => fs::write(case.expected_file(), case.record(&result.stdout, end))?,
+            Err(how) => {
+                failures += 1;
+                println!("FAILED {}: {how}", case.name);
             }
-            Ok(())
-        },
-    )?;
+        }
+        Ok(())
+    })?;
     println!("{} recorded, {failures} failed", cases.len() - failures);
     Ok(u8::from(failures > 0))
 }
@@ -221,23 +180,7 @@ fn attend(session: &mut Session, deadline: Instant) -> Outcome {
 }
 
 fn boot(project: &Project, kernel: &Kernel, setting: &Setting, cases: &[&Case]) -> Result<Session> {
-    let machine = Machine {
-        arch: setting.arch,
-        kernel,
-        cpu: Some(setting.cpu),
-        smp: setting.smp,
-        memory: "1G",
-        icount: false,
-        as_shipped: false,
-        accel: Accel::Tcg,
-        gdb: false,
-        append: Vec::new(),
-        options: setting
-            .options
-            .iter()
-            .map(|word| word.to_string())
-            .collect(),
-    };
+    let machine = setting.machine(kernel, &[]);
     let mut tree = guest::tree(project, setting.arch)?;
     let mut jobs = Vec::new();
     for case in cases {
