@@ -167,6 +167,14 @@ impl<'a> Source<'a> {
         head
     }
 
+    /// Ends after `len` more bytes at most.
+    pub fn truncate(&mut self, len: usize) {
+        match &mut self.0 {
+            Origin::User(cursor) => cursor.left = cursor.left.min(len),
+            Origin::Kernel(bytes) => *bytes = &bytes[..len.min(bytes.len())],
+        }
+    }
+
     /// Fills as much of `buffer` as it can and returns how much; EFAULT when the first byte already fails.
     pub fn take(&mut self, buffer: &mut [u8]) -> Result<usize> {
         match &mut self.0 {

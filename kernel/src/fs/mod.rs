@@ -12,6 +12,7 @@ pub mod epoll;
 pub mod eventfd;
 pub mod fdtable;
 pub mod file;
+pub mod generated;
 pub mod initramfs;
 pub mod inode;
 pub mod io;
@@ -22,6 +23,7 @@ pub mod pipe;
 pub mod poll;
 #[cfg(feature = "selftest")]
 mod selftests;
+mod sysfs;
 pub mod timerfd;
 pub mod tmpfs;
 pub mod tty;

@@ -3,7 +3,7 @@
 use super::entry::Entry;
 use super::inode::Kind;
 use super::tmpfs::{Node, Tmpfs};
-use super::{device, tty};
+use super::{device, sysfs, tty};
 use crate::errno::{Errno, Result};
 use crate::sync::Mutex;
 use alloc::sync::Arc;
@@ -36,6 +36,7 @@ fn new_root(kind: &str) -> Result<Arc<Entry>> {
         "tmpfs" | "ramfs" => Tmpfs::new(0o1777),
         "devtmpfs" => dev(),
         "devpts" => tty::devpts(),
+        "sysfs" => sysfs::root(),
         _ => Err(Errno::ENODEV),
     }
 }

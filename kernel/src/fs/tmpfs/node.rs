@@ -12,6 +12,7 @@ use crate::errno::{Errno, Result};
 use crate::mm::PAGE_SIZE;
 use crate::mm::heap::try_arc;
 use crate::sync::{Mutex, SleepMutex};
+use crate::task::signal;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
@@ -391,6 +392,17 @@ impl Node {
     }
 }
 
+/// Shortens a write at `position` to what RLIMIT_FSIZE allows; SIGXFSZ and EFBIG when that is nothing.
+fn limit_size(from: &mut Source, position: u64) -> Result<()> {
+    let room = (crate::task::rlimit(RLIMIT_FSIZE) as u64).saturating_sub(position);
+    if room == 0 && from.left() > 0 {
+        signal::raise(SIGXFSZ);
+        return Err(Errno::EFBIG);
+    }
+    from.truncate(usize::try_from(room).unwrap_or(usize::MAX));
+    Ok(())
+}
+
 /// True when `entry` is `directory` or below it.
 fn is_inside(entry: &Arc<Entry>, directory: &Arc<Entry>) -> bool {
     let mut here = Some(entry.clone());
@@ -411,12 +423,14 @@ impl FileOps for Node {
     }
 
     fn write(&self, _file: &File, from: &mut Source, position: u64) -> Result<usize> {
+        limit_size(from, position)?;
         let (count, _) = self.data()?.write(from, Some(position))?;
         self.modified();
         Ok(count)
     }
 
     fn append(&self, _file: &File, from: &mut Source) -> Result<(usize, u64)> {
+        limit_size(from, self.data()?.size())?;
         let written = self.data()?.write(from, None)?;
         self.modified();
         Ok(written)
