@@ -2,6 +2,7 @@
 
 use super::entry::Entry;
 use super::inode::{Kind, Time};
+use super::inotify;
 use super::io::{Sink, Source};
 use super::lock;
 use super::poll::{Events, PollTable};
@@ -232,6 +233,8 @@ impl File {
         let mut position = self.position.lock();
         let count = self.ops.read(self, to, *position)?;
         *position += count as u64;
+        drop(position);
+        inotify::about(&self.entry, IN_ACCESS);
         Ok(count)
     }
 
@@ -245,10 +248,14 @@ impl File {
         if self.flags().has(O_APPEND) {
             let (count, end) = self.ops.append(self, from)?;
             *position = end;
+            drop(position);
+            inotify::about(&self.entry, IN_MODIFY);
             return Ok(count);
         }
         let count = self.ops.write(self, from, *position)?;
         *position += count as u64;
+        drop(position);
+        inotify::about(&self.entry, IN_MODIFY);
         Ok(count)
     }
 
@@ -349,6 +356,10 @@ impl File {
 impl Drop for File {
     fn drop(&mut self) {
         lock::release_file(self);
+        if !self.flags().has(O_PATH) {
+            let written = self.flags().writable();
+            inotify::about(&self.entry, if written { IN_CLOSE_WRITE } else { IN_CLOSE_NOWRITE });
+        }
     }
 }
 

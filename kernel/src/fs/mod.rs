@@ -15,6 +15,7 @@ pub mod file;
 pub mod generated;
 pub mod initramfs;
 pub mod inode;
+pub mod inotify;
 pub mod io;
 pub mod lock;
 pub mod mount;

@@ -5,7 +5,7 @@ use crate::errno::{Errno, Result};
 use crate::fs::file::Record;
 use crate::fs::inode::{Kind, Link, New, Replace};
 use crate::fs::walk::{Last, Walk};
-use crate::fs::{Entry, mount, perm};
+use crate::fs::{Entry, inotify, mount, perm};
 use crate::mm::user::{UserSlice, read_cstr};
 use crate::task::current;
 use alloc::sync::Arc;
@@ -35,6 +35,7 @@ fn make(directory: i32, path: &[u8], new: New) -> Result<usize> {
     }
     perm::check(&parent, perm::WRITE)?;
     parent.inode().create(&parent, name, new)?;
+    inotify::in_directory(&parent, name, is_directory, IN_CREATE, 0);
     Ok(0)
 }
 
@@ -87,6 +88,8 @@ pub fn linkat(from: i32, old: usize, to: i32, new: usize, flags: u32) -> Result<
     }
     perm::check(&parent, perm::WRITE)?;
     parent.inode().add_link(&parent, name, entry.inode())?;
+    inotify::in_directory(&parent, name, false, IN_CREATE, 0);
+    inotify::about(&entry, IN_ATTRIB);
     Ok(0)
 }
 
@@ -113,6 +116,10 @@ pub fn unlinkat(directory: i32, path: usize, flags: u32) -> Result<usize> {
         return Err(Errno::EBUSY);
     }
     parent.inode().remove(&parent, name, rmdir)?;
+    inotify::in_directory(&parent, name, rmdir, IN_DELETE, 0);
+    if inotify::is_active() && victim.inode().attr().links == 0 {
+        inotify::deleted(&victim);
+    }
     Ok(0)
 }
 
@@ -152,6 +159,12 @@ pub fn renameat2(from: i32, old: usize, to: i32, new: usize, flags: u32) -> Resu
         }
     }
     old_parent.inode().rename(&old_parent, old_name, (&new_parent, new_name), replace)?;
+    if inotify::is_active() {
+        let (cookie, is_directory) = (inotify::new_cookie(), source.kind() == Kind::Directory);
+        inotify::in_directory(&old_parent, old_name, is_directory, IN_MOVED_FROM, cookie);
+        inotify::in_directory(&new_parent, new_name, is_directory, IN_MOVED_TO, cookie);
+        inotify::moved(&source);
+    }
     Ok(0)
 }
 

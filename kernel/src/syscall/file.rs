@@ -6,7 +6,7 @@ use crate::fs::file::Whence;
 use crate::fs::inode::{Kind, Link, New};
 use crate::fs::io::{IoVec, MAX_COUNT, Sink, Source};
 use crate::fs::walk::Walk;
-use crate::fs::{Entry, File, OpenFlags, perm};
+use crate::fs::{Entry, File, OpenFlags, inotify, perm};
 use crate::mm::user::UserPtr;
 use crate::task::current;
 use alloc::sync::Arc;
@@ -45,6 +45,9 @@ fn open_path(directory: i32, path: &[u8], flags: u32, mode: u32) -> Result<usize
         entry
     };
     let opened = File::open(entry, flags)?;
+    if !flags.has(O_PATH) {
+        inotify::about(opened.entry(), IN_OPEN);
+    }
     Ok(current().files().add(opened, flags.has(O_CLOEXEC))? as usize)
 }
 
@@ -267,6 +270,7 @@ pub fn truncate(path: usize, len: i64) -> Result<usize> {
     }
     perm::check(&entry, perm::WRITE)?;
     entry.inode().truncate(len)?;
+    inotify::about(&entry, IN_MODIFY);
     Ok(0)
 }
 
@@ -278,6 +282,7 @@ pub fn ftruncate(fd: i32, len: i64) -> Result<usize> {
         return Err(Errno::EINVAL);
     }
     file.entry().inode().truncate(len)?;
+    inotify::about(file.entry(), IN_MODIFY);
     Ok(0)
 }
 

@@ -4,7 +4,7 @@ use super::path::{self, check_flags, file};
 use crate::errno::{Errno, Result};
 use crate::fs::device;
 use crate::fs::inode::{Attr, Kind, SetAttr, Time};
-use crate::fs::{Entry, perm};
+use crate::fs::{Entry, inotify, perm};
 use crate::mm::PAGE_SIZE;
 use crate::mm::user::UserPtr;
 use alloc::sync::Arc;
@@ -223,6 +223,7 @@ fn change_mode(entry: &Arc<Entry>, mode: u32) -> Result<usize> {
     }
     let permissions = Some(mode & 0o7777);
     entry.inode().set_attr(&SetAttr { permissions, ..SetAttr::default() })?;
+    inotify::about(&entry, IN_ATTRIB);
     Ok(0)
 }
 
@@ -265,6 +266,7 @@ fn change_owner(entry: &Arc<Entry>, uid: u32, gid: u32) -> Result<usize> {
         change.permissions = Some(attr.mode & 0o7777 & !(S_ISUID | group));
     }
     entry.inode().set_attr(&change)?;
+    inotify::about(&entry, IN_ATTRIB);
     Ok(0)
 }
 
@@ -316,5 +318,6 @@ pub fn utimensat(directory: i32, path: usize, times: usize, flags: u32) -> Resul
         perm::check(&entry, perm::WRITE)?;
     }
     entry.inode().set_attr(&SetAttr { accessed, modified, ..SetAttr::default() })?;
+    inotify::about(&entry, IN_ATTRIB);
     Ok(0)
 }
