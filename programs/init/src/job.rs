@@ -10,6 +10,7 @@ use std::process::ExitStatus;
 use wire::{Control, Job};
 
 use crate::channel::Channel;
+use crate::mark;
 use crate::program::{self, Program};
 use crate::sys;
 
@@ -57,6 +58,7 @@ pub fn run(job: &Job, channel: &mut Channel, children: &File) -> io::Result<()> 
             .ok();
     }
     pump.until_exit(children)?;
+    mark::end();
     for _ in 0..FINAL_ROUNDS {
         pump.take_outputs();
         pump.take_trace();

@@ -5,6 +5,7 @@
 
 mod channel;
 mod job;
+mod mark;
 mod mounts;
 mod program;
 mod sys;

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use wire::{Channel, Input, Job};
 
-use crate::sys;
+use crate::{mark, sys};
 
 /// A running program and our ends of what it reads and writes.
 pub struct Program {
@@ -99,6 +99,7 @@ pub fn start(job: &Job) -> io::Result<Program> {
             if count {
                 std::fs::write("/proc/crossings", "new")?;
             }
+            mark::start();
             Ok(())
         });
     }

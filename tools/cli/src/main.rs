@@ -54,6 +54,7 @@ fn dispatch(options: Options) -> anyhow::Result<u8> {
         Command::Shell(options) => run::shell(&project, &options),
         Command::Test(options) => test::test(&project, &options),
         Command::Bench(options) => bench::bench(&project, &options),
+        Command::Compare(options) => bench::compare(&project, &options),
         Command::Inspect(options) => bench::inspect(&project, &options),
         Command::Doctor => doctor::doctor(&project),
     }

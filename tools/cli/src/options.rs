@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::arch::Arch;
-use crate::bench::{BenchOptions, InspectOptions};
+use crate::bench::{BenchOptions, CompareOptions, InspectOptions};
 use crate::qemu::Accel;
 
 /// Runs Linux programs on the Stile kernel.
@@ -32,6 +32,8 @@ pub enum Command {
     Test(TestOptions),
     /// The same work on several kernels, side by side, counted
     Bench(BenchOptions),
+    /// One program on several kernels, what it made them do side by side
+    Compare(CompareOptions),
     /// The way through a kernel, instruction by instruction, as it was executed
     Inspect(InspectOptions),
     /// Say what this machine has and what is missing

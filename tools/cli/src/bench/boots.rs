@@ -62,6 +62,7 @@ pub fn measure(bench: &Bench, arch: Arch, subject: &Subject) -> Result<Vec<Colum
                subsystems that Stile has not."
             .into(),
         ratios: false,
+        mean: false,
             detail: false,
     };
     let column = Column {

@@ -72,6 +72,7 @@ pub fn measure(bench: &Bench, arch: Arch, subject: &Subject) -> Result<Vec<Colum
             note: "Under -icount shift=0 a nanosecond of the guest's counter is an instruction."
                 .into(),
             ratios: true,
+            mean: true,
             detail: false,
         },
         subject,
@@ -95,6 +96,7 @@ pub fn measure(bench: &Bench, arch: Arch, subject: &Subject) -> Result<Vec<Colum
             note: "The mean over all batches, the kernel's other work at that time included."
                 .into(),
             ratios: false,
+            mean: false,
             detail: true,
         };
         columns.push(column(head, subject, &said, &booted, rows.collect()));
@@ -140,6 +142,7 @@ fn not_measured(arch: Arch, subject: &Subject, error: &anyhow::Error) -> Column 
             unit: "instructions an operation, least of the batches".into(),
             note: String::new(),
             ratios: true,
+            mean: true,
             detail: false,
         },
         label: subject.label.clone(),
@@ -171,6 +174,7 @@ fn shared_lines(arch: Arch, subject: &Subject, booted: &Booted) -> Column {
                least one in ten operations touched it on each."
             .into(),
         ratios: false,
+        mean: false,
             detail: false,
     };
     column(head, subject, &said, booted, rows.collect())

@@ -139,7 +139,7 @@ fn grid(table: &Table) -> Markup {
                         @for (place, column) in table.columns.iter().enumerate() { td { (cell(table, name, place, column)) } }
                     }
                 }
-                @if table.head.ratios && table.columns.len() > 1 {
+                @if table.head.mean && table.columns.len() > 1 {
                     tr.mean {
                         th scope="row" { "geometric mean" }
                         @for (place, column) in table.columns.iter().enumerate() {

@@ -132,6 +132,7 @@ fn head(arch: Arch) -> Head {
         note: "As executed, in a warm kernel. The function is what the last indirect call goes to."
             .into(),
         ratios: false,
+        mean: false,
         detail: false,
     }
 }

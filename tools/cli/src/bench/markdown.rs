@@ -58,7 +58,7 @@ fn render_table(table: &Table) -> String {
             cells.collect::<Vec<_>>().join(" | ")
         );
     }
-    if head.ratios && table.columns.len() > 1 {
+    if head.mean && table.columns.len() > 1 {
         let means =
             table
                 .columns

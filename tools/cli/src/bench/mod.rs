@@ -7,10 +7,13 @@
 
 mod boot;
 mod boots;
+mod compare;
 mod counted;
 mod crossings;
 mod html;
 mod inspect;
+mod jobs;
+mod lmbench;
 mod markdown;
 mod path;
 mod plot;
@@ -34,6 +37,7 @@ use report::Report;
 use result::{Column, Results};
 use subject::Subject;
 
+pub use compare::{CompareOptions, compare};
 pub use inspect::{InspectOptions, inspect};
 
 /// What can be measured.
@@ -41,6 +45,8 @@ pub use inspect::{InspectOptions, inspect};
 pub enum Suite {
     /// Each crossing of the user-kernel boundary, by our own program
     Crossings,
+    /// lmbench's own programs: the second opinion
+    Lmbench,
     /// From power-on to the first program
     Boot,
     /// All of these
@@ -51,6 +57,7 @@ impl Suite {
     fn name(self) -> &'static str {
         match self {
             Self::Crossings => "crossings",
+            Self::Lmbench => "lmbench",
             Self::Boot => "boot",
             Self::All => "all",
         }
@@ -172,6 +179,7 @@ impl Step {
     fn measure(&self, bench: &Bench) -> Result<Vec<Column>> {
         match self.suite {
             Suite::Crossings => crossings::measure(bench, self.arch, &self.subject),
+            Suite::Lmbench => lmbench::measure(bench, self.arch, &self.subject),
             Suite::Boot => boots::measure(bench, self.arch, &self.subject),
             Suite::All => Ok(Vec::new()),
         }
@@ -219,7 +227,7 @@ pub fn bench(project: &Project, options: &BenchOptions) -> Result<u8> {
 
 /// All steps, or those of one part.
 fn steps(options: &BenchOptions) -> Vec<Step> {
-    let all = [Suite::Crossings, Suite::Boot];
+    let all = [Suite::Crossings, Suite::Lmbench, Suite::Boot];
     let suites = if options.suites.contains(&Suite::All) {
         &all[..]
     } else {

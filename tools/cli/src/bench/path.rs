@@ -63,6 +63,10 @@ impl Step {
         ) && !self.is_return()
     }
 
+    fn is_call(&self) -> bool {
+        matches!(self.mnemonic(), "blr" | "blraa" | "jalr") && !self.is_return()
+    }
+
     /// Loads, those that acquire or are exclusive among them.
     fn is_load(&self) -> bool {
         let mnemonic = self.mnemonic();
@@ -136,10 +140,9 @@ impl Path {
             .windows(2)
             .map(|pair| step(&pair[0], &pair[1]))
             .collect();
-        let to_function = steps
-            .iter()
-            .rposition(Step::is_indirect)
-            .map_or(0, |place| place + 1);
+        let last = |is: fn(&Step) -> bool| steps.iter().rposition(is);
+        let function = last(Step::is_call).or(last(Step::is_indirect));
+        let to_function = function.map_or(0, |place| place + 1);
         Some(Self { steps, to_function })
     }
 
@@ -166,7 +169,7 @@ fn step(now: &Executed, next: &Executed) -> Step {
     );
     Step {
         pc,
-        text: now.text.trim().to_owned(),
+        text: now.text.split_whitespace().collect::<Vec<_>>().join(" "),
         taken: address(&next.pc) != pc.wrapping_add(length),
     }
 }

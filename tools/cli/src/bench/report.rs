@@ -162,6 +162,7 @@ mod tests {
             unit: String::new(),
             note: String::new(),
             ratios: true,
+            mean: true,
             detail: false,
         };
         let rows = values

@@ -38,8 +38,10 @@ pub struct Head {
     pub unit: String,
     /// What a reader must know to read them.
     pub note: String,
-    /// Whether ratios and their geometric mean are shown.
+    /// Whether ratios to the first column are shown.
     pub ratios: bool,
+    /// Whether their geometric mean is: the rows are then of one kind.
+    pub mean: bool,
     /// Whether it is left out in the terminal.
     pub detail: bool,
 }

@@ -39,7 +39,7 @@ fn table(table: &Table) -> String {
         });
         grid.add_row(std::iter::once(name.clone()).chain(cells));
     }
-    if table.head.ratios && table.columns.len() > 1 {
+    if table.head.mean && table.columns.len() > 1 {
         let means =
             table
                 .columns

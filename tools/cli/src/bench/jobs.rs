@@ -1,0 +1,130 @@
+//! Programs of a guest under `programs/init`, on any kernel, with what they print.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use wire::{Channel, Control, Job};
+
+use super::Bench;
+use super::counted::{self, Counted};
+use super::result::Failure;
+use super::subject::Subject;
+use crate::arch::Arch;
+use crate::guest;
+use crate::initramfs::Initramfs;
+use crate::qemu::{self, Accel, Machine};
+use crate::session::{Event, Folder, Session};
+
+/// What a program did.
+pub struct Output {
+    pub stdout: Vec<u8>,
+    pub stderr: Vec<u8>,
+    /// How it ended, or how the machine did before.
+    pub end: Result<String, Failure>,
+}
+
+/// Programs on one kernel.
+pub struct Jobs<'a> {
+    pub subject: &'a Subject,
+    pub arch: Arch,
+    /// How long each program may take.
+    pub limit: Duration,
+}
+
+impl Jobs<'_> {
+    /// Runs the jobs one after the other, and boots again after one that took the machine with it. Also returns the
+    /// command.
+    pub fn run(
+        &self,
+        bench: &Bench,
+        tree: &mut Initramfs,
+        jobs: &[Job],
+    ) -> Result<(Vec<Output>, String)> {
+        let machine = self.machine(bench, Vec::new());
+        let mut outputs = Vec::new();
+        while let Some(left) = jobs.get(outputs.len()..).filter(|left| !left.is_empty()) {
+            let mut session = guest::boot(bench.project, &machine, tree, left, None)?;
+            for _ in left {
+                let output = attend(&mut session, Instant::now() + self.limit);
+                let lost = output.end.is_err();
+                outputs.push(output);
+                if lost {
+                    break;
+                }
+            }
+        }
+        Ok((outputs, shown(bench, &machine)))
+    }
+
+    /// Runs one job under the plugin.
+    pub fn run_counted(
+        &self,
+        bench: &Bench,
+        tree: &mut Initramfs,
+        job: Job,
+    ) -> Result<(Output, Counted, String)> {
+        let folder = Folder::new(bench.project.cache.join("run"))?;
+        let counts = folder.file("counts");
+        let plugin = counted::plugin(bench.project)?;
+        let plugin = format!("file={},out={}", plugin.display(), counts.display());
+        let machine = self.machine(bench, vec!["-plugin".into(), plugin]);
+        let mut session = guest::boot(bench.project, &machine, tree, &[job], None)?;
+        let output = attend(&mut session, Instant::now() + self.limit);
+        if output.end.is_ok() {
+            // The plugin writes its figures when the machine is off.
+            session.finish()?;
+        }
+        Ok((output, Counted::read(&counts)?, shown(bench, &machine)))
+    }
+
+    fn machine<'b>(&'b self, bench: &Bench<'b>, options: Vec<String>) -> Machine<'b> {
+        Machine {
+            arch: self.arch,
+            kernel: &self.subject.kernel,
+            cpu: bench.cpu,
+            smp: 1,
+            memory: "1G",
+            icount: true,
+            as_shipped: true,
+            accel: Accel::Tcg,
+            gdb: false,
+            append: self.subject.parameters.clone(),
+            options,
+        }
+    }
+}
+
+/// The machine's command, with paths below the checkout made relative.
+fn shown(bench: &Bench, machine: &Machine) -> String {
+    let command = qemu::shell_line(&guest::command_line(bench.project, machine));
+    command.replace(&format!("{}/", bench.project.root.display()), "")
+}
+
+/// Takes what the next program does.
+fn attend(session: &mut Session, deadline: Instant) -> Output {
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    let end = loop {
+        let lost = |reason: &str| Failure {
+            reason: reason.into(),
+            console: session.log_end(),
+        };
+        match session.next(Some(deadline)) {
+            Event::Frame(Channel::Stdout, bytes) => stdout.extend(bytes),
+            Event::Frame(Channel::Stderr, bytes) => stderr.extend(bytes),
+            Event::Frame(Channel::Control, payload) => match Control::decode(&payload) {
+                Some(Control::Exited(status)) => break Ok(format!("exit status {status}")),
+                Some(Control::Killed(signal)) => break Ok(format!("killed by signal {signal}")),
+                Some(Control::Failed(errno)) => break Ok(format!("not started: error {errno}")),
+                _ => {}
+            },
+            Event::TimedOut => break Err(lost("hung: the time ran out")),
+            Event::Closed => break Err(lost("the machine stopped")),
+            _ => {}
+        }
+    };
+    Output {
+        stdout,
+        stderr,
+        end,
+    }
+}

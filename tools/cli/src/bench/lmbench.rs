@@ -1,0 +1,158 @@
+//! The suite `lmbench`: Debian's own programs, unmodified.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use super::Bench;
+use super::jobs::{Jobs, Output};
+use super::result::{Column, Failure, Head, Row};
+use super::subject::Subject;
+use crate::arch::Arch;
+use crate::guest;
+use crate::packages;
+
+/// A name and the command that measures it. The figure is the last number before `microseconds`, or else the last one.
+const ROWS: [(&str, &str); 21] = [
+    ("syscall null", "lat_syscall -N 3 null"),
+    ("syscall read", "lat_syscall -N 3 read"),
+    ("syscall write", "lat_syscall -N 3 write"),
+    ("syscall stat", "lat_syscall -N 3 stat /tmp/file"),
+    ("syscall fstat", "lat_syscall -N 3 fstat /tmp/file"),
+    ("syscall open+close", "lat_syscall -N 3 open /tmp/file"),
+    ("signal install", "lat_sig -N 3 install"),
+    ("signal catch", "lat_sig -N 3 catch"),
+    ("pipe", "lat_pipe -N 3"),
+    ("fifo", "lat_fifo -N 3"),
+    ("unix socket", "lat_unix -N 3"),
+    ("fcntl lock", "lat_fcntl -N 3"),
+    ("semaphore", "lat_sem -N 3"),
+    ("select 100 files", "lat_select -N 3 -n 100 file"),
+    ("context switch, 2 processes", "lat_ctx -N 3 -s 0 2"),
+    ("process fork", "lat_proc -N 3 fork"),
+    ("process exec", "lat_proc -N 3 exec"),
+    ("process shell", "lat_proc -N 3 shell"),
+    (
+        "page fault, 8 MiB tmpfs file",
+        "lat_pagefault -N 3 /tmp/file",
+    ),
+    ("mmap 512k", "lat_mmap -N 3 512k /tmp/file"),
+    ("mmap 8m", "lat_mmap -N 3 8m /tmp/file"),
+];
+
+/// What comes first: the kernel's own work after its start ends, and the files are made.
+const FIRST: &str = "sleep 3; cp /usr/bin/hello /tmp/hello; \
+    dd if=/dev/zero of=/tmp/file bs=65536 count=128 2>/dev/null";
+
+/// What comes before each command: 10 ms each, and lmbench's own calibration is left out, since the clock is exact.
+const BEFORE: &str = "export ENOUGH=10000 LOOP_O=0 TIMING_O=0; exec ";
+
+/// Measures one kernel.
+pub fn measure(bench: &Bench, arch: Arch, subject: &Subject) -> Result<Vec<Column>> {
+    let name = arch.debian();
+    let mut column = Column {
+        head: Head {
+            id: format!("lmbench-{name}"),
+            title: format!("lmbench, {name}"),
+            unit: "instructions: lmbench's microseconds times 1000".into(),
+            note:
+                "Debian's programs, dynamically linked, as they are; lmbench's own overhead inside."
+                    .into(),
+            ratios: true,
+            mean: true,
+            detail: false,
+        },
+        label: subject.label.clone(),
+        kernel: String::new(),
+        commands: Vec::new(),
+        failure: None,
+        rows: Vec::new(),
+    };
+    match run(bench, arch, subject) {
+        Ok((outputs, command)) => {
+            column.commands.push(command);
+            for ((name, command), output) in ROWS.iter().zip(outputs) {
+                column.failure = column.failure.take().or(output.end.as_ref().err().cloned());
+                column.rows.push(row(name, command, &output));
+            }
+        }
+        Err(error) => {
+            let (reason, console) = (format!("not measured: {error:#}"), String::new());
+            column.failure = Some(Failure { reason, console });
+        }
+    }
+    Ok(vec![column])
+}
+
+fn run(bench: &Bench, arch: Arch, subject: &Subject) -> Result<(Vec<Output>, String)> {
+    if let Err(error) = subject.kernel.image(bench.project, arch) {
+        bail!("{error:#}");
+    }
+    let programs = packages::lmbench(bench.project, arch)?;
+    let mut tree = guest::tree(bench.project, arch)?;
+    let names = ROWS
+        .iter()
+        .filter_map(|(_, command)| command.split(' ').next());
+    for name in names.chain(["hello"]) {
+        tree.file(&format!("usr/bin/{name}"), &programs.join(name))?;
+    }
+    // lat_fifo and lat_fcntl want it.
+    tree.folder("usr/tmp");
+    let commands = ROWS.map(|(_, command)| format!("{BEFORE}{command}"));
+    let lines = std::iter::once(FIRST).chain(commands.iter().map(String::as_str));
+    let jobs: Vec<_> = lines.map(|line| guest::job(["sh", "-c", line])).collect();
+    let jobs = Jobs {
+        subject,
+        arch,
+        limit: Duration::from_secs(60),
+    }
+    .run(bench, &mut tree, &jobs);
+    jobs.map(|(outputs, command)| (outputs.into_iter().skip(1).collect(), command))
+}
+
+fn row(name: &str, command: &str, output: &Output) -> Row {
+    let said = [&output.stdout[..], &output.stderr[..]].concat();
+    let said = String::from_utf8_lossy(&said);
+    let value = microseconds(&said).map(|time| (time * 1000.0).round());
+    let remark = match &output.end {
+        _ if value.is_some() => None,
+        Ok(end) => Some(end.clone()),
+        Err(failure) => Some(failure.reason.clone()),
+    };
+    Row {
+        name: name.into(),
+        window: command.into(),
+        value,
+        median: None,
+        remark,
+    }
+}
+
+/// The figure in what an lmbench program says.
+fn microseconds(said: &str) -> Option<f64> {
+    let words: Vec<_> = said.split_whitespace().collect();
+    match words
+        .iter()
+        .rposition(|word| word.starts_with("microseconds"))
+    {
+        Some(place) => words.get(place.checked_sub(1)?)?.parse().ok(),
+        None => words.last()?.parse().ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::microseconds;
+
+    #[test]
+    fn figures_are_found() {
+        assert_eq!(
+            microseconds("Simple syscall: 0.4300 microseconds\n"),
+            Some(0.43)
+        );
+        assert_eq!(microseconds("0.524288 25\n"), Some(25.0));
+        assert_eq!(microseconds("\n\"size=0k ovr=0.55\n2 3.45\n"), Some(3.45));
+        assert_eq!(microseconds("lat_sem: not here"), None);
+        assert_eq!(microseconds(""), None);
+    }
+}
