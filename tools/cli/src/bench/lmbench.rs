@@ -97,7 +97,7 @@ fn run(bench: &Bench, arch: Arch, subject: &Subject) -> Result<(Vec<Output>, Str
         tree.file(&format!("usr/bin/{name}"), &programs.join(name))?;
     }
     // lat_fifo and lat_fcntl want it.
-    tree.folder("usr/tmp");
+    tree.folder("var/tmp/lmbench");
     let commands = ROWS.map(|(_, command)| format!("{BEFORE}{command}"));
     let lines = std::iter::once(FIRST).chain(commands.iter().map(String::as_str));
     let jobs: Vec<_> = lines.map(|line| guest::job(["sh", "-c", line])).collect();
