@@ -24,7 +24,7 @@ impl CpuSet {
     }
 
     /// Adds a CPU. What it does afterwards is seen by whoever does not find it here.
-    fn insert(&self, cpu: usize) {
+    pub(super) fn insert(&self, cpu: usize) {
         if !self.contains(cpu) {
             self.0[cpu / 64].fetch_or(1 << (cpu % 64), SeqCst);
         }
@@ -54,20 +54,13 @@ struct Allocator {
 static CURRENT: AtomicU64 = AtomicU64::new(GENERATION);
 /// The context that each CPU runs; 0 after a rollover until it next switches.
 static ACTIVE: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
-static ALLOCATOR: Mutex<Allocator> = Mutex::new(Allocator {
-    used: [0; WORDS],
-    next: 1,
-    kept: [0; MAX_CPUS],
-    stale: [false; MAX_CPUS],
-});
+static ALLOCATOR: Mutex<Allocator> =
+    Mutex::new(Allocator { used: [0; WORDS], next: 1, kept: [0; MAX_CPUS], stale: [false; MAX_CPUS] });
 
 impl Context {
     /// Of a space that never ran.
     pub const fn new() -> Self {
-        Context {
-            id: AtomicU64::new(0),
-            holders: CpuSet::new(),
-        }
+        Context { id: AtomicU64::new(0), holders: CpuSet::new() }
     }
 
     /// The identifier, if any CPU can hold translations under it.
@@ -99,12 +92,7 @@ impl Context {
         let context = self.id.load(Relaxed);
         let active = ACTIVE[cpu].load(Relaxed);
         let current = context & !(GENERATION - 1) == CURRENT.load(Acquire);
-        if active != 0
-            && current
-            && ACTIVE[cpu]
-                .compare_exchange(active, context, AcqRel, Relaxed)
-                .is_ok()
-        {
+        if active != 0 && current && ACTIVE[cpu].compare_exchange(active, context, AcqRel, Relaxed).is_ok() {
             return context as u16;
         }
         self.renew(cpu)

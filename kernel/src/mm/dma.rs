@@ -22,7 +22,9 @@ unsafe impl Hal for KernelHal {
     fn dma_alloc(pages: usize, _direction: BufferDirection) -> (DeviceAddr, NonNull<u8>) {
         let block = frame::take_block(order(pages));
         let address = block.map_or(0, |block| block.linear());
-        let Some(start) = NonNull::new(address as *mut u8) else { return (0, NonNull::dangling()) };
+        let Some(start) = NonNull::new(address as *mut u8) else {
+            return (0, NonNull::dangling());
+        };
         // SAFETY: the block is ours alone, and at least this long.
         unsafe { start.write_bytes(0, pages * VIRTIO_PAGE) };
         (block.map_or(0, |block| block.0 as DeviceAddr), start)

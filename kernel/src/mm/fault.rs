@@ -8,7 +8,7 @@ use super::area::{Area, PageSource, Rights, Source};
 use super::asid::Context;
 use super::frame::{FRAMES, FrameRef, Owner};
 use super::space::{AddressSpace, Space};
-use super::table::{Entry, Leaf, hidden};
+use super::table::{BUSY, Entry, Leaf, hidden};
 use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr, age, page_down};
 use crate::arch;
 use crate::arch::mmu::{Memory, Prot, Pte};
@@ -124,15 +124,23 @@ pub fn handle_user_fault(fault: Fault) -> core::result::Result<(), Signal> {
 }
 
 impl AddressSpace {
-    /// Makes `access` to `address` possible.
+    /// Makes `access` to `address` possible. Beside other CPUs' faults, unless a stack must grow.
+    #[inline]
     pub fn fault(&self, address: usize, access: Access) -> core::result::Result<(), Failure> {
-        self.lock().resolve(self.context(), address, access)
+        let space = self.read_lock();
+        let done = space.resolve(self.context(), space.hint(), address, access);
+        if done != Err(Failure::Unmapped) {
+            return done;
+        }
+        drop(space);
+        self.lock().resolve_alone(self.context(), address, access)
     }
 }
 
 impl Space {
-    /// Makes `access` to `address` possible: the translation allows it when this returns.
-    pub(super) fn resolve(
+    /// As `resolve`, by the only one who uses the space, so that a stack may grow. When it returns, the translation
+    /// allows the access.
+    pub(super) fn resolve_alone(
         &mut self,
         context: &Context,
         address: usize,
@@ -142,7 +150,20 @@ impl Space {
         if self.areas.find(page).is_none() && !self.areas.grow_down(page, self.stack_limit) {
             return Err(Failure::Unmapped);
         }
-        let area = self.areas.find(page).ok_or(Failure::Unmapped)?;
+        self.resolve(context, &AtomicUsize::new(0), address, access)
+    }
+
+    /// Makes `access` to `address` possible, or finds that another CPU is about to: then the program tries again.
+    #[inline]
+    pub(super) fn resolve(
+        &self,
+        context: &Context,
+        hint: &AtomicUsize,
+        address: usize,
+        access: Access,
+    ) -> core::result::Result<(), Failure> {
+        let page = page_down(address);
+        let area = self.areas.find_near(page, hint).ok_or(Failure::Unmapped)?;
         let allowed = match access {
             Access::Write => area.rights.has(Rights::WRITE),
             Access::Execute => area.rights.has(Rights::EXECUTE),
@@ -154,31 +175,24 @@ impl Space {
         let leaf = self.table.make(page).map_err(|_| Failure::NoMemory)?;
         let entry = leaf.entry(page);
         let pte = entry.load();
-        let change = Page {
-            area,
-            context,
-            leaf,
-            entry,
-            page,
-        };
-        let mapped = if pte == Pte::EMPTY {
+        let change = Page { area, context, leaf, entry, page };
+        let done = if pte == Pte::EMPTY {
             change.fill(access)
-        } else if access == Access::Write && !pte.writable() {
+        } else if access == Access::Write && !pte.writable() && pte != BUSY {
             change.make_writable(pte)
         } else {
             change.touch(pte);
-            Ok(0)
+            Ok(())
         };
-        match mapped {
-            Ok(pages) => self.resident += pages,
-            Err(Errno::ENXIO) => return Err(Failure::BeyondEnd),
-            Err(_) => return Err(Failure::NoMemory),
-        }
-        Ok(())
+        done.map_err(|error| match error {
+            Errno::ENXIO => Failure::BeyondEnd,
+            _ => Failure::NoMemory,
+        })
     }
 }
 
-/// A page whose entry is about to change. The methods return how many pages more the space holds then.
+/// A page whose entry is about to change, beside other CPUs: an entry that has changed meanwhile is left alone, since the
+/// program's next try finds it.
 struct Page<'a> {
     area: &'a Area,
     context: &'a Context,
@@ -189,62 +203,63 @@ struct Page<'a> {
 
 impl Page<'_> {
     /// Maps the page, which holds nothing so far.
-    fn fill(&self, access: Access) -> Result<usize> {
+    fn fill(&self, access: Access) -> Result<()> {
         let write = access == Access::Write;
         let Source::File { mapping, offset } = &self.area.source else {
             return self.fill_anonymous(write);
         };
         let index = (offset + self.page - self.area.start) >> PAGE_SHIFT;
-        if self.area.is_shared() {
-            count(if write {
-                Kind::FaultFileWrite
-            } else {
-                Kind::FaultFileRead
-            });
-            let writable = self.area.rights.has(Rights::WRITE);
-            self.entry
-                .fill(leaf(self.area, mapping.page(index, writable)?, writable));
-        } else if write {
-            count(Kind::FaultCow);
+        let shared = self.area.is_shared();
+        count(match (shared, write) {
+            (true, true) => Kind::FaultFileWrite,
+            (false, true) => Kind::FaultCow,
+            (_, false) => Kind::FaultFileRead,
+        });
+        if write && !shared {
             let source = mapping.page(index, false)?;
             let copy = FrameRef::new(Owner::Anonymous)?;
             copy.copy_from(&source);
-            self.entry.fill(leaf(self.area, copy, true));
+            self.hold(self.entry, copy, true, true);
         } else {
-            count(Kind::FaultFileRead);
-            self.entry
-                .fill(leaf(self.area, mapping.page(index, false)?, false));
+            let writable = shared && self.area.rights.has(Rights::WRITE);
+            self.hold(self.entry, mapping.page(index, writable)?, writable, true);
         }
-        self.context
-            .pay(Change::FillUser, self.page..self.page + PAGE_SIZE);
-        let ahead = if write {
-            0
-        } else {
-            self.fill_around(&**mapping, index)
-        };
-        count_mapped(1 + ahead);
-        Ok(1 + ahead)
+        if !write {
+            self.fill_around(&**mapping, index);
+        }
+        self.pay(Change::FillUser);
+        Ok(())
     }
 
-    fn fill_anonymous(&self, write: bool) -> Result<usize> {
-        let pte = if write {
+    fn fill_anonymous(&self, write: bool) -> Result<()> {
+        if write {
             count(Kind::FaultAnonWrite);
             let frame = FrameRef::new(Owner::Anonymous)?;
             frame.zero();
-            leaf(self.area, frame, true)
+            self.hold(self.entry, frame, true, true);
         } else {
             count(Kind::FaultAnonRead);
-            Pte::leaf(zero_frame().0, prot(self.area, false), Memory::Normal)
-        };
-        self.entry.fill(pte);
-        self.context
-            .pay(Change::FillUser, self.page..self.page + PAGE_SIZE);
-        count_mapped(1);
-        Ok(write as usize)
+            let pte = Pte::leaf(zero_frame().0, prot(self.area, false), Memory::Normal);
+            if self.entry.try_fill(pte) {
+                count(Kind::MappedPages);
+            }
+        }
+        self.pay(Change::FillUser);
+        Ok(())
+    }
+
+    /// Lets an empty entry hold `frame`, whose content instruction fetches see if it may be executed.
+    #[inline]
+    fn hold(&self, entry: &Entry, frame: FrameRef, writable: bool, young: bool) {
+        let pte = leaf(self.area, &frame, writable).with_young(young);
+        if entry.try_fill(pte) {
+            frame.into_phys();
+            count(Kind::MappedPages);
+        }
     }
 
     /// Maps what the file holds already of the pages around, while a fault is being paid for.
-    fn fill_around(&self, mapping: &dyn PageSource, index: usize) -> usize {
+    fn fill_around(&self, mapping: &dyn PageSource, index: usize) {
         let window = self.page & !(AROUND * PAGE_SIZE - 1);
         let start = window.max(self.area.start);
         let end = (window + AROUND * PAGE_SIZE).min(self.area.end);
@@ -253,63 +268,65 @@ impl Page<'_> {
         let frames = &mut frames[..(end - start) / PAGE_SIZE];
         mapping.present(first, frames);
         let writable = self.area.is_shared() && self.area.rights.has(Rights::WRITE);
-        let mut mapped = 0;
         for (page, frame) in (start..end).step_by(PAGE_SIZE).zip(frames) {
             let entry = self.leaf.entry(page);
             if let Some(frame) = frame.take()
                 && entry.load() == Pte::EMPTY
             {
-                entry.fill(leaf(self.area, frame, writable).with_young(!age::ahead_is_old()));
-                mapped += 1;
+                self.hold(entry, frame, writable, !age::ahead_is_old());
             }
         }
-        mapped
     }
 
     /// Allows writing to a page that is mapped without, copying it first if others hold it.
-    fn make_writable(&self, old: Pte) -> Result<usize> {
+    fn make_writable(&self, old: Pte) -> Result<()> {
         count(Kind::FaultCow);
         let frame = PhysAddr(old.phys());
-        let own = self.area.is_shared()
-            || frame != zero_frame() && FRAMES.at(frame).is_anonymous_unique();
-        if own {
-            self.entry
-                .update(|pte| pte.with_writable(true).with_young(true));
-            self.context
-                .pay(Change::Widen, self.page..self.page + PAGE_SIZE);
-            return Ok(0);
+        let zero = frame == zero_frame();
+        if self.area.is_shared() || !zero && FRAMES.at(frame).is_anonymous_unique() {
+            if self.entry.replace(old, old.with_writable(true).with_young(true)).is_ok() {
+                self.pay(Change::Widen);
+            }
+            return Ok(());
         }
         let copy = FrameRef::new(Owner::Anonymous)?;
-        if frame == zero_frame() {
+        if zero {
             copy.zero();
         } else {
-            if age::copy_touches_source() && !old.young() {
-                self.entry.update(|pte| pte.with_young(true));
-            }
             copy.copy_from_phys(frame);
         }
-        self.entry.take();
-        self.context
-            .pay(Change::Replace, self.page..self.page + PAGE_SIZE);
-        self.entry.fill(leaf(self.area, copy, true));
-        if frame == zero_frame() {
-            return Ok(1);
+        let mut old = old;
+        if age::copy_touches_source() && !old.young() && self.entry.replace(old, old.with_young(true)).is_ok() {
+            old = old.with_young(true);
         }
-        // SAFETY: the entry held this handle and is gone.
-        drop(unsafe { FrameRef::from_phys(frame) });
-        Ok(0)
+        // Break before make. Whoever faults in between finds the entry busy, and tries again.
+        if self.entry.replace(old, BUSY).is_ok() {
+            self.pay(Change::Replace);
+            self.entry.fill(leaf(self.area, &copy, true));
+            copy.into_phys();
+            if !zero {
+                // SAFETY: the entry held this handle, and no longer does.
+                drop(unsafe { FrameRef::from_phys(frame) });
+            }
+        }
+        Ok(())
     }
 
-    /// The entry allows the access already: another CPU was faster, or only the Access flag was clear.
+    /// The entry allows the access already, or will in a moment: another CPU was faster, this one has not seen the entry
+    /// yet, or only the Access flag was clear.
     fn touch(&self, pte: Pte) {
-        if pte.young() {
+        if pte.young() || !pte.valid() {
             count(Kind::FaultSpurious);
-        } else {
-            count(Kind::FaultAccessFlag);
-            self.entry.update(|pte| pte.with_young(true));
-            self.context
-                .pay(Change::Touch, self.page..self.page + PAGE_SIZE);
+            return;
         }
+        count(Kind::FaultAccessFlag);
+        if self.entry.replace(pte, pte.with_young(true)).is_ok() {
+            self.pay(Change::Touch);
+        }
+    }
+
+    fn pay(&self, change: Change) {
+        self.context.pay(change, self.page..self.page + PAGE_SIZE);
     }
 }
 
@@ -324,11 +341,7 @@ pub(super) fn set_rights(area: &Area, entry: &Entry) -> bool {
     let writable = area.rights.has(Rights::WRITE) && (area.is_shared() || old.writable());
     let new = |old: Pte| {
         let new = Pte::leaf(frame.0, prot(area, writable), Memory::Normal).with_young(old.young());
-        if area.rights.is_none() {
-            hidden(new)
-        } else {
-            new
-        }
+        if area.rights.is_none() { hidden(new) } else { new }
     };
     if new(old) == old {
         return false;
@@ -341,9 +354,8 @@ pub(super) fn set_rights(area: &Area, entry: &Entry) -> bool {
 }
 
 /// Gives a child's table what the parent's run of entries, which begins at `start`, holds of private memory. Pages of
-/// files come back by faults. Returns how many frames.
-pub(super) fn share(start: usize, entries: &[Entry], child: Leaf) -> usize {
-    let mut frames = 0;
+/// files come back by faults.
+pub(super) fn share(start: usize, entries: &[Entry], child: Leaf) {
     for (page, entry) in (start..).step_by(PAGE_SIZE).zip(entries) {
         let mut pte = entry.load();
         if pte == Pte::EMPTY {
@@ -355,43 +367,29 @@ pub(super) fn share(start: usize, entries: &[Entry], child: Leaf) -> usize {
                 continue;
             }
             if pte.writable() {
-                pte = entry
-                    .update(|pte| pte.with_writable(false))
-                    .with_writable(false);
+                pte = entry.update(|pte| pte.with_writable(false)).with_writable(false);
             }
             FrameRef::clone_phys(frame).into_phys();
-            frames += 1;
         }
         child.entry(page).fill(pte);
     }
-    frames
 }
 
 fn count(kind: Kind) {
     arch::cpu::this().crossings().add(kind);
 }
 
-fn count_mapped(pages: usize) {
-    arch::cpu::this()
-        .crossings()
-        .add_n(Kind::MappedPages, pages as u64);
-}
-
 /// The protection of a page of `area`.
 fn prot(area: &Area, writable: bool) -> Prot {
-    Prot {
-        read: true,
-        write: writable,
-        execute: area.rights.has(Rights::EXECUTE),
-        user: true,
-    }
+    Prot { read: true, write: writable, execute: area.rights.has(Rights::EXECUTE), user: true }
 }
 
-/// A young entry that holds `frame`, whose content the instruction fetch sees if it may be executed.
-fn leaf(area: &Area, frame: FrameRef, writable: bool) -> Pte {
+/// A young entry for `frame`, whose content instruction fetches see if it may be executed.
+#[inline]
+fn leaf(area: &Area, frame: &FrameRef, writable: bool) -> Pte {
     let prot = prot(area, writable);
     if prot.execute {
         frame.sync_instructions();
     }
-    Pte::leaf(frame.into_phys().0, prot, Memory::Normal)
+    Pte::leaf(frame.phys().0, prot, Memory::Normal)
 }

@@ -21,8 +21,6 @@ pub struct Gather<'a> {
     frames: [Option<FrameRef>; BATCH],
     count: usize,
     span: Range<usize>,
-    /// Pages let go so far, but the zero page.
-    pub released: usize,
 }
 
 impl<'a> Gather<'a> {
@@ -37,13 +35,7 @@ impl<'a> Gather<'a> {
     }
 
     fn with(context: Option<&'a Context>) -> Self {
-        Gather {
-            context,
-            frames: [const { None }; BATCH],
-            count: 0,
-            span: usize::MAX..0,
-            released: 0,
-        }
+        Gather { context, frames: [const { None }; BATCH], count: 0, span: usize::MAX..0 }
     }
 
     /// Empties all entries of a run that begins with the page at `start`.
@@ -71,7 +63,6 @@ impl<'a> Gather<'a> {
         if frame == zero_frame() {
             return;
         }
-        self.released += 1;
         // SAFETY: the entry held this handle, and `take` left it empty.
         let frame = unsafe { FrameRef::from_phys(frame) };
         if self.context.is_none() {
@@ -89,9 +80,7 @@ impl<'a> Gather<'a> {
         if let (Some(context), false) = (self.context, span.is_empty()) {
             context.pay(Change::Clear, span);
         }
-        self.frames[..self.count]
-            .iter_mut()
-            .for_each(|frame| *frame = None);
+        self.frames[..self.count].iter_mut().for_each(|frame| *frame = None);
         self.count = 0;
     }
 }

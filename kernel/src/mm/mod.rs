@@ -11,6 +11,7 @@ pub mod frame;
 mod gather;
 pub mod heap;
 pub mod kmap;
+mod lock;
 mod remap;
 mod reverse;
 #[cfg(feature = "selftest")]

@@ -28,10 +28,7 @@ const SWEEP: usize = 16;
 impl Mappers {
     /// None.
     pub const fn new() -> Self {
-        Mappers(Mutex::new(List {
-            spaces: Vec::new(),
-            sweep: SWEEP,
-        }))
+        Mappers(Mutex::new(List { spaces: Vec::new(), sweep: SWEEP }))
     }
 
     /// Adds a space.
@@ -66,20 +63,16 @@ impl Mappers {
     }
 
     fn unmap_from(&self, space: &Arc<AddressSpace>, lost: &Range<usize>, copies: bool) {
-        let mut locked = space.lock();
-        let locked = &mut *locked;
+        let locked = space.lock();
         let mut gather = Gather::new(space.context());
         for area in locked.areas.iter() {
             if let Some(range) = self.part(area, lost) {
-                locked
-                    .table
-                    .visit(range, &mut |start, entries| match copies {
-                        true => gather.take_all(start, entries),
-                        false => gather.take_shared(start, entries),
-                    });
+                locked.table.visit(range, &mut |start, entries| match copies {
+                    true => gather.take_all(start, entries),
+                    false => gather.take_shared(start, entries),
+                });
             }
         }
-        locked.resident -= gather.released;
     }
 
     /// The addresses of an area that show the lost pages of this file.
@@ -87,10 +80,7 @@ impl Mappers {
         let Source::File { mapping, offset } = &area.source else {
             return None;
         };
-        if !mapping
-            .mappers()
-            .is_some_and(|mappers| core::ptr::eq(mappers, self))
-        {
+        if !mapping.mappers().is_some_and(|mappers| core::ptr::eq(mappers, self)) {
             return None;
         }
         let first = offset >> PAGE_SHIFT;

@@ -22,10 +22,7 @@ pub struct SharedPages {
 impl SharedPages {
     /// `len` pages.
     pub fn new(len: usize) -> Result<Arc<Self>> {
-        try_arc(SharedPages {
-            pages: Mutex::new(Radix::new()),
-            len,
-        })
+        try_arc(SharedPages { pages: Mutex::new(Radix::new()), len })
     }
 }
 
@@ -39,9 +36,7 @@ impl PageSource for SharedPages {
             return Ok(frame.clone());
         }
         let frame = frame::alloc_zeroed()?;
-        pages
-            .insert(index, frame.clone())
-            .map_err(|_| Errno::ENOMEM)?;
+        pages.insert(index, frame.clone()).map_err(|_| Errno::ENOMEM)?;
         Ok(frame)
     }
 

@@ -12,12 +12,12 @@ use super::asid::{self, Context};
 use super::fault::Access;
 use super::gather::Gather;
 use super::heap::try_arc_cyclic;
+use super::lock::{ReadGuard, SpaceLock, WriteGuard};
 use super::table::PageTable;
 use super::{PAGE_SIZE, PhysAddr, aslr, frame, page_up};
 use crate::arch::USER_END;
 use crate::arch::mmu::{self, Pte};
 use crate::errno::{Errno, Result};
-use crate::sync::{Mutex, MutexGuard};
 use translation::Change;
 
 /// The lowest address that programs may map.
@@ -28,7 +28,7 @@ pub struct AddressSpace {
     context: Context,
     root: PhysAddr,
     me: Weak<AddressSpace>,
-    inner: Mutex<Space>,
+    inner: SpaceLock<Space>,
 }
 
 /// What the address space's lock guards.
@@ -37,8 +37,6 @@ pub struct Space {
     pub(super) areas: Areas,
     /// How far the stack may grow, in bytes.
     pub(super) stack_limit: usize,
-    /// Frames mapped, but the zero page.
-    pub(super) resident: usize,
     /// The heap that `brk` moves the end of.
     pub(super) heap: Range<usize>,
     /// Above what `mmap` does not choose addresses.
@@ -98,24 +96,20 @@ impl AddressSpace {
     fn with(areas: Areas, heap: Range<usize>, mmap_top: usize) -> Result<Arc<Self>> {
         let table = PageTable::new()?;
         let root = table.root();
-        let inner = Space {
-            table,
-            areas,
-            stack_limit: 8 << 20,
-            resident: 0,
-            heap,
-            mmap_top,
-        };
-        try_arc_cyclic(|me| AddressSpace {
-            context: Context::new(),
-            root,
-            me: me.clone(),
-            inner: Mutex::new(inner),
-        })
+        let inner = Space { table, areas, stack_limit: 8 << 20, heap, mmap_top };
+        let inner = SpaceLock::new(inner)?;
+        try_arc_cyclic(|me| AddressSpace { context: Context::new(), root, me: me.clone(), inner })
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Space> {
-        self.inner.lock()
+    /// For changing areas, or entries that hold something, alone.
+    pub(super) fn lock(&self) -> WriteGuard<'_, Space> {
+        self.inner.write()
+    }
+
+    /// For filling entries beside other CPUs.
+    #[inline]
+    pub(super) fn read_lock(&self) -> ReadGuard<'_, Space> {
+        self.inner.read()
     }
 
     pub(super) fn context(&self) -> &Context {
@@ -137,12 +131,7 @@ impl AddressSpace {
     pub fn map(&self, request: MapRequest) -> Result<usize> {
         let len = checked_len(request.len)?;
         let mut space = self.lock();
-        if space
-            .areas
-            .bytes()
-            .checked_add(len)
-            .is_none_or(|bytes| bytes > request.limit)
-        {
+        if space.areas.bytes().checked_add(len).is_none_or(|bytes| bytes > request.limit) {
             return Err(Errno::ENOMEM);
         }
         let start = space.place(&self.context, request.place, len)?;
@@ -186,22 +175,19 @@ impl AddressSpace {
         let mut space = self.lock();
         let covered = space.areas.covers(range.clone());
         space.areas.reserve(2)?;
-        space
-            .areas
-            .change(range, |area| area.flags = area.flags.set(flags, on));
+        space.areas.change(range, |area| area.flags = area.flags.set(flags, on));
         if covered { Ok(()) } else { Err(Errno::ENOMEM) }
     }
 
     /// Makes the pages of a range present, as far as they are allowed.
     pub fn populate(&self, range: Range<usize>, write: bool) -> Result<()> {
         for page in range.step_by(PAGE_SIZE) {
-            let mut space = self.lock();
-            let area = space.areas.find(page).ok_or(Errno::ENOMEM)?;
+            let space = self.read_lock();
+            let area = space.areas.find_near(page, space.hint()).ok_or(Errno::ENOMEM)?;
             let write = write || area.rights.has(Rights::WRITE) && !area.is_shared();
             let access = if write { Access::Write } else { Access::Read };
-            space
-                .resolve(&self.context, page, access)
-                .map_err(|failure| failure.errno())?;
+            let made = space.resolve(&self.context, space.hint(), page, access);
+            made.map_err(|failure| failure.errno())?;
         }
         Ok(())
     }
@@ -217,11 +203,7 @@ impl AddressSpace {
         let top = aslr::stack_top();
         let rights = Rights::READ.with(Rights::WRITE);
         self.map(MapRequest {
-            rights: if executable {
-                rights.with(Rights::EXECUTE)
-            } else {
-                rights
-            },
+            rights: if executable { rights.with(Rights::EXECUTE) } else { rights },
             flags: Flags::GROWS_DOWN,
             label: Label::Stack,
             ..MapRequest::anonymous(Place::Fixed(top - STACK_START), STACK_START)
@@ -246,26 +228,16 @@ impl AddressSpace {
 
     /// Reads another program's memory; returns how many bytes before the first that cannot be read.
     pub fn read(&self, address: usize, target: &mut [u8]) -> usize {
-        self.each_page(
-            address,
-            target.len(),
-            Access::Read,
-            |frame, offset, at, len| {
-                frame.read(offset, &mut target[at..at + len]);
-            },
-        )
+        self.each_page(address, target.len(), Access::Read, |frame, offset, at, len| {
+            frame.read(offset, &mut target[at..at + len]);
+        })
     }
 
     /// Writes another program's memory; returns how many bytes before the first that cannot be written.
     pub fn write(&self, address: usize, source: &[u8]) -> usize {
-        self.each_page(
-            address,
-            source.len(),
-            Access::Write,
-            |frame, offset, at, len| {
-                frame.write(offset, &source[at..at + len]);
-            },
-        )
+        self.each_page(address, source.len(), Access::Write, |frame, offset, at, len| {
+            frame.write(offset, &source[at..at + len]);
+        })
     }
 
     fn each_page(
@@ -280,7 +252,7 @@ impl AddressSpace {
             let at = address.wrapping_add(done);
             let part = (PAGE_SIZE - at % PAGE_SIZE).min(len - done);
             let mut space = self.lock();
-            if at >= USER_END || space.resolve(&self.context, at, access).is_err() {
+            if at >= USER_END || space.resolve_alone(&self.context, at, access).is_err() {
                 break;
             }
             let Some(frame) = space.frame_at(at) else {
@@ -298,10 +270,7 @@ impl AddressSpace {
         let areas = parent.areas.for_child()?;
         let child = Self::with(areas, parent.heap.clone(), parent.mmap_top)?;
         let mut space = child.lock();
-        space
-            .areas
-            .iter()
-            .try_for_each(|area| area.announce(&child.me))?;
+        space.areas.iter().try_for_each(|area| area.announce(&child.me))?;
         space.stack_limit = parent.stack_limit;
         let shared = space.share(&mut parent);
         // What became read-only is forgotten before anybody relies on it, even if the copy is not whole.
@@ -314,12 +283,6 @@ impl AddressSpace {
     /// The first area that ends above `address`, for `/proc/PID/maps`.
     pub fn area_after(&self, address: usize) -> Option<Area> {
         self.lock().areas.first_after(address).cloned()
-    }
-
-    /// Pages in all areas, and pages present.
-    pub fn size(&self) -> (usize, usize) {
-        let space = self.lock();
-        (space.areas.bytes() / PAGE_SIZE, space.resident)
     }
 
     /// Whether areas cover all of a range.
@@ -342,9 +305,7 @@ impl Drop for AddressSpace {
         let mut gather = Gather::dead();
         let mut areas = space.areas.iter().peekable();
         while let Some(area) = areas.next() {
-            space.table.visit(area.range(), &mut |start, entries| {
-                gather.take_all(start, entries)
-            });
+            space.table.visit(area.range(), &mut |start, entries| gather.take_all(start, entries));
             // What a later area needs goes with the last that does.
             let end = areas.peek().map_or(usize::MAX, |next| next.start);
             space.table.prune(area.range(), 0..end, || ());
@@ -372,8 +333,7 @@ impl Space {
     /// Finds room for `len` bytes and clears it.
     pub(super) fn place(&mut self, context: &Context, place: Place, len: usize) -> Result<usize> {
         let fits = |start: usize| start.checked_add(len).is_some_and(|end| end <= USER_END);
-        let is_free =
-            |areas: &Areas, start: usize| areas.touching(start..start + len).next().is_none();
+        let is_free = |areas: &Areas, start: usize| areas.touching(start..start + len).next().is_none();
         let start = match place {
             Place::Fixed(start) | Place::Free(start) => start,
             Place::Hint(hint) => {
@@ -404,9 +364,7 @@ impl Space {
 
     pub(super) fn find_free(&self, len: usize) -> Result<usize> {
         let window = |top| self.areas.find_free(USER_START..top, len, PAGE_SIZE);
-        window(self.mmap_top)
-            .or_else(|| window(USER_END))
-            .ok_or(Errno::ENOMEM)
+        window(self.mmap_top).or_else(|| window(USER_END)).ok_or(Errno::ENOMEM)
     }
 
     pub(super) fn unmap(&mut self, context: &Context, range: Range<usize>) -> Result<()> {
@@ -414,18 +372,14 @@ impl Space {
         self.release(context, range.clone());
         self.areas.remove(range.clone());
         let empty = self.areas.neighbours(range.clone());
-        self.table.prune(range.clone(), empty, || {
-            context.pay(Change::UnlinkTable, range)
-        });
+        self.table.prune(range.clone(), empty, || context.pay(Change::UnlinkTable, range));
         Ok(())
     }
 
     /// Empties the entries of a range.
     pub(super) fn release(&mut self, context: &Context, range: Range<usize>) {
         let mut gather = Gather::new(context);
-        self.table
-            .visit(range, &mut |start, entries| gather.take_all(start, entries));
-        self.resident -= gather.released;
+        self.table.visit(range, &mut |start, entries| gather.take_all(start, entries));
     }
 
     fn protect(&mut self, context: &Context, range: Range<usize>, rights: Rights) -> Result<()> {
@@ -438,8 +392,7 @@ impl Space {
             return Err(Errno::EACCES);
         }
         self.areas.reserve(2)?;
-        self.areas
-            .change(range.clone(), |area| area.rights = rights);
+        self.areas.change(range.clone(), |area| area.rights = rights);
         let mut changed = false;
         for area in self.areas.touching(range.clone()) {
             let part = area.start.max(range.start)..area.end.min(range.end);
@@ -493,27 +446,18 @@ impl Space {
     /// A handle of the frame that the page at `address` maps.
     fn frame_at(&self, address: usize) -> Option<frame::FrameRef> {
         let pte = self.table.find(address)?.load();
-        pte.valid()
-            .then(|| frame::FrameRef::clone_phys(PhysAddr(pte.phys())))
+        pte.valid().then(|| frame::FrameRef::clone_phys(PhysAddr(pte.phys())))
     }
 
     /// Fills this new space with the private pages of `parent`, read-only in both from now on.
     fn share(&mut self, parent: &mut Space) -> Result<()> {
-        let Space {
-            table,
-            areas,
-            resident,
-            ..
-        } = self;
-        for area in areas
-            .iter()
-            .filter(|area| !area.is_shared() && !area.flags.has(Flags::WIPE_ON_FORK))
-        {
+        let Space { table, areas, .. } = self;
+        for area in areas.iter().filter(|area| !area.is_shared() && !area.flags.has(Flags::WIPE_ON_FORK)) {
             let mut failed = None;
             parent.table.visit(area.range(), &mut |start, entries| {
                 if failed.is_none() && entries.iter().any(|entry| entry.load() != Pte::EMPTY) {
                     match table.make(start) {
-                        Ok(leaf) => *resident += super::fault::share(start, entries, leaf),
+                        Ok(leaf) => super::fault::share(start, entries, leaf),
                         Err(error) => failed = Some(error),
                     }
                 }

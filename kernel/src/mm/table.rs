@@ -28,6 +28,9 @@ pub fn hidden(pte: Pte) -> Pte {
     Pte(pte.0 & !1)
 }
 
+/// What an entry holds while its page changes its frame: invalid, but not empty.
+pub const BUSY: Pte = Pte(2);
+
 /// An entry in memory, which the hardware may read at any time and, while valid, change (Access flag, dirty state).
 #[repr(transparent)]
 pub struct Entry(AtomicU64);
@@ -38,10 +41,16 @@ impl Entry {
         Pte(self.0.load(Relaxed))
     }
 
-    /// Fills an invalid entry. What it points to is visible before the entry is.
+    /// Fills an empty entry that nobody else fills meanwhile. What it points to is visible before the entry is.
     pub fn fill(&self, pte: Pte) {
         debug_assert!(!self.load().valid());
         self.0.store(pte.0, Release);
+    }
+
+    /// Fills the entry if it is empty; says whether it was.
+    #[must_use]
+    pub fn try_fill(&self, pte: Pte) -> bool {
+        self.0.compare_exchange(Pte::EMPTY.0, pte.0, AcqRel, Relaxed).is_ok()
     }
 
     /// Makes the entry invalid; returns what it held.
@@ -49,12 +58,9 @@ impl Entry {
         Pte(self.0.swap(Pte::EMPTY.0, AcqRel))
     }
 
-    /// Replaces what was read before, unless the hardware has changed it since: then what stands there now comes back.
+    /// Replaces what was read before, unless it has changed since: then what stands there now comes back.
     pub fn replace(&self, old: Pte, new: Pte) -> core::result::Result<(), Pte> {
-        self.0
-            .compare_exchange(old.0, new.0, AcqRel, Relaxed)
-            .map(drop)
-            .map_err(Pte)
+        self.0.compare_exchange(old.0, new.0, AcqRel, Relaxed).map(drop).map_err(Pte)
     }
 
     /// Changes a valid entry by `change`; returns what it held before.
@@ -95,9 +101,7 @@ impl PageTable {
 
     /// The kernel's own tree, which lives for ever.
     pub fn kernel() -> Self {
-        PageTable {
-            root: PhysAddr(mmu::kernel_root()),
-        }
+        PageTable { root: PhysAddr(mmu::kernel_root()) }
     }
 
     /// Where the root table lies.
@@ -119,24 +123,20 @@ impl PageTable {
         Some(entry(table, index(address, 0)))
     }
 
-    /// The last-level table for the page at `address`; makes the tables on the way.
+    /// The last-level table for the page at `address`; makes the tables on the way, beside other CPUs that do.
     #[inline]
-    pub fn make(&mut self, address: usize) -> Result<Leaf<'_>> {
+    pub fn make(&self, address: usize) -> Result<Leaf<'_>> {
         let mut table = self.root;
         for level in (1..mmu::levels()).rev() {
             let slot = entry(table, index(address, level));
             let pte = slot.load();
-            table = if pte.valid() {
-                PhysAddr(pte.phys())
-            } else {
-                grow(slot)?
-            };
+            table = if pte.valid() { PhysAddr(pte.phys()) } else { grow(slot)? };
         }
         Ok(Leaf(entries(table)))
     }
 
     /// Makes the tables below the root for a range.
-    pub fn make_top(&mut self, range: Range<usize>) -> Result<()> {
+    pub fn make_top(&self, range: Range<usize>) -> Result<()> {
         let level = mmu::levels() - 1;
         for slot in index(range.start, level)..=index(range.end - 1, level) {
             let slot = entry(self.root, slot);
@@ -190,9 +190,13 @@ fn new_table() -> Result<PhysAddr> {
 #[cold]
 fn grow(slot: &Entry) -> Result<PhysAddr> {
     let table = new_table()?;
-    slot.fill(Pte::table(table.0));
-    mmu::publish();
-    Ok(table)
+    if slot.try_fill(Pte::table(table.0)) {
+        mmu::publish();
+        return Ok(table);
+    }
+    // SAFETY: `new_table` turned the handle into this address, and no entry took it.
+    drop(unsafe { FrameRef::from_phys(table) });
+    Ok(PhysAddr(slot.load().phys()))
 }
 
 #[inline]
@@ -207,12 +211,7 @@ fn entries<'a>(table: PhysAddr) -> &'a [Entry; ENTRIES] {
     unsafe { &*(table.linear() as *const [Entry; ENTRIES]) }
 }
 
-fn visit_table(
-    table: PhysAddr,
-    level: usize,
-    range: Range<usize>,
-    visit: &mut dyn FnMut(usize, &[Entry]),
-) {
+fn visit_table(table: PhysAddr, level: usize, range: Range<usize>, visit: &mut dyn FnMut(usize, &[Entry])) {
     let (first, last) = (index(range.start, level), index(range.end - 1, level));
     if level == 0 {
         return visit(range.start, &entries(table)[first..=last]);
@@ -222,24 +221,13 @@ fn visit_table(
         let next = ((start >> shift(level)) + 1) << shift(level);
         let pte = slot.load();
         if pte.valid() {
-            visit_table(
-                PhysAddr(pte.phys()),
-                level - 1,
-                start..next.min(range.end),
-                visit,
-            );
+            visit_table(PhysAddr(pte.phys()), level - 1, start..next.min(range.end), visit);
         }
         start = next;
     }
 }
 
-fn prune_table(
-    table: PhysAddr,
-    level: usize,
-    range: Range<usize>,
-    empty: &Range<usize>,
-    freed: &mut u32,
-) {
+fn prune_table(table: PhysAddr, level: usize, range: Range<usize>, empty: &Range<usize>, freed: &mut u32) {
     let mut start = range.start;
     for slot in &entries(table)[index(range.start, level)..=index(range.end - 1, level)] {
         let span = start >> shift(level) << shift(level);
@@ -247,13 +235,7 @@ fn prune_table(
         let pte = slot.load();
         if pte.valid() {
             if level > 1 {
-                prune_table(
-                    PhysAddr(pte.phys()),
-                    level - 1,
-                    start..next.min(range.end),
-                    empty,
-                    freed,
-                );
+                prune_table(PhysAddr(pte.phys()), level - 1, start..next.min(range.end), empty, freed);
             }
             if empty.start <= span && next <= empty.end {
                 slot.take();

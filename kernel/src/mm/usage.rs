@@ -7,6 +7,7 @@ use super::area::Source;
 use super::fault::zero_frame;
 use super::frame::FRAMES;
 use super::space::AddressSpace;
+use super::table::Entry;
 use super::{PAGE_SHIFT, PAGE_SIZE};
 use crate::arch::mmu::Pte;
 use translation::Change;
@@ -40,19 +41,28 @@ impl AddressSpace {
         usage
     }
 
+    /// Pages in all areas, and pages present but the zero page.
+    pub fn size(&self) -> (usize, usize) {
+        let space = self.lock();
+        let mut resident = 0;
+        for area in space.areas.iter() {
+            space.table.visit(area.range(), &mut |_, entries| {
+                let held = |entry: &&Entry| {
+                    let pte = entry.load();
+                    pte != Pte::EMPTY && PhysAddr(pte.phys()) != zero_frame()
+                };
+                resident += entries.iter().filter(held).count();
+            });
+        }
+        (space.areas.bytes() / PAGE_SIZE, resident)
+    }
+
     /// For each page of a range, 1 if it is present, or would be without waiting, else 0.
     pub fn present(&self, range: Range<usize>, answer: &mut [u8]) {
-        let mut space = self.lock();
+        let space = self.lock();
         for (page, answer) in range.step_by(PAGE_SIZE).zip(answer) {
-            let mapped = space
-                .table
-                .find(page)
-                .is_some_and(|entry| entry.load() != Pte::EMPTY);
-            let mut cached = || match space
-                .areas
-                .find(page)
-                .map(|area| (area.start, &area.source))
-            {
+            let mapped = space.table.find(page).is_some_and(|entry| entry.load() != Pte::EMPTY);
+            let cached = || match space.areas.find(page).map(|area| (area.start, &area.source)) {
                 Some((start, Source::File { mapping, offset })) => {
                     let mut frame = [None];
                     mapping.present((offset + page - start) >> PAGE_SHIFT, &mut frame);

@@ -72,10 +72,7 @@ impl<T> Copy for UserPtr<T> {}
 impl<T> UserPtr<T> {
     /// From what a system call was given.
     pub const fn new(address: usize) -> Self {
-        UserPtr {
-            address,
-            kind: PhantomData,
-        }
+        UserPtr { address, kind: PhantomData }
     }
 
     /// The address.
@@ -90,10 +87,7 @@ impl<T> UserPtr<T> {
 
     /// The address of the `count`th element from here.
     pub const fn add(self, count: usize) -> Self {
-        Self::new(
-            self.address
-                .wrapping_add(count.wrapping_mul(size_of::<T>())),
-        )
+        Self::new(self.address.wrapping_add(count.wrapping_mul(size_of::<T>())))
     }
 
     /// The same address for another type.
@@ -124,11 +118,7 @@ impl<T: FromBytes> UserPtr<T> {
     where
         T: IntoBytes,
     {
-        if self.is_null() {
-            Ok(None)
-        } else {
-            self.read().map(Some)
-        }
+        if self.is_null() { Ok(None) } else { self.read().map(Some) }
     }
 
     /// Reads `count` elements.
@@ -142,8 +132,7 @@ impl<T: FromBytes> UserPtr<T> {
         let mut values = Vec::new();
         values.try_reserve_exact(count).map_err(|_| Errno::ENOMEM)?;
         values.extend((0..count).map(|_| T::new_zeroed()));
-        UserSlice::new(self.address, count * size_of::<T>())
-            .copy_in(values.as_mut_slice().as_mut_bytes())?;
+        UserSlice::new(self.address, count * size_of::<T>()).copy_in(values.as_mut_slice().as_mut_bytes())?;
         Ok(values)
     }
 }
@@ -162,11 +151,7 @@ impl<T: IntoBytes + Immutable> UserPtr<T> {
     /// # Errors
     /// EFAULT.
     pub fn write_opt(self, value: &T) -> Result<()> {
-        if self.is_null() {
-            Ok(())
-        } else {
-            self.write(value)
-        }
+        if self.is_null() { Ok(()) } else { self.write(value) }
     }
 }
 
@@ -201,18 +186,12 @@ impl UserSlice {
     /// Without the first `count` bytes.
     pub fn skip(self, count: usize) -> Self {
         let count = count.min(self.len);
-        UserSlice {
-            address: self.address.wrapping_add(count),
-            len: self.len - count,
-        }
+        UserSlice { address: self.address.wrapping_add(count), len: self.len - count }
     }
 
     /// The first `count` bytes.
     pub fn take(self, count: usize) -> Self {
-        UserSlice {
-            len: self.len.min(count),
-            ..self
-        }
+        UserSlice { len: self.len.min(count), ..self }
     }
 
     /// Reads as many bytes as both have.
@@ -254,11 +233,7 @@ impl UserSlice {
 }
 
 fn whole(wanted: usize, done: usize) -> Result<()> {
-    if done == wanted {
-        Ok(())
-    } else {
-        Err(Errno::EFAULT)
-    }
+    if done == wanted { Ok(()) } else { Err(Errno::EFAULT) }
 }
 
 /// Reads a string that ends with a zero byte, without it; `max` bytes at most with it.

@@ -1,0 +1,154 @@
+//! The lock of an address space: faults on different CPUs share no line that either writes; what changes areas waits for
+//! all faults under way and keeps new ones out.
+
+extern crate alloc;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::cell::UnsafeCell;
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*, fence};
+
+use super::asid::CpuSet;
+use crate::arch;
+use crate::errno::{Errno, Result};
+use crate::sync::{Mutex, MutexGuard};
+
+/// A CPU's own line in a lock.
+#[repr(align(128))]
+struct Slot {
+    /// The CPU reads.
+    held: AtomicBool,
+    /// A number that the CPU keeps for its next read.
+    hint: AtomicUsize,
+}
+
+/// A value that CPUs read side by side, each writing to its own line only, and that one changes alone.
+///
+/// Kernel code is neither interrupted nor preempted, so a CPU holds at most one read, and not for long.
+pub struct SpaceLock<T> {
+    writer: Mutex<()>,
+    writing: AtomicBool,
+    /// CPUs that ever read: only their slots are waited for.
+    readers: CpuSet,
+    slots: Box<[Slot]>,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: `write` excludes all others, `read` all writers; what is read side by side is shared, so must be `Sync`.
+unsafe impl<T: Send + Sync> Sync for SpaceLock<T> {}
+
+impl<T> SpaceLock<T> {
+    /// A free lock.
+    pub fn new(value: T) -> Result<Self> {
+        let mut slots = Vec::new();
+        slots.try_reserve_exact(arch::cpu::count()).map_err(|_| Errno::ENOMEM)?;
+        let free = || Slot { held: AtomicBool::new(false), hint: AtomicUsize::new(0) };
+        slots.extend((0..arch::cpu::count()).map(|_| free()));
+        Ok(SpaceLock {
+            writer: Mutex::new(()),
+            writing: AtomicBool::new(false),
+            readers: CpuSet::new(),
+            slots: slots.into_boxed_slice(),
+            value: UnsafeCell::new(value),
+        })
+    }
+
+    /// Reads beside other CPUs.
+    #[inline]
+    pub fn read(&self) -> ReadGuard<'_, T> {
+        let cpu = arch::cpu::this().index();
+        let slot = &self.slots[cpu];
+        self.readers.insert(cpu);
+        loop {
+            debug_assert!(!slot.held.load(Relaxed), "a CPU reads twice");
+            slot.held.store(true, Relaxed);
+            // Pairs with the writer's: either it sees `held` and the set, or this sees `writing`.
+            fence(SeqCst);
+            if !self.writing.load(Acquire) {
+                return ReadGuard { lock: self, slot };
+            }
+            slot.held.store(false, Release);
+            while self.writing.load(Relaxed) {
+                core::hint::spin_loop();
+            }
+        }
+    }
+
+    /// Changes alone.
+    pub fn write(&self) -> WriteGuard<'_, T> {
+        let guard = self.writer.lock();
+        self.writing.store(true, Relaxed);
+        fence(SeqCst);
+        for (cpu, slot) in self.slots.iter().enumerate() {
+            while self.readers.contains(cpu) && slot.held.load(Acquire) {
+                core::hint::spin_loop();
+            }
+        }
+        WriteGuard { lock: self, _writer: guard }
+    }
+
+    /// The value, by the only reference to the lock.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.value.get_mut()
+    }
+}
+
+/// This CPU reads while it lives.
+pub struct ReadGuard<'a, T> {
+    lock: &'a SpaceLock<T>,
+    slot: &'a Slot,
+}
+
+impl<T> ReadGuard<'_, T> {
+    /// This CPU's number for its next read.
+    #[inline]
+    pub fn hint(&self) -> &AtomicUsize {
+        &self.slot.hint
+    }
+}
+
+impl<T> Deref for ReadGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: no writer runs while this CPU's slot is held.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T> Drop for ReadGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.slot.held.store(false, Release);
+    }
+}
+
+/// This CPU changes the value while it lives.
+pub struct WriteGuard<'a, T> {
+    lock: &'a SpaceLock<T>,
+    _writer: MutexGuard<'a, ()>,
+}
+
+impl<T> Deref for WriteGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: the writers' lock is held, and `write` has waited for all readers.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T> DerefMut for WriteGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as in `deref`.
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+impl<T> Drop for WriteGuard<'_, T> {
+    fn drop(&mut self) {
+        self.lock.writing.store(false, Release);
+    }
+}
