@@ -1,0 +1,150 @@
+//! Instructions of programs that trap and that the kernel executes in their stead: reads of ID registers.
+//!
+//! With FEAT_IDST such a read is an exception of class 0x18 that carries the register; without, it is an undefined
+//! instruction that has to be read from the program's memory. Both end in [`read`]. The policy `idreg` has settled at boot
+//! which hooks an undefined instruction meets: `direct` asks one function that takes no lock; `locked` walks a list of hooks
+//! under one global lock, as Linux did until 6.1.
+
+use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+
+use super::cpu;
+use super::frame::{Frame, pstate};
+use super::uaccess;
+use crate::sync::Mutex;
+use crossings::Kind;
+use idreg::Mrs;
+
+/// How a trapped read finds its emulation: `idreg`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Policy {
+    /// Straight.
+    Direct,
+    /// By a list of hooks under a lock.
+    Locked,
+}
+
+impl Policy {
+    /// By the names that `idreg` takes.
+    pub const NAMES: [(&'static str, Policy); 2] = [("direct", Policy::Direct), ("locked", Policy::Locked)];
+}
+
+/// An instruction that a hook takes: those whose masked bits agree, in a program state whose masked bits agree.
+struct Hook {
+    mask: u32,
+    value: u32,
+    pstate_mask: usize,
+    pstate_value: usize,
+    run: fn(&mut Frame, u32) -> bool,
+}
+
+/// MRS from Op0=3, Op1=0, CRn=0, in AArch64.
+const MRS: Hook = Hook {
+    mask: 0xffff_f000,
+    value: 0xd538_0000,
+    pstate_mask: pstate::AARCH32,
+    pstate_value: 0,
+    run: read_by_instruction,
+};
+
+/// The hooks of `locked`: a list, so that a new one costs every instruction.
+struct Hooks {
+    first: &'static Hook,
+    next: Option<&'static Hooks>,
+}
+
+static LIST: Mutex<Hooks> = Mutex::new(Hooks { first: &MRS, next: None });
+
+/// How an undefined instruction is looked up; settled at boot, before programs run.
+static LOOK_UP: AtomicPtr<()> = AtomicPtr::new(direct as *mut ());
+
+type LookUp = fn(&mut Frame, u32) -> bool;
+
+/// Chooses between the policies.
+pub(super) fn settle(policy: Policy) {
+    let look_up: LookUp = match policy {
+        Policy::Direct => direct,
+        Policy::Locked => locked,
+    };
+    LOOK_UP.store(look_up as *mut (), Relaxed);
+}
+
+fn look_up(frame: &mut Frame, word: u32) -> bool {
+    // SAFETY: `settle` and the initial value store functions of this type only.
+    let look_up: LookUp = unsafe { core::mem::transmute(LOOK_UP.load(Relaxed)) };
+    look_up(frame, word)
+}
+
+fn direct(frame: &mut Frame, word: u32) -> bool {
+    MRS.takes(frame, word) && (MRS.run)(frame, word)
+}
+
+fn locked(frame: &mut Frame, word: u32) -> bool {
+    let hook = {
+        let list = LIST.lock();
+        let mut at = Some(&*list);
+        let mut found = None;
+        while let Some(hooks) = at {
+            if hooks.first.takes(frame, word) {
+                found = Some(hooks.first);
+            }
+            at = hooks.next;
+        }
+        found
+    };
+    hook.is_some_and(|hook| (hook.run)(frame, word))
+}
+
+impl Hook {
+    fn takes(&self, frame: &Frame, word: u32) -> bool {
+        word & self.mask == self.value && frame.pstate & self.pstate_mask == self.pstate_value
+    }
+}
+
+/// An undefined instruction. Returns false if it stays undefined.
+pub(super) fn undefined(frame: &mut Frame) -> bool {
+    if frame.pstate & pstate::AARCH32 != 0 || frame.pc() % 4 != 0 {
+        return false;
+    }
+    match uaccess::load_u32(frame.pc()) {
+        Ok(word) => look_up(frame, u32::from_le(word)),
+        // The program changed or unmapped the instruction meanwhile: fetching it again tells which signal that earns.
+        Err(_) => true,
+    }
+}
+
+/// A trapped access to a system register. Returns false if it is undefined for programs.
+pub(super) fn system(frame: &mut Frame, syndrome: usize) -> bool {
+    match Mrs::from_iss(syndrome as u32) {
+        Some(mrs) => {
+            let word = 0xd530_0000
+                | u32::from(mrs.op0 & 1) << 19
+                | u32::from(mrs.op1) << 16
+                | u32::from(mrs.crn) << 12
+                | u32::from(mrs.crm) << 8
+                | u32::from(mrs.op2) << 5
+                | u32::from(mrs.rt);
+            look_up(frame, word)
+        }
+        None => false,
+    }
+}
+
+fn read_by_instruction(frame: &mut Frame, word: u32) -> bool {
+    Mrs::from_instruction(word).is_some_and(|mrs| read(frame, mrs))
+}
+
+/// Executes a read of an ID register.
+fn read(frame: &mut Frame, mrs: Mrs) -> bool {
+    let cpu = cpu::this();
+    // SAFETY: a view is stored before the CPU runs programs, and lives for ever.
+    let Some(value) = unsafe { cpu.view.load(Relaxed).as_ref() }.and_then(|view| view.emulate(mrs)) else {
+        return false;
+    };
+    // Rt 31 is the zero register: the value is discarded.
+    if let Some(register) = frame.x.get_mut(usize::from(mrs.rt)) {
+        *register = value as usize;
+    }
+    frame.skip_instruction();
+    cpu.crossings().add(Kind::EmulatedId);
+    true
+}

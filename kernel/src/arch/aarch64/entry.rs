@@ -1,0 +1,465 @@
+//! Every way into the kernel and back to a program.
+//!
+//! What shapes this file:
+//!
+//! - **A program's registers lie at the top of its thread's kernel stack**, and the stack pointer of the kernel's exception
+//!   level rests there while the program runs. So an entry stores without computing an address, and one load behind
+//!   the frame finds this CPU's own data, whose address stands in SP_EL0 for as long as the kernel runs.
+//! - **Little is saved.** Linux's system calls keep every register but x0, and a called function keeps x19 to x29 by itself
+//!   (AAPCS64, section 6.1.1). So only x0 to x18, x30, sp, pc and pstate are stored; the rest follows when something needs
+//!   the whole frame: fork, a signal, an emulated instruction, a trace. A system call's result never passes through memory.
+//! - **The exit tests one word**, the thread's `work`.
+//! - **Interrupts stay masked in the kernel**, so no entry ever finds another one half done, and an exception from
+//!   the kernel is a fault on a program's memory or a bug.
+//!
+//! An exception from a program finds its handler in one of three ways, chosen by `entry` at boot as a vector base, so that
+//! no path tests for the policy. `svc-first` asks for a system call and then for a data abort in the open, since these are what
+//! programs do all day: two compares that any branch predictor learns, no load, no indirect branch. The whole
+//! decision stands in the instruction stream. `switch` is what compilers make of a switch over the class: a table
+//! of offsets, loaded and added, and an indirect branch. `table` is an array of handlers: one dependent load and an
+//! indirect branch. Both put a load and a guess of the branch-target predictor in front of every system call, and a
+//! predictor shared with hostile code is one that a kernel would rather not ask.
+//!
+//! The vector table is that of Arm ARM D1.3.1.4 (table D1-7); exception classes are those of ESR_ELx.EC (D24.2.40).
+
+use core::arch::global_asm;
+use core::mem::offset_of;
+
+use super::cpu::Cpu;
+use super::exception::{self, KernelFrame, class};
+use super::frame::{Frame, StackTop};
+use super::thread::ThreadState;
+use super::{KERNEL_STACK_SIZE, syscall};
+use crossings::Kind;
+
+unsafe extern "C" {
+    static vectors_svc_first: u8;
+    static vectors_switch: u8;
+    static vectors_table: u8;
+    /// Returns to the program with the whole frame at the stack pointer.
+    pub(super) fn to_user();
+    /// Takes `top` as the stack pointer and goes on as [`to_user`].
+    pub(super) fn leave_to_user(top: usize) -> !;
+    /// Where an entry made by `full_frame_stub!` goes on: x17 holds the handler.
+    pub fn call_with_full_frame();
+}
+
+/// How a synchronous exception from a program finds its handler: `entry`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Policy {
+    /// Tests for a system call, then for a data abort; a switch for the rest.
+    SvcFirst,
+    /// One switch.
+    Switch,
+    /// One array of handlers.
+    Table,
+}
+
+impl Policy {
+    /// By the names that `entry` takes.
+    pub const NAMES: [(&'static str, Policy); 3] =
+        [("svc-first", Policy::SvcFirst), ("switch", Policy::Switch), ("table", Policy::Table)];
+
+    /// The policy's vector base.
+    pub(super) fn vectors(self) -> usize {
+        match self {
+            Policy::SvcFirst => &raw const vectors_svc_first as usize,
+            Policy::Switch => &raw const vectors_switch as usize,
+            Policy::Table => &raw const vectors_table as usize,
+        }
+    }
+}
+
+const _: () = assert!(crossings::SYSCALLS_OFFSET == 0 && syscall::ENTRIES.is_power_of_two());
+const _: () = assert!(offset_of!(Frame, sp) == offset_of!(Frame, x) + 8 * 31);
+const _: () = assert!(offset_of!(Frame, pstate) == offset_of!(Frame, pc) + 8 && offset_of!(StackTop, frame) == 0);
+const _: () = assert!(offset_of!(KernelFrame, x) == offset_of!(Frame, x));
+
+global_asm!(
+    ".pushsection .text.entry, \"ax\"",
+    // What a call may clobber. Leaves this CPU's data in x18 and in SP_EL0.
+    ".macro enter_from_user",
+    "   stp x0, x1, [sp, {x}]",
+    "   stp x2, x3, [sp, {x} + 8 * 2]",
+    "   stp x4, x5, [sp, {x} + 8 * 4]",
+    "   stp x6, x7, [sp, {x} + 8 * 6]",
+    "   stp x8, x9, [sp, {x} + 8 * 8]",
+    "   stp x10, x11, [sp, {x} + 8 * 10]",
+    "   stp x12, x13, [sp, {x} + 8 * 12]",
+    "   stp x14, x15, [sp, {x} + 8 * 14]",
+    "   stp x16, x17, [sp, {x} + 8 * 16]",
+    "   str x18, [sp, {x} + 8 * 18]",
+    "   mrs x16, sp_el0",
+    "   stp x30, x16, [sp, {x} + 8 * 30]",
+    "   mrs x16, elr_el1",
+    "   mrs x17, spsr_el1",
+    "   stp x16, x17, [sp, {pc}]",
+    "   ldr x18, [sp, {cpu}]",
+    "   msr sp_el0, x18",
+    ".endm",
+    // Back to the program: everything that `enter_from_user` saved but x0 and x1.
+    ".macro leave_to_user_but_x0_x1",
+    "   ldp x16, x17, [sp, {pc}]",
+    "   msr elr_el1, x16",
+    "   msr spsr_el1, x17",
+    "   ldp x30, x16, [sp, {x} + 8 * 30]",
+    "   msr sp_el0, x16",
+    "   ldp x2, x3, [sp, {x} + 8 * 2]",
+    "   ldp x4, x5, [sp, {x} + 8 * 4]",
+    "   ldp x6, x7, [sp, {x} + 8 * 6]",
+    "   ldp x8, x9, [sp, {x} + 8 * 8]",
+    "   ldp x10, x11, [sp, {x} + 8 * 10]",
+    "   ldp x12, x13, [sp, {x} + 8 * 12]",
+    "   ldp x14, x15, [sp, {x} + 8 * 14]",
+    "   ldp x16, x17, [sp, {x} + 8 * 16]",
+    "   ldr x18, [sp, {x} + 8 * 18]",
+    "   eret",
+    // Nothing is to be speculated beyond (Arm ARM, D1.3.5: ERET may be passed straight on some CPUs).
+    "   dsb nsh",
+    "   isb",
+    ".endm",
+    // What a call keeps.
+    ".macro kept op",
+    "   \\op x19, x20, [sp, {x} + 8 * 19]",
+    "   \\op x21, x22, [sp, {x} + 8 * 21]",
+    "   \\op x23, x24, [sp, {x} + 8 * 23]",
+    "   \\op x25, x26, [sp, {x} + 8 * 25]",
+    "   \\op x27, x28, [sp, {x} + 8 * 27]",
+    ".endm",
+    // The thread's work word, in w9.
+    ".macro load_work",
+    "   mrs x9, sp_el0",
+    "   ldr x9, [x9, {current}]",
+    "   ldr w9, [x9, {work}]",
+    ".endm",
+
+    // A system call: x8 its number, x0 to x5 its arguments.
+    ".balign 64",
+    "el0_svc:",
+    "   cmp w8, {calls}",
+    "   b.hs el0_svc_unknown",
+    "   and w9, w8, {calls} - 1",
+    "   csdb",
+    "   ldr x10, [x18, {crossings}]",
+    "   ldr x11, [x10, x9, lsl #3]",
+    "   add x11, x11, #1",
+    "   str x11, [x10, x9, lsl #3]",
+    "   ldr x10, [x18, {syscalls}]",
+    "   ldr x10, [x10, x9, lsl #3]",
+    "   blr x10",
+    "el0_svc_return:",
+    "   load_work",
+    "   cbnz w9, work_after_call",
+    "   ldr x1, [sp, {x} + 8 * 1]",
+    "   leave_to_user_but_x0_x1",
+
+    "el0_svc_unknown:",
+    "   ldr x10, [x18, {crossings}]",
+    "   ldr x11, [x10, {unknown}]",
+    "   add x11, x11, #1",
+    "   str x11, [x10, {unknown}]",
+    "   mov x0, {enosys}",
+    "   b el0_svc_return",
+
+    // The result is in x0, and the frame still holds the first argument in its place.
+    "work_after_call:",
+    "   ldr x10, [sp, {x}]",
+    "   ldr w11, [sp, {x} + 8 * 8]",
+    "   str x0, [sp, {x}]",
+    "   stp x10, x11, [sp, {orig_x0}]",
+    "   b work_with_frame",
+
+    "work_after_trap:",
+    "   mov x10, #-1",
+    "   str x10, [sp, {syscall}]",
+    "work_with_frame:",
+    "   kept stp",
+    "   str x29, [sp, {x} + 8 * 29]",
+    "   mov x29, xzr",
+    "1: mov x0, sp",
+    "   bl {exit_work}",
+    "   load_work",
+    "   cbnz w9, 1b",
+    "return_whole:",
+    "   kept ldp",
+    "   ldr x29, [sp, {x} + 8 * 29]",
+    "return_but_kept:",
+    "   ldp x0, x1, [sp, {x}]",
+    "   leave_to_user_but_x0_x1",
+
+    ".global leave_to_user",
+    "leave_to_user:",
+    "   mov sp, x0",
+    ".global to_user",
+    "to_user:",
+    "   mov x29, xzr",
+    "   load_work",
+    "   cbnz w9, 1b",
+    "   b return_whole",
+
+    // A system call whose handler, in x17, works on the whole frame.
+    ".global call_with_full_frame",
+    "call_with_full_frame:",
+    "   kept stp",
+    "   str x29, [sp, {x} + 8 * 29]",
+    "   and x9, x8, #0xffffffff",
+    "   stp x0, x9, [sp, {orig_x0}]",
+    "   mov x29, xzr",
+    "   blr x17",
+    "   str x0, [sp, {x}]",
+    "   b to_user",
+
+    // A page fault on data. x16 holds the syndrome.
+    ".balign 64",
+    "el0_data_abort:",
+    "   mov x0, x16",
+    "   mrs x1, far_el1",
+    "   bl {data_abort}",
+    "return_from_trap:",
+    "   load_work",
+    "   cbnz w9, work_after_trap",
+    "   b return_but_kept",
+
+    "el0_instruction_abort:",
+    "   mov x0, x16",
+    "   mrs x1, far_el1",
+    "   bl {instruction_abort}",
+    "   b return_from_trap",
+
+    // All else, among it what reads or writes any register.
+    "el0_other:",
+    "   kept stp",
+    "   str x29, [sp, {x} + 8 * 29]",
+    "   mov x9, #-1",
+    "   str x9, [sp, {syscall}]",
+    "   mov x0, x16",
+    "   mrs x1, far_el1",
+    "   mov x2, sp",
+    "   mov x29, xzr",
+    "   bl {other}",
+    "   b to_user",
+
+    "el0_irq:",
+    "   enter_from_user",
+    "   bl {irq}",
+    "   b return_from_trap",
+
+    "el0_unexpected:",
+    "   enter_from_user",
+    "   kept stp",
+    "   str x29, [sp, {x} + 8 * 29]",
+    "   mrs x0, esr_el1",
+    "   mov x1, sp",
+    "   mov x29, xzr",
+    "   bl {unexpected}",
+    "   b to_user",
+
+    // From the kernel. The stack may have run into its guard: the bit of the address that tells the two apart is looked
+    // at without a free register, by adding x0 to sp and taking each out of the sum in turn.
+    ".macro enter_from_kernel",
+    "   sub sp, sp, {kernel_frame}",
+    "   add sp, sp, x0",
+    "   sub x0, sp, x0",
+    "   tbz x0, {stack_bit}, el1_overflow",
+    "   sub x0, sp, x0",
+    "   sub sp, sp, x0",
+    "   stp x0, x1, [sp, {x}]",
+    "   stp x2, x3, [sp, {x} + 8 * 2]",
+    ".endm",
+    ".macro all_but_x0_to_x3 op",
+    "   \\op x4, x5, [sp, {x} + 8 * 4]",
+    "   \\op x6, x7, [sp, {x} + 8 * 6]",
+    "   \\op x8, x9, [sp, {x} + 8 * 8]",
+    "   \\op x10, x11, [sp, {x} + 8 * 10]",
+    "   \\op x12, x13, [sp, {x} + 8 * 12]",
+    "   \\op x14, x15, [sp, {x} + 8 * 14]",
+    "   \\op x16, x17, [sp, {x} + 8 * 16]",
+    "   \\op x18, x19, [sp, {x} + 8 * 18]",
+    "   \\op x20, x21, [sp, {x} + 8 * 20]",
+    "   \\op x22, x23, [sp, {x} + 8 * 22]",
+    "   \\op x24, x25, [sp, {x} + 8 * 24]",
+    "   \\op x26, x27, [sp, {x} + 8 * 26]",
+    "   \\op x28, x29, [sp, {x} + 8 * 28]",
+    ".endm",
+
+    "el1_sync:",
+    "   enter_from_kernel",
+    "   all_but_x0_to_x3 stp",
+    "   add x1, sp, {kernel_frame}",
+    "   stp x30, x1, [sp, {x} + 8 * 30]",
+    "   mrs x1, elr_el1",
+    "   mrs x2, spsr_el1",
+    "   stp x1, x2, [sp, {kernel_pc}]",
+    "   mrs x0, esr_el1",
+    "   mrs x1, far_el1",
+    "   mov x2, sp",
+    "   bl {kernel_sync}",
+    "   ldp x1, x2, [sp, {kernel_pc}]",
+    "   msr elr_el1, x1",
+    "   msr spsr_el1, x2",
+    "   all_but_x0_to_x3 ldp",
+    "   ldr x30, [sp, {x} + 8 * 30]",
+    "   ldp x2, x3, [sp, {x} + 8 * 2]",
+    "   ldp x0, x1, [sp, {x}]",
+    "   add sp, sp, {kernel_frame}",
+    "   eret",
+    "   dsb nsh",
+    "   isb",
+
+    // Any other exception from the kernel: interrupts are masked, so none should come.
+    "el1_unexpected:",
+    "   enter_from_kernel",
+    "   b el1_fatal",
+
+    // x0 holds the stack pointer, sp the sum of it and of what x0 was.
+    "el1_overflow:",
+    "   msr tpidrro_el0, x1",
+    "   mrs x1, sp_el0",
+    "   ldr x1, [x1, {overflow_stack}]",
+    "   stp x2, x3, [x1, {x} + 8 * 2 - {kernel_frame}]",
+    "   mov x2, x0",
+    "   sub x0, sp, x0",
+    "   sub sp, x1, {kernel_frame}",
+    "   mrs x1, tpidrro_el0",
+    "   stp x0, x1, [sp, {x}]",
+    "   add x3, x2, {kernel_frame}",
+    "   stp x30, x3, [sp, {x} + 8 * 30]",
+    "   b 2f",
+    "el1_fatal:",
+    "   add x1, sp, {kernel_frame}",
+    "   stp x30, x1, [sp, {x} + 8 * 30]",
+    "2: all_but_x0_to_x3 stp",
+    "   mrs x1, elr_el1",
+    "   mrs x2, spsr_el1",
+    "   stp x1, x2, [sp, {kernel_pc}]",
+    "   mrs x0, esr_el1",
+    "   mrs x1, far_el1",
+    "   mov x2, sp",
+    "   bl {fatal}",
+
+    // The three ways from the class, in x17, to the handler.
+    ".macro dispatch_svc_first",
+    "   cmp x17, {svc64}",
+    "   b.eq el0_svc",
+    "   cmp x17, {data_abort_lower}",
+    "   b.eq el0_data_abort",
+    "   cmp x17, {instruction_abort_lower}",
+    "   b.eq el0_instruction_abort",
+    "   b el0_other",
+    ".endm",
+    // As LLVM compiles a dense switch: offsets of 2 bytes from the first target, in words.
+    ".macro dispatch_switch",
+    "   cmp x17, {classes} - 1",
+    "   b.hi el0_other",
+    "   adrp x10, switch_offsets",
+    "   add x10, x10, :lo12:switch_offsets",
+    "   adr x11, el0_svc",
+    "   ldrh w12, [x10, x17, lsl #1]",
+    "   add x11, x11, x12, lsl #2",
+    "   br x11",
+    ".endm",
+    ".macro dispatch_table",
+    "   adrp x10, handlers_by_class",
+    "   add x10, x10, :lo12:handlers_by_class",
+    "   ldr x10, [x10, x17, lsl #3]",
+    "   br x10",
+    ".endm",
+
+    ".macro slot target",
+    "   .balign 128",
+    "   b \\target",
+    ".endm",
+    ".macro vectors name",
+    "   .balign 64",
+    "   el0_sync_\\name:",
+    "   enter_from_user",
+    "   mrs x16, esr_el1",
+    "   lsr x17, x16, {class_shift}",
+    "   dispatch_\\name",
+    "   .balign 2048",
+    "   .global vectors_\\name",
+    "   vectors_\\name:",
+    // From the kernel, with SP_EL0 as its stack pointer: never used so.
+    "   slot el1_unexpected",
+    "   slot el1_unexpected",
+    "   slot el1_unexpected",
+    "   slot el1_unexpected",
+    // From the kernel: synchronous, IRQ, FIQ, SError.
+    "   slot el1_sync",
+    "   slot el1_unexpected",
+    "   slot el1_unexpected",
+    "   slot el1_unexpected",
+    // From a 64-bit program.
+    "   slot el0_sync_\\name",
+    "   slot el0_irq",
+    "   slot el0_unexpected",
+    "   slot el0_unexpected",
+    // From a 32-bit program.
+    "   slot el0_sync_\\name",
+    "   slot el0_irq",
+    "   slot el0_unexpected",
+    "   slot el0_unexpected",
+    ".endm",
+    "vectors svc_first",
+    "vectors switch",
+    "vectors table",
+
+    // The tables of the policies `switch` and `table`.
+    ".macro by_class directive, expression:vararg",
+    "   .set class, 0",
+    "   .rept {classes}",
+    "   .if class == {svc64}",
+    "   \\directive el0_svc \\expression",
+    "   .elseif class == {data_abort_lower}",
+    "   \\directive el0_data_abort \\expression",
+    "   .elseif class == {instruction_abort_lower}",
+    "   \\directive el0_instruction_abort \\expression",
+    "   .else",
+    "   \\directive el0_other \\expression",
+    "   .endif",
+    "   .set class, class + 1",
+    "   .endr",
+    ".endm",
+    ".macro offset_of_handler handler",
+    "   .hword (\\handler - el0_svc) / 4",
+    ".endm",
+    ".macro address_of_handler handler",
+    "   .quad \\handler",
+    ".endm",
+    ".balign 8",
+    "handlers_by_class:",
+    "by_class address_of_handler",
+    "switch_offsets:",
+    "by_class offset_of_handler",
+    ".popsection",
+
+    x = const offset_of!(Frame, x),
+    pc = const offset_of!(Frame, pc),
+    orig_x0 = const offset_of!(Frame, orig_x0),
+    syscall = const offset_of!(Frame, syscall),
+    cpu = const offset_of!(StackTop, cpu),
+    crossings = const offset_of!(Cpu, crossings),
+    unknown = const crossings::kind_offset(Kind::CallUnknown),
+    enosys = const -38,
+    syscalls = const offset_of!(Cpu, syscalls),
+    current = const offset_of!(Cpu, current),
+    overflow_stack = const offset_of!(Cpu, overflow_stack),
+    work = const offset_of!(ThreadState, work),
+    calls = const syscall::ENTRIES,
+    kernel_frame = const size_of::<KernelFrame>(),
+    kernel_pc = const offset_of!(KernelFrame, pc),
+    stack_bit = const KERNEL_STACK_SIZE.trailing_zeros(),
+    class_shift = const class::SHIFT,
+    classes = const class::COUNT,
+    svc64 = const class::SVC64,
+    data_abort_lower = const class::DATA_ABORT_LOWER,
+    instruction_abort_lower = const class::INSTRUCTION_ABORT_LOWER,
+    exit_work = sym exception::exit_work,
+    data_abort = sym exception::data_abort,
+    instruction_abort = sym exception::instruction_abort,
+    other = sym exception::other,
+    irq = sym exception::irq,
+    unexpected = sym exception::unexpected,
+    kernel_sync = sym exception::kernel_sync,
+    fatal = sym exception::fatal,
+);

@@ -1,0 +1,219 @@
+//! What exceptions mean: faults for `mm`, instructions to emulate, signals, and the end of the kernel for all that should
+//! not be.
+
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use linux_raw_sys::general::{
+    BUS_ADRALN, BUS_OBJERR, FPE_FLTDIV, FPE_FLTINV, FPE_FLTOVF, FPE_FLTRES, FPE_FLTUND, FPE_FLTUNK, ILL_ILLOPC,
+    ILL_ILLOPN, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP, TRAP_BRKPT, TRAP_HWBKPT, TRAP_TRACE,
+};
+
+use super::cpu;
+use super::frame::Frame;
+use super::{USER_END, emulate, irq as interrupts, uaccess};
+use crate::mm::fault::{self, Access, Cause, Fault, Signal};
+use crate::{panic, task};
+use crossings::Kind;
+
+/// Exception classes (ESR_ELx.EC, Arm ARM D24.2.40).
+pub mod class {
+    /// Where ESR_EL1 holds the class.
+    pub const SHIFT: u32 = 26;
+    /// How many there can be.
+    pub const COUNT: usize = 64;
+    /// No reason told: an undefined instruction.
+    pub const UNKNOWN: usize = 0x00;
+    /// WFI or WFE trapped.
+    pub const WFX: usize = 0x01;
+    /// Illegal execution state.
+    pub const ILLEGAL_STATE: usize = 0x0e;
+    /// SVC in AArch32.
+    pub const SVC32: usize = 0x11;
+    /// SVC in AArch64.
+    pub const SVC64: usize = 0x15;
+    /// MSR, MRS or a system instruction.
+    pub const SYSTEM: usize = 0x18;
+    /// Instruction abort from below.
+    pub const INSTRUCTION_ABORT_LOWER: usize = 0x20;
+    /// Instruction abort of the kernel.
+    pub const INSTRUCTION_ABORT: usize = 0x21;
+    /// Misaligned program counter.
+    pub const PC_ALIGNMENT: usize = 0x22;
+    /// Data abort from below.
+    pub const DATA_ABORT_LOWER: usize = 0x24;
+    /// Data abort of the kernel.
+    pub const DATA_ABORT: usize = 0x25;
+    /// Misaligned stack pointer.
+    pub const SP_ALIGNMENT: usize = 0x26;
+    /// Floating-point exception in AArch32.
+    pub const FLOAT32: usize = 0x28;
+    /// Floating-point exception in AArch64.
+    pub const FLOAT64: usize = 0x2c;
+    /// Breakpoint from below.
+    pub const BREAKPOINT_LOWER: usize = 0x30;
+    /// Single step from below.
+    pub const STEP_LOWER: usize = 0x32;
+    /// Watchpoint from below.
+    pub const WATCHPOINT_LOWER: usize = 0x34;
+    /// BKPT in AArch32.
+    pub const BKPT32: usize = 0x38;
+    /// BRK in AArch64.
+    pub const BRK64: usize = 0x3c;
+}
+
+/// The registers of interrupted kernel code, below which its handler runs.
+#[repr(C, align(16))]
+pub struct KernelFrame {
+    /// x0 to x30.
+    pub x: [usize; 31],
+    /// The stack pointer.
+    pub sp: usize,
+    /// ELR_EL1.
+    pub pc: usize,
+    /// SPSR_EL1.
+    pub pstate: usize,
+}
+
+/// Write not read (ESR ISS of a data abort, D24.2.40).
+const WRITE: usize = 1 << 6;
+/// A cache-maintenance instruction: it counts as a write, but wants to read.
+const MAINTENANCE: usize = 1 << 8;
+
+/// The address that faulted, without the tag that programs may put in its top byte (TCR_EL1.TBI0).
+fn untagged(address: usize) -> usize {
+    ((address as isize) << 8 >> 8) as usize
+}
+
+/// The cause of an abort (ESR ISS bits 5 to 0), or `None` if no translation can cure it.
+fn cause(syndrome: usize) -> Option<Cause> {
+    match syndrome & 0x3f {
+        0b000100..=0b000111 | 0b101011 => Some(Cause::Translation),
+        0b001000..=0b001011 => Some(Cause::AccessFlag),
+        0b001100..=0b001111 => Some(Cause::Permission),
+        0b110000 => Some(Cause::Other),
+        _ => None,
+    }
+}
+
+fn resolve(syndrome: usize, address: usize, access: Access, from_user: bool) -> Result<(), Signal> {
+    match cause(syndrome) {
+        Some(cause) if address < USER_END => {
+            fault::handle_user_fault(Fault { addr: address, access, cause, from_user })
+        }
+        Some(_) => Err(Signal { signo: SIGSEGV, code: linux_raw_sys::general::SEGV_MAPERR }),
+        None if syndrome & 0x3f == 0b100001 => Err(Signal { signo: SIGBUS, code: BUS_ADRALN }),
+        None => Err(Signal { signo: SIGBUS, code: BUS_OBJERR }),
+    }
+}
+
+fn access(syndrome: usize) -> Access {
+    if syndrome & (WRITE | MAINTENANCE) == WRITE { Access::Write } else { Access::Read }
+}
+
+fn send(result: Result<(), Signal>, address: usize, syndrome: usize) {
+    if let Err(signal) = result {
+        task::current().arch.set_fault(address, syndrome);
+        task::signal::force(signal.signo, signal.code, address);
+    }
+}
+
+/// A program's data abort.
+pub(super) extern "C" fn data_abort(syndrome: usize, address: usize) {
+    let address = untagged(address);
+    send(resolve(syndrome, address, access(syndrome), true), address, syndrome);
+}
+
+/// A program's instruction abort.
+pub(super) extern "C" fn instruction_abort(syndrome: usize, address: usize) {
+    let address = untagged(address);
+    send(resolve(syndrome, address, Access::Execute, true), address, syndrome);
+}
+
+/// Any other synchronous exception of a program. No class is ignored.
+pub(super) extern "C" fn other(syndrome: usize, address: usize, frame: &mut Frame) {
+    let pc = frame.pc();
+    let (kind, signo, code, address) = match syndrome >> class::SHIFT {
+        class::UNKNOWN if emulate::undefined(frame) => return,
+        class::SYSTEM if emulate::system(frame, syndrome) => return,
+        class::WFX => {
+            frame.skip_instruction();
+            return count(Kind::EmulatedOther);
+        }
+        class::PC_ALIGNMENT => (Kind::Undefined, SIGBUS, BUS_ADRALN, untagged(address)),
+        class::SP_ALIGNMENT => (Kind::Undefined, SIGBUS, BUS_ADRALN, frame.sp()),
+        class::FLOAT32 | class::FLOAT64 => (Kind::Undefined, SIGFPE, float_code(syndrome), pc),
+        class::BRK64 | class::BKPT32 => (Kind::Debug, SIGTRAP, TRAP_BRKPT, pc),
+        class::BREAKPOINT_LOWER => (Kind::Debug, SIGTRAP, TRAP_HWBKPT, pc),
+        class::WATCHPOINT_LOWER => (Kind::Debug, SIGTRAP, TRAP_HWBKPT, untagged(address)),
+        class::STEP_LOWER => (Kind::Debug, SIGTRAP, TRAP_TRACE, pc),
+        class::ILLEGAL_STATE => (Kind::Undefined, SIGILL, ILL_ILLOPC, pc),
+        class::UNKNOWN | class::SYSTEM => (Kind::Undefined, SIGILL, ILL_ILLOPC, pc),
+        // An access to what is not enabled (SVE, SME, FP), a failed authentication, a missing landing pad, SVC and faults of
+        // AArch32 where none is offered, and whatever the architecture adds.
+        _ => (Kind::Undefined, SIGILL, ILL_ILLOPN, pc),
+    };
+    count(kind);
+    send(Err(Signal { signo, code }), address, syndrome);
+}
+
+/// `si_code` of a trapped floating-point exception (ESR ISS, TFV and the flags as in FPSR).
+fn float_code(syndrome: usize) -> u32 {
+    const VALID: usize = 1 << 23;
+    let flags = [(0, FPE_FLTINV), (1, FPE_FLTDIV), (2, FPE_FLTOVF), (3, FPE_FLTUND), (4, FPE_FLTRES)];
+    let set = flags.iter().find(|(bit, _)| syndrome & VALID != 0 && syndrome >> bit & 1 == 1);
+    set.map_or(FPE_FLTUNK, |(_, code)| *code)
+}
+
+fn count(kind: Kind) {
+    cpu::this().crossings().add(kind);
+}
+
+/// An interrupt while a program ran.
+pub(super) extern "C" fn irq() {
+    interrupts::service();
+}
+
+/// An exception of the kernel: its touch of a program's memory, or a bug.
+pub(super) extern "C" fn kernel_sync(syndrome: usize, address: usize, frame: &mut KernelFrame) {
+    if syndrome >> class::SHIFT == class::DATA_ABORT
+        && let Some(target) = uaccess::fixup(frame.pc)
+    {
+        let address = untagged(address);
+        let cured = address < USER_END && {
+            count(Kind::FaultUaccess);
+            resolve(syndrome, address, access(syndrome), false).is_ok()
+        };
+        if !cured {
+            frame.pc = target;
+        }
+        return;
+    }
+    fatal(syndrome, address, frame)
+}
+
+/// The kernel cannot go on.
+pub(super) extern "C" fn fatal(syndrome: usize, address: usize, frame: &KernelFrame) -> ! {
+    static DEPTH: AtomicUsize = AtomicUsize::new(0);
+    if DEPTH.fetch_add(1, Relaxed) > 1 {
+        super::power::exit(panic::STATUS);
+    }
+    crate::log!("kernel exception: syndrome {syndrome:#x} (class {:#x}), address {address:#x}", syndrome >> class::SHIFT);
+    for (number, row) in frame.x.chunks(4).enumerate() {
+        let mut line = [0; 4];
+        line[..row.len()].copy_from_slice(row);
+        crate::log!("x{:<2} {:016x} {:016x} {:016x} {:016x}", number * 4, line[0], line[1], line[2], line[3]);
+    }
+    crate::log!("sp  {:016x} pc {:016x} pstate {:x}", frame.sp, frame.pc, frame.pstate);
+    super::backtrace::print(frame.x[29], frame.pc);
+    panic!("an exception in the kernel");
+}
+
+/// An asynchronous error or an interrupt that is none of ours, while a program ran.
+pub(super) extern "C" fn unexpected(syndrome: usize, frame: &Frame) {
+    panic!("an unexpected interrupt or system error: syndrome {syndrome:#x}, program at {:#x}", frame.pc());
+}
+
+/// Work before the return to the program.
+pub(super) extern "C" fn exit_work(frame: &mut Frame) {
+    task::exit_work(frame);
+}

@@ -1,0 +1,131 @@
+//! What a program's registers hold while the kernel runs on its behalf.
+
+use super::cpu::Cpu;
+
+/// The user's registers at the top of a thread's kernel stack.
+///
+/// The entry paths save what a call may clobber (x0 to x18, x30, sp, pc, pstate); x19 to x29 are valid only after a full save,
+/// which every `&mut Frame` that safe code sees has had.
+#[repr(C, align(16))]
+#[derive(Clone)]
+pub struct Frame {
+    /// x0 to x30.
+    pub(super) x: [usize; 31],
+    /// SP_EL0.
+    pub(super) sp: usize,
+    /// ELR_EL1.
+    pub(super) pc: usize,
+    /// SPSR_EL1.
+    pub(super) pstate: usize,
+    /// x0 as the system call got it.
+    pub(super) orig_x0: usize,
+    /// Number of the system call that the thread is in; negative when it is in none.
+    pub(super) syscall: isize,
+}
+
+/// What lies at the top of a kernel stack. The stack pointer of a thread that runs its program is its address.
+#[repr(C, align(16))]
+pub struct StackTop {
+    /// The user's registers.
+    pub frame: Frame,
+    /// The CPU that runs the thread, written when it is switched to.
+    pub cpu: *const Cpu,
+}
+
+/// Bytes of an instruction.
+pub(super) const INSTRUCTION: usize = 4;
+
+/// Bits of the saved program state (Arm ARM C5.2.20, SPSR_EL1).
+pub(super) mod pstate {
+    /// The exception came from AArch32.
+    pub const AARCH32: usize = 1 << 4;
+    /// Branch type: a landing pad is due.
+    pub const BTYPE: usize = 3 << 10;
+    /// Single step is active, not yet pending.
+    pub const SS: usize = 1 << 21;
+    /// Illegal execution state.
+    pub const IL: usize = 1 << 20;
+    /// Speculative store bypass is safe.
+    pub const SSBS: usize = 1 << 12;
+    /// Data independent timing.
+    pub const DIT: usize = 1 << 24;
+    /// Condition flags N, Z, C, V.
+    pub const NZCV: usize = 0xf << 28;
+    /// What a program may set by sigreturn.
+    pub const USER: usize = NZCV | BTYPE | SSBS | DIT | SS;
+}
+
+impl Frame {
+    /// A program's first registers: all zero but the address of its first instruction, the stack and the first argument.
+    pub fn user(entry: usize, sp: usize, argument: usize) -> Self {
+        let mut frame = Frame { x: [0; 31], sp, pc: entry, pstate: 0, orig_x0: 0, syscall: -1 };
+        frame.x[0] = argument;
+        frame
+    }
+
+    /// The address of the next instruction.
+    pub fn pc(&self) -> usize {
+        self.pc
+    }
+
+    /// Sets the address of the next instruction.
+    pub fn set_pc(&mut self, pc: usize) {
+        self.pc = pc;
+    }
+
+    /// The stack pointer.
+    pub fn sp(&self) -> usize {
+        self.sp
+    }
+
+    /// Sets the stack pointer.
+    pub fn set_sp(&mut self, sp: usize) {
+        self.sp = sp;
+    }
+
+    /// Argument `i` (0 to 5) of the system call.
+    pub fn arg(&self, i: usize) -> usize {
+        if i == 0 { self.orig_x0 } else { self.x[i] }
+    }
+
+    /// What the system call returns.
+    pub fn result(&self) -> isize {
+        self.x[0] as isize
+    }
+
+    /// Sets what the system call returns.
+    pub fn set_result(&mut self, value: isize) {
+        self.x[0] = value as usize;
+    }
+
+    /// The system call that the thread is in, if it is in one.
+    pub fn syscall_nr(&self) -> Option<usize> {
+        usize::try_from(self.syscall).ok()
+    }
+
+    /// The thread is in no system call any more: nothing is to be restarted.
+    pub fn forget_syscall(&mut self) {
+        self.syscall = -1;
+    }
+
+    /// Goes back to the system call's instruction with its arguments restored.
+    pub fn restart_syscall(&mut self) {
+        self.x[0] = self.orig_x0;
+        self.pc -= INSTRUCTION;
+        self.forget_syscall();
+    }
+
+    /// Goes back as `restart_syscall`, but to call number `nr` (restart_syscall(2)).
+    pub fn restart_as(&mut self, nr: usize) {
+        self.restart_syscall();
+        self.x[8] = nr;
+    }
+
+    /// Leaves an emulated instruction behind: no landing pad is due any more, and a single step is complete.
+    pub(super) fn skip_instruction(&mut self) {
+        self.pc += INSTRUCTION;
+        self.pstate &= !pstate::BTYPE;
+        // The step that was to execute this instruction is over: the debug exception comes before the next one.
+        self.pstate &= !pstate::SS;
+    }
+}

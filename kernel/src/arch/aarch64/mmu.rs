@@ -1,0 +1,326 @@
+//! Page tables: what an entry means, which tables are in use, and where things lie in the kernel's half.
+
+use core::arch::asm;
+use core::ops::Range;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+pub use super::tlb::*;
+use super::sysreg::{isb, write};
+use translation::{Change, Debt};
+
+/// Bytes that an entry one level above the pages covers.
+pub const BLOCK_SIZE: usize = 1 << 21;
+/// Bytes that an entry two levels above the pages covers.
+pub const GIGABLOCK_SIZE: usize = 1 << 30;
+/// Entries in a table.
+pub(super) const ENTRIES: usize = 512;
+
+/// Where things lie in the kernel's half, which TTBR1 translates.
+pub mod layout {
+    /// All of physical memory.
+    pub const LINEAR: usize = 0xffff_0000_0000_0000;
+    /// Kernel stacks and windows to devices.
+    pub const MAPPED: usize = 0xffff_8000_0000_0000;
+    /// Bytes of it.
+    pub const MAPPED_SIZE: usize = 512 << 30;
+    /// The kernel image (`IMAGE` in kernel.ld).
+    pub const IMAGE: usize = 0xffff_ffff_8000_0000;
+    /// A window for the device tree while booting.
+    pub const TREE_WINDOW: usize = IMAGE + (512 << 20);
+    /// A window for the console while booting.
+    pub const CONSOLE_WINDOW: usize = IMAGE + (520 << 20);
+}
+
+/// The range for kernel stacks and windows to devices.
+pub const MAPPED_AREA: Range<usize> = layout::MAPPED..layout::MAPPED + layout::MAPPED_SIZE;
+
+/// Bits of a stage 1 descriptor (Arm ARM D8.3, "Translation table descriptor formats").
+pub(super) mod bit {
+    pub const VALID: u64 = 1 << 0;
+    /// A table, or at the last level a page; a block where it is clear.
+    pub const TABLE: u64 = 1 << 1;
+    pub const ATTR_SHIFT: u32 = 2;
+    /// AP[1]: EL0 may access.
+    pub const USER: u64 = 1 << 6;
+    /// AP[2]: no stores.
+    pub const READ_ONLY: u64 = 1 << 7;
+    pub const INNER_SHAREABLE: u64 = 3 << 8;
+    pub const ACCESS: u64 = 1 << 10;
+    pub const NOT_GLOBAL: u64 = 1 << 11;
+    /// DBM: the hardware may clear AP[2] when a store comes (FEAT_HAFDBS).
+    pub const DIRTY_MODIFIER: u64 = 1 << 51;
+    pub const PRIVILEGED_NEVER: u64 = 1 << 53;
+    pub const USER_NEVER: u64 = 1 << 54;
+    pub const ADDRESS: u64 = ((1 << 48) - 1) & !0xfff;
+    /// Software's: an entry without VALID that holds a page all the same (PROT_NONE).
+    pub const HIDDEN: u64 = 1 << 55;
+}
+
+/// MAIR_EL1: what the attribute indices of [`Memory`] mean (Arm ARM D24.2.110).
+pub(super) const MAIR: u64 = 0xff << (8 * Memory::Normal as u64) | 0x04 << (8 * Memory::Device as u64);
+
+/// What a mapping allows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Prot {
+    /// Loads.
+    pub read: bool,
+    /// Stores.
+    pub write: bool,
+    /// Instruction fetches.
+    pub execute: bool,
+    /// From EL0, and from the kernel only through `uaccess`.
+    pub user: bool,
+}
+
+impl Prot {
+    /// The kernel's data: stacks, devices.
+    pub const KERNEL_DATA: Prot = Prot { read: true, write: true, execute: false, user: false };
+    /// The kernel's constants.
+    pub const KERNEL_CONST: Prot = Prot { write: false, ..Prot::KERNEL_DATA };
+    /// The kernel's code.
+    pub const KERNEL_CODE: Prot = Prot { execute: true, ..Prot::KERNEL_CONST };
+}
+
+/// Kinds of memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u64)]
+pub enum Memory {
+    /// Cached, write-back.
+    Normal = 1,
+    /// Device-nGnRE.
+    Device = 0,
+}
+
+/// A page-table entry's value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(transparent)]
+pub struct Pte(pub u64);
+
+impl Pte {
+    /// Nothing.
+    pub const EMPTY: Pte = Pte(0);
+
+    /// Points to the table at `phys`.
+    pub const fn table(phys: usize) -> Pte {
+        Pte(phys as u64 | bit::TABLE | bit::VALID)
+    }
+
+    /// Maps the page at `phys`: young, and dirty if it may be written.
+    pub const fn leaf(phys: usize, prot: Prot, memory: Memory) -> Pte {
+        let mut bits = phys as u64 | bit::TABLE | bit::VALID | bit::ACCESS | (memory as u64) << bit::ATTR_SHIFT;
+        if matches!(memory, Memory::Normal) {
+            bits |= bit::INNER_SHAREABLE;
+        }
+        if prot.write {
+            bits |= bit::DIRTY_MODIFIER;
+        } else {
+            bits |= bit::READ_ONLY;
+        }
+        if prot.user {
+            bits |= bit::USER | bit::NOT_GLOBAL | bit::PRIVILEGED_NEVER;
+            if !prot.execute {
+                bits |= bit::USER_NEVER;
+            }
+        } else {
+            bits |= bit::USER_NEVER;
+            if !prot.execute {
+                bits |= bit::PRIVILEGED_NEVER;
+            }
+        }
+        Pte(bits)
+    }
+
+    /// Maps the block at `phys` as [`leaf`](Pte::leaf) maps a page: for levels above the last.
+    pub const fn block(phys: usize, prot: Prot, memory: Memory) -> Pte {
+        Pte(Pte::leaf(phys, prot, memory).0 & !bit::TABLE)
+    }
+
+    /// Whether the hardware follows it.
+    pub const fn valid(self) -> bool {
+        self.0 & bit::VALID != 0
+    }
+
+    /// Invalid for the hardware, with all that it held for software.
+    pub const fn hidden(self) -> Pte {
+        Pte(self.0 & !bit::VALID | bit::HIDDEN)
+    }
+
+    /// The physical address that it holds.
+    pub const fn phys(self) -> usize {
+        (self.0 & bit::ADDRESS) as usize
+    }
+
+    /// Whether stores are allowed, at once or by the hardware's setting of the dirty state.
+    pub const fn writable(self) -> bool {
+        self.0 & bit::DIRTY_MODIFIER != 0
+    }
+
+    /// Whether programs may fetch instructions.
+    pub const fn executable(self) -> bool {
+        self.0 & bit::USER_NEVER == 0
+    }
+
+    /// Whether it was used since it was made old.
+    pub const fn young(self) -> bool {
+        self.0 & bit::ACCESS != 0
+    }
+
+    /// Whether it was written to.
+    pub const fn dirty(self) -> bool {
+        self.0 & (bit::DIRTY_MODIFIER | bit::READ_ONLY) == bit::DIRTY_MODIFIER
+    }
+
+    /// With stores allowed (and the page dirty) or not.
+    pub const fn with_writable(self, on: bool) -> Pte {
+        if on {
+            Pte(self.0 & !bit::READ_ONLY | bit::DIRTY_MODIFIER)
+        } else {
+            Pte(self.0 & !bit::DIRTY_MODIFIER | bit::READ_ONLY)
+        }
+    }
+
+    /// Used or not.
+    pub const fn with_young(self, on: bool) -> Pte {
+        Pte(if on { self.0 | bit::ACCESS } else { self.0 & !bit::ACCESS })
+    }
+}
+
+/// What a change of an entry owes here.
+pub const fn owes(change: Change) -> Debt {
+    translation::arm64(change)
+}
+
+/// A table that is part of the image.
+#[repr(C, align(4096))]
+pub struct Table(pub(super) [AtomicU64; ENTRIES]);
+
+impl Table {
+    pub(super) const fn new() -> Self {
+        Table([const { AtomicU64::new(0) }; ENTRIES])
+    }
+}
+
+/// The kernel's root table.
+pub(super) static KERNEL_ROOT: Table = Table::new();
+/// A root without any program's pages.
+static EMPTY_ROOT: Table = Table::new();
+/// Physical address of the image less its virtual one.
+static IMAGE_OFFSET: AtomicUsize = AtomicUsize::new(0);
+
+/// Learns where the image lies in physical memory.
+pub(super) fn set_image(phys: usize) {
+    IMAGE_OFFSET.store(phys.wrapping_sub(layout::IMAGE), Relaxed);
+}
+
+/// Levels of tables.
+#[inline(always)]
+pub const fn levels() -> usize {
+    4
+}
+
+/// Physical address of the kernel's root table.
+pub fn kernel_root() -> usize {
+    virt_to_phys(&raw const KERNEL_ROOT as usize)
+}
+
+/// Physical address of a root without any program's pages.
+pub fn empty_root() -> usize {
+    virt_to_phys(&raw const EMPTY_ROOT as usize)
+}
+
+/// Where the linear map shows physical memory.
+#[inline(always)]
+pub const fn phys_to_virt(phys: usize) -> usize {
+    phys | layout::LINEAR
+}
+
+/// The physical address of an address in the linear map or in the image.
+#[inline(always)]
+pub fn virt_to_phys(virt: usize) -> usize {
+    if virt >= layout::IMAGE { virt.wrapping_add(IMAGE_OFFSET.load(Relaxed)) } else { virt - layout::LINEAR }
+}
+
+/// Makes a program's new root table ready: nothing to do, the kernel has a root of its own.
+///
+/// # Safety
+/// None is needed here; other architectures write to the table.
+pub unsafe fn init_user_root(_root: usize) {}
+
+/// Switches this CPU to the program's tables at `root` (physical) under the identifier `asid`: one write changes both
+/// (Arm ARM D8.16.3, TCR_EL1.A1 is 0).
+#[inline]
+pub fn activate(root: usize, asid: u16) {
+    // SAFETY: TTBR0 translates the programs' half, which the kernel reaches through `uaccess` only.
+    unsafe { write!("ttbr0_el1", root | (asid as usize) << 48) };
+    isb();
+}
+
+/// Bytes that DC ZVA zeroes at a time where it is of use.
+const ZERO_BLOCK: usize = 64;
+/// Whether DC ZVA may be used and zeroes [`ZERO_BLOCK`] bytes; settled before programs run.
+static ZERO_BY_BLOCK: core::sync::atomic::AtomicBool = core::sync::atomic::AtomicBool::new(false);
+
+/// Settles how pages are zeroed.
+pub(super) fn settle(features: &idreg::System) {
+    ZERO_BY_BLOCK.store(features.zeroed_block() == Some(ZERO_BLOCK), Relaxed);
+    super::tlb::settle(features);
+}
+
+/// Fills a page with zeroes.
+///
+/// # Safety
+/// `page` is the address of a whole page of normal memory that the caller owns.
+#[inline]
+pub unsafe fn zero_page(page: *mut u8) {
+    if !ZERO_BY_BLOCK.load(Relaxed) {
+        // SAFETY: the caller's page.
+        return unsafe { page.write_bytes(0, super::PAGE_SIZE) };
+    }
+    // SAFETY: zeroes the caller's page from its first byte to its last (DC ZVA: Arm ARM C5.3, "Data Cache Zero by VA").
+    unsafe {
+        asm!(
+            "2:",
+            "dc zva, {at}", "add {at}, {at}, {block}", "dc zva, {at}", "add {at}, {at}, {block}",
+            "dc zva, {at}", "add {at}, {at}, {block}", "dc zva, {at}", "add {at}, {at}, {block}",
+            "dc zva, {at}", "add {at}, {at}, {block}", "dc zva, {at}", "add {at}, {at}, {block}",
+            "dc zva, {at}", "add {at}, {at}, {block}", "dc zva, {at}", "add {at}, {at}, {block}",
+            "cmp {at}, {end}",
+            "b.ne 2b",
+            at = inout(reg) page => _,
+            end = in(reg) page.wrapping_add(super::PAGE_SIZE),
+            block = const ZERO_BLOCK,
+            options(nostack),
+        )
+    }
+}
+
+/// Copies a page.
+///
+/// # Safety
+/// `to` is the address of a whole page that the caller owns, `from` of one that it may read; they are not the same.
+#[inline]
+pub unsafe fn copy_page(to: *mut u8, from: *const u8) {
+    // SAFETY: whole distinct pages by the caller's promise.
+    unsafe {
+        asm!(
+            "2:",
+            "ldp {a}, {b}, [{from}]", "ldp {c}, {d}, [{from}, 16]",
+            "stp {a}, {b}, [{to}]", "stp {c}, {d}, [{to}, 16]",
+            "ldp {a}, {b}, [{from}, 32]", "ldp {c}, {d}, [{from}, 48]",
+            "stp {a}, {b}, [{to}, 32]", "stp {c}, {d}, [{to}, 48]",
+            "ldp {a}, {b}, [{from}, 64]", "ldp {c}, {d}, [{from}, 80]",
+            "stp {a}, {b}, [{to}, 64]", "stp {c}, {d}, [{to}, 80]",
+            "ldp {a}, {b}, [{from}, 96]", "ldp {c}, {d}, [{from}, 112]",
+            "stp {a}, {b}, [{to}, 96]", "stp {c}, {d}, [{to}, 112]",
+            "add {from}, {from}, 128",
+            "add {to}, {to}, 128",
+            "cmp {from}, {end}",
+            "b.ne 2b",
+            from = inout(reg) from => _,
+            to = inout(reg) to => _,
+            end = in(reg) from.wrapping_add(super::PAGE_SIZE),
+            a = out(reg) _, b = out(reg) _, c = out(reg) _, d = out(reg) _,
+            options(nostack),
+        )
+    }
+}

@@ -1,0 +1,50 @@
+//! arm64: a kernel at EL2 where the CPU has VHE and the machine starts there, at EL1 otherwise. EL1's register names are
+//! used throughout; at EL2 with E2H set they mean EL2's (Arm ARM D8.2, "Virtualization Host Extensions").
+
+pub use super::cell;
+
+mod boot;
+mod emulate;
+mod entry;
+mod exception;
+mod features;
+mod fp;
+mod frame;
+mod gic;
+mod memory_map;
+mod psci;
+mod syscall;
+mod sysreg;
+mod tlb;
+
+pub mod backtrace;
+pub mod cpu;
+pub mod irq;
+pub mod mmu;
+pub mod power;
+pub mod signal;
+pub mod smp;
+pub mod thread;
+pub mod time;
+pub mod uaccess;
+
+pub use entry::call_with_full_frame;
+pub use features::{features, hwcap};
+pub use frame::Frame;
+pub use syscall::{Syscall, SyscallTable};
+pub use thread::{ThreadState, work};
+
+/// Bytes in a page.
+pub const PAGE_SIZE: usize = 4096;
+/// The first address above those of programs.
+pub const USER_END: usize = 1 << 48;
+/// Bytes of a kernel stack, its top included.
+pub const KERNEL_STACK_SIZE: usize = 16 << 10;
+/// How many CPUs there can be.
+pub const MAX_CPUS: usize = 64;
+/// `e_machine` of programs.
+pub const ELF_MACHINE: u16 = 183;
+/// AT_PLATFORM.
+pub const PLATFORM: &str = "aarch64";
+/// What uname calls the machine.
+pub const UTS_MACHINE: &str = "aarch64";

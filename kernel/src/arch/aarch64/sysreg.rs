@@ -1,0 +1,32 @@
+//! System registers by name.
+
+/// Reads a system register.
+macro_rules! read {
+    ($register:literal) => {{
+        let value: usize;
+        // SAFETY: reading a register changes no memory.
+        unsafe { core::arch::asm!(concat!("mrs {}, ", $register), out(reg) value, options(nostack, preserves_flags)) };
+        value
+    }};
+}
+
+/// Writes a system register. The caller says in an `unsafe` block why that is sound.
+macro_rules! write {
+    ($register:literal, $value:expr) => {
+        core::arch::asm!(concat!("msr ", $register, ", {}"), in(reg) $value, options(nostack, preserves_flags))
+    };
+}
+
+pub(super) use {read, write};
+
+/// What follows sees what was written to system registers (Arm ARM D24.1.2).
+#[inline(always)]
+pub(super) fn isb() {
+    // SAFETY: a barrier.
+    unsafe { core::arch::asm!("isb", options(nostack, preserves_flags)) };
+}
+
+/// Whether the kernel runs at EL2.
+pub(super) fn at_el2() -> bool {
+    read!("CurrentEL") >> 2 & 3 == 2
+}

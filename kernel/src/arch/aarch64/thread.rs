@@ -1,0 +1,253 @@
+//! What the hardware holds for a thread, and switching from one to another.
+
+use core::arch::naked_asm;
+use core::cell::UnsafeCell;
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
+
+use super::cpu::{self, Cpu};
+use super::entry;
+use super::fp::{self, FpState};
+use super::frame::{Frame, StackTop};
+use super::sysreg::{read, write};
+use crate::mm::kmap::KernelStack;
+use crate::task::{self, Thread};
+
+/// Bits of a thread's work word: why it must not return to its program yet.
+pub mod work {
+    /// Another thread should run first.
+    pub const NEED_RESCHED: u32 = 1 << 0;
+    /// A signal may be due.
+    pub const SIGNAL: u32 = 1 << 1;
+    /// Something else that `task::exit_work` knows.
+    pub const OTHER: u32 = 1 << 2;
+}
+
+/// Where a thread that is switched out goes on: what a call keeps (AAPCS64, section 6.1.1).
+#[repr(C)]
+struct Context {
+    /// x19 to x29.
+    x: [usize; 11],
+    lr: usize,
+    sp: usize,
+}
+
+/// The hardware's part of a thread: the first field of `task::Thread`.
+#[repr(C)]
+pub struct ThreadState {
+    /// Why the thread must not return to its program yet: bits of [`work`]. Anybody may set them.
+    pub work: AtomicU32,
+    /// Whether a CPU runs the thread, or has not yet saved its context.
+    running: AtomicBool,
+    /// Whether the thread has a program, thus user registers worth keeping.
+    user: AtomicBool,
+    context: UnsafeCell<Context>,
+    /// Address of the `StackTop`.
+    top: usize,
+    /// TPIDR_EL0 while switched out.
+    tls: AtomicUsize,
+    /// The CPU whose FP/SIMD registers were loaded for this thread last.
+    fp_cpu: AtomicUsize,
+    fp: UnsafeCell<FpState>,
+    /// Keeps the stack for as long as the thread.
+    _stack: Option<KernelStack>,
+}
+
+// SAFETY: the cells are touched by the CPU that runs the thread, which `running` makes one at a time, or through `&mut`.
+unsafe impl Sync for ThreadState {}
+// SAFETY: as above; nothing in it belongs to a CPU.
+unsafe impl Send for ThreadState {}
+
+const NO_CPU: usize = usize::MAX;
+
+impl ThreadState {
+    fn with(stack: Option<KernelStack>, top: usize, lr: usize, argument: [usize; 2]) -> Self {
+        let mut x = [0; 11];
+        x[..2].copy_from_slice(&argument);
+        ThreadState {
+            work: AtomicU32::new(0),
+            running: AtomicBool::new(false),
+            user: AtomicBool::new(false),
+            context: UnsafeCell::new(Context { x, lr, sp: top }),
+            top,
+            tls: AtomicUsize::new(0),
+            fp_cpu: AtomicUsize::new(NO_CPU),
+            fp: UnsafeCell::new(FpState::new()),
+            _stack: stack,
+        }
+    }
+
+    /// A thread of the kernel that will call `entry(argument)` when it is first switched to.
+    pub fn new(stack: KernelStack, entry: fn(usize) -> !, argument: usize) -> Self {
+        let top = stack_top(stack.top());
+        Self::with(Some(stack), top, start as *const () as usize, [entry as usize, argument])
+    }
+
+    /// A thread that will return to its program with `frame`: a child of the current thread, with a copy of its FP/SIMD
+    /// registers and thread pointer.
+    pub fn new_user(stack: KernelStack, frame: &Frame) -> Self {
+        let top = stack_top(stack.top());
+        let mut state =
+            Self::with(Some(stack), top, start as *const () as usize, [entry::to_user as *const () as usize, 0]);
+        // SAFETY: `top` lies in the new stack, which nothing else uses yet.
+        unsafe { (&raw mut (*(top as *mut StackTop)).frame).write(frame.clone()) };
+        *state.user.get_mut() = true;
+        *state.tls.get_mut() = read!("tpidr_el0");
+        fp::save(state.fp.get_mut());
+        state
+    }
+
+    /// The thread that this CPU has been running since it started, on the stack that it started on. Once per CPU.
+    pub fn adopt_cpu() -> Self {
+        let mut state = Self::with(None, stack_top(cpu::this().start_stack.get()), 0, [0; 2]);
+        *state.running.get_mut() = true;
+        state
+    }
+
+    /// Sets the thread pointer of a thread that is not running yet, or of the current one.
+    pub fn set_tls(&self, tls: usize) {
+        self.tls.store(tls, Relaxed);
+        if self.is_current() {
+            // SAFETY: the program's own register.
+            unsafe { write!("tpidr_el0", tls) };
+        }
+    }
+
+    /// Zeroes the current thread's registers that a `Frame` does not hold: for execve.
+    pub fn reset_user(&self) {
+        assert!(self.is_current());
+        self.set_tls(0);
+        fp::load(&FpState::new());
+    }
+
+    /// Calls `f` with the current thread's user registers. They must be whole: in a system call entered by
+    /// `full_frame_stub!`, in `task::exit_work`, or before the thread's first program.
+    pub fn with_frame<R>(&self, f: impl FnOnce(&mut Frame) -> R) -> R {
+        assert!(self.is_current());
+        // SAFETY: the frame lies at the top of the current thread's stack, above all that is in use, and is this thread's
+        // alone; the closure cannot reach it a second time but through this function, which takes no reference of it out.
+        f(unsafe { &mut (*(self.top as *mut StackTop)).frame })
+    }
+
+    #[inline(always)]
+    fn is_current(&self) -> bool {
+        core::ptr::eq(self, cpu::this().current.get())
+    }
+}
+
+fn stack_top(end: usize) -> usize {
+    end - size_of::<StackTop>()
+}
+
+/// The thread that runs here. It lives at least as long as it runs: the reference must not be handed to other threads.
+///
+/// # Panics
+/// Before the first thread.
+#[inline(always)]
+pub fn current() -> &'static Thread {
+    const { assert!(offset_of!(Thread, arch) == 0) };
+    let state = cpu::this().current.get();
+    assert!(!state.is_null(), "no thread yet");
+    // SAFETY: `switch` and `adopt` store threads only, whose first field the state is; the scheduler keeps them while they run.
+    unsafe { &*state.cast::<Thread>() }
+}
+
+/// Makes `thread`, which came from [`ThreadState::adopt_cpu`], the current one of this CPU. It must live for ever.
+pub fn adopt(thread: &'static Thread) {
+    let cpu = cpu::this();
+    assert!(cpu.current.get().is_null());
+    enter(cpu, &thread.arch);
+}
+
+fn enter(cpu: &'static Cpu, state: &ThreadState) {
+    // SAFETY: `top` is inside the thread's stack, above all that it uses.
+    unsafe { (*(state.top as *mut StackTop)).cpu = cpu };
+    cpu.current.set(state);
+}
+
+/// Switches from the current thread to `next`, which must be another one that no CPU will switch to meanwhile, and that
+/// the caller keeps alive until it was switched from. Returns when something switches back, maybe on another CPU.
+pub fn switch(previous: &Thread, next: &Thread) {
+    let cpu = cpu::this();
+    let (previous, next) = (&previous.arch, &next.arch);
+    assert!(previous.is_current());
+    // The CPU that `next` ran on last may still be saving it.
+    while next.running.load(Acquire) {
+        core::hint::spin_loop();
+    }
+    next.running.store(true, Relaxed);
+    if previous.user.load(Relaxed) {
+        previous.tls.store(read!("tpidr_el0"), Relaxed);
+        // SAFETY: the current thread's own cell.
+        fp::save(unsafe { &mut *previous.fp.get() });
+    }
+    if next.user.load(Relaxed) {
+        // SAFETY: the program's own register.
+        unsafe { write!("tpidr_el0", next.tls.load(Relaxed)) };
+        if !core::ptr::eq(cpu.fp_owner.get(), next) || next.fp_cpu.load(Relaxed) != cpu.index() {
+            // SAFETY: `next` runs here alone from now on.
+            fp::load(unsafe { &*next.fp.get() });
+            cpu.fp_owner.set(next);
+            next.fp_cpu.store(cpu.index(), Relaxed);
+        }
+    }
+    enter(cpu, next);
+    // SAFETY: both contexts belong to this CPU now, and `next`'s was made by `with` or by this very call.
+    unsafe { switch_context(previous.context.get(), next.context.get(), &previous.running) }
+}
+
+/// Saves the registers that a call keeps, takes those of `next`, and lets others switch to the previous thread: its stack
+/// is not used any more.
+#[unsafe(naked)]
+unsafe extern "C" fn switch_context(previous: *mut Context, next: *const Context, running: *const AtomicBool) {
+    naked_asm!(
+        "mov x9, sp",
+        "stp x19, x20, [x0, {x}]",
+        "stp x21, x22, [x0, {x} + 16]",
+        "stp x23, x24, [x0, {x} + 32]",
+        "stp x25, x26, [x0, {x} + 48]",
+        "stp x27, x28, [x0, {x} + 64]",
+        "stp x29, x30, [x0, {x} + 80]",
+        "str x9, [x0, {sp}]",
+        "ldp x19, x20, [x1, {x}]",
+        "ldp x21, x22, [x1, {x} + 16]",
+        "ldp x23, x24, [x1, {x} + 32]",
+        "ldp x25, x26, [x1, {x} + 48]",
+        "ldp x27, x28, [x1, {x} + 64]",
+        "ldp x29, x30, [x1, {x} + 80]",
+        "ldr x9, [x1, {sp}]",
+        "mov sp, x9",
+        "stlrb wzr, [x2]",
+        "ret",
+        x = const offset_of!(Context, x),
+        sp = const offset_of!(Context, sp),
+    )
+}
+
+const _: () = assert!(offset_of!(Context, lr) == offset_of!(Context, x) + 88);
+
+/// First instructions of a thread: `x19(x20)`, once the scheduler knows that the switch is complete.
+#[unsafe(naked)]
+unsafe extern "C" fn start() {
+    naked_asm!(
+        "mov x29, xzr",
+        "bl {switched}",
+        "mov x0, x20",
+        "mov x30, xzr",
+        "br x19",
+        switched = sym switched,
+    )
+}
+
+extern "C" fn switched() {
+    task::sched::switched();
+}
+
+/// Runs the current thread's program from `frame` on. The thread's stack below its top is forgotten.
+pub fn enter_user(frame: &Frame) -> ! {
+    let state = &current().arch;
+    state.user.store(true, Relaxed);
+    state.with_frame(|own| *own = frame.clone());
+    // SAFETY: the frame at the top is whole.
+    unsafe { entry::leave_to_user(state.top) }
+}

@@ -1,0 +1,154 @@
+//! Barriers and maintenance of TLBs and instruction caches (Arm ARM D8.16, D8.17, D7.5).
+//!
+//! At EL2 with E2H and TGE set, the EL1 forms act on the EL2&0 regime, which is the kernel's then.
+
+use core::arch::asm;
+use core::ops::Range;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
+
+use super::PAGE_SIZE;
+use super::cpu;
+use super::sysreg::isb;
+use crossings::Kind;
+
+/// Pages beyond which a whole address space is forgotten instead.
+const MANY_PAGES: usize = 512;
+
+static ASID_BITS: AtomicU32 = AtomicU32::new(8);
+static DATA_LINE: AtomicUsize = AtomicUsize::new(16);
+static INSTRUCTION_LINE: AtomicUsize = AtomicUsize::new(16);
+/// Whether instruction fetches see data caches without cleaning (CTR_EL0.IDC).
+static CLEAN_NOT_NEEDED: AtomicBool = AtomicBool::new(false);
+/// Whether instruction fetches see new instructions without invalidation (CTR_EL0.DIC).
+static INVALIDATE_NOT_NEEDED: AtomicBool = AtomicBool::new(false);
+
+/// Settles what all CPUs have.
+pub(super) fn settle(features: &idreg::System) {
+    ASID_BITS.store(features.asid_bits(), Relaxed);
+    DATA_LINE.store(features.data_line(), Relaxed);
+    INSTRUCTION_LINE.store(features.instruction_line(), Relaxed);
+    CLEAN_NOT_NEEDED.store(features.clean_not_needed(), Relaxed);
+    INVALIDATE_NOT_NEEDED.store(features.invalidate_not_needed(), Relaxed);
+}
+
+macro_rules! barrier {
+    ($instruction:literal) => {
+        // SAFETY: a barrier.
+        unsafe { asm!($instruction, options(nostack, preserves_flags)) }
+    };
+}
+
+macro_rules! maintain {
+    ($operation:literal) => {
+        // SAFETY: forgetting a cached translation or line changes no memory.
+        unsafe { asm!($operation, options(nostack, preserves_flags)) }
+    };
+    ($operation:literal, $operand:expr) => {
+        // SAFETY: as above.
+        unsafe { asm!(concat!($operation, ", {}"), in(reg) $operand, options(nostack, preserves_flags)) }
+    };
+}
+
+/// log2 of the number of address-space identifiers.
+pub fn asid_bits() -> u32 {
+    ASID_BITS.load(Relaxed)
+}
+
+/// Makes entries that were filled before visible to all table walks from here on (D8.17.1: a DSB, and an ISB for this
+/// CPU's own next instructions).
+#[inline]
+pub fn publish() {
+    barrier!("dsb ishst");
+    isb();
+}
+
+/// Makes new entries of the kernel's mapped area visible.
+pub fn publish_kernel(_range: Range<usize>) {
+    publish();
+}
+
+/// The operand of a TLBI by address: the identifier, and bits 55 to 12 of the address (C5.5, "TLBI VAE1").
+const fn operand(asid: u16, address: usize) -> usize {
+    (asid as usize) << 48 | address >> 12 & ((1 << 44) - 1)
+}
+
+fn count(kind: Kind) {
+    cpu::this().crossings().add(kind);
+}
+
+/// Forgets the last-level entries of a program's pages, on all CPUs.
+pub fn flush_pages(asid: u16, range: Range<usize>) {
+    if range.len() > MANY_PAGES * PAGE_SIZE {
+        return flush_asid(asid);
+    }
+    count(Kind::FenceBroadcastPage);
+    barrier!("dsb ishst");
+    for page in range.step_by(PAGE_SIZE) {
+        maintain!("tlbi vale1is", operand(asid, page));
+    }
+    barrier!("dsb ish");
+}
+
+/// Forgets all of a program's translations, those of tables included, on all CPUs.
+pub fn flush_asid(asid: u16) {
+    count(Kind::FenceBroadcastAsid);
+    barrier!("dsb ishst");
+    maintain!("tlbi aside1is", operand(asid, 0));
+    barrier!("dsb ish");
+}
+
+/// Forgets the kernel's translations of a range, on all CPUs.
+pub fn flush_kernel(range: Range<usize>) {
+    barrier!("dsb ishst");
+    if range.len() > MANY_PAGES * PAGE_SIZE {
+        count(Kind::FenceBroadcastAll);
+        maintain!("tlbi vmalle1is");
+    } else {
+        count(Kind::FenceBroadcastPage);
+        for page in range.step_by(PAGE_SIZE) {
+            maintain!("tlbi vaale1is", operand(0, page));
+        }
+    }
+    barrier!("dsb ish");
+    isb();
+}
+
+/// Forgets everything, on this CPU.
+pub fn flush_local_all() {
+    count(Kind::FenceLocalAll);
+    barrier!("dsb nshst");
+    maintain!("tlbi vmalle1");
+    barrier!("dsb nsh");
+    isb();
+}
+
+/// Makes instruction fetches of all CPUs see what was written at `start` in the linear map (D7.5.6: clean to the point of
+/// unification, wait, invalidate, wait; each other CPU's exception return is its context synchronisation).
+pub fn sync_icache(start: usize, len: usize) {
+    count(Kind::FenceInstruction);
+    if !CLEAN_NOT_NEEDED.load(Relaxed) {
+        for line in lines(start, len, DATA_LINE.load(Relaxed)) {
+            maintain!("dc cvau", line);
+        }
+    }
+    barrier!("dsb ish");
+    if !INVALIDATE_NOT_NEEDED.load(Relaxed) {
+        for line in lines(start, len, INSTRUCTION_LINE.load(Relaxed)) {
+            maintain!("ic ivau", line);
+        }
+        barrier!("dsb ish");
+    }
+    isb();
+}
+
+/// Writes back and forgets what caches hold of a range, to the point of coherency: for readers without caches.
+pub(super) fn clean_to_memory(start: usize, len: usize) {
+    for line in lines(start, len, DATA_LINE.load(Relaxed)) {
+        maintain!("dc civac", line);
+    }
+    barrier!("dsb sy");
+}
+
+fn lines(start: usize, len: usize, line: usize) -> impl Iterator<Item = usize> {
+    (start & !(line - 1)..start + len).step_by(line)
+}
