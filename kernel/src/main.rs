@@ -2,7 +2,34 @@
 #![no_std]
 #![no_main]
 
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo) -> ! {
-    loop {}
+extern crate alloc;
+
+mod arch;
+mod drivers;
+mod errno;
+mod fs;
+mod log;
+mod mm;
+mod panic;
+mod params;
+mod random;
+mod selftest;
+mod sync;
+mod syscall;
+mod task;
+
+/// Everything that is not the architecture's, on the boot CPU: `initrd` is the initial archive.
+fn main(initrd: Option<&[u8]>) -> ! {
+    task::init();
+    #[cfg(feature = "selftest")]
+    if params::has("selftest") {
+        arch::smp::start_others();
+        selftest::run()
+    }
+    if let Err(error) = fs::init(initrd) {
+        panic!("no root file system: {error:?}");
+    }
+    task::start_init();
+    arch::smp::start_others();
+    task::sched::idle()
 }

@@ -1,6 +1,7 @@
 //! The border between the kernel and its hardware: the architectures offer the same names.
 
 pub mod cell;
+pub mod mmio;
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;

@@ -17,6 +17,8 @@ use crossings::Table;
 pub struct Cpu {
     /// The thread that runs here; null before the first.
     pub(super) current: Cell<*const ThreadState>,
+    /// The thread that was just switched from, whose count the next one takes over.
+    pub(super) previous: Cell<*const ThreadState>,
     /// Where crossings are counted.
     pub(super) crossings: Cell<&'static Table>,
     /// What system calls are dispatched by.
@@ -39,9 +41,9 @@ pub struct Cpu {
     /// Free heap objects.
     pub heap: CpuLocal<mm::heap::Cache>,
     /// What runs here next.
-    pub sched: CpuLocal<task::sched::RunQueue>,
+    pub sched: task::sched::RunQueue,
     /// What is due here when.
-    pub timers: CpuLocal<task::timer::Queue>,
+    pub timers: task::timer::Queue,
 }
 
 // SAFETY: the cells are used by this CPU alone (private to `arch`, whose callers go through `this`), the rest is atomic,
@@ -58,6 +60,7 @@ impl Cpu {
     pub(super) const fn new(index: usize) -> Self {
         Cpu {
             current: Cell::new(core::ptr::null()),
+            previous: Cell::new(core::ptr::null()),
             crossings: Cell::new(&NO_COUNTS),
             syscalls: Cell::new(&super::syscall::NONE),
             view: AtomicPtr::new(core::ptr::null_mut()),
@@ -69,8 +72,8 @@ impl Cpu {
             redistributor: Cell::new(0),
             frames: CpuLocal::new(mm::frame::Cache::new()),
             heap: CpuLocal::new(mm::heap::Cache::new()),
-            sched: CpuLocal::new(task::sched::RunQueue::new()),
-            timers: CpuLocal::new(task::timer::Queue::new()),
+            sched: task::sched::RunQueue::new(),
+            timers: task::timer::Queue::new(),
         }
     }
 

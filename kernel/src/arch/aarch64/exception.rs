@@ -175,11 +175,11 @@ pub(super) extern "C" fn irq() {
 
 /// An exception of the kernel: its touch of a program's memory, or a bug.
 pub(super) extern "C" fn kernel_sync(syndrome: usize, address: usize, frame: &mut KernelFrame) {
-    if syndrome >> class::SHIFT == class::DATA_ABORT
+    if matches!(syndrome >> class::SHIFT, class::DATA_ABORT | class::UNKNOWN)
         && let Some(target) = uaccess::fixup(frame.pc)
     {
         let address = untagged(address);
-        let cured = address < USER_END && {
+        let cured = syndrome >> class::SHIFT == class::DATA_ABORT && address < USER_END && {
             count(Kind::FaultUaccess);
             resolve(syndrome, address, access(syndrome), false).is_ok()
         };

@@ -6,7 +6,6 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 pub use super::tlb::*;
 use super::sysreg::{isb, write};
-use translation::{Change, Debt};
 
 /// Bytes that an entry one level above the pages covers.
 pub const BLOCK_SIZE: usize = 1 << 21;
@@ -185,11 +184,6 @@ impl Pte {
     }
 }
 
-/// What a change of an entry owes here.
-pub const fn owes(change: Change) -> Debt {
-    translation::arm64(change)
-}
-
 /// A table that is part of the image.
 #[repr(C, align(4096))]
 pub struct Table(pub(super) [AtomicU64; ENTRIES]);
@@ -203,7 +197,7 @@ impl Table {
 /// The kernel's root table.
 pub(super) static KERNEL_ROOT: Table = Table::new();
 /// A root without any program's pages.
-static EMPTY_ROOT: Table = Table::new();
+pub(super) static EMPTY_ROOT: Table = Table::new();
 /// Physical address of the image less its virtual one.
 static IMAGE_OFFSET: AtomicUsize = AtomicUsize::new(0);
 
@@ -248,8 +242,11 @@ pub unsafe fn init_user_root(_root: usize) {}
 
 /// Switches this CPU to the program's tables at `root` (physical) under the identifier `asid`: one write changes both
 /// (Arm ARM D8.16.3, TCR_EL1.A1 is 0).
+///
+/// # Safety
+/// `root` is a program's root table that lives until another is activated, or [`empty_root`].
 #[inline]
-pub fn activate(root: usize, asid: u16) {
+pub unsafe fn activate(root: usize, asid: u16) {
     // SAFETY: TTBR0 translates the programs' half, which the kernel reaches through `uaccess` only.
     unsafe { write!("ttbr0_el1", root | (asid as usize) << 48) };
     isb();

@@ -1,9 +1,10 @@
 //! arm64: a kernel at EL2 where the CPU has VHE and the machine starts there, at EL1 otherwise. EL1's register names are
 //! used throughout; at EL2 with E2H set they mean EL2's (Arm ARM D8.2, "Virtualization Host Extensions").
 
-pub use super::cell;
+pub use super::{cell, mmio};
 
 mod boot;
+pub mod branch;
 mod emulate;
 mod entry;
 mod exception;
@@ -13,6 +14,7 @@ mod frame;
 mod gic;
 mod memory_map;
 mod psci;
+mod start;
 mod syscall;
 mod sysreg;
 mod tlb;
@@ -29,10 +31,10 @@ pub mod time;
 pub mod uaccess;
 
 pub use entry::call_with_full_frame;
-pub use features::{features, hwcap};
+pub use features::{features, hwcap, hwcap_names};
 pub use frame::Frame;
 pub use syscall::{Syscall, SyscallTable};
-pub use thread::{ThreadState, work};
+pub use thread::{ThreadState, adopt, current, enter_user, switch, work};
 
 /// Bytes in a page.
 pub const PAGE_SIZE: usize = 4096;

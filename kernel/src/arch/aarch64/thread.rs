@@ -1,7 +1,8 @@
 //! What the hardware holds for a thread, and switching from one to another.
 
+use alloc::sync::Arc;
 use core::arch::naked_asm;
-use core::cell::UnsafeCell;
+use core::cell::{Cell, UnsafeCell};
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
 
@@ -19,8 +20,8 @@ pub mod work {
     pub const NEED_RESCHED: u32 = 1 << 0;
     /// A signal may be due.
     pub const SIGNAL: u32 = 1 << 1;
-    /// Something else that `task::exit_work` knows.
-    pub const OTHER: u32 = 1 << 2;
+    /// The thread is traced.
+    pub const TRACE: u32 = 1 << 2;
 }
 
 /// Where a thread that is switched out goes on: what a call keeps (AAPCS64, section 6.1.1).
@@ -49,6 +50,8 @@ pub struct ThreadState {
     /// The CPU whose FP/SIMD registers were loaded for this thread last.
     fp_cpu: AtomicUsize,
     fp: UnsafeCell<FpState>,
+    /// Address and syndrome of the last fault that earned a signal.
+    fault: Cell<(usize, usize)>,
     /// Keeps the stack for as long as the thread.
     _stack: Option<KernelStack>,
 }
@@ -61,9 +64,9 @@ unsafe impl Send for ThreadState {}
 const NO_CPU: usize = usize::MAX;
 
 impl ThreadState {
-    fn with(stack: Option<KernelStack>, top: usize, lr: usize, argument: [usize; 2]) -> Self {
+    fn at(stack: Option<KernelStack>, top: usize, lr: usize, x19: usize, x20: usize) -> Self {
         let mut x = [0; 11];
-        x[..2].copy_from_slice(&argument);
+        (x[0], x[1]) = (x19, x20);
         ThreadState {
             work: AtomicU32::new(0),
             running: AtomicBool::new(false),
@@ -73,6 +76,7 @@ impl ThreadState {
             tls: AtomicUsize::new(0),
             fp_cpu: AtomicUsize::new(NO_CPU),
             fp: UnsafeCell::new(FpState::new()),
+            fault: Cell::new((0, 0)),
             _stack: stack,
         }
     }
@@ -80,15 +84,15 @@ impl ThreadState {
     /// A thread of the kernel that will call `entry(argument)` when it is first switched to.
     pub fn new(stack: KernelStack, entry: fn(usize) -> !, argument: usize) -> Self {
         let top = stack_top(stack.top());
-        Self::with(Some(stack), top, start as *const () as usize, [entry as usize, argument])
+        Self::at(Some(stack), top, start as *const () as usize, entry as usize, argument)
     }
 
     /// A thread that will return to its program with `frame`: a child of the current thread, with a copy of its FP/SIMD
     /// registers and thread pointer.
     pub fn new_user(stack: KernelStack, frame: &Frame) -> Self {
         let top = stack_top(stack.top());
-        let mut state =
-            Self::with(Some(stack), top, start as *const () as usize, [entry::to_user as *const () as usize, 0]);
+        let to_user = entry::to_user as *const () as usize;
+        let mut state = Self::at(Some(stack), top, start as *const () as usize, to_user, 0);
         // SAFETY: `top` lies in the new stack, which nothing else uses yet.
         unsafe { (&raw mut (*(top as *mut StackTop)).frame).write(frame.clone()) };
         *state.user.get_mut() = true;
@@ -99,9 +103,19 @@ impl ThreadState {
 
     /// The thread that this CPU has been running since it started, on the stack that it started on. Once per CPU.
     pub fn adopt_cpu() -> Self {
-        let mut state = Self::with(None, stack_top(cpu::this().start_stack.get()), 0, [0; 2]);
-        *state.running.get_mut() = true;
+        let state = Self::at(None, stack_top(cpu::this().start_stack.get()), 0, 0, 0);
+        state.running.store(true, Relaxed);
         state
+    }
+
+    /// Whether a CPU runs the thread, or has not saved its context yet.
+    pub fn is_running(&self) -> bool {
+        self.running.load(Acquire)
+    }
+
+    /// The thread pointer of a thread that is not running, or of the current one.
+    pub fn tls(&self) -> usize {
+        if self.is_current() { read!("tpidr_el0") } else { self.tls.load(Relaxed) }
     }
 
     /// Sets the thread pointer of a thread that is not running yet, or of the current one.
@@ -113,11 +127,23 @@ impl ThreadState {
         }
     }
 
-    /// Zeroes the current thread's registers that a `Frame` does not hold: for execve.
+    /// Zeroes what the current thread's `Frame` does not hold of its program: FP/SIMD registers, thread pointer.
     pub fn reset_user(&self) {
-        assert!(self.is_current());
         self.set_tls(0);
+        assert!(self.is_current());
         fp::load(&FpState::new());
+    }
+
+    /// Remembers what a fault signal will tell: the address and the syndrome.
+    pub(super) fn set_fault(&self, address: usize, syndrome: usize) {
+        assert!(self.is_current());
+        self.fault.set((address, syndrome));
+    }
+
+    /// Address and syndrome of the current thread's last fault that earned a signal.
+    pub(super) fn fault(&self) -> (usize, usize) {
+        assert!(self.is_current());
+        self.fault.get()
     }
 
     /// Calls `f` with the current thread's user registers. They must be whole: in a system call entered by
@@ -152,11 +178,12 @@ pub fn current() -> &'static Thread {
     unsafe { &*state.cast::<Thread>() }
 }
 
-/// Makes `thread`, which came from [`ThreadState::adopt_cpu`], the current one of this CPU. It must live for ever.
-pub fn adopt(thread: &'static Thread) {
+/// Makes `thread`, whose state came from [`ThreadState::adopt_cpu`], the current one of this CPU.
+pub fn adopt(thread: Arc<Thread>) {
     let cpu = cpu::this();
     assert!(cpu.current.get().is_null());
     enter(cpu, &thread.arch);
+    core::mem::forget(thread);
 }
 
 fn enter(cpu: &'static Cpu, state: &ThreadState) {
@@ -165,12 +192,15 @@ fn enter(cpu: &'static Cpu, state: &ThreadState) {
     cpu.current.set(state);
 }
 
-/// Switches from the current thread to `next`, which must be another one that no CPU will switch to meanwhile, and that
-/// the caller keeps alive until it was switched from. Returns when something switches back, maybe on another CPU.
-pub fn switch(previous: &Thread, next: &Thread) {
+/// Switches from the current thread to `next`, another one that no other CPU will switch to. Returns when something switches
+/// back, maybe on another CPU, with the thread that this CPU ran before. The CPU owns one count of the thread that it runs.
+pub fn switch(next: Arc<Thread>) -> Arc<Thread> {
     let cpu = cpu::this();
-    let (previous, next) = (&previous.arch, &next.arch);
-    assert!(previous.is_current());
+    let next = &raw const (*Arc::into_raw(next)).arch;
+    let previous = cpu.current.get();
+    assert!(!previous.is_null() && previous != next);
+    // SAFETY: the CPU owned a count of the one, and owns one of the other from now on.
+    let (previous, next) = unsafe { (&*previous, &*next) };
     // The CPU that `next` ran on last may still be saving it.
     while next.running.load(Acquire) {
         core::hint::spin_loop();
@@ -192,8 +222,18 @@ pub fn switch(previous: &Thread, next: &Thread) {
         }
     }
     enter(cpu, next);
-    // SAFETY: both contexts belong to this CPU now, and `next`'s was made by `with` or by this very call.
+    cpu.previous.set(previous);
+    // SAFETY: both contexts belong to this CPU now, and `next`'s was made by `at` or by this very call.
     unsafe { switch_context(previous.context.get(), next.context.get(), &previous.running) }
+    take_previous()
+}
+
+/// The thread that this CPU has just switched from.
+fn take_previous() -> Arc<Thread> {
+    let previous = cpu::this().previous.replace(core::ptr::null());
+    assert!(!previous.is_null());
+    // SAFETY: `switch` left the CPU's count of a thread there, whose first field the state is; it is taken once.
+    unsafe { Arc::from_raw(previous.cast::<Thread>()) }
 }
 
 /// Saves the registers that a call keeps, takes those of `next`, and lets others switch to the previous thread: its stack
@@ -240,7 +280,7 @@ unsafe extern "C" fn start() {
 }
 
 extern "C" fn switched() {
-    task::sched::switched();
+    task::sched::switched(take_previous());
 }
 
 /// Runs the current thread's program from `frame` on. The thread's stack below its top is forgotten.

@@ -9,7 +9,9 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use super::PAGE_SIZE;
 use super::cpu;
 use super::sysreg::isb;
+use crate::mm::space::CpuSet;
 use crossings::Kind;
+use translation::{Change, Forget};
 
 /// Pages beyond which a whole address space is forgotten instead.
 const MANY_PAGES: usize = 512;
@@ -76,8 +78,23 @@ fn count(kind: Kind) {
     cpu::this().crossings().add(kind);
 }
 
+/// Pays what a change of the translations of `range` under `asid` owes. Broadcast maintenance reaches every CPU, so it does
+/// not matter which of them hold it.
+#[inline(always)]
+pub fn pay(change: Change, asid: u16, _holders: &CpuSet, range: Range<usize>) {
+    let debt = translation::arm64(change);
+    if debt.publish {
+        publish();
+    }
+    match debt.forget {
+        Forget::Nothing => {}
+        Forget::Page => flush_pages(asid, range),
+        Forget::Space => flush_asid(asid),
+    }
+}
+
 /// Forgets the last-level entries of a program's pages, on all CPUs.
-pub fn flush_pages(asid: u16, range: Range<usize>) {
+fn flush_pages(asid: u16, range: Range<usize>) {
     if range.len() > MANY_PAGES * PAGE_SIZE {
         return flush_asid(asid);
     }
@@ -90,7 +107,7 @@ pub fn flush_pages(asid: u16, range: Range<usize>) {
 }
 
 /// Forgets all of a program's translations, those of tables included, on all CPUs.
-pub fn flush_asid(asid: u16) {
+fn flush_asid(asid: u16) {
     count(Kind::FenceBroadcastAsid);
     barrier!("dsb ishst");
     maintain!("tlbi aside1is", operand(asid, 0));

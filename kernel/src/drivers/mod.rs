@@ -1,0 +1,4 @@
+//! Devices and what describes them.
+
+pub mod fdt;
+pub mod uart;

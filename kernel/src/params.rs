@@ -1,0 +1,41 @@
+//! The kernel's parameters, from the boot loader's command line: `name` or `name=value`, separated by blanks.
+
+use spin::Once;
+
+static LINE: Once<&'static str> = Once::new();
+
+/// Takes the command line, once.
+pub fn set(line: &'static str) {
+    LINE.call_once(|| line);
+}
+
+/// The whole command line.
+pub fn line() -> &'static str {
+    LINE.get().copied().unwrap_or("")
+}
+
+/// The value of a parameter; empty for one without a value. The last one counts.
+pub fn get(name: &str) -> Option<&'static str> {
+    let words = line().split_ascii_whitespace();
+    let values = words.filter_map(|word| match word.split_once('=') {
+        Some((left, value)) => (left == name).then_some(value),
+        None => (word == name).then_some(""),
+    });
+    values.last()
+}
+
+/// Whether a parameter is given at all.
+pub fn has(name: &str) -> bool {
+    get(name).is_some()
+}
+
+/// The choice that a parameter names, the first by default. An unknown value ends the kernel with a list of the known ones.
+pub fn choice<T: Copy>(name: &str, known: &[(&str, T)]) -> T {
+    let Some(value) = get(name) else { return known[0].1 };
+    if let Some((_, choice)) = known.iter().find(|(known, _)| *known == value) {
+        return *choice;
+    }
+    crate::log!("{name}={value} is unknown. Known are:");
+    known.iter().for_each(|(known, _)| crate::log!("  {name}={known}"));
+    crate::arch::power::exit(crate::panic::STATUS)
+}
