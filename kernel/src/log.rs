@@ -33,5 +33,10 @@ impl Write for Console {
 /// Writes a line, with the time since the machine started.
 pub fn line(text: fmt::Arguments) {
     let microseconds = time::ticks_to_ns(time::now_ticks()) / 1000;
-    let _ = writeln!(Console, "[{:5}.{:06}] {text}", microseconds / 1_000_000, microseconds % 1_000_000);
+    let _ = writeln!(
+        Console,
+        "[{:5}.{:06}] {text}",
+        microseconds / 1_000_000,
+        microseconds % 1_000_000
+    );
 }

@@ -15,7 +15,12 @@ fn panic(info: &PanicInfo) -> ! {
         arch::power::exit(STATUS);
     }
     match info.location() {
-        Some(place) => crate::log!("PANIC at {}:{}: {}", place.file(), place.line(), info.message()),
+        Some(place) => crate::log!(
+            "PANIC at {}:{}: {}",
+            place.file(),
+            place.line(),
+            info.message()
+        ),
         None => crate::log!("PANIC: {}", info.message()),
     }
     #[cfg(feature = "selftest")]

@@ -31,11 +31,15 @@ pub fn has(name: &str) -> bool {
 
 /// The choice that a parameter names, the first by default. An unknown value ends the kernel with a list of the known ones.
 pub fn choice<T: Copy>(name: &str, known: &[(&str, T)]) -> T {
-    let Some(value) = get(name) else { return known[0].1 };
+    let Some(value) = get(name) else {
+        return known[0].1;
+    };
     if let Some((_, choice)) = known.iter().find(|(known, _)| *known == value) {
         return *choice;
     }
     crate::log!("{name}={value} is unknown. Known are:");
-    known.iter().for_each(|(known, _)| crate::log!("  {name}={known}"));
+    known
+        .iter()
+        .for_each(|(known, _)| crate::log!("  {name}={known}"));
     crate::arch::power::exit(crate::panic::STATUS)
 }

@@ -44,7 +44,10 @@ static RUNNING: crate::sync::Mutex<Option<&'static str>> = crate::sync::Mutex::n
 #[cfg(feature = "selftest")]
 pub fn run() -> ! {
     for test in crate::arch::selftests() {
-        let name = test.name.split_once("::").map_or(test.name, |(_, name)| name);
+        let name = test
+            .name
+            .split_once("::")
+            .map_or(test.name, |(_, name)| name);
         *RUNNING.lock() = Some(name);
         (test.run)();
         crate::log!("selftest {name} ok");

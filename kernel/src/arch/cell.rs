@@ -13,7 +13,10 @@ struct Borrowed<T> {
 
 impl<T> Borrowed<T> {
     const fn new(value: T) -> Self {
-        Borrowed { busy: Cell::new(false), value: UnsafeCell::new(value) }
+        Borrowed {
+            busy: Cell::new(false),
+            value: UnsafeCell::new(value),
+        }
     }
 
     /// # Safety
@@ -47,7 +50,8 @@ impl<T> CpuLocal<T> {
     /// If the value is another CPU's, or borrowed already.
     #[inline(always)]
     pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
-        let offset = (self as *const Self as usize).wrapping_sub(cpu::this() as *const cpu::Cpu as usize);
+        let offset =
+            (self as *const Self as usize).wrapping_sub(cpu::this() as *const cpu::Cpu as usize);
         assert!(offset < size_of::<cpu::Cpu>(), "another CPU's data");
         // SAFETY: the value lies inside this CPU's own data, which only this CPU may borrow from.
         unsafe { self.0.with(f) }
@@ -74,7 +78,10 @@ impl<T> ThreadLocal<T> {
     #[inline(always)]
     pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         let offset = (self as *const Self as usize).wrapping_sub(cpu::this().current_address());
-        assert!(offset < size_of::<crate::task::Thread>(), "another thread's data");
+        assert!(
+            offset < size_of::<crate::task::Thread>(),
+            "another thread's data"
+        );
         // SAFETY: the value lies inside the thread that runs here, and nowhere else.
         unsafe { self.0.with(f) }
     }

@@ -16,7 +16,10 @@ impl Registers {
     /// # Errors
     /// ENOMEM.
     pub fn map(base: usize, len: usize) -> Result<Self> {
-        Ok(Registers { base: kmap::map_device(base, len)?, len })
+        Ok(Registers {
+            base: kmap::map_device(base, len)?,
+            len,
+        })
     }
 
     /// Registers that are mapped already.
@@ -33,7 +36,10 @@ impl Registers {
     }
 
     fn address<T>(self, offset: usize) -> *mut T {
-        assert!(offset % size_of::<T>() == 0 && offset + size_of::<T>() <= self.len, "a register outside its device");
+        assert!(
+            offset % size_of::<T>() == 0 && offset + size_of::<T>() <= self.len,
+            "a register outside its device"
+        );
         (self.base + offset) as *mut T
     }
 

@@ -17,7 +17,10 @@ pub struct Ranges<const N: usize> {
 impl<const N: usize> Ranges<N> {
     /// None.
     pub const fn new() -> Self {
-        Ranges { list: [const { 0..0 }; N], len: 0 }
+        Ranges {
+            list: [const { 0..0 }; N],
+            len: 0,
+        }
     }
 
     /// Adds a range unless it is empty or there is no room; says whether there was.
@@ -25,7 +28,9 @@ impl<const N: usize> Ranges<N> {
         if range.is_empty() {
             return true;
         }
-        let Some(slot) = self.list.get_mut(self.len) else { return false };
+        let Some(slot) = self.list.get_mut(self.len) else {
+            return false;
+        };
         *slot = range;
         self.len += 1;
         true
@@ -101,9 +106,17 @@ pub fn tree() -> Fdt<'static> {
 
 /// Finds out about memory.
 pub fn memory(tree: Fdt) -> Result<Memory, Unusable> {
-    let mut memory =
-        Memory { ram: Ranges::new(), reserved: Ranges::new(), unmapped: Ranges::new(), initrd: 0..0 };
-    for node in tree.root().children().filter(|node| text_of(node, "device_type") == Some("memory")) {
+    let mut memory = Memory {
+        ram: Ranges::new(),
+        reserved: Ranges::new(),
+        unmapped: Ranges::new(),
+        initrd: 0..0,
+    };
+    for node in tree
+        .root()
+        .children()
+        .filter(|node| text_of(node, "device_type") == Some("memory"))
+    {
         for range in regions(node) {
             memory.ram.add(range);
         }
@@ -114,9 +127,15 @@ pub fn memory(tree: Fdt) -> Result<Memory, Unusable> {
     }
     for reservation in tree.memory_reservations() {
         let start = reservation.address() as usize;
-        memory.reserved.add(start..start.saturating_add(reservation.size() as usize));
+        memory
+            .reserved
+            .add(start..start.saturating_add(reservation.size() as usize));
     }
-    for node in tree.find_node("/reserved-memory").iter().flat_map(|node| node.children()) {
+    for node in tree
+        .find_node("/reserved-memory")
+        .iter()
+        .flat_map(|node| node.children())
+    {
         for range in regions(node) {
             memory.reserved.add(range.clone());
             if node.property("no-map").is_some() {
@@ -125,7 +144,10 @@ pub fn memory(tree: Fdt) -> Result<Memory, Unusable> {
         }
     }
     if let Some(chosen) = tree.find_node("/chosen")
-        && let (Some(start), Some(end)) = (number(&chosen, "linux,initrd-start"), number(&chosen, "linux,initrd-end"))
+        && let (Some(start), Some(end)) = (
+            number(&chosen, "linux,initrd-start"),
+            number(&chosen, "linux,initrd-end"),
+        )
         && start < end
     {
         memory.initrd = start..end;
@@ -136,26 +158,48 @@ pub fn memory(tree: Fdt) -> Result<Memory, Unusable> {
 
 /// The kernel's command line.
 pub fn command_line<'a>(tree: Fdt<'a>) -> &'a str {
-    tree.find_node("/chosen").and_then(|chosen| text_of(&chosen, "bootargs")).unwrap_or("")
+    tree.find_node("/chosen")
+        .and_then(|chosen| text_of(&chosen, "bootargs"))
+        .unwrap_or("")
 }
 
 /// The console's node: what `stdout-path` names, or the first device that is `compatible`.
 pub fn console_node<'a>(tree: Fdt<'a>, compatible: &'a [&'a str]) -> Option<FdtNode<'a>> {
-    let chosen = tree.find_node("/chosen").and_then(|chosen| text_of(&chosen, "stdout-path"));
+    let chosen = tree
+        .find_node("/chosen")
+        .and_then(|chosen| text_of(&chosen, "stdout-path"));
     let path = chosen.and_then(|path| path.split(':').next());
-    let by_alias = |name| tree.find_node("/aliases").and_then(|aliases| text_of(&aliases, name));
-    let named = path.and_then(|path| if path.starts_with('/') { Some(path) } else { by_alias(path) });
-    let node = named.and_then(|path| tree.find_node(path)).filter(|node| is_any(node, compatible));
+    let by_alias = |name| {
+        tree.find_node("/aliases")
+            .and_then(|aliases| text_of(&aliases, name))
+    };
+    let named = path.and_then(|path| {
+        if path.starts_with('/') {
+            Some(path)
+        } else {
+            by_alias(path)
+        }
+    });
+    let node = named
+        .and_then(|path| tree.find_node(path))
+        .filter(|node| is_any(node, compatible));
     node.or_else(|| find(tree, compatible).next())
 }
 
 /// Nodes at most three levels below the root that are `compatible` with any of the names and not disabled.
-pub fn find<'a>(tree: Fdt<'a>, compatible: &'a [&'a str]) -> impl Iterator<Item = FdtNode<'a>> + 'a {
+pub fn find<'a>(
+    tree: Fdt<'a>,
+    compatible: &'a [&'a str],
+) -> impl Iterator<Item = FdtNode<'a>> + 'a {
     let below = |node: FdtNode<'a>| core::iter::once(node).chain(node.children());
-    let all = tree.root().children().flat_map(below).flat_map(move |node| {
-        let deeper = node.children();
-        core::iter::once(node).chain(deeper)
-    });
+    let all = tree
+        .root()
+        .children()
+        .flat_map(below)
+        .flat_map(move |node| {
+            let deeper = node.children();
+            core::iter::once(node).chain(deeper)
+        });
     let mut last = core::ptr::null();
     let distinct = all.filter(move |node| {
         let name = node.name().as_ptr();
@@ -176,18 +220,25 @@ pub fn is_enabled(node: &FdtNode) -> bool {
 
 /// The address ranges of a node's `reg`.
 pub fn regions<'a>(node: FdtNode<'a>) -> impl Iterator<Item = Range<usize>> + 'a {
-    node.reg().ok().flatten().into_iter().flatten().filter_map(|reg| {
-        let start = reg.address::<u64>().ok()? as usize;
-        let size = reg.size::<u64>().ok()? as usize;
-        Some(start..start.checked_add(size)?)
-    })
+    node.reg()
+        .ok()
+        .flatten()
+        .into_iter()
+        .flatten()
+        .filter_map(|reg| {
+            let start = reg.address::<u64>().ok()? as usize;
+            let size = reg.size::<u64>().ok()? as usize;
+            Some(start..start.checked_add(size)?)
+        })
 }
 
 /// A property of one or two cells.
 pub fn number(node: &FdtNode, name: &str) -> Option<usize> {
     match node.property(name)?.value() {
         bytes @ [_, _, _, _] => Some(u32::from_be_bytes(bytes.try_into().ok()?) as usize),
-        bytes @ [_, _, _, _, _, _, _, _] => Some(u64::from_be_bytes(bytes.try_into().ok()?) as usize),
+        bytes @ [_, _, _, _, _, _, _, _] => {
+            Some(u64::from_be_bytes(bytes.try_into().ok()?) as usize)
+        }
         _ => None,
     }
 }
@@ -201,16 +252,20 @@ pub fn number_of_cells(node: &FdtNode, name: &str) -> Option<usize> {
 /// The cells of a property.
 pub fn cells<'a>(node: &FdtNode<'a>, name: &str) -> impl Iterator<Item = u32> + 'a {
     let bytes = bytes(node, name).unwrap_or(&[]);
-    bytes.chunks_exact(4).map(|cell| u32::from_be_bytes([cell[0], cell[1], cell[2], cell[3]]))
+    bytes
+        .chunks_exact(4)
+        .map(|cell| u32::from_be_bytes([cell[0], cell[1], cell[2], cell[3]]))
 }
 
 /// The bytes of a property.
 pub fn bytes<'a>(node: &FdtNode<'a>, name: &str) -> Option<&'a [u8]> {
-    node.properties().find(|property| property.name() == name).map(|property| property.value())
+    node.properties()
+        .find(|property| property.name() == name)?
+        .value_as::<&'a [u8]>()
+        .ok()
 }
 
 /// A property that is one string.
 pub fn text_of<'a>(node: &FdtNode<'a>, name: &str) -> Option<&'a str> {
     core::str::from_utf8(bytes(node, name)?.strip_suffix(&[0])?).ok()
 }
-

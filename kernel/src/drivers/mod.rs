@@ -2,3 +2,4 @@
 
 pub mod fdt;
 pub mod uart;
+pub mod virtio_console;

@@ -29,10 +29,13 @@ pub const LEN: usize = 0x1000;
 mod pl011 {
     pub const DATA: usize = 0x00;
     pub const FLAGS: usize = 0x18;
+    pub const CONTROL: usize = 0x30;
     pub const MASK: usize = 0x38;
     pub const CLEAR: usize = 0x44;
     pub const RECEIVE_EMPTY: u32 = 1 << 4;
     pub const TRANSMIT_FULL: u32 = 1 << 5;
+    /// On, transmitting and receiving.
+    pub const ENABLE: u32 = 1 << 0 | 1 << 8 | 1 << 9;
     /// Receive, and receive time-out.
     pub const RECEIVE_INTERRUPTS: u32 = 1 << 4 | 1 << 6;
 }
@@ -71,10 +74,12 @@ impl Console {
 
     fn put(&self, byte: u8) {
         let (data, full): (usize, &dyn Fn() -> bool) = match self.model {
-            Model::Pl011 => (pl011::DATA, &|| self.get(pl011::FLAGS) & pl011::TRANSMIT_FULL != 0),
-            Model::Ns16550 { .. } => {
-                (ns16550::DATA, &|| self.get(ns16550::LINE_STATUS) & ns16550::TRANSMIT_EMPTY == 0)
-            }
+            Model::Pl011 => (pl011::DATA, &|| {
+                self.get(pl011::FLAGS) & pl011::TRANSMIT_FULL != 0
+            }),
+            Model::Ns16550 { .. } => (ns16550::DATA, &|| {
+                self.get(ns16550::LINE_STATUS) & ns16550::TRANSMIT_EMPTY == 0
+            }),
         };
         while full() {
             core::hint::spin_loop();
@@ -84,7 +89,9 @@ impl Console {
 
     fn take(&self) -> Option<u8> {
         match self.model {
-            Model::Pl011 if self.get(pl011::FLAGS) & pl011::RECEIVE_EMPTY == 0 => Some(self.get(pl011::DATA) as u8),
+            Model::Pl011 if self.get(pl011::FLAGS) & pl011::RECEIVE_EMPTY == 0 => {
+                Some(self.get(pl011::DATA) as u8)
+            }
             Model::Ns16550 { .. } if self.get(ns16550::LINE_STATUS) & ns16550::DATA_READY != 0 => {
                 Some(self.get(ns16550::DATA) as u8)
             }
@@ -105,7 +112,11 @@ pub fn start(registers: Registers, node: Option<&FdtNode>) {
         },
         _ => Model::Pl011,
     };
-    *CONSOLE.lock() = Some(Console { registers, model });
+    let console = Console { registers, model };
+    if model == Model::Pl011 {
+        console.set(pl011::CONTROL, pl011::ENABLE);
+    }
+    *CONSOLE.lock() = Some(console);
 }
 
 /// Writes bytes as they are.
@@ -118,7 +129,8 @@ pub fn write(bytes: &[u8]) {
 /// Hands what is typed to `input` from now on, in interrupt context.
 pub fn on_input(input: fn(&[u8])) {
     INPUT.call_once(|| input);
-    let interrupt = fdt::console_node(fdt::tree(), &COMPATIBLE).and_then(|node| irq::of_node(&node));
+    let interrupt =
+        fdt::console_node(fdt::tree(), &COMPATIBLE).and_then(|node| irq::of_node(&node));
     let Some(interrupt) = interrupt else { return };
     irq::register(interrupt, receive);
     irq::enable(interrupt);
@@ -138,7 +150,9 @@ fn receive() {
     loop {
         let mut len = 0;
         if let Some(console) = &*CONSOLE.lock() {
-            while len < bytes.len() && let Some(byte) = console.take() {
+            while len < bytes.len()
+                && let Some(byte) = console.take()
+            {
                 bytes[len] = byte;
                 len += 1;
             }

@@ -24,12 +24,19 @@ static INPUT: Mutex<Option<fn(&[u8])>> = Mutex::new(None);
 /// Takes the device whose registers are at `base` if it is a console and the first one. Returns whether it did: the
 /// caller then has its interrupts call [`interrupt`].
 pub fn probe(base: usize, len: usize) -> bool {
-    let Some(transport) = dma::virtio_device(base, len) else { return false };
+    let Some(transport) = dma::virtio_device(base, len) else {
+        return false;
+    };
     if transport.device_type() != DeviceType::Console || is_present() {
         return false;
     }
     match VirtIOConsole::new(transport) {
-        Ok(device) => *CONSOLE.lock() = Some(Console { device, buffer: Box::new([0; BUFFER]) }),
+        Ok(device) => {
+            *CONSOLE.lock() = Some(Console {
+                device,
+                buffer: Box::new([0; BUFFER]),
+            })
+        }
         Err(error) => {
             crate::log!("virtio console at {base:#x}: {error}");
             return false;

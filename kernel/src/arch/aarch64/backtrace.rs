@@ -12,7 +12,9 @@ pub fn print(record: usize, pc: usize) {
     crate::log!("backtrace: {pc:#x}");
     let mut record = record;
     for _ in 0..DEPTH {
-        let Some([next, address]) = read(record) else { return };
+        let Some([next, address]) = read(record) else {
+            return;
+        };
         if !memory_map::is_code(address) {
             return;
         }
@@ -38,7 +40,11 @@ pub fn print_here() {
 fn read(record: usize) -> Option<[usize; 2]> {
     let here = &raw const record as usize;
     let near = record.abs_diff(here) < super::KERNEL_STACK_SIZE;
-    if record % 16 != 0 || !near || record < here || record + 16 > (here | (super::KERNEL_STACK_SIZE - 1)) {
+    if record % 16 != 0
+        || !near
+        || record < here
+        || record + 16 > (here | (super::KERNEL_STACK_SIZE - 1))
+    {
         return None;
     }
     // SAFETY: inside the part of the current stack that is in use.

@@ -46,8 +46,10 @@ const TCR: u64 =
     16 | 1 << 8 | 1 << 10 | 3 << 12 | 16 << 16 | 1 << 24 | 1 << 26 | 3 << 28 | 2 << 30 | 1 << 37;
 
 /// Blocks of the first tables.
-const BLOCK: u64 =
-    bit::VALID | bit::ACCESS | bit::INNER_SHAREABLE | (mmu::Memory::Normal as u64) << bit::ATTR_SHIFT;
+const BLOCK: u64 = bit::VALID
+    | bit::ACCESS
+    | bit::INNER_SHAREABLE
+    | (mmu::Memory::Normal as u64) << bit::ATTR_SHIFT;
 /// The code that turns translation on, where it lies in physical memory.
 const IDENTITY_BLOCK: u64 = BLOCK | bit::READ_ONLY | bit::USER_NEVER;
 /// The image, all rights until [`memory_map`] has drawn the lines.
@@ -68,8 +70,14 @@ pub(super) struct Stack {
 
 const _: () = assert!(align_of::<Stack>() == 2 * KERNEL_STACK_SIZE);
 
-pub(super) static mut BOOT_STACK: Stack = Stack { guard: [0; KERNEL_STACK_SIZE], stack: [0; KERNEL_STACK_SIZE] };
-pub(super) static mut OVERFLOW_STACK: Stack = Stack { guard: [0; KERNEL_STACK_SIZE], stack: [0; KERNEL_STACK_SIZE] };
+pub(super) static mut BOOT_STACK: Stack = Stack {
+    guard: [0; KERNEL_STACK_SIZE],
+    stack: [0; KERNEL_STACK_SIZE],
+};
+pub(super) static mut OVERFLOW_STACK: Stack = Stack {
+    guard: [0; KERNEL_STACK_SIZE],
+    stack: [0; KERNEL_STACK_SIZE],
+};
 
 global_asm!(
     // The header (booting.rst, "4. Call the kernel image"): 4 KiB pages, little-endian, anywhere in memory.
@@ -213,7 +221,8 @@ unsafe extern "C" fn settle_level() {
         "ubfx x0, x0, #24, #4",
         "cbz x0, 3f",
         "mrs x0, S3_4_C12_C9_5",
-        "orr x0, x0, #9",
+        "mov x1, #9",
+        "orr x0, x0, x1",
         "msr S3_4_C12_C9_5, x0",
         "isb",
         "msr S3_4_C12_C11_0, xzr",

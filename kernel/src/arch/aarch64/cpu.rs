@@ -53,7 +53,8 @@ unsafe impl Sync for Cpu {}
 /// The CPU that the machine starts on.
 pub(super) static BOOT: Cpu = Cpu::new(0);
 static NO_COUNTS: Table = Table::new();
-static ALL: [AtomicPtr<Cpu>; MAX_CPUS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; MAX_CPUS];
+static ALL: [AtomicPtr<Cpu>; MAX_CPUS] =
+    [const { AtomicPtr::new(core::ptr::null_mut()) }; MAX_CPUS];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 impl Cpu {

@@ -25,7 +25,8 @@ pub enum Policy {
 
 impl Policy {
     /// By the names that `idreg` takes.
-    pub const NAMES: [(&'static str, Policy); 2] = [("direct", Policy::Direct), ("locked", Policy::Locked)];
+    pub const NAMES: [(&'static str, Policy); 2] =
+        [("direct", Policy::Direct), ("locked", Policy::Locked)];
 }
 
 /// An instruction that a hook takes: those whose masked bits agree, in a program state whose masked bits agree.
@@ -52,7 +53,10 @@ struct Hooks {
     next: Option<&'static Hooks>,
 }
 
-static LIST: Mutex<Hooks> = Mutex::new(Hooks { first: &MRS, next: None });
+static LIST: Mutex<Hooks> = Mutex::new(Hooks {
+    first: &MRS,
+    next: None,
+});
 
 /// How an undefined instruction is looked up; settled at boot, before programs run.
 static LOOK_UP: AtomicPtr<()> = AtomicPtr::new(direct as *mut ());
@@ -137,7 +141,8 @@ fn read_by_instruction(frame: &mut Frame, word: u32) -> bool {
 fn read(frame: &mut Frame, mrs: Mrs) -> bool {
     let cpu = cpu::this();
     // SAFETY: a view is stored before the CPU runs programs, and lives for ever.
-    let Some(value) = unsafe { cpu.view.load(Relaxed).as_ref() }.and_then(|view| view.emulate(mrs)) else {
+    let Some(value) = unsafe { cpu.view.load(Relaxed).as_ref() }.and_then(|view| view.emulate(mrs))
+    else {
         return false;
     };
     // Rt 31 is the zero register: the value is discarded.

@@ -57,8 +57,11 @@ pub enum Policy {
 
 impl Policy {
     /// By the names that `entry` takes.
-    pub const NAMES: [(&'static str, Policy); 3] =
-        [("svc-first", Policy::SvcFirst), ("switch", Policy::Switch), ("table", Policy::Table)];
+    pub const NAMES: [(&'static str, Policy); 3] = [
+        ("svc-first", Policy::SvcFirst),
+        ("switch", Policy::Switch),
+        ("table", Policy::Table),
+    ];
 
     /// The policy's vector base.
     pub(super) fn vectors(self) -> usize {
@@ -72,7 +75,9 @@ impl Policy {
 
 const _: () = assert!(crossings::SYSCALLS_OFFSET == 0 && syscall::ENTRIES.is_power_of_two());
 const _: () = assert!(offset_of!(Frame, sp) == offset_of!(Frame, x) + 8 * 31);
-const _: () = assert!(offset_of!(Frame, pstate) == offset_of!(Frame, pc) + 8 && offset_of!(StackTop, frame) == 0);
+const _: () = assert!(
+    offset_of!(Frame, pstate) == offset_of!(Frame, pc) + 8 && offset_of!(StackTop, frame) == 0
+);
 const _: () = assert!(offset_of!(KernelFrame, x) == offset_of!(Frame, x));
 
 global_asm!(

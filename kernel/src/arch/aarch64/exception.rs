@@ -4,8 +4,9 @@
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use linux_raw_sys::general::{
-    BUS_ADRALN, BUS_OBJERR, FPE_FLTDIV, FPE_FLTINV, FPE_FLTOVF, FPE_FLTRES, FPE_FLTUND, FPE_FLTUNK, ILL_ILLOPC,
-    ILL_ILLOPN, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP, TRAP_BRKPT, TRAP_HWBKPT, TRAP_TRACE,
+    BUS_ADRALN, BUS_OBJERR, FPE_FLTDIV, FPE_FLTINV, FPE_FLTOVF, FPE_FLTRES, FPE_FLTUND, FPE_FLTUNK,
+    ILL_ILLOPC, ILL_ILLOPN, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP, TRAP_BRKPT, TRAP_HWBKPT,
+    TRAP_TRACE,
 };
 
 use super::cpu;
@@ -97,17 +98,33 @@ fn cause(syndrome: usize) -> Option<Cause> {
 
 fn resolve(syndrome: usize, address: usize, access: Access, from_user: bool) -> Result<(), Signal> {
     match cause(syndrome) {
-        Some(cause) if address < USER_END => {
-            fault::handle_user_fault(Fault { addr: address, access, cause, from_user })
-        }
-        Some(_) => Err(Signal { signo: SIGSEGV, code: linux_raw_sys::general::SEGV_MAPERR }),
-        None if syndrome & 0x3f == 0b100001 => Err(Signal { signo: SIGBUS, code: BUS_ADRALN }),
-        None => Err(Signal { signo: SIGBUS, code: BUS_OBJERR }),
+        Some(cause) if address < USER_END => fault::handle_user_fault(Fault {
+            addr: address,
+            access,
+            cause,
+            from_user,
+        }),
+        Some(_) => Err(Signal {
+            signo: SIGSEGV,
+            code: linux_raw_sys::general::SEGV_MAPERR,
+        }),
+        None if syndrome & 0x3f == 0b100001 => Err(Signal {
+            signo: SIGBUS,
+            code: BUS_ADRALN,
+        }),
+        None => Err(Signal {
+            signo: SIGBUS,
+            code: BUS_OBJERR,
+        }),
     }
 }
 
 fn access(syndrome: usize) -> Access {
-    if syndrome & (WRITE | MAINTENANCE) == WRITE { Access::Write } else { Access::Read }
+    if syndrome & (WRITE | MAINTENANCE) == WRITE {
+        Access::Write
+    } else {
+        Access::Read
+    }
 }
 
 fn send(result: Result<(), Signal>, address: usize, syndrome: usize) {
@@ -120,13 +137,21 @@ fn send(result: Result<(), Signal>, address: usize, syndrome: usize) {
 /// A program's data abort.
 pub(super) extern "C" fn data_abort(syndrome: usize, address: usize) {
     let address = untagged(address);
-    send(resolve(syndrome, address, access(syndrome), true), address, syndrome);
+    send(
+        resolve(syndrome, address, access(syndrome), true),
+        address,
+        syndrome,
+    );
 }
 
 /// A program's instruction abort.
 pub(super) extern "C" fn instruction_abort(syndrome: usize, address: usize) {
     let address = untagged(address);
-    send(resolve(syndrome, address, Access::Execute, true), address, syndrome);
+    send(
+        resolve(syndrome, address, Access::Execute, true),
+        address,
+        syndrome,
+    );
 }
 
 /// Any other synchronous exception of a program. No class is ignored.
@@ -159,8 +184,16 @@ pub(super) extern "C" fn other(syndrome: usize, address: usize, frame: &mut Fram
 /// `si_code` of a trapped floating-point exception (ESR ISS, TFV and the flags as in FPSR).
 fn float_code(syndrome: usize) -> u32 {
     const VALID: usize = 1 << 23;
-    let flags = [(0, FPE_FLTINV), (1, FPE_FLTDIV), (2, FPE_FLTOVF), (3, FPE_FLTUND), (4, FPE_FLTRES)];
-    let set = flags.iter().find(|(bit, _)| syndrome & VALID != 0 && syndrome >> bit & 1 == 1);
+    let flags = [
+        (0, FPE_FLTINV),
+        (1, FPE_FLTDIV),
+        (2, FPE_FLTOVF),
+        (3, FPE_FLTUND),
+        (4, FPE_FLTRES),
+    ];
+    let set = flags
+        .iter()
+        .find(|(bit, _)| syndrome & VALID != 0 && syndrome >> bit & 1 == 1);
     set.map_or(FPE_FLTUNK, |(_, code)| *code)
 }
 
@@ -197,20 +230,38 @@ pub(super) extern "C" fn fatal(syndrome: usize, address: usize, frame: &KernelFr
     if DEPTH.fetch_add(1, Relaxed) > 1 {
         super::power::exit(panic::STATUS);
     }
-    crate::log!("kernel exception: syndrome {syndrome:#x} (class {:#x}), address {address:#x}", syndrome >> class::SHIFT);
+    crate::log!(
+        "kernel exception: syndrome {syndrome:#x} (class {:#x}), address {address:#x}",
+        syndrome >> class::SHIFT
+    );
     for (number, row) in frame.x.chunks(4).enumerate() {
         let mut line = [0; 4];
         line[..row.len()].copy_from_slice(row);
-        crate::log!("x{:<2} {:016x} {:016x} {:016x} {:016x}", number * 4, line[0], line[1], line[2], line[3]);
+        crate::log!(
+            "x{:<2} {:016x} {:016x} {:016x} {:016x}",
+            number * 4,
+            line[0],
+            line[1],
+            line[2],
+            line[3]
+        );
     }
-    crate::log!("sp  {:016x} pc {:016x} pstate {:x}", frame.sp, frame.pc, frame.pstate);
+    crate::log!(
+        "sp  {:016x} pc {:016x} pstate {:x}",
+        frame.sp,
+        frame.pc,
+        frame.pstate
+    );
     super::backtrace::print(frame.x[29], frame.pc);
     panic!("an exception in the kernel");
 }
 
 /// An asynchronous error or an interrupt that is none of ours, while a program ran.
 pub(super) extern "C" fn unexpected(syndrome: usize, frame: &Frame) {
-    panic!("an unexpected interrupt or system error: syndrome {syndrome:#x}, program at {:#x}", frame.pc());
+    panic!(
+        "an unexpected interrupt or system error: syndrome {syndrome:#x}, program at {:#x}",
+        frame.pc()
+    );
 }
 
 /// Work before the return to the program.

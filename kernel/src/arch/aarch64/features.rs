@@ -85,7 +85,11 @@ pub(super) fn settle() {
     emulate::settle(params::choice("idreg", &emulate::Policy::NAMES));
     let vectors = params::choice("entry", &entry::Policy::NAMES).vectors();
     let hwcaps = Hwcaps::new(&El0View::new(&system, ENABLED, 0));
-    SETTLED.call_once(|| Settled { system, hwcaps, vectors });
+    SETTLED.call_once(|| Settled {
+        system,
+        hwcaps,
+        vectors,
+    });
     let admitted = start_cpu();
     assert!(admitted, "the boot CPU was folded in");
 }
@@ -117,7 +121,11 @@ pub(super) fn start_cpu() -> bool {
         crate::log!("CPU {} stays offline: {missing}", cpu.index());
         return false;
     }
-    let view = Box::leak(Box::new(El0View::new(&settled.system, ENABLED, raw.get(MIDR_EL1))));
+    let view = Box::leak(Box::new(El0View::new(
+        &settled.system,
+        ENABLED,
+        raw.get(MIDR_EL1),
+    )));
     cpu.view.store(view, Relaxed);
     let mut sctlr = read!("sctlr_el1");
     let mut tcr = read!("tcr_el1");

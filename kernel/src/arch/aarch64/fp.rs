@@ -17,7 +17,11 @@ pub struct FpState {
 impl FpState {
     /// All zero: a program's first.
     pub const fn new() -> Self {
-        FpState { v: [0; 32], fpsr: 0, fpcr: 0 }
+        FpState {
+            v: [0; 32],
+            fpsr: 0,
+            fpcr: 0,
+        }
     }
 }
 
@@ -25,14 +29,42 @@ impl FpState {
 macro_rules! all {
     ($op:literal) => {
         concat!(
-            ".arch_extension fp\n", ".arch_extension simd\n",
-            $op, " q0, q1, [{at}]\n", $op, " q2, q3, [{at}, 32]\n", $op, " q4, q5, [{at}, 64]\n",
-            $op, " q6, q7, [{at}, 96]\n", $op, " q8, q9, [{at}, 128]\n", $op, " q10, q11, [{at}, 160]\n",
-            $op, " q12, q13, [{at}, 192]\n", $op, " q14, q15, [{at}, 224]\n", $op, " q16, q17, [{at}, 256]\n",
-            $op, " q18, q19, [{at}, 288]\n", $op, " q20, q21, [{at}, 320]\n", $op, " q22, q23, [{at}, 352]\n",
-            $op, " q24, q25, [{at}, 384]\n", $op, " q26, q27, [{at}, 416]\n", $op, " q28, q29, [{at}, 448]\n",
-            $op, " q30, q31, [{at}, 480]\n",
-            ".arch_extension nosimd\n", ".arch_extension nofp\n",
+            ".arch_extension fp\n",
+            ".arch_extension simd\n",
+            $op,
+            " q0, q1, [{at}]\n",
+            $op,
+            " q2, q3, [{at}, 32]\n",
+            $op,
+            " q4, q5, [{at}, 64]\n",
+            $op,
+            " q6, q7, [{at}, 96]\n",
+            $op,
+            " q8, q9, [{at}, 128]\n",
+            $op,
+            " q10, q11, [{at}, 160]\n",
+            $op,
+            " q12, q13, [{at}, 192]\n",
+            $op,
+            " q14, q15, [{at}, 224]\n",
+            $op,
+            " q16, q17, [{at}, 256]\n",
+            $op,
+            " q18, q19, [{at}, 288]\n",
+            $op,
+            " q20, q21, [{at}, 320]\n",
+            $op,
+            " q22, q23, [{at}, 352]\n",
+            $op,
+            " q24, q25, [{at}, 384]\n",
+            $op,
+            " q26, q27, [{at}, 416]\n",
+            $op,
+            " q28, q29, [{at}, 448]\n",
+            $op,
+            " q30, q31, [{at}, 480]\n",
+            ".arch_extension nosimd\n",
+            ".arch_extension nofp\n",
         )
     };
 }
@@ -43,7 +75,9 @@ pub fn save(state: &mut FpState) {
     // SAFETY: stores 512 bytes at the start of `state`.
     unsafe { asm!(all!("stp"), at = in(reg) &raw mut state.v, options(nostack, preserves_flags)) };
     // SAFETY: reads two registers.
-    unsafe { asm!("mrs {}, S3_3_C4_C4_1", "mrs {}, S3_3_C4_C4_0", out(reg) fpsr, out(reg) fpcr, options(nomem, nostack, preserves_flags)) };
+    unsafe {
+        asm!("mrs {}, S3_3_C4_C4_1", "mrs {}, S3_3_C4_C4_0", out(reg) fpsr, out(reg) fpcr, options(nomem, nostack, preserves_flags))
+    };
     state.fpsr = fpsr as u32;
     state.fpcr = fpcr as u32;
 }
@@ -52,7 +86,11 @@ pub fn save(state: &mut FpState) {
 pub fn load(state: &FpState) {
     let (fpsr, fpcr) = (u64::from(state.fpsr), u64::from(state.fpcr));
     // SAFETY: loads 512 bytes from the start of `state` into registers that no compiled code uses.
-    unsafe { asm!(all!("ldp"), at = in(reg) &raw const state.v, options(nostack, preserves_flags)) };
+    unsafe {
+        asm!(all!("ldp"), at = in(reg) &raw const state.v, options(nostack, preserves_flags))
+    };
     // SAFETY: the program's own registers (FPSR and FPCR by their encodings).
-    unsafe { asm!("msr S3_3_C4_C4_1, {}", "msr S3_3_C4_C4_0, {}", in(reg) fpsr, in(reg) fpcr, options(nomem, nostack, preserves_flags)) };
+    unsafe {
+        asm!("msr S3_3_C4_C4_1, {}", "msr S3_3_C4_C4_0, {}", in(reg) fpsr, in(reg) fpcr, options(nomem, nostack, preserves_flags))
+    };
 }

@@ -58,7 +58,14 @@ pub(super) mod pstate {
 impl Frame {
     /// A program's first registers: all zero but the address of its first instruction, the stack and the first argument.
     pub fn user(entry: usize, sp: usize, argument: usize) -> Self {
-        let mut frame = Frame { x: [0; 31], sp, pc: entry, pstate: 0, orig_x0: 0, syscall: -1 };
+        let mut frame = Frame {
+            x: [0; 31],
+            sp,
+            pc: entry,
+            pstate: 0,
+            orig_x0: 0,
+            syscall: -1,
+        };
         frame.x[0] = argument;
         frame
     }

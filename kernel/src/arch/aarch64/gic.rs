@@ -51,10 +51,15 @@ static GIC: Once<Gic> = Once::new();
 
 /// Finds the controller and sets it up for all CPUs. Ends the kernel with a message if there is none.
 pub(super) fn init(tree: Fdt) {
-    let node = fdt::find(tree, &["arm,gic-v3"]).next().expect("a GICv3 interrupt controller in the device tree");
+    let node = fdt::find(tree, &["arm,gic-v3"])
+        .next()
+        .expect("a GICv3 interrupt controller in the device tree");
     let mut regions = fdt::regions(node);
-    let registers = regions.next().expect("the interrupt controller's registers");
-    let distributor = Registers::map(registers.start, FRAME).expect("memory for the interrupt controller's map");
+    let registers = regions
+        .next()
+        .expect("the interrupt controller's registers");
+    let distributor =
+        Registers::map(registers.start, FRAME).expect("memory for the interrupt controller's map");
     let mut redistributors = fdt::Ranges::new();
     let count = fdt::number(&node, "#redistributor-regions").unwrap_or(1);
     regions.take(count).for_each(|region| {
@@ -64,7 +69,11 @@ pub(super) fn init(tree: Fdt) {
     distributor.write(gicd::CTLR, 0);
     settle(distributor);
     let lines = 32 * ((distributor.read(gicd::TYPER) & 0x1f) + 1);
-    let here = route(cpu::this().mpidr.load(core::sync::atomic::Ordering::Relaxed));
+    let here = route(
+        cpu::this()
+            .mpidr
+            .load(core::sync::atomic::Ordering::Relaxed),
+    );
     for interrupt in (PRIVATE..lines.min(1020)).step_by(32) {
         let word = interrupt as usize / 32 * 4;
         distributor.write(gicd::ICENABLER + word, !0);
@@ -79,7 +88,10 @@ pub(super) fn init(tree: Fdt) {
     for interrupt in PRIVATE..lines.min(1020) {
         distributor.write_u64(gicd::IROUTER + 8 * interrupt as usize, here);
     }
-    GIC.call_once(|| Gic { distributor: Mutex::new(distributor), redistributors });
+    GIC.call_once(|| Gic {
+        distributor: Mutex::new(distributor),
+        redistributors,
+    });
     start_cpu();
 }
 
@@ -99,7 +111,10 @@ pub(super) fn start_cpu() {
     let cpu = cpu::this();
     let redistributor = redistributor().expect("a redistributor for each CPU");
     cpu.redistributor.set(redistributor.base());
-    redistributor.write(gicr::WAKER, redistributor.read(gicr::WAKER) & !gicr::PROCESSOR_SLEEP);
+    redistributor.write(
+        gicr::WAKER,
+        redistributor.read(gicr::WAKER) & !gicr::PROCESSOR_SLEEP,
+    );
     while redistributor.read(gicr::WAKER) & gicr::CHILDREN_ASLEEP != 0 {
         core::hint::spin_loop();
     }
@@ -151,7 +166,9 @@ pub(super) fn enable(interrupt: u32) {
         // SAFETY: mapped by `start_cpu`, for ever.
         unsafe { Registers::at(base, 2 * FRAME) }.write(FRAME + gicd::ISENABLER, bit);
     } else if let Some(gic) = GIC.get() {
-        gic.distributor.lock().write(gicd::ISENABLER + interrupt as usize / 32 * 4, bit);
+        gic.distributor
+            .lock()
+            .write(gicd::ISENABLER + interrupt as usize / 32 * 4, bit);
     }
 }
 

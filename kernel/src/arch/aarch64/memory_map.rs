@@ -3,9 +3,9 @@
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use super::PAGE_SIZE;
 use super::boot;
 use super::mmu::{self, BLOCK_SIZE, ENTRIES, GIGABLOCK_SIZE, Memory, Prot, Pte, Table, layout};
-use super::PAGE_SIZE;
 use crate::drivers::fdt;
 
 /// Tables for the image and the edges of memory. What does not fit stays unmapped, and unused.
@@ -30,11 +30,20 @@ pub(super) fn is_code(address: usize) -> bool {
 
 /// Maps `blocks` blocks from the one that holds `phys` at `window`, while the first tables are in use; returns where
 /// `phys` is then.
-pub(super) fn boot_window(window: usize, phys: usize, blocks: usize, prot: Prot, memory: Memory) -> usize {
+pub(super) fn boot_window(
+    window: usize,
+    phys: usize,
+    blocks: usize,
+    prot: Prot,
+    memory: Memory,
+) -> usize {
     let first = phys & !(BLOCK_SIZE - 1);
     for block in 0..blocks {
         let entry = &boot::TABLES[boot::IMAGE_TABLE].0[window / BLOCK_SIZE % ENTRIES + block];
-        entry.store(Pte::block(first + block * BLOCK_SIZE, prot, memory).0, Relaxed);
+        entry.store(
+            Pte::block(first + block * BLOCK_SIZE, prot, memory).0,
+            Relaxed,
+        );
     }
     mmu::publish();
     window + phys % BLOCK_SIZE
@@ -51,25 +60,51 @@ pub(super) fn build(memory: &fdt::Memory, console: Option<usize>) -> fdt::Ranges
         (rodata_end..image.end, Prot::KERNEL_DATA),
     ];
     for (part, prot) in parts {
-        let mapped = map(part.start, mmu::virt_to_phys(part.start), part.len(), prot, Memory::Normal);
+        let mapped = map(
+            part.start,
+            mmu::virt_to_phys(part.start),
+            part.len(),
+            prot,
+            Memory::Normal,
+        );
         assert!(mapped, "the image does not fit into its tables");
     }
     if let Some(console) = console {
-        map(layout::CONSOLE_WINDOW, console & !(PAGE_SIZE - 1), PAGE_SIZE, Prot::KERNEL_DATA, Memory::Device);
+        map(
+            layout::CONSOLE_WINDOW,
+            console & !(PAGE_SIZE - 1),
+            PAGE_SIZE,
+            Prot::KERNEL_DATA,
+            Memory::Device,
+        );
     }
     // The image's code and constants must not be writable by their other address.
-    let constant = mmu::virt_to_phys(image.start)..mmu::virt_to_phys(image.start) + (rodata_end - image.start);
+    let constant =
+        mmu::virt_to_phys(image.start)..mmu::virt_to_phys(image.start) + (rodata_end - image.start);
     let mut mapped = fdt::Ranges::new();
     for ram in memory.ram.as_slice() {
         for range in without(page_inside(ram), memory.unmapped.as_slice()).as_slice() {
             let done = [
-                (range.start..range.end.min(constant.start), Prot::KERNEL_DATA),
-                (range.start.max(constant.start)..range.end.min(constant.end), Prot::KERNEL_CONST),
+                (
+                    range.start..range.end.min(constant.start),
+                    Prot::KERNEL_DATA,
+                ),
+                (
+                    range.start.max(constant.start)..range.end.min(constant.end),
+                    Prot::KERNEL_CONST,
+                ),
                 (range.start.max(constant.end)..range.end, Prot::KERNEL_DATA),
             ]
             .into_iter()
             .all(|(part, prot)| {
-                part.is_empty() || map(mmu::phys_to_virt(part.start), part.start, part.len(), prot, Memory::Normal)
+                part.is_empty()
+                    || map(
+                        mmu::phys_to_virt(part.start),
+                        part.start,
+                        part.len(),
+                        prot,
+                        Memory::Normal,
+                    )
             });
             if done {
                 mapped.add(range.clone());
@@ -92,7 +127,10 @@ fn without(range: Range<usize>, holes: &[Range<usize>]) -> fdt::Ranges<32> {
     let mut rest = fdt::Ranges::new();
     let mut start = range.start;
     while start < range.end {
-        let hole = holes.iter().filter(|hole| hole.end > start).min_by_key(|hole| hole.start);
+        let hole = holes
+            .iter()
+            .filter(|hole| hole.end > start)
+            .min_by_key(|hole| hole.start);
         let end = hole.map_or(range.end, |hole| hole.start.clamp(start, range.end));
         rest.add(start..end & !(PAGE_SIZE - 1));
         start = hole.map_or(range.end, |hole| hole.end.next_multiple_of(PAGE_SIZE));
@@ -112,8 +150,14 @@ fn map(mut virt: usize, mut phys: usize, len: usize, prot: Prot, memory: Memory)
         } else {
             0
         };
-        let Some(table) = table_at(virt, level) else { return false };
-        let pte = if level == 0 { Pte::leaf(phys, prot, memory) } else { Pte::block(phys, prot, memory) };
+        let Some(table) = table_at(virt, level) else {
+            return false;
+        };
+        let pte = if level == 0 {
+            Pte::leaf(phys, prot, memory)
+        } else {
+            Pte::block(phys, prot, memory)
+        };
         table.0[index(virt, level)].store(pte.0, Relaxed);
         virt += PAGE_SIZE << (9 * level);
         phys += PAGE_SIZE << (9 * level);

@@ -4,8 +4,8 @@ use core::arch::asm;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-pub use super::tlb::*;
 use super::sysreg::{isb, write};
+pub use super::tlb::*;
 
 /// Bytes that an entry one level above the pages covers.
 pub const BLOCK_SIZE: usize = 1 << 21;
@@ -56,7 +56,8 @@ pub(super) mod bit {
 }
 
 /// MAIR_EL1: what the attribute indices of [`Memory`] mean (Arm ARM D24.2.110).
-pub(super) const MAIR: u64 = 0xff << (8 * Memory::Normal as u64) | 0x04 << (8 * Memory::Device as u64);
+pub(super) const MAIR: u64 =
+    0xff << (8 * Memory::Normal as u64) | 0x04 << (8 * Memory::Device as u64);
 
 /// What a mapping allows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,11 +74,22 @@ pub struct Prot {
 
 impl Prot {
     /// The kernel's data: stacks, devices.
-    pub const KERNEL_DATA: Prot = Prot { read: true, write: true, execute: false, user: false };
+    pub const KERNEL_DATA: Prot = Prot {
+        read: true,
+        write: true,
+        execute: false,
+        user: false,
+    };
     /// The kernel's constants.
-    pub const KERNEL_CONST: Prot = Prot { write: false, ..Prot::KERNEL_DATA };
+    pub const KERNEL_CONST: Prot = Prot {
+        write: false,
+        ..Prot::KERNEL_DATA
+    };
     /// The kernel's code.
-    pub const KERNEL_CODE: Prot = Prot { execute: true, ..Prot::KERNEL_CONST };
+    pub const KERNEL_CODE: Prot = Prot {
+        execute: true,
+        ..Prot::KERNEL_CONST
+    };
 }
 
 /// Kinds of memory.
@@ -106,7 +118,11 @@ impl Pte {
 
     /// Maps the page at `phys`: young, and dirty if it may be written.
     pub const fn leaf(phys: usize, prot: Prot, memory: Memory) -> Pte {
-        let mut bits = phys as u64 | bit::TABLE | bit::VALID | bit::ACCESS | (memory as u64) << bit::ATTR_SHIFT;
+        let mut bits = phys as u64
+            | bit::TABLE
+            | bit::VALID
+            | bit::ACCESS
+            | (memory as u64) << bit::ATTR_SHIFT;
         if matches!(memory, Memory::Normal) {
             bits |= bit::INNER_SHAREABLE;
         }
@@ -180,7 +196,11 @@ impl Pte {
 
     /// Used or not.
     pub const fn with_young(self, on: bool) -> Pte {
-        Pte(if on { self.0 | bit::ACCESS } else { self.0 & !bit::ACCESS })
+        Pte(if on {
+            self.0 | bit::ACCESS
+        } else {
+            self.0 & !bit::ACCESS
+        })
     }
 }
 
@@ -231,7 +251,11 @@ pub const fn phys_to_virt(phys: usize) -> usize {
 /// The physical address of an address in the linear map or in the image.
 #[inline(always)]
 pub fn virt_to_phys(virt: usize) -> usize {
-    if virt >= layout::IMAGE { virt.wrapping_add(IMAGE_OFFSET.load(Relaxed)) } else { virt - layout::LINEAR }
+    if virt >= layout::IMAGE {
+        virt.wrapping_add(IMAGE_OFFSET.load(Relaxed))
+    } else {
+        virt - layout::LINEAR
+    }
 }
 
 /// Makes a program's new root table ready: nothing to do, the kernel has a root of its own.

@@ -46,7 +46,11 @@ fn call(function: usize, arguments: [usize; 3]) -> Result<usize, isize> {
         SMC => call!("smc #0"),
         _ => return Err(-1),
     }
-    if result < 0 { Err(result) } else { Ok(result as usize) }
+    if result < 0 {
+        Err(result)
+    } else {
+        Ok(result as usize)
+    }
 }
 
 /// Starts the CPU with affinity `mpidr` at the physical address `entry`, with `argument` in x0.

@@ -104,7 +104,11 @@ const SA_SIGINFO: usize = linux_raw_sys::general::SA_SIGINFO as usize;
 /// # Errors
 /// EFAULT: the stack is of no use.
 pub fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
-    let top = if delivery.stack_top == 0 { frame.sp } else { delivery.stack_top };
+    let top = if delivery.stack_top == 0 {
+        frame.sp
+    } else {
+        delivery.stack_top
+    };
     let record = top.wrapping_sub(16) & !15;
     let base = record.wrapping_sub(FRAME) & !15;
     let mut state = FpState::new();
@@ -128,14 +132,20 @@ pub fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
         padding2: 0,
     };
     image.fp = FpContext {
-        head: Head { magic: FP_MAGIC, size: size_of::<FpContext>() as u32 },
+        head: Head {
+            magic: FP_MAGIC,
+            size: size_of::<FpContext>() as u32,
+        },
         fpsr: state.fpsr,
         fpcr: state.fpcr,
         v: state.v.map(|v| [v as u64, (v >> 64) as u64]),
     };
     // The syndrome belongs to a fault; without one the list ends a record earlier.
     if syndrome != 0 {
-        image.tail.head = Head { magic: ESR_MAGIC, size: 16 };
+        image.tail.head = Head {
+            magic: ESR_MAGIC,
+            size: 16,
+        };
         image.tail.syndrome = syndrome as u64;
     }
     UserPtr::<[u64; 2]>::new(record).write(&[frame.x[29] as u64, frame.x[30] as u64])?;
@@ -163,7 +173,8 @@ pub fn pop(frame: &mut Frame) -> Result<(u64, [usize; 3])> {
         return Err(Errno::EFAULT);
     }
     let base = frame.sp;
-    let context: Context = UserPtr::new(base + core::mem::offset_of!(SignalFrame, context)).read()?;
+    let context: Context =
+        UserPtr::new(base + core::mem::offset_of!(SignalFrame, context)).read()?;
     let fp = find_fp(base)?;
     frame.x = context.regs.map(|register| register as usize);
     frame.sp = context.sp as usize;
@@ -172,7 +183,9 @@ pub fn pop(frame: &mut Frame) -> Result<(u64, [usize; 3])> {
     frame.pstate = context.pstate as usize & pstate::USER;
     frame.forget_syscall();
     fp::load(&FpState {
-        v: fp.v.map(|[low, high]| u128::from(low) | u128::from(high) << 64),
+        v: fp
+            .v
+            .map(|[low, high]| u128::from(low) | u128::from(high) << 64),
         fpsr: fp.fpsr,
         fpcr: fp.fpcr,
     });

@@ -26,9 +26,16 @@ static RELEASED: AtomicBool = AtomicBool::new(false);
 pub(super) fn bring_up(tree: Fdt) {
     let mut started = 0;
     let boot = cpu::this().mpidr.load(Relaxed);
-    let nodes = tree.find_node("/cpus").into_iter().flat_map(|node| node.children());
-    for node in nodes.filter(|node| fdt::text_of(node, "device_type") == Some("cpu") && fdt::is_enabled(node)) {
-        let Some(mpidr) = fdt::number_of_cells(&node, "reg") else { continue };
+    let nodes = tree
+        .find_node("/cpus")
+        .into_iter()
+        .flat_map(|node| node.children());
+    for node in nodes
+        .filter(|node| fdt::text_of(node, "device_type") == Some("cpu") && fdt::is_enabled(node))
+    {
+        let Some(mpidr) = fdt::number_of_cells(&node, "reg") else {
+            continue;
+        };
         if mpidr == boot {
             continue;
         }
@@ -49,7 +56,9 @@ pub(super) fn bring_up(tree: Fdt) {
 
 fn start(index: usize, mpidr: usize) -> Result<(), isize> {
     const NO_MEMORY: isize = -12;
-    let (Ok(stack), Ok(overflow)) = (KernelStack::new(), KernelStack::new()) else { return Err(NO_MEMORY) };
+    let (Ok(stack), Ok(overflow)) = (KernelStack::new(), KernelStack::new()) else {
+        return Err(NO_MEMORY);
+    };
     let cpu: &'static Cpu = Box::leak(Box::new(Cpu::new(index)));
     cpu.start_stack.set(stack.top());
     cpu.overflow_stack.set(overflow.top());

@@ -3,8 +3,8 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use super::boot::{self, Stack};
-use super::mmu::{self, BLOCK_SIZE, Memory, Prot, layout};
 use super::mmio::Registers;
+use super::mmu::{self, BLOCK_SIZE, Memory, Prot, layout};
 use super::{cpu, features, gic, memory_map, power, psci, smp, sysreg, time, uaccess};
 use crate::drivers::fdt::{self, Unusable};
 use crate::drivers::uart;
@@ -21,9 +21,12 @@ const LAST_RESORT_CONSOLE: usize = 0x0900_0000;
 pub(super) extern "C" fn boot_cpu(tree: usize, image: usize) -> ! {
     mmu::set_image(image);
     let cpu = cpu::this();
-    cpu.start_stack.set(&raw const boot::BOOT_STACK as usize + size_of::<Stack>());
-    cpu.overflow_stack.set(&raw const boot::OVERFLOW_STACK as usize + size_of::<Stack>());
-    cpu.mpidr.store(sysreg::read!("mpidr_el1") & smp::AFFINITY, Relaxed);
+    cpu.start_stack
+        .set(&raw const boot::BOOT_STACK as usize + size_of::<Stack>());
+    cpu.overflow_stack
+        .set(&raw const boot::OVERFLOW_STACK as usize + size_of::<Stack>());
+    cpu.mpidr
+        .store(sysreg::read!("mpidr_el1") & smp::AFFINITY, Relaxed);
     let tree = match boot_tree(tree) {
         Ok(tree) => tree,
         Err(why) => stop(why),
@@ -33,11 +36,22 @@ pub(super) extern "C" fn boot_cpu(tree: usize, image: usize) -> ! {
         Err(why) => stop(why),
     };
     let console = fdt::console_node(tree, &uart::COMPATIBLE);
-    let console_base = console.and_then(|node| fdt::regions(node).next()).map(|range| range.start);
+    let console_base = console
+        .and_then(|node| fdt::regions(node).next())
+        .map(|range| range.start);
     if let Some(base) = console_base {
-        let window = memory_map::boot_window(layout::CONSOLE_WINDOW, base, 1, Prot::KERNEL_DATA, Memory::Device);
+        let window = memory_map::boot_window(
+            layout::CONSOLE_WINDOW,
+            base,
+            1,
+            Prot::KERNEL_DATA,
+            Memory::Device,
+        );
         // SAFETY: the block that holds the registers has just been mapped.
-        uart::start(unsafe { Registers::at(window, uart::LEN) }, console.as_ref());
+        uart::start(
+            unsafe { Registers::at(window, uart::LEN) },
+            console.as_ref(),
+        );
     }
     take_memory(tree, memory, console_base)
 }
@@ -48,12 +62,20 @@ fn boot_tree(phys: usize) -> Result<dtoolkit::fdt::Fdt<'static>, Unusable> {
         return Err(Unusable::Damaged);
     }
     let blocks = TREE_LIMIT / BLOCK_SIZE + 1;
-    let address = memory_map::boot_window(layout::TREE_WINDOW, phys, blocks, Prot::KERNEL_CONST, Memory::Normal);
+    let address = memory_map::boot_window(
+        layout::TREE_WINDOW,
+        phys,
+        blocks,
+        Prot::KERNEL_CONST,
+        Memory::Normal,
+    );
     let word = |offset: usize| uaccess::probe(address + offset).map(u32::from_be);
     if word(0) != Some(TREE_MAGIC) {
         return Err(Unusable::Damaged);
     }
-    let len = word(4).map(|len| len as usize).filter(|len| (40..=TREE_LIMIT).contains(len));
+    let len = word(4)
+        .map(|len| len as usize)
+        .filter(|len| (40..=TREE_LIMIT).contains(len));
     let len = len.ok_or(Unusable::Damaged)?;
     // SAFETY: the window maps at least TREE_LIMIT bytes from `address` on, which nobody writes.
     fdt::check(unsafe { core::slice::from_raw_parts(address as *const u8, len) })
@@ -61,8 +83,13 @@ fn boot_tree(phys: usize) -> Result<dtoolkit::fdt::Fdt<'static>, Unusable> {
 
 /// No kernel without a machine: says why, and stops.
 fn stop(why: Unusable) -> ! {
-    let window =
-        memory_map::boot_window(layout::CONSOLE_WINDOW, LAST_RESORT_CONSOLE, 1, Prot::KERNEL_DATA, Memory::Device);
+    let window = memory_map::boot_window(
+        layout::CONSOLE_WINDOW,
+        LAST_RESORT_CONSOLE,
+        1,
+        Prot::KERNEL_DATA,
+        Memory::Device,
+    );
     // PrimeCell identification of a PL011: part number 0x011 (DDI 0183, section 3.3).
     if uaccess::probe(window + 0xfe0).is_some_and(|id| id & 0xff == 0x11) {
         // SAFETY: mapped, and a PL011 answered.
@@ -90,15 +117,26 @@ fn take_memory(tree: dtoolkit::fdt::Fdt, memory: fdt::Memory, console: Option<us
         // SAFETY: mapped by `build`, for ever.
         let registers = unsafe { Registers::at(window, uart::LEN) };
         let len = bytes.len();
-        if ram.as_slice().iter().any(|range| range.contains(&tree_phys) && range.contains(&(tree_phys + len - 1))) {
+        if ram
+            .as_slice()
+            .iter()
+            .any(|range| range.contains(&tree_phys) && range.contains(&(tree_phys + len - 1)))
+        {
             // SAFETY: the tree lies in memory that is reserved, hence in the linear map and never written.
-            let bytes = unsafe { core::slice::from_raw_parts(mmu::phys_to_virt(tree_phys) as *const u8, len) };
+            let bytes = unsafe {
+                core::slice::from_raw_parts(mmu::phys_to_virt(tree_phys) as *const u8, len)
+            };
             match fdt::check(bytes) {
                 Ok(tree) => fdt::set(tree),
                 Err(_) => power::exit(crate::panic::STATUS),
             }
         }
-        uart::start(registers, fdt::try_tree().and_then(|tree| fdt::console_node(tree, &uart::COMPATIBLE)).as_ref());
+        uart::start(
+            registers,
+            fdt::try_tree()
+                .and_then(|tree| fdt::console_node(tree, &uart::COMPATIBLE))
+                .as_ref(),
+        );
     }
     let tree = fdt::try_tree().unwrap_or_else(|| panic!("the device tree lies outside of memory"));
     params::set(fdt::command_line(tree));
@@ -114,7 +152,10 @@ fn take_memory(tree: dtoolkit::fdt::Fdt, memory: fdt::Memory, console: Option<us
     mm::init(ram.as_slice(), reserved.as_slice());
     psci::init(tree);
     gic::init(tree);
-    if let Some(seed) = tree.find_node("/chosen").and_then(|chosen| fdt::bytes(&chosen, "rng-seed")) {
+    if let Some(seed) = tree
+        .find_node("/chosen")
+        .and_then(|chosen| fdt::bytes(&chosen, "rng-seed"))
+    {
         random::seed(seed);
     }
     cpu::publish(cpu::this());
@@ -133,9 +174,15 @@ fn boot_tree_phys(virt: usize) -> usize {
 /// The initial archive, if it lies in memory.
 fn initrd(memory: &fdt::Memory, ram: &[core::ops::Range<usize>]) -> Option<&'static [u8]> {
     let range = memory.initrd.clone();
-    if range.is_empty() || !ram.iter().any(|ram| ram.start <= range.start && range.end <= ram.end) {
+    if range.is_empty()
+        || !ram
+            .iter()
+            .any(|ram| ram.start <= range.start && range.end <= ram.end)
+    {
         return None;
     }
     // SAFETY: reserved memory in the linear map, which nobody writes.
-    Some(unsafe { core::slice::from_raw_parts(mmu::phys_to_virt(range.start) as *const u8, range.len()) })
+    Some(unsafe {
+        core::slice::from_raw_parts(mmu::phys_to_virt(range.start) as *const u8, range.len())
+    })
 }

@@ -5,7 +5,10 @@ macro_rules! read {
     ($register:literal) => {{
         let value: usize;
         // SAFETY: reading a register changes no memory.
-        unsafe { core::arch::asm!(concat!("mrs {}, ", $register), out(reg) value, options(nostack, preserves_flags)) };
+        #[allow(unused_unsafe)]
+        unsafe {
+            core::arch::asm!(concat!("mrs {}, ", $register), out(reg) value, options(nostack, preserves_flags))
+        };
         value
     }};
 }

@@ -84,7 +84,13 @@ impl ThreadState {
     /// A thread of the kernel that will call `entry(argument)` when it is first switched to.
     pub fn new(stack: KernelStack, entry: fn(usize) -> !, argument: usize) -> Self {
         let top = stack_top(stack.top());
-        Self::at(Some(stack), top, start as *const () as usize, entry as usize, argument)
+        Self::at(
+            Some(stack),
+            top,
+            start as *const () as usize,
+            entry as usize,
+            argument,
+        )
     }
 
     /// A thread that will return to its program with `frame`: a child of the current thread, with a copy of its FP/SIMD
@@ -115,7 +121,11 @@ impl ThreadState {
 
     /// The thread pointer of a thread that is not running, or of the current one.
     pub fn tls(&self) -> usize {
-        if self.is_current() { read!("tpidr_el0") } else { self.tls.load(Relaxed) }
+        if self.is_current() {
+            read!("tpidr_el0")
+        } else {
+            self.tls.load(Relaxed)
+        }
     }
 
     /// Sets the thread pointer of a thread that is not running yet, or of the current one.
@@ -196,7 +206,7 @@ fn enter(cpu: &'static Cpu, state: &ThreadState) {
 /// back, maybe on another CPU, with the thread that this CPU ran before. The CPU owns one count of the thread that it runs.
 pub fn switch(next: Arc<Thread>) -> Arc<Thread> {
     let cpu = cpu::this();
-    let next = &raw const (*Arc::into_raw(next)).arch;
+    let next = Arc::into_raw(next).cast::<ThreadState>();
     let previous = cpu.current.get();
     assert!(!previous.is_null() && previous != next);
     // SAFETY: the CPU owned a count of the one, and owns one of the other from now on.
@@ -224,7 +234,13 @@ pub fn switch(next: Arc<Thread>) -> Arc<Thread> {
     enter(cpu, next);
     cpu.previous.set(previous);
     // SAFETY: both contexts belong to this CPU now, and `next`'s was made by `at` or by this very call.
-    unsafe { switch_context(previous.context.get(), next.context.get(), &previous.running) }
+    unsafe {
+        switch_context(
+            previous.context.get(),
+            next.context.get(),
+            &previous.running,
+        )
+    }
     take_previous()
 }
 
@@ -239,7 +255,11 @@ fn take_previous() -> Arc<Thread> {
 /// Saves the registers that a call keeps, takes those of `next`, and lets others switch to the previous thread: its stack
 /// is not used any more.
 #[unsafe(naked)]
-unsafe extern "C" fn switch_context(previous: *mut Context, next: *const Context, running: *const AtomicBool) {
+unsafe extern "C" fn switch_context(
+    previous: *mut Context,
+    next: *const Context,
+    running: *const AtomicBool,
+) {
     naked_asm!(
         "mov x9, sp",
         "stp x19, x20, [x0, {x}]",

@@ -20,17 +20,28 @@ const NS_PER_S: u64 = 1_000_000_000;
 
 /// Learns the frequency and which timer is ours.
 pub(super) fn init() {
-    let node = fdt::find(fdt::tree(), &["arm,armv8-timer"]).next().expect("a generic timer in the device tree");
+    let node = fdt::find(fdt::tree(), &["arm,armv8-timer"])
+        .next()
+        .expect("a generic timer in the device tree");
     let told = fdt::number(&node, "clock-frequency").map(|frequency| frequency as u64);
     let frequency = told.unwrap_or(read!("cntfrq_el0") as u64);
     assert!(frequency > 0, "the timer has a frequency");
     FREQUENCY.store(frequency, Relaxed);
-    NS_BY_TICK.store((u128::from(NS_PER_S) << 32).div_ceil(u128::from(frequency)) as u64, Relaxed);
-    TICKS_BY_NS.store(((u128::from(frequency) << 32) / u128::from(NS_PER_S)) as u64, Relaxed);
+    NS_BY_TICK.store(
+        (u128::from(NS_PER_S) << 32).div_ceil(u128::from(frequency)) as u64,
+        Relaxed,
+    );
+    TICKS_BY_NS.store(
+        ((u128::from(frequency) << 32) / u128::from(NS_PER_S)) as u64,
+        Relaxed,
+    );
     // The binding's order: secure physical, physical, virtual, EL2 physical.
     let which = if at_el2() { 3 } else { 2 };
     PHYSICAL.store(at_el2(), Relaxed);
-    INTERRUPT.store(irq::nth_of_node(&node, which).expect("the timer's interrupt"), Relaxed);
+    INTERRUPT.store(
+        irq::nth_of_node(&node, which).expect("the timer's interrupt"),
+        Relaxed,
+    );
 }
 
 /// Readies this CPU's timer.
@@ -69,12 +80,16 @@ pub fn ticks_to_ns(ticks: u64) -> u64 {
 #[inline]
 pub fn ns_to_ticks(ns: u64) -> u64 {
     let exact = u128::from(ns) * u128::from(frequency());
-    exact.div_ceil(u128::from(NS_PER_S)).min(u128::from(u64::MAX)) as u64
+    exact
+        .div_ceil(u128::from(NS_PER_S))
+        .min(u128::from(u64::MAX)) as u64
 }
 
 /// Asks for an interrupt of this CPU when the counter reaches `deadline`; for none with `None`.
 pub fn set_deadline(deadline: Option<u64>) {
-    let Some(deadline) = deadline else { return quiet() };
+    let Some(deadline) = deadline else {
+        return quiet();
+    };
     // SAFETY: this CPU's own timer.
     unsafe {
         if PHYSICAL.load(Relaxed) {

@@ -31,8 +31,12 @@ pub(super) fn fixup(pc: usize) -> Option<usize> {
     let count = (&raw const __fixups_end as usize - start as usize) / size_of::<Fixup>();
     // SAFETY: the linker script puts the entries, and nothing else, between the two symbols.
     let table = unsafe { core::slice::from_raw_parts(start, count) };
-    let absolute = |field: &i32| (field as *const i32 as usize).wrapping_add_signed(*field as isize);
-    table.iter().find(|entry| absolute(&entry.instruction) == pc).map(|entry| absolute(&entry.target))
+    let absolute =
+        |field: &i32| (field as *const i32 as usize).wrapping_add_signed(*field as isize);
+    table
+        .iter()
+        .find(|entry| absolute(&entry.instruction) == pc)
+        .map(|entry| absolute(&entry.target))
 }
 
 /// An entry of the table of fix-ups, for the labels of an instruction and of where to go on.
@@ -41,8 +45,12 @@ macro_rules! fixup_entry {
         concat!(
             ".pushsection .fixups, \"a\"\n",
             ".balign 4\n",
-            ".long ", $instruction, " - .\n",
-            ".long ", $target, " - .\n",
+            ".long ",
+            $instruction,
+            " - .\n",
+            ".long ",
+            $target,
+            " - .\n",
             ".popsection\n",
         )
     };
@@ -219,7 +227,11 @@ unsafe extern "C" fn clear_user(target: usize, len: usize) -> usize {
 
 /// Whether `address` is that of a word that programs can have.
 fn check_word(address: usize) -> Result<(), Faulted> {
-    if address % 4 == 0 && address < USER_END { Ok(()) } else { Err(Faulted) }
+    if address % 4 == 0 && address < USER_END {
+        Ok(())
+    } else {
+        Err(Faulted)
+    }
 }
 
 /// Reads a word as one access.
@@ -294,29 +306,32 @@ fn with_access<R>(f: impl FnOnce() -> R) -> R {
 #[inline]
 pub fn cmpxchg_u32(address: usize, old: u32, new: u32) -> Result<u32, Faulted> {
     check_word(address)?;
-    let (value, failed): (u32, u32);
-    // SAFETY: `check_word` found a program's address, whose faults have fix-ups.
-    with_access(|| unsafe {
-        asm!(
-            "mov {failed:w}, #1",
-            "10: ldaxr {value:w}, [{address}]",
-            "cmp {value:w}, {old:w}",
-            "b.ne 12f",
-            "11: stlxr {status:w}, {new:w}, [{address}]",
-            "cbnz {status:w}, 10b",
-            "12: mov {failed:w}, wzr",
-            "dmb ish",
-            "13:",
-            fixup_entry!("10b", "13b"),
-            fixup_entry!("11b", "13b"),
-            failed = out(reg) failed,
-            value = out(reg) value,
-            status = out(reg) _,
-            old = in(reg) old,
-            new = in(reg) new,
-            address = in(reg) address,
-            options(nostack),
-        )
+    let (value, failed) = with_access(|| {
+        let (value, failed): (u32, u32);
+        // SAFETY: `check_word` found a program's address, whose faults have fix-ups.
+        unsafe {
+            asm!(
+                "mov {failed:w}, #1",
+                "10: ldaxr {value:w}, [{address}]",
+                "cmp {value:w}, {old:w}",
+                "b.ne 12f",
+                "11: stlxr {status:w}, {new:w}, [{address}]",
+                "cbnz {status:w}, 10b",
+                "12: mov {failed:w}, wzr",
+                "dmb ish",
+                "13:",
+                fixup_entry!("10b", "13b"),
+                fixup_entry!("11b", "13b"),
+                failed = out(reg) failed,
+                value = out(reg) value,
+                status = out(reg) _,
+                old = in(reg) old,
+                new = in(reg) new,
+                address = in(reg) address,
+                options(nostack),
+            )
+        };
+        (value, failed)
     });
     if failed == 0 { Ok(value) } else { Err(Faulted) }
 }
