@@ -1,0 +1,298 @@
+//! Files: flags, offsets, links, renames, times, and the errors of all these.
+
+use std::mem;
+
+use libc::{
+    AT_EMPTY_PATH, AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_NOFOLLOW, SEEK_CUR, SEEK_END, SEEK_SET, c_int,
+};
+use libc::{
+    O_APPEND, O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY,
+};
+
+use crate::{path, tell};
+
+fn open(name: &'static std::ffi::CStr, flags: c_int) -> c_int {
+    // SAFETY: the name is NUL-terminated.
+    unsafe { libc::open(path(name), flags, 0o644) }
+}
+
+fn write(file: c_int, bytes: &[u8]) -> i64 {
+    // SAFETY: pointer and length are the slice's.
+    unsafe { libc::write(file, bytes.as_ptr().cast(), bytes.len()) as i64 }
+}
+
+fn text(name: &str) -> String {
+    std::fs::read_to_string(name).unwrap_or_else(|error| error.to_string())
+}
+
+/// Runs this part.
+pub fn run() {
+    // SAFETY: every pointer passed is that of a live value of the right kind.
+    unsafe {
+        opening();
+        offsets();
+        names();
+        metadata();
+        vectors();
+        descriptors();
+    }
+}
+
+unsafe fn opening() {
+    unsafe {
+        tell("no such file", open(c"file", O_RDWR));
+        let file = open(c"file", O_RDWR | O_CREAT | O_EXCL);
+        tell("exclusive, again", open(c"file", O_RDWR | O_CREAT | O_EXCL));
+        tell("as a folder", open(c"file", O_RDONLY | O_DIRECTORY));
+        tell("a folder to write", open(c".", O_WRONLY));
+        tell("an empty name", open(c"", O_RDONLY));
+        tell("below a file", open(c"file/x", O_RDONLY));
+        tell("with a slash at its end", open(c"file/", O_RDONLY));
+        tell("written", write(file, b"hello"));
+        let reader = open(c"file", O_RDONLY);
+        tell("write to what is read-only", write(reader, b"x"));
+        let writer = open(c"file", O_WRONLY);
+        let mut byte = 0u8;
+        tell(
+            "read what is write-only",
+            libc::read(writer, (&raw mut byte).cast(), 1) as i64,
+        );
+        let appender = open(c"file", O_WRONLY | O_APPEND);
+        write(writer, b"HE");
+        write(appender, b" world");
+        println!("{}", text("file"));
+        open(c"file", O_WRONLY | O_TRUNC);
+        println!("truncated: '{}'", text("file"));
+        tell("closed twice", {
+            libc::close(file);
+            libc::close(file)
+        });
+    }
+}
+
+unsafe fn offsets() {
+    unsafe {
+        let file = open(c"offsets", O_RDWR | O_CREAT);
+        write(file, b"0123456789");
+        tell("back by three", libc::lseek(file, -3, SEEK_CUR));
+        tell("to the end", libc::lseek(file, 0, SEEK_END));
+        tell("before the start", libc::lseek(file, -11, SEEK_END));
+        tell("an odd whence", libc::lseek(file, 0, 9));
+        tell("beyond the end", libc::lseek(file, 100, SEEK_SET));
+        let mut bytes = [1u8; 8];
+        tell(
+            "read there",
+            libc::read(file, bytes.as_mut_ptr().cast(), 8) as i64,
+        );
+        tell("write there", write(file, b"x"));
+        tell(
+            "the gap",
+            libc::pread(file, bytes.as_mut_ptr().cast(), 8, 50) as i64,
+        );
+        println!("{bytes:?}");
+        tell(
+            "pread at a negative offset",
+            libc::pread(file, bytes.as_mut_ptr().cast(), 8, -1) as i64,
+        );
+        let copy = libc::dup(file);
+        libc::lseek(copy, 5, SEEK_SET);
+        tell(
+            "a duplicate shares its offset",
+            libc::lseek(file, 0, SEEK_CUR),
+        );
+        let mut pipe = [0; 2];
+        libc::pipe(pipe.as_mut_ptr());
+        tell("seek in a pipe", libc::lseek(pipe[0], 0, SEEK_SET));
+        tell("truncated to a negative length", libc::ftruncate(file, -1));
+        tell("truncated", libc::ftruncate(file, 4));
+        println!("{}", text("offsets"));
+        tell("data after a hole", {
+            libc::ftruncate(file, 1 << 20);
+            libc::lseek(file, 1 << 21, libc::SEEK_DATA)
+        });
+    }
+}
+
+unsafe fn names() {
+    unsafe {
+        let rename = |from: &'static std::ffi::CStr, to: &'static std::ffi::CStr| {
+            libc::rename(path(from), path(to))
+        };
+        tell("mkdir", libc::mkdir(path(c"one"), 0o755));
+        tell("mkdir again", libc::mkdir(path(c"one"), 0o755));
+        libc::mkdir(path(c"one/two"), 0o755);
+        libc::mkdir(path(c"empty"), 0o755);
+        open(c"plain", O_CREAT | O_WRONLY);
+        tell("a folder into itself", rename(c"one", c"one/two/three"));
+        tell("a folder onto a file", rename(c"one", c"plain"));
+        tell("a file onto a folder", rename(c"plain", c"one"));
+        tell("onto a folder that is not empty", rename(c"empty", c"one"));
+        tell("onto an empty folder", rename(c"one/two", c"empty"));
+        tell("onto itself", rename(c"plain", c"plain"));
+        tell("of nothing", rename(c"nothing", c"x"));
+        tell("rmdir of a file", libc::rmdir(path(c"plain")));
+        tell("unlink of a folder", libc::unlink(path(c"one")));
+        tell("rmdir of .", libc::rmdir(path(c"one/.")));
+        tell(
+            "unlinkat of a folder",
+            libc::unlinkat(AT_FDCWD, path(c"one"), AT_REMOVEDIR),
+        );
+        tell("symlink", libc::symlink(path(c"target"), path(c"link")));
+        tell("open of a dangling link", open(c"link", O_RDONLY));
+        tell(
+            "open of the link itself",
+            open(c"link", O_RDONLY | O_NOFOLLOW),
+        );
+        tell(
+            "readlink of a file",
+            libc::readlink(path(c"plain"), [0u8; 4].as_mut_ptr().cast(), 4) as i64,
+        );
+        tell(
+            "readlink cut short",
+            libc::readlink(path(c"link"), [0u8; 4].as_mut_ptr().cast(), 4) as i64,
+        );
+        tell(
+            "a hard link to a folder",
+            libc::link(path(c"empty"), path(c"hard")),
+        );
+        let lost = open(c"lost", O_RDWR | O_CREAT);
+        libc::unlink(path(c"lost"));
+        tell("write to what has no name", write(lost, b"still there"));
+        let mut stat: libc::stat = mem::zeroed();
+        libc::fstat(lost, &mut stat);
+        println!("links {} size {}", stat.st_nlink, stat.st_size);
+        let long = std::ffi::CString::new("x/".repeat(2100)).unwrap();
+        tell("too long a path", libc::open(long.as_ptr(), O_RDONLY));
+    }
+}
+
+unsafe fn metadata() {
+    unsafe {
+        let mut stat: libc::stat = mem::zeroed();
+        let file = open(c"meta", O_RDWR | O_CREAT);
+        tell("chmod", libc::fchmod(file, 0o4751));
+        tell("chown", libc::fchown(file, 5, 6));
+        libc::fstat(file, &mut stat);
+        println!(
+            "mode {:o} owner {} {} block {}",
+            stat.st_mode, stat.st_uid, stat.st_gid, stat.st_blksize
+        );
+        let times = [
+            libc::timespec {
+                tv_sec: 100,
+                tv_nsec: 5,
+            },
+            libc::timespec {
+                tv_sec: 0,
+                tv_nsec: libc::UTIME_OMIT,
+            },
+        ];
+        tell("utimensat", libc::futimens(file, times.as_ptr()));
+        libc::fstat(file, &mut stat);
+        println!(
+            "read at {}.{} written lately {}",
+            stat.st_atime,
+            stat.st_atime_nsec,
+            stat.st_mtime > 1000
+        );
+        libc::symlink(path(c"meta"), path(c"meta-link"));
+        libc::fstatat(AT_FDCWD, path(c"meta-link"), &mut stat, AT_SYMLINK_NOFOLLOW);
+        println!(
+            "a link: {} of {}",
+            stat.st_mode & libc::S_IFMT == libc::S_IFLNK,
+            stat.st_size
+        );
+        tell(
+            "by descriptor alone",
+            libc::fstatat(file, path(c""), &mut stat, AT_EMPTY_PATH),
+        );
+        tell("access", libc::access(path(c"meta"), libc::R_OK));
+        tell(
+            "access of nothing",
+            libc::access(path(c"nothing"), libc::F_OK),
+        );
+        let mut folder = [0u8; 5];
+        tell(
+            "too small for the folder's name",
+            if libc::getcwd(folder.as_mut_ptr().cast(), 5).is_null() {
+                -1
+            } else {
+                0
+            },
+        );
+        tell("chdir to a file", libc::chdir(path(c"meta")));
+        tell(
+            "ioctl of a file",
+            libc::ioctl(file, libc::TCGETS as _, &mut stat),
+        );
+    }
+}
+
+unsafe fn vectors() {
+    unsafe {
+        let file = open(c"vectors", O_RDWR | O_CREAT);
+        let part = |bytes: &'static [u8]| libc::iovec {
+            iov_base: bytes.as_ptr() as *mut _,
+            iov_len: bytes.len(),
+        };
+        let parts = [part(b"one"), part(b""), part(b"two")];
+        tell("writev", libc::writev(file, parts.as_ptr(), 3) as i64);
+        println!("{}", text("vectors"));
+        tell("of nothing", libc::writev(file, parts.as_ptr(), 0) as i64);
+        tell(
+            "of too much",
+            libc::writev(file, parts.as_ptr(), 2000) as i64,
+        );
+        let other = open(c"other", O_RDWR | O_CREAT);
+        let mut from = 1;
+        tell("sendfile", libc::sendfile(other, file, &mut from, 4) as i64);
+        println!("{} up to {from}", text("other"));
+        let (mut start, mut end) = (0i64, 10i64);
+        tell(
+            "copy_file_range",
+            libc::syscall(
+                libc::SYS_copy_file_range,
+                file,
+                &mut start,
+                other,
+                &mut end,
+                6,
+                0,
+            ),
+        );
+        tell("its size", libc::lseek(other, 0, SEEK_END));
+        tell("fallocate", libc::fallocate(other, 0, 0, 100));
+        tell("its size", libc::lseek(other, 0, SEEK_END));
+    }
+}
+
+unsafe fn descriptors() {
+    unsafe {
+        let file = open(c"descriptors", O_RDWR | O_CREAT);
+        tell(
+            "dup2 onto itself",
+            i64::from(libc::dup2(file, file) == file) - 1,
+        );
+        tell("dup3 onto itself", libc::dup3(file, file, 0));
+        tell("dup2 of nothing", libc::dup2(99, 50));
+        tell("dup2 too high", libc::dup2(file, 1 << 30));
+        tell("from 40", libc::fcntl(file, libc::F_DUPFD, 40));
+        tell(
+            "from 40 again",
+            libc::fcntl(file, libc::F_DUPFD_CLOEXEC, 40),
+        );
+        tell("its flag", libc::fcntl(41, libc::F_GETFD));
+        println!(
+            "mode {:o}",
+            libc::fcntl(file, libc::F_GETFL) & libc::O_ACCMODE
+        );
+        tell("fcntl of nothing", libc::fcntl(99, libc::F_GETFD));
+        tell("an odd command", libc::fcntl(file, 9999));
+        tell("flock", libc::flock(file, libc::LOCK_EX));
+        let second = open(c"descriptors", O_RDWR);
+        tell(
+            "flock by another",
+            libc::flock(second, libc::LOCK_EX | libc::LOCK_NB),
+        );
+    }
+}

@@ -1,0 +1,128 @@
+//! What system calls do at their edges: errors, partial transfers, signals, mappings.
+//!
+//! Each part prints lines that are the same on any kernel that does as Linux does. The tests compare them with Linux's.
+
+mod fault;
+mod files;
+mod memory;
+mod pipes;
+mod processes;
+mod signals;
+mod time;
+
+use std::ffi::CStr;
+
+fn main() {
+    match std::env::args().nth(1).as_deref() {
+        Some("memory") => memory::run(),
+        Some("fault") => fault::run(),
+        Some("signals") => signals::run(),
+        Some("processes") => processes::run(),
+        Some("files") => files::run(),
+        Some("pipes") => pipes::run(),
+        Some("time") => time::run(),
+        _ => {
+            eprintln!("usage: abi memory|fault|signals|processes|files|pipes|time");
+            std::process::exit(2);
+        }
+    }
+}
+
+/// Prints what a call came to: its value, or the error's name.
+fn tell(what: &str, result: impl Into<i64>) {
+    match result.into() {
+        -1 => println!("{what}: {}", error()),
+        value => println!("{what}: {value}"),
+    }
+}
+
+/// Prints whether a call succeeded, where its value differs from run to run.
+fn tell_ok(what: &str, ok: bool) {
+    if ok {
+        println!("{what}: ok")
+    } else {
+        println!("{what}: {}", error())
+    }
+}
+
+/// The last error, by name.
+fn error() -> &'static str {
+    match std::io::Error::last_os_error().raw_os_error().unwrap_or(0) {
+        libc::EPERM => "EPERM",
+        libc::ENOENT => "ENOENT",
+        libc::ESRCH => "ESRCH",
+        libc::EINTR => "EINTR",
+        libc::EIO => "EIO",
+        libc::ENXIO => "ENXIO",
+        libc::E2BIG => "E2BIG",
+        libc::ENOEXEC => "ENOEXEC",
+        libc::EBADF => "EBADF",
+        libc::ECHILD => "ECHILD",
+        libc::EAGAIN => "EAGAIN",
+        libc::ENOMEM => "ENOMEM",
+        libc::EACCES => "EACCES",
+        libc::EFAULT => "EFAULT",
+        libc::EBUSY => "EBUSY",
+        libc::EEXIST => "EEXIST",
+        libc::EXDEV => "EXDEV",
+        libc::ENODEV => "ENODEV",
+        libc::ENOTDIR => "ENOTDIR",
+        libc::EISDIR => "EISDIR",
+        libc::EINVAL => "EINVAL",
+        libc::EMFILE => "EMFILE",
+        libc::ENOTTY => "ENOTTY",
+        libc::EFBIG => "EFBIG",
+        libc::ENOSPC => "ENOSPC",
+        libc::ESPIPE => "ESPIPE",
+        libc::EROFS => "EROFS",
+        libc::EPIPE => "EPIPE",
+        libc::ERANGE => "ERANGE",
+        libc::ENAMETOOLONG => "ENAMETOOLONG",
+        libc::ENOSYS => "ENOSYS",
+        libc::ENOTEMPTY => "ENOTEMPTY",
+        libc::ELOOP => "ELOOP",
+        libc::EOVERFLOW => "EOVERFLOW",
+        libc::ENOTSUP => "EOPNOTSUPP",
+        libc::ETIMEDOUT => "ETIMEDOUT",
+        _ => "another error",
+    }
+}
+
+/// Runs `work` in a child: its wait status.
+fn in_child(work: impl FnOnce()) -> i32 {
+    // SAFETY: the program has one thread here, so the child may go on as the parent would.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            work();
+            libc::_exit(0);
+        }
+        let mut status = 0;
+        libc::waitpid(child, &mut status, 0);
+        status
+    }
+}
+
+/// Prints how a child ended.
+fn tell_end(what: &str, status: i32) {
+    if libc::WIFSIGNALED(status) {
+        println!("{what}: signal {}", libc::WTERMSIG(status));
+    } else {
+        println!("{what}: status {}", libc::WEXITSTATUS(status));
+    }
+}
+
+/// Reads a byte, whatever comes of it.
+///
+/// # Safety
+///
+/// The byte is mapped, or its fault is awaited.
+unsafe fn touch(address: *const u8) {
+    // SAFETY: as the caller promises.
+    let _ = unsafe { address.read_volatile() };
+}
+
+/// A path for calls.
+fn path(text: &'static CStr) -> *const libc::c_char {
+    text.as_ptr()
+}

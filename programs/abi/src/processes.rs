@@ -1,0 +1,246 @@
+//! Processes: waiting, groups and sessions, descriptors and memory across fork and exec, limits.
+
+use std::ffi::CString;
+use std::mem;
+use std::ptr;
+
+use crate::{in_child, path, tell, tell_end};
+
+/// Runs this part.
+pub fn run() {
+    // SAFETY: children end by _exit, and every structure passed is whole.
+    unsafe {
+        waiting();
+        groups();
+        execs();
+        identity();
+        limits();
+    }
+}
+
+unsafe fn waiting() {
+    unsafe {
+        let mut status = 0;
+        tell("wait without children", libc::waitpid(-1, &mut status, 0));
+        let child = libc::fork();
+        if child == 0 {
+            libc::usleep(50_000);
+            libc::_exit(9);
+        }
+        tell("not yet", libc::waitpid(child, &mut status, libc::WNOHANG));
+        println!(
+            "the right child: {}",
+            libc::waitpid(child, &mut status, 0) == child
+        );
+        tell_end("it", status);
+        tell("again", libc::waitpid(child, &mut status, 0));
+        tell(
+            "odd options",
+            libc::waitpid(child, &mut status, 0x7000_0000),
+        );
+        let mut info: libc::siginfo_t = mem::zeroed();
+        let child = libc::fork();
+        if child == 0 {
+            libc::_exit(7);
+        }
+        let (p_pid, id) = (libc::P_PID, child as libc::id_t);
+        tell(
+            "waitid, kept",
+            libc::waitid(p_pid, id, &mut info, libc::WEXITED | libc::WNOWAIT),
+        );
+        println!(
+            "status {} signal {} code {}",
+            info.si_status(),
+            info.si_signo,
+            info.si_code
+        );
+        tell("waitid", libc::waitid(p_pid, id, &mut info, libc::WEXITED));
+        let mut usage: libc::rusage = mem::zeroed();
+        let child = libc::fork();
+        if child == 0 {
+            libc::_exit(0);
+        }
+        println!(
+            "wait4: {}",
+            libc::wait4(child, &mut status, 0, &mut usage) == child
+        );
+        tell_end(
+            "killed",
+            in_child(|| {
+                libc::kill(libc::getpid(), libc::SIGKILL);
+            }),
+        );
+        tell_end("aborted", in_child(|| libc::abort()));
+        tell_end("a status is a byte", in_child(|| libc::_exit(0x1234)));
+        println!(
+            "vfork: {}",
+            std::process::Command::new("true")
+                .status()
+                .is_ok_and(|status| status.success())
+        );
+    }
+}
+
+unsafe fn groups() {
+    unsafe {
+        tell_end(
+            "groups",
+            in_child(|| {
+                let own = libc::getpid();
+                tell("setpgid", libc::setpgid(0, 0));
+                println!("leads its group: {}", libc::getpgrp() == own);
+                tell_end(
+                    "a session",
+                    in_child(|| {
+                        println!("setsid: {}", libc::setsid() == libc::getpid());
+                        tell("setpgid of a session's leader", libc::setpgid(0, 0));
+                    }),
+                );
+                tell_end(
+                    "setsid of a group's leader",
+                    in_child(|| {
+                        libc::setpgid(0, 0);
+                        tell("it", libc::setsid());
+                    }),
+                );
+                tell("group of nobody", libc::getpgid(0x3f_ffff));
+                tell("into a group of nobody", libc::setpgid(0, 0x3f_ffff));
+            }),
+        );
+        let leader = libc::fork();
+        if leader == 0 {
+            libc::setpgid(0, 0);
+            for _ in 0..3 {
+                if libc::fork() == 0 {
+                    loop {
+                        libc::pause();
+                    }
+                }
+            }
+            libc::usleep(50_000);
+            libc::kill(0, libc::SIGTERM);
+            loop {
+                libc::pause();
+            }
+        }
+        let mut status = 0;
+        libc::waitpid(leader, &mut status, 0);
+        tell_end("a group that is killed", status);
+    }
+}
+
+unsafe fn execs() {
+    unsafe {
+        let program = |words: &[&str]| -> Vec<CString> {
+            words
+                .iter()
+                .map(|word| CString::new(*word).unwrap())
+                .collect()
+        };
+        let exec = |words: &[&str]| {
+            let words = program(words);
+            let mut pointers: Vec<_> = words.iter().map(|word| word.as_ptr()).collect();
+            pointers.push(ptr::null());
+            let none = [ptr::null()];
+            libc::execve(pointers[0], pointers.as_ptr(), none.as_ptr())
+        };
+        tell("exec of nothing", exec(&["/nosuch"]));
+        tell("exec of a folder", exec(&["/tmp"]));
+        let file = libc::open(path(c"text"), libc::O_WRONLY | libc::O_CREAT, 0o600);
+        tell("exec without x", exec(&["text"]));
+        libc::fchmod(file, 0o700);
+        tell("exec of an empty file", {
+            libc::close(file);
+            exec(&["text"])
+        });
+        std::fs::write("text", "neither\n").unwrap();
+        tell("exec of text", exec(&["text"]));
+        tell("exec below a file", exec(&["text/x"]));
+        tell_end(
+            "exec keeps descriptors but those that close",
+            in_child(|| {
+                libc::dup2(1, 20);
+                libc::fcntl(libc::dup2(1, 21), libc::F_SETFD, libc::FD_CLOEXEC);
+                exec(&[
+                    "/bin/sh",
+                    "-c",
+                    "[ -e /proc/self/fd/20 ] && [ ! -e /proc/self/fd/21 ] && exit 6",
+                ]);
+            }),
+        );
+        tell_end(
+            "exec resets handlers and keeps what is ignored",
+            in_child(|| {
+                libc::signal(libc::SIGUSR1, libc::SIG_IGN);
+                exec(&["/bin/sh", "-c", "kill -USR1 $$; kill -USR2 $$"]);
+            }),
+        );
+    }
+}
+
+unsafe fn identity() {
+    unsafe {
+        println!(
+            "parent: {}",
+            in_child(|| libc::_exit(i32::from(libc::getppid() <= 1))) == 0
+        );
+        println!(
+            "ids {} {} {} {}",
+            libc::getuid(),
+            libc::geteuid(),
+            libc::getgid(),
+            libc::getegid()
+        );
+        tell_end(
+            "another user",
+            in_child(|| {
+                tell("setgid", libc::setgid(1000));
+                tell("setuid", libc::setuid(1000));
+                println!("ids {} {}", libc::getuid(), libc::geteuid());
+                tell("back", libc::setuid(0));
+                tell("a signal to PID 1", libc::kill(1, 0));
+                tell("a file of root", libc::open(path(c"text"), libc::O_RDONLY));
+            }),
+        );
+        let mut name: [libc::c_char; 16] = [0; 16];
+        libc::prctl(libc::PR_SET_NAME, c"a name that is too long".as_ptr());
+        libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr());
+        println!("name {:?}", std::ffi::CStr::from_ptr(name.as_ptr()));
+        println!("umask {:o} {:o}", libc::umask(0o77), libc::umask(0o22));
+    }
+}
+
+unsafe fn limits() {
+    unsafe {
+        tell_end(
+            "few descriptors",
+            in_child(|| {
+                let limit = libc::rlimit {
+                    rlim_cur: 5,
+                    rlim_max: 5,
+                };
+                tell("setrlimit", libc::setrlimit(libc::RLIMIT_NOFILE, &limit));
+                let last = (0..10).map(|_| libc::dup(0)).last().unwrap_or_default();
+                tell("dup", last);
+            }),
+        );
+        tell_end(
+            "little memory",
+            in_child(|| {
+                let limit = libc::rlimit {
+                    rlim_cur: 64 << 20,
+                    rlim_max: 64 << 20,
+                };
+                libc::setrlimit(libc::RLIMIT_AS, &limit);
+                let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+                let area = libc::mmap(ptr::null_mut(), 128 << 20, libc::PROT_READ, flags, -1, 0);
+                tell("mmap", if area == libc::MAP_FAILED { -1 } else { 0 });
+            }),
+        );
+        let mut limit: libc::rlimit = mem::zeroed();
+        tell(
+            "an unknown limit",
+            libc::syscall(libc::SYS_prlimit64, 0, 99, ptr::null::<u8>(), &mut limit),
+        );
+    }
+}

@@ -1,0 +1,139 @@
+//! Clocks, sleeps and timers: what goes on, what is refused, what never goes back.
+
+use std::mem;
+use std::ptr;
+
+use libc::{
+    CLOCK_BOOTTIME, CLOCK_MONOTONIC, CLOCK_MONOTONIC_COARSE, CLOCK_MONOTONIC_RAW,
+    CLOCK_PROCESS_CPUTIME_ID,
+};
+use libc::{
+    CLOCK_REALTIME, CLOCK_REALTIME_COARSE, CLOCK_THREAD_CPUTIME_ID, TIMER_ABSTIME, timespec,
+};
+
+use crate::{tell, tell_ok};
+
+fn now(clock: libc::clockid_t) -> Option<i64> {
+    // SAFETY: an all-zero timespec is a valid one, and it outlives the call.
+    unsafe {
+        let mut time: timespec = mem::zeroed();
+        (libc::clock_gettime(clock, &mut time) == 0)
+            .then(|| time.tv_sec * 1_000_000_000 + time.tv_nsec)
+    }
+}
+
+/// Runs this part.
+pub fn run() {
+    // SAFETY: every pointer passed is that of a live value of the right kind.
+    unsafe {
+        let clocks = [
+            ("realtime", CLOCK_REALTIME),
+            ("monotonic", CLOCK_MONOTONIC),
+            ("raw", CLOCK_MONOTONIC_RAW),
+            ("boot", CLOCK_BOOTTIME),
+            ("process", CLOCK_PROCESS_CPUTIME_ID),
+            ("thread", CLOCK_THREAD_CPUTIME_ID),
+        ];
+        for (name, clock) in clocks {
+            let start = now(clock);
+            let mut turns = 0u64;
+            while now(clock) == start && turns < 100_000_000 {
+                turns += 1;
+            }
+            println!("{name} goes on: {}", now(clock) > start);
+        }
+        for (name, clock) in [
+            ("coarse", CLOCK_MONOTONIC_COARSE),
+            ("real coarse", CLOCK_REALTIME_COARSE),
+        ] {
+            tell_ok(name, now(clock).is_some());
+        }
+        let mut time: timespec = mem::zeroed();
+        tell(
+            "an unknown clock",
+            libc::syscall(libc::SYS_clock_gettime, 99, &mut time),
+        );
+        tell("resolution", libc::clock_getres(CLOCK_MONOTONIC, &mut time));
+        println!("fine: {}", time.tv_sec == 0 && time.tv_nsec <= 4_000_000);
+        let mut last = now(CLOCK_MONOTONIC);
+        let steady = (0..100_000).all(|_| {
+            let next = now(CLOCK_MONOTONIC);
+            let forward = next >= last;
+            last = next;
+            forward
+        });
+        println!("never back: {steady}");
+        println!(
+            "after 2020: {}",
+            now(CLOCK_REALTIME) > Some(1_577_836_800_000_000_000)
+        );
+        sleeps();
+        timers();
+    }
+}
+
+unsafe fn sleeps() {
+    unsafe {
+        let nap = |seconds, nanoseconds| {
+            let time = timespec {
+                tv_sec: seconds,
+                tv_nsec: nanoseconds,
+            };
+            libc::nanosleep(&time, ptr::null_mut())
+        };
+        let start = now(CLOCK_MONOTONIC);
+        tell("nanosleep", nap(0, 30_000_000));
+        let end = now(CLOCK_MONOTONIC);
+        println!(
+            "long enough: {}",
+            start
+                .zip(end)
+                .is_some_and(|(start, end)| end - start >= 30_000_000)
+        );
+        tell("too many nanoseconds", nap(0, 1_000_000_000));
+        tell("a negative time", nap(-1, 0));
+        let until = timespec {
+            tv_sec: end.unwrap_or(0) / 1_000_000_000 - 1,
+            tv_nsec: 0,
+        };
+        println!(
+            "until the past: {}",
+            libc::clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, ptr::null_mut())
+        );
+        println!(
+            "by the thread's clock: {}",
+            libc::clock_nanosleep(CLOCK_THREAD_CPUTIME_ID, 0, &until, ptr::null_mut())
+        );
+        let mut usage: libc::rusage = mem::zeroed();
+        tell("rusage", libc::getrusage(libc::RUSAGE_SELF, &mut usage));
+        println!("memory was used: {}", usage.ru_maxrss > 0);
+        let mut times: libc::tms = mem::zeroed();
+        println!("times: {}", libc::times(&mut times) != -1);
+    }
+}
+
+unsafe fn timers() {
+    unsafe {
+        let mut timer: libc::itimerval = mem::zeroed();
+        timer.it_value.tv_sec = 1000;
+        tell(
+            "setitimer",
+            libc::setitimer(libc::ITIMER_REAL, &timer, ptr::null_mut()),
+        );
+        libc::getitimer(libc::ITIMER_REAL, &mut timer);
+        println!(
+            "about as long is left: {}",
+            (990..=1000).contains(&timer.it_value.tv_sec)
+        );
+        println!("alarm tells what was left: {}", libc::alarm(0) >= 990);
+        timer.it_value.tv_usec = 1_000_000;
+        tell(
+            "too many microseconds",
+            libc::setitimer(libc::ITIMER_REAL, &timer, ptr::null_mut()),
+        );
+        tell(
+            "an unknown timer",
+            libc::syscall(libc::SYS_setitimer, 9, &timer, ptr::null::<u8>()),
+        );
+    }
+}
