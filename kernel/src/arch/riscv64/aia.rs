@@ -1,0 +1,89 @@
+//! The advanced interrupt architecture: an APLIC that turns wires into messages, and the harts' IMSICs that take them
+//! (RISC-V Advanced Interrupt Architecture 1.0, chapters 3 and 4).
+
+use core::arch::asm;
+
+use super::mmio::Registers;
+
+/// Register offsets of an APLIC's domain in bytes (section 4.5).
+mod offset {
+    pub const DOMAIN: usize = 0;
+    /// Configuration of source 1 follows here.
+    pub const SOURCE: usize = 4;
+    pub const SET_ENABLE: usize = 0x1edc;
+    pub const SET_PENDING: usize = 0x2000;
+    /// Target of source 1.
+    pub const TARGET: usize = 0x3004;
+}
+
+/// `domaincfg`: interrupts enabled, delivered as messages.
+const DOMAIN_ON: u32 = 1 << 8 | 1 << 2;
+/// `sourcecfg`: active while the wire is high.
+const LEVEL_HIGH: u32 = 6;
+/// Where `target` holds the hart's index.
+const TARGET_HART: u32 = 18;
+
+/// Registers behind `siselect` (section 3.8).
+mod indirect {
+    pub const DELIVERY: usize = 0x70;
+    pub const THRESHOLD: usize = 0x72;
+    /// 64 enable bits in each even one.
+    pub const ENABLE: usize = 0xc0;
+}
+
+/// An APLIC's domain, and the index of the hart that takes its messages.
+pub struct Aia {
+    registers: Registers,
+    hart: u32,
+}
+
+impl Aia {
+    /// Lets interrupts through to this hart, whose index is `hart`.
+    pub fn new(registers: Registers, hart: u32) -> Self {
+        write_indirect(indirect::THRESHOLD, 0);
+        write_indirect(indirect::DELIVERY, 1);
+        let aia = Aia { registers, hart };
+        registers.write(offset::DOMAIN, DOMAIN_ON);
+        aia
+    }
+
+    /// Lets source `source` interrupt, as message `source`.
+    pub fn enable(&self, source: u32) {
+        let index = (source as usize - 1) * size_of::<u32>();
+        self.registers.write(offset::SOURCE + index, LEVEL_HIGH);
+        self.registers
+            .write(offset::TARGET + index, self.hart << TARGET_HART | source);
+        let word = indirect::ENABLE + source as usize / 64 * 2;
+        write_indirect(word, read_indirect(word) | 1 << (source % 64));
+        self.registers.write(offset::SET_ENABLE, source);
+    }
+
+    /// Takes the next pending source.
+    pub fn claim(&self) -> Option<u32> {
+        let top: usize;
+        // SAFETY: takes the top message of this hart's file (section 3.10).
+        unsafe { asm!("csrrw {}, 0x15c, zero", out(reg) top, options(nostack, preserves_flags)) };
+        Some((top >> 16) as u32).filter(|&source| source != 0)
+    }
+
+    /// Source `source` was handled: if its wire is still high, another message is due (section 4.9.2).
+    pub fn complete(&self, source: u32) {
+        self.registers.write(offset::SET_PENDING, source);
+    }
+}
+
+fn write_indirect(register: usize, value: usize) {
+    // SAFETY: selects and writes a register of this hart's interrupt file, with interrupts masked (`siselect`, `sireg`).
+    unsafe {
+        asm!("csrw 0x150, {}", "csrw 0x151, {}", in(reg) register, in(reg) value, options(nostack, preserves_flags))
+    };
+}
+
+fn read_indirect(register: usize) -> usize {
+    let value;
+    // SAFETY: selects and reads a register of this hart's interrupt file, with interrupts masked (`siselect`, `sireg`).
+    unsafe {
+        asm!("csrw 0x150, {}", "csrr {}, 0x151", in(reg) register, out(reg) value, options(nostack, preserves_flags))
+    };
+    value
+}

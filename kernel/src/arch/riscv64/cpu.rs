@@ -1,0 +1,157 @@
+//! What each CPU keeps for itself. `tp` points to it while the kernel runs.
+
+use core::arch::asm;
+use core::cell::Cell;
+use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
+
+use super::cell::CpuLocal;
+use super::thread::ThreadState;
+use super::{MAX_CPUS, SyscallTable};
+use crate::{mm, task};
+use crossings::Table;
+
+/// One CPU's own data. Other CPUs may look at the atomics and the index only.
+#[repr(C, align(128))]
+pub struct Cpu {
+    /// The thread that runs here; null before the first.
+    pub(super) current: Cell<*const ThreadState>,
+    /// The thread that ran here before it.
+    pub(super) previous: Cell<*const task::Thread>,
+    /// Where crossings are counted.
+    pub(super) crossings: Cell<&'static Table>,
+    /// What system calls are dispatched by.
+    pub(super) syscalls: Cell<&'static SyscallTable>,
+    /// Where a trap from the kernel keeps registers before it may touch the stack.
+    pub(super) spill: Cell<[usize; 4]>,
+    /// The word that tells of new kernel mappings, and this CPU's bit in it.
+    pub(super) unseen: Cell<&'static AtomicU64>,
+    pub(super) unseen_bit: Cell<u64>,
+    /// Top of the stack that an overflow is reported on.
+    pub(super) overflow_stack: Cell<usize>,
+    /// Top of the stack that the CPU started on.
+    pub(super) start_stack: Cell<usize>,
+    index: usize,
+    /// The hart's number.
+    pub(super) hart: AtomicUsize,
+    /// Free frames.
+    pub frames: CpuLocal<mm::frame::Cache>,
+    /// Free heap objects.
+    pub heap: CpuLocal<mm::heap::Cache>,
+    /// What runs here next.
+    pub sched: task::sched::RunQueue,
+    /// What is due here when.
+    pub timers: task::timer::Queue,
+}
+
+// SAFETY: the cells are used by this CPU alone (private to `arch`, whose callers go through `this`), the rest is atomic,
+// constant, or checks its owner itself.
+unsafe impl Sync for Cpu {}
+
+/// The CPU that the machine starts on.
+pub(super) static BOOT: Cpu = Cpu::new(0);
+static NO_COUNTS: Table = Table::new();
+static NOTHING_UNSEEN: AtomicU64 = AtomicU64::new(0);
+static ALL: [AtomicPtr<Cpu>; MAX_CPUS] =
+    [const { AtomicPtr::new(core::ptr::null_mut()) }; MAX_CPUS];
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+impl Cpu {
+    pub(super) const fn new(index: usize) -> Self {
+        Cpu {
+            current: Cell::new(core::ptr::null()),
+            previous: Cell::new(core::ptr::null()),
+            crossings: Cell::new(&NO_COUNTS),
+            syscalls: Cell::new(&super::syscall::NONE),
+            spill: Cell::new([0; 4]),
+            unseen: Cell::new(&NOTHING_UNSEEN),
+            unseen_bit: Cell::new(0),
+            overflow_stack: Cell::new(0),
+            start_stack: Cell::new(0),
+            index,
+            hart: AtomicUsize::new(0),
+            frames: CpuLocal::new(mm::frame::Cache::new()),
+            heap: CpuLocal::new(mm::heap::Cache::new()),
+            sched: task::sched::RunQueue::new(),
+            timers: task::timer::Queue::new(),
+        }
+    }
+
+    /// The CPU's number, from 0.
+    #[inline(always)]
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// The hart's number.
+    pub(super) fn hart(&self) -> usize {
+        self.hart.load(Relaxed)
+    }
+
+    /// The counters of the thread that runs here.
+    #[inline(always)]
+    pub fn crossings(&self) -> &'static Table {
+        self.crossings.get()
+    }
+
+    /// Counts into another table from now on: this CPU's of another counting group.
+    ///
+    /// # Panics
+    /// If this is another CPU.
+    #[inline]
+    pub fn set_crossings(&self, table: &'static Table) {
+        assert!(core::ptr::eq(self, this()));
+        self.crossings.set(table);
+    }
+
+    /// Dispatches system calls by another table from now on: the plain one or the tracing one.
+    ///
+    /// # Panics
+    /// If this is another CPU.
+    #[inline]
+    pub fn set_syscalls(&self, table: &'static SyscallTable) {
+        assert!(core::ptr::eq(self, this()));
+        self.syscalls.set(table);
+    }
+
+    /// Address of the running thread; 0 before the first.
+    #[inline(always)]
+    pub(in crate::arch) fn current_address(&self) -> usize {
+        self.current.get() as usize
+    }
+
+    /// The thread that runs here.
+    #[inline(always)]
+    pub(super) fn thread(&self) -> &ThreadState {
+        // SAFETY: a thread lives at least as long as it runs, and this CPU runs it.
+        unsafe { &*self.current.get() }
+    }
+}
+
+/// This CPU.
+#[inline(always)]
+pub fn this() -> &'static Cpu {
+    let cpu: *const Cpu;
+    // SAFETY: reads a register. Not `pure`: a thread that was switched out may come back on another CPU.
+    unsafe { asm!("mv {}, tp", out(reg) cpu, options(nomem, nostack, preserves_flags)) };
+    // SAFETY: the boot path and every entry point `tp` to a `Cpu` that lives for ever.
+    unsafe { &*cpu }
+}
+
+/// CPU number `index`, if it is there.
+pub fn get(index: usize) -> Option<&'static Cpu> {
+    let cpu = ALL.get(index)?.load(Acquire);
+    // SAFETY: `publish` stores only what lives for ever.
+    unsafe { cpu.as_ref() }
+}
+
+/// How many CPUs are online.
+#[inline]
+pub fn count() -> usize {
+    COUNT.load(Acquire)
+}
+
+/// This CPU is online.
+pub(super) fn publish(cpu: &'static Cpu) {
+    ALL[cpu.index].store(cpu as *const Cpu as *mut Cpu, Release);
+    COUNT.fetch_add(1, AcqRel);
+}

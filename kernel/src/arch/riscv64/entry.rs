@@ -1,0 +1,309 @@
+//! Every way into the kernel and back to a program.
+//!
+//! `stvec` names one entry for all traps (privileged manual, section 12.1.2). `sscratch` tells where from: while a program
+//! runs it holds the top of the thread's kernel stack, and in the kernel zero. Interrupts are masked whenever the
+//! kernel runs, so a trap from the kernel is a fault.
+//!
+//! - **From a program**, the entry saves what a call may clobber, and looks first for a system call: its handler gets its
+//!   arguments in the registers that they are in. Saved registers and `gp` are stored only where someone will look:
+//!   by the calls that need the whole frame, and when there is work before the return.
+//! - **From the kernel**, before anything touches the stack, which may itself be the new mapping: is the fault on the
+//!   mapped area, and has this hart a fence due there? Then it pays it, and tries again. A trap from a program never asks.
+//!   A fault on the mapped area that is none pays 11 instructions for the question, any other 6.
+
+use core::arch::naked_asm;
+use core::mem::offset_of;
+
+use super::cpu::Cpu;
+use super::frame::{Frame, StackTop};
+use super::thread::ThreadState;
+use super::{KERNEL_STACK_SIZE, fence, mmu, status, trap as handlers};
+
+/// `scause` of an environment call from user mode (privileged manual, section 12.1.8).
+const CAUSE_ECALL: usize = 8;
+/// Bytes of `ecall`.
+const ECALL: usize = 4;
+
+/// Where the registers that a trap from the kernel interrupted are kept, below which its handler runs.
+#[repr(C, align(16))]
+pub struct KernelFrame {
+    /// `pc`, then x1 to x31.
+    pub x: [usize; 32],
+    /// `sstatus` as it was.
+    pub status: usize,
+}
+
+const _: () =
+    assert!(offset_of!(KernelFrame, x) == offset_of!(Frame, x) && size_of::<usize>() == 8);
+
+/// Stores (`sd`) or loads (`ld`) registers by name and number, each at its place in the frame at sp, `{x}` being where
+/// the frame keeps them.
+macro_rules! registers {
+    ($op:literal: $($name:ident $number:literal),*) => {
+        concat!($($op, " ", stringify!($name), ", {x} + 8 * ", $number, "(sp)\n"),*)
+    };
+}
+
+/// What a call may clobber, but a0, t0, sp and tp.
+macro_rules! clobbered {
+    ($op:literal) => {
+        registers!($op: ra 1, t1 6, t2 7, a1 11, a2 12, a3 13, a4 14, a5 15, a6 16, a7 17, t3 28, t4 29, t5 30, t6 31)
+    };
+}
+
+/// What a call keeps.
+macro_rules! kept {
+    ($op:literal) => {
+        registers!($op: gp 3, s0 8, s1 9, s2 18, s3 19, s4 20, s5 21, s6 22, s7 23, s8 24, s9 25, s10 26, s11 27)
+    };
+}
+
+/// The entry of all traps, and the way back.
+#[unsafe(naked)]
+#[unsafe(link_section = ".text.entry")]
+pub unsafe extern "C" fn trap() {
+    naked_asm!(
+        ".balign 4",
+        "csrrw sp, sscratch, sp",
+        "beqz sp, {from_kernel}",
+        registers!("sd": tp 4),
+        "ld tp, {cpu}(sp)",
+        registers!("sd": t0 5),
+        "csrrw t0, sscratch, zero",
+        "sd t0, {x} + 8 * 2(sp)",
+        registers!("sd": a0 10),
+        clobbered!("sd"),
+        "csrr t0, scause",
+        "csrr t1, sepc",
+        "li t2, {cause_ecall}",
+        "bne t0, t2, 2f",
+        // A system call.
+        "addi t1, t1, {ecall}",
+        "sd t1, {x}(sp)",
+        "li t0, {syscalls}",
+        "bgeu a7, t0, 3f",
+        "slli t0, a7, 3",
+        "ld t1, {crossings}(tp)",
+        "add t1, t1, t0",
+        "ld t2, {counts}(t1)",
+        "addi t2, t2, 1",
+        "sd t2, {counts}(t1)",
+        "ld t1, {table}(tp)",
+        "add t1, t1, t0",
+        "ld t1, (t1)",
+        "jalr t1",
+        // Back to the program with the result in a0. What was not saved is still in its registers.
+        "0: ld t0, {current}(tp)",
+        "lw t0, {work}(t0)",
+        "bnez t0, 4f",
+        "1: ld t1, {x}(sp)",
+        "csrw sepc, t1",
+        "csrw sscratch, sp",
+        clobbered!("ld"),
+        registers!("ld": t0 5, tp 4, sp 2),
+        "sret",
+        // Any other trap.
+        "2: sd t1, {x}(sp)",
+        "li t2, -1",
+        "sd t2, {nr}(sp)",
+        "mv a0, t0",
+        "csrr a1, stval",
+        "mv a2, t1",
+        "call {from_user}",
+        "ld t0, {current}(tp)",
+        "lw t0, {work}(t0)",
+        "bnez t0, 5f",
+        registers!("ld": a0 10),
+        "j 1b",
+        // A system call beyond the table.
+        "3: mv a0, a7",
+        "call {unknown_call}",
+        "j 0b",
+        // There is work, so that someone will look at the frame.
+        "4: ld t0, {x} + 8 * 10(sp)",
+        "sd t0, {orig_a0}(sp)",
+        "ld t0, {x} + 8 * 17(sp)",
+        "sd t0, {nr}(sp)",
+        registers!("sd": a0 10),
+        "5:",
+        kept!("sd"),
+        "j {return_full}",
+        from_kernel = sym from_kernel,
+        return_full = sym return_full,
+        from_user = sym handlers::from_user,
+        unknown_call = sym handlers::unknown_call,
+        cause_ecall = const CAUSE_ECALL,
+        ecall = const ECALL,
+        syscalls = const crossings::SYSCALLS,
+        counts = const crossings::SYSCALLS_OFFSET,
+        crossings = const offset_of!(Cpu, crossings),
+        table = const offset_of!(Cpu, syscalls),
+        current = const offset_of!(Cpu, current),
+        work = const offset_of!(ThreadState, work),
+        cpu = const offset_of!(StackTop, cpu),
+        x = const offset_of!(Frame, x),
+        orig_a0 = const offset_of!(Frame, orig_a0),
+        nr = const offset_of!(Frame, syscall),
+    )
+}
+
+/// Does what is to be done, then restores the whole frame, which is complete and at sp, and goes on with the program.
+#[unsafe(naked)]
+#[unsafe(link_section = ".text.entry")]
+pub(super) unsafe extern "C" fn return_full() {
+    naked_asm!(
+        "1: ld t0, {current}(tp)",
+        "lw t0, {work}(t0)",
+        "beqz t0, 2f",
+        "mv a0, sp",
+        "call {exit_work}",
+        "j 1b",
+        "2: ld t0, {x}(sp)",
+        "csrw sepc, t0",
+        "csrw sscratch, sp",
+        kept!("ld"),
+        clobbered!("ld"),
+        registers!("ld": t0 5, a0 10, tp 4, sp 2),
+        "sret",
+        exit_work = sym handlers::exit_work,
+        current = const offset_of!(Cpu, current),
+        work = const offset_of!(ThreadState, work),
+        x = const offset_of!(Frame, x),
+    )
+}
+
+/// Runs the program of the thread whose complete frame is at `top`.
+#[unsafe(naked)]
+pub(super) unsafe extern "C" fn leave_to_user(top: usize) -> ! {
+    naked_asm!("mv sp, a0", "j {return_full}", return_full = sym return_full)
+}
+
+/// The first half of a system call that needs the whole frame: completes it and calls the handler whose address is in
+/// t0. On return, everything comes from the frame but the result.
+#[unsafe(naked)]
+#[unsafe(link_section = ".text.entry")]
+pub unsafe extern "C" fn call_with_full_frame() {
+    naked_asm!(
+        kept!("sd"),
+        "ld t1, {x} + 8 * 10(sp)",
+        "sd t1, {orig_a0}(sp)",
+        "sd a7, {nr}(sp)",
+        "jalr t0",
+        registers!("sd": a0 10),
+        "j {return_full}",
+        return_full = sym return_full,
+        x = const offset_of!(Frame, x),
+        orig_a0 = const offset_of!(Frame, orig_a0),
+        nr = const offset_of!(Frame, syscall),
+    )
+}
+
+/// A trap from the kernel; sp is zero, and the kernel's is in `sscratch`.
+#[unsafe(naked)]
+#[unsafe(link_section = ".text.entry")]
+unsafe extern "C" fn from_kernel() {
+    naked_asm!(
+        "csrrw sp, sscratch, sp",
+        "sd t0, {spill}(tp)",
+        "sd t1, {spill} + 8(tp)",
+        // A fault on the mapped area, and a fence of this hart due?
+        "csrr t0, stval",
+        "srai t0, t0, {mapped_shift}",
+        "li t1, {mapped_head}",
+        "bne t0, t1, 1f",
+        "ld t0, {unseen}(tp)",
+        "ld t1, (t0)",
+        "sd t2, {spill} + 16(tp)",
+        "ld t2, {unseen_bit}(tp)",
+        "and t1, t1, t2",
+        "beqz t1, 3f",
+        // Takes this hart's bit back, alone, before the fence: a mapping made from here on sets it again.
+        "amoxor.d.aqrl zero, t2, (t0)",
+        "lla t0, {injecting}",
+        "lbu t0, (t0)",
+        "bnez t0, 5f",
+        "4: sfence.vma",
+        "ld t0, {crossings}(tp)",
+        "li t1, {recovered}",
+        "add t0, t0, t1",
+        "ld t1, (t0)",
+        "addi t1, t1, 1",
+        "sd t1, (t0)",
+        "ld t2, {spill} + 16(tp)",
+        "ld t1, {spill} + 8(tp)",
+        "ld t0, {spill}(tp)",
+        "sret",
+        // The fault injector keeps entries unseen, which nothing but this makes visible.
+        "5: sd t3, {spill} + 24(tp)",
+        "lla t0, {hidden}",
+        "6: ld t1, (t0)",
+        "beqz t1, 8f",
+        "7: lr.d t2, (t1)",
+        "andi t3, t2, {unseen_entry}",
+        "beqz t3, 8f",
+        "xori t2, t2, {reveal}",
+        "sc.d t3, t2, (t1)",
+        "bnez t3, 7b",
+        "8: addi t0, t0, 8",
+        "lla t1, {hidden} + 8 * {hidden_max}",
+        "bltu t0, t1, 6b",
+        "ld t3, {spill} + 24(tp)",
+        "j 4b",
+        "3: ld t2, {spill} + 16(tp)",
+        // Not that. If sp has run into the guard below a stack, which one bit tells, the handler gets the overflow stack.
+        "1: mv t0, sp",
+        "srai t1, sp, {mapped_shift}",
+        "addi t1, t1, -({mapped_head})",
+        "bnez t1, 2f",
+        "slli t1, sp, {stack_bit}",
+        "bltz t1, 2f",
+        "ld sp, {overflow_stack}(tp)",
+        "2: addi sp, sp, -{size}",
+        "sd t0, {x} + 8 * 2(sp)",
+        "ld t0, {spill}(tp)",
+        "ld t1, {spill} + 8(tp)",
+        registers!("sd": t0 5, a0 10, tp 4),
+        clobbered!("sd"),
+        kept!("sd"),
+        "csrr t0, sepc",
+        "sd t0, {x}(sp)",
+        // Meanwhile as everywhere in the kernel: programs' memory is closed, and `sret` leads to a program.
+        "li t0, {sum_spp}",
+        "csrrc t0, sstatus, t0",
+        "sd t0, {status}(sp)",
+        "li t0, {spie}",
+        "csrs sstatus, t0",
+        "mv a0, sp",
+        "csrr a1, scause",
+        "csrr a2, stval",
+        "call {handler}",
+        "ld t0, {status}(sp)",
+        "csrw sstatus, t0",
+        "ld t0, {x}(sp)",
+        "csrw sepc, t0",
+        kept!("ld"),
+        clobbered!("ld"),
+        registers!("ld": t0 5, a0 10, sp 2),
+        "sret",
+        handler = sym handlers::from_kernel,
+        spill = const offset_of!(Cpu, spill),
+        unseen = const offset_of!(Cpu, unseen),
+        unseen_bit = const offset_of!(Cpu, unseen_bit),
+        overflow_stack = const offset_of!(Cpu, overflow_stack),
+        crossings = const offset_of!(Cpu, crossings),
+        recovered = const crossings::kind_offset(crossings::Kind::FaultNewMapping),
+        injecting = sym fence::INJECTING,
+        hidden = sym fence::HIDDEN,
+        hidden_max = const fence::HIDDEN_MAX,
+        unseen_entry = const mmu::UNSEEN,
+        reveal = const mmu::REVEAL,
+        mapped_shift = const mmu::layout::MAPPED_SIZE.trailing_zeros(),
+        mapped_head = const (mmu::layout::MAPPED as isize) >> mmu::layout::MAPPED_SIZE.trailing_zeros(),
+        stack_bit = const usize::BITS - 1 - KERNEL_STACK_SIZE.trailing_zeros(),
+        size = const size_of::<KernelFrame>(),
+        x = const offset_of!(KernelFrame, x),
+        status = const offset_of!(KernelFrame, status),
+        sum_spp = const status::SUM | status::SPP,
+        spie = const status::SPIE,
+    )
+}

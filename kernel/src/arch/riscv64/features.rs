@@ -1,0 +1,169 @@
+//! What all harts have, and what programs are told of it.
+
+use core::arch::asm;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use dtoolkit::Node;
+use dtoolkit::fdt::{Fdt, FdtNode};
+use isa::hwprobe::{Facts, Misaligned};
+use isa::{Extension, Extensions, Hart, Usable};
+use spin::Once;
+
+use super::{USER_END, sbi};
+use crate::drivers::fdt;
+
+/// What all harts have.
+pub struct Features {
+    extensions: Extensions,
+    facts: Facts,
+    /// Whether Zicboz zeroes [`ZERO_BLOCK`] bytes at a time.
+    zero_by_block: bool,
+}
+
+/// Bytes that `cbo.zero` is used for.
+pub(super) const ZERO_BLOCK: usize = 64;
+
+static FEATURES: Once<Features> = Once::new();
+/// Sstc, for before and after the rest is settled.
+static SSTC: AtomicBool = AtomicBool::new(false);
+
+/// What all harts have.
+///
+/// # Panics
+/// Before the boot CPU has settled it.
+#[inline]
+pub fn features() -> &'static Features {
+    FEATURES.get().expect("settled at boot")
+}
+
+/// Whether harts have `stimecmp`.
+#[inline(always)]
+pub(super) fn sstc() -> bool {
+    SSTC.load(Relaxed)
+}
+
+impl Features {
+    /// Whether the hardware sets an entry's Accessed and Dirty bits (Svadu without Svade).
+    #[inline]
+    pub fn hw_access_flag(&self) -> bool {
+        self.has(Extension::Svadu) && !self.has(Extension::Svade)
+    }
+
+    pub(super) fn has(&self, extension: Extension) -> bool {
+        self.extensions.has(extension)
+    }
+
+    pub(super) fn zero_by_block(&self) -> bool {
+        self.zero_by_block
+    }
+
+    /// The facts that `riscv_hwprobe` tells.
+    pub(super) fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// What `/proc/cpuinfo` shows.
+    pub(super) fn extensions(&self) -> Extensions {
+        self.extensions
+    }
+}
+
+/// Reads what the harts in `tree` have. Returns the time counter's frequency in hertz.
+pub(super) fn init(tree: Fdt) -> u64 {
+    let harts = harts(tree);
+    let all = harts
+        .clone()
+        .map(|node| extensions(&node))
+        .reduce(Extensions::and)
+        .unwrap_or(Extensions::NONE);
+    let number = |node: &FdtNode, name| fdt::number(node, name).unwrap_or(0) as u64;
+    let block = |name| {
+        let sizes = harts.clone().map(|node| number(&node, name));
+        sizes.reduce(|a, b| if a == b { a } else { 0 }).unwrap_or(0)
+    };
+    let zicboz_block = block("riscv,cboz-block-size");
+    let frequency = tree
+        .find_node("/cpus")
+        .map_or(0, |cpus| number(&cpus, "timebase-frequency"));
+    let usable = Usable {
+        float: true,
+        vector: false,
+        zicbom: false,
+        zicboz: zicboz_block != 0,
+    };
+    SSTC.store(all.has(Extension::Sstc), Relaxed);
+    FEATURES.call_once(|| Features {
+        extensions: all,
+        facts: Facts {
+            ids: sbi::machine_ids(),
+            extensions: all.usable(usable),
+            misaligned_scalar: Misaligned::Unknown,
+            misaligned_vector: Misaligned::Unsupported,
+            zicboz_block,
+            zicbom_block: block("riscv,cbom-block-size"),
+            highest_address: USER_END as u64 - 1,
+            time_frequency: frequency,
+        },
+        zero_by_block: all.has(Extension::Zicboz) && zicboz_block == ZERO_BLOCK as u64,
+    });
+    frequency
+}
+
+/// The nodes of the harts that may be used.
+pub(super) fn harts<'a>(tree: Fdt<'a>) -> impl Iterator<Item = FdtNode<'a>> + Clone + 'a {
+    let cpus = tree.find_node("/cpus").into_iter();
+    let nodes = cpus.flat_map(|cpus| cpus.children());
+    nodes.filter(|node| node.name_without_address() == "cpu" && fdt::is_enabled(node))
+}
+
+/// A hart's number.
+pub(super) fn hart_number(node: FdtNode) -> Option<usize> {
+    let number = node.reg().ok().flatten()?.next()?.address::<u64>().ok()?;
+    Some(number as usize)
+}
+
+/// What one hart's node says that it has.
+fn extensions(node: &FdtNode) -> Extensions {
+    let names =
+        fdt::bytes(node, "riscv,isa-extensions").and_then(|names| core::str::from_utf8(names).ok());
+    let hart = match (names, fdt::text_of(node, "riscv,isa")) {
+        (Some(names), _) => {
+            let base = fdt::text_of(node, "riscv,isa-base").unwrap_or_default();
+            Hart::from_list(base, names.split_terminator('\0'))
+        }
+        (None, isa) => Hart::from_string(isa.unwrap_or_default()),
+    };
+    if let Some(malformed) = hart.malformed {
+        crate::log!(
+            "{}: the extensions are malformed: {malformed:?}",
+            node.name()
+        );
+    }
+    hart.extensions
+}
+
+/// Bits of `senvcfg` (privileged manual, section 12.1.10).
+const CBO_ZERO: usize = 1 << 7;
+
+/// Lets programs use on this hart what they are told of.
+pub(super) fn start_cpu() {
+    if features().facts.extensions.has(Extension::Zicboz) {
+        // SAFETY: allows programs one instruction on their own memory.
+        unsafe { asm!("csrs senvcfg, {}", in(reg) CBO_ZERO, options(nostack, preserves_flags)) };
+    }
+    // SAFETY: lets programs read the cycle, time and instret counters, as Linux's firmware interface expects of time.
+    unsafe { asm!("csrw scounteren, {}", in(reg) COUNTERS, options(nostack, preserves_flags)) };
+}
+
+/// `scounteren`: the time counter (section 12.1.5).
+const COUNTERS: usize = 1 << 1;
+
+/// AT_HWCAP and AT_HWCAP2.
+pub fn hwcap() -> (u64, u64) {
+    (features().facts.extensions.hwcap(), 0)
+}
+
+/// The names that `/proc/cpuinfo` lists.
+pub fn hwcap_names() -> impl Iterator<Item = &'static str> {
+    features().extensions.iter().map(Extension::name)
+}

@@ -1,0 +1,151 @@
+//! The fence system: who executes `sfence.vma` when. The crate `fence` decides; the boot parameters `fence.kernel`,
+//! `fence.user` and `fence.inject` choose how.
+
+use core::ops::Range;
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+
+use fence::{Asked, CPUS_PER_WORD, Injector, Kernel, Policy, Reach, Unseen, User, words};
+use translation::Change;
+
+use super::cpu::Cpu;
+use super::mmu::{self, Pte};
+use super::{MAX_CPUS, PAGE_SIZE, tlb};
+use crate::mm::space::CpuSet;
+use crate::params;
+use crate::sync::Mutex;
+
+const WORDS: usize = words(MAX_CPUS);
+
+/// Which CPUs have not seen a new kernel mapping yet.
+static UNSEEN: Unseen<WORDS> = Unseen::new();
+/// `fence.kernel=preventive`.
+static KERNEL_PREVENTIVE: AtomicBool = AtomicBool::new(false);
+/// Programs' new entries are fenced for: no Svvptc, or not wanted.
+static USER_PREVENTIVE: AtomicBool = AtomicBool::new(true);
+/// `fence.inject`.
+pub(super) static INJECTING: AtomicBool = AtomicBool::new(false);
+static INJECTOR: Mutex<Injector> = Mutex::new(Injector::new(0, 0));
+/// Kernel entries that stay hidden until a trap, at most.
+pub(super) const HIDDEN_MAX: usize = 64;
+/// Addresses of hidden kernel entries; 0 or one that is hidden no more is free. The trap entry reveals all of them.
+pub(super) static HIDDEN: [AtomicUsize; HIDDEN_MAX] = [const { AtomicUsize::new(0) }; HIDDEN_MAX];
+
+/// Settles the policies; `svvptc` says whether all harts have it.
+pub(super) fn init(svvptc: bool) {
+    let seed = params::get("fence.inject").map(|seed| seed.parse().unwrap_or(1));
+    let kernel = params::choice(
+        "fence.kernel",
+        &[("lazy", Kernel::Lazy), ("preventive", Kernel::Preventive)],
+    );
+    let asked = params::choice(
+        "fence.user",
+        &[
+            ("auto", Asked::Auto),
+            ("svvptc", Asked::This(User::Svvptc)),
+            ("preventive", Asked::This(User::Preventive)),
+        ],
+    );
+    let user = asked
+        .settle(svvptc, seed.is_some())
+        .unwrap_or_else(|refused| {
+            crate::log!("{refused}: preventive instead");
+            User::Preventive
+        });
+    KERNEL_PREVENTIVE.store(kernel == Kernel::Preventive, Relaxed);
+    USER_PREVENTIVE.store(user == User::Preventive, Relaxed);
+    if let Some(seed) = seed {
+        *INJECTOR.lock() = Injector::new(seed, 0);
+        INJECTING.store(true, Relaxed);
+    }
+}
+
+/// Tells `cpu` where its bit for new kernel mappings is.
+pub(super) fn init_cpu(cpu: &Cpu) {
+    let words = (&raw const UNSEEN).cast::<AtomicU64>();
+    // SAFETY: an `Unseen` is an array of words, and has one for each CPU that there can be.
+    cpu.unseen
+        .set(unsafe { &*words.add(cpu.index() / CPUS_PER_WORD) });
+    cpu.unseen_bit.set(1 << (cpu.index() % CPUS_PER_WORD));
+}
+
+#[inline(always)]
+fn policy() -> Policy {
+    let kernel = if KERNEL_PREVENTIVE.load(Relaxed) {
+        Kernel::Preventive
+    } else {
+        Kernel::Lazy
+    };
+    let user = if USER_PREVENTIVE.load(Relaxed) {
+        User::Preventive
+    } else {
+        User::Svvptc
+    };
+    Policy { kernel, user }
+}
+
+/// Pays what `change` of the entries of `range` owes in the program's address space `asid`, which `holders` may hold.
+#[inline(always)]
+pub fn pay(change: Change, asid: u16, holders: &CpuSet, range: Range<usize>) {
+    match (policy().user(change), change) {
+        (Reach::Nobody | Reach::OnTrap, _) => {}
+        (Reach::Local, _) => range
+            .step_by(PAGE_SIZE)
+            .for_each(|address| tlb::local_page(address, asid)),
+        (Reach::Everywhere, Change::UnlinkTable) => tlb::flush_asid(asid, holders),
+        (Reach::Everywhere, _) => tlb::flush_pages(asid, holders, range),
+    }
+}
+
+/// A table was hung below an invalid entry: makes sure that this CPU sees it. A fence by address would not cover it.
+pub fn publish() {
+    if policy().user(Change::LinkTable) != Reach::Nobody {
+        tlb::flush_local_all();
+    }
+}
+
+/// A fault found a valid and sufficient entry in the program's address space `asid`: makes sure that the next try sees it.
+pub fn pay_spurious(asid: u16) {
+    if policy().spurious() == Reach::Local {
+        // An intermediate entry may be the stale one, which a fence by address does not cover.
+        tlb::local_asid(asid);
+    }
+}
+
+/// Makes new last-level entries of the kernel's half usable on all CPUs.
+pub fn publish_kernel(range: Range<usize>) {
+    if INJECTING.load(Relaxed) {
+        range.clone().step_by(PAGE_SIZE).for_each(hide_kernel);
+    }
+    match policy().kernel(Change::FillKernel) {
+        // CPUs that come up later included: they may meet entries that the injector hid before.
+        Reach::OnTrap => UNSEEN.mark(MAX_CPUS),
+        _ => tlb::flush_kernel(range),
+    }
+}
+
+/// What to store for a program's new entry: under `fence.inject`, sometimes one that stays unseen until a trap.
+#[inline(always)]
+pub fn new_entry(pte: Pte) -> Pte {
+    if INJECTING.load(Relaxed) && pte.is_user() && INJECTOR.lock().hide() {
+        pte.unseen()
+    } else {
+        pte
+    }
+}
+
+/// Makes the kernel's new entry for `address` unseen, sometimes.
+#[cold]
+fn hide_kernel(address: usize) {
+    let (Some(entry), true) = (mmu::kernel_entry(address), INJECTOR.lock().hide()) else {
+        return;
+    };
+    let is_free = |slot: &&AtomicUsize| {
+        let at = slot.load(Relaxed);
+        // SAFETY: the list holds addresses of entries of the kernel's tables, which are never freed.
+        at == 0 || !Pte(unsafe { &*(at as *const AtomicU64) }.load(Relaxed)).is_unseen()
+    };
+    if let Some(slot) = HIDDEN.iter().find(is_free) {
+        entry.store(Pte(entry.load(Relaxed)).unseen().0, Relaxed);
+        slot.store(&raw const *entry as usize, Release);
+    }
+}

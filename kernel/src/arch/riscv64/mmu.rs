@@ -1,0 +1,453 @@
+//! Page tables and translation fences (RISC-V privileged manual, chapters 12.3 to 12.6).
+//!
+//! All addresses of the kernel lie in the upper half of Sv39, so that its tables are the same for Sv39, Sv48 and Sv57: the
+//! longer modes add roots with one entry above it.
+
+use core::arch::asm;
+use core::ops::Range;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+pub use super::fence::{new_entry, pay, pay_spurious, publish, publish_kernel};
+use super::tlb;
+pub use super::tlb::{flush_kernel, flush_local_all, sync_icache};
+
+/// log2 of the bytes in a page.
+pub const PAGE_SHIFT: u32 = 12;
+/// Bytes that an entry one level above the pages covers.
+pub const BLOCK_SIZE: usize = 1 << 21;
+/// Bytes that an entry two levels above the pages covers.
+pub const GIGABLOCK_SIZE: usize = 1 << 30;
+/// Where an entry holds the frame's number.
+pub const PPN_SHIFT: u32 = 10;
+
+/// Where things lie in the kernel's half.
+pub mod layout {
+    /// Kernel stacks and windows to devices.
+    pub const MAPPED: usize = 0xffff_ffc0_0000_0000;
+    /// Bytes of it.
+    pub const MAPPED_SIZE: usize = 16 << 30;
+    /// All physical memory from address 0 on.
+    pub const LINEAR: usize = 0xffff_ffd0_0000_0000;
+    /// How much of it is shown: memory above is not used.
+    pub const LINEAR_SIZE: usize = 128 << 30;
+    /// The kernel image.
+    pub const IMAGE: usize = 0xffff_ffff_8000_0000;
+}
+
+/// The range for kernel stacks and windows to devices.
+pub const MAPPED_AREA: Range<usize> = layout::MAPPED..layout::MAPPED + layout::MAPPED_SIZE;
+
+/// Bits of an entry (section 12.3.1, figure "Sv39 page table entry").
+mod bit {
+    pub const VALID: u64 = 1 << 0;
+    pub const READ: u64 = 1 << 1;
+    pub const WRITE: u64 = 1 << 2;
+    pub const EXECUTE: u64 = 1 << 3;
+    pub const USER: u64 = 1 << 4;
+    pub const GLOBAL: u64 = 1 << 5;
+    pub const ACCESSED: u64 = 1 << 6;
+    pub const DIRTY: u64 = 1 << 7;
+    /// Software's: an entry that is valid but for `fence.inject`, until somebody traps on it.
+    pub const UNSEEN: u64 = 1 << 8;
+    /// The frame's number: 44 bits.
+    pub const PPN: u64 = ((1 << 44) - 1) << super::PPN_SHIFT;
+}
+
+/// An entry that points to a table, for assembly.
+pub const TABLE: u64 = bit::VALID;
+/// What reveals an unseen entry, for assembly: these bits change together.
+pub const REVEAL: u64 = bit::VALID | bit::UNSEEN;
+/// The bit that tells an unseen entry, for assembly.
+pub const UNSEEN: u64 = bit::UNSEEN;
+/// Rights of everything while booting, for assembly.
+pub const BOOT_RIGHTS: u64 =
+    bit::VALID | bit::READ | bit::WRITE | bit::EXECUTE | bit::GLOBAL | bit::ACCESSED | bit::DIRTY;
+
+/// Translation modes, by levels of tables.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(usize)]
+pub enum Mode {
+    /// Three levels.
+    Sv39 = 8,
+    /// Four levels.
+    Sv48 = 9,
+    /// Five levels.
+    Sv57 = 10,
+}
+
+impl Mode {
+    /// The mode as `satp` holds it (section 12.1.11).
+    pub const fn satp(self) -> u64 {
+        (self as u64) << SATP_MODE
+    }
+}
+
+const SATP_MODE: u32 = 60;
+const SATP_ASID: u32 = 44;
+const SATP_ASID_BITS: u64 = 0xffff;
+
+/// What a mapping allows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Prot {
+    /// Loads.
+    pub read: bool,
+    /// Stores.
+    pub write: bool,
+    /// Instruction fetches.
+    pub execute: bool,
+    /// From user mode, and from the kernel only through `uaccess`.
+    pub user: bool,
+}
+
+impl Prot {
+    /// The kernel's data: stacks, devices.
+    pub const KERNEL_DATA: Prot = Prot {
+        read: true,
+        write: true,
+        execute: false,
+        user: false,
+    };
+    /// The kernel's constants.
+    pub const KERNEL_CONST: Prot = Prot {
+        write: false,
+        ..Prot::KERNEL_DATA
+    };
+    /// The kernel's code.
+    pub const KERNEL_CODE: Prot = Prot {
+        execute: true,
+        ..Prot::KERNEL_CONST
+    };
+}
+
+/// Kinds of memory. RISC-V's physical memory attributes already say which addresses are devices, so that entries need not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Memory {
+    /// Cached.
+    Normal,
+    /// Device registers.
+    Device,
+}
+
+/// A page-table entry's value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(transparent)]
+pub struct Pte(pub u64);
+
+impl Pte {
+    /// Nothing.
+    pub const EMPTY: Pte = Pte(0);
+
+    /// Points to the table at `phys`.
+    pub const fn table(phys: usize) -> Pte {
+        Pte(ppn(phys) | bit::VALID)
+    }
+
+    /// Maps the page (or block) at `phys`. Accessed; dirty if it may be written, as nothing asks which pages were.
+    pub const fn leaf(phys: usize, prot: Prot, _memory: Memory) -> Pte {
+        let mut bits = ppn(phys) | bit::VALID | bit::ACCESSED;
+        // A page that may be written but not read is reserved, one without any right would be a table.
+        if prot.read || prot.write {
+            bits |= bit::READ;
+        }
+        if prot.write {
+            bits |= bit::WRITE | bit::DIRTY;
+        }
+        if prot.execute {
+            bits |= bit::EXECUTE;
+        }
+        bits |= if prot.user { bit::USER } else { bit::GLOBAL };
+        Pte(bits)
+    }
+
+    /// Whether the hardware follows it, or will when it is revealed.
+    pub const fn valid(self) -> bool {
+        self.0 & (bit::VALID | bit::UNSEEN) != 0
+    }
+
+    /// Whether it is a program's.
+    pub(super) const fn is_user(self) -> bool {
+        self.0 & bit::USER != 0
+    }
+
+    /// Whether it stays unseen until somebody traps on it (`fence.inject`).
+    pub const fn is_unseen(self) -> bool {
+        self.0 & bit::UNSEEN != 0
+    }
+
+    /// As an entry that stays unseen until somebody traps on it.
+    pub(super) const fn unseen(self) -> Pte {
+        Pte(self.0 & !bit::VALID | bit::UNSEEN)
+    }
+
+    /// As an entry that everybody sees.
+    pub const fn revealed(self) -> Pte {
+        if self.is_unseen() {
+            Pte(self.0 & !bit::UNSEEN | bit::VALID)
+        } else {
+            self
+        }
+    }
+
+    /// Whether it points to a table. Not for last-level entries.
+    pub(super) const fn is_table(self) -> bool {
+        self.valid() && self.0 & (bit::READ | bit::WRITE | bit::EXECUTE) == 0
+    }
+
+    /// The physical address that it holds.
+    pub const fn phys(self) -> usize {
+        ((self.0 & bit::PPN) >> PPN_SHIFT << PAGE_SHIFT) as usize
+    }
+
+    /// Whether stores are allowed.
+    pub const fn writable(self) -> bool {
+        self.0 & bit::WRITE != 0
+    }
+
+    /// Whether instruction fetches are allowed.
+    pub const fn executable(self) -> bool {
+        self.0 & bit::EXECUTE != 0
+    }
+
+    /// Whether it was used since it was made old.
+    pub const fn young(self) -> bool {
+        self.0 & bit::ACCESSED != 0
+    }
+
+    /// Invalid for the hardware, with all that it held for software.
+    pub const fn hidden(self) -> Pte {
+        Pte(self.0 & !(bit::VALID | bit::UNSEEN))
+    }
+
+    /// Whether it was written to.
+    pub const fn dirty(self) -> bool {
+        self.0 & bit::DIRTY != 0
+    }
+
+    /// With stores allowed or not.
+    pub const fn with_writable(self, on: bool) -> Pte {
+        self.with(bit::WRITE | bit::DIRTY, on)
+    }
+
+    /// Used or not.
+    pub const fn with_young(self, on: bool) -> Pte {
+        self.with(bit::ACCESSED, on)
+    }
+
+    /// Written to or not.
+    pub const fn with_dirty(self, on: bool) -> Pte {
+        self.with(bit::DIRTY, on)
+    }
+
+    const fn with(self, bits: u64, on: bool) -> Pte {
+        Pte(if on { self.0 | bits } else { self.0 & !bits })
+    }
+}
+
+const fn ppn(phys: usize) -> u64 {
+    (phys as u64) >> PAGE_SHIFT << PPN_SHIFT
+}
+
+/// Entries in a table.
+const ENTRIES: usize = 512;
+/// Address bits that a table resolves.
+const INDEX_BITS: usize = ENTRIES.trailing_zeros() as usize;
+
+/// A table that is part of the image. Written by the boot path and by [`super::memory_map`] only.
+#[repr(C, align(4096))]
+pub struct Table(pub(super) [AtomicU64; ENTRIES]);
+
+impl Table {
+    pub(super) const fn new() -> Self {
+        Table([const { AtomicU64::new(0) }; ENTRIES])
+    }
+}
+
+/// Root of Sv39, which holds all of the kernel.
+pub static ROOT_SV39: Table = Table::new();
+/// Root of Sv48.
+pub static ROOT_SV48: Table = Table::new();
+/// Root of Sv57.
+pub static ROOT_SV57: Table = Table::new();
+/// The table of the kernel image, in blocks at first.
+pub static IMAGE_TABLE: Table = Table::new();
+
+/// Byte offset of the entry in Sv39's root that covers `address`.
+pub const fn root39_slot(address: usize) -> usize {
+    root39_index(address) * size_of::<Pte>()
+}
+
+pub(super) const fn root39_index(address: usize) -> usize {
+    address / GIGABLOCK_SIZE % ENTRIES
+}
+
+/// Byte offset of the last entry of a table: the one that covers the kernel in the longer modes' roots.
+pub const TOP_SLOT: usize = (ENTRIES - 1) * size_of::<Pte>();
+
+/// Levels of tables; set by [`init`].
+static LEVELS: AtomicUsize = AtomicUsize::new(3);
+/// log2 of the number of address-space identifiers; set by [`init`].
+static ASID_BITS: AtomicUsize = AtomicUsize::new(0);
+/// The mode and address of the kernel's root as `satp` holds them; set by [`init`].
+pub(super) static KERNEL_SATP: AtomicU64 = AtomicU64::new(0);
+/// Physical address of the image less its virtual one; set by [`init`].
+static IMAGE_OFFSET: AtomicUsize = AtomicUsize::new(0);
+
+/// Learns from `satp` what the boot path found, and from where it started (`image`, physical) where the image lies.
+pub(super) fn init(image: usize) {
+    let satp = read_satp();
+    LEVELS.store(
+        (satp >> SATP_MODE) as usize - Mode::Sv39 as usize + 3,
+        Relaxed,
+    );
+    IMAGE_OFFSET.store(image.wrapping_sub(layout::IMAGE), Relaxed);
+    KERNEL_SATP.store(satp, Relaxed);
+    // SAFETY: the same tables under another identifier.
+    unsafe { write_satp(satp | SATP_ASID_BITS << SATP_ASID) };
+    ASID_BITS.store(
+        (read_satp() >> SATP_ASID & SATP_ASID_BITS).count_ones() as usize,
+        Relaxed,
+    );
+    // SAFETY: the same tables again.
+    unsafe { write_satp(satp) };
+    tlb::flush_local_all();
+}
+
+fn read_satp() -> u64 {
+    let satp;
+    // SAFETY: reads a register.
+    unsafe { asm!("csrr {}, satp", out(reg) satp, options(nomem, nostack, preserves_flags)) };
+    satp
+}
+
+/// # Safety
+/// The root maps the kernel.
+#[inline(always)]
+unsafe fn write_satp(satp: u64) {
+    // SAFETY: the caller's root maps the kernel, so that execution goes on.
+    unsafe { asm!("csrw satp, {}", in(reg) satp, options(nostack, preserves_flags)) };
+}
+
+/// Levels of tables: 3 to 5.
+#[inline(always)]
+pub fn levels() -> usize {
+    LEVELS.load(Relaxed)
+}
+
+/// log2 of the number of address-space identifiers.
+pub fn asid_bits() -> u32 {
+    ASID_BITS.load(Relaxed) as u32
+}
+
+/// The kernel's own `satp`, for harts that start.
+pub(super) fn kernel_satp() -> u64 {
+    KERNEL_SATP.load(Relaxed)
+}
+
+/// Physical address of the kernel's root table.
+pub fn kernel_root() -> usize {
+    ((kernel_satp() & ((1 << SATP_ASID) - 1)) << PAGE_SHIFT) as usize
+}
+
+/// Physical address of a root without any program's pages.
+pub fn empty_root() -> usize {
+    kernel_root()
+}
+
+/// Where the linear map shows physical memory.
+#[inline(always)]
+pub const fn phys_to_virt(phys: usize) -> usize {
+    phys + layout::LINEAR
+}
+
+/// The physical address of an address in the linear map or in the image.
+#[inline(always)]
+pub fn virt_to_phys(virt: usize) -> usize {
+    if virt >= layout::IMAGE {
+        virt.wrapping_add(IMAGE_OFFSET.load(Relaxed))
+    } else {
+        virt - layout::LINEAR
+    }
+}
+
+/// Copies the kernel's half into a program's new root table.
+///
+/// # Safety
+/// `root` is the linear-map address of a zeroed table that nothing else uses.
+pub unsafe fn init_user_root(root: usize) {
+    let first = if levels() == 3 {
+        ENTRIES / 2
+    } else {
+        ENTRIES - 1
+    };
+    // SAFETY: the kernel's root is never freed, and the caller owns the other.
+    let (kernel, user) = unsafe {
+        (
+            &*(phys_to_virt(kernel_root()) as *const Table),
+            &*(root as *const Table),
+        )
+    };
+    for (from, to) in kernel.0.iter().zip(&user.0).skip(first) {
+        to.store(from.load(Relaxed), Relaxed);
+    }
+}
+
+/// Switches this CPU to the tables at `root` (physical), which [`init_user_root`] made ready, under the identifier `asid`.
+#[inline]
+pub fn activate(root: usize, asid: u16) {
+    let mode = kernel_satp() >> SATP_MODE << SATP_MODE;
+    // SAFETY: every root maps the kernel.
+    unsafe { write_satp(mode | (asid as u64) << SATP_ASID | (root >> PAGE_SHIFT) as u64) };
+}
+
+/// Fills a page with zeroes.
+///
+/// # Safety
+/// `page` is the address of a whole page that the caller owns.
+#[inline]
+pub unsafe fn zero_page(page: *mut u8) {
+    // SAFETY: the caller owns the 4096 bytes at `page`, a multiple of 128.
+    unsafe {
+        asm!(
+            "1:",
+            "sd zero, 0({at})", "sd zero, 8({at})", "sd zero, 16({at})", "sd zero, 24({at})",
+            "sd zero, 32({at})", "sd zero, 40({at})", "sd zero, 48({at})", "sd zero, 56({at})",
+            "sd zero, 64({at})", "sd zero, 72({at})", "sd zero, 80({at})", "sd zero, 88({at})",
+            "sd zero, 96({at})", "sd zero, 104({at})", "sd zero, 112({at})", "sd zero, 120({at})",
+            "addi {at}, {at}, 128",
+            "bne {at}, {end}, 1b",
+            at = inout(reg) page => _,
+            end = in(reg) page.wrapping_add(super::PAGE_SIZE),
+            options(nostack),
+        )
+    }
+}
+
+/// Copies a page.
+///
+/// # Safety
+/// `to` is the address of a whole page that the caller owns, `from` of one that it may read; they are not the same.
+#[inline]
+pub unsafe fn copy_page(to: *mut u8, from: *const u8) {
+    // SAFETY: whole, aligned, distinct pages by the caller's promise.
+    unsafe {
+        core::ptr::copy_nonoverlapping(from.cast::<u64>(), to.cast::<u64>(), super::PAGE_SIZE / 8)
+    }
+}
+
+/// The last-level entry of the kernel's tables for an address of the mapped area, if its table exists.
+pub(super) fn kernel_entry(address: usize) -> Option<&'static AtomicU64> {
+    let mut table = &ROOT_SV39;
+    for level in (0..3).rev() {
+        let entry = &table.0[address >> (PAGE_SHIFT as usize + level * INDEX_BITS) & (ENTRIES - 1)];
+        if level == 0 {
+            return Some(entry);
+        }
+        let pte = Pte(entry.load(Relaxed));
+        if !pte.is_table() {
+            return None;
+        }
+        // SAFETY: a valid entry of the kernel's tables points to another, and they are never freed.
+        table = unsafe { &*(phys_to_virt(pte.phys()) as *const Table) };
+    }
+    None
+}

@@ -1,0 +1,60 @@
+//! RISC-V: a kernel in S-mode below firmware that offers the supervisor binary interface.
+
+pub use super::{cell, mmio};
+
+mod aia;
+mod boot;
+mod entry;
+mod external;
+mod features;
+mod fence;
+mod fp;
+mod frame;
+mod kernel_map;
+mod plic;
+mod sbi;
+mod start;
+mod status;
+mod syscall;
+mod tlb;
+mod trap;
+
+pub mod backtrace;
+pub mod cpu;
+pub mod irq;
+pub mod mmu;
+pub mod power;
+pub mod signal;
+pub mod smp;
+pub mod thread;
+pub mod time;
+pub mod uaccess;
+
+pub use entry::call_with_full_frame;
+pub use features::{features, hwcap, hwcap_names};
+pub use frame::Frame;
+pub use syscall::{Syscall, SyscallTable};
+pub use thread::{ThreadState, adopt, current, current_arc, enter_user, switch, work};
+
+/// Bytes in a page.
+pub const PAGE_SIZE: usize = 4096;
+/// The first address above those of programs, in whatever mode: the half that Sv39 gives them.
+pub const USER_END: usize = 1 << 38;
+/// Bytes of a kernel stack, its top included.
+pub const KERNEL_STACK_SIZE: usize = 16 << 10;
+/// How many CPUs there can be.
+pub const MAX_CPUS: usize = 64;
+/// `e_machine` of programs.
+pub const ELF_MACHINE: u16 = 243;
+/// AT_PLATFORM.
+pub const PLATFORM: &str = "riscv64";
+/// What uname calls the machine.
+pub const UTS_MACHINE: &str = "riscv64";
+
+/// Stops this hart for ever.
+fn halt() -> ! {
+    loop {
+        // SAFETY: waits.
+        unsafe { core::arch::asm!("wfi", options(nomem, nostack)) };
+    }
+}

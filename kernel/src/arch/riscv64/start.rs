@@ -1,0 +1,114 @@
+//! The boot hart's way from its first Rust to `main`.
+
+use core::ops::Range;
+use core::sync::atomic::Ordering::Relaxed;
+
+use dtoolkit::fdt::Fdt;
+use isa::Extension;
+
+use super::cpu::{self, BOOT};
+use super::{boot, external, features, fence, irq, kernel_map, mmu, power, sbi, smp, status, time};
+use crate::drivers::fdt::{self, Unusable};
+use crate::drivers::uart;
+use crate::{mm, params, random};
+
+/// The longest device tree.
+const TREE_LIMIT: usize = 2 << 20;
+/// What a device tree begins with, and the bytes of its header (Devicetree Specification, section 5.2).
+const TREE_MAGIC: u32 = 0xd00d_feed;
+const TREE_HEADER: usize = 40;
+
+/// First Rust on the boot hart: its number, and the physical addresses of the device tree and the image.
+pub(super) extern "C" fn boot_hart(hart: usize, tree: usize, image: usize) -> ! {
+    mmu::init(image);
+    status::init();
+    BOOT.hart.store(hart, Relaxed);
+    BOOT.start_stack.set(boot::stack_end(&boot::BOOT_STACK));
+    BOOT.overflow_stack
+        .set(boot::stack_end(&boot::OVERFLOW_STACK));
+    fence::init_cpu(&BOOT);
+    let found = boot_tree(tree).and_then(|found| Ok((found, fdt::memory(found)?)));
+    let (found, memory) = found.unwrap_or_else(|why| stop(why));
+    fdt::set(found);
+    params::set(fdt::command_line(found));
+    let console = fdt::console_node(found, &uart::COMPATIBLE);
+    if let Some(registers) = console.and_then(|node| kernel_map::device(fdt::regions(node).next()?))
+    {
+        uart::start(registers, console.as_ref());
+    }
+    time::init(features::init(found));
+    fence::init(features::features().has(Extension::Svvptc));
+    let initrd = take_memory(memory, tree..tree + found.data().len());
+    let test = fdt::find(found, &["sifive,test0"]).next();
+    if let Some(registers) = test.and_then(|node| kernel_map::device(fdt::regions(node).next()?)) {
+        power::set_test_device(registers);
+    }
+    if let Some(seed) = found
+        .find_node("/chosen")
+        .and_then(|chosen| fdt::bytes(&chosen, "rng-seed"))
+    {
+        random::seed(seed);
+    }
+    features::start_cpu();
+    irq::start_cpu();
+    cpu::publish(&BOOT);
+    external::init(found, hart);
+    smp::bring_up(found);
+    crate::main(initrd)
+}
+
+/// The device tree at a physical address.
+fn boot_tree(phys: usize) -> Result<Fdt<'static>, Unusable> {
+    if phys == 0 || !phys.is_multiple_of(8) || phys >= mmu::layout::LINEAR_SIZE - TREE_LIMIT {
+        return Err(Unusable::Damaged);
+    }
+    let start = mmu::phys_to_virt(phys) as *const u8;
+    // SAFETY: the loader promises memory there that nothing writes, and the first linear map shows it.
+    let header = unsafe { &*start.cast::<[[u8; 4]; 2]>() };
+    let [magic, len] = header.map(u32::from_be_bytes);
+    if magic != TREE_MAGIC || !(TREE_HEADER..=TREE_LIMIT).contains(&(len as usize)) {
+        return Err(Unusable::Damaged);
+    }
+    // SAFETY: as above, and this is how long the tree says that it is.
+    fdt::check(unsafe { core::slice::from_raw_parts(start, len as usize) })
+}
+
+/// No kernel without a machine: says why, and stops.
+fn stop(why: Unusable) -> ! {
+    let text = match why {
+        Unusable::Damaged => "no usable device tree: nothing is known of this machine\n",
+        Unusable::NoMemory => "the device tree names no memory\n",
+    };
+    text.bytes().for_each(sbi::console_byte);
+    power::exit(crate::panic::STATUS)
+}
+
+/// Builds the kernel's map and hands memory to `mm`. Returns the initial archive.
+fn take_memory(memory: fdt::Memory, tree: Range<usize>) -> Option<&'static [u8]> {
+    let mut reserved = memory.reserved.clone();
+    reserved.add(tree);
+    reserved.add(kernel_map::image_phys());
+    let ram = kernel_map::build(&memory);
+    let bytes: usize = ram.as_slice().iter().map(|range| range.len()).sum();
+    crate::log!(
+        "Stile {} on RISC-V with {} levels, {} MiB, image at {:#x}",
+        env!("CARGO_PKG_VERSION"),
+        mmu::levels(),
+        bytes >> 20,
+        kernel_map::image_phys().start,
+    );
+    mm::init(ram.as_slice(), reserved.as_slice());
+    let initrd = memory.initrd;
+    if initrd.is_empty()
+        || !ram
+            .as_slice()
+            .iter()
+            .any(|ram| ram.start <= initrd.start && initrd.end <= ram.end)
+    {
+        return None;
+    }
+    // SAFETY: reserved memory in the linear map, which nobody writes.
+    Some(unsafe {
+        core::slice::from_raw_parts(mmu::phys_to_virt(initrd.start) as *const u8, initrd.len())
+    })
+}

@@ -1,0 +1,273 @@
+//! What the hardware holds for a thread, and switching from one to another.
+
+extern crate alloc;
+
+use alloc::sync::Arc;
+use core::arch::naked_asm;
+use core::cell::UnsafeCell;
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+
+use super::cpu::{self, Cpu};
+use super::frame::{Frame, StackTop};
+use super::{entry, fp};
+use crate::mm::kmap::KernelStack;
+use crate::task::{self, Thread};
+
+/// Bits of a thread's work word: why it must not return to its program yet.
+pub mod work {
+    /// Another thread should run first.
+    pub const NEED_RESCHED: u32 = 1 << 0;
+    /// A signal may be due.
+    pub const SIGNAL: u32 = 1 << 1;
+    /// Something else that `task::exit_work` knows.
+    pub const OTHER: u32 = 1 << 2;
+}
+
+/// Where a thread that is switched out goes on: what a call keeps (RISC-V ELF psABI, section 2.1).
+#[repr(C)]
+struct Context {
+    ra: usize,
+    sp: usize,
+    s: [usize; 12],
+}
+
+/// The hardware's part of a thread: the first field of `task::Thread`.
+#[repr(C)]
+pub struct ThreadState {
+    /// Why the thread must not return to its program yet: bits of [`work`]. Anybody may set them.
+    pub work: AtomicU32,
+    /// Whether a CPU runs the thread, or has not yet saved its context.
+    running: AtomicBool,
+    context: UnsafeCell<Context>,
+    /// Address of the `StackTop`.
+    top: usize,
+    fp: UnsafeCell<fp::State>,
+    /// Keeps the stack for as long as the thread.
+    _stack: Option<KernelStack>,
+}
+
+// SAFETY: the cells are touched by the CPU that runs the thread, which `running` makes one at a time, or through `&mut`.
+unsafe impl Sync for ThreadState {}
+// SAFETY: as above; nothing in it belongs to a CPU.
+unsafe impl Send for ThreadState {}
+
+impl ThreadState {
+    fn with(stack: Option<KernelStack>, end: usize, entry: usize, argument: usize) -> Self {
+        let top = end - size_of::<StackTop>();
+        let mut s = [0; 12];
+        (s[1], s[2]) = (entry, argument);
+        ThreadState {
+            work: AtomicU32::new(0),
+            running: AtomicBool::new(false),
+            context: UnsafeCell::new(Context {
+                ra: start as *const () as usize,
+                sp: top,
+                s,
+            }),
+            top,
+            fp: UnsafeCell::new(fp::State::new()),
+            _stack: stack,
+        }
+    }
+
+    /// A thread of the kernel that will call `entry(argument)` when it is first switched to.
+    pub fn new(stack: KernelStack, entry: fn(usize) -> !, argument: usize) -> Self {
+        let end = stack.top();
+        Self::with(Some(stack), end, entry as usize, argument)
+    }
+
+    /// A thread that will return to its program with `frame`: a child of the current thread, with a copy of its
+    /// floating-point registers.
+    pub fn new_user(stack: KernelStack, frame: &Frame) -> Self {
+        let end = stack.top();
+        let mut state = Self::with(
+            Some(stack),
+            end,
+            entry::return_full as *const () as usize,
+            0,
+        );
+        // SAFETY: `top` lies in the new stack, which nothing else uses yet.
+        unsafe { (&raw mut (*(state.top as *mut StackTop)).frame).write(frame.clone()) };
+        *state.fp.get_mut() = cpu::this().thread().own_fp(|fp| fp.fork());
+        state
+    }
+
+    /// The thread that this CPU has been running since it started, on the stack that it started on. Once per CPU.
+    pub fn adopt_cpu() -> Self {
+        let mut state = Self::with(None, cpu::this().start_stack.get(), 0, 0);
+        *state.running.get_mut() = true;
+        state
+    }
+
+    /// Sets the thread pointer of a thread that is not running yet, or of the current one.
+    pub fn set_tls(&self, tls: usize) {
+        assert!(self.is_current() || !self.running.load(Relaxed));
+        // SAFETY: the frame is this thread's, and it is ours or does not run.
+        unsafe { (*(self.top as *mut StackTop)).frame.set_tls(tls) };
+    }
+
+    /// Zeroes the current thread's registers that a `Frame` does not hold: for execve.
+    pub fn reset_user(&self) {
+        self.own_fp(fp::State::reset);
+    }
+
+    /// Calls `f` with the current thread's user registers. They must be whole: in a system call entered by
+    /// `full_frame_stub!`, in `task::exit_work`, or before the thread's first program.
+    pub fn with_frame<R>(&self, f: impl FnOnce(&mut Frame) -> R) -> R {
+        assert!(self.is_current());
+        // SAFETY: the frame lies at the top of the current thread's stack, above all that is in use, and is this thread's
+        // alone; the closure cannot reach it a second time but through this function, which takes no reference of it out.
+        f(unsafe { &mut (*(self.top as *mut StackTop)).frame })
+    }
+
+    /// Calls `f` with what is kept of the current thread's floating point. It must not ask again.
+    pub(super) fn own_fp<R>(&self, f: impl FnOnce(&mut fp::State) -> R) -> R {
+        assert!(self.is_current());
+        // SAFETY: the current thread's own cell, which only this and the switch borrow, and the callers' closures are of
+        // `fp` alone.
+        f(unsafe { &mut *self.fp.get() })
+    }
+
+    /// Whether a CPU runs the thread, or has not yet saved its context.
+    pub fn is_running(&self) -> bool {
+        self.running.load(Acquire)
+    }
+
+    #[inline(always)]
+    fn is_current(&self) -> bool {
+        core::ptr::eq(self, cpu::this().current.get())
+    }
+}
+
+/// The thread that runs here. It lives at least as long as it runs: the reference must not be handed to other threads.
+///
+/// # Panics
+/// Before the first thread.
+#[inline(always)]
+pub fn current() -> &'static Thread {
+    const { assert!(offset_of!(Thread, arch) == 0) };
+    let state = cpu::this().current.get();
+    assert!(!state.is_null(), "no thread yet");
+    // SAFETY: `switch` and `adopt` store threads only, whose first field the state is; the scheduler keeps them while they run.
+    unsafe { &*state.cast::<Thread>() }
+}
+
+/// The thread that runs here, kept alive by what this returns.
+///
+/// # Panics
+/// Before the first thread.
+#[inline]
+pub fn current_arc() -> Arc<Thread> {
+    let thread = &raw const *current();
+    // SAFETY: the CPU holds a count of the thread that it runs, which `Arc::into_raw` left there.
+    unsafe {
+        Arc::increment_strong_count(thread);
+        Arc::from_raw(thread)
+    }
+}
+
+/// Makes `thread`, which came from [`ThreadState::adopt_cpu`], the current one of this CPU.
+pub fn adopt(thread: Arc<Thread>) {
+    assert!(cpu::this().current.get().is_null());
+    enter(cpu::this(), thread);
+}
+
+/// Makes `thread` the current one: the CPU holds its count from now on.
+fn enter(cpu: &'static Cpu, thread: Arc<Thread>) {
+    // SAFETY: `top` is inside the thread's stack, above all that it uses. If the stack is a new mapping to this hart, it
+    // learns of it here, before the entry from a program relies on it.
+    unsafe { (*(thread.arch.top as *mut StackTop)).cpu = cpu };
+    cpu.current.set(Arc::into_raw(thread).cast());
+}
+
+/// Switches from the current thread to `next`, which must be another one that no CPU will switch to meanwhile. Returns when
+/// something switches back, maybe on another CPU, with the thread that that CPU ran until then.
+pub fn switch(next: Arc<Thread>) -> Arc<Thread> {
+    let cpu = cpu::this();
+    let previous = &raw const *current();
+    // SAFETY: the CPU's count of `previous` is given up by the thread that runs after this switch.
+    let (from, to) = unsafe { (&(*previous).arch, &*(&raw const next.arch)) };
+    // The CPU that `next` ran on last may still be saving it.
+    while to.running.load(Acquire) {
+        core::hint::spin_loop();
+    }
+    to.running.store(true, Relaxed);
+    // SAFETY: `previous` runs here, and `next` runs here alone from now on.
+    unsafe {
+        (*from.fp.get()).leave();
+        (*to.fp.get()).enter();
+    }
+    enter(cpu, next);
+    cpu.previous.set(previous);
+    // SAFETY: both contexts belong to this CPU now, and `next`'s was made by `with` or by this very call.
+    unsafe { switch_context(from.context.get(), to.context.get(), &from.running) };
+    previous_thread()
+}
+
+/// The thread that this CPU ran before the one that begins or goes on here.
+fn previous_thread() -> Arc<Thread> {
+    // SAFETY: `switch` put it there, with the count that the CPU held of it, and takes it out once.
+    unsafe { Arc::from_raw(cpu::this().previous.get()) }
+}
+
+/// Stores (`sd`) or loads (`ld`) a context at `$base`.
+macro_rules! context {
+    ($op:literal, $base:literal) => {
+        context!($op, $base: 0 1 2 3 4 5 6 7 8 9 10 11)
+    };
+    ($op:literal, $base:literal: $($n:literal)*) => {
+        concat!(
+            $op, " ra, {ra}(", $base, ")\n", $op, " sp, {sp}(", $base, ")\n",
+            $($op, " s", $n, ", {s} + 8 * ", $n, "(", $base, ")\n"),*
+        )
+    };
+}
+
+/// Saves the registers that a call keeps, takes those of `next`, and lets others switch to the previous thread: its stack
+/// is not used any more.
+#[unsafe(naked)]
+unsafe extern "C" fn switch_context(
+    previous: *mut Context,
+    next: *const Context,
+    running: *const AtomicBool,
+) {
+    naked_asm!(
+        context!("sd", "a0"),
+        // A reservation that `previous` holds must not serve `next`: this ends it, whether it stores or not.
+        "addi t0, a0, {ra}",
+        "sc.d t1, ra, (t0)",
+        context!("ld", "a1"),
+        "fence rw, w",
+        "sb zero, (a2)",
+        "ret",
+        ra = const offset_of!(Context, ra),
+        sp = const offset_of!(Context, sp),
+        s = const offset_of!(Context, s),
+    )
+}
+
+/// First instructions of a thread: `s1(s2)`, once the scheduler knows that the switch is complete.
+#[unsafe(naked)]
+unsafe extern "C" fn start() {
+    naked_asm!(
+        "mv s0, zero",
+        "call {switched}",
+        "mv a0, s2",
+        "mv ra, zero",
+        "jr s1",
+        switched = sym switched,
+    )
+}
+
+extern "C" fn switched() {
+    task::sched::switched(previous_thread());
+}
+
+/// Runs the current thread's program from `frame` on. The thread's stack below its top is forgotten.
+pub fn enter_user(frame: &Frame) -> ! {
+    let state = &current().arch;
+    state.with_frame(|own| *own = frame.clone());
+    // SAFETY: the frame at the top is whole.
+    unsafe { entry::leave_to_user(state.top) }
+}

@@ -1,0 +1,130 @@
+//! What traps mean (privileged manual, section 12.1.8, table "Supervisor cause register values").
+
+use core::fmt;
+
+use crossings::Kind;
+use linux_raw_sys::general::{
+    BUS_ADRALN, ILL_ILLOPC, SEGV_ACCERR, SEGV_MAPERR, SIGBUS, SIGILL, SIGSEGV, SIGTRAP, TRAP_BRKPT,
+};
+
+use super::entry::KernelFrame;
+use super::frame::{Frame, REGISTER_NAMES};
+use super::{USER_END, cpu, fp, irq, uaccess};
+use crate::errno::Errno;
+use crate::mm::fault::{Access, Cause, Fault, handle_user_fault};
+use crate::task;
+
+/// The bit of `scause` that tells an interrupt.
+const INTERRUPT: usize = 1 << (usize::BITS - 1);
+
+/// Exception codes.
+mod code {
+    pub const INSTRUCTION_MISALIGNED: usize = 0;
+    pub const INSTRUCTION_ACCESS: usize = 1;
+    pub const ILLEGAL: usize = 2;
+    pub const BREAKPOINT: usize = 3;
+    pub const LOAD_MISALIGNED: usize = 4;
+    pub const LOAD_ACCESS: usize = 5;
+    pub const STORE_MISALIGNED: usize = 6;
+    pub const STORE_ACCESS: usize = 7;
+    pub const INSTRUCTION_PAGE: usize = 12;
+    pub const LOAD_PAGE: usize = 13;
+    pub const STORE_PAGE: usize = 15;
+}
+
+/// What a page fault wanted, if `cause` is one.
+fn access(cause: usize) -> Option<Access> {
+    match cause {
+        code::INSTRUCTION_PAGE => Some(Access::Execute),
+        code::LOAD_PAGE => Some(Access::Read),
+        code::STORE_PAGE => Some(Access::Write),
+        _ => None,
+    }
+}
+
+/// A trap from a program other than a system call: `scause`, `stval`, `sepc`. Of the program's registers only those that a
+/// call may clobber are in the frame.
+pub(super) extern "C" fn from_user(cause: usize, value: usize, pc: usize) {
+    if cause & INTERRUPT != 0 {
+        return irq::handle(cause & !INTERRUPT);
+    }
+    if let Some(access) = access(cause) {
+        let fault = Fault {
+            addr: value,
+            access,
+            cause: Cause::Other,
+            from_user: true,
+        };
+        if value >= USER_END {
+            task::signal::force(SIGSEGV, SEGV_MAPERR, value);
+        } else if let Err(signal) = handle_user_fault(fault) {
+            task::signal::force(signal.signo, signal.code, value);
+        }
+        return;
+    }
+    let crossings = cpu::this().crossings();
+    let (signo, reason, address) = match cause {
+        code::ILLEGAL => {
+            if cpu::this().thread().own_fp(fp::State::begin) {
+                return crossings.add(Kind::FpTrap);
+            }
+            crossings.add(Kind::Undefined);
+            (SIGILL, ILL_ILLOPC, pc)
+        }
+        code::BREAKPOINT => {
+            crossings.add(Kind::Debug);
+            (SIGTRAP, TRAP_BRKPT, pc)
+        }
+        code::INSTRUCTION_MISALIGNED | code::LOAD_MISALIGNED | code::STORE_MISALIGNED => {
+            (SIGBUS, BUS_ADRALN, value)
+        }
+        code::INSTRUCTION_ACCESS | code::LOAD_ACCESS | code::STORE_ACCESS => {
+            (SIGSEGV, SEGV_ACCERR, value)
+        }
+        _ => (SIGILL, ILL_ILLOPC, pc),
+    };
+    task::signal::force(signo, reason, address);
+}
+
+/// A trap from the kernel: a fault on a program's memory that `uaccess` allows for, or the end.
+pub(super) extern "C" fn from_kernel(frame: &mut KernelFrame, cause: usize, value: usize) {
+    let fixup = uaccess::fixup(frame.x[0]);
+    let (Some(access), Some(fixup), true) = (access(cause), fixup, value < USER_END) else {
+        panic!("trap {cause:#x} in the kernel, stval {value:#x}\n{frame}");
+    };
+    cpu::this().crossings().add(Kind::FaultUaccess);
+    if handle_user_fault(Fault {
+        addr: value,
+        access,
+        cause: Cause::Other,
+        from_user: false,
+    })
+    .is_err()
+    {
+        frame.x[0] = fixup;
+    }
+}
+
+/// A system call whose number is beyond the table.
+pub(super) extern "C" fn unknown_call(_number: usize) -> isize {
+    cpu::this().crossings().add(Kind::CallUnknown);
+    -(Errno::ENOSYS.0 as isize)
+}
+
+/// There is work to do before the program goes on.
+pub(super) extern "C" fn exit_work(frame: &mut Frame) {
+    task::exit_work(frame);
+}
+
+impl fmt::Display for KernelFrame {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        for (index, (name, value)) in REGISTER_NAMES.iter().zip(self.x).enumerate() {
+            write!(
+                f,
+                "{name:>4} {value:016x}{}",
+                if index % 4 == 3 { '\n' } else { ' ' }
+            )?;
+        }
+        writeln!(f, "status {:016x}", self.status)
+    }
+}
