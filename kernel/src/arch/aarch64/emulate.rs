@@ -2,7 +2,7 @@
 //!
 //! With FEAT_IDST such a read is an exception of class 0x18 that carries the register; without, it is an undefined
 //! instruction that has to be read from the program's memory. Both end in [`read`]. The policy `idreg` has settled at boot
-//! which hooks an undefined instruction meets: `direct` asks one function that takes no lock; `locked` walks a list of hooks
+//! which hooks an undefined instruction meets: `direct` asks a static one and takes no lock; `locked` walks a list of hooks
 //! under one global lock, as Linux did until 6.1.
 
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
@@ -118,19 +118,7 @@ pub(super) fn undefined(frame: &mut Frame) -> bool {
 
 /// A trapped access to a system register. Returns false if it is undefined for programs.
 pub(super) fn system(frame: &mut Frame, syndrome: usize) -> bool {
-    match Mrs::from_iss(syndrome as u32) {
-        Some(mrs) => {
-            let word = 0xd530_0000
-                | u32::from(mrs.op0 & 1) << 19
-                | u32::from(mrs.op1) << 16
-                | u32::from(mrs.crn) << 12
-                | u32::from(mrs.crm) << 8
-                | u32::from(mrs.op2) << 5
-                | u32::from(mrs.rt);
-            look_up(frame, word)
-        }
-        None => false,
-    }
+    Mrs::from_iss(syndrome as u32).is_some_and(|mrs| read(frame, mrs))
 }
 
 fn read_by_instruction(frame: &mut Frame, word: u32) -> bool {
