@@ -1,0 +1,41 @@
+//! Branches settled at boot: a policy's test on a hot path is one instruction, which falls through or jumps, and loads
+//! nothing.
+
+use core::ptr::addr_of;
+
+use super::jump_to;
+use crate::mm::kmap;
+
+/// What a branch tests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Key {
+    /// `hwaf=reread`.
+    HwafReread = 1,
+}
+
+/// An entry of the section `.branches`: both places relative to the field that names them.
+#[repr(C)]
+struct Site {
+    at: i32,
+    target: i32,
+    key: u32,
+}
+
+unsafe extern "C" {
+    static __branches_start: Site;
+    static __branches_end: Site;
+}
+
+/// Makes all branches that test `key` jump. Called on the boot CPU alone, before the others start.
+pub fn take(key: Key) {
+    let (start, end) = (&raw const __branches_start, &raw const __branches_end);
+    let count = (end as usize - start as usize) / size_of::<Site>();
+    // SAFETY: the linker script puts the symbols around the section, whose entries `is_taken` lays out as `Site`s.
+    let sites = unsafe { core::slice::from_raw_parts(start, count) };
+    for site in sites.iter().filter(|site| site.key == key as u32) {
+        let at = addr_of!(site.at).addr().wrapping_add_signed(site.at as isize);
+        let target = addr_of!(site.target).addr().wrapping_add_signed(site.target as isize);
+        kmap::patch_code(at, jump_to(target.wrapping_sub(at) as isize));
+    }
+}
