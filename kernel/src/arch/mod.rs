@@ -1,5 +1,6 @@
 //! The border between the kernel and its hardware: the architectures offer the same names.
 
+pub mod branch;
 pub mod cell;
 pub mod mmio;
 

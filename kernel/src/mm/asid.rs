@@ -85,6 +85,13 @@ impl Context {
         }
     }
 
+    /// A fault on `page` found a sufficient entry: this CPU has not seen it yet.
+    pub fn recover(&self, page: usize) {
+        if let Some(asid) = self.asid() {
+            mmu::spurious(asid, page);
+        }
+    }
+
     /// The identifier to run under on this CPU now.
     pub fn activate(&self) -> u16 {
         let cpu = arch::cpu::this().index();

@@ -317,7 +317,7 @@ impl Page<'_> {
     fn touch(&self, pte: Pte) {
         if pte.young() || !pte.valid() {
             count(Kind::FaultSpurious);
-            return;
+            return self.context.recover(self.page);
         }
         count(Kind::FaultAccessFlag);
         if self.entry.replace(pte, pte.with_young(true)).is_ok() {

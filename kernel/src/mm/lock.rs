@@ -42,9 +42,9 @@ impl<T> SpaceLock<T> {
     /// A free lock.
     pub fn new(value: T) -> Result<Self> {
         let mut slots = Vec::new();
-        slots.try_reserve_exact(arch::cpu::count()).map_err(|_| Errno::ENOMEM)?;
+        slots.try_reserve_exact(arch::cpu::possible()).map_err(|_| Errno::ENOMEM)?;
         let free = || Slot { held: AtomicBool::new(false), hint: AtomicUsize::new(0) };
-        slots.extend((0..arch::cpu::count()).map(|_| free()));
+        slots.extend((0..arch::cpu::possible()).map(|_| free()));
         Ok(SpaceLock {
             writer: Mutex::new(()),
             writing: AtomicBool::new(false),

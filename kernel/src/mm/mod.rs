@@ -65,4 +65,5 @@ pub fn init(ram: &[Range<usize>], reserved: &[Range<usize>]) {
     frame::init(ram, reserved);
     kmap::init();
     fault::init();
+    age::init();
 }

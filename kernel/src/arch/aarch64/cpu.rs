@@ -55,6 +55,7 @@ pub(super) static BOOT: Cpu = Cpu::new(0);
 static NO_COUNTS: Table = Table::new();
 static ALL: [AtomicPtr<Cpu>; MAX_CPUS] =
     [const { AtomicPtr::new(core::ptr::null_mut()) }; MAX_CPUS];
+static POSSIBLE: AtomicUsize = AtomicUsize::new(1);
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 impl Cpu {
@@ -138,6 +139,17 @@ pub fn get(index: usize) -> Option<&'static Cpu> {
 #[inline]
 pub fn count() -> usize {
     COUNT.load(Acquire)
+}
+
+/// How many CPUs were started, whether they came online or not: their indices are below.
+#[inline]
+pub fn possible() -> usize {
+    POSSIBLE.load(Relaxed)
+}
+
+/// CPU number `index` is about to start.
+pub(super) fn expect(index: usize) {
+    POSSIBLE.store(index + 1, Relaxed);
 }
 
 /// This CPU is online.

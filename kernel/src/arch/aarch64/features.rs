@@ -104,6 +104,13 @@ pub fn features() -> &'static System {
     &settled().system
 }
 
+/// Whether the hardware sets the Access flag, by this CPU's own ID_AA64MMFR1_EL1.HAFDBS: a trap in a guest, which is what
+/// `hwaf=reread` shows.
+#[inline]
+pub fn reread_hw_access_flag() -> bool {
+    read!("id_aa64mmfr1_el1") & 0xf != 0
+}
+
 /// AT_HWCAP and AT_HWCAP2.
 pub fn hwcap() -> (u64, u64) {
     (settled().hwcaps.hwcap, settled().hwcaps.hwcap2)

@@ -4,7 +4,7 @@
 pub use super::{cell, mmio};
 
 mod boot;
-pub mod branch;
+mod branch;
 mod emulate;
 mod entry;
 mod exception;
@@ -30,8 +30,9 @@ pub mod thread;
 pub mod time;
 pub mod uaccess;
 
+pub use branch::{is_taken, jump_to};
 pub use entry::call_with_full_frame;
-pub use features::{features, hwcap, hwcap_names};
+pub use features::{features, hwcap, hwcap_names, reread_hw_access_flag};
 pub use frame::Frame;
 pub use syscall::{Syscall, SyscallTable};
 pub use thread::{ThreadState, adopt, current, enter_user, switch, work};

@@ -65,6 +65,7 @@ fn start(index: usize, mpidr: usize) -> Result<(), isize> {
     cpu.mpidr.store(mpidr, Relaxed);
     // A CPU that starts has caches off, then reads this through translation with caches on: coherent by then.
     let entry = mmu::virt_to_phys(boot::start_other as *const () as usize);
+    cpu::expect(index);
     psci::cpu_on(mpidr, entry, cpu as *const Cpu as usize)?;
     // The CPU runs on them for ever.
     core::mem::forget((stack, overflow));

@@ -93,6 +93,10 @@ pub fn pay(change: Change, asid: u16, _holders: &CpuSet, range: Range<usize>) {
     }
 }
 
+/// A fault found a sufficient entry: nothing is owed, its walk merely came before the store.
+#[inline(always)]
+pub fn spurious(_asid: u16, _page: usize) {}
+
 /// Forgets the last-level entries of a program's pages, on all CPUs.
 fn flush_pages(asid: u16, range: Range<usize>) {
     if range.len() > MANY_PAGES * PAGE_SIZE {
