@@ -252,7 +252,7 @@ pub(super) extern "C" fn fatal(syndrome: usize, address: usize, frame: &KernelFr
         frame.pc,
         frame.pstate
     );
-    super::backtrace::print(frame.x[29], frame.pc);
+    super::backtrace::print(frame.sp, frame.pc);
     panic!("an exception in the kernel");
 }
 
