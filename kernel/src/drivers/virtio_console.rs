@@ -21,9 +21,21 @@ struct Console {
 static CONSOLE: Mutex<Option<Console>> = Mutex::new(None);
 static INPUT: Mutex<Option<fn(&[u8])>> = Mutex::new(None);
 
-/// Takes the device whose registers are at `base` if it is a console and the first one. Returns whether it did: the
-/// caller then has its interrupts call [`interrupt`].
-pub fn probe(base: usize, len: usize) -> bool {
+/// Looks for the device among the virtio devices of the device tree.
+pub fn init() {
+    for node in fdt::find(fdt::tree(), &["virtio,mmio"]) {
+        let (interrupt, registers) = (irq::of_node(&node), fdt::regions(node).next());
+        if let (Some(number), Some(range)) = (interrupt, registers)
+            && probe(range.start, range.len())
+        {
+            irq::register(number, self::interrupt);
+            irq::enable(number);
+        }
+    }
+}
+
+/// Takes the device whose registers are at `base` if it is a console and the first one; whether it did.
+fn probe(base: usize, len: usize) -> bool {
     let Some(transport) = dma::virtio_device(base, len) else {
         return false;
     };

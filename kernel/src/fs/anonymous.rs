@@ -16,7 +16,13 @@ impl Inode for Anonymous {
     }
 
     fn attr(&self) -> Attr {
-        Attr { device: super::ANONYMOUS_DEVICE, inode: 1, mode: 0o600, links: 1, ..Attr::default() }
+        Attr {
+            device: super::ANONYMOUS_DEVICE,
+            inode: 1,
+            mode: 0o600,
+            links: 1,
+            ..Attr::default()
+        }
     }
 
     fn set_attr(&self, _change: &SetAttr) -> Result<()> {

@@ -22,7 +22,10 @@ impl FsContext {
     /// A context whose directory is the root `root`.
     pub fn new(root: Arc<Entry>) -> Result<Arc<Self>> {
         try_arc(FsContext {
-            places: Mutex::new(Places { directory: root.clone(), root }),
+            places: Mutex::new(Places {
+                directory: root.clone(),
+                root,
+            }),
             umask: AtomicU32::new(0o022),
         })
     }
@@ -30,9 +33,15 @@ impl FsContext {
     /// A copy, as fork makes it.
     pub fn fork(&self) -> Result<Arc<Self>> {
         let places = self.places.lock();
-        let copy = Places { root: places.root.clone(), directory: places.directory.clone() };
+        let copy = Places {
+            root: places.root.clone(),
+            directory: places.directory.clone(),
+        };
         drop(places);
-        try_arc(FsContext { places: Mutex::new(copy), umask: AtomicU32::new(self.umask()) })
+        try_arc(FsContext {
+            places: Mutex::new(copy),
+            umask: AtomicU32::new(self.umask()),
+        })
     }
 
     /// The root.

@@ -38,7 +38,12 @@ pub const NODES: [(&str, u32, u32, u32); 12] = [
 ];
 
 /// Opens the device `device`.
-pub fn open(kind: Kind, device: u64, here: &Arc<Entry>, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+pub fn open(
+    kind: Kind,
+    device: u64,
+    here: &Arc<Entry>,
+    flags: OpenFlags,
+) -> Result<Arc<dyn FileOps>> {
     if kind == Kind::Block {
         return Err(Errno::ENXIO);
     }

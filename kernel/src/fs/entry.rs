@@ -36,7 +36,11 @@ pub struct Entry {
 impl Entry {
     /// The entry of `inode` in directory `parent`, or the root of a file system (no parent, no name), or
     /// an inode in no directory (no parent, and a name to show).
-    pub fn new(inode: Arc<dyn Inode>, parent: Option<Arc<Entry>>, name: Arc<[u8]>) -> Result<Arc<Self>> {
+    pub fn new(
+        inode: Arc<dyn Inode>,
+        parent: Option<Arc<Entry>>,
+        name: Arc<[u8]>,
+    ) -> Result<Arc<Self>> {
         try_arc(Entry {
             kind: inode.kind(),
             inode,
@@ -68,7 +72,10 @@ impl Entry {
 
     /// Gives it another name or directory.
     pub fn moved(&self, parent: &Arc<Entry>, name: Arc<[u8]>) {
-        let place = Place { name, parent: Some(parent.clone()) };
+        let place = Place {
+            name,
+            parent: Some(parent.clone()),
+        };
         let old = core::mem::replace(&mut *self.place.lock(), place);
         drop(old);
     }
@@ -87,7 +94,9 @@ impl Entry {
     pub fn covering(self: Arc<Self>) -> Arc<Self> {
         let mut entry = self;
         while entry.state.load(Acquire) & COVERED != 0 {
-            let Some(root) = entry.mounted.lock().clone() else { break };
+            let Some(root) = entry.mounted.lock().clone() else {
+                break;
+            };
             entry = root;
         }
         entry
@@ -115,16 +124,27 @@ impl Entry {
     pub fn is_root_of_fs(self: &Arc<Self>) -> bool {
         match self.parent() {
             None => true,
-            Some(parent) => parent.mounted.lock().as_ref().is_some_and(|root| Arc::ptr_eq(root, self)),
+            Some(parent) => parent
+                .mounted
+                .lock()
+                .as_ref()
+                .is_some_and(|root| Arc::ptr_eq(root, self)),
         }
     }
 
     /// The directory of `..`, mounts considered.
     pub fn above(self: &Arc<Self>) -> Arc<Self> {
-        let Some(mut parent) = self.parent() else { return self.clone() };
+        let Some(mut parent) = self.parent() else {
+            return self.clone();
+        };
         let mut here = self.clone();
         // The entry that a file system's root covers counts as the root itself.
-        while parent.mounted.lock().as_ref().is_some_and(|root| Arc::ptr_eq(root, &here)) {
+        while parent
+            .mounted
+            .lock()
+            .as_ref()
+            .is_some_and(|root| Arc::ptr_eq(root, &here))
+        {
             here = parent;
             match here.parent() {
                 Some(above) => parent = above,

@@ -48,7 +48,9 @@ impl Item {
     fn events(&self) -> Events {
         let wanted = Events::from_bits_retain(self.wanted.load(Acquire));
         match self.file.upgrade() {
-            Some(file) if !wanted.is_empty() => file.poll(None).with_normal() & (wanted | Events::ALWAYS),
+            Some(file) if !wanted.is_empty() => {
+                file.poll(None).with_normal() & (wanted | Events::ALWAYS)
+            }
             _ => Events::empty(),
         }
     }
@@ -77,7 +79,10 @@ pub struct Epoll {
 
 /// A new set, as an open file.
 pub fn new() -> Result<Arc<File>> {
-    let epoll = try_arc(Epoll { members: Mutex::new(Members::default()), changed: WaitSource::new()? })?;
+    let epoll = try_arc(Epoll {
+        members: Mutex::new(Members::default()),
+        changed: WaitSource::new()?,
+    })?;
     super::anonymous::file("[eventpoll]", epoll, OpenFlags(O_RDWR))
 }
 
@@ -122,7 +127,10 @@ impl Epoll {
         })?;
         let gone = {
             let mut members = self.members.lock();
-            let dead = members.items.values().find(|item| item.key.0 == fd && item.file.strong_count() == 0);
+            let dead = members
+                .items
+                .values()
+                .find(|item| item.key.0 == fd && item.file.strong_count() == 0);
             let dead = dead.map(|item| item.key);
             let gone = dead.and_then(|key| members.items.remove(&key));
             if members.items.contains_key(&item.key) {
@@ -153,7 +161,12 @@ impl Epoll {
     }
 
     fn item(&self, fd: i32, file: &Arc<File>) -> Result<Arc<Item>> {
-        self.members.lock().items.get(&key(fd, file)).cloned().ok_or(Errno::ENOENT)
+        self.members
+            .lock()
+            .items
+            .get(&key(fd, file))
+            .cloned()
+            .ok_or(Errno::ENOENT)
     }
 
     /// EPOLL_CTL_MOD
@@ -167,14 +180,22 @@ impl Epoll {
 
     /// EPOLL_CTL_DEL
     pub fn remove(&self, fd: i32, file: &Arc<File>) -> Result<()> {
-        let item = self.members.lock().items.remove(&key(fd, file)).ok_or(Errno::ENOENT)?;
+        let item = self
+            .members
+            .lock()
+            .items
+            .remove(&key(fd, file))
+            .ok_or(Errno::ENOENT)?;
         self.forget(&item);
         Ok(())
     }
 
     /// Ends the watch of a member that was taken out.
     fn forget(&self, item: &Arc<Item>) {
-        self.members.lock().ready.retain(|other| !Arc::ptr_eq(other, item));
+        self.members
+            .lock()
+            .ready
+            .retain(|other| !Arc::ptr_eq(other, item));
         let table = item.table.lock().take();
         drop(table);
     }
@@ -186,7 +207,13 @@ impl Epoll {
         }
         let mut next = Some((i32::MIN, 0));
         while let Some(from) = next {
-            let found = self.members.lock().items.range(from..).next().map(|(&key, item)| (key, item.clone()));
+            let found = self
+                .members
+                .lock()
+                .items
+                .range(from..)
+                .next()
+                .map(|(&key, item)| (key, item.clone()));
             next = found.as_ref().map(|((fd, file), _)| (*fd, file + 1));
             let below = found.and_then(|(_, item)| item.file.upgrade()?.ops_as::<Epoll>());
             if let Some(below) = below {
@@ -200,13 +227,19 @@ impl Epoll {
     }
 
     /// Takes up to `max` events off the queue and hands each to `emit`; how many there were.
-    pub fn take(&self, max: usize, emit: &mut dyn FnMut(usize, Event) -> Result<()>) -> Result<usize> {
+    pub fn take(
+        &self,
+        max: usize,
+        emit: &mut dyn FnMut(usize, Event) -> Result<()>,
+    ) -> Result<usize> {
         let mut taken = 0;
         // Each member once: those that go back to the end are for the next wait.
         let mut candidates = self.members.lock().ready.len();
         while taken < max && candidates > 0 {
             candidates -= 1;
-            let Some(item) = self.members.lock().ready.pop_front() else { break };
+            let Some(item) = self.members.lock().ready.pop_front() else {
+                break;
+            };
             item.queued.store(false, Release);
             if item.file.strong_count() == 0 {
                 let gone = self.members.lock().items.remove(&item.key);
@@ -218,7 +251,14 @@ impl Epoll {
                 continue;
             }
             let wanted = item.wanted.load(Acquire);
-            if let Err(error) = emit(taken, Event { events: events.bits(), pad: 0, data: item.data.load(Acquire) }) {
+            if let Err(error) = emit(
+                taken,
+                Event {
+                    events: events.bits(),
+                    pad: 0,
+                    data: item.data.load(Acquire),
+                },
+            ) {
                 self.queue(&item);
                 return if taken == 0 { Err(error) } else { Ok(taken) };
             }
@@ -234,8 +274,16 @@ impl Epoll {
 
     /// Waits until the queue is not empty; false when `deadline` (in ticks) passed first.
     pub fn wait(&self, deadline: Option<u64>) -> Result<bool> {
-        let waited = self.changed.wait_until(|| !self.members.lock().ready.is_empty(), deadline);
-        waited.map_err(|error| if error == Errno::ERESTARTSYS { Errno::EINTR } else { error })
+        let waited = self
+            .changed
+            .wait_until(|| !self.members.lock().ready.is_empty(), deadline);
+        waited.map_err(|error| {
+            if error == Errno::ERESTARTSYS {
+                Errno::EINTR
+            } else {
+                error
+            }
+        })
     }
 }
 
@@ -250,7 +298,9 @@ impl FileOps for Epoll {
         }
         let mut at = 0;
         loop {
-            let Some(item) = self.members.lock().ready.get(at).cloned() else { return Events::empty() };
+            let Some(item) = self.members.lock().ready.get(at).cloned() else {
+                return Events::empty();
+            };
             if !item.events().is_empty() {
                 return Events::IN;
             }

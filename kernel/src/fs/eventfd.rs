@@ -33,7 +33,11 @@ pub fn new(count: u32, flags: u32) -> Result<Arc<File>> {
 impl EventFd {
     fn take(&self) -> Option<u64> {
         let mut count = self.count.lock();
-        let taken = if self.semaphore { (*count).min(1) } else { *count };
+        let taken = if self.semaphore {
+            (*count).min(1)
+        } else {
+            *count
+        };
         *count -= taken;
         (taken > 0).then_some(taken)
     }

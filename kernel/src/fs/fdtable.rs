@@ -54,7 +54,11 @@ impl Slots {
     }
 
     fn take(&mut self, fd: usize) -> Result<Arc<File>> {
-        let slot = self.slots.get_mut(fd).and_then(Option::take).ok_or(Errno::EBADF)?;
+        let slot = self
+            .slots
+            .get_mut(fd)
+            .and_then(Option::take)
+            .ok_or(Errno::EBADF)?;
         self.first_free = self.first_free.min(fd);
         Ok(slot.file)
     }
@@ -96,16 +100,33 @@ impl FdTable {
     }
 
     /// Gives `file` the lowest free descriptor from `from` on, below `limit`.
-    pub fn add_from(&self, from: usize, limit: usize, file: Arc<File>, close_on_exec: bool) -> Result<i32> {
+    pub fn add_from(
+        &self,
+        from: usize,
+        limit: usize,
+        file: Arc<File>,
+        close_on_exec: bool,
+    ) -> Result<i32> {
         let mut table = self.0.lock();
         let fd = table.find(from, limit)?;
-        table.put(fd, Slot { file, close_on_exec });
+        table.put(
+            fd,
+            Slot {
+                file,
+                close_on_exec,
+            },
+        );
         Ok(fd as i32)
     }
 
     /// Gives `file` the lowest free descriptor.
     pub fn add(&self, file: Arc<File>, close_on_exec: bool) -> Result<i32> {
-        self.add_from(0, crate::task::current().open_files_limit(), file, close_on_exec)
+        self.add_from(
+            0,
+            crate::task::current().open_files_limit(),
+            file,
+            close_on_exec,
+        )
     }
 
     /// Gives two files their descriptors, or none.
@@ -126,9 +147,17 @@ impl FdTable {
         let old = {
             let mut table = self.0.lock();
             table.reach(fd)?;
-            table.put(fd, Slot { file, close_on_exec })
+            table.put(
+                fd,
+                Slot {
+                    file,
+                    close_on_exec,
+                },
+            )
         };
-        drop(old);
+        if let Some(slot) = old {
+            self.closed(&slot.file);
+        }
         Ok(())
     }
 
@@ -170,7 +199,13 @@ impl FdTable {
     pub fn mark_range(&self, first: usize, last: usize) {
         let mut table = self.0.lock();
         let end = last.saturating_add(1).min(table.slots.len());
-        for slot in table.slots.get_mut(first..end).into_iter().flatten().flatten() {
+        for slot in table
+            .slots
+            .get_mut(first..end)
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
             slot.close_on_exec = true;
         }
     }
@@ -182,7 +217,9 @@ impl FdTable {
                 let mut table = self.0.lock();
                 let end = last.saturating_add(1).min(table.slots.len());
                 let found = table.slots.get(fd..end).and_then(|slots| {
-                    slots.iter().position(|slot| slot.as_ref().is_some_and(&matches))
+                    slots
+                        .iter()
+                        .position(|slot| slot.as_ref().is_some_and(&matches))
                 });
                 let Some(offset) = found else { return };
                 fd += offset;

@@ -113,7 +113,12 @@ pub trait FileOps: Send + Sync + Any {
     }
 
     /// Hands a directory's records from `position` on to `emit` until that returns false.
-    fn read_dir(&self, _file: &File, _position: u64, _emit: &mut dyn FnMut(Record) -> bool) -> Result<()> {
+    fn read_dir(
+        &self,
+        _file: &File,
+        _position: u64,
+        _emit: &mut dyn FnMut(Record) -> bool,
+    ) -> Result<()> {
         Err(Errno::ENOTDIR)
     }
 
@@ -142,7 +147,9 @@ pub fn seek_in(size: u64, position: u64, offset: i64, whence: Whence) -> Result<
         Whence::End => size,
         Whence::Data | Whence::Hole => {
             return match u64::try_from(offset) {
-                Ok(offset) if offset < size => Ok(if whence == Whence::Data { offset } else { size }),
+                Ok(offset) if offset < size => {
+                    Ok(if whence == Whence::Data { offset } else { size })
+                }
                 _ => Err(Errno::ENXIO),
             };
         }
@@ -175,7 +182,11 @@ impl File {
     }
 
     /// An open file with these operations.
-    pub fn with_ops(entry: Arc<Entry>, ops: Arc<dyn FileOps>, flags: OpenFlags) -> Result<Arc<Self>> {
+    pub fn with_ops(
+        entry: Arc<Entry>,
+        ops: Arc<dyn FileOps>,
+        flags: OpenFlags,
+    ) -> Result<Arc<Self>> {
         const KEPT: u32 = !(O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC);
         try_arc(File {
             stream: ops.is_stream(),
@@ -216,12 +227,20 @@ impl File {
 
     /// EBADF unless it was opened for reading.
     pub fn check_readable(&self) -> Result<()> {
-        if self.flags().readable() { Ok(()) } else { Err(Errno::EBADF) }
+        if self.flags().readable() {
+            Ok(())
+        } else {
+            Err(Errno::EBADF)
+        }
     }
 
     /// EBADF unless it was opened for writing.
     pub fn check_writable(&self) -> Result<()> {
-        if self.flags().writable() { Ok(()) } else { Err(Errno::EBADF) }
+        if self.flags().writable() {
+            Ok(())
+        } else {
+            Err(Errno::EBADF)
+        }
     }
 
     /// Reads at the file's position and moves it.
@@ -284,7 +303,11 @@ impl File {
     pub fn read_kernel(&self, position: u64, buffer: &mut [u8]) -> Result<usize> {
         let mut done = 0;
         while done < buffer.len() {
-            match self.ops.read(self, &mut Sink::kernel(&mut buffer[done..]), position + done as u64)? {
+            match self.ops.read(
+                self,
+                &mut Sink::kernel(&mut buffer[done..]),
+                position + done as u64,
+            )? {
                 0 => break,
                 count => done += count,
             }
@@ -358,7 +381,14 @@ impl Drop for File {
         lock::release_file(self);
         if !self.flags().has(O_PATH) {
             let written = self.flags().writable();
-            inotify::about(&self.entry, if written { IN_CLOSE_WRITE } else { IN_CLOSE_NOWRITE });
+            inotify::about(
+                &self.entry,
+                if written {
+                    IN_CLOSE_WRITE
+                } else {
+                    IN_CLOSE_NOWRITE
+                },
+            );
         }
     }
 }
@@ -390,7 +420,8 @@ impl PageSource for File {
 
     fn write_name(&self, out: &mut dyn fmt::Write) -> fmt::Result {
         let path = self.entry.path(&super::root());
-        path.utf8_chunks().try_for_each(|chunk| out.write_str(chunk.valid()))
+        path.utf8_chunks()
+            .try_for_each(|chunk| out.write_str(chunk.valid()))
     }
 }
 

@@ -115,7 +115,11 @@ impl Content for Node {
 pub fn text(content: &dyn Content) -> Result<Vec<u8>> {
     let mut text = Text::default();
     content.write(&mut text)?;
-    if text.failed { Err(Errno::ENOMEM) } else { Ok(text.bytes) }
+    if text.failed {
+        Err(Errno::ENOMEM)
+    } else {
+        Ok(text.bytes)
+    }
 }
 
 /// The attributes of a generated inode.
@@ -138,7 +142,9 @@ pub fn attr(device: u64, inode: u64, kind: Kind, permissions: u32, owner: (u32, 
 /// A number for the inode called `name` in the directory `parent`.
 pub fn number(parent: u64, name: &[u8]) -> u64 {
     let start = parent ^ 0xcbf2_9ce4_8422_2325;
-    name.iter().fold(start, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)) >> 16
+    name.iter().fold(start, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    }) >> 16
 }
 
 /// The inode of a member of a fixed tree.
@@ -151,7 +157,11 @@ pub struct Fixed {
 impl Fixed {
     /// The inode of `node`.
     pub fn new(node: Node, device: u64, number: u64) -> Self {
-        Fixed { node, device, number }
+        Fixed {
+            node,
+            device,
+            number,
+        }
     }
 }
 
@@ -161,7 +171,13 @@ impl Inode for Fixed {
     }
 
     fn attr(&self) -> Attr {
-        attr(self.device, self.number, self.kind(), self.node.permissions(), (0, 0))
+        attr(
+            self.device,
+            self.number,
+            self.kind(),
+            self.node.permissions(),
+            (0, 0),
+        )
     }
 
     fn set_attr(&self, _change: &SetAttr) -> Result<()> {
@@ -187,21 +203,46 @@ impl Inode for Fixed {
     }
 
     fn lookup(&self, here: &Arc<Entry>, name: &[u8]) -> Result<Arc<Entry>> {
-        let Node::Directory(members) = self.node else { return Err(Errno::ENOTDIR) };
-        let (_, node) = members.iter().find(|(known, _)| known.as_bytes() == name).ok_or(Errno::ENOENT)?;
-        entry(here, name, Fixed::new(*node, self.device, number(self.number, name)))
+        let Node::Directory(members) = self.node else {
+            return Err(Errno::ENOTDIR);
+        };
+        let (_, node) = members
+            .iter()
+            .find(|(known, _)| known.as_bytes() == name)
+            .ok_or(Errno::ENOENT)?;
+        entry(
+            here,
+            name,
+            Fixed::new(*node, self.device, number(self.number, name)),
+        )
     }
 }
 
 impl FileOps for Fixed {
-    fn read_dir(&self, file: &File, position: u64, emit: &mut dyn FnMut(Record) -> bool) -> Result<()> {
-        let Node::Directory(members) = self.node else { return Err(Errno::ENOTDIR) };
+    fn read_dir(
+        &self,
+        file: &File,
+        position: u64,
+        emit: &mut dyn FnMut(Record) -> bool,
+    ) -> Result<()> {
+        let Node::Directory(members) = self.node else {
+            return Err(Errno::ENOTDIR);
+        };
         if !dots(file.entry(), position, emit) {
             return Ok(());
         }
-        for (at, (name, node)) in members.iter().enumerate().skip((position as usize).saturating_sub(2)) {
+        for (at, (name, node)) in members
+            .iter()
+            .enumerate()
+            .skip((position as usize).saturating_sub(2))
+        {
             let inode = number(self.number, name.as_bytes());
-            if !emit(Record { inode, kind: node.kind(), name: name.as_bytes(), next: at as u64 + 3 }) {
+            if !emit(Record {
+                inode,
+                kind: node.kind(),
+                name: name.as_bytes(),
+                next: at as u64 + 3,
+            }) {
                 break;
             }
         }
@@ -222,15 +263,26 @@ pub fn root(inode: impl Inode) -> Result<Arc<Entry>> {
 /// Emits `.` and `..`, the records at positions 0 and 1; false when `emit` wants no more.
 pub fn dots(here: &Arc<Entry>, position: u64, emit: &mut dyn FnMut(Record) -> bool) -> bool {
     let dots: [(&[u8], Arc<Entry>); 2] = [(b".", here.clone()), (b"..", here.above())];
-    dots.into_iter().enumerate().skip(position as usize).all(|(at, (name, entry))| {
-        let inode = entry.inode().attr().inode;
-        emit(Record { inode, kind: Kind::Directory, name, next: at as u64 + 1 })
-    })
+    dots.into_iter()
+        .enumerate()
+        .skip(position as usize)
+        .all(|(at, (name, entry))| {
+            let inode = entry.inode().attr().inode;
+            emit(Record {
+                inode,
+                kind: Kind::Directory,
+                name,
+                next: at as u64 + 1,
+            })
+        })
 }
 
 /// Opens a file with generated content.
 pub fn open(content: impl Content) -> Result<Arc<dyn FileOps>> {
-    Ok(try_arc(Opened { content, text: SleepMutex::new(None) })?)
+    Ok(try_arc(Opened {
+        content,
+        text: SleepMutex::new(None),
+    })?)
 }
 
 /// An open generated file. The text is written when it is read from the start, and stays for the reads after that.

@@ -13,7 +13,14 @@ use linux_raw_sys::general::{S_IFCHR, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
 /// What the kernel makes in an empty root, as Linux's default archive does.
 pub fn prepare(root: &Arc<Entry>) -> Result<()> {
     let dev = add(root, b"dev", S_IFDIR | 0o755, 0, (0, 0), &[])?;
-    add(&dev, b"console", S_IFCHR | 0o600, device::number(5, 1), (0, 0), &[])?;
+    add(
+        &dev,
+        b"console",
+        S_IFCHR | 0o600,
+        device::number(5, 1),
+        (0, 0),
+        &[],
+    )?;
     add(root, b"root", S_IFDIR | 0o700, 0, (0, 0), &[])?;
     Ok(())
 }
@@ -49,8 +56,12 @@ type Links = BTreeMap<(u32, Option<u32>, Option<u32>), Arc<dyn Inode>>;
 
 fn unpack_file(root: &Arc<Entry>, file: &cpio_reader::Entry, links: &mut Links) -> Result<()> {
     let path = file.name().as_bytes();
-    let mut parts = path.split(|&byte| byte == b'/').filter(|part| !matches!(*part, b"" | b"."));
-    let Some(name) = parts.next_back() else { return Ok(()) };
+    let mut parts = path
+        .split(|&byte| byte == b'/')
+        .filter(|part| !matches!(*part, b"" | b"."));
+    let Some(name) = parts.next_back() else {
+        return Ok(());
+    };
     let mut directory = root.clone();
     for part in parts {
         directory = directory.inode().lookup(&directory, part)?;
@@ -69,13 +80,23 @@ fn unpack_file(root: &Arc<Entry>, file: &cpio_reader::Entry, links: &mut Links) 
         && let Ok(existing) = directory.inode().lookup(&directory, name)
     {
         let permissions = Some(mode & 0o7777);
-        return existing.inode().set_attr(&SetAttr { permissions, ..SetAttr::default() });
+        return existing.inode().set_attr(&SetAttr {
+            permissions,
+            ..SetAttr::default()
+        });
     }
     _ = directory.inode().remove(&directory, name, false);
     let rdev = device::number(file.rdevmajor().unwrap_or(0), file.rdevminor().unwrap_or(0));
     let entry = add(&directory, name, mode, rdev, owner, file.file())?;
-    let modified = Time { seconds: file.mtime() as i64, nanoseconds: 0 };
-    let times = SetAttr { accessed: Some(modified), modified: Some(modified), ..SetAttr::default() };
+    let modified = Time {
+        seconds: file.mtime() as i64,
+        nanoseconds: 0,
+    };
+    let times = SetAttr {
+        accessed: Some(modified),
+        modified: Some(modified),
+        ..SetAttr::default()
+    };
     entry.inode().set_attr(&times)?;
     if file.nlink() > 1 {
         links.insert(identity, entry.inode().clone());

@@ -6,7 +6,9 @@ use crate::errno::{Errno, Result};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
-use linux_raw_sys::general::{S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK};
+use linux_raw_sys::general::{
+    S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK,
+};
 
 /// What an inode is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +79,10 @@ impl Time {
     /// The time of day.
     pub fn now() -> Self {
         let now = crate::task::clock::realtime_ns();
-        Time { seconds: (now / 1_000_000_000) as i64, nanoseconds: (now % 1_000_000_000) as u32 }
+        Time {
+            seconds: (now / 1_000_000_000) as i64,
+            nanoseconds: (now % 1_000_000_000) as u32,
+        }
     }
 }
 
@@ -214,7 +219,13 @@ pub trait Inode: Send + Sync + Any {
     }
 
     /// Moves a name to `(directory, name)` in the same file system.
-    fn rename(&self, _here: &Arc<Entry>, _name: &[u8], _to: (&Arc<Entry>, &[u8]), _replace: Replace) -> Result<()> {
+    fn rename(
+        &self,
+        _here: &Arc<Entry>,
+        _name: &[u8],
+        _to: (&Arc<Entry>, &[u8]),
+        _replace: Replace,
+    ) -> Result<()> {
         Err(Errno::EPERM)
     }
 

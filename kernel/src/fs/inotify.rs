@@ -31,7 +31,11 @@ struct Event {
 impl Event {
     /// Bytes as a `struct inotify_event`: the name ends with a zero and is padded to a multiple of 16.
     fn len(&self) -> usize {
-        let name = if self.name.is_empty() { 0 } else { (self.name.len() + 1).next_multiple_of(16) };
+        let name = if self.name.is_empty() {
+            0
+        } else {
+            (self.name.len() + 1).next_multiple_of(16)
+        };
         16 + name
     }
 
@@ -48,7 +52,8 @@ impl Event {
     }
 
     fn same(&self, other: &Event) -> bool {
-        (self.watch, self.mask, self.cookie) == (other.watch, other.mask, other.cookie) && self.name == other.name
+        (self.watch, self.mask, self.cookie) == (other.watch, other.mask, other.cookie)
+            && self.name == other.name
     }
 }
 
@@ -77,8 +82,15 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// A new instance, with the flags of inotify_init1.
 pub fn new(flags: u32) -> Result<Arc<File>> {
-    let instance = try_arc(Inotify { state: Mutex::new(State::default()), readable: WaitSource::new()? })?;
-    super::anonymous::file("inotify", instance, OpenFlags(O_RDONLY | flags & O_NONBLOCK))
+    let instance = try_arc(Inotify {
+        state: Mutex::new(State::default()),
+        readable: WaitSource::new()?,
+    })?;
+    super::anonymous::file(
+        "inotify",
+        instance,
+        OpenFlags(O_RDONLY | flags & O_NONBLOCK),
+    )
 }
 
 fn key(entry: &Entry) -> Key {
@@ -103,7 +115,12 @@ pub fn about(entry: &Arc<Entry>, mask: u32) {
     if !is_active() {
         return;
     }
-    let mask = mask | if entry.kind() == super::inode::Kind::Directory { IN_ISDIR } else { 0 };
+    let mask = mask
+        | if entry.kind() == super::inode::Kind::Directory {
+            IN_ISDIR
+        } else {
+            0
+        };
     tell(key(entry), mask, 0, &Arc::from(&b""[..]));
     if let Some(parent) = entry.parent() {
         tell(key(&parent), mask, 0, &entry.name());
@@ -120,7 +137,12 @@ pub fn moved(entry: &Entry) {
 /// The name `name` in `directory`, of a directory or not, came or went.
 pub fn in_directory(directory: &Entry, name: &[u8], is_directory: bool, mask: u32, cookie: u32) {
     if is_active() {
-        tell(key(directory), mask | if is_directory { IN_ISDIR } else { 0 }, cookie, &Arc::from(name));
+        tell(
+            key(directory),
+            mask | if is_directory { IN_ISDIR } else { 0 },
+            cookie,
+            &Arc::from(name),
+        );
     }
 }
 
@@ -142,11 +164,19 @@ fn tell(key: Key, mask: u32, cookie: u32, name: &Arc<[u8]>) {
     loop {
         let found = {
             let watches = WATCHES.lock();
-            let Some(watch) = watches.get(&key).and_then(|list| list.get(at)) else { return };
-            (watch.mask & mask & IN_ALL_EVENTS != 0).then(|| (watch.instance.upgrade(), watch.number))
+            let Some(watch) = watches.get(&key).and_then(|list| list.get(at)) else {
+                return;
+            };
+            (watch.mask & mask & IN_ALL_EVENTS != 0)
+                .then(|| (watch.instance.upgrade(), watch.number))
         };
         if let Some((Some(instance), watch)) = found {
-            instance.push(Event { watch, mask, cookie, name: name.clone() });
+            instance.push(Event {
+                watch,
+                mask,
+                cookie,
+                name: name.clone(),
+            });
         }
         at += 1;
     }
@@ -156,7 +186,12 @@ impl Watch {
     fn ignored(self) {
         if let Some(instance) = self.instance.upgrade() {
             instance.state.lock().watches.remove(&self.number);
-            instance.push(Event { watch: self.number, mask: IN_IGNORED, cookie: 0, name: Arc::from(&b""[..]) });
+            instance.push(Event {
+                watch: self.number,
+                mask: IN_IGNORED,
+                cookie: 0,
+                name: Arc::from(&b""[..]),
+            });
         }
     }
 }
@@ -169,9 +204,12 @@ impl Inotify {
         }
         let event = match state.events.len().cmp(&MAX_EVENTS) {
             core::cmp::Ordering::Less => event,
-            core::cmp::Ordering::Equal => {
-                Event { watch: -1, mask: IN_Q_OVERFLOW, cookie: 0, name: Arc::from(&b""[..]) }
-            }
+            core::cmp::Ordering::Equal => Event {
+                watch: -1,
+                mask: IN_Q_OVERFLOW,
+                cookie: 0,
+                name: Arc::from(&b""[..]),
+            },
             core::cmp::Ordering::Greater => return,
         };
         if state.events.try_reserve(1).is_ok() {
@@ -188,12 +226,18 @@ impl Inotify {
         let fresh = !watches.contains_key(&key);
         let list = watches.entry(key).or_default();
         list.retain(|watch| watch.instance.strong_count() > 0);
-        let own = list.iter_mut().find(|watch| core::ptr::eq(watch.instance.as_ptr(), Arc::as_ptr(self)));
+        let own = list
+            .iter_mut()
+            .find(|watch| core::ptr::eq(watch.instance.as_ptr(), Arc::as_ptr(self)));
         if let Some(watch) = own {
             if mask & IN_MASK_CREATE != 0 {
                 return Err(Errno::EEXIST);
             }
-            watch.mask = if mask & IN_MASK_ADD != 0 { watch.mask | mask } else { mask };
+            watch.mask = if mask & IN_MASK_ADD != 0 {
+                watch.mask | mask
+            } else {
+                mask
+            };
             return Ok(watch.number);
         }
         list.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
@@ -201,14 +245,23 @@ impl Inotify {
         state.last += 1;
         let number = state.last;
         state.watches.insert(number, key);
-        list.push(Watch { instance: Arc::downgrade(self), number, mask });
+        list.push(Watch {
+            instance: Arc::downgrade(self),
+            number,
+            mask,
+        });
         COUNT.fetch_add(fresh.into(), Relaxed);
         Ok(number)
     }
 
     /// Ends a watch.
     pub fn unwatch(&self, number: i32) -> Result<()> {
-        let key = self.state.lock().watches.remove(&number).ok_or(Errno::EINVAL)?;
+        let key = self
+            .state
+            .lock()
+            .watches
+            .remove(&number)
+            .ok_or(Errno::EINVAL)?;
         let watch = self.take(key, number);
         watch.into_iter().for_each(Watch::ignored);
         Ok(())
@@ -217,7 +270,8 @@ impl Inotify {
     fn take(&self, key: Key, number: i32) -> Option<Watch> {
         let mut watches = WATCHES.lock();
         let list = watches.get_mut(&key)?;
-        let mine = |watch: &Watch| watch.number == number && core::ptr::eq(watch.instance.as_ptr(), self);
+        let mine =
+            |watch: &Watch| watch.number == number && core::ptr::eq(watch.instance.as_ptr(), self);
         let watch = list.iter().position(mine).map(|at| list.swap_remove(at));
         if list.is_empty() {
             watches.remove(&key);
@@ -247,7 +301,9 @@ impl FileOps for Inotify {
             let event = {
                 let mut state = self.state.lock();
                 match state.events.front() {
-                    Some(event) if event.len() > to.left() && total == 0 => return Err(Errno::EINVAL),
+                    Some(event) if event.len() > to.left() && total == 0 => {
+                        return Err(Errno::EINVAL);
+                    }
                     Some(event) if event.len() <= to.left() => state.events.pop_front(),
                     _ => None,
                 }
@@ -256,7 +312,9 @@ impl FileOps for Inotify {
                 Some(event) => total += to.put(&event.encode()?)?,
                 None if total > 0 => return Ok(total),
                 None if file.flags().nonblocking() => return Err(Errno::EAGAIN),
-                None => self.readable.wait(|| !self.state.lock().events.is_empty())?,
+                None => self
+                    .readable
+                    .wait(|| !self.state.lock().events.is_empty())?,
             }
         }
     }

@@ -6,7 +6,9 @@ use crate::mm::user;
 
 /// One piece of user memory, laid out as Linux's `struct iovec`.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable)]
+#[derive(
+    Clone, Copy, Debug, Default, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable,
+)]
 pub struct IoVec {
     /// The address of the first byte.
     pub base: usize,
@@ -27,20 +29,36 @@ struct Cursor<'a> {
 
 impl<'a> Cursor<'a> {
     fn new(pieces: &'a [IoVec]) -> Self {
-        let left = pieces.iter().fold(0usize, |sum, piece| sum.saturating_add(piece.len));
-        Cursor { pieces, done: 0, left: left.min(MAX_COUNT) }
+        let left = pieces
+            .iter()
+            .fold(0usize, |sum, piece| sum.saturating_add(piece.len));
+        Cursor {
+            pieces,
+            done: 0,
+            left: left.min(MAX_COUNT),
+        }
     }
 
     /// Hands up to `len` bytes, piece by piece, to `copy(address, offset, len)`, which says how many
     /// it did. Fails when none could be done although some were asked for.
     #[inline]
-    fn advance(&mut self, len: usize, mut copy: impl FnMut(usize, usize, usize) -> usize) -> Result<usize> {
+    fn advance(
+        &mut self,
+        len: usize,
+        mut copy: impl FnMut(usize, usize, usize) -> usize,
+    ) -> Result<usize> {
         let len = len.min(self.left);
         let mut total = 0;
         while total < len {
-            let Some((piece, rest)) = self.pieces.split_first() else { break };
+            let Some((piece, rest)) = self.pieces.split_first() else {
+                break;
+            };
             let chunk = (piece.len - self.done).min(len - total);
-            let did = if chunk == 0 { 0 } else { copy(piece.base.wrapping_add(self.done), total, chunk) };
+            let did = if chunk == 0 {
+                0
+            } else {
+                copy(piece.base.wrapping_add(self.done), total, chunk)
+            };
             total += did;
             self.done += did;
             self.left -= did;
@@ -95,9 +113,9 @@ impl<'a> Sink<'a> {
     /// Takes as many of `bytes` as fit and returns how many; EFAULT when the first already fails.
     pub fn put(&mut self, bytes: &[u8]) -> Result<usize> {
         match &mut self.0 {
-            Target::User(cursor) => {
-                cursor.advance(bytes.len(), |to, at, len| user::copy_to(to, &bytes[at..at + len]))
-            }
+            Target::User(cursor) => cursor.advance(bytes.len(), |to, at, len| {
+                user::copy_to(to, &bytes[at..at + len])
+            }),
             Target::Kernel(buffer) => {
                 let len = bytes.len().min(buffer.len());
                 Self::carve(buffer, len).copy_from_slice(&bytes[..len]);
@@ -178,9 +196,9 @@ impl<'a> Source<'a> {
     /// Fills as much of `buffer` as it can and returns how much; EFAULT when the first byte already fails.
     pub fn take(&mut self, buffer: &mut [u8]) -> Result<usize> {
         match &mut self.0 {
-            Origin::User(cursor) => {
-                cursor.advance(buffer.len(), |from, at, len| user::copy_from(from, &mut buffer[at..at + len]))
-            }
+            Origin::User(cursor) => cursor.advance(buffer.len(), |from, at, len| {
+                user::copy_from(from, &mut buffer[at..at + len])
+            }),
             Origin::Kernel(bytes) => {
                 let len = buffer.len().min(bytes.len());
                 buffer[..len].copy_from_slice(Self::carve(bytes, len));
@@ -192,9 +210,9 @@ impl<'a> Source<'a> {
     /// The same into `frame` from `offset` on, straight into it.
     pub fn take_frame(&mut self, frame: &FrameRef, offset: usize, len: usize) -> Result<usize> {
         match &mut self.0 {
-            Origin::User(cursor) => {
-                cursor.advance(len, |from, at, len| frame.copy_from_user(offset + at, from, len))
-            }
+            Origin::User(cursor) => cursor.advance(len, |from, at, len| {
+                frame.copy_from_user(offset + at, from, len)
+            }),
             Origin::Kernel(bytes) => {
                 let len = len.min(bytes.len());
                 frame.write(offset, Self::carve(bytes, len));

@@ -85,10 +85,16 @@ impl Locks {
             }
             self.0.swap_remove(at);
             if held.first < hole.first {
-                self.0.push(Lock { last: hole.first - 1, ..held });
+                self.0.push(Lock {
+                    last: hole.first - 1,
+                    ..held
+                });
             }
             if held.last > hole.last {
-                self.0.push(Lock { first: hole.last + 1, ..held });
+                self.0.push(Lock {
+                    first: hole.last + 1,
+                    ..held
+                });
             }
         }
         Ok(())
@@ -103,7 +109,8 @@ impl Locks {
             let before = held.last.checked_add(1) == Some(whole.first);
             let after = whole.last.checked_add(1) == Some(held.first);
             if same && (before || after) {
-                (whole.first, whole.last) = (whole.first.min(held.first), whole.last.max(held.last));
+                (whole.first, whole.last) =
+                    (whole.first.min(held.first), whole.last.max(held.last));
             }
             !(same && (before || after))
         });
@@ -121,7 +128,10 @@ struct Table {
     waiting: Vec<(Owner, Owner)>,
 }
 
-static TABLE: Mutex<Table> = Mutex::new(Table { inodes: BTreeMap::new(), waiting: Vec::new() });
+static TABLE: Mutex<Table> = Mutex::new(Table {
+    inodes: BTreeMap::new(),
+    waiting: Vec::new(),
+});
 /// Locks there are: a close looks no further when there are none.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
@@ -129,7 +139,8 @@ impl Table {
     /// Does something with the locks of an inode and forgets the inode when none is left.
     fn with<R>(&mut self, key: Key, act: impl FnOnce(&mut Locks) -> R) -> Result<R> {
         if !self.inodes.contains_key(&key) {
-            self.inodes.insert(key, (Locks::default(), WaitSource::new()?));
+            self.inodes
+                .insert(key, (Locks::default(), WaitSource::new()?));
         }
         let (locks, _) = self.inodes.get_mut(&key).ok_or(Errno::ENOLCK)?;
         let before = locks.0.len();
@@ -147,7 +158,11 @@ impl Table {
                 None => return false,
                 Some(blocker) if blocker == owner => return true,
                 Some(blocker) => {
-                    next = self.waiting.iter().find(|(waiter, _)| *waiter == blocker).map(|(_, for_whom)| *for_whom);
+                    next = self
+                        .waiting
+                        .iter()
+                        .find(|(waiter, _)| *waiter == blocker)
+                        .map(|(_, for_whom)| *for_whom);
                 }
             }
         }
@@ -161,7 +176,11 @@ fn key(file: &File) -> Key {
 }
 
 fn source(key: Key) -> Option<Arc<WaitSource>> {
-    TABLE.lock().inodes.get(&key).map(|(_, source)| source.clone())
+    TABLE
+        .lock()
+        .inodes
+        .get(&key)
+        .map(|(_, source)| source.clone())
 }
 
 /// The first lock that stands against `wanted`.
@@ -196,7 +215,11 @@ pub fn acquire(file: &File, wanted: Lock, wait: bool) -> Result<()> {
             None => Ok(()),
         };
         let mut table = TABLE.lock();
-        if let Some(at) = table.waiting.iter().position(|wait| *wait == (wanted.owner, blocker)) {
+        if let Some(at) = table
+            .waiting
+            .iter()
+            .position(|wait| *wait == (wanted.owner, blocker))
+        {
             table.waiting.swap_remove(at);
         }
         drop(table);
@@ -219,14 +242,24 @@ pub fn release(file: &File, lock: &Lock) -> Result<()> {
     TABLE.lock().with(key, |locks| locks.cut(lock))??;
     notify(key);
     let mut table = TABLE.lock();
-    if table.inodes.get(&key).is_some_and(|(locks, _)| locks.0.is_empty()) {
+    if table
+        .inodes
+        .get(&key)
+        .is_some_and(|(locks, _)| locks.0.is_empty())
+    {
         table.inodes.remove(&key);
     }
     Ok(())
 }
 
 fn release_all(file: &File, owner: Owner) {
-    let everything = Lock { owner, process: 0, exclusive: false, first: 0, last: u64::MAX };
+    let everything = Lock {
+        owner,
+        process: 0,
+        exclusive: false,
+        first: 0,
+        last: u64::MAX,
+    };
     if conflictless(file, owner) {
         return;
     }
@@ -236,7 +269,10 @@ fn release_all(file: &File, owner: Owner) {
 
 fn conflictless(file: &File, owner: Owner) -> bool {
     let table = TABLE.lock();
-    !table.inodes.get(&key(file)).is_some_and(|(locks, _)| locks.0.iter().any(|lock| lock.owner == owner))
+    !table
+        .inodes
+        .get(&key(file))
+        .is_some_and(|(locks, _)| locks.0.iter().any(|lock| lock.owner == owner))
 }
 
 /// The last descriptor of an open file is closed.
@@ -259,7 +295,13 @@ mod tests {
     use super::*;
 
     fn lock(owner: usize, exclusive: bool, first: u64, last: u64) -> Lock {
-        Lock { owner: Owner::Process(owner), process: 0, exclusive, first, last }
+        Lock {
+            owner: Owner::Process(owner),
+            process: 0,
+            exclusive,
+            first,
+            last,
+        }
     }
 
     crate::selftest! {

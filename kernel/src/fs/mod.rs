@@ -22,6 +22,7 @@ pub mod mount;
 pub mod perm;
 pub mod pipe;
 pub mod poll;
+mod proc;
 #[cfg(feature = "selftest")]
 mod selftests;
 mod sysfs;
@@ -82,7 +83,12 @@ pub fn console_descriptors() -> Result<Arc<FdTable>> {
 }
 
 /// Opens a program for exec: a regular file that may be executed.
-pub fn open_program(context: &FsContext, from: Option<&Arc<Entry>>, path: &[u8], follow: bool) -> Result<Arc<File>> {
+pub fn open_program(
+    context: &FsContext,
+    from: Option<&Arc<Entry>>,
+    path: &[u8],
+    follow: bool,
+) -> Result<Arc<File>> {
     let entry = Walk::new(context).resolve(from, path, follow)?;
     match entry.kind() {
         Kind::Regular => {}
@@ -107,5 +113,9 @@ pub fn new_anonymous_number() -> u64 {
 
 /// The entry of an inode in no directory, shown as `KIND:[NUMBER]`.
 pub fn anonymous_entry(kind: &str, number: u64, inode: Arc<dyn Inode>) -> Result<Arc<Entry>> {
-    Entry::new(inode, None, Arc::from(format!("{kind}:[{number}]").as_bytes()))
+    Entry::new(
+        inode,
+        None,
+        Arc::from(format!("{kind}:[{number}]").as_bytes()),
+    )
 }

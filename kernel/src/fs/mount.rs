@@ -3,7 +3,7 @@
 use super::entry::Entry;
 use super::inode::Kind;
 use super::tmpfs::{Node, Tmpfs};
-use super::{device, sysfs, tty};
+use super::{device, proc, sysfs, tty};
 use crate::errno::{Errno, Result};
 use crate::sync::Mutex;
 use alloc::sync::Arc;
@@ -25,7 +25,12 @@ static MOUNTS: Mutex<Vec<Mount>> = Mutex::new(Vec::new());
 
 /// Lists the root as mounted.
 pub fn init(root: &Arc<Entry>) {
-    MOUNTS.lock().push(Mount { source: b"rootfs".to_vec(), kind: "rootfs", root: root.clone(), own: true });
+    MOUNTS.lock().push(Mount {
+        source: b"rootfs".to_vec(),
+        kind: "rootfs",
+        root: root.clone(),
+        own: true,
+    });
 }
 
 /// The kinds of file system there are, as /proc/filesystems lists them.
@@ -36,6 +41,7 @@ fn new_root(kind: &str) -> Result<Arc<Entry>> {
         "tmpfs" | "ramfs" => Tmpfs::new(0o1777),
         "devtmpfs" => dev(),
         "devpts" => tty::devpts(),
+        "proc" => proc::root(),
         "sysfs" => sysfs::root(),
         _ => Err(Errno::ENODEV),
     }
@@ -43,11 +49,21 @@ fn new_root(kind: &str) -> Result<Arc<Entry>> {
 
 /// Mounts a file system of `kind` on a directory.
 pub fn mount(source: &[u8], target: &Arc<Entry>, kind: &[u8]) -> Result<()> {
-    let kind = KINDS.iter().copied().find(|name| name.as_bytes() == kind).ok_or(Errno::ENODEV)?;
+    let kind = KINDS
+        .iter()
+        .copied()
+        .find(|name| name.as_bytes() == kind)
+        .ok_or(Errno::ENODEV)?;
     if target.kind() != Kind::Directory {
         return Err(Errno::ENOTDIR);
     }
-    attach(source, target, kind, new_root(kind)?, matches!(kind, "tmpfs" | "ramfs"))
+    attach(
+        source,
+        target,
+        kind,
+        new_root(kind)?,
+        matches!(kind, "tmpfs" | "ramfs"),
+    )
 }
 
 /// Shows the directory (or file) `from` at `target` too.
@@ -59,9 +75,16 @@ pub fn bind(from: &Arc<Entry>, target: &Arc<Entry>) -> Result<()> {
     attach(b"none", target, "tmpfs", root, false)
 }
 
-fn attach(source: &[u8], target: &Arc<Entry>, kind: &'static str, root: Arc<Entry>, own: bool) -> Result<()> {
+fn attach(
+    source: &[u8],
+    target: &Arc<Entry>,
+    kind: &'static str,
+    root: Arc<Entry>,
+    own: bool,
+) -> Result<()> {
     let mut name = Vec::new();
-    name.try_reserve_exact(source.len()).map_err(|_| Errno::ENOMEM)?;
+    name.try_reserve_exact(source.len())
+        .map_err(|_| Errno::ENOMEM)?;
     name.extend_from_slice(source);
     // One root has one place; a file system that there is only once gets an entry for each mount.
     let root = match root.parent() {
@@ -74,14 +97,22 @@ fn attach(source: &[u8], target: &Arc<Entry>, kind: &'static str, root: Arc<Entr
         return Err(Errno::EBUSY);
     }
     target.cover(Some(root.clone()));
-    mounts.push(Mount { source: name, kind, root, own });
+    mounts.push(Mount {
+        source: name,
+        kind,
+        root,
+        own,
+    });
     Ok(())
 }
 
 /// Ends the mount whose root is `root`.
 pub fn unmount(root: &Arc<Entry>) -> Result<()> {
     let mut mounts = MOUNTS.lock();
-    let at = mounts.iter().position(|mount| Arc::ptr_eq(&mount.root, root)).ok_or(Errno::EINVAL)?;
+    let at = mounts
+        .iter()
+        .position(|mount| Arc::ptr_eq(&mount.root, root))
+        .ok_or(Errno::EINVAL)?;
     let covered = root.parent().ok_or(Errno::EBUSY)?;
     let mount = mounts.remove(at);
     drop(mounts);
@@ -101,6 +132,22 @@ pub fn list(root: &Arc<Entry>, out: &mut dyn fmt::Write) -> fmt::Result {
         let path = mount.root.path(root);
         let (source, path) = (mount.source.escape_ascii(), path.escape_ascii());
         writeln!(out, "{source} {path} {} rw,relatime 0 0", mount.kind)?;
+    }
+    Ok(())
+}
+
+/// Writes the lines of /proc/PID/mountinfo.
+pub fn list_info(root: &Arc<Entry>, out: &mut dyn fmt::Write) -> fmt::Result {
+    for (at, mount) in MOUNTS.lock().iter().enumerate() {
+        let (major, minor) = device::split(mount.root.inode().attr().device);
+        let path = mount.root.path(root);
+        let (source, path, kind) = (mount.source.escape_ascii(), path.escape_ascii(), mount.kind);
+        let above = if at == 0 { 0 } else { 1 };
+        let id = at + 1;
+        writeln!(
+            out,
+            "{id} {above} {major}:{minor} / {path} rw,relatime - {kind} {source} rw"
+        )?;
     }
     Ok(())
 }

@@ -30,8 +30,13 @@ pub fn search(entry: &Entry) -> Result<()> {
 /// EACCES unless `who` may do `wanted` to what has the attributes `attr`.
 pub fn check_as(who: &Credentials, attr: &Attr, wanted: u32) -> Result<()> {
     if who.is_privileged() {
-        let executable = attr.mode & 0o111 != 0 || Kind::of_mode(attr.mode) == Some(Kind::Directory);
-        return if wanted & EXECUTE == 0 || executable { Ok(()) } else { Err(Errno::EACCES) };
+        let executable =
+            attr.mode & 0o111 != 0 || Kind::of_mode(attr.mode) == Some(Kind::Directory);
+        return if wanted & EXECUTE == 0 || executable {
+            Ok(())
+        } else {
+            Err(Errno::EACCES)
+        };
     }
     let shift = if who.fsuid == attr.uid {
         6
@@ -40,13 +45,21 @@ pub fn check_as(who: &Credentials, attr: &Attr, wanted: u32) -> Result<()> {
     } else {
         0
     };
-    if attr.mode >> shift & wanted == wanted { Ok(()) } else { Err(Errno::EACCES) }
+    if attr.mode >> shift & wanted == wanted {
+        Ok(())
+    } else {
+        Err(Errno::EACCES)
+    }
 }
 
 /// EPERM unless the calling thread owns the inode of `entry` (or is privileged).
 pub fn owner(entry: &Entry) -> Result<()> {
     crate::task::current().with_credentials(|who| {
-        if who.is_privileged() || who.fsuid == entry.inode().attr().uid { Ok(()) } else { Err(Errno::EPERM) }
+        if who.is_privileged() || who.fsuid == entry.inode().attr().uid {
+            Ok(())
+        } else {
+            Err(Errno::EPERM)
+        }
     })
 }
 
@@ -58,6 +71,10 @@ pub fn sticky(directory: &Entry, victim: &Entry) -> Result<()> {
         }
         let above = directory.inode().attr();
         let ours = who.fsuid == above.uid || who.fsuid == victim.inode().attr().uid;
-        if above.mode & 0o1000 == 0 || ours { Ok(()) } else { Err(Errno::EPERM) }
+        if above.mode & 0o1000 == 0 || ours {
+            Ok(())
+        } else {
+            Err(Errno::EPERM)
+        }
     })
 }

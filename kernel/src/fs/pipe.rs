@@ -39,7 +39,11 @@ impl Ring {
         let mut frames = Vec::new();
         frames.try_reserve_exact(pages).map_err(|_| Errno::ENOMEM)?;
         frames.resize(pages, None);
-        Ok(Ring { pages: frames, head: 0, len: 0 })
+        Ok(Ring {
+            pages: frames,
+            head: 0,
+            len: 0,
+        })
     }
 
     fn capacity(&self) -> usize {
@@ -97,7 +101,10 @@ impl Ring {
         while self.room() > 0 && from.left() > 0 {
             let (slot, offset, rest) = self.place(self.head + self.len);
             let len = rest.min(self.room()).min(from.left());
-            match self.page(slot).and_then(|page| from.take_frame(page, offset, len)) {
+            match self
+                .page(slot)
+                .and_then(|page| from.take_frame(page, offset, len))
+            {
                 Ok(count) => {
                     total += count;
                     self.len += count;
@@ -203,7 +210,8 @@ impl Pipe {
             } else if nonblocking {
                 return Err(Errno::EAGAIN);
             } else {
-                self.readable.wait(|| self.len.load(Acquire) > 0 || self.writers.load(Acquire) == 0)?;
+                self.readable
+                    .wait(|| self.len.load(Acquire) > 0 || self.writers.load(Acquire) == 0)?;
             }
         }
     }
@@ -220,7 +228,13 @@ impl Pipe {
                 break;
             }
             let least = if wanted <= ATOMIC { wanted } else { 1 };
-            let written = self.with_ring(|ring| if ring.room() >= least { ring.write(from) } else { Ok(0) });
+            let written = self.with_ring(|ring| {
+                if ring.room() >= least {
+                    ring.write(from)
+                } else {
+                    Ok(0)
+                }
+            });
             match written {
                 Ok(0) if nonblocking && total == 0 => return Err(Errno::EAGAIN),
                 Ok(0) if nonblocking => break,
@@ -300,7 +314,11 @@ impl End {
         pipe.writers.fetch_add(writes.into(), AcqRel);
         pipe.opened[0].fetch_add(reads.into(), AcqRel);
         pipe.opened[1].fetch_add(writes.into(), AcqRel);
-        try_arc(End { pipe, reads, writes })
+        try_arc(End {
+            pipe,
+            reads,
+            writes,
+        })
     }
 
     /// The pipe's size in bytes.
@@ -363,7 +381,9 @@ impl FileOps for End {
 
     fn ioctl(&self, _file: &File, request: u32, argument: usize) -> Result<usize> {
         match request {
-            FIONREAD => UserPtr::new(argument).write(&(self.pipe.len.load(Acquire) as u32)).map(|()| 0),
+            FIONREAD => UserPtr::new(argument)
+                .write(&(self.pipe.len.load(Acquire) as u32))
+                .map(|()| 0),
             _ => Err(Errno::ENOTTY),
         }
     }
@@ -407,7 +427,8 @@ impl Fifo {
         match flags.0 & O_ACCMODE {
             O_RDWR => {}
             O_WRONLY => {
-                let came = || pipe.readers.load(Acquire) > 0 || pipe.opened[0].load(Acquire) != opened[0];
+                let came =
+                    || pipe.readers.load(Acquire) > 0 || pipe.opened[0].load(Acquire) != opened[0];
                 if !came() && flags.nonblocking() {
                     return Err(Errno::ENXIO);
                 }

@@ -75,7 +75,10 @@ impl WaitSource {
         try_arc(WaitSource {
             waiters: WaitQueue::new(),
             watched: AtomicBool::new(false),
-            watchers: Mutex::new(Watchers { list: Vec::new(), version: 0 }),
+            watchers: Mutex::new(Watchers {
+                list: Vec::new(),
+                version: 0,
+            }),
         })
     }
 
@@ -143,7 +146,10 @@ impl WaitSource {
     /// Removes what `watch` added.
     pub fn unwatch(&self, watcher: &Arc<dyn Watcher>) {
         let mut watchers = self.watchers.lock();
-        let found = watchers.list.iter().position(|other| Arc::ptr_eq(other, watcher));
+        let found = watchers
+            .list
+            .iter()
+            .position(|other| Arc::ptr_eq(other, watcher));
         let gone = found.map(|at| watchers.list.swap_remove(at));
         watchers.version += 1;
         self.watched.store(!watchers.list.is_empty(), Release);
@@ -162,12 +168,17 @@ pub struct PollTable {
 impl PollTable {
     /// A table for `watcher`.
     pub fn new(watcher: Arc<dyn Watcher>) -> Self {
-        PollTable { watcher, sources: Vec::new(), failed: false }
+        PollTable {
+            watcher,
+            sources: Vec::new(),
+            failed: false,
+        }
     }
 
     /// Watches `source` until the table goes.
     pub fn add(&mut self, source: &Arc<WaitSource>) {
-        let added = self.sources.try_reserve(1).is_ok() && source.watch(self.watcher.clone()).is_ok();
+        let added =
+            self.sources.try_reserve(1).is_ok() && source.watch(self.watcher.clone()).is_ok();
         if added {
             self.sources.push(source.clone());
         }
@@ -176,7 +187,11 @@ impl PollTable {
 
     /// ENOMEM when not every source could be added.
     pub fn check(&self) -> Result<()> {
-        if self.failed { Err(Errno::ENOMEM) } else { Ok(()) }
+        if self.failed {
+            Err(Errno::ENOMEM)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -197,13 +212,19 @@ pub struct Poller {
 impl Poller {
     /// A poller, to be the watcher of a [`PollTable`].
     pub fn new() -> Result<Arc<Self>> {
-        try_arc(Poller { changed: AtomicBool::new(false), waiters: WaitQueue::new() })
+        try_arc(Poller {
+            changed: AtomicBool::new(false),
+            waiters: WaitQueue::new(),
+        })
     }
 
     /// Waits for a change since the last call. False when `deadline` (in ticks) passed first; ERESTARTNOHAND on a
     /// signal.
     pub fn wait(&self, deadline: Option<u64>) -> Result<bool> {
-        match self.waiters.wait_interruptible(|| self.changed.swap(false, AcqRel), deadline) {
+        match self
+            .waiters
+            .wait_interruptible(|| self.changed.swap(false, AcqRel), deadline)
+        {
             Ok(()) => Ok(true),
             Err(WaitError::TimedOut) => Ok(false),
             Err(WaitError::Interrupted) => Err(Errno::ERESTARTNOHAND),

@@ -16,11 +16,17 @@ use alloc::vec::Vec;
 use linux_raw_sys::general::*;
 
 fn make(directory: &Arc<Entry>, name: &str, mode: u32) -> Arc<Entry> {
-    directory.inode().create(directory, name.as_bytes(), New::Node(mode, 0)).unwrap()
+    directory
+        .inode()
+        .create(directory, name.as_bytes(), New::Node(mode, 0))
+        .unwrap()
 }
 
 fn symlink(directory: &Arc<Entry>, name: &str, target: &str) {
-    directory.inode().create(directory, name.as_bytes(), New::Symlink(target.as_bytes())).unwrap();
+    directory
+        .inode()
+        .create(directory, name.as_bytes(), New::Symlink(target.as_bytes()))
+        .unwrap();
 }
 
 /// A tree with `/a/b/file`, and a context in it.

@@ -9,19 +9,34 @@ use alloc::sync::Arc;
 
 const ROOT: &[(&str, Node)] = &[
     ("class", Directory(&[])),
-    ("devices", Directory(&[("system", Directory(&[("cpu", Directory(CPU))]))])),
+    (
+        "devices",
+        Directory(&[("system", Directory(&[("cpu", Directory(CPU))]))]),
+    ),
     ("fs", Directory(&[("cgroup", Directory(&[]))])),
-    ("kernel", Directory(&[("mm", Directory(&[("transparent_hugepage", Directory(HUGE))]))])),
+    (
+        "kernel",
+        Directory(&[(
+            "mm",
+            Directory(&[("transparent_hugepage", Directory(HUGE))]),
+        )]),
+    ),
 ];
 
 const CPU: &[(&str, Node)] = &[
-    ("kernel_max", File(|text| put!(text, "{}\n", arch::MAX_CPUS - 1))),
+    (
+        "kernel_max",
+        File(|text| put!(text, "{}\n", arch::MAX_CPUS - 1)),
+    ),
     ("online", File(cpus)),
     ("possible", File(cpus)),
     ("present", File(cpus)),
 ];
 
-const HUGE: &[(&str, Node)] = &[("enabled", File(|text| put!(text, "always madvise [never]\n")))];
+const HUGE: &[(&str, Node)] = &[(
+    "enabled",
+    File(|text| put!(text, "always madvise [never]\n")),
+)];
 
 fn cpus(text: &mut Text) {
     match arch::cpu::count() - 1 {

@@ -72,8 +72,16 @@ pub fn new(clock: u32, flags: u32) -> Result<Arc<File>> {
         _ => return Err(Errno::EINVAL),
     };
     let state = Mutex::new(State::default());
-    let shared = try_arc(Shared { realtime, state, changed: WaitSource::new()? })?;
-    super::anonymous::file("[timerfd]", try_arc(TimerFd(shared))?, OpenFlags(O_RDWR | flags & TFD_NONBLOCK))
+    let shared = try_arc(Shared {
+        realtime,
+        state,
+        changed: WaitSource::new()?,
+    })?;
+    super::anonymous::file(
+        "[timerfd]",
+        try_arc(TimerFd(shared))?,
+        OpenFlags(O_RDWR | flags & TFD_NONBLOCK),
+    )
 }
 
 impl TimerFd {
@@ -90,7 +98,12 @@ impl TimerFd {
         };
         let old = self.get();
         let mut state = self.0.state.lock();
-        let fresh = State { armed: timer, deadline, interval: setting.interval, expirations: 0 };
+        let fresh = State {
+            armed: timer,
+            deadline,
+            interval: setting.interval,
+            expirations: 0,
+        };
         let spent = core::mem::replace(&mut *state, fresh);
         drop(state);
         drop(spent);
@@ -101,8 +114,15 @@ impl TimerFd {
     pub fn get(&self) -> Setting {
         let state = self.0.state.lock();
         let left = state.deadline.saturating_sub(time::now_ticks());
-        let first = if state.armed.is_some() { time::ticks_to_ns(left).max(1) } else { 0 };
-        Setting { first, interval: state.interval }
+        let first = if state.armed.is_some() {
+            time::ticks_to_ns(left).max(1)
+        } else {
+            0
+        };
+        Setting {
+            first,
+            interval: state.interval,
+        }
     }
 }
 
@@ -130,7 +150,9 @@ impl FileOps for TimerFd {
             if file.flags().nonblocking() {
                 return Err(Errno::EAGAIN);
             }
-            self.0.changed.wait(|| self.0.state.lock().expirations > 0)?;
+            self.0
+                .changed
+                .wait(|| self.0.state.lock().expirations > 0)?;
         }
     }
 

@@ -50,7 +50,12 @@ impl<'c> Walk<'c> {
     }
 
     /// Resolves `path` from directory `from`, or the current one. `follow`: also a symbolic link at its end.
-    pub fn resolve(&mut self, from: Option<&Arc<Entry>>, path: &[u8], follow: bool) -> Result<Arc<Entry>> {
+    pub fn resolve(
+        &mut self,
+        from: Option<&Arc<Entry>>,
+        path: &[u8],
+        follow: bool,
+    ) -> Result<Arc<Entry>> {
         if path.is_empty() {
             return Err(Errno::ENOENT);
         }
@@ -58,9 +63,19 @@ impl<'c> Walk<'c> {
     }
 
     /// Resolves all but the last part of `path`.
-    pub fn parent<'p>(&mut self, from: Option<&Arc<Entry>>, path: &'p [u8]) -> Result<(Arc<Entry>, Last<'p>)> {
-        let end = path.iter().rposition(|&byte| byte != b'/').map_or(0, |at| at + 1);
-        let start = path[..end].iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
+    pub fn parent<'p>(
+        &mut self,
+        from: Option<&Arc<Entry>>,
+        path: &'p [u8],
+    ) -> Result<(Arc<Entry>, Last<'p>)> {
+        let end = path
+            .iter()
+            .rposition(|&byte| byte != b'/')
+            .map_or(0, |at| at + 1);
+        let start = path[..end]
+            .iter()
+            .rposition(|&byte| byte == b'/')
+            .map_or(0, |at| at + 1);
         if path.is_empty() {
             return Err(Errno::ENOENT);
         }
@@ -68,7 +83,13 @@ impl<'c> Walk<'c> {
         if directory.kind() != Kind::Directory {
             return Err(Errno::ENOTDIR);
         }
-        Ok((directory, Last { name: &path[start..end], directory: end < path.len() }))
+        Ok((
+            directory,
+            Last {
+                name: &path[start..end],
+                directory: end < path.len(),
+            },
+        ))
     }
 
     /// Looks the last part of a path up, without following a link there or entering what is mounted there.
@@ -83,7 +104,11 @@ impl<'c> Walk<'c> {
     /// Counts one more symbolic link; ELOOP when there were too many.
     pub fn count_link(&mut self) -> Result<()> {
         self.links += 1;
-        if self.links > MAX_LINKS { Err(Errno::ELOOP) } else { Ok(()) }
+        if self.links > MAX_LINKS {
+            Err(Errno::ELOOP)
+        } else {
+            Ok(())
+        }
     }
 
     fn start(&self, from: Option<&Arc<Entry>>, path: &[u8]) -> Arc<Entry> {
@@ -95,7 +120,11 @@ impl<'c> Walk<'c> {
     }
 
     fn above(&self, entry: &Arc<Entry>) -> Arc<Entry> {
-        if self.context.is_root(entry) { entry.clone() } else { entry.above() }
+        if self.context.is_root(entry) {
+            entry.clone()
+        } else {
+            entry.above()
+        }
     }
 
     fn go(&mut self, start: Arc<Entry>, path: &[u8], follow: bool) -> Result<Arc<Entry>> {
@@ -103,8 +132,14 @@ impl<'c> Walk<'c> {
         let mut expanded: Vec<u8> = Vec::new();
         let mut at = 0;
         loop {
-            let path: &[u8] = if expanded.is_empty() { path } else { expanded.borrow() };
-            let Some((name, end)) = component(path, at) else { return Ok(here) };
+            let path: &[u8] = if expanded.is_empty() {
+                path
+            } else {
+                expanded.borrow()
+            };
+            let Some((name, end)) = component(path, at) else {
+                return Ok(here);
+            };
             if here.kind() != Kind::Directory {
                 return Err(Errno::ENOTDIR);
             }

@@ -13,7 +13,10 @@ use crate::arch;
 pub struct KernelHal;
 
 fn order(pages: usize) -> usize {
-    (pages * VIRTIO_PAGE).div_ceil(PAGE_SIZE).next_power_of_two().trailing_zeros() as usize
+    (pages * VIRTIO_PAGE)
+        .div_ceil(PAGE_SIZE)
+        .next_power_of_two()
+        .trailing_zeros() as usize
 }
 
 // SAFETY: blocks of frames are exclusive and zeroed; buffers are shared by their physical address, which the linear map

@@ -42,7 +42,11 @@ fn make(directory: i32, path: &[u8], new: New) -> Result<usize> {
 /// mkdirat(2)
 pub fn mkdirat(directory: i32, path: usize, mode: u32) -> Result<usize> {
     let permissions = mode & 0o1777 & !current().fs().umask();
-    make(directory, &UserPath::read(path)?, New::Node(S_IFDIR | permissions, 0))
+    make(
+        directory,
+        &UserPath::read(path)?,
+        New::Node(S_IFDIR | permissions, 0),
+    )
 }
 
 /// mknodat(2)
@@ -51,13 +55,21 @@ pub fn mknodat(directory: i32, path: usize, mode: u32, device: u32) -> Result<us
         0 => S_IFREG,
         S_IFDIR | S_IFLNK => return Err(Errno::EPERM),
         kind @ (S_IFREG | S_IFIFO | S_IFSOCK) => kind,
-        kind @ (S_IFCHR | S_IFBLK) => {
-            current().with_credentials(|who| if who.is_privileged() { Ok(kind) } else { Err(Errno::EPERM) })?
-        }
+        kind @ (S_IFCHR | S_IFBLK) => current().with_credentials(|who| {
+            if who.is_privileged() {
+                Ok(kind)
+            } else {
+                Err(Errno::EPERM)
+            }
+        })?,
         _ => return Err(Errno::EINVAL),
     };
     let permissions = mode & 0o7777 & !current().fs().umask();
-    make(directory, &UserPath::read(path)?, New::Node(kind | permissions, device.into()))
+    make(
+        directory,
+        &UserPath::read(path)?,
+        New::Node(kind | permissions, device.into()),
+    )
 }
 
 /// symlinkat(2)
@@ -72,7 +84,11 @@ pub fn symlinkat(target: usize, directory: i32, path: usize) -> Result<usize> {
 /// linkat(2)
 pub fn linkat(from: i32, old: usize, to: i32, new: usize, flags: u32) -> Result<usize> {
     check_flags(flags, AT_SYMLINK_FOLLOW | AT_EMPTY_PATH)?;
-    let follow = if flags & AT_SYMLINK_FOLLOW != 0 { 0 } else { AT_SYMLINK_NOFOLLOW };
+    let follow = if flags & AT_SYMLINK_FOLLOW != 0 {
+        0
+    } else {
+        AT_SYMLINK_NOFOLLOW
+    };
     let entry = path::resolve(from, old, follow | flags & AT_EMPTY_PATH)?;
     let new = UserPath::read(new)?;
     let (parent, last) = parent(to, &new)?;
@@ -108,7 +124,11 @@ pub fn unlinkat(directory: i32, path: usize, flags: u32) -> Result<usize> {
     let victim = parent.inode().lookup(&parent, name)?;
     if last.directory && !rmdir {
         let is_directory = victim.kind() == Kind::Directory;
-        return Err(if is_directory { Errno::EISDIR } else { Errno::ENOTDIR });
+        return Err(if is_directory {
+            Errno::EISDIR
+        } else {
+            Errno::ENOTDIR
+        });
     }
     perm::check(&parent, perm::WRITE)?;
     perm::sticky(&parent, &victim)?;
@@ -140,7 +160,11 @@ pub fn renameat2(from: i32, old: usize, to: i32, new: usize, flags: u32) -> Resu
     let (old_parent, old_last) = parent(from, &old)?;
     let (new_parent, new_last) = parent(to, &new)?;
     let old_name = old_last.proper(Errno::EBUSY)?;
-    let new_name = new_last.proper(if replace == Replace::No { Errno::EEXIST } else { Errno::EBUSY })?;
+    let new_name = new_last.proper(if replace == Replace::No {
+        Errno::EEXIST
+    } else {
+        Errno::EBUSY
+    })?;
     let source = old_parent.inode().lookup(&old_parent, old_name)?;
     if (old_last.directory || new_last.directory) && source.kind() != Kind::Directory {
         return Err(Errno::ENOTDIR);
@@ -158,7 +182,9 @@ pub fn renameat2(from: i32, old: usize, to: i32, new: usize, flags: u32) -> Resu
             return Err(Errno::EBUSY);
         }
     }
-    old_parent.inode().rename(&old_parent, old_name, (&new_parent, new_name), replace)?;
+    old_parent
+        .inode()
+        .rename(&old_parent, old_name, (&new_parent, new_name), replace)?;
     if inotify::is_active() {
         let (cookie, is_directory) = (inotify::new_cookie(), source.kind() == Kind::Directory);
         inotify::in_directory(&old_parent, old_name, is_directory, IN_MOVED_FROM, cookie);
@@ -176,7 +202,11 @@ pub fn readlinkat(directory: i32, path: usize, buffer: usize, size: i32) -> Resu
     let path = UserPath::read(path)?;
     let entry = path::resolve_bytes(directory, &path, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH)?;
     if entry.kind() != Kind::Symlink {
-        return Err(if path.is_empty() { Errno::ENOENT } else { Errno::EINVAL });
+        return Err(if path.is_empty() {
+            Errno::ENOENT
+        } else {
+            Errno::EINVAL
+        });
     }
     let target = match entry.inode().link()? {
         Link::Path(target) => target,
@@ -224,7 +254,11 @@ pub fn getdents64(fd: i32, buffer: usize, size: u32) -> Result<usize> {
         done += if outcome.is_ok() { len } else { 0 };
         outcome.is_ok()
     })?;
-    if done == 0 { outcome.map(|()| 0) } else { Ok(done) }
+    if done == 0 {
+        outcome.map(|()| 0)
+    } else {
+        Ok(done)
+    }
 }
 
 /// getcwd(2)
@@ -263,7 +297,13 @@ pub fn fchdir(fd: i32) -> Result<usize> {
 }
 
 fn privileged() -> Result<()> {
-    current().with_credentials(|who| if who.is_privileged() { Ok(()) } else { Err(Errno::EPERM) })
+    current().with_credentials(|who| {
+        if who.is_privileged() {
+            Ok(())
+        } else {
+            Err(Errno::EPERM)
+        }
+    })
 }
 
 /// chroot(2)
@@ -297,7 +337,11 @@ pub fn mount(source: usize, target: usize, kind: usize, flags: u32, _data: usize
         mount::bind(&path::resolve(AT_FDCWD, source, 0)?, &target)?;
         return Ok(0);
     }
-    let source = if source == 0 { b"none".to_vec() } else { read_cstr(source, 4096)? };
+    let source = if source == 0 {
+        b"none".to_vec()
+    } else {
+        read_cstr(source, 4096)?
+    };
     mount::mount(&source, &target, &read_cstr(kind, 64)?)?;
     Ok(0)
 }

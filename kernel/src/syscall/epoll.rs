@@ -12,7 +12,9 @@ use linux_raw_sys::general::{EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_
 /// epoll_create1(2)
 pub fn epoll_create1(flags: u32) -> Result<usize> {
     check_flags(flags, EPOLL_CLOEXEC)?;
-    Ok(current().files().add(epoll::new()?, flags & EPOLL_CLOEXEC != 0)? as usize)
+    Ok(current()
+        .files()
+        .add(epoll::new()?, flags & EPOLL_CLOEXEC != 0)? as usize)
 }
 
 fn set(fd: i32) -> Result<Arc<Epoll>> {
@@ -39,7 +41,10 @@ pub fn epoll_ctl(epoll: i32, operation: u32, fd: i32, event: usize) -> Result<us
 fn wait(epoll: i32, events: usize, max: i32, deadline: Deadline) -> Result<usize> {
     const LARGEST: usize = i32::MAX as usize / size_of::<Event>();
     let epoll = set(epoll)?;
-    let max = usize::try_from(max).ok().filter(|&max| (1..=LARGEST).contains(&max)).ok_or(Errno::EINVAL)?;
+    let max = usize::try_from(max)
+        .ok()
+        .filter(|&max| (1..=LARGEST).contains(&max))
+        .ok_or(Errno::EINVAL)?;
     let events = UserPtr::<Event>::new(events);
     loop {
         let count = epoll.take(max, &mut |at, event| events.add(at).write(&event))?;

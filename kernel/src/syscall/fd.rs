@@ -27,7 +27,9 @@ pub fn dup3(old: i32, new: i32, flags: u32) -> Result<usize> {
     if new as usize >= current().open_files_limit() {
         return Err(Errno::EBADF);
     }
-    current().files().set(new as usize, file, flags & O_CLOEXEC != 0)?;
+    current()
+        .files()
+        .set(new as usize, file, flags & O_CLOEXEC != 0)?;
     Ok(new as usize)
 }
 
@@ -36,7 +38,12 @@ pub fn fcntl(fd: i32, command: u32, argument: usize) -> Result<usize> {
     let file = file(fd)?;
     let files = current().files();
     let limit = current().open_files_limit();
-    if file.flags().has(O_PATH) && !matches!(command, F_DUPFD | F_DUPFD_CLOEXEC | F_GETFD | F_SETFD | F_GETFL) {
+    if file.flags().has(O_PATH)
+        && !matches!(
+            command,
+            F_DUPFD | F_DUPFD_CLOEXEC | F_GETFD | F_SETFD | F_GETFL
+        )
+    {
         return Err(Errno::EBADF);
     }
     match command {
@@ -60,7 +67,10 @@ pub fn fcntl(fd: i32, command: u32, argument: usize) -> Result<usize> {
         F_GETPIPE_SZ => Ok(file.ops_as::<End>().ok_or(Errno::EBADF)?.size()),
         F_ADD_SEALS => {
             file.check_writable().map_err(|_| Errno::EPERM)?;
-            file.ops_as::<Node>().ok_or(Errno::EINVAL)?.data()?.seal(argument as u32)?;
+            file.ops_as::<Node>()
+                .ok_or(Errno::EINVAL)?
+                .data()?
+                .seal(argument as u32)?;
             Ok(0)
         }
         F_GET_SEALS => Ok(file.ops_as::<Node>().ok_or(Errno::EINVAL)?.data()?.seals() as usize),
@@ -76,13 +86,22 @@ pub fn ioctl(fd: i32, request: u32, argument: usize) -> Result<usize> {
         FIOCLEX => files.set_close_on_exec(fd, true)?,
         FIONCLEX => files.set_close_on_exec(fd, false)?,
         FIONBIO | FIOASYNC => {
-            let flag = if request == FIONBIO { O_NONBLOCK } else { FASYNC };
+            let flag = if request == FIONBIO {
+                O_NONBLOCK
+            } else {
+                FASYNC
+            };
             let on = UserPtr::<i32>::new(argument).read()? != 0;
             let others = file.flags().0 & !flag;
             file.set_flags(others | if on { flag } else { 0 });
         }
         FIONREAD if file.entry().kind() == Kind::Regular => {
-            let left = file.entry().inode().attr().size.saturating_sub(file.seek(0, crate::fs::file::Whence::Current)?);
+            let left = file
+                .entry()
+                .inode()
+                .attr()
+                .size
+                .saturating_sub(file.seek(0, crate::fs::file::Whence::Current)?);
             UserPtr::new(argument).write(&(left as i32))?;
         }
         _ => return file.ops().ioctl(&file, request, argument),

@@ -33,7 +33,11 @@ pub fn openat2(directory: i32, path: usize, how: usize, size: usize) -> Result<u
 
 fn open_path(directory: i32, path: &[u8], flags: u32, mode: u32) -> Result<usize> {
     const PATH_FLAGS: u32 = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-    let flags = OpenFlags(if flags & O_PATH != 0 { flags & PATH_FLAGS } else { flags | O_LARGEFILE });
+    let flags = OpenFlags(if flags & O_PATH != 0 {
+        flags & PATH_FLAGS
+    } else {
+        flags | O_LARGEFILE
+    });
     let from = path::base(directory, path)?;
     let entry = if flags.has(O_CREAT) {
         open_or_create(from, path, flags, mode)?
@@ -80,7 +84,12 @@ fn check_open(entry: &Arc<Entry>, flags: OpenFlags) -> Result<()> {
 }
 
 /// Finds or makes what open(O_CREAT) names; a symbolic link at the end is followed even if it dangles.
-fn open_or_create(from: Option<Arc<Entry>>, path: &[u8], flags: OpenFlags, mode: u32) -> Result<Arc<Entry>> {
+fn open_or_create(
+    from: Option<Arc<Entry>>,
+    path: &[u8],
+    flags: OpenFlags,
+    mode: u32,
+) -> Result<Arc<Entry>> {
     if flags.has(O_DIRECTORY) {
         return Err(Errno::EINVAL);
     }
@@ -121,10 +130,16 @@ fn open_or_create(from: Option<Arc<Entry>>, path: &[u8], flags: OpenFlags, mode:
                 let name = last.proper(Errno::EISDIR)?;
                 perm::check(&directory, perm::WRITE)?;
                 let mode = mode & 0o7777 & !context.umask();
-                match directory.inode().create(&directory, name, New::Node(S_IFREG | mode, 0)) {
+                match directory
+                    .inode()
+                    .create(&directory, name, New::Node(S_IFREG | mode, 0))
+                {
                     // Another thread was faster: it is there now.
                     Err(Errno::EEXIST) if !flags.has(O_EXCL) => {}
-                    made => return made,
+                    made => {
+                        inotify::in_directory(&directory, name, false, IN_CREATE, 0);
+                        return made;
+                    }
                 }
             }
             Err(error) => return Err(error),
@@ -181,7 +196,9 @@ pub fn pieces(address: usize, count: usize) -> Result<Vec<IoVec>> {
         return Err(Errno::EINVAL);
     }
     let pieces = UserPtr::<IoVec>::new(address).read_vec(count)?;
-    let sum = pieces.iter().try_fold(0isize, |sum, piece| sum.checked_add(isize::try_from(piece.len).ok()?));
+    let sum = pieces.iter().try_fold(0isize, |sum, piece| {
+        sum.checked_add(isize::try_from(piece.len).ok()?)
+    });
     sum.ok_or(Errno::EINVAL)?;
     Ok(pieces)
 }
@@ -232,19 +249,41 @@ pub fn pwritev(fd: i32, vector: usize, count: usize, offset: i64) -> Result<usiz
 const HINTS: u32 = RWF_HIPRI | RWF_DSYNC | RWF_SYNC;
 
 /// preadv2(2)
-pub fn preadv2(fd: i32, vector: usize, count: usize, offset: i64, _high: usize, flags: u32) -> Result<usize> {
+pub fn preadv2(
+    fd: i32,
+    vector: usize,
+    count: usize,
+    offset: i64,
+    _high: usize,
+    flags: u32,
+) -> Result<usize> {
     if flags & !HINTS != 0 {
         return Err(Errno::EOPNOTSUPP);
     }
-    if offset == -1 { readv(fd, vector, count) } else { preadv(fd, vector, count, offset) }
+    if offset == -1 {
+        readv(fd, vector, count)
+    } else {
+        preadv(fd, vector, count, offset)
+    }
 }
 
 /// pwritev2(2)
-pub fn pwritev2(fd: i32, vector: usize, count: usize, offset: i64, _high: usize, flags: u32) -> Result<usize> {
+pub fn pwritev2(
+    fd: i32,
+    vector: usize,
+    count: usize,
+    offset: i64,
+    _high: usize,
+    flags: u32,
+) -> Result<usize> {
     if flags & !HINTS != 0 {
         return Err(Errno::EOPNOTSUPP);
     }
-    if offset == -1 { writev(fd, vector, count) } else { pwritev(fd, vector, count, offset) }
+    if offset == -1 {
+        writev(fd, vector, count)
+    } else {
+        pwritev(fd, vector, count, offset)
+    }
 }
 
 /// lseek(2)
@@ -296,7 +335,8 @@ pub fn fallocate(fd: i32, mode: u32, offset: i64, len: i64) -> Result<usize> {
     if file.entry().kind() == Kind::Fifo {
         return Err(Errno::ESPIPE);
     }
-    file.ops().allocate(&file, mode, offset as u64, len as u64)?;
+    file.ops()
+        .allocate(&file, mode, offset as u64, len as u64)?;
     Ok(0)
 }
 
@@ -321,7 +361,11 @@ pub fn fadvise64(fd: i32, _offset: i64, _len: i64, advice: u32) -> Result<usize>
     if file(fd)?.entry().kind() == Kind::Fifo {
         return Err(Errno::ESPIPE);
     }
-    if advice <= POSIX_FADV_NOREUSE { Ok(0) } else { Err(Errno::EINVAL) }
+    if advice <= POSIX_FADV_NOREUSE {
+        Ok(0)
+    } else {
+        Err(Errno::EINVAL)
+    }
 }
 
 /// readahead(2)
@@ -390,13 +434,19 @@ fn copy(mut from: Side, mut to: Side, count: usize) -> Result<usize> {
     to.file.check_writable()?;
     let count = count.min(MAX_COUNT);
     let mut buffer = Vec::new();
-    buffer.try_reserve_exact(count.min(CHUNK)).map_err(|_| Errno::ENOMEM)?;
+    buffer
+        .try_reserve_exact(count.min(CHUNK))
+        .map_err(|_| Errno::ENOMEM)?;
     buffer.resize(count.min(CHUNK), 0);
     let mut total = 0;
     while total < count {
         let chunk = buffer.len().min(count - total);
         let done = from.read(&mut buffer[..chunk]).and_then(|read| {
-            let written = if read == 0 { Ok(0) } else { to.write(&buffer[..read]) };
+            let written = if read == 0 {
+                Ok(0)
+            } else {
+                to.write(&buffer[..read])
+            };
             from.read_done(read, read - *written.as_ref().unwrap_or(&0));
             written
         });
@@ -419,7 +469,11 @@ fn copy(mut from: Side, mut to: Side, count: usize) -> Result<usize> {
 
 /// sendfile(2)
 pub fn sendfile(out: i32, input: i32, offset: usize, count: usize) -> Result<usize> {
-    copy(Side::new(file(input)?, offset)?, Side::new(file(out)?, 0)?, count)
+    copy(
+        Side::new(file(input)?, offset)?,
+        Side::new(file(out)?, 0)?,
+        count,
+    )
 }
 
 /// copy_file_range(2)
@@ -443,7 +497,11 @@ pub fn copy_file_range(
     if out.flags().has(O_APPEND) {
         return Err(Errno::EBADF);
     }
-    copy(Side::new(input, input_offset)?, Side::new(out, out_offset)?, count)
+    copy(
+        Side::new(input, input_offset)?,
+        Side::new(out, out_offset)?,
+        count,
+    )
 }
 
 /// splice(2): one side is a pipe.
@@ -457,12 +515,19 @@ pub fn splice(
 ) -> Result<usize> {
     check_flags(flags, 0xf)?;
     let (input, out) = (file(input)?, file(out)?);
-    let (from_pipe, to_pipe) = (input.entry().kind() == Kind::Fifo, out.entry().kind() == Kind::Fifo);
+    let (from_pipe, to_pipe) = (
+        input.entry().kind() == Kind::Fifo,
+        out.entry().kind() == Kind::Fifo,
+    );
     if !from_pipe && !to_pipe {
         return Err(Errno::EINVAL);
     }
     if from_pipe && input_offset != 0 || to_pipe && out_offset != 0 {
         return Err(Errno::ESPIPE);
     }
-    copy(Side::new(input, input_offset)?, Side::new(out, out_offset)?, count)
+    copy(
+        Side::new(input, input_offset)?,
+        Side::new(out, out_offset)?,
+        count,
+    )
 }

@@ -12,7 +12,9 @@ use linux_raw_sys::general::*;
 /// inotify_init1(2)
 pub fn inotify_init1(flags: u32) -> Result<usize> {
     check_flags(flags, O_CLOEXEC | O_NONBLOCK)?;
-    Ok(current().files().add(inotify::new(flags)?, flags & O_CLOEXEC != 0)? as usize)
+    Ok(current()
+        .files()
+        .add(inotify::new(flags)?, flags & O_CLOEXEC != 0)? as usize)
 }
 
 fn instance(fd: i32) -> Result<Arc<Inotify>> {
@@ -25,7 +27,11 @@ pub fn inotify_add_watch(fd: i32, path: usize, mask: u32) -> Result<usize> {
         return Err(Errno::EINVAL);
     }
     let instance = instance(fd)?;
-    let follow = if mask & IN_DONT_FOLLOW != 0 { AT_SYMLINK_NOFOLLOW } else { 0 };
+    let follow = if mask & IN_DONT_FOLLOW != 0 {
+        AT_SYMLINK_NOFOLLOW
+    } else {
+        0
+    };
     let entry = path::resolve(AT_FDCWD, path, follow)?;
     if mask & IN_ONLYDIR != 0 && entry.kind() != Kind::Directory {
         return Err(Errno::ENOTDIR);

@@ -17,7 +17,13 @@ pub fn flock(fd: i32, operation: u32) -> Result<usize> {
     let owner = Owner::flock(&file);
     let process = current().process_id();
     let exclusive = operation & !LOCK_NB == LOCK_EX;
-    let whole = Lock { owner, process, exclusive, first: 0, last: u64::MAX };
+    let whole = Lock {
+        owner,
+        process,
+        exclusive,
+        first: 0,
+        last: u64::MAX,
+    };
     match operation & !LOCK_NB {
         LOCK_SH | LOCK_EX => lock::acquire(&file, whole, operation & LOCK_NB == 0)?,
         LOCK_UN => lock::release(&file, &whole)?,
@@ -47,7 +53,9 @@ fn range(file: &Arc<File>, flock: &Flock) -> Result<(u64, u64)> {
         SEEK_END => file.entry().inode().attr().size,
         _ => return Err(Errno::EINVAL),
     };
-    let start = (base as i64).checked_add(flock.start).ok_or(Errno::EOVERFLOW)?;
+    let start = (base as i64)
+        .checked_add(flock.start)
+        .ok_or(Errno::EOVERFLOW)?;
     let (first, last) = match flock.len {
         0 => (start, i64::MAX),
         len @ 1.. => (start, start.checked_add(len - 1).ok_or(Errno::EOVERFLOW)?),
@@ -56,7 +64,14 @@ fn range(file: &Arc<File>, flock: &Flock) -> Result<(u64, u64)> {
     if first < 0 {
         return Err(Errno::EINVAL);
     }
-    Ok((first as u64, if last == i64::MAX { u64::MAX } else { last as u64 }))
+    Ok((
+        first as u64,
+        if last == i64::MAX {
+            u64::MAX
+        } else {
+            last as u64
+        },
+    ))
 }
 
 /// The record locks of fcntl(2); `None` for any other command.
@@ -74,10 +89,23 @@ fn read(file: &Arc<File>, own: bool, argument: usize) -> Result<(Flock, Lock)> {
     let flock = UserPtr::<Flock>::new(argument).read()?;
     let (first, last) = range(file, &flock)?;
     let descriptors = Arc::as_ptr(&current().files()) as usize;
-    let owner = if own { Owner::open_file(file) } else { Owner::Process(descriptors) };
+    let owner = if own {
+        Owner::open_file(file)
+    } else {
+        Owner::Process(descriptors)
+    };
     let process = if own { -1 } else { current().process_id() };
     let exclusive = flock.kind as u32 == F_WRLCK;
-    Ok((flock, Lock { owner, process, exclusive, first, last }))
+    Ok((
+        flock,
+        Lock {
+            owner,
+            process,
+            exclusive,
+            first,
+            last,
+        },
+    ))
 }
 
 fn query(file: &Arc<File>, own: bool, argument: usize) -> Result<usize> {
@@ -88,7 +116,11 @@ fn query(file: &Arc<File>, own: bool, argument: usize) -> Result<usize> {
             flock.kind = if held.exclusive { F_WRLCK } else { F_RDLCK } as i16;
             flock.whence = SEEK_SET as i16;
             flock.start = held.first as i64;
-            flock.len = if held.last == u64::MAX { 0 } else { (held.last - held.first + 1) as i64 };
+            flock.len = if held.last == u64::MAX {
+                0
+            } else {
+                (held.last - held.first + 1) as i64
+            };
             flock.process = held.process;
         }
     }
@@ -101,7 +133,11 @@ fn set(file: &Arc<File>, own: bool, argument: usize, wait: bool) -> Result<usize
     match flock.kind as u32 {
         F_UNLCK => lock::release(file, &wanted)?,
         F_RDLCK | F_WRLCK => {
-            if wanted.exclusive { file.check_writable()? } else { file.check_readable()? };
+            if wanted.exclusive {
+                file.check_writable()?
+            } else {
+                file.check_readable()?
+            };
             lock::acquire(file, wanted, wait)?;
         }
         _ => return Err(Errno::EINVAL),

@@ -81,5 +81,9 @@ pub fn resolve_bytes(directory: i32, path: &[u8], flags: u32) -> Result<Arc<Entr
 
 /// EINVAL unless `flags` has only bits of `known`.
 pub fn check_flags(flags: u32, known: u32) -> Result<()> {
-    if flags & !known == 0 { Ok(()) } else { Err(Errno::EINVAL) }
+    if flags & !known == 0 {
+        Ok(())
+    } else {
+        Err(Errno::EINVAL)
+    }
 }

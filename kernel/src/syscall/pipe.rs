@@ -30,7 +30,13 @@ pub fn eventfd2(count: u32, flags: u32) -> Result<usize> {
 /// memfd_create(2)
 pub fn memfd_create(name: usize, flags: u32) -> Result<usize> {
     check_flags(flags, MFD_CLOEXEC | MFD_ALLOW_SEALING)?;
-    let name = read_cstr(name, 250).map_err(|error| if error == Errno::ENAMETOOLONG { Errno::EINVAL } else { error })?;
+    let name = read_cstr(name, 250).map_err(|error| {
+        if error == Errno::ENAMETOOLONG {
+            Errno::EINVAL
+        } else {
+            error
+        }
+    })?;
     let file = tmpfs::memory_file(&name, flags & MFD_ALLOW_SEALING != 0)?;
     Ok(current().files().add(file, flags & MFD_CLOEXEC != 0)? as usize)
 }

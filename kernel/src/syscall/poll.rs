@@ -48,13 +48,19 @@ impl Deadline {
         if seconds < 0 || !(0..1_000_000_000).contains(&nanoseconds) {
             return Err(Errno::EINVAL);
         }
-        let ns = (seconds as u64).saturating_mul(1_000_000_000).saturating_add(nanoseconds as u64);
-        Ok(Deadline(time::now_ticks().checked_add(time::ns_to_ticks(ns))))
+        let ns = (seconds as u64)
+            .saturating_mul(1_000_000_000)
+            .saturating_add(nanoseconds as u64);
+        Ok(Deadline(
+            time::now_ticks().checked_add(time::ns_to_ticks(ns)),
+        ))
     }
 
     /// After milliseconds; a negative number is for ever.
     pub fn after_milliseconds(milliseconds: i32) -> Self {
-        let ns = u64::try_from(milliseconds).ok().map(|milliseconds| milliseconds * 1_000_000);
+        let ns = u64::try_from(milliseconds)
+            .ok()
+            .map(|milliseconds| milliseconds * 1_000_000);
         Deadline(ns.map(|ns| time::now_ticks() + time::ns_to_ticks(ns)))
     }
 
@@ -78,7 +84,11 @@ impl Deadline {
 /// Waits until one of `watched` is ready; how many are.
 fn wait(watched: &mut [Watched], deadline: Deadline) -> Result<usize> {
     let ready = look(watched, None);
-    if ready > 0 || deadline.0.is_some_and(|deadline| deadline <= time::now_ticks()) {
+    if ready > 0
+        || deadline
+            .0
+            .is_some_and(|deadline| deadline <= time::now_ticks())
+    {
         return Ok(ready);
     }
     let poller = Poller::new()?;
@@ -92,7 +102,10 @@ fn wait(watched: &mut [Watched], deadline: Deadline) -> Result<usize> {
 }
 
 fn look(watched: &mut [Watched], mut table: Option<&mut PollTable>) -> usize {
-    watched.iter_mut().map(|one| usize::from(one.look(table.as_deref_mut()))).sum()
+    watched
+        .iter_mut()
+        .map(|one| usize::from(one.look(table.as_deref_mut())))
+        .sum()
 }
 
 fn poll(address: usize, count: usize, deadline: Deadline) -> Result<usize> {
@@ -102,13 +115,27 @@ fn poll(address: usize, count: usize, deadline: Deadline) -> Result<usize> {
     let fds = UserPtr::<PollFd>::new(address);
     let mut given = fds.read_vec(count)?;
     let mut watched = Vec::new();
-    watched.try_reserve_exact(count).map_err(|_| Errno::ENOMEM)?;
+    watched
+        .try_reserve_exact(count)
+        .map_err(|_| Errno::ENOMEM)?;
     for one in &given {
         let wanted = Events::from_bits_retain(one.events.into()) | Events::ALWAYS;
         watched.push(match (one.fd, file(one.fd)) {
-            (0.., Ok(file)) => Watched { file: Some(file), wanted, found: Events::empty() },
-            (0.., Err(_)) => Watched { file: None, wanted, found: Events::INVALID },
-            _ => Watched { file: None, wanted, found: Events::empty() },
+            (0.., Ok(file)) => Watched {
+                file: Some(file),
+                wanted,
+                found: Events::empty(),
+            },
+            (0.., Err(_)) => Watched {
+                file: None,
+                wanted,
+                found: Events::INVALID,
+            },
+            _ => Watched {
+                file: None,
+                wanted,
+                found: Events::empty(),
+            },
         });
     }
     let ready = wait(&mut watched, deadline)?;
@@ -120,7 +147,13 @@ fn poll(address: usize, count: usize, deadline: Deadline) -> Result<usize> {
 }
 
 /// ppoll(2)
-pub fn ppoll(fds: usize, count: usize, timeout: usize, mask: usize, mask_size: usize) -> Result<usize> {
+pub fn ppoll(
+    fds: usize,
+    count: usize,
+    timeout: usize,
+    mask: usize,
+    mask_size: usize,
+) -> Result<usize> {
     let deadline = Deadline::read(timeout)?;
     let result = with_mask(mask, mask_size, || poll(fds, count, deadline));
     deadline.write_left(timeout);
@@ -128,7 +161,11 @@ pub fn ppoll(fds: usize, count: usize, timeout: usize, mask: usize, mask_size: u
 }
 
 /// Runs `wait` with the signal mask that the program gave, if it gave one.
-pub fn with_mask(address: usize, size: usize, wait: impl FnOnce() -> Result<usize>) -> Result<usize> {
+pub fn with_mask(
+    address: usize,
+    size: usize,
+    wait: impl FnOnce() -> Result<usize>,
+) -> Result<usize> {
     if address == 0 {
         return wait();
     }
@@ -147,7 +184,10 @@ struct Sets([[u64; SET_WORDS]; 3]);
 
 /// What each set asks for, and what makes a descriptor a member of the result.
 const SET_EVENTS: [Events; 3] = [
-    Events::IN.union(Events::IN_NORMAL).union(Events::HANG_UP).union(Events::ERROR),
+    Events::IN
+        .union(Events::IN_NORMAL)
+        .union(Events::HANG_UP)
+        .union(Events::ERROR),
     Events::OUT.union(Events::OUT_NORMAL).union(Events::ERROR),
     Events::PRIORITY,
 ];
@@ -185,20 +225,28 @@ fn select(count: usize, addresses: [usize; 3], deadline: Deadline) -> Result<usi
     let mut watched = Vec::new();
     let mut fds = Vec::new();
     for fd in 0..count {
-        let wanted = (0..3).filter(|&set| sets.has(set, fd)).fold(Events::empty(), |all, set| all | SET_EVENTS[set]);
+        let wanted = (0..3)
+            .filter(|&set| sets.has(set, fd))
+            .fold(Events::empty(), |all, set| all | SET_EVENTS[set]);
         if wanted.is_empty() {
             continue;
         }
         watched.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         fds.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        watched.push(Watched { file: Some(file(fd as i32)?), wanted, found: Events::empty() });
+        watched.push(Watched {
+            file: Some(file(fd as i32)?),
+            wanted,
+            found: Events::empty(),
+        });
         fds.push(fd);
     }
     wait(&mut watched, deadline)?;
     let mut result = Sets([[0; SET_WORDS]; 3]);
     let mut members = 0;
     for (&fd, watched) in fds.iter().zip(&watched) {
-        for set in (0..3).filter(|&set| sets.has(set, fd) && watched.found.intersects(SET_EVENTS[set])) {
+        for set in
+            (0..3).filter(|&set| sets.has(set, fd) && watched.found.intersects(SET_EVENTS[set]))
+        {
             result.0[set][fd / 64] |= 1 << (fd % 64);
             members += 1;
         }
@@ -218,8 +266,12 @@ pub fn pselect6(
 ) -> Result<usize> {
     let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
     let deadline = Deadline::read(timeout)?;
-    let [mask, size] = UserPtr::<[usize; 2]>::new(mask).read_opt()?.unwrap_or_default();
-    let result = with_mask(mask, size, || select(count, [read, write, except], deadline));
+    let [mask, size] = UserPtr::<[usize; 2]>::new(mask)
+        .read_opt()?
+        .unwrap_or_default();
+    let result = with_mask(mask, size, || {
+        select(count, [read, write, except], deadline)
+    });
     deadline.write_left(timeout);
     result
 }

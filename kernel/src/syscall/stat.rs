@@ -79,7 +79,11 @@ struct StatxTime {
 
 impl From<Time> for StatxTime {
     fn from(time: Time) -> Self {
-        StatxTime { seconds: time.seconds, nanoseconds: time.nanoseconds, pad: 0 }
+        StatxTime {
+            seconds: time.seconds,
+            nanoseconds: time.nanoseconds,
+            pad: 0,
+        }
     }
 }
 
@@ -111,7 +115,10 @@ struct Statx {
 
 /// statx(2)
 pub fn statx(directory: i32, path: usize, flags: u32, mask: u32, to: usize) -> Result<usize> {
-    check_flags(flags, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH | AT_STATX_SYNC_TYPE)?;
+    check_flags(
+        flags,
+        AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH | AT_STATX_SYNC_TYPE,
+    )?;
     if mask & STATX__RESERVED != 0 || flags & AT_STATX_SYNC_TYPE == AT_STATX_SYNC_TYPE {
         return Err(Errno::EINVAL);
     }
@@ -222,7 +229,10 @@ fn change_mode(entry: &Arc<Entry>, mode: u32) -> Result<usize> {
         return Err(Errno::EOPNOTSUPP);
     }
     let permissions = Some(mode & 0o7777);
-    entry.inode().set_attr(&SetAttr { permissions, ..SetAttr::default() })?;
+    entry.inode().set_attr(&SetAttr {
+        permissions,
+        ..SetAttr::default()
+    })?;
     inotify::about(&entry, IN_ATTRIB);
     Ok(0)
 }
@@ -260,7 +270,11 @@ fn change_owner(entry: &Arc<Entry>, uid: u32, gid: u32) -> Result<usize> {
         }
     })?;
     // A program loses its set-id bits with its owner.
-    let mut change = SetAttr { uid: given(uid), gid: given(gid), ..SetAttr::default() };
+    let mut change = SetAttr {
+        uid: given(uid),
+        gid: given(gid),
+        ..SetAttr::default()
+    };
     if entry.kind() == Kind::Regular && attr.mode & (S_ISUID | S_ISGID) != 0 {
         let group = if attr.mode & 0o010 != 0 { S_ISGID } else { 0 };
         change.permissions = Some(attr.mode & 0o7777 & !(S_ISUID | group));
@@ -290,7 +304,10 @@ fn time_to_set([seconds, nanoseconds]: [i64; 2]) -> Result<Option<Time>> {
     match nanoseconds as u32 {
         UTIME_OMIT => Ok(None),
         UTIME_NOW => Ok(Some(Time::now())),
-        nanoseconds if nanoseconds < 1_000_000_000 => Ok(Some(Time { seconds, nanoseconds })),
+        nanoseconds if nanoseconds < 1_000_000_000 => Ok(Some(Time {
+            seconds,
+            nanoseconds,
+        })),
         _ => Err(Errno::EINVAL),
     }
 }
@@ -317,7 +334,11 @@ pub fn utimensat(directory: i32, path: usize, times: usize, flags: u32) -> Resul
         }
         perm::check(&entry, perm::WRITE)?;
     }
-    entry.inode().set_attr(&SetAttr { accessed, modified, ..SetAttr::default() })?;
+    entry.inode().set_attr(&SetAttr {
+        accessed,
+        modified,
+        ..SetAttr::default()
+    })?;
     inotify::about(&entry, IN_ATTRIB);
     Ok(0)
 }

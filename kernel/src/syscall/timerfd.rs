@@ -6,12 +6,16 @@ use crate::fs::timerfd::{self, Setting, TimerFd};
 use crate::mm::user::UserPtr;
 use crate::task::current;
 use alloc::sync::Arc;
-use linux_raw_sys::general::{TFD_CLOEXEC, TFD_NONBLOCK, TFD_TIMER_ABSTIME, TFD_TIMER_CANCEL_ON_SET};
+use linux_raw_sys::general::{
+    TFD_CLOEXEC, TFD_NONBLOCK, TFD_TIMER_ABSTIME, TFD_TIMER_CANCEL_ON_SET,
+};
 
 /// timerfd_create(2)
 pub fn timerfd_create(clock: u32, flags: u32) -> Result<usize> {
     check_flags(flags, TFD_CLOEXEC | TFD_NONBLOCK)?;
-    Ok(current().files().add(timerfd::new(clock, flags)?, flags & TFD_CLOEXEC != 0)? as usize)
+    Ok(current()
+        .files()
+        .add(timerfd::new(clock, flags)?, flags & TFD_CLOEXEC != 0)? as usize)
 }
 
 fn timer(fd: i32) -> Result<Arc<TimerFd>> {
@@ -23,7 +27,9 @@ fn nanoseconds([seconds, nanoseconds]: [i64; 2]) -> Result<u64> {
     if seconds < 0 || !(0..1_000_000_000).contains(&nanoseconds) {
         return Err(Errno::EINVAL);
     }
-    Ok((seconds as u64).saturating_mul(1_000_000_000).saturating_add(nanoseconds as u64))
+    Ok((seconds as u64)
+        .saturating_mul(1_000_000_000)
+        .saturating_add(nanoseconds as u64))
 }
 
 /// As a `struct itimerspec`.
@@ -35,7 +41,10 @@ fn encode(setting: Setting) -> [[u64; 2]; 2] {
 pub fn timerfd_settime(fd: i32, flags: u32, new: usize, old: usize) -> Result<usize> {
     check_flags(flags, TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET)?;
     let [interval, first] = UserPtr::<[[i64; 2]; 2]>::new(new).read()?;
-    let setting = Setting { first: nanoseconds(first)?, interval: nanoseconds(interval)? };
+    let setting = Setting {
+        first: nanoseconds(first)?,
+        interval: nanoseconds(interval)?,
+    };
     let before = timer(fd)?.set(setting, flags & TFD_TIMER_ABSTIME != 0)?;
     UserPtr::new(old).write_opt(&encode(before))?;
     Ok(0)

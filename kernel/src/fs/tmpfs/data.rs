@@ -9,7 +9,9 @@ use crate::mm::{Mappers, PageSource};
 use crate::sync::{Mutex, SleepMutex};
 use core::cmp::Ordering;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
-use linux_raw_sys::general::{F_SEAL_FUTURE_WRITE, F_SEAL_GROW, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_WRITE};
+use linux_raw_sys::general::{
+    F_SEAL_FUTURE_WRITE, F_SEAL_GROW, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_WRITE,
+};
 use radix::Radix;
 
 /// The content of a file. Reads take no lock across a copy; writes exclude each other.
@@ -25,7 +27,10 @@ pub struct Data {
 
 /// The page of a byte, and where in it the byte lies.
 fn split(position: u64) -> (usize, usize) {
-    ((position / PAGE_SIZE as u64) as usize, (position % PAGE_SIZE as u64) as usize)
+    (
+        (position / PAGE_SIZE as u64) as usize,
+        (position % PAGE_SIZE as u64) as usize,
+    )
 }
 
 impl Data {
@@ -62,12 +67,20 @@ impl Data {
             Ordering::Equal => 0,
             Ordering::Greater => F_SEAL_GROW,
         };
-        if self.seals() & forbidden == 0 { Ok(()) } else { Err(Errno::EPERM) }
+        if self.seals() & forbidden == 0 {
+            Ok(())
+        } else {
+            Err(Errno::EPERM)
+        }
     }
 
     /// EPERM when a seal forbids writing.
     fn check_write(&self) -> Result<()> {
-        if self.seals() & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE) == 0 { Ok(()) } else { Err(Errno::EPERM) }
+        if self.seals() & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE) == 0 {
+            Ok(())
+        } else {
+            Err(Errno::EPERM)
+        }
     }
 
     /// The length in bytes.
@@ -89,12 +102,18 @@ impl Data {
         if let Some(page) = self.page(index) {
             return Ok(page);
         }
-        let fresh = if whole { frame::alloc()? } else { frame::alloc_zeroed()? };
+        let fresh = if whole {
+            frame::alloc()?
+        } else {
+            frame::alloc_zeroed()?
+        };
         let mut pages = self.pages.lock();
         if let Some(page) = pages.get(index) {
             return Ok(page.clone());
         }
-        pages.insert(index, fresh.clone()).map_err(|_| Errno::ENOMEM)?;
+        pages
+            .insert(index, fresh.clone())
+            .map_err(|_| Errno::ENOMEM)?;
         Ok(fresh)
     }
 
@@ -108,7 +127,9 @@ impl Data {
                 break;
             }
             let (index, offset) = split(at);
-            let len = (PAGE_SIZE - offset).min(to.left()).min(rest.min(PAGE_SIZE as u64) as usize);
+            let len = (PAGE_SIZE - offset)
+                .min(to.left())
+                .min(rest.min(PAGE_SIZE as u64) as usize);
             let copied = match self.page(index) {
                 Some(page) => to.put_frame(&page, offset, len),
                 None => to.put_zeros(len),
@@ -138,7 +159,10 @@ impl Data {
         while from.left() > 0 {
             let (index, offset) = split(start + total as u64);
             let len = (PAGE_SIZE - offset).min(from.left());
-            match self.page_or_new(index, false).and_then(|page| from.take_frame(&page, offset, len)) {
+            match self
+                .page_or_new(index, false)
+                .and_then(|page| from.take_frame(&page, offset, len))
+            {
                 Ok(count) => total += count,
                 Err(error) if total == 0 => return Err(error),
                 Err(_) => break,
@@ -151,7 +175,8 @@ impl Data {
     /// Appends `bytes` of the kernel's: what an archive holds.
     pub fn fill(&self, bytes: &[u8]) -> Result<()> {
         for (index, chunk) in bytes.chunks(PAGE_SIZE).enumerate() {
-            self.page_or_new(index, chunk.len() == PAGE_SIZE)?.write(0, chunk);
+            self.page_or_new(index, chunk.len() == PAGE_SIZE)?
+                .write(0, chunk);
         }
         self.size.fetch_max(bytes.len() as u64, Release);
         Ok(())
@@ -164,7 +189,8 @@ impl Data {
         let old = self.size.swap(size, AcqRel);
         if size < old {
             self.punch_pages(super::pages(size), u64::MAX);
-            self.mappers.unmap(super::pages(size) as usize..usize::MAX, true);
+            self.mappers
+                .unmap(super::pages(size) as usize..usize::MAX, true);
             let (index, offset) = split(size);
             if offset != 0
                 && let Some(page) = self.page(index)
@@ -211,13 +237,21 @@ impl Data {
     /// Gives every page of the range memory; `grow` moves the end of the file there.
     pub fn allocate(&self, offset: u64, len: u64, grow: bool) -> Result<()> {
         let _alone = self.writing.lock();
-        let end = offset.checked_add(len).filter(|&end| end <= i64::MAX as u64).ok_or(Errno::EFBIG)?;
-        self.check_resize(if grow { end.max(self.size()) } else { self.size() })?;
+        let end = offset
+            .checked_add(len)
+            .filter(|&end| end <= i64::MAX as u64)
+            .ok_or(Errno::EFBIG)?;
+        self.check_resize(if grow {
+            end.max(self.size())
+        } else {
+            self.size()
+        })?;
         if super::pages(len) > frame::free_count() as u64 {
             return Err(Errno::ENOSPC);
         }
         for index in offset / PAGE_SIZE as u64..super::pages(end) {
-            self.page_or_new(index as usize, false).map_err(|_| Errno::ENOSPC)?;
+            self.page_or_new(index as usize, false)
+                .map_err(|_| Errno::ENOSPC)?;
         }
         if grow {
             self.size.fetch_max(end, Release);
@@ -234,7 +268,11 @@ impl Data {
             Whence::Data => {
                 let next = self.pages.lock().next_item(index).ok_or(Errno::ENXIO)? as u64;
                 let start = (next * PAGE_SIZE as u64).max(place);
-                if start < size { Ok(start) } else { Err(Errno::ENXIO) }
+                if start < size {
+                    Ok(start)
+                } else {
+                    Err(Errno::ENXIO)
+                }
             }
             Whence::Hole => {
                 let (index, _) = split(offset as u64);

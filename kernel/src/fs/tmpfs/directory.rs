@@ -5,8 +5,8 @@ use super::super::file::Record;
 use crate::errno::{Errno, Result};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
-use hashbrown::HashMap;
 use core::hash::{BuildHasherDefault, Hasher};
+use hashbrown::HashMap;
 
 /// FNV-1a: short, and good enough for names.
 #[derive(Clone)]
@@ -120,7 +120,12 @@ pub fn read(
     let dots: [(&[u8], Arc<Entry>); 2] = [(b".", here.clone()), (b"..", here.above())];
     for (at, (name, entry)) in dots.into_iter().enumerate().skip(position as usize) {
         let inode = entry.inode().attr().inode;
-        if !emit(Record { inode, kind: entry.kind(), name, next: at as u64 + 1 }) {
+        if !emit(Record {
+            inode,
+            kind: entry.kind(),
+            name,
+            next: at as u64 + 1,
+        }) {
             return;
         }
     }
@@ -128,7 +133,12 @@ pub fn read(
     while let Some((at, entry)) = next(position) {
         let (inode, name) = (entry.inode().attr().inode, entry.name());
         position = at + 1;
-        if !emit(Record { inode, kind: entry.kind(), name: &name, next: position }) {
+        if !emit(Record {
+            inode,
+            kind: entry.kind(),
+            name: &name,
+            next: position,
+        }) {
             return;
         }
     }

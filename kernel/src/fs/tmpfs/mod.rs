@@ -31,7 +31,10 @@ pub struct Tmpfs {
 impl Tmpfs {
     /// A new file system whose only directory is its root, with these permissions.
     pub fn new(permissions: u32) -> Result<Arc<Entry>> {
-        let fs = try_arc(Tmpfs { device: super::new_device(), next_inode: AtomicU64::new(1) })?;
+        let fs = try_arc(Tmpfs {
+            device: super::new_device(),
+            next_inode: AtomicU64::new(1),
+        })?;
         let root = Node::new(fs, S_IFDIR | permissions, 0, (0, 0))?;
         Entry::new(root, None, Arc::from(&b""[..]))
     }
@@ -48,7 +51,10 @@ pub fn memory_file(name: &[u8], sealing: bool) -> Result<Arc<File>> {
     let fs = match known {
         Some(fs) => fs,
         None => {
-            let fs = try_arc(Tmpfs { device: super::new_device(), next_inode: AtomicU64::new(1) })?;
+            let fs = try_arc(Tmpfs {
+                device: super::new_device(),
+                next_inode: AtomicU64::new(1),
+            })?;
             FS.lock().get_or_insert(fs).clone()
         }
     };
@@ -62,7 +68,11 @@ pub fn memory_file(name: &[u8], sealing: bool) -> Result<Arc<File>> {
 
 /// All of memory is a tmpfs' size.
 fn fs_stat() -> FsStat {
-    FsStat { magic: MAGIC, blocks: frame::total() as u64, free: frame::free_count() as u64 }
+    FsStat {
+        magic: MAGIC,
+        blocks: frame::total() as u64,
+        free: frame::free_count() as u64,
+    }
 }
 
 /// Bytes to pages, rounded up.

@@ -63,7 +63,12 @@ impl Node {
         Self::with_content(fs, mode, content, owner)
     }
 
-    fn with_content(fs: Arc<Tmpfs>, mode: u32, content: Content, (uid, gid): (u32, u32)) -> Result<Arc<Self>> {
+    fn with_content(
+        fs: Arc<Tmpfs>,
+        mode: u32,
+        content: Content,
+        (uid, gid): (u32, u32),
+    ) -> Result<Arc<Self>> {
         let kind = Kind::of_mode(mode).ok_or(Errno::EINVAL)?;
         let now = Time::now();
         let meta = Meta {
@@ -77,7 +82,13 @@ impl Node {
             born: now,
         };
         let number = fs.new_inode();
-        try_arc(Node { fs, number, kind, meta: Mutex::new(meta), content })
+        try_arc(Node {
+            fs,
+            number,
+            kind,
+            meta: Mutex::new(meta),
+            content,
+        })
     }
 
     /// A new inode for this file system, not yet in a directory.
@@ -88,9 +99,15 @@ impl Node {
     /// A new symbolic link for this file system, not yet in a directory.
     pub fn new_symlink(&self, target: &[u8], owner: (u32, u32)) -> Result<Arc<Self>> {
         let mut path = Vec::new();
-        path.try_reserve_exact(target.len()).map_err(|_| Errno::ENOSPC)?;
+        path.try_reserve_exact(target.len())
+            .map_err(|_| Errno::ENOSPC)?;
         path.extend_from_slice(target);
-        Self::with_content(self.fs.clone(), S_IFLNK | 0o777, Content::Symlink(path), owner)
+        Self::with_content(
+            self.fs.clone(),
+            S_IFLNK | 0o777,
+            Content::Symlink(path),
+            owner,
+        )
     }
 
     /// An inode of memfd_create: a regular file in no directory.
@@ -122,7 +139,11 @@ impl Node {
     fn sibling(&self, inode: &Arc<dyn Inode>) -> Result<Arc<Node>> {
         let inode: Arc<dyn Any + Send + Sync> = inode.clone();
         let node = inode.downcast::<Node>().map_err(|_| Errno::EXDEV)?;
-        if Arc::ptr_eq(&node.fs, &self.fs) { Ok(node) } else { Err(Errno::EXDEV) }
+        if Arc::ptr_eq(&node.fs, &self.fs) {
+            Ok(node)
+        } else {
+            Err(Errno::EXDEV)
+        }
     }
 
     /// Adds `node` to this directory and returns its entry.
@@ -166,7 +187,8 @@ impl Node {
     }
 
     fn is_empty(&self) -> bool {
-        self.directory().is_ok_and(|directory| directory.lock().len() == 0)
+        self.directory()
+            .is_ok_and(|directory| directory.lock().len() == 0)
     }
 
     fn accessed(&self, file: &File) {
@@ -184,7 +206,9 @@ impl Node {
 
     /// Takes the tree below this directory apart, whose entries and directories hold one another.
     pub fn dismantle(&self) {
-        let Ok(directory) = self.directory() else { return };
+        let Ok(directory) = self.directory() else {
+            return;
+        };
         let entries = directory.lock().clear();
         for entry in entries {
             if let Ok(node) = self.sibling(entry.inode()) {
@@ -267,19 +291,30 @@ impl Inode for Node {
     }
 
     fn link(&self) -> Result<Link> {
-        let Content::Symlink(path) = &self.content else { return Err(Errno::EINVAL) };
+        let Content::Symlink(path) = &self.content else {
+            return Err(Errno::EINVAL);
+        };
         let mut copy = Vec::new();
-        copy.try_reserve_exact(path.len()).map_err(|_| Errno::ENOMEM)?;
+        copy.try_reserve_exact(path.len())
+            .map_err(|_| Errno::ENOMEM)?;
         copy.extend_from_slice(path);
         Ok(Link::Path(copy))
     }
 
     fn lookup(&self, _here: &Arc<Entry>, name: &[u8]) -> Result<Arc<Entry>> {
-        self.directory()?.lock().get(name).cloned().ok_or(Errno::ENOENT)
+        self.directory()?
+            .lock()
+            .get(name)
+            .cloned()
+            .ok_or(Errno::ENOENT)
     }
 
     fn create(&self, here: &Arc<Entry>, name: &[u8], new: New) -> Result<Arc<Entry>> {
-        let mode = if let New::Node(mode, _) = new { mode } else { S_IFLNK };
+        let mode = if let New::Node(mode, _) = new {
+            mode
+        } else {
+            S_IFLNK
+        };
         let (mode, owner) = inherit(&self.meta.lock(), mode);
         let node = match new {
             New::Node(_, rdev) => self.new_node(mode, rdev, owner)?,
@@ -316,7 +351,13 @@ impl Inode for Node {
         Ok(())
     }
 
-    fn rename(&self, here: &Arc<Entry>, name: &[u8], to: (&Arc<Entry>, &[u8]), replace: Replace) -> Result<()> {
+    fn rename(
+        &self,
+        here: &Arc<Entry>,
+        name: &[u8],
+        to: (&Arc<Entry>, &[u8]),
+        replace: Replace,
+    ) -> Result<()> {
         let _alone = RENAME.lock();
         let target = self.sibling(to.0.inode())?;
         let source = self.lookup(here, name)?;
@@ -381,9 +422,16 @@ impl Node {
         other: Arc<Entry>,
     ) -> Result<()> {
         let names = (source.name(), other.name());
-        self.directory()?.lock().replace(from.1, other.clone()).ok_or(Errno::ENOENT)?;
-        to.0.directory()?.lock().replace(to.2, source.clone()).ok_or(Errno::ENOENT)?;
-        let gain = i32::from(other.kind() == Kind::Directory) - i32::from(source.kind() == Kind::Directory);
+        self.directory()?
+            .lock()
+            .replace(from.1, other.clone())
+            .ok_or(Errno::ENOENT)?;
+        to.0.directory()?
+            .lock()
+            .replace(to.2, source.clone())
+            .ok_or(Errno::ENOENT)?;
+        let gain = i32::from(other.kind() == Kind::Directory)
+            - i32::from(source.kind() == Kind::Directory);
         other.moved(from.0, names.0);
         source.moved(to.1, names.1);
         self.touched(gain);
@@ -436,12 +484,19 @@ impl FileOps for Node {
         Ok(written)
     }
 
-    fn read_dir(&self, file: &File, position: u64, emit: &mut dyn FnMut(Record) -> bool) -> Result<()> {
+    fn read_dir(
+        &self,
+        file: &File,
+        position: u64,
+        emit: &mut dyn FnMut(Record) -> bool,
+    ) -> Result<()> {
         let directory = self.directory()?;
         if file.entry().is_removed() {
             return Err(Errno::ENOENT);
         }
-        directory::read(file.entry(), position, emit, |at| directory.lock().at_or_after(at));
+        directory::read(file.entry(), position, emit, |at| {
+            directory.lock().at_or_after(at)
+        });
         self.accessed(file);
         Ok(())
     }

@@ -37,7 +37,15 @@ impl Termios1 {
     /// The settings, with the speeds of `old`.
     fn settings(self, old: &Termios) -> Termios {
         let [iflag, oflag, cflag, lflag] = self.flags;
-        Termios { iflag, oflag, cflag, lflag, line: self.line, cc: self.cc, ..*old }
+        Termios {
+            iflag,
+            oflag,
+            cflag,
+            lflag,
+            line: self.line,
+            cc: self.cc,
+            ..*old
+        }
     }
 }
 
@@ -49,7 +57,11 @@ impl Tty {
             TCGETS2 => {
                 let termios = self.termios();
                 let (ispeed, ospeed) = (termios.ispeed, termios.ospeed);
-                let value = Termios2 { termios: Termios1::from(&termios), ispeed, ospeed };
+                let value = Termios2 {
+                    termios: Termios1::from(&termios),
+                    ispeed,
+                    ospeed,
+                };
                 UserPtr::new(argument).write(&value)?;
             }
             TCSETS | TCSETSW | TCSETSF => {

@@ -1,5 +1,6 @@
 //! Job control: the session that a terminal controls, and the process group in its foreground.
 
+use super::super::device;
 use super::{Tty, pty, serial};
 use crate::errno::{Errno, Result};
 use crate::task::{current, job, signal};
@@ -14,7 +15,21 @@ pub fn controlling() -> Option<Arc<Tty>> {
 /// The controlling terminal of a session.
 pub fn of_session(session: i32) -> Option<Arc<Tty>> {
     let controls = |tty: &Arc<Tty>| tty.state.lock().session == session;
-    serial::all().find(controls).or_else(|| pty::find_by(controls))
+    serial::all()
+        .find(controls)
+        .or_else(|| pty::find_by(controls))
+}
+
+/// The device number of a session's terminal and the process group in its foreground, as /proc/PID/stat tells.
+pub fn of_process(session: i32) -> (u64, i32) {
+    let tty = if session > 0 {
+        of_session(session)
+    } else {
+        None
+    };
+    tty.map_or((0, -1), |tty| {
+        (device::number(tty.device.0, tty.device.1), tty.foreground())
+    })
 }
 
 /// A session's leader ended: its terminal is free again, and those in the foreground are told.
@@ -77,7 +92,11 @@ impl Tty {
         if steal && current().with_credentials(|who| who.is_privileged()) {
             self.release();
         }
-        if self.acquire() { Ok(()) } else { Err(Errno::EPERM) }
+        if self.acquire() {
+            Ok(())
+        } else {
+            Err(Errno::EPERM)
+        }
     }
 
     /// TIOCGPGRP
@@ -124,7 +143,11 @@ impl Tty {
             return Ok(());
         }
         if signal::is_ignored_or_blocked(number) {
-            return if number == SIGTTIN { Err(Errno::EIO) } else { Ok(()) };
+            return if number == SIGTTIN {
+                Err(Errno::EIO)
+            } else {
+                Ok(())
+            };
         }
         if job::is_orphaned(group) {
             return Err(Errno::EIO);
@@ -138,7 +161,11 @@ impl Tty {
     }
 
     pub(super) fn check_foreground_write(&self) -> Result<()> {
-        if self.state.lock().discipline.termios().local(TOSTOP) { self.check_change() } else { Ok(()) }
+        if self.state.lock().discipline.termios().local(TOSTOP) {
+            self.check_change()
+        } else {
+            Ok(())
+        }
     }
 
     /// Only the foreground may change the terminal's settings.

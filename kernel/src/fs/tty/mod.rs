@@ -6,7 +6,7 @@ mod job;
 mod pty;
 mod serial;
 
-pub use job::session_ended;
+pub use job::{of_process, session_ended};
 pub use pty::devpts;
 pub use serial::init;
 
@@ -33,7 +33,17 @@ const EXPANDED: usize = 8 * CHUNK;
 
 /// The size of the window, laid out as `struct winsize`.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    zerocopy::FromBytes,
+    zerocopy::IntoBytes,
+    zerocopy::Immutable,
+)]
 pub struct WindowSize {
     rows: u16,
     columns: u16,
@@ -76,7 +86,9 @@ impl Tty {
     fn new(device: (u32, u32), line: Line) -> Result<Arc<Self>> {
         let mut output = VecDeque::new();
         if let Line::Master = line {
-            output.try_reserve_exact(OUTPUT + EXPANDED).map_err(|_| Errno::ENOMEM)?;
+            output
+                .try_reserve_exact(OUTPUT + EXPANDED)
+                .map_err(|_| Errno::ENOMEM)?;
         }
         let state = State {
             discipline: Discipline::new().map_err(|_| Errno::ENOMEM)?,
@@ -97,9 +109,14 @@ impl Tty {
     }
 
     /// Does something with the discipline; what it has for the screen goes to the line.
-    fn with_discipline<R>(&self, act: impl FnOnce(&mut Discipline, &mut dyn FnMut(&[u8])) -> R) -> R {
+    fn with_discipline<R>(
+        &self,
+        act: impl FnOnce(&mut Discipline, &mut dyn FnMut(&[u8])) -> R,
+    ) -> R {
         let mut state = self.state.lock();
-        let State { discipline, output, .. } = &mut *state;
+        let State {
+            discipline, output, ..
+        } = &mut *state;
         match self.line {
             Line::Port(send) => act(discipline, &mut |bytes| send(bytes)),
             // The room was reserved at the start: an echo without room is lost, as on Linux.
@@ -160,7 +177,11 @@ impl Tty {
         let (canonical, min, time) = {
             let state = self.state.lock();
             let termios = state.discipline.termios();
-            (termios.local(ICANON), termios.cc[VMIN as usize], termios.cc[VTIME as usize])
+            (
+                termios.local(ICANON),
+                termios.cc[VMIN as usize],
+                termios.cc[VTIME as usize],
+            )
         };
         let tenths = |count: u8| {
             let ns = u64::from(count) * 100_000_000;
@@ -170,12 +191,19 @@ impl Tty {
             _ if canonical => self.readable.wait(|| self.can_read(1)).map(|()| true),
             (0, 0) => Ok(self.can_read(1)),
             (0, time) => self.readable.wait_until(|| self.can_read(1), tenths(time)),
-            (min, 0) => self.readable.wait(|| self.can_read(min.min(left))).map(|()| true),
+            (min, 0) => self
+                .readable
+                .wait(|| self.can_read(min.min(left)))
+                .map(|()| true),
             (min, time) => {
                 let wanted = min.min(left);
                 self.readable.wait(|| self.can_read(1))?;
                 let mut have = self.state.lock().discipline.available();
-                while have < wanted && self.readable.wait_until(|| self.can_read(have + 1), tenths(time))? {
+                while have < wanted
+                    && self
+                        .readable
+                        .wait_until(|| self.can_read(have + 1), tenths(time))?
+                {
                     let now = self.state.lock().discipline.available();
                     if now == have {
                         break;
@@ -227,10 +255,18 @@ impl Tty {
         let mut total = 0;
         while from.left() > 0 {
             if self.state.lock().hung_up {
-                return if total == 0 { Err(Errno::EIO) } else { Ok(total) };
+                return if total == 0 {
+                    Err(Errno::EIO)
+                } else {
+                    Ok(total)
+                };
             }
             if !self.can_write() {
-                let waited = if nonblocking { Err(Errno::EAGAIN) } else { self.writable.wait(|| self.can_write()) };
+                let waited = if nonblocking {
+                    Err(Errno::EAGAIN)
+                } else {
+                    self.writable.wait(|| self.can_write())
+                };
                 match waited {
                     Err(error) if total == 0 => return Err(error),
                     Err(_) => return Ok(total),
@@ -240,7 +276,9 @@ impl Tty {
             let mut chunk = [0; CHUNK];
             match from.take(&mut chunk) {
                 Ok(count) => {
-                    self.with_discipline(|discipline, screen| discipline.write(&chunk[..count], screen));
+                    self.with_discipline(|discipline, screen| {
+                        discipline.write(&chunk[..count], screen)
+                    });
                     total += count;
                     self.output_changed();
                 }
@@ -258,10 +296,20 @@ impl Tty {
         }
         let state = self.state.lock();
         let termios = state.discipline.termios();
-        let min = if termios.cc[VTIME as usize] == 0 { termios.cc[VMIN as usize] } else { 1 };
+        let min = if termios.cc[VTIME as usize] == 0 {
+            termios.cc[VMIN as usize]
+        } else {
+            1
+        };
         let mut events = Events::empty();
-        events.set(Events::IN, state.discipline.readable(min.into()) || state.hung_up);
-        events.set(Events::OUT, !state.discipline.stopped() && state.output.len() < OUTPUT || state.hung_up);
+        events.set(
+            Events::IN,
+            state.discipline.readable(min.into()) || state.hung_up,
+        );
+        events.set(
+            Events::OUT,
+            !state.discipline.stopped() && state.output.len() < OUTPUT || state.hung_up,
+        );
         events.set(Events::HANG_UP, state.hung_up);
         events
     }
@@ -332,7 +380,12 @@ fn open_tty(tty: Arc<Tty>, flags: OpenFlags, controlling: bool) -> Result<Arc<dy
 }
 
 /// Opens the terminal that has a device number.
-pub fn open(major: u32, minor: u32, here: &Arc<Entry>, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+pub fn open(
+    major: u32,
+    minor: u32,
+    here: &Arc<Entry>,
+    flags: OpenFlags,
+) -> Result<Arc<dyn FileOps>> {
     match (major, minor) {
         (5, 0) => open_tty(job::controlling().ok_or(Errno::ENXIO)?, flags, false),
         (5, 1) => open_tty(serial::console().ok_or(Errno::ENODEV)?, flags, false),

@@ -96,7 +96,9 @@ impl Tty {
 pub fn open_master(_here: &Arc<Entry>) -> Result<Arc<dyn FileOps>> {
     let (uid, gid) = current().with_credentials(|who| (who.fsuid, who.fsgid));
     let mut pairs = PAIRS.lock();
-    let index = (0..MAX).find(|index| !pairs.contains_key(index)).ok_or(Errno::ENOSPC)?;
+    let index = (0..MAX)
+        .find(|index| !pairs.contains_key(index))
+        .ok_or(Errno::ENOSPC)?;
     let tty = Tty::new((MAJOR, index), Line::Master)?;
     tty.state.lock().pty = State {
         master: Some(WaitSource::new()?),
@@ -180,7 +182,11 @@ impl FileOps for Master {
         while from.left() > 0 {
             if !self.has_room() {
                 let nonblocking = file.flags().nonblocking();
-                let waited = if nonblocking { Err(Errno::EAGAIN) } else { self.changed.wait(|| self.has_room()) };
+                let waited = if nonblocking {
+                    Err(Errno::EAGAIN)
+                } else {
+                    self.changed.wait(|| self.has_room())
+                };
                 match waited {
                     Err(error) if total == 0 => return Err(error),
                     Err(_) => break,
@@ -189,7 +195,13 @@ impl FileOps for Master {
             }
             // No more than what there is room for: what was taken cannot be given back.
             let mut chunk = [0; 256];
-            let room = self.tty.state.lock().discipline.room().clamp(1, chunk.len());
+            let room = self
+                .tty
+                .state
+                .lock()
+                .discipline
+                .room()
+                .clamp(1, chunk.len());
             match from.take(&mut chunk[..room]) {
                 Ok(count) => total += self.tty.receive(&chunk[..count]),
                 Err(error) if total == 0 => return Err(error),
@@ -282,7 +294,13 @@ impl Inode for Ptmx {
 
     fn attr(&self) -> Attr {
         let rdev = device::number(5, 2);
-        Attr { inode: 2, mode: S_IFCHR | 0o666, links: 1, rdev, ..Attr::default() }
+        Attr {
+            inode: 2,
+            mode: S_IFCHR | 0o666,
+            links: 1,
+            rdev,
+            ..Attr::default()
+        }
     }
 
     fn open(self: Arc<Self>, here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
@@ -298,7 +316,10 @@ struct Root {
 
 /// The file system of the slaves.
 pub fn devpts() -> Result<Arc<Entry>> {
-    let root = try_arc(Root { device: new_device(), born: Time::now() })?;
+    let root = try_arc(Root {
+        device: new_device(),
+        born: Time::now(),
+    })?;
     Entry::new(root, None, Arc::from(&b""[..]))
 }
 
@@ -328,22 +349,40 @@ impl Inode for Root {
         if name == b"ptmx" {
             return Entry::new(try_arc(Ptmx)?, Some(here.clone()), Arc::from(name));
         }
-        let index = core::str::from_utf8(name).ok().and_then(|name| name.parse().ok());
+        let index = core::str::from_utf8(name)
+            .ok()
+            .and_then(|name| name.parse().ok());
         let tty = index.and_then(find).ok_or(Errno::ENOENT)?;
         Entry::new(try_arc(Slave(tty))?, Some(here.clone()), Arc::from(name))
     }
 
     fn fs_stat(&self) -> FsStat {
-        FsStat { magic: 0x1cd1, ..FsStat::default() }
+        FsStat {
+            magic: 0x1cd1,
+            ..FsStat::default()
+        }
     }
 }
 
 impl FileOps for Root {
-    fn read_dir(&self, _file: &File, position: u64, emit: &mut dyn FnMut(Record) -> bool) -> Result<()> {
-        let fixed: [(&[u8], Kind); 3] =
-            [(b".", Kind::Directory), (b"..", Kind::Directory), (b"ptmx", Kind::Character)];
+    fn read_dir(
+        &self,
+        _file: &File,
+        position: u64,
+        emit: &mut dyn FnMut(Record) -> bool,
+    ) -> Result<()> {
+        let fixed: [(&[u8], Kind); 3] = [
+            (b".", Kind::Directory),
+            (b"..", Kind::Directory),
+            (b"ptmx", Kind::Character),
+        ];
         for (at, (name, kind)) in fixed.into_iter().enumerate().skip(position as usize) {
-            if !emit(Record { inode: 1, kind, name, next: at as u64 + 1 }) {
+            if !emit(Record {
+                inode: 1,
+                kind,
+                name,
+                next: at as u64 + 1,
+            }) {
                 return Ok(());
             }
         }
@@ -353,7 +392,12 @@ impl FileOps for Root {
             let Some(found) = next else { return Ok(()) };
             let name = format!("{found}");
             let inode = u64::from(found) + 3;
-            if !emit(Record { inode, kind: Kind::Character, name: name.as_bytes(), next: inode + 1 }) {
+            if !emit(Record {
+                inode,
+                kind: Kind::Character,
+                name: name.as_bytes(),
+                next: inode + 1,
+            }) {
                 return Ok(());
             }
             index = found + 1;

@@ -40,7 +40,11 @@ fn receive(device: (u32, u32), bytes: &[u8]) {
 /// The terminal of a port, by its device number.
 pub fn find(device: (u32, u32)) -> Option<Arc<Tty>> {
     let device = if device == UART_ALIAS { UART } else { device };
-    PORTS.lock().iter().find(|tty| tty.device == device).cloned()
+    PORTS
+        .lock()
+        .iter()
+        .find(|tty| tty.device == device)
+        .cloned()
 }
 
 /// All of them.

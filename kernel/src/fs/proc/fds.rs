@@ -1,0 +1,187 @@
+//! The descriptors of a process: /proc/PID/fd and fdinfo.
+
+use super::super::entry::Entry;
+use super::super::file::{File, FileOps, OpenFlags, Record, Whence};
+use super::super::generated::{self, Content, Text};
+use super::super::inode::{Attr, Inode, Kind, Link, SetAttr};
+use super::parse;
+use super::process::Who;
+use crate::errno::{Errno, Result};
+use crate::put;
+use alloc::format;
+use alloc::sync::Arc;
+use linux_raw_sys::general::O_CLOEXEC;
+
+/// The directory of the descriptors: of links to the files, or of what is known of them.
+pub struct Directory {
+    who: Who,
+    device: u64,
+    inode: u64,
+    infos: bool,
+}
+
+impl Directory {
+    /// The directory for `who`.
+    pub fn new(who: Who, device: u64, inode: u64, infos: bool) -> Self {
+        Directory {
+            who,
+            device,
+            inode,
+            infos,
+        }
+    }
+
+    fn member_kind(&self) -> Kind {
+        if self.infos {
+            Kind::Regular
+        } else {
+            Kind::Symlink
+        }
+    }
+}
+
+impl Inode for Directory {
+    fn kind(&self) -> Kind {
+        Kind::Directory
+    }
+
+    fn attr(&self) -> Attr {
+        generated::attr(self.device, self.inode, Kind::Directory, 0o500, (0, 0))
+    }
+
+    fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+        Ok(self)
+    }
+
+    fn lookup(&self, here: &Arc<Entry>, name: &[u8]) -> Result<Arc<Entry>> {
+        let fd = parse(name).ok_or(Errno::ENOENT)?;
+        self.who
+            .find()?
+            .files()?
+            .get(fd)
+            .map_err(|_| Errno::ENOENT)?;
+        let inode = generated::number(self.inode, name);
+        generated::entry(
+            here,
+            name,
+            Descriptor {
+                who: self.who,
+                fd,
+                device: self.device,
+                inode,
+                kind: self.member_kind(),
+            },
+        )
+    }
+}
+
+impl FileOps for Directory {
+    fn read_dir(
+        &self,
+        file: &File,
+        position: u64,
+        emit: &mut dyn FnMut(Record) -> bool,
+    ) -> Result<()> {
+        if !generated::dots(file.entry(), position, emit) {
+            return Ok(());
+        }
+        let files = self.who.find()?.files()?;
+        let mut from = (position as usize).saturating_sub(2);
+        while let Some(fd) = files.next(from) {
+            let name = format!("{fd}");
+            let inode = generated::number(self.inode, name.as_bytes());
+            if !emit(Record {
+                inode,
+                kind: self.member_kind(),
+                name: name.as_bytes(),
+                next: fd as u64 + 3,
+            }) {
+                break;
+            }
+            from = fd + 1;
+        }
+        Ok(())
+    }
+}
+
+/// One descriptor.
+#[derive(Clone, Copy)]
+struct Descriptor {
+    who: Who,
+    fd: i32,
+    device: u64,
+    inode: u64,
+    kind: Kind,
+}
+
+impl Descriptor {
+    fn file(&self) -> Result<Arc<File>> {
+        self.who
+            .find()?
+            .files()?
+            .get(self.fd)
+            .map_err(|_| Errno::ENOENT)
+    }
+}
+
+impl Inode for Descriptor {
+    fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    fn attr(&self) -> Attr {
+        // A link's permissions tell how the file is open.
+        let flags = self.file().map(|file| file.flags()).unwrap_or_default();
+        let permissions = match self.kind {
+            Kind::Symlink => {
+                0o100
+                    | if flags.readable() { 0o400 } else { 0 }
+                    | if flags.writable() { 0o200 } else { 0 }
+            }
+            _ => 0o444,
+        };
+        Attr {
+            size: 64,
+            ..generated::attr(self.device, self.inode, self.kind, permissions, (0, 0))
+        }
+    }
+
+    fn set_attr(&self, _change: &SetAttr) -> Result<()> {
+        Err(Errno::EPERM)
+    }
+
+    fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+        match self.kind {
+            Kind::Regular => generated::open(*self),
+            _ => Err(Errno::ELOOP),
+        }
+    }
+
+    fn link(&self) -> Result<Link> {
+        match self.kind {
+            Kind::Symlink => Ok(Link::Entry(self.file()?.entry().clone())),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+}
+
+impl Content for Descriptor {
+    fn write(&self, text: &mut Text) -> Result<()> {
+        let file = self.file()?;
+        let position = file.seek(0, Whence::Current).unwrap_or(0);
+        let close = self
+            .who
+            .find()?
+            .files()?
+            .close_on_exec(self.fd)
+            .unwrap_or(false);
+        let OpenFlags(flags) = file.flags();
+        let flags = flags | if close { O_CLOEXEC } else { 0 };
+        put!(
+            text,
+            "pos:\t{position}\nflags:\t0{flags:o}\nmnt_id:\t1\nino:\t{}\n",
+            file.entry().inode().attr().inode
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,268 @@
+//! What procfs tells of a process's memory.
+
+use super::super::generated::Text;
+use super::process::Subject;
+use crate::errno::{Errno, Result};
+use crate::mm::area::{Area, Flags, Rights, Source};
+use crate::mm::{AddressSpace, PAGE_SIZE, Usage};
+use crate::put;
+use alloc::vec::Vec;
+use core::fmt::{self, Write};
+use core::ops::Range;
+
+/// A copy of a range of a process's memory, as far as it can be read.
+fn copy(subject: &Subject, range: Range<usize>, text: &mut Text) -> Result<()> {
+    let Some(space) = subject.space() else {
+        return Ok(());
+    };
+    let mut at = range.start;
+    let mut bytes = [0; 256];
+    while at < range.end {
+        let len = bytes.len().min(range.end - at);
+        let count = space.read(at, &mut bytes[..len]);
+        text.push(&bytes[..count]);
+        if count < len {
+            break;
+        }
+        at += count;
+    }
+    Ok(())
+}
+
+/// cmdline
+pub fn arguments(subject: &Subject, text: &mut Text) -> Result<()> {
+    copy(subject, subject.process.image().arguments, text)
+}
+
+/// environ
+pub fn environment(subject: &Subject, text: &mut Text) -> Result<()> {
+    copy(subject, subject.process.image().environment, text)
+}
+
+/// auxv
+pub fn auxiliary(subject: &Subject, text: &mut Text) -> Result<()> {
+    copy(subject, subject.process.image().auxiliary, text)
+}
+
+/// statm
+pub fn statm(subject: &Subject, text: &mut Text) -> Result<()> {
+    let (pages, resident) = subject.space().map_or((0, 0), |space| space.size());
+    put!(text, "{pages} {resident} 0 0 0 {pages} 0\n");
+    Ok(())
+}
+
+/// The lines of `status` on memory.
+pub fn status(space: &AddressSpace, text: &mut Text) {
+    const KIB: usize = PAGE_SIZE / 1024;
+    let (pages, resident) = space.size();
+    for (name, value) in [
+        ("VmPeak", pages),
+        ("VmSize", pages),
+        ("VmLck", 0),
+        ("VmPin", 0),
+        ("VmHWM", resident),
+        ("VmRSS", resident),
+        ("RssAnon", resident),
+        ("RssFile", 0),
+        ("RssShmem", 0),
+        ("VmData", pages),
+        ("VmSwap", 0),
+    ] {
+        put!(text, "{name}:\t{:>8} kB\n", value * KIB);
+    }
+}
+
+/// Numbers of the bits set, as ranges: `0-3,7`.
+pub fn list_bits(bits: u64, text: &mut Text) {
+    let (mut at, mut first) = (0, true);
+    while let Some(start) = (at..64).find(|bit| bits >> bit & 1 != 0) {
+        let end = (start..64).find(|bit| bits >> bit & 1 == 0).unwrap_or(64);
+        put!(text, "{}{start}", if first { "" } else { "," });
+        if end > start + 1 {
+            put!(text, "-{}", end - 1);
+        }
+        (at, first) = (end, false);
+    }
+}
+
+/// The areas of a space, one look-up each.
+fn areas(space: &AddressSpace) -> impl Iterator<Item = Area> {
+    let mut at = 0;
+    core::iter::from_fn(move || {
+        let area = space.area_after(at)?;
+        at = area.end;
+        Some(area)
+    })
+}
+
+/// Counts the columns of a line, to align what follows.
+struct Line<'t> {
+    text: &'t mut Text,
+    columns: usize,
+}
+
+impl Write for Line<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.columns += text.len();
+        self.text.write_str(text)
+    }
+}
+
+/// The column in which names begin.
+const NAMES: usize = 73;
+
+fn line(area: &Area, text: &mut Text) {
+    let flag = |right, letter| if area.rights.has(right) { letter } else { '-' };
+    let (read, write, execute) = (
+        flag(Rights::READ, 'r'),
+        flag(Rights::WRITE, 'w'),
+        flag(Rights::EXECUTE, 'x'),
+    );
+    let shared = if area.is_shared() { 's' } else { 'p' };
+    let mut line = Line { text, columns: 0 };
+    let (offset, (device, inode)) = match &area.source {
+        Source::File { mapping, offset } => (*offset, mapping.id()),
+        Source::Anonymous => (0, (0, 0)),
+    };
+    let (major, minor) = crate::fs::device::split(device);
+    put!(
+        line,
+        "{:08x}-{:08x} {read}{write}{execute}{shared} {offset:08x} ",
+        area.start,
+        area.end
+    );
+    put!(line, "{major:02x}:{minor:02x} {inode} ");
+    let pad = NAMES.saturating_sub(line.columns);
+    match &area.source {
+        Source::File { mapping, .. } => {
+            put!(line, "{:pad$}", "");
+            _ = mapping.write_name(&mut line);
+        }
+        Source::Anonymous if !area.label.as_str().is_empty() => {
+            put!(line, "{:pad$}{}", "", area.label.as_str())
+        }
+        Source::Anonymous => {}
+    }
+    text.push(b"\n");
+}
+
+/// maps
+pub fn maps(subject: &Subject, text: &mut Text) -> Result<()> {
+    if let Some(space) = subject.space() {
+        areas(&space).for_each(|area| line(&area, text));
+    }
+    Ok(())
+}
+
+fn usage_lines(size: Option<usize>, usage: &Usage, text: &mut Text) {
+    const KIB: usize = PAGE_SIZE / 1024;
+    if let Some(size) = size {
+        put!(
+            text,
+            "Size:           {:>8} kB\nKernelPageSize: {KIB:>8} kB\nMMUPageSize:    {KIB:>8} kB\n",
+            size / 1024
+        );
+    }
+    let private = usage.resident - usage.shared;
+    let dirty = usage.dirty.min(private);
+    for (name, value) in [
+        ("Rss:", usage.resident * KIB),
+        ("Pss:", usage.proportional / 1024),
+        ("Pss_Dirty:", dirty * KIB),
+        ("Shared_Clean:", usage.shared * KIB),
+        ("Shared_Dirty:", 0),
+        ("Private_Clean:", (private - dirty) * KIB),
+        ("Private_Dirty:", dirty * KIB),
+        ("Referenced:", usage.referenced * KIB),
+        ("Anonymous:", usage.anonymous * KIB),
+        ("KSM:", 0),
+        ("LazyFree:", 0),
+        ("AnonHugePages:", 0),
+        ("ShmemPmdMapped:", 0),
+        ("FilePmdMapped:", 0),
+        ("Shared_Hugetlb:", 0),
+        ("Private_Hugetlb:", 0),
+        ("Swap:", 0),
+        ("SwapPss:", 0),
+        ("Locked:", 0),
+    ] {
+        put!(text, "{name:<15} {value:>8} kB\n");
+    }
+}
+
+/// smaps
+pub fn smaps(subject: &Subject, text: &mut Text) -> Result<()> {
+    let Some(space) = subject.space() else {
+        return Ok(());
+    };
+    for area in areas(&space) {
+        line(&area, text);
+        usage_lines(
+            Some(area.end - area.start),
+            &space.usage(area.range()),
+            text,
+        );
+        put!(text, "THPeligible:           0\nVmFlags:");
+        for (right, name) in [
+            (Rights::READ, "rd"),
+            (Rights::WRITE, "wr"),
+            (Rights::EXECUTE, "ex"),
+        ] {
+            put!(
+                text,
+                "{}{}",
+                if area.rights.has(right) { " " } else { "" },
+                if area.rights.has(right) { name } else { "" }
+            );
+        }
+        for (flag, name) in [
+            (Flags::SHARED, "sh"),
+            (Flags::GROWS_DOWN, "gd"),
+            (Flags::LOCKED, "lo"),
+        ] {
+            put!(
+                text,
+                "{}{}",
+                if area.flags.has(flag) { " " } else { "" },
+                if area.flags.has(flag) { name } else { "" }
+            );
+        }
+        text.push(b"\n");
+        crate::task::sched::cond_resched();
+    }
+    Ok(())
+}
+
+/// smaps_rollup
+pub fn rollup(subject: &Subject, text: &mut Text) -> Result<()> {
+    let Some(space) = subject.space() else {
+        return Ok(());
+    };
+    let ranges: Vec<Range<usize>> = areas(&space).map(|area| area.range()).collect();
+    let (Some(first), Some(last)) = (ranges.first(), ranges.last()) else {
+        return Ok(());
+    };
+    put!(
+        text,
+        "{:08x}-{:08x} ---p 00000000 00:00 0 {:>26}[rollup]\n",
+        first.start,
+        last.end,
+        ""
+    );
+    usage_lines(None, &space.usage(first.start..last.end), text);
+    Ok(())
+}
+
+/// clear_refs
+pub fn clear_references(subject: &Subject, bytes: &[u8]) -> Result<()> {
+    match bytes.trim_ascii() {
+        b"1" | b"2" | b"3" => {
+            if let Some(space) = subject.space() {
+                space.forget_references();
+            }
+            Ok(())
+        }
+        b"4" | b"5" => Ok(()),
+        _ => Err(Errno::EINVAL),
+    }
+}

@@ -1,0 +1,131 @@
+//! procfs: the processes, and what the kernel tells of itself.
+
+mod fds;
+mod memory;
+mod process;
+mod system;
+
+use super::entry::Entry;
+use super::file::{File, FileOps, OpenFlags, Record};
+use super::generated::{self, Fixed, Node};
+use super::inode::{Attr, FsStat, Inode, Kind, SetAttr};
+use crate::errno::{Errno, Result};
+use crate::task::tree;
+use alloc::format;
+use alloc::sync::Arc;
+use process::{Directory, Who};
+
+/// The magic number of procfs in statfs(2).
+const MAGIC: u64 = 0x9fa0;
+/// Positions in the root from this one on are processes, by number.
+const PROCESSES: u64 = 1 << 16;
+
+/// The root directory: the fixed members, then the processes.
+struct Root {
+    device: u64,
+    fixed: Arc<Fixed>,
+}
+
+/// The root of a new procfs.
+pub fn root() -> Result<Arc<Entry>> {
+    let device = super::new_device();
+    let fixed = crate::mm::heap::try_arc(Fixed::new(Node::Directory(system::ROOT), device, 1))?;
+    generated::root(Root { device, fixed })
+}
+
+/// The number that a name spells, if it is one.
+fn parse<T: core::str::FromStr>(name: &[u8]) -> Option<T> {
+    let digits =
+        name.iter().all(u8::is_ascii_digit) && (name == b"0" || name.first() != Some(&b'0'));
+    if digits {
+        core::str::from_utf8(name).ok()?.parse().ok()
+    } else {
+        None
+    }
+}
+
+impl Inode for Root {
+    fn kind(&self) -> Kind {
+        Kind::Directory
+    }
+
+    fn attr(&self) -> Attr {
+        let attr = generated::attr(self.device, 1, Kind::Directory, 0o555, (0, 0));
+        Attr {
+            links: 2 + tree::count() as u32,
+            ..attr
+        }
+    }
+
+    fn set_attr(&self, _change: &SetAttr) -> Result<()> {
+        Ok(())
+    }
+
+    fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+        Ok(self)
+    }
+
+    fn lookup(&self, here: &Arc<Entry>, name: &[u8]) -> Result<Arc<Entry>> {
+        let Some(number) = parse(name) else {
+            return self.fixed.lookup(here, name);
+        };
+        let who = match tree::process(number) {
+            Some(process) => Who {
+                pid: process.pid(),
+                tid: None,
+            },
+            // A thread that is not listed can be found all the same.
+            None => {
+                let thread = tree::thread(number).ok_or(Errno::ENOENT)?;
+                Who {
+                    pid: thread.process_id(),
+                    tid: Some(number),
+                }
+            }
+        };
+        generated::entry(here, name, Directory::new(who, self.device))
+    }
+
+    fn fs_stat(&self) -> FsStat {
+        FsStat {
+            magic: MAGIC,
+            ..FsStat::default()
+        }
+    }
+}
+
+impl FileOps for Root {
+    fn read_dir(
+        &self,
+        file: &File,
+        position: u64,
+        emit: &mut dyn FnMut(Record) -> bool,
+    ) -> Result<()> {
+        if position < PROCESSES {
+            let mut more = true;
+            self.fixed.read_dir(file, position, &mut |record| {
+                more = emit(record);
+                more
+            })?;
+            if !more {
+                return Ok(());
+            }
+        }
+        let mut from = position.saturating_sub(PROCESSES) as i32;
+        while let Some(process) = tree::next_process(from) {
+            let (pid, name) = (process.pid(), format!("{}", process.pid()));
+            let next = PROCESSES + pid as u64 + 1;
+            let inode = process::number(Who { pid, tid: None });
+            if !emit(Record {
+                inode,
+                kind: Kind::Directory,
+                name: name.as_bytes(),
+                next,
+            }) {
+                break;
+            }
+            from = pid + 1;
+        }
+        Ok(())
+    }
+}

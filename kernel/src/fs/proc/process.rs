@@ -1,0 +1,674 @@
+//! The directory of a process, and of a thread.
+
+use super::super::entry::Entry;
+use super::super::file::{File, FileOps, OpenFlags, Record};
+use super::super::generated::{self, Content, Text};
+use super::super::inode::{Attr, Inode, Kind, Link, SetAttr};
+use super::super::{mount, tty};
+use super::system::user_ticks;
+use super::{fds, memory, parse};
+use crate::errno::{Errno, Result};
+use crate::mm::{AddressSpace, PAGE_SIZE};
+use crate::put;
+use crate::task::sched::state;
+use crate::task::thread::Resources;
+use crate::task::{Process, Thread, tree};
+use alloc::format;
+use alloc::sync::Arc;
+use linux_raw_sys::general::*;
+
+/// Which process or thread a directory is of.
+#[derive(Clone, Copy)]
+pub struct Who {
+    /// The process.
+    pub pid: i32,
+    /// The thread, or the whole process.
+    pub tid: Option<i32>,
+}
+
+/// The process and thread, as they are now. A process that ended and was not waited for has no thread.
+pub struct Subject {
+    /// The process.
+    pub process: Arc<Process>,
+    /// The thread, or the process's first.
+    pub thread: Option<Arc<Thread>>,
+}
+
+impl Who {
+    /// Who that is now; ESRCH when it is gone.
+    pub fn find(self) -> Result<Subject> {
+        let process = tree::process(self.pid).ok_or(Errno::ESRCH)?;
+        let thread = match self.tid {
+            Some(tid) => Some(
+                tree::thread(tid)
+                    .filter(|thread| thread.process_id() == self.pid)
+                    .ok_or(Errno::ESRCH)?,
+            ),
+            None => process.find_thread(|_| true),
+        };
+        Ok(Subject { process, thread })
+    }
+}
+
+impl Subject {
+    fn resources(&self) -> Resources {
+        self.thread
+            .as_ref()
+            .map(|thread| thread.resources())
+            .unwrap_or_default()
+    }
+
+    /// The address space, if it still has one.
+    pub fn space(&self) -> Option<Arc<AddressSpace>> {
+        self.resources().space
+    }
+
+    /// The descriptors; ESRCH when it has ended.
+    pub fn files(&self) -> Result<Arc<crate::fs::FdTable>> {
+        self.resources().files.ok_or(Errno::ESRCH)
+    }
+
+    fn fs(&self) -> Result<Arc<crate::fs::FsContext>> {
+        self.resources().fs.ok_or(Errno::ESRCH)
+    }
+
+    fn tid(&self) -> i32 {
+        self.thread
+            .as_ref()
+            .map_or(self.process.pid(), |thread| thread.tid())
+    }
+
+    fn owner(&self) -> (u32, u32) {
+        self.process.with_credentials(|who| (who.euid, who.egid))
+    }
+
+    fn state(&self) -> (char, &'static str) {
+        let Some(thread) = &self.thread else {
+            return ('Z', "zombie");
+        };
+        if self.process.is_zombie() {
+            return ('Z', "zombie");
+        }
+        match thread.sched.state() {
+            state::RUNNABLE => ('R', "running"),
+            state::INTERRUPTIBLE => ('S', "sleeping"),
+            state::STOPPED => ('T', "stopped"),
+            state::DEAD => ('X', "dead"),
+            _ => ('D', "disk sleep"),
+        }
+    }
+
+    fn name(&self) -> [u8; 16] {
+        self.thread
+            .as_ref()
+            .map(|thread| thread.name())
+            .unwrap_or_default()
+    }
+
+    /// The sets of signals that are pending for the thread, blocked, ignored and caught.
+    fn signals(&self) -> [u64; 4] {
+        let actions = self.process.signals.actions();
+        let handlers = |wanted: fn(usize) -> bool| {
+            (1..=64)
+                .filter(|&number| wanted(actions.get(number).handler))
+                .fold(0, |set, number| set | 1 << (number - 1))
+        };
+        let shared = self.process.signals.pending.lock().set();
+        let pending = self
+            .thread
+            .as_ref()
+            .map_or(0, |thread| thread.pending() & !shared);
+        let blocked = self.thread.as_ref().map_or(0, |thread| thread.blocked());
+        [
+            pending,
+            blocked,
+            handlers(|handler| handler == 1),
+            handlers(|handler| handler > 1),
+        ]
+    }
+}
+
+/// A name's bytes, up to the first zero.
+fn trim(name: &[u8; 16]) -> &[u8] {
+    name.split(|&byte| byte == 0).next().unwrap_or_default()
+}
+
+/// A member of the directory.
+#[derive(Clone, Copy)]
+enum Member {
+    File(fn(&Subject, &mut Text) -> Result<()>),
+    Setting(
+        fn(&Subject, &mut Text) -> Result<()>,
+        fn(&Subject, &[u8]) -> Result<()>,
+    ),
+    Link(fn(&Subject) -> Result<Arc<Entry>>),
+    Descriptors,
+    DescriptorInfos,
+    Threads,
+}
+
+use Member::{File as Text_, Link as Link_, Setting};
+
+const MEMBERS: &[(&str, Member)] = &[
+    ("auxv", Text_(memory::auxiliary)),
+    ("cgroup", Text_(|_, text| Ok(text.push(b"0::/\n")))),
+    (
+        "clear_refs",
+        Setting(|_, _| Err(Errno::EINVAL), memory::clear_references),
+    ),
+    ("cmdline", Text_(memory::arguments)),
+    ("comm", Setting(comm, set_comm)),
+    ("cwd", Link_(|subject| Ok(subject.fs()?.directory()))),
+    ("environ", Text_(memory::environment)),
+    (
+        "exe",
+        Link_(|subject| {
+            Ok(subject
+                .process
+                .image()
+                .file
+                .ok_or(Errno::ENOENT)?
+                .entry()
+                .clone())
+        }),
+    ),
+    ("fd", Member::Descriptors),
+    ("fdinfo", Member::DescriptorInfos),
+    ("limits", Text_(limits)),
+    ("maps", Text_(memory::maps)),
+    (
+        "mountinfo",
+        Text_(|subject, text| {
+            _ = mount::list_info(&subject.fs()?.root(), text);
+            Ok(())
+        }),
+    ),
+    (
+        "mounts",
+        Text_(|subject, text| {
+            _ = mount::list(&subject.fs()?.root(), text);
+            Ok(())
+        }),
+    ),
+    ("oom_score", Text_(|_, text| Ok(text.push(b"0\n")))),
+    ("oom_score_adj", Setting(oom_adjust, set_oom_adjust)),
+    ("root", Link_(|subject| Ok(subject.fs()?.root()))),
+    ("smaps", Text_(memory::smaps)),
+    ("smaps_rollup", Text_(memory::rollup)),
+    ("stat", Text_(stat)),
+    ("statm", Text_(memory::statm)),
+    ("status", Text_(status)),
+    ("task", Member::Threads),
+    ("wchan", Text_(|_, text| Ok(text.push(b"0")))),
+];
+
+impl Member {
+    fn kind(self) -> Kind {
+        match self {
+            Text_(_) | Setting(..) => Kind::Regular,
+            Link_(_) => Kind::Symlink,
+            _ => Kind::Directory,
+        }
+    }
+
+    fn permissions(self) -> u32 {
+        match self {
+            Text_(_) => 0o444,
+            Setting(..) => 0o644,
+            Link_(_) => 0o777,
+            _ => 0o555,
+        }
+    }
+}
+
+/// The number of a process's or thread's directory.
+pub fn number(who: Who) -> u64 {
+    (who.pid as u64) << 20 | (who.tid.unwrap_or(0) as u64) << 4 | 1
+}
+
+/// The directory of a process or thread.
+pub struct Directory {
+    who: Who,
+    device: u64,
+}
+
+impl Directory {
+    /// The directory of `who`.
+    pub fn new(who: Who, device: u64) -> Self {
+        Directory { who, device }
+    }
+
+    /// Members that this directory has: a thread's has no threads.
+    fn members(&self) -> impl Iterator<Item = &'static (&'static str, Member)> {
+        let threads = self.who.tid.is_none();
+        MEMBERS
+            .iter()
+            .filter(move |(_, member)| threads || !matches!(member, Member::Threads))
+    }
+}
+
+impl Inode for Directory {
+    fn kind(&self) -> Kind {
+        Kind::Directory
+    }
+
+    fn attr(&self) -> Attr {
+        let owner = self.who.find().map_or((0, 0), |subject| subject.owner());
+        generated::attr(self.device, number(self.who), Kind::Directory, 0o555, owner)
+    }
+
+    fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+        Ok(self)
+    }
+
+    fn lookup(&self, here: &Arc<Entry>, name: &[u8]) -> Result<Arc<Entry>> {
+        self.who.find().map_err(|_| Errno::ENOENT)?;
+        let (_, member) = self
+            .members()
+            .find(|(known, _)| known.as_bytes() == name)
+            .ok_or(Errno::ENOENT)?;
+        let inode = generated::number(number(self.who), name);
+        let (who, device) = (self.who, self.device);
+        match *member {
+            Member::Descriptors => {
+                generated::entry(here, name, fds::Directory::new(who, device, inode, false))
+            }
+            Member::DescriptorInfos => {
+                generated::entry(here, name, fds::Directory::new(who, device, inode, true))
+            }
+            Member::Threads => generated::entry(here, name, Threads { who, device, inode }),
+            member => generated::entry(
+                here,
+                name,
+                Leaf {
+                    who,
+                    member,
+                    device,
+                    inode,
+                },
+            ),
+        }
+    }
+}
+
+impl FileOps for Directory {
+    fn read_dir(
+        &self,
+        file: &File,
+        position: u64,
+        emit: &mut dyn FnMut(Record) -> bool,
+    ) -> Result<()> {
+        self.who.find().map_err(|_| Errno::ENOENT)?;
+        if !generated::dots(file.entry(), position, emit) {
+            return Ok(());
+        }
+        for (at, (name, member)) in self
+            .members()
+            .enumerate()
+            .skip((position as usize).saturating_sub(2))
+        {
+            let inode = generated::number(number(self.who), name.as_bytes());
+            if !emit(Record {
+                inode,
+                kind: member.kind(),
+                name: name.as_bytes(),
+                next: at as u64 + 3,
+            }) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A file or link in the directory.
+#[derive(Clone, Copy)]
+struct Leaf {
+    who: Who,
+    member: Member,
+    device: u64,
+    inode: u64,
+}
+
+impl Content for Leaf {
+    fn write(&self, text: &mut Text) -> Result<()> {
+        match self.member {
+            Text_(write) | Setting(write, _) => write(&self.who.find()?, text),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    fn accept(&self, bytes: &[u8]) -> Result<()> {
+        match self.member {
+            Setting(_, accept) => accept(&self.who.find()?, bytes),
+            _ => Err(Errno::EACCES),
+        }
+    }
+}
+
+impl Inode for Leaf {
+    fn kind(&self) -> Kind {
+        self.member.kind()
+    }
+
+    fn attr(&self) -> Attr {
+        let owner = self.who.find().map_or((0, 0), |subject| subject.owner());
+        generated::attr(
+            self.device,
+            self.inode,
+            self.kind(),
+            self.member.permissions(),
+            owner,
+        )
+    }
+
+    fn set_attr(&self, _change: &SetAttr) -> Result<()> {
+        Ok(())
+    }
+
+    fn truncate(&self, _size: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+        self.who.find()?;
+        generated::open(*self)
+    }
+
+    fn link(&self) -> Result<Link> {
+        match self.member {
+            Link_(target) => Ok(Link::Entry(target(&self.who.find()?)?)),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+}
+
+/// The directory of a process's threads.
+struct Threads {
+    who: Who,
+    device: u64,
+    inode: u64,
+}
+
+impl Inode for Threads {
+    fn kind(&self) -> Kind {
+        Kind::Directory
+    }
+
+    fn attr(&self) -> Attr {
+        let (links, owner) = match self.who.find() {
+            Ok(subject) => (2 + subject.process.threads().len() as u32, subject.owner()),
+            Err(_) => (2, (0, 0)),
+        };
+        let attr = generated::attr(self.device, self.inode, Kind::Directory, 0o555, owner);
+        Attr { links, ..attr }
+    }
+
+    fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+        Ok(self)
+    }
+
+    fn lookup(&self, here: &Arc<Entry>, name: &[u8]) -> Result<Arc<Entry>> {
+        let tid = parse(name).ok_or(Errno::ENOENT)?;
+        let who = Who {
+            tid: Some(tid),
+            ..self.who
+        };
+        who.find().map_err(|_| Errno::ENOENT)?;
+        generated::entry(here, name, Directory::new(who, self.device))
+    }
+}
+
+impl FileOps for Threads {
+    fn read_dir(
+        &self,
+        file: &File,
+        position: u64,
+        emit: &mut dyn FnMut(Record) -> bool,
+    ) -> Result<()> {
+        let process = self.who.find()?.process;
+        if !generated::dots(file.entry(), position, emit) {
+            return Ok(());
+        }
+        let mut position = position.max(2);
+        loop {
+            let next = process
+                .threads()
+                .iter()
+                .map(|thread| thread.tid())
+                .filter(|&tid| tid as u64 + 2 >= position)
+                .min();
+            let Some(tid) = next else { return Ok(()) };
+            position = tid as u64 + 3;
+            let (name, inode) = (
+                format!("{tid}"),
+                number(Who {
+                    tid: Some(tid),
+                    ..self.who
+                }),
+            );
+            if !emit(Record {
+                inode,
+                kind: Kind::Directory,
+                name: name.as_bytes(),
+                next: position,
+            }) {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn comm(subject: &Subject, text: &mut Text) -> Result<()> {
+    text.push(trim(&subject.name()));
+    text.push(b"\n");
+    Ok(())
+}
+
+fn set_comm(subject: &Subject, bytes: &[u8]) -> Result<()> {
+    let name = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+    subject.thread.as_ref().ok_or(Errno::ESRCH)?.set_name(name);
+    Ok(())
+}
+
+fn oom_adjust(subject: &Subject, text: &mut Text) -> Result<()> {
+    put!(text, "{}\n", subject.process.oom_adjust());
+    Ok(())
+}
+
+fn set_oom_adjust(subject: &Subject, bytes: &[u8]) -> Result<()> {
+    let value = core::str::from_utf8(bytes.trim_ascii())
+        .ok()
+        .and_then(|text| text.parse().ok());
+    match value {
+        Some(value @ -1000..=1000) => subject.process.set_oom_adjust(value),
+        _ => return Err(Errno::EINVAL),
+    }
+    Ok(())
+}
+
+fn stat(subject: &Subject, text: &mut Text) -> Result<()> {
+    let process = &subject.process;
+    put!(text, "{} (", subject.tid());
+    text.push(trim(&subject.name()));
+    let (terminal, foreground) = tty::of_process(process.session());
+    let parent = process.parent();
+    put!(
+        text,
+        ") {} {parent} {} {}",
+        subject.state().0,
+        process.group(),
+        process.session()
+    );
+    put!(text, " {terminal} {foreground} 0 0 0 0 0");
+    let (user, system) = process.user_system_ticks();
+    let children = user_ticks(crate::arch::time::ticks_to_ns(
+        process.children_usage().ticks,
+    ));
+    let nice = subject.thread.as_ref().map_or(0, |thread| thread.nice());
+    put!(
+        text,
+        " {user} {system} {children} 0 {} {nice} {} 0",
+        20 + nice,
+        process.threads().len().max(1)
+    );
+    let (pages, resident) = subject.space().map_or((0, 0), |space| space.size());
+    put!(
+        text,
+        " {} {} {resident} {}",
+        user_ticks(process.started()),
+        pages * PAGE_SIZE,
+        process.limits.soft(RLIMIT_RSS)
+    );
+    let image = process.image();
+    put!(text, " 0 0 {} 0 0", image.stack);
+    let [pending, blocked, ignored, caught] = subject.signals();
+    put!(text, " {pending} {blocked} {ignored} {caught} 0 0 0 17");
+    let (cpu, (policy, priority)) = subject
+        .thread
+        .as_ref()
+        .map_or((0, (0, 0)), |thread| (thread.sched.cpu(), thread.policy()));
+    put!(text, " {cpu} {priority} {policy} 0 0 0 0 0 0");
+    let (arguments, environment) = (image.arguments, image.environment);
+    put!(
+        text,
+        " {} {} {} {}",
+        arguments.start,
+        arguments.end,
+        environment.start,
+        environment.end
+    );
+    put!(text, " {}\n", process.exit_status().unwrap_or(0));
+    Ok(())
+}
+
+fn status(subject: &Subject, text: &mut Text) -> Result<()> {
+    let process = &subject.process;
+    put!(text, "Name:\t");
+    text.push(trim(&subject.name()));
+    let umask = subject.fs().map_or(0o022, |fs| fs.umask());
+    let (letter, word) = subject.state();
+    put!(
+        text,
+        "\nUmask:\t{umask:04o}\nState:\t{letter} ({word})\nTgid:\t{}\nNgid:\t0\n",
+        process.pid()
+    );
+    put!(
+        text,
+        "Pid:\t{}\nPPid:\t{}\nTracerPid:\t0\n",
+        subject.tid(),
+        process.parent()
+    );
+    process.with_credentials(|who| {
+        put!(
+            text,
+            "Uid:\t{}\t{}\t{}\t{}\n",
+            who.uid,
+            who.euid,
+            who.suid,
+            who.fsuid
+        );
+        put!(
+            text,
+            "Gid:\t{}\t{}\t{}\t{}\n",
+            who.gid,
+            who.egid,
+            who.sgid,
+            who.fsgid
+        );
+    });
+    put!(
+        text,
+        "FDSize:\t{}\nGroups:\t",
+        subject.files().map_or(0, |files| files.size())
+    );
+    process.with_credentials(|who| who.groups.iter().for_each(|group| put!(text, "{group} ")));
+    put!(text, "\n");
+    if let Some(space) = subject.space() {
+        memory::status(&space, text);
+    }
+    let [pending, blocked, ignored, caught] = subject.signals();
+    let shared = process.signals.pending.lock().set();
+    put!(
+        text,
+        "Threads:\t{}\nSigQ:\t0/{}\n",
+        process.threads().len().max(1),
+        process.limits.soft(RLIMIT_SIGPENDING)
+    );
+    put!(
+        text,
+        "SigPnd:\t{pending:016x}\nShdPnd:\t{shared:016x}\nSigBlk:\t{blocked:016x}\n"
+    );
+    put!(text, "SigIgn:\t{ignored:016x}\nSigCgt:\t{caught:016x}\n");
+    process.with_credentials(|who| {
+        put!(
+            text,
+            "CapInh:\t{:016x}\nCapPrm:\t{:016x}\n",
+            who.inheritable,
+            who.permitted
+        );
+        put!(
+            text,
+            "CapEff:\t{:016x}\nCapBnd:\t{:016x}\nCapAmb:\t{:016x}\n",
+            who.effective,
+            who.bounding,
+            0
+        );
+        put!(
+            text,
+            "NoNewPrivs:\t{}\nSeccomp:\t0\n",
+            u8::from(who.no_new_privileges)
+        );
+    });
+    if let Some(thread) = &subject.thread {
+        let allowed = thread.sched.allowed();
+        put!(text, "Cpus_allowed:\t{allowed:x}\nCpus_allowed_list:\t");
+        memory::list_bits(allowed, text);
+        let (sleeps, preemptions) = thread.sched.switches();
+        put!(
+            text,
+            "\nvoluntary_ctxt_switches:\t{sleeps}\nnonvoluntary_ctxt_switches:\t{preemptions}\n"
+        );
+    }
+    Ok(())
+}
+
+/// The limits in the order of their numbers: name, and unit.
+const LIMITS: [(&str, &str); 16] = [
+    ("Max cpu time", "seconds"),
+    ("Max file size", "bytes"),
+    ("Max data size", "bytes"),
+    ("Max stack size", "bytes"),
+    ("Max core file size", "bytes"),
+    ("Max resident set", "bytes"),
+    ("Max processes", "processes"),
+    ("Max open files", "files"),
+    ("Max locked memory", "bytes"),
+    ("Max address space", "bytes"),
+    ("Max file locks", "locks"),
+    ("Max pending signals", "signals"),
+    ("Max msgqueue size", "bytes"),
+    ("Max nice priority", ""),
+    ("Max realtime priority", ""),
+    ("Max realtime timeout", "us"),
+];
+
+fn limits(subject: &Subject, text: &mut Text) -> Result<()> {
+    put!(
+        text,
+        "{:<25} {:<20} {:<20} {:<10}\n",
+        "Limit",
+        "Soft Limit",
+        "Hard Limit",
+        "Units"
+    );
+    for (kind, (name, unit)) in LIMITS.iter().enumerate() {
+        let limit = subject.process.limits.get(kind as u32)?;
+        let [soft, hard] = [limit.soft, limit.hard].map(|value| match value {
+            usize::MAX => format!("unlimited"),
+            value => format!("{value}"),
+        });
+        put!(text, "{name:<25} {soft:<20} {hard:<20} {unit:<10}\n");
+    }
+    Ok(())
+}

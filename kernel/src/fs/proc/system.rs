@@ -1,0 +1,247 @@
+//! The files of procfs that tell of the machine and the kernel.
+
+use super::super::generated::{Node, Text};
+use super::super::mount;
+use crate::errno::Result;
+use crate::mm::{PAGE_SIZE, frame};
+use crate::sync::Once;
+use crate::task::{clock, current, queue, tree, uts};
+use crate::{arch, params, put, random};
+use Node::{Directory, File, Link, Setting};
+use core::fmt;
+
+/// The members of the root besides the processes.
+pub const ROOT: &[(&str, Node)] = &[
+    ("cmdline", File(cmdline)),
+    ("cpuinfo", File(cpuinfo)),
+    ("devices", File(devices)),
+    ("filesystems", File(filesystems)),
+    ("loadavg", File(loadavg)),
+    ("meminfo", File(meminfo)),
+    ("mounts", Link(|text| text.push(b"self/mounts"))),
+    (
+        "self",
+        Link(|text| put!(text, "{}", current().process_id())),
+    ),
+    ("stat", File(stat)),
+    (
+        "swaps",
+        File(|text| put!(text, "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n")),
+    ),
+    ("sys", Directory(SYS)),
+    (
+        "thread-self",
+        Link(|text| put!(text, "{}/task/{}", current().process_id(), current().tid())),
+    ),
+    ("tty", Directory(&[("drivers", File(|_| ()))])),
+    ("uptime", File(uptime)),
+    ("version", File(version)),
+    ("vmstat", File(vmstat)),
+];
+
+const SYS: &[(&str, Node)] = &[
+    (
+        "fs",
+        Directory(&[
+            ("file-max", File(|text| put!(text, "{}\n", i64::MAX))),
+            (
+                "nr_open",
+                File(|text| put!(text, "{}\n", super::super::fdtable::MAX_FILES)),
+            ),
+            ("pipe-max-size", File(|text| put!(text, "1048576\n"))),
+        ]),
+    ),
+    (
+        "kernel",
+        Directory(&[
+            ("cap_last_cap", File(|text| put!(text, "40\n"))),
+            (
+                "hostname",
+                Setting(
+                    |text| put_line(text, &uts::host_name()),
+                    |bytes| uts::set_host_name(bytes.trim_ascii()),
+                ),
+            ),
+            ("ngroups_max", File(|text| put!(text, "65536\n"))),
+            ("osrelease", File(|text| put!(text, "{}\n", uts::RELEASE))),
+            ("ostype", File(|text| put!(text, "Linux\n"))),
+            ("overflowgid", File(|text| put!(text, "65534\n"))),
+            ("overflowuid", File(|text| put!(text, "65534\n"))),
+            ("pid_max", File(|text| put!(text, "{}\n", tree::PID_MAX))),
+            (
+                "random",
+                Directory(&[
+                    ("boot_id", File(boot_id)),
+                    ("entropy_avail", File(|text| put!(text, "256\n"))),
+                    ("poolsize", File(|text| put!(text, "256\n"))),
+                    ("uuid", File(|text| put_uuid(text, random_uuid()))),
+                ]),
+            ),
+            ("randomize_va_space", File(|text| put!(text, "2\n"))),
+            (
+                "threads-max",
+                File(|text| put!(text, "{}\n", tree::PID_MAX)),
+            ),
+            ("version", File(|text| put!(text, "{}\n", uts::VERSION))),
+        ]),
+    ),
+    (
+        "vm",
+        Directory(&[
+            ("max_map_count", File(|text| put!(text, "65530\n"))),
+            ("mmap_min_addr", File(|text| put!(text, "65536\n"))),
+            ("overcommit_memory", Setting(|text| put!(text, "0\n"), keep)),
+        ]),
+    ),
+];
+
+/// A setting that may be written and stays what it is.
+fn keep(_bytes: &[u8]) -> Result<()> {
+    Ok(())
+}
+
+fn put_line(text: &mut Text, bytes: &[u8]) {
+    text.push(bytes);
+    text.push(b"\n");
+}
+
+fn cmdline(text: &mut Text) {
+    put!(text, "{}\n", params::line());
+}
+
+fn cpuinfo(text: &mut Text) {
+    for cpu in 0..arch::cpu::count() {
+        _ = arch::cpu::describe(cpu, text);
+    }
+}
+
+fn devices(text: &mut Text) {
+    put!(
+        text,
+        "Character devices:\n  1 mem\n  4 ttyS\n  5 /dev/tty\n136 pts\n204 ttyAMA\n229 hvc\n\nBlock devices:\n"
+    );
+}
+
+fn filesystems(text: &mut Text) {
+    for kind in mount::KINDS {
+        put!(text, "nodev\t{kind}\n");
+    }
+}
+
+fn loadavg(text: &mut Text) {
+    let (running, all) = (queue::runnable(), queue::threads());
+    put!(text, "0.00 0.00 0.00 {running}/{all} {}\n", tree::last());
+}
+
+fn meminfo(text: &mut Text) {
+    const KIB: usize = PAGE_SIZE / 1024;
+    let (total, free) = (frame::total() * KIB, frame::free_count() * KIB);
+    for (name, value) in [
+        ("MemTotal:", total),
+        ("MemFree:", free),
+        ("MemAvailable:", free),
+        ("Buffers:", 0),
+        ("Cached:", 0),
+        ("SwapCached:", 0),
+        ("SwapTotal:", 0),
+        ("SwapFree:", 0),
+        ("CommitLimit:", total),
+    ] {
+        put!(text, "{name:<15} {value:>8} kB\n");
+    }
+}
+
+/// Ticks of `USER_HZ` (100 a second).
+pub fn user_ticks(ns: u64) -> u64 {
+    ns / 10_000_000
+}
+
+fn stat(text: &mut Text) {
+    let cpus = arch::cpu::count() as u64;
+    let busy = busy_ns();
+    let idle = (clock::monotonic_ns() * cpus).saturating_sub(busy);
+    let mut line = |name: fmt::Arguments, busy, idle| {
+        put!(
+            text,
+            "{name} {} 0 0 {} 0 0 0 0 0 0\n",
+            user_ticks(busy),
+            user_ticks(idle)
+        );
+    };
+    line(format_args!("cpu "), busy, idle);
+    for cpu in 0..cpus {
+        line(format_args!("cpu{cpu}"), busy / cpus, idle / cpus);
+    }
+    let booted = (clock::realtime_ns() - clock::monotonic_ns()) / clock::SECOND;
+    put!(
+        text,
+        "intr 0\nctxt 0\nbtime {booted}\nprocesses {}\n",
+        tree::last()
+    );
+    put!(
+        text,
+        "procs_running {}\nprocs_blocked 0\n",
+        queue::runnable()
+    );
+}
+
+/// CPU time of the processes there are.
+fn busy_ns() -> u64 {
+    let mut ticks = 0;
+    _ = tree::for_each(
+        |_| true,
+        |process| ticks += process.usage().plus(process.children_usage()).ticks,
+    );
+    arch::time::ticks_to_ns(ticks)
+}
+
+fn uptime(text: &mut Text) {
+    let up = clock::monotonic_ns() / 10_000_000;
+    let idle = (up * arch::cpu::count() as u64).saturating_sub(busy_ns() / 10_000_000);
+    put!(
+        text,
+        "{}.{:02} {}.{:02}\n",
+        up / 100,
+        up % 100,
+        idle / 100,
+        idle % 100
+    );
+}
+
+fn version(text: &mut Text) {
+    put!(
+        text,
+        "Linux version {} (stile) {}\n",
+        uts::RELEASE,
+        uts::VERSION
+    );
+}
+
+fn vmstat(text: &mut Text) {
+    put!(text, "nr_free_pages {}\n", frame::free_count());
+}
+
+/// Sixteen random bytes as a version-4 UUID (RFC 9562).
+fn put_uuid(text: &mut Text, bytes: u128) {
+    let bytes = bytes & !(0xf << 76 | 3 << 62) | 4 << 76 | 2 << 62;
+    let part = |shift: u32, bits: u32| bytes >> shift & ((1 << bits) - 1);
+    put!(
+        text,
+        "{:08x}-{:04x}-{:04x}",
+        part(96, 32),
+        part(80, 16),
+        part(64, 16)
+    );
+    put!(text, "-{:04x}-{:012x}\n", part(48, 16), part(0, 48));
+}
+
+fn random_uuid() -> u128 {
+    let mut bytes = [0; 16];
+    random::fill(&mut bytes);
+    u128::from_ne_bytes(bytes)
+}
+
+fn boot_id(text: &mut Text) {
+    static ID: Once<u128> = Once::new();
+    put_uuid(text, *ID.call_once(random_uuid));
+}
