@@ -39,6 +39,13 @@ pub fn job(arguments: impl IntoIterator<Item = impl Into<Vec<u8>>>) -> Job {
 
 /// The tree that every guest starts from.
 pub fn tree<'a>(project: &'a Project, arch: Arch) -> Result<Initramfs<'a>> {
+    let mut tree = bare_tree(project, arch)?;
+    tree.add_busybox()?;
+    Ok(tree)
+}
+
+/// The same without busybox, which comes from Debian.
+pub fn bare_tree<'a>(project: &'a Project, arch: Arch) -> Result<Initramfs<'a>> {
     let init = toolchain::program(project, arch, "init")?;
     let mut tree = Initramfs::new(project, arch, &init)?;
     tree.folder(HOST_FOLDER);

@@ -36,7 +36,7 @@ pub struct Initramfs<'a> {
 }
 
 impl<'a> Initramfs<'a> {
-    /// A tree with the usual folders, busybox under all its names, and `init` as PID 1.
+    /// A tree with the usual folders and `init` as PID 1.
     pub fn new(project: &'a Project, arch: Arch, init: &Path) -> Result<Self> {
         let mut tree = Self {
             project,
@@ -69,12 +69,16 @@ impl<'a> Initramfs<'a> {
         tree.text("etc/group", b"root:x:0:\nnogroup:x:65534:\n");
         tree.text("etc/hostname", b"guest\n");
         tree.file("init", init)?;
-        let busybox = packages::busybox(project, arch)?;
-        for applet in elf::busybox_applets(&fs::read(&busybox)?) {
-            tree.link(&format!("usr/bin/{applet}"), "busybox");
-        }
-        tree.file("usr/bin/busybox", &busybox)?;
         Ok(tree)
+    }
+
+    /// Adds busybox under all its names.
+    pub fn add_busybox(&mut self) -> Result<()> {
+        let busybox = packages::busybox(self.project, self.arch)?;
+        for applet in elf::busybox_applets(&fs::read(&busybox)?) {
+            self.link(&format!("usr/bin/{applet}"), "busybox");
+        }
+        self.file("usr/bin/busybox", &busybox)
     }
 
     /// Adds an empty folder and those above it.

@@ -18,7 +18,7 @@ use crate::kernel_image::Kernel;
 use crate::options::{CountFormat, RunOptions};
 use crate::packages;
 use crate::policies;
-use crate::project::Project;
+use crate::project::{Project, progress};
 use crate::qemu::{self, Machine};
 use crate::terminal;
 use crate::toolchain;
@@ -58,7 +58,10 @@ enum Unnamed {
 struct Plan {
     arch: Arch,
     arguments: Vec<Vec<u8>>,
+    /// The tour, which is this command's own.
     tour: bool,
+    /// A file of the host, which may need nothing else.
+    from_host: bool,
 }
 
 fn start(project: &Project, options: &RunOptions, unnamed: Unnamed) -> Result<u8> {
@@ -88,7 +91,11 @@ fn start(project: &Project, options: &RunOptions, unnamed: Unnamed) -> Result<u8
         return Ok(0);
     }
 
-    let mut tree = guest::tree(project, plan.arch)?;
+    let mut tree = guest::bare_tree(project, plan.arch)?;
+    match tree.add_busybox() {
+        Err(error) if plan.from_host => progress(&format!("the guest has no busybox: {error:#}")),
+        other => other?,
+    }
     fill(project, options, &plan, &mut tree)?;
     let mut job = guest::job(plan.arguments);
     job.trace = options.trace;
@@ -146,10 +153,12 @@ fn plan(options: &RunOptions, unnamed: Unnamed) -> Result<Plan, Refusal> {
             arch: default,
             arguments,
             tour,
+            from_host: false,
         });
     };
     let (mut arch, mut name) = (default, program.as_bytes().to_vec());
-    if program.as_bytes().contains(&b'/') {
+    let from_host = program.as_bytes().contains(&b'/');
+    if from_host {
         arch = host_program(Path::new(program), options.arch)?;
         name = guest_path(program).into_bytes();
     }
@@ -158,6 +167,7 @@ fn plan(options: &RunOptions, unnamed: Unnamed) -> Result<Plan, Refusal> {
         arch,
         arguments: std::iter::once(name).chain(rest).collect(),
         tour: false,
+        from_host,
     })
 }
 
