@@ -71,12 +71,6 @@ impl Context {
         }
     }
 
-    /// Whether this CPU runs the space now.
-    pub fn is_active(&self) -> bool {
-        let context = self.id.load(Relaxed);
-        context != 0 && ACTIVE[arch::cpu::this().index()].load(Relaxed) == context
-    }
-
     /// Pays what a change of the translations of `range` owes.
     #[inline(always)]
     pub fn pay(&self, change: Change, range: Range<usize>) {

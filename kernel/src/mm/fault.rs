@@ -7,7 +7,7 @@ use linux_raw_sys::general::{BUS_ADRERR, SEGV_ACCERR, SEGV_MAPERR, SIGBUS, SIGKI
 use super::area::{Area, PageSource, Rights, Source};
 use super::asid::Context;
 use super::frame::{FRAMES, FrameRef, Owner};
-use super::space::{AddressSpace, Space};
+use super::space::{AddressSpace, Space, with_active};
 use super::table::{BUSY, Entry, Leaf, hidden};
 use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr, age, page_down};
 use crate::arch;
@@ -106,21 +106,22 @@ pub(super) fn init() {
 /// Cures a fault of the current program, or says which signal it earns.
 pub fn handle_user_fault(fault: Fault) -> core::result::Result<(), Signal> {
     let signal = |signo, code| Err(Signal { signo, code });
-    task::with_space(|space| {
-        loop {
-            match space.fault(fault.addr, fault.access) {
-                Ok(()) => return Ok(()),
-                Err(Failure::Unmapped) => return signal(SIGSEGV, SEGV_MAPERR),
-                Err(Failure::Denied) => return signal(SIGSEGV, SEGV_ACCERR),
-                Err(Failure::BeyondEnd) => return signal(SIGBUS, BUS_ADRERR),
-                Err(Failure::NoMemory) => {
-                    if !task::oom::kill_largest() {
-                        return signal(SIGKILL, 0);
-                    }
+    loop {
+        let done = with_active(|space| space.fault(fault.addr, fault.access));
+        match done.unwrap_or(Err(Failure::Unmapped)) {
+            Ok(()) => return Ok(()),
+            Err(Failure::Unmapped) => return signal(SIGSEGV, SEGV_MAPERR),
+            Err(Failure::Denied) => return signal(SIGSEGV, SEGV_ACCERR),
+            Err(Failure::BeyondEnd) => return signal(SIGBUS, BUS_ADRERR),
+            Err(Failure::NoMemory) => {
+                if !task::oom::kill_largest() {
+                    return signal(SIGKILL, 0);
                 }
+                // The victim needs time to end.
+                task::sched::yield_now();
             }
         }
-    })
+    }
 }
 
 impl AddressSpace {

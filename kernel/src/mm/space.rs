@@ -4,6 +4,8 @@ extern crate alloc;
 
 use alloc::sync::{Arc, Weak};
 use core::ops::Range;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 pub use super::area::PageSource;
 use super::area::{Area, Areas, Flags, Label, Rights, Source};
@@ -15,8 +17,8 @@ use super::heap::try_arc_cyclic;
 use super::lock::{ReadGuard, SpaceLock, WriteGuard};
 use super::table::PageTable;
 use super::{PAGE_SIZE, PhysAddr, aslr, frame, page_up};
-use crate::arch::USER_END;
 use crate::arch::mmu::{self, Pte};
+use crate::arch::{USER_END, cpu};
 use crate::errno::{Errno, Result};
 use translation::Change;
 
@@ -116,12 +118,13 @@ impl AddressSpace {
         &self.context
     }
 
-    /// Makes this the address space of this CPU.
+    /// Makes this the address space of this CPU, which holds it until it leaves it.
     #[inline]
-    pub fn activate(&self) {
+    pub fn activate(self: &Arc<Self>) {
         let asid = self.context.activate();
-        // SAFETY: the root lives as long as the space, and nobody lets go of a space that a CPU runs on.
+        // SAFETY: the root lives as long as the space, which the CPU holds from now on.
         unsafe { mmu::activate(self.root.0, asid) };
+        cpu::this().space.set(Arc::into_raw(self.clone()).cast_mut());
     }
 
     /// Maps what is asked for; returns where.
@@ -296,10 +299,7 @@ const STACK_START: usize = 132 << 10;
 
 impl Drop for AddressSpace {
     fn drop(&mut self) {
-        if self.context.is_active() {
-            deactivate();
-        }
-        // No CPU runs the space; when all have forgotten it, none can reach its tables or frames.
+        // No CPU runs the space, or it would hold it; when all have forgotten it, none can reach its tables or frames.
         self.context.pay(Change::UnlinkTable, 0..USER_END);
         let space = self.inner.get_mut();
         let mut gather = Gather::dead();
@@ -313,11 +313,41 @@ impl Drop for AddressSpace {
     }
 }
 
-/// Leaves this CPU without an address space: before it idles, and before the last holder of a space lets go of it.
+/// The address space that a CPU runs: the CPU's own count of it.
+pub struct Active(AtomicPtr<AddressSpace>);
+
+impl Active {
+    /// None.
+    pub const fn new() -> Self {
+        Active(AtomicPtr::new(null_mut()))
+    }
+
+    /// Takes over a count, or null; lets go of the one before, which the CPU no longer runs. For the CPU itself.
+    fn set(&self, space: *mut AddressSpace) {
+        let before = self.0.load(Relaxed);
+        self.0.store(space, Relaxed);
+        if !before.is_null() {
+            // SAFETY: `activate` turned a count into this pointer, and it is taken back once.
+            drop(unsafe { Arc::from_raw(before) });
+        }
+    }
+}
+
+/// Calls `f` with the address space that this CPU runs, if it runs one. `f` must not wait: another thread's space could be
+/// active afterwards.
+#[inline]
+pub(super) fn with_active<T>(f: impl FnOnce(&AddressSpace) -> T) -> Option<T> {
+    let space = cpu::this().space.0.load(Relaxed);
+    // SAFETY: the CPU's count keeps the space; only this CPU's next switch, which `f` does not make, gives it back.
+    unsafe { space.as_ref() }.map(f)
+}
+
+/// Leaves this CPU without an address space: before it idles, and before the last thread that holds one lets go of it.
 pub fn deactivate() {
     asid::leave();
     // SAFETY: the empty root is never freed.
     unsafe { mmu::activate(mmu::empty_root(), 0) };
+    cpu::this().space.set(null_mut());
 }
 
 /// Rounds a length up to pages.

@@ -40,6 +40,8 @@ pub struct Cpu {
     pub frames: CpuLocal<mm::frame::Cache>,
     /// Free heap objects.
     pub heap: CpuLocal<mm::heap::Cache>,
+    /// The program's address space that is in use.
+    pub space: mm::space::Active,
     /// What runs here next.
     pub sched: task::sched::RunQueue,
     /// What is due here when.
@@ -74,6 +76,7 @@ impl Cpu {
             redistributor: Cell::new(0),
             frames: CpuLocal::new(mm::frame::Cache::new()),
             heap: CpuLocal::new(mm::heap::Cache::new()),
+            space: mm::space::Active::new(),
             sched: task::sched::RunQueue::new(),
             timers: task::timer::Queue::new(),
         }
