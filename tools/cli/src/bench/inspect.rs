@@ -11,10 +11,9 @@ use super::boot::Boot;
 use super::path::{Path, Tally};
 use super::report::Report;
 use super::result::{Column, Failure, Head, Row};
-use super::subject::{self, Subject};
+use super::systems;
 use super::text;
 use crate::arch::Arch;
-use crate::kernel_image::Kernel;
 use crate::project::{Project, progress};
 
 /// What can be looked at.
@@ -47,9 +46,6 @@ pub struct InspectOptions {
     json: bool,
 }
 
-/// The policies of entry, the default first.
-const POLICIES: [&str; 3] = ["entry=svc-first", "entry=switch", "entry=table"];
-
 /// The plugin's options: the first batch's instructions after the one that warms up.
 const TRACE: &str = ",trace=1,skip=1,limit=6000";
 
@@ -62,7 +58,7 @@ pub fn inspect(project: &Project, options: &InspectOptions) -> Result<u8> {
         cpu: options.cpu.as_deref(),
     };
     let (mut columns, mut listings, mut documents) = (Vec::new(), String::new(), Vec::new());
-    for subject in subjects(options) {
+    for subject in systems::ENTRY.subjects(&options.kernel, &options.append, options.arch)? {
         progress(&format!("tracing a null call on {}", subject.label));
         let boot = Boot {
             subject: &subject,
@@ -98,23 +94,6 @@ pub fn inspect(project: &Project, options: &InspectOptions) -> Result<u8> {
         print!("{listings}{}", text::render(&Report::new(columns)));
     }
     Ok(0)
-}
-
-/// Stile with each policy; the others as they are shipped and at their leanest.
-fn subjects(options: &InspectOptions) -> Vec<Subject> {
-    let mut subjects = Vec::new();
-    for subject in subject::subjects(&options.kernel, &[], &options.append) {
-        if subject.kernel == Kernel::Stile && options.arch == Arch::Arm64 {
-            subjects.extend(POLICIES.map(|policy| Subject {
-                label: format!("stile {policy}"),
-                kernel: Kernel::Stile,
-                parameters: vec![policy.into()],
-            }));
-        } else {
-            subjects.push(subject);
-        }
-    }
-    subjects
 }
 
 fn no_call() -> Failure {

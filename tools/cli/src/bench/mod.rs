@@ -20,7 +20,9 @@ mod plot;
 mod programs;
 mod report;
 mod result;
+mod said;
 mod subject;
+mod systems;
 mod text;
 
 use std::fs;
@@ -36,6 +38,7 @@ use crate::project::{Project, progress};
 use report::Report;
 use result::{Column, Results};
 use subject::Subject;
+use systems::System;
 
 pub use compare::{CompareOptions, compare};
 pub use inspect::{InspectOptions, inspect};
@@ -45,6 +48,14 @@ pub use inspect::{InspectOptions, inspect};
 pub enum Suite {
     /// Each crossing of the user-kernel boundary, by our own program
     Crossings,
+    /// The dispatch of exceptions, under each of its policies (arm64)
+    Entry,
+    /// ID registers read by programs, under each policy (arm64)
+    Idreg,
+    /// The Access-flag question on the fault path, under each policy (arm64)
+    Hwaf,
+    /// Fences after new mappings, under each policy (RISC-V)
+    Fence,
     /// lmbench's own programs: the second opinion
     Lmbench,
     /// From power-on to the first program
@@ -54,9 +65,36 @@ pub enum Suite {
 }
 
 impl Suite {
+    /// What there is in `all`, in order.
+    const EACH: [Self; 7] = [
+        Self::Crossings,
+        Self::Entry,
+        Self::Idreg,
+        Self::Hwaf,
+        Self::Fence,
+        Self::Lmbench,
+        Self::Boot,
+    ];
+
+    /// The system whose crossings the suite measures, if it does.
+    fn system(self) -> Option<&'static System> {
+        match self {
+            Self::Crossings => Some(&systems::CROSSINGS),
+            Self::Entry => Some(&systems::ENTRY),
+            Self::Idreg => Some(&systems::IDREG),
+            Self::Hwaf => Some(&systems::HWAF),
+            Self::Fence => Some(&systems::FENCE),
+            Self::Lmbench | Self::Boot | Self::All => None,
+        }
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::Crossings => "crossings",
+            Self::Entry => "entry",
+            Self::Idreg => "idreg",
+            Self::Hwaf => "hwaf",
+            Self::Fence => "fence",
             Self::Lmbench => "lmbench",
             Self::Boot => "boot",
             Self::All => "all",
@@ -177,11 +215,12 @@ impl Step {
     }
 
     fn measure(&self, bench: &Bench) -> Result<Vec<Column>> {
+        if let Some(system) = self.suite.system() {
+            return crossings::measure(bench, system, self.arch, &self.subject);
+        }
         match self.suite {
-            Suite::Crossings => crossings::measure(bench, self.arch, &self.subject),
             Suite::Lmbench => lmbench::measure(bench, self.arch, &self.subject),
-            Suite::Boot => boots::measure(bench, self.arch, &self.subject),
-            Suite::All => Ok(Vec::new()),
+            _ => boots::measure(bench, self.arch, &self.subject),
         }
     }
 }
@@ -202,7 +241,7 @@ pub fn bench(project: &Project, options: &BenchOptions) -> Result<u8> {
     };
     let folder = options.out.join("results");
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
-    let steps = steps(options);
+    let steps = steps(options)?;
     let started = Instant::now();
     for (number, step) in steps.iter().enumerate() {
         let file = step.file(&folder);
@@ -226,27 +265,31 @@ pub fn bench(project: &Project, options: &BenchOptions) -> Result<u8> {
 }
 
 /// All steps, or those of one part.
-fn steps(options: &BenchOptions) -> Vec<Step> {
-    let all = [Suite::Crossings, Suite::Lmbench, Suite::Boot];
-    let suites = if options.suites.contains(&Suite::All) {
-        &all[..]
+fn steps(options: &BenchOptions) -> Result<Vec<Step>> {
+    let all = options.suites.contains(&Suite::All);
+    let suites = if all {
+        &Suite::EACH[..]
     } else {
         &options.suites
     };
     let mut steps = Vec::new();
-    for suite in suites {
-        for arch in &options.arch {
-            for subject in subject::subjects(&options.kernel, &options.set, &options.append) {
-                steps.push(Step {
-                    suite: *suite,
-                    arch: *arch,
-                    subject,
-                });
-            }
+    for &suite in suites {
+        for &arch in &options.arch {
+            let (kernels, append) = (&options.kernel, &options.append);
+            let subjects = match suite.system().filter(|_| suite != Suite::Crossings) {
+                Some(system) if !system.is_of(arch) => continue,
+                Some(system) => system.subjects(kernels, append, arch)?,
+                None => subject::subjects(kernels, &options.set, append)?,
+            };
+            steps.extend(subjects.into_iter().map(|subject| Step {
+                suite,
+                arch,
+                subject,
+            }));
         }
     }
     let (part, of) = options.shard.unwrap_or((1, 1));
-    steps.into_iter().skip(part - 1).step_by(of).collect()
+    Ok(steps.into_iter().skip(part - 1).step_by(of).collect())
 }
 
 fn time_left(elapsed: Duration, done: usize, of: usize) -> String {

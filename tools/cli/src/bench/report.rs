@@ -116,6 +116,7 @@ pub fn figure(value: f64) -> String {
         _ if value >= 100.0 => whole(value),
         _ if value == value.trunc() => format!("{value}"),
         _ if value >= 1.0 => format!("{value:.1}"),
+        _ if value < 0.0005 => "<0.001".into(),
         _ => format!("{value:.3}"),
     }
 }
@@ -220,6 +221,7 @@ mod tests {
             (46.25, "46.2"),
             (0.0, "0"),
             (0.0125, "0.013"),
+            (0.0001, "<0.001"),
             (3.0, "3"),
         ] {
             assert_eq!(figure(value), text);

@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use super::{Bench, counted, programs};
 use crate::arch::Arch;
@@ -23,12 +23,17 @@ pub struct Subject {
 }
 
 /// The subjects that the options name. Stock kernels are measured as shipped and at their leanest.
-pub fn subjects(names: &[String], settings: &[String], append: &[String]) -> Vec<Subject> {
+pub fn subjects(names: &[String], settings: &[String], append: &[String]) -> Result<Vec<Subject>> {
     let default = ["stile", "linux-6.1", "linux-6.12"].map(String::from);
     let names = if names.is_empty() { &default } else { names };
     let mut subjects = Vec::new();
     for name in names {
         let kernel = Kernel::from_option(name);
+        if let Kernel::File(path) = &kernel
+            && !path.is_file()
+        {
+            bail!("{name}: no such file, nor linux-6.1, linux-6.12 or stile");
+        }
         let parameters = match kernel {
             Kernel::Stile | Kernel::Selftest(_) => settings.to_vec(),
             Kernel::Linux(_) => Vec::new(),
@@ -53,7 +58,7 @@ pub fn subjects(names: &[String], settings: &[String], append: &[String]) -> Vec
             });
         }
     }
-    subjects
+    Ok(subjects)
 }
 
 impl Subject {

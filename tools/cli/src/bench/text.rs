@@ -7,12 +7,8 @@ use super::report::{Report, Table, figure};
 
 /// The tables, one under the other, but for those that only the page has.
 pub fn render(report: &Report) -> String {
-    report
-        .tables
-        .iter()
-        .map(table)
-        .collect::<Vec<_>>()
-        .join("\n")
+    let shown = report.tables.iter().filter(|table| !table.head.detail);
+    shown.map(table).collect::<Vec<_>>().join("\n")
 }
 
 fn table(table: &Table) -> String {

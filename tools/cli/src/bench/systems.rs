@@ -1,0 +1,126 @@
+//! Stile's systems: the crossings that each is about, and its policies, the default first.
+
+use anyhow::Result;
+
+use super::subject::{self, Subject};
+use crate::arch::Arch;
+use crate::kernel_image::Kernel;
+
+/// One system.
+pub struct System {
+    /// Its name, and that of its tables.
+    pub name: &'static str,
+    pub title: &'static str,
+    /// The rows of programs/crossings that it is about; all where empty.
+    pub rows: &'static [&'static str],
+    /// The tables of counts that the terminal shows too.
+    pub shown: &'static [&'static str],
+    /// The settings of Stile that are set side by side.
+    policies: &'static [&'static [&'static str]],
+    /// The architecture that has it; both where none.
+    arch: Option<Arch>,
+}
+
+/// All crossings, on the kernel as it is set.
+pub const CROSSINGS: System = System {
+    name: "crossings",
+    title: "Crossings",
+    rows: &[],
+    shown: &[],
+    policies: &[],
+    arch: None,
+};
+
+pub const ENTRY: System = System {
+    name: "entry",
+    title: "entry: dispatch of exceptions",
+    rows: &[
+        "null_call",
+        "anon_read",
+        "anon_write",
+        "id_read",
+        "signal_catch",
+    ],
+    shown: &["indirect"],
+    policies: &[&["entry=svc-first"], &["entry=switch"], &["entry=table"]],
+    arch: Some(Arch::Arm64),
+};
+
+pub const IDREG: System = System {
+    name: "idreg",
+    title: "idreg: ID registers read by programs",
+    rows: &["null_call", "id_read"],
+    shown: &[],
+    policies: &[&["idreg=direct"], &["idreg=locked"]],
+    arch: Some(Arch::Arm64),
+};
+
+pub const HWAF: System = System {
+    name: "hwaf",
+    title: "hwaf: does the hardware set the Access flag?",
+    rows: &[
+        "file_read",
+        "zero_to_private",
+        "file_private_write",
+        "file_private_write_after_read",
+    ],
+    shown: &["idregs"],
+    policies: &[&["hwaf=cached"], &["hwaf=reread"]],
+    arch: Some(Arch::Arm64),
+};
+
+pub const FENCE: System = System {
+    name: "fence",
+    title: "fence: sfence.vma after new mappings",
+    rows: &[
+        "anon_write",
+        "anon_read",
+        "zero_to_private",
+        "table_growth",
+        "munmap_page",
+        "mprotect_page",
+        "mmap_touch_munmap",
+        "file_read",
+        "file_write",
+        "file_private_write",
+        "fork_exit_wait",
+        "thread_create_join",
+    ],
+    shown: &["fences"],
+    policies: &[
+        &["fence.kernel=lazy", "fence.user=auto"],
+        &["fence.kernel=preventive", "fence.user=auto"],
+        &["fence.kernel=lazy", "fence.user=preventive"],
+        &["fence.kernel=preventive", "fence.user=preventive"],
+    ],
+    arch: Some(Arch::Riscv64),
+};
+
+impl System {
+    /// Whether machines of this architecture have it.
+    pub fn is_of(&self, arch: Arch) -> bool {
+        self.arch.is_none_or(|only| only == arch)
+    }
+
+    /// Stile with each policy; the other kernels as they are, where stock both as shipped and at their leanest.
+    pub fn subjects(
+        &self,
+        names: &[String],
+        append: &[String],
+        arch: Arch,
+    ) -> Result<Vec<Subject>> {
+        let mut subjects = Vec::new();
+        for subject in subject::subjects(names, &[], append)? {
+            if subject.kernel != Kernel::Stile || !self.is_of(arch) || self.policies.is_empty() {
+                subjects.push(subject);
+                continue;
+            }
+            subjects.extend(self.policies.iter().map(|policy| Subject {
+                label: format!("stile {}", policy.join(" ")),
+                kernel: Kernel::Stile,
+                parameters: policy.iter().map(|word| word.to_string()).collect(),
+            }));
+        }
+        Ok(subjects)
+    }
+}
