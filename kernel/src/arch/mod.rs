@@ -13,3 +13,16 @@ pub use aarch64::*;
 mod riscv64;
 #[cfg(target_arch = "riscv64")]
 pub use riscv64::*;
+
+/// The kernel's own tests (`.selftests` in kernel.ld).
+#[cfg(feature = "selftest")]
+pub fn selftests() -> &'static [crate::selftest::Test] {
+    use crate::selftest::Test;
+    unsafe extern "C" {
+        static __selftests_start: Test;
+        static __selftests_end: Test;
+    }
+    let (start, end) = (&raw const __selftests_start, &raw const __selftests_end);
+    // SAFETY: the linker script puts the tests, and nothing else, between the two symbols.
+    unsafe { core::slice::from_raw_parts(start, end.offset_from_unsigned(start)) }
+}

@@ -52,15 +52,5 @@ pub const PLATFORM: &str = "aarch64";
 /// What uname calls the machine.
 pub const UTS_MACHINE: &str = "aarch64";
 
-/// The kernel's own tests (`.selftests` in kernel.ld).
-#[cfg(feature = "selftest")]
-pub fn selftests() -> &'static [crate::selftest::Test] {
-    use crate::selftest::Test;
-    unsafe extern "C" {
-        static __selftests_start: Test;
-        static __selftests_end: Test;
-    }
-    let (start, end) = (&raw const __selftests_start, &raw const __selftests_end);
-    // SAFETY: the linker script puts the tests, and nothing else, between the two symbols.
-    unsafe { core::slice::from_raw_parts(start, end.offset_from_unsigned(start)) }
-}
+/// System calls that only this architecture has, by number.
+pub const SPECIFIC: &[(usize, Syscall)] = &[];

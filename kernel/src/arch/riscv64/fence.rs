@@ -103,8 +103,9 @@ pub fn publish() {
     }
 }
 
-/// A fault found a valid and sufficient entry in the program's address space `asid`: makes sure that the next try sees it.
-pub fn pay_spurious(asid: u16) {
+/// A fault on `page` found a sufficient entry in address space `asid`: makes sure that the next try
+/// sees it.
+pub fn spurious(asid: u16, _page: usize) {
     if policy().spurious() == Reach::Local {
         // An intermediate entry may be the stale one, which a fence by address does not cover.
         tlb::local_asid(asid);

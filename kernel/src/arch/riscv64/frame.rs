@@ -81,8 +81,13 @@ impl Frame {
         self.x[reg::SP] = sp;
     }
 
+    /// The thread pointer.
+    pub(super) fn tls(&self) -> usize {
+        self.x[reg::TP]
+    }
+
     /// Sets the thread pointer.
-    pub fn set_tls(&mut self, tls: usize) {
+    pub(super) fn set_tls(&mut self, tls: usize) {
         self.x[reg::TP] = tls;
     }
 

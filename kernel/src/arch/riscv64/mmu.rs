@@ -7,7 +7,7 @@ use core::arch::asm;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-pub use super::fence::{new_entry, pay, pay_spurious, publish, publish_kernel};
+pub use super::fence::{new_entry, pay, publish, publish_kernel, spurious};
 use super::tlb;
 pub use super::tlb::{flush_kernel, flush_local_all, sync_icache};
 

@@ -10,6 +10,7 @@ mod features;
 mod fence;
 mod fp;
 mod frame;
+mod hwprobe;
 mod kernel_map;
 mod plic;
 mod sbi;
@@ -33,6 +34,7 @@ pub mod uaccess;
 pub use entry::call_with_full_frame;
 pub use features::{features, hwcap, hwcap_names};
 pub use frame::Frame;
+pub use hwprobe::SPECIFIC;
 pub use syscall::{Syscall, SyscallTable};
 pub use thread::{ThreadState, adopt, current, current_arc, enter_user, switch, work};
 

@@ -20,8 +20,8 @@ pub mod work {
     pub const NEED_RESCHED: u32 = 1 << 0;
     /// A signal may be due.
     pub const SIGNAL: u32 = 1 << 1;
-    /// Something else that `task::exit_work` knows.
-    pub const OTHER: u32 = 1 << 2;
+    /// A tracer is to be told, or something else that `task::exit_work` knows.
+    pub const TRACE: u32 = 1 << 2;
 }
 
 /// Where a thread that is switched out goes on: what a call keeps (RISC-V ELF psABI, section 2.1).
@@ -105,6 +105,13 @@ impl ThreadState {
         assert!(self.is_current() || !self.running.load(Relaxed));
         // SAFETY: the frame is this thread's, and it is ours or does not run.
         unsafe { (*(self.top as *mut StackTop)).frame.set_tls(tls) };
+    }
+
+    /// The thread pointer of a thread that is not running, or of the current one.
+    pub fn tls(&self) -> usize {
+        assert!(self.is_current() || !self.running.load(Relaxed));
+        // SAFETY: the frame is this thread's, and it is ours or does not run.
+        unsafe { (*(self.top as *mut StackTop)).frame.tls() }
     }
 
     /// Zeroes the current thread's registers that a `Frame` does not hold: for execve.

@@ -1,0 +1,122 @@
+//! The system calls that only RISC-V has (Linux, Documentation/arch/riscv/{hwprobe,cmodx}.rst).
+
+use isa::hwprobe::matches;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::{MAX_CPUS, Syscall, cpu, features, tlb};
+use crate::errno::{Errno, Result};
+use crate::mm::user::{UserPtr, UserSlice};
+
+/// System calls that only this architecture has, by number.
+pub const SPECIFIC: &[(usize, Syscall)] = &[(258, riscv_hwprobe), (259, riscv_flush_icache)];
+
+/// `struct riscv_hwprobe`.
+#[repr(C)]
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+struct Pair {
+    key: i64,
+    value: u64,
+}
+
+/// RISCV_HWPROBE_WHICH_CPUS.
+const WHICH_CPUS: usize = 1;
+/// Bytes of the widest set of CPUs that there can be.
+const SET: usize = MAX_CPUS / 8;
+
+fn finish(result: Result<()>) -> isize {
+    result.map_or_else(Errno::result, |()| 0)
+}
+
+extern "C" fn riscv_hwprobe(
+    pairs: usize,
+    count: usize,
+    set_len: usize,
+    set: usize,
+    flags: usize,
+    _: usize,
+) -> isize {
+    finish(match flags {
+        0 => values(pairs, count, set_len, set),
+        WHICH_CPUS => which_cpus(pairs, count, set_len, set),
+        _ => Err(Errno::EINVAL),
+    })
+}
+
+/// The CPUs that are online, as bits.
+fn online() -> u64 {
+    (0..MAX_CPUS)
+        .filter(|&index| cpu::get(index).is_some())
+        .fold(0, |set, index| set | 1 << index)
+}
+
+/// A program's set of CPUs; zero bytes mean all.
+fn read_set(len: usize, set: usize) -> Result<u64> {
+    let mut bytes = [0; SET];
+    UserSlice::new(set, len.min(SET)).copy_in(&mut bytes)?;
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+/// Fills in the value of each key, which is the same for all harts; unknown keys become -1.
+fn values(pairs: usize, count: usize, set_len: usize, set: usize) -> Result<()> {
+    if set_len == 0 && set != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if set_len != 0 && read_set(set_len, set)? & online() == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let pairs = UserPtr::<Pair>::new(pairs);
+    for index in 0..count {
+        let Pair { key, .. } = pairs.add(index).read()?;
+        let found = features::features().facts().value(key);
+        pairs.add(index).write(&match found {
+            Some(value) => Pair { key, value },
+            None => Pair { key: -1, value: 0 },
+        })?;
+    }
+    Ok(())
+}
+
+/// Reduces the set to the CPUs that have all the values.
+fn which_cpus(pairs: usize, count: usize, set_len: usize, set: usize) -> Result<()> {
+    if set_len == 0 || set == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let asked = match read_set(set_len, set)? {
+        0 => online(),
+        some => some & online(),
+    };
+    let pairs = UserPtr::<Pair>::new(pairs);
+    let mut all = true;
+    for index in 0..count {
+        let Pair { key, value } = pairs.add(index).read()?;
+        match features::features().facts().value(key) {
+            Some(has) => all &= matches(key, has, value),
+            None => {
+                pairs.add(index).write(&Pair { key: -1, value: 0 })?;
+                all = false;
+            }
+        }
+    }
+    let found = if all { asked } else { 0 };
+    UserSlice::new(set, set_len.min(SET)).copy_out(&found.to_ne_bytes())?;
+    UserSlice::new(set, set_len).skip(SET).clear()
+}
+
+/// SYS_RISCV_FLUSH_ICACHE_LOCAL: only the calling thread executes what was written.
+const FLUSH_LOCAL: usize = 1;
+
+extern "C" fn riscv_flush_icache(
+    start: usize,
+    end: usize,
+    flags: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+) -> isize {
+    if flags & !FLUSH_LOCAL != 0 {
+        return Errno::EINVAL.result();
+    }
+    // The thread may move to another hart at any time: all of them, flag or not.
+    tlb::sync_icache(start, end.saturating_sub(start));
+    0
+}
