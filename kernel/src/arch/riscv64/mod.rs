@@ -4,6 +4,7 @@ pub use super::{cell, mmio};
 
 mod aia;
 mod boot;
+mod branch;
 mod entry;
 mod external;
 mod features;
@@ -31,8 +32,9 @@ pub mod thread;
 pub mod time;
 pub mod uaccess;
 
+pub use branch::{is_taken, jump_to};
 pub use entry::call_with_full_frame;
-pub use features::{features, hwcap, hwcap_names};
+pub use features::{features, hwcap, hwcap_names, reread_hw_access_flag};
 pub use frame::Frame;
 pub use hwprobe::SPECIFIC;
 pub use syscall::{Syscall, SyscallTable};
