@@ -2,11 +2,12 @@
 
 use core::arch::asm;
 use core::cell::Cell;
+use core::fmt;
 use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
 
 use super::cell::CpuLocal;
 use super::thread::ThreadState;
-use super::{MAX_CPUS, SyscallTable};
+use super::{MAX_CPUS, SyscallTable, features, mmu};
 use crate::{mm, task};
 use crossings::Table;
 
@@ -56,6 +57,7 @@ static NOTHING_UNSEEN: AtomicU64 = AtomicU64::new(0);
 static ALL: [AtomicPtr<Cpu>; MAX_CPUS] =
     [const { AtomicPtr::new(core::ptr::null_mut()) }; MAX_CPUS];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
+static POSSIBLE: AtomicUsize = AtomicUsize::new(1);
 
 impl Cpu {
     pub(super) const fn new(index: usize) -> Self {
@@ -151,6 +153,36 @@ pub fn get(index: usize) -> Option<&'static Cpu> {
 #[inline]
 pub fn count() -> usize {
     COUNT.load(Acquire)
+}
+
+/// How many CPUs were started, whether they came online or not: their indices are below.
+#[inline]
+pub fn possible() -> usize {
+    POSSIBLE.load(Relaxed)
+}
+
+/// CPU number `index` is about to start.
+pub(super) fn expect(index: usize) {
+    POSSIBLE.store(index + 1, Relaxed);
+}
+
+/// Writes the block of `/proc/cpuinfo` for one CPU, as Linux does.
+pub fn describe(index: usize, out: &mut dyn fmt::Write) -> fmt::Result {
+    let Some(cpu) = get(index) else { return Ok(()) };
+    let features = features::features();
+    let [vendor, architecture, implementation] = features.facts().ids;
+    writeln!(out, "processor\t: {index}\nhart\t\t: {}", cpu.hart())?;
+    write!(out, "isa\t\t: rv64")?;
+    for (place, extension) in features.extensions().iter().enumerate() {
+        let name = extension.name();
+        let separator = if name.len() > 1 && place > 0 { "_" } else { "" };
+        write!(out, "{separator}{name}")?;
+    }
+    writeln!(out, "\nmmu\t\t: sv{}", 9 * mmu::levels() + 12)?;
+    writeln!(
+        out,
+        "mvendorid\t: {vendor:#x}\nmarchid\t\t: {architecture:#x}\nmimpid\t\t: {implementation:#x}\n"
+    )
 }
 
 /// This CPU is online.

@@ -128,6 +128,7 @@ fn start(index: usize, hart: usize) -> sbi::Result<()> {
     cpu.overflow_stack.set(overflow.top());
     cpu.hart.store(hart, Relaxed);
     fence::init_cpu(cpu);
+    cpu::expect(index);
     let entry = mmu::virt_to_phys(first as *const () as usize);
     sbi::start_hart(hart, entry, &raw const *cpu as usize)?;
     // The hart runs on them for ever.
