@@ -4,7 +4,7 @@ use super::entry::Entry;
 use super::file::{self, File, FileOps, OpenFlags};
 use super::inode::Kind;
 use super::io::{Sink, Source};
-use super::tty;
+use super::{trace, tty};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::random;
@@ -22,7 +22,7 @@ pub const fn split(number: u64) -> (u32, u32) {
 }
 
 /// The names under /dev that are there from the start: name, major, minor, permissions.
-pub const NODES: [(&str, u32, u32, u32); 12] = [
+pub const NODES: [(&str, u32, u32, u32); 13] = [
     ("null", 1, 3, 0o666),
     ("zero", 1, 5, 0o666),
     ("full", 1, 7, 0o666),
@@ -35,6 +35,8 @@ pub const NODES: [(&str, u32, u32, u32); 12] = [
     ("ttyAMA0", 204, 64, 0o600),
     ("ttyS0", 4, 64, 0o600),
     ("hvc0", 229, 0, 0o600),
+    // A number for local use.
+    ("trace", 240, 0, 0o600),
 ];
 
 /// Opens the device `device`.
@@ -53,6 +55,7 @@ pub fn open(
         (1, 7) => Memory::Full,
         (1, 8 | 9) => Memory::Random,
         (1, 11) => Memory::Log,
+        (240, 0) => return trace::open(),
         (major, minor) => return tty::open(major, minor, here, flags),
     };
     Ok(try_arc(memory)?)

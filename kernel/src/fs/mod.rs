@@ -25,9 +25,11 @@ pub mod poll;
 mod proc;
 #[cfg(feature = "selftest")]
 mod selftests;
+pub mod signalfd;
 mod sysfs;
 pub mod timerfd;
 pub mod tmpfs;
+pub mod trace;
 pub mod tty;
 pub mod walk;
 

@@ -28,6 +28,8 @@ use linux_raw_sys::general::{ICANON, O_NOCTTY, SIGINT, SIGQUIT, SIGTSTP, VMIN, V
 const OUTPUT: usize = 8192;
 /// Bytes that are processed at a time.
 const CHUNK: usize = 256;
+/// The same for a port that takes large pieces.
+const PORT_CHUNK: usize = 4096;
 /// The most that output processing makes of a chunk (tabs become eight columns).
 const EXPANDED: usize = 8 * CHUNK;
 
@@ -252,6 +254,16 @@ impl Tty {
 
     fn write(&self, from: &mut Source, nonblocking: bool) -> Result<usize> {
         self.check_foreground_write()?;
+        // A port takes a large write in few pieces, where there is memory for that.
+        let (mut small, mut large) = ([0; CHUNK], Vec::new());
+        let wanted = from.left().min(PORT_CHUNK);
+        let roomy = !self.is_pty() && wanted > CHUNK && large.try_reserve_exact(wanted).is_ok();
+        let buffer: &mut [u8] = if roomy {
+            large.resize(wanted, 0);
+            &mut large
+        } else {
+            &mut small
+        };
         let mut total = 0;
         while from.left() > 0 {
             if self.state.lock().hung_up {
@@ -273,11 +285,10 @@ impl Tty {
                     Ok(()) => continue,
                 }
             }
-            let mut chunk = [0; CHUNK];
-            match from.take(&mut chunk) {
+            match from.take(buffer) {
                 Ok(count) => {
                     self.with_discipline(|discipline, screen| {
-                        discipline.write(&chunk[..count], screen)
+                        discipline.write(&buffer[..count], screen)
                     });
                     total += count;
                     self.output_changed();

@@ -1,0 +1,147 @@
+//! signalfd: signals that are read instead of delivered.
+
+use super::file::{File, FileOps, OpenFlags};
+use super::io::Sink;
+use super::poll::{Events, PollTable, WaitSource};
+use crate::errno::{Errno, Result};
+use crate::mm::heap::try_arc;
+use crate::sync::Mutex;
+use crate::task::current;
+use crate::task::signal::{self, Info};
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+use linux_raw_sys::general::{O_NONBLOCK, O_RDWR};
+use zerocopy::{Immutable, IntoBytes};
+
+/// `struct signalfd_siginfo` (linux/signalfd.h).
+#[repr(C)]
+#[derive(IntoBytes, Immutable)]
+struct Record {
+    signo: u32,
+    errno: i32,
+    code: i32,
+    pid: u32,
+    uid: u32,
+    fd: i32,
+    tid: u32,
+    band: u32,
+    overrun: u32,
+    trap: u32,
+    status: i32,
+    int: i32,
+    pointer: u64,
+    user_time: u64,
+    system_time: u64,
+    address: u64,
+    pad: [u64; 6],
+}
+
+impl Record {
+    /// The union's members lie over one another in `info`: here each is told as if it was the one.
+    fn new(info: &Info) -> Self {
+        let [first, second, third, fourth, ..] = info.data;
+        Record {
+            signo: info.signo as u32,
+            errno: info.errno,
+            code: info.code,
+            pid: first as u32,
+            uid: (first >> 32) as u32,
+            fd: 0,
+            tid: first as u32,
+            band: 0,
+            overrun: (first >> 32) as u32,
+            trap: 0,
+            status: second as i32,
+            int: second as i32,
+            pointer: second,
+            user_time: third,
+            system_time: fourth,
+            address: first,
+            pad: [0; 6],
+        }
+    }
+}
+
+/// An open signalfd: it reads the signals of whoever reads it.
+pub struct SignalFd {
+    set: AtomicU64,
+    changed: Arc<WaitSource>,
+}
+
+/// What all of them wait for: that any signal is sent.
+static SENT: Mutex<Option<Arc<WaitSource>>> = Mutex::new(None);
+static OPEN: AtomicUsize = AtomicUsize::new(0);
+
+/// A signal was sent to somebody.
+#[inline]
+pub fn signal_sent() {
+    if OPEN.load(Relaxed) > 0 {
+        let sent = SENT.lock().clone();
+        sent.iter().for_each(|source| source.notify());
+    }
+}
+
+/// A new one for the signals in `set`, with the flags of signalfd4.
+pub fn new(set: u64, flags: u32) -> Result<Arc<File>> {
+    let fresh = WaitSource::new()?;
+    let changed = SENT.lock().get_or_insert(fresh).clone();
+    OPEN.fetch_add(1, Relaxed);
+    let ops = try_arc(SignalFd {
+        set: AtomicU64::new(set),
+        changed,
+    })?;
+    super::anonymous::file("[signalfd]", ops, OpenFlags(O_RDWR | flags & O_NONBLOCK))
+}
+
+impl SignalFd {
+    /// Changes the set.
+    pub fn set(&self, set: u64) {
+        self.set.store(set, Relaxed);
+        self.changed.notify();
+    }
+
+    fn wanted(&self) -> u64 {
+        self.set.load(Relaxed)
+    }
+
+    fn is_ready(&self) -> bool {
+        current().pending() & self.wanted() != 0
+    }
+}
+
+impl Drop for SignalFd {
+    fn drop(&mut self) {
+        OPEN.fetch_sub(1, Relaxed);
+    }
+}
+
+impl FileOps for SignalFd {
+    fn is_stream(&self) -> bool {
+        true
+    }
+
+    fn read(&self, file: &File, to: &mut Sink, _position: u64) -> Result<usize> {
+        if to.left() < size_of::<Record>() {
+            return Err(Errno::EINVAL);
+        }
+        let mut total = 0;
+        while to.left() >= size_of::<Record>() {
+            match signal::take(!self.wanted()) {
+                Some(info) => total += to.put(Record::new(&info).as_bytes())?,
+                None if total > 0 => break,
+                None if file.flags().nonblocking() => return Err(Errno::EAGAIN),
+                None => self.changed.wait(|| self.is_ready())?,
+            }
+        }
+        Ok(total)
+    }
+
+    fn poll(&self, _file: &File, table: Option<&mut PollTable>) -> Events {
+        if let Some(table) = table {
+            table.add(&self.changed);
+        }
+        let mut events = Events::empty();
+        events.set(Events::IN, self.is_ready());
+        events
+    }
+}
