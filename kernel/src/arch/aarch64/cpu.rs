@@ -121,6 +121,8 @@ impl Cpu {
     }
 }
 
+pub use super::cpuinfo::describe;
+
 /// This CPU.
 #[inline(always)]
 pub fn this() -> &'static Cpu {

@@ -4,6 +4,7 @@
 pub use super::{cell, mmio};
 
 mod boot;
+mod cpuinfo;
 mod branch;
 mod emulate;
 mod entry;
