@@ -11,7 +11,7 @@ use super::space::{AddressSpace, Space, with_active};
 use super::table::{BUSY, Entry, Leaf, hidden};
 use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr, age, page_down};
 use crate::arch;
-use crate::arch::mmu::{Memory, Prot, Pte};
+use crate::arch::mmu::{self, Memory, Prot, Pte};
 use crate::errno::{Errno, Result};
 use crate::task;
 use crossings::Kind;
@@ -300,10 +300,13 @@ impl Page<'_> {
         if age::copy_touches_source() && !old.young() && self.entry.replace(old, old.with_young(true)).is_ok() {
             old = old.with_young(true);
         }
-        // Break before make. Whoever faults in between finds the entry busy, and tries again.
-        if self.entry.replace(old, BUSY).is_ok() {
+        let new = leaf(self.area, &copy, true);
+        // Break before make, where it is owed. Whoever faults in between finds the entry busy, and tries again.
+        if self.entry.replace(old, if mmu::BREAK_FIRST { BUSY } else { new }).is_ok() {
             self.pay(Change::Replace);
-            self.entry.fill(leaf(self.area, &copy, true));
+            if mmu::BREAK_FIRST {
+                self.entry.fill(new);
+            }
             copy.into_phys();
             if !zero {
                 // SAFETY: the entry held this handle, and no longer does.
@@ -318,6 +321,9 @@ impl Page<'_> {
     fn touch(&self, pte: Pte) {
         if pte.young() || !pte.valid() {
             count(Kind::FaultSpurious);
+            if pte.is_unseen() {
+                _ = self.entry.replace(pte, pte.revealed());
+            }
             return self.context.recover(self.page);
         }
         count(Kind::FaultAccessFlag);

@@ -44,13 +44,13 @@ impl Entry {
     /// Fills an empty entry that nobody else fills meanwhile. What it points to is visible before the entry is.
     pub fn fill(&self, pte: Pte) {
         debug_assert!(!self.load().valid());
-        self.0.store(pte.0, Release);
+        self.0.store(mmu::new_entry(pte).0, Release);
     }
 
     /// Fills the entry if it is empty; says whether it was.
     #[must_use]
     pub fn try_fill(&self, pte: Pte) -> bool {
-        self.0.compare_exchange(Pte::EMPTY.0, pte.0, AcqRel, Relaxed).is_ok()
+        self.0.compare_exchange(Pte::EMPTY.0, mmu::new_entry(pte).0, AcqRel, Relaxed).is_ok()
     }
 
     /// Makes the entry invalid; returns what it held.

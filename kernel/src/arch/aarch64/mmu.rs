@@ -155,6 +155,16 @@ impl Pte {
         self.0 & bit::VALID != 0
     }
 
+    /// Whether it stays unseen until somebody traps on it: never here.
+    pub const fn is_unseen(self) -> bool {
+        false
+    }
+
+    /// As an entry that everybody sees.
+    pub const fn revealed(self) -> Pte {
+        self
+    }
+
     /// Invalid for the hardware, with all that it held for software.
     pub const fn hidden(self) -> Pte {
         Pte(self.0 & !bit::VALID | bit::HIDDEN)
@@ -202,6 +212,15 @@ impl Pte {
             self.0 & !bit::ACCESS
         })
     }
+}
+
+/// Whether a valid entry must be invalid for a while before it holds another frame.
+pub const BREAK_FIRST: bool = translation::arm64(translation::Change::Replace).break_first;
+
+/// What to store for a program's new entry: itself. Other architectures can keep it unseen for a while.
+#[inline(always)]
+pub const fn new_entry(pte: Pte) -> Pte {
+    pte
 }
 
 /// A table that is part of the image.

@@ -127,7 +127,7 @@ pub fn publish_kernel(range: Range<usize>) {
 /// What to store for a program's new entry: under `fence.inject`, sometimes one that stays unseen until a trap.
 #[inline(always)]
 pub fn new_entry(pte: Pte) -> Pte {
-    if INJECTING.load(Relaxed) && pte.is_user() && INJECTOR.lock().hide() {
+    if INJECTING.load(Relaxed) && pte.is_program() && INJECTOR.lock().hide() {
         pte.unseen()
     } else {
         pte

@@ -164,9 +164,9 @@ impl Pte {
         self.0 & (bit::VALID | bit::UNSEEN) != 0
     }
 
-    /// Whether it is a program's.
-    pub(super) const fn is_user(self) -> bool {
-        self.0 & bit::USER != 0
+    /// Whether the hardware follows it, and programs may.
+    pub(super) const fn is_program(self) -> bool {
+        self.0 & (bit::USER | bit::VALID) == bit::USER | bit::VALID
     }
 
     /// Whether it stays unseen until somebody traps on it (`fence.inject`).
@@ -246,6 +246,9 @@ impl Pte {
 const fn ppn(phys: usize) -> u64 {
     (phys as u64) >> PAGE_SHIFT << PPN_SHIFT
 }
+
+/// Whether a valid entry must be invalid for a while before it holds another frame (docs/translation.md: no).
+pub const BREAK_FIRST: bool = false;
 
 /// Entries in a table.
 const ENTRIES: usize = 512;
