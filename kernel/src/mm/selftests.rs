@@ -66,7 +66,8 @@ selftest! {
         let mut live: Vec<Vec<u8>> = Vec::new();
         for round in 0..20_000 {
             if live.len() < 500 && random.below(5) < 3 {
-                let size = 1 + random.below([60, 300, 3000, 20_000][random.below(4)]);
+                let bound = [60, 300, 3000, 20_000][random.below(4)];
+                let size = 1 + random.below(bound);
                 live.push(vec![round as u8; size]);
             } else if !live.is_empty() {
                 let block = live.swap_remove(random.below(live.len()));
