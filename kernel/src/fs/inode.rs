@@ -163,6 +163,18 @@ pub enum Replace {
     Exchange,
 }
 
+/// What becomes of an extended attribute.
+pub enum XattrChange<'a> {
+    /// It has this value from now on.
+    Set(&'a [u8]),
+    /// It is new: EEXIST where there is one.
+    Create(&'a [u8]),
+    /// It gets another value: ENODATA where there is none.
+    Replace(&'a [u8]),
+    /// It goes: ENODATA where there is none.
+    Remove,
+}
+
 /// A new inode to be made in a directory.
 pub enum New<'a> {
     /// A file, directory, pipe, device or socket of this mode (with its `S_IFMT` bits) and device number.
@@ -232,5 +244,20 @@ pub trait Inode: Send + Sync + Any {
     /// The file system it is in.
     fn fs_stat(&self) -> FsStat {
         FsStat::default()
+    }
+
+    /// An extended attribute; ENODATA where it has none of this name.
+    fn xattr(&self, _name: &[u8]) -> Result<Vec<u8>> {
+        Err(Errno::EOPNOTSUPP)
+    }
+
+    /// Sets or removes an extended attribute.
+    fn set_xattr(&self, _name: &[u8], _change: XattrChange) -> Result<()> {
+        Err(Errno::EOPNOTSUPP)
+    }
+
+    /// The names of the extended attributes, each followed by a zero byte.
+    fn xattrs(&self) -> Result<Vec<u8>> {
+        Ok(Vec::new())
     }
 }

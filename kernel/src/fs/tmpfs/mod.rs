@@ -3,6 +3,7 @@
 mod data;
 mod directory;
 mod node;
+mod xattr;
 
 pub use data::Data;
 pub use node::Node;

@@ -3,10 +3,13 @@
 use super::super::device;
 use super::super::entry::Entry;
 use super::super::file::{File, FileOps, Memory, OpenFlags, Record, Whence, seek_in};
-use super::super::inode::{Attr, FsStat, Inode, Kind, Link, New, Replace, SetAttr, Time};
+use super::super::inode::{
+    Attr, FsStat, Inode, Kind, Link, New, Replace, SetAttr, Time, XattrChange,
+};
 use super::super::io::{Sink, Source};
 use super::super::pipe::Fifo;
 use super::directory::{self, Directory};
+use super::xattr::Xattrs;
 use super::{Data, Tmpfs};
 use crate::errno::{Errno, Result};
 use crate::mm::PAGE_SIZE;
@@ -44,6 +47,7 @@ pub struct Node {
     number: u64,
     kind: Kind,
     meta: Mutex<Meta>,
+    xattrs: Xattrs,
     content: Content,
 }
 
@@ -87,6 +91,7 @@ impl Node {
             number,
             kind,
             meta: Mutex::new(meta),
+            xattrs: Xattrs::new(),
             content,
         })
     }
@@ -410,6 +415,20 @@ impl Inode for Node {
 
     fn fs_stat(&self) -> FsStat {
         super::fs_stat()
+    }
+
+    fn xattr(&self, name: &[u8]) -> Result<Vec<u8>> {
+        self.xattrs.get(name)
+    }
+
+    fn set_xattr(&self, name: &[u8], change: XattrChange) -> Result<()> {
+        self.xattrs.change(name, change)?;
+        self.linked(0);
+        Ok(())
+    }
+
+    fn xattrs(&self) -> Result<Vec<u8>> {
+        self.xattrs.names()
     }
 }
 

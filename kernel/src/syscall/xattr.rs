@@ -1,0 +1,163 @@
+//! Extended attributes.
+
+use super::path::{self, check_flags, file};
+use crate::errno::{Errno, Result};
+use crate::fs::inode::{Kind, XattrChange};
+use crate::fs::{Entry, perm};
+use crate::mm::user::{UserPtr, UserSlice, read_cstr};
+use crate::task::current;
+use alloc::sync::Arc;
+use linux_raw_sys::general::{AT_FDCWD, AT_SYMLINK_NOFOLLOW, XATTR_CREATE, XATTR_REPLACE};
+
+/// The longest name, and the largest value (linux/limits.h).
+const NAME_MAX: usize = 255;
+const SIZE_MAX: usize = 65536;
+
+fn name(address: usize) -> Result<alloc::vec::Vec<u8>> {
+    match read_cstr(address, NAME_MAX + 1) {
+        Ok(name) if name.is_empty() => Err(Errno::ERANGE),
+        Err(Errno::ENAMETOOLONG) => Err(Errno::ERANGE),
+        name => name,
+    }
+}
+
+/// EOPNOTSUPP, EPERM or ENODATA where the name's namespace does not allow that.
+fn check(entry: &Arc<Entry>, name: &[u8], write: bool) -> Result<()> {
+    let wanted = if write { perm::WRITE } else { perm::READ };
+    let privileged = current().with_credentials(|who| who.is_privileged());
+    if name.starts_with(b"user.") {
+        return match entry.kind() {
+            Kind::Regular | Kind::Directory => perm::check(entry, wanted),
+            _ if write => Err(Errno::EPERM),
+            _ => Err(Errno::ENODATA),
+        };
+    }
+    match (
+        name.starts_with(b"trusted."),
+        name.starts_with(b"security."),
+    ) {
+        (true, _) if privileged => Ok(()),
+        (true, _) => Err(if write { Errno::EPERM } else { Errno::ENODATA }),
+        (_, true) if privileged || !write => Ok(()),
+        (_, true) => Err(Errno::EPERM),
+        _ => Err(Errno::EOPNOTSUPP),
+    }
+}
+
+fn set(entry: &Arc<Entry>, key: usize, value: usize, size: usize, flags: u32) -> Result<usize> {
+    check_flags(flags, XATTR_CREATE | XATTR_REPLACE)?;
+    let key = name(key)?;
+    if size > SIZE_MAX {
+        return Err(Errno::E2BIG);
+    }
+    let value = UserPtr::<u8>::new(value).read_vec(size)?;
+    check(entry, &key, true)?;
+    let change = match flags {
+        0 => XattrChange::Set(&value),
+        XATTR_CREATE => XattrChange::Create(&value),
+        XATTR_REPLACE => XattrChange::Replace(&value),
+        _ => return Err(Errno::EINVAL),
+    };
+    entry.inode().set_xattr(&key, change)?;
+    Ok(0)
+}
+
+/// Copies `bytes` to the program, or tells their length when it gave no room.
+fn give(bytes: &[u8], to: usize, size: usize) -> Result<usize> {
+    if size > 0 {
+        if bytes.len() > size {
+            return Err(Errno::ERANGE);
+        }
+        UserSlice::new(to, bytes.len()).copy_out(bytes)?;
+    }
+    Ok(bytes.len())
+}
+
+fn get(entry: &Arc<Entry>, key: usize, value: usize, size: usize) -> Result<usize> {
+    let key = name(key)?;
+    check(entry, &key, false)?;
+    give(&entry.inode().xattr(&key)?, value, size)
+}
+
+fn list(entry: &Arc<Entry>, names: usize, size: usize) -> Result<usize> {
+    give(&entry.inode().xattrs()?, names, size)
+}
+
+fn remove(entry: &Arc<Entry>, key: usize) -> Result<usize> {
+    let key = name(key)?;
+    check(entry, &key, true)?;
+    entry.inode().set_xattr(&key, XattrChange::Remove)?;
+    Ok(0)
+}
+
+fn followed(path: usize) -> Result<Arc<Entry>> {
+    path::resolve(AT_FDCWD, path, 0)
+}
+
+fn itself(path: usize) -> Result<Arc<Entry>> {
+    path::resolve(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW)
+}
+
+fn open(fd: i32) -> Result<Arc<Entry>> {
+    Ok(file(fd)?.entry().clone())
+}
+
+/// setxattr(2)
+pub fn setxattr(path: usize, name: usize, value: usize, size: usize, flags: u32) -> Result<usize> {
+    set(&followed(path)?, name, value, size, flags)
+}
+
+/// lsetxattr(2)
+pub fn lsetxattr(path: usize, name: usize, value: usize, size: usize, flags: u32) -> Result<usize> {
+    set(&itself(path)?, name, value, size, flags)
+}
+
+/// fsetxattr(2)
+pub fn fsetxattr(fd: i32, name: usize, value: usize, size: usize, flags: u32) -> Result<usize> {
+    set(&open(fd)?, name, value, size, flags)
+}
+
+/// getxattr(2)
+pub fn getxattr(path: usize, name: usize, value: usize, size: usize) -> Result<usize> {
+    get(&followed(path)?, name, value, size)
+}
+
+/// lgetxattr(2)
+pub fn lgetxattr(path: usize, name: usize, value: usize, size: usize) -> Result<usize> {
+    get(&itself(path)?, name, value, size)
+}
+
+/// fgetxattr(2)
+pub fn fgetxattr(fd: i32, name: usize, value: usize, size: usize) -> Result<usize> {
+    get(&open(fd)?, name, value, size)
+}
+
+/// listxattr(2)
+pub fn listxattr(path: usize, names: usize, size: usize) -> Result<usize> {
+    list(&followed(path)?, names, size)
+}
+
+/// llistxattr(2)
+pub fn llistxattr(path: usize, names: usize, size: usize) -> Result<usize> {
+    list(&itself(path)?, names, size)
+}
+
+/// flistxattr(2)
+pub fn flistxattr(fd: i32, names: usize, size: usize) -> Result<usize> {
+    list(&open(fd)?, names, size)
+}
+
+/// removexattr(2)
+pub fn removexattr(path: usize, name: usize) -> Result<usize> {
+    remove(&followed(path)?, name)
+}
+
+/// lremovexattr(2)
+pub fn lremovexattr(path: usize, name: usize) -> Result<usize> {
+    remove(&itself(path)?, name)
+}
+
+/// fremovexattr(2)
+pub fn fremovexattr(fd: i32, name: usize) -> Result<usize> {
+    remove(&open(fd)?, name)
+}
