@@ -35,8 +35,8 @@ pub use branch::{is_taken, jump_to};
 pub use entry::call_with_full_frame;
 pub use features::{features, hwcap, hwcap_names, reread_hw_access_flag};
 pub use frame::Frame;
-pub use syscall::{Syscall, SyscallTable};
-pub use thread::{ThreadState, adopt, current, enter_user, switch, work};
+pub use syscall::{ENTRIES as SYSCALLS, Syscall, SyscallTable, full_frame_stub};
+pub use thread::{ThreadState, adopt, current, current_arc, enter_user, switch, work};
 
 /// Bytes in a page.
 pub const PAGE_SIZE: usize = 4096;

@@ -95,7 +95,15 @@ const FRAME: usize = RECORDS + RESERVED;
 const _: () = assert!(RECORDS == 592 && FRAME == 4688);
 
 /// Bytes that a signal takes of its stack at most.
-pub const FRAME_SIZE: usize = FRAME + 16;
+pub const fn frame_size() -> usize {
+    FRAME + 16
+}
+
+/// The smallest alternate stack (MINSIGSTKSZ of the architecture's `signal.h`).
+pub const MIN_STACK: usize = 5120;
+
+/// Whether `struct sigaction` tells where a handler returns to (SA_RESTORER).
+pub const HAS_RESTORER: bool = true;
 
 const SA_SIGINFO: usize = linux_raw_sys::general::SA_SIGINFO as usize;
 

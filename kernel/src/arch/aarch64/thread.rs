@@ -188,6 +188,16 @@ pub fn current() -> &'static Thread {
     unsafe { &*state.cast::<Thread>() }
 }
 
+/// The thread that runs here, counted: for whoever keeps it longer than it runs.
+pub fn current_arc() -> Arc<Thread> {
+    let thread = &raw const *current();
+    // SAFETY: `switch` and `adopt` took the pointer from an `Arc` whose count the CPU still owns.
+    unsafe {
+        Arc::increment_strong_count(thread);
+        Arc::from_raw(thread)
+    }
+}
+
 /// Makes `thread`, whose state came from [`ThreadState::adopt_cpu`], the current one of this CPU.
 pub fn adopt(thread: Arc<Thread>) {
     let cpu = cpu::this();

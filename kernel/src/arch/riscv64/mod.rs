@@ -37,7 +37,7 @@ pub use entry::call_with_full_frame;
 pub use features::{features, hwcap, hwcap_names, reread_hw_access_flag};
 pub use frame::Frame;
 pub use hwprobe::SPECIFIC;
-pub use syscall::{Syscall, SyscallTable};
+pub use syscall::{ENTRIES as SYSCALLS, Syscall, SyscallTable, full_frame_stub};
 pub use thread::{ThreadState, adopt, current, current_arc, enter_user, switch, work};
 
 /// Bytes in a page.

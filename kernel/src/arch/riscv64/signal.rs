@@ -73,7 +73,15 @@ const _: () =
 const STACK_ALIGN: usize = 16;
 
 /// Bytes that a signal takes of its stack at most.
-pub const FRAME_SIZE: usize = size_of::<SignalFrame>() + STACK_ALIGN;
+pub const fn frame_size() -> usize {
+    size_of::<SignalFrame>() + STACK_ALIGN
+}
+
+/// The smallest alternate stack (MINSIGSTKSZ of the architecture's `signal.h`).
+pub const MIN_STACK: usize = 2048;
+
+/// Whether `struct sigaction` tells where a handler returns to (SA_RESTORER).
+pub const HAS_RESTORER: bool = false;
 
 /// Makes the program run a signal's handler, after which rt_sigreturn finds what it did before.
 ///
