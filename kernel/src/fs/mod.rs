@@ -91,7 +91,15 @@ pub fn open_program(
     path: &[u8],
     follow: bool,
 ) -> Result<Arc<File>> {
-    let entry = Walk::new(context).resolve(from, path, follow)?;
+    program(Walk::new(context).resolve(from, path, follow)?)
+}
+
+/// Opens for exec what is open already.
+pub fn reopen_program(file: &File) -> Result<Arc<File>> {
+    program(file.entry().clone())
+}
+
+fn program(entry: Arc<Entry>) -> Result<Arc<File>> {
     match entry.kind() {
         Kind::Regular => {}
         Kind::Symlink => return Err(Errno::ELOOP),
