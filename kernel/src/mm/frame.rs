@@ -145,24 +145,65 @@ impl Frames {
 /// `spare` of a frame that instruction caches agree with.
 const FETCHED: u16 = 1;
 
-static BUDDY: Mutex<Buddy> = Mutex::new(Buddy::new());
-
 /// Frames that only the kernel's own small objects may still take when memory runs out.
 const RESERVE: usize = 512;
-/// How many frames go between a CPU's cache and the buddy allocator at a time, as an order.
+/// How many frames go between a CPU and the shared pool at a time, as an order.
 const BATCH_ORDER: usize = 5;
 const BATCH: usize = 1 << BATCH_ORDER;
 
-/// A CPU's free frames.
+/// What the CPUs share: the buddy allocator, and before it chains of BATCH single frames, which become blocks again only
+/// when a block is wanted. A chain's frames are linked by their second link, the chains' first frames by the first.
+struct Pool {
+    buddy: Buddy,
+    chains: u32,
+}
+
+static POOL: Mutex<Pool> = Mutex::new(Pool { buddy: Buddy::new(), chains: 0 });
+/// Frames in the pool's chains; written under its lock only.
+static CHAINED: AtomicUsize = AtomicUsize::new(0);
+
+impl Pool {
+    fn push(&mut self, chain: u32) {
+        let meta = FRAMES.meta(chain);
+        meta.set_links(self.chains, meta.links().1);
+        self.chains = chain;
+        CHAINED.store(CHAINED.load(Relaxed) + BATCH, Relaxed);
+    }
+
+    fn pop(&mut self) -> Option<u32> {
+        let chain = Some(self.chains).filter(|&chain| chain != 0)?;
+        self.chains = FRAMES.meta(chain).links().0;
+        CHAINED.store(CHAINED.load(Relaxed) - BATCH, Relaxed);
+        Some(chain)
+    }
+
+    /// A block, for which chains are taken apart if there is no other.
+    fn take_block(&mut self, order: usize) -> Option<u32> {
+        self.buddy.take(order).or_else(|| {
+            while let Some(chain) = self.pop() {
+                let mut frame = chain;
+                while frame != 0 {
+                    let next = FRAMES.meta(frame).links().1;
+                    self.buddy.give(frame, 0);
+                    frame = next;
+                }
+            }
+            self.buddy.take(order)
+        })
+    }
+}
+
+/// A CPU's free frames: a chain in use, and a whole one.
 pub struct Cache {
+    head: u32,
     count: usize,
-    frames: [u32; 2 * BATCH],
+    whole: u32,
 }
 
 impl Cache {
     /// An empty cache.
     pub const fn new() -> Self {
-        Cache { count: 0, frames: [0; 2 * BATCH] }
+        Cache { head: 0, count: 0, whole: 0 }
     }
 
     fn take(&mut self, keep: usize) -> Option<u32> {
@@ -170,54 +211,50 @@ impl Cache {
             self.refill(keep);
         }
         self.count = self.count.checked_sub(1)?;
-        self.frames.get(self.count).copied()
+        let frame = self.head;
+        self.head = FRAMES.meta(frame).links().1;
+        Some(frame)
     }
 
     #[cold]
     #[inline(never)]
     fn refill(&mut self, keep: usize) {
-        let mut blocks = BUDDY.lock();
-        if buddy::free() < keep + BATCH {
-            if buddy::free() > keep {
-                self.frames[0] = blocks.take(0).unwrap_or(0);
-                self.count = (self.frames[0] != 0) as usize;
-            }
+        if self.whole != 0 {
+            (self.head, self.count) = (core::mem::take(&mut self.whole), BATCH);
             return;
         }
-        if let Some(block) = blocks.take(BATCH_ORDER) {
-            for (slot, frame) in self.frames.iter_mut().zip((block..block + BATCH as u32).rev()) {
-                *slot = frame;
+        let mut pool = POOL.lock();
+        let rest = free_count().saturating_sub(keep);
+        if rest < BATCH {
+            if rest > 0
+                && let Some(frame) = pool.take_block(0)
+            {
+                self.give(frame);
             }
-            self.count = BATCH;
-            return;
-        }
-        while self.count < BATCH
-            && let Some(frame) = blocks.take(0)
-        {
-            self.frames[self.count] = frame;
-            self.count += 1;
+        } else if let Some(chain) = pool.pop() {
+            (self.head, self.count) = (chain, BATCH);
+        } else if let Some(block) = pool.take_block(BATCH_ORDER) {
+            (block..block + BATCH as u32).rev().for_each(|frame| self.give(frame));
+        } else {
+            while self.count < BATCH
+                && let Some(frame) = pool.take_block(0)
+            {
+                self.give(frame);
+            }
         }
     }
 
     fn give(&mut self, frame: u32) {
-        if self.count == self.frames.len() {
-            self.drain();
+        if self.count == BATCH {
+            let before = core::mem::replace(&mut self.whole, self.head);
+            if before != 0 {
+                POOL.lock().push(before);
+            }
+            (self.head, self.count) = (0, 0);
         }
-        if let Some(slot) = self.frames.get_mut(self.count) {
-            *slot = frame;
-            self.count += 1;
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn drain(&mut self) {
-        let mut buddy = BUDDY.lock();
-        for &frame in &self.frames[..BATCH] {
-            buddy.give(frame, 0);
-        }
-        self.frames.copy_within(BATCH.., 0);
-        self.count -= BATCH;
+        FRAMES.meta(frame).set_links(0, self.head);
+        self.head = frame;
+        self.count += 1;
     }
 }
 
@@ -403,11 +440,11 @@ pub(super) fn take_block(order: usize) -> Option<PhysAddr> {
     let block = match order {
         0 => take_one(0, Owner::Kernel).ok()?,
         _ => {
-            let mut blocks = BUDDY.lock();
-            if buddy::free() < RESERVE + (1 << order) {
+            let mut pool = POOL.lock();
+            if free_count() < RESERVE + (1 << order) {
                 return None;
             }
-            blocks.take(order)?
+            pool.take_block(order)?
         }
     };
     Some(PhysAddr((block as usize) << PAGE_SHIFT))
@@ -418,18 +455,18 @@ pub(super) fn give_block(block: PhysAddr, order: usize) {
     let frame = (block.0 >> PAGE_SHIFT) as u32;
     match order {
         0 => give_one(frame),
-        _ => BUDDY.lock().give(frame, order),
+        _ => POOL.lock().buddy.give(frame, order),
     }
 }
 
 /// Whether user programs can still be given memory.
 pub fn above_reserve() -> bool {
-    buddy::free() > RESERVE
+    free_count() > RESERVE
 }
 
 /// Frames that nobody holds, but those in the CPUs' caches.
 pub fn free_count() -> usize {
-    buddy::free()
+    buddy::free() + CHAINED.load(Relaxed)
 }
 
 /// Frames that the allocator manages.
@@ -452,7 +489,7 @@ pub(super) fn init(ram: &[Range<usize>], reserved: &[Range<usize>]) {
     FRAMES.first.store(first as u32, Relaxed);
     FRAMES.end.store(end as u32, Release);
 
-    let mut buddy = BUDDY.lock();
+    let buddy = &mut POOL.lock().buddy;
     for range in usable {
         let mut start = range.start.max(PAGE_SIZE);
         while start < range.end {
@@ -464,7 +501,7 @@ pub(super) fn init(ram: &[Range<usize>], reserved: &[Range<usize>]) {
             }
             let next =
                 reserved.iter().chain([&metadata]).map(|r| r.start / PAGE_SIZE * PAGE_SIZE).filter(|&r| r > start);
-            start = give_blocks(&mut buddy, start..next.min().unwrap_or(range.end).min(range.end));
+            start = give_blocks(buddy, start..next.min().unwrap_or(range.end).min(range.end));
         }
     }
     FRAMES.total.store(buddy::free(), Relaxed);
