@@ -70,6 +70,11 @@ pub fn frequency() -> u64 {
     FREQUENCY.load(Relaxed)
 }
 
+/// Nanoseconds in a tick, in units of 2^-32: what `ticks_to_ns` multiplies by.
+pub fn ns_by_tick() -> u64 {
+    NS_BY_TICK.load(Relaxed)
+}
+
 /// A duration in nanoseconds.
 #[inline]
 pub fn ticks_to_ns(ticks: u64) -> u64 {

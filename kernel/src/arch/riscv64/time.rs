@@ -32,6 +32,11 @@ pub fn now_ticks() -> u64 {
     ticks
 }
 
+/// Nanoseconds in a tick, in units of 2^-32: what `ticks_to_ns` multiplies by.
+pub fn ns_by_tick() -> u64 {
+    NS_BY_TICK.load(Relaxed)
+}
+
 /// Ticks a second.
 #[inline]
 pub fn frequency() -> u64 {

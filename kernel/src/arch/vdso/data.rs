@@ -1,0 +1,12 @@
+//! What the kernel tells the vDSO.
+
+/// Words that the kernel writes whole, one at a time.
+#[repr(C)]
+pub struct Data {
+    /// The counter when CLOCK_MONOTONIC began.
+    pub boot_ticks: u64,
+    /// Nanoseconds in a tick, in units of 2^-32.
+    pub ns_by_tick: u64,
+    /// The time of day less CLOCK_MONOTONIC, in ns, modulo 2^64.
+    pub realtime_offset: u64,
+}

@@ -1,0 +1,185 @@
+//! The vDSO: code that runs in programs, at the kernel's pleasure. A shared object of its own, built by build.rs.
+//!
+//! Time is the counter and three numbers of the page before the object, which the kernel writes rarely and one at a time.
+#![no_std]
+#![no_main]
+
+use core::arch::{asm, global_asm};
+use core::ptr::{addr_of, read_volatile};
+
+#[path = "data.rs"]
+mod data;
+use data::Data;
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo) -> ! {
+    loop {}
+}
+
+const SECOND: u64 = 1_000_000_000;
+
+/// Clocks that count from the time of day: CLOCK_REALTIME and its coarse kin.
+const REAL: [i32; 2] = [0, 5];
+/// Clocks that count from boot: CLOCK_MONOTONIC, its raw and coarse kin, CLOCK_BOOTTIME.
+const SINCE_BOOT: [i32; 4] = [1, 4, 6, 7];
+/// What a coarse clock's resolution would be; all others count the counter.
+const COARSE: [i32; 2] = [5, 6];
+/// CONFIG_HZ = 250: the resolution that coarse clocks have on Linux.
+const COARSE_RESOLUTION: i64 = 4_000_000;
+
+#[cfg(target_arch = "aarch64")]
+mod machine {
+    use super::*;
+
+    pub const CLOCK_GETTIME: usize = 113;
+    pub const CLOCK_GETRES: usize = 114;
+    pub const GETTIMEOFDAY: usize = 169;
+
+    pub fn counter() -> u64 {
+        let ticks;
+        // SAFETY: reads the counter, not before what precedes (Arm ARM D12.2.2).
+        unsafe { asm!("isb", "mrs {}, cntvct_el0", out(reg) ticks, options(nostack)) };
+        ticks
+    }
+
+    pub fn data() -> *const Data {
+        let data;
+        // SAFETY: computes an address.
+        unsafe {
+            asm!("adrp {0}, vdso_data", "add {0}, {0}, :lo12:vdso_data", out(reg) data, options(nomem, nostack, pure))
+        };
+        data
+    }
+
+    pub fn call(number: usize, a: usize, b: usize) -> i32 {
+        let result: isize;
+        // SAFETY: what the program asked for.
+        unsafe { asm!("svc #0", in("x8") number, inlateout("x0") a => result, in("x1") b, options(nostack)) };
+        result as i32
+    }
+
+    // Unwinders know the two instructions: no frame information, and none before it.
+    global_asm!(
+        ".pushsection .text.sigreturn, \"ax\"",
+        ".global __kernel_rt_sigreturn",
+        ".type __kernel_rt_sigreturn, %function",
+        "__kernel_rt_sigreturn:",
+        "   mov x8, #139",
+        "   svc #0",
+        ".size __kernel_rt_sigreturn, . - __kernel_rt_sigreturn",
+        ".popsection",
+    );
+}
+
+#[cfg(target_arch = "riscv64")]
+mod machine {
+    use super::*;
+
+    pub const CLOCK_GETTIME: usize = 113;
+    pub const CLOCK_GETRES: usize = 114;
+    pub const GETTIMEOFDAY: usize = 169;
+
+    pub fn counter() -> u64 {
+        let ticks;
+        // SAFETY: reads the counter.
+        unsafe { asm!("rdtime {}", out(reg) ticks, options(nostack)) };
+        ticks
+    }
+
+    pub fn data() -> *const Data {
+        let data;
+        // SAFETY: computes an address.
+        unsafe { asm!("lla {}, vdso_data", out(reg) data, options(nomem, nostack, pure)) };
+        data
+    }
+
+    pub fn call(number: usize, a: usize, b: usize) -> i32 {
+        let result: isize;
+        // SAFETY: what the program asked for.
+        unsafe { asm!("ecall", in("a7") number, inlateout("a0") a => result, in("a1") b, options(nostack)) };
+        result as i32
+    }
+
+    global_asm!(
+        ".pushsection .text.sigreturn, \"ax\"",
+        ".global __vdso_rt_sigreturn",
+        ".type __vdso_rt_sigreturn, @function",
+        "__vdso_rt_sigreturn:",
+        "   li a7, 139",
+        "   ecall",
+        ".size __vdso_rt_sigreturn, . - __vdso_rt_sigreturn",
+        ".popsection",
+        ".pushsection .text, \"ax\"",
+        ".macro system_call name, number",
+        ".global __vdso_\\name",
+        ".type __vdso_\\name, @function",
+        "__vdso_\\name:",
+        "   li a7, \\number",
+        "   ecall",
+        "   ret",
+        ".size __vdso_\\name, . - __vdso_\\name",
+        ".endm",
+        "system_call getcpu, 168",
+        "system_call flush_icache, 259",
+        ".popsection",
+    );
+}
+
+fn nanoseconds(real: bool) -> u64 {
+    let data = machine::data();
+    // SAFETY: the kernel maps the page before this object, whose words it writes whole.
+    let (boot, by_tick, offset) = unsafe {
+        (
+            read_volatile(addr_of!((*data).boot_ticks)),
+            read_volatile(addr_of!((*data).ns_by_tick)),
+            read_volatile(addr_of!((*data).realtime_offset)),
+        )
+    };
+    let ticks = machine::counter().wrapping_sub(boot);
+    let ns = (ticks as u128 * by_tick as u128 >> 32) as u64;
+    if real { ns.wrapping_add(offset) } else { ns }
+}
+
+/// clock_gettime(2).
+#[cfg_attr(target_arch = "aarch64", unsafe(export_name = "__kernel_clock_gettime"))]
+#[cfg_attr(target_arch = "riscv64", unsafe(export_name = "__vdso_clock_gettime"))]
+pub unsafe extern "C" fn clock_gettime(clock: i32, time: *mut [i64; 2]) -> i32 {
+    let real = REAL.contains(&clock);
+    if !real && !SINCE_BOOT.contains(&clock) {
+        return machine::call(machine::CLOCK_GETTIME, clock as isize as usize, time as usize);
+    }
+    let ns = nanoseconds(real);
+    // SAFETY: the program's own memory, by its own pointer: a bad one is its own fault.
+    unsafe { *time = [(ns / SECOND) as i64, (ns % SECOND) as i64] };
+    0
+}
+
+/// gettimeofday(2).
+#[cfg_attr(target_arch = "aarch64", unsafe(export_name = "__kernel_gettimeofday"))]
+#[cfg_attr(target_arch = "riscv64", unsafe(export_name = "__vdso_gettimeofday"))]
+pub unsafe extern "C" fn gettimeofday(time: *mut [i64; 2], zone: *mut [i32; 2]) -> i32 {
+    if !zone.is_null() {
+        return machine::call(machine::GETTIMEOFDAY, time as usize, zone as usize);
+    }
+    if !time.is_null() {
+        let us = nanoseconds(true) / 1000;
+        // SAFETY: as in `clock_gettime`.
+        unsafe { *time = [(us / 1_000_000) as i64, (us % 1_000_000) as i64] };
+    }
+    0
+}
+
+/// clock_getres(2).
+#[cfg_attr(target_arch = "aarch64", unsafe(export_name = "__kernel_clock_getres"))]
+#[cfg_attr(target_arch = "riscv64", unsafe(export_name = "__vdso_clock_getres"))]
+pub unsafe extern "C" fn clock_getres(clock: i32, resolution: *mut [i64; 2]) -> i32 {
+    if !REAL.contains(&clock) && !SINCE_BOOT.contains(&clock) {
+        return machine::call(machine::CLOCK_GETRES, clock as isize as usize, resolution as usize);
+    }
+    if !resolution.is_null() {
+        let ns = if COARSE.contains(&clock) { COARSE_RESOLUTION } else { 1 };
+        // SAFETY: as in `clock_gettime`.
+        unsafe { *resolution = [0, ns] };
+    }
+    0
+}

@@ -1,0 +1,108 @@
+//! The vDSO in each program's address space: a page of data, and the object that `guest.rs` is built to.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+mod data;
+
+use spin::Once;
+
+use self::data::Data;
+use super::{PAGE_SIZE, time};
+use crate::errno::{Errno, Result};
+use crate::mm::area::{Flags, Label, PageSource, Rights, Source};
+use crate::mm::frame::{FrameRef, Owner};
+use crate::mm::{AddressSpace, MapRequest, Place};
+
+/// The object, as `build.rs` made it.
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/vdso.so"));
+/// Where it holds the code that calls rt_sigreturn (vdso.ld).
+const SIGRETURN: usize = 0x800;
+
+/// The page of data, then those of the object.
+struct Pages(Vec<FrameRef>);
+
+static PAGES: Once<Arc<Pages>> = Once::new();
+static REALTIME_OFFSET: AtomicU64 = AtomicU64::new(0);
+
+impl PageSource for Pages {
+    fn page(&self, index: usize, _write: bool) -> Result<FrameRef> {
+        self.0.get(index).cloned().ok_or(Errno::ENXIO)
+    }
+
+    fn len_pages(&self) -> usize {
+        self.0.len()
+    }
+
+    fn write_name(&self, _out: &mut dyn fmt::Write) -> fmt::Result {
+        Ok(())
+    }
+}
+
+/// Makes the pages, once: CLOCK_MONOTONIC began at `boot_ticks`.
+///
+/// # Errors
+/// ENOMEM.
+pub fn init(boot_ticks: u64) -> Result<()> {
+    let mut pages = Vec::new();
+    pages.try_reserve(1 + OBJECT.len().div_ceil(PAGE_SIZE)).map_err(|_| Errno::ENOMEM)?;
+    let words = Data {
+        boot_ticks,
+        ns_by_tick: time::ns_by_tick(),
+        realtime_offset: REALTIME_OFFSET.load(Relaxed),
+    };
+    let data = page(&[])?;
+    data.write(core::mem::offset_of!(Data, boot_ticks), &words.boot_ticks.to_ne_bytes());
+    data.write(core::mem::offset_of!(Data, ns_by_tick), &words.ns_by_tick.to_ne_bytes());
+    data.write(core::mem::offset_of!(Data, realtime_offset), &words.realtime_offset.to_ne_bytes());
+    pages.push(data);
+    for chunk in OBJECT.chunks(PAGE_SIZE) {
+        pages.push(page(chunk)?);
+    }
+    PAGES.call_once(|| Arc::new(Pages(pages)));
+    Ok(())
+}
+
+fn page(bytes: &[u8]) -> Result<FrameRef> {
+    let frame = FrameRef::new(Owner::File)?;
+    frame.zero();
+    frame.write(0, bytes);
+    Ok(frame)
+}
+
+/// The time of day less CLOCK_MONOTONIC is `ns` from now on.
+pub fn set_realtime_offset(ns: i64) {
+    REALTIME_OFFSET.store(ns as u64, Relaxed);
+    if let Some(pages) = PAGES.get() {
+        pages.0[0].write(core::mem::offset_of!(Data, realtime_offset), &ns.to_ne_bytes());
+    }
+}
+
+/// Maps the vDSO; returns the object's address (AT_SYSINFO_EHDR).
+///
+/// # Errors
+/// ENOMEM.
+pub fn map(space: &AddressSpace) -> Result<Option<usize>> {
+    let Some(pages) = PAGES.get() else { return Ok(None) };
+    let all = pages.0.len() * PAGE_SIZE;
+    let request = |place, len, rights, label| MapRequest {
+        place,
+        len,
+        rights,
+        flags: Flags::default(),
+        source: Source::File { mapping: pages.clone(), offset: 0 },
+        label,
+        limit: usize::MAX,
+    };
+    let execute = Rights::READ.with(Rights::EXECUTE);
+    let base = space.map(request(Place::Hint(0), all, execute, Label::Vdso))?;
+    space.map(request(Place::Fixed(base), PAGE_SIZE, Rights::READ, Label::Vvar))?;
+    Ok(Some(base + PAGE_SIZE))
+}
+
+/// Where a signal handler returns to in a program whose vDSO lies at `base`.
+pub const fn sigreturn(base: usize) -> usize {
+    base + SIGRETURN
+}
