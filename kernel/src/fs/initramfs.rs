@@ -26,39 +26,28 @@ pub fn prepare(root: &Arc<Entry>) -> Result<()> {
 }
 
 /// Unpacks one archive or several on end. What is damaged is told in the log, and what comes before it stays.
-pub fn unpack(root: &Arc<Entry>, mut archive: &[u8]) {
-    while let Some(start) = archive.iter().position(|&byte| byte != 0) {
-        archive = &archive[start..];
-        let mut links = BTreeMap::new();
-        let mut end = 0;
-        for file in cpio_reader::iter_files(archive) {
-            if let Err(error) = unpack_file(root, &file, &mut links) {
-                crate::log!("initramfs: {}: {error:?}", file.name());
+pub fn unpack(root: &Arc<Entry>, archive: &[u8]) {
+    let mut links = BTreeMap::new();
+    for member in newc::members(archive) {
+        match member {
+            Ok(member) => {
+                if let Err(error) = unpack_member(root, &member, &mut links) {
+                    crate::log!("initramfs: {}: {error:?}", member.name.escape_ascii());
+                }
             }
-            end = file.file().as_ptr_range().end as usize - archive.as_ptr() as usize;
-        }
-        match after_trailer(archive.get(end.next_multiple_of(4)..).unwrap_or_default()) {
-            Some(rest) => archive = rest,
-            None => return crate::log!("initramfs: the archive is damaged from byte {end} on"),
+            Err(newc::Damaged(at)) => {
+                crate::log!("initramfs: the archive is damaged from byte {at} on")
+            }
         }
     }
 }
 
-/// What follows the record that ends an archive; `None` when that is not what `bytes` begins with.
-fn after_trailer(bytes: &[u8]) -> Option<&[u8]> {
-    const HEADER: usize = 110;
-    const NAME: &[u8] = b"TRAILER!!!\0";
-    bytes.get(HEADER..)?.strip_prefix(NAME)
-}
-
 /// Inodes of files with several names, by their number and device in the archive.
-type Links = BTreeMap<(u32, Option<u32>, Option<u32>), Arc<dyn Inode>>;
+type Links = BTreeMap<(u32, (u32, u32)), Arc<dyn Inode>>;
 
-fn unpack_file(root: &Arc<Entry>, file: &cpio_reader::Entry, links: &mut Links) -> Result<()> {
-    let path = file.name().as_bytes();
-    let mut parts = path
-        .split(|&byte| byte == b'/')
-        .filter(|part| !matches!(*part, b"" | b"."));
+fn unpack_member(root: &Arc<Entry>, member: &newc::Member, links: &mut Links) -> Result<()> {
+    let parts = member.name.split(|&byte| byte == b'/');
+    let mut parts = parts.filter(|part| !matches!(*part, b"" | b"."));
     let Some(name) = parts.next_back() else {
         return Ok(());
     };
@@ -66,39 +55,38 @@ fn unpack_file(root: &Arc<Entry>, file: &cpio_reader::Entry, links: &mut Links) 
     for part in parts {
         directory = directory.inode().lookup(&directory, part)?;
     }
-    let mode = file.mode().bits();
-    let identity = (file.ino(), file.devmajor(), file.devminor());
-    let owner = (file.uid(), file.gid());
-    if mode & S_IFMT == S_IFREG
-        && file.nlink() > 1
+    let kind = member.mode & S_IFMT;
+    let identity = (member.inode, member.device);
+    if kind == S_IFREG
+        && member.links > 1
         && let Some(inode) = links.get(&identity)
     {
         directory.inode().add_link(&directory, name, inode)?;
-        return node(inode)?.data()?.fill(file.file());
+        return node(inode)?.data()?.fill(member.content);
     }
-    if mode & S_IFMT == S_IFDIR
+    if kind == S_IFDIR
         && let Ok(existing) = directory.inode().lookup(&directory, name)
     {
-        let permissions = Some(mode & 0o7777);
+        let permissions = Some(member.mode & 0o7777);
         return existing.inode().set_attr(&SetAttr {
             permissions,
             ..SetAttr::default()
         });
     }
     _ = directory.inode().remove(&directory, name, false);
-    let rdev = device::number(file.rdevmajor().unwrap_or(0), file.rdevminor().unwrap_or(0));
-    let entry = add(&directory, name, mode, rdev, owner, file.file())?;
-    let modified = Time {
-        seconds: file.mtime() as i64,
+    let rdev = device::number(member.rdev.0, member.rdev.1);
+    let owner = (member.uid, member.gid);
+    let entry = add(&directory, name, member.mode, rdev, owner, member.content)?;
+    let modified = Some(Time {
+        seconds: member.modified.into(),
         nanoseconds: 0,
-    };
-    let times = SetAttr {
-        accessed: Some(modified),
-        modified: Some(modified),
+    });
+    entry.inode().set_attr(&SetAttr {
+        accessed: modified,
+        modified,
         ..SetAttr::default()
-    };
-    entry.inode().set_attr(&times)?;
-    if file.nlink() > 1 {
+    })?;
+    if kind == S_IFREG && member.links > 1 {
         links.insert(identity, entry.inode().clone());
     }
     Ok(())
