@@ -1,5 +1,6 @@
 //! Unmapping in batches: what entries held is let go only after every CPU has forgotten the translations.
 
+use core::mem::MaybeUninit;
 use core::ops::Range;
 
 use super::PAGE_SIZE;
@@ -18,7 +19,8 @@ const BATCH: usize = 64;
 pub struct Gather<'a> {
     /// Whose translations; none if no CPU can hold any.
     context: Option<&'a Context>,
-    frames: [Option<FrameRef>; BATCH],
+    /// The first `count` are there.
+    frames: [MaybeUninit<FrameRef>; BATCH],
     count: usize,
     span: Range<usize>,
 }
@@ -35,7 +37,7 @@ impl<'a> Gather<'a> {
     }
 
     fn with(context: Option<&'a Context>) -> Self {
-        Gather { context, frames: [const { None }; BATCH], count: 0, span: usize::MAX..0 }
+        Gather { context, frames: [const { MaybeUninit::uninit() }; BATCH], count: 0, span: usize::MAX..0 }
     }
 
     /// Empties all entries of a run that begins with the page at `start`.
@@ -71,8 +73,10 @@ impl<'a> Gather<'a> {
         if self.count == BATCH {
             self.flush();
         }
-        self.frames[self.count] = Some(frame);
-        self.count += 1;
+        if let Some(slot) = self.frames.get_mut(self.count) {
+            slot.write(frame);
+            self.count += 1;
+        }
     }
 
     fn flush(&mut self) {
@@ -80,8 +84,10 @@ impl<'a> Gather<'a> {
         if let (Some(context), false) = (self.context, span.is_empty()) {
             context.pay(Change::Clear, span);
         }
-        self.frames[..self.count].iter_mut().for_each(|frame| *frame = None);
-        self.count = 0;
+        for frame in self.frames.iter().take(core::mem::take(&mut self.count)) {
+            // SAFETY: `take` wrote the first `count`; with the count at 0 none is read again.
+            drop(unsafe { frame.assume_init_read() });
+        }
     }
 }
 
