@@ -3,7 +3,7 @@
 //!     crossings [--quick] [--batches N] [--settle MS] [--pause MS] [--cpus 0,1] [ROW…]
 //!     crossings --list
 //!
-//! `--cpus` measures on each CPU in turn, in a thread of its own.
+//! `--cpus` measures on each CPU in turn, in a thread of its own, and then once more on each.
 //!
 //! One line a row: `name least median unit window`, where the figures are those of one operation, in
 //! nanoseconds of the counter that user programs can read. Under QEMU's `-icount shift=0` a nanosecond is
@@ -84,8 +84,8 @@ fn run(arguments: &Arguments) -> i32 {
             rows(0);
             Ok(())
         }
-        Some(cpus) => turns::each(cpus.count(), &|turn| {
-            if let Some(cpu) = options.cpus().and_then(|mut cpus| cpus.nth(turn)) {
+        Some(cpus) => turns::each(cpus.count(), &|cpu, turn| {
+            if let Some(cpu) = options.cpus().and_then(|mut cpus| cpus.nth(cpu)) {
                 pin(cpu);
                 rows(turn);
             }
@@ -95,6 +95,7 @@ fn run(arguments: &Arguments) -> i32 {
         output::line(format_args!("# threads cannot be had: errno {}", error.0));
     }
     output::line(format_args!("# done"));
+    arch::mark(arch::OVER);
     0
 }
 

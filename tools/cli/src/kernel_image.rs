@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -47,7 +48,8 @@ impl Kernel {
         match self {
             Self::Stile => flat_image(&toolchain::kernel(project, arch, &[])?),
             Self::Linux(version) => packages::linux(project, arch, version),
-            Self::Selftest(path) | Self::File(path) => Ok(path.clone()),
+            Self::Selftest(path) => Ok(path.clone()),
+            Self::File(path) => image_of_file(project, path),
         }
     }
 
@@ -69,6 +71,27 @@ impl fmt::Display for Kernel {
             Self::Selftest(path) | Self::File(path) => write!(formatter, "{}", path.display()),
         }
     }
+}
+
+/// A file for QEMU: the file itself, or the flat image of an ELF file whose first bytes in memory are Linux's header, as
+/// Stile's are.
+fn image_of_file(project: &Project, path: &Path) -> Result<PathBuf> {
+    let bytes = fs::read(path).with_context(|| path.display().to_string())?;
+    let flat = match bytes.starts_with(b"\x7fELF") {
+        true => flatten(&bytes).with_context(|| path.display().to_string())?,
+        false => return Ok(path.to_owned()),
+    };
+    // The magic numbers of arm64 and of RISC-V, at the same place: Documentation/arch/*/boot*.rst.
+    if !matches!(flat.get(0x38..0x3c), Some(b"ARM\x64" | b"RSC\x05")) {
+        return Ok(path.to_owned());
+    }
+    let mut hasher = DefaultHasher::new();
+    flat.hash(&mut hasher);
+    let folder = project.cache.join("images");
+    fs::create_dir_all(&folder)?;
+    let place = folder.join(format!("{:016x}", hasher.finish()));
+    fs::write(&place, flat)?;
+    Ok(place)
 }
 
 /// Writes a kernel's loadable segments as they stand in memory beside its ELF file: QEMU passes the device tree and the

@@ -11,7 +11,10 @@ mod riscv64;
 pub use riscv64::*;
 
 /// How many different tags [`mark`] has.
-pub const TAGS: usize = 512;
+pub const TAGS: usize = 1024;
+
+/// The tag of what comes after the last row: how a machine goes down is not the same each time.
+pub const OVER: usize = TAGS - 1;
 
 /// A thread to be started: it calls `entry` with `argument` and then ends.
 pub struct Thread {

@@ -153,4 +153,4 @@ pub const ROWS: &[Row] = &[
 ];
 
 const _: () = assert!(ROWS.len() < TAGS_A_TURN);
-const _: () = assert!(crate::turns::MOST * TAGS_A_TURN <= crate::arch::TAGS);
+const _: () = assert!(crate::turns::MOST * crate::turns::ROUNDS * TAGS_A_TURN <= crate::arch::OVER);

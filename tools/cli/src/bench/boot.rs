@@ -39,6 +39,8 @@ pub struct Booted {
     /// All that the console said.
     pub console: String,
     pub counted: Counted,
+    /// The plugin's file as it is.
+    pub counts: Vec<u8>,
     pub failure: Option<Failure>,
 }
 
@@ -105,6 +107,7 @@ impl Boot<'_> {
             command: shown,
             console,
             counted: Counted::read(&counts)?,
+            counts: fs::read(&counts).unwrap_or_default(),
             failure,
         })
     }

@@ -110,14 +110,18 @@ impl Counted {
         self.phases.get(&tag).map_or(0, |counts| sum(counts, kinds))
     }
 
-    /// How many lines of memory each operation shares between two phases, which did it on two CPUs: those written in
-    /// one and touched in the other by at least one in ten operations of each.
-    pub fn shared_lines(&self, one: u32, other: u32, operations: u64) -> Option<usize> {
-        let (one, other) = (self.lines.get(&one)?, self.lines.get(&other)?);
-        let shared = one.iter().filter(|(line, touched)| {
-            other.get(*line).is_some_and(|too| {
-                touched.stores + too.stores > 0 && 10 * touched.stays.min(too.stays) >= operations
-            })
+    /// How many lines of memory each operation shares between CPUs, given the phases in which it was done on one and on
+    /// another by turns: those written in one of these phases, and touched in each by at least one in ten operations.
+    pub fn shared_lines(&self, phases: &[u32], operations: u64) -> Option<usize> {
+        let phases: Option<Vec<_>> = phases.iter().map(|tag| self.lines.get(tag)).collect();
+        let phases = phases?;
+        let (first, others) = phases.split_first()?;
+        let shared = first.iter().filter(|(line, touched)| {
+            let others: Option<Vec<_>> = others.iter().map(|phase| phase.get(*line)).collect();
+            let Some(mut all) = others else { return false };
+            all.push(touched);
+            let often = |touched: &&Touched| 10 * touched.stays >= operations;
+            all.iter().all(often) && all.iter().any(|touched| touched.stores > 0)
         });
         Some(shared.count())
     }
@@ -150,8 +154,8 @@ mod tests {
         assert_eq!(counted.boot(&["tlbi.kernel"]), 3);
         assert_eq!(counted.phase(1, &["eret.kernel", "svc.user"]), 40);
         // Only the first line is written by one and touched often by both.
-        assert_eq!(counted.shared_lines(1, 65, 20), Some(1));
-        assert_eq!(counted.shared_lines(1, 66, 20), None);
+        assert_eq!(counted.shared_lines(&[1, 65], 20), Some(1));
+        assert_eq!(counted.shared_lines(&[1, 66], 20), None);
         assert_eq!(counted.trace[0].text, "svc #0");
     }
 }

@@ -186,14 +186,13 @@ impl Measured<'_> {
     fn shared_lines(&self, booted: &Booted) -> Column {
         let said = Said::parse(&booted.console);
         let rows = said.marked.iter().filter_map(|(name, marked)| {
-            let tag = marked.tag % TAGS_A_TURN;
-            let counted = &booted.counted;
-            let lines = counted.shared_lines(tag, tag + TAGS_A_TURN, marked.operations)?;
+            let phases = [0, 1, 2, 3].map(|turn| marked.tag % TAGS_A_TURN + turn * TAGS_A_TURN);
+            let lines = booted.counted.shared_lines(&phases, marked.operations)?;
             Some(Row::new(name, "", lines as f64))
         });
         let unit = "64-byte lines an operation, written on one CPU and touched on another";
-        let note = "Two threads of one process did the same on two CPUs, one after the other; a line counts \
-                    if at least one in ten operations touched it on each.";
+        let note = "Two threads of one process did the same on two CPUs, by turns, twice each; a line counts \
+                    if at least one in ten operations touched it in each turn.";
         let head = Head {
             detail: false,
             ..self.head("lines", ": shared lines", unit, note)

@@ -7,6 +7,7 @@
 
 mod boot;
 mod boots;
+pub mod checks;
 mod compare;
 mod counted;
 mod crossings;

@@ -1,5 +1,6 @@
 //! `stile test`: the mechanisms on the host, the kernel's units in QEMU, real programs in QEMU, and this command.
 
+mod bench;
 mod case;
 mod command;
 mod host;
@@ -86,6 +87,7 @@ pub fn test(project: &Project, options: &TestOptions) -> Result<u8> {
         });
     }
     if kernel.is_stile() {
+        report.group("bench", |report| bench::test(project, report));
         report.group("command", |report| command::test(project, options, report));
     }
     for name in &report.failed {
