@@ -1,0 +1,131 @@
+//! Who a process acts as.
+
+extern crate alloc;
+
+use alloc::sync::Arc;
+
+/// User and group identities, and capabilities, of a process.
+#[derive(Clone)]
+pub struct Credentials {
+    /// Real user.
+    pub uid: u32,
+    /// Effective user.
+    pub euid: u32,
+    /// Saved user.
+    pub suid: u32,
+    /// User for file access.
+    pub fsuid: u32,
+    /// Real group.
+    pub gid: u32,
+    /// Effective group.
+    pub egid: u32,
+    /// Saved group.
+    pub sgid: u32,
+    /// Group for file access.
+    pub fsgid: u32,
+    /// Supplementary groups, ascending.
+    pub groups: Arc<[u32]>,
+    /// Capabilities in force, as bits.
+    pub effective: u64,
+    /// Capabilities that can be put in force.
+    pub permitted: u64,
+    /// Capabilities kept by exec.
+    pub inheritable: u64,
+    /// Capabilities that exec can give at most.
+    pub bounding: u64,
+    /// SECBIT_* flags.
+    pub secure_bits: u32,
+    /// PR_SET_NO_NEW_PRIVS.
+    pub no_new_privileges: bool,
+    /// PR_SET_KEEPCAPS.
+    pub keeps_capabilities: bool,
+}
+
+/// All capabilities of Linux 6.12: CAP_CHOWN (0) to CAP_CHECKPOINT_RESTORE (40).
+pub const ALL_CAPABILITIES: u64 = (1 << 41) - 1;
+/// CAP_KILL
+pub const CAP_KILL: u32 = 5;
+/// CAP_SETGID
+pub const CAP_SETGID: u32 = 6;
+/// CAP_SETUID
+pub const CAP_SETUID: u32 = 7;
+
+impl Credentials {
+    /// The superuser's.
+    pub fn root() -> Self {
+        Credentials {
+            uid: 0,
+            euid: 0,
+            suid: 0,
+            fsuid: 0,
+            gid: 0,
+            egid: 0,
+            sgid: 0,
+            fsgid: 0,
+            groups: Arc::from([]),
+            effective: ALL_CAPABILITIES,
+            permitted: ALL_CAPABILITIES,
+            inheritable: 0,
+            bounding: ALL_CAPABILITIES,
+            secure_bits: 0,
+            no_new_privileges: false,
+            keeps_capabilities: false,
+        }
+    }
+
+    /// Whether what only root may do for files is allowed.
+    pub fn is_privileged(&self) -> bool {
+        self.effective & ALL_CAPABILITIES == ALL_CAPABILITIES || self.fsuid == 0 && self.effective != 0
+    }
+
+    /// Whether capability `number` is in force.
+    pub fn can(&self, number: u32) -> bool {
+        self.effective >> number & 1 != 0
+    }
+
+    /// Whether the group for file access or a supplementary one is `group`.
+    pub fn in_group(&self, group: u32) -> bool {
+        self.fsgid == group || self.groups.binary_search(&group).is_ok()
+    }
+
+    /// The same with the real identities in place of those for file access (access(2)).
+    pub fn real(&self) -> Self {
+        let effective = if self.uid == 0 { self.permitted } else { 0 };
+        Credentials { fsuid: self.uid, fsgid: self.gid, effective, ..self.clone() }
+    }
+
+    /// Whether a process with these may send signals to one with `target`.
+    pub fn may_signal(&self, target: &Credentials) -> bool {
+        self.can(CAP_KILL) || [self.euid, self.uid].iter().any(|&id| id == target.uid || id == target.suid)
+    }
+
+    /// After the user identities changed from `old`: root's capabilities come and go with identity 0.
+    pub fn adjust_capabilities(&mut self, old: &Credentials) {
+        let has_root = |who: &Credentials| who.uid == 0 || who.euid == 0 || who.suid == 0;
+        if has_root(old) && !has_root(self) && !self.keeps_capabilities {
+            (self.permitted, self.effective) = (0, 0);
+        }
+        if old.euid == 0 && self.euid != 0 {
+            self.effective = 0;
+        } else if old.euid != 0 && self.euid == 0 {
+            self.effective = self.permitted;
+        }
+    }
+
+    /// As exec leaves them: `owner` and `group` are those of a set-user-ID or set-group-ID program.
+    pub fn exec(&mut self, owner: Option<u32>, group: Option<u32>) {
+        if !self.no_new_privileges {
+            self.euid = owner.unwrap_or(self.euid);
+            self.egid = group.unwrap_or(self.egid);
+        }
+        (self.suid, self.fsuid) = (self.euid, self.euid);
+        (self.sgid, self.fsgid) = (self.egid, self.egid);
+        self.keeps_capabilities = false;
+        if self.uid == 0 || self.euid == 0 {
+            self.permitted = self.inheritable | self.bounding;
+            self.effective = if self.euid == 0 { self.permitted } else { 0 };
+        } else {
+            (self.permitted, self.effective) = (0, 0);
+        }
+    }
+}

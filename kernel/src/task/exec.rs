@@ -1,0 +1,203 @@
+//! Beginning another program. The old one stays whole until nothing can fail any more.
+
+extern crate alloc;
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use linux_raw_sys::auxvec::*;
+use linux_raw_sys::general::{RLIMIT_STACK, S_ISGID, S_ISUID, S_IXGRP};
+
+use super::image::{Mapped, Program};
+use super::process::{Image, USER_HZ};
+use super::signal::NO_ALTSTACK;
+use super::stack::{self, Extra, Layout, Strings};
+use super::{current, exit, signal, tree};
+use crate::arch::{self, Frame};
+use crate::errno::{Errno, Result};
+use crate::fs::{self, File};
+use crate::mm::{AddressSpace, PAGE_SIZE, aslr};
+use crate::random;
+
+/// Bytes of a script's first line that count (Linux's BINPRM_BUF_SIZE).
+const LINE: usize = 256;
+/// How many scripts may be each other's interpreters.
+const DEPTH: usize = 5;
+/// Bytes of a program header.
+const HEADER_SIZE: usize = 56;
+
+/// What exec is asked to begin.
+pub struct Request {
+    /// The file.
+    pub file: Arc<File>,
+    /// The path that names it.
+    pub path: Vec<u8>,
+    /// Arguments.
+    pub arguments: Strings,
+    /// Environment.
+    pub environment: Strings,
+}
+
+/// A program that is ready to begin.
+struct Ready {
+    space: Arc<AddressSpace>,
+    file: Arc<File>,
+    layout: Layout,
+    entry: usize,
+}
+
+/// Replaces the current thread's program; returns its first registers.
+///
+/// # Errors
+/// ENOEXEC, ENOENT, EACCES, E2BIG, ENOMEM, ELOOP …: the old program goes on.
+pub fn exec(mut request: Request) -> Result<Frame> {
+    let name = base_name(&request.path).to_vec();
+    resolve_scripts(&mut request)?;
+    let owners = set_id(&request.file);
+    let ready = prepare(&request, owners)?;
+    exit::end_other_threads()?;
+    commit(ready, &name, owners)
+}
+
+fn base_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|&byte| byte == b'/').next().unwrap_or(path)
+}
+
+/// While the file is a script, makes its interpreter the file, and the script an argument.
+fn resolve_scripts(request: &mut Request) -> Result<()> {
+    for _ in 0..DEPTH {
+        let mut line = [0; LINE];
+        let count = request.file.read_kernel(0, &mut line)?;
+        let Some(rest) = line[..count].strip_prefix(b"#!") else {
+            return Ok(());
+        };
+        let (interpreter, argument) = parse_line(rest, count == LINE)?;
+        let mut arguments = Strings::new();
+        arguments.push(interpreter)?;
+        if let Some(argument) = argument {
+            arguments.push(argument)?;
+        }
+        arguments.push(&request.path)?;
+        arguments.append(&request.arguments, 1)?;
+        request.arguments = arguments;
+        request.file = fs::open_program(&current().fs(), None, interpreter, true)?;
+        request.path = interpreter.to_vec();
+    }
+    Err(Errno::ELOOP)
+}
+
+/// The interpreter and its argument in what follows `#!`. `cut`: the line may go on beyond what was read.
+fn parse_line(bytes: &[u8], cut: bool) -> Result<(&[u8], Option<&[u8]>)> {
+    let is_blank = |byte: &u8| *byte == b' ' || *byte == b'\t';
+    let end = bytes.iter().position(|&byte| byte == b'\n' || byte == 0);
+    let line = bytes[..end.unwrap_or(bytes.len())].trim_ascii();
+    let split = line.iter().position(is_blank);
+    let interpreter = &line[..split.unwrap_or(line.len())];
+    // A path must be whole; an argument may be cut off.
+    if interpreter.is_empty() || end.is_none() && cut && split.is_none() {
+        return Err(Errno::ENOEXEC);
+    }
+    Ok((interpreter, split.map(|at| line[at..].trim_ascii()).filter(|argument| !argument.is_empty())))
+}
+
+/// The owner and the group that a set-user-ID or set-group-ID program acts as.
+fn set_id(file: &File) -> (Option<u32>, Option<u32>) {
+    let attr = file.entry().inode().attr();
+    let user = (attr.mode & S_ISUID != 0).then_some(attr.uid);
+    let both = S_ISGID | S_IXGRP;
+    (user, (attr.mode & both == both).then_some(attr.gid))
+}
+
+fn prepare(request: &Request, owners: (Option<u32>, Option<u32>)) -> Result<Ready> {
+    let program = Program::read(request.file.clone())?;
+    let interpreter = match program.interpreter()? {
+        Some(path) => Some(Program::read(fs::open_program(&current().fs(), None, &path, true)?)?),
+        None => None,
+    };
+    let space = AddressSpace::new()?;
+    let limit = super::rlimit(RLIMIT_STACK).min(1 << 30).max(128 << 10);
+    let top = space.map_stack(limit, program.executable_stack())?;
+    let mapped = program.map(&space, Some(aslr::program_start()))?;
+    space.set_heap_start(mapped.end);
+    let loader = interpreter.map(|interpreter| interpreter.map(&space, None)).transpose()?;
+    let vdso = arch::vdso::map(&space)?;
+    let extra = Extra { path: &request.path, platform: arch::PLATFORM, random: random::bytes() };
+    let layout = stack::build(&space, top, &request.arguments, &request.environment, &extra, |path, platform, random| {
+        vector(&mapped, loader.as_ref(), vdso, owners, [path, platform, random])
+    })?;
+    let entry = loader.map_or(mapped.entry, |loader| loader.entry);
+    Ok(Ready { space, file: program.file().clone(), layout, entry })
+}
+
+/// The auxiliary vector, in Linux's order.
+fn vector(
+    program: &Mapped,
+    loader: Option<&Mapped>,
+    vdso: Option<usize>,
+    owners: (Option<u32>, Option<u32>),
+    [path, platform, random]: [usize; 3],
+) -> Result<Vec<[usize; 2]>> {
+    let (hwcap, hwcap2) = arch::hwcap();
+    let ids = current().with_credentials(|who| {
+        let effective = [owners.0.unwrap_or(who.euid), owners.1.unwrap_or(who.egid)];
+        let [euid, egid] = if who.no_new_privileges { [who.euid, who.egid] } else { effective };
+        [who.uid, euid, who.gid, egid].map(|id| id as usize)
+    });
+    let secure = ids[0] != ids[1] || ids[2] != ids[3];
+    let mut vector = Vec::new();
+    vector.try_reserve(24).map_err(|_| Errno::ENOMEM)?;
+    let mut add = |kind: u32, value: usize| vector.push([kind as usize, value]);
+    if let Some(vdso) = vdso {
+        add(AT_SYSINFO_EHDR, vdso);
+    }
+    add(AT_HWCAP, hwcap as usize);
+    add(AT_PAGESZ, PAGE_SIZE);
+    add(AT_CLKTCK, USER_HZ as usize);
+    add(AT_PHDR, program.headers);
+    add(AT_PHENT, HEADER_SIZE);
+    add(AT_PHNUM, program.header_count);
+    add(AT_BASE, loader.map_or(0, |loader| loader.base));
+    add(AT_FLAGS, 0);
+    add(AT_ENTRY, program.entry);
+    add(AT_UID, ids[0]);
+    add(AT_EUID, ids[1]);
+    add(AT_GID, ids[2]);
+    add(AT_EGID, ids[3]);
+    add(AT_SECURE, secure as usize);
+    add(AT_RANDOM, random);
+    add(AT_HWCAP2, hwcap2 as usize);
+    add(AT_EXECFN, path);
+    add(AT_PLATFORM, platform);
+    add(AT_MINSIGSTKSZ, arch::signal::frame_size());
+    Ok(vector)
+}
+
+/// The old program is given up: nothing fails from here on but what ends the process.
+fn commit(ready: Ready, name: &[u8], owners: (Option<u32>, Option<u32>)) -> Result<Frame> {
+    let thread = current();
+    let process = thread.process();
+    // Handlers are the old program's. Without memory for that, nothing is lost yet.
+    let actions = process.signals.actions().exec()?;
+    thread.unshare_files()?;
+    exit::leave_memory(thread);
+    drop(thread.replace_space(Some(ready.space)));
+    process.return_memory();
+    if thread.tid() != process.pid() {
+        tree::take_over(thread, process.pid());
+    }
+    process.signals.set_actions(actions);
+    process.timers.exec();
+    thread.files().exec();
+    thread.set_name(name);
+    thread.set_death_signal(0);
+    thread.signals.own.with(|own| own.altstack = NO_ALTSTACK);
+    _ = process.change_credentials(|who| {
+        who.exec(owners.0, owners.1);
+        Ok(())
+    });
+    let Layout { sp, arguments, environment, auxiliary } = ready.layout;
+    process.set_image(Image { file: Some(ready.file), arguments, environment, auxiliary, stack: sp });
+    thread.arch.reset_user();
+    signal::set_blocked(thread.blocked());
+    Ok(Frame::user(ready.entry, sp, 0))
+}

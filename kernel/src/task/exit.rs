@@ -1,0 +1,160 @@
+//! The end of threads and processes, and what their parents learn of it.
+
+extern crate alloc;
+
+use linux_raw_sys::general::*;
+
+use super::sched::{self, state};
+use super::signal::{self, Info};
+use super::{Process, Thread, current, futex, job, sched::prepare, tree};
+use crate::arch;
+use crate::errno::{Errno, Result};
+use crate::fs;
+use crate::mm::user;
+
+/// Ends the current process: `status` as wait(2) reports it.
+pub fn exit_group(status: u32) -> ! {
+    current().process().begin_exit(status);
+    exit_thread()
+}
+
+/// Ends the current thread; with the last, the process, whose status `code` (0 to 255) is if nothing else ended it.
+pub fn exit_alone(code: u32) -> ! {
+    let process = current().process();
+    if process.threads().len() == 1 {
+        process.settle_exit(code << 8);
+    }
+    exit_thread()
+}
+
+/// Ends the current thread. What ended the process is settled already if this is the last.
+pub fn exit_thread() -> ! {
+    let thread = current();
+    let process = thread.process();
+    if process.pid() == 1 && process.threads().len() == 1 {
+        end_of_init(process);
+    }
+    leave_memory(thread);
+    process.return_memory();
+    drop(thread.replace_space(None));
+    thread.drop_files();
+    let last = process.remove_thread(thread);
+    tree::remove_thread(thread.tid());
+    if last {
+        process.settle_exit(0);
+        end_process(process);
+    } else {
+        process.changed.wake_all();
+    }
+    prepare(state::DEAD);
+    sched::schedule();
+    unreachable!("a dead thread was scheduled")
+}
+
+/// Tells other threads, through the memory that is shared with them, that this one ends.
+pub(super) fn leave_memory(thread: &Thread) {
+    let (clear_tid, robust) = thread.own.with(|own| {
+        own.rseq = (0, 0);
+        (core::mem::take(&mut own.clear_tid), core::mem::take(&mut own.robust_list))
+    });
+    let Some(space) = thread.space() else { return };
+    if robust != 0 {
+        futex::release_robust(robust, thread.tid());
+    }
+    // Alone in its memory, nobody could look.
+    if clear_tid != 0 && alloc::sync::Arc::strong_count(&space) > 2 && user::store_u32(clear_tid, 0).is_ok() {
+        // A bad address has no waiters.
+        _ = futex::wake(clear_tid, 1, futex::ANY, true);
+    }
+}
+
+fn end_of_init(process: &Process) -> ! {
+    let status = process.exit_status().unwrap_or(0);
+    log::error!("process 1 ended with status {status:#x}");
+    arch::power::off()
+}
+
+/// The last thread of `process` is gone.
+fn end_process(process: &Process) {
+    process.timers.clear();
+    if process.session() == process.pid() {
+        fs::tty::session_ended(process.session());
+    }
+    let mut orphaned = 0;
+    tree::orphan_children(process, |child, heir| {
+        orphaned += 1;
+        job::orphaned_by(process, child);
+        child.threads().iter().for_each(|thread| {
+            let number = thread.death_signal();
+            if number != 0 {
+                // An ordinary signal needs no room.
+                _ = signal::send_thread(thread, Info::kernel(number));
+            }
+        });
+        if child.is_zombie() {
+            tell(child, heir);
+        }
+    });
+    process.set_zombie();
+    if let Some(parent) = tree::process(process.parent()) {
+        job::orphaned_by(&parent, process);
+        tell(process, &parent);
+    }
+}
+
+/// Tells `parent` that `child` is a zombie, or buries it where the parent does not want to know.
+fn tell(child: &Process, parent: &Process) {
+    let number = child.exit_signal.load(core::sync::atomic::Ordering::Relaxed);
+    let action = parent.signals.actions().get(SIGCHLD);
+    let unwanted = action.handler == signal::SIG_IGN || action.flags & SA_NOCLDWAIT as usize != 0;
+    let buried = number == SIGCHLD && unwanted;
+    if number != 0 && !(buried && action.handler == signal::SIG_IGN) {
+        // An ordinary signal needs no room.
+        _ = signal::send_info(parent, None, child_info(child, number));
+    }
+    if buried {
+        tree::remove_process(child);
+    }
+    parent.child_event.wake_all();
+    child.changed.wake_all();
+}
+
+fn child_info(child: &Process, number: u32) -> Info {
+    let status = child.exit_status().unwrap_or(0);
+    let (code, value) = describe(status);
+    let uid = child.with_credentials(|who| who.uid);
+    Info::child(number, code, child.pid(), uid, value, child.user_system_ticks())
+}
+
+/// `si_code` and `si_status` of a status that wait(2) reports.
+pub fn describe(status: u32) -> (u32, i32) {
+    match status & 0x7f {
+        0 => (CLD_EXITED, (status >> 8 & 0xff) as i32),
+        signal if status & 0x80 != 0 => (CLD_DUMPED, signal as i32),
+        signal => (CLD_KILLED, signal as i32),
+    }
+}
+
+/// Ends all other threads of the current process and waits until they are gone (exec).
+///
+/// # Errors
+/// EAGAIN: the process ends, or another thread is doing the same.
+pub(super) fn end_other_threads() -> Result<()> {
+    let thread = current();
+    let process = thread.process();
+    if process.threads().len() == 1 {
+        return Ok(());
+    }
+    {
+        let threads = process.threads();
+        if thread.must_die() {
+            return Err(Errno::EAGAIN);
+        }
+        for other in threads.iter().filter(|other| !core::ptr::eq(&***other, thread)) {
+            other.mark_killed();
+            signal::notify(other, state::INTERRUPTIBLE | state::KILLABLE | state::STOPPED);
+        }
+    }
+    let alone = process.changed.wait_killable(|| process.threads().len() == 1);
+    alone.map_err(|_| Errno::EAGAIN)
+}

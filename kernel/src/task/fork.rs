@@ -1,0 +1,185 @@
+//! New threads and processes.
+
+extern crate alloc;
+
+use alloc::sync::Arc;
+
+use linux_raw_sys::general::*;
+
+use super::process::{self, Process};
+use super::signal::{self, NO_ALTSTACK, ThreadSignals};
+use super::thread::{self, Resources, Thread};
+use super::{current, sched, tree};
+use crate::arch::{Frame, ThreadState};
+use crate::errno::{Errno, Result};
+use crate::mm::heap::try_arc;
+use crate::mm::kmap::KernelStack;
+use crate::mm::user;
+
+/// What clone(2) and its kin ask for.
+#[derive(Clone, Copy, Default)]
+pub struct CloneRequest {
+    /// CLONE_* flags, without the signal.
+    pub flags: u64,
+    /// Signal for the parent when the child ends; 0 for none.
+    pub exit_signal: u32,
+    /// The child's stack pointer; 0 for a copy of the caller's.
+    pub stack: usize,
+    /// The child's thread pointer, with CLONE_SETTLS.
+    pub tls: usize,
+    /// Where CLONE_PARENT_SETTID writes.
+    pub parent_tid: usize,
+    /// Where CLONE_CHILD_SETTID and CLONE_CHILD_CLEARTID write.
+    pub child_tid: usize,
+    /// Where CLONE_PIDFD writes.
+    pub pidfd: usize,
+}
+
+impl CloneRequest {
+    fn has(&self, flag: u32) -> bool {
+        self.flags & flag as u64 != 0
+    }
+
+    fn check(&self) -> Result<()> {
+        let implies = |a, b| !self.has(a) || self.has(b);
+        let namespaces = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
+        let fits = implies(CLONE_SIGHAND, CLONE_VM)
+            && implies(CLONE_THREAD, CLONE_SIGHAND)
+            && !self.has(namespaces)
+            && !(self.has(CLONE_PIDFD) && self.has(CLONE_THREAD))
+            && self.exit_signal <= signal::LAST;
+        if fits { Ok(()) } else { Err(Errno::EINVAL) }
+    }
+}
+
+/// A number that is given back unless something takes it.
+struct Number(i32);
+
+impl Drop for Number {
+    fn drop(&mut self) {
+        if self.0 != 0 {
+            tree::release(self.0);
+        }
+    }
+}
+
+/// Makes a thread or a process that goes on as the current thread does with `frame`, but with result 0; returns its number.
+///
+/// # Errors
+/// EINVAL, EAGAIN (too many), ENOMEM, EFAULT.
+pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<usize> {
+    request.check()?;
+    let parent = current();
+    sched::admit()?;
+    let admitted = Admitted;
+    let mut number = Number(tree::allocate()?);
+    let tid = number.0;
+    let resources = copy_resources(request, parent)?;
+    let process = if request.has(CLONE_THREAD) {
+        parent.process().clone()
+    } else {
+        new_process(request, parent, tid)?
+    };
+    let mut child_frame = frame.clone();
+    child_frame.set_result(0);
+    child_frame.forget_syscall();
+    if request.stack != 0 {
+        child_frame.set_sp(request.stack);
+    }
+    let arch = ThreadState::new_user(KernelStack::new().map_err(|_| Errno::EAGAIN)?, &child_frame);
+    if request.has(CLONE_SETTLS) {
+        arch.set_tls(request.tls);
+    }
+    // A thread in the same memory must not run handlers on its maker's alternate stack.
+    let keeps_altstack = !request.has(CLONE_VM) || request.has(CLONE_VFORK);
+    let altstack = if keeps_altstack { parent.signals.own.with(|own| own.altstack) } else { NO_ALTSTACK };
+    let space = resources.space.clone();
+    let mut child = Thread::new(thread::Parts {
+        arch,
+        tid,
+        process: process.clone(),
+        resources,
+        signals: ThreadSignals::new(parent.blocked(), altstack),
+        name: parent.name(),
+        allowed: parent.sched.allowed(),
+        nice: parent.nice(),
+        counted: true,
+    });
+    core::mem::forget(admitted);
+    if request.has(CLONE_CHILD_CLEARTID) {
+        child.own.get_mut().clear_tid = request.child_tid;
+    }
+    let (policy, priority) = parent.policy();
+    child.set_policy(policy, priority);
+    let child = try_arc(child)?;
+    if request.has(CLONE_CHILD_SETTID) {
+        // As on Linux, a bad address is the child's affair.
+        _ = space.map(|space| space.write(request.child_tid, &tid.to_ne_bytes()));
+    }
+    if request.has(CLONE_PARENT_SETTID) {
+        user::store_u32(request.parent_tid, tid as u32)?;
+    }
+    process.add_thread(child.clone())?;
+    if !request.has(CLONE_THREAD) {
+        if parent.signal_due() && parent.must_die() {
+            return Err(Errno::ERESTARTNOINTR);
+        }
+        tree::add_process(process.clone())?;
+    }
+    tree::add_thread(child.clone());
+    number.0 = 0;
+    sched::start(child);
+    if request.has(CLONE_VFORK) {
+        // Killed while it waits, the parent ends without its memory coming back.
+        _ = process.changed.wait_killable(|| !process.is_borrowing());
+    }
+    Ok(tid as usize)
+}
+
+/// Counted by `sched::admit`, until a thread takes that over.
+struct Admitted;
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        sched::dismiss();
+    }
+}
+
+fn copy_resources(request: &CloneRequest, parent: &Thread) -> Result<Resources> {
+    let mut resources = parent.resources();
+    if !request.has(CLONE_FILES) {
+        resources.files = resources.files.map(|files| files.fork()).transpose()?;
+    }
+    if !request.has(CLONE_FS) {
+        resources.fs = resources.fs.map(|fs| fs.fork()).transpose()?;
+    }
+    if !request.has(CLONE_VM) {
+        resources.space = resources.space.map(|space| space.fork()).transpose()?;
+    }
+    Ok(resources)
+}
+
+fn new_process(request: &CloneRequest, parent: &Thread, pid: i32) -> Result<Arc<Process>> {
+    let old = parent.process();
+    let actions = old.signals.actions();
+    let actions = if request.has(CLONE_SIGHAND) {
+        actions
+    } else if request.flags & CLONE_CLEAR_SIGHAND != 0 {
+        signal::Actions::exec(&actions)?
+    } else {
+        actions.fork()?
+    };
+    try_arc(Process::new(process::Parts {
+        pid,
+        parent: if request.has(CLONE_PARENT) { old.parent() } else { old.pid() },
+        group: old.group(),
+        session: old.session(),
+        actions,
+        limits: old.limits.fork(),
+        credentials: old.with_credentials(Clone::clone),
+        image: old.image(),
+        exit_signal: request.exit_signal,
+        borrows: request.has(CLONE_VFORK),
+        personality: old.personality(),
+    }))
+}

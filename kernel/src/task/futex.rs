@@ -1,0 +1,337 @@
+//! Futexes: threads that wait for a word of memory to change.
+//!
+//! A thread enters its bucket first, and then looks at the word: whoever changes the word and wakes finds it there. No
+//! memory of a program is touched with a bucket locked.
+
+extern crate alloc;
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, Ordering::*};
+
+use super::sched::{self, state};
+use super::timer::Timer;
+use super::{Thread, current, with_space};
+use crate::arch::{current_arc, time};
+use crate::errno::{Errno, Result};
+use crate::mm::area::{Flags, Source};
+use crate::mm::heap::try_arc;
+use crate::mm::user::{self, UserPtr};
+use crate::sync::{Mutex, Rank};
+
+/// All bits: FUTEX_BITSET_MATCH_ANY.
+pub const ANY: u32 = u32::MAX;
+/// FUTEX_WAITERS: the kernel is asked at unlock.
+const WAITERS: u32 = 1 << 31;
+/// FUTEX_OWNER_DIED
+const OWNER_DIED: u32 = 1 << 30;
+/// FUTEX_TID_MASK
+const TID: u32 = OWNER_DIED - 1;
+/// The most entries of a robust list that are looked at (ROBUST_LIST_LIMIT).
+const ROBUST_MOST: usize = 2048;
+
+/// What a word is: the same from all processes that share it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Key {
+    /// Address of the space or of the shared object.
+    of: usize,
+    /// Address or offset in it.
+    at: usize,
+}
+
+impl Key {
+    /// The key of the word at `address`; `shared`: other processes may have it too.
+    fn of(address: usize, shared: bool) -> Result<Key> {
+        if address % 4 != 0 {
+            return Err(Errno::EINVAL);
+        }
+        if address >= crate::arch::USER_END {
+            return Err(Errno::EFAULT);
+        }
+        with_space(|space| {
+            if shared {
+                let area = space.area_after(address).filter(|area| area.start <= address).ok_or(Errno::EFAULT)?;
+                if let (true, Source::File { mapping, offset }) = (area.flags.has(Flags::SHARED), &area.source) {
+                    let of = Arc::as_ptr(mapping).cast::<u8>().addr();
+                    return Ok(Key { of, at: offset + address - area.start });
+                }
+            }
+            Ok(Key { of: core::ptr::from_ref(space).addr(), at: address })
+        })
+    }
+
+    fn bucket(self) -> usize {
+        let mixed = (self.of >> 6).wrapping_add(self.at >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed >> (usize::BITS - BUCKETS.ilog2())
+    }
+}
+
+/// A thread that waits.
+struct Waiter {
+    key: Key,
+    bits: u32,
+    thread: Arc<Thread>,
+    /// Which of several words that its thread waits for.
+    index: u32,
+    slot: Arc<AtomicU32>,
+}
+
+/// What `Waiter::slot` holds until somebody wakes it; then the index.
+const WAITING: u32 = u32::MAX;
+
+const BUCKETS: usize = 256;
+
+struct Bucket {
+    waiters: Mutex<Vec<Waiter>>,
+    count: AtomicU32,
+}
+
+static TABLE: [Bucket; BUCKETS] = [const {
+    Bucket { waiters: Mutex::ranked(Rank::Waiters, Vec::new()), count: AtomicU32::new(0) }
+}; BUCKETS];
+
+impl Bucket {
+    fn remove(&self, slot: &Arc<AtomicU32>) -> bool {
+        let mut waiters = self.waiters.lock();
+        let at = waiters.iter().position(|waiter| Arc::ptr_eq(&waiter.slot, slot));
+        let gone = at.map(|at| waiters.remove(at));
+        self.count.store(waiters.len() as u32, Relaxed);
+        drop(waiters);
+        gone.is_some()
+    }
+}
+
+/// A word to wait for.
+#[derive(Clone, Copy)]
+pub struct Wanted {
+    /// Its address.
+    pub address: usize,
+    /// What it must hold for the wait to begin.
+    pub value: u32,
+    /// Which wake-ups count.
+    pub bits: u32,
+    /// Whether other processes may wake.
+    pub shared: bool,
+}
+
+/// Waits until one of `words` is woken; returns its index. `deadline` in ticks.
+///
+/// # Errors
+/// EAGAIN (a word holds something else), ETIMEDOUT, ERESTARTSYS, EFAULT, EINVAL, ENOMEM.
+pub fn wait(words: &[Wanted], deadline: Option<u64>) -> Result<usize> {
+    let slot = try_arc(AtomicU32::new(WAITING))?;
+    let mut keys = Vec::new();
+    keys.try_reserve_exact(words.len()).map_err(|_| Errno::ENOMEM)?;
+    for word in words {
+        keys.push(Key::of(word.address, word.shared)?);
+    }
+    let mut entered = 0;
+    let result = enter_and_wait(words, &keys, &slot, deadline, &mut entered);
+    sched::cancel();
+    for key in &keys[..entered] {
+        // Not in its bucket, and not woken, it was moved to another word.
+        while !TABLE[key.bucket()].remove(&slot) && slot.load(Acquire) == WAITING {
+            if TABLE.iter().any(|bucket| bucket.remove(&slot)) {
+                break;
+            }
+        }
+    }
+    // Also when something else ended the wait: who woke this thread counted it.
+    match slot.load(Acquire) {
+        WAITING => result.map(|()| 0),
+        index => Ok(index as usize),
+    }
+}
+
+fn enter_and_wait(
+    words: &[Wanted],
+    keys: &[Key],
+    slot: &Arc<AtomicU32>,
+    deadline: Option<u64>,
+    entered: &mut usize,
+) -> Result<()> {
+    sched::prepare(state::INTERRUPTIBLE);
+    for (index, (word, &key)) in words.iter().zip(keys).enumerate() {
+        let bucket = &TABLE[key.bucket()];
+        let mut waiters = bucket.waiters.lock();
+        waiters.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        let (thread, index) = (current_arc(), index as u32);
+        waiters.push(Waiter { key, bits: word.bits, thread, index, slot: slot.clone() });
+        bucket.count.store(waiters.len() as u32, Relaxed);
+        drop(waiters);
+        *entered += 1;
+        core::sync::atomic::fence(SeqCst);
+        if user::load_u32(word.address)? != word.value {
+            return Err(Errno::EAGAIN);
+        }
+    }
+    let timer = deadline.map(|deadline| Timer::wake(deadline, current_arc())).transpose()?;
+    loop {
+        if slot.load(Acquire) != WAITING {
+            return Ok(());
+        }
+        if deadline.is_some_and(|deadline| time::now_ticks() >= deadline) {
+            drop(timer);
+            return Err(Errno::ETIMEDOUT);
+        }
+        if current().signal_due() {
+            return Err(Errno::ERESTARTSYS);
+        }
+        sched::schedule();
+        sched::prepare(state::INTERRUPTIBLE);
+    }
+}
+
+/// Wakes up to `most` threads that wait for the word with any of `bits`; returns how many.
+///
+/// # Errors
+/// EFAULT, EINVAL.
+pub fn wake(address: usize, most: usize, bits: u32, shared: bool) -> Result<usize> {
+    let key = Key::of(address, shared)?;
+    Ok(wake_key(key, most, bits))
+}
+
+fn wake_key(key: Key, most: usize, bits: u32) -> usize {
+    let bucket = &TABLE[key.bucket()];
+    core::sync::atomic::fence(SeqCst);
+    let mut woken = 0;
+    while woken < most && bucket.count.load(Relaxed) != 0 {
+        let waiter = {
+            let mut waiters = bucket.waiters.lock();
+            let at = waiters.iter().position(|waiter| waiter.key == key && waiter.bits & bits != 0);
+            let waiter = at.map(|at| waiters.remove(at));
+            bucket.count.store(waiters.len() as u32, Relaxed);
+            waiter
+        };
+        let Some(waiter) = waiter else { break };
+        if waiter.slot.compare_exchange(WAITING, waiter.index, AcqRel, Relaxed).is_ok() {
+            woken += 1;
+            sched::wake(waiter.thread);
+        }
+    }
+    woken
+}
+
+/// Wakes up to `wakes` threads that wait for one word, and lets up to `moves` others wait for the second; returns how many
+/// were woken or moved.
+///
+/// # Errors
+/// EFAULT, EINVAL, EAGAIN (the word does not hold `expected`), ENOMEM.
+pub fn requeue(from: (usize, bool), to: (usize, bool), wakes: usize, moves: usize, expected: Option<u32>) -> Result<(usize, usize)> {
+    let (source, target) = (Key::of(from.0, from.1)?, Key::of(to.0, to.1)?);
+    if let Some(expected) = expected
+        && user::load_u32(from.0)? != expected
+    {
+        return Err(Errno::EAGAIN);
+    }
+    let woken = wake_key(source, wakes, ANY);
+    let mut moved = 0;
+    while moved < moves && source != target {
+        let mut waiters = TABLE[source.bucket()].waiters.lock();
+        let Some(at) = waiters.iter().position(|waiter| waiter.key == source) else { break };
+        let mut waiter = waiters.remove(at);
+        TABLE[source.bucket()].count.store(waiters.len() as u32, Relaxed);
+        drop(waiters);
+        waiter.key = target;
+        let mut waiters = TABLE[target.bucket()].waiters.lock();
+        if waiters.try_reserve(1).is_err() {
+            drop(waiters);
+            // A wake-up that comes too early is allowed; one that is lost is not.
+            waiter.slot.store(waiter.index, Release);
+            sched::wake(waiter.thread);
+            return Err(Errno::ENOMEM);
+        }
+        waiters.push(waiter);
+        TABLE[target.bucket()].count.store(waiters.len() as u32, Relaxed);
+        moved += 1;
+    }
+    Ok((woken, moved))
+}
+
+/// FUTEX_WAKE_OP: changes the second word, wakes those of the first, and those of the second if it held what is compared.
+///
+/// # Errors
+/// EFAULT, EINVAL, ENOSYS (no such operation).
+pub fn wake_op(first: (usize, bool), second: (usize, bool), wakes: usize, more: usize, operation: u32) -> Result<usize> {
+    let (one, two) = (Key::of(first.0, first.1)?, Key::of(second.0, second.1)?);
+    let sign_extend = |value: u32| ((value << 20) as i32 >> 20) as u32;
+    let (kind, compare) = (operation >> 28 & 7, operation >> 24 & 15);
+    let mut argument = sign_extend(operation >> 12 & 0xfff);
+    if operation >> 31 != 0 {
+        argument = 1u32.wrapping_shl(argument & 31);
+    }
+    let expected = sign_extend(operation & 0xfff);
+    let old = loop {
+        let old = user::load_u32(second.0)?;
+        let new = match kind {
+            0 => argument,
+            1 => old.wrapping_add(argument),
+            2 => old | argument,
+            3 => old & !argument,
+            4 => old ^ argument,
+            _ => return Err(Errno::ENOSYS),
+        };
+        if user::cmpxchg_u32(second.0, old, new)? == old {
+            break old;
+        }
+    };
+    let (old, expected) = (old as i32, expected as i32);
+    let holds = match compare {
+        0 => old == expected,
+        1 => old != expected,
+        2 => old < expected,
+        3 => old <= expected,
+        4 => old > expected,
+        5 => old >= expected,
+        _ => return Err(Errno::ENOSYS),
+    };
+    let woken = wake_key(one, wakes, ANY);
+    Ok(woken + if holds { wake_key(two, more, ANY) } else { 0 })
+}
+
+/// Marks the robust futexes that thread `tid` holds as their owner's who died, and wakes one waiter of each.
+pub fn release_robust(head: usize, tid: i32) {
+    let word = |address: usize| UserPtr::<usize>::new(address).read();
+    let (Ok(first), Ok(offset), Ok(pending)) = (word(head), word(head.wrapping_add(8)), word(head.wrapping_add(16))) else {
+        return;
+    };
+    let mut entry = first;
+    for _ in 0..ROBUST_MOST {
+        if entry & !1 == head {
+            break;
+        }
+        // The next is read first: whoever is woken may free this one.
+        let next = word(entry & !1);
+        if entry != pending && release_one((entry & !1).wrapping_add(offset), tid, false).is_err() {
+            return;
+        }
+        let Ok(next) = next else { return };
+        entry = next;
+    }
+    if pending & !1 != 0 {
+        // A bad address has no waiters.
+        _ = release_one((pending & !1).wrapping_add(offset), tid, true);
+    }
+}
+
+fn release_one(address: usize, tid: i32, pending: bool) -> Result<()> {
+    if address % 4 != 0 {
+        return Err(Errno::EINVAL);
+    }
+    loop {
+        let old = user::load_u32(address)?;
+        if pending && old == 0 {
+            wake(address, 1, ANY, true)?;
+            return Ok(());
+        }
+        if old & TID != tid as u32 {
+            return Ok(());
+        }
+        if user::cmpxchg_u32(address, old, old & WAITERS | OWNER_DIED)? == old {
+            if old & WAITERS != 0 {
+                wake(address, 1, ANY, true)?;
+            }
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The first threads: each CPU's idle one, and process 1.
+
+extern crate alloc;
+
+use alloc::sync::Arc;
+
+use super::exec::{self, Request};
+use super::limits::Limits;
+use super::process::{self, Image, Process};
+use super::signal::{Actions, NO_ALTSTACK, ThreadSignals};
+use super::stack::Strings;
+use super::thread::{self, Resources, Thread};
+use super::{clock, credentials::Credentials, current, sched, tree};
+use crate::arch::{self, ThreadState};
+use crate::errno::Result;
+use crate::fs::{self, FsContext};
+use crate::mm::heap::try_arc;
+use crate::mm::kmap::KernelStack;
+use crate::params;
+use crate::sync::Once;
+
+/// The process of the kernel's own threads.
+static KERNEL: Once<Arc<Process>> = Once::new();
+
+fn new_process(pid: i32) -> Result<Process> {
+    Ok(Process::new(process::Parts {
+        pid,
+        parent: 0,
+        group: pid,
+        session: pid,
+        actions: Actions::new()?,
+        limits: Limits::initial(),
+        credentials: Credentials::root(),
+        image: Image::default(),
+        exit_signal: 0,
+        borrows: false,
+        personality: 0,
+    }))
+}
+
+/// Begins the first thread: what this CPU did until now becomes its idle thread. Once, on the boot CPU, with memory and
+/// the clock at hand.
+pub fn init() {
+    clock::init();
+    KERNEL.call_once(|| Arc::new(new_process(0).expect("memory for the first process")));
+    start_cpu();
+}
+
+/// Makes what this CPU did until now its idle thread.
+pub fn start_cpu() {
+    let idle = Thread::new(thread::Parts {
+        arch: ThreadState::adopt_cpu(),
+        tid: 0,
+        process: KERNEL.get().expect("task::init ran").clone(),
+        resources: Resources::default(),
+        signals: ThreadSignals::new(!0, NO_ALTSTACK),
+        name: thread::short_name(b"idle"),
+        allowed: u64::MAX,
+        nice: 0,
+        counted: false,
+    });
+    sched::adopt(Arc::new(idle));
+}
+
+/// Makes a thread of the kernel that runs `entry(argument)`.
+///
+/// # Errors
+/// EAGAIN, ENOMEM.
+pub fn spawn_kernel(name: &str, entry: fn(usize) -> !, argument: usize) -> Result<Arc<Thread>> {
+    let arch = ThreadState::new(KernelStack::new()?, entry, argument);
+    let process = KERNEL.get().expect("task::init ran").clone();
+    let thread = new_thread(arch, 0, process, Resources::default(), name)?;
+    sched::start(thread.clone());
+    Ok(thread)
+}
+
+fn new_thread(arch: ThreadState, tid: i32, process: Arc<Process>, resources: Resources, name: &str) -> Result<Arc<Thread>> {
+    sched::admit()?;
+    try_arc(Thread::new(thread::Parts {
+        arch,
+        tid,
+        process,
+        resources,
+        signals: ThreadSignals::new(0, NO_ALTSTACK),
+        name: thread::short_name(name.as_bytes()),
+        allowed: u64::MAX,
+        nice: 0,
+        counted: true,
+    }))
+}
+
+/// Makes process 1, which begins the first program.
+pub fn start_init() {
+    make_init().expect("memory for process 1");
+}
+
+fn make_init() -> Result<()> {
+    let pid = tree::allocate()?;
+    let process = try_arc(new_process(pid)?)?;
+    let resources =
+        Resources { space: None, files: Some(fs::console_descriptors()?), fs: Some(FsContext::new(fs::root())?) };
+    let arch = ThreadState::new(KernelStack::new()?, run_init, 0);
+    let thread = new_thread(arch, pid, process.clone(), resources, "init")?;
+    process.add_thread(thread.clone())?;
+    tree::add_process(process)?;
+    tree::add_thread(thread.clone());
+    sched::start(thread);
+    Ok(())
+}
+
+/// Tries one program after another.
+fn run_init(_: usize) -> ! {
+    let chosen = params::get("rdinit").or_else(|| params::get("init"));
+    let paths = [chosen.unwrap_or("/init"), "/sbin/init", "/bin/init", "/bin/sh"];
+    for path in paths {
+        match begin(path) {
+            Ok(frame) => arch::enter_user(&frame),
+            Err(error) => log::warn!("{path}: {error:?}"),
+        }
+    }
+    panic!("no first program");
+}
+
+fn begin(path: &str) -> Result<arch::Frame> {
+    let mut arguments = Strings::new();
+    arguments.push(path.as_bytes())?;
+    let mut environment = Strings::new();
+    for variable in ["HOME=/", "TERM=linux", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"] {
+        environment.push(variable.as_bytes())?;
+    }
+    let file = fs::open_program(&current().fs(), None, path.as_bytes(), true)?;
+    exec::exec(Request { file, path: path.as_bytes().to_vec(), arguments, environment })
+}

@@ -1,0 +1,294 @@
+//! Timers that send signals: interval timers (setitimer) and POSIX timers (timer_create).
+
+extern crate alloc;
+
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+
+use linux_raw_sys::general::{SI_TIMER, SIGALRM, SIGPROF, SIGVTALRM};
+
+use super::signal::{self, Info};
+use super::timer::{Expire, Timer};
+use super::{Process, Thread, clock, current};
+use crate::arch::time;
+use crate::errno::{Errno, Result};
+use crate::mm::heap::try_arc;
+use crate::sync::{Mutex, Rank};
+
+/// The most POSIX timers of a process.
+const MOST: usize = 4096;
+/// `delaytimer_max`: what an overrun count stops at.
+const MOST_OVERRUNS: u64 = i32::MAX as u64;
+
+/// What a timer's time is.
+#[derive(Clone)]
+pub enum Base {
+    /// Time that passes.
+    Wall,
+    /// CPU time of the process.
+    Process,
+    /// CPU time of a thread.
+    Thread(Weak<Thread>),
+}
+
+/// Whom a timer tells.
+#[derive(Clone)]
+pub enum Notice {
+    /// Nobody.
+    None,
+    /// The process, as the kernel does for setitimer.
+    Interval(u32),
+    /// The process, or a thread of it, by a signal with the timer's id and a value.
+    Signal { number: u32, value: u64, thread: Option<Weak<Thread>> },
+}
+
+#[derive(Default)]
+struct State {
+    /// When it expires next, in ticks of its base; 0 for never.
+    next: u64,
+    /// Ticks between expiries; 0 for only one.
+    interval: u64,
+    /// Expiries since the last signal that was delivered, without its own.
+    overruns: u64,
+    /// The overruns that the last delivered signal had.
+    reported: u64,
+    /// Whether a signal waits for delivery.
+    queued: bool,
+    armed: Option<Timer>,
+}
+
+/// A timer.
+pub struct SignalTimer {
+    id: i32,
+    process: Weak<Process>,
+    base: Base,
+    notice: Notice,
+    state: Mutex<State>,
+}
+
+/// What a timer is set to: ticks until it expires (0 for never), and between expiries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Setting {
+    /// Ticks until it expires; 0 for never.
+    pub left: u64,
+    /// Ticks between expiries; 0 for only one.
+    pub interval: u64,
+}
+
+impl SignalTimer {
+    fn new(id: i32, process: &Arc<Process>, base: Base, notice: Notice) -> Result<Arc<Self>> {
+        let state = Mutex::ranked(Rank::Timers, State::default());
+        try_arc(SignalTimer { id, process: Arc::downgrade(process), base, notice, state })
+    }
+
+    /// The time of the timer's base, in ticks.
+    fn now(&self) -> u64 {
+        match &self.base {
+            Base::Wall => time::now_ticks(),
+            Base::Process => self.process.upgrade().map_or(0, |process| process.usage().ticks),
+            Base::Thread(thread) => thread.upgrade().map_or(0, |thread| thread.cpu_time()),
+        }
+    }
+
+    /// When to look next, in ticks of the counter, for the timer to be at `next` of its base: time that passes is never
+    /// less than CPU time of a single thread, and an early look does no harm.
+    fn look_at(&self, next: u64) -> u64 {
+        match &self.base {
+            Base::Wall => next,
+            _ => {
+                let left = next.saturating_sub(self.now());
+                let threads = self.process.upgrade().map_or(1, |process| process.threads().len().max(1));
+                // At least 100 us apart.
+                time::now_ticks() + (left / threads as u64).max(time::ns_to_ticks(100_000))
+            }
+        }
+    }
+
+    fn left(&self, state: &State) -> Setting {
+        let left = if state.next == 0 { 0 } else { state.next.saturating_sub(self.now()).max(1) };
+        Setting { left, interval: state.interval }
+    }
+
+    /// What the timer is set to.
+    pub fn get(&self) -> Setting {
+        self.left(&self.state.lock())
+    }
+
+    /// Sets the timer; returns what it was set to. `absolute`: `left` is a time of the timer's base.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn set(self: &Arc<Self>, new: Setting, absolute: bool) -> Result<Setting> {
+        let mut state = self.state.lock();
+        let old = self.left(&state);
+        let stale = state.armed.take();
+        *state = State { interval: new.interval, ..State::default() };
+        if new.left != 0 {
+            state.next = if absolute { new.left } else { self.now() + new.left };
+            state.armed = Some(Timer::call(self.look_at(state.next), self.clone())?);
+        }
+        drop(state);
+        drop(stale);
+        Ok(old)
+    }
+
+    /// How often the timer expired beyond what the last signal told.
+    pub fn overrun(&self) -> i32 {
+        self.state.lock().reported.min(MOST_OVERRUNS) as i32
+    }
+
+    fn tell(&self) {
+        let Some(process) = self.process.upgrade() else { return };
+        let (info, thread) = match &self.notice {
+            Notice::None => return,
+            Notice::Interval(number) => (Info::kernel(*number), None),
+            Notice::Signal { number, value, thread } => {
+                (Info::timer(*number, SI_TIMER, self.id, *value), thread.as_ref().map(Weak::upgrade))
+            }
+        };
+        // Without room for a real-time signal, the next expiry tries again.
+        _ = match thread {
+            Some(None) => Ok(()),
+            Some(Some(thread)) => signal::send_info(&process, Some(&thread), info),
+            None => signal::send_info(&process, None, info),
+        };
+    }
+}
+
+impl Expire for SignalTimer {
+    fn expire(self: Arc<Self>) {
+        let mut state = self.state.lock();
+        let now = self.now();
+        let stale = state.armed.take();
+        let due = state.next != 0 && now >= state.next;
+        let mut tells = false;
+        if due {
+            let mut times = 1;
+            if state.interval == 0 {
+                state.next = 0;
+            } else {
+                times += (now - state.next) / state.interval;
+                state.next += times * state.interval;
+            }
+            tells = !state.queued || matches!(self.notice, Notice::Interval(_));
+            state.overruns += times - tells as u64;
+            state.queued = true;
+        }
+        if state.next != 0 {
+            // Without memory the timer stops.
+            state.armed = Timer::call(self.look_at(state.next), self.clone()).ok();
+        }
+        drop(state);
+        drop(stale);
+        if tells {
+            self.tell();
+        }
+    }
+}
+
+/// The timers of a process.
+pub struct Timers {
+    interval: Mutex<[Option<Arc<SignalTimer>>; 3]>,
+    posix: Mutex<Vec<Option<Arc<SignalTimer>>>>,
+}
+
+impl Timers {
+    /// None.
+    pub const fn new() -> Self {
+        Timers { interval: Mutex::new([const { None }; 3]), posix: Mutex::new(Vec::new()) }
+    }
+
+    /// The interval timer `which` (ITIMER_*) of the current process.
+    ///
+    /// # Errors
+    /// EINVAL, ENOMEM.
+    pub fn interval(&self, which: u32) -> Result<Arc<SignalTimer>> {
+        let mut timers = self.interval.lock();
+        let timer = timers.get_mut(which as usize).ok_or(Errno::EINVAL)?;
+        if let Some(timer) = timer {
+            return Ok(timer.clone());
+        }
+        let (base, number) = match which {
+            0 => (Base::Wall, SIGALRM),
+            1 => (Base::Process, SIGVTALRM),
+            _ => (Base::Process, SIGPROF),
+        };
+        let new = SignalTimer::new(0, current().process(), base, Notice::Interval(number))?;
+        Ok(timer.insert(new).clone())
+    }
+
+    /// Makes a POSIX timer of the current process; returns its id. `notice` gets the id.
+    ///
+    /// # Errors
+    /// EAGAIN, ENOMEM.
+    pub fn create(&self, base: Base, notice: impl FnOnce(i32) -> Notice) -> Result<i32> {
+        let mut timers = self.posix.lock();
+        let id = timers.iter().position(Option::is_none).unwrap_or(timers.len());
+        if id >= MOST {
+            return Err(Errno::EAGAIN);
+        }
+        let timer = SignalTimer::new(id as i32, current().process(), base, notice(id as i32))?;
+        if id == timers.len() {
+            timers.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            timers.push(None);
+        }
+        timers[id] = Some(timer);
+        Ok(id as i32)
+    }
+
+    /// The POSIX timer `id`.
+    ///
+    /// # Errors
+    /// EINVAL.
+    pub fn posix(&self, id: i32) -> Result<Arc<SignalTimer>> {
+        self.posix.lock().get(id as usize).and_then(Clone::clone).ok_or(Errno::EINVAL)
+    }
+
+    /// Removes the POSIX timer `id`.
+    ///
+    /// # Errors
+    /// EINVAL.
+    pub fn delete(&self, id: i32) -> Result<()> {
+        let gone = self.posix.lock().get_mut(id as usize).and_then(Option::take).ok_or(Errno::EINVAL)?;
+        gone.set(Setting::default(), false).map(|_| ())
+    }
+
+    /// Exec: POSIX timers go.
+    pub(super) fn exec(&self) {
+        let gone = core::mem::take(&mut *self.posix.lock());
+        gone.into_iter().flatten().for_each(|timer| stop(&timer));
+    }
+
+    /// The process ends: all timers go.
+    pub(super) fn clear(&self) {
+        self.exec();
+        let gone = core::mem::take(&mut *self.interval.lock());
+        gone.into_iter().flatten().for_each(|timer| stop(&timer));
+    }
+}
+
+fn stop(timer: &Arc<SignalTimer>) {
+    // Stopping needs no memory.
+    _ = timer.set(Setting::default(), false);
+}
+
+/// The signal of a POSIX timer of the current process is delivered: it learns of the overruns.
+pub(super) fn delivered(info: Info) -> Info {
+    let Ok(timer) = current().process().timers.posix(info.timer_id()) else {
+        return info;
+    };
+    let mut state = timer.state.lock();
+    state.queued = false;
+    state.reported = core::mem::take(&mut state.overruns);
+    info.with_overrun(state.reported.min(MOST_OVERRUNS) as i32)
+}
+
+/// Ticks of a time span in ns, at least one if the span is not empty.
+pub fn ticks(ns: u64) -> u64 {
+    time::ns_to_ticks(ns).max((ns != 0) as u64)
+}
+
+/// The time of a wall-clock `deadline` as [`SignalTimer::set`] wants it.
+pub fn absolute(ns: u64, realtime: bool) -> u64 {
+    if realtime { clock::realtime_deadline(ns) } else { clock::monotonic_deadline(ns) }
+}

@@ -1,0 +1,82 @@
+//! Process groups and sessions.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use linux_raw_sys::general::{SIGCONT, SIGHUP};
+
+use super::{Process, current, signal, tree};
+use crate::errno::{Errno, Result};
+
+/// The session of process group `group`; none if there is no such group.
+pub fn session_of_group(group: i32) -> Option<i32> {
+    tree::find(|process| process.group() == group && !process.is_zombie()).map(|process| process.session())
+}
+
+/// Whether nobody outside the group but in its session is the parent of a member: nobody could continue a stopped one.
+pub fn is_orphaned(group: i32) -> bool {
+    !tree::any_with_parent(|process, parent| {
+        process.group() == group && !process.is_zombie() && guards(parent, process)
+    })
+}
+
+fn guards(parent: &Process, process: &Process) -> bool {
+    parent.pid() != 1 && parent.session() == process.session() && parent.group() != process.group()
+}
+
+/// `process` ends, or lets go of a child: groups that this orphans and that have stopped members are hung up and continued.
+pub(super) fn orphaned_by(process: &Process, child: &Process) {
+    let group = child.group();
+    let stopped = || tree::any(|member| member.group() == group && member.signals.stop.is_stopped());
+    if guards(process, child) && is_orphaned(group) && stopped() {
+        // Ordinary signals need no room.
+        _ = signal::send_group(group, SIGHUP);
+        _ = signal::send_group(group, SIGCONT);
+    }
+}
+
+/// setsid(2): the current process becomes the leader of a session and a group of its own.
+///
+/// # Errors
+/// EPERM: it leads a group.
+pub fn new_session() -> Result<i32> {
+    let process = current().process();
+    let pid = process.pid();
+    if tree::any(|other| other.group() == pid) {
+        return Err(Errno::EPERM);
+    }
+    process.session.store(pid, Relaxed);
+    process.group.store(pid, Relaxed);
+    Ok(pid)
+}
+
+/// setpgid(2): moves process `pid` (0: the current one) to group `group` (0: its own).
+///
+/// # Errors
+/// EINVAL, ESRCH, EPERM, EACCES.
+pub fn set_group(pid: i32, group: i32) -> Result<()> {
+    let this = current().process();
+    if group < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let process = if pid == 0 { this.clone() } else { tree::process(pid).ok_or(Errno::ESRCH)? };
+    let group = if group == 0 { process.pid() } else { group };
+    if process.pid() != this.pid() {
+        if process.parent() != this.pid() {
+            return Err(Errno::ESRCH);
+        }
+        if process.session() != this.session() {
+            return Err(Errno::EPERM);
+        }
+        if process.has_executed() {
+            return Err(Errno::EACCES);
+        }
+    }
+    if process.session() == process.pid() {
+        return Err(Errno::EPERM);
+    }
+    if group != process.pid() && session_of_group(group) != Some(this.session()) {
+        return Err(Errno::EPERM);
+    }
+    process.group.store(group, Relaxed);
+    Ok(())
+}

@@ -1,0 +1,62 @@
+//! Threads and processes: who runs, who waits, who is whose child, and what they are told by signals.
+
+extern crate alloc;
+
+pub mod clock;
+pub mod credentials;
+pub mod exec;
+pub mod exit;
+mod fork;
+pub mod futex;
+pub mod image;
+mod init;
+pub mod itimer;
+pub mod job;
+pub mod limits;
+pub mod oom;
+pub mod process;
+pub mod queue;
+pub mod sched;
+pub mod signal;
+pub mod stack;
+pub mod thread;
+pub mod timer;
+pub mod tree;
+pub mod wait;
+pub mod work;
+
+pub use crate::arch::current;
+pub use exit::{exit_alone, exit_group};
+pub use fork::{CloneRequest, clone};
+pub use init::{init, start_init};
+pub use process::Process;
+pub use thread::Thread;
+pub use work::exit_work;
+
+use crate::errno::{Errno, Result};
+use crate::fs::FdTable;
+use crate::mm::AddressSpace;
+
+/// Calls `f` with the address space of the current thread.
+///
+/// # Panics
+/// If the current thread is the kernel's own.
+#[inline]
+pub fn with_space<T>(f: impl FnOnce(&AddressSpace) -> T) -> T {
+    f(&current().space().expect("a thread with a program"))
+}
+
+/// Calls `f` with the descriptors of the current thread.
+pub fn current_files<T>(f: impl FnOnce(&FdTable) -> Result<T>) -> Result<T> {
+    f(&current().files())
+}
+
+/// The soft limit `kind` (RLIMIT_*) of the current process.
+pub fn rlimit(kind: u32) -> usize {
+    current().process().limits.soft(kind)
+}
+
+/// EPERM unless the current process may do what only root may.
+pub fn require_privilege() -> Result<()> {
+    if current().with_credentials(|who| who.is_privileged()) { Ok(()) } else { Err(Errno::EPERM) }
+}

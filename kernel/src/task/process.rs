@@ -1,0 +1,409 @@
+//! A process: threads with one number, one set of signals, one parent.
+
+extern crate alloc;
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::Range;
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::*};
+
+use super::clock;
+use super::credentials::Credentials;
+use super::itimer::Timers;
+use super::limits::Limits;
+use super::sched::state;
+use super::signal::{self, Actions, Pending, Stop};
+use super::thread::Thread;
+use super::wait::WaitQueue;
+use crate::arch::time;
+use crate::errno::{Errno, Result};
+use crate::fs::File;
+use crate::sync::{Mutex, MutexGuard, Rank};
+
+/// Clock ticks a second, as times(2) and /proc count (USER_HZ).
+pub const USER_HZ: u64 = 100;
+
+/// What a process has of signals.
+pub struct SharedSignals {
+    /// Signals for any of its threads.
+    pub pending: Mutex<Pending>,
+    actions: Mutex<Arc<Actions>>,
+    /// Whether it is stopped.
+    pub stop: Stop,
+    /// Those who wait for signals outside of handlers (signalfd).
+    pub waited: WaitQueue,
+}
+
+impl SharedSignals {
+    /// Of a new process.
+    pub fn new(actions: Arc<Actions>) -> Self {
+        SharedSignals {
+            pending: Mutex::ranked(Rank::Signals, Pending::new()),
+            actions: Mutex::new(actions),
+            stop: Stop::new(),
+            waited: WaitQueue::new(),
+        }
+    }
+
+    /// What is done about each signal.
+    pub fn actions(&self) -> Arc<Actions> {
+        self.actions.lock().clone()
+    }
+
+    pub(super) fn set_actions(&self, actions: Arc<Actions>) {
+        let old = core::mem::replace(&mut *self.actions.lock(), actions);
+        drop(old);
+    }
+}
+
+/// The program that a process runs.
+#[derive(Clone, Default)]
+pub struct Image {
+    /// Its file.
+    pub file: Option<Arc<File>>,
+    /// Where its arguments lie in its memory.
+    pub arguments: Range<usize>,
+    /// Where its environment lies.
+    pub environment: Range<usize>,
+    /// Where its auxiliary vector lies.
+    pub auxiliary: Range<usize>,
+    /// The address of its stack's first argument.
+    pub stack: usize,
+}
+
+/// CPU time and faults of a process that ended, or of its children.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Usage {
+    /// Ticks of CPU time.
+    pub ticks: u64,
+    /// Times that a thread slept.
+    pub sleeps: u64,
+    /// Times that a thread was preempted.
+    pub preemptions: u64,
+}
+
+impl Usage {
+    /// Both together.
+    pub fn plus(self, other: Usage) -> Usage {
+        Usage {
+            ticks: self.ticks + other.ticks,
+            sleeps: self.sleeps + other.sleeps,
+            preemptions: self.preemptions + other.preemptions,
+        }
+    }
+
+    fn of(thread: &Thread) -> Usage {
+        let (sleeps, preemptions) = thread.sched.switches();
+        Usage { ticks: thread.cpu_time(), sleeps, preemptions }
+    }
+}
+
+/// A process.
+pub struct Process {
+    pid: i32,
+    pub(super) parent: AtomicI32,
+    pub(super) group: AtomicI32,
+    pub(super) session: AtomicI32,
+    /// Living threads; the first is the leader while it lives.
+    pub(super) threads: Mutex<Vec<Arc<Thread>>>,
+    /// Told when a child changes its state.
+    pub child_event: WaitQueue,
+    /// Told when threads end, or the process lets go of its parent's memory.
+    pub changed: WaitQueue,
+    /// Whether the process runs in its parent's memory, and the parent waits for it (vfork).
+    pub(super) borrows: AtomicBool,
+    /// Signals.
+    pub signals: SharedSignals,
+    /// Resource limits.
+    pub limits: Limits,
+    /// Interval timers.
+    pub timers: Timers,
+    credentials: Mutex<Credentials>,
+    image: Mutex<Image>,
+    /// The status that wait(2) reports, with EXITING.
+    exit: AtomicU32,
+    zombie: AtomicBool,
+    /// The signal that tells the parent of the end; 0 for none.
+    pub(super) exit_signal: AtomicU32,
+    usage: Mutex<[Usage; 2]>,
+    started: u64,
+    executed: AtomicBool,
+    subreaper: AtomicBool,
+    dumpable: AtomicU32,
+    personality: AtomicU32,
+    oom_adjust: AtomicI32,
+}
+
+/// Says in `exit` that the process ends.
+const EXITING: u32 = 1 << 31;
+
+/// What a new process is made of.
+pub struct Parts {
+    /// Its number.
+    pub pid: i32,
+    /// The number of its parent.
+    pub parent: i32,
+    /// Process group and session.
+    pub group: i32,
+    /// Session.
+    pub session: i32,
+    /// What it does about signals.
+    pub actions: Arc<Actions>,
+    /// Resource limits.
+    pub limits: Limits,
+    /// Who it acts as.
+    pub credentials: Credentials,
+    /// What it runs.
+    pub image: Image,
+    /// Signal for its parent at its end.
+    pub exit_signal: u32,
+    /// Whether it runs in its parent's memory.
+    pub borrows: bool,
+    /// Personality (personality(2)).
+    pub personality: u32,
+}
+
+impl Process {
+    /// A process without threads.
+    pub fn new(parts: Parts) -> Self {
+        Process {
+            pid: parts.pid,
+            parent: AtomicI32::new(parts.parent),
+            group: AtomicI32::new(parts.group),
+            session: AtomicI32::new(parts.session),
+            threads: Mutex::new(Vec::new()),
+            child_event: WaitQueue::new(),
+            changed: WaitQueue::new(),
+            borrows: AtomicBool::new(parts.borrows),
+            signals: SharedSignals::new(parts.actions),
+            limits: parts.limits,
+            timers: Timers::new(),
+            credentials: Mutex::new(parts.credentials),
+            image: Mutex::new(parts.image),
+            exit: AtomicU32::new(0),
+            zombie: AtomicBool::new(false),
+            exit_signal: AtomicU32::new(parts.exit_signal),
+            usage: Mutex::new([Usage::default(); 2]),
+            started: clock::monotonic_ns(),
+            executed: AtomicBool::new(false),
+            subreaper: AtomicBool::new(false),
+            dumpable: AtomicU32::new(1),
+            personality: AtomicU32::new(parts.personality),
+            oom_adjust: AtomicI32::new(0),
+        }
+    }
+
+    /// The process's number.
+    #[inline]
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// The number of the parent.
+    #[inline]
+    pub fn parent(&self) -> i32 {
+        self.parent.load(Relaxed)
+    }
+
+    /// The number of the process group.
+    pub fn group(&self) -> i32 {
+        self.group.load(Relaxed)
+    }
+
+    /// The number of the session.
+    pub fn session(&self) -> i32 {
+        self.session.load(Relaxed)
+    }
+
+    /// The living threads.
+    pub fn threads(&self) -> MutexGuard<'_, Vec<Arc<Thread>>> {
+        self.threads.lock()
+    }
+
+    /// The first living thread for which `wanted` holds.
+    pub fn find_thread(&self, wanted: impl Fn(&Thread) -> bool) -> Option<Arc<Thread>> {
+        self.threads().iter().find(|thread| wanted(thread)).cloned()
+    }
+
+    /// Calls `f` with the identities that the process acts as.
+    #[inline]
+    pub fn with_credentials<T>(&self, f: impl FnOnce(&Credentials) -> T) -> T {
+        f(&self.credentials.lock())
+    }
+
+    /// Changes the identities that the process acts as; not at all when `f` fails.
+    pub fn change_credentials(&self, f: impl FnOnce(&mut Credentials) -> Result<()>) -> Result<()> {
+        let mut credentials = self.credentials.lock();
+        let mut new = credentials.clone();
+        f(&mut new)?;
+        new.adjust_capabilities(&credentials);
+        *credentials = new;
+        Ok(())
+    }
+
+    /// The program that it runs.
+    pub fn image(&self) -> Image {
+        self.image.lock().clone()
+    }
+
+    /// Exec has begun another program.
+    pub(super) fn set_image(&self, image: Image) {
+        let old = core::mem::replace(&mut *self.image.lock(), image);
+        self.executed.store(true, Relaxed);
+        drop(old);
+    }
+
+    /// Whether it began a program since it was forked.
+    pub fn has_executed(&self) -> bool {
+        self.executed.load(Relaxed)
+    }
+
+    /// Whether all its threads are ending.
+    #[inline]
+    pub fn is_exiting(&self) -> bool {
+        self.exit.load(Relaxed) != 0
+    }
+
+    /// The status that wait(2) reports or will, once it is settled.
+    pub fn exit_status(&self) -> Option<u32> {
+        let exit = self.exit.load(Acquire);
+        (exit != 0).then_some(exit & !EXITING)
+    }
+
+    /// Whether it ended and was not waited for yet.
+    pub fn is_zombie(&self) -> bool {
+        self.zombie.load(Acquire)
+    }
+
+    pub(super) fn set_zombie(&self) {
+        self.zombie.store(true, Release);
+    }
+
+    /// Settles the status (as wait(2) reports it) unless it is, and makes all threads end.
+    pub fn begin_exit(&self, status: u32) {
+        self.settle_exit(status);
+        for thread in self.threads().iter() {
+            signal::notify(thread, state::INTERRUPTIBLE | state::KILLABLE | state::STOPPED);
+        }
+    }
+
+    pub(super) fn settle_exit(&self, status: u32) {
+        _ = self.exit.compare_exchange(0, EXITING | status, AcqRel, Relaxed);
+    }
+
+    /// Forgets the signals in `set` that wait for the process or its threads.
+    pub fn discard(&self, set: u64) {
+        self.signals.pending.lock().discard(set);
+        for thread in self.threads().iter() {
+            thread.signals.pending.lock().discard(set);
+        }
+    }
+
+    /// Adds a thread.
+    ///
+    /// # Errors
+    /// ENOMEM; EINTR: the process is ending.
+    pub(super) fn add_thread(&self, thread: Arc<Thread>) -> Result<()> {
+        let mut threads = self.threads();
+        threads.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        if self.is_exiting() {
+            return Err(Errno::ERESTARTNOINTR);
+        }
+        threads.push(thread);
+        Ok(())
+    }
+
+    /// Takes a thread out; true if it was the last.
+    pub(super) fn remove_thread(&self, thread: &Thread) -> bool {
+        let used = Usage::of(thread);
+        let mut threads = self.threads();
+        let at = threads.iter().position(|other| core::ptr::eq(&**other, thread));
+        let gone = at.map(|at| threads.remove(at));
+        let last = threads.is_empty();
+        drop(threads);
+        drop(gone);
+        let mut usage = self.usage.lock();
+        usage[0] = usage[0].plus(used);
+        last
+    }
+
+    /// What its threads used.
+    pub fn usage(&self) -> Usage {
+        let living = self.threads().iter().fold(Usage::default(), |sum, thread| sum.plus(Usage::of(thread)));
+        self.usage.lock()[0].plus(living)
+    }
+
+    /// What its children used that were waited for.
+    pub fn children_usage(&self) -> Usage {
+        self.usage.lock()[1]
+    }
+
+    /// Takes over what a child used.
+    pub(super) fn inherit_usage(&self, child: &Process) {
+        let used = child.usage().plus(child.children_usage());
+        let mut usage = self.usage.lock();
+        usage[1] = usage[1].plus(used);
+    }
+
+    /// User and system time in USER_HZ: all counts as the user's.
+    pub fn user_system_ticks(&self) -> (u64, u64) {
+        (time::ticks_to_ns(self.usage().ticks) / (clock::SECOND / USER_HZ), 0)
+    }
+
+    /// When it began, in ns of CLOCK_MONOTONIC.
+    pub fn started(&self) -> u64 {
+        self.started
+    }
+
+    /// Whether orphans below it become its children.
+    pub fn is_subreaper(&self) -> bool {
+        self.subreaper.load(Relaxed)
+    }
+
+    /// Lets orphans below it become its children, or not.
+    pub fn set_subreaper(&self, on: bool) {
+        self.subreaper.store(on, Relaxed);
+    }
+
+    /// PR_GET_DUMPABLE.
+    pub fn dumpable(&self) -> u32 {
+        self.dumpable.load(Relaxed)
+    }
+
+    /// PR_SET_DUMPABLE.
+    pub fn set_dumpable(&self, value: u32) {
+        self.dumpable.store(value, Relaxed);
+    }
+
+    /// personality(2).
+    pub fn personality(&self) -> u32 {
+        self.personality.load(Relaxed)
+    }
+
+    /// Sets the personality.
+    pub fn set_personality(&self, value: u32) {
+        self.personality.store(value, Relaxed);
+    }
+
+    /// How much likelier (up to 1000) or less likely (down to -1000) it is to be killed for lack of memory.
+    pub fn oom_adjust(&self) -> i32 {
+        self.oom_adjust.load(Relaxed)
+    }
+
+    /// Sets the likelihood to be killed for lack of memory.
+    pub fn set_oom_adjust(&self, value: i32) {
+        self.oom_adjust.store(value, Relaxed);
+    }
+
+    /// Whether its parent waits for it to let go of its memory.
+    pub fn is_borrowing(&self) -> bool {
+        self.borrows.load(Acquire)
+    }
+
+    /// Lets the parent that waits for its memory go on.
+    pub(super) fn return_memory(&self) {
+        if self.borrows.swap(false, AcqRel) {
+            self.changed.wake_all();
+        }
+    }
+}

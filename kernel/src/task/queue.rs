@@ -1,0 +1,265 @@
+//! A CPU's runnable threads, by ascending virtual runtime.
+
+extern crate alloc;
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+
+use super::sched::state;
+use super::Thread;
+use crate::arch::{cpu, current_arc, time};
+use crate::errno::{Errno, Result};
+use crate::sync::{Mutex, MutexGuard, Rank, Once};
+
+/// How long a thread runs while others could, in ns.
+pub const SLICE_NS: u64 = 3_000_000;
+/// How far a woken thread must be behind to interrupt the running one, in ns.
+const GRANULARITY_NS: u64 = 1_000_000;
+
+/// One CPU's runnable threads.
+#[repr(align(128))]
+pub struct RunQueue {
+    queue: Mutex<Queue>,
+    /// Address of the active address space, 0 for none; this CPU's own.
+    pub(super) space: AtomicUsize,
+    /// How many wait.
+    waiting: AtomicUsize,
+    /// When the running thread's slice ends, in ticks; MAX if nobody else is runnable.
+    slice_end: AtomicU64,
+    /// The least virtual runtime of those who ran; never falls.
+    least: AtomicU64,
+    /// When the running thread was charged last, in ticks.
+    charged: AtomicU64,
+    idle: Once<Arc<Thread>>,
+}
+
+/// What the lock of a [`RunQueue`] guards.
+pub struct Queue {
+    /// Without the running thread.
+    ready: VecDeque<Arc<Thread>>,
+    /// The running thread's virtual runtime when it was charged last; MAX for idle.
+    running: u64,
+}
+
+/// How many threads every queue has room for, and how many there are.
+static ROOM: AtomicUsize = AtomicUsize::new(0);
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+
+impl RunQueue {
+    /// A queue without threads.
+    pub const fn new() -> Self {
+        RunQueue {
+            queue: Mutex::ranked(Rank::RunQueue, Queue { ready: VecDeque::new(), running: u64::MAX }),
+            space: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
+            slice_end: AtomicU64::new(u64::MAX),
+            least: AtomicU64::new(0),
+            charged: AtomicU64::new(0),
+            idle: Once::new(),
+        }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock()
+    }
+
+    /// How many threads wait here for the CPU.
+    #[inline]
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Acquire)
+    }
+
+    #[inline]
+    pub(super) fn slice_end(&self) -> u64 {
+        self.slice_end.load(Relaxed)
+    }
+
+    pub(super) fn least(&self) -> u64 {
+        self.least.load(Relaxed)
+    }
+
+    /// Whether the CPU runs its idle thread.
+    pub fn idles(&self) -> bool {
+        self.lock().running == u64::MAX
+    }
+
+    /// Takes the CPU's idle thread, which runs already.
+    pub(super) fn begin(&self, idle: Arc<Thread>) {
+        self.idle.call_once(|| idle);
+        let mut queue = self.lock();
+        self.charged.store(time::now_ticks(), Relaxed);
+        // A queue without room allocates when it must.
+        _ = queue.ready.try_reserve(ROOM.load(Relaxed).max(64));
+    }
+
+    fn is_idle(&self, thread: &Thread) -> bool {
+        self.idle.get().is_some_and(|idle| core::ptr::eq(&**idle, thread))
+    }
+
+    /// Charges the running thread, and decides who runs next; none if it goes on.
+    pub(super) fn next(&self, previous: &Thread, now: u64) -> Option<Arc<Thread>> {
+        let mut queue = self.lock();
+        let idle = self.is_idle(previous);
+        let ticks = self.uncharged(now);
+        self.charged.store(now, Relaxed);
+        if !idle {
+            previous.sched.charge(ticks);
+        }
+        let goes_on = previous.sched.state() == state::RUNNABLE && !idle;
+        if goes_on {
+            let own = previous.sched.vruntime();
+            if previous.sched.allowed() & 1 << cpu::this().index() == 0 {
+                previous.sched.expel();
+            } else if queue.ready.front().is_none_or(|first| first.sched.vruntime() >= own) {
+                queue.running = own;
+                self.set_slice(&queue, now);
+                return None;
+            } else {
+                queue.insert(current_arc());
+            }
+        } else if !idle {
+            previous.sched.unqueue();
+        }
+        let next = queue.ready.pop_front();
+        self.waiting.store(queue.ready.len(), Release);
+        self.set_slice(&queue, now);
+        let Some(next) = next else {
+            queue.running = u64::MAX;
+            return (!idle).then(|| self.idle.get().expect("every CPU has an idle thread").clone());
+        };
+        queue.running = next.sched.vruntime();
+        if queue.running > self.least() {
+            self.least.store(queue.running, Relaxed);
+        }
+        previous.sched.count_switch(goes_on);
+        Some(next)
+    }
+
+    fn set_slice(&self, queue: &Queue, now: u64) {
+        let end = if queue.ready.is_empty() { u64::MAX } else { now + slice() };
+        self.slice_end.store(end, Relaxed);
+    }
+
+    /// Adds a runnable thread; returns whether the CPU should look at it soon.
+    pub(super) fn add(&self, thread: Arc<Thread>) -> bool {
+        let mut queue = self.lock();
+        // Who slept long gets no more than half a slice of credit.
+        let floor = self.least().saturating_sub(slice() / 2);
+        let vruntime = thread.sched.vruntime().max(floor);
+        thread.sched.set_vruntime(vruntime);
+        let first = queue.ready.is_empty();
+        let ahead = vruntime.saturating_add(granularity()) < queue.running;
+        queue.insert(thread);
+        self.waiting.store(queue.ready.len(), Release);
+        first || ahead
+    }
+
+    /// Whether the first that waits should take the CPU from `running` now.
+    pub(super) fn should_preempt(&self, running: &Thread, now: u64) -> bool {
+        let queue = self.lock();
+        let Some(first) = queue.ready.front() else { return false };
+        if queue.running == u64::MAX {
+            return true;
+        }
+        let used = self.uncharged(now);
+        first.sched.vruntime() + granularity() < running.sched.vruntime() + used
+    }
+
+    /// Ticks up to `now` that the running thread was not charged yet.
+    pub(super) fn uncharged(&self, now: u64) -> u64 {
+        now.saturating_sub(self.charged.load(Relaxed))
+    }
+
+    /// Begins a slice if none runs; returns when it ends.
+    pub(super) fn begin_slice(&self, now: u64) -> u64 {
+        if self.slice_end() == u64::MAX {
+            self.slice_end.store(now + slice(), Relaxed);
+        }
+        self.slice_end()
+    }
+
+    /// Puts the running thread behind all others that wait.
+    pub(super) fn go_last(&self, running: &Thread) {
+        let queue = self.lock();
+        if let Some(last) = queue.ready.back() {
+            running.sched.set_vruntime(running.sched.vruntime().max(last.sched.vruntime() + 1));
+        }
+    }
+
+    /// Takes a thread that waits and that may run on one of the CPUs `allowed`.
+    pub(super) fn take(&self, allowed: u64) -> Option<Arc<Thread>> {
+        let mut queue = self.lock();
+        let movable = |thread: &Arc<Thread>| thread.sched.allowed() & allowed != 0 && !thread.arch.is_running();
+        let at = queue.ready.iter().position(movable)?;
+        let thread = queue.ready.remove(at);
+        self.waiting.store(queue.ready.len(), Release);
+        thread
+    }
+}
+
+impl Default for RunQueue {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Queue {
+    fn insert(&mut self, thread: Arc<Thread>) {
+        let vruntime = thread.sched.vruntime();
+        if self.ready.back().is_none_or(|last| last.sched.vruntime() <= vruntime) {
+            self.ready.push_back(thread);
+        } else {
+            let at = self.ready.partition_point(|other| other.sched.vruntime() <= vruntime);
+            self.ready.insert(at, thread);
+        }
+    }
+}
+
+fn slice() -> u64 {
+    static TICKS: Once<u64> = Once::new();
+    *TICKS.call_once(|| time::ns_to_ticks(SLICE_NS))
+}
+
+fn granularity() -> u64 {
+    static TICKS: Once<u64> = Once::new();
+    *TICKS.call_once(|| time::ns_to_ticks(GRANULARITY_NS))
+}
+
+/// Makes room in every queue for one more thread.
+///
+/// # Errors
+/// EAGAIN without memory.
+pub fn admit() -> Result<()> {
+    let threads = THREADS.fetch_add(1, Relaxed) + 1;
+    if threads <= ROOM.load(Relaxed) {
+        return Ok(());
+    }
+    let room = threads.next_power_of_two().max(64);
+    for cpu in (0..cpu::count()).filter_map(cpu::get) {
+        let mut queue = cpu.sched.lock();
+        let more = room.saturating_sub(queue.ready.len());
+        if queue.ready.try_reserve(more).is_err() {
+            dismiss();
+            return Err(Errno::EAGAIN);
+        }
+    }
+    ROOM.fetch_max(room, Relaxed);
+    Ok(())
+}
+
+/// A thread that was admitted is no more.
+pub fn dismiss() {
+    THREADS.fetch_sub(1, Relaxed);
+}
+
+/// How many threads there are, without the idle ones.
+pub fn threads() -> usize {
+    THREADS.load(Relaxed)
+}
+
+/// How many threads run or could.
+pub fn runnable() -> usize {
+    let count = |cpu: &'static cpu::Cpu| cpu.sched.waiting() + !cpu.sched.idles() as usize;
+    (0..cpu::count()).filter_map(cpu::get).map(count).sum()
+}

@@ -1,0 +1,134 @@
+//! Delivering signals, on the way back to the program.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use linux_raw_sys::general::*;
+
+use super::mask::{Set, saved_or_blocked, set_blocked};
+use super::{Action, Default, Info, SIG_DFL, SIG_IGN, default_of, force_fatal, stop};
+use crate::arch::signal::{self, Delivery};
+use crate::arch::{Frame, work::SIGNAL};
+use crate::errno::{Errno, Result};
+use crate::task::{current, exit, itimer, job};
+use zerocopy::IntoBytes;
+
+/// Does what the current thread's signals ask for before its program goes on.
+pub fn deliver(frame: &mut Frame) {
+    let thread = current();
+    let process = thread.process();
+    thread.arch.work.fetch_and(!SIGNAL, Relaxed);
+    loop {
+        if thread.must_die() {
+            exit::exit_thread();
+        }
+        if process.signals.stop.is_stopped() {
+            stop::park();
+            continue;
+        }
+        let Some(info) = next() else { break };
+        let number = info.number();
+        let action = process.signals.actions().take(number);
+        match action.handler {
+            SIG_IGN => {}
+            SIG_DFL => match default_of(number) {
+                Default::Ignore | Default::Continue => {}
+                Default::Stop if number != SIGSTOP && job::is_orphaned(process.group()) => {}
+                Default::Stop => process.stop(number),
+                Default::Terminate => process.kill(number),
+                Default::Core => process.kill(number),
+            },
+            _ => {
+                restart(frame, Some(&action));
+                handle(frame, &action, info);
+                return;
+            }
+        }
+    }
+    restart(frame, None);
+    if let Some(mask) = thread.signals.own.with(|own| own.saved_mask.take()) {
+        set_blocked(mask);
+    }
+}
+
+/// Takes the next signal that the current thread does not hold back.
+pub(super) fn next() -> Option<Info> {
+    take(current().blocked())
+}
+
+/// Takes the next signal of the current thread or its process outside `blocked`.
+pub fn take(blocked: u64) -> Option<Info> {
+    let thread = current();
+    let own = thread.signals.pending.lock().take(blocked);
+    let info = own.or_else(|| thread.process().signals.pending.lock().take(blocked))?;
+    Some(if info.code == SI_TIMER { itimer::delivered(info) } else { info })
+}
+
+/// Settles a system call that a signal interrupted: it begins again, or ends with EINTR.
+fn restart(frame: &mut Frame, handler: Option<&Action>) {
+    if frame.syscall_nr().is_none() {
+        return;
+    }
+    let code = Errno(frame.result().wrapping_neg().clamp(0, 4095) as u16);
+    let again = match (code, handler) {
+        (Errno::ERESTARTSYS, Some(action)) => action.flags & SA_RESTART as usize != 0,
+        (Errno::ERESTARTNOHAND | Errno::ERESTART_RESTARTBLOCK, Some(_)) => false,
+        (Errno::ERESTART_RESTARTBLOCK, None) => {
+            frame.restart_as(__NR_restart_syscall as usize);
+            return;
+        }
+        (Errno::ERESTARTSYS | Errno::ERESTARTNOINTR | Errno::ERESTARTNOHAND, _) => true,
+        _ => {
+            frame.forget_syscall();
+            return;
+        }
+    };
+    if again {
+        frame.restart_syscall();
+    } else {
+        frame.set_result(Errno::EINTR.result());
+        frame.forget_syscall();
+    }
+}
+
+/// Makes the program call its handler.
+fn handle(frame: &mut Frame, action: &Action, info: Info) {
+    let thread = current();
+    let altstack = thread.signals.own.with(|own| own.altstack);
+    let [start, flags, size] = altstack;
+    let on_it = (start..start + size).contains(&frame.sp().wrapping_sub(1));
+    let wanted = action.flags & SA_ONSTACK as usize != 0 && flags & SS_DISABLE as usize == 0 && size != 0;
+    let delivery = Delivery {
+        signo: info.number(),
+        info: info.as_bytes().try_into().expect("a siginfo_t has 128 bytes"),
+        handler: action.handler,
+        flags: action.flags,
+        restorer: action.restorer,
+        mask: saved_or_blocked(),
+        altstack: [start, flags & !(SS_ONSTACK as usize) | if on_it { SS_ONSTACK as usize } else { 0 }, size],
+        stack_top: if wanted && !on_it { start + size } else { 0 },
+    };
+    if signal::push(frame, &delivery).is_err() {
+        force_fatal(SIGSEGV);
+        return;
+    }
+    if wanted && flags & SS_AUTODISARM as usize != 0 {
+        thread.signals.own.with(|own| own.altstack = super::NO_ALTSTACK);
+    }
+    let own = if action.flags & SA_NODEFER as usize != 0 { 0 } else { Set::bit(info.number()) };
+    set_blocked(thread.blocked() | action.mask | own);
+}
+
+/// Runs `call` with another mask. If a signal ended it, its handler still finds `mask` in force, and the old one comes
+/// back after it.
+pub fn with_mask(mask: u64, call: impl FnOnce() -> Result<usize>) -> Result<usize> {
+    let thread = current();
+    let old = thread.blocked();
+    set_blocked(mask);
+    let result = call();
+    if thread.signal_due() && matches!(result, Err(Errno(code)) if code == Errno::EINTR.0 || code >= Errno::ERESTARTSYS.0) {
+        thread.signals.own.with(|own| own.saved_mask = Some(old));
+    } else {
+        set_blocked(old);
+    }
+    result
+}

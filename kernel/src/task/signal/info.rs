@@ -1,0 +1,90 @@
+//! What is told with a signal: Linux's `siginfo_t`.
+
+use linux_raw_sys::general::{SI_KERNEL, SI_TKILL, SI_USER};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::task::current;
+
+/// `siginfo_t` (include/uapi/asm-generic/siginfo.h).
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+pub struct Info {
+    /// Signal number.
+    pub signo: i32,
+    /// Error number.
+    pub errno: i32,
+    /// Where it comes from.
+    pub code: i32,
+    pad: i32,
+    /// The union of what the kinds of signals carry.
+    pub data: [u64; 14],
+}
+
+impl Info {
+    fn new(signo: u32, code: i32) -> Self {
+        Info { signo: signo as i32, errno: 0, code, pad: 0, data: [0; 14] }
+    }
+
+    /// From the kernel.
+    pub fn kernel(signo: u32) -> Self {
+        Self::new(signo, SI_KERNEL as i32)
+    }
+
+    /// From the current process by kill(2).
+    pub fn user(signo: u32) -> Self {
+        Self::new(signo, SI_USER as i32).from_current()
+    }
+
+    /// From the current process by tkill(2).
+    pub fn thread(signo: u32) -> Self {
+        Self::new(signo, SI_TKILL).from_current()
+    }
+
+    fn from_current(mut self) -> Self {
+        let uid = current().with_credentials(|who| who.uid);
+        self.data[0] = pair(current().process_id(), uid as i32);
+        self
+    }
+
+    /// A fault at `address`.
+    pub fn fault(signo: u32, code: u32, address: usize) -> Self {
+        let mut info = Self::new(signo, code as i32);
+        info.data[0] = address as u64;
+        info
+    }
+
+    /// A child changed its state. Times in clock ticks (USER_HZ).
+    pub fn child(signo: u32, code: u32, pid: i32, uid: u32, status: i32, times: (u64, u64)) -> Self {
+        let mut info = Self::new(signo, code as i32);
+        info.data[..4].copy_from_slice(&[pair(pid, uid as i32), status as u32 as u64, times.0, times.1]);
+        info
+    }
+
+    /// A timer expired: its id, and the value that it was made with.
+    pub fn timer(signo: u32, code: i32, id: i32, value: u64) -> Self {
+        let mut info = Self::new(signo, code);
+        info.data[..2].copy_from_slice(&[pair(id, 0), value]);
+        info
+    }
+
+    /// The same with how often the timer expired beyond once.
+    pub fn with_overrun(mut self, overrun: i32) -> Self {
+        self.data[0] = pair(self.data[0] as i32, overrun);
+        self
+    }
+
+    /// The timer's id.
+    pub fn timer_id(&self) -> i32 {
+        self.data[0] as i32
+    }
+
+    /// The signal's number.
+    pub fn number(&self) -> u32 {
+        self.signo as u32
+    }
+}
+
+/// Two words as they lie in memory on a little-endian machine.
+fn pair(low: i32, high: i32) -> u64 {
+    low as u32 as u64 | (high as u32 as u64) << 32
+}

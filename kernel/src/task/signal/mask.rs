@@ -1,0 +1,82 @@
+//! Sets of signals, and the set that a thread holds back.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use linux_raw_sys::general::*;
+
+use super::send;
+use crate::arch::work::SIGNAL;
+use crate::task::{Thread, current};
+
+/// Sets of signals as bits: signal N is bit N - 1.
+pub struct Set;
+
+impl Set {
+    /// The set of one signal, 1 to 64.
+    #[inline]
+    pub const fn bit(number: u32) -> u64 {
+        1 << (number - 1)
+    }
+
+    const fn of(numbers: &[u32]) -> u64 {
+        let (mut set, mut at) = (0, 0);
+        while at < numbers.len() {
+            set |= Self::bit(numbers[at]);
+            at += 1;
+        }
+        set
+    }
+}
+
+/// Signals that cannot be held back, caught or ignored.
+pub const UNBLOCKABLE: u64 = Set::of(&[SIGKILL, SIGSTOP]);
+/// Signals of a thread's own faults.
+pub const SYNCHRONOUS: u64 = Set::of(&[SIGSEGV, SIGBUS, SIGILL, SIGTRAP, SIGFPE, SIGSYS]);
+/// Signals that stop.
+pub const STOPS: u64 = Set::of(&[SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU]);
+
+impl Thread {
+    /// Signals that the thread holds back.
+    #[inline]
+    pub fn blocked(&self) -> u64 {
+        self.signals.blocked.load(Relaxed)
+    }
+
+    /// Signals that came for the thread or its process, held back or not.
+    pub fn pending(&self) -> u64 {
+        self.signals.pending.lock().set() | self.process().signals.pending.lock().set()
+    }
+
+    /// Whether a signal is to be looked at before the program goes on.
+    #[inline]
+    pub fn signal_due(&self) -> bool {
+        self.arch.work.load(Relaxed) & SIGNAL != 0
+    }
+}
+
+/// Sets what the current thread holds back.
+pub fn set_blocked(set: u64) {
+    let thread = current();
+    let new = set & !UNBLOCKABLE;
+    let old = thread.signals.blocked.swap(new, Relaxed);
+    let pending = thread.pending();
+    if pending & !new != 0 {
+        thread.arch.work.fetch_or(SIGNAL, Relaxed);
+    }
+    if new & !old & pending != 0 {
+        // This thread may have been chosen for a signal that it holds back now.
+        send::retarget(thread.process(), new & !old);
+    }
+}
+
+/// Whether signal `number` would not reach the current thread.
+pub fn is_ignored_or_blocked(number: u32) -> bool {
+    let ignored = current().process().signals.actions().ignored();
+    (ignored | current().blocked()) & Set::bit(number) != 0
+}
+
+/// The mask that the current thread's program will have when it goes on.
+pub fn saved_or_blocked() -> u64 {
+    let thread = current();
+    thread.signals.own.with(|own| own.saved_mask.take()).unwrap_or_else(|| thread.blocked())
+}

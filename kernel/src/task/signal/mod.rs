@@ -1,0 +1,58 @@
+//! Signals: what a process is told, and what it does about it.
+
+mod action;
+mod deliver;
+mod info;
+mod mask;
+mod pending;
+mod send;
+mod stop;
+
+pub use action::{Action, Actions, Default, SIG_DFL, SIG_IGN, default_of};
+pub use deliver::{deliver, with_mask};
+pub use info::Info;
+pub use mask::{Set, is_ignored_or_blocked, saved_or_blocked, set_blocked};
+pub use pending::Pending;
+pub use send::{force, force_fatal, notify, raise, send, send_group, send_info, send_process, send_thread};
+pub use stop::Stop;
+
+use core::sync::atomic::AtomicU64;
+
+use crate::arch::cell::ThreadLocal;
+use crate::sync::{Mutex, Rank};
+
+/// The highest signal.
+pub const LAST: u32 = 64;
+
+/// What a thread has of signals.
+pub struct ThreadSignals {
+    /// Signals for this thread alone.
+    pub(super) pending: Mutex<Pending>,
+    /// Signals held back. Only the thread itself changes it.
+    pub(super) blocked: AtomicU64,
+    /// What only the thread itself looks at.
+    pub(super) own: ThreadLocal<Own>,
+}
+
+/// See [`ThreadSignals::own`].
+#[derive(Clone, Copy)]
+pub struct Own {
+    /// The mask to come back to when a call that changed it for its duration was interrupted.
+    pub saved_mask: Option<u64>,
+    /// The alternate stack: start, flags, bytes.
+    pub altstack: [usize; 3],
+}
+
+/// SS_DISABLE
+pub const NO_ALTSTACK: [usize; 3] = [0, linux_raw_sys::general::SS_DISABLE as usize, 0];
+
+impl ThreadSignals {
+    /// Of a new thread.
+    pub fn new(blocked: u64, altstack: [usize; 3]) -> Self {
+        ThreadSignals {
+            pending: Mutex::ranked(Rank::Signals, Pending::new()),
+            blocked: AtomicU64::new(blocked),
+            own: ThreadLocal::new(Own { saved_mask: None, altstack }),
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Sending signals.
+
+extern crate alloc;
+
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering::Relaxed;
+
+use linux_raw_sys::general::*;
+
+use super::mask::{STOPS, Set};
+use super::{Info, SIG_DFL};
+use crate::arch::{smp, work::SIGNAL};
+use crate::errno::{Errno, Result};
+use crate::task::sched::{self, state};
+use crate::task::{Process, Thread, current, tree};
+
+/// Lets a thread look at its signals: wakes it, or interrupts the CPU that runs it.
+pub fn notify(thread: &Arc<Thread>, sleeps: u8) {
+    thread.arch.work.fetch_or(SIGNAL, Relaxed);
+    core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
+    if !sched::wake_from(thread.clone(), sleeps) && thread.arch.is_running() && !core::ptr::eq(&**thread, current()) {
+        smp::kick(thread.sched.cpu());
+    }
+}
+
+/// Sends a signal to a process, or to one of its threads.
+///
+/// # Errors
+/// EAGAIN: no room to queue it.
+pub fn send_info(process: &Process, thread: Option<&Arc<Thread>>, info: Info) -> Result<()> {
+    let (number, bit) = (info.number(), Set::bit(info.number()));
+    if process.is_zombie() {
+        return Ok(());
+    }
+    if bit & STOPS != 0 {
+        process.discard(Set::bit(SIGCONT));
+    } else if number == SIGCONT {
+        process.discard(STOPS);
+        process.resume();
+    }
+    if number == SIGKILL {
+        process.kill(SIGKILL);
+        return Ok(());
+    }
+    let ignored = process.signals.actions().ignored() & bit != 0;
+    let blocked = match thread {
+        Some(thread) => thread.blocked() & bit != 0,
+        None => process.threads().first().is_none_or(|thread| thread.blocked() & bit != 0),
+    };
+    if ignored && !blocked {
+        return Ok(());
+    }
+    match thread {
+        Some(thread) => {
+            thread.signals.pending.lock().add(info)?;
+            if !blocked {
+                notify(thread, state::INTERRUPTIBLE);
+            }
+        }
+        None => {
+            process.signals.pending.lock().add(info)?;
+            retarget(process, bit);
+        }
+    }
+    Ok(())
+}
+
+/// Finds a thread for each signal of `set` that waits for the process.
+pub(super) fn retarget(process: &Process, set: u64) {
+    let waiting = process.signals.pending.lock().set() & set;
+    if waiting == 0 {
+        return;
+    }
+    let taker = process.find_thread(|thread| !thread.blocked() & waiting != 0);
+    if let Some(thread) = taker {
+        notify(&thread, state::INTERRUPTIBLE);
+    }
+    process.signals.waited.wake_all();
+}
+
+/// Sends a signal to a thread as tkill(2) does.
+pub fn send_thread(thread: &Arc<Thread>, info: Info) -> Result<()> {
+    send_info(thread.process(), Some(thread), info)
+}
+
+/// Sends signal `number` from the kernel to process `pid`.
+///
+/// # Errors
+/// ESRCH.
+pub fn send_process(pid: i32, number: u32) -> Result<()> {
+    let process = tree::process(pid).ok_or(Errno::ESRCH)?;
+    send(&process, number)
+}
+
+/// Sends signal `number` from the kernel to a process.
+pub fn send(process: &Process, number: u32) -> Result<()> {
+    send_info(process, None, Info::kernel(number))
+}
+
+/// Sends signal `number` from the kernel to every process of group `group`.
+///
+/// # Errors
+/// ESRCH: no such group.
+pub fn send_group(group: i32, number: u32) -> Result<()> {
+    let mut found = Err(Errno::ESRCH);
+    tree::for_each(|process| process.group() == group, |process| {
+        found = Ok(());
+        // Ordinary signals need no room.
+        _ = send(process, number);
+    })?;
+    found
+}
+
+/// Sends signal `number` to the current process, as the kernel does for SIGPIPE.
+pub fn raise(number: u32) {
+    // Ordinary signals need no room.
+    _ = send_info(current().process(), Some(&crate::arch::current_arc()), Info::kernel(number));
+}
+
+/// Makes the current thread take a signal for its own fault: it cannot hold it back or ignore it.
+pub fn force(number: u32, code: u32, address: usize) {
+    if number == SIGKILL {
+        current().process().kill(SIGKILL);
+        return;
+    }
+    let (thread, bit) = (current(), Set::bit(number));
+    let actions = thread.process().signals.actions();
+    if (thread.blocked() | actions.ignored()) & bit != 0 {
+        actions.set(number, super::Action { handler: SIG_DFL, flags: 0, restorer: 0, mask: 0 });
+        thread.signals.blocked.fetch_and(!bit, Relaxed);
+    }
+    let info = Info::fault(number, code, address);
+    // One signal always has room as a bit.
+    _ = thread.signals.pending.lock().add(info);
+    thread.arch.work.fetch_or(SIGNAL, Relaxed);
+}
+
+/// Ends the current process by SIGSEGV: its stack cannot take a signal.
+pub fn force_fatal(number: u32) {
+    let actions = current().process().signals.actions();
+    actions.set(number, super::Action { handler: SIG_DFL, flags: 0, restorer: 0, mask: 0 });
+    force(number, SI_KERNEL, 0);
+}

@@ -1,0 +1,118 @@
+//! Stopping a process and letting it go on.
+
+use core::sync::atomic::{AtomicU32, Ordering::*};
+
+use linux_raw_sys::general::{CLD_CONTINUED, CLD_STOPPED, SIGCHLD, SIGCONT, SIGKILL};
+
+use super::{Info, LAST, notify, send_info};
+use crate::task::sched::{self, state};
+use crate::task::{Process, current, tree};
+
+/// Whether a process is stopped, and what its parent has not been told yet.
+pub struct Stop {
+    /// The signal that stopped the process, 0 if none.
+    signal: AtomicU32,
+    /// A state that wait(2) has not reported: the stopping signal, or CONTINUED.
+    unreported: AtomicU32,
+}
+
+const CONTINUED: u32 = LAST + 1;
+
+/// What wait(2) reports of a living child.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Report {
+    /// Stopped by a signal.
+    Stopped(u32),
+    /// Went on.
+    Continued,
+}
+
+impl Stop {
+    /// Not stopped.
+    pub const fn new() -> Self {
+        Stop { signal: AtomicU32::new(0), unreported: AtomicU32::new(0) }
+    }
+
+    /// Whether the process is to stop, or has.
+    #[inline]
+    pub fn is_stopped(&self) -> bool {
+        self.signal.load(Acquire) != 0
+    }
+
+    /// What is to be reported, if anything of what is asked for; `take` makes it reported.
+    pub fn report(&self, stopped: bool, continued: bool, take: bool) -> Option<Report> {
+        let value = self.unreported.load(Acquire);
+        let report = match value {
+            0 => None,
+            CONTINUED => continued.then_some(Report::Continued),
+            signal => stopped.then_some(Report::Stopped(signal)),
+        };
+        if report.is_some() && take {
+            _ = self.unreported.compare_exchange(value, 0, AcqRel, Relaxed);
+        }
+        report
+    }
+}
+
+impl Process {
+    /// Stops the process by `signal`; the current thread is one of its own.
+    pub(super) fn stop(&self, signal: u32) {
+        if self.signals.stop.signal.compare_exchange(0, signal, AcqRel, Relaxed).is_ok() {
+            for thread in self.threads().iter() {
+                notify(thread, state::INTERRUPTIBLE);
+            }
+            self.signals.stop.unreported.store(signal, Release);
+            self.tell_parent(CLD_STOPPED, signal as i32);
+        }
+    }
+
+    /// Lets the process go on, if it is stopped.
+    pub(super) fn resume(&self) {
+        if self.signals.stop.signal.swap(0, AcqRel) != 0 {
+            self.signals.stop.unreported.store(CONTINUED, Release);
+            self.wake_stopped();
+            self.tell_parent(CLD_CONTINUED, SIGCONT as i32);
+        }
+    }
+
+    fn wake_stopped(&self) {
+        for thread in self.threads().iter() {
+            sched::wake_from(thread.clone(), state::STOPPED);
+        }
+    }
+
+    fn tell_parent(&self, code: u32, status: i32) {
+        let Some(parent) = tree::process(self.parent()) else { return };
+        let uid = self.with_credentials(|who| who.uid);
+        let quiet = parent.signals.actions().get(SIGCHLD).flags & linux_raw_sys::general::SA_NOCLDSTOP as usize != 0;
+        if !quiet {
+            // An ordinary signal needs no room.
+            _ = send_info(&parent, None, Info::child(SIGCHLD, code, self.pid(), uid, status, self.user_system_ticks()));
+        }
+        parent.child_event.wake_all();
+    }
+}
+
+/// Waits while the current process is stopped.
+pub(super) fn park() {
+    let process = current().process();
+    while process.signals.stop.is_stopped() && !current().must_die() {
+        sched::prepare(state::STOPPED);
+        if process.signals.stop.is_stopped() && !current().must_die() {
+            sched::schedule();
+        }
+        sched::cancel();
+    }
+}
+
+impl Process {
+    /// Ends all threads of the process as by `signal`.
+    pub fn kill(&self, signal: u32) {
+        self.begin_exit(signal);
+    }
+
+    /// Whether SIGKILL is on its way.
+    pub fn is_killed(&self) -> bool {
+        self.exit_status().is_some_and(|status| status & 0x7f == SIGKILL)
+    }
+}

@@ -1,0 +1,340 @@
+//! A thread: what the scheduler switches between.
+
+extern crate alloc;
+
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering::*};
+
+use super::process::Process;
+use super::sched::{self, Entity, state};
+use super::signal::ThreadSignals;
+use super::credentials::Credentials;
+use super::limits;
+use crate::arch::{ThreadState, cpu, time};
+use crate::arch::cell::ThreadLocal;
+use crate::errno::Result;
+use crate::fs::{FdTable, FsContext};
+use crate::mm::AddressSpace;
+use crate::sync::Mutex;
+use linux_raw_sys::general::RLIMIT_NOFILE;
+
+/// What a thread may share with others.
+#[derive(Clone, Default)]
+pub struct Resources {
+    /// Memory.
+    pub space: Option<Arc<AddressSpace>>,
+    /// Descriptors.
+    pub files: Option<Arc<FdTable>>,
+    /// Root, directory, umask.
+    pub fs: Option<Arc<FsContext>>,
+}
+
+/// What a call that a signal interrupted needs when it goes on by restart_syscall(2).
+#[derive(Clone, Copy)]
+pub enum Restart {
+    /// Nothing: EINTR.
+    None,
+    /// A sleep until a time of a clock, in ticks; where to write what is left.
+    Sleep { deadline: u64, remaining: usize },
+    /// futex(2)'s wait.
+    Futex { address: usize, value: u32, bits: u32, shared: bool, deadline: u64 },
+}
+
+/// What only the thread itself looks at.
+pub struct Own {
+    /// How an interrupted call goes on.
+    pub restart: Restart,
+    /// Where to write 0 and wake a futex when the thread ends; 0 for nowhere.
+    pub clear_tid: usize,
+    /// Head of the list of robust futexes.
+    pub robust_list: usize,
+    /// Address, and signature, of the restartable sequences' area; 0 for none.
+    pub rseq: (usize, u32),
+}
+
+/// A thread.
+#[repr(C)]
+pub struct Thread {
+    /// The hardware's part. First, as the entry paths know.
+    pub arch: ThreadState,
+    /// The scheduler's part.
+    pub sched: Entity,
+    /// Signals of this thread.
+    pub signals: ThreadSignals,
+    /// What only the thread itself looks at.
+    pub own: ThreadLocal<Own>,
+    tid: AtomicI32,
+    process: Arc<Process>,
+    resources: Mutex<Resources>,
+    name: Mutex<[u8; 16]>,
+    /// Whether the thread is to end though its process goes on.
+    killed: AtomicBool,
+    /// Nice value.
+    nice: AtomicI32,
+    /// SCHED_*, and the priority in the real-time ones.
+    policy: [AtomicU32; 2],
+    /// Signal for the thread when its parent ends (PR_SET_PDEATHSIG).
+    death_signal: AtomicU32,
+    /// The clock's slack in ns (PR_SET_TIMERSLACK).
+    slack: AtomicUsize,
+    counted: bool,
+}
+
+/// What a new thread is made of.
+pub struct Parts {
+    /// The hardware's part.
+    pub arch: ThreadState,
+    /// Its number.
+    pub tid: i32,
+    /// What it belongs to.
+    pub process: Arc<Process>,
+    /// What it shares or owns.
+    pub resources: Resources,
+    /// Its first signal state.
+    pub signals: ThreadSignals,
+    /// Its name.
+    pub name: [u8; 16],
+    /// CPUs that it may run on.
+    pub allowed: u64,
+    /// Nice value.
+    pub nice: i32,
+    /// Whether `sched::admit` counted it.
+    pub counted: bool,
+}
+
+impl Thread {
+    /// A thread that does not run yet.
+    pub fn new(parts: Parts) -> Self {
+        let sched = Entity::new(parts.allowed, parts.nice);
+        sched.set_space(address_of(&parts.resources.space));
+        Thread {
+            arch: parts.arch,
+            sched,
+            signals: parts.signals,
+            own: ThreadLocal::new(Own { restart: Restart::None, clear_tid: 0, robust_list: 0, rseq: (0, 0) }),
+            tid: AtomicI32::new(parts.tid),
+            process: parts.process,
+            resources: Mutex::new(parts.resources),
+            name: Mutex::new(parts.name),
+            killed: AtomicBool::new(false),
+            nice: AtomicI32::new(parts.nice),
+            policy: [AtomicU32::new(0), AtomicU32::new(0)],
+            death_signal: AtomicU32::new(0),
+            slack: AtomicUsize::new(50_000),
+            counted: parts.counted,
+        }
+    }
+
+    /// The thread's number.
+    #[inline]
+    pub fn tid(&self) -> i32 {
+        self.tid.load(Relaxed)
+    }
+
+    /// Exec by another thread than the first gives it the number of the process.
+    pub(super) fn set_tid(&self, tid: i32) {
+        self.tid.store(tid, Relaxed);
+    }
+
+    /// The process that the thread belongs to.
+    #[inline]
+    pub fn process(&self) -> &Arc<Process> {
+        &self.process
+    }
+
+    /// The process's number.
+    #[inline]
+    pub fn process_id(&self) -> i32 {
+        self.process.pid()
+    }
+
+    /// The number of the process group.
+    pub fn group(&self) -> i32 {
+        self.process.group()
+    }
+
+    /// The number of the session.
+    pub fn session(&self) -> i32 {
+        self.process.session()
+    }
+
+    /// The address space; none for the kernel's own threads and ended ones.
+    #[inline]
+    pub fn space(&self) -> Option<Arc<AddressSpace>> {
+        self.resources.lock().space.clone()
+    }
+
+    /// The descriptors.
+    ///
+    /// # Panics
+    /// If the thread is the kernel's own or has ended.
+    #[inline]
+    pub fn files(&self) -> Arc<FdTable> {
+        self.resources.lock().files.clone().expect("a thread with a program")
+    }
+
+    /// Root, directory and umask.
+    ///
+    /// # Panics
+    /// As [`Thread::files`].
+    #[inline]
+    pub fn fs(&self) -> Arc<FsContext> {
+        self.resources.lock().fs.clone().expect("a thread with a program")
+    }
+
+    /// All that may be shared, as it is now.
+    pub fn resources(&self) -> Resources {
+        self.resources.lock().clone()
+    }
+
+    /// Gives descriptors of its own to the current thread, if it shares them.
+    pub fn unshare_files(&self) -> Result<()> {
+        let files = self.files();
+        // Two are the thread's and this one.
+        if Arc::strong_count(&files) > 2 {
+            let own = files.fork()?;
+            self.resources.lock().files = Some(own);
+        }
+        Ok(())
+    }
+
+    /// Gives a root, directory and umask of its own to the current thread, if it shares them.
+    pub fn unshare_fs(&self) -> Result<()> {
+        let fs = self.fs();
+        if Arc::strong_count(&fs) > 2 {
+            let own = fs.fork()?;
+            self.resources.lock().fs = Some(own);
+        }
+        Ok(())
+    }
+
+    /// Gives the current thread another address space; returns the old one, which is not active any more.
+    pub(super) fn replace_space(&self, space: Option<Arc<AddressSpace>>) -> Option<Arc<AddressSpace>> {
+        self.sched.set_space(address_of(&space));
+        let old = core::mem::replace(&mut self.resources.lock().space, space);
+        sched::reload_space();
+        old
+    }
+
+    /// Lets go of the descriptors, the root and the directory.
+    pub(super) fn drop_files(&self) {
+        let mut resources = self.resources.lock();
+        let (files, fs) = (resources.files.take(), resources.fs.take());
+        drop(resources);
+        drop((files, fs));
+    }
+
+    /// Calls `f` with the identities that the thread acts as.
+    #[inline]
+    pub fn with_credentials<T>(&self, f: impl FnOnce(&Credentials) -> T) -> T {
+        self.process.with_credentials(f)
+    }
+
+    /// The limit on descriptors.
+    #[inline]
+    pub fn open_files_limit(&self) -> usize {
+        self.process.limits.soft(RLIMIT_NOFILE).min(limits::INFINITY - 1)
+    }
+
+    /// The name that `ps` shows: up to 15 bytes and zeroes.
+    pub fn name(&self) -> [u8; 16] {
+        *self.name.lock()
+    }
+
+    /// Sets the name from its first 15 bytes.
+    pub fn set_name(&self, name: &[u8]) {
+        *self.name.lock() = short_name(name);
+    }
+
+    /// Whether the thread ends before its program goes on.
+    #[inline]
+    pub fn must_die(&self) -> bool {
+        self.process.is_exiting() || self.killed.load(Relaxed)
+    }
+
+    pub(super) fn mark_killed(&self) {
+        self.killed.store(true, Relaxed);
+    }
+
+    /// Whether something ends a sleep of `kind` (a bit of `sched::state`).
+    #[inline]
+    pub(super) fn is_interrupted(&self, kind: u8) -> bool {
+        match kind {
+            state::INTERRUPTIBLE => self.signal_due(),
+            state::KILLABLE => self.must_die(),
+            _ => false,
+        }
+    }
+
+    /// Ticks of CPU time used until now.
+    pub fn cpu_time(&self) -> u64 {
+        let since = if self.arch.is_running() {
+            cpu::get(self.sched.cpu()).map_or(0, |cpu| cpu.sched.uncharged(time::now_ticks()))
+        } else {
+            0
+        };
+        self.sched.runtime() + since
+    }
+
+    /// Nice value, -20 to 19.
+    pub fn nice(&self) -> i32 {
+        self.nice.load(Relaxed)
+    }
+
+    /// Sets the nice value.
+    pub fn set_nice(&self, nice: i32) {
+        self.nice.store(nice, Relaxed);
+        self.sched.set_nice(nice);
+    }
+
+    /// The scheduling policy (SCHED_*), and the priority in it.
+    pub fn policy(&self) -> (u32, u32) {
+        (self.policy[0].load(Relaxed), self.policy[1].load(Relaxed))
+    }
+
+    /// Sets the scheduling policy.
+    pub fn set_policy(&self, policy: u32, priority: u32) {
+        self.policy[0].store(policy, Relaxed);
+        self.policy[1].store(priority, Relaxed);
+    }
+
+    /// Signal for the thread when its parent ends; 0 for none.
+    pub fn death_signal(&self) -> u32 {
+        self.death_signal.load(Relaxed)
+    }
+
+    /// Sets the signal for when the parent ends.
+    pub fn set_death_signal(&self, number: u32) {
+        self.death_signal.store(number, Relaxed);
+    }
+
+    /// The clock's slack in ns, which nothing uses.
+    pub fn timer_slack(&self) -> usize {
+        self.slack.load(Relaxed)
+    }
+
+    /// Sets the clock's slack in ns.
+    pub fn set_timer_slack(&self, ns: usize) {
+        self.slack.store(ns, Relaxed);
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        if self.counted {
+            sched::dismiss();
+        }
+    }
+}
+
+fn address_of(space: &Option<Arc<AddressSpace>>) -> usize {
+    space.as_ref().map_or(0, |space| Arc::as_ptr(space).addr())
+}
+
+/// The first 15 bytes of a name.
+pub fn short_name(name: &[u8]) -> [u8; 16] {
+    let mut short = [0; 16];
+    let len = name.len().min(15);
+    short[..len].copy_from_slice(&name[..len]);
+    short
+}

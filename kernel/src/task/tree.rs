@@ -1,0 +1,221 @@
+//! All threads and processes by number, and who is whose child.
+
+extern crate alloc;
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::{Process, Thread};
+use crate::errno::{Errno, Result};
+use crate::sync::{Mutex, Rank};
+
+/// Numbers are below this, as on Linux by default.
+pub const PID_MAX: i32 = 32768;
+/// After the last number, the search goes on here.
+const FIRST_AGAIN: i32 = 300;
+
+/// What a number stands for.
+#[derive(Default)]
+struct Entry {
+    thread: Option<Arc<Thread>>,
+    process: Option<Arc<Process>>,
+    children: Vec<i32>,
+}
+
+struct Tree {
+    entries: BTreeMap<i32, Entry>,
+    last: i32,
+    wrapped: bool,
+}
+
+static TREE: Mutex<Tree> =
+    Mutex::ranked(Rank::Tree, Tree { entries: BTreeMap::new(), last: 0, wrapped: false });
+
+impl Tree {
+    fn process(&self, pid: i32) -> Option<&Arc<Process>> {
+        self.entries.get(&pid)?.process.as_ref()
+    }
+
+    fn processes(&self) -> impl Iterator<Item = &Arc<Process>> {
+        self.entries.values().filter_map(|entry| entry.process.as_ref())
+    }
+
+    /// Whether a process group or a session still has that number.
+    fn names_group(&self, number: i32) -> bool {
+        self.wrapped && self.processes().any(|process| process.group() == number || process.session() == number)
+    }
+}
+
+/// Takes a free number.
+///
+/// # Errors
+/// EAGAIN: all are in use.
+pub fn allocate() -> Result<i32> {
+    let mut tree = TREE.lock();
+    for _ in 0..PID_MAX {
+        let mut next = tree.last + 1;
+        if next >= PID_MAX {
+            (next, tree.wrapped) = (FIRST_AGAIN, true);
+        }
+        tree.last = next;
+        if !tree.entries.contains_key(&next) && !tree.names_group(next) {
+            tree.entries.insert(next, Entry::default());
+            return Ok(next);
+        }
+    }
+    Err(Errno::EAGAIN)
+}
+
+/// Gives a number back that stands for nothing any more.
+pub fn release(number: i32) {
+    let gone = TREE.lock().entries.remove(&number);
+    drop(gone);
+}
+
+/// The last number that was given out.
+pub fn last() -> i32 {
+    TREE.lock().last
+}
+
+/// Enters a new thread by its number.
+pub fn add_thread(thread: Arc<Thread>) {
+    let mut tree = TREE.lock();
+    if let Some(entry) = tree.entries.get_mut(&thread.tid()) {
+        entry.thread = Some(thread);
+    }
+}
+
+/// Enters a new process by its number, as a child of its parent.
+///
+/// # Errors
+/// ENOMEM.
+pub fn add_process(process: Arc<Process>) -> Result<()> {
+    let mut tree = TREE.lock();
+    if let Some(parent) = tree.entries.get_mut(&process.parent()) {
+        parent.children.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        parent.children.push(process.pid());
+    }
+    if let Some(entry) = tree.entries.get_mut(&process.pid()) {
+        entry.process = Some(process);
+    }
+    Ok(())
+}
+
+/// A thread is no more; its number is free unless a process has it.
+pub fn remove_thread(tid: i32) {
+    let mut tree = TREE.lock();
+    let Some(entry) = tree.entries.get_mut(&tid) else { return };
+    let thread = entry.thread.take();
+    let gone = if entry.process.is_none() { tree.entries.remove(&tid) } else { None };
+    drop(tree);
+    drop((thread, gone));
+}
+
+/// A process was waited for and is no more.
+pub fn remove_process(process: &Process) {
+    let mut tree = TREE.lock();
+    let gone = tree.entries.remove(&process.pid());
+    if let Some(parent) = tree.entries.get_mut(&process.parent()) {
+        parent.children.retain(|&child| child != process.pid());
+    }
+    drop(tree);
+    drop(gone);
+}
+
+/// The only thread of a process that ran as another number takes the number of the process.
+pub fn take_over(thread: &Thread, pid: i32) {
+    let mut tree = TREE.lock();
+    let old = tree.entries.remove(&thread.tid());
+    let moved = old.and_then(|entry| entry.thread);
+    thread.set_tid(pid);
+    let leader = tree.entries.get_mut(&pid).and_then(|entry| core::mem::replace(&mut entry.thread, moved));
+    drop(tree);
+    drop(leader);
+}
+
+/// The process with number `pid`, living or not waited for yet.
+pub fn process(pid: i32) -> Option<Arc<Process>> {
+    TREE.lock().process(pid).cloned()
+}
+
+/// The living thread with number `tid`.
+pub fn thread(tid: i32) -> Option<Arc<Thread>> {
+    TREE.lock().entries.get(&tid)?.thread.clone()
+}
+
+/// The process with the lowest number from `from` on, for `/proc`.
+pub fn next_process(from: i32) -> Option<Arc<Process>> {
+    TREE.lock().entries.range(from..).find_map(|(_, entry)| entry.process.clone())
+}
+
+/// How many processes there are.
+pub fn count() -> usize {
+    TREE.lock().processes().count()
+}
+
+/// Calls `f` with each process for which `wanted` holds, without the tree's lock.
+///
+/// # Errors
+/// ENOMEM.
+pub fn for_each(wanted: impl Fn(&Process) -> bool, mut f: impl FnMut(&Arc<Process>)) -> Result<()> {
+    let mut found = Vec::new();
+    {
+        let tree = TREE.lock();
+        for process in tree.processes().filter(|process| wanted(process)) {
+            found.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            found.push(process.clone());
+        }
+    }
+    found.iter().for_each(&mut f);
+    Ok(())
+}
+
+/// Whether `wanted` holds for any process.
+pub fn any(wanted: impl Fn(&Process) -> bool) -> bool {
+    TREE.lock().processes().any(|process| wanted(process))
+}
+
+/// The first child of `parent` that `select` chooses.
+pub fn find_child<T>(parent: &Process, mut select: impl FnMut(&Arc<Process>) -> Option<T>) -> Option<T> {
+    let tree = TREE.lock();
+    let children = &tree.entries.get(&parent.pid())?.children;
+    children.iter().filter_map(|&pid| tree.process(pid)).find_map(&mut select)
+}
+
+/// Gives the children of `process`, which ends, to the nearest living subreaper above it, or to process 1. Calls `told` with
+/// each child and its new parent.
+pub fn orphan_children(process: &Process, mut told: impl FnMut(&Arc<Process>, &Arc<Process>)) {
+    let mut tree = TREE.lock();
+    let mut heir = process.parent();
+    while heir > 1 && !tree.process(heir).is_some_and(|above| above.is_subreaper() && !above.is_exiting()) {
+        heir = tree.process(heir).map_or(1, |above| above.parent());
+    }
+    let heir = heir.max(1);
+    let Some(entry) = tree.entries.get_mut(&process.pid()) else { return };
+    let children = core::mem::take(&mut entry.children);
+    let Some(parent) = tree.process(heir).cloned() else { return };
+    let mut moved = Vec::new();
+    for &pid in &children {
+        if let Some(child) = tree.process(pid) {
+            child.parent.store(heir, core::sync::atomic::Ordering::Relaxed);
+            moved.push(child.clone());
+        }
+    }
+    if let Some(entry) = tree.entries.get_mut(&heir) {
+        entry.children.extend(children);
+    }
+    drop(tree);
+    moved.iter().for_each(|child| told(child, &parent));
+}
+
+/// The first process for which `wanted` holds.
+pub fn find(wanted: impl Fn(&Process) -> bool) -> Option<Arc<Process>> {
+    TREE.lock().processes().find(|process| wanted(process)).cloned()
+}
+
+/// Whether `wanted` holds for any process and its parent.
+pub fn any_with_parent(wanted: impl Fn(&Process, &Process) -> bool) -> bool {
+    let tree = TREE.lock();
+    tree.processes().any(|process| tree.process(process.parent()).is_some_and(|parent| wanted(process, parent)))
+}
