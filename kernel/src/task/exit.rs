@@ -70,7 +70,7 @@ pub(super) fn leave_memory(thread: &Thread) {
 
 fn end_of_init(process: &Process) -> ! {
     let status = process.exit_status().unwrap_or(0);
-    log::error!("process 1 ended with status {status:#x}");
+    crate::log!("process 1 ended with status {status:#x}");
     arch::power::off()
 }
 

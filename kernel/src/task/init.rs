@@ -115,7 +115,7 @@ fn run_init(_: usize) -> ! {
     for path in paths {
         match begin(path) {
             Ok(frame) => arch::enter_user(&frame),
-            Err(error) => log::warn!("{path}: {error:?}"),
+            Err(error) => crate::log!("{path}: {error:?}"),
         }
     }
     panic!("no first program");

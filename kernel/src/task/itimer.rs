@@ -23,8 +23,8 @@ const MOST_OVERRUNS: u64 = i32::MAX as u64;
 /// What a timer's time is.
 #[derive(Clone)]
 pub enum Base {
-    /// Time that passes.
-    Wall,
+    /// Time that passes; whether absolute times are those of CLOCK_REALTIME.
+    Wall { realtime: bool },
     /// CPU time of the process.
     Process,
     /// CPU time of a thread.
@@ -84,7 +84,7 @@ impl SignalTimer {
     /// The time of the timer's base, in ticks.
     fn now(&self) -> u64 {
         match &self.base {
-            Base::Wall => time::now_ticks(),
+            Base::Wall { .. } => time::now_ticks(),
             Base::Process => self.process.upgrade().map_or(0, |process| process.usage().ticks),
             Base::Thread(thread) => thread.upgrade().map_or(0, |thread| thread.cpu_time()),
         }
@@ -94,7 +94,7 @@ impl SignalTimer {
     /// less than CPU time of a single thread, and an early look does no harm.
     fn look_at(&self, next: u64) -> u64 {
         match &self.base {
-            Base::Wall => next,
+            Base::Wall { .. } => next,
             _ => {
                 let left = next.saturating_sub(self.now());
                 let threads = self.process.upgrade().map_or(1, |process| process.threads().len().max(1));
@@ -135,6 +135,15 @@ impl SignalTimer {
     /// How often the timer expired beyond what the last signal told.
     pub fn overrun(&self) -> i32 {
         self.state.lock().reported.min(MOST_OVERRUNS) as i32
+    }
+
+    /// The time `ns` of the timer's clock as [`SignalTimer::set`] wants it.
+    pub fn absolute(&self, ns: u64) -> u64 {
+        match self.base {
+            Base::Wall { realtime: true } => clock::realtime_deadline(ns),
+            Base::Wall { realtime: false } => clock::monotonic_deadline(ns),
+            _ => time::ns_to_ticks(ns),
+        }
     }
 
     fn tell(&self) {
@@ -209,7 +218,7 @@ impl Timers {
             return Ok(timer.clone());
         }
         let (base, number) = match which {
-            0 => (Base::Wall, SIGALRM),
+            0 => (Base::Wall { realtime: false }, SIGALRM),
             1 => (Base::Process, SIGVTALRM),
             _ => (Base::Process, SIGPROF),
         };
@@ -286,9 +295,4 @@ pub(super) fn delivered(info: Info) -> Info {
 /// Ticks of a time span in ns, at least one if the span is not empty.
 pub fn ticks(ns: u64) -> u64 {
     time::ns_to_ticks(ns).max((ns != 0) as u64)
-}
-
-/// The time of a wall-clock `deadline` as [`SignalTimer::set`] wants it.
-pub fn absolute(ns: u64, realtime: bool) -> u64 {
-    if realtime { clock::realtime_deadline(ns) } else { clock::monotonic_deadline(ns) }
 }

@@ -27,7 +27,7 @@ pub fn kill_largest() -> bool {
     }
     let Some((_, victim)) = largest else { return false };
     if !dying {
-        log::warn!("out of memory: process {} ends", victim.pid());
+        crate::log!("out of memory: process {} ends", victim.pid());
         victim.begin_exit(SIGKILL);
     }
     !current().must_die()

@@ -123,6 +123,8 @@ pub struct Process {
     /// The status that wait(2) reports, with EXITING.
     exit: AtomicU32,
     zombie: AtomicBool,
+    /// Whether a wait(2) has taken it.
+    buried: AtomicBool,
     /// The signal that tells the parent of the end; 0 for none.
     pub(super) exit_signal: AtomicU32,
     usage: Mutex<[Usage; 2]>,
@@ -182,6 +184,7 @@ impl Process {
             image: Mutex::new(parts.image),
             exit: AtomicU32::new(0),
             zombie: AtomicBool::new(false),
+            buried: AtomicBool::new(false),
             exit_signal: AtomicU32::new(parts.exit_signal),
             usage: Mutex::new([Usage::default(); 2]),
             started: clock::monotonic_ns(),
@@ -273,6 +276,16 @@ impl Process {
     /// Whether it ended and was not waited for yet.
     pub fn is_zombie(&self) -> bool {
         self.zombie.load(Acquire)
+    }
+
+    /// Whether a wait(2) has taken it.
+    pub(super) fn is_buried(&self) -> bool {
+        self.buried.load(Acquire)
+    }
+
+    /// Takes it for a wait(2); false if another has.
+    pub(super) fn claim_burial(&self) -> bool {
+        !self.buried.swap(true, AcqRel)
     }
 
     pub(super) fn set_zombie(&self) {

@@ -357,6 +357,26 @@ fn set_runnable(thread: &Thread) {
     thread.sched.state.store(state::RUNNABLE, Relaxed);
 }
 
+/// A thread's set of CPUs changed: if it runs on another CPU, that one looks at it.
+pub fn settle(thread: &Thread) {
+    let here = cpu::this();
+    if thread.arch.is_running() && thread.sched.allowed() & 1 << thread.sched.cpu() == 0 {
+        thread.arch.work.fetch_or(NEED_RESCHED, Relaxed);
+        if thread.sched.cpu() != here.index() {
+            smp::kick(thread.sched.cpu());
+        }
+    }
+}
+
+/// Interrupts all other CPUs that run a program.
+pub fn interrupt_others() {
+    for index in (0..cpu::count()).filter(|&index| index != cpu::this().index()) {
+        if IDLE.load(Relaxed) & 1 << index == 0 {
+            smp::kick(index);
+        }
+    }
+}
+
 /// What a CPU does when there is nothing to do. Takes over the context that it started in.
 pub fn idle() -> ! {
     let cpu = cpu::this();

@@ -9,12 +9,12 @@ mod send;
 mod stop;
 
 pub use action::{Action, Actions, Default, SIG_DFL, SIG_IGN, default_of};
-pub use deliver::{deliver, with_mask};
+pub use deliver::{deliver, take, with_mask};
 pub use info::Info;
 pub use mask::{Set, is_ignored_or_blocked, saved_or_blocked, set_blocked};
 pub use pending::Pending;
 pub use send::{force, force_fatal, notify, raise, send, send_group, send_info, send_process, send_thread};
-pub use stop::Stop;
+pub use stop::{Report, Stop};
 
 use core::sync::atomic::AtomicU64;
 
@@ -31,7 +31,7 @@ pub struct ThreadSignals {
     /// Signals held back. Only the thread itself changes it.
     pub(super) blocked: AtomicU64,
     /// What only the thread itself looks at.
-    pub(super) own: ThreadLocal<Own>,
+    pub own: ThreadLocal<Own>,
 }
 
 /// See [`ThreadSignals::own`].

@@ -1,0 +1,59 @@
+//! execve(2) and execveat(2).
+
+extern crate alloc;
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use linux_raw_sys::general::*;
+
+use super::path::{base, check_flags};
+use crate::errno::{Errno, Result};
+use crate::fs;
+use crate::mm::user;
+use crate::task::exec::{Request, exec};
+use crate::task::stack::Strings;
+use crate::task::{current, rlimit};
+
+/// The least that arguments and environment may have together, in bytes (Linux's ARG_MAX).
+const LEAST_ROOM: usize = 128 << 10;
+/// The most, in bytes.
+const MOST_ROOM: usize = 6 << 20;
+
+/// execve(2)
+pub fn execve(path: usize, arguments: usize, environment: usize) -> Result<usize> {
+    execveat(AT_FDCWD, path, arguments, environment, 0)
+}
+
+/// execveat(2)
+pub fn execveat(directory: i32, path: usize, arguments: usize, environment: usize, flags: u32) -> Result<usize> {
+    check_flags(flags, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW)?;
+    let path = user::read_cstr(path, PATH_MAX as usize)?;
+    let request = request(directory, path, arguments, environment, flags)?;
+    let frame = exec(request)?;
+    current().arch.with_frame(|own| *own = frame);
+    Ok(0)
+}
+
+fn request(directory: i32, path: Vec<u8>, arguments: usize, environment: usize, flags: u32) -> Result<Request> {
+    let (file, shown) = if path.is_empty() && flags & AT_EMPTY_PATH != 0 {
+        (fs::reopen_program(&super::path::file(directory)?)?, format!("/dev/fd/{directory}").into_bytes())
+    } else {
+        let from = base(directory, &path)?;
+        let file = fs::open_program(&current().fs(), from.as_ref(), &path, flags & AT_SYMLINK_NOFOLLOW == 0)?;
+        let relative = from.is_some() && directory != AT_FDCWD;
+        let shown = if relative { [format!("/dev/fd/{directory}/").as_bytes(), &path].concat() } else { path };
+        (file, shown)
+    };
+    let room = (rlimit(RLIMIT_STACK) / 4).clamp(LEAST_ROOM, MOST_ROOM);
+    let mut arguments = Strings::read(arguments, room)?;
+    let environment = Strings::read(environment, room.saturating_sub(arguments.size()))?;
+    if arguments.len() == 0 {
+        // Programs count on a name.
+        arguments.push(b"")?;
+    }
+    if arguments.size() + environment.size() > room {
+        return Err(Errno::E2BIG);
+    }
+    Ok(Request { file, path: shown, arguments, environment })
+}

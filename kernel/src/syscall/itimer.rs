@@ -1,0 +1,123 @@
+//! System calls on timers that send signals.
+
+use linux_raw_sys::general::*;
+
+use super::path::check_flags;
+use super::time::{nanoseconds, timespec};
+use crate::arch::time::ticks_to_ns;
+use crate::errno::{Errno, Result};
+use crate::mm::user::UserPtr;
+use crate::task::itimer::{Base, Notice, Setting, ticks};
+use crate::task::{current, signal, tree};
+use alloc::sync::Arc;
+
+type Spans = [[i64; 2]; 2];
+
+/// From `struct itimerval` or `itimerspec`, whose parts are `part` ns each.
+fn decode(spans: Spans, part: i64) -> Result<Setting> {
+    let [interval, left] = spans;
+    let ns = |[seconds, rest]: [i64; 2]| nanoseconds([seconds, rest.checked_mul(part).ok_or(Errno::EINVAL)?]);
+    Ok(Setting { left: ticks(ns(left)?), interval: ticks(ns(interval)?) })
+}
+
+fn encode(setting: Setting, part: i64) -> Spans {
+    [setting.interval, setting.left].map(|ticks| {
+        let [seconds, ns] = timespec(ticks_to_ns(ticks));
+        // What is left but too short to show is shown as the least there is.
+        [seconds, (ns / part).max((ticks != 0 && seconds == 0) as i64)]
+    })
+}
+
+/// setitimer(2)
+pub fn setitimer(which: u32, new: usize, old: usize) -> Result<usize> {
+    let setting = match UserPtr::<Spans>::new(new).read_opt()? {
+        Some(spans) => decode(spans, 1000)?,
+        None => Setting::default(),
+    };
+    let before = current().process().timers.interval(which)?.set(setting, false)?;
+    UserPtr::new(old).write_opt(&encode(before, 1000))?;
+    Ok(0)
+}
+
+/// getitimer(2)
+pub fn getitimer(which: u32, to: usize) -> Result<usize> {
+    let setting = current().process().timers.interval(which)?.get();
+    UserPtr::new(to).write(&encode(setting, 1000))?;
+    Ok(0)
+}
+
+/// `struct sigevent`, its first part: value, signal and kind, thread.
+type Event = [u64; 3];
+
+/// timer_create(2)
+pub fn timer_create(clock: u32, event: usize, to: usize) -> Result<usize> {
+    let thread = tree::thread(current().tid()).ok_or(Errno::EAGAIN)?;
+    let base = match clock {
+        CLOCK_REALTIME | CLOCK_TAI | CLOCK_REALTIME_ALARM => Base::Wall { realtime: true },
+        CLOCK_MONOTONIC | CLOCK_BOOTTIME | CLOCK_BOOTTIME_ALARM => Base::Wall { realtime: false },
+        CLOCK_PROCESS_CPUTIME_ID => Base::Process,
+        CLOCK_THREAD_CPUTIME_ID => Base::Thread(Arc::downgrade(&thread)),
+        _ => return Err(Errno::EINVAL),
+    };
+    let event = UserPtr::<Event>::new(event).read_opt()?;
+    let notice = match event {
+        None => None,
+        Some([value, rest, tid]) => Some(decode_event(value, rest, tid as i32)?),
+    };
+    let default = |id: i32| Notice::Signal { number: SIGALRM, value: id as u64, thread: None };
+    let timers = &current().process().timers;
+    let id = timers.create(base, |id| notice.unwrap_or_else(|| default(id)))?;
+    if let Err(error) = UserPtr::new(to).write(&id) {
+        timers.delete(id)?;
+        return Err(error);
+    }
+    Ok(0)
+}
+
+fn decode_event(value: u64, rest: u64, tid: i32) -> Result<Notice> {
+    let (number, kind) = (rest as u32, (rest >> 32) as u32);
+    let valid = (1..=signal::LAST).contains(&number);
+    match kind {
+        SIGEV_NONE => Ok(Notice::None),
+        SIGEV_SIGNAL | SIGEV_THREAD if valid => Ok(Notice::Signal { number, value, thread: None }),
+        SIGEV_THREAD_ID if valid => {
+            let thread = tree::thread(tid).filter(|thread| thread.process_id() == current().process_id());
+            let thread = thread.ok_or(Errno::EINVAL)?;
+            Ok(Notice::Signal { number, value, thread: Some(Arc::downgrade(&thread)) })
+        }
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// timer_settime(2)
+pub fn timer_settime(id: i32, flags: u32, new: usize, old: usize) -> Result<usize> {
+    check_flags(flags, TIMER_ABSTIME)?;
+    let spans = UserPtr::<Spans>::new(new).read()?;
+    let timer = current().process().timers.posix(id)?;
+    let mut setting = decode(spans, 1)?;
+    let is_absolute = flags & TIMER_ABSTIME != 0;
+    if is_absolute && setting.left != 0 {
+        setting.left = timer.absolute(nanoseconds(spans[1])?);
+    }
+    let before = timer.set(setting, is_absolute)?;
+    UserPtr::new(old).write_opt(&encode(before, 1))?;
+    Ok(0)
+}
+
+/// timer_gettime(2)
+pub fn timer_gettime(id: i32, to: usize) -> Result<usize> {
+    let setting = current().process().timers.posix(id)?.get();
+    UserPtr::new(to).write(&encode(setting, 1))?;
+    Ok(0)
+}
+
+/// timer_getoverrun(2)
+pub fn timer_getoverrun(id: i32) -> Result<usize> {
+    Ok(current().process().timers.posix(id)?.overrun() as usize)
+}
+
+/// timer_delete(2)
+pub fn timer_delete(id: i32) -> Result<usize> {
+    current().process().timers.delete(id)?;
+    Ok(0)
+}

@@ -1,0 +1,43 @@
+//! System calls on resource limits.
+
+use crate::errno::{Errno, Result};
+use crate::mm::user::UserPtr;
+use crate::task::limits::Limit;
+use crate::task::{current, require_privilege, tree};
+use linux_raw_sys::general::RLIMIT_STACK;
+
+/// prlimit64(2)
+pub fn prlimit64(pid: i32, kind: u32, new: usize, old: usize) -> Result<usize> {
+    let process = if pid == 0 { current().process().clone() } else { tree::process(pid).ok_or(Errno::ESRCH)? };
+    if process.pid() != current().process_id() {
+        let theirs = process.with_credentials(|who| (who.uid, who.gid));
+        if current().with_credentials(|who| (who.uid, who.gid)) != theirs {
+            require_privilege()?;
+        }
+    }
+    let new = UserPtr::<[usize; 2]>::new(new).read_opt()?;
+    let before = process.limits.get(kind)?;
+    if let Some([soft, hard]) = new {
+        process.limits.set(kind, Limit { soft, hard }, require_privilege().is_ok())?;
+        if kind == RLIMIT_STACK && let Some(space) = process.find_thread(|_| true).and_then(|thread| thread.space()) {
+            space.set_stack_limit(soft);
+        }
+    }
+    UserPtr::new(old).write_opt(&[before.soft, before.hard])?;
+    Ok(0)
+}
+
+/// getrlimit(2)
+pub fn getrlimit(kind: u32, to: usize) -> Result<usize> {
+    let limit = current().process().limits.get(kind)?;
+    UserPtr::new(to).write(&[limit.soft, limit.hard])?;
+    Ok(0)
+}
+
+/// setrlimit(2)
+pub fn setrlimit(kind: u32, from: usize) -> Result<usize> {
+    if from == 0 {
+        return Err(Errno::EFAULT);
+    }
+    prlimit64(0, kind, from, 0)
+}

@@ -1,0 +1,86 @@
+//! System calls: a handler each, which takes its arguments by type and gives a number or an error.
+
+mod capability;
+mod dir;
+mod epoll;
+mod exec;
+mod fd;
+mod file;
+mod futex;
+mod identity;
+mod inotify;
+mod itimer;
+mod limits;
+mod lock;
+mod memory;
+mod path;
+mod pipe;
+mod poll;
+mod prctl;
+mod process;
+mod sched;
+mod signal;
+mod stat;
+mod system;
+mod table;
+mod time;
+mod timerfd;
+mod wait;
+
+pub use system::{RELEASE, VERSION, host_name};
+pub use table::{HANDLERS, TABLE};
+
+use crate::errno::Result;
+
+/// A value as a register holds it.
+pub trait Register {
+    /// The value that the program meant.
+    fn from_register(register: usize) -> Self;
+}
+
+macro_rules! registers {
+    ($($kind:ty),*) => {
+        $(impl Register for $kind {
+            #[inline(always)]
+            fn from_register(register: usize) -> Self {
+                register as $kind
+            }
+        })*
+    };
+}
+
+registers!(usize, isize, u64, i64, u32, i32);
+
+/// A function that handles a system call with arguments `A`.
+pub trait Handler<A> {
+    /// Calls it with the six argument registers.
+    fn handle(self, registers: [usize; 6]) -> Result<usize>;
+}
+
+macro_rules! handlers {
+    ($($kind:ident $at:literal),*) => {
+        impl<Function: Fn($($kind),*) -> Result<usize>, $($kind: Register),*> Handler<($($kind,)*)> for Function {
+            #[inline(always)]
+            fn handle(self, _registers: [usize; 6]) -> Result<usize> {
+                self($($kind::from_register(_registers[$at])),*)
+            }
+        }
+    };
+}
+
+handlers!();
+handlers!(A 0);
+handlers!(A 0, B 1);
+handlers!(A 0, B 1, C 2);
+handlers!(A 0, B 1, C 2, D 3);
+handlers!(A 0, B 1, C 2, D 3, E 4);
+handlers!(A 0, B 1, C 2, D 3, E 4, F 5);
+
+/// Calls a handler; the result as the program gets it.
+#[inline(always)]
+fn invoke<A, H: Handler<A>>(handler: H, registers: [usize; 6]) -> isize {
+    match handler.handle(registers) {
+        Ok(value) => value as isize,
+        Err(error) => error.result(),
+    }
+}

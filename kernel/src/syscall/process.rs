@@ -1,0 +1,159 @@
+//! System calls on processes and threads.
+
+use linux_raw_sys::general::*;
+
+use crate::errno::{Errno, Result};
+use crate::mm::user::{UserPtr, UserSlice};
+use crate::task::{self, CloneRequest, current, job, tree};
+use zerocopy::{FromBytes, IntoBytes};
+
+/// getpid(2)
+pub fn getpid() -> Result<usize> {
+    Ok(current().process_id() as usize)
+}
+
+/// gettid(2)
+pub fn gettid() -> Result<usize> {
+    Ok(current().tid() as usize)
+}
+
+/// getppid(2)
+pub fn getppid() -> Result<usize> {
+    Ok(current().process().parent() as usize)
+}
+
+/// exit(2): of the thread.
+pub fn exit(code: u32) -> Result<usize> {
+    task::exit_alone(code & 0xff)
+}
+
+/// exit_group(2)
+pub fn exit_group(code: u32) -> Result<usize> {
+    task::exit_group((code & 0xff) << 8)
+}
+
+/// set_tid_address(2)
+pub fn set_tid_address(address: usize) -> Result<usize> {
+    current().own.with(|own| own.clear_tid = address);
+    gettid()
+}
+
+/// clone(2), with the argument order of arm64 and RISC-V.
+pub fn clone(flags: usize, stack: usize, parent_tid: usize, tls: usize, child_tid: usize) -> Result<usize> {
+    let request = CloneRequest {
+        flags: (flags as u32 & !CSIGNAL) as u64,
+        exit_signal: flags as u32 & CSIGNAL,
+        stack,
+        tls,
+        parent_tid,
+        child_tid,
+        pidfd: parent_tid,
+    };
+    if flags as u32 & CLONE_PIDFD != 0 && flags as u32 & (CLONE_PARENT_SETTID | CLONE_DETACHED) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    current().arch.with_frame(|frame| task::clone(&request, frame))
+}
+
+/// `struct clone_args` (include/uapi/linux/sched.h).
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes)]
+#[repr(C)]
+struct CloneArguments {
+    flags: u64,
+    pidfd: u64,
+    child_tid: u64,
+    parent_tid: u64,
+    exit_signal: u64,
+    stack: u64,
+    stack_size: u64,
+    tls: u64,
+    set_tid: u64,
+    set_tid_size: u64,
+    cgroup: u64,
+}
+
+/// clone3(2)
+pub fn clone3(arguments: usize, size: usize) -> Result<usize> {
+    if size < CLONE_ARGS_SIZE_VER0 as usize {
+        return Err(Errno::EINVAL);
+    }
+    let known = size_of::<CloneArguments>();
+    let mut read = CloneArguments::default();
+    UserSlice::new(arguments, size.min(known)).copy_in(&mut read.as_mut_bytes()[..size.min(known)])?;
+    check_rest(arguments, known, size)?;
+    let legacy = read.flags & (CSIGNAL | CLONE_DETACHED) as u64 != 0;
+    let stack = (read.stack == 0) == (read.stack_size == 0);
+    if legacy || !stack || read.set_tid_size != 0 || read.flags & CLONE_INTO_CGROUP != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if read.exit_signal > u64::from(crate::task::signal::LAST) {
+        return Err(Errno::EINVAL);
+    }
+    let request = CloneRequest {
+        flags: read.flags,
+        exit_signal: read.exit_signal as u32,
+        stack: read.stack.wrapping_add(read.stack_size) as usize,
+        tls: read.tls as usize,
+        parent_tid: read.parent_tid as usize,
+        child_tid: read.child_tid as usize,
+        pidfd: read.pidfd as usize,
+    };
+    current().arch.with_frame(|frame| task::clone(&request, frame))
+}
+
+/// What is beyond the `known` part of a structure of `size` bytes must be zero.
+///
+/// # Errors
+/// E2BIG, EFAULT.
+pub fn check_rest(address: usize, known: usize, size: usize) -> Result<()> {
+    if size > crate::mm::PAGE_SIZE {
+        return Err(Errno::E2BIG);
+    }
+    for at in known..size {
+        if UserPtr::<u8>::new(address + at).read()? != 0 {
+            return Err(Errno::E2BIG);
+        }
+    }
+    Ok(())
+}
+
+/// unshare(2)
+pub fn unshare(flags: u32) -> Result<usize> {
+    let thread = current();
+    if flags & !(CLONE_FILES | CLONE_FS | CLONE_SYSVSEM | CLONE_THREAD | CLONE_SIGHAND | CLONE_VM) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if flags & (CLONE_THREAD | CLONE_SIGHAND | CLONE_VM) != 0 && thread.process().threads().len() > 1 {
+        return Err(Errno::EINVAL);
+    }
+    if flags & CLONE_FILES != 0 {
+        thread.unshare_files()?;
+    }
+    if flags & CLONE_FS != 0 {
+        thread.unshare_fs()?;
+    }
+    Ok(0)
+}
+
+/// setpgid(2)
+pub fn setpgid(pid: i32, group: i32) -> Result<usize> {
+    job::set_group(pid, group)?;
+    Ok(0)
+}
+
+/// getpgid(2)
+pub fn getpgid(pid: i32) -> Result<usize> {
+    let process = if pid == 0 { current().process().clone() } else { tree::process(pid).ok_or(Errno::ESRCH)? };
+    Ok(process.group() as usize)
+}
+
+/// getsid(2)
+pub fn getsid(pid: i32) -> Result<usize> {
+    let process = if pid == 0 { current().process().clone() } else { tree::process(pid).ok_or(Errno::ESRCH)? };
+    Ok(process.session() as usize)
+}
+
+/// setsid(2)
+pub fn setsid() -> Result<usize> {
+    Ok(job::new_session()? as usize)
+}

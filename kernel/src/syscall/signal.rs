@@ -1,0 +1,270 @@
+//! System calls on signals.
+
+use linux_raw_sys::general::*;
+
+use super::path::check_flags;
+use crate::arch;
+use crate::errno::{Errno, Result};
+use crate::mm::user::UserPtr;
+use crate::task::signal::{self, Action, Info, SIG_IGN, Set, default_of};
+use crate::task::wait::{WaitError, WaitQueue};
+use crate::task::{Process, current, tree};
+
+fn check_signal(number: u32) -> Result<()> {
+    if number <= signal::LAST { Ok(()) } else { Err(Errno::EINVAL) }
+}
+
+fn check_set(size: usize) -> Result<()> {
+    if size == size_of::<u64>() { Ok(()) } else { Err(Errno::EINVAL) }
+}
+
+/// Whether the current process may send signal `number` to `target`.
+fn check_permission(target: &Process, number: u32) -> Result<()> {
+    let continues = number == SIGCONT && target.session() == current().session();
+    let other = target.with_credentials(Clone::clone);
+    let allowed = continues || current().with_credentials(|who| who.may_signal(&other));
+    if allowed { Ok(()) } else { Err(Errno::EPERM) }
+}
+
+fn send_one(target: &Process, number: u32, info: Info) -> Result<()> {
+    check_permission(target, number)?;
+    if number == 0 { Ok(()) } else { signal::send_info(target, None, info) }
+}
+
+/// kill(2)
+pub fn kill(pid: i32, number: u32) -> Result<usize> {
+    check_signal(number)?;
+    let info = Info::user(number);
+    if pid > 0 {
+        send_one(&*tree::process(pid).ok_or(Errno::ESRCH)?, number, info)?;
+        return Ok(0);
+    }
+    let own = current().process_id();
+    let group = match pid {
+        0 => current().group(),
+        i32::MIN => return Err(Errno::ESRCH),
+        _ => -pid,
+    };
+    let wanted = |process: &Process| match pid {
+        -1 => process.pid() > 1 && process.pid() != own,
+        _ => process.group() == group,
+    };
+    let (mut sent, mut refused) = (false, None);
+    tree::for_each(wanted, |process| match send_one(process, number, info) {
+        Err(error) => refused = Some(error),
+        Ok(()) => sent = true,
+    })?;
+    if sent { Ok(0) } else { Err(refused.unwrap_or(Errno::ESRCH)) }
+}
+
+/// tkill(2)
+pub fn tkill(tid: i32, number: u32) -> Result<usize> {
+    send_to_thread(None, tid, number, Info::thread(number))
+}
+
+/// tgkill(2)
+pub fn tgkill(pid: i32, tid: i32, number: u32) -> Result<usize> {
+    if pid <= 0 {
+        return Err(Errno::EINVAL);
+    }
+    send_to_thread(Some(pid), tid, number, Info::thread(number))
+}
+
+fn send_to_thread(pid: Option<i32>, tid: i32, number: u32, info: Info) -> Result<usize> {
+    check_signal(number)?;
+    if tid <= 0 {
+        return Err(Errno::EINVAL);
+    }
+    let thread = tree::thread(tid).ok_or(Errno::ESRCH)?;
+    if pid.is_some_and(|pid| pid != thread.process_id()) {
+        return Err(Errno::ESRCH);
+    }
+    check_permission(thread.process(), number)?;
+    if number != 0 {
+        signal::send_thread(&thread, info)?;
+    }
+    Ok(0)
+}
+
+/// The information that a program sends along; only to itself may it pretend to be the kernel or kill(2).
+fn read_info(number: u32, from: usize, pid: i32) -> Result<Info> {
+    check_signal(number)?;
+    let info = Info { signo: number as i32, ..UserPtr::<Info>::new(from).read()? };
+    if (info.code >= 0 || info.code == SI_TKILL) && pid != current().process_id() {
+        return Err(Errno::EPERM);
+    }
+    Ok(info)
+}
+
+/// rt_sigqueueinfo(2)
+pub fn rt_sigqueueinfo(pid: i32, number: u32, info: usize) -> Result<usize> {
+    let info = read_info(number, info, pid)?;
+    send_one(&*tree::process(pid).ok_or(Errno::ESRCH)?, number, info)?;
+    Ok(0)
+}
+
+/// rt_tgsigqueueinfo(2)
+pub fn rt_tgsigqueueinfo(pid: i32, tid: i32, number: u32, info: usize) -> Result<usize> {
+    if pid <= 0 {
+        return Err(Errno::EINVAL);
+    }
+    let info = read_info(number, info, pid)?;
+    send_to_thread(Some(pid), tid, number, info)
+}
+
+/// `struct sigaction` as words: handler, flags, the restorer where the architecture has one, mask.
+const ACTION_WORDS: usize = 3 + arch::signal::HAS_RESTORER as usize;
+const FLAGS: u32 = SA_NOCLDSTOP | SA_NOCLDWAIT | SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_NODEFER | SA_RESETHAND | SA_RESTORER;
+const SA_RESTORER: u32 = if arch::signal::HAS_RESTORER { 0x0400_0000 } else { 0 };
+
+/// rt_sigaction(2)
+pub fn rt_sigaction(number: u32, new: usize, old: usize, size: usize) -> Result<usize> {
+    check_set(size)?;
+    let fixed = number == SIGKILL || number == SIGSTOP;
+    if number == 0 || number > signal::LAST || fixed && new != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let actions = current().process().signals.actions();
+    let before = match UserPtr::<[usize; ACTION_WORDS]>::new(new).read_opt()? {
+        None => actions.get(number),
+        Some(words) => {
+            let action = Action {
+                handler: words[0],
+                flags: words[1] & FLAGS as usize,
+                restorer: if arch::signal::HAS_RESTORER { words[2] } else { 0 },
+                mask: words[ACTION_WORDS - 1] as u64 & !(Set::bit(SIGKILL) | Set::bit(SIGSTOP)),
+            };
+            let before = actions.set(number, action);
+            let quiet = matches!(default_of(number), signal::Default::Ignore) && action.handler == signal::SIG_DFL;
+            if action.handler == SIG_IGN || quiet {
+                current().process().discard(Set::bit(number));
+            }
+            before
+        }
+    };
+    let mut words = [before.handler, before.flags, before.restorer, 0];
+    words[ACTION_WORDS - 1] = before.mask as usize;
+    if old != 0 {
+        UserPtr::new(old).write(&<[usize; ACTION_WORDS]>::try_from(&words[..ACTION_WORDS]).expect("as many words"))?;
+    }
+    Ok(0)
+}
+
+/// rt_sigprocmask(2)
+pub fn rt_sigprocmask(how: u32, set: usize, old: usize, size: usize) -> Result<usize> {
+    check_set(size)?;
+    let before = current().blocked();
+    if let Some(set) = UserPtr::<u64>::new(set).read_opt()? {
+        signal::set_blocked(match how {
+            SIG_BLOCK => before | set,
+            SIG_UNBLOCK => before & !set,
+            SIG_SETMASK => set,
+            _ => return Err(Errno::EINVAL),
+        });
+    }
+    UserPtr::new(old).write_opt(&before)?;
+    Ok(0)
+}
+
+/// rt_sigpending(2)
+pub fn rt_sigpending(to: usize, size: usize) -> Result<usize> {
+    if size > size_of::<u64>() {
+        return Err(Errno::EINVAL);
+    }
+    let set = current().pending() & current().blocked();
+    crate::mm::user::UserSlice::new(to, size).copy_out(&set.to_ne_bytes())?;
+    Ok(0)
+}
+
+/// rt_sigsuspend(2)
+pub fn rt_sigsuspend(set: usize, size: usize) -> Result<usize> {
+    check_set(size)?;
+    let set = UserPtr::<u64>::new(set).read()?;
+    signal::with_mask(set, || match WaitQueue::new().wait_interruptible(|| false, None) {
+        Err(WaitError::Interrupted) => Err(Errno::ERESTARTNOHAND),
+        _ => Ok(0),
+    })
+}
+
+/// rt_sigtimedwait(2)
+pub fn rt_sigtimedwait(set: usize, info: usize, timeout: usize, size: usize) -> Result<usize> {
+    check_set(size)?;
+    let wanted = UserPtr::<u64>::new(set).read()? & !(Set::bit(SIGKILL) | Set::bit(SIGSTOP));
+    let deadline = super::time::read_time(timeout)?.map(crate::task::clock::deadline_in);
+    let found = match signal::take(!wanted) {
+        Some(found) => found,
+        None => wait_for(wanted, deadline)?,
+    };
+    UserPtr::new(info).write_opt(&found)?;
+    Ok(found.signo as usize)
+}
+
+/// Waits for one of the signals `wanted`, which are let through meanwhile.
+fn wait_for(wanted: u64, deadline: Option<u64>) -> Result<Info> {
+    let thread = current();
+    let old = thread.blocked();
+    signal::set_blocked(old & !wanted);
+    let mut found = None;
+    let ready = || {
+        found = found.or_else(|| signal::take(!wanted));
+        found.is_some()
+    };
+    let waited = WaitQueue::new().wait_interruptible(ready, deadline);
+    let found = found.or_else(|| signal::take(!wanted));
+    signal::set_blocked(old);
+    match (found, waited) {
+        (Some(found), _) => Ok(found),
+        (None, Err(WaitError::Interrupted)) => Err(Errno::EINTR),
+        (None, _) => Err(Errno::EAGAIN),
+    }
+}
+
+/// rt_sigreturn(2)
+pub fn rt_sigreturn() -> Result<usize> {
+    let thread = current();
+    let popped = thread.arch.with_frame(|frame| {
+        let popped = arch::signal::pop(frame);
+        frame.forget_syscall();
+        popped.map(|popped| (popped, frame.result()))
+    });
+    let Ok(((mask, altstack), result)) = popped else {
+        signal::force(SIGSEGV, SI_KERNEL, 0);
+        return Ok(0);
+    };
+    signal::set_blocked(mask);
+    // A handler cannot leave a bad alternate stack behind: then the present one stays.
+    _ = set_altstack(altstack, usize::MAX);
+    Ok(result as usize)
+}
+
+/// sigaltstack(2)
+pub fn sigaltstack(new: usize, old: usize) -> Result<usize> {
+    let thread = current();
+    let [start, flags, size] = thread.signals.own.with(|own| own.altstack);
+    let sp = thread.arch.with_frame(|frame| frame.sp());
+    let on_it = flags & SS_DISABLE as usize == 0 && sp > start && sp - start <= size;
+    if new != 0 {
+        let wanted = UserPtr::<[usize; 3]>::new(new).read()?;
+        if on_it {
+            return Err(Errno::EPERM);
+        }
+        set_altstack(wanted, arch::signal::MIN_STACK)?;
+    }
+    let shown = flags | if on_it { SS_ONSTACK as usize } else { 0 };
+    UserPtr::new(old).write_opt(&[start, shown, size])?;
+    Ok(0)
+}
+
+fn set_altstack([start, flags, size]: [usize; 3], least: usize) -> Result<()> {
+    let flags = flags as u32 & !SS_ONSTACK;
+    check_flags(flags, SS_DISABLE | SS_AUTODISARM)?;
+    let altstack = if flags & SS_DISABLE != 0 {
+        signal::NO_ALTSTACK
+    } else if size < least && least != usize::MAX {
+        return Err(Errno::ENOMEM);
+    } else {
+        [start, flags as usize, size]
+    };
+    current().signals.own.with(|own| own.altstack = altstack);
+    Ok(())
+}

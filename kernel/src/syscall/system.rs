@@ -1,0 +1,161 @@
+//! System calls on the whole machine.
+
+use linux_raw_sys::general::{GRND_INSECURE, GRND_NONBLOCK, GRND_RANDOM};
+use zerocopy::{Immutable, IntoBytes};
+
+use super::path::check_flags;
+use crate::arch;
+use crate::errno::{Errno, Result};
+use crate::mm::frame;
+use crate::mm::user::{UserPtr, UserSlice};
+use crate::random;
+use crate::sync::Mutex;
+use crate::task::clock::{self, SECOND};
+use crate::task::{load, require_privilege, sched};
+
+/// Bytes of a field of `struct utsname`.
+const FIELD: usize = 65;
+/// The release that programs see: what they expect of Linux, they find as of this version.
+pub const RELEASE: &str = "6.12.0-stile";
+/// The version that programs see.
+pub const VERSION: &str = concat!("#1 SMP Stile ", env!("CARGO_PKG_VERSION"));
+
+/// Names of the machine and of its domain.
+static NAMES: Mutex<[[u8; FIELD]; 2]> = Mutex::new([field("stile"), field("(none)")]);
+
+const fn field(text: &str) -> [u8; FIELD] {
+    let (mut field, text, mut at) = ([0; FIELD], text.as_bytes(), 0);
+    while at < text.len() {
+        field[at] = text[at];
+        at += 1;
+    }
+    field
+}
+
+/// The machine's name.
+pub fn host_name() -> [u8; FIELD] {
+    NAMES.lock()[0]
+}
+
+/// uname(2)
+pub fn uname(to: usize) -> Result<usize> {
+    let [host, domain] = *NAMES.lock();
+    let machine = field(arch::UTS_MACHINE);
+    UserPtr::new(to).write(&[field("Linux"), host, field(RELEASE), field(VERSION), machine, domain])?;
+    Ok(0)
+}
+
+fn set_name(which: usize, from: usize, len: usize) -> Result<usize> {
+    require_privilege()?;
+    if len >= FIELD {
+        return Err(Errno::EINVAL);
+    }
+    let mut name = [0; FIELD];
+    UserSlice::new(from, len).copy_in(&mut name[..len])?;
+    NAMES.lock()[which] = name;
+    Ok(0)
+}
+
+/// sethostname(2)
+pub fn sethostname(from: usize, len: usize) -> Result<usize> {
+    set_name(0, from, len)
+}
+
+/// setdomainname(2)
+pub fn setdomainname(from: usize, len: usize) -> Result<usize> {
+    set_name(1, from, len)
+}
+
+/// `struct sysinfo` (include/uapi/linux/sysinfo.h).
+#[derive(IntoBytes, Immutable)]
+#[repr(C)]
+struct SystemInformation {
+    uptime: u64,
+    loads: [u64; 3],
+    memory: [u64; 2],
+    shared: u64,
+    buffers: u64,
+    swap: [u64; 2],
+    processes: u16,
+    pad: [u16; 3],
+    high: [u64; 2],
+    unit: u32,
+    rest: u32,
+}
+
+/// sysinfo(2)
+pub fn sysinfo(to: usize) -> Result<usize> {
+    let page = crate::mm::PAGE_SIZE;
+    let information = SystemInformation {
+        uptime: clock::monotonic_ns() / SECOND,
+        loads: load::averages().map(|load| load << (16 - load::SHIFT)),
+        memory: [frame::total(), frame::free_count()].map(|frames| (frames * page) as u64),
+        shared: 0,
+        buffers: 0,
+        swap: [0; 2],
+        processes: sched::threads().min(u16::MAX.into()) as u16,
+        pad: [0; 3],
+        high: [0; 2],
+        unit: 1,
+        rest: 0,
+    };
+    UserPtr::new(to).write(&information)?;
+    Ok(0)
+}
+
+/// getrandom(2)
+pub fn getrandom(to: usize, len: usize, flags: u32) -> Result<usize> {
+    check_flags(flags, GRND_NONBLOCK | GRND_RANDOM | GRND_INSECURE)?;
+    if flags & (GRND_RANDOM | GRND_INSECURE) == GRND_RANDOM | GRND_INSECURE {
+        return Err(Errno::EINVAL);
+    }
+    let target = UserSlice::new(to, len.min(i32::MAX as usize));
+    let mut done = 0;
+    let mut bytes = [0; 256];
+    while done < target.len() {
+        let part = bytes.len().min(target.len() - done);
+        random::fill(&mut bytes[..part]);
+        let copied = target.skip(done).copy_out_part(&bytes[..part]);
+        done += copied;
+        if copied < part {
+            return if done == 0 { Err(Errno::EFAULT) } else { Ok(done) };
+        }
+        sched::cond_resched();
+    }
+    Ok(done)
+}
+
+/// The words that reboot(2) wants first, as a safeguard.
+const MAGIC: (u32, [u32; 4]) = (0xfee1_dead, [672_274_793, 85_072_278, 369_367_448, 537_993_216]);
+const RESTART: u32 = 0x0123_4567;
+const HALT: u32 = 0xcdef_0123;
+const POWER_OFF: u32 = 0x4321_fedc;
+/// Ctrl-Alt-Del restarts the machine, or tells process 1: there is no such key.
+const KEYS: [u32; 2] = [0x89ab_cdef, 0];
+
+/// reboot(2)
+pub fn reboot(first: u32, second: u32, command: u32, _argument: usize) -> Result<usize> {
+    require_privilege()?;
+    if first != MAGIC.0 || !MAGIC.1.contains(&second) {
+        return Err(Errno::EINVAL);
+    }
+    match command {
+        RESTART => arch::power::reset(),
+        HALT | POWER_OFF => arch::power::off(),
+        _ if KEYS.contains(&command) => Ok(0),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// Bytes of the log that are kept.
+const SYSLOG_SIZE_BUFFER: u32 = 10;
+
+/// syslog(2): the log goes to the console, and nothing of it is kept here.
+pub fn syslog(command: u32, to: usize, len: i32) -> Result<usize> {
+    match command {
+        2..=4 if to == 0 || len < 0 => Err(Errno::EINVAL),
+        0..=10 if command != SYSLOG_SIZE_BUFFER => Ok(0),
+        SYSLOG_SIZE_BUFFER => Ok(0),
+        _ => Err(Errno::EINVAL),
+    }
+}

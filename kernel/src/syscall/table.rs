@@ -1,0 +1,259 @@
+//! Dispatch: numbers from crate `abi`, handlers from here.
+
+use super::*;
+use crate::arch::SyscallTable;
+use crate::full_frame_stub;
+use crate::errno::Errno;
+
+extern "C" fn absent(_: usize, _: usize, _: usize, _: usize, _: usize, _: usize) -> isize {
+    Errno::ENOSYS.result()
+}
+
+macro_rules! shim {
+    ($handler:path) => {{
+        extern "C" fn shim(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
+            invoke($handler, [a, b, c, d, e, f])
+        }
+        shim
+    }};
+}
+
+macro_rules! dispatch {
+    (plain { $($name:ident => $handler:path,)* } whole_frame { $($whole:ident => $stubbed:path,)* }) => {
+        /// The handlers themselves, by number: for who has saved the whole frame already.
+        pub static HANDLERS: SyscallTable = {
+            let mut table: SyscallTable = [absent; _];
+            $(table[abi::number(stringify!($name))] = shim!($handler);)*
+            $(table[abi::number(stringify!($whole))] = shim!($stubbed);)*
+            table
+        };
+
+        /// What the entry path calls, by number.
+        pub static TABLE: SyscallTable = {
+            let mut table: SyscallTable = [absent; _];
+            $(table[abi::number(stringify!($name))] = shim!($handler);)*
+            $(table[abi::number(stringify!($whole))] = {
+                extern "C" fn shim(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
+                    invoke($stubbed, [a, b, c, d, e, f])
+                }
+                full_frame_stub!(shim)
+            };)*
+            table
+        };
+
+        /// `abi` calls a handler's call whole or partial, and no other.
+        const _: () = {
+            let mut handled = [false; crate::arch::SYSCALLS];
+            $(handled[abi::number(stringify!($name))] = true;)*
+            $(handled[abi::number(stringify!($whole))] = true;)*
+            let mut at = 0;
+            while at < abi::CALLS.len() {
+                let call = &abi::CALLS[at];
+                let there = !matches!(call.status, abi::Status::Absent);
+                assert!(there == handled[call.number as usize], "abi and the handlers disagree");
+                at += 1;
+            }
+        };
+    };
+}
+
+dispatch! {
+    plain {
+        getcwd => dir::getcwd,
+        eventfd2 => pipe::eventfd2,
+        epoll_create1 => epoll::epoll_create1,
+        epoll_ctl => epoll::epoll_ctl,
+        epoll_pwait => epoll::epoll_pwait,
+        epoll_pwait2 => epoll::epoll_pwait2,
+        dup => fd::dup,
+        dup3 => fd::dup3,
+        fcntl => fd::fcntl,
+        inotify_init1 => inotify::inotify_init1,
+        inotify_add_watch => inotify::inotify_add_watch,
+        inotify_rm_watch => inotify::inotify_rm_watch,
+        ioctl => fd::ioctl,
+        flock => lock::flock,
+        mknodat => dir::mknodat,
+        mkdirat => dir::mkdirat,
+        unlinkat => dir::unlinkat,
+        symlinkat => dir::symlinkat,
+        linkat => dir::linkat,
+        renameat => dir::renameat,
+        renameat2 => dir::renameat2,
+        umount2 => dir::umount2,
+        mount => dir::mount,
+        statfs => stat::statfs,
+        fstatfs => stat::fstatfs,
+        truncate => file::truncate,
+        ftruncate => file::ftruncate,
+        fallocate => file::fallocate,
+        faccessat => stat::faccessat,
+        faccessat2 => stat::faccessat2,
+        chdir => dir::chdir,
+        fchdir => dir::fchdir,
+        chroot => dir::chroot,
+        fchmod => stat::fchmod,
+        fchmodat => stat::fchmodat,
+        fchmodat2 => stat::fchmodat2,
+        fchownat => stat::fchownat,
+        fchown => stat::fchown,
+        openat => file::openat,
+        openat2 => file::openat2,
+        close => file::close,
+        close_range => file::close_range,
+        pipe2 => pipe::pipe2,
+        getdents64 => dir::getdents64,
+        lseek => file::lseek,
+        read => file::read,
+        write => file::write,
+        readv => file::readv,
+        writev => file::writev,
+        pread64 => file::pread64,
+        pwrite64 => file::pwrite64,
+        preadv => file::preadv,
+        pwritev => file::pwritev,
+        preadv2 => file::preadv2,
+        pwritev2 => file::pwritev2,
+        sendfile => file::sendfile,
+        splice => file::splice,
+        copy_file_range => file::copy_file_range,
+        pselect6 => poll::pselect6,
+        ppoll => poll::ppoll,
+        readlinkat => dir::readlinkat,
+        newfstatat => stat::newfstatat,
+        fstat => stat::fstat,
+        statx => stat::statx,
+        sync => file::sync,
+        syncfs => file::fsync,
+        fsync => file::fsync,
+        fdatasync => file::fsync,
+        sync_file_range => file::sync_file_range,
+        fadvise64 => file::fadvise64,
+        readahead => file::readahead,
+        timerfd_create => timerfd::timerfd_create,
+        timerfd_settime => timerfd::timerfd_settime,
+        timerfd_gettime => timerfd::timerfd_gettime,
+        utimensat => stat::utimensat,
+        memfd_create => pipe::memfd_create,
+        umask => dir::umask,
+
+        mmap => memory::mmap,
+        munmap => memory::munmap,
+        mprotect => memory::mprotect,
+        mremap => memory::mremap,
+        brk => memory::brk,
+        madvise => memory::madvise,
+        mincore => memory::mincore,
+        msync => memory::msync,
+        mlock => memory::mlock,
+        mlock2 => memory::mlock2,
+        munlock => memory::munlock,
+        mlockall => memory::mlockall,
+        munlockall => memory::munlockall,
+
+        getpid => process::getpid,
+        gettid => process::gettid,
+        getppid => process::getppid,
+        exit => process::exit,
+        exit_group => process::exit_group,
+        set_tid_address => process::set_tid_address,
+        unshare => process::unshare,
+        setpgid => process::setpgid,
+        getpgid => process::getpgid,
+        getsid => process::getsid,
+        setsid => process::setsid,
+        prctl => prctl::prctl,
+        personality => prctl::personality,
+        wait4 => wait::wait4,
+        waitid => wait::waitid,
+        getrusage => wait::getrusage,
+        times => wait::times,
+
+        getuid => identity::getuid,
+        geteuid => identity::geteuid,
+        getgid => identity::getgid,
+        getegid => identity::getegid,
+        getresuid => identity::getresuid,
+        getresgid => identity::getresgid,
+        setuid => identity::setuid,
+        setgid => identity::setgid,
+        setreuid => identity::setreuid,
+        setregid => identity::setregid,
+        setresuid => identity::setresuid,
+        setresgid => identity::setresgid,
+        setfsuid => identity::setfsuid,
+        setfsgid => identity::setfsgid,
+        getgroups => identity::getgroups,
+        setgroups => identity::setgroups,
+        capget => capability::capget,
+        capset => capability::capset,
+
+        futex => futex::futex,
+        futex_waitv => futex::futex_waitv,
+        set_robust_list => futex::set_robust_list,
+        get_robust_list => futex::get_robust_list,
+
+        kill => signal::kill,
+        tkill => signal::tkill,
+        tgkill => signal::tgkill,
+        rt_sigqueueinfo => signal::rt_sigqueueinfo,
+        rt_tgsigqueueinfo => signal::rt_tgsigqueueinfo,
+        rt_sigaction => signal::rt_sigaction,
+        rt_sigprocmask => signal::rt_sigprocmask,
+        rt_sigpending => signal::rt_sigpending,
+        rt_sigsuspend => signal::rt_sigsuspend,
+        rt_sigtimedwait => signal::rt_sigtimedwait,
+        restart_syscall => time::restart_syscall,
+
+        nanosleep => time::nanosleep,
+        clock_nanosleep => time::clock_nanosleep,
+        clock_gettime => time::clock_gettime,
+        clock_getres => time::clock_getres,
+        clock_settime => time::clock_settime,
+        gettimeofday => time::gettimeofday,
+        settimeofday => time::settimeofday,
+        adjtimex => time::adjtimex,
+        clock_adjtime => time::clock_adjtime,
+        setitimer => itimer::setitimer,
+        getitimer => itimer::getitimer,
+        timer_create => itimer::timer_create,
+        timer_settime => itimer::timer_settime,
+        timer_gettime => itimer::timer_gettime,
+        timer_getoverrun => itimer::timer_getoverrun,
+        timer_delete => itimer::timer_delete,
+
+        sched_yield => sched::sched_yield,
+        sched_setaffinity => sched::sched_setaffinity,
+        sched_getaffinity => sched::sched_getaffinity,
+        sched_setscheduler => sched::sched_setscheduler,
+        sched_getscheduler => sched::sched_getscheduler,
+        sched_setparam => sched::sched_setparam,
+        sched_getparam => sched::sched_getparam,
+        sched_get_priority_max => sched::sched_get_priority_max,
+        sched_get_priority_min => sched::sched_get_priority_min,
+        sched_rr_get_interval => sched::sched_rr_get_interval,
+        getpriority => sched::getpriority,
+        setpriority => sched::setpriority,
+        getcpu => sched::getcpu,
+        membarrier => sched::membarrier,
+
+        prlimit64 => limits::prlimit64,
+        getrlimit => limits::getrlimit,
+        setrlimit => limits::setrlimit,
+        uname => system::uname,
+        sethostname => system::sethostname,
+        setdomainname => system::setdomainname,
+        sysinfo => system::sysinfo,
+        getrandom => system::getrandom,
+        reboot => system::reboot,
+        syslog => system::syslog,
+    }
+    whole_frame {
+        clone => process::clone,
+        clone3 => process::clone3,
+        execve => exec::execve,
+        execveat => exec::execveat,
+        rt_sigreturn => signal::rt_sigreturn,
+        sigaltstack => signal::sigaltstack,
+    }
+}

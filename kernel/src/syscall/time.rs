@@ -1,0 +1,227 @@
+//! System calls on time.
+
+use linux_raw_sys::general::*;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use super::futex;
+use crate::arch::time;
+use crate::errno::{Errno, Result};
+use crate::mm::user::UserPtr;
+use crate::task::clock::{self, SECOND};
+use crate::task::futex::Wanted;
+use crate::task::thread::Restart;
+use crate::task::wait::sleep_until;
+use crate::task::{current, require_privilege, tree};
+
+/// Seconds and a part of one, as `struct timespec` and `struct timeval` have them.
+pub type Pair = [i64; 2];
+
+/// Nanoseconds of a `struct timespec`.
+///
+/// # Errors
+/// EINVAL.
+pub fn nanoseconds([seconds, part]: Pair) -> Result<u64> {
+    if seconds < 0 || !(0..SECOND as i64).contains(&part) {
+        return Err(Errno::EINVAL);
+    }
+    Ok((seconds as u64).saturating_mul(SECOND).saturating_add(part as u64))
+}
+
+/// As a `struct timespec`.
+pub fn timespec(ns: u64) -> Pair {
+    [(ns / SECOND) as i64, (ns % SECOND) as i64]
+}
+
+/// Reads a `struct timespec`, if the address is not null, in ns.
+///
+/// # Errors
+/// EFAULT, EINVAL.
+pub fn read_time(address: usize) -> Result<Option<u64>> {
+    UserPtr::<Pair>::new(address).read_opt()?.map(nanoseconds).transpose()
+}
+
+/// The deadline of a time in ns on CLOCK_REALTIME or CLOCK_MONOTONIC.
+pub fn deadline_on(realtime: bool, ns: u64) -> u64 {
+    if realtime { clock::realtime_deadline(ns) } else { clock::monotonic_deadline(ns) }
+}
+
+/// nanosleep(2)
+pub fn nanosleep(span: usize, remaining: usize) -> Result<usize> {
+    let ns = read_time(span)?.ok_or(Errno::EFAULT)?;
+    sleep(clock::deadline_in(ns), remaining)
+}
+
+/// Sleeps; a signal may end it, and then it goes on with what is left.
+fn sleep(deadline: u64, remaining: usize) -> Result<usize> {
+    if sleep_until(deadline).is_ok() {
+        return Ok(0);
+    }
+    let left = time::ticks_to_ns(deadline.saturating_sub(time::now_ticks()));
+    UserPtr::new(remaining).write_opt(&timespec(left))?;
+    current().own.with(|own| own.restart = Restart::Sleep { deadline, remaining });
+    Err(Errno::ERESTART_RESTARTBLOCK)
+}
+
+/// clock_nanosleep(2)
+pub fn clock_nanosleep(clock: u32, flags: u32, span: usize, remaining: usize) -> Result<usize> {
+    let realtime = match clock {
+        CLOCK_REALTIME | CLOCK_TAI | CLOCK_REALTIME_ALARM => true,
+        CLOCK_MONOTONIC | CLOCK_BOOTTIME | CLOCK_BOOTTIME_ALARM => false,
+        CLOCK_THREAD_CPUTIME_ID => return Err(Errno::EINVAL),
+        CLOCK_PROCESS_CPUTIME_ID => false,
+        _ => return Err(Errno::EINVAL),
+    };
+    let ns = read_time(span)?.ok_or(Errno::EFAULT)?;
+    if flags & TIMER_ABSTIME == 0 {
+        return sleep(clock::deadline_in(ns), remaining);
+    }
+    sleep_until(deadline_on(realtime, ns)).map(|()| 0).map_err(|_| Errno::ERESTARTNOHAND)
+}
+
+/// restart_syscall(2)
+pub fn restart_syscall() -> Result<usize> {
+    match current().own.with(|own| core::mem::replace(&mut own.restart, Restart::None)) {
+        Restart::None => Err(Errno::EINTR),
+        Restart::Sleep { deadline, remaining } => sleep(deadline, remaining),
+        Restart::Futex { address, value, bits, shared, deadline } => {
+            futex::go_on(Wanted { address, value, bits, shared }, deadline)
+        }
+    }
+}
+
+/// The time of a clock, in ns.
+fn read_clock(clock: u32) -> Result<u64> {
+    Ok(match clock {
+        CLOCK_REALTIME | CLOCK_REALTIME_COARSE | CLOCK_TAI | CLOCK_REALTIME_ALARM => clock::realtime_ns(),
+        CLOCK_MONOTONIC | CLOCK_MONOTONIC_RAW | CLOCK_MONOTONIC_COARSE | CLOCK_BOOTTIME | CLOCK_BOOTTIME_ALARM => {
+            clock::monotonic_ns()
+        }
+        CLOCK_PROCESS_CPUTIME_ID => time::ticks_to_ns(current().process().usage().ticks),
+        CLOCK_THREAD_CPUTIME_ID => time::ticks_to_ns(current().cpu_time()),
+        _ => cpu_clock(clock as i32)?,
+    })
+}
+
+/// The CPU clock of a process or a thread: its number inverted and shifted, with CPUCLOCK_* in the low bits.
+fn cpu_clock(clock: i32) -> Result<u64> {
+    let (id, kind) = (!(clock >> 3), clock & 7);
+    if clock >= 0 || kind & 3 == 3 || id < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let ticks = if kind & 4 != 0 {
+        let thread = if id == 0 { tree::thread(current().tid()) } else { tree::thread(id) };
+        let thread = thread.filter(|thread| thread.process_id() == current().process_id());
+        thread.ok_or(Errno::EINVAL)?.cpu_time()
+    } else {
+        let process = if id == 0 { Some(current().process().clone()) } else { tree::process(id) };
+        process.ok_or(Errno::EINVAL)?.usage().ticks
+    };
+    Ok(time::ticks_to_ns(ticks))
+}
+
+/// clock_gettime(2)
+pub fn clock_gettime(clock: u32, to: usize) -> Result<usize> {
+    UserPtr::new(to).write(&timespec(read_clock(clock)?))?;
+    Ok(0)
+}
+
+/// clock_getres(2)
+pub fn clock_getres(clock: u32, to: usize) -> Result<usize> {
+    read_clock(clock)?;
+    let coarse = matches!(clock, CLOCK_REALTIME_COARSE | CLOCK_MONOTONIC_COARSE);
+    UserPtr::new(to).write_opt(&[0i64, if coarse { COARSE } else { 1 }])?;
+    Ok(0)
+}
+
+/// What the coarse clocks' resolution is on Linux with 250 ticks a second, in ns.
+const COARSE: i64 = 4_000_000;
+
+/// clock_settime(2)
+pub fn clock_settime(clock: u32, from: usize) -> Result<usize> {
+    if clock != CLOCK_REALTIME {
+        return Err(Errno::EINVAL);
+    }
+    let ns = read_time(from)?.ok_or(Errno::EFAULT)?;
+    require_privilege()?;
+    clock::set_realtime(ns);
+    Ok(0)
+}
+
+/// gettimeofday(2)
+pub fn gettimeofday(to: usize, zone: usize) -> Result<usize> {
+    let [seconds, ns] = timespec(clock::realtime_ns());
+    UserPtr::new(to).write_opt(&[seconds, ns / 1000])?;
+    UserPtr::new(zone).write_opt(&[0i32; 2])?;
+    Ok(0)
+}
+
+/// settimeofday(2)
+pub fn settimeofday(from: usize, zone: usize) -> Result<usize> {
+    UserPtr::<[i32; 2]>::new(zone).read_opt()?;
+    let Some([seconds, us]) = UserPtr::<Pair>::new(from).read_opt()? else {
+        return Ok(0);
+    };
+    if !(0..1_000_000).contains(&us) {
+        return Err(Errno::EINVAL);
+    }
+    let ns = nanoseconds([seconds, us * 1000])?;
+    require_privilege()?;
+    clock::set_realtime(ns);
+    Ok(0)
+}
+
+/// `struct timex` (include/uapi/linux/timex.h).
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+struct Adjustment {
+    modes: u64,
+    offset: i64,
+    frequency: i64,
+    most_error: i64,
+    estimated_error: i64,
+    status: u64,
+    constant: i64,
+    precision: i64,
+    tolerance: i64,
+    time: Pair,
+    tick: i64,
+    rest: [u64; 14],
+}
+
+const _: () = assert!(size_of::<Adjustment>() == 208);
+
+/// STA_UNSYNC, and TIME_ERROR, the state that goes with it.
+const UNSYNCHRONISED: (u64, usize) = (0x40, 5);
+
+/// adjtimex(2): tells, and adjusts nothing.
+pub fn adjtimex(buffer: usize) -> Result<usize> {
+    let asked = UserPtr::<Adjustment>::new(buffer).read()?;
+    if asked.modes as u32 != 0 {
+        return Err(Errno::EPERM);
+    }
+    let [seconds, ns] = timespec(clock::realtime_ns());
+    let answer = Adjustment {
+        modes: 0,
+        offset: 0,
+        frequency: 0,
+        most_error: 16_000_000,
+        estimated_error: 16_000_000,
+        status: UNSYNCHRONISED.0,
+        constant: 2,
+        precision: 1,
+        tolerance: 32_768_000,
+        time: [seconds, ns / 1000],
+        tick: 10_000,
+        rest: [0; 14],
+    };
+    UserPtr::new(buffer).write(&answer)?;
+    Ok(UNSYNCHRONISED.1)
+}
+
+/// clock_adjtime(2)
+pub fn clock_adjtime(clock: u32, buffer: usize) -> Result<usize> {
+    if clock != CLOCK_REALTIME {
+        return Err(Errno::EINVAL);
+    }
+    adjtimex(buffer)
+}

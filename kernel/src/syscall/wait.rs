@@ -1,0 +1,115 @@
+//! System calls on children and on what was used.
+
+use linux_raw_sys::general::*;
+use zerocopy::{Immutable, IntoBytes};
+
+use super::path::check_flags;
+use crate::arch::time;
+use crate::errno::{Errno, Result};
+use crate::mm::user::UserPtr;
+use crate::task::clock;
+use crate::task::process::{USER_HZ, Usage};
+use crate::task::reap::{self, Which};
+use crate::task::{current, process::Process, signal::Info};
+
+/// `struct rusage` (include/uapi/linux/resource.h).
+#[derive(Clone, Copy, IntoBytes, Immutable)]
+#[repr(C)]
+struct ResourceUsage {
+    user: [u64; 2],
+    system: [u64; 2],
+    largest: u64,
+    unused: [u64; 9],
+    sleeps: u64,
+    preemptions: u64,
+}
+
+fn resource_usage(usage: Usage, largest: usize) -> ResourceUsage {
+    let ns = time::ticks_to_ns(usage.ticks);
+    ResourceUsage {
+        user: [ns / clock::SECOND, ns % clock::SECOND / 1000],
+        system: [0, 0],
+        largest: largest as u64,
+        unused: [0; 9],
+        sleeps: usage.sleeps,
+        preemptions: usage.preemptions,
+    }
+}
+
+/// wait4(2)
+pub fn wait4(pid: i32, status: usize, options: u32, usage: usize) -> Result<usize> {
+    check_flags(options, WNOHANG | WUNTRACED | WCONTINUED | __WNOTHREAD | __WCLONE | __WALL)?;
+    let which = match pid {
+        i32::MIN => return Err(Errno::ESRCH),
+        -1 => Which::Any,
+        0 => Which::Group(current().group()),
+        group if group < 0 => Which::Group(-group),
+        pid => Which::Process(pid),
+    };
+    let Some(found) = reap::wait(which, options | WEXITED)? else {
+        return Ok(0);
+    };
+    UserPtr::new(status).write_opt(&found.status)?;
+    UserPtr::new(usage).write_opt(&resource_usage(found.usage, 0))?;
+    Ok(found.pid as usize)
+}
+
+/// waitid(2)
+pub fn waitid(kind: u32, id: i32, info: usize, options: u32, usage: usize) -> Result<usize> {
+    let states = WEXITED | WSTOPPED | WCONTINUED;
+    check_flags(options, states | WNOHANG | WNOWAIT | __WNOTHREAD | __WCLONE | __WALL)?;
+    if options & states == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let which = match kind {
+        P_ALL => Which::Any,
+        P_PID if id > 0 => Which::Process(id),
+        P_PGID if id >= 0 => Which::Group(if id == 0 { current().group() } else { id }),
+        _ => return Err(Errno::EINVAL),
+    };
+    let found = reap::wait(which, options)?;
+    if let Some(found) = &found {
+        UserPtr::new(usage).write_opt(&resource_usage(found.usage, 0))?;
+    }
+    if info != 0 {
+        let mut full = Info::child(0, 0, 0, 0, 0, (0, 0));
+        if let Some(found) = found {
+            full = Info::child(SIGCHLD, found.event.0, found.pid, found.uid, found.event.1, (0, 0));
+        }
+        UserPtr::new(info).write(&full)?;
+    }
+    Ok(0)
+}
+
+/// getrusage(2)
+pub fn getrusage(who: i32, to: usize) -> Result<usize> {
+    let process = current().process();
+    let largest = current().space().map_or(0, |space| space.size().1 * crate::mm::PAGE_SIZE / 1024);
+    let usage = match who {
+        RUSAGE_SELF => process.usage(),
+        RUSAGE_CHILDREN => process.children_usage(),
+        RUSAGE_THREAD => {
+            let (sleeps, preemptions) = current().sched.switches();
+            Usage { ticks: current().cpu_time(), sleeps, preemptions }
+        }
+        _ => return Err(Errno::EINVAL),
+    };
+    UserPtr::new(to).write(&resource_usage(usage, largest))?;
+    Ok(0)
+}
+
+/// RUSAGE_SELF
+const RUSAGE_SELF: i32 = 0;
+/// RUSAGE_CHILDREN
+const RUSAGE_CHILDREN: i32 = -1;
+/// RUSAGE_THREAD
+const RUSAGE_THREAD: i32 = 1;
+
+/// times(2)
+pub fn times(to: usize) -> Result<usize> {
+    let process: &Process = current().process();
+    let (user, system) = process.user_system_ticks();
+    let children = time::ticks_to_ns(process.children_usage().ticks) / (clock::SECOND / USER_HZ);
+    UserPtr::new(to).write_opt(&[user, system, children, 0])?;
+    Ok((clock::monotonic_ns() / (clock::SECOND / USER_HZ)) as usize)
+}

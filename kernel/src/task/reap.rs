@@ -1,0 +1,113 @@
+//! Waiting for children.
+
+extern crate alloc;
+
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering::Relaxed;
+
+use linux_raw_sys::general::*;
+
+use super::process::Usage;
+use super::signal::Report;
+use super::{Process, current, exit, tree};
+use crate::errno::{Errno, Result};
+
+/// Which children are waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Which {
+    /// All.
+    Any,
+    /// One process.
+    Process(i32),
+    /// A process group.
+    Group(i32),
+}
+
+/// A child that changed its state.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    /// Its number.
+    pub pid: i32,
+    /// Its real user.
+    pub uid: u32,
+    /// As wait(2) reports it.
+    pub status: u32,
+    /// `si_code` and `si_status`.
+    pub event: (u32, i32),
+    /// What it and its children used.
+    pub usage: Usage,
+}
+
+/// Waits until one of the children in `which` changes its state as `options` (WEXITED, WSTOPPED …) ask; none if WNOHANG is
+/// among them and none has.
+///
+/// # Errors
+/// ECHILD, ERESTARTSYS.
+pub fn wait(which: Which, options: u32) -> Result<Option<Found>> {
+    let process = current().process();
+    let mut found = look(process, which, options);
+    if options & WNOHANG != 0 || !matches!(found, Ok(None)) {
+        return found;
+    }
+    let ready = || {
+        found = look(process, which, options);
+        !matches!(found, Ok(None))
+    };
+    process.child_event.wait_interruptible(ready, None).map_err(|_| Errno::ERESTARTSYS)?;
+    found
+}
+
+fn look(process: &Process, which: Which, options: u32) -> Result<Option<Found>> {
+    let mut any = false;
+    let found = tree::find_child(process, |child| {
+        if !selects(child, which, options) {
+            return None;
+        }
+        any = true;
+        inspect(child, options).map(|found| (child.clone(), found))
+    });
+    let Some((child, found)) = found else {
+        return if any { Ok(None) } else { Err(Errno::ECHILD) };
+    };
+    if child.is_zombie() && options & WNOWAIT == 0 {
+        bury(process, &child);
+    }
+    Ok(Some(found))
+}
+
+fn selects(child: &Process, which: Which, options: u32) -> bool {
+    // A child that tells its end by another signal than SIGCHLD is a "clone" one.
+    let is_clone = child.exit_signal.load(Relaxed) != SIGCHLD;
+    let kind = options & __WALL != 0 || is_clone == (options & __WCLONE != 0);
+    let chosen = match which {
+        Which::Any => true,
+        Which::Process(pid) => child.pid() == pid,
+        Which::Group(group) => child.group() == group,
+    };
+    kind && chosen && !child.is_buried()
+}
+
+fn inspect(child: &Arc<Process>, options: u32) -> Option<Found> {
+    let uid = child.with_credentials(|who| who.uid);
+    let found = |status, event| {
+        let usage = child.usage().plus(child.children_usage());
+        Found { pid: child.pid(), uid, status, event, usage }
+    };
+    if child.is_zombie() {
+        if options & WEXITED == 0 || options & WNOWAIT == 0 && !child.claim_burial() {
+            return None;
+        }
+        let status = child.exit_status().unwrap_or(0);
+        return Some(found(status, exit::describe(status)));
+    }
+    let (stopped, continued) = (options & WSTOPPED != 0, options & WCONTINUED != 0);
+    match child.signals.stop.report(stopped, continued, options & WNOWAIT == 0)? {
+        Report::Stopped(signal) => Some(found(signal << 8 | 0x7f, (CLD_STOPPED, signal as i32))),
+        Report::Continued => Some(found(0xffff, (CLD_CONTINUED, SIGCONT as i32))),
+    }
+}
+
+fn bury(parent: &Process, child: &Process) {
+    parent.inherit_usage(child);
+    tree::remove_process(child);
+}
