@@ -11,7 +11,10 @@ struct Generator {
     count: u64,
 }
 
-static GENERATOR: Mutex<Generator> = Mutex::new(Generator { key: [0; 8], count: 0 });
+static GENERATOR: Mutex<Generator> = Mutex::new(Generator {
+    key: [0; 8],
+    count: 0,
+});
 
 /// "expand 32-byte k" (RFC 8439, section 2.3).
 const CONSTANTS: [u32; 4] = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574];
@@ -37,7 +40,10 @@ impl Generator {
                 quarter(&mut state, [n, 4 + n, 8 + n, 12 + n]);
             }
             for n in 0..4 {
-                quarter(&mut state, [n, 4 + (n + 1) % 4, 8 + (n + 2) % 4, 12 + (n + 3) % 4]);
+                quarter(
+                    &mut state,
+                    [n, 4 + (n + 1) % 4, 8 + (n + 2) % 4, 12 + (n + 3) % 4],
+                );
             }
         }
         core::array::from_fn(|n| state[n].wrapping_add(initial[n]))
@@ -51,7 +57,10 @@ impl Generator {
 
     fn mix(&mut self, words: &[u32]) {
         for part in words.chunks(8) {
-            self.key.iter_mut().zip(part).for_each(|(key, word)| *key ^= word);
+            self.key
+                .iter_mut()
+                .zip(part)
+                .for_each(|(key, word)| *key ^= word);
             self.rekey();
         }
     }

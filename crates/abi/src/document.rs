@@ -9,9 +9,13 @@ use crate::{CALLS, Status};
 /// # Errors
 /// Those of `out`.
 pub fn document(out: &mut dyn Write) -> fmt::Result {
-    let count = |wanted: fn(Status) -> bool| CALLS.iter().filter(|call| wanted(call.status)).count();
+    let count =
+        |wanted: fn(Status) -> bool| CALLS.iter().filter(|call| wanted(call.status)).count();
     writeln!(out, "# System calls\n")?;
-    writeln!(out, "Generated from `crates/abi`. Numbers are the same on arm64 and RISC-V.\n")?;
+    writeln!(
+        out,
+        "Generated from `crates/abi`. Numbers are the same on arm64 and RISC-V.\n"
+    )?;
     writeln!(
         out,
         "{} whole, {} in part, {} absent (ENOSYS).\n",
@@ -19,14 +23,21 @@ pub fn document(out: &mut dyn Write) -> fmt::Result {
         count(|status| matches!(status, Status::Partial(_))),
         count(|status| status == Status::Absent),
     )?;
-    writeln!(out, "| number | name | status | what is missing |\n| ---: | --- | --- | --- |")?;
+    writeln!(
+        out,
+        "| number | name | status | what is missing |\n| ---: | --- | --- | --- |"
+    )?;
     for call in CALLS {
         let (status, missing) = match call.status {
             Status::Whole => ("whole", ""),
             Status::Partial(missing) => ("partial", missing),
             Status::Absent => ("absent", ""),
         };
-        writeln!(out, "| {} | {} | {status} | {missing} |", call.number, call.name)?;
+        writeln!(
+            out,
+            "| {} | {} | {status} | {missing} |",
+            call.number, call.name
+        )?;
     }
     Ok(())
 }

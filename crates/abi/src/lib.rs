@@ -62,7 +62,9 @@ pub struct Call {
 
 /// The call with this number.
 pub fn by_number(number: usize) -> Option<&'static Call> {
-    let at = CALLS.binary_search_by_key(&number, |call| call.number as usize).ok()?;
+    let at = CALLS
+        .binary_search_by_key(&number, |call| call.number as usize)
+        .ok()?;
     Some(&CALLS[at])
 }
 
@@ -103,7 +105,13 @@ mod tests {
     fn numbers_ascend_and_names_differ() {
         assert!(CALLS.is_sorted_by_key(|call| call.number));
         for (at, call) in CALLS.iter().enumerate() {
-            assert!(CALLS[..at].iter().all(|other| other.number != call.number && other.name != call.name), "{}", call.name);
+            assert!(
+                CALLS[..at]
+                    .iter()
+                    .all(|other| other.number != call.number && other.name != call.name),
+                "{}",
+                call.name
+            );
             assert!(call.arguments.len() <= 6, "{}", call.name);
             assert!((call.number as usize) < 512, "{}", call.name);
         }
@@ -125,7 +133,11 @@ mod tests {
         for call in CALLS {
             for (at, kind) in call.arguments.iter().enumerate() {
                 let next = call.arguments.get(at + 1);
-                assert!(*kind != Kind::Bytes || next == Some(&Kind::Uint), "{}", call.name);
+                assert!(
+                    *kind != Kind::Bytes || next == Some(&Kind::Uint),
+                    "{}",
+                    call.name
+                );
             }
         }
     }

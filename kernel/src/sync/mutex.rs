@@ -27,7 +27,10 @@ impl<T> Mutex<T> {
 
     /// A free lock with a place in the order.
     pub const fn ranked(rank: Rank, value: T) -> Self {
-        Mutex { rank, inner: SpinMutex::new(value) }
+        Mutex {
+            rank,
+            inner: SpinMutex::new(value),
+        }
     }
 
     /// The value of a lock that nobody else has.
@@ -41,14 +44,20 @@ impl<T: ?Sized> Mutex<T> {
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         let _held = Held::before(self.rank);
-        MutexGuard { inner: self.inner.lock(), _held }
+        MutexGuard {
+            inner: self.inner.lock(),
+            _held,
+        }
     }
 
     /// Takes the lock if it is free.
     #[inline]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let inner = self.inner.try_lock()?;
-        Some(MutexGuard { inner, _held: Held::new(self.rank) })
+        Some(MutexGuard {
+            inner,
+            _held: Held::new(self.rank),
+        })
     }
 
     /// The value, by the only reference to the lock.

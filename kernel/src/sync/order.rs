@@ -38,7 +38,10 @@ mod checked {
         /// About to be taken.
         pub fn before(rank: Rank) -> Self {
             let held = RANKS[cpu::this().index()].load(Relaxed);
-            assert!(rank == Rank::Any || held >> (rank as u8) == 0, "{rank:?} after {held:#b}");
+            assert!(
+                rank == Rank::Any || held >> (rank as u8) == 0,
+                "{rank:?} after {held:#b}"
+            );
             Self::new(rank)
         }
 
@@ -65,7 +68,11 @@ mod checked {
 
     /// Panics if this CPU holds a spin lock.
     pub fn assert_none_held() {
-        assert_eq!(COUNT[cpu::this().index()].load(Relaxed), 0, "sleeps with a spin lock held");
+        assert_eq!(
+            COUNT[cpu::this().index()].load(Relaxed),
+            0,
+            "sleeps with a spin lock held"
+        );
     }
 }
 

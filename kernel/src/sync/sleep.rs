@@ -24,7 +24,11 @@ pub struct SleepMutexGuard<'a, T: ?Sized> {
 impl<T> SleepMutex<T> {
     /// A free lock.
     pub const fn new(value: T) -> Self {
-        SleepMutex { locked: AtomicBool::new(false), waiters: WaitQueue::new(), value: SpinMutex::new(value) }
+        SleepMutex {
+            locked: AtomicBool::new(false),
+            waiters: WaitQueue::new(),
+            value: SpinMutex::new(value),
+        }
     }
 }
 
@@ -35,12 +39,18 @@ impl<T: ?Sized> SleepMutex<T> {
         if !self.acquire() {
             self.waiters.wait(|| self.acquire());
         }
-        SleepMutexGuard { lock: self, value: Some(self.value.lock()) }
+        SleepMutexGuard {
+            lock: self,
+            value: Some(self.value.lock()),
+        }
     }
 
     /// Takes the lock if it is free.
     pub fn try_lock(&self) -> Option<SleepMutexGuard<'_, T>> {
-        self.acquire().then(|| SleepMutexGuard { lock: self, value: Some(self.value.lock()) })
+        self.acquire().then(|| SleepMutexGuard {
+            lock: self,
+            value: Some(self.value.lock()),
+        })
     }
 
     /// The value, by the only reference to the lock.

@@ -31,7 +31,11 @@ pub fn capget(head: usize, data: usize) -> Result<usize> {
     if pid < 0 {
         return Err(Errno::EINVAL);
     }
-    let process = if pid == 0 { current().process().clone() } else { tree::process(pid).ok_or(Errno::ESRCH)? };
+    let process = if pid == 0 {
+        current().process().clone()
+    } else {
+        tree::process(pid).ok_or(Errno::ESRCH)?
+    };
     let sets = process.with_credentials(|who| [who.effective, who.permitted, who.inheritable]);
     for word in 0..words {
         let part = sets.map(|set| (set >> (32 * word)) as u32);
@@ -51,7 +55,9 @@ pub fn capset(head: usize, data: usize) -> Result<usize> {
     let mut sets = [0u64; 3];
     for word in 0..words {
         let part = UserPtr::<[u32; 3]>::new(data).add(word).read()?;
-        sets.iter_mut().zip(part).for_each(|(set, part)| *set |= (part as u64) << (32 * word));
+        sets.iter_mut()
+            .zip(part)
+            .for_each(|(set, part)| *set |= (part as u64) << (32 * word));
     }
     let [effective, permitted, inheritable] = sets;
     current().process().change_credentials(|who| {

@@ -26,7 +26,13 @@ pub fn execve(path: usize, arguments: usize, environment: usize) -> Result<usize
 }
 
 /// execveat(2)
-pub fn execveat(directory: i32, path: usize, arguments: usize, environment: usize, flags: u32) -> Result<usize> {
+pub fn execveat(
+    directory: i32,
+    path: usize,
+    arguments: usize,
+    environment: usize,
+    flags: u32,
+) -> Result<usize> {
     check_flags(flags, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW)?;
     let path = user::read_cstr(path, PATH_MAX as usize)?;
     let request = request(directory, path, arguments, environment, flags)?;
@@ -35,14 +41,32 @@ pub fn execveat(directory: i32, path: usize, arguments: usize, environment: usiz
     Ok(0)
 }
 
-fn request(directory: i32, path: Vec<u8>, arguments: usize, environment: usize, flags: u32) -> Result<Request> {
+fn request(
+    directory: i32,
+    path: Vec<u8>,
+    arguments: usize,
+    environment: usize,
+    flags: u32,
+) -> Result<Request> {
     let (file, shown) = if path.is_empty() && flags & AT_EMPTY_PATH != 0 {
-        (fs::reopen_program(&super::path::file(directory)?)?, format!("/dev/fd/{directory}").into_bytes())
+        (
+            fs::reopen_program(&*super::path::file(directory)?)?,
+            format!("/dev/fd/{directory}").into_bytes(),
+        )
     } else {
         let from = base(directory, &path)?;
-        let file = fs::open_program(&current().fs(), from.as_ref(), &path, flags & AT_SYMLINK_NOFOLLOW == 0)?;
+        let file = fs::open_program(
+            &current().fs(),
+            from.as_ref(),
+            &path,
+            flags & AT_SYMLINK_NOFOLLOW == 0,
+        )?;
         let relative = from.is_some() && directory != AT_FDCWD;
-        let shown = if relative { [format!("/dev/fd/{directory}/").as_bytes(), &path].concat() } else { path };
+        let shown = if relative {
+            [format!("/dev/fd/{directory}/").as_bytes(), &path].concat()
+        } else {
+            path
+        };
         (file, shown)
     };
     let room = (rlimit(RLIMIT_STACK) / 4).clamp(LEAST_ROOM, MOST_ROOM);
@@ -55,5 +79,10 @@ fn request(directory: i32, path: Vec<u8>, arguments: usize, environment: usize, 
     if arguments.size() + environment.size() > room {
         return Err(Errno::E2BIG);
     }
-    Ok(Request { file, path: shown, arguments, environment })
+    Ok(Request {
+        file,
+        path: shown,
+        arguments,
+        environment,
+    })
 }

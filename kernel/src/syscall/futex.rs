@@ -11,7 +11,14 @@ use crate::task::thread::Restart;
 use crate::task::{clock, current, tree};
 
 /// futex(2)
-pub fn futex(address: usize, operation: u32, value: u32, timeout: usize, second: usize, third: u32) -> Result<usize> {
+pub fn futex(
+    address: usize,
+    operation: u32,
+    value: u32,
+    timeout: usize,
+    second: usize,
+    third: u32,
+) -> Result<usize> {
     let shared = operation & FUTEX_PRIVATE_FLAG == 0;
     let realtime = operation & FUTEX_CLOCK_REALTIME != 0;
     // For operations without a timeout the argument is a number.
@@ -19,14 +26,30 @@ pub fn futex(address: usize, operation: u32, value: u32, timeout: usize, second:
     match operation & FUTEX_CMD_MASK as u32 {
         FUTEX_WAIT => {
             let deadline = read_time(timeout)?.map(clock::deadline_in);
-            wait(Wanted { address, value, bits: ANY, shared }, deadline)
+            wait(
+                Wanted {
+                    address,
+                    value,
+                    bits: ANY,
+                    shared,
+                },
+                deadline,
+            )
         }
         FUTEX_WAIT_BITSET => {
             if third == 0 {
                 return Err(Errno::EINVAL);
             }
             let deadline = read_time(timeout)?.map(|ns| deadline_on(realtime, ns));
-            let result = futex::wait(&[Wanted { address, value, bits: third, shared }], deadline);
+            let result = futex::wait(
+                &[Wanted {
+                    address,
+                    value,
+                    bits: third,
+                    shared,
+                }],
+                deadline,
+            );
             result.map(|_| 0)
         }
         FUTEX_WAKE => futex::wake(address, count, ANY, shared),
@@ -34,12 +57,19 @@ pub fn futex(address: usize, operation: u32, value: u32, timeout: usize, second:
         FUTEX_WAKE_BITSET => futex::wake(address, count, third, shared),
         FUTEX_REQUEUE => {
             check_counts(value, timeout)?;
-            let (woken, moved) = futex::requeue((address, shared), (second, shared), count, more, None)?;
+            let (woken, moved) =
+                futex::requeue((address, shared), (second, shared), count, more, None)?;
             Ok(woken + moved)
         }
         FUTEX_CMP_REQUEUE => {
             check_counts(value, timeout)?;
-            let (woken, moved) = futex::requeue((address, shared), (second, shared), count, more, Some(third))?;
+            let (woken, moved) = futex::requeue(
+                (address, shared),
+                (second, shared),
+                count,
+                more,
+                Some(third),
+            )?;
             Ok(woken + moved)
         }
         FUTEX_WAKE_OP => futex::wake_op((address, shared), (second, shared), count, more, third),
@@ -48,7 +78,11 @@ pub fn futex(address: usize, operation: u32, value: u32, timeout: usize, second:
 }
 
 fn check_counts(wakes: u32, moves: usize) -> Result<()> {
-    if (wakes as i32) < 0 || (moves as i32) < 0 { Err(Errno::EINVAL) } else { Ok(()) }
+    if (wakes as i32) < 0 || (moves as i32) < 0 {
+        Err(Errno::EINVAL)
+    } else {
+        Ok(())
+    }
 }
 
 /// A wait for a span of time, which goes on after a signal with what is left of it.
@@ -56,8 +90,19 @@ fn wait(word: Wanted, deadline: Option<u64>) -> Result<usize> {
     let result = futex::wait(&[word], deadline).map(|_| 0);
     match (result, deadline) {
         (Err(Errno::ERESTARTSYS), Some(deadline)) => {
-            let Wanted { address, value, bits, shared } = word;
-            let restart = Restart::Futex { address, value, bits, shared, deadline };
+            let Wanted {
+                address,
+                value,
+                bits,
+                shared,
+            } = word;
+            let restart = Restart::Futex {
+                address,
+                value,
+                bits,
+                shared,
+                deadline,
+            };
             current().own.with(|own| own.restart = restart);
             Err(Errno::ERESTART_RESTARTBLOCK)
         }
@@ -71,7 +116,13 @@ pub fn go_on(word: Wanted, deadline: u64) -> Result<usize> {
 }
 
 /// futex_waitv(2)
-pub fn futex_waitv(waiters: usize, count: u32, flags: u32, timeout: usize, clock: u32) -> Result<usize> {
+pub fn futex_waitv(
+    waiters: usize,
+    count: u32,
+    flags: u32,
+    timeout: usize,
+    clock: u32,
+) -> Result<usize> {
     check_flags(flags, 0)?;
     if count == 0 || count > FUTEX_WAITV_MAX {
         return Err(Errno::EINVAL);
@@ -86,7 +137,9 @@ pub fn futex_waitv(waiters: usize, count: u32, flags: u32, timeout: usize, clock
     // Value, address, flags and a reserved word.
     let given = UserPtr::<[u64; 3]>::new(waiters).read_vec(count as usize)?;
     let mut words = alloc::vec::Vec::new();
-    words.try_reserve_exact(given.len()).map_err(|_| Errno::ENOMEM)?;
+    words
+        .try_reserve_exact(given.len())
+        .map_err(|_| Errno::ENOMEM)?;
     for [value, address, rest] in given {
         let (flags, reserved) = (rest as u32, rest >> 32);
         let size = flags & 3;
@@ -94,7 +147,12 @@ pub fn futex_waitv(waiters: usize, count: u32, flags: u32, timeout: usize, clock
             return Err(Errno::EINVAL);
         }
         let shared = flags & FUTEX_PRIVATE_FLAG == 0;
-        words.push(Wanted { address: address as usize, value: value as u32, bits: ANY, shared });
+        words.push(Wanted {
+            address: address as usize,
+            value: value as u32,
+            bits: ANY,
+            shared,
+        });
     }
     futex::wait(&words, deadline)
 }

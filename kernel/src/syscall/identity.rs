@@ -57,7 +57,9 @@ pub fn getresgid(real: usize, effective: usize, saved: usize) -> Result<usize> {
 }
 
 fn write_three(to: [usize; 3], ids: [u32; 3]) -> Result<usize> {
-    to.iter().zip(ids).try_for_each(|(&to, id)| UserPtr::new(to).write(&id))?;
+    to.iter()
+        .zip(ids)
+        .try_for_each(|(&to, id)| UserPtr::new(to).write(&id))?;
     Ok(0)
 }
 
@@ -67,7 +69,9 @@ fn set_three(old: [u32; 3], new: [u32; 3], privileged: bool) -> Result<[u32; 3]>
     if !new.into_iter().all(allowed) {
         return Err(Errno::EPERM);
     }
-    Ok(core::array::from_fn(|n| if new[n] == SAME { old[n] } else { new[n] }))
+    Ok(core::array::from_fn(|n| {
+        if new[n] == SAME { old[n] } else { new[n] }
+    }))
 }
 
 /// Real, effective and saved identity after a call that sets the first two.
@@ -80,7 +84,11 @@ fn set_two(old: [u32; 3], [real, effective]: [u32; 2], privileged: bool) -> Resu
     let new_real = if real == SAME { old[0] } else { real };
     let new_effective = if effective == SAME { old[1] } else { effective };
     let saves = real != SAME || effective != SAME && effective != old[0];
-    Ok([new_real, new_effective, if saves { new_effective } else { old[2] }])
+    Ok([
+        new_real,
+        new_effective,
+        if saves { new_effective } else { old[2] },
+    ])
 }
 
 /// Real, effective and saved identity after a call that sets one.

@@ -16,15 +16,23 @@ type Spans = [[i64; 2]; 2];
 /// From `struct itimerval` or `itimerspec`, whose parts are `part` ns each.
 fn decode(spans: Spans, part: i64) -> Result<Setting> {
     let [interval, left] = spans;
-    let ns = |[seconds, rest]: [i64; 2]| nanoseconds([seconds, rest.checked_mul(part).ok_or(Errno::EINVAL)?]);
-    Ok(Setting { left: ticks(ns(left)?), interval: ticks(ns(interval)?) })
+    let ns = |[seconds, rest]: [i64; 2]| {
+        nanoseconds([seconds, rest.checked_mul(part).ok_or(Errno::EINVAL)?])
+    };
+    Ok(Setting {
+        left: ticks(ns(left)?),
+        interval: ticks(ns(interval)?),
+    })
 }
 
 fn encode(setting: Setting, part: i64) -> Spans {
     [setting.interval, setting.left].map(|ticks| {
         let [seconds, ns] = timespec(ticks_to_ns(ticks));
         // What is left but too short to show is shown as the least there is.
-        [seconds, (ns / part).max((ticks != 0 && seconds == 0) as i64)]
+        [
+            seconds,
+            (ns / part).max((ticks != 0 && seconds == 0) as i64),
+        ]
     })
 }
 
@@ -34,7 +42,11 @@ pub fn setitimer(which: u32, new: usize, old: usize) -> Result<usize> {
         Some(spans) => decode(spans, 1000)?,
         None => Setting::default(),
     };
-    let before = current().process().timers.interval(which)?.set(setting, false)?;
+    let before = current()
+        .process()
+        .timers
+        .interval(which)?
+        .set(setting, false)?;
     UserPtr::new(old).write_opt(&encode(before, 1000))?;
     Ok(0)
 }
@@ -64,7 +76,11 @@ pub fn timer_create(clock: u32, event: usize, to: usize) -> Result<usize> {
         None => None,
         Some([value, rest, tid]) => Some(decode_event(value, rest, tid as i32)?),
     };
-    let default = |id: i32| Notice::Signal { number: SIGALRM, value: id as u64, thread: None };
+    let default = |id: i32| Notice::Signal {
+        number: SIGALRM,
+        value: id as u64,
+        thread: None,
+    };
     let timers = &current().process().timers;
     let id = timers.create(base, |id| notice.unwrap_or_else(|| default(id)))?;
     if let Err(error) = UserPtr::new(to).write(&id) {
@@ -79,11 +95,20 @@ fn decode_event(value: u64, rest: u64, tid: i32) -> Result<Notice> {
     let valid = (1..=signal::LAST).contains(&number);
     match kind {
         SIGEV_NONE => Ok(Notice::None),
-        SIGEV_SIGNAL | SIGEV_THREAD if valid => Ok(Notice::Signal { number, value, thread: None }),
+        SIGEV_SIGNAL | SIGEV_THREAD if valid => Ok(Notice::Signal {
+            number,
+            value,
+            thread: None,
+        }),
         SIGEV_THREAD_ID if valid => {
-            let thread = tree::thread(tid).filter(|thread| thread.process_id() == current().process_id());
+            let thread =
+                tree::thread(tid).filter(|thread| thread.process_id() == current().process_id());
             let thread = thread.ok_or(Errno::EINVAL)?;
-            Ok(Notice::Signal { number, value, thread: Some(Arc::downgrade(&thread)) })
+            Ok(Notice::Signal {
+                number,
+                value,
+                thread: Some(Arc::downgrade(&thread)),
+            })
         }
         _ => Err(Errno::EINVAL),
     }

@@ -8,7 +8,11 @@ use linux_raw_sys::general::RLIMIT_STACK;
 
 /// prlimit64(2)
 pub fn prlimit64(pid: i32, kind: u32, new: usize, old: usize) -> Result<usize> {
-    let process = if pid == 0 { current().process().clone() } else { tree::process(pid).ok_or(Errno::ESRCH)? };
+    let process = if pid == 0 {
+        current().process().clone()
+    } else {
+        tree::process(pid).ok_or(Errno::ESRCH)?
+    };
     if process.pid() != current().process_id() {
         let theirs = process.with_credentials(|who| (who.uid, who.gid));
         if current().with_credentials(|who| (who.uid, who.gid)) != theirs {
@@ -18,8 +22,14 @@ pub fn prlimit64(pid: i32, kind: u32, new: usize, old: usize) -> Result<usize> {
     let new = UserPtr::<[usize; 2]>::new(new).read_opt()?;
     let before = process.limits.get(kind)?;
     if let Some([soft, hard]) = new {
-        process.limits.set(kind, Limit { soft, hard }, require_privilege().is_ok())?;
-        if kind == RLIMIT_STACK && let Some(space) = process.find_thread(|_| true).and_then(|thread| thread.space()) {
+        process
+            .limits
+            .set(kind, Limit { soft, hard }, require_privilege().is_ok())?;
+        if kind == RLIMIT_STACK
+            && let Some(space) = process
+                .find_thread(|_| true)
+                .and_then(|thread| thread.space())
+        {
             space.set_stack_limit(soft);
         }
     }

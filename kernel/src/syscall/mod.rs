@@ -27,7 +27,6 @@ mod time;
 mod timerfd;
 mod wait;
 
-pub use system::{RELEASE, VERSION, host_name};
 pub use table::{HANDLERS, TABLE};
 
 use crate::errno::Result;

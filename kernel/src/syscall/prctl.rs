@@ -27,14 +27,18 @@ pub fn prctl(option: u32, a: usize, b: usize, c: usize, d: usize) -> Result<usiz
         PR_GET_TIMERSLACK => return Ok(thread.timer_slack()),
         PR_SET_CHILD_SUBREAPER => process.set_subreaper(a != 0),
         PR_GET_CHILD_SUBREAPER => UserPtr::new(a).write(&(process.is_subreaper() as u32))?,
-        PR_SET_NO_NEW_PRIVS if (a, b, c, d) == (1, 0, 0, 0) => process.change_credentials(|who| {
-            who.no_new_privileges = true;
-            Ok(())
-        })?,
+        PR_SET_NO_NEW_PRIVS if (a, b, c, d) == (1, 0, 0, 0) => {
+            process.change_credentials(|who| {
+                who.no_new_privileges = true;
+                Ok(())
+            })?
+        }
         PR_GET_NO_NEW_PRIVS if (a, b, c, d) == (0, 0, 0, 0) => {
             return Ok(process.with_credentials(|who| who.no_new_privileges) as usize);
         }
-        PR_GET_KEEPCAPS => return Ok(process.with_credentials(|who| who.keeps_capabilities) as usize),
+        PR_GET_KEEPCAPS => {
+            return Ok(process.with_credentials(|who| who.keeps_capabilities) as usize);
+        }
         PR_SET_KEEPCAPS if a <= 1 => process.change_credentials(|who| {
             who.keeps_capabilities = a == 1;
             Ok(())

@@ -39,7 +39,13 @@ pub fn set_tid_address(address: usize) -> Result<usize> {
 }
 
 /// clone(2), with the argument order of arm64 and RISC-V.
-pub fn clone(flags: usize, stack: usize, parent_tid: usize, tls: usize, child_tid: usize) -> Result<usize> {
+pub fn clone(
+    flags: usize,
+    stack: usize,
+    parent_tid: usize,
+    tls: usize,
+    child_tid: usize,
+) -> Result<usize> {
     let request = CloneRequest {
         flags: (flags as u32 & !CSIGNAL) as u64,
         exit_signal: flags as u32 & CSIGNAL,
@@ -49,10 +55,13 @@ pub fn clone(flags: usize, stack: usize, parent_tid: usize, tls: usize, child_ti
         child_tid,
         pidfd: parent_tid,
     };
-    if flags as u32 & CLONE_PIDFD != 0 && flags as u32 & (CLONE_PARENT_SETTID | CLONE_DETACHED) != 0 {
+    if flags as u32 & CLONE_PIDFD != 0 && flags as u32 & (CLONE_PARENT_SETTID | CLONE_DETACHED) != 0
+    {
         return Err(Errno::EINVAL);
     }
-    current().arch.with_frame(|frame| task::clone(&request, frame))
+    current()
+        .arch
+        .with_frame(|frame| task::clone(&request, frame))
 }
 
 /// `struct clone_args` (include/uapi/linux/sched.h).
@@ -79,7 +88,8 @@ pub fn clone3(arguments: usize, size: usize) -> Result<usize> {
     }
     let known = size_of::<CloneArguments>();
     let mut read = CloneArguments::default();
-    UserSlice::new(arguments, size.min(known)).copy_in(&mut read.as_mut_bytes()[..size.min(known)])?;
+    UserSlice::new(arguments, size.min(known))
+        .copy_in(&mut read.as_mut_bytes()[..size.min(known)])?;
     check_rest(arguments, known, size)?;
     let legacy = read.flags & (CSIGNAL | CLONE_DETACHED) as u64 != 0;
     let stack = (read.stack == 0) == (read.stack_size == 0);
@@ -98,7 +108,9 @@ pub fn clone3(arguments: usize, size: usize) -> Result<usize> {
         child_tid: read.child_tid as usize,
         pidfd: read.pidfd as usize,
     };
-    current().arch.with_frame(|frame| task::clone(&request, frame))
+    current()
+        .arch
+        .with_frame(|frame| task::clone(&request, frame))
 }
 
 /// What is beyond the `known` part of a structure of `size` bytes must be zero.
@@ -120,10 +132,14 @@ pub fn check_rest(address: usize, known: usize, size: usize) -> Result<()> {
 /// unshare(2)
 pub fn unshare(flags: u32) -> Result<usize> {
     let thread = current();
-    if flags & !(CLONE_FILES | CLONE_FS | CLONE_SYSVSEM | CLONE_THREAD | CLONE_SIGHAND | CLONE_VM) != 0 {
+    if flags & !(CLONE_FILES | CLONE_FS | CLONE_SYSVSEM | CLONE_THREAD | CLONE_SIGHAND | CLONE_VM)
+        != 0
+    {
         return Err(Errno::EINVAL);
     }
-    if flags & (CLONE_THREAD | CLONE_SIGHAND | CLONE_VM) != 0 && thread.process().threads().len() > 1 {
+    if flags & (CLONE_THREAD | CLONE_SIGHAND | CLONE_VM) != 0
+        && thread.process().threads().len() > 1
+    {
         return Err(Errno::EINVAL);
     }
     if flags & CLONE_FILES != 0 {
@@ -143,13 +159,21 @@ pub fn setpgid(pid: i32, group: i32) -> Result<usize> {
 
 /// getpgid(2)
 pub fn getpgid(pid: i32) -> Result<usize> {
-    let process = if pid == 0 { current().process().clone() } else { tree::process(pid).ok_or(Errno::ESRCH)? };
+    let process = if pid == 0 {
+        current().process().clone()
+    } else {
+        tree::process(pid).ok_or(Errno::ESRCH)?
+    };
     Ok(process.group() as usize)
 }
 
 /// getsid(2)
 pub fn getsid(pid: i32) -> Result<usize> {
-    let process = if pid == 0 { current().process().clone() } else { tree::process(pid).ok_or(Errno::ESRCH)? };
+    let process = if pid == 0 {
+        current().process().clone()
+    } else {
+        tree::process(pid).ok_or(Errno::ESRCH)?
+    };
     Ok(process.session() as usize)
 }
 

@@ -58,7 +58,11 @@ pub fn sched_getaffinity(tid: i32, size: usize, to: usize) -> Result<usize> {
 fn check_owner(thread: &Thread) -> Result<()> {
     let owner = thread.with_credentials(|who| (who.uid, who.euid));
     let own = current().with_credentials(|who| who.euid);
-    if own == owner.0 || own == owner.1 { Ok(()) } else { require_privilege() }
+    if own == owner.0 || own == owner.1 {
+        Ok(())
+    } else {
+        require_privilege()
+    }
 }
 
 /// Lowest and highest priority of a policy.
@@ -124,7 +128,11 @@ pub fn sched_get_priority_min(policy: u32) -> Result<usize> {
 /// sched_rr_get_interval(2)
 pub fn sched_rr_get_interval(tid: i32, to: usize) -> Result<usize> {
     let fifo = thread(tid)?.policy().0 == SCHED_FIFO;
-    let ns = if fifo { 0 } else { crate::task::queue::SLICE_NS };
+    let ns = if fifo {
+        0
+    } else {
+        crate::task::queue::SLICE_NS
+    };
     UserPtr::new(to).write(&[0, ns])?;
     Ok(0)
 }
@@ -135,7 +143,11 @@ fn each(which: u32, who: i32, mut f: impl FnMut(&Arc<Thread>) -> Result<()>) -> 
         return f(&thread(who)?);
     }
     let group = if who == 0 { current().group() } else { who };
-    let user = if who == 0 { current().with_credentials(|own| own.uid) } else { who as u32 };
+    let user = if who == 0 {
+        current().with_credentials(|own| own.uid)
+    } else {
+        who as u32
+    };
     if which > PRIO_USER {
         return Err(Errno::EINVAL);
     }

@@ -11,11 +11,19 @@ use crate::task::wait::{WaitError, WaitQueue};
 use crate::task::{Process, current, tree};
 
 fn check_signal(number: u32) -> Result<()> {
-    if number <= signal::LAST { Ok(()) } else { Err(Errno::EINVAL) }
+    if number <= signal::LAST {
+        Ok(())
+    } else {
+        Err(Errno::EINVAL)
+    }
 }
 
 fn check_set(size: usize) -> Result<()> {
-    if size == size_of::<u64>() { Ok(()) } else { Err(Errno::EINVAL) }
+    if size == size_of::<u64>() {
+        Ok(())
+    } else {
+        Err(Errno::EINVAL)
+    }
 }
 
 /// Whether the current process may send signal `number` to `target`.
@@ -28,7 +36,11 @@ fn check_permission(target: &Process, number: u32) -> Result<()> {
 
 fn send_one(target: &Process, number: u32, info: Info) -> Result<()> {
     check_permission(target, number)?;
-    if number == 0 { Ok(()) } else { signal::send_info(target, None, info) }
+    if number == 0 {
+        Ok(())
+    } else {
+        signal::send_info(target, None, info)
+    }
 }
 
 /// kill(2)
@@ -54,7 +66,11 @@ pub fn kill(pid: i32, number: u32) -> Result<usize> {
         Err(error) => refused = Some(error),
         Ok(()) => sent = true,
     })?;
-    if sent { Ok(0) } else { Err(refused.unwrap_or(Errno::ESRCH)) }
+    if sent {
+        Ok(0)
+    } else {
+        Err(refused.unwrap_or(Errno::ESRCH))
+    }
 }
 
 /// tkill(2)
@@ -89,7 +105,8 @@ fn send_to_thread(pid: Option<i32>, tid: i32, number: u32, info: Info) -> Result
 /// The information that a program sends along; only to itself may it pretend to be the kernel or kill(2).
 fn read_info(number: u32, from: usize, pid: i32) -> Result<Info> {
     check_signal(number)?;
-    let info = Info { signo: number as i32, ..UserPtr::<Info>::new(from).read()? };
+    let mut info = UserPtr::<Info>::new(from).read()?;
+    info.signo = number as i32;
     if (info.code >= 0 || info.code == SI_TKILL) && pid != current().process_id() {
         return Err(Errno::EPERM);
     }
@@ -114,8 +131,19 @@ pub fn rt_tgsigqueueinfo(pid: i32, tid: i32, number: u32, info: usize) -> Result
 
 /// `struct sigaction` as words: handler, flags, the restorer where the architecture has one, mask.
 const ACTION_WORDS: usize = 3 + arch::signal::HAS_RESTORER as usize;
-const FLAGS: u32 = SA_NOCLDSTOP | SA_NOCLDWAIT | SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_NODEFER | SA_RESETHAND | SA_RESTORER;
-const SA_RESTORER: u32 = if arch::signal::HAS_RESTORER { 0x0400_0000 } else { 0 };
+const FLAGS: u32 = SA_NOCLDSTOP
+    | SA_NOCLDWAIT
+    | SA_SIGINFO
+    | SA_ONSTACK
+    | SA_RESTART
+    | SA_NODEFER
+    | SA_RESETHAND
+    | SA_RESTORER;
+const SA_RESTORER: u32 = if arch::signal::HAS_RESTORER {
+    0x0400_0000
+} else {
+    0
+};
 
 /// rt_sigaction(2)
 pub fn rt_sigaction(number: u32, new: usize, old: usize, size: usize) -> Result<usize> {
@@ -131,11 +159,16 @@ pub fn rt_sigaction(number: u32, new: usize, old: usize, size: usize) -> Result<
             let action = Action {
                 handler: words[0],
                 flags: words[1] & FLAGS as usize,
-                restorer: if arch::signal::HAS_RESTORER { words[2] } else { 0 },
+                restorer: if arch::signal::HAS_RESTORER {
+                    words[2]
+                } else {
+                    0
+                },
                 mask: words[ACTION_WORDS - 1] as u64 & !(Set::bit(SIGKILL) | Set::bit(SIGSTOP)),
             };
             let before = actions.set(number, action);
-            let quiet = matches!(default_of(number), signal::Default::Ignore) && action.handler == signal::SIG_DFL;
+            let quiet = matches!(default_of(number), signal::Default::Ignore)
+                && action.handler == signal::SIG_DFL;
             if action.handler == SIG_IGN || quiet {
                 current().process().discard(Set::bit(number));
             }
@@ -145,7 +178,9 @@ pub fn rt_sigaction(number: u32, new: usize, old: usize, size: usize) -> Result<
     let mut words = [before.handler, before.flags, before.restorer, 0];
     words[ACTION_WORDS - 1] = before.mask as usize;
     if old != 0 {
-        UserPtr::new(old).write(&<[usize; ACTION_WORDS]>::try_from(&words[..ACTION_WORDS]).expect("as many words"))?;
+        UserPtr::new(old).write(
+            &<[usize; ACTION_WORDS]>::try_from(&words[..ACTION_WORDS]).expect("as many words"),
+        )?;
     }
     Ok(0)
 }
@@ -180,9 +215,11 @@ pub fn rt_sigpending(to: usize, size: usize) -> Result<usize> {
 pub fn rt_sigsuspend(set: usize, size: usize) -> Result<usize> {
     check_set(size)?;
     let set = UserPtr::<u64>::new(set).read()?;
-    signal::with_mask(set, || match WaitQueue::new().wait_interruptible(|| false, None) {
-        Err(WaitError::Interrupted) => Err(Errno::ERESTARTNOHAND),
-        _ => Ok(0),
+    signal::with_mask(set, || {
+        match WaitQueue::new().wait_interruptible(|| false, None) {
+            Err(WaitError::Interrupted) => Err(Errno::ERESTARTNOHAND),
+            _ => Ok(0),
+        }
     })
 }
 

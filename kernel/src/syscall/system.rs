@@ -9,61 +9,41 @@ use crate::errno::{Errno, Result};
 use crate::mm::frame;
 use crate::mm::user::{UserPtr, UserSlice};
 use crate::random;
-use crate::sync::Mutex;
 use crate::task::clock::{self, SECOND};
-use crate::task::{load, require_privilege, sched};
-
-/// Bytes of a field of `struct utsname`.
-const FIELD: usize = 65;
-/// The release that programs see: what they expect of Linux, they find as of this version.
-pub const RELEASE: &str = "6.12.0-stile";
-/// The version that programs see.
-pub const VERSION: &str = concat!("#1 SMP Stile ", env!("CARGO_PKG_VERSION"));
-
-/// Names of the machine and of its domain.
-static NAMES: Mutex<[[u8; FIELD]; 2]> = Mutex::new([field("stile"), field("(none)")]);
-
-const fn field(text: &str) -> [u8; FIELD] {
-    let (mut field, text, mut at) = ([0; FIELD], text.as_bytes(), 0);
-    while at < text.len() {
-        field[at] = text[at];
-        at += 1;
-    }
-    field
-}
-
-/// The machine's name.
-pub fn host_name() -> [u8; FIELD] {
-    NAMES.lock()[0]
-}
+use crate::task::{load, require_privilege, sched, uts};
 
 /// uname(2)
 pub fn uname(to: usize) -> Result<usize> {
-    let [host, domain] = *NAMES.lock();
-    let machine = field(arch::UTS_MACHINE);
-    UserPtr::new(to).write(&[field("Linux"), host, field(RELEASE), field(VERSION), machine, domain])?;
+    let [host, domain] = uts::names();
+    let [system, release, version] = [uts::SYSTEM, uts::RELEASE, uts::VERSION].map(uts::field);
+    UserPtr::new(to).write(&[
+        system,
+        host,
+        release,
+        version,
+        uts::field(arch::UTS_MACHINE),
+        domain,
+    ])?;
     Ok(0)
 }
 
-fn set_name(which: usize, from: usize, len: usize) -> Result<usize> {
+fn read_name(from: usize, len: usize, set: fn(&[u8]) -> Result<()>) -> Result<usize> {
     require_privilege()?;
-    if len >= FIELD {
-        return Err(Errno::EINVAL);
-    }
-    let mut name = [0; FIELD];
-    UserSlice::new(from, len).copy_in(&mut name[..len])?;
-    NAMES.lock()[which] = name;
+    let mut name = [0; uts::FIELD];
+    let name = name.get_mut(..len).ok_or(Errno::EINVAL)?;
+    UserSlice::new(from, len).copy_in(name)?;
+    set(name)?;
     Ok(0)
 }
 
 /// sethostname(2)
 pub fn sethostname(from: usize, len: usize) -> Result<usize> {
-    set_name(0, from, len)
+    read_name(from, len, uts::set_host_name)
 }
 
 /// setdomainname(2)
 pub fn setdomainname(from: usize, len: usize) -> Result<usize> {
-    set_name(1, from, len)
+    read_name(from, len, uts::set_domain)
 }
 
 /// `struct sysinfo` (include/uapi/linux/sysinfo.h).
@@ -118,7 +98,11 @@ pub fn getrandom(to: usize, len: usize, flags: u32) -> Result<usize> {
         let copied = target.skip(done).copy_out_part(&bytes[..part]);
         done += copied;
         if copied < part {
-            return if done == 0 { Err(Errno::EFAULT) } else { Ok(done) };
+            return if done == 0 {
+                Err(Errno::EFAULT)
+            } else {
+                Ok(done)
+            };
         }
         sched::cond_resched();
     }
@@ -126,7 +110,10 @@ pub fn getrandom(to: usize, len: usize, flags: u32) -> Result<usize> {
 }
 
 /// The words that reboot(2) wants first, as a safeguard.
-const MAGIC: (u32, [u32; 4]) = (0xfee1_dead, [672_274_793, 85_072_278, 369_367_448, 537_993_216]);
+const MAGIC: (u32, [u32; 4]) = (
+    0xfee1_dead,
+    [672_274_793, 85_072_278, 369_367_448, 537_993_216],
+);
 const RESTART: u32 = 0x0123_4567;
 const HALT: u32 = 0xcdef_0123;
 const POWER_OFF: u32 = 0x4321_fedc;

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::arch::SyscallTable;
-use crate::full_frame_stub;
 use crate::errno::Errno;
+use crate::full_frame_stub;
 
 extern "C" fn absent(_: usize, _: usize, _: usize, _: usize, _: usize, _: usize) -> isize {
     Errno::ENOSYS.result()

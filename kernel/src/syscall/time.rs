@@ -24,7 +24,9 @@ pub fn nanoseconds([seconds, part]: Pair) -> Result<u64> {
     if seconds < 0 || !(0..SECOND as i64).contains(&part) {
         return Err(Errno::EINVAL);
     }
-    Ok((seconds as u64).saturating_mul(SECOND).saturating_add(part as u64))
+    Ok((seconds as u64)
+        .saturating_mul(SECOND)
+        .saturating_add(part as u64))
 }
 
 /// As a `struct timespec`.
@@ -37,12 +39,19 @@ pub fn timespec(ns: u64) -> Pair {
 /// # Errors
 /// EFAULT, EINVAL.
 pub fn read_time(address: usize) -> Result<Option<u64>> {
-    UserPtr::<Pair>::new(address).read_opt()?.map(nanoseconds).transpose()
+    UserPtr::<Pair>::new(address)
+        .read_opt()?
+        .map(nanoseconds)
+        .transpose()
 }
 
 /// The deadline of a time in ns on CLOCK_REALTIME or CLOCK_MONOTONIC.
 pub fn deadline_on(realtime: bool, ns: u64) -> u64 {
-    if realtime { clock::realtime_deadline(ns) } else { clock::monotonic_deadline(ns) }
+    if realtime {
+        clock::realtime_deadline(ns)
+    } else {
+        clock::monotonic_deadline(ns)
+    }
 }
 
 /// nanosleep(2)
@@ -58,7 +67,12 @@ fn sleep(deadline: u64, remaining: usize) -> Result<usize> {
     }
     let left = time::ticks_to_ns(deadline.saturating_sub(time::now_ticks()));
     UserPtr::new(remaining).write_opt(&timespec(left))?;
-    current().own.with(|own| own.restart = Restart::Sleep { deadline, remaining });
+    current().own.with(|own| {
+        own.restart = Restart::Sleep {
+            deadline,
+            remaining,
+        }
+    });
     Err(Errno::ERESTART_RESTARTBLOCK)
 }
 
@@ -75,27 +89,51 @@ pub fn clock_nanosleep(clock: u32, flags: u32, span: usize, remaining: usize) ->
     if flags & TIMER_ABSTIME == 0 {
         return sleep(clock::deadline_in(ns), remaining);
     }
-    sleep_until(deadline_on(realtime, ns)).map(|()| 0).map_err(|_| Errno::ERESTARTNOHAND)
+    sleep_until(deadline_on(realtime, ns))
+        .map(|()| 0)
+        .map_err(|_| Errno::ERESTARTNOHAND)
 }
 
 /// restart_syscall(2)
 pub fn restart_syscall() -> Result<usize> {
-    match current().own.with(|own| core::mem::replace(&mut own.restart, Restart::None)) {
+    match current()
+        .own
+        .with(|own| core::mem::replace(&mut own.restart, Restart::None))
+    {
         Restart::None => Err(Errno::EINTR),
-        Restart::Sleep { deadline, remaining } => sleep(deadline, remaining),
-        Restart::Futex { address, value, bits, shared, deadline } => {
-            futex::go_on(Wanted { address, value, bits, shared }, deadline)
-        }
+        Restart::Sleep {
+            deadline,
+            remaining,
+        } => sleep(deadline, remaining),
+        Restart::Futex {
+            address,
+            value,
+            bits,
+            shared,
+            deadline,
+        } => futex::go_on(
+            Wanted {
+                address,
+                value,
+                bits,
+                shared,
+            },
+            deadline,
+        ),
     }
 }
 
 /// The time of a clock, in ns.
 fn read_clock(clock: u32) -> Result<u64> {
     Ok(match clock {
-        CLOCK_REALTIME | CLOCK_REALTIME_COARSE | CLOCK_TAI | CLOCK_REALTIME_ALARM => clock::realtime_ns(),
-        CLOCK_MONOTONIC | CLOCK_MONOTONIC_RAW | CLOCK_MONOTONIC_COARSE | CLOCK_BOOTTIME | CLOCK_BOOTTIME_ALARM => {
-            clock::monotonic_ns()
+        CLOCK_REALTIME | CLOCK_REALTIME_COARSE | CLOCK_TAI | CLOCK_REALTIME_ALARM => {
+            clock::realtime_ns()
         }
+        CLOCK_MONOTONIC
+        | CLOCK_MONOTONIC_RAW
+        | CLOCK_MONOTONIC_COARSE
+        | CLOCK_BOOTTIME
+        | CLOCK_BOOTTIME_ALARM => clock::monotonic_ns(),
         CLOCK_PROCESS_CPUTIME_ID => time::ticks_to_ns(current().process().usage().ticks),
         CLOCK_THREAD_CPUTIME_ID => time::ticks_to_ns(current().cpu_time()),
         _ => cpu_clock(clock as i32)?,
@@ -109,11 +147,19 @@ fn cpu_clock(clock: i32) -> Result<u64> {
         return Err(Errno::EINVAL);
     }
     let ticks = if kind & 4 != 0 {
-        let thread = if id == 0 { tree::thread(current().tid()) } else { tree::thread(id) };
+        let thread = if id == 0 {
+            tree::thread(current().tid())
+        } else {
+            tree::thread(id)
+        };
         let thread = thread.filter(|thread| thread.process_id() == current().process_id());
         thread.ok_or(Errno::EINVAL)?.cpu_time()
     } else {
-        let process = if id == 0 { Some(current().process().clone()) } else { tree::process(id) };
+        let process = if id == 0 {
+            Some(current().process().clone())
+        } else {
+            tree::process(id)
+        };
         process.ok_or(Errno::EINVAL)?.usage().ticks
     };
     Ok(time::ticks_to_ns(ticks))

@@ -38,7 +38,10 @@ fn resource_usage(usage: Usage, largest: usize) -> ResourceUsage {
 
 /// wait4(2)
 pub fn wait4(pid: i32, status: usize, options: u32, usage: usize) -> Result<usize> {
-    check_flags(options, WNOHANG | WUNTRACED | WCONTINUED | __WNOTHREAD | __WCLONE | __WALL)?;
+    check_flags(
+        options,
+        WNOHANG | WUNTRACED | WCONTINUED | __WNOTHREAD | __WCLONE | __WALL,
+    )?;
     let which = match pid {
         i32::MIN => return Err(Errno::ESRCH),
         -1 => Which::Any,
@@ -57,7 +60,10 @@ pub fn wait4(pid: i32, status: usize, options: u32, usage: usize) -> Result<usiz
 /// waitid(2)
 pub fn waitid(kind: u32, id: i32, info: usize, options: u32, usage: usize) -> Result<usize> {
     let states = WEXITED | WSTOPPED | WCONTINUED;
-    check_flags(options, states | WNOHANG | WNOWAIT | __WNOTHREAD | __WCLONE | __WALL)?;
+    check_flags(
+        options,
+        states | WNOHANG | WNOWAIT | __WNOTHREAD | __WCLONE | __WALL,
+    )?;
     if options & states == 0 {
         return Err(Errno::EINVAL);
     }
@@ -74,7 +80,14 @@ pub fn waitid(kind: u32, id: i32, info: usize, options: u32, usage: usize) -> Re
     if info != 0 {
         let mut full = Info::child(0, 0, 0, 0, 0, (0, 0));
         if let Some(found) = found {
-            full = Info::child(SIGCHLD, found.event.0, found.pid, found.uid, found.event.1, (0, 0));
+            full = Info::child(
+                SIGCHLD,
+                found.event.0,
+                found.pid,
+                found.uid,
+                found.event.1,
+                (0, 0),
+            );
         }
         UserPtr::new(info).write(&full)?;
     }
@@ -84,13 +97,19 @@ pub fn waitid(kind: u32, id: i32, info: usize, options: u32, usage: usize) -> Re
 /// getrusage(2)
 pub fn getrusage(who: i32, to: usize) -> Result<usize> {
     let process = current().process();
-    let largest = current().space().map_or(0, |space| space.size().1 * crate::mm::PAGE_SIZE / 1024);
+    let largest = current()
+        .space()
+        .map_or(0, |space| space.size().1 * crate::mm::PAGE_SIZE / 1024);
     let usage = match who {
         RUSAGE_SELF => process.usage(),
         RUSAGE_CHILDREN => process.children_usage(),
         RUSAGE_THREAD => {
             let (sleeps, preemptions) = current().sched.switches();
-            Usage { ticks: current().cpu_time(), sleeps, preemptions }
+            Usage {
+                ticks: current().cpu_time(),
+                sleeps,
+                preemptions,
+            }
         }
         _ => return Err(Errno::EINVAL),
     };

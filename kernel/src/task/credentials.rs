@@ -75,7 +75,8 @@ impl Credentials {
 
     /// Whether what only root may do for files is allowed.
     pub fn is_privileged(&self) -> bool {
-        self.effective & ALL_CAPABILITIES == ALL_CAPABILITIES || self.fsuid == 0 && self.effective != 0
+        self.effective & ALL_CAPABILITIES == ALL_CAPABILITIES
+            || self.fsuid == 0 && self.effective != 0
     }
 
     /// Whether capability `number` is in force.
@@ -91,12 +92,20 @@ impl Credentials {
     /// The same with the real identities in place of those for file access (access(2)).
     pub fn real(&self) -> Self {
         let effective = if self.uid == 0 { self.permitted } else { 0 };
-        Credentials { fsuid: self.uid, fsgid: self.gid, effective, ..self.clone() }
+        Credentials {
+            fsuid: self.uid,
+            fsgid: self.gid,
+            effective,
+            ..self.clone()
+        }
     }
 
     /// Whether a process with these may send signals to one with `target`.
     pub fn may_signal(&self, target: &Credentials) -> bool {
-        self.can(CAP_KILL) || [self.euid, self.uid].iter().any(|&id| id == target.uid || id == target.suid)
+        self.can(CAP_KILL)
+            || [self.euid, self.uid]
+                .iter()
+                .any(|&id| id == target.uid || id == target.suid)
     }
 
     /// After the user identities changed from `old`: root's capabilities come and go with identity 0.

@@ -97,7 +97,12 @@ fn parse_line(bytes: &[u8], cut: bool) -> Result<(&[u8], Option<&[u8]>)> {
     if interpreter.is_empty() || end.is_none() && cut && split.is_none() {
         return Err(Errno::ENOEXEC);
     }
-    Ok((interpreter, split.map(|at| line[at..].trim_ascii()).filter(|argument| !argument.is_empty())))
+    Ok((
+        interpreter,
+        split
+            .map(|at| line[at..].trim_ascii())
+            .filter(|argument| !argument.is_empty()),
+    ))
 }
 
 /// The owner and the group that a set-user-ID or set-group-ID program acts as.
@@ -111,7 +116,12 @@ fn set_id(file: &File) -> (Option<u32>, Option<u32>) {
 fn prepare(request: &Request, owners: (Option<u32>, Option<u32>)) -> Result<Ready> {
     let program = Program::read(request.file.clone())?;
     let interpreter = match program.interpreter()? {
-        Some(path) => Some(Program::read(fs::open_program(&current().fs(), None, &path, true)?)?),
+        Some(path) => Some(Program::read(fs::open_program(
+            &current().fs(),
+            None,
+            &path,
+            true,
+        )?)?),
         None => None,
     };
     let space = AddressSpace::new()?;
@@ -119,37 +129,52 @@ fn prepare(request: &Request, owners: (Option<u32>, Option<u32>)) -> Result<Read
     let top = space.map_stack(limit, program.executable_stack())?;
     let mapped = program.map(&space, Some(aslr::program_start()))?;
     space.set_heap_start(mapped.end);
-    let loader = interpreter.map(|interpreter| interpreter.map(&space, None)).transpose()?;
-    let vdso = arch::vdso::map(&space)?;
-    let extra = Extra { path: &request.path, platform: arch::PLATFORM, random: random::bytes() };
-    let layout = stack::build(&space, top, &request.arguments, &request.environment, &extra, |path, platform, random| {
-        vector(&mapped, loader.as_ref(), vdso, owners, [path, platform, random])
-    })?;
+    let loader = interpreter
+        .map(|interpreter| interpreter.map(&space, None))
+        .transpose()?;
+    let extra = Extra {
+        path: &request.path,
+        platform: arch::PLATFORM,
+        random: random::bytes(),
+    };
+    let layout = stack::build(
+        &space,
+        top,
+        &request.arguments,
+        &request.environment,
+        &extra,
+        |path, platform, random| vector(&mapped, loader.as_ref(), owners, [path, platform, random]),
+    )?;
     let entry = loader.map_or(mapped.entry, |loader| loader.entry);
-    Ok(Ready { space, file: program.file().clone(), layout, entry })
+    Ok(Ready {
+        space,
+        file: program.file().clone(),
+        layout,
+        entry,
+    })
 }
 
 /// The auxiliary vector, in Linux's order.
 fn vector(
     program: &Mapped,
     loader: Option<&Mapped>,
-    vdso: Option<usize>,
     owners: (Option<u32>, Option<u32>),
     [path, platform, random]: [usize; 3],
 ) -> Result<Vec<[usize; 2]>> {
     let (hwcap, hwcap2) = arch::hwcap();
     let ids = current().with_credentials(|who| {
         let effective = [owners.0.unwrap_or(who.euid), owners.1.unwrap_or(who.egid)];
-        let [euid, egid] = if who.no_new_privileges { [who.euid, who.egid] } else { effective };
+        let [euid, egid] = if who.no_new_privileges {
+            [who.euid, who.egid]
+        } else {
+            effective
+        };
         [who.uid, euid, who.gid, egid].map(|id| id as usize)
     });
     let secure = ids[0] != ids[1] || ids[2] != ids[3];
     let mut vector = Vec::new();
     vector.try_reserve(24).map_err(|_| Errno::ENOMEM)?;
     let mut add = |kind: u32, value: usize| vector.push([kind as usize, value]);
-    if let Some(vdso) = vdso {
-        add(AT_SYSINFO_EHDR, vdso);
-    }
     add(AT_HWCAP, hwcap as usize);
     add(AT_PAGESZ, PAGE_SIZE);
     add(AT_CLKTCK, USER_HZ as usize);
@@ -195,8 +220,19 @@ fn commit(ready: Ready, name: &[u8], owners: (Option<u32>, Option<u32>)) -> Resu
         who.exec(owners.0, owners.1);
         Ok(())
     });
-    let Layout { sp, arguments, environment, auxiliary } = ready.layout;
-    process.set_image(Image { file: Some(ready.file), arguments, environment, auxiliary, stack: sp });
+    let Layout {
+        sp,
+        arguments,
+        environment,
+        auxiliary,
+    } = ready.layout;
+    process.set_image(Image {
+        file: Some(ready.file),
+        arguments,
+        environment,
+        auxiliary,
+        stack: sp,
+    });
     thread.arch.reset_user();
     signal::set_blocked(thread.blocked());
     Ok(Frame::user(ready.entry, sp, 0))

@@ -55,14 +55,20 @@ pub fn exit_thread() -> ! {
 pub(super) fn leave_memory(thread: &Thread) {
     let (clear_tid, robust) = thread.own.with(|own| {
         own.rseq = (0, 0);
-        (core::mem::take(&mut own.clear_tid), core::mem::take(&mut own.robust_list))
+        (
+            core::mem::take(&mut own.clear_tid),
+            core::mem::take(&mut own.robust_list),
+        )
     });
     let Some(space) = thread.space() else { return };
     if robust != 0 {
         futex::release_robust(robust, thread.tid());
     }
     // Alone in its memory, nobody could look.
-    if clear_tid != 0 && alloc::sync::Arc::strong_count(&space) > 2 && user::store_u32(clear_tid, 0).is_ok() {
+    if clear_tid != 0
+        && alloc::sync::Arc::strong_count(&space) > 2
+        && user::store_u32(clear_tid, 0).is_ok()
+    {
         // A bad address has no waiters.
         _ = futex::wake(clear_tid, 1, futex::ANY, true);
     }
@@ -104,7 +110,9 @@ fn end_process(process: &Process) {
 
 /// Tells `parent` that `child` is a zombie, or buries it where the parent does not want to know.
 fn tell(child: &Process, parent: &Process) {
-    let number = child.exit_signal.load(core::sync::atomic::Ordering::Relaxed);
+    let number = child
+        .exit_signal
+        .load(core::sync::atomic::Ordering::Relaxed);
     let action = parent.signals.actions().get(SIGCHLD);
     let unwanted = action.handler == signal::SIG_IGN || action.flags & SA_NOCLDWAIT as usize != 0;
     let buried = number == SIGCHLD && unwanted;
@@ -123,7 +131,14 @@ fn child_info(child: &Process, number: u32) -> Info {
     let status = child.exit_status().unwrap_or(0);
     let (code, value) = describe(status);
     let uid = child.with_credentials(|who| who.uid);
-    Info::child(number, code, child.pid(), uid, value, child.user_system_ticks())
+    Info::child(
+        number,
+        code,
+        child.pid(),
+        uid,
+        value,
+        child.user_system_ticks(),
+    )
 }
 
 /// `si_code` and `si_status` of a status that wait(2) reports.
@@ -150,11 +165,19 @@ pub(super) fn end_other_threads() -> Result<()> {
         if thread.must_die() {
             return Err(Errno::EAGAIN);
         }
-        for other in threads.iter().filter(|other| !core::ptr::eq(&***other, thread)) {
+        for other in threads
+            .iter()
+            .filter(|other| !core::ptr::eq(&***other, thread))
+        {
             other.mark_killed();
-            signal::notify(other, state::INTERRUPTIBLE | state::KILLABLE | state::STOPPED);
+            signal::notify(
+                other,
+                state::INTERRUPTIBLE | state::KILLABLE | state::STOPPED,
+            );
         }
     }
-    let alone = process.changed.wait_killable(|| process.threads().len() == 1);
+    let alone = process
+        .changed
+        .wait_killable(|| process.threads().len() == 1);
     alone.map_err(|_| Errno::EAGAIN)
 }

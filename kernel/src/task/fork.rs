@@ -42,7 +42,13 @@ impl CloneRequest {
 
     fn check(&self) -> Result<()> {
         let implies = |a, b| !self.has(a) || self.has(b);
-        let namespaces = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
+        let namespaces = CLONE_NEWNS
+            | CLONE_NEWCGROUP
+            | CLONE_NEWUTS
+            | CLONE_NEWIPC
+            | CLONE_NEWUSER
+            | CLONE_NEWPID
+            | CLONE_NEWNET;
         let fits = implies(CLONE_SIGHAND, CLONE_VM)
             && implies(CLONE_THREAD, CLONE_SIGHAND)
             && !self.has(namespaces)
@@ -92,7 +98,11 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<usize> {
     }
     // A thread in the same memory must not run handlers on its maker's alternate stack.
     let keeps_altstack = !request.has(CLONE_VM) || request.has(CLONE_VFORK);
-    let altstack = if keeps_altstack { parent.signals.own.with(|own| own.altstack) } else { NO_ALTSTACK };
+    let altstack = if keeps_altstack {
+        parent.signals.own.with(|own| own.altstack)
+    } else {
+        NO_ALTSTACK
+    };
     let space = resources.space.clone();
     let mut child = Thread::new(thread::Parts {
         arch,
@@ -171,7 +181,11 @@ fn new_process(request: &CloneRequest, parent: &Thread, pid: i32) -> Result<Arc<
     };
     try_arc(Process::new(process::Parts {
         pid,
-        parent: if request.has(CLONE_PARENT) { old.parent() } else { old.pid() },
+        parent: if request.has(CLONE_PARENT) {
+            old.parent()
+        } else {
+            old.pid()
+        },
         group: old.group(),
         session: old.session(),
         actions,

@@ -50,18 +50,31 @@ impl Key {
         }
         with_space(|space| {
             if shared {
-                let area = space.area_after(address).filter(|area| area.start <= address).ok_or(Errno::EFAULT)?;
-                if let (true, Source::File { mapping, offset }) = (area.flags.has(Flags::SHARED), &area.source) {
+                let area = space
+                    .area_after(address)
+                    .filter(|area| area.start <= address)
+                    .ok_or(Errno::EFAULT)?;
+                if let (true, Source::File { mapping, offset }) =
+                    (area.flags.has(Flags::SHARED), &area.source)
+                {
                     let of = Arc::as_ptr(mapping).cast::<u8>().addr();
-                    return Ok(Key { of, at: offset + address - area.start });
+                    return Ok(Key {
+                        of,
+                        at: offset + address - area.start,
+                    });
                 }
             }
-            Ok(Key { of: core::ptr::from_ref(space).addr(), at: address })
+            Ok(Key {
+                of: core::ptr::from_ref(space).addr(),
+                at: address,
+            })
         })
     }
 
     fn bucket(self) -> usize {
-        let mixed = (self.of >> 6).wrapping_add(self.at >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.of >> 6)
+            .wrapping_add(self.at >> 2)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
         mixed >> (usize::BITS - BUCKETS.ilog2())
     }
 }
@@ -87,13 +100,18 @@ struct Bucket {
 }
 
 static TABLE: [Bucket; BUCKETS] = [const {
-    Bucket { waiters: Mutex::ranked(Rank::Waiters, Vec::new()), count: AtomicU32::new(0) }
+    Bucket {
+        waiters: Mutex::ranked(Rank::Waiters, Vec::new()),
+        count: AtomicU32::new(0),
+    }
 }; BUCKETS];
 
 impl Bucket {
     fn remove(&self, slot: &Arc<AtomicU32>) -> bool {
         let mut waiters = self.waiters.lock();
-        let at = waiters.iter().position(|waiter| Arc::ptr_eq(&waiter.slot, slot));
+        let at = waiters
+            .iter()
+            .position(|waiter| Arc::ptr_eq(&waiter.slot, slot));
         let gone = at.map(|at| waiters.remove(at));
         self.count.store(waiters.len() as u32, Relaxed);
         drop(waiters);
@@ -121,7 +139,8 @@ pub struct Wanted {
 pub fn wait(words: &[Wanted], deadline: Option<u64>) -> Result<usize> {
     let slot = try_arc(AtomicU32::new(WAITING))?;
     let mut keys = Vec::new();
-    keys.try_reserve_exact(words.len()).map_err(|_| Errno::ENOMEM)?;
+    keys.try_reserve_exact(words.len())
+        .map_err(|_| Errno::ENOMEM)?;
     for word in words {
         keys.push(Key::of(word.address, word.shared)?);
     }
@@ -156,7 +175,13 @@ fn enter_and_wait(
         let mut waiters = bucket.waiters.lock();
         waiters.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         let (thread, index) = (current_arc(), index as u32);
-        waiters.push(Waiter { key, bits: word.bits, thread, index, slot: slot.clone() });
+        waiters.push(Waiter {
+            key,
+            bits: word.bits,
+            thread,
+            index,
+            slot: slot.clone(),
+        });
         bucket.count.store(waiters.len() as u32, Relaxed);
         drop(waiters);
         *entered += 1;
@@ -165,7 +190,9 @@ fn enter_and_wait(
             return Err(Errno::EAGAIN);
         }
     }
-    let timer = deadline.map(|deadline| Timer::wake(deadline, current_arc())).transpose()?;
+    let timer = deadline
+        .map(|deadline| Timer::wake(deadline, current_arc()))
+        .transpose()?;
     loop {
         if slot.load(Acquire) != WAITING {
             return Ok(());
@@ -198,13 +225,19 @@ fn wake_key(key: Key, most: usize, bits: u32) -> usize {
     while woken < most && bucket.count.load(Relaxed) != 0 {
         let waiter = {
             let mut waiters = bucket.waiters.lock();
-            let at = waiters.iter().position(|waiter| waiter.key == key && waiter.bits & bits != 0);
+            let at = waiters
+                .iter()
+                .position(|waiter| waiter.key == key && waiter.bits & bits != 0);
             let waiter = at.map(|at| waiters.remove(at));
             bucket.count.store(waiters.len() as u32, Relaxed);
             waiter
         };
         let Some(waiter) = waiter else { break };
-        if waiter.slot.compare_exchange(WAITING, waiter.index, AcqRel, Relaxed).is_ok() {
+        if waiter
+            .slot
+            .compare_exchange(WAITING, waiter.index, AcqRel, Relaxed)
+            .is_ok()
+        {
             woken += 1;
             sched::wake(waiter.thread);
         }
@@ -217,7 +250,13 @@ fn wake_key(key: Key, most: usize, bits: u32) -> usize {
 ///
 /// # Errors
 /// EFAULT, EINVAL, EAGAIN (the word does not hold `expected`), ENOMEM.
-pub fn requeue(from: (usize, bool), to: (usize, bool), wakes: usize, moves: usize, expected: Option<u32>) -> Result<(usize, usize)> {
+pub fn requeue(
+    from: (usize, bool),
+    to: (usize, bool),
+    wakes: usize,
+    moves: usize,
+    expected: Option<u32>,
+) -> Result<(usize, usize)> {
     let (source, target) = (Key::of(from.0, from.1)?, Key::of(to.0, to.1)?);
     if let Some(expected) = expected
         && user::load_u32(from.0)? != expected
@@ -228,9 +267,13 @@ pub fn requeue(from: (usize, bool), to: (usize, bool), wakes: usize, moves: usiz
     let mut moved = 0;
     while moved < moves && source != target {
         let mut waiters = TABLE[source.bucket()].waiters.lock();
-        let Some(at) = waiters.iter().position(|waiter| waiter.key == source) else { break };
+        let Some(at) = waiters.iter().position(|waiter| waiter.key == source) else {
+            break;
+        };
         let mut waiter = waiters.remove(at);
-        TABLE[source.bucket()].count.store(waiters.len() as u32, Relaxed);
+        TABLE[source.bucket()]
+            .count
+            .store(waiters.len() as u32, Relaxed);
         drop(waiters);
         waiter.key = target;
         let mut waiters = TABLE[target.bucket()].waiters.lock();
@@ -242,7 +285,9 @@ pub fn requeue(from: (usize, bool), to: (usize, bool), wakes: usize, moves: usiz
             return Err(Errno::ENOMEM);
         }
         waiters.push(waiter);
-        TABLE[target.bucket()].count.store(waiters.len() as u32, Relaxed);
+        TABLE[target.bucket()]
+            .count
+            .store(waiters.len() as u32, Relaxed);
         moved += 1;
     }
     Ok((woken, moved))
@@ -252,7 +297,13 @@ pub fn requeue(from: (usize, bool), to: (usize, bool), wakes: usize, moves: usiz
 ///
 /// # Errors
 /// EFAULT, EINVAL, ENOSYS (no such operation).
-pub fn wake_op(first: (usize, bool), second: (usize, bool), wakes: usize, more: usize, operation: u32) -> Result<usize> {
+pub fn wake_op(
+    first: (usize, bool),
+    second: (usize, bool),
+    wakes: usize,
+    more: usize,
+    operation: u32,
+) -> Result<usize> {
     let (one, two) = (Key::of(first.0, first.1)?, Key::of(second.0, second.1)?);
     let sign_extend = |value: u32| ((value << 20) as i32 >> 20) as u32;
     let (kind, compare) = (operation >> 28 & 7, operation >> 24 & 15);
@@ -292,7 +343,11 @@ pub fn wake_op(first: (usize, bool), second: (usize, bool), wakes: usize, more: 
 /// Marks the robust futexes that thread `tid` holds as their owner's who died, and wakes one waiter of each.
 pub fn release_robust(head: usize, tid: i32) {
     let word = |address: usize| UserPtr::<usize>::new(address).read();
-    let (Ok(first), Ok(offset), Ok(pending)) = (word(head), word(head.wrapping_add(8)), word(head.wrapping_add(16))) else {
+    let (Ok(first), Ok(offset), Ok(pending)) = (
+        word(head),
+        word(head.wrapping_add(8)),
+        word(head.wrapping_add(16)),
+    ) else {
         return;
     };
     let mut entry = first;

@@ -65,15 +65,23 @@ impl Program {
         }
         let parsed = SegmentTable::new(LittleEndian, Class::ELF64, &table);
         let mut segments = Vec::new();
-        segments.try_reserve_exact(parsed.len()).map_err(|_| Errno::ENOMEM)?;
+        segments
+            .try_reserve_exact(parsed.len())
+            .map_err(|_| Errno::ENOMEM)?;
         segments.extend(parsed.iter());
-        let program = Program { file, header, segments };
+        let program = Program {
+            file,
+            header,
+            segments,
+        };
         program.check()?;
         Ok(program)
     }
 
     fn loads(&self) -> impl DoubleEndedIterator<Item = &ProgramHeader> {
-        self.segments.iter().filter(|segment| segment.p_type == PT_LOAD && segment.p_memsz != 0)
+        self.segments
+            .iter()
+            .filter(|segment| segment.p_type == PT_LOAD && segment.p_memsz != 0)
     }
 
     fn check(&self) -> Result<()> {
@@ -86,12 +94,20 @@ impl Program {
                 && (aligned || segment.p_filesz == 0)
         };
         let ascending = self.loads().is_sorted_by_key(|segment| segment.p_vaddr);
-        if self.loads().next().is_some() && self.loads().all(fits) && ascending { Ok(()) } else { Err(Errno::ENOEXEC) }
+        if self.loads().next().is_some() && self.loads().all(fits) && ascending {
+            Ok(())
+        } else {
+            Err(Errno::ENOEXEC)
+        }
     }
 
     /// The path of the interpreter that the program asks for.
     pub fn interpreter(&self) -> Result<Option<Vec<u8>>> {
-        let Some(segment) = self.segments.iter().find(|segment| segment.p_type == PT_INTERP) else {
+        let Some(segment) = self
+            .segments
+            .iter()
+            .find(|segment| segment.p_type == PT_INTERP)
+        else {
             return Ok(None);
         };
         let len = usize::try_from(segment.p_filesz).unwrap_or(usize::MAX);
@@ -103,12 +119,18 @@ impl Program {
         path.resize(len, 0);
         let count = self.file.read_kernel(segment.p_offset, &mut path)?;
         let whole = count == len && path.pop() == Some(0);
-        if whole { Ok(Some(path)) } else { Err(Errno::ENOEXEC) }
+        if whole {
+            Ok(Some(path))
+        } else {
+            Err(Errno::ENOEXEC)
+        }
     }
 
     /// Whether it wants to execute instructions on its stack.
     pub fn executable_stack(&self) -> bool {
-        self.segments.iter().any(|segment| segment.p_type == PT_GNU_STACK && segment.p_flags & PF_X != 0)
+        self.segments
+            .iter()
+            .any(|segment| segment.p_type == PT_GNU_STACK && segment.p_flags & PF_X != 0)
     }
 
     /// Whether it runs at any address.
@@ -127,8 +149,16 @@ impl Program {
     /// ENOMEM, ENOEXEC.
     pub fn map(&self, space: &AddressSpace, near: Option<usize>) -> Result<Mapped> {
         let first = self.loads().next().ok_or(Errno::ENOEXEC)?.p_vaddr as usize;
-        let end = self.loads().map(|segment| (segment.p_vaddr + segment.p_memsz) as usize).max().unwrap_or(first);
-        let base = if self.is_movable() { self.reserve(space, page_down(first), end, near)? } else { 0 };
+        let end = self
+            .loads()
+            .map(|segment| (segment.p_vaddr + segment.p_memsz) as usize)
+            .max()
+            .unwrap_or(first);
+        let base = if self.is_movable() {
+            self.reserve(space, page_down(first), end, near)?
+        } else {
+            0
+        };
         let source = File::mapping(&self.file)?.ok_or(Errno::ENOEXEC)?;
         for segment in self.loads() {
             map_segment(space, segment, base, &source)?;
@@ -143,14 +173,34 @@ impl Program {
     }
 
     /// Finds room for `first..end`, and leaves it as a mapping without rights; returns what to add to addresses.
-    fn reserve(&self, space: &AddressSpace, first: usize, end: usize, near: Option<usize>) -> Result<usize> {
-        let align = self.loads().map(|segment| segment.p_align as usize).filter(|align| align.is_power_of_two());
+    fn reserve(
+        &self,
+        space: &AddressSpace,
+        first: usize,
+        end: usize,
+        near: Option<usize>,
+    ) -> Result<usize> {
+        let align = self
+            .loads()
+            .map(|segment| segment.p_align as usize)
+            .filter(|align| align.is_power_of_two());
         let align = align.max().unwrap_or(PAGE_SIZE).clamp(PAGE_SIZE, 2 << 20);
         let len = page_up(end) - first;
         let hint = near.unwrap_or(0) & !(align - 1);
-        let place = if hint == 0 { Place::Hint(0) } else { Place::Hint(hint) };
-        let room = if hint == 0 { len + align - PAGE_SIZE } else { len };
-        let start = space.map(MapRequest { rights: Rights::NONE, ..MapRequest::anonymous(place, room) })?;
+        let place = if hint == 0 {
+            Place::Hint(0)
+        } else {
+            Place::Hint(hint)
+        };
+        let room = if hint == 0 {
+            len + align - PAGE_SIZE
+        } else {
+            len
+        };
+        let start = space.map(MapRequest {
+            rights: Rights::NONE,
+            ..MapRequest::anonymous(place, room)
+        })?;
         let aligned = start.next_multiple_of(align);
         let used = aligned..aligned + len;
         // Each segment is mapped over its part; what is left over goes back.
@@ -164,12 +214,20 @@ impl Program {
 
     /// Where the program headers lie in memory, before the base is added.
     fn headers_address(&self) -> usize {
-        if let Some(own) = self.segments.iter().find(|segment| segment.p_type == PT_PHDR) {
+        if let Some(own) = self
+            .segments
+            .iter()
+            .find(|segment| segment.p_type == PT_PHDR)
+        {
             return own.p_vaddr as usize;
         }
         let at = self.header.e_phoff;
-        let holds = |segment: &&ProgramHeader| (segment.p_offset..segment.p_offset + segment.p_filesz).contains(&at);
-        self.loads().find(holds).map_or(0, |segment| (at - segment.p_offset + segment.p_vaddr) as usize)
+        let holds = |segment: &&ProgramHeader| {
+            (segment.p_offset..segment.p_offset + segment.p_filesz).contains(&at)
+        };
+        self.loads().find(holds).map_or(0, |segment| {
+            (at - segment.p_offset + segment.p_vaddr) as usize
+        })
     }
 }
 
@@ -187,18 +245,38 @@ fn parse_header(bytes: &[u8]) -> Result<FileHeader<LittleEndian>> {
         && header.e_machine == ELF_MACHINE
         && header.e_phentsize as usize == PROGRAM_HEADER
         && (1..=MOST_HEADERS).contains(&(header.e_phnum as usize));
-    if fits { Ok(header) } else { Err(Errno::ENOEXEC) }
+    if fits {
+        Ok(header)
+    } else {
+        Err(Errno::ENOEXEC)
+    }
 }
 
-fn map_segment(space: &AddressSpace, segment: &ProgramHeader, base: usize, source: &Arc<dyn PageSource>) -> Result<()> {
+fn map_segment(
+    space: &AddressSpace,
+    segment: &ProgramHeader,
+    base: usize,
+    source: &Arc<dyn PageSource>,
+) -> Result<()> {
     let address = base.wrapping_add(segment.p_vaddr as usize);
-    let (file_end, end) = (address + segment.p_filesz as usize, address + segment.p_memsz as usize);
+    let (file_end, end) = (
+        address + segment.p_filesz as usize,
+        address + segment.p_memsz as usize,
+    );
     if end > USER_END {
         return Err(Errno::ENOEXEC);
     }
     let start = page_down(address);
-    let right = |flag, right| if segment.p_flags & flag != 0 { right } else { Rights::NONE };
-    let rights = right(PF_R, Rights::READ).with(right(PF_W, Rights::WRITE)).with(right(PF_X, Rights::EXECUTE));
+    let right = |flag, right| {
+        if segment.p_flags & flag != 0 {
+            right
+        } else {
+            Rights::NONE
+        }
+    };
+    let rights = right(PF_R, Rights::READ)
+        .with(right(PF_W, Rights::WRITE))
+        .with(right(PF_X, Rights::EXECUTE));
     let mut filled = start;
     if segment.p_filesz != 0 {
         filled = page_up(file_end);
@@ -207,7 +285,10 @@ fn map_segment(space: &AddressSpace, segment: &ProgramHeader, base: usize, sourc
             len: filled - start,
             rights,
             flags: Flags::default(),
-            source: Source::File { mapping: source.clone(), offset: segment.p_offset as usize - (address - start) },
+            source: Source::File {
+                mapping: source.clone(),
+                offset: segment.p_offset as usize - (address - start),
+            },
             label: Label::None,
             limit: usize::MAX,
         })?;

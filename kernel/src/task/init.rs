@@ -11,13 +11,13 @@ use super::signal::{Actions, NO_ALTSTACK, ThreadSignals};
 use super::stack::Strings;
 use super::thread::{self, Resources, Thread};
 use super::{clock, credentials::Credentials, current, sched, tree};
-use crate::arch::{self, ThreadState};
+use crate::arch::{self, ThreadState, cpu};
 use crate::errno::Result;
 use crate::fs::{self, FsContext};
 use crate::mm::heap::try_arc;
 use crate::mm::kmap::KernelStack;
-use crate::params;
 use crate::sync::Once;
+use crate::{params, syscall};
 
 /// The process of the kernel's own threads.
 static KERNEL: Once<Arc<Process>> = Once::new();
@@ -60,6 +60,7 @@ pub fn start_cpu() {
         counted: false,
     });
     sched::adopt(Arc::new(idle));
+    cpu::this().set_syscalls(&syscall::TABLE);
 }
 
 /// Makes a thread of the kernel that runs `entry(argument)`.
@@ -74,7 +75,13 @@ pub fn spawn_kernel(name: &str, entry: fn(usize) -> !, argument: usize) -> Resul
     Ok(thread)
 }
 
-fn new_thread(arch: ThreadState, tid: i32, process: Arc<Process>, resources: Resources, name: &str) -> Result<Arc<Thread>> {
+fn new_thread(
+    arch: ThreadState,
+    tid: i32,
+    process: Arc<Process>,
+    resources: Resources,
+    name: &str,
+) -> Result<Arc<Thread>> {
     sched::admit()?;
     try_arc(Thread::new(thread::Parts {
         arch,
@@ -97,8 +104,11 @@ pub fn start_init() {
 fn make_init() -> Result<()> {
     let pid = tree::allocate()?;
     let process = try_arc(new_process(pid)?)?;
-    let resources =
-        Resources { space: None, files: Some(fs::console_descriptors()?), fs: Some(FsContext::new(fs::root())?) };
+    let resources = Resources {
+        space: None,
+        files: Some(fs::console_descriptors()?),
+        fs: Some(FsContext::new(fs::root())?),
+    };
     let arch = ThreadState::new(KernelStack::new()?, run_init, 0);
     let thread = new_thread(arch, pid, process.clone(), resources, "init")?;
     process.add_thread(thread.clone())?;
@@ -111,7 +121,12 @@ fn make_init() -> Result<()> {
 /// Tries one program after another.
 fn run_init(_: usize) -> ! {
     let chosen = params::get("rdinit").or_else(|| params::get("init"));
-    let paths = [chosen.unwrap_or("/init"), "/sbin/init", "/bin/init", "/bin/sh"];
+    let paths = [
+        chosen.unwrap_or("/init"),
+        "/sbin/init",
+        "/bin/init",
+        "/bin/sh",
+    ];
     for path in paths {
         match begin(path) {
             Ok(frame) => arch::enter_user(&frame),
@@ -125,9 +140,18 @@ fn begin(path: &str) -> Result<arch::Frame> {
     let mut arguments = Strings::new();
     arguments.push(path.as_bytes())?;
     let mut environment = Strings::new();
-    for variable in ["HOME=/", "TERM=linux", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"] {
+    for variable in [
+        "HOME=/",
+        "TERM=linux",
+        "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    ] {
         environment.push(variable.as_bytes())?;
     }
     let file = fs::open_program(&current().fs(), None, path.as_bytes(), true)?;
-    exec::exec(Request { file, path: path.as_bytes().to_vec(), arguments, environment })
+    exec::exec(Request {
+        file,
+        path: path.as_bytes().to_vec(),
+        arguments,
+        environment,
+    })
 }

@@ -39,7 +39,11 @@ pub enum Notice {
     /// The process, as the kernel does for setitimer.
     Interval(u32),
     /// The process, or a thread of it, by a signal with the timer's id and a value.
-    Signal { number: u32, value: u64, thread: Option<Weak<Thread>> },
+    Signal {
+        number: u32,
+        value: u64,
+        thread: Option<Weak<Thread>>,
+    },
 }
 
 #[derive(Default)]
@@ -78,14 +82,23 @@ pub struct Setting {
 impl SignalTimer {
     fn new(id: i32, process: &Arc<Process>, base: Base, notice: Notice) -> Result<Arc<Self>> {
         let state = Mutex::ranked(Rank::Timers, State::default());
-        try_arc(SignalTimer { id, process: Arc::downgrade(process), base, notice, state })
+        try_arc(SignalTimer {
+            id,
+            process: Arc::downgrade(process),
+            base,
+            notice,
+            state,
+        })
     }
 
     /// The time of the timer's base, in ticks.
     fn now(&self) -> u64 {
         match &self.base {
             Base::Wall { .. } => time::now_ticks(),
-            Base::Process => self.process.upgrade().map_or(0, |process| process.usage().ticks),
+            Base::Process => self
+                .process
+                .upgrade()
+                .map_or(0, |process| process.usage().ticks),
             Base::Thread(thread) => thread.upgrade().map_or(0, |thread| thread.cpu_time()),
         }
     }
@@ -97,7 +110,10 @@ impl SignalTimer {
             Base::Wall { .. } => next,
             _ => {
                 let left = next.saturating_sub(self.now());
-                let threads = self.process.upgrade().map_or(1, |process| process.threads().len().max(1));
+                let threads = self
+                    .process
+                    .upgrade()
+                    .map_or(1, |process| process.threads().len().max(1));
                 // At least 100 us apart.
                 time::now_ticks() + (left / threads as u64).max(time::ns_to_ticks(100_000))
             }
@@ -105,8 +121,15 @@ impl SignalTimer {
     }
 
     fn left(&self, state: &State) -> Setting {
-        let left = if state.next == 0 { 0 } else { state.next.saturating_sub(self.now()).max(1) };
-        Setting { left, interval: state.interval }
+        let left = if state.next == 0 {
+            0
+        } else {
+            state.next.saturating_sub(self.now()).max(1)
+        };
+        Setting {
+            left,
+            interval: state.interval,
+        }
     }
 
     /// What the timer is set to.
@@ -122,9 +145,16 @@ impl SignalTimer {
         let mut state = self.state.lock();
         let old = self.left(&state);
         let stale = state.armed.take();
-        *state = State { interval: new.interval, ..State::default() };
+        *state = State {
+            interval: new.interval,
+            ..State::default()
+        };
         if new.left != 0 {
-            state.next = if absolute { new.left } else { self.now() + new.left };
+            state.next = if absolute {
+                new.left
+            } else {
+                self.now() + new.left
+            };
             state.armed = Some(Timer::call(self.look_at(state.next), self.clone())?);
         }
         drop(state);
@@ -147,13 +177,20 @@ impl SignalTimer {
     }
 
     fn tell(&self) {
-        let Some(process) = self.process.upgrade() else { return };
+        let Some(process) = self.process.upgrade() else {
+            return;
+        };
         let (info, thread) = match &self.notice {
             Notice::None => return,
             Notice::Interval(number) => (Info::kernel(*number), None),
-            Notice::Signal { number, value, thread } => {
-                (Info::timer(*number, SI_TIMER, self.id, *value), thread.as_ref().map(Weak::upgrade))
-            }
+            Notice::Signal {
+                number,
+                value,
+                thread,
+            } => (
+                Info::timer(*number, SI_TIMER, self.id, *value),
+                thread.as_ref().map(Weak::upgrade),
+            ),
         };
         // Without room for a real-time signal, the next expiry tries again.
         _ = match thread {
@@ -204,7 +241,10 @@ pub struct Timers {
 impl Timers {
     /// None.
     pub const fn new() -> Self {
-        Timers { interval: Mutex::new([const { None }; 3]), posix: Mutex::new(Vec::new()) }
+        Timers {
+            interval: Mutex::new([const { None }; 3]),
+            posix: Mutex::new(Vec::new()),
+        }
     }
 
     /// The interval timer `which` (ITIMER_*) of the current process.
@@ -232,7 +272,10 @@ impl Timers {
     /// EAGAIN, ENOMEM.
     pub fn create(&self, base: Base, notice: impl FnOnce(i32) -> Notice) -> Result<i32> {
         let mut timers = self.posix.lock();
-        let id = timers.iter().position(Option::is_none).unwrap_or(timers.len());
+        let id = timers
+            .iter()
+            .position(Option::is_none)
+            .unwrap_or(timers.len());
         if id >= MOST {
             return Err(Errno::EAGAIN);
         }
@@ -250,7 +293,11 @@ impl Timers {
     /// # Errors
     /// EINVAL.
     pub fn posix(&self, id: i32) -> Result<Arc<SignalTimer>> {
-        self.posix.lock().get(id as usize).and_then(Clone::clone).ok_or(Errno::EINVAL)
+        self.posix
+            .lock()
+            .get(id as usize)
+            .and_then(Clone::clone)
+            .ok_or(Errno::EINVAL)
     }
 
     /// Removes the POSIX timer `id`.
@@ -258,7 +305,12 @@ impl Timers {
     /// # Errors
     /// EINVAL.
     pub fn delete(&self, id: i32) -> Result<()> {
-        let gone = self.posix.lock().get_mut(id as usize).and_then(Option::take).ok_or(Errno::EINVAL)?;
+        let gone = self
+            .posix
+            .lock()
+            .get_mut(id as usize)
+            .and_then(Option::take)
+            .ok_or(Errno::EINVAL)?;
         gone.set(Setting::default(), false).map(|_| ())
     }
 

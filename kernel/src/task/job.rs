@@ -9,7 +9,8 @@ use crate::errno::{Errno, Result};
 
 /// The session of process group `group`; none if there is no such group.
 pub fn session_of_group(group: i32) -> Option<i32> {
-    tree::find(|process| process.group() == group && !process.is_zombie()).map(|process| process.session())
+    tree::find(|process| process.group() == group && !process.is_zombie())
+        .map(|process| process.session())
 }
 
 /// Whether nobody outside the group but in its session is the parent of a member: nobody could continue a stopped one.
@@ -26,7 +27,8 @@ fn guards(parent: &Process, process: &Process) -> bool {
 /// `process` ends, or lets go of a child: groups that this orphans and that have stopped members are hung up and continued.
 pub(super) fn orphaned_by(process: &Process, child: &Process) {
     let group = child.group();
-    let stopped = || tree::any(|member| member.group() == group && member.signals.stop.is_stopped());
+    let stopped =
+        || tree::any(|member| member.group() == group && member.signals.stop.is_stopped());
     if guards(process, child) && is_orphaned(group) && stopped() {
         // Ordinary signals need no room.
         _ = signal::send_group(group, SIGHUP);
@@ -58,7 +60,11 @@ pub fn set_group(pid: i32, group: i32) -> Result<()> {
     if group < 0 {
         return Err(Errno::EINVAL);
     }
-    let process = if pid == 0 { this.clone() } else { tree::process(pid).ok_or(Errno::ESRCH)? };
+    let process = if pid == 0 {
+        this.clone()
+    } else {
+        tree::process(pid).ok_or(Errno::ESRCH)?
+    };
     let group = if group == 0 { process.pid() } else { group };
     if process.pid() != this.pid() {
         if process.parent() != this.pid() {

@@ -25,7 +25,10 @@ pub struct Limits(Mutex<[Limit; KINDS]>);
 impl Limits {
     /// What the first process has, as on Linux.
     pub fn initial() -> Self {
-        let mut limits = [Limit { soft: INFINITY, hard: INFINITY }; KINDS];
+        let mut limits = [Limit {
+            soft: INFINITY,
+            hard: INFINITY,
+        }; KINDS];
         let mut set = |kind: u32, soft, hard| limits[kind as usize] = Limit { soft, hard };
         set(RLIMIT_STACK, 8 << 20, INFINITY);
         set(RLIMIT_CORE, 0, INFINITY);
@@ -54,7 +57,11 @@ impl Limits {
     /// # Errors
     /// EINVAL (no such kind).
     pub fn get(&self, kind: u32) -> Result<Limit> {
-        self.0.lock().get(kind as usize).copied().ok_or(Errno::EINVAL)
+        self.0
+            .lock()
+            .get(kind as usize)
+            .copied()
+            .ok_or(Errno::EINVAL)
     }
 
     /// Sets limit `kind`.

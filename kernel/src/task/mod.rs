@@ -24,6 +24,7 @@ pub mod stack;
 pub mod thread;
 pub mod timer;
 pub mod tree;
+pub mod uts;
 pub mod wait;
 pub mod work;
 
@@ -60,5 +61,9 @@ pub fn rlimit(kind: u32) -> usize {
 
 /// EPERM unless the current process may do what only root may.
 pub fn require_privilege() -> Result<()> {
-    if current().with_credentials(|who| who.is_privileged()) { Ok(()) } else { Err(Errno::EPERM) }
+    if current().with_credentials(|who| who.is_privileged()) {
+        Ok(())
+    } else {
+        Err(Errno::EPERM)
+    }
 }

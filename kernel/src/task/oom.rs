@@ -25,7 +25,9 @@ pub fn kill_largest() -> bool {
     if asked.is_err() || current().must_die() {
         return false;
     }
-    let Some((_, victim)) = largest else { return false };
+    let Some((_, victim)) = largest else {
+        return false;
+    };
     if !dying {
         crate::log!("out of memory: process {} ends", victim.pid());
         victim.begin_exit(SIGKILL);
@@ -35,7 +37,9 @@ pub fn kill_largest() -> bool {
 
 /// Pages that a process has, moved by its adjustment (a thousandth of all memory each).
 fn score(process: &Process) -> usize {
-    let space = process.find_thread(|_| true).and_then(|thread| thread.space());
+    let space = process
+        .find_thread(|_| true)
+        .and_then(|thread| thread.space());
     let pages = space.map_or(0, |space| space.size().1);
     let shift = crate::mm::frame::total() as isize / 1000 * process.oom_adjust() as isize;
     match process.oom_adjust() {

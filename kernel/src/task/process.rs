@@ -94,7 +94,11 @@ impl Usage {
 
     fn of(thread: &Thread) -> Usage {
         let (sleeps, preemptions) = thread.sched.switches();
-        Usage { ticks: thread.cpu_time(), sleeps, preemptions }
+        Usage {
+            ticks: thread.cpu_time(),
+            sleeps,
+            preemptions,
+        }
     }
 }
 
@@ -296,12 +300,17 @@ impl Process {
     pub fn begin_exit(&self, status: u32) {
         self.settle_exit(status);
         for thread in self.threads().iter() {
-            signal::notify(thread, state::INTERRUPTIBLE | state::KILLABLE | state::STOPPED);
+            signal::notify(
+                thread,
+                state::INTERRUPTIBLE | state::KILLABLE | state::STOPPED,
+            );
         }
     }
 
     pub(super) fn settle_exit(&self, status: u32) {
-        _ = self.exit.compare_exchange(0, EXITING | status, AcqRel, Relaxed);
+        _ = self
+            .exit
+            .compare_exchange(0, EXITING | status, AcqRel, Relaxed);
     }
 
     /// Forgets the signals in `set` that wait for the process or its threads.
@@ -330,7 +339,9 @@ impl Process {
     pub(super) fn remove_thread(&self, thread: &Thread) -> bool {
         let used = Usage::of(thread);
         let mut threads = self.threads();
-        let at = threads.iter().position(|other| core::ptr::eq(&**other, thread));
+        let at = threads
+            .iter()
+            .position(|other| core::ptr::eq(&**other, thread));
         let gone = at.map(|at| threads.remove(at));
         let last = threads.is_empty();
         drop(threads);
@@ -342,7 +353,10 @@ impl Process {
 
     /// What its threads used.
     pub fn usage(&self) -> Usage {
-        let living = self.threads().iter().fold(Usage::default(), |sum, thread| sum.plus(Usage::of(thread)));
+        let living = self
+            .threads()
+            .iter()
+            .fold(Usage::default(), |sum, thread| sum.plus(Usage::of(thread)));
         self.usage.lock()[0].plus(living)
     }
 
@@ -360,7 +374,10 @@ impl Process {
 
     /// User and system time in USER_HZ: all counts as the user's.
     pub fn user_system_ticks(&self) -> (u64, u64) {
-        (time::ticks_to_ns(self.usage().ticks) / (clock::SECOND / USER_HZ), 0)
+        (
+            time::ticks_to_ns(self.usage().ticks) / (clock::SECOND / USER_HZ),
+            0,
+        )
     }
 
     /// When it began, in ns of CLOCK_MONOTONIC.

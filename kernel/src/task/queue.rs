@@ -6,11 +6,11 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
-use super::sched::state;
 use super::Thread;
+use super::sched::state;
 use crate::arch::{cpu, current_arc, time};
 use crate::errno::{Errno, Result};
-use crate::sync::{Mutex, MutexGuard, Rank, Once};
+use crate::sync::{Mutex, MutexGuard, Once, Rank};
 
 /// How long a thread runs while others could, in ns.
 pub const SLICE_NS: u64 = 3_000_000;
@@ -50,7 +50,13 @@ impl RunQueue {
     /// A queue without threads.
     pub const fn new() -> Self {
         RunQueue {
-            queue: Mutex::ranked(Rank::RunQueue, Queue { ready: VecDeque::new(), running: u64::MAX }),
+            queue: Mutex::ranked(
+                Rank::RunQueue,
+                Queue {
+                    ready: VecDeque::new(),
+                    running: u64::MAX,
+                },
+            ),
             space: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
             slice_end: AtomicU64::new(u64::MAX),
@@ -94,7 +100,9 @@ impl RunQueue {
     }
 
     fn is_idle(&self, thread: &Thread) -> bool {
-        self.idle.get().is_some_and(|idle| core::ptr::eq(&**idle, thread))
+        self.idle
+            .get()
+            .is_some_and(|idle| core::ptr::eq(&**idle, thread))
     }
 
     /// Charges the running thread, and decides who runs next; none if it goes on.
@@ -111,7 +119,11 @@ impl RunQueue {
             let own = previous.sched.vruntime();
             if previous.sched.allowed() & 1 << cpu::this().index() == 0 {
                 previous.sched.expel();
-            } else if queue.ready.front().is_none_or(|first| first.sched.vruntime() >= own) {
+            } else if queue
+                .ready
+                .front()
+                .is_none_or(|first| first.sched.vruntime() >= own)
+            {
                 queue.running = own;
                 self.set_slice(&queue, now);
                 return None;
@@ -126,7 +138,12 @@ impl RunQueue {
         self.set_slice(&queue, now);
         let Some(next) = next else {
             queue.running = u64::MAX;
-            return (!idle).then(|| self.idle.get().expect("every CPU has an idle thread").clone());
+            return (!idle).then(|| {
+                self.idle
+                    .get()
+                    .expect("every CPU has an idle thread")
+                    .clone()
+            });
         };
         queue.running = next.sched.vruntime();
         if queue.running > self.least() {
@@ -137,7 +154,11 @@ impl RunQueue {
     }
 
     fn set_slice(&self, queue: &Queue, now: u64) {
-        let end = if queue.ready.is_empty() { u64::MAX } else { now + slice() };
+        let end = if queue.ready.is_empty() {
+            u64::MAX
+        } else {
+            now + slice()
+        };
         self.slice_end.store(end, Relaxed);
     }
 
@@ -158,7 +179,9 @@ impl RunQueue {
     /// Whether the first that waits should take the CPU from `running` now.
     pub(super) fn should_preempt(&self, running: &Thread, now: u64) -> bool {
         let queue = self.lock();
-        let Some(first) = queue.ready.front() else { return false };
+        let Some(first) = queue.ready.front() else {
+            return false;
+        };
         if queue.running == u64::MAX {
             return true;
         }
@@ -183,14 +206,18 @@ impl RunQueue {
     pub(super) fn go_last(&self, running: &Thread) {
         let queue = self.lock();
         if let Some(last) = queue.ready.back() {
-            running.sched.set_vruntime(running.sched.vruntime().max(last.sched.vruntime() + 1));
+            running
+                .sched
+                .set_vruntime(running.sched.vruntime().max(last.sched.vruntime() + 1));
         }
     }
 
     /// Takes a thread that waits and that may run on one of the CPUs `allowed`.
     pub(super) fn take(&self, allowed: u64) -> Option<Arc<Thread>> {
         let mut queue = self.lock();
-        let movable = |thread: &Arc<Thread>| thread.sched.allowed() & allowed != 0 && !thread.arch.is_running();
+        let movable = |thread: &Arc<Thread>| {
+            thread.sched.allowed() & allowed != 0 && !thread.arch.is_running()
+        };
         let at = queue.ready.iter().position(movable)?;
         let thread = queue.ready.remove(at);
         self.waiting.store(queue.ready.len(), Release);
@@ -207,10 +234,16 @@ impl Default for RunQueue {
 impl Queue {
     fn insert(&mut self, thread: Arc<Thread>) {
         let vruntime = thread.sched.vruntime();
-        if self.ready.back().is_none_or(|last| last.sched.vruntime() <= vruntime) {
+        if self
+            .ready
+            .back()
+            .is_none_or(|last| last.sched.vruntime() <= vruntime)
+        {
             self.ready.push_back(thread);
         } else {
-            let at = self.ready.partition_point(|other| other.sched.vruntime() <= vruntime);
+            let at = self
+                .ready
+                .partition_point(|other| other.sched.vruntime() <= vruntime);
             self.ready.insert(at, thread);
         }
     }

@@ -53,7 +53,10 @@ pub fn wait(which: Which, options: u32) -> Result<Option<Found>> {
         found = look(process, which, options);
         !matches!(found, Ok(None))
     };
-    process.child_event.wait_interruptible(ready, None).map_err(|_| Errno::ERESTARTSYS)?;
+    process
+        .child_event
+        .wait_interruptible(ready, None)
+        .map_err(|_| Errno::ERESTARTSYS)?;
     found
 }
 
@@ -91,7 +94,13 @@ fn inspect(child: &Arc<Process>, options: u32) -> Option<Found> {
     let uid = child.with_credentials(|who| who.uid);
     let found = |status, event| {
         let usage = child.usage().plus(child.children_usage());
-        Found { pid: child.pid(), uid, status, event, usage }
+        Found {
+            pid: child.pid(),
+            uid,
+            status,
+            event,
+            usage,
+        }
     };
     if child.is_zombie() {
         if options & WEXITED == 0 || options & WNOWAIT == 0 && !child.claim_burial() {
@@ -101,7 +110,11 @@ fn inspect(child: &Arc<Process>, options: u32) -> Option<Found> {
         return Some(found(status, exit::describe(status)));
     }
     let (stopped, continued) = (options & WSTOPPED != 0, options & WCONTINUED != 0);
-    match child.signals.stop.report(stopped, continued, options & WNOWAIT == 0)? {
+    match child
+        .signals
+        .stop
+        .report(stopped, continued, options & WNOWAIT == 0)?
+    {
         Report::Stopped(signal) => Some(found(signal << 8 | 0x7f, (CLD_STOPPED, signal as i32))),
         Report::Continued => Some(found(0xffff, (CLD_CONTINUED, SIGCONT as i32))),
     }

@@ -9,7 +9,9 @@
 extern crate alloc;
 
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::*, fence};
+use core::sync::atomic::{
+    AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::*, fence,
+};
 
 pub use super::queue::{RunQueue, admit, dismiss, runnable, threads};
 use super::{Thread, current, timer};
@@ -41,8 +43,9 @@ const NORMAL: u32 = 1024;
 
 /// Weights of nice -20 to 19: each step is a quarter more or less (Linux's `sched_prio_to_weight`).
 const WEIGHTS: [u32; 40] = [
-    88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, 9548, 7620, 6100, 4904, 3906, 3121, 2501, 1991,
-    1586, 1277, 1024, 820, 655, 526, 423, 335, 272, 215, 172, 137, 110, 87, 70, 56, 45, 36, 29, 23, 18, 15,
+    88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, 9548, 7620, 6100, 4904,
+    3906, 3121, 2501, 1991, 1586, 1277, 1024, 820, 655, 526, 423, 335, 272, 215, 172, 137, 110, 87,
+    70, 56, 45, 36, 29, 23, 18, 15,
 ];
 
 fn weight_of(nice: i32) -> u32 {
@@ -122,7 +125,10 @@ impl Entity {
 
     /// How often the thread slept, and how often it was preempted.
     pub fn switches(&self) -> (u64, u64) {
-        (self.switches[0].load(Relaxed), self.switches[1].load(Relaxed))
+        (
+            self.switches[0].load(Relaxed),
+            self.switches[1].load(Relaxed),
+        )
     }
 
     pub(super) fn set_space(&self, address: usize) {
@@ -145,7 +151,11 @@ impl Entity {
     pub(super) fn charge(&self, ticks: u64) {
         self.runtime.store(self.runtime() + ticks, Relaxed);
         let weight = self.weight();
-        let weighted = if weight == NORMAL { ticks } else { ticks * NORMAL as u64 / weight as u64 };
+        let weighted = if weight == NORMAL {
+            ticks
+        } else {
+            ticks * NORMAL as u64 / weight as u64
+        };
         self.set_vruntime(self.vruntime() + weighted);
     }
 
@@ -243,7 +253,11 @@ pub fn wake_from(thread: Arc<Thread>, states: u8) -> bool {
         if entity.cpu() != index {
             continue;
         }
-        if entity.state.compare_exchange(found, state::RUNNABLE, AcqRel, Relaxed).is_err() {
+        if entity
+            .state
+            .compare_exchange(found, state::RUNNABLE, AcqRel, Relaxed)
+            .is_err()
+        {
             continue;
         }
         if entity.queued.load(Relaxed) {
@@ -397,13 +411,18 @@ pub fn idle() -> ! {
 fn steal(cpu: &'static Cpu) -> bool {
     let count = cpu::count();
     for step in 1..count {
-        let Some(other) = cpu::get((cpu.index() + step) % count) else { continue };
+        let Some(other) = cpu::get((cpu.index() + step) % count) else {
+            continue;
+        };
         if other.sched.waiting() == 0 {
             continue;
         }
         if let Some(thread) = other.sched.take(1 << cpu.index()) {
             let behind = thread.sched.vruntime().saturating_sub(other.sched.least());
-            thread.sched.vruntime.store(cpu.sched.least() + behind, Relaxed);
+            thread
+                .sched
+                .vruntime
+                .store(cpu.sched.least() + behind, Relaxed);
             thread.sched.cpu.store(cpu.index() as u32, Relaxed);
             cpu.sched.add(thread);
             return true;

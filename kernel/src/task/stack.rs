@@ -24,7 +24,10 @@ pub struct Strings {
 impl Strings {
     /// None.
     pub const fn new() -> Self {
-        Strings { bytes: Vec::new(), count: 0 }
+        Strings {
+            bytes: Vec::new(),
+            count: 0,
+        }
     }
 
     /// Reads an array of addresses of strings that ends with a null pointer.
@@ -57,7 +60,9 @@ impl Strings {
     /// # Errors
     /// ENOMEM.
     pub fn push(&mut self, string: &[u8]) -> Result<()> {
-        self.bytes.try_reserve(string.len() + 1).map_err(|_| Errno::ENOMEM)?;
+        self.bytes
+            .try_reserve(string.len() + 1)
+            .map_err(|_| Errno::ENOMEM)?;
         self.bytes.extend_from_slice(string);
         self.bytes.push(0);
         self.count += 1;
@@ -69,7 +74,10 @@ impl Strings {
     /// # Errors
     /// ENOMEM.
     pub fn append(&mut self, other: &Strings, skip: usize) -> Result<()> {
-        other.iter().skip(skip).try_for_each(|string| self.push(string))
+        other
+            .iter()
+            .skip(skip)
+            .try_for_each(|string| self.push(string))
     }
 
     /// How many there are.
@@ -160,5 +168,9 @@ pub fn build(
 }
 
 fn write(space: &AddressSpace, at: usize, bytes: &[u8]) -> Result<()> {
-    if space.write(at, bytes) == bytes.len() { Ok(()) } else { Err(Errno::E2BIG) }
+    if space.write(at, bytes) == bytes.len() {
+        Ok(())
+    } else {
+        Err(Errno::E2BIG)
+    }
 }

@@ -5,13 +5,13 @@ extern crate alloc;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering::*};
 
+use super::credentials::Credentials;
+use super::limits;
 use super::process::Process;
 use super::sched::{self, Entity, state};
 use super::signal::ThreadSignals;
-use super::credentials::Credentials;
-use super::limits;
-use crate::arch::{ThreadState, cpu, time};
 use crate::arch::cell::ThreadLocal;
+use crate::arch::{ThreadState, cpu, time};
 use crate::errno::Result;
 use crate::fs::{FdTable, FsContext};
 use crate::mm::AddressSpace;
@@ -37,7 +37,13 @@ pub enum Restart {
     /// A sleep until a time of a clock, in ticks; where to write what is left.
     Sleep { deadline: u64, remaining: usize },
     /// futex(2)'s wait.
-    Futex { address: usize, value: u32, bits: u32, shared: bool, deadline: u64 },
+    Futex {
+        address: usize,
+        value: u32,
+        bits: u32,
+        shared: bool,
+        deadline: u64,
+    },
 }
 
 /// What only the thread itself looks at.
@@ -111,7 +117,12 @@ impl Thread {
             arch: parts.arch,
             sched,
             signals: parts.signals,
-            own: ThreadLocal::new(Own { restart: Restart::None, clear_tid: 0, robust_list: 0, rseq: (0, 0) }),
+            own: ThreadLocal::new(Own {
+                restart: Restart::None,
+                clear_tid: 0,
+                robust_list: 0,
+                rseq: (0, 0),
+            }),
             tid: AtomicI32::new(parts.tid),
             process: parts.process,
             resources: Mutex::new(parts.resources),
@@ -170,7 +181,11 @@ impl Thread {
     /// If the thread is the kernel's own or has ended.
     #[inline]
     pub fn files(&self) -> Arc<FdTable> {
-        self.resources.lock().files.clone().expect("a thread with a program")
+        self.resources
+            .lock()
+            .files
+            .clone()
+            .expect("a thread with a program")
     }
 
     /// Root, directory and umask.
@@ -179,7 +194,11 @@ impl Thread {
     /// As [`Thread::files`].
     #[inline]
     pub fn fs(&self) -> Arc<FsContext> {
-        self.resources.lock().fs.clone().expect("a thread with a program")
+        self.resources
+            .lock()
+            .fs
+            .clone()
+            .expect("a thread with a program")
     }
 
     /// All that may be shared, as it is now.
@@ -209,7 +228,10 @@ impl Thread {
     }
 
     /// Gives the current thread another address space; returns the old one, which is not active any more.
-    pub(super) fn replace_space(&self, space: Option<Arc<AddressSpace>>) -> Option<Arc<AddressSpace>> {
+    pub(super) fn replace_space(
+        &self,
+        space: Option<Arc<AddressSpace>>,
+    ) -> Option<Arc<AddressSpace>> {
         self.sched.set_space(address_of(&space));
         let old = core::mem::replace(&mut self.resources.lock().space, space);
         sched::reload_space();
@@ -233,7 +255,10 @@ impl Thread {
     /// The limit on descriptors.
     #[inline]
     pub fn open_files_limit(&self) -> usize {
-        self.process.limits.soft(RLIMIT_NOFILE).min(limits::INFINITY - 1)
+        self.process
+            .limits
+            .soft(RLIMIT_NOFILE)
+            .min(limits::INFINITY - 1)
     }
 
     /// The name that `ps` shows: up to 15 bytes and zeroes.

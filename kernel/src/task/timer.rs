@@ -46,7 +46,13 @@ impl Queue {
     /// A queue with nothing due.
     pub const fn new() -> Self {
         Queue {
-            entries: Mutex::ranked(Rank::Deadlines, Entries { list: Vec::new(), next_number: 0 }),
+            entries: Mutex::ranked(
+                Rank::Deadlines,
+                Entries {
+                    list: Vec::new(),
+                    next_number: 0,
+                },
+            ),
             armed: AtomicU64::new(u64::MAX),
         }
     }
@@ -54,12 +60,23 @@ impl Queue {
     /// Takes what is due at `now`.
     fn pop(&self, now: u64) -> Option<Action> {
         let mut entries = self.entries.lock();
-        let due = entries.list.last().is_some_and(|entry| entry.deadline <= now);
-        if due { entries.list.pop().map(|entry| entry.action) } else { None }
+        let due = entries
+            .list
+            .last()
+            .is_some_and(|entry| entry.deadline <= now);
+        if due {
+            entries.list.pop().map(|entry| entry.action)
+        } else {
+            None
+        }
     }
 
     fn first(&self) -> u64 {
-        self.entries.lock().list.last().map_or(u64::MAX, |entry| entry.deadline)
+        self.entries
+            .lock()
+            .list
+            .last()
+            .map_or(u64::MAX, |entry| entry.deadline)
     }
 }
 
@@ -99,13 +116,26 @@ impl Timer {
         entries.list.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         let number = entries.next_number;
         entries.next_number += 1;
-        let at = entries.list.partition_point(|entry| entry.deadline >= deadline);
+        let at = entries
+            .list
+            .partition_point(|entry| entry.deadline >= deadline);
         // The new one has the greatest number, so it stands before its equals.
         let at = entries.list[..at].partition_point(|entry| entry.deadline > deadline);
-        entries.list.insert(at, Entry { deadline, number, action });
+        entries.list.insert(
+            at,
+            Entry {
+                deadline,
+                number,
+                action,
+            },
+        );
         drop(entries);
         arm(cpu, deadline);
-        Ok(Timer { cpu, deadline, number })
+        Ok(Timer {
+            cpu,
+            deadline,
+            number,
+        })
     }
 }
 
@@ -113,7 +143,9 @@ impl Drop for Timer {
     fn drop(&mut self) {
         let mut entries = self.cpu.timers.entries.lock();
         let key = (self.deadline, self.number);
-        let found = entries.list.binary_search_by(|entry| key.cmp(&(entry.deadline, entry.number)));
+        let found = entries
+            .list
+            .binary_search_by(|entry| key.cmp(&(entry.deadline, entry.number)));
         let gone = found.ok().map(|at| entries.list.remove(at));
         drop(entries);
         drop(gone);

@@ -29,8 +29,14 @@ struct Tree {
     wrapped: bool,
 }
 
-static TREE: Mutex<Tree> =
-    Mutex::ranked(Rank::Tree, Tree { entries: BTreeMap::new(), last: 0, wrapped: false });
+static TREE: Mutex<Tree> = Mutex::ranked(
+    Rank::Tree,
+    Tree {
+        entries: BTreeMap::new(),
+        last: 0,
+        wrapped: false,
+    },
+);
 
 impl Tree {
     fn process(&self, pid: i32) -> Option<&Arc<Process>> {
@@ -38,12 +44,17 @@ impl Tree {
     }
 
     fn processes(&self) -> impl Iterator<Item = &Arc<Process>> {
-        self.entries.values().filter_map(|entry| entry.process.as_ref())
+        self.entries
+            .values()
+            .filter_map(|entry| entry.process.as_ref())
     }
 
     /// Whether a process group or a session still has that number.
     fn names_group(&self, number: i32) -> bool {
-        self.wrapped && self.processes().any(|process| process.group() == number || process.session() == number)
+        self.wrapped
+            && self
+                .processes()
+                .any(|process| process.group() == number || process.session() == number)
     }
 }
 
@@ -105,9 +116,15 @@ pub fn add_process(process: Arc<Process>) -> Result<()> {
 /// A thread is no more; its number is free unless a process has it.
 pub fn remove_thread(tid: i32) {
     let mut tree = TREE.lock();
-    let Some(entry) = tree.entries.get_mut(&tid) else { return };
+    let Some(entry) = tree.entries.get_mut(&tid) else {
+        return;
+    };
     let thread = entry.thread.take();
-    let gone = if entry.process.is_none() { tree.entries.remove(&tid) } else { None };
+    let gone = if entry.process.is_none() {
+        tree.entries.remove(&tid)
+    } else {
+        None
+    };
     drop(tree);
     drop((thread, gone));
 }
@@ -129,7 +146,10 @@ pub fn take_over(thread: &Thread, pid: i32) {
     let old = tree.entries.remove(&thread.tid());
     let moved = old.and_then(|entry| entry.thread);
     thread.set_tid(pid);
-    let leader = tree.entries.get_mut(&pid).and_then(|entry| core::mem::replace(&mut entry.thread, moved));
+    let leader = tree
+        .entries
+        .get_mut(&pid)
+        .and_then(|entry| core::mem::replace(&mut entry.thread, moved));
     drop(tree);
     drop(leader);
 }
@@ -146,7 +166,10 @@ pub fn thread(tid: i32) -> Option<Arc<Thread>> {
 
 /// The process with the lowest number from `from` on, for `/proc`.
 pub fn next_process(from: i32) -> Option<Arc<Process>> {
-    TREE.lock().entries.range(from..).find_map(|(_, entry)| entry.process.clone())
+    TREE.lock()
+        .entries
+        .range(from..)
+        .find_map(|(_, entry)| entry.process.clone())
 }
 
 /// How many processes there are.
@@ -177,10 +200,16 @@ pub fn any(wanted: impl Fn(&Process) -> bool) -> bool {
 }
 
 /// The first child of `parent` that `select` chooses.
-pub fn find_child<T>(parent: &Process, mut select: impl FnMut(&Arc<Process>) -> Option<T>) -> Option<T> {
+pub fn find_child<T>(
+    parent: &Process,
+    mut select: impl FnMut(&Arc<Process>) -> Option<T>,
+) -> Option<T> {
     let tree = TREE.lock();
     let children = &tree.entries.get(&parent.pid())?.children;
-    children.iter().filter_map(|&pid| tree.process(pid)).find_map(&mut select)
+    children
+        .iter()
+        .filter_map(|&pid| tree.process(pid))
+        .find_map(&mut select)
 }
 
 /// Gives the children of `process`, which ends, to the nearest living subreaper above it, or to process 1. Calls `told` with
@@ -188,17 +217,27 @@ pub fn find_child<T>(parent: &Process, mut select: impl FnMut(&Arc<Process>) -> 
 pub fn orphan_children(process: &Process, mut told: impl FnMut(&Arc<Process>, &Arc<Process>)) {
     let mut tree = TREE.lock();
     let mut heir = process.parent();
-    while heir > 1 && !tree.process(heir).is_some_and(|above| above.is_subreaper() && !above.is_exiting()) {
+    while heir > 1
+        && !tree
+            .process(heir)
+            .is_some_and(|above| above.is_subreaper() && !above.is_exiting())
+    {
         heir = tree.process(heir).map_or(1, |above| above.parent());
     }
     let heir = heir.max(1);
-    let Some(entry) = tree.entries.get_mut(&process.pid()) else { return };
+    let Some(entry) = tree.entries.get_mut(&process.pid()) else {
+        return;
+    };
     let children = core::mem::take(&mut entry.children);
-    let Some(parent) = tree.process(heir).cloned() else { return };
+    let Some(parent) = tree.process(heir).cloned() else {
+        return;
+    };
     let mut moved = Vec::new();
     for &pid in &children {
         if let Some(child) = tree.process(pid) {
-            child.parent.store(heir, core::sync::atomic::Ordering::Relaxed);
+            child
+                .parent
+                .store(heir, core::sync::atomic::Ordering::Relaxed);
             moved.push(child.clone());
         }
     }
@@ -211,11 +250,17 @@ pub fn orphan_children(process: &Process, mut told: impl FnMut(&Arc<Process>, &A
 
 /// The first process for which `wanted` holds.
 pub fn find(wanted: impl Fn(&Process) -> bool) -> Option<Arc<Process>> {
-    TREE.lock().processes().find(|process| wanted(process)).cloned()
+    TREE.lock()
+        .processes()
+        .find(|process| wanted(process))
+        .cloned()
 }
 
 /// Whether `wanted` holds for any process and its parent.
 pub fn any_with_parent(wanted: impl Fn(&Process, &Process) -> bool) -> bool {
     let tree = TREE.lock();
-    tree.processes().any(|process| tree.process(process.parent()).is_some_and(|parent| wanted(process, parent)))
+    tree.processes().any(|process| {
+        tree.process(process.parent())
+            .is_some_and(|parent| wanted(process, parent))
+    })
 }

@@ -31,7 +31,10 @@ pub struct WaitQueue {
 impl WaitQueue {
     /// A queue that nobody waits in.
     pub const fn new() -> Self {
-        WaitQueue { count: AtomicUsize::new(0), waiters: Mutex::ranked(Rank::Waiters, VecDeque::new()) }
+        WaitQueue {
+            count: AtomicUsize::new(0),
+            waiters: Mutex::ranked(Rank::Waiters, VecDeque::new()),
+        }
     }
 
     /// Waits until `ready` holds, whatever comes.
@@ -47,11 +50,20 @@ impl WaitQueue {
 
     /// Waits until `ready` holds, a signal comes, or `deadline` (absolute, in ticks) passes.
     #[inline]
-    pub fn wait_interruptible(&self, ready: impl FnMut() -> bool, deadline: Option<u64>) -> Result<(), WaitError> {
+    pub fn wait_interruptible(
+        &self,
+        ready: impl FnMut() -> bool,
+        deadline: Option<u64>,
+    ) -> Result<(), WaitError> {
         self.wait_in(state::INTERRUPTIBLE, ready, deadline)
     }
 
-    fn wait_in(&self, kind: u8, mut ready: impl FnMut() -> bool, deadline: Option<u64>) -> Result<(), WaitError> {
+    fn wait_in(
+        &self,
+        kind: u8,
+        mut ready: impl FnMut() -> bool,
+        deadline: Option<u64>,
+    ) -> Result<(), WaitError> {
         if ready() {
             return Ok(());
         }
@@ -108,7 +120,10 @@ impl WaitQueue {
             return false;
         }
         let mut waiters = self.waiters.lock();
-        let Some(at) = waiters.iter().position(|waiter| core::ptr::eq(&**waiter, current())) else {
+        let Some(at) = waiters
+            .iter()
+            .position(|waiter| core::ptr::eq(&**waiter, current()))
+        else {
             return false;
         };
         let thread = waiters.remove(at);

@@ -3,7 +3,10 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use super::{current, sched, signal};
-use crate::arch::{Frame, work::{NEED_RESCHED, SIGNAL}};
+use crate::arch::{
+    Frame,
+    work::{NEED_RESCHED, SIGNAL},
+};
 
 /// Does what the thread's work word asks for. Called on the way back to the program, until the word is 0.
 pub fn exit_work(frame: &mut Frame) {

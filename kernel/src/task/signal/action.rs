@@ -52,12 +52,18 @@ pub fn default_of(number: u32) -> Default {
         SIGCHLD | SIGURG | SIGWINCH => Default::Ignore,
         SIGCONT => Default::Continue,
         SIGSTOP | SIGTSTP | SIGTTIN | SIGTTOU => Default::Stop,
-        SIGQUIT | SIGILL | SIGTRAP | SIGABRT | SIGBUS | SIGFPE | SIGSEGV | SIGXCPU | SIGXFSZ | SIGSYS => Default::Core,
+        SIGQUIT | SIGILL | SIGTRAP | SIGABRT | SIGBUS | SIGFPE | SIGSEGV | SIGXCPU | SIGXFSZ
+        | SIGSYS => Default::Core,
         _ => Default::Terminate,
     }
 }
 
-const DEFAULT: Action = Action { handler: SIG_DFL, flags: 0, restorer: 0, mask: 0 };
+const DEFAULT: Action = Action {
+    handler: SIG_DFL,
+    flags: 0,
+    restorer: 0,
+    mask: 0,
+};
 
 /// The actions of a process, or of several that share them.
 pub struct Actions {
@@ -84,20 +90,33 @@ impl Actions {
         let numbered = (1..).zip(&table);
         let ignored = numbered.filter(|(number, action)| has_no_effect(*number, action));
         let ignored = ignored.fold(0, |set, (number, _)| set | Set::bit(number));
-        try_arc(Actions { table: Mutex::new(table), ignored: AtomicU64::new(ignored) })
+        try_arc(Actions {
+            table: Mutex::new(table),
+            ignored: AtomicU64::new(ignored),
+        })
     }
 
     /// A copy, as fork makes it.
     pub fn fork(&self) -> Result<Arc<Self>> {
         let table = *self.table.lock();
-        try_arc(Actions { table: Mutex::new(table), ignored: AtomicU64::new(self.ignored()) })
+        try_arc(Actions {
+            table: Mutex::new(table),
+            ignored: AtomicU64::new(self.ignored()),
+        })
     }
 
     /// A copy, as exec leaves it: handlers of the old program are gone, what is ignored stays ignored.
     pub fn exec(&self) -> Result<Arc<Self>> {
         let mut table = *self.table.lock();
         for action in &mut table {
-            *action = if action.handler == SIG_IGN { Action { handler: SIG_IGN, ..DEFAULT } } else { DEFAULT };
+            *action = if action.handler == SIG_IGN {
+                Action {
+                    handler: SIG_IGN,
+                    ..DEFAULT
+                }
+            } else {
+                DEFAULT
+            };
         }
         Self::with(table)
     }
@@ -111,7 +130,12 @@ impl Actions {
     pub fn set(&self, number: u32, action: Action) -> Action {
         let mut table = self.table.lock();
         let bit = Set::bit(number);
-        let ignored = self.ignored() & !bit | if has_no_effect(number, &action) { bit } else { 0 };
+        let ignored = self.ignored() & !bit
+            | if has_no_effect(number, &action) {
+                bit
+            } else {
+                0
+            };
         self.ignored.store(ignored, Relaxed);
         core::mem::replace(&mut table[number as usize - 1], action)
     }

@@ -60,7 +60,11 @@ pub fn take(blocked: u64) -> Option<Info> {
     let thread = current();
     let own = thread.signals.pending.lock().take(blocked);
     let info = own.or_else(|| thread.process().signals.pending.lock().take(blocked))?;
-    Some(if info.code == SI_TIMER { itimer::delivered(info) } else { info })
+    Some(if info.code == SI_TIMER {
+        itimer::delivered(info)
+    } else {
+        info
+    })
 }
 
 /// Settles a system call that a signal interrupted: it begins again, or ends with EINTR.
@@ -96,15 +100,23 @@ fn handle(frame: &mut Frame, action: &Action, info: Info) {
     let altstack = thread.signals.own.with(|own| own.altstack);
     let [start, flags, size] = altstack;
     let on_it = (start..start + size).contains(&frame.sp().wrapping_sub(1));
-    let wanted = action.flags & SA_ONSTACK as usize != 0 && flags & SS_DISABLE as usize == 0 && size != 0;
+    let wanted =
+        action.flags & SA_ONSTACK as usize != 0 && flags & SS_DISABLE as usize == 0 && size != 0;
     let delivery = Delivery {
         signo: info.number(),
-        info: info.as_bytes().try_into().expect("a siginfo_t has 128 bytes"),
+        info: info
+            .as_bytes()
+            .try_into()
+            .expect("a siginfo_t has 128 bytes"),
         handler: action.handler,
         flags: action.flags,
         restorer: action.restorer,
         mask: saved_or_blocked(),
-        altstack: [start, flags & !(SS_ONSTACK as usize) | if on_it { SS_ONSTACK as usize } else { 0 }, size],
+        altstack: [
+            start,
+            flags & !(SS_ONSTACK as usize) | if on_it { SS_ONSTACK as usize } else { 0 },
+            size,
+        ],
         stack_top: if wanted && !on_it { start + size } else { 0 },
     };
     if signal::push(frame, &delivery).is_err() {
@@ -112,9 +124,16 @@ fn handle(frame: &mut Frame, action: &Action, info: Info) {
         return;
     }
     if wanted && flags & SS_AUTODISARM as usize != 0 {
-        thread.signals.own.with(|own| own.altstack = super::NO_ALTSTACK);
+        thread
+            .signals
+            .own
+            .with(|own| own.altstack = super::NO_ALTSTACK);
     }
-    let own = if action.flags & SA_NODEFER as usize != 0 { 0 } else { Set::bit(info.number()) };
+    let own = if action.flags & SA_NODEFER as usize != 0 {
+        0
+    } else {
+        Set::bit(info.number())
+    };
     set_blocked(thread.blocked() | action.mask | own);
 }
 
@@ -125,7 +144,9 @@ pub fn with_mask(mask: u64, call: impl FnOnce() -> Result<usize>) -> Result<usiz
     let old = thread.blocked();
     set_blocked(mask);
     let result = call();
-    if thread.signal_due() && matches!(result, Err(Errno(code)) if code == Errno::EINTR.0 || code >= Errno::ERESTARTSYS.0) {
+    if thread.signal_due()
+        && matches!(result, Err(Errno(code)) if code == Errno::EINTR.0 || code >= Errno::ERESTARTSYS.0)
+    {
         thread.signals.own.with(|own| own.saved_mask = Some(old));
     } else {
         set_blocked(old);

@@ -22,7 +22,13 @@ pub struct Info {
 
 impl Info {
     fn new(signo: u32, code: i32) -> Self {
-        Info { signo: signo as i32, errno: 0, code, pad: 0, data: [0; 14] }
+        Info {
+            signo: signo as i32,
+            errno: 0,
+            code,
+            pad: 0,
+            data: [0; 14],
+        }
     }
 
     /// From the kernel.
@@ -54,9 +60,21 @@ impl Info {
     }
 
     /// A child changed its state. Times in clock ticks (USER_HZ).
-    pub fn child(signo: u32, code: u32, pid: i32, uid: u32, status: i32, times: (u64, u64)) -> Self {
+    pub fn child(
+        signo: u32,
+        code: u32,
+        pid: i32,
+        uid: u32,
+        status: i32,
+        times: (u64, u64),
+    ) -> Self {
         let mut info = Self::new(signo, code as i32);
-        info.data[..4].copy_from_slice(&[pair(pid, uid as i32), status as u32 as u64, times.0, times.1]);
+        info.data[..4].copy_from_slice(&[
+            pair(pid, uid as i32),
+            status as u32 as u64,
+            times.0,
+            times.1,
+        ]);
         info
     }
 

@@ -78,5 +78,9 @@ pub fn is_ignored_or_blocked(number: u32) -> bool {
 /// The mask that the current thread's program will have when it goes on.
 pub fn saved_or_blocked() -> u64 {
     let thread = current();
-    thread.signals.own.with(|own| own.saved_mask.take()).unwrap_or_else(|| thread.blocked())
+    thread
+        .signals
+        .own
+        .with(|own| own.saved_mask.take())
+        .unwrap_or_else(|| thread.blocked())
 }

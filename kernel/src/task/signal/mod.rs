@@ -13,7 +13,9 @@ pub use deliver::{deliver, take, with_mask};
 pub use info::Info;
 pub use mask::{Set, is_ignored_or_blocked, saved_or_blocked, set_blocked};
 pub use pending::Pending;
-pub use send::{force, force_fatal, notify, raise, send, send_group, send_info, send_process, send_thread};
+pub use send::{
+    force, force_fatal, notify, raise, send, send_group, send_info, send_process, send_thread,
+};
 pub use stop::{Report, Stop};
 
 use core::sync::atomic::AtomicU64;
@@ -52,7 +54,10 @@ impl ThreadSignals {
         ThreadSignals {
             pending: Mutex::ranked(Rank::Signals, Pending::new()),
             blocked: AtomicU64::new(blocked),
-            own: ThreadLocal::new(Own { saved_mask: None, altstack }),
+            own: ThreadLocal::new(Own {
+                saved_mask: None,
+                altstack,
+            }),
         }
     }
 }

@@ -22,7 +22,10 @@ pub struct Pending {
 impl Pending {
     /// None.
     pub const fn new() -> Self {
-        Pending { set: 0, queue: VecDeque::new() }
+        Pending {
+            set: 0,
+            queue: VecDeque::new(),
+        }
     }
 
     /// Which are there.
@@ -56,10 +59,18 @@ impl Pending {
         if ready == 0 {
             return None;
         }
-        let first = if ready & SYNCHRONOUS != 0 { ready & SYNCHRONOUS } else { ready };
+        let first = if ready & SYNCHRONOUS != 0 {
+            ready & SYNCHRONOUS
+        } else {
+            ready
+        };
         let number = first.trailing_zeros() + 1;
         let is_it = |info: &Info| info.number() == number;
-        let info = self.queue.iter().position(is_it).and_then(|at| self.queue.remove(at));
+        let info = self
+            .queue
+            .iter()
+            .position(is_it)
+            .and_then(|at| self.queue.remove(at));
         if !self.queue.iter().any(is_it) {
             self.set &= !Set::bit(number);
         }

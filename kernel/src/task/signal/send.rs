@@ -18,7 +18,10 @@ use crate::task::{Process, Thread, current, tree};
 pub fn notify(thread: &Arc<Thread>, sleeps: u8) {
     thread.arch.work.fetch_or(SIGNAL, Relaxed);
     core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
-    if !sched::wake_from(thread.clone(), sleeps) && thread.arch.is_running() && !core::ptr::eq(&**thread, current()) {
+    if !sched::wake_from(thread.clone(), sleeps)
+        && thread.arch.is_running()
+        && !core::ptr::eq(&**thread, current())
+    {
         smp::kick(thread.sched.cpu());
     }
 }
@@ -45,7 +48,10 @@ pub fn send_info(process: &Process, thread: Option<&Arc<Thread>>, info: Info) ->
     let ignored = process.signals.actions().ignored() & bit != 0;
     let blocked = match thread {
         Some(thread) => thread.blocked() & bit != 0,
-        None => process.threads().first().is_none_or(|thread| thread.blocked() & bit != 0),
+        None => process
+            .threads()
+            .first()
+            .is_none_or(|thread| thread.blocked() & bit != 0),
     };
     if ignored && !blocked {
         return Ok(());
@@ -103,18 +109,25 @@ pub fn send(process: &Process, number: u32) -> Result<()> {
 /// ESRCH: no such group.
 pub fn send_group(group: i32, number: u32) -> Result<()> {
     let mut found = Err(Errno::ESRCH);
-    tree::for_each(|process| process.group() == group, |process| {
-        found = Ok(());
-        // Ordinary signals need no room.
-        _ = send(process, number);
-    })?;
+    tree::for_each(
+        |process| process.group() == group,
+        |process| {
+            found = Ok(());
+            // Ordinary signals need no room.
+            _ = send(process, number);
+        },
+    )?;
     found
 }
 
 /// Sends signal `number` to the current process, as the kernel does for SIGPIPE.
 pub fn raise(number: u32) {
     // Ordinary signals need no room.
-    _ = send_info(current().process(), Some(&crate::arch::current_arc()), Info::kernel(number));
+    _ = send_info(
+        current().process(),
+        Some(&crate::arch::current_arc()),
+        Info::kernel(number),
+    );
 }
 
 /// Makes the current thread take a signal for its own fault: it cannot hold it back or ignore it.
@@ -126,7 +139,15 @@ pub fn force(number: u32, code: u32, address: usize) {
     let (thread, bit) = (current(), Set::bit(number));
     let actions = thread.process().signals.actions();
     if (thread.blocked() | actions.ignored()) & bit != 0 {
-        actions.set(number, super::Action { handler: SIG_DFL, flags: 0, restorer: 0, mask: 0 });
+        actions.set(
+            number,
+            super::Action {
+                handler: SIG_DFL,
+                flags: 0,
+                restorer: 0,
+                mask: 0,
+            },
+        );
         thread.signals.blocked.fetch_and(!bit, Relaxed);
     }
     let info = Info::fault(number, code, address);
@@ -138,6 +159,14 @@ pub fn force(number: u32, code: u32, address: usize) {
 /// Ends the current process by SIGSEGV: its stack cannot take a signal.
 pub fn force_fatal(number: u32) {
     let actions = current().process().signals.actions();
-    actions.set(number, super::Action { handler: SIG_DFL, flags: 0, restorer: 0, mask: 0 });
+    actions.set(
+        number,
+        super::Action {
+            handler: SIG_DFL,
+            flags: 0,
+            restorer: 0,
+            mask: 0,
+        },
+    );
     force(number, SI_KERNEL, 0);
 }

@@ -30,7 +30,10 @@ pub enum Report {
 impl Stop {
     /// Not stopped.
     pub const fn new() -> Self {
-        Stop { signal: AtomicU32::new(0), unreported: AtomicU32::new(0) }
+        Stop {
+            signal: AtomicU32::new(0),
+            unreported: AtomicU32::new(0),
+        }
     }
 
     /// Whether the process is to stop, or has.
@@ -57,7 +60,13 @@ impl Stop {
 impl Process {
     /// Stops the process by `signal`; the current thread is one of its own.
     pub(super) fn stop(&self, signal: u32) {
-        if self.signals.stop.signal.compare_exchange(0, signal, AcqRel, Relaxed).is_ok() {
+        if self
+            .signals
+            .stop
+            .signal
+            .compare_exchange(0, signal, AcqRel, Relaxed)
+            .is_ok()
+        {
             for thread in self.threads().iter() {
                 notify(thread, state::INTERRUPTIBLE);
             }
@@ -82,12 +91,27 @@ impl Process {
     }
 
     fn tell_parent(&self, code: u32, status: i32) {
-        let Some(parent) = tree::process(self.parent()) else { return };
+        let Some(parent) = tree::process(self.parent()) else {
+            return;
+        };
         let uid = self.with_credentials(|who| who.uid);
-        let quiet = parent.signals.actions().get(SIGCHLD).flags & linux_raw_sys::general::SA_NOCLDSTOP as usize != 0;
+        let quiet = parent.signals.actions().get(SIGCHLD).flags
+            & linux_raw_sys::general::SA_NOCLDSTOP as usize
+            != 0;
         if !quiet {
             // An ordinary signal needs no room.
-            _ = send_info(&parent, None, Info::child(SIGCHLD, code, self.pid(), uid, status, self.user_system_ticks()));
+            _ = send_info(
+                &parent,
+                None,
+                Info::child(
+                    SIGCHLD,
+                    code,
+                    self.pid(),
+                    uid,
+                    status,
+                    self.user_system_ticks(),
+                ),
+            );
         }
         parent.child_event.wake_all();
     }
@@ -113,6 +137,7 @@ impl Process {
 
     /// Whether SIGKILL is on its way.
     pub fn is_killed(&self) -> bool {
-        self.exit_status().is_some_and(|status| status & 0x7f == SIGKILL)
+        self.exit_status()
+            .is_some_and(|status| status & 0x7f == SIGKILL)
     }
 }

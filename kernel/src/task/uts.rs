@@ -1,0 +1,73 @@
+//! What the machine and its kernel are called.
+
+extern crate alloc;
+
+use alloc::vec::Vec;
+
+use crate::errno::{Errno, Result};
+use crate::sync::Mutex;
+
+/// Bytes of a name, with its zero.
+pub const FIELD: usize = 65;
+/// The kernel.
+pub const SYSTEM: &str = "Linux";
+/// Its release: what programs expect of Linux, they find as of this version.
+pub const RELEASE: &str = "6.12.0-stile";
+/// Its build.
+pub const VERSION: &str = concat!("#1 SMP Stile ", env!("CARGO_PKG_VERSION"));
+
+/// Names of the machine and of its domain.
+static NAMES: Mutex<[[u8; FIELD]; 2]> = Mutex::new([field("stile"), field("(none)")]);
+
+/// A name with zeroes behind it.
+pub const fn field(text: &str) -> [u8; FIELD] {
+    let (mut field, text, mut at) = ([0; FIELD], text.as_bytes(), 0);
+    while at < text.len() {
+        field[at] = text[at];
+        at += 1;
+    }
+    field
+}
+
+/// The names of the machine and of its domain.
+pub fn names() -> [[u8; FIELD]; 2] {
+    *NAMES.lock()
+}
+
+/// The machine's name, without zeroes.
+pub fn host_name() -> Vec<u8> {
+    let [host, _] = names();
+    host.split(|&byte| byte == 0).next().unwrap_or(&[]).to_vec()
+}
+
+/// A name with zeroes behind it.
+///
+/// # Errors
+/// EINVAL: it is too long.
+fn padded(name: &[u8]) -> Result<[u8; FIELD]> {
+    let mut field = [0; FIELD];
+    let len = name.len();
+    if len >= FIELD {
+        return Err(Errno::EINVAL);
+    }
+    field[..len].copy_from_slice(name);
+    Ok(field)
+}
+
+/// Sets the machine's name.
+///
+/// # Errors
+/// EINVAL: it is too long.
+pub fn set_host_name(name: &[u8]) -> Result<()> {
+    NAMES.lock()[0] = padded(name)?;
+    Ok(())
+}
+
+/// Sets the domain's name.
+///
+/// # Errors
+/// EINVAL: it is too long.
+pub fn set_domain(name: &[u8]) -> Result<()> {
+    NAMES.lock()[1] = padded(name)?;
+    Ok(())
+}
