@@ -174,7 +174,9 @@ pub fn interrupt() {
         }
     }
     sched::check_slice(cpu, now);
-    let next = cpu.timers.first().min(cpu.sched.slice_end().max(now + 1));
+    // A slice that is over needs no clock: the switch that it asked for begins the next one.
+    let slice = Some(cpu.sched.slice_end()).filter(|&end| end > now);
+    let next = cpu.timers.first().min(slice.unwrap_or(u64::MAX));
     if next != u64::MAX {
         arm(cpu, next);
     }
