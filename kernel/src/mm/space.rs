@@ -5,7 +5,7 @@ extern crate alloc;
 use alloc::sync::{Arc, Weak};
 use core::ops::Range;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
 
 pub use super::area::PageSource;
 use super::area::{Area, Areas, Flags, Label, Rights, Source};
@@ -30,6 +30,8 @@ pub struct AddressSpace {
     context: Context,
     root: PhysAddr,
     me: Weak<AddressSpace>,
+    /// Where the vDSO lies; 0 without one.
+    vdso: AtomicUsize,
     inner: SpaceLock<Space>,
 }
 
@@ -100,7 +102,13 @@ impl AddressSpace {
         let root = table.root();
         let inner = Space { table, areas, stack_limit: 8 << 20, heap, mmap_top };
         let inner = SpaceLock::new(inner)?;
-        try_arc_cyclic(|me| AddressSpace { context: Context::new(), root, me: me.clone(), inner })
+        try_arc_cyclic(|me| AddressSpace {
+            context: Context::new(),
+            root,
+            me: me.clone(),
+            vdso: AtomicUsize::new(0),
+            inner,
+        })
     }
 
     /// For changing areas, or entries that hold something, alone.
@@ -272,6 +280,7 @@ impl AddressSpace {
         let mut parent = self.lock();
         let areas = parent.areas.for_child()?;
         let child = Self::with(areas, parent.heap.clone(), parent.mmap_top)?;
+        child.set_vdso(self.vdso());
         let mut space = child.lock();
         space.areas.iter().try_for_each(|area| area.announce(&child.me))?;
         space.stack_limit = parent.stack_limit;
@@ -281,6 +290,16 @@ impl AddressSpace {
         shared?;
         drop(space);
         Ok(child)
+    }
+
+    /// Where the vDSO lies; 0 without one.
+    pub fn vdso(&self) -> usize {
+        self.vdso.load(Relaxed)
+    }
+
+    /// The vDSO lies at `base` from now on.
+    pub fn set_vdso(&self, base: usize) {
+        self.vdso.store(base, Relaxed);
     }
 
     /// The first area that ends above `address`, for `/proc/PID/maps`.

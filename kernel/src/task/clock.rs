@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
-use crate::arch::time;
+use crate::arch::{self, time};
 
 /// Nanoseconds in a second.
 pub const SECOND: u64 = 1_000_000_000;
@@ -39,7 +39,9 @@ pub fn realtime_offset() -> i64 {
 
 /// Sets CLOCK_REALTIME, in ns since 1970.
 pub fn set_realtime(ns: u64) {
-    OFFSET.store(ns as i64 - monotonic_ns() as i64, Relaxed);
+    let offset = ns as i64 - monotonic_ns() as i64;
+    OFFSET.store(offset, Relaxed);
+    arch::vdso::set_realtime_offset(offset);
 }
 
 /// The deadline, in ticks, of a time of CLOCK_MONOTONIC in ns: never early.

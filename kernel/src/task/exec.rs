@@ -132,6 +132,8 @@ fn prepare(request: &Request, owners: (Option<u32>, Option<u32>)) -> Result<Read
     let loader = interpreter
         .map(|interpreter| interpreter.map(&space, None))
         .transpose()?;
+    let vdso = arch::vdso::map(&space)?;
+    space.set_vdso(vdso.unwrap_or(0));
     let extra = Extra {
         path: &request.path,
         platform: arch::PLATFORM,
@@ -143,7 +145,7 @@ fn prepare(request: &Request, owners: (Option<u32>, Option<u32>)) -> Result<Read
         &request.arguments,
         &request.environment,
         &extra,
-        |path, platform, random| vector(&mapped, loader.as_ref(), owners, [path, platform, random]),
+        |path, platform, random| vector(&mapped, loader.as_ref(), vdso, owners, [path, platform, random]),
     )?;
     let entry = loader.map_or(mapped.entry, |loader| loader.entry);
     Ok(Ready {
@@ -158,6 +160,7 @@ fn prepare(request: &Request, owners: (Option<u32>, Option<u32>)) -> Result<Read
 fn vector(
     program: &Mapped,
     loader: Option<&Mapped>,
+    vdso: Option<usize>,
     owners: (Option<u32>, Option<u32>),
     [path, platform, random]: [usize; 3],
 ) -> Result<Vec<[usize; 2]>> {
@@ -175,6 +178,9 @@ fn vector(
     let mut vector = Vec::new();
     vector.try_reserve(24).map_err(|_| Errno::ENOMEM)?;
     let mut add = |kind: u32, value: usize| vector.push([kind as usize, value]);
+    if let Some(vdso) = vdso {
+        add(AT_SYSINFO_EHDR, vdso);
+    }
     add(AT_HWCAP, hwcap as usize);
     add(AT_PAGESZ, PAGE_SIZE);
     add(AT_CLKTCK, USER_HZ as usize);

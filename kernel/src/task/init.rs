@@ -42,6 +42,7 @@ fn new_process(pid: i32) -> Result<Process> {
 /// the clock at hand.
 pub fn init() {
     clock::init();
+    arch::vdso::init(clock::boot_ticks()).expect("memory for the vDSO");
     KERNEL.call_once(|| Arc::new(new_process(0).expect("memory for the first process")));
     start_cpu();
 }

@@ -7,7 +7,7 @@ use linux_raw_sys::general::*;
 use super::mask::{Set, saved_or_blocked, set_blocked};
 use super::{Action, Default, Info, SIG_DFL, SIG_IGN, default_of, force_fatal, stop};
 use crate::arch::signal::{self, Delivery};
-use crate::arch::{Frame, work::SIGNAL};
+use crate::arch::{self, Frame, work::SIGNAL};
 use crate::errno::{Errno, Result};
 use crate::task::{current, exit, itimer, job};
 use zerocopy::IntoBytes;
@@ -110,7 +110,10 @@ fn handle(frame: &mut Frame, action: &Action, info: Info) {
             .expect("a siginfo_t has 128 bytes"),
         handler: action.handler,
         flags: action.flags,
-        restorer: action.restorer,
+        restorer: match action.restorer {
+            0 => arch::vdso::sigreturn(crate::task::with_space(|space| space.vdso())),
+            restorer => restorer,
+        },
         mask: saved_or_blocked(),
         altstack: [
             start,
