@@ -98,6 +98,8 @@ pub struct Options<'a> {
     /// How long to wait before the first row, in milliseconds, so that the kernel's own work is over.
     pub settle_ms: usize,
     cpus: Option<&'static str>,
+    /// Instead of the rows: so many threads read an ID register so often at once.
+    pub contend: Option<(usize, usize)>,
     /// How long to wait after each line, in milliseconds, so that the console's own work is over.
     pub pause_ms: usize,
 }
@@ -112,6 +114,7 @@ impl<'a> Options<'a> {
             batches: 21,
             settle_ms: 3000,
             cpus: None,
+            contend: None,
             pause_ms: 0,
         };
         while let Some(word) = arguments
@@ -131,6 +134,11 @@ impl<'a> Options<'a> {
                 }
                 "--settle" => options.settle_ms = number.ok_or(word)?,
                 "--pause" => options.pause_ms = number.ok_or(word)?,
+                "--contend" => {
+                    let (threads, reads) =
+                        value.and_then(|value| value.split_once(',')).ok_or(word)?;
+                    options.contend = threads.parse().ok().zip(reads.parse().ok());
+                }
                 "--cpus" => options.cpus = Some(value.ok_or(word)?),
                 _ => return Err(word),
             }

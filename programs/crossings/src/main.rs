@@ -2,8 +2,9 @@
 //!
 //!     crossings [--quick] [--batches N] [--settle MS] [--pause MS] [--cpus 0,1] [ROW…]
 //!     crossings --list
+//!     crossings --contend THREADS,READS
 //!
-//! `--cpus` measures on each CPU in turn, in a thread of its own, and then once more on each.
+//! `--contend` has 1, 2, 4 … threads read an ID register at once, each so often. `--cpus` measures on each CPU in turn, in a thread of its own, and then once more on each.
 //!
 //! One line a row: `name least median unit window`, where the figures are those of one operation, in
 //! nanoseconds of the counter that user programs can read. Under QEMU's `-icount shift=0` a nanosecond is
@@ -19,6 +20,7 @@
 
 mod arch;
 mod arguments;
+mod contend;
 mod meter;
 mod output;
 mod region;
@@ -77,6 +79,17 @@ fn run(arguments: &Arguments) -> i32 {
     let [system, release, version] = [0, 2, 3].map(|field| names.field(field));
     output::line(format_args!("# kernel {system} {release} {version}"));
     sys::sleep_ms(options.settle_ms);
+    if let Some((threads, reads)) = options.contend {
+        match contend::run(arguments, frequency, threads, reads) {
+            Ok(()) => {}
+            Err(Outcome::Absent) => output::line(format_args!("# no ID registers to read")),
+            Err(Outcome::Failed(error)) => {
+                output::line(format_args!("# contend: errno {}", error.0))
+            }
+        }
+        output::line(format_args!("# done"));
+        return 0;
+    }
     let rows = |turn| measure_all(&options, arguments, frequency, turn);
     let cpus = options.cpus();
     let done = match cpus {

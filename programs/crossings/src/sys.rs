@@ -64,6 +64,7 @@ pub mod number {
     pub const RT_SIGACTION: usize = 134;
     pub const REBOOT: usize = 142;
     pub const UNAME: usize = 160;
+    pub const GETRUSAGE: usize = 165;
     pub const GETPID: usize = 172;
     pub const GETPPID: usize = 173;
     pub const GETTID: usize = 178;
@@ -243,6 +244,18 @@ pub fn uname() -> Names {
         [names.0.as_mut_ptr() as usize, 0, 0, 0, 0, 0],
     );
     names
+}
+
+/// How long the process has run, in user programs and in the kernel, in nanoseconds.
+pub fn times() -> (u64, u64) {
+    // struct rusage: two times of seconds and microseconds, and fourteen numbers.
+    let mut usage = [0u64; 18];
+    let _ = call(
+        number::GETRUSAGE,
+        [0, usage.as_mut_ptr() as usize, 0, 0, 0, 0],
+    );
+    let nanoseconds = |at: usize| usage[at] * 1_000_000_000 + usage[at + 1] * 1000;
+    (nanoseconds(0), nanoseconds(2))
 }
 
 /// The process's own number.

@@ -26,8 +26,8 @@ pub struct Boot<'a> {
     pub cpus: u32,
     /// The arguments of `programs/crossings`.
     pub arguments: Vec<String>,
-    /// What the plugin is to do beside counting, as its options.
-    pub plugin: &'a str,
+    /// What the plugin is to do beside counting, as its options; without it, time is the host's and figures do not repeat.
+    pub plugin: Option<&'a str>,
     /// When the machine counts as hung.
     pub limit: Duration,
 }
@@ -54,25 +54,28 @@ impl Boot<'_> {
         let folder = Folder::new(project.cache.join("run"))?;
         let [initramfs, log, counts] = ["initramfs", "log", "counts"].map(|name| folder.file(name));
         fs::write(&initramfs, tree.write()?)?;
-        let plugin = counted::plugin(project)?;
-        let plugin = format!(
-            "file={},out={}{}",
-            plugin.display(),
-            counts.display(),
-            self.plugin
-        );
+        let options = match self.plugin {
+            None => Vec::new(),
+            Some(more) => {
+                let (file, out) = (counted::plugin(project)?, counts.display());
+                vec![
+                    "-plugin".into(),
+                    format!("file={},out={out}{more}", file.display()),
+                ]
+            }
+        };
         let machine = Machine {
             arch: self.arch,
             kernel: &self.subject.kernel,
             cpu: bench.cpu,
             smp: self.cpus,
             memory: "1G",
-            icount: true,
+            icount: self.plugin.is_some(),
             as_shipped: true,
             accel: Accel::Tcg,
             gdb: false,
             append: self.subject.parameters.clone(),
-            options: vec!["-plugin".into(), plugin],
+            options,
         };
         let image = self.subject.kernel.image(project, self.arch)?;
         let qemu = Qemu::find(project, self.arch)?;

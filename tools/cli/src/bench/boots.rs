@@ -50,7 +50,7 @@ pub fn measure(bench: &Bench, arch: Arch, subject: &Subject) -> Result<Vec<Colum
         arch,
         cpus: 1,
         arguments: arguments.map(String::from).to_vec(),
-        plugin: "",
+        plugin: Some(""),
         limit: Duration::from_secs(120),
     };
     let name = arch.debian();

@@ -38,7 +38,7 @@ pub fn repeats(project: &Project, kernel: Kernel, arch: Arch) -> Result<Option<S
         arch,
         cpus: 1,
         arguments: words.map(String::from).to_vec(),
-        plugin: "",
+        plugin: Some(""),
         limit: Duration::from_secs(120),
     };
     let (one, other) = (boot.run(&bench)?, boot.run(&bench)?);

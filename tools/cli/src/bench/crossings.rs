@@ -85,7 +85,7 @@ pub fn measure(
         arch,
         cpus: 1,
         arguments: measured.arguments(&["--batches", batches]),
-        plugin: "",
+        plugin: Some(""),
         limit: Duration::from_secs(if bench.quick { 120 } else { 300 }),
     };
     let booted = match boot.run(bench) {
@@ -98,7 +98,7 @@ pub fn measure(
     if !bench.quick && booted.failure.is_none() {
         boot.cpus = 2;
         boot.arguments = measured.arguments(&["--batches", "1", "--cpus", "0,1"]);
-        boot.plugin = ",instructions=off,lines=on";
+        boot.plugin = Some(",instructions=off,lines=on");
         columns.push(measured.shared_lines(&boot.run(bench)?));
     }
     Ok(columns)

@@ -67,7 +67,7 @@ pub fn inspect(project: &Project, options: &InspectOptions) -> Result<u8> {
             arguments: ["--batches", "1", "--settle", "3000", "null_call"]
                 .map(String::from)
                 .to_vec(),
-            plugin: TRACE,
+            plugin: Some(TRACE),
             limit: Duration::from_secs(180),
         };
         let booted = boot.run(&bench)?;

@@ -1,5 +1,6 @@
 //! The report as Markdown: what `docs/results.md` is.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use super::report::{Report, Table, figure};
@@ -10,10 +11,8 @@ pub fn render(report: &Report) -> String {
         "# Results\n\nMeasured on {} at {} by `stile bench`.\n",
         report.date, report.commit
     );
-    for table in &report.tables {
-        text += &render_table(table);
-    }
-    text
+    text.extend(report.tables.iter().map(render_table));
+    text + &render_commands(report)
 }
 
 fn render_table(table: &Table) -> String {
@@ -85,25 +84,51 @@ fn render_table(table: &Table) -> String {
             let _ = writeln!(text, "- `{name}`: {window}");
         }
     }
-    text += "\n<details><summary>Kernels and commands</summary>\n\n";
     for column in &table.columns {
-        let _ = writeln!(
-            text,
-            "- {}: {}",
-            escape(&column.label),
-            or(&column.kernel, "did not say its name")
-        );
-        for command in &column.commands {
-            let _ = writeln!(text, "\n  ```\n  {command}\n  ```\n");
-        }
         if let Some(failure) = &column.failure {
-            let _ = writeln!(text, "\n  **{}**\n\n  ```", failure.reason);
-            text.extend(failure.console.lines().map(|line| format!("  {line}\n")));
-            text += "  ```\n";
+            let _ = writeln!(
+                text,
+                "\n{}: **{}**\n\n```",
+                escape(&column.label),
+                failure.reason
+            );
+            text.extend(failure.console.lines().map(|line| format!("{line}\n")));
+            text += "```\n";
         }
     }
-    text += "\n</details>\n";
-    text
+    match head.detail {
+        true => format!(
+            "\n<details><summary>{}</summary>\n{text}\n</details>\n",
+            head.title
+        ),
+        false => text,
+    }
+}
+
+/// Each kernel and each command once.
+fn render_commands(report: &Report) -> String {
+    let columns = || report.tables.iter().flat_map(|table| &table.columns);
+    let kernels: BTreeSet<_> = columns()
+        .filter(|column| !column.kernel.is_empty())
+        .map(|column| (&column.label, &column.kernel))
+        .collect();
+    let commands: BTreeSet<_> = columns()
+        .flat_map(|column| {
+            column
+                .commands
+                .iter()
+                .map(|command| (&column.label, command))
+        })
+        .collect();
+    let mut text = String::from("\n## Kernels\n\n");
+    for (label, kernel) in kernels {
+        let _ = writeln!(text, "- {}: {kernel}", escape(label));
+    }
+    text += "\n<details><summary>Commands</summary>\n";
+    for (label, command) in commands {
+        let _ = writeln!(text, "\n{}:\n\n```\n{command}\n```", escape(label));
+    }
+    text + "\n</details>\n"
 }
 
 fn capital(text: &str) -> String {
@@ -115,8 +140,4 @@ fn capital(text: &str) -> String {
 
 fn escape(text: &str) -> String {
     text.replace('|', "\\|")
-}
-
-fn or<'a>(text: &'a str, otherwise: &'a str) -> &'a str {
-    if text.is_empty() { otherwise } else { text }
 }

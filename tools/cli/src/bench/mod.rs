@@ -9,6 +9,7 @@ mod boot;
 mod boots;
 pub mod checks;
 mod compare;
+mod contend;
 mod counted;
 mod crossings;
 mod html;
@@ -140,6 +141,9 @@ pub struct BenchOptions {
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
+    /// Write the report to docs/results.md too
+    #[arg(long)]
+    results: bool,
 }
 
 /// What `bench` does besides measuring.
@@ -217,7 +221,11 @@ impl Step {
 
     fn measure(&self, bench: &Bench) -> Result<Vec<Column>> {
         if let Some(system) = self.suite.system() {
-            return crossings::measure(bench, system, self.arch, &self.subject);
+            let mut columns = crossings::measure(bench, system, self.arch, &self.subject)?;
+            if self.suite == Suite::Idreg && !bench.quick {
+                columns.push(contend::measure(bench, self.arch, &self.subject)?);
+            }
+            return Ok(columns);
         }
         match self.suite {
             Suite::Lmbench => lmbench::measure(bench, self.arch, &self.subject),
@@ -262,7 +270,13 @@ pub fn bench(project: &Project, options: &BenchOptions) -> Result<u8> {
         Results { key, columns }.write(&file)?;
     }
     let files: Vec<_> = steps.iter().map(|step| step.file(&folder)).collect();
-    publish(&options.out, &files, options.json)
+    let status = publish(&options.out, &files, options.json)?;
+    if options.results {
+        let place = project.root.join("docs/results.md");
+        fs::copy(options.out.join("report.md"), &place)
+            .with_context(|| place.display().to_string())?;
+    }
+    Ok(status)
 }
 
 /// All steps, or those of one part.
