@@ -1,13 +1,10 @@
 //! Starts a job's program with its standard descriptors.
 
-use std::ffi::OsStr;
+use std::ffi::CString;
 use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
 
 use wire::{Channel, Input, Job};
 
@@ -27,31 +24,6 @@ pub struct Program {
 
 /// Starts the program; an error's number says why it could not be.
 pub fn start(job: &Job) -> io::Result<Program> {
-    let (name, arguments) = job
-        .arguments
-        .split_first()
-        .ok_or(io::ErrorKind::InvalidInput)?;
-    let mut command = Command::new(OsStr::from_bytes(name));
-    command
-        .args(arguments.iter().map(|argument| OsStr::from_bytes(argument)))
-        .env_clear();
-    for variable in &job.environment {
-        let equals = variable
-            .iter()
-            .position(|&byte| byte == b'=')
-            .unwrap_or(variable.len());
-        let value = variable.get(equals + 1..).unwrap_or_default();
-        command.env(
-            OsStr::from_bytes(&variable[..equals]),
-            OsStr::from_bytes(value),
-        );
-    }
-    command.current_dir(if job.directory.is_empty() {
-        "/"
-    } else {
-        &job.directory
-    });
-
     let mut program = Program {
         pid: 0,
         stdin: None,
@@ -59,14 +31,14 @@ pub fn start(job: &Job) -> io::Result<Program> {
         terminal: None,
     };
     let mut slave = None;
-    let stdin: Stdio = match &job.input {
-        Input::Empty => Stdio::null(),
+    let stdin: OwnedFd = match &job.input {
+        Input::Empty => File::open("/dev/null")?.into(),
         Input::File(path) => File::open(path)?.into(),
         Input::Channel => {
             let (read, write) = sys::pipe(libc::O_CLOEXEC)?;
             sys::set_nonblocking(write.as_fd())?;
             program.stdin = Some(write.into());
-            read.into()
+            read
         }
         Input::Terminal { rows, columns, .. } => {
             let (master, terminal) = open_terminal(*rows, *columns)?;
@@ -77,34 +49,85 @@ pub fn start(job: &Job) -> io::Result<Program> {
             slave.insert(terminal).try_clone()?.into()
         }
     };
-    let stdout: Stdio = match &slave {
+    let stdout: OwnedFd = match &slave {
         Some(terminal) => terminal.try_clone()?.into(),
-        None => output(&mut program, Channel::Stdout)?.into(),
+        None => output(&mut program, Channel::Stdout)?,
     };
-    let stderr: Stdio = match (&slave, &job.input) {
+    let stderr: OwnedFd = match (&slave, &job.input) {
         (Some(terminal), Input::Terminal { stderr: true, .. }) => terminal.try_clone()?.into(),
-        _ => output(&mut program, Channel::Stderr)?.into(),
+        _ => output(&mut program, Channel::Stderr)?,
     };
-    command.stdin(stdin).stdout(stdout).stderr(stderr);
+    let arguments = strings(&job.arguments)?;
+    let environment = strings(&job.environment)?;
 
-    let terminal = slave.as_ref().map(|terminal| terminal.as_raw_fd());
-    let (count, trace) = (job.count, job.trace);
-    // SAFETY: this process has one thread, so the child may do after the fork what the parent may.
-    unsafe {
-        command.pre_exec(move || {
-            sys::start_session(terminal)?;
-            if trace {
-                std::fs::write("/proc/self/trace", "1")?;
-            }
-            if count {
-                std::fs::write("/proc/crossings", "new")?;
-            }
-            mark::start();
-            Ok(())
-        });
+    let (failure, tell_failure) = sys::pipe(libc::O_CLOEXEC)?;
+    program.pid = sys::fork(|| {
+        let error = match prepare(job, [&stdin, &stdout, &stderr], slave.is_some()) {
+            Ok(()) => execute(&arguments, &environment),
+            Err(error) => error,
+        };
+        let number = error.raw_os_error().unwrap_or(libc::EIO);
+        let _ = File::from(tell_failure.try_clone()?).write_all(&number.to_ne_bytes());
+        Ok(())
+    })?;
+    drop(tell_failure);
+    let mut number = [0; 4];
+    match File::from(failure).read_exact(&mut number) {
+        Ok(()) => {
+            sys::reap(program.pid)?;
+            Err(io::Error::from_raw_os_error(i32::from_ne_bytes(number)))
+        }
+        Err(_) => Ok(program),
     }
-    program.pid = command.spawn()?.id() as i32;
-    Ok(program)
+}
+
+/// In the child: makes its session, its descriptors and what else the job asks for.
+fn prepare(job: &Job, descriptors: [&OwnedFd; 3], terminal: bool) -> io::Result<()> {
+    sys::become_program(descriptors, terminal)?;
+    std::env::set_current_dir(if job.directory.is_empty() {
+        "/"
+    } else {
+        &job.directory
+    })?;
+    if job.trace {
+        std::fs::write("/proc/self/trace", "1")?;
+    }
+    if job.count {
+        std::fs::write("/proc/crossings", "new")?;
+    }
+    mark::start();
+    Ok(())
+}
+
+/// In the child: runs the program, which a name without a slash is looked up for in `PATH`. Returns only an error.
+fn execute(arguments: &[CString], environment: &[CString]) -> io::Error {
+    let Some(name) = arguments.first() else {
+        return io::ErrorKind::InvalidInput.into();
+    };
+    if name.as_bytes().contains(&b'/') {
+        return sys::execute(name, arguments, environment);
+    }
+    let path = environment
+        .iter()
+        .find_map(|variable| variable.as_bytes().strip_prefix(b"PATH="));
+    let mut worst = io::Error::from_raw_os_error(libc::ENOENT);
+    for folder in path.unwrap_or_default().split(|&byte| byte == b':') {
+        let Ok(file) = CString::new([folder, b"/", name.as_bytes()].concat()) else {
+            continue;
+        };
+        let error = sys::execute(&file, arguments, environment);
+        if !matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR)) {
+            worst = error;
+        }
+    }
+    worst
+}
+
+fn strings(words: &[Vec<u8>]) -> io::Result<Vec<CString>> {
+    words
+        .iter()
+        .map(|word| Ok(CString::new(word.as_slice())?))
+        .collect()
 }
 
 /// A new pipe of the program to us: its end.

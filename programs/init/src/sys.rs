@@ -1,9 +1,9 @@
 //! The system calls that the standard library has no name for.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -145,16 +145,53 @@ pub fn set_size(terminal: BorrowedFd, rows: u16, columns: u16) {
     unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSWINSZ as _, &size) };
 }
 
-/// In a child: leads a session of its own, with `terminal` as its controlling terminal.
-pub fn start_session(terminal: Option<RawFd>) -> io::Result<()> {
+/// Runs `work` in a new process, which then ends: its number.
+pub fn fork(work: impl FnOnce() -> io::Result<()>) -> io::Result<i32> {
+    // SAFETY: this process has one thread, so the child may do what the parent may.
+    let child = check(unsafe { libc::fork() })?;
+    if child == 0 {
+        let _ = work();
+        // SAFETY: no memory is passed.
+        unsafe { libc::_exit(127) };
+    }
+    Ok(child)
+}
+
+/// In a child: leads a session with these standard descriptors, whose controlling terminal is the first of them where
+/// that is a `terminal`, and takes the signals that Rust ignores as programs expect them.
+pub fn become_program(descriptors: [&OwnedFd; 3], terminal: bool) -> io::Result<()> {
     // SAFETY: no memory is passed.
     unsafe {
         check(libc::setsid())?;
-        if let Some(terminal) = terminal {
-            check(libc::ioctl(terminal, libc::TIOCSCTTY as _, 0))?;
+        for (number, descriptor) in descriptors.into_iter().enumerate() {
+            check(libc::dup2(descriptor.as_raw_fd(), number as libc::c_int))?;
         }
+        if terminal {
+            check(libc::ioctl(0, libc::TIOCSCTTY as _, 0))?;
+        }
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
     }
     Ok(())
+}
+
+/// Replaces this process by a program. Returns only an error.
+pub fn execute(file: &CStr, arguments: &[CString], environment: &[CString]) -> io::Error {
+    let pointers = |words: &[CString]| -> Vec<*const libc::c_char> {
+        words
+            .iter()
+            .map(|word| word.as_ptr())
+            .chain([std::ptr::null()])
+            .collect()
+    };
+    // SAFETY: the strings and the arrays of pointers to them, each closed by a null, outlive the call.
+    unsafe {
+        libc::execve(
+            file.as_ptr(),
+            pointers(arguments).as_ptr(),
+            pointers(environment).as_ptr(),
+        )
+    };
+    io::Error::last_os_error()
 }
 
 /// Sends a signal to a process group.

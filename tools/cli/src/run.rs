@@ -118,6 +118,9 @@ fn start(project: &Project, options: &RunOptions, unnamed: Unnamed) -> Result<u8
     if options.gdb {
         explain_debugger(project, plan.arch);
     }
+    let name = String::from_utf8_lossy(&job.arguments[0]).into_owned();
+    let reads = job.input != Input::Empty && !matches!(job.input, Input::File(_));
+    let session = guest::boot(project, &machine, &mut tree, &[job], options.log.as_deref())?;
     let deadline = options
         .timeout
         .map(Duration::try_from_secs_f64)
@@ -128,9 +131,6 @@ fn start(project: &Project, options: &RunOptions, unnamed: Unnamed) -> Result<u8
         count,
         deadline: deadline.map(|time| Instant::now() + time),
     };
-    let name = String::from_utf8_lossy(&job.arguments[0]).into_owned();
-    let reads = job.input != Input::Empty && !matches!(job.input, Input::File(_));
-    let session = guest::boot(project, &machine, &mut tree, &[job], options.log.as_deref())?;
     console.attend(session, &name, reads)
 }
 
