@@ -21,6 +21,9 @@ mod task;
 /// Everything that is not the architecture's, on the boot CPU: `initrd` is the initial archive.
 fn main(initrd: Option<&[u8]>) -> ! {
     task::init();
+    if let Some(now) = drivers::rtc::now_ns() {
+        task::clock::set_realtime(now);
+    }
     #[cfg(feature = "selftest")]
     if params::has("selftest") {
         arch::smp::start_others();
