@@ -257,8 +257,8 @@ pub const CALLS: &[Call] = calls! {
     241 perf_event_open() Absent;
     242 accept4(Fd, Pointer, Pointer, Hex) Absent;
     243 recvmmsg(Fd, Pointer, Uint, Hex, Pointer) Absent;
-    258 riscv_hwprobe(Pointer, Uint, Pointer, Uint, Hex) Absent;
-    259 riscv_flush_icache(Pointer, Pointer, Hex) Absent;
+    258 riscv_hwprobe(Pointer, Uint, Pointer, Uint, Hex) Partial("RISC-V only");
+    259 riscv_flush_icache(Pointer, Pointer, Hex) Partial("RISC-V only");
     260 wait4(Int, Pointer, Hex, Pointer) Whole;
     261 prlimit64(Int, Int, Pointer, Pointer) Whole;
     262 fanotify_init() Absent;

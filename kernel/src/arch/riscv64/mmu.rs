@@ -394,9 +394,12 @@ pub unsafe fn init_user_root(root: usize) {
     }
 }
 
-/// Switches this CPU to the tables at `root` (physical), which [`init_user_root`] made ready, under the identifier `asid`.
+/// Switches this CPU to the tables at `root` (physical) under the identifier `asid`.
+///
+/// # Safety
+/// `root` is a program's root table that lives until another is activated, or [`empty_root`].
 #[inline]
-pub fn activate(root: usize, asid: u16) {
+pub unsafe fn activate(root: usize, asid: u16) {
     let mode = kernel_satp() >> SATP_MODE << SATP_MODE;
     // SAFETY: every root maps the kernel.
     unsafe { write_satp(mode | (asid as u64) << SATP_ASID | (root >> PAGE_SHIFT) as u64) };
