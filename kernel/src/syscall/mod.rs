@@ -20,14 +20,18 @@ mod prctl;
 mod process;
 mod sched;
 mod signal;
+mod signalfd;
 mod stat;
 mod system;
 mod table;
 mod time;
 mod timerfd;
+mod trace;
 mod wait;
+mod xattr;
 
 pub use table::{HANDLERS, TABLE};
+pub use trace::TRACED;
 
 use crate::errno::Result;
 

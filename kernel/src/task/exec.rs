@@ -145,7 +145,15 @@ fn prepare(request: &Request, owners: (Option<u32>, Option<u32>)) -> Result<Read
         &request.arguments,
         &request.environment,
         &extra,
-        |path, platform, random| vector(&mapped, loader.as_ref(), vdso, owners, [path, platform, random]),
+        |path, platform, random| {
+            vector(
+                &mapped,
+                loader.as_ref(),
+                vdso,
+                owners,
+                [path, platform, random],
+            )
+        },
     )?;
     let entry = loader.map_or(mapped.entry, |loader| loader.entry);
     Ok(Ready {

@@ -195,5 +195,7 @@ fn new_process(request: &CloneRequest, parent: &Thread, pid: i32) -> Result<Arc<
         exit_signal: request.exit_signal,
         borrows: request.has(CLONE_VFORK),
         personality: old.personality(),
+        counting: old.counting(),
+        traced: old.is_traced(),
     }))
 }

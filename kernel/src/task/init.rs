@@ -4,6 +4,7 @@ extern crate alloc;
 
 use alloc::sync::Arc;
 
+use super::counting::{self, Group};
 use super::exec::{self, Request};
 use super::limits::Limits;
 use super::process::{self, Image, Process};
@@ -16,8 +17,8 @@ use crate::errno::Result;
 use crate::fs::{self, FsContext};
 use crate::mm::heap::try_arc;
 use crate::mm::kmap::KernelStack;
+use crate::params;
 use crate::sync::Once;
-use crate::{params, syscall};
 
 /// The process of the kernel's own threads.
 static KERNEL: Once<Arc<Process>> = Once::new();
@@ -35,6 +36,8 @@ fn new_process(pid: i32) -> Result<Process> {
         exit_signal: 0,
         borrows: false,
         personality: 0,
+        counting: Group::kernel(),
+        traced: false,
     }))
 }
 
@@ -61,7 +64,7 @@ pub fn start_cpu() {
         counted: false,
     });
     sched::adopt(Arc::new(idle));
-    cpu::this().set_syscalls(&syscall::TABLE);
+    counting::apply(cpu::this(), current().sched.mode());
 }
 
 /// Makes a thread of the kernel that runs `entry(argument)`.

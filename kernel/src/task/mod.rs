@@ -3,6 +3,7 @@
 extern crate alloc;
 
 pub mod clock;
+pub mod counting;
 pub mod credentials;
 pub mod exec;
 pub mod exit;

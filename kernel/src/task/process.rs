@@ -8,6 +8,7 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::*};
 
 use super::clock;
+use super::counting::Group;
 use super::credentials::Credentials;
 use super::itimer::Timers;
 use super::limits::Limits;
@@ -137,6 +138,8 @@ pub struct Process {
     subreaper: AtomicBool,
     dumpable: AtomicU32,
     personality: AtomicU32,
+    counting: Mutex<Arc<Group>>,
+    traced: AtomicBool,
     oom_adjust: AtomicI32,
 }
 
@@ -167,6 +170,10 @@ pub struct Parts {
     pub borrows: bool,
     /// Personality (personality(2)).
     pub personality: u32,
+    /// Where its crossings are counted.
+    pub counting: Arc<Group>,
+    /// Whether its system calls are traced.
+    pub traced: bool,
 }
 
 impl Process {
@@ -196,6 +203,8 @@ impl Process {
             subreaper: AtomicBool::new(false),
             dumpable: AtomicU32::new(1),
             personality: AtomicU32::new(parts.personality),
+            counting: Mutex::new(parts.counting),
+            traced: AtomicBool::new(parts.traced),
             oom_adjust: AtomicI32::new(0),
         }
     }
@@ -413,6 +422,25 @@ impl Process {
     /// Sets the personality.
     pub fn set_personality(&self, value: u32) {
         self.personality.store(value, Relaxed);
+    }
+
+    /// Where its crossings are counted.
+    pub fn counting(&self) -> Arc<Group> {
+        self.counting.lock().clone()
+    }
+
+    pub(super) fn set_counting(&self, group: Arc<Group>) {
+        let old = core::mem::replace(&mut *self.counting.lock(), group);
+        drop(old);
+    }
+
+    /// Whether its system calls are traced.
+    pub fn is_traced(&self) -> bool {
+        self.traced.load(Relaxed)
+    }
+
+    pub(super) fn set_traced(&self, on: bool) {
+        self.traced.store(on, Relaxed);
     }
 
     /// How much likelier (up to 1000) or less likely (down to -1000) it is to be killed for lack of memory.

@@ -4,7 +4,7 @@ extern crate alloc;
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
 use super::Thread;
 use super::sched::state;
@@ -23,6 +23,8 @@ pub struct RunQueue {
     queue: Mutex<Queue>,
     /// Address of the active address space, 0 for none; this CPU's own.
     pub(super) space: AtomicUsize,
+    /// How it counts and dispatches; this CPU's own.
+    pub(super) mode: AtomicU32,
     /// How many wait.
     waiting: AtomicUsize,
     /// When the running thread's slice ends, in ticks; MAX if nobody else is runnable.
@@ -58,6 +60,7 @@ impl RunQueue {
                 },
             ),
             space: AtomicUsize::new(0),
+            mode: AtomicU32::new(0),
             waiting: AtomicUsize::new(0),
             slice_end: AtomicU64::new(u64::MAX),
             least: AtomicU64::new(0),

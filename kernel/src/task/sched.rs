@@ -13,6 +13,7 @@ use core::sync::atomic::{
     AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::*, fence,
 };
 
+use super::counting::{self, Mode};
 pub use super::queue::{RunQueue, admit, dismiss, runnable, threads};
 use super::{Thread, current, timer};
 use crate::arch::cpu::{self, Cpu};
@@ -68,6 +69,8 @@ pub struct Entity {
     allowed: AtomicU64,
     /// Address of its address space, 0 for none.
     space: AtomicUsize,
+    /// A `counting::Mode`.
+    mode: AtomicU32,
     /// Whether it left its CPU because it may not run there any more.
     expelled: AtomicBool,
     /// How often it gave the CPU up, and how often it was taken away.
@@ -87,6 +90,7 @@ impl Entity {
             runtime: AtomicU64::new(0),
             allowed: AtomicU64::new(allowed),
             space: AtomicUsize::new(0),
+            mode: AtomicU32::new(0),
             expelled: AtomicBool::new(false),
             switches: [AtomicU64::new(0), AtomicU64::new(0)],
         }
@@ -129,6 +133,14 @@ impl Entity {
             self.switches[0].load(Relaxed),
             self.switches[1].load(Relaxed),
         )
+    }
+
+    pub(super) fn mode(&self) -> Mode {
+        Mode(self.mode.load(Relaxed))
+    }
+
+    pub(super) fn set_mode(&self, mode: Mode) {
+        self.mode.store(mode.0, Relaxed);
     }
 
     pub(super) fn set_space(&self, address: usize) {
@@ -205,7 +217,15 @@ pub fn schedule() {
         timer::arm(cpu, cpu.sched.slice_end());
     }
     activate_space(cpu, &next);
+    let mode = next.sched.mode();
+    if mode.0 != cpu.sched.mode.load(Relaxed) {
+        counting::apply(cpu, mode);
+    }
     switched(arch::switch(next));
+}
+
+pub(super) fn set_cpu_mode(cpu: &Cpu, mode: Mode) {
+    cpu.sched.mode.store(mode.0, Relaxed);
 }
 
 /// The switch from `previous` is complete; this thread goes on, or begins.

@@ -5,6 +5,7 @@ extern crate alloc;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering::*};
 
+use super::counting::Mode;
 use super::credentials::Credentials;
 use super::limits;
 use super::process::Process;
@@ -113,6 +114,7 @@ impl Thread {
     pub fn new(parts: Parts) -> Self {
         let sched = Entity::new(parts.allowed, parts.nice);
         sched.set_space(address_of(&parts.resources.space));
+        sched.set_mode(Mode::of(&parts.process));
         Thread {
             arch: parts.arch,
             sched,

@@ -12,7 +12,7 @@ use crate::mm::{AddressSpace, PAGE_SIZE};
 use crate::put;
 use crate::task::sched::state;
 use crate::task::thread::Resources;
-use crate::task::{Process, Thread, tree};
+use crate::task::{Process, Thread, counting, current, tree};
 use alloc::format;
 use alloc::sync::Arc;
 use linux_raw_sys::general::*;
@@ -158,6 +158,10 @@ const MEMBERS: &[(&str, Member)] = &[
     ),
     ("cmdline", Text_(memory::arguments)),
     ("comm", Setting(comm, set_comm)),
+    (
+        "crossings",
+        Text_(|subject, text| counting::write(&subject.process, text)),
+    ),
     ("cwd", Link_(|subject| Ok(subject.fs()?.directory()))),
     ("environ", Text_(memory::environment)),
     (
@@ -199,6 +203,7 @@ const MEMBERS: &[(&str, Member)] = &[
     ("statm", Text_(memory::statm)),
     ("status", Text_(status)),
     ("task", Member::Threads),
+    ("trace", Setting(traced, set_traced)),
     ("wchan", Text_(|_, text| Ok(text.push(b"0")))),
 ];
 
@@ -468,6 +473,24 @@ fn comm(subject: &Subject, text: &mut Text) -> Result<()> {
 fn set_comm(subject: &Subject, bytes: &[u8]) -> Result<()> {
     let name = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     subject.thread.as_ref().ok_or(Errno::ESRCH)?.set_name(name);
+    Ok(())
+}
+
+fn traced(subject: &Subject, text: &mut Text) -> Result<()> {
+    put!(text, "{}\n", subject.process.is_traced() as u8);
+    Ok(())
+}
+
+/// A process sets this for itself only.
+fn set_traced(subject: &Subject, bytes: &[u8]) -> Result<()> {
+    if subject.process.pid() != current().process_id() {
+        return Err(Errno::EPERM);
+    }
+    match bytes.trim_ascii() {
+        b"0" => counting::set_traced(false),
+        b"1" => counting::set_traced(true),
+        _ => return Err(Errno::EINVAL),
+    }
     Ok(())
 }
 

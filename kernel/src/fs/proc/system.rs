@@ -2,10 +2,10 @@
 
 use super::super::generated::{Node, Text};
 use super::super::mount;
-use crate::errno::Result;
+use crate::errno::{Errno, Result};
 use crate::mm::{PAGE_SIZE, frame};
 use crate::sync::Once;
-use crate::task::{clock, current, queue, tree, uts};
+use crate::task::{clock, counting, current, queue, tree, uts};
 use crate::{arch, params, put, random};
 use Node::{Directory, File, Link, Setting};
 use core::fmt;
@@ -14,6 +14,7 @@ use core::fmt;
 pub const ROOT: &[(&str, Node)] = &[
     ("cmdline", File(cmdline)),
     ("cpuinfo", File(cpuinfo)),
+    ("crossings", Setting(crossings, renew_crossings)),
     ("devices", File(devices)),
     ("filesystems", File(filesystems)),
     ("loadavg", File(loadavg)),
@@ -103,6 +104,20 @@ fn keep(_bytes: &[u8]) -> Result<()> {
 fn put_line(text: &mut Text, bytes: &[u8]) {
     text.push(bytes);
     text.push(b"\n");
+}
+
+/// What the reader's counting group did.
+fn crossings(text: &mut Text) {
+    // What does not fit is told when the whole is done.
+    _ = counting::write(current().process(), text);
+}
+
+/// The writer counts anew.
+fn renew_crossings(bytes: &[u8]) -> Result<()> {
+    match bytes.trim_ascii() {
+        b"new" => counting::renew(),
+        _ => Err(Errno::EINVAL),
+    }
 }
 
 fn cmdline(text: &mut Text) {

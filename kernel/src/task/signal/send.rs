@@ -11,6 +11,7 @@ use super::mask::{STOPS, Set};
 use super::{Info, SIG_DFL};
 use crate::arch::{smp, work::SIGNAL};
 use crate::errno::{Errno, Result};
+use crate::fs::signalfd;
 use crate::task::sched::{self, state};
 use crate::task::{Process, Thread, current, tree};
 
@@ -68,6 +69,7 @@ pub fn send_info(process: &Process, thread: Option<&Arc<Thread>>, info: Info) ->
             retarget(process, bit);
         }
     }
+    signalfd::signal_sent();
     Ok(())
 }
 
