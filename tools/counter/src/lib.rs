@@ -13,7 +13,7 @@
 //! - `lines=on` notes, for each phase, the 64-byte lines of physical memory that kernel code loads from and
 //!   stores to, on whichever CPU. What the processor's own table walks and block operations
 //!   such as DC ZVA touch is not seen.
-//! - `trace=TAG` keeps the addresses, words and disassembly of the first `limit` instructions of a phase with
+//! - `trace=TAG`, or `trace=any`, keeps the addresses, words and disassembly of the first `limit` instructions of a phase with
 //!   this tag, once it was entered `skip` times. For one CPU only.
 //!
 //! Everything is written as JSON, one object a line, when QEMU ends in an orderly way. The interface is that of

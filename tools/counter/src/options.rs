@@ -18,12 +18,19 @@ pub struct Options {
 /// Which instructions are kept.
 #[derive(Debug, PartialEq, Clone, Copy)]
 pub struct Trace {
-    /// The phase's tag.
-    pub tag: u32,
+    /// The phase's tag; none for every phase but 0.
+    pub tag: Option<u32>,
     /// How often the phase is let pass first.
     pub skip: u64,
     /// How many instructions are kept at most.
     pub limit: usize,
+}
+
+impl Trace {
+    /// Whether this phase is kept, having been entered `before` times.
+    pub fn keeps(&self, tag: u32, before: u64) -> bool {
+        self.tag.map_or(tag != 0, |only| only == tag) && before == self.skip
+    }
 }
 
 impl Options {
@@ -55,7 +62,8 @@ impl Options {
                 "out" => out = Some(PathBuf::from(value)),
                 "instructions" => options.instructions = switch()?,
                 "lines" => options.lines = switch()?,
-                "trace" => tag = Some(number()?),
+                "trace" if value == "any" => tag = Some(None),
+                "trace" => tag = Some(Some(number()?)),
                 "skip" => skip = number()?.into(),
                 "limit" => limit = number()? as usize,
                 _ => return Err(format!("{key}: no such option")),
@@ -82,7 +90,7 @@ mod tests {
                 instructions: false,
                 lines: true,
                 trace: Some(Trace {
-                    tag: 7,
+                    tag: Some(7),
                     skip: 2,
                     limit: 50
                 })

@@ -194,7 +194,7 @@ extern "C" fn marked(_cpu: c_uint, tag: *mut c_void) {
     plugin.phase.store(tag, Ordering::Relaxed);
     let before = lock(&plugin.phases).enter(tag, plugin.totals());
     if let Some(trace) = plugin.options.trace {
-        plugin.set_tracing(trace.tag == tag && before == trace.skip);
+        plugin.set_tracing(trace.keeps(tag, before));
     }
 }
 

@@ -26,8 +26,8 @@ enum Line {
     Touched {
         phase: u32,
         line: String,
-        stores: u64,
-        stays: u64,
+        #[serde(flatten)]
+        touched: Touched,
     },
     Executed(Executed),
 }
@@ -41,9 +41,15 @@ enum Tag {
 }
 
 /// How a line of memory was used in a phase.
-struct Touched {
-    stores: u64,
-    stays: u64,
+#[derive(Deserialize)]
+pub struct Touched {
+    pub loads: u64,
+    pub stores: u64,
+    /// In how many stays in the kernel.
+    pub stays: u64,
+    /// One access, a store if there was one: where to, and the instruction's address.
+    pub address: String,
+    pub instruction: String,
 }
 
 /// One instruction of a trace.
@@ -85,14 +91,13 @@ impl Counted {
                 Line::Touched {
                     phase,
                     line,
-                    stores,
-                    stays,
+                    touched,
                 } => {
                     counted
                         .lines
                         .entry(phase)
                         .or_default()
-                        .insert(line, Touched { stores, stays });
+                        .insert(line, touched);
                 }
                 Line::Executed(instruction) => counted.trace.push(instruction),
             }
@@ -110,20 +115,19 @@ impl Counted {
         self.phases.get(&tag).map_or(0, |counts| sum(counts, kinds))
     }
 
-    /// How many lines of memory each operation shares between CPUs, given the phases in which it was done on one and on
+    /// The lines of memory that each operation shares between CPUs, given the phases in which it was done on one and on
     /// another by turns: those written in one of these phases, and touched in each by at least one in ten operations.
-    pub fn shared_lines(&self, phases: &[u32], operations: u64) -> Option<usize> {
+    pub fn shared(&self, phases: &[u32], operations: u64) -> Option<Vec<(&str, &Touched)>> {
         let phases: Option<Vec<_>> = phases.iter().map(|tag| self.lines.get(tag)).collect();
         let phases = phases?;
-        let (first, others) = phases.split_first()?;
-        let shared = first.iter().filter(|(line, touched)| {
-            let others: Option<Vec<_>> = others.iter().map(|phase| phase.get(*line)).collect();
-            let Some(mut all) = others else { return false };
-            all.push(touched);
-            let often = |touched: &&Touched| 10 * touched.stays >= operations;
-            all.iter().all(often) && all.iter().any(|touched| touched.stores > 0)
+        let shared = phases.first()?.iter().filter_map(|(line, _)| {
+            let uses: Option<Vec<_>> = phases.iter().map(|phase| phase.get(line)).collect();
+            let uses = uses?;
+            let often = uses.iter().all(|touched| 10 * touched.stays >= operations);
+            let written = uses.iter().find(|touched| touched.stores > 0)?;
+            often.then_some((line.as_str(), *written))
         });
-        Some(shared.count())
+        Some(shared.collect())
     }
 }
 
@@ -154,8 +158,8 @@ mod tests {
         assert_eq!(counted.boot(&["tlbi.kernel"]), 3);
         assert_eq!(counted.phase(1, &["eret.kernel", "svc.user"]), 40);
         // Only the first line is written by one and touched often by both.
-        assert_eq!(counted.shared_lines(&[1, 65], 20), Some(1));
-        assert_eq!(counted.shared_lines(&[1, 66], 20), None);
+        assert_eq!(counted.shared(&[1, 65], 20).unwrap().len(), 1);
+        assert!(counted.shared(&[1, 66], 20).is_none());
         assert_eq!(counted.trace[0].text, "svc #0");
     }
 }

@@ -12,9 +12,6 @@ use super::subject::Subject;
 use super::systems::System;
 use crate::arch::Arch;
 
-/// The tags between one CPU's turn and the next: `TAGS_A_TURN` of programs/crossings.
-const TAGS_A_TURN: u32 = 64;
-
 /// What the plugin counts that gets a table of its own.
 struct Kind {
     id: &'static str,
@@ -186,9 +183,8 @@ impl Measured<'_> {
     fn shared_lines(&self, booted: &Booted) -> Column {
         let said = Said::parse(&booted.console);
         let rows = said.marked.iter().filter_map(|(name, marked)| {
-            let phases = [0, 1, 2, 3].map(|turn| marked.tag % TAGS_A_TURN + turn * TAGS_A_TURN);
-            let lines = booted.counted.shared_lines(&phases, marked.operations)?;
-            Some(Row::new(name, "", lines as f64))
+            let lines = booted.counted.shared(&marked.turns(), marked.operations)?;
+            Some(Row::new(name, "", lines.len() as f64))
         });
         let unit = "64-byte lines an operation, written on one CPU and touched on another";
         let note = "Two threads of one process did the same on two CPUs, by turns, twice each; a line counts \

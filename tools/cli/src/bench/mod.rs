@@ -24,8 +24,11 @@ mod report;
 mod result;
 mod said;
 mod subject;
+mod symbols;
 mod systems;
 mod text;
+mod touched;
+mod way;
 
 use std::fs;
 use std::path::{Path, PathBuf};

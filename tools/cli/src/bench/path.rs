@@ -1,4 +1,4 @@
-//! The way of one system call through a kernel, from an instruction trace: what is on it.
+//! The way of one stay in a kernel, from an instruction trace: what is on it.
 
 use std::collections::BTreeMap;
 
@@ -119,23 +119,17 @@ fn is_register(word: &str) -> bool {
 }
 
 impl Path {
-    /// The way of the second call in the trace: the first one warmed nothing up for us, but its start may be cut off.
-    /// None if the trace holds no whole call.
+    /// The second stay in the kernel in the trace: the start of the first may be cut off. None if there is no second
+    /// that is whole.
     pub fn of(trace: &[Executed]) -> Option<Self> {
-        let call = |instruction: &&Executed| {
-            instruction.text.starts_with("svc") || instruction.text.trim() == "ecall"
-        };
         let user = |instruction: &Executed| address(&instruction.pc) >> 63 == 0;
-        let calls: Vec<_> = trace
-            .iter()
+        let entries = trace
+            .windows(2)
             .enumerate()
-            .filter(|(_, at)| call(at) && user(at))
-            .map(|(place, _)| place)
-            .collect();
-        let (&start, rest) = calls.get(1..)?.split_first()?;
-        let _next = rest.first()?;
-        let length = trace[start + 1..].iter().position(user)?;
-        let whole = &trace[start + 1..=start + 1 + length];
+            .filter(|(_, pair)| user(&pair[0]) && !user(&pair[1]));
+        let start = entries.map(|(place, _)| place + 1).nth(1)?;
+        let length = trace[start..].iter().position(user)?;
+        let whole = &trace[start..=start + length];
         let steps: Vec<Step> = whole
             .windows(2)
             .map(|pair| step(&pair[0], &pair[1]))

@@ -20,6 +20,16 @@ pub struct Marked {
     pub operations: u64,
 }
 
+/// The tags between one turn and the next: `TAGS_A_TURN` of programs/crossings.
+const TAGS_A_TURN: u32 = 64;
+
+impl Marked {
+    /// The row's tags in the four turns of two CPUs.
+    pub fn turns(&self) -> [u32; 4] {
+        [0, 1, 2, 3].map(|turn| self.tag % TAGS_A_TURN + turn * TAGS_A_TURN)
+    }
+}
+
 impl Said {
     /// Takes from the console what the program said, and leaves out what others did.
     pub fn parse(console: &str) -> Self {

@@ -1,0 +1,144 @@
+//! The way of one crossing through a kernel, from entry to return, as it was executed.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use serde_json::json;
+
+use super::Bench;
+use super::boot::Boot;
+use super::inspect::InspectOptions;
+use super::path::{Path, Tally};
+use super::report::Report;
+use super::result::{Column, Failure, Head, Row};
+use super::symbols::Symbols;
+use super::systems;
+use super::text;
+use crate::project::progress;
+
+/// The plugin's options: the first batch's instructions after the one that warms up.
+const TRACE: &str = ",trace=any,skip=1,limit=20000";
+
+/// Traces one row on each kernel.
+pub fn show(bench: &Bench, options: &InspectOptions) -> Result<u8> {
+    let (mut columns, mut listings, mut documents) = (Vec::new(), String::new(), Vec::new());
+    for subject in systems::ENTRY.subjects(&options.kernel, &options.append, options.arch)? {
+        progress(&format!("tracing {} on {}", options.row, subject.label));
+        let boot = Boot {
+            subject: &subject,
+            arch: options.arch,
+            cpus: 1,
+            arguments: ["--batches", "1", "--settle", "3000", &options.row]
+                .map(String::from)
+                .to_vec(),
+            plugin: Some(TRACE),
+            limit: Duration::from_secs(180),
+        };
+        let booted = boot.run(bench)?;
+        let path = Path::of(&booted.counted.trace);
+        let symbols = Symbols::of(bench.project, &subject.kernel, options.arch);
+        if let Some(path) = &path {
+            listings += &listing(&subject.label, path, &symbols);
+            documents.push(document(&subject.label, &booted.command, path));
+        }
+        let failure = booted.failure.or_else(|| path.is_none().then(no_call));
+        let rows = path.map_or(Vec::new(), |path| rows(&path));
+        let (label, commands) = (subject.label, vec![booted.command]);
+        columns.push(Column {
+            head: head(options),
+            label,
+            kernel: String::new(),
+            commands,
+            failure,
+            rows,
+        });
+    }
+    if options.json {
+        println!("{}", serde_json::to_string_pretty(&documents)?);
+    } else {
+        print!("{listings}{}", text::render(&Report::new(columns)));
+    }
+    Ok(0)
+}
+
+fn no_call() -> Failure {
+    Failure {
+        reason: "no whole stay in the kernel in the trace".into(),
+        console: String::new(),
+    }
+}
+
+fn head(options: &InspectOptions) -> Head {
+    Head {
+        id: "entry".into(),
+        title: format!("The way of {}, {}", options.row, options.arch.debian()),
+        unit: "before the call's own function / from entry to return".into(),
+        note: "As executed. The function is what the last indirect call goes to.".into(),
+        ratios: false,
+        mean: false,
+        detail: false,
+    }
+}
+
+/// The figures of a tally, by name.
+fn figures(tally: Tally) -> [(&'static str, usize); 9] {
+    [
+        ("instructions", tally.instructions),
+        ("conditional branches", tally.tests),
+        ("branches taken", tally.taken),
+        ("indirect branches", tally.indirect),
+        ("returns", tally.returns),
+        ("loads", tally.loads),
+        ("stores", tally.stores),
+        ("longest chain of loads", tally.dependent_loads),
+        ("system registers", tally.system_registers),
+    ]
+}
+
+fn rows(path: &Path) -> Vec<Row> {
+    let part = |name: &str, tally| {
+        figures(tally).map(|(kind, count)| Row::new(format!("{name}: {kind}"), "", count as f64))
+    };
+    [
+        part("to the function", path.before()),
+        part("all", path.whole()),
+    ]
+    .concat()
+}
+
+/// The instructions, one a line, with an arrow where a branch was taken, under the names of functions where they are known.
+fn listing(label: &str, path: &Path, symbols: &Symbols) -> String {
+    let mut text = format!("{label}\n");
+    let mut function = None;
+    for (place, step) in path.steps.iter().enumerate() {
+        if place == path.to_function && place > 0 {
+            text += "  the call's own function:\n";
+        }
+        let now = symbols.name(step.pc);
+        if now != function {
+            text += &format!(" {}\n", now.as_deref().unwrap_or("?"));
+            function = now;
+        }
+        let arrow = if step.taken { "  ->" } else { "" };
+        text += &format!("  {:016x}  {}{arrow}\n", step.pc, step.text);
+    }
+    text + "\n"
+}
+
+fn document(label: &str, command: &str, path: &Path) -> serde_json::Value {
+    let tally = |tally| {
+        figures(tally)
+            .into_iter()
+            .collect::<std::collections::BTreeMap<_, _>>()
+    };
+    let steps = path.steps.iter().map(
+        |step| json!({ "pc": format!("{:#x}", step.pc), "text": step.text, "taken": step.taken }),
+    );
+    json!({
+        "kernel": label,
+        "command": command,
+        "to_function": tally(path.before()),
+        "all": tally(path.whole()),
+        "instructions": steps.collect::<Vec<_>>(),
+    })
+}
