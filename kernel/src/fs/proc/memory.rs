@@ -133,15 +133,13 @@ fn line(area: &Area, text: &mut Text) {
     );
     put!(line, "{major:02x}:{minor:02x} {inode} ");
     let pad = NAMES.saturating_sub(line.columns);
-    match &area.source {
-        Source::File { mapping, .. } => {
+    match (area.label.as_str(), &area.source) {
+        ("", Source::File { mapping, .. }) => {
             put!(line, "{:pad$}", "");
             _ = mapping.write_name(&mut line);
         }
-        Source::Anonymous if !area.label.as_str().is_empty() => {
-            put!(line, "{:pad$}{}", "", area.label.as_str())
-        }
-        Source::Anonymous => {}
+        ("", Source::Anonymous) => {}
+        (label, _) => put!(line, "{:pad$}{label}", ""),
     }
     text.push(b"\n");
 }

@@ -187,7 +187,7 @@ fn stat(text: &mut Text) {
     for cpu in 0..cpus {
         line(format_args!("cpu{cpu}"), busy / cpus, idle / cpus);
     }
-    let booted = (clock::realtime_ns() - clock::monotonic_ns()) / clock::SECOND;
+    let booted = clock::realtime_offset().max(0) as u64 / clock::SECOND;
     put!(
         text,
         "intr 0\nctxt 0\nbtime {booted}\nprocesses {}\n",
