@@ -91,6 +91,11 @@ pub fn linux_place(project: &Project, arch: Arch, version: &str) -> PathBuf {
         .join(format!("{version}-{}", arch.debian()))
 }
 
+/// Whether Debian has a kernel of this version for the architecture: RISC-V came with trixie.
+pub fn has_linux(arch: Arch, version: &str) -> bool {
+    !(arch == Arch::Riscv64 && version == "6.1")
+}
+
 /// A stock Debian kernel of this version, such as `6.12`, that can be given to QEMU.
 pub fn linux(project: &Project, arch: Arch, version: &str) -> Result<PathBuf> {
     let suite = match version {

@@ -88,7 +88,7 @@ pub fn compare(project: &Project, options: &CompareOptions) -> Result<u8> {
         cpu: options.cpu.as_deref(),
     };
     let (mut columns, mut first) = (Vec::new(), None);
-    for subject in subject::subjects(&options.kernel, &options.set, &options.append)? {
+    for subject in subject::subjects(&options.kernel, &options.set, &options.append, arch)? {
         progress(&format!(
             "{} on {}",
             options.program[0].display(),

@@ -297,7 +297,7 @@ fn steps(options: &BenchOptions) -> Result<Vec<Step>> {
             let subjects = match suite.system().filter(|_| suite != Suite::Crossings) {
                 Some(system) if !system.is_of(arch) => continue,
                 Some(system) => system.subjects(kernels, append, arch)?,
-                None => subject::subjects(kernels, &options.set, append)?,
+                None => subject::subjects(kernels, &options.set, append, arch)?,
             };
             steps.extend(subjects.into_iter().map(|subject| Step {
                 suite,

@@ -7,6 +7,8 @@ use anyhow::{Context, Result, bail};
 use super::{Bench, counted, programs};
 use crate::arch::Arch;
 use crate::kernel_image::Kernel;
+use crate::packages;
+use crate::project::progress;
 use crate::qemu::Qemu;
 
 /// What takes a Linux down to its leanest: no mitigation, no kernel page-table isolation, no random offset of the
@@ -23,12 +25,26 @@ pub struct Subject {
 }
 
 /// The subjects that the options name. Stock kernels are measured as shipped and at their leanest.
-pub fn subjects(names: &[String], settings: &[String], append: &[String]) -> Result<Vec<Subject>> {
+pub fn subjects(
+    names: &[String],
+    settings: &[String],
+    append: &[String],
+    arch: Arch,
+) -> Result<Vec<Subject>> {
     let default = ["stile", "linux-6.1", "linux-6.12"].map(String::from);
     let names = if names.is_empty() { &default } else { names };
     let mut subjects = Vec::new();
     for name in names {
         let kernel = Kernel::from_option(name);
+        if let Kernel::Linux(version) = &kernel
+            && !packages::has_linux(arch, version)
+        {
+            progress(&format!(
+                "Debian has no {name} for {}: not measured",
+                arch.debian()
+            ));
+            continue;
+        }
         if let Kernel::File(path) = &kernel
             && !path.is_file()
         {

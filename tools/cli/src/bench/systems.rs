@@ -110,7 +110,7 @@ impl System {
         arch: Arch,
     ) -> Result<Vec<Subject>> {
         let mut subjects = Vec::new();
-        for subject in subject::subjects(names, &[], append)? {
+        for subject in subject::subjects(names, &[], append, arch)? {
             if subject.kernel != Kernel::Stile || !self.is_of(arch) || self.policies.is_empty() {
                 subjects.push(subject);
                 continue;

@@ -17,7 +17,7 @@ use crate::project::progress;
 /// Shows the shared lines of one row on each kernel.
 pub fn show(bench: &Bench, options: &InspectOptions) -> Result<u8> {
     let mut documents = Vec::new();
-    for subject in subject::subjects(&options.kernel, &[], &options.append)? {
+    for subject in subject::subjects(&options.kernel, &[], &options.append, options.arch)? {
         progress(&format!("{} on two CPUs of {}", options.row, subject.label));
         let words = [
             "--batches",
