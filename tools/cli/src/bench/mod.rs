@@ -205,21 +205,17 @@ impl Step {
         format!("{} on {} ({})", suite.name(), subject.label, arch.debian())
     }
 
-    /// The file of its results.
-    fn file(&self, out: &Path) -> PathBuf {
-        let plain = |letter: char| {
-            if letter.is_ascii_alphanumeric() || letter == '.' {
-                letter
-            } else {
-                '-'
-            }
+    /// The file of its results; quick ones do not take the place of others.
+    fn file(&self, out: &Path, quick: bool) -> PathBuf {
+        let plain = |letter: char| match letter {
+            '.' => letter,
+            _ if letter.is_ascii_alphanumeric() => letter,
+            _ => '-',
         };
         let label: String = self.subject.label.chars().map(plain).collect();
-        out.join(format!(
-            "{}-{}-{label}.json",
-            self.suite.name(),
-            self.arch.debian()
-        ))
+        let (suite, arch) = (self.suite.name(), self.arch.debian());
+        let quick = if quick { "-quick" } else { "" };
+        out.join(format!("{suite}-{arch}-{label}{quick}.json"))
     }
 
     fn measure(&self, bench: &Bench) -> Result<Vec<Column>> {
@@ -256,7 +252,7 @@ pub fn bench(project: &Project, options: &BenchOptions) -> Result<u8> {
     let steps = steps(options)?;
     let started = Instant::now();
     for (number, step) in steps.iter().enumerate() {
-        let file = step.file(&folder);
+        let file = step.file(&folder, options.quick);
         let key = step.subject.key(&bench, step.arch, step.suite.name())?;
         let known = Results::read(&file).is_some_and(|known| known.key == key);
         let left = match number {
@@ -272,7 +268,10 @@ pub fn bench(project: &Project, options: &BenchOptions) -> Result<u8> {
         let columns = step.measure(&bench).with_context(|| step.name())?;
         Results { key, columns }.write(&file)?;
     }
-    let files: Vec<_> = steps.iter().map(|step| step.file(&folder)).collect();
+    let files: Vec<_> = steps
+        .iter()
+        .map(|step| step.file(&folder, options.quick))
+        .collect();
     let status = publish(&options.out, &files, options.json)?;
     if options.results {
         let place = project.root.join("docs/results.md");
