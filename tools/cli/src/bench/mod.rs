@@ -330,7 +330,8 @@ fn merge(out: &Path, from: &[PathBuf], json: bool) -> Result<u8> {
             files.push(place);
         }
     }
-    files.sort();
+    // Stile first: ratios are to the first column.
+    files.sort_by_key(|file| (!file.to_string_lossy().contains("-stile"), file.clone()));
     files.dedup();
     publish(out, &files, json)
 }
