@@ -6,7 +6,7 @@ use zerocopy::{Immutable, IntoBytes};
 use super::path::check_flags;
 use crate::arch::time;
 use crate::errno::{Errno, Result};
-use crate::mm::user::UserPtr;
+use crate::mm::user::{UserPtr, UserSlice};
 use crate::task::clock;
 use crate::task::process::{USER_HZ, Usage};
 use crate::task::reap::{self, Which};
@@ -73,26 +73,23 @@ pub fn waitid(kind: u32, id: i32, info: usize, options: u32, usage: usize) -> Re
         P_PGID if id >= 0 => Which::Group(if id == 0 { current().group() } else { id }),
         _ => return Err(Errno::EINVAL),
     };
-    let found = reap::wait(which, options)?;
-    if let Some(found) = &found {
+    let found = reap::wait(which, options);
+    // As on Linux, what was found is written even when there was an error: nothing, then.
+    let mut told = Info::child(0, 0, 0, 0, 0, (0, 0));
+    if let Ok(Some(found)) = found {
         UserPtr::new(usage).write_opt(&resource_usage(found.usage, 0))?;
+        let (code, status) = found.event;
+        told = Info::child(SIGCHLD, code, found.pid, found.uid, status, (0, 0));
     }
     if info != 0 {
-        let mut full = Info::child(0, 0, 0, 0, 0, (0, 0));
-        if let Some(found) = found {
-            full = Info::child(
-                SIGCHLD,
-                found.event.0,
-                found.pid,
-                found.uid,
-                found.event.1,
-                (0, 0),
-            );
-        }
-        UserPtr::new(info).write(&full)?;
+        // `si_signo` to `si_status`, and no more.
+        UserSlice::new(info, TOLD).copy_out(&told.as_bytes()[..TOLD])?;
     }
-    Ok(0)
+    found.map(|_| 0)
 }
+
+/// Bytes of a `siginfo_t` that waitid(2) writes.
+const TOLD: usize = 28;
 
 /// getrusage(2)
 pub fn getrusage(who: i32, to: usize) -> Result<usize> {

@@ -252,7 +252,8 @@ impl Queue {
     }
 }
 
-fn slice() -> u64 {
+/// A slice in ticks.
+pub(super) fn slice() -> u64 {
     static TICKS: Once<u64> = Once::new();
     *TICKS.call_once(|| time::ns_to_ticks(SLICE_NS))
 }

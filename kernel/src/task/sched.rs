@@ -14,6 +14,7 @@ use core::sync::atomic::{
 };
 
 use super::counting::{self, Mode};
+use super::queue;
 pub use super::queue::{RunQueue, admit, dismiss, runnable, threads};
 use super::{Thread, current, timer};
 use crate::arch::cpu::{self, Cpu};
@@ -350,10 +351,10 @@ pub(super) fn check_slice(cpu: &Cpu, now: u64) {
     }
 }
 
-/// Starts a new thread.
+/// Starts a new thread, behind those that run already by a slice: its maker goes on first, and making threads gains nothing.
 pub fn start(thread: Arc<Thread>) {
     let here = cpu::this();
-    thread.sched.vruntime.store(here.sched.least(), Relaxed);
+    thread.sched.set_vruntime(here.sched.least() + queue::slice());
     set_runnable(&thread);
     enqueue(place(&thread.sched, here), thread);
 }

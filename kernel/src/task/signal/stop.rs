@@ -1,6 +1,6 @@
 //! Stopping a process and letting it go on.
 
-use core::sync::atomic::{AtomicU32, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 
 use linux_raw_sys::general::{CLD_CONTINUED, CLD_STOPPED, SIGCHLD, SIGCONT, SIGKILL};
 
@@ -12,6 +12,8 @@ use crate::task::{Process, current, tree};
 pub struct Stop {
     /// The signal that stopped the process, 0 if none.
     signal: AtomicU32,
+    /// Whether the process went on, and none of its threads has told the parent yet.
+    resumed: AtomicBool,
     /// A state that wait(2) has not reported: the stopping signal, or CONTINUED.
     unreported: AtomicU32,
 }
@@ -32,6 +34,7 @@ impl Stop {
     pub const fn new() -> Self {
         Stop {
             signal: AtomicU32::new(0),
+            resumed: AtomicBool::new(false),
             unreported: AtomicU32::new(0),
         }
     }
@@ -79,8 +82,8 @@ impl Process {
     pub(super) fn resume(&self) {
         if self.signals.stop.signal.swap(0, AcqRel) != 0 {
             self.signals.stop.unreported.store(CONTINUED, Release);
+            self.signals.stop.resumed.store(true, Release);
             self.wake_stopped();
-            self.tell_parent(CLD_CONTINUED, SIGCONT as i32);
         }
     }
 
@@ -117,6 +120,15 @@ impl Process {
     }
 }
 
+/// Tells the parent that the current process goes on: by a thread of its own, as Linux does, so that whoever continued it
+/// finds it continued first.
+pub(super) fn tell_resumed() {
+    let process = current().process();
+    if process.signals.stop.resumed.swap(false, AcqRel) {
+        process.tell_parent(CLD_CONTINUED, SIGCONT as i32);
+    }
+}
+
 /// Waits while the current process is stopped.
 pub(super) fn park() {
     let process = current().process();
@@ -127,6 +139,7 @@ pub(super) fn park() {
         }
         sched::cancel();
     }
+    tell_resumed();
 }
 
 impl Process {
