@@ -20,6 +20,7 @@ mod session;
 mod terminal;
 mod test;
 mod toolchain;
+mod vm;
 
 use std::process::ExitCode;
 
@@ -56,6 +57,7 @@ fn dispatch(options: Options) -> anyhow::Result<u8> {
         Command::Bench(options) => bench::bench(&project, &options),
         Command::Compare(options) => bench::compare(&project, &options),
         Command::Inspect(options) => bench::inspect(&project, &options),
+        Command::Vm(options) => vm::vm(&project, &options),
         Command::Doctor => doctor::doctor(&project),
     }
 }

@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::arch::Arch;
 use crate::bench::{BenchOptions, CompareOptions, InspectOptions};
 use crate::qemu::Accel;
+use crate::vm::VmOptions;
 
 /// Runs Linux programs on the Stile kernel.
 #[derive(Debug, Parser)]
@@ -36,6 +37,8 @@ pub enum Command {
     Compare(CompareOptions),
     /// The way through a kernel, instruction by instruction, as it was executed
     Inspect(InspectOptions),
+    /// Run a guest in a virtual machine: /dev/kvm, our monitor, and by default a guest that measures its exits
+    Vm(VmOptions),
     /// Say what this machine has and what is missing
     Doctor,
 }

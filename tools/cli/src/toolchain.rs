@@ -60,6 +60,23 @@ pub fn program(project: &Project, arch: Arch, name: &str) -> Result<PathBuf> {
     Ok(project.target.join(target).join("program").join(name))
 }
 
+/// Builds a program of `programs/` that runs without an operating system: the ELF file.
+pub fn bare_program(project: &Project, arch: Arch, name: &str) -> Result<PathBuf> {
+    let target = arch.kernel_target();
+    ensure_target(project, target)?;
+    let mut cargo = project.cargo(&[
+        "build",
+        "--quiet",
+        "--profile",
+        "program",
+        "--target",
+        target,
+    ]);
+    cargo.args(["--package", name]);
+    output(&mut cargo, &format!("building programs/{name}"))?;
+    Ok(project.target.join(target).join("program").join(name))
+}
+
 /// Lets cargo link a program statically with Debian's C library, for an architecture that Rust has no musl for.
 fn static_glibc(project: &Project, arch: Arch, cargo: &mut Command) -> Result<()> {
     let debian = Debian::new(project, packages::SUITE, arch.debian());

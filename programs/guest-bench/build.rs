@@ -1,0 +1,8 @@
+//! Links the guest to the address that monitors load flat images at.
+
+fn main() {
+    let folder = std::env::var("CARGO_MANIFEST_DIR").unwrap();
+    println!("cargo::rerun-if-changed=guest.ld");
+    println!("cargo::rustc-link-arg-bins=-T{folder}/guest.ld");
+    println!("cargo::rustc-link-arg-bins=--build-id=none");
+}

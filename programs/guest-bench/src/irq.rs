@@ -1,0 +1,37 @@
+//! Interrupts that are taken: each leaves the time at which its handler began.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::{gic, receiver, sgi, time};
+
+static TIMER_TAKEN: AtomicU64 = AtomicU64::new(0);
+
+/// The handler. `taken` is the counter at the vector.
+pub extern "C" fn handle(taken: u64) {
+    let number = gic::acknowledge();
+    match number {
+        gic::TIMER => {
+            time::disarm();
+            TIMER_TAKEN.store(taken, Ordering::Relaxed);
+            gic::end(number);
+        }
+        sgi::LOUD => {
+            gic::end(number);
+            receiver::received(taken);
+        }
+        1020.. => {}
+        _ => panic!("interrupt {number} was not asked for"),
+    }
+}
+
+/// When the timer's interrupt that was armed for `deadline` was taken.
+pub fn timer_taken(deadline: u64) -> u64 {
+    TIMER_TAKEN.store(0, Ordering::Relaxed);
+    time::arm(deadline);
+    loop {
+        match TIMER_TAKEN.load(Ordering::Relaxed) {
+            0 => {}
+            taken => return taken,
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! What is measured.
+
+use core::arch::asm;
+
+use crate::cpus::Cpus;
+use crate::measure::{Samples, batches, overhead};
+use crate::platform::Platform;
+use crate::{gic, irq, psci, receiver, sgi, time, uart};
+
+/// A hypercall of the vendor's own that no hypervisor has.
+const REFUSED: u64 = 0x8600_ff00;
+/// A cluster that no machine of up to 512 CPUs has.
+const ABSENT: u64 = 0xff_0000;
+/// No interrupt: its end means nothing.
+const SPURIOUS: u32 = 1023;
+/// How far ahead the timer is set, in microseconds.
+const AHEAD: u64 = 1000;
+/// How long a receiver is given to wait again, in microseconds.
+const REST: u64 = 200;
+
+/// Measures everything that this many CPUs allow.
+pub fn all(platform: &Platform, cpus: &Cpus) {
+    batches("hvc", || assert_eq!(psci::call(REFUSED, [0; 3]), -1));
+    let (identity, flags) = (
+        platform.distributor + gic::IIDR,
+        platform.uart + uart::FLAGS,
+    );
+    batches("mmio_vgic", || _ = gic::read(identity));
+    batches("mmio_vmm", || _ = gic::read(flags));
+    batches("id_register", read_id_register);
+    batches("eoi", || gic::end(SPURIOUS));
+    timer();
+    batches("sgi_empty", || {
+        sgi::send(sgi::targets(cpus.first, 0), sgi::QUIET)
+    });
+    batches("sgi_absent_16", || {
+        sgi::send(sgi::targets(ABSENT, 0xffff), sgi::QUIET)
+    });
+    let Some(last) = cpus.last else { return };
+    batches("sgi_pending", || sgi::send(sgi::target(last), sgi::QUIET));
+    batches("sgi_broadcast", || sgi::send(sgi::BROADCAST, sgi::QUIET));
+    if cpus.count >= 16 {
+        batches("sgi_list_16", || {
+            sgi::send(sgi::targets(cpus.first, 0xffff), sgi::QUIET)
+        });
+    }
+    ipi(
+        last,
+        false,
+        [
+            "ipi_spinning_sender",
+            "ipi_spinning_receiver",
+            "ipi_spinning",
+        ],
+    );
+    ipi(
+        last,
+        true,
+        ["ipi_asleep_sender", "ipi_asleep_receiver", "ipi_asleep"],
+    );
+}
+
+fn read_id_register() {
+    // SAFETY: reads an ID register.
+    unsafe { asm!("mrs {}, id_aa64isar0_el1", out(reg) _) };
+}
+
+/// From the time the timer was set to, to the handler.
+fn timer() {
+    let mut samples = Samples::new();
+    loop {
+        let deadline = time::now() + time::microseconds(AHEAD);
+        if !samples.add(irq::timer_taken(deadline) - deadline) {
+            break;
+        }
+    }
+    samples.print("timer", 1);
+}
+
+/// From the first CPU to the last. The sender's part is the trapped write; the receiver's, from then to its handler. An
+/// emulator that runs one CPU at a time goes on to the receiver when the sender waits, so that these are apart there;
+/// on a machine they overlap, and only their sum means something.
+fn ipi(last: u64, sleeps: bool, names: [&str; 3]) {
+    let overhead = overhead();
+    let [mut senders, mut receivers, mut sums] = [const { Samples::new() }; 3];
+    let target = sgi::target(last);
+    receiver::set_sleeps(sleeps);
+    receiver::expect();
+    sgi::send(target, sgi::LOUD);
+    receiver::wait_until_received();
+    loop {
+        time::pause(REST);
+        receiver::expect();
+        let start = time::now();
+        sgi::send(target, sgi::LOUD);
+        let sent = time::now();
+        let taken = receiver::wait_until_received();
+        senders.add((sent - start).saturating_sub(overhead));
+        receivers.add(taken.saturating_sub(sent));
+        if !sums.add((taken - start).saturating_sub(overhead)) {
+            break;
+        }
+    }
+    for (samples, name) in [senders, receivers, sums].into_iter().zip(names) {
+        samples.print(name, 1);
+    }
+}

@@ -1,0 +1,59 @@
+//! The virtual counter and timer.
+
+use core::arch::asm;
+
+/// The counter now. Nothing before it is left undone, and nothing after it has begun.
+#[inline(always)]
+pub fn now() -> u64 {
+    let ticks;
+    // SAFETY: reads the counter.
+    unsafe { asm!("isb", "mrs {}, cntvct_el0", "isb", out(reg) ticks) };
+    ticks
+}
+
+/// Ticks a second.
+pub fn frequency() -> u64 {
+    let frequency;
+    // SAFETY: reads a constant.
+    unsafe { asm!("mrs {}, cntfrq_el0", out(reg) frequency, options(pure, nomem, nostack)) };
+    frequency
+}
+
+/// A number of ticks in nanoseconds.
+pub fn nanoseconds(ticks: u64) -> u64 {
+    (u128::from(ticks) * 1_000_000_000 / u128::from(frequency())) as u64
+}
+
+/// A number of microseconds in ticks.
+pub fn microseconds(number: u64) -> u64 {
+    number * frequency() / 1_000_000
+}
+
+/// Gives the CPU to others for some microseconds. On an emulator that runs one CPU at a time, they come on by this alone.
+pub fn pause(number: u64) {
+    let end = now() + microseconds(number);
+    while now() < end {
+        relax();
+    }
+}
+
+/// What a loop that waits for another CPU does.
+#[inline(always)]
+pub fn relax() {
+    // SAFETY: a hint.
+    unsafe { asm!("yield") };
+}
+
+/// Lets the virtual timer interrupt at `deadline`, in ticks.
+pub fn arm(deadline: u64) {
+    // SAFETY: the timer's interrupt is handled.
+    unsafe {
+        asm!("msr cntv_cval_el0, {}", "msr cntv_ctl_el0, {}", "isb", in(reg) deadline, in(reg) 1u64)
+    };
+}
+
+/// Stops the virtual timer.
+pub fn disarm() {
+    // SAFETY: stops the timer.
+    unsafe { asm!("msr cntv_ctl_el0, xzr", "isb") };
+}

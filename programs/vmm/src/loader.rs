@@ -1,0 +1,66 @@
+//! Puts a kernel, its initial archive and the device tree into a guest's memory.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use crate::layout::RAM;
+use crate::memory::Memory;
+
+/// Where a flat image starts, from the start of memory: as old Linux Images, and as QEMU loads one.
+const FLAT_OFFSET: u64 = 0x8_0000;
+/// What is left free behind a flat image, which does not say how much zeroed memory follows it.
+const FLAT_ROOM: u64 = 4 << 20;
+/// The most that a device tree may take, and its alignment: Linux's boot protocol.
+const TREE_ROOM: u64 = 2 << 20;
+
+/// What stands where.
+pub struct Loaded {
+    /// Where the kernel is entered.
+    pub entry: u64,
+    /// Where the device tree is to go, 2 MiB of room.
+    pub tree: u64,
+    /// The initial archive: start and end, both 0 without one.
+    pub initrd: (u64, u64),
+}
+
+/// Loads kernel and archive.
+pub fn load(memory: &mut Memory, kernel: &Path, initrd: Option<&Path>) -> Result<Loaded> {
+    let image = read(kernel)?;
+    let (offset, len) = place(&image);
+    let entry = RAM + offset;
+    memory
+        .load(entry, &image)
+        .with_context(|| kernel.display().to_string())?;
+    let tree = (entry + len).next_multiple_of(TREE_ROOM);
+    let mut loaded = Loaded {
+        entry,
+        tree,
+        initrd: (0, 0),
+    };
+    if let Some(initrd) = initrd {
+        let archive = read(initrd)?;
+        let start = tree + TREE_ROOM;
+        memory
+            .load(start, &archive)
+            .with_context(|| initrd.display().to_string())?;
+        loaded.initrd = (start, start + archive.len() as u64);
+    }
+    Ok(loaded)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).with_context(|| path.display().to_string())
+}
+
+/// Where an image wants to be in memory, and how much it takes: Linux's `Documentation/arch/arm64/booting.rst`.
+fn place(image: &[u8]) -> (u64, u64) {
+    let field = |at: usize| Some(u64::from_le_bytes(image.get(at..at + 8)?.try_into().ok()?));
+    match (image.get(0x38..0x3c), field(8), field(16)) {
+        (Some(b"ARM\x64"), Some(offset), Some(size)) if size != 0 => {
+            (offset, size.max(image.len() as u64))
+        }
+        _ => (FLAT_OFFSET, image.len() as u64 + FLAT_ROOM),
+    }
+}

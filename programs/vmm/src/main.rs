@@ -1,0 +1,28 @@
+//! A small virtual-machine monitor for arm64 guests on Linux's KVM interface. The guest's console is standard input
+//! and output; the exit status is what the guest left in the status register before it powered off, else 0.
+
+mod console;
+mod devices;
+mod layout;
+mod loader;
+mod machine;
+mod memory;
+mod options;
+mod tree;
+mod vcpu;
+
+use std::process::ExitCode;
+
+/// The exit status of a failure of the monitor, or of a guest that crashed.
+const FAILURE: u8 = 125;
+
+fn main() -> ExitCode {
+    let run = || machine::run(&options::parse()?);
+    match run() {
+        Ok(status) => ExitCode::from(status),
+        Err(error) => {
+            eprintln!("vmm: {error:#}");
+            ExitCode::from(FAILURE)
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use lexopt::{Arg, Parser, ValueExt};
+
+/// The most virtual CPUs that a machine has, as in Linux.
+const MAX_VCPUS: u32 = 512;
+
+const USAGE: &str =
+    "vmm [--vcpus N] [--memory SIZE] [--initrd FILE] [--append PARAMS] [--pin] KERNEL";
+
+/// What to run.
+#[derive(Debug)]
+pub struct Options {
+    /// How many virtual CPUs, 1 to 512.
+    pub vcpus: u32,
+    /// Memory in bytes, a multiple of 2 MiB.
+    pub memory: u64,
+    /// A flat image that is entered at its first byte, or a Linux Image.
+    pub kernel: PathBuf,
+    pub initrd: Option<PathBuf>,
+    /// The kernel's command line.
+    pub append: String,
+    /// Virtual CPU n runs on the host's CPU n modulo their number alone.
+    pub pin: bool,
+}
+
+/// Reads the command line.
+pub fn parse() -> Result<Options> {
+    let mut options = Options {
+        vcpus: 1,
+        memory: 128 << 20,
+        kernel: PathBuf::new(),
+        initrd: None,
+        append: String::new(),
+        pin: false,
+    };
+    let mut parser = Parser::from_env();
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Arg::Long("vcpus") => options.vcpus = parser.value()?.parse()?,
+            Arg::Long("memory") => options.memory = size(&parser.value()?.string()?)?,
+            Arg::Long("initrd") => options.initrd = Some(parser.value()?.into()),
+            Arg::Long("append") => options.append = parser.value()?.string()?,
+            Arg::Long("pin") => options.pin = true,
+            Arg::Value(kernel) if options.kernel.as_os_str().is_empty() => {
+                options.kernel = kernel.into()
+            }
+            _ => bail!("{}; usage: {USAGE}", argument.unexpected()),
+        }
+    }
+    if options.kernel.as_os_str().is_empty() {
+        bail!("no kernel is named; usage: {USAGE}");
+    }
+    if !(1..=MAX_VCPUS).contains(&options.vcpus) {
+        bail!("--vcpus {}: a machine has 1 to {MAX_VCPUS}", options.vcpus);
+    }
+    Ok(options)
+}
+
+/// A size in bytes, or with K, M or G after it.
+fn size(text: &str) -> Result<u64> {
+    let (number, unit) = match text.trim_end_matches(['K', 'M', 'G']) {
+        number if number.len() + 1 >= text.len() => (number, &text[number.len()..]),
+        _ => bail!("--memory {text}: one unit is enough"),
+    };
+    let shift = match unit {
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        _ => 0,
+    };
+    let number: u64 = number.parse().with_context(|| format!("--memory {text}"))?;
+    let bytes = number
+        .checked_mul(1 << shift)
+        .with_context(|| format!("--memory {text}: too much"))?;
+    if bytes == 0 || bytes % (2 << 20) != 0 {
+        bail!("--memory {text}: not a multiple of 2M");
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,73 @@
+//! A virtual CPU: its registers at reset, and its thread's loop.
+
+use anyhow::{Context, Result, bail};
+use kvm_bindings::{
+    KVM_ARM_VCPU_POWER_OFF, KVM_ARM_VCPU_PSCI_0_2, KVM_REG_ARM_CORE, KVM_REG_ARM64,
+    KVM_REG_ARM64_SYSREG, KVM_REG_SIZE_U64, KVM_SYSTEM_EVENT_CRASH, KVM_SYSTEM_EVENT_RESET,
+    KVM_SYSTEM_EVENT_SHUTDOWN, kvm_regs, kvm_vcpu_init, user_pt_regs,
+};
+use kvm_ioctls::{VcpuExit, VcpuFd, VmFd};
+
+use crate::devices::Devices;
+
+/// MPIDR_EL1 (op0 3, op1 0, CRn 0, CRm 0, op2 5), as KVM names a system register.
+const MPIDR: u64 = KVM_REG_ARM64 | KVM_REG_SIZE_U64 | KVM_REG_ARM64_SYSREG as u64 | 3 << 14 | 5;
+/// The affinity fields of MPIDR_EL1.
+const AFFINITY: u64 = 0xff_00ff_ffff;
+
+/// A core register, by its offset in `kvm_regs`, which KVM counts in words of 32 bits.
+const fn core_register(offset: usize) -> u64 {
+    let offset = std::mem::offset_of!(kvm_regs, regs) + offset;
+    KVM_REG_ARM64 | KVM_REG_SIZE_U64 | KVM_REG_ARM_CORE as u64 | offset as u64 / 4
+}
+
+/// Creates virtual CPU `index`, powered off unless it is the first.
+pub fn create(vm: &VmFd, index: u32) -> Result<VcpuFd> {
+    let context = || format!("creating vCPU {index}");
+    let vcpu = vm.create_vcpu(index.into()).with_context(context)?;
+    let mut target = kvm_vcpu_init::default();
+    vm.get_preferred_target(&mut target).with_context(context)?;
+    target.features[0] |= 1 << KVM_ARM_VCPU_PSCI_0_2;
+    if index != 0 {
+        target.features[0] |= 1 << KVM_ARM_VCPU_POWER_OFF;
+    }
+    vcpu.vcpu_init(&target).with_context(context)?;
+    Ok(vcpu)
+}
+
+/// The affinity fields of its MPIDR_EL1.
+pub fn affinity(vcpu: &VcpuFd) -> Result<u64> {
+    let mut bytes = [0; 8];
+    vcpu.get_one_reg(MPIDR, &mut bytes)
+        .context("reading a vCPU's MPIDR_EL1")?;
+    Ok(u64::from_le_bytes(bytes) & AFFINITY)
+}
+
+/// Sets where it starts, and its first argument.
+pub fn set_entry(vcpu: &VcpuFd, entry: u64, argument: u64) -> Result<()> {
+    let pc = core_register(std::mem::offset_of!(user_pt_regs, pc));
+    let x0 = core_register(std::mem::offset_of!(user_pt_regs, regs));
+    for (register, value) in [(pc, entry), (x0, argument)] {
+        vcpu.set_one_reg(register, &value.to_le_bytes())
+            .context("setting a vCPU's registers")?;
+    }
+    Ok(())
+}
+
+/// Runs it until the guest powers off.
+pub fn run(vcpu: &mut VcpuFd, devices: &Devices) -> Result<()> {
+    loop {
+        match vcpu.run() {
+            Ok(VcpuExit::MmioRead(address, data)) => devices.read(address, data)?,
+            Ok(VcpuExit::MmioWrite(address, data)) => devices.write(address, data)?,
+            Ok(VcpuExit::Intr) => {}
+            Ok(VcpuExit::SystemEvent(KVM_SYSTEM_EVENT_SHUTDOWN | KVM_SYSTEM_EVENT_RESET, _)) => {
+                return Ok(());
+            }
+            Ok(VcpuExit::SystemEvent(KVM_SYSTEM_EVENT_CRASH, _)) => bail!("the guest crashed"),
+            Ok(exit) => bail!("the guest did what is not known here: {exit:?}"),
+            Err(error) if error.errno() == libc::EINTR => {}
+            Err(error) => return Err(error).context("running a vCPU"),
+        }
+    }
+}

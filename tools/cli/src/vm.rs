@@ -1,0 +1,182 @@
+//! `stile vm`: a machine with a hypervisor, and in it our monitor (`programs/vmm`) with a guest.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use wire::Input;
+
+use crate::arch::Arch;
+use crate::console::Console;
+use crate::guest;
+use crate::initramfs::Initramfs;
+use crate::kernel_image::{Kernel, flat_image};
+use crate::options::CountFormat;
+use crate::policies;
+use crate::project::Project;
+use crate::qemu::{Accel, Machine};
+use crate::terminal;
+use crate::toolchain;
+
+/// A CPU that has what a hypervisor needs, VHE, and that Linux 6.1 knows too.
+pub const CPU: &str = "neoverse-n1";
+/// What makes QEMU start a kernel where it can be a hypervisor.
+pub const HYPERVISOR: [&str; 2] = ["-machine", "virtualization=on"];
+/// Memory of the host beside the guest's, in MiB.
+const HOST_MEMORY: u64 = 1024;
+/// Where monitor and guest are in the host.
+const FOLDER: &str = "/vm";
+
+/// Options of `vm`.
+#[derive(Args, Debug)]
+pub struct VmOptions {
+    /// Number of virtual CPUs
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=512))]
+    pub vcpus: u32,
+    /// Memory of the guest
+    #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = mebibytes)]
+    pub memory: u64,
+    /// The guest: a flat image, entered at its first byte, or a Linux Image; by default one that measures its exits
+    #[arg(long, value_name = "IMAGE")]
+    pub guest_kernel: Option<PathBuf>,
+    /// The guest's initial archive
+    #[arg(long, value_name = "FILE")]
+    pub guest_initrd: Option<PathBuf>,
+    /// Parameters for the guest's command line
+    #[arg(long, value_name = "PARAMS", allow_hyphen_values = true)]
+    pub guest_append: Vec<String>,
+    /// The kernel that runs the guest: stile, linux-6.12, linux-6.1 (Debian's), or a file
+    #[arg(long, value_name = "KERNEL", default_value = "stile")]
+    pub on: String,
+    /// Number of CPUs below the guest, 1 to 64
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub smp: u32,
+    /// Choose a policy of Stile; an unknown one lists those there are
+    #[arg(long, value_name = "POLICY=VALUE")]
+    pub set: Vec<String>,
+    /// Parameters for the command line of the kernel that runs the guest
+    #[arg(long, value_name = "PARAMS", allow_hyphen_values = true)]
+    pub append: Vec<String>,
+    /// When the guest is off, print the crossings it made on stderr
+    #[arg(long, value_enum, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "table")]
+    pub count: Option<CountFormat>,
+    /// Let the machine's time be its instructions, so that two runs print the same
+    #[arg(long)]
+    pub icount: bool,
+    /// End the machine after this time, with status 124
+    #[arg(long, value_name = "SECONDS")]
+    pub timeout: Option<f64>,
+    /// Write the kernel's log to this file
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
+}
+
+/// Parses a size that is a whole number of MiB: how many.
+fn mebibytes(text: &str) -> Result<u64, String> {
+    let parse = || {
+        let (number, factor) = match text.strip_suffix('G') {
+            Some(number) => (number, 1024),
+            None => (text.strip_suffix('M')?, 1),
+        };
+        number.parse::<u64>().ok()?.checked_mul(factor)
+    };
+    let fits = |size: &u64| *size >= 2 && size.is_multiple_of(2);
+    parse()
+        .filter(fits)
+        .ok_or_else(|| "a size is an even number of M, or a number of G".into())
+}
+
+/// Boots a kernel, in it the monitor, and in that the guest: the status that the guest left when it powered off.
+pub fn vm(project: &Project, options: &VmOptions) -> Result<u8> {
+    options
+        .set
+        .iter()
+        .try_for_each(|setting| policies::check(setting))?;
+    let kernel = Kernel::from_option(&options.on);
+    if !kernel.is_stile() && options.count.is_some() {
+        bail!("--count is Stile's: {kernel} does not count");
+    }
+    let memory = format!("{}M", HOST_MEMORY + options.memory);
+    let machine = Machine {
+        arch: Arch::Arm64,
+        kernel: &kernel,
+        cpu: Some(CPU),
+        smp: options.smp,
+        memory: &memory,
+        icount: options.icount,
+        as_shipped: false,
+        accel: Accel::Tcg,
+        gdb: false,
+        append: options.set.iter().chain(&options.append).cloned().collect(),
+        options: HYPERVISOR.map(String::from).to_vec(),
+    };
+    let mut tree = guest::bare_tree(project, Arch::Arm64)?;
+    let mut job = guest::job(monitor(project, options, &mut tree)?);
+    job.count = options.count.is_some();
+    let [stdin, stdout, stderr] = terminal::terminals();
+    let interactive = stdin && stdout;
+    job.input = match interactive {
+        true => {
+            let (rows, columns) = terminal::size();
+            Input::Terminal {
+                rows,
+                columns,
+                stderr,
+            }
+        }
+        false if options.icount => Input::Empty,
+        false => Input::Channel,
+    };
+    let reads = job.input != Input::Empty;
+    let session = guest::boot(project, &machine, &mut tree, &[job], options.log.as_deref())?;
+    let limit = options
+        .timeout
+        .map(Duration::try_from_secs_f64)
+        .transpose()
+        .context("--timeout")?;
+    let console = Console {
+        interactive,
+        count: options.count,
+        deadline: limit.map(|time| Instant::now() + time),
+    };
+    console.attend(session, "vmm", reads)
+}
+
+/// Puts the monitor and what it is to run into the host's tree: the monitor's command line.
+fn monitor(project: &Project, options: &VmOptions, tree: &mut Initramfs) -> Result<Vec<String>> {
+    let place = |name: &str| format!("{FOLDER}/{name}");
+    tree.file(
+        &place("vmm"),
+        &toolchain::program(project, Arch::Arm64, "vmm")?,
+    )?;
+    let kernel = match &options.guest_kernel {
+        Some(kernel) => kernel.clone(),
+        None => guest_bench(project)?,
+    };
+    tree.text(&place("kernel"), &read(&kernel)?);
+    let mut words = vec![place("vmm"), "--vcpus".into(), options.vcpus.to_string()];
+    words.extend(["--memory".into(), format!("{}M", options.memory)]);
+    if options.icount {
+        words.push("--pin".into());
+    }
+    if let Some(initrd) = &options.guest_initrd {
+        tree.text(&place("initrd"), &read(initrd)?);
+        words.extend(["--initrd".into(), place("initrd")]);
+    }
+    if !options.guest_append.is_empty() {
+        words.extend(["--append".into(), options.guest_append.join(" ")]);
+    }
+    words.push(place("kernel"));
+    Ok(words)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path).with_context(|| path.display().to_string())
+}
+
+/// Builds the guest that measures its exits: a flat image.
+pub fn guest_bench(project: &Project) -> Result<PathBuf> {
+    let name = "guest-bench";
+    flat_image(&toolchain::bare_program(project, Arch::Arm64, name)?)
+}
