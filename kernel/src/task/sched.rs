@@ -211,12 +211,10 @@ pub fn schedule() {
     let cpu = cpu::this();
     let previous = current();
     previous.arch.work.fetch_and(!NEED_RESCHED, Relaxed);
-    let Some(next) = cpu.sched.next(previous, time::now_ticks()) else {
-        return;
-    };
-    if cpu.sched.slice_end() != u64::MAX {
-        timer::arm(cpu, cpu.sched.slice_end());
-    }
+    let next = cpu.sched.next(previous, time::now_ticks());
+    // Also where the thread goes on: its next slice has begun.
+    timer::arm(cpu, cpu.sched.slice_end());
+    let Some(next) = next else { return };
     activate_space(cpu, &next);
     let mode = next.sched.mode();
     if mode.0 != cpu.sched.mode.load(Relaxed) {
