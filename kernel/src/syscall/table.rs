@@ -29,6 +29,11 @@ macro_rules! dispatch {
             let mut table: SyscallTable = [absent; _];
             $(table[abi::number(stringify!($name))] = shim!($handler);)*
             $(table[abi::number(stringify!($whole))] = shim!($stubbed);)*
+            let mut at = 0;
+            while at < SPECIFIC.len() {
+                table[SPECIFIC[at].0] = SPECIFIC[at].1;
+                at += 1;
+            }
             table
         };
 

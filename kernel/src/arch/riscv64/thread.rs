@@ -29,6 +29,8 @@ pub mod work {
 struct Context {
     ra: usize,
     sp: usize,
+    /// The program's: the kernel uses it for nothing, and the short ways in and out leave it where it is.
+    gp: usize,
     s: [usize; 12],
 }
 
@@ -63,6 +65,7 @@ impl ThreadState {
             context: UnsafeCell::new(Context {
                 ra: start as *const () as usize,
                 sp: top,
+                gp: 0,
                 s,
             }),
             top,
@@ -226,6 +229,7 @@ macro_rules! context {
     ($op:literal, $base:literal: $($n:literal)*) => {
         concat!(
             $op, " ra, {ra}(", $base, ")\n", $op, " sp, {sp}(", $base, ")\n",
+            $op, " gp, {gp}(", $base, ")\n",
             $($op, " s", $n, ", {s} + 8 * ", $n, "(", $base, ")\n"),*
         )
     };
@@ -250,6 +254,7 @@ unsafe extern "C" fn switch_context(
         "ret",
         ra = const offset_of!(Context, ra),
         sp = const offset_of!(Context, sp),
+        gp = const offset_of!(Context, gp),
         s = const offset_of!(Context, s),
     )
 }
