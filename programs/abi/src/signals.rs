@@ -259,7 +259,7 @@ unsafe fn children() {
         }
         let any = libc::WSTOPPED | libc::WEXITED | libc::WCONTINUED;
         for step in ["stopped", "continued", "ended"] {
-            libc::waitid(libc::P_PID, child as u32, &mut info, any);
+            while libc::waitid(libc::P_PID, child as u32, &mut info, any) != 0 {}
             println!("{step}: code {} status {}", info.si_code, info.si_status());
             if step == "stopped" {
                 libc::kill(child, libc::SIGCONT);

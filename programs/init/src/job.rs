@@ -34,11 +34,19 @@ pub fn poll_entry(fd: BorrowedFd, events: libc::c_short) -> libc::pollfd {
 ///
 /// `children` becomes readable when a child ends.
 pub fn run(job: &Job, channel: &mut Channel, children: &File) -> io::Result<()> {
+    // Lines are kept only while somebody has the stream open.
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(libc::O_NONBLOCK);
+    let trace = if job.trace {
+        options.open("/dev/trace").ok()
+    } else {
+        None
+    };
     let mut pump = match program::start(job) {
         Ok(program) => Pump {
             program,
             channel,
-            trace: None,
+            trace,
             pending: Vec::new(),
             input_ended: false,
         },
@@ -49,14 +57,6 @@ pub fn run(job: &Job, channel: &mut Channel, children: &File) -> io::Result<()> 
             return channel.flush();
         }
     };
-    if job.trace {
-        let mut options = OpenOptions::new();
-        pump.trace = options
-            .read(true)
-            .custom_flags(libc::O_NONBLOCK)
-            .open("/dev/trace")
-            .ok();
-    }
     pump.until_exit(children)?;
     mark::end();
     for _ in 0..FINAL_ROUNDS {
