@@ -154,8 +154,7 @@ fn monitor(project: &Project, options: &VmOptions, tree: &mut Initramfs) -> Resu
         Some(kernel) => kernel.clone(),
         None => guest_bench(project)?,
     };
-    tree.text(&place("kernel"), &read(&kernel)?);
-    let mut words = vec![place("vmm"), "--vcpus".into(), options.vcpus.to_string()];
+    let mut words = bare_monitor(project, tree, &kernel, options.vcpus)?;
     words.extend(["--memory".into(), format!("{}M", options.memory)]);
     if options.icount {
         words.push("--pin".into());
@@ -169,6 +168,36 @@ fn monitor(project: &Project, options: &VmOptions, tree: &mut Initramfs) -> Resu
     }
     words.push(place("kernel"));
     Ok(words)
+}
+
+/// The same for the guest that measures, with this many virtual CPUs.
+pub fn measuring_monitor(
+    project: &Project,
+    tree: &mut Initramfs,
+    vcpus: u32,
+) -> Result<Vec<String>> {
+    let mut words = bare_monitor(project, tree, &guest_bench(project)?, vcpus)?;
+    words.extend(["--pin".into(), place("kernel")]);
+    Ok(words)
+}
+
+fn place(name: &str) -> String {
+    format!("{FOLDER}/{name}")
+}
+
+/// The monitor and the guest's kernel, and the words that every command line begins with.
+fn bare_monitor(
+    project: &Project,
+    tree: &mut Initramfs,
+    kernel: &Path,
+    vcpus: u32,
+) -> Result<Vec<String>> {
+    tree.file(
+        &place("vmm"),
+        &toolchain::program(project, Arch::Arm64, "vmm")?,
+    )?;
+    tree.text(&place("kernel"), &read(kernel)?);
+    Ok(vec![place("vmm"), "--vcpus".into(), vcpus.to_string()])
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {

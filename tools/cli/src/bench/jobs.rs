@@ -95,13 +95,13 @@ impl Jobs<'_> {
 }
 
 /// The machine's command, with paths below the checkout made relative.
-fn shown(bench: &Bench, machine: &Machine) -> String {
+pub fn shown(bench: &Bench, machine: &Machine) -> String {
     let command = qemu::shell_line(&guest::command_line(bench.project, machine));
     command.replace(&format!("{}/", bench.project.root.display()), "")
 }
 
 /// Takes what the next program does.
-fn attend(session: &mut Session, deadline: Instant) -> Output {
+pub fn attend(session: &mut Session, deadline: Instant) -> Output {
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let end = loop {
         let lost = |reason: &str| Failure {

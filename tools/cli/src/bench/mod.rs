@@ -5,6 +5,7 @@
 //! campaign resumes, and a campaign that was split over machines is merged by putting the files together. The report is
 //! made from these files alone.
 
+mod affinity;
 mod boot;
 mod boots;
 pub mod checks;
@@ -61,6 +62,8 @@ pub enum Suite {
     Hwaf,
     /// Fences after new mappings, under each policy (RISC-V)
     Fence,
+    /// Exits of guests and their interrupts, by the number of virtual CPUs, under each policy (arm64)
+    Affinity,
     /// lmbench's own programs: the second opinion
     Lmbench,
     /// From power-on to the first program
@@ -71,12 +74,13 @@ pub enum Suite {
 
 impl Suite {
     /// What there is in `all`, in order.
-    const EACH: [Self; 7] = [
+    const EACH: [Self; 8] = [
         Self::Crossings,
         Self::Entry,
         Self::Idreg,
         Self::Hwaf,
         Self::Fence,
+        Self::Affinity,
         Self::Lmbench,
         Self::Boot,
     ];
@@ -89,6 +93,7 @@ impl Suite {
             Self::Idreg => Some(&systems::IDREG),
             Self::Hwaf => Some(&systems::HWAF),
             Self::Fence => Some(&systems::FENCE),
+            Self::Affinity => Some(&systems::AFFINITY),
             Self::Lmbench | Self::Boot | Self::All => None,
         }
     }
@@ -100,6 +105,7 @@ impl Suite {
             Self::Idreg => "idreg",
             Self::Hwaf => "hwaf",
             Self::Fence => "fence",
+            Self::Affinity => "affinity",
             Self::Lmbench => "lmbench",
             Self::Boot => "boot",
             Self::All => "all",
@@ -219,6 +225,9 @@ impl Step {
     }
 
     fn measure(&self, bench: &Bench) -> Result<Vec<Column>> {
+        if self.suite == Suite::Affinity {
+            return affinity::measure(bench, &self.subject);
+        }
         if let Some(system) = self.suite.system() {
             let mut columns = crossings::measure(bench, system, self.arch, &self.subject)?;
             if self.suite == Suite::Idreg && !bench.quick {
@@ -253,7 +262,11 @@ pub fn bench(project: &Project, options: &BenchOptions) -> Result<u8> {
     let started = Instant::now();
     for (number, step) in steps.iter().enumerate() {
         let file = step.file(&folder, options.quick);
-        let key = step.subject.key(&bench, step.arch, step.suite.name())?;
+        let suite = match step.suite {
+            Suite::Affinity => affinity::name(project)?,
+            other => other.name().into(),
+        };
+        let key = step.subject.key(&bench, step.arch, &suite)?;
         let known = Results::read(&file).is_some_and(|known| known.key == key);
         let left = match number {
             0 => String::new(),

@@ -96,6 +96,15 @@ pub const FENCE: System = System {
     arch: Some(Arch::Riscv64),
 };
 
+pub const AFFINITY: System = System {
+    name: "affinity",
+    title: "affinity: interrupts between a guest's CPUs",
+    rows: &[],
+    shown: &[],
+    policies: &[&["affinity=index"], &["affinity=scan"]],
+    arch: Some(Arch::Arm64),
+};
+
 impl System {
     /// Whether machines of this architecture have it.
     pub fn is_of(&self, arch: Arch) -> bool {

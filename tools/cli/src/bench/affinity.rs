@@ -1,0 +1,214 @@
+//! The suite `affinity`: what a guest's exits cost, and how the cost grows with its virtual CPUs. The monitor and the
+//! guest are our own (`programs/vmm`, `programs/guest-bench`), the same on each kernel.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use super::Bench;
+use super::jobs;
+use super::result::{Column, Failure, Head, Row};
+use super::subject::Subject;
+use crate::arch::Arch;
+use crate::guest;
+use crate::project::Project;
+use crate::qemu::{Accel, Machine};
+use crate::toolchain;
+use crate::vm;
+
+/// How many virtual CPUs the guests have.
+const SIZES: [u32; 8] = [2, 8, 16, 32, 64, 128, 256, 512];
+/// Those with `--quick`.
+const QUICK: [u32; 3] = [2, 16, 64];
+/// CPUs below the guest: one for who sends, and one for who receives.
+const CPUS: u32 = 2;
+/// The counter at a tick an instruction, so that single operations are exact.
+const CPU: &str = "neoverse-n1,cntfrq=1000000000";
+
+/// A row of the guest's that gets a table of its own.
+struct Operation {
+    name: &'static str,
+    title: &'static str,
+    /// Whether the terminal shows it.
+    shown: bool,
+}
+
+const fn operation(name: &'static str, title: &'static str, shown: bool) -> Operation {
+    Operation { name, title, shown }
+}
+
+const OPERATIONS: [Operation; 17] = [
+    operation("hvc", "a hypercall that is refused", true),
+    operation("mmio_vgic", "a device read answered by the kernel", true),
+    operation("mmio_vmm", "a device read answered by the monitor", true),
+    operation("id_register", "a read of an ID register", true),
+    operation("eoi", "end of an interrupt", false),
+    operation("timer", "latency of the timer", false),
+    operation("sgi_empty", "SGI to an empty list", false),
+    operation("sgi_pending", "SGI made pending, no kick", true),
+    operation("sgi_list_16", "SGI to a list of 16, no kick", true),
+    operation("sgi_absent_16", "SGI to 16 CPUs that do not exist", true),
+    operation("sgi_broadcast", "SGI to all, no kick", true),
+    operation(
+        "ipi_spinning_sender",
+        "IPI to the last CPU, which spins: sender's trap",
+        false,
+    ),
+    operation(
+        "ipi_spinning_receiver",
+        "IPI to the last CPU, which spins: receiver, exit to entry",
+        false,
+    ),
+    operation("ipi_spinning", "IPI to the last CPU, which spins", true),
+    operation(
+        "ipi_asleep_sender",
+        "IPI to the last CPU, in WFI: sender's trap",
+        false,
+    ),
+    operation(
+        "ipi_asleep_receiver",
+        "IPI to the last CPU, in WFI: from then to its handler",
+        false,
+    ),
+    operation("ipi_asleep", "IPI to the last CPU, in WFI", true),
+];
+
+/// A name for the suite that changes with what runs in it.
+pub fn name(project: &Project) -> Result<String> {
+    let mut hasher = DefaultHasher::new();
+    for file in [
+        toolchain::program(project, Arch::Arm64, "vmm")?,
+        vm::guest_bench(project)?,
+    ] {
+        std::fs::read(&file)
+            .with_context(|| file.display().to_string())?
+            .hash(&mut hasher);
+    }
+    Ok(format!("affinity {:016x}", hasher.finish()))
+}
+
+/// What one guest said, and how it came to be.
+struct Said {
+    vcpus: u32,
+    /// Names with least and median.
+    rows: Vec<(String, f64, f64)>,
+    command: String,
+    failure: Option<Failure>,
+}
+
+/// Measures one kernel.
+pub fn measure(bench: &Bench, subject: &Subject) -> Result<Vec<Column>> {
+    let sizes = if bench.quick { &QUICK[..] } else { &SIZES };
+    let mut guests = Vec::new();
+    for &vcpus in sizes {
+        let said = run(bench, subject, vcpus)?;
+        let failed = said.failure.is_some();
+        guests.push(said);
+        if failed {
+            break;
+        }
+    }
+    Ok(OPERATIONS
+        .iter()
+        .map(|operation| column(operation, subject, &guests))
+        .collect())
+}
+
+/// Runs one guest.
+fn run(bench: &Bench, subject: &Subject, vcpus: u32) -> Result<Said> {
+    let machine = Machine {
+        arch: Arch::Arm64,
+        kernel: &subject.kernel,
+        cpu: Some(bench.cpu.unwrap_or(CPU)),
+        smp: CPUS,
+        memory: "1G",
+        icount: true,
+        as_shipped: true,
+        accel: Accel::Tcg,
+        gdb: false,
+        append: subject.parameters.clone(),
+        options: vm::HYPERVISOR.map(String::from).to_vec(),
+    };
+    let mut tree = guest::bare_tree(bench.project, Arch::Arm64)?;
+    let words = vm::measuring_monitor(bench.project, &mut tree, vcpus)?;
+    let mut session = guest::boot(
+        bench.project,
+        &machine,
+        &mut tree,
+        &[guest::job(words)],
+        None,
+    )?;
+    let limit = Duration::from_secs(60 + u64::from(vcpus));
+    let output = jobs::attend(&mut session, Instant::now() + limit);
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    let failure = match output.end {
+        Err(failure) => Some(failure),
+        Ok(_) if stdout.lines().any(|line| line == "# done") => None,
+        Ok(end) => Some(Failure {
+            reason: format!("{vcpus} vCPUs: {end}"),
+            console: stdout.clone() + &String::from_utf8_lossy(&output.stderr),
+        }),
+    };
+    Ok(Said {
+        vcpus,
+        rows: stdout.lines().filter_map(row).collect(),
+        command: jobs::shown(bench, &machine),
+        failure,
+    })
+}
+
+/// One of the guest's lines: name, least and median.
+fn row(line: &str) -> Option<(String, f64, f64)> {
+    let words: Vec<_> = line.split(' ').collect();
+    let [name, least, median] = words[..] else {
+        return None;
+    };
+    Some((name.into(), least.parse().ok()?, median.parse().ok()?))
+}
+
+/// The figures of one operation, a row for each size.
+fn column(operation: &Operation, subject: &Subject, guests: &[Said]) -> Column {
+    let rows = guests.iter().filter_map(|said| {
+        let (_, least, median) = said.rows.iter().find(|(name, ..)| name == operation.name)?;
+        let row = Row::new(format!("{} vCPUs", said.vcpus), "", *least);
+        Some(Row {
+            median: Some(*median),
+            ..row
+        })
+    });
+    Column {
+        head: Head {
+            id: format!("affinity-{}", operation.name),
+            title: format!("affinity: {}", operation.title),
+            unit: "instructions of the whole machine an operation, least of the samples".into(),
+            note: format!(
+                "Monitor and guest are our own; {CPUS} CPUs below the guest; the guest's own instructions count too."
+            ),
+            ratios: true,
+            mean: false,
+            detail: !operation.shown,
+        },
+        label: subject.label.clone(),
+        kernel: String::new(),
+        commands: guests
+            .first()
+            .map(|said| said.command.clone())
+            .into_iter()
+            .collect(),
+        failure: guests.iter().find_map(|said| said.failure.clone()),
+        rows: rows.collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::row;
+
+    #[test]
+    fn the_guests_lines_are_understood() {
+        assert_eq!(row("hvc 1182 1190"), Some(("hvc".into(), 1182.0, 1190.0)));
+        assert_eq!(row("# guest-bench: 2 vCPUs"), None);
+        assert_eq!(row("# done"), None);
+    }
+}
