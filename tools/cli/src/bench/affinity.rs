@@ -140,7 +140,7 @@ fn run(bench: &Bench, subject: &Subject, vcpus: u32) -> Result<Said> {
         None,
     )?;
     let limit = Duration::from_secs(60 + u64::from(vcpus));
-    let output = jobs::attend(&mut session, Instant::now() + limit);
+    let output = jobs::attend(&session, Instant::now() + limit)?;
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     let failure = match output.end {
         Err(failure) => Some(failure),

@@ -8,6 +8,7 @@ use anyhow::Result;
 
 use super::Bench;
 use super::counted::{self, Counted};
+use super::interrupt;
 use super::programs;
 use super::result::Failure;
 use super::subject::Subject;
@@ -91,7 +92,7 @@ impl Boot<'_> {
             .replace(&place.display().to_string(), "RUN")
             .replace(&format!("{}/", project.root.display()), "");
         let mut session = Session::start(&command, link, folder, log.clone())?;
-        let timed_out = wait(&session, Instant::now() + self.limit);
+        let timed_out = wait(&session, Instant::now() + self.limit)?;
         if !timed_out {
             // The plugin writes its figures after the channel is closed.
             session.finish()?;
@@ -117,11 +118,11 @@ impl Boot<'_> {
 }
 
 /// Waits for the machine's end; whether the time ran out before.
-fn wait(session: &Session, deadline: Instant) -> bool {
+fn wait(session: &Session, deadline: Instant) -> Result<bool> {
     loop {
-        match session.next(Some(deadline)) {
-            Event::Closed => return false,
-            Event::TimedOut => return true,
+        match interrupt::next(session, deadline)? {
+            Event::Closed => return Ok(false),
+            Event::TimedOut => return Ok(true),
             _ => {}
         }
     }

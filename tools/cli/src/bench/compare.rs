@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use super::Bench;
+use super::interrupt;
 use super::jobs::{Jobs, Output};
 use super::report::Report;
 use super::result::{Column, Failure, Head, Row};
@@ -81,6 +82,7 @@ const ROWS: [(&str, &[&str]); 12] = [
 
 /// Runs the program on each kernel.
 pub fn compare(project: &Project, options: &CompareOptions) -> Result<u8> {
+    interrupt::prepare()?;
     let (arch, arguments) = program(options)?;
     let bench = Bench {
         project,

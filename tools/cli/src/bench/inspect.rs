@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 
-use super::{Bench, touched, way};
+use super::{Bench, interrupt, touched, way};
 use crate::arch::Arch;
 use crate::project::Project;
 
@@ -44,6 +44,7 @@ pub struct InspectOptions {
 
 /// Looks at what is asked for.
 pub fn inspect(project: &Project, options: &InspectOptions) -> Result<u8> {
+    interrupt::prepare()?;
     let bench = Bench {
         project,
         quick: true,

@@ -7,6 +7,7 @@ use wire::{Channel, Control, Job};
 
 use super::Bench;
 use super::counted::{self, Counted};
+use super::interrupt;
 use super::result::Failure;
 use super::subject::Subject;
 use crate::arch::Arch;
@@ -43,9 +44,9 @@ impl Jobs<'_> {
         let machine = self.machine(bench, Vec::new());
         let mut outputs = Vec::new();
         while let Some(left) = jobs.get(outputs.len()..).filter(|left| !left.is_empty()) {
-            let mut session = guest::boot(bench.project, &machine, tree, left, None)?;
+            let session = guest::boot(bench.project, &machine, tree, left, None)?;
             for _ in left {
-                let output = attend(&mut session, Instant::now() + self.limit);
+                let output = attend(&session, Instant::now() + self.limit)?;
                 let lost = output.end.is_err();
                 outputs.push(output);
                 if lost {
@@ -69,7 +70,7 @@ impl Jobs<'_> {
         let plugin = format!("file={},out={}", plugin.display(), counts.display());
         let machine = self.machine(bench, vec!["-plugin".into(), plugin]);
         let mut session = guest::boot(bench.project, &machine, tree, &[job], None)?;
-        let output = attend(&mut session, Instant::now() + self.limit);
+        let output = attend(&session, Instant::now() + self.limit)?;
         if output.end.is_ok() {
             // The plugin writes its figures when the machine is off.
             session.finish()?;
@@ -101,14 +102,14 @@ pub fn shown(bench: &Bench, machine: &Machine) -> String {
 }
 
 /// Takes what the next program does.
-pub fn attend(session: &mut Session, deadline: Instant) -> Output {
+pub fn attend(session: &Session, deadline: Instant) -> Result<Output> {
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let end = loop {
         let lost = |reason: &str| Failure {
             reason: reason.into(),
             console: session.log_end(),
         };
-        match session.next(Some(deadline)) {
+        match interrupt::next(session, deadline)? {
             Event::Frame(Channel::Stdout, bytes) => stdout.extend(bytes),
             Event::Frame(Channel::Stderr, bytes) => stderr.extend(bytes),
             Event::Frame(Channel::Control, payload) => match Control::decode(&payload) {
@@ -122,9 +123,9 @@ pub fn attend(session: &mut Session, deadline: Instant) -> Output {
             _ => {}
         }
     };
-    Output {
+    Ok(Output {
         stdout,
         stderr,
         end,
-    }
+    })
 }

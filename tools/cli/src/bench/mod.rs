@@ -15,6 +15,7 @@ mod counted;
 mod crossings;
 mod html;
 mod inspect;
+mod interrupt;
 mod jobs;
 mod lmbench;
 mod markdown;
@@ -251,6 +252,7 @@ pub fn bench(project: &Project, options: &BenchOptions) -> Result<u8> {
         .set
         .iter()
         .try_for_each(|setting| policies::check(setting))?;
+    interrupt::prepare()?;
     let bench = Bench {
         project,
         quick: options.quick,
@@ -262,6 +264,7 @@ pub fn bench(project: &Project, options: &BenchOptions) -> Result<u8> {
     let started = Instant::now();
     for (number, step) in steps.iter().enumerate() {
         let file = step.file(&folder, options.quick);
+        interrupt::check()?;
         let suite = match step.suite {
             Suite::Affinity => affinity::name(project)?,
             other => other.name().into(),
@@ -279,6 +282,7 @@ pub fn bench(project: &Project, options: &BenchOptions) -> Result<u8> {
         }
         progress(&format!("{place} {}{left}", step.name()));
         let columns = step.measure(&bench).with_context(|| step.name())?;
+        interrupt::check()?;
         Results { key, columns }.write(&file)?;
     }
     let files: Vec<_> = steps

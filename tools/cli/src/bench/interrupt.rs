@@ -1,0 +1,48 @@
+//! Interruptions: the machine that runs is ended, and what was measured before is kept.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
+
+use crate::session::{Event, Session};
+
+/// How often a waiting command looks.
+const LOOK: Duration = Duration::from_millis(200);
+
+static INTERRUPTED: OnceLock<std::sync::Arc<AtomicBool>> = OnceLock::new();
+
+/// Lets signals end the campaign in an orderly way.
+pub fn prepare() -> Result<()> {
+    let interrupted = INTERRUPTED.get_or_init(Default::default);
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        flag::register(signal, interrupted.clone())?;
+    }
+    Ok(())
+}
+
+/// An error if a signal came.
+pub fn check() -> Result<()> {
+    if INTERRUPTED
+        .get()
+        .is_some_and(|interrupted| interrupted.load(Ordering::Relaxed))
+    {
+        bail!("interrupted; what was measured is kept");
+    }
+    Ok(())
+}
+
+/// The session's next event, [`Event::TimedOut`] at the deadline; an error if a signal came.
+pub fn next(session: &Session, deadline: Instant) -> Result<Event> {
+    loop {
+        check()?;
+        let soon = Instant::now() + LOOK;
+        match session.next(Some(soon.min(deadline))) {
+            Event::TimedOut if Instant::now() < deadline => {}
+            event => return Ok(event),
+        }
+    }
+}
