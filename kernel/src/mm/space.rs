@@ -263,10 +263,11 @@ impl AddressSpace {
             let at = address.wrapping_add(done);
             let part = (PAGE_SIZE - at % PAGE_SIZE).min(len - done);
             let mut space = self.lock();
-            if at >= USER_END || space.resolve_alone(&self.context, at, access).is_err() {
+            let present = at < USER_END && space.frame_at(at, access).is_some();
+            if at >= USER_END || !present && space.resolve_alone(&self.context, at, access).is_err() {
                 break;
             }
-            let Some(frame) = space.frame_at(at) else {
+            let Some(frame) = space.frame_at(at, access) else {
                 break;
             };
             visit(&frame, at % PAGE_SIZE, done, part);
@@ -492,10 +493,11 @@ impl Space {
         true
     }
 
-    /// A handle of the frame that the page at `address` maps.
-    fn frame_at(&self, address: usize) -> Option<frame::FrameRef> {
+    /// A handle of the frame that the page at `address` maps, if the entry allows the access.
+    fn frame_at(&self, address: usize, access: Access) -> Option<frame::FrameRef> {
         let pte = self.table.find(address)?.load();
-        pte.valid().then(|| frame::FrameRef::clone_phys(PhysAddr(pte.phys())))
+        let allowed = pte.valid() && (access == Access::Read || pte.writable());
+        allowed.then(|| frame::FrameRef::clone_phys(PhysAddr(pte.phys())))
     }
 
     /// Fills this new space with the private pages of `parent`, read-only in both from now on.
