@@ -357,12 +357,23 @@ impl Areas {
     /// Takes `range` out of all areas. Room for two must be reserved.
     pub fn remove(&mut self, range: Range<usize>) {
         let first = self.index_after(range.start);
-        if let Some(area) = self.list.get(first)
-            && area.start == range.start
-            && area.end == range.end
+        if let Some(area) = self.list.get_mut(first)
+            && area.start <= range.start
+            && range.end <= area.end
         {
+            // Inside one area; at its edge nothing has to move.
+            let (head, tail) = (area.start < range.start, range.end < area.end);
+            match (head, tail) {
+                (false, false) => drop(self.list.remove(first)),
+                (true, false) => area.end = range.start,
+                (false, true) => *area = area.part(range.end..area.end),
+                (true, true) => {
+                    let upper = area.part(range.end..area.end);
+                    area.end = range.start;
+                    self.list.insert(first + 1, upper);
+                }
+            }
             self.bytes -= range.len();
-            self.list.remove(first);
             return;
         }
         self.split(range.start);

@@ -7,7 +7,7 @@ use core::ops::Range;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
 
-pub use super::area::PageSource;
+
 use super::area::{Area, Areas, Flags, Label, Rights, Source};
 pub use super::asid::CpuSet;
 use super::asid::{self, Context};
@@ -356,7 +356,7 @@ impl Active {
 /// Calls `f` with the address space that this CPU runs, if it runs one. `f` must not wait: another thread's space could be
 /// active afterwards.
 #[inline]
-pub(super) fn with_active<T>(f: impl FnOnce(&AddressSpace) -> T) -> Option<T> {
+pub fn with_active<T>(f: impl FnOnce(&AddressSpace) -> T) -> Option<T> {
     let space = cpu::this().space.0.load(Relaxed);
     // SAFETY: the CPU's count keeps the space; only this CPU's next switch, which `f` does not make, gives it back.
     unsafe { space.as_ref() }.map(f)

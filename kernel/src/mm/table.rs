@@ -158,6 +158,13 @@ impl PageTable {
     /// Frees the tables that touch `range` and cover nothing outside `empty`, where all entries are invalid. `flush` runs
     /// when the entries that pointed to them are gone and the tables' frames are not yet.
     pub fn prune(&mut self, range: Range<usize>, empty: Range<usize>, flush: impl FnOnce()) {
+        // The smallest thing to free is a last-level table.
+        let leaf = 1 << shift(1);
+        let first = (range.start & !(leaf - 1)).max(empty.start);
+        let last = (range.end.next_multiple_of(leaf)).min(empty.end);
+        if first.next_multiple_of(leaf) >= last & !(leaf - 1) {
+            return;
+        }
         let mut freed = 0;
         prune_table(self.root, mmu::levels() - 1, range, &empty, &mut freed);
         if freed == 0 {

@@ -8,6 +8,7 @@ use crate::arch::USER_END;
 use crate::errno::{Errno, Result};
 use crate::mm::area::{Flags, Label, Rights, Source};
 use crate::mm::shared::SharedPages;
+use crate::mm::space::with_active;
 use crate::mm::user::UserSlice;
 use crate::mm::{AddressSpace, MapRequest, Move, PAGE_SIZE, Place, frame, page_up};
 use crate::task;
@@ -32,8 +33,14 @@ fn pages_or_enomem(start: usize, len: usize) -> Result<Range<usize>> {
     pages(start, len).map_err(|_| Errno::ENOMEM)
 }
 
-fn space<T>(f: impl FnOnce(&AddressSpace) -> T) -> T {
-    task::with_space(f)
+/// ENOMEM unless all of the range is mapped.
+fn covered(space: &AddressSpace, range: Range<usize>) -> Result<()> {
+    if space.covers(range) { Ok(()) } else { Err(Errno::ENOMEM) }
+}
+
+/// Calls `f`, which does not wait, with the address space of the caller.
+fn space<T>(f: impl FnOnce(&AddressSpace) -> Result<T>) -> Result<T> {
+    with_active(f).unwrap_or(Err(Errno::ENOMEM))
 }
 
 /// mmap(2).
@@ -182,20 +189,13 @@ pub fn mremap(
 /// brk(2): never fails, returns where the heap ends.
 pub fn brk(end: usize) -> Result<usize> {
     let limit = task::rlimit(RLIMIT_DATA);
-    Ok(space(|space| space.set_heap_end(end, limit)))
+    space(|space| Ok(space.set_heap_end(end, limit)))
 }
 
 /// madvise(2).
 pub fn madvise(addr: usize, len: usize, advice: u32) -> Result<usize> {
     let range = pages(addr, len)?;
     let flag = |flag, on| move |space: &AddressSpace, range| space.set_flags(range, flag, on);
-    let known = |space: &AddressSpace, range| {
-        if space.covers(range) {
-            Ok(())
-        } else {
-            Err(Errno::ENOMEM)
-        }
-    };
     if range.is_empty() {
         return Ok(0);
     }
@@ -209,7 +209,7 @@ pub fn madvise(addr: usize, len: usize, advice: u32) -> Result<usize> {
         MADV_KEEPONFORK => flag(Flags::WIPE_ON_FORK, false)(space, range),
         MADV_NORMAL | MADV_RANDOM | MADV_SEQUENTIAL | MADV_WILLNEED | MADV_FREE | MADV_COLD
         | MADV_PAGEOUT | MADV_HUGEPAGE | MADV_NOHUGEPAGE | MADV_MERGEABLE | MADV_UNMERGEABLE
-        | MADV_DODUMP | MADV_DONTDUMP => known(space, range),
+        | MADV_DODUMP | MADV_DONTDUMP => covered(space, range),
         _ => Err(Errno::EINVAL),
     })?;
     Ok(0)
@@ -218,15 +218,13 @@ pub fn madvise(addr: usize, len: usize, advice: u32) -> Result<usize> {
 /// mincore(2).
 pub fn mincore(addr: usize, len: usize, vector: usize) -> Result<usize> {
     let range = pages_or_enomem(addr, len)?;
-    if !space(|space| space.covers(range.clone())) {
-        return Err(Errno::ENOMEM);
-    }
+    space(|space| covered(space, range.clone()))?;
     let mut answer = [0; CHUNK];
     let mut out = UserSlice::new(vector, range.len() / PAGE_SIZE);
     for start in range.clone().step_by(CHUNK * PAGE_SIZE) {
         let part = start..range.end.min(start + CHUNK * PAGE_SIZE);
         let answer = &mut answer[..part.len() / PAGE_SIZE];
-        space(|space| space.present(part, answer));
+        space(|space| Ok(space.present(part, answer)))?;
         out.copy_out(answer)?;
         out = out.skip(answer.len());
         task::sched::cond_resched();
@@ -241,11 +239,8 @@ pub fn msync(addr: usize, len: usize, flags: u32) -> Result<usize> {
         return Err(Errno::EINVAL);
     }
     let range = pages_or_enomem(addr, len)?;
-    if space(|space| space.covers(range)) {
-        Ok(0)
-    } else {
-        Err(Errno::ENOMEM)
-    }
+    space(|space| covered(space, range))?;
+    Ok(0)
 }
 
 /// mlock(2).
