@@ -13,6 +13,7 @@ mod features;
 mod fp;
 mod frame;
 mod gic;
+mod memory;
 mod memory_map;
 mod psci;
 mod start;
