@@ -67,6 +67,7 @@ pub fn start_cpu() {
     counting::apply(cpu::this(), current().sched.mode());
 }
 
+#[cfg(feature = "selftest")]
 /// Makes a thread of the kernel that runs `entry(argument)`.
 ///
 /// # Errors

@@ -20,6 +20,8 @@ pub mod process;
 pub mod queue;
 pub mod reap;
 pub mod sched;
+#[cfg(feature = "selftest")]
+mod selftests;
 pub mod signal;
 pub mod stack;
 pub mod thread;
@@ -32,7 +34,9 @@ pub mod work;
 pub use crate::arch::current;
 pub use exit::{exit_alone, exit_group};
 pub use fork::{CloneRequest, clone};
-pub use init::{init, spawn_kernel, start_cpu, start_init};
+#[cfg(feature = "selftest")]
+pub use init::spawn_kernel;
+pub use init::{init, start_cpu, start_init};
 pub use process::Process;
 pub use thread::Thread;
 pub use work::exit_work;
