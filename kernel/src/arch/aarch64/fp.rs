@@ -2,25 +2,27 @@
 
 use core::arch::asm;
 
-/// V0 to V31, and what controls them.
-#[repr(C, align(16))]
-#[derive(Clone)]
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// V0 to V31, and what controls them, in the order of Linux's `struct fpsimd_context`.
+#[repr(C)]
+#[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct FpState {
-    /// V0 to V31.
-    pub v: [u128; 32],
     /// Status.
-    pub fpsr: u32,
+    fpsr: u32,
     /// Control.
-    pub fpcr: u32,
+    fpcr: u32,
+    /// V0 to V31, low halves first.
+    v: [[u64; 2]; 32],
 }
 
 impl FpState {
     /// All zero: a program's first.
     pub const fn new() -> Self {
         FpState {
-            v: [0; 32],
             fpsr: 0,
             fpcr: 0,
+            v: [[0; 2]; 32],
         }
     }
 }

@@ -1,13 +1,13 @@
 //! Signal frames, as Linux lays them out on a program's stack (`arch/arm64/include/uapi/asm/sigcontext.h`,
 //! `struct rt_sigframe` in `arch/arm64/kernel/signal.c`).
 
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::fp::{self, FpState};
 use super::frame::{Frame, pstate};
 use super::thread;
 use crate::errno::{Errno, Result};
-use crate::mm::user::UserPtr;
+use crate::mm::user::{UserPtr, UserSlice};
 
 /// A signal on its way to a handler.
 pub struct Delivery<'a> {
@@ -49,7 +49,7 @@ struct Context {
 
 /// Head of an extension record.
 #[repr(C)]
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 struct Head {
     magic: u32,
     size: u32,
@@ -60,9 +60,7 @@ struct Head {
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 struct FpContext {
     head: Head,
-    fpsr: u32,
-    fpcr: u32,
-    v: [[u64; 2]; 32],
+    state: FpState,
 }
 
 /// `struct esr_context`, and the record that ends the list.
@@ -76,7 +74,6 @@ struct Tail {
 
 /// What the kernel writes of a `struct rt_sigframe`, whose rest is room for records.
 #[repr(C)]
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 struct SignalFrame {
     info: [u8; 128],
     context: Context,
@@ -84,12 +81,21 @@ struct SignalFrame {
     tail: Tail,
 }
 
-const FP_MAGIC: u32 = 0x4650_8001;
-const ESR_MAGIC: u32 = 0x4553_5201;
+const FP_HEAD: Head = Head {
+    magic: 0x4650_8001,
+    size: size_of::<FpContext>() as u32,
+};
+const ESR_HEAD: Head = Head {
+    magic: 0x4553_5201,
+    size: 16,
+};
+const END: Head = Head { magic: 0, size: 0 };
 /// Bytes of `sigcontext.__reserved`.
 const RESERVED: usize = 4096;
 /// Where it begins in the frame.
 const RECORDS: usize = core::mem::offset_of!(SignalFrame, fp);
+const CONTEXT: usize = core::mem::offset_of!(SignalFrame, context);
+const TAIL: usize = core::mem::offset_of!(SignalFrame, tail);
 /// Bytes of a `struct rt_sigframe`: AT_MINSIGSTKSZ, with the frame record above it.
 const FRAME: usize = RECORDS + RESERVED;
 const _: () = assert!(RECORDS == 592 && FRAME == 4688);
@@ -119,13 +125,10 @@ pub fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
     };
     let record = top.wrapping_sub(16) & !15;
     let base = record.wrapping_sub(FRAME) & !15;
-    let mut state = FpState::new();
-    fp::save(&mut state);
     let (fault_address, syndrome) = thread::current().arch.fault();
     let [stack, stack_flags, stack_size] = delivery.altstack.map(|word| word as u64);
-    let mut image = SignalFrame::new_zeroed();
-    image.info = *delivery.info;
-    image.context = Context {
+    UserSlice::new(base, delivery.info.len()).copy_out(delivery.info)?;
+    UserPtr::<Context>::new(base + CONTEXT).write(&Context {
         flags: 0,
         link: 0,
         stack: [stack, stack_flags, stack_size],
@@ -138,30 +141,25 @@ pub fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
         pc: frame.pc as u64,
         pstate: frame.pstate as u64,
         padding2: 0,
+    })?;
+    let mut fp = FpContext {
+        head: FP_HEAD,
+        state: FpState::new(),
     };
-    image.fp = FpContext {
-        head: Head {
-            magic: FP_MAGIC,
-            size: size_of::<FpContext>() as u32,
-        },
-        fpsr: state.fpsr,
-        fpcr: state.fpcr,
-        v: state.v.map(|v| [v as u64, (v >> 64) as u64]),
-    };
+    fp::save(&mut fp.state);
+    UserPtr::<FpContext>::new(base + RECORDS).write(&fp)?;
     // The syndrome belongs to a fault; without one the list ends a record earlier.
-    if syndrome != 0 {
-        image.tail.head = Head {
-            magic: ESR_MAGIC,
-            size: 16,
-        };
-        image.tail.syndrome = syndrome as u64;
-    }
+    let head = if syndrome == 0 { END } else { ESR_HEAD };
+    UserPtr::<Tail>::new(base + TAIL).write(&Tail {
+        head,
+        syndrome: syndrome as u64,
+        end: [END; 2],
+    })?;
     UserPtr::<[u64; 2]>::new(record).write(&[frame.x[29] as u64, frame.x[30] as u64])?;
-    UserPtr::<SignalFrame>::new(base).write(&image)?;
     frame.x[0] = delivery.signo as usize;
     if delivery.flags & SA_SIGINFO != 0 {
         frame.x[1] = base;
-        frame.x[2] = base + core::mem::offset_of!(SignalFrame, context);
+        frame.x[2] = base + CONTEXT;
     }
     frame.x[29] = record;
     frame.x[30] = delivery.restorer;
@@ -181,39 +179,31 @@ pub fn pop(frame: &mut Frame) -> Result<(u64, [usize; 3])> {
         return Err(Errno::EFAULT);
     }
     let base = frame.sp;
-    let context: Context =
-        UserPtr::new(base + core::mem::offset_of!(SignalFrame, context)).read()?;
-    let fp = find_fp(base)?;
+    let context: Context = UserPtr::new(base.wrapping_add(CONTEXT)).read()?;
+    load_fp(base.wrapping_add(RECORDS))?;
     frame.x = context.regs.map(|register| register as usize);
     frame.sp = context.sp as usize;
     frame.pc = context.pc as usize;
     // Only what programs may set: an AArch64 program it stays.
     frame.pstate = context.pstate as usize & pstate::USER;
     frame.forget_syscall();
-    fp::load(&FpState {
-        v: fp
-            .v
-            .map(|[low, high]| u128::from(low) | u128::from(high) << 64),
-        fpsr: fp.fpsr,
-        fpcr: fp.fpcr,
-    });
     Ok((context.mask, context.stack.map(|word| word as usize)))
 }
 
-/// The FP/SIMD record among the frame's records.
-fn find_fp(base: usize) -> Result<FpContext> {
+/// Loads FP and SIMD registers from the record that holds them, wherever it stands among those from `records` on.
+fn load_fp(records: usize) -> Result<()> {
     let mut offset = 0;
-    while offset + size_of::<Head>() <= RESERVED {
-        let head: Head = UserPtr::new(base + RECORDS + offset).read()?;
-        let size = head.size as usize;
-        match head.magic {
-            FP_MAGIC if size == size_of::<FpContext>() && offset + size <= RESERVED => {
-                return UserPtr::new(base + RECORDS + offset).read();
-            }
-            0 => break,
-            _ if size < size_of::<Head>() || size % 16 != 0 => break,
-            _ => offset += size,
+    while offset + size_of::<FpContext>() <= RESERVED {
+        let record: FpContext = UserPtr::new(records.wrapping_add(offset)).read()?;
+        let size = record.head.size as usize;
+        if record.head == FP_HEAD {
+            fp::load(&record.state);
+            return Ok(());
         }
+        if record.head == END || size < size_of::<Head>() || size % 16 != 0 {
+            break;
+        }
+        offset += size;
     }
     Err(Errno::EFAULT)
 }
