@@ -1,5 +1,7 @@
 //! What a program's registers hold while the kernel runs on its behalf.
 
+use core::mem::offset_of;
+
 use super::cpu::Cpu;
 
 /// The user's registers at the top of a thread's kernel stack.
@@ -31,6 +33,11 @@ pub struct StackTop {
     /// The CPU that runs the thread, written when it is switched to.
     pub cpu: *const Cpu,
 }
+
+/// Words of the registers that `struct sigcontext` and `user_pt_regs` hold in this order: x0 to x30, sp, pc, pstate.
+pub(super) const REGISTERS: usize = 34;
+const _: () =
+    assert!(offset_of!(Frame, x) == 0 && offset_of!(Frame, pstate) == 8 * (REGISTERS - 1));
 
 /// Bytes of an instruction.
 pub(super) const INSTRUCTION: usize = 4;
@@ -68,6 +75,18 @@ impl Frame {
         };
         frame.x[0] = argument;
         frame
+    }
+
+    /// x0 to x30, sp, pc and pstate.
+    pub(super) fn registers(&self) -> &[usize; REGISTERS] {
+        // SAFETY: the frame's first words, one behind the other.
+        unsafe { &*(&raw const *self).cast() }
+    }
+
+    /// x0 to x30, sp, pc and pstate.
+    pub(super) fn registers_mut(&mut self) -> &mut [usize; REGISTERS] {
+        // SAFETY: as in `registers`; any words are registers.
+        unsafe { &mut *(&raw mut *self).cast() }
     }
 
     /// The address of the next instruction.

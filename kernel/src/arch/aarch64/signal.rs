@@ -1,10 +1,10 @@
 //! Signal frames, as Linux lays them out on a program's stack (`arch/arm64/include/uapi/asm/sigcontext.h`,
 //! `struct rt_sigframe` in `arch/arm64/kernel/signal.c`).
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use super::fp::{self, FpState};
-use super::frame::{Frame, pstate};
+use super::frame::{Frame, REGISTERS, pstate};
 use super::thread;
 use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, UserSlice};
@@ -29,7 +29,7 @@ pub struct Delivery<'a> {
     pub stack_top: usize,
 }
 
-/// `ucontext_t` from its start to the first extension record.
+/// `ucontext_t` from its start to the registers.
 #[repr(C)]
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 struct Context {
@@ -40,11 +40,6 @@ struct Context {
     unused: [u64; 15],
     padding: u64,
     fault_address: u64,
-    regs: [u64; 31],
-    sp: u64,
-    pc: u64,
-    pstate: u64,
-    padding2: u64,
 }
 
 /// Head of an extension record.
@@ -77,6 +72,8 @@ struct Tail {
 struct SignalFrame {
     info: [u8; 128],
     context: Context,
+    registers: [usize; REGISTERS],
+    padding: u64,
     fp: FpContext,
     tail: Tail,
 }
@@ -95,6 +92,7 @@ const RESERVED: usize = 4096;
 /// Where it begins in the frame.
 const RECORDS: usize = core::mem::offset_of!(SignalFrame, fp);
 const CONTEXT: usize = core::mem::offset_of!(SignalFrame, context);
+const REGISTERS_AT: usize = core::mem::offset_of!(SignalFrame, registers);
 const TAIL: usize = core::mem::offset_of!(SignalFrame, tail);
 /// Bytes of a `struct rt_sigframe`: AT_MINSIGSTKSZ, with the frame record above it.
 const FRAME: usize = RECORDS + RESERVED;
@@ -136,18 +134,14 @@ pub fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
         unused: [0; 15],
         padding: 0,
         fault_address: fault_address as u64,
-        regs: frame.x.map(|register| register as u64),
-        sp: frame.sp as u64,
-        pc: frame.pc as u64,
-        pstate: frame.pstate as u64,
-        padding2: 0,
     })?;
+    UserPtr::new(base + REGISTERS_AT).write(frame.registers())?;
     let mut fp = FpContext {
         head: FP_HEAD,
         state: FpState::new(),
     };
     fp::save(&mut fp.state);
-    UserPtr::<FpContext>::new(base + RECORDS).write(&fp)?;
+    UserPtr::new(base + RECORDS).write(&fp)?;
     // The syndrome belongs to a fault; without one the list ends a record earlier.
     let head = if syndrome == 0 { END } else { ESR_HEAD };
     UserPtr::<Tail>::new(base + TAIL).write(&Tail {
@@ -179,13 +173,16 @@ pub fn pop(frame: &mut Frame) -> Result<(u64, [usize; 3])> {
         return Err(Errno::EFAULT);
     }
     let base = frame.sp;
-    let context: Context = UserPtr::new(base.wrapping_add(CONTEXT)).read()?;
+    let mut context = Context::new_zeroed();
+    let mut registers = [0; REGISTERS];
+    UserSlice::new(base.wrapping_add(CONTEXT), size_of::<Context>())
+        .copy_in(context.as_mut_bytes())?;
+    UserSlice::new(base.wrapping_add(REGISTERS_AT), size_of_val(&registers))
+        .copy_in(registers.as_mut_bytes())?;
     load_fp(base.wrapping_add(RECORDS))?;
-    frame.x = context.regs.map(|register| register as usize);
-    frame.sp = context.sp as usize;
-    frame.pc = context.pc as usize;
+    *frame.registers_mut() = registers;
     // Only what programs may set: an AArch64 program it stays.
-    frame.pstate = context.pstate as usize & pstate::USER;
+    frame.pstate &= pstate::USER;
     frame.forget_syscall();
     Ok((context.mask, context.stack.map(|word| word as usize)))
 }
@@ -193,8 +190,10 @@ pub fn pop(frame: &mut Frame) -> Result<(u64, [usize; 3])> {
 /// Loads FP and SIMD registers from the record that holds them, wherever it stands among those from `records` on.
 fn load_fp(records: usize) -> Result<()> {
     let mut offset = 0;
+    let mut record = FpContext::new_zeroed();
     while offset + size_of::<FpContext>() <= RESERVED {
-        let record: FpContext = UserPtr::new(records.wrapping_add(offset)).read()?;
+        UserSlice::new(records.wrapping_add(offset), size_of::<FpContext>())
+            .copy_in(record.as_mut_bytes())?;
         let size = record.head.size as usize;
         if record.head == FP_HEAD {
             fp::load(&record.state);
