@@ -6,6 +6,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::area::{Flags, Label, Rights, Source};
+use super::fault::Access;
 use super::frame::{self, FrameRef, Owner};
 use super::kmap::KernelStack;
 use super::shared::SharedPages;
@@ -145,7 +146,7 @@ selftest! {
         assert_eq!(space.usage(range.clone()).referenced, 8);
         space.forget_references();
         assert_eq!(space.usage(range.clone()).referenced, 0);
-        assert_eq!(byte(&space, BASE), Some(1));
+        assert_eq!(space.fault(BASE, Access::Read), Ok(()));
         assert_eq!(space.usage(range).referenced, 1);
     }
 }
