@@ -132,7 +132,7 @@ fn run(bench: &Bench, subject: &Subject, vcpus: u32) -> Result<Said> {
     };
     let mut tree = guest::bare_tree(bench.project, Arch::Arm64)?;
     let words = vm::measuring_monitor(bench.project, &mut tree, vcpus)?;
-    let mut session = guest::boot(
+    let session = guest::boot(
         bench.project,
         &machine,
         &mut tree,

@@ -94,8 +94,7 @@ impl Boot<'_> {
         let mut session = Session::start(&command, link, folder, log.clone())?;
         let timed_out = wait(&session, Instant::now() + self.limit)?;
         if !timed_out {
-            // The plugin writes its figures after the channel is closed.
-            session.finish()?;
+            counted::await_end(&mut session)?;
         }
         let console = fs::read(&log).unwrap_or_default();
         let console = String::from_utf8_lossy(&console).replace('\r', "");

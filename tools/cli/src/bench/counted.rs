@@ -7,12 +7,27 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 
 use crate::project::{Project, output};
+use crate::session::Session;
 
 /// Builds the plugin: the file.
 pub fn plugin(project: &Project) -> Result<PathBuf> {
     let mut cargo = project.cargo(&["build", "--quiet", "--release", "--package", "counter"]);
     output(&mut cargo, "building tools/counter")?;
     Ok(project.target.join("release/libcounter.so"))
+}
+
+/// How often a machine's end is awaited, some seconds each: the plugin writes its figures after the channel is closed,
+/// and that takes long on a busy host.
+const PATIENCE: usize = 24;
+
+/// Waits for the machine's end, with which the plugin's file is whole.
+pub fn await_end(session: &mut Session) -> Result<()> {
+    for _ in 0..PATIENCE {
+        if session.finish()?.is_some() {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// One line of the plugin's.

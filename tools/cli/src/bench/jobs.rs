@@ -72,8 +72,7 @@ impl Jobs<'_> {
         let mut session = guest::boot(bench.project, &machine, tree, &[job], None)?;
         let output = attend(&session, Instant::now() + self.limit)?;
         if output.end.is_ok() {
-            // The plugin writes its figures when the machine is off.
-            session.finish()?;
+            counted::await_end(&mut session)?;
         }
         Ok((output, Counted::read(&counts)?, shown(bench, &machine)))
     }
