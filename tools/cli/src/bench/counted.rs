@@ -135,7 +135,7 @@ impl Counted {
     pub fn shared(&self, phases: &[u32], operations: u64) -> Option<Vec<(&str, &Touched)>> {
         let phases: Option<Vec<_>> = phases.iter().map(|tag| self.lines.get(tag)).collect();
         let phases = phases?;
-        let shared = phases.first()?.iter().filter_map(|(line, _)| {
+        let shared = phases.first()?.keys().filter_map(|line| {
             let uses: Option<Vec<_>> = phases.iter().map(|phase| phase.get(line)).collect();
             let uses = uses?;
             let often = uses.iter().all(|touched| 10 * touched.stays >= operations);

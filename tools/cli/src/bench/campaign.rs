@@ -1,0 +1,201 @@
+//! A campaign: what of it is measured already, what is left, and the report.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use super::options::{Action, BenchOptions, Suite};
+use super::report::Report;
+use super::result::{Column, Results};
+use super::subject::{self, Subject};
+use super::{Bench, affinity, boots, contend, crossings, html, interrupt, lmbench, markdown, text};
+use crate::arch::Arch;
+use crate::policies;
+use crate::project::{Project, progress};
+
+/// One suite on one kernel.
+struct Step {
+    suite: Suite,
+    arch: Arch,
+    subject: Subject,
+}
+
+impl Step {
+    fn name(&self) -> String {
+        let Self {
+            suite,
+            arch,
+            subject,
+        } = self;
+        format!("{} on {} ({})", suite.name(), subject.label, arch.debian())
+    }
+
+    /// The file of its results; quick ones do not take the place of others.
+    fn file(&self, out: &Path, quick: bool) -> PathBuf {
+        let plain = |letter: char| match letter {
+            '.' => letter,
+            _ if letter.is_ascii_alphanumeric() => letter,
+            _ => '-',
+        };
+        let label: String = self.subject.label.chars().map(plain).collect();
+        let (suite, arch) = (self.suite.name(), self.arch.debian());
+        let quick = if quick { "-quick" } else { "" };
+        out.join(format!("{suite}-{arch}-{label}{quick}.json"))
+    }
+
+    fn measure(&self, bench: &Bench) -> Result<Vec<Column>> {
+        if self.suite == Suite::Affinity {
+            return affinity::measure(bench, &self.subject);
+        }
+        if let Some(system) = self.suite.system() {
+            let mut columns = crossings::measure(bench, system, self.arch, &self.subject)?;
+            if self.suite == Suite::Idreg && !bench.quick {
+                columns.push(contend::measure(bench, self.arch, &self.subject)?);
+            }
+            return Ok(columns);
+        }
+        match self.suite {
+            Suite::Lmbench => lmbench::measure(bench, self.arch, &self.subject),
+            _ => boots::measure(bench, self.arch, &self.subject),
+        }
+    }
+}
+
+/// Measures what is asked for, or what is left of it, and reports.
+pub fn bench(project: &Project, options: &BenchOptions) -> Result<u8> {
+    if let Some(Action::Merge { out, json, from }) = &options.action {
+        return merge(out, from, *json);
+    }
+    options
+        .set
+        .iter()
+        .try_for_each(|setting| policies::check(setting))?;
+    interrupt::prepare()?;
+    let bench = Bench {
+        project,
+        quick: options.quick,
+        cpu: options.cpu.as_deref(),
+    };
+    let folder = options.out.join("results");
+    fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    let steps = steps(options)?;
+    let (started, mut measured) = (Instant::now(), 0);
+    for (number, step) in steps.iter().enumerate() {
+        let file = step.file(&folder, options.quick);
+        interrupt::check()?;
+        let suite = match step.suite {
+            Suite::Affinity => affinity::name(project)?,
+            other => other.name().into(),
+        };
+        let key = step.subject.key(&bench, step.arch, &suite)?;
+        let known = Results::read(&file).is_some_and(|known| known.key == key);
+        let left = time_left(started.elapsed(), measured, steps.len() - number);
+        let place = format!("{}/{}", number + 1, steps.len());
+        if known {
+            progress(&format!("{place} {}: measured before", step.name()));
+            continue;
+        }
+        progress(&format!("{place} {}{left}", step.name()));
+        let columns = step.measure(&bench).with_context(|| step.name())?;
+        interrupt::check()?;
+        Results { key, columns }.write(&file)?;
+        measured += 1;
+    }
+    let files: Vec<_> = steps
+        .iter()
+        .map(|step| step.file(&folder, options.quick))
+        .collect();
+    let status = publish(&options.out, &files, options.json)?;
+    if options.results {
+        let place = project.root.join("docs/results.md");
+        fs::copy(options.out.join("report.md"), &place)
+            .with_context(|| place.display().to_string())?;
+    }
+    Ok(status)
+}
+
+/// All steps, or those of one part.
+fn steps(options: &BenchOptions) -> Result<Vec<Step>> {
+    let all = options.suites.contains(&Suite::All);
+    let suites = if all {
+        &Suite::EACH[..]
+    } else {
+        &options.suites
+    };
+    let mut steps = Vec::new();
+    for &suite in suites {
+        for &arch in &options.arch {
+            let (kernels, append) = (&options.kernel, &options.append);
+            let subjects = match suite.system().filter(|_| suite != Suite::Crossings) {
+                Some(system) if !system.is_of(arch) => continue,
+                Some(system) => system.subjects(kernels, append, arch)?,
+                None => subject::subjects(kernels, &options.set, append, arch)?,
+            };
+            steps.extend(subjects.into_iter().map(|subject| Step {
+                suite,
+                arch,
+                subject,
+            }));
+        }
+    }
+    let (part, of) = options.shard.unwrap_or((1, 1));
+    Ok(steps.into_iter().skip(part - 1).step_by(of).collect())
+}
+
+/// A guess at the time for the steps that are left; nothing before the first was measured.
+fn time_left(elapsed: Duration, measured: u32, left: usize) -> String {
+    match measured {
+        0 => String::new(),
+        _ => format!(
+            ", about {:.0} s left",
+            (elapsed / measured).as_secs_f64() * left as f64
+        ),
+    }
+}
+
+/// Puts the results of several folders into one and reports.
+fn merge(out: &Path, from: &[PathBuf], json: bool) -> Result<u8> {
+    let folder = out.join("results");
+    fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    let mut files = Vec::new();
+    for part in from {
+        let part = part.join("results");
+        for entry in fs::read_dir(&part).with_context(|| part.display().to_string())? {
+            let path = entry?.path();
+            let place = folder.join(path.file_name().unwrap_or_default());
+            if path != place {
+                fs::copy(&path, &place).with_context(|| path.display().to_string())?;
+            }
+            files.push(place);
+        }
+    }
+    // Stile first: ratios are to the first column.
+    files.sort_by_key(|file| (!file.to_string_lossy().contains("-stile"), file.clone()));
+    files.dedup();
+    publish(out, &files, json)
+}
+
+/// Writes the report in all its forms and prints it.
+fn publish(out: &Path, files: &[PathBuf], json: bool) -> Result<u8> {
+    let columns: Vec<_> = files
+        .iter()
+        .filter_map(|file| Results::read(file))
+        .flat_map(|results| results.columns)
+        .collect();
+    if columns.is_empty() {
+        bail!("nothing was measured");
+    }
+    let report = Report::new(columns);
+    let as_json = serde_json::to_string_pretty(&report)?;
+    fs::write(out.join("report.json"), &as_json)?;
+    fs::write(out.join("report.md"), markdown::render(&report))?;
+    fs::write(out.join("report.html"), html::render(&report))?;
+    println!("{}", if json { as_json } else { text::render(&report) });
+    progress(&format!(
+        "the report is {}",
+        out.join("report.html").display()
+    ));
+    Ok(0)
+}
