@@ -10,6 +10,7 @@ extern crate alloc;
 use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
 use core::mem::replace;
+use core::ops::Range;
 
 /// Bits of the index that one level decodes.
 const BITS: u32 = 6;
@@ -93,6 +94,45 @@ impl<T> Radix<T> {
                     slot = node.0.get(digit(index, level))?;
                 }
             }
+        }
+    }
+
+    /// Calls `visit` with the items of `range` and their indices, in order; one descent for each node that holds some.
+    pub fn each(&self, range: Range<usize>, mut visit: impl FnMut(usize, &T)) {
+        let mut at = range.start;
+        while at < range.end {
+            let stop = (at | (FANOUT - 1)).saturating_add(1).min(range.end);
+            match self.last_node(at) {
+                Some(node) => {
+                    for (index, slot) in (at..stop).zip(&node.0[digit(at, 0)..]) {
+                        if let Slot::Item(item) = slot {
+                            visit(index, item);
+                        }
+                    }
+                }
+                None => {
+                    if let Some(item) = self.get(at) {
+                        visit(at, item);
+                    }
+                }
+            }
+            at = stop;
+        }
+    }
+
+    /// The node whose slots hold the items around `index`.
+    fn last_node(&self, index: usize) -> Option<&Node<T>> {
+        if !self.covers(index) {
+            return None;
+        }
+        let mut slot = &self.root;
+        for level in (1..self.height).rev() {
+            let Slot::Inner(node) = slot else { return None };
+            slot = &node.0[digit(index, level)];
+        }
+        match slot {
+            Slot::Inner(node) => Some(node),
+            _ => None,
         }
     }
 
@@ -229,6 +269,10 @@ mod tests {
             let (mut radix, mut map) = (Radix::new(), BTreeMap::new());
             for step in 0..2000 {
                 let index = random(&mut state) % limit;
+                let near = index..index.saturating_add(100);
+                let mut seen = std::vec![];
+                radix.each(near.clone(), |index, item| seen.push((index, *item)));
+                assert!(map.range(near).map(|(k, v)| (*k, *v)).eq(seen));
                 match random(&mut state) % 4 {
                     0 => {
                         let last = index.saturating_add(random(&mut state) % limit / 4);

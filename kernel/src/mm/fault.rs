@@ -220,10 +220,10 @@ impl Page<'_> {
             let source = mapping.page(index, false)?;
             let copy = FrameRef::new(Owner::Anonymous)?;
             copy.copy_from(&source);
-            self.hold(self.entry, copy, true, true);
+            count_mapped(self.hold(self.entry, copy, true, true));
         } else {
             let writable = shared && self.area.rights.has(Rights::WRITE);
-            self.hold(self.entry, mapping.page(index, writable)?, writable, true);
+            count_mapped(self.hold(self.entry, mapping.page(index, writable)?, writable, true));
         }
         if !write {
             self.fill_around(&**mapping, index);
@@ -237,7 +237,7 @@ impl Page<'_> {
             count(Kind::FaultAnonWrite);
             let frame = FrameRef::new(Owner::Anonymous)?;
             frame.zero();
-            self.hold(self.entry, frame, true, true);
+            count_mapped(self.hold(self.entry, frame, true, true));
         } else {
             count(Kind::FaultAnonRead);
             let pte = Pte::leaf(zero_frame().0, prot(self.area, false), Memory::Normal);
@@ -249,14 +249,16 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// Lets an empty entry hold `frame`, whose content instruction fetches see if it may be executed.
+    /// Lets an empty entry hold `frame`, whose content instruction fetches see if it may be executed. Returns how many
+    /// pages were mapped.
     #[inline]
-    fn hold(&self, entry: &Entry, frame: FrameRef, writable: bool, young: bool) {
+    fn hold(&self, entry: &Entry, frame: FrameRef, writable: bool, young: bool) -> u64 {
         let pte = leaf(self.area, &frame, writable).with_young(young);
-        if entry.try_fill(pte) {
+        let filled = entry.try_fill(pte);
+        if filled {
             frame.into_phys();
-            count(Kind::MappedPages);
         }
+        filled.into()
     }
 
     /// Maps what the file holds already of the pages around, while a fault is being paid for.
@@ -269,14 +271,16 @@ impl Page<'_> {
         let frames = &mut frames[..(end - start) / PAGE_SIZE];
         mapping.present(first, frames);
         let writable = self.area.is_shared() && self.area.rights.has(Rights::WRITE);
+        let mut mapped = 0;
         for (page, frame) in (start..end).step_by(PAGE_SIZE).zip(frames) {
             let entry = self.leaf.entry(page);
             if let Some(frame) = frame.take()
                 && entry.load() == Pte::EMPTY
             {
-                self.hold(entry, frame, writable, !age::ahead_is_old());
+                mapped += self.hold(entry, frame, writable, !age::ahead_is_old());
             }
         }
+        count_mapped(mapped);
     }
 
     /// Allows writing to a page that is mapped without, copying it first if others hold it.
@@ -384,6 +388,10 @@ pub(super) fn share(start: usize, entries: &[Entry], child: Leaf) {
 
 fn count(kind: Kind) {
     arch::cpu::this().crossings().add(kind);
+}
+
+fn count_mapped(pages: u64) {
+    arch::cpu::this().crossings().add_n(Kind::MappedPages, pages);
 }
 
 /// The protection of a page of `area`.

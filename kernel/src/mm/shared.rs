@@ -42,9 +42,7 @@ impl PageSource for SharedPages {
 
     fn present(&self, first: usize, frames: &mut [Option<FrameRef>]) {
         let pages = self.pages.lock();
-        for (index, frame) in (first..).zip(frames) {
-            *frame = pages.get(index).cloned();
-        }
+        pages.each(first..first + frames.len(), |index, page| frames[index - first] = Some(page.clone()));
     }
 
     fn len_pages(&self) -> usize {

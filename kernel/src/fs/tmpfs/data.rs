@@ -294,10 +294,8 @@ impl PageSource for Data {
 
     fn present(&self, first: usize, frames: &mut [Option<FrameRef>]) {
         let pages = self.pages.lock();
-        let end = self.len_pages().saturating_sub(first);
-        for (offset, frame) in frames.iter_mut().take(end).enumerate() {
-            *frame = pages.get(first + offset).cloned();
-        }
+        let end = self.len_pages().min(first + frames.len());
+        pages.each(first..end, |index, page| frames[index - first] = Some(page.clone()));
     }
 
     fn len_pages(&self) -> usize {
