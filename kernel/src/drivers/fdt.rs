@@ -186,26 +186,16 @@ pub fn console_node<'a>(tree: Fdt<'a>, compatible: &'a [&'a str]) -> Option<FdtN
     node.or_else(|| find(tree, compatible).next())
 }
 
-/// Nodes at most three levels below the root that are `compatible` with any of the names and not disabled.
+/// Nodes at most three levels below the root, each once, that are `compatible` with any of the names and not disabled.
 pub fn find<'a>(
     tree: Fdt<'a>,
     compatible: &'a [&'a str],
 ) -> impl Iterator<Item = FdtNode<'a>> + 'a {
-    let below = |node: FdtNode<'a>| core::iter::once(node).chain(node.children());
-    let all = tree
-        .root()
-        .children()
-        .flat_map(below)
-        .flat_map(move |node| {
-            let deeper = node.children();
-            core::iter::once(node).chain(deeper)
-        });
-    let mut last = core::ptr::null();
-    let distinct = all.filter(move |node| {
-        let name = node.name().as_ptr();
-        core::mem::replace(&mut last, name) != name
-    });
-    distinct.filter(move |node| is_any(node, compatible) && is_enabled(node))
+    use core::iter::once;
+    let bottom = |node: FdtNode<'a>| once(node).chain(node.children());
+    let middle = move |node: FdtNode<'a>| once(node).chain(node.children().flat_map(bottom));
+    let all = tree.root().children().flat_map(middle);
+    all.filter(move |node| is_any(node, compatible) && is_enabled(node))
 }
 
 /// Whether the node is `compatible` with any of the names.
