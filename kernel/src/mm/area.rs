@@ -294,14 +294,19 @@ impl Areas {
 
     /// Whether areas cover all of `range`.
     pub fn covers(&self, range: Range<usize>) -> bool {
+        self.covered(range.clone()) >= range.end
+    }
+
+    /// Where the part of a range that is mapped without a hole from its start on ends.
+    pub fn covered(&self, range: Range<usize>) -> usize {
         let mut at = range.start;
         for area in self.touching(range.clone()) {
             if area.start > at {
-                return false;
+                break;
             }
             at = area.end;
         }
-        at >= range.end
+        at.min(range.end)
     }
 
     /// The end of the area before `range` and the start of the one after it: what lies between is free but `range`.

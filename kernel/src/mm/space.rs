@@ -433,9 +433,9 @@ impl Space {
     }
 
     fn protect(&mut self, context: &Context, range: Range<usize>, rights: Rights) -> Result<()> {
-        if !self.areas.covers(range.clone()) {
-            return Err(Errno::ENOMEM);
-        }
+        // As in Linux, what is before a hole changes although the call fails.
+        let asked = range.end;
+        let range = range.start..self.areas.covered(range);
         let write = rights.has(Rights::WRITE);
         let never = |area: &Area| area.is_shared() && area.flags.has(Flags::NEVER_WRITE);
         if write && self.areas.touching(range.clone()).any(never) {
@@ -453,9 +453,9 @@ impl Space {
             });
         }
         if changed {
-            context.pay(Change::Narrow, range);
+            context.pay(Change::Narrow, range.clone());
         }
-        Ok(())
+        if range.end < asked { Err(Errno::ENOMEM) } else { Ok(()) }
     }
 
     fn set_heap_end(&mut self, context: &Context, end: usize, limit: usize) -> usize {

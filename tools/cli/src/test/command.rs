@@ -150,7 +150,7 @@ pub fn test(project: &Project, options: &TestOptions, report: &mut Report) -> Re
             name: "tour",
             arguments: &[],
             stdout: None,
-            stderr: "syscall",
+            stderr: "system calls",
             ..PLAIN
         },
     ];
