@@ -31,12 +31,14 @@ impl Samples {
         self.len < SAMPLES
     }
 
-    /// Prints the row `name`; a sample is of `operations`.
+    /// Prints the row `name`; a sample is of `operations`. Nothing where there are none.
     pub fn print(mut self, name: &str, operations: u64) {
         let ticks = &mut self.ticks[..self.len];
         ticks.sort_unstable();
         let each = |ticks: u64| (time::nanoseconds(ticks) + operations / 2) / operations;
-        println!("{name} {} {}", each(ticks[0]), each(ticks[ticks.len() / 2]));
+        if let [least, ..] = *ticks {
+            println!("{name} {} {}", each(least), each(ticks[ticks.len() / 2]));
+        }
     }
 }
 

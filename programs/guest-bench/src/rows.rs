@@ -95,8 +95,11 @@ fn ipi(last: u64, sleeps: bool, names: [&str; 3]) {
         sgi::send(target, sgi::LOUD);
         let sent = time::now();
         let taken = receiver::wait_until_received();
-        senders.add((sent - start).saturating_sub(overhead));
-        receivers.add(taken.saturating_sub(sent));
+        // Where the receiver came on before the sender had looked at the clock, there is no telling them apart.
+        if let Some(ticks) = taken.checked_sub(sent) {
+            senders.add((sent - start).saturating_sub(overhead));
+            receivers.add(ticks);
+        }
         if !sums.add((taken - start).saturating_sub(overhead)) {
             break;
         }
