@@ -15,6 +15,14 @@ mod riscv64;
 #[cfg(target_arch = "riscv64")]
 pub use riscv64::*;
 
+/// What runs virtual machines.
+pub struct Hypervisor {
+    /// Whether this machine's CPUs can, once they are up.
+    pub available: fn() -> bool,
+    /// Opens `/dev/kvm`.
+    pub open: fn() -> crate::errno::Result<alloc::sync::Arc<dyn crate::fs::file::FileOps>>,
+}
+
 /// The kernel's own tests (`.selftests` in kernel.ld).
 #[cfg(feature = "selftest")]
 pub fn selftests() -> &'static [crate::selftest::Test] {

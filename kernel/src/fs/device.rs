@@ -5,6 +5,7 @@ use super::file::{self, File, FileOps, OpenFlags};
 use super::inode::Kind;
 use super::io::{Sink, Source};
 use super::{trace, tty};
+use crate::arch;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::random;
@@ -39,6 +40,14 @@ pub const NODES: [(&str, u32, u32, u32); 13] = [
     ("trace", 240, 0, 0o600),
 ];
 
+/// The node of the hypervisor, where there is one.
+pub const HYPERVISOR: (&str, u32, u32, u32) = ("kvm", 10, 232, 0o660);
+
+/// Whether guests can run.
+pub fn has_hypervisor() -> bool {
+    arch::HYPERVISOR.is_some_and(|hypervisor| (hypervisor.available)())
+}
+
 /// Opens the device `device`.
 pub fn open(
     kind: Kind,
@@ -55,6 +64,10 @@ pub fn open(
         (1, 7) => Memory::Full,
         (1, 8 | 9) => Memory::Random,
         (1, 11) => Memory::Log,
+        (10, 232) if has_hypervisor() => {
+            let hypervisor = arch::HYPERVISOR.ok_or(Errno::ENXIO)?;
+            return (hypervisor.open)();
+        }
         (240, 0) => return trace::open(),
         (major, minor) => return tty::open(major, minor, here, flags),
     };

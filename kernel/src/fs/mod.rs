@@ -4,7 +4,7 @@
 //! [`file::File`] with its [`file::FileOps`]. Everything but devices lies in memory: nothing here waits
 //! for a disk.
 
-mod anonymous;
+pub mod anonymous;
 pub mod context;
 pub mod device;
 pub mod entry;

@@ -162,7 +162,8 @@ fn dev() -> Result<Arc<Entry>> {
     let root = Tmpfs::new(0o755)?;
     let inode: Arc<dyn Any + Send + Sync> = root.inode().clone();
     let node = inode.downcast::<Node>().map_err(|_| Errno::EINVAL)?;
-    for (name, major, minor, permissions) in device::NODES {
+    let hypervisor = device::has_hypervisor().then_some(device::HYPERVISOR);
+    for (name, major, minor, permissions) in device::NODES.into_iter().chain(hypervisor) {
         let child = node.new_node(S_IFCHR | permissions, device::number(major, minor), (0, 0))?;
         node.add(&root, name.as_bytes(), child)?;
     }

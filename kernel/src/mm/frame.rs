@@ -296,6 +296,15 @@ impl FrameRef {
         FrameRef(unsafe { NonZeroU32::new_unchecked((address.0 >> PAGE_SHIFT) as u32) })
     }
 
+    /// The handle that a guest's translation held: a handle was forgotten when it was put there.
+    ///
+    /// # Safety
+    /// A handle of the frame at `address` was forgotten, and each such is taken back once.
+    pub unsafe fn from_mapped(address: u64) -> FrameRef {
+        // SAFETY: as the caller says.
+        unsafe { Self::from_phys(PhysAddr(address as usize)) }
+    }
+
     /// One more handle of a frame that a translation holds, or of the zero frame.
     pub(super) fn clone_phys(address: PhysAddr) -> FrameRef {
         FRAMES.at(address).refs.fetch_add(1, Relaxed);

@@ -251,6 +251,16 @@ impl AddressSpace {
         })
     }
 
+    /// The frame that `access` to `address` would use, made if it has to be.
+    pub fn frame(&self, address: usize, access: Access) -> Result<frame::FrameRef> {
+        if address >= USER_END {
+            return Err(Errno::EFAULT);
+        }
+        let mut space = self.lock();
+        space.resolve_alone(&self.context, address, access).map_err(|failure| failure.errno())?;
+        space.frame_at(address).ok_or(Errno::EFAULT)
+    }
+
     fn each_page(
         &self,
         address: usize,

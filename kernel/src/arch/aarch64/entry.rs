@@ -312,6 +312,7 @@ global_asm!(
     "   isb",
 
     // Any other exception from the kernel: interrupts are masked, so none should come.
+    ".global el1_unexpected",
     "el1_unexpected:",
     "   enter_from_kernel",
     "   b el1_fatal",

@@ -31,6 +31,7 @@ pub mod smp;
 pub mod thread;
 pub mod time;
 pub mod uaccess;
+pub mod virt;
 
 pub use branch::{is_taken, jump_to};
 pub use entry::call_with_full_frame;
@@ -56,3 +57,10 @@ pub const UTS_MACHINE: &str = "aarch64";
 
 /// System calls that only this architecture has, by number.
 pub const SPECIFIC: &[(usize, Syscall)] = &[];
+
+#[path = "../../kvm/mod.rs"]
+mod kvm;
+
+/// Guests, where the kernel runs at EL2.
+pub const HYPERVISOR: Option<super::Hypervisor> =
+    Some(super::Hypervisor { available: virt::available, open: kvm::open });

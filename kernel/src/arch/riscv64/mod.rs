@@ -40,6 +40,8 @@ pub use hwprobe::SPECIFIC;
 pub use syscall::{ENTRIES as SYSCALLS, Syscall, SyscallTable, full_frame_stub};
 pub use thread::{ThreadState, adopt, current, current_arc, enter_user, switch, work};
 
+/// No guests yet.
+pub const HYPERVISOR: Option<super::Hypervisor> = None;
 /// Bytes in a page.
 pub const PAGE_SIZE: usize = 4096;
 /// The first address above those of programs, in whatever mode: the half that Sv39 gives them.

@@ -9,6 +9,7 @@
 //! - `#: go NAME…`: programs of `NAME.go` beside it, in `PATH`; without a Go toolchain the case is left out
 //! - `#: status only`: what it prints differs from run to run; only how it ends is compared
 //! - `#: terminal`: its standard input, output and error are a terminal
+//! - `#: hypervisor`: it needs /dev/kvm, so it runs only on machines that start where the kernel can be a hypervisor
 //! - `#: long`: it is slow, and runs only with `--long`
 
 use std::fs;
@@ -37,6 +38,8 @@ pub struct Case {
     pub status_only: bool,
     /// It has a terminal.
     pub terminal: bool,
+    /// It needs /dev/kvm.
+    pub hypervisor: bool,
     /// It is run only with `--long`.
     pub long: bool,
 }
@@ -104,6 +107,7 @@ fn read(script: &Path) -> Result<Case> {
             ["go", _, ..] => case.go.extend(names()),
             ["status", "only"] => case.status_only = true,
             ["terminal"] => case.terminal = true,
+            ["hypervisor"] => case.hypervisor = true,
             ["long"] => case.long = true,
             _ => bail!("{}: what does '#:{line}' mean?", script.display()),
         }

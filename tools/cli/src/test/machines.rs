@@ -68,7 +68,17 @@ pub fn settings(options: &TestOptions) -> impl Iterator<Item = Setting> {
     })
 }
 
+/// A machine whose kernel can be a hypervisor.
+pub fn hypervisor() -> Option<Setting> {
+    SETTINGS.into_iter().find(Setting::virtualises)
+}
+
 impl Setting {
+    /// Whether its kernel can be a hypervisor.
+    pub fn virtualises(&self) -> bool {
+        self.options.contains(&"virtualization=on")
+    }
+
     /// The machine, which boots `kernel` with these parameters.
     pub fn machine<'a>(&self, kernel: &'a Kernel, append: &[&str]) -> Machine<'a> {
         let owned = |words: &[&str]| words.iter().map(|word| word.to_string()).collect();

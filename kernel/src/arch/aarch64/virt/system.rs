@@ -1,0 +1,95 @@
+//! A guest's system registers that the hardware holds while it runs. At EL2 with E2H, EL1's own go by the names that end
+//! in EL12 and EL02 (Arm ARM D8.2), written here by their encodings.
+
+use core::arch::asm;
+
+/// A system register as instructions encode it: op0, op1, CRn, CRm, op2 from bit 14 down.
+pub const fn encoding(op0: u16, op1: u16, crn: u16, crm: u16, op2: u16) -> u16 {
+    op0 << 14 | op1 << 11 | crn << 7 | crm << 3 | op2
+}
+
+macro_rules! registers {
+    ($($name:ident $access:literal ($($part:literal),*) $reset:literal;)*) => {
+        /// Which register.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[allow(missing_docs)]
+        #[repr(usize)]
+        pub enum Name { $($name),* }
+
+        const COUNT: usize = [$(Name::$name),*].len();
+
+        /// How a guest names each, in order.
+        pub const ENCODINGS: [u16; COUNT] = [$(encoding($($part),*)),*];
+
+        /// The values of a guest's system registers.
+        #[derive(Clone)]
+        pub struct System([u64; COUNT]);
+
+        impl System {
+            /// At reset.
+            pub const RESET: System = System([$($reset),*]);
+
+            /// Puts them into this CPU.
+            pub(super) fn load(&self) {
+                $(
+                    // SAFETY: registers of EL1 and EL0, neither of which runs; the program's thread pointer was saved.
+                    unsafe { asm!(concat!("msr ", $access, ", {}"), in(reg) self.0[Name::$name as usize], options(nostack, preserves_flags)) };
+                )*
+            }
+
+            /// Takes them from this CPU.
+            pub(super) fn save(&mut self) {
+                $(
+                    // SAFETY: reads a register.
+                    unsafe { asm!(concat!("mrs {}, ", $access), out(reg) self.0[Name::$name as usize], options(nostack, preserves_flags)) };
+                )*
+            }
+        }
+    };
+}
+
+// Reset values are those of Linux's KVM: what is unknown at reset is zero; SCTLR_EL1 has the bits that are one.
+registers! {
+    Csselr "S3_2_C0_C0_0" (3, 2, 0, 0, 0) 0;
+    Sctlr "S3_5_C1_C0_0" (3, 0, 1, 0, 0) 0x00c5_0078;
+    Cpacr "S3_5_C1_C0_2" (3, 0, 1, 0, 2) 0;
+    Ttbr0 "S3_5_C2_C0_0" (3, 0, 2, 0, 0) 0;
+    Ttbr1 "S3_5_C2_C0_1" (3, 0, 2, 0, 1) 0;
+    Tcr "S3_5_C2_C0_2" (3, 0, 2, 0, 2) 0;
+    Spsr "S3_5_C4_C0_0" (3, 0, 4, 0, 0) 0;
+    Elr "S3_5_C4_C0_1" (3, 0, 4, 0, 1) 0;
+    Sp "S3_4_C4_C1_0" (3, 4, 4, 1, 0) 0;
+    Afsr0 "S3_5_C5_C1_0" (3, 0, 5, 1, 0) 0;
+    Afsr1 "S3_5_C5_C1_1" (3, 0, 5, 1, 1) 0;
+    Esr "S3_5_C5_C2_0" (3, 0, 5, 2, 0) 0;
+    Far "S3_5_C6_C0_0" (3, 0, 6, 0, 0) 0;
+    Par "S3_0_C7_C4_0" (3, 0, 7, 4, 0) 0;
+    Mair "S3_5_C10_C2_0" (3, 0, 10, 2, 0) 0;
+    Amair "S3_5_C10_C3_0" (3, 0, 10, 3, 0) 0;
+    Vbar "S3_5_C12_C0_0" (3, 0, 12, 0, 0) 0;
+    ContextId "S3_5_C13_C0_1" (3, 0, 13, 0, 1) 0;
+    Tpidr1 "S3_0_C13_C0_4" (3, 0, 13, 0, 4) 0;
+    Tpidr0 "S3_3_C13_C0_2" (3, 3, 13, 0, 2) 0;
+    TpidrReadOnly "S3_3_C13_C0_3" (3, 3, 13, 0, 3) 0;
+    Cntkctl "S3_5_C14_C1_0" (3, 0, 14, 1, 0) 0;
+    TimerControl "S3_5_C14_C3_1" (3, 3, 14, 3, 1) 0;
+    TimerDeadline "S3_5_C14_C3_2" (3, 3, 14, 3, 2) 0;
+}
+
+impl System {
+    /// One register's value while no CPU holds them.
+    pub fn get(&self, name: Name) -> u64 {
+        self.0[name as usize]
+    }
+
+    /// Sets it.
+    pub fn set(&mut self, name: Name, value: u64) {
+        self.0[name as usize] = value;
+    }
+
+    /// The value of the register that a guest names so.
+    pub fn by_encoding(&mut self, encoding: u16) -> Option<&mut u64> {
+        let at = ENCODINGS.iter().position(|known| *known == encoding)?;
+        Some(&mut self.0[at])
+    }
+}

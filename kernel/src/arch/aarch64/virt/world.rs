@@ -1,0 +1,166 @@
+//! Into a guest and back (Arm ARM D1.3, D8.2 "Virtualization Host Extensions"). The kernel stays at EL2; the guest has EL1
+//! and EL0. What a guest's exit changes of the kernel's own is SP_EL0, which points to this CPU's data.
+
+use core::arch::{global_asm, naked_asm};
+use core::mem::offset_of;
+
+/// A guest's general registers, and what the hardware said at its last exit.
+#[repr(C)]
+#[derive(Clone, Default)]
+pub struct Registers {
+    /// x0 to x30.
+    pub x: [u64; 31],
+    /// SP_EL0.
+    pub sp: u64,
+    /// Where it goes on.
+    pub pc: u64,
+    /// PSTATE.
+    pub pstate: u64,
+    /// ESR_EL2 of the exit.
+    pub syndrome: u64,
+    /// FAR_EL2 of the exit.
+    pub address: u64,
+    /// HPFAR_EL2 of the exit.
+    pub page: u64,
+}
+
+const _: () = assert!(offset_of!(Registers, x) == 0 && offset_of!(Registers, sp) == 8 * 31);
+const _: () = assert!(offset_of!(Registers, pstate) == offset_of!(Registers, pc) + 8);
+const _: () = assert!(offset_of!(Registers, address) == offset_of!(Registers, syndrome) + 8);
+
+/// Why a guest was left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(usize)]
+pub enum Left {
+    /// It did something that is explained by the syndrome.
+    Trap = 0,
+    /// An interrupt for the host is pending.
+    Interrupt = 1,
+    /// A system error.
+    Error = 2,
+}
+
+/// Bytes of the stack that `enter` saves registers in: what a call keeps, the guest's registers' address and SP_EL0.
+const SAVED: usize = 8 * 14;
+
+unsafe extern "C" {
+    /// The vectors while a guest runs.
+    pub(super) static guest_vectors: u8;
+}
+
+/// Runs the guest until it is left. Interrupts stay masked here and pending for the host.
+///
+/// # Safety
+/// The guest's context, translation and vectors are set, and HCR_EL2 says that EL1 is a guest's.
+#[unsafe(naked)]
+pub(super) unsafe extern "C" fn enter(registers: *mut Registers) -> Left {
+    naked_asm!(
+        "stp x19, x20, [sp, -{saved}]!",
+        "stp x21, x22, [sp, 16]",
+        "stp x23, x24, [sp, 32]",
+        "stp x25, x26, [sp, 48]",
+        "stp x27, x28, [sp, 64]",
+        "stp x29, x30, [sp, 80]",
+        "mrs x1, sp_el0",
+        "stp x0, x1, [sp, 96]",
+        "ldp x1, x2, [x0, {pc}]",
+        "msr elr_el1, x1",
+        "msr spsr_el1, x2",
+        "ldp x30, x1, [x0, 8 * 30]",
+        "msr sp_el0, x1",
+        "ldp x2, x3, [x0, 8 * 2]",
+        "ldp x4, x5, [x0, 8 * 4]",
+        "ldp x6, x7, [x0, 8 * 6]",
+        "ldp x8, x9, [x0, 8 * 8]",
+        "ldp x10, x11, [x0, 8 * 10]",
+        "ldp x12, x13, [x0, 8 * 12]",
+        "ldp x14, x15, [x0, 8 * 14]",
+        "ldp x16, x17, [x0, 8 * 16]",
+        "ldp x18, x19, [x0, 8 * 18]",
+        "ldp x20, x21, [x0, 8 * 20]",
+        "ldp x22, x23, [x0, 8 * 22]",
+        "ldp x24, x25, [x0, 8 * 24]",
+        "ldp x26, x27, [x0, 8 * 26]",
+        "ldp x28, x29, [x0, 8 * 28]",
+        "ldp x0, x1, [x0]",
+        "eret",
+        "dsb nsh",
+        "isb",
+        saved = const SAVED,
+        pc = const offset_of!(Registers, pc),
+    )
+}
+
+global_asm!(
+    ".pushsection .text.entry, \"ax\"",
+    ".macro leave_guest why",
+    "   .balign 128",
+    "   stp x0, x1, [sp, -16]!",
+    "   mov x1, \\why",
+    "   b leave_guest",
+    ".endm",
+    ".macro not_a_guest",
+    "   .balign 128",
+    "   b el1_unexpected",
+    ".endm",
+    ".balign 2048",
+    ".global guest_vectors",
+    "guest_vectors:",
+    ".rept 8",
+    "   not_a_guest",
+    ".endr",
+    // From a 64-bit guest, then from a 32-bit one: synchronous, IRQ, FIQ, SError.
+    ".rept 2",
+    "   leave_guest {trap}",
+    "   leave_guest {interrupt}",
+    "   leave_guest {interrupt}",
+    "   leave_guest {error}",
+    ".endr",
+    ".balign 64",
+    "leave_guest:",
+    "   ldr x0, [sp, 16 + 96]",
+    "   stp x2, x3, [x0, 8 * 2]",
+    "   ldp x2, x3, [sp], 16",
+    "   stp x2, x3, [x0]",
+    "   stp x4, x5, [x0, 8 * 4]",
+    "   stp x6, x7, [x0, 8 * 6]",
+    "   stp x8, x9, [x0, 8 * 8]",
+    "   stp x10, x11, [x0, 8 * 10]",
+    "   stp x12, x13, [x0, 8 * 12]",
+    "   stp x14, x15, [x0, 8 * 14]",
+    "   stp x16, x17, [x0, 8 * 16]",
+    "   stp x18, x19, [x0, 8 * 18]",
+    "   stp x20, x21, [x0, 8 * 20]",
+    "   stp x22, x23, [x0, 8 * 22]",
+    "   stp x24, x25, [x0, 8 * 24]",
+    "   stp x26, x27, [x0, 8 * 26]",
+    "   stp x28, x29, [x0, 8 * 28]",
+    "   mrs x2, sp_el0",
+    "   stp x30, x2, [x0, 8 * 30]",
+    "   mrs x2, elr_el1",
+    "   mrs x3, spsr_el1",
+    "   stp x2, x3, [x0, {pc}]",
+    "   mrs x2, esr_el1",
+    "   mrs x3, far_el1",
+    "   stp x2, x3, [x0, {syndrome}]",
+    "   mrs x2, hpfar_el2",
+    "   str x2, [x0, {page}]",
+    "   mov x0, x1",
+    "   ldr x1, [sp, 96 + 8]",
+    "   msr sp_el0, x1",
+    "   ldp x29, x30, [sp, 80]",
+    "   ldp x27, x28, [sp, 64]",
+    "   ldp x25, x26, [sp, 48]",
+    "   ldp x23, x24, [sp, 32]",
+    "   ldp x21, x22, [sp, 16]",
+    "   ldp x19, x20, [sp], {saved}",
+    "   ret",
+    ".popsection",
+    saved = const SAVED,
+    pc = const offset_of!(Registers, pc),
+    syndrome = const offset_of!(Registers, syndrome),
+    page = const offset_of!(Registers, page),
+    trap = const Left::Trap as usize,
+    interrupt = const Left::Interrupt as usize,
+    error = const Left::Error as usize,
+);

@@ -1,0 +1,128 @@
+//! Accesses that stage 2 stopped: memory not yet mapped, the monitor's devices, or nothing; and exceptions for guests.
+
+use super::exit::INSTRUCTION;
+use super::page::RunPage;
+use super::vm::{Found, Machine};
+use crate::arch::virt::{Guest, Name, Registers};
+use crate::errno::{Errno, Result};
+
+/// Bits of a syndrome of an abort (Arm ARM D24.2.40).
+const VALID: u64 = 1 << 24;
+const SIGN_EXTEND: u64 = 1 << 21;
+const SIXTY_FOUR: u64 = 1 << 15;
+const WALK: u64 = 1 << 7;
+const WRITE: u64 = 1 << 6;
+/// Exception classes for EL1.
+const CLASS_UNKNOWN: u64 = 0x00;
+const CLASS_INSTRUCTION: u64 = 0x20;
+const CLASS_DATA: u64 = 0x24;
+/// From EL1 itself, one more.
+const SAME_LEVEL: u64 = 1;
+/// A synchronous external abort.
+const EXTERNAL: u64 = 0x10;
+/// ESR.IL: a 32-bit instruction.
+const LONG: u64 = 1 << 25;
+/// PSTATE at an exception: EL1 with its own stack, everything masked.
+const MASKED: u64 = 0x3c5;
+
+/// One access.
+#[derive(Clone, Copy)]
+pub struct Access {
+    syndrome: u64,
+    /// The guest's virtual and physical address.
+    virt: u64,
+    phys: u64,
+}
+
+impl Access {
+    /// The one that the guest was left for.
+    pub fn of(registers: &Registers) -> Self {
+        let page = (registers.page >> 4 & 0xfff_ffff_ffff) << 12;
+        Access { syndrome: registers.syndrome, virt: registers.address, phys: page | registers.address & 0xfff }
+    }
+
+    fn is_data(&self) -> bool {
+        self.syndrome >> 26 == CLASS_DATA
+    }
+
+    /// A walk of the guest's own tables reads, whatever it is for.
+    fn writes(&self) -> bool {
+        self.is_data() && self.syndrome & WRITE != 0 && self.syndrome & WALK == 0
+    }
+
+    fn len(&self) -> usize {
+        1 << (self.syndrome >> 22 & 3)
+    }
+
+    fn register(&self) -> usize {
+        (self.syndrome >> 16 & 31) as usize
+    }
+
+    /// Makes it possible, or gives it to the monitor: then it is returned, to be completed before the guest goes on.
+    pub fn resolve(self, machine: &Machine, page: &RunPage, guest: &mut Guest) -> Result<Option<Access>> {
+        if let Found::Memory = machine.fault(self.phys, self.writes())? {
+            return Ok(None);
+        }
+        if !self.is_data() || self.syndrome & WALK != 0 {
+            self.refuse(guest);
+            return Ok(None);
+        }
+        if self.syndrome & VALID == 0 {
+            return Err(Errno::ENOSYS);
+        }
+        let value = guest.registers.x.get(self.register()).copied().unwrap_or(0);
+        page.set_mmio(self.phys, self.len(), self.writes().then_some(value & self.mask()));
+        Ok(Some(self))
+    }
+
+    fn mask(&self) -> u64 {
+        u64::MAX >> (64 - 8 * self.len())
+    }
+
+    /// Takes the monitor's answer.
+    pub fn complete(self, page: &RunPage, registers: &mut Registers) {
+        if !self.writes() {
+            let unused = 64 - 8 * self.len() as u32;
+            let mut value = page.mmio_data() & self.mask();
+            if self.syndrome & SIGN_EXTEND != 0 {
+                value = ((value << unused) as i64 >> unused) as u64;
+            }
+            if self.syndrome & SIXTY_FOUR == 0 {
+                value &= u64::from(u32::MAX);
+            }
+            if let Some(register) = registers.x.get_mut(self.register()) {
+                *register = value;
+            }
+        }
+        registers.pc += INSTRUCTION;
+    }
+
+    /// Nothing is there: the guest gets an external abort.
+    fn refuse(&self, guest: &mut Guest) {
+        let class = if self.is_data() { CLASS_DATA } else { CLASS_INSTRUCTION };
+        guest.system.set(Name::Far, self.virt);
+        raise(guest, class, EXTERNAL);
+    }
+}
+
+/// The guest gets an exception for an instruction that is not there for it.
+pub fn undefined(guest: &mut Guest) {
+    raise(guest, CLASS_UNKNOWN, 0);
+}
+
+/// Takes an exception to EL1 (Arm ARM D1.3.1).
+fn raise(guest: &mut Guest, class: u64, details: u64) {
+    let registers = &mut guest.registers;
+    let level = registers.pstate & 0xf;
+    let (vector, same) = match level {
+        0 => (0x400, 0),
+        4 => (0, SAME_LEVEL),
+        _ => (0x200, SAME_LEVEL),
+    };
+    let class = if class == CLASS_UNKNOWN { class } else { class | same };
+    guest.system.set(Name::Esr, class << 26 | LONG | details);
+    guest.system.set(Name::Elr, registers.pc);
+    guest.system.set(Name::Spsr, registers.pstate);
+    registers.pc = guest.system.get(Name::Vbar).wrapping_add(vector);
+    registers.pstate = MASKED;
+}

@@ -1,0 +1,61 @@
+//! What a guest's trap asks for: that which can be answered at once is, without leaving the guest's context.
+
+use super::abort::Access;
+use super::psci;
+use super::sysreg;
+use super::vcpu::Vcpu;
+use super::vm::Machine;
+use crate::arch::virt::Registers;
+
+/// Exception classes of ESR_EL2 (Arm ARM D24.2.40).
+mod class {
+    pub const WAIT: u64 = 0x01;
+    pub const HYPERCALL: u64 = 0x16;
+    pub const SECURE_CALL: u64 = 0x17;
+    pub const REGISTER: u64 = 0x18;
+    pub const INSTRUCTION_ABORT: u64 = 0x20;
+    pub const DATA_ABORT: u64 = 0x24;
+}
+
+/// Of a trapped wait: WFE, not WFI.
+const WAITS_FOR_EVENT: u64 = 1;
+/// Bytes of an instruction.
+pub const INSTRUCTION: u64 = 4;
+
+/// What is left to do.
+pub enum Exit {
+    /// Nothing: the guest goes on.
+    Again,
+    /// The guest waits for an interrupt.
+    Waits,
+    /// The guest waits for what another CPU does.
+    Yields,
+    /// The guest did what it must not: it gets an exception.
+    Undefined,
+    /// An access that the translation did not allow.
+    Memory(Access),
+    /// The machine powers off or resets.
+    Event(u32),
+}
+
+/// Answers a trap, or says what is to be done.
+pub fn answer(machine: &Machine, vcpu: &Vcpu, registers: &mut Registers) -> Exit {
+    let syndrome = registers.syndrome;
+    match syndrome >> 26 & 0x3f {
+        class::HYPERCALL => psci::call(machine, vcpu, registers),
+        class::REGISTER if sysreg::access(vcpu.affinity, registers) => {
+            registers.pc += INSTRUCTION;
+            Exit::Again
+        }
+        class::DATA_ABORT | class::INSTRUCTION_ABORT => Exit::Memory(Access::of(registers)),
+        class::WAIT => {
+            registers.pc += INSTRUCTION;
+            if syndrome & WAITS_FOR_EVENT == 0 { Exit::Waits } else { Exit::Yields }
+        }
+        class::SECURE_CALL => {
+            registers.pc += INSTRUCTION;
+            psci::call(machine, vcpu, registers)
+        }
+        _ => Exit::Undefined,
+    }
+}

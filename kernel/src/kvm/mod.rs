@@ -1,0 +1,59 @@
+//! Linux's KVM interface: `/dev/kvm` (Documentation/virt/kvm/api.rst). A VM and a virtual CPU are open files too.
+//!
+//! Guests have memory, general and system registers, PSCI and devices of the monitor. An interrupt controller is not
+//! there yet, nor its interrupts: CREATE_DEVICE says ENODEV, as Linux on a machine without a GIC. What the monitor unmaps
+//! or copies on write after a guest has touched it stays the guest's until its slot goes (KVM_CAP_SYNC_MMU is 0).
+
+mod abort;
+mod check;
+mod exit;
+mod page;
+mod psci;
+mod registers;
+mod slots;
+mod sysreg;
+mod uapi;
+mod vcpu;
+mod vm;
+
+use alloc::sync::Arc;
+
+use crate::arch;
+use crate::errno::{Errno, Result};
+use crate::fs::anonymous;
+use crate::fs::file::{File, FileOps, OpenFlags};
+use crate::mm::heap::try_arc;
+use crate::task::current;
+use linux_raw_sys::general::O_RDWR;
+use vm::Vm;
+
+/// `/dev/kvm`.
+struct System;
+
+/// Opens `/dev/kvm`.
+pub fn open() -> Result<Arc<dyn FileOps>> {
+    Ok(try_arc(System)?)
+}
+
+impl FileOps for System {
+    fn is_stream(&self) -> bool {
+        true
+    }
+
+    fn ioctl(&self, _file: &File, request: u32, argument: usize) -> Result<usize> {
+        match request {
+            uapi::GET_API_VERSION if argument == 0 => Ok(uapi::API_VERSION),
+            uapi::GET_VCPU_MMAP_SIZE if argument == 0 => Ok(arch::PAGE_SIZE),
+            uapi::GET_API_VERSION | uapi::GET_VCPU_MMAP_SIZE => Err(Errno::EINVAL),
+            uapi::CHECK_EXTENSION => Ok(check::extension(argument)),
+            uapi::CREATE_VM => add_file("kvm-vm", try_arc(Vm::new(argument)?)?),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+}
+
+/// A descriptor of the calling process for a new file.
+fn add_file(kind: &str, ops: Arc<dyn FileOps>) -> Result<usize> {
+    let file = anonymous::file(kind, ops, OpenFlags(O_RDWR))?;
+    Ok(current().files().add(file, true)? as usize)
+}

@@ -1,0 +1,131 @@
+//! One register at a time: KVM_GET_ONE_REG, KVM_SET_ONE_REG and KVM_GET_REG_LIST.
+
+use crate::arch::virt::{ENCODINGS, Guest, Name, encoding};
+use crate::errno::{Errno, Result};
+use crate::mm::user::{UserPtr, UserSlice};
+
+/// Parts of a register's name.
+const ARM64: u64 = 0x60 << 56;
+const U32: u64 = 2 << 52;
+const U64: u64 = 3 << 52;
+const U128: u64 = 4 << 52;
+const CORE: u64 = 0x10 << 16;
+const SYSTEM: u64 = 0x13 << 16;
+
+/// Offsets in `struct kvm_regs`, in words of 32 bits.
+mod word {
+    pub const X: u64 = 0;
+    pub const SP: u64 = 62;
+    pub const PC: u64 = 64;
+    pub const PSTATE: u64 = 66;
+    pub const SP_EL1: u64 = 68;
+    pub const ELR_EL1: u64 = 70;
+    pub const SPSR_EL1: u64 = 72;
+    pub const V: u64 = 84;
+    pub const FPSR: u64 = 212;
+    pub const FPCR: u64 = 213;
+}
+
+/// MPIDR_EL1.
+const MPIDR: u64 = encoding(3, 0, 0, 0, 5) as u64;
+/// Modes that a guest's PSTATE may name: EL0, and EL1 with either stack; all in 64-bit state.
+const MODES: [u64; 3] = [0, 4, 5];
+
+/// Where a register of 64 bits is.
+fn place(guest: &mut Guest, id: u64) -> Option<&mut u64> {
+    let number = id & 0xffff;
+    if id & !0xffff == ARM64 | U64 | SYSTEM {
+        let hidden = [Name::Spsr, Name::Elr, Name::Sp].map(|name| u64::from(ENCODINGS[name as usize]));
+        return if hidden.contains(&number) { None } else { guest.system.by_encoding(number as u16) };
+    }
+    if id & !0xffff != ARM64 | U64 | CORE || number % 2 != 0 {
+        return None;
+    }
+    let system = |name: Name| ENCODINGS[name as usize];
+    match number {
+        word::SP => Some(&mut guest.registers.sp),
+        word::PC => Some(&mut guest.registers.pc),
+        word::PSTATE => Some(&mut guest.registers.pstate),
+        word::SP_EL1 => guest.system.by_encoding(system(Name::Sp)),
+        word::ELR_EL1 => guest.system.by_encoding(system(Name::Elr)),
+        word::SPSR_EL1 => guest.system.by_encoding(system(Name::Spsr)),
+        word::X..word::SP => guest.registers.x.get_mut(number as usize / 2),
+        _ => None,
+    }
+}
+
+/// Where a register of FP and SIMD is, by its name.
+fn vector(id: u64) -> Option<usize> {
+    let number = (id & 0xffff).checked_sub(word::V)?;
+    (id & !0xffff == ARM64 | U128 | CORE && number % 4 == 0 && number < 4 * 32).then_some(number as usize / 4)
+}
+
+fn control(guest: &mut Guest, id: u64) -> Option<&mut u32> {
+    match id {
+        _ if id == ARM64 | U32 | CORE | word::FPSR => Some(&mut guest.fp.fpsr),
+        _ if id == ARM64 | U32 | CORE | word::FPCR => Some(&mut guest.fp.fpcr),
+        _ => None,
+    }
+}
+
+/// Writes a register's value to the monitor's `address`. ENOENT if there is none of this name.
+pub fn get(guest: &mut Guest, id: u64, address: usize) -> Result<()> {
+    if let Some(at) = vector(id) {
+        return UserSlice::new(address, 16).copy_out(&guest.fp.v[at].to_ne_bytes());
+    }
+    if id == ARM64 | U64 | SYSTEM | MPIDR {
+        return UserPtr::new(address).write(&(guest.affinity | 1 << 31));
+    }
+    if let Some(value) = control(guest, id) {
+        return UserPtr::new(address).write(value);
+    }
+    UserPtr::new(address).write(place(guest, id).ok_or(Errno::ENOENT)?)
+}
+
+/// Sets a register to the value at the monitor's `address`.
+pub fn set(guest: &mut Guest, id: u64, address: usize) -> Result<()> {
+    if let Some(at) = vector(id) {
+        let mut bytes = [0; 16];
+        UserSlice::new(address, 16).copy_in(&mut bytes)?;
+        guest.fp.v[at] = u128::from_ne_bytes(bytes);
+        return Ok(());
+    }
+    if let Some(value) = control(guest, id) {
+        *value = UserPtr::new(address).read()?;
+        return Ok(());
+    }
+    let place = place(guest, id).ok_or(Errno::ENOENT)?;
+    let value: u64 = UserPtr::new(address).read()?;
+    // A guest runs in 64-bit state, and never at a level above its own.
+    if id == ARM64 | U64 | CORE | word::PSTATE && !MODES.contains(&(value & 0x1f)) {
+        return Err(Errno::EINVAL);
+    }
+    *place = value;
+    Ok(())
+}
+
+/// All names.
+fn names() -> impl Iterator<Item = u64> {
+    let general = (word::X..=word::SPSR_EL1).step_by(2).map(|at| ARM64 | U64 | CORE | at);
+    let vectors = (0..32).map(|at| ARM64 | U128 | CORE | word::V + 4 * at);
+    let controls = [word::FPSR, word::FPCR].map(|at| ARM64 | U32 | CORE | at);
+    let hidden = [Name::Spsr, Name::Elr, Name::Sp].map(|name| ENCODINGS[name as usize]);
+    let system = ENCODINGS.into_iter().filter(move |known| !hidden.contains(known));
+    let system = system.map(|known| ARM64 | U64 | SYSTEM | u64::from(known));
+    general.chain(vectors).chain(controls).chain(system).chain([ARM64 | U64 | SYSTEM | MPIDR])
+}
+
+/// Writes the number of registers to the monitor's `address`, and the names behind it; E2BIG if it has room for fewer.
+pub fn list(address: usize) -> Result<usize> {
+    let number = UserPtr::<u64>::new(address);
+    let room = number.read()?;
+    let count = names().count() as u64;
+    number.write(&count)?;
+    if room < count {
+        return Err(Errno::E2BIG);
+    }
+    for (at, name) in (1..).zip(names()) {
+        number.add(at).write(&name)?;
+    }
+    Ok(0)
+}

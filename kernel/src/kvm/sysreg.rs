@@ -1,0 +1,51 @@
+//! System registers whose access traps: ID registers as guests see them, and those that read as zero and ignore writes.
+
+use crate::arch;
+use crate::arch::virt::{Registers, encoding};
+use idreg::Register;
+
+/// The fields of a syndrome (Arm ARM D24.2.40, ISS encoding for an MSR or MRS).
+struct Trapped {
+    encoding: u16,
+    register: usize,
+    read: bool,
+}
+
+impl Trapped {
+    fn of(syndrome: u64) -> Self {
+        let part = |at: u32, bits: u32| (syndrome >> at & ((1 << bits) - 1)) as u16;
+        Trapped {
+            encoding: encoding(part(20, 2), part(14, 3), part(10, 4), part(1, 4), part(17, 3)),
+            register: part(5, 5).into(),
+            read: syndrome & 1 != 0,
+        }
+    }
+}
+
+/// ACTLR_EL1.
+const AUXILIARY: u16 = encoding(3, 0, 1, 0, 1);
+/// OSLSR_EL1 and its value: the lock exists and is open.
+const LOCK_STATUS: u16 = encoding(2, 0, 1, 1, 4);
+const LOCK_THERE: u64 = 1 << 3;
+
+/// Does what a trapped access asks for; false if the register is not there for guests.
+pub fn access(affinity: u64, registers: &mut Registers) -> bool {
+    let trapped = Trapped::of(registers.syndrome);
+    let value = match trapped.encoding {
+        // op0 3, op1 0, CRn 0, CRm 1 to 7: the ID space.
+        id if id & !0x7f == encoding(3, 0, 0, 0, 0) && id & 0x78 != 0 && trapped.read => {
+            let register = Register::id((id >> 3 & 7) as u8, (id & 7) as u8);
+            arch::features().guest_value(register)
+        }
+        id if id == encoding(3, 0, 0, 0, 5) && trapped.read => affinity | 1 << 31,
+        AUXILIARY => 0,
+        LOCK_STATUS if trapped.read => LOCK_THERE,
+        // Debug registers: nothing can be set up with them.
+        debug if debug >> 14 == 2 => 0,
+        _ => return false,
+    };
+    if trapped.read && trapped.register < 31 {
+        registers.x[trapped.register] = value;
+    }
+    true
+}

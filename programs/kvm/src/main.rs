@@ -1,0 +1,283 @@
+//! What a monitor sees of KVM at its edges: errors, registers and exits. It prints the same on every kernel that has KVM.
+
+mod guest;
+
+use std::os::fd::AsRawFd;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use kvm_bindings::{
+    KVM_ARM_VCPU_POWER_OFF, KVM_ARM_VCPU_PSCI_0_2, kvm_userspace_memory_region as Region,
+    kvm_vcpu_init as Init,
+};
+use kvm_ioctls::{Kvm, VcpuExit, VcpuFd, VmFd};
+
+const MEMORY: usize = 2 << 20;
+const CORE: u64 = 0x6030_0000_0010_0000;
+const PC: u64 = CORE | 64;
+const PSTATE: u64 = CORE | 66;
+const MPIDR: u64 = 0x6030_0000_0013_c005;
+
+fn main() {
+    let kvm = Kvm::new().expect("/dev/kvm");
+    println!("version {}", kvm.get_api_version());
+    for capability in [3, 10, 14, 70, 81, 87, 102, 136, 9999] {
+        println!(
+            "extension {capability}: {}",
+            kvm.check_extension_raw(capability)
+        );
+    }
+    println!("unknown request: {}", call(&kvm, 0xaeff, 0));
+    println!("31 bits: {}", call(&kvm, 0xae01, 31));
+    let vm = kvm.create_vm().expect("a VM");
+    memory(&vm);
+    cpus(&vm);
+}
+
+/// The errno of a request, or its result.
+fn call(file: &impl AsRawFd, request: u64, argument: usize) -> String {
+    // SAFETY: the requests made here take numbers, or addresses of live objects.
+    let result = unsafe { libc::ioctl(file.as_raw_fd(), request as _, argument) };
+    match result {
+        -1 => std::io::Error::last_os_error()
+            .raw_os_error()
+            .map_or("?".into(), |errno| format!("errno {errno}")),
+        number => number.to_string(),
+    }
+}
+
+fn memory(vm: &VmFd) {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a new mapping.
+    let base = unsafe { libc::mmap(std::ptr::null_mut(), MEMORY, 3, flags, -1, 0) };
+    let code = guest::code();
+    // SAFETY: the mapping is new, and larger than the code.
+    unsafe {
+        base.cast::<u8>()
+            .copy_from_nonoverlapping(code.as_ptr(), code.len())
+    };
+    let good = Region {
+        slot: 0,
+        flags: 0,
+        guest_phys_addr: guest::CODE,
+        memory_size: MEMORY as u64,
+        userspace_addr: base as u64,
+    };
+    let set = |what: &str, region: Region| {
+        // SAFETY: the memory lives as long as the process, or the region is wrong.
+        let result = unsafe { vm.set_user_memory_region(region) };
+        println!(
+            "region {what}: {}",
+            result.map_or_else(|error| format!("errno {}", error.errno()), |()| "ok".into())
+        );
+    };
+    set(
+        "odd length",
+        Region {
+            memory_size: 100,
+            ..good
+        },
+    );
+    set(
+        "odd guest address",
+        Region {
+            guest_phys_addr: 8,
+            ..good
+        },
+    );
+    set(
+        "odd address",
+        Region {
+            userspace_addr: good.userspace_addr + 8,
+            ..good
+        },
+    );
+    set(
+        "unknown flag",
+        Region {
+            flags: 1 << 9,
+            ..good
+        },
+    );
+    set(
+        "second address space",
+        Region {
+            slot: 1 << 16,
+            ..good
+        },
+    );
+    set(
+        "number too large",
+        Region {
+            slot: 40_000,
+            ..good
+        },
+    );
+    set(
+        "of the kernel",
+        Region {
+            userspace_addr: 1 << 63,
+            ..good
+        },
+    );
+    set(
+        "removed before it was there",
+        Region {
+            memory_size: 0,
+            ..good
+        },
+    );
+    set(
+        "beyond the address space",
+        Region {
+            guest_phys_addr: 1 << 40,
+            ..good
+        },
+    );
+    set("good", good);
+    set("another on top", Region { slot: 1, ..good });
+    set(
+        "shrunk",
+        Region {
+            memory_size: 4096,
+            ..good
+        },
+    );
+    set(
+        "moved",
+        Region {
+            guest_phys_addr: guest::CODE + (64 << 20),
+            ..good
+        },
+    );
+    set(
+        "removed",
+        Region {
+            memory_size: 0,
+            ..good
+        },
+    );
+    set("again", good);
+}
+
+fn cpus(vm: &VmFd) {
+    println!("number 100000: {}", call(vm, 0xae41, 100_000));
+    let mut first = vm.create_vcpu(0).expect("a vCPU");
+    println!("the same again: {}", call(vm, 0xae41, 0));
+    println!("run before init: {}", call(&first, 0xae80, 0));
+    println!("register before init: {:?}", get(&first, PC));
+    let mut init = Init::default();
+    vm.get_preferred_target(&mut init).expect("a target");
+    let attempt = |what: &str, init: Init| {
+        let result = first.vcpu_init(&init).map_err(|error| error.errno());
+        println!("init {what}: {result:?}");
+    };
+    attempt(
+        "another target",
+        Init {
+            target: 999,
+            ..init
+        },
+    );
+    attempt(
+        "unknown feature",
+        Init {
+            features: [1 << 30, 0, 0, 0, 0, 0, 0],
+            ..init
+        },
+    );
+    init.features[0] = 1 << KVM_ARM_VCPU_PSCI_0_2;
+    attempt("good", init);
+    attempt("again", init);
+    let mut second = vm.create_vcpu(1).expect("a vCPU");
+    init.features[0] |= 1 << KVM_ARM_VCPU_POWER_OFF;
+    second.vcpu_init(&init).expect("init");
+    println!(
+        "states {} {}",
+        first.get_mp_state().unwrap().mp_state,
+        second.get_mp_state().unwrap().mp_state
+    );
+    println!(
+        "affinities {:x?} {:x?}",
+        get(&first, MPIDR),
+        get(&second, MPIDR)
+    );
+    println!("pstate {:x?}", get(&first, PSTATE));
+    println!("pstate of EL2: {:?}", set(&first, PSTATE, 0x3c9));
+    println!("pstate of EL3: {:?}", set(&first, PSTATE, 0x3cd));
+    println!("unknown register: {:?}", get(&first, CORE | 0xfff0));
+    println!(
+        "x7: {:?} {:x?}",
+        set(&first, CORE | 14, 0x1234_5678_9abc),
+        get(&first, CORE | 14)
+    );
+    println!("pc: {:?}", set(&first, PC, guest::CODE));
+    first.set_kvm_immediate_exit(1);
+    println!(
+        "immediate: {:?}",
+        first.run().map(|_| ()).map_err(|error| error.errno())
+    );
+    first.set_kvm_immediate_exit(0);
+    let (off, lines) = (AtomicBool::new(false), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            run(&mut second, &off, |line| lines.lock().unwrap().push(line));
+        });
+        run(&mut first, &off, |line| println!("first {line}"));
+        lines
+            .lock()
+            .unwrap()
+            .iter()
+            .for_each(|line| println!("second {line}"));
+        println!("first is off; x7 {:x?}", get(&first, CORE | 14));
+        std::process::exit(0);
+    });
+}
+
+fn get(vcpu: &VcpuFd, register: u64) -> Result<u64, i32> {
+    let mut bytes = [0; 8];
+    vcpu.get_one_reg(register, &mut bytes)
+        .map_err(|error| error.errno())?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+fn set(vcpu: &VcpuFd, register: u64, value: u64) -> Result<usize, i32> {
+    vcpu.set_one_reg(register, &value.to_le_bytes())
+        .map_err(|error| error.errno())
+}
+
+/// Runs it and tells its exits, until the machine is off.
+fn run(vcpu: &mut VcpuFd, off: &AtomicBool, mut tell: impl FnMut(String)) {
+    while !off.load(Ordering::Relaxed) {
+        match vcpu.run() {
+            Ok(VcpuExit::MmioRead(address, data)) => {
+                let answer = 0x8182_8384_8586_8788_u64.to_le_bytes();
+                let len = data.len();
+                data.copy_from_slice(&answer[..len]);
+                tell(format!("reads {len} at {:#x}", address - guest::DEVICE));
+            }
+            Ok(VcpuExit::MmioWrite(address, data)) => {
+                let value = data
+                    .iter()
+                    .rev()
+                    .fold(0u64, |value, byte| value << 8 | u64::from(*byte));
+                tell(format!(
+                    "writes {} at {:#x}: {value:#x}",
+                    data.len(),
+                    address - guest::DEVICE
+                ));
+            }
+            Ok(VcpuExit::SystemEvent(kind, _)) => {
+                tell(format!("event {kind}"));
+                off.store(true, Ordering::Relaxed);
+            }
+            Ok(exit) => tell(format!("{exit:?}")),
+            Err(error) if error.errno() == libc::EINTR || error.errno() == libc::EAGAIN => {}
+            Err(error) => {
+                tell(format!("errno {}", error.errno()));
+                off.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+}
