@@ -38,7 +38,11 @@ impl Access {
     /// The one that the guest was left for.
     pub fn of(registers: &Registers) -> Self {
         let page = (registers.page >> 4 & 0xfff_ffff_ffff) << 12;
-        Access { syndrome: registers.syndrome, virt: registers.address, phys: page | registers.address & 0xfff }
+        Access {
+            syndrome: registers.syndrome,
+            virt: registers.address,
+            phys: page | registers.address & 0xfff,
+        }
     }
 
     fn is_data(&self) -> bool {
@@ -59,7 +63,12 @@ impl Access {
     }
 
     /// Makes it possible, or gives it to the monitor: then it is returned, to be completed before the guest goes on.
-    pub fn resolve(self, machine: &Machine, page: &RunPage, guest: &mut Guest) -> Result<Option<Access>> {
+    pub fn resolve(
+        self,
+        machine: &Machine,
+        page: &RunPage,
+        guest: &mut Guest,
+    ) -> Result<Option<Access>> {
         if let Found::Memory = machine.fault(self.phys, self.writes())? {
             return Ok(None);
         }
@@ -71,7 +80,11 @@ impl Access {
             return Err(Errno::ENOSYS);
         }
         let value = guest.registers.x.get(self.register()).copied().unwrap_or(0);
-        page.set_mmio(self.phys, self.len(), self.writes().then_some(value & self.mask()));
+        page.set_mmio(
+            self.phys,
+            self.len(),
+            self.writes().then_some(value & self.mask()),
+        );
         Ok(Some(self))
     }
 
@@ -99,7 +112,11 @@ impl Access {
 
     /// Nothing is there: the guest gets an external abort.
     fn refuse(&self, guest: &mut Guest) {
-        let class = if self.is_data() { CLASS_DATA } else { CLASS_INSTRUCTION };
+        let class = if self.is_data() {
+            CLASS_DATA
+        } else {
+            CLASS_INSTRUCTION
+        };
         guest.system.set(Name::Far, self.virt);
         raise(guest, class, EXTERNAL);
     }
@@ -119,7 +136,11 @@ fn raise(guest: &mut Guest, class: u64, details: u64) {
         4 => (0, SAME_LEVEL),
         _ => (0x200, SAME_LEVEL),
     };
-    let class = if class == CLASS_UNKNOWN { class } else { class | same };
+    let class = if class == CLASS_UNKNOWN {
+        class
+    } else {
+        class | same
+    };
     guest.system.set(Name::Esr, class << 26 | LONG | details);
     guest.system.set(Name::Elr, registers.pc);
     guest.system.set(Name::Spsr, registers.pstate);

@@ -50,7 +50,11 @@ pub fn answer(machine: &Machine, vcpu: &Vcpu, registers: &mut Registers) -> Exit
         class::DATA_ABORT | class::INSTRUCTION_ABORT => Exit::Memory(Access::of(registers)),
         class::WAIT => {
             registers.pc += INSTRUCTION;
-            if syndrome & WAITS_FOR_EVENT == 0 { Exit::Waits } else { Exit::Yields }
+            if syndrome & WAITS_FOR_EVENT == 0 {
+                Exit::Waits
+            } else {
+                Exit::Yields
+            }
         }
         class::SECURE_CALL => {
             registers.pc += INSTRUCTION;

@@ -48,7 +48,8 @@ impl RunPage {
     /// The guest accesses a device of the monitor's; `data` is what it writes.
     pub fn set_mmio(&self, address: u64, len: usize, data: Option<u64>) {
         self.frame.write(MMIO_ADDRESS, &address.to_ne_bytes());
-        self.frame.write(MMIO_DATA, &data.unwrap_or(0).to_le_bytes());
+        self.frame
+            .write(MMIO_DATA, &data.unwrap_or(0).to_le_bytes());
         self.frame.write(MMIO_LEN, &(len as u32).to_ne_bytes());
         self.frame.write(MMIO_IS_WRITE, &[data.is_some().into()]);
         self.set_reason(EXIT_MMIO);

@@ -39,7 +39,11 @@ const AFFINITY: u64 = 0xff_00ff_ffff;
 /// Does what the guest asks for in its registers.
 pub fn call(machine: &Machine, vcpu: &Vcpu, registers: &mut Registers) -> Exit {
     let function = registers.x[0] as u32;
-    let width = if function & WIDE == 0 { u64::from(u32::MAX) } else { u64::MAX };
+    let width = if function & WIDE == 0 {
+        u64::from(u32::MAX)
+    } else {
+        u64::MAX
+    };
     let [first, second, third] = [1, 2, 3].map(|at| registers.x[at] & width);
     let (result, exit) = match function {
         VERSION | CONVENTION_VERSION => (VERSION_1_1, Exit::Again),
@@ -85,6 +89,18 @@ fn info(machine: &Machine, affinity: u64, level: u64) -> i64 {
 
 fn features(function: u32) -> i64 {
     let both = [CPU_SUSPEND, CPU_ON, AFFINITY_INFO].contains(&(function & !WIDE));
-    let one = [VERSION, CPU_OFF, MIGRATE_INFO_TYPE, SYSTEM_OFF, SYSTEM_RESET, FEATURES, CONVENTION_VERSION];
-    if both || one.contains(&function) { SUCCESS } else { NOT_SUPPORTED }
+    let one = [
+        VERSION,
+        CPU_OFF,
+        MIGRATE_INFO_TYPE,
+        SYSTEM_OFF,
+        SYSTEM_RESET,
+        FEATURES,
+        CONVENTION_VERSION,
+    ];
+    if both || one.contains(&function) {
+        SUCCESS
+    } else {
+        NOT_SUPPORTED
+    }
 }

@@ -3,6 +3,7 @@
 use crate::arch::virt::{ENCODINGS, Guest, Name, encoding};
 use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, UserSlice};
+use zerocopy::IntoBytes;
 
 /// Parts of a register's name.
 const ARM64: u64 = 0x60 << 56;
@@ -35,8 +36,13 @@ const MODES: [u64; 3] = [0, 4, 5];
 fn place(guest: &mut Guest, id: u64) -> Option<&mut u64> {
     let number = id & 0xffff;
     if id & !0xffff == ARM64 | U64 | SYSTEM {
-        let hidden = [Name::Spsr, Name::Elr, Name::Sp].map(|name| u64::from(ENCODINGS[name as usize]));
-        return if hidden.contains(&number) { None } else { guest.system.by_encoding(number as u16) };
+        let hidden =
+            [Name::Spsr, Name::Elr, Name::Sp].map(|name| u64::from(ENCODINGS[name as usize]));
+        return if hidden.contains(&number) {
+            None
+        } else {
+            guest.system.by_encoding(number as u16)
+        };
     }
     if id & !0xffff != ARM64 | U64 | CORE || number % 2 != 0 {
         return None;
@@ -57,7 +63,8 @@ fn place(guest: &mut Guest, id: u64) -> Option<&mut u64> {
 /// Where a register of FP and SIMD is, by its name.
 fn vector(id: u64) -> Option<usize> {
     let number = (id & 0xffff).checked_sub(word::V)?;
-    (id & !0xffff == ARM64 | U128 | CORE && number % 4 == 0 && number < 4 * 32).then_some(number as usize / 4)
+    (id & !0xffff == ARM64 | U128 | CORE && number % 4 == 0 && number < 4 * 32)
+        .then_some(number as usize / 4)
 }
 
 fn control(guest: &mut Guest, id: u64) -> Option<&mut u32> {
@@ -71,7 +78,7 @@ fn control(guest: &mut Guest, id: u64) -> Option<&mut u32> {
 /// Writes a register's value to the monitor's `address`. ENOENT if there is none of this name.
 pub fn get(guest: &mut Guest, id: u64, address: usize) -> Result<()> {
     if let Some(at) = vector(id) {
-        return UserSlice::new(address, 16).copy_out(&guest.fp.v[at].to_ne_bytes());
+        return UserSlice::new(address, 16).copy_out(guest.fp.v[at].as_bytes());
     }
     if id == ARM64 | U64 | SYSTEM | MPIDR {
         return UserPtr::new(address).write(&(guest.affinity | 1 << 31));
@@ -85,9 +92,9 @@ pub fn get(guest: &mut Guest, id: u64, address: usize) -> Result<()> {
 /// Sets a register to the value at the monitor's `address`.
 pub fn set(guest: &mut Guest, id: u64, address: usize) -> Result<()> {
     if let Some(at) = vector(id) {
-        let mut bytes = [0; 16];
-        UserSlice::new(address, 16).copy_in(&mut bytes)?;
-        guest.fp.v[at] = u128::from_ne_bytes(bytes);
+        let mut value = [0u64; 2];
+        UserSlice::new(address, 16).copy_in(value.as_mut_bytes())?;
+        guest.fp.v[at] = value;
         return Ok(());
     }
     if let Some(value) = control(guest, id) {
@@ -106,13 +113,21 @@ pub fn set(guest: &mut Guest, id: u64, address: usize) -> Result<()> {
 
 /// All names.
 fn names() -> impl Iterator<Item = u64> {
-    let general = (word::X..=word::SPSR_EL1).step_by(2).map(|at| ARM64 | U64 | CORE | at);
+    let general = (word::X..=word::SPSR_EL1)
+        .step_by(2)
+        .map(|at| ARM64 | U64 | CORE | at);
     let vectors = (0..32).map(|at| ARM64 | U128 | CORE | word::V + 4 * at);
     let controls = [word::FPSR, word::FPCR].map(|at| ARM64 | U32 | CORE | at);
     let hidden = [Name::Spsr, Name::Elr, Name::Sp].map(|name| ENCODINGS[name as usize]);
-    let system = ENCODINGS.into_iter().filter(move |known| !hidden.contains(known));
+    let system = ENCODINGS
+        .into_iter()
+        .filter(move |known| !hidden.contains(known));
     let system = system.map(|known| ARM64 | U64 | SYSTEM | u64::from(known));
-    general.chain(vectors).chain(controls).chain(system).chain([ARM64 | U64 | SYSTEM | MPIDR])
+    general
+        .chain(vectors)
+        .chain(controls)
+        .chain(system)
+        .chain([ARM64 | U64 | SYSTEM | MPIDR])
 }
 
 /// Writes the number of registers to the monitor's `address`, and the names behind it; E2BIG if it has room for fewer.

@@ -37,11 +37,17 @@ impl Slots {
     /// addresses that no longer mean what they did.
     pub fn set(&mut self, region: &MemoryRegion, limit: u64) -> Result<Option<Range<u64>>> {
         let page = PAGE_SIZE as u64;
-        let aligned = [region.len, region.guest_address, region.address].iter().all(|part| part % page == 0);
+        let aligned = [region.len, region.guest_address, region.address]
+            .iter()
+            .all(|part| part % page == 0);
         let end = region.guest_address.checked_add(region.len);
-        let monitors = region.address.checked_add(region.len).is_some_and(|end| end <= USER_END as u64);
+        let monitors = region
+            .address
+            .checked_add(region.len)
+            .is_some_and(|end| end <= USER_END as u64);
         // The upper half of the number is the address space, of which arm64 has one.
-        if region.slot as usize >= MAX || region.flags & !MEM_READONLY != 0 || !aligned || !monitors {
+        if region.slot as usize >= MAX || region.flags & !MEM_READONLY != 0 || !aligned || !monitors
+        {
             return Err(Errno::EINVAL);
         }
         let end = end.ok_or(Errno::EINVAL)?;
@@ -57,12 +63,19 @@ impl Slots {
             writable: region.flags & MEM_READONLY == 0,
         };
         if let Some(old) = old.map(|at| &self.0[at])
-            && (old.address != new.address || old.guest.end - old.guest.start != region.len || old.writable != new.writable)
+            && (old.address != new.address
+                || old.guest.end - old.guest.start != region.len
+                || old.writable != new.writable)
         {
             return Err(Errno::EINVAL);
         }
-        let overlaps = |slot: &Slot| slot.guest.start < new.guest.end && new.guest.start < slot.guest.end;
-        if self.0.iter().any(|slot| slot.number != new.number && overlaps(slot)) {
+        let overlaps =
+            |slot: &Slot| slot.guest.start < new.guest.end && new.guest.start < slot.guest.end;
+        if self
+            .0
+            .iter()
+            .any(|slot| slot.number != new.number && overlaps(slot))
+        {
             return Err(Errno::EEXIST);
         }
         if end > limit {

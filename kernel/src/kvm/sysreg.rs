@@ -15,7 +15,13 @@ impl Trapped {
     fn of(syndrome: u64) -> Self {
         let part = |at: u32, bits: u32| (syndrome >> at & ((1 << bits) - 1)) as u16;
         Trapped {
-            encoding: encoding(part(20, 2), part(14, 3), part(10, 4), part(1, 4), part(17, 3)),
+            encoding: encoding(
+                part(20, 2),
+                part(14, 3),
+                part(10, 4),
+                part(1, 4),
+                part(17, 3),
+            ),
             register: part(5, 5).into(),
             read: syndrome & 1 != 0,
         }

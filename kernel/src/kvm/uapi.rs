@@ -44,7 +44,9 @@ pub struct MemoryRegion {
 pub const MEM_READONLY: u32 = 1 << 1;
 
 /// `struct kvm_vcpu_init`.
-#[derive(zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable, Clone, Copy, PartialEq, Eq)]
+#[derive(
+    zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable, Clone, Copy, PartialEq, Eq,
+)]
 #[repr(C)]
 pub struct VcpuInit {
     pub target: u32,

@@ -6,10 +6,13 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use super::abort::{self, Access};
 use super::exit::{self, Exit};
 use super::page::RunPage;
+use super::registers;
 use super::uapi::{self, OneRegister, VcpuInit};
 use super::vm::Machine;
-use super::registers;
-use crate::arch::{self, virt::{Guest, Left}};
+use crate::arch::{
+    self,
+    virt::{Guest, Left},
+};
 use crate::errno::{Errno, Result};
 use crate::fs::file::{File, FileOps, Memory};
 use crate::mm::user::UserPtr;
@@ -60,7 +63,11 @@ impl Vcpu {
             id,
             affinity,
             page: RunPage::new()?,
-            state: SleepMutex::new(State { init: None, guest, pending: None }),
+            state: SleepMutex::new(State {
+                init: None,
+                guest,
+                pending: None,
+            }),
             on: AtomicBool::new(false),
             start: Mutex::new(None),
             changed: WaitQueue::new(),
@@ -239,7 +246,11 @@ impl FileOps for Handle {
                 return Ok(0);
             }
             uapi::GET_MP_STATE => {
-                let value = if vcpu.is_on() { uapi::MP_STATE_RUNNABLE } else { uapi::MP_STATE_STOPPED };
+                let value = if vcpu.is_on() {
+                    uapi::MP_STATE_RUNNABLE
+                } else {
+                    uapi::MP_STATE_STOPPED
+                };
                 UserPtr::new(argument).write(&value)?;
                 return Ok(0);
             }
@@ -253,7 +264,12 @@ impl FileOps for Handle {
             }
             _ => {}
         }
-        let known = [uapi::RUN, uapi::GET_ONE_REG, uapi::SET_ONE_REG, uapi::GET_REG_LIST];
+        let known = [
+            uapi::RUN,
+            uapi::GET_ONE_REG,
+            uapi::SET_ONE_REG,
+            uapi::GET_REG_LIST,
+        ];
         if !known.contains(&request) {
             return Err(Errno::EINVAL);
         }

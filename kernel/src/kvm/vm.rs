@@ -81,9 +81,13 @@ impl Vm {
         vcpus.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         vcpus.push(vcpu.clone());
         drop(vcpus);
-        let made = try_arc(Handle::new(self.0.clone(), vcpu.clone())).and_then(|handle| add_file("kvm-vcpu", handle));
+        let made = try_arc(Handle::new(self.0.clone(), vcpu.clone()))
+            .and_then(|handle| add_file("kvm-vcpu", handle));
         if made.is_err() {
-            self.0.vcpus.lock().retain(|known| !Arc::ptr_eq(known, &vcpu));
+            self.0
+                .vcpus
+                .lock()
+                .retain(|known| !Arc::ptr_eq(known, &vcpu));
         }
         made
     }
@@ -103,7 +107,10 @@ impl FileOps for Vm {
             uapi::CREATE_VCPU => self.create_vcpu(argument),
             uapi::SET_USER_MEMORY_REGION => self.0.set_region(&UserPtr::new(argument).read()?),
             uapi::ARM_PREFERRED_TARGET => {
-                let target = VcpuInit { target: uapi::TARGET_GENERIC_V8, features: [0; 7] };
+                let target = VcpuInit {
+                    target: uapi::TARGET_GENERIC_V8,
+                    features: [0; 7],
+                };
                 UserPtr::new(argument).write(&target)?;
                 Ok(0)
             }
@@ -116,7 +123,9 @@ impl FileOps for Vm {
 impl Machine {
     /// Whether the calling process has the memory that the guest has.
     pub fn is_mine(&self) -> bool {
-        current().space().is_some_and(|space| Arc::ptr_eq(&space, &self.space))
+        current()
+            .space()
+            .is_some_and(|space| Arc::ptr_eq(&space, &self.space))
     }
 
     fn set_region(&self, region: &MemoryRegion) -> Result<usize> {
@@ -138,7 +147,14 @@ impl Machine {
         }
         // What may be written is mapped so at once; memory of the monitor's that it may only read, if only read here.
         let mut writable = slot.writable;
-        let frame = match self.space.frame(monitors, if writable { Access::Write } else { Access::Read }) {
+        let frame = match self.space.frame(
+            monitors,
+            if writable {
+                Access::Write
+            } else {
+                Access::Read
+            },
+        ) {
             Err(Errno::EFAULT) if writable && !write => {
                 writable = false;
                 self.space.frame(monitors, Access::Read)?
@@ -152,7 +168,11 @@ impl Machine {
 
     /// The virtual CPU with these affinity fields.
     pub fn by_affinity(&self, affinity: u64) -> Option<Arc<Vcpu>> {
-        self.vcpus.lock().iter().find(|vcpu| vcpu.affinity == affinity).cloned()
+        self.vcpus
+            .lock()
+            .iter()
+            .find(|vcpu| vcpu.affinity == affinity)
+            .cloned()
     }
 
     /// Stops all virtual CPUs.
@@ -163,7 +183,10 @@ impl Machine {
     /// Whether a virtual CPU that is on matches `affinity` in the fields that `mask` covers; none if none matches at all.
     pub fn any_on(&self, affinity: u64, mask: u64) -> Option<bool> {
         let vcpus = self.vcpus.lock();
-        let mut matching = vcpus.iter().filter(|vcpu| vcpu.affinity & mask == affinity & mask).peekable();
+        let mut matching = vcpus
+            .iter()
+            .filter(|vcpu| vcpu.affinity & mask == affinity & mask)
+            .peekable();
         matching.peek()?;
         Some(matching.any(|vcpu| vcpu.is_on()))
     }

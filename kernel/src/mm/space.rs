@@ -258,7 +258,7 @@ impl AddressSpace {
         }
         let mut space = self.lock();
         space.resolve_alone(&self.context, address, access).map_err(|failure| failure.errno())?;
-        space.frame_at(address).ok_or(Errno::EFAULT)
+        space.frame_at(address, access).ok_or(Errno::EFAULT)
     }
 
     fn each_page(

@@ -9,11 +9,11 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 #[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct FpState {
     /// Status.
-    fpsr: u32,
+    pub fpsr: u32,
     /// Control.
-    fpcr: u32,
+    pub fpcr: u32,
     /// V0 to V31, low halves first.
-    v: [[u64; 2]; 32],
+    pub v: [[u64; 2]; 32],
 }
 
 impl FpState {

@@ -14,7 +14,17 @@ use super::sysreg::{at_el2, isb, read, write};
 /// HCR_EL2 while a guest runs (Arm ARM D24.2.59): translation; set/way operations act on all; interrupts and system
 /// errors are the host's; maintenance reaches the inner-shareable domain; WFI, ID registers, SMC, implementation-defined
 /// registers, auxiliary control and set/way operations trap; EL1 is AArch64; the host is at EL2.
-const HCR: u64 = 1 | 1 << 1 | 0b111 << 3 | 1 << 9 | 1 << 10 | 1 << 13 | 0b111 << 18 | 1 << 21 | 1 << 22 | 1 << 31 | 1 << 34;
+const HCR: u64 = 1
+    | 1 << 1
+    | 0b111 << 3
+    | 1 << 9
+    | 1 << 10
+    | 1 << 13
+    | 0b111 << 18
+    | 1 << 21
+    | 1 << 22
+    | 1 << 31
+    | 1 << 34;
 /// MDCR_EL2 while a guest runs: debug and performance registers trap, the host's number of counters stays (D24.2.97).
 const MDCR: usize = 0b111 << 9 | 0b11 << 5;
 /// MPIDR_EL1.RES1.
@@ -49,18 +59,41 @@ pub struct Guest {
 impl Guest {
     /// At reset.
     pub const fn new() -> Self {
-        let registers = Registers { x: [0; 31], sp: 0, pc: 0, pstate: 0x3c5, syndrome: 0, address: 0, page: 0 };
-        Guest { registers, system: System::RESET, fp: FpState::new(), affinity: 0, counter_offset: 0 }
+        let registers = Registers {
+            x: [0; 31],
+            sp: 0,
+            pc: 0,
+            pstate: 0x3c5,
+            syndrome: 0,
+            address: 0,
+            page: 0,
+        };
+        Guest {
+            registers,
+            system: System::RESET,
+            fp: FpState::new(),
+            affinity: 0,
+            counter_offset: 0,
+        }
     }
 
     /// Runs the guest. At each exit `answer` says whether it goes on at once; it must not wait. Returns why the guest was
     /// left last.
-    pub fn run(&mut self, memory: &Stage2, mut answer: impl FnMut(&mut Registers, Left) -> bool) -> Left {
+    pub fn run(
+        &mut self,
+        memory: &Stage2,
+        mut answer: impl FnMut(&mut Registers, Left) -> bool,
+    ) -> Left {
         let mut program = FpState::new();
         fp::save(&mut program);
         fp::load(&self.fp);
         let thread = read!("tpidr_el0");
-        let (host, vectors, traps, timers) = (read!("hcr_el2"), read!("vbar_el1"), read!("mdcr_el2"), read!("cnthctl_el2"));
+        let (host, vectors, traps, timers) = (
+            read!("hcr_el2"),
+            read!("vbar_el1"),
+            read!("mdcr_el2"),
+            read!("cnthctl_el2"),
+        );
         self.system.load();
         memory.load();
         let guest_vectors = &raw const world::guest_vectors as usize;

@@ -5,9 +5,9 @@ use core::arch::asm;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 
+use super::super::PAGE_SIZE;
 use super::super::mmu::phys_to_virt;
 use super::super::sysreg::{isb, read, write};
-use super::super::PAGE_SIZE;
 use crate::errno::{Errno, Result};
 use crate::mm::frame::{self, FrameRef};
 use crate::sync::Mutex;
@@ -64,7 +64,12 @@ impl Stage2 {
     /// An empty one for guest addresses of `bits` bits, 40 to 48.
     pub fn new(bits: u32) -> Result<Self> {
         let root = frame::alloc_zeroed()?;
-        Ok(Stage2 { root, identifier: take_identifier()?, bits, changing: Mutex::new(()) })
+        Ok(Stage2 {
+            root,
+            identifier: take_identifier()?,
+            bits,
+            changing: Mutex::new(()),
+        })
     }
 
     /// VTTBR_EL2.
@@ -137,7 +142,11 @@ impl Stage2 {
     }
 
     /// Visits the valid entries of pages in a range until `visit` says false: the address where it did.
-    fn each_page(&self, range: Range<u64>, visit: &mut dyn FnMut(&AtomicU64) -> bool) -> Option<u64> {
+    fn each_page(
+        &self,
+        range: Range<u64>,
+        visit: &mut dyn FnMut(&AtomicU64) -> bool,
+    ) -> Option<u64> {
         let mut address = range.start;
         'pages: while address < range.end {
             let mut table = self.root.phys().0;
@@ -169,7 +178,11 @@ impl Stage2 {
             write!("vttbr_el2", self.base());
             write!("hcr_el2", host & !HCR_TGE);
             isb();
-            asm!("tlbi vmalls12e1is", "dsb ish", options(nostack, preserves_flags));
+            asm!(
+                "tlbi vmalls12e1is",
+                "dsb ish",
+                options(nostack, preserves_flags)
+            );
             write!("hcr_el2", host);
         }
         isb();
