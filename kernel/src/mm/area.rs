@@ -208,11 +208,6 @@ impl Area {
         }
     }
 
-    /// Whether the area's pages are private memory without a file below.
-    pub fn is_anonymous(&self) -> bool {
-        matches!(self.source, Source::Anonymous)
-    }
-
     /// The part of the area inside `range`, which it must touch.
     pub fn part(&self, range: Range<usize>) -> Area {
         let start = self.start.max(range.start);
@@ -247,11 +242,6 @@ impl Areas {
     /// All, in order.
     pub fn iter(&self) -> core::slice::Iter<'_, Area> {
         self.list.iter()
-    }
-
-    /// How many there are.
-    pub fn count(&self) -> usize {
-        self.list.len()
     }
 
     /// Bytes in all areas.

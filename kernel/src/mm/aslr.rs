@@ -14,11 +14,11 @@ const MMAP_SPREAD: usize = if USER_END >> 46 != 0 { PAGE_SIZE << 28 } else { PAG
 /// Bytes over which the heap begins.
 const HEAP_SPREAD: usize = 1 << 30;
 /// Where programs without a fixed address begin.
-const PROGRAM_START: usize = USER_END / 3 * 2 & !(PAGE_SIZE - 1);
+const PROGRAM_START: usize = (USER_END / 3 * 2) & !(PAGE_SIZE - 1);
 
 /// A multiple of the page size below `spread`, 0 with `norandmaps`.
 fn offset(spread: usize) -> usize {
-    if params::get("norandmaps").is_some() { 0 } else { random::u64() as usize % spread & !(PAGE_SIZE - 1) }
+    if params::get("norandmaps").is_some() { 0 } else { (random::u64() as usize % spread) & !(PAGE_SIZE - 1) }
 }
 
 /// The main stack's top.

@@ -28,32 +28,6 @@ pub enum Access {
     Execute,
 }
 
-/// What the hardware said.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Cause {
-    /// No valid entry.
-    Translation,
-    /// A valid entry that does not allow the access.
-    Permission,
-    /// A valid entry with a clear Access flag.
-    AccessFlag,
-    /// Anything else that a retry may cure.
-    Other,
-}
-
-/// A fault on an address of the user half.
-#[derive(Clone, Copy, Debug)]
-pub struct Fault {
-    /// The address, in bytes.
-    pub addr: usize,
-    /// What was wanted.
-    pub access: Access,
-    /// What the hardware said.
-    pub cause: Cause,
-    /// Whether the program itself faulted, not the kernel on its behalf.
-    pub from_user: bool,
-}
-
 /// The signal that an incurable fault earns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Signal {
@@ -103,25 +77,25 @@ pub(super) fn init() {
     ZERO.store(frame.into_phys().0, Relaxed);
 }
 
-/// Cures a fault of the current program, or says which signal it earns.
-pub fn handle_user_fault(fault: Fault) -> core::result::Result<(), Signal> {
-    let signal = |signo, code| Err(Signal { signo, code });
-    loop {
-        let done = with_active(|space| space.fault(fault.addr, fault.access));
+/// Cures a fault of the current program on `address` of the user half, whether it or the kernel on its behalf wanted
+/// `access`; or says which signal it earns.
+pub fn handle_user_fault(address: usize, access: Access) -> core::result::Result<(), Signal> {
+    let (signo, code) = loop {
+        let done = with_active(|space| space.fault(address, access));
         match done.unwrap_or(Err(Failure::Unmapped)) {
             Ok(()) => return Ok(()),
-            Err(Failure::Unmapped) => return signal(SIGSEGV, SEGV_MAPERR),
-            Err(Failure::Denied) => return signal(SIGSEGV, SEGV_ACCERR),
-            Err(Failure::BeyondEnd) => return signal(SIGBUS, BUS_ADRERR),
-            Err(Failure::NoMemory) => {
-                if !task::oom::kill_largest() {
-                    return signal(SIGKILL, 0);
-                }
+            Err(Failure::Unmapped) => break (SIGSEGV, SEGV_MAPERR),
+            Err(Failure::Denied) => break (SIGSEGV, SEGV_ACCERR),
+            Err(Failure::BeyondEnd) => break (SIGBUS, BUS_ADRERR),
+            Err(Failure::NoMemory) if task::oom::kill_largest() => {
                 // The victim needs time to end.
                 task::sched::yield_now();
             }
+            Err(Failure::NoMemory) => break (SIGKILL, 0),
         }
-    }
+    };
+    count(Kind::FaultRefused);
+    Err(Signal { signo, code })
 }
 
 impl AddressSpace {

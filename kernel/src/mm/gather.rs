@@ -12,6 +12,8 @@ use super::table::Entry;
 use crate::arch::mmu::Pte;
 use translation::Change;
 
+/// The span of a batch without pages: smaller than any when a page joins it.
+const NO_PAGES: Range<usize> = Range { start: usize::MAX, end: 0 };
 /// Pages in a batch.
 const BATCH: usize = 64;
 
@@ -37,7 +39,7 @@ impl<'a> Gather<'a> {
     }
 
     fn with(context: Option<&'a Context>) -> Self {
-        Gather { context, frames: [const { MaybeUninit::uninit() }; BATCH], count: 0, span: usize::MAX..0 }
+        Gather { context, frames: [const { MaybeUninit::uninit() }; BATCH], count: 0, span: NO_PAGES }
     }
 
     /// Empties all entries of a run that begins with the page at `start`.
@@ -80,7 +82,7 @@ impl<'a> Gather<'a> {
     }
 
     fn flush(&mut self) {
-        let span = core::mem::replace(&mut self.span, usize::MAX..0);
+        let span = core::mem::replace(&mut self.span, NO_PAGES);
         if let (Some(context), false) = (self.context, span.is_empty()) {
             context.pay(Change::Clear, span);
         }

@@ -125,6 +125,7 @@ impl KernelStack {
     }
 
     /// The stack's addresses.
+    #[cfg(feature = "selftest")]
     pub fn range(&self) -> Range<usize> {
         self.slot + KERNEL_STACK_SIZE..self.top()
     }

@@ -75,11 +75,6 @@ impl<T> UserPtr<T> {
         UserPtr { address, kind: PhantomData }
     }
 
-    /// The address.
-    pub const fn addr(self) -> usize {
-        self.address
-    }
-
     /// Whether it is null, which often means "none".
     pub const fn is_null(self) -> bool {
         self.address == 0
@@ -90,10 +85,6 @@ impl<T> UserPtr<T> {
         Self::new(self.address.wrapping_add(count.wrapping_mul(size_of::<T>())))
     }
 
-    /// The same address for another type.
-    pub const fn cast<U>(self) -> UserPtr<U> {
-        UserPtr::new(self.address)
-    }
 }
 
 impl<T: FromBytes> UserPtr<T> {
@@ -168,30 +159,15 @@ impl UserSlice {
         UserSlice { address, len }
     }
 
-    /// Where it begins.
-    pub const fn addr(self) -> usize {
-        self.address
-    }
-
     /// How many bytes.
     pub const fn len(self) -> usize {
         self.len
-    }
-
-    /// Whether it has no bytes.
-    pub const fn is_empty(self) -> bool {
-        self.len == 0
     }
 
     /// Without the first `count` bytes.
     pub fn skip(self, count: usize) -> Self {
         let count = count.min(self.len);
         UserSlice { address: self.address.wrapping_add(count), len: self.len - count }
-    }
-
-    /// The first `count` bytes.
-    pub fn take(self, count: usize) -> Self {
-        UserSlice { len: self.len.min(count), ..self }
     }
 
     /// Reads as many bytes as both have.
@@ -285,10 +261,3 @@ pub fn cmpxchg_u32(address: usize, old: u32, new: u32) -> Result<u32> {
     uaccess::cmpxchg_u32(address, old, new).map_err(|_| Errno::EFAULT)
 }
 
-/// Replaces the word by what `f` makes of it, as one access; returns what it was. `address` is a multiple of 4.
-///
-/// # Errors
-/// EFAULT.
-pub fn fetch_op_u32(address: usize, f: impl Fn(u32) -> u32) -> Result<u32> {
-    uaccess::fetch_op_u32(address, f).map_err(|_| Errno::EFAULT)
-}

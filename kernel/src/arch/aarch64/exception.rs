@@ -12,7 +12,7 @@ use linux_raw_sys::general::{
 use super::cpu;
 use super::frame::Frame;
 use super::{USER_END, emulate, irq as interrupts, uaccess};
-use crate::mm::fault::{self, Access, Cause, Fault, Signal};
+use crate::mm::fault::{self, Access, Signal};
 use crate::{panic, task};
 use crossings::Kind;
 
@@ -85,38 +85,20 @@ fn untagged(address: usize) -> usize {
     ((address as isize) << 8 >> 8) as usize
 }
 
-/// The cause of an abort (ESR ISS bits 5 to 0), or `None` if no translation can cure it.
-fn cause(syndrome: usize) -> Option<Cause> {
-    match syndrome & 0x3f {
-        0b000100..=0b000111 | 0b101011 => Some(Cause::Translation),
-        0b001000..=0b001011 => Some(Cause::AccessFlag),
-        0b001100..=0b001111 => Some(Cause::Permission),
-        0b110000 => Some(Cause::Other),
-        _ => None,
-    }
+/// Whether a translation can cure an abort (ESR ISS bits 5 to 0): translation, Access flag and permission faults, TLB
+/// conflicts, and translation faults above the first level.
+fn is_curable(syndrome: usize) -> bool {
+    matches!(syndrome & 0x3f, 0b000100..=0b001111 | 0b101011 | 0b110000)
 }
 
-fn resolve(syndrome: usize, address: usize, access: Access, from_user: bool) -> Result<(), Signal> {
-    match cause(syndrome) {
-        Some(cause) if address < USER_END => fault::handle_user_fault(Fault {
-            addr: address,
-            access,
-            cause,
-            from_user,
-        }),
-        Some(_) => Err(Signal {
-            signo: SIGSEGV,
-            code: linux_raw_sys::general::SEGV_MAPERR,
-        }),
-        None if syndrome & 0x3f == 0b100001 => Err(Signal {
-            signo: SIGBUS,
-            code: BUS_ADRALN,
-        }),
-        None => Err(Signal {
-            signo: SIGBUS,
-            code: BUS_OBJERR,
-        }),
-    }
+fn resolve(syndrome: usize, address: usize, access: Access) -> Result<(), Signal> {
+    let (signo, code) = match is_curable(syndrome) {
+        true if address < USER_END => return fault::handle_user_fault(address, access),
+        true => (SIGSEGV, linux_raw_sys::general::SEGV_MAPERR),
+        false if syndrome & 0x3f == 0b100001 => (SIGBUS, BUS_ADRALN),
+        false => (SIGBUS, BUS_OBJERR),
+    };
+    Err(Signal { signo, code })
 }
 
 fn access(syndrome: usize) -> Access {
@@ -138,7 +120,7 @@ fn send(result: Result<(), Signal>, address: usize, syndrome: usize) {
 pub(super) extern "C" fn data_abort(syndrome: usize, address: usize) {
     let address = untagged(address);
     send(
-        resolve(syndrome, address, access(syndrome), true),
+        resolve(syndrome, address, access(syndrome)),
         address,
         syndrome,
     );
@@ -148,7 +130,7 @@ pub(super) extern "C" fn data_abort(syndrome: usize, address: usize) {
 pub(super) extern "C" fn instruction_abort(syndrome: usize, address: usize) {
     let address = untagged(address);
     send(
-        resolve(syndrome, address, Access::Execute, true),
+        resolve(syndrome, address, Access::Execute),
         address,
         syndrome,
     );
@@ -214,7 +196,7 @@ pub(super) extern "C" fn kernel_sync(syndrome: usize, address: usize, frame: &mu
         let address = untagged(address);
         let cured = syndrome >> class::SHIFT == class::DATA_ABORT && address < USER_END && {
             count(Kind::FaultUaccess);
-            resolve(syndrome, address, access(syndrome), false).is_ok()
+            resolve(syndrome, address, access(syndrome)).is_ok()
         };
         if !cured {
             frame.pc = target;

@@ -11,7 +11,7 @@ use super::entry::KernelFrame;
 use super::frame::{Frame, REGISTER_NAMES};
 use super::{USER_END, cpu, fp, irq, uaccess};
 use crate::errno::Errno;
-use crate::mm::fault::{Access, Cause, Fault, handle_user_fault};
+use crate::mm::fault::{Access, handle_user_fault};
 use crate::task;
 
 /// The bit of `scause` that tells an interrupt.
@@ -49,15 +49,9 @@ pub(super) extern "C" fn from_user(cause: usize, value: usize, pc: usize) {
         return irq::handle(cause & !INTERRUPT);
     }
     if let Some(access) = access(cause) {
-        let fault = Fault {
-            addr: value,
-            access,
-            cause: Cause::Other,
-            from_user: true,
-        };
         if value >= USER_END {
             task::signal::force(SIGSEGV, SEGV_MAPERR, value);
-        } else if let Err(signal) = handle_user_fault(fault) {
+        } else if let Err(signal) = handle_user_fault(value, access) {
             task::signal::force(signal.signo, signal.code, value);
         }
         return;
@@ -93,14 +87,7 @@ pub(super) extern "C" fn from_kernel(frame: &mut KernelFrame, cause: usize, valu
         panic!("trap {cause:#x} in the kernel, stval {value:#x}\n{frame}");
     };
     cpu::this().crossings().add(Kind::FaultUaccess);
-    if handle_user_fault(Fault {
-        addr: value,
-        access,
-        cause: Cause::Other,
-        from_user: false,
-    })
-    .is_err()
-    {
+    if handle_user_fault(value, access).is_err() {
         frame.x[0] = fixup;
     }
 }
