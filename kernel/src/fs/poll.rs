@@ -6,7 +6,7 @@ use crate::sync::Mutex;
 use crate::task::wait::{WaitError, WaitQueue};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, Ordering::*};
+use core::sync::atomic::{AtomicBool, Ordering::*, fence};
 
 bitflags::bitflags! {
     /// Events of poll(2) and epoll(7), with Linux's values.
@@ -140,6 +140,8 @@ impl WaitSource {
         watchers.list.push(watcher);
         watchers.version += 1;
         self.watched.store(true, Release);
+        // Whoever changes the source now either sees the watcher, or is seen by the look that follows.
+        fence(SeqCst);
         Ok(())
     }
 
