@@ -36,6 +36,10 @@ pub fn send_info(process: &Process, thread: Option<&Arc<Thread>>, info: Info) ->
     if process.is_zombie() {
         return Ok(());
     }
+    // Process 1 gets what it handles and nothing else: nobody can end it.
+    if process.pid() == 1 && process.signals.actions().get(number).handler == SIG_DFL {
+        return Ok(());
+    }
     if bit & STOPS != 0 {
         process.discard(Set::bit(SIGCONT));
     } else if number == SIGCONT {
