@@ -42,9 +42,9 @@ pub fn flush_local_all() {
     unsafe { asm!("sfence.vma", options(nostack, preserves_flags)) };
 }
 
-/// Whether a range is fenced page by page.
+/// Whether a range is fenced page by page: not a whole batch of a longer one.
 fn by_page(range: &Range<usize>) -> bool {
-    range.len() <= THRESHOLD * PAGE_SIZE
+    range.len() < THRESHOLD * PAGE_SIZE
 }
 
 /// All of an address space, for the calls to the firmware.
