@@ -420,6 +420,8 @@ impl Fifo {
             })
         };
         let opened = [pipe.opened[0].load(Acquire), pipe.opened[1].load(Acquire)];
+        // Who waits for this end may have come, done its work and gone before this thread looks again.
+        let present = [pipe.readers.load(Acquire) > 0, pipe.writers.load(Acquire) > 0];
         let end = End::new(pipe.clone(), flags)?;
         // Whoever waits in open for this end to come waits where the other end's data would.
         pipe.readable.notify();
@@ -427,8 +429,11 @@ impl Fifo {
         match flags.0 & O_ACCMODE {
             O_RDWR => {}
             O_WRONLY => {
-                let came =
-                    || pipe.readers.load(Acquire) > 0 || pipe.opened[0].load(Acquire) != opened[0];
+                let came = || {
+                    present[0]
+                        || pipe.readers.load(Acquire) > 0
+                        || pipe.opened[0].load(Acquire) != opened[0]
+                };
                 if !came() && flags.nonblocking() {
                     return Err(Errno::ENXIO);
                 }
@@ -436,7 +441,9 @@ impl Fifo {
             }
             _ if flags.nonblocking() => {}
             _ => pipe.readable.wait(|| {
-                pipe.writers.load(Acquire) > 0 || pipe.opened[1].load(Acquire) != opened[1]
+                present[1]
+                    || pipe.writers.load(Acquire) > 0
+                    || pipe.opened[1].load(Acquire) != opened[1]
             })?,
         }
         Ok(end)
