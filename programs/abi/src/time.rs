@@ -93,8 +93,8 @@ unsafe fn sleeps() {
         tell("too many nanoseconds", nap(0, 1_000_000_000));
         tell("a negative time", nap(-1, 0));
         let until = timespec {
-            tv_sec: end.unwrap_or(0) / 1_000_000_000 - 1,
-            tv_nsec: 0,
+            tv_sec: 0,
+            tv_nsec: 1,
         };
         println!(
             "until the past: {}",
