@@ -9,4 +9,4 @@ mv a/b moved && ls moved
 mkdir moved 2>/dev/null || echo exists
 cd moved/c && pwd && cd .. && pwd
 rm -r ../a ../moved 2>/dev/null
-cd / && ls -d /work/folders/* | wc -l
+cd / && ls -d /case/folders/* | wc -l

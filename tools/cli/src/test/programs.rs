@@ -219,7 +219,7 @@ fn job(project: &Project, arch: Arch, case: &Case, tree: &mut Initramfs) -> Resu
         )?;
     }
     let mut job = guest::job(["sh", &script]);
-    job.directory = format!("/work/{}", case.name);
+    job.directory = format!("/case/{}", case.name);
     tree.folder(&job.directory);
     if case.terminal {
         job.input = Input::Terminal {
