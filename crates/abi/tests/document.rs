@@ -11,5 +11,8 @@ fn the_document_is_the_table() {
         fs::write(path, &wanted).unwrap();
     }
     let found = fs::read_to_string(path).unwrap_or_default();
-    assert!(found == wanted, "docs/abi.md is old: run this test with STILE_BLESS=1");
+    assert!(
+        found == wanted,
+        "docs/abi.md is old: run this test with STILE_BLESS=1"
+    );
 }

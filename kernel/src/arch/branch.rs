@@ -34,8 +34,12 @@ pub fn take(key: Key) {
     // SAFETY: the linker script puts the symbols around the section, whose entries `is_taken` lays out as `Site`s.
     let sites = unsafe { core::slice::from_raw_parts(start, count) };
     for site in sites.iter().filter(|site| site.key == key as u32) {
-        let at = addr_of!(site.at).addr().wrapping_add_signed(site.at as isize);
-        let target = addr_of!(site.target).addr().wrapping_add_signed(site.target as isize);
+        let at = addr_of!(site.at)
+            .addr()
+            .wrapping_add_signed(site.at as isize);
+        let target = addr_of!(site.target)
+            .addr()
+            .wrapping_add_signed(site.target as isize);
         kmap::patch_code(at, jump_to(target.wrapping_sub(at) as isize));
     }
 }

@@ -421,7 +421,10 @@ impl Fifo {
         };
         let opened = [pipe.opened[0].load(Acquire), pipe.opened[1].load(Acquire)];
         // Who waits for this end may have come, done its work and gone before this thread looks again.
-        let present = [pipe.readers.load(Acquire) > 0, pipe.writers.load(Acquire) > 0];
+        let present = [
+            pipe.readers.load(Acquire) > 0,
+            pipe.writers.load(Acquire) > 0,
+        ];
         let end = End::new(pipe.clone(), flags)?;
         // Whoever waits in open for this end to come waits where the other end's data would.
         pipe.readable.notify();

@@ -105,7 +105,11 @@ impl Flags {
 
     /// With `other` set or cleared.
     pub const fn set(self, other: Flags, on: bool) -> Flags {
-        Flags(if on { self.0 | other.0 } else { self.0 & !other.0 })
+        Flags(if on {
+            self.0 | other.0
+        } else {
+            self.0 & !other.0
+        })
     }
 }
 
@@ -128,7 +132,10 @@ impl Source {
     fn advanced(&self, bytes: usize) -> Source {
         match self {
             Source::Anonymous => Source::Anonymous,
-            Source::File { mapping, offset } => Source::File { mapping: mapping.clone(), offset: offset + bytes },
+            Source::File { mapping, offset } => Source::File {
+                mapping: mapping.clone(),
+                offset: offset + bytes,
+            },
         }
     }
 
@@ -136,9 +143,16 @@ impl Source {
     fn continues(&self, bytes: usize, next: &Source) -> bool {
         match (self, next) {
             (Source::Anonymous, Source::Anonymous) => true,
-            (Source::File { mapping: a, offset: x }, Source::File { mapping: b, offset: y }) => {
-                Arc::ptr_eq(a, b) && x + bytes == *y
-            }
+            (
+                Source::File {
+                    mapping: a,
+                    offset: x,
+                },
+                Source::File {
+                    mapping: b,
+                    offset: y,
+                },
+            ) => Arc::ptr_eq(a, b) && x + bytes == *y,
             _ => false,
         }
     }
@@ -203,7 +217,9 @@ impl Area {
     /// Says to the file below, if there is one that asks, that `space` maps it.
     pub(super) fn announce(&self, space: &Weak<AddressSpace>) -> Result<()> {
         match &self.source {
-            Source::File { mapping, .. } => mapping.mappers().map_or(Ok(()), |mappers| mappers.add(space)),
+            Source::File { mapping, .. } => mapping
+                .mappers()
+                .map_or(Ok(()), |mappers| mappers.add(space)),
             Source::Anonymous => Ok(()),
         }
     }
@@ -212,7 +228,12 @@ impl Area {
     pub fn part(&self, range: Range<usize>) -> Area {
         let start = self.start.max(range.start);
         let source = self.source.advanced(start - self.start);
-        Area { start, end: self.end.min(range.end), source, ..*self }
+        Area {
+            start,
+            end: self.end.min(range.end),
+            source,
+            ..*self
+        }
     }
 
     fn joins(&self, next: &Area) -> bool {
@@ -236,7 +257,10 @@ pub struct Areas {
 impl Areas {
     /// None.
     pub const fn new() -> Self {
-        Areas { list: Vec::new(), bytes: 0 }
+        Areas {
+            list: Vec::new(),
+            bytes: 0,
+        }
     }
 
     /// All, in order.
@@ -251,7 +275,8 @@ impl Areas {
 
     /// The area that holds `address`.
     pub fn find(&self, address: usize) -> Option<&Area> {
-        self.first_after(address).filter(|area| area.start <= address)
+        self.first_after(address)
+            .filter(|area| area.start <= address)
     }
 
     /// The area that holds `address`, tried first at the place that `hint` keeps.
@@ -279,7 +304,9 @@ impl Areas {
     /// The areas that touch `range`, in order.
     pub fn touching(&self, range: Range<usize>) -> impl Iterator<Item = &Area> {
         let first = self.index_after(range.start);
-        self.list[first..].iter().take_while(move |area| area.start < range.end)
+        self.list[first..]
+            .iter()
+            .take_while(move |area| area.start < range.end)
     }
 
     /// Whether areas cover all of `range`.
@@ -302,15 +329,23 @@ impl Areas {
     /// The end of the area before `range` and the start of the one after it: what lies between is free but `range`.
     pub fn neighbours(&self, range: Range<usize>) -> Range<usize> {
         let before = self.list.partition_point(|area| area.start < range.start);
-        let after = self.list[before..].iter().find(|area| area.start >= range.end);
-        before.checked_sub(1).map_or(0, |i| self.list[i].end)..after.map_or(usize::MAX, |area| area.start)
+        let after = self.list[before..]
+            .iter()
+            .find(|area| area.start >= range.end);
+        before.checked_sub(1).map_or(0, |i| self.list[i].end)
+            ..after.map_or(usize::MAX, |area| area.start)
     }
 
     /// The areas that a child inherits.
     pub fn for_child(&self) -> Result<Areas> {
         let mut child = Areas::new();
         child.reserve(self.list.len())?;
-        child.list.extend(self.list.iter().filter(|area| !area.flags.has(Flags::DONT_FORK)).cloned());
+        child.list.extend(
+            self.list
+                .iter()
+                .filter(|area| !area.flags.has(Flags::DONT_FORK))
+                .cloned(),
+        );
         child.bytes = child.list.iter().map(|area| area.end - area.start).sum();
         Ok(child)
     }
@@ -375,7 +410,10 @@ impl Areas {
         self.split(range.end);
         let first = self.index_after(range.start);
         let last = self.list.partition_point(|area| area.start < range.end);
-        self.bytes -= self.list[first..last].iter().map(|area| area.end - area.start).sum::<usize>();
+        self.bytes -= self.list[first..last]
+            .iter()
+            .map(|area| area.end - area.start)
+            .sum::<usize>();
         self.list.drain(first..last);
     }
 
@@ -444,7 +482,11 @@ impl Areas {
                 return Some(start);
             }
             let area = below.filter(|area| area.end > window.start)?;
-            let gap = if area.flags.has(Flags::GROWS_DOWN) { STACK_GAP } else { 0 };
+            let gap = if area.flags.has(Flags::GROWS_DOWN) {
+                STACK_GAP
+            } else {
+                0
+            };
             top = area.start.saturating_sub(gap);
             at -= 1;
         }

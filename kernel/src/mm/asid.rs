@@ -54,13 +54,20 @@ struct Allocator {
 static CURRENT: AtomicU64 = AtomicU64::new(GENERATION);
 /// The context that each CPU runs; 0 after a rollover until it next switches.
 static ACTIVE: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
-static ALLOCATOR: Mutex<Allocator> =
-    Mutex::new(Allocator { used: [0; WORDS], next: 1, kept: [0; MAX_CPUS], stale: [false; MAX_CPUS] });
+static ALLOCATOR: Mutex<Allocator> = Mutex::new(Allocator {
+    used: [0; WORDS],
+    next: 1,
+    kept: [0; MAX_CPUS],
+    stale: [false; MAX_CPUS],
+});
 
 impl Context {
     /// Of a space that never ran.
     pub const fn new() -> Self {
-        Context { id: AtomicU64::new(0), holders: CpuSet::new() }
+        Context {
+            id: AtomicU64::new(0),
+            holders: CpuSet::new(),
+        }
     }
 
     /// The identifier, if any CPU can hold translations under it.
@@ -93,7 +100,12 @@ impl Context {
         let context = self.id.load(Relaxed);
         let active = ACTIVE[cpu].load(Relaxed);
         let current = context & !(GENERATION - 1) == CURRENT.load(Acquire);
-        if active != 0 && current && ACTIVE[cpu].compare_exchange(active, context, AcqRel, Relaxed).is_ok() {
+        if active != 0
+            && current
+            && ACTIVE[cpu]
+                .compare_exchange(active, context, AcqRel, Relaxed)
+                .is_ok()
+        {
             return context as u16;
         }
         self.renew(cpu)

@@ -10,7 +10,11 @@ pub const MMAP_GAP: usize = 1 << 20;
 /// Bytes below the end of user addresses where the stack may begin.
 const STACK_SPREAD: usize = 16 << 30;
 /// Bytes over which mappings begin: 28 bits of pages, as far as the addresses allow.
-const MMAP_SPREAD: usize = if USER_END >> 46 != 0 { PAGE_SIZE << 28 } else { PAGE_SIZE << 18 };
+const MMAP_SPREAD: usize = if USER_END >> 46 != 0 {
+    PAGE_SIZE << 28
+} else {
+    PAGE_SIZE << 18
+};
 /// Bytes over which the heap begins.
 const HEAP_SPREAD: usize = 1 << 30;
 /// Where programs without a fixed address begin.
@@ -18,7 +22,11 @@ const PROGRAM_START: usize = (USER_END / 3 * 2) & !(PAGE_SIZE - 1);
 
 /// A multiple of the page size below `spread`, 0 with `norandmaps`.
 fn offset(spread: usize) -> usize {
-    if params::get("norandmaps").is_some() { 0 } else { (random::u64() as usize % spread) & !(PAGE_SIZE - 1) }
+    if params::get("norandmaps").is_some() {
+        0
+    } else {
+        (random::u64() as usize % spread) & !(PAGE_SIZE - 1)
+    }
 }
 
 /// The main stack's top.

@@ -150,7 +150,13 @@ impl Space {
         let leaf = self.table.make(page).map_err(|_| Failure::NoMemory)?;
         let entry = leaf.entry(page);
         let pte = entry.load();
-        let change = Page { area, context, leaf, entry, page };
+        let change = Page {
+            area,
+            context,
+            leaf,
+            entry,
+            page,
+        };
         let done = if pte == Pte::EMPTY {
             change.fill(access)
         } else if access == Access::Write && !pte.writable() && pte != BUSY {
@@ -263,7 +269,11 @@ impl Page<'_> {
         let frame = PhysAddr(old.phys());
         let zero = frame == zero_frame();
         if self.area.is_shared() || !zero && FRAMES.at(frame).is_anonymous_unique() {
-            if self.entry.replace(old, old.with_writable(true).with_young(true)).is_ok() {
+            if self
+                .entry
+                .replace(old, old.with_writable(true).with_young(true))
+                .is_ok()
+            {
                 self.pay(Change::Widen);
             }
             return Ok(());
@@ -275,12 +285,19 @@ impl Page<'_> {
             copy.copy_from_phys(frame);
         }
         let mut old = old;
-        if age::copy_touches_source() && !old.young() && self.entry.replace(old, old.with_young(true)).is_ok() {
+        if age::copy_touches_source()
+            && !old.young()
+            && self.entry.replace(old, old.with_young(true)).is_ok()
+        {
             old = old.with_young(true);
         }
         let new = leaf(self.area, &copy, true);
         // Break before make, where it is owed. Whoever faults in between finds the entry busy, and tries again.
-        if self.entry.replace(old, if mmu::BREAK_FIRST { BUSY } else { new }).is_ok() {
+        if self
+            .entry
+            .replace(old, if mmu::BREAK_FIRST { BUSY } else { new })
+            .is_ok()
+        {
             self.pay(Change::Replace);
             if mmu::BREAK_FIRST {
                 self.entry.fill(new);
@@ -326,7 +343,11 @@ pub(super) fn set_rights(area: &Area, entry: &Entry) -> bool {
     let writable = area.rights.has(Rights::WRITE) && (area.is_shared() || old.writable());
     let new = |old: Pte| {
         let new = Pte::leaf(frame.0, prot(area, writable), Memory::Normal).with_young(old.young());
-        if area.rights.is_none() { hidden(new) } else { new }
+        if area.rights.is_none() {
+            hidden(new)
+        } else {
+            new
+        }
     };
     if new(old) == old {
         return false;
@@ -352,7 +373,9 @@ pub(super) fn share(start: usize, entries: &[Entry], child: Leaf) {
                 continue;
             }
             if pte.writable() {
-                pte = entry.update(|pte| pte.with_writable(false)).with_writable(false);
+                pte = entry
+                    .update(|pte| pte.with_writable(false))
+                    .with_writable(false);
             }
             FrameRef::clone_phys(frame).into_phys();
         }
@@ -365,12 +388,19 @@ fn count(kind: Kind) {
 }
 
 fn count_mapped(pages: u64) {
-    arch::cpu::this().crossings().add_n(Kind::MappedPages, pages);
+    arch::cpu::this()
+        .crossings()
+        .add_n(Kind::MappedPages, pages);
 }
 
 /// The protection of a page of `area`.
 fn prot(area: &Area, writable: bool) -> Prot {
-    Prot { read: true, write: writable, execute: area.rights.has(Rights::EXECUTE), user: true }
+    Prot {
+        read: true,
+        write: writable,
+        execute: area.rights.has(Rights::EXECUTE),
+        user: true,
+    }
 }
 
 /// A young entry for `frame`, whose content instruction fetches see if it may be executed.

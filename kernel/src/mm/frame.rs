@@ -125,7 +125,10 @@ impl Frames {
     /// The record of a frame of memory.
     pub fn meta(&self, frame: u32) -> &'static Meta {
         debug_assert!((self.first.load(Relaxed)..self.end.load(Relaxed)).contains(&frame));
-        let address = self.biased.load(Relaxed).wrapping_add(frame as usize * size_of::<Meta>());
+        let address = self
+            .biased
+            .load(Relaxed)
+            .wrapping_add(frame as usize * size_of::<Meta>());
         // SAFETY: frame numbers come from this table's own range (checked in debug builds); the array is never freed,
         // aligned, and made of atomics that any bit pattern fits.
         unsafe { &*(address as *const Meta) }
@@ -138,7 +141,9 @@ impl Frames {
 
     /// The record of any frame number, if it is memory.
     pub fn get(&self, frame: u32) -> Option<&'static Meta> {
-        (self.first.load(Relaxed)..self.end.load(Relaxed)).contains(&frame).then(|| self.meta(frame))
+        (self.first.load(Relaxed)..self.end.load(Relaxed))
+            .contains(&frame)
+            .then(|| self.meta(frame))
     }
 }
 
@@ -158,7 +163,10 @@ struct Pool {
     chains: u32,
 }
 
-static POOL: Mutex<Pool> = Mutex::new(Pool { buddy: Buddy::new(), chains: 0 });
+static POOL: Mutex<Pool> = Mutex::new(Pool {
+    buddy: Buddy::new(),
+    chains: 0,
+});
 /// Frames in the pool's chains; written under its lock only.
 static CHAINED: AtomicUsize = AtomicUsize::new(0);
 
@@ -203,7 +211,11 @@ pub struct Cache {
 impl Cache {
     /// An empty cache.
     pub const fn new() -> Self {
-        Cache { head: 0, count: 0, whole: 0 }
+        Cache {
+            head: 0,
+            count: 0,
+            whole: 0,
+        }
     }
 
     fn take(&mut self, keep: usize) -> Option<u32> {
@@ -234,7 +246,9 @@ impl Cache {
         } else if let Some(chain) = pool.pop() {
             (self.head, self.count) = (chain, BATCH);
         } else if let Some(block) = pool.take_block(BATCH_ORDER) {
-            (block..block + BATCH as u32).rev().for_each(|frame| self.give(frame));
+            (block..block + BATCH as u32)
+                .rev()
+                .for_each(|frame| self.give(frame));
         } else {
             while self.count < BATCH
                 && let Some(frame) = pool.take_block(0)
@@ -259,7 +273,10 @@ impl Cache {
 }
 
 fn take_one(keep: usize, owner: Owner) -> Result<u32> {
-    let frame = arch::cpu::this().frames.with(|cache| cache.take(keep)).ok_or(Errno::ENOMEM)?;
+    let frame = arch::cpu::this()
+        .frames
+        .with(|cache| cache.take(keep))
+        .ok_or(Errno::ENOMEM)?;
     let meta = FRAMES.meta(frame);
     meta.set_owner(owner);
     meta.set_spare(0);
@@ -291,7 +308,11 @@ impl FrameRef {
     /// # Safety
     /// `address` came from `into_phys`, and each such address is taken back once.
     pub(super) unsafe fn from_phys(address: PhysAddr) -> FrameRef {
-        debug_assert!(FRAMES.get((address.0 >> PAGE_SHIFT) as u32).is_some_and(|meta| meta.refs() > 0));
+        debug_assert!(
+            FRAMES
+                .get((address.0 >> PAGE_SHIFT) as u32)
+                .is_some_and(|meta| meta.refs() > 0)
+        );
         // SAFETY: `into_phys` never gives frame 0.
         FrameRef(unsafe { NonZeroU32::new_unchecked((address.0 >> PAGE_SHIFT) as u32) })
     }
@@ -341,7 +362,10 @@ impl FrameRef {
 
     /// The address of a range inside the frame.
     pub(super) fn range(&self, offset: usize, len: usize) -> *mut u8 {
-        assert!(offset <= PAGE_SIZE && len <= PAGE_SIZE - offset, "outside the frame");
+        assert!(
+            offset <= PAGE_SIZE && len <= PAGE_SIZE - offset,
+            "outside the frame"
+        );
         self.bytes().wrapping_add(offset)
     }
 
@@ -487,14 +511,24 @@ pub fn total() -> usize {
 /// Builds the metadata and gives all memory but `reserved` to the allocator. Ranges are in bytes.
 pub(super) fn init(ram: &[Range<usize>], reserved: &[Range<usize>]) {
     let usable = usable_ram(ram);
-    let first = usable.clone().map(|r| r.start).min().expect("memory in the device tree") >> PAGE_SHIFT;
+    let first = usable
+        .clone()
+        .map(|r| r.start)
+        .min()
+        .expect("memory in the device tree")
+        >> PAGE_SHIFT;
     let end = usable.clone().map(|r| r.end).max().unwrap_or(0) >> PAGE_SHIFT;
     let size = (end - first) * size_of::<Meta>();
-    let array = usable.clone().find_map(|r| find_hole(r, reserved, size)).expect("room for the metadata of frames");
+    let array = usable
+        .clone()
+        .find_map(|r| find_hole(r, reserved, size))
+        .expect("room for the metadata of frames");
     // SAFETY: a hole in the reserved ranges inside RAM: nobody's memory, mapped linearly; zeroes are valid records
     // (Owner::Reserved, no reference).
     unsafe { core::ptr::write_bytes(PhysAddr(array).linear() as *mut u8, 0, size) };
-    let biased = PhysAddr(array).linear().wrapping_sub(first * size_of::<Meta>());
+    let biased = PhysAddr(array)
+        .linear()
+        .wrapping_sub(first * size_of::<Meta>());
     FRAMES.biased.store(biased, Relaxed);
     FRAMES.first.store(first as u32, Relaxed);
     FRAMES.end.store(end as u32, Release);
@@ -509,8 +543,11 @@ pub(super) fn init(ram: &[Range<usize>], reserved: &[Range<usize>]) {
                 start = hit.end.next_multiple_of(PAGE_SIZE);
                 continue;
             }
-            let next =
-                reserved.iter().chain([&metadata]).map(|r| r.start / PAGE_SIZE * PAGE_SIZE).filter(|&r| r > start);
+            let next = reserved
+                .iter()
+                .chain([&metadata])
+                .map(|r| r.start / PAGE_SIZE * PAGE_SIZE)
+                .filter(|&r| r > start);
             start = give_blocks(buddy, start..next.min().unwrap_or(range.end).min(range.end));
         }
     }
@@ -533,7 +570,9 @@ fn give_blocks(buddy: &mut Buddy, range: Range<usize>) -> usize {
 fn usable_ram(ram: &[Range<usize>]) -> impl Iterator<Item = Range<usize>> + Clone {
     let total: usize = ram.iter().map(|r| r.len()).sum();
     let start = ram.iter().map(|r| r.start).min().unwrap_or(0);
-    let limit = start.saturating_add(total.saturating_mul(16)).min(u32::MAX as usize * PAGE_SIZE);
+    let limit = start
+        .saturating_add(total.saturating_mul(16))
+        .min(u32::MAX as usize * PAGE_SIZE);
     ram.iter()
         .map(move |r| r.start.next_multiple_of(PAGE_SIZE)..r.end.min(limit) / PAGE_SIZE * PAGE_SIZE)
         .filter(|r| r.start < r.end)
@@ -543,7 +582,12 @@ fn usable_ram(ram: &[Range<usize>]) -> impl Iterator<Item = Range<usize>> + Clon
 fn find_hole(ram: Range<usize>, reserved: &[Range<usize>], size: usize) -> Option<usize> {
     let mut start = ram.start;
     while start.checked_add(size)? <= ram.end {
-        match reserved.iter().filter(|r| r.start < start + size && start < r.end).map(|r| r.end).max() {
+        match reserved
+            .iter()
+            .filter(|r| r.start < start + size && start < r.end)
+            .map(|r| r.end)
+            .max()
+        {
             Some(end) => start = end.next_multiple_of(PAGE_SIZE),
             None => return Some(start),
         }

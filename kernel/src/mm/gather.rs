@@ -13,7 +13,10 @@ use crate::arch::mmu::Pte;
 use translation::Change;
 
 /// The span of a batch without pages: smaller than any when a page joins it.
-const NO_PAGES: Range<usize> = Range { start: usize::MAX, end: 0 };
+const NO_PAGES: Range<usize> = Range {
+    start: usize::MAX,
+    end: 0,
+};
 /// Pages in a batch.
 const BATCH: usize = 64;
 
@@ -39,7 +42,12 @@ impl<'a> Gather<'a> {
     }
 
     fn with(context: Option<&'a Context>) -> Self {
-        Gather { context, frames: [const { MaybeUninit::uninit() }; BATCH], count: 0, span: NO_PAGES }
+        Gather {
+            context,
+            frames: [const { MaybeUninit::uninit() }; BATCH],
+            count: 0,
+            span: NO_PAGES,
+        }
     }
 
     /// Empties all entries of a run that begins with the page at `start`.

@@ -88,7 +88,9 @@ pub struct Cache {
 impl Cache {
     /// An empty cache.
     pub const fn new() -> Self {
-        Cache { lists: [List { head: 0, count: 0 }; CLASSES] }
+        Cache {
+            lists: [List { head: 0, count: 0 }; CLASSES],
+        }
     }
 
     #[cold]
@@ -166,7 +168,11 @@ impl Slabs {
         let size = SIZES[class];
         let last = PAGE_SIZE / size - 1;
         for index in 0..=last {
-            let next = if index == last { NONE } else { (index + 1) * size / 16 };
+            let next = if index == last {
+                NONE
+            } else {
+                (index + 1) * size / 16
+            };
             // SAFETY: the frame was just taken; the objects lie inside it.
             unsafe { *((address(slab) + index * size) as *mut usize) = next };
         }
@@ -191,10 +197,14 @@ impl Slabs {
         let (previous, next) = FRAMES.meta(slab).links();
         match previous {
             0 => self.head = next,
-            _ => FRAMES.meta(previous).set_links(FRAMES.meta(previous).links().0, next),
+            _ => FRAMES
+                .meta(previous)
+                .set_links(FRAMES.meta(previous).links().0, next),
         }
         if next != 0 {
-            FRAMES.meta(next).set_links(previous, FRAMES.meta(next).links().1);
+            FRAMES
+                .meta(next)
+                .set_links(previous, FRAMES.meta(next).links().1);
         }
     }
 }
@@ -216,13 +226,17 @@ pub static HEAP: Heap = Heap;
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let Some(class) = class_of(&layout) else {
-            return large(&layout).and_then(frame::take_block).map_or(null_mut(), |block| block.linear() as *mut u8);
+            return large(&layout)
+                .and_then(frame::take_block)
+                .map_or(null_mut(), |block| block.linear() as *mut u8);
         };
         arch::cpu::this().heap.with(|cache| {
             if cache.lists[class].head == 0 {
                 cache.refill(class);
             }
-            cache.lists[class].pop().map_or(null_mut(), |object| object as *mut u8)
+            cache.lists[class]
+                .pop()
+                .map_or(null_mut(), |object| object as *mut u8)
         })
     }
 
@@ -268,5 +282,9 @@ pub fn try_box<T>(value: T) -> Result<Box<T>> {
 }
 
 fn check_room() -> Result<()> {
-    if frame::above_reserve() { Ok(()) } else { Err(Errno::ENOMEM) }
+    if frame::above_reserve() {
+        Ok(())
+    } else {
+        Err(Errno::ENOMEM)
+    }
 }

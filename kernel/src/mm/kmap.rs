@@ -28,8 +28,14 @@ static AREA: Mutex<Option<Area>> = Mutex::new(None);
 
 /// Makes the area's tables below the root, so that every address space can share them.
 pub(super) fn init() {
-    let mut area = Area { table: PageTable::kernel(), free: Vec::new(), stacks: Vec::with_capacity(SPARE_STACKS) };
-    area.table.make_top(mmu::MAPPED_AREA).expect("memory for the mapped area's tables");
+    let mut area = Area {
+        table: PageTable::kernel(),
+        free: Vec::new(),
+        stacks: Vec::with_capacity(SPARE_STACKS),
+    };
+    area.table
+        .make_top(mmu::MAPPED_AREA)
+        .expect("memory for the mapped area's tables");
     area.free.push(mmu::MAPPED_AREA);
     *AREA.lock() = Some(area);
 }
@@ -58,7 +64,9 @@ impl Area {
     /// Gives addresses back, joined with what is free beside them.
     fn give(&mut self, range: Range<usize>) {
         let at = self.free.partition_point(|r| r.start < range.start);
-        let before = at.checked_sub(1).filter(|&b| self.free[b].end == range.start);
+        let before = at
+            .checked_sub(1)
+            .filter(|&b| self.free[b].end == range.start);
         let after = self.free.get(at).is_some_and(|r| r.start == range.end);
         match (before, after) {
             (Some(b), true) => self.free[b].end = self.free.remove(at).end,
@@ -77,7 +85,10 @@ impl Area {
     fn map_stack(&mut self, slot: usize) -> Result<()> {
         for address in (slot + KERNEL_STACK_SIZE..slot + STACK_SLOT).step_by(PAGE_SIZE) {
             let frame = FrameRef::new(Owner::Kernel)?;
-            self.map(address, Pte::leaf(frame.phys().0, Prot::KERNEL_DATA, Memory::Normal))?;
+            self.map(
+                address,
+                Pte::leaf(frame.phys().0, Prot::KERNEL_DATA, Memory::Normal),
+            )?;
             frame.into_phys();
         }
         mmu::publish_kernel(slot + KERNEL_STACK_SIZE..slot + STACK_SLOT);
@@ -88,9 +99,14 @@ impl Area {
         let range = slot + KERNEL_STACK_SIZE..slot + STACK_SLOT;
         let mut frames = [const { None }; KERNEL_STACK_SIZE / PAGE_SIZE];
         for (address, frame) in range.clone().step_by(PAGE_SIZE).zip(&mut frames) {
-            let pte = self.table.find(address).map_or(Pte::EMPTY, |entry| entry.take());
+            let pte = self
+                .table
+                .find(address)
+                .map_or(Pte::EMPTY, |entry| entry.take());
             // SAFETY: `map_stack` left this frame's handle in the entry, which is gone now.
-            *frame = pte.valid().then(|| unsafe { FrameRef::from_phys(PhysAddr(pte.phys())) });
+            *frame = pte
+                .valid()
+                .then(|| unsafe { FrameRef::from_phys(PhysAddr(pte.phys())) });
         }
         mmu::flush_kernel(range);
         drop(frames);
@@ -161,8 +177,11 @@ pub fn map_device(base: usize, len: usize) -> Result<usize> {
 pub fn patch_code(address: usize, word: u32) {
     let phys = mmu::virt_to_phys(page_down(address));
     with(|area| {
-        let window = area.take(PAGE_SIZE, PAGE_SIZE).expect("addresses for a window");
-        area.map(window, Pte::leaf(phys, Prot::KERNEL_DATA, Memory::Normal)).expect("memory for a table");
+        let window = area
+            .take(PAGE_SIZE, PAGE_SIZE)
+            .expect("addresses for a window");
+        area.map(window, Pte::leaf(phys, Prot::KERNEL_DATA, Memory::Normal))
+            .expect("memory for a table");
         mmu::publish_kernel(window..window + PAGE_SIZE);
         // SAFETY: the window shows the page of the instruction, which no other CPU executes while the kernel boots.
         unsafe { core::ptr::write_volatile((window + address % PAGE_SIZE) as *mut u32, word) };

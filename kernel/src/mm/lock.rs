@@ -42,8 +42,13 @@ impl<T> SpaceLock<T> {
     /// A free lock.
     pub fn new(value: T) -> Result<Self> {
         let mut slots = Vec::new();
-        slots.try_reserve_exact(arch::cpu::possible()).map_err(|_| Errno::ENOMEM)?;
-        let free = || Slot { held: AtomicBool::new(false), hint: AtomicUsize::new(0) };
+        slots
+            .try_reserve_exact(arch::cpu::possible())
+            .map_err(|_| Errno::ENOMEM)?;
+        let free = || Slot {
+            held: AtomicBool::new(false),
+            hint: AtomicUsize::new(0),
+        };
         slots.extend((0..arch::cpu::possible()).map(|_| free()));
         Ok(SpaceLock {
             writer: Mutex::new(()),
@@ -85,7 +90,10 @@ impl<T> SpaceLock<T> {
                 core::hint::spin_loop();
             }
         }
-        WriteGuard { lock: self, _writer: guard }
+        WriteGuard {
+            lock: self,
+            _writer: guard,
+        }
     }
 
     /// The value, by the only reference to the lock.

@@ -28,7 +28,14 @@ impl AddressSpace {
     ///
     /// # Errors
     /// EFAULT (`old` is not all in one area), ENOMEM, EINVAL.
-    pub fn remap(&self, old: Range<usize>, len: usize, place: Move, keep: bool, limit: usize) -> Result<usize> {
+    pub fn remap(
+        &self,
+        old: Range<usize>,
+        len: usize,
+        place: Move,
+        keep: bool,
+        limit: usize,
+    ) -> Result<usize> {
         let mut space = self.lock();
         let area = space.areas.find(old.start).ok_or(Errno::EFAULT)?.clone();
         if old.end > area.end {
@@ -63,8 +70,16 @@ impl AddressSpace {
 }
 
 impl Space {
-    fn clear_target(&mut self, context: &Context, old: &Range<usize>, start: usize, len: usize) -> Result<usize> {
-        let end = start.checked_add(len).filter(|&end| end <= USER_END && start >= USER_START);
+    fn clear_target(
+        &mut self,
+        context: &Context,
+        old: &Range<usize>,
+        start: usize,
+        len: usize,
+    ) -> Result<usize> {
+        let end = start
+            .checked_add(len)
+            .filter(|&end| end <= USER_END && start >= USER_START);
         let end = end.ok_or(Errno::EINVAL)?;
         if start % PAGE_SIZE != 0 || start < old.end && old.start < end {
             return Err(Errno::EINVAL);
@@ -83,10 +98,20 @@ impl Space {
         self.areas.reserve(3)?;
         let part = area.part(old.clone());
         let flags = part.flags.set(Flags::GROWS_DOWN, false);
-        self.areas.insert(Area { start: new.start, end: new.end, flags, ..part });
+        self.areas.insert(Area {
+            start: new.start,
+            end: new.end,
+            flags,
+            ..part
+        });
         let moved = old.start..old.end.min(old.start + new.len());
         let distance = new.start.wrapping_sub(old.start);
-        let held = |space: &Self, page| space.table.find(page).is_some_and(|entry| entry.load() != Pte::EMPTY);
+        let held = |space: &Self, page| {
+            space
+                .table
+                .find(page)
+                .is_some_and(|entry| entry.load() != Pte::EMPTY)
+        };
         for page in moved.clone().step_by(PAGE_SIZE) {
             if held(self, page)
                 && let Err(error) = self.table.make(page.wrapping_add(distance)).map(drop)

@@ -28,7 +28,10 @@ const SWEEP: usize = 16;
 impl Mappers {
     /// None.
     pub const fn new() -> Self {
-        Mappers(Mutex::new(List { spaces: Vec::new(), sweep: SWEEP }))
+        Mappers(Mutex::new(List {
+            spaces: Vec::new(),
+            sweep: SWEEP,
+        }))
     }
 
     /// Adds a space.
@@ -67,10 +70,12 @@ impl Mappers {
         let mut gather = Gather::new(space.context());
         for area in locked.areas.iter() {
             if let Some(range) = self.part(area, lost) {
-                locked.table.visit(range, &mut |start, entries| match copies {
-                    true => gather.take_all(start, entries),
-                    false => gather.take_shared(start, entries),
-                });
+                locked
+                    .table
+                    .visit(range, &mut |start, entries| match copies {
+                        true => gather.take_all(start, entries),
+                        false => gather.take_shared(start, entries),
+                    });
             }
         }
     }
@@ -80,7 +85,10 @@ impl Mappers {
         let Source::File { mapping, offset } = &area.source else {
             return None;
         };
-        if !mapping.mappers().is_some_and(|mappers| core::ptr::eq(mappers, self)) {
+        if !mapping
+            .mappers()
+            .is_some_and(|mappers| core::ptr::eq(mappers, self))
+        {
             return None;
         }
         let first = offset >> PAGE_SHIFT;

@@ -184,7 +184,10 @@ impl Trial {
                 let first = self.random.below(SHARED);
                 let shared = self.random.below(2) == 0;
                 let source = match shared {
-                    true => Source::File { mapping: self.object.clone(), offset: first * PAGE_SIZE },
+                    true => Source::File {
+                        mapping: self.object.clone(),
+                        offset: first * PAGE_SIZE,
+                    },
                     false => Source::Anonymous,
                 };
                 let mapped = space.map(MapRequest {
@@ -195,7 +198,11 @@ impl Trial {
                     ..MapRequest::anonymous(Place::Fixed(start), range.len())
                 });
                 assert_eq!(mapped, Ok(start));
-                let entry = |index| Expected { prot, shared: shared.then_some(first + index), value: 0 };
+                let entry = |index| Expected {
+                    prot,
+                    shared: shared.then_some(first + index),
+                    value: 0,
+                };
                 expected.extend((0..pages).map(|index| (page + index, entry(index))));
             }
             2 => {
@@ -204,15 +211,21 @@ impl Trial {
             }
             3 => {
                 // What lies before a hole changes although the call fails.
-                let covered = (page..page + pages).take_while(|at| expected.contains_key(at)).count();
+                let covered = (page..page + pages)
+                    .take_while(|at| expected.contains_key(at))
+                    .count();
                 let done = space.protect(range, Rights::from_prot(prot));
                 assert_eq!(done.is_ok(), covered == pages);
-                expected.range_mut(page..page + covered).for_each(|(_, entry)| entry.prot = prot);
+                expected
+                    .range_mut(page..page + covered)
+                    .for_each(|(_, entry)| entry.prot = prot);
             }
             4 => {
                 let whole = expected.range(page..page + pages).count() == pages;
                 assert_eq!(space.discard(range).is_ok(), whole);
-                let own = expected.range_mut(page..page + pages).filter(|(_, entry)| entry.shared.is_none());
+                let own = expected
+                    .range_mut(page..page + pages)
+                    .filter(|(_, entry)| entry.shared.is_none());
                 own.for_each(|(_, entry)| entry.value = 0);
             }
             5 if count < 8 => {
@@ -230,7 +243,11 @@ impl Trial {
         let (space, expected) = &mut self.spaces[chosen];
         let start = BASE + page * PAGE_SIZE;
         let old = start..start + pages * PAGE_SIZE;
-        let place = if new_pages > pages { Move::Anywhere } else { Move::Never };
+        let place = if new_pages > pages {
+            Move::Anywhere
+        } else {
+            Move::Never
+        };
         let Ok(at) = space.remap(old, new_pages * PAGE_SIZE, place, false, usize::MAX) else {
             return;
         };
@@ -241,8 +258,16 @@ impl Trial {
         }
         for index in 0..new_pages {
             let first = before[&page];
-            let fresh = Expected { shared: first.shared.map(|shared| shared + index), value: 0, ..first };
-            let entry = if index < pages { before[&(page + index)] } else { fresh };
+            let fresh = Expected {
+                shared: first.shared.map(|shared| shared + index),
+                value: 0,
+                ..first
+            };
+            let entry = if index < pages {
+                before[&(page + index)]
+            } else {
+                fresh
+            };
             expected.insert(page + index, entry);
         }
     }
@@ -251,11 +276,15 @@ impl Trial {
         let value = self.random.below(256) as u8;
         let (space, expected) = &mut self.spaces[chosen];
         let at = BASE + page * PAGE_SIZE + 17;
-        let entry = expected.get_mut(&page).filter(|entry| entry.shared.is_none_or(|index| index < SHARED));
+        let entry = expected
+            .get_mut(&page)
+            .filter(|entry| entry.shared.is_none_or(|index| index < SHARED));
         let Some(entry) = entry else {
             return assert_eq!(byte(space, at), None);
         };
-        let held = entry.shared.map_or(&mut entry.value, |index| &mut self.object_values[index]);
+        let held = entry
+            .shared
+            .map_or(&mut entry.value, |index| &mut self.object_values[index]);
         let wanted = if entry.prot & 2 != 0 { 1 } else { 0 };
         assert_eq!(space.write(at, &[value]), wanted);
         if wanted == 1 {

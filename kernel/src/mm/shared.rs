@@ -22,7 +22,10 @@ pub struct SharedPages {
 impl SharedPages {
     /// `len` pages.
     pub fn new(len: usize) -> Result<Arc<Self>> {
-        try_arc(SharedPages { pages: Mutex::new(Radix::new()), len })
+        try_arc(SharedPages {
+            pages: Mutex::new(Radix::new()),
+            len,
+        })
     }
 }
 
@@ -36,13 +39,17 @@ impl PageSource for SharedPages {
             return Ok(frame.clone());
         }
         let frame = frame::alloc_zeroed()?;
-        pages.insert(index, frame.clone()).map_err(|_| Errno::ENOMEM)?;
+        pages
+            .insert(index, frame.clone())
+            .map_err(|_| Errno::ENOMEM)?;
         Ok(frame)
     }
 
     fn present(&self, first: usize, frames: &mut [Option<FrameRef>]) {
         let pages = self.pages.lock();
-        pages.each(first..first + frames.len(), |index, page| frames[index - first] = Some(page.clone()));
+        pages.each(first..first + frames.len(), |index, page| {
+            frames[index - first] = Some(page.clone())
+        });
     }
 
     fn len_pages(&self) -> usize {

@@ -7,7 +7,6 @@ use core::ops::Range;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
 
-
 use super::area::{Area, Areas, Flags, Label, Rights, Source};
 pub use super::asid::CpuSet;
 use super::asid::{self, Context};
@@ -100,7 +99,13 @@ impl AddressSpace {
     fn with(areas: Areas, heap: Range<usize>, mmap_top: usize) -> Result<Arc<Self>> {
         let table = PageTable::new()?;
         let root = table.root();
-        let inner = Space { table, areas, stack_limit: 8 << 20, heap, mmap_top };
+        let inner = Space {
+            table,
+            areas,
+            stack_limit: 8 << 20,
+            heap,
+            mmap_top,
+        };
         let inner = SpaceLock::new(inner)?;
         try_arc_cyclic(|me| AddressSpace {
             context: Context::new(),
@@ -132,7 +137,9 @@ impl AddressSpace {
         let asid = self.context.activate();
         // SAFETY: the root lives as long as the space, which the CPU holds from now on.
         unsafe { mmu::activate(self.root.0, asid) };
-        cpu::this().space.set(Arc::into_raw(self.clone()).cast_mut());
+        cpu::this()
+            .space
+            .set(Arc::into_raw(self.clone()).cast_mut());
     }
 
     /// Maps what is asked for; returns where.
@@ -142,7 +149,12 @@ impl AddressSpace {
     pub fn map(&self, request: MapRequest) -> Result<usize> {
         let len = checked_len(request.len)?;
         let mut space = self.lock();
-        if space.areas.bytes().checked_add(len).is_none_or(|bytes| bytes > request.limit) {
+        if space
+            .areas
+            .bytes()
+            .checked_add(len)
+            .is_none_or(|bytes| bytes > request.limit)
+        {
             return Err(Errno::ENOMEM);
         }
         let start = space.place(&self.context, request.place, len)?;
@@ -186,7 +198,9 @@ impl AddressSpace {
         let mut space = self.lock();
         let covered = space.areas.covers(range.clone());
         space.areas.reserve(2)?;
-        space.areas.change(range, |area| area.flags = area.flags.set(flags, on));
+        space
+            .areas
+            .change(range, |area| area.flags = area.flags.set(flags, on));
         if covered { Ok(()) } else { Err(Errno::ENOMEM) }
     }
 
@@ -194,7 +208,10 @@ impl AddressSpace {
     pub fn populate(&self, range: Range<usize>, write: bool) -> Result<()> {
         for page in range.step_by(PAGE_SIZE) {
             let space = self.read_lock();
-            let area = space.areas.find_near(page, space.hint()).ok_or(Errno::ENOMEM)?;
+            let area = space
+                .areas
+                .find_near(page, space.hint())
+                .ok_or(Errno::ENOMEM)?;
             let write = write || area.rights.has(Rights::WRITE) && !area.is_shared();
             let access = if write { Access::Write } else { Access::Read };
             let made = space.resolve(&self.context, space.hint(), page, access);
@@ -214,7 +231,11 @@ impl AddressSpace {
         let top = aslr::stack_top();
         let rights = Rights::READ.with(Rights::WRITE);
         self.map(MapRequest {
-            rights: if executable { rights.with(Rights::EXECUTE) } else { rights },
+            rights: if executable {
+                rights.with(Rights::EXECUTE)
+            } else {
+                rights
+            },
             flags: Flags::GROWS_DOWN,
             label: Label::Stack,
             ..MapRequest::anonymous(Place::Fixed(top - STACK_START), STACK_START)
@@ -239,16 +260,26 @@ impl AddressSpace {
 
     /// Reads another program's memory; returns how many bytes before the first that cannot be read.
     pub fn read(&self, address: usize, target: &mut [u8]) -> usize {
-        self.each_page(address, target.len(), Access::Read, |frame, offset, at, len| {
-            frame.read(offset, &mut target[at..at + len]);
-        })
+        self.each_page(
+            address,
+            target.len(),
+            Access::Read,
+            |frame, offset, at, len| {
+                frame.read(offset, &mut target[at..at + len]);
+            },
+        )
     }
 
     /// Writes another program's memory; returns how many bytes before the first that cannot be written.
     pub fn write(&self, address: usize, source: &[u8]) -> usize {
-        self.each_page(address, source.len(), Access::Write, |frame, offset, at, len| {
-            frame.write(offset, &source[at..at + len]);
-        })
+        self.each_page(
+            address,
+            source.len(),
+            Access::Write,
+            |frame, offset, at, len| {
+                frame.write(offset, &source[at..at + len]);
+            },
+        )
     }
 
     /// The frame that `access` to `address` would use, made if it has to be.
@@ -257,7 +288,9 @@ impl AddressSpace {
             return Err(Errno::EFAULT);
         }
         let mut space = self.lock();
-        space.resolve_alone(&self.context, address, access).map_err(|failure| failure.errno())?;
+        space
+            .resolve_alone(&self.context, address, access)
+            .map_err(|failure| failure.errno())?;
         space.frame_at(address, access).ok_or(Errno::EFAULT)
     }
 
@@ -274,7 +307,8 @@ impl AddressSpace {
             let part = (PAGE_SIZE - at % PAGE_SIZE).min(len - done);
             let mut space = self.lock();
             let present = at < USER_END && space.frame_at(at, access).is_some();
-            if at >= USER_END || !present && space.resolve_alone(&self.context, at, access).is_err() {
+            if at >= USER_END || !present && space.resolve_alone(&self.context, at, access).is_err()
+            {
                 break;
             }
             let Some(frame) = space.frame_at(at, access) else {
@@ -293,7 +327,10 @@ impl AddressSpace {
         let child = Self::with(areas, parent.heap.clone(), parent.mmap_top)?;
         child.set_vdso(self.vdso());
         let mut space = child.lock();
-        space.areas.iter().try_for_each(|area| area.announce(&child.me))?;
+        space
+            .areas
+            .iter()
+            .try_for_each(|area| area.announce(&child.me))?;
         space.stack_limit = parent.stack_limit;
         let shared = space.share(&mut parent);
         // What became read-only is forgotten before anybody relies on it, even if the copy is not whole.
@@ -335,7 +372,9 @@ impl Drop for AddressSpace {
         let mut gather = Gather::dead();
         let mut areas = space.areas.iter().peekable();
         while let Some(area) = areas.next() {
-            space.table.visit(area.range(), &mut |start, entries| gather.take_all(start, entries));
+            space.table.visit(area.range(), &mut |start, entries| {
+                gather.take_all(start, entries)
+            });
             // What a later area needs goes with the last that does.
             let end = areas.peek().map_or(usize::MAX, |next| next.start);
             space.table.prune(area.range(), 0..end, || ());
@@ -393,7 +432,8 @@ impl Space {
     /// Finds room for `len` bytes and clears it.
     pub(super) fn place(&mut self, context: &Context, place: Place, len: usize) -> Result<usize> {
         let fits = |start: usize| start.checked_add(len).is_some_and(|end| end <= USER_END);
-        let is_free = |areas: &Areas, start: usize| areas.touching(start..start + len).next().is_none();
+        let is_free =
+            |areas: &Areas, start: usize| areas.touching(start..start + len).next().is_none();
         let start = match place {
             Place::Fixed(start) | Place::Free(start) => start,
             Place::Hint(hint) => {
@@ -424,7 +464,9 @@ impl Space {
 
     pub(super) fn find_free(&self, len: usize) -> Result<usize> {
         let window = |top| self.areas.find_free(USER_START..top, len, PAGE_SIZE);
-        window(self.mmap_top).or_else(|| window(USER_END)).ok_or(Errno::ENOMEM)
+        window(self.mmap_top)
+            .or_else(|| window(USER_END))
+            .ok_or(Errno::ENOMEM)
     }
 
     pub(super) fn unmap(&mut self, context: &Context, range: Range<usize>) -> Result<()> {
@@ -432,14 +474,17 @@ impl Space {
         self.release(context, range.clone());
         self.areas.remove(range.clone());
         let empty = self.areas.neighbours(range.clone());
-        self.table.prune(range.clone(), empty, || context.pay(Change::UnlinkTable, range));
+        self.table.prune(range.clone(), empty, || {
+            context.pay(Change::UnlinkTable, range)
+        });
         Ok(())
     }
 
     /// Empties the entries of a range.
     pub(super) fn release(&mut self, context: &Context, range: Range<usize>) {
         let mut gather = Gather::new(context);
-        self.table.visit(range, &mut |start, entries| gather.take_all(start, entries));
+        self.table
+            .visit(range, &mut |start, entries| gather.take_all(start, entries));
     }
 
     fn protect(&mut self, context: &Context, range: Range<usize>, rights: Rights) -> Result<()> {
@@ -452,7 +497,8 @@ impl Space {
             return Err(Errno::EACCES);
         }
         self.areas.reserve(2)?;
-        self.areas.change(range.clone(), |area| area.rights = rights);
+        self.areas
+            .change(range.clone(), |area| area.rights = rights);
         let mut changed = false;
         for area in self.areas.touching(range.clone()) {
             let part = area.start.max(range.start)..area.end.min(range.end);
@@ -465,7 +511,11 @@ impl Space {
         if changed {
             context.pay(Change::Narrow, range.clone());
         }
-        if range.end < asked { Err(Errno::ENOMEM) } else { Ok(()) }
+        if range.end < asked {
+            Err(Errno::ENOMEM)
+        } else {
+            Ok(())
+        }
     }
 
     fn set_heap_end(&mut self, context: &Context, end: usize, limit: usize) -> usize {
@@ -513,7 +563,10 @@ impl Space {
     /// Fills this new space with the private pages of `parent`, read-only in both from now on.
     fn share(&mut self, parent: &mut Space) -> Result<()> {
         let Space { table, areas, .. } = self;
-        for area in areas.iter().filter(|area| !area.is_shared() && !area.flags.has(Flags::WIPE_ON_FORK)) {
+        for area in areas
+            .iter()
+            .filter(|area| !area.is_shared() && !area.flags.has(Flags::WIPE_ON_FORK))
+        {
             let mut failed = None;
             parent.table.visit(area.range(), &mut |start, entries| {
                 if failed.is_none() && entries.iter().any(|entry| entry.load() != Pte::EMPTY) {

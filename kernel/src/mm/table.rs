@@ -50,7 +50,9 @@ impl Entry {
     /// Fills the entry if it is empty; says whether it was.
     #[must_use]
     pub fn try_fill(&self, pte: Pte) -> bool {
-        self.0.compare_exchange(Pte::EMPTY.0, mmu::new_entry(pte).0, AcqRel, Relaxed).is_ok()
+        self.0
+            .compare_exchange(Pte::EMPTY.0, mmu::new_entry(pte).0, AcqRel, Relaxed)
+            .is_ok()
     }
 
     /// Makes the entry invalid; returns what it held.
@@ -60,7 +62,10 @@ impl Entry {
 
     /// Replaces what was read before, unless it has changed since: then what stands there now comes back.
     pub fn replace(&self, old: Pte, new: Pte) -> core::result::Result<(), Pte> {
-        self.0.compare_exchange(old.0, new.0, AcqRel, Relaxed).map(drop).map_err(Pte)
+        self.0
+            .compare_exchange(old.0, new.0, AcqRel, Relaxed)
+            .map(drop)
+            .map_err(Pte)
     }
 
     /// Changes a valid entry by `change`; returns what it held before.
@@ -101,7 +106,9 @@ impl PageTable {
 
     /// The kernel's own tree, which lives for ever.
     pub fn kernel() -> Self {
-        PageTable { root: PhysAddr(mmu::kernel_root()) }
+        PageTable {
+            root: PhysAddr(mmu::kernel_root()),
+        }
     }
 
     /// Where the root table lies.
@@ -130,7 +137,11 @@ impl PageTable {
         for level in (1..mmu::levels()).rev() {
             let slot = entry(table, index(address, level));
             let pte = slot.load();
-            table = if pte.valid() { PhysAddr(pte.phys()) } else { grow(slot)? };
+            table = if pte.valid() {
+                PhysAddr(pte.phys())
+            } else {
+                grow(slot)?
+            };
         }
         Ok(Leaf(entries(table)))
     }
@@ -218,7 +229,12 @@ fn entries<'a>(table: PhysAddr) -> &'a [Entry; ENTRIES] {
     unsafe { &*(table.linear() as *const [Entry; ENTRIES]) }
 }
 
-fn visit_table(table: PhysAddr, level: usize, range: Range<usize>, visit: &mut dyn FnMut(usize, &[Entry])) {
+fn visit_table(
+    table: PhysAddr,
+    level: usize,
+    range: Range<usize>,
+    visit: &mut dyn FnMut(usize, &[Entry]),
+) {
     let (first, last) = (index(range.start, level), index(range.end - 1, level));
     if level == 0 {
         return visit(range.start, &entries(table)[first..=last]);
@@ -228,13 +244,24 @@ fn visit_table(table: PhysAddr, level: usize, range: Range<usize>, visit: &mut d
         let next = ((start >> shift(level)) + 1) << shift(level);
         let pte = slot.load();
         if pte.valid() {
-            visit_table(PhysAddr(pte.phys()), level - 1, start..next.min(range.end), visit);
+            visit_table(
+                PhysAddr(pte.phys()),
+                level - 1,
+                start..next.min(range.end),
+                visit,
+            );
         }
         start = next;
     }
 }
 
-fn prune_table(table: PhysAddr, level: usize, range: Range<usize>, empty: &Range<usize>, freed: &mut u32) {
+fn prune_table(
+    table: PhysAddr,
+    level: usize,
+    range: Range<usize>,
+    empty: &Range<usize>,
+    freed: &mut u32,
+) {
     let mut start = range.start;
     for slot in &entries(table)[index(range.start, level)..=index(range.end - 1, level)] {
         let span = start >> shift(level) << shift(level);
@@ -242,7 +269,13 @@ fn prune_table(table: PhysAddr, level: usize, range: Range<usize>, empty: &Range
         let pte = slot.load();
         if pte.valid() {
             if level > 1 {
-                prune_table(PhysAddr(pte.phys()), level - 1, start..next.min(range.end), empty, freed);
+                prune_table(
+                    PhysAddr(pte.phys()),
+                    level - 1,
+                    start..next.min(range.end),
+                    empty,
+                    freed,
+                );
             }
             if empty.start <= span && next <= empty.end {
                 slot.take();

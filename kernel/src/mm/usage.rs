@@ -61,8 +61,15 @@ impl AddressSpace {
     pub fn present(&self, range: Range<usize>, answer: &mut [u8]) {
         let space = self.lock();
         for (page, answer) in range.step_by(PAGE_SIZE).zip(answer) {
-            let mapped = space.table.find(page).is_some_and(|entry| entry.load() != Pte::EMPTY);
-            let cached = || match space.areas.find(page).map(|area| (area.start, &area.source)) {
+            let mapped = space
+                .table
+                .find(page)
+                .is_some_and(|entry| entry.load() != Pte::EMPTY);
+            let cached = || match space
+                .areas
+                .find(page)
+                .map(|area| (area.start, &area.source))
+            {
                 Some((start, Source::File { mapping, offset })) => {
                     let mut frame = [None];
                     mapping.present((offset + page - start) >> PAGE_SHIFT, &mut frame);

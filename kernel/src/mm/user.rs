@@ -72,7 +72,10 @@ impl<T> Copy for UserPtr<T> {}
 impl<T> UserPtr<T> {
     /// From what a system call was given.
     pub const fn new(address: usize) -> Self {
-        UserPtr { address, kind: PhantomData }
+        UserPtr {
+            address,
+            kind: PhantomData,
+        }
     }
 
     /// Whether it is null, which often means "none".
@@ -82,9 +85,11 @@ impl<T> UserPtr<T> {
 
     /// The address of the `count`th element from here.
     pub const fn add(self, count: usize) -> Self {
-        Self::new(self.address.wrapping_add(count.wrapping_mul(size_of::<T>())))
+        Self::new(
+            self.address
+                .wrapping_add(count.wrapping_mul(size_of::<T>())),
+        )
     }
-
 }
 
 impl<T: FromBytes> UserPtr<T> {
@@ -109,7 +114,11 @@ impl<T: FromBytes> UserPtr<T> {
     where
         T: IntoBytes,
     {
-        if self.is_null() { Ok(None) } else { self.read().map(Some) }
+        if self.is_null() {
+            Ok(None)
+        } else {
+            self.read().map(Some)
+        }
     }
 
     /// Reads `count` elements.
@@ -123,7 +132,8 @@ impl<T: FromBytes> UserPtr<T> {
         let mut values = Vec::new();
         values.try_reserve_exact(count).map_err(|_| Errno::ENOMEM)?;
         values.extend((0..count).map(|_| T::new_zeroed()));
-        UserSlice::new(self.address, count * size_of::<T>()).copy_in(values.as_mut_slice().as_mut_bytes())?;
+        UserSlice::new(self.address, count * size_of::<T>())
+            .copy_in(values.as_mut_slice().as_mut_bytes())?;
         Ok(values)
     }
 }
@@ -142,7 +152,11 @@ impl<T: IntoBytes + Immutable> UserPtr<T> {
     /// # Errors
     /// EFAULT.
     pub fn write_opt(self, value: &T) -> Result<()> {
-        if self.is_null() { Ok(()) } else { self.write(value) }
+        if self.is_null() {
+            Ok(())
+        } else {
+            self.write(value)
+        }
     }
 }
 
@@ -167,7 +181,10 @@ impl UserSlice {
     /// Without the first `count` bytes.
     pub fn skip(self, count: usize) -> Self {
         let count = count.min(self.len);
-        UserSlice { address: self.address.wrapping_add(count), len: self.len - count }
+        UserSlice {
+            address: self.address.wrapping_add(count),
+            len: self.len - count,
+        }
     }
 
     /// Reads as many bytes as both have.
@@ -209,7 +226,11 @@ impl UserSlice {
 }
 
 fn whole(wanted: usize, done: usize) -> Result<()> {
-    if done == wanted { Ok(()) } else { Err(Errno::EFAULT) }
+    if done == wanted {
+        Ok(())
+    } else {
+        Err(Errno::EFAULT)
+    }
 }
 
 /// Reads a string that ends with a zero byte, without it; `max` bytes at most with it.
@@ -260,4 +281,3 @@ pub fn store_u32(address: usize, value: u32) -> Result<()> {
 pub fn cmpxchg_u32(address: usize, old: u32, new: u32) -> Result<u32> {
     uaccess::cmpxchg_u32(address, old, new).map_err(|_| Errno::EFAULT)
 }
-

@@ -35,7 +35,11 @@ fn pages_or_enomem(start: usize, len: usize) -> Result<Range<usize>> {
 
 /// ENOMEM unless all of the range is mapped.
 fn covered(space: &AddressSpace, range: Range<usize>) -> Result<()> {
-    if space.covers(range) { Ok(()) } else { Err(Errno::ENOMEM) }
+    if space.covers(range) {
+        Ok(())
+    } else {
+        Err(Errno::ENOMEM)
+    }
 }
 
 /// Calls `f`, which does not wait, with the address space of the caller.

@@ -160,7 +160,11 @@ pub fn rt_sigaction(number: u32, new: usize, old: usize, size: usize) -> Result<
                 handler: words[0],
                 flags: words[1] & FLAGS as usize,
                 // Without the flag, programs leave anything in the field.
-                restorer: if words[1] & SA_RESTORER as usize != 0 { words[2] } else { 0 },
+                restorer: if words[1] & SA_RESTORER as usize != 0 {
+                    words[2]
+                } else {
+                    0
+                },
                 mask: words[ACTION_WORDS - 1] as u64 & !(Set::bit(SIGKILL) | Set::bit(SIGSTOP)),
             };
             let before = actions.set(number, action);

@@ -352,7 +352,9 @@ pub(super) fn check_slice(cpu: &Cpu, now: u64) {
 /// Starts a new thread, behind those that run already by a slice: its maker goes on first, and making threads gains nothing.
 pub fn start(thread: Arc<Thread>) {
     let here = cpu::this();
-    thread.sched.set_vruntime(here.sched.least() + queue::slice());
+    thread
+        .sched
+        .set_vruntime(here.sched.least() + queue::slice());
     set_runnable(&thread);
     enqueue(place(&thread.sched, here), thread);
 }

@@ -4,8 +4,8 @@
 pub use super::{cell, mmio};
 
 mod boot;
-mod cpuinfo;
 mod branch;
+mod cpuinfo;
 mod emulate;
 mod entry;
 mod exception;
@@ -62,5 +62,7 @@ pub const SPECIFIC: &[(usize, Syscall)] = &[];
 mod kvm;
 
 /// Guests, where the kernel runs at EL2.
-pub const HYPERVISOR: Option<super::Hypervisor> =
-    Some(super::Hypervisor { available: virt::available, open: kvm::open });
+pub const HYPERVISOR: Option<super::Hypervisor> = Some(super::Hypervisor {
+    available: virt::available,
+    open: kvm::open,
+});

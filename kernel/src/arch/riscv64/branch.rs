@@ -28,5 +28,8 @@ pub fn is_taken<const KEY: u32>() -> bool {
 /// `JAL x0` over `distance` bytes (unprivileged manual, "Unconditional Jumps": the J-type immediate).
 pub const fn jump_to(distance: isize) -> u32 {
     let bits = distance as u32;
-    0x6f | (bits >> 20 & 1) << 31 | (bits >> 1 & 0x3ff) << 21 | (bits >> 11 & 1) << 20 | (bits >> 12 & 0xff) << 12
+    0x6f | (bits >> 20 & 1) << 31
+        | (bits >> 1 & 0x3ff) << 21
+        | (bits >> 11 & 1) << 20
+        | (bits >> 12 & 0xff) << 12
 }

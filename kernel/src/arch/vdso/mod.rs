@@ -47,16 +47,27 @@ impl PageSource for Pages {
 /// ENOMEM.
 pub fn init(boot_ticks: u64) -> Result<()> {
     let mut pages = Vec::new();
-    pages.try_reserve(1 + OBJECT.len().div_ceil(PAGE_SIZE)).map_err(|_| Errno::ENOMEM)?;
+    pages
+        .try_reserve(1 + OBJECT.len().div_ceil(PAGE_SIZE))
+        .map_err(|_| Errno::ENOMEM)?;
     let words = Data {
         boot_ticks,
         ns_by_tick: time::ns_by_tick(),
         realtime_offset: REALTIME_OFFSET.load(Relaxed),
     };
     let data = page(&[])?;
-    data.write(core::mem::offset_of!(Data, boot_ticks), &words.boot_ticks.to_ne_bytes());
-    data.write(core::mem::offset_of!(Data, ns_by_tick), &words.ns_by_tick.to_ne_bytes());
-    data.write(core::mem::offset_of!(Data, realtime_offset), &words.realtime_offset.to_ne_bytes());
+    data.write(
+        core::mem::offset_of!(Data, boot_ticks),
+        &words.boot_ticks.to_ne_bytes(),
+    );
+    data.write(
+        core::mem::offset_of!(Data, ns_by_tick),
+        &words.ns_by_tick.to_ne_bytes(),
+    );
+    data.write(
+        core::mem::offset_of!(Data, realtime_offset),
+        &words.realtime_offset.to_ne_bytes(),
+    );
     pages.push(data);
     for chunk in OBJECT.chunks(PAGE_SIZE) {
         pages.push(page(chunk)?);
@@ -76,7 +87,10 @@ fn page(bytes: &[u8]) -> Result<FrameRef> {
 pub fn set_realtime_offset(ns: i64) {
     REALTIME_OFFSET.store(ns as u64, Relaxed);
     if let Some(pages) = PAGES.get() {
-        pages.0[0].write(core::mem::offset_of!(Data, realtime_offset), &ns.to_ne_bytes());
+        pages.0[0].write(
+            core::mem::offset_of!(Data, realtime_offset),
+            &ns.to_ne_bytes(),
+        );
     }
 }
 
@@ -85,20 +99,30 @@ pub fn set_realtime_offset(ns: i64) {
 /// # Errors
 /// ENOMEM.
 pub fn map(space: &AddressSpace) -> Result<Option<usize>> {
-    let Some(pages) = PAGES.get() else { return Ok(None) };
+    let Some(pages) = PAGES.get() else {
+        return Ok(None);
+    };
     let all = pages.0.len() * PAGE_SIZE;
     let request = |place, len, rights, label| MapRequest {
         place,
         len,
         rights,
         flags: Flags::default(),
-        source: Source::File { mapping: pages.clone(), offset: 0 },
+        source: Source::File {
+            mapping: pages.clone(),
+            offset: 0,
+        },
         label,
         limit: usize::MAX,
     };
     let execute = Rights::READ.with(Rights::EXECUTE);
     let base = space.map(request(Place::Hint(0), all, execute, Label::Vdso))?;
-    space.map(request(Place::Fixed(base), PAGE_SIZE, Rights::READ, Label::Vvar))?;
+    space.map(request(
+        Place::Fixed(base),
+        PAGE_SIZE,
+        Rights::READ,
+        Label::Vvar,
+    ))?;
     Ok(Some(base + PAGE_SIZE))
 }
 

@@ -295,7 +295,9 @@ impl PageSource for Data {
     fn present(&self, first: usize, frames: &mut [Option<FrameRef>]) {
         let pages = self.pages.lock();
         let end = self.len_pages().min(first + frames.len());
-        pages.each(first..end, |index, page| frames[index - first] = Some(page.clone()));
+        pages.each(first..end, |index, page| {
+            frames[index - first] = Some(page.clone())
+        });
     }
 
     fn len_pages(&self) -> usize {
