@@ -148,7 +148,7 @@ unsafe fn readiness() {
             events: POLLIN,
             revents: 0,
         };
-        tell("poll, woken", libc::poll(&mut entry, 1, 5000));
+        tell("poll, woken", libc::poll(&mut entry, 1, -1));
         libc::waitpid(child, ptr::null_mut(), 0);
     }
 }

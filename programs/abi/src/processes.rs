@@ -22,12 +22,15 @@ unsafe fn waiting() {
     unsafe {
         let mut status = 0;
         tell("wait without children", libc::waitpid(-1, &mut status, 0));
+        let (mut gate, mut byte) = ([0; 2], 0u8);
+        libc::pipe(gate.as_mut_ptr());
         let child = libc::fork();
         if child == 0 {
-            libc::usleep(50_000);
+            libc::read(gate[0], (&raw mut byte).cast(), 1);
             libc::_exit(9);
         }
         tell("not yet", libc::waitpid(child, &mut status, libc::WNOHANG));
+        libc::write(gate[1], (&raw const byte).cast(), 1);
         println!(
             "the right child: {}",
             libc::waitpid(child, &mut status, 0) == child
