@@ -108,7 +108,7 @@ pub const CALLS: &[Call] = calls! {
     92 personality(Hex) Partial("kept, without effect");
     93 exit(Int) Whole;
     94 exit_group(Int) Whole;
-    95 waitid(Int, Int, Pointer, Hex, Pointer) Partial("no P_PIDFD");
+    95 waitid(Int, Int, Pointer, Hex, Pointer) Whole;
     96 set_tid_address(Pointer) Whole;
     97 unshare(Hex) Partial("no namespaces");
     98 futex(Pointer, Hex, Int, Pointer, Pointer, Hex) Partial("no priority inheritance");
@@ -233,7 +233,7 @@ pub const CALLS: &[Call] = calls! {
     217 add_key() Absent;
     218 request_key() Absent;
     219 keyctl() Absent;
-    220 clone(Hex, Pointer, Pointer, Pointer, Pointer) Partial("no namespaces, no CLONE_PIDFD");
+    220 clone(Hex, Pointer, Pointer, Pointer, Pointer) Partial("no namespaces");
     221 execve(Path, Pointer, Pointer) Whole;
     222 mmap(Pointer, Uint, Hex, Hex, Fd, Hex) Whole;
     223 fadvise64(Fd, Int, Int, Int) Whole;
@@ -294,7 +294,7 @@ pub const CALLS: &[Call] = calls! {
     292 io_pgetevents() Absent;
     293 rseq(Pointer, Uint, Hex, Hex) Absent;
     294 kexec_file_load() Absent;
-    424 pidfd_send_signal(Fd, Signal, Pointer, Hex) Absent;
+    424 pidfd_send_signal(Fd, Signal, Pointer, Hex) Whole;
     425 io_uring_setup(Uint, Pointer) Absent;
     426 io_uring_enter() Absent;
     427 io_uring_register() Absent;
@@ -304,11 +304,11 @@ pub const CALLS: &[Call] = calls! {
     431 fsconfig() Absent;
     432 fsmount() Absent;
     433 fspick() Absent;
-    434 pidfd_open(Int, Hex) Absent;
-    435 clone3(Pointer, Uint) Partial("no namespaces, no CLONE_PIDFD, no set_tid");
+    434 pidfd_open(Int, Hex) Whole;
+    435 clone3(Pointer, Uint) Partial("no namespaces, no control groups");
     436 close_range(Uint, Uint, Hex) Whole;
     437 openat2(Fd, Path, Pointer, Uint) Whole;
-    438 pidfd_getfd(Fd, Fd, Hex) Absent;
+    438 pidfd_getfd(Fd, Fd, Hex) Whole;
     439 faccessat2(Fd, Path, Octal, Hex) Whole;
     440 process_madvise(Fd, Pointer, Uint, Int, Hex) Absent;
     441 epoll_pwait2(Fd, Pointer, Int, Pointer, Pointer, Uint) Whole;

@@ -22,7 +22,7 @@ pub mod mount;
 pub mod perm;
 pub mod pipe;
 pub mod poll;
-mod proc;
+pub mod proc;
 #[cfg(feature = "selftest")]
 mod selftests;
 pub mod signalfd;

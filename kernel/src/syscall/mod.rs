@@ -14,6 +14,7 @@ mod limits;
 mod lock;
 mod memory;
 mod path;
+mod pidfd;
 mod pipe;
 mod poll;
 mod prctl;

@@ -54,6 +54,7 @@ pub fn clone(
         parent_tid,
         child_tid,
         pidfd: parent_tid,
+        tid: 0,
     };
     if flags as u32 & CLONE_PIDFD != 0 && flags as u32 & (CLONE_PARENT_SETTID | CLONE_DETACHED) != 0
     {
@@ -93,8 +94,15 @@ pub fn clone3(arguments: usize, size: usize) -> Result<usize> {
     check_rest(arguments, known, size)?;
     let legacy = read.flags & (CSIGNAL | CLONE_DETACHED) as u64 != 0;
     let stack = (read.stack == 0) == (read.stack_size == 0);
-    if legacy || !stack || read.set_tid_size != 0 || read.flags & CLONE_INTO_CGROUP != 0 {
+    let unwanted =
+        read.flags & u64::from(CLONE_THREAD | CLONE_PARENT) != 0 && read.exit_signal != 0;
+    if legacy || !stack || unwanted {
         return Err(Errno::EINVAL);
+    }
+    if read.flags & CLONE_INTO_CGROUP != 0 {
+        // No descriptor is a control group's.
+        let inside = size >= known && read.cgroup <= i32::MAX as u64;
+        return Err(if inside { Errno::EBADF } else { Errno::EINVAL });
     }
     if read.exit_signal > u64::from(crate::task::signal::LAST) {
         return Err(Errno::EINVAL);
@@ -107,10 +115,28 @@ pub fn clone3(arguments: usize, size: usize) -> Result<usize> {
         parent_tid: read.parent_tid as usize,
         child_tid: read.child_tid as usize,
         pidfd: read.pidfd as usize,
+        tid: chosen_number(&read)?,
     };
     current()
         .arch
         .with_frame(|frame| task::clone(&request, frame))
+}
+
+/// The number that the child is to have; 0 for any.
+fn chosen_number(read: &CloneArguments) -> Result<i32> {
+    // There is one PID namespace, so one number can be asked for.
+    if read.set_tid_size > 1 || (read.set_tid == 0) != (read.set_tid_size == 0) {
+        return Err(Errno::EINVAL);
+    }
+    if read.set_tid == 0 {
+        return Ok(0);
+    }
+    let tid = UserPtr::<i32>::new(read.set_tid as usize).read()?;
+    if !(1..tree::PID_MAX).contains(&tid) {
+        return Err(Errno::EINVAL);
+    }
+    task::require_privilege()?;
+    Ok(tid)
 }
 
 /// What is beyond the `known` part of a structure of `size` bytes must be zero.

@@ -10,7 +10,7 @@ use crate::task::signal::{self, Action, Info, SIG_IGN, Set, default_of};
 use crate::task::wait::{WaitError, WaitQueue};
 use crate::task::{Process, current, tree};
 
-fn check_signal(number: u32) -> Result<()> {
+pub(super) fn check_signal(number: u32) -> Result<()> {
     if number <= signal::LAST {
         Ok(())
     } else {
@@ -27,7 +27,7 @@ fn check_set(size: usize) -> Result<()> {
 }
 
 /// Whether the current process may send signal `number` to `target`.
-fn check_permission(target: &Process, number: u32) -> Result<()> {
+pub(super) fn check_permission(target: &Process, number: u32) -> Result<()> {
     let continues = number == SIGCONT && target.session() == current().session();
     let other = target.with_credentials(Clone::clone);
     let allowed = continues || current().with_credentials(|who| who.may_signal(&other));
@@ -52,15 +52,24 @@ pub fn kill(pid: i32, number: u32) -> Result<usize> {
         return Ok(0);
     }
     let own = current().process_id();
-    let group = match pid {
-        0 => current().group(),
-        i32::MIN => return Err(Errno::ESRCH),
-        _ => -pid,
-    };
-    let wanted = |process: &Process| match pid {
-        -1 => process.pid() > 1 && process.pid() != own,
-        _ => process.group() == group,
-    };
+    match pid {
+        0 => send_to_group(current().group(), number, info),
+        i32::MIN => Err(Errno::ESRCH),
+        -1 => send_to_all(
+            |process| process.pid() > 1 && process.pid() != own,
+            number,
+            info,
+        ),
+        _ => send_to_group(-pid, number, info),
+    }
+}
+
+/// Sends a signal to the processes of a group that may be sent it.
+pub(super) fn send_to_group(group: i32, number: u32, info: Info) -> Result<usize> {
+    send_to_all(|process| process.group() == group, number, info)
+}
+
+fn send_to_all(wanted: impl Fn(&Process) -> bool, number: u32, info: Info) -> Result<usize> {
     let (mut sent, mut refused) = (false, None);
     tree::for_each(wanted, |process| match send_one(process, number, info) {
         Err(error) => refused = Some(error),

@@ -221,6 +221,10 @@ dispatch! {
         set_robust_list => futex::set_robust_list,
         get_robust_list => futex::get_robust_list,
 
+        pidfd_open => pidfd::pidfd_open,
+        pidfd_send_signal => pidfd::pidfd_send_signal,
+        pidfd_getfd => pidfd::pidfd_getfd,
+
         kill => signal::kill,
         tkill => signal::tkill,
         tgkill => signal::tgkill,

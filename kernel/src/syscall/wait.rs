@@ -8,6 +8,7 @@ use crate::arch::time;
 use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, UserSlice};
 use crate::task::clock;
+use crate::task::pidfd;
 use crate::task::process::{USER_HZ, Usage};
 use crate::task::reap::{self, Which};
 use crate::task::{current, process::Process, signal::Info};
@@ -49,7 +50,7 @@ pub fn wait4(pid: i32, status: usize, options: u32, usage: usize) -> Result<usiz
         group if group < 0 => Which::Group(-group),
         pid => Which::Process(pid),
     };
-    let Some(found) = reap::wait(which, options | WEXITED)? else {
+    let Some(found) = reap::wait(&which, options | WEXITED)? else {
         return Ok(0);
     };
     UserPtr::new(status).write_opt(&found.status)?;
@@ -67,13 +68,23 @@ pub fn waitid(kind: u32, id: i32, info: usize, options: u32, usage: usize) -> Re
     if options & states == 0 {
         return Err(Errno::EINVAL);
     }
+    let mut nonblocking = false;
     let which = match kind {
         P_ALL => Which::Any,
         P_PID if id > 0 => Which::Process(id),
+        P_PIDFD if id >= 0 => {
+            let (of, flags) = pidfd::of(id)?;
+            // A descriptor that does not wait says so as one does.
+            nonblocking = flags.nonblocking();
+            Which::Descriptor(of)
+        }
         P_PGID if id >= 0 => Which::Group(if id == 0 { current().group() } else { id }),
         _ => return Err(Errno::EINVAL),
     };
-    let found = reap::wait(which, options);
+    let found = match reap::wait(&which, options | if nonblocking { WNOHANG } else { 0 }) {
+        Ok(None) if nonblocking && options & WNOHANG == 0 => Err(Errno::EAGAIN),
+        found => found,
+    };
     // As on Linux, what was found is written even when there was an error: nothing, then.
     let mut told = Info::child(0, 0, 0, 0, 0, (0, 0));
     if let Ok(Some(found)) = found {

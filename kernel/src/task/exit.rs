@@ -46,6 +46,7 @@ pub fn exit_thread() -> ! {
     } else {
         process.changed.wake_all();
     }
+    process.tell_ended();
     prepare(state::DEAD);
     sched::schedule();
     unreachable!("a dead thread was scheduled")
@@ -120,8 +121,9 @@ fn tell(child: &Process, parent: &Process) {
         // An ordinary signal needs no room.
         _ = signal::send_info(parent, None, child_info(child, number));
     }
-    if buried {
+    if buried && child.claim_burial() {
         tree::remove_process(child);
+        child.tell_ended();
     }
     parent.child_event.wake_all();
     child.changed.wake_all();

@@ -3,9 +3,11 @@
 extern crate alloc;
 
 use alloc::sync::Arc;
+use core::sync::atomic::Ordering::Relaxed;
 
 use linux_raw_sys::general::*;
 
+use super::pidfd::{self, Reserved};
 use super::process::{self, Process};
 use super::signal::{self, NO_ALTSTACK, ThreadSignals};
 use super::thread::{self, Resources, Thread};
@@ -33,6 +35,8 @@ pub struct CloneRequest {
     pub child_tid: usize,
     /// Where CLONE_PIDFD writes.
     pub pidfd: usize,
+    /// The child's number; 0 for any.
+    pub tid: i32,
 }
 
 impl CloneRequest {
@@ -52,7 +56,8 @@ impl CloneRequest {
         let fits = implies(CLONE_SIGHAND, CLONE_VM)
             && implies(CLONE_THREAD, CLONE_SIGHAND)
             && !self.has(namespaces)
-            && !(self.has(CLONE_PIDFD) && self.has(CLONE_THREAD))
+            && !(self.has(CLONE_SIGHAND) && self.flags & CLONE_CLEAR_SIGHAND != 0)
+            && !(self.has(CLONE_PARENT) && current().process_id() == 1)
             && self.exit_signal <= signal::LAST;
         if fits { Ok(()) } else { Err(Errno::EINVAL) }
     }
@@ -78,7 +83,10 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<usize> {
     let parent = current();
     sched::admit()?;
     let admitted = Admitted;
-    let mut number = Number(tree::allocate()?);
+    let mut number = Number(match request.tid {
+        0 => tree::allocate()?,
+        tid => tree::allocate_as(tid)?,
+    });
     let tid = number.0;
     let resources = copy_resources(request, parent)?;
     let process = if request.has(CLONE_THREAD) {
@@ -127,8 +135,10 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<usize> {
         _ = space.map(|space| space.write(request.child_tid, &tid.to_ne_bytes()));
     }
     if request.has(CLONE_PARENT_SETTID) {
-        user::store_u32(request.parent_tid, tid as u32)?;
+        // Here too: the parent sees the number anyway.
+        _ = user::store_u32(request.parent_tid, tid as u32);
     }
+    let pidfd = open_pidfd(request, &process, &child)?;
     process.add_thread(child.clone())?;
     if !request.has(CLONE_THREAD) {
         if parent.signal_due() && parent.must_die() {
@@ -138,12 +148,31 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<usize> {
     }
     tree::add_thread(child.clone());
     number.0 = 0;
+    if let Some(pidfd) = pidfd {
+        pidfd.keep();
+    }
     sched::start(child);
     if request.has(CLONE_VFORK) {
         // Killed while it waits, the parent ends without its memory coming back.
         _ = process.changed.wait_killable(|| !process.is_borrowing());
     }
     Ok(tid as usize)
+}
+
+fn open_pidfd(
+    request: &CloneRequest,
+    process: &Arc<Process>,
+    child: &Arc<Thread>,
+) -> Result<Option<Reserved>> {
+    if !request.has(CLONE_PIDFD) {
+        return Ok(None);
+    }
+    let file = if request.has(CLONE_THREAD) {
+        pidfd::file(process.clone(), Some(child), pidfd::THREAD)?
+    } else {
+        pidfd::file(process.clone(), None, 0)?
+    };
+    Reserved::new(file, request.pidfd).map(Some)
 }
 
 /// Counted by `sched::admit`, until a thread takes that over.
@@ -192,7 +221,11 @@ fn new_process(request: &CloneRequest, parent: &Thread, pid: i32) -> Result<Arc<
         limits: old.limits.fork(),
         credentials: old.with_credentials(Clone::clone),
         image: old.image(),
-        exit_signal: request.exit_signal,
+        exit_signal: if request.has(CLONE_PARENT) {
+            old.exit_signal.load(Relaxed)
+        } else {
+            request.exit_signal
+        },
         borrows: request.has(CLONE_VFORK),
         personality: old.personality(),
         counting: old.counting(),

@@ -2,6 +2,7 @@
 
 extern crate alloc;
 
+pub mod access;
 pub mod clock;
 pub mod counting;
 pub mod credentials;
@@ -16,6 +17,7 @@ pub mod job;
 pub mod limits;
 pub mod load;
 pub mod oom;
+pub mod pidfd;
 pub mod process;
 pub mod queue;
 pub mod reap;

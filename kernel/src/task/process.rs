@@ -19,6 +19,7 @@ use super::wait::WaitQueue;
 use crate::arch::time;
 use crate::errno::{Errno, Result};
 use crate::fs::File;
+use crate::fs::poll::WaitSource;
 use crate::sync::{Mutex, MutexGuard, Rank};
 
 /// Clock ticks a second, as times(2) and /proc count (USER_HZ).
@@ -117,6 +118,8 @@ pub struct Process {
     pub changed: WaitQueue,
     /// Whether the process runs in its parent's memory, and the parent waits for it (vfork).
     pub(super) borrows: AtomicBool,
+    /// Those who poll for its end.
+    ended: Mutex<Option<Arc<WaitSource>>>,
     /// Signals.
     pub signals: SharedSignals,
     /// Resource limits.
@@ -188,6 +191,7 @@ impl Process {
             child_event: WaitQueue::new(),
             changed: WaitQueue::new(),
             borrows: AtomicBool::new(parts.borrows),
+            ended: Mutex::new(None),
             signals: SharedSignals::new(parts.actions),
             limits: parts.limits,
             timers: Timers::new(),
@@ -289,6 +293,23 @@ impl Process {
     /// Whether it ended and was not waited for yet.
     pub fn is_zombie(&self) -> bool {
         self.zombie.load(Acquire)
+    }
+
+    /// What those watch who poll for its end, or for that of its threads.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub(super) fn ended(&self) -> Result<Arc<WaitSource>> {
+        let fresh = WaitSource::new()?;
+        Ok(self.ended.lock().get_or_insert(fresh).clone())
+    }
+
+    /// Tells those who poll that it, or a thread of it, ended.
+    pub(super) fn tell_ended(&self) {
+        let ended = self.ended.lock().clone();
+        if let Some(ended) = ended {
+            ended.notify();
+        }
     }
 
     /// Whether a wait(2) has taken it.

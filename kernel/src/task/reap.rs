@@ -7,13 +7,14 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use linux_raw_sys::general::*;
 
+use super::pidfd::PidFd;
 use super::process::Usage;
 use super::signal::Report;
 use super::{Process, current, exit, tree};
 use crate::errno::{Errno, Result};
 
 /// Which children are waited for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone)]
 pub enum Which {
     /// All.
     Any,
@@ -21,6 +22,8 @@ pub enum Which {
     Process(i32),
     /// A process group.
     Group(i32),
+    /// What a pidfd stands for.
+    Descriptor(Arc<PidFd>),
 }
 
 /// A child that changed its state.
@@ -43,7 +46,7 @@ pub struct Found {
 ///
 /// # Errors
 /// ECHILD, ERESTARTSYS.
-pub fn wait(which: Which, options: u32) -> Result<Option<Found>> {
+pub fn wait(which: &Which, options: u32) -> Result<Option<Found>> {
     let process = current().process();
     let mut found = look(process, which, options);
     if options & WNOHANG != 0 || !matches!(found, Ok(None)) {
@@ -60,7 +63,7 @@ pub fn wait(which: Which, options: u32) -> Result<Option<Found>> {
     found
 }
 
-fn look(process: &Process, which: Which, options: u32) -> Result<Option<Found>> {
+fn look(process: &Process, which: &Which, options: u32) -> Result<Option<Found>> {
     let mut any = false;
     let found = tree::find_child(process, |child| {
         if !selects(child, which, options) {
@@ -78,14 +81,17 @@ fn look(process: &Process, which: Which, options: u32) -> Result<Option<Found>> 
     Ok(Some(found))
 }
 
-fn selects(child: &Process, which: Which, options: u32) -> bool {
+fn selects(child: &Process, which: &Which, options: u32) -> bool {
     // A child that tells its end by another signal than SIGCHLD is a "clone" one.
     let is_clone = child.exit_signal.load(Relaxed) != SIGCHLD;
     let kind = options & __WALL != 0 || is_clone == (options & __WCLONE != 0);
     let chosen = match which {
         Which::Any => true,
-        Which::Process(pid) => child.pid() == pid,
-        Which::Group(group) => child.group() == group,
+        Which::Process(pid) => child.pid() == *pid,
+        Which::Group(group) => child.group() == *group,
+        Which::Descriptor(of) => of
+            .process()
+            .is_ok_and(|process| core::ptr::eq(&**process, child)),
     };
     kind && chosen && !child.is_buried()
 }
@@ -123,4 +129,5 @@ fn inspect(child: &Arc<Process>, options: u32) -> Option<Found> {
 fn bury(parent: &Process, child: &Process) {
     parent.inherit_usage(child);
     tree::remove_process(child);
+    child.tell_ended();
 }

@@ -51,10 +51,12 @@ impl Tree {
 
     /// Whether a process group or a session still has that number.
     fn names_group(&self, number: i32) -> bool {
-        self.wrapped
-            && self
-                .processes()
-                .any(|process| process.group() == number || process.session() == number)
+        self.wrapped && self.has_group(number)
+    }
+
+    fn has_group(&self, number: i32) -> bool {
+        self.processes()
+            .any(|process| process.group() == number || process.session() == number)
     }
 }
 
@@ -76,6 +78,19 @@ pub fn allocate() -> Result<i32> {
         }
     }
     Err(Errno::EAGAIN)
+}
+
+/// Takes the number that is asked for.
+///
+/// # Errors
+/// EEXIST: it is in use.
+pub fn allocate_as(number: i32) -> Result<i32> {
+    let mut tree = TREE.lock();
+    if tree.entries.contains_key(&number) || tree.has_group(number) {
+        return Err(Errno::EEXIST);
+    }
+    tree.entries.insert(number, Entry::default());
+    Ok(number)
 }
 
 /// Gives a number back that stands for nothing any more.
@@ -162,6 +177,11 @@ pub fn process(pid: i32) -> Option<Arc<Process>> {
 /// The living thread with number `tid`.
 pub fn thread(tid: i32) -> Option<Arc<Thread>> {
     TREE.lock().entries.get(&tid)?.thread.clone()
+}
+
+/// Whether the thread still has its number.
+pub fn is_living(thread: &Thread) -> bool {
+    self::thread(thread.tid()).is_some_and(|found| core::ptr::eq(&*found, thread))
 }
 
 /// The process with the lowest number from `from` on, for `/proc`.

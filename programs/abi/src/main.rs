@@ -5,6 +5,7 @@
 mod fault;
 mod files;
 mod memory;
+mod pidfd;
 mod pipes;
 mod processes;
 mod signals;
@@ -19,10 +20,11 @@ fn main() {
         Some("signals") => signals::run(),
         Some("processes") => processes::run(),
         Some("files") => files::run(),
+        Some("pidfd") => pidfd::run(),
         Some("pipes") => pipes::run(),
         Some("time") => time::run(),
         _ => {
-            eprintln!("usage: abi memory|fault|signals|processes|files|pipes|time");
+            eprintln!("usage: abi PART");
             std::process::exit(2);
         }
     }

@@ -33,6 +33,11 @@ pub fn root() -> Result<Arc<Entry>> {
     generated::root(Root { device, fixed })
 }
 
+/// The process whose directory in a procfs an open file is.
+pub fn pid_of(file: &File) -> Option<i32> {
+    file.ops_as::<Directory>().map(|directory| directory.pid())
+}
+
 /// The number that a name spells, if it is one.
 fn parse<T: core::str::FromStr>(name: &[u8]) -> Option<T> {
     let digits =

@@ -243,6 +243,11 @@ impl Directory {
         Directory { who, device }
     }
 
+    /// The number of the process.
+    pub fn pid(&self) -> i32 {
+        self.who.pid
+    }
+
     /// Members that this directory has: a thread's has no threads.
     fn members(&self) -> impl Iterator<Item = &'static (&'static str, Member)> {
         let threads = self.who.tid.is_none();

@@ -1,0 +1,135 @@
+//! pidfd: a descriptor that stands for a process, or for one of its threads, and never for another with the same number.
+
+extern crate alloc;
+
+use alloc::sync::{Arc, Weak};
+
+use linux_raw_sys::general::{O_EXCL, O_NONBLOCK, O_RDWR};
+
+use super::{Process, Thread, current, tree};
+use crate::errno::{Errno, Result};
+use crate::fs::file::FileOps;
+use crate::fs::poll::{Events, PollTable};
+use crate::fs::{File, OpenFlags, anonymous};
+use crate::mm::heap::try_arc;
+use crate::mm::user::UserPtr;
+
+/// PIDFD_NONBLOCK
+pub const NONBLOCK: u32 = O_NONBLOCK;
+/// PIDFD_THREAD: any thread, and that thread alone.
+pub const THREAD: u32 = O_EXCL;
+
+/// What the descriptor stands for.
+pub struct PidFd {
+    process: Arc<Process>,
+    /// The thread, with PIDFD_THREAD.
+    thread: Option<Weak<Thread>>,
+}
+
+/// An open file for a process, or for `thread` of it; `flags` of pidfd_open(2).
+pub fn file(process: Arc<Process>, thread: Option<&Arc<Thread>>, flags: u32) -> Result<Arc<File>> {
+    let ops = try_arc(PidFd {
+        process,
+        thread: thread.map(Arc::downgrade),
+    })?;
+    anonymous::file(
+        "[pidfd]",
+        ops,
+        OpenFlags(O_RDWR | flags & (NONBLOCK | THREAD)),
+    )
+}
+
+/// What descriptor `fd` of the current process stands for.
+///
+/// # Errors
+/// EBADF: nothing of the kind.
+pub fn of(fd: i32) -> Result<(Arc<PidFd>, OpenFlags)> {
+    let file = current().files().get(fd)?;
+    let ops = file.ops_as::<PidFd>().ok_or(Errno::EBADF)?;
+    Ok((ops, file.flags()))
+}
+
+impl PidFd {
+    /// The process.
+    ///
+    /// # Errors
+    /// ESRCH: it was waited for and is no more.
+    pub fn process(&self) -> Result<&Arc<Process>> {
+        if self.process.is_buried() {
+            Err(Errno::ESRCH)
+        } else {
+            Ok(&self.process)
+        }
+    }
+
+    /// The process's number, whether or not it is still there.
+    pub fn pid(&self) -> i32 {
+        self.process.pid()
+    }
+
+    /// Whether it stands for one thread alone.
+    pub fn is_thread(&self) -> bool {
+        self.thread.is_some()
+    }
+
+    /// The thread that it stands for; of a process, any that lives.
+    ///
+    /// # Errors
+    /// ESRCH: it has ended.
+    pub fn thread(&self) -> Result<Arc<Thread>> {
+        let found = match &self.thread {
+            Some(thread) => thread.upgrade().filter(|thread| tree::is_living(thread)),
+            None => self.process.find_thread(|_| true),
+        };
+        found.ok_or(Errno::ESRCH)
+    }
+}
+
+impl FileOps for PidFd {
+    fn is_stream(&self) -> bool {
+        true
+    }
+
+    fn poll(&self, _file: &File, table: Option<&mut PollTable>) -> Events {
+        if let (Some(table), Ok(ended)) = (table, self.process.ended()) {
+            table.add(&ended);
+        }
+        let ended = match &self.thread {
+            Some(_) => self.thread().is_err(),
+            None => self.process.is_zombie(),
+        };
+        let mut events = Events::empty();
+        events.set(Events::IN, ended);
+        events.set(Events::HANG_UP, ended && self.process.is_buried());
+        events
+    }
+}
+
+/// A descriptor that is taken back unless the child that it is for comes to be.
+pub struct Reserved(Option<i32>);
+
+impl Reserved {
+    /// Opens `file` in the current process and writes its number to `to`.
+    ///
+    /// # Errors
+    /// EMFILE, ENOMEM, EFAULT.
+    pub fn new(file: Arc<File>, to: usize) -> Result<Self> {
+        let reserved = Reserved(Some(current().files().add(file, true)?));
+        UserPtr::new(to).write(&reserved.0.unwrap_or(-1))?;
+        Ok(reserved)
+    }
+
+    /// The child is there.
+    pub fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        if let Some(fd) = self.0 {
+            // It was there a moment ago; if the program closed it, that is done.
+            _ = current().files().close(fd);
+        }
+    }
+}
