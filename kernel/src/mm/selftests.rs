@@ -11,7 +11,7 @@ use super::frame::{self, FrameRef, Owner};
 use super::kmap::KernelStack;
 use super::shared::SharedPages;
 use super::{AddressSpace, MapRequest, Move, PAGE_SIZE, Place};
-use crate::arch::KERNEL_STACK_SIZE;
+use crate::arch::{KERNEL_STACK_SIZE, USER_END};
 use crate::errno::Errno;
 use crate::selftest;
 
@@ -309,7 +309,7 @@ selftest! {
         }
         for (space, expected) in &trial.spaces {
             assert_eq!(space.size().0, expected.len());
-            assert_eq!(space.usage(0..1 << 40).resident, space.size().1);
+            assert_eq!(space.usage(0..USER_END).resident, space.size().1);
         }
         drop(trial);
         // A table lost for each space would be thousands; heap and caches keep some frames.

@@ -121,13 +121,13 @@ pub struct TestOptions {
     /// Parts of names; a test is run if its name contains one of them
     #[arg(value_name = "NAME")]
     pub names: Vec<String>,
-    /// Architecture of the machines
-    #[arg(long, value_enum, default_value = "arm64")]
-    pub arch: Arch,
+    /// Machines of this architecture only
+    #[arg(long, value_enum)]
+    pub arch: Option<Arch>,
     /// Run the programs on another kernel: linux-6.12, linux-6.1 (Debian's), or a file
     #[arg(long, value_name = "KERNEL", default_value = "stile")]
     pub on: String,
-    /// Only what takes under two minutes
+    /// Only one machine of each architecture
     #[arg(long, conflicts_with = "long")]
     pub quick: bool,
     /// The slow ones too
@@ -136,4 +136,14 @@ pub struct TestOptions {
     /// Run the programs on Linux 6.12 and keep what they print as what is expected
     #[arg(long)]
     pub record: bool,
+}
+
+impl TestOptions {
+    /// The architectures that are asked for.
+    pub fn arches(&self) -> impl Iterator<Item = Arch> {
+        let asked = self.arch;
+        [Arch::Arm64, Arch::Riscv64]
+            .into_iter()
+            .filter(move |arch| asked.is_none_or(|asked| asked == *arch))
+    }
 }

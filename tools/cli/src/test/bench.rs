@@ -8,16 +8,19 @@ use crate::bench::checks;
 use crate::kernel_image::Kernel;
 use crate::project::Project;
 
-/// Runs the checks that are asked for.
-pub fn test(project: &Project, report: &mut Report) -> Result<()> {
-    for arch in [Arch::Arm64, Arch::Riscv64] {
-        for kernel in [Kernel::Stile, Kernel::Linux("6.12".into())] {
-            let name = format!("bench/repeats-{kernel}-{}", arch.debian());
-            if report.wants(&name) {
-                tell(report, &name, checks::repeats(project, kernel, arch)?);
-            }
+/// Runs the checks that are asked for on an architecture.
+pub fn test(project: &Project, arch: Arch, report: &mut Report) -> Result<()> {
+    for kernel in [Kernel::Stile, Kernel::Linux("6.12".into())] {
+        let name = format!("bench/repeats-{kernel}-{}", arch.debian());
+        if report.wants(&name) {
+            tell(report, &name, checks::repeats(project, kernel, arch)?);
         }
     }
+    Ok(())
+}
+
+/// Checks the page, if that is asked for.
+pub fn page(project: &Project, report: &mut Report) -> Result<()> {
     if report.wants("bench/page") {
         tell(report, "bench/page", checks::page(project)?);
     }

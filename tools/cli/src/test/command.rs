@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use anyhow::Result;
 
 use super::Report;
-use crate::options::TestOptions;
+use crate::arch::Arch;
 use crate::project::Project;
 
 /// One run of the command.
@@ -36,7 +36,7 @@ fn all_bytes() -> Vec<u8> {
 }
 
 /// Runs the command as users do and compares.
-pub fn test(project: &Project, options: &TestOptions, report: &mut Report) -> Result<()> {
+pub fn test(project: &Project, arch: Arch, report: &mut Report) -> Result<()> {
     let bytes = all_bytes();
     let runs = [
         Run {
@@ -155,25 +155,26 @@ pub fn test(project: &Project, options: &TestOptions, report: &mut Report) -> Re
         },
     ];
     for run in runs {
-        let name = format!("command/{}", run.name);
+        let name = format!("command/{}/{}", arch.debian(), run.name);
         if report.wants(&name) {
-            match check(&run, &start(project, options, &run)?) {
+            match check(&run, &start(project, arch, &run)?) {
                 None => report.passed(1),
                 Some(how) => report.failed(&name, &how),
             }
         }
     }
-    if report.wants("command/icount-repeats") {
-        repeats(project, options, report)?;
+    let name = format!("command/{}/icount-repeats", arch.debian());
+    if report.wants(&name) {
+        repeats(project, arch, &name, report)?;
     }
     Ok(())
 }
 
-fn start(project: &Project, options: &TestOptions, run: &Run) -> Result<Output> {
+fn start(project: &Project, arch: Arch, run: &Run) -> Result<Output> {
     let mut command = Command::new(std::env::current_exe()?);
     command
         .current_dir(&project.root)
-        .args(["run", "--arch", options.arch.debian()])
+        .args(["run", "--arch", arch.debian()])
         .args(run.arguments);
     command
         .env("STILE_ROOT", &project.root)
@@ -211,21 +212,18 @@ fn check(run: &Run, output: &Output) -> Option<String> {
 }
 
 /// Two runs with the machine's time being its instructions print the same, times included.
-fn repeats(project: &Project, options: &TestOptions, report: &mut Report) -> Result<()> {
+fn repeats(project: &Project, arch: Arch, name: &str, report: &mut Report) -> Result<()> {
     let script =
         "cat /proc/uptime; i=0; while [ $i -lt 50 ]; do (:); i=$((i + 1)); done; cat /proc/uptime";
     let run = Run {
         arguments: &["--icount", "--count", "--", "sh", "-c", script],
         ..PLAIN
     };
-    let (first, second) = (
-        start(project, options, &run)?,
-        start(project, options, &run)?,
-    );
+    let (first, second) = (start(project, arch, &run)?, start(project, arch, &run)?);
     if first == second && first.status.success() {
         report.passed(1);
     } else {
-        report.failed("command/icount-repeats", &format!("{first:?}\n{second:?}"));
+        report.failed(name, &format!("{first:?}\n{second:?}"));
     }
     Ok(())
 }

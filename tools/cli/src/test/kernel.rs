@@ -6,6 +6,7 @@ use anyhow::Result;
 
 use super::Report;
 use super::machines::{self, Setting};
+use crate::arch::Arch;
 use crate::guest;
 use crate::kernel_image::{Kernel, flat_image};
 use crate::options::TestOptions;
@@ -17,16 +18,21 @@ use crate::toolchain;
 /// How long the whole boot may take.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Boots the self-testing kernel on each machine.
-pub fn test(project: &Project, options: &TestOptions, report: &mut Report) -> Result<()> {
+/// Boots the self-testing kernel on each machine of an architecture.
+pub fn test(
+    project: &Project,
+    options: &TestOptions,
+    arch: Arch,
+    report: &mut Report,
+) -> Result<()> {
     let name = |setting: &Setting| format!("kernel/{}", setting.name);
-    let wanted: Vec<Setting> = machines::settings(options)
+    let wanted: Vec<Setting> = machines::settings(options, arch)
         .filter(|setting| report.wants(&name(setting)))
         .collect();
     if wanted.is_empty() {
         return Ok(());
     }
-    let image = flat_image(&toolchain::kernel(project, options.arch, &["selftest"])?)?;
+    let image = flat_image(&toolchain::kernel(project, arch, &["selftest"])?)?;
     let kernel = Kernel::Selftest(image);
     for setting in wanted {
         boot(

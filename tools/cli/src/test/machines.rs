@@ -42,22 +42,21 @@ const SETTINGS: [Setting; 5] = [
     Setting {
         name: "rv64",
         arch: Arch::Riscv64,
-        cpu: "rv64,svvptc=off",
+        cpu: "rv64,svvptc=off,sv48=off",
         smp: 1,
         options: &[],
     },
     Setting {
         name: "rv64-svvptc",
         arch: Arch::Riscv64,
-        cpu: "rv64,svvptc=on",
+        cpu: "rv64,svvptc=on,sv57=off",
         smp: 4,
         options: &[],
     },
 ];
 
-/// The machines that are asked for.
-pub fn settings(options: &TestOptions) -> impl Iterator<Item = Setting> {
-    let arch = options.arch;
+/// The machines of an architecture that are asked for.
+pub fn settings(options: &TestOptions, arch: Arch) -> impl Iterator<Item = Setting> {
     let of_arch = SETTINGS
         .into_iter()
         .filter(move |setting| setting.arch == arch);

@@ -78,17 +78,27 @@ pub fn test(project: &Project, options: &TestOptions) -> Result<u8> {
     let kernel = Kernel::from_option(&options.on);
     if kernel.is_stile() {
         report.group("host", |report| host::test(project, options, report));
-        report.group("kernel", |report| kernel::test(project, options, report));
     }
-    for setting in machines::settings(options) {
-        let name = format!("programs/{}", setting.name);
-        report.group(&name, |report| {
-            programs::test(project, &kernel, options, &setting, &cases, report)
-        });
+    for arch in options.arches() {
+        if kernel.is_stile() {
+            let name = format!("kernel {}", arch.debian());
+            report.group(&name, |report| kernel::test(project, options, arch, report));
+        }
+        for setting in machines::settings(options, arch) {
+            let name = format!("programs/{}", setting.name);
+            report.group(&name, |report| {
+                programs::test(project, &kernel, options, &setting, &cases, report)
+            });
+        }
+        if kernel.is_stile() {
+            let name = format!("bench {}", arch.debian());
+            report.group(&name, |report| bench::test(project, arch, report));
+            let name = format!("command {}", arch.debian());
+            report.group(&name, |report| command::test(project, arch, report));
+        }
     }
     if kernel.is_stile() {
-        report.group("bench", |report| bench::test(project, report));
-        report.group("command", |report| command::test(project, options, report));
+        report.group("bench", |report| bench::page(project, report));
     }
     for name in &report.failed {
         println!("failed: {name}");

@@ -60,7 +60,12 @@ pub fn record(project: &Project, options: &TestOptions, cases: Vec<Case>) -> Res
     let kernel = Kernel::Linux("6.12".into());
     let (special, plain): (Vec<&Case>, Vec<&Case>) = cases.iter().partition(|case| case.hypervisor);
     for (setting, cases) in [
-        (machines::settings(options).next(), &plain),
+        (
+            options
+                .arches()
+                .find_map(|arch| machines::settings(options, arch).next()),
+            &plain,
+        ),
         (machines::hypervisor(), &special),
     ] {
         let setting = setting.context("no machine of this architecture")?;
