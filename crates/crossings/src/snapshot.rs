@@ -2,10 +2,12 @@
 
 use core::fmt;
 
+use zerocopy::FromZeros;
+
 use crate::{Kind, SYSCALLS, Section, Table};
 
-/// The sum of the tables of several CPUs at about one moment. Some 4.5 KiB: not for a small stack.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The sum of the tables of several CPUs at about one moment. Some 8.5 KiB: not for a small stack.
+#[derive(Clone, Debug, PartialEq, Eq, FromZeros)]
 pub struct Snapshot {
     syscalls: [u64; SYSCALLS],
     kinds: [u64; Kind::COUNT],
@@ -55,14 +57,12 @@ impl Snapshot {
         }
     }
 
-    /// What was counted since `earlier`; a count that went down (another set of CPUs) gives zero.
-    pub fn since(&self, earlier: &Snapshot) -> Snapshot {
-        let mut difference = self.clone();
-        let counts = difference.syscalls.iter_mut().chain(&mut difference.kinds);
+    /// Takes away what was counted before `earlier`; a count that went down (another set of CPUs) gives zero.
+    pub fn subtract(&mut self, earlier: &Snapshot) {
+        let counts = self.syscalls.iter_mut().chain(&mut self.kinds);
         for (now, before) in counts.zip(earlier.syscalls.iter().chain(&earlier.kinds)) {
             *now = now.saturating_sub(*before);
         }
-        difference
     }
 
     /// The count of one kind.
@@ -70,7 +70,7 @@ impl Snapshot {
         self.kinds[kind as usize]
     }
 
-    /// The count of one system call, by the low 9 bits of its number.
+    /// The count of one system call, by the low 10 bits of its number.
     pub fn get_syscall(&self, number: usize) -> u64 {
         self.syscalls[number % SYSCALLS]
     }

@@ -3,11 +3,13 @@
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use zerocopy::FromZeros;
+
 use crate::Kind;
 
-/// Counters for system calls: Linux's generic numbers all lie below (`include/uapi/asm-generic/unistd.h`). A power of
-/// two, so that a mask bounds the number.
-pub const SYSCALLS: usize = 512;
+/// Counters for system calls: Linux's generic numbers (`include/uapi/asm-generic/unistd.h`) all lie in the lower half, those
+/// of 32-bit programs have the upper one. A power of two, so that a mask bounds the number.
+pub const SYSCALLS: usize = 1024;
 
 /// Byte offset of the counter of system call 0 in a [`Table`]; the others follow, 8 bytes each.
 pub const SYSCALLS_OFFSET: usize = offset_of!(Table, syscalls);
@@ -26,6 +28,7 @@ pub const fn kind_offset(kind: Kind) -> usize {
 /// no two CPUs' tables share one. One CPU writes, any CPU reads: single counters are never torn, but two of them
 /// need not be of the same moment.
 #[repr(C, align(128))]
+#[derive(FromZeros)]
 pub struct Table {
     syscalls: [AtomicU64; SYSCALLS],
     kinds: [AtomicU64; Kind::COUNT],
@@ -52,7 +55,7 @@ impl Table {
         bump(&self.kinds[kind as usize], n);
     }
 
-    /// Counts one system call by its number, of which the low 9 bits count. Only the CPU that owns the table may call this.
+    /// Counts one system call by its number, of which the low 10 bits count. Only the CPU that owns the table may call this.
     #[inline(always)]
     pub fn syscall(&self, number: usize) {
         bump(&self.syscalls[number % SYSCALLS], 1);
@@ -63,7 +66,7 @@ impl Table {
         self.kinds[kind as usize].load(Relaxed)
     }
 
-    /// The count of one system call so far, by the low 9 bits of its number.
+    /// The count of one system call so far, by the low 10 bits of its number.
     pub fn get_syscall(&self, number: usize) -> u64 {
         self.syscalls[number % SYSCALLS].load(Relaxed)
     }

@@ -8,12 +8,13 @@ use alloc::vec::Vec;
 use core::fmt::{self, Write};
 
 use crossings::{Name, Section, Snapshot, Table};
+use zerocopy::FromZeros;
 
 use super::{Process, current, sched};
 use crate::arch::cpu::{self, Cpu};
 use crate::arch::{MAX_CPUS, SyscallTable};
 use crate::errno::{Errno, Result};
-use crate::mm::heap::{try_arc, try_box};
+use crate::mm::heap::try_arc;
 use crate::sync::{Mutex, Once};
 use crate::syscall;
 
@@ -53,16 +54,12 @@ impl Group {
         let number = take_number()?;
         let slot = &TABLES[number as usize];
         if slot.get().is_none() {
-            let mut tables = Vec::new();
-            tables
-                .try_reserve_exact(cpu::count())
-                .map_err(|_| Errno::ENOMEM)?;
-            tables.extend((0..cpu::count()).map(|_| Table::new()));
+            let tables = Table::new_vec_zeroed(cpu::count()).map_err(|_| Errno::ENOMEM)?;
             slot.call_once(|| Vec::leak(tables));
         }
         let mut group = Group {
             number,
-            before: try_box(Snapshot::new())?,
+            before: empty()?,
         };
         group.before = group.sum()?;
         try_arc(group)
@@ -73,7 +70,7 @@ impl Group {
     }
 
     fn sum(&self) -> Result<Box<Snapshot>> {
-        let mut sum = try_box(Snapshot::new())?;
+        let mut sum = empty()?;
         let tables = TABLES[self.number as usize]
             .get()
             .copied()
@@ -81,6 +78,11 @@ impl Group {
         tables.iter().for_each(|table| sum.add(table));
         Ok(sum)
     }
+}
+
+/// A snapshot without counts, which never lies on the stack.
+fn empty() -> Result<Box<Snapshot>> {
+    Snapshot::new_box_zeroed().map_err(|_| Errno::ENOMEM)
 }
 
 impl Drop for Group {
@@ -138,7 +140,8 @@ pub fn set_traced(on: bool) {
 /// ENOMEM.
 pub fn write(process: &Process, out: &mut dyn Write) -> Result<()> {
     let group = process.counting();
-    let counts = group.sum()?.since(&group.before);
+    let mut counts = group.sum()?;
+    counts.subtract(&group.before);
     for (section, name, value) in counts.iter().filter(|(.., value)| *value != 0) {
         write_line(out, section, name, value).map_err(|_| Errno::ENOMEM)?;
     }
