@@ -126,12 +126,12 @@ unsafe fn signalling() {
         tell("signal 0", send(own, 0, ptr::null(), 0));
         for flags in 0..3 {
             tell("signal", send(own, libc::SIGUSR1, ptr::null(), flags));
-            libc::sigwaitinfo(&set, &mut info);
+            wait_info(&set, &mut info);
             println!("{} code {}", info.si_signo, info.si_code);
         }
         info.si_code = -1;
         tell("with a value", send(own, libc::SIGUSR1, &info, 0));
-        libc::sigwaitinfo(&set, &mut info);
+        wait_info(&set, &mut info);
         println!("{} code {}", info.si_signo, info.si_code);
         tell("another number", send(own, libc::SIGUSR2, &info, 0));
         let child = sleeper();
@@ -146,6 +146,12 @@ unsafe fn signalling() {
         tell_end("it", status);
         [own, fd, folder].map(|fd| libc::close(fd));
     }
+}
+
+/// The call itself: glibc's `sigwaitinfo` shows another code for SI_TKILL.
+unsafe fn wait_info(set: &libc::sigset_t, info: &mut libc::siginfo_t) {
+    let forever = ptr::null::<libc::timespec>();
+    unsafe { libc::syscall(libc::SYS_rt_sigtimedwait, set, info, forever, 8) };
 }
 
 unsafe fn taking() {
