@@ -111,9 +111,9 @@ pub const CALLS: &[Call] = calls! {
     95 waitid(Int, Int, Pointer, Hex, Pointer) Whole;
     96 set_tid_address(Pointer) Whole;
     97 unshare(Hex) Partial("no namespaces");
-    98 futex(Pointer, Hex, Int, Pointer, Pointer, Hex) Partial("no priority inheritance");
+    98 futex(Pointer, Hex, Int, Pointer, Pointer, Hex) Partial("who holds a PI futex inherits no priority");
     99 set_robust_list(Pointer, Uint) Whole;
-    100 get_robust_list(Int, Pointer, Pointer) Partial("of the calling thread");
+    100 get_robust_list(Int, Pointer, Pointer) Whole;
     101 nanosleep(Pointer, Pointer) Whole;
     102 getitimer(Int, Pointer) Whole;
     103 setitimer(Int, Pointer, Pointer) Whole;
@@ -324,9 +324,9 @@ pub const CALLS: &[Call] = calls! {
     451 cachestat() Absent;
     452 fchmodat2(Fd, Path, Octal, Hex) Whole;
     453 map_shadow_stack() Absent;
-    454 futex_wake(Pointer, Hex, Hex, Hex) Absent;
-    455 futex_wait(Pointer, Hex, Hex, Hex, Pointer, Int) Absent;
-    456 futex_requeue(Pointer, Hex, Int, Int) Absent;
+    454 futex_wake(Pointer, Hex, Int, Hex) Whole;
+    455 futex_wait(Pointer, Hex, Hex, Hex, Pointer, Int) Whole;
+    456 futex_requeue(Pointer, Hex, Int, Int) Whole;
     457 statmount() Absent;
     458 listmount() Absent;
     459 lsm_get_self_attr() Absent;

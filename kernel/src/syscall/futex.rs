@@ -8,7 +8,7 @@ use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
 use crate::task::futex::{self, ANY, Wanted};
 use crate::task::thread::Restart;
-use crate::task::{clock, current, tree};
+use crate::task::{access, clock, current, tree};
 
 /// futex(2)
 pub fn futex(
@@ -23,7 +23,12 @@ pub fn futex(
     let realtime = operation & FUTEX_CLOCK_REALTIME != 0;
     // For operations without a timeout the argument is a number.
     let (count, more) = (value as usize, timeout as u32 as usize);
-    match operation & FUTEX_CMD_MASK as u32 {
+    let command = operation & FUTEX_CMD_MASK as u32;
+    let timed = [FUTEX_WAIT_BITSET, FUTEX_WAIT_REQUEUE_PI, FUTEX_LOCK_PI2];
+    if realtime && !timed.contains(&command) {
+        return Err(Errno::ENOSYS);
+    }
+    match command {
         FUTEX_WAIT => {
             let deadline = read_time(timeout)?.map(clock::deadline_in);
             wait(
@@ -73,6 +78,27 @@ pub fn futex(
             Ok(woken + moved)
         }
         FUTEX_WAKE_OP => futex::wake_op((address, shared), (second, shared), count, more, third),
+        FUTEX_LOCK_PI | FUTEX_LOCK_PI2 => {
+            let realtime = realtime || command == FUTEX_LOCK_PI;
+            let deadline = read_time(timeout)?.map(|ns| deadline_on(realtime, ns));
+            futex::lock(address, shared, deadline, true).map(|()| 0)
+        }
+        FUTEX_TRYLOCK_PI => futex::lock(address, shared, None, false).map(|()| 0),
+        FUTEX_UNLOCK_PI => futex::unlock(address, shared).map(|()| 0),
+        FUTEX_WAIT_REQUEUE_PI => {
+            if third == 0 {
+                return Err(Errno::EINVAL);
+            }
+            let deadline = read_time(timeout)?.map(|ns| deadline_on(realtime, ns));
+            futex::wait_then_lock((address, value), second, shared, deadline).map(|()| 0)
+        }
+        FUTEX_CMP_REQUEUE_PI => {
+            check_counts(value, timeout)?;
+            if value != 1 {
+                return Err(Errno::EINVAL);
+            }
+            futex::requeue_to_lock((address, third), second, shared, more)
+        }
         _ => Err(Errno::ENOSYS),
     }
 }
@@ -127,34 +153,106 @@ pub fn futex_waitv(
     if count == 0 || count > FUTEX_WAITV_MAX {
         return Err(Errno::EINVAL);
     }
+    let deadline = read_deadline(timeout, clock)?;
+    let given = UserPtr::<[u64; 3]>::new(waiters).read_vec(count as usize)?;
+    let mut words = alloc::vec::Vec::new();
+    words
+        .try_reserve_exact(given.len())
+        .map_err(|_| Errno::ENOMEM)?;
+    for word in given {
+        words.push(read_word(word)?);
+    }
+    futex::wait(&words, deadline)
+}
+
+/// futex_wake(2)
+pub fn futex_wake(address: usize, mask: usize, most: i32, flags: u32) -> Result<usize> {
+    let shared = check_word(flags)?;
+    let bits = check_mask(mask)?;
+    futex::wake(address, most.max(0) as usize, bits, shared)
+}
+
+/// futex_wait(2)
+pub fn futex_wait(
+    address: usize,
+    value: usize,
+    mask: usize,
+    flags: u32,
+    timeout: usize,
+    clock: u32,
+) -> Result<usize> {
+    let shared = check_word(flags)?;
+    let bits = check_mask(mask)?;
+    let value = u32::try_from(value).map_err(|_| Errno::EINVAL)?;
+    let deadline = read_deadline(timeout, clock)?;
+    let word = Wanted {
+        address,
+        value,
+        bits,
+        shared,
+    };
+    futex::wait(&[word], deadline)
+}
+
+/// futex_requeue(2)
+pub fn futex_requeue(waiters: usize, flags: u32, wakes: i32, moves: i32) -> Result<usize> {
+    check_flags(flags, 0)?;
+    if waiters == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let words = UserPtr::<[[u64; 3]; 2]>::new(waiters).read()?;
+    let [from, to] = [read_word(words[0])?, read_word(words[1])?];
+    if wakes < 0 || moves < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let (woken, moved) = futex::requeue(
+        (from.address, from.shared),
+        (to.address, to.shared),
+        wakes as usize,
+        moves as usize,
+        Some(from.value),
+    )?;
+    Ok(woken + moved)
+}
+
+/// Whether other processes share a word, by its flags (FUTEX2_*): only words of 32 bits are known.
+fn check_word(flags: u32) -> Result<bool> {
+    if flags & !FUTEX_PRIVATE_FLAG == FUTEX_32 {
+        Ok(flags & FUTEX_PRIVATE_FLAG == 0)
+    } else {
+        Err(Errno::EINVAL)
+    }
+}
+
+fn check_mask(mask: usize) -> Result<u32> {
+    match u32::try_from(mask) {
+        Ok(bits) if bits != 0 => Ok(bits),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// A `struct futex_waitv`: value, address, flags and a reserved word.
+fn read_word([value, address, rest]: [u64; 3]) -> Result<Wanted> {
+    let (flags, reserved) = (rest as u32, rest >> 32);
+    if reserved != 0 {
+        return Err(Errno::EINVAL);
+    }
+    Ok(Wanted {
+        address: address as usize,
+        value: u32::try_from(value).map_err(|_| Errno::EINVAL)?,
+        bits: ANY,
+        shared: check_word(flags)?,
+    })
+}
+
+fn read_deadline(timeout: usize, clock: u32) -> Result<Option<u64>> {
     let realtime = match clock {
         CLOCK_REALTIME => true,
         CLOCK_MONOTONIC => false,
         _ if timeout == 0 => false,
         _ => return Err(Errno::EINVAL),
     };
-    let deadline = read_time(timeout)?.map(|ns| deadline_on(realtime, ns));
-    // Value, address, flags and a reserved word.
-    let given = UserPtr::<[u64; 3]>::new(waiters).read_vec(count as usize)?;
-    let mut words = alloc::vec::Vec::new();
-    words
-        .try_reserve_exact(given.len())
-        .map_err(|_| Errno::ENOMEM)?;
-    for [value, address, rest] in given {
-        let (flags, reserved) = (rest as u32, rest >> 32);
-        let size = flags & 3;
-        if reserved != 0 || size != FUTEX_32 || flags & !(FUTEX_32 | FUTEX_PRIVATE_FLAG) != 0 {
-            return Err(Errno::EINVAL);
-        }
-        let shared = flags & FUTEX_PRIVATE_FLAG == 0;
-        words.push(Wanted {
-            address: address as usize,
-            value: value as u32,
-            bits: ANY,
-            shared,
-        });
-    }
-    futex::wait(&words, deadline)
+    Ok(read_time(timeout)?.map(|ns| deadline_on(realtime, ns)))
 }
 
 /// FUTEX2_SIZE_U32
@@ -165,21 +263,23 @@ pub fn set_robust_list(head: usize, size: usize) -> Result<usize> {
     if size != ROBUST_HEAD {
         return Err(Errno::EINVAL);
     }
-    current().own.with(|own| own.robust_list = head);
+    current().set_robust_list(head);
     Ok(0)
 }
 
 /// Bytes of a `struct robust_list_head`.
 const ROBUST_HEAD: usize = 24;
 
-/// get_robust_list(2), of the calling thread.
+/// get_robust_list(2)
 pub fn get_robust_list(tid: i32, head: usize, size: usize) -> Result<usize> {
-    if tid != 0 && tid != current().tid() {
-        tree::thread(tid).ok_or(Errno::ESRCH)?;
-        return Err(Errno::EPERM);
-    }
-    let own = current().own.with(|own| own.robust_list);
+    let list = if tid == 0 {
+        current().robust_list()
+    } else {
+        let thread = tree::thread(tid).ok_or(Errno::ESRCH)?;
+        access::check(thread.process())?;
+        thread.robust_list()
+    };
     UserPtr::new(size).write(&ROBUST_HEAD)?;
-    UserPtr::new(head).write(&own)?;
+    UserPtr::new(head).write(&list)?;
     Ok(0)
 }

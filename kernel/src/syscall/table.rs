@@ -217,6 +217,9 @@ dispatch! {
         capset => capability::capset,
 
         futex => futex::futex,
+        futex_wake => futex::futex_wake,
+        futex_wait => futex::futex_wait,
+        futex_requeue => futex::futex_requeue,
         futex_waitv => futex::futex_waitv,
         set_robust_list => futex::set_robust_list,
         get_robust_list => futex::get_robust_list,

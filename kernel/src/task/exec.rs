@@ -12,7 +12,7 @@ use super::image::{Mapped, Program};
 use super::process::{Image, USER_HZ};
 use super::signal::NO_ALTSTACK;
 use super::stack::{self, Extra, Layout, Strings};
-use super::{current, exit, signal, tree};
+use super::{current, exit, futex, signal, tree};
 use crate::arch::{self, Frame};
 use crate::errno::{Errno, Result};
 use crate::fs::{self, File};
@@ -219,6 +219,7 @@ fn commit(ready: Ready, name: &[u8], owners: (Option<u32>, Option<u32>)) -> Resu
     let actions = process.signals.actions().exec()?;
     thread.unshare_files()?;
     exit::leave_memory(thread);
+    futex::release_locks();
     drop(thread.replace_space(Some(ready.space)));
     process.return_memory();
     if thread.tid() != process.pid() {

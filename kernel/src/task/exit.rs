@@ -40,6 +40,7 @@ pub fn exit_thread() -> ! {
     thread.drop_files();
     let last = process.remove_thread(thread);
     tree::remove_thread(thread.tid());
+    futex::release_locks();
     if last {
         process.settle_exit(0);
         end_process(process);
@@ -54,13 +55,12 @@ pub fn exit_thread() -> ! {
 
 /// Tells other threads, through the memory that is shared with them, that this one ends.
 pub(super) fn leave_memory(thread: &Thread) {
-    let (clear_tid, robust) = thread.own.with(|own| {
+    let clear_tid = thread.own.with(|own| {
         own.rseq = (0, 0);
-        (
-            core::mem::take(&mut own.clear_tid),
-            core::mem::take(&mut own.robust_list),
-        )
+        core::mem::take(&mut own.clear_tid)
     });
+    let robust = thread.robust_list();
+    thread.set_robust_list(0);
     let Some(space) = thread.space() else { return };
     if robust != 0 {
         futex::release_robust(robust, thread.tid());

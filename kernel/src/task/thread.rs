@@ -53,8 +53,6 @@ pub struct Own {
     pub restart: Restart,
     /// Where to write 0 and wake a futex when the thread ends; 0 for nowhere.
     pub clear_tid: usize,
-    /// Head of the list of robust futexes.
-    pub robust_list: usize,
     /// Address, and signature, of the restartable sequences' area; 0 for none.
     pub rseq: (usize, u32),
 }
@@ -84,6 +82,8 @@ pub struct Thread {
     death_signal: AtomicU32,
     /// The clock's slack in ns (PR_SET_TIMERSLACK).
     slack: AtomicUsize,
+    /// Head of the list of robust futexes; 0 for none.
+    robust_list: AtomicUsize,
     counted: bool,
 }
 
@@ -122,7 +122,6 @@ impl Thread {
             own: ThreadLocal::new(Own {
                 restart: Restart::None,
                 clear_tid: 0,
-                robust_list: 0,
                 rseq: (0, 0),
             }),
             tid: AtomicI32::new(parts.tid),
@@ -134,6 +133,7 @@ impl Thread {
             policy: [AtomicU32::new(0), AtomicU32::new(0)],
             death_signal: AtomicU32::new(0),
             slack: AtomicUsize::new(50_000),
+            robust_list: AtomicUsize::new(0),
             counted: parts.counted,
         }
     }
@@ -333,6 +333,16 @@ impl Thread {
     /// Sets the signal for when the parent ends.
     pub fn set_death_signal(&self, number: u32) {
         self.death_signal.store(number, Relaxed);
+    }
+
+    /// Head of the list of robust futexes; 0 for none.
+    pub fn robust_list(&self) -> usize {
+        self.robust_list.load(Relaxed)
+    }
+
+    /// Sets the head of the list of robust futexes.
+    pub fn set_robust_list(&self, head: usize) {
+        self.robust_list.store(head, Relaxed);
     }
 
     /// The clock's slack in ns, which nothing uses.

@@ -4,6 +4,7 @@
 
 mod fault;
 mod files;
+mod futex;
 mod memory;
 mod pidfd;
 mod pipes;
@@ -20,6 +21,7 @@ fn main() {
         Some("signals") => signals::run(),
         Some("processes") => processes::run(),
         Some("files") => files::run(),
+        Some("futex") => futex::run(),
         Some("pidfd") => pidfd::run(),
         Some("pipes") => pipes::run(),
         Some("time") => time::run(),

@@ -5,6 +5,12 @@
 
 extern crate alloc;
 
+mod pi;
+mod robust;
+
+pub use pi::{lock, release_locks, requeue_to_lock, unlock, wait_then_lock};
+pub use robust::release_robust;
+
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering::*};
@@ -16,7 +22,7 @@ use crate::arch::{current_arc, time};
 use crate::errno::{Errno, Result};
 use crate::mm::area::{Flags, Source};
 use crate::mm::heap::try_arc;
-use crate::mm::user::{self, UserPtr};
+use crate::mm::user;
 use crate::sync::{Mutex, Rank};
 
 /// All bits: FUTEX_BITSET_MATCH_ANY.
@@ -27,9 +33,6 @@ const WAITERS: u32 = 1 << 31;
 const OWNER_DIED: u32 = 1 << 30;
 /// FUTEX_TID_MASK
 const TID: u32 = OWNER_DIED - 1;
-/// The most entries of a robust list that are looked at (ROBUST_LIST_LIMIT).
-const ROBUST_MOST: usize = 2048;
-
 /// What a word is: the same from all processes that share it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Key {
@@ -86,7 +89,19 @@ struct Waiter {
     thread: Arc<Thread>,
     /// Which of several words that its thread waits for.
     index: u32,
+    kind: Kind,
     slot: Arc<AtomicU32>,
+}
+
+/// What a thread waits for at its word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    /// To be woken.
+    Wake,
+    /// To be given the lock that the word is. Address of the thread that holds it.
+    Lock(usize),
+    /// To be moved to that word, and to be given the lock that it is.
+    LockLater(Key),
 }
 
 /// What `Waiter::slot` holds until somebody wakes it; then the index.
@@ -180,6 +195,7 @@ fn enter_and_wait(
             bits: word.bits,
             thread,
             index,
+            kind: Kind::Wake,
             slot: slot.clone(),
         });
         bucket.count.store(waiters.len() as u32, Relaxed);
@@ -190,6 +206,11 @@ fn enter_and_wait(
             return Err(Errno::EAGAIN);
         }
     }
+    sleep(slot, deadline)
+}
+
+/// Sleeps, as announced, until somebody settles `slot`.
+fn sleep(slot: &AtomicU32, deadline: Option<u64>) -> Result<()> {
     let timer = deadline
         .map(|deadline| Timer::wake(deadline, current_arc()))
         .transpose()?;
@@ -212,13 +233,13 @@ fn enter_and_wait(
 /// Wakes up to `most` threads that wait for the word with any of `bits`; returns how many.
 ///
 /// # Errors
-/// EFAULT, EINVAL.
+/// EFAULT, EINVAL (also where somebody waits for a lock there).
 pub fn wake(address: usize, most: usize, bits: u32, shared: bool) -> Result<usize> {
     let key = Key::of(address, shared)?;
-    Ok(wake_key(key, most, bits))
+    wake_key(key, most, bits)
 }
 
-fn wake_key(key: Key, most: usize, bits: u32) -> usize {
+fn wake_key(key: Key, most: usize, bits: u32) -> Result<usize> {
     let bucket = &TABLE[key.bucket()];
     core::sync::atomic::fence(SeqCst);
     let mut woken = 0;
@@ -228,6 +249,9 @@ fn wake_key(key: Key, most: usize, bits: u32) -> usize {
             let at = waiters
                 .iter()
                 .position(|waiter| waiter.key == key && waiter.bits & bits != 0);
+            if at.is_some_and(|at| waiters[at].kind != Kind::Wake) {
+                return Err(Errno::EINVAL);
+            }
             let waiter = at.map(|at| waiters.remove(at));
             bucket.count.store(waiters.len() as u32, Relaxed);
             waiter
@@ -242,7 +266,7 @@ fn wake_key(key: Key, most: usize, bits: u32) -> usize {
             sched::wake(waiter.thread);
         }
     }
-    woken
+    Ok(woken)
 }
 
 /// Wakes up to `wakes` threads that wait for one word, and lets up to `moves` others wait for the second; returns how many
@@ -263,13 +287,16 @@ pub fn requeue(
     {
         return Err(Errno::EAGAIN);
     }
-    let woken = wake_key(source, wakes, ANY);
+    let woken = wake_key(source, wakes, ANY)?;
     let mut moved = 0;
     while moved < moves && source != target {
         let mut waiters = TABLE[source.bucket()].waiters.lock();
         let Some(at) = waiters.iter().position(|waiter| waiter.key == source) else {
             break;
         };
+        if waiters[at].kind != Kind::Wake {
+            return Err(Errno::EINVAL);
+        }
         let mut waiter = waiters.remove(at);
         TABLE[source.bucket()]
             .count
@@ -336,57 +363,6 @@ pub fn wake_op(
         5 => old >= expected,
         _ => return Err(Errno::ENOSYS),
     };
-    let woken = wake_key(one, wakes, ANY);
-    Ok(woken + if holds { wake_key(two, more, ANY) } else { 0 })
-}
-
-/// Marks the robust futexes that thread `tid` holds as their owner's who died, and wakes one waiter of each.
-pub fn release_robust(head: usize, tid: i32) {
-    let word = |address: usize| UserPtr::<usize>::new(address).read();
-    let (Ok(first), Ok(offset), Ok(pending)) = (
-        word(head),
-        word(head.wrapping_add(8)),
-        word(head.wrapping_add(16)),
-    ) else {
-        return;
-    };
-    let mut entry = first;
-    for _ in 0..ROBUST_MOST {
-        if entry & !1 == head {
-            break;
-        }
-        // The next is read first: whoever is woken may free this one.
-        let next = word(entry & !1);
-        if entry != pending && release_one((entry & !1).wrapping_add(offset), tid, false).is_err() {
-            return;
-        }
-        let Ok(next) = next else { return };
-        entry = next;
-    }
-    if pending & !1 != 0 {
-        // A bad address has no waiters.
-        _ = release_one((pending & !1).wrapping_add(offset), tid, true);
-    }
-}
-
-fn release_one(address: usize, tid: i32, pending: bool) -> Result<()> {
-    if address % 4 != 0 {
-        return Err(Errno::EINVAL);
-    }
-    loop {
-        let old = user::load_u32(address)?;
-        if pending && old == 0 {
-            wake(address, 1, ANY, true)?;
-            return Ok(());
-        }
-        if old & TID != tid as u32 {
-            return Ok(());
-        }
-        if user::cmpxchg_u32(address, old, old & WAITERS | OWNER_DIED)? == old {
-            if old & WAITERS != 0 {
-                wake(address, 1, ANY, true)?;
-            }
-            return Ok(());
-        }
-    }
+    let woken = wake_key(one, wakes, ANY)?;
+    Ok(woken + if holds { wake_key(two, more, ANY)? } else { 0 })
 }

@@ -1,0 +1,412 @@
+//! Futexes that are locks which the kernel hands on (PI futexes): the word holds the number of the thread that has the lock.
+//!
+//! A thread that waits enters its bucket first, and then looks whether the lock is still held: who gives the lock up finds
+//! it there, or it finds the word changed. Whoever takes a waiter out of its bucket settles its slot.
+
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*, fence};
+
+use super::{Bucket, Key, Kind, OWNER_DIED, TABLE, TID, WAITERS, WAITING, Waiter, sleep};
+use crate::arch::current_arc;
+use crate::errno::{Errno, Result};
+use crate::mm::heap::try_arc;
+use crate::mm::user;
+use crate::task::sched::{self, state};
+use crate::task::{Thread, current, tree};
+
+/// What a slot holds once its thread has the lock.
+const OWNED: u32 = 0;
+/// The thread is to try for itself.
+const RETRY: u32 = 1;
+/// With the number of a thread that is no more: the lock was its, and the thread is to write the word itself.
+const INHERITED: u32 = 1 << 31;
+
+/// How many wait for locks: who ends looks at the buckets only if anybody does.
+static WAITING_FOR_LOCKS: AtomicUsize = AtomicUsize::new(0);
+
+fn address_of(thread: &Thread) -> usize {
+    core::ptr::from_ref(thread).addr()
+}
+
+/// Takes the lock at `address`, or with `waits` false only if nobody has it. `deadline` in ticks.
+///
+/// # Errors
+/// EAGAIN (held, and not waited for), EDEADLK (the thread has it already), ESRCH (held by nobody who lives), ETIMEDOUT,
+/// ERESTARTNOINTR, EFAULT, EINVAL, ENOMEM.
+pub fn lock(address: usize, shared: bool, deadline: Option<u64>, waits: bool) -> Result<()> {
+    let key = Key::of(address, shared)?;
+    loop {
+        let held = match take(address, current().tid() as u32, 0)? {
+            Taken::Yes => return Ok(()),
+            Taken::Held(held) => held,
+        };
+        let Some(owner) = owner_of(address, held)? else {
+            continue;
+        };
+        if !waits {
+            return Err(Errno::EAGAIN);
+        }
+        if wait_for_lock(key, address, held, &owner, deadline)? {
+            return Ok(());
+        }
+        pause()?;
+    }
+}
+
+/// Between two tries: others may run, and a signal ends it.
+fn pause() -> Result<()> {
+    sched::cond_resched();
+    if current().signal_due() {
+        Err(Errno::ERESTARTNOINTR)
+    } else {
+        Ok(())
+    }
+}
+
+enum Taken {
+    Yes,
+    /// The word, which says that somebody has the lock and that others wait.
+    Held(u32),
+}
+
+/// Gives a lock that nobody has to thread `tid`, with `more` bits in its word; else says in the word that somebody waits.
+fn take(address: usize, tid: u32, more: u32) -> Result<Taken> {
+    loop {
+        let old = user::load_u32(address)?;
+        if old & TID == tid {
+            return Err(Errno::EDEADLK);
+        }
+        let new = match old & TID {
+            0 => old & (OWNER_DIED | WAITERS) | tid | more,
+            _ => old | WAITERS,
+        };
+        if new == old || user::cmpxchg_u32(address, old, new)? == old {
+            return Ok(match old & TID {
+                0 => Taken::Yes,
+                _ => Taken::Held(new),
+            });
+        }
+        pause()?;
+    }
+}
+
+/// Who has the lock whose word is `held`; none if the word has changed.
+fn owner_of(address: usize, held: u32) -> Result<Option<Arc<Thread>>> {
+    match tree::thread((held & TID) as i32) {
+        Some(owner) => Ok(Some(owner)),
+        None if user::load_u32(address)? != held => Ok(None),
+        None => Err(Errno::ESRCH),
+    }
+}
+
+/// A place in a bucket, left when this goes.
+struct Place {
+    slot: Arc<AtomicU32>,
+}
+
+impl Place {
+    fn enter(key: Key, kind: Kind) -> Result<Self> {
+        let slot = try_arc(AtomicU32::new(WAITING))?;
+        let bucket = &TABLE[key.bucket()];
+        let mut waiters = bucket.waiters.lock();
+        waiters.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        waiters.push(Waiter {
+            key,
+            bits: super::ANY,
+            thread: current_arc(),
+            index: OWNED,
+            kind,
+            slot: slot.clone(),
+        });
+        bucket.count.store(waiters.len() as u32, Relaxed);
+        drop(waiters);
+        WAITING_FOR_LOCKS.fetch_add(1, SeqCst);
+        fence(SeqCst);
+        Ok(Place { slot })
+    }
+
+    /// Leaves the bucket; what the slot holds if somebody else took the waiter out, else WAITING.
+    fn leave(&self, key: Key) -> u32 {
+        if TABLE[key.bucket()].remove(&self.slot) {
+            return WAITING;
+        }
+        loop {
+            let settled = self.slot.load(Acquire);
+            // Moved to another word, or about to be settled.
+            if settled != WAITING || TABLE.iter().any(|bucket| bucket.remove(&self.slot)) {
+                return settled;
+            }
+            sched::yield_now();
+            sched::cond_resched();
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        WAITING_FOR_LOCKS.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Waits for the lock that `owner` has; false if it must be tried again.
+fn wait_for_lock(
+    key: Key,
+    address: usize,
+    held: u32,
+    owner: &Arc<Thread>,
+    deadline: Option<u64>,
+) -> Result<bool> {
+    let place = Place::enter(key, Kind::Lock(address_of(owner)))?;
+    sched::prepare(state::INTERRUPTIBLE);
+    let result = match user::load_u32(address) {
+        Ok(word) if (word | OWNER_DIED) == (held | OWNER_DIED) && tree::is_living(owner) => {
+            sleep(&place.slot, deadline)
+        }
+        Ok(_) => Ok(()),
+        Err(error) => Err(error),
+    };
+    sched::cancel();
+    settle(place.leave(key), address, result)
+}
+
+/// What came of a wait for the lock at `address`, by what its slot holds.
+fn settle(slot: u32, address: usize, result: Result<()>) -> Result<bool> {
+    match (slot, result) {
+        (OWNED, _) => Ok(true),
+        (RETRY, _) | (WAITING, Ok(())) => Ok(false),
+        (WAITING, Err(Errno::ERESTARTSYS)) => Err(Errno::ERESTARTNOINTR),
+        (WAITING, Err(error)) => Err(error),
+        (inherited, _) => inherit(address, inherited & !INHERITED),
+    }
+}
+
+/// The lock is this thread's, for `dead` had it; false if yet another was quicker.
+fn inherit(address: usize, dead: u32) -> Result<bool> {
+    let new = current().tid() as u32 | OWNER_DIED | WAITERS;
+    loop {
+        let old = user::load_u32(address)?;
+        if old & TID != 0 && old & TID != dead {
+            return Ok(false);
+        }
+        if user::cmpxchg_u32(address, old, new)? == old {
+            return Ok(true);
+        }
+        pause()?;
+    }
+}
+
+impl Bucket {
+    /// Takes out who waited longest for a lock that `is_it`, whose other waiters wait for that thread from now on.
+    fn next_owner(&self, is_it: impl Fn(&Waiter) -> bool) -> Option<Waiter> {
+        let mut waiters = self.waiters.lock();
+        let at = waiters
+            .iter()
+            .position(|waiter| matches!(waiter.kind, Kind::Lock(_)) && is_it(waiter))?;
+        let next = waiters.remove(at);
+        wait_for(&mut waiters, next.key, &next.thread);
+        self.count.store(waiters.len() as u32, Relaxed);
+        Some(next)
+    }
+}
+
+/// Those among `waiters` who want the lock `key` wait for `owner` now.
+fn wait_for(waiters: &mut [Waiter], key: Key, owner: &Thread) {
+    for waiter in waiters.iter_mut().filter(|waiter| waiter.key == key) {
+        if let Kind::Lock(of) = &mut waiter.kind {
+            *of = address_of(owner);
+        }
+    }
+}
+
+/// Gives the lock at `address` to who waited longest, or to nobody.
+///
+/// # Errors
+/// EPERM (it is not the thread's), EFAULT, EINVAL.
+pub fn unlock(address: usize, shared: bool) -> Result<()> {
+    let key = Key::of(address, shared)?;
+    let own = current().tid() as u32;
+    loop {
+        let old = user::load_u32(address)?;
+        if old & TID != own {
+            return Err(Errno::EPERM);
+        }
+        fence(SeqCst);
+        let Some(next) = TABLE[key.bucket()].next_owner(|waiter| waiter.key == key) else {
+            if user::cmpxchg_u32(address, old, 0)? == old {
+                return Ok(());
+            }
+            pause()?;
+            continue;
+        };
+        return hand_over(address, next);
+    }
+}
+
+fn hand_over(address: usize, next: Waiter) -> Result<()> {
+    let new = next.thread.tid() as u32 | WAITERS;
+    let written = loop {
+        match user::load_u32(address) {
+            Err(error) => break Err(error),
+            Ok(old) => match user::cmpxchg_u32(address, old, new) {
+                Ok(found) if found != old => continue,
+                other => break other.map(|_| ()),
+            },
+        }
+    };
+    // Who came meanwhile found the old owner in the word.
+    let mut waiters = TABLE[next.key.bucket()].waiters.lock();
+    wait_for(&mut waiters, next.key, &next.thread);
+    drop(waiters);
+    next.settle(OWNED);
+    written
+}
+
+/// The current thread is no more, or leaves its memory: locks that it has and others wait for are theirs.
+pub fn release_locks() {
+    fence(SeqCst);
+    if WAITING_FOR_LOCKS.load(Relaxed) == 0 {
+        return;
+    }
+    let own = address_of(current());
+    for bucket in &TABLE {
+        while let Some(next) = bucket.next_owner(|waiter| waiter.kind == Kind::Lock(own)) {
+            let tid = current().tid() as u32;
+            next.settle(INHERITED | tid);
+        }
+    }
+}
+
+/// Waits at `address` while it holds `value`, until it is moved to the lock at `second` and given that (a condition
+/// variable's wait).
+///
+/// # Errors
+/// As [`lock`]; EAGAIN also where the word holds something else, or a signal came when it was moved already.
+pub fn wait_then_lock(
+    (address, value): (usize, u32),
+    second: usize,
+    shared: bool,
+    deadline: Option<u64>,
+) -> Result<()> {
+    let (key, target) = (Key::of(address, shared)?, Key::of(second, shared)?);
+    if key == target {
+        return Err(Errno::EINVAL);
+    }
+    let place = Place::enter(key, Kind::LockLater(target))?;
+    sched::prepare(state::INTERRUPTIBLE);
+    let result = match user::load_u32(address) {
+        Ok(word) if word == value => sleep(&place.slot, deadline),
+        Ok(_) => Err(Errno::EAGAIN),
+        Err(error) => Err(error),
+    };
+    sched::cancel();
+    let was_moved = !TABLE[key.bucket()].holds(&place.slot);
+    match settle(place.leave(key), second, result) {
+        // It cannot begin again as a wait, since its word has changed.
+        Err(Errno::ERESTARTNOINTR) if was_moved => Err(Errno::EAGAIN),
+        Ok(false) => lock(second, shared, deadline, true),
+        other => other.map(|_| ()),
+    }
+}
+
+impl Bucket {
+    fn holds(&self, slot: &Arc<AtomicU32>) -> bool {
+        let waiters = self.waiters.lock();
+        waiters.iter().any(|waiter| {
+            Arc::ptr_eq(&waiter.slot, slot) && matches!(waiter.kind, Kind::LockLater(_))
+        })
+    }
+
+    /// Takes out who waited longest at `key` to be moved to `target`.
+    fn next_moved(&self, key: Key, target: Key) -> Result<Option<Waiter>> {
+        let mut waiters = self.waiters.lock();
+        let Some(at) = waiters.iter().position(|waiter| waiter.key == key) else {
+            return Ok(None);
+        };
+        if waiters[at].kind != Kind::LockLater(target) {
+            return Err(Errno::EINVAL);
+        }
+        let waiter = waiters.remove(at);
+        self.count.store(waiters.len() as u32, Relaxed);
+        Ok(Some(waiter))
+    }
+}
+
+/// Gives the lock at `to` to the first that waits at `from` to be moved there, or makes it and up to `moves` others wait for
+/// the lock; returns how many were.
+///
+/// # Errors
+/// EAGAIN (`from` holds something else than `expected`), EINVAL (who waits does not want that lock), ESRCH, EFAULT, ENOMEM.
+pub fn requeue_to_lock(
+    (from, expected): (usize, u32),
+    to: usize,
+    shared: bool,
+    moves: usize,
+) -> Result<usize> {
+    let (source, target) = (Key::of(from, shared)?, Key::of(to, shared)?);
+    if source == target {
+        return Err(Errno::EINVAL);
+    }
+    if user::load_u32(from)? != expected {
+        return Err(Errno::EAGAIN);
+    }
+    let mut done = 0;
+    while done <= moves {
+        let Some(mut waiter) = TABLE[source.bucket()].next_moved(source, target)? else {
+            break;
+        };
+        let tid = waiter.thread.tid() as u32;
+        let held = match take(to, tid, WAITERS) {
+            Ok(Taken::Yes) => {
+                waiter.settle(OWNED);
+                done += 1;
+                continue;
+            }
+            Ok(Taken::Held(held)) => held,
+            Err(error) => {
+                waiter.settle(RETRY);
+                return Err(error);
+            }
+        };
+        match owner_of(to, held) {
+            Ok(Some(owner)) => {
+                (waiter.key, waiter.kind) = (target, Kind::Lock(address_of(&owner)));
+                move_to_lock(waiter, to, &owner);
+            }
+            Ok(None) => waiter.settle(RETRY),
+            Err(error) => {
+                waiter.settle(RETRY);
+                return Err(error);
+            }
+        }
+        done += 1;
+    }
+    Ok(done)
+}
+
+/// Lets a waiter wait for the lock at `address` that `owner` has, if it still has.
+fn move_to_lock(waiter: Waiter, address: usize, owner: &Arc<Thread>) {
+    let bucket = &TABLE[waiter.key.bucket()];
+    let (slot, thread) = (waiter.slot.clone(), waiter.thread.clone());
+    let mut waiters = bucket.waiters.lock();
+    if waiters.try_reserve(1).is_err() {
+        drop(waiters);
+        return waiter.settle(RETRY);
+    }
+    waiters.push(waiter);
+    bucket.count.store(waiters.len() as u32, Relaxed);
+    drop(waiters);
+    fence(SeqCst);
+    let held = user::load_u32(address).is_ok_and(|word| word & TID == owner.tid() as u32);
+    if !(held && tree::is_living(owner)) && bucket.remove(&slot) {
+        slot.store(RETRY, Release);
+        sched::wake(thread);
+    }
+}
+
+impl Waiter {
+    /// Tells a waiter that no bucket holds any more.
+    fn settle(self, slot: u32) {
+        self.slot.store(slot, Release);
+        sched::wake(self.thread);
+    }
+}

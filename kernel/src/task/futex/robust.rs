@@ -1,0 +1,78 @@
+//! Robust futexes: what a thread held when it ended.
+
+use super::{ANY, OWNER_DIED, TID, WAITERS, wake};
+use crate::errno::{Errno, Result};
+use crate::mm::user::{self, UserPtr};
+
+/// The most entries of a robust list that are looked at (ROBUST_LIST_LIMIT).
+const MOST: usize = 2048;
+
+/// Marks the robust futexes that thread `tid` holds as their owner's who died, and wakes one waiter of each.
+pub fn release_robust(head: usize, tid: i32) {
+    let word = |address: usize| UserPtr::<usize>::new(address).read();
+    let (Ok(first), Ok(offset), Ok(pending)) = (
+        word(head),
+        word(head.wrapping_add(8)),
+        word(head.wrapping_add(16)),
+    ) else {
+        return;
+    };
+    let mut entry = first;
+    for _ in 0..MOST {
+        if entry & !1 == head {
+            break;
+        }
+        // The next is read first: whoever is woken may free this one.
+        let next = word(entry & !1);
+        let held = Held::at(entry, offset);
+        if entry != pending && held.release(tid, false).is_err() {
+            return;
+        }
+        let Ok(next) = next else { return };
+        entry = next;
+    }
+    if pending & !1 != 0 {
+        // A bad address has no waiters.
+        _ = Held::at(pending, offset).release(tid, true);
+    }
+}
+
+/// A futex of the list.
+struct Held {
+    address: usize,
+    /// Whether it is a lock whose waiters the kernel knows (the lowest bit of the entry).
+    is_lock: bool,
+}
+
+impl Held {
+    fn at(entry: usize, offset: usize) -> Self {
+        Held {
+            address: (entry & !1).wrapping_add(offset),
+            is_lock: entry & 1 != 0,
+        }
+    }
+
+    fn release(&self, tid: i32, pending: bool) -> Result<()> {
+        let address = self.address;
+        if address % 4 != 0 {
+            return Err(Errno::EINVAL);
+        }
+        loop {
+            let old = user::load_u32(address)?;
+            if pending && !self.is_lock && old == 0 {
+                wake(address, 1, ANY, true)?;
+                return Ok(());
+            }
+            if old & TID != tid as u32 {
+                return Ok(());
+            }
+            if user::cmpxchg_u32(address, old, old & WAITERS | OWNER_DIED)? == old {
+                // Who waits for a lock is given it when the thread is gone.
+                if old & WAITERS != 0 && !self.is_lock {
+                    wake(address, 1, ANY, true)?;
+                }
+                return Ok(());
+            }
+        }
+    }
+}

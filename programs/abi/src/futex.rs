@@ -1,0 +1,367 @@
+//! Futexes: locks that the kernel hands on, those whose owner died, waits with bits and deadlines, futex2's calls.
+
+use std::ptr;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
+use std::thread;
+
+use crate::{in_child, tell, tell_end};
+
+const WAITERS: u32 = 1 << 31;
+const OWNER_DIED: u32 = 1 << 30;
+const TID: u32 = OWNER_DIED - 1;
+
+const LOCK_PI: i32 = 6;
+const UNLOCK_PI: i32 = 7;
+const TRYLOCK_PI: i32 = 8;
+const WAIT_BITSET: i32 = 9;
+const WAKE_BITSET: i32 = 10;
+const WAIT_REQUEUE_PI: i32 = 11;
+const CMP_REQUEUE_PI: i32 = 12;
+const LOCK_PI2: i32 = 13;
+const REALTIME: i32 = 256;
+
+const PAST: libc::timespec = libc::timespec {
+    tv_sec: 0,
+    tv_nsec: 1,
+};
+
+/// Runs this part.
+pub fn run() {
+    // SAFETY: the words outlive the threads that wait for them, which are joined.
+    unsafe {
+        locks();
+        handed_on();
+        owner_gone();
+        robust();
+        requeued();
+        bits_and_clocks();
+        futex2();
+    }
+}
+
+unsafe fn futex(
+    word: &AtomicU32,
+    operation: i32,
+    value: u32,
+    timeout: *const libc::timespec,
+) -> i64 {
+    unsafe { futex6(word, operation, value, timeout, ptr::null(), 0) }
+}
+
+unsafe fn futex6(
+    word: &AtomicU32,
+    operation: i32,
+    value: u32,
+    timeout: *const libc::timespec,
+    second: *const AtomicU32,
+    third: u32,
+) -> i64 {
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            operation,
+            value,
+            timeout,
+            second,
+            third,
+        )
+    }
+}
+
+/// What a lock's word holds, in words.
+fn held(word: &AtomicU32) -> String {
+    let word = word.load(SeqCst);
+    let owner = match word & TID {
+        0 => "nobody".to_string(),
+        // SAFETY: a call without arguments.
+        tid if tid as i32 == unsafe { libc::gettid() } => "this thread".to_string(),
+        _ => "another".to_string(),
+    };
+    format!(
+        "{owner}{}",
+        if word & OWNER_DIED != 0 { ", died" } else { "" }
+    )
+}
+
+unsafe fn locks() {
+    unsafe {
+        let word = AtomicU32::new(0);
+        tell("lock", futex(&word, LOCK_PI, 0, ptr::null()));
+        println!("has it: {}", held(&word));
+        tell("lock again", futex(&word, LOCK_PI, 0, ptr::null()));
+        tell("try again", futex(&word, TRYLOCK_PI, 0, ptr::null()));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                tell("another's try", futex(&word, TRYLOCK_PI, 0, ptr::null()));
+                tell("another's unlock", futex(&word, UNLOCK_PI, 0, ptr::null()));
+                tell("another's lock, in time", futex(&word, LOCK_PI, 0, &PAST));
+                tell("by the other clock", futex(&word, LOCK_PI2, 0, &PAST));
+            });
+        });
+        tell("unlock", futex(&word, UNLOCK_PI, 0, ptr::null()));
+        println!("has it: {}", held(&word));
+        tell("unlock again", futex(&word, UNLOCK_PI, 0, ptr::null()));
+        word.store(0x3f_fff0, SeqCst);
+        tell("of nobody who lives", futex(&word, LOCK_PI, 0, ptr::null()));
+        tell("by no clock", futex(&word, LOCK_PI | REALTIME, 0, &PAST));
+        let odd = &*word.as_ptr().cast::<u8>().add(1).cast::<AtomicU32>();
+        tell(
+            "misaligned",
+            libc::syscall(libc::SYS_futex, ptr::from_ref(odd), LOCK_PI, 0, 0usize),
+        );
+    }
+}
+
+/// Waits until the word says that somebody waits for the lock.
+fn until_waited_for(word: &AtomicU32) {
+    while word.load(SeqCst) & WAITERS == 0 {
+        thread::yield_now();
+    }
+}
+
+unsafe fn handed_on() {
+    unsafe {
+        let (word, inside) = (AtomicU32::new(0), AtomicU32::new(0));
+        futex(&word, LOCK_PI, 0, ptr::null());
+        thread::scope(|scope| {
+            let waiters: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let result = futex(&word, LOCK_PI, 0, ptr::null());
+                        let alone = inside.fetch_add(1, SeqCst) == 0;
+                        let own = word.load(SeqCst) & TID == libc::gettid() as u32;
+                        inside.fetch_sub(1, SeqCst);
+                        result == 0 && alone && own && futex(&word, UNLOCK_PI, 0, ptr::null()) == 0
+                    })
+                })
+                .collect();
+            until_waited_for(&word);
+            tell("hand it on", futex(&word, UNLOCK_PI, 0, ptr::null()));
+            let got = waiters.into_iter().map(|waiter| waiter.join().unwrap());
+            println!("got it: {}", got.filter(|got| *got).count());
+        });
+        println!("has it: {}", held(&word));
+    }
+}
+
+/// A thread ends with a lock that another waits for.
+unsafe fn owner_gone() {
+    unsafe {
+        let (word, taken) = (AtomicU32::new(0), AtomicU32::new(0));
+        thread::scope(|scope| {
+            let owner = scope.spawn(|| {
+                futex(&word, LOCK_PI, 0, ptr::null());
+                taken.store(1, SeqCst);
+                until_waited_for(&word);
+            });
+            let heir = scope.spawn(|| {
+                while taken.load(SeqCst) == 0 {
+                    thread::yield_now();
+                }
+                // The lock may be nobody's between the owner's last look and its end.
+                let result = futex(&word, LOCK_PI, 0, ptr::null());
+                let own = word.load(SeqCst) & TID == libc::gettid() as u32;
+                if result == 0 {
+                    println!("of the dead: {own} {}", held(&word));
+                    futex(&word, UNLOCK_PI, 0, ptr::null());
+                } else {
+                    println!("of the dead: true this thread, died");
+                }
+            });
+            owner.join().unwrap();
+            heir.join().unwrap();
+        });
+    }
+}
+
+/// A lock in a robust list, with the list's links.
+#[repr(C)]
+struct Entry {
+    next: AtomicUsize,
+    word: AtomicU32,
+}
+
+/// `struct robust_list_head`.
+#[repr(C)]
+struct Head {
+    first: AtomicUsize,
+    offset: usize,
+    pending: AtomicUsize,
+}
+
+unsafe fn robust() {
+    unsafe {
+        let entry = Entry {
+            next: AtomicUsize::new(0),
+            word: AtomicU32::new(0),
+        };
+        let head = Head {
+            first: AtomicUsize::new(0),
+            offset: std::mem::offset_of!(Entry, word),
+            pending: AtomicUsize::new(0),
+        };
+        let (head_at, entry_at) = ((&raw const head) as usize, (&raw const entry) as usize);
+        for (what, mark) in [("a robust futex", 0), ("a robust lock", 1)] {
+            entry.word.store(0, SeqCst);
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    entry.next.store(head_at, SeqCst);
+                    head.first.store(entry_at | mark, SeqCst);
+                    let size = size_of::<Head>();
+                    libc::syscall(libc::SYS_set_robust_list, head_at, size);
+                    let (mut list, mut len) = (0usize, 0usize);
+                    libc::syscall(libc::SYS_get_robust_list, 0, &mut list, &mut len);
+                    println!("the list: {} {len}", list == head_at);
+                    entry.word.store(libc::gettid() as u32, SeqCst);
+                });
+            });
+            // The thread is joined before the kernel has let go of it.
+            while entry.word.load(SeqCst) & OWNER_DIED == 0 {
+                thread::yield_now();
+            }
+            println!("{what} of the dead: {}", held(&entry.word));
+        }
+        tell("taken", futex(&entry.word, LOCK_PI, 0, ptr::null()));
+        println!("has it: {}", held(&entry.word));
+        tell(
+            "odd size",
+            libc::syscall(libc::SYS_set_robust_list, head_at, 8),
+        );
+        let list = libc::syscall(libc::SYS_get_robust_list, 0x3f_ffff, ptr::null::<u8>(), 0);
+        tell("the list of nobody", list);
+    }
+}
+
+unsafe fn requeued() {
+    unsafe {
+        let (word, lock) = (AtomicU32::new(0), AtomicU32::new(0));
+        futex(&lock, LOCK_PI, 0, ptr::null());
+        let requeue = |value: u32, wakes: u32, to: &AtomicU32| {
+            let moves = 5usize as *const libc::timespec;
+            futex6(&word, CMP_REQUEUE_PI, wakes, moves, to, value)
+        };
+        tell("requeue, another value", requeue(1, 1, &lock));
+        tell("requeue, two wakes", requeue(0, 2, &lock));
+        tell("requeue to itself", requeue(0, 1, &word));
+        tell("requeue of nobody", requeue(0, 1, &lock));
+        let wait = |value, timeout| futex6(&word, WAIT_REQUEUE_PI, value, timeout, &lock, u32::MAX);
+        tell("wait, another value", wait(1, ptr::null()));
+        tell("wait, in time", wait(0, &PAST));
+        thread::scope(|scope| {
+            let waiters: Vec<_> = (0..2)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let result = wait(0, ptr::null());
+                        let own = lock.load(SeqCst) & TID == libc::gettid() as u32;
+                        result == 0 && own && futex(&lock, UNLOCK_PI, 0, ptr::null()) == 0
+                    })
+                })
+                .collect();
+            let mut moved = 0;
+            while moved < 2 {
+                moved += requeue(0, 1, &lock).max(0);
+                thread::yield_now();
+            }
+            println!("moved: {moved}");
+            tell("unlock", futex(&lock, UNLOCK_PI, 0, ptr::null()));
+            let got = waiters.into_iter().map(|waiter| waiter.join().unwrap());
+            println!("got it: {}", got.filter(|got| *got).count());
+        });
+        println!("has it: {}", held(&lock));
+    }
+}
+
+unsafe fn bits_and_clocks() {
+    unsafe {
+        let word = AtomicU32::new(7);
+        let wait = |clock, value, bits, timeout| {
+            futex6(
+                &word,
+                WAIT_BITSET | clock,
+                value,
+                timeout,
+                ptr::null(),
+                bits,
+            )
+        };
+        tell("no bits", wait(0, 7, 0, &PAST));
+        tell("monotonic", wait(0, 7, 1, &PAST));
+        tell("realtime", wait(REALTIME, 7, 1, &PAST));
+        tell("another value", wait(0, 8, 1, &PAST));
+        let negative = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: -1,
+        };
+        tell("no time", wait(0, 7, 1, &negative));
+        tell(
+            "wake no bits",
+            futex6(&word, WAKE_BITSET, 1, ptr::null(), ptr::null(), 0),
+        );
+        tell("an odd operation", futex(&word, 99, 0, ptr::null()));
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| wait(0, 7, 2, ptr::null()));
+            let wake = |bits| futex6(&word, WAKE_BITSET, 9, ptr::null(), ptr::null(), bits);
+            tell("other bits", wake(5));
+            while wake(2) == 0 {
+                thread::yield_now();
+            }
+            tell("woken", waiter.join().unwrap());
+        });
+    }
+}
+
+unsafe fn futex2() {
+    unsafe {
+        const SIZE_32: u32 = 2;
+        let word = AtomicU32::new(7);
+        let at = word.as_ptr();
+        let monotonic = libc::CLOCK_MONOTONIC;
+        let wait = |value: usize, mask: usize, flags: u32, clock: i32| {
+            libc::syscall(455, at, value, mask, flags, &PAST, clock)
+        };
+        tell("wait", wait(7, 1, SIZE_32, monotonic));
+        tell("wait, another value", wait(8, 1, SIZE_32, monotonic));
+        tell("wait, no bits", wait(7, 0, SIZE_32, monotonic));
+        tell("wait, a byte", wait(7, 1, 0, monotonic));
+        tell(
+            "wait, another clock",
+            wait(7, 1, SIZE_32, libc::CLOCK_BOOTTIME),
+        );
+        tell("wake", libc::syscall(454, at, 1usize, 1, SIZE_32));
+        tell("wake, odd flags", libc::syscall(454, at, 1usize, 1, 64));
+        let to = AtomicU32::new(0);
+        let entry = |word: &AtomicU32, value: u64| [value, word.as_ptr() as u64, SIZE_32 as u64];
+        let mut pair = [entry(&word, 7), entry(&to, 0)];
+        tell("requeue", libc::syscall(456, &pair, 0, 1, 1));
+        pair[0][0] = 8;
+        tell("requeue, another value", libc::syscall(456, &pair, 0, 1, 1));
+        tell("requeue, odd flags", libc::syscall(456, &pair, 1, 1, 1));
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                let words = [entry(&to, 0), entry(&word, 7)];
+                let none = ptr::null::<libc::timespec>();
+                libc::syscall(libc::SYS_futex_waitv, &words, 2, 0, none, monotonic)
+            });
+            while libc::syscall(454, at, 1usize, 1, SIZE_32) == 0 {
+                thread::yield_now();
+            }
+            tell("which of two", waiter.join().unwrap());
+        });
+        tell_end(
+            "a wait that a signal ends",
+            in_child(|| {
+                libc::alarm(1);
+                libc::syscall(
+                    455,
+                    at,
+                    7usize,
+                    1usize,
+                    SIZE_32,
+                    ptr::null::<u8>(),
+                    monotonic,
+                );
+            }),
+        );
+    }
+}
