@@ -10,6 +10,7 @@ mod errno;
 mod fs;
 mod log;
 mod mm;
+mod names;
 mod panic;
 mod params;
 mod random;

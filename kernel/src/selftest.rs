@@ -40,9 +40,53 @@ macro_rules! selftest_entry {
 #[cfg(feature = "selftest")]
 static RUNNING: crate::sync::Mutex<Option<&'static str>> = crate::sync::Mutex::new(None);
 
+/// Bad ends, by the values of the parameter `selftest` that ask for them: a thread of the kernel comes to it.
+#[cfg(feature = "selftest")]
+const ENDS: [(&str, fn()); 3] = [
+    ("panic", asked_panic),
+    ("wild-access", crate::arch::wild_access),
+    ("overflow", overflow),
+];
+
+#[cfg(feature = "selftest")]
+#[inline(never)]
+fn asked_panic() {
+    panic!("as asked");
+}
+
+#[cfg(feature = "selftest")]
+fn overflow() {
+    assert!(endless(0) > 0);
+}
+
+/// Needs more stack than there is.
+#[cfg(feature = "selftest")]
+fn endless(depth: u64) -> u64 {
+    let frame = core::hint::black_box([depth; 32]);
+    match frame[0] {
+        u64::MAX => 1,
+        _ => endless(depth + 1) + core::hint::black_box(frame)[1],
+    }
+}
+
 /// Runs all tests and ends the machine. The first that fails ends it by its panic.
 #[cfg(feature = "selftest")]
 pub fn run() -> ! {
+    let asked = crate::params::get("selftest");
+    if let Some(end) = ENDS.iter().position(|(name, _)| asked == Some(name)) {
+        let thread = crate::task::spawn_kernel(
+            "doomed",
+            |end| {
+                ENDS[end].1();
+                unreachable!("a good end")
+            },
+            end,
+        );
+        thread.expect("memory for a thread");
+        loop {
+            crate::task::sched::schedule();
+        }
+    }
     for test in crate::arch::selftests() {
         let name = test
             .name

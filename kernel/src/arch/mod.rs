@@ -3,6 +3,7 @@
 pub mod branch;
 pub mod cell;
 pub mod mmio;
+pub mod text;
 pub mod vdso;
 
 #[cfg(target_arch = "aarch64")]

@@ -268,6 +268,11 @@ impl Thread {
         *self.name.lock()
     }
 
+    /// The name, unless it is being set.
+    pub fn try_name(&self) -> Option<[u8; 16]> {
+        self.name.try_lock().map(|name| *name)
+    }
+
     /// Sets the name from its first 15 bytes.
     pub fn set_name(&self, name: &[u8]) {
         *self.name.lock() = short_name(name);

@@ -13,6 +13,7 @@ use object::read::elf::{FileHeader, ProgramHeader};
 use crate::arch::Arch;
 use crate::packages;
 use crate::project::Project;
+use crate::symbols;
 use crate::toolchain;
 
 /// Which kernel a guest boots.
@@ -94,8 +95,8 @@ fn image_of_file(project: &Project, path: &Path) -> Result<PathBuf> {
     Ok(place)
 }
 
-/// Writes a kernel's loadable segments as they stand in memory beside its ELF file: QEMU passes the device tree and the
-/// initramfs only to such an image with Linux's header.
+/// Writes a kernel's loadable segments as they stand in memory beside its ELF file, and the names of its functions where it
+/// has room for them: QEMU passes the device tree and the initramfs only to such an image with Linux's header.
 pub fn flat_image(elf: &Path) -> Result<PathBuf> {
     let bytes = fs::read(elf).with_context(|| elf.display().to_string())?;
     let image = flatten(&bytes).with_context(|| elf.display().to_string())?;
@@ -117,13 +118,13 @@ fn flatten(bytes: &[u8]) -> Result<Vec<u8>> {
         .iter()
         .filter(loaded)
         .collect();
-    let base = segments
+    let first = segments
         .iter()
-        .map(|segment| segment.p_paddr(endian))
-        .min()
+        .min_by_key(|segment| segment.p_paddr(endian))
         .context("nothing to load")?;
+    let base = first.p_paddr(endian);
     let mut image = Vec::new();
-    for segment in segments {
+    for segment in &segments {
         let data = segment
             .data(endian, bytes)
             .ok()
@@ -133,6 +134,12 @@ fn flatten(bytes: &[u8]) -> Result<Vec<u8>> {
             image.resize(at + data.len(), 0);
         }
         image[at..at + data.len()].copy_from_slice(data);
+    }
+    if let Some((address, names)) = symbols::table(bytes)? {
+        let at = usize::try_from(address - first.p_vaddr(endian))?;
+        let room = image.get_mut(at..at + names.len());
+        room.context("names outside the image")?
+            .copy_from_slice(&names);
     }
     Ok(image)
 }

@@ -17,6 +17,7 @@ mod project;
 mod qemu;
 mod run;
 mod session;
+mod symbols;
 mod terminal;
 mod test;
 mod toolchain;

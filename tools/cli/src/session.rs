@@ -201,11 +201,9 @@ impl Session {
         .replace('\r', "")
     }
 
-    /// The last lines of the log.
+    /// The last lines of the log, a panic's whole.
     pub fn log_end(&self) -> String {
-        let text = self.log();
-        let lines: Vec<&str> = text.lines().collect();
-        lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
+        end_of(&self.log())
     }
 }
 
@@ -214,6 +212,14 @@ impl Drop for Session {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The last lines of a log: from the line that a panic begins with, if there is one.
+pub fn end_of(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().collect();
+    let last = lines.len().saturating_sub(LOG_LINES);
+    let panic = lines.iter().position(|line| line.contains("PANIC"));
+    lines[panic.unwrap_or(last)..].join("\n")
 }
 
 fn read_frames(mut stream: UnixStream, to: &Sender<Event>) {

@@ -1,7 +1,7 @@
 //! What exceptions mean: faults for `mm`, instructions to emulate, signals, and the end of the kernel for all that should
 //! not be.
 
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use core::fmt;
 
 use linux_raw_sys::general::{
     BUS_ADRALN, BUS_OBJERR, FPE_FLTDIV, FPE_FLTINV, FPE_FLTOVF, FPE_FLTRES, FPE_FLTUND, FPE_FLTUNK,
@@ -13,7 +13,8 @@ use super::cpu;
 use super::frame::Frame;
 use super::{USER_END, emulate, irq as interrupts, uaccess};
 use crate::mm::fault::{self, Access, Signal};
-use crate::{panic, task};
+use crate::panic::{self, Exception};
+use crate::task;
 use crossings::Kind;
 
 /// Exception classes (ESR_ELx.EC, Arm ARM D24.2.40).
@@ -208,34 +209,37 @@ pub(super) extern "C" fn kernel_sync(syndrome: usize, address: usize, frame: &mu
 
 /// The kernel cannot go on.
 pub(super) extern "C" fn fatal(syndrome: usize, address: usize, frame: &KernelFrame) -> ! {
-    static DEPTH: AtomicUsize = AtomicUsize::new(0);
-    if DEPTH.fetch_add(1, Relaxed) > 1 {
-        super::power::exit(panic::STATUS);
+    let class = syndrome >> class::SHIFT;
+    let what =
+        format_args!("exception of class {class:#x}, syndrome {syndrome:#x}, address {address:#x}");
+    let (pc, sp) = (frame.pc, frame.sp);
+    panic::exception(
+        what,
+        &Exception {
+            pc,
+            sp,
+            address,
+            registers: frame,
+        },
+    )
+}
+
+impl fmt::Display for KernelFrame {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        for (number, value) in self.x.iter().enumerate() {
+            write!(
+                f,
+                "{:>6}{number:<2} {value:016x}{}",
+                "x",
+                if number % 4 == 3 { "\n" } else { "" }
+            )?;
+        }
+        write!(
+            f,
+            "{:>8} {:016x}\n{:>8} {:016x}{:>8} {:016x}",
+            "sp", self.sp, "pc", self.pc, "pstate", self.pstate
+        )
     }
-    crate::log!(
-        "kernel exception: syndrome {syndrome:#x} (class {:#x}), address {address:#x}",
-        syndrome >> class::SHIFT
-    );
-    for (number, row) in frame.x.chunks(4).enumerate() {
-        let mut line = [0; 4];
-        line[..row.len()].copy_from_slice(row);
-        crate::log!(
-            "x{:<2} {:016x} {:016x} {:016x} {:016x}",
-            number * 4,
-            line[0],
-            line[1],
-            line[2],
-            line[3]
-        );
-    }
-    crate::log!(
-        "sp  {:016x} pc {:016x} pstate {:x}",
-        frame.sp,
-        frame.pc,
-        frame.pstate
-    );
-    super::backtrace::print(frame.sp, frame.pc);
-    panic!("an exception in the kernel");
 }
 
 /// An asynchronous error or an interrupt that is none of ours, while a program ran.
@@ -249,4 +253,16 @@ pub(super) extern "C" fn unexpected(syndrome: usize, frame: &Frame) {
 /// Work before the return to the program.
 pub(super) extern "C" fn exit_work(frame: &mut Frame) {
     task::exit_work(frame);
+}
+
+/// Reads where nothing is mapped.
+#[cfg(feature = "selftest")]
+#[inline(never)]
+pub fn wild_access() {
+    // SAFETY: not at all: the kernel's end by this exception is what is tested.
+    unsafe {
+        (super::mmu::MAPPED_AREA.end as *const u8)
+            .sub(1)
+            .read_volatile()
+    };
 }

@@ -23,11 +23,6 @@ pub(super) fn image() -> Range<usize> {
     layout::IMAGE..&raw const __image_end as usize
 }
 
-/// Whether an address is one of the kernel's instructions.
-pub(super) fn is_code(address: usize) -> bool {
-    (layout::IMAGE..&raw const __text_end as usize).contains(&address)
-}
-
 /// Maps `blocks` blocks from the one that holds `phys` at `window`, while the first tables are in use; returns where
 /// `phys` is then.
 pub(super) fn boot_window(

@@ -5,6 +5,7 @@ pub use super::{cell, mmio};
 
 mod boot;
 mod branch;
+mod call;
 mod cpuinfo;
 mod emulate;
 mod entry;
@@ -21,7 +22,6 @@ mod syscall;
 mod sysreg;
 mod tlb;
 
-pub mod backtrace;
 pub mod cpu;
 pub mod irq;
 pub mod mmu;
@@ -34,11 +34,14 @@ pub mod uaccess;
 pub mod virt;
 
 pub use branch::{is_taken, jump_to};
+pub use call::ends_in_call;
 pub use entry::call_with_full_frame;
+#[cfg(feature = "selftest")]
+pub use exception::wild_access;
 pub use features::{features, hwcap, hwcap_names, reread_hw_access_flag};
 pub use frame::Frame;
 pub use syscall::{ENTRIES as SYSCALLS, Syscall, SyscallTable, full_frame_stub};
-pub use thread::{ThreadState, adopt, current, current_arc, enter_user, switch, work};
+pub use thread::{ThreadState, adopt, current, current_arc, enter_user, switch, try_current, work};
 
 /// Bytes in a page.
 pub const PAGE_SIZE: usize = 4096;

@@ -181,11 +181,16 @@ fn stack_top(end: usize) -> usize {
 /// Before the first thread.
 #[inline(always)]
 pub fn current() -> &'static Thread {
+    try_current().expect("no thread yet")
+}
+
+/// The thread that runs here, if one does yet.
+#[inline(always)]
+pub fn try_current() -> Option<&'static Thread> {
     const { assert!(offset_of!(Thread, arch) == 0) };
     let state = cpu::this().current.get();
-    assert!(!state.is_null(), "no thread yet");
     // SAFETY: `switch` and `adopt` store threads only, whose first field the state is; the scheduler keeps them while they run.
-    unsafe { &*state.cast::<Thread>() }
+    unsafe { state.cast::<Thread>().as_ref() }
 }
 
 /// The thread that runs here, counted: for whoever keeps it longer than it runs.

@@ -250,15 +250,18 @@ unsafe extern "C" fn from_kernel() {
         "ld t3, {spill} + 24(tp)",
         "j 4b",
         "3: ld t2, {spill} + 16(tp)",
-        // Not that. If sp has run into the guard below a stack, which one bit tells, the handler gets the overflow stack.
+        // Not that. If sp is about to run into the guard below a stack, which one bit tells, the handler gets the overflow
+        // stack.
         "1: mv t0, sp",
+        "addi sp, sp, -{size}",
         "srai t1, sp, {mapped_shift}",
         "addi t1, t1, -({mapped_head})",
         "bnez t1, 2f",
         "slli t1, sp, {stack_bit}",
         "bltz t1, 2f",
         "ld sp, {overflow_stack}(tp)",
-        "2: addi sp, sp, -{size}",
+        "addi sp, sp, -{size}",
+        "2:",
         "sd t0, {x} + 8 * 2(sp)",
         "ld t0, {spill}(tp)",
         "ld t1, {spill} + 8(tp)",

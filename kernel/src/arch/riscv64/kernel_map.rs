@@ -18,7 +18,7 @@ static TABLES: [Table; POOL] = [const { Table::new() }; POOL];
 static USED: AtomicUsize = AtomicUsize::new(0);
 
 unsafe extern "C" {
-    static __image_start: u8;
+    static __text_start: u8;
     static __text_end: u8;
     static __rodata_end: u8;
     static __image_end: u8;
@@ -84,7 +84,7 @@ fn index(virt: usize, size: usize) -> usize {
 /// The image's parts: addresses and what they allow.
 fn image() -> [(Range<usize>, Prot); 3] {
     let (start, text) = (
-        &raw const __image_start as usize,
+        &raw const __text_start as usize,
         &raw const __text_end as usize,
     );
     let (rodata, end) = (
@@ -153,11 +153,6 @@ pub(super) fn build(memory: &fdt::Memory) -> fdt::Ranges<64> {
 fn constant_len() -> usize {
     let [code, constants, _] = image();
     constants.0.end - code.0.start
-}
-
-/// Whether an address is one of the kernel's instructions.
-pub(super) fn is_code(address: usize) -> bool {
-    image()[0].0.contains(&address)
 }
 
 /// Takes the entry for `virt` over from `root`.

@@ -5,6 +5,7 @@ pub use super::{cell, mmio};
 mod aia;
 mod boot;
 mod branch;
+mod call;
 mod entry;
 mod external;
 mod features;
@@ -21,7 +22,6 @@ mod syscall;
 mod tlb;
 mod trap;
 
-pub mod backtrace;
 pub mod cpu;
 pub mod irq;
 pub mod mmu;
@@ -33,12 +33,15 @@ pub mod time;
 pub mod uaccess;
 
 pub use branch::{is_taken, jump_to};
+pub use call::ends_in_call;
 pub use entry::call_with_full_frame;
 pub use features::{features, hwcap, hwcap_names, reread_hw_access_flag};
 pub use frame::Frame;
 pub use hwprobe::SPECIFIC;
 pub use syscall::{ENTRIES as SYSCALLS, Syscall, SyscallTable, full_frame_stub};
-pub use thread::{ThreadState, adopt, current, current_arc, enter_user, switch, work};
+pub use thread::{ThreadState, adopt, current, current_arc, enter_user, switch, try_current, work};
+#[cfg(feature = "selftest")]
+pub use trap::wild_access;
 
 /// No guests yet.
 pub const HYPERVISOR: Option<super::Hypervisor> = None;

@@ -12,6 +12,7 @@ use super::frame::{Frame, REGISTER_NAMES};
 use super::{USER_END, cpu, fp, irq, uaccess};
 use crate::errno::Errno;
 use crate::mm::fault::{Access, handle_user_fault};
+use crate::panic::{self, Exception};
 use crate::task;
 
 /// The bit of `scause` that tells an interrupt.
@@ -84,7 +85,17 @@ pub(super) extern "C" fn from_user(cause: usize, value: usize, pc: usize) {
 pub(super) extern "C" fn from_kernel(frame: &mut KernelFrame, cause: usize, value: usize) {
     let fixup = uaccess::fixup(frame.x[0]);
     let (Some(access), Some(fixup), true) = (access(cause), fixup, value < USER_END) else {
-        panic!("trap {cause:#x} in the kernel, stval {value:#x}\n{frame}");
+        let what = format_args!("trap of cause {cause:#x}, stval {value:#x}");
+        let (pc, sp) = (frame.x[0], frame.x[2]);
+        panic::exception(
+            what,
+            &Exception {
+                pc,
+                sp,
+                address: value,
+                registers: frame,
+            },
+        )
     };
     cpu::this().crossings().add(Kind::FaultUaccess);
     if handle_user_fault(value, access).is_err() {
@@ -112,6 +123,18 @@ impl fmt::Display for KernelFrame {
                 if index % 4 == 3 { '\n' } else { ' ' }
             )?;
         }
-        writeln!(f, "status {:016x}", self.status)
+        write!(f, "status {:016x}", self.status)
     }
+}
+
+/// Reads where nothing is mapped.
+#[cfg(feature = "selftest")]
+#[inline(never)]
+pub fn wild_access() {
+    // SAFETY: not at all: the kernel's end by this exception is what is tested.
+    unsafe {
+        (super::mmu::MAPPED_AREA.end as *const u8)
+            .sub(1)
+            .read_volatile()
+    };
 }

@@ -28,7 +28,6 @@ mod report;
 mod result;
 mod said;
 mod subject;
-mod symbols;
 mod systems;
 mod text;
 mod touched;

@@ -11,8 +11,8 @@ use super::counted::Touched;
 use super::inspect::InspectOptions;
 use super::said::Said;
 use super::subject;
-use super::symbols::Symbols;
 use crate::project::progress;
+use crate::symbols::Symbols;
 
 /// Shows the shared lines of one row on each kernel.
 pub fn show(bench: &Bench, options: &InspectOptions) -> Result<u8> {

@@ -11,10 +11,10 @@ use super::inspect::InspectOptions;
 use super::path::{Path, Tally};
 use super::report::Report;
 use super::result::{Column, Failure, Head, Row};
-use super::symbols::Symbols;
 use super::systems;
 use super::text;
 use crate::project::progress;
+use crate::symbols::Symbols;
 
 /// The plugin's options: the first batch's instructions after the one that warms up.
 const TRACE: &str = ",trace=any,skip=1,limit=20000";

@@ -1,5 +1,6 @@
 //! The kernel's own unit tests: a kernel built with them, booted in QEMU, tells its results on the serial line.
 
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -12,11 +13,14 @@ use crate::kernel_image::{Kernel, flat_image};
 use crate::options::TestOptions;
 use crate::project::Project;
 use crate::qemu::Machine;
-use crate::session::Event;
+use crate::session::{self, Event};
 use crate::toolchain;
 
 /// How long the whole boot may take.
 const LIMIT: Duration = Duration::from_secs(120);
+
+/// What QEMU exits with after the kernel's panic (kernel/src/panic.rs).
+const PANIC_STATUS: i32 = 101;
 
 /// Boots the self-testing kernel on each machine of an architecture.
 pub fn test(
@@ -35,31 +39,91 @@ pub fn test(
     let image = flat_image(&toolchain::kernel(project, arch, &["selftest"])?)?;
     let kernel = Kernel::Selftest(image);
     for setting in wanted {
-        boot(
-            project,
-            &setting.machine(&kernel, &["selftest"]),
-            &name(&setting),
+        let name = name(&setting);
+        units(
             report,
-        )?;
+            &name,
+            &boot(project, &setting.machine(&kernel, &["selftest"]))?,
+        );
+        for (end, sayings) in ENDS {
+            let parameter = format!("selftest={end}");
+            let booted = boot(project, &setting.machine(&kernel, &[&parameter]))?;
+            bad_end(report, &format!("{name}/{end}"), sayings, &booted);
+        }
     }
     Ok(())
 }
 
-fn boot(project: &Project, machine: &Machine, name: &str, report: &mut Report) -> Result<()> {
+/// Bad ends that the kernel is asked for, and what its log must say then.
+const ENDS: [(&str, &[&str]); 3] = [
+    (
+        "panic",
+        &[
+            "PANIC",
+            "in doomed",
+            ": as asked at ",
+            "called by",
+            "selftest::asked_panic+",
+        ],
+    ),
+    (
+        "wild-access",
+        &[
+            "PANIC",
+            "in doomed",
+            "registers:",
+            "wild_access+",
+            "called by",
+        ],
+    ),
+    (
+        "overflow",
+        &[
+            "PANIC",
+            "in doomed",
+            "kernel stack overflow",
+            "selftest::endless+",
+        ],
+    ),
+];
+
+/// How QEMU ended, if it did, and what the kernel's log said.
+struct Booted {
+    status: Option<ExitStatus>,
+    log: String,
+}
+
+fn boot(project: &Project, machine: &Machine) -> Result<Booted> {
     let mut tree = guest::tree(project, machine.arch)?;
     let mut session = guest::boot(project, machine, &mut tree, &[], None)?;
     let deadline = Instant::now() + LIMIT;
-    let timed_out = loop {
+    let status = loop {
         match session.next(Some(deadline)) {
-            Event::Closed => break false,
-            Event::TimedOut => break true,
+            Event::Closed => break session.finish()?,
+            Event::TimedOut => break None,
             _ => {}
         }
     };
-    let status = if timed_out { None } else { session.finish()? };
-    let log = session.log();
+    Ok(Booted {
+        status,
+        log: session.log(),
+    })
+}
+
+impl Booted {
+    fn describe(&self) -> String {
+        let how = match self.status {
+            Some(status) => format!("QEMU ended with {status}"),
+            None => "the machine did not end".into(),
+        };
+        format!("{how}\n{}", session::end_of(&self.log))
+    }
+}
+
+fn units(report: &mut Report, name: &str, booted: &Booted) {
     let mut passed = 0;
-    for line in log
+    for line in booted
+        .log
         .lines()
         .filter_map(|line| line.split_once("selftest ").map(|(_, rest)| rest))
     {
@@ -72,16 +136,19 @@ fn boot(project: &Project, machine: &Machine, name: &str, report: &mut Report) -
         }
     }
     report.passed(passed);
-    match status {
-        Some(status) if status.success() && passed > 0 => {}
-        Some(status) => report.failed(
-            name,
-            &format!("QEMU ended with {status}\n{}", session.log_end()),
-        ),
-        None => report.failed(
-            name,
-            &format!("the machine did not end\n{}", session.log_end()),
-        ),
+    if !booted.status.is_some_and(|status| status.success()) || passed == 0 {
+        report.failed(name, &booted.describe());
     }
-    Ok(())
+}
+
+fn bad_end(report: &mut Report, name: &str, sayings: &[&str], booted: &Booted) {
+    let missing = sayings.iter().find(|saying| !booted.log.contains(*saying));
+    match (booted.status, missing) {
+        (Some(status), None) if status.code() == Some(PANIC_STATUS) => report.passed(1),
+        (_, Some(missing)) => report.failed(
+            name,
+            &format!("nothing says '{missing}': {}", booted.describe()),
+        ),
+        _ => report.failed(name, &booted.describe()),
+    }
 }

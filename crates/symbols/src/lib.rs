@@ -1,0 +1,97 @@
+//! Names of functions by address, packed: what a kernel needs to name the callers in its own backtraces.
+//!
+//! The table is a sequence of entries by address, ended by a zero byte or by its end. An entry is a name, which shares its
+//! first bytes with the name before it, as neighbours mostly do:
+//!
+//! | bytes | |
+//! | --- | --- |
+//! | 1 | the name's length, from 1 |
+//! | 1 | how many of its bytes are those of the name before |
+//! | … | the other bytes |
+//! | 1 to 5 | how far it begins from where the one before began, 7 bits a byte, the lowest first |
+//!
+//! It is read from its start, which takes a while: a kernel that panics has time.
+#![no_std]
+#![forbid(unsafe_code)]
+
+#[cfg(any(test, feature = "pack"))]
+extern crate alloc;
+#[cfg(any(test, feature = "pack"))]
+mod pack;
+#[cfg(any(test, feature = "pack"))]
+pub use pack::pack;
+
+/// Bytes of a name at most; longer ones are cut.
+pub const NAME_MAX: usize = 200;
+
+/// A name, and how far into what it names an address is.
+pub struct Symbol {
+    bytes: [u8; NAME_MAX],
+    len: usize,
+    /// Bytes from its start to the address.
+    pub offset: usize,
+}
+
+impl Symbol {
+    /// The function's name; empty where the table is damaged.
+    pub fn name(&self) -> &str {
+        core::str::from_utf8(&self.bytes[..self.len]).unwrap_or("")
+    }
+}
+
+/// The symbol that holds `address`, which is relative to the same start as the table's: the last that begins at or before
+/// it.
+pub fn find(table: &[u8], address: usize) -> Option<Symbol> {
+    let mut found = Symbol {
+        bytes: [0; NAME_MAX],
+        len: 0,
+        offset: 0,
+    };
+    let (mut rest, mut start) = (table, 0usize);
+    while let Some(entry) = Entry::read(rest) {
+        let next = start.checked_add(entry.distance)?;
+        if next > address {
+            break;
+        }
+        let tail = found
+            .bytes
+            .get_mut(entry.shared..entry.shared + entry.own.len())?;
+        tail.copy_from_slice(entry.own);
+        found.len = entry.shared + entry.own.len();
+        (start, rest) = (next, entry.rest);
+    }
+    found.offset = address - start;
+    (found.len > 0).then_some(found)
+}
+
+struct Entry<'a> {
+    shared: usize,
+    own: &'a [u8],
+    distance: usize,
+    rest: &'a [u8],
+}
+
+impl<'a> Entry<'a> {
+    fn read(table: &'a [u8]) -> Option<Self> {
+        let (&[len, shared], rest) = table.split_first_chunk()?;
+        let own = usize::from(len)
+            .checked_sub(shared.into())
+            .filter(|_| len > 0)?;
+        let (own, mut rest) = rest.split_at_checked(own)?;
+        let mut distance = 0;
+        for place in 0..5 {
+            let (&byte, next) = rest.split_first()?;
+            distance |= usize::from(byte & 0x7f) << (7 * place);
+            rest = next;
+            if byte < 0x80 {
+                break;
+            }
+        }
+        Some(Entry {
+            shared: shared.into(),
+            own,
+            distance,
+            rest,
+        })
+    }
+}

@@ -1,0 +1,81 @@
+//! The kernel's own code: its bytes, the names in it, and who called whom.
+
+use super::mmu::MAPPED_AREA;
+use super::{KERNEL_STACK_SIZE, ends_in_call};
+use crate::names::Return;
+
+/// Return addresses that are printed at most.
+const DEPTH: usize = 40;
+
+unsafe extern "C" {
+    static __text_start: u8;
+    static __text_end: u8;
+    static __symbols_start: u8;
+    static __symbols_end: u8;
+}
+
+/// The address of the kernel's first instruction.
+pub fn start() -> usize {
+    &raw const __text_start as usize
+}
+
+/// The table of the kernel's function names, relative to [`start`], which the build fills in (`__symbols_start` in
+/// kernel.ld). All zero in an image that it did not make.
+pub fn symbols() -> &'static [u8] {
+    let (start, end) = (&raw const __symbols_start, &raw const __symbols_end);
+    // SAFETY: the linker script keeps these constants for the table.
+    unsafe { core::slice::from_raw_parts(start, end.offset_from_unsigned(start)) }
+}
+
+/// The kernel's code.
+fn bytes() -> &'static [u8] {
+    let (start, end) = (&raw const __text_start, &raw const __text_end);
+    // SAFETY: mapped for ever, and written only while it is patched, in whole instructions.
+    unsafe { core::slice::from_raw_parts(start, end.offset_from_unsigned(start)) }
+}
+
+/// Whether an address is in the guard below a stack.
+fn is_guard(address: usize) -> bool {
+    MAPPED_AREA.contains(&address) && address & KERNEL_STACK_SIZE == 0
+}
+
+/// Whether the thread whose stack pointer is `sp` needs more stack than it has, where an access to `address` failed.
+pub fn has_overflowed(sp: usize, address: usize) -> bool {
+    let slot = |address: usize| address / (2 * KERNEL_STACK_SIZE);
+    is_guard(sp) || is_guard(address) && slot(address) == slot(sp)
+}
+
+/// Logs the callers of code whose stack pointer is `sp`: of the current stack, or of the current thread's.
+///
+/// Functions keep no frame records, which would cost each call on every hot path. Instead every word of the stack that
+/// points behind a call is shown: all callers, and now and then one of a call that has returned.
+pub fn log_callers(sp: usize) {
+    let here = &raw const sp as usize;
+    let in_use = here..(here | (KERNEL_STACK_SIZE - 1)) + 1;
+    let words = if in_use.contains(&sp) {
+        sp..in_use.end
+    } else if MAPPED_AREA.contains(&sp) {
+        // A stack is the upper half of its slot.
+        let end = (sp | (2 * KERNEL_STACK_SIZE - 1)) + 1;
+        sp.max(end - KERNEL_STACK_SIZE)..end
+    } else {
+        return;
+    };
+    let words = words.start.next_multiple_of(size_of::<usize>())..words.end;
+    let callers = words.step_by(size_of::<usize>()).filter_map(|at| {
+        // SAFETY: a word of a stack that is in use, or of the one whose thread's end is being logged.
+        let word = unsafe { (at as *const usize).read() };
+        let code = bytes().get(..word.checked_sub(start())?)?;
+        ends_in_call(code).then_some(word)
+    });
+    callers
+        .take(DEPTH)
+        .for_each(|address| crate::log!("  called by {}", Return(address)));
+}
+
+/// Logs the callers of the caller.
+#[inline(never)]
+pub fn log_callers_here() {
+    let here = 0usize;
+    log_callers(&raw const here as usize);
+}

@@ -1,0 +1,75 @@
+//! Names of functions, for the kernel that is built here.
+
+use anyhow::{Context, Result, ensure};
+use object::{File, Object, ObjectSymbol, SymbolKind};
+
+use crate::arch::Arch;
+use crate::kernel_image::Kernel;
+use crate::project::Project;
+use crate::toolchain;
+
+/// Addresses and names, by address; empty for a kernel of which no ELF file is known.
+#[derive(Default)]
+pub struct Symbols(Vec<(u64, String)>);
+
+impl Symbols {
+    /// The symbols of a kernel.
+    pub fn of(project: &Project, kernel: &Kernel, arch: Arch) -> Self {
+        if *kernel != Kernel::Stile {
+            return Self::default();
+        }
+        let bytes = std::fs::read(toolchain::kernel_place(project, arch)).unwrap_or_default();
+        File::parse(&*bytes).map_or(Self::default(), |file| Self::of_file(&file))
+    }
+
+    fn of_file(file: &File) -> Self {
+        let mut symbols: Vec<_> = file
+            .symbols()
+            .filter(|symbol| symbol.is_definition() && symbol.kind() != SymbolKind::Section)
+            .filter_map(|symbol| Some((symbol.address(), symbol.name().ok()?)))
+            .filter(|(_, name)| !name.is_empty() && !name.starts_with(['$', '.']))
+            .map(|(address, name)| (address, format!("{:#}", rustc_demangle::demangle(name))))
+            .collect();
+        symbols.sort();
+        Self(symbols)
+    }
+
+    /// The name of what stands at an address or begins before it.
+    pub fn name(&self, address: u64) -> Option<String> {
+        let after = self.0.partition_point(|(start, _)| *start <= address);
+        self.0
+            .get(after.checked_sub(1)?)
+            .map(|(_, name)| name.clone())
+    }
+
+    fn address(&self, name: &str) -> Option<u64> {
+        let found = self.0.iter().find(|(_, known)| known == name);
+        found.map(|(address, _)| *address)
+    }
+}
+
+/// The table of function names that a kernel prints its backtraces by, and the address that it belongs at; nothing for an
+/// ELF file that has no room for one (`__symbols_start` in Stile's kernel.ld).
+pub fn table(elf: &[u8]) -> Result<Option<(u64, Vec<u8>)>> {
+    let file = File::parse(elf)?;
+    let symbols = Symbols::of_file(&file);
+    let Some(place) = symbols.address("__symbols_start") else {
+        return Ok(None);
+    };
+    let ends = ["__symbols_end", "__text_start", "__text_end"].map(|name| symbols.address(name));
+    let [Some(end), Some(text), Some(text_end)] = ends else {
+        return Ok(None);
+    };
+    let code = symbols
+        .0
+        .iter()
+        .filter(|(address, name)| (text..text_end).contains(address) && !name.starts_with("__"));
+    let table = symbols::pack(code.map(|(address, name)| (address - text, name.as_str())));
+    let room = usize::try_from(end - place).context("the room for names")?;
+    ensure!(
+        table.len() <= room,
+        "the names of the kernel's functions take {} bytes, and kernel.ld has room for {room}",
+        table.len()
+    );
+    Ok(Some((place, table)))
+}
