@@ -292,7 +292,7 @@ pub const CALLS: &[Call] = calls! {
     290 pkey_free() Absent;
     291 statx(Fd, Path, Hex, Hex, Pointer) Whole;
     292 io_pgetevents() Absent;
-    293 rseq(Pointer, Uint, Hex, Hex) Absent;
+    293 rseq(Pointer, Uint, Hex, Hex) Whole;
     294 kexec_file_load() Absent;
     424 pidfd_send_signal(Fd, Signal, Pointer, Hex) Whole;
     425 io_uring_setup(Uint, Pointer) Absent;

@@ -19,6 +19,7 @@ mod pipe;
 mod poll;
 mod prctl;
 mod process;
+mod rseq;
 mod sched;
 mod signal;
 mod signalfd;

@@ -1,10 +1,7 @@
 //! System calls on scheduling.
 
-use core::sync::atomic::{Ordering::SeqCst, fence};
-
 use linux_raw_sys::general::*;
 
-use super::path::check_flags;
 use crate::arch::cpu;
 use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, UserSlice};
@@ -208,26 +205,4 @@ pub fn getcpu(to: usize, node: usize, _cache: usize) -> Result<usize> {
     UserPtr::new(to).write_opt(&(cpu::this().index() as u32))?;
     UserPtr::new(node).write_opt(&0u32)?;
     Ok(0)
-}
-
-/// membarrier(2)'s commands (include/uapi/linux/membarrier.h): global, expedited ones, and their registrations.
-const COMMANDS: u32 = 0b111_1111 | REGISTRATIONS;
-const REGISTRATIONS: u32 = 1 << 2 | 1 << 4 | 1 << 6;
-const QUERY: u32 = 0;
-
-/// membarrier(2)
-pub fn membarrier(command: u32, flags: u32, _cpu: i32) -> Result<usize> {
-    check_flags(flags, 0)?;
-    match command {
-        QUERY => Ok(COMMANDS as usize),
-        _ if command.count_ones() != 1 || command & COMMANDS == 0 => Err(Errno::EINVAL),
-        _ if command & REGISTRATIONS != 0 => Ok(0),
-        _ => {
-            // Every CPU that runs a program passes through the kernel, which orders its accesses.
-            fence(SeqCst);
-            sched::interrupt_others();
-            fence(SeqCst);
-            Ok(0)
-        }
-    }
 }

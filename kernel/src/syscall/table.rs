@@ -270,7 +270,8 @@ dispatch! {
         getpriority => sched::getpriority,
         setpriority => sched::setpriority,
         getcpu => sched::getcpu,
-        membarrier => sched::membarrier,
+        membarrier => rseq::membarrier,
+        rseq => rseq::rseq,
 
         prlimit64 => limits::prlimit64,
         getrlimit => limits::getrlimit,

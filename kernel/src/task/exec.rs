@@ -12,7 +12,7 @@ use super::image::{Mapped, Program};
 use super::process::{Image, USER_HZ};
 use super::signal::NO_ALTSTACK;
 use super::stack::{self, Extra, Layout, Strings};
-use super::{current, exit, futex, signal, tree};
+use super::{current, exit, futex, rseq, signal, tree};
 use crate::arch::{self, Frame};
 use crate::errno::{Errno, Result};
 use crate::fs::{self, File};
@@ -207,6 +207,8 @@ fn vector(
     add(AT_HWCAP2, hwcap2 as usize);
     add(AT_EXECFN, path);
     add(AT_PLATFORM, platform);
+    add(AT_RSEQ_FEATURE_SIZE, rseq::SIZE);
+    add(AT_RSEQ_ALIGN, rseq::ALIGN);
     add(AT_MINSIGSTKSZ, arch::signal::frame_size());
     Ok(vector)
 }

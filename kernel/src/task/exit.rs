@@ -55,10 +55,8 @@ pub fn exit_thread() -> ! {
 
 /// Tells other threads, through the memory that is shared with them, that this one ends.
 pub(super) fn leave_memory(thread: &Thread) {
-    let clear_tid = thread.own.with(|own| {
-        own.rseq = (0, 0);
-        core::mem::take(&mut own.clear_tid)
-    });
+    thread.rseq.forget();
+    let clear_tid = thread.own.with(|own| core::mem::take(&mut own.clear_tid));
     let robust = thread.robust_list();
     thread.set_robust_list(0);
     let Some(space) = thread.space() else { return };

@@ -127,6 +127,9 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<usize> {
     if request.has(CLONE_CHILD_CLEARTID) {
         child.own.get_mut().clear_tid = request.child_tid;
     }
+    if !request.has(CLONE_VM) {
+        child.copy_rseq(parent);
+    }
     let (policy, priority) = parent.policy();
     child.set_policy(policy, priority);
     let child = try_arc(child)?;
@@ -230,5 +233,6 @@ fn new_process(request: &CloneRequest, parent: &Thread, pid: i32) -> Result<Arc<
         personality: old.personality(),
         counting: old.counting(),
         traced: old.is_traced(),
+        barriers: old.barriers(),
     }))
 }

@@ -37,6 +37,7 @@ fn new_process(pid: i32) -> Result<Process> {
         borrows: false,
         personality: 0,
         counting: Group::kernel(),
+        barriers: 0,
         traced: false,
     }))
 }

@@ -3,6 +3,7 @@
 extern crate alloc;
 
 pub mod access;
+pub mod barrier;
 pub mod clock;
 pub mod counting;
 pub mod credentials;
@@ -21,6 +22,7 @@ pub mod pidfd;
 pub mod process;
 pub mod queue;
 pub mod reap;
+pub mod rseq;
 pub mod sched;
 #[cfg(feature = "selftest")]
 mod selftests;

@@ -62,11 +62,6 @@ impl PidFd {
         }
     }
 
-    /// The process's number, whether or not it is still there.
-    pub fn pid(&self) -> i32 {
-        self.process.pid()
-    }
-
     /// Whether it stands for one thread alone.
     pub fn is_thread(&self) -> bool {
         self.thread.is_some()

@@ -143,6 +143,7 @@ pub struct Process {
     personality: AtomicU32,
     counting: Mutex<Arc<Group>>,
     traced: AtomicBool,
+    barriers: AtomicU32,
     oom_adjust: AtomicI32,
 }
 
@@ -177,6 +178,8 @@ pub struct Parts {
     pub counting: Arc<Group>,
     /// Whether its system calls are traced.
     pub traced: bool,
+    /// Barriers that it registered for.
+    pub barriers: u32,
 }
 
 impl Process {
@@ -209,6 +212,7 @@ impl Process {
             personality: AtomicU32::new(parts.personality),
             counting: Mutex::new(parts.counting),
             traced: AtomicBool::new(parts.traced),
+            barriers: AtomicU32::new(parts.barriers),
             oom_adjust: AtomicI32::new(0),
         }
     }
@@ -270,7 +274,18 @@ impl Process {
     pub(super) fn set_image(&self, image: Image) {
         let old = core::mem::replace(&mut *self.image.lock(), image);
         self.executed.store(true, Relaxed);
+        self.barriers.store(0, Relaxed);
         drop(old);
+    }
+
+    /// Barriers that it registered for (MEMBARRIER_CMD_REGISTER_…, as bits).
+    pub fn barriers(&self) -> u32 {
+        self.barriers.load(Relaxed)
+    }
+
+    /// Registers for a barrier.
+    pub fn register_barrier(&self, command: u32) {
+        self.barriers.fetch_or(command, Relaxed);
     }
 
     /// Whether it began a program since it was forked.

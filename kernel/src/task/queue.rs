@@ -33,6 +33,8 @@ pub struct RunQueue {
     least: AtomicU64,
     /// When the running thread was charged last, in ticks.
     charged: AtomicU64,
+    /// The number of the last barrier that this CPU passed.
+    barrier: AtomicU64,
     idle: Once<Arc<Thread>>,
 }
 
@@ -65,12 +67,27 @@ impl RunQueue {
             slice_end: AtomicU64::new(u64::MAX),
             least: AtomicU64::new(0),
             charged: AtomicU64::new(0),
+            barrier: AtomicU64::new(0),
             idle: Once::new(),
         }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock()
+    }
+
+    /// Address of the active address space, 0 for none.
+    pub(super) fn active_space(&self) -> usize {
+        self.space.load(Relaxed)
+    }
+
+    /// The number of the last barrier that this CPU passed.
+    pub(super) fn barrier_seen(&self) -> u64 {
+        self.barrier.load(Acquire)
+    }
+
+    pub(super) fn set_barrier_seen(&self, number: u64) {
+        self.barrier.store(number, Release);
     }
 
     /// How many threads wait here for the CPU.

@@ -16,7 +16,7 @@ use core::sync::atomic::{
 use super::counting::{self, Mode};
 use super::queue;
 pub use super::queue::{RunQueue, admit, dismiss, runnable, threads};
-use super::{Thread, current, timer};
+use super::{Thread, barrier, current, timer};
 use crate::arch::cpu::{self, Cpu};
 use crate::arch::{self, MAX_CPUS, irq, smp, time, work::NEED_RESCHED};
 use crate::mm::space;
@@ -215,6 +215,7 @@ pub fn schedule() {
     // Also where the thread goes on: its next slice has begun.
     timer::arm(cpu, cpu.sched.slice_end());
     let Some(next) = next else { return };
+    previous.disturb_rseq();
     activate_space(cpu, &next);
     let mode = next.sched.mode();
     if mode.0 != cpu.sched.mode.load(Relaxed) {
@@ -245,6 +246,8 @@ fn activate_space(cpu: &Cpu, next: &Thread) {
         None => space::deactivate(),
     }
     cpu.sched.space.store(wanted, Relaxed);
+    // What the programs there ordered before is seen by this one: see `barrier`.
+    fence(SeqCst);
 }
 
 /// Makes the current thread's address space, which has changed, the active one.
@@ -337,6 +340,7 @@ fn react(cpu: &'static Cpu) {
 
 /// Another CPU has something for this one.
 pub fn ipi() {
+    barrier::interrupt();
     if cpu::this().sched.waiting() != 0 {
         react(cpu::this());
     }
@@ -399,15 +403,6 @@ pub fn settle(thread: &Thread) {
         thread.arch.work.fetch_or(NEED_RESCHED, Relaxed);
         if thread.sched.cpu() != here.index() {
             smp::kick(thread.sched.cpu());
-        }
-    }
-}
-
-/// Interrupts all other CPUs that run a program.
-pub fn interrupt_others() {
-    for index in (0..cpu::count()).filter(|&index| index != cpu::this().index()) {
-        if IDLE.load(Relaxed) & 1 << index == 0 {
-            smp::kick(index);
         }
     }
 }

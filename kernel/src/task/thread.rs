@@ -9,6 +9,7 @@ use super::counting::Mode;
 use super::credentials::Credentials;
 use super::limits;
 use super::process::Process;
+use super::rseq;
 use super::sched::{self, Entity, state};
 use super::signal::ThreadSignals;
 use crate::arch::cell::ThreadLocal;
@@ -53,8 +54,6 @@ pub struct Own {
     pub restart: Restart,
     /// Where to write 0 and wake a futex when the thread ends; 0 for nowhere.
     pub clear_tid: usize,
-    /// Address, and signature, of the restartable sequences' area; 0 for none.
-    pub rseq: (usize, u32),
 }
 
 /// A thread.
@@ -68,6 +67,8 @@ pub struct Thread {
     pub signals: ThreadSignals,
     /// What only the thread itself looks at.
     pub own: ThreadLocal<Own>,
+    /// The area of its restartable sequences.
+    pub rseq: rseq::Area,
     tid: AtomicI32,
     process: Arc<Process>,
     resources: Mutex<Resources>,
@@ -122,8 +123,8 @@ impl Thread {
             own: ThreadLocal::new(Own {
                 restart: Restart::None,
                 clear_tid: 0,
-                rseq: (0, 0),
             }),
+            rseq: rseq::Area::default(),
             tid: AtomicI32::new(parts.tid),
             process: parts.process,
             resources: Mutex::new(parts.resources),

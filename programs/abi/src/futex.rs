@@ -351,6 +351,7 @@ unsafe fn futex2() {
         tell_end(
             "a wait that a signal ends",
             in_child(|| {
+                // It ends the process, whether or not the wait has begun.
                 libc::alarm(1);
                 libc::syscall(
                     455,

@@ -9,6 +9,7 @@ mod memory;
 mod pidfd;
 mod pipes;
 mod processes;
+mod rseq;
 mod signals;
 mod time;
 
@@ -22,6 +23,7 @@ fn main() {
         Some("processes") => processes::run(),
         Some("files") => files::run(),
         Some("futex") => futex::run(),
+        Some("rseq") => rseq::run(),
         Some("pidfd") => pidfd::run(),
         Some("pipes") => pipes::run(),
         Some("time") => time::run(),
@@ -87,6 +89,11 @@ fn error() -> &'static str {
         libc::ELOOP => "ELOOP",
         libc::EOVERFLOW => "EOVERFLOW",
         libc::ENOTSUP => "EOPNOTSUPP",
+        libc::EDEADLK => "EDEADLK",
+        libc::ENOMSG => "ENOMSG",
+        libc::EIDRM => "EIDRM",
+        libc::EMSGSIZE => "EMSGSIZE",
+        libc::EBADMSG => "EBADMSG",
         libc::ETIMEDOUT => "ETIMEDOUT",
         _ => "another error",
     }

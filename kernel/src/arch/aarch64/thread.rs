@@ -22,6 +22,8 @@ pub mod work {
     pub const SIGNAL: u32 = 1 << 1;
     /// The thread is traced.
     pub const TRACE: u32 = 1 << 2;
+    /// The program is to learn its CPU, or to leave a restartable sequence.
+    pub const RSEQ: u32 = 1 << 3;
 }
 
 /// Where a thread that is switched out goes on: what a call keeps (AAPCS64, section 6.1.1).

@@ -22,6 +22,8 @@ pub mod work {
     pub const SIGNAL: u32 = 1 << 1;
     /// A tracer is to be told, or something else that `task::exit_work` knows.
     pub const TRACE: u32 = 1 << 2;
+    /// The program is to learn its CPU, or to leave a restartable sequence.
+    pub const RSEQ: u32 = 1 << 3;
 }
 
 /// Where a thread that is switched out goes on: what a call keeps (RISC-V ELF psABI, section 2.1).

@@ -9,7 +9,7 @@ use super::{Action, Default, Info, SIG_DFL, SIG_IGN, default_of, force_fatal, st
 use crate::arch::signal::{self, Delivery};
 use crate::arch::{self, Frame, work::SIGNAL};
 use crate::errno::{Errno, Result};
-use crate::task::{current, exit, itimer, job};
+use crate::task::{current, exit, itimer, job, rseq};
 use zerocopy::IntoBytes;
 
 /// Does what the current thread's signals ask for before its program goes on.
@@ -122,6 +122,7 @@ fn handle(frame: &mut Frame, action: &Action, info: Info) {
         ],
         stack_top: if wanted && !on_it { start + size } else { 0 },
     };
+    rseq::interrupt(frame);
     if signal::push(frame, &delivery).is_err() {
         force_fatal(SIGSEGV);
         return;

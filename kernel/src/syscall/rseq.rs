@@ -1,0 +1,85 @@
+//! System calls on the order of what other CPUs see, and on which CPU a program is on.
+
+use linux_raw_sys::general::*;
+
+use super::path::check_flags;
+use crate::errno::{Errno, Result};
+use crate::task::barrier::{self, Scope};
+use crate::task::{current, rseq as area};
+
+/// RSEQ_FLAG_UNREGISTER (include/uapi/linux/rseq.h)
+const UNREGISTER: u32 = 1;
+
+/// rseq(2)
+pub fn rseq(address: usize, len: u32, flags: u32, signature: u32) -> Result<usize> {
+    check_flags(flags, UNREGISTER)?;
+    let change = if flags & UNREGISTER != 0 {
+        area::unregister
+    } else {
+        area::register
+    };
+    change(address, len as usize, signature)?;
+    Ok(0)
+}
+
+type Command = membarrier_cmd;
+
+/// Commands with what they order, and the registration that they want, if any.
+const COMMANDS: [(Command, Scope, u32); 5] = [
+    (Command::MEMBARRIER_CMD_GLOBAL, Scope::All, 0),
+    (Command::MEMBARRIER_CMD_GLOBAL_EXPEDITED, Scope::All, 0),
+    (
+        Command::MEMBARRIER_CMD_PRIVATE_EXPEDITED,
+        Scope::Space,
+        Command::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED as u32,
+    ),
+    (
+        Command::MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE,
+        Scope::Space,
+        Command::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE as u32,
+    ),
+    (
+        Command::MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ,
+        Scope::Space,
+        Command::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ as u32,
+    ),
+];
+
+const REGISTRATIONS: u32 = Command::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED as u32
+    | Command::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED as u32
+    | Command::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE as u32
+    | Command::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ as u32;
+const QUERY: u32 = Command::MEMBARRIER_CMD_QUERY as u32;
+/// MEMBARRIER_CMD_GET_REGISTRATIONS
+const GET_REGISTRATIONS: u32 = 1 << 9;
+/// MEMBARRIER_CMD_FLAG_CPU
+const ONE_CPU: u32 = 1;
+
+/// membarrier(2)
+pub fn membarrier(command: u32, flags: u32, _cpu: i32) -> Result<usize> {
+    let rseq = Command::MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ as u32;
+    check_flags(flags, if command == rseq { ONE_CPU } else { 0 })?;
+    let process = current().process();
+    let known = COMMANDS
+        .iter()
+        .find(|(number, ..)| *number as u32 == command);
+    match known {
+        Some((_, scope, wanted)) => {
+            if process.barriers() & wanted != *wanted {
+                return Err(Errno::EPERM);
+            }
+            barrier::wait(*scope);
+            Ok(0)
+        }
+        None if command == QUERY => {
+            let all = COMMANDS.iter().map(|(number, ..)| *number as u32);
+            Ok((all.fold(GET_REGISTRATIONS | REGISTRATIONS, |all, one| all | one)) as usize)
+        }
+        None if command == GET_REGISTRATIONS => Ok(process.barriers() as usize),
+        None if command.count_ones() == 1 && command & REGISTRATIONS != 0 => {
+            process.register_barrier(command);
+            Ok(0)
+        }
+        None => Err(Errno::EINVAL),
+    }
+}
