@@ -1,6 +1,7 @@
 //! The command line and the auxiliary vector.
 
-use crate::{rows, sys, turns};
+use crate::contend::Contest;
+use crate::{arch, rows, several, sys, turns};
 use core::ffi::{CStr, c_char};
 
 /// `AT_HWCAP`, from `linux/auxvec.h`.
@@ -97,9 +98,9 @@ pub struct Options<'a> {
     pub batches: usize,
     /// How long to wait before the first row, in milliseconds, so that the kernel's own work is over.
     pub settle_ms: usize,
-    cpus: Option<&'static str>,
-    /// Instead of the rows: so many threads read an ID register so often at once.
-    pub contend: Option<(usize, usize)>,
+    threads: &'static str,
+    /// Instead of the rows: threads read an ID register at once.
+    pub contend: Option<Contest>,
     /// How long to wait after each line, in milliseconds, so that the console's own work is over.
     pub pause_ms: usize,
 }
@@ -113,7 +114,7 @@ impl<'a> Options<'a> {
             list: false,
             batches: 21,
             settle_ms: 3000,
-            cpus: None,
+            threads: "",
             contend: None,
             pause_ms: 0,
         };
@@ -134,19 +135,24 @@ impl<'a> Options<'a> {
                 }
                 "--settle" => options.settle_ms = number.ok_or(word)?,
                 "--pause" => options.pause_ms = number.ok_or(word)?,
-                "--contend" => {
-                    let (threads, reads) =
-                        value.and_then(|value| value.split_once(',')).ok_or(word)?;
-                    options.contend = threads.parse().ok().zip(reads.parse().ok());
-                }
-                "--cpus" => options.cpus = Some(value.ok_or(word)?),
+                "--contend" => options.contend = Some(value.and_then(contest).ok_or(word)?),
+                "--threads" => options.threads = value.ok_or(word)?,
                 _ => return Err(word),
             }
         }
         let unknown = options
             .names()
             .find(|name| rows::ROWS.iter().all(|row| row.name != *name));
-        unknown.map_or(Ok(options), Err)
+        if let Some(unknown) = unknown {
+            return Err(unknown);
+        }
+        let tags = options.threads().count() * several::MEASURING * options.wanted();
+        let possible = options
+            .threads()
+            .all(|threads| (1..=turns::MOST).contains(&threads));
+        (possible && tags < arch::OVER)
+            .then_some(options)
+            .ok_or("--threads")
     }
 
     /// The rows that are named.
@@ -160,9 +166,26 @@ impl<'a> Options<'a> {
         self.names().next().is_none() || self.names().any(|word| word == name)
     }
 
-    /// The CPUs on which to measure in turn, at most [`turns::MOST`]; none means wherever the kernel likes.
-    pub fn cpus(&self) -> Option<impl Iterator<Item = usize>> {
-        let words = self.cpus?.split(',').take(turns::MOST);
-        Some(words.map_while(|word| word.parse().ok()))
+    /// How many rows are to be measured.
+    pub fn wanted(&self) -> usize {
+        rows::ROWS.iter().filter(|row| self.wants(row.name)).count()
     }
+
+    /// With how many threads to measure, one number after the other; none means in this thread alone, wherever the
+    /// kernel likes.
+    pub fn threads(&self) -> impl Iterator<Item = usize> + use<'a> {
+        let numbers = self.threads.split(',').filter(|word| !word.is_empty());
+        // What is no number is refused as 0 is.
+        numbers.map(|word| word.parse().unwrap_or(0))
+    }
+}
+
+/// Parses `THREADS,READS,MS`.
+fn contest(text: &str) -> Option<Contest> {
+    let mut words = text.split(',');
+    Some(Contest {
+        threads: words.next()?.parse().ok()?,
+        times: words.next()?.parse().ok()?,
+        limit_ms: words.next()?.parse().ok()?,
+    })
 }

@@ -6,20 +6,36 @@ use crate::meter::Outcome;
 use crate::output;
 use crate::sys;
 use crate::thread::Place;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 /// The most threads.
 pub const MOST: usize = 64;
 
+/// How often a thread reads between two looks at the clock.
+const STRETCH: usize = 16;
+
+/// What is asked for.
+pub struct Contest {
+    /// The most threads.
+    pub threads: usize,
+    /// How often each thread reads at most,
+    pub times: usize,
+    /// and how long, in milliseconds.
+    pub limit_ms: u64,
+}
+
 /// What the threads share.
-struct Crowd {
+struct Crowd<'a> {
+    contest: &'a Contest,
     reads: fn(usize),
-    /// How often each thread reads.
-    times: usize,
+    /// The counter's, in hertz.
+    frequency: u64,
     /// Set when all may start.
     go: AtomicU32,
     /// How many threads took a number, which is their CPU's.
     numbers: AtomicU32,
+    /// How often all read together.
+    done: AtomicUsize,
 }
 
 extern "C" fn read(crowd: usize) {
@@ -31,25 +47,29 @@ extern "C" fn read(crowd: usize) {
     while crowd.go.load(Ordering::Acquire) == 0 {
         sys::futex_wait(&crowd.go, 0, sys::FUTEX_PRIVATE);
     }
-    (crowd.reads)(crowd.times);
+    let end = arch::counter() + crowd.contest.limit_ms * crowd.frequency / 1000;
+    let mut done = 0;
+    while done < crowd.contest.times && arch::counter() < end {
+        let stretch = STRETCH.min(crowd.contest.times - done);
+        (crowd.reads)(stretch);
+        done += stretch;
+    }
+    crowd.done.fetch_add(done, Ordering::Relaxed);
 }
 
-/// Runs 1, 2, 4 … threads up to `most`, each reading `times` times, and prints a line for each number:
-/// `# contend THREADS reads TIMES real NS user NS system NS`.
-pub fn run(
-    arguments: &Arguments,
-    frequency: u64,
-    most: usize,
-    times: usize,
-) -> Result<(), Outcome> {
+/// Runs 1, 2, 4 … threads and prints a line for each number:
+/// `# contend THREADS reads OF-ALL real NS user NS system NS`.
+pub fn run(arguments: &Arguments, frequency: u64, contest: &Contest) -> Result<(), Outcome> {
     let reads = arch::id_reads(arguments.hwcap).ok_or(Outcome::Absent)?;
     let mut count = 1;
-    while count <= most.min(MOST) {
+    while count <= contest.threads.min(MOST) {
         let crowd = Crowd {
+            contest,
             reads,
-            times,
+            frequency,
             go: AtomicU32::new(0),
             numbers: AtomicU32::new(0),
+            done: AtomicUsize::new(0),
         };
         let mut places = [const { None }; MOST];
         for place in places.iter_mut().take(count) {
@@ -68,7 +88,8 @@ pub fn run(
         let (user_end, system_end) = sys::times();
         let real = u128::from(ticks) * 1_000_000_000 / u128::from(frequency);
         output::line(format_args!(
-            "# contend {count} reads {times} real {real} user {} system {}",
+            "# contend {count} reads {} real {real} user {} system {}",
+            crowd.done.load(Ordering::Relaxed),
             user_end - user,
             system_end - system
         ));

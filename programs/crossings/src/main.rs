@@ -1,10 +1,11 @@
 //! Times each crossing of the user-kernel boundary, on any Linux-compatible kernel.
 //!
-//!     crossings [--quick] [--batches N] [--settle MS] [--pause MS] [--cpus 0,1] [ROW…]
+//!     crossings [--quick] [--batches N] [--settle MS] [--pause MS] [--threads 1,2,4] [ROW…]
 //!     crossings --list
-//!     crossings --contend THREADS,READS
+//!     crossings --contend THREADS,READS,MS
 //!
-//! `--contend` has 1, 2, 4 … threads read an ID register at once, each so often. `--cpus` measures on each CPU in turn, in a thread of its own, and then once more on each.
+//! `--contend` has 1, 2, 4 … threads read an ID register at once, each so often or so long. `--threads`
+//! measures in processes of so many threads, each on a CPU of its own.
 //!
 //! One line a row: `name least median unit window`, where the figures are those of one operation, in
 //! nanoseconds of the counter that user programs can read. Under QEMU's `-icount shift=0` a nanosecond is
@@ -21,18 +22,21 @@
 mod arch;
 mod arguments;
 mod contend;
+mod measure;
 mod meter;
 mod output;
 mod region;
 mod rows;
+mod several;
 mod sys;
 mod thread;
 mod turns;
 
 use arguments::{Arguments, Options};
 use core::panic::PanicInfo;
-use meter::{Meter, Outcome};
-use rows::{ROWS, Row};
+use measure::Run;
+use meter::Outcome;
+use rows::ROWS;
 
 /// Where the architecture's `_start` arrives, with the stack as the kernel left it.
 ///
@@ -79,8 +83,8 @@ fn run(arguments: &Arguments) -> i32 {
     let [system, release, version] = [0, 2, 3].map(|field| names.field(field));
     output::line(format_args!("# kernel {system} {release} {version}"));
     sys::sleep_ms(options.settle_ms);
-    if let Some((threads, reads)) = options.contend {
-        match contend::run(arguments, frequency, threads, reads) {
+    if let Some(contest) = &options.contend {
+        match contend::run(arguments, frequency, contest) {
             Ok(()) => {}
             Err(Outcome::Absent) => output::line(format_args!("# no ID registers to read")),
             Err(Outcome::Failed(error)) => {
@@ -90,64 +94,22 @@ fn run(arguments: &Arguments) -> i32 {
         output::line(format_args!("# done"));
         return 0;
     }
-    let rows = |turn| measure_all(&options, arguments, frequency, turn);
-    let cpus = options.cpus();
-    let done = match cpus {
-        None => {
-            rows(0);
-            Ok(())
-        }
-        Some(cpus) => turns::each(cpus.count(), &|cpu, turn| {
-            if let Some(cpu) = options.cpus().and_then(|mut cpus| cpus.nth(cpu)) {
-                pin(cpu);
-                rows(turn);
-            }
-        }),
+    let run = Run {
+        options: &options,
+        arguments,
+        frequency,
     };
-    if let Err(error) = done {
-        output::line(format_args!("# threads cannot be had: errno {}", error.0));
+    let mut numbers = options.threads().peekable();
+    if numbers.peek().is_none() {
+        run.rows(1);
+    }
+    let tags = several::MEASURING * options.wanted();
+    for (threads, place) in numbers.zip(0..) {
+        several::measure(&run, threads, 1 + place * tags);
     }
     output::line(format_args!("# done"));
     arch::mark(arch::OVER);
     0
-}
-
-/// Keeps this thread on a CPU, and says so.
-fn pin(cpu: usize) {
-    match sys::pin(cpu) {
-        Ok(()) => output::line(format_args!("# on CPU {cpu}")),
-        Err(error) => {
-            output::line(format_args!("# not on CPU {cpu}: errno {}", error.0));
-        }
-    }
-}
-
-/// Runs all rows that are wanted, with the tags of this turn.
-fn measure_all(options: &Options, arguments: &Arguments, frequency: u64, turn: usize) {
-    for (index, row) in ROWS.iter().enumerate() {
-        if options.wants(row.name) {
-            let tag = turn * rows::TAGS_A_TURN + index + 1;
-            measure(row, Meter::new(options, arguments, frequency, tag));
-            sys::sleep_ms(options.pause_ms);
-        }
-    }
-}
-
-/// Runs one row and prints its line.
-fn measure(row: &Row, mut meter: Meter) {
-    let Row { name, window, .. } = row;
-    match (row.run)(&mut meter) {
-        Ok(()) => {
-            let (least, median) = meter.least_and_median();
-            output::line(format_args!("{name} {least} {median} ns {window}"));
-            let (tag, operations) = meter.marked();
-            output::line(format_args!("# tag {tag} {name} operations {operations}"));
-        }
-        Err(Outcome::Absent) => output::line(format_args!("{name} - - absent {window}")),
-        Err(Outcome::Failed(error)) => {
-            output::line(format_args!("{name} - - errno-{} {window}", error.0));
-        }
-    }
 }
 
 #[panic_handler]

@@ -1,7 +1,8 @@
 //! Batches of one operation, timed.
 
 use crate::arch;
-use crate::arguments::{Arguments, Options};
+use crate::arguments::Arguments;
+use crate::measure::Run;
 use crate::sys::{Errno, Result};
 use core::fmt;
 
@@ -44,13 +45,12 @@ pub struct Meter<'a> {
 }
 
 impl<'a> Meter<'a> {
-    /// A meter for one row; `frequency` is the counter's, in hertz, and `tag` marks the row's phases for
-    /// who watches from outside.
-    pub fn new(options: &Options, arguments: &'a Arguments, frequency: u64, tag: usize) -> Self {
+    /// A meter for one row, whose phases `tag` marks for who watches from outside.
+    pub fn new(run: &Run<'a>, tag: usize) -> Self {
         Self {
-            arguments,
-            batches: options.batches,
-            frequency,
+            arguments: run.arguments,
+            batches: run.options.batches,
+            frequency: run.frequency,
             tag,
             operations: 1,
             ticks: [0; MOST_BATCHES],

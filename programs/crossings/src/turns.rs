@@ -1,24 +1,23 @@
-//! The rows on several CPUs in turn.
+//! Threads on CPUs of their own that work by turns.
 //!
-//! Each CPU has its own thread, and all live until the last is done: what the kernel keeps for one thread is never
-//! given to the next. And each has two turns, A B A B: lines of memory that all four have in common are shared, and
-//! not passed on from one turn to the next.
+//! All live until the last turn is over: what the kernel keeps for one thread is never given to the next.
 
 use crate::sys::{self, Result};
 use crate::thread::Place;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// The most CPUs: the markers have no more tags.
-pub const MOST: usize = 7;
-/// How many turns each has.
-pub const ROUNDS: usize = 2;
+/// The most threads.
+pub const MOST: usize = 64;
+
+/// What a thread finds when no turn will come any more.
+const OVER: u32 = u32::MAX;
 
 /// What the threads share.
 struct Turns<'a> {
-    /// Which turn it is; beyond the last when all are done.
-    turn: AtomicU32,
-    /// How many CPUs.
-    count: u32,
+    /// Whose turns these are, one after the other.
+    order: &'a [usize],
+    /// For each thread the number of the turn that it now has, counted from 1; 0 while it has none.
+    given: [AtomicU32; MOST],
     work: &'a dyn Fn(usize, usize),
 }
 
@@ -26,53 +25,70 @@ struct Turns<'a> {
 #[derive(Clone, Copy)]
 struct Part<'a> {
     turns: &'a Turns<'a>,
-    cpu: u32,
+    thread: usize,
 }
 
 impl Turns<'_> {
-    /// Waits until it is turn `number`.
-    fn wait_for(&self, number: u32) {
+    /// Waits until this thread has a turn: its number; none after the last.
+    fn wait(&self, thread: usize) -> Option<usize> {
+        let given = &self.given[thread];
         loop {
-            let now = self.turn.load(Ordering::Acquire);
-            if now == number {
-                return;
+            match given.swap(0, Ordering::AcqRel) {
+                0 => sys::futex_wait(given, 0, sys::FUTEX_PRIVATE),
+                OVER => return None,
+                turn => return Some(turn as usize - 1),
             }
-            sys::futex_wait(&self.turn, now, sys::FUTEX_PRIVATE);
+        }
+    }
+
+    /// Gives a turn to the thread whose it is, or lets all go after the last.
+    fn give(&self, turn: usize) {
+        let wake = |given: &AtomicU32, value: u32| {
+            given.store(value, Ordering::Release);
+            sys::futex_wake(given, 1);
+        };
+        match self.order.get(turn) {
+            Some(thread) => wake(&self.given[*thread], turn as u32 + 1),
+            None => self.given.iter().for_each(|given| wake(given, OVER)),
         }
     }
 }
 
 extern "C" fn take(part: usize) {
     // SAFETY: the part outlives the thread, which is joined.
-    let Part { turns, cpu } = unsafe { *(part as *const Part) };
-    for round in 0..ROUNDS as u32 {
-        let turn = round * turns.count + cpu;
-        turns.wait_for(turn);
-        (turns.work)(cpu as usize, turn as usize);
-        turns.turn.store(turn + 1, Ordering::Release);
-        sys::futex_wake(&turns.turn, MOST);
+    let Part { turns, thread } = unsafe { *(part as *const Part) };
+    while let Some(turn) = turns.wait(thread) {
+        (turns.work)(thread, turn);
+        turns.give(turn + 1);
     }
-    turns.wait_for(ROUNDS as u32 * turns.count);
 }
 
-/// Calls `work` with each CPU, 0 to `count` - 1, at most [`MOST`], and the turn's number; all CPUs in turn, and then again,
-/// each in its own thread.
-pub fn each(count: usize, work: &dyn Fn(usize, usize)) -> Result<()> {
+/// Starts `threads` threads, at most [`MOST`], and calls `work` with a thread and the number of a turn, in `order`,
+/// which names threads from 0 on.
+pub fn take_turns(threads: usize, order: &[usize], work: &dyn Fn(usize, usize)) -> Result<()> {
     let turns = Turns {
-        turn: AtomicU32::new(0),
-        count: count as u32,
+        order,
+        given: [const { AtomicU32::new(0) }; MOST],
         work,
     };
-    let parts = core::array::from_fn::<_, MOST, _>(|cpu| Part {
+    let parts = core::array::from_fn::<_, MOST, _>(|thread| Part {
         turns: &turns,
-        cpu: cpu as u32,
+        thread,
     });
     let mut places = [const { None }; MOST];
-    for (place, part) in places.iter_mut().zip(&parts).take(count) {
-        place
-            .insert(Place::new()?)
-            .start(take, core::ptr::from_ref(part) as usize)?;
-    }
+    let started = start(&mut places[..threads.min(MOST)], &parts);
+    // Those that were started are let go if not all could be.
+    turns.give(if started.is_ok() { 0 } else { order.len() });
     places.iter().flatten().for_each(Place::join);
+    started
+}
+
+fn start(places: &mut [Option<Place>], parts: &[Part]) -> Result<()> {
+    for (place, part) in places.iter_mut().zip(parts) {
+        let argument = core::ptr::from_ref(part) as usize;
+        let running = Place::new()?;
+        // A thread that starts keeps a pointer to its place.
+        place.insert(running).start(take, argument)?;
+    }
     Ok(())
 }

@@ -189,6 +189,17 @@ impl Session {
         Ok(None)
     }
 
+    /// What QEMU used of the host's processors so far, where the host says so: Linux's `proc_pid_stat(5)`.
+    pub fn processor_time(&self) -> Option<Duration> {
+        let text = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
+        // The program's name may hold anything; field 3 follows it, and 14 and 15 are utime and stime.
+        let (_, fields) = text.rsplit_once(") ")?;
+        let ticks = fields.split(' ').skip(11).take(2);
+        let ticks: u64 = ticks.map(|ticks| ticks.parse().unwrap_or(0)).sum();
+        let second = rustix::param::clock_ticks_per_second();
+        Some(Duration::from_millis(ticks * 1000 / second.max(1)))
+    }
+
     /// What QEMU said, and the kernel's log.
     pub fn log(&self) -> String {
         let qemu = fs::read(self.folder.file("qemu")).unwrap_or_default();

@@ -12,9 +12,6 @@ use crate::meter::{Meter, Outcome};
 /// The argument with which the program ends at once: what the row `vfork_exec` executes.
 pub const EXIT: &str = "exit";
 
-/// How many tags one turn on one CPU may use for its rows.
-pub const TAGS_A_TURN: usize = 64;
-
 /// What a row's function returns.
 type Measured = Result<(), Outcome>;
 
@@ -32,7 +29,7 @@ const fn row(name: &'static str, run: fn(&mut Meter) -> Measured, window: &'stat
     Row { name, window, run }
 }
 
-/// All rows, in the order of their tags.
+/// All rows, in order.
 pub const ROWS: &[Row] = &[
     row(
         "null_call",
@@ -151,6 +148,3 @@ pub const ROWS: &[Row] = &[
         "tgkill of this thread, empty handler, return to where it was",
     ),
 ];
-
-const _: () = assert!(ROWS.len() < TAGS_A_TURN);
-const _: () = assert!(crate::turns::MOST * crate::turns::ROUNDS * TAGS_A_TURN <= crate::arch::OVER);

@@ -2,7 +2,7 @@
 //! guest are our own (`programs/vmm`, `programs/guest-bench`), the same on each kernel.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
@@ -140,7 +140,7 @@ fn run(bench: &Bench, subject: &Subject, vcpus: u32) -> Result<Said> {
         None,
     )?;
     let limit = Duration::from_secs(60 + u64::from(vcpus));
-    let output = jobs::attend(&session, Instant::now() + limit)?;
+    let output = jobs::attend(&session, limit)?;
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     let failure = match output.end {
         Err(failure) => Some(failure),

@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
 
 use super::Bench;
 use super::counted::{self, Counted};
 use super::interrupt;
+use super::patience::Patience;
 use super::programs;
 use super::result::Failure;
 use super::subject::Subject;
@@ -29,7 +30,7 @@ pub struct Boot<'a> {
     pub arguments: Vec<String>,
     /// What the plugin is to do beside counting, as its options; without it, time is the host's and figures do not repeat.
     pub plugin: Option<&'a str>,
-    /// When the machine counts as hung.
+    /// The processor time after which the machine counts as hung.
     pub limit: Duration,
 }
 
@@ -92,7 +93,7 @@ impl Boot<'_> {
             .replace(&place.display().to_string(), "RUN")
             .replace(&format!("{}/", project.root.display()), "");
         let mut session = Session::start(&command, link, folder, log.clone())?;
-        let timed_out = wait(&session, Instant::now() + self.limit)?;
+        let timed_out = wait(&session, self.limit)?;
         if !timed_out {
             counted::await_end(&mut session)?;
         }
@@ -117,9 +118,10 @@ impl Boot<'_> {
 }
 
 /// Waits for the machine's end; whether the time ran out before.
-fn wait(session: &Session, deadline: Instant) -> Result<bool> {
+fn wait(session: &Session, limit: Duration) -> Result<bool> {
+    let mut patience = Patience::new(session, limit);
     loop {
-        match interrupt::next(session, deadline)? {
+        match interrupt::next(session, &mut patience)? {
             Event::Closed => return Ok(false),
             Event::TimedOut => return Ok(true),
             _ => {}

@@ -10,7 +10,9 @@ use super::options::{Action, BenchOptions, Suite};
 use super::report::Report;
 use super::result::{Column, Results};
 use super::subject::{self, Subject};
-use super::{Bench, affinity, boots, contend, crossings, html, interrupt, lmbench, markdown, text};
+use super::{
+    Bench, affinity, boots, contend, crossings, html, interrupt, lmbench, markdown, scale, text,
+};
 use crate::arch::Arch;
 use crate::policies;
 use crate::project::{Project, progress};
@@ -51,12 +53,14 @@ impl Step {
         }
         if let Some(system) = self.suite.system() {
             let mut columns = crossings::measure(bench, system, self.arch, &self.subject)?;
-            if self.suite == Suite::Idreg && !bench.quick {
-                columns.push(contend::measure(bench, self.arch, &self.subject)?);
+            if self.suite == Suite::Idreg {
+                columns.extend(scale::id_reads(bench, self.arch, &self.subject)?);
+                columns.extend(contend::measure(bench, self.arch, &self.subject)?);
             }
             return Ok(columns);
         }
         match self.suite {
+            Suite::Scale => scale::measure(bench, self.arch, &self.subject),
             Suite::Lmbench => lmbench::measure(bench, self.arch, &self.subject),
             _ => boots::measure(bench, self.arch, &self.subject),
         }
@@ -76,6 +80,7 @@ pub fn bench(project: &Project, options: &BenchOptions) -> Result<u8> {
     let bench = Bench {
         project,
         quick: options.quick,
+        full: options.full,
         cpu: options.cpu.as_deref(),
     };
     let folder = options.out.join("results");

@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::Bench;
 use super::boot::{Boot, Booted};
 use super::html;
 use super::report::Report;
 use super::result::{Column, Failure, Head, Row};
+use super::said::Said;
 use super::subject::Subject;
+use super::{Bench, path, slowed, way};
 use crate::arch::Arch;
-use crate::kernel_image::Kernel;
+use crate::kernel_image::{Kernel, flat_image};
 use crate::project::{Project, find_program};
 
 /// The phase after the last row: `OVER` of programs/crossings.
@@ -22,6 +23,20 @@ const OVER: &str = "{\"phase\":1023,";
 
 /// Measures a kernel twice; the difference, if there is one.
 pub fn repeats(project: &Project, kernel: Kernel, arch: Arch) -> Result<Option<String>> {
+    let words = ["--batches", "2", "--settle", "500", "--pause", "20"];
+    let once = || run(project, kernel.clone(), arch, &words, "");
+    let (one, other) = (once()?, once()?);
+    Ok(difference(&one, &other))
+}
+
+/// Boots a kernel for some rows.
+fn run(
+    project: &Project,
+    kernel: Kernel,
+    arch: Arch,
+    words: &[&str],
+    plugin: &str,
+) -> Result<Booted> {
     let subject = Subject {
         label: kernel.to_string(),
         kernel,
@@ -30,19 +45,58 @@ pub fn repeats(project: &Project, kernel: Kernel, arch: Arch) -> Result<Option<S
     let bench = Bench {
         project,
         quick: true,
+        full: false,
         cpu: None,
     };
-    let words = ["--batches", "2", "--settle", "500", "--pause", "20"];
     let boot = Boot {
         subject: &subject,
         arch,
         cpus: 1,
-        arguments: words.map(String::from).to_vec(),
-        plugin: Some(""),
+        arguments: words.iter().map(|word| word.to_string()).collect(),
+        plugin: Some(plugin),
         limit: Duration::from_secs(120),
     };
-    let (one, other) = (boot.run(&bench)?, boot.run(&bench)?);
-    Ok(difference(&one, &other))
+    boot.run(&bench)
+}
+
+/// Whether a kernel that needs ten instructions more for a system call is shown to need ten more; else what was shown.
+pub fn slower(project: &Project, arch: Arch) -> Result<Option<String>> {
+    const WORDS: [&str; 5] = ["--batches", "2", "--settle", "500", "null_call"];
+    let traced = run(project, Kernel::Stile, arch, &WORDS, way::TRACE)?;
+    let way = path::stay(&traced.counted.trace).context("no system call was traced")?;
+    let copy = flat_image(&slowed::copy(project, arch, &way[..way.len() - 1])?)?;
+    let before = run(project, Kernel::Stile, arch, &WORDS, "")?;
+    let after = run(project, Kernel::Selftest(copy), arch, &WORDS, "")?;
+    if let Some(failure) = before.failure.as_ref().or(after.failure.as_ref()) {
+        return Ok(Some(format!("{}\n{}", failure.reason, failure.console)));
+    }
+    let [shown_before, shown_after] = [&before, &after].map(shown);
+    let [counted_before, counted_after] = [&before, &after].map(counted);
+    let shown = shown_after - shown_before;
+    let wanted = slowed::MORE * counted_before.1;
+    let right =
+        (shown - slowed::MORE as f64).abs() < 0.11 && counted_after.0 - counted_before.0 == wanted;
+    Ok((!right).then(|| {
+        format!("before {shown_before} {counted_before:?}, then {shown_after} {counted_after:?}")
+    }))
+}
+
+/// What the program says of its only row.
+fn shown(booted: &Booted) -> f64 {
+    let said = Said::parse(&booted.console);
+    said.rows
+        .first()
+        .and_then(|row| row.value)
+        .unwrap_or_default()
+}
+
+/// What the plugin counted in the only row, and in how many operations.
+fn counted(booted: &Booted) -> (u64, u64) {
+    let said = Said::parse(&booted.console);
+    said.marked.first().map_or((0, 0), |(_, marked)| {
+        let count = booted.counted.phase(marked.tag, &["instructions.kernel"]);
+        (count, marked.operations)
+    })
 }
 
 fn difference(one: &Booted, other: &Booted) -> Option<String> {
@@ -83,14 +137,14 @@ pub fn page(project: &Project) -> Result<Option<String>> {
     let page = folder.join("report.html");
     fs::write(&page, html::render(&sample()))?;
     for width in [1280, 400] {
-        if let Some(complaint) = shown(&browser, &folder, &page, width)? {
+        if let Some(complaint) = complaint(&browser, &folder, &page, width)? {
             return Ok(Some(format!("{width} pixels wide: {complaint}")));
         }
     }
     Ok(None)
 }
 
-fn shown(browser: &Path, folder: &Path, page: &Path, width: u32) -> Result<Option<String>> {
+fn complaint(browser: &Path, folder: &Path, page: &Path, width: u32) -> Result<Option<String>> {
     let picture = folder.join(format!("{width}.png"));
     let output = Command::new(browser)
         .args([

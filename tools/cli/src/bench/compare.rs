@@ -87,6 +87,7 @@ pub fn compare(project: &Project, options: &CompareOptions) -> Result<u8> {
     let bench = Bench {
         project,
         quick: true,
+        full: false,
         cpu: options.cpu.as_deref(),
     };
     let (mut columns, mut first) = (Vec::new(), None);

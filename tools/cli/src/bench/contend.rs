@@ -7,56 +7,121 @@ use anyhow::Result;
 use super::Bench;
 use super::boot::Boot;
 use super::result::{Column, Head, Row};
+use super::scale::threads;
 use super::subject::Subject;
 use crate::arch::Arch;
 
-/// CPUs of the machine, and so the most threads.
-const CPUS: u32 = 8;
-/// How often each thread reads: few enough for the contended case to end on an emulator.
-const READS: u32 = 20_000;
+/// CPUs of the machine, and so the most threads; and with `--quick`.
+const CPUS: (u32, u32) = (64, 8);
+/// How often each thread reads at most, and how many milliseconds: the contended case needs so long on an emulator that
+/// not all can be awaited.
+const READS: (u32, u32) = (20_000, 2_000);
+/// With `--full` all is awaited.
+const FULL: (u32, u32) = (1_000_000, u32::MAX);
+
+/// A figure of the program's that gets a table of its own.
+struct Figure {
+    id: &'static str,
+    title: &'static str,
+    unit: &'static str,
+    ratios: bool,
+    value: fn(&Contest) -> f64,
+}
+
+const FIGURES: [Figure; 3] = [
+    Figure {
+        id: "real",
+        title: "real time",
+        unit: "nanoseconds from one read of a thread to its next: NOISE, of one run on a host with fewer CPUs than the machine",
+        ratios: true,
+        value: |contest| contest.real * f64::from(contest.threads) / contest.reads,
+    },
+    Figure {
+        id: "system",
+        title: "time in the kernel",
+        unit: "nanoseconds a read: NOISE",
+        ratios: true,
+        value: |contest| contest.system / contest.reads,
+    },
+    Figure {
+        id: "reads",
+        title: "how often",
+        unit: "reads of all threads in which the times were measured",
+        ratios: false,
+        value: |contest| contest.reads,
+    },
+];
+
+/// What so many threads did together.
+#[derive(Debug, PartialEq)]
+struct Contest {
+    threads: u32,
+    reads: f64,
+    /// Nanoseconds.
+    real: f64,
+    system: f64,
+}
 
 /// Measures one kernel.
-pub fn measure(bench: &Bench, arch: Arch, subject: &Subject) -> Result<Column> {
-    let contend = format!("{CPUS},{READS}");
+pub fn measure(bench: &Bench, arch: Arch, subject: &Subject) -> Result<Vec<Column>> {
+    let cpus = if bench.quick { CPUS.1 } else { CPUS.0 };
+    let (reads, milliseconds) = if bench.full { FULL } else { READS };
+    let contest = format!("{cpus},{reads},{milliseconds}");
     let boot = Boot {
         subject,
         arch,
-        cpus: CPUS,
-        arguments: ["--settle", "1000", "--contend", &contend]
+        cpus,
+        arguments: ["--settle", "1000", "--contend", &contest]
             .map(String::from)
             .to_vec(),
         plugin: None,
-        limit: Duration::from_secs(90),
+        limit: Duration::from_secs(if bench.full { 24 * 3600 } else { 300 }),
     };
     let booted = boot.run(bench)?;
-    Ok(Column {
+    let contests: Vec<_> = booted.console.lines().filter_map(parse).collect();
+    let column = |figure: &Figure| Column {
         head: Head {
-            id: format!("idreg-{}-threads", arch.debian()),
-            title: format!("idreg: threads that read at once, {}", arch.debian()),
-            unit: "milliseconds: NOISE, of one run on a host with fewer CPUs than the machine"
-                .into(),
-            note: format!("Each thread reads ID_AA64ISAR0_EL1 {READS} times on a CPU of its own."),
-            ratios: true,
+            id: format!("idreg-{}-threads-{}", arch.debian(), figure.id),
+            title: format!(
+                "idreg, {}: threads at once, {}",
+                arch.debian(),
+                figure.title
+            ),
+            unit: figure.unit.into(),
+            note: format!(
+                "Each thread reads ID_AA64ISAR0_EL1 on a CPU of its own, {reads} times or for {milliseconds} ms."
+            ),
+            ratios: figure.ratios,
             mean: false,
             detail: false,
         },
         label: subject.label.clone(),
         kernel: String::new(),
-        commands: vec![booted.command],
-        failure: booted.failure,
-        rows: booted.console.lines().filter_map(rows).flatten().collect(),
-    })
+        commands: vec![booted.command.clone()],
+        failure: booted.failure.clone(),
+        rows: contests
+            .iter()
+            .map(|contest| {
+                Row::new(
+                    threads(contest.threads),
+                    "",
+                    (figure.value)(contest).round(),
+                )
+            })
+            .collect(),
+    };
+    Ok(FIGURES.iter().map(column).collect())
 }
 
-/// The rows of one line of the program's.
-fn rows(line: &str) -> Option<[Row; 2]> {
+/// A line of the program's.
+fn parse(line: &str) -> Option<Contest> {
     let words: Vec<_> = line.split(' ').collect();
     let [
         "#",
         "contend",
         threads,
         "reads",
-        _,
+        reads,
         "real",
         real,
         "user",
@@ -67,30 +132,28 @@ fn rows(line: &str) -> Option<[Row; 2]> {
     else {
         return None;
     };
-    let row = |what: &str, nanoseconds: &str| {
-        let time = nanoseconds.parse::<f64>().ok()? / 1e6;
-        Some(Row::new(
-            format!("{threads} threads: {what}"),
-            "",
-            time.round(),
-        ))
-    };
-    Some([row("real", real)?, row("system", system)?])
+    Some(Contest {
+        threads: threads.parse().ok()?,
+        reads: reads.parse().ok()?,
+        real: real.parse().ok()?,
+        system: system.parse().ok()?,
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::rows;
+    use super::{Contest, FIGURES, parse};
 
     #[test]
     fn the_programs_line_is_understood() {
-        let [real, system] =
-            rows("# contend 4 reads 20000 real 100600000 user 1 system 400000000").unwrap();
+        let contest =
+            parse("# contend 4 reads 80000 real 100000000 user 1 system 400000000").unwrap();
+        assert_eq!((contest.threads, contest.reads), (4, 80_000.0));
+        // Each of the four read 20,000 times.
         assert_eq!(
-            (real.name.as_str(), real.value),
-            ("4 threads: real", Some(101.0))
+            FIGURES.map(|figure| (figure.value)(&contest)),
+            [5_000.0, 5_000.0, 80_000.0]
         );
-        assert_eq!(system.value, Some(400.0));
-        assert!(rows("# done").is_none());
+        assert_eq!(parse("# done"), None::<Contest>);
     }
 }

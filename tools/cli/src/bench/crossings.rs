@@ -94,7 +94,7 @@ pub fn measure(
     columns.extend(measured.counts(&said, &booted));
     if !bench.quick && booted.failure.is_none() {
         boot.cpus = 2;
-        boot.arguments = measured.arguments(&["--batches", "1", "--cpus", "0,1"]);
+        boot.arguments = measured.arguments(&["--batches", "1", "--threads", "2"]);
         boot.plugin = Some(",instructions=off,lines=on");
         columns.push(measured.shared_lines(&boot.run(bench)?));
     }
@@ -182,9 +182,9 @@ impl Measured<'_> {
 
     fn shared_lines(&self, booted: &Booted) -> Column {
         let said = Said::parse(&booted.console);
-        let rows = said.marked.iter().filter_map(|(name, marked)| {
-            let lines = booted.counted.shared(&marked.turns(), marked.operations)?;
-            Some(Row::new(name, "", lines.len() as f64))
+        let rows = said.several.iter().filter_map(|row| {
+            let lines = booted.counted.shared(&row.tags, row.operations)?;
+            Some(Row::new(&row.name, "", lines.len() as f64))
         });
         let unit = "64-byte lines an operation, written on one CPU and touched on another";
         let note = "Two threads of one process did the same on two CPUs, by turns, twice each; a line counts \

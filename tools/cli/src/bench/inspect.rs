@@ -48,6 +48,7 @@ pub fn inspect(project: &Project, options: &InspectOptions) -> Result<u8> {
     let bench = Bench {
         project,
         quick: true,
+        full: false,
         cpu: options.cpu.as_deref(),
     };
     match options.what {

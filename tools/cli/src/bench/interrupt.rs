@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
+use super::patience::Patience;
 use crate::session::{Event, Session};
 
 /// How often a waiting command looks.
@@ -35,13 +36,12 @@ pub fn check() -> Result<()> {
     Ok(())
 }
 
-/// The session's next event, [`Event::TimedOut`] at the deadline; an error if a signal came.
-pub fn next(session: &Session, deadline: Instant) -> Result<Event> {
+/// The session's next event, [`Event::TimedOut`] when patience is over; an error if a signal came.
+pub fn next(session: &Session, patience: &mut Patience) -> Result<Event> {
     loop {
         check()?;
-        let soon = Instant::now() + LOOK;
-        match session.next(Some(soon.min(deadline))) {
-            Event::TimedOut if Instant::now() < deadline => {}
+        match session.next(Some(Instant::now() + LOOK)) {
+            Event::TimedOut if !patience.is_over(session) => {}
             event => return Ok(event),
         }
     }

@@ -1,6 +1,6 @@
 //! Programs of a guest under `programs/init`, on any kernel, with what they print.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
 use wire::{Channel, Control, Job};
@@ -8,6 +8,7 @@ use wire::{Channel, Control, Job};
 use super::Bench;
 use super::counted::{self, Counted};
 use super::interrupt;
+use super::patience::Patience;
 use super::result::Failure;
 use super::subject::Subject;
 use crate::arch::Arch;
@@ -28,7 +29,7 @@ pub struct Output {
 pub struct Jobs<'a> {
     pub subject: &'a Subject,
     pub arch: Arch,
-    /// How long each program may take.
+    /// How much processor time each program may take.
     pub limit: Duration,
 }
 
@@ -46,7 +47,7 @@ impl Jobs<'_> {
         while let Some(left) = jobs.get(outputs.len()..).filter(|left| !left.is_empty()) {
             let session = guest::boot(bench.project, &machine, tree, left, None)?;
             for _ in left {
-                let output = attend(&session, Instant::now() + self.limit)?;
+                let output = attend(&session, self.limit)?;
                 let lost = output.end.is_err();
                 outputs.push(output);
                 if lost {
@@ -70,7 +71,7 @@ impl Jobs<'_> {
         let plugin = format!("file={},out={}", plugin.display(), counts.display());
         let machine = self.machine(bench, vec!["-plugin".into(), plugin]);
         let mut session = guest::boot(bench.project, &machine, tree, &[job], None)?;
-        let output = attend(&session, Instant::now() + self.limit)?;
+        let output = attend(&session, self.limit)?;
         if output.end.is_ok() {
             counted::await_end(&mut session)?;
         }
@@ -100,15 +101,16 @@ pub fn shown(bench: &Bench, machine: &Machine) -> String {
     command.replace(&format!("{}/", bench.project.root.display()), "")
 }
 
-/// Takes what the next program does.
-pub fn attend(session: &Session, deadline: Instant) -> Result<Output> {
+/// Takes what the next program does, in at most so much processor time.
+pub fn attend(session: &Session, limit: Duration) -> Result<Output> {
+    let mut patience = Patience::new(session, limit);
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let end = loop {
         let lost = |reason: &str| Failure {
             reason: reason.into(),
             console: session.log_end(),
         };
-        match interrupt::next(session, deadline)? {
+        match interrupt::next(session, &mut patience)? {
             Event::Frame(Channel::Stdout, bytes) => stdout.extend(bytes),
             Event::Frame(Channel::Stderr, bytes) => stderr.extend(bytes),
             Event::Frame(Channel::Control, payload) => match Control::decode(&payload) {

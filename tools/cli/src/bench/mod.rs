@@ -22,11 +22,14 @@ mod lmbench;
 mod markdown;
 mod options;
 mod path;
+mod patience;
 mod plot;
 mod programs;
 mod report;
 mod result;
 mod said;
+mod scale;
+mod slowed;
 mod subject;
 mod systems;
 mod text;
@@ -46,6 +49,8 @@ pub struct Bench<'a> {
     pub project: &'a Project,
     /// Less of everything.
     pub quick: bool,
+    /// All of what is otherwise cut off after some seconds.
+    pub full: bool,
     /// The CPU model, unless it is the architecture's default.
     pub cpu: Option<&'a str>,
 }

@@ -22,6 +22,8 @@ pub enum Suite {
     Fence,
     /// Exits of guests and their interrupts, by the number of virtual CPUs, under each policy (arm64)
     Affinity,
+    /// Operations in processes of 1 to 64 threads, each on a CPU of its own
+    Scale,
     /// lmbench's own programs: the second opinion
     Lmbench,
     /// From power-on to the first program
@@ -32,13 +34,14 @@ pub enum Suite {
 
 impl Suite {
     /// What there is in `all`, in order.
-    pub const EACH: [Self; 8] = [
+    pub const EACH: [Self; 9] = [
         Self::Crossings,
         Self::Entry,
         Self::Idreg,
         Self::Hwaf,
         Self::Fence,
         Self::Affinity,
+        Self::Scale,
         Self::Lmbench,
         Self::Boot,
     ];
@@ -52,7 +55,7 @@ impl Suite {
             Self::Hwaf => Some(&systems::HWAF),
             Self::Fence => Some(&systems::FENCE),
             Self::Affinity => Some(&systems::AFFINITY),
-            Self::Lmbench | Self::Boot | Self::All => None,
+            Self::Scale | Self::Lmbench | Self::Boot | Self::All => None,
         }
     }
 
@@ -65,6 +68,7 @@ impl Suite {
             Self::Hwaf => "hwaf",
             Self::Fence => "fence",
             Self::Affinity => "affinity",
+            Self::Scale => "scale",
             Self::Lmbench => "lmbench",
             Self::Boot => "boot",
             Self::All => "all",
@@ -100,6 +104,9 @@ pub struct BenchOptions {
     /// Fewer batches and no second run for the shared lines
     #[arg(long)]
     pub quick: bool,
+    /// Each thread of idreg's contention reads 1,000,000 times, for however many hours that takes
+    #[arg(long, conflicts_with = "quick")]
+    pub full: bool,
     /// Do only part I of N
     #[arg(long, value_name = "I/N", value_parser = shard)]
     pub shard: Option<(usize, usize)>,

@@ -119,17 +119,9 @@ fn is_register(word: &str) -> bool {
 }
 
 impl Path {
-    /// The second stay in the kernel in the trace: the start of the first may be cut off. None if there is no second
-    /// that is whole.
+    /// The second stay in the kernel in the trace; none if there is none that is whole.
     pub fn of(trace: &[Executed]) -> Option<Self> {
-        let user = |instruction: &Executed| address(&instruction.pc) >> 63 == 0;
-        let entries = trace
-            .windows(2)
-            .enumerate()
-            .filter(|(_, pair)| user(&pair[0]) && !user(&pair[1]));
-        let start = entries.map(|(place, _)| place + 1).nth(1)?;
-        let length = trace[start..].iter().position(user)?;
-        let whole = &trace[start..=start + length];
+        let whole = stay(trace)?;
         let steps: Vec<Step> = whole
             .windows(2)
             .map(|pair| step(&pair[0], &pair[1]))
@@ -149,6 +141,19 @@ impl Path {
     pub fn whole(&self) -> Tally {
         tally(&self.steps)
     }
+}
+
+/// The instructions of the second stay in the kernel, and the user's first after it: the start of the first stay may be
+/// cut off.
+pub fn stay(trace: &[Executed]) -> Option<&[Executed]> {
+    let user = |instruction: &Executed| address(&instruction.pc) >> 63 == 0;
+    let entries = trace
+        .windows(2)
+        .enumerate()
+        .filter(|(_, pair)| user(&pair[0]) && !user(&pair[1]));
+    let start = entries.map(|(place, _)| place + 1).nth(1)?;
+    let length = trace[start..].iter().position(user)?;
+    Some(&trace[start..=start + length])
 }
 
 fn step(now: &Executed, next: &Executed) -> Step {
@@ -173,7 +178,8 @@ fn is_compressed(instruction: &Executed) -> bool {
     instruction.word.starts_with("0x0000")
 }
 
-fn address(text: &str) -> u64 {
+/// A number as the plugin writes it.
+pub fn address(text: &str) -> u64 {
     u64::from_str_radix(text.trim_start_matches("0x"), 16).unwrap_or_default()
 }
 

@@ -1,7 +1,5 @@
 //! What `programs/crossings` prints.
 
-use std::collections::BTreeMap;
-
 use super::result::Row;
 
 /// What the program said.
@@ -10,54 +8,70 @@ pub struct Said {
     /// What the kernel calls itself.
     pub kernel: String,
     pub rows: Vec<Row>,
-    /// The rows' last tags and their operations, in the rows' order.
+    /// The rows' tags and their operations, in the rows' order.
     pub marked: Vec<(String, Marked)>,
+    /// What was measured with several threads, by turns.
+    pub several: Vec<Several>,
 }
 
-/// The phases of a row.
+/// The phase of a row.
 pub struct Marked {
     pub tag: u32,
     pub operations: u64,
 }
 
-/// The tags between one turn and the next: `TAGS_A_TURN` of programs/crossings.
-const TAGS_A_TURN: u32 = 64;
-
-impl Marked {
-    /// The row's tags in the four turns of two CPUs.
-    pub fn turns(&self) -> [u32; 4] {
-        [0, 1, 2, 3].map(|turn| self.tag % TAGS_A_TURN + turn * TAGS_A_TURN)
-    }
+/// A row in a process of several threads.
+pub struct Several {
+    pub threads: u32,
+    pub name: String,
+    /// The least of each turn's batches.
+    pub values: Vec<f64>,
+    /// The tags of the turns.
+    pub tags: Vec<u32>,
+    /// In each turn.
+    pub operations: u64,
 }
 
 impl Said {
     /// Takes from the console what the program said, and leaves out what others did.
     pub fn parse(console: &str) -> Self {
         let mut said = Self::default();
-        let mut places = BTreeMap::new();
+        let mut threads = None;
         for line in console.lines() {
             let words: Vec<_> = line.split(' ').collect();
             match words.as_slice() {
                 ["#", "kernel", names @ ..] => said.kernel = names.join(" "),
+                ["#", "threads", number, "turn", _] => threads = number.parse().ok(),
                 ["#", "tag", tag, name, "operations", operations] => {
                     let (Ok(tag), Ok(operations)) = (tag.parse(), operations.parse()) else {
                         continue;
                     };
-                    let place = *places.entry(name.to_string()).or_insert(said.marked.len());
-                    let marked = (name.to_string(), Marked { tag, operations });
-                    match said.marked.get_mut(place) {
-                        Some(known) => *known = marked,
-                        None => said.marked.push(marked),
+                    match threads {
+                        None => {
+                            let marked = Marked { tag, operations };
+                            said.marked.push((name.to_string(), marked));
+                        }
+                        Some(threads) => {
+                            let row = said.several(threads, name);
+                            row.tags.push(tag);
+                            row.operations = operations;
+                        }
                     }
                 }
-                [name, least, median, "ns", window @ ..] => said.rows.push(Row {
-                    name: name.to_string(),
-                    window: window.join(" "),
-                    value: least.parse().ok(),
-                    median: median.parse().ok(),
-                    remark: None,
-                }),
-                [name, "-", "-", remark, window @ ..] => said.rows.push(Row {
+                [name, least, median, "ns", window @ ..] => match threads {
+                    None => said.rows.push(Row {
+                        name: name.to_string(),
+                        window: window.join(" "),
+                        value: least.parse().ok(),
+                        median: median.parse().ok(),
+                        remark: None,
+                    }),
+                    Some(threads) => said
+                        .several(threads, name)
+                        .values
+                        .extend(least.parse::<f64>()),
+                },
+                [name, "-", "-", remark, window @ ..] if threads.is_none() => said.rows.push(Row {
                     name: name.to_string(),
                     window: window.join(" "),
                     value: None,
@@ -69,6 +83,22 @@ impl Said {
         }
         said
     }
+
+    /// A row with so many threads, made when it is first named.
+    fn several(&mut self, threads: u32, name: &str) -> &mut Several {
+        let known = |row: &Several| row.threads == threads && row.name == name;
+        let place = self.several.iter().position(known).unwrap_or_else(|| {
+            self.several.push(Several {
+                threads,
+                name: name.into(),
+                values: Vec::new(),
+                tags: Vec::new(),
+                operations: 0,
+            });
+            self.several.len() - 1
+        });
+        &mut self.several[place]
+    }
 }
 
 #[cfg(test)]
@@ -79,7 +109,9 @@ mod tests {
     fn the_programs_lines_are_understood() {
         let console = "[    0.1] noise\n# kernel Linux 6.12 #1 SMP\nnull_call 302.0 302.5 ns getppid, 4 included\n\
             # tag 1 null_call operations 6000\nid_read - - absent MRS\nfork - - errno-38 fork, exit\n\
-            # tag 65 null_call operations 2000\n# done\n";
+            # threads 2 turn 0\nnull_call 303.0 303.0 ns getppid, 4 included\n\
+            # tag 5 null_call operations 2000\n# threads 2 turn 1\nnull_call 305.0 305.0 ns getppid\n\
+            # tag 6 null_call operations 2000\n# done\n";
         let said = Said::parse(console);
         assert_eq!(said.kernel, "Linux 6.12 #1 SMP");
         assert_eq!(said.rows.len(), 3);
@@ -92,7 +124,11 @@ mod tests {
         assert_eq!(said.marked.len(), 1);
         assert_eq!(
             (said.marked[0].1.tag, said.marked[0].1.operations),
-            (65, 2000)
+            (1, 6000)
         );
+        let several = &said.several[..];
+        assert_eq!(several.len(), 1);
+        assert_eq!(several[0].tags, [5, 6]);
+        assert_eq!(several[0].values, [303.0, 305.0]);
     }
 }

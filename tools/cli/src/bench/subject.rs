@@ -86,6 +86,7 @@ impl Subject {
             arch.debian(),
             bench.cpu,
             bench.quick,
+            bench.full,
             &self.parameters,
         )
             .hash(&mut hasher);

@@ -9,7 +9,7 @@ use super::Bench;
 use super::boot::Boot;
 use super::counted::Touched;
 use super::inspect::InspectOptions;
-use super::said::Said;
+use super::said::{Said, Several};
 use super::subject;
 use crate::project::progress;
 use crate::symbols::Symbols;
@@ -26,8 +26,8 @@ pub fn show(bench: &Bench, options: &InspectOptions) -> Result<u8> {
             "3000",
             "--pause",
             "20",
-            "--cpus",
-            "0,1",
+            "--threads",
+            "2",
             &options.row,
         ];
         let boot = Boot {
@@ -45,11 +45,14 @@ pub fn show(bench: &Bench, options: &InspectOptions) -> Result<u8> {
         }
         let said = Said::parse(&booted.console);
         let symbols = Symbols::of(bench.project, &subject.kernel, options.arch);
-        for (name, marked) in &said.marked {
-            let shared = booted
-                .counted
-                .shared(&marked.turns(), marked.operations)
-                .unwrap_or_default();
+        for Several {
+            name,
+            tags,
+            operations,
+            ..
+        } in &said.several
+        {
+            let shared = booted.counted.shared(tags, *operations).unwrap_or_default();
             if options.json {
                 let lines: Vec<_> = shared
                     .iter()
@@ -62,7 +65,7 @@ pub fn show(bench: &Bench, options: &InspectOptions) -> Result<u8> {
                 "{}: {name}: {} lines in {} operations",
                 subject.label,
                 shared.len(),
-                marked.operations
+                operations
             );
             for (line, touched) in shared {
                 println!("  {}", describe(line, touched, &symbols));

@@ -17,7 +17,7 @@ use crate::project::progress;
 use crate::symbols::Symbols;
 
 /// The plugin's options: the first batch's instructions after the one that warms up.
-const TRACE: &str = ",trace=any,skip=1,limit=20000";
+pub const TRACE: &str = ",trace=any,skip=1,limit=20000";
 
 /// Traces one row on each kernel.
 pub fn show(bench: &Bench, options: &InspectOptions) -> Result<u8> {

@@ -1,4 +1,4 @@
-//! The bench: two runs count the same, and its page is one that a browser can show.
+//! The bench: two runs count the same, ten instructions more are shown as ten, and its page is one that a browser can show.
 
 use anyhow::Result;
 
@@ -14,6 +14,10 @@ pub fn test(project: &Project, arch: Arch, report: &mut Report) -> Result<()> {
         let name = format!("bench/repeats-{kernel}-{}", arch.debian());
         if report.wants(&name) {
             tell(report, &name, checks::repeats(project, kernel, arch)?);
+        }
+        let name = format!("bench/slower-{}", arch.debian());
+        if report.wants(&name) {
+            tell(report, &name, checks::slower(project, arch)?);
         }
     }
     Ok(())

@@ -1,0 +1,45 @@
+//! When a machine counts as hung: by the processor time that it used, since the clock says nothing on a busy host.
+
+use std::time::{Duration, Instant};
+
+use crate::session::Session;
+
+/// A machine that uses next to no processor time for so long waits for what will not come.
+const IDLE: Duration = Duration::from_secs(120);
+/// What is next to none: a machine on a busy host has more.
+const NONE: Duration = Duration::from_secs(1);
+
+/// How long a machine is awaited.
+pub struct Patience {
+    limit: Duration,
+    started: Instant,
+    /// What the machine had used when the waiting began.
+    used: Duration,
+    /// When it was last seen to have done something, and what it had used by then.
+    active: (Instant, Duration),
+}
+
+impl Patience {
+    /// Awaits what `session` does with `limit` of processor time from now on; of time where a process does not say what
+    /// it uses.
+    pub fn new(session: &Session, limit: Duration) -> Self {
+        let (now, used) = (Instant::now(), session.processor_time().unwrap_or_default());
+        Self {
+            limit,
+            started: now,
+            used,
+            active: (now, used),
+        }
+    }
+
+    /// Whether it is over.
+    pub fn is_over(&mut self, session: &Session) -> bool {
+        let Some(used) = session.processor_time() else {
+            return self.started.elapsed() > self.limit;
+        };
+        if used > self.active.1 + NONE {
+            self.active = (Instant::now(), used);
+        }
+        used > self.used + self.limit || self.active.0.elapsed() > IDLE
+    }
+}
