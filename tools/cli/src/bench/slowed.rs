@@ -39,7 +39,7 @@ pub fn copy(project: &Project, arch: Arch, way: &[Executed]) -> Result<PathBuf> 
     let (pc, word) = way
         .iter()
         .map(|step| (address(&step.pc), address(&step.word) as u32))
-        .find(|(pc, word)| moves(arch, *word) && is_once(way, *pc))
+        .rfind(|(pc, word)| moves(arch, *word) && is_once(way, *pc))
         .context("no instruction on the way can be moved")?;
     let mut words = vec![nothing(arch); IDLE];
     words.push(word);
@@ -81,8 +81,8 @@ fn offset(file: &object::File, at: u64) -> Option<usize> {
 /// Whether an instruction does the same wherever it stands.
 fn moves(arch: Arch, word: u32) -> bool {
     match arch {
-        // "Data processing, register": Arm ARM, C4.1.
-        Arch::Arm64 => word >> 25 & 0b111 == 0b101,
+        // "Loads and stores" but "load register (literal)": Arm ARM, C4.1.
+        Arch::Arm64 => word & 0x0a00_0000 == 0x0800_0000 && word & 0x3b00_0000 != 0x1800_0000,
         // LOAD, STORE, OP-IMM and OP of four bytes: RISC-V unprivileged ISA, chapter "RV32/64G instruction set listings".
         Arch::Riscv64 => matches!(word & 0x7f, 0x03 | 0x23 | 0x13 | 0x33),
     }

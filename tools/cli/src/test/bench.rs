@@ -15,10 +15,10 @@ pub fn test(project: &Project, arch: Arch, report: &mut Report) -> Result<()> {
         if report.wants(&name) {
             tell(report, &name, checks::repeats(project, kernel, arch)?);
         }
-        let name = format!("bench/slower-{}", arch.debian());
-        if report.wants(&name) {
-            tell(report, &name, checks::slower(project, arch)?);
-        }
+    }
+    let name = format!("bench/slower-{}", arch.debian());
+    if report.wants(&name) {
+        tell(report, &name, checks::slower(project, arch)?);
     }
     Ok(())
 }
