@@ -12,6 +12,8 @@ use crate::mm::kmap;
 pub enum Key {
     /// `hwaf=reread`.
     HwafReread = 1,
+    /// `affinity=scan`.
+    AffinityScan = 2,
 }
 
 /// An entry of the section `.branches`: both places relative to the field that names them.

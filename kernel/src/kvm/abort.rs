@@ -62,6 +62,29 @@ impl Access {
         (self.syndrome >> 16 & 31) as usize
     }
 
+    /// The guest's physical address.
+    #[inline]
+    pub fn address(&self) -> u64 {
+        self.phys
+    }
+
+    /// The same as an access to a device's register at `offset`, if the hardware says all of it.
+    #[inline]
+    pub fn at(&self, offset: u32, registers: &Registers) -> Option<vgic::Access> {
+        let told = self.is_data() && self.syndrome & (VALID | WALK) == VALID;
+        told.then(|| vgic::Access {
+            offset,
+            len: self.len() as u32,
+            write: self.writes().then(|| self.written(registers)),
+        })
+    }
+
+    /// What is written.
+    #[inline]
+    fn written(&self, registers: &Registers) -> u64 {
+        registers.x.get(self.register()).copied().unwrap_or(0) & self.mask()
+    }
+
     /// Makes it possible, or gives it to the monitor: then it is returned, to be completed before the guest goes on.
     pub fn resolve(
         self,
@@ -79,12 +102,8 @@ impl Access {
         if self.syndrome & VALID == 0 {
             return Err(Errno::ENOSYS);
         }
-        let value = guest.registers.x.get(self.register()).copied().unwrap_or(0);
-        page.set_mmio(
-            self.phys,
-            self.len(),
-            self.writes().then_some(value & self.mask()),
-        );
+        let written = self.writes().then(|| self.written(&guest.registers));
+        page.set_mmio(self.phys, self.len(), written);
         Ok(Some(self))
     }
 
@@ -92,11 +111,12 @@ impl Access {
         u64::MAX >> (64 - 8 * self.len())
     }
 
-    /// Takes the monitor's answer.
-    pub fn complete(self, page: &RunPage, registers: &mut Registers) {
+    /// It was answered: with `value`, if it is a read.
+    #[inline]
+    pub fn complete(&self, value: u64, registers: &mut Registers) {
         if !self.writes() {
             let unused = 64 - 8 * self.len() as u32;
-            let mut value = page.mmio_data() & self.mask();
+            let mut value = value & self.mask();
             if self.syndrome & SIGN_EXTEND != 0 {
                 value = ((value << unused) as i64 >> unused) as u64;
             }

@@ -1,10 +1,9 @@
 //! What a guest's trap asks for: that which can be answered at once is, without leaving the guest's context.
 
 use super::abort::Access;
+use super::context::Context;
 use super::psci;
 use super::sysreg;
-use super::vcpu::Vcpu;
-use super::vm::Machine;
 use crate::arch::virt::Registers;
 
 /// Exception classes of ESR_EL2 (Arm ARM D24.2.40).
@@ -39,15 +38,23 @@ pub enum Exit {
 }
 
 /// Answers a trap, or says what is to be done.
-pub fn answer(machine: &Machine, vcpu: &Vcpu, registers: &mut Registers) -> Exit {
+#[inline]
+pub fn answer(context: &mut Context, registers: &mut Registers) -> Exit {
     let syndrome = registers.syndrome;
     match syndrome >> 26 & 0x3f {
-        class::HYPERCALL => psci::call(machine, vcpu, registers),
-        class::REGISTER if sysreg::access(vcpu.affinity, registers) => {
+        class::HYPERCALL => psci::call(context, registers),
+        class::REGISTER if sysreg::access(context, registers) => {
             registers.pc += INSTRUCTION;
             Exit::Again
         }
-        class::DATA_ABORT | class::INSTRUCTION_ABORT => Exit::Memory(Access::of(registers)),
+        class::DATA_ABORT | class::INSTRUCTION_ABORT => {
+            let access = Access::of(registers);
+            if context.access(&access, registers) {
+                Exit::Again
+            } else {
+                Exit::Memory(access)
+            }
+        }
         class::WAIT => {
             registers.pc += INSTRUCTION;
             if syndrome & WAITS_FOR_EVENT == 0 {
@@ -58,7 +65,7 @@ pub fn answer(machine: &Machine, vcpu: &Vcpu, registers: &mut Registers) -> Exit
         }
         class::SECURE_CALL => {
             registers.pc += INSTRUCTION;
-            psci::call(machine, vcpu, registers)
+            psci::call(context, registers)
         }
         _ => Exit::Undefined,
     }

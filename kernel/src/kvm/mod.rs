@@ -1,11 +1,12 @@
 //! Linux's KVM interface: `/dev/kvm` (Documentation/virt/kvm/api.rst). A VM and a virtual CPU are open files too.
 //!
-//! Guests have memory, general and system registers, PSCI and devices of the monitor. An interrupt controller is not
-//! there yet, nor its interrupts: CREATE_DEVICE says ENODEV, as Linux on a machine without a GIC. What the monitor unmaps
-//! or copies on write after a guest has touched it stays the guest's until its slot goes (KVM_CAP_SYNC_MMU is 0).
+//! Guests have memory, general and system registers, PSCI, timers, a GICv3 and devices of the monitor. What the monitor
+//! unmaps or copies on write after a guest has touched it stays the guest's until its slot goes (KVM_CAP_SYNC_MMU is 0).
 
 mod abort;
 mod check;
+mod context;
+mod directory;
 mod exit;
 mod page;
 mod psci;
@@ -14,6 +15,7 @@ mod slots;
 mod sysreg;
 mod uapi;
 mod vcpu;
+mod vgic;
 mod vm;
 
 use alloc::sync::Arc;
@@ -29,6 +31,8 @@ use vm::Vm;
 
 /// `/dev/kvm`.
 struct System;
+
+pub use directory::init;
 
 /// Opens `/dev/kvm`.
 pub fn open() -> Result<Arc<dyn FileOps>> {

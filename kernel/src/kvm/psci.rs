@@ -1,9 +1,12 @@
 //! Hypercalls: PSCI 1.1 (Arm DEN 0022) and the version of the calling convention (Arm DEN 0028).
 
+use affinity::Affinity;
+
+use super::context::Context;
+use super::directory::Directory;
 use super::exit::Exit;
 use super::uapi::{EVENT_RESET, EVENT_SHUTDOWN};
 use super::vcpu::Vcpu;
-use super::vm::Machine;
 use crate::arch::virt::Registers;
 
 /// Functions. Those that take addresses have a 64-bit form, with this bit.
@@ -37,7 +40,7 @@ const OFF: i64 = 1;
 const AFFINITY: u64 = 0xff_00ff_ffff;
 
 /// Does what the guest asks for in its registers.
-pub fn call(machine: &Machine, vcpu: &Vcpu, registers: &mut Registers) -> Exit {
+pub fn call(context: &mut Context, registers: &mut Registers) -> Exit {
     let function = registers.x[0] as u32;
     let width = if function & WIDE == 0 {
         u64::from(u32::MAX)
@@ -48,12 +51,28 @@ pub fn call(machine: &Machine, vcpu: &Vcpu, registers: &mut Registers) -> Exit {
     let (result, exit) = match function {
         VERSION | CONVENTION_VERSION => (VERSION_1_1, Exit::Again),
         CPU_OFF => {
-            vcpu.stop();
+            context.vcpu.stop();
             (SUCCESS, Exit::Again)
         }
         _ if function & !WIDE == CPU_SUSPEND => (SUCCESS, Exit::Waits),
-        _ if function & !WIDE == CPU_ON => (start(machine, first, second, third), Exit::Again),
-        _ if function & !WIDE == AFFINITY_INFO => (info(machine, first, second), Exit::Again),
+        _ if function & !WIDE == CPU_ON => {
+            let start = |directory: &_| start(directory, first, second, third);
+            (
+                context
+                    .directory()
+                    .map_or(INTERNAL_FAILURE, |directory| start(directory)),
+                Exit::Again,
+            )
+        }
+        _ if function & !WIDE == AFFINITY_INFO => {
+            let info = |directory: &_| info(directory, first, second);
+            (
+                context
+                    .directory()
+                    .map_or(INTERNAL_FAILURE, |directory| info(directory)),
+                Exit::Again,
+            )
+        }
         MIGRATE_INFO_TYPE => (NO_TRUSTED_SYSTEM, Exit::Again),
         SYSTEM_OFF => (INTERNAL_FAILURE, Exit::Event(EVENT_SHUTDOWN)),
         SYSTEM_RESET => (INTERNAL_FAILURE, Exit::Event(EVENT_RESET)),
@@ -64,27 +83,37 @@ pub fn call(machine: &Machine, vcpu: &Vcpu, registers: &mut Registers) -> Exit {
     exit
 }
 
-fn start(machine: &Machine, affinity: u64, entry: u64, argument: u64) -> i64 {
-    match machine.by_affinity(affinity & AFFINITY) {
+fn start(directory: &Directory, affinity: u64, entry: u64, argument: u64) -> i64 {
+    if affinity & !AFFINITY != 0 {
+        return INVALID_PARAMETERS;
+    }
+    match directory.find(Affinity::from_mpidr(affinity)) {
         None => INVALID_PARAMETERS,
         Some(vcpu) if vcpu.start(entry, argument) => SUCCESS,
         Some(_) => ALREADY_ON,
     }
 }
 
-fn info(machine: &Machine, affinity: u64, level: u64) -> i64 {
-    let mask = match level {
-        0 => AFFINITY,
-        1 => AFFINITY & !0xff,
-        2 => AFFINITY & !0xffff,
-        3 => AFFINITY & !0xff_ffff,
-        _ => return INVALID_PARAMETERS,
-    };
-    match machine.any_on(affinity, mask) {
-        None => INVALID_PARAMETERS,
-        Some(true) => ON,
-        Some(false) => OFF,
+/// Whether a CPU that `affinity` names, from level `level` of it on, is on.
+fn info(directory: &Directory, affinity: u64, level: u64) -> i64 {
+    if level > 3 || affinity & !AFFINITY != 0 {
+        return INVALID_PARAMETERS;
     }
+    let wanted = Affinity::from_mpidr(affinity);
+    let matching = |vcpu: &&alloc::sync::Arc<Vcpu>| matches(vcpu, wanted, level as u32);
+    let mut named = directory.vcpus().iter().filter(matching).peekable();
+    if named.peek().is_none() {
+        return INVALID_PARAMETERS;
+    }
+    if named.any(|vcpu| vcpu.is_on()) {
+        ON
+    } else {
+        OFF
+    }
+}
+
+fn matches(vcpu: &Vcpu, wanted: Affinity, level: u32) -> bool {
+    Affinity::from_mpidr(vcpu.affinity).matches(wanted, level)
 }
 
 fn features(function: u32) -> i64 {

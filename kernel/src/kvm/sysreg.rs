@@ -1,5 +1,9 @@
 //! System registers whose access traps: ID registers as guests see them, and those that read as zero and ignore writes.
 
+use affinity::SgiRegister;
+
+use super::context::Context;
+use super::vgic;
 use crate::arch;
 use crate::arch::virt::{Registers, encoding};
 use idreg::Register;
@@ -34,16 +38,38 @@ const AUXILIARY: u16 = encoding(3, 0, 1, 0, 1);
 const LOCK_STATUS: u16 = encoding(2, 0, 1, 1, 4);
 const LOCK_THERE: u64 = 1 << 3;
 
+/// ICC_SGI1R_EL1, ICC_ASGI1R_EL1 and ICC_SGI0R_EL1.
+const SGI1: u16 = encoding(3, 0, 12, 11, 5);
+const ALIAS_SGI1: u16 = encoding(3, 0, 12, 11, 6);
+const SGI0: u16 = encoding(3, 0, 12, 11, 7);
+
 /// Does what a trapped access asks for; false if the register is not there for guests.
-pub fn access(affinity: u64, registers: &mut Registers) -> bool {
+#[inline]
+pub fn access(context: &mut Context, registers: &mut Registers) -> bool {
     let trapped = Trapped::of(registers.syndrome);
+    if !trapped.read && context.gic.is_some() {
+        let sends = match trapped.encoding {
+            SGI1 => Some(SgiRegister::Sgi1r),
+            ALIAS_SGI1 => Some(SgiRegister::Asgi1r),
+            SGI0 => Some(SgiRegister::Sgi0r),
+            _ => None,
+        };
+        if let Some(register) = sends {
+            let value = registers.x.get(trapped.register).copied().unwrap_or(0);
+            let sender = context.vcpu;
+            if let Some(directory) = context.directory() {
+                vgic::send(directory, sender, register, value);
+            }
+            return true;
+        }
+    }
     let value = match trapped.encoding {
         // op0 3, op1 0, CRn 0, CRm 1 to 7: the ID space.
         id if id & !0x7f == encoding(3, 0, 0, 0, 0) && id & 0x78 != 0 && trapped.read => {
             let register = Register::id((id >> 3 & 7) as u8, (id & 7) as u8);
             arch::features().guest_value(register)
         }
-        id if id == encoding(3, 0, 0, 0, 5) && trapped.read => affinity | 1 << 31,
+        id if id == encoding(3, 0, 0, 0, 5) && trapped.read => context.vcpu.affinity | 1 << 31,
         AUXILIARY => 0,
         LOCK_STATUS if trapped.read => LOCK_THERE,
         // Debug registers: nothing can be set up with them.

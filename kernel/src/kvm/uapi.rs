@@ -20,6 +20,11 @@ pub const CREATE_VCPU: u32 = TYPE | 0x41;
 pub const SET_USER_MEMORY_REGION: u32 = sized(WRITE, 0x46, 32);
 pub const ARM_PREFERRED_TARGET: u32 = sized(READ, 0xaf, 32);
 pub const CREATE_DEVICE: u32 = sized(READ | WRITE, 0xe0, 12);
+pub const IRQ_LINE: u32 = sized(WRITE, 0x61, 8);
+// Of a device.
+pub const SET_DEVICE_ATTR: u32 = sized(WRITE, 0xe1, 24);
+pub const GET_DEVICE_ATTR: u32 = sized(WRITE, 0xe2, 24);
+pub const HAS_DEVICE_ATTR: u32 = sized(WRITE, 0xe3, 24);
 // Of a virtual CPU.
 pub const RUN: u32 = TYPE | 0x80;
 pub const GET_MP_STATE: u32 = sized(READ, 0x98, 4);
@@ -80,3 +85,49 @@ pub const EXIT_SYSTEM_EVENT: u32 = 24;
 /// Kinds of `EXIT_SYSTEM_EVENT`.
 pub const EVENT_SHUTDOWN: u32 = 1;
 pub const EVENT_RESET: u32 = 2;
+
+/// `struct kvm_create_device`.
+#[derive(zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable)]
+#[repr(C)]
+pub struct CreateDevice {
+    pub kind: u32,
+    pub fd: u32,
+    pub flags: u32,
+}
+
+/// Its kind for a GICv3, and its flag that only asks whether there is such a device.
+pub const DEVICE_VGIC_V3: u32 = 7;
+pub const DEVICE_TEST: u32 = 1;
+
+/// `struct kvm_device_attr`.
+#[derive(zerocopy::FromBytes, zerocopy::IntoBytes)]
+#[repr(C)]
+pub struct DeviceAttribute {
+    pub flags: u32,
+    pub group: u32,
+    pub number: u64,
+    pub address: u64,
+}
+
+/// Groups and numbers of a GICv3's attributes.
+pub mod vgic {
+    pub const ADDRESS: u32 = 0;
+    pub const DISTRIBUTOR: u64 = 2;
+    pub const REDISTRIBUTORS: u64 = 3;
+    pub const REGION: u64 = 5;
+    pub const INTERRUPTS: u32 = 3;
+    pub const CONTROL: u32 = 4;
+    pub const INIT: u64 = 0;
+}
+
+/// `struct kvm_irq_level`.
+#[derive(zerocopy::FromBytes, zerocopy::IntoBytes)]
+#[repr(C)]
+pub struct InterruptLevel {
+    pub interrupt: u32,
+    pub level: u32,
+}
+
+/// Kinds of its interrupt: one of a virtual CPU's own, or shared.
+pub const LINE_SHARED: u32 = 1;
+pub const LINE_PRIVATE: u32 = 2;

@@ -3,15 +3,20 @@
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 
+use vgic::{Interface, Private};
+
 use super::abort::{self, Access};
+use super::context::{Context, Gic};
+use super::directory::Reader;
 use super::exit::{self, Exit};
 use super::page::RunPage;
 use super::registers;
 use super::uapi::{self, OneRegister, VcpuInit};
+use super::vgic as gic;
 use super::vm::Machine;
 use crate::arch::{
     self,
-    virt::{Guest, Left},
+    virt::{Guest, Left, controller},
 };
 use crate::errno::{Errno, Result};
 use crate::fs::file::{File, FileOps, Memory};
@@ -31,6 +36,8 @@ pub struct Vcpu {
     pub id: u32,
     /// The affinity fields of its MPIDR_EL1.
     pub affinity: u64,
+    /// The interrupts that it has for itself.
+    pub private: Private,
     page: RunPage,
     state: SleepMutex<State>,
     on: AtomicBool,
@@ -50,6 +57,12 @@ pub struct State {
     pub guest: Guest,
     /// The access that the monitor is to answer.
     pending: Option<Access>,
+    /// Its handle on the directory.
+    reader: Reader,
+    /// Its list registers, once it has run.
+    interface: Option<Interface>,
+    /// Its place in the machine's table.
+    place: u16,
 }
 
 impl Vcpu {
@@ -62,11 +75,15 @@ impl Vcpu {
         Ok(Vcpu {
             id,
             affinity,
+            private: Private::new(),
             page: RunPage::new()?,
             state: SleepMutex::new(State {
                 init: None,
                 guest,
                 pending: None,
+                reader: Reader::new(),
+                interface: None,
+                place: 0,
             }),
             on: AtomicBool::new(false),
             start: Mutex::new(None),
@@ -88,6 +105,24 @@ impl Vcpu {
             arch::smp::kick(cpu);
         }
         self.changed.wake_all();
+    }
+
+    /// Interrupts of its changed: it looks at them before it goes on.
+    #[inline]
+    pub fn ask_to_look(&self) {
+        if self.private.ask_to_look() {
+            self.tell();
+        }
+    }
+
+    /// Makes it notice what has arrived: where it runs on another CPU, and where it sleeps.
+    #[inline]
+    pub fn tell(&self) {
+        match self.cpu.load(SeqCst) {
+            NOWHERE => self.changed.wake_all(),
+            cpu if cpu == arch::cpu::this().index() => {}
+            cpu => arch::smp::kick_guest(cpu),
+        }
     }
 
     /// Turns it on at `entry` with `argument` in x0; false if it is on already.
@@ -130,7 +165,7 @@ impl Vcpu {
     /// Runs it until there is something for the monitor, or a signal.
     fn run(&self, machine: &Machine, state: &mut State) -> Result<usize> {
         if let Some(access) = state.pending.take() {
-            access.complete(&self.page, &mut state.guest.registers);
+            access.complete(self.page.mmio_data(), &mut state.guest.registers);
         }
         if self.page.immediate_exit() {
             return Err(Errno::EINTR);
@@ -154,8 +189,7 @@ impl Vcpu {
             let exit = self.enter(machine, state);
             match exit {
                 Exit::Again => {}
-                // No interrupt can come, so that nothing but a signal or the machine's end does.
-                Exit::Waits => drop(self.changed.wait_interruptible(|| !self.is_on(), None)),
+                Exit::Waits => self.wait(machine, state),
                 Exit::Yields => sched::yield_now(),
                 Exit::Undefined => abort::undefined(&mut state.guest),
                 Exit::Memory(access) => {
@@ -173,19 +207,53 @@ impl Vcpu {
         }
     }
 
+    /// Waits for an interrupt, a signal, or to be turned off.
+    fn wait(&self, machine: &Machine, state: &State) {
+        let shared = machine.vgic().and_then(|vgic| vgic.shared());
+        let due = || {
+            let interrupts =
+                shared.is_some_and(|shared| gic::is_due(&self.private, shared, state.place));
+            interrupts || !self.is_on()
+        };
+        let deadline = gic::next_timer(&self.private, &state.guest).filter(|_| shared.is_some());
+        // Whatever ends the wait is found when the guest is entered.
+        drop(self.changed.wait_interruptible(due, deadline));
+    }
+
     /// Runs it until something cannot be answered at once.
     fn enter(&self, machine: &Machine, state: &mut State) -> Exit {
         self.cpu.store(arch::cpu::this().index(), SeqCst);
-        let mut exit = Exit::Again;
-        let left = state.guest.run(&machine.memory, |registers, left| {
-            exit = match left {
-                Left::Trap => exit::answer(machine, self, registers),
-                Left::Interrupt | Left::Error => return false,
-            };
-            matches!(exit, Exit::Again) && self.is_on() && current().arch.work.load(Relaxed) == 0
+        let gic = state
+            .interface
+            .as_mut()
+            .zip(machine.vgic())
+            .and_then(|(interface, vgic)| {
+                let (shared, frames) = (vgic.shared()?, vgic.frames()?);
+                gic::enter(interface, &state.guest, &self.private, shared);
+                Some(Gic {
+                    shared,
+                    frames,
+                    interface,
+                })
+            });
+        let mut context = Context::new(machine, self, &mut state.reader, gic);
+        let (mut exit, mut hosts) = (Exit::Again, None);
+        state.guest.run(&machine.memory, |registers, left| {
+            match left {
+                Left::Trap => exit = exit::answer(&mut context, registers),
+                Left::Interrupt => hosts = context.interrupted(),
+                Left::Error => return false,
+            }
+            context.accept();
+            matches!(exit, Exit::Again)
+                && hosts.is_none()
+                && self.is_on()
+                && current().arch.work.load(Relaxed) == 0
         });
+        context.end();
         self.cpu.store(NOWHERE, SeqCst);
-        if left == Left::Interrupt {
+        if let Some(interrupt) = hosts {
+            arch::irq::handle(interrupt);
             arch::irq::service();
         }
         exit
@@ -195,8 +263,10 @@ impl Vcpu {
 impl State {
     fn reset(&mut self, affinity: u64) {
         let offset = self.guest.counter_offset;
+        let controller = self.guest.controller.clone();
         self.guest = Guest::new();
         (self.guest.affinity, self.guest.counter_offset) = (affinity, offset);
+        self.guest.controller = controller;
         self.pending = None;
     }
 }
@@ -221,6 +291,13 @@ impl Handle {
             false => registers::get(&mut state.guest, register.id, address)?,
         }
         Ok(0)
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // The directory holds the virtual CPU, so that it must not hold the directory.
+        self.vcpu.state.lock().reader = Reader::new();
     }
 }
 
@@ -280,7 +357,17 @@ impl FileOps for Handle {
             return Err(Errno::ENOEXEC);
         }
         match request {
-            uapi::RUN => vcpu.run(&self.machine, state),
+            uapi::RUN => {
+                if state.interface.is_none()
+                    && let Some((_, place)) = self.machine.begin(&self.vcpu)?
+                {
+                    let lists = controller::list_registers();
+                    state.interface = Some(Interface::new(place, lists));
+                    state.guest.controller.present = true;
+                    state.place = place;
+                }
+                vcpu.run(&self.machine, state)
+            }
             uapi::GET_REG_LIST => registers::list(argument),
             _ => self.one_register(state, argument, request == uapi::SET_ONE_REG),
         }

@@ -3,9 +3,13 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use spin::Once;
+
+use super::directory::{self, Directory, Publication};
 use super::slots::Slots;
-use super::uapi::{self, MemoryRegion, VcpuInit};
+use super::uapi::{self, InterruptLevel, MemoryRegion, VcpuInit};
 use super::vcpu::{Handle, MAX_VCPUS, Vcpu};
+use super::vgic::{self, Vgic};
 use super::{add_file, check};
 use crate::arch::time;
 use crate::arch::virt::Stage2;
@@ -35,9 +39,20 @@ pub struct Machine {
     slots: SleepMutex<Slots>,
     /// The guest's translation.
     pub memory: Stage2,
-    vcpus: Mutex<Vec<Arc<Vcpu>>>,
+    vcpus: Mutex<Vcpus>,
+    /// The virtual CPUs, as guests name them.
+    pub directory: Publication,
+    vgic: Once<Vgic>,
     /// When it was made, in ticks: its counters begin at 0.
     counter_offset: u64,
+}
+
+/// The virtual CPUs of a machine, in the order in which they were made.
+#[derive(Default)]
+struct Vcpus {
+    list: Vec<Arc<Vcpu>>,
+    /// Whether one ran: from then on the directory has all.
+    ran: bool,
 }
 
 /// How a guest's access to memory went.
@@ -63,7 +78,9 @@ impl Vm {
             limit: 1 << bits,
             slots: SleepMutex::new(Slots::default()),
             memory: Stage2::new(bits.max(DEFAULT_BITS))?,
-            vcpus: Mutex::new(Vec::new()),
+            vcpus: Mutex::default(),
+            directory: directory::publication(),
+            vgic: Once::new(),
             counter_offset: time::now_ticks(),
         };
         Ok(Vm(try_arc(machine)?))
@@ -74,19 +91,14 @@ impl Vm {
             return Err(Errno::EINVAL);
         }
         let vcpu = try_arc(Vcpu::new(id as u32, self.0.counter_offset)?)?;
-        let mut vcpus = self.0.vcpus.lock();
-        if vcpus.iter().any(|known| known.id == vcpu.id) {
-            return Err(Errno::EEXIST);
-        }
-        vcpus.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        vcpus.push(vcpu.clone());
-        drop(vcpus);
+        self.0.add(vcpu.clone())?;
         let made = try_arc(Handle::new(self.0.clone(), vcpu.clone()))
             .and_then(|handle| add_file("kvm-vcpu", handle));
         if made.is_err() {
             self.0
                 .vcpus
                 .lock()
+                .list
                 .retain(|known| !Arc::ptr_eq(known, &vcpu));
         }
         made
@@ -114,7 +126,8 @@ impl FileOps for Vm {
                 UserPtr::new(argument).write(&target)?;
                 Ok(0)
             }
-            uapi::CREATE_DEVICE => Err(Errno::ENODEV),
+            uapi::CREATE_DEVICE => vgic::create(&self.0, argument),
+            uapi::IRQ_LINE => self.0.set_line(&UserPtr::new(argument).read()?),
             _ => Err(Errno::EINVAL),
         }
     }
@@ -126,6 +139,103 @@ impl Machine {
         current()
             .space()
             .is_some_and(|space| Arc::ptr_eq(&space, &self.space))
+    }
+
+    /// The end of the guest's physical addresses.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    fn add(&self, vcpu: Arc<Vcpu>) -> Result<()> {
+        let mut vcpus = self.vcpus.lock();
+        if self.vgic().is_some_and(Vgic::is_complete) {
+            return Err(Errno::EBUSY);
+        }
+        if vcpus.list.iter().any(|known| known.id == vcpu.id) {
+            return Err(Errno::EEXIST);
+        }
+        vcpus.list.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        vcpus.list.push(vcpu);
+        if vcpus.ran {
+            self.directory.publish(Directory::new(&vcpus.list)?);
+        }
+        Ok(())
+    }
+
+    /// A virtual CPU is about to run: the directory is there from now on. Returns the controller, with the place of the
+    /// virtual CPU, if there is one.
+    pub fn begin(&self, vcpu: &Arc<Vcpu>) -> Result<Option<(&Vgic, u16)>> {
+        let mut vcpus = self.vcpus.lock();
+        if let Some(vgic) = self.vgic() {
+            vgic.prepare(vcpus.list.len())?;
+        }
+        if !vcpus.ran {
+            self.directory.publish(Directory::new(&vcpus.list)?);
+            vcpus.ran = true;
+        }
+        let place = vcpus.list.iter().position(|known| Arc::ptr_eq(known, vcpu));
+        Ok(self.vgic().zip(place.map(|place| place as u16)))
+    }
+
+    /// The interrupt controller, if there is one.
+    #[inline]
+    pub fn vgic(&self) -> Option<&Vgic> {
+        self.vgic.get()
+    }
+
+    /// Gives the machine an interrupt controller.
+    pub fn add_vgic(&self, vgic: Vgic) -> Result<()> {
+        let vcpus = self.vcpus.lock();
+        if self.vgic().is_some() {
+            return Err(Errno::EEXIST);
+        }
+        if vcpus.ran {
+            return Err(Errno::EBUSY);
+        }
+        self.vgic.call_once(|| vgic);
+        Ok(())
+    }
+
+    /// Runs `complete` with the place of the virtual CPU with affinity 0; none is added meanwhile.
+    pub fn complete_vgic(
+        &self,
+        complete: impl FnOnce(Option<u16>) -> Result<usize>,
+    ) -> Result<usize> {
+        let vcpus = self.vcpus.lock();
+        let first = vcpus.list.iter().position(|vcpu| vcpu.affinity == 0);
+        complete(first.map(|place| place as u16))
+    }
+
+    /// An interrupt line of the guest's changes (KVM_IRQ_LINE).
+    fn set_line(&self, wanted: &InterruptLevel) -> Result<usize> {
+        let vgic = self.vgic().ok_or(Errno::ENXIO)?;
+        let shared = vgic.shared().ok_or(Errno::ENXIO)?;
+        let (kind, number) = (wanted.interrupt >> 24 & 0xf, wanted.interrupt & 0xffff);
+        let vcpu = (wanted.interrupt >> 16 & 0xff) + (wanted.interrupt >> 28 & 0xf) * 256;
+        let vcpus = self.vcpus.lock();
+        let (bank, whose) = match kind {
+            uapi::LINE_PRIVATE => {
+                if !(16..32).contains(&number) {
+                    return Err(Errno::EINVAL);
+                }
+                let vcpu = vcpus.list.get(vcpu as usize).ok_or(Errno::EINVAL)?;
+                (&vcpu.private.bank, Some(vcpu))
+            }
+            uapi::LINE_SHARED => {
+                if number < 32 {
+                    return Err(Errno::EINVAL);
+                }
+                let bank = shared.bank(number / 32).ok_or(Errno::EINVAL)?;
+                let target = shared.target(number).map(usize::from);
+                (bank, target.and_then(|place| vcpus.list.get(place)))
+            }
+            _ => return Err(Errno::EINVAL),
+        };
+        let rose = bank.set_line(number % 32, wanted.level != 0);
+        if rose && let Some(vcpu) = whose {
+            vcpu.ask_to_look();
+        }
+        Ok(0)
     }
 
     fn set_region(&self, region: &MemoryRegion) -> Result<usize> {
@@ -166,28 +276,8 @@ impl Machine {
         Ok(Found::Memory)
     }
 
-    /// The virtual CPU with these affinity fields.
-    pub fn by_affinity(&self, affinity: u64) -> Option<Arc<Vcpu>> {
-        self.vcpus
-            .lock()
-            .iter()
-            .find(|vcpu| vcpu.affinity == affinity)
-            .cloned()
-    }
-
     /// Stops all virtual CPUs.
     pub fn stop(&self) {
-        self.vcpus.lock().iter().for_each(|vcpu| vcpu.stop());
-    }
-
-    /// Whether a virtual CPU that is on matches `affinity` in the fields that `mask` covers; none if none matches at all.
-    pub fn any_on(&self, affinity: u64, mask: u64) -> Option<bool> {
-        let vcpus = self.vcpus.lock();
-        let mut matching = vcpus
-            .iter()
-            .filter(|vcpu| vcpu.affinity & mask == affinity & mask)
-            .peekable();
-        matching.peek()?;
-        Some(matching.any(|vcpu| vcpu.is_on()))
+        self.vcpus.lock().list.iter().for_each(|vcpu| vcpu.stop());
     }
 }

@@ -83,6 +83,7 @@ pub(super) fn settle() {
     mmu::settle(&system);
     uaccess::settle(&system);
     emulate::settle(params::choice("idreg", &emulate::Policy::NAMES));
+    super::kvm::init();
     let vectors = params::choice("entry", &entry::Policy::NAMES).vectors();
     let hwcaps = Hwcaps::new(&El0View::new(&system, ENABLED, 0));
     SETTLED.call_once(|| Settled {

@@ -22,6 +22,8 @@ mod gicd {
     pub const IGROUPR: usize = 0x0080;
     pub const ISENABLER: usize = 0x0100;
     pub const ICENABLER: usize = 0x0180;
+    pub const ISACTIVER: usize = 0x0300;
+    pub const ICACTIVER: usize = 0x0380;
     pub const IPRIORITYR: usize = 0x0400;
     pub const IROUTER: usize = 0x6000;
     /// EnableGrp1, EnableGrp1A, ARE_NS.
@@ -45,6 +47,8 @@ const PRIORITY: u32 = 0xa0a0_a0a0;
 struct Gic {
     distributor: Mutex<Registers>,
     redistributors: fdt::Ranges<8>,
+    /// The interrupt of guests' interfaces.
+    maintenance: Option<u32>,
 }
 
 static GIC: Once<Gic> = Once::new();
@@ -91,6 +95,7 @@ pub(super) fn init(tree: Fdt) {
     GIC.call_once(|| Gic {
         distributor: Mutex::new(distributor),
         redistributors,
+        maintenance: super::irq::of_node(&node),
     });
     start_cpu();
 }
@@ -135,6 +140,7 @@ pub(super) fn start_cpu() {
     }
     isb();
     enable(super::irq::IPI);
+    super::virt::start_cpu(maintenance());
 }
 
 /// This CPU's redistributor: the one whose GICR_TYPER tells the CPU's affinity.
@@ -162,9 +168,7 @@ fn redistributor() -> Option<Registers> {
 pub(super) fn enable(interrupt: u32) {
     let bit = 1 << (interrupt % 32);
     if interrupt < PRIVATE {
-        let base = cpu::this().redistributor.get();
-        // SAFETY: mapped by `start_cpu`, for ever.
-        unsafe { Registers::at(base, 2 * FRAME) }.write(FRAME + gicd::ISENABLER, bit);
+        private().write(FRAME + gicd::ISENABLER, bit);
     } else if let Some(gic) = GIC.get() {
         gic.distributor
             .lock()
@@ -186,6 +190,44 @@ pub(super) fn end(interrupt: u32) {
     // SAFETY: ends what `acknowledge` gave.
     unsafe { write!("S3_0_C12_C12_1", interrupt as usize) };
     isb();
+}
+
+/// The interrupt by which guests' interfaces want attention.
+#[inline]
+pub(super) fn maintenance() -> Option<u32> {
+    GIC.get()?.maintenance
+}
+
+/// The interrupt that `acknowledge` gave makes way for others, and stays active itself until a guest deactivates it
+/// (ICC_CTLR_EL1.EOImode, ICC_EOIR1_EL1).
+pub(super) fn hand_over(interrupt: u32) {
+    const SPLIT: usize = 1 << 1;
+    let control = read!("S3_0_C12_C12_4");
+    // SAFETY: the mode is for this one end of interrupt, with interrupts masked.
+    unsafe {
+        write!("S3_0_C12_C12_4", control | SPLIT);
+        isb();
+        write!("S3_0_C12_C12_1", interrupt as usize);
+        isb();
+        write!("S3_0_C12_C12_4", control);
+    }
+    isb();
+}
+
+/// Makes this CPU's private interrupts active, or not.
+pub(super) fn set_active(interrupts: u32, active: bool) {
+    let register = if active {
+        gicd::ISACTIVER
+    } else {
+        gicd::ICACTIVER
+    };
+    private().write(FRAME + register, interrupts);
+}
+
+/// This CPU's redistributor.
+fn private() -> Registers {
+    // SAFETY: mapped by `start_cpu`, for ever.
+    unsafe { Registers::at(cpu::this().redistributor.get(), 2 * FRAME) }
 }
 
 /// Sends software-generated interrupt `interrupt` to the CPU with affinity `mpidr` (ICC_SGI1R_EL1, 12.2.21).

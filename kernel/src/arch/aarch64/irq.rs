@@ -13,6 +13,8 @@ use crossings::Kind;
 
 /// The software-generated interrupt that CPUs kick each other with.
 pub(super) const IPI: u32 = 0;
+/// The one that interrupts a guest, for what concerns it alone.
+pub(super) const KICK: u32 = 1;
 /// Interrupt numbers that can be handled.
 const COUNT: usize = 1020;
 
@@ -46,26 +48,31 @@ pub(super) fn nth_of_node(node: &FdtNode, n: usize) -> Option<u32> {
 /// Handles all interrupts that are pending on this CPU.
 pub fn service() {
     while let Some(interrupt) = gic::acknowledge() {
-        let crossings = cpu::this().crossings();
-        if interrupt == IPI {
-            crossings.add(Kind::InterruptIpi);
-            gic::end(interrupt);
-            task::sched::ipi();
-        } else if interrupt == time::interrupt() {
-            crossings.add(Kind::InterruptTimer);
-            time::quiet();
-            gic::end(interrupt);
-            task::timer::interrupt();
-        } else {
-            crossings.add(Kind::InterruptDevice);
-            let handler = HANDLERS[interrupt as usize].load(Acquire);
-            if !handler.is_null() {
-                // SAFETY: `register` stores functions of this type only.
-                let handler: fn() = unsafe { core::mem::transmute(handler) };
-                handler();
-            }
-            gic::end(interrupt);
+        handle(interrupt);
+    }
+}
+
+/// Handles an interrupt that was acknowledged.
+pub fn handle(interrupt: u32) {
+    let crossings = cpu::this().crossings();
+    if interrupt == IPI {
+        crossings.add(Kind::InterruptIpi);
+        gic::end(interrupt);
+        task::sched::ipi();
+    } else if interrupt == time::interrupt() {
+        crossings.add(Kind::InterruptTimer);
+        time::quiet();
+        gic::end(interrupt);
+        task::timer::interrupt();
+    } else {
+        crossings.add(Kind::InterruptDevice);
+        let handler = HANDLERS[interrupt as usize].load(Acquire);
+        if !handler.is_null() {
+            // SAFETY: `register` stores functions of this type only.
+            let handler: fn() = unsafe { core::mem::transmute(handler) };
+            handler();
         }
+        gic::end(interrupt);
     }
 }
 

@@ -109,3 +109,10 @@ pub fn kick(index: usize) {
         gic::send(irq::IPI, cpu.mpidr.load(Relaxed));
     }
 }
+
+/// Interrupts the guest that a CPU runs, so that it looks at its interrupts.
+pub fn kick_guest(index: usize) {
+    if let Some(cpu) = cpu::get(index) {
+        gic::send(irq::KICK, cpu.mpidr.load(Relaxed));
+    }
+}

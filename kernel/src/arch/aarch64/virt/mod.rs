@@ -1,14 +1,20 @@
 //! What a hypervisor needs of the hardware: the world switch, a guest's registers, and its memory.
 
+pub mod controller;
+pub mod interrupt;
 mod stage2;
 mod system;
+pub mod timer;
 mod world;
 
+pub use controller::Controller;
 pub use stage2::Stage2;
 pub use system::{ENCODINGS, Name, System, encoding};
 pub use world::{Left, Registers};
 
 use super::fp::{self, FpState};
+use super::gic;
+use super::irq;
 use super::sysreg::{at_el2, isb, read, write};
 
 /// HCR_EL2 while a guest runs (Arm ARM D24.2.59): translation; set/way operations act on all; interrupts and system
@@ -29,17 +35,37 @@ const HCR: u64 = 1
 const MDCR: usize = 0b111 << 9 | 0b11 << 5;
 /// MPIDR_EL1.RES1.
 const MPIDR: u64 = 1 << 31;
-/// CNTHCTL_EL2 with E2H: a guest reads the physical counter, and its physical timer traps (D24.2.31).
-const TIMERS: usize = 1 << 10;
+/// CNTHCTL_EL2 with E2H: a guest has the physical counter, and the physical timer of EL1 (D24.2.31).
+const TIMERS: usize = 0b11 << 10;
+/// ICC_SRE_EL2: the interface is used by registers, by guests too (Arm IHI 0069, 12.2.24).
+const BY_REGISTERS: usize = 0b1111;
 
-/// ICH_HCR_EL2 while a guest runs: the interrupt controller's registers trap (Arm IHI 0069, 12.4.10).
-const CONTROLLER: usize = 0b111 << 10;
 /// ID_AA64PFR0_EL1.GIC: the controller has registers.
 const CONTROLLER_FIELD: usize = 24;
 
 /// Whether guests can run here.
 pub fn available() -> bool {
     at_el2() && stage2::possible() && read!("id_aa64pfr0_el1") >> CONTROLLER_FIELD & 0xf != 0
+}
+
+/// Readies this CPU for guests, whose interrupt controllers interrupt the host by `maintenance`.
+pub(super) fn start_cpu(maintenance: Option<u32>) {
+    if !available() {
+        return;
+    }
+    timer::stop();
+    // SAFETY: no guest runs, and the host's interface is used by registers already.
+    unsafe {
+        write!("S3_4_C12_C9_5", BY_REGISTERS);
+        write!("S3_4_C12_C11_0", 0usize);
+    }
+    isb();
+    let timers = [timer::VIRTUAL, timer::PHYSICAL];
+    timers
+        .into_iter()
+        .chain([irq::KICK])
+        .chain(maintenance)
+        .for_each(gic::enable);
 }
 
 /// All that the hardware holds for a virtual CPU while it runs.
@@ -50,6 +76,8 @@ pub struct Guest {
     pub system: System,
     /// FP and SIMD registers.
     pub fp: FpState,
+    /// The interrupt controller's interface, its list registers aside.
+    pub controller: Controller,
     /// What MPIDR_EL1's affinity fields read as.
     pub affinity: u64,
     /// What CNTVCT_EL0 is behind CNTPCT_EL0, in ticks.
@@ -58,7 +86,7 @@ pub struct Guest {
 
 impl Guest {
     /// At reset.
-    pub const fn new() -> Self {
+    pub fn new() -> Self {
         let registers = Registers {
             x: [0; 31],
             sp: 0,
@@ -72,13 +100,14 @@ impl Guest {
             registers,
             system: System::RESET,
             fp: FpState::new(),
+            controller: Controller::default(),
             affinity: 0,
             counter_offset: 0,
         }
     }
 
-    /// Runs the guest. At each exit `answer` says whether it goes on at once; it must not wait. Returns why the guest was
-    /// left last.
+    /// Runs the guest. At each exit `answer` says whether it goes on at once. It runs with the guest's context in this CPU,
+    /// so it must not wait, touch a program's memory, or change translations. Returns why the guest was left last.
     pub fn run(
         &mut self,
         memory: &Stage2,
@@ -94,9 +123,6 @@ impl Guest {
             read!("mdcr_el2"),
             read!("cnthctl_el2"),
         );
-        self.system.load();
-        memory.load();
-        let guest_vectors = &raw const world::guest_vectors as usize;
         // SAFETY: these concern the guest alone.
         unsafe {
             write!("vpidr_el2", read!("midr_el1"));
@@ -104,35 +130,39 @@ impl Guest {
             write!("cntvoff_el2", self.counter_offset);
             write!("cnthctl_el2", TIMERS);
             write!("mdcr_el2", traps | MDCR);
-            write!("S3_4_C12_C11_0", CONTROLLER);
+        }
+        self.system.load();
+        self.controller.load();
+        memory.load();
+        let guest_vectors = &raw const world::guest_vectors as usize;
+        // SAFETY: nothing from here to the return of both touches a program's memory, and the vectors are those that
+        // leave a guest; interrupts are masked.
+        unsafe {
+            write!("vbar_el1", guest_vectors);
+            write!("hcr_el2", HCR);
         }
         let left = loop {
-            // SAFETY: nothing between here and the return from the guest touches a program's memory, and the vectors are
-            // those that leave a guest; interrupts are masked.
-            let left = unsafe {
-                write!("vbar_el1", guest_vectors);
-                write!("hcr_el2", HCR);
-                isb();
-                let left = world::enter(&raw mut self.registers);
-                write!("hcr_el2", host);
-                write!("vbar_el1", vectors);
-                isb();
-                left
-            };
+            // SAFETY: the guest's context, translation, vectors and configuration were set above.
+            let left = unsafe { world::enter(&raw mut self.registers) };
             if !answer(&mut self.registers, left) {
                 break left;
             }
         };
-        self.system.save();
         // SAFETY: the host's own again; no guest runs.
         unsafe {
-            write!("S3_4_C12_C11_0", 0usize);
+            write!("hcr_el2", host);
+            write!("vbar_el1", vectors);
+        }
+        isb();
+        self.system.save();
+        self.controller.save();
+        timer::stop();
+        // SAFETY: the host's own again.
+        unsafe {
             write!("cntvoff_el2", 0usize);
             write!("cnthctl_el2", timers);
             write!("mdcr_el2", traps);
             write!("tpidr_el0", thread);
-            // The guest's virtual timer asks for nothing while it is not here.
-            write!("S3_5_C14_C3_1", 0usize);
         }
         fp::save(&mut self.fp);
         fp::load(&program);

@@ -72,8 +72,10 @@ registers! {
     Tpidr0 "S3_3_C13_C0_2" (3, 3, 13, 0, 2) 0;
     TpidrReadOnly "S3_3_C13_C0_3" (3, 3, 13, 0, 3) 0;
     Cntkctl "S3_5_C14_C1_0" (3, 0, 14, 1, 0) 0;
-    TimerControl "S3_5_C14_C3_1" (3, 3, 14, 3, 1) 0;
     TimerDeadline "S3_5_C14_C3_2" (3, 3, 14, 3, 2) 0;
+    TimerControl "S3_5_C14_C3_1" (3, 3, 14, 3, 1) 0;
+    PhysicalDeadline "S3_5_C14_C2_2" (3, 3, 14, 2, 2) 0;
+    PhysicalControl "S3_5_C14_C2_1" (3, 3, 14, 2, 1) 0;
 }
 
 impl System {

@@ -1,0 +1,100 @@
+//! The distributor's registers (Arm IHI 0069, 12.9), as Linux's KVM has them.
+
+use affinity::Affinity;
+
+use crate::registers::{self, Access, Answer, Effect, ZERO};
+use crate::{MAX, PRIVATE, Shared};
+
+/// Length of the frame, in bytes.
+pub const LEN: u64 = 0x1_0000;
+
+const CTLR: u32 = 0x0000;
+const TYPER: u32 = 0x0004;
+const IIDR: u32 = 0x0008;
+const ROUTERS: u32 = 0x6000;
+const ROUTERS_END: u32 = ROUTERS + 8 * MAX;
+const PIDR2: u32 = 0xffe8;
+
+/// CTLR: group 1 is forwarded; affinity routing and one security state, always.
+const ENABLE: u64 = 1 << 1;
+const ALWAYS: u64 = 1 << 4 | 1 << 6;
+/// TYPER.IDbits: numbers have ten bits.
+const NUMBER_BITS: u64 = 9 << 19;
+/// What KVM is called: product `K`, revision 3, implementer Arm.
+pub(crate) const IDENTITY: u64 = 0x4b << 24 | 3 << 12 | 0x43b;
+/// PIDR2.ArchRev: GICv3.
+pub(crate) const REVISION: u64 = 0x3b;
+
+/// Accesses a register; `find` is the place of the virtual CPU with an affinity.
+pub fn access(
+    shared: &Shared,
+    access: &Access,
+    find: impl FnOnce(Affinity) -> Option<u16>,
+) -> Answer {
+    let offset = access.offset;
+    if registers::is_common(offset) {
+        let word = registers::word(offset);
+        // Private interrupts are the redistributors'.
+        let Some(bank) = shared.bank(word) else {
+            return ZERO;
+        };
+        let (value, bits) = registers::access(bank, access, 0);
+        let effect = match bits {
+            0 => Effect::Nothing,
+            bits => Effect::Shared { word, bits },
+        };
+        return (value, effect);
+    }
+    if (ROUTERS..ROUTERS_END).contains(&offset) {
+        return router(shared, access, find);
+    }
+    if !access.is_word() {
+        return ZERO;
+    }
+    match (offset, access.write) {
+        (CTLR, None) => (
+            ALWAYS | if shared.is_enabled() { ENABLE } else { 0 },
+            Effect::Nothing,
+        ),
+        (CTLR, Some(value)) => {
+            let enabled = value & ENABLE != 0;
+            if enabled == shared.is_enabled() {
+                return ZERO;
+            }
+            shared.enable(enabled);
+            (0, Effect::Everyone)
+        }
+        (TYPER, None) => (
+            NUMBER_BITS | u64::from(shared.interrupts() / 32 - 1),
+            Effect::Nothing,
+        ),
+        (IIDR, None) => (IDENTITY, Effect::Nothing),
+        (PIDR2, None) => (REVISION, Effect::Nothing),
+        _ => ZERO,
+    }
+}
+
+fn router(shared: &Shared, access: &Access, find: impl FnOnce(Affinity) -> Option<u16>) -> Answer {
+    let aligned = access.len >= 4 && access.offset % access.len == 0;
+    let number = (access.offset - ROUTERS) / 8;
+    let start = ROUTERS + 8 * number;
+    let Some(route) = shared
+        .route(number)
+        .filter(|_| aligned && number >= PRIVATE)
+    else {
+        return ZERO;
+    };
+    let old = route.to_mpidr();
+    let Some(value) = access.write else {
+        return (access.part(start, old), Effect::Nothing);
+    };
+    let new = match (access.len, access.offset - start) {
+        (8, _) => value,
+        (_, 0) => old >> 32 << 32 | value & u64::from(u32::MAX),
+        _ => old & u64::from(u32::MAX) | value << 32,
+    };
+    let route = Affinity::from_mpidr(new);
+    shared.set_route(number, route, find(route));
+    let (word, bits) = (number / 32, 1 << (number % 32));
+    (0, Effect::Shared { word, bits })
+}

@@ -1,0 +1,275 @@
+//! What the hardware's list registers hold: the choice, and the taking back.
+
+use core::sync::atomic::Ordering::*;
+
+use crate::bank::bits;
+use crate::{Bank, ListRegister, PRIVATE, Private, Shared};
+
+/// The most list registers that there are.
+const MOST: usize = 16;
+
+/// The list registers of one virtual CPU. Its own thread's alone.
+#[derive(Clone, Debug)]
+pub struct Interface {
+    list: [ListRegister; MOST],
+    /// How many hold an interrupt; they are the first.
+    used: usize,
+    /// How many there are.
+    capacity: usize,
+    /// The place of the virtual CPU.
+    place: u16,
+    /// Whether shared interrupts have to be looked at.
+    shared_due: bool,
+    /// Whether pending ones, and active ones, found no room.
+    waiting: bool,
+    spilled: bool,
+}
+
+/// One that wants a list register.
+#[derive(Clone, Copy)]
+struct Candidate {
+    /// Active ones first, then by priority.
+    key: u16,
+    entry: ListRegister,
+}
+
+impl Interface {
+    /// Of the virtual CPU in this place, on hardware with this many list registers.
+    pub fn new(place: u16, capacity: usize) -> Self {
+        Interface {
+            list: [ListRegister::EMPTY; MOST],
+            used: 0,
+            capacity: capacity.clamp(1, MOST),
+            place,
+            shared_due: true,
+            waiting: false,
+            spilled: false,
+        }
+    }
+
+    /// The registers in use.
+    #[inline]
+    pub fn registers(&self) -> &[ListRegister] {
+        &self.list[..self.used.min(MOST)]
+    }
+
+    /// The same, for what the hardware says now.
+    #[inline]
+    pub fn registers_mut(&mut self) -> &mut [ListRegister] {
+        &mut self.list[..self.used.min(MOST)]
+    }
+
+    /// Whether more are pending than have room, so that the hardware is to say when there is some again.
+    #[inline]
+    pub fn waits_for_room(&self) -> bool {
+        self.waiting
+    }
+
+    /// Whether interrupts are active that have no register, so that the hardware is to say when the guest ends one.
+    #[inline]
+    pub fn has_spilled(&self) -> bool {
+        self.spilled
+    }
+
+    /// Takes back what the registers say: then the banks know all.
+    pub fn fold(&mut self, private: &Private, shared: &Shared) {
+        for at in 0..self.used.min(MOST) {
+            let entry = self.list[at];
+            let (word, bit) = (entry.number() / 32, 1 << (entry.number() % 32));
+            let bank = match word {
+                0 => Some(&private.bank),
+                _ => {
+                    self.shared_due = true;
+                    shared.bank(word)
+                }
+            };
+            if let Some(bank) = bank {
+                fold(bank, bit, entry);
+            }
+        }
+        self.used = 0;
+    }
+
+    /// Chooses what the registers hold, once all was taken back. `hardware` are the private interrupts that are bound to
+    /// physical ones.
+    pub fn fill(&mut self, private: &Private, shared: &Shared, hardware: u32) {
+        self.shared_due |= private.accept();
+        let mut chosen = Chosen::new(self.capacity);
+        let enabled = shared.is_enabled();
+        let bank = &private.bank;
+        for bit in bits(bank.active.load(Relaxed)) {
+            chosen.add(candidate(bank, bit, bit, true, hardware));
+        }
+        if enabled {
+            for bit in bits(bank.deliverable()) {
+                chosen.add(candidate(bank, bit, bit, false, hardware));
+            }
+        }
+        if self.shared_due {
+            for (first, group) in shared.groups() {
+                let bank = &group.bank;
+                for bit in bits(bank.active.load(Relaxed)) {
+                    if group.holder(bit) == self.place {
+                        chosen.add(candidate(bank, bit, first + bit, true, 0));
+                    }
+                }
+                let pending = if enabled { bank.deliverable() } else { 0 };
+                for bit in bits(pending) {
+                    if group.target(bit) == self.place {
+                        chosen.add(candidate(bank, bit, first + bit, false, 0));
+                    }
+                }
+            }
+        }
+        (self.waiting, self.spilled) = (chosen.waiting, chosen.spilled);
+        self.shared_due = self.waiting || self.spilled;
+        self.used = 0;
+        for at in 0..chosen.len {
+            let entry = chosen.list[at].entry;
+            if self.take(entry, private, shared) {
+                self.list[self.used] = entry;
+                self.used += 1;
+            }
+        }
+    }
+
+    /// Marks one as listed; false if another virtual CPU has it.
+    fn take(&self, entry: ListRegister, private: &Private, shared: &Shared) -> bool {
+        let (word, at) = (entry.number() / 32, entry.number() % 32);
+        let bit = 1 << at;
+        let bank = match word {
+            0 => &private.bank,
+            _ => {
+                let Some(group) = shared.group(word) else {
+                    return false;
+                };
+                if group.bank.listed.fetch_or(bit, AcqRel) & bit != 0 {
+                    return false;
+                }
+                group.set_holder(at, self.place);
+                &group.bank
+            }
+        };
+        if word == 0 {
+            bank.listed.fetch_or(bit, Relaxed);
+        }
+        bank.active.fetch_and(!bit, Relaxed);
+        if entry.is_pending() && bank.edge.load(Relaxed) & bit != 0 {
+            bank.latch.fetch_and(!bit, Relaxed);
+        }
+        true
+    }
+
+    /// The guest ended `count` interrupts that had no register: those active ones of the highest priority.
+    pub fn ended_elsewhere(&mut self, count: u32, private: &Private, shared: &Shared) {
+        let place = self.place;
+        for _ in 0..count {
+            let own = bits(private.bank.active.load(Relaxed)).map(|bit| (&private.bank, bit));
+            let others = shared.groups().flat_map(move |(_, group)| {
+                let held = move |bit: &u32| group.holder(*bit) == place;
+                bits(group.bank.active.load(Relaxed))
+                    .filter(held)
+                    .map(|bit| (&group.bank, bit))
+            });
+            let Some((bank, bit)) = own
+                .chain(others)
+                .min_by_key(|(bank, bit)| bank.priority(*bit))
+            else {
+                return;
+            };
+            bank.active.fetch_and(!(1 << bit), Relaxed);
+        }
+    }
+}
+
+fn fold(bank: &Bank, bit: u32, entry: ListRegister) {
+    if entry.is_active() {
+        bank.active.fetch_or(bit, Relaxed);
+    }
+    let edge = bank.edge.load(Relaxed) & bit != 0;
+    match (edge, entry.is_pending()) {
+        (true, true) => _ = bank.latch.fetch_or(bit, Relaxed),
+        (false, false) => {
+            // Acknowledged: what software made pending is no more, and a hardware's line is looked at again.
+            bank.latch.fetch_and(!bit, Relaxed);
+            if entry.is_of_hardware() {
+                bank.line.fetch_and(!bit, Relaxed);
+            }
+        }
+        _ => {}
+    }
+    bank.listed.fetch_and(!bit, Release);
+}
+
+/// What a list register says of an interrupt.
+fn candidate(bank: &Bank, bit: u32, number: u32, active: bool, hardware: u32) -> Candidate {
+    let mask = 1 << bit;
+    let priority = bank.priority(bit);
+    let mut entry = ListRegister::new(number, priority, bank.group1.load(Relaxed) & mask != 0);
+    let edge = bank.edge.load(Relaxed) & mask != 0;
+    if active {
+        entry = entry.active();
+    }
+    if !active || edge && bank.latch.load(Relaxed) & bank.enabled.load(Relaxed) & mask != 0 {
+        entry = entry.pending();
+    }
+    if number < PRIVATE && hardware & mask != 0 {
+        // The architecture has no interrupt that is both and the hardware's (12.4.9).
+        entry = entry.of_hardware();
+    } else if !edge {
+        entry = entry.reporting_end();
+    }
+    Candidate {
+        key: u16::from(!active) << 8 | u16::from(priority),
+        entry,
+    }
+}
+
+/// The best so far, in order.
+struct Chosen {
+    list: [Candidate; MOST],
+    len: usize,
+    capacity: usize,
+    waiting: bool,
+    spilled: bool,
+}
+
+impl Chosen {
+    fn new(capacity: usize) -> Self {
+        let none = Candidate {
+            key: u16::MAX,
+            entry: ListRegister::EMPTY,
+        };
+        Chosen {
+            list: [none; MOST],
+            len: 0,
+            capacity,
+            waiting: false,
+            spilled: false,
+        }
+    }
+
+    fn add(&mut self, candidate: Candidate) {
+        let at = self.list[..self.len].partition_point(|other| other.key <= candidate.key);
+        let lost = if self.len == self.capacity {
+            let lost = if at == self.len {
+                candidate
+            } else {
+                self.list[self.len - 1]
+            };
+            Some(lost)
+        } else {
+            self.len += 1;
+            None
+        };
+        if at < self.len {
+            self.list.copy_within(at..self.len - 1, at + 1);
+            self.list[at] = candidate;
+        }
+        match lost {
+            Some(lost) if lost.entry.is_active() => self.spilled = true,
+            Some(_) => self.waiting = true,
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! A list register (Arm IHI 0069, 12.4.9, ICH_LR<n>_EL2).
+
+/// What a list register says: one interrupt, its state and its priority.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ListRegister(pub u64);
+
+/// Fields.
+const PENDING: u64 = 1 << 62;
+const ACTIVE: u64 = 1 << 63;
+const HARDWARE: u64 = 1 << 61;
+const GROUP_1: u64 = 1 << 60;
+const PRIORITY: u32 = 48;
+/// The physical interrupt of one of the hardware's.
+const PHYSICAL: u32 = 32;
+/// Of others: its end is reported by a maintenance interrupt.
+const REPORTS_END: u64 = 1 << 41;
+
+impl ListRegister {
+    /// No interrupt.
+    pub const EMPTY: Self = ListRegister(0);
+
+    /// An interrupt in no state yet.
+    pub const fn new(number: u32, priority: u8, group1: bool) -> Self {
+        let group = if group1 { GROUP_1 } else { 0 };
+        ListRegister(number as u64 | (priority as u64) << PRIORITY | group)
+    }
+
+    /// The same, pending too.
+    pub const fn pending(self) -> Self {
+        ListRegister(self.0 | PENDING)
+    }
+
+    /// The same, active too.
+    pub const fn active(self) -> Self {
+        ListRegister(self.0 | ACTIVE)
+    }
+
+    /// The same, whose deactivation deactivates the physical interrupt of the same number.
+    pub const fn of_hardware(self) -> Self {
+        ListRegister(self.0 | HARDWARE | (self.number() as u64) << PHYSICAL)
+    }
+
+    /// The same, whose end is reported.
+    pub const fn reporting_end(self) -> Self {
+        ListRegister(self.0 | REPORTS_END)
+    }
+
+    /// The interrupt's number.
+    pub const fn number(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// Its priority.
+    pub const fn priority(self) -> u8 {
+        (self.0 >> PRIORITY) as u8
+    }
+
+    /// Whether it is pending.
+    pub const fn is_pending(self) -> bool {
+        self.0 & PENDING != 0
+    }
+
+    /// Whether it is active.
+    pub const fn is_active(self) -> bool {
+        self.0 & ACTIVE != 0
+    }
+
+    /// Whether it is bound to the physical interrupt.
+    pub const fn is_of_hardware(self) -> bool {
+        self.0 & HARDWARE != 0
+    }
+
+    /// Whether there is none: neither pending nor active.
+    pub const fn is_empty(self) -> bool {
+        self.0 & (PENDING | ACTIVE) == 0
+    }
+}

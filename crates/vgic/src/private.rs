@@ -1,0 +1,76 @@
+//! What one virtual CPU has for itself.
+
+use core::sync::atomic::{AtomicU32, Ordering::*};
+
+use crate::{Bank, SGIS};
+
+/// SGIs are edge-triggered, and enabled from reset as KVM has them.
+const SGI_BITS: u32 = (1 << SGIS) - 1;
+
+/// Of what arrived: other interrupts of this virtual CPU's changed.
+const LOOK: u32 = 1 << 31;
+
+/// The private interrupts of a virtual CPU.
+#[derive(Debug)]
+pub struct Private {
+    /// Their state.
+    pub bank: Bank,
+    /// SGIs sent to it since it looked last, and [`LOOK`].
+    arrived: AtomicU32,
+}
+
+impl Default for Private {
+    fn default() -> Self {
+        Private::new()
+    }
+}
+
+impl Private {
+    /// At reset.
+    pub fn new() -> Self {
+        Private {
+            bank: Bank::new(SGI_BITS, SGI_BITS),
+            arrived: AtomicU32::new(0),
+        }
+    }
+
+    /// An SGI is sent here, by a register that raises group 1, or group 0 alone. True if its CPU has to be told: it was
+    /// not there yet, and is let through.
+    #[inline]
+    pub fn send(&self, sgi: u8, group1: bool) -> bool {
+        let bit = 1 << (sgi & 15);
+        if !group1 && self.bank.group1.load(Relaxed) & bit != 0 {
+            return false;
+        }
+        self.arrived.fetch_or(bit, SeqCst) & bit == 0 && self.bank.enabled.load(SeqCst) & bit != 0
+    }
+
+    /// Other interrupts of its changed. True if its CPU has to be told.
+    #[inline]
+    pub fn ask_to_look(&self) -> bool {
+        self.arrived.fetch_or(LOOK, SeqCst) & LOOK == 0
+    }
+
+    /// Whether anything arrived since [`Private::accept`].
+    #[inline]
+    pub fn has_arrived(&self) -> bool {
+        self.arrived.load(SeqCst) != 0
+    }
+
+    /// Makes SGIs that arrived pending. True if others have to be looked at.
+    #[inline]
+    pub fn accept(&self) -> bool {
+        if self.arrived.load(Relaxed) == 0 {
+            return false;
+        }
+        let arrived = self.arrived.swap(0, SeqCst);
+        self.bank.latch.fetch_or(arrived & SGI_BITS, Relaxed);
+        arrived & LOOK != 0
+    }
+
+    /// Those that could be given to the guest now, what arrived included.
+    pub fn deliverable(&self) -> u32 {
+        let arrived = self.arrived.load(SeqCst) & SGI_BITS & self.bank.enabled.load(Relaxed);
+        self.bank.deliverable() | arrived & !self.bank.active.load(Relaxed)
+    }
+}

@@ -1,0 +1,127 @@
+//! The interrupts that all virtual CPUs share.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering::*};
+
+use affinity::Affinity;
+
+use crate::{Bank, MAX, PRIVATE};
+
+/// There was no memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoMemory;
+
+/// Nobody.
+const NOBODY: u16 = u16::MAX;
+
+/// 32 shared interrupts.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) bank: Bank,
+    /// Whom each goes to: affinities as GICD_IROUTER has them.
+    routes: [AtomicU64; 32],
+    /// Which virtual CPU that is, by its place.
+    targets: [AtomicU16; 32],
+    /// Which virtual CPU has it in a list register, or had when it became active.
+    holders: [AtomicU16; 32],
+}
+
+/// The distributor's state.
+#[derive(Debug)]
+pub struct Shared {
+    groups: Box<[Group]>,
+    enabled: AtomicBool,
+}
+
+impl Shared {
+    /// Of a controller with this many interrupts, private ones included: a multiple of 32, at least 64, at most 1024.
+    /// All of them go to the virtual CPU with affinity 0, in place `first` if there is one.
+    pub fn new(interrupts: u32, first: Option<u16>) -> Result<Self, NoMemory> {
+        let count = (interrupts.min(MAX + 4) / 32).saturating_sub(1) as usize;
+        let mut groups = Vec::new();
+        groups.try_reserve_exact(count).map_err(|_| NoMemory)?;
+        groups.resize_with(count, || Group {
+            bank: Bank::new(0, 0),
+            routes: Default::default(),
+            targets: core::array::from_fn(|_| AtomicU16::new(first.unwrap_or(NOBODY))),
+            holders: core::array::from_fn(|_| AtomicU16::new(NOBODY)),
+        });
+        Ok(Shared {
+            groups: groups.into_boxed_slice(),
+            enabled: AtomicBool::new(false),
+        })
+    }
+
+    /// How many interrupts there are, private ones included.
+    pub fn interrupts(&self) -> u32 {
+        PRIVATE + 32 * self.groups.len() as u32
+    }
+
+    /// Whether the distributor forwards interrupts.
+    #[inline]
+    pub fn is_enabled(&self) -> bool {
+        self.enabled.load(Relaxed)
+    }
+
+    /// Lets the distributor forward interrupts, or not.
+    pub fn enable(&self, enabled: bool) {
+        self.enabled.store(enabled, SeqCst);
+    }
+
+    /// The bank of 32 interrupts that begins with number `32 × word`; none of the private ones.
+    pub fn bank(&self, word: u32) -> Option<&Bank> {
+        Some(&self.group(word)?.bank)
+    }
+
+    pub(crate) fn group(&self, word: u32) -> Option<&Group> {
+        self.groups.get((word as usize).checked_sub(1)?)
+    }
+
+    pub(crate) fn groups(&self) -> impl Iterator<Item = (u32, &Group)> {
+        (PRIVATE..).step_by(32).zip(&self.groups)
+    }
+
+    /// The place of the virtual CPU that an interrupt goes to.
+    pub fn target(&self, number: u32) -> Option<u16> {
+        let group = self.group(number / 32)?;
+        Some(group.targets[number as usize % 32].load(Relaxed)).filter(|place| *place != NOBODY)
+    }
+
+    /// Where an interrupt goes, as GICD_IROUTER has it.
+    pub fn route(&self, number: u32) -> Option<Affinity> {
+        let route = self.group(number / 32)?.routes[number as usize % 32].load(Relaxed);
+        Some(Affinity::from_mpidr(route))
+    }
+
+    /// Sends an interrupt elsewhere: to the virtual CPU with this affinity, which is in this place if there is one.
+    pub fn set_route(&self, number: u32, route: Affinity, target: Option<u16>) {
+        if let Some(group) = self.group(number / 32) {
+            let at = number as usize % 32;
+            group.routes[at].store(route.to_mpidr(), Relaxed);
+            group.targets[at].store(target.unwrap_or(NOBODY), SeqCst);
+        }
+    }
+
+    /// Whether any could be given to the virtual CPU in this place now.
+    pub fn has_for(&self, place: u16) -> bool {
+        self.is_enabled()
+            && self.groups.iter().any(|group| {
+                crate::bank::bits(group.bank.deliverable()).any(|bit| group.target(bit) == place)
+            })
+    }
+}
+
+impl Group {
+    pub(crate) fn target(&self, bit: u32) -> u16 {
+        self.targets[bit as usize].load(Relaxed)
+    }
+
+    pub(crate) fn holder(&self, bit: u32) -> u16 {
+        self.holders[bit as usize].load(Relaxed)
+    }
+
+    pub(crate) fn set_holder(&self, bit: u32, place: u16) {
+        self.holders[bit as usize].store(place, Relaxed);
+    }
+}

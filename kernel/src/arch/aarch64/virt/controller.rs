@@ -1,0 +1,119 @@
+//! The hardware's interface of a guest's interrupt controller: list registers and what goes with them (Arm IHI 0069, 12.4).
+
+use super::super::sysreg::{read, write};
+
+/// ICH_HCR_EL2: the interface is on; or, for a guest without a controller, all its registers trap.
+const ON: usize = 1;
+const TRAP_ALL: usize = 0b111 << 10;
+/// ICH_HCR_EL2: interrupt while too few list registers are in use, or when an interrupt was ended that is in none.
+const UNDERFLOW: usize = 1 << 1;
+const NOT_PRESENT: usize = 1 << 2;
+/// ICH_HCR_EL2.EOIcount.
+const ENDED: u32 = 27;
+
+/// What a guest's interface holds beside list registers.
+#[derive(Clone, Default)]
+pub struct Controller {
+    /// Whether the guest has a controller.
+    pub present: bool,
+    /// ICH_VMCR_EL2: the guest's control registers.
+    pub control: u64,
+    /// ICH_AP0R<n>_EL2 and ICH_AP1R<n>_EL2: active priorities.
+    active: [[u64; 4]; 2],
+}
+
+/// Functions that read and write registers by number, which instructions name by constants alone.
+macro_rules! family {
+    ($(#[$doc:meta])* $read:ident, $(#[$write_doc:meta])* $write:ident: $($number:literal $name:literal)*) => {
+        $(#[$doc])*
+        #[inline]
+        pub fn $read(number: usize) -> u64 {
+            match number { $($number => read!($name) as u64,)* _ => 0 }
+        }
+
+        $(#[$write_doc])*
+        #[inline]
+        pub fn $write(number: usize, value: u64) {
+            // SAFETY: concerns a guest alone, when it is entered next.
+            unsafe { match number { $($number => write!($name, value),)* _ => {} } }
+        }
+    };
+}
+
+family! {
+    /// Reads a list register.
+    list,
+    /// Writes a list register.
+    set_list:
+    0 "S3_4_C12_C12_0" 1 "S3_4_C12_C12_1" 2 "S3_4_C12_C12_2" 3 "S3_4_C12_C12_3"
+    4 "S3_4_C12_C12_4" 5 "S3_4_C12_C12_5" 6 "S3_4_C12_C12_6" 7 "S3_4_C12_C12_7"
+    8 "S3_4_C12_C13_0" 9 "S3_4_C12_C13_1" 10 "S3_4_C12_C13_2" 11 "S3_4_C12_C13_3"
+    12 "S3_4_C12_C13_4" 13 "S3_4_C12_C13_5" 14 "S3_4_C12_C13_6" 15 "S3_4_C12_C13_7"
+}
+
+mod priorities {
+    use super::super::super::sysreg::{read, write};
+
+    family! {
+        group0, set_group0:
+        0 "S3_4_C12_C8_0" 1 "S3_4_C12_C8_1" 2 "S3_4_C12_C8_2" 3 "S3_4_C12_C8_3"
+    }
+    family! {
+        group1, set_group1:
+        0 "S3_4_C12_C9_0" 1 "S3_4_C12_C9_1" 2 "S3_4_C12_C9_2" 3 "S3_4_C12_C9_3"
+    }
+}
+
+/// How many list registers there are (ICH_VTR_EL2.ListRegs).
+pub fn list_registers() -> usize {
+    (read!("S3_4_C12_C11_1") & 0x1f) + 1
+}
+
+/// How many registers of active priorities a group has: one for 32 levels (ICH_VTR_EL2.PREbits).
+fn priority_registers() -> usize {
+    1 << ((read!("S3_4_C12_C11_1") >> 26 & 7).saturating_sub(4)).min(2)
+}
+
+/// How the interface is to interrupt the host: while less than two list registers are in use, and when the guest ends an
+/// interrupt that is in none.
+pub fn set_reports(underflow: bool, not_present: bool) {
+    let bit = |on, bit| if on { bit } else { 0 };
+    let value = ON | bit(underflow, UNDERFLOW) | bit(not_present, NOT_PRESENT);
+    // SAFETY: concerns a guest alone.
+    unsafe { write!("S3_4_C12_C11_0", value) };
+}
+
+/// How many interrupts the guest ended that were in no list register.
+pub fn ended_elsewhere() -> u32 {
+    (read!("S3_4_C12_C11_0") >> ENDED & 0x1f) as u32
+}
+
+impl Controller {
+    /// Puts it into this CPU; list registers are the caller's.
+    pub(super) fn load(&self) {
+        if !self.present {
+            // SAFETY: concerns a guest alone.
+            unsafe { write!("S3_4_C12_C11_0", TRAP_ALL) };
+            return;
+        }
+        for number in 0..priority_registers() {
+            priorities::set_group0(number, self.active[0][number]);
+            priorities::set_group1(number, self.active[1][number]);
+        }
+        // SAFETY: concerns a guest alone.
+        unsafe { write!("S3_4_C12_C11_7", self.control) };
+    }
+
+    /// Takes it from this CPU, and turns the interface off.
+    pub(super) fn save(&mut self) {
+        if self.present {
+            self.control = read!("S3_4_C12_C11_7") as u64;
+            for number in 0..priority_registers() {
+                self.active[0][number] = priorities::group0(number);
+                self.active[1][number] = priorities::group1(number);
+            }
+        }
+        // SAFETY: concerns a guest alone.
+        unsafe { write!("S3_4_C12_C11_0", 0usize) };
+    }
+}

@@ -1,0 +1,100 @@
+//! Which virtual CPU a guest means by an affinity: by the index of crate `affinity`, or, with `affinity=scan`, by looking
+//! at all of them.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use affinity::{Affinity, Index, Lock, TargetList, scan};
+
+use super::vcpu::Vcpu;
+use crate::arch::{self, branch, branch::Key};
+use crate::errno::{Errno, Result};
+use crate::mm::heap::try_arc;
+use crate::sync::Mutex;
+use crate::{params, random};
+
+/// Settles the policy.
+pub fn init() {
+    if params::choice("affinity", &[("index", false), ("scan", true)]) {
+        branch::take(Key::AffinityScan);
+    }
+}
+
+/// All virtual CPUs of a machine, by place and by affinity.
+pub struct Directory {
+    vcpus: Vec<Arc<Vcpu>>,
+    affinities: Vec<Affinity>,
+    index: Index,
+}
+
+/// Where a directory is published.
+pub struct Slot(Mutex<Option<Arc<Directory>>>);
+
+/// A machine's directory.
+pub type Publication = affinity::Publication<Slot>;
+
+/// A virtual CPU's handle on it.
+pub type Reader = affinity::Reader<Arc<Directory>>;
+
+/// With nothing published yet.
+pub fn publication() -> Publication {
+    Publication::new(Slot(Mutex::new(None)))
+}
+
+impl Lock<Option<Arc<Directory>>> for Slot {
+    fn with<R>(&self, f: impl FnOnce(&mut Option<Arc<Directory>>) -> R) -> R {
+        f(&mut self.0.lock())
+    }
+}
+
+impl Directory {
+    /// Of these virtual CPUs.
+    pub fn new(of: &[Arc<Vcpu>]) -> Result<Arc<Self>> {
+        let (mut vcpus, mut affinities) = (Vec::new(), Vec::new());
+        let room = vcpus.try_reserve_exact(of.len());
+        room.and_then(|()| affinities.try_reserve_exact(of.len()))
+            .map_err(|_| Errno::ENOMEM)?;
+        vcpus.extend_from_slice(of);
+        affinities.extend(of.iter().map(|vcpu| Affinity::from_mpidr(vcpu.affinity)));
+        let index = Index::new(&affinities, random::u64()).map_err(|_| Errno::ENOMEM)?;
+        try_arc(Directory {
+            vcpus,
+            affinities,
+            index,
+        })
+    }
+
+    /// All, by place.
+    pub fn vcpus(&self) -> &[Arc<Vcpu>] {
+        &self.vcpus
+    }
+
+    /// The place of the one with this affinity.
+    #[inline]
+    pub fn place(&self, affinity: Affinity) -> Option<u16> {
+        if arch::is_taken::<{ Key::AffinityScan as u32 }>() {
+            return scan::get(&self.affinities, affinity);
+        }
+        self.index.get(affinity)
+    }
+
+    /// The one with this affinity.
+    pub fn find(&self, affinity: Affinity) -> Option<&Arc<Vcpu>> {
+        self.vcpus.get(usize::from(self.place(affinity)?))
+    }
+
+    /// Calls `visit` for each that an SGI's list names.
+    #[inline]
+    pub fn each_target(&self, list: TargetList, mut visit: impl FnMut(&Vcpu)) {
+        let mut at = |place: u16| {
+            if let Some(vcpu) = self.vcpus.get(usize::from(place)) {
+                visit(vcpu);
+            }
+        };
+        if arch::is_taken::<{ Key::AffinityScan as u32 }>() {
+            scan::targets(&self.affinities, list).for_each(at);
+        } else {
+            self.index.targets(list).for_each(&mut at);
+        }
+    }
+}

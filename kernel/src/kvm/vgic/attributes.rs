@@ -1,0 +1,264 @@
+//! The controller's set-up by the monitor: KVM_CREATE_DEVICE and the device's attributes
+//! (Documentation/virt/kvm/devices/arm-vgic-v3.rst).
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use vgic::{Shared, distributor, redistributor};
+
+use super::super::add_file;
+use super::super::uapi::{self, CreateDevice, DeviceAttribute, vgic as attribute};
+use super::super::vm::Machine;
+use super::Vgic;
+use super::frames::{Frames, Region};
+use crate::errno::{Errno, Result};
+use crate::fs::file::{File, FileOps};
+use crate::mm::heap::try_arc;
+use crate::mm::user::UserPtr;
+
+/// How many interrupts there are unless the monitor says.
+const DEFAULT_INTERRUPTS: u32 = 256;
+/// What the monitor may ask for.
+const INTERRUPTS: core::ops::RangeInclusive<u32> = 64..=1024;
+/// Alignment of frames.
+const ALIGNMENT: u64 = 0x1_0000;
+/// Fields of a redistributor region: index, flags, base and count.
+const INDEX: u64 = 0xfff;
+const FLAGS: u64 = 0xf000;
+const BASE: u64 = 0x000f_ffff_ffff_0000;
+const COUNT: u32 = 52;
+
+/// What the monitor has said so far.
+pub struct Setup {
+    /// The end of the guest's physical addresses.
+    limit: u64,
+    interrupts: Option<u32>,
+    distributor: Option<u64>,
+    regions: Vec<Region>,
+}
+
+/// The device's file.
+struct Device(Arc<Machine>);
+
+/// Makes a device for a machine, or says whether it could.
+pub fn create(machine: &Arc<Machine>, argument: usize) -> Result<usize> {
+    let pointer = UserPtr::<CreateDevice>::new(argument);
+    let mut request = pointer.read()?;
+    if request.kind != uapi::DEVICE_VGIC_V3 {
+        return Err(Errno::ENODEV);
+    }
+    if request.flags & uapi::DEVICE_TEST != 0 {
+        return Ok(0);
+    }
+    let device = try_arc(Device(machine.clone()))?;
+    machine.add_vgic(Vgic::new(machine.limit()))?;
+    request.fd = add_file("kvm-arm-vgic-v3", device)? as u32;
+    pointer.write(&request)?;
+    Ok(0)
+}
+
+impl FileOps for Device {
+    fn is_stream(&self) -> bool {
+        true
+    }
+
+    fn ioctl(&self, _file: &File, request: u32, argument: usize) -> Result<usize> {
+        if !self.0.is_mine() {
+            return Err(Errno::EIO);
+        }
+        let known = [
+            uapi::SET_DEVICE_ATTR,
+            uapi::GET_DEVICE_ATTR,
+            uapi::HAS_DEVICE_ATTR,
+        ];
+        if !known.contains(&request) {
+            return Err(Errno::ENOTTY);
+        }
+        let wanted: DeviceAttribute = UserPtr::new(argument).read()?;
+        let vgic = self.0.vgic().ok_or(Errno::ENXIO)?;
+        match request {
+            uapi::SET_DEVICE_ATTR => set(&self.0, vgic, &wanted),
+            uapi::GET_DEVICE_ATTR => get(vgic, &wanted),
+            _ => has(&wanted),
+        }
+    }
+}
+
+fn has(wanted: &DeviceAttribute) -> Result<usize> {
+    match (wanted.group, wanted.number) {
+        (
+            attribute::ADDRESS,
+            attribute::DISTRIBUTOR | attribute::REDISTRIBUTORS | attribute::REGION,
+        )
+        | (attribute::INTERRUPTS, _)
+        | (attribute::CONTROL, attribute::INIT) => Ok(0),
+        _ => Err(Errno::ENXIO),
+    }
+}
+
+fn set(machine: &Machine, vgic: &Vgic, wanted: &DeviceAttribute) -> Result<usize> {
+    let address = wanted.address as usize;
+    match (wanted.group, wanted.number) {
+        (attribute::ADDRESS, number) => {
+            let value: u64 = UserPtr::new(address).read()?;
+            let mut setup = vgic.setup.lock();
+            match number {
+                attribute::DISTRIBUTOR => setup.set_distributor(value)?,
+                attribute::REDISTRIBUTORS => setup.add_region(0, value, 0)?,
+                attribute::REGION if value >> COUNT == 0 || value & FLAGS != 0 => {
+                    return Err(Errno::EINVAL);
+                }
+                attribute::REGION => {
+                    setup.add_region((value & INDEX) as usize, value & BASE, value >> COUNT)?;
+                }
+                _ => return Err(Errno::ENODEV),
+            }
+            Ok(0)
+        }
+        (attribute::INTERRUPTS, _) => {
+            let value: u32 = UserPtr::new(address).read()?;
+            if !INTERRUPTS.contains(&value) || value % 32 != 0 {
+                return Err(Errno::EINVAL);
+            }
+            let mut setup = vgic.setup.lock();
+            if setup.interrupts.is_some() || vgic.is_complete() {
+                return Err(Errno::EBUSY);
+            }
+            setup.interrupts = Some(value);
+            Ok(0)
+        }
+        (attribute::CONTROL, attribute::INIT) => {
+            machine.complete_vgic(|first| vgic.complete(first))
+        }
+        _ => Err(Errno::ENXIO),
+    }
+}
+
+fn get(vgic: &Vgic, wanted: &DeviceAttribute) -> Result<usize> {
+    let address = wanted.address as usize;
+    let setup = vgic.setup.lock();
+    let value = match (wanted.group, wanted.number) {
+        (attribute::ADDRESS, attribute::DISTRIBUTOR) => setup.distributor.unwrap_or(u64::MAX),
+        (attribute::ADDRESS, attribute::REDISTRIBUTORS) => {
+            setup.regions.first().map_or(u64::MAX, |region| region.base)
+        }
+        (attribute::ADDRESS, attribute::REGION) => {
+            drop(setup);
+            let index = UserPtr::<u64>::new(address).read()? & INDEX;
+            let setup = vgic.setup.lock();
+            let region = setup.regions.get(index as usize).ok_or(Errno::ENOENT)?;
+            index | region.base | region.count << COUNT
+        }
+        (attribute::ADDRESS, _) => return Err(Errno::ENODEV),
+        (attribute::INTERRUPTS, _) => {
+            let interrupts = setup.interrupts.unwrap_or(32);
+            drop(setup);
+            return UserPtr::new(address).write(&interrupts).map(|()| 0);
+        }
+        _ => return Err(Errno::ENXIO),
+    };
+    UserPtr::new(address).write(&value)?;
+    Ok(0)
+}
+
+impl Vgic {
+    /// No more is said: `first` is the place of the virtual CPU with affinity 0.
+    fn complete(&self, first: Option<u16>) -> Result<usize> {
+        let mut setup = self.setup.lock();
+        if !self.is_complete() {
+            let interrupts = *setup.interrupts.get_or_insert(DEFAULT_INTERRUPTS);
+            let shared = Shared::new(interrupts, first).map_err(|_| Errno::ENOMEM)?;
+            self.shared.call_once(|| shared);
+        }
+        Ok(0)
+    }
+}
+
+impl Setup {
+    /// Nothing yet.
+    pub fn new(limit: u64) -> Self {
+        Setup {
+            limit,
+            interrupts: None,
+            distributor: None,
+            regions: Vec::new(),
+        }
+    }
+
+    fn check(&self, base: u64, len: u64) -> Result<()> {
+        let end = base.checked_add(len).ok_or(Errno::EINVAL)?;
+        if base % ALIGNMENT != 0 {
+            return Err(Errno::EINVAL);
+        }
+        if base >= self.limit || end > self.limit {
+            return Err(Errno::E2BIG);
+        }
+        Ok(())
+    }
+
+    fn set_distributor(&mut self, base: u64) -> Result<()> {
+        if self.distributor.is_some() {
+            return Err(Errno::EEXIST);
+        }
+        self.check(base, distributor::LEN)?;
+        self.distributor = Some(base);
+        Ok(())
+    }
+
+    /// A region of `count` redistributors; of as many as needed for 0, then it is the only one.
+    fn add_region(&mut self, index: usize, base: u64, count: u64) -> Result<()> {
+        let len = count * redistributor::LEN;
+        base.checked_add(len).ok_or(Errno::EINVAL)?;
+        if let Some(last) = self.regions.last() {
+            if (count == 0) != (last.count == 0) {
+                return Err(Errno::EINVAL);
+            }
+            if count == 0 {
+                return Err(Errno::EEXIST);
+            }
+        }
+        let overlaps = |region: &Region| {
+            let end = region.base + region.count * redistributor::LEN;
+            base < end && region.base < base + len
+        };
+        if index != self.regions.len() || self.regions.iter().any(overlaps) {
+            return Err(Errno::EINVAL);
+        }
+        self.check(base, len)?;
+        self.regions.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        self.regions.push(Region { base, count });
+        Ok(())
+    }
+
+    /// Where everything is for so many virtual CPUs.
+    pub fn frames(&self, vcpus: usize) -> Result<Frames> {
+        let distributor = self.distributor.ok_or(Errno::ENXIO)?;
+        let mut left = 0..vcpus as u64;
+        let mut regions = Vec::new();
+        regions
+            .try_reserve_exact(self.regions.len())
+            .map_err(|_| Errno::ENOMEM)?;
+        for region in &self.regions {
+            let room = if region.count == 0 {
+                vcpus as u64
+            } else {
+                region.count
+            };
+            let end = (left.start + room).min(left.end);
+            let len = (end - left.start) * redistributor::LEN;
+            let behind = region.base.checked_add(len).ok_or(Errno::EINVAL)?;
+            if behind > self.limit
+                || distributor < behind && region.base < distributor + distributor::LEN
+            {
+                return Err(Errno::EINVAL);
+            }
+            regions.push((region.base, left.start..end));
+            left.start = end;
+        }
+        if left.is_empty() {
+            Ok(Frames::new(distributor, regions))
+        } else {
+            Err(Errno::ENXIO)
+        }
+    }
+}

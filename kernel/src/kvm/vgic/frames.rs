@@ -1,0 +1,101 @@
+//! Where a guest finds the controller's registers, and its accesses to them.
+
+use alloc::vec::Vec;
+
+use affinity::Affinity;
+use vgic::redistributor::Identity;
+use vgic::{Access, Effect, Shared, distributor, redistributor};
+
+use super::super::directory::Directory;
+
+/// A row of redistributors.
+#[derive(Clone, Copy, Debug)]
+pub struct Region {
+    /// The first one's address.
+    pub base: u64,
+    /// How many have room; as many as there are virtual CPUs for 0.
+    pub count: u64,
+}
+
+/// Where everything is.
+pub struct Frames {
+    distributor: u64,
+    /// Regions, each with the place of its first virtual CPU and the one behind its last.
+    regions: Vec<(u64, core::ops::Range<u64>)>,
+}
+
+/// What is at an address.
+pub enum Frame {
+    /// The distributor.
+    Distributor,
+    /// The redistributor of the virtual CPU in this place.
+    Redistributor { place: u16, last: bool },
+}
+
+impl Frames {
+    /// With these regions; all are in use.
+    pub fn new(distributor: u64, regions: Vec<(u64, core::ops::Range<u64>)>) -> Self {
+        Frames {
+            distributor,
+            regions,
+        }
+    }
+
+    /// What is at an address, and how far into it.
+    #[inline]
+    pub fn find(&self, address: u64) -> Option<(Frame, u32)> {
+        let offset = address.wrapping_sub(self.distributor);
+        if offset < distributor::LEN {
+            return Some((Frame::Distributor, offset as u32));
+        }
+        self.regions.iter().find_map(|(base, places)| {
+            let offset = address.wrapping_sub(*base);
+            let place = places.start.checked_add(offset / redistributor::LEN)?;
+            let frame = Frame::Redistributor {
+                place: place as u16,
+                last: place + 1 == places.end,
+            };
+            (place < places.end).then_some((frame, (offset % redistributor::LEN) as u32))
+        })
+    }
+}
+
+/// Does a guest's access to what is at an address. Returns the value read; whoever has to look at its interrupts is told.
+pub fn access(frame: Frame, shared: &Shared, directory: &Directory, access: &Access) -> u64 {
+    let (value, effect, whose) = match frame {
+        Frame::Distributor => {
+            let find = |affinity: Affinity| directory.place(affinity);
+            let (value, effect) = distributor::access(shared, access, find);
+            (value, effect, None)
+        }
+        Frame::Redistributor { place, last } => {
+            let Some(vcpu) = directory.vcpus().get(usize::from(place)) else {
+                return 0;
+            };
+            let identity = Identity {
+                affinity: Affinity::from_mpidr(vcpu.affinity),
+                place,
+                last,
+            };
+            let (value, effect) = redistributor::access(&vcpu.private, identity, access);
+            (value, effect, Some(vcpu))
+        }
+    };
+    match effect {
+        Effect::Nothing => {}
+        Effect::Private => whose.into_iter().for_each(|vcpu| vcpu.ask_to_look()),
+        Effect::Shared { word, bits } => changed(shared, directory, word, bits),
+        Effect::Everyone => directory.vcpus().iter().for_each(|vcpu| vcpu.ask_to_look()),
+    }
+    value
+}
+
+/// Shared interrupts changed: those they go to look at theirs.
+pub fn changed(shared: &Shared, directory: &Directory, word: u32, bits: u32) {
+    let numbers = (0..32).filter(|bit| bits >> bit & 1 != 0);
+    for place in numbers.filter_map(|bit| shared.target(32 * word + bit)) {
+        if let Some(vcpu) = directory.vcpus().get(usize::from(place)) {
+            vcpu.ask_to_look();
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! A virtual CPU's list registers, as it enters the guest, while it is there, and as it leaves.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use vgic::{Interface, Private, Shared};
+
+use crate::arch::virt::{Guest, controller, timer};
+
+/// Readies list registers and timers for a guest that is about to run here. Interrupts of timers that are due, or that the
+/// guest has not dealt with yet, are active in the hardware, which so does not tell again.
+pub fn enter(interface: &mut Interface, guest: &Guest, private: &Private, shared: &Shared) {
+    let active = private.bank.active.load(Relaxed);
+    set_lines(
+        private,
+        !active,
+        timer::due(&guest.system, guest.counter_offset),
+    );
+    fill(interface, private, shared, 0);
+    let held = held(private);
+    if held != 0 {
+        timer::set_active(held, true);
+    }
+}
+
+/// Takes back what the hardware says when the guest does not run any more.
+pub fn leave(interface: &mut Interface, private: &Private, shared: &Shared) {
+    let used = interface.registers().len();
+    fold(interface, private, shared);
+    (0..used).for_each(|number| controller::set_list(number, 0));
+    let held = held(private);
+    if held != 0 {
+        timer::set_active(held, false);
+    }
+}
+
+/// Chooses anew what the list registers hold, while the guest's context is here.
+pub fn refill(interface: &mut Interface, private: &Private, shared: &Shared) {
+    with_state(interface, private, shared, || ());
+}
+
+/// The same, after an access that needs to know what is pending and active, and may change it.
+pub fn with_state<R>(
+    interface: &mut Interface,
+    private: &Private,
+    shared: &Shared,
+    access: impl FnOnce() -> R,
+) -> R {
+    let used = interface.registers().len();
+    fold(interface, private, shared);
+    settle_timers(private);
+    let result = access();
+    fill(interface, private, shared, used);
+    result
+}
+
+/// A timer's interrupt was taken from the hardware.
+pub fn timer(private: &Private, interrupt: u32) {
+    private.bank.set_line(interrupt, true);
+}
+
+/// Whether a virtual CPU that does not run has an interrupt to take.
+pub fn is_due(private: &Private, shared: &Shared, place: u16) -> bool {
+    shared.is_enabled() && (private.deliverable() != 0 || shared.has_for(place))
+}
+
+/// When a timer of a virtual CPU that does not run interrupts it next, in the host's ticks.
+pub fn next_timer(private: &Private, guest: &Guest) -> Option<u64> {
+    let enabled = private.bank.enabled.load(Relaxed);
+    let deadlines = timer::deadlines(&guest.system, guest.counter_offset);
+    let timers = [timer::VIRTUAL, timer::PHYSICAL].into_iter().zip(deadlines);
+    timers
+        .filter(|(interrupt, _)| enabled >> interrupt & 1 != 0)
+        .filter_map(|(_, deadline)| deadline)
+        .min()
+}
+
+/// Timers' interrupts that the guest has not dealt with.
+fn held(private: &Private) -> u32 {
+    let bank = &private.bank;
+    let busy = bank.line.load(Relaxed) | bank.active.load(Relaxed) | bank.listed.load(Relaxed);
+    busy & timer::INTERRUPTS
+}
+
+/// The lines of those timers that `mask` names are as `high` says.
+fn set_lines(private: &Private, mask: u32, high: u32) {
+    for interrupt in [timer::VIRTUAL, timer::PHYSICAL] {
+        if mask >> interrupt & 1 != 0 {
+            private.bank.set_line(interrupt, high >> interrupt & 1 != 0);
+        }
+    }
+}
+
+/// Timers whose line fell before the guest took their interrupt may interrupt again.
+fn settle_timers(private: &Private) {
+    let line = private.bank.line.load(Relaxed);
+    let fallen = line & timer::INTERRUPTS & !timer::lines();
+    if fallen != 0 {
+        set_lines(private, fallen, 0);
+        timer::set_active(fallen, false);
+    }
+}
+
+fn fold(interface: &mut Interface, private: &Private, shared: &Shared) {
+    for (number, register) in interface.registers_mut().iter_mut().enumerate() {
+        register.0 = controller::list(number);
+    }
+    let spilled = interface.has_spilled();
+    interface.fold(private, shared);
+    if spilled {
+        interface.ended_elsewhere(controller::ended_elsewhere(), private, shared);
+    }
+}
+
+/// Fills the list registers, of which the first `used` may hold something.
+fn fill(interface: &mut Interface, private: &Private, shared: &Shared, used: usize) {
+    interface.fill(private, shared, timer::INTERRUPTS);
+    let registers = interface.registers();
+    for (number, register) in registers.iter().enumerate() {
+        controller::set_list(number, register.0);
+    }
+    for number in registers.len()..used {
+        controller::set_list(number, 0);
+    }
+    controller::set_reports(interface.waits_for_room(), interface.has_spilled());
+}

@@ -1,0 +1,67 @@
+//! The interrupt controller of a machine, a GICv3: made by the monitor (KVM_CREATE_DEVICE), then used by guests.
+
+mod attributes;
+mod frames;
+mod interface;
+mod sgi;
+
+pub use attributes::create;
+pub use frames::{Frames, access};
+pub use interface::{enter, is_due, leave, next_timer, refill, timer, with_state};
+pub use sgi::send;
+
+use spin::Once;
+use vgic::Shared;
+
+use crate::errno::{Errno, Result};
+use crate::sync::Mutex;
+use attributes::Setup;
+
+/// A machine's controller.
+pub struct Vgic {
+    setup: Mutex<Setup>,
+    /// There once the monitor has said that it is complete.
+    shared: Once<Shared>,
+    /// There once a virtual CPU runs.
+    frames: Once<Frames>,
+}
+
+impl Vgic {
+    fn new(limit: u64) -> Self {
+        Vgic {
+            setup: Mutex::new(Setup::new(limit)),
+            shared: Once::new(),
+            frames: Once::new(),
+        }
+    }
+
+    /// Whether the monitor has said that it is complete, after which no virtual CPU is added.
+    pub fn is_complete(&self) -> bool {
+        self.shared.get().is_some()
+    }
+
+    /// Readies it for the first run of one of `vcpus` virtual CPUs.
+    pub fn prepare(&self, vcpus: usize) -> Result<()> {
+        if self.frames().is_some() {
+            return Ok(());
+        }
+        if !self.is_complete() {
+            return Err(Errno::EBUSY);
+        }
+        let frames = self.setup.lock().frames(vcpus)?;
+        self.frames.call_once(|| frames);
+        Ok(())
+    }
+
+    /// Where registers are, once one runs.
+    #[inline]
+    pub fn frames(&self) -> Option<&Frames> {
+        self.frames.get()
+    }
+
+    /// What all virtual CPUs share, once complete.
+    #[inline]
+    pub fn shared(&self) -> Option<&Shared> {
+        self.shared.get()
+    }
+}

@@ -1,0 +1,26 @@
+//! SGIs that guests send: the trapped write of ICC_SGI1R_EL1 and its siblings.
+
+use affinity::{Destination, Sgi, SgiRegister};
+
+use super::super::directory::Directory;
+use super::super::vcpu::Vcpu;
+
+/// Sends what `value`, written by `sender`, asks for.
+#[inline]
+pub fn send(directory: &Directory, sender: &Vcpu, register: SgiRegister, value: u64) {
+    let sgi = Sgi::decode(value);
+    let group1 = register.may_raise(true);
+    let deliver = |vcpu: &Vcpu| {
+        if vcpu.private.send(sgi.intid, group1) && !core::ptr::eq(vcpu, sender) {
+            vcpu.tell();
+        }
+    };
+    match sgi.destination {
+        Destination::List(list) => directory.each_target(list, deliver),
+        Destination::AllButSelf => directory
+            .vcpus()
+            .iter()
+            .filter(|vcpu| !core::ptr::eq(&***vcpu, sender))
+            .for_each(|vcpu| deliver(vcpu)),
+    }
+}
