@@ -11,6 +11,7 @@ mod fs;
 mod log;
 mod mm;
 mod names;
+mod net;
 mod panic;
 mod params;
 mod random;

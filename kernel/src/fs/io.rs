@@ -103,6 +103,18 @@ impl<'a> Sink<'a> {
         }
     }
 
+    /// Ends after `len` more bytes at most.
+    pub fn truncate(&mut self, len: usize) {
+        match &mut self.0 {
+            Target::User(cursor) => cursor.left = cursor.left.min(len),
+            Target::Kernel(buffer) => {
+                let len = len.min(buffer.len());
+                let whole = core::mem::take(buffer);
+                *buffer = &mut whole[..len];
+            }
+        }
+    }
+
     /// The next `len` bytes of a sink in the kernel.
     fn carve<'b>(buffer: &mut &'b mut [u8], len: usize) -> &'b mut [u8] {
         let (head, tail) = core::mem::take(buffer).split_at_mut(len);

@@ -23,6 +23,7 @@ pub mod perm;
 pub mod pipe;
 pub mod poll;
 pub mod proc;
+pub mod ring;
 #[cfg(feature = "selftest")]
 mod selftests;
 pub mod signalfd;

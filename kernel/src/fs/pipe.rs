@@ -5,15 +5,14 @@ use super::file::{File, FileOps, OpenFlags};
 use super::inode::{Attr, Inode, Kind, SetAttr, Time};
 use super::io::{Sink, Source};
 use super::poll::{Events, PollTable, WaitSource};
+use super::ring::Ring;
 use crate::errno::{Errno, Result};
 use crate::mm::PAGE_SIZE;
-use crate::mm::frame::{self, FrameRef};
 use crate::mm::heap::try_arc;
 use crate::mm::user::UserPtr;
 use crate::sync::{Mutex, SleepMutex};
 use crate::task::signal;
 use alloc::sync::{Arc, Weak};
-use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use linux_raw_sys::general::{O_ACCMODE, O_RDWR, O_WRONLY, S_IFIFO, SIGPIPE};
 use linux_raw_sys::ioctl::FIONREAD;
@@ -24,134 +23,6 @@ pub const ATOMIC: usize = 4096;
 const PAGES: usize = 16;
 /// The largest a pipe can be made (Linux's `pipe-max-size`).
 const MAX_SIZE: usize = 1 << 20;
-
-/// The bytes in a pipe.
-struct Ring {
-    /// A page each, where one was needed so far. The length is a power of two.
-    pages: Vec<Option<FrameRef>>,
-    /// Where the next byte is read.
-    head: usize,
-    len: usize,
-}
-
-impl Ring {
-    fn new(pages: usize) -> Result<Self> {
-        let mut frames = Vec::new();
-        frames.try_reserve_exact(pages).map_err(|_| Errno::ENOMEM)?;
-        frames.resize(pages, None);
-        Ok(Ring {
-            pages: frames,
-            head: 0,
-            len: 0,
-        })
-    }
-
-    fn capacity(&self) -> usize {
-        self.pages.len() * PAGE_SIZE
-    }
-
-    fn room(&self) -> usize {
-        self.capacity() - self.len
-    }
-
-    /// The slot, the offset in its page and the bytes left there, of a position in the ring.
-    fn place(&self, position: usize) -> (usize, usize, usize) {
-        let position = position & (self.capacity() - 1);
-        let offset = position % PAGE_SIZE;
-        (position / PAGE_SIZE, offset, PAGE_SIZE - offset)
-    }
-
-    /// Moves bytes from the ring to `to`, as many as there are and fit.
-    fn read(&mut self, to: &mut Sink) -> Result<usize> {
-        let mut total = 0;
-        while self.len > 0 && to.left() > 0 {
-            let (slot, offset, rest) = self.place(self.head);
-            let len = rest.min(self.len).min(to.left());
-            let Some(page) = &self.pages[slot] else { break };
-            match to.put_frame(page, offset, len) {
-                Ok(count) => {
-                    total += count;
-                    self.head += count;
-                    self.len -= count;
-                    if count < len {
-                        break;
-                    }
-                }
-                Err(error) if total == 0 => return Err(error),
-                Err(_) => break,
-            }
-        }
-        if self.len == 0 {
-            self.rest();
-        }
-        Ok(total)
-    }
-
-    /// Empty: begins at the first page again, the only one that is kept.
-    fn rest(&mut self) {
-        if self.head > PAGE_SIZE {
-            self.pages[1..].fill(None);
-        }
-        self.head = 0;
-    }
-
-    /// Moves bytes from `from` to the ring, as many as there are and fit.
-    fn write(&mut self, from: &mut Source) -> Result<usize> {
-        let mut total = 0;
-        while self.room() > 0 && from.left() > 0 {
-            let (slot, offset, rest) = self.place(self.head + self.len);
-            let len = rest.min(self.room()).min(from.left());
-            match self
-                .page(slot)
-                .and_then(|page| from.take_frame(page, offset, len))
-            {
-                Ok(count) => {
-                    total += count;
-                    self.len += count;
-                    if count < len {
-                        break;
-                    }
-                }
-                Err(error) if total == 0 => return Err(error),
-                Err(_) => break,
-            }
-        }
-        Ok(total)
-    }
-
-    fn page(&mut self, slot: usize) -> Result<&FrameRef> {
-        let page = &mut self.pages[slot];
-        match page {
-            Some(page) => Ok(page),
-            None => Ok(page.insert(frame::alloc()?)),
-        }
-    }
-
-    /// The same bytes in a ring of `pages` pages; EBUSY when they do not fit.
-    fn resized(&self, pages: usize) -> Result<Ring> {
-        if self.len > pages * PAGE_SIZE {
-            return Err(Errno::EBUSY);
-        }
-        let mut ring = Ring::new(pages)?;
-        let mut bytes = [0; 256];
-        for done in (0..self.len).step_by(bytes.len()) {
-            let mut left = &mut bytes[..(self.len - done).min(256)];
-            let chunk = left.len();
-            let mut position = self.head + done;
-            while !left.is_empty() {
-                let (slot, offset, rest) = self.place(position);
-                let (now, later) = left.split_at_mut(rest.min(left.len()));
-                if let Some(page) = &self.pages[slot] {
-                    page.read(offset, now);
-                }
-                position += now.len();
-                left = later;
-            }
-            ring.write(&mut Source::kernel(&bytes[..chunk]))?;
-        }
-        Ok(ring)
-    }
-}
 
 /// A pipe.
 pub struct Pipe {
@@ -189,7 +60,7 @@ impl Pipe {
     fn with_ring<R>(&self, act: impl FnOnce(&mut Ring) -> R) -> R {
         let mut ring = self.ring.lock();
         let result = act(&mut ring);
-        self.len.store(ring.len, Release);
+        self.len.store(ring.len(), Release);
         self.room.store(ring.room(), Release);
         result
     }

@@ -12,6 +12,7 @@ mod processes;
 mod rseq;
 mod signals;
 mod time;
+mod unix;
 
 use std::ffi::CStr;
 
@@ -27,6 +28,7 @@ fn main() {
         Some("pidfd") => pidfd::run(),
         Some("pipes") => pipes::run(),
         Some("time") => time::run(),
+        Some("unix") => unix::run(),
         _ => {
             eprintln!("usage: abi PART");
             std::process::exit(2);
@@ -95,6 +97,25 @@ fn error() -> &'static str {
         libc::EMSGSIZE => "EMSGSIZE",
         libc::EBADMSG => "EBADMSG",
         libc::ETIMEDOUT => "ETIMEDOUT",
+        libc::ENOTSOCK => "ENOTSOCK",
+        libc::EDESTADDRREQ => "EDESTADDRREQ",
+        libc::EPROTOTYPE => "EPROTOTYPE",
+        libc::ENOPROTOOPT => "ENOPROTOOPT",
+        libc::EPROTONOSUPPORT => "EPROTONOSUPPORT",
+        libc::ESOCKTNOSUPPORT => "ESOCKTNOSUPPORT",
+        libc::EAFNOSUPPORT => "EAFNOSUPPORT",
+        libc::EADDRINUSE => "EADDRINUSE",
+        libc::EADDRNOTAVAIL => "EADDRNOTAVAIL",
+        libc::ENETUNREACH => "ENETUNREACH",
+        libc::ECONNRESET => "ECONNRESET",
+        libc::ECONNREFUSED => "ECONNREFUSED",
+        libc::ENOBUFS => "ENOBUFS",
+        libc::EISCONN => "EISCONN",
+        libc::ENOTCONN => "ENOTCONN",
+        libc::EALREADY => "EALREADY",
+        libc::EINPROGRESS => "EINPROGRESS",
+        libc::EDOM => "EDOM",
+        libc::ETXTBSY => "ETXTBSY",
         _ => "another error",
     }
 }

@@ -4,8 +4,8 @@ use std::mem;
 use std::ptr;
 
 use libc::{
-    EFD_NONBLOCK, EFD_SEMAPHORE, O_NONBLOCK, POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, c_int,
-    c_short, pollfd,
+    EFD_NONBLOCK, EFD_SEMAPHORE, O_NONBLOCK, POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT,
+    POLLRDHUP, c_int, c_short, pollfd,
 };
 
 use crate::{in_child, tell, tell_end};
@@ -30,7 +30,7 @@ fn write(file: c_int, length: usize) -> i64 {
 }
 
 /// What poll says of a descriptor at once.
-fn ready(what: &str, file: c_int, events: c_short) {
+pub fn ready(what: &str, file: c_int, events: c_short) {
     let mut entry = pollfd {
         fd: file,
         events,
@@ -44,6 +44,7 @@ fn ready(what: &str, file: c_int, events: c_short) {
         (POLLERR, "error"),
         (POLLHUP, "hung-up"),
         (POLLNVAL, "invalid"),
+        (POLLRDHUP, "read-hung-up"),
     ];
     let names: Vec<_> = names
         .iter()

@@ -1,0 +1,165 @@
+//! A ring of frames: the bytes of a pipe or a socket, copied straight from and to user memory.
+
+use super::io::{Sink, Source};
+use crate::errno::{Errno, Result};
+use crate::mm::PAGE_SIZE;
+use crate::mm::frame::{self, FrameRef};
+use alloc::vec::Vec;
+
+/// A queue of bytes.
+pub struct Ring {
+    /// A page each, where one was needed so far. The length is a power of two.
+    pages: Vec<Option<FrameRef>>,
+    /// Where the next byte is read.
+    head: usize,
+    len: usize,
+}
+
+impl Ring {
+    /// An empty ring of `pages` pages, a power of two.
+    pub fn new(pages: usize) -> Result<Self> {
+        let mut frames = Vec::new();
+        frames.try_reserve_exact(pages).map_err(|_| Errno::ENOMEM)?;
+        frames.resize(pages, None);
+        Ok(Ring {
+            pages: frames,
+            head: 0,
+            len: 0,
+        })
+    }
+
+    /// The most bytes that it can hold.
+    pub fn capacity(&self) -> usize {
+        self.pages.len() * PAGE_SIZE
+    }
+
+    /// Bytes that it holds.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Bytes that it can still take.
+    pub fn room(&self) -> usize {
+        self.capacity() - self.len
+    }
+
+    /// The slot, the offset in its page and the bytes left there, of a position in the ring.
+    fn place(&self, position: usize) -> (usize, usize, usize) {
+        let position = position & (self.capacity() - 1);
+        let offset = position % PAGE_SIZE;
+        (position / PAGE_SIZE, offset, PAGE_SIZE - offset)
+    }
+
+    /// Copies bytes from `skip` on to `to`, as many as there are and fit; they stay.
+    pub fn peek(&self, to: &mut Sink, skip: usize) -> Result<usize> {
+        let mut total = 0;
+        while skip + total < self.len && to.left() > 0 {
+            let (slot, offset, rest) = self.place(self.head + skip + total);
+            let len = rest.min(self.len - skip - total).min(to.left());
+            let Some(page) = &self.pages[slot] else { break };
+            match to.put_frame(page, offset, len) {
+                Ok(count) => {
+                    total += count;
+                    if count < len {
+                        break;
+                    }
+                }
+                Err(error) if total == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(total)
+    }
+
+    /// Drops the first `count` bytes.
+    pub fn consume(&mut self, count: usize) {
+        self.head += count;
+        self.len -= count;
+        if self.len == 0 {
+            self.rest();
+        }
+    }
+
+    /// Drops the last bytes, so that `len` are left.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    /// Moves bytes from the ring to `to`, as many as there are and fit.
+    pub fn read(&mut self, to: &mut Sink) -> Result<usize> {
+        let count = self.peek(to, 0)?;
+        self.consume(count);
+        Ok(count)
+    }
+
+    /// Empty: begins at the first page again, the only one that is kept.
+    fn rest(&mut self) {
+        if self.head > PAGE_SIZE {
+            self.pages[1..].fill(None);
+        }
+        self.head = 0;
+    }
+
+    /// Moves bytes from `from` to the ring, as many as there are and fit.
+    pub fn write(&mut self, from: &mut Source) -> Result<usize> {
+        self.write_some(from, usize::MAX)
+    }
+
+    /// The same for `most` bytes at most.
+    pub fn write_some(&mut self, from: &mut Source, most: usize) -> Result<usize> {
+        let wanted = most.min(self.room()).min(from.left());
+        let mut total = 0;
+        while total < wanted {
+            let (slot, offset, rest) = self.place(self.head + self.len);
+            let len = rest.min(wanted - total);
+            match self
+                .page(slot)
+                .and_then(|page| from.take_frame(page, offset, len))
+            {
+                Ok(count) => {
+                    total += count;
+                    self.len += count;
+                    if count < len {
+                        break;
+                    }
+                }
+                Err(error) if total == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(total)
+    }
+
+    fn page(&mut self, slot: usize) -> Result<&FrameRef> {
+        let page = &mut self.pages[slot];
+        match page {
+            Some(page) => Ok(page),
+            None => Ok(page.insert(frame::alloc()?)),
+        }
+    }
+
+    /// The same bytes in a ring of `pages` pages; EBUSY when they do not fit.
+    pub fn resized(&self, pages: usize) -> Result<Ring> {
+        if self.len > pages * PAGE_SIZE {
+            return Err(Errno::EBUSY);
+        }
+        let mut ring = Ring::new(pages)?;
+        let mut bytes = [0; 256];
+        for done in (0..self.len).step_by(bytes.len()) {
+            let mut left = &mut bytes[..(self.len - done).min(256)];
+            let chunk = left.len();
+            let mut position = self.head + done;
+            while !left.is_empty() {
+                let (slot, offset, rest) = self.place(position);
+                let (now, later) = left.split_at_mut(rest.min(left.len()));
+                if let Some(page) = &self.pages[slot] {
+                    page.read(offset, now);
+                }
+                position += now.len();
+                left = later;
+            }
+            ring.write(&mut Source::kernel(&bytes[..chunk]))?;
+        }
+        Ok(ring)
+    }
+}

@@ -1,0 +1,111 @@
+//! Connections that wait to be accepted.
+
+use super::wait::Wait;
+use crate::errno::{Errno, Result};
+use crate::fs::poll::WaitSource;
+use crate::sync::Mutex;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicUsize, Ordering::*};
+
+/// The most connections that can wait (`net.core.somaxconn`).
+const MAX: usize = 4096;
+
+struct Queue<T> {
+    waiting: VecDeque<Arc<T>>,
+    open: bool,
+}
+
+/// The queue of a socket that listens.
+pub struct Backlog<T> {
+    queue: Mutex<Queue<T>>,
+    max: AtomicUsize,
+    /// Told when a connection comes.
+    arrived: Arc<WaitSource>,
+    /// Told when there is room for one more.
+    room: Arc<WaitSource>,
+}
+
+impl<T> Backlog<T> {
+    /// An empty queue for `max` connections and one more.
+    pub fn new(max: usize, arrived: &Arc<WaitSource>) -> Result<Self> {
+        Ok(Backlog {
+            queue: Mutex::new(Queue {
+                waiting: VecDeque::new(),
+                open: true,
+            }),
+            max: AtomicUsize::new(max.min(MAX)),
+            arrived: arrived.clone(),
+            room: WaitSource::new()?,
+        })
+    }
+
+    /// Changes for how many there is room.
+    pub fn set_max(&self, max: usize) {
+        self.max.store(max.min(MAX), Release);
+        self.room.notify();
+    }
+
+    fn is_full(&self, queue: &Queue<T>) -> bool {
+        queue.open && queue.waiting.len() > self.max.load(Acquire)
+    }
+
+    /// Waits until there is room, or the queue is closed.
+    pub fn wait_for_room(&self, wait: &Wait) -> Result<()> {
+        wait.until(&self.room, || !self.is_full(&self.queue.lock()))
+    }
+
+    /// Adds a connection. ECONNREFUSED once it is closed, EAGAIN when it is full.
+    pub fn push(&self, connection: Arc<T>) -> Result<()> {
+        let mut queue = self.queue.lock();
+        if !queue.open {
+            return Err(Errno::ECONNREFUSED);
+        }
+        if self.is_full(&queue) {
+            return Err(Errno::EAGAIN);
+        }
+        queue.waiting.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        queue.waiting.push_back(connection);
+        drop(queue);
+        self.arrived.notify();
+        Ok(())
+    }
+
+    /// Waits for a connection and takes it. EINVAL once the queue is closed.
+    pub fn accept(&self, wait: &Wait) -> Result<Arc<T>> {
+        loop {
+            {
+                let mut queue = self.queue.lock();
+                if let Some(connection) = queue.waiting.pop_front() {
+                    drop(queue);
+                    self.room.notify();
+                    return Ok(connection);
+                }
+                if !queue.open {
+                    return Err(Errno::EINVAL);
+                }
+            }
+            wait.until(&self.arrived, || {
+                let queue = self.queue.lock();
+                !queue.waiting.is_empty() || !queue.open
+            })?;
+        }
+    }
+
+    /// Whether accept would not wait.
+    pub fn is_ready(&self) -> bool {
+        !self.queue.lock().waiting.is_empty()
+    }
+
+    /// Takes no more connections; those that wait are the caller's.
+    pub fn close(&self) -> VecDeque<Arc<T>> {
+        let waiting = {
+            let mut queue = self.queue.lock();
+            queue.open = false;
+            core::mem::take(&mut queue.waiting)
+        };
+        self.room.notify();
+        self.arrived.notify();
+        waiting
+    }
+}

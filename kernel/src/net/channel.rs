@@ -1,0 +1,467 @@
+//! One direction of a connection, or what a datagram socket has received: a ring of bytes, with marks where a record ends or
+//! something travels beside the bytes.
+
+use super::message::Ancillary;
+use super::name::Name;
+use super::wait::Wait;
+use crate::errno::{Errno, Result};
+use crate::fs::io::{Sink, Source};
+use crate::fs::poll::WaitSource;
+use crate::fs::ring::Ring;
+use crate::mm::PAGE_SIZE;
+use crate::mm::heap::try_arc;
+use crate::sync::SleepMutex;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
+
+/// Pages of the ring.
+const PAGES: usize = 64;
+/// The most bytes that can be asked to wait in a channel.
+const MAX_LIMIT: usize = PAGES * PAGE_SIZE;
+/// What a record takes of a channel's limit beside its bytes, as on Linux a small one does.
+const OVERHEAD: usize = 767;
+/// The most marks in a channel.
+const MAX_RECORDS: usize = 4096;
+
+/// The writer will write no more.
+const FINISHED: u32 = 1;
+/// The reader will read no more.
+const UNHEARD: u32 = 2;
+/// The reader is closed.
+const DEAD: u32 = 4;
+
+/// A stretch of bytes, counted from the first that was ever written, that is a record or has something beside it.
+struct Mark {
+    start: u64,
+    end: u64,
+    ancillary: Ancillary,
+    from: Name,
+}
+
+struct Bytes {
+    ring: Ring,
+    /// How many bytes were ever read.
+    read: u64,
+    marks: VecDeque<Mark>,
+}
+
+impl Bytes {
+    fn written(&self) -> u64 {
+        self.read + self.ring.len() as u64
+    }
+
+    fn mark(&mut self, start: u64, ancillary: Ancillary, from: Name) -> Result<()> {
+        self.marks.try_reserve(1).map_err(|_| Errno::ENOBUFS)?;
+        let end = self.written();
+        self.marks.push_back(Mark {
+            start,
+            end,
+            ancillary,
+            from,
+        });
+        Ok(())
+    }
+}
+
+/// How a read is done.
+#[derive(Clone, Copy, Default)]
+pub struct Reading {
+    /// What is read stays (MSG_PEEK).
+    pub peek: bool,
+    /// The sender's credentials are wanted: bytes of different senders are not mixed.
+    pub credentials: bool,
+}
+
+/// What a read found beside the bytes.
+#[derive(Default)]
+pub struct Found {
+    /// Bytes that were read.
+    pub count: usize,
+    /// Bytes of the record, of which `count` may be less.
+    pub whole: usize,
+    /// What came with them.
+    pub ancillary: Ancillary,
+    /// Who sent them.
+    pub from: Name,
+}
+
+/// The channel.
+pub struct Channel {
+    bytes: SleepMutex<Bytes>,
+    /// Bytes and records that wait, for those who look without the lock.
+    len: AtomicUsize,
+    records: AtomicUsize,
+    limit: AtomicUsize,
+    state: AtomicU32,
+    /// An error that the reader is told once; 0 is none.
+    error: AtomicU32,
+    /// Whether every write is a record of its own.
+    framed: bool,
+    /// The reader wants to know who wrote.
+    credentials: AtomicBool,
+    /// Told when there is something to read, and when there is room.
+    readable: Arc<WaitSource>,
+    writable: Arc<WaitSource>,
+}
+
+impl Channel {
+    /// A channel for up to `limit` bytes, whose reader is told by `readable` and whose writers by `writable`.
+    pub fn new(
+        framed: bool,
+        limit: usize,
+        readable: &Arc<WaitSource>,
+        writable: &Arc<WaitSource>,
+    ) -> Result<Arc<Self>> {
+        try_arc(Channel {
+            bytes: SleepMutex::new(Bytes {
+                ring: Ring::new(PAGES)?,
+                read: 0,
+                marks: VecDeque::new(),
+            }),
+            len: AtomicUsize::new(0),
+            records: AtomicUsize::new(0),
+            limit: AtomicUsize::new(limit.min(MAX_LIMIT)),
+            state: AtomicU32::new(0),
+            error: AtomicU32::new(0),
+            framed,
+            credentials: AtomicBool::new(false),
+            readable: readable.clone(),
+            writable: writable.clone(),
+        })
+    }
+
+    /// Bytes that wait.
+    pub fn len(&self) -> usize {
+        self.len.load(Acquire)
+    }
+
+    /// Whether a read finds a byte or a record.
+    pub fn has_data(&self) -> bool {
+        let waiting = if self.framed {
+            &self.records
+        } else {
+            &self.len
+        };
+        waiting.load(Acquire) > 0
+    }
+
+    /// Length of the first record; of everything when there are no records.
+    pub fn first_len(&self) -> usize {
+        if !self.framed {
+            return self.len();
+        }
+        let bytes = self.bytes.lock();
+        bytes
+            .marks
+            .front()
+            .map_or(0, |mark| (mark.end - mark.start) as usize)
+    }
+
+    /// Changes how many bytes may wait.
+    pub fn set_limit(&self, limit: usize) {
+        self.limit.store(limit.min(MAX_LIMIT), Release);
+        self.writable.notify();
+    }
+
+    /// Bytes that may wait.
+    pub fn limit(&self) -> usize {
+        self.limit.load(Acquire)
+    }
+
+    /// Records that wait.
+    pub fn records(&self) -> usize {
+        self.records.load(Acquire)
+    }
+
+    /// How much of the limit is used.
+    fn used(&self) -> usize {
+        let overhead = if self.framed {
+            self.records() * OVERHEAD
+        } else {
+            0
+        };
+        self.len() + overhead
+    }
+
+    /// Whether something can be written.
+    fn has_room(&self) -> bool {
+        self.used() < self.limit() && self.records() < MAX_RECORDS
+    }
+
+    /// Whether poll shall call it writable: when three quarters of the room are free.
+    pub fn is_writable(&self) -> bool {
+        self.used() * 4 <= self.limit()
+    }
+
+    /// The source that tells of data.
+    pub fn readable(&self) -> &Arc<WaitSource> {
+        &self.readable
+    }
+
+    /// The source that tells of room.
+    pub fn writable(&self) -> &Arc<WaitSource> {
+        &self.writable
+    }
+
+    /// The writer will write no more.
+    pub fn finish(&self) {
+        self.end(FINISHED);
+    }
+
+    /// The reader will read no more.
+    pub fn unhear(&self) {
+        self.end(UNHEARD);
+    }
+
+    /// The reader is closed.
+    pub fn die(&self) {
+        self.end(UNHEARD | DEAD);
+    }
+
+    /// Lets the reader's next call fail.
+    pub fn fail(&self, error: Errno) {
+        self.error.store(error.0.into(), Release);
+        self.readable.notify();
+        self.writable.notify();
+    }
+
+    /// The error that the reader has to be told; it is told once.
+    pub fn take_error(&self) -> Option<Errno> {
+        if !self.has_error() {
+            return None;
+        }
+        let error = self.error.swap(0, AcqRel);
+        (error != 0).then_some(Errno(error as u16))
+    }
+
+    /// Whether there is an error to be told.
+    pub fn has_error(&self) -> bool {
+        self.error.load(Acquire) != 0
+    }
+
+    fn end(&self, how: u32) {
+        self.state.fetch_or(how, AcqRel);
+        self.readable.notify();
+        self.writable.notify();
+    }
+
+    /// Whether the writer has finished.
+    pub fn is_finished(&self) -> bool {
+        self.state.load(Acquire) & FINISHED != 0
+    }
+
+    /// Whether the reader has gone.
+    pub fn is_unheard(&self) -> bool {
+        self.state.load(Acquire) & UNHEARD != 0
+    }
+
+    /// Whether the reader is closed.
+    pub fn is_dead(&self) -> bool {
+        self.state.load(Acquire) & DEAD != 0
+    }
+
+    /// Whether either end is gone.
+    pub fn is_ended(&self) -> bool {
+        self.state.load(Acquire) != 0
+    }
+
+    /// Says whether the reader wants to know who wrote.
+    pub fn set_wants_credentials(&self, wants: bool) {
+        self.credentials.store(wants, Release);
+    }
+
+    /// Whether the reader wants to know who wrote.
+    pub fn wants_credentials(&self) -> bool {
+        self.credentials.load(Acquire)
+    }
+
+    fn publish(&self, bytes: &Bytes) {
+        self.len.store(bytes.ring.len(), Release);
+        self.records.store(bytes.marks.len(), Release);
+    }
+
+    /// Writes bytes, as many as there are, waiting for room; `ancillary` goes with the first. EPIPE once an end is gone.
+    pub fn write(&self, from: &mut Source, mut ancillary: Ancillary, wait: &Wait) -> Result<usize> {
+        let wanted = from.left();
+        let mut total = 0;
+        while total < wanted {
+            let done = self.write_some(from, &mut ancillary).and_then(|count| {
+                if count == 0 {
+                    wait.until(&self.writable, || self.has_room() || self.is_ended())?;
+                }
+                Ok(count)
+            });
+            match done {
+                Ok(count) => total += count,
+                Err(error) if total == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(total)
+    }
+
+    fn write_some(&self, from: &mut Source, ancillary: &mut Ancillary) -> Result<usize> {
+        if self.is_ended() {
+            return Err(Errno::EPIPE);
+        }
+        let mut bytes = self.bytes.lock();
+        let start = bytes.written();
+        let room = self.limit().saturating_sub(bytes.ring.len());
+        if room == 0 || bytes.marks.len() >= MAX_RECORDS {
+            return Ok(0);
+        }
+        let count = bytes.ring.write_some(from, room)?;
+        if !ancillary.is_empty() {
+            bytes.mark(start, core::mem::take(ancillary), Name::Unnamed)?;
+        }
+        self.publish(&bytes);
+        drop(bytes);
+        self.readable.notify();
+        Ok(count)
+    }
+
+    /// Writes one record, whole or not at all, waiting until fewer than `most` wait and there is room. EMSGSIZE when it
+    /// can never fit, EPIPE once an end is gone.
+    pub fn write_record(
+        &self,
+        from: &mut Source,
+        ancillary: Ancillary,
+        sender: Name,
+        most: usize,
+        wait: &Wait,
+    ) -> Result<usize> {
+        let len = from.left();
+        if len > self.limit() {
+            return Err(Errno::EMSGSIZE);
+        }
+        let fits = || self.records() < most && self.has_room() && MAX_LIMIT - self.len() >= len;
+        loop {
+            if self.is_ended() {
+                return Err(Errno::EPIPE);
+            }
+            let mut bytes = self.bytes.lock();
+            if fits() {
+                let (start, old) = (bytes.written(), bytes.ring.len());
+                let whole = bytes.ring.write_some(from, len);
+                if whole != Ok(len) {
+                    bytes.ring.truncate(old);
+                    return Err(whole.err().unwrap_or(Errno::EFAULT));
+                }
+                if let Err(error) = bytes.mark(start, ancillary, sender) {
+                    bytes.ring.truncate(old);
+                    return Err(error);
+                }
+                self.publish(&bytes);
+                drop(bytes);
+                self.readable.notify();
+                return Ok(len);
+            }
+            drop(bytes);
+            wait.until(&self.writable, || fits() || self.is_ended())?;
+        }
+    }
+
+    /// Reads bytes, or a record, without waiting. `None` when there is nothing.
+    pub fn read(&self, to: &mut Sink, reading: Reading) -> Result<Option<Found>> {
+        if !self.has_data() {
+            return Ok(None);
+        }
+        let mut bytes = self.bytes.lock();
+        let found = if self.framed {
+            read_record(&mut bytes, to, reading)?
+        } else {
+            read_stream(&mut bytes, to, reading)?
+        };
+        self.publish(&bytes);
+        drop(bytes);
+        if !reading.peek {
+            self.writable.notify();
+        }
+        Ok(found)
+    }
+}
+
+fn read_record(bytes: &mut Bytes, to: &mut Sink, reading: Reading) -> Result<Option<Found>> {
+    let Some(mark) = bytes.marks.front() else {
+        return Ok(None);
+    };
+    let whole = (mark.end - mark.start) as usize;
+    to.truncate(whole);
+    let wanted = to.left();
+    let copied = bytes.ring.peek(to, 0);
+    let error = match copied {
+        Ok(count) if count == wanted => None,
+        Ok(_) => Some(Errno::EFAULT),
+        Err(error) => Some(error),
+    };
+    if reading.peek {
+        let found = Found {
+            count: wanted,
+            whole,
+            ancillary: mark.ancillary.copy()?,
+            from: mark.from.clone(),
+        };
+        return error.map_or(Ok(Some(found)), Err);
+    }
+    // A record that cannot be copied to the program is lost, as on Linux.
+    bytes.ring.consume(whole);
+    bytes.read += whole as u64;
+    let mark = bytes.marks.pop_front();
+    if let Some(error) = error {
+        return Err(error);
+    }
+    Ok(mark.map(|mark| Found {
+        count: wanted,
+        whole,
+        ancillary: mark.ancillary,
+        from: mark.from,
+    }))
+}
+
+fn read_stream(bytes: &mut Bytes, to: &mut Sink, reading: Reading) -> Result<Option<Found>> {
+    let at = bytes.read;
+    while bytes.marks.front().is_some_and(|mark| mark.end <= at) {
+        bytes.marks.pop_front();
+    }
+    // The read ends where something begins that cannot be handed over with what came before.
+    let mut end = u64::MAX;
+    for mark in &bytes.marks {
+        if reading.credentials && mark.start > at && mark.ancillary.credentials.is_some() {
+            end = mark.start;
+            break;
+        }
+        if mark.ancillary.rights.is_some() || reading.credentials {
+            end = mark.end;
+            break;
+        }
+    }
+    to.truncate(usize::try_from(end - at).unwrap_or(usize::MAX));
+    let count = bytes.ring.peek(to, 0)?;
+    let reached = at + count as u64;
+    let mut ancillary = Ancillary::default();
+    for mark in bytes
+        .marks
+        .iter_mut()
+        .take_while(|mark| mark.start < reached)
+    {
+        ancillary.credentials = ancillary.credentials.or(mark.ancillary.credentials);
+        if mark.ancillary.rights.is_some() {
+            ancillary.rights = if reading.peek {
+                mark.ancillary.copy()?.rights
+            } else {
+                mark.ancillary.rights.take()
+            };
+        }
+    }
+    if !reading.peek {
+        bytes.ring.consume(count);
+        bytes.read = reached;
+    }
+    Ok(Some(Found {
+        count,
+        whole: count,
+        ancillary,
+        from: Name::Unnamed,
+    }))
+}

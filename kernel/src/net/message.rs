@@ -1,0 +1,245 @@
+//! What travels beside the bytes: control messages, as sendmsg(2) takes and recvmsg(2) gives them.
+
+use super::rights::{MAX_FILES, Rights};
+use crate::errno::{Errno, Result};
+use crate::fs::FdTable;
+use crate::mm::user::{UserPtr, UserSlice};
+use crate::task::credentials::{CAP_SETGID, CAP_SETUID, Credentials as Identity};
+use crate::task::current;
+use alloc::vec::Vec;
+use linux_raw_sys::net::{MSG_CTRUNC, SCM_CREDENTIALS, SCM_RIGHTS, SOL_SOCKET};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// `sizeof(struct cmsghdr)`: a length of 8 bytes, level and type of 4 each.
+const HEADER: usize = 16;
+/// The most bytes of control messages in one call.
+const MAX_CONTROL: usize = 16 * 1024;
+/// Who may pretend to be another process (CAP_SYS_ADMIN).
+const CAP_SYS_ADMIN: u32 = 21;
+
+/// `struct ucred`: who sent something.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+pub struct Credentials {
+    /// Process.
+    pub pid: i32,
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+impl Credentials {
+    /// Of nobody that is known, as Linux shows them.
+    pub const UNKNOWN: Credentials = Credentials {
+        pid: 0,
+        uid: 65534,
+        gid: 65534,
+    };
+
+    /// Where there is no peer, as Linux shows it.
+    pub const NONE: Credentials = Credentials {
+        pid: 0,
+        uid: u32::MAX,
+        gid: u32::MAX,
+    };
+
+    /// The calling thread's: by the effective identities (SO_PEERCRED), or by the real ones (SCM_CREDENTIALS).
+    pub fn current(effective: bool) -> Self {
+        let pid = current().process_id();
+        current().with_credentials(|who| {
+            let (uid, gid) = if effective {
+                (who.euid, who.egid)
+            } else {
+                (who.uid, who.gid)
+            };
+            Credentials { pid, uid, gid }
+        })
+    }
+
+    /// EPERM unless the calling thread may say that it is this.
+    fn check(&self) -> Result<()> {
+        let pid = current().process_id();
+        let may = |who: &Identity| {
+            (self.pid == pid || who.can(CAP_SYS_ADMIN))
+                && ([who.uid, who.euid, who.suid].contains(&self.uid) || who.can(CAP_SETUID))
+                && ([who.gid, who.egid, who.sgid].contains(&self.gid) || who.can(CAP_SETGID))
+        };
+        if current().with_credentials(may) {
+            Ok(())
+        } else {
+            Err(Errno::EPERM)
+        }
+    }
+}
+
+/// What goes with bytes.
+#[derive(Default)]
+pub struct Ancillary {
+    /// Open files.
+    pub rights: Option<Rights>,
+    /// Who sent them.
+    pub credentials: Option<Credentials>,
+}
+
+impl Ancillary {
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.rights.is_none() && self.credentials.is_none()
+    }
+
+    /// The same once more, for MSG_PEEK.
+    pub fn copy(&self) -> Result<Self> {
+        Ok(Ancillary {
+            rights: self.rights.as_ref().map(Rights::copy).transpose()?,
+            credentials: self.credentials,
+        })
+    }
+
+    /// Reads a program's control messages of level SOL_SOCKET, the only ones that are understood.
+    pub fn read(address: usize, len: usize) -> Result<Self> {
+        if len > MAX_CONTROL {
+            return Err(Errno::ENOBUFS);
+        }
+        let control = UserPtr::<u8>::new(address).read_vec(len)?;
+        let mut rest = &control[..];
+        let (mut files, mut credentials) = (Vec::new(), None);
+        while rest.len() >= HEADER {
+            let (len, level, kind) = header(rest);
+            if len < HEADER || len > rest.len() {
+                return Err(Errno::EINVAL);
+            }
+            let data = &rest[HEADER..len];
+            match (level, kind) {
+                (SOL_SOCKET, SCM_RIGHTS) => {
+                    if data.len() / 4 + files.len() > MAX_FILES {
+                        return Err(Errno::EINVAL);
+                    }
+                    let table = current().files();
+                    files
+                        .try_reserve(data.len() / 4)
+                        .map_err(|_| Errno::ENOMEM)?;
+                    for &fd in data.as_chunks().0 {
+                        files.push(table.get(i32::from_ne_bytes(fd))?);
+                    }
+                }
+                (SOL_SOCKET, SCM_CREDENTIALS) => {
+                    let given = Credentials::read_from_bytes(data).map_err(|_| Errno::EINVAL)?;
+                    given.check()?;
+                    credentials = Some(given);
+                }
+                (SOL_SOCKET, _) => return Err(Errno::EINVAL),
+                _ => {}
+            }
+            rest = &rest[len.next_multiple_of(8).min(rest.len())..];
+        }
+        let rights = (!files.is_empty())
+            .then(|| Rights::new(files))
+            .transpose()?;
+        Ok(Ancillary {
+            rights,
+            credentials,
+        })
+    }
+}
+
+fn header(bytes: &[u8]) -> (usize, u32, u32) {
+    let word = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap_or_default());
+    let len = u64::from_ne_bytes(bytes[..8].try_into().unwrap_or_default());
+    (len as usize, word(8), word(12))
+}
+
+/// The program's room for control messages.
+pub struct Control {
+    address: usize,
+    room: usize,
+    used: usize,
+    /// MSG_CTRUNC once something did not fit.
+    pub flags: u32,
+}
+
+impl Control {
+    /// `len` bytes at `address`.
+    pub fn new(address: usize, len: usize) -> Self {
+        Control {
+            address,
+            room: if address == 0 { 0 } else { len },
+            used: 0,
+            flags: 0,
+        }
+    }
+
+    /// Bytes that were written.
+    pub fn used(&self) -> usize {
+        self.used
+    }
+
+    fn left(&self) -> usize {
+        self.room - self.used
+    }
+
+    /// Writes one message, cut to the room that is left.
+    pub fn put(&mut self, level: u32, kind: u32, data: &[u8]) -> Result<()> {
+        if self.left() < HEADER {
+            self.flags |= MSG_CTRUNC;
+            return Ok(());
+        }
+        let mut len = HEADER + data.len();
+        if len > self.left() {
+            self.flags |= MSG_CTRUNC;
+            len = self.left();
+        }
+        let at = UserSlice::new(self.address + self.used, self.left());
+        at.skip(HEADER).copy_out(&data[..len - HEADER])?;
+        self.finish(level, kind, len)
+    }
+
+    /// Writes the head of a message of `len` bytes, whose data is there already.
+    fn finish(&mut self, level: u32, kind: u32, len: usize) -> Result<()> {
+        let at = self.address + self.used;
+        UserPtr::new(at).write(&(len as u64))?;
+        UserPtr::new(at + 8).write(&[level, kind])?;
+        self.used += len.next_multiple_of(8).min(self.left());
+        Ok(())
+    }
+
+    /// Hands what came with a message over to the program, which gets descriptors for files.
+    pub fn put_ancillary(&mut self, ancillary: &Ancillary, close_on_exec: bool) -> Result<()> {
+        if let Some(credentials) = &ancillary.credentials {
+            self.put(SOL_SOCKET, SCM_CREDENTIALS, credentials.as_bytes())?;
+        }
+        let Some(rights) = &ancillary.rights else {
+            return Ok(());
+        };
+        let fit = self.left().saturating_sub(HEADER) / 4;
+        let (mut count, files) = (0, current().files());
+        while count < fit.min(rights.files().len()) {
+            let at = self.address + self.used + HEADER + count * 4;
+            if give(&files, rights, count, at, close_on_exec).is_err() {
+                break;
+            }
+            count += 1;
+        }
+        if count < rights.files().len() {
+            self.flags |= MSG_CTRUNC;
+        }
+        if count == 0 {
+            return Ok(());
+        }
+        self.finish(SOL_SOCKET, SCM_RIGHTS, HEADER + count * 4)
+    }
+}
+
+/// Gives one file a descriptor, whose number goes to user address `at`.
+fn give(
+    files: &FdTable,
+    rights: &Rights,
+    which: usize,
+    at: usize,
+    close_on_exec: bool,
+) -> Result<()> {
+    let fd = files.add(rights.files()[which].clone(), close_on_exec)?;
+    UserPtr::new(at).write(&fd).inspect_err(|_| {
+        _ = files.close(fd);
+    })
+}

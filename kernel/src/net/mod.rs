@@ -1,0 +1,43 @@
+//! Sockets. Whatever is sent stays on this machine: a connection is two channels, and a datagram goes straight into the
+//! channel of the socket that receives it.
+
+pub mod backlog;
+pub mod channel;
+pub mod interface;
+pub mod message;
+pub mod name;
+pub mod options;
+pub mod rights;
+pub mod socket;
+pub mod unix;
+pub mod wait;
+
+use crate::errno::{Errno, Result};
+use alloc::sync::Arc;
+use linux_raw_sys::net::AF_UNIX;
+use socket::Socket;
+
+/// Kinds of sockets (`enum sock_type`).
+pub const STREAM: u32 = 1;
+/// Datagrams.
+pub const DATAGRAM: u32 = 2;
+/// Access to a protocol below.
+pub const RAW: u32 = 3;
+/// Records over a connection.
+pub const SEQPACKET: u32 = 5;
+
+/// A new socket.
+pub fn new(domain: u32, kind: u32, protocol: u32) -> Result<Arc<dyn Socket>> {
+    match domain {
+        AF_UNIX => unix::new(kind, protocol),
+        _ => Err(Errno::EAFNOSUPPORT),
+    }
+}
+
+/// Two sockets that are connected.
+pub fn pair(domain: u32, kind: u32, protocol: u32) -> Result<[Arc<dyn Socket>; 2]> {
+    match domain {
+        AF_UNIX => unix::pair(kind, protocol),
+        _ => Err(Errno::EOPNOTSUPP),
+    }
+}

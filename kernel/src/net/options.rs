@@ -1,0 +1,268 @@
+//! Options that every socket has (level SOL_SOCKET).
+
+use super::socket::Socket;
+use crate::errno::{Errno, Result};
+use crate::task::current;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use linux_raw_sys::net::*;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// Bytes that may wait in a new socket, either way (`net.core.rmem_default`), and the most that can be asked for.
+pub const DEFAULT_BUFFER: u32 = 212_992;
+const MAX_BUFFER: u32 = 212_992;
+/// The least that a buffer is made (`SOCK_MIN_SNDBUF`, `SOCK_MIN_RCVBUF`).
+const MIN_SEND: u32 = 4608;
+const MIN_RECEIVE: u32 = 2304;
+/// Who may exceed the most (CAP_NET_ADMIN).
+const CAP_NET_ADMIN: u32 = 12;
+
+/// Options that are only on or off, and only kept unless somebody asks for them.
+const SWITCHES: [u32; 19] = [
+    SO_DEBUG,
+    SO_REUSEADDR,
+    SO_DONTROUTE,
+    SO_BROADCAST,
+    SO_KEEPALIVE,
+    SO_OOBINLINE,
+    SO_NO_CHECK,
+    SO_REUSEPORT,
+    SO_PASSCRED,
+    SO_PASSSEC,
+    SO_TIMESTAMP_OLD,
+    SO_TIMESTAMPNS_OLD,
+    SO_RXQ_OVFL,
+    SO_LOCK_FILTER,
+    SO_SELECT_ERR_QUEUE,
+    SO_WIFI_STATUS,
+    SO_NOFCS,
+    SO_TXREHASH,
+    SO_ZEROCOPY,
+];
+
+/// The options.
+pub struct Options {
+    switches: AtomicU32,
+    send_buffer: AtomicU32,
+    receive_buffer: AtomicU32,
+    /// Nanoseconds; 0 is for ever.
+    send_timeout: AtomicU64,
+    receive_timeout: AtomicU64,
+    /// Seconds plus one; 0 when the option is off.
+    linger: AtomicU64,
+    low_water: AtomicU32,
+    priority: AtomicU32,
+    mark: AtomicU32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            switches: AtomicU32::new(0),
+            send_buffer: AtomicU32::new(DEFAULT_BUFFER),
+            receive_buffer: AtomicU32::new(DEFAULT_BUFFER),
+            send_timeout: AtomicU64::new(0),
+            receive_timeout: AtomicU64::new(0),
+            linger: AtomicU64::new(0),
+            low_water: AtomicU32::new(1),
+            priority: AtomicU32::new(0),
+            mark: AtomicU32::new(0),
+        }
+    }
+}
+
+/// `struct timeval`
+#[repr(C)]
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
+struct TimeVal {
+    seconds: i64,
+    microseconds: i64,
+}
+
+impl TimeVal {
+    /// EDOM when it is none; a negative time waits not at all.
+    fn nanoseconds(self) -> Result<u64> {
+        if !(0..1_000_000).contains(&self.microseconds) {
+            return Err(Errno::EDOM);
+        }
+        if self.seconds < 0 {
+            return Ok(1);
+        }
+        let ns = (self.seconds as u64).saturating_mul(1_000_000_000);
+        Ok(ns.saturating_add(self.microseconds as u64 * 1000))
+    }
+
+    fn of(nanoseconds: u64) -> Self {
+        TimeVal {
+            seconds: (nanoseconds / 1_000_000_000) as i64,
+            microseconds: (nanoseconds / 1000 % 1_000_000) as i64,
+        }
+    }
+}
+
+/// The number that an option's value is; EINVAL when it is too short for one.
+pub fn number(value: &[u8]) -> Result<i32> {
+    let (number, _) = i32::read_from_prefix(value).map_err(|_| Errno::EINVAL)?;
+    Ok(number)
+}
+
+/// The bytes of an option's value.
+pub fn bytes<T: IntoBytes + Immutable>(value: T) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    bytes
+        .try_reserve_exact(size_of::<T>())
+        .map_err(|_| Errno::ENOMEM)?;
+    bytes.extend_from_slice(value.as_bytes());
+    Ok(bytes)
+}
+
+impl Options {
+    fn bit(name: u32) -> Option<u32> {
+        let at = SWITCHES.iter().position(|&switch| switch == name)?;
+        Some(1 << at)
+    }
+
+    /// Whether a switch is on.
+    pub fn is_on(&self, name: u32) -> bool {
+        Self::bit(name).is_some_and(|bit| self.switches.load(Acquire) & bit != 0)
+    }
+
+    /// Bytes that may wait to be read from a peer's socket.
+    pub fn send_buffer(&self) -> usize {
+        self.send_buffer.load(Acquire) as usize
+    }
+
+    /// Bytes that may wait to be read here.
+    pub fn receive_buffer(&self) -> usize {
+        self.receive_buffer.load(Acquire) as usize
+    }
+
+    /// How long a send may wait, in nanoseconds; 0 is for ever.
+    pub fn send_timeout(&self) -> u64 {
+        self.send_timeout.load(Acquire)
+    }
+
+    /// How long a receive may wait, in nanoseconds; 0 is for ever.
+    pub fn receive_timeout(&self) -> u64 {
+        self.receive_timeout.load(Acquire)
+    }
+
+    /// SO_LINGER with no time: a close resets the connection.
+    pub fn resets(&self) -> bool {
+        self.linger.load(Acquire) == 1
+    }
+
+    /// Takes over what an accepted socket has from the listening one.
+    pub fn inherit(&self, from: &Options) {
+        self.switches.store(from.switches.load(Acquire), Release);
+        self.send_buffer
+            .store(from.send_buffer.load(Acquire), Release);
+        self.receive_buffer
+            .store(from.receive_buffer.load(Acquire), Release);
+        self.linger.store(from.linger.load(Acquire), Release);
+    }
+}
+
+/// setsockopt(SOL_SOCKET)
+pub fn set(socket: &dyn Socket, name: u32, value: &[u8]) -> Result<()> {
+    let options = &socket.base().options;
+    if let Some(bit) = Options::bit(name) {
+        if number(value)? != 0 {
+            options.switches.fetch_or(bit, AcqRel);
+        } else {
+            options.switches.fetch_and(!bit, AcqRel);
+        }
+        socket.options_changed();
+        return Ok(());
+    }
+    match name {
+        SO_SNDBUF | SO_SNDBUFFORCE => {
+            let size = buffer_size(number(value)?, name == SO_SNDBUFFORCE, MIN_SEND)?;
+            options.send_buffer.store(size, Release);
+        }
+        SO_RCVBUF | SO_RCVBUFFORCE => {
+            let size = buffer_size(number(value)?, name == SO_RCVBUFFORCE, MIN_RECEIVE)?;
+            options.receive_buffer.store(size, Release);
+        }
+        SO_RCVTIMEO_OLD | SO_RCVTIMEO_NEW => {
+            options.receive_timeout.store(timeout(value)?, Release);
+        }
+        SO_SNDTIMEO_OLD | SO_SNDTIMEO_NEW => {
+            options.send_timeout.store(timeout(value)?, Release);
+        }
+        SO_LINGER => {
+            let ([on, seconds], _) =
+                <[i32; 2]>::read_from_prefix(value).map_err(|_| Errno::EINVAL)?;
+            let linger = if on == 0 {
+                0
+            } else {
+                seconds as u32 as u64 + 1
+            };
+            options.linger.store(linger, Release);
+        }
+        SO_RCVLOWAT => options
+            .low_water
+            .store(number(value)?.max(1) as u32, Release),
+        SO_PRIORITY => options.priority.store(number(value)? as u32, Release),
+        SO_MARK => options.mark.store(number(value)? as u32, Release),
+        SO_ATTACH_FILTER | SO_DETACH_FILTER | SO_BINDTODEVICE | SO_BUSY_POLL => {
+            return Err(Errno::EPERM);
+        }
+        _ => return Err(Errno::ENOPROTOOPT),
+    }
+    socket.options_changed();
+    Ok(())
+}
+
+/// Twice what was asked for, as Linux has it.
+fn buffer_size(asked: i32, forced: bool, least: u32) -> Result<u32> {
+    if forced && !current().with_credentials(|who| who.can(CAP_NET_ADMIN)) {
+        return Err(Errno::EPERM);
+    }
+    let most = if forced {
+        i32::MAX as u32 / 2
+    } else {
+        MAX_BUFFER
+    };
+    let asked = if asked < 0 && forced { 0 } else { asked as u32 };
+    Ok((asked.min(most) * 2).max(least))
+}
+
+fn timeout(value: &[u8]) -> Result<u64> {
+    let (time, _) = TimeVal::read_from_prefix(value).map_err(|_| Errno::EINVAL)?;
+    time.nanoseconds()
+}
+
+/// getsockopt(SOL_SOCKET)
+pub fn get(socket: &dyn Socket, name: u32) -> Result<Vec<u8>> {
+    let base = socket.base();
+    let options = &base.options;
+    if Options::bit(name).is_some() {
+        return bytes(u32::from(options.is_on(name)));
+    }
+    match name {
+        SO_TYPE => bytes(base.kind),
+        SO_DOMAIN => bytes(base.domain),
+        SO_PROTOCOL => bytes(base.protocol),
+        SO_ERROR => bytes(socket.take_error().map_or(0, |error| u32::from(error.0))),
+        SO_ACCEPTCONN => bytes(u32::from(socket.is_listening())),
+        SO_SNDBUF => bytes(options.send_buffer.load(Acquire)),
+        SO_RCVBUF => bytes(options.receive_buffer.load(Acquire)),
+        SO_RCVLOWAT => bytes(options.low_water.load(Acquire)),
+        SO_SNDLOWAT => bytes(1u32),
+        SO_PRIORITY => bytes(options.priority.load(Acquire)),
+        SO_MARK => bytes(options.mark.load(Acquire)),
+        SO_RCVTIMEO_OLD | SO_RCVTIMEO_NEW => bytes(TimeVal::of(options.receive_timeout())),
+        SO_SNDTIMEO_OLD | SO_SNDTIMEO_NEW => bytes(TimeVal::of(options.send_timeout())),
+        SO_LINGER => {
+            let linger = options.linger.load(Acquire);
+            bytes([u32::from(linger != 0), linger.saturating_sub(1) as u32])
+        }
+        SO_PEERCRED => bytes(socket.peer_credentials()),
+        SO_PEERSEC | SO_PEERGROUPS => Err(Errno::ENOPROTOOPT),
+        SO_BINDTODEVICE => Ok(Vec::new()),
+        SO_COOKIE => bytes(base.number),
+        SO_INCOMING_CPU => bytes(0u32),
+        _ => Err(Errno::ENOPROTOOPT),
+    }
+}

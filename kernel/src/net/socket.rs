@@ -1,0 +1,277 @@
+//! What a socket can do, whatever its family, and the open file that it is to programs.
+
+use super::channel::Found;
+use super::message::{Ancillary, Credentials};
+use super::name::{Address, Name};
+use super::options::Options;
+use super::wait::Wait;
+use crate::errno::{Errno, Result};
+use crate::fs::file::{File, FileOps, OpenFlags};
+use crate::fs::inode::{Attr, Inode, Kind, SetAttr, Time};
+use crate::fs::io::{Sink, Source};
+use crate::fs::poll::{Events, PollTable, WaitSource};
+use crate::fs::{Entry, anonymous_entry, new_anonymous_number};
+use crate::mm::heap::try_arc;
+use crate::mm::user::UserPtr;
+use crate::task::signal;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::any::Any;
+use linux_raw_sys::general::{O_NONBLOCK, O_RDWR, S_IFSOCK, SIGPIPE};
+use linux_raw_sys::ioctl::{FIONREAD, TIOCOUTQ};
+use linux_raw_sys::net::{MSG_DONTWAIT, MSG_NOSIGNAL};
+
+/// Device number of the inodes of sockets.
+const DEVICE: u64 = 8;
+
+/// What all sockets have.
+pub struct Base {
+    /// Its family (AF_UNIX and so on).
+    pub domain: u32,
+    /// SOCK_STREAM and so on.
+    pub kind: u32,
+    /// The protocol's number.
+    pub protocol: u32,
+    /// The inode's number.
+    pub number: u64,
+    /// Options of level SOL_SOCKET.
+    pub options: Options,
+    /// Told when something can be read or accepted.
+    pub readable: Arc<WaitSource>,
+    /// Told when something can be written.
+    pub writable: Arc<WaitSource>,
+}
+
+impl Base {
+    /// For a new socket.
+    pub fn new(domain: u32, kind: u32, protocol: u32) -> Result<Self> {
+        Ok(Base {
+            domain,
+            kind,
+            protocol,
+            number: new_anonymous_number(),
+            options: Options::default(),
+            readable: WaitSource::new()?,
+            writable: WaitSource::new()?,
+        })
+    }
+}
+
+/// A message to send.
+pub struct Outgoing<'a, 'b> {
+    /// Its bytes.
+    pub data: &'a mut Source<'b>,
+    /// Where to, when it is said.
+    pub to: Option<Address>,
+    /// What goes with it.
+    pub ancillary: Ancillary,
+    /// MSG_ flags.
+    pub flags: u32,
+}
+
+/// A message that was received.
+#[derive(Default)]
+pub struct Received {
+    /// Where it came from, and what came with it.
+    pub found: Found,
+    /// MSG_ flags for the program.
+    pub flags: u32,
+    /// What the call gives.
+    pub count: usize,
+}
+
+/// A socket.
+pub trait Socket: Send + Sync + Any {
+    /// What all sockets have.
+    fn base(&self) -> &Base;
+
+    /// Gives it a name.
+    fn bind(self: Arc<Self>, _address: &Address) -> Result<()> {
+        Err(Errno::EOPNOTSUPP)
+    }
+
+    /// Lets others connect to it.
+    fn listen(&self, _backlog: usize) -> Result<()> {
+        Err(Errno::EOPNOTSUPP)
+    }
+
+    /// Connects it to the socket at `address`.
+    fn connect(self: Arc<Self>, _address: &Address, _wait: &Wait) -> Result<()> {
+        Err(Errno::EOPNOTSUPP)
+    }
+
+    /// The next connection of a socket that listens.
+    fn accept(&self, _wait: &Wait) -> Result<Arc<dyn Socket>> {
+        Err(Errno::EOPNOTSUPP)
+    }
+
+    /// Its name.
+    fn name(&self) -> Name;
+
+    /// The name of what it is connected to; ENOTCONN.
+    fn peer(&self) -> Result<Name>;
+
+    /// Sends a message.
+    fn send(self: Arc<Self>, message: Outgoing, wait: &Wait) -> Result<usize>;
+
+    /// Receives a message or bytes, with MSG_ flags.
+    fn receive(&self, to: &mut Sink, flags: u32, wait: &Wait) -> Result<Received>;
+
+    /// Ends reading, writing or both.
+    fn shutdown(&self, read: bool, write: bool) -> Result<()>;
+
+    /// As [`FileOps::poll`].
+    fn poll(&self, table: Option<&mut PollTable>) -> Events;
+
+    /// Bytes that can be read (FIONREAD), and that a peer has still to read (TIOCOUTQ).
+    fn waiting(&self) -> Result<(usize, usize)>;
+
+    /// Whether others can connect to it.
+    fn is_listening(&self) -> bool {
+        false
+    }
+
+    /// The error to be told by SO_ERROR, once.
+    fn take_error(&self) -> Option<Errno> {
+        None
+    }
+
+    /// SO_PEERCRED
+    fn peer_credentials(&self) -> Credentials {
+        Credentials::NONE
+    }
+
+    /// An option of level SOL_SOCKET changed.
+    fn options_changed(&self) {}
+
+    /// getsockopt of another level.
+    fn option(&self, _level: u32, _name: u32) -> Result<Vec<u8>> {
+        Err(Errno::EOPNOTSUPP)
+    }
+
+    /// setsockopt of another level.
+    fn set_option(&self, _level: u32, _name: u32, _value: &[u8]) -> Result<()> {
+        Err(Errno::EOPNOTSUPP)
+    }
+}
+
+impl dyn Socket {
+    /// The socket as what it is.
+    pub fn downcast<T: Socket>(self: Arc<Self>) -> Option<Arc<T>> {
+        let any: Arc<dyn Any + Send + Sync> = self;
+        any.downcast().ok()
+    }
+
+    /// How long a send through `file` may wait.
+    pub fn send_wait(&self, file: &File, flags: u32) -> Wait {
+        let nonblocking = file.flags().nonblocking() || flags & MSG_DONTWAIT != 0;
+        Wait::new(nonblocking, self.base().options.send_timeout())
+    }
+
+    /// How long a receive through `file` may wait.
+    pub fn receive_wait(&self, file: &File, flags: u32) -> Wait {
+        let nonblocking = file.flags().nonblocking() || flags & MSG_DONTWAIT != 0;
+        Wait::new(nonblocking, self.base().options.receive_timeout())
+    }
+}
+
+/// Sends a message, with SIGPIPE where that is due.
+pub fn send(socket: &Arc<dyn Socket>, message: Outgoing, wait: &Wait) -> Result<usize> {
+    let flags = message.flags;
+    let result = socket.clone().send(message, wait);
+    if result == Err(Errno::EPIPE) && flags & MSG_NOSIGNAL == 0 {
+        signal::raise(SIGPIPE);
+    }
+    result
+}
+
+/// The open file of a socket.
+pub struct SocketFile(Arc<dyn Socket>);
+
+impl SocketFile {
+    /// The socket.
+    pub fn socket(&self) -> &Arc<dyn Socket> {
+        &self.0
+    }
+}
+
+impl FileOps for SocketFile {
+    fn is_stream(&self) -> bool {
+        true
+    }
+
+    fn read(&self, file: &File, to: &mut Sink, _position: u64) -> Result<usize> {
+        let wait = self.0.receive_wait(file, 0);
+        Ok(self.0.receive(to, 0, &wait)?.count)
+    }
+
+    fn write(&self, file: &File, from: &mut Source, _position: u64) -> Result<usize> {
+        let wait = self.0.send_wait(file, 0);
+        let message = Outgoing {
+            data: from,
+            to: None,
+            ancillary: Ancillary::default(),
+            flags: 0,
+        };
+        send(&self.0, message, &wait)
+    }
+
+    fn poll(&self, _file: &File, table: Option<&mut PollTable>) -> Events {
+        self.0.poll(table)
+    }
+
+    fn ioctl(&self, _file: &File, request: u32, argument: usize) -> Result<usize> {
+        let count = match request {
+            FIONREAD => self.0.waiting()?.0,
+            TIOCOUTQ => self.0.waiting()?.1,
+            _ => return super::interface::ioctl(request, argument),
+        };
+        UserPtr::new(argument).write(&(count as u32))?;
+        Ok(0)
+    }
+}
+
+/// The inode of a socket.
+struct Node {
+    number: u64,
+    born: Time,
+}
+
+impl Inode for Node {
+    fn kind(&self) -> Kind {
+        Kind::Socket
+    }
+
+    fn attr(&self) -> Attr {
+        Attr {
+            device: DEVICE,
+            inode: self.number,
+            mode: S_IFSOCK | 0o777,
+            links: 1,
+            accessed: self.born,
+            modified: self.born,
+            changed: self.born,
+            ..Attr::default()
+        }
+    }
+
+    fn set_attr(&self, _change: &SetAttr) -> Result<()> {
+        Ok(())
+    }
+
+    fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+        Err(Errno::ENXIO)
+    }
+}
+
+/// Opens a socket; `flags` may have O_NONBLOCK.
+pub fn open(socket: Arc<dyn Socket>, flags: u32) -> Result<Arc<File>> {
+    let number = socket.base().number;
+    let node = try_arc(Node {
+        number,
+        born: Time::now(),
+    })?;
+    let entry = anonymous_entry("socket", number, node)?;
+    let flags = OpenFlags(O_RDWR | flags & O_NONBLOCK);
+    File::with_ops(entry, try_arc(SocketFile(socket))?, flags)
+}

@@ -1,0 +1,179 @@
+//! Names of Unix sockets, and who has them.
+
+use crate::errno::{Errno, Result};
+use crate::fs::inode::{Kind, New};
+use crate::fs::walk::Walk;
+use crate::fs::{Entry, inotify, perm};
+use crate::net::name::{Address, Name};
+use crate::net::socket::Socket;
+use crate::sync::Mutex;
+use crate::task::current;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, Ordering::*};
+use linux_raw_sys::general::{IN_CREATE, S_IFSOCK};
+use linux_raw_sys::net::AF_UNIX;
+
+/// Bytes of `sun_path`.
+const PATH_MAX: usize = 108;
+
+/// What a name stands for.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    /// An abstract name, with its leading zero byte, of sockets of one kind.
+    Abstract(u32, Arc<[u8]>),
+    /// The device and number of a path's inode.
+    Inode(u64, u64),
+}
+
+static BOUND: Mutex<BTreeMap<Key, Weak<dyn Socket>>> = Mutex::new(BTreeMap::new());
+
+/// The name of a socket.
+pub struct Bound {
+    kind: u32,
+    name: Arc<Mutex<Name>>,
+    key: Mutex<Option<Key>>,
+}
+
+impl Bound {
+    /// Of a socket of this kind, without a name of its own: what it is called is `name`.
+    pub fn new(kind: u32, name: Name) -> Self {
+        Bound {
+            kind,
+            name: Arc::new(Mutex::new(name)),
+            key: Mutex::new(None),
+        }
+    }
+
+    /// The name, which may still change.
+    pub fn name(&self) -> &Arc<Mutex<Name>> {
+        &self.name
+    }
+
+    /// Whether it has a name.
+    pub fn is_named(&self) -> bool {
+        matches!(*self.name.lock(), Name::Unix(_))
+    }
+
+    /// bind(2) for `socket`, whose name this is.
+    pub fn bind(&self, address: &Address, socket: Weak<dyn Socket>) -> Result<()> {
+        if address.len() == 2 && address.family() == AF_UNIX {
+            return self.bind_anywhere(socket);
+        }
+        check(address)?;
+        if self.is_named() {
+            return Err(Errno::EINVAL);
+        }
+        let path = address.rest();
+        if path[0] == 0 {
+            return self.bind_abstract(Arc::from(path), socket);
+        }
+        let path = until_zero(path);
+        let entry = make(path)?;
+        let attr = entry.inode().attr();
+        let mut name = Vec::new();
+        name.extend_from_slice(path);
+        name.push(0);
+        self.take(Key::Inode(attr.device, attr.inode), Arc::from(name), socket)
+    }
+
+    /// Gives it an unused abstract name, if it has none.
+    pub fn bind_anywhere(&self, socket: Weak<dyn Socket>) -> Result<()> {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        if self.is_named() {
+            return Ok(());
+        }
+        loop {
+            let name = format!("\0{:05x}", NEXT.fetch_add(1, Relaxed) & 0xf_ffff);
+            match self.bind_abstract(Arc::from(name.as_bytes()), socket.clone()) {
+                Err(Errno::EADDRINUSE) => {}
+                done => return done,
+            }
+        }
+    }
+
+    fn bind_abstract(&self, name: Arc<[u8]>, socket: Weak<dyn Socket>) -> Result<()> {
+        self.take(Key::Abstract(self.kind, name.clone()), name, socket)
+    }
+
+    fn take(&self, key: Key, name: Arc<[u8]>, socket: Weak<dyn Socket>) -> Result<()> {
+        let mut own = self.key.lock();
+        if own.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        let mut bound = BOUND.lock();
+        if bound.contains_key(&key) {
+            return Err(Errno::EADDRINUSE);
+        }
+        bound.insert(key.clone(), socket);
+        *own = Some(key);
+        *self.name.lock() = Name::Unix(name);
+        Ok(())
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        if let Some(key) = self.key.get_mut().take() {
+            let gone = BOUND.lock().remove(&key);
+            drop(gone);
+        }
+    }
+}
+
+fn check(address: &Address) -> Result<()> {
+    let len = address.rest().len();
+    if len == 0 || len > PATH_MAX || address.family() != AF_UNIX {
+        return Err(Errno::EINVAL);
+    }
+    Ok(())
+}
+
+fn until_zero(path: &[u8]) -> &[u8] {
+    path.split(|&byte| byte == 0).next().unwrap_or_default()
+}
+
+/// Makes the inode of a socket.
+fn make(path: &[u8]) -> Result<Arc<Entry>> {
+    let context = current().fs();
+    let (directory, last) = Walk::new(&context).parent(None, path)?;
+    let name = last.proper(Errno::EADDRINUSE)?;
+    if last.directory {
+        return Err(Errno::ENOENT);
+    }
+    perm::check(&directory, perm::WRITE | perm::EXECUTE)?;
+    let mode = S_IFSOCK | 0o777 & !context.umask();
+    let made = directory
+        .inode()
+        .create(&directory, name, New::Node(mode, 0));
+    match made {
+        Err(Errno::EEXIST) => Err(Errno::EADDRINUSE),
+        Ok(entry) => {
+            inotify::in_directory(&directory, name, false, IN_CREATE, 0);
+            Ok(entry)
+        }
+        error => error,
+    }
+}
+
+/// The socket that has the name `address`, an abstract one being looked for among those of one kind.
+pub fn find(address: &Address, kind: u32) -> Result<Arc<dyn Socket>> {
+    check(address)?;
+    let path = address.rest();
+    let key = if path[0] == 0 {
+        Key::Abstract(kind, Arc::from(path))
+    } else {
+        let context = current().fs();
+        let entry = Walk::new(&context).resolve(None, until_zero(path), true)?;
+        perm::check(&entry, perm::WRITE)?;
+        if entry.kind() != Kind::Socket {
+            return Err(Errno::ECONNREFUSED);
+        }
+        let attr = entry.inode().attr();
+        Key::Inode(attr.device, attr.inode)
+    };
+    let found = BOUND.lock().get(&key).and_then(Weak::upgrade);
+    found.ok_or(Errno::ECONNREFUSED)
+}

@@ -1,0 +1,383 @@
+//! Unix sockets with connections: streams, and records in order.
+
+use super::bound::{Bound, find};
+use crate::errno::{Errno, Result};
+use crate::fs::io::Sink;
+use crate::fs::poll::{Events, PollTable};
+use crate::mm::heap::try_arc;
+use crate::net::SEQPACKET;
+use crate::net::backlog::Backlog;
+use crate::net::channel::{Channel, Found, Reading};
+use crate::net::message::Credentials;
+use crate::net::name::{Address, Name};
+use crate::net::socket::{Base, Outgoing, Received, Socket};
+use crate::net::wait::Wait;
+use crate::sync::{Mutex, Once, SleepMutex};
+use alloc::sync::Arc;
+use linux_raw_sys::net::*;
+
+/// The connection, as one of its ends sees it.
+struct Link {
+    incoming: Arc<Channel>,
+    outgoing: Arc<Channel>,
+    peer: Arc<Mutex<Name>>,
+    peer_credentials: Credentials,
+}
+
+struct Listener {
+    backlog: Backlog<Connected>,
+    credentials: Credentials,
+}
+
+/// A socket of kind SOCK_STREAM or SOCK_SEQPACKET.
+pub struct Connected {
+    base: Base,
+    bound: Bound,
+    link: Once<Link>,
+    listener: Once<Listener>,
+    /// Held while it becomes the one or the other.
+    becoming: SleepMutex<()>,
+}
+
+impl Connected {
+    /// One that is connected to nothing.
+    pub fn new(kind: u32) -> Result<Arc<Self>> {
+        Self::named(kind, Name::Unnamed)
+    }
+
+    fn named(kind: u32, name: Name) -> Result<Arc<Self>> {
+        try_arc(Connected {
+            base: Base::new(AF_UNIX, kind, 0)?,
+            bound: Bound::new(kind, name),
+            link: Once::new(),
+            listener: Once::new(),
+            becoming: SleepMutex::new(()),
+        })
+    }
+
+    /// Two that are connected to one another.
+    pub fn pair(kind: u32) -> Result<[Arc<Self>; 2]> {
+        let (a, b) = (Self::new(kind)?, Self::new(kind)?);
+        let who = Credentials::current(true);
+        let link = a.connect_to(&b, who, who)?;
+        a.link.call_once(|| link);
+        Ok([a, b])
+    }
+
+    fn is_framed(&self) -> bool {
+        self.base.kind == SEQPACKET
+    }
+
+    /// A channel that this socket reads and `writer` writes.
+    fn channel_from(&self, writer: &Self) -> Result<Arc<Channel>> {
+        let limit = writer.base.options.send_buffer();
+        let channel = Channel::new(
+            self.is_framed(),
+            limit,
+            &self.base.readable,
+            &writer.base.writable,
+        )?;
+        channel.set_wants_credentials(self.base.options.is_on(SO_PASSCRED));
+        Ok(channel)
+    }
+
+    /// Makes both channels of a connection: `other` gets its end at once, and this socket's is returned.
+    fn connect_to(&self, other: &Self, own: Credentials, others: Credentials) -> Result<Link> {
+        let (there, back) = (other.channel_from(self)?, self.channel_from(other)?);
+        other.link.call_once(|| Link {
+            incoming: there.clone(),
+            outgoing: back.clone(),
+            peer: self.bound.name().clone(),
+            peer_credentials: own,
+        });
+        Ok(Link {
+            incoming: back,
+            outgoing: there,
+            peer: other.bound.name().clone(),
+            peer_credentials: others,
+        })
+    }
+
+    fn link(&self) -> Result<&Link> {
+        self.link.get().ok_or(Errno::ENOTCONN)
+    }
+
+    /// Ends the connection, of which nothing shall be said to have arrived.
+    fn refuse(&self) {
+        if let Some(link) = self.link.get() {
+            link.outgoing.fail(Errno::ECONNRESET);
+        }
+    }
+}
+
+impl Socket for Connected {
+    fn base(&self) -> &Base {
+        &self.base
+    }
+
+    fn bind(self: Arc<Self>, address: &Address) -> Result<()> {
+        let weak = Arc::downgrade(&self);
+        self.bound.bind(address, weak)
+    }
+
+    fn listen(&self, backlog: usize) -> Result<()> {
+        if !self.bound.is_named() || self.link.get().is_some() {
+            return Err(Errno::EINVAL);
+        }
+        let _becoming = self.becoming.lock();
+        if let Some(listener) = self.listener.get() {
+            listener.backlog.set_max(backlog);
+            return Ok(());
+        }
+        let listener = Listener {
+            backlog: Backlog::new(backlog, &self.base.readable)?,
+            credentials: Credentials::current(true),
+        };
+        self.listener.call_once(|| listener);
+        self.base.readable.notify();
+        Ok(())
+    }
+
+    fn connect(self: Arc<Self>, address: &Address, wait: &Wait) -> Result<()> {
+        let server = find(address, self.base.kind)?
+            .downcast::<Connected>()
+            .filter(|server| server.base.kind == self.base.kind)
+            .ok_or(Errno::EPROTOTYPE)?;
+        if self.listener.get().is_some() {
+            return Err(Errno::EINVAL);
+        }
+        if self.link.get().is_some() {
+            return Err(Errno::EISCONN);
+        }
+        let listener = server.listener.get().ok_or(Errno::ECONNREFUSED)?;
+        if self.base.options.is_on(SO_PASSCRED) {
+            let weak = Arc::downgrade(&self);
+            self.bound.bind_anywhere(weak)?;
+        }
+        let own = Credentials::current(true);
+        loop {
+            listener.backlog.wait_for_room(wait)?;
+            let _becoming = self.becoming.lock();
+            if self.link.get().is_some() {
+                return Err(Errno::EISCONN);
+            }
+            let name = server.bound.name().lock().clone();
+            let accepted = Connected::named(self.base.kind, name)?;
+            accepted.base.options.inherit(&server.base.options);
+            // The connection is whole before it can be accepted; a socket that finds no room any more tries again.
+            let link = self.connect_to(&accepted, own, listener.credentials)?;
+            match listener.backlog.push(accepted) {
+                Err(Errno::EAGAIN) if !wait.nonblocking => continue,
+                done => done?,
+            }
+            self.link.call_once(|| link);
+            self.base.writable.notify();
+            return Ok(());
+        }
+    }
+
+    fn accept(&self, wait: &Wait) -> Result<Arc<dyn Socket>> {
+        let listener = self.listener.get().ok_or(Errno::EINVAL)?;
+        Ok(listener.backlog.accept(wait)?)
+    }
+
+    fn name(&self) -> Name {
+        self.bound.name().lock().clone()
+    }
+
+    fn peer(&self) -> Result<Name> {
+        Ok(self.link()?.peer.lock().clone())
+    }
+
+    fn send(self: Arc<Self>, message: Outgoing, wait: &Wait) -> Result<usize> {
+        if message.flags & MSG_OOB != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if message.to.is_some() && !self.is_framed() {
+            let connected = self.link.get().is_some();
+            return Err(if connected {
+                Errno::EISCONN
+            } else {
+                Errno::EOPNOTSUPP
+            });
+        }
+        let link = self.link()?;
+        let channel = &link.outgoing;
+        let mut ancillary = message.ancillary;
+        if channel.wants_credentials() || self.base.options.is_on(SO_PASSCRED) {
+            ancillary
+                .credentials
+                .get_or_insert_with(|| Credentials::current(false));
+        }
+        if self.is_framed() {
+            return channel.write_record(message.data, ancillary, Name::Unnamed, usize::MAX, wait);
+        }
+        channel.write(message.data, ancillary, wait)
+    }
+
+    fn receive(&self, to: &mut Sink, flags: u32, wait: &Wait) -> Result<Received> {
+        if flags & MSG_OOB != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let link = self.link.get().ok_or(if self.is_framed() {
+            Errno::ENOTCONN
+        } else {
+            Errno::EINVAL
+        })?;
+        let reading = Reading {
+            peek: flags & MSG_PEEK != 0,
+            credentials: self.base.options.is_on(SO_PASSCRED),
+        };
+        let all = flags & MSG_WAITALL != 0 && !reading.peek && !self.is_framed();
+        let mut received = Received::default();
+        let mut total = 0;
+        loop {
+            let wanted = to.left();
+            if wanted == 0 && !self.is_framed() {
+                break;
+            }
+            let done = next(&link.incoming, to, reading, wait);
+            let found = match done {
+                Ok(Some(found)) => found,
+                Ok(None) => break,
+                Err(error) if total == 0 => return Err(error),
+                Err(_) => break,
+            };
+            total += found.count;
+            let special = !found.ancillary.is_empty();
+            if total == found.count {
+                received.found = found;
+            }
+            if !all || special || total == 0 {
+                break;
+            }
+        }
+        received.count = total;
+        if received.found.whole > received.found.count {
+            received.flags |= MSG_TRUNC;
+            if flags & MSG_TRUNC != 0 {
+                received.count = received.found.whole;
+            }
+        }
+        if reading.credentials {
+            let credentials = &mut received.found.ancillary.credentials;
+            credentials.get_or_insert(Credentials::UNKNOWN);
+        } else {
+            received.found.ancillary.credentials = None;
+        }
+        Ok(received)
+    }
+
+    fn shutdown(&self, read: bool, write: bool) -> Result<()> {
+        if let Some(listener) = self.listener.get() {
+            if read {
+                let waiting = listener.backlog.close();
+                waiting.iter().for_each(|one| one.refuse());
+            }
+            return Ok(());
+        }
+        let Some(link) = self.link.get() else {
+            return Ok(());
+        };
+        if read {
+            link.incoming.unhear();
+        }
+        if write {
+            link.outgoing.finish();
+        }
+        Ok(())
+    }
+
+    fn poll(&self, table: Option<&mut PollTable>) -> Events {
+        if let Some(table) = table {
+            table.add(&self.base.readable);
+            table.add(&self.base.writable);
+        }
+        let mut events = Events::empty();
+        if let Some(listener) = self.listener.get() {
+            events.set(Events::IN, listener.backlog.is_ready());
+            return events;
+        }
+        let Some(link) = self.link.get() else {
+            return Events::OUT | Events::HANG_UP;
+        };
+        let ended = link.incoming.is_ended();
+        events.set(Events::IN, link.incoming.has_data() || ended);
+        events.set(Events::READ_HANG_UP, ended);
+        events.set(Events::HANG_UP, ended && link.outgoing.is_ended());
+        events.set(Events::ERROR, link.incoming.has_error());
+        events.set(
+            Events::OUT,
+            link.outgoing.is_ended() || link.outgoing.is_writable(),
+        );
+        events
+    }
+
+    fn waiting(&self) -> Result<(usize, usize)> {
+        if self.is_listening() {
+            return Err(Errno::EINVAL);
+        }
+        Ok(self.link.get().map_or((0, 0), |link| {
+            (link.incoming.first_len(), link.outgoing.len())
+        }))
+    }
+
+    fn is_listening(&self) -> bool {
+        self.listener.get().is_some()
+    }
+
+    fn take_error(&self) -> Option<Errno> {
+        self.link.get()?.incoming.take_error()
+    }
+
+    fn peer_credentials(&self) -> Credentials {
+        match (self.link.get(), self.listener.get()) {
+            (Some(link), _) => link.peer_credentials,
+            (None, Some(listener)) => listener.credentials,
+            _ => Credentials::NONE,
+        }
+    }
+
+    fn options_changed(&self) {
+        let Some(link) = self.link.get() else { return };
+        let options = &self.base.options;
+        link.outgoing.set_limit(options.send_buffer());
+        link.incoming
+            .set_wants_credentials(options.is_on(SO_PASSCRED));
+    }
+}
+
+/// The next bytes or record, waited for; `None` at the end.
+fn next(channel: &Channel, to: &mut Sink, reading: Reading, wait: &Wait) -> Result<Option<Found>> {
+    loop {
+        if let Some(found) = channel.read(to, reading)? {
+            return Ok(Some(found));
+        }
+        if let Some(error) = channel.take_error() {
+            return Err(error);
+        }
+        if channel.is_ended() {
+            // What was written before the end may have come after the look above.
+            return channel.read(to, reading);
+        }
+        wait.until(channel.readable(), || {
+            channel.has_data() || channel.is_ended() || channel.has_error()
+        })?;
+    }
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        if let Some(listener) = self.listener.get() {
+            let waiting = listener.backlog.close();
+            waiting.iter().for_each(|one| one.refuse());
+        }
+        if let Some(link) = self.link.get() {
+            if link.incoming.has_data() {
+                link.outgoing.fail(Errno::ECONNRESET);
+            }
+            link.incoming.die();
+            link.outgoing.finish();
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! Unix sockets of datagrams.
+
+use super::bound::{Bound, find};
+use crate::errno::{Errno, Result};
+use crate::fs::io::Sink;
+use crate::fs::new_anonymous_number;
+use crate::fs::poll::{Events, PollTable, WaitSource};
+use crate::mm::heap::try_arc;
+use crate::net::DATAGRAM;
+use crate::net::channel::{Channel, Reading};
+use crate::net::message::Credentials;
+use crate::net::name::{Address, Name};
+use crate::net::socket::{Base, Outgoing, Received, Socket};
+use crate::net::wait::Wait;
+use crate::sync::{Mutex, Once};
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
+use linux_raw_sys::net::*;
+
+/// Messages that wait before a sender has to (`net.unix.max_dgram_qlen`), and one more.
+const QUEUE: usize = 11;
+
+/// What others send to.
+struct Inbox {
+    channel: Arc<Channel>,
+    name: Arc<Mutex<Name>>,
+    /// The identity, and that of the only sender it takes messages from (0: from all).
+    identity: u64,
+    only: AtomicU64,
+    /// An error that its owner has to be told; 0 is none.
+    error: AtomicU32,
+}
+
+impl Inbox {
+    fn fail(&self, error: Errno) {
+        self.error.store(error.0.into(), Release);
+        self.channel.readable().notify();
+    }
+
+    fn take_error(&self) -> Option<Errno> {
+        let error = self.error.swap(0, AcqRel);
+        (error != 0).then_some(Errno(error as u16))
+    }
+}
+
+/// A socket of kind SOCK_DGRAM.
+pub struct Datagram {
+    base: Base,
+    bound: Bound,
+    inbox: Arc<Inbox>,
+    peer: Mutex<Option<Arc<Inbox>>>,
+    /// It sends no more.
+    finished: AtomicBool,
+    /// Who made it, when it is one of a pair.
+    creator: Once<Credentials>,
+}
+
+impl Datagram {
+    /// One that is connected to nothing.
+    pub fn new() -> Result<Arc<Self>> {
+        let base = Base::new(AF_UNIX, DATAGRAM, 0)?;
+        let bound = Bound::new(DATAGRAM, Name::Unnamed);
+        // Its senders are many, so the room in its own queue has a source of its own.
+        let room = WaitSource::new()?;
+        let limit = base.options.receive_buffer();
+        let channel = Channel::new(true, limit, &base.readable, &room)?;
+        let inbox = try_arc(Inbox {
+            channel,
+            name: bound.name().clone(),
+            identity: new_anonymous_number(),
+            only: AtomicU64::new(0),
+            error: AtomicU32::new(0),
+        })?;
+        try_arc(Datagram {
+            base,
+            bound,
+            inbox,
+            peer: Mutex::new(None),
+            finished: AtomicBool::new(false),
+            creator: Once::new(),
+        })
+    }
+
+    /// Two that are connected to one another.
+    pub fn pair() -> Result<[Arc<Self>; 2]> {
+        let (a, b) = (Self::new()?, Self::new()?);
+        a.set_peer(Some(b.inbox.clone()));
+        b.set_peer(Some(a.inbox.clone()));
+        let creator = Credentials::current(true);
+        a.creator.call_once(|| creator);
+        b.creator.call_once(|| creator);
+        Ok([a, b])
+    }
+
+    fn set_peer(&self, peer: Option<Arc<Inbox>>) {
+        let only = peer.as_ref().map_or(0, |peer| peer.identity);
+        self.inbox.only.store(only, Release);
+        let old = core::mem::replace(&mut *self.peer.lock(), peer);
+        drop(old);
+        self.base.writable.notify();
+    }
+
+    fn find(&self, address: &Address) -> Result<Arc<Inbox>> {
+        let other = find(address, DATAGRAM)?
+            .downcast::<Datagram>()
+            .ok_or(Errno::EPROTOTYPE)?;
+        Ok(other.inbox.clone())
+    }
+
+    /// How many messages may wait at `to`: the ends of a pair are bounded by their buffers alone.
+    fn most_at(&self, to: &Inbox) -> usize {
+        if to.only.load(Acquire) == self.inbox.identity {
+            usize::MAX
+        } else {
+            QUEUE
+        }
+    }
+
+    fn may_send(&self, to: &Inbox) -> Result<()> {
+        let only = to.only.load(Acquire);
+        if only == 0 || only == self.inbox.identity {
+            Ok(())
+        } else {
+            Err(Errno::EPERM)
+        }
+    }
+}
+
+impl Socket for Datagram {
+    fn base(&self) -> &Base {
+        &self.base
+    }
+
+    fn bind(self: Arc<Self>, address: &Address) -> Result<()> {
+        let weak = Arc::downgrade(&self);
+        self.bound.bind(address, weak)
+    }
+
+    fn connect(self: Arc<Self>, address: &Address, _wait: &Wait) -> Result<()> {
+        if address.is_unspecified() {
+            self.set_peer(None);
+            return Ok(());
+        }
+        let inbox = self.find(address)?;
+        self.may_send(&inbox)?;
+        self.set_peer(Some(inbox));
+        Ok(())
+    }
+
+    fn name(&self) -> Name {
+        self.bound.name().lock().clone()
+    }
+
+    fn peer(&self) -> Result<Name> {
+        let peer = self.peer.lock().clone().ok_or(Errno::ENOTCONN)?;
+        let name = peer.name.lock().clone();
+        Ok(name)
+    }
+
+    fn send(self: Arc<Self>, message: Outgoing, wait: &Wait) -> Result<usize> {
+        if message.flags & MSG_OOB != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if message.data.left() > self.base.options.send_buffer().saturating_sub(32) {
+            return Err(Errno::EMSGSIZE);
+        }
+        let connected = self.peer.lock().clone();
+        let to = match &message.to {
+            Some(address) => self.find(address)?,
+            None => connected.clone().ok_or(Errno::ENOTCONN)?,
+        };
+        if self.finished.load(Acquire) {
+            return Err(Errno::EPIPE);
+        }
+        self.may_send(&to)?;
+        let mut ancillary = message.ancillary;
+        if to.channel.wants_credentials() || self.base.options.is_on(SO_PASSCRED) {
+            ancillary
+                .credentials
+                .get_or_insert_with(|| Credentials::current(false));
+        }
+        let sender = self.bound.name().lock().clone();
+        let most = self.most_at(&to);
+        let sent = to
+            .channel
+            .write_record(message.data, ancillary, sender, most, wait);
+        if sent == Err(Errno::EPIPE) && to.channel.is_dead() {
+            if connected.is_some_and(|peer| Arc::ptr_eq(&peer, &to)) {
+                self.set_peer(None);
+            }
+            return Err(Errno::ECONNREFUSED);
+        }
+        sent
+    }
+
+    fn receive(&self, to: &mut Sink, flags: u32, wait: &Wait) -> Result<Received> {
+        if flags & MSG_OOB != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let credentials = self.base.options.is_on(SO_PASSCRED);
+        let reading = Reading {
+            peek: flags & MSG_PEEK != 0,
+            credentials,
+        };
+        let channel = &self.inbox.channel;
+        let mut found = loop {
+            if let Some(error) = self.inbox.take_error() {
+                return Err(error);
+            }
+            if let Some(found) = channel.read(to, reading)? {
+                break found;
+            }
+            if channel.is_ended() {
+                return Ok(Received::default());
+            }
+            wait.until(channel.readable(), || {
+                channel.has_data() || channel.is_ended() || self.inbox.error.load(Acquire) != 0
+            })?;
+        };
+        if credentials {
+            let sender = &mut found.ancillary.credentials;
+            sender.get_or_insert(Credentials::UNKNOWN);
+        } else {
+            found.ancillary.credentials = None;
+        }
+        let cut = found.whole > found.count;
+        let whole = flags & MSG_TRUNC != 0;
+        Ok(Received {
+            count: if whole { found.whole } else { found.count },
+            flags: if cut { MSG_TRUNC } else { 0 },
+            found,
+        })
+    }
+
+    fn shutdown(&self, read: bool, write: bool) -> Result<()> {
+        if read {
+            self.inbox.channel.unhear();
+        }
+        if write {
+            self.finished.store(true, Release);
+            self.base.writable.notify();
+        }
+        Ok(())
+    }
+
+    fn poll(&self, table: Option<&mut PollTable>) -> Events {
+        let peer = self.peer.lock().clone();
+        if let Some(table) = table {
+            table.add(&self.base.readable);
+            table.add(&self.base.writable);
+            if let Some(peer) = &peer {
+                table.add(peer.channel.writable());
+            }
+        }
+        let channel = &self.inbox.channel;
+        let (ended, finished) = (channel.is_ended(), self.finished.load(Acquire));
+        let mut events = Events::empty();
+        events.set(Events::IN, channel.has_data() || ended);
+        events.set(Events::READ_HANG_UP, ended);
+        events.set(Events::HANG_UP, ended && finished);
+        events.set(Events::ERROR, self.inbox.error.load(Acquire) != 0);
+        let room = peer.is_none_or(|peer| {
+            let few = peer.channel.records() < self.most_at(&peer);
+            peer.channel.is_ended() || few && peer.channel.is_writable()
+        });
+        events.set(Events::OUT, room);
+        events
+    }
+
+    fn waiting(&self) -> Result<(usize, usize)> {
+        Ok((self.inbox.channel.first_len(), 0))
+    }
+
+    fn take_error(&self) -> Option<Errno> {
+        self.inbox.take_error()
+    }
+
+    fn peer_credentials(&self) -> Credentials {
+        self.creator.get().copied().unwrap_or(Credentials::NONE)
+    }
+
+    fn options_changed(&self) {
+        let wants = self.base.options.is_on(SO_PASSCRED);
+        self.inbox.channel.set_wants_credentials(wants);
+    }
+}
+
+impl Drop for Datagram {
+    fn drop(&mut self) {
+        self.inbox.channel.die();
+        // One of a pair that was connected to this one is told.
+        if let Some(peer) = self.peer.get_mut().take()
+            && peer.only.load(Acquire) == self.inbox.identity
+        {
+            peer.fail(Errno::ECONNRESET);
+        }
+    }
+}

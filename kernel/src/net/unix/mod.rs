@@ -1,0 +1,47 @@
+//! Unix sockets.
+
+mod bound;
+mod connected;
+mod datagram;
+
+use super::socket::Socket;
+use super::{DATAGRAM, RAW, SEQPACKET, STREAM};
+use crate::errno::{Errno, Result};
+use alloc::sync::Arc;
+use connected::Connected;
+use datagram::Datagram;
+
+/// A new socket. As on Linux a raw one is one of datagrams.
+pub fn new(kind: u32, protocol: u32) -> Result<Arc<dyn Socket>> {
+    check(protocol)?;
+    match kind {
+        STREAM | SEQPACKET => Ok(Connected::new(kind)?),
+        DATAGRAM | RAW => Ok(Datagram::new()?),
+        _ => Err(Errno::ESOCKTNOSUPPORT),
+    }
+}
+
+/// Two sockets that are connected.
+pub fn pair(kind: u32, protocol: u32) -> Result<[Arc<dyn Socket>; 2]> {
+    check(protocol)?;
+    match kind {
+        STREAM | SEQPACKET => {
+            let [a, b] = Connected::pair(kind)?;
+            Ok([a, b])
+        }
+        DATAGRAM | RAW => {
+            let [a, b] = Datagram::pair()?;
+            Ok([a, b])
+        }
+        _ => Err(Errno::ESOCKTNOSUPPORT),
+    }
+}
+
+fn check(protocol: u32) -> Result<()> {
+    // PF_UNIX is accepted as a protocol.
+    if protocol <= 1 {
+        Ok(())
+    } else {
+        Err(Errno::EPROTONOSUPPORT)
+    }
+}

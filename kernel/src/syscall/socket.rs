@@ -1,0 +1,166 @@
+//! Sockets: making, naming and connecting them, and their options.
+
+use super::path::{check_flags, file};
+use crate::errno::{Errno, Result};
+use crate::fs::File;
+use crate::mm::user::{UserPtr, UserSlice};
+use crate::net::name::{Address, Name};
+use crate::net::socket::{Socket, SocketFile, open};
+use crate::net::{self, options};
+use crate::task::current;
+use alloc::sync::Arc;
+use linux_raw_sys::general::{O_CLOEXEC, O_NONBLOCK};
+use linux_raw_sys::net::{SHUT_RD, SHUT_RDWR, SHUT_WR, SOL_SOCKET};
+
+/// The flags that go with a socket's kind: SOCK_CLOEXEC and SOCK_NONBLOCK.
+const FLAGS: u32 = O_CLOEXEC | O_NONBLOCK;
+/// The bits of a kind (`SOCK_TYPE_MASK`), and the kinds there are (`SOCK_MAX`).
+const KIND: u32 = 0xf;
+const KINDS: u32 = 11;
+/// The families there are (`AF_MAX`).
+const FAMILIES: u32 = 46;
+/// The longest value of an option.
+const MAX_VALUE: usize = 4096;
+
+/// The open file of a descriptor, and the socket that it is.
+pub fn socket_file(fd: i32) -> Result<(Arc<File>, Arc<dyn Socket>)> {
+    let file = file(fd)?;
+    if file.flags().has(linux_raw_sys::general::O_PATH) {
+        return Err(Errno::EBADF);
+    }
+    let ops = file.ops_as::<SocketFile>().ok_or(Errno::ENOTSOCK)?;
+    Ok((file, ops.socket().clone()))
+}
+
+fn check_kind(domain: u32, kind: u32) -> Result<()> {
+    check_flags(kind & !KIND, FLAGS)?;
+    if domain >= FAMILIES {
+        return Err(Errno::EAFNOSUPPORT);
+    }
+    if kind & KIND >= KINDS {
+        return Err(Errno::EINVAL);
+    }
+    Ok(())
+}
+
+/// socket(2)
+pub fn socket(domain: u32, kind: u32, protocol: u32) -> Result<usize> {
+    check_kind(domain, kind)?;
+    let file = open(net::new(domain, kind & KIND, protocol)?, kind)?;
+    Ok(current().files().add(file, kind & O_CLOEXEC != 0)? as usize)
+}
+
+/// socketpair(2)
+pub fn socketpair(domain: u32, kind: u32, protocol: u32, to: usize) -> Result<usize> {
+    check_kind(domain, kind)?;
+    let [a, b] = net::pair(domain, kind & KIND, protocol)?;
+    let ends = [open(a, kind)?, open(b, kind)?];
+    let files = current().files();
+    let fds = files.add_pair(ends, kind & O_CLOEXEC != 0)?;
+    UserPtr::new(to).write(&fds).inspect_err(|_| {
+        fds.iter().for_each(|&fd| _ = files.close(fd));
+    })?;
+    Ok(0)
+}
+
+/// bind(2)
+pub fn bind(fd: i32, address: usize, len: u32) -> Result<usize> {
+    let (_, socket) = socket_file(fd)?;
+    socket.bind(&Address::read(address, len)?)?;
+    Ok(0)
+}
+
+/// listen(2)
+pub fn listen(fd: i32, backlog: u32) -> Result<usize> {
+    let (_, socket) = socket_file(fd)?;
+    socket.listen(backlog as usize)?;
+    Ok(0)
+}
+
+/// connect(2)
+pub fn connect(fd: i32, address: usize, len: u32) -> Result<usize> {
+    let (file, socket) = socket_file(fd)?;
+    let address = Address::read(address, len)?;
+    let wait = socket.send_wait(&file, 0);
+    socket.connect(&address, &wait)?;
+    Ok(0)
+}
+
+/// accept(2)
+pub fn accept(fd: i32, address: usize, len: usize) -> Result<usize> {
+    accept4(fd, address, len, 0)
+}
+
+/// accept4(2)
+pub fn accept4(fd: i32, address: usize, len: usize, flags: u32) -> Result<usize> {
+    let (file, socket) = socket_file(fd)?;
+    check_flags(flags, FLAGS)?;
+    let wait = socket.receive_wait(&file, 0);
+    let accepted = socket.accept(&wait)?;
+    let peer = accepted.peer().unwrap_or(Name::Unnamed);
+    let domain = accepted.base().domain;
+    let opened = open(accepted, flags)?;
+    Address::of(&peer, domain).write(address, len)?;
+    Ok(current().files().add(opened, flags & O_CLOEXEC != 0)? as usize)
+}
+
+/// getsockname(2)
+pub fn getsockname(fd: i32, address: usize, len: usize) -> Result<usize> {
+    let (_, socket) = socket_file(fd)?;
+    write_name(&socket.name(), &*socket, address, len)
+}
+
+/// getpeername(2)
+pub fn getpeername(fd: i32, address: usize, len: usize) -> Result<usize> {
+    let (_, socket) = socket_file(fd)?;
+    write_name(&socket.peer()?, &*socket, address, len)
+}
+
+fn write_name(name: &Name, socket: &dyn Socket, address: usize, len: usize) -> Result<usize> {
+    if address == 0 {
+        return Err(Errno::EFAULT);
+    }
+    Address::of(name, socket.base().domain).write(address, len)?;
+    Ok(0)
+}
+
+/// shutdown(2)
+pub fn shutdown(fd: i32, how: u32) -> Result<usize> {
+    let (_, socket) = socket_file(fd)?;
+    match how {
+        SHUT_RD => socket.shutdown(true, false)?,
+        SHUT_WR => socket.shutdown(false, true)?,
+        SHUT_RDWR => socket.shutdown(true, true)?,
+        _ => return Err(Errno::EINVAL),
+    }
+    Ok(0)
+}
+
+/// setsockopt(2)
+pub fn setsockopt(fd: i32, level: u32, name: u32, value: usize, len: i32) -> Result<usize> {
+    let (_, socket) = socket_file(fd)?;
+    let len = usize::try_from(len).map_err(|_| Errno::EINVAL)?;
+    let value = UserPtr::<u8>::new(value).read_vec(len.min(MAX_VALUE))?;
+    if level == SOL_SOCKET {
+        options::set(&*socket, name, &value)?;
+    } else {
+        socket.set_option(level, name, &value)?;
+    }
+    Ok(0)
+}
+
+/// getsockopt(2)
+pub fn getsockopt(fd: i32, level: u32, name: u32, value: usize, len: usize) -> Result<usize> {
+    let (_, socket) = socket_file(fd)?;
+    let room = UserPtr::<i32>::new(len).read()?;
+    let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;
+    let bytes = if level == SOL_SOCKET {
+        options::get(&*socket, name)?
+    } else {
+        socket.option(level, name)?
+    };
+    let count = bytes.len().min(room);
+    UserSlice::new(value, count).copy_out(&bytes)?;
+    UserPtr::new(len).write(&(count as u32))?;
+    Ok(0)
+}
