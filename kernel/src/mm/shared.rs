@@ -17,14 +17,22 @@ use crate::sync::Mutex;
 pub struct SharedPages {
     pages: Mutex<Radix<FrameRef>>,
     len: usize,
+    /// The key, of a segment of System V shared memory.
+    key: Option<i32>,
 }
 
 impl SharedPages {
     /// `len` pages.
     pub fn new(len: usize) -> Result<Arc<Self>> {
+        Self::named(len, None)
+    }
+
+    /// `len` pages of a segment of System V shared memory with `key`.
+    pub fn named(len: usize, key: Option<i32>) -> Result<Arc<Self>> {
         try_arc(SharedPages {
             pages: Mutex::new(Radix::new()),
             len,
+            key,
         })
     }
 }
@@ -57,6 +65,9 @@ impl PageSource for SharedPages {
     }
 
     fn write_name(&self, out: &mut dyn fmt::Write) -> fmt::Result {
-        out.write_str("/dev/zero (deleted)")
+        match self.key {
+            Some(key) => write!(out, "/SYSV{key:08x} (deleted)"),
+            None => out.write_str("/dev/zero (deleted)"),
+        }
     }
 }

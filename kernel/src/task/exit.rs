@@ -10,6 +10,7 @@ use super::{Process, Thread, current, futex, job, sched::prepare, tree};
 use crate::arch;
 use crate::errno::{Errno, Result};
 use crate::fs;
+use crate::ipc;
 use crate::mm::user;
 
 /// Ends the current process: `status` as wait(2) reports it.
@@ -82,6 +83,7 @@ fn end_of_init(process: &Process) -> ! {
 /// The last thread of `process` is gone.
 fn end_process(process: &Process) {
     process.timers.clear();
+    ipc::semaphore::undo_all(process);
     if process.session() == process.pid() {
         fs::tty::session_ended(process.session());
     }

@@ -144,6 +144,8 @@ pub struct Process {
     counting: Mutex<Arc<Group>>,
     traced: AtomicBool,
     barriers: AtomicU32,
+    /// Whether its end undoes what it did to semaphores.
+    undoes: AtomicBool,
     oom_adjust: AtomicI32,
 }
 
@@ -213,6 +215,7 @@ impl Process {
             counting: Mutex::new(parts.counting),
             traced: AtomicBool::new(parts.traced),
             barriers: AtomicU32::new(parts.barriers),
+            undoes: AtomicBool::new(false),
             oom_adjust: AtomicI32::new(0),
         }
     }
@@ -286,6 +289,16 @@ impl Process {
     /// Registers for a barrier.
     pub fn register_barrier(&self, command: u32) {
         self.barriers.fetch_or(command, Relaxed);
+    }
+
+    /// Whether its end undoes what it did to semaphores.
+    pub fn has_undo(&self) -> bool {
+        self.undoes.load(Relaxed)
+    }
+
+    /// Its end undoes what it did to semaphores.
+    pub fn set_undo(&self) {
+        self.undoes.store(true, Relaxed);
     }
 
     /// Whether it began a program since it was forked.

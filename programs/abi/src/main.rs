@@ -5,6 +5,7 @@
 mod fault;
 mod files;
 mod futex;
+mod ipc;
 mod memory;
 mod pidfd;
 mod pipes;
@@ -25,6 +26,7 @@ fn main() {
         Some("files") => files::run(),
         Some("futex") => futex::run(),
         Some("rseq") => rseq::run(),
+        Some("ipc") => ipc::run(),
         Some("pidfd") => pidfd::run(),
         Some("pipes") => pipes::run(),
         Some("time") => time::run(),

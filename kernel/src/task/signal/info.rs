@@ -1,6 +1,6 @@
 //! What is told with a signal: Linux's `siginfo_t`.
 
-use linux_raw_sys::general::{SI_KERNEL, SI_TKILL, SI_USER};
+use linux_raw_sys::general::{SI_KERNEL, SI_MESGQ, SI_TKILL, SI_USER};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::task::current;
@@ -44,6 +44,13 @@ impl Info {
     /// From the current process by tkill(2).
     pub fn thread(signo: u32) -> Self {
         Self::new(signo, SI_TKILL).from_current()
+    }
+
+    /// From a message queue (mq_notify(2)): a message came. The value is the one that was asked for.
+    pub fn queue(signo: u32, value: u64) -> Self {
+        let mut info = Self::new(signo, SI_MESGQ).from_current();
+        info.data[1] = value;
+        info
     }
 
     fn from_current(mut self) -> Self {

@@ -1,0 +1,508 @@
+//! System calls of System V IPC.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use linux_raw_sys::general::RLIMIT_AS;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use super::time::read_time;
+use crate::errno::{Errno, Result};
+use crate::ipc::message::{self, Message, QUEUES, Queue, Wanted};
+use crate::ipc::registry::{READ, WRITE};
+use crate::ipc::semaphore::{self, Operation, SETS, Set};
+use crate::ipc::shared::{self, SEGMENTS, Segment};
+use crate::ipc::{Header, Object};
+use crate::mm::area::{Flags, Label, Rights, Source};
+use crate::mm::space::with_active;
+use crate::mm::user::{UserPtr, UserSlice};
+use crate::mm::{MapRequest, PAGE_SIZE, Place};
+use crate::task::{self, clock};
+
+/// Commands of all kinds (include/uapi/linux/ipc.h).
+const IPC_RMID: u32 = 0;
+const IPC_SET: u32 = 1;
+const IPC_STAT: u32 = 2;
+const IPC_INFO: u32 = 3;
+const IPC_NOWAIT: u32 = 0o4000;
+
+/// shmat(2)'s flags (include/uapi/linux/shm.h).
+const SHM_RDONLY: u32 = 0o10000;
+const SHM_RND: u32 = 0o20000;
+const SHM_REMAP: u32 = 0o40000;
+const SHM_EXEC: u32 = 0o100000;
+/// shmctl(2)'s commands.
+const SHM_LOCK: u32 = 11;
+const SHM_UNLOCK: u32 = 12;
+const SHM_STAT: u32 = 13;
+const SHM_INFO: u32 = 14;
+const SHM_STAT_ANY: u32 = 15;
+
+/// `struct shmid64_ds` (include/uapi/asm-generic/shmbuf.h).
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+struct SegmentStatus {
+    header: Header,
+    size: u64,
+    times: [u64; 3],
+    users: [i32; 2],
+    attached: u64,
+    unused: [u64; 2],
+}
+
+/// shmget(2)
+pub fn shmget(key: i32, size: usize, flags: u32) -> Result<usize> {
+    shared::get(key, size, flags)
+}
+
+/// shmat(2)
+pub fn shmat(number: i32, address: usize, flags: u32) -> Result<usize> {
+    let segment = SEGMENTS.by_number(number)?;
+    let place = match address {
+        0 if flags & SHM_REMAP != 0 => return Err(Errno::EINVAL),
+        0 => Place::Hint(0),
+        _ if address % PAGE_SIZE != 0 && flags & SHM_RND == 0 => return Err(Errno::EINVAL),
+        _ => match address / PAGE_SIZE * PAGE_SIZE {
+            0 if flags & SHM_REMAP != 0 => return Err(Errno::EINVAL),
+            start if flags & SHM_REMAP != 0 => Place::Fixed(start),
+            start => Place::Free(start),
+        },
+    };
+    let mut rights = Rights::READ;
+    let mut wanted = READ;
+    if flags & SHM_RDONLY == 0 {
+        rights = rights.with(Rights::WRITE);
+        wanted |= WRITE;
+    }
+    if flags & SHM_EXEC != 0 {
+        rights = rights.with(Rights::EXECUTE);
+        wanted |= 1;
+    }
+    segment.with_header(|header| header.check(wanted))?;
+    let behaviour = Flags::SHARED.set(Flags::NEVER_WRITE, flags & SHM_RDONLY != 0);
+    let request = MapRequest {
+        place,
+        len: segment.size,
+        rights,
+        flags: behaviour,
+        source: Source::File {
+            mapping: segment.pages()?,
+            offset: 0,
+        },
+        label: Label::None,
+        limit: task::rlimit(RLIMIT_AS),
+    };
+    let start = with_active(|space| space.map(request)).unwrap_or(Err(Errno::ENOMEM));
+    match start {
+        // Something else is there.
+        Err(Errno::EEXIST) => Err(Errno::EINVAL),
+        Err(error) => Err(error),
+        Ok(start) => {
+            segment.used(true);
+            Ok(start)
+        }
+    }
+}
+
+/// shmdt(2)
+pub fn shmdt(address: usize) -> Result<usize> {
+    let space = task::current().space().ok_or(Errno::EINVAL)?;
+    // The areas that an attachment at this address may have been cut into.
+    let mut detached: Option<Arc<Segment>> = None;
+    let mut next = address;
+    while let Some(area) = space.area_after(next) {
+        let Source::File { mapping, offset } = &area.source else {
+            next = area.end;
+            continue;
+        };
+        let of = shared::of(mapping);
+        let is_part = of.as_ref().is_some_and(|of| {
+            area.start.wrapping_sub(*offset) == address
+                && detached.as_ref().is_none_or(|first| Arc::ptr_eq(first, of))
+        });
+        if is_part {
+            space.unmap(area.range())?;
+            detached = of;
+        }
+        next = area.end;
+        let size = detached
+            .as_ref()
+            .map_or(shared::LARGEST, |segment| segment.size);
+        if next.saturating_sub(address) >= size {
+            break;
+        }
+    }
+    drop(space);
+    let segment = detached.ok_or(Errno::EINVAL)?;
+    segment.used(false);
+    Ok(0)
+}
+
+fn segment_status(segment: &Segment) -> SegmentStatus {
+    let (header, times, users) = segment.status();
+    SegmentStatus {
+        header,
+        size: segment.size as u64,
+        times: [times.attached, times.detached, times.changed],
+        users,
+        attached: segment.attached() as u64,
+        unused: [0; 2],
+    }
+}
+
+/// shmctl(2)
+pub fn shmctl(number: i32, command: u32, to: usize) -> Result<usize> {
+    if number < 0 {
+        return Err(Errno::EINVAL);
+    }
+    match command {
+        IPC_INFO => {
+            let most = shared::MOST as u64;
+            let limits = [
+                shared::LARGEST as u64,
+                1,
+                most,
+                most,
+                shared::LARGEST as u64,
+            ];
+            UserPtr::new(to).write(&[limits, [0; 5]])?;
+            Ok(SEGMENTS.extent().1)
+        }
+        SHM_INFO => {
+            let (count, last) = SEGMENTS.extent();
+            let pages = segments_pages();
+            UserPtr::new(to).write(&[count as u64, pages, pages, 0, 0, 0])?;
+            Ok(last)
+        }
+        SHM_STAT | SHM_STAT_ANY => {
+            let (segment, number) = SEGMENTS.by_place(number as usize)?;
+            if command == SHM_STAT {
+                segment.with_header(|header| header.check(READ))?;
+            }
+            UserPtr::new(to).write(&segment_status(&segment))?;
+            Ok(number)
+        }
+        IPC_STAT => {
+            let segment = SEGMENTS.by_number(number)?;
+            segment.with_header(|header| header.check(READ))?;
+            UserPtr::new(to).write(&segment_status(&segment))?;
+            Ok(0)
+        }
+        IPC_SET => {
+            let new = UserPtr::<SegmentStatus>::new(to).read()?;
+            let segment = SEGMENTS.by_number(number)?;
+            segment.with_header(|header| header.check_owner())?;
+            segment.change(&new.header);
+            Ok(0)
+        }
+        IPC_RMID => {
+            let segment = SEGMENTS.by_number(number)?;
+            segment.with_header(|header| header.check_owner())?;
+            shared::remove(&segment);
+            Ok(0)
+        }
+        SHM_LOCK | SHM_UNLOCK => {
+            let segment = SEGMENTS.by_number(number)?;
+            segment.with_header(|header| header.check_owner())?;
+            segment.lock(command == SHM_LOCK);
+            Ok(0)
+        }
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn segments_pages() -> u64 {
+    let mut pages = 0;
+    SEGMENTS.find_map(|segment| {
+        pages += segment.size.div_ceil(PAGE_SIZE) as u64;
+        None::<()>
+    });
+    pages
+}
+
+/// msgrcv(2)'s flags (include/uapi/linux/msg.h).
+const MSG_NOERROR: u32 = 0o10000;
+const MSG_EXCEPT: u32 = 0o20000;
+const MSG_COPY: u32 = 0o40000;
+/// msgctl(2)'s commands.
+const MSG_STAT: u32 = 11;
+const MSG_INFO: u32 = 12;
+const MSG_STAT_ANY: u32 = 13;
+
+/// `struct msqid64_ds` (include/uapi/asm-generic/msgbuf.h).
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+struct QueueStatus {
+    header: Header,
+    times: [u64; 3],
+    bytes: u64,
+    count: u64,
+    capacity: u64,
+    users: [i32; 2],
+    unused: [u64; 2],
+}
+
+fn queue_status(queue: &Queue) -> QueueStatus {
+    let (header, status) = queue.status();
+    QueueStatus {
+        header,
+        times: status.times,
+        bytes: status.bytes as u64,
+        count: status.count as u64,
+        capacity: status.capacity as u64,
+        users: status.users,
+        unused: [0; 2],
+    }
+}
+
+/// msgget(2)
+pub fn msgget(key: i32, flags: u32) -> Result<usize> {
+    message::get(key, flags)
+}
+
+/// msgsnd(2)
+pub fn msgsnd(number: i32, from: usize, len: usize, flags: u32) -> Result<usize> {
+    let kind = UserPtr::<i64>::new(from).read()?;
+    if kind < 1 || len > message::LONGEST {
+        return Err(Errno::EINVAL);
+    }
+    let data = UserPtr::<u8>::new(from + 8).read_vec(len)?;
+    let queue = QUEUES.by_number(number)?;
+    queue.send(Message { kind, data }, flags & IPC_NOWAIT == 0)?;
+    Ok(0)
+}
+
+/// msgrcv(2)
+pub fn msgrcv(number: i32, to: usize, len: usize, kind: i64, flags: u32) -> Result<usize> {
+    if (len as isize) < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let wanted = if flags & MSG_COPY != 0 {
+        if flags & MSG_EXCEPT != 0 || flags & IPC_NOWAIT == 0 {
+            return Err(Errno::EINVAL);
+        }
+        Wanted::CopyOf(kind as usize)
+    } else {
+        match kind {
+            0 => Wanted::Any,
+            1.. if flags & MSG_EXCEPT != 0 => Wanted::Except(kind),
+            1.. => Wanted::Kind(kind),
+            _ => Wanted::Lowest(kind.checked_neg().unwrap_or(i64::MAX)),
+        }
+    };
+    let queue = QUEUES.by_number(number)?;
+    let waits = flags & IPC_NOWAIT == 0;
+    let found = queue.receive(wanted, len, flags & MSG_NOERROR != 0, waits)?;
+    let count = found.data.len().min(len);
+    UserPtr::new(to).write(&found.kind)?;
+    UserSlice::new(to + 8, count).copy_out(&found.data[..count])?;
+    Ok(count)
+}
+
+/// msgctl(2)
+pub fn msgctl(number: i32, command: u32, to: usize) -> Result<usize> {
+    if number < 0 {
+        return Err(Errno::EINVAL);
+    }
+    match command {
+        IPC_INFO | MSG_INFO => {
+            let (count, last) = QUEUES.extent();
+            let (mut messages, mut bytes) = (0, 0);
+            QUEUES.find_map(|queue| {
+                let (_, status) = queue.status();
+                messages += status.count as i32;
+                bytes += status.bytes as i32;
+                None::<()>
+            });
+            // `struct msginfo`: pool, map, max, mnb, mni, ssz, tql, seg.
+            let limits =
+                [message::LONGEST, message::CAPACITY, message::MOST].map(|limit| limit as i32);
+            let [longest, capacity, most] = limits;
+            let [pool, map, tql] = match command {
+                MSG_INFO => [count as i32, messages, bytes],
+                _ => [most * capacity / 1024, capacity, capacity],
+            };
+            UserPtr::new(to).write(&[pool, map, longest, capacity, most, 16, tql, 0xffff])?;
+            Ok(last)
+        }
+        MSG_STAT | MSG_STAT_ANY => {
+            let (queue, number) = QUEUES.by_place(number as usize)?;
+            if command == MSG_STAT {
+                queue.with_header(|header| header.check(READ))?;
+            }
+            UserPtr::new(to).write(&queue_status(&queue))?;
+            Ok(number)
+        }
+        IPC_STAT => {
+            let queue = QUEUES.by_number(number)?;
+            queue.with_header(|header| header.check(READ))?;
+            UserPtr::new(to).write(&queue_status(&queue))?;
+            Ok(0)
+        }
+        IPC_SET => {
+            let new = UserPtr::<QueueStatus>::new(to).read()?;
+            let queue = QUEUES.by_number(number)?;
+            queue.with_header(|header| header.check_owner())?;
+            if new.capacity > message::CAPACITY as u64 {
+                task::require_privilege()?;
+            }
+            queue.change(&new.header, new.capacity as usize);
+            Ok(0)
+        }
+        IPC_RMID => {
+            let queue = QUEUES.by_number(number)?;
+            queue.with_header(|header| header.check_owner())?;
+            message::remove(&queue);
+            Ok(0)
+        }
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// semctl(2)'s commands (include/uapi/linux/sem.h).
+const GETPID: u32 = 11;
+const GETVAL: u32 = 12;
+const GETALL: u32 = 13;
+const GETNCNT: u32 = 14;
+const GETZCNT: u32 = 15;
+const SETVAL: u32 = 16;
+const SETALL: u32 = 17;
+const SEM_STAT: u32 = 18;
+const SEM_INFO: u32 = 19;
+const SEM_STAT_ANY: u32 = 20;
+
+/// `struct semid64_ds` (include/uapi/asm-generic/sembuf.h).
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+struct SetStatus {
+    header: Header,
+    times: [u64; 2],
+    count: u64,
+    unused: [u64; 2],
+}
+
+fn set_status(set: &Set) -> SetStatus {
+    let (header, times, count) = set.status();
+    SetStatus {
+        header,
+        times,
+        count: count as u64,
+        unused: [0; 2],
+    }
+}
+
+/// semget(2)
+pub fn semget(key: i32, count: i32, flags: u32) -> Result<usize> {
+    semaphore::get(key, count, flags)
+}
+
+/// semop(2)
+pub fn semop(number: i32, operations: usize, count: u32) -> Result<usize> {
+    semtimedop(number, operations, count, 0)
+}
+
+/// semtimedop(2)
+pub fn semtimedop(number: i32, operations: usize, count: u32, timeout: usize) -> Result<usize> {
+    let deadline = read_time(timeout)?.map(clock::deadline_in);
+    if count == 0 || number < 0 {
+        return Err(Errno::EINVAL);
+    }
+    if count as usize > semaphore::MOST_OPERATIONS {
+        return Err(Errno::E2BIG);
+    }
+    let operations = UserPtr::<Operation>::new(operations).read_vec(count as usize)?;
+    SETS.by_number(number)?.operate(&operations, deadline)?;
+    Ok(0)
+}
+
+/// semctl(2)
+pub fn semctl(number: i32, at: i32, command: u32, argument: usize) -> Result<usize> {
+    if number < 0 {
+        return Err(Errno::EINVAL);
+    }
+    match command {
+        IPC_INFO | SEM_INFO => return semaphore_limits(command, argument),
+        SEM_STAT | SEM_STAT_ANY => {
+            let (set, number) = SETS.by_place(number as usize)?;
+            if command == SEM_STAT {
+                set.with_header(|header| header.check(READ))?;
+            }
+            UserPtr::new(argument).write(&set_status(&set))?;
+            return Ok(number);
+        }
+        _ => {}
+    }
+    let set = SETS.by_number(number)?;
+    let check = |wanted| set.with_header(|header| header.check(wanted));
+    let one = || {
+        check(READ)?;
+        set.semaphore(usize::try_from(at).map_err(|_| Errno::EINVAL)?)
+    };
+    match command {
+        IPC_STAT => {
+            check(READ)?;
+            UserPtr::new(argument).write(&set_status(&set))?;
+        }
+        IPC_SET => {
+            let new = UserPtr::<SetStatus>::new(argument).read()?;
+            set.with_header(|header| header.check_owner())?;
+            set.change(&new.header);
+        }
+        IPC_RMID => {
+            set.with_header(|header| header.check_owner())?;
+            semaphore::remove(&set);
+        }
+        GETVAL => return Ok(one()?.value as usize),
+        GETPID => return Ok(one()?.user as usize),
+        GETNCNT => return Ok(one()?.waiting[0] as usize),
+        GETZCNT => return Ok(one()?.waiting[1] as usize),
+        GETALL => {
+            check(READ)?;
+            let values = set.values()?;
+            UserSlice::new(argument, 2 * values.len()).copy_out(values.as_bytes())?;
+        }
+        SETVAL => {
+            check(WRITE)?;
+            let at = usize::try_from(at).map_err(|_| Errno::EINVAL)?;
+            set.set_values(at, &[argument as i32])?;
+        }
+        SETALL => {
+            check(WRITE)?;
+            let given = UserPtr::<u16>::new(argument).read_vec(set.len())?;
+            let mut values = Vec::new();
+            values
+                .try_reserve_exact(given.len())
+                .map_err(|_| Errno::ENOMEM)?;
+            values.extend(given.iter().map(|&value| value as i32));
+            set.set_values(0, &values)?;
+        }
+        _ => return Err(Errno::EINVAL),
+    }
+    Ok(0)
+}
+
+/// `struct seminfo`: map, mni, mns, mnu, msl, opm, ume, usz, vmx, aem.
+fn semaphore_limits(command: u32, to: usize) -> Result<usize> {
+    let (count, last) = SETS.extent();
+    let mut semaphores = 0;
+    SETS.find_map(|set| {
+        semaphores += set.len() as i32;
+        None::<()>
+    });
+    let [most, largest, operations] = [
+        semaphore::MOST,
+        semaphore::LARGEST,
+        semaphore::MOST_OPERATIONS,
+    ]
+    .map(|limit| limit as i32);
+    let all = most * largest;
+    let (size, undone) = match command {
+        SEM_INFO => (count as i32, semaphores),
+        _ => (20, semaphore::HIGHEST),
+    };
+    let highest = semaphore::HIGHEST;
+    UserPtr::new(to).write(&[
+        all, most, all, all, largest, operations, operations, size, highest, undone,
+    ])?;
+    Ok(last)
+}

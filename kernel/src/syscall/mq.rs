@@ -1,0 +1,138 @@
+//! System calls on POSIX message queues.
+
+use linux_raw_sys::general::{O_CLOEXEC, O_CREAT, O_EXCL, O_NONBLOCK, SIGEV_NONE, SIGEV_SIGNAL};
+
+use super::path::{UserPath, check_flags, file};
+use super::signal::check_signal;
+use super::time::read_time;
+use crate::errno::{Errno, Result};
+use crate::fs::File;
+use crate::ipc::queue::{self, Attributes, Queue};
+use crate::mm::user::{UserPtr, UserSlice};
+use crate::task::{clock, current};
+use alloc::sync::Arc;
+
+/// `struct mq_attr`: flags, messages at most, bytes in one at most, messages now.
+type RawAttributes = [i64; 8];
+
+/// mq_open(2)
+pub fn mq_open(name: usize, flags: u32, mode: u32, attributes: usize) -> Result<usize> {
+    let given = UserPtr::<RawAttributes>::new(attributes).read_opt()?;
+    let name = UserPath::read(name)?;
+    let opened = match queue::open(&name, flags) {
+        Ok(_) if flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL => Err(Errno::EEXIST),
+        Err(Errno::ENOENT) if flags & O_CREAT != 0 && !name.is_empty() => {
+            let attributes = given
+                .filter(|_| flags & O_CREAT != 0)
+                .map(|given| Attributes {
+                    messages: given[1].max(0) as usize,
+                    bytes: given[2].max(0) as usize,
+                });
+            queue::create(&name, flags, mode, attributes)
+        }
+        other => other,
+    };
+    Ok(current().files().add(opened?, flags & O_CLOEXEC != 0)? as usize)
+}
+
+/// mq_unlink(2)
+pub fn mq_unlink(name: usize) -> Result<usize> {
+    queue::unlink(&UserPath::read(name)?)?;
+    Ok(0)
+}
+
+fn queue_of(fd: i32) -> Result<(Arc<File>, Arc<Queue>)> {
+    let file = file(fd)?;
+    let queue = file.ops_as::<Queue>().ok_or(Errno::EBADF)?;
+    Ok((file, queue))
+}
+
+/// mq_timedsend(2)
+pub fn mq_timedsend(
+    fd: i32,
+    from: usize,
+    len: usize,
+    priority: u32,
+    timeout: usize,
+) -> Result<usize> {
+    if priority >= queue::PRIORITIES {
+        return Err(Errno::EINVAL);
+    }
+    let deadline = read_time(timeout)?.map(clock::realtime_deadline);
+    let (file, queue) = queue_of(fd)?;
+    if !file.flags().writable() {
+        return Err(Errno::EBADF);
+    }
+    if len > queue.attributes().0.bytes {
+        return Err(Errno::EMSGSIZE);
+    }
+    let data = UserPtr::<u8>::new(from).read_vec(len)?;
+    queue.send(data, priority, !file.flags().nonblocking(), deadline)?;
+    Ok(0)
+}
+
+/// mq_timedreceive(2)
+pub fn mq_timedreceive(
+    fd: i32,
+    to: usize,
+    len: usize,
+    priority: usize,
+    timeout: usize,
+) -> Result<usize> {
+    let deadline = read_time(timeout)?.map(clock::realtime_deadline);
+    let (file, queue) = queue_of(fd)?;
+    if !file.flags().readable() {
+        return Err(Errno::EBADF);
+    }
+    let (data, found) = queue.receive(len, !file.flags().nonblocking(), deadline)?;
+    UserSlice::new(to, data.len()).copy_out(&data)?;
+    UserPtr::new(priority).write_opt(&found)?;
+    Ok(data.len())
+}
+
+/// mq_notify(2): of `struct sigevent` the value, the signal and how it is told.
+pub fn mq_notify(fd: i32, event: usize) -> Result<usize> {
+    let event = UserPtr::<[u64; 2]>::new(event).read_opt()?;
+    let signal = match event {
+        None => None,
+        Some([value, how]) => match (how as u32, (how >> 32) as u32) {
+            (_, SIGEV_NONE) => Some(None),
+            (number, SIGEV_SIGNAL) => {
+                check_signal(number)?;
+                Some(Some((number, value)))
+            }
+            // A thread is told by a netlink socket.
+            _ => return Err(Errno::EINVAL),
+        },
+    };
+    let (_, queue) = queue_of(fd)?;
+    match signal {
+        None => queue.forget_notice(),
+        Some(signal) => queue.notify(signal)?,
+    }
+    Ok(0)
+}
+
+/// mq_getsetattr(2)
+pub fn mq_getsetattr(fd: i32, new: usize, old: usize) -> Result<usize> {
+    let new = UserPtr::<RawAttributes>::new(new).read_opt()?;
+    if let Some(new) = new {
+        check_flags(new[0] as u32, O_NONBLOCK)?;
+    }
+    let (file, queue) = queue_of(fd)?;
+    let (attributes, count) = queue.attributes();
+    let flags = file.flags().0;
+    if let Some(new) = new {
+        file.set_flags(flags & !O_NONBLOCK | new[0] as u32);
+    }
+    let shown = [
+        (flags & O_NONBLOCK) as i64,
+        attributes.messages as i64,
+        attributes.bytes as i64,
+        count as i64,
+    ];
+    let mut raw = RawAttributes::default();
+    raw[..4].copy_from_slice(&shown);
+    UserPtr::new(old).write_opt(&raw)?;
+    Ok(0)
+}

@@ -1,0 +1,455 @@
+//! System V shared memory, messages and semaphores; POSIX message queues.
+
+use std::mem;
+use std::ptr;
+
+use libc::{c_int, c_long};
+
+use crate::{in_child, tell, tell_end, tell_ok};
+
+const KEY: c_int = 0x5711e;
+const NEW: c_int = libc::IPC_CREAT | libc::IPC_EXCL;
+
+/// Runs this part.
+pub fn run() {
+    // SAFETY: children end by _exit, every structure passed is whole, and segments are touched while they are attached.
+    unsafe {
+        segments();
+        messages();
+        semaphores();
+        waiting();
+        queues();
+    }
+}
+
+fn tell_address(what: &str, address: *const libc::c_void) {
+    tell_ok(what, address as isize != -1);
+}
+
+unsafe fn segments() {
+    unsafe {
+        tell("no segment", libc::shmget(KEY, 100, 0));
+        tell("an empty one", libc::shmget(KEY, 0, NEW | 0o600));
+        let id = libc::shmget(KEY, 10_000, NEW | 0o640);
+        tell_ok("a segment", id >= 0);
+        tell("again", libc::shmget(KEY, 10_000, NEW | 0o600));
+        println!("found: {}", libc::shmget(KEY, 0, 0) == id);
+        tell("larger", libc::shmget(KEY, 10_001, 0));
+        let memory = libc::shmat(id, ptr::null(), 0).cast::<u8>();
+        tell_address("attach", memory.cast());
+        println!("zeroes: {}", (0..12_288).all(|at| *memory.add(at) == 0));
+        *memory.add(9_999) = 7;
+        let status = || {
+            let mut status: libc::shmid_ds = mem::zeroed();
+            tell("status", libc::shmctl(id, libc::IPC_STAT, &mut status));
+            println!(
+                "{} bytes, {} times, mode {:o}",
+                status.shm_segsz, status.shm_nattch, status.shm_perm.mode
+            );
+            (
+                status.shm_cpid == libc::getpid(),
+                status.shm_lpid == libc::getpid(),
+            )
+        };
+        println!("{:?}", status());
+        tell_end(
+            "a child",
+            in_child(|| {
+                status();
+                let other = libc::shmat(id, ptr::null(), libc::SHM_RDONLY).cast::<u8>();
+                println!("sees {}", *other.add(9_999));
+                *memory.add(1) = 8;
+                *other.add(1) = 9;
+            }),
+        );
+        println!("wrote {}", *memory.add(1));
+        tell_address("attach there", libc::shmat(id, memory.cast(), 0));
+        tell_address(
+            "attach over it",
+            libc::shmat(id, memory.cast(), libc::SHM_REMAP),
+        );
+        tell_address("attach inside", libc::shmat(id, memory.add(1).cast(), 0));
+        tell_address("attach nothing", libc::shmat(id + 1, ptr::null(), 0));
+        tell("remove", libc::shmctl(id, libc::IPC_RMID, ptr::null_mut()));
+        tell("find the removed", libc::shmget(KEY, 0, 0));
+        status();
+        println!("still {}", *memory.add(9_999));
+        tell("detach inside", libc::shmdt(memory.add(4096).cast()));
+        tell("detach", libc::shmdt(memory.cast()));
+        tell("detach again", libc::shmdt(memory.cast()));
+        tell(
+            "remove again",
+            libc::shmctl(id, libc::IPC_RMID, ptr::null_mut()),
+        );
+        tell("odd command", libc::shmctl(0, 99, ptr::null_mut()));
+        let private = libc::shmget(libc::IPC_PRIVATE, 4096, 0o600);
+        tell_end(
+            "another user",
+            in_child(|| {
+                libc::setuid(1000);
+                tell_address("attach", libc::shmat(private, ptr::null(), 0));
+                tell(
+                    "remove",
+                    libc::shmctl(private, libc::IPC_RMID, ptr::null_mut()),
+                );
+            }),
+        );
+        tell(
+            "remove",
+            libc::shmctl(private, libc::IPC_RMID, ptr::null_mut()),
+        );
+    }
+}
+
+#[repr(C)]
+struct Message {
+    kind: c_long,
+    text: [u8; 16],
+}
+
+fn message(kind: c_long, text: &str) -> Message {
+    let mut message = Message {
+        kind,
+        text: [0; 16],
+    };
+    message.text[..text.len()].copy_from_slice(text.as_bytes());
+    message
+}
+
+unsafe fn messages() {
+    unsafe {
+        tell("no queue", libc::msgget(KEY, 0));
+        let id = libc::msgget(KEY, NEW | 0o600);
+        tell_ok("a queue", id >= 0);
+        let send = |kind, text: &str| {
+            let message = message(kind, text);
+            libc::msgsnd(
+                id,
+                (&raw const message).cast(),
+                text.len(),
+                libc::IPC_NOWAIT,
+            )
+        };
+        let receive = |kind, len, flags| {
+            let mut message = message(0, "");
+            let to = (&raw mut message).cast();
+            let len = libc::msgrcv(id, to, len, kind, flags | libc::IPC_NOWAIT);
+            match usize::try_from(len) {
+                Ok(len) => println!(
+                    "type {}: {}",
+                    message.kind,
+                    message.text[..len].escape_ascii()
+                ),
+                Err(_) => tell("receive", len as i32),
+            }
+        };
+        receive(0, 16, 0);
+        tell("type 0", send(0, "x"));
+        for (kind, text) in [
+            (3, "three"),
+            (1, "one"),
+            (2, "two"),
+            (1, "uno"),
+            (5, "five"),
+        ] {
+            tell("send", send(kind, text));
+        }
+        let mut status: libc::msqid_ds = mem::zeroed();
+        libc::msgctl(id, libc::IPC_STAT, &mut status);
+        println!(
+            "{} messages, {} bytes at most",
+            status.msg_qnum, status.msg_qbytes
+        );
+        receive(1, 2, 0);
+        receive(1, 2, libc::MSG_NOERROR);
+        receive(-2, 16, 0);
+        receive(-1, 16, 0);
+        receive(3, 16, libc::MSG_EXCEPT);
+        receive(9, 16, 0);
+        receive(0, 16, 0);
+        receive(0, 16, 0);
+        receive(0, 16, 0);
+        let large = [0u64; 1025];
+        tell("too long", libc::msgsnd(id, large.as_ptr().cast(), 8193, 0));
+        let mut sent = 0;
+        while send(1, "0123456789abcdef") == 0 {
+            sent += 1;
+        }
+        println!("fits {sent}");
+        tell("full", send(1, "x"));
+        status.msg_qbytes = 20_000;
+        tell("more room", libc::msgctl(id, libc::IPC_SET, &mut status));
+        tell("fits again", send(1, "x"));
+        let waiter = libc::fork();
+        if waiter == 0 {
+            let mut got = message(0, "");
+            let len = libc::msgrcv(id, (&raw mut got).cast(), 16, 77, 0);
+            libc::_exit(match len {
+                -1 if *libc::__errno_location() == libc::EIDRM => 9,
+                len => len as c_int,
+            });
+        }
+        tell("remove", libc::msgctl(id, libc::IPC_RMID, ptr::null_mut()));
+        let mut ended = 0;
+        libc::waitpid(waiter, &mut ended, 0);
+        // It may begin to wait only when the queue is gone already.
+        println!(
+            "who waits ends: {}",
+            [9, 255].contains(&libc::WEXITSTATUS(ended))
+        );
+        tell("send to the removed", send(1, "x"));
+        tell(
+            "remove again",
+            libc::msgctl(id, libc::IPC_RMID, ptr::null_mut()),
+        );
+    }
+}
+
+unsafe fn set(id: c_int, at: c_int, value: c_int) -> c_int {
+    unsafe { libc::semctl(id, at, libc::SETVAL, value) }
+}
+
+unsafe fn value(id: c_int, at: c_int) -> c_int {
+    unsafe { libc::semctl(id, at, libc::GETVAL) }
+}
+
+unsafe fn operate(id: c_int, operations: &[(u16, i16, c_int)]) -> c_int {
+    unsafe {
+        let mut raw: Vec<_> = operations
+            .iter()
+            .map(|&(at, change, flags)| libc::sembuf {
+                sem_num: at,
+                sem_op: change,
+                sem_flg: flags as i16,
+            })
+            .collect();
+        libc::semop(id, raw.as_mut_ptr(), raw.len())
+    }
+}
+
+const NOWAIT: c_int = libc::IPC_NOWAIT;
+const UNDO: c_int = 0x1000;
+
+unsafe fn semaphores() {
+    unsafe {
+        tell("no set", libc::semget(KEY, 1, 0));
+        tell("an empty set", libc::semget(KEY, 0, NEW | 0o600));
+        let id = libc::semget(KEY, 3, NEW | 0o600);
+        tell_ok("a set", id >= 0);
+        tell("more", libc::semget(KEY, 4, 0));
+        println!("found: {}", libc::semget(KEY, 0, 0) == id);
+        tell("value", value(id, 0));
+        tell("beyond", value(id, 3));
+        tell("set", set(id, 0, 5));
+        tell("set too high", set(id, 0, 32_768));
+        tell("set beyond", set(id, 7, 1));
+        tell("take", operate(id, &[(0, -3, 0)]));
+        tell("take more", operate(id, &[(0, -3, NOWAIT)]));
+        tell("both or none", operate(id, &[(0, -2, 0), (1, -1, NOWAIT)]));
+        tell("unchanged", value(id, 0));
+        tell("both", operate(id, &[(1, 4, 0), (0, -2, 0), (1, -1, 0)]));
+        println!("{} {} {}", value(id, 0), value(id, 1), value(id, 2));
+        tell("zero", operate(id, &[(0, 0, 0)]));
+        tell("not zero", operate(id, &[(1, 0, NOWAIT)]));
+        tell("too high", operate(id, &[(1, 32_767, 0)]));
+        tell("no such", operate(id, &[(3, 1, 0)]));
+        tell("none", operate(id, &[]));
+        tell("too many", operate(id, &[(0, 0, 0); 501]));
+        println!(
+            "by this one: {}",
+            libc::semctl(id, 1, libc::GETPID) == libc::getpid()
+        );
+        let mut all = [1u16, 2, 3];
+        tell(
+            "set all",
+            libc::semctl(id, 0, libc::SETALL, all.as_mut_ptr()),
+        );
+        all = [0; 3];
+        tell(
+            "get all",
+            libc::semctl(id, 0, libc::GETALL, all.as_mut_ptr()),
+        );
+        println!("{all:?}");
+        tell_end(
+            "undone",
+            in_child(|| {
+                tell("take", operate(id, &[(2, -2, UNDO), (0, 4, UNDO)]));
+                println!("{} {}", value(id, 0), value(id, 2));
+            }),
+        );
+        println!("{} {}", value(id, 0), value(id, 2));
+        tell("remove", libc::semctl(id, 0, libc::IPC_RMID));
+        tell("remove again", libc::semctl(id, 0, libc::IPC_RMID));
+    }
+}
+
+unsafe fn waiting() {
+    unsafe {
+        let id = libc::semget(libc::IPC_PRIVATE, 2, 0o600);
+        let child = libc::fork();
+        if child == 0 {
+            let first = operate(id, &[(0, -1, 0)]);
+            let second = operate(id, &[(1, 0, 0)]);
+            libc::_exit(10 + first + second);
+        }
+        set(id, 1, 1);
+        while libc::semctl(id, 0, 14) != 1 {
+            libc::sched_yield();
+        }
+        tell("give", operate(id, &[(0, 1, 0)]));
+        while libc::semctl(id, 1, 15) != 1 {
+            libc::sched_yield();
+        }
+        tell("take", operate(id, &[(1, -1, 0)]));
+        let mut status = 0;
+        libc::waitpid(child, &mut status, 0);
+        tell_end("who waited", status);
+        let soon = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 1000,
+        };
+        let mut take = libc::sembuf {
+            sem_num: 0,
+            sem_op: -1,
+            sem_flg: 0,
+        };
+        tell(
+            "in time",
+            libc::syscall(libc::SYS_semtimedop, id, &mut take, 1, &soon),
+        );
+        let child = libc::fork();
+        if child == 0 {
+            let ended = operate(id, &[(0, -1, 0)]);
+            libc::_exit((ended == -1 && *libc::__errno_location() == libc::EIDRM) as c_int);
+        }
+        while libc::semctl(id, 0, 14) != 1 {
+            libc::sched_yield();
+        }
+        libc::semctl(id, 0, libc::IPC_RMID);
+        libc::waitpid(child, &mut status, 0);
+        tell_end("removed under it", status);
+    }
+}
+
+unsafe fn open(name: &std::ffi::CStr, flags: c_int, attributes: *const [i64; 8]) -> c_int {
+    unsafe { libc::syscall(libc::SYS_mq_open, name.as_ptr(), flags, 0o600, attributes) as c_int }
+}
+
+unsafe fn queues() {
+    unsafe {
+        let name = c"stile";
+        let unlink = |name: &std::ffi::CStr| libc::syscall(libc::SYS_mq_unlink, name.as_ptr());
+        tell("no queue", open(name, libc::O_RDWR, ptr::null()));
+        tell("unlink none", unlink(name));
+        tell(
+            "a bad name",
+            open(c"a/b", libc::O_CREAT | libc::O_RDWR, ptr::null()),
+        );
+        tell(
+            "no messages",
+            open(name, NEW_FILE, &[0, 0, 8, 0, 0, 0, 0, 0]),
+        );
+        let queue = open(name, NEW_FILE, &[0, 3, 8, 0, 0, 0, 0, 0]);
+        tell_ok("a queue", queue >= 0);
+        tell("again", open(name, NEW_FILE, ptr::null()));
+        let mut attributes = [0i64; 8];
+        let none = ptr::null::<[i64; 8]>();
+        tell(
+            "attributes",
+            libc::syscall(libc::SYS_mq_getsetattr, queue, none, &mut attributes),
+        );
+        println!("{:?}", &attributes[..4]);
+        let send = |text: &str, priority: u32, timeout: *const libc::timespec| {
+            let (at, len) = (text.as_ptr(), text.len());
+            libc::syscall(libc::SYS_mq_timedsend, queue, at, len, priority, timeout)
+        };
+        let receive = |len: usize, timeout: *const libc::timespec| {
+            let (mut text, mut priority) = ([0u8; 8], 0u32);
+            let to = text.as_mut_ptr();
+            let got = libc::syscall(
+                libc::SYS_mq_timedreceive,
+                queue,
+                to,
+                len,
+                &mut priority,
+                timeout,
+            );
+            match usize::try_from(got) {
+                Ok(len) => println!("{priority}: {}", text[..len].escape_ascii()),
+                Err(_) => tell("receive", got),
+            }
+        };
+        let past = libc::timespec {
+            tv_sec: 1,
+            tv_nsec: 0,
+        };
+        tell("too long", send("123456789", 0, ptr::null()));
+        tell("too urgent", send("x", 32_768, ptr::null()));
+        for (text, priority) in [("low", 1), ("high", 9), ("low too", 1)] {
+            tell("send", send(text, priority, ptr::null()));
+        }
+        tell("full", send("x", 0, &past));
+        receive(7, ptr::null());
+        (0..3).for_each(|_| receive(8, ptr::null()));
+        receive(8, &past);
+        notices(queue, &send, &receive);
+        tell("unlink", unlink(name));
+        tell("still there", send("y", 0, ptr::null()));
+        libc::close(queue);
+        tell("closed", send("y", 0, ptr::null()));
+        tell(
+            "no queue",
+            libc::syscall(libc::SYS_mq_timedsend, 0, name.as_ptr(), 1, 0, none),
+        );
+    }
+}
+
+const NEW_FILE: c_int = libc::O_CREAT | libc::O_EXCL | libc::O_RDWR;
+
+unsafe fn notices(
+    queue: c_int,
+    send: &dyn Fn(&str, u32, *const libc::timespec) -> c_long,
+    receive: &dyn Fn(usize, *const libc::timespec),
+) {
+    unsafe {
+        let mut set: libc::sigset_t = mem::zeroed();
+        libc::sigaddset(&mut set, libc::SIGUSR1);
+        libc::sigprocmask(libc::SIG_BLOCK, &set, ptr::null_mut());
+        let mut event: libc::sigevent = mem::zeroed();
+        event.sigev_signo = libc::SIGUSR1;
+        event.sigev_notify = libc::SIGEV_SIGNAL;
+        event.sigev_value.sival_ptr = 42 as *mut libc::c_void;
+        let notify =
+            |event: *const libc::sigevent| libc::syscall(libc::SYS_mq_notify, queue, event);
+        tell("notify", notify(&event));
+        tell("notify again", notify(&event));
+        send("told", 2, ptr::null());
+        let mut info: libc::siginfo_t = mem::zeroed();
+        libc::sigwaitinfo(&set, &mut info);
+        println!(
+            "signal {} code {} value {}",
+            info.si_signo,
+            info.si_code,
+            info.si_value().sival_ptr as usize
+        );
+        receive(8, ptr::null());
+        tell("once only", notify(&event));
+        tell("no more", notify(ptr::null()));
+        let mut poll = libc::pollfd {
+            fd: queue,
+            events: libc::POLLIN | libc::POLLOUT,
+            revents: 0,
+        };
+        libc::poll(&mut poll, 1, 0);
+        println!("ready: {}", poll.revents);
+        let mut attributes = [libc::O_NONBLOCK as i64, 0, 0, 0, 0, 0, 0, 0];
+        let old = ptr::null_mut::<[i64; 8]>();
+        tell(
+            "no waiting",
+            libc::syscall(libc::SYS_mq_getsetattr, queue, &attributes, old),
+        );
+        receive(8, ptr::null());
+        attributes[0] = 0;
+        libc::syscall(libc::SYS_mq_getsetattr, queue, &attributes, old);
+    }
+}
