@@ -314,10 +314,10 @@ impl Page<'_> {
     /// The entry allows the access already, or will in a moment: another CPU was faster, this one has not seen the entry
     /// yet, or only the Access flag was clear.
     fn touch(&self, pte: Pte) {
-        if pte.young() || !pte.valid() {
+        if pte.young() || !pte.valid() || pte.is_unseen() {
             count(Kind::FaultSpurious);
             if pte.is_unseen() {
-                _ = self.entry.replace(pte, pte.revealed());
+                _ = self.entry.replace(pte, pte.revealed().with_young(true));
             }
             return self.context.recover(self.page);
         }

@@ -150,7 +150,7 @@ impl KernelStack {
 impl Drop for KernelStack {
     fn drop(&mut self) {
         with(|area| {
-            if area.stacks.len() < SPARE_STACKS {
+            if area.stacks.len() < SPARE_STACKS && mmu::keeps_mappings() {
                 area.stacks.push(self.slot);
             } else {
                 area.unmap_stack(self.slot);

@@ -217,6 +217,12 @@ impl Pte {
 /// Whether a valid entry must be invalid for a while before it holds another frame.
 pub const BREAK_FIRST: bool = translation::arm64(translation::Change::Replace).break_first;
 
+/// Whether a kernel mapping that is not needed may stay for its next use: always.
+#[inline(always)]
+pub const fn keeps_mappings() -> bool {
+    true
+}
+
 /// What to store for a program's new entry: itself. Other architectures can keep it unseen for a while.
 #[inline(always)]
 pub const fn new_entry(pte: Pte) -> Pte {

@@ -2,7 +2,7 @@
 //! `fence.user` and `fence.inject` choose how.
 
 use core::ops::Range;
-use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
 use fence::{Asked, CPUS_PER_WORD, Injector, Kernel, Policy, Reach, Unseen, User, words};
 use translation::Change;
@@ -25,10 +25,6 @@ static USER_PREVENTIVE: AtomicBool = AtomicBool::new(true);
 /// `fence.inject`.
 pub(super) static INJECTING: AtomicBool = AtomicBool::new(false);
 static INJECTOR: Mutex<Injector> = Mutex::new(Injector::new(0, 0));
-/// Kernel entries that stay hidden until a trap, at most.
-pub(super) const HIDDEN_MAX: usize = 64;
-/// Addresses of hidden kernel entries; 0 or one that is hidden no more is free. The trap entry reveals all of them.
-pub(super) static HIDDEN: [AtomicUsize; HIDDEN_MAX] = [const { AtomicUsize::new(0) }; HIDDEN_MAX];
 
 /// Settles the policies; `svvptc` says whether all harts have it.
 pub(super) fn init(svvptc: bool) {
@@ -137,16 +133,30 @@ pub fn new_entry(pte: Pte) -> Pte {
 /// Makes the kernel's new entry for `address` unseen, sometimes.
 #[cold]
 fn hide_kernel(address: usize) {
-    let (Some(entry), true) = (mmu::kernel_entry(address), INJECTOR.lock().hide()) else {
-        return;
-    };
-    let is_free = |slot: &&AtomicUsize| {
-        let at = slot.load(Relaxed);
-        // SAFETY: the list holds addresses of entries of the kernel's tables, which are never freed.
-        at == 0 || !Pte(unsafe { &*(at as *const AtomicU64) }.load(Relaxed)).is_unseen()
-    };
-    if let Some(slot) = HIDDEN.iter().find(is_free) {
-        entry.store(Pte(entry.load(Relaxed)).unseen().0, Relaxed);
-        slot.store(&raw const *entry as usize, Release);
+    if INJECTOR.lock().hide() {
+        hide(address);
     }
+}
+
+/// Makes the kernel's entry for `address` unseen. The trap entry makes it visible.
+fn hide(address: usize) {
+    if let Some(entry) = mmu::kernel_entry(address) {
+        entry.store(Pte(entry.load(Relaxed)).unseen().0, Relaxed);
+    }
+}
+
+/// Whether a kernel mapping that is not needed may stay for its next use: `fence.inject` wants new ones.
+pub fn keeps_mappings() -> bool {
+    !INJECTING.load(Relaxed)
+}
+
+/// Runs `f` while the kernel's entry for `page` is unseen.
+#[cfg(feature = "selftest")]
+pub(super) fn with_unseen<T>(page: usize, f: impl FnOnce() -> T) -> T {
+    let injecting = INJECTING.swap(true, Relaxed);
+    hide(page);
+    UNSEEN.mark(MAX_CPUS);
+    let result = f();
+    INJECTING.store(injecting, Relaxed);
+    result
 }

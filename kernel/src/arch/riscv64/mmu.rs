@@ -7,7 +7,7 @@ use core::arch::asm;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-pub use super::fence::{new_entry, pay, publish, publish_kernel, spurious};
+pub use super::fence::{keeps_mappings, new_entry, pay, publish, publish_kernel, spurious};
 use super::tlb;
 pub use super::tlb::{flush_kernel, flush_local_all, sync_icache};
 
@@ -253,7 +253,7 @@ pub const BREAK_FIRST: bool = false;
 /// Entries in a table.
 const ENTRIES: usize = 512;
 /// Address bits that a table resolves.
-const INDEX_BITS: usize = ENTRIES.trailing_zeros() as usize;
+pub(super) const INDEX_BITS: usize = ENTRIES.trailing_zeros() as usize;
 
 /// A table that is part of the image. Written by the boot path and by [`super::memory_map`] only.
 #[repr(C, align(4096))]

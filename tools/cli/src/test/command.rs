@@ -167,6 +167,10 @@ pub fn test(project: &Project, arch: Arch, report: &mut Report) -> Result<()> {
     if report.wants(&name) {
         repeats(project, arch, &name, report)?;
     }
+    let name = format!("command/{}/recoveries", arch.debian());
+    if arch == Arch::Riscv64 && report.wants(&name) {
+        recoveries(project, arch, &name, report)?;
+    }
     Ok(())
 }
 
@@ -224,6 +228,37 @@ fn repeats(project: &Project, arch: Arch, name: &str, report: &mut Report) -> Re
         report.passed(1);
     } else {
         report.failed(name, &format!("{first:?}\n{second:?}"));
+    }
+    Ok(())
+}
+
+/// Where new entries stay unseen for a while, programs recover thousands of times, and the kernel on the
+/// stacks of new threads.
+fn recoveries(project: &Project, arch: Arch, name: &str, report: &mut Report) -> Result<()> {
+    let script = "i=0; while [ $i -lt 300 ]; do (:); i=$((i + 1)); done";
+    let run = Run {
+        arguments: &[
+            "--smp",
+            "2",
+            "--set",
+            "fence.inject=7",
+            "--count=json",
+            "--",
+            "sh",
+            "-c",
+            script,
+        ],
+        ..PLAIN
+    };
+    let output = start(project, arch, &run)?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let json = said.lines().last().unwrap_or_default();
+    let counts: serde_json::Value = serde_json::from_str(json).unwrap_or_default();
+    let fault = |kind: &str| counts["fault"][kind].as_u64().unwrap_or(0);
+    if output.status.success() && fault("spurious") > 2000 && fault("new-mapping") > 50 {
+        report.passed(1);
+    } else {
+        report.failed(name, &format!("{output:?}"));
     }
     Ok(())
 }

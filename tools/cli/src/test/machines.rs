@@ -1,11 +1,13 @@
 //! The machines that tests run on: they differ in what the kernel starts with.
 
+use super::case::Case;
 use crate::arch::Arch;
 use crate::kernel_image::Kernel;
 use crate::options::TestOptions;
 use crate::qemu::{Accel, Machine};
 
 /// A machine to test on.
+#[derive(Clone, Copy)]
 pub struct Setting {
     /// What it is called.
     pub name: &'static str,
@@ -14,52 +16,106 @@ pub struct Setting {
     cpu: &'static str,
     smp: u32,
     options: &'static [&'static str],
+    /// Parameters of the kernel.
+    append: &'static [&'static str],
+    /// The cases that it runs without `--long`; none means all.
+    cases: &'static [&'static str],
+    /// Only with `--long`.
+    long: bool,
 }
 
+const ARM64: Setting = Setting {
+    name: "",
+    arch: Arch::Arm64,
+    cpu: "",
+    smp: 1,
+    options: &[],
+    append: &[],
+    cases: &[],
+    long: false,
+};
+
+const RISCV64: Setting = Setting {
+    arch: Arch::Riscv64,
+    cpu: "rv64",
+    smp: 2,
+    ..ARM64
+};
+
+/// The same machine over and over, each time with other entries kept unseen.
+const INJECTED: Setting = Setting {
+    cpu: "rv64,svvptc=on",
+    smp: 4,
+    long: true,
+    ..RISCV64
+};
+
 /// The first of each architecture is the one that `--quick` and `--record` use.
-const SETTINGS: [Setting; 5] = [
+const SETTINGS: &[Setting] = &[
     Setting {
         name: "cortex-a72",
-        arch: Arch::Arm64,
         cpu: "cortex-a72",
-        smp: 1,
-        options: &[],
+        ..ARM64
     },
     Setting {
         name: "max",
-        arch: Arch::Arm64,
         cpu: "max",
         smp: 4,
-        options: &[],
+        ..ARM64
     },
     Setting {
         name: "neoverse-n1-el2",
-        arch: Arch::Arm64,
         cpu: "neoverse-n1",
         smp: 2,
         options: &["-machine", "virtualization=on"],
+        ..ARM64
     },
     Setting {
         name: "rv64",
-        arch: Arch::Riscv64,
         cpu: "rv64,svvptc=off,sv48=off",
         smp: 1,
-        options: &[],
+        ..RISCV64
     },
     Setting {
         name: "rv64-svvptc",
-        arch: Arch::Riscv64,
         cpu: "rv64,svvptc=on,sv57=off",
         smp: 4,
-        options: &[],
+        ..RISCV64
+    },
+    Setting {
+        name: "rv64-inject",
+        append: &["fence.inject=1"],
+        cases: &[
+            "abi-fault",
+            "abi-memory",
+            "hundred-forks",
+            "memory",
+            "pipes",
+            "signals-core",
+            "threads",
+        ],
+        long: false,
+        ..INJECTED
+    },
+    Setting {
+        name: "rv64-inject-2",
+        append: &["fence.inject=2"],
+        ..INJECTED
+    },
+    Setting {
+        name: "rv64-inject-3",
+        append: &["fence.inject=3"],
+        ..INJECTED
     },
 ];
 
 /// The machines of an architecture that are asked for.
 pub fn settings(options: &TestOptions, arch: Arch) -> impl Iterator<Item = Setting> {
+    let long = options.long;
     let of_arch = SETTINGS
-        .into_iter()
-        .filter(move |setting| setting.arch == arch);
+        .iter()
+        .copied()
+        .filter(move |setting| setting.arch == arch && (long || !setting.long));
     of_arch.take(if options.quick || options.record {
         1
     } else {
@@ -69,13 +125,19 @@ pub fn settings(options: &TestOptions, arch: Arch) -> impl Iterator<Item = Setti
 
 /// A machine whose kernel can be a hypervisor.
 pub fn hypervisor() -> Option<Setting> {
-    SETTINGS.into_iter().find(Setting::virtualises)
+    SETTINGS.iter().copied().find(Setting::virtualises)
 }
 
 impl Setting {
     /// Whether its kernel can be a hypervisor.
     pub fn virtualises(&self) -> bool {
         self.options.contains(&"virtualization=on")
+    }
+
+    /// Whether it runs this case.
+    pub fn runs(&self, case: &Case, options: &TestOptions) -> bool {
+        (options.long || self.cases.is_empty() || self.cases.contains(&case.name.as_str()))
+            && (self.virtualises() || !case.hypervisor)
     }
 
     /// The machine, which boots `kernel` with these parameters.
@@ -91,7 +153,7 @@ impl Setting {
             as_shipped: false,
             accel: Accel::Tcg,
             gdb: false,
-            append: owned(append),
+            append: owned(&[self.append, append].concat()),
             options: owned(self.options),
         }
     }

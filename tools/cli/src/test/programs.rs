@@ -36,7 +36,7 @@ pub fn test(
 ) -> Result<()> {
     let wanted = |case: &&Case| {
         (options.long || !case.long)
-            && (setting.virtualises() || !case.hypervisor)
+            && setting.runs(case, options)
             && report.wants(&format!("programs/{}/{}", setting.name, case.name))
     };
     let cases: Vec<&Case> = cases.iter().filter(wanted).collect();
