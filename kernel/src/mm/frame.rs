@@ -508,6 +508,20 @@ pub fn total() -> usize {
     FRAMES.total.load(Relaxed)
 }
 
+/// How many frames hold files' pages and private memory of programs: counted one after the other, for reports, so that
+/// nobody pays beforehand.
+pub fn held_by_programs() -> (usize, usize) {
+    let (mut file, mut anonymous) = (0, 0);
+    for frame in FRAMES.first.load(Relaxed)..FRAMES.end.load(Relaxed) {
+        let meta = FRAMES.meta(frame);
+        if meta.refs() > 0 {
+            file += usize::from(meta.owner() == Owner::File);
+            anonymous += usize::from(meta.owner() == Owner::Anonymous);
+        }
+    }
+    (file, anonymous)
+}
+
 /// Builds the metadata and gives all memory but `reserved` to the allocator. Ranges are in bytes.
 pub(super) fn init(ram: &[Range<usize>], reserved: &[Range<usize>]) {
     let usable = usable_ram(ram);

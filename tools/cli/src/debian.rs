@@ -97,7 +97,9 @@ impl<'a> Debian<'a> {
             apt.args(["install", "--yes", "--quiet", "--download-only"])
                 .args(packages);
             let what = format!(
-                "downloading {name} and its libraries, about 90 MB, from Debian {}",
+                "downloading {} and what it needs ({}) from Debian {}",
+                packages.join(", "),
+                debian.arch,
                 debian.suite
             );
             output(&mut apt, &what)

@@ -19,6 +19,16 @@ const REGULAR: u32 = 0o100_000;
 const LINK: u32 = 0o120_000;
 const DEVICE: u32 = 0o020_000;
 
+/// What of a package is left out: nobody runs it.
+const NOT_RUN: [&str; 6] = [
+    "usr/share/bug",
+    "usr/share/doc",
+    "usr/share/info",
+    "usr/share/lintian",
+    "usr/share/locale",
+    "usr/share/man",
+];
+
 /// One file of the tree.
 enum Node {
     Directory(u32),
@@ -134,6 +144,32 @@ impl<'a> Initramfs<'a> {
             }
         } else if kind.is_file() {
             self.file(path, host)?;
+        }
+        Ok(())
+    }
+
+    /// Lays a package's tree over this one, without what nobody runs.
+    pub fn overlay(&mut self, tree: &Path) -> Result<()> {
+        let mut folders = vec![PathBuf::new()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(tree.join(&folder))? {
+                let entry = entry?;
+                let (below, kind) = (folder.join(entry.file_name()), entry.file_type()?);
+                let path = below.to_string_lossy();
+                if NOT_RUN.contains(&&*path) {
+                    continue;
+                }
+                if kind.is_dir() {
+                    self.folder(&path);
+                    folders.push(below);
+                } else if kind.is_symlink() {
+                    let target = fs::read_link(entry.path())?;
+                    self.link(&path, &target.to_string_lossy());
+                } else if kind.is_file() {
+                    let mode = entry.metadata()?.mode() & 0o7777;
+                    self.add(&path, Node::Host(entry.path(), mode));
+                }
+            }
         }
         Ok(())
     }

@@ -76,6 +76,9 @@ pub struct RunOptions {
     /// Put a host file or folder into the guest, by default below /host, where programs start
     #[arg(long, value_name = "HOST[:GUEST]")]
     pub copy: Vec<String>,
+    /// Put a Debian package and all that it needs into the guest
+    #[arg(long, value_name = "NAME")]
+    pub package: Vec<String>,
     /// After the program, print the crossings it made on stderr
     #[arg(long, value_enum, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "table")]
     pub count: Option<CountFormat>,

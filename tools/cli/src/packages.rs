@@ -11,6 +11,9 @@ use crate::project::{Project, progress};
 /// The release that programs and current kernels are taken from.
 pub const SUITE: &str = "trixie";
 
+/// What packages may count on without saying so: the locale `C.UTF-8`.
+const ESSENTIAL: &str = "libc-bin";
+
 /// lmbench's programs, which Debian keeps outside `PATH`.
 pub const LMBENCH_FOLDER: &str = "usr/lib/lmbench/bin";
 
@@ -44,6 +47,22 @@ pub fn lmbench(project: &Project, arch: Arch) -> Result<PathBuf> {
         progress("lmbench is in Debian's non-free section: downloaded because it was named");
     }
     Ok(debian.package("lmbench")?.join(LMBENCH_FOLDER))
+}
+
+/// One tree of these packages and all that they depend on, as the user names them.
+pub fn tree(project: &Project, arch: Arch, names: &[String]) -> Result<PathBuf> {
+    let legal = |letter: char| letter.is_ascii_alphanumeric() || "+-.".contains(letter);
+    let refused = |name: &&String| name.is_empty() || !name.chars().all(legal);
+    if let Some(name) = names.iter().find(refused) {
+        bail!("'{name}' is no package's name");
+    }
+    let all: Vec<&str> = names
+        .iter()
+        .map(String::as_str)
+        .chain([ESSENTIAL])
+        .collect();
+    let debian = Debian::new(project, SUITE, arch.debian());
+    debian.closure(&format!("with/{}", names.join("_")), &all)
 }
 
 /// The static busybox.

@@ -243,6 +243,9 @@ fn fill(project: &Project, options: &RunOptions, plan: &Plan, tree: &mut Initram
         Some(program) => named_program(project, plan.arch, &program.to_string_lossy(), tree)?,
         None => {}
     }
+    if !options.package.is_empty() {
+        tree.overlay(&packages::tree(project, plan.arch, &options.package)?)?;
+    }
     for copy in &options.copy {
         let (host, guest) = match copy.split_once(':') {
             Some((host, guest)) => (host, guest.to_owned()),

@@ -148,21 +148,39 @@ fn loadavg(text: &mut Text) {
     put!(text, "0.00 0.00 0.00 {running}/{all} {}\n", tree::last());
 }
 
+/// Files are memory here, so they count as shared memory too; nothing is swapped or written back.
 fn meminfo(text: &mut Text) {
-    const KIB: usize = PAGE_SIZE / 1024;
-    let (total, free) = (frame::total() * KIB, frame::free_count() * KIB);
-    for (name, value) in [
+    let (total, free) = (frame::total(), frame::free_count());
+    let (file, anonymous) = frame::held_by_programs();
+    let kernel = total.saturating_sub(free + file + anonymous);
+    for (name, frames) in [
         ("MemTotal:", total),
         ("MemFree:", free),
         ("MemAvailable:", free),
         ("Buffers:", 0),
-        ("Cached:", 0),
+        ("Cached:", file),
         ("SwapCached:", 0),
+        ("Active:", file + anonymous),
+        ("Inactive:", 0),
+        ("Active(anon):", file + anonymous),
+        ("Inactive(anon):", 0),
+        ("Active(file):", 0),
+        ("Inactive(file):", 0),
+        ("Unevictable:", 0),
+        ("Mlocked:", 0),
         ("SwapTotal:", 0),
         ("SwapFree:", 0),
+        ("Dirty:", 0),
+        ("Writeback:", 0),
+        ("AnonPages:", anonymous),
+        ("Shmem:", file),
+        ("Slab:", kernel),
+        ("SReclaimable:", 0),
+        ("SUnreclaim:", kernel),
         ("CommitLimit:", total),
+        ("Committed_AS:", file + anonymous),
     ] {
-        put!(text, "{name:<15} {value:>8} kB\n");
+        put!(text, "{name:<15} {:>8} kB\n", frames * (PAGE_SIZE / 1024));
     }
 }
 

@@ -18,6 +18,7 @@ use super::text;
 use crate::arch::Arch;
 use crate::elf;
 use crate::guest::{self, HOST_FOLDER};
+use crate::packages;
 use crate::project::{Project, progress};
 use crate::run;
 
@@ -39,6 +40,9 @@ pub struct CompareOptions {
     /// A kernel: stile, linux-6.12, linux-6.1 (Debian's), or a file; by default these three
     #[arg(long, value_name = "KERNEL")]
     kernel: Vec<String>,
+    /// Put a Debian package and all that it needs into the guest
+    #[arg(long, value_name = "NAME")]
+    package: Vec<String>,
     /// Parameters for the command lines of kernels given as files
     #[arg(long, value_name = "PARAMS", allow_hyphen_values = true)]
     append: Vec<String>,
@@ -159,6 +163,9 @@ fn measure(
         tree.file(&String::from_utf8_lossy(&arguments[0]), Path::new(program))?;
     } else {
         run::named_program(bench.project, arch, &program.to_string_lossy(), &mut tree)?;
+    }
+    if !options.package.is_empty() {
+        tree.overlay(&packages::tree(bench.project, arch, &options.package)?)?;
     }
     let limit = Duration::from_secs(options.timeout);
     let jobs = Jobs {

@@ -6,9 +6,11 @@
 //!
 //! - `#: lmbench PROGRAM…`: programs of Debian's lmbench, in `PATH`
 //! - `#: program NAME…`: programs of this project's `programs/`, in `PATH`
+//! - `#: package NAME…`: Debian packages with all that they need; cases that name the same ones share a machine
 //! - `#: go NAME…`: programs of `NAME.go` beside it, in `PATH`; without a Go toolchain the case is left out
 //! - `#: status only`: what it prints differs from run to run; only how it ends is compared
 //! - `#: terminal`: its standard input, output and error are a terminal
+//! - `#: only ARCH`: what it needs exists for this architecture alone
 //! - `#: hypervisor`: it needs /dev/kvm, so it runs only on machines that start where the kernel can be a hypervisor
 //! - `#: long`: it is slow, and runs only with `--long`
 
@@ -16,7 +18,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
 
+use crate::arch::Arch;
 use crate::project::{Project, find_program};
 
 /// A program to run, and what it should do.
@@ -32,12 +36,16 @@ pub struct Case {
     pub lmbench: Vec<String>,
     /// Programs of `programs/` that it needs.
     pub programs: Vec<String>,
+    /// Debian packages that it needs.
+    pub packages: Vec<String>,
     /// Go sources, without their ending, of programs that it needs.
     pub go: Vec<String>,
     /// Only its status is compared.
     pub status_only: bool,
     /// It has a terminal.
     pub terminal: bool,
+    /// The one architecture that it is for.
+    pub only: Option<Arch>,
     /// It needs /dev/kvm.
     pub hypervisor: bool,
     /// It is run only with `--long`.
@@ -78,7 +86,7 @@ pub fn all(project: &Project) -> Result<Vec<Case>> {
             }
         }
     }
-    cases.sort_by(|one, other| one.name.cmp(&other.name));
+    cases.sort_by(|one, other| (&one.packages, &one.name).cmp(&(&other.packages, &other.name)));
     Ok(cases)
 }
 
@@ -104,8 +112,12 @@ fn read(script: &Path) -> Result<Case> {
         match words.as_slice() {
             ["lmbench", _, ..] => case.lmbench.extend(names()),
             ["program", _, ..] => case.programs.extend(names()),
+            ["package", _, ..] => case.packages.extend(names()),
             ["go", _, ..] => case.go.extend(names()),
             ["status", "only"] => case.status_only = true,
+            ["only", arch] => {
+                case.only = Some(Arch::from_str(arch, false).map_err(anyhow::Error::msg)?)
+            }
             ["terminal"] => case.terminal = true,
             ["hypervisor"] => case.hypervisor = true,
             ["long"] => case.long = true,

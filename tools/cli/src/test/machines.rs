@@ -22,6 +22,8 @@ pub struct Setting {
     cases: &'static [&'static str],
     /// Only with `--long`.
     long: bool,
+    /// Whether it carries the cases of Debian's packages, which are large, without `--long` too.
+    packages: bool,
 }
 
 const ARM64: Setting = Setting {
@@ -33,6 +35,7 @@ const ARM64: Setting = Setting {
     append: &[],
     cases: &[],
     long: false,
+    packages: false,
 };
 
 const RISCV64: Setting = Setting {
@@ -61,6 +64,7 @@ const SETTINGS: &[Setting] = &[
         name: "max",
         cpu: "max",
         smp: 4,
+        packages: true,
         ..ARM64
     },
     Setting {
@@ -80,6 +84,7 @@ const SETTINGS: &[Setting] = &[
         name: "rv64-svvptc",
         cpu: "rv64,svvptc=on,sv57=off",
         smp: 4,
+        packages: true,
         ..RISCV64
     },
     Setting {
@@ -137,7 +142,9 @@ impl Setting {
     /// Whether it runs this case.
     pub fn runs(&self, case: &Case, options: &TestOptions) -> bool {
         (options.long || self.cases.is_empty() || self.cases.contains(&case.name.as_str()))
+            && (options.long || self.packages || case.packages.is_empty())
             && (self.virtualises() || !case.hypervisor)
+            && case.only.is_none_or(|only| only == self.arch)
     }
 
     /// The machine, which boots `kernel` with these parameters.

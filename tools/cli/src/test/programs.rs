@@ -130,6 +130,20 @@ fn run(
     cases: &[&Case],
     mut done: impl FnMut(&Case, Outcome) -> Result<()>,
 ) -> Result<()> {
+    for alike in cases.chunk_by(|one, other| one.packages == other.packages) {
+        run_alike(project, kernel, setting, alike, &mut done)?;
+    }
+    Ok(())
+}
+
+/// The same for cases that need the same packages.
+fn run_alike(
+    project: &Project,
+    kernel: &Kernel,
+    setting: &Setting,
+    cases: &[&Case],
+    done: &mut impl FnMut(&Case, Outcome) -> Result<()>,
+) -> Result<()> {
     let mut left = cases;
     while !left.is_empty() {
         let mut session = boot(project, kernel, setting, left)?;
@@ -193,6 +207,9 @@ fn attend(session: &mut Session, deadline: Instant) -> Outcome {
 fn boot(project: &Project, kernel: &Kernel, setting: &Setting, cases: &[&Case]) -> Result<Session> {
     let machine = setting.machine(kernel, &[]);
     let mut tree = guest::tree(project, setting.arch)?;
+    if let Some(case) = cases.first().filter(|case| !case.packages.is_empty()) {
+        tree.overlay(&packages::tree(project, setting.arch, &case.packages)?)?;
+    }
     let mut jobs = Vec::new();
     for case in cases {
         jobs.push(job(project, setting.arch, case, &mut tree)?);
