@@ -65,6 +65,12 @@ pub fn tree(project: &Project, arch: Arch, names: &[String]) -> Result<PathBuf> 
     debian.closure(&format!("with/{}", names.join("_")), &all)
 }
 
+/// The small C compiler.
+pub fn tcc(project: &Project, arch: Arch) -> Result<PathBuf> {
+    let package = Debian::new(project, SUITE, arch.debian()).package("tcc")?;
+    first_existing(&package, &["usr/bin/tcc"])
+}
+
 /// The static busybox.
 pub fn busybox(project: &Project, arch: Arch) -> Result<PathBuf> {
     let package = Debian::new(project, SUITE, arch.debian()).package("busybox-static")?;

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use super::Bench;
+use super::counted::Counted;
 use super::interrupt;
 use super::jobs::{Jobs, Output};
 use super::report::Report;
@@ -176,10 +177,6 @@ fn measure(
     let (output, counted, command) =
         jobs.run_counted(bench, &mut tree, guest::job(arguments.iter().cloned()))?;
     let (failure, said) = ending(output);
-    let counts = ROWS
-        .iter()
-        .map(|(name, kinds)| (name, counted.phase(PHASE, kinds)));
-    let rows = counts.filter(|(_, count)| *count > 0);
     let column = Column {
         head: Head {
             id: "compare".into(),
@@ -199,11 +196,20 @@ fn measure(
         kernel: String::new(),
         commands: vec![command],
         failure,
-        rows: rows
-            .map(|(name, count)| Row::new(*name, "", count as f64))
-            .collect(),
+        rows: rows(&counted),
     };
     Ok((column, said))
+}
+
+/// What was counted while the program ran.
+pub fn rows(counted: &Counted) -> Vec<Row> {
+    let counts = ROWS
+        .iter()
+        .map(|(name, kinds)| (name, counted.phase(PHASE, kinds)));
+    let counts = counts.filter(|(_, count)| *count > 0);
+    counts
+        .map(|(name, count)| Row::new(*name, "", count as f64))
+        .collect()
 }
 
 /// Splits an output into what went wrong and what the program said.

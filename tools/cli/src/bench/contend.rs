@@ -11,13 +11,13 @@ use super::scale::threads;
 use super::subject::Subject;
 use crate::arch::Arch;
 
-/// CPUs of the machine, and so the most threads; and with `--quick`.
-const CPUS: (u32, u32) = (64, 8);
-/// How often each thread reads at most, and how many milliseconds: the contended case needs so long on an emulator that
-/// not all can be awaited.
-const READS: (u32, u32) = (20_000, 2_000);
+/// CPUs of the machine and so the most threads, how often each reads at most, and how many milliseconds: on an emulator
+/// the contended case needs so long that not all can be awaited, and a host of few processors starves more CPUs than
+/// these.
+const READS: [u32; 3] = [8, 20_000, 2_000];
+const QUICK: [u32; 3] = [4, 20_000, 500];
 /// With `--full` all is awaited.
-const FULL: (u32, u32) = (1_000_000, u32::MAX);
+const FULL: [u32; 3] = [64, 1_000_000, u32::MAX];
 
 /// A figure of the program's that gets a table of its own.
 struct Figure {
@@ -64,8 +64,11 @@ struct Contest {
 
 /// Measures one kernel.
 pub fn measure(bench: &Bench, arch: Arch, subject: &Subject) -> Result<Vec<Column>> {
-    let cpus = if bench.quick { CPUS.1 } else { CPUS.0 };
-    let (reads, milliseconds) = if bench.full { FULL } else { READS };
+    let [cpus, reads, milliseconds] = match (bench.quick, bench.full) {
+        (true, _) => QUICK,
+        (_, true) => FULL,
+        _ => READS,
+    };
     let contest = format!("{cpus},{reads},{milliseconds}");
     let boot = Boot {
         subject,

@@ -8,6 +8,7 @@
 mod affinity;
 mod boot;
 mod boots;
+mod build;
 mod campaign;
 pub mod checks;
 mod compare;

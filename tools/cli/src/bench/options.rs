@@ -104,7 +104,7 @@ pub struct BenchOptions {
     /// Fewer batches and no second run for the shared lines
     #[arg(long)]
     pub quick: bool,
-    /// Each thread of idreg's contention reads 1,000,000 times, for however many hours that takes
+    /// idreg's contention with up to 64 threads that read 1,000,000 times each, for however many hours that takes
     #[arg(long, conflicts_with = "quick")]
     pub full: bool,
     /// Do only part I of N
