@@ -39,6 +39,8 @@ pub struct Job {
     pub count: bool,
     /// Trace the job's system calls.
     pub trace: bool,
+    /// Wait before the job until the kernel's own work after its start is over.
+    pub settle: bool,
 }
 
 /// The text of `jobs`. Values must hold no NUL, as no argument of a program does.
@@ -80,6 +82,9 @@ pub fn encode(jobs: &[Job]) -> Vec<u8> {
         if job.trace {
             line("trace", b"");
         }
+        if job.settle {
+            line("settle", b"");
+        }
         line("end", b"");
     }
     out
@@ -120,6 +125,7 @@ pub fn decode(text: &[u8]) -> Result<Vec<Job>, String> {
             b"file" => job.input = Input::File(text()),
             b"count" => job.count = true,
             b"trace" => job.trace = true,
+            b"settle" => job.settle = true,
             b"end" => jobs.push(core::mem::take(&mut job)),
             _ => return Err(String::from_utf8_lossy(line).into_owned()),
         }

@@ -40,15 +40,17 @@ fn a_job() -> impl Strategy<Value = Job> {
         input(),
         any::<bool>(),
         any::<bool>(),
+        any::<bool>(),
     )
         .prop_map(
-            |(arguments, environment, directory, input, count, trace)| Job {
+            |(arguments, environment, directory, input, count, trace, settle)| Job {
                 arguments,
                 environment,
                 directory,
                 input,
                 count,
                 trace,
+                settle,
             },
         )
 }

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
+use std::time::Duration;
 
 use wire::{Control, Job};
 
@@ -30,10 +31,16 @@ pub fn poll_entry(fd: BorrowedFd, events: libc::c_short) -> libc::pollfd {
     }
 }
 
+/// How long a kernel's own work after its start may take: a stock Linux tests its ciphers and starts its drivers then.
+const SETTLE: Duration = Duration::from_secs(3);
+
 /// Starts the job's program, carries its input and output, and reports how it ended.
 ///
 /// `children` becomes readable when a child ends.
 pub fn run(job: &Job, channel: &mut Channel, children: &File) -> io::Result<()> {
+    if job.settle {
+        std::thread::sleep(SETTLE);
+    }
     // Lines are kept only while somebody has the stream open.
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(libc::O_NONBLOCK);

@@ -58,13 +58,17 @@ impl Jobs<'_> {
         Ok((outputs, shown(bench, &machine)))
     }
 
-    /// Runs one job under the plugin.
+    /// Runs one job under the plugin, once the kernel's own work after its start is over.
     pub fn run_counted(
         &self,
         bench: &Bench,
         tree: &mut Initramfs,
         job: Job,
     ) -> Result<(Output, Counted, String)> {
+        let job = Job {
+            settle: true,
+            ..job
+        };
         let folder = Folder::new(bench.project.cache.join("run"))?;
         let counts = folder.file("counts");
         let plugin = counted::plugin(bench.project)?;
