@@ -14,6 +14,14 @@ pub enum Key {
     HwafReread = 1,
     /// `affinity=scan`.
     AffinityScan = 2,
+    /// `fence.kernel=preventive`.
+    FenceKernelPreventive = 3,
+    /// Programs' new entries are fenced for: no Svvptc, or not wanted.
+    FenceUserPreventive = 4,
+    /// `fence.inject`.
+    FenceInject = 5,
+    /// All CPUs zero memory by blocks (RISC-V: Zicboz).
+    ZeroByBlock = 6,
 }
 
 /// An entry of the section `.branches`: both places relative to the field that names them.

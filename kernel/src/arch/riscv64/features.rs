@@ -10,14 +10,13 @@ use isa::{Extension, Extensions, Hart, Usable};
 use spin::Once;
 
 use super::{USER_END, sbi};
+use crate::arch::branch::{self, Key};
 use crate::drivers::fdt;
 
 /// What all harts have.
 pub struct Features {
     extensions: Extensions,
     facts: Facts,
-    /// Whether Zicboz zeroes [`ZERO_BLOCK`] bytes at a time.
-    zero_by_block: bool,
 }
 
 /// Bytes that `cbo.zero` is used for.
@@ -51,10 +50,6 @@ impl Features {
 
     pub(super) fn has(&self, extension: Extension) -> bool {
         self.extensions.has(extension)
-    }
-
-    pub(super) fn zero_by_block(&self) -> bool {
-        self.zero_by_block
     }
 
     /// The facts that `riscv_hwprobe` tells.
@@ -104,9 +99,16 @@ pub(super) fn init(tree: Fdt) -> u64 {
             highest_address: USER_END as u64 - 1,
             time_frequency: frequency,
         },
-        zero_by_block: all.has(Extension::Zicboz) && zicboz_block == ZERO_BLOCK as u64,
     });
     frequency
+}
+
+/// Patches the branches that depend on what the harts have. Needs `mm`.
+pub(super) fn settle_branches() {
+    let facts = features().facts();
+    if facts.extensions.has(Extension::Zicboz) && facts.zicboz_block == ZERO_BLOCK as u64 {
+        branch::take(Key::ZeroByBlock);
+    }
 }
 
 /// The nodes of the harts that may be used.

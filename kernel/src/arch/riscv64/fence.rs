@@ -9,7 +9,8 @@ use translation::Change;
 
 use super::cpu::Cpu;
 use super::mmu::{self, Pte};
-use super::{MAX_CPUS, PAGE_SIZE, tlb};
+use super::{MAX_CPUS, PAGE_SIZE, is_taken, tlb};
+use crate::arch::branch::{self, Key};
 use crate::mm::space::CpuSet;
 use crate::params;
 use crate::sync::Mutex;
@@ -18,15 +19,11 @@ const WORDS: usize = words(MAX_CPUS);
 
 /// Which CPUs have not seen a new kernel mapping yet.
 static UNSEEN: Unseen<WORDS> = Unseen::new();
-/// `fence.kernel=preventive`.
-static KERNEL_PREVENTIVE: AtomicBool = AtomicBool::new(false);
-/// Programs' new entries are fenced for: no Svvptc, or not wanted.
-static USER_PREVENTIVE: AtomicBool = AtomicBool::new(true);
-/// `fence.inject`.
+/// `fence.inject`, for the trap entry and what is seldom done.
 pub(super) static INJECTING: AtomicBool = AtomicBool::new(false);
 static INJECTOR: Mutex<Injector> = Mutex::new(Injector::new(0, 0));
 
-/// Settles the policies; `svvptc` says whether all harts have it.
+/// Settles the policies, once `mm` works; `svvptc` says whether all harts have it.
 pub(super) fn init(svvptc: bool) {
     let seed = params::get("fence.inject").map(|seed| seed.parse().unwrap_or(1));
     let kernel = params::choice(
@@ -47,11 +44,16 @@ pub(super) fn init(svvptc: bool) {
             crate::log!("{refused}: preventive instead");
             User::Preventive
         });
-    KERNEL_PREVENTIVE.store(kernel == Kernel::Preventive, Relaxed);
-    USER_PREVENTIVE.store(user == User::Preventive, Relaxed);
+    if kernel == Kernel::Preventive {
+        branch::take(Key::FenceKernelPreventive);
+    }
+    if user == User::Preventive {
+        branch::take(Key::FenceUserPreventive);
+    }
     if let Some(seed) = seed {
         *INJECTOR.lock() = Injector::new(seed, 0);
         INJECTING.store(true, Relaxed);
+        branch::take(Key::FenceInject);
     }
 }
 
@@ -66,12 +68,12 @@ pub(super) fn init_cpu(cpu: &Cpu) {
 
 #[inline(always)]
 fn policy() -> Policy {
-    let kernel = if KERNEL_PREVENTIVE.load(Relaxed) {
+    let kernel = if is_taken::<{ Key::FenceKernelPreventive as u32 }>() {
         Kernel::Preventive
     } else {
         Kernel::Lazy
     };
-    let user = if USER_PREVENTIVE.load(Relaxed) {
+    let user = if is_taken::<{ Key::FenceUserPreventive as u32 }>() {
         User::Preventive
     } else {
         User::Svvptc
@@ -123,7 +125,7 @@ pub fn publish_kernel(range: Range<usize>) {
 /// What to store for a program's new entry: under `fence.inject`, sometimes one that stays unseen until a trap.
 #[inline(always)]
 pub fn new_entry(pte: Pte) -> Pte {
-    if INJECTING.load(Relaxed) && pte.is_program() && INJECTOR.lock().hide() {
+    if is_taken::<{ Key::FenceInject as u32 }>() && pte.is_program() && INJECTOR.lock().hide() {
         pte.unseen()
     } else {
         pte

@@ -8,8 +8,9 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 pub use super::fence::{keeps_mappings, new_entry, pay, publish, publish_kernel, spurious};
-use super::tlb;
 pub use super::tlb::{flush_kernel, flush_local_all, sync_icache};
+use super::{features, tlb};
+use crate::arch::branch::Key;
 
 /// log2 of the bytes in a page.
 pub const PAGE_SHIFT: u32 = 12;
@@ -411,18 +412,42 @@ pub unsafe fn activate(root: usize, asid: u16) {
 /// `page` is the address of a whole page that the caller owns.
 #[inline]
 pub unsafe fn zero_page(page: *mut u8) {
+    let end = page.wrapping_add(super::PAGE_SIZE);
+    if super::is_taken::<{ Key::ZeroByBlock as u32 }>() {
+        // SAFETY: the caller owns the 4096 bytes at `page`, a multiple of eight blocks; every hart has the instruction.
+        unsafe {
+            asm!(
+                ".option push",
+                ".option arch, +zicboz",
+                "1:",
+                ".rept {unrolled}",
+                "cbo.zero ({at})",
+                "addi {at}, {at}, {block}",
+                ".endr",
+                "bne {at}, {end}, 1b",
+                ".option pop",
+                at = inout(reg) page => _,
+                end = in(reg) end,
+                unrolled = const 8,
+                block = const features::ZERO_BLOCK,
+                options(nostack),
+            )
+        }
+        return;
+    }
     // SAFETY: the caller owns the 4096 bytes at `page`, a multiple of 128.
     unsafe {
         asm!(
             "1:",
-            "sd zero, 0({at})", "sd zero, 8({at})", "sd zero, 16({at})", "sd zero, 24({at})",
-            "sd zero, 32({at})", "sd zero, 40({at})", "sd zero, 48({at})", "sd zero, 56({at})",
-            "sd zero, 64({at})", "sd zero, 72({at})", "sd zero, 80({at})", "sd zero, 88({at})",
-            "sd zero, 96({at})", "sd zero, 104({at})", "sd zero, 112({at})", "sd zero, 120({at})",
+            ".set at, 0",
+            ".rept 16",
+            "sd zero, at({at})",
+            ".set at, at + 8",
+            ".endr",
             "addi {at}, {at}, 128",
             "bne {at}, {end}, 1b",
             at = inout(reg) page => _,
-            end = in(reg) page.wrapping_add(super::PAGE_SIZE),
+            end = in(reg) end,
             options(nostack),
         )
     }
@@ -434,9 +459,31 @@ pub unsafe fn zero_page(page: *mut u8) {
 /// `to` is the address of a whole page that the caller owns, `from` of one that it may read; they are not the same.
 #[inline]
 pub unsafe fn copy_page(to: *mut u8, from: *const u8) {
-    // SAFETY: whole, aligned, distinct pages by the caller's promise.
+    // SAFETY: whole, aligned, distinct pages by the caller's promise, multiples of 128 bytes.
     unsafe {
-        core::ptr::copy_nonoverlapping(from.cast::<u64>(), to.cast::<u64>(), super::PAGE_SIZE / 8)
+        asm!(
+            "1:",
+            ".set at, 0",
+            ".rept 4",
+            "ld {a}, at({from})",
+            "ld {b}, at + 8({from})",
+            "ld {c}, at + 16({from})",
+            "ld {d}, at + 24({from})",
+            "sd {a}, at({to})",
+            "sd {b}, at + 8({to})",
+            "sd {c}, at + 16({to})",
+            "sd {d}, at + 24({to})",
+            ".set at, at + 32",
+            ".endr",
+            "addi {from}, {from}, 128",
+            "addi {to}, {to}, 128",
+            "bne {to}, {end}, 1b",
+            from = inout(reg) from => _,
+            to = inout(reg) to => _,
+            end = in(reg) to.wrapping_add(super::PAGE_SIZE),
+            a = out(reg) _, b = out(reg) _, c = out(reg) _, d = out(reg) _,
+            options(nostack),
+        )
     }
 }
 

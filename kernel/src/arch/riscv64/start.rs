@@ -37,8 +37,9 @@ pub(super) extern "C" fn boot_hart(hart: usize, tree: usize, image: usize) -> ! 
         uart::start(registers, console.as_ref());
     }
     time::init(features::init(found));
-    fence::init(features::features().has(Extension::Svvptc));
     let initrd = take_memory(memory, tree..tree + found.data().len());
+    features::settle_branches();
+    fence::init(features::features().has(Extension::Svvptc));
     let test = fdt::find(found, &["sifive,test0"]).next();
     if let Some(registers) = test.and_then(|node| kernel_map::device(fdt::regions(node).next()?)) {
         power::set_test_device(registers);
