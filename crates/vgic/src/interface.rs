@@ -71,8 +71,9 @@ impl Interface {
         self.spilled
     }
 
-    /// Takes back what the registers say: then the banks know all.
-    pub fn fold(&mut self, private: &Private, shared: &Shared) {
+    /// Takes back what the registers say: then the banks know all. Calls `tell` with the place of a virtual CPU that
+    /// meanwhile became the one that a shared interrupt goes to.
+    pub fn fold(&mut self, private: &Private, shared: &Shared, mut tell: impl FnMut(u16)) {
         for at in 0..self.used.min(MOST) {
             let entry = self.list[at];
             let (word, bit) = (entry.number() / 32, 1 << (entry.number() % 32));
@@ -85,6 +86,12 @@ impl Interface {
             };
             if let Some(bank) = bank {
                 fold(bank, bit, entry);
+                let target = shared.target(entry.number());
+                if let Some(elsewhere) = target.filter(|target| *target != self.place)
+                    && bank.deliverable() & bit != 0
+                {
+                    tell(elsewhere);
+                }
             }
         }
         self.used = 0;

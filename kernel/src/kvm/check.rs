@@ -16,6 +16,8 @@ pub fn extension(number: usize) -> usize {
         10 => slots::MAX,
         // MAX_VCPUS, MAX_VCPU_ID.
         66 | 128 => MAX_VCPUS,
+        // IRQCHIP, DEVICE_CTRL, BINARY_STATS_FD.
+        0 | 89 | 203 => 1,
         // ARM_VM_IPA_SIZE.
         165 => vm::ADDRESS_BITS as usize,
         _ => 0,

@@ -1,26 +1,21 @@
 //! What a guest's exits need to be answered without leaving its context.
 
-use alloc::sync::Arc;
-
 use vgic::{Interface, Shared};
 
 use super::abort::Access;
-use super::directory::{Directory, Reader};
+use super::directory::Directory;
 use super::vcpu::Vcpu;
 use super::vgic::{self as controller, Frames};
-use super::vm::Machine;
 use crate::arch::virt::Registers;
 use crate::arch::virt::interrupt::{self, Interrupt};
 use crate::arch::virt::timer;
 
 /// The running virtual CPU, and what it shares with others.
 pub struct Context<'a> {
-    /// Its machine.
-    pub machine: &'a Machine,
     /// Itself.
     pub vcpu: &'a Vcpu,
-    /// Its handle on the directory.
-    pub reader: &'a mut Reader,
+    /// All virtual CPUs, as they were when it was entered.
+    pub directory: &'a Directory,
     /// Its interrupt controller, if the machine has one.
     pub gic: Option<Gic<'a>>,
     /// Timers whose interrupts were taken for a guest without a controller, as bits.
@@ -39,25 +34,13 @@ pub struct Gic<'a> {
 
 impl<'a> Context<'a> {
     /// For a virtual CPU that is about to run.
-    pub fn new(
-        machine: &'a Machine,
-        vcpu: &'a Vcpu,
-        reader: &'a mut Reader,
-        gic: Option<Gic<'a>>,
-    ) -> Self {
+    pub fn new(vcpu: &'a Vcpu, directory: &'a Directory, gic: Option<Gic<'a>>) -> Self {
         Context {
-            machine,
             vcpu,
-            reader,
+            directory,
             gic,
             taken: 0,
         }
-    }
-
-    /// All virtual CPUs.
-    #[inline]
-    pub fn directory(&mut self) -> Option<&Arc<Directory>> {
-        self.reader.get(&self.machine.directory)
     }
 
     /// Deals with an interrupt that the guest was left for; returns one that is the host's.
@@ -72,7 +55,7 @@ impl<'a> Context<'a> {
         match (&mut self.gic, timer) {
             (Some(gic), Some(number)) => {
                 let raise = || controller::timer(private, number);
-                controller::with_state(gic.interface, private, gic.shared, raise);
+                controller::with_state(gic.interface, private, gic.shared, self.directory, raise);
             }
             (None, Some(number)) => self.taken |= 1 << number,
             (_, None) => self.refill(),
@@ -83,7 +66,12 @@ impl<'a> Context<'a> {
     /// Chooses anew what the list registers hold.
     fn refill(&mut self) {
         if let Some(gic) = &mut self.gic {
-            controller::refill(gic.interface, &self.vcpu.private, gic.shared);
+            controller::refill(
+                gic.interface,
+                &self.vcpu.private,
+                gic.shared,
+                self.directory,
+            );
         }
     }
 
@@ -107,13 +95,10 @@ impl<'a> Context<'a> {
         let Some(access_at) = access.at(offset, registers) else {
             return false;
         };
-        let Some(directory) = self.reader.get(&self.machine.directory) else {
-            return false;
-        };
-        let shared = gic.shared;
+        let (shared, directory) = (gic.shared, self.directory);
         let work = || controller::access(frame, shared, directory, &access_at);
         let value = if access_at.needs_state() {
-            controller::with_state(gic.interface, &self.vcpu.private, shared, work)
+            controller::with_state(gic.interface, &self.vcpu.private, shared, directory, work)
         } else {
             work()
         };
@@ -124,7 +109,12 @@ impl<'a> Context<'a> {
     /// The guest was left.
     pub fn end(self) {
         if let Some(gic) = self.gic {
-            controller::leave(gic.interface, &self.vcpu.private, gic.shared);
+            controller::leave(
+                gic.interface,
+                &self.vcpu.private,
+                gic.shared,
+                self.directory,
+            );
         }
         if self.taken != 0 {
             timer::set_active(self.taken, false);

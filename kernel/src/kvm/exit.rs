@@ -3,6 +3,7 @@
 use super::abort::Access;
 use super::context::Context;
 use super::psci;
+use super::stats::Exit as Kind;
 use super::sysreg;
 use crate::arch::virt::Registers;
 
@@ -41,8 +42,12 @@ pub enum Exit {
 #[inline]
 pub fn answer(context: &mut Context, registers: &mut Registers) -> Exit {
     let syndrome = registers.syndrome;
+    let exits = &context.vcpu.exits;
     match syndrome >> 26 & 0x3f {
-        class::HYPERCALL => psci::call(context, registers),
+        class::HYPERCALL => {
+            exits.count(Kind::Hypercall);
+            psci::call(context, registers)
+        }
         class::REGISTER if sysreg::access(context, registers) => {
             registers.pc += INSTRUCTION;
             Exit::Again
@@ -50,6 +55,7 @@ pub fn answer(context: &mut Context, registers: &mut Registers) -> Exit {
         class::DATA_ABORT | class::INSTRUCTION_ABORT => {
             let access = Access::of(registers);
             if context.access(&access, registers) {
+                exits.count(Kind::Controller);
                 Exit::Again
             } else {
                 Exit::Memory(access)
@@ -58,15 +64,21 @@ pub fn answer(context: &mut Context, registers: &mut Registers) -> Exit {
         class::WAIT => {
             registers.pc += INSTRUCTION;
             if syndrome & WAITS_FOR_EVENT == 0 {
+                exits.count(Kind::WaitForInterrupt);
                 Exit::Waits
             } else {
+                exits.count(Kind::WaitForEvent);
                 Exit::Yields
             }
         }
         class::SECURE_CALL => {
+            exits.count(Kind::Hypercall);
             registers.pc += INSTRUCTION;
             psci::call(context, registers)
         }
-        _ => Exit::Undefined,
+        _ => {
+            exits.count(Kind::Other);
+            Exit::Undefined
+        }
     }
 }

@@ -12,6 +12,7 @@ mod page;
 mod psci;
 mod registers;
 mod slots;
+mod stats;
 mod sysreg;
 mod uapi;
 mod vcpu;

@@ -39,9 +39,22 @@ const OFF: i64 = 1;
 /// Affinity fields of MPIDR_EL1.
 const AFFINITY: u64 = 0xff_00ff_ffff;
 
+/// The last function of PSCI that is known, from VERSION on.
+const LAST: u32 = VERSION + 0x1f;
+
 /// Does what the guest asks for in its registers.
+#[inline]
 pub fn call(context: &mut Context, registers: &mut Registers) -> Exit {
     let function = registers.x[0] as u32;
+    if !(VERSION..=LAST).contains(&(function & !WIDE)) && function != CONVENTION_VERSION {
+        registers.x[0] = NOT_SUPPORTED as u64;
+        return Exit::Again;
+    }
+    known(context, registers, function)
+}
+
+#[inline(never)]
+fn known(context: &mut Context, registers: &mut Registers, function: u32) -> Exit {
     let width = if function & WIDE == 0 {
         u64::from(u32::MAX)
     } else {
@@ -56,22 +69,10 @@ pub fn call(context: &mut Context, registers: &mut Registers) -> Exit {
         }
         _ if function & !WIDE == CPU_SUSPEND => (SUCCESS, Exit::Waits),
         _ if function & !WIDE == CPU_ON => {
-            let start = |directory: &_| start(directory, first, second, third);
-            (
-                context
-                    .directory()
-                    .map_or(INTERNAL_FAILURE, |directory| start(directory)),
-                Exit::Again,
-            )
+            (start(context.directory, first, second, third), Exit::Again)
         }
         _ if function & !WIDE == AFFINITY_INFO => {
-            let info = |directory: &_| info(directory, first, second);
-            (
-                context
-                    .directory()
-                    .map_or(INTERNAL_FAILURE, |directory| info(directory)),
-                Exit::Again,
-            )
+            (info(context.directory, first, second), Exit::Again)
         }
         MIGRATE_INFO_TYPE => (NO_TRUSTED_SYSTEM, Exit::Again),
         SYSTEM_OFF => (INTERNAL_FAILURE, Exit::Event(EVENT_SHUTDOWN)),

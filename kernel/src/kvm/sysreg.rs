@@ -3,6 +3,7 @@
 use affinity::SgiRegister;
 
 use super::context::Context;
+use super::stats::Exit;
 use super::vgic;
 use crate::arch;
 use crate::arch::virt::{Registers, encoding};
@@ -55,14 +56,14 @@ pub fn access(context: &mut Context, registers: &mut Registers) -> bool {
             _ => None,
         };
         if let Some(register) = sends {
+            context.vcpu.exits.count(Exit::Sgi);
             let value = registers.x.get(trapped.register).copied().unwrap_or(0);
             let sender = context.vcpu;
-            if let Some(directory) = context.directory() {
-                vgic::send(directory, sender, register, value);
-            }
+            vgic::send(context.directory, sender, register, value);
             return true;
         }
     }
+    context.vcpu.exits.count(Exit::Register);
     let value = match trapped.encoding {
         // op0 3, op1 0, CRn 0, CRm 1 to 7: the ID space.
         id if id & !0x7f == encoding(3, 0, 0, 0, 0) && id & 0x78 != 0 && trapped.read => {

@@ -33,6 +33,7 @@ pub const GET_ONE_REG: u32 = sized(WRITE, 0xab, 16);
 pub const SET_ONE_REG: u32 = sized(WRITE, 0xac, 16);
 pub const ARM_VCPU_INIT: u32 = sized(WRITE, 0xae, 32);
 pub const GET_REG_LIST: u32 = sized(READ | WRITE, 0xb0, 8);
+pub const GET_STATS_FD: u32 = TYPE | 0xce;
 
 /// `struct kvm_userspace_memory_region`.
 #[derive(zerocopy::FromBytes, zerocopy::IntoBytes)]

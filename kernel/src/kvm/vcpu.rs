@@ -6,11 +6,13 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use vgic::{Interface, Private};
 
 use super::abort::{self, Access};
+use super::add_file;
 use super::context::{Context, Gic};
 use super::directory::Reader;
 use super::exit::{self, Exit};
 use super::page::RunPage;
 use super::registers;
+use super::stats::{self, Exits, Statistics};
 use super::uapi::{self, OneRegister, VcpuInit};
 use super::vgic as gic;
 use super::vm::Machine;
@@ -20,6 +22,7 @@ use crate::arch::{
 };
 use crate::errno::{Errno, Result};
 use crate::fs::file::{File, FileOps, Memory};
+use crate::mm::heap::try_arc;
 use crate::mm::user::UserPtr;
 use crate::sync::{Mutex, SleepMutex};
 use crate::task::wait::WaitQueue;
@@ -38,6 +41,8 @@ pub struct Vcpu {
     pub affinity: u64,
     /// The interrupts that it has for itself.
     pub private: Private,
+    /// How often it left its guest.
+    pub exits: Exits,
     page: RunPage,
     state: SleepMutex<State>,
     on: AtomicBool,
@@ -76,6 +81,7 @@ impl Vcpu {
             id,
             affinity,
             private: Private::new(),
+            exits: Exits::default(),
             page: RunPage::new()?,
             state: SleepMutex::new(State {
                 init: None,
@@ -172,6 +178,7 @@ impl Vcpu {
         }
         loop {
             if current().signal_due() {
+                self.exits.count(stats::Exit::Signal);
                 self.page.set_reason(uapi::EXIT_INTR);
                 return Err(Errno::EINTR);
             }
@@ -193,7 +200,12 @@ impl Vcpu {
                 Exit::Yields => sched::yield_now(),
                 Exit::Undefined => abort::undefined(&mut state.guest),
                 Exit::Memory(access) => {
-                    if let Some(access) = access.resolve(machine, &self.page, &mut state.guest)? {
+                    let access = access.resolve(machine, &self.page, &mut state.guest)?;
+                    self.exits.count(match access {
+                        Some(_) => stats::Exit::Monitor,
+                        None => stats::Exit::Memory,
+                    });
+                    if let Some(access) = access {
                         state.pending = Some(access);
                         return Ok(0);
                     }
@@ -222,6 +234,10 @@ impl Vcpu {
 
     /// Runs it until something cannot be answered at once.
     fn enter(&self, machine: &Machine, state: &mut State) -> Exit {
+        // Published when the first virtual CPU ran.
+        let Some(directory) = state.reader.get(&machine.directory) else {
+            return Exit::Again;
+        };
         self.cpu.store(arch::cpu::this().index(), SeqCst);
         let gic = state
             .interface
@@ -236,12 +252,15 @@ impl Vcpu {
                     interface,
                 })
             });
-        let mut context = Context::new(machine, self, &mut state.reader, gic);
+        let mut context = Context::new(self, directory, gic);
         let (mut exit, mut hosts) = (Exit::Again, None);
         state.guest.run(&machine.memory, |registers, left| {
             match left {
                 Left::Trap => exit = exit::answer(&mut context, registers),
-                Left::Interrupt => hosts = context.interrupted(),
+                Left::Interrupt => {
+                    self.exits.count(stats::Exit::Interrupt);
+                    hosts = context.interrupted();
+                }
                 Left::Error => return false,
             }
             context.accept();
@@ -338,6 +357,9 @@ impl FileOps for Handle {
                     _ => return Err(Errno::EINVAL),
                 }
                 return Ok(0);
+            }
+            uapi::GET_STATS_FD => {
+                return add_file("kvm-vcpu-stats", try_arc(Statistics(self.vcpu.clone()))?);
             }
             _ => {}
         }

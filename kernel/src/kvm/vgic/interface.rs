@@ -4,6 +4,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use vgic::{Interface, Private, Shared};
 
+use super::super::directory::Directory;
 use crate::arch::virt::{Guest, controller, timer};
 
 /// Readies list registers and timers for a guest that is about to run here. Interrupts of timers that are due, or that the
@@ -23,9 +24,9 @@ pub fn enter(interface: &mut Interface, guest: &Guest, private: &Private, shared
 }
 
 /// Takes back what the hardware says when the guest does not run any more.
-pub fn leave(interface: &mut Interface, private: &Private, shared: &Shared) {
+pub fn leave(interface: &mut Interface, private: &Private, shared: &Shared, directory: &Directory) {
     let used = interface.registers().len();
-    fold(interface, private, shared);
+    fold(interface, private, shared, directory);
     (0..used).for_each(|number| controller::set_list(number, 0));
     let held = held(private);
     if held != 0 {
@@ -34,8 +35,13 @@ pub fn leave(interface: &mut Interface, private: &Private, shared: &Shared) {
 }
 
 /// Chooses anew what the list registers hold, while the guest's context is here.
-pub fn refill(interface: &mut Interface, private: &Private, shared: &Shared) {
-    with_state(interface, private, shared, || ());
+pub fn refill(
+    interface: &mut Interface,
+    private: &Private,
+    shared: &Shared,
+    directory: &Directory,
+) {
+    with_state(interface, private, shared, directory, || ());
 }
 
 /// The same, after an access that needs to know what is pending and active, and may change it.
@@ -43,10 +49,11 @@ pub fn with_state<R>(
     interface: &mut Interface,
     private: &Private,
     shared: &Shared,
+    directory: &Directory,
     access: impl FnOnce() -> R,
 ) -> R {
     let used = interface.registers().len();
-    fold(interface, private, shared);
+    fold(interface, private, shared, directory);
     settle_timers(private);
     let result = access();
     fill(interface, private, shared, used);
@@ -100,12 +107,16 @@ fn settle_timers(private: &Private) {
     }
 }
 
-fn fold(interface: &mut Interface, private: &Private, shared: &Shared) {
+fn fold(interface: &mut Interface, private: &Private, shared: &Shared, directory: &Directory) {
     for (number, register) in interface.registers_mut().iter_mut().enumerate() {
         register.0 = controller::list(number);
     }
     let spilled = interface.has_spilled();
-    interface.fold(private, shared);
+    interface.fold(private, shared, |place| {
+        if let Some(vcpu) = directory.vcpus().get(usize::from(place)) {
+            vcpu.ask_to_look();
+        }
+    });
     if spilled {
         interface.ended_elsewhere(controller::ended_elsewhere(), private, shared);
     }

@@ -1,0 +1,121 @@
+//! How often a virtual CPU left its guest, by kind: for `--count`, and for KVM_GET_STATS_FD.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crossings::Kind;
+
+use super::vcpu::Vcpu;
+use crate::arch::cpu;
+use crate::errno::{Errno, Result};
+use crate::fs::file::{File, FileOps};
+use crate::fs::io::Sink;
+
+/// What an exit was for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(usize)]
+#[allow(missing_docs)]
+pub enum Exit {
+    Hypercall,
+    Register,
+    Sgi,
+    Controller,
+    Monitor,
+    WaitForInterrupt,
+    WaitForEvent,
+    Interrupt,
+    Memory,
+    Signal,
+    Other,
+}
+
+/// All kinds: how crossings count each, and its name, which is Linux's where it has one.
+const KINDS: [(Kind, &str); 11] = [
+    (Kind::GuestHvc, "hvc_exit_stat"),
+    (Kind::GuestSysreg, "sysreg_exits"),
+    (Kind::GuestSgi, "sgi_exits"),
+    (Kind::GuestMmioKernel, "mmio_exit_kernel"),
+    (Kind::GuestMmioVmm, "mmio_exit_user"),
+    (Kind::GuestWfx, "wfi_exit_stat"),
+    (Kind::GuestWfx, "wfe_exit_stat"),
+    (Kind::GuestIrq, "irq_exits"),
+    (Kind::GuestStage2, "stage2_fault_exits"),
+    (Kind::GuestIrq, "signal_exits"),
+    (Kind::GuestOther, "other_exits"),
+];
+/// The sum of all, as Linux names it.
+const SUM: &str = "exits";
+
+/// Counters of one virtual CPU.
+#[derive(Default)]
+pub struct Exits([AtomicU64; KINDS.len()]);
+
+impl Exits {
+    /// Counts one. Called by the virtual CPU's own thread.
+    #[inline(always)]
+    pub fn count(&self, exit: Exit) {
+        let counter = &self.0[exit as usize];
+        counter.store(counter.load(Relaxed) + 1, Relaxed);
+        cpu::this().crossings().add(KINDS[exit as usize].0);
+    }
+
+    /// Names and values, the sum last.
+    fn all(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let values = || self.0.iter().map(|counter| counter.load(Relaxed));
+        let names = KINDS.iter().map(|(_, name)| *name);
+        names.zip(values()).chain([(SUM, values().sum())])
+    }
+}
+
+/// `struct kvm_stats_header`: its length, and that of names.
+const HEADER: usize = 24;
+const NAME: usize = 48;
+/// `struct kvm_stats_desc`, its name included.
+const DESCRIPTION: usize = 16 + NAME;
+/// Statistics: those above and their sum.
+const COUNT: usize = KINDS.len() + 1;
+
+/// The file of a virtual CPU's statistics (Documentation/virt/kvm/api.rst, KVM_GET_STATS_FD).
+pub struct Statistics(pub Arc<Vcpu>);
+
+impl Statistics {
+    fn bytes(&self) -> Result<Vec<u8>> {
+        let (identity, descriptions) = (HEADER, HEADER + NAME);
+        let data = descriptions + COUNT * DESCRIPTION;
+        let mut bytes = Vec::new();
+        bytes
+            .try_reserve_exact(data + 8 * COUNT)
+            .map_err(|_| Errno::ENOMEM)?;
+        let header = [0, NAME, COUNT, identity, descriptions, data];
+        header
+            .iter()
+            .for_each(|word| bytes.extend((*word as u32).to_ne_bytes()));
+        let padded = |name: &[u8], len: usize, bytes: &mut Vec<u8>| {
+            bytes.extend(name);
+            bytes.resize(bytes.len() + len - name.len(), 0);
+        };
+        padded(b"kvm-vcpu", NAME, &mut bytes);
+        for (at, (name, _)) in self.0.exits.all().enumerate() {
+            // Cumulative, without unit; exponent 0 and one value of 64 bits; its place; no buckets.
+            let words = [0, 1 << 16, 8 * at as u32, 0];
+            words
+                .iter()
+                .for_each(|word| bytes.extend(word.to_ne_bytes()));
+            padded(name.as_bytes(), NAME, &mut bytes);
+        }
+        self.0
+            .exits
+            .all()
+            .for_each(|(_, value)| bytes.extend(value.to_ne_bytes()));
+        Ok(bytes)
+    }
+}
+
+impl FileOps for Statistics {
+    fn read(&self, _file: &File, to: &mut Sink, position: u64) -> Result<usize> {
+        let bytes = self.bytes()?;
+        let from = usize::try_from(position).map_or(bytes.len(), |at| at.min(bytes.len()));
+        to.put(&bytes[from..])
+    }
+}
