@@ -115,6 +115,13 @@ impl<'a> Sink<'a> {
         }
     }
 
+    /// Takes `len` bytes again after it was ended early, in user memory.
+    pub fn allow(&mut self, len: usize) {
+        if let Target::User(cursor) = &mut self.0 {
+            cursor.left = len;
+        }
+    }
+
     /// The next `len` bytes of a sink in the kernel.
     fn carve<'b>(buffer: &mut &'b mut [u8], len: usize) -> &'b mut [u8] {
         let (head, tail) = core::mem::take(buffer).split_at_mut(len);

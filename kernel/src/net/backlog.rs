@@ -55,13 +55,14 @@ impl<T> Backlog<T> {
         wait.until(&self.room, || !self.is_full(&self.queue.lock()))
     }
 
-    /// Adds a connection. ECONNREFUSED once it is closed, EAGAIN when it is full.
-    pub fn push(&self, connection: Arc<T>) -> Result<()> {
+    /// Adds a connection. ECONNREFUSED once it is closed, EAGAIN when it is full; `over`: only when it is full beyond any
+    /// measure.
+    pub fn push(&self, connection: Arc<T>, over: bool) -> Result<()> {
         let mut queue = self.queue.lock();
         if !queue.open {
             return Err(Errno::ECONNREFUSED);
         }
-        if self.is_full(&queue) {
+        if self.is_full(&queue) && (!over || queue.waiting.len() > 2 * MAX) {
             return Err(Errno::EAGAIN);
         }
         queue.waiting.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
@@ -95,6 +96,11 @@ impl<T> Backlog<T> {
     /// Whether accept would not wait.
     pub fn is_ready(&self) -> bool {
         !self.queue.lock().waiting.is_empty()
+    }
+
+    /// Whether it takes connections.
+    pub fn is_open(&self) -> bool {
+        self.queue.lock().open
     }
 
     /// Takes no more connections; those that wait are the caller's.

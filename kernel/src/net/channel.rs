@@ -30,6 +30,8 @@ const FINISHED: u32 = 1;
 const UNHEARD: u32 = 2;
 /// The reader is closed.
 const DEAD: u32 = 4;
+/// The connection was reset by the writer.
+const RESET: u32 = 8;
 
 /// A stretch of bytes, counted from the first that was ever written, that is a record or has something beside it.
 struct Mark {
@@ -131,6 +133,11 @@ impl Channel {
         })
     }
 
+    /// Whether every write is a record of its own.
+    pub fn is_framed(&self) -> bool {
+        self.framed
+    }
+
     /// Bytes that wait.
     pub fn len(&self) -> usize {
         self.len.load(Acquire)
@@ -222,6 +229,7 @@ impl Channel {
     /// Lets the reader's next call fail.
     pub fn fail(&self, error: Errno) {
         self.error.store(error.0.into(), Release);
+        self.state.fetch_or(RESET, AcqRel);
         self.readable.notify();
         self.writable.notify();
     }
@@ -256,6 +264,11 @@ impl Channel {
         self.state.load(Acquire) & UNHEARD != 0
     }
 
+    /// Whether its reader was told an error: there is no connection any more.
+    pub fn is_reset(&self) -> bool {
+        self.state.load(Acquire) & RESET != 0
+    }
+
     /// Whether the reader is closed.
     pub fn is_dead(&self) -> bool {
         self.state.load(Acquire) & DEAD != 0
@@ -263,7 +276,7 @@ impl Channel {
 
     /// Whether either end is gone.
     pub fn is_ended(&self) -> bool {
-        self.state.load(Acquire) != 0
+        self.state.load(Acquire) & (FINISHED | UNHEARD) != 0
     }
 
     /// Says whether the reader wants to know who wrote.

@@ -1,8 +1,102 @@
-//! The interfaces: there is `lo` alone.
+//! The interfaces: there is `lo` alone, which is always up and has 127.0.0.1/8 and ::1.
 
 use crate::errno::{Errno, Result};
+use crate::mm::user::UserPtr;
+use core::net::Ipv4Addr;
+use linux_raw_sys::ioctl::*;
+use linux_raw_sys::net::AF_INET;
+
+/// Its name, padded as `struct ifreq` has it, and its number.
+pub const NAME: [u8; 16] = *b"lo\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+pub const INDEX: u32 = 1;
+/// IFF_UP, IFF_LOOPBACK and IFF_RUNNING.
+pub const FLAGS: u32 = 0x49;
+/// The longest packet, and how many of them wait.
+pub const MTU: u32 = 65536;
+pub const QUEUE: u32 = 1000;
+/// The kind of its hardware (ARPHRD_LOOPBACK).
+pub const HARDWARE: u16 = 772;
+/// `sizeof(struct ifreq)`: a name, and 24 bytes of what is asked for.
+const REQUEST: usize = 40;
+const ASKED: usize = 16;
 
 /// Control operations on interfaces.
-pub fn ioctl(_request: u32, _argument: usize) -> Result<usize> {
-    Err(Errno::ENOTTY)
+pub fn ioctl(request: u32, argument: usize) -> Result<usize> {
+    let asked = argument.wrapping_add(ASKED);
+    if request == SIOCGIFCONF {
+        return configuration(argument);
+    }
+    if request == SIOCGIFNAME {
+        return match UserPtr::<u32>::new(asked).read()? {
+            INDEX => UserPtr::new(argument).write(&NAME).map(|()| 0),
+            _ => Err(Errno::ENODEV),
+        };
+    }
+    let known = matches!(
+        request,
+        SIOCGIFFLAGS
+            | SIOCSIFFLAGS
+            | SIOCGIFADDR
+            | SIOCSIFADDR
+            | SIOCGIFDSTADDR
+            | SIOCGIFBRDADDR
+            | SIOCGIFNETMASK
+            | SIOCSIFNETMASK
+            | SIOCGIFMETRIC
+            | SIOCGIFMTU
+            | SIOCGIFHWADDR
+            | SIOCGIFINDEX
+            | SIOCGIFTXQLEN
+    );
+    if !known {
+        return Err(Errno::ENOTTY);
+    }
+    let name = UserPtr::<[u8; 16]>::new(argument).read()?;
+    if !name.starts_with(b"lo\0") {
+        return Err(Errno::ENODEV);
+    }
+    match request {
+        SIOCGIFFLAGS => UserPtr::new(asked).write(&(FLAGS as u16))?,
+        SIOCGIFADDR | SIOCGIFDSTADDR => UserPtr::new(asked).write(&v4(Ipv4Addr::LOCALHOST))?,
+        SIOCGIFBRDADDR => UserPtr::new(asked).write(&v4(Ipv4Addr::UNSPECIFIED))?,
+        SIOCGIFNETMASK => UserPtr::new(asked).write(&v4(Ipv4Addr::new(255, 0, 0, 0)))?,
+        SIOCGIFMETRIC => UserPtr::new(asked).write(&0u32)?,
+        SIOCGIFMTU => UserPtr::new(asked).write(&MTU)?,
+        SIOCGIFINDEX => UserPtr::new(asked).write(&INDEX)?,
+        SIOCGIFTXQLEN => UserPtr::new(asked).write(&QUEUE)?,
+        SIOCGIFHWADDR => {
+            let mut address = [0u8; 16];
+            address[..2].copy_from_slice(&HARDWARE.to_ne_bytes());
+            UserPtr::new(asked).write(&address)?;
+        }
+        // It is as it shall be already.
+        _ => {}
+    }
+    Ok(0)
+}
+
+/// `struct sockaddr_in` without a port.
+fn v4(ip: Ipv4Addr) -> [u8; 16] {
+    let mut address = [0; 16];
+    address[..2].copy_from_slice(&(AF_INET as u16).to_ne_bytes());
+    address[4..8].copy_from_slice(&ip.octets());
+    address
+}
+
+/// SIOCGIFCONF: `argument` is a `struct ifconf`, which has a length and the address of as many bytes.
+fn configuration(argument: usize) -> Result<usize> {
+    let room = UserPtr::<i32>::new(argument).read()?;
+    let to = UserPtr::<usize>::new(argument.wrapping_add(8)).read()?;
+    let mut len = REQUEST;
+    if to != 0 {
+        if room < REQUEST as i32 {
+            len = 0;
+        } else {
+            UserPtr::new(to).write(&NAME)?;
+            UserPtr::new(to.wrapping_add(ASKED)).write(&v4(Ipv4Addr::LOCALHOST))?;
+            UserPtr::new(to.wrapping_add(2 * ASKED)).write(&[0u8; 8])?;
+        }
+    }
+    UserPtr::new(argument).write(&(len as i32))?;
+    Ok(0)
 }

@@ -3,18 +3,22 @@
 
 pub mod backlog;
 pub mod channel;
+pub mod inet;
 pub mod interface;
 pub mod message;
 pub mod name;
+pub mod netlink;
 pub mod options;
+pub mod report;
 pub mod rights;
 pub mod socket;
+pub mod stream;
 pub mod unix;
 pub mod wait;
 
 use crate::errno::{Errno, Result};
 use alloc::sync::Arc;
-use linux_raw_sys::net::AF_UNIX;
+use linux_raw_sys::net::{AF_INET, AF_INET6, AF_NETLINK, AF_UNIX};
 use socket::Socket;
 
 /// Kinds of sockets (`enum sock_type`).
@@ -30,6 +34,8 @@ pub const SEQPACKET: u32 = 5;
 pub fn new(domain: u32, kind: u32, protocol: u32) -> Result<Arc<dyn Socket>> {
     match domain {
         AF_UNIX => unix::new(kind, protocol),
+        AF_INET | AF_INET6 => inet::new(domain, kind, protocol),
+        AF_NETLINK => netlink::new(kind, protocol),
         _ => Err(Errno::EAFNOSUPPORT),
     }
 }
@@ -38,6 +44,7 @@ pub fn new(domain: u32, kind: u32, protocol: u32) -> Result<Arc<dyn Socket>> {
 pub fn pair(domain: u32, kind: u32, protocol: u32) -> Result<[Arc<dyn Socket>; 2]> {
     match domain {
         AF_UNIX => unix::pair(kind, protocol),
+        AF_INET | AF_INET6 => inet::new(domain, kind, protocol).and(Err(Errno::EOPNOTSUPP)),
         _ => Err(Errno::EOPNOTSUPP),
     }
 }

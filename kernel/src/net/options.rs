@@ -127,6 +127,12 @@ impl Options {
         Self::bit(name).is_some_and(|bit| self.switches.load(Acquire) & bit != 0)
     }
 
+    /// Says how many bytes may wait.
+    pub fn set_buffers(&self, send: u32, receive: u32) {
+        self.send_buffer.store(send, Release);
+        self.receive_buffer.store(receive, Release);
+    }
+
     /// Bytes that may wait to be read from a peer's socket.
     pub fn send_buffer(&self) -> usize {
         self.send_buffer.load(Acquire) as usize

@@ -91,7 +91,7 @@ pub trait Socket: Send + Sync + Any {
     }
 
     /// Lets others connect to it.
-    fn listen(&self, _backlog: usize) -> Result<()> {
+    fn listen(self: Arc<Self>, _backlog: usize) -> Result<()> {
         Err(Errno::EOPNOTSUPP)
     }
 
@@ -134,6 +134,11 @@ pub trait Socket: Send + Sync + Any {
     /// The error to be told by SO_ERROR, once.
     fn take_error(&self) -> Option<Errno> {
         None
+    }
+
+    /// The state of the connection, with the numbers of TCP.
+    fn state(&self) -> u8 {
+        0
     }
 
     /// SO_PEERCRED

@@ -5,6 +5,7 @@
 mod fault;
 mod files;
 mod futex;
+mod inet;
 mod ipc;
 mod memory;
 mod pidfd;
@@ -31,6 +32,7 @@ fn main() {
         Some("pipes") => pipes::run(),
         Some("time") => time::run(),
         Some("unix") => unix::run(),
+        Some("inet") => inet::run(),
         _ => {
             eprintln!("usage: abi PART");
             std::process::exit(2);

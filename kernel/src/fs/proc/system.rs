@@ -20,6 +20,7 @@ pub const ROOT: &[(&str, Node)] = &[
     ("loadavg", File(loadavg)),
     ("meminfo", File(meminfo)),
     ("mounts", Link(|text| text.push(b"self/mounts"))),
+    ("net", Directory(crate::net::report::FILES)),
     (
         "self",
         Link(|text| put!(text, "{}", current().process_id())),

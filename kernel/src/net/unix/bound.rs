@@ -12,6 +12,7 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
+use core::ops::Bound::{Excluded, Unbounded};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use linux_raw_sys::general::{IN_CREATE, S_IFSOCK};
 use linux_raw_sys::net::AF_UNIX;
@@ -176,4 +177,21 @@ pub fn find(address: &Address, kind: u32) -> Result<Arc<dyn Socket>> {
     };
     let found = BOUND.lock().get(&key).and_then(Weak::upgrade);
     found.ok_or(Errno::ECONNREFUSED)
+}
+
+/// Hands every socket that has a name to `show`.
+pub fn each(mut show: impl FnMut(&Arc<dyn Socket>)) {
+    let mut last: Option<Key> = None;
+    loop {
+        let (key, socket) = {
+            let bound = BOUND.lock();
+            let from = last.map_or(Unbounded, Excluded);
+            let Some((key, socket)) = bound.range((from, Unbounded)).next() else {
+                return;
+            };
+            (key.clone(), socket.upgrade())
+        };
+        last = Some(key);
+        socket.iter().for_each(&mut show);
+    }
 }

@@ -7,10 +7,11 @@ use crate::fs::poll::{Events, PollTable};
 use crate::mm::heap::try_arc;
 use crate::net::SEQPACKET;
 use crate::net::backlog::Backlog;
-use crate::net::channel::{Channel, Found, Reading};
+use crate::net::channel::Channel;
 use crate::net::message::Credentials;
 use crate::net::name::{Address, Name};
 use crate::net::socket::{Base, Outgoing, Received, Socket};
+use crate::net::stream;
 use crate::net::wait::Wait;
 use crate::sync::{Mutex, Once, SleepMutex};
 use alloc::sync::Arc;
@@ -120,7 +121,7 @@ impl Socket for Connected {
         self.bound.bind(address, weak)
     }
 
-    fn listen(&self, backlog: usize) -> Result<()> {
+    fn listen(self: Arc<Self>, backlog: usize) -> Result<()> {
         if !self.bound.is_named() || self.link.get().is_some() {
             return Err(Errno::EINVAL);
         }
@@ -166,7 +167,7 @@ impl Socket for Connected {
             accepted.base.options.inherit(&server.base.options);
             // The connection is whole before it can be accepted; a socket that finds no room any more tries again.
             let link = self.connect_to(&accepted, own, listener.credentials)?;
-            match listener.backlog.push(accepted) {
+            match listener.backlog.push(accepted, false) {
                 Err(Errno::EAGAIN) if !wait.nonblocking => continue,
                 done => done?,
             }
@@ -224,44 +225,11 @@ impl Socket for Connected {
         } else {
             Errno::EINVAL
         })?;
-        let reading = Reading {
-            peek: flags & MSG_PEEK != 0,
-            credentials: self.base.options.is_on(SO_PASSCRED),
-        };
-        let all = flags & MSG_WAITALL != 0 && !reading.peek && !self.is_framed();
-        let mut received = Received::default();
-        let mut total = 0;
-        loop {
-            let wanted = to.left();
-            if wanted == 0 && !self.is_framed() {
-                break;
-            }
-            let done = next(&link.incoming, to, reading, wait);
-            let found = match done {
-                Ok(Some(found)) => found,
-                Ok(None) => break,
-                Err(error) if total == 0 => return Err(error),
-                Err(_) => break,
-            };
-            total += found.count;
-            let special = !found.ancillary.is_empty();
-            if total == found.count {
-                received.found = found;
-            }
-            if !all || special || total == 0 {
-                break;
-            }
-        }
-        received.count = total;
-        if received.found.whole > received.found.count {
-            received.flags |= MSG_TRUNC;
-            if flags & MSG_TRUNC != 0 {
-                received.count = received.found.whole;
-            }
-        }
-        if reading.credentials {
-            let credentials = &mut received.found.ancillary.credentials;
-            credentials.get_or_insert(Credentials::UNKNOWN);
+        let credentials = self.base.options.is_on(SO_PASSCRED);
+        let mut received = stream::receive(&link.incoming, to, flags, credentials, || false, wait)?;
+        if credentials {
+            let sender = &mut received.found.ancillary.credentials;
+            sender.get_or_insert(Credentials::UNKNOWN);
         } else {
             received.found.ancillary.credentials = None;
         }
@@ -344,25 +312,6 @@ impl Socket for Connected {
         link.outgoing.set_limit(options.send_buffer());
         link.incoming
             .set_wants_credentials(options.is_on(SO_PASSCRED));
-    }
-}
-
-/// The next bytes or record, waited for; `None` at the end.
-fn next(channel: &Channel, to: &mut Sink, reading: Reading, wait: &Wait) -> Result<Option<Found>> {
-    loop {
-        if let Some(found) = channel.read(to, reading)? {
-            return Ok(Some(found));
-        }
-        if let Some(error) = channel.take_error() {
-            return Err(error);
-        }
-        if channel.is_ended() {
-            // What was written before the end may have come after the look above.
-            return channel.read(to, reading);
-        }
-        wait.until(channel.readable(), || {
-            channel.has_data() || channel.is_ended() || channel.has_error()
-        })?;
     }
 }
 

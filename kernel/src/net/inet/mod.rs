@@ -1,0 +1,52 @@
+//! TCP and UDP over IPv4 and IPv6, on this machine.
+//!
+//! Packets never leave the machine, so there are none: nothing is lost, reordered or resent. What stays of the protocols is what
+//! programs see: names, ports, connections, their ends and their errors.
+
+mod options;
+mod place;
+pub mod ports;
+mod tcp;
+mod udp;
+
+use super::socket::Socket;
+use super::{DATAGRAM, RAW, STREAM};
+use crate::errno::{Errno, Result};
+use alloc::sync::Arc;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use linux_raw_sys::net::{IPPROTO_TCP, IPPROTO_UDP};
+
+/// A new socket.
+pub fn new(domain: u32, kind: u32, protocol: u32) -> Result<Arc<dyn Socket>> {
+    const TCP: u32 = IPPROTO_TCP as u32;
+    const UDP: u32 = IPPROTO_UDP as u32;
+    match (kind, protocol) {
+        (STREAM, 0 | TCP) => Ok(tcp::Tcp::new(domain)?),
+        (DATAGRAM, 0 | UDP) => Ok(udp::Udp::new(domain)?),
+        (STREAM | DATAGRAM | RAW, _) => Err(Errno::EPROTONOSUPPORT),
+        _ => Err(Errno::ESOCKTNOSUPPORT),
+    }
+}
+
+/// Whether this machine has the address.
+fn is_local(ip: IpAddr) -> bool {
+    ip.is_loopback()
+}
+
+/// The address that stands for this machine where a program said "any".
+fn reached(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    }
+}
+
+/// The address that a packet to `to` comes from. ENETUNREACH where no interface leads.
+fn source(to: IpAddr) -> Result<IpAddr> {
+    match to {
+        _ if !is_local(to) => Err(Errno::ENETUNREACH),
+        IpAddr::V4(_) => Ok(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(_) => Ok(Ipv6Addr::LOCALHOST.into()),
+    }
+}

@@ -1,0 +1,421 @@
+//! TCP: connections of bytes.
+
+use super::options::Options;
+use super::place::Place;
+use super::ports;
+use super::{reached, source};
+use crate::errno::{Errno, Result};
+use crate::fs::io::Sink;
+use crate::fs::poll::{Events, PollTable};
+use crate::mm::heap::try_arc;
+use crate::net::STREAM;
+use crate::net::backlog::Backlog;
+use crate::net::channel::Channel;
+use crate::net::name::{Address, Name, unspecified};
+use crate::net::socket::{Base, Outgoing, Received, Socket};
+use crate::net::stream;
+use crate::net::wait::Wait;
+use crate::sync::{Mutex, Once};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+use linux_raw_sys::net::*;
+
+/// States as /proc/net/tcp and TCP_INFO show them.
+const ESTABLISHED: u8 = 1;
+const FIN_WAIT: u8 = 5;
+const CLOSED: u8 = 7;
+const CLOSE_WAIT: u8 = 8;
+const LISTENS: u8 = 10;
+
+/// Bytes that may wait in a new socket (`net.ipv4.tcp_wmem`, `net.ipv4.tcp_rmem`).
+const SEND_BUFFER: u32 = 16384;
+const RECEIVE_BUFFER: u32 = 131_072;
+
+/// The connection, as one of its ends sees it.
+struct Link {
+    incoming: Arc<Channel>,
+    outgoing: Arc<Channel>,
+    local: SocketAddr,
+    peer: SocketAddr,
+    /// It reads no more.
+    deaf: AtomicBool,
+    /// The program was told that it is connected.
+    told: AtomicBool,
+    /// Something was sent to an end that is closed.
+    broken: AtomicBool,
+}
+
+impl Link {
+    fn reads_no_more(&self) -> bool {
+        self.incoming.is_ended() || self.deaf.load(Acquire)
+    }
+
+    fn writes_no_more(&self) -> bool {
+        let reset = self.incoming.is_reset() || self.broken.load(Acquire);
+        self.outgoing.is_finished() || reset
+    }
+}
+
+/// A socket.
+pub struct Tcp {
+    base: Base,
+    place: Place,
+    options: Options,
+    link: Mutex<Option<Arc<Link>>>,
+    listener: Once<Backlog<Tcp>>,
+    /// Why a connection did not come about; 0 is nothing to tell.
+    error: AtomicU32,
+}
+
+impl Tcp {
+    /// One that is connected to nothing.
+    pub fn new(domain: u32) -> Result<Arc<Self>> {
+        let base = Base::new(domain, STREAM, IPPROTO_TCP as u32)?;
+        base.options.set_buffers(SEND_BUFFER, RECEIVE_BUFFER);
+        try_arc(Tcp {
+            base,
+            place: Place::new(&ports::TCP),
+            options: Options::new(),
+            link: Mutex::new(None),
+            listener: Once::new(),
+            error: AtomicU32::new(0),
+        })
+    }
+
+    fn link(&self) -> Option<Arc<Link>> {
+        self.link.lock().clone()
+    }
+
+    /// A channel that this socket reads and `writer` writes.
+    fn channel_from(&self, writer: &Self) -> Result<Arc<Channel>> {
+        let limit = self.base.options.receive_buffer();
+        Channel::new(false, limit, &self.base.readable, &writer.base.writable)
+    }
+
+    /// Both ends of a connection from this socket: its own, and that of a new one.
+    fn connection(
+        &self,
+        other: &Self,
+        local: SocketAddr,
+        peer: SocketAddr,
+    ) -> Result<[Arc<Link>; 2]> {
+        let (there, back) = (other.channel_from(self)?, self.channel_from(other)?);
+        let link = |incoming: &Arc<Channel>, outgoing: &Arc<Channel>, local, peer| {
+            try_arc(Link {
+                incoming: incoming.clone(),
+                outgoing: outgoing.clone(),
+                local,
+                peer,
+                deaf: AtomicBool::new(false),
+                told: AtomicBool::new(true),
+                broken: AtomicBool::new(false),
+            })
+        };
+        Ok([
+            link(&back, &there, local, peer)?,
+            link(&there, &back, peer, local)?,
+        ])
+    }
+
+    /// Connects to what listens at `to`.
+    fn join(&self, local: SocketAddr, to: SocketAddr, wait: &Wait) -> Result<()> {
+        let server = ports::TCP
+            .find(to, |holder, _| holder.listens.then_some(()))
+            .and_then(|socket| socket.downcast::<Tcp>())
+            .ok_or(Errno::ECONNREFUSED)?;
+        let backlog = server.listener.get().ok_or(Errno::ECONNREFUSED)?;
+        loop {
+            if !wait.nonblocking {
+                backlog.wait_for_room(wait)?;
+            }
+            let accepted = Tcp::new(server.base.domain)?;
+            accepted.base.options.inherit(&server.base.options);
+            let [own, other] = self.connection(&accepted, local, to)?;
+            own.told.store(!wait.nonblocking, Release);
+            *accepted.link.lock() = Some(other);
+            match backlog.push(accepted, wait.nonblocking) {
+                Err(Errno::EAGAIN) if !wait.nonblocking => continue,
+                done => done?,
+            }
+            *self.link.lock() = Some(own);
+            return Ok(());
+        }
+    }
+
+    /// What connect says of a socket that is not idle.
+    fn check_idle(&self) -> Result<bool> {
+        if self.listener.get().is_some() {
+            return Err(Errno::EISCONN);
+        }
+        if let Some(error) = self.take_error() {
+            return Err(error);
+        }
+        match self.link() {
+            Some(link) if link.told.swap(true, AcqRel) => Err(Errno::EISCONN),
+            Some(_) => Ok(false),
+            None => Ok(true),
+        }
+    }
+
+    /// Ends the connection: `reset` says that the other end shall be told an error.
+    fn disconnect(&self, reset: bool) {
+        let Some(link) = self.link.lock().take() else {
+            return;
+        };
+        if reset || link.incoming.has_data() {
+            link.outgoing.fail(Errno::ECONNRESET);
+        }
+        link.incoming.die();
+        link.outgoing.finish();
+    }
+
+    fn stop_listening(&self) {
+        if let Some(backlog) = self.listener.get() {
+            let waiting = backlog.close();
+            waiting.iter().for_each(|one| one.disconnect(true));
+        }
+    }
+
+    fn state(&self) -> u8 {
+        if self.is_listening() {
+            return LISTENS;
+        }
+        match self.link() {
+            None => CLOSED,
+            Some(link) => match (link.reads_no_more(), link.writes_no_more()) {
+                (true, true) => CLOSED,
+                (true, false) => CLOSE_WAIT,
+                (false, true) => FIN_WAIT,
+                _ => ESTABLISHED,
+            },
+        }
+    }
+}
+
+impl Socket for Tcp {
+    fn base(&self) -> &Base {
+        &self.base
+    }
+
+    fn bind(self: Arc<Self>, address: &Address) -> Result<()> {
+        let weak = Arc::downgrade(&self);
+        self.place.bind(address, &self.base, weak)
+    }
+
+    fn listen(self: Arc<Self>, backlog: usize) -> Result<()> {
+        if self.link().is_some() {
+            return Err(Errno::EINVAL);
+        }
+        if let Some(listener) = self.listener.get() {
+            listener.set_max(backlog);
+            return Ok(());
+        }
+        let any = unspecified(self.base.domain);
+        let weak = Arc::downgrade(&self);
+        self.place.claim_any(any, &self.base, weak)?;
+        let fresh = Backlog::new(backlog, &self.base.readable)?;
+        self.place.listen()?;
+        self.listener.call_once(|| fresh);
+        Ok(())
+    }
+
+    fn connect(self: Arc<Self>, address: &Address, wait: &Wait) -> Result<()> {
+        if address.is_unspecified() {
+            self.disconnect(true);
+            self.place.release();
+            return Ok(());
+        }
+        let given = address.inet(self.base.domain)?;
+        if !self.check_idle()? {
+            return Ok(());
+        }
+        let to = SocketAddr::new(reached(given.ip()), given.port());
+        self.place
+            .check_family(to.ip(), &self.base, Errno::ENETUNREACH)?;
+        let from = source(to.ip())?;
+        let weak = Arc::downgrade(&self);
+        self.place.claim_any(from, &self.base, weak)?;
+        let port = self.place.local().map_or(0, |local| local.port());
+        let own = self
+            .place
+            .local()
+            .map(|local| local.ip())
+            .filter(|ip| !ip.is_unspecified());
+        let local = SocketAddr::new(own.unwrap_or(from), port);
+        let joined = self.join(local, to, wait);
+        if joined.is_ok() {
+            self.place.settle(local.ip());
+        }
+        match joined {
+            Err(Errno::EAGAIN) => Err(Errno::ETIMEDOUT),
+            Err(Errno::ECONNREFUSED) if wait.nonblocking => {
+                let error = Errno::ECONNREFUSED.0.into();
+                self.error.store(error, Release);
+                self.base.writable.notify();
+                Err(Errno::EINPROGRESS)
+            }
+            Ok(()) if wait.nonblocking => {
+                self.base.writable.notify();
+                Err(Errno::EINPROGRESS)
+            }
+            done => done,
+        }
+    }
+
+    fn accept(&self, wait: &Wait) -> Result<Arc<dyn Socket>> {
+        Ok(self.listener.get().ok_or(Errno::EINVAL)?.accept(wait)?)
+    }
+
+    fn name(&self) -> Name {
+        match self.link() {
+            Some(link) => Name::Inet(link.local),
+            None => self.place.name(),
+        }
+    }
+
+    fn peer(&self) -> Result<Name> {
+        let link = self.link().ok_or(Errno::ENOTCONN)?;
+        Ok(Name::Inet(link.peer))
+    }
+
+    fn send(self: Arc<Self>, message: Outgoing, wait: &Wait) -> Result<usize> {
+        if let Some(error) = self.take_error() {
+            return Err(error);
+        }
+        let link = self.link().ok_or(Errno::EPIPE)?;
+        if link.writes_no_more() {
+            return Err(Errno::EPIPE);
+        }
+        if link.outgoing.is_dead() {
+            // The first that is sent to a closed end makes it answer that it is.
+            link.broken.store(true, Release);
+            self.base.readable.notify();
+            return Ok(message.data.left());
+        }
+        match link.outgoing.write(message.data, message.ancillary, wait) {
+            Err(Errno::EPIPE) => Err(self.take_error().unwrap_or(Errno::EPIPE)),
+            done => done,
+        }
+    }
+
+    fn receive(&self, to: &mut Sink, flags: u32, wait: &Wait) -> Result<Received> {
+        if flags & MSG_OOB != 0 {
+            return Err(Errno::EINVAL);
+        }
+        if let Some(error) = self.take_own_error() {
+            return Err(error);
+        }
+        let link = self.link().ok_or(Errno::ENOTCONN)?;
+        let deaf = || link.deaf.load(Acquire);
+        stream::receive(&link.incoming, to, flags, false, deaf, wait)
+    }
+
+    fn shutdown(&self, read: bool, write: bool) -> Result<()> {
+        if self.is_listening() {
+            if read {
+                self.stop_listening();
+                self.place.release();
+            }
+            return Ok(());
+        }
+        let link = self.link().ok_or(Errno::ENOTCONN)?;
+        if link.reads_no_more() && link.writes_no_more() {
+            return Err(Errno::ENOTCONN);
+        }
+        if read {
+            link.deaf.store(true, Release);
+            self.base.readable.notify();
+        }
+        if write {
+            link.outgoing.finish();
+        }
+        Ok(())
+    }
+
+    fn poll(&self, table: Option<&mut PollTable>) -> Events {
+        if let Some(table) = table {
+            table.add(&self.base.readable);
+            table.add(&self.base.writable);
+        }
+        let mut events = Events::empty();
+        if let Some(listener) = self.listener.get()
+            && listener.is_open()
+        {
+            events.set(Events::IN, listener.is_ready());
+            return events;
+        }
+        let failed = self.error.load(Acquire) != 0;
+        let Some(link) = self.link() else {
+            let ended = Events::IN | Events::READ_HANG_UP | Events::ERROR;
+            let told = if failed { ended } else { Events::empty() };
+            return Events::OUT | Events::HANG_UP | told;
+        };
+        let (deaf, mute) = (link.reads_no_more(), link.writes_no_more());
+        events.set(Events::IN, link.incoming.has_data() || deaf);
+        events.set(Events::READ_HANG_UP, deaf);
+        events.set(Events::HANG_UP, deaf && mute);
+        events.set(Events::ERROR, link.incoming.has_error());
+        let writable = mute || link.outgoing.is_ended() || link.outgoing.is_writable();
+        events.set(Events::OUT, writable);
+        events
+    }
+
+    fn waiting(&self) -> Result<(usize, usize)> {
+        if self.is_listening() {
+            return Err(Errno::EINVAL);
+        }
+        Ok(self
+            .link()
+            .map_or((0, 0), |link| (link.incoming.len(), link.outgoing.len())))
+    }
+
+    fn is_listening(&self) -> bool {
+        self.listener.get().is_some_and(Backlog::is_open)
+    }
+
+    fn take_error(&self) -> Option<Errno> {
+        let link = self.link();
+        self.take_own_error()
+            .or_else(|| link?.incoming.take_error())
+    }
+
+    fn options_changed(&self) {
+        if let Some(link) = self.link() {
+            let limit = self.base.options.receive_buffer();
+            link.incoming.set_limit(limit);
+        }
+    }
+
+    fn option(&self, level: u32, name: u32) -> Result<Vec<u8>> {
+        let (base, place) = (&self.base, &self.place);
+        self.options.get(base, place, level, name, self.state())
+    }
+
+    fn set_option(&self, level: u32, name: u32, value: &[u8]) -> Result<()> {
+        let (base, place) = (&self.base, &self.place);
+        self.options.set(base, place, level, name, value)
+    }
+
+    fn state(&self) -> u8 {
+        Tcp::state(self)
+    }
+}
+
+impl Tcp {
+    fn take_own_error(&self) -> Option<Errno> {
+        if self.error.load(Acquire) == 0 {
+            return None;
+        }
+        let error = self.error.swap(0, AcqRel);
+        (error != 0).then_some(Errno(error as u16))
+    }
+}
+
+impl Drop for Tcp {
+    fn drop(&mut self) {
+        self.stop_listening();
+        self.disconnect(self.base.options.resets());
+    }
+}

@@ -1,0 +1,502 @@
+//! TCP and UDP on the machine itself, over IPv4 and IPv6.
+
+use std::mem;
+use std::ptr;
+
+use libc::{
+    AF_INET, AF_INET6, IPPROTO_TCP, MSG_DONTWAIT, MSG_NOSIGNAL, MSG_PEEK, POLLIN, POLLOUT,
+    POLLRDHUP, SO_ERROR, SO_LINGER, SO_REUSEADDR, SO_REUSEPORT, SO_TYPE, SOCK_DGRAM, SOCK_NONBLOCK,
+    SOCK_STREAM, SOL_SOCKET, c_int, sockaddr_in6, socklen_t,
+};
+
+use crate::pipes::ready;
+use crate::tell;
+use crate::unix::{option, receive, send, set};
+
+/// 127.0.0.1, as a word in the machine's own order.
+const LOCAL: u32 = 0x7f00_0001;
+
+/// Runs this part.
+pub fn run() {
+    // SAFETY: every pointer passed is that of a live value of the right kind.
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+        kinds();
+        for family in [AF_INET, AF_INET6] {
+            println!("family {family}");
+            connections(family);
+            ends(family);
+            datagrams(family);
+        }
+        names();
+        both();
+        options();
+        interfaces();
+    }
+}
+
+/// An address: of IPv6 the mapped one where `ip` is an IPv4 address, or ::1 and :: for 127.0.0.1 and 0.0.0.0.
+fn address(family: c_int, ip: u32, port: u16) -> (sockaddr_in6, socklen_t) {
+    // SAFETY: zeroes are an address.
+    let mut address: sockaddr_in6 = unsafe { mem::zeroed() };
+    address.sin6_family = family as _;
+    address.sin6_port = port.to_be();
+    if family == AF_INET {
+        address.sin6_flowinfo = ip.to_be();
+        return (address, 16);
+    }
+    if ip == LOCAL {
+        address.sin6_addr.s6_addr[15] = 1;
+    } else if ip != 0 {
+        address.sin6_addr.s6_addr[10..12].fill(0xff);
+        address.sin6_addr.s6_addr[12..].copy_from_slice(&ip.to_be_bytes());
+    }
+    (address, 28)
+}
+
+unsafe fn bind(file: c_int, family: c_int, ip: u32, port: u16) -> c_int {
+    let (address, length) = address(family, ip, port);
+    unsafe { libc::bind(file, (&raw const address).cast(), length) }
+}
+
+unsafe fn connect(file: c_int, family: c_int, ip: u32, port: u16) -> c_int {
+    let (address, length) = address(family, ip, port);
+    unsafe { libc::connect(file, (&raw const address).cast(), length) }
+}
+
+unsafe fn send_to(file: c_int, bytes: &[u8], family: c_int, ip: u32, port: u16) -> i64 {
+    let (address, length) = address(family, ip, port);
+    unsafe {
+        libc::sendto(
+            file,
+            bytes.as_ptr().cast(),
+            bytes.len(),
+            0,
+            (&raw const address).cast(),
+            length,
+        ) as i64
+    }
+}
+
+type Namer = unsafe extern "C" fn(c_int, *mut libc::sockaddr, *mut socklen_t) -> c_int;
+
+/// The port, 0 where there is none.
+unsafe fn port(file: c_int, call: Namer) -> u16 {
+    let (mut address, _) = address(AF_INET, 0, 0);
+    let mut length = mem::size_of::<sockaddr_in6>() as socklen_t;
+    unsafe { call(file, (&raw mut address).cast(), &mut length) };
+    u16::from_be(address.sin6_port)
+}
+
+unsafe fn own_port(file: c_int) -> u16 {
+    unsafe { port(file, libc::getsockname) }
+}
+
+/// Prints an address, but for its port.
+unsafe fn name(what: &str, file: c_int, call: Namer) {
+    let (mut address, _) = address(AF_INET, 0, 0);
+    let mut length = mem::size_of::<sockaddr_in6>() as socklen_t;
+    let result = unsafe { call(file, (&raw mut address).cast(), &mut length) };
+    if result != 0 {
+        return tell(what, result);
+    }
+    let named = address.sin6_port != 0;
+    let family = address.sin6_family;
+    if c_int::from(family) == AF_INET {
+        let ip = u32::from_be(address.sin6_flowinfo);
+        println!("{what}: {family} {length} {ip:x} {named}");
+    } else {
+        println!(
+            "{what}: {family} {length} {:x?} {named}",
+            address.sin6_addr.s6_addr
+        );
+    }
+}
+
+unsafe fn listener(family: c_int, backlog: c_int) -> (c_int, u16) {
+    unsafe {
+        let server = libc::socket(family, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        tell("bind", bind(server, family, LOCAL, 0));
+        tell("listen", libc::listen(server, backlog));
+        (server, own_port(server))
+    }
+}
+
+unsafe fn accept(server: c_int) -> c_int {
+    unsafe { libc::accept(server, ptr::null_mut(), ptr::null_mut()) }
+}
+
+/// Two ends of a connection, the first of which was accepted.
+unsafe fn pair(family: c_int) -> [c_int; 2] {
+    unsafe {
+        let server = libc::socket(family, SOCK_STREAM, 0);
+        bind(server, family, LOCAL, 0);
+        libc::listen(server, 1);
+        let client = libc::socket(family, SOCK_STREAM, 0);
+        if connect(client, family, LOCAL, own_port(server)) != 0 {
+            tell("pair", -1);
+        }
+        let accepted = accept(server);
+        libc::close(server);
+        [accepted, client]
+    }
+}
+
+/// Waits until there is something to read.
+unsafe fn wait_for(file: c_int, events: i16) {
+    let mut entry = libc::pollfd {
+        fd: file,
+        events,
+        revents: 0,
+    };
+    unsafe { libc::poll(&mut entry, 1, -1) };
+}
+
+unsafe fn kinds() {
+    unsafe {
+        tell(
+            "an odd protocol",
+            libc::socket(AF_INET, SOCK_STREAM, libc::IPPROTO_UDP),
+        );
+        tell("an odd kind", libc::socket(AF_INET, 4, 0));
+        let mut ends = [0; 2];
+        tell(
+            "a pair",
+            libc::socketpair(AF_INET, SOCK_STREAM, 0, ends.as_mut_ptr()),
+        );
+        let a = libc::socket(AF_INET, SOCK_STREAM, IPPROTO_TCP);
+        println!(
+            "{} {} {}",
+            option(a, SO_TYPE),
+            option(a, libc::SO_PROTOCOL),
+            option(a, libc::SO_DOMAIN)
+        );
+        name("unnamed", a, libc::getsockname);
+        name("unconnected", a, libc::getpeername);
+        ready("idle", a, POLLIN | POLLOUT);
+        tell("sent too early", send(a, b"x", MSG_NOSIGNAL));
+        receive("received too early", a, 1, 0);
+        tell("shut down too early", libc::shutdown(a, libc::SHUT_RDWR));
+        tell("accept", accept(a));
+        libc::close(a);
+    }
+}
+
+unsafe fn connections(family: c_int) {
+    unsafe {
+        let (server, port) = listener(family, 5);
+        tell("accept nobody", accept(server));
+        name("its name", server, libc::getsockname);
+        tell(
+            "connect a listening one",
+            connect(server, family, LOCAL, port),
+        );
+        let a = libc::socket(family, SOCK_STREAM, 0);
+        tell("connect", connect(a, family, LOCAL, port));
+        tell("connect again", connect(a, family, LOCAL, port));
+        name("its name", a, libc::getsockname);
+        name("its peer", a, libc::getpeername);
+        println!("the port: {}", self::port(a, libc::getpeername) == port);
+        tell("sent before accept", send(a, b"early", 0));
+        ready("somebody", server, POLLIN | POLLOUT);
+        let first = accept(server);
+        wait_for(first, POLLIN);
+        receive("it was kept", first, 10, 0);
+        name("its name", first, libc::getsockname);
+        println!("its port: {}", own_port(first) == port);
+        println!(
+            "its peer: {}",
+            self::port(first, libc::getpeername) == own_port(a)
+        );
+        receive("nothing", first, 1, MSG_DONTWAIT);
+        ready("connected", first, POLLIN | POLLOUT | POLLRDHUP);
+        let b = libc::socket(family, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        tell("without waiting", connect(b, family, LOCAL, port));
+        wait_for(b, POLLOUT);
+        println!("error {}", option(b, SO_ERROR));
+        tell("once more", connect(b, family, LOCAL, port));
+        tell("and once more", connect(b, family, LOCAL, port));
+        let second = accept(server);
+        send(second, b"12345", 0);
+        wait_for(b, POLLIN);
+        receive("peek", b, 3, MSG_PEEK);
+        receive("all", b, 10, 0);
+        libc::close(server);
+        let c = libc::socket(family, SOCK_STREAM, 0);
+        tell("nobody there", connect(c, family, LOCAL, port));
+        let d = libc::socket(family, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        tell("nobody, without waiting", connect(d, family, LOCAL, port));
+        wait_for(d, POLLOUT);
+        ready("refused", d, POLLIN | POLLOUT | POLLRDHUP);
+        println!("error {}", option(d, SO_ERROR) == libc::ECONNREFUSED);
+        println!("error {}", option(d, SO_ERROR));
+        let e = libc::socket(family, SOCK_STREAM, 0);
+        tell("elsewhere", connect(e, family, 0x0808_0808, 80));
+        for file in [a, b, c, d, e, first, second] {
+            libc::close(file);
+        }
+        let (server, port) = listener(family, 1);
+        let e = libc::socket(family, SOCK_STREAM, 0);
+        connect(e, family, LOCAL, port);
+        libc::close(server);
+        wait_for(e, POLLIN);
+        receive("never accepted", e, 1, 0);
+        libc::close(e);
+    }
+}
+
+unsafe fn ends(family: c_int) {
+    unsafe {
+        let [a, b] = pair(family);
+        send(a, b"last", 0);
+        tell("no more writing", libc::shutdown(a, libc::SHUT_WR));
+        tell("send after it", send(a, b"x", MSG_NOSIGNAL));
+        wait_for(b, POLLRDHUP);
+        ready("the other end", b, POLLIN | POLLOUT | POLLRDHUP);
+        receive("what was sent", b, 10, 0);
+        receive("the end", b, 10, 0);
+        tell("the other way", send(b, b"back", 0));
+        wait_for(a, POLLIN);
+        receive("it came", a, 10, 0);
+        libc::close(b);
+        wait_for(a, POLLIN);
+        receive("the end here too", a, 10, 0);
+        ready("closed", a, POLLIN | POLLOUT | POLLRDHUP);
+        let [a, b] = pair(family);
+        libc::close(b);
+        wait_for(a, POLLRDHUP);
+        tell("the first to a closed end", send(a, b"x", 0));
+        tell("the second", send(a, b"x", 0));
+        receive("the end", a, 10, 0);
+        let [a, b] = pair(family);
+        send(a, b"unread", 0);
+        wait_for(b, POLLIN);
+        libc::close(b);
+        wait_for(a, POLLIN);
+        ready("closed with unread data", a, POLLIN | POLLOUT | POLLRDHUP);
+        receive("reset", a, 10, 0);
+        receive("then the end", a, 10, 0);
+        tell("no more to send", send(a, b"x", 0));
+        let [a, b] = pair(family);
+        let at_once = libc::linger {
+            l_onoff: 1,
+            l_linger: 0,
+        };
+        tell("no lingering", set(b, SOL_SOCKET, SO_LINGER, at_once));
+        libc::close(b);
+        wait_for(a, POLLIN);
+        tell("send", send(a, b"x", 0));
+        tell("send again", send(a, b"x", 0));
+        let [a, b] = pair(family);
+        tell("no more reading", libc::shutdown(a, libc::SHUT_RD));
+        receive("at once", a, 10, 0);
+        tell("but sent", send(b, b"x", 0));
+        let block = vec![7u8; 8 << 20];
+        let [a, b] = pair(family);
+        let mut sent = 0;
+        loop {
+            match send(a, &block, MSG_DONTWAIT) {
+                -1 => break,
+                count => sent += count,
+            }
+        }
+        println!("it is full some time: {}", sent > 50_000);
+        libc::shutdown(a, libc::SHUT_WR);
+        let mut total = 0;
+        let mut bytes = vec![0u8; 70_000];
+        while let count @ 1.. = libc::recv(b, bytes.as_mut_ptr().cast(), bytes.len(), 0) {
+            total += count as i64;
+        }
+        println!("all came: {}", total == sent);
+    }
+}
+
+unsafe fn datagrams(family: c_int) {
+    unsafe {
+        let server = libc::socket(family, SOCK_DGRAM, 0);
+        tell("bind", bind(server, family, LOCAL, 0));
+        let to = own_port(server);
+        let a = libc::socket(family, SOCK_DGRAM, 0);
+        tell("no destination", send(a, b"x", 0));
+        tell("sendto", send_to(a, b"hello", family, LOCAL, to));
+        name("a name by sending", a, libc::getsockname);
+        tell("empty", send_to(a, b"", family, LOCAL, to));
+        tell("long", send_to(a, &[1; 9000], family, LOCAL, to));
+        receive("cut off", server, 2, 0);
+        receive("empty", server, 10, 0);
+        let mut bytes = [0u8; 10];
+        let (mut from, mut length) = address(AF_INET, 0, 0);
+        length = length.max(28);
+        let got = libc::recvfrom(
+            server,
+            bytes.as_mut_ptr().cast(),
+            10,
+            libc::MSG_TRUNC,
+            (&raw mut from).cast(),
+            &mut length,
+        );
+        let known = u16::from_be(from.sin6_port) == own_port(a);
+        println!("recvfrom: {got} from {length} {} {known}", from.sin6_family);
+        receive("no more", server, 1, MSG_DONTWAIT);
+        tell("too long", send_to(a, &vec![1; 70_000], family, LOCAL, to));
+        tell("no port", send_to(a, b"x", family, LOCAL, 0));
+        tell("elsewhere", send_to(a, b"x", family, 0x0808_0808, 80));
+        tell("connect", connect(a, family, LOCAL, to));
+        name("its peer", a, libc::getpeername);
+        tell("send", send(a, b"y", 0));
+        receive("it came", server, 10, 0);
+        let stranger = libc::socket(family, SOCK_DGRAM, 0);
+        send_to(stranger, b"z", family, LOCAL, own_port(a));
+        receive("not from a stranger", a, 10, MSG_DONTWAIT);
+        tell("listen", libc::listen(a, 1));
+        ready("idle", a, POLLIN | POLLOUT);
+        libc::close(server);
+        tell("nobody there", send(a, b"x", 0));
+        wait_for(a, POLLIN);
+        tell("told at the next", send(a, b"x", 0));
+        tell("then sent", send(a, b"x", 0));
+        wait_for(a, POLLIN);
+        receive("or at a receive", a, 1, MSG_DONTWAIT);
+        let (mut none, length) = address(family, 0, 0);
+        none.sin6_family = libc::AF_UNSPEC as _;
+        tell(
+            "disconnect",
+            libc::connect(a, (&raw const none).cast(), length),
+        );
+        name("no peer", a, libc::getpeername);
+        libc::close(a);
+        libc::close(stranger);
+    }
+}
+
+unsafe fn names() {
+    unsafe {
+        let (server, port) = listener(AF_INET, 1);
+        let a = libc::socket(AF_INET, SOCK_STREAM, 0);
+        tell("taken", bind(a, AF_INET, LOCAL, port));
+        tell("taken for all", bind(a, AF_INET, 0, port));
+        set(a, SOL_SOCKET, SO_REUSEADDR, 1);
+        tell("taken all the same", bind(a, AF_INET, LOCAL, port));
+        tell("another address", bind(a, AF_INET, LOCAL + 1, port));
+        tell("twice", bind(a, AF_INET, LOCAL, 0));
+        let b = libc::socket(AF_INET, SOCK_STREAM, 0);
+        tell("not of this machine", bind(b, AF_INET, 0x0a01_0203, 0));
+        tell("of another family", bind(b, AF_INET6, LOCAL, 0));
+        let (short, _) = address(AF_INET, LOCAL, 0);
+        tell("too short", libc::bind(b, (&raw const short).cast(), 8));
+        tell("listen without a name", libc::listen(b, 1));
+        println!("it has one: {}", own_port(b) != 0);
+        let (c, d) = (
+            libc::socket(AF_INET, SOCK_STREAM, 0),
+            libc::socket(AF_INET, SOCK_STREAM, 0),
+        );
+        for file in [c, d] {
+            set(file, SOL_SOCKET, SO_REUSEADDR, 1);
+        }
+        tell("shared", bind(c, AF_INET, LOCAL, 0));
+        let shared = own_port(c);
+        tell("by both", bind(d, AF_INET, LOCAL, shared));
+        tell("the first listens", libc::listen(c, 1));
+        tell("the second cannot", libc::listen(d, 1));
+        let (e, f) = (
+            libc::socket(AF_INET, SOCK_STREAM, 0),
+            libc::socket(AF_INET, SOCK_STREAM, 0),
+        );
+        for file in [e, f] {
+            set(file, SOL_SOCKET, SO_REUSEPORT, 1);
+        }
+        bind(e, AF_INET, LOCAL, 0);
+        tell("a shared port", bind(f, AF_INET, LOCAL, own_port(e)));
+        tell("both listen", libc::listen(e, 1) + libc::listen(f, 1));
+        for file in [server, a, b, c, d, e, f] {
+            libc::close(file);
+        }
+        let again = libc::socket(AF_INET, SOCK_STREAM, 0);
+        tell("free again", bind(again, AF_INET, LOCAL, port));
+        libc::close(again);
+    }
+}
+
+unsafe fn both() {
+    unsafe {
+        let server = libc::socket(AF_INET6, SOCK_STREAM, 0);
+        tell("all of both", bind(server, AF_INET6, 0, 0));
+        libc::listen(server, 5);
+        let port = own_port(server);
+        let a = libc::socket(AF_INET, SOCK_STREAM, 0);
+        tell("taken", bind(a, AF_INET, 0, port));
+        tell("by IPv4", connect(a, AF_INET, LOCAL, port));
+        let accepted = accept(server);
+        name("a mapped peer", accepted, libc::getpeername);
+        name("a mapped name", accepted, libc::getsockname);
+        let b = libc::socket(AF_INET6, SOCK_STREAM, 0);
+        tell("by a mapped address", connect(b, AF_INET6, LOCAL + 1, port));
+        name("its name", b, libc::getsockname);
+        name("its peer", b, libc::getpeername);
+        let c = libc::socket(AF_INET, SOCK_STREAM, 0);
+        tell("by any address", connect(c, AF_INET, 0, port));
+        name("its peer", c, libc::getpeername);
+        let only = libc::socket(AF_INET6, SOCK_STREAM, 0);
+        set(only, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1);
+        bind(only, AF_INET6, 0, 0);
+        libc::listen(only, 1);
+        let d = libc::socket(AF_INET, SOCK_STREAM, 0);
+        tell("IPv6 only", connect(d, AF_INET, LOCAL, own_port(only)));
+        let e = libc::socket(AF_INET, SOCK_STREAM, 0);
+        tell("the port beside it", bind(e, AF_INET, 0, own_port(only)));
+        for file in [server, a, b, c, d, e, only, accepted] {
+            libc::close(file);
+        }
+    }
+}
+
+unsafe fn level(file: c_int, level: c_int, name: c_int) -> c_int {
+    let (mut value, mut length) = (0, 4);
+    let result =
+        unsafe { libc::getsockopt(file, level, name, (&raw mut value).cast(), &mut length) };
+    if result == 0 { value } else { -1 }
+}
+
+unsafe fn options() {
+    unsafe {
+        let a = libc::socket(AF_INET, SOCK_STREAM, 0);
+        tell("no delay", set(a, IPPROTO_TCP, libc::TCP_NODELAY, 1));
+        println!("{}", level(a, IPPROTO_TCP, libc::TCP_NODELAY));
+        println!("{}", level(a, IPPROTO_TCP, libc::TCP_KEEPIDLE));
+        println!("{}", level(a, libc::IPPROTO_IP, libc::IP_TTL));
+        tell("keep alive", set(a, SOL_SOCKET, libc::SO_KEEPALIVE, 1));
+        println!("{}", option(a, libc::SO_KEEPALIVE));
+        tell("an odd one", set(a, IPPROTO_TCP, 99, 1));
+        tell("of IPv6", set(a, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1));
+        println!(
+            "buffers {} {}",
+            option(a, libc::SO_SNDBUF),
+            option(a, libc::SO_RCVBUF)
+        );
+        let b = libc::socket(AF_INET6, SOCK_DGRAM, 0);
+        println!("{}", level(b, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY));
+        tell("V6ONLY", set(b, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1));
+        println!("{}", level(b, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY));
+        println!("{}", level(b, IPPROTO_TCP, libc::TCP_NODELAY));
+    }
+}
+
+unsafe fn interfaces() {
+    unsafe {
+        let file = libc::socket(AF_INET, SOCK_DGRAM, 0);
+        println!("number {}", libc::if_nametoindex(c"lo".as_ptr()));
+        println!("none {}", libc::if_nametoindex(c"eth9".as_ptr()));
+        libc::close(file);
+        let mut list: *mut libc::ifaddrs = ptr::null_mut();
+        tell("getifaddrs", libc::getifaddrs(&mut list));
+        let mut at = list;
+        while let Some(one) = at.as_ref() {
+            let family = one.ifa_addr.as_ref().map_or(0, |address| address.sa_family);
+            let up = one.ifa_flags & libc::IFF_UP as u32 != 0;
+            let name = std::ffi::CStr::from_ptr(one.ifa_name);
+            println!("{name:?} {family} {up}");
+            at = one.ifa_next;
+        }
+        libc::freeifaddrs(list);
+    }
+}
