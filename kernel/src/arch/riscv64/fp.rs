@@ -3,16 +3,19 @@
 use core::arch::naked_asm;
 use core::mem::offset_of;
 
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
 use super::status::{self, Fp};
 
 /// f0 to f31 and `fcsr`.
-#[repr(C, align(16))]
-#[derive(Clone, PartialEq, Eq)]
-pub struct Registers {
+#[repr(C)]
+#[derive(Clone, FromBytes, IntoBytes, Immutable)]
+pub(super) struct Registers {
     /// f0 to f31.
     pub f: [u64; 32],
     /// Rounding mode and flags.
     pub fcsr: u32,
+    unused: u32,
 }
 
 impl Registers {
@@ -20,7 +23,13 @@ impl Registers {
     pub const ZERO: Registers = Registers {
         f: [0; 32],
         fcsr: 0,
+        unused: 0,
     };
+
+    /// Whether they are as a program finds them first.
+    fn is_zero(&self) -> bool {
+        self.f.iter().fold(u64::from(self.fcsr), |all, f| all | f) == 0
+    }
 }
 
 /// What is kept of a thread.
@@ -69,15 +78,15 @@ impl State {
         first
     }
 
-    /// What the thread that runs now has in them.
-    pub fn current(&mut self) -> Registers {
+    /// What the thread that runs now has in them, if it ever used them.
+    pub fn current(&mut self) -> Option<Registers> {
         self.leave();
-        self.registers.clone()
+        self.used.then(|| self.registers.clone())
     }
 
     /// Gives the thread that runs now back what a signal's frame held, unless it never used any.
     pub fn restore(&mut self, registers: &Registers) {
-        if self.used || *registers != Registers::ZERO {
+        if self.used || !registers.is_zero() {
             self.registers.clone_from(registers);
             self.used = true;
             self.enter();

@@ -1,11 +1,11 @@
 //! Signal frames as programs see them (Linux, arch/riscv/include/uapi/asm/{ucontext,sigcontext,ptrace}.h).
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::frame::{Frame, reg};
 use super::{fp, thread};
 use crate::errno::{Errno, Result};
-use crate::mm::user::UserPtr;
+use crate::mm::user::{UserPtr, UserSlice};
 
 /// A signal on its way to a handler.
 pub struct Delivery<'a> {
@@ -27,54 +27,41 @@ pub struct Delivery<'a> {
     pub stack_top: usize,
 }
 
-/// `__riscv_d_ext_state`, with the room that larger states take and an empty list of extensions.
+/// What a `struct ucontext` begins with.
 #[repr(C)]
-#[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
-struct FpContext {
-    f: [u64; 32],
-    fcsr: u32,
-    unused: [u32; 65],
-    extensions: [u32; 2],
-}
-
-/// Bytes of `union __riscv_fp_state`.
-const FP_CONTEXT: usize = 528;
-/// Bytes of the mask's room in a `ucontext_t`.
-const MASK_ROOM: usize = 1024 / 8;
-
-/// `struct ucontext`.
-#[repr(C)]
-#[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
-struct Context {
+#[derive(FromBytes, IntoBytes, Immutable)]
+struct Head {
     flags: usize,
     link: usize,
     stack: [usize; 3],
     mask: u64,
-    unused: [u8; MASK_ROOM - 8],
-    align: u64,
-    /// `pc`, then x1 to x31.
-    registers: [usize; 32],
-    fp: FpContext,
 }
 
-/// `struct rt_sigframe`.
-#[repr(C)]
-#[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
-struct SignalFrame {
-    info: [u8; 128],
-    context: Context,
-}
+/// What ends the `union __riscv_fp_state`: a reserved word, and an empty list of extensions.
+type Tail = [u32; 3];
 
-const _: () = assert!(size_of::<FpContext>() == FP_CONTEXT);
-const _: () =
-    assert!(core::mem::offset_of!(Context, registers) == 176 && size_of::<Context>() == 960);
+/// Byte offsets of the parts of a `struct rt_sigframe`, and its size. What lies between is not written.
+mod offset {
+    /// The `siginfo_t`.
+    pub const INFO: usize = 0;
+    /// The `struct ucontext`.
+    pub const CONTEXT: usize = INFO + 128;
+    /// `pc`, then x1 to x31, after the room of 1,024 signals in the mask, aligned to 16.
+    pub const REGISTERS: usize = CONTEXT + 176;
+    /// `__riscv_d_ext_state`.
+    pub const FP: usize = REGISTERS + 32 * size_of::<usize>();
+    /// `union __riscv_fp_state` has 528 bytes.
+    pub const END: usize = FP + 528;
+    /// Its end.
+    pub const TAIL: usize = END - size_of::<super::Tail>();
+}
 
 /// Bytes that the stack pointer is aligned to (RISC-V ELF psABI, section 2.1).
 const STACK_ALIGN: usize = 16;
 
 /// Bytes that a signal takes of its stack at most.
 pub const fn frame_size() -> usize {
-    size_of::<SignalFrame>() + STACK_ALIGN
+    offset::END + STACK_ALIGN
 }
 
 /// The smallest alternate stack (MINSIGSTKSZ of the architecture's `signal.h`).
@@ -88,39 +75,32 @@ pub const HAS_RESTORER: bool = false;
 /// # Errors
 /// EFAULT: the stack is of no use.
 pub fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
-    let state = &thread::current().arch;
-    let registers = state.own_fp(fp::State::current);
-    let signal = SignalFrame {
-        info: *delivery.info,
-        context: Context {
-            flags: 0,
-            link: 0,
-            stack: delivery.altstack,
-            mask: delivery.mask,
-            unused: [0; MASK_ROOM - 8],
-            align: 0,
-            registers: frame.x,
-            fp: FpContext {
-                f: registers.f,
-                fcsr: registers.fcsr,
-                unused: [0; 65],
-                extensions: [0; 2],
-            },
-        },
-    };
     let top = if delivery.stack_top != 0 {
         delivery.stack_top
     } else {
         frame.sp()
     };
-    let at = top.wrapping_sub(size_of::<SignalFrame>()) & !(STACK_ALIGN - 1);
-    UserPtr::<SignalFrame>::new(at).write(&signal)?;
+    let at = top.wrapping_sub(offset::END) & !(STACK_ALIGN - 1);
+    let head = Head {
+        flags: 0,
+        link: 0,
+        stack: delivery.altstack,
+        mask: delivery.mask,
+    };
+    UserPtr::new(at.wrapping_add(offset::INFO)).write(delivery.info)?;
+    UserPtr::new(at.wrapping_add(offset::CONTEXT)).write(&head)?;
+    UserPtr::new(at.wrapping_add(offset::REGISTERS)).write(&frame.x)?;
+    match thread::current().arch.own_fp(fp::State::current) {
+        Some(registers) => UserPtr::new(at.wrapping_add(offset::FP)).write(&registers)?,
+        None => UserSlice::new(at.wrapping_add(offset::FP), size_of::<fp::Registers>()).clear()?,
+    }
+    UserPtr::<Tail>::new(at.wrapping_add(offset::TAIL)).write(&[0; 3])?;
     frame.set_pc(delivery.handler);
     frame.set_sp(at);
     frame.x[reg::RA] = delivery.restorer;
     frame.x[reg::A0] = delivery.signo as usize;
-    frame.x[reg::A1] = at + core::mem::offset_of!(SignalFrame, info);
-    frame.x[reg::A2] = at + core::mem::offset_of!(SignalFrame, context);
+    frame.x[reg::A1] = at.wrapping_add(offset::INFO);
+    frame.x[reg::A2] = at.wrapping_add(offset::CONTEXT);
     frame.forget_syscall();
     Ok(())
 }
@@ -130,17 +110,16 @@ pub fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
 /// # Errors
 /// EFAULT: there is no frame, or one with extensions that are not known.
 pub fn pop(frame: &mut Frame) -> Result<(u64, [usize; 3])> {
-    let signal = UserPtr::<SignalFrame>::new(frame.sp()).read()?;
-    let context = signal.context;
-    if context.fp.extensions != [0; 2] {
+    let at = frame.sp();
+    let head: Head = UserPtr::new(at.wrapping_add(offset::CONTEXT)).read()?;
+    let [_, extensions @ ..] = UserPtr::<Tail>::new(at.wrapping_add(offset::TAIL)).read()?;
+    if extensions != [0; 2] {
         return Err(Errno::EFAULT);
     }
-    frame.x = context.registers;
+    UserSlice::new(at.wrapping_add(offset::REGISTERS), size_of_val(&frame.x))
+        .copy_in(frame.x.as_mut_bytes())?;
     frame.forget_syscall();
-    let registers = fp::Registers {
-        f: context.fp.f,
-        fcsr: context.fp.fcsr,
-    };
+    let registers = UserPtr::new(at.wrapping_add(offset::FP)).read()?;
     thread::current().arch.own_fp(|fp| fp.restore(&registers));
-    Ok((context.mask, context.stack))
+    Ok((head.mask, head.stack))
 }
