@@ -130,7 +130,7 @@ pub const CALLS: &[Call] = calls! {
     114 clock_getres(Int, Pointer) Whole;
     115 clock_nanosleep(Int, Hex, Pointer, Pointer) Whole;
     116 syslog(Int, Pointer, Int) Partial("the log is not kept");
-    117 ptrace(Int, Int, Pointer, Pointer) Absent;
+    117 ptrace(Int, Int, Hex, Hex) Partial("no hardware breakpoints; arm64: FP, TLS and general registers");
     118 sched_setparam(Int, Pointer) Partial("the real-time policies schedule as the ordinary one");
     119 sched_setscheduler(Int, Int, Pointer) Partial("the real-time policies schedule as the ordinary one");
     120 sched_getscheduler(Int) Whole;
@@ -269,8 +269,8 @@ pub const CALLS: &[Call] = calls! {
     267 syncfs(Fd) Whole;
     268 setns() Absent;
     269 sendmmsg(Fd, Pointer, Uint, Hex) Whole;
-    270 process_vm_readv(Int, Pointer, Uint, Pointer, Uint, Hex) Absent;
-    271 process_vm_writev(Int, Pointer, Uint, Pointer, Uint, Hex) Absent;
+    270 process_vm_readv(Int, Pointer, Uint, Pointer, Uint, Hex) Whole;
+    271 process_vm_writev(Int, Pointer, Uint, Pointer, Uint, Hex) Whole;
     272 kcmp() Absent;
     273 finit_module() Absent;
     274 sched_setattr(Int, Pointer, Hex) Absent;

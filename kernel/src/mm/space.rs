@@ -282,6 +282,26 @@ impl AddressSpace {
         )
     }
 
+    /// Writes another program's memory as a debugger does, also where that may not write itself, in a copy of its own;
+    /// returns how many bytes before the first that cannot be written.
+    pub fn poke(&self, address: usize, source: &[u8]) -> usize {
+        let mut done = 0;
+        while done < source.len() {
+            let at = address.wrapping_add(done);
+            let part = (PAGE_SIZE - at % PAGE_SIZE).min(source.len() - done);
+            let mut space = self.lock();
+            if at >= USER_END
+                || space
+                    .poke_page(&self.context, at, &source[done..done + part])
+                    .is_err()
+            {
+                break;
+            }
+            done += part;
+        }
+        done
+    }
+
     /// The frame that `access` to `address` would use, made if it has to be.
     pub fn frame(&self, address: usize, access: Access) -> Result<frame::FrameRef> {
         if address >= USER_END {
@@ -516,6 +536,36 @@ impl Space {
         } else {
             Ok(())
         }
+    }
+
+    /// Writes inside one page, for [`AddressSpace::poke`].
+    fn poke_page(&mut self, context: &Context, address: usize, source: &[u8]) -> Result<()> {
+        let page = address & !(PAGE_SIZE - 1);
+        let area = self.areas.find(page).ok_or(Errno::EFAULT)?;
+        let (rights, shared) = (area.rights, area.is_shared());
+        let forced = !rights.has(Rights::WRITE);
+        if forced && shared {
+            return Err(Errno::EFAULT);
+        }
+        let range = page..page + PAGE_SIZE;
+        if forced {
+            self.protect(context, range.clone(), rights.with(Rights::WRITE))?;
+        }
+        let written = self
+            .resolve_alone(context, address, Access::Write)
+            .map_err(|failure| failure.errno())
+            .and_then(|()| {
+                let frame = self.frame_at(address, Access::Write).ok_or(Errno::EFAULT)?;
+                frame.write(address % PAGE_SIZE, source);
+                if rights.has(Rights::EXECUTE) {
+                    frame.sync_instructions();
+                }
+                Ok(())
+            });
+        if forced {
+            self.protect(context, range, rights)?;
+        }
+        written
     }
 
     fn set_heap_end(&mut self, context: &Context, end: usize, limit: usize) -> usize {

@@ -13,7 +13,7 @@ use crate::fs;
 use crate::mm::user;
 use crate::task::exec::{Request, exec};
 use crate::task::stack::Strings;
-use crate::task::{current, rlimit};
+use crate::task::{current, ptrace, rlimit};
 
 /// The least that arguments and environment may have together, in bytes (Linux's ARG_MAX).
 const LEAST_ROOM: usize = 128 << 10;
@@ -36,8 +36,10 @@ pub fn execveat(
     check_flags(flags, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW)?;
     let path = user::read_cstr(path, PATH_MAX as usize)?;
     let request = request(directory, path, arguments, environment, flags)?;
+    let before = current().tid();
     let frame = exec(request)?;
     current().arch.with_frame(|own| *own = frame);
+    ptrace::executed(before);
     Ok(0)
 }
 

@@ -22,6 +22,7 @@ mod pipe;
 mod poll;
 mod prctl;
 mod process;
+mod ptrace;
 mod rseq;
 mod sched;
 mod signal;
@@ -34,10 +35,11 @@ mod time;
 mod timerfd;
 mod trace;
 mod wait;
+mod watch;
 mod xattr;
 
 pub use table::{HANDLERS, TABLE};
-pub use trace::TRACED;
+pub use watch::WATCHED;
 
 use crate::errno::Result;
 

@@ -60,9 +60,10 @@ pub fn clone(
     {
         return Err(Errno::EINVAL);
     }
-    current()
+    let cloned = current()
         .arch
-        .with_frame(|frame| task::clone(&request, frame))
+        .with_frame(|frame| task::clone(&request, frame))?;
+    Ok(cloned.finish())
 }
 
 /// `struct clone_args` (include/uapi/linux/sched.h).
@@ -117,9 +118,10 @@ pub fn clone3(arguments: usize, size: usize) -> Result<usize> {
         pidfd: read.pidfd as usize,
         tid: chosen_number(&read)?,
     };
-    current()
+    let cloned = current()
         .arch
-        .with_frame(|frame| task::clone(&request, frame))
+        .with_frame(|frame| task::clone(&request, frame))?;
+    Ok(cloned.finish())
 }
 
 /// The number that the child is to have; 0 for any.

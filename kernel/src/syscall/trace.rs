@@ -1,4 +1,4 @@
-//! Tracing: a table whose every entry shows the call, and what came of it, as strace does.
+//! Tracing: calls are shown, and what came of them, as strace does.
 
 extern crate alloc;
 
@@ -10,10 +10,8 @@ use linux_raw_sys::general::{
     __NR_execve, __NR_execveat, __NR_exit, __NR_exit_group, __NR_rt_sigreturn, AT_FDCWD,
 };
 
-use super::HANDLERS;
-use crate::arch::SyscallTable;
+use super::watch::invoke;
 use crate::fs::trace;
-use crate::full_frame_stub;
 use crate::mm::user;
 use crate::task::current;
 
@@ -22,16 +20,8 @@ const SHOWN: usize = 64;
 /// The longest line, in bytes.
 const LINE: usize = 1024;
 
-/// What the entry path calls for a traced thread.
-pub static TRACED: SyscallTable = [full_frame_stub!(traced); _];
-
-extern "C" fn traced(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
-    let number = current()
-        .arch
-        .with_frame(|frame| frame.syscall_nr())
-        .unwrap_or_default()
-        % HANDLERS.len();
-    let registers = [a, b, c, d, e, f];
+/// Makes the call and shows it.
+pub(super) fn show(number: usize, registers: [usize; 6]) -> isize {
     let mut line = Line::new();
     // What cannot be shown is left out.
     _ = show_call(&mut line, number, registers);
@@ -40,7 +30,7 @@ extern "C" fn traced(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize)
         _ = writeln!(line, " = ?");
         line.send();
     }
-    let result = HANDLERS[number](a, b, c, d, e, f);
+    let result = invoke(number, registers);
     if matches!(number_u32, __NR_execve | __NR_execveat) && result == 0
         || number_u32 != __NR_rt_sigreturn
     {

@@ -10,7 +10,7 @@ use core::fmt::{self, Write};
 use crossings::{Name, Section, Snapshot, Table};
 use zerocopy::FromZeros;
 
-use super::{Process, current, sched};
+use super::{Process, Thread, current, sched};
 use crate::arch::cpu::{self, Cpu};
 use crate::arch::{MAX_CPUS, SyscallTable};
 use crate::errno::{Errno, Result};
@@ -118,8 +118,8 @@ pub fn renew() -> Result<()> {
     process
         .threads()
         .iter()
-        .for_each(|thread| thread.sched.set_mode(Mode::of(process)));
-    apply(cpu::this(), current().sched.mode());
+        .for_each(|thread| thread.sched.set_mode(Mode::of_thread(thread)));
+    apply_current();
     Ok(())
 }
 
@@ -130,7 +130,12 @@ pub fn set_traced(on: bool) {
     process
         .threads()
         .iter()
-        .for_each(|thread| thread.sched.set_mode(Mode::of(process)));
+        .for_each(|thread| thread.sched.set_mode(Mode::of_thread(thread)));
+    apply_current();
+}
+
+/// Makes this CPU count and dispatch as the current thread wants.
+pub(super) fn apply_current() {
     apply(cpu::this(), current().sched.mode());
 }
 
@@ -159,14 +164,20 @@ fn write_line(out: &mut dyn Write, section: Section, name: Name, value: u64) -> 
     }
 }
 
-/// Where a thread's crossings are counted and whether its calls are traced, as one word that switches compare.
+/// Where a thread's crossings are counted and whether its calls are watched, as one word that switches compare.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mode(pub u32);
 
 impl Mode {
-    /// Of the threads of a process.
-    pub fn of(process: &Process) -> Mode {
-        Mode(process.counting().number << 1 | process.is_traced() as u32)
+    /// Of a thread of a process; `watched`: something wants to see its system calls.
+    pub fn of(process: &Process, watched: bool) -> Mode {
+        let watched = watched || process.is_traced();
+        Mode(process.counting().number << 1 | watched as u32)
+    }
+
+    /// Of a thread.
+    pub fn of_thread(thread: &Thread) -> Mode {
+        Self::of(thread.process(), thread.is_watched())
     }
 
     fn table(self, cpu: &Cpu) -> &'static Table {
@@ -179,7 +190,7 @@ impl Mode {
 
     fn calls(self) -> &'static SyscallTable {
         if self.0 & 1 != 0 {
-            &syscall::TRACED
+            &syscall::WATCHED
         } else {
             &syscall::TABLE
         }

@@ -3,10 +3,11 @@
 extern crate alloc;
 
 use linux_raw_sys::general::*;
+use linux_raw_sys::ptrace::{PTRACE_EVENT_EXIT, PTRACE_O_TRACEEXIT};
 
 use super::sched::{self, state};
 use super::signal::{self, Info};
-use super::{Process, Thread, current, futex, job, sched::prepare, tree};
+use super::{Process, Thread, current, futex, job, ptrace, sched::prepare, tree};
 use crate::arch;
 use crate::errno::{Errno, Result};
 use crate::fs;
@@ -21,10 +22,12 @@ pub fn exit_group(status: u32) -> ! {
 
 /// Ends the current thread; with the last, the process, whose status `code` (0 to 255) is if nothing else ended it.
 pub fn exit_alone(code: u32) -> ! {
-    let process = current().process();
+    let thread = current();
+    let process = thread.process();
     if process.threads().len() == 1 {
         process.settle_exit(code << 8);
     }
+    thread.set_end_status(code << 8);
     exit_thread()
 }
 
@@ -32,6 +35,8 @@ pub fn exit_alone(code: u32) -> ! {
 pub fn exit_thread() -> ! {
     let thread = current();
     let process = thread.process();
+    let status = thread.end_status();
+    ptrace::event(PTRACE_O_TRACEEXIT, PTRACE_EVENT_EXIT, status as usize);
     if process.pid() == 1 && process.threads().len() == 1 {
         end_of_init(process);
     }
@@ -42,6 +47,7 @@ pub fn exit_thread() -> ! {
     let last = process.remove_thread(thread);
     tree::remove_thread(thread.tid());
     futex::release_locks();
+    ptrace::end_of_thread(status, last);
     if last {
         process.settle_exit(0);
         end_process(process);
@@ -84,6 +90,7 @@ fn end_of_init(process: &Process) -> ! {
 fn end_process(process: &Process) {
     process.timers.clear();
     ipc::semaphore::undo_all(process);
+    ptrace::end_of_tracer(process);
     if process.session() == process.pid() {
         fs::tty::session_ended(process.session());
     }
@@ -127,6 +134,12 @@ fn tell(child: &Process, parent: &Process) {
     }
     parent.child_event.wake_all();
     child.changed.wake_all();
+}
+
+/// Whether a process wants to be told that its children stop and go on.
+pub(super) fn wants_stops(parent: &Process) -> bool {
+    let action = parent.signals.actions().get(SIGCHLD);
+    action.handler != signal::SIG_IGN && action.flags & SA_NOCLDSTOP as usize == 0
 }
 
 fn child_info(child: &Process, number: u32) -> Info {

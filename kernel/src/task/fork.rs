@@ -6,12 +6,13 @@ use alloc::sync::Arc;
 use core::sync::atomic::Ordering::Relaxed;
 
 use linux_raw_sys::general::*;
+use linux_raw_sys::ptrace::*;
 
 use super::pidfd::{self, Reserved};
 use super::process::{self, Process};
 use super::signal::{self, NO_ALTSTACK, ThreadSignals};
 use super::thread::{self, Resources, Thread};
-use super::{current, sched, tree};
+use super::{current, ptrace, sched, tree};
 use crate::arch::{Frame, ThreadState};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
@@ -44,6 +45,17 @@ impl CloneRequest {
         self.flags & flag as u64 != 0
     }
 
+    /// What a tracer is told of the child: an option (PTRACE_O_*) and an event.
+    fn event(&self) -> Option<(u32, u32)> {
+        Some(if self.has(CLONE_VFORK) {
+            (PTRACE_O_TRACEVFORK, PTRACE_EVENT_VFORK)
+        } else if self.exit_signal == SIGCHLD {
+            (PTRACE_O_TRACEFORK, PTRACE_EVENT_FORK)
+        } else {
+            (PTRACE_O_TRACECLONE, PTRACE_EVENT_CLONE)
+        })
+    }
+
     fn check(&self) -> Result<()> {
         let implies = |a, b| !self.has(a) || self.has(b);
         let namespaces = CLONE_NEWNS
@@ -74,11 +86,12 @@ impl Drop for Number {
     }
 }
 
-/// Makes a thread or a process that goes on as the current thread does with `frame`, but with result 0; returns its number.
+/// Makes a thread or a process that goes on as the current thread does with `frame`, but with result 0. The maker then calls
+/// [`Cloned::finish`], for which its frame is not borrowed.
 ///
 /// # Errors
 /// EINVAL, EAGAIN (too many), ENOMEM, EFAULT.
-pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<usize> {
+pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
     request.check()?;
     let parent = current();
     sched::admit()?;
@@ -154,12 +167,49 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<usize> {
     if let Some(pidfd) = pidfd {
         pidfd.keep();
     }
-    sched::start(child);
-    if request.has(CLONE_VFORK) {
-        // Killed while it waits, the parent ends without its memory coming back.
-        _ = process.changed.wait_killable(|| !process.is_borrowing());
+    let event = if parent.is_traced() && !request.has(CLONE_UNTRACED) {
+        request.event()
+    } else {
+        None
+    };
+    let traced = event.is_some_and(|(option, _)| parent.tells(option)) || request.has(CLONE_PTRACE);
+    if traced {
+        // Without memory the child goes on untraced.
+        _ = ptrace::inherit(parent, &child);
     }
-    Ok(tid as usize)
+    sched::start(child);
+    Ok(Cloned {
+        tid,
+        event,
+        borrower: request.has(CLONE_VFORK).then_some(process),
+    })
+}
+
+/// A thread or a process that was just made.
+pub struct Cloned {
+    tid: i32,
+    /// What a tracer is told of it: an option (PTRACE_O_*) and an event.
+    event: Option<(u32, u32)>,
+    /// The process that has the maker's memory, for which that waits (vfork).
+    borrower: Option<Arc<Process>>,
+}
+
+impl Cloned {
+    /// Tells a tracer, and waits for a child that borrows memory; returns the child's number.
+    pub fn finish(self) -> usize {
+        let message = self.tid as usize;
+        if let Some((option, event)) = self.event {
+            ptrace::event(option, event, message);
+        }
+        if let Some(process) = self.borrower {
+            // Killed while it waits, the parent ends without its memory coming back.
+            _ = process.changed.wait_killable(|| !process.is_borrowing());
+            if self.event.is_some() {
+                ptrace::event(PTRACE_O_TRACEVFORKDONE, PTRACE_EVENT_VFORK_DONE, message);
+            }
+        }
+        message
+    }
 }
 
 fn open_pidfd(

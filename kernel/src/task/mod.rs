@@ -20,6 +20,7 @@ pub mod load;
 pub mod oom;
 pub mod pidfd;
 pub mod process;
+pub mod ptrace;
 pub mod queue;
 pub mod reap;
 pub mod rseq;

@@ -118,6 +118,8 @@ pub struct Process {
     pub changed: WaitQueue,
     /// Whether the process runs in its parent's memory, and the parent waits for it (vfork).
     pub(super) borrows: AtomicBool,
+    /// Threads that it traces.
+    tracees: Mutex<Vec<Arc<Thread>>>,
     /// Those who poll for its end.
     ended: Mutex<Option<Arc<WaitSource>>>,
     /// Signals.
@@ -196,6 +198,7 @@ impl Process {
             child_event: WaitQueue::new(),
             changed: WaitQueue::new(),
             borrows: AtomicBool::new(parts.borrows),
+            tracees: Mutex::new(Vec::new()),
             ended: Mutex::new(None),
             signals: SharedSignals::new(parts.actions),
             limits: parts.limits,
@@ -245,6 +248,11 @@ impl Process {
     /// The living threads.
     pub fn threads(&self) -> MutexGuard<'_, Vec<Arc<Thread>>> {
         self.threads.lock()
+    }
+
+    /// Threads that it traces.
+    pub(super) fn tracees(&self) -> MutexGuard<'_, Vec<Arc<Thread>>> {
+        self.tracees.lock()
     }
 
     /// The first living thread for which `wanted` holds.
@@ -358,10 +366,8 @@ impl Process {
     pub fn begin_exit(&self, status: u32) {
         self.settle_exit(status);
         for thread in self.threads().iter() {
-            signal::notify(
-                thread,
-                state::INTERRUPTIBLE | state::KILLABLE | state::STOPPED,
-            );
+            let sleeps = state::INTERRUPTIBLE | state::KILLABLE | state::STOPPED | state::TRACED;
+            thread.when_not_looked_at(|| signal::notify(thread, sleeps));
         }
     }
 

@@ -10,7 +10,7 @@ use linux_raw_sys::general::*;
 use super::pidfd::PidFd;
 use super::process::Usage;
 use super::signal::Report;
-use super::{Process, current, exit, tree};
+use super::{Process, Thread, current, exit, ptrace, tree};
 use crate::errno::{Errno, Result};
 
 /// Which children are waited for.
@@ -73,7 +73,11 @@ fn look(process: &Process, which: &Which, options: u32) -> Result<Option<Found>>
         inspect(child, options).map(|found| (child.clone(), found))
     });
     let Some((child, found)) = found else {
-        return if any { Ok(None) } else { Err(Errno::ECHILD) };
+        let traced = ptrace::look(process, |thread| selects_tracee(thread, which), options);
+        return match traced {
+            Err(_) if any => Ok(None),
+            other => other,
+        };
     };
     if child.is_zombie() && options & WNOWAIT == 0 {
         bury(process, &child);
@@ -96,6 +100,17 @@ fn selects(child: &Process, which: &Which, options: u32) -> bool {
     kind && chosen && !child.is_buried()
 }
 
+fn selects_tracee(thread: &Thread, which: &Which) -> bool {
+    match which {
+        Which::Any => true,
+        Which::Process(tid) => thread.tid() == *tid,
+        Which::Group(group) => thread.group() == *group,
+        Which::Descriptor(of) => of
+            .process()
+            .is_ok_and(|process| Arc::ptr_eq(process, thread.process())),
+    }
+}
+
 fn inspect(child: &Arc<Process>, options: u32) -> Option<Found> {
     let uid = child.with_credentials(|who| who.uid);
     let found = |status, event| {
@@ -114,6 +129,10 @@ fn inspect(child: &Arc<Process>, options: u32) -> Option<Found> {
         }
         let status = child.exit_status().unwrap_or(0);
         return Some(found(status, exit::describe(status)));
+    }
+    // A tracer is told of each thread's stop instead.
+    if child.is_traced_by(current().process()) {
+        return None;
     }
     let (stopped, continued) = (options & WSTOPPED != 0, options & WCONTINUED != 0);
     match child

@@ -16,7 +16,7 @@ use core::sync::atomic::{
 use super::counting::{self, Mode};
 use super::queue;
 pub use super::queue::{RunQueue, admit, dismiss, runnable, threads};
-use super::{Thread, barrier, current, timer};
+use super::{Thread, barrier, current, ptrace, timer};
 use crate::arch::cpu::{self, Cpu};
 use crate::arch::{self, MAX_CPUS, irq, smp, time, work::NEED_RESCHED};
 use crate::mm::space;
@@ -36,6 +36,8 @@ pub mod state {
     pub const STOPPED: u8 = 8;
     /// Never runs again.
     pub const DEAD: u8 = 16;
+    /// Stopped for its tracer until that lets it go on, or killed.
+    pub const TRACED: u8 = 32;
     /// Any sleep.
     pub const ASLEEP: u8 = INTERRUPTIBLE | UNINTERRUPTIBLE | KILLABLE;
 }
@@ -216,6 +218,9 @@ pub fn schedule() {
     timer::arm(cpu, cpu.sched.slice_end());
     let Some(next) = next else { return };
     previous.disturb_rseq();
+    if previous.ptrace.flags() & ptrace::flag::STEP != 0 {
+        previous.leave_step();
+    }
     activate_space(cpu, &next);
     let mode = next.sched.mode();
     if mode.0 != cpu.sched.mode.load(Relaxed) {

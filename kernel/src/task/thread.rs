@@ -9,9 +9,9 @@ use super::counting::Mode;
 use super::credentials::Credentials;
 use super::limits;
 use super::process::Process;
-use super::rseq;
 use super::sched::{self, Entity, state};
 use super::signal::ThreadSignals;
+use super::{ptrace, rseq};
 use crate::arch::cell::ThreadLocal;
 use crate::arch::{ThreadState, cpu, time};
 use crate::errno::Result;
@@ -69,6 +69,8 @@ pub struct Thread {
     pub own: ThreadLocal<Own>,
     /// The area of its restartable sequences.
     pub rseq: rseq::Area,
+    /// Who traces it, and how.
+    pub ptrace: ptrace::State,
     tid: AtomicI32,
     process: Arc<Process>,
     resources: Mutex<Resources>,
@@ -85,6 +87,8 @@ pub struct Thread {
     slack: AtomicUsize,
     /// Head of the list of robust futexes; 0 for none.
     robust_list: AtomicUsize,
+    /// What exit(2) gave it, as wait(2) reports it.
+    end_status: AtomicU32,
     counted: bool,
 }
 
@@ -115,7 +119,7 @@ impl Thread {
     pub fn new(parts: Parts) -> Self {
         let sched = Entity::new(parts.allowed, parts.nice);
         sched.set_space(address_of(&parts.resources.space));
-        sched.set_mode(Mode::of(&parts.process));
+        sched.set_mode(Mode::of(&parts.process, false));
         Thread {
             arch: parts.arch,
             sched,
@@ -125,6 +129,7 @@ impl Thread {
                 clear_tid: 0,
             }),
             rseq: rseq::Area::default(),
+            ptrace: ptrace::State::default(),
             tid: AtomicI32::new(parts.tid),
             process: parts.process,
             resources: Mutex::new(parts.resources),
@@ -135,6 +140,7 @@ impl Thread {
             death_signal: AtomicU32::new(0),
             slack: AtomicUsize::new(50_000),
             robust_list: AtomicUsize::new(0),
+            end_status: AtomicU32::new(0),
             counted: parts.counted,
         }
     }
@@ -339,6 +345,16 @@ impl Thread {
     /// Sets the signal for when the parent ends.
     pub fn set_death_signal(&self, number: u32) {
         self.death_signal.store(number, Relaxed);
+    }
+
+    /// What it ends with, as wait(2) reports it: what ended the process, or what exit(2) gave it.
+    pub(super) fn end_status(&self) -> u32 {
+        let own = self.end_status.load(Relaxed);
+        self.process.exit_status().unwrap_or(own)
+    }
+
+    pub(super) fn set_end_status(&self, status: u32) {
+        self.end_status.store(status, Relaxed);
     }
 
     /// Head of the list of robust futexes; 0 for none.

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use super::{current, rseq, sched, signal};
 use crate::arch::{
     Frame,
-    work::{NEED_RESCHED, RSEQ, SIGNAL},
+    work::{NEED_RESCHED, RSEQ, SIGNAL, TRACE},
 };
 
 /// Does what the thread's work word asks for. Called on the way back to the program, until the word is 0.
@@ -16,6 +16,9 @@ pub fn exit_work(frame: &mut Frame) {
     }
     if work & SIGNAL != 0 {
         signal::deliver(frame);
+    }
+    if work & TRACE != 0 {
+        current().enter_step();
     }
     // Last: the thread may have come to another CPU just now.
     if current().arch.work.load(Relaxed) & RSEQ != 0 {

@@ -11,6 +11,7 @@ mod memory;
 mod pidfd;
 mod pipes;
 mod processes;
+mod ptrace;
 mod rseq;
 mod signals;
 mod time;
@@ -28,6 +29,7 @@ fn main() {
         Some("futex") => futex::run(),
         Some("rseq") => rseq::run(),
         Some("ipc") => ipc::run(),
+        Some("ptrace") => ptrace::run(),
         Some("pidfd") => pidfd::run(),
         Some("pipes") => pipes::run(),
         Some("time") => time::run(),

@@ -112,6 +112,14 @@ unsafe fn ending() {
     }
 }
 
+/// Waits for a signal, by the call itself: a C library may change what is told.
+unsafe fn take(set: &libc::sigset_t, info: &mut libc::siginfo_t) {
+    unsafe {
+        let forever = ptr::null::<libc::timespec>();
+        libc::syscall(libc::SYS_rt_sigtimedwait, set, info, forever, 8);
+    }
+}
+
 unsafe fn signalling() {
     unsafe {
         let own = open(libc::getpid(), 0);

@@ -26,6 +26,7 @@ pub mod cpu;
 pub mod irq;
 pub mod mmu;
 pub mod power;
+pub mod regset;
 pub mod signal;
 pub mod smp;
 pub mod thread;
@@ -40,6 +41,7 @@ pub use entry::call_with_full_frame;
 pub use exception::wild_access;
 pub use features::{features, hwcap, hwcap_names, reread_hw_access_flag};
 pub use frame::Frame;
+pub use regset::single_step;
 pub use syscall::{ENTRIES as SYSCALLS, Syscall, SyscallTable, full_frame_stub};
 pub use thread::{ThreadState, adopt, current, current_arc, enter_user, switch, try_current, work};
 

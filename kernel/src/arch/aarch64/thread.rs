@@ -158,6 +158,26 @@ impl ThreadState {
         self.fault.get()
     }
 
+    /// Calls `f` with the user registers of a thread that is stopped: `task::ptrace` holds the lock without which nobody
+    /// wakes it.
+    ///
+    /// # Panics
+    /// If it is running.
+    pub fn with_stopped_frame<R>(&self, f: impl FnOnce(&mut Frame) -> R) -> R {
+        assert!(!self.is_running());
+        // SAFETY: the thread stays stopped, and its frame at the top of its stack is whole, since it stopped on its way to
+        // or from its program; whoever else looks into it takes the same lock.
+        f(unsafe { &mut (*(self.top as *mut StackTop)).frame })
+    }
+
+    /// As [`ThreadState::with_stopped_frame`], with the floating-point registers, which its next switch loads.
+    pub(super) fn with_stopped_fp<R>(&self, f: impl FnOnce(&mut FpState) -> R) -> R {
+        assert!(!self.is_running());
+        self.fp_cpu.store(NO_CPU, Relaxed);
+        // SAFETY: as in `with_stopped_frame`.
+        f(unsafe { &mut *self.fp.get() })
+    }
+
     /// Calls `f` with the current thread's user registers. They must be whole: in a system call entered by
     /// `full_frame_stub!`, in `task::exit_work`, or before the thread's first program.
     pub fn with_frame<R>(&self, f: impl FnOnce(&mut Frame) -> R) -> R {

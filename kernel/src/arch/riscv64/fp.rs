@@ -93,6 +93,17 @@ impl State {
         }
     }
 
+    /// What a stopped thread has in them.
+    pub fn stopped(&self) -> &Registers {
+        &self.registers
+    }
+
+    /// Changes what a stopped thread has in them.
+    pub fn set_stopped(&mut self, f: [u64; 32], fcsr: u32) {
+        self.registers = Registers { f, fcsr };
+        self.used = true;
+    }
+
     /// As after exec, for the thread that runs now.
     pub fn reset(&mut self) {
         *self = State::new();

@@ -93,6 +93,7 @@ impl Subject {
             state::RUNNABLE => ('R', "running"),
             state::INTERRUPTIBLE => ('S', "sleeping"),
             state::STOPPED => ('T', "stopped"),
+            state::TRACED => ('t', "tracing stop"),
             state::DEAD => ('X', "dead"),
             _ => ('D', "disk sleep"),
         }
@@ -583,9 +584,14 @@ fn status(subject: &Subject, text: &mut Text) -> Result<()> {
     );
     put!(
         text,
-        "Pid:\t{}\nPPid:\t{}\nTracerPid:\t0\n",
+        "Pid:\t{}\nPPid:\t{}\nTracerPid:\t{}\n",
         subject.tid(),
-        process.parent()
+        process.parent(),
+        subject
+            .thread
+            .as_ref()
+            .and_then(|thread| thread.tracer())
+            .map_or(0, |tracer| tracer.pid())
     );
     process.with_credentials(|who| {
         put!(

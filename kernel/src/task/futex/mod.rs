@@ -109,6 +109,8 @@ const WAITING: u32 = u32::MAX;
 
 const BUCKETS: usize = 256;
 
+/// A bucket, alone in its cache lines: others' threads have the next one.
+#[repr(align(128))]
 struct Bucket {
     waiters: Mutex<Vec<Waiter>>,
     count: AtomicU32,

@@ -9,7 +9,7 @@ use super::{Action, Default, Info, SIG_DFL, SIG_IGN, default_of, force_fatal, st
 use crate::arch::signal::{self, Delivery};
 use crate::arch::{self, Frame, work::SIGNAL};
 use crate::errno::{Errno, Result};
-use crate::task::{current, exit, itimer, job, rseq};
+use crate::task::{current, exit, itimer, job, ptrace, rseq};
 use zerocopy::IntoBytes;
 
 /// Does what the current thread's signals ask for before its program goes on.
@@ -21,11 +21,18 @@ pub fn deliver(frame: &mut Frame) {
         if thread.must_die() {
             exit::exit_thread();
         }
-        if process.signals.stop.is_stopped() {
+        let (signal, count) = process.signals.stop.signal();
+        if signal != 0 && (!thread.is_traced() || ptrace::group_stop(signal, count)) {
             stop::park();
             continue;
         }
+        if thread.is_traced() && ptrace::take_interrupt() {
+            continue;
+        }
         let Some(info) = next() else { break };
+        let Some(info) = ptrace::signal_stop(frame, info) else {
+            continue;
+        };
         let number = info.number();
         let action = process.signals.actions().take(number);
         match action.handler {
@@ -91,6 +98,44 @@ fn restart(frame: &mut Frame, handler: Option<&Action>) {
     } else {
         frame.set_result(Errno::EINTR.result());
         frame.forget_syscall();
+    }
+}
+
+/// What a frame held of an interrupted system call, and where the program begins it again.
+pub struct Interrupted {
+    pc: usize,
+    again: usize,
+    result: isize,
+    call: usize,
+}
+
+/// If a signal interrupted a system call that may begin again, makes the frame do so: what a tracer sees.
+pub fn begin_again(frame: &mut Frame) -> Option<Interrupted> {
+    let (call, result, pc) = (frame.syscall_nr()?, frame.result(), frame.pc());
+    let restarts = [
+        Errno::ERESTARTSYS,
+        Errno::ERESTARTNOINTR,
+        Errno::ERESTARTNOHAND,
+        Errno::ERESTART_RESTARTBLOCK,
+    ];
+    if !restarts.iter().any(|errno| errno.result() == result) {
+        return None;
+    }
+    frame.restart_syscall();
+    Some(Interrupted {
+        pc,
+        again: frame.pc(),
+        result,
+        call,
+    })
+}
+
+/// Undoes [`begin_again`], unless the tracer sent the program somewhere else.
+pub fn take_back(frame: &mut Frame, before: Option<Interrupted>) {
+    if let Some(before) = before.filter(|before| before.again == frame.pc()) {
+        frame.set_pc(before.pc);
+        frame.set_result(before.result);
+        frame.set_syscall(before.call);
     }
 }
 

@@ -1,6 +1,6 @@
 //! What is told with a signal: Linux's `siginfo_t`.
 
-use linux_raw_sys::general::{SI_KERNEL, SI_MESGQ, SI_TKILL, SI_USER};
+use linux_raw_sys::general::{SI_KERNEL, SI_MESGQ, SI_TKILL, SI_USER, SIGTRAP};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::task::current;
@@ -34,6 +34,11 @@ impl Info {
     /// From the kernel.
     pub fn kernel(signo: u32) -> Self {
         Self::new(signo, SI_KERNEL as i32)
+    }
+
+    /// A stop for a tracer, told with `code`.
+    pub fn trap(code: u32) -> Self {
+        Self::new(SIGTRAP, code as i32).from_current()
     }
 
     /// From the current process by kill(2).

@@ -69,6 +69,12 @@ pub fn set_blocked(set: u64) {
     }
 }
 
+/// Sets what a stopped thread holds back.
+pub fn set_blocked_of(thread: &Thread, set: u64) {
+    thread.signals.blocked.store(set & !UNBLOCKABLE, Relaxed);
+    thread.arch.work.fetch_or(SIGNAL, Relaxed);
+}
+
 /// Whether signal `number` would not reach the current thread.
 pub fn is_ignored_or_blocked(number: u32) -> bool {
     let ignored = current().process().signals.actions().ignored();

@@ -58,7 +58,12 @@ pub fn send_info(process: &Process, thread: Option<&Arc<Thread>>, info: Info) ->
             .first()
             .is_none_or(|thread| thread.blocked() & bit != 0),
     };
-    if ignored && !blocked {
+    // A tracer wants to see what is ignored too.
+    let traced = || match thread {
+        Some(thread) => thread.is_traced(),
+        None => process.find_thread(|thread| thread.is_traced()).is_some(),
+    };
+    if ignored && !blocked && !traced() {
         return Ok(());
     }
     match thread {

@@ -6,12 +6,14 @@ use linux_raw_sys::general::{CLD_CONTINUED, CLD_STOPPED, SIGCHLD, SIGCONT, SIGKI
 
 use super::{Info, LAST, notify, send_info};
 use crate::task::sched::{self, state};
-use crate::task::{Process, current, tree};
+use crate::task::{Process, current, exit, tree};
 
 /// Whether a process is stopped, and what its parent has not been told yet.
 pub struct Stop {
     /// The signal that stopped the process, 0 if none.
     signal: AtomicU32,
+    /// How often it was stopped.
+    count: AtomicU32,
     /// Whether the process went on, and none of its threads has told the parent yet.
     resumed: AtomicBool,
     /// A state that wait(2) has not reported: the stopping signal, or CONTINUED.
@@ -34,6 +36,7 @@ impl Stop {
     pub const fn new() -> Self {
         Stop {
             signal: AtomicU32::new(0),
+            count: AtomicU32::new(0),
             resumed: AtomicBool::new(false),
             unreported: AtomicU32::new(0),
         }
@@ -43,6 +46,11 @@ impl Stop {
     #[inline]
     pub fn is_stopped(&self) -> bool {
         self.signal.load(Acquire) != 0
+    }
+
+    /// The signal that stopped the process, 0 if none, and how often it was stopped.
+    pub fn signal(&self) -> (u32, u32) {
+        (self.signal.load(Acquire), self.count.load(Relaxed))
     }
 
     /// What is to be reported, if anything of what is asked for; `take` makes it reported.
@@ -70,6 +78,7 @@ impl Process {
             .compare_exchange(0, signal, AcqRel, Relaxed)
             .is_ok()
         {
+            self.signals.stop.count.fetch_add(1, Relaxed);
             for thread in self.threads().iter() {
                 notify(thread, state::INTERRUPTIBLE);
             }
@@ -97,11 +106,11 @@ impl Process {
         let Some(parent) = tree::process(self.parent()) else {
             return;
         };
+        if self.is_traced_by(&parent) {
+            return;
+        }
         let uid = self.with_credentials(|who| who.uid);
-        let quiet = parent.signals.actions().get(SIGCHLD).flags
-            & linux_raw_sys::general::SA_NOCLDSTOP as usize
-            != 0;
-        if !quiet {
+        if exit::wants_stops(&parent) {
             // An ordinary signal needs no room.
             _ = send_info(
                 &parent,

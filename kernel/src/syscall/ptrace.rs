@@ -1,0 +1,310 @@
+//! ptrace(2), and the memory of other processes.
+
+use alloc::vec::Vec;
+
+use linux_raw_sys::general::SIGKILL;
+use linux_raw_sys::ptrace::*;
+
+use super::path::check_flags;
+use crate::arch::regset;
+use crate::errno::{Errno, Result};
+use crate::mm::AddressSpace;
+use crate::mm::user::{UserPtr, UserSlice};
+use crate::task::ptrace::{self, Call, flag};
+use crate::task::signal::{self, Info};
+use crate::task::{access, tree};
+use alloc::sync::Arc;
+use zerocopy::{Immutable, IntoBytes};
+
+/// ptrace(2)
+pub fn ptrace(request: usize, tid: i32, address: usize, data: usize) -> Result<usize> {
+    let request = u32::try_from(request).map_err(|_| Errno::EIO)?;
+    match request {
+        PTRACE_TRACEME => ptrace::trace_me()?,
+        PTRACE_ATTACH => ptrace::attach(tid, false, 0)?,
+        PTRACE_SEIZE if address != 0 => return Err(Errno::EIO),
+        PTRACE_SEIZE => ptrace::attach(tid, true, data)?,
+        PTRACE_INTERRUPT => ptrace::interrupt(tid)?,
+        PTRACE_LISTEN => ptrace::listen(tid)?,
+        PTRACE_DETACH => ptrace::detach(tid, data)?,
+        PTRACE_CONT => ptrace::resume(tid, data, 0)?,
+        PTRACE_SYSCALL => ptrace::resume(tid, data, flag::CALLS)?,
+        PTRACE_SINGLESTEP => ptrace::resume(tid, data, flag::STEP)?,
+        PTRACE_KILL => kill(tid)?,
+        PTRACE_PEEKTEXT | PTRACE_PEEKDATA => {
+            let mut word = [0; size_of::<usize>()];
+            if stopped_space(tid)?.read(address, &mut word) < word.len() {
+                return Err(Errno::EIO);
+            }
+            UserPtr::new(data).write(&word)?;
+        }
+        PTRACE_POKETEXT | PTRACE_POKEDATA => {
+            let word = data.to_ne_bytes();
+            if stopped_space(tid)?.poke(address, &word) < word.len() {
+                return Err(Errno::EIO);
+            }
+        }
+        PTRACE_GETREGSET | PTRACE_SETREGSET => registers(request, tid, address, data)?,
+        PTRACE_SETOPTIONS => {
+            if data & !(PTRACE_O_MASK as usize) != 0 {
+                return Err(Errno::EINVAL);
+            }
+            ptrace::with_stopped(tid, |_, tracee| {
+                tracee.options = data as u32;
+                Ok(())
+            })?;
+        }
+        PTRACE_GETEVENTMSG => {
+            let message = ptrace::with_stopped(tid, |_, tracee| Ok(tracee.message))?;
+            UserPtr::new(data).write(&message)?;
+        }
+        PTRACE_GETSIGINFO => {
+            let info = ptrace::with_stopped(tid, |_, tracee| tracee.info.ok_or(Errno::EINVAL))?;
+            UserPtr::new(data).write(&info)?;
+        }
+        PTRACE_SETSIGINFO => {
+            let info = UserPtr::<Info>::new(data).read()?;
+            ptrace::with_stopped(tid, |_, tracee| {
+                let old = tracee.info.as_mut().ok_or(Errno::EINVAL)?;
+                *old = info;
+                Ok(())
+            })?;
+        }
+        PTRACE_GETSIGMASK | PTRACE_SETSIGMASK => {
+            if address != size_of::<u64>() {
+                return Err(Errno::EINVAL);
+            }
+            if request == PTRACE_GETSIGMASK {
+                let mask = ptrace::with_stopped(tid, |thread, _| Ok(thread.blocked()))?;
+                UserPtr::new(data).write(&mask)?;
+            } else {
+                let mask = UserPtr::<u64>::new(data).read()?;
+                ptrace::with_stopped(tid, |thread, _| {
+                    signal::set_blocked_of(thread, mask);
+                    Ok(())
+                })?;
+            }
+        }
+        PTRACE_GET_SYSCALL_INFO => return call_info(tid, address, data),
+        _ => {
+            // Whoever asks for what there is not still learns whether the thread is its to ask.
+            ptrace::with_stopped(tid, |_, _| Ok(()))?;
+            return Err(Errno::EIO);
+        }
+    }
+    Ok(0)
+}
+
+fn kill(tid: i32) -> Result<()> {
+    ptrace::with_stopped(tid, |thread, _| Ok(thread.clone()))?
+        .process()
+        .kill(SIGKILL);
+    Ok(())
+}
+
+/// The memory of a stopped thread that the current process traces.
+fn stopped_space(tid: i32) -> Result<Arc<AddressSpace>> {
+    ptrace::with_stopped(tid, |thread, _| thread.space().ok_or(Errno::ESRCH))
+}
+
+/// PTRACE_GETREGSET and PTRACE_SETREGSET: `data` is a `struct iovec`.
+fn registers(request: u32, tid: i32, kind: usize, data: usize) -> Result<()> {
+    let kind = u32::try_from(kind).map_err(|_| Errno::EINVAL)?;
+    let [base, len] = UserPtr::<[usize; 2]>::new(data).read()?;
+    let whole = ptrace::with_stopped(tid, |thread, _| regset::get(&thread.arch, kind))?;
+    let len = len.min(whole.len());
+    if len % 4 != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if request == PTRACE_GETREGSET {
+        UserSlice::new(base, len).copy_out(&whole[..len])?;
+    } else {
+        let bytes = UserPtr::<u8>::new(base).read_vec(len)?;
+        ptrace::with_stopped(tid, |thread, _| regset::set(&thread.arch, kind, &bytes))?;
+    }
+    UserPtr::new(data).write(&[base, len])
+}
+
+/// `struct ptrace_syscall_info` (include/uapi/linux/ptrace.h).
+#[derive(Clone, Copy, Default, IntoBytes, Immutable)]
+#[repr(C)]
+struct CallInfo {
+    kind: u32,
+    arch: u32,
+    pc: u64,
+    sp: u64,
+    data: [u64; 8],
+}
+
+/// Bytes of the structure for each kind.
+const NOTHING: usize = 24;
+const ENTRY: usize = NOTHING + 56;
+const EXIT: usize = NOTHING + 9;
+const FILTER: usize = ENTRY + 4;
+
+/// PTRACE_GET_SYSCALL_INFO
+fn call_info(tid: i32, size: usize, to: usize) -> Result<usize> {
+    let (info, len) = ptrace::with_stopped(tid, |thread, tracee| {
+        let call = tracee.stop.map_or(Call::None, |stop| stop.call);
+        Ok(thread.arch.with_stopped_frame(|frame| {
+            let mut info = CallInfo {
+                arch: regset::AUDIT,
+                pc: frame.pc() as u64,
+                sp: frame.sp() as u64,
+                ..CallInfo::default()
+            };
+            let (number, arguments) = frame.call();
+            let entry = || {
+                let mut data = [0; 8];
+                data[0] = number as u64;
+                data[1..7].copy_from_slice(&arguments.map(|argument| argument as u64));
+                data
+            };
+            let (kind, len) = match call {
+                Call::None => (PTRACE_SYSCALL_INFO_NONE, NOTHING),
+                Call::Enters => {
+                    info.data = entry();
+                    (PTRACE_SYSCALL_INFO_ENTRY, ENTRY)
+                }
+                Call::Leaves => {
+                    let result = frame.result();
+                    info.data[0] = result as u64;
+                    info.data[1] = (-4095..0).contains(&result) as u64;
+                    (PTRACE_SYSCALL_INFO_EXIT, EXIT)
+                }
+                Call::Filtered(data) => {
+                    info.data = entry();
+                    info.data[7] = data as u64;
+                    (PTRACE_SYSCALL_INFO_SECCOMP, FILTER)
+                }
+            };
+            info.kind = kind;
+            (info, len)
+        }))
+    })?;
+    UserSlice::new(to, len.min(size)).copy_out(&info.as_bytes()[..len.min(size)])?;
+    Ok(len)
+}
+
+/// The most `struct iovec`s of a call (UIO_MAXIOV).
+const MOST_VECTORS: usize = 1024;
+/// Bytes that are copied at a time.
+const CHUNK: usize = 4096;
+
+/// Ranges of memory, one after the other.
+struct Ranges {
+    left: Vec<[usize; 2]>,
+    at: usize,
+}
+
+impl Ranges {
+    fn read(address: usize, count: usize) -> Result<Self> {
+        if count > MOST_VECTORS {
+            return Err(Errno::EINVAL);
+        }
+        let left = UserPtr::<[usize; 2]>::new(address).read_vec(count)?;
+        let mut total: usize = 0;
+        for [_, len] in &left {
+            total = total.checked_add(*len).ok_or(Errno::EINVAL)?;
+        }
+        if total > isize::MAX as usize {
+            return Err(Errno::EINVAL);
+        }
+        Ok(Ranges { left, at: 0 })
+    }
+
+    /// The next range, of at most a chunk.
+    fn next(&mut self) -> Option<(usize, usize)> {
+        while self.left.get(self.at).is_some_and(|[_, len]| *len == 0) {
+            self.at += 1;
+        }
+        let [base, len] = *self.left.get(self.at)?;
+        Some((base, len.min(CHUNK)))
+    }
+
+    fn advance(&mut self, count: usize) {
+        if let Some([base, len]) = self.left.get_mut(self.at) {
+            *base = base.wrapping_add(count);
+            *len -= count;
+        }
+    }
+}
+
+fn transfer(
+    pid: i32,
+    local: (usize, usize),
+    remote: (usize, usize),
+    flags: usize,
+    mut copy: impl FnMut(&AddressSpace, usize, usize, &mut [u8]) -> usize,
+) -> Result<usize> {
+    check_flags(flags as u32, 0)?;
+    let (mut local, mut remote) = (
+        Ranges::read(local.0, local.1)?,
+        Ranges::read(remote.0, remote.1)?,
+    );
+    let thread = tree::thread(pid).ok_or(Errno::ESRCH)?;
+    access::check(thread.process())?;
+    let space = thread.space().ok_or(Errno::ESRCH)?;
+    let mut buffer = Vec::new();
+    buffer.try_reserve_exact(CHUNK).map_err(|_| Errno::ENOMEM)?;
+    buffer.resize(CHUNK, 0);
+    let mut total = 0;
+    while let (Some((own, own_len)), Some((other, other_len))) = (local.next(), remote.next()) {
+        let wanted = own_len.min(other_len);
+        let done = copy(&space, own, other, &mut buffer[..wanted]);
+        total += done;
+        if done < wanted {
+            return if total > 0 {
+                Ok(total)
+            } else {
+                Err(Errno::EFAULT)
+            };
+        }
+        local.advance(done);
+        remote.advance(done);
+        crate::task::sched::cond_resched();
+    }
+    Ok(total)
+}
+
+/// process_vm_readv(2)
+pub fn process_vm_readv(
+    pid: i32,
+    local: usize,
+    locals: usize,
+    remote: usize,
+    remotes: usize,
+    flags: usize,
+) -> Result<usize> {
+    transfer(
+        pid,
+        (local, locals),
+        (remote, remotes),
+        flags,
+        |space, own, other, buffer| {
+            let got = space.read(other, buffer);
+            UserSlice::new(own, got).copy_out_part(&buffer[..got])
+        },
+    )
+}
+
+/// process_vm_writev(2)
+pub fn process_vm_writev(
+    pid: i32,
+    local: usize,
+    locals: usize,
+    remote: usize,
+    remotes: usize,
+    flags: usize,
+) -> Result<usize> {
+    transfer(
+        pid,
+        (local, locals),
+        (remote, remotes),
+        flags,
+        |space, own, other, buffer| {
+            let got = UserSlice::new(own, buffer.len()).copy_in_part(buffer);
+            space.write(other, &buffer[..got])
+        },
+    )
+}

@@ -1,0 +1,234 @@
+//! Who traces whom, and what wait(2) tells the tracer.
+
+use alloc::sync::Arc;
+
+use linux_raw_sys::general::{CLD_TRAPPED, SIGKILL, SIGSTOP, WEXITED, WNOWAIT};
+use linux_raw_sys::ptrace::{PTRACE_O_EXITKILL, PTRACE_O_MASK};
+
+use super::{Tracee, flag};
+use crate::errno::{Errno, Result};
+use crate::mm::heap::try_box;
+use crate::task::reap::Found;
+use crate::task::sched::{self, state};
+use crate::task::signal::{self, Info};
+use crate::task::{Process, Thread, access, current, exit, tree};
+
+/// Makes `tracer` the tracer of `thread`.
+fn link(thread: &Arc<Thread>, tracer: &Arc<Process>, seized: bool, options: u32) -> Result<()> {
+    let tracee = try_box(Tracee {
+        tracer: tracer.clone(),
+        seized,
+        options,
+        stop: None,
+        message: 0,
+        info: None,
+        interrupt: false,
+        listening: false,
+        told: 0,
+        ended: None,
+    })?;
+    let mut tracees = tracer.tracees();
+    tracees.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+    let mut slot = thread.ptrace.tracee.lock();
+    if slot.is_some() || thread.process().is_exiting() {
+        return Err(Errno::EPERM);
+    }
+    *slot = Some(tracee);
+    thread.ptrace.set(flag::TRACED);
+    drop(slot);
+    tracees.push(thread.clone());
+    drop(tracees);
+    thread.watch_calls();
+    Ok(())
+}
+
+/// PTRACE_TRACEME: the parent traces the current thread.
+///
+/// # Errors
+/// EPERM, ENOMEM.
+pub fn trace_me() -> Result<()> {
+    let parent = tree::process(current().process().parent()).ok_or(Errno::EPERM)?;
+    link(&crate::arch::current_arc(), &parent, false, 0)
+}
+
+/// PTRACE_ATTACH and PTRACE_SEIZE: the current process traces thread `tid`.
+///
+/// # Errors
+/// ESRCH, EPERM, EIO (unknown options), ENOMEM.
+pub fn attach(tid: i32, seized: bool, options: usize) -> Result<()> {
+    if options & !(PTRACE_O_MASK as usize) != 0 {
+        return Err(Errno::EIO);
+    }
+    let thread = tree::thread(tid).ok_or(Errno::ESRCH)?;
+    if Arc::ptr_eq(thread.process(), current().process()) || thread.space().is_none() {
+        return Err(Errno::EPERM);
+    }
+    access::check(thread.process())?;
+    link(&thread, current().process(), seized, options as u32)?;
+    if !seized {
+        // An ordinary signal needs no room.
+        _ = signal::send_thread(&thread, Info::kernel(SIGSTOP));
+    }
+    // Stopped with its process, it tells its tracer now.
+    thread.when_not_looked_at(|| signal::notify(&thread, state::STOPPED));
+    Ok(())
+}
+
+/// The child of a traced thread is traced as that is; it stops before its first instruction.
+pub fn inherit(parent: &Thread, child: &Arc<Thread>) -> Result<()> {
+    let slot = parent.ptrace.tracee.lock();
+    let Some(tracee) = slot.as_ref() else {
+        return Ok(());
+    };
+    let (tracer, seized, options) = (tracee.tracer.clone(), tracee.seized, tracee.options);
+    drop(slot);
+    link(child, &tracer, seized, options)?;
+    if seized {
+        super::stop::interrupt_soon(child);
+    } else {
+        // An ordinary signal needs no room.
+        _ = signal::send_thread(child, Info::kernel(SIGSTOP));
+    }
+    Ok(())
+}
+
+/// Nobody traces the thread any more.
+pub(super) fn unlink(thread: &Arc<Thread>) {
+    let mut slot = thread.ptrace.tracee.lock();
+    let gone = slot.take();
+    thread.ptrace.set(0);
+    drop(slot);
+    let Some(tracee) = gone else { return };
+    let mut tracees = tracee.tracer.tracees();
+    let at = tracees.iter().position(|other| Arc::ptr_eq(other, thread));
+    let entry = at.map(|at| tracees.swap_remove(at));
+    drop(tracees);
+    drop(entry);
+}
+
+/// The current thread is gone: its tracer learns with what `status`, unless it is told as a parent anyway.
+pub fn end_of_thread(status: u32, last: bool) {
+    let thread = crate::arch::current_arc();
+    if !thread.is_traced() {
+        return;
+    }
+    let process = thread.process();
+    let mut slot = thread.ptrace.tracee.lock();
+    let Some(tracee) = slot.as_mut() else { return };
+    let tracer = tracee.tracer.clone();
+    let leads = thread.tid() == process.pid();
+    // A process is told as a whole; its first thread's end is not, while others live.
+    let told = leads && (!last || tracer.pid() == process.parent());
+    if !told {
+        tracee.ended = Some(status);
+    }
+    drop(slot);
+    if told {
+        unlink(&thread);
+    } else {
+        tell(&tracer, &thread, status & 0x7f);
+    }
+}
+
+/// The process is no more: what it traced goes on, or ends if that was asked for.
+pub fn end_of_tracer(process: &Process) {
+    loop {
+        let next = process.tracees().first().cloned();
+        let Some(thread) = next else { return };
+        let kill = thread.tells(PTRACE_O_EXITKILL);
+        unlink(&thread);
+        if kill {
+            thread.process().kill(SIGKILL);
+        }
+        thread.when_not_looked_at(|| _ = sched::wake_from(thread.clone(), state::TRACED));
+    }
+}
+
+/// Tells a tracer that a thread of it has something to tell.
+pub(super) fn tell(tracer: &Process, thread: &Thread, status: u32) {
+    let uid = thread.with_credentials(|who| who.uid);
+    let times = thread.process().user_system_ticks();
+    if exit::wants_stops(tracer) {
+        let info = Info::child(
+            linux_raw_sys::general::SIGCHLD,
+            CLD_TRAPPED,
+            thread.tid(),
+            uid,
+            status as i32,
+            times,
+        );
+        // An ordinary signal needs no room.
+        _ = signal::send_info(tracer, None, info);
+    }
+    tracer.child_event.wake_all();
+}
+
+/// What a thread that `process` traces and `selects` chooses has to tell; ECHILD if there is none such.
+pub fn look(
+    process: &Process,
+    selects: impl Fn(&Thread) -> bool,
+    options: u32,
+) -> Result<Option<Found>> {
+    let mut any = Err(Errno::ECHILD);
+    let mut ended = None;
+    let found = process.tracees().iter().find_map(|thread| {
+        if !selects(thread) {
+            return None;
+        }
+        any = Ok(None);
+        let mut slot = thread.ptrace.tracee.lock();
+        let tracee = slot.as_mut()?;
+        let found = |status, event| Found {
+            pid: thread.tid(),
+            uid: thread.with_credentials(|who| who.uid),
+            status,
+            event,
+            usage: thread.process().usage(),
+        };
+        if let Some(status) = tracee.ended {
+            if options & WEXITED == 0 {
+                return None;
+            }
+            if options & WNOWAIT == 0 {
+                ended = Some(thread.clone());
+            }
+            return Some(found(status, exit::describe(status)));
+        }
+        let stop = tracee.stop.as_mut().filter(|stop| !stop.reported)?;
+        stop.reported = options & WNOWAIT == 0;
+        Some(found(
+            stop.code << 8 | 0x7f,
+            (CLD_TRAPPED, stop.code as i32),
+        ))
+    });
+    if let Some(thread) = ended {
+        unlink(&thread);
+    }
+    match found {
+        Some(found) => Ok(Some(found)),
+        None => any,
+    }
+}
+
+impl Process {
+    /// Whether its first thread is traced by `other`, which so hears of stops as a tracer.
+    pub fn is_traced_by(&self, other: &Process) -> bool {
+        let leader = self.find_thread(|thread| thread.tid() == self.pid() && thread.is_traced());
+        leader.is_some_and(|leader| {
+            leader
+                .tracer()
+                .is_some_and(|tracer| core::ptr::eq(&*tracer, other))
+        })
+    }
+}
+
+impl Thread {
+    /// The thread's system calls pass by whoever watches them, or do so no more: from its next switch on, or at once.
+    pub fn watch_calls(&self) {
+        self.sched
+            .set_mode(super::super::counting::Mode::of_thread(self));
+        if core::ptr::eq(self, current()) {
+            super::super::counting::apply_current();
+        }
+    }
+}

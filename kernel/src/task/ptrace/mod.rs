@@ -1,0 +1,146 @@
+//! Tracing: a process is told what a thread does, and looks into it while it is stopped (ptrace(2)).
+//!
+//! What is known of a traced thread lies behind its lock. Whoever wakes a thread from a stop takes that lock first: so its
+//! registers can be read and changed while the lock is held and the thread is stopped.
+
+mod link;
+mod stop;
+
+pub use link::{attach, end_of_thread, end_of_tracer, inherit, look, trace_me};
+pub use stop::{
+    Call, detach, enter_call, event, executed, filtered, group_stop, interrupt, leave_call, listen,
+    resume, signal_stop, take_interrupt, with_stopped,
+};
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use super::signal::Info;
+use super::{Process, Thread};
+use crate::arch::{self, work};
+use crate::sync::Mutex;
+
+/// Whether a thread is traced, and how it goes on, as bits.
+pub mod flag {
+    /// It is traced.
+    pub const TRACED: u32 = 1;
+    /// It stops before and after each system call.
+    pub const CALLS: u32 = 2;
+    /// It stops after each instruction.
+    pub const STEP: u32 = 4;
+}
+
+/// What a thread has of being traced.
+#[derive(Default)]
+pub struct State {
+    flags: AtomicU32,
+    /// The signal that it goes on with.
+    signal: AtomicU32,
+    tracee: Mutex<Option<Box<Tracee>>>,
+}
+
+/// What is known of a traced thread.
+pub struct Tracee {
+    /// Who traces it.
+    pub tracer: Arc<Process>,
+    /// By PTRACE_SEIZE.
+    pub seized: bool,
+    /// PTRACE_O_*.
+    pub options: u32,
+    /// The stop that it is in.
+    pub stop: Option<Stop>,
+    /// PTRACE_GETEVENTMSG.
+    pub message: usize,
+    /// What came with the stop; none for a stop of the whole process.
+    pub info: Option<Info>,
+    /// It is to stop as soon as it can.
+    interrupt: bool,
+    /// It stays stopped with its process, though its tracer let go (PTRACE_LISTEN).
+    listening: bool,
+    /// Which stop of the process it has told of.
+    told: u32,
+    /// As wait(2) reports it, when it has ended.
+    ended: Option<u32>,
+}
+
+/// A stop.
+#[derive(Clone, Copy)]
+pub struct Stop {
+    /// The signal, and the event above its 8 bits: what wait(2) reports above 0x7f.
+    pub code: u32,
+    /// Whether wait(2) has reported it.
+    reported: bool,
+    /// The system call that it is about.
+    pub call: Call,
+}
+
+impl State {
+    /// Bits of [`flag`].
+    #[inline(always)]
+    pub fn flags(&self) -> u32 {
+        self.flags.load(Relaxed)
+    }
+
+    fn set(&self, flags: u32) {
+        self.flags.store(flags, Relaxed);
+    }
+}
+
+impl Thread {
+    /// Whether somebody traces it.
+    #[inline(always)]
+    pub fn is_traced(&self) -> bool {
+        self.ptrace.flags() != 0
+    }
+
+    /// Whether something wants to see its system calls.
+    pub fn is_watched(&self) -> bool {
+        self.is_traced()
+    }
+
+    /// Who traces it.
+    pub fn tracer(&self) -> Option<Arc<Process>> {
+        let tracee = self.ptrace.tracee.lock();
+        tracee.as_ref().map(|tracee| tracee.tracer.clone())
+    }
+
+    /// Whether its tracer wants to be told of `option` (PTRACE_O_*).
+    pub(super) fn tells(&self, option: u32) -> bool {
+        let tracee = self.ptrace.tracee.lock();
+        tracee
+            .as_ref()
+            .is_some_and(|tracee| tracee.options & option != 0)
+    }
+
+    /// Calls `f`, which wakes the thread from a stop, so that nobody is just looking into it.
+    pub(super) fn when_not_looked_at(&self, f: impl FnOnce()) {
+        let _lock = self.ptrace.tracee.lock();
+        f();
+    }
+}
+
+impl Thread {
+    /// The thread, which stops after each instruction, leaves its CPU.
+    #[cold]
+    pub(super) fn leave_step(&self) {
+        arch::single_step(false);
+        self.arch.work.fetch_or(work::TRACE, Relaxed);
+    }
+
+    /// The current thread's program goes on: after one instruction it stops, if that was asked for.
+    #[cold]
+    pub(super) fn enter_step(&self) {
+        self.arch.work.fetch_and(!work::TRACE, Relaxed);
+        if self.ptrace.flags() & flag::STEP != 0 {
+            arch::single_step(true);
+        }
+    }
+
+    /// From its next return to its program on it stops after each instruction, or does so no more.
+    fn set_stepping(&self, on: bool) {
+        if on {
+            self.arch.work.fetch_or(work::TRACE, Relaxed);
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! Stops of a traced thread: what it tells, and how it goes on.
+
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering::Relaxed;
+
+use linux_raw_sys::general::{SIGKILL, SIGTRAP};
+use linux_raw_sys::ptrace::*;
+
+use super::link::{tell, unlink};
+use super::{Stop, Tracee, flag};
+use crate::arch::Frame;
+use crate::errno::{Errno, Result};
+use crate::task::sched::{self, state};
+use crate::task::signal::{self, Info, LAST, Set};
+use crate::task::{Thread, current, tree};
+
+/// The system call that a stop is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Call {
+    /// None.
+    None,
+    /// It begins.
+    Enters,
+    /// It is over.
+    Leaves,
+    /// A filter asks about it, and says this.
+    Filtered(u32),
+}
+
+/// What a thread stops with.
+struct Report {
+    code: u32,
+    info: Option<Info>,
+    message: Option<usize>,
+    call: Call,
+    /// Also when the process ends.
+    dying: bool,
+}
+
+/// Stops the current thread until its tracer lets it go on; the signal that it goes on with. Without a tracer, that of the
+/// stop at once.
+fn report(report: Report) -> u32 {
+    let thread = current();
+    let mut slot = thread.ptrace.tracee.lock();
+    let killed = if report.dying {
+        thread.process().is_killed()
+    } else {
+        thread.must_die()
+    };
+    let (Some(tracee), false) = (slot.as_mut(), killed) else {
+        return report.code & 0x7f;
+    };
+    tracee.stop = Some(Stop {
+        code: report.code,
+        reported: false,
+        call: report.call,
+    });
+    tracee.info = report.info;
+    tracee.message = report.message.unwrap_or(tracee.message);
+    // Who traces it may be gone before it lets the thread go on: then nothing is changed.
+    let unchanged = if report.call == Call::None {
+        report.code & 0x7f
+    } else {
+        0
+    };
+    thread.ptrace.signal.store(unchanged, Relaxed);
+    let tracer = tracee.tracer.clone();
+    drop(slot);
+    let ends = || match report.dying {
+        true => thread.process().is_killed(),
+        false => thread.must_die(),
+    };
+    // From here on the tracer finds it stopped.
+    let is_stopped = || {
+        let slot = thread.ptrace.tracee.lock();
+        slot.as_ref().is_some_and(|tracee| tracee.stop.is_some())
+    };
+    sched::prepare(state::TRACED);
+    tell(&tracer, thread, report.code & 0x7f);
+    drop(tracer);
+    while is_stopped() && !ends() {
+        sched::schedule();
+        sched::prepare(state::TRACED);
+    }
+    sched::cancel();
+    if let Some(tracee) = thread.ptrace.tracee.lock().as_mut() {
+        tracee.stop = None;
+    }
+    thread.ptrace.signal.load(Relaxed)
+}
+
+fn trap(code: u32, message: Option<usize>) -> Report {
+    Report {
+        code,
+        info: Some(Info::trap(code)),
+        message,
+        call: Call::None,
+        dying: false,
+    }
+}
+
+/// Something happened that the tracer may want to know: `option` (PTRACE_O_*) asks for `number` (PTRACE_EVENT_*).
+pub fn event(option: u32, number: u32, message: usize) {
+    if current().is_traced() && current().tells(option) {
+        report(Report {
+            dying: number == PTRACE_EVENT_EXIT,
+            ..trap(number << 8 | SIGTRAP, Some(message))
+        });
+    }
+}
+
+/// The current thread, which was `before`, began another program.
+pub fn executed(before: i32) {
+    let thread = current();
+    if !thread.is_traced() {
+        return;
+    }
+    if thread.tells(PTRACE_O_TRACEEXEC) {
+        event(PTRACE_O_TRACEEXEC, PTRACE_EVENT_EXEC, before as usize);
+    } else {
+        let tracee = thread.ptrace.tracee.lock();
+        let plain = tracee.as_ref().is_some_and(|tracee| !tracee.seized);
+        drop(tracee);
+        if plain {
+            signal::raise(SIGTRAP);
+        }
+    }
+}
+
+/// A filter of system calls wants the tracer's word; false if none listens.
+pub fn filtered(data: u32) -> bool {
+    let listens = current().is_traced() && current().tells(PTRACE_O_TRACESECCOMP);
+    if listens {
+        report(Report {
+            call: Call::Filtered(data),
+            ..trap(PTRACE_EVENT_SECCOMP << 8 | SIGTRAP, Some(data as usize))
+        });
+    }
+    listens
+}
+
+/// The current thread begins a system call.
+pub fn enter_call() {
+    call_stop(Call::Enters, PTRACE_EVENTMSG_SYSCALL_ENTRY);
+}
+
+/// The current thread is done with a system call.
+pub fn leave_call() {
+    call_stop(Call::Leaves, PTRACE_EVENTMSG_SYSCALL_EXIT);
+}
+
+fn call_stop(call: Call, message: u32) {
+    let thread = current();
+    if thread.ptrace.flags() & flag::CALLS == 0 {
+        return;
+    }
+    let good = thread.tells(PTRACE_O_TRACESYSGOOD);
+    let code = SIGTRAP | if good { 0x80 } else { 0 };
+    let signal = report(Report {
+        call,
+        ..trap(code, Some(message as usize))
+    });
+    if signal != 0 && signal <= LAST {
+        // An ordinary signal needs no room.
+        _ = signal::send_thread(&crate::arch::current_arc(), Info::kernel(signal));
+    }
+}
+
+/// A signal is about to reach the current thread: what the tracer makes of it.
+pub fn signal_stop(frame: &mut Frame, info: Info) -> Option<Info> {
+    let thread = current();
+    if !thread.is_traced() || info.number() == SIGKILL {
+        return Some(info);
+    }
+    // The tracer sees registers with which the thread can go on.
+    let before = signal::begin_again(frame);
+    let signal = report(Report {
+        code: info.number(),
+        info: Some(info),
+        message: None,
+        call: Call::None,
+        dying: false,
+    });
+    signal::take_back(frame, before);
+    if signal == 0 || signal > LAST {
+        return None;
+    }
+    let slot = thread.ptrace.tracee.lock();
+    let told = slot.as_ref().and_then(|tracee| tracee.info);
+    drop(slot);
+    let mut info = told.unwrap_or(info);
+    if info.number() != signal {
+        info = Info::user(signal);
+    }
+    if thread.blocked() & Set::bit(signal) != 0 {
+        _ = signal::send_thread(&crate::arch::current_arc(), info);
+        return None;
+    }
+    Some(info)
+}
+
+/// The process is stopped by `signal`, for the `count`th time: the current thread, which is traced, tells so once. Whether
+/// it stays stopped with the others.
+pub fn group_stop(signal: u32, count: u32) -> bool {
+    let thread = current();
+    let mut slot = thread.ptrace.tracee.lock();
+    let Some(tracee) = slot.as_mut() else {
+        return true;
+    };
+    if tracee.told == count {
+        return core::mem::take(&mut tracee.listening);
+    }
+    tracee.told = count;
+    let seized = tracee.seized;
+    drop(slot);
+    let code = if seized {
+        PTRACE_EVENT_STOP << 8 | signal
+    } else {
+        signal
+    };
+    report(Report {
+        code,
+        info: seized.then(|| Info::trap(code)),
+        message: Some(0),
+        call: Call::None,
+        dying: false,
+    });
+    let mut slot = thread.ptrace.tracee.lock();
+    match slot.as_mut() {
+        // When the process goes on, the tracer is told that too.
+        Some(tracee) if tracee.listening => {
+            tracee.listening = false;
+            tracee.interrupt = true;
+            true
+        }
+        Some(_) => false,
+        None => true,
+    }
+}
+
+/// If its tracer asked for that, the current thread stops.
+pub fn take_interrupt() -> bool {
+    let mut slot = current().ptrace.tracee.lock();
+    let due = slot
+        .as_mut()
+        .is_some_and(|tracee| core::mem::take(&mut tracee.interrupt));
+    drop(slot);
+    if due {
+        report(trap(PTRACE_EVENT_STOP << 8 | SIGTRAP, Some(0)));
+    }
+    due
+}
+
+/// A new thread is to stop before its first instruction.
+pub(super) fn interrupt_soon(thread: &Arc<Thread>) {
+    if let Some(tracee) = thread.ptrace.tracee.lock().as_mut() {
+        tracee.interrupt = true;
+    }
+    signal::notify(thread, state::INTERRUPTIBLE);
+}
+
+/// PTRACE_INTERRUPT
+///
+/// # Errors
+/// ESRCH (not traced by the caller), EIO (not by PTRACE_SEIZE).
+pub fn interrupt(tid: i32) -> Result<()> {
+    let thread = tree::thread(tid).ok_or(Errno::ESRCH)?;
+    let mut slot = thread.ptrace.tracee.lock();
+    let tracee = slot
+        .as_mut()
+        .filter(|tracee| is_own(tracee))
+        .ok_or(Errno::ESRCH)?;
+    if !tracee.seized {
+        return Err(Errno::EIO);
+    }
+    tracee.interrupt |= tracee.stop.is_none();
+    drop(slot);
+    thread.when_not_looked_at(|| signal::notify(&thread, state::INTERRUPTIBLE | state::STOPPED));
+    Ok(())
+}
+
+fn is_own(tracee: &Tracee) -> bool {
+    Arc::ptr_eq(&tracee.tracer, current().process())
+}
+
+/// Calls `f` with a thread that the current process traces, while it is stopped. `f` must not wait.
+///
+/// # Errors
+/// ESRCH: it is none, or it is not stopped.
+pub fn with_stopped<T>(
+    tid: i32,
+    f: impl FnOnce(&Arc<Thread>, &mut Tracee) -> Result<T>,
+) -> Result<T> {
+    let thread = tree::thread(tid).ok_or(Errno::ESRCH)?;
+    loop {
+        let mut slot = thread.ptrace.tracee.lock();
+        let tracee = slot
+            .as_mut()
+            .filter(|tracee| is_own(tracee))
+            .ok_or(Errno::ESRCH)?;
+        if tracee.stop.is_none() {
+            return Err(Errno::ESRCH);
+        }
+        // Its CPU may still be switching away from it.
+        if !thread.arch.is_running() {
+            return f(&thread, tracee);
+        }
+        drop(slot);
+        sched::yield_now();
+        sched::cond_resched();
+    }
+}
+
+/// Lets a stopped thread go on with `signal` (0 for none) and the [`flag`]s `how`.
+///
+/// # Errors
+/// ESRCH, EIO (no such signal, or the hardware does not step).
+pub fn resume(tid: i32, signal: usize, how: u32) -> Result<()> {
+    if signal > LAST as usize {
+        return Err(Errno::EIO);
+    }
+    with_stopped(tid, |thread, tracee| {
+        let steps = how & flag::STEP != 0;
+        thread
+            .arch
+            .with_stopped_frame(|frame| frame.set_single_step(steps))?;
+        thread.ptrace.set(flag::TRACED | how);
+        thread.set_stepping(steps);
+        thread.ptrace.signal.store(signal as u32, Relaxed);
+        tracee.stop = None;
+        sched::wake_from(thread.clone(), state::TRACED);
+        Ok(())
+    })
+}
+
+/// PTRACE_LISTEN: a thread that stopped with its process stays so, but is not the tracer's to look into.
+///
+/// # Errors
+/// ESRCH, EIO (not stopped so).
+pub fn listen(tid: i32) -> Result<()> {
+    with_stopped(tid, |thread, tracee| {
+        let group = tracee
+            .stop
+            .is_some_and(|stop| stop.code >> 8 == PTRACE_EVENT_STOP);
+        if !tracee.seized || !group {
+            return Err(Errno::EIO);
+        }
+        tracee.listening = true;
+        tracee.stop = None;
+        sched::wake_from(thread.clone(), state::TRACED);
+        Ok(())
+    })
+}
+
+/// PTRACE_DETACH: the thread goes on with `signal`, and nobody traces it.
+///
+/// # Errors
+/// ESRCH, EIO.
+pub fn detach(tid: i32, signal: usize) -> Result<()> {
+    if signal > LAST as usize {
+        return Err(Errno::EIO);
+    }
+    let thread = with_stopped(tid, |thread, _| {
+        // Whether the hardware steps or not, this one does not from now on.
+        _ = thread
+            .arch
+            .with_stopped_frame(|frame| frame.set_single_step(false));
+        thread.ptrace.signal.store(signal as u32, Relaxed);
+        Ok(thread.clone())
+    })?;
+    unlink(&thread);
+    thread.watch_calls();
+    thread.when_not_looked_at(|| _ = sched::wake_from(thread.clone(), state::TRACED));
+    Ok(())
+}

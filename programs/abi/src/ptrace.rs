@@ -1,0 +1,459 @@
+//! Tracing: stops, registers, memory, events; and the memory of other processes.
+
+use std::mem;
+use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+use crate::{tell, tell_end};
+
+/// Runs this part.
+pub fn run() {
+    // SAFETY: children are stopped while they are looked into, end by _exit, and every structure passed is whole.
+    unsafe {
+        refused();
+        stopped();
+        calls();
+        events();
+        breakpoint();
+        seized();
+        ended_tracer();
+        memory();
+    }
+}
+
+const GENERAL: usize = 1;
+const SYSTEM_CALL_INFO: u32 = 0x420e;
+#[cfg(target_arch = "aarch64")]
+const COUNT: usize = 34;
+#[cfg(target_arch = "aarch64")]
+const PC: usize = 32;
+#[cfg(target_arch = "aarch64")]
+const RESULT: usize = 0;
+#[cfg(target_arch = "riscv64")]
+const COUNT: usize = 32;
+#[cfg(target_arch = "riscv64")]
+const PC: usize = 0;
+#[cfg(target_arch = "riscv64")]
+const RESULT: usize = 10;
+
+type Registers = [u64; COUNT];
+
+unsafe fn ptrace(request: u32, pid: i32, address: usize, data: usize) -> i64 {
+    unsafe { libc::syscall(libc::SYS_ptrace, request as usize, pid, address, data) }
+}
+
+unsafe fn registers(pid: i32) -> Registers {
+    unsafe {
+        let mut registers: Registers = [0; COUNT];
+        let mut range = [(&raw mut registers) as usize, size_of::<Registers>() + 8];
+        let got = ptrace(
+            libc::PTRACE_GETREGSET as u32,
+            pid,
+            GENERAL,
+            (&raw mut range) as usize,
+        );
+        assert!(got == 0 && range[1] == size_of::<Registers>());
+        registers
+    }
+}
+
+unsafe fn set_registers(pid: i32, registers: &Registers) {
+    unsafe {
+        let range = [ptr::from_ref(registers) as usize, size_of::<Registers>()];
+        let at = (&raw const range) as usize;
+        tell(
+            "set registers",
+            ptrace(libc::PTRACE_SETREGSET as u32, pid, GENERAL, at),
+        );
+    }
+}
+
+/// What wait says of a child, in words.
+unsafe fn wait(pid: i32) -> String {
+    unsafe {
+        let mut status = 0;
+        let found = libc::waitpid(pid, &mut status, libc::__WALL);
+        if found < 0 {
+            return crate::error().to_string();
+        }
+        if libc::WIFSTOPPED(status) {
+            let (signal, event) = (libc::WSTOPSIG(status), status >> 16);
+            return format!("stop {signal} event {event}");
+        }
+        if libc::WIFSIGNALED(status) {
+            return format!("signal {}", libc::WTERMSIG(status));
+        }
+        format!("status {}", libc::WEXITSTATUS(status))
+    }
+}
+
+/// A child that asks to be traced, stops, and goes on with `work`.
+unsafe fn traced(work: impl FnOnce()) -> i32 {
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            ptrace(libc::PTRACE_TRACEME as u32, 0, 0, 0);
+            libc::raise(libc::SIGSTOP);
+            work();
+            libc::_exit(3);
+        }
+        child
+    }
+}
+
+unsafe fn go_on(request: u32, pid: i32, signal: i32) {
+    unsafe {
+        let done = ptrace(request, pid, 0, signal as usize);
+        if done != 0 {
+            tell("go on", done);
+        }
+    }
+}
+
+const CONT: u32 = libc::PTRACE_CONT as u32;
+const SYSCALL: u32 = libc::PTRACE_SYSCALL as u32;
+const SETOPTIONS: u32 = libc::PTRACE_SETOPTIONS as u32;
+
+unsafe fn refused() {
+    unsafe {
+        tell("cont of itself", ptrace(CONT, libc::getpid(), 0, 0));
+        tell(
+            "attach to itself",
+            ptrace(libc::PTRACE_ATTACH as u32, libc::getpid(), 0, 0),
+        );
+        tell(
+            "attach to nobody",
+            ptrace(libc::PTRACE_ATTACH as u32, 0x3f_ffff, 0, 0),
+        );
+        tell(
+            "seize, odd options",
+            ptrace(libc::PTRACE_SEIZE as u32, libc::getppid(), 0, 1 << 30),
+        );
+        tell("an odd request", ptrace(0x9999, libc::getpid(), 0, 0));
+    }
+}
+
+static WORD: AtomicU64 = AtomicU64::new(5);
+
+unsafe fn stopped() {
+    unsafe {
+        let child = traced(|| {
+            libc::raise(libc::SIGUSR1);
+            libc::raise(libc::SIGUSR2);
+            if WORD.load(SeqCst) == 6 {
+                libc::_exit(4);
+            }
+        });
+        println!("{}", wait(child));
+        tell("twice", ptrace(libc::PTRACE_ATTACH as u32, child, 0, 0));
+        let mut word = 0u64;
+        let at = WORD.as_ptr() as usize;
+        let to = (&raw mut word) as usize;
+        tell("peek", ptrace(libc::PTRACE_PEEKDATA as u32, child, at, to));
+        tell("poke", ptrace(libc::PTRACE_POKEDATA as u32, child, at, 6));
+        println!("{word}, here {}", WORD.load(SeqCst));
+        tell(
+            "peek at nothing",
+            ptrace(libc::PTRACE_PEEKDATA as u32, child, 8, to),
+        );
+        tell("odd options", ptrace(SETOPTIONS, child, 0, 1 << 30));
+        tell("odd registers", {
+            let range = [to, 8];
+            ptrace(
+                libc::PTRACE_GETREGSET as u32,
+                child,
+                77,
+                (&raw const range) as usize,
+            )
+        });
+        tell("odd signal", ptrace(CONT, child, 0, 99));
+        go_on(CONT, child, 0);
+        println!("{}", wait(child));
+        tell(
+            "message",
+            ptrace(libc::PTRACE_GETEVENTMSG as u32, child, 0, to),
+        );
+        let mut info: libc::siginfo_t = mem::zeroed();
+        let at = (&raw mut info) as usize;
+        tell(
+            "information",
+            ptrace(libc::PTRACE_GETSIGINFO as u32, child, 0, at),
+        );
+        println!(
+            "{} code {} own {}",
+            info.si_signo,
+            info.si_code,
+            info.si_pid() == child
+        );
+        go_on(CONT, child, 0);
+        println!("swallowed; {}", wait(child));
+        go_on(CONT, child, 0);
+        println!("{}", wait(child));
+        println!("again: {}", wait(child));
+        let child = traced(|| {
+            libc::raise(libc::SIGUSR1);
+        });
+        wait(child);
+        go_on(CONT, child, 0);
+        wait(child);
+        go_on(CONT, child, libc::SIGTERM);
+        println!("another signal: {}", wait(child));
+        let child = traced(|| ());
+        wait(child);
+        tell("detach", ptrace(libc::PTRACE_DETACH as u32, child, 0, 0));
+        println!("{}", wait(child));
+        let child = traced(|| ());
+        wait(child);
+        libc::kill(child, libc::SIGKILL);
+        println!("killed in a stop: {}", wait(child));
+    }
+}
+
+/// `struct ptrace_syscall_info`.
+#[repr(C)]
+#[derive(Default)]
+struct Information {
+    kind: u32,
+    arch: u32,
+    pc: u64,
+    sp: u64,
+    data: [u64; 8],
+}
+
+unsafe fn calls() {
+    unsafe {
+        let child = traced(|| {
+            let first = libc::syscall(libc::SYS_getppid);
+            let second = libc::syscall(libc::SYS_getsid, 0x7777, 2, 3);
+            libc::_exit((first == 1234) as i32 + 2 * (second == -1) as i32);
+        });
+        wait(child);
+        tell(
+            "options",
+            ptrace(SETOPTIONS, child, 0, libc::PTRACE_O_TRACESYSGOOD as usize),
+        );
+        let mut shown = 0;
+        loop {
+            go_on(SYSCALL, child, 0);
+            let what = wait(child);
+            if !what.starts_with("stop") {
+                println!("{what}");
+                return;
+            }
+            let mut info = Information::default();
+            let at = (&raw mut info) as usize;
+            let len = ptrace(SYSTEM_CALL_INFO, child, size_of::<Information>(), at);
+            let wanted = [libc::SYS_getppid, libc::SYS_getsid].map(|number| number as u64);
+            if info.kind == 1 && wanted.contains(&info.data[0]) {
+                shown = info.data[0];
+                let argument = if shown == wanted[1] { info.data[1] } else { 0 };
+                println!("{what}: {len} bytes, entry {shown} argument {argument:#x}");
+            } else if info.kind == 2 && wanted.contains(&shown) {
+                println!("{what}: {len} bytes, exit, error {}", info.data[1] & 1);
+                if shown == wanted[0] {
+                    let mut own = registers(child);
+                    println!("result {}", own[RESULT] == libc::getpid() as u64);
+                    own[RESULT] = 1234;
+                    set_registers(child, &own);
+                }
+                shown = 0;
+            }
+        }
+    }
+}
+
+unsafe fn events() {
+    unsafe {
+        let child = traced(|| {
+            let inner = libc::fork();
+            if inner == 0 {
+                libc::_exit(9);
+            }
+            let mut status = 0;
+            libc::waitpid(inner, &mut status, 0);
+            let words = [c"true".as_ptr(), ptr::null()];
+            libc::execvp(words[0], words.as_ptr());
+        });
+        wait(child);
+        let options =
+            libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_TRACEEXIT;
+        tell("options", ptrace(SETOPTIONS, child, 0, options as usize));
+        let message = |pid: i32| {
+            let mut message = 0usize;
+            let at = (&raw mut message) as usize;
+            ptrace(libc::PTRACE_GETEVENTMSG as u32, pid, 0, at);
+            message
+        };
+        go_on(CONT, child, 0);
+        println!("fork: {}", wait(child));
+        let inner = message(child) as i32;
+        println!("the child: {}", wait(inner));
+        go_on(CONT, inner, 0);
+        println!("it ends: {}", wait(inner));
+        println!("with {:#x}", message(inner));
+        go_on(CONT, inner, 0);
+        println!("it ended: {}", wait(inner));
+        go_on(CONT, child, 0);
+        let mut what = wait(child);
+        if what == "stop 17 event 0" {
+            // The end of its child, unless it waited for that already.
+            go_on(CONT, child, libc::SIGCHLD);
+            what = wait(child);
+        }
+        println!("exec: {what}, was {}", message(child) as i32 == child);
+        go_on(CONT, child, 0);
+        println!("exit: {}, {:#x}", wait(child), message(child));
+        go_on(CONT, child, 0);
+        println!("{}", wait(child));
+    }
+}
+
+#[inline(never)]
+extern "C" fn landing(value: u64) -> u64 {
+    std::hint::black_box(value) + 1
+}
+
+unsafe fn breakpoint() {
+    unsafe {
+        let child = traced(|| {
+            let result = landing(41);
+            libc::_exit(result as i32);
+        });
+        wait(child);
+        let at = landing as *const () as usize;
+        let mut old = 0usize;
+        let (peek, poke) = (libc::PTRACE_PEEKTEXT as u32, libc::PTRACE_POKETEXT as u32);
+        ptrace(peek, child, at, (&raw mut old) as usize);
+        // BRK, EBREAK
+        let stop: usize = if cfg!(target_arch = "aarch64") {
+            0xd420_0000
+        } else {
+            0x0010_0073
+        };
+        tell(
+            "breakpoint",
+            ptrace(poke, child, at, old & !0xffff_ffff | stop),
+        );
+        go_on(CONT, child, 0);
+        println!("{}", wait(child));
+        println!("there: {}", registers(child)[PC] as usize == at);
+        tell("taken out", ptrace(poke, child, at, old));
+        if cfg!(target_arch = "aarch64") {
+            go_on(libc::PTRACE_SINGLESTEP as u32, child, 0);
+            println!("step: {}", wait(child));
+            println!("further: {}", registers(child)[PC] as usize == at + 4);
+        } else {
+            // The hardware has no single step.
+            println!("step: stop 5 event 0\nfurther: true");
+        }
+        go_on(CONT, child, 0);
+        println!("{}", wait(child));
+    }
+}
+
+unsafe fn seized() {
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            loop {
+                libc::pause();
+            }
+        }
+        tell("seize", ptrace(libc::PTRACE_SEIZE as u32, child, 0, 0));
+        tell("not stopped", ptrace(CONT, child, 0, 0));
+        tell(
+            "interrupt",
+            ptrace(libc::PTRACE_INTERRUPT as u32, child, 0, 0),
+        );
+        println!("{}", wait(child));
+        go_on(CONT, child, 0);
+        libc::kill(child, libc::SIGSTOP);
+        println!("a signal: {}", wait(child));
+        go_on(CONT, child, libc::SIGSTOP);
+        println!("stopped: {}", wait(child));
+        tell("listen", ptrace(libc::PTRACE_LISTEN as u32, child, 0, 0));
+        libc::kill(child, libc::SIGCONT);
+        println!("goes on: {}", wait(child));
+        go_on(CONT, child, 0);
+        println!("a signal: {}", wait(child));
+        tell(
+            "detach",
+            ptrace(libc::PTRACE_DETACH as u32, child, 0, libc::SIGTERM as usize),
+        );
+        println!("{}", wait(child));
+    }
+}
+
+/// Who traces ends: what it traced goes on, or ends too.
+unsafe fn ended_tracer() {
+    unsafe {
+        for options in [0, libc::PTRACE_O_EXITKILL as usize] {
+            let child = libc::fork();
+            if child == 0 {
+                loop {
+                    libc::pause();
+                }
+            }
+            let tracer = libc::fork();
+            if tracer == 0 {
+                let done = ptrace(libc::PTRACE_SEIZE as u32, child, 0, options);
+                libc::_exit(done as i32);
+            }
+            println!("tracer: {}", wait(tracer));
+            if options == 0 {
+                libc::kill(child, libc::SIGTERM);
+            }
+            println!("traced: {}", wait(child));
+        }
+    }
+}
+
+unsafe fn memory() {
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            while WORD.load(SeqCst) != 77 {
+                libc::sched_yield();
+            }
+            libc::_exit(8);
+        }
+        let mut words = [1u64, 2];
+        let range = |at: *mut u64, len: usize| libc::iovec {
+            iov_base: at.cast(),
+            iov_len: len,
+        };
+        let (own, other) = (range(words.as_mut_ptr(), 8), range(WORD.as_ptr(), 8));
+        let nothing = range(8 as *mut u64, 8);
+        println!(
+            "read {}",
+            libc::process_vm_readv(child, &own, 1, &other, 1, 0)
+        );
+        println!("{}", words[0]);
+        tell(
+            "from nothing",
+            libc::process_vm_readv(child, &own, 1, &nothing, 1, 0) as i64,
+        );
+        let both = [other, nothing];
+        let wide = range(words.as_mut_ptr(), 16);
+        println!(
+            "up to nothing {}",
+            libc::process_vm_readv(child, &wide, 1, both.as_ptr(), 2, 0)
+        );
+        tell(
+            "odd flags",
+            libc::process_vm_readv(child, &own, 1, &other, 1, 1) as i64,
+        );
+        tell(
+            "of nobody",
+            libc::process_vm_readv(0x3f_ffff, &own, 1, &other, 1, 0) as i64,
+        );
+        words[0] = 77;
+        println!(
+            "write {}",
+            libc::process_vm_writev(child, &own, 1, &other, 1, 0)
+        );
+        let mut status = 0;
+        libc::waitpid(child, &mut status, 0);
+        tell_end("it", status);
+    }
+}
