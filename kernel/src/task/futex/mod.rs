@@ -22,6 +22,7 @@ use crate::arch::{current_arc, time};
 use crate::errno::{Errno, Result};
 use crate::mm::area::{Flags, Source};
 use crate::mm::heap::try_arc;
+use crate::mm::space::with_active;
 use crate::mm::user;
 use crate::sync::{Mutex, Rank};
 
@@ -51,26 +52,32 @@ impl Key {
         if address >= crate::arch::USER_END {
             return Err(Errno::EFAULT);
         }
+        if shared && let Some(key) = Self::of_shared(address)? {
+            return Ok(key);
+        }
+        let of = with_active(|space| core::ptr::from_ref(space).addr());
+        Ok(Key {
+            of: of.ok_or(Errno::EFAULT)?,
+            at: address,
+        })
+    }
+
+    /// The key of a word in a mapping that other processes may have too.
+    fn of_shared(address: usize) -> Result<Option<Key>> {
         with_space(|space| {
-            if shared {
-                let area = space
-                    .area_after(address)
-                    .filter(|area| area.start <= address)
-                    .ok_or(Errno::EFAULT)?;
-                if let (true, Source::File { mapping, offset }) =
-                    (area.flags.has(Flags::SHARED), &area.source)
-                {
-                    let of = Arc::as_ptr(mapping).cast::<u8>().addr();
-                    return Ok(Key {
-                        of,
-                        at: offset + address - area.start,
-                    });
-                }
-            }
-            Ok(Key {
-                of: core::ptr::from_ref(space).addr(),
-                at: address,
-            })
+            let area = space
+                .area_after(address)
+                .filter(|area| area.start <= address)
+                .ok_or(Errno::EFAULT)?;
+            let (true, Source::File { mapping, offset }) =
+                (area.flags.has(Flags::SHARED), &area.source)
+            else {
+                return Ok(None);
+            };
+            Ok(Some(Key {
+                of: Arc::as_ptr(mapping).cast::<u8>().addr(),
+                at: offset + address - area.start,
+            }))
         })
     }
 
