@@ -34,10 +34,10 @@ pub fn poll_entry(fd: BorrowedFd, events: libc::c_short) -> libc::pollfd {
 /// How long a kernel's own work after its start may take: a stock Linux tests its ciphers and starts its drivers then.
 const SETTLE: Duration = Duration::from_secs(3);
 
-/// Starts the job's program, carries its input and output, and reports how it ended.
+/// Starts the job's program, carries its input and output, and reports how it ended. Jobs have numbers from 1 on.
 ///
 /// `children` becomes readable when a child ends.
-pub fn run(job: &Job, channel: &mut Channel, children: &File) -> io::Result<()> {
+pub fn run(job: &Job, number: usize, channel: &mut Channel, children: &File) -> io::Result<()> {
     if job.settle {
         std::thread::sleep(SETTLE);
     }
@@ -49,7 +49,7 @@ pub fn run(job: &Job, channel: &mut Channel, children: &File) -> io::Result<()> 
     } else {
         None
     };
-    let mut pump = match program::start(job) {
+    let mut pump = match program::start(job, number) {
         Ok(program) => Pump {
             program,
             channel,

@@ -35,7 +35,7 @@ fn run_jobs() -> io::Result<()> {
     let children = sys::child_signals()?;
     for (index, job) in jobs.iter().enumerate() {
         channel.control(wire::Control::Started(index as u16));
-        job::run(job, &mut channel, &children)?;
+        job::run(job, index + 1, &mut channel, &children)?;
         sys::kill_all();
     }
     channel.flush()

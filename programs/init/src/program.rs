@@ -23,7 +23,7 @@ pub struct Program {
 }
 
 /// Starts the program; an error's number says why it could not be.
-pub fn start(job: &Job) -> io::Result<Program> {
+pub fn start(job: &Job, number: usize) -> io::Result<Program> {
     let mut program = Program {
         pid: 0,
         stdin: None,
@@ -62,7 +62,7 @@ pub fn start(job: &Job) -> io::Result<Program> {
 
     let (failure, tell_failure) = sys::pipe(libc::O_CLOEXEC)?;
     program.pid = sys::fork(|| {
-        let error = match prepare(job, [&stdin, &stdout, &stderr], slave.is_some()) {
+        let error = match prepare(job, number, [&stdin, &stdout, &stderr], slave.is_some()) {
             Ok(()) => execute(&arguments, &environment),
             Err(error) => error,
         };
@@ -82,7 +82,7 @@ pub fn start(job: &Job) -> io::Result<Program> {
 }
 
 /// In the child: makes its session, its descriptors and what else the job asks for.
-fn prepare(job: &Job, descriptors: [&OwnedFd; 3], terminal: bool) -> io::Result<()> {
+fn prepare(job: &Job, number: usize, descriptors: [&OwnedFd; 3], terminal: bool) -> io::Result<()> {
     sys::become_program(descriptors, terminal)?;
     std::env::set_current_dir(if job.directory.is_empty() {
         "/"
@@ -95,7 +95,7 @@ fn prepare(job: &Job, descriptors: [&OwnedFd; 3], terminal: bool) -> io::Result<
     if job.count {
         std::fs::write("/proc/crossings", "new")?;
     }
-    mark::start();
+    mark::start(number);
     Ok(())
 }
 

@@ -69,7 +69,7 @@ impl Boot<'_> {
         let machine = Machine {
             arch: self.arch,
             kernel: &self.subject.kernel,
-            cpu: bench.cpu,
+            cpu: self.subject.cpu.or(bench.cpu),
             smp: self.cpus,
             memory: "1G",
             icount: self.plugin.is_some(),

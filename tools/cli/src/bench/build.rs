@@ -59,14 +59,16 @@ fn run(bench: &Bench, arch: Arch, subject: &Subject, column: &mut Column) -> Res
         limit: Duration::from_secs(120),
     };
     let job = guest::job(["sh", "-c", SCRIPT]);
-    let (output, counted, command) = jobs.run_counted(bench, &mut tree, job)?;
+    let (outputs, counted, command) = jobs.run_counted(bench, &mut tree, vec![job])?;
     column.commands.push(command);
-    match output.end {
-        Err(failure) => column.failure = Some(failure),
-        Ok(end) if end != "exit status 0" => {
-            bail!("{end}: {}", String::from_utf8_lossy(&output.stderr))
+    for output in outputs {
+        match output.end {
+            Err(failure) => column.failure = Some(failure),
+            Ok(end) if end != "exit status 0" => {
+                bail!("{end}: {}", String::from_utf8_lossy(&output.stderr))
+            }
+            Ok(_) => column.rows = compare::rows(&counted),
         }
-        Ok(_) => column.rows = compare::rows(&counted),
     }
     Ok(())
 }

@@ -11,8 +11,8 @@ use super::report::Report;
 use super::result::{Column, Results};
 use super::subject::{self, Subject};
 use super::{
-    Bench, affinity, boots, build, contend, crossings, html, interrupt, lmbench, markdown, scale,
-    text,
+    Bench, affinity, boots, build, contend, crossings, fenced, html, interrupt, lmbench, markdown,
+    scale, text,
 };
 use crate::arch::Arch;
 use crate::policies;
@@ -57,6 +57,9 @@ impl Step {
             if self.suite == Suite::Idreg {
                 columns.extend(scale::id_reads(bench, self.arch, &self.subject)?);
                 columns.extend(contend::measure(bench, self.arch, &self.subject)?);
+            }
+            if self.suite == Suite::Fence {
+                columns.push(fenced::measure(bench, self.arch, &self.subject)?);
             }
             if self.suite == Suite::Entry {
                 columns.push(build::measure(bench, self.arch, &self.subject)?);

@@ -174,8 +174,12 @@ fn measure(
         arch,
         limit,
     };
-    let (output, counted, command) =
-        jobs.run_counted(bench, &mut tree, guest::job(arguments.iter().cloned()))?;
+    let job = guest::job(arguments.iter().cloned());
+    let (outputs, counted, command) = jobs.run_counted(bench, &mut tree, vec![job])?;
+    let output = outputs
+        .into_iter()
+        .next()
+        .context("one job has one output")?;
     let (failure, said) = ending(output);
     let column = Column {
         head: Head {

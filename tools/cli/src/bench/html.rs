@@ -81,7 +81,7 @@ fn legend(table: &Table) -> Markup {
     }
 }
 
-/// Rows as groups of bars, those first in which the others are furthest from the first column.
+/// Rows as groups of bars; where they are of one kind, those first in which the others are furthest from the first column.
 fn groups(table: &Table) -> Vec<Group> {
     let furthest = |name: &str| {
         let ratios = table
@@ -91,7 +91,9 @@ fn groups(table: &Table) -> Vec<Group> {
         ratios.fold(0.0, f64::max)
     };
     let mut names: Vec<&str> = table.rows.iter().map(|(name, _)| name.as_str()).collect();
-    names.sort_by(|one, other| furthest(other).total_cmp(&furthest(one)));
+    if table.head.mean {
+        names.sort_by(|one, other| furthest(other).total_cmp(&furthest(one)));
+    }
     let group = |name: &str| {
         let values: Vec<_> = table
             .columns

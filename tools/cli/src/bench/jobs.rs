@@ -58,35 +58,39 @@ impl Jobs<'_> {
         Ok((outputs, shown(bench, &machine)))
     }
 
-    /// Runs one job under the plugin, once the kernel's own work after its start is over.
+    /// Runs jobs under the plugin, once the kernel's own work after its start is over. Their phases have the tags from 1
+    /// on.
     pub fn run_counted(
         &self,
         bench: &Bench,
         tree: &mut Initramfs,
-        job: Job,
-    ) -> Result<(Output, Counted, String)> {
-        let job = Job {
-            settle: true,
-            ..job
-        };
+        mut jobs: Vec<Job>,
+    ) -> Result<(Vec<Output>, Counted, String)> {
         let folder = Folder::new(bench.project.cache.join("run"))?;
         let counts = folder.file("counts");
         let plugin = counted::plugin(bench.project)?;
         let plugin = format!("file={},out={}", plugin.display(), counts.display());
         let machine = self.machine(bench, vec!["-plugin".into(), plugin]);
-        let mut session = guest::boot(bench.project, &machine, tree, &[job], None)?;
-        let output = attend(&session, self.limit)?;
-        if output.end.is_ok() {
-            counted::await_end(&mut session)?;
+        if let Some(first) = jobs.first_mut() {
+            first.settle = true;
         }
-        Ok((output, Counted::read(&counts)?, shown(bench, &machine)))
+        let mut session = guest::boot(bench.project, &machine, tree, &jobs, None)?;
+        let mut outputs = Vec::new();
+        for _ in &jobs {
+            outputs.push(attend(&session, self.limit)?);
+            if outputs.last().is_some_and(|output| output.end.is_err()) {
+                break;
+            }
+        }
+        counted::await_end(&mut session)?;
+        Ok((outputs, Counted::read(&counts)?, shown(bench, &machine)))
     }
 
     fn machine<'b>(&'b self, bench: &Bench<'b>, options: Vec<String>) -> Machine<'b> {
         Machine {
             arch: self.arch,
             kernel: &self.subject.kernel,
-            cpu: bench.cpu,
+            cpu: self.subject.cpu.or(bench.cpu),
             smp: 1,
             memory: "1G",
             icount: true,

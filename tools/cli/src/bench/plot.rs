@@ -8,7 +8,7 @@ const NAME: f64 = 20.0;
 const GAP: f64 = 10.0;
 /// The widths of the bars' field and of the figures beside it.
 const FIELD: f64 = 520.0;
-const FIGURE: f64 = 120.0;
+const FIGURE: f64 = 150.0;
 
 /// A bar: which colour it has, its length as a share of the field, and what stands beside it.
 pub struct Bar {

@@ -16,12 +16,15 @@ use crate::qemu::Qemu;
 const LEAN: [&str; 3] = ["mitigations=off", "kpti=off", "randomize_kstack_offset=off"];
 
 /// A kernel, set in one way.
+#[derive(Clone)]
 pub struct Subject {
     /// What a reader knows it by.
     pub label: String,
     pub kernel: Kernel,
     /// Its parameters, beside those that the machine needs.
     pub parameters: Vec<String>,
+    /// The CPU model, where the measurement is about it.
+    pub cpu: Option<&'static str>,
 }
 
 /// The subjects that the options name. Stock kernels are measured as shipped and at their leanest.
@@ -64,6 +67,7 @@ pub fn subjects(
             label,
             kernel: kernel.clone(),
             parameters,
+            cpu: None,
         });
         if stock {
             let parameters = LEAN.map(String::from).to_vec();
@@ -71,6 +75,7 @@ pub fn subjects(
                 label: format!("{name} lean"),
                 kernel,
                 parameters,
+                cpu: None,
             });
         }
     }
@@ -78,6 +83,11 @@ pub fn subjects(
 }
 
 impl Subject {
+    /// Whether it is a stock kernel at its leanest.
+    pub fn is_lean(&self) -> bool {
+        matches!(self.kernel, Kernel::Linux(_)) && !self.parameters.is_empty()
+    }
+
     /// A key over all that goes into a measurement: the same key, the same figures.
     pub fn key(&self, bench: &Bench, arch: Arch, suite: &str) -> Result<String> {
         let mut hasher = DefaultHasher::new();
@@ -85,6 +95,7 @@ impl Subject {
             suite,
             arch.debian(),
             bench.cpu,
+            self.cpu,
             bench.quick,
             bench.full,
             &self.parameters,

@@ -17,6 +17,9 @@ pub struct System {
     pub shown: &'static [&'static str],
     /// The settings of Stile that are set side by side.
     policies: &'static [&'static [&'static str]],
+    /// The CPU models on which the other kernels are set side by side, as shipped, with a name for each; where none, they
+    /// are measured on the usual one, and stock ones also at their leanest.
+    cpus: &'static [(&'static str, &'static str)],
     /// The architecture that has it; both where none.
     arch: Option<Arch>,
 }
@@ -28,6 +31,7 @@ pub const CROSSINGS: System = System {
     rows: &[],
     shown: &[],
     policies: &[],
+    cpus: &[],
     arch: None,
 };
 
@@ -43,6 +47,7 @@ pub const ENTRY: System = System {
     ],
     shown: &["indirect"],
     policies: &[&["entry=svc-first"], &["entry=switch"], &["entry=table"]],
+    cpus: &[],
     arch: Some(Arch::Arm64),
 };
 
@@ -52,6 +57,7 @@ pub const IDREG: System = System {
     rows: &["null_call", "id_read"],
     shown: &[],
     policies: &[&["idreg=direct"], &["idreg=locked"]],
+    cpus: &[],
     arch: Some(Arch::Arm64),
 };
 
@@ -66,6 +72,7 @@ pub const HWAF: System = System {
     ],
     shown: &["idregs"],
     policies: &[&["hwaf=cached"], &["hwaf=reread"]],
+    cpus: &[],
     arch: Some(Arch::Arm64),
 };
 
@@ -93,6 +100,10 @@ pub const FENCE: System = System {
         &["fence.kernel=lazy", "fence.user=preventive"],
         &["fence.kernel=preventive", "fence.user=preventive"],
     ],
+    cpus: &[
+        ("svvptc=off", "rv64,svvptc=off"),
+        ("svvptc=on", "rv64,svvptc=on"),
+    ],
     arch: Some(Arch::Riscv64),
 };
 
@@ -102,6 +113,7 @@ pub const AFFINITY: System = System {
     rows: &[],
     shown: &[],
     policies: &[&["affinity=index"], &["affinity=scan"]],
+    cpus: &[],
     arch: Some(Arch::Arm64),
 };
 
@@ -120,15 +132,22 @@ impl System {
     ) -> Result<Vec<Subject>> {
         let mut subjects = Vec::new();
         for subject in subject::subjects(names, &[], append, arch)? {
-            if subject.kernel != Kernel::Stile || !self.is_of(arch) || self.policies.is_empty() {
+            let stile = subject.kernel == Kernel::Stile;
+            if stile && self.is_of(arch) && !self.policies.is_empty() {
+                subjects.extend(self.policies.iter().map(|policy| Subject {
+                    label: format!("stile {}", policy.join(" ")),
+                    parameters: policy.iter().map(|word| word.to_string()).collect(),
+                    ..subject.clone()
+                }));
+            } else if stile || self.cpus.is_empty() {
                 subjects.push(subject);
-                continue;
+            } else if !subject.is_lean() {
+                subjects.extend(self.cpus.iter().map(|(name, cpu)| Subject {
+                    label: format!("{} {name}", subject.label),
+                    cpu: Some(cpu),
+                    ..subject.clone()
+                }));
             }
-            subjects.extend(self.policies.iter().map(|policy| Subject {
-                label: format!("stile {}", policy.join(" ")),
-                kernel: Kernel::Stile,
-                parameters: policy.iter().map(|word| word.to_string()).collect(),
-            }));
         }
         Ok(subjects)
     }

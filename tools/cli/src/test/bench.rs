@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use super::Report;
 use crate::arch::Arch;
-use crate::bench::checks;
+use crate::bench::{checks, page};
 use crate::kernel_image::Kernel;
 use crate::project::Project;
 
@@ -26,7 +26,7 @@ pub fn test(project: &Project, arch: Arch, report: &mut Report) -> Result<()> {
 /// Checks the page, if that is asked for.
 pub fn page(project: &Project, report: &mut Report) -> Result<()> {
     if report.wants("bench/page") {
-        tell(report, "bench/page", checks::page(project)?);
+        tell(report, "bench/page", page::check(project)?);
     }
     Ok(())
 }

@@ -1,0 +1,115 @@
+//! The programs of `fence`: the fences of translations that whole programs, and the way to the first, are worth.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::Bench;
+use super::jobs::{Jobs, Output};
+use super::result::{Column, Failure, Head, Row};
+use super::subject::Subject;
+use crate::arch::Arch;
+use crate::guest;
+use crate::packages;
+use crate::toolchain;
+
+/// The plugin's kinds that are summed.
+const FENCES: [&str; 2] = ["sfence.vma.kernel", "sinval.vma.kernel"];
+
+/// What makes lmbench end soon: 10 ms each, without its own calibration.
+const SOON: &str = "export ENOUGH=10000 LOOP_O=0 TIMING_O=0; exec";
+
+/// What comes first, and is counted with what follows no row.
+const FIRST: &str = "dd if=/dev/zero of=/tmp/file bs=65536 count=128 2>/dev/null";
+
+/// A name and the command: lmbench's two are those that patches of this part of Linux were measured with, and the
+/// third is a look-alike of LTP's mmapstress01.
+const ROWS: [(&str, &str); 3] = [
+    (
+        "lat_pagefault, 8 MiB in tmpfs",
+        "lat_pagefault -N 1 /tmp/file",
+    ),
+    ("lat_mmap, 1 MiB in tmpfs", "lat_mmap -N 1 1m /tmp/file"),
+    ("programs/mmapstress", "cd /tmp; exec mmapstress 20 20"),
+];
+
+/// Measures one kernel.
+pub fn measure(bench: &Bench, arch: Arch, subject: &Subject) -> Result<Column> {
+    let name = arch.debian();
+    let mut column = Column {
+        head: Head {
+            id: format!("fence-{name}-programs"),
+            title: format!("fence: sfence.vma of whole programs, {name}"),
+            unit: "executed by the kernel".into(),
+            note: "From the program's start to its end. lmbench's two are Debian's, which repeat as often as takes \
+                   10 ms; programs/mmapstress does what LTP's mmapstress01 does, which it is not."
+                .into(),
+            ratios: false,
+            mean: false,
+            detail: false,
+        },
+        label: subject.label.clone(),
+        kernel: String::new(),
+        commands: Vec::new(),
+        failure: None,
+        rows: Vec::new(),
+    };
+    if let Err(error) = run(bench, arch, subject, &mut column) {
+        column.failure = Some(Failure {
+            reason: format!("not measured: {error:#}"),
+            console: String::new(),
+        });
+    }
+    Ok(column)
+}
+
+fn run(bench: &Bench, arch: Arch, subject: &Subject, column: &mut Column) -> Result<()> {
+    subject.kernel.image(bench.project, arch)?;
+    let mut tree = guest::tree(bench.project, arch)?;
+    let lmbench = packages::lmbench(bench.project, arch)?;
+    for name in ["lat_pagefault", "lat_mmap"] {
+        tree.file(&format!("usr/bin/{name}"), &lmbench.join(name))?;
+    }
+    tree.file(
+        "usr/bin/mmapstress",
+        &toolchain::program(bench.project, arch, "mmapstress")?,
+    )?;
+    let jobs = Jobs {
+        subject,
+        arch,
+        limit: Duration::from_secs(120),
+    };
+    let commands = ROWS.map(|(_, command)| match command.starts_with("lat_") {
+        true => format!("{SOON} {command}"),
+        false => command.to_owned(),
+    });
+    let lines = std::iter::once(FIRST).chain(commands.iter().map(String::as_str));
+    let lines = lines.map(|line| guest::job(["sh", "-c", line])).collect();
+    let (outputs, counted, command) = jobs.run_counted(bench, &mut tree, lines)?;
+    column.commands.push(command);
+    column.failure = outputs
+        .iter()
+        .find_map(|output| output.end.as_ref().err().cloned());
+    let boot = counted.boot(&FENCES) as f64;
+    column.rows.push(Row::new(
+        "boot, to the first program",
+        "and three seconds more",
+        boot,
+    ));
+    // The first job, with tag 1, only makes the file.
+    for (((name, command), output), tag) in ROWS.iter().zip(outputs.iter().skip(1)).zip(2..) {
+        column
+            .rows
+            .push(row(name, command, output, counted.phase(tag, &FENCES)));
+    }
+    Ok(())
+}
+
+fn row(name: &str, command: &str, output: &Output, fences: u64) -> Row {
+    let good = output.end.as_ref().is_ok_and(|end| end == "exit status 0");
+    Row {
+        value: good.then_some(fences as f64),
+        remark: output.end.as_ref().ok().filter(|_| !good).cloned(),
+        ..Row::new(name, command, 0.0)
+    }
+}
