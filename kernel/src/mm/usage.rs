@@ -23,8 +23,10 @@ pub struct Usage {
     pub anonymous: usize,
     /// Held by others too.
     pub shared: usize,
-    /// Written to since mapped.
+    /// Written to since mapped; private memory is for that alone there.
     pub dirty: usize,
+    /// Of these, held by others too.
+    pub shared_dirty: usize,
     /// The share of this space, each page divided by its holders, in bytes.
     pub proportional: usize,
 }
@@ -108,7 +110,9 @@ impl Usage {
         self.referenced += pte.young() as usize;
         self.anonymous += meta.is_anonymous() as usize;
         self.shared += (holders > 1) as usize;
-        self.dirty += pte.dirty() as usize;
+        let dirty = pte.dirty() || meta.is_anonymous();
+        self.dirty += dirty as usize;
+        self.shared_dirty += (dirty && holders > 1) as usize;
         self.proportional += PAGE_SIZE / holders;
     }
 }

@@ -162,13 +162,13 @@ fn usage_lines(size: Option<usize>, usage: &Usage, text: &mut Text) {
         );
     }
     let private = usage.resident - usage.shared;
-    let dirty = usage.dirty.min(private);
+    let dirty = usage.dirty - usage.shared_dirty;
     for (name, value) in [
         ("Rss:", usage.resident * KIB),
         ("Pss:", usage.proportional / 1024),
         ("Pss_Dirty:", dirty * KIB),
-        ("Shared_Clean:", usage.shared * KIB),
-        ("Shared_Dirty:", 0),
+        ("Shared_Clean:", (usage.shared - usage.shared_dirty) * KIB),
+        ("Shared_Dirty:", usage.shared_dirty * KIB),
         ("Private_Clean:", (private - dirty) * KIB),
         ("Private_Dirty:", dirty * KIB),
         ("Referenced:", usage.referenced * KIB),
