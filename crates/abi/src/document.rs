@@ -2,20 +2,33 @@
 
 use core::fmt::{self, Write};
 
-use crate::{CALLS, Status};
+use crate::{CALLS, Call, Status, compat};
 
-/// Writes the list of system calls as Markdown.
+/// Writes the lists of system calls as Markdown.
 ///
 /// # Errors
 /// Those of `out`.
 pub fn document(out: &mut dyn Write) -> fmt::Result {
-    let count =
-        |wanted: fn(Status) -> bool| CALLS.iter().filter(|call| wanted(call.status)).count();
     writeln!(out, "# System calls\n")?;
     writeln!(
         out,
         "Generated from `crates/abi`. Numbers are the same on arm64 and RISC-V.\n"
     )?;
+    list(out, CALLS)?;
+    writeln!(out, "\n## 32-bit Arm programs\n")?;
+    writeln!(
+        out,
+        "On arm64 CPUs that have AArch32 for programs. The last ones are Arm's private calls: their own numbers begin at \
+         {:#x}, not at {}.\n",
+        compat::PRIVATE_FIRST,
+        compat::PRIVATE
+    )?;
+    list(out, compat::CALLS)
+}
+
+fn list(out: &mut dyn Write, calls: &[Call]) -> fmt::Result {
+    let count =
+        |wanted: fn(Status) -> bool| calls.iter().filter(|call| wanted(call.status)).count();
     writeln!(
         out,
         "{} whole, {} in part, {} absent (ENOSYS).\n",
@@ -27,7 +40,7 @@ pub fn document(out: &mut dyn Write) -> fmt::Result {
         out,
         "| number | name | status | what is missing |\n| ---: | --- | --- | --- |"
     )?;
-    for call in CALLS {
+    for call in calls {
         let (status, missing) = match call.status {
             Status::Whole => ("whole", ""),
             Status::Partial(missing) => ("partial", missing),

@@ -1,10 +1,11 @@
 //! The one table of system calls.
 //!
 //! From it come the kernel's dispatch table, the lines of a trace, and `docs/abi.md`. arm64 and RISC-V use the same numbers
-//! (include/uapi/asm-generic/unistd.h).
+//! (include/uapi/asm-generic/unistd.h); 32-bit Arm programs have their own, in [`compat`].
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod compat;
 mod document;
 mod errno;
 mod table;
@@ -60,12 +61,16 @@ pub struct Call {
     pub status: Status,
 }
 
-/// The call with this number.
+/// The call with this number; from [`compat::FIRST`] on, those of 32-bit Arm programs.
 pub fn by_number(number: usize) -> Option<&'static Call> {
-    let at = CALLS
+    let (calls, number) = match number.checked_sub(compat::FIRST) {
+        None => (CALLS, number),
+        Some(number) => (compat::CALLS, number),
+    };
+    let at = calls
         .binary_search_by_key(&number, |call| call.number as usize)
         .ok()?;
-    Some(&CALLS[at])
+    Some(&calls[at])
 }
 
 /// The number of the call with this name.
@@ -73,10 +78,18 @@ pub fn by_number(number: usize) -> Option<&'static Call> {
 /// # Panics
 /// If there is none; at compile time where the kernel's table is made.
 pub const fn number(name: &str) -> usize {
+    number_in(CALLS, name)
+}
+
+/// The number of the call with this name among `calls`.
+///
+/// # Panics
+/// If there is none.
+pub const fn number_in(calls: &[Call], name: &str) -> usize {
     let mut at = 0;
-    while at < CALLS.len() {
-        if same(CALLS[at].name.as_bytes(), name.as_bytes()) {
-            return CALLS[at].number as usize;
+    while at < calls.len() {
+        if same(calls[at].name.as_bytes(), name.as_bytes()) {
+            return calls[at].number as usize;
         }
         at += 1;
     }
@@ -103,17 +116,19 @@ mod tests {
 
     #[test]
     fn numbers_ascend_and_names_differ() {
-        assert!(CALLS.is_sorted_by_key(|call| call.number));
-        for (at, call) in CALLS.iter().enumerate() {
-            assert!(
-                CALLS[..at]
-                    .iter()
-                    .all(|other| other.number != call.number && other.name != call.name),
-                "{}",
-                call.name
-            );
-            assert!(call.arguments.len() <= 6, "{}", call.name);
-            assert!((call.number as usize) < 512, "{}", call.name);
+        for calls in [CALLS, compat::CALLS] {
+            assert!(calls.is_sorted_by_key(|call| call.number));
+            for (at, call) in calls.iter().enumerate() {
+                assert!(
+                    calls[..at]
+                        .iter()
+                        .all(|other| other.number != call.number && other.name != call.name),
+                    "{}",
+                    call.name
+                );
+                assert!(call.arguments.len() <= 6, "{}", call.name);
+                assert!((call.number as usize) < 512, "{}", call.name);
+            }
         }
     }
 
@@ -126,11 +141,17 @@ mod tests {
         assert!(by_number(259 + 1000).is_none());
         assert_eq!(number("getppid"), 173);
         assert_eq!(number("fchmodat2"), 452);
+        let compat = |name| compat::FIRST + number_in(compat::CALLS, name);
+        for name in ["mmap2", "futex_time64", "set_tls"] {
+            assert_eq!(by_number(compat(name)).unwrap().name, name);
+        }
+        assert_eq!(compat("mmap2"), 512 + 192);
+        assert_eq!(compat("set_tls") - 512 - compat::PRIVATE, 5);
     }
 
     #[test]
     fn bytes_are_followed_by_their_number() {
-        for call in CALLS {
+        for call in CALLS.iter().chain(compat::CALLS) {
             for (at, kind) in call.arguments.iter().enumerate() {
                 let next = call.arguments.get(at + 1);
                 assert!(

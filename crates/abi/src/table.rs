@@ -10,6 +10,7 @@ macro_rules! calls {
         &[$(Call { number: $number, name: stringify!($name), arguments: &[$($kind),*], status: $status }),*]
     };
 }
+pub(crate) use calls;
 
 /// All system calls of Linux 6.12, by ascending number.
 pub const CALLS: &[Call] = calls! {

@@ -55,8 +55,6 @@ kinds! {
     Call "call" {
         /// A number beyond the table: ENOSYS.
         CallUnknown "unknown",
-        /// A system call of a 32-bit program.
-        CallCompat "compat",
     }
     /// Page faults, by what resolved them.
     Fault "fault" {

@@ -16,6 +16,28 @@ mod riscv64;
 #[cfg(target_arch = "riscv64")]
 pub use riscv64::*;
 
+/// What programs of one instruction set are, and what they are given.
+pub struct Abi {
+    /// Whether addresses have 64 bits (ELFCLASS64), or 32.
+    pub wide: bool,
+    /// `e_machine`.
+    pub machine: u16,
+    /// Bits of `e_flags` of which one must be set; 0 for none.
+    pub flags: u32,
+    /// The first address above those of its programs.
+    pub end: usize,
+    /// AT_PLATFORM.
+    pub platform: &'static str,
+    /// Whether this machine runs such programs.
+    pub available: fn() -> bool,
+    /// AT_HWCAP and AT_HWCAP2.
+    pub hwcap: fn() -> (u64, u64),
+    /// Maps the kernel's pages of a new program; returns where the vDSO lies, or what stands for it; 0 for none.
+    pub map: fn(&crate::mm::AddressSpace) -> crate::errno::Result<usize>,
+    /// A program's first registers, from the address of its first instruction and its stack.
+    pub start: fn(usize, usize) -> Frame,
+}
+
 /// What runs virtual machines.
 pub struct Hypervisor {
     /// Whether this machine's CPUs can, once they are up.

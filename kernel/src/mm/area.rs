@@ -171,6 +171,10 @@ pub enum Label {
     Vdso,
     /// `[vvar]`
     Vvar,
+    /// `[vectors]`: what 32-bit Arm programs find at their end.
+    Vectors,
+    /// `[sigpage]`: where their signal handlers return to.
+    Sigpage,
 }
 
 impl Label {
@@ -182,6 +186,8 @@ impl Label {
             Label::Stack => "[stack]",
             Label::Vdso => "[vdso]",
             Label::Vvar => "[vvar]",
+            Label::Vectors => "[vectors]",
+            Label::Sigpage => "[sigpage]",
         }
     }
 }

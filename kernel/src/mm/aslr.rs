@@ -1,24 +1,44 @@
-//! Where a program's parts begin: at random, unless the kernel runs with `norandmaps`.
+//! Where a program's parts begin: at random, unless the kernel runs with `norandmaps`. `end` is everywhere the first address
+//! above the program's.
 
 use super::PAGE_SIZE;
-use crate::arch::USER_END;
 use crate::{params, random};
 
 /// Kept free between the stack's greatest extent and mappings, in bytes.
 pub const MMAP_GAP: usize = 1 << 20;
 
-/// Bytes below the end of user addresses where the stack may begin.
-const STACK_SPREAD: usize = 16 << 30;
-/// Bytes over which mappings begin: 28 bits of pages, as far as the addresses allow.
-const MMAP_SPREAD: usize = if USER_END >> 46 != 0 {
-    PAGE_SIZE << 28
-} else {
-    PAGE_SIZE << 18
-};
-/// Bytes over which the heap begins.
-const HEAP_SPREAD: usize = 1 << 30;
-/// Where programs without a fixed address begin.
-const PROGRAM_START: usize = (USER_END / 3 * 2) & !(PAGE_SIZE - 1);
+/// Over how many bytes parts begin.
+struct Spread {
+    /// The stack, below the end.
+    stack: usize,
+    /// Mappings.
+    mmap: usize,
+    /// The heap.
+    heap: usize,
+}
+
+/// 28 bits of pages for mappings, as far as the addresses allow.
+const fn spread(end: usize) -> Spread {
+    if end >> 46 != 0 {
+        Spread {
+            stack: 16 << 30,
+            mmap: PAGE_SIZE << 28,
+            heap: 1 << 30,
+        }
+    } else if end >> 32 != 0 {
+        Spread {
+            stack: 16 << 30,
+            mmap: PAGE_SIZE << 18,
+            heap: 1 << 30,
+        }
+    } else {
+        Spread {
+            stack: 8 << 20,
+            mmap: PAGE_SIZE << 11,
+            heap: 32 << 20,
+        }
+    }
+}
 
 /// A multiple of the page size below `spread`, 0 with `norandmaps`.
 fn offset(spread: usize) -> usize {
@@ -29,27 +49,32 @@ fn offset(spread: usize) -> usize {
     }
 }
 
-/// The main stack's top.
-pub fn stack_top() -> usize {
-    USER_END - PAGE_SIZE - offset(STACK_SPREAD)
+/// The main stack's top: in a space of 32 bits below what an architecture may keep there, as Arm does its vectors.
+pub fn stack_top(end: usize) -> usize {
+    let highest = if end >> 32 == 0 {
+        end & !0xffff
+    } else {
+        end - PAGE_SIZE
+    };
+    highest - offset(spread(end).stack)
 }
 
 /// How far below the stack's room mappings begin.
-pub fn mmap_offset() -> usize {
-    offset(MMAP_SPREAD)
+pub fn mmap_offset(end: usize) -> usize {
+    offset(spread(end).mmap)
 }
 
 /// Above what nothing is mapped by choice, in a space without a main stack.
-pub fn mmap_top() -> usize {
-    USER_END - STACK_SPREAD - MMAP_GAP
+pub fn mmap_top(end: usize) -> usize {
+    end - spread(end).stack - MMAP_GAP
 }
 
 /// How far above the program's data the heap begins.
-pub fn heap_offset() -> usize {
-    offset(HEAP_SPREAD)
+pub fn heap_offset(end: usize) -> usize {
+    offset(spread(end).heap)
 }
 
 /// Where to load a program that runs anywhere.
-pub fn program_start() -> usize {
-    PROGRAM_START + offset(MMAP_SPREAD)
+pub fn program_start(end: usize) -> usize {
+    ((end / 3 * 2) & !(PAGE_SIZE - 1)) + mmap_offset(end)
 }

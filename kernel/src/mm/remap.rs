@@ -6,7 +6,6 @@ use super::PAGE_SIZE;
 use super::area::{Area, Flags};
 use super::asid::Context;
 use super::space::{AddressSpace, Place, Space, USER_START};
-use crate::arch::USER_END;
 use crate::arch::mmu::Pte;
 use crate::errno::{Errno, Result};
 use translation::Change;
@@ -55,7 +54,7 @@ impl AddressSpace {
                 return Ok(old.start);
             }
             let end = old.start + len;
-            if old.end == area.end && end <= USER_END && space.areas.resize(area.end, end) {
+            if old.end == area.end && end <= space.end && space.areas.resize(area.end, end) {
                 return Ok(old.start);
             }
         }
@@ -79,7 +78,7 @@ impl Space {
     ) -> Result<usize> {
         let end = start
             .checked_add(len)
-            .filter(|&end| end <= USER_END && start >= USER_START);
+            .filter(|&end| end <= self.end && start >= USER_START);
         let end = end.ok_or(Errno::EINVAL)?;
         if start % PAGE_SIZE != 0 || start < old.end && old.start < end {
             return Err(Errno::EINVAL);

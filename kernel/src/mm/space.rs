@@ -29,13 +29,15 @@ pub struct AddressSpace {
     context: Context,
     root: PhysAddr,
     me: Weak<AddressSpace>,
-    /// Where the vDSO lies; 0 without one.
+    /// Where the vDSO lies, or what stands for it; 0 without one.
     vdso: AtomicUsize,
     inner: SpaceLock<Space>,
 }
 
 /// What the address space's lock guards.
 pub struct Space {
+    /// The first address above the program's.
+    pub(super) end: usize,
     pub(super) table: PageTable,
     pub(super) areas: Areas,
     /// How far the stack may grow, in bytes.
@@ -91,15 +93,16 @@ impl MapRequest {
 }
 
 impl AddressSpace {
-    /// An empty address space.
-    pub fn new() -> Result<Arc<Self>> {
-        Self::with(Areas::new(), 0..0, aslr::mmap_top())
+    /// An empty address space, for addresses below `end`.
+    pub fn new(end: usize) -> Result<Arc<Self>> {
+        Self::with(end, Areas::new(), 0..0, aslr::mmap_top(end))
     }
 
-    fn with(areas: Areas, heap: Range<usize>, mmap_top: usize) -> Result<Arc<Self>> {
+    fn with(end: usize, areas: Areas, heap: Range<usize>, mmap_top: usize) -> Result<Arc<Self>> {
         let table = PageTable::new()?;
         let root = table.root();
         let inner = Space {
+            end,
             table,
             areas,
             stack_limit: 8 << 20,
@@ -228,7 +231,8 @@ impl AddressSpace {
     /// Maps the main stack, which grows down from a top that is random unless `norandmaps`; returns the top. `limit` is
     /// how far it may grow, in bytes.
     pub fn map_stack(&self, limit: usize, executable: bool) -> Result<usize> {
-        let top = aslr::stack_top();
+        let whole = self.read_lock().end;
+        let top = aslr::stack_top(whole);
         let rights = Rights::READ.with(Rights::WRITE);
         self.map(MapRequest {
             rights: if executable {
@@ -242,15 +246,16 @@ impl AddressSpace {
         })?;
         let mut space = self.lock();
         space.stack_limit = limit;
-        space.mmap_top = top - limit.clamp(128 << 20, USER_END / 6 * 5) - aslr::MMAP_GAP;
-        space.mmap_top -= aslr::mmap_offset();
+        space.mmap_top = top - limit.clamp(128 << 20, whole / 6 * 5) - aslr::MMAP_GAP;
+        space.mmap_top -= aslr::mmap_offset(whole);
         Ok(top)
     }
 
     /// Where the heap of `brk` begins: at or above `end`, the end of the program's data.
     pub fn set_heap_start(&self, end: usize) {
-        let start = page_up(end) + aslr::heap_offset();
-        self.lock().heap = start..start;
+        let mut space = self.lock();
+        let start = page_up(end) + aslr::heap_offset(space.end);
+        space.heap = start..start;
     }
 
     /// Moves the end of the heap; returns where it is then. `limit` is the heap's greatest length in bytes.
@@ -344,7 +349,7 @@ impl AddressSpace {
     pub fn fork(&self) -> Result<Arc<Self>> {
         let mut parent = self.lock();
         let areas = parent.areas.for_child()?;
-        let child = Self::with(areas, parent.heap.clone(), parent.mmap_top)?;
+        let child = Self::with(parent.end, areas, parent.heap.clone(), parent.mmap_top)?;
         child.set_vdso(self.vdso());
         let mut space = child.lock();
         space
@@ -451,13 +456,14 @@ fn checked_len(len: usize) -> Result<usize> {
 impl Space {
     /// Finds room for `len` bytes and clears it.
     pub(super) fn place(&mut self, context: &Context, place: Place, len: usize) -> Result<usize> {
-        let fits = |start: usize| start.checked_add(len).is_some_and(|end| end <= USER_END);
+        let whole = self.end;
+        let fits = |start: usize| start.checked_add(len).is_some_and(|end| end <= whole);
         let is_free =
             |areas: &Areas, start: usize| areas.touching(start..start + len).next().is_none();
         let start = match place {
             Place::Fixed(start) | Place::Free(start) => start,
             Place::Hint(hint) => {
-                let hint = page_up(hint.min(USER_END));
+                let hint = page_up(hint.min(whole));
                 if hint >= USER_START && fits(hint) && is_free(&self.areas, hint) {
                     return Ok(hint);
                 }
@@ -485,7 +491,7 @@ impl Space {
     pub(super) fn find_free(&self, len: usize) -> Result<usize> {
         let window = |top| self.areas.find_free(USER_START..top, len, PAGE_SIZE);
         window(self.mmap_top)
-            .or_else(|| window(USER_END))
+            .or_else(|| window(self.end))
             .ok_or(Errno::ENOMEM)
     }
 
@@ -570,8 +576,8 @@ impl Space {
 
     fn set_heap_end(&mut self, context: &Context, end: usize, limit: usize) -> usize {
         let Range { start, end: old } = self.heap.clone();
-        let (old_top, top) = (page_up(old), page_up(end.min(USER_END)));
-        if end < start || end - start > limit || end > USER_END {
+        let (old_top, top) = (page_up(old), page_up(end.min(self.end)));
+        if end < start || end - start > limit || end > self.end {
             return old;
         }
         let moved = if top < old_top {

@@ -1,5 +1,6 @@
 //! epoll.
 
+use super::layout::Native;
 use super::path::{check_flags, file};
 use super::poll::{Deadline, with_mask};
 use crate::errno::{Errno, Result};
@@ -76,6 +77,6 @@ pub fn epoll_pwait2(
     mask: usize,
     mask_size: usize,
 ) -> Result<usize> {
-    let deadline = Deadline::read(timeout)?;
+    let deadline = Deadline::read::<Native>(timeout)?;
     with_mask(mask, mask_size, || wait(epoll, events, max, deadline))
 }

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use linux_raw_sys::general::*;
 
+use super::layout::Layout;
 use super::path::{base, check_flags};
 use crate::errno::{Errno, Result};
 use crate::fs;
@@ -21,12 +22,12 @@ const LEAST_ROOM: usize = 128 << 10;
 const MOST_ROOM: usize = 6 << 20;
 
 /// execve(2)
-pub fn execve(path: usize, arguments: usize, environment: usize) -> Result<usize> {
-    execveat(AT_FDCWD, path, arguments, environment, 0)
+pub fn execve<L: Layout>(path: usize, arguments: usize, environment: usize) -> Result<usize> {
+    execveat::<L>(AT_FDCWD, path, arguments, environment, 0)
 }
 
 /// execveat(2)
-pub fn execveat(
+pub fn execveat<L: Layout>(
     directory: i32,
     path: usize,
     arguments: usize,
@@ -35,7 +36,7 @@ pub fn execveat(
 ) -> Result<usize> {
     check_flags(flags, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW)?;
     let path = user::read_cstr(path, PATH_MAX as usize)?;
-    let request = request(directory, path, arguments, environment, flags)?;
+    let request = request::<L>(directory, path, arguments, environment, flags)?;
     let before = current().tid();
     let frame = exec(request)?;
     current().arch.with_frame(|own| *own = frame);
@@ -43,7 +44,13 @@ pub fn execveat(
     Ok(0)
 }
 
-fn request(
+fn read<L: Layout>(array: usize, limit: usize) -> Result<Strings> {
+    Strings::read(array, limit, L::WORD, |at| {
+        L::words(at).map(|[word]: [usize; 1]| word)
+    })
+}
+
+fn request<L: Layout>(
     directory: i32,
     path: Vec<u8>,
     arguments: usize,
@@ -72,8 +79,8 @@ fn request(
         (file, shown)
     };
     let room = (rlimit(RLIMIT_STACK) / 4).clamp(LEAST_ROOM, MOST_ROOM);
-    let mut arguments = Strings::read(arguments, room)?;
-    let environment = Strings::read(environment, room.saturating_sub(arguments.size()))?;
+    let mut arguments = read::<L>(arguments, room)?;
+    let environment = read::<L>(environment, room.saturating_sub(arguments.size()))?;
     if arguments.len() == 0 {
         // Programs count on a name.
         arguments.push(b"")?;

@@ -1,5 +1,6 @@
 //! Opening, reading and writing files.
 
+use super::layout::{Layout, Native};
 use super::path::{self, UserPath, check_flags, file};
 use crate::errno::{Errno, Result};
 use crate::fs::file::Whence;
@@ -191,11 +192,11 @@ pub fn write(fd: i32, buffer: usize, len: usize) -> Result<usize> {
 const MAX_PIECES: usize = 1024;
 
 /// Copies the pieces of a readv or its like and checks them.
-pub fn pieces(address: usize, count: usize) -> Result<Vec<IoVec>> {
+pub fn pieces<L: Layout>(address: usize, count: usize) -> Result<Vec<IoVec>> {
     if count > MAX_PIECES {
         return Err(Errno::EINVAL);
     }
-    let pieces = UserPtr::<IoVec>::new(address).read_vec(count)?;
+    let pieces = L::pieces(address, count)?;
     let sum = pieces.iter().try_fold(0isize, |sum, piece| {
         sum.checked_add(isize::try_from(piece.len).ok()?)
     });
@@ -204,15 +205,15 @@ pub fn pieces(address: usize, count: usize) -> Result<Vec<IoVec>> {
 }
 
 /// readv(2)
-pub fn readv(fd: i32, vector: usize, count: usize) -> Result<usize> {
+pub fn readv<L: Layout>(fd: i32, vector: usize, count: usize) -> Result<usize> {
     let file = file(fd)?;
-    file.read(&mut Sink::user(&pieces(vector, count)?))
+    file.read(&mut Sink::user(&pieces::<L>(vector, count)?))
 }
 
 /// writev(2)
-pub fn writev(fd: i32, vector: usize, count: usize) -> Result<usize> {
+pub fn writev<L: Layout>(fd: i32, vector: usize, count: usize) -> Result<usize> {
     let file = file(fd)?;
-    file.write(&mut Source::user(&pieces(vector, count)?))
+    file.write(&mut Source::user(&pieces::<L>(vector, count)?))
 }
 
 fn position(offset: i64) -> Result<u64> {
@@ -236,13 +237,16 @@ pub fn pwrite64(fd: i32, buffer: usize, len: usize, offset: i64) -> Result<usize
 /// preadv(2); on 64 bits the low half of the offset is all of it.
 pub fn preadv(fd: i32, vector: usize, count: usize, offset: i64) -> Result<usize> {
     let (file, position) = (file(fd)?, position(offset)?);
-    file.read_at(&mut Sink::user(&pieces(vector, count)?), position)
+    file.read_at(&mut Sink::user(&pieces::<Native>(vector, count)?), position)
 }
 
 /// pwritev(2)
 pub fn pwritev(fd: i32, vector: usize, count: usize, offset: i64) -> Result<usize> {
     let (file, position) = (file(fd)?, position(offset)?);
-    file.write_at(&mut Source::user(&pieces(vector, count)?), position)
+    file.write_at(
+        &mut Source::user(&pieces::<Native>(vector, count)?),
+        position,
+    )
 }
 
 /// Flags of preadv2 and pwritev2 that change nothing for files in memory.
@@ -261,7 +265,7 @@ pub fn preadv2(
         return Err(Errno::EOPNOTSUPP);
     }
     if offset == -1 {
-        readv(fd, vector, count)
+        readv::<Native>(fd, vector, count)
     } else {
         preadv(fd, vector, count, offset)
     }
@@ -280,7 +284,7 @@ pub fn pwritev2(
         return Err(Errno::EOPNOTSUPP);
     }
     if offset == -1 {
-        writev(fd, vector, count)
+        writev::<Native>(fd, vector, count)
     } else {
         pwritev(fd, vector, count, offset)
     }

@@ -2,6 +2,7 @@
 
 use linux_raw_sys::general::*;
 
+use super::layout::{Layout, Native};
 use super::path::check_flags;
 use super::time::{deadline_on, read_time};
 use crate::errno::{Errno, Result};
@@ -11,7 +12,7 @@ use crate::task::thread::Restart;
 use crate::task::{access, clock, current, tree};
 
 /// futex(2)
-pub fn futex(
+pub fn futex<L: Layout>(
     address: usize,
     operation: u32,
     value: u32,
@@ -30,7 +31,7 @@ pub fn futex(
     }
     match command {
         FUTEX_WAIT => {
-            let deadline = read_time(timeout)?.map(clock::deadline_in);
+            let deadline = read_time::<L>(timeout)?.map(clock::deadline_in);
             wait(
                 Wanted {
                     address,
@@ -45,7 +46,7 @@ pub fn futex(
             if third == 0 {
                 return Err(Errno::EINVAL);
             }
-            let deadline = read_time(timeout)?.map(|ns| deadline_on(realtime, ns));
+            let deadline = read_time::<L>(timeout)?.map(|ns| deadline_on(realtime, ns));
             let result = futex::wait(
                 &[Wanted {
                     address,
@@ -80,7 +81,7 @@ pub fn futex(
         FUTEX_WAKE_OP => futex::wake_op((address, shared), (second, shared), count, more, third),
         FUTEX_LOCK_PI | FUTEX_LOCK_PI2 => {
             let realtime = realtime || command == FUTEX_LOCK_PI;
-            let deadline = read_time(timeout)?.map(|ns| deadline_on(realtime, ns));
+            let deadline = read_time::<L>(timeout)?.map(|ns| deadline_on(realtime, ns));
             futex::lock(address, shared, deadline, true).map(|()| 0)
         }
         FUTEX_TRYLOCK_PI => futex::lock(address, shared, None, false).map(|()| 0),
@@ -89,7 +90,7 @@ pub fn futex(
             if third == 0 {
                 return Err(Errno::EINVAL);
             }
-            let deadline = read_time(timeout)?.map(|ns| deadline_on(realtime, ns));
+            let deadline = read_time::<L>(timeout)?.map(|ns| deadline_on(realtime, ns));
             futex::wait_then_lock((address, value), second, shared, deadline).map(|()| 0)
         }
         FUTEX_CMP_REQUEUE_PI => {
@@ -252,23 +253,23 @@ fn read_deadline(timeout: usize, clock: u32) -> Result<Option<u64>> {
         _ if timeout == 0 => false,
         _ => return Err(Errno::EINVAL),
     };
-    Ok(read_time(timeout)?.map(|ns| deadline_on(realtime, ns)))
+    Ok(read_time::<Native>(timeout)?.map(|ns| deadline_on(realtime, ns)))
 }
 
 /// FUTEX2_SIZE_U32
 const FUTEX_32: u32 = 2;
 
 /// set_robust_list(2)
-pub fn set_robust_list(head: usize, size: usize) -> Result<usize> {
-    if size != ROBUST_HEAD {
+pub fn set_robust_list<L: Layout>(head: usize, size: usize) -> Result<usize> {
+    if size != ROBUST_WORDS * L::WORD {
         return Err(Errno::EINVAL);
     }
     current().set_robust_list(head);
     Ok(0)
 }
 
-/// Bytes of a `struct robust_list_head`.
-const ROBUST_HEAD: usize = 24;
+/// Words of a `struct robust_list_head`.
+const ROBUST_WORDS: usize = 3;
 
 /// get_robust_list(2)
 pub fn get_robust_list(tid: i32, head: usize, size: usize) -> Result<usize> {
@@ -279,7 +280,7 @@ pub fn get_robust_list(tid: i32, head: usize, size: usize) -> Result<usize> {
         access::check(thread.process())?;
         thread.robust_list()
     };
-    UserPtr::new(size).write(&ROBUST_HEAD)?;
+    UserPtr::new(size).write(&(ROBUST_WORDS * Native::WORD))?;
     UserPtr::new(head).write(&list)?;
     Ok(0)
 }

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use linux_raw_sys::general::RLIMIT_AS;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use super::layout::Native;
 use super::time::read_time;
 use crate::errno::{Errno, Result};
 use crate::ipc::message::{self, Message, QUEUES, Queue, Wanted};
@@ -403,7 +404,7 @@ pub fn semop(number: i32, operations: usize, count: u32) -> Result<usize> {
 
 /// semtimedop(2)
 pub fn semtimedop(number: i32, operations: usize, count: u32, timeout: usize) -> Result<usize> {
-    let deadline = read_time(timeout)?.map(clock::deadline_in);
+    let deadline = read_time::<Native>(timeout)?.map(clock::deadline_in);
     if count == 0 || number < 0 {
         return Err(Errno::EINVAL);
     }

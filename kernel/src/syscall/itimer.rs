@@ -2,6 +2,7 @@
 
 use linux_raw_sys::general::*;
 
+use super::layout::{Layout, given};
 use super::path::check_flags;
 use super::time::{nanoseconds, timespec};
 use crate::arch::time::ticks_to_ns;
@@ -37,8 +38,8 @@ fn encode(setting: Setting, part: i64) -> Spans {
 }
 
 /// setitimer(2)
-pub fn setitimer(which: u32, new: usize, old: usize) -> Result<usize> {
-    let setting = match UserPtr::<Spans>::new(new).read_opt()? {
+pub fn setitimer<L: Layout>(which: u32, new: usize, old: usize) -> Result<usize> {
+    let setting = match given(new, L::times)? {
         Some(spans) => decode(spans, 1000)?,
         None => Setting::default(),
     };
@@ -47,14 +48,14 @@ pub fn setitimer(which: u32, new: usize, old: usize) -> Result<usize> {
         .timers
         .interval(which)?
         .set(setting, false)?;
-    UserPtr::new(old).write_opt(&encode(before, 1000))?;
+    given(old, |old| L::put_times(old, &encode(before, 1000)))?;
     Ok(0)
 }
 
 /// getitimer(2)
-pub fn getitimer(which: u32, to: usize) -> Result<usize> {
+pub fn getitimer<L: Layout>(which: u32, to: usize) -> Result<usize> {
     let setting = current().process().timers.interval(which)?.get();
-    UserPtr::new(to).write(&encode(setting, 1000))?;
+    L::put_times(to, &encode(setting, 1000))?;
     Ok(0)
 }
 

@@ -3,7 +3,7 @@
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
 use crate::task::limits::Limit;
-use crate::task::{current, require_privilege, tree};
+use crate::task::{Process, current, require_privilege, tree};
 use linux_raw_sys::general::RLIMIT_STACK;
 
 /// prlimit64(2)
@@ -20,6 +20,13 @@ pub fn prlimit64(pid: i32, kind: u32, new: usize, old: usize) -> Result<usize> {
         }
     }
     let new = UserPtr::<[usize; 2]>::new(new).read_opt()?;
+    let before = exchange(&process, kind, new)?;
+    UserPtr::new(old).write_opt(&[before.soft, before.hard])?;
+    Ok(0)
+}
+
+/// Reads and, if asked to, sets a limit of a process.
+pub fn exchange(process: &Process, kind: u32, new: Option<[usize; 2]>) -> Result<Limit> {
     let before = process.limits.get(kind)?;
     if let Some([soft, hard]) = new {
         process
@@ -33,8 +40,7 @@ pub fn prlimit64(pid: i32, kind: u32, new: usize, old: usize) -> Result<usize> {
             space.set_stack_limit(soft);
         }
     }
-    UserPtr::new(old).write_opt(&[before.soft, before.hard])?;
-    Ok(0)
+    Ok(before)
 }
 
 /// getrlimit(2)

@@ -1,5 +1,6 @@
 //! Sending and receiving through sockets.
 
+use super::layout::Native;
 use super::poll::Deadline;
 use super::socket::socket_file;
 use crate::arch::time;
@@ -47,7 +48,7 @@ impl Header {
         if self.piece_count > MAX_MESSAGES {
             return Err(Errno::EMSGSIZE);
         }
-        super::file::pieces(self.pieces, self.piece_count)
+        super::file::pieces::<Native>(self.pieces, self.piece_count)
     }
 }
 
@@ -185,7 +186,7 @@ fn receive_one((file, socket): &Target, message: usize, flags: u32) -> Result<us
 /// recvmmsg(2)
 pub fn recvmmsg(fd: i32, messages: usize, count: u32, flags: u32, timeout: usize) -> Result<usize> {
     let target = socket_file(fd)?;
-    let deadline = Deadline::read(timeout)?;
+    let deadline = Deadline::read::<Native>(timeout)?;
     let (mut got, mut flags) = (0, flags);
     let wait_for_one = flags & WAIT_FOR_ONE != 0;
     flags &= !WAIT_FOR_ONE;

@@ -1,6 +1,7 @@
 //! System calls: a handler each, which takes its arguments by type and gives a number or an error.
 
 mod capability;
+mod compat;
 mod dir;
 mod epoll;
 mod exec;
@@ -11,6 +12,7 @@ mod identity;
 mod inotify;
 mod ipc;
 mod itimer;
+mod layout;
 mod limits;
 mod lock;
 mod memory;

@@ -2,6 +2,7 @@
 
 use linux_raw_sys::general::{O_CLOEXEC, O_CREAT, O_EXCL, O_NONBLOCK, SIGEV_NONE, SIGEV_SIGNAL};
 
+use super::layout::Native;
 use super::path::{UserPath, check_flags, file};
 use super::signal::check_signal;
 use super::time::read_time;
@@ -58,7 +59,7 @@ pub fn mq_timedsend(
     if priority >= queue::PRIORITIES {
         return Err(Errno::EINVAL);
     }
-    let deadline = read_time(timeout)?.map(clock::realtime_deadline);
+    let deadline = read_time::<Native>(timeout)?.map(clock::realtime_deadline);
     let (file, queue) = queue_of(fd)?;
     if !file.flags().writable() {
         return Err(Errno::EBADF);
@@ -79,7 +80,7 @@ pub fn mq_timedreceive(
     priority: usize,
     timeout: usize,
 ) -> Result<usize> {
-    let deadline = read_time(timeout)?.map(clock::realtime_deadline);
+    let deadline = read_time::<Native>(timeout)?.map(clock::realtime_deadline);
     let (file, queue) = queue_of(fd)?;
     if !file.flags().readable() {
         return Err(Errno::EBADF);

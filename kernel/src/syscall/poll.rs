@@ -1,7 +1,9 @@
 //! Waiting for several files at once.
 
+use super::layout::{Layout, given};
 use super::path::file;
-use crate::arch::time;
+use super::time::timespec;
+use crate::arch::time::{self, now_ticks, ticks_to_ns};
 use crate::errno::{Errno, Result};
 use crate::fs::File;
 use crate::fs::poll::{Events, PollTable, Poller};
@@ -44,7 +46,7 @@ pub struct Deadline(pub Option<u64>);
 
 impl Deadline {
     /// After seconds and nanoseconds; EINVAL when they are none.
-    fn after([seconds, nanoseconds]: [i64; 2]) -> Result<Self> {
+    pub fn after([seconds, nanoseconds]: [i64; 2]) -> Result<Self> {
         if seconds < 0 || !(0..1_000_000_000).contains(&nanoseconds) {
             return Err(Errno::EINVAL);
         }
@@ -65,18 +67,23 @@ impl Deadline {
     }
 
     /// From a `struct timespec` of the program, if there is one.
-    pub fn read(address: usize) -> Result<Self> {
-        match UserPtr::<[i64; 2]>::new(address).read_opt()? {
+    pub fn read<L: Layout>(address: usize) -> Result<Self> {
+        match given(address, L::time)? {
             None => Ok(Deadline(None)),
-            Some(given) => Self::after(given),
+            Some(span) => Self::after(span),
         }
     }
 
+    /// The time left, unless it is for ever.
+    pub fn left(self) -> Option<[i64; 2]> {
+        let left = |deadline: u64| ticks_to_ns(deadline.saturating_sub(now_ticks()));
+        self.0.map(|deadline| timespec(left(deadline)))
+    }
+
     /// Writes the time left to where the program gave the time. It is no error when that cannot be written.
-    fn write_left(self, address: usize) {
-        if let (Deadline(Some(deadline)), true) = (self, address != 0) {
-            let left = time::ticks_to_ns(deadline.saturating_sub(time::now_ticks()));
-            _ = UserPtr::new(address).write(&[left / 1_000_000_000, left % 1_000_000_000]);
+    fn write_left<L: Layout>(self, address: usize) {
+        if let (Some(left), true) = (self.left(), address != 0) {
+            _ = L::put_time(address, left);
         }
     }
 }
@@ -108,7 +115,8 @@ fn look(watched: &mut [Watched], mut table: Option<&mut PollTable>) -> usize {
         .sum()
 }
 
-fn poll(address: usize, count: usize, deadline: Deadline) -> Result<usize> {
+/// Waits for the files that `count` `struct pollfd` name; how many are ready.
+pub fn poll_until(address: usize, count: usize, deadline: Deadline) -> Result<usize> {
     if count > current().open_files_limit() {
         return Err(Errno::EINVAL);
     }
@@ -147,16 +155,16 @@ fn poll(address: usize, count: usize, deadline: Deadline) -> Result<usize> {
 }
 
 /// ppoll(2)
-pub fn ppoll(
+pub fn ppoll<L: Layout>(
     fds: usize,
     count: usize,
     timeout: usize,
     mask: usize,
     mask_size: usize,
 ) -> Result<usize> {
-    let deadline = Deadline::read(timeout)?;
-    let result = with_mask(mask, mask_size, || poll(fds, count, deadline));
-    deadline.write_left(timeout);
+    let deadline = Deadline::read::<L>(timeout)?;
+    let result = with_mask(mask, mask_size, || poll_until(fds, count, deadline));
+    deadline.write_left::<L>(timeout);
     result
 }
 
@@ -193,12 +201,11 @@ const SET_EVENTS: [Events; 3] = [
 ];
 
 impl Sets {
-    fn read(addresses: [usize; 3], count: usize) -> Result<Self> {
+    fn read(addresses: [usize; 3], bytes: usize) -> Result<Self> {
         let mut sets = [[0; SET_WORDS]; 3];
         for (set, address) in sets.iter_mut().zip(addresses) {
             if address != 0 {
-                let words = count.div_ceil(64);
-                UserSlice::new(address, words * 8).copy_in(set[..words].as_mut_bytes())?;
+                UserSlice::new(address, bytes).copy_in(&mut set.as_mut_bytes()[..bytes])?;
             }
         }
         Ok(Sets(sets))
@@ -208,20 +215,21 @@ impl Sets {
         self.0[set][fd / 64] & 1 << (fd % 64) != 0
     }
 
-    fn write(&self, addresses: [usize; 3], count: usize) -> Result<()> {
+    fn write(&self, addresses: [usize; 3], bytes: usize) -> Result<()> {
         for (set, address) in self.0.iter().zip(addresses) {
             if address != 0 {
-                let words = count.div_ceil(64);
-                UserSlice::new(address, words * 8).copy_out(set[..words].as_bytes())?;
+                UserSlice::new(address, bytes).copy_out(&set.as_bytes()[..bytes])?;
             }
         }
         Ok(())
     }
 }
 
-fn select(count: usize, addresses: [usize; 3], deadline: Deadline) -> Result<usize> {
+/// Waits for the descriptors below `count` in three sets; how many memberships are left in them.
+pub fn select<L: Layout>(count: usize, addresses: [usize; 3], deadline: Deadline) -> Result<usize> {
     let count = count.min(SET_WORDS * 64);
-    let sets = Sets::read(addresses, count)?;
+    let bytes = count.div_ceil(8 * L::WORD) * L::WORD;
+    let sets = Sets::read(addresses, bytes)?;
     let mut watched = Vec::new();
     let mut fds = Vec::new();
     for fd in 0..count {
@@ -251,12 +259,12 @@ fn select(count: usize, addresses: [usize; 3], deadline: Deadline) -> Result<usi
             members += 1;
         }
     }
-    result.write(addresses, count)?;
+    result.write(addresses, bytes)?;
     Ok(members)
 }
 
 /// pselect6(2)
-pub fn pselect6(
+pub fn pselect6<L: Layout>(
     count: i32,
     read: usize,
     write: usize,
@@ -265,13 +273,11 @@ pub fn pselect6(
     mask: usize,
 ) -> Result<usize> {
     let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
-    let deadline = Deadline::read(timeout)?;
-    let [mask, size] = UserPtr::<[usize; 2]>::new(mask)
-        .read_opt()?
-        .unwrap_or_default();
+    let deadline = Deadline::read::<L>(timeout)?;
+    let [mask, size] = given(mask, L::words)?.unwrap_or_default();
     let result = with_mask(mask, size, || {
-        select(count, [read, write, except], deadline)
+        select::<L>(count, [read, write, except], deadline)
     });
-    deadline.write_left(timeout);
+    deadline.write_left::<L>(timeout);
     result
 }

@@ -2,6 +2,7 @@
 
 use linux_raw_sys::general::*;
 
+use super::layout::{Layout, given};
 use super::path::check_flags;
 use crate::arch;
 use crate::errno::{Errno, Result};
@@ -138,8 +139,8 @@ pub fn rt_tgsigqueueinfo(pid: i32, tid: i32, number: u32, info: usize) -> Result
     send_to_thread(Some(pid), tid, number, info)
 }
 
-/// `struct sigaction` as words: handler, flags, the restorer where the architecture has one, mask.
-const ACTION_WORDS: usize = 3 + arch::signal::HAS_RESTORER as usize;
+/// Words of `struct sigaction` before the mask: handler, flags, the restorer where the architecture has one.
+const ACTION_WORDS: usize = 2 + arch::signal::HAS_RESTORER as usize;
 const FLAGS: u32 = SA_NOCLDSTOP
     | SA_NOCLDWAIT
     | SA_SIGINFO
@@ -155,26 +156,33 @@ const SA_RESTORER: u32 = if arch::signal::HAS_RESTORER {
 };
 
 /// rt_sigaction(2)
-pub fn rt_sigaction(number: u32, new: usize, old: usize, size: usize) -> Result<usize> {
+pub fn rt_sigaction<L: Layout>(number: u32, new: usize, old: usize, size: usize) -> Result<usize> {
     check_set(size)?;
     let fixed = number == SIGKILL || number == SIGSTOP;
     if number == 0 || number > signal::LAST || fixed && new != 0 {
         return Err(Errno::EINVAL);
     }
     let actions = current().process().signals.actions();
-    let before = match UserPtr::<[usize; ACTION_WORDS]>::new(new).read_opt()? {
+    // The mask has 8 bytes in either layout.
+    let mask_at = ACTION_WORDS * L::WORD;
+    let read = |at: usize| -> Result<_> {
+        Ok((
+            L::words::<ACTION_WORDS>(at)?,
+            UserPtr::<u64>::new(at + mask_at).read()?,
+        ))
+    };
+    let before = match given(new, read)? {
         None => actions.get(number),
-        Some(words) => {
+        Some((words, mask)) => {
             let action = Action {
                 handler: words[0],
                 flags: words[1] & FLAGS as usize,
                 // Without the flag, programs leave anything in the field.
-                restorer: if words[1] & SA_RESTORER as usize != 0 {
-                    words[2]
-                } else {
-                    0
+                restorer: match words.get(2) {
+                    Some(restorer) if words[1] & SA_RESTORER as usize != 0 => *restorer,
+                    _ => 0,
                 },
-                mask: words[ACTION_WORDS - 1] as u64 & !(Set::bit(SIGKILL) | Set::bit(SIGSTOP)),
+                mask: mask & !(Set::bit(SIGKILL) | Set::bit(SIGSTOP)),
             };
             let before = actions.set(number, action);
             let quiet = matches!(default_of(number), signal::Default::Ignore)
@@ -185,12 +193,11 @@ pub fn rt_sigaction(number: u32, new: usize, old: usize, size: usize) -> Result<
             before
         }
     };
-    let mut words = [before.handler, before.flags, before.restorer, 0];
-    words[ACTION_WORDS - 1] = before.mask as usize;
+    let words = [before.handler, before.flags, before.restorer];
     if old != 0 {
-        UserPtr::new(old).write(
-            &<[usize; ACTION_WORDS]>::try_from(&words[..ACTION_WORDS]).expect("as many words"),
-        )?;
+        let words = words[..ACTION_WORDS].try_into().expect("as many words");
+        L::put_words::<ACTION_WORDS>(old, &words)?;
+        UserPtr::new(old + mask_at).write(&before.mask)?;
     }
     Ok(0)
 }
@@ -234,15 +241,20 @@ pub fn rt_sigsuspend(set: usize, size: usize) -> Result<usize> {
 }
 
 /// rt_sigtimedwait(2)
-pub fn rt_sigtimedwait(set: usize, info: usize, timeout: usize, size: usize) -> Result<usize> {
+pub fn rt_sigtimedwait<L: Layout>(
+    set: usize,
+    info: usize,
+    timeout: usize,
+    size: usize,
+) -> Result<usize> {
     check_set(size)?;
     let wanted = UserPtr::<u64>::new(set).read()? & !(Set::bit(SIGKILL) | Set::bit(SIGSTOP));
-    let deadline = super::time::read_time(timeout)?.map(crate::task::clock::deadline_in);
+    let deadline = super::time::read_time::<L>(timeout)?.map(crate::task::clock::deadline_in);
     let found = match signal::take(!wanted) {
         Some(found) => found,
         None => wait_for(wanted, deadline)?,
     };
-    UserPtr::new(info).write_opt(&found)?;
+    given(info, |info| L::put_info(info, &found))?;
     Ok(found.signo as usize)
 }
 
@@ -268,9 +280,14 @@ fn wait_for(wanted: u64, deadline: Option<u64>) -> Result<Info> {
 
 /// rt_sigreturn(2)
 pub fn rt_sigreturn() -> Result<usize> {
+    return_from_handler(true)
+}
+
+/// Goes back to what a handler interrupted, whose frame holds siginfo or not.
+pub fn return_from_handler(with_info: bool) -> Result<usize> {
     let thread = current();
     let popped = thread.arch.with_frame(|frame| {
-        let popped = arch::signal::pop(frame);
+        let popped = arch::signal::pop(frame, with_info);
         frame.forget_syscall();
         popped.map(|popped| (popped, frame.result()))
     });
@@ -279,26 +296,28 @@ pub fn rt_sigreturn() -> Result<usize> {
         return Ok(0);
     };
     signal::set_blocked(mask);
-    // A handler cannot leave a bad alternate stack behind: then the present one stays.
-    _ = set_altstack(altstack, usize::MAX);
+    if let Some(altstack) = altstack {
+        // A handler cannot leave a bad alternate stack behind: then the present one stays.
+        _ = set_altstack(altstack, usize::MAX);
+    }
     Ok(result as usize)
 }
 
 /// sigaltstack(2)
-pub fn sigaltstack(new: usize, old: usize) -> Result<usize> {
+pub fn sigaltstack<L: Layout>(new: usize, old: usize) -> Result<usize> {
     let thread = current();
     let [start, flags, size] = thread.signals.own.with(|own| own.altstack);
     let sp = thread.arch.with_frame(|frame| frame.sp());
     let on_it = flags & SS_DISABLE as usize == 0 && sp > start && sp - start <= size;
     if new != 0 {
-        let wanted = UserPtr::<[usize; 3]>::new(new).read()?;
+        let wanted = L::words(new)?;
         if on_it {
             return Err(Errno::EPERM);
         }
-        set_altstack(wanted, arch::signal::MIN_STACK)?;
+        set_altstack(wanted, L::MIN_STACK)?;
     }
     let shown = flags | if on_it { SS_ONSTACK as usize } else { 0 };
-    UserPtr::new(old).write_opt(&[start, shown, size])?;
+    given(old, |old| L::put_words(old, &[start, shown, size]))?;
     Ok(0)
 }
 

@@ -1,5 +1,6 @@
 //! Attributes of files.
 
+use super::layout::{self, Layout};
 use super::path::{self, check_flags, file};
 use crate::errno::{Errno, Result};
 use crate::fs::device;
@@ -35,7 +36,7 @@ fn pair(time: Time) -> [u64; 2] {
     [time.seconds as u64, time.nanoseconds.into()]
 }
 
-fn write_stat(attr: &Attr, to: usize) -> Result<usize> {
+pub fn write_stat(attr: &Attr, to: usize) -> Result<usize> {
     let stat = Stat {
         device: attr.device,
         inode: attr.inode,
@@ -313,9 +314,14 @@ fn time_to_set([seconds, nanoseconds]: [i64; 2]) -> Result<Option<Time>> {
 }
 
 /// utimensat(2)
-pub fn utimensat(directory: i32, path: usize, times: usize, flags: u32) -> Result<usize> {
+pub fn utimensat<L: Layout>(
+    directory: i32,
+    path: usize,
+    times: usize,
+    flags: u32,
+) -> Result<usize> {
     check_flags(flags, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH)?;
-    let given = UserPtr::<[[i64; 2]; 2]>::new(times).read_opt()?;
+    let given = layout::given(times, L::times)?;
     let (accessed, modified) = match given {
         None => (Some(Time::now()), Some(Time::now())),
         Some([accessed, modified]) => (time_to_set(accessed)?, time_to_set(modified)?),

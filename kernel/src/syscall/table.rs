@@ -1,9 +1,9 @@
 //! Dispatch: numbers from crate `abi`, handlers from here.
 
+use super::layout::Native;
 use super::*;
-use crate::arch::{SPECIFIC, SyscallTable};
+use crate::arch::{NARROW_CALLS, SPECIFIC, SyscallTable};
 use crate::errno::Errno;
-use crate::full_frame_stub;
 
 /// Numbers that each architecture uses as it likes (`include/uapi/asm-generic/unistd.h`).
 const SPECIFIC_FIRST: u16 = 244;
@@ -16,63 +16,71 @@ extern "C" fn absent(_: usize, _: usize, _: usize, _: usize, _: usize, _: usize)
 macro_rules! shim {
     ($handler:path) => {{
         extern "C" fn shim(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
-            invoke($handler, [a, b, c, d, e, f])
+            $crate::syscall::invoke($handler, [a, b, c, d, e, f])
         }
         shim
     }};
 }
+pub(super) use shim;
 
+/// Makes `fill`, which puts handlers into a table by the numbers of their names among `$calls`, from `$first` on. `entry`: as
+/// the entry path calls them, not who has saved the whole frame already.
 macro_rules! dispatch {
-    (plain { $($name:ident => $handler:path,)* } whole_frame { $($whole:ident => $stubbed:path,)* }) => {
-        /// The handlers themselves, by number: for who has saved the whole frame already.
-        pub static HANDLERS: SyscallTable = {
-            let mut table: SyscallTable = [absent; _];
-            $(table[abi::number(stringify!($name))] = shim!($handler);)*
-            $(table[abi::number(stringify!($whole))] = shim!($stubbed);)*
-            let mut at = 0;
-            while at < SPECIFIC.len() {
-                table[SPECIFIC[at].0] = SPECIFIC[at].1;
-                at += 1;
-            }
-            table
-        };
-
-        /// What the entry path calls, by number.
-        pub static TABLE: SyscallTable = {
-            let mut table: SyscallTable = [absent; _];
-            $(table[abi::number(stringify!($name))] = shim!($handler);)*
-            $(table[abi::number(stringify!($whole))] = {
+    (
+        $calls:path, $first:expr, $specific:expr;
+        plain { $($name:ident => $handler:path,)* }
+        whole_frame { $($whole:ident => $stubbed:path,)* }
+    ) => {
+        pub(super) const fn fill(table: &mut $crate::arch::SyscallTable, entry: bool) {
+            $(table[$first + abi::number_in($calls, stringify!($name))] = $crate::syscall::table::shim!($handler);)*
+            $(table[$first + abi::number_in($calls, stringify!($whole))] = {
                 extern "C" fn shim(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
-                    invoke($stubbed, [a, b, c, d, e, f])
+                    $crate::syscall::invoke($stubbed, [a, b, c, d, e, f])
                 }
-                full_frame_stub!(shim)
+                if entry { $crate::full_frame_stub!(shim) } else { shim }
             };)*
-            let mut at = 0;
-            while at < SPECIFIC.len() {
-                table[SPECIFIC[at].0] = SPECIFIC[at].1;
-                at += 1;
-            }
-            table
-        };
+        }
 
         /// `abi` calls a handler's call whole or partial, and no other.
         const _: () = {
-            let mut handled = [false; crate::arch::SYSCALLS];
-            $(handled[abi::number(stringify!($name))] = true;)*
-            $(handled[abi::number(stringify!($whole))] = true;)*
+            let mut handled = [false; 512];
+            $(handled[abi::number_in($calls, stringify!($name))] = true;)*
+            $(handled[abi::number_in($calls, stringify!($whole))] = true;)*
+            let specific: core::ops::Range<u16> = $specific;
             let mut at = 0;
-            while at < abi::CALLS.len() {
-                let call = &abi::CALLS[at];
+            while at < $calls.len() {
+                let call = &$calls[at];
                 let there = !matches!(call.status, abi::Status::Absent);
-                let specific = call.number >= SPECIFIC_FIRST && call.number < SPECIFIC_END;
+                let specific = call.number >= specific.start && call.number < specific.end;
                 assert!(specific || there == handled[call.number as usize], "abi and the handlers disagree");
                 at += 1;
             }
         };
     };
 }
+pub(super) use dispatch;
+
+const fn table(entry: bool) -> SyscallTable {
+    let mut table: SyscallTable = [absent; _];
+    fill(&mut table, entry);
+    if NARROW_CALLS {
+        compat::fill(&mut table, entry);
+    }
+    let mut at = 0;
+    while at < SPECIFIC.len() {
+        table[SPECIFIC[at].0] = SPECIFIC[at].1;
+        at += 1;
+    }
+    table
+}
+
+/// The handlers themselves, by number: for who has saved the whole frame already.
+pub static HANDLERS: SyscallTable = table(false);
+/// What the entry path calls, by number.
+pub static TABLE: SyscallTable = table(true);
 
 dispatch! {
+    abi::CALLS, 0, SPECIFIC_FIRST..SPECIFIC_END;
     plain {
         getcwd => dir::getcwd,
         eventfd2 => pipe::eventfd2,
@@ -121,8 +129,8 @@ dispatch! {
         lseek => file::lseek,
         read => file::read,
         write => file::write,
-        readv => file::readv,
-        writev => file::writev,
+        readv => file::readv::<Native>,
+        writev => file::writev::<Native>,
         pread64 => file::pread64,
         pwrite64 => file::pwrite64,
         preadv => file::preadv,
@@ -132,8 +140,8 @@ dispatch! {
         sendfile => file::sendfile,
         splice => file::splice,
         copy_file_range => file::copy_file_range,
-        pselect6 => poll::pselect6,
-        ppoll => poll::ppoll,
+        pselect6 => poll::pselect6::<Native>,
+        ppoll => poll::ppoll::<Native>,
         readlinkat => dir::readlinkat,
         newfstatat => stat::newfstatat,
         fstat => stat::fstat,
@@ -148,7 +156,7 @@ dispatch! {
         timerfd_create => timerfd::timerfd_create,
         timerfd_settime => timerfd::timerfd_settime,
         timerfd_gettime => timerfd::timerfd_gettime,
-        utimensat => stat::utimensat,
+        utimensat => stat::utimensat::<Native>,
         memfd_create => pipe::memfd_create,
         umask => dir::umask,
         signalfd4 => signalfd::signalfd4,
@@ -211,10 +219,10 @@ dispatch! {
         setsid => process::setsid,
         prctl => prctl::prctl,
         personality => prctl::personality,
-        wait4 => wait::wait4,
+        wait4 => wait::wait4::<Native>,
         waitid => wait::waitid,
-        getrusage => wait::getrusage,
-        times => wait::times,
+        getrusage => wait::getrusage::<Native>,
+        times => wait::times::<Native>,
 
         mq_open => mq::mq_open,
         mq_unlink => mq::mq_unlink,
@@ -257,12 +265,12 @@ dispatch! {
         capget => capability::capget,
         capset => capability::capset,
 
-        futex => futex::futex,
+        futex => futex::futex::<Native>,
         futex_wake => futex::futex_wake,
         futex_wait => futex::futex_wait,
         futex_requeue => futex::futex_requeue,
         futex_waitv => futex::futex_waitv,
-        set_robust_list => futex::set_robust_list,
+        set_robust_list => futex::set_robust_list::<Native>,
         get_robust_list => futex::get_robust_list,
 
         pidfd_open => pidfd::pidfd_open,
@@ -274,24 +282,24 @@ dispatch! {
         tgkill => signal::tgkill,
         rt_sigqueueinfo => signal::rt_sigqueueinfo,
         rt_tgsigqueueinfo => signal::rt_tgsigqueueinfo,
-        rt_sigaction => signal::rt_sigaction,
+        rt_sigaction => signal::rt_sigaction::<Native>,
         rt_sigprocmask => signal::rt_sigprocmask,
         rt_sigpending => signal::rt_sigpending,
         rt_sigsuspend => signal::rt_sigsuspend,
-        rt_sigtimedwait => signal::rt_sigtimedwait,
+        rt_sigtimedwait => signal::rt_sigtimedwait::<Native>,
         restart_syscall => time::restart_syscall,
 
-        nanosleep => time::nanosleep,
-        clock_nanosleep => time::clock_nanosleep,
-        clock_gettime => time::clock_gettime,
-        clock_getres => time::clock_getres,
-        clock_settime => time::clock_settime,
-        gettimeofday => time::gettimeofday,
-        settimeofday => time::settimeofday,
+        nanosleep => time::nanosleep::<Native>,
+        clock_nanosleep => time::clock_nanosleep::<Native>,
+        clock_gettime => time::clock_gettime::<Native>,
+        clock_getres => time::clock_getres::<Native>,
+        clock_settime => time::clock_settime::<Native>,
+        gettimeofday => time::gettimeofday::<Native>,
+        settimeofday => time::settimeofday::<Native>,
         adjtimex => time::adjtimex,
         clock_adjtime => time::clock_adjtime,
-        setitimer => itimer::setitimer,
-        getitimer => itimer::getitimer,
+        setitimer => itimer::setitimer::<Native>,
+        getitimer => itimer::getitimer::<Native>,
         timer_create => itimer::timer_create,
         timer_settime => itimer::timer_settime,
         timer_gettime => itimer::timer_gettime,
@@ -328,9 +336,9 @@ dispatch! {
     whole_frame {
         clone => process::clone,
         clone3 => process::clone3,
-        execve => exec::execve,
-        execveat => exec::execveat,
+        execve => exec::execve::<Native>,
+        execveat => exec::execveat::<Native>,
         rt_sigreturn => signal::rt_sigreturn,
-        sigaltstack => signal::sigaltstack,
+        sigaltstack => signal::sigaltstack::<Native>,
     }
 }

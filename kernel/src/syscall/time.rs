@@ -4,12 +4,13 @@ use linux_raw_sys::general::*;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::futex;
+use super::layout::{Layout, given};
 use crate::arch::time;
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
 use crate::task::clock::{self, SECOND};
 use crate::task::futex::Wanted;
-use crate::task::thread::Restart;
+use crate::task::thread::{PutTime, Restart};
 use crate::task::wait::sleep_until;
 use crate::task::{current, require_privilege, tree};
 
@@ -38,11 +39,8 @@ pub fn timespec(ns: u64) -> Pair {
 ///
 /// # Errors
 /// EFAULT, EINVAL.
-pub fn read_time(address: usize) -> Result<Option<u64>> {
-    UserPtr::<Pair>::new(address)
-        .read_opt()?
-        .map(nanoseconds)
-        .transpose()
+pub fn read_time<L: Layout>(address: usize) -> Result<Option<u64>> {
+    given(address, L::time)?.map(nanoseconds).transpose()
 }
 
 /// The deadline of a time in ns on CLOCK_REALTIME or CLOCK_MONOTONIC.
@@ -55,29 +53,35 @@ pub fn deadline_on(realtime: bool, ns: u64) -> u64 {
 }
 
 /// nanosleep(2)
-pub fn nanosleep(span: usize, remaining: usize) -> Result<usize> {
-    let ns = read_time(span)?.ok_or(Errno::EFAULT)?;
-    sleep(clock::deadline_in(ns), remaining)
+pub fn nanosleep<L: Layout>(span: usize, remaining: usize) -> Result<usize> {
+    let ns = read_time::<L>(span)?.ok_or(Errno::EFAULT)?;
+    sleep(clock::deadline_in(ns), remaining, L::put_time)
 }
 
 /// Sleeps; a signal may end it, and then it goes on with what is left.
-fn sleep(deadline: u64, remaining: usize) -> Result<usize> {
+fn sleep(deadline: u64, remaining: usize, put_time: PutTime) -> Result<usize> {
     if sleep_until(deadline).is_ok() {
         return Ok(0);
     }
     let left = time::ticks_to_ns(deadline.saturating_sub(time::now_ticks()));
-    UserPtr::new(remaining).write_opt(&timespec(left))?;
+    given(remaining, |remaining| put_time(remaining, timespec(left)))?;
     current().own.with(|own| {
         own.restart = Restart::Sleep {
             deadline,
             remaining,
+            put_time,
         }
     });
     Err(Errno::ERESTART_RESTARTBLOCK)
 }
 
 /// clock_nanosleep(2)
-pub fn clock_nanosleep(clock: u32, flags: u32, span: usize, remaining: usize) -> Result<usize> {
+pub fn clock_nanosleep<L: Layout>(
+    clock: u32,
+    flags: u32,
+    span: usize,
+    remaining: usize,
+) -> Result<usize> {
     let realtime = match clock {
         CLOCK_REALTIME | CLOCK_TAI | CLOCK_REALTIME_ALARM => true,
         CLOCK_MONOTONIC | CLOCK_BOOTTIME | CLOCK_BOOTTIME_ALARM => false,
@@ -85,9 +89,9 @@ pub fn clock_nanosleep(clock: u32, flags: u32, span: usize, remaining: usize) ->
         CLOCK_PROCESS_CPUTIME_ID => false,
         _ => return Err(Errno::EINVAL),
     };
-    let ns = read_time(span)?.ok_or(Errno::EFAULT)?;
+    let ns = read_time::<L>(span)?.ok_or(Errno::EFAULT)?;
     if flags & TIMER_ABSTIME == 0 {
-        return sleep(clock::deadline_in(ns), remaining);
+        return sleep(clock::deadline_in(ns), remaining, L::put_time);
     }
     sleep_until(deadline_on(realtime, ns))
         .map(|()| 0)
@@ -104,7 +108,8 @@ pub fn restart_syscall() -> Result<usize> {
         Restart::Sleep {
             deadline,
             remaining,
-        } => sleep(deadline, remaining),
+            put_time,
+        } => sleep(deadline, remaining, put_time),
         Restart::Futex {
             address,
             value,
@@ -166,16 +171,18 @@ fn cpu_clock(clock: i32) -> Result<u64> {
 }
 
 /// clock_gettime(2)
-pub fn clock_gettime(clock: u32, to: usize) -> Result<usize> {
-    UserPtr::new(to).write(&timespec(read_clock(clock)?))?;
+pub fn clock_gettime<L: Layout>(clock: u32, to: usize) -> Result<usize> {
+    L::put_time(to, timespec(read_clock(clock)?))?;
     Ok(0)
 }
 
 /// clock_getres(2)
-pub fn clock_getres(clock: u32, to: usize) -> Result<usize> {
+pub fn clock_getres<L: Layout>(clock: u32, to: usize) -> Result<usize> {
     read_clock(clock)?;
     let coarse = matches!(clock, CLOCK_REALTIME_COARSE | CLOCK_MONOTONIC_COARSE);
-    UserPtr::new(to).write_opt(&[0i64, if coarse { COARSE } else { 1 }])?;
+    given(to, |to| {
+        L::put_time(to, [0, if coarse { COARSE } else { 1 }])
+    })?;
     Ok(0)
 }
 
@@ -183,28 +190,28 @@ pub fn clock_getres(clock: u32, to: usize) -> Result<usize> {
 const COARSE: i64 = 4_000_000;
 
 /// clock_settime(2)
-pub fn clock_settime(clock: u32, from: usize) -> Result<usize> {
+pub fn clock_settime<L: Layout>(clock: u32, from: usize) -> Result<usize> {
     if clock != CLOCK_REALTIME {
         return Err(Errno::EINVAL);
     }
-    let ns = read_time(from)?.ok_or(Errno::EFAULT)?;
+    let ns = read_time::<L>(from)?.ok_or(Errno::EFAULT)?;
     require_privilege()?;
     clock::set_realtime(ns);
     Ok(0)
 }
 
 /// gettimeofday(2)
-pub fn gettimeofday(to: usize, zone: usize) -> Result<usize> {
+pub fn gettimeofday<L: Layout>(to: usize, zone: usize) -> Result<usize> {
     let [seconds, ns] = timespec(clock::realtime_ns());
-    UserPtr::new(to).write_opt(&[seconds, ns / 1000])?;
+    given(to, |to| L::put_time(to, [seconds, ns / 1000]))?;
     UserPtr::new(zone).write_opt(&[0i32; 2])?;
     Ok(0)
 }
 
 /// settimeofday(2)
-pub fn settimeofday(from: usize, zone: usize) -> Result<usize> {
+pub fn settimeofday<L: Layout>(from: usize, zone: usize) -> Result<usize> {
     UserPtr::<[i32; 2]>::new(zone).read_opt()?;
-    let Some([seconds, us]) = UserPtr::<Pair>::new(from).read_opt()? else {
+    let Some([seconds, us]) = given(from, L::time)? else {
         return Ok(0);
     };
     if !(0..1_000_000).contains(&us) {

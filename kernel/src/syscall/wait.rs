@@ -1,8 +1,9 @@
 //! System calls on children and on what was used.
 
 use linux_raw_sys::general::*;
-use zerocopy::{Immutable, IntoBytes};
+use zerocopy::IntoBytes;
 
+use super::layout::{Layout, given};
 use super::path::check_flags;
 use crate::arch::time;
 use crate::errno::{Errno, Result};
@@ -13,32 +14,21 @@ use crate::task::process::{USER_HZ, Usage};
 use crate::task::reap::{self, Which};
 use crate::task::{current, process::Process, signal::Info};
 
-/// `struct rusage` (include/uapi/linux/resource.h).
-#[derive(Clone, Copy, IntoBytes, Immutable)]
-#[repr(C)]
-struct ResourceUsage {
-    user: [u64; 2],
-    system: [u64; 2],
-    largest: u64,
-    unused: [u64; 9],
-    sleeps: u64,
-    preemptions: u64,
-}
-
-fn resource_usage(usage: Usage, largest: usize) -> ResourceUsage {
+/// `struct rusage` (include/uapi/linux/resource.h), all words: times of user and system, the largest size in KiB, nine of no
+/// use, how often threads slept and were preempted.
+fn resource_usage(usage: Usage, largest: usize) -> [usize; 16] {
     let ns = time::ticks_to_ns(usage.ticks);
-    ResourceUsage {
-        user: [ns / clock::SECOND, ns % clock::SECOND / 1000],
-        system: [0, 0],
-        largest: largest as u64,
-        unused: [0; 9],
-        sleeps: usage.sleeps,
-        preemptions: usage.preemptions,
-    }
+    let mut words = [0; 16];
+    words[0] = (ns / clock::SECOND) as usize;
+    words[1] = (ns % clock::SECOND / 1000) as usize;
+    words[4] = largest;
+    words[14] = usage.sleeps as usize;
+    words[15] = usage.preemptions as usize;
+    words
 }
 
 /// wait4(2)
-pub fn wait4(pid: i32, status: usize, options: u32, usage: usize) -> Result<usize> {
+pub fn wait4<L: Layout>(pid: i32, status: usize, options: u32, usage: usize) -> Result<usize> {
     check_flags(
         options,
         WNOHANG | WUNTRACED | WCONTINUED | __WNOTHREAD | __WCLONE | __WALL,
@@ -54,7 +44,9 @@ pub fn wait4(pid: i32, status: usize, options: u32, usage: usize) -> Result<usiz
         return Ok(0);
     };
     UserPtr::new(status).write_opt(&found.status)?;
-    UserPtr::new(usage).write_opt(&resource_usage(found.usage, 0))?;
+    given(usage, |to| {
+        L::put_words(to, &resource_usage(found.usage, 0))
+    })?;
     Ok(found.pid as usize)
 }
 
@@ -103,7 +95,7 @@ pub fn waitid(kind: u32, id: i32, info: usize, options: u32, usage: usize) -> Re
 const TOLD: usize = 28;
 
 /// getrusage(2)
-pub fn getrusage(who: i32, to: usize) -> Result<usize> {
+pub fn getrusage<L: Layout>(who: i32, to: usize) -> Result<usize> {
     let process = current().process();
     let largest = current()
         .space()
@@ -121,7 +113,7 @@ pub fn getrusage(who: i32, to: usize) -> Result<usize> {
         }
         _ => return Err(Errno::EINVAL),
     };
-    UserPtr::new(to).write(&resource_usage(usage, largest))?;
+    L::put_words(to, &resource_usage(usage, largest))?;
     Ok(0)
 }
 
@@ -133,10 +125,11 @@ const RUSAGE_CHILDREN: i32 = -1;
 const RUSAGE_THREAD: i32 = 1;
 
 /// times(2)
-pub fn times(to: usize) -> Result<usize> {
+pub fn times<L: Layout>(to: usize) -> Result<usize> {
     let process: &Process = current().process();
     let (user, system) = process.user_system_ticks();
     let children = time::ticks_to_ns(process.children_usage().ticks) / (clock::SECOND / USER_HZ);
-    UserPtr::new(to).write_opt(&[user, system, children, 0])?;
+    let told = [user, system, children, 0].map(|ticks| ticks as usize);
+    given(to, |to| L::put_words(to, &told))?;
     Ok((clock::monotonic_ns() / (clock::SECOND / USER_HZ)) as usize)
 }

@@ -8,12 +8,12 @@ use alloc::vec::Vec;
 use linux_raw_sys::auxvec::*;
 use linux_raw_sys::general::{RLIMIT_STACK, S_ISGID, S_ISUID, S_IXGRP};
 
-use super::image::{Mapped, Program};
+use super::image::{Mapped, Program, header_size};
 use super::process::{Image, USER_HZ};
 use super::signal::NO_ALTSTACK;
 use super::stack::{self, Extra, Layout, Strings};
 use super::{current, exit, futex, rseq, signal, tree};
-use crate::arch::{self, Frame};
+use crate::arch::{self, Abi, Frame};
 use crate::errno::{Errno, Result};
 use crate::fs::{self, File};
 use crate::mm::{AddressSpace, PAGE_SIZE, aslr};
@@ -23,8 +23,6 @@ use crate::random;
 const LINE: usize = 256;
 /// How many scripts may be each other's interpreters.
 const DEPTH: usize = 5;
-/// Bytes of a program header.
-const HEADER_SIZE: usize = 56;
 
 /// What exec is asked to begin.
 pub struct Request {
@@ -43,7 +41,7 @@ struct Ready {
     space: Arc<AddressSpace>,
     file: Arc<File>,
     layout: Layout,
-    entry: usize,
+    first: Frame,
 }
 
 /// Replaces the current thread's program; returns its first registers.
@@ -124,20 +122,27 @@ fn prepare(request: &Request, owners: (Option<u32>, Option<u32>)) -> Result<Read
         )?)?),
         None => None,
     };
-    let space = AddressSpace::new()?;
+    let abi = program.abi();
+    if let Some(interpreter) = &interpreter
+        && !core::ptr::eq(interpreter.abi(), abi)
+    {
+        return Err(Errno::ELIBBAD);
+    }
+    let space = AddressSpace::new(abi.end)?;
     let limit = super::rlimit(RLIMIT_STACK).min(1 << 30).max(128 << 10);
     let top = space.map_stack(limit, program.executable_stack())?;
-    let mapped = program.map(&space, Some(aslr::program_start()))?;
+    let mapped = program.map(&space, Some(aslr::program_start(abi.end)))?;
     space.set_heap_start(mapped.end);
     let loader = interpreter
         .map(|interpreter| interpreter.map(&space, None))
         .transpose()?;
-    let vdso = arch::vdso::map(&space)?;
-    space.set_vdso(vdso.unwrap_or(0));
+    let vdso = (abi.map)(&space)?;
+    space.set_vdso(vdso);
     let extra = Extra {
         path: &request.path,
-        platform: arch::PLATFORM,
+        platform: abi.platform,
         random: random::bytes(),
+        wide: abi.wide,
     };
     let layout = stack::build(
         &space,
@@ -147,6 +152,7 @@ fn prepare(request: &Request, owners: (Option<u32>, Option<u32>)) -> Result<Read
         &extra,
         |path, platform, random| {
             vector(
+                abi,
                 &mapped,
                 loader.as_ref(),
                 vdso,
@@ -156,23 +162,25 @@ fn prepare(request: &Request, owners: (Option<u32>, Option<u32>)) -> Result<Read
         },
     )?;
     let entry = loader.map_or(mapped.entry, |loader| loader.entry);
+    let first = (abi.start)(entry, layout.sp);
     Ok(Ready {
         space,
         file: program.file().clone(),
         layout,
-        entry,
+        first,
     })
 }
 
 /// The auxiliary vector, in Linux's order.
 fn vector(
+    abi: &Abi,
     program: &Mapped,
     loader: Option<&Mapped>,
-    vdso: Option<usize>,
+    vdso: usize,
     owners: (Option<u32>, Option<u32>),
     [path, platform, random]: [usize; 3],
 ) -> Result<Vec<[usize; 2]>> {
-    let (hwcap, hwcap2) = arch::hwcap();
+    let (hwcap, hwcap2) = (abi.hwcap)();
     let ids = current().with_credentials(|who| {
         let effective = [owners.0.unwrap_or(who.euid), owners.1.unwrap_or(who.egid)];
         let [euid, egid] = if who.no_new_privileges {
@@ -186,14 +194,14 @@ fn vector(
     let mut vector = Vec::new();
     vector.try_reserve(24).map_err(|_| Errno::ENOMEM)?;
     let mut add = |kind: u32, value: usize| vector.push([kind as usize, value]);
-    if let Some(vdso) = vdso {
+    if abi.wide && vdso != 0 {
         add(AT_SYSINFO_EHDR, vdso);
     }
     add(AT_HWCAP, hwcap as usize);
     add(AT_PAGESZ, PAGE_SIZE);
     add(AT_CLKTCK, USER_HZ as usize);
     add(AT_PHDR, program.headers);
-    add(AT_PHENT, HEADER_SIZE);
+    add(AT_PHENT, header_size(abi));
     add(AT_PHNUM, program.header_count);
     add(AT_BASE, loader.map_or(0, |loader| loader.base));
     add(AT_FLAGS, 0);
@@ -209,7 +217,9 @@ fn vector(
     add(AT_PLATFORM, platform);
     add(AT_RSEQ_FEATURE_SIZE, rseq::SIZE);
     add(AT_RSEQ_ALIGN, rseq::ALIGN);
-    add(AT_MINSIGSTKSZ, arch::signal::frame_size());
+    if abi.wide {
+        add(AT_MINSIGSTKSZ, arch::signal::frame_size());
+    }
     Ok(vector)
 }
 
@@ -252,5 +262,5 @@ fn commit(ready: Ready, name: &[u8], owners: (Option<u32>, Option<u32>)) -> Resu
     });
     thread.arch.reset_user();
     signal::set_blocked(thread.blocked());
-    Ok(Frame::user(ready.entry, sp, 0))
+    Ok(ready.first)
 }

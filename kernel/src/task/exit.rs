@@ -68,7 +68,7 @@ pub(super) fn leave_memory(thread: &Thread) {
     thread.set_robust_list(0);
     let Some(space) = thread.space() else { return };
     if robust != 0 {
-        futex::release_robust(robust, thread.tid());
+        futex::release_robust(robust, thread.tid(), thread.arch.is_narrow());
     }
     // Alone in its memory, nobody could look.
     if clear_tid != 0

@@ -10,24 +10,24 @@ use elf::endian::LittleEndian;
 use elf::file::{Class, FileHeader, parse_ident};
 use elf::segment::{ProgramHeader, SegmentTable};
 
-use crate::arch::{ELF_MACHINE, USER_END};
+use crate::arch::{ABIS, Abi};
 use crate::errno::{Errno, Result};
 use crate::fs::File;
 use crate::mm::area::{Flags, Label, PageSource, Rights, Source};
 use crate::mm::{AddressSpace, MapRequest, PAGE_SIZE, Place, page_down, page_up};
 
-/// Bytes of the file header.
+/// Bytes of the file header: of 64 bits, and of 32 bits.
 const HEADER: usize = 64;
-/// Bytes of a program header.
-const PROGRAM_HEADER: usize = 56;
-/// The most program headers, as on Linux: a page of them.
-const MOST_HEADERS: usize = 65536 / PROGRAM_HEADER;
+const NARROW_HEADER: usize = 52;
+/// Bytes that all program headers may have.
+const MOST_HEADERS: usize = 65536;
 /// The longest path of an interpreter, with its zero.
 const LONGEST_PATH: usize = 4096;
 
 /// A program that can be mapped.
 pub struct Program {
     file: Arc<File>,
+    abi: &'static Abi,
     header: FileHeader<LittleEndian>,
     segments: Vec<ProgramHeader>,
 }
@@ -55,15 +55,15 @@ impl Program {
     pub fn read(file: Arc<File>) -> Result<Self> {
         let mut bytes = [0; HEADER];
         let count = file.read_kernel(0, &mut bytes)?;
-        let header = parse_header(bytes.get(..count).ok_or(Errno::ENOEXEC)?)?;
-        let size = header.e_phnum as usize * PROGRAM_HEADER;
+        let (header, abi) = parse_header(bytes.get(..count).ok_or(Errno::ENOEXEC)?)?;
+        let size = header.e_phnum as usize * header_size(abi);
         let mut table = Vec::new();
         table.try_reserve_exact(size).map_err(|_| Errno::ENOMEM)?;
         table.resize(size, 0);
         if file.read_kernel(header.e_phoff, &mut table)? != size {
             return Err(Errno::ENOEXEC);
         }
-        let parsed = SegmentTable::new(LittleEndian, Class::ELF64, &table);
+        let parsed = SegmentTable::new(LittleEndian, header.class, &table);
         let mut segments = Vec::new();
         segments
             .try_reserve_exact(parsed.len())
@@ -71,6 +71,7 @@ impl Program {
         segments.extend(parsed.iter());
         let program = Program {
             file,
+            abi,
             header,
             segments,
         };
@@ -90,7 +91,7 @@ impl Program {
             let aligned = segment.p_vaddr % PAGE_SIZE as u64 == segment.p_offset % PAGE_SIZE as u64;
             segment.p_filesz <= segment.p_memsz
                 && segment.p_offset.checked_add(segment.p_filesz).is_some()
-                && end.is_some_and(|end| end <= USER_END as u64)
+                && end.is_some_and(|end| end <= self.abi.end as u64)
                 && (aligned || segment.p_filesz == 0)
         };
         let ascending = self.loads().is_sorted_by_key(|segment| segment.p_vaddr);
@@ -138,6 +139,11 @@ impl Program {
         self.header.e_type == ET_DYN
     }
 
+    /// What it is, and what it is given.
+    pub fn abi(&self) -> &'static Abi {
+        self.abi
+    }
+
     /// The file.
     pub fn file(&self) -> &Arc<File> {
         &self.file
@@ -161,7 +167,7 @@ impl Program {
         };
         let source = File::mapping(&self.file)?.ok_or(Errno::ENOEXEC)?;
         for segment in self.loads() {
-            map_segment(space, segment, base, &source)?;
+            map_segment(space, segment, base, &source, self.abi.end)?;
         }
         Ok(Mapped {
             base,
@@ -231,22 +237,35 @@ impl Program {
     }
 }
 
-fn parse_header(bytes: &[u8]) -> Result<FileHeader<LittleEndian>> {
+/// Bytes of a program header.
+pub fn header_size(abi: &Abi) -> usize {
+    if abi.wide { 56 } else { 32 }
+}
+
+fn parse_header(bytes: &[u8]) -> Result<(FileHeader<LittleEndian>, &'static Abi)> {
     let bad = |_| Errno::ENOEXEC;
-    if bytes.len() < HEADER {
+    if bytes.len() < NARROW_HEADER {
         return Err(Errno::ENOEXEC);
     }
     let ident = parse_ident::<LittleEndian>(bytes).map_err(bad)?;
-    if ident.1 != Class::ELF64 {
+    let wide = ident.1 == Class::ELF64;
+    if wide && bytes.len() < HEADER {
         return Err(Errno::ENOEXEC);
     }
     let header = FileHeader::parse_tail(ident, &bytes[elf::abi::EI_NIDENT..]).map_err(bad)?;
+    let runs = |abi: &&Abi| {
+        abi.wide == wide
+            && abi.machine == header.e_machine
+            && (abi.flags == 0 || abi.flags & header.e_flags != 0)
+            && (abi.available)()
+    };
+    let abi = ABIS.iter().find(runs).ok_or(Errno::ENOEXEC)?;
+    let size = header_size(abi);
     let fits = matches!(header.e_type, ET_EXEC | ET_DYN)
-        && header.e_machine == ELF_MACHINE
-        && header.e_phentsize as usize == PROGRAM_HEADER
-        && (1..=MOST_HEADERS).contains(&(header.e_phnum as usize));
+        && header.e_phentsize as usize == size
+        && (1..=MOST_HEADERS / size).contains(&(header.e_phnum as usize));
     if fits {
-        Ok(header)
+        Ok((header, abi))
     } else {
         Err(Errno::ENOEXEC)
     }
@@ -257,13 +276,14 @@ fn map_segment(
     segment: &ProgramHeader,
     base: usize,
     source: &Arc<dyn PageSource>,
+    whole: usize,
 ) -> Result<()> {
     let address = base.wrapping_add(segment.p_vaddr as usize);
     let (file_end, end) = (
         address + segment.p_filesz as usize,
         address + segment.p_memsz as usize,
     );
-    if end > USER_END {
+    if end > whole {
         return Err(Errno::ENOEXEC);
     }
     let start = page_down(address);

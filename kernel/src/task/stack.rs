@@ -5,9 +5,11 @@ extern crate alloc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use zerocopy::IntoBytes;
+
 use crate::errno::{Errno, Result};
 use crate::mm::AddressSpace;
-use crate::mm::user::{self, UserPtr};
+use crate::mm::user;
 
 /// The longest string, with its zero (Linux's MAX_ARG_STRLEN).
 const LONGEST: usize = 128 << 10;
@@ -30,17 +32,22 @@ impl Strings {
         }
     }
 
-    /// Reads an array of addresses of strings that ends with a null pointer.
+    /// Reads an array of addresses, `size` bytes each, of strings that ends with a null pointer.
     ///
     /// # Errors
     /// EFAULT, E2BIG (more than `limit` bytes in all), ENOMEM.
-    pub fn read(array: usize, limit: usize) -> Result<Self> {
+    pub fn read(
+        array: usize,
+        limit: usize,
+        size: usize,
+        address: impl Fn(usize) -> Result<usize>,
+    ) -> Result<Self> {
         let mut strings = Strings::new();
         if array == 0 {
             return Ok(strings);
         }
         loop {
-            let at = UserPtr::<usize>::new(array).add(strings.count).read()?;
+            let at = address(array.wrapping_add(strings.count * size))?;
             if at == 0 {
                 return Ok(strings);
             }
@@ -115,6 +122,8 @@ pub struct Extra<'a> {
     pub platform: &'a str,
     /// AT_RANDOM's bytes.
     pub random: [u8; 16],
+    /// Whether words have 64 bits, or 32.
+    pub wide: bool,
 }
 
 /// Fills the stack of `space` from `top` down. `auxiliary` gets the addresses of the path, the platform's name and the random
@@ -130,7 +139,8 @@ pub fn build(
     extra: &Extra,
     auxiliary: impl FnOnce(usize, usize, usize) -> Result<Vec<[usize; 2]>>,
 ) -> Result<Layout> {
-    let mut at = top - WORD;
+    let word = if extra.wide { WORD } else { WORD / 2 };
+    let mut at = top - word;
     let mut put = |bytes: &[u8], zero: usize| {
         at -= bytes.len() + zero;
         write(space, at, bytes)?;
@@ -143,7 +153,7 @@ pub fn build(
     let random = put(&extra.random, 0)?;
     let vector = auxiliary(path, platform, random)?;
     let words = 1 + arguments.count + 1 + environment.count + 1 + 2 * (vector.len() + 1);
-    let sp = (at - words * WORD) & !15;
+    let sp = (at - words * word) & !15;
     let mut table = Vec::new();
     table.try_reserve_exact(words).map_err(|_| Errno::ENOMEM)?;
     table.push(arguments.count);
@@ -155,15 +165,23 @@ pub fn build(
         }
         table.push(0);
     }
-    let auxiliary_at = sp + table.len() * WORD;
+    let auxiliary_at = sp + table.len() * word;
     table.extend(vector.iter().flatten());
     table.extend([0, 0]);
-    write(space, sp, zerocopy::IntoBytes::as_bytes(table.as_slice()))?;
+    let end = sp + table.len() * word;
+    if extra.wide {
+        write(space, sp, table.as_bytes())?;
+    } else {
+        let mut narrow: Vec<u32> = Vec::new();
+        narrow.try_reserve_exact(words).map_err(|_| Errno::ENOMEM)?;
+        narrow.extend(table.iter().map(|word| *word as u32));
+        write(space, sp, narrow.as_bytes())?;
+    }
     Ok(Layout {
         sp,
         arguments: arguments_at..arguments_at + arguments.bytes.len(),
         environment: environment_at..environment_at + environment.bytes.len(),
-        auxiliary: auxiliary_at..sp + table.len() * WORD,
+        auxiliary: auxiliary_at..end,
     })
 }
 

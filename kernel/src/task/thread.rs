@@ -31,13 +31,20 @@ pub struct Resources {
     pub fs: Option<Arc<FsContext>>,
 }
 
+/// Writes seconds and nanoseconds into a program's memory, as it lays them out.
+pub type PutTime = fn(usize, [i64; 2]) -> Result<()>;
+
 /// What a call that a signal interrupted needs when it goes on by restart_syscall(2).
 #[derive(Clone, Copy)]
 pub enum Restart {
     /// Nothing: EINTR.
     None,
-    /// A sleep until a time of a clock, in ticks; where to write what is left.
-    Sleep { deadline: u64, remaining: usize },
+    /// A sleep until a time of a clock, in ticks; where to write what is left, and how.
+    Sleep {
+        deadline: u64,
+        remaining: usize,
+        put_time: PutTime,
+    },
     /// futex(2)'s wait.
     Futex {
         address: usize,

@@ -54,9 +54,30 @@ pub fn program(project: &Project, arch: Arch, name: &str) -> Result<PathBuf> {
     ]);
     cargo.args(["--manifest-path", &manifest]);
     if arch == Arch::Riscv64 {
-        static_glibc(project, arch, &mut cargo)?;
+        let (debian, folder) = (arch.debian(), arch.library_folder());
+        static_glibc(project, debian, folder, target, &mut cargo)?;
     }
     output(&mut cargo, &format!("building programs/{name}"))?;
+    Ok(project.target.join(target).join("program").join(name))
+}
+
+/// Builds a program of `programs/` for 32-bit Arm, which arm64 machines run too: the file.
+pub fn narrow_program(project: &Project, name: &str) -> Result<PathBuf> {
+    let target = "armv7-unknown-linux-gnueabihf";
+    ensure_target(project, target)?;
+    let mut cargo = project.cargo(&[
+        "build",
+        "--quiet",
+        "--profile",
+        "program",
+        "--target",
+        target,
+        "--bin",
+        name,
+    ]);
+    cargo.args(["--manifest-path", &format!("programs/{name}/Cargo.toml")]);
+    static_glibc(project, "armhf", "arm-linux-gnueabihf", target, &mut cargo)?;
+    output(&mut cargo, &format!("building programs/{name} for 32 bits"))?;
     Ok(project.target.join(target).join("program").join(name))
 }
 
@@ -77,37 +98,42 @@ pub fn bare_program(project: &Project, arch: Arch, name: &str) -> Result<PathBuf
     Ok(project.target.join(target).join("program").join(name))
 }
 
-/// Lets cargo link a program statically with Debian's C library, for an architecture that Rust has no musl for.
-fn static_glibc(project: &Project, arch: Arch, cargo: &mut Command) -> Result<()> {
-    let debian = Debian::new(project, packages::SUITE, arch.debian());
-    let library = debian
-        .package("libc6-dev")?
-        .join("usr/lib")
-        .join(arch.library_folder());
+/// Lets cargo link a program statically with Debian's C library, for an architecture that Rust has no musl for. `debian` is
+/// Debian's name of it, `folder` that below `/usr/lib` which holds its libraries, `target` Rust's name.
+fn static_glibc(
+    project: &Project,
+    debian: &str,
+    folder: &str,
+    target: &str,
+    cargo: &mut Command,
+) -> Result<()> {
+    let debian = Debian::new(project, packages::SUITE, debian);
+    let library = debian.package("libc6-dev")?.join("usr/lib").join(folder);
     let compiler = debian
         .package("libgcc-14-dev")?
         .join("usr/lib/gcc")
-        .join(arch.library_folder())
+        .join(folder)
         .join("14");
     let mut words = vec![
         "linker-flavor=ld.lld".into(),
         "target-feature=+crt-static".into(),
     ];
-    words.extend(
-        [
-            "link-self-contained=no",
-            "link-arg=-pie",
-            "link-arg=--no-dynamic-linker",
-        ]
-        .map(String::from),
-    );
-    words.extend(
-        ["rcrt1.o", "crti.o"].map(|file| format!("link-arg={}", library.join(file).display())),
-    );
+    words.push("link-self-contained=no".into());
+    // Where the library has what a static program needs that runs at any address, it is one.
+    let movable = library.join("rcrt1.o").is_file();
+    let start = if movable {
+        words.extend(["link-arg=-pie", "link-arg=--no-dynamic-linker"].map(String::from));
+        "rcrt1.o"
+    } else {
+        words.push("relocation-model=static".into());
+        "crt1.o"
+    };
+    words
+        .extend([start, "crti.o"].map(|file| format!("link-arg={}", library.join(file).display())));
     words.extend([&library, &compiler].map(|folder| format!("link-arg=-L{}", folder.display())));
     words.push(format!("link-arg={}", library.join("crtn.o").display()));
     let flags: Vec<String> = words.iter().map(|word| format!("-C{word}")).collect();
-    let name = arch.program_target().to_uppercase().replace('-', "_");
+    let name = target.to_uppercase().replace('-', "_");
     cargo.env(format!("CARGO_TARGET_{name}_LINKER"), "rust-lld");
     cargo.env(format!("CARGO_TARGET_{name}_RUSTFLAGS"), flags.join(" "));
     Ok(())

@@ -5,13 +5,13 @@ use core::fmt;
 
 use linux_raw_sys::general::{
     BUS_ADRALN, BUS_OBJERR, FPE_FLTDIV, FPE_FLTINV, FPE_FLTOVF, FPE_FLTRES, FPE_FLTUND, FPE_FLTUNK,
-    ILL_ILLOPC, ILL_ILLOPN, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP, TRAP_BRKPT, TRAP_HWBKPT,
-    TRAP_TRACE,
+    ILL_ILLOPC, ILL_ILLOPN, ILL_ILLTRP, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP, TRAP_BRKPT,
+    TRAP_HWBKPT, TRAP_TRACE,
 };
 
 use super::cpu;
 use super::frame::Frame;
-use super::{USER_END, emulate, irq as interrupts, uaccess};
+use super::{USER_END, compat, emulate, irq as interrupts, uaccess};
 use crate::mm::fault::{self, Access, Signal};
 use crate::panic::{self, Exception};
 use crate::task;
@@ -27,6 +27,8 @@ pub mod class {
     pub const UNKNOWN: usize = 0x00;
     /// WFI or WFE trapped.
     pub const WFX: usize = 0x01;
+    /// AArch32: accesses to coprocessor 15, 14 and 10, of 32 bits, 64 bits and memory.
+    pub const COPROCESSORS: [usize; 6] = [0x03, 0x04, 0x05, 0x06, 0x08, 0x0c];
     /// Illegal execution state.
     pub const ILLEGAL_STATE: usize = 0x0e;
     /// SVC in AArch32.
@@ -156,8 +158,16 @@ pub(super) extern "C" fn other(syndrome: usize, address: usize, frame: &mut Fram
         class::STEP_LOWER => (Kind::Debug, SIGTRAP, TRAP_TRACE, pc),
         class::ILLEGAL_STATE => (Kind::Undefined, SIGILL, ILL_ILLOPC, pc),
         class::UNKNOWN | class::SYSTEM => (Kind::Undefined, SIGILL, ILL_ILLOPC, pc),
-        // An access to what is not enabled (SVE, SME, FP), a failed authentication, a missing landing pad, SVC and faults of
-        // AArch32 where none is offered, and whatever the architecture adds.
+        class::SVC32 if compat::unknown_call(frame) => return count(Kind::CallUnknown),
+        class::SVC32 => (
+            Kind::CallUnknown,
+            SIGILL,
+            ILL_ILLTRP,
+            compat::call_address(frame),
+        ),
+        class if class::COPROCESSORS.contains(&class) => (Kind::Undefined, SIGILL, ILL_ILLOPC, pc),
+        // An access to what is not enabled (SVE, SME, FP), a failed authentication, a missing landing pad, and whatever the
+        // architecture adds.
         _ => (Kind::Undefined, SIGILL, ILL_ILLOPN, pc),
     };
     count(kind);

@@ -32,6 +32,8 @@ static SETTLED: Once<Settled> = Once::new();
 struct Settled {
     system: System,
     hwcaps: Hwcaps,
+    /// Of 32-bit programs.
+    narrow_hwcaps: Hwcaps,
     vectors: usize,
 }
 
@@ -85,10 +87,12 @@ pub(super) fn settle() {
     emulate::settle(params::choice("idreg", &emulate::Policy::NAMES));
     super::kvm::init();
     let vectors = params::choice("entry", &entry::Policy::NAMES).vectors();
-    let hwcaps = Hwcaps::new(&El0View::new(&system, ENABLED, 0));
+    let view = El0View::new(&system, ENABLED, 0);
+    let (hwcaps, narrow_hwcaps) = (Hwcaps::new(&view), Hwcaps::compat(&system, &view));
     SETTLED.call_once(|| Settled {
         system,
         hwcaps,
+        narrow_hwcaps,
         vectors,
     });
     let admitted = start_cpu();
@@ -115,6 +119,12 @@ pub fn reread_hw_access_flag() -> bool {
 /// AT_HWCAP and AT_HWCAP2.
 pub fn hwcap() -> (u64, u64) {
     (settled().hwcaps.hwcap, settled().hwcaps.hwcap2)
+}
+
+/// AT_HWCAP and AT_HWCAP2 of 32-bit programs.
+pub(super) fn narrow_hwcap() -> (u64, u64) {
+    let Hwcaps { hwcap, hwcap2 } = settled().narrow_hwcaps;
+    (hwcap, hwcap2)
 }
 
 /// The names that `/proc/cpuinfo` lists.
@@ -157,6 +167,7 @@ pub(super) fn start_cpu() -> bool {
         write!("vbar_el1", settled.vectors);
         write!("cntkctl_el1", read!("cntkctl_el1") | 3);
         write!("tpidr_el0", 0usize);
+        write!("tpidrro_el0", 0usize);
         write!("mdscr_el1", 0usize);
     }
     isb();

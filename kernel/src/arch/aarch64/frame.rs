@@ -41,6 +41,16 @@ const _: () =
 
 /// Bytes of an instruction.
 pub(super) const INSTRUCTION: usize = 4;
+/// Bytes of an SVC in Thumb.
+const THUMB_SVC: usize = 2;
+
+/// The registers of AArch32 that have a part of their own, by where AArch64 has them (Arm ARM D1.3.2, table D1-6): the
+/// number of a system call, the stack pointer, the link.
+pub(super) mod narrow {
+    pub const NUMBER: usize = 7;
+    pub const SP: usize = 13;
+    pub const LR: usize = 14;
+}
 
 /// Bits of the saved program state (Arm ARM C5.2.20, SPSR_EL1).
 pub(super) mod pstate {
@@ -60,6 +70,22 @@ pub(super) mod pstate {
     pub const NZCV: usize = 0xf << 28;
     /// What a program may set by sigreturn.
     pub const USER: usize = NZCV | BTYPE | SSBS | DIT | SS;
+    /// AArch32's user mode: bits 4 to 0 (C5.2.20, "When exception taken from AArch32 state").
+    pub const NARROW_USER: usize = 0b10000;
+    /// The bits that tell the mode.
+    pub const NARROW_MODE: usize = 0b11111;
+    /// AArch32: Thumb instructions.
+    pub const THUMB: usize = 1 << 5;
+    /// AArch32: fast interrupts, interrupts and asynchronous aborts are masked.
+    pub const NARROW_MASKS: usize = 7 << 6;
+    /// AArch32: the state of an If-Then block.
+    pub const IT: usize = 0x3f << 10 | 3 << 25;
+    /// AArch32: greater-or-equal and saturation flags.
+    const GE_Q: usize = 0xf << 16 | 1 << 27;
+    /// AArch32: speculative store bypass is safe.
+    const NARROW_SSBS: usize = 1 << 23;
+    /// What a 32-bit program may set by sigreturn.
+    pub const NARROW_FREE: usize = NZCV | GE_Q | IT | THUMB | NARROW_SSBS | 1 << 21;
 }
 
 impl Frame {
@@ -75,6 +101,21 @@ impl Frame {
         };
         frame.x[0] = argument;
         frame
+    }
+
+    /// A 32-bit program's first registers: all zero but the address of its first instruction, with bit 0 set for Thumb, and the
+    /// stack.
+    pub fn narrow(entry: usize, sp: usize) -> Self {
+        let mut frame = Self::user(entry & !1, 0, 0);
+        frame.pstate = pstate::NARROW_USER | if entry & 1 != 0 { pstate::THUMB } else { 0 };
+        frame.x[narrow::SP] = sp;
+        frame
+    }
+
+    /// Whether the program has 32 bits.
+    #[inline]
+    pub fn is_narrow(&self) -> bool {
+        self.pstate & pstate::AARCH32 != 0
     }
 
     /// x0 to x30, sp, pc and pstate.
@@ -96,17 +137,29 @@ impl Frame {
 
     /// Sets the address of the next instruction.
     pub fn set_pc(&mut self, pc: usize) {
-        self.pc = pc;
+        self.pc = if self.is_narrow() {
+            pc as u32 as usize
+        } else {
+            pc
+        };
     }
 
     /// The stack pointer.
     pub fn sp(&self) -> usize {
-        self.sp
+        if self.is_narrow() {
+            self.x[narrow::SP] as u32 as usize
+        } else {
+            self.sp
+        }
     }
 
     /// Sets the stack pointer.
     pub fn set_sp(&mut self, sp: usize) {
-        self.sp = sp;
+        if self.is_narrow() {
+            self.x[narrow::SP] = sp;
+        } else {
+            self.sp = sp;
+        }
     }
 
     /// Argument `i` (0 to 5) of the system call.
@@ -137,14 +190,23 @@ impl Frame {
     /// Goes back to the system call's instruction with its arguments restored.
     pub fn restart_syscall(&mut self) {
         self.x[0] = self.orig_x0;
-        self.pc -= INSTRUCTION;
+        self.pc -=
+            if self.pstate & (pstate::AARCH32 | pstate::THUMB) == pstate::AARCH32 | pstate::THUMB {
+                THUMB_SVC
+            } else {
+                INSTRUCTION
+            };
         self.forget_syscall();
     }
 
-    /// Goes back as `restart_syscall`, but to call number `nr` (restart_syscall(2)).
+    /// Goes back as `restart_syscall`, but to call number `nr` (restart_syscall(2)), which a 32-bit program has as number 0.
     pub fn restart_as(&mut self, nr: usize) {
         self.restart_syscall();
-        self.x[8] = nr;
+        if self.is_narrow() {
+            self.x[narrow::NUMBER] = 0;
+        } else {
+            self.x[8] = nr;
+        }
     }
 
     /// Leaves an emulated instruction behind: no landing pad is due any more, and a single step is complete.

@@ -6,6 +6,8 @@ pub use super::{cell, mmio};
 mod boot;
 mod branch;
 mod call;
+mod compat;
+mod compat_signal;
 mod cpuinfo;
 mod emulate;
 mod entry;
@@ -42,7 +44,7 @@ pub use exception::wild_access;
 pub use features::{features, hwcap, hwcap_names, reread_hw_access_flag};
 pub use frame::Frame;
 pub use regset::single_step;
-pub use syscall::{ENTRIES as SYSCALLS, Syscall, SyscallTable, full_frame_stub};
+pub use syscall::{Syscall, SyscallTable};
 pub use thread::{ThreadState, adopt, current, current_arc, enter_user, switch, try_current, work};
 
 /// Bytes in a page.
@@ -53,15 +55,29 @@ pub const USER_END: usize = 1 << 48;
 pub const KERNEL_STACK_SIZE: usize = 16 << 10;
 /// How many CPUs there can be.
 pub const MAX_CPUS: usize = 64;
-/// `e_machine` of programs.
-pub const ELF_MACHINE: u16 = 183;
-/// AT_PLATFORM.
-pub const PLATFORM: &str = "aarch64";
 /// What uname calls the machine.
 pub const UTS_MACHINE: &str = "aarch64";
 
-/// System calls that only this architecture has, by number.
-pub const SPECIFIC: &[(usize, Syscall)] = &[];
+/// What programs run here.
+pub static ABIS: &[super::Abi] = &[
+    super::Abi {
+        wide: true,
+        machine: 183,
+        flags: 0,
+        end: USER_END,
+        platform: "aarch64",
+        available: || true,
+        hwcap,
+        map: super::vdso::map,
+        start: |entry, sp| Frame::user(entry, sp, 0),
+    },
+    compat::ABI,
+];
+
+/// System calls that only this architecture has, by their place in the tables.
+pub const SPECIFIC: &[(usize, Syscall)] = &compat::CALLS;
+/// Whether tables of system calls hold those of 32-bit programs.
+pub const NARROW_CALLS: bool = true;
 
 #[path = "../../kvm/mod.rs"]
 mod kvm;

@@ -3,6 +3,7 @@
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
+use super::compat_signal;
 use super::fp::{self, FpState};
 use super::frame::{Frame, REGISTERS, pstate};
 use super::thread;
@@ -116,6 +117,9 @@ const SA_SIGINFO: usize = linux_raw_sys::general::SA_SIGINFO as usize;
 /// # Errors
 /// EFAULT: the stack is of no use.
 pub fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
+    if frame.is_narrow() {
+        return compat_signal::push(frame, delivery);
+    }
     let top = if delivery.stack_top == 0 {
         frame.sp
     } else {
@@ -164,11 +168,18 @@ pub fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
     Ok(())
 }
 
-/// Undoes [`push`]: takes the program's registers from its stack. Returns the signal mask and the alternate stack.
+/// The signal mask and, if the frame holds it, the alternate stack to come back to.
+pub type Popped = (u64, Option<[usize; 3]>);
+
+/// Undoes [`push`]: takes the program's registers from its stack. Only a 32-bit program's handler may have asked for no siginfo,
+/// and has another frame then.
 ///
 /// # Errors
 /// EFAULT: there is no frame.
-pub fn pop(frame: &mut Frame) -> Result<(u64, [usize; 3])> {
+pub fn pop(frame: &mut Frame, with_info: bool) -> Result<Popped> {
+    if frame.is_narrow() {
+        return compat_signal::pop(frame, with_info);
+    }
     if frame.sp % 16 != 0 {
         return Err(Errno::EFAULT);
     }
@@ -184,7 +195,7 @@ pub fn pop(frame: &mut Frame) -> Result<(u64, [usize; 3])> {
     // Only what programs may set: an AArch64 program it stays.
     frame.pstate &= pstate::USER;
     frame.forget_syscall();
-    Ok((context.mask, context.stack.map(|word| word as usize)))
+    Ok((context.mask, Some(context.stack.map(|word| word as usize))))
 }
 
 /// Loads FP and SIMD registers from the record that holds them, wherever it stands among those from `records` on.

@@ -1,7 +1,9 @@
 //! Tables of system calls.
 
-/// Entries in a table.
+/// Entries in a table: 64-bit calls, then those of 32-bit programs.
 pub const ENTRIES: usize = crossings::SYSCALLS;
+/// Numbers of 64-bit calls.
+pub const NATIVE: usize = ENTRIES / 2;
 
 /// A system call as the entry path calls it: arguments in x0 to x5, the result or minus the error number in x0.
 pub type Syscall = extern "C" fn(usize, usize, usize, usize, usize, usize) -> isize;

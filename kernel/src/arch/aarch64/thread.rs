@@ -49,6 +49,8 @@ pub struct ThreadState {
     top: usize,
     /// TPIDR_EL0 while switched out.
     tls: AtomicUsize,
+    /// TPIDRRO_EL0, which only the kernel writes: the thread pointer of a 32-bit program.
+    narrow_tls: AtomicUsize,
     /// The CPU whose FP/SIMD registers were loaded for this thread last.
     fp_cpu: AtomicUsize,
     fp: UnsafeCell<FpState>,
@@ -76,6 +78,7 @@ impl ThreadState {
             context: UnsafeCell::new(Context { x, lr, sp: top }),
             top,
             tls: AtomicUsize::new(0),
+            narrow_tls: AtomicUsize::new(0),
             fp_cpu: AtomicUsize::new(NO_CPU),
             fp: UnsafeCell::new(FpState::new()),
             fault: Cell::new((0, 0)),
@@ -105,6 +108,7 @@ impl ThreadState {
         unsafe { (&raw mut (*(top as *mut StackTop)).frame).write(frame.clone()) };
         *state.user.get_mut() = true;
         *state.tls.get_mut() = read!("tpidr_el0");
+        *state.narrow_tls.get_mut() = read!("tpidrro_el0");
         fp::save(state.fp.get_mut());
         state
     }
@@ -132,6 +136,20 @@ impl ThreadState {
 
     /// Sets the thread pointer of a thread that is not running yet, or of the current one.
     pub fn set_tls(&self, tls: usize) {
+        if self.is_narrow() {
+            self.set_narrow_tls(tls);
+        } else {
+            self.set_wide_tls(tls);
+        }
+    }
+
+    /// Whether the program of a thread that does not run, or of the current one, has 32 bits.
+    pub fn is_narrow(&self) -> bool {
+        // SAFETY: the frame lies at the top of the stack, and nothing changes it meanwhile.
+        unsafe { (*(self.top as *const StackTop)).frame.is_narrow() }
+    }
+
+    fn set_wide_tls(&self, tls: usize) {
         self.tls.store(tls, Relaxed);
         if self.is_current() {
             // SAFETY: the program's own register.
@@ -139,10 +157,19 @@ impl ThreadState {
         }
     }
 
+    fn set_narrow_tls(&self, tls: usize) {
+        self.narrow_tls.store(tls, Relaxed);
+        if self.is_current() {
+            // SAFETY: the program's own register.
+            unsafe { write!("tpidrro_el0", tls) };
+        }
+    }
+
     /// Zeroes what the current thread's `Frame` does not hold of its program: FP/SIMD registers, thread pointer.
     pub fn reset_user(&self) {
-        self.set_tls(0);
         assert!(self.is_current());
+        self.set_wide_tls(0);
+        self.set_narrow_tls(0);
         fp::load(&FpState::new());
     }
 
@@ -259,8 +286,11 @@ pub fn switch(next: Arc<Thread>) -> Arc<Thread> {
         fp::save(unsafe { &mut *previous.fp.get() });
     }
     if next.user.load(Relaxed) {
-        // SAFETY: the program's own register.
-        unsafe { write!("tpidr_el0", next.tls.load(Relaxed)) };
+        // SAFETY: the program's own registers.
+        unsafe {
+            write!("tpidr_el0", next.tls.load(Relaxed));
+            write!("tpidrro_el0", next.narrow_tls.load(Relaxed));
+        }
         if !core::ptr::eq(cpu.fp_owner.get(), next) || next.fp_cpu.load(Relaxed) != cpu.index() {
             // SAFETY: `next` runs here alone from now on.
             fp::load(unsafe { &*next.fp.get() });

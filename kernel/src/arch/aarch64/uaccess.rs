@@ -8,6 +8,7 @@ use core::arch::{asm, naked_asm};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::USER_END;
+use super::sysreg::{isb, read};
 
 /// A fault that could not be cured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -334,6 +335,49 @@ pub fn cmpxchg_u32(address: usize, old: u32, new: u32) -> Result<u32, Faulted> {
         (value, failed)
     });
     if failed == 0 { Ok(value) } else { Err(Faulted) }
+}
+
+/// Makes what was written to a program's memory executable: its data caches first, then the instruction caches of all CPUs
+/// (Arm ARM B2.7.4.2).
+pub fn sync_instructions(start: usize, len: usize) -> Result<(), Faulted> {
+    if user_part(start, len) < len {
+        return Err(Faulted);
+    }
+    let sizes = read!("ctr_el0");
+    let (data, code) = (4 << (sizes >> 16 & 0xf), 4 << (sizes & 0xf));
+    let end = start + len;
+    for (line, clean) in [(data, true), (code, false)] {
+        let mut at = start & !(line - 1);
+        while at < end {
+            let failed: usize;
+            // SAFETY: cache maintenance changes no memory, and its faults have a fix-up.
+            unsafe {
+                asm!(
+                    "mov {failed}, #1",
+                    "cbz {clean}, 10f",
+                    "9: dc cvau, {at}",
+                    "b 11f",
+                    "10: ic ivau, {at}",
+                    "11: mov {failed}, xzr",
+                    "12:",
+                    fixup_entry!("9b", "12b"),
+                    fixup_entry!("10b", "12b"),
+                    failed = out(reg) failed,
+                    clean = in(reg) usize::from(clean),
+                    at = in(reg) at,
+                    options(nostack, preserves_flags),
+                )
+            };
+            if failed != 0 {
+                return Err(Faulted);
+            }
+            at += line;
+        }
+        // SAFETY: a barrier.
+        unsafe { asm!("dsb ish", options(nostack, preserves_flags)) };
+    }
+    isb();
+    Ok(())
 }
 
 /// Replaces the word by what `f` makes of it, as one access; returns what it was.

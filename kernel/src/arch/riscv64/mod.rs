@@ -40,7 +40,7 @@ pub use features::{features, hwcap, hwcap_names, reread_hw_access_flag};
 pub use frame::Frame;
 pub use hwprobe::SPECIFIC;
 pub use regset::single_step;
-pub use syscall::{ENTRIES as SYSCALLS, Syscall, SyscallTable, full_frame_stub};
+pub use syscall::{Syscall, SyscallTable};
 pub use thread::{ThreadState, adopt, current, current_arc, enter_user, switch, try_current, work};
 #[cfg(feature = "selftest")]
 pub use trap::wild_access;
@@ -55,10 +55,20 @@ pub const USER_END: usize = 1 << 38;
 pub const KERNEL_STACK_SIZE: usize = 16 << 10;
 /// How many CPUs there can be.
 pub const MAX_CPUS: usize = 64;
-/// `e_machine` of programs.
-pub const ELF_MACHINE: u16 = 243;
-/// AT_PLATFORM.
-pub const PLATFORM: &str = "riscv64";
+/// What programs run here.
+pub static ABIS: &[super::Abi] = &[super::Abi {
+    wide: true,
+    machine: 243,
+    flags: 0,
+    end: USER_END,
+    platform: "riscv64",
+    available: || true,
+    hwcap,
+    map: super::vdso::map,
+    start: |entry, sp| Frame::user(entry, sp, 0),
+}];
+/// Whether tables of system calls hold those of 32-bit programs.
+pub const NARROW_CALLS: bool = false;
 /// What uname calls the machine.
 pub const UTS_MACHINE: &str = "riscv64";
 

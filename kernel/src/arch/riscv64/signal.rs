@@ -109,7 +109,7 @@ pub fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
 ///
 /// # Errors
 /// EFAULT: there is no frame, or one with extensions that are not known.
-pub fn pop(frame: &mut Frame) -> Result<(u64, [usize; 3])> {
+pub fn pop(frame: &mut Frame, _with_info: bool) -> Result<(u64, Option<[usize; 3]>)> {
     let at = frame.sp();
     let head: Head = UserPtr::new(at.wrapping_add(offset::CONTEXT)).read()?;
     let [_, extensions @ ..] = UserPtr::<Tail>::new(at.wrapping_add(offset::TAIL)).read()?;
@@ -121,5 +121,5 @@ pub fn pop(frame: &mut Frame) -> Result<(u64, [usize; 3])> {
     frame.forget_syscall();
     let registers = UserPtr::new(at.wrapping_add(offset::FP)).read()?;
     thread::current().arch.own_fp(|fp| fp.restore(&registers));
-    Ok((head.mask, head.stack))
+    Ok((head.mask, Some(head.stack)))
 }

@@ -105,6 +105,11 @@ impl ThreadState {
         state
     }
 
+    /// Whether the program has 32 bits: there are none.
+    pub fn is_narrow(&self) -> bool {
+        false
+    }
+
     /// Sets the thread pointer of a thread that is not running yet, or of the current one.
     pub fn set_tls(&self, tls: usize) {
         assert!(self.is_current() || !self.running.load(Relaxed));

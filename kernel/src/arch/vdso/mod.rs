@@ -19,10 +19,10 @@ use crate::mm::{AddressSpace, MapRequest, Place};
 /// The object, as `build.rs` made it.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/vdso.so"));
 /// Where it holds the code that calls rt_sigreturn (vdso.ld).
-const SIGRETURN: usize = 0x800;
+pub(super) const SIGRETURN: usize = 0x800;
 
-/// The page of data, then those of the object.
-struct Pages(Vec<FrameRef>);
+/// Pages that the kernel made: of the vDSO, its data before those of the object.
+pub(super) struct Pages(pub(super) Vec<FrameRef>);
 
 static PAGES: Once<Arc<Pages>> = Once::new();
 static REALTIME_OFFSET: AtomicU64 = AtomicU64::new(0);
@@ -76,7 +76,8 @@ pub fn init(boot_ticks: u64) -> Result<()> {
     Ok(())
 }
 
-fn page(bytes: &[u8]) -> Result<FrameRef> {
+/// A page that begins with `bytes`.
+pub(super) fn page(bytes: &[u8]) -> Result<FrameRef> {
     let frame = FrameRef::new(Owner::File)?;
     frame.zero();
     frame.write(0, bytes);
@@ -94,13 +95,13 @@ pub fn set_realtime_offset(ns: i64) {
     }
 }
 
-/// Maps the vDSO; returns the object's address (AT_SYSINFO_EHDR).
+/// Maps the vDSO; returns the object's address (AT_SYSINFO_EHDR), 0 without one.
 ///
 /// # Errors
 /// ENOMEM.
-pub fn map(space: &AddressSpace) -> Result<Option<usize>> {
+pub fn map(space: &AddressSpace) -> Result<usize> {
     let Some(pages) = PAGES.get() else {
-        return Ok(None);
+        return Ok(0);
     };
     let all = pages.0.len() * PAGE_SIZE;
     let request = |place, len, rights, label| MapRequest {
@@ -123,7 +124,7 @@ pub fn map(space: &AddressSpace) -> Result<Option<usize>> {
         Rights::READ,
         Label::Vvar,
     ))?;
-    Ok(Some(base + PAGE_SIZE))
+    Ok(base + PAGE_SIZE)
 }
 
 /// Where a signal handler returns to in a program whose vDSO lies at `base`.

@@ -8,14 +8,29 @@ use crate::mm::user::{self, UserPtr};
 const MOST: usize = 2048;
 
 /// Marks the robust futexes that thread `tid` holds as their owner's who died, and wakes one waiter of each.
-pub fn release_robust(head: usize, tid: i32) {
-    let word = |address: usize| UserPtr::<usize>::new(address).read();
+/// `narrow`: it is a 32-bit program's list.
+pub fn release_robust(head: usize, tid: i32, narrow: bool) {
+    let size = if narrow { 4 } else { 8 };
+    let word = |address: usize| {
+        if narrow {
+            user::load_u32(address).map(|word| word as usize)
+        } else {
+            UserPtr::<usize>::new(address).read()
+        }
+    };
     let (Ok(first), Ok(offset), Ok(pending)) = (
         word(head),
-        word(head.wrapping_add(8)),
-        word(head.wrapping_add(16)),
+        word(head.wrapping_add(size)),
+        word(head.wrapping_add(2 * size)),
     ) else {
         return;
+    };
+    let held_at = |entry: usize| {
+        let mut held = Held::at(entry, offset);
+        if narrow {
+            held.address = held.address as u32 as usize;
+        }
+        held
     };
     let mut entry = first;
     for _ in 0..MOST {
@@ -24,7 +39,7 @@ pub fn release_robust(head: usize, tid: i32) {
         }
         // The next is read first: whoever is woken may free this one.
         let next = word(entry & !1);
-        let held = Held::at(entry, offset);
+        let held = held_at(entry);
         if entry != pending && held.release(tid, false).is_err() {
             return;
         }
@@ -33,7 +48,7 @@ pub fn release_robust(head: usize, tid: i32) {
     }
     if pending & !1 != 0 {
         // A bad address has no waiters.
-        _ = Held::at(pending, offset).release(tid, true);
+        _ = held_at(pending).release(tid, true);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Signals: what a process is told, and what it does about it.
 
 mod action;
+mod compat;
 mod deliver;
 mod info;
 mod mask;
@@ -9,6 +10,7 @@ mod send;
 mod stop;
 
 pub use action::{Action, Actions, Default, SIG_DFL, SIG_IGN, default_of};
+pub use compat::compat_info;
 pub use deliver::{begin_again, deliver, take, take_back, with_mask};
 pub use info::Info;
 pub use mask::{Set, is_ignored_or_blocked, saved_or_blocked, set_blocked, set_blocked_of};

@@ -7,6 +7,7 @@
 //! - `#: lmbench PROGRAM…`: programs of Debian's lmbench, in `PATH`
 //! - `#: program NAME…`: programs of this project's `programs/`, in `PATH`
 //! - `#: package NAME…`: Debian packages with all that they need; cases that name the same ones share a machine
+//! - `#: program32 NAME…`: the same, built for 32-bit Arm
 //! - `#: go NAME…`: programs of `NAME.go` beside it, in `PATH`; without a Go toolchain the case is left out
 //! - `#: status only`: what it prints differs from run to run; only how it ends is compared
 //! - `#: terminal`: its standard input, output and error are a terminal
@@ -38,6 +39,8 @@ pub struct Case {
     pub programs: Vec<String>,
     /// Debian packages that it needs.
     pub packages: Vec<String>,
+    /// Programs of `programs/` for 32-bit Arm that it needs.
+    pub narrow_programs: Vec<String>,
     /// Go sources, without their ending, of programs that it needs.
     pub go: Vec<String>,
     /// Only its status is compared.
@@ -113,6 +116,7 @@ fn read(script: &Path) -> Result<Case> {
             ["lmbench", _, ..] => case.lmbench.extend(names()),
             ["program", _, ..] => case.programs.extend(names()),
             ["package", _, ..] => case.packages.extend(names()),
+            ["program32", _, ..] => case.narrow_programs.extend(names()),
             ["go", _, ..] => case.go.extend(names()),
             ["status", "only"] => case.status_only = true,
             ["only", arch] => {

@@ -233,6 +233,12 @@ fn job(project: &Project, arch: Arch, case: &Case, tree: &mut Initramfs) -> Resu
             &toolchain::program(project, arch, name)?,
         )?;
     }
+    for name in &case.narrow_programs {
+        tree.file(
+            &format!("usr/bin/{name}"),
+            &toolchain::narrow_program(project, name)?,
+        )?;
+    }
     for name in &case.go {
         let source = case.script.with_file_name(format!("{name}.go"));
         tree.file(

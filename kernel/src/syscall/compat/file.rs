@@ -1,0 +1,326 @@
+//! Files: calls that 64-bit programs make by another name, and structures that 32 bits lay out otherwise.
+
+use linux_raw_sys::general::*;
+use zerocopy::{Immutable, IntoBytes};
+
+use crate::errno::{Errno, Result};
+use crate::fs::Entry;
+use crate::fs::inode::{Attr, Time};
+use crate::mm::PAGE_SIZE;
+use crate::mm::user::UserPtr;
+use crate::syscall::layout::{Layout, Narrow, given};
+use crate::syscall::path::{self, check_flags, file as file_of};
+use crate::syscall::poll::{Deadline, poll_until};
+use crate::syscall::{dir, epoll, fd, file, inotify, memory, pipe, poll as waiting, stat};
+
+/// A number of 64 bits from the two registers that it comes in.
+fn wide(low: u32, high: u32) -> i64 {
+    (u64::from(high) << 32 | u64::from(low)) as i64
+}
+
+pub fn open(path: usize, flags: u32, mode: u32) -> Result<usize> {
+    file::openat(AT_FDCWD, path, flags, mode)
+}
+
+pub fn creat(path: usize, mode: u32) -> Result<usize> {
+    open(path, O_CREAT | O_WRONLY | O_TRUNC, mode)
+}
+
+pub fn link(old: usize, new: usize) -> Result<usize> {
+    dir::linkat(AT_FDCWD, old, AT_FDCWD, new, 0)
+}
+
+pub fn unlink(path: usize) -> Result<usize> {
+    dir::unlinkat(AT_FDCWD, path, 0)
+}
+
+pub fn rmdir(path: usize) -> Result<usize> {
+    dir::unlinkat(AT_FDCWD, path, AT_REMOVEDIR)
+}
+
+pub fn mkdir(path: usize, mode: u32) -> Result<usize> {
+    dir::mkdirat(AT_FDCWD, path, mode)
+}
+
+pub fn mknod(path: usize, mode: u32, device: u32) -> Result<usize> {
+    dir::mknodat(AT_FDCWD, path, mode, device)
+}
+
+pub fn rename(old: usize, new: usize) -> Result<usize> {
+    dir::renameat(AT_FDCWD, old, AT_FDCWD, new)
+}
+
+pub fn symlink(target: usize, path: usize) -> Result<usize> {
+    dir::symlinkat(target, AT_FDCWD, path)
+}
+
+pub fn readlink(path: usize, to: usize, len: i32) -> Result<usize> {
+    dir::readlinkat(AT_FDCWD, path, to, len)
+}
+
+pub fn chmod(path: usize, mode: u32) -> Result<usize> {
+    stat::fchmodat(AT_FDCWD, path, mode)
+}
+
+pub fn chown32(path: usize, user: u32, group: u32) -> Result<usize> {
+    stat::fchownat(AT_FDCWD, path, user, group, 0)
+}
+
+pub fn lchown32(path: usize, user: u32, group: u32) -> Result<usize> {
+    stat::fchownat(AT_FDCWD, path, user, group, AT_SYMLINK_NOFOLLOW)
+}
+
+pub fn access(path: usize, mode: u32) -> Result<usize> {
+    stat::faccessat(AT_FDCWD, path, mode)
+}
+
+pub fn dup2(old: i32, new: i32) -> Result<usize> {
+    if old != new {
+        return fd::dup3(old, new, 0);
+    }
+    file_of(old)?;
+    Ok(new as usize)
+}
+
+pub fn pipe(to: usize) -> Result<usize> {
+    pipe::pipe2(to, 0)
+}
+
+pub fn eventfd(count: u32) -> Result<usize> {
+    pipe::eventfd2(count, 0)
+}
+
+pub fn inotify_init() -> Result<usize> {
+    inotify::inotify_init1(0)
+}
+
+pub fn epoll_create(size: i32) -> Result<usize> {
+    if size <= 0 {
+        return Err(Errno::EINVAL);
+    }
+    epoll::epoll_create1(0)
+}
+
+pub fn epoll_wait(fd: i32, events: usize, count: i32, timeout: i32) -> Result<usize> {
+    epoll::epoll_pwait(fd, events, count, timeout, 0, 0)
+}
+
+pub fn lseek(fd: i32, offset: i32, whence: u32) -> Result<usize> {
+    let position = file::lseek(fd, offset.into(), whence)?;
+    i32::try_from(position)
+        .map(|_| position)
+        .map_err(|_| Errno::EOVERFLOW)
+}
+
+pub fn llseek(fd: i32, high: u32, low: u32, to: usize, whence: u32) -> Result<usize> {
+    let position = file::lseek(fd, wide(low, high), whence)?;
+    UserPtr::new(to).write(&(position as u64))?;
+    Ok(0)
+}
+
+pub fn pread64(fd: i32, to: usize, len: usize, _pair: u32, low: u32, high: u32) -> Result<usize> {
+    file::pread64(fd, to, len, wide(low, high))
+}
+
+pub fn pwrite64(
+    fd: i32,
+    from: usize,
+    len: usize,
+    _pair: u32,
+    low: u32,
+    high: u32,
+) -> Result<usize> {
+    file::pwrite64(fd, from, len, wide(low, high))
+}
+
+pub fn truncate(path: usize, len: i32) -> Result<usize> {
+    file::truncate(path, len.into())
+}
+
+pub fn ftruncate(fd: i32, len: i32) -> Result<usize> {
+    file::ftruncate(fd, len.into())
+}
+
+pub fn truncate64(path: usize, _pair: u32, low: u32, high: u32) -> Result<usize> {
+    file::truncate(path, wide(low, high))
+}
+
+pub fn ftruncate64(fd: i32, _pair: u32, low: u32, high: u32) -> Result<usize> {
+    file::ftruncate(fd, wide(low, high))
+}
+
+pub fn fallocate(
+    fd: i32,
+    mode: u32,
+    low: u32,
+    high: u32,
+    len_low: u32,
+    len_high: u32,
+) -> Result<usize> {
+    file::fallocate(fd, mode, wide(low, high), wide(len_low, len_high))
+}
+
+pub fn arm_fadvise64_64(
+    fd: i32,
+    advice: u32,
+    low: u32,
+    high: u32,
+    len_low: u32,
+    len_high: u32,
+) -> Result<usize> {
+    file::fadvise64(fd, wide(low, high), wide(len_low, len_high), advice)
+}
+
+pub fn arm_sync_file_range(
+    fd: i32,
+    flags: u32,
+    low: u32,
+    high: u32,
+    len_low: u32,
+    len_high: u32,
+) -> Result<usize> {
+    file::sync_file_range(fd, wide(low, high), wide(len_low, len_high), flags)
+}
+
+pub fn mmap2(
+    address: usize,
+    len: usize,
+    protection: u32,
+    flags: u32,
+    fd: i32,
+    page: usize,
+) -> Result<usize> {
+    memory::mmap(address, len, protection, flags, fd, page * PAGE_SIZE)
+}
+
+/// F_GETLK64, F_SETLK64 and F_SETLKW64, whose structure is that of 64-bit programs' F_GETLK and its kin.
+const LOCKS: core::ops::RangeInclusive<u32> = 12..=14;
+
+pub fn fcntl64(fd: i32, command: u32, argument: usize) -> Result<usize> {
+    match command {
+        F_GETLK | F_SETLK | F_SETLKW => Err(Errno::EINVAL),
+        command if LOCKS.contains(&command) => {
+            fd::fcntl(fd, command - LOCKS.start() + F_GETLK, argument)
+        }
+        command => fd::fcntl(fd, command, argument),
+    }
+}
+
+/// `struct stat64` (arch/arm/include/uapi/asm/stat.h).
+#[repr(C)]
+#[derive(IntoBytes, Immutable)]
+struct Stat64 {
+    device: u64,
+    pad0: u32,
+    low_inode: u32,
+    mode: u32,
+    links: u32,
+    uid: u32,
+    gid: u32,
+    rdev: u64,
+    pad3: u64,
+    size: i64,
+    block_size: u32,
+    pad4: u32,
+    blocks: u64,
+    times: [[u32; 2]; 3],
+    inode: u64,
+}
+
+const _: () = assert!(size_of::<Stat64>() == 104);
+
+fn write_stat64(attr: &Attr, to: usize) -> Result<usize> {
+    let pair = |time: Time| [time.seconds as u32, time.nanoseconds];
+    UserPtr::new(to).write(&Stat64 {
+        device: attr.device,
+        pad0: 0,
+        low_inode: attr.inode as u32,
+        mode: attr.mode,
+        links: attr.links,
+        uid: attr.uid,
+        gid: attr.gid,
+        rdev: attr.rdev,
+        pad3: 0,
+        size: attr.size as i64,
+        block_size: PAGE_SIZE as u32,
+        pad4: 0,
+        blocks: attr.blocks,
+        times: [pair(attr.accessed), pair(attr.modified), pair(attr.changed)],
+        inode: attr.inode,
+    })?;
+    Ok(0)
+}
+
+pub fn fstatat64(directory: i32, path: usize, to: usize, flags: u32) -> Result<usize> {
+    check_flags(flags, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH)?;
+    write_stat64(&path::resolve(directory, path, flags)?.inode().attr(), to)
+}
+
+pub fn stat64(path: usize, to: usize) -> Result<usize> {
+    fstatat64(AT_FDCWD, path, to, 0)
+}
+
+pub fn lstat64(path: usize, to: usize) -> Result<usize> {
+    fstatat64(AT_FDCWD, path, to, AT_SYMLINK_NOFOLLOW)
+}
+
+pub fn fstat64(fd: i32, to: usize) -> Result<usize> {
+    write_stat64(&file_of(fd)?.entry().inode().attr(), to)
+}
+
+/// Bytes of `struct statfs64`, and as some programs count them.
+const STATFS64: [usize; 2] = [84, 88];
+
+fn write_statfs64(entry: &Entry, size: usize, to: usize) -> Result<usize> {
+    if !STATFS64.contains(&size) {
+        return Err(Errno::EINVAL);
+    }
+    let fs = entry.inode().fs_stat();
+    let halves = |value: u64| [value as u32, (value >> 32) as u32];
+    let mut words = [0u32; STATFS64[0] / 4];
+    words[0] = fs.magic as u32;
+    words[1] = PAGE_SIZE as u32;
+    for (at, value) in [fs.blocks, fs.free, fs.free, fs.blocks, fs.free]
+        .into_iter()
+        .enumerate()
+    {
+        words[2 + 2 * at..][..2].copy_from_slice(&halves(value));
+    }
+    words[12] = entry.inode().attr().device as u32;
+    words[14] = crate::fs::walk::NAME_MAX as u32;
+    words[15] = PAGE_SIZE as u32;
+    UserPtr::new(to).write(&words)?;
+    Ok(0)
+}
+
+pub fn statfs64(path: usize, size: usize, to: usize) -> Result<usize> {
+    write_statfs64(&*path::resolve(AT_FDCWD, path, 0)?, size, to)
+}
+
+pub fn fstatfs64(fd: i32, size: usize, to: usize) -> Result<usize> {
+    write_statfs64(file_of(fd)?.entry(), size, to)
+}
+
+pub fn poll(fds: usize, count: usize, milliseconds: i32) -> Result<usize> {
+    poll_until(fds, count, Deadline::after_milliseconds(milliseconds))
+}
+
+pub fn newselect(
+    count: i32,
+    read: usize,
+    write: usize,
+    except: usize,
+    timeout: usize,
+) -> Result<usize> {
+    let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
+    let deadline = match given(timeout, Narrow::time)? {
+        None => Deadline(None),
+        Some([seconds, us]) => Deadline::after([seconds + us / 1_000_000, us % 1_000_000 * 1000])?,
+    };
+    let result = waiting::select::<Narrow>(count, [read, write, except], deadline);
+    if let (Some([seconds, ns]), true) = (deadline.left(), timeout != 0) {
+        // It is no error when that cannot be written.
+        _ = Narrow::put_time(timeout, [seconds, ns / 1000]);
+    }
+    result
+}

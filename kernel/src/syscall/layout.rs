@@ -1,0 +1,192 @@
+//! How programs lay out in their memory what system calls take and give: with words of 64 bits, or of 32.
+
+use alloc::vec::Vec;
+
+use zerocopy::IntoBytes;
+
+use super::time::Pair;
+use crate::arch;
+use crate::errno::{Errno, Result};
+use crate::fs::io::IoVec;
+use crate::mm::user::UserPtr;
+use crate::task::signal::{Info, compat_info};
+
+/// A way to lay out structures.
+pub trait Layout {
+    /// Bytes of a word: of an address, a size, a `long`.
+    const WORD: usize;
+    /// Bytes of a `struct timespec`.
+    const TIME: usize;
+
+    /// The smallest alternate signal stack, in bytes.
+    const MIN_STACK: usize;
+
+    /// Writes a `siginfo_t`.
+    ///
+    /// # Errors
+    /// EFAULT.
+    fn put_info(address: usize, info: &Info) -> Result<()>;
+
+    /// Reads words that follow each other.
+    ///
+    /// # Errors
+    /// EFAULT.
+    fn words<const N: usize>(address: usize) -> Result<[usize; N]>;
+
+    /// Writes words that follow each other, of each as much as fits.
+    ///
+    /// # Errors
+    /// EFAULT.
+    fn put_words<const N: usize>(address: usize, words: &[usize; N]) -> Result<()>;
+
+    /// Reads a `struct timespec` or, where its parts are words, a `struct timeval`.
+    ///
+    /// # Errors
+    /// EFAULT.
+    fn time(address: usize) -> Result<Pair>;
+
+    /// Writes a `struct timespec` or, where its parts are words, a `struct timeval`.
+    ///
+    /// # Errors
+    /// EFAULT.
+    fn put_time(address: usize, time: Pair) -> Result<()>;
+
+    /// Reads `count` `struct iovec`.
+    ///
+    /// # Errors
+    /// EFAULT, ENOMEM.
+    fn pieces(address: usize, count: usize) -> Result<Vec<IoVec>> {
+        let mut pieces = Vec::new();
+        pieces.try_reserve_exact(count).map_err(|_| Errno::ENOMEM)?;
+        for at in 0..count {
+            let [base, len] = Self::words(address.wrapping_add(at * 2 * Self::WORD))?;
+            pieces.push(IoVec { base, len });
+        }
+        Ok(pieces)
+    }
+
+    /// Reads times that follow each other.
+    ///
+    /// # Errors
+    /// EFAULT.
+    fn times(address: usize) -> Result<[Pair; 2]> {
+        Ok([Self::time(address)?, Self::time(address + Self::TIME)?])
+    }
+
+    /// Writes times that follow each other.
+    ///
+    /// # Errors
+    /// EFAULT.
+    fn put_times(address: usize, times: &[Pair; 2]) -> Result<()> {
+        Self::put_time(address, times[0])?;
+        Self::put_time(address + Self::TIME, times[1])
+    }
+}
+
+/// What is at `address`, unless that is null.
+///
+/// # Errors
+/// Those of `read`.
+pub fn given<T>(address: usize, read: impl FnOnce(usize) -> Result<T>) -> Result<Option<T>> {
+    (address != 0).then(|| read(address)).transpose()
+}
+
+/// Words of 64 bits.
+pub struct Native;
+
+impl Layout for Native {
+    const WORD: usize = 8;
+    const TIME: usize = 16;
+    const MIN_STACK: usize = arch::signal::MIN_STACK;
+
+    fn put_info(address: usize, info: &Info) -> Result<()> {
+        UserPtr::new(address).write(info)
+    }
+
+    fn words<const N: usize>(address: usize) -> Result<[usize; N]> {
+        UserPtr::new(address).read()
+    }
+
+    fn put_words<const N: usize>(address: usize, words: &[usize; N]) -> Result<()> {
+        UserPtr::new(address).write(words)
+    }
+
+    fn time(address: usize) -> Result<Pair> {
+        UserPtr::new(address).read()
+    }
+
+    fn pieces(address: usize, count: usize) -> Result<Vec<IoVec>> {
+        UserPtr::new(address).read_vec(count)
+    }
+
+    fn put_time(address: usize, time: Pair) -> Result<()> {
+        UserPtr::new(address).write(&time)
+    }
+}
+
+/// Words of 32 bits, seconds too.
+pub struct Narrow;
+
+impl Layout for Narrow {
+    const WORD: usize = 4;
+    const TIME: usize = 8;
+    const MIN_STACK: usize = 2048;
+
+    fn put_info(address: usize, info: &Info) -> Result<()> {
+        let bytes = info
+            .as_bytes()
+            .try_into()
+            .expect("a siginfo_t has 128 bytes");
+        UserPtr::new(address).write(&compat_info(bytes))
+    }
+
+    fn words<const N: usize>(address: usize) -> Result<[usize; N]> {
+        let words: [u32; N] = UserPtr::new(address).read()?;
+        Ok(words.map(|word| word as usize))
+    }
+
+    fn put_words<const N: usize>(address: usize, words: &[usize; N]) -> Result<()> {
+        crate::mm::user::UserSlice::new(address, N * 4)
+            .copy_out(words.map(|word| word as u32).as_bytes())
+    }
+
+    fn time(address: usize) -> Result<Pair> {
+        let words: [i32; 2] = UserPtr::new(address).read()?;
+        Ok(words.map(i64::from))
+    }
+
+    fn put_time(address: usize, time: Pair) -> Result<()> {
+        UserPtr::new(address).write(&time.map(|part| part as i32))
+    }
+}
+
+/// Words of 32 bits, times of 64: of the calls whose names end in 64.
+pub struct Narrow64;
+
+impl Layout for Narrow64 {
+    const WORD: usize = 4;
+    const TIME: usize = 16;
+    const MIN_STACK: usize = Narrow::MIN_STACK;
+
+    fn put_info(address: usize, info: &Info) -> Result<()> {
+        Narrow::put_info(address, info)
+    }
+
+    fn words<const N: usize>(address: usize) -> Result<[usize; N]> {
+        Narrow::words(address)
+    }
+
+    fn put_words<const N: usize>(address: usize, words: &[usize; N]) -> Result<()> {
+        Narrow::put_words(address, words)
+    }
+
+    fn time(address: usize) -> Result<Pair> {
+        let [seconds, rest] = Native::time(address)?;
+        // Beside a `long` of 32 bits lies padding of any content.
+        Ok([seconds, i64::from(rest as i32)])
+    }
+
+    fn put_time(address: usize, time: Pair) -> Result<()> {
+        Native::put_time(address, time)
+    }
+}
