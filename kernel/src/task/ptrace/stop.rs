@@ -42,12 +42,7 @@ struct Report {
 fn report(report: Report) -> u32 {
     let thread = current();
     let mut slot = thread.ptrace.tracee.lock();
-    let killed = if report.dying {
-        thread.process().is_killed()
-    } else {
-        thread.must_die()
-    };
-    let (Some(tracee), false) = (slot.as_mut(), killed) else {
+    let (Some(tracee), false) = (slot.as_mut(), thread.must_die() && !report.dying) else {
         return report.code & 0x7f;
     };
     tracee.stop = Some(Stop {
@@ -66,10 +61,6 @@ fn report(report: Report) -> u32 {
     thread.ptrace.signal.store(unchanged, Relaxed);
     let tracer = tracee.tracer.clone();
     drop(slot);
-    let ends = || match report.dying {
-        true => thread.process().is_killed(),
-        false => thread.must_die(),
-    };
     // From here on the tracer finds it stopped.
     let is_stopped = || {
         let slot = thread.ptrace.tracee.lock();
@@ -78,8 +69,12 @@ fn report(report: Report) -> u32 {
     sched::prepare(state::TRACED);
     tell(&tracer, thread, report.code & 0x7f);
     drop(tracer);
-    while is_stopped() && !ends() {
+    while is_stopped() && (!thread.must_die() || report.dying) {
         sched::schedule();
+        if report.dying {
+            // Its tracer let it go on, or it was killed once more.
+            break;
+        }
         sched::prepare(state::TRACED);
     }
     sched::cancel();
