@@ -1,0 +1,51 @@
+//! Throws random requests, and random guests, at KVM: `kvm-fuzz SEED ROUNDS`. Nothing that they do may hurt the kernel,
+//! or leave anything behind. What is printed does not depend on what they did.
+
+mod code;
+mod guests;
+mod machine;
+mod random;
+mod requests;
+
+use random::Random;
+
+/// Machines that are made and gone again for each round: in all more than there are identifiers for.
+const MACHINES: usize = 40;
+/// How much less memory may be free in the end, in KiB: a few of the kernel's caches, but no guest's memory.
+const TOLERANCE: i64 = 8 << 10;
+
+fn main() {
+    let mut numbers = std::env::args()
+        .skip(1)
+        .map(|word| word.parse().expect("a number"));
+    let (seed, rounds) = (numbers.next().unwrap_or(1), numbers.next().unwrap_or(1));
+    let mut random = Random::new(seed);
+    machine::handle_signals();
+    // Once before, so that what is kept for ever is there already.
+    round(&mut random);
+    let before = free();
+    (0..rounds).for_each(|_| round(&mut random));
+    let lost = before - free();
+    println!("requests, guests and machines came and went");
+    match lost {
+        ..TOLERANCE => println!("all memory came back"),
+        _ => println!("{lost} KiB are lost"),
+    }
+}
+
+fn round(random: &mut Random) {
+    requests::throw(random);
+    guests::run(random);
+    (0..MACHINES).for_each(|_| machine::come_and_go(random));
+}
+
+/// Free memory, in KiB.
+fn free() -> i64 {
+    let text = std::fs::read_to_string("/proc/meminfo").expect("/proc/meminfo");
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("MemFree:"))
+        .expect("MemFree");
+    let number = line.split_whitespace().nth(1).expect("a number");
+    number.parse().expect("a number")
+}

@@ -1,0 +1,4 @@
+#: program kvm-fuzz
+#: hypervisor
+kvm-fuzz 1 1
+kvm-fuzz 2 1
