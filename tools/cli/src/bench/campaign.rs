@@ -12,7 +12,7 @@ use super::result::{Column, Results};
 use super::subject::{self, Subject};
 use super::{
     Bench, affinity, boots, build, contend, crossings, fenced, html, interrupt, lmbench, markdown,
-    scale, text,
+    scale, text, way,
 };
 use crate::arch::Arch;
 use crate::policies;
@@ -62,6 +62,7 @@ impl Step {
                 columns.push(fenced::measure(bench, self.arch, &self.subject)?);
             }
             if self.suite == Suite::Entry {
+                columns.extend(way::measure(bench, self.arch, &self.subject)?);
                 columns.push(build::measure(bench, self.arch, &self.subject)?);
             }
             return Ok(columns);

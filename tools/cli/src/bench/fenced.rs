@@ -41,8 +41,8 @@ pub fn measure(bench: &Bench, arch: Arch, subject: &Subject) -> Result<Column> {
             id: format!("fence-{name}-programs"),
             title: format!("fence: sfence.vma of whole programs, {name}"),
             unit: "executed by the kernel".into(),
-            note: "From the program's start to its end. lmbench's two are Debian's, which repeat as often as takes \
-                   10 ms; programs/mmapstress does what LTP's mmapstress01 does, which it is not."
+            note: "From the program's start to its end. lmbench's two are Debian's, which repeat for so long, not \
+                   so often: a faster kernel repeats more often. programs/mmapstress does what LTP's mmapstress01 does, which it is not."
                 .into(),
             ratios: false,
             mean: false,

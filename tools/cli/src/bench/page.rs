@@ -2,7 +2,7 @@
 //! complain about.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -120,7 +120,7 @@ fn complaint(browser: &Path, folder: &Path, view: &View) -> Result<Option<String
 }
 
 /// Runs the browser: what it said.
-fn show(browser: &Path, page: &Path, picture: &PathBuf, dark: bool) -> Result<String> {
+fn show(browser: &Path, page: &Path, picture: &Path, dark: bool) -> Result<String> {
     // Blink's PreferredColorScheme: dark is 0, light is 1.
     let scheme = if dark { 0 } else { 1 };
     let output = Command::new(browser)

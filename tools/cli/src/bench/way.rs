@@ -6,13 +6,15 @@ use anyhow::Result;
 use serde_json::json;
 
 use super::Bench;
-use super::boot::Boot;
+use super::boot::{Boot, Booted};
 use super::inspect::InspectOptions;
 use super::path::{Path, Tally};
 use super::report::Report;
 use super::result::{Column, Failure, Head, Row};
+use super::subject::Subject;
 use super::systems;
 use super::text;
+use crate::arch::Arch;
 use crate::project::progress;
 use crate::symbols::Symbols;
 
@@ -24,34 +26,14 @@ pub fn show(bench: &Bench, options: &InspectOptions) -> Result<u8> {
     let (mut columns, mut listings, mut documents) = (Vec::new(), String::new(), Vec::new());
     for subject in systems::ENTRY.subjects(&options.kernel, &options.append, options.arch)? {
         progress(&format!("tracing {} on {}", options.row, subject.label));
-        let boot = Boot {
-            subject: &subject,
-            arch: options.arch,
-            cpus: 1,
-            arguments: ["--batches", "1", "--settle", "3000", &options.row]
-                .map(String::from)
-                .to_vec(),
-            plugin: Some(TRACE),
-            limit: Duration::from_secs(180),
-        };
-        let booted = boot.run(bench)?;
+        let booted = trace(bench, options.arch, &subject, &options.row)?;
         let path = Path::of(&booted.counted.trace);
         let symbols = Symbols::of(bench.project, &subject.kernel, options.arch);
         if let Some(path) = &path {
             listings += &listing(&subject.label, path, &symbols);
             documents.push(document(&subject.label, &booted.command, path));
         }
-        let failure = booted.failure.or_else(|| path.is_none().then(no_call));
-        let rows = path.map_or(Vec::new(), |path| rows(&path));
-        let (label, commands) = (subject.label, vec![booted.command]);
-        columns.push(Column {
-            head: head(options),
-            label,
-            kernel: String::new(),
-            commands,
-            failure,
-            rows,
-        });
+        columns.push(column(&subject, options.arch, &options.row, booted, path));
     }
     if options.json {
         println!("{}", serde_json::to_string_pretty(&documents)?);
@@ -61,6 +43,41 @@ pub fn show(bench: &Bench, options: &InspectOptions) -> Result<u8> {
     Ok(0)
 }
 
+/// Traces the crossings that `entry` is about on one kernel.
+pub fn measure(bench: &Bench, arch: Arch, subject: &Subject) -> Result<Vec<Column>> {
+    let of = |row: &&str| {
+        let booted = trace(bench, arch, subject, row)?;
+        let path = Path::of(&booted.counted.trace);
+        Ok(column(subject, arch, row, booted, path))
+    };
+    ["null_call", "anon_read"].iter().map(of).collect()
+}
+
+fn trace(bench: &Bench, arch: Arch, subject: &Subject, row: &str) -> Result<Booted> {
+    let boot = Boot {
+        subject,
+        arch,
+        cpus: 1,
+        arguments: ["--batches", "1", "--settle", "3000", row]
+            .map(String::from)
+            .to_vec(),
+        plugin: Some(TRACE),
+        limit: Duration::from_secs(180),
+    };
+    boot.run(bench)
+}
+
+fn column(subject: &Subject, arch: Arch, row: &str, booted: Booted, path: Option<Path>) -> Column {
+    Column {
+        head: head(arch, row),
+        label: subject.label.clone(),
+        kernel: String::new(),
+        commands: vec![booted.command],
+        failure: booted.failure.or_else(|| path.is_none().then(no_call)),
+        rows: path.map_or(Vec::new(), |path| rows(&path)),
+    }
+}
+
 fn no_call() -> Failure {
     Failure {
         reason: "no whole stay in the kernel in the trace".into(),
@@ -68,10 +85,11 @@ fn no_call() -> Failure {
     }
 }
 
-fn head(options: &InspectOptions) -> Head {
+fn head(arch: Arch, row: &str) -> Head {
+    let name = arch.debian();
     Head {
-        id: "entry".into(),
-        title: format!("The way of {}, {}", options.row, options.arch.debian()),
+        id: format!("entry-{name}-way-{row}"),
+        title: format!("The way of {row}, {name}"),
         unit: "before the call's own function / from entry to return".into(),
         note: "As executed. The function is what the last indirect call goes to.".into(),
         ratios: false,
