@@ -1,10 +1,9 @@
 //! The suite `affinity`: what a guest's exits cost, and how the cost grows with its virtual CPUs. The monitor and the
 //! guest are our own (`programs/vmm`, `programs/guest-bench`), the same on each kernel.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::Bench;
 use super::jobs;
@@ -12,9 +11,7 @@ use super::result::{Column, Failure, Head, Row};
 use super::subject::Subject;
 use crate::arch::Arch;
 use crate::guest;
-use crate::project::Project;
 use crate::qemu::{Accel, Machine};
-use crate::toolchain;
 use crate::vm;
 
 /// How many virtual CPUs the guests have.
@@ -73,20 +70,6 @@ const OPERATIONS: [Operation; 17] = [
     ),
     operation("ipi_asleep", "IPI to the last CPU, in WFI", true),
 ];
-
-/// A name for the suite that changes with what runs in it.
-pub fn name(project: &Project) -> Result<String> {
-    let mut hasher = DefaultHasher::new();
-    for file in [
-        toolchain::program(project, Arch::Arm64, "vmm")?,
-        vm::guest_bench(project)?,
-    ] {
-        std::fs::read(&file)
-            .with_context(|| file.display().to_string())?
-            .hash(&mut hasher);
-    }
-    Ok(format!("affinity {:016x}", hasher.finish()))
-}
 
 /// What one guest said, and how it came to be.
 struct Said {

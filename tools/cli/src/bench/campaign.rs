@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, available_parallelism};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -17,6 +19,10 @@ use super::{
 use crate::arch::Arch;
 use crate::policies;
 use crate::project::{Project, progress};
+use crate::{toolchain, vm};
+
+/// How many machines run at once unless it is said: each has a gibibyte.
+const MOST_JOBS: usize = 8;
 
 /// One suite on one kernel.
 struct Step {
@@ -46,6 +52,25 @@ impl Step {
         let (suite, arch) = (self.suite.name(), self.arch.debian());
         let quick = if quick { "-quick" } else { "" };
         out.join(format!("{suite}-{arch}-{label}{quick}.json"))
+    }
+
+    /// A key over all that goes into its figures.
+    fn key(&self, bench: &Bench) -> Result<String> {
+        let programs: &[&str] = match self.suite {
+            Suite::Affinity => &["init", "vmm"],
+            Suite::Fence => &["init", "mmapstress"],
+            Suite::Entry | Suite::Lmbench => &["init"],
+            _ => &[],
+        };
+        let mut files = Vec::new();
+        for name in programs {
+            files.push(toolchain::program(bench.project, self.arch, name)?);
+        }
+        if self.suite == Suite::Affinity {
+            files.push(vm::guest_bench(bench.project)?);
+        }
+        self.subject
+            .key(bench, self.arch, self.suite.name(), &files)
     }
 
     fn measure(&self, bench: &Bench) -> Result<Vec<Column>> {
@@ -94,28 +119,29 @@ pub fn bench(project: &Project, options: &BenchOptions) -> Result<u8> {
     let folder = options.out.join("results");
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let steps = steps(options)?;
-    let (started, mut measured) = (Instant::now(), 0);
+    let mut left = Vec::new();
     for (number, step) in steps.iter().enumerate() {
+        interrupt::check()?;
         let file = step.file(&folder, options.quick);
-        interrupt::check()?;
-        let suite = match step.suite {
-            Suite::Affinity => affinity::name(project)?,
-            other => other.name().into(),
-        };
-        let key = step.subject.key(&bench, step.arch, &suite)?;
-        let known = Results::read(&file).is_some_and(|known| known.key == key);
-        let left = time_left(started.elapsed(), measured, steps.len() - number);
-        let place = format!("{}/{}", number + 1, steps.len());
-        if known {
-            progress(&format!("{place} {}: measured before", step.name()));
-            continue;
+        let key = step.key(&bench)?;
+        let place = format!("{}/{} {}", number + 1, steps.len(), step.name());
+        if Results::read(&file).is_some_and(|known| known.key == key) {
+            progress(&format!("{place}: measured before"));
+        } else {
+            left.push(Left {
+                place,
+                step,
+                file,
+                key,
+            });
         }
-        progress(&format!("{place} {}{left}", step.name()));
-        let columns = step.measure(&bench).with_context(|| step.name())?;
-        interrupt::check()?;
-        Results { key, columns }.write(&file)?;
-        measured += 1;
     }
+    let jobs = options.jobs.unwrap_or_else(|| {
+        available_parallelism()
+            .map_or(1, usize::from)
+            .min(MOST_JOBS)
+    });
+    measure_all(&bench, &left, jobs)?;
     let files: Vec<_> = steps
         .iter()
         .map(|step| step.file(&folder, options.quick))
@@ -127,6 +153,39 @@ pub fn bench(project: &Project, options: &BenchOptions) -> Result<u8> {
             .with_context(|| place.display().to_string())?;
     }
     Ok(status)
+}
+
+/// A step that is to be measured.
+struct Left<'a> {
+    place: String,
+    step: &'a Step,
+    file: PathBuf,
+    key: String,
+}
+
+/// Measures steps, so many at once: each has a machine of its own that counts, so none disturbs another's figures.
+fn measure_all(bench: &Bench, left: &[Left], jobs: usize) -> Result<()> {
+    let (started, taken, measured) = (Instant::now(), AtomicUsize::new(0), AtomicUsize::new(0));
+    let work = || -> Result<()> {
+        while let Some(one) = left.get(taken.fetch_add(1, Ordering::Relaxed)) {
+            interrupt::check()?;
+            let done = measured.load(Ordering::Relaxed);
+            let rest = time_left(started.elapsed(), done, left.len() - done);
+            progress(&format!("{}{rest}", one.place));
+            let columns = one.step.measure(bench).with_context(|| one.step.name())?;
+            interrupt::check()?;
+            let key = one.key.clone();
+            Results { key, columns }.write(&one.file)?;
+            measured.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..jobs.max(1)).map(|_| scope.spawn(work)).collect();
+        let ends = threads.into_iter().map(|thread| thread.join());
+        ends.map(|end| end.unwrap_or_else(|_| bail!("a measurement panicked")))
+            .fold(Ok(()), Result::and)
+    })
 }
 
 /// All steps, or those of one part.
@@ -158,13 +217,13 @@ fn steps(options: &BenchOptions) -> Result<Vec<Step>> {
 }
 
 /// A guess at the time for the steps that are left; nothing before the first was measured.
-fn time_left(elapsed: Duration, measured: u32, left: usize) -> String {
+fn time_left(elapsed: Duration, measured: usize, left: usize) -> String {
     match measured {
         0 => String::new(),
-        _ => format!(
-            ", about {:.0} s left",
-            (elapsed / measured).as_secs_f64() * left as f64
-        ),
+        _ => {
+            let each = elapsed.as_secs_f64() / measured as f64;
+            format!(", about {:.0} s left", each * left as f64)
+        }
     }
 }
 

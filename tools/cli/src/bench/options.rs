@@ -110,6 +110,9 @@ pub struct BenchOptions {
     /// Do only part I of N
     #[arg(long, value_name = "I/N", value_parser = shard)]
     pub shard: Option<(usize, usize)>,
+    /// How many machines run at once; by default one a processor, up to 8
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<usize>,
     /// Where results and report go
     #[arg(long, value_name = "DIR", default_value = "out/bench")]
     pub out: PathBuf,

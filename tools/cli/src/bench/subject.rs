@@ -2,6 +2,8 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use std::path::PathBuf;
+
 use anyhow::{Context, Result, bail};
 
 use super::{Bench, counted, programs};
@@ -88,8 +90,14 @@ impl Subject {
         matches!(self.kernel, Kernel::Linux(_)) && !self.parameters.is_empty()
     }
 
-    /// A key over all that goes into a measurement: the same key, the same figures.
-    pub fn key(&self, bench: &Bench, arch: Arch, suite: &str) -> Result<String> {
+    /// A key over all that goes into a measurement, `programs` beside programs/crossings: the same key, the same figures.
+    pub fn key(
+        &self,
+        bench: &Bench,
+        arch: Arch,
+        suite: &str,
+        programs: &[PathBuf],
+    ) -> Result<String> {
         let mut hasher = DefaultHasher::new();
         (
             suite,
@@ -105,7 +113,7 @@ impl Subject {
         let image = self.kernel.image(bench.project, arch);
         let program = programs::crossings(bench.project, arch)?;
         let plugin = counted::plugin(bench.project)?;
-        for file in image.iter().chain([&program, &plugin]) {
+        for file in image.iter().chain([&program, &plugin]).chain(programs) {
             std::fs::read(file)
                 .with_context(|| file.display().to_string())?
                 .hash(&mut hasher);
