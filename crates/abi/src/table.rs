@@ -181,7 +181,7 @@ pub const CALLS: &[Call] = calls! {
     164 setrlimit(Int, Pointer) Whole;
     165 getrusage(Int, Pointer) Partial("system time counts as user time; no faults");
     166 umask(Octal) Whole;
-    167 prctl(Int, Hex, Hex, Hex, Hex) Partial("no seccomp, no ambient capabilities, no speculation control");
+    167 prctl(Int, Hex, Hex, Hex, Hex) Partial("no ambient capabilities, no speculation control");
     168 getcpu(Pointer, Pointer, Pointer) Whole;
     169 gettimeofday(Pointer, Pointer) Whole;
     170 settimeofday(Pointer, Pointer) Whole;
@@ -277,7 +277,7 @@ pub const CALLS: &[Call] = calls! {
     274 sched_setattr(Int, Pointer, Hex) Absent;
     275 sched_getattr(Int, Pointer, Uint, Hex) Absent;
     276 renameat2(Fd, Path, Fd, Path, Hex) Whole;
-    277 seccomp(Hex, Hex, Pointer) Absent;
+    277 seccomp(Int, Hex, Pointer) Partial("no listener (SECCOMP_RET_USER_NOTIF)");
     278 getrandom(Pointer, Uint, Hex) Whole;
     279 memfd_create(Path, Hex) Whole;
     280 bpf() Absent;

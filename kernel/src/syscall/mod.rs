@@ -27,6 +27,7 @@ mod process;
 mod ptrace;
 mod rseq;
 mod sched;
+mod seccomp;
 mod signal;
 mod signalfd;
 mod socket;

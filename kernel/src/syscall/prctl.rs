@@ -1,11 +1,12 @@
 //! prctl(2) and personality(2).
 
 use linux_raw_sys::prctl::*;
+use linux_raw_sys::ptrace::{SECCOMP_MODE_FILTER, SECCOMP_MODE_STRICT};
 
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
 use crate::task::credentials::ALL_CAPABILITIES;
-use crate::task::{current, signal};
+use crate::task::{current, seccomp, signal};
 
 /// The clock's slack that a thread has when it asks for the default, in ns.
 const DEFAULT_SLACK: usize = 50_000;
@@ -55,7 +56,8 @@ pub fn prctl(option: u32, a: usize, b: usize, c: usize, d: usize) -> Result<usiz
             who.secure_bits = a as u32;
             Ok(())
         })?,
-        PR_GET_SECCOMP => return Ok(0),
+        PR_GET_SECCOMP => return Ok(thread.seccomp.mode() as usize),
+        PR_SET_SECCOMP => return set_seccomp(a as u32, b),
         PR_GET_TIMING => return Ok(PR_TIMING_STATISTICAL as usize),
         PR_SET_TIMING if a == PR_TIMING_STATISTICAL as usize => {}
         PR_GET_TID_ADDRESS => UserPtr::new(a).write(&thread.own.with(|own| own.clear_tid))?,
@@ -67,6 +69,18 @@ pub fn prctl(option: u32, a: usize, b: usize, c: usize, d: usize) -> Result<usiz
         _ => return Err(Errno::EINVAL),
     }
     Ok(0)
+}
+
+/// PR_SET_SECCOMP: the old way to call seccomp(2).
+fn set_seccomp(mode: u32, program: usize) -> Result<usize> {
+    match mode {
+        SECCOMP_MODE_STRICT => {
+            seccomp::be_strict()?;
+            Ok(0)
+        }
+        SECCOMP_MODE_FILTER => super::seccomp::set_filter(0, program),
+        _ => Err(Errno::EINVAL),
+    }
 }
 
 /// There are no ambient capabilities: they can be asked for and cleared.

@@ -230,6 +230,7 @@ dispatch! {
         mq_timedreceive => mq::mq_timedreceive,
         mq_notify => mq::mq_notify,
         mq_getsetattr => mq::mq_getsetattr,
+        seccomp => seccomp::seccomp,
         ptrace => ptrace::ptrace,
         process_vm_readv => ptrace::process_vm_readv,
         process_vm_writev => ptrace::process_vm_writev,

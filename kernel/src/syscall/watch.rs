@@ -4,7 +4,7 @@ use super::{HANDLERS, trace};
 use crate::arch::SyscallTable;
 use crate::errno::Errno;
 use crate::full_frame_stub;
-use crate::task::{current, ptrace};
+use crate::task::{current, ptrace, seccomp};
 
 /// What the entry path calls for a watched thread.
 pub static WATCHED: SyscallTable = [full_frame_stub!(watched); _];
@@ -14,7 +14,9 @@ extern "C" fn watched(_: usize, _: usize, _: usize, _: usize, _: usize, _: usize
     ptrace::enter_call();
     // A tracer may have changed the call, or taken it away.
     let (number, registers) = thread.arch.with_frame(|frame| frame.call());
-    let result = if thread.process().is_traced() && number < HANDLERS.len() {
+    let result = if let Some(refused) = seccomp::judge(number, registers) {
+        refused
+    } else if thread.process().is_traced() && number < HANDLERS.len() {
         trace::show(number, registers)
     } else {
         invoke(number, registers)

@@ -5,7 +5,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::*, fence};
 
-use super::{current, sched};
+use super::{counting, current, sched};
 use crate::arch::{cpu, smp};
 
 /// Whom a barrier is for.
@@ -56,6 +56,7 @@ pub fn interrupt() {
     if seen.barrier_seen() < last {
         fence(SeqCst);
         current().disturb_rseq();
+        counting::apply_current();
         seen.set_barrier_seen(last);
     }
 }

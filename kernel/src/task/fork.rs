@@ -172,6 +172,9 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
     } else {
         None
     };
+    if parent.seccomp.mode() != 0 {
+        child.copy_filters(parent);
+    }
     let traced = event.is_some_and(|(option, _)| parent.tells(option)) || request.has(CLONE_PTRACE);
     if traced {
         // Without memory the child goes on untraced.

@@ -25,6 +25,7 @@ pub mod queue;
 pub mod reap;
 pub mod rseq;
 pub mod sched;
+pub mod seccomp;
 #[cfg(feature = "selftest")]
 mod selftests;
 pub mod signal;

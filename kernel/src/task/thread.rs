@@ -11,7 +11,7 @@ use super::limits;
 use super::process::Process;
 use super::sched::{self, Entity, state};
 use super::signal::ThreadSignals;
-use super::{ptrace, rseq};
+use super::{ptrace, rseq, seccomp};
 use crate::arch::cell::ThreadLocal;
 use crate::arch::{ThreadState, cpu, time};
 use crate::errno::Result;
@@ -78,6 +78,8 @@ pub struct Thread {
     pub rseq: rseq::Area,
     /// Who traces it, and how.
     pub ptrace: ptrace::State,
+    /// Which system calls it may make.
+    pub seccomp: seccomp::State,
     tid: AtomicI32,
     process: Arc<Process>,
     resources: Mutex<Resources>,
@@ -137,6 +139,7 @@ impl Thread {
             }),
             rseq: rseq::Area::default(),
             ptrace: ptrace::State::default(),
+            seccomp: seccomp::State::new(),
             tid: AtomicI32::new(parts.tid),
             process: parts.process,
             resources: Mutex::new(parts.resources),

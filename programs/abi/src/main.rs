@@ -13,6 +13,7 @@ mod pipes;
 mod processes;
 mod ptrace;
 mod rseq;
+mod seccomp;
 mod signals;
 mod time;
 mod unix;
@@ -30,6 +31,7 @@ fn main() {
         Some("rseq") => rseq::run(),
         Some("ipc") => ipc::run(),
         Some("ptrace") => ptrace::run(),
+        Some("seccomp") => seccomp::run(),
         Some("pidfd") => pidfd::run(),
         Some("pipes") => pipes::run(),
         Some("time") => time::run(),

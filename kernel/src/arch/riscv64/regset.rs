@@ -63,6 +63,11 @@ impl Frame {
         (self.x[reg::A7], arguments)
     }
 
+    /// The system call was not made: what its first argument's register, which has its result otherwise, holds then.
+    pub fn roll_back(&self) -> isize {
+        self.orig_a0 as isize
+    }
+
     /// The thread is in system call `number`.
     pub fn set_syscall(&mut self, number: usize) {
         self.syscall = number as isize;

@@ -634,6 +634,9 @@ fn status(subject: &Subject, text: &mut Text) -> Result<()> {
         "SigPnd:\t{pending:016x}\nShdPnd:\t{shared:016x}\nSigBlk:\t{blocked:016x}\n"
     );
     put!(text, "SigIgn:\t{ignored:016x}\nSigCgt:\t{caught:016x}\n");
+    let (mode, filters) = subject.thread.as_ref().map_or((0, 0), |thread| {
+        (thread.seccomp.mode(), thread.seccomp.count())
+    });
     process.with_credentials(|who| {
         put!(
             text,
@@ -650,8 +653,10 @@ fn status(subject: &Subject, text: &mut Text) -> Result<()> {
         );
         put!(
             text,
-            "NoNewPrivs:\t{}\nSeccomp:\t0\n",
-            u8::from(who.no_new_privileges)
+            "NoNewPrivs:\t{}\nSeccomp:\t{}\nSeccomp_filters:\t{}\n",
+            u8::from(who.no_new_privileges),
+            mode,
+            filters
         );
     });
     if let Some(thread) = &subject.thread {

@@ -96,7 +96,7 @@ impl Thread {
 
     /// Whether something wants to see its system calls.
     pub fn is_watched(&self) -> bool {
-        self.is_traced()
+        self.is_traced() || self.seccomp.mode() != 0
     }
 
     /// Who traces it.

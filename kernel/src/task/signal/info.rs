@@ -1,6 +1,6 @@
 //! What is told with a signal: Linux's `siginfo_t`.
 
-use linux_raw_sys::general::{SI_KERNEL, SI_MESGQ, SI_TKILL, SI_USER, SIGTRAP};
+use linux_raw_sys::general::{SI_KERNEL, SI_MESGQ, SI_TKILL, SI_USER, SIGSYS, SIGTRAP};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::task::current;
@@ -68,6 +68,15 @@ impl Info {
     pub fn fault(signo: u32, code: u32, address: usize) -> Self {
         let mut info = Self::new(signo, code as i32);
         info.data[0] = address as u64;
+        info
+    }
+
+    /// A filter refused system call `number` of the code before `pc`, and said `errno`.
+    pub fn call(pc: usize, number: i32, arch: u32, errno: u32) -> Self {
+        const SYS_SECCOMP: i32 = 1;
+        let mut info = Self::new(SIGSYS, SYS_SECCOMP);
+        info.errno = errno as i32;
+        info.data[..2].copy_from_slice(&[pc as u64, pair(number, arch as i32)]);
         info
     }
 

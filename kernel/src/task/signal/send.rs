@@ -147,6 +147,12 @@ pub fn force(number: u32, code: u32, address: usize) {
         current().process().kill(SIGKILL);
         return;
     }
+    force_info(Info::fault(number, code, address));
+}
+
+/// As [`force`], with all that is told.
+pub fn force_info(info: Info) {
+    let number = info.number();
     let (thread, bit) = (current(), Set::bit(number));
     let actions = thread.process().signals.actions();
     if (thread.blocked() | actions.ignored()) & bit != 0 {
@@ -161,7 +167,6 @@ pub fn force(number: u32, code: u32, address: usize) {
         );
         thread.signals.blocked.fetch_and(!bit, Relaxed);
     }
-    let info = Info::fault(number, code, address);
     // One signal always has room as a bit.
     _ = thread.signals.pending.lock().add(info);
     thread.arch.work.fetch_or(SIGNAL, Relaxed);

@@ -1,0 +1,211 @@
+//! Classic BPF as seccomp has it: filters of system calls are checked once, and then run without any further test.
+//!
+//! A filter reads `struct seccomp_data` (include/uapi/linux/seccomp.h) as 16 words, computes with an accumulator, an index
+//! register and 16 words of memory, and returns a word. Jumps go forward only, so every filter ends.
+#![no_std]
+#![forbid(unsafe_code)]
+
+/// The longest filter (BPF_MAXINSNS).
+pub const LONGEST: usize = 4096;
+/// Words that a filter reads.
+pub const WORDS: usize = 16;
+
+/// `struct sock_filter`: an instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Instruction {
+    /// What it does: class, size, mode and source.
+    pub code: u16,
+    /// Instructions that are skipped where a condition holds.
+    pub if_true: u8,
+    /// Instructions that are skipped where it does not.
+    pub if_false: u8,
+    /// The constant.
+    pub k: u32,
+}
+
+/// A filter that cannot be run: the instruction at fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Invalid(pub usize);
+
+/// Codes (include/uapi/linux/{bpf_common,filter}.h).
+pub mod code {
+    /// A ← the word at byte `k`.
+    pub const LD_WORD: u16 = 0x20;
+    /// A ← the size of what is read.
+    pub const LD_LEN: u16 = 0x80;
+    /// X ← the size of what is read.
+    pub const LDX_LEN: u16 = 0x81;
+    /// A ← k.
+    pub const LD_IMM: u16 = 0x00;
+    /// X ← k.
+    pub const LDX_IMM: u16 = 0x01;
+    /// A ← memory k.
+    pub const LD_MEM: u16 = 0x60;
+    /// X ← memory k.
+    pub const LDX_MEM: u16 = 0x61;
+    /// Memory k ← A.
+    pub const ST: u16 = 0x02;
+    /// Memory k ← X.
+    pub const STX: u16 = 0x03;
+    /// A ← A + operand; the other operations follow by 0x10.
+    pub const ADD: u16 = 0x04;
+    /// A ← A - operand.
+    pub const SUB: u16 = 0x14;
+    /// A ← A * operand.
+    pub const MUL: u16 = 0x24;
+    /// A ← A / operand.
+    pub const DIV: u16 = 0x34;
+    /// A ← A | operand.
+    pub const OR: u16 = 0x44;
+    /// A ← A & operand.
+    pub const AND: u16 = 0x54;
+    /// A ← A << operand.
+    pub const LSH: u16 = 0x64;
+    /// A ← A >> operand.
+    pub const RSH: u16 = 0x74;
+    /// A ← -A.
+    pub const NEG: u16 = 0x84;
+    /// A ← A ^ operand.
+    pub const XOR: u16 = 0xa4;
+    /// Skips k instructions.
+    pub const JA: u16 = 0x05;
+    /// Whether A equals the operand.
+    pub const JEQ: u16 = 0x15;
+    /// Whether A is greater.
+    pub const JGT: u16 = 0x25;
+    /// Whether A is greater or equal.
+    pub const JGE: u16 = 0x35;
+    /// Whether A has a bit of the operand.
+    pub const JSET: u16 = 0x45;
+    /// Returns k.
+    pub const RET: u16 = 0x06;
+    /// Returns A.
+    pub const RET_A: u16 = 0x16;
+    /// X ← A.
+    pub const TAX: u16 = 0x07;
+    /// A ← X.
+    pub const TXA: u16 = 0x87;
+    /// Bit of an operation or a jump whose operand is X, not k.
+    pub const WITH_X: u16 = 0x08;
+}
+
+use code::*;
+
+/// Words of memory.
+const MEMORY: usize = 16;
+
+/// Checks a filter: known instructions, no division by 0, no shift beyond a word, reads of whole words that there are, no
+/// memory read that was not written on every way, jumps that stay inside, and a return at the end.
+///
+/// `written` is room to work in, a word an instruction.
+///
+/// # Errors
+/// The first instruction at fault; 0 where there is none, or too many, or less room.
+pub fn check(program: &[Instruction], written: &mut [u16]) -> Result<(), Invalid> {
+    if program.is_empty() || program.len() > LONGEST || written.len() < program.len() {
+        return Err(Invalid(0));
+    }
+    // Memory that is written for sure before each instruction; jumps go forward, so one pass settles it.
+    written.fill(u16::MAX);
+    let mut now = 0u16;
+    for (at, one) in program.iter().enumerate() {
+        let left = program.len() - at - 1;
+        let fits = match one.code {
+            LD_WORD => one.k % 4 == 0 && (one.k as usize) < 4 * WORDS,
+            LD_MEM | LDX_MEM | ST | STX => (one.k as usize) < MEMORY,
+            DIV => one.k != 0,
+            LSH | RSH => one.k < u32::BITS,
+            JA => (one.k as usize) < left,
+            _ if is_jump(one.code) => (one.if_true.max(one.if_false) as usize) < left,
+            _ => is_plain(one.code),
+        };
+        now &= written[at];
+        let reads = matches!(one.code, LD_MEM | LDX_MEM);
+        if !fits || reads && now >> one.k & 1 == 0 {
+            return Err(Invalid(at));
+        }
+        match one.code {
+            ST | STX => now |= 1 << one.k,
+            JA => {
+                written[at + 1 + one.k as usize] &= now;
+                now = u16::MAX;
+            }
+            _ if is_jump(one.code) => {
+                written[at + 1 + one.if_true as usize] &= now;
+                written[at + 1 + one.if_false as usize] &= now;
+                now = u16::MAX;
+            }
+            _ => {}
+        }
+    }
+    match program.last() {
+        Some(last) if matches!(last.code, RET | RET_A) => Ok(()),
+        _ => Err(Invalid(program.len() - 1)),
+    }
+}
+
+fn is_jump(code: u16) -> bool {
+    matches!(code & !WITH_X, JEQ | JGT | JGE | JSET)
+}
+
+fn is_plain(code: u16) -> bool {
+    let operation = matches!(
+        code & !WITH_X,
+        ADD | SUB | MUL | DIV | OR | AND | LSH | RSH | XOR
+    );
+    operation
+        || matches!(
+            code,
+            LD_LEN | LDX_LEN | LD_IMM | LDX_IMM | NEG | RET | RET_A | TAX | TXA
+        )
+}
+
+/// Runs a filter on what it reads; what it returns. One that [`check`] refuses may return anything.
+pub fn run(program: &[Instruction], data: &[u32; WORDS]) -> u32 {
+    let (mut a, mut x, mut memory) = (0u32, 0u32, [0u32; MEMORY]);
+    let mut at = 0;
+    while let Some(one) = program.get(at) {
+        at += 1;
+        let operand = if one.code & WITH_X != 0 { x } else { one.k };
+        let slot = one.k as usize % MEMORY;
+        let jump = |holds: bool| if holds { one.if_true } else { one.if_false } as usize;
+        match one.code {
+            LD_WORD => a = data[one.k as usize / 4 % WORDS],
+            LD_LEN => a = 4 * WORDS as u32,
+            LDX_LEN => x = 4 * WORDS as u32,
+            LD_IMM => a = one.k,
+            LDX_IMM => x = one.k,
+            LD_MEM => a = memory[slot],
+            LDX_MEM => x = memory[slot],
+            ST => memory[slot] = a,
+            STX => memory[slot] = x,
+            NEG => a = a.wrapping_neg(),
+            TAX => x = a,
+            TXA => a = x,
+            JA => at += one.k as usize,
+            RET => return one.k,
+            RET_A => return a,
+            code => match code & !WITH_X {
+                ADD => a = a.wrapping_add(operand),
+                SUB => a = a.wrapping_sub(operand),
+                MUL => a = a.wrapping_mul(operand),
+                // As Linux: a filter that divides by 0 is over.
+                DIV => match a.checked_div(operand) {
+                    Some(quotient) => a = quotient,
+                    None => return 0,
+                },
+                OR => a |= operand,
+                AND => a &= operand,
+                XOR => a ^= operand,
+                LSH => a = a.wrapping_shl(operand),
+                RSH => a = a.wrapping_shr(operand),
+                JEQ => at += jump(a == operand),
+                JGT => at += jump(a > operand),
+                JGE => at += jump(a >= operand),
+                JSET => at += jump(a & operand != 0),
+                _ => return 0,
+            },
+        }
+    }
+    0
+}

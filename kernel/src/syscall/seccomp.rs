@@ -1,0 +1,73 @@
+//! seccomp(2)
+
+use alloc::vec::Vec;
+
+use bpf::Instruction;
+use linux_raw_sys::ptrace::*;
+
+use super::path::check_flags;
+use crate::errno::{Errno, Result};
+use crate::mm::user::UserPtr;
+use crate::task::seccomp;
+
+/// Flags that are known: the filter is for all threads, failures are told by ESRCH, actions are logged, and the CPU may
+/// speculate.
+const FLAGS: u32 = SECCOMP_FILTER_FLAG_TSYNC
+    | SECCOMP_FILTER_FLAG_TSYNC_ESRCH
+    | SECCOMP_FILTER_FLAG_LOG
+    | SECCOMP_FILTER_FLAG_SPEC_ALLOW;
+
+/// seccomp(2)
+pub fn seccomp(operation: u32, flags: u32, arguments: usize) -> Result<usize> {
+    match operation {
+        SECCOMP_SET_MODE_STRICT if flags == 0 && arguments == 0 => {
+            seccomp::be_strict()?;
+            Ok(0)
+        }
+        SECCOMP_SET_MODE_FILTER => set_filter(flags, arguments),
+        SECCOMP_GET_ACTION_AVAIL if flags == 0 => {
+            let known = [
+                SECCOMP_RET_KILL_PROCESS,
+                SECCOMP_RET_KILL_THREAD,
+                SECCOMP_RET_TRAP,
+                SECCOMP_RET_ERRNO,
+                SECCOMP_RET_TRACE,
+                SECCOMP_RET_LOG,
+                SECCOMP_RET_ALLOW,
+            ];
+            if known.contains(&UserPtr::<u32>::new(arguments).read()?) {
+                Ok(0)
+            } else {
+                Err(Errno::EOPNOTSUPP)
+            }
+        }
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// SECCOMP_SET_MODE_FILTER; `program` is a `struct sock_fprog`.
+pub fn set_filter(flags: u32, program: usize) -> Result<usize> {
+    check_flags(flags, FLAGS)?;
+    let [len, start] = UserPtr::<[usize; 2]>::new(program).read()?;
+    let len = len as u16 as usize;
+    if len == 0 || len > bpf::LONGEST {
+        return Err(Errno::EINVAL);
+    }
+    let words = UserPtr::<[u32; 2]>::new(start).read_vec(len)?;
+    let mut instructions = Vec::new();
+    instructions
+        .try_reserve_exact(len)
+        .map_err(|_| Errno::ENOMEM)?;
+    instructions.extend(words.iter().map(|&[what, k]| Instruction {
+        code: what as u16,
+        if_true: (what >> 16) as u8,
+        if_false: (what >> 24) as u8,
+        k,
+    }));
+    let all = flags & SECCOMP_FILTER_FLAG_TSYNC != 0;
+    match seccomp::add(instructions, all)? {
+        0 => Ok(0),
+        _ if flags & SECCOMP_FILTER_FLAG_TSYNC_ESRCH != 0 => Err(Errno::ESRCH),
+        tid => Ok(tid as usize),
+    }
+}

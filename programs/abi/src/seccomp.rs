@@ -1,0 +1,278 @@
+//! Filters of system calls.
+
+use std::mem;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::SeqCst};
+use std::thread;
+
+use libc::{c_long, sock_filter};
+
+use crate::{in_child, tell, tell_end};
+
+/// Runs this part.
+pub fn run() {
+    // SAFETY: filters are given up in children, which end by _exit.
+    unsafe {
+        refused();
+        strict();
+        verdicts();
+        tell_end("two filters", in_child(|| both()));
+        tell_end("a trap", in_child(|| trapped()));
+        tell_end("inherited", in_child(|| inherited()));
+        tell_end("all threads", in_child(|| all_threads()));
+        tell_end("arguments", in_child(|| arguments()));
+    }
+}
+
+const ALLOW: u32 = 0x7fff_0000;
+const LOG: u32 = 0x7ffc_0000;
+const TRACE: u32 = 0x7ff0_0000;
+const ERRNO: u32 = 0x0005_0000;
+const TRAP: u32 = 0x0003_0000;
+const KILL_THREAD: u32 = 0;
+const KILL_PROCESS: u32 = 0x8000_0000;
+const TSYNC: u32 = 1;
+
+const LOAD: u16 = 0x20;
+const EQUAL: u16 = 0x15;
+const RETURN: u16 = 0x06;
+
+fn op(code: u16, jt: u8, jf: u8, k: u32) -> sock_filter {
+    sock_filter { code, jt, jf, k }
+}
+
+unsafe fn seccomp(operation: u32, flags: u32, argument: *const libc::c_void) -> c_long {
+    unsafe { libc::syscall(libc::SYS_seccomp, operation, flags, argument) }
+}
+
+unsafe fn install(filter: &mut [sock_filter], flags: u32) -> c_long {
+    unsafe {
+        let program = libc::sock_fprog {
+            len: filter.len() as u16,
+            filter: filter.as_mut_ptr(),
+        };
+        seccomp(1, flags, (&raw const program).cast())
+    }
+}
+
+/// Makes calls with `number` come to `verdict`, and all others pass.
+unsafe fn forbid(number: c_long, verdict: u32, flags: u32) -> c_long {
+    unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        let mut filter = [
+            op(LOAD, 0, 0, 0),
+            op(EQUAL, 0, 1, number as u32),
+            op(RETURN, 0, 0, verdict),
+            op(RETURN, 0, 0, ALLOW),
+        ];
+        install(&mut filter, flags)
+    }
+}
+
+unsafe fn refused() {
+    unsafe {
+        tell("no operation", seccomp(9, 0, ptr::null()));
+        tell("strict with flags", seccomp(0, 1, ptr::null()));
+        tell("no filter", seccomp(1, 0, ptr::null()));
+        tell("an empty filter", install(&mut [], 0));
+        tell("no return", install(&mut [op(LOAD, 0, 0, 0)], 0));
+        tell(
+            "beyond the data",
+            install(&mut [op(LOAD, 0, 0, 64), op(RETURN, 0, 0, ALLOW)], 0),
+        );
+        tell(
+            "odd flags",
+            install(&mut [op(RETURN, 0, 0, ALLOW)], 1 << 20),
+        );
+        for action in [
+            ALLOW,
+            LOG,
+            TRACE,
+            ERRNO,
+            TRAP,
+            KILL_THREAD,
+            KILL_PROCESS,
+            0x1234_0000,
+        ] {
+            tell("known", seccomp(2, 0, (&raw const action).cast()));
+        }
+        tell("mode", libc::prctl(libc::PR_GET_SECCOMP));
+        tell_end(
+            "an ordinary user",
+            in_child(|| {
+                libc::setuid(1000);
+                let mut filter = [op(RETURN, 0, 0, ALLOW)];
+                tell("a filter", install(&mut filter, 0));
+                tell(
+                    "gives up privileges",
+                    libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
+                );
+                tell("a filter", install(&mut filter, 0));
+                tell("mode", libc::prctl(libc::PR_GET_SECCOMP));
+            }),
+        );
+    }
+}
+
+unsafe fn strict() {
+    unsafe {
+        let end = |work: &dyn Fn()| {
+            in_child(|| {
+                libc::prctl(libc::PR_SET_SECCOMP, 1);
+                work();
+                libc::syscall(libc::SYS_exit, 6);
+            })
+        };
+        tell_end(
+            "strict, writes",
+            end(&|| _ = libc::write(1, c"written\n".as_ptr().cast(), 8)),
+        );
+        tell_end(
+            "strict, asks",
+            end(&|| _ = libc::syscall(libc::SYS_getppid)),
+        );
+    }
+}
+
+unsafe fn verdicts() {
+    unsafe {
+        for (what, verdict) in [
+            ("an error", ERRNO | libc::EXDEV as u32),
+            ("a large error", ERRNO | 0xffff),
+            ("no tracer", TRACE | 7),
+            ("a log", LOG),
+            ("the end of the thread", KILL_THREAD),
+            ("the end of the process", KILL_PROCESS),
+            ("no verdict", 0x4321_0000),
+        ] {
+            tell_end(
+                what,
+                in_child(|| {
+                    tell("filter", forbid(libc::SYS_getpgid, verdict, 0));
+                    let found = libc::syscall(libc::SYS_getpgid, 0x3f_ffff);
+                    tell("a call", found);
+                    println!("number {}", *libc::__errno_location());
+                }),
+            );
+        }
+    }
+}
+
+unsafe fn both() {
+    unsafe {
+        forbid(libc::SYS_getpgid, ERRNO | 1, 0);
+        forbid(libc::SYS_getpgid, ERRNO | 2, 0);
+        tell("the newest of equals", libc::syscall(libc::SYS_getpgid, 0));
+        forbid(libc::SYS_getpgid, ALLOW, 0);
+        tell("the strictest", libc::syscall(libc::SYS_getpgid, 0));
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+        status
+            .lines()
+            .filter(|line| line.contains("Seccomp") || line.contains("NoNewPrivs"))
+            .for_each(|line| println!("{line}"));
+    }
+}
+
+extern "C" fn trap(number: i32, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
+    // SAFETY: the kernel passes a whole siginfo_t: address, then number and architecture of the call.
+    unsafe {
+        let words = info.cast::<i32>();
+        let call = words.add(6).read();
+        println!(
+            "signal {number} code {} errno {} call {}",
+            (*info).si_code,
+            (*info).si_errno,
+            call == libc::SYS_getpgid as i32
+        );
+    }
+}
+
+unsafe fn trapped() {
+    unsafe {
+        let mut action: libc::sigaction = mem::zeroed();
+        action.sa_sigaction = trap as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO;
+        libc::sigaction(libc::SIGSYS, &action, ptr::null_mut());
+        forbid(libc::SYS_getpgid, TRAP | 33, 0);
+        println!("comes back with {}", libc::syscall(libc::SYS_getpgid, 4321));
+        libc::signal(libc::SIGSYS, libc::SIG_DFL);
+        libc::syscall(libc::SYS_getpgid, 4321);
+    }
+}
+
+unsafe fn inherited() {
+    unsafe {
+        forbid(libc::SYS_getpgid, ERRNO | 5, 0);
+        tell_end(
+            "a child",
+            in_child(|| tell("a call", libc::syscall(libc::SYS_getpgid, 0))),
+        );
+        thread::spawn(|| tell("a thread's", libc::syscall(libc::SYS_getpgid, 0)))
+            .join()
+            .unwrap();
+    }
+}
+
+unsafe fn all_threads() {
+    unsafe {
+        static STEP: AtomicI32 = AtomicI32::new(0);
+        static STRANGE: AtomicBool = AtomicBool::new(false);
+        let other = thread::spawn(|| {
+            STEP.store(1, SeqCst);
+            // It runs all the while, and never by itself enters the kernel.
+            while STEP.load(SeqCst) == 1 {}
+            let found = libc::syscall(libc::SYS_getpgid, 0);
+            tell("the other thread's", found);
+            tell(
+                "a filter of its own",
+                forbid(libc::SYS_getsid, ERRNO | 6, 0),
+            );
+            STRANGE.store(true, SeqCst);
+            while STEP.load(SeqCst) == 2 {
+                thread::yield_now();
+            }
+        });
+        while STEP.load(SeqCst) == 0 {
+            thread::yield_now();
+        }
+        tell("for all", forbid(libc::SYS_getpgid, ERRNO | 5, TSYNC));
+        STEP.store(2, SeqCst);
+        while !STRANGE.load(SeqCst) {
+            thread::yield_now();
+        }
+        println!(
+            "not for a stranger: {}",
+            forbid(libc::SYS_getsid, ERRNO | 5, TSYNC) > 0
+        );
+        tell(
+            "told by an error",
+            forbid(libc::SYS_getsid, ERRNO | 5, TSYNC | 16),
+        );
+        STEP.store(3, SeqCst);
+        other.join().unwrap();
+    }
+}
+
+/// A filter sees arguments, the architecture and the address of the call.
+unsafe fn arguments() {
+    unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        let mut filter = [
+            op(LOAD, 0, 0, 0),
+            op(EQUAL, 0, 7, libc::SYS_getpgid as u32),
+            op(LOAD, 0, 0, 16),
+            op(EQUAL, 0, 5, 0x1234_5678),
+            op(LOAD, 0, 0, 20),
+            op(EQUAL, 0, 3, 0x9abc),
+            op(LOAD, 0, 0, 4),
+            op(0x45, 0, 1, 0x8000_0000),
+            op(RETURN, 0, 0, ERRNO | 77),
+            op(RETURN, 0, 0, ALLOW),
+        ];
+        tell("filter", install(&mut filter, 0));
+        libc::syscall(libc::SYS_getpgid, 0x9abc_1234_5678usize);
+        println!("number {}", *libc::__errno_location());
+        libc::syscall(libc::SYS_getpgid, 0x9abd_1234_5678usize);
+        println!("number {}", *libc::__errno_location());
+    }
+}
