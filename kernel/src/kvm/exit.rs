@@ -30,6 +30,8 @@ pub enum Exit {
     Waits,
     /// The guest waits for what another CPU does.
     Yields,
+    /// The guest wants debug registers, which it is given.
+    Debug,
     /// The guest did what it must not: it gets an exception.
     Undefined,
     /// An access that the translation did not allow.
@@ -47,6 +49,10 @@ pub fn answer(context: &mut Context, registers: &mut Registers) -> Exit {
         class::HYPERCALL => {
             exits.count(Kind::Hypercall);
             psci::call(context, registers)
+        }
+        class::REGISTER if sysreg::is_debug(syndrome) => {
+            exits.count(Kind::Register);
+            Exit::Debug
         }
         class::REGISTER if sysreg::access(context, registers) => {
             registers.pc += INSTRUCTION;

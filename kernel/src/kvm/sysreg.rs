@@ -44,6 +44,22 @@ const SGI1: u16 = encoding(3, 0, 12, 11, 5);
 const ALIAS_SGI1: u16 = encoding(3, 0, 12, 11, 6);
 const SGI0: u16 = encoding(3, 0, 12, 11, 7);
 
+/// MDSCR_EL1.
+const DEBUG_CONTROL: u16 = encoding(2, 0, 0, 2, 2);
+/// Breakpoints and watchpoints: op0 2, op1 0, CRn 0, op2 4 to 7.
+const POINTS: u16 = encoding(2, 0, 0, 0, 4);
+
+/// Whether a trap is the access of a register that guests are given when they first want it.
+#[inline]
+pub fn is_debug(syndrome: u64) -> bool {
+    // op0 3, as almost all have, cannot be one.
+    if syndrome >> 20 & 3 == 3 {
+        return false;
+    }
+    let encoding = Trapped::of(syndrome).encoding;
+    encoding == DEBUG_CONTROL || encoding & !(0xf << 3 | 3) == POINTS
+}
+
 /// Does what a trapped access asks for; false if the register is not there for guests.
 #[inline]
 pub fn access(context: &mut Context, registers: &mut Registers) -> bool {

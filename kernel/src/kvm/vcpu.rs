@@ -198,6 +198,7 @@ impl Vcpu {
                 Exit::Again => {}
                 Exit::Waits => self.wait(machine, state),
                 Exit::Yields => sched::yield_now(),
+                Exit::Debug => state.guest.debug.give(),
                 Exit::Undefined => abort::undefined(&mut state.guest),
                 Exit::Memory(access) => {
                     let access = access.resolve(machine, &self.page, &mut state.guest)?;

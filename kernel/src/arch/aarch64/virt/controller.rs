@@ -22,24 +22,6 @@ pub struct Controller {
     active: [[u64; 4]; 2],
 }
 
-/// Functions that read and write registers by number, which instructions name by constants alone.
-macro_rules! family {
-    ($(#[$doc:meta])* $read:ident, $(#[$write_doc:meta])* $write:ident: $($number:literal $name:literal)*) => {
-        $(#[$doc])*
-        #[inline]
-        pub fn $read(number: usize) -> u64 {
-            match number { $($number => read!($name) as u64,)* _ => 0 }
-        }
-
-        $(#[$write_doc])*
-        #[inline]
-        pub fn $write(number: usize, value: u64) {
-            // SAFETY: concerns a guest alone, when it is entered next.
-            unsafe { match number { $($number => write!($name, value),)* _ => {} } }
-        }
-    };
-}
-
 family! {
     /// Reads a list register.
     list,

@@ -1,6 +1,25 @@
 //! What a hypervisor needs of the hardware: the world switch, a guest's registers, and its memory.
 
+/// Functions that read and write registers by number, which instructions name by constants alone.
+macro_rules! family {
+    ($(#[$doc:meta])* $read:ident, $(#[$write_doc:meta])* $write:ident: $($number:literal $name:literal)*) => {
+        $(#[$doc])*
+        #[inline]
+        pub fn $read(number: usize) -> u64 {
+            match number { $($number => read!($name) as u64,)* _ => 0 }
+        }
+
+        $(#[$write_doc])*
+        #[inline]
+        pub fn $write(number: usize, value: u64) {
+            // SAFETY: concerns a guest alone, when it is entered next.
+            unsafe { match number { $($number => write!($name, value),)* _ => {} } }
+        }
+    };
+}
+
 pub mod controller;
+mod debug;
 pub mod interrupt;
 mod stage2;
 mod system;
@@ -8,6 +27,7 @@ pub mod timer;
 mod world;
 
 pub use controller::Controller;
+pub use debug::Debug;
 pub use stage2::Stage2;
 pub use system::{ENCODINGS, Name, System, encoding};
 pub use world::{Left, Registers};
@@ -78,6 +98,8 @@ pub struct Guest {
     pub fp: FpState,
     /// The interrupt controller's interface, its list registers aside.
     pub controller: Controller,
+    /// Debug registers.
+    pub debug: Debug,
     /// What MPIDR_EL1's affinity fields read as.
     pub affinity: u64,
     /// What CNTVCT_EL0 is behind CNTPCT_EL0, in ticks.
@@ -101,6 +123,7 @@ impl Guest {
             system: System::RESET,
             fp: FpState::new(),
             controller: Controller::default(),
+            debug: Debug::default(),
             affinity: 0,
             counter_offset: 0,
         }
@@ -129,10 +152,11 @@ impl Guest {
             write!("vmpidr_el2", self.affinity | MPIDR);
             write!("cntvoff_el2", self.counter_offset);
             write!("cnthctl_el2", TIMERS);
-            write!("mdcr_el2", traps | MDCR);
+            write!("mdcr_el2", traps | MDCR & !self.debug.let_through());
         }
         self.system.load();
         self.controller.load();
+        self.debug.load();
         memory.load();
         let guest_vectors = &raw const world::guest_vectors as usize;
         // SAFETY: nothing from here to the return of both touches a program's memory, and the vectors are those that
@@ -156,6 +180,7 @@ impl Guest {
         isb();
         self.system.save();
         self.controller.save();
+        self.debug.save();
         timer::stop();
         // SAFETY: the host's own again.
         unsafe {
