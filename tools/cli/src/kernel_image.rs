@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -25,7 +26,8 @@ pub enum Kernel {
     Selftest(PathBuf),
     /// Debian's stock kernel of this version, such as `6.12`.
     Linux(String),
-    /// A file that speaks Linux's boot protocol and has a Linux's devices.
+    /// A file that speaks Linux's boot protocol: with Stile's devices if it is an ELF file, as only Stile's kernels are,
+    /// else with a Linux's.
     File(PathBuf),
 }
 
@@ -39,9 +41,13 @@ impl Kernel {
         }
     }
 
-    /// Whether it is this checkout's, with the devices and parameters that go with it.
+    /// Whether it is a Stile, with the devices and parameters that go with it.
     pub fn is_stile(&self) -> bool {
-        matches!(self, Self::Stile | Self::Selftest(_))
+        match self {
+            Self::Stile | Self::Selftest(_) => true,
+            Self::Linux(_) => false,
+            Self::File(path) => is_elf(path),
+        }
     }
 
     /// Builds or fetches it: a file for QEMU's `-kernel`.
@@ -72,6 +78,13 @@ impl fmt::Display for Kernel {
             Self::Selftest(path) | Self::File(path) => write!(formatter, "{}", path.display()),
         }
     }
+}
+
+/// Whether a file is an ELF file; one that cannot be read is not.
+fn is_elf(path: &Path) -> bool {
+    let mut magic = [0; 4];
+    let read = fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic));
+    read.is_ok() && magic == *b"\x7fELF"
 }
 
 /// A file for QEMU: the file itself, or the flat image of an ELF file whose first bytes in memory are Linux's header, as

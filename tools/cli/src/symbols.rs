@@ -1,4 +1,4 @@
-//! Names of functions, for the kernel that is built here.
+//! Names of functions, for a Stile of which there is an ELF file.
 
 use anyhow::{Context, Result, ensure};
 use object::{File, Object, ObjectSymbol, SymbolKind};
@@ -15,10 +15,12 @@ pub struct Symbols(Vec<(u64, String)>);
 impl Symbols {
     /// The symbols of a kernel.
     pub fn of(project: &Project, kernel: &Kernel, arch: Arch) -> Self {
-        if *kernel != Kernel::Stile {
-            return Self::default();
-        }
-        let bytes = std::fs::read(toolchain::kernel_place(project, arch)).unwrap_or_default();
+        let file = match kernel {
+            Kernel::Stile => toolchain::kernel_place(project, arch),
+            Kernel::File(path) if kernel.is_stile() => path.clone(),
+            _ => return Self::default(),
+        };
+        let bytes = std::fs::read(file).unwrap_or_default();
         File::parse(&*bytes).map_or(Self::default(), |file| Self::of_file(&file))
     }
 

@@ -104,16 +104,20 @@ pub fn measure(bench: &Bench, arch: Arch, subject: &Subject) -> Result<Vec<Colum
         failure: booted.failure.clone(),
         rows: contests
             .iter()
-            .map(|contest| {
-                Row::new(
-                    threads(contest.threads),
-                    "",
-                    (figure.value)(contest).round(),
-                )
-            })
+            .map(|contest| row(contest, (figure.value)(contest)))
             .collect(),
     };
     Ok(FIGURES.iter().map(column).collect())
+}
+
+/// A figure of so many threads; 0 says that the kernel does not tell the two kinds of time apart.
+fn row(contest: &Contest, value: f64) -> Row {
+    let told = value > 0.0;
+    Row {
+        value: told.then(|| value.round()),
+        remark: (!told).then(|| "not told apart".into()),
+        ..Row::new(threads(contest.threads), "", value)
+    }
 }
 
 /// A line of the program's.
