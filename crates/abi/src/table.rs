@@ -89,9 +89,9 @@ pub const CALLS: &[Call] = calls! {
     72 pselect6(Int, Pointer, Pointer, Pointer, Pointer, Pointer) Whole;
     73 ppoll(Pointer, Uint, Pointer, Pointer, Uint) Whole;
     74 signalfd4(Fd, Pointer, Uint, Hex) Whole;
-    75 vmsplice(Fd, Pointer, Uint, Hex) Absent;
+    75 vmsplice(Fd, Pointer, Uint, Hex) Whole;
     76 splice(Fd, Pointer, Fd, Pointer, Uint, Hex) Whole;
-    77 tee(Fd, Fd, Uint, Hex) Absent;
+    77 tee(Fd, Fd, Uint, Hex) Whole;
     78 readlinkat(Fd, Path, Pointer, Uint) Whole;
     79 newfstatat(Fd, Path, Pointer, Hex) Whole;
     80 fstat(Fd, Pointer) Whole;

@@ -265,11 +265,8 @@ impl File {
         }
         let mut position = self.position.lock();
         if self.flags().has(O_APPEND) {
-            let (count, end) = self.ops.append(self, from)?;
-            *position = end;
             drop(position);
-            inotify::about(&self.entry, IN_MODIFY);
-            return Ok(count);
+            return self.append(from, true);
         }
         let count = self.ops.write(self, from, *position)?;
         *position += count as u64;
@@ -297,6 +294,22 @@ impl File {
             return Ok(self.ops.append(self, from)?.0);
         }
         self.ops.write(self, from, position)
+    }
+
+    /// Writes at the end; `moves`: the file's position goes there too.
+    pub fn append(&self, from: &mut Source, moves: bool) -> Result<usize> {
+        self.check_writable()?;
+        if self.stream {
+            return self.ops.write(self, from, 0);
+        }
+        let mut position = self.position.lock();
+        let (count, end) = self.ops.append(self, from)?;
+        if moves {
+            *position = end;
+        }
+        drop(position);
+        inotify::about(&self.entry, IN_MODIFY);
+        Ok(count)
     }
 
     /// Fills `buffer` from `position` on, as far as the file goes, and returns how much that is.

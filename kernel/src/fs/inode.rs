@@ -220,6 +220,16 @@ pub trait Inode: Send + Sync + Any {
         Err(Errno::EPERM)
     }
 
+    /// Makes a regular file in no directory (O_TMPFILE). `linkable`: it may get a name later.
+    fn create_unnamed(
+        &self,
+        _here: &Arc<Entry>,
+        _mode: u32,
+        _linkable: bool,
+    ) -> Result<Arc<Entry>> {
+        Err(Errno::EOPNOTSUPP)
+    }
+
     /// Gives an inode of the same file system one more name, in this directory.
     fn add_link(&self, _here: &Arc<Entry>, _name: &[u8], _to: &Arc<dyn Inode>) -> Result<()> {
         Err(Errno::EPERM)

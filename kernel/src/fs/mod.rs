@@ -55,7 +55,7 @@ static ROOT: Mutex<Option<Arc<Entry>>> = Mutex::new(None);
 
 /// Makes the root file system and unpacks the initial archive into it. Called once, before the first program.
 pub fn init(archive: Option<&[u8]>) -> Result<()> {
-    let root = tmpfs::Tmpfs::new(0o755)?;
+    let root = tmpfs::Tmpfs::new(&tmpfs::Options::unlimited(0o755))?;
     *ROOT.lock() = Some(root.clone());
     initramfs::prepare(&root)?;
     if let Some(archive) = archive {

@@ -2,9 +2,10 @@
 
 use super::entry::Entry;
 use super::inode::Kind;
-use super::tmpfs::{Node, Tmpfs};
+use super::tmpfs::{Node, Options, Tmpfs};
 use super::{device, proc, sysfs, tty};
 use crate::errno::{Errno, Result};
+use crate::mm::PAGE_SIZE;
 use crate::sync::Mutex;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -36,9 +37,10 @@ pub fn init(root: &Arc<Entry>) {
 /// The kinds of file system there are, as /proc/filesystems lists them.
 pub const KINDS: [&str; 6] = ["tmpfs", "ramfs", "devtmpfs", "devpts", "proc", "sysfs"];
 
-fn new_root(kind: &str) -> Result<Arc<Entry>> {
+fn new_root(kind: &str, options: &[u8]) -> Result<Arc<Entry>> {
     match kind {
-        "tmpfs" | "ramfs" => Tmpfs::new(0o1777),
+        "tmpfs" => Tmpfs::new(&Options::parse(options)?),
+        "ramfs" => Tmpfs::new(&Options::unlimited(0o755)),
         "devtmpfs" => dev(),
         "devpts" => tty::devpts(),
         "proc" => proc::root(),
@@ -47,8 +49,8 @@ fn new_root(kind: &str) -> Result<Arc<Entry>> {
     }
 }
 
-/// Mounts a file system of `kind` on a directory.
-pub fn mount(source: &[u8], target: &Arc<Entry>, kind: &[u8]) -> Result<()> {
+/// Mounts a file system of `kind` on a directory, with options such as `size=1m`.
+pub fn mount(source: &[u8], target: &Arc<Entry>, kind: &[u8], options: &[u8]) -> Result<()> {
     let kind = KINDS
         .iter()
         .copied()
@@ -61,9 +63,23 @@ pub fn mount(source: &[u8], target: &Arc<Entry>, kind: &[u8]) -> Result<()> {
         source,
         target,
         kind,
-        new_root(kind)?,
+        new_root(kind, options)?,
         matches!(kind, "tmpfs" | "ramfs"),
     )
+}
+
+/// The tmpfs that the root of a mount is of.
+fn tmpfs(root: &Entry) -> Option<Arc<Node>> {
+    let inode: Arc<dyn Any + Send + Sync> = root.inode().clone();
+    inode.downcast().ok()
+}
+
+/// Gives a mounted file system other options.
+pub fn remount(root: &Arc<Entry>, options: &[u8]) -> Result<()> {
+    match tmpfs(root) {
+        Some(node) if !options.is_empty() => node.fs().limit(&Options::parse(options)?),
+        _ => Ok(()),
+    }
 }
 
 /// Shows the directory (or file) `from` at `target` too.
@@ -117,9 +133,8 @@ pub fn unmount(root: &Arc<Entry>) -> Result<()> {
     let mount = mounts.remove(at);
     drop(mounts);
     covered.cover(None);
-    let inode: Arc<dyn Any + Send + Sync> = mount.root.inode().clone();
     if mount.own
-        && let Ok(node) = inode.downcast::<Node>()
+        && let Some(node) = tmpfs(&mount.root)
     {
         node.dismantle();
     }
@@ -131,7 +146,11 @@ pub fn list(root: &Arc<Entry>, out: &mut dyn fmt::Write) -> fmt::Result {
     for mount in MOUNTS.lock().iter() {
         let path = mount.root.path(root);
         let (source, path) = (mount.source.escape_ascii(), path.escape_ascii());
-        writeln!(out, "{source} {path} {} rw,relatime 0 0", mount.kind)?;
+        write!(out, "{source} {path} {} rw,relatime", mount.kind)?;
+        if let Some((pages, _)) = tmpfs(&mount.root).and_then(|node| node.fs().page_limit()) {
+            write!(out, ",size={}k", pages * (PAGE_SIZE as u64 / 1024))?;
+        }
+        writeln!(out, " 0 0")?;
     }
     Ok(())
 }
@@ -159,9 +178,8 @@ fn dev() -> Result<Arc<Entry>> {
     if let Some(root) = known {
         return Ok(root);
     }
-    let root = Tmpfs::new(0o755)?;
-    let inode: Arc<dyn Any + Send + Sync> = root.inode().clone();
-    let node = inode.downcast::<Node>().map_err(|_| Errno::EINVAL)?;
+    let root = Tmpfs::new(&Options::unlimited(0o755))?;
+    let node = tmpfs(&root).ok_or(Errno::EINVAL)?;
     let hypervisor = device::has_hypervisor().then_some(device::HYPERVISOR);
     for (name, major, minor, permissions) in device::NODES.into_iter().chain(hypervisor) {
         let child = node.new_node(S_IFCHR | permissions, device::number(major, minor), (0, 0))?;

@@ -13,6 +13,7 @@ use crate::mm::user::UserPtr;
 use crate::sync::{Mutex, SleepMutex};
 use crate::task::signal;
 use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use linux_raw_sys::general::{O_ACCMODE, O_RDWR, O_WRONLY, S_IFIFO, SIGPIPE};
 use linux_raw_sys::ioctl::FIONREAD;
@@ -195,6 +196,37 @@ impl End {
     /// The pipe's size in bytes.
     pub fn size(&self) -> usize {
         self.pipe.ring.lock().capacity()
+    }
+
+    /// Copies up to `count` bytes from one pipe to another; they stay (tee(2)). `nonblocking` says of each whether to wait.
+    pub fn tee(from: &End, to: &End, count: usize, nonblocking: [bool; 2]) -> Result<usize> {
+        let (from, to) = (&from.pipe, &to.pipe);
+        if Arc::ptr_eq(from, to) {
+            return Err(Errno::EINVAL);
+        }
+        let has_data = || from.len.load(Acquire) > 0 || from.writers.load(Acquire) == 0;
+        let has_room = || to.room.load(Acquire) > 0 || to.readers.load(Acquire) == 0;
+        for (ready, source, never) in [
+            (
+                &has_data as &dyn Fn() -> bool,
+                &from.readable,
+                nonblocking[0],
+            ),
+            (&has_room, &to.writable, nonblocking[1]),
+        ] {
+            match ready() {
+                true => {}
+                false if count == 0 => return Ok(0),
+                false if never => return Err(Errno::EAGAIN),
+                false => source.wait(ready)?,
+            }
+        }
+        let len = count.min(from.len.load(Acquire)).min(to.room.load(Acquire));
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(len).map_err(|_| Errno::ENOMEM)?;
+        bytes.resize(len, 0);
+        let got = from.ring.lock().peek(&mut Sink::kernel(&mut bytes), 0)?;
+        to.write(&mut Source::kernel(&bytes[..got]), true)
     }
 
     /// Makes the pipe at least `size` bytes large; returns the new size.

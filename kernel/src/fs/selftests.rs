@@ -4,7 +4,7 @@ use super::file::Whence;
 use super::inode::{Inode, Kind, New, Replace, SetAttr};
 use super::io::{Sink, Source};
 use super::poll::Events;
-use super::tmpfs::Tmpfs;
+use super::tmpfs::{Options, Tmpfs};
 use super::walk::Walk;
 use super::{Entry, File, FsContext, OpenFlags, epoll, mount, pipe};
 use crate::errno::Errno;
@@ -31,7 +31,7 @@ fn symlink(directory: &Arc<Entry>, name: &str, target: &str) {
 
 /// A tree with `/a/b/file`, and a context in it.
 fn tree() -> (Arc<FsContext>, Arc<Entry>, Arc<Entry>) {
-    let root = Tmpfs::new(0o755).unwrap();
+    let root = Tmpfs::new(&Options::unlimited(0o755)).unwrap();
     let b = make(&make(&root, "a", S_IFDIR | 0o755), "b", S_IFDIR | 0o755);
     let file = make(&b, "file", S_IFREG | 0o644);
     (FsContext::new(root).unwrap(), b, file)
@@ -101,7 +101,7 @@ selftest! {
 selftest! {
     fn walk_crosses_mounts() {
         let (context, b, _) = tree();
-        mount::mount(b"none", &b, b"tmpfs").unwrap();
+        mount::mount(b"none", &b, b"tmpfs", b"").unwrap();
         let top = Walk::new(&context).resolve(None, b"/a/b", true).unwrap();
         assert!(!Arc::ptr_eq(&top, &b) && top.path(&context.root()) == b"/a/b");
         make(&top, "inside", S_IFREG | 0o644);
@@ -181,7 +181,7 @@ selftest! {
 
 selftest! {
     fn tmpfs_lists_what_stays_while_others_go() {
-        let root = Tmpfs::new(0o755).unwrap();
+        let root = Tmpfs::new(&Options::unlimited(0o755)).unwrap();
         for name in ["one", "two", "three", "four"] {
             make(&root, name, S_IFREG);
         }

@@ -8,6 +8,10 @@ use crate::errno::{Errno, Result};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::borrow::Borrow;
+use linux_raw_sys::general::{
+    RESOLVE_BENEATH, RESOLVE_CACHED, RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS,
+    RESOLVE_NO_XDEV,
+};
 
 /// The longest path with its terminating zero (`PATH_MAX`).
 pub const PATH_MAX: usize = 4096;
@@ -37,16 +41,76 @@ impl Last<'_> {
     }
 }
 
+/// What a walk must not do (the RESOLVE_ flags of openat2(2)).
+#[derive(Clone, Copy, Default)]
+pub struct Scope(u32);
+
+impl Scope {
+    /// EINVAL for bits that are unknown or exclude one another.
+    pub fn from_bits(bits: u64) -> Result<Self> {
+        const KNOWN: u32 = RESOLVE_NO_XDEV
+            | RESOLVE_NO_MAGICLINKS
+            | RESOLVE_NO_SYMLINKS
+            | RESOLVE_BENEATH
+            | RESOLVE_IN_ROOT
+            | RESOLVE_CACHED;
+        const EITHER: u32 = RESOLVE_BENEATH | RESOLVE_IN_ROOT;
+        let known = bits & !u64::from(KNOWN) == 0;
+        let scope = Scope(bits as u32);
+        if known && !scope.has(EITHER) {
+            Ok(scope)
+        } else {
+            Err(Errno::EINVAL)
+        }
+    }
+
+    /// Whether there is a directory that must not be left.
+    pub fn is_bounded(self) -> bool {
+        self.0 & (RESOLVE_BENEATH | RESOLVE_IN_ROOT) != 0
+    }
+
+    fn has(self, bits: u32) -> bool {
+        self.0 & bits == bits
+    }
+}
+
 /// A walk: where it starts from, and how many links it has followed.
 pub struct Walk<'c> {
     context: &'c FsContext,
     links: usize,
+    scope: Scope,
+    /// What the scope is: the directory that must not be left.
+    top: Option<Arc<Entry>>,
 }
 
 impl<'c> Walk<'c> {
     /// A walk in the tree that a process with `context` sees.
     pub fn new(context: &'c FsContext) -> Self {
-        Walk { context, links: 0 }
+        Walk {
+            context,
+            links: 0,
+            scope: Scope::default(),
+            top: None,
+        }
+    }
+
+    /// The same walk within bounds, from directory `from`, or the current one.
+    pub fn within(mut self, scope: Scope, from: Option<&Arc<Entry>>) -> Self {
+        if scope.is_bounded() {
+            let top = from.cloned();
+            self.top = Some(top.unwrap_or_else(|| self.context.directory()));
+        }
+        self.scope = scope;
+        self
+    }
+
+    /// Where a path that begins with `/` starts.
+    fn root(&self) -> Result<Arc<Entry>> {
+        match &self.top {
+            None => Ok(self.context.root()),
+            Some(_) if self.scope.has(RESOLVE_BENEATH) => Err(Errno::EXDEV),
+            Some(top) => Ok(top.clone()),
+        }
     }
 
     /// Resolves `path` from directory `from`, or the current one. `follow`: also a symbolic link at its end.
@@ -59,7 +123,7 @@ impl<'c> Walk<'c> {
         if path.is_empty() {
             return Err(Errno::ENOENT);
         }
-        self.go(self.start(from, path), path, follow)
+        self.go(self.start(from, path)?, path, follow)
     }
 
     /// Resolves all but the last part of `path`.
@@ -79,7 +143,7 @@ impl<'c> Walk<'c> {
         if path.is_empty() {
             return Err(Errno::ENOENT);
         }
-        let directory = self.go(self.start(from, path), &path[..start], true)?;
+        let directory = self.go(self.start(from, path)?, &path[..start], true)?;
         if directory.kind() != Kind::Directory {
             return Err(Errno::ENOTDIR);
         }
@@ -96,7 +160,7 @@ impl<'c> Walk<'c> {
     pub fn last(&self, directory: &Arc<Entry>, last: &Last) -> Result<Arc<Entry>> {
         match last.name {
             b"" | b"." => Ok(directory.clone()),
-            b".." => Ok(self.above(directory)),
+            b".." => self.above(directory),
             name => step(directory, name),
         }
     }
@@ -104,27 +168,45 @@ impl<'c> Walk<'c> {
     /// Counts one more symbolic link; ELOOP when there were too many.
     pub fn count_link(&mut self) -> Result<()> {
         self.links += 1;
-        if self.links > MAX_LINKS {
+        if self.links > MAX_LINKS || self.scope.has(RESOLVE_NO_SYMLINKS) {
             Err(Errno::ELOOP)
         } else {
             Ok(())
         }
     }
 
-    fn start(&self, from: Option<&Arc<Entry>>, path: &[u8]) -> Arc<Entry> {
+    fn start(&self, from: Option<&Arc<Entry>>, path: &[u8]) -> Result<Arc<Entry>> {
         match from {
-            _ if path.first() == Some(&b'/') => self.context.root(),
-            Some(from) => from.clone(),
-            None => self.context.directory(),
+            _ if path.first() == Some(&b'/') => self.root(),
+            Some(from) => Ok(from.clone()),
+            None => Ok(self.context.directory()),
         }
     }
 
-    fn above(&self, entry: &Arc<Entry>) -> Arc<Entry> {
-        if self.context.is_root(entry) {
-            entry.clone()
-        } else {
-            entry.above()
+    fn above(&self, entry: &Arc<Entry>) -> Result<Arc<Entry>> {
+        if self.top.as_ref().is_some_and(|top| Arc::ptr_eq(top, entry)) {
+            return if self.scope.has(RESOLVE_BENEATH) {
+                Err(Errno::EXDEV)
+            } else {
+                Ok(entry.clone())
+            };
         }
+        if self.context.is_root(entry) {
+            return Ok(entry.clone());
+        }
+        if self.scope.has(RESOLVE_NO_XDEV) && entry.is_root_of_fs() {
+            return Err(Errno::EXDEV);
+        }
+        Ok(entry.above())
+    }
+
+    /// The member `name` of a directory, or what is mounted there.
+    fn enter(&self, directory: &Arc<Entry>, name: &[u8]) -> Result<Arc<Entry>> {
+        let entry = step(directory, name)?;
+        if self.scope.has(RESOLVE_NO_XDEV) && entry.is_covered() {
+            return Err(Errno::EXDEV);
+        }
+        Ok(entry.covering())
     }
 
     fn go(&mut self, start: Arc<Entry>, path: &[u8], follow: bool) -> Result<Arc<Entry>> {
@@ -146,21 +228,25 @@ impl<'c> Walk<'c> {
             perm::search(&here)?;
             let next = match name {
                 b"." => here.clone(),
-                b".." => self.above(&here),
-                _ => step(&here, name)?.covering(),
+                b".." => self.above(&here)?,
+                _ => self.enter(&here, name)?,
             };
             at = end;
             let more = at < path.len();
             if next.kind() == Kind::Symlink && (follow || more) {
                 self.count_link()?;
                 match next.inode().link()? {
+                    Link::Entry(_) if self.scope.has(RESOLVE_NO_MAGICLINKS) => {
+                        return Err(Errno::ELOOP);
+                    }
+                    Link::Entry(_) if self.top.is_some() => return Err(Errno::EXDEV),
                     Link::Entry(entry) => here = entry,
                     Link::Path(mut target) => {
                         if target.is_empty() {
                             return Err(Errno::ENOENT);
                         }
                         if target.first() == Some(&b'/') {
-                            here = self.context.root();
+                            here = self.root()?;
                         }
                         let rest = &path[at..];
                         target.try_reserve(rest.len()).map_err(|_| Errno::ENOMEM)?;

@@ -9,6 +9,7 @@ use crate::fs::{Entry, inotify, mount, perm};
 use crate::mm::user::{UserSlice, read_cstr};
 use crate::task::current;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use linux_raw_sys::general::*;
 
 /// Resolves all of a path but its last part, which is in a directory that the caller may search.
@@ -323,11 +324,20 @@ pub fn umask(mask: u32) -> Result<usize> {
 }
 
 /// mount(2): a new file system, or a directory shown at a second place. Flags of the mount itself have no effect.
-pub fn mount(source: usize, target: usize, kind: usize, flags: u32, _data: usize) -> Result<usize> {
-    const SETTINGS: u32 = MS_REMOUNT | MS_PRIVATE | MS_SHARED | MS_SLAVE | MS_UNBINDABLE;
+pub fn mount(source: usize, target: usize, kind: usize, flags: u32, data: usize) -> Result<usize> {
+    const SETTINGS: u32 = MS_PRIVATE | MS_SHARED | MS_SLAVE | MS_UNBINDABLE;
     privileged()?;
     let target = path::resolve(AT_FDCWD, target, 0)?;
     if flags & SETTINGS != 0 {
+        return Ok(0);
+    }
+    let options = if data == 0 {
+        Vec::new()
+    } else {
+        read_cstr(data, 4096)?
+    };
+    if flags & MS_REMOUNT != 0 {
+        mount::remount(&target, &options)?;
         return Ok(0);
     }
     if flags & MS_MOVE != 0 {
@@ -342,7 +352,7 @@ pub fn mount(source: usize, target: usize, kind: usize, flags: u32, _data: usize
     } else {
         read_cstr(source, 4096)?
     };
-    mount::mount(&source, &target, &read_cstr(kind, 64)?)?;
+    mount::mount(&source, &target, &read_cstr(kind, 64)?, &options)?;
     Ok(0)
 }
 

@@ -6,8 +6,10 @@ use crate::errno::{Errno, Result};
 use crate::fs::file::Whence;
 use crate::fs::inode::{Kind, Link, New};
 use crate::fs::io::{IoVec, MAX_COUNT, Sink, Source};
-use crate::fs::walk::Walk;
+use crate::fs::pipe::End;
+use crate::fs::walk::{Scope, Walk};
 use crate::fs::{Entry, File, OpenFlags, inotify, perm};
+use crate::mm::PAGE_SIZE;
 use crate::mm::user::UserPtr;
 use crate::task::current;
 use alloc::sync::Arc;
@@ -17,35 +19,65 @@ use linux_raw_sys::general::*;
 /// openat(2)
 pub fn openat(directory: i32, path: usize, flags: u32, mode: u32) -> Result<usize> {
     let path = UserPath::read(path)?;
-    open_path(directory, &path, flags, mode)
+    open_path(directory, &path, flags & OPEN_FLAGS, mode, Scope::default())
 }
 
 /// openat2(2)
 pub fn openat2(directory: i32, path: usize, how: usize, size: usize) -> Result<usize> {
-    if size < 24 {
+    const HOW: usize = 24;
+    const MAKES: u32 = O_CREAT | __O_TMPFILE;
+    if size < HOW {
         return Err(Errno::EINVAL);
+    }
+    if size > PAGE_SIZE {
+        return Err(Errno::E2BIG);
     }
     let [flags, mode, resolve] = UserPtr::<[u64; 3]>::new(how).read()?;
-    if flags >> 32 != 0 || mode & !0o7777 != 0 || resolve != 0 {
+    let more = UserPtr::<u8>::new(how + HOW).read_vec(size - HOW)?;
+    if more.iter().any(|&byte| byte != 0) {
+        return Err(Errno::E2BIG);
+    }
+    let flags32 = flags as u32;
+    let modeless = flags32 & MAKES == 0 && mode != 0;
+    if flags & !u64::from(OPEN_FLAGS) != 0 || mode & !0o7777 != 0 || modeless {
         return Err(Errno::EINVAL);
     }
-    open_path(directory, &UserPath::read(path)?, flags as u32, mode as u32)
+    if flags32 & O_PATH != 0 && flags32 & !PATH_FLAGS != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let scope = Scope::from_bits(resolve)?;
+    if resolve & u64::from(RESOLVE_CACHED) != 0 && flags32 & (MAKES | O_TRUNC) != 0 {
+        return Err(Errno::EAGAIN);
+    }
+    open_path(
+        directory,
+        &UserPath::read(path)?,
+        flags32,
+        mode as u32,
+        scope,
+    )
 }
 
-fn open_path(directory: i32, path: &[u8], flags: u32, mode: u32) -> Result<usize> {
-    const PATH_FLAGS: u32 = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+/// The flags there are: the access mode, and O_CREAT to O_TMPFILE.
+const OPEN_FLAGS: u32 = O_ACCMODE | 2 * __O_TMPFILE - O_CREAT;
+/// Flags that go with O_PATH.
+const PATH_FLAGS: u32 = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+fn open_path(directory: i32, path: &[u8], flags: u32, mode: u32, scope: Scope) -> Result<usize> {
     let flags = OpenFlags(if flags & O_PATH != 0 {
         flags & PATH_FLAGS
     } else {
         flags | O_LARGEFILE
     });
-    let from = path::base(directory, path)?;
-    let entry = if flags.has(O_CREAT) {
-        open_or_create(from, path, flags, mode)?
+    let from = path::base(directory, if scope.is_bounded() { b"" } else { path })?;
+    let context = current().fs();
+    let mut walk = Walk::new(&context).within(scope, from.as_ref());
+    let entry = if flags.has(__O_TMPFILE) {
+        open_unnamed(&mut walk, from, path, flags, mode)?
+    } else if flags.has(O_CREAT) {
+        open_or_create(walk, from, path, flags, mode)?
     } else {
-        let context = current().fs();
         let follow = !flags.has(O_NOFOLLOW);
-        let entry = Walk::new(&context).resolve(from.as_ref(), path, follow)?;
+        let entry = walk.resolve(from.as_ref(), path, follow)?;
         check_open(&entry, flags)?;
         entry
     };
@@ -84,8 +116,31 @@ fn check_open(entry: &Arc<Entry>, flags: OpenFlags) -> Result<()> {
     Ok(())
 }
 
+/// Makes a file without a name in the file system of a directory.
+fn open_unnamed(
+    walk: &mut Walk,
+    from: Option<Arc<Entry>>,
+    path: &[u8],
+    flags: OpenFlags,
+    mode: u32,
+) -> Result<Arc<Entry>> {
+    if !flags.has(O_TMPFILE) || !flags.writable() || flags.has(O_CREAT) {
+        return Err(Errno::EINVAL);
+    }
+    let directory = walk.resolve(from.as_ref(), path, true)?;
+    if directory.kind() != Kind::Directory {
+        return Err(Errno::ENOTDIR);
+    }
+    perm::check(&directory, perm::WRITE | perm::EXECUTE)?;
+    let mode = S_IFREG | mode & 0o7777 & !current().fs().umask();
+    directory
+        .inode()
+        .create_unnamed(&directory, mode, !flags.has(O_EXCL))
+}
+
 /// Finds or makes what open(O_CREAT) names; a symbolic link at the end is followed even if it dangles.
 fn open_or_create(
+    mut walk: Walk,
     from: Option<Arc<Entry>>,
     path: &[u8],
     flags: OpenFlags,
@@ -94,8 +149,7 @@ fn open_or_create(
     if flags.has(O_DIRECTORY) {
         return Err(Errno::EINVAL);
     }
-    let context = current().fs();
-    let mut walk = Walk::new(&context);
+    let umask = current().fs().umask();
     let (mut from, mut expanded) = (from, Vec::new());
     loop {
         let path = if expanded.is_empty() { path } else { &expanded };
@@ -130,7 +184,7 @@ fn open_or_create(
                 }
                 let name = last.proper(Errno::EISDIR)?;
                 perm::check(&directory, perm::WRITE)?;
-                let mode = mode & 0o7777 & !context.umask();
+                let mode = mode & 0o7777 & !umask;
                 match directory
                     .inode()
                     .create(&directory, name, New::Node(S_IFREG | mode, 0))
@@ -280,8 +334,13 @@ pub fn pwritev2(
     _high: usize,
     flags: u32,
 ) -> Result<usize> {
-    if flags & !HINTS != 0 {
+    if flags & !(HINTS | RWF_APPEND) != 0 {
         return Err(Errno::EOPNOTSUPP);
+    }
+    if flags & RWF_APPEND != 0 {
+        let file = file(fd)?;
+        let pieces = pieces::<Native>(vector, count)?;
+        return file.append(&mut Source::user(&pieces), offset == -1);
     }
     if offset == -1 {
         writev::<Native>(fd, vector, count)
@@ -336,16 +395,27 @@ pub fn fallocate(fd: i32, mode: u32, offset: i64, len: i64) -> Result<usize> {
         return Err(Errno::EINVAL);
     }
     file.check_writable()?;
-    if file.entry().kind() == Kind::Fifo {
-        return Err(Errno::ESPIPE);
+    match file.entry().kind() {
+        Kind::Fifo => return Err(Errno::ESPIPE),
+        Kind::Directory => return Err(Errno::EISDIR),
+        Kind::Regular => {}
+        _ => return Err(Errno::ENODEV),
     }
     file.ops()
         .allocate(&file, mode, offset as u64, len as u64)?;
     Ok(0)
 }
 
-/// fsync(2), fdatasync(2), syncfs(2): files are in memory.
+/// fsync(2), fdatasync(2): files are in memory.
 pub fn fsync(fd: i32) -> Result<usize> {
+    match file(fd)?.entry().kind() {
+        Kind::Fifo | Kind::Socket => Err(Errno::EINVAL),
+        _ => Ok(0),
+    }
+}
+
+/// syncfs(2)
+pub fn syncfs(fd: i32) -> Result<usize> {
     file(fd)?;
     Ok(0)
 }
@@ -508,6 +578,34 @@ pub fn copy_file_range(
     )
 }
 
+/// tee(2)
+pub fn tee(input: i32, out: i32, count: usize, flags: u32) -> Result<usize> {
+    check_flags(flags, 0xf)?;
+    let (input, out) = (file(input)?, file(out)?);
+    input.check_readable()?;
+    out.check_writable()?;
+    let (from, to) = (input.ops_as::<End>(), out.ops_as::<End>());
+    let (from, to) = (from.ok_or(Errno::EINVAL)?, to.ok_or(Errno::EINVAL)?);
+    let never = flags & SPLICE_F_NONBLOCK != 0;
+    let nonblocking = [&input, &out].map(|file| never || file.flags().nonblocking());
+    End::tee(&from, &to, count, nonblocking)
+}
+
+/// vmsplice(2): as writev to the pipe, or readv from it. Pages are copied, not given.
+pub fn vmsplice(fd: i32, vector: usize, count: usize, flags: u32) -> Result<usize> {
+    check_flags(flags, 0xf)?;
+    let file = file(fd)?;
+    if file.ops_as::<End>().is_none() {
+        return Err(Errno::EBADF);
+    }
+    let pieces = pieces::<Native>(vector, count)?;
+    if file.flags().writable() {
+        file.write(&mut Source::user(&pieces))
+    } else {
+        file.read(&mut Sink::user(&pieces))
+    }
+}
+
 /// splice(2): one side is a pipe.
 pub fn splice(
     input: i32,
@@ -528,6 +626,10 @@ pub fn splice(
     }
     if from_pipe && input_offset != 0 || to_pipe && out_offset != 0 {
         return Err(Errno::ESPIPE);
+    }
+    let stream = |file: &File, offset| offset != 0 && file.entry().kind() == Kind::Socket;
+    if stream(&input, input_offset) || stream(&out, out_offset) {
+        return Err(Errno::EINVAL);
     }
     copy(
         Side::new(input, input_offset)?,

@@ -16,6 +16,7 @@ mod rseq;
 mod seccomp;
 mod signals;
 mod time;
+mod tree;
 mod unix;
 
 use std::ffi::CStr;
@@ -35,6 +36,7 @@ fn main() {
         Some("pidfd") => pidfd::run(),
         Some("pipes") => pipes::run(),
         Some("time") => time::run(),
+        Some("tree") => tree::run(),
         Some("unix") => unix::run(),
         Some("inet") => inet::run(),
         _ => {

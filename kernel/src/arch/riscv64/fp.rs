@@ -100,11 +100,7 @@ impl State {
 
     /// Changes what a stopped thread has in them.
     pub fn set_stopped(&mut self, f: [u64; 32], fcsr: u32) {
-        self.registers = Registers {
-            f,
-            fcsr,
-            unused: 0,
-        };
+        self.registers = Registers { f, fcsr, unused: 0 };
         self.used = true;
     }
 

@@ -2,11 +2,13 @@
 
 use super::super::file::{Whence, seek_in};
 use super::super::io::{Sink, Source};
+use super::quota::Quota;
 use crate::errno::{Errno, Result};
 use crate::mm::PAGE_SIZE;
 use crate::mm::frame::{self, FrameRef};
 use crate::mm::{Mappers, PageSource};
 use crate::sync::{Mutex, SleepMutex};
+use alloc::sync::Arc;
 use core::cmp::Ordering;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use linux_raw_sys::general::{
@@ -23,6 +25,8 @@ pub struct Data {
     seals: AtomicU32,
     /// The address spaces that map it.
     mappers: Mappers,
+    /// What its pages are counted in.
+    quota: Arc<Quota>,
 }
 
 /// The page of a byte, and where in it the byte lies.
@@ -35,13 +39,14 @@ fn split(position: u64) -> (usize, usize) {
 
 impl Data {
     /// An empty file with these seals (`F_SEAL_SEAL`: they stay as they are).
-    pub const fn new(seals: u32) -> Self {
+    pub const fn new(seals: u32, quota: Arc<Quota>) -> Self {
         Data {
             pages: Mutex::new(Radix::new()),
             size: AtomicU64::new(0),
             writing: SleepMutex::new(()),
             seals: AtomicU32::new(seals),
             mappers: Mappers::new(),
+            quota,
         }
     }
 
@@ -111,9 +116,11 @@ impl Data {
         if let Some(page) = pages.get(index) {
             return Ok(page.clone());
         }
-        pages
-            .insert(index, fresh.clone())
-            .map_err(|_| Errno::ENOMEM)?;
+        self.quota.take()?;
+        pages.insert(index, fresh.clone()).map_err(|_| {
+            self.quota.give(1);
+            Errno::ENOMEM
+        })?;
         Ok(fresh)
     }
 
@@ -205,7 +212,12 @@ impl Data {
     fn punch_pages(&self, first: u64, end: u64) {
         if first < end {
             let mut pages = self.pages.lock();
-            pages.remove_range(first as usize, (end - 1) as usize, &mut drop);
+            let mut count = 0;
+            pages.remove_range(first as usize, (end - 1) as usize, &mut |page| {
+                count += 1;
+                drop(page);
+            });
+            self.quota.give(count);
         }
     }
 
@@ -281,6 +293,12 @@ impl Data {
             }
             _ => Ok(place),
         }
+    }
+}
+
+impl Drop for Data {
+    fn drop(&mut self) {
+        self.quota.give(self.occupied());
     }
 }
 

@@ -3,10 +3,13 @@
 mod data;
 mod directory;
 mod node;
+mod options;
+mod quota;
 mod xattr;
 
 pub use data::Data;
 pub use node::Node;
+pub use options::Options;
 
 use super::entry::Entry;
 use super::file::{File, OpenFlags};
@@ -19,6 +22,7 @@ use crate::sync::Mutex;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use linux_raw_sys::general::{O_LARGEFILE, O_RDWR, S_IFDIR};
+use quota::Quota;
 
 /// The magic number of tmpfs in statfs(2).
 const MAGIC: u64 = 0x0102_1994;
@@ -27,17 +31,51 @@ const MAGIC: u64 = 0x0102_1994;
 pub struct Tmpfs {
     device: u64,
     next_inode: AtomicU64,
+    pages: Arc<Quota>,
+    inodes: Quota,
 }
 
 impl Tmpfs {
-    /// A new file system whose only directory is its root, with these permissions.
-    pub fn new(permissions: u32) -> Result<Arc<Entry>> {
-        let fs = try_arc(Tmpfs {
+    fn empty(options: &Options) -> Result<Arc<Self>> {
+        try_arc(Tmpfs {
             device: super::new_device(),
             next_inode: AtomicU64::new(1),
-        })?;
-        let root = Node::new(fs, S_IFDIR | permissions, 0, (0, 0))?;
+            pages: try_arc(Quota::new(options.pages))?,
+            inodes: Quota::new(options.inodes),
+        })
+    }
+
+    /// A new file system whose only directory is its root.
+    pub fn new(options: &Options) -> Result<Arc<Entry>> {
+        let permissions = options.permissions.unwrap_or(0o1777);
+        let fs = Self::empty(options)?;
+        let root = Node::new(fs, S_IFDIR | permissions, 0, options.owner)?;
         Entry::new(root, None, Arc::from(&b""[..]))
+    }
+
+    /// Changes the limits of one that has some.
+    pub fn limit(&self, options: &Options) -> Result<()> {
+        options
+            .pages
+            .map_or(Ok(()), |pages| self.pages.change(pages))
+    }
+
+    /// Pages that its files may take, and take.
+    pub fn page_limit(&self) -> Option<(u64, u64)> {
+        self.pages.state()
+    }
+
+    /// Without a limit, all of memory is its size.
+    fn stat(&self) -> FsStat {
+        let (blocks, free) = match self.pages.state() {
+            Some((limit, used)) => (limit, limit.saturating_sub(used)),
+            None => (frame::total() as u64, frame::free_count() as u64),
+        };
+        FsStat {
+            magic: MAGIC,
+            blocks,
+            free,
+        }
     }
 
     fn new_inode(&self) -> u64 {
@@ -52,10 +90,7 @@ pub fn memory_file(name: &[u8], sealing: bool) -> Result<Arc<File>> {
     let fs = match known {
         Some(fs) => fs,
         None => {
-            let fs = try_arc(Tmpfs {
-                device: super::new_device(),
-                next_inode: AtomicU64::new(1),
-            })?;
+            let fs = Tmpfs::empty(&Options::unlimited(0o777))?;
             FS.lock().get_or_insert(fs).clone()
         }
     };
@@ -65,15 +100,6 @@ pub fn memory_file(name: &[u8], sealing: bool) -> Result<Arc<File>> {
     let entry = Entry::new(node, None, Arc::from(&shown[..]))?;
     entry.removed();
     File::open(entry, OpenFlags(O_RDWR | O_LARGEFILE))
-}
-
-/// All of memory is a tmpfs' size.
-fn fs_stat() -> FsStat {
-    FsStat {
-        magic: MAGIC,
-        blocks: frame::total() as u64,
-        free: frame::free_count() as u64,
-    }
 }
 
 /// Bytes to pages, rounded up.

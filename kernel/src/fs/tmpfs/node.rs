@@ -16,9 +16,11 @@ use crate::mm::PAGE_SIZE;
 use crate::mm::heap::try_arc;
 use crate::sync::{Mutex, SleepMutex};
 use crate::task::signal;
+use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
+use core::sync::atomic::{AtomicBool, Ordering::*};
 use linux_raw_sys::general::*;
 
 enum Content {
@@ -49,6 +51,14 @@ pub struct Node {
     meta: Mutex<Meta>,
     xattrs: Xattrs,
     content: Content,
+    /// It is in no directory, and may be put into one (O_TMPFILE).
+    linkable: AtomicBool,
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.fs.inodes.give(1);
+    }
 }
 
 /// Renames of directories go one at a time: two could make a circle.
@@ -62,7 +72,7 @@ impl Node {
             Kind::Character | Kind::Block => Content::Device(rdev),
             Kind::Fifo => Content::Fifo(Fifo::new()),
             Kind::Socket => Content::Socket,
-            _ => Content::File(Data::new(F_SEAL_SEAL)),
+            _ => Content::File(Data::new(F_SEAL_SEAL, fs.pages.clone())),
         };
         Self::with_content(fs, mode, content, owner)
     }
@@ -85,6 +95,7 @@ impl Node {
             changed: now,
             born: now,
         };
+        fs.inodes.take()?;
         let number = fs.new_inode();
         try_arc(Node {
             fs,
@@ -93,7 +104,13 @@ impl Node {
             meta: Mutex::new(meta),
             xattrs: Xattrs::new(),
             content,
+            linkable: AtomicBool::new(false),
         })
+    }
+
+    /// The file system.
+    pub fn fs(&self) -> &Arc<Tmpfs> {
+        &self.fs
     }
 
     /// A new inode for this file system, not yet in a directory.
@@ -117,7 +134,7 @@ impl Node {
 
     /// An inode of memfd_create: a regular file in no directory.
     pub fn anonymous_file(fs: Arc<Tmpfs>, permissions: u32, sealing: bool) -> Result<Arc<Self>> {
-        let data = Data::new(if sealing { 0 } else { F_SEAL_SEAL });
+        let data = Data::new(if sealing { 0 } else { F_SEAL_SEAL }, fs.pages.clone());
         let owner = crate::task::current().with_credentials(|who| (who.fsuid, who.fsgid));
         let node = Self::with_content(fs, S_IFREG | permissions, Content::File(data), owner)?;
         node.meta.lock().links = 0;
@@ -333,9 +350,24 @@ impl Inode for Node {
         if node.kind == Kind::Directory {
             return Err(Errno::EPERM);
         }
+        if node.meta.lock().links == 0 && !node.linkable.swap(false, AcqRel) {
+            return Err(Errno::ENOENT);
+        }
         self.add(here, name, node.clone())?;
         node.linked(1);
         Ok(())
+    }
+
+    fn create_unnamed(&self, here: &Arc<Entry>, mode: u32, linkable: bool) -> Result<Arc<Entry>> {
+        self.directory()?;
+        let (mode, owner) = inherit(&self.meta.lock(), mode);
+        let node = self.new_node(mode, 0, owner)?;
+        node.meta.lock().links = 0;
+        node.linkable.store(linkable, Release);
+        let name = format!("#{}", node.number);
+        let entry = Entry::new(node, Some(here.clone()), Arc::from(name.as_bytes()))?;
+        entry.removed();
+        Ok(entry)
     }
 
     fn remove(&self, here: &Arc<Entry>, name: &[u8], want_directory: bool) -> Result<()> {
@@ -414,7 +446,7 @@ impl Inode for Node {
     }
 
     fn fs_stat(&self) -> FsStat {
-        super::fs_stat()
+        self.fs.stat()
     }
 
     fn xattr(&self, name: &[u8]) -> Result<Vec<u8>> {
@@ -533,10 +565,6 @@ impl FileOps for Node {
         match mode & !FALLOC_FL_KEEP_SIZE {
             0 => data.allocate(offset, len, !keep)?,
             FALLOC_FL_PUNCH_HOLE if keep => data.punch(offset, len)?,
-            FALLOC_FL_ZERO_RANGE => {
-                data.punch(offset, len)?;
-                data.allocate(offset, len, !keep)?;
-            }
             _ => return Err(Errno::EOPNOTSUPP),
         }
         self.modified();

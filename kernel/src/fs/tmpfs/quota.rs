@@ -1,0 +1,60 @@
+//! How much of something a tmpfs may take: pages, or inodes.
+
+use crate::errno::{Errno, Result};
+use core::sync::atomic::{AtomicU64, Ordering::*};
+
+/// No limit.
+const NONE: u64 = u64::MAX;
+
+/// A limit, and what is used of it. Without a limit nothing is counted.
+pub struct Quota {
+    limit: AtomicU64,
+    used: AtomicU64,
+}
+
+impl Quota {
+    /// With a limit, or without.
+    pub const fn new(limit: Option<u64>) -> Self {
+        let limit = match limit {
+            Some(limit) => limit,
+            None => NONE,
+        };
+        Quota {
+            limit: AtomicU64::new(limit),
+            used: AtomicU64::new(0),
+        }
+    }
+
+    /// The limit and what is used of it, if there is a limit.
+    pub fn state(&self) -> Option<(u64, u64)> {
+        let limit = self.limit.load(Relaxed);
+        (limit != NONE).then(|| (limit, self.used.load(Relaxed)))
+    }
+
+    /// Uses one more; ENOSPC when all is used.
+    #[inline]
+    pub fn take(&self) -> Result<()> {
+        let limit = self.limit.load(Relaxed);
+        if limit == NONE || self.used.fetch_add(1, Relaxed) < limit {
+            return Ok(());
+        }
+        self.used.fetch_sub(1, Relaxed);
+        Err(Errno::ENOSPC)
+    }
+
+    /// Uses `count` less.
+    pub fn give(&self, count: u64) {
+        if self.limit.load(Relaxed) != NONE {
+            self.used.fetch_sub(count, Relaxed);
+        }
+    }
+
+    /// Another limit; EINVAL when there was none, or more is used.
+    pub fn change(&self, limit: u64) -> Result<()> {
+        match self.state() {
+            Some((_, used)) if used <= limit => self.limit.store(limit, Relaxed),
+            _ => return Err(Errno::EINVAL),
+        }
+        Ok(())
+    }
+}
