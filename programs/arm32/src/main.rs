@@ -1,5 +1,58 @@
 //! What a 32-bit Arm program finds on an arm64 kernel, told the same way by any kernel that does as Linux does.
 
+mod calls;
+mod faults;
+mod helpers;
+mod signals;
+mod threads;
+
+use std::io::Write;
+
 fn main() {
-    println!("hello from {} bits", usize::BITS);
+    let parts: [(&str, fn()); 5] = [
+        ("calls", calls::run),
+        ("faults", faults::run),
+        ("helpers", helpers::run),
+        ("signals", signals::run),
+        ("threads", threads::run),
+    ];
+    let wanted: Vec<String> = std::env::args().skip(1).collect();
+    for (name, run) in parts {
+        if wanted.is_empty() || wanted.iter().any(|part| part == name) {
+            println!("{name}:");
+            run();
+        }
+    }
+}
+
+/// Shows what a call came to.
+fn tell(what: &str, result: i64) {
+    if result == -1 {
+        let error = std::io::Error::last_os_error();
+        println!("{what}: errno {}", error.raw_os_error().unwrap_or(0));
+    } else {
+        println!("{what}: {result}");
+    }
+}
+
+/// Runs `work` in a child and tells how it ended.
+fn in_child(what: &str, work: impl FnOnce()) {
+    print!("{what}: ");
+    _ = std::io::stdout().flush();
+    // SAFETY: the process has one thread here.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            work();
+            _ = std::io::stdout().flush();
+            libc::_exit(0);
+        }
+        let mut status = 0;
+        libc::waitpid(child, &mut status, 0);
+        if libc::WIFSIGNALED(status) {
+            println!("killed by signal {}", libc::WTERMSIG(status));
+        } else {
+            println!("status {}", libc::WEXITSTATUS(status));
+        }
+    }
 }

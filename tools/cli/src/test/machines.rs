@@ -53,6 +53,17 @@ const INJECTED: Setting = Setting {
     ..RISCV64
 };
 
+/// What goes through every kind of exception of programs, by whatever policy.
+const POLICIES: &[&str] = &[
+    "abi-fault",
+    "abi-memory",
+    "arm32",
+    "go",
+    "hundred-forks",
+    "signals-core",
+    "threads",
+];
+
 /// The first of each architecture is the one that `--quick` and `--record` use.
 const SETTINGS: &[Setting] = &[
     Setting {
@@ -72,6 +83,29 @@ const SETTINGS: &[Setting] = &[
         cpu: "neoverse-n1",
         smp: 2,
         options: &["-machine", "virtualization=on"],
+        ..ARM64
+    },
+    Setting {
+        name: "cortex-a72-befores",
+        cpu: "cortex-a72",
+        smp: 2,
+        append: &["entry=switch", "idreg=locked", "hwaf=reread"],
+        cases: POLICIES,
+        ..ARM64
+    },
+    Setting {
+        name: "max-table",
+        cpu: "max",
+        smp: 2,
+        append: &["entry=table", "idreg=locked"],
+        cases: POLICIES,
+        ..ARM64
+    },
+    Setting {
+        name: "a64fx",
+        cpu: "a64fx",
+        smp: 2,
+        cases: &["abi-fault", "arm32-absent", "go", "hello", "threads"],
         ..ARM64
     },
     Setting {
