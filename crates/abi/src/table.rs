@@ -44,8 +44,8 @@ pub const CALLS: &[Call] = calls! {
     27 inotify_add_watch(Fd, Path, Hex) Whole;
     28 inotify_rm_watch(Fd, Int) Whole;
     29 ioctl(Fd, Hex, Hex) Partial("terminals, pipes, files");
-    30 ioprio_set(Int, Int, Int) Absent;
-    31 ioprio_get(Int, Int) Absent;
+    30 ioprio_set(Int, Int, Hex) Partial("kept, without effect");
+    31 ioprio_get(Int, Int) Whole;
     32 flock(Fd, Hex) Whole;
     33 mknodat(Fd, Path, Octal, Hex) Whole;
     34 mkdirat(Fd, Path, Octal) Whole;
@@ -272,10 +272,10 @@ pub const CALLS: &[Call] = calls! {
     269 sendmmsg(Fd, Pointer, Uint, Hex) Whole;
     270 process_vm_readv(Int, Pointer, Uint, Pointer, Uint, Hex) Whole;
     271 process_vm_writev(Int, Pointer, Uint, Pointer, Uint, Hex) Whole;
-    272 kcmp() Absent;
+    272 kcmp(Int, Int, Int, Uint, Uint) Partial("no epoll targets");
     273 finit_module() Absent;
-    274 sched_setattr(Int, Pointer, Hex) Absent;
-    275 sched_getattr(Int, Pointer, Uint, Hex) Absent;
+    274 sched_setattr(Int, Pointer, Hex) Partial("SCHED_DEADLINE schedules as the ordinary policy");
+    275 sched_getattr(Int, Pointer, Uint, Hex) Whole;
     276 renameat2(Fd, Path, Fd, Path, Hex) Whole;
     277 seccomp(Int, Hex, Pointer) Partial("no listener (SECCOMP_RET_USER_NOTIF)");
     278 getrandom(Pointer, Uint, Hex) Whole;

@@ -9,7 +9,7 @@ use crate::task::{Thread, current, require_privilege, sched, tree};
 use alloc::sync::Arc;
 
 /// The thread `tid`, or the current one for 0.
-fn thread(tid: i32) -> Result<Arc<Thread>> {
+pub(super) fn thread(tid: i32) -> Result<Arc<Thread>> {
     if tid < 0 {
         return Err(Errno::EINVAL);
     }
@@ -52,7 +52,8 @@ pub fn sched_getaffinity(tid: i32, size: usize, to: usize) -> Result<usize> {
     Ok(size.min(bytes.len()))
 }
 
-fn check_owner(thread: &Thread) -> Result<()> {
+/// EPERM unless the caller may decide how `thread` is scheduled.
+pub(super) fn check_owner(thread: &Thread) -> Result<()> {
     let owner = thread.with_credentials(|who| (who.uid, who.euid));
     let own = current().with_credentials(|who| who.euid);
     if own == owner.0 || own == owner.1 {
@@ -63,10 +64,10 @@ fn check_owner(thread: &Thread) -> Result<()> {
 }
 
 /// Lowest and highest priority of a policy.
-fn priorities(policy: u32) -> Result<(u32, u32)> {
+pub(super) fn priorities(policy: u32) -> Result<(u32, u32)> {
     match policy {
         SCHED_FIFO | SCHED_RR => Ok((1, 99)),
-        SCHED_NORMAL | SCHED_BATCH | SCHED_IDLE => Ok((0, 0)),
+        SCHED_NORMAL | SCHED_BATCH | SCHED_IDLE | SCHED_DEADLINE => Ok((0, 0)),
         _ => Err(Errno::EINVAL),
     }
 }
@@ -77,7 +78,7 @@ fn set_policy(tid: i32, policy: Option<u32>, parameter: usize) -> Result<usize> 
     let policy = policy.unwrap_or(thread.policy().0);
     let reset = policy & SCHED_RESET_ON_FORK;
     let (least, most) = priorities(policy & !reset)?;
-    if !(least..=most).contains(&priority) {
+    if !(least..=most).contains(&priority) || policy & !reset == SCHED_DEADLINE {
         return Err(Errno::EINVAL);
     }
     check_owner(&thread)?;
@@ -135,7 +136,11 @@ pub fn sched_rr_get_interval(tid: i32, to: usize) -> Result<usize> {
 }
 
 /// Calls `f` with each thread that getpriority(2) and setpriority(2) mean.
-fn each(which: u32, who: i32, mut f: impl FnMut(&Arc<Thread>) -> Result<()>) -> Result<()> {
+pub(super) fn each(
+    which: u32,
+    who: i32,
+    mut f: impl FnMut(&Arc<Thread>) -> Result<()>,
+) -> Result<()> {
     if which == PRIO_PROCESS {
         return f(&thread(who)?);
     }

@@ -309,6 +309,11 @@ dispatch! {
         timer_getoverrun => itimer::timer_getoverrun,
         timer_delete => itimer::timer_delete,
 
+        sched_setattr => priority::sched_setattr,
+        sched_getattr => priority::sched_getattr,
+        ioprio_set => priority::ioprio_set,
+        ioprio_get => priority::ioprio_get,
+        kcmp => kcmp::kcmp,
         sched_yield => sched::sched_yield,
         sched_setaffinity => sched::sched_setaffinity,
         sched_getaffinity => sched::sched_getaffinity,

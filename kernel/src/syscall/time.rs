@@ -85,7 +85,7 @@ pub fn clock_nanosleep<L: Layout>(
     let realtime = match clock {
         CLOCK_REALTIME | CLOCK_TAI | CLOCK_REALTIME_ALARM => true,
         CLOCK_MONOTONIC | CLOCK_BOOTTIME | CLOCK_BOOTTIME_ALARM => false,
-        CLOCK_THREAD_CPUTIME_ID => return Err(Errno::EINVAL),
+        CLOCK_THREAD_CPUTIME_ID => return Err(Errno::EOPNOTSUPP),
         CLOCK_PROCESS_CPUTIME_ID => false,
         _ => return Err(Errno::EINVAL),
     };

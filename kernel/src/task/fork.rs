@@ -145,6 +145,7 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
     }
     let (policy, priority) = parent.policy();
     child.set_policy(policy, priority);
+    child.set_io_priority(parent.io_priority());
     let child = try_arc(child)?;
     if request.has(CLONE_CHILD_SETTID) {
         // As on Linux, a bad address is the child's affair.

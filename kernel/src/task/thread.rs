@@ -63,6 +63,17 @@ pub struct Own {
     pub clear_tid: usize,
 }
 
+/// How long a thread is to run before its deadline in each period, in ns (SCHED_DEADLINE).
+#[derive(Clone, Copy, Default)]
+pub struct Reservation {
+    /// Time to run.
+    pub runtime: u64,
+    /// By when, from the period's start.
+    pub deadline: u64,
+    /// How often.
+    pub period: u64,
+}
+
 /// A thread.
 #[repr(C)]
 pub struct Thread {
@@ -96,6 +107,10 @@ pub struct Thread {
     slack: AtomicUsize,
     /// Head of the list of robust futexes; 0 for none.
     robust_list: AtomicUsize,
+    /// What SCHED_DEADLINE was asked for.
+    reservation: Mutex<Reservation>,
+    /// Priority of input and output (ioprio_set(2)); 0 for none.
+    io_priority: AtomicU32,
     /// What exit(2) gave it, as wait(2) reports it.
     end_status: AtomicU32,
     counted: bool,
@@ -151,6 +166,8 @@ impl Thread {
             slack: AtomicUsize::new(50_000),
             robust_list: AtomicUsize::new(0),
             end_status: AtomicU32::new(0),
+            reservation: Mutex::new(Reservation::default()),
+            io_priority: AtomicU32::new(0),
             counted: parts.counted,
         }
     }
@@ -345,6 +362,26 @@ impl Thread {
     pub fn set_policy(&self, policy: u32, priority: u32) {
         self.policy[0].store(policy, Relaxed);
         self.policy[1].store(priority, Relaxed);
+    }
+
+    /// What SCHED_DEADLINE was asked for.
+    pub fn reservation(&self) -> Reservation {
+        *self.reservation.lock()
+    }
+
+    /// Sets what SCHED_DEADLINE is asked for; it schedules as the ordinary policy.
+    pub fn set_reservation(&self, reservation: Reservation) {
+        *self.reservation.lock() = reservation;
+    }
+
+    /// Priority of input and output (ioprio_set(2)), which nothing uses; 0 for none.
+    pub fn io_priority(&self) -> u32 {
+        self.io_priority.load(Relaxed)
+    }
+
+    /// Sets the priority of input and output.
+    pub fn set_io_priority(&self, priority: u32) {
+        self.io_priority.store(priority, Relaxed);
     }
 
     /// Signal for the thread when its parent ends; 0 for none.

@@ -1,0 +1,180 @@
+//! System calls on how threads are preferred: scheduling attributes, priorities of input and output.
+
+use linux_raw_sys::general::*;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use super::path::check_flags;
+use super::process::check_rest;
+use super::sched::{self, each};
+use crate::errno::{Errno, Result};
+use crate::mm::user::{UserPtr, UserSlice};
+use crate::task::{require_privilege, thread::Reservation};
+
+/// `struct sched_attr` (include/uapi/linux/sched/types.h).
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+struct Attributes {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+    clamps: [u32; 2],
+}
+
+/// Bytes of the first `struct sched_attr` that there was, and of today's.
+const FIRST: usize = 48;
+const WHOLE: usize = size_of::<Attributes>();
+/// SCHED_FLAG_KEEP_POLICY, SCHED_FLAG_KEEP_PARAMS, and all that are known.
+const KEEP_POLICY: u64 = 8;
+const KEEP_PARAMETERS: u64 = 16;
+const FLAGS: u64 = 0x7f;
+/// The shortest time that a deadline's thread may run in a period, in ns.
+const SHORTEST: u64 = 1024;
+
+/// sched_setattr(2)
+pub fn sched_setattr(tid: i32, attributes: usize, flags: u32) -> Result<usize> {
+    if attributes == 0 || tid < 0 {
+        return Err(Errno::EINVAL);
+    }
+    check_flags(flags, 0)?;
+    let size = match UserPtr::<u32>::new(attributes).read()? as usize {
+        0 => FIRST,
+        size => size,
+    };
+    let fits = (FIRST..=crate::mm::PAGE_SIZE).contains(&size);
+    let checked = fits.then(|| check_rest(attributes, WHOLE, size));
+    if !matches!(checked, Some(Ok(()))) {
+        UserPtr::new(attributes).write(&(WHOLE as u32))?;
+        return Err(Errno::E2BIG);
+    }
+    let mut given = Attributes::default();
+    UserSlice::new(attributes, size.min(WHOLE)).copy_in(given.as_mut_bytes())?;
+    if given.flags & !FLAGS != 0 || (given.policy as i32) < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let thread = sched::thread(tid)?;
+    let (old_policy, old_priority) = thread.policy();
+    let policy = if given.flags & KEEP_POLICY != 0 {
+        old_policy
+    } else {
+        given.policy
+    };
+    if given.flags & KEEP_PARAMETERS != 0 {
+        given.priority = old_priority;
+        given.nice = thread.nice();
+    }
+    let (least, most) = sched::priorities(policy)?;
+    if !(least..=most).contains(&given.priority) {
+        return Err(Errno::EINVAL);
+    }
+    let reservation = Reservation {
+        runtime: given.runtime,
+        deadline: given.deadline,
+        period: if given.period == 0 {
+            given.deadline
+        } else {
+            given.period
+        },
+    };
+    if policy == SCHED_DEADLINE {
+        let Reservation {
+            runtime,
+            deadline,
+            period,
+        } = reservation;
+        if runtime < SHORTEST || runtime > deadline || deadline > period || period >> 63 != 0 {
+            return Err(Errno::EINVAL);
+        }
+    }
+    sched::check_owner(&thread)?;
+    let nice = given.nice.clamp(-20, 19);
+    if most != 0 || policy == SCHED_DEADLINE || nice < thread.nice() {
+        require_privilege()?;
+    }
+    thread.set_policy(policy, given.priority);
+    if policy == SCHED_DEADLINE {
+        thread.set_reservation(reservation);
+    } else if most == 0 {
+        thread.set_nice(nice);
+    }
+    Ok(0)
+}
+
+/// sched_getattr(2)
+pub fn sched_getattr(tid: i32, to: usize, size: u32, flags: u32) -> Result<usize> {
+    let size = size as usize;
+    if to == 0 || tid < 0 || !(FIRST..=crate::mm::PAGE_SIZE).contains(&size) {
+        return Err(Errno::EINVAL);
+    }
+    check_flags(flags, 0)?;
+    let thread = sched::thread(tid)?;
+    let (policy, priority) = thread.policy();
+    let mut shown = Attributes {
+        size: size.min(WHOLE) as u32,
+        policy,
+        nice: thread.nice(),
+        priority,
+        clamps: [0, 1024],
+        ..Attributes::default()
+    };
+    if policy == SCHED_DEADLINE {
+        let kept = thread.reservation();
+        (shown.runtime, shown.deadline, shown.period) = (kept.runtime, kept.deadline, kept.period);
+    }
+    UserSlice::new(to, size).copy_out(shown.as_bytes())?;
+    Ok(0)
+}
+
+/// Where a priority of input and output holds its class (include/uapi/linux/ioprio.h).
+const CLASS_SHIFT: u32 = 13;
+const REAL_TIME: u32 = 1;
+const BEST_EFFORT: u32 = 2;
+const IDLE: u32 = 3;
+/// Levels of a class.
+const LEVELS: u32 = 8;
+/// What a thread has that was given none: the middle of the best effort.
+const DEFAULT: u32 = BEST_EFFORT << CLASS_SHIFT | 4;
+
+/// The numbers of getpriority(2) for those of ioprio_get(2).
+fn kind(which: u32) -> Result<u32> {
+    which
+        .checked_sub(1)
+        .filter(|&kind| kind < 3)
+        .ok_or(Errno::EINVAL)
+}
+
+/// ioprio_set(2)
+pub fn ioprio_set(which: u32, who: i32, priority: u32) -> Result<usize> {
+    let (class, level) = (priority >> CLASS_SHIFT & 7, priority & 0x1fff);
+    match class {
+        REAL_TIME | BEST_EFFORT if level >= LEVELS => return Err(Errno::EINVAL),
+        REAL_TIME => require_privilege()?,
+        BEST_EFFORT | IDLE => {}
+        0 if level == 0 => {}
+        _ => return Err(Errno::EINVAL),
+    }
+    each(kind(which)?, who, |thread| {
+        sched::check_owner(thread)?;
+        thread.set_io_priority(priority);
+        Ok(())
+    })?;
+    Ok(0)
+}
+
+/// ioprio_get(2): of several threads the highest.
+pub fn ioprio_get(which: u32, who: i32) -> Result<usize> {
+    let mut best = None;
+    each(kind(which)?, who, |thread| {
+        let own = match thread.io_priority() {
+            0 => DEFAULT,
+            given => given,
+        };
+        best = Some(best.map_or(own, |best: u32| best.min(own)));
+        Ok(())
+    })?;
+    best.map(|best| best as usize).ok_or(Errno::ESRCH)
+}
