@@ -64,7 +64,10 @@ fn begin() {
     static FIRST: AtomicUsize = AtomicUsize::new(NOBODY);
     let own = cpu::this().index();
     match FIRST.compare_exchange(NOBODY, own, Relaxed, Relaxed) {
-        Err(first) if first == own => arch::power::exit(STATUS),
+        Err(first) if first == own => {
+            arch::power::last_words(b"and another panic on the way\n");
+            arch::power::exit(STATUS)
+        }
         Err(_) => loop {
             core::hint::spin_loop();
         },

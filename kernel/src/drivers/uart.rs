@@ -4,8 +4,8 @@ use dtoolkit::fdt::FdtNode;
 use spin::Once;
 
 use super::fdt;
-use crate::arch::irq;
 use crate::arch::mmio::Registers;
+use crate::arch::{irq, power};
 use crate::sync::Mutex;
 
 /// Which registers a console has.
@@ -72,7 +72,8 @@ impl Console {
         }
     }
 
-    fn put(&self, byte: u8) {
+    /// Whether the byte was taken. A console that is none never takes one.
+    fn put(&self, byte: u8) -> bool {
         let (data, full): (usize, &dyn Fn() -> bool) = match self.model {
             Model::Pl011 => (pl011::DATA, &|| {
                 self.get(pl011::FLAGS) & pl011::TRANSMIT_FULL != 0
@@ -81,10 +82,11 @@ impl Console {
                 self.get(ns16550::LINE_STATUS) & ns16550::TRANSMIT_EMPTY == 0
             }),
         };
-        while full() {
-            core::hint::spin_loop();
+        let ready = (0..PATIENCE).any(|_| !full());
+        if ready {
+            self.set(data, byte.into());
         }
-        self.set(data, byte.into());
+        ready
     }
 
     fn take(&self) -> Option<u8> {
@@ -99,6 +101,11 @@ impl Console {
         }
     }
 }
+
+/// How often a console is asked whether it takes the next byte: far longer than the slowest needs.
+const PATIENCE: usize = 1 << 22;
+/// How often the console's lock is tried: longer than another CPU takes for a line.
+const LOCK_PATIENCE: usize = 1 << 20;
 
 static CONSOLE: Mutex<Option<Console>> = Mutex::new(None);
 static INPUT: Once<fn(&[u8])> = Once::new();
@@ -121,8 +128,16 @@ pub fn start(registers: Registers, node: Option<&FdtNode>) {
 
 /// Writes bytes as they are.
 pub fn write(bytes: &[u8]) {
-    if let Some(console) = &*CONSOLE.lock() {
-        bytes.iter().for_each(|byte| console.put(*byte));
+    // Who panics may hold the lock.
+    let locked = (0..LOCK_PATIENCE).find_map(|_| CONSOLE.try_lock());
+    let Some(mut console) = locked else {
+        return power::last_words(bytes);
+    };
+    let put = |console: &Console| bytes.iter().take_while(|byte| console.put(**byte)).count();
+    let written = console.as_ref().map_or(0, put);
+    if written < bytes.len() {
+        *console = None;
+        power::last_words(&bytes[written..]);
     }
 }
 

@@ -159,8 +159,17 @@ impl Drop for KernelStack {
     }
 }
 
+/// More than any device's registers take.
+const DEVICE_MAX: usize = 64 << 20;
+
 /// Maps a device's registers (`len` bytes at physical `base`) for ever; returns the address of the first.
+///
+/// # Errors
+/// EINVAL for what cannot be a device; ENOMEM.
 pub fn map_device(base: usize, len: usize) -> Result<usize> {
+    if len > DEVICE_MAX || base >> 48 != 0 {
+        return Err(Errno::EINVAL);
+    }
     let pages = page_down(base)..page_up(base + len);
     with(|area| {
         let start = area.take(pages.len(), PAGE_SIZE)?;

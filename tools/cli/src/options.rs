@@ -136,6 +136,9 @@ pub struct TestOptions {
     /// The slow ones too
     #[arg(long)]
     pub long: bool,
+    /// With the kernel's assertions and overflow checks on
+    #[arg(long)]
+    pub debug: bool,
     /// Run the programs on Linux 6.12 and keep what they print as what is expected
     #[arg(long)]
     pub record: bool,

@@ -22,6 +22,8 @@ pub struct Project {
     pub cache: PathBuf,
     /// Download nothing.
     pub offline: bool,
+    /// The profile that the kernel is built by (Cargo.toml).
+    pub kernel_profile: &'static str,
 }
 
 impl Project {
@@ -42,6 +44,7 @@ impl Project {
             target,
             cache,
             offline,
+            kernel_profile: "kernel",
         })
     }
 

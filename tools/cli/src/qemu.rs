@@ -157,8 +157,8 @@ pub struct Machine<'a> {
     pub as_shipped: bool,
     /// What runs its instructions.
     pub accel: Accel,
-    /// Wait for a debugger.
-    pub gdb: bool,
+    /// Wait for a debugger on this TCP port.
+    pub debugger: Option<u16>,
     /// Parameters of the kernel beside those that the machine needs.
     pub append: Vec<String>,
     /// More words for QEMU.
@@ -249,8 +249,8 @@ impl Machine<'_> {
         words.push("-initrd".into());
         words.push(files.initramfs.into());
         words.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(OsString::from));
-        if self.gdb {
-            words.extend(["-gdb", "tcp::1234", "-S"].map(OsString::from));
+        if let Some(port) = self.debugger {
+            words.extend(["-gdb", &format!("tcp:localhost:{port}"), "-S"].map(OsString::from));
         }
         words.extend(self.options.iter().map(OsString::from));
         words

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io::{self, Read};
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -115,12 +116,12 @@ fn start(project: &Project, options: &RunOptions, unnamed: Unnamed) -> Result<u8
         job.input = input(options, &mut tree)?;
     }
 
-    if options.gdb {
-        explain_debugger(project, plan.arch);
-    }
     let name = String::from_utf8_lossy(&job.arguments[0]).into_owned();
     let reads = job.input != Input::Empty && !matches!(job.input, Input::File(_));
     let session = guest::boot(project, &machine, &mut tree, &[job], options.log.as_deref())?;
+    if let Some(port) = machine.debugger {
+        explain_debugger(project, plan.arch, port);
+    }
     let deadline = options
         .timeout
         .map(Duration::try_from_secs_f64)
@@ -224,7 +225,7 @@ pub fn machine<'a>(options: &'a RunOptions, kernel: &'a Kernel, arch: Arch) -> R
         icount: options.icount,
         as_shipped: false,
         accel: options.accel,
-        gdb: options.gdb,
+        debugger: options.gdb.then(debugger_port).transpose()?,
         append: options.set.iter().chain(&options.append).cloned().collect(),
         options: words,
     })
@@ -297,10 +298,20 @@ fn input(options: &RunOptions, tree: &mut Initramfs) -> Result<Input> {
     Ok(Input::File("/stile/stdin".into()))
 }
 
-fn explain_debugger(project: &Project, arch: Arch) {
+/// The port that debuggers look for first, or another one where that is taken.
+fn debugger_port() -> Result<u16> {
+    const USUAL: u16 = 1234;
+    let bind = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port));
+    let free = bind(USUAL).or_else(|_| bind(0));
+    Ok(free.context("no port for a debugger")?.local_addr()?.port())
+}
+
+fn explain_debugger(project: &Project, arch: Arch, port: u16) {
     let symbols = toolchain::kernel_place(project, arch);
-    let symbols = symbols.display();
     eprintln!(
-        "stile: the machine waits for a debugger:\n  gdb-multiarch {symbols} -ex 'target remote :1234'"
+        "stile: the machine waits for a debugger, and begins with its command 'continue':\n  \
+         gdb-multiarch -cd {} {} -ex 'target remote localhost:{port}'",
+        project.root.display(),
+        symbols.display(),
     );
 }

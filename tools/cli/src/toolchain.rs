@@ -162,7 +162,8 @@ pub fn kernel_place(project: &Project, arch: Arch) -> PathBuf {
     project
         .target
         .join(arch.kernel_target())
-        .join("kernel/stile")
+        .join(project.kernel_profile)
+        .join("stile")
 }
 
 /// Builds the kernel with these Cargo features: its ELF file.
@@ -173,7 +174,7 @@ pub fn kernel(project: &Project, arch: Arch, features: &[&str]) -> Result<PathBu
         "build",
         "--quiet",
         "--profile",
-        "kernel",
+        project.kernel_profile,
         "--package",
         "kernel",
         "--target",

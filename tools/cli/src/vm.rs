@@ -107,7 +107,7 @@ pub fn vm(project: &Project, options: &VmOptions) -> Result<u8> {
         icount: options.icount,
         as_shipped: false,
         accel: Accel::Tcg,
-        gdb: false,
+        debugger: None,
         append: options.set.iter().chain(&options.append).cloned().collect(),
         options: HYPERVISOR.map(String::from).to_vec(),
     };

@@ -8,6 +8,8 @@ use super::uaccess::fixup_entry;
 /// Turns the machine off.
 pub fn off() -> ! {
     psci::system_off();
+    end_emulation(0);
+    crate::log!("this machine cannot be turned off");
     halt()
 }
 
@@ -17,8 +19,17 @@ pub fn reset() -> ! {
     halt()
 }
 
-/// Ends an emulated machine with a status for its user (Arm semihosting, SYS_EXIT_EXTENDED); turns another one off.
+/// Writes to the firmware's console where it has one, which an arm64 machine has not.
+pub fn last_words(_text: &[u8]) {}
+
+/// Ends an emulated machine with a status for its user; turns another one off.
 pub fn exit(status: u32) -> ! {
+    end_emulation(status);
+    off()
+}
+
+/// Asks the debugger or emulator, if there is one, to end the machine (Arm semihosting, SYS_EXIT_EXTENDED).
+fn end_emulation(status: u32) {
     const SYS_EXIT_EXTENDED: usize = 0x20;
     const APPLICATION_EXIT: usize = 0x2_0026;
     let block = [APPLICATION_EXIT, status as usize];
@@ -33,7 +44,6 @@ pub fn exit(status: u32) -> ! {
             options(nostack),
         )
     };
-    off()
 }
 
 fn halt() -> ! {

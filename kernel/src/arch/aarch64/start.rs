@@ -2,6 +2,8 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
+use dtoolkit::fdt::FdtNode;
+
 use super::boot::{self, Stack};
 use super::mmio::Registers;
 use super::mmu::{self, BLOCK_SIZE, Memory, Prot, layout};
@@ -36,24 +38,12 @@ pub(super) extern "C" fn boot_cpu(tree: usize, image: usize) -> ! {
         Err(why) => stop(why),
     };
     let console = fdt::console_node(tree, &uart::COMPATIBLE);
-    let console_base = console
-        .and_then(|node| fdt::regions(node).next())
-        .map(|range| range.start);
-    if let Some(base) = console_base {
-        let window = memory_map::boot_window(
-            layout::CONSOLE_WINDOW,
-            base,
-            1,
-            Prot::KERNEL_DATA,
-            Memory::Device,
-        );
-        // SAFETY: the block that holds the registers has just been mapped.
-        uart::start(
-            unsafe { Registers::at(window, uart::LEN) },
-            console.as_ref(),
-        );
-    }
-    take_memory(tree, memory, console_base)
+    let described = console.and_then(|node| Some((fdt::regions(node).next()?.start, node)));
+    let console = described
+        .filter(|(base, node)| start_console(*base, Some(node)))
+        .map(|(base, _)| base)
+        .or_else(last_resort_console);
+    take_memory(tree, memory, console)
 }
 
 /// The device tree at a physical address, through a window of the first tables.
@@ -81,20 +71,38 @@ fn boot_tree(phys: usize) -> Result<dtoolkit::fdt::Fdt<'static>, Unusable> {
     fdt::check(unsafe { core::slice::from_raw_parts(address as *const u8, len) })
 }
 
-/// No kernel without a machine: says why, and stops.
-fn stop(why: Unusable) -> ! {
+/// Uses the console at a physical address, which `node` describes. False if it is said to be a PL011, and none answers.
+fn start_console(base: usize, node: Option<&FdtNode>) -> bool {
+    /// Where PrimeCells say what they are, and a PL011's part number (DDI 0183, section 3.3).
+    const PRIMECELL_ID: usize = 0xfe0;
+    const PL011: u32 = 0x11;
+    if base % size_of::<u64>() != 0 || base >> 48 != 0 {
+        return false;
+    }
     let window = memory_map::boot_window(
         layout::CONSOLE_WINDOW,
-        LAST_RESORT_CONSOLE,
+        base,
         1,
         Prot::KERNEL_DATA,
         Memory::Device,
     );
-    // PrimeCell identification of a PL011: part number 0x011 (DDI 0183, section 3.3).
-    if uaccess::probe(window + 0xfe0).is_some_and(|id| id & 0xff == 0x11) {
-        // SAFETY: mapped, and a PL011 answered.
-        uart::start(unsafe { Registers::at(window, uart::LEN) }, None);
+    let is_pl011 = node.is_none_or(|node| fdt::is_any(node, &["arm,pl011"]));
+    if is_pl011 && uaccess::probe(window + PRIMECELL_ID).is_none_or(|id| id & 0xff != PL011) {
+        return false;
     }
+    // SAFETY: the block that holds the registers has just been mapped.
+    uart::start(unsafe { Registers::at(window, uart::LEN) }, node);
+    true
+}
+
+/// The console that most machines have, if this one has it.
+fn last_resort_console() -> Option<usize> {
+    start_console(LAST_RESORT_CONSOLE, None).then_some(LAST_RESORT_CONSOLE)
+}
+
+/// No kernel without a machine: says why, and stops.
+fn stop(why: Unusable) -> ! {
+    last_resort_console();
     match why {
         Unusable::Damaged => crate::log!("no usable device tree: nothing is known of this machine"),
         Unusable::NoMemory => crate::log!("the device tree names no memory"),

@@ -28,6 +28,11 @@ pub fn reset() -> ! {
     halt()
 }
 
+/// Writes to the firmware's console.
+pub fn last_words(text: &[u8]) {
+    text.iter().for_each(|byte| sbi::console_byte(*byte));
+}
+
 /// Ends an emulator with the status `code`, or else switches the machine off.
 pub fn exit(code: u32) -> ! {
     if let Some(device) = TEST_DEVICE.get() {

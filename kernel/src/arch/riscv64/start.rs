@@ -80,7 +80,7 @@ fn stop(why: Unusable) -> ! {
         Unusable::Damaged => "no usable device tree: nothing is known of this machine\n",
         Unusable::NoMemory => "the device tree names no memory\n",
     };
-    text.bytes().for_each(sbi::console_byte);
+    power::last_words(text.as_bytes());
     power::exit(crate::panic::STATUS)
 }
 

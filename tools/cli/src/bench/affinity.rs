@@ -109,7 +109,7 @@ fn run(bench: &Bench, subject: &Subject, vcpus: u32) -> Result<Said> {
         icount: true,
         as_shipped: true,
         accel: Accel::Tcg,
-        gdb: false,
+        debugger: None,
         append: subject.parameters.clone(),
         options: vm::HYPERVISOR.map(String::from).to_vec(),
     };

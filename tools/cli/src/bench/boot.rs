@@ -75,7 +75,7 @@ impl Boot<'_> {
             icount: self.plugin.is_some(),
             as_shipped: true,
             accel: Accel::Tcg,
-            gdb: false,
+            debugger: None,
             append: self.subject.parameters.clone(),
             options,
         };

@@ -96,7 +96,7 @@ impl Jobs<'_> {
             icount: true,
             as_shipped: true,
             accel: Accel::Tcg,
-            gdb: false,
+            debugger: None,
             append: self.subject.parameters.clone(),
             options,
         }

@@ -193,7 +193,7 @@ impl Setting {
             icount: false,
             as_shipped: false,
             accel: Accel::Tcg,
-            gdb: false,
+            debugger: None,
             append: owned(&[self.append, append].concat()),
             options: owned(self.options),
         }

@@ -3,9 +3,11 @@
 mod bench;
 mod case;
 mod command;
+mod damage;
 mod host;
 mod kernel;
 mod machines;
+mod mutation;
 mod programs;
 
 use std::time::Instant;
@@ -83,6 +85,8 @@ pub fn test(project: &Project, options: &TestOptions) -> Result<u8> {
         if kernel.is_stile() {
             let name = format!("kernel {}", arch.debian());
             report.group(&name, |report| kernel::test(project, options, arch, report));
+            let name = format!("damage {}", arch.debian());
+            report.group(&name, |report| damage::test(project, options, arch, report));
         }
         for setting in machines::settings(options, arch) {
             let name = format!("programs/{}", setting.name);
