@@ -36,6 +36,7 @@ fn main() {
         Some("pidfd") => pidfd::run(),
         Some("pipes") => pipes::run(),
         Some("time") => time::run(),
+        Some("exec") => exec(),
         Some("tree") => tree::run(),
         Some("unix") => unix::run(),
         Some("inet") => inet::run(),
@@ -43,6 +44,17 @@ fn main() {
             eprintln!("usage: abi PART");
             std::process::exit(2);
         }
+    }
+}
+
+/// Tells why the programs named cannot be executed.
+fn exec() {
+    for path in std::env::args().skip(2) {
+        let path = std::ffi::CString::new(path).expect("an argument has no zero");
+        let none = [std::ptr::null()];
+        // SAFETY: both arrays end with null.
+        let result = unsafe { libc::execve(path.as_ptr(), none.as_ptr(), none.as_ptr()) };
+        tell(path.to_str().unwrap_or_default(), result);
     }
 }
 

@@ -10,6 +10,7 @@
 //! - `#: program32 NAME…`: the same, built for 32-bit Arm
 //! - `#: go NAME…`: programs of `NAME.go` beside it, in `PATH`; without a Go toolchain the case is left out
 //! - `#: status only`: what it prints differs from run to run; only how it ends is compared
+//! - `#: machine NAME`: it is recorded, and runs, on this machine only
 //! - `#: terminal`: its standard input, output and error are a terminal
 //! - `#: only ARCH`: what it needs exists for this architecture alone
 //! - `#: hypervisor`: it needs /dev/kvm, so it runs only on machines that start where the kernel can be a hypervisor
@@ -41,6 +42,8 @@ pub struct Case {
     pub packages: Vec<String>,
     /// Programs of `programs/` for 32-bit Arm that it needs.
     pub narrow_programs: Vec<String>,
+    /// The one machine that it is for.
+    pub machine: Option<String>,
     /// Go sources, without their ending, of programs that it needs.
     pub go: Vec<String>,
     /// Only its status is compared.
@@ -117,6 +120,7 @@ fn read(script: &Path) -> Result<Case> {
             ["program", _, ..] => case.programs.extend(names()),
             ["package", _, ..] => case.packages.extend(names()),
             ["program32", _, ..] => case.narrow_programs.extend(names()),
+            ["machine", name] => case.machine = Some(name.to_string()),
             ["go", _, ..] => case.go.extend(names()),
             ["status", "only"] => case.status_only = true,
             ["only", arch] => {

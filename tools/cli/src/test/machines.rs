@@ -162,9 +162,16 @@ pub fn settings(options: &TestOptions, arch: Arch) -> impl Iterator<Item = Setti
     })
 }
 
-/// A machine whose kernel can be a hypervisor.
-pub fn hypervisor() -> Option<Setting> {
-    SETTINGS.iter().copied().find(Setting::virtualises)
+/// The machine that a case is recorded on.
+pub fn recording(case: &Case, options: &TestOptions) -> Option<Setting> {
+    let all = || SETTINGS.iter().copied();
+    match &case.machine {
+        Some(name) => all().find(|setting| setting.name == name),
+        None if case.hypervisor => all().find(Setting::virtualises),
+        None => options
+            .arches()
+            .find_map(|arch| settings(options, arch).next()),
+    }
 }
 
 impl Setting {
@@ -173,11 +180,20 @@ impl Setting {
         self.options.contains(&"virtualization=on")
     }
 
+    /// Whether its CPUs run 32-bit programs.
+    fn runs_32_bits(&self) -> bool {
+        self.cpu != "a64fx"
+    }
+
     /// Whether it runs this case.
     pub fn runs(&self, case: &Case, options: &TestOptions) -> bool {
         (options.long || self.cases.is_empty() || self.cases.contains(&case.name.as_str()))
             && (options.long || self.packages || case.packages.is_empty())
             && (self.virtualises() || !case.hypervisor)
+            && match &case.machine {
+                Some(name) => name == self.name,
+                None => self.runs_32_bits() || case.narrow_programs.is_empty(),
+            }
             && case.only.is_none_or(|only| only == self.arch)
     }
 

@@ -58,18 +58,16 @@ pub fn record(project: &Project, options: &TestOptions, cases: Vec<Case>) -> Res
     let cases: Vec<Case> = cases.into_iter().filter(wanted).collect();
     let mut failures = 0;
     let kernel = Kernel::Linux("6.12".into());
-    let (special, plain): (Vec<&Case>, Vec<&Case>) = cases.iter().partition(|case| case.hypervisor);
-    for (setting, cases) in [
-        (
-            options
-                .arches()
-                .find_map(|arch| machines::settings(options, arch).next()),
-            &plain,
-        ),
-        (machines::hypervisor(), &special),
-    ] {
-        let setting = setting.context("no machine of this architecture")?;
-        run(project, &kernel, &setting, cases, |case, result| {
+    let mut machines = Vec::new();
+    for case in &cases {
+        let setting = machines::recording(case, options)
+            .with_context(|| format!("{}: there is no such machine", case.name))?;
+        machines.push((setting, case));
+    }
+    machines.sort_by_key(|(setting, _)| setting.name);
+    for alike in machines.chunk_by(|(one, _), (other, _)| one.name == other.name) {
+        let cases: Vec<&Case> = alike.iter().map(|(_, case)| *case).collect();
+        run(project, &kernel, &alike[0].0, &cases, |case, result| {
             match &result.end {
                 Ok(end) => fs::write(case.expected_file(), case.record(&result.stdout, end))?,
                 Err(how) => {
@@ -80,7 +78,6 @@ pub fn record(project: &Project, options: &TestOptions, cases: Vec<Case>) -> Res
             Ok(())
         })?;
     }
-    let cases = [special, plain].concat();
     println!("{} recorded, {failures} failed", cases.len() - failures);
     Ok(u8::from(failures > 0))
 }
