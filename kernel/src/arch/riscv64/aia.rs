@@ -1,5 +1,5 @@
-//! The advanced interrupt architecture: an APLIC that turns wires into messages, and the harts' IMSICs that take them
-//! (RISC-V Advanced Interrupt Architecture 1.0, chapters 3 and 4).
+//! The advanced interrupt architecture: an APLIC that turns wires into messages, and the harts' IMSICs that take them; or
+//! an APLIC alone, which interrupts harts itself (RISC-V Advanced Interrupt Architecture 1.0, chapters 3 and 4).
 
 use core::arch::asm;
 
@@ -14,10 +14,19 @@ mod offset {
     pub const SET_PENDING: usize = 0x2000;
     /// Target of source 1.
     pub const TARGET: usize = 0x3004;
+    /// Interrupt delivery control of hart index 0 (section 4.8).
+    pub const DELIVERY: usize = 0x4000;
+    pub const DELIVERY_STRIDE: usize = 32;
+    pub const THRESHOLD: usize = 0x08;
+    pub const CLAIM: usize = 0x1c;
 }
 
-/// `domaincfg`: interrupts enabled, delivered as messages.
-const DOMAIN_ON: u32 = 1 << 8 | 1 << 2;
+/// `domaincfg`: interrupts enabled.
+const DOMAIN_ON: u32 = 1 << 8;
+/// `domaincfg`: delivered as messages.
+const BY_MESSAGE: u32 = 1 << 2;
+/// `target` of an interrupt that is no message: its priority.
+const PRIORITY: u32 = 1;
 /// `sourcecfg`: active while the wire is high.
 const LEVEL_HIGH: u32 = 6;
 /// Where `target` holds the hart's index.
@@ -31,45 +40,91 @@ mod indirect {
     pub const ENABLE: usize = 0xc0;
 }
 
-/// An APLIC's domain, and the index of the hart that takes its messages.
+/// How a domain's interrupts come to harts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    /// As messages to IMSICs.
+    Message,
+    /// By a wire to each hart.
+    Direct,
+}
+
+/// An APLIC's domain, and the index of the hart that takes its interrupts.
 pub struct Aia {
     registers: Registers,
+    delivery: Delivery,
     hart: u32,
 }
 
 impl Aia {
     /// Lets interrupts through to this hart, whose index is `hart`.
-    pub fn new(registers: Registers, hart: u32) -> Self {
-        write_indirect(indirect::THRESHOLD, 0);
-        write_indirect(indirect::DELIVERY, 1);
-        let aia = Aia { registers, hart };
-        registers.write(offset::DOMAIN, DOMAIN_ON);
+    pub fn new(registers: Registers, delivery: Delivery, hart: u32) -> Self {
+        let aia = Aia {
+            registers,
+            delivery,
+            hart,
+        };
+        match delivery {
+            Delivery::Message => {
+                write_indirect(indirect::THRESHOLD, 0);
+                write_indirect(indirect::DELIVERY, 1);
+                registers.write(offset::DOMAIN, DOMAIN_ON | BY_MESSAGE);
+            }
+            Delivery::Direct => {
+                registers.write(aia.own_delivery() + offset::THRESHOLD, 0);
+                registers.write(aia.own_delivery(), 1);
+                registers.write(offset::DOMAIN, DOMAIN_ON);
+            }
+        }
         aia
     }
 
-    /// Lets source `source` interrupt, as message `source`.
+    /// The registers for this hart where it is interrupted by a wire.
+    fn own_delivery(&self) -> usize {
+        offset::DELIVERY + self.hart as usize * offset::DELIVERY_STRIDE
+    }
+
+    /// Lets source `source` interrupt; as message `source`, if by one.
     pub fn enable(&self, source: u32) {
         let index = (source as usize - 1) * size_of::<u32>();
         self.registers.write(offset::SOURCE + index, LEVEL_HIGH);
+        let what = match self.delivery {
+            Delivery::Message => {
+                let word = indirect::ENABLE + source as usize / 64 * 2;
+                write_indirect(word, read_indirect(word) | 1 << (source % 64));
+                source
+            }
+            Delivery::Direct => PRIORITY,
+        };
         self.registers
-            .write(offset::TARGET + index, self.hart << TARGET_HART | source);
-        let word = indirect::ENABLE + source as usize / 64 * 2;
-        write_indirect(word, read_indirect(word) | 1 << (source % 64));
+            .write(offset::TARGET + index, self.hart << TARGET_HART | what);
         self.registers.write(offset::SET_ENABLE, source);
     }
 
     /// Takes the next pending source.
     pub fn claim(&self) -> Option<u32> {
-        let top: usize;
-        // SAFETY: takes the top message of this hart's file (section 3.10).
-        unsafe { asm!("csrrw {}, 0x15c, zero", out(reg) top, options(nostack, preserves_flags)) };
-        Some((top >> 16) as u32).filter(|&source| source != 0)
+        let top = match self.delivery {
+            Delivery::Message => take_message(),
+            Delivery::Direct => self.registers.read(self.own_delivery() + offset::CLAIM),
+        };
+        Some(top >> 16).filter(|&source| source != 0)
     }
 
-    /// Source `source` was handled: if its wire is still high, another message is due (section 4.9.2).
+    /// Source `source` was handled: if its wire is still high, another message is due (section 4.9.2). Without messages, it
+    /// has been pending all the while (section 4.7).
     pub fn complete(&self, source: u32) {
-        self.registers.write(offset::SET_PENDING, source);
+        if self.delivery == Delivery::Message {
+            self.registers.write(offset::SET_PENDING, source);
+        }
     }
+}
+
+/// The top message of this hart's file; 0 if there is none (section 3.10, `stopei`).
+fn take_message() -> u32 {
+    let top: usize;
+    // SAFETY: takes a message of this hart's file.
+    unsafe { asm!("csrrw {}, 0x15c, zero", out(reg) top, options(nostack, preserves_flags)) };
+    top as u32
 }
 
 fn write_indirect(register: usize, value: usize) {

@@ -1,9 +1,9 @@
-//! Interrupts from devices: through the PLIC, or through an APLIC and IMSICs. The boot hart takes all of them.
+//! Interrupts from devices: through the PLIC, through an APLIC and IMSICs, or through an APLIC alone. The boot hart takes all of them.
 
 use dtoolkit::Node;
 use dtoolkit::fdt::{Fdt, FdtNode};
 
-use super::aia::Aia;
+use super::aia::{Aia, Delivery};
 use super::plic::Plic;
 use super::{features, kernel_map};
 use crate::drivers::fdt;
@@ -38,9 +38,17 @@ pub(super) fn init(tree: Fdt, hart: usize) {
     // A domain without another below it is the supervisor's.
     let leaf = |node: &FdtNode| fdt::bytes(node, "riscv,children").is_none();
     let aplic = || {
-        let index = fdt::find(tree, &IMSIC).find_map(|imsic| context(tree, &imsic, hart))?;
-        let registers = fdt::find(tree, &APLIC).find(leaf).and_then(registers)?;
-        Some(Controller::Aia(Aia::new(registers, index as u32)))
+        let node = fdt::find(tree, &APLIC).find(leaf)?;
+        let by_message = fdt::find(tree, &IMSIC).find_map(|imsic| context(tree, &imsic, hart));
+        let (delivery, index) = match by_message {
+            Some(index) => (Delivery::Message, index),
+            None => (Delivery::Direct, context(tree, &node, hart)?),
+        };
+        Some(Controller::Aia(Aia::new(
+            registers(node)?,
+            delivery,
+            index as u32,
+        )))
     };
     match plic.or_else(aplic) {
         Some(controller) => *CONTROLLER.lock() = controller,

@@ -64,6 +64,19 @@ const POLICIES: &[&str] = &[
     "threads",
 ];
 
+/// Cases that need timers, interrupts of devices, other CPUs, and the Accessed and Dirty bits.
+const FEW: &[&str] = &[
+    "abi-memory",
+    "hundred-forks",
+    "mmapstress",
+    "terminal",
+    "threads",
+    "time",
+];
+
+/// APLIC and IMSIC in place of the PLIC.
+const IMSIC: &[&str] = &["-machine", "aia=aplic-imsic"];
+
 /// The first of each architecture is the one that `--quick` and `--record` use.
 const SETTINGS: &[Setting] = &[
     Setting {
@@ -145,6 +158,44 @@ const SETTINGS: &[Setting] = &[
         name: "rv64-inject-3",
         append: &["fence.inject=3"],
         ..INJECTED
+    },
+    Setting {
+        name: "rv64-sbi-timer",
+        cpu: "rv64,sstc=off",
+        cases: FEW,
+        ..RISCV64
+    },
+    Setting {
+        name: "rv64-svade",
+        cpu: "rv64,svade=on,svadu=off",
+        cases: FEW,
+        ..RISCV64
+    },
+    Setting {
+        name: "rv64-svade-svadu",
+        cpu: "rv64,svade=on,svadu=on",
+        cases: FEW,
+        ..RISCV64
+    },
+    Setting {
+        name: "rv64-aplic",
+        options: &["-machine", "aia=aplic"],
+        cases: FEW,
+        ..RISCV64
+    },
+    Setting {
+        name: "rv64-imsic",
+        options: IMSIC,
+        cases: FEW,
+        ..RISCV64
+    },
+    Setting {
+        name: "rv64-max-64",
+        cpu: "max",
+        smp: 64,
+        options: IMSIC,
+        cases: FEW,
+        ..RISCV64
     },
 ];
 
