@@ -7,5 +7,5 @@ stty -onlcr -echo rows 10 cols 20; stty size; stty sane
 [ -t 0 ] && [ -t 1 ] && [ -t 2 ] && echo "all terminals"
 stat -c %F "$(tty)"
 echo to the terminal >/dev/tty
-sleep 0.1 & ps -o pid,tty | awk -v pid=$! '$1 == pid { print ($2 != "?") }'
-wait
+sleep 1000 & ps -o pid,tty | awk -v pid=$! '$1 == pid { print ($2 != "?") }'
+{ kill $!; wait; } 2>/dev/null

@@ -105,7 +105,7 @@ fn byte(space: &AddressSpace, at: usize) -> Option<u8> {
 
 selftest! {
     fn spaces_fault_and_copy_on_write() {
-        let parent = AddressSpace::new(arch::USER_END).unwrap();
+        let parent = AddressSpace::new(USER_END).unwrap();
         map(&parent, BASE, 4, 3).unwrap();
         assert_eq!(map(&parent, BASE + PAGE_SIZE, 1, 3), Err(Errno::EEXIST));
         assert_eq!(byte(&parent, BASE), Some(0));
@@ -126,7 +126,7 @@ selftest! {
 
 selftest! {
     fn spaces_refuse_hidden_pages_and_find_them_again() {
-        let space = AddressSpace::new(arch::USER_END).unwrap();
+        let space = AddressSpace::new(USER_END).unwrap();
         map(&space, BASE, 1, 3).unwrap();
         assert_eq!(space.write(BASE, &[5]), 1);
         space.protect(BASE..BASE + PAGE_SIZE, Rights::NONE).unwrap();
@@ -138,7 +138,7 @@ selftest! {
 
 selftest! {
     fn spaces_count_references() {
-        let space = AddressSpace::new(arch::USER_END).unwrap();
+        let space = AddressSpace::new(USER_END).unwrap();
         let range = BASE..BASE + 8 * PAGE_SIZE;
         map(&space, BASE, 8, 3).unwrap();
         for page in range.clone().step_by(PAGE_SIZE) {
@@ -298,7 +298,7 @@ impl Trial {
 selftest! {
     fn spaces_agree_with_a_simple_model() {
         let free = frame::free_count();
-        let first = (AddressSpace::new(arch::USER_END).unwrap(), BTreeMap::new());
+        let first = (AddressSpace::new(USER_END).unwrap(), BTreeMap::new());
         let mut trial = Trial {
             spaces: vec![first],
             object: SharedPages::new(SHARED).unwrap(),
