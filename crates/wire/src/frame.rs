@@ -54,7 +54,7 @@ pub enum Control {
     Killed(u8),
     /// Guest: the program could not be started; the error number says why.
     Failed(u16),
-    /// Guest: so many bytes of standard input were taken.
+    /// Guest: so many bytes of standard input were taken. Host: so much output, by its cost.
     Credit(u16),
     /// Host: the terminal has this many rows and columns.
     Resize(u16, u16),

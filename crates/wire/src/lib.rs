@@ -9,6 +9,9 @@
 //! Input is given out by credit: the host has at most [`INPUT_WINDOW`] bytes of standard input under way, and the guest
 //! hands credit back as the program takes them. So a slow program neither loses input on a serial line nor keeps control
 //! frames waiting.
+//!
+//! So is output: at most [`OUTPUT_WINDOW`] of it is under way that the host has not taken, because QEMU drops a virtio
+//! console's bytes where the host's end is full. A program whose reader is slow waits, as at a pipe.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -22,6 +25,14 @@ pub use job::{Input, Job};
 
 /// Bytes of standard input that may be under way to a guest without credit; below the 4096 of a Linux tty's buffer.
 pub const INPUT_WINDOW: usize = 2048;
+
+/// How much output may be under way to the host without credit, counted by [`output_cost`].
+pub const OUTPUT_WINDOW: usize = 64 * 1024;
+
+/// What a frame of output takes of [`OUTPUT_WINDOW`]: its bytes, and what a socket keeps for each piece.
+pub fn output_cost(payload: &[u8]) -> usize {
+    payload.len() + 512
+}
 
 /// Where the jobs stand in the initramfs.
 pub const JOBS_PATH: &str = "/stile/jobs";

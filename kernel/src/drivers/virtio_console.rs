@@ -3,19 +3,52 @@
 use super::fdt;
 use crate::arch::irq;
 use crate::mm::dma::{self, KernelHal};
+use crate::mm::send_queue::SendQueue;
 use crate::sync::Mutex;
-use alloc::boxed::Box;
-use virtio_drivers::device::console::VirtIOConsole;
+use bitflags::bitflags;
+use virtio_drivers::queue::{OwningQueue, VirtQueue};
 use virtio_drivers::transport::mmio::MmioTransport;
 use virtio_drivers::transport::{DeviceType, Transport};
 
-/// Bytes that are sent at a time.
-const BUFFER: usize = 4096;
+/// The queues of the first port (virtio 1.2, 5.3.2).
+const RECEIVE: u16 = 0;
+const TRANSMIT: u16 = 1;
+
+/// Buffers that wait for input.
+const BUFFERS: usize = 4;
+/// Bytes that come in at a time.
+const BUFFER: usize = 512;
+
+bitflags! {
+    /// What is used of the device (virtio 1.2, 6).
+    #[derive(Clone, Copy, Debug)]
+    struct Features: u64 {
+        const VERSION_1 = 1 << 32;
+    }
+}
 
 struct Console {
-    device: VirtIOConsole<KernelHal, MmioTransport<'static>>,
-    /// What the device reads has to be in the heap, not on a stack.
-    buffer: Box<[u8; BUFFER]>,
+    transport: MmioTransport<'static>,
+    receive: OwningQueue<KernelHal, BUFFERS, BUFFER>,
+    send: SendQueue,
+}
+
+impl Console {
+    fn new(mut transport: MmioTransport<'static>) -> virtio_drivers::Result<Self> {
+        transport.begin_init(Features::VERSION_1);
+        let receive = VirtQueue::new(&mut transport, RECEIVE, false, false)?;
+        let receive = OwningQueue::new(receive)?;
+        let send = SendQueue::new(&mut transport, TRANSMIT)?;
+        transport.finish_init();
+        if receive.should_notify() {
+            transport.notify(RECEIVE);
+        }
+        Ok(Console {
+            transport,
+            receive,
+            send,
+        })
+    }
 }
 
 static CONSOLE: Mutex<Option<Console>> = Mutex::new(None);
@@ -42,13 +75,8 @@ fn probe(base: usize, len: usize) -> bool {
     if transport.device_type() != DeviceType::Console || is_present() {
         return false;
     }
-    match VirtIOConsole::new(transport) {
-        Ok(device) => {
-            *CONSOLE.lock() = Some(Console {
-                device,
-                buffer: Box::new([0; BUFFER]),
-            })
-        }
+    match Console::new(transport) {
+        Ok(console) => *CONSOLE.lock() = Some(console),
         Err(error) => {
             crate::log!("virtio console at {base:#x}: {error}");
             return false;
@@ -62,16 +90,23 @@ pub fn is_present() -> bool {
     CONSOLE.lock().is_some()
 }
 
-/// Sends bytes; returns when the device has taken them.
+/// Sends bytes, which the device takes when it can.
 pub fn write(bytes: &[u8]) {
-    if let Some(console) = &mut *CONSOLE.lock() {
-        for chunk in bytes.chunks(BUFFER) {
-            let buffer = &mut console.buffer[..chunk.len()];
-            buffer.copy_from_slice(chunk);
-            if let Err(error) = console.device.send_bytes(buffer) {
-                return crate::log!("virtio console: {error}");
-            }
-        }
+    if let Some(Console {
+        transport, send, ..
+    }) = &mut *CONSOLE.lock()
+        && let Err(error) = send.send(transport, bytes)
+    {
+        crate::log!("virtio console: {error}");
+    }
+}
+
+/// Waits until the device has taken all bytes: before the machine ends.
+pub fn flush() {
+    if let Some(console) = &mut *CONSOLE.lock()
+        && let Err(error) = console.send.flush()
+    {
+        crate::log!("virtio console: {error}");
     }
 }
 
@@ -84,8 +119,7 @@ pub fn on_input(handler: fn(&[u8])) {
 /// Handles the device's interrupt.
 fn interrupt() {
     if let Some(console) = &mut *CONSOLE.lock() {
-        // Whether it was ours, `receive` finds out.
-        _ = console.device.ack_interrupt();
+        console.transport.ack_interrupt();
     }
     receive();
 }
@@ -93,27 +127,24 @@ fn interrupt() {
 /// Hands out what came in, without the lock: the handler may answer.
 fn receive() {
     let Some(handler) = *INPUT.lock() else { return };
-    let mut bytes = [0; 256];
-    loop {
-        let count = match &mut *CONSOLE.lock() {
-            Some(console) => take(&mut console.device, &mut bytes),
-            None => 0,
-        };
-        if count == 0 {
-            return;
-        }
-        handler(&bytes[..count]);
+    let mut bytes = [0; BUFFER];
+    while let Some(len) = take(&mut bytes) {
+        handler(&bytes[..len]);
     }
 }
 
-fn take(device: &mut VirtIOConsole<KernelHal, MmioTransport<'static>>, bytes: &mut [u8]) -> usize {
-    let mut count = 0;
-    while let Some(place) = bytes.get_mut(count) {
-        match device.recv(true) {
-            Ok(Some(byte)) => *place = byte,
-            _ => break,
-        }
-        count += 1;
-    }
-    count
+/// Copies what one buffer holds; how much that is.
+fn take(bytes: &mut [u8; BUFFER]) -> Option<usize> {
+    let console = &mut *CONSOLE.lock();
+    let Console {
+        transport, receive, ..
+    } = console.as_mut()?;
+    let copy = |input: &[u8]| {
+        bytes[..input.len()].copy_from_slice(input);
+        Ok(Some(input.len()))
+    };
+    receive.poll(transport, copy).unwrap_or_else(|error| {
+        crate::log!("virtio console: {error}");
+        None
+    })
 }

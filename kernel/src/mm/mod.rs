@@ -16,6 +16,7 @@ mod remap;
 mod reverse;
 #[cfg(feature = "selftest")]
 mod selftests;
+pub mod send_queue;
 pub mod shared;
 pub mod space;
 mod table;

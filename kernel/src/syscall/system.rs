@@ -5,6 +5,7 @@ use zerocopy::{Immutable, IntoBytes};
 
 use super::path::check_flags;
 use crate::arch;
+use crate::drivers::virtio_console;
 use crate::errno::{Errno, Result};
 use crate::mm::frame;
 use crate::mm::user::{UserPtr, UserSlice};
@@ -127,8 +128,14 @@ pub fn reboot(first: u32, second: u32, command: u32, _argument: usize) -> Result
         return Err(Errno::EINVAL);
     }
     match command {
-        RESTART => arch::power::reset(),
-        HALT | POWER_OFF => arch::power::off(),
+        RESTART => {
+            virtio_console::flush();
+            arch::power::reset()
+        }
+        HALT | POWER_OFF => {
+            virtio_console::flush();
+            arch::power::off()
+        }
         _ if KEYS.contains(&command) => Ok(0),
         _ => Err(Errno::EINVAL),
     }

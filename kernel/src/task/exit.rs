@@ -83,6 +83,7 @@ pub(super) fn leave_memory(thread: &Thread) {
 fn end_of_init(process: &Process) -> ! {
     let status = process.exit_status().unwrap_or(0);
     crate::log!("process 1 ended with status {status:#x}");
+    crate::drivers::virtio_console::flush();
     arch::power::off()
 }
 

@@ -17,6 +17,8 @@ const BACKLOG: usize = 64 * 1024;
 pub struct Channel {
     device: File,
     outgoing: Vec<u8>,
+    /// The cost of the output that the host has not taken.
+    under_way: usize,
     decoder: Decoder,
 }
 
@@ -35,12 +37,16 @@ impl Channel {
         Ok(Self {
             device,
             outgoing: wire::SYNC.to_vec(),
+            under_way: 0,
             decoder: Decoder::synced(),
         })
     }
 
     /// Queues one frame, or several for a long payload.
     pub fn send(&mut self, channel: wire::Channel, payload: &[u8]) {
+        if channel != wire::Channel::Control {
+            self.under_way += wire::output_cost(payload);
+        }
         wire::encode(channel, payload, &mut self.outgoing);
     }
 
@@ -51,7 +57,7 @@ impl Channel {
 
     /// Whether so much waits for the host that no more should be produced.
     pub fn is_full(&self) -> bool {
-        self.outgoing.len() >= BACKLOG
+        self.outgoing.len() >= BACKLOG || self.under_way >= wire::OUTPUT_WINDOW
     }
 
     /// What to poll for.
@@ -76,17 +82,18 @@ impl Channel {
         Ok(())
     }
 
-    /// Writes the whole queue.
+    /// Writes the whole queue, and waits until there is room for more. What arrives meanwhile is for nobody.
     pub fn flush(&mut self) -> io::Result<()> {
         self.write()?;
-        while !self.outgoing.is_empty() {
-            sys::poll(&mut [crate::job::poll_entry(self.device.as_fd(), libc::POLLOUT)])?;
+        while !self.outgoing.is_empty() || self.is_full() {
+            sys::poll(&mut [self.poll_entry()])?;
+            self.read()?;
             self.write()?;
         }
         Ok(())
     }
 
-    /// The frames that have arrived.
+    /// The frames that have arrived, but those of credit.
     pub fn read(&mut self) -> io::Result<Vec<(wire::Channel, Vec<u8>)>> {
         let mut buffer = [0; 4096];
         match self.device.read(&mut buffer) {
@@ -98,7 +105,12 @@ impl Channel {
         let mut frames = Vec::new();
         while let Some(item) = self.decoder.pop() {
             match item {
-                Item::Frame(channel, payload) => frames.push((channel, payload)),
+                Item::Frame(channel, payload) => match Control::decode(&payload) {
+                    Some(Control::Credit(cost)) if channel == wire::Channel::Control => {
+                        self.under_way = self.under_way.saturating_sub(cost.into());
+                    }
+                    _ => frames.push((channel, payload)),
+                },
                 Item::Noise(_) => {}
                 Item::Broken(byte) => {
                     return Err(io::Error::other(format!("frame of channel {byte}")));

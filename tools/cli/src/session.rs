@@ -111,6 +111,8 @@ pub struct Session {
     child: Child,
     host: UnixStream,
     events: Receiver<Event>,
+    /// The cost of the output that was taken and not yet credited to the guest.
+    owed: usize,
     sender: Sender<Event>,
     folder: Folder,
     log: PathBuf,
@@ -136,6 +138,7 @@ impl Session {
             child,
             host: link.host,
             events,
+            owed: 0,
             sender,
             folder,
             log,
@@ -147,8 +150,30 @@ impl Session {
         self.sender.clone()
     }
 
-    /// The next event.
-    pub fn next(&self, deadline: Option<Instant>) -> Event {
+    /// The next event. To ask for it says that the one before is dealt with.
+    pub fn next(&mut self, deadline: Option<Instant>) -> Event {
+        if self.owed >= wire::OUTPUT_WINDOW / 4 {
+            self.pay();
+        }
+        let event = self.wait(deadline);
+        if let Event::Frame(channel, payload) = &event
+            && *channel != Channel::Control
+        {
+            self.owed += wire::output_cost(payload);
+        }
+        event
+    }
+
+    /// Gives the guest credit for the output that was taken.
+    fn pay(&mut self) {
+        while self.owed > 0 {
+            let cost = u16::try_from(self.owed).unwrap_or(u16::MAX);
+            self.owed -= usize::from(cost);
+            self.control(Control::Credit(cost));
+        }
+    }
+
+    fn wait(&self, deadline: Option<Instant>) -> Event {
         let received = match deadline {
             Some(deadline) => self
                 .events

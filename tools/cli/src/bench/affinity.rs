@@ -115,7 +115,7 @@ fn run(bench: &Bench, subject: &Subject, vcpus: u32) -> Result<Said> {
     };
     let mut tree = guest::bare_tree(bench.project, Arch::Arm64)?;
     let words = vm::measuring_monitor(bench.project, &mut tree, vcpus)?;
-    let session = guest::boot(
+    let mut session = guest::boot(
         bench.project,
         &machine,
         &mut tree,
@@ -123,7 +123,7 @@ fn run(bench: &Bench, subject: &Subject, vcpus: u32) -> Result<Said> {
         None,
     )?;
     let limit = Duration::from_secs(60 + u64::from(vcpus));
-    let output = jobs::attend(&session, limit)?;
+    let output = jobs::attend(&mut session, limit)?;
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     let failure = match output.end {
         Err(failure) => Some(failure),

@@ -93,7 +93,7 @@ impl Boot<'_> {
             .replace(&place.display().to_string(), "RUN")
             .replace(&format!("{}/", project.root.display()), "");
         let mut session = Session::start(&command, link, folder, log.clone())?;
-        let timed_out = wait(&session, self.limit)?;
+        let timed_out = wait(&mut session, self.limit)?;
         if !timed_out {
             counted::await_end(&mut session)?;
         }
@@ -118,7 +118,7 @@ impl Boot<'_> {
 }
 
 /// Waits for the machine's end; whether the time ran out before.
-fn wait(session: &Session, limit: Duration) -> Result<bool> {
+fn wait(session: &mut Session, limit: Duration) -> Result<bool> {
     let mut patience = Patience::new(session, limit);
     loop {
         match interrupt::next(session, &mut patience)? {

@@ -37,7 +37,7 @@ pub fn check() -> Result<()> {
 }
 
 /// The session's next event, [`Event::TimedOut`] when patience is over; an error if a signal came.
-pub fn next(session: &Session, patience: &mut Patience) -> Result<Event> {
+pub fn next(session: &mut Session, patience: &mut Patience) -> Result<Event> {
     loop {
         check()?;
         match session.next(Some(Instant::now() + LOOK)) {

@@ -45,9 +45,9 @@ impl Jobs<'_> {
         let machine = self.machine(bench, Vec::new());
         let mut outputs = Vec::new();
         while let Some(left) = jobs.get(outputs.len()..).filter(|left| !left.is_empty()) {
-            let session = guest::boot(bench.project, &machine, tree, left, None)?;
+            let mut session = guest::boot(bench.project, &machine, tree, left, None)?;
             for _ in left {
-                let output = attend(&session, self.limit)?;
+                let output = attend(&mut session, self.limit)?;
                 let lost = output.end.is_err();
                 outputs.push(output);
                 if lost {
@@ -77,7 +77,7 @@ impl Jobs<'_> {
         let mut session = guest::boot(bench.project, &machine, tree, &jobs, None)?;
         let mut outputs = Vec::new();
         for _ in &jobs {
-            outputs.push(attend(&session, self.limit)?);
+            outputs.push(attend(&mut session, self.limit)?);
             if outputs.last().is_some_and(|output| output.end.is_err()) {
                 break;
             }
@@ -109,15 +109,19 @@ pub fn shown(bench: &Bench, machine: &Machine) -> String {
     command.replace(&format!("{}/", bench.project.root.display()), "")
 }
 
+/// A failure that shows the end of the machine's log.
+fn lost(session: &Session, reason: &str) -> Failure {
+    Failure {
+        reason: reason.into(),
+        console: session.log_end(),
+    }
+}
+
 /// Takes what the next program does, in at most so much processor time.
-pub fn attend(session: &Session, limit: Duration) -> Result<Output> {
+pub fn attend(session: &mut Session, limit: Duration) -> Result<Output> {
     let mut patience = Patience::new(session, limit);
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let end = loop {
-        let lost = |reason: &str| Failure {
-            reason: reason.into(),
-            console: session.log_end(),
-        };
         match interrupt::next(session, &mut patience)? {
             Event::Frame(Channel::Stdout, bytes) => stdout.extend(bytes),
             Event::Frame(Channel::Stderr, bytes) => stderr.extend(bytes),
@@ -127,8 +131,8 @@ pub fn attend(session: &Session, limit: Duration) -> Result<Output> {
                 Some(Control::Failed(errno)) => break Ok(format!("not started: error {errno}")),
                 _ => {}
             },
-            Event::TimedOut => break Err(lost("hung: the time ran out")),
-            Event::Closed => break Err(lost("the machine stopped")),
+            Event::TimedOut => break Err(lost(session, "hung: the time ran out")),
+            Event::Closed => break Err(lost(session, "the machine stopped")),
             _ => {}
         }
     };

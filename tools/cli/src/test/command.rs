@@ -38,6 +38,7 @@ fn all_bytes() -> Vec<u8> {
 /// Runs the command as users do and compares.
 pub fn test(project: &Project, arch: Arch, report: &mut Report) -> Result<()> {
     let bytes = all_bytes();
+    let zeroes = vec![0; 1 << 24];
     let runs = [
         Run {
             name: "status",
@@ -112,6 +113,12 @@ pub fn test(project: &Project, arch: Arch, report: &mut Report) -> Result<()> {
             arguments: &["--", "cat"],
             stdin: &bytes,
             stdout: Some(&bytes),
+            ..PLAIN
+        },
+        Run {
+            name: "much-output",
+            arguments: &["--", "head", "-c", "16777216", "/dev/zero"],
+            stdout: Some(&zeroes),
             ..PLAIN
         },
         Run {

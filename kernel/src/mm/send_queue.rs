@@ -1,0 +1,88 @@
+//! A virtio queue of outgoing bytes: the sender does not wait for the device, and the queue owns what is on its way.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use virtio_drivers::Result;
+use virtio_drivers::queue::VirtQueue;
+use virtio_drivers::transport::Transport;
+
+use super::dma::KernelHal;
+
+/// Buffers of a queue.
+const BUFFERS: usize = 32;
+/// Bytes of a buffer.
+const BUFFER: usize = 4096;
+
+/// Bytes that the device may be reading.
+struct Sending {
+    buffer: Box<[u8; BUFFER]>,
+    len: usize,
+}
+
+/// A queue and its buffers: those that wait for bytes, and by their tokens those that the device has.
+pub struct SendQueue {
+    queue: VirtQueue<KernelHal, BUFFERS>,
+    number: u16,
+    free: Vec<Box<[u8; BUFFER]>>,
+    sending: [Option<Sending>; BUFFERS],
+}
+
+impl SendQueue {
+    /// Queue `number` of a device. The device is told not to interrupt for it.
+    pub fn new(transport: &mut impl Transport, number: u16) -> Result<Self> {
+        let mut queue = VirtQueue::new(transport, number, false, false)?;
+        queue.set_dev_notify(false);
+        Ok(SendQueue {
+            queue,
+            number,
+            free: (0..BUFFERS).map(|_| Box::new([0; BUFFER])).collect(),
+            sending: [const { None }; BUFFERS],
+        })
+    }
+
+    /// Sends bytes. Waits for the device only where all buffers are on their way.
+    pub fn send(&mut self, transport: &mut impl Transport, bytes: &[u8]) -> Result<()> {
+        for chunk in bytes.chunks(BUFFER) {
+            let mut buffer = loop {
+                self.reclaim()?;
+                match self.free.pop() {
+                    Some(buffer) => break buffer,
+                    None => core::hint::spin_loop(),
+                }
+            };
+            buffer[..chunk.len()].copy_from_slice(chunk);
+            // SAFETY: the buffer stays in `sending`, where nobody writes it, until the device has given its token back.
+            let token = unsafe { self.queue.add(&[&buffer[..chunk.len()]], &mut []) }?;
+            let len = chunk.len();
+            self.sending[usize::from(token)] = Some(Sending { buffer, len });
+            if self.queue.should_notify() {
+                transport.notify(self.number);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the device has taken all that was sent.
+    pub fn flush(&mut self) -> Result<()> {
+        while self.free.len() < BUFFERS {
+            self.reclaim()?;
+            core::hint::spin_loop();
+        }
+        Ok(())
+    }
+
+    /// Takes back what the device is done with.
+    fn reclaim(&mut self) -> Result<()> {
+        while let Some(token) = self.queue.peek_used() {
+            let sent = self.sending.get_mut(usize::from(token));
+            let Some(Sending { buffer, len }) = sent.and_then(Option::take) else {
+                return Err(virtio_drivers::Error::WrongToken);
+            };
+            // SAFETY: these are the bytes that were added under this token.
+            unsafe { self.queue.pop_used(token, &[&buffer[..len]], &mut []) }?;
+            self.free.push(buffer);
+        }
+        Ok(())
+    }
+}
