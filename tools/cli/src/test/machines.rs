@@ -194,7 +194,7 @@ const SETTINGS: &[Setting] = &[
         cpu: "max",
         smp: 64,
         options: IMSIC,
-        cases: FEW,
+        cases: &["terminal", "threads", "time"],
         ..RISCV64
     },
 ];
