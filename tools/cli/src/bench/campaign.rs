@@ -14,7 +14,7 @@ use super::result::{Column, Results};
 use super::subject::{self, Subject};
 use super::{
     Bench, affinity, boots, build, contend, crossings, fenced, html, interrupt, lmbench, markdown,
-    scale, text, way,
+    narrow, scale, text, way,
 };
 use crate::arch::Arch;
 use crate::policies;
@@ -66,8 +66,10 @@ impl Step {
         for name in programs {
             files.push(toolchain::program(bench.project, self.arch, name)?);
         }
-        if self.suite == Suite::Affinity {
-            files.push(vm::guest_bench(bench.project)?);
+        match self.suite {
+            Suite::Affinity => files.push(vm::guest_bench(bench.project)?),
+            Suite::Entry => files.push(toolchain::narrow_program(bench.project, "calls32")?),
+            _ => {}
         }
         self.subject
             .key(bench, self.arch, self.suite.name(), &files)
@@ -88,6 +90,7 @@ impl Step {
             }
             if self.suite == Suite::Entry {
                 columns.extend(way::measure(bench, self.arch, &self.subject)?);
+                columns.push(narrow::measure(bench, &self.subject)?);
                 columns.push(build::measure(bench, self.arch, &self.subject)?);
             }
             return Ok(columns);

@@ -22,6 +22,7 @@ mod interrupt;
 mod jobs;
 mod lmbench;
 mod markdown;
+mod narrow;
 mod options;
 pub mod page;
 mod path;

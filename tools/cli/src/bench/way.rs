@@ -113,15 +113,16 @@ fn figures(tally: Tally) -> [(&'static str, usize); 9] {
     ]
 }
 
+/// The figures of a way; a fault calls no function of its own.
 fn rows(path: &Path) -> Vec<Row> {
     let part = |name: &str, tally| {
         figures(tally).map(|(kind, count)| Row::new(format!("{name}: {kind}"), "", count as f64))
     };
-    [
-        part("to the function", path.before()),
-        part("all", path.whole()),
-    ]
-    .concat()
+    let before = match path.to_function {
+        0 => Vec::new(),
+        _ => part("to the function", path.before()).to_vec(),
+    };
+    [before, part("all", path.whole()).to_vec()].concat()
 }
 
 /// The instructions, one a line, with an arrow where a branch was taken, under the names of functions where they are known.

@@ -1,0 +1,111 @@
+//! Times a call and faults of a 32-bit program, in the lines of `programs/crossings`: `name least median ns window`. Under
+//! QEMU's `-icount shift=0` a nanosecond is an instruction.
+
+use std::ptr;
+
+/// Batches that are kept, after one that warms up.
+const BATCHES: usize = 5;
+/// Operations in one batch.
+const TIMES: usize = 1000;
+const PAGE: usize = 4096;
+
+fn main() {
+    row(
+        "null_call",
+        "getppid, the loop's 3 instructions included",
+        || {},
+        null_calls,
+    );
+    let memory = anonymous(TIMES * PAGE);
+    let pages = || (0..TIMES).map(|page| memory.wrapping_add(page * PAGE));
+    // SAFETY: the mapping is this long, and nothing else uses it.
+    let forget = || unsafe { libc::madvise(memory.cast(), TIMES * PAGE, libc::MADV_DONTNEED) };
+    let absent = || assert_eq!(forget(), 0);
+    let read = || {
+        for page in pages() {
+            // SAFETY: as above.
+            unsafe { page.read_volatile() };
+        }
+    };
+    // SAFETY: as above.
+    let write = || pages().for_each(|page| unsafe { page.write_volatile(1) });
+    read();
+    row(
+        "anon_read",
+        "first read of a page of anonymous memory (zero page), tables there",
+        absent,
+        read,
+    );
+    row(
+        "anon_write",
+        "first write to a page of anonymous memory, zeroing inside, tables there",
+        absent,
+        write,
+    );
+}
+
+/// Times `work`, which does [`TIMES`] operations, and prints a line; `prepare` is not timed.
+fn row(name: &str, window: &str, prepare: impl Fn(), work: impl Fn()) {
+    let mut times: Vec<_> = (0..=BATCHES)
+        .map(|_| {
+            prepare();
+            let start = now();
+            work();
+            now() - start
+        })
+        .skip(1)
+        .collect();
+    times.sort_unstable();
+    let each = |time: u64| format!("{:.1}", time as f64 / TIMES as f64);
+    println!(
+        "{name} {} {} ns {window}",
+        each(times[0]),
+        each(times[BATCHES / 2])
+    );
+}
+
+/// Nanoseconds of `CLOCK_MONOTONIC`.
+fn now() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the structure is ours.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Anonymous memory, in small pages where the kernel asks.
+fn anonymous(length: usize) -> *mut u8 {
+    let (prot, flags) = (
+        libc::PROT_READ | libc::PROT_WRITE,
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+    );
+    // SAFETY: a new mapping of our own.
+    unsafe {
+        let memory = libc::mmap(ptr::null_mut(), length, prot, flags, -1, 0);
+        assert_ne!(memory, libc::MAP_FAILED);
+        // A kernel without large pages refuses the advice, which it then does not need.
+        libc::madvise(memory, length, libc::MADV_NOHUGEPAGE);
+        memory.cast()
+    }
+}
+
+/// Calls getppid by the instruction itself.
+#[cfg(target_arch = "arm")]
+fn null_calls() {
+    // SAFETY: the call takes nothing and changes r0 alone.
+    unsafe {
+        core::arch::asm!("2:", "svc #0", "subs {times}, {times}, #1", "bne 2b",
+            times = inout(reg) TIMES => _, in("r7") libc::SYS_getppid, out("r0") _, options(nostack));
+    }
+}
+
+/// The same by libc, where the program is no 32-bit Arm's.
+#[cfg(not(target_arch = "arm"))]
+fn null_calls() {
+    for _ in 0..TIMES {
+        // SAFETY: the call takes nothing.
+        unsafe { libc::getppid() };
+    }
+}
