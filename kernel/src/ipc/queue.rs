@@ -3,6 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use linux_raw_sys::general::{O_ACCMODE, O_NONBLOCK, O_RDONLY, O_RDWR, O_WRONLY};
 
@@ -18,9 +19,9 @@ use crate::task::signal::{self, Info};
 use crate::task::{Process, current};
 
 /// The most queues (`/proc/sys/fs/mqueue/queues_max`).
-const MOST: usize = 256;
+pub static MOST: AtomicUsize = AtomicUsize::new(256);
 /// The most messages in a queue, and bytes in a message, that the unprivileged may ask for, and those that anybody may.
-const SOFT: Attributes = Attributes {
+pub const SOFT: Attributes = Attributes {
     messages: 10,
     bytes: 8192,
 };
@@ -157,7 +158,7 @@ pub fn create(
     if queues.iter().any(|named| named.name == name) {
         return Err(Errno::EEXIST);
     }
-    if queues.len() >= MOST {
+    if queues.len() >= MOST.load(Relaxed) {
         return Err(Errno::ENOSPC);
     }
     queues.try_reserve(1).map_err(|_| Errno::ENOMEM)?;

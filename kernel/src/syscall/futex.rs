@@ -151,7 +151,7 @@ pub fn futex_waitv(
     clock: u32,
 ) -> Result<usize> {
     check_flags(flags, 0)?;
-    if count == 0 || count > FUTEX_WAITV_MAX {
+    if count == 0 || count > FUTEX_WAITV_MAX || waiters == 0 {
         return Err(Errno::EINVAL);
     }
     let deadline = read_deadline(timeout, clock)?;

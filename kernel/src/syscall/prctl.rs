@@ -5,11 +5,10 @@ use linux_raw_sys::ptrace::{SECCOMP_MODE_FILTER, SECCOMP_MODE_STRICT};
 
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
-use crate::task::credentials::ALL_CAPABILITIES;
+use crate::task::credentials::{ALL_CAPABILITIES, Credentials};
 use crate::task::{current, seccomp, signal};
+use linux_raw_sys::general::CAP_SETPCAP;
 
-/// The clock's slack that a thread has when it asks for the default, in ns.
-const DEFAULT_SLACK: usize = 50_000;
 /// Capabilities that there are.
 const CAPABILITIES: usize = ALL_CAPABILITIES.count_ones() as usize;
 
@@ -24,7 +23,8 @@ pub fn prctl(option: u32, a: usize, b: usize, c: usize, d: usize) -> Result<usiz
         PR_SET_DUMPABLE if a <= 1 => process.set_dumpable(a as u32),
         PR_SET_NAME => thread.set_name(&read_name(a)?),
         PR_GET_NAME => UserPtr::new(a).write(&thread.name())?,
-        PR_SET_TIMERSLACK => thread.set_timer_slack(if a == 0 { DEFAULT_SLACK } else { a }),
+        PR_SET_TIMERSLACK if a == 0 => thread.set_timer_slack(thread.default_slack()),
+        PR_SET_TIMERSLACK => thread.set_timer_slack(a),
         PR_GET_TIMERSLACK => return Ok(thread.timer_slack()),
         PR_SET_CHILD_SUBREAPER => process.set_subreaper(a != 0),
         PR_GET_CHILD_SUBREAPER => UserPtr::new(a).write(&(process.is_subreaper() as u32))?,
@@ -48,11 +48,13 @@ pub fn prctl(option: u32, a: usize, b: usize, c: usize, d: usize) -> Result<usiz
             return Ok(process.with_credentials(|who| who.bounding >> a & 1) as usize);
         }
         PR_CAPBSET_DROP if a < CAPABILITIES => process.change_credentials(|who| {
+            check_may_set(who)?;
             who.bounding &= !(1 << a);
             Ok(())
         })?,
         PR_GET_SECUREBITS => return Ok(process.with_credentials(|who| who.secure_bits) as usize),
         PR_SET_SECUREBITS => process.change_credentials(|who| {
+            check_may_set(who)?;
             who.secure_bits = a as u32;
             Ok(())
         })?,
@@ -69,6 +71,15 @@ pub fn prctl(option: u32, a: usize, b: usize, c: usize, d: usize) -> Result<usiz
         _ => return Err(Errno::EINVAL),
     }
     Ok(0)
+}
+
+/// EPERM without CAP_SETPCAP.
+fn check_may_set(who: &Credentials) -> Result<()> {
+    if who.can(CAP_SETPCAP) {
+        Ok(())
+    } else {
+        Err(Errno::EPERM)
+    }
 }
 
 /// PR_SET_SECCOMP: the old way to call seccomp(2).

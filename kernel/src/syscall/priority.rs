@@ -136,8 +136,8 @@ const BEST_EFFORT: u32 = 2;
 const IDLE: u32 = 3;
 /// Levels of a class.
 const LEVELS: u32 = 8;
-/// What a thread has that was given none: the middle of the best effort.
-const DEFAULT: u32 = BEST_EFFORT << CLASS_SHIFT | 4;
+/// How a thread that was given none counts: the middle of the best effort.
+const MIDDLE: u32 = BEST_EFFORT << CLASS_SHIFT | 4;
 
 /// The numbers of getpriority(2) for those of ioprio_get(2).
 fn kind(which: u32) -> Result<u32> {
@@ -169,11 +169,12 @@ pub fn ioprio_set(which: u32, who: i32, priority: u32) -> Result<usize> {
 pub fn ioprio_get(which: u32, who: i32) -> Result<usize> {
     let mut best = None;
     each(kind(which)?, who, |thread| {
-        let own = match thread.io_priority() {
-            0 => DEFAULT,
-            given => given,
-        };
-        best = Some(best.map_or(own, |best: u32| best.min(own)));
+        let own = thread.io_priority();
+        let rank = |priority: u32| if priority == 0 { MIDDLE } else { priority };
+        best = Some(best.map_or(
+            own,
+            |best: u32| if rank(own) < rank(best) { own } else { best },
+        ));
         Ok(())
     })?;
     best.map(|best| best as usize).ok_or(Errno::ESRCH)

@@ -135,6 +135,7 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
         allowed: parent.sched.allowed(),
         nice: parent.nice(),
         counted: true,
+        slack: parent.timer_slack(),
     });
     core::mem::forget(admitted);
     if request.has(CLONE_CHILD_CLEARTID) {

@@ -63,6 +63,7 @@ pub fn start_cpu() {
         allowed: u64::MAX,
         nice: 0,
         counted: false,
+        slack: super::thread::FIRST_SLACK,
     });
     sched::adopt(Arc::new(idle));
     counting::apply(cpu::this(), current().sched.mode());
@@ -99,6 +100,7 @@ fn new_thread(
         allowed: u64::MAX,
         nice: 0,
         counted: true,
+        slack: super::thread::FIRST_SLACK,
     }))
 }
 

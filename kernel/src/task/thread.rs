@@ -105,6 +105,8 @@ pub struct Thread {
     death_signal: AtomicU32,
     /// The clock's slack in ns (PR_SET_TIMERSLACK).
     slack: AtomicUsize,
+    /// The slack that its maker had.
+    default_slack: usize,
     /// Head of the list of robust futexes; 0 for none.
     robust_list: AtomicUsize,
     /// What SCHED_DEADLINE was asked for.
@@ -136,7 +138,12 @@ pub struct Parts {
     pub nice: i32,
     /// Whether `sched::admit` counted it.
     pub counted: bool,
+    /// The clock's slack in ns.
+    pub slack: usize,
 }
+
+/// The clock's slack of the first threads, in ns.
+pub const FIRST_SLACK: usize = 50_000;
 
 impl Thread {
     /// A thread that does not run yet.
@@ -163,7 +170,8 @@ impl Thread {
             nice: AtomicI32::new(parts.nice),
             policy: [AtomicU32::new(0), AtomicU32::new(0)],
             death_signal: AtomicU32::new(0),
-            slack: AtomicUsize::new(50_000),
+            slack: AtomicUsize::new(parts.slack),
+            default_slack: parts.slack,
             robust_list: AtomicUsize::new(0),
             end_status: AtomicU32::new(0),
             reservation: Mutex::new(Reservation::default()),
@@ -417,6 +425,11 @@ impl Thread {
     /// The clock's slack in ns, which nothing uses.
     pub fn timer_slack(&self) -> usize {
         self.slack.load(Relaxed)
+    }
+
+    /// The slack in ns that it began with.
+    pub fn default_slack(&self) -> usize {
+        self.default_slack
     }
 
     /// Sets the clock's slack in ns.

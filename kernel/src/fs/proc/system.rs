@@ -3,12 +3,14 @@
 use super::super::generated::{Node, Text};
 use super::super::mount;
 use crate::errno::{Errno, Result};
+use crate::ipc::{self, message, semaphore, shared};
 use crate::mm::{PAGE_SIZE, frame};
 use crate::sync::Once;
 use crate::task::{clock, counting, current, queue, tree, uts};
 use crate::{arch, params, put, random};
 use Node::{Directory, File, Link, Setting};
 use core::fmt;
+use core::sync::atomic::Ordering::Relaxed;
 
 /// The members of the root besides the processes.
 pub const ROOT: &[(&str, Node)] = &[
@@ -50,6 +52,7 @@ const SYS: &[(&str, Node)] = &[
                 "nr_open",
                 File(|text| put!(text, "{}\n", super::super::fdtable::MAX_FILES)),
             ),
+            ("mqueue", Directory(MESSAGE_QUEUES)),
             ("pipe-max-size", File(|text| put!(text, "1048576\n"))),
         ]),
     ),
@@ -57,6 +60,8 @@ const SYS: &[(&str, Node)] = &[
         "kernel",
         Directory(&[
             ("cap_last_cap", File(|text| put!(text, "40\n"))),
+            ("core_pattern", Setting(|text| put!(text, "core\n"), keep)),
+            ("core_uses_pid", Setting(|text| put!(text, "0\n"), keep)),
             (
                 "hostname",
                 Setting(
@@ -64,6 +69,9 @@ const SYS: &[(&str, Node)] = &[
                     |bytes| uts::set_host_name(bytes.trim_ascii()),
                 ),
             ),
+            ("msgmax", File(|text| put!(text, "{}\n", message::LONGEST))),
+            ("msgmnb", File(|text| put!(text, "{}\n", message::CAPACITY))),
+            ("msgmni", File(|text| put!(text, "{}\n", message::MOST))),
             ("ngroups_max", File(|text| put!(text, "65536\n"))),
             ("osrelease", File(|text| put!(text, "{}\n", uts::RELEASE))),
             ("ostype", File(|text| put!(text, "Linux\n"))),
@@ -79,6 +87,11 @@ const SYS: &[(&str, Node)] = &[
                     ("uuid", File(|text| put_uuid(text, random_uuid()))),
                 ]),
             ),
+            ("sem", File(semaphores)),
+            ("shmall", File(|text| put!(text, "{}\n", shared::LARGEST))),
+            ("shmmax", File(|text| put!(text, "{}\n", shared::LARGEST))),
+            ("shmmni", File(|text| put!(text, "{}\n", shared::MOST))),
+            ("tainted", File(|text| put!(text, "0\n"))),
             ("randomize_va_space", File(|text| put!(text, "2\n"))),
             (
                 "threads-max",
@@ -96,6 +109,40 @@ const SYS: &[(&str, Node)] = &[
         ]),
     ),
 ];
+
+const MESSAGE_QUEUES: &[(&str, Node)] = &[
+    ("msg_default", File(message_count)),
+    ("msg_max", File(message_count)),
+    ("msgsize_default", File(message_size)),
+    ("msgsize_max", File(message_size)),
+    (
+        "queues_max",
+        Setting(
+            |text| put!(text, "{}\n", ipc::queue::MOST.load(Relaxed)),
+            |bytes| {
+                let most = super::parse(bytes.trim_ascii()).ok_or(Errno::EINVAL)?;
+                ipc::queue::MOST.store(most, Relaxed);
+                Ok(())
+            },
+        ),
+    ),
+];
+
+fn message_count(text: &mut Text) {
+    put!(text, "{}\n", ipc::queue::SOFT.messages);
+}
+
+fn message_size(text: &mut Text) {
+    put!(text, "{}\n", ipc::queue::SOFT.bytes);
+}
+
+/// Semaphores of a set, of all sets, operations of a call, sets: at most.
+fn semaphores(text: &mut Text) {
+    let (largest, most) = (semaphore::LARGEST, semaphore::MOST);
+    let all = largest * most;
+    let operations = semaphore::MOST_OPERATIONS;
+    put!(text, "{largest}\t{all}\t{operations}\t{most}\n");
+}
 
 /// A setting that may be written and stays what it is.
 fn keep(_bytes: &[u8]) -> Result<()> {

@@ -64,6 +64,8 @@ impl Key {
 
     /// The key of a word in a mapping that other processes may have too.
     fn of_shared(address: usize) -> Result<Option<Key>> {
+        // Linux looks at the page, too.
+        user::load_u32(address)?;
         with_space(|space| {
             let area = space
                 .area_after(address)
