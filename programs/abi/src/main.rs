@@ -10,6 +10,7 @@ mod ipc;
 mod memory;
 mod pidfd;
 mod pipes;
+mod probe;
 mod processes;
 mod ptrace;
 mod rseq;
@@ -26,6 +27,7 @@ fn main() {
         Some("memory") => memory::run(),
         Some("fault") => fault::run(),
         Some("signals") => signals::run(),
+        Some("probe") => probe::run(),
         Some("processes") => processes::run(),
         Some("files") => files::run(),
         Some("futex") => futex::run(),

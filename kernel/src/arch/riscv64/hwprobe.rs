@@ -1,9 +1,10 @@
 //! The system calls that only RISC-V has (Linux, Documentation/arch/riscv/{hwprobe,cmodx}.rst).
 
-use isa::hwprobe::matches;
+use isa::hwprobe::{MAX_KEY, matches};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::{MAX_CPUS, Syscall, cpu, features, tlb};
+use crate::arch::vdso::data::PROBES;
 use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, UserSlice};
 
@@ -22,6 +23,14 @@ struct Pair {
 const WHICH_CPUS: usize = 1;
 /// Bytes of the widest set of CPUs that there can be.
 const SET: usize = MAX_CPUS / 8;
+
+const _: () = assert!(PROBES as i64 == MAX_KEY + 1);
+
+/// The answers for all CPUs, by key, as the vDSO gives them.
+pub fn answers() -> [u64; PROBES] {
+    let facts = features::features().facts();
+    core::array::from_fn(|key| facts.value(key as i64).unwrap_or(0))
+}
 
 fn finish(result: Result<()>) -> isize {
     result.map_or_else(Errno::result, |()| 0)

@@ -38,7 +38,7 @@ pub use call::ends_in_call;
 pub use entry::call_with_full_frame;
 pub use features::{features, hwcap, hwcap_names, reread_hw_access_flag};
 pub use frame::Frame;
-pub use hwprobe::SPECIFIC;
+pub use hwprobe::{SPECIFIC, answers as probes};
 pub use regset::single_step;
 pub use syscall::{Syscall, SyscallTable};
 pub use thread::{ThreadState, adopt, current, current_arc, enter_user, switch, try_current, work};

@@ -9,4 +9,11 @@ pub struct Data {
     pub ns_by_tick: u64,
     /// The time of day less CLOCK_MONOTONIC, in ns, modulo 2^64.
     pub realtime_offset: u64,
+    /// What riscv_hwprobe answers for all CPUs, by key.
+    #[cfg(target_arch = "riscv64")]
+    pub probes: [u64; PROBES],
 }
+
+/// Keys of riscv_hwprobe.
+#[cfg(target_arch = "riscv64")]
+pub const PROBES: usize = 15;

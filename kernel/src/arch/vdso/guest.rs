@@ -93,6 +93,18 @@ mod machine {
         data
     }
 
+    pub const HWPROBE: usize = 258;
+
+    pub fn call5(number: usize, [a, b, c, d, e]: [usize; 5]) -> i32 {
+        let result: isize;
+        // SAFETY: what the program asked for.
+        unsafe {
+            asm!("ecall", in("a7") number, inlateout("a0") a => result, in("a1") b, in("a2") c, in("a3") d, in("a4") e,
+                options(nostack))
+        };
+        result as i32
+    }
+
     pub fn call(number: usize, a: usize, b: usize) -> i32 {
         let result: isize;
         // SAFETY: what the program asked for.
@@ -180,6 +192,46 @@ pub unsafe extern "C" fn clock_getres(clock: i32, resolution: *mut [i64; 2]) -> 
         let ns = if COARSE.contains(&clock) { COARSE_RESOLUTION } else { 1 };
         // SAFETY: as in `clock_gettime`.
         unsafe { *resolution = [0, ns] };
+    }
+    0
+}
+
+/// `struct riscv_hwprobe`.
+#[cfg(target_arch = "riscv64")]
+#[repr(C)]
+pub struct Pair {
+    key: i64,
+    value: u64,
+}
+
+/// riscv_hwprobe(2): for all CPUs from the page, else by the call.
+#[cfg(target_arch = "riscv64")]
+#[unsafe(export_name = "__vdso_riscv_hwprobe")]
+pub unsafe extern "C" fn riscv_hwprobe(
+    pairs: *mut Pair,
+    count: usize,
+    set_len: usize,
+    set: *mut u8,
+    flags: u32,
+) -> i32 {
+    if flags != 0 || set_len != 0 || !set.is_null() {
+        let arguments = [pairs as usize, count, set_len, set as usize, flags as usize];
+        return machine::call5(machine::HWPROBE, arguments);
+    }
+    for index in 0..count {
+        // SAFETY: the program's own memory, by its own pointer; and a word of the page that the kernel maps.
+        unsafe {
+            let pair = &mut *pairs.wrapping_add(index);
+            *pair = if (0..data::PROBES as i64).contains(&pair.key) {
+                let answers = addr_of!((*machine::data()).probes).cast::<u64>();
+                Pair {
+                    key: pair.key,
+                    value: read_volatile(answers.wrapping_add(pair.key as usize)),
+                }
+            } else {
+                Pair { key: -1, value: 0 }
+            };
+        }
     }
     0
 }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-mod data;
+pub(super) mod data;
 
 use spin::Once;
 
@@ -54,6 +54,8 @@ pub fn init(boot_ticks: u64) -> Result<()> {
         boot_ticks,
         ns_by_tick: time::ns_by_tick(),
         realtime_offset: REALTIME_OFFSET.load(Relaxed),
+        #[cfg(target_arch = "riscv64")]
+        probes: super::probes(),
     };
     let data = page(&[])?;
     data.write(
@@ -68,6 +70,11 @@ pub fn init(boot_ticks: u64) -> Result<()> {
         core::mem::offset_of!(Data, realtime_offset),
         &words.realtime_offset.to_ne_bytes(),
     );
+    #[cfg(target_arch = "riscv64")]
+    for (key, answer) in words.probes.iter().enumerate() {
+        let place = core::mem::offset_of!(Data, probes) + key * size_of::<u64>();
+        data.write(place, &answer.to_ne_bytes());
+    }
     pages.push(data);
     for chunk in OBJECT.chunks(PAGE_SIZE) {
         pages.push(page(chunk)?);
