@@ -72,7 +72,7 @@ impl Bank {
         _ = word.fetch_update(Relaxed, Relaxed, merge);
     }
 
-    /// An input line changes. True if it rose, or is high anew for an edge.
+    /// An input line is set. True if its interrupt became pending so: by a rise, or for an edge by each time it is high.
     pub fn set_line(&self, bit: u32, high: bool) -> bool {
         let bit = 1 << bit;
         if !high {
@@ -80,10 +80,11 @@ impl Bank {
             return false;
         }
         let rose = self.line.fetch_or(bit, SeqCst) & bit == 0;
-        if rose && self.edge.load(Relaxed) & bit != 0 {
+        let edge = self.edge.load(Relaxed) & bit != 0;
+        if edge {
             self.latch.fetch_or(bit, SeqCst);
         }
-        rose
+        rose || edge
     }
 
     /// The configuration of sixteen, two bits each: those of the lower or the upper half.

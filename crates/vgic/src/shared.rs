@@ -42,7 +42,8 @@ impl Shared {
         let mut groups = Vec::new();
         groups.try_reserve_exact(count).map_err(|_| NoMemory)?;
         groups.resize_with(count, || Group {
-            bank: Bank::new(0, 0),
+            // Edge-triggered until the guest says otherwise, as in KVM.
+            bank: Bank::new(u32::MAX, 0),
             routes: Default::default(),
             targets: core::array::from_fn(|_| AtomicU16::new(first.unwrap_or(NOBODY))),
             holders: core::array::from_fn(|_| AtomicU16::new(NOBODY)),

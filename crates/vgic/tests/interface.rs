@@ -60,9 +60,9 @@ impl Cpu {
         let bank = self.shared.bank(number / 32).unwrap();
         bank.enabled
             .fetch_or(1 << (number % 32), std::sync::atomic::Ordering::SeqCst);
-        if edge {
+        if !edge {
             bank.edge
-                .fetch_or(1 << (number % 32), std::sync::atomic::Ordering::SeqCst);
+                .fetch_and(!(1 << (number % 32)), std::sync::atomic::Ordering::SeqCst);
         }
     }
 }

@@ -129,6 +129,7 @@ pub struct InterruptLevel {
     pub level: u32,
 }
 
-/// Kinds of its interrupt: one of a virtual CPU's own, or shared.
+/// Kinds of its interrupt: a CPU's own line, a shared one, or one of a virtual CPU's own.
+pub const LINE_CPU: u32 = 0;
 pub const LINE_SHARED: u32 = 1;
 pub const LINE_PRIVATE: u32 = 2;

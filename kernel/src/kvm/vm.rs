@@ -229,6 +229,8 @@ impl Machine {
                 let target = shared.target(number).map(usize::from);
                 (bank, target.and_then(|place| vcpus.list.get(place)))
             }
+            // A CPU's own lines are for machines without a controller.
+            uapi::LINE_CPU => return Err(Errno::ENXIO),
             _ => return Err(Errno::EINVAL),
         };
         let rose = bank.set_line(number % 32, wanted.level != 0);

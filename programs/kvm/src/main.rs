@@ -1,5 +1,6 @@
 //! What a monitor sees of KVM at its edges: errors, registers and exits. It prints the same on every kernel that has KVM.
 
+mod controller;
 mod guest;
 
 use std::os::fd::AsRawFd;
@@ -30,6 +31,7 @@ fn main() {
     }
     println!("unknown request: {}", call(&kvm, 0xaeff, 0));
     println!("31 bits: {}", call(&kvm, 0xae01, 31));
+    controller::tell(&kvm);
     let vm = kvm.create_vm().expect("a VM");
     memory(&vm);
     cpus(&vm);

@@ -45,10 +45,10 @@ impl Vgic {
         if self.frames().is_some() {
             return Ok(());
         }
+        let frames = self.setup.lock().frames(vcpus)?;
         if !self.is_complete() {
             return Err(Errno::EBUSY);
         }
-        let frames = self.setup.lock().frames(vcpus)?;
         self.frames.call_once(|| frames);
         Ok(())
     }
