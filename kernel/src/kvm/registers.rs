@@ -1,5 +1,7 @@
 //! One register at a time: KVM_GET_ONE_REG, KVM_SET_ONE_REG and KVM_GET_REG_LIST.
 
+use super::sysreg;
+use crate::arch::time;
 use crate::arch::virt::{ENCODINGS, Guest, Name, encoding};
 use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, UserSlice};
@@ -27,6 +29,15 @@ mod word {
     pub const FPCR: u64 = 213;
 }
 
+/// The virtual timer's compare value as Linux names it, which took the numbers of CNTV_CVAL_EL0 and CNTVCT_EL0 for each
+/// other; and the counters.
+const DEADLINE: u64 = encoding(3, 3, 14, 0, 2) as u64;
+const COUNTER: u64 = encoding(3, 3, 14, 3, 2) as u64;
+const PHYSICAL_COUNTER: u64 = encoding(3, 3, 14, 0, 1) as u64;
+/// KVM_REG_ARM_PSCI_VERSION, and the one version there is: 1.1.
+const PSCI: u64 = ARM64 | U64 | 0x14 << 16;
+const PSCI_VERSION: u64 = 1 << 16 | 1;
+
 /// MPIDR_EL1.
 const MPIDR: u64 = encoding(3, 0, 0, 0, 5) as u64;
 /// Modes that a guest's PSTATE may name: EL0, and EL1 with either stack; all in 64-bit state.
@@ -36,13 +47,12 @@ const MODES: [u64; 3] = [0, 4, 5];
 fn place(guest: &mut Guest, id: u64) -> Option<&mut u64> {
     let number = id & 0xffff;
     if id & !0xffff == ARM64 | U64 | SYSTEM {
-        let hidden =
-            [Name::Spsr, Name::Elr, Name::Sp].map(|name| u64::from(ENCODINGS[name as usize]));
-        return if hidden.contains(&number) {
-            None
-        } else {
-            guest.system.by_encoding(number as u16)
+        let name = match number {
+            DEADLINE => ENCODINGS[Name::TimerDeadline as usize],
+            _ if hidden().any(|hidden| u64::from(hidden) == number) => return None,
+            _ => number as u16,
         };
+        return guest.system.by_encoding(name);
     }
     if id & !0xffff != ARM64 | U64 | CORE || number % 2 != 0 {
         return None;
@@ -57,6 +67,30 @@ fn place(guest: &mut Guest, id: u64) -> Option<&mut u64> {
         word::SPSR_EL1 => guest.system.by_encoding(system(Name::Spsr)),
         word::X..word::SP => guest.registers.x.get_mut(number as usize / 2),
         _ => None,
+    }
+}
+
+/// Registers that go by other names here.
+fn hidden() -> impl Iterator<Item = u16> {
+    [Name::Spsr, Name::Elr, Name::Sp, Name::TimerDeadline]
+        .into_iter()
+        .map(|name| ENCODINGS[name as usize])
+}
+
+/// The value of a register that is no guest's own to keep: ID registers, counters, the version of PSCI.
+fn constant(guest: &Guest, id: u64) -> Option<u64> {
+    if id == PSCI {
+        return Some(PSCI_VERSION);
+    }
+    let number = id & 0xffff;
+    if id & !0xffff != ARM64 | U64 | SYSTEM {
+        return None;
+    }
+    match number {
+        MPIDR => Some(guest.affinity | 1 << 31),
+        COUNTER => Some(time::now_ticks().wrapping_sub(guest.counter_offset)),
+        PHYSICAL_COUNTER => Some(time::now_ticks()),
+        _ => sysreg::identity(number as u16),
     }
 }
 
@@ -80,8 +114,8 @@ pub fn get(guest: &mut Guest, id: u64, address: usize) -> Result<()> {
     if let Some(at) = vector(id) {
         return UserSlice::new(address, 16).copy_out(guest.fp.v[at].as_bytes());
     }
-    if id == ARM64 | U64 | SYSTEM | MPIDR {
-        return UserPtr::new(address).write(&(guest.affinity | 1 << 31));
+    if let Some(value) = constant(guest, id) {
+        return UserPtr::new(address).write(&value);
     }
     if let Some(value) = control(guest, id) {
         return UserPtr::new(address).write(value);
@@ -101,6 +135,15 @@ pub fn set(guest: &mut Guest, id: u64, address: usize) -> Result<()> {
         *value = UserPtr::new(address).read()?;
         return Ok(());
     }
+    if let Some(fixed) = constant(guest, id) {
+        let value: u64 = UserPtr::new(address).read()?;
+        if id == ARM64 | U64 | SYSTEM | COUNTER {
+            guest.counter_offset = time::now_ticks().wrapping_sub(value);
+        } else if value != fixed && id != ARM64 | U64 | SYSTEM | PHYSICAL_COUNTER {
+            return Err(Errno::EINVAL);
+        }
+        return Ok(());
+    }
     let place = place(guest, id).ok_or(Errno::ENOENT)?;
     let value: u64 = UserPtr::new(address).read()?;
     // A guest runs in 64-bit state, and never at a level above its own.
@@ -118,16 +161,21 @@ fn names() -> impl Iterator<Item = u64> {
         .map(|at| ARM64 | U64 | CORE | at);
     let vectors = (0..32).map(|at| ARM64 | U128 | CORE | word::V + 4 * at);
     let controls = [word::FPSR, word::FPCR].map(|at| ARM64 | U32 | CORE | at);
-    let hidden = [Name::Spsr, Name::Elr, Name::Sp].map(|name| ENCODINGS[name as usize]);
     let system = ENCODINGS
         .into_iter()
-        .filter(move |known| !hidden.contains(known));
-    let system = system.map(|known| ARM64 | U64 | SYSTEM | u64::from(known));
+        .filter(|known| hidden().all(|hidden| hidden != *known))
+        .map(u64::from);
+    let identity = sysreg::IDENTITY.map(u64::from);
+    let others = [DEADLINE, COUNTER, PHYSICAL_COUNTER, MPIDR];
+    let system = system
+        .chain(others)
+        .chain(identity)
+        .map(|number| ARM64 | U64 | SYSTEM | number);
     general
         .chain(vectors)
         .chain(controls)
         .chain(system)
-        .chain([ARM64 | U64 | SYSTEM | MPIDR])
+        .chain([PSCI])
 }
 
 /// Writes the number of registers to the monitor's `address`, and the names behind it; E2BIG if it has room for fewer.

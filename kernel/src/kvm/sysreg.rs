@@ -60,6 +60,17 @@ pub fn is_debug(syndrome: u64) -> bool {
     encoding == DEBUG_CONTROL || encoding & !(0xf << 3 | 3) == POINTS
 }
 
+/// ID registers: op0 3, op1 0, CRn 0, CRm 1 to 7.
+pub const IDENTITY: core::ops::Range<u16> = encoding(3, 0, 0, 1, 0)..encoding(3, 0, 0, 8, 0);
+
+/// What an ID register reads as.
+pub fn identity(number: u16) -> Option<u64> {
+    let register = Register::id((number >> 3 & 7) as u8, (number & 7) as u8);
+    IDENTITY
+        .contains(&number)
+        .then(|| arch::features().guest_value(register))
+}
+
 /// Does what a trapped access asks for; false if the register is not there for guests.
 #[inline]
 pub fn access(context: &mut Context, registers: &mut Registers) -> bool {
@@ -81,11 +92,10 @@ pub fn access(context: &mut Context, registers: &mut Registers) -> bool {
     }
     context.vcpu.exits.count(Exit::Register);
     let value = match trapped.encoding {
-        // op0 3, op1 0, CRn 0, CRm 1 to 7: the ID space.
-        id if id & !0x7f == encoding(3, 0, 0, 0, 0) && id & 0x78 != 0 && trapped.read => {
-            let register = Register::id((id >> 3 & 7) as u8, (id & 7) as u8);
-            arch::features().guest_value(register)
-        }
+        id if IDENTITY.contains(&id) && trapped.read => match identity(id) {
+            Some(value) => value,
+            None => return false,
+        },
         id if id == encoding(3, 0, 0, 0, 5) && trapped.read => context.vcpu.affinity | 1 << 31,
         AUXILIARY => 0,
         LOCK_STATUS if trapped.read => LOCK_THERE,

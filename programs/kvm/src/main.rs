@@ -19,6 +19,10 @@ const CORE: u64 = 0x6030_0000_0010_0000;
 const PC: u64 = CORE | 64;
 const PSTATE: u64 = CORE | 66;
 const MPIDR: u64 = 0x6030_0000_0013_c005;
+/// ID_AA64MMFR0_EL1, the virtual timer's compare value, and the version of PSCI.
+const IDENTITY: u64 = 0x6030_0000_0013_c038;
+const DEADLINE: u64 = 0x6030_0000_0013_df02;
+const PSCI: u64 = 0x6030_0000_0014_0000;
 
 fn main() {
     let kvm = Kvm::new().expect("/dev/kvm");
@@ -213,6 +217,18 @@ fn cpus(vm: &VmFd) {
         "x7: {:?} {:x?}",
         set(&first, CORE | 14, 0x1234_5678_9abc),
         get(&first, CORE | 14)
+    );
+    println!(
+        "deadline: {:?} {:x?}",
+        set(&first, DEADLINE, 0x1234_5678),
+        get(&first, DEADLINE)
+    );
+    println!("psci: {:x?} {:?}", get(&first, PSCI), set(&first, PSCI, 99));
+    let identity = get(&first, IDENTITY).expect("an ID register");
+    println!(
+        "identity: {:?} {:?}",
+        set(&first, IDENTITY, identity),
+        set(&first, IDENTITY, !identity)
     );
     println!("pc: {:?}", set(&first, PC, guest::CODE));
     first.set_kvm_immediate_exit(1);
