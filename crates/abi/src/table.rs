@@ -43,7 +43,7 @@ pub const CALLS: &[Call] = calls! {
     26 inotify_init1(Hex) Whole;
     27 inotify_add_watch(Fd, Path, Hex) Whole;
     28 inotify_rm_watch(Fd, Int) Whole;
-    29 ioctl(Fd, Hex, Hex) Partial("terminals, pipes, files");
+    29 ioctl(Fd, Hex, Hex) Partial("terminals, pipes, files, sockets");
     30 ioprio_set(Int, Int, Hex) Partial("kept, without effect");
     31 ioprio_get(Int, Int) Whole;
     32 flock(Fd, Hex) Whole;
@@ -212,7 +212,7 @@ pub const CALLS: &[Call] = calls! {
     195 shmctl(Int, Int, Pointer) Whole;
     196 shmat(Int, Pointer, Hex) Whole;
     197 shmdt(Pointer) Whole;
-    198 socket(Int, Int, Int) Whole;
+    198 socket(Int, Int, Int) Partial("Unix; TCP and UDP on the machine itself; netlink for interfaces");
     199 socketpair(Int, Int, Int, Pointer) Whole;
     200 bind(Fd, Pointer, Uint) Whole;
     201 listen(Fd, Int) Whole;

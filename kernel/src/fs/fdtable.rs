@@ -119,6 +119,12 @@ impl FdTable {
         Ok(fd as i32)
     }
 
+    /// EMFILE when no descriptor is free.
+    pub fn check_room(&self) -> Result<()> {
+        let limit = crate::task::current().open_files_limit();
+        self.0.lock().find(0, limit).map(|_| ())
+    }
+
     /// Gives `file` the lowest free descriptor.
     pub fn add(&self, file: Arc<File>, close_on_exec: bool) -> Result<i32> {
         self.add_from(

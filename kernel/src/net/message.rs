@@ -1,5 +1,6 @@
 //! What travels beside the bytes: control messages, as sendmsg(2) takes and recvmsg(2) gives them.
 
+use super::inet::Header;
 use super::rights::{MAX_FILES, Rights};
 use crate::errno::{Errno, Result};
 use crate::fs::FdTable;
@@ -7,7 +8,7 @@ use crate::mm::user::{UserPtr, UserSlice};
 use crate::task::credentials::{CAP_SETGID, CAP_SETUID, Credentials as Identity};
 use crate::task::current;
 use alloc::vec::Vec;
-use linux_raw_sys::net::{MSG_CTRUNC, SCM_CREDENTIALS, SCM_RIGHTS, SOL_SOCKET};
+use linux_raw_sys::net::{AF_UNIX, MSG_CTRUNC, SCM_CREDENTIALS, SCM_RIGHTS, SOL_SOCKET};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// `sizeof(struct cmsghdr)`: a length of 8 bytes, level and type of 4 each.
@@ -80,6 +81,8 @@ pub struct Ancillary {
     pub rights: Option<Rights>,
     /// Who sent them.
     pub credentials: Option<Credentials>,
+    /// A datagram's header.
+    pub header: Header,
 }
 
 impl Ancillary {
@@ -93,17 +96,20 @@ impl Ancillary {
         Ok(Ancillary {
             rights: self.rights.as_ref().map(Rights::copy).transpose()?,
             credentials: self.credentials,
+            header: self.header,
         })
     }
 
-    /// Reads a program's control messages of level SOL_SOCKET, the only ones that are understood.
-    pub fn read(address: usize, len: usize) -> Result<Self> {
+    /// Reads a program's control messages for a socket of family `domain`: files and credentials are for Unix sockets
+    /// alone, fields of a header for the others.
+    pub fn read(address: usize, len: usize, domain: u32) -> Result<Self> {
         if len > MAX_CONTROL {
             return Err(Errno::ENOBUFS);
         }
         let control = UserPtr::<u8>::new(address).read_vec(len)?;
         let mut rest = &control[..];
         let (mut files, mut credentials) = (Vec::new(), None);
+        let mut header_fields = Header::default();
         while rest.len() >= HEADER {
             let (len, level, kind) = header(rest);
             if len < HEADER || len > rest.len() {
@@ -111,6 +117,11 @@ impl Ancillary {
             }
             let data = &rest[HEADER..len];
             match (level, kind) {
+                _ if domain != AF_UNIX => {
+                    if let Ok((value, _)) = i32::read_from_prefix(data) {
+                        header_fields.set(level, kind, value);
+                    }
+                }
                 (SOL_SOCKET, SCM_RIGHTS) => {
                     if data.len() / 4 + files.len() > MAX_FILES {
                         return Err(Errno::EINVAL);
@@ -139,6 +150,7 @@ impl Ancillary {
         Ok(Ancillary {
             rights,
             credentials,
+            header: header_fields,
         })
     }
 }

@@ -1,7 +1,8 @@
 //! What a socket can do, whatever its family, and the open file that it is to programs.
 
 use super::channel::Found;
-use super::message::{Ancillary, Credentials};
+use super::inet::Header;
+use super::message::{Ancillary, Control, Credentials};
 use super::name::{Address, Name};
 use super::options::Options;
 use super::wait::Wait;
@@ -144,6 +145,11 @@ pub trait Socket: Send + Sync + Any {
     /// SO_PEERCRED
     fn peer_credentials(&self) -> Credentials {
         Credentials::NONE
+    }
+
+    /// Tells what options ask for of the header of a message that was received.
+    fn put_header(&self, _header: &Header, _control: &mut Control) -> Result<()> {
+        Ok(())
     }
 
     /// An option of level SOL_SOCKET changed.

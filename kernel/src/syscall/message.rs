@@ -125,8 +125,7 @@ fn send_one((file, socket): &Target, message: usize, flags: u32) -> Result<usize
     let pieces = header.pieces()?;
     let ancillary = match (header.control, header.control_len, socket.base().domain) {
         (_, 0, _) => Ancillary::default(),
-        (control, len, AF_UNIX) => Ancillary::read(control, len)?,
-        _ => Ancillary::default(),
+        (control, len, domain) => Ancillary::read(control, len, domain)?,
     };
     let message = Outgoing {
         data: &mut Source::user(&pieces),
@@ -171,6 +170,7 @@ fn receive_one((file, socket): &Target, message: usize, flags: u32) -> Result<us
     let close_on_exec = flags & MSG_CMSG_CLOEXEC;
     let mut control = Control::new(header.control, header.control_len);
     control.put_ancillary(&received.found.ancillary, close_on_exec != 0)?;
+    socket.put_header(&received.found.ancillary.header, &mut control)?;
     if header.name != 0 {
         match sender(&received.found.from, &**socket) {
             Some(address) => address.write(header.name, message + AT_NAME_LEN)?,

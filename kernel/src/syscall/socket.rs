@@ -96,6 +96,8 @@ pub fn accept4(fd: i32, address: usize, len: usize, flags: u32) -> Result<usize>
     let (file, socket) = socket_file(fd)?;
     check_flags(flags, FLAGS)?;
     let wait = socket.receive_wait(&file, 0);
+    // Without a descriptor for it, the connection goes on waiting.
+    current().files().check_room()?;
     let accepted = socket.accept(&wait)?;
     let peer = accepted.peer().unwrap_or(Name::Unnamed);
     let domain = accepted.base().domain;

@@ -3,26 +3,31 @@
 //! Packets never leave the machine, so there are none: nothing is lost, reordered or resent. What stays of the protocols is what
 //! programs see: names, ports, connections, their ends and their errors.
 
+mod header;
 mod options;
 mod place;
 pub mod ports;
 mod tcp;
 mod udp;
 
+pub use header::Header;
+
 use super::socket::Socket;
 use super::{DATAGRAM, RAW, STREAM};
 use crate::errno::{Errno, Result};
 use alloc::sync::Arc;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use linux_raw_sys::net::{IPPROTO_TCP, IPPROTO_UDP};
+use linux_raw_sys::net::{IPPROTO_TCP, IPPROTO_UDP, IPPROTO_UDPLITE};
 
 /// A new socket.
 pub fn new(domain: u32, kind: u32, protocol: u32) -> Result<Arc<dyn Socket>> {
     const TCP: u32 = IPPROTO_TCP as u32;
     const UDP: u32 = IPPROTO_UDP as u32;
+    const UDP_LITE: u32 = IPPROTO_UDPLITE as u32;
     match (kind, protocol) {
         (STREAM, 0 | TCP) => Ok(tcp::Tcp::new(domain)?),
-        (DATAGRAM, 0 | UDP) => Ok(udp::Udp::new(domain)?),
+        (DATAGRAM, 0 | UDP) => Ok(udp::Udp::new(domain, UDP, &ports::UDP)?),
+        (DATAGRAM, UDP_LITE) => Ok(udp::Udp::new(domain, UDP_LITE, &ports::UDP_LITE)?),
         (STREAM | DATAGRAM | RAW, _) => Err(Errno::EPROTONOSUPPORT),
         _ => Err(Errno::ESOCKTNOSUPPORT),
     }

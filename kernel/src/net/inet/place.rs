@@ -34,6 +34,11 @@ impl Place {
         }
     }
 
+    /// The ports of its protocol.
+    pub fn ports(&self) -> &'static Ports {
+        self.ports
+    }
+
     /// bind(2)
     pub fn bind(&self, address: &Address, base: &Base, socket: Weak<dyn Socket>) -> Result<()> {
         let at = address.inet(base.domain)?;

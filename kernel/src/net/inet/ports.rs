@@ -64,6 +64,8 @@ pub struct Ports(Mutex<BTreeMap<u16, Vec<Holder>>>);
 pub static TCP: Ports = Ports(Mutex::new(BTreeMap::new()));
 /// UDP's ports.
 pub static UDP: Ports = Ports(Mutex::new(BTreeMap::new()));
+/// UDP-Lite's ports.
+pub static UDP_LITE: Ports = Ports(Mutex::new(BTreeMap::new()));
 
 /// A port that a socket has until this goes.
 pub struct Claim {

@@ -304,6 +304,9 @@ impl Socket for Tcp {
         if flags & MSG_OOB != 0 {
             return Err(Errno::EINVAL);
         }
+        if flags & MSG_ERRQUEUE != 0 {
+            return Err(Errno::EAGAIN);
+        }
         if let Some(error) = self.take_own_error() {
             return Err(error);
         }

@@ -2,14 +2,15 @@
 
 use super::options::Options;
 use super::place::Place;
-use super::ports::{self, Holder};
-use super::{reached, source};
+use super::ports::{Holder, Ports};
+use super::{Header, reached, source};
 use crate::errno::{Errno, Result};
 use crate::fs::io::Sink;
 use crate::fs::poll::{Events, PollTable, WaitSource};
 use crate::mm::heap::try_arc;
 use crate::net::DATAGRAM;
 use crate::net::channel::Channel;
+use crate::net::message::Control;
 use crate::net::name::{Address, Name, unspecified};
 use crate::net::socket::{Base, Outgoing, Received, Socket};
 use crate::net::stream;
@@ -40,15 +41,15 @@ pub struct Udp {
 }
 
 impl Udp {
-    /// One that is bound to nothing.
-    pub fn new(domain: u32) -> Result<Arc<Self>> {
-        let base = Base::new(domain, DATAGRAM, IPPROTO_UDP as u32)?;
+    /// One that is bound to nothing, of a protocol whose ports are `ports`.
+    pub fn new(domain: u32, protocol: u32, ports: &'static Ports) -> Result<Arc<Self>> {
+        let base = Base::new(domain, DATAGRAM, protocol)?;
         let room = WaitSource::new()?;
         let limit = base.options.receive_buffer();
         let inbox = Channel::new(true, limit, &base.readable, &room)?;
         try_arc(Udp {
             base,
-            place: Place::new(&ports::UDP),
+            place: Place::new(ports),
             options: Options::new(),
             inbox,
             peer: Mutex::new(None),
@@ -146,16 +147,21 @@ impl Socket for Udp {
             return Err(Errno::EPIPE);
         }
         let (to, from) = self.route(to)?;
-        let found = ports::UDP.find(to, |_: &Holder, socket| rank(socket, from));
+        let found = self
+            .place
+            .ports()
+            .find(to, |_: &Holder, socket| rank(socket, from));
         let Some(target) = found.and_then(|socket| socket.downcast::<Udp>()) else {
             if connected.is_some() {
                 self.inbox.fail(Errno::ECONNREFUSED);
             }
             return Ok(len);
         };
+        let mut ancillary = message.ancillary;
+        ancillary.header.complete(&self.options, to);
         let sent = target.inbox.write_record(
             message.data,
-            message.ancillary,
+            ancillary,
             Name::Inet(from),
             usize::MAX,
             &Wait::NEVER,
@@ -171,11 +177,18 @@ impl Socket for Udp {
         if flags & MSG_OOB != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
+        if flags & MSG_ERRQUEUE != 0 {
+            return Err(Errno::EAGAIN);
+        }
         if let Some(error) = self.inbox.take_error() {
             return Err(error);
         }
         let deaf = || self.deaf.load(Acquire);
         stream::receive(&self.inbox, to, flags, false, deaf, wait)
+    }
+
+    fn put_header(&self, header: &Header, control: &mut Control) -> Result<()> {
+        header.put(&self.options, control)
     }
 
     fn shutdown(&self, read: bool, write: bool) -> Result<()> {
