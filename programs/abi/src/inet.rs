@@ -28,6 +28,7 @@ pub fn run() {
             ends(family);
             datagrams(family);
         }
+        headers();
         names();
         both();
         options();
@@ -366,6 +367,45 @@ unsafe fn datagrams(family: c_int) {
         name("no peer", a, libc::getpeername);
         libc::close(a);
         libc::close(stranger);
+    }
+}
+
+/// Receives a datagram and prints the numbers of the control messages that come with it.
+unsafe fn headers() {
+    unsafe {
+        for (family, level, wanted) in [
+            (AF_INET, libc::IPPROTO_IP, [8, 12, 13]),
+            (AF_INET6, libc::IPPROTO_IPV6, [49, 51, 66]),
+        ] {
+            let server = libc::socket(family, SOCK_DGRAM, 0);
+            bind(server, family, LOCAL, 0);
+            for name in wanted {
+                tell("asked for", set(server, level, name, 1));
+            }
+            let client = libc::socket(family, SOCK_DGRAM, 0);
+            send_to(client, b"x", family, LOCAL, own_port(server));
+            let mut control = [0u64; 32];
+            let mut byte = 0u8;
+            let mut piece = libc::iovec {
+                iov_base: (&raw mut byte).cast(),
+                iov_len: 1,
+            };
+            let mut message: libc::msghdr = mem::zeroed();
+            message.msg_iov = &mut piece;
+            message.msg_iovlen = 1;
+            message.msg_control = control.as_mut_ptr().cast();
+            message.msg_controllen = 256;
+            tell("received", libc::recvmsg(server, &mut message, 0) as i64);
+            let mut head = libc::CMSG_FIRSTHDR(&message);
+            while !head.is_null() {
+                let length = (*head).cmsg_len as usize - 16;
+                let data = std::slice::from_raw_parts(libc::CMSG_DATA(head), length);
+                println!("{} {} {data:?}", (*head).cmsg_level, (*head).cmsg_type);
+                head = libc::CMSG_NXTHDR(&message, head);
+            }
+            libc::close(server);
+            libc::close(client);
+        }
     }
 }
 
