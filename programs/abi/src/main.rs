@@ -5,6 +5,8 @@
 mod fault;
 mod files;
 mod futex;
+#[cfg(target_arch = "aarch64")]
+mod idreg;
 mod inet;
 mod ipc;
 mod memory;
@@ -39,6 +41,8 @@ fn main() {
         Some("pipes") => pipes::run(),
         Some("time") => time::run(),
         Some("exec") => exec(),
+        #[cfg(target_arch = "aarch64")]
+        Some("idreg") => idreg::run(),
         Some("tree") => tree::run(),
         Some("unix") => unix::run(),
         Some("inet") => inet::run(),

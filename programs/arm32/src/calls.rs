@@ -24,6 +24,21 @@ pub fn run() {
     }
 }
 
+/// Calls getppid so often, and nothing else: for measuring.
+pub fn null(count: u32) {
+    // SAFETY: the call changes r0 alone.
+    unsafe {
+        std::arch::asm!(
+            "2: svc #0",
+            "subs {count}, {count}, #1",
+            "bne 2b",
+            count = inout(reg) count => _,
+            in("r7") libc::SYS_getppid,
+            out("r0") _,
+        )
+    };
+}
+
 unsafe fn files() {
     unsafe {
         let file = libc::open64(c"far".as_ptr(), libc::O_RDWR | libc::O_CREAT, 0o600);

@@ -17,6 +17,11 @@ fn main() {
         ("threads", threads::run),
     ];
     let wanted: Vec<String> = std::env::args().skip(1).collect();
+    if let [what, count] = wanted.as_slice()
+        && what == "null"
+    {
+        return calls::null(count.parse().expect("how many calls"));
+    }
     for (name, run) in parts {
         if wanted.is_empty() || wanted.iter().any(|part| part == name) {
             println!("{name}:");

@@ -3,7 +3,8 @@
 //! With FEAT_IDST such a read is an exception of class 0x18 that carries the register; without, it is an undefined
 //! instruction that has to be read from the program's memory. Both end in [`read`]. The policy `idreg` has settled at boot
 //! which hooks an undefined instruction meets: `direct` asks a static one and takes no lock; `locked` walks a list of hooks
-//! under one global lock, as Linux did until 6.1.
+//! under one global lock, as Linux did until 6.1. The exception that carries the register never met that list in Linux
+//! either (`sys64_hooks` is a constant array), so on CPUs with FEAT_IDST the two are alike.
 
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
@@ -111,8 +112,8 @@ pub(super) fn undefined(frame: &mut Frame) -> bool {
     }
     match uaccess::load_u32(frame.pc()) {
         Ok(word) => look_up(frame, u32::from_le(word)),
-        // The program changed or unmapped the instruction meanwhile: fetching it again tells which signal that earns.
-        Err(_) => true,
+        // The instruction may be executed but not read, or is gone meanwhile.
+        Err(_) => false,
     }
 }
 

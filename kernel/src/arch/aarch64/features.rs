@@ -11,7 +11,7 @@ use super::sysreg::{isb, read, write};
 use super::{emulate, mmu, uaccess};
 use crate::params;
 use crate::sync::Mutex;
-use idreg::register::{CTR_EL0, DCZID_EL0, MIDR_EL1, MPIDR_EL1, REVIDR_EL1};
+use idreg::register::{CTR_EL0, DCZID_EL0, ID_AA64ISAR0_EL1, MIDR_EL1, MPIDR_EL1, REVIDR_EL1};
 use idreg::{El0View, Enabled, Feature, Hwcaps, Raw, Register, System};
 
 /// What the kernel turns on for programs.
@@ -134,7 +134,11 @@ pub fn hwcap_names() -> impl Iterator<Item = &'static str> {
 
 /// Turns on, on this CPU, what was settled. Returns false, with a line in the log, if the CPU lacks something promised.
 pub(super) fn start_cpu() -> bool {
-    let (cpu, settled, raw) = (cpu::this(), settled(), probe());
+    let (cpu, settled, mut raw) = (cpu::this(), settled(), probe());
+    if cfg!(feature = "selftest") && cpu.index() == 1 && params::has("selftest.late") {
+        // As if another CPU came now, which lacks what the others have.
+        raw.set(ID_AA64ISAR0_EL1, 0);
+    }
     if let Err(missing) = settled.system.admit(&raw) {
         crate::log!("CPU {} stays offline: {missing}", cpu.index());
         return false;

@@ -14,7 +14,8 @@ pub struct Setting {
     /// Its architecture.
     pub arch: Arch,
     cpu: &'static str,
-    smp: u32,
+    /// How many CPUs it has.
+    pub smp: u32,
     options: &'static [&'static str],
     /// Parameters of the kernel.
     append: &'static [&'static str],

@@ -1,0 +1,146 @@
+//! Reads of ID registers, which the kernel executes for programs: what is one, what is none, and from where.
+
+use std::arch::asm;
+use std::io::Write;
+use std::mem;
+use std::ptr;
+
+use libc::{PROT_EXEC, PROT_READ, PROT_WRITE, c_int, c_void, siginfo_t};
+
+use crate::{in_child, tell_end};
+
+/// Where the next fault is expected.
+static mut EXPECTED: usize = 0;
+
+extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
+    // SAFETY: the kernel passes a whole siginfo, and the process has one thread.
+    unsafe {
+        let offset = ((*info).si_addr() as usize).wrapping_sub(EXPECTED) as isize;
+        let code = (*info).si_code;
+        println!("signal {signal} code {code} address {offset:+}");
+        libc::_exit(0);
+    }
+}
+
+/// Runs `work` in a child that tells of its fault at the address that `work` leaves in `EXPECTED`.
+fn faulting(what: &str, work: impl FnOnce()) {
+    print!("{what}: ");
+    let _ = std::io::stdout().flush();
+    let status = in_child(|| {
+        // SAFETY: the handler is of the kind that SA_SIGINFO asks for.
+        unsafe {
+            let mut action: libc::sigaction = mem::zeroed();
+            action.sa_sigaction = on_fault as *const () as usize;
+            action.sa_flags = libc::SA_SIGINFO;
+            for signal in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL] {
+                libc::sigaction(signal, &action, ptr::null_mut());
+            }
+        }
+        work();
+        println!("no fault");
+    });
+    if status != 0 {
+        tell_end("", status);
+    }
+}
+
+/// Executes an instruction that moves between x9 and a system register, with its address in `EXPECTED`; returns x9.
+macro_rules! execute {
+    ($instruction:literal) => {{
+        let value: usize;
+        // SAFETY: at most a signal comes of it.
+        unsafe {
+            asm!("adr x10, 2f", "str x10, [{to}]", concat!("2: ", $instruction),
+                to = in(reg) &raw mut EXPECTED, inlateout("x9") 1usize => value, out("x10") _)
+        };
+        value
+    }};
+}
+
+/// `mrs x0, midr_el1`, `ret`.
+const READ_MIDR: [u32; 2] = [0xd538_0000, 0xd65f_03c0];
+
+/// Calls a read of MIDR_EL1 in a page with these rights; says whether it was the right value.
+fn from_page(rights: c_int) {
+    // SAFETY: the page is the code's own.
+    unsafe {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let page = libc::mmap(ptr::null_mut(), 4096, PROT_READ | PROT_WRITE, flags, -1, 0);
+        page.cast::<[u32; 2]>().write(READ_MIDR);
+        asm!("dc cvau, {0}", "dsb ish", "ic ivau, {0}", "dsb ish", "isb", in(reg) page);
+        EXPECTED = page as usize;
+        libc::mprotect(page, 4096, rights);
+        let read = mem::transmute::<*mut c_void, extern "C" fn() -> usize>(page)();
+        print!("right: {}, ", read == execute!("mrs x9, midr_el1"));
+    }
+}
+
+/// Bits of AT_HWCAP, and where the register says the same: bits of the field, and the least value. A name is cpuinfo's.
+fn capabilities() -> [(&'static str, u32, usize, u32, i64); 15] {
+    let features = execute!("mrs x9, id_aa64pfr0_el1");
+    let instructions = execute!("mrs x9, id_aa64isar0_el1");
+    let more = execute!("mrs x9, id_aa64isar1_el1");
+    [
+        ("fp", 0, features, 16, 0),
+        ("asimd", 1, features, 20, 0),
+        ("aes", 3, instructions, 4, 1),
+        ("pmull", 4, instructions, 4, 2),
+        ("sha1", 5, instructions, 8, 1),
+        ("sha2", 6, instructions, 12, 1),
+        ("crc32", 7, instructions, 16, 1),
+        ("atomics", 8, instructions, 20, 2),
+        ("fphp", 9, features, 16, 1),
+        ("asimdrdm", 12, instructions, 28, 1),
+        ("dcpop", 16, more, 0, 1),
+        ("asimddp", 20, instructions, 44, 1),
+        ("sve", 22, features, 32, 1),
+        ("flagm", 27, instructions, 52, 1),
+        ("sb", 29, more, 36, 1),
+    ]
+}
+
+/// Says whether the auxiliary vector, /proc/cpuinfo and the registers tell the same.
+fn compare() {
+    // SAFETY: reads the vector.
+    let hwcap = unsafe { libc::getauxval(libc::AT_HWCAP) };
+    let shown = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let line = shown.lines().find_map(|line| line.strip_prefix("Features"));
+    let names: Vec<&str> = line.unwrap_or_default().split_whitespace().collect();
+    println!("cpuid: {} {}", hwcap >> 11 & 1, names.contains(&"cpuid"));
+    for (name, bit, register, shift, least) in capabilities() {
+        let field = (register as i64) << (60 - shift) >> 60;
+        let signed = name == "fp" || name == "asimd" || name == "fphp";
+        let value = if signed { field } else { field & 0xf };
+        let told = [value >= least, hwcap >> bit & 1 == 1, names.contains(&name)];
+        if told != [told[0]; 3] {
+            println!(
+                "{name}: by the register {}, by AT_HWCAP {}, by cpuinfo {}",
+                told[0], told[1], told[2]
+            );
+        }
+    }
+}
+
+/// Runs this part.
+pub fn run() {
+    compare();
+    println!("MIDR_EL1: {}", execute!("mrs x9, midr_el1") != 0);
+    println!("MPIDR_EL1: {:#x}", execute!("mrs x9, mpidr_el1"));
+    println!("REVIDR_EL1: {:#x}", execute!("mrs x9, revidr_el1"));
+    println!("a reserved one: {:#x}", execute!("mrs x9, S3_0_C0_C7_7"));
+    println!("into nothing: {:#x}", execute!("mrs xzr, id_aa64pfr0_el1"));
+    faulting("a write", || _ = execute!("msr S3_0_C0_C4_0, x9"));
+    faulting("SCTLR_EL1", || _ = execute!("mrs x9, sctlr_el1"));
+    faulting("SCTLR_EL1, written", || _ = execute!("msr sctlr_el1, x9"));
+    faulting("CCSIDR_EL1", || _ = execute!("mrs x9, ccsidr_el1"));
+    faulting("a register of EL2", || _ = execute!("mrs x9, S3_4_C1_C1_0"));
+    faulting("no register at all", || {
+        _ = execute!("mrs x9, S3_7_C15_C15_7")
+    });
+    faulting("undefined", || _ = execute!("udf #1"));
+    faulting("from a page to be read", || {
+        from_page(PROT_READ | PROT_EXEC)
+    });
+    faulting("from a page only to be executed", || from_page(PROT_EXEC));
+    faulting("from a page not to be executed", || from_page(PROT_READ));
+}
