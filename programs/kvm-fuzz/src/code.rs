@@ -83,6 +83,28 @@ const REGISTERS: [(u32, u32, u32, u32, u32); 30] = [
     (3, 0, 14, 1, 0),
 ];
 
+/// What a vector does: behind the instruction that it was, or, where that is not in the code, somewhere in it.
+const BACK: [u32; 14] = [
+    // mrs x30, elr_el1; mov x29, MEMORY; sub x28, x30, x29; lsr x28, x28, 15; cbnz x28, 1f
+    0xd538_403e,
+    0xd2a8_001d,
+    0xcb1d_03dc,
+    0xd34f_ff9c,
+    0xb500_007c,
+    // add x30, x30, 4; b 2f
+    0x9100_13de,
+    0x1400_0004,
+    // 1: mrs x28, cntvct_el0; ubfx x28, x28, 0, 12; add x30, x29, x28, lsl 2
+    0xd53b_e05c,
+    0xd340_2f9c,
+    0x8b1c_0bbe,
+    // 2: mov x28, 0x3c5; msr spsr_el1, x28; msr elr_el1, x30
+    0xd280_78bc,
+    0xd518_401c,
+    0xd518_403e,
+    ERET,
+];
+
 /// Fills a guest's memory with code and vectors.
 pub fn write(memory: &Memory, random: &mut Random) {
     let mut at = 0;
@@ -96,8 +118,7 @@ pub fn write(memory: &Memory, random: &mut Random) {
     put(memory, &mut at, BRANCH | back);
     for vector in 0..16 {
         let mut at = VECTORS / 4 + vector * 32;
-        // Behind the instruction that it was: mrs x30, elr_el1; add x30, x30, 4; msr elr_el1, x30.
-        for word in [0xd538_403e, 0x9100_13de, 0xd518_403e, ERET] {
+        for word in BACK {
             put(memory, &mut at, word);
         }
     }
