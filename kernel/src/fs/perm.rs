@@ -4,6 +4,7 @@ use super::entry::Entry;
 use super::inode::{Attr, Kind};
 use crate::errno::{Errno, Result};
 use crate::task::credentials::Credentials;
+use crate::task::current;
 
 /// Search a directory, or execute a file.
 pub const EXECUTE: u32 = 1;
@@ -14,12 +15,12 @@ pub const READ: u32 = 4;
 
 /// EACCES unless the calling thread may do `wanted` to the inode of `entry`.
 pub fn check(entry: &Entry, wanted: u32) -> Result<()> {
-    crate::task::current().with_credentials(|who| {
-        if who.is_privileged() && (wanted & EXECUTE == 0 || entry.kind() == Kind::Directory) {
-            return Ok(());
-        }
-        check_as(who, &entry.inode().attr(), wanted)
-    })
+    if is_privileged() && (wanted & EXECUTE == 0 || entry.kind() == Kind::Directory) {
+        return Ok(());
+    }
+    // Asked for first: who owns a process's directory, its identities tell, which the caller's may be.
+    let attr = entry.inode().attr();
+    current().with_credentials(|who| check_as(who, &attr, wanted))
 }
 
 /// EACCES unless the calling thread may look names up in the directory `entry`.
@@ -54,27 +55,31 @@ pub fn check_as(who: &Credentials, attr: &Attr, wanted: u32) -> Result<()> {
 
 /// EPERM unless the calling thread owns the inode of `entry` (or is privileged).
 pub fn owner(entry: &Entry) -> Result<()> {
-    crate::task::current().with_credentials(|who| {
-        if who.is_privileged() || who.fsuid == entry.inode().attr().uid {
-            Ok(())
-        } else {
-            Err(Errno::EPERM)
-        }
-    })
+    if is_privileged() || owns(entry.inode().attr().uid) {
+        Ok(())
+    } else {
+        Err(Errno::EPERM)
+    }
 }
 
 /// EPERM when a sticky directory keeps the calling thread from removing `victim` from it.
 pub fn sticky(directory: &Entry, victim: &Entry) -> Result<()> {
-    crate::task::current().with_credentials(|who| {
-        if who.is_privileged() {
-            return Ok(());
-        }
-        let above = directory.inode().attr();
-        let ours = who.fsuid == above.uid || who.fsuid == victim.inode().attr().uid;
-        if above.mode & 0o1000 == 0 || ours {
-            Ok(())
-        } else {
-            Err(Errno::EPERM)
-        }
-    })
+    if is_privileged() {
+        return Ok(());
+    }
+    let above = directory.inode().attr();
+    let ours = owns(above.uid) || owns(victim.inode().attr().uid);
+    if above.mode & 0o1000 == 0 || ours {
+        Ok(())
+    } else {
+        Err(Errno::EPERM)
+    }
+}
+
+fn is_privileged() -> bool {
+    current().with_credentials(|who| who.is_privileged())
+}
+
+fn owns(uid: u32) -> bool {
+    current().with_credentials(|who| who.fsuid == uid)
 }

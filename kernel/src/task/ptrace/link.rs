@@ -8,6 +8,7 @@ use linux_raw_sys::ptrace::{PTRACE_O_EXITKILL, PTRACE_O_MASK};
 use super::{Tracee, flag};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_box;
+use crate::task::process::Usage;
 use crate::task::reap::Found;
 use crate::task::sched::{self, state};
 use crate::task::signal::{self, Info};
@@ -170,7 +171,7 @@ pub fn look(
     options: u32,
 ) -> Result<Option<Found>> {
     let mut any = Err(Errno::ECHILD);
-    let mut ended = None;
+    let mut told = None;
     let found = process.tracees().iter().find_map(|thread| {
         if !selects(thread) {
             return None;
@@ -183,31 +184,32 @@ pub fn look(
             uid: thread.with_credentials(|who| who.uid),
             status,
             event,
-            usage: thread.process().usage(),
+            usage: Usage::default(),
         };
         if let Some(status) = tracee.ended {
             if options & WEXITED == 0 {
                 return None;
             }
-            if options & WNOWAIT == 0 {
-                ended = Some(thread.clone());
-            }
+            told = Some((thread.clone(), options & WNOWAIT == 0));
             return Some(found(status, exit::describe(status)));
         }
         let stop = tracee.stop.as_mut().filter(|stop| !stop.reported)?;
         stop.reported = options & WNOWAIT == 0;
+        told = Some((thread.clone(), false));
         Some(found(
             stop.code << 8 | 0x7f,
             (CLD_TRAPPED, stop.code as i32),
         ))
     });
-    if let Some(thread) = ended {
+    let (Some(mut found), Some((thread, ended))) = (found, told) else {
+        return any;
+    };
+    if ended {
         unlink(&thread);
     }
-    match found {
-        Some(found) => Ok(Some(found)),
-        None => any,
-    }
+    // Whoever holds the process's threads may want the lock of one: so this waits until that is free.
+    found.usage = thread.process().usage();
+    Ok(Some(found))
 }
 
 impl Process {
