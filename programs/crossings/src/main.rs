@@ -43,6 +43,8 @@ use rows::ROWS;
 /// # Safety
 /// `stack` points to what the Linux ABI puts there at `execve`: argc, argv, envp and the auxiliary vector.
 unsafe extern "C" fn begin(stack: *const usize) -> ! {
+    // Here the machine has booted: what comes next is the program's.
+    arch::mark(0);
     // SAFETY: passed on from our caller.
     let mut arguments = unsafe { Arguments::from_stack(stack) };
     if sys::getpid() != 1 {

@@ -44,7 +44,9 @@ impl Thread {
 
     /// Signals that came for the thread or its process, held back or not.
     pub fn pending(&self) -> u64 {
-        self.signals.pending.lock().set() | self.process().signals.pending.lock().set()
+        // One lock after the other: both have the same rank.
+        let own = self.signals.pending.lock().set();
+        own | self.process().signals.pending.lock().set()
     }
 
     /// Whether a signal is to be looked at before the program goes on.
