@@ -2,7 +2,9 @@
 
 pub mod branch;
 pub mod cell;
+mod cpus;
 pub mod mmio;
+mod prot;
 pub mod text;
 pub mod vdso;
 

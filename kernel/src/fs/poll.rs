@@ -102,12 +102,6 @@ impl WaitSource {
         self.notify_watchers();
     }
 
-    /// Tells one of those who wait in a call, and all who poll.
-    pub fn notify_one(&self) {
-        self.waiters.wake_one();
-        self.notify_watchers();
-    }
-
     fn notify_watchers(&self) {
         if self.watched.load(Acquire) {
             self.tell_all();

@@ -1,7 +1,7 @@
 //! Tests inside the kernel: path walk, tmpfs, pipes.
 
 use super::file::Whence;
-use super::inode::{Inode, Kind, New, Replace, SetAttr};
+use super::inode::{Kind, New, Replace, SetAttr};
 use super::io::{Sink, Source};
 use super::poll::Events;
 use super::tmpfs::{Options, Tmpfs};

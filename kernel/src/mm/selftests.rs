@@ -11,7 +11,6 @@ use super::frame::{self, FrameRef, Owner};
 use super::kmap::KernelStack;
 use super::shared::SharedPages;
 use super::{AddressSpace, MapRequest, Move, PAGE_SIZE, Place};
-use crate::arch;
 use crate::arch::{KERNEL_STACK_SIZE, USER_END};
 use crate::errno::Errno;
 use crate::selftest;

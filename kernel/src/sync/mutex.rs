@@ -32,11 +32,6 @@ impl<T> Mutex<T> {
             inner: SpinMutex::new(value),
         }
     }
-
-    /// The value of a lock that nobody else has.
-    pub fn into_inner(self) -> T {
-        self.inner.into_inner()
-    }
 }
 
 impl<T: ?Sized> Mutex<T> {

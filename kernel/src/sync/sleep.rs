@@ -45,19 +45,6 @@ impl<T: ?Sized> SleepMutex<T> {
         }
     }
 
-    /// Takes the lock if it is free.
-    pub fn try_lock(&self) -> Option<SleepMutexGuard<'_, T>> {
-        self.acquire().then(|| SleepMutexGuard {
-            lock: self,
-            value: Some(self.value.lock()),
-        })
-    }
-
-    /// The value, by the only reference to the lock.
-    pub fn get_mut(&mut self) -> &mut T {
-        self.value.get_mut()
-    }
-
     #[inline]
     fn acquire(&self) -> bool {
         !self.locked.swap(true, Acquire)

@@ -65,10 +65,6 @@ impl Group {
         try_arc(group)
     }
 
-    pub(super) fn number(&self) -> u32 {
-        self.number
-    }
-
     fn sum(&self) -> Result<Box<Snapshot>> {
         let mut sum = empty()?;
         let tables = TABLES[self.number as usize]

@@ -48,7 +48,6 @@ pub use thread::Thread;
 pub use work::exit_work;
 
 use crate::errno::{Errno, Result};
-use crate::fs::FdTable;
 use crate::mm::AddressSpace;
 
 /// Calls `f` with the address space of the current thread.
@@ -58,11 +57,6 @@ use crate::mm::AddressSpace;
 #[inline]
 pub fn with_space<T>(f: impl FnOnce(&AddressSpace) -> T) -> T {
     f(&current().space().expect("a thread with a program"))
-}
-
-/// Calls `f` with the descriptors of the current thread.
-pub fn current_files<T>(f: impl FnOnce(&FdTable) -> Result<T>) -> Result<T> {
-    f(&current().files())
 }
 
 /// The soft limit `kind` (RLIMIT_*) of the current process.

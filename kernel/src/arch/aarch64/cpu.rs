@@ -4,11 +4,11 @@
 
 use core::arch::asm;
 use core::cell::Cell;
-use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicPtr, AtomicUsize};
 
+use super::SyscallTable;
 use super::cell::CpuLocal;
 use super::thread::ThreadState;
-use super::{MAX_CPUS, SyscallTable};
 use crate::{mm, task};
 use crossings::Table;
 
@@ -55,10 +55,6 @@ unsafe impl Sync for Cpu {}
 /// The CPU that the machine starts on.
 pub(super) static BOOT: Cpu = Cpu::new(0);
 static NO_COUNTS: Table = Table::new();
-static ALL: [AtomicPtr<Cpu>; MAX_CPUS] =
-    [const { AtomicPtr::new(core::ptr::null_mut()) }; MAX_CPUS];
-static POSSIBLE: AtomicUsize = AtomicUsize::new(1);
-static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 impl Cpu {
     pub(super) const fn new(index: usize) -> Self {
@@ -123,6 +119,9 @@ impl Cpu {
 
 pub use super::cpuinfo::describe;
 
+pub use crate::arch::cpus::{count, get, possible};
+pub(super) use crate::arch::cpus::{expect, publish};
+
 /// This CPU.
 #[inline(always)]
 pub fn this() -> &'static Cpu {
@@ -131,34 +130,4 @@ pub fn this() -> &'static Cpu {
     unsafe { asm!("mrs {}, sp_el0", out(reg) cpu, options(nomem, nostack, preserves_flags)) };
     // SAFETY: the boot path and every entry point SP_EL0 to a `Cpu` that lives for ever.
     unsafe { &*cpu }
-}
-
-/// CPU number `index`, if it is there.
-pub fn get(index: usize) -> Option<&'static Cpu> {
-    let cpu = ALL.get(index)?.load(Acquire);
-    // SAFETY: `publish` stores only what lives for ever.
-    unsafe { cpu.as_ref() }
-}
-
-/// How many CPUs are online.
-#[inline]
-pub fn count() -> usize {
-    COUNT.load(Acquire)
-}
-
-/// How many CPUs were started, whether they came online or not: their indices are below.
-#[inline]
-pub fn possible() -> usize {
-    POSSIBLE.load(Relaxed)
-}
-
-/// CPU number `index` is about to start.
-pub(super) fn expect(index: usize) {
-    POSSIBLE.store(index + 1, Relaxed);
-}
-
-/// This CPU is online.
-pub(super) fn publish(cpu: &'static Cpu) {
-    ALL[cpu.index].store(cpu as *const Cpu as *mut Cpu, Release);
-    COUNT.fetch_add(1, AcqRel);
 }

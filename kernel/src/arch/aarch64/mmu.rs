@@ -5,7 +5,9 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use super::sysreg::{isb, write};
+
 pub use super::tlb::*;
+pub use crate::arch::prot::Prot;
 
 /// Bytes that an entry one level above the pages covers.
 pub const BLOCK_SIZE: usize = 1 << 21;
@@ -58,39 +60,6 @@ pub(super) mod bit {
 /// MAIR_EL1: what the attribute indices of [`Memory`] mean (Arm ARM D24.2.110).
 pub(super) const MAIR: u64 =
     0xff << (8 * Memory::Normal as u64) | 0x04 << (8 * Memory::Device as u64);
-
-/// What a mapping allows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Prot {
-    /// Loads.
-    pub read: bool,
-    /// Stores.
-    pub write: bool,
-    /// Instruction fetches.
-    pub execute: bool,
-    /// From EL0, and from the kernel only through `uaccess`.
-    pub user: bool,
-}
-
-impl Prot {
-    /// The kernel's data: stacks, devices.
-    pub const KERNEL_DATA: Prot = Prot {
-        read: true,
-        write: true,
-        execute: false,
-        user: false,
-    };
-    /// The kernel's constants.
-    pub const KERNEL_CONST: Prot = Prot {
-        write: false,
-        ..Prot::KERNEL_DATA
-    };
-    /// The kernel's code.
-    pub const KERNEL_CODE: Prot = Prot {
-        execute: true,
-        ..Prot::KERNEL_CONST
-    };
-}
 
 /// Kinds of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

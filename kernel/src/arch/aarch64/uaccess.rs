@@ -380,17 +380,6 @@ pub fn sync_instructions(start: usize, len: usize) -> Result<(), Faulted> {
     Ok(())
 }
 
-/// Replaces the word by what `f` makes of it, as one access; returns what it was.
-pub fn fetch_op_u32(address: usize, f: impl Fn(u32) -> u32) -> Result<u32, Faulted> {
-    let mut old = load_u32(address)?;
-    loop {
-        match cmpxchg_u32(address, old, f(old))? {
-            now if now == old => return Ok(old),
-            now => old = now,
-        }
-    }
-}
-
 /// Reads a word of device memory at a kernel address that may not answer.
 pub(super) fn probe(address: usize) -> Option<u32> {
     let (value, failed): (u32, u32);

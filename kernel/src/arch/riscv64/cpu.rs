@@ -3,11 +3,11 @@
 use core::arch::asm;
 use core::cell::Cell;
 use core::fmt;
-use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
 use super::cell::CpuLocal;
 use super::thread::ThreadState;
-use super::{MAX_CPUS, SyscallTable, features, mmu};
+use super::{SyscallTable, features, mmu};
 use crate::{mm, task};
 use crossings::Table;
 
@@ -54,10 +54,6 @@ unsafe impl Sync for Cpu {}
 pub(super) static BOOT: Cpu = Cpu::new(0);
 static NO_COUNTS: Table = Table::new();
 static NOTHING_UNSEEN: AtomicU64 = AtomicU64::new(0);
-static ALL: [AtomicPtr<Cpu>; MAX_CPUS] =
-    [const { AtomicPtr::new(core::ptr::null_mut()) }; MAX_CPUS];
-static COUNT: AtomicUsize = AtomicUsize::new(0);
-static POSSIBLE: AtomicUsize = AtomicUsize::new(1);
 
 impl Cpu {
     pub(super) const fn new(index: usize) -> Self {
@@ -132,6 +128,9 @@ impl Cpu {
     }
 }
 
+pub use crate::arch::cpus::{count, get, possible};
+pub(super) use crate::arch::cpus::{expect, publish};
+
 /// This CPU.
 #[inline(always)]
 pub fn this() -> &'static Cpu {
@@ -140,30 +139,6 @@ pub fn this() -> &'static Cpu {
     unsafe { asm!("mv {}, tp", out(reg) cpu, options(nomem, nostack, preserves_flags)) };
     // SAFETY: the boot path and every entry point `tp` to a `Cpu` that lives for ever.
     unsafe { &*cpu }
-}
-
-/// CPU number `index`, if it is there.
-pub fn get(index: usize) -> Option<&'static Cpu> {
-    let cpu = ALL.get(index)?.load(Acquire);
-    // SAFETY: `publish` stores only what lives for ever.
-    unsafe { cpu.as_ref() }
-}
-
-/// How many CPUs are online.
-#[inline]
-pub fn count() -> usize {
-    COUNT.load(Acquire)
-}
-
-/// How many CPUs were started, whether they came online or not: their indices are below.
-#[inline]
-pub fn possible() -> usize {
-    POSSIBLE.load(Relaxed)
-}
-
-/// CPU number `index` is about to start.
-pub(super) fn expect(index: usize) {
-    POSSIBLE.store(index + 1, Relaxed);
 }
 
 /// Writes the block of `/proc/cpuinfo` for one CPU, as Linux does.
@@ -183,10 +158,4 @@ pub fn describe(index: usize, out: &mut dyn fmt::Write) -> fmt::Result {
         out,
         "mvendorid\t: {vendor:#x}\nmarchid\t\t: {architecture:#x}\nmimpid\t\t: {implementation:#x}\n"
     )
-}
-
-/// This CPU is online.
-pub(super) fn publish(cpu: &'static Cpu) {
-    ALL[cpu.index].store(cpu as *const Cpu as *mut Cpu, Release);
-    COUNT.fetch_add(1, AcqRel);
 }

@@ -12,6 +12,8 @@ pub use super::tlb::{flush_kernel, flush_local_all, sync_icache};
 use super::{features, tlb};
 use crate::arch::branch::Key;
 
+pub use crate::arch::prot::Prot;
+
 /// log2 of the bytes in a page.
 pub const PAGE_SHIFT: u32 = 12;
 /// Bytes that an entry one level above the pages covers.
@@ -86,39 +88,6 @@ impl Mode {
 const SATP_MODE: u32 = 60;
 const SATP_ASID: u32 = 44;
 const SATP_ASID_BITS: u64 = 0xffff;
-
-/// What a mapping allows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Prot {
-    /// Loads.
-    pub read: bool,
-    /// Stores.
-    pub write: bool,
-    /// Instruction fetches.
-    pub execute: bool,
-    /// From user mode, and from the kernel only through `uaccess`.
-    pub user: bool,
-}
-
-impl Prot {
-    /// The kernel's data: stacks, devices.
-    pub const KERNEL_DATA: Prot = Prot {
-        read: true,
-        write: true,
-        execute: false,
-        user: false,
-    };
-    /// The kernel's constants.
-    pub const KERNEL_CONST: Prot = Prot {
-        write: false,
-        ..Prot::KERNEL_DATA
-    };
-    /// The kernel's code.
-    pub const KERNEL_CODE: Prot = Prot {
-        execute: true,
-        ..Prot::KERNEL_CONST
-    };
-}
 
 /// Kinds of memory. RISC-V's physical memory attributes already say which addresses are devices, so that entries need not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

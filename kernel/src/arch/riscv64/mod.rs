@@ -36,7 +36,7 @@ pub mod uaccess;
 pub use branch::{is_taken, jump_to};
 pub use call::ends_in_call;
 pub use entry::call_with_full_frame;
-pub use features::{features, hwcap, hwcap_names, reread_hw_access_flag};
+pub use features::{features, hwcap, reread_hw_access_flag};
 pub use frame::Frame;
 pub use hwprobe::{SPECIFIC, answers as probes};
 pub use regset::single_step;

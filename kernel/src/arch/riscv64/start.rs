@@ -7,7 +7,7 @@ use dtoolkit::fdt::Fdt;
 use isa::Extension;
 
 use super::cpu::{self, BOOT};
-use super::{boot, external, features, fence, irq, kernel_map, mmu, power, sbi, smp, status, time};
+use super::{boot, external, features, fence, irq, kernel_map, mmu, power, smp, status, time};
 use crate::drivers::fdt::{self, Unusable};
 use crate::drivers::uart;
 use crate::{mm, params, random};

@@ -34,4 +34,3 @@ macro_rules! full_frame_stub {
         stub as $crate::arch::Syscall
     }};
 }
-pub use crate::full_frame_stub;

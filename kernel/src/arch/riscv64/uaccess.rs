@@ -273,17 +273,3 @@ pub fn cmpxchg_u32(address: usize, old: u32, new: u32) -> Result<u32, Fault> {
     );
     Ok(value)
 }
-
-/// Replaces a word of the program by what `f` makes of it, as one access; returns what it was.
-///
-/// # Errors
-/// A fault; also if `address` is no multiple of 4.
-pub fn fetch_op_u32(address: usize, f: impl Fn(u32) -> u32) -> Result<u32, Fault> {
-    let mut old = load_u32(address)?;
-    loop {
-        match cmpxchg_u32(address, old, f(old))? {
-            now if now == old => return Ok(old),
-            now => old = now,
-        }
-    }
-}

@@ -13,7 +13,7 @@ pub use action::{Action, Actions, Default, SIG_DFL, SIG_IGN, default_of};
 pub use compat::compat_info;
 pub use deliver::{begin_again, deliver, take, take_back, with_mask};
 pub use info::Info;
-pub use mask::{Set, is_ignored_or_blocked, saved_or_blocked, set_blocked, set_blocked_of};
+pub use mask::{Set, is_ignored_or_blocked, set_blocked, set_blocked_of};
 pub use pending::Pending;
 pub use send::{
     force, force_fatal, force_info, notify, raise, send, send_group, send_info, send_process,

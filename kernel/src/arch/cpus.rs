@@ -1,0 +1,41 @@
+//! All CPUs, by number.
+
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::*};
+
+use super::MAX_CPUS;
+use super::cpu::Cpu;
+
+static ALL: [AtomicPtr<Cpu>; MAX_CPUS] =
+    [const { AtomicPtr::new(core::ptr::null_mut()) }; MAX_CPUS];
+static POSSIBLE: AtomicUsize = AtomicUsize::new(1);
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// CPU number `index`, if it is there.
+pub fn get(index: usize) -> Option<&'static Cpu> {
+    let cpu = ALL.get(index)?.load(Acquire);
+    // SAFETY: `publish` stores only what lives for ever.
+    unsafe { cpu.as_ref() }
+}
+
+/// How many CPUs are online.
+#[inline]
+pub fn count() -> usize {
+    COUNT.load(Acquire)
+}
+
+/// How many CPUs were started, whether they came online or not: their indices are below.
+#[inline]
+pub fn possible() -> usize {
+    POSSIBLE.load(Relaxed)
+}
+
+/// CPU number `index` is about to start.
+pub(super) fn expect(index: usize) {
+    POSSIBLE.store(index + 1, Relaxed);
+}
+
+/// This CPU is online.
+pub(super) fn publish(cpu: &'static Cpu) {
+    ALL[cpu.index()].store(cpu as *const Cpu as *mut Cpu, Release);
+    COUNT.fetch_add(1, AcqRel);
+}

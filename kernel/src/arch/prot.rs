@@ -1,0 +1,34 @@
+//! The rights of a mapping.
+
+/// What a mapping allows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Prot {
+    /// Loads.
+    pub read: bool,
+    /// Stores.
+    pub write: bool,
+    /// Instruction fetches.
+    pub execute: bool,
+    /// From programs, and from the kernel only through `uaccess`.
+    pub user: bool,
+}
+
+impl Prot {
+    /// The kernel's data: stacks, devices.
+    pub const KERNEL_DATA: Prot = Prot {
+        read: true,
+        write: true,
+        execute: false,
+        user: false,
+    };
+    /// The kernel's constants.
+    pub const KERNEL_CONST: Prot = Prot {
+        write: false,
+        ..Prot::KERNEL_DATA
+    };
+    /// The kernel's code.
+    pub const KERNEL_CODE: Prot = Prot {
+        execute: true,
+        ..Prot::KERNEL_CONST
+    };
+}
