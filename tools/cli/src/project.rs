@@ -1,5 +1,6 @@
 //! The checkout: where things are, and how its helpers are run.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -72,13 +73,12 @@ impl Project {
     }
 }
 
-/// Tells the user what takes time; not twice in a row.
+/// Tells the user what takes time, once.
 pub fn progress(what: &str) {
-    static LAST: Mutex<String> = Mutex::new(String::new());
-    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
-    if *last != what {
+    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+    if told.insert(what.to_owned()) {
         eprintln!("stile: {what}");
-        what.clone_into(&mut last);
     }
 }
 

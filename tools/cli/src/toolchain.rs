@@ -183,7 +183,12 @@ pub fn kernel(project: &Project, arch: Arch, features: &[&str]) -> Result<PathBu
     if !features.is_empty() {
         cargo.arg("--features").arg(features.join(","));
     }
-    output(&mut cargo, "building the kernel")?;
+    let with = match features.is_empty() {
+        true => String::new(),
+        false => format!(" with {}", features.join(", ")),
+    };
+    let what = format!("building the kernel for {}{with}", arch.debian());
+    output(&mut cargo, &what)?;
     let built = kernel_place(project, arch);
     if features.is_empty() {
         return Ok(built);
