@@ -1,5 +1,5 @@
 #: program kvm-fuzz
 #: hypervisor
 #: long
-kvm-fuzz 11 3
-kvm-fuzz 12 3
+kvm-fuzz 11 2
+kvm-fuzz 12 2
