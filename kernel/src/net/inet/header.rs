@@ -34,9 +34,10 @@ pub struct Header {
 }
 
 impl Header {
-    /// Takes a field that a control message sets; others are left.
+    /// Takes a field that a control message sets; others are left, and -1 leaves it to the options.
     pub fn set(&mut self, level: u32, kind: u32, value: i32) {
         match (level, kind) {
+            _ if value < 0 => {}
             (IP, IP_TTL) | (IPV6, IPV6_HOPLIMIT) => self.hops = Some(value),
             (IP, IP_TOS) | (IPV6, IPV6_TCLASS) => self.class = Some(value),
             _ => {}
