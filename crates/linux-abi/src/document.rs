@@ -12,7 +12,7 @@ pub fn document(out: &mut dyn Write) -> fmt::Result {
     writeln!(out, "# System calls\n")?;
     writeln!(
         out,
-        "Generated from `crates/abi`. Numbers are the same on arm64 and RISC-V.\n"
+        "Generated from `crates/linux-abi`. Numbers are the same on arm64 and RISC-V.\n"
     )?;
     list(out, CALLS)?;
     writeln!(out, "\n## 32-bit Arm programs\n")?;
