@@ -112,10 +112,11 @@ fn registers(request: u32, tid: i32, kind: usize, data: usize) -> Result<()> {
     let kind = u32::try_from(kind).map_err(|_| Errno::EINVAL)?;
     let [base, len] = UserPtr::<[usize; 2]>::new(data).read()?;
     let whole = ptrace::with_stopped(tid, |thread, _| regset::get(&thread.arch, kind))?;
-    let len = len.min(whole.len());
-    if len % 4 != 0 {
+    // Debuggers find out by this how wide registers are.
+    if len % regset::slot(kind) != 0 {
         return Err(Errno::EINVAL);
     }
+    let len = len.min(whole.len());
     if request == PTRACE_GETREGSET {
         UserSlice::new(base, len).copy_out(&whole[..len])?;
     } else {

@@ -166,6 +166,15 @@ unsafe fn stopped() {
                 (&raw const range) as usize,
             )
         });
+        tell("half registers", {
+            let range = [to, size_of::<Registers>() + 4];
+            ptrace(
+                libc::PTRACE_GETREGSET as u32,
+                child,
+                GENERAL,
+                (&raw const range) as usize,
+            )
+        });
         tell("odd signal", ptrace(CONT, child, 0, 99));
         go_on(CONT, child, 0);
         println!("{}", wait(child));

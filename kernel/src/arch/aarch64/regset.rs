@@ -23,6 +23,14 @@ const VECTORS: usize = 512;
 /// Bytes of `struct user_fpsimd_state`.
 const FLOATING_SIZE: usize = VECTORS + 16;
 
+/// Bytes of one slot of the set `kind`: sets are read and written in whole slots.
+pub fn slot(kind: u32) -> usize {
+    match kind {
+        GENERAL | THREAD_POINTER => 8,
+        _ => 4,
+    }
+}
+
 /// The set `kind` of a stopped thread.
 ///
 /// # Errors

@@ -16,6 +16,11 @@ const FLOATING: u32 = 2;
 /// Bytes of f0 to f31.
 const FLOATS: usize = 256;
 
+/// Bytes of one slot of the set `kind`: sets are read and written in whole slots.
+pub fn slot(_kind: u32) -> usize {
+    8
+}
+
 /// The set `kind` of a stopped thread.
 ///
 /// # Errors
