@@ -249,17 +249,24 @@ unsafe fn children() {
         tell_end("a child", in_child(|| libc::_exit(3)));
         println!("SIGCHLD came: {}", count());
         let mut info: siginfo_t = mem::zeroed();
+        let mut leave = [0; 2];
+        libc::pipe(leave.as_mut_ptr());
         let child = libc::fork();
         if child == 0 {
             libc::raise(libc::SIGSTOP);
+            // It ends only when its going on was seen.
+            libc::read(leave[0], (&raw mut info).cast(), 1);
             libc::_exit(4);
         }
         let any = libc::WSTOPPED | libc::WEXITED | libc::WCONTINUED;
         for step in ["stopped", "continued", "ended"] {
-            while libc::waitid(libc::P_PID, child as u32, &mut info, any) != 0 {}
+            while libc::waitid(libc::P_PID, child as u32, &mut info, any) != 0
+                && *libc::__errno_location() == libc::EINTR
+            {}
             println!("{step}: code {} status {}", info.si_code, info.si_status());
-            if step == "stopped" {
-                libc::kill(child, libc::SIGCONT);
+            match step {
+                "stopped" => _ = libc::kill(child, libc::SIGCONT),
+                _ => _ = libc::write(leave[1], [0u8].as_ptr().cast(), 1),
             }
         }
     }
