@@ -12,7 +12,15 @@ fn main() {
     println!("cargo::rustc-link-arg-bins=-T{}", script.display());
     println!("cargo::rustc-link-arg-bins=--no-eh-frame-hdr");
     println!("cargo::rustc-link-arg-bins=--build-id=none");
+    let rustc = env::var("RUSTC").unwrap();
+    println!("cargo::rustc-env=STILE_COMPILER={}", version(&rustc));
     vdso(&folder, &arch);
+}
+
+/// What the compiler says of its version.
+fn version(rustc: &str) -> String {
+    let output = Command::new(rustc).arg("--version").output().unwrap();
+    String::from_utf8(output.stdout).unwrap().trim().into()
 }
 
 /// Compiles `vdso/guest.rs` and links it to a shared object. Cargo builds none for a target without an operating system.

@@ -7,14 +7,37 @@ use alloc::vec::Vec;
 use crate::errno::{Errno, Result};
 use crate::sync::Mutex;
 
+macro_rules! release {
+    () => {
+        "6.12.0-stile"
+    };
+}
+
+macro_rules! version {
+    () => {
+        concat!("#1 SMP Stile ", env!("CARGO_PKG_VERSION"))
+    };
+}
+
 /// Bytes of a name, with its zero.
 pub const FIELD: usize = 65;
 /// The kernel.
 pub const SYSTEM: &str = "Linux";
 /// Its release: what programs expect of Linux, they find as of this version.
-pub const RELEASE: &str = "6.12.0-stile";
+pub const RELEASE: &str = release!();
 /// Its build.
-pub const VERSION: &str = concat!("#1 SMP Stile ", env!("CARGO_PKG_VERSION"));
+pub const VERSION: &str = version!();
+/// All of it with the compiler, as in `/proc/version`. It stands in the image as one text, as Linux's does, so that tools find
+/// it there.
+pub const BANNER: &str = concat!(
+    "Linux version ",
+    release!(),
+    " (stile) (",
+    env!("STILE_COMPILER"),
+    ") ",
+    version!(),
+    "\n"
+);
 
 /// Names of the machine and of its domain.
 static NAMES: Mutex<[[u8; FIELD]; 2]> = Mutex::new([field("stile"), field("(none)")]);

@@ -60,6 +60,14 @@ impl Kernel {
         }
     }
 
+    /// What it calls itself, with who built it and by which compiler, as in `/proc/version`; none where its image is
+    /// compressed.
+    pub fn banner(&self, project: &Project, arch: Arch) -> Result<Option<String>> {
+        let image = self.image(project, arch)?;
+        let bytes = fs::read(&image).with_context(|| image.display().to_string())?;
+        Ok(banner(&bytes))
+    }
+
     /// Where [`Kernel::image`] puts it.
     pub fn planned_image(&self, project: &Project, arch: Arch) -> PathBuf {
         match self {
@@ -106,6 +114,17 @@ fn image_of_file(project: &Project, path: &Path) -> Result<PathBuf> {
     let place = folder.join(format!("{:016x}", hasher.finish()));
     fs::write(&place, flat)?;
     Ok(place)
+}
+
+/// Linux's banner in an image: its name, its release, which begins with a digit, and all up to the line's end.
+fn banner(image: &[u8]) -> Option<String> {
+    const START: &[u8] = b"Linux version ";
+    let is_banner = |bytes: &&[u8]| {
+        bytes.starts_with(START) && bytes.get(START.len()).is_some_and(u8::is_ascii_digit)
+    };
+    let found = (0..image.len()).map(|at| &image[at..]).find(is_banner)?;
+    let line = found.split(|byte| matches!(byte, b'\n' | 0)).next()?;
+    Some(String::from_utf8_lossy(line).into_owned())
 }
 
 /// Writes a kernel's loadable segments as they stand in memory beside its ELF file, and the names of its functions where it
@@ -155,4 +174,19 @@ fn flatten(bytes: &[u8]) -> Result<Vec<u8>> {
             .copy_from_slice(&names);
     }
     Ok(image)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::banner;
+
+    #[test]
+    fn the_banner_is_found_and_not_its_template() {
+        let image = b"\0Linux version %s (%s)\n\0Linux version 6.12.1 (me) (gcc 14) #1 SMP\n\0";
+        assert_eq!(
+            banner(image).as_deref(),
+            Some("Linux version 6.12.1 (me) (gcc 14) #1 SMP")
+        );
+        assert_eq!(banner(b"Linux version %s"), None);
+    }
 }

@@ -1,7 +1,9 @@
 //! Rust: targets added where they are missing, and what is built for guests.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use anyhow::{Context, Result, bail};
 
@@ -12,15 +14,7 @@ use crate::project::{Project, find_program, output, progress};
 
 /// Adds a target to the toolchain where it is missing.
 pub fn ensure_target(project: &Project, target: &str) -> Result<()> {
-    let sysroot = output(
-        Command::new("rustc").args(["--print", "sysroot"]),
-        "asking rustc for its libraries",
-    )?;
-    if PathBuf::from(sysroot.trim())
-        .join("lib/rustlib")
-        .join(target)
-        .is_dir()
-    {
+    if sysroot()?.join("lib/rustlib").join(target).is_dir() {
         return Ok(());
     }
     if project.offline {
@@ -35,6 +29,33 @@ pub fn ensure_target(project: &Project, target: &str) -> Result<()> {
         "adding a target",
     )
     .map(drop)
+}
+
+/// Where the compiler has its libraries.
+fn sysroot() -> Result<&'static Path> {
+    static SYSROOT: OnceLock<PathBuf> = OnceLock::new();
+    if SYSROOT.get().is_none() {
+        let said = output(
+            Command::new("rustc").args(["--print", "sysroot"]),
+            "asking rustc for its libraries",
+        )?;
+        let _ = SYSROOT.set(said.trim().into());
+    }
+    let known = SYSROOT.get().map(PathBuf::as_path);
+    known.context("rustc said nothing")
+}
+
+/// Runs the command that makes `built`, unless it was the last of this process to do so: what is measured or tested is then
+/// one thing throughout, although its source may change meanwhile.
+pub fn build(command: &mut Command, what: &str, built: PathBuf) -> Result<PathBuf> {
+    static LAST: Mutex<BTreeMap<PathBuf, String>> = Mutex::new(BTreeMap::new());
+    let last = || LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    let words = format!("{command:?}");
+    if last().get(&built) != Some(&words) {
+        output(command, what)?;
+        last().insert(built.clone(), words);
+    }
+    Ok(built)
 }
 
 /// Builds a program of `programs/` for guests: the file.
@@ -57,8 +78,8 @@ pub fn program(project: &Project, arch: Arch, name: &str) -> Result<PathBuf> {
         let (debian, folder) = (arch.debian(), arch.library_folder());
         static_glibc(project, debian, folder, target, &mut cargo)?;
     }
-    output(&mut cargo, &format!("building programs/{name}"))?;
-    Ok(project.target.join(target).join("program").join(name))
+    let built = project.target.join(target).join("program").join(name);
+    build(&mut cargo, &format!("building programs/{name}"), built)
 }
 
 /// Builds a program of `programs/` for 32-bit Arm, which arm64 machines run too: the file.
@@ -77,8 +98,9 @@ pub fn narrow_program(project: &Project, name: &str) -> Result<PathBuf> {
     ]);
     cargo.args(["--manifest-path", &format!("programs/{name}/Cargo.toml")]);
     static_glibc(project, "armhf", "arm-linux-gnueabihf", target, &mut cargo)?;
-    output(&mut cargo, &format!("building programs/{name} for 32 bits"))?;
-    Ok(project.target.join(target).join("program").join(name))
+    let built = project.target.join(target).join("program").join(name);
+    let what = format!("building programs/{name} for 32 bits");
+    build(&mut cargo, &what, built)
 }
 
 /// Builds a program of `programs/` that runs without an operating system: the ELF file.
@@ -92,10 +114,12 @@ pub fn bare_program(project: &Project, arch: Arch, name: &str) -> Result<PathBuf
         "program",
         "--target",
         target,
+        "--bin",
+        name,
     ]);
-    cargo.args(["--package", name]);
-    output(&mut cargo, &format!("building programs/{name}"))?;
-    Ok(project.target.join(target).join("program").join(name))
+    cargo.args(["--manifest-path", &format!("programs/{name}/Cargo.toml")]);
+    let built = project.target.join(target).join("program").join(name);
+    build(&mut cargo, &format!("building programs/{name}"), built)
 }
 
 /// Lets cargo link a program statically with Debian's C library, for an architecture that Rust has no musl for. `debian` is
@@ -188,8 +212,7 @@ pub fn kernel(project: &Project, arch: Arch, features: &[&str]) -> Result<PathBu
         false => format!(" with {}", features.join(", ")),
     };
     let what = format!("building the kernel for {}{with}", arch.debian());
-    output(&mut cargo, &what)?;
-    let built = kernel_place(project, arch);
+    let built = build(&mut cargo, &what, kernel_place(project, arch))?;
     if features.is_empty() {
         return Ok(built);
     }

@@ -290,12 +290,7 @@ fn uptime(text: &mut Text) {
 }
 
 fn version(text: &mut Text) {
-    put!(
-        text,
-        "Linux version {} (stile) {}\n",
-        uts::RELEASE,
-        uts::VERSION
-    );
+    put!(text, "{}", uts::BANNER);
 }
 
 fn vmstat(text: &mut Text) {

@@ -80,7 +80,7 @@ struct Said {
     failure: Option<Failure>,
 }
 
-/// Measures one kernel.
+/// Measures one kernel; after a guest that came to a bad end no larger one is tried.
 pub fn measure(bench: &Bench, subject: &Subject) -> Result<Vec<Column>> {
     let sizes = if bench.quick { &QUICK[..] } else { &SIZES };
     let mut guests = Vec::new();
@@ -152,35 +152,42 @@ fn row(line: &str) -> Option<(String, f64, f64)> {
 
 /// The figures of one operation, a row for each size.
 fn column(operation: &Operation, subject: &Subject, guests: &[Said]) -> Column {
-    let rows = guests.iter().filter_map(|said| {
-        let (_, least, median) = said.rows.iter().find(|(name, ..)| name == operation.name)?;
-        let row = Row::new(format!("{} vCPUs", said.vcpus), "", *least);
-        Some(Row {
-            median: Some(*median),
-            ..row
+    let row = |said: &Said| {
+        let figures = said.rows.iter().find(|(name, ..)| name == operation.name);
+        let remark = said.failure.as_ref().map(|failure| failure.reason.clone());
+        // An operation may need more CPUs than there are.
+        let is_said = figures.is_some() || remark.is_some();
+        is_said.then(|| Row {
+            name: format!("{} vCPUs", said.vcpus),
+            window: String::new(),
+            value: figures.map(|(_, least, _)| *least),
+            median: figures.map(|(.., median)| *median),
+            remark,
         })
-    });
+    };
+    // A guest's end is told once, with the first operation.
+    let is_first = operation.name == OPERATIONS[0].name;
+    let failure = || guests.iter().find_map(|said| said.failure.clone());
+    let head = Head {
+        id: format!("affinity-{}", operation.name),
+        title: format!("affinity: {}", operation.title),
+        unit: "instructions of the whole machine an operation, least of the samples".into(),
+        note: format!(
+            "Monitor and guest are our own; {CPUS} CPUs below the guest; the guest's own instructions count too."
+        ),
+        ratios: true,
+        mean: false,
+        detail: !operation.shown,
+    };
     Column {
-        head: Head {
-            id: format!("affinity-{}", operation.name),
-            title: format!("affinity: {}", operation.title),
-            unit: "instructions of the whole machine an operation, least of the samples".into(),
-            note: format!(
-                "Monitor and guest are our own; {CPUS} CPUs below the guest; the guest's own instructions count too."
-            ),
-            ratios: true,
-            mean: false,
-            detail: !operation.shown,
-        },
-        label: subject.label.clone(),
-        kernel: String::new(),
         commands: guests
             .first()
             .map(|said| said.command.clone())
             .into_iter()
             .collect(),
-        failure: guests.iter().find_map(|said| said.failure.clone()),
-        rows: rows.collect(),
+        failure: is_first.then(failure).flatten(),
+        rows: guests.iter().filter_map(row).collect(),
+        ..Column::new(head, &subject.label)
     }
 }
 

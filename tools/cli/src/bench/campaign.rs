@@ -8,100 +8,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::options::{Action, BenchOptions, Suite};
+use super::options::{Action, BenchOptions};
+use super::origin::Origin;
 use super::report::Report;
-use super::result::{Column, Results};
-use super::subject::{self, Subject};
-use super::{
-    Bench, affinity, boots, build, contend, crossings, fenced, html, interrupt, lmbench, markdown,
-    narrow, scale, text, way,
-};
-use crate::arch::Arch;
+use super::result::Results;
+use super::step::{Measured, Step};
+use super::{Bench, html, interrupt, markdown, text};
 use crate::policies;
 use crate::project::{Project, progress};
-use crate::{toolchain, vm};
 
 /// How many machines run at once unless it is said: each has a gibibyte.
 const MOST_JOBS: usize = 8;
-
-/// One suite on one kernel.
-struct Step {
-    suite: Suite,
-    arch: Arch,
-    subject: Subject,
-}
-
-impl Step {
-    fn name(&self) -> String {
-        let Self {
-            suite,
-            arch,
-            subject,
-        } = self;
-        format!("{} on {} ({})", suite.name(), subject.label, arch.debian())
-    }
-
-    /// The file of its results; quick ones do not take the place of others.
-    fn file(&self, out: &Path, quick: bool) -> PathBuf {
-        let plain = |letter: char| match letter {
-            '.' => letter,
-            _ if letter.is_ascii_alphanumeric() => letter,
-            _ => '-',
-        };
-        let label: String = self.subject.label.chars().map(plain).collect();
-        let (suite, arch) = (self.suite.name(), self.arch.debian());
-        let quick = if quick { "-quick" } else { "" };
-        out.join(format!("{suite}-{arch}-{label}{quick}.json"))
-    }
-
-    /// A key over all that goes into its figures.
-    fn key(&self, bench: &Bench) -> Result<String> {
-        let programs: &[&str] = match self.suite {
-            Suite::Affinity => &["init", "vmm"],
-            Suite::Fence => &["init", "mmapstress"],
-            Suite::Entry | Suite::Lmbench => &["init"],
-            _ => &[],
-        };
-        let mut files = Vec::new();
-        for name in programs {
-            files.push(toolchain::program(bench.project, self.arch, name)?);
-        }
-        match self.suite {
-            Suite::Affinity => files.push(vm::guest_bench(bench.project)?),
-            Suite::Entry => files.push(toolchain::narrow_program(bench.project, "calls32")?),
-            _ => {}
-        }
-        self.subject
-            .key(bench, self.arch, self.suite.name(), &files)
-    }
-
-    fn measure(&self, bench: &Bench) -> Result<Vec<Column>> {
-        if self.suite == Suite::Affinity {
-            return affinity::measure(bench, &self.subject);
-        }
-        if let Some(system) = self.suite.system() {
-            let mut columns = crossings::measure(bench, system, self.arch, &self.subject)?;
-            if self.suite == Suite::Idreg {
-                columns.extend(scale::id_reads(bench, self.arch, &self.subject)?);
-                columns.extend(contend::measure(bench, self.arch, &self.subject)?);
-            }
-            if self.suite == Suite::Fence {
-                columns.push(fenced::measure(bench, self.arch, &self.subject)?);
-            }
-            if self.suite == Suite::Entry {
-                columns.extend(way::measure(bench, self.arch, &self.subject)?);
-                columns.push(narrow::measure(bench, &self.subject)?);
-                columns.push(build::measure(bench, self.arch, &self.subject)?);
-            }
-            return Ok(columns);
-        }
-        match self.suite {
-            Suite::Scale => scale::measure(bench, self.arch, &self.subject),
-            Suite::Lmbench => lmbench::measure(bench, self.arch, &self.subject),
-            _ => boots::measure(bench, self.arch, &self.subject),
-        }
-    }
-}
 
 /// Measures what is asked for, or what is left of it, and reports.
 pub fn bench(project: &Project, options: &BenchOptions) -> Result<u8> {
@@ -121,14 +38,14 @@ pub fn bench(project: &Project, options: &BenchOptions) -> Result<u8> {
     };
     let folder = options.out.join("results");
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
-    let steps = steps(options)?;
+    let steps = Step::all(options)?;
     let mut left = Vec::new();
     for (number, step) in steps.iter().enumerate() {
         interrupt::check()?;
         let file = step.file(&folder, options.quick);
         let key = step.key(&bench)?;
         let place = format!("{}/{} {}", number + 1, steps.len(), step.name());
-        if Results::read(&file).is_some_and(|known| known.key == key) {
+        if Results::read(&file).is_some_and(|known| known.key.as_ref() == Some(&key)) {
             progress(&format!("{place}: measured before"));
         } else {
             left.push(Left {
@@ -169,16 +86,22 @@ struct Left<'a> {
 /// Measures steps, so many at once: each has a machine of its own that counts, so none disturbs another's figures.
 fn measure_all(bench: &Bench, left: &[Left], jobs: usize) -> Result<()> {
     let (started, taken, measured) = (Instant::now(), AtomicUsize::new(0), AtomicUsize::new(0));
+    let origin = Origin::now(bench.project);
     let work = || -> Result<()> {
         while let Some(one) = left.get(taken.fetch_add(1, Ordering::Relaxed)) {
             interrupt::check()?;
             let done = measured.load(Ordering::Relaxed);
             let rest = time_left(started.elapsed(), done, left.len() - done);
             progress(&format!("{}{rest}", one.place));
-            let columns = one.step.measure(bench).with_context(|| one.step.name())?;
-            interrupt::check()?;
-            let key = one.key.clone();
-            Results { key, columns }.write(&one.file)?;
+            let Measured { columns, is_final } = one.step.measure(bench)?;
+            let key = is_final.then(|| one.key.clone());
+            let origin = origin.clone();
+            Results {
+                key,
+                origin,
+                columns,
+            }
+            .write(&one.file)?;
             measured.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
@@ -189,34 +112,6 @@ fn measure_all(bench: &Bench, left: &[Left], jobs: usize) -> Result<()> {
         ends.map(|end| end.unwrap_or_else(|_| bail!("a measurement panicked")))
             .fold(Ok(()), Result::and)
     })
-}
-
-/// All steps, or those of one part.
-fn steps(options: &BenchOptions) -> Result<Vec<Step>> {
-    let all = options.suites.contains(&Suite::All);
-    let suites = if all {
-        &Suite::EACH[..]
-    } else {
-        &options.suites
-    };
-    let mut steps = Vec::new();
-    for &suite in suites {
-        for &arch in &options.arch {
-            let (kernels, append) = (&options.kernel, &options.append);
-            let subjects = match suite.system().filter(|_| suite != Suite::Crossings) {
-                Some(system) if !system.is_of(arch) => continue,
-                Some(system) => system.subjects(kernels, append, arch)?,
-                None => subject::subjects(kernels, &options.set, append, arch)?,
-            };
-            steps.extend(subjects.into_iter().map(|subject| Step {
-                suite,
-                arch,
-                subject,
-            }));
-        }
-    }
-    let (part, of) = options.shard.unwrap_or((1, 1));
-    Ok(steps.into_iter().skip(part - 1).step_by(of).collect())
 }
 
 /// A guess at the time for the steps that are left; nothing before the first was measured.
@@ -254,15 +149,14 @@ fn merge(out: &Path, from: &[PathBuf], json: bool) -> Result<u8> {
 
 /// Writes the report in all its forms and prints it.
 fn publish(out: &Path, files: &[PathBuf], json: bool) -> Result<u8> {
-    let columns: Vec<_> = files
+    let results: Vec<_> = files
         .iter()
         .filter_map(|file| Results::read(file))
-        .flat_map(|results| results.columns)
         .collect();
-    if columns.is_empty() {
+    if results.is_empty() {
         bail!("nothing was measured");
     }
-    let report = Report::new(columns);
+    let report = Report::of_results(results);
     let as_json = serde_json::to_string_pretty(&report)?;
     fs::write(out.join("report.json"), &as_json)?;
     fs::write(out.join("report.md"), markdown::render(&report))?;

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::boot::{Boot, Booted};
-use super::said::Said;
+use super::crossings_boot::{Boot, Booted};
+use super::crossings_output::Said;
 use super::subject::Subject;
-use super::{Bench, path, slowed, way};
+use super::{Bench, inspect_entry, path, slowed};
 use crate::arch::Arch;
 use crate::kernel_image::{Kernel, flat_image};
 use crate::project::Project;
@@ -57,7 +57,7 @@ fn run(
 /// Whether a kernel that needs ten instructions more for a system call is shown to need ten more; else what was shown.
 pub fn slower(project: &Project, arch: Arch) -> Result<Option<String>> {
     const WORDS: [&str; 5] = ["--batches", "2", "--settle", "500", "null_call"];
-    let traced = run(project, Kernel::Stile, arch, &WORDS, way::TRACE)?;
+    let traced = run(project, Kernel::Stile, arch, &WORDS, inspect_entry::TRACE)?;
     let way = path::stay(&traced.counted.trace).context("no system call was traced")?;
     let copy = flat_image(&slowed::copy(project, arch, &way[..way.len() - 1])?)?;
     let before = run(project, Kernel::Stile, arch, &WORDS, "")?;

@@ -175,33 +175,29 @@ fn measure(
         limit,
     };
     let job = guest::job(arguments.iter().cloned());
-    let (outputs, counted, command) = jobs.run_counted(bench, &mut tree, vec![job])?;
+    let head = Head {
+        id: "compare".into(),
+        title: options
+            .program
+            .iter()
+            .map(|word| word.to_string_lossy())
+            .collect::<Vec<_>>()
+            .join(" "),
+        unit: format!("counts while it ran, {}", arch.debian()),
+        note: "PID 1, which passes its output on, is counted too.".into(),
+        ratios: true,
+        mean: false,
+        detail: false,
+    };
+    let mut column = Column::new(head, &subject.label);
+    let (outputs, counted) = jobs.run_counted(bench, &mut tree, vec![job], &mut column)?;
     let output = outputs
         .into_iter()
         .next()
         .context("one job has one output")?;
     let (failure, said) = ending(output);
-    let column = Column {
-        head: Head {
-            id: "compare".into(),
-            title: options
-                .program
-                .iter()
-                .map(|word| word.to_string_lossy())
-                .collect::<Vec<_>>()
-                .join(" "),
-            unit: format!("counts while it ran, {}", arch.debian()),
-            note: "PID 1, which passes its output on, is counted too.".into(),
-            ratios: true,
-            mean: false,
-            detail: false,
-        },
-        label: subject.label.clone(),
-        kernel: String::new(),
-        commands: vec![command],
-        failure,
-        rows: rows(&counted),
-    };
+    column.failure = failure;
+    column.rows = rows(&counted);
     Ok((column, said))
 }
 

@@ -6,14 +6,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-use crate::project::{Project, output};
+use crate::project::Project;
 use crate::session::Session;
+use crate::toolchain;
 
 /// Builds the plugin: the file.
 pub fn plugin(project: &Project) -> Result<PathBuf> {
     let mut cargo = project.cargo(&["build", "--quiet", "--release", "--package", "counter"]);
-    output(&mut cargo, "building tools/counter")?;
-    Ok(project.target.join("release/libcounter.so"))
+    let built = project.target.join("release/libcounter.so");
+    toolchain::build(&mut cargo, "building tools/counter", built)
 }
 
 /// How often a machine's end is awaited, some seconds each: the plugin writes its figures after the channel is closed,

@@ -5,9 +5,9 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::Bench;
-use super::boot::{Boot, Booted};
-use super::result::{Column, Failure, Head, Row};
-use super::said::Said;
+use super::crossings_boot::{Boot, Booted};
+use super::crossings_output::Said;
+use super::result::{Column, Head, Row};
 use super::subject::Subject;
 use super::systems::System;
 use crate::arch::Arch;
@@ -85,10 +85,7 @@ pub fn measure(
         plugin: Some(""),
         limit: Duration::from_secs(if bench.quick { 120 } else { 300 }),
     };
-    let booted = match boot.run(bench) {
-        Ok(booted) => booted,
-        Err(error) => return Ok(vec![measured.not_measured(&error)]),
-    };
+    let booted = boot.run(bench)?;
     let said = Said::parse(&booted.console);
     let mut columns = vec![measured.column(measured.times(), &said, &booted, said.rows.clone())];
     columns.extend(measured.counts(&said, &booted));
@@ -137,27 +134,11 @@ impl Measured<'_> {
 
     fn column(&self, head: Head, said: &Said, booted: &Booted, rows: Vec<Row>) -> Column {
         Column {
-            head,
-            label: self.subject.label.clone(),
             kernel: said.kernel.clone(),
             commands: vec![booted.command.clone()],
             failure: booted.failure.clone(),
             rows,
-        }
-    }
-
-    /// The column of a kernel that could not even be started.
-    fn not_measured(&self, error: &anyhow::Error) -> Column {
-        Column {
-            head: self.times(),
-            label: self.subject.label.clone(),
-            kernel: String::new(),
-            commands: Vec::new(),
-            failure: Some(Failure {
-                reason: format!("not measured: {error:#}"),
-                console: String::new(),
-            }),
-            rows: Vec::new(),
+            ..Column::new(head, &self.subject.label)
         }
     }
 

@@ -24,7 +24,8 @@ pub fn render(report: &Report) -> String {
             body {
                 header {
                     h1 { "The same work on several kernels" }
-                    p { "Measured on " (report.date) " at " code { (report.commit) } " by " code { "stile bench" } "." }
+                    p { (report.measured()) }
+                    p { (report.not_equal) }
                     nav { @for table in &report.tables { a href=(format!("#{}", table.head.id)) { (table.head.title) } } }
                 }
                 main { @for table in &report.tables { (section(table)) } }

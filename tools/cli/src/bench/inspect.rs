@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 
-use super::{Bench, interrupt, touched, way};
+use super::{Bench, inspect_entry, inspect_lines, interrupt};
 use crate::arch::Arch;
 use crate::project::Project;
 
@@ -52,7 +52,7 @@ pub fn inspect(project: &Project, options: &InspectOptions) -> Result<u8> {
         cpu: options.cpu.as_deref(),
     };
     match options.what {
-        What::Entry => way::show(&bench, options),
-        What::Lines => touched::show(&bench, options),
+        What::Entry => inspect_entry::show(&bench, options),
+        What::Lines => inspect_lines::show(&bench, options),
     }
 }

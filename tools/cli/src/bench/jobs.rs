@@ -9,7 +9,7 @@ use super::Bench;
 use super::counted::{self, Counted};
 use super::interrupt;
 use super::patience::Patience;
-use super::result::Failure;
+use super::result::{Column, Failure};
 use super::subject::Subject;
 use crate::arch::Arch;
 use crate::guest;
@@ -34,14 +34,15 @@ pub struct Jobs<'a> {
 }
 
 impl Jobs<'_> {
-    /// Runs the jobs one after the other, and boots again after one that took the machine with it. Also returns the
-    /// command.
+    /// Runs the jobs one after the other, and boots again after one that took the machine with it. The column is told the
+    /// command, and how the first such machine came to its end.
     pub fn run(
         &self,
         bench: &Bench,
         tree: &mut Initramfs,
         jobs: &[Job],
-    ) -> Result<(Vec<Output>, String)> {
+        column: &mut Column,
+    ) -> Result<Vec<Output>> {
         let machine = self.machine(bench, Vec::new());
         let mut outputs = Vec::new();
         while let Some(left) = jobs.get(outputs.len()..).filter(|left| !left.is_empty()) {
@@ -55,17 +56,19 @@ impl Jobs<'_> {
                 }
             }
         }
-        Ok((outputs, shown(bench, &machine)))
+        column.take(&outputs, shown(bench, &machine));
+        Ok(outputs)
     }
 
-    /// Runs jobs under the plugin, once the kernel's own work after its start is over. Their phases have the tags from 1
-    /// on.
+    /// Runs jobs under the plugin, once the kernel's own work after its start is over, and tells the column as above. Their
+    /// phases have the tags from 1 on.
     pub fn run_counted(
         &self,
         bench: &Bench,
         tree: &mut Initramfs,
         mut jobs: Vec<Job>,
-    ) -> Result<(Vec<Output>, Counted, String)> {
+        column: &mut Column,
+    ) -> Result<(Vec<Output>, Counted)> {
         let folder = Folder::new(bench.project.cache.join("run"))?;
         let counts = folder.file("counts");
         let plugin = counted::plugin(bench.project)?;
@@ -83,7 +86,8 @@ impl Jobs<'_> {
             }
         }
         counted::await_end(&mut session)?;
-        Ok((outputs, Counted::read(&counts)?, shown(bench, &machine)))
+        column.take(&outputs, shown(bench, &machine));
+        Ok((outputs, Counted::read(&counts)?))
     }
 
     fn machine<'b>(&'b self, bench: &Bench<'b>, options: Vec<String>) -> Machine<'b> {
@@ -100,6 +104,14 @@ impl Jobs<'_> {
             append: self.subject.parameters.clone(),
             options,
         }
+    }
+}
+
+impl Column {
+    fn take(&mut self, outputs: &[Output], command: String) {
+        self.commands.push(command);
+        let failed = |output: &Output| output.end.as_ref().err().cloned();
+        self.failure = outputs.iter().find_map(failed);
     }
 }
 

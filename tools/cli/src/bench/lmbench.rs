@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
 use super::Bench;
 use super::jobs::{Jobs, Output};
-use super::result::{Column, Failure, Head, Row};
+use super::result::{Column, Head, Row};
 use super::subject::Subject;
 use crate::arch::Arch;
 use crate::guest;
@@ -49,46 +49,29 @@ const FIRST: &str = "sleep 3; cp /usr/bin/hello /tmp/hello; \
 const BEFORE: &str = "export ENOUGH=10000 LOOP_O=0 TIMING_O=0; exec ";
 
 /// Measures one kernel.
-pub fn measure(bench: &Bench, arch: Arch, subject: &Subject) -> Result<Vec<Column>> {
+pub fn measure(bench: &Bench, arch: Arch, subject: &Subject) -> Column {
     let name = arch.debian();
-    let mut column = Column {
-        head: Head {
-            id: format!("lmbench-{name}"),
-            title: format!("lmbench, {name}"),
-            unit: "instructions: lmbench's microseconds times 1000".into(),
-            note:
-                "Debian's programs, dynamically linked, as they are; lmbench's own overhead inside."
-                    .into(),
-            ratios: true,
-            mean: true,
-            detail: false,
-        },
-        label: subject.label.clone(),
-        kernel: String::new(),
-        commands: Vec::new(),
-        failure: None,
-        rows: Vec::new(),
+    let head = Head {
+        id: format!("lmbench-{name}"),
+        title: format!("lmbench, {name}"),
+        unit: "instructions: lmbench's microseconds times 1000".into(),
+        note: "Debian's programs, dynamically linked, as they are; lmbench's own overhead inside."
+            .into(),
+        ratios: true,
+        mean: true,
+        detail: false,
     };
-    match run(bench, arch, subject) {
-        Ok((outputs, command)) => {
-            column.commands.push(command);
-            for ((name, command), output) in ROWS.iter().zip(outputs) {
-                column.failure = column.failure.take().or(output.end.as_ref().err().cloned());
-                column.rows.push(row(name, command, &output));
-            }
+    Column::measured(head, &subject.label, |column| {
+        for ((name, command), output) in ROWS.iter().zip(run(bench, arch, subject, column)?) {
+            column.rows.push(row(name, command, &output));
         }
-        Err(error) => {
-            let (reason, console) = (format!("not measured: {error:#}"), String::new());
-            column.failure = Some(Failure { reason, console });
-        }
-    }
-    Ok(vec![column])
+        Ok(())
+    })
 }
 
-fn run(bench: &Bench, arch: Arch, subject: &Subject) -> Result<(Vec<Output>, String)> {
-    if let Err(error) = subject.kernel.image(bench.project, arch) {
-        bail!("{error:#}");
-    }
+/// What each row's command did.
+fn run(bench: &Bench, arch: Arch, subject: &Subject, column: &mut Column) -> Result<Vec<Output>> {
+    subject.kernel.image(bench.project, arch)?;
     let programs = packages::lmbench(bench.project, arch)?;
     let mut tree = guest::tree(bench.project, arch)?;
     let names = ROWS
@@ -107,8 +90,8 @@ fn run(bench: &Bench, arch: Arch, subject: &Subject) -> Result<(Vec<Output>, Str
         arch,
         limit: Duration::from_secs(60),
     }
-    .run(bench, &mut tree, &jobs);
-    jobs.map(|(outputs, command)| (outputs.into_iter().skip(1).collect(), command))
+    .run(bench, &mut tree, &jobs, column);
+    Ok(jobs?.into_iter().skip(1).collect())
 }
 
 fn row(name: &str, command: &str, output: &Output) -> Row {

@@ -8,8 +8,9 @@ use super::report::{Report, Table, figure};
 /// The whole report.
 pub fn render(report: &Report) -> String {
     let mut text = format!(
-        "# Results\n\nMeasured on {} at {} by `stile bench`.\n",
-        report.date, report.commit
+        "# Results\n\n{}\n\n{}\n",
+        report.measured(),
+        report.not_equal
     );
     text.extend(report.tables.iter().map(render_table));
     text + &render_commands(report)

@@ -1,19 +1,18 @@
 //! All tables of a campaign, from the columns that were measured.
 
-use std::process::Command;
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use serde::Serialize;
 
-use super::result::{Column, Head, Row};
+use super::origin::Origin;
+use super::result::{Column, Head, Results, Row};
+use super::unequal;
 
 /// A report.
 #[derive(Serialize)]
 pub struct Report {
-    /// The day, as YYYY-MM-DD.
-    pub date: String,
-    /// The checkout's commit.
-    pub commit: String,
+    /// Where the figures come from: one, unless some were kept from an earlier campaign or come from elsewhere.
+    pub origins: Vec<Origin>,
+    /// What is not equal between kernels.
+    pub not_equal: &'static str,
     pub tables: Vec<Table>,
 }
 
@@ -27,6 +26,18 @@ pub struct Table {
 }
 
 impl Report {
+    /// What several steps gave, in order.
+    pub fn of_results(results: Vec<Results>) -> Self {
+        let mut origins: Vec<_> = results.iter().map(|step| step.origin.clone()).collect();
+        origins.sort();
+        origins.dedup();
+        let columns = results.into_iter().flat_map(|step| step.columns).collect();
+        Self {
+            origins,
+            ..Self::new(columns)
+        }
+    }
+
     /// Sorts columns into tables, in the order in which they come.
     pub fn new(columns: Vec<Column>) -> Self {
         let mut tables: Vec<Table> = Vec::new();
@@ -44,10 +55,20 @@ impl Report {
             }
         }
         Self {
-            date: today(),
-            commit: commit(),
+            origins: Vec::new(),
+            not_equal: unequal::ALWAYS,
             tables,
         }
+    }
+
+    /// Where the figures come from, as a sentence.
+    pub fn measured(&self) -> String {
+        let origins: Vec<_> = self.origins.iter().map(Origin::to_string).collect();
+        let kept = match origins.len() {
+            0 | 1 => "",
+            _ => ". What was measured already is kept where all that went into it is the same",
+        };
+        format!("Measured {} by stile bench{kept}.", origins.join(", "))
     }
 }
 
@@ -121,37 +142,6 @@ pub fn figure(value: f64) -> String {
     }
 }
 
-/// The day in UTC. Civil date from days: Howard Hinnant, "chrono-compatible low-level date algorithms".
-fn today() -> String {
-    let seconds = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |time| time.as_secs());
-    let days = (seconds / 86_400) as i64 + 719_468;
-    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let (day, month) = (
-        day_of_year - (153 * shifted + 2) / 5 + 1,
-        shifted + if shifted < 10 { 3 } else { -9 },
-    );
-    format!(
-        "{:04}-{month:02}-{day:02}",
-        year_of_era + era * 400 + i64::from(month <= 2)
-    )
-}
-
-/// The commit of the checkout; empty where there is none.
-fn commit() -> String {
-    let output = Command::new("git")
-        .args(["describe", "--always", "--dirty"])
-        .output();
-    output.map_or(String::new(), |output| {
-        String::from_utf8_lossy(&output.stdout).trim().into()
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,12 +161,8 @@ mod tests {
             .map(|(name, value)| Row::new(*name, "", *value))
             .collect();
         Column {
-            head,
-            label: label.into(),
-            kernel: String::new(),
-            commands: Vec::new(),
-            failure: None,
             rows,
+            ..Column::new(head, label)
         }
     }
 

@@ -6,10 +6,14 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-/// The results of one step, with a key over all that went into it.
+use super::origin::Origin;
+
+/// The results of one step.
 #[derive(Serialize, Deserialize)]
 pub struct Results {
-    pub key: String,
+    /// A key over all that went into it; none where nothing came out.
+    pub key: Option<String>,
+    pub origin: Origin,
     pub columns: Vec<Column>,
 }
 
@@ -52,13 +56,43 @@ pub struct Column {
     pub head: Head,
     /// The kernel as the reader knows it.
     pub label: String,
-    /// What the kernel says of itself; empty if it said nothing.
+    /// What the kernel says of itself, with its compiler where its image says that; empty if it said nothing.
     pub kernel: String,
     /// The commands that gave the figures.
     pub commands: Vec<String>,
     /// Why figures are missing.
     pub failure: Option<Failure>,
     pub rows: Vec<Row>,
+}
+
+impl Column {
+    /// A column without figures yet.
+    pub fn new(head: Head, label: &str) -> Self {
+        Self {
+            head,
+            label: label.into(),
+            kernel: String::new(),
+            commands: Vec::new(),
+            failure: None,
+            rows: Vec::new(),
+        }
+    }
+
+    /// A column with what `measure` puts into it; where that fails it says why.
+    pub fn measured(
+        head: Head,
+        label: &str,
+        measure: impl FnOnce(&mut Self) -> Result<()>,
+    ) -> Self {
+        let mut column = Self::new(head, label);
+        if let Err(error) = measure(&mut column) {
+            column.failure = Some(Failure {
+                reason: format!("not measured: {error:#}"),
+                console: String::new(),
+            });
+        }
+        column
+    }
 }
 
 /// How a machine came to a bad end.

@@ -5,9 +5,9 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::Bench;
-use super::boot::Boot;
+use super::crossings_boot::Boot;
+use super::crossings_output::{Said, Several};
 use super::result::{Column, Head, Row};
-use super::said::{Said, Several};
 use super::subject::Subject;
 use crate::arch::Arch;
 
@@ -80,8 +80,6 @@ fn by_threads(
     let booted = boot.run(bench)?;
     let said = Said::parse(&booted.console);
     let column = |head, value: &dyn Fn(&Several) -> Option<f64>| Column {
-        head,
-        label: subject.label.clone(),
         kernel: said.kernel.clone(),
         commands: vec![booted.command.clone()],
         failure: booted.failure.clone(),
@@ -89,6 +87,7 @@ fn by_threads(
             .into_iter()
             .filter_map(|row| Some(Row::new(called(row), "", value(row)?)))
             .collect(),
+        ..Column::new(head, &subject.label)
     };
     let id = name.replace(", ", "-");
     let head = |id: String, title: String, unit: &str, ratios| {

@@ -1,17 +1,17 @@
 //! What is measured: a kernel and how it is set.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
-use super::{Bench, counted, programs};
+use super::{Bench, counted};
 use crate::arch::Arch;
 use crate::kernel_image::Kernel;
 use crate::packages;
 use crate::project::progress;
 use crate::qemu::Qemu;
+use crate::toolchain;
 
 /// What takes a Linux down to its leanest: no mitigation, no kernel page-table isolation, no random offset of the
 /// kernel's stack.
@@ -111,7 +111,7 @@ impl Subject {
             .hash(&mut hasher);
         Qemu::find(bench.project, arch)?.version.hash(&mut hasher);
         let image = self.kernel.image(bench.project, arch);
-        let program = programs::crossings(bench.project, arch)?;
+        let program = toolchain::bare_program(bench.project, arch, "crossings")?;
         let plugin = counted::plugin(bench.project)?;
         for file in image.iter().chain([&program, &plugin]).chain(programs) {
             std::fs::read(file)

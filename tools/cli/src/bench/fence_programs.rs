@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::Bench;
 use super::jobs::{Jobs, Output};
-use super::result::{Column, Failure, Head, Row};
+use super::result::{Column, Head, Row};
 use super::subject::Subject;
 use crate::arch::Arch;
 use crate::guest;
@@ -34,33 +34,22 @@ const ROWS: [(&str, &str); 3] = [
 ];
 
 /// Measures one kernel.
-pub fn measure(bench: &Bench, arch: Arch, subject: &Subject) -> Result<Column> {
+pub fn measure(bench: &Bench, arch: Arch, subject: &Subject) -> Column {
     let name = arch.debian();
-    let mut column = Column {
-        head: Head {
-            id: format!("fence-{name}-programs"),
-            title: format!("fence: sfence.vma of whole programs, {name}"),
-            unit: "executed by the kernel".into(),
-            note: "From the program's start to its end. lmbench's two are Debian's, which repeat for so long, not \
-                   so often: a faster kernel repeats more often. programs/mmapstress does what LTP's mmapstress01 does, which it is not."
-                .into(),
-            ratios: false,
-            mean: false,
-            detail: false,
-        },
-        label: subject.label.clone(),
-        kernel: String::new(),
-        commands: Vec::new(),
-        failure: None,
-        rows: Vec::new(),
+    let head = Head {
+        id: format!("fence-{name}-programs"),
+        title: format!("fence: sfence.vma of whole programs, {name}"),
+        unit: "executed by the kernel".into(),
+        note: "From the program's start to its end. lmbench's two are Debian's, which repeat for so long, not \
+               so often: a faster kernel repeats more often. programs/mmapstress does what LTP's mmapstress01 does, which it is not."
+            .into(),
+        ratios: false,
+        mean: false,
+        detail: false,
     };
-    if let Err(error) = run(bench, arch, subject, &mut column) {
-        column.failure = Some(Failure {
-            reason: format!("not measured: {error:#}"),
-            console: String::new(),
-        });
-    }
-    Ok(column)
+    Column::measured(head, &subject.label, |column| {
+        run(bench, arch, subject, column)
+    })
 }
 
 fn run(bench: &Bench, arch: Arch, subject: &Subject, column: &mut Column) -> Result<()> {
@@ -85,11 +74,7 @@ fn run(bench: &Bench, arch: Arch, subject: &Subject, column: &mut Column) -> Res
     });
     let lines = std::iter::once(FIRST).chain(commands.iter().map(String::as_str));
     let lines = lines.map(|line| guest::job(["sh", "-c", line])).collect();
-    let (outputs, counted, command) = jobs.run_counted(bench, &mut tree, lines)?;
-    column.commands.push(command);
-    column.failure = outputs
-        .iter()
-        .find_map(|output| output.end.as_ref().err().cloned());
+    let (outputs, counted) = jobs.run_counted(bench, &mut tree, lines, column)?;
     let boot = counted.boot(&FENCES) as f64;
     column.rows.push(Row::new(
         "boot, to the first program",

@@ -6,10 +6,10 @@ use anyhow::Result;
 use serde_json::json;
 
 use super::Bench;
-use super::boot::Boot;
 use super::counted::Touched;
+use super::crossings_boot::Boot;
+use super::crossings_output::{Said, Several};
 use super::inspect::InspectOptions;
-use super::said::{Said, Several};
 use super::subject;
 use crate::project::progress;
 use crate::symbols::Symbols;

@@ -5,16 +5,15 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::Bench;
-use super::boot::Boot;
+use super::crossings_boot::Boot;
 use super::result::{Column, Head, Row};
 use super::scale::threads;
 use super::subject::Subject;
 use crate::arch::Arch;
 
 /// CPUs of the machine and so the most threads, how often each reads at most, and how many milliseconds: on an emulator
-/// the contended case needs so long that not all can be awaited, and a host of few processors starves more CPUs than
-/// these.
-const READS: [u32; 3] = [8, 20_000, 2_000];
+/// the contended case needs so long that not all can be awaited.
+const READS: [u32; 3] = [64, 20_000, 2_000];
 const QUICK: [u32; 3] = [4, 20_000, 500];
 /// With `--full` all is awaited.
 const FULL: [u32; 3] = [64, 1_000_000, u32::MAX];
@@ -70,6 +69,7 @@ pub fn measure(bench: &Bench, arch: Arch, subject: &Subject) -> Result<Vec<Colum
         _ => READS,
     };
     let contest = format!("{cpus},{reads},{milliseconds}");
+    let limit = Duration::from_secs(if bench.full { 24 * 3600 } else { 300 });
     let boot = Boot {
         subject,
         arch,
@@ -78,12 +78,16 @@ pub fn measure(bench: &Bench, arch: Arch, subject: &Subject) -> Result<Vec<Colum
             .map(String::from)
             .to_vec(),
         plugin: None,
-        limit: Duration::from_secs(if bench.full { 24 * 3600 } else { 300 }),
+        limit,
     };
     let booted = boot.run(bench)?;
     let contests: Vec<_> = booted.console.lines().filter_map(parse).collect();
-    let column = |figure: &Figure| Column {
-        head: Head {
+    let missing = match booted.failure {
+        Some(_) => missing(&contests, cpus),
+        None => Vec::new(),
+    };
+    let column = |figure: &Figure| {
+        let head = Head {
             id: format!("idreg-{}-threads-{}", arch.debian(), figure.id),
             title: format!(
                 "idreg, {}: threads at once, {}",
@@ -97,15 +101,17 @@ pub fn measure(bench: &Bench, arch: Arch, subject: &Subject) -> Result<Vec<Colum
             ratios: figure.ratios,
             mean: false,
             detail: false,
-        },
-        label: subject.label.clone(),
-        kernel: String::new(),
-        commands: vec![booted.command.clone()],
-        failure: booted.failure.clone(),
-        rows: contests
-            .iter()
-            .map(|contest| row(contest, (figure.value)(contest)))
-            .collect(),
+        };
+        Column {
+            commands: vec![booted.command.clone()],
+            failure: booted.failure.clone(),
+            rows: contests
+                .iter()
+                .map(|contest| row(contest, (figure.value)(contest)))
+                .chain(missing.iter().map(|number| not_ended(*number, limit)))
+                .collect(),
+            ..Column::new(head, &subject.label)
+        }
     };
     Ok(FIGURES.iter().map(column).collect())
 }
@@ -117,6 +123,25 @@ fn row(contest: &Contest, value: f64) -> Row {
         value: told.then(|| value.round()),
         remark: (!told).then(|| "not told apart".into()),
         ..Row::new(threads(contest.threads), "", value)
+    }
+}
+
+/// The numbers of threads that were not heard of, up to `most`.
+fn missing(contests: &[Contest], most: u32) -> Vec<u32> {
+    let numbers = std::iter::successors(Some(1), |number| Some(number * 2));
+    let is_missing = |number: &u32| contests.iter().all(|contest| contest.threads != *number);
+    numbers
+        .take_while(|number| *number <= most)
+        .filter(is_missing)
+        .collect()
+}
+
+/// The row of so many threads that were stopped, in all after so much of the host's processors.
+fn not_ended(number: u32, limit: Duration) -> Row {
+    Row {
+        value: None,
+        remark: Some(format!("did not end in {} s", limit.as_secs())),
+        ..Row::new(threads(number), "", 0.0)
     }
 }
 
@@ -149,7 +174,7 @@ fn parse(line: &str) -> Option<Contest> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Contest, FIGURES, parse};
+    use super::{Contest, FIGURES, missing, parse};
 
     #[test]
     fn the_programs_line_is_understood() {
@@ -162,5 +187,6 @@ mod tests {
             [5_000.0, 5_000.0, 80_000.0]
         );
         assert_eq!(parse("# done"), None::<Contest>);
+        assert_eq!(missing(&[contest], 16), [1, 2, 8, 16]);
     }
 }

@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde_json::json;
 
 use super::Bench;
-use super::boot::{Boot, Booted};
+use super::crossings_boot::{Boot, Booted};
 use super::inspect::InspectOptions;
 use super::path::{Path, Tally};
 use super::report::Report;
@@ -69,12 +69,10 @@ fn trace(bench: &Bench, arch: Arch, subject: &Subject, row: &str) -> Result<Boot
 
 fn column(subject: &Subject, arch: Arch, row: &str, booted: Booted, path: Option<Path>) -> Column {
     Column {
-        head: head(arch, row),
-        label: subject.label.clone(),
-        kernel: String::new(),
         commands: vec![booted.command],
         failure: booted.failure.or_else(|| path.is_none().then(no_call)),
         rows: path.map_or(Vec::new(), |path| rows(&path)),
+        ..Column::new(head(arch, row), &subject.label)
     }
 }
 

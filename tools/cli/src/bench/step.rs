@@ -1,0 +1,172 @@
+//! A step of a campaign: one suite on one kernel of one architecture.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use super::options::{BenchOptions, Suite};
+use super::result::{Column, Head};
+use super::subject::{self, Subject};
+use super::{
+    Bench, affinity, boot, crossings, entry_build, entry_compat, fence_programs, idreg_threads,
+    inspect_entry, interrupt, lmbench, scale, unequal,
+};
+use crate::arch::Arch;
+use crate::project::progress;
+use crate::{toolchain, vm};
+
+/// One suite on one kernel.
+pub struct Step {
+    suite: Suite,
+    arch: Arch,
+    subject: Subject,
+}
+
+impl Step {
+    /// All steps of a campaign, or those of one part.
+    pub fn all(options: &BenchOptions) -> Result<Vec<Self>> {
+        let suites = match options.suites.contains(&Suite::All) {
+            true => &Suite::EACH[..],
+            false => &options.suites,
+        };
+        let mut steps = Vec::new();
+        for &suite in suites {
+            for &arch in &options.arch {
+                let (kernels, append) = (&options.kernel, &options.append);
+                let subjects = match suite.system().filter(|_| suite != Suite::Crossings) {
+                    Some(system) if !system.is_of(arch) => continue,
+                    Some(system) => system.subjects(kernels, append, arch)?,
+                    None => subject::subjects(kernels, &options.set, append, arch)?,
+                };
+                steps.extend(subjects.into_iter().map(|subject| Self {
+                    suite,
+                    arch,
+                    subject,
+                }));
+            }
+        }
+        let (part, of) = options.shard.unwrap_or((1, 1));
+        Ok(steps.into_iter().skip(part - 1).step_by(of).collect())
+    }
+
+    /// What a reader knows it by.
+    pub fn name(&self) -> String {
+        let Self {
+            suite,
+            arch,
+            subject,
+        } = self;
+        format!("{} on {} ({})", suite.name(), subject.label, arch.debian())
+    }
+
+    /// The file of its results; quick ones do not take the place of others.
+    pub fn file(&self, out: &Path, quick: bool) -> PathBuf {
+        let plain = |letter: char| match letter {
+            '.' => letter,
+            _ if letter.is_ascii_alphanumeric() => letter,
+            _ => '-',
+        };
+        let label: String = self.subject.label.chars().map(plain).collect();
+        let (suite, arch) = (self.suite.name(), self.arch.debian());
+        let quick = if quick { "-quick" } else { "" };
+        out.join(format!("{suite}-{arch}-{label}{quick}.json"))
+    }
+
+    /// A key over all that goes into its figures.
+    pub fn key(&self, bench: &Bench) -> Result<String> {
+        let programs: &[&str] = match self.suite {
+            Suite::Affinity => &["init", "vmm"],
+            Suite::Fence => &["init", "mmapstress"],
+            Suite::Entry | Suite::Lmbench => &["init"],
+            _ => &[],
+        };
+        let mut files = Vec::new();
+        for name in programs {
+            files.push(toolchain::program(bench.project, self.arch, name)?);
+        }
+        match self.suite {
+            Suite::Affinity => files.push(vm::guest_bench(bench.project)?),
+            Suite::Entry => files.push(toolchain::narrow_program(bench.project, "calls32")?),
+            _ => {}
+        }
+        self.subject
+            .key(bench, self.arch, self.suite.name(), &files)
+    }
+
+    /// Measures. The columns say what the kernel is; where nothing could be measured, why, and then it is not final: an
+    /// error is only that the user wants no more.
+    pub fn measure(&self, bench: &Bench) -> Result<Measured> {
+        let measured = self.suite_columns(bench);
+        interrupt::check()?;
+        let mut columns = match measured {
+            Ok(columns) => columns,
+            Err(error) => {
+                progress(&format!("{}: {error:#}", self.name()));
+                let failed = Column::measured(self.failed(), &self.subject.label, |_| Err(error));
+                return Ok(Measured {
+                    columns: vec![failed],
+                    is_final: false,
+                });
+            }
+        };
+        if let Some(banner) = self.subject.kernel.banner(bench.project, self.arch)? {
+            for column in &mut columns {
+                column.kernel.clone_from(&banner);
+            }
+        }
+        Ok(Measured {
+            columns,
+            is_final: true,
+        })
+    }
+
+    fn suite_columns(&self, bench: &Bench) -> Result<Vec<Column>> {
+        let (arch, subject) = (self.arch, &self.subject);
+        let mut columns = match (self.suite, self.suite.system()) {
+            (Suite::Affinity, _) => affinity::measure(bench, subject)?,
+            (Suite::Scale, _) => scale::measure(bench, arch, subject)?,
+            (_, Some(system)) => crossings::measure(bench, system, arch, subject)?,
+            _ => Vec::new(),
+        };
+        match self.suite {
+            Suite::Lmbench => columns.push(lmbench::measure(bench, arch, subject)),
+            Suite::Boot => {
+                columns.push(boot::measure(bench, arch, subject)?);
+                columns.push(unequal::measure(bench, arch, subject));
+            }
+            Suite::Entry => {
+                columns.extend(inspect_entry::measure(bench, arch, subject)?);
+                columns.push(entry_compat::measure(bench, subject));
+                columns.push(entry_build::measure(bench, arch, subject));
+            }
+            Suite::Idreg => {
+                columns.extend(scale::id_reads(bench, arch, subject)?);
+                columns.extend(idreg_threads::measure(bench, arch, subject)?);
+            }
+            Suite::Fence => columns.push(fence_programs::measure(bench, arch, subject)),
+            _ => {}
+        }
+        Ok(columns)
+    }
+
+    /// The table of what could not be measured.
+    fn failed(&self) -> Head {
+        let (suite, arch) = (self.suite.name(), self.arch.debian());
+        Head {
+            id: format!("{suite}-{arch}-failed"),
+            title: format!("{suite}, {arch}: not measured"),
+            unit: "why".into(),
+            note: "The same command tries again.".into(),
+            ratios: false,
+            mean: false,
+            detail: false,
+        }
+    }
+}
+
+/// What a step gave.
+pub struct Measured {
+    pub columns: Vec<Column>,
+    /// Whether the figures are there, and the step needs not be tried again.
+    pub is_final: bool,
+}

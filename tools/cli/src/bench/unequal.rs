@@ -1,0 +1,66 @@
+//! What is not equal between the kernels, as far as they say it themselves.
+
+use std::time::Duration;
+
+use super::Bench;
+use super::jobs::Jobs;
+use super::result::{Column, Head, Row};
+use super::subject::Subject;
+use crate::arch::Arch;
+use crate::guest;
+
+/// What every report says, and what only some say.
+pub const ALWAYS: &str = "Equal are the emulated machine, its memory and CPU, the programs and the initramfs. Not equal: \
+    the compilers (under Kernels); the configuration (Debian's has control groups, security modules, tracing and hundreds \
+    of drivers, which Stile has not); what is done against speculation (Linux as shipped does all that Debian switched on, \
+    lean is with mitigations=off kpti=off randomize_kstack_offset=off, Stile only bounds the number of a system call); the \
+    place of the kernel (Linux moves it at random); and the devices of console and channel, where a kernel lacks a driver.";
+
+/// Prints what Linux says of each weakness of processors, a line for each as PATH:TEXT.
+const SCRIPT: &str = "cd /sys/devices/system/cpu/vulnerabilities 2>/dev/null && grep . *; true";
+
+/// Asks one kernel.
+pub fn measure(bench: &Bench, arch: Arch, subject: &Subject) -> Column {
+    let name = arch.debian();
+    let head = Head {
+        id: format!("boot-{name}-unequal"),
+        title: format!("What is not equal, {name}"),
+        unit: "as the kernel says it below /sys/devices/system/cpu/vulnerabilities".into(),
+        note: "And the parameters that it was given.".into(),
+        ratios: false,
+        mean: false,
+        detail: false,
+    };
+    Column::measured(head, &subject.label, |column| {
+        let parameters = subject.parameters.join(" ");
+        column.rows.push(says("parameters", &parameters));
+        let mut tree = guest::tree(bench.project, arch)?;
+        let jobs = Jobs {
+            subject,
+            arch,
+            limit: Duration::from_secs(60),
+        };
+        let job = guest::job(["sh", "-c", SCRIPT]);
+        for output in jobs.run(bench, &mut tree, &[job], column)? {
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            let lines = said.lines().filter_map(|line| line.split_once(':'));
+            column
+                .rows
+                .extend(lines.map(|(weakness, text)| says(weakness, text)));
+        }
+        Ok(())
+    })
+}
+
+/// A row of words.
+fn says(name: &str, text: &str) -> Row {
+    let text = match text {
+        "" => "none",
+        text => text,
+    };
+    Row {
+        value: None,
+        remark: Some(text.into()),
+        ..Row::new(name, "", 0.0)
+    }
+}
