@@ -16,7 +16,7 @@ const STRETCH: usize = 16;
 
 /// What is asked for.
 pub struct Contest {
-    /// The most threads.
+    /// How many threads, up to [`MOST`].
     pub threads: usize,
     /// How often each thread reads at most,
     pub times: usize,
@@ -57,43 +57,40 @@ extern "C" fn read(crowd: usize) {
     crowd.done.fetch_add(done, Ordering::Relaxed);
 }
 
-/// Runs 1, 2, 4 … threads and prints a line for each number:
+/// Runs the threads and prints a line:
 /// `# contend THREADS reads OF-ALL real NS user NS system NS`.
 pub fn run(arguments: &Arguments, frequency: u64, contest: &Contest) -> Result<(), Outcome> {
     let reads = arch::id_reads(arguments.hwcap).ok_or(Outcome::Absent)?;
-    let mut count = 1;
-    while count <= contest.threads.min(MOST) {
-        let crowd = Crowd {
-            contest,
-            reads,
-            frequency,
-            go: AtomicU32::new(0),
-            numbers: AtomicU32::new(0),
-            done: AtomicUsize::new(0),
-        };
-        let mut places = [const { None }; MOST];
-        for place in places.iter_mut().take(count) {
-            place
-                .insert(Place::new()?)
-                .start(read, core::ptr::from_ref(&crowd) as usize)?;
-        }
-        // The threads are on their CPUs and wait.
-        sys::sleep_ms(100);
-        let (user, system) = sys::times();
-        let start = arch::counter();
-        crowd.go.store(1, Ordering::Release);
-        sys::futex_wake(&crowd.go, MOST);
-        places.iter().flatten().for_each(Place::join);
-        let ticks = arch::counter() - start;
-        let (user_end, system_end) = sys::times();
-        let real = u128::from(ticks) * 1_000_000_000 / u128::from(frequency);
-        output::line(format_args!(
-            "# contend {count} reads {} real {real} user {} system {}",
-            crowd.done.load(Ordering::Relaxed),
-            user_end - user,
-            system_end - system
-        ));
-        count *= 2;
+    let count = contest.threads.min(MOST);
+    let crowd = Crowd {
+        contest,
+        reads,
+        frequency,
+        go: AtomicU32::new(0),
+        numbers: AtomicU32::new(0),
+        done: AtomicUsize::new(0),
+    };
+    let mut places = [const { None }; MOST];
+    for place in places.iter_mut().take(count) {
+        place
+            .insert(Place::new()?)
+            .start(read, core::ptr::from_ref(&crowd) as usize)?;
     }
+    // The threads are on their CPUs and wait.
+    sys::sleep_ms(100);
+    let (user, system) = sys::times();
+    let start = arch::counter();
+    crowd.go.store(1, Ordering::Release);
+    sys::futex_wake(&crowd.go, MOST);
+    places.iter().flatten().for_each(Place::join);
+    let ticks = arch::counter() - start;
+    let (user_end, system_end) = sys::times();
+    let real = u128::from(ticks) * 1_000_000_000 / u128::from(frequency);
+    output::line(format_args!(
+        "# contend {count} reads {} real {real} user {} system {}",
+        crowd.done.load(Ordering::Relaxed),
+        user_end - user,
+        system_end - system
+    ));
     Ok(())
 }

@@ -4,8 +4,8 @@
 //!     crossings --list
 //!     crossings --contend THREADS,READS,MS
 //!
-//! `--contend` has 1, 2, 4 … threads read an ID register at once, each so often or so long. `--threads`
-//! measures in processes of so many threads, each on a CPU of its own.
+//! `--contend` has so many threads read an ID register at once, each so often or so long. `--threads` measures in
+//! processes of so many threads, each on a CPU of its own.
 //!
 //! One line a row: `name least median unit window`, where the figures are those of one operation, in
 //! nanoseconds of the counter that user programs can read. Under QEMU's `-icount shift=0` a nanosecond is

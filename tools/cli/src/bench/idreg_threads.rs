@@ -5,18 +5,42 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::Bench;
-use super::crossings_boot::Boot;
+use super::crossings_boot::{Boot, Booted};
 use super::result::{Column, Head, Row};
 use super::scale::threads;
 use super::subject::Subject;
 use crate::arch::Arch;
 
-/// CPUs of the machine and so the most threads, how often each reads at most, and how many milliseconds: on an emulator
-/// the contended case needs so long that not all can be awaited.
-const READS: [u32; 3] = [64, 20_000, 2_000];
-const QUICK: [u32; 3] = [4, 20_000, 500];
+/// What is asked of the threads.
+struct Limits {
+    /// The most threads; from one on, twice as many each time, each number on a machine of as many CPUs.
+    threads: u32,
+    /// How often each reads at most,
+    reads: u32,
+    /// and for how many milliseconds.
+    milliseconds: u32,
+    /// The host's processor time for one such machine: where a lock is fought over, it may hardly get on.
+    machine: Duration,
+}
+
+const USUAL: Limits = Limits {
+    threads: 64,
+    reads: 20_000,
+    milliseconds: 2_000,
+    machine: Duration::from_secs(60),
+};
+const QUICK: Limits = Limits {
+    threads: 4,
+    milliseconds: 500,
+    ..USUAL
+};
 /// With `--full` all is awaited.
-const FULL: [u32; 3] = [64, 1_000_000, u32::MAX];
+const FULL: Limits = Limits {
+    reads: 1_000_000,
+    milliseconds: u32::MAX,
+    machine: Duration::from_secs(24 * 3600),
+    ..USUAL
+};
 
 /// A figure of the program's that gets a table of its own.
 struct Figure {
@@ -61,59 +85,71 @@ struct Contest {
     system: f64,
 }
 
-/// Measures one kernel.
+/// Measures one kernel; after a number of threads that does not end no larger one is tried.
 pub fn measure(bench: &Bench, arch: Arch, subject: &Subject) -> Result<Vec<Column>> {
-    let [cpus, reads, milliseconds] = match (bench.quick, bench.full) {
-        (true, _) => QUICK,
-        (_, true) => FULL,
-        _ => READS,
+    let limits = match (bench.quick, bench.full) {
+        (true, _) => &QUICK,
+        (_, true) => &FULL,
+        _ => &USUAL,
     };
-    let contest = format!("{cpus},{reads},{milliseconds}");
-    let limit = Duration::from_secs(if bench.full { 24 * 3600 } else { 300 });
+    let mut columns: Vec<_> = FIGURES
+        .iter()
+        .map(|figure| Column::new(head(figure, arch, limits), &subject.label))
+        .collect();
+    let numbers = std::iter::successors(Some(1), |number| Some(number * 2));
+    for number in numbers.take_while(|number| *number <= limits.threads) {
+        let booted = boot(bench, arch, subject, limits, number)?;
+        let contest = booted.console.lines().find_map(parse);
+        for (figure, column) in FIGURES.iter().zip(&mut columns) {
+            column.rows.push(match &contest {
+                Some(contest) => row(contest, (figure.value)(contest)),
+                None => not_ended(number, limits),
+            });
+            column.commands.push(booted.command.clone());
+        }
+        if booted.failure.is_some() {
+            // The end of the console is shown once.
+            columns[0].failure = booted.failure;
+            break;
+        }
+    }
+    Ok(columns)
+}
+
+fn boot(
+    bench: &Bench,
+    arch: Arch,
+    subject: &Subject,
+    limits: &Limits,
+    number: u32,
+) -> Result<Booted> {
+    let contest = format!("{number},{},{}", limits.reads, limits.milliseconds);
     let boot = Boot {
         subject,
         arch,
-        cpus,
+        cpus: number,
         arguments: ["--settle", "1000", "--contend", &contest]
             .map(String::from)
             .to_vec(),
         plugin: None,
-        limit,
+        limit: limits.machine,
     };
-    let booted = boot.run(bench)?;
-    let contests: Vec<_> = booted.console.lines().filter_map(parse).collect();
-    let missing = match booted.failure {
-        Some(_) => missing(&contests, cpus),
-        None => Vec::new(),
-    };
-    let column = |figure: &Figure| {
-        let head = Head {
-            id: format!("idreg-{}-threads-{}", arch.debian(), figure.id),
-            title: format!(
-                "idreg, {}: threads at once, {}",
-                arch.debian(),
-                figure.title
-            ),
-            unit: figure.unit.into(),
-            note: format!(
-                "Each thread reads ID_AA64ISAR0_EL1 on a CPU of its own, {reads} times or for {milliseconds} ms."
-            ),
-            ratios: figure.ratios,
-            mean: false,
-            detail: false,
-        };
-        Column {
-            commands: vec![booted.command.clone()],
-            failure: booted.failure.clone(),
-            rows: contests
-                .iter()
-                .map(|contest| row(contest, (figure.value)(contest)))
-                .chain(missing.iter().map(|number| not_ended(*number, limit)))
-                .collect(),
-            ..Column::new(head, &subject.label)
-        }
-    };
-    Ok(FIGURES.iter().map(column).collect())
+    boot.run(bench)
+}
+
+fn head(figure: &Figure, arch: Arch, limits: &Limits) -> Head {
+    let (name, reads, milliseconds) = (arch.debian(), limits.reads, limits.milliseconds);
+    Head {
+        id: format!("idreg-{name}-threads-{}", figure.id),
+        title: format!("idreg, {name}: threads at once, {}", figure.title),
+        unit: figure.unit.into(),
+        note: format!(
+            "Each thread reads ID_AA64ISAR0_EL1 on a CPU of its own, {reads} times or for {milliseconds} ms."
+        ),
+        ratios: figure.ratios,
+        mean: false,
+        detail: false,
+    }
 }
 
 /// A figure of so many threads; 0 says that the kernel does not tell the two kinds of time apart.
@@ -126,21 +162,12 @@ fn row(contest: &Contest, value: f64) -> Row {
     }
 }
 
-/// The numbers of threads that were not heard of, up to `most`.
-fn missing(contests: &[Contest], most: u32) -> Vec<u32> {
-    let numbers = std::iter::successors(Some(1), |number| Some(number * 2));
-    let is_missing = |number: &u32| contests.iter().all(|contest| contest.threads != *number);
-    numbers
-        .take_while(|number| *number <= most)
-        .filter(is_missing)
-        .collect()
-}
-
-/// The row of so many threads that were stopped, in all after so much of the host's processors.
-fn not_ended(number: u32, limit: Duration) -> Row {
+/// The row of so many threads that were stopped.
+fn not_ended(number: u32, limits: &Limits) -> Row {
+    let seconds = limits.machine.as_secs();
     Row {
         value: None,
-        remark: Some(format!("did not end in {} s", limit.as_secs())),
+        remark: Some(format!("did not end in {seconds} s of processor time")),
         ..Row::new(threads(number), "", 0.0)
     }
 }
@@ -174,7 +201,7 @@ fn parse(line: &str) -> Option<Contest> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Contest, FIGURES, missing, parse};
+    use super::{Contest, FIGURES, parse};
 
     #[test]
     fn the_programs_line_is_understood() {
@@ -187,6 +214,5 @@ mod tests {
             [5_000.0, 5_000.0, 80_000.0]
         );
         assert_eq!(parse("# done"), None::<Contest>);
-        assert_eq!(missing(&[contest], 16), [1, 2, 8, 16]);
     }
 }
