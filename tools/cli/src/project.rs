@@ -58,6 +58,15 @@ impl Project {
         Ok(file)
     }
 
+    /// A text in which paths of this machine are made relative to a checkout that has its cache and target where they are by
+    /// default.
+    pub fn relative(&self, text: &str) -> String {
+        let folder = |path: &Path| format!("{}/", path.display());
+        text.replace(&folder(&self.cache), ".cache/")
+            .replace(&folder(&self.target), "target/")
+            .replace(&folder(&self.root), "")
+    }
+
     /// A cargo command in the checkout.
     pub fn cargo(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new("cargo");

@@ -89,9 +89,8 @@ impl Boot<'_> {
         let link = Link::new()?;
         let command = [qemu.command, machine.arguments(&files, link.guest())].concat();
         let place = initramfs.parent().unwrap_or(Path::new(""));
-        let shown = qemu::shell_line(&command)
-            .replace(&place.display().to_string(), "RUN")
-            .replace(&format!("{}/", project.root.display()), "");
+        let shown = qemu::shell_line(&command).replace(&place.display().to_string(), "RUN");
+        let shown = project.relative(&shown);
         let mut session = Session::start(&command, link, folder, log.clone())?;
         let timed_out = wait(&mut session, self.limit)?;
         if !timed_out {

@@ -118,7 +118,7 @@ impl Column {
 /// The machine's command, with paths below the checkout made relative.
 pub fn shown(bench: &Bench, machine: &Machine) -> String {
     let command = qemu::shell_line(&guest::command_line(bench.project, machine));
-    command.replace(&format!("{}/", bench.project.root.display()), "")
+    bench.project.relative(&command)
 }
 
 /// A failure that shows the end of the machine's log.
