@@ -9,9 +9,10 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::project::{Project, find_program, output};
+use crate::project::{Project, find_program, output, output_or_reason};
 
-const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+/// Debian's keys.
+pub const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// Marks a state whose package lists were read.
 const UPDATED: &str = "updated";
@@ -66,7 +67,7 @@ impl<'a> Debian<'a> {
                 "downloading {name} ({}) from Debian {}",
                 debian.arch, debian.suite
             );
-            output(&mut apt, &what)
+            output_or_reason(&mut apt, &what)
         };
         if fetch(self).is_err() {
             self.update()?;
@@ -102,7 +103,7 @@ impl<'a> Debian<'a> {
                 debian.arch,
                 debian.suite
             );
-            output(&mut apt, &what)
+            output_or_reason(&mut apt, &what)
         };
         if fetch(self).is_err() {
             self.update()?;
@@ -159,14 +160,14 @@ impl<'a> Debian<'a> {
         }
         let mirror = mirror()?;
         for folder in ["lists/partial", "cache/archives/partial", "etc"] {
-            fs::create_dir_all(self.state().join(folder))?;
+            create_folder(&self.state().join(folder))?;
         }
-        fs::write(self.state().join("status"), "")?;
+        write(&self.state().join("status"), "")?;
         let source = format!(
             "deb [arch={} signed-by={KEYRING}] {mirror} {} main non-free\n",
             self.arch, self.suite
         );
-        fs::write(self.state().join("etc/sources.list"), source)?;
+        write(&self.state().join("etc/sources.list"), &source)?;
         self.update()
     }
 
@@ -177,15 +178,15 @@ impl<'a> Debian<'a> {
             "reading the package lists of Debian {} for {}",
             self.suite, self.arch
         );
-        let result = output(&mut apt, &what);
-        match result {
-            Ok(_) => fs::write(self.state().join(UPDATED), "")?,
-            Err(error) => {
-                let _ = fs::remove_dir_all(self.state());
-                return Err(error);
+        let updated = self.state().join(UPDATED);
+        if let Err(error) = output_or_reason(&mut apt, &what) {
+            // Lists of another day are better than none, and a mirror that never answered is not kept.
+            if !updated.exists() {
+                _ = fs::remove_dir_all(self.state());
             }
+            bail!("{error} (STILE_DEBIAN_MIRROR may name another mirror)");
         }
-        Ok(())
+        write(&updated, "")
     }
 
     /// An apt tool that works on the private state.
@@ -219,14 +220,15 @@ impl<'a> Debian<'a> {
         for entry in fs::read_dir(archives)? {
             let file = entry?.path();
             if file.extension().is_some_and(|extension| extension == "deb") {
-                output(
+                let what = format!("unpacking {}", file.display());
+                output_or_reason(
                     Command::new("dpkg-deb").arg("-x").arg(&file).arg(&tree),
-                    "unpacking",
+                    &what,
                 )?;
                 fs::remove_file(file)?;
             }
         }
-        fs::create_dir_all(place.parent().context("a package's place has a parent")?)?;
+        create_folder(place.parent().context("a package's place has a parent")?)?;
         fs::rename(&tree, place)?;
         Ok(())
     }
@@ -236,9 +238,32 @@ impl<'a> Debian<'a> {
         if folder.exists() {
             fs::remove_dir_all(&folder)?;
         }
-        fs::create_dir_all(&folder)?;
+        create_folder(&folder)?;
         Ok(folder)
     }
+}
+
+fn create_folder(folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))
+}
+
+fn write(file: &Path, content: &str) -> Result<()> {
+    fs::write(file, content).with_context(|| format!("cannot write {}", file.display()))
+}
+
+/// Asks the mirror for the smallest thing that a release has, by apt's own means: proxies and the like are its affair.
+pub fn ask(mirror: &str) -> Result<()> {
+    let release = format!(
+        "{}/dists/{}/Release.gpg",
+        mirror.trim_end_matches('/'),
+        crate::packages::SUITE
+    );
+    let target = std::env::temp_dir().join(format!("stile-doctor-{}", std::process::id()));
+    let mut apt = Command::new("/usr/lib/apt/apt-helper");
+    apt.args(["download-file", &release]).arg(&target);
+    let answer = output_or_reason(&mut apt, "asking the mirror");
+    _ = fs::remove_file(&target);
+    answer.map(drop)
 }
 
 /// The address of the Debian mirror to use.

@@ -1,5 +1,6 @@
 //! `stile doctor`: what this machine has, and what is missing.
 
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::Result;
@@ -9,15 +10,17 @@ use crate::debian;
 use crate::project::{Project, find_program, output};
 use crate::qemu::Qemu;
 
-/// Prints one line for each thing; the status is 0 where nothing is missing.
+/// Prints one line for each thing; the status is 0 where nothing is missing that only the user can get.
 pub fn doctor(project: &Project) -> Result<u8> {
     let mut missing = 0;
-    let mut line = |name: &str, found: Result<String, String>| match found {
-        Ok(what) => println!("ok       {name}: {what}"),
-        Err(what) => {
-            missing += 1;
-            println!("missing  {name}: {what}");
+    let mut line = |name: &str, found: Result<String, String>| {
+        let ok = found.is_ok();
+        match found {
+            Ok(what) => println!("ok       {name}: {what}"),
+            Err(what) => println!("missing  {name}: {what}"),
         }
+        missing += u32::from(!ok);
+        ok
     };
     let version = |tool: &str| {
         let said = output(Command::new(tool).arg("--version"), "asking for a version").ok()?;
@@ -36,24 +39,34 @@ pub fn doctor(project: &Project) -> Result<u8> {
         "cc",
         linker.ok_or("install a C compiler: it links this command".into()),
     );
-    let mirror = debian::mirror();
+    let mut fetches = true;
     for tool in ["apt-get", "dpkg-deb"] {
         let path = find_program(tool).map(|path| path.display().to_string());
-        line(
+        fetches &= line(
             tool,
             path.ok_or("Debian's packages cannot be fetched".into()),
         );
     }
-    line("Debian mirror", mirror.map_err(|error| error.to_string()));
+    let keys = Path::new(debian::KEYRING);
+    fetches &= line(
+        "Debian keys",
+        match keys.exists() {
+            true => Ok(keys.display().to_string()),
+            false => Err("install debian-archive-keyring".into()),
+        },
+    );
+    let mirror = debian::mirror().and_then(|mirror| match project.offline {
+        true => Ok(format!("{mirror}, not asked (--offline)")),
+        false => debian::ask(&mirror).map(|()| mirror),
+    });
+    fetches &= line("Debian mirror", mirror.map_err(|error| error.to_string()));
     for arch in [Arch::Arm64, Arch::Riscv64] {
         let found = match Qemu::of_host(arch) {
             Some(qemu) => Ok(format!("{} of this machine", qemu.version)),
             None => match Qemu::of_debian_cached(project, arch) {
                 Some(qemu) => Ok(format!("{} of Debian, in the cache", qemu.version)),
-                None => Err(
-                    "10 or newer is not installed; `stile run` fetches Debian's into the cache"
-                        .into(),
-                ),
+                None if fetches => Ok("Debian's is fetched when it is first needed".into()),
+                None => Err("install 10 or newer, or what it takes to fetch Debian's".into()),
             },
         };
         line(arch.qemu(), found);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
@@ -93,6 +93,48 @@ pub fn progress(what: &str) {
 
 /// Runs a tool to its end: its standard output. Says `what` it does if that takes a while; a failure shows what it said.
 pub fn output(command: &mut Command, what: &str) -> Result<String> {
+    let output = run(command, what)?;
+    if !output.status.success() {
+        let name = Path::new(command.get_program()).display();
+        bail!("{what}: {name} failed\n{}", said(&output).trim_end());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// As [`output`], for tools that say much: a failure shows the one line that says why.
+pub fn output_or_reason(command: &mut Command, what: &str) -> Result<String> {
+    let output = run(command, what)?;
+    if !output.status.success() {
+        bail!("{what}: {}", reason(&said(&output)));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Runs a quiet compiler to its end, and passes on what it warns of.
+pub fn output_and_warnings(command: &mut Command, what: &str) -> Result<()> {
+    let output = run(command, what)?;
+    if !output.status.success() {
+        let name = Path::new(command.get_program()).display();
+        bail!("{what}: {name} failed\n{}", said(&output).trim_end());
+    }
+    eprint!("{}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
+fn said(output: &Output) -> String {
+    let said = [&*output.stderr, &*output.stdout].concat();
+    String::from_utf8_lossy(&said).into_owned()
+}
+
+/// The line of what apt or dpkg said that says why it failed: the first of its errors, or else the last line of all.
+fn reason(said: &str) -> &str {
+    let error = said.lines().find_map(|line| line.strip_prefix("E: "));
+    let last = said.lines().rfind(|line| !line.trim().is_empty());
+    error.or(last).unwrap_or("it does not say why").trim()
+}
+
+/// Runs a tool to its end. Says `what` it does if that takes a while.
+fn run(command: &mut Command, what: &str) -> Result<Output> {
     let name = command.get_program().to_owned();
     command
         .stdin(Stdio::null())
@@ -111,15 +153,7 @@ pub fn output(command: &mut Command, what: &str) -> Result<String> {
     let output = child.wait_with_output()?;
     drop(done);
     let _ = watch.join();
-    if !output.status.success() {
-        let said = [output.stderr, output.stdout].concat();
-        bail!(
-            "{what}: {} failed\n{}",
-            Path::new(&name).display(),
-            String::from_utf8_lossy(&said).trim_end()
-        );
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    Ok(output)
 }
 
 /// Whether a program is to be found in `PATH`.
@@ -128,4 +162,21 @@ pub fn find_program(name: impl AsRef<OsStr>) -> Option<PathBuf> {
     std::env::split_paths(&path)
         .map(|folder| folder.join(name.as_ref()))
         .find(|file| file.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reason;
+
+    #[test]
+    fn a_failure_is_told_in_one_line() {
+        let apt = "Err:1 http://m/debian trixie InRelease\n  Could not connect\nE: Failed to fetch x  Could not connect\nE: Some index files failed";
+        assert_eq!(reason(apt), "Failed to fetch x  Could not connect");
+        let dpkg = "dpkg-deb: error: tar\ntar: ./usr: Cannot write: No space left on device\n\n";
+        assert_eq!(
+            reason(dpkg),
+            "tar: ./usr: Cannot write: No space left on device"
+        );
+        assert_eq!(reason(""), "it does not say why");
+    }
 }

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use crate::arch::Arch;
 use crate::debian::Debian;
 use crate::packages;
-use crate::project::{Project, find_program, output, progress};
+use crate::project::{Project, find_program, output, output_and_warnings, progress};
 
 /// Adds a target to the toolchain where it is missing.
 pub fn ensure_target(project: &Project, target: &str) -> Result<()> {
@@ -52,7 +52,7 @@ pub fn build(command: &mut Command, what: &str, built: PathBuf) -> Result<PathBu
     let last = || LAST.lock().unwrap_or_else(PoisonError::into_inner);
     let words = format!("{command:?}");
     if last().get(&built) != Some(&words) {
-        output(command, what)?;
+        output_and_warnings(command, what)?;
         last().insert(built.clone(), words);
     }
     Ok(built)

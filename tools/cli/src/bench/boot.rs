@@ -14,8 +14,9 @@ use crate::arch::Arch;
 const ROWS: [(&str, &str, &[&str]); 8] = [
     (
         "instructions",
-        "by the kernel, its first instructions before the MMU is on left out",
-        &["instructions.kernel"],
+        "by the kernel, from the loader's jump on",
+        // Before its MMU is on the kernel's addresses are those of programs: the only one so far executes a dozen.
+        &["instructions.kernel", "instructions.user"],
     ),
     (
         "firmware",

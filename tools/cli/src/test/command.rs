@@ -1,5 +1,6 @@
 //! The command itself: what a user sees of `stile run`, with statuses, standard input and files.
 
+use std::ffi::OsStr;
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
@@ -174,6 +175,10 @@ pub fn test(project: &Project, arch: Arch, report: &mut Report) -> Result<()> {
     if report.wants(&name) {
         repeats(project, arch, &name, report)?;
     }
+    let name = format!("command/{}/no-mirror", arch.debian());
+    if report.wants(&name) {
+        no_mirror(project, arch, &name, report)?;
+    }
     let name = format!("command/{}/recoveries", arch.debian());
     if arch == Arch::Riscv64 && report.wants(&name) {
         recoveries(project, arch, &name, report)?;
@@ -182,6 +187,16 @@ pub fn test(project: &Project, arch: Arch, report: &mut Report) -> Result<()> {
 }
 
 fn start(project: &Project, arch: Arch, run: &Run) -> Result<Output> {
+    start_with(project, arch, run, &[])
+}
+
+/// Starts the command with more in its environment.
+fn start_with(
+    project: &Project,
+    arch: Arch,
+    run: &Run,
+    environment: &[(&str, &OsStr)],
+) -> Result<Output> {
     let mut command = Command::new(std::env::current_exe()?);
     command
         .current_dir(&project.root)
@@ -190,7 +205,8 @@ fn start(project: &Project, arch: Arch, run: &Run) -> Result<Output> {
     command
         .env("STILE_ROOT", &project.root)
         .env("STILE_TARGET", &project.target)
-        .env("STILE_CACHE", &project.cache);
+        .env("STILE_CACHE", &project.cache)
+        .envs(environment.iter().copied());
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -220,6 +236,36 @@ fn check(run: &Run, output: &Output) -> Option<String> {
     }
     (!stderr.contains(run.stderr))
         .then(|| format!("standard error lacks '{}':\n{stderr}", run.stderr))
+}
+
+/// With nothing in the cache and a mirror that does not answer, one line says so: after others that say what is going on.
+fn no_mirror(project: &Project, arch: Arch, name: &str, report: &mut Report) -> Result<()> {
+    let cache = project.target.join("tmp/empty-cache");
+    _ = std::fs::remove_dir_all(&cache);
+    let run = Run {
+        arguments: &["--", "true"],
+        ..PLAIN
+    };
+    let environment = [
+        ("STILE_CACHE", cache.as_os_str()),
+        (
+            "STILE_DEBIAN_MIRROR",
+            OsStr::new("http://127.0.0.1:9/debian"),
+        ),
+    ];
+    let output = start_with(project, arch, &run, &environment)?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let mut failures = said.lines().filter(|line| line.contains("127.0.0.1:9"));
+    let alone = failures.next() == said.lines().last() && failures.next().is_none();
+    if output.status.code() == Some(125)
+        && alone
+        && said.lines().all(|line| line.starts_with("stile: "))
+    {
+        report.passed(1);
+    } else {
+        report.failed(name, &format!("{} and said:\n{said}", output.status));
+    }
+    Ok(())
 }
 
 /// Two runs with the machine's time being its instructions print the same, times included.
