@@ -92,14 +92,11 @@ impl Policy {
             }
             (Change::Widen | Change::Touch, User::Preventive) => Reach::Local,
             (Change::Widen | Change::Touch, User::Svvptc) => Reach::Everywhere,
-            (
-                Change::Clear
-                | Change::Replace
-                | Change::Narrow
-                | Change::Age
-                | Change::UnlinkTable,
-                _,
-            ) => Reach::Everywhere,
+            // Nothing depends on a page's age: a stale young entry hides uses until it falls out of the TLB.
+            (Change::Age, _) => Reach::Nobody,
+            (Change::Clear | Change::Replace | Change::Narrow | Change::UnlinkTable, _) => {
+                Reach::Everywhere
+            }
         }
     }
 

@@ -27,7 +27,7 @@ pub enum Change {
     Widen,
     /// The Access flag set.
     Touch,
-    /// The Access flag or the dirty state cleared.
+    /// The Access flag cleared.
     Age,
     /// An empty table hung below an invalid entry.
     LinkTable,
@@ -88,13 +88,14 @@ pub const fn arm64(change: Change) -> Debt {
     match change {
         // An entry that faults (translation, address size, Access flag) is never cached. A walk that comes before the
         // store faults, finds the entry sufficient, and is tried again.
-        Change::FillUser | Change::Touch => Debt::NONE,
+        // Nor does anything depend on a page's age: a stale young entry hides uses until it falls out of the TLB.
+        Change::FillUser | Change::Touch | Change::Age => Debt::NONE,
         // The same, but the walk must not come before the store.
         Change::FillKernel | Change::LinkTable => Debt {
             publish: true,
             ..Debt::NONE
         },
-        Change::Clear | Change::Narrow | Change::Age => Debt {
+        Change::Clear | Change::Narrow => Debt {
             forget: Forget::Page,
             ..Debt::NONE
         },

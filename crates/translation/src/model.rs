@@ -42,8 +42,6 @@ pub enum Violation {
     Stuck,
     /// The kernel faulted on a mapping of its own.
     KernelFault,
-    /// A page that was made old stays unnoticed when it is used.
-    LostAge,
 }
 
 /// What one CPU caches.
@@ -174,26 +172,23 @@ impl Machine {
         if !debt.break_first {
             self.forget(debt.forget, page);
         }
-        self.settle(change, page);
+        self.settle(page);
     }
 
     /// What must hold once the debt of a change is paid.
-    fn settle(&mut self, change: Change, page: usize) {
+    fn settle(&mut self, page: usize) {
         let granted = self.stored[page];
         let within = |held: Entry| {
             granted.is_some_and(|entry| entry.frame == held.frame && (entry.write || !held.write))
         };
-        let held = || {
-            self.cpus
-                .iter()
-                .flat_map(|cpu| cpu.pages[page].iter().flatten())
-        };
+        let held = self
+            .cpus
+            .iter()
+            .flat_map(|cpu| cpu.pages[page].iter().flatten());
         // What is in flight may still be walked, and cached after all.
         let seen = self.walked[page];
-        if held().chain(&seen).any(|&entry| !within(entry)) {
+        if held.chain(&seen).any(|&entry| !within(entry)) {
             self.fail(Violation::Stale);
-        } else if change == Change::Age && held().any(|entry| entry.young) {
-            self.fail(Violation::LostAge);
         }
         let current = self.table;
         if self

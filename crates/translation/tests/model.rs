@@ -168,7 +168,6 @@ needed! {
     clear_must_forget: Clear without forget = Forget::Nothing => Stale;
     narrow_must_forget: Narrow without forget = Forget::Nothing => Stale;
     widen_must_forget: Widen without forget = Forget::Nothing => Stuck;
-    age_must_forget: Age without forget = Forget::Nothing => LostAge;
     replace_must_break_first: Replace without break_first = false => Conflict;
     replace_must_forget: Replace without forget = Forget::Nothing => Stale;
     unlink_must_forget_all: UnlinkTable without forget = Forget::Page => FreedTable;

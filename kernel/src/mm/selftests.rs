@@ -144,7 +144,7 @@ selftest! {
             assert_eq!(space.write(page, &[1]), 1);
         }
         assert_eq!(space.usage(range.clone()).referenced, 8);
-        space.forget_references();
+        space.forget_references(|_| true);
         assert_eq!(space.usage(range.clone()).referenced, 0);
         assert_eq!(space.fault(BASE, Access::Read), Ok(()));
         assert_eq!(space.usage(range).referenced, 1);

@@ -3,7 +3,7 @@
 use core::ops::Range;
 
 use super::PhysAddr;
-use super::area::Source;
+use super::area::{Area, Source};
 use super::fault::zero_frame;
 use super::frame::FRAMES;
 use super::space::AddressSpace;
@@ -83,10 +83,10 @@ impl AddressSpace {
         }
     }
 
-    /// Makes all pages old: what `Referenced` counts begins anew.
-    pub fn forget_references(&self) {
+    /// Makes all pages of the areas `wanted` old: what `Referenced` counts begins anew.
+    pub fn forget_references(&self, wanted: impl Fn(&Area) -> bool) {
         let space = self.lock();
-        for area in space.areas.iter() {
+        for area in space.areas.iter().filter(|area| wanted(area)) {
             space.table.visit(area.range(), &mut |_, entries| {
                 for entry in entries.iter().filter(|entry| entry.load().valid()) {
                     entry.update(|pte| pte.with_young(false));

@@ -4,6 +4,7 @@ use std::arch::asm;
 use std::io::Write;
 use std::mem;
 use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use libc::{PROT_EXEC, PROT_READ, PROT_WRITE, c_int, c_void, siginfo_t};
 
@@ -60,19 +61,84 @@ macro_rules! execute {
 /// `mrs x0, midr_el1`, `ret`.
 const READ_MIDR: [u32; 2] = [0xd538_0000, 0xd65f_03c0];
 
-/// Calls a read of MIDR_EL1 in a page with these rights; says whether it was the right value.
-fn from_page(rights: c_int) {
+/// A page with a read of MIDR_EL1, which may be executed once it has the right for that.
+fn page_that_reads() -> *mut c_void {
     // SAFETY: the page is the code's own.
     unsafe {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let page = libc::mmap(ptr::null_mut(), 4096, PROT_READ | PROT_WRITE, flags, -1, 0);
         page.cast::<[u32; 2]>().write(READ_MIDR);
         asm!("dc cvau, {0}", "dsb ish", "ic ivau, {0}", "dsb ish", "isb", in(reg) page);
+        page
+    }
+}
+
+/// Calls a read of MIDR_EL1 in a page with these rights; says whether it was the right value.
+fn from_page(rights: c_int) {
+    let page = page_that_reads();
+    // SAFETY: the page holds a function.
+    unsafe {
         EXPECTED = page as usize;
         libc::mprotect(page, 4096, rights);
         let read = mem::transmute::<*mut c_void, extern "C" fn() -> usize>(page)();
         print!("right: {}, ", read == execute!("mrs x9, midr_el1"));
     }
+}
+
+/// Where the code is that comes and goes, and what nobody should see of it.
+static GOING: AtomicUsize = AtomicUsize::new(0);
+static STRANGE: AtomicUsize = AtomicUsize::new(0);
+
+/// The instruction cannot be fetched; or it trapped, and was gone when the kernel came to read it. It is tried again.
+extern "C" fn on_gone(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
+    // SAFETY: the kernel passes a whole siginfo.
+    let (offset, code) = unsafe {
+        let address = (*info).si_addr() as usize;
+        (address.wrapping_sub(GOING.load(Relaxed)), (*info).si_code)
+    };
+    let known = match signal {
+        libc::SIGSEGV => code == SEGV_ACCERR && offset < mem::size_of_val(&READ_MIDR),
+        _ => code == libc::ILL_ILLOPC && offset == 0,
+    };
+    if !known {
+        STRANGE.fetch_add(1, Relaxed);
+    }
+}
+
+/// An access that the page's rights forbid (`si_code`).
+const SEGV_ACCERR: c_int = 2;
+
+/// Reads from a page that another thread takes the rights of and gives back, again and again.
+fn from_going_page() {
+    const TIMES: usize = 3000;
+    let page = page_that_reads() as usize;
+    GOING.store(page, Relaxed);
+    let ended = AtomicBool::new(false);
+    // SAFETY: the page holds a function, and faults of it are handled.
+    let wrong = unsafe {
+        let mut action: libc::sigaction = mem::zeroed();
+        action.sa_sigaction = on_gone as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO;
+        libc::sigaction(libc::SIGSEGV, &action, ptr::null_mut());
+        libc::sigaction(libc::SIGILL, &action, ptr::null_mut());
+        let read = mem::transmute::<usize, extern "C" fn() -> usize>(page);
+        let right = execute!("mrs x9, midr_el1");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..TIMES {
+                    libc::mprotect(page as _, 4096, libc::PROT_NONE);
+                    libc::mprotect(page as _, 4096, PROT_READ | PROT_EXEC);
+                }
+                ended.store(true, Relaxed);
+            });
+            let mut wrong = 0;
+            while !ended.load(Relaxed) {
+                wrong += usize::from(read() != right);
+            }
+            wrong
+        })
+    };
+    println!("{wrong} wrong, {} strange signals", STRANGE.load(Relaxed));
 }
 
 /// Bits of AT_HWCAP, and where the register says the same: bits of the field, and the least value. A name is cpuinfo's.
@@ -143,4 +209,5 @@ pub fn run() {
     });
     faulting("from a page only to be executed", || from_page(PROT_EXEC));
     faulting("from a page not to be executed", || from_page(PROT_READ));
+    faulting("from a page that comes and goes", from_going_page);
 }

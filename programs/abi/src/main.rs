@@ -2,6 +2,7 @@
 //!
 //! Each part prints lines that are the same on any kernel that does as Linux does. The tests compare them with Linux's.
 
+mod age;
 mod fault;
 mod files;
 mod futex;
@@ -26,6 +27,7 @@ use std::ffi::CStr;
 
 fn main() {
     match std::env::args().nth(1).as_deref() {
+        Some("age") => age::run(),
         Some("memory") => memory::run(),
         Some("fault") => fault::run(),
         Some("signals") => signals::run(),

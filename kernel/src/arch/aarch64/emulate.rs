@@ -117,6 +117,32 @@ pub(super) fn undefined(frame: &mut Frame) -> bool {
     }
 }
 
+#[cfg(feature = "selftest")]
+crate::selftest! {
+    fn an_undefined_instruction_may_be_gone_when_it_is_read() {
+        use crate::arch::PAGE_SIZE;
+        use crate::mm::{AddressSpace, MapRequest, Place, space};
+        /// MRS X7, ID_AA64PFR0_EL1
+        const READ: u32 = 0xd538_0407;
+        const AT: usize = 0x2000_0000;
+        let memory = AddressSpace::new(super::USER_END).unwrap();
+        memory.map(MapRequest::anonymous(Place::Fixed(AT), PAGE_SIZE)).unwrap();
+        assert_eq!(memory.write(AT, &READ.to_le_bytes()), 4);
+        memory.activate();
+        let execute = |pc| {
+            let mut frame = Frame::user(pc, 0, 0);
+            frame.x[7] = 77;
+            let done = undefined(&mut frame);
+            (done, frame.pc() - pc, frame.x[7] != 77)
+        };
+        let there = execute(AT);
+        memory.unmap(AT..AT + PAGE_SIZE).unwrap();
+        let gone = [AT, AT + 2, super::USER_END, usize::MAX & !3].map(execute);
+        space::deactivate();
+        assert_eq!((there, gone), ((true, 4, true), [(false, 0, false); 4]));
+    }
+}
+
 /// A trapped access to a system register. Returns false if it is undefined for programs.
 pub(super) fn system(frame: &mut Frame, syndrome: usize) -> bool {
     Mrs::from_iss(syndrome as u32).is_some_and(|mrs| read(frame, mrs))

@@ -253,14 +253,16 @@ pub fn rollup(subject: &Subject, text: &mut Text) -> Result<()> {
 
 /// clear_refs
 pub fn clear_references(subject: &Subject, bytes: &[u8]) -> Result<()> {
-    match bytes.trim_ascii() {
-        b"1" | b"2" | b"3" => {
-            if let Some(space) = subject.space() {
-                space.forget_references();
-            }
-            Ok(())
-        }
-        b"4" | b"5" => Ok(()),
-        _ => Err(Errno::EINVAL),
+    let wanted: fn(&Area) -> bool = match bytes.trim_ascii() {
+        b"1" => |_| true,
+        b"2" => |area| matches!(area.source, Source::Anonymous),
+        b"3" => |area| !matches!(area.source, Source::Anonymous),
+        // Soft-dirty state and the largest size, which are not kept.
+        b"4" | b"5" => |_| false,
+        _ => return Err(Errno::EINVAL),
+    };
+    if let Some(space) = subject.space() {
+        space.forget_references(wanted);
     }
+    Ok(())
 }

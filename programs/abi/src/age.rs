@@ -1,0 +1,91 @@
+//! Page age: what `Referenced` of smaps counts, and what clear_refs makes it forget.
+
+use std::fs::File;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::ptr;
+
+use libc::{MAP_ANONYMOUS, MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE, c_int};
+
+use crate::{tell_ok, touch};
+
+const PAGE: usize = 4096;
+const PAGES: usize = 64;
+const BOTH: c_int = PROT_READ | PROT_WRITE;
+
+/// KiB of the mapping at `start` that smaps counts as referenced.
+fn referenced(start: *mut u8) -> String {
+    let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
+    let head = format!("{:08x}-", start as usize);
+    let mut lines = smaps.lines().skip_while(|line| !line.starts_with(&head));
+    let line = lines.find_map(|line| line.strip_prefix("Referenced:"));
+    line.unwrap_or("nowhere").trim().to_owned()
+}
+
+fn clear(what: &str) {
+    let written = std::fs::write("/proc/self/clear_refs", what);
+    tell_ok(&format!("clear_refs {what}"), written.is_ok());
+}
+
+/// Lets TLBs forget a mapping, so that what is used next is noticed: clear_refs itself does not.
+fn forget(start: *mut u8) {
+    // SAFETY: the mapping is this part's own.
+    unsafe {
+        libc::mprotect(start.cast(), PAGES * PAGE, PROT_READ);
+        libc::mprotect(start.cast(), PAGES * PAGE, BOTH);
+    }
+}
+
+fn map(flags: c_int, file: c_int) -> *mut u8 {
+    // SAFETY: a new mapping touches no memory in use, and all of it may be touched.
+    unsafe {
+        let start: *mut u8 = libc::mmap(ptr::null_mut(), PAGES * PAGE, BOTH, flags, file, 0).cast();
+        // By a fault each: no mapping ahead, which makes pages old or young as the hardware is.
+        (0..PAGES).for_each(|page| start.add(page * PAGE).write_volatile(1));
+        start
+    }
+}
+
+fn use_pages(start: *mut u8, pages: usize, write: bool) {
+    for page in 0..pages {
+        // SAFETY: in the mapping.
+        unsafe {
+            let at = start.add(page * PAGE);
+            if write {
+                at.write_volatile(2);
+            } else {
+                touch(at);
+            }
+        }
+    }
+}
+
+/// Runs this part.
+pub fn run() {
+    // SAFETY: the descriptor is new.
+    let file = unsafe { File::from_raw_fd(libc::memfd_create(c"age".as_ptr(), 0)) };
+    tell_ok("a file", file.set_len((PAGES * PAGE) as u64).is_ok());
+    let private = map(MAP_PRIVATE | MAP_ANONYMOUS, -1);
+    let shared = map(MAP_SHARED, file.as_raw_fd());
+    let tell = |what: &str| {
+        let (private, shared) = (referenced(private), referenced(shared));
+        println!("{what}: private {private}, of a file {shared}");
+    };
+    tell("written");
+    for (kind, reads, writes) in [("1", 16, 8), ("2", 4, 2), ("3", 32, 1)] {
+        clear(kind);
+        tell("cleared");
+        for start in [private, shared] {
+            forget(start);
+            use_pages(start, reads, false);
+        }
+        tell("read");
+        for start in [private, shared] {
+            forget(start);
+            use_pages(start, writes, true);
+        }
+        tell("written");
+    }
+    for what in ["4", "5", "1\n", "0", "6", "x", ""] {
+        clear(what);
+    }
+}
