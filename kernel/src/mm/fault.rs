@@ -79,9 +79,23 @@ pub(super) fn init() {
 
 /// Cures a fault of the current program on `address` of the user half, whether it or the kernel on its behalf wanted
 /// `access`; or says which signal it earns.
+#[inline]
 pub fn handle_user_fault(address: usize, access: Access) -> core::result::Result<(), Signal> {
+    match with_active(|space| space.fault(address, access)) {
+        Some(Ok(())) => Ok(()),
+        failed => overcome(failed, address, access),
+    }
+}
+
+/// What is left to be done about a fault that was not cured at once. Apart, so that those that were need no stack for it.
+#[cold]
+#[inline(never)]
+fn overcome(
+    mut done: Option<core::result::Result<(), Failure>>,
+    address: usize,
+    access: Access,
+) -> core::result::Result<(), Signal> {
     let (signo, code) = loop {
-        let done = with_active(|space| space.fault(address, access));
         match done.unwrap_or(Err(Failure::Unmapped)) {
             Ok(()) => return Ok(()),
             Err(Failure::Unmapped) => break (SIGSEGV, SEGV_MAPERR),
@@ -93,6 +107,7 @@ pub fn handle_user_fault(address: usize, access: Access) -> core::result::Result
             }
             Err(Failure::NoMemory) => break (SIGKILL, 0),
         }
+        done = with_active(|space| space.fault(address, access));
     };
     count(Kind::FaultRefused);
     Err(Signal { signo, code })
@@ -104,10 +119,16 @@ impl AddressSpace {
     pub fn fault(&self, address: usize, access: Access) -> core::result::Result<(), Failure> {
         let space = self.read_lock();
         let done = space.resolve(self.context(), space.hint(), address, access);
-        if done != Err(Failure::Unmapped) {
-            return done;
-        }
         drop(space);
+        match done {
+            Err(Failure::Unmapped) => self.fault_alone(address, access),
+            done => done,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn fault_alone(&self, address: usize, access: Access) -> core::result::Result<(), Failure> {
         self.lock().resolve_alone(self.context(), address, access)
     }
 }

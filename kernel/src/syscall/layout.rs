@@ -9,7 +9,7 @@ use crate::arch;
 use crate::errno::{Errno, Result};
 use crate::fs::io::IoVec;
 use crate::mm::user::UserPtr;
-use crate::task::signal::{Info, compat_info};
+use crate::task::signal::{Action, Info, compat_info};
 
 /// A way to lay out structures.
 pub trait Layout {
@@ -26,6 +26,18 @@ pub trait Layout {
     /// # Errors
     /// EFAULT.
     fn put_info(address: usize, info: &Info) -> Result<()>;
+
+    /// Reads a `struct sigaction`.
+    ///
+    /// # Errors
+    /// EFAULT.
+    fn action(address: usize) -> Result<Action>;
+
+    /// Writes a `struct sigaction`.
+    ///
+    /// # Errors
+    /// EFAULT.
+    fn put_action(address: usize, action: &Action) -> Result<()>;
 
     /// Reads words that follow each other.
     ///
@@ -83,6 +95,24 @@ pub trait Layout {
     }
 }
 
+/// Words of `struct sigaction` before the mask: handler, flags, the restorer where the architecture has one.
+const ACTION_WORDS: usize = 2 + arch::signal::HAS_RESTORER as usize;
+/// Where the mask, of 8 bytes, stands behind words of 32 bits.
+const NARROW_MASK: usize = ACTION_WORDS * Narrow::WORD;
+
+fn action_of(words: &[usize], mask: u64) -> Action {
+    Action {
+        handler: words[0],
+        flags: words[1],
+        restorer: words.get(2).copied().unwrap_or(0),
+        mask,
+    }
+}
+
+fn words_of(action: &Action) -> [usize; 3] {
+    [action.handler, action.flags, action.restorer]
+}
+
 /// What is at `address`, unless that is null.
 ///
 /// # Errors
@@ -101,6 +131,21 @@ impl Layout for Native {
 
     fn put_info(address: usize, info: &Info) -> Result<()> {
         UserPtr::new(address).write(info)
+    }
+
+    fn action(address: usize) -> Result<Action> {
+        let words: [usize; ACTION_WORDS + 1] = UserPtr::new(address).read()?;
+        Ok(action_of(
+            &words[..ACTION_WORDS],
+            words[ACTION_WORDS] as u64,
+        ))
+    }
+
+    fn put_action(address: usize, action: &Action) -> Result<()> {
+        let mut words = [0; ACTION_WORDS + 1];
+        words[..ACTION_WORDS].copy_from_slice(&words_of(action)[..ACTION_WORDS]);
+        words[ACTION_WORDS] = action.mask as usize;
+        UserPtr::new(address).write(&words)
     }
 
     fn words<const N: usize>(address: usize) -> Result<[usize; N]> {
@@ -140,6 +185,21 @@ impl Layout for Narrow {
         UserPtr::new(address).write(&compat_info(bytes))
     }
 
+    fn action(address: usize) -> Result<Action> {
+        let words = Self::words::<ACTION_WORDS>(address)?;
+        let mask = UserPtr::new(address + NARROW_MASK).read()?;
+        Ok(action_of(&words, mask))
+    }
+
+    fn put_action(address: usize, action: &Action) -> Result<()> {
+        let words = words_of(action);
+        Self::put_words(
+            address,
+            words.first_chunk::<ACTION_WORDS>().expect("as many"),
+        )?;
+        UserPtr::new(address + NARROW_MASK).write(&action.mask)
+    }
+
     fn words<const N: usize>(address: usize) -> Result<[usize; N]> {
         let words: [u32; N] = UserPtr::new(address).read()?;
         Ok(words.map(|word| word as usize))
@@ -170,6 +230,14 @@ impl Layout for Narrow64 {
 
     fn put_info(address: usize, info: &Info) -> Result<()> {
         Narrow::put_info(address, info)
+    }
+
+    fn action(address: usize) -> Result<Action> {
+        Narrow::action(address)
+    }
+
+    fn put_action(address: usize, action: &Action) -> Result<()> {
+        Narrow::put_action(address, action)
     }
 
     fn words<const N: usize>(address: usize) -> Result<[usize; N]> {

@@ -7,7 +7,7 @@ use super::path::check_flags;
 use crate::arch;
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
-use crate::task::signal::{self, Action, Info, SIG_IGN, Set, default_of};
+use crate::task::signal::{self, Info, SIG_IGN, Set, default_of};
 use crate::task::wait::{WaitError, WaitQueue};
 use crate::task::{Process, current, tree};
 
@@ -139,8 +139,6 @@ pub fn rt_tgsigqueueinfo(pid: i32, tid: i32, number: u32, info: usize) -> Result
     send_to_thread(Some(pid), tid, number, info)
 }
 
-/// Words of `struct sigaction` before the mask: handler, flags, the restorer where the architecture has one.
-const ACTION_WORDS: usize = 2 + arch::signal::HAS_RESTORER as usize;
 const FLAGS: u32 = SA_NOCLDSTOP
     | SA_NOCLDWAIT
     | SA_SIGINFO
@@ -162,43 +160,28 @@ pub fn rt_sigaction<L: Layout>(number: u32, new: usize, old: usize, size: usize)
     if number == 0 || number > signal::LAST || fixed && new != 0 {
         return Err(Errno::EINVAL);
     }
-    let actions = current().process().signals.actions();
-    // The mask has 8 bytes in either layout.
-    let mask_at = ACTION_WORDS * L::WORD;
-    let read = |at: usize| -> Result<_> {
-        Ok((
-            L::words::<ACTION_WORDS>(at)?,
-            UserPtr::<u64>::new(at + mask_at).read()?,
-        ))
-    };
-    let before = match given(new, read)? {
-        None => actions.get(number),
-        Some((words, mask)) => {
-            let action = Action {
-                handler: words[0],
-                flags: words[1] & FLAGS as usize,
-                // Without the flag, programs leave anything in the field.
-                restorer: match words.get(2) {
-                    Some(restorer) if words[1] & SA_RESTORER as usize != 0 => *restorer,
-                    _ => 0,
-                },
-                mask: mask & !(Set::bit(SIGKILL) | Set::bit(SIGSTOP)),
-            };
-            let before = actions.set(number, action);
+    let process = current().process();
+    let before = match given(new, L::action)? {
+        None => process.signals.with_actions(|actions| actions.get(number)),
+        Some(mut action) => {
+            action.flags &= FLAGS as usize;
+            action.mask &= !(Set::bit(SIGKILL) | Set::bit(SIGSTOP));
+            // Without the flag, programs leave anything in the field.
+            if action.flags & SA_RESTORER as usize == 0 {
+                action.restorer = 0;
+            }
+            let before = process
+                .signals
+                .with_actions(|actions| actions.set(number, action));
             let quiet = matches!(default_of(number), signal::Default::Ignore)
                 && action.handler == signal::SIG_DFL;
             if action.handler == SIG_IGN || quiet {
-                current().process().discard(Set::bit(number));
+                process.discard(Set::bit(number));
             }
             before
         }
     };
-    let words = [before.handler, before.flags, before.restorer];
-    if old != 0 {
-        let words = words[..ACTION_WORDS].try_into().expect("as many words");
-        L::put_words::<ACTION_WORDS>(old, &words)?;
-        UserPtr::new(old + mask_at).write(&before.mask)?;
-    }
+    given(old, |old| L::put_action(old, &before))?;
     Ok(0)
 }
 

@@ -122,7 +122,7 @@ fn tell(child: &Process, parent: &Process) {
     let number = child
         .exit_signal
         .load(core::sync::atomic::Ordering::Relaxed);
-    let action = parent.signals.actions().get(SIGCHLD);
+    let action = parent.signals.with_actions(|actions| actions.get(SIGCHLD));
     let unwanted = action.handler == signal::SIG_IGN || action.flags & SA_NOCLDWAIT as usize != 0;
     let buried = number == SIGCHLD && unwanted;
     if number != 0 && !(buried && action.handler == signal::SIG_IGN) {
@@ -139,7 +139,7 @@ fn tell(child: &Process, parent: &Process) {
 
 /// Whether a process wants to be told that its children stop and go on.
 pub(super) fn wants_stops(parent: &Process) -> bool {
-    let action = parent.signals.actions().get(SIGCHLD);
+    let action = parent.signals.with_actions(|actions| actions.get(SIGCHLD));
     action.handler != signal::SIG_IGN && action.flags & SA_NOCLDSTOP as usize == 0
 }
 

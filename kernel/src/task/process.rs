@@ -52,6 +52,12 @@ impl SharedSignals {
         self.actions.lock().clone()
     }
 
+    /// Calls `f` with what is done about each signal.
+    #[inline]
+    pub fn with_actions<T>(&self, f: impl FnOnce(&Actions) -> T) -> T {
+        f(&self.actions.lock())
+    }
+
     pub(super) fn set_actions(&self, actions: Arc<Actions>) {
         let old = core::mem::replace(&mut *self.actions.lock(), actions);
         drop(old);

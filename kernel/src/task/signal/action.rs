@@ -2,14 +2,16 @@
 
 extern crate alloc;
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use linux_raw_sys::general::*;
 
 use super::LAST;
 use super::mask::Set;
-use crate::errno::Result;
+use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
 
@@ -58,16 +60,33 @@ pub fn default_of(number: u32) -> Default {
     }
 }
 
-const DEFAULT: Action = Action {
+/// What is done about a signal that nobody said anything about.
+pub(super) const DEFAULT: Action = Action {
     handler: SIG_DFL,
     flags: 0,
     restorer: 0,
     mask: 0,
 };
 
+/// An action for each signal, on the heap: too much for kernel stacks to pass on by value.
+type Table = Box<[Action; LAST as usize]>;
+
+/// Makes a table from as many actions as there are signals.
+fn table_of(actions: impl Iterator<Item = Action>) -> Result<Table> {
+    let mut table = Vec::new();
+    table
+        .try_reserve_exact(LAST as usize)
+        .map_err(|_| Errno::ENOMEM)?;
+    table.extend(actions);
+    Ok(table
+        .into_boxed_slice()
+        .try_into()
+        .expect("as many actions as signals"))
+}
+
 /// The actions of a process, or of several that share them.
 pub struct Actions {
-    table: Mutex<[Action; LAST as usize]>,
+    table: Mutex<Table>,
     /// Signals that would have no effect now, as bits.
     ignored: AtomicU64,
 }
@@ -83,11 +102,11 @@ fn has_no_effect(number: u32, action: &Action) -> bool {
 impl Actions {
     /// The default for all.
     pub fn new() -> Result<Arc<Self>> {
-        Self::with([DEFAULT; LAST as usize])
+        Self::with(table_of((0..LAST).map(|_| DEFAULT))?)
     }
 
-    fn with(table: [Action; LAST as usize]) -> Result<Arc<Self>> {
-        let numbered = (1..).zip(&table);
+    fn with(table: Table) -> Result<Arc<Self>> {
+        let numbered = (1..).zip(&*table);
         let ignored = numbered.filter(|(number, action)| has_no_effect(*number, action));
         let ignored = ignored.fold(0, |set, (number, _)| set | Set::bit(number));
         try_arc(Actions {
@@ -98,7 +117,7 @@ impl Actions {
 
     /// A copy, as fork makes it.
     pub fn fork(&self) -> Result<Arc<Self>> {
-        let table = *self.table.lock();
+        let table = table_of(self.table.lock().iter().copied())?;
         try_arc(Actions {
             table: Mutex::new(table),
             ignored: AtomicU64::new(self.ignored()),
@@ -107,18 +126,14 @@ impl Actions {
 
     /// A copy, as exec leaves it: handlers of the old program are gone, what is ignored stays ignored.
     pub fn exec(&self) -> Result<Arc<Self>> {
-        let mut table = *self.table.lock();
-        for action in &mut table {
-            *action = if action.handler == SIG_IGN {
-                Action {
-                    handler: SIG_IGN,
-                    ..DEFAULT
-                }
-            } else {
-                DEFAULT
-            };
-        }
-        Self::with(table)
+        let kept = |action: &Action| match action.handler {
+            SIG_IGN => Action {
+                handler: SIG_IGN,
+                ..DEFAULT
+            },
+            _ => DEFAULT,
+        };
+        Self::with(table_of(self.table.lock().iter().map(kept))?)
     }
 
     /// The action for signal `number`.

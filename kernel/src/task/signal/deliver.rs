@@ -34,7 +34,7 @@ pub fn deliver(frame: &mut Frame) {
             continue;
         };
         let number = info.number();
-        let action = process.signals.actions().take(number);
+        let action = process.signals.with_actions(|actions| actions.take(number));
         match action.handler {
             SIG_IGN => {}
             SIG_DFL => match default_of(number) {

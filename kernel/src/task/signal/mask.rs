@@ -79,7 +79,10 @@ pub fn set_blocked_of(thread: &Thread, set: u64) {
 
 /// Whether signal `number` would not reach the current thread.
 pub fn is_ignored_or_blocked(number: u32) -> bool {
-    let ignored = current().process().signals.actions().ignored();
+    let ignored = current()
+        .process()
+        .signals
+        .with_actions(|actions| actions.ignored());
     (ignored | current().blocked()) & Set::bit(number) != 0
 }
 

@@ -7,6 +7,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use linux_raw_sys::general::*;
 
+use super::action::DEFAULT;
 use super::mask::{STOPS, Set};
 use super::{Info, SIG_DFL};
 use crate::arch::{smp, work::SIGNAL};
@@ -37,7 +38,13 @@ pub fn send_info(process: &Process, thread: Option<&Arc<Thread>>, info: Info) ->
         return Ok(());
     }
     // Process 1 gets what it handles and nothing else: nobody can end it.
-    if process.pid() == 1 && process.signals.actions().get(number).handler == SIG_DFL {
+    if process.pid() == 1
+        && process
+            .signals
+            .with_actions(|actions| actions.get(number))
+            .handler
+            == SIG_DFL
+    {
         return Ok(());
     }
     if bit & STOPS != 0 {
@@ -50,7 +57,7 @@ pub fn send_info(process: &Process, thread: Option<&Arc<Thread>>, info: Info) ->
         process.kill(SIGKILL);
         return Ok(());
     }
-    let ignored = process.signals.actions().ignored() & bit != 0;
+    let ignored = process.signals.with_actions(|actions| actions.ignored()) & bit != 0;
     let blocked = match thread {
         Some(thread) => thread.blocked() & bit != 0,
         None => process
@@ -154,19 +161,12 @@ pub fn force(number: u32, code: u32, address: usize) {
 pub fn force_info(info: Info) {
     let number = info.number();
     let (thread, bit) = (current(), Set::bit(number));
-    let actions = thread.process().signals.actions();
-    if (thread.blocked() | actions.ignored()) & bit != 0 {
-        actions.set(
-            number,
-            super::Action {
-                handler: SIG_DFL,
-                flags: 0,
-                restorer: 0,
-                mask: 0,
-            },
-        );
-        thread.signals.blocked.fetch_and(!bit, Relaxed);
-    }
+    thread.process().signals.with_actions(|actions| {
+        if (thread.blocked() | actions.ignored()) & bit != 0 {
+            actions.set(number, DEFAULT);
+            thread.signals.blocked.fetch_and(!bit, Relaxed);
+        }
+    });
     // One signal always has room as a bit.
     _ = thread.signals.pending.lock().add(info);
     thread.arch.work.fetch_or(SIGNAL, Relaxed);
@@ -174,15 +174,9 @@ pub fn force_info(info: Info) {
 
 /// Ends the current process by SIGSEGV: its stack cannot take a signal.
 pub fn force_fatal(number: u32) {
-    let actions = current().process().signals.actions();
-    actions.set(
-        number,
-        super::Action {
-            handler: SIG_DFL,
-            flags: 0,
-            restorer: 0,
-            mask: 0,
-        },
-    );
+    let process = current().process();
+    process
+        .signals
+        .with_actions(|actions| actions.set(number, DEFAULT));
     force(number, SI_KERNEL, 0);
 }
