@@ -69,9 +69,30 @@ fn endless(depth: u64) -> u64 {
     }
 }
 
+/// The CPU that `selftest=overflow-cpuN` names: the stack on which it idles is to overflow.
+#[cfg(feature = "selftest")]
+fn overflowing_cpu() -> Option<usize> {
+    crate::params::get("selftest")?
+        .strip_prefix("overflow-cpu")?
+        .parse()
+        .ok()
+}
+
+/// Called by every CPU on the stack on which it idles.
+#[cfg(feature = "selftest")]
+pub fn on_idle_stack() {
+    if overflowing_cpu() == Some(crate::arch::cpu::this().index()) {
+        overflow();
+    }
+}
+
 /// Runs all tests and ends the machine. The first that fails ends it by its panic.
 #[cfg(feature = "selftest")]
 pub fn run() -> ! {
+    on_idle_stack();
+    while overflowing_cpu().is_some() {
+        core::hint::spin_loop();
+    }
     let asked = crate::params::get("selftest");
     if let Some(end) = ENDS.iter().position(|(name, _)| asked == Some(name)) {
         let thread = crate::task::spawn_kernel(

@@ -1,5 +1,6 @@
 //! The border between the kernel and its hardware: the architectures offer the same names.
 
+mod boot_stack;
 pub mod branch;
 pub mod cell;
 mod cpus;
@@ -53,10 +54,11 @@ pub struct Hypervisor {
 pub fn selftests() -> &'static [crate::selftest::Test] {
     use crate::selftest::Test;
     unsafe extern "C" {
-        static __selftests_start: Test;
-        static __selftests_end: Test;
+        static __selftests_start: u8;
+        static __selftests_end: u8;
     }
     let (start, end) = (&raw const __selftests_start, &raw const __selftests_end);
+    let (start, end) = (start.cast::<Test>(), end.cast::<Test>());
     // SAFETY: the linker script puts the tests, and nothing else, between the two symbols.
     unsafe { core::slice::from_raw_parts(start, end.offset_from_unsigned(start)) }
 }

@@ -1,7 +1,7 @@
 //! The kernel's own code: its bytes, the names in it, and who called whom.
 
 use super::mmu::MAPPED_AREA;
-use super::{KERNEL_STACK_SIZE, ends_in_call};
+use super::{KERNEL_STACK_SIZE, boot_stack, ends_in_call};
 use crate::names::Return;
 
 /// Return addresses that are printed at most.
@@ -34,9 +34,14 @@ fn bytes() -> &'static [u8] {
     unsafe { core::slice::from_raw_parts(start, end.offset_from_unsigned(start)) }
 }
 
+/// Whether an address is where stacks and their guards are.
+fn is_stack(address: usize) -> bool {
+    MAPPED_AREA.contains(&address) || boot_stack::contains(address)
+}
+
 /// Whether an address is in the guard below a stack.
 fn is_guard(address: usize) -> bool {
-    MAPPED_AREA.contains(&address) && address & KERNEL_STACK_SIZE == 0
+    is_stack(address) && address & KERNEL_STACK_SIZE == 0
 }
 
 /// Whether the thread whose stack pointer is `sp` needs more stack than it has, where an access to `address` failed.
@@ -54,7 +59,7 @@ pub fn log_callers(sp: usize) {
     let in_use = here..(here | (KERNEL_STACK_SIZE - 1)) + 1;
     let words = if in_use.contains(&sp) {
         sp..in_use.end
-    } else if MAPPED_AREA.contains(&sp) {
+    } else if is_stack(sp) {
         // A stack is the upper half of its slot.
         let end = (sp | (2 * KERNEL_STACK_SIZE - 1)) + 1;
         sp.max(end - KERNEL_STACK_SIZE)..end

@@ -414,6 +414,8 @@ pub fn settle(thread: &Thread) {
 
 /// What a CPU does when there is nothing to do. Takes over the context that it started in.
 pub fn idle() -> ! {
+    #[cfg(feature = "selftest")]
+    crate::selftest::on_idle_stack();
     let cpu = cpu::this();
     let bit = 1u64 << cpu.index();
     loop {

@@ -13,7 +13,8 @@ use core::mem::offset_of;
 use super::cpu::{self, Cpu};
 use super::frame::StackTop;
 use super::mmu::{self, bit, layout};
-use super::{KERNEL_STACK_SIZE, memory_map, smp};
+use super::{memory_map, smp};
+use crate::arch::boot_stack::{BOOT_STACKS, BootStack};
 
 /// HCR_EL2 of a host: EL1 is AArch64, the host's programs run at EL0, pointer authentication does not trap (D24.2.59).
 const HCR_HOST: u64 = 1 << 31 | 1 << 34 | 1 << 27 | HCR_NO_POINTER_TRAPS;
@@ -60,24 +61,6 @@ const IMAGE_BLOCK: u64 = BLOCK | bit::USER_NEVER;
 pub(super) static TABLES: [mmu::Table; 6] = [const { mmu::Table::new() }; 6];
 /// Which of them holds the image's blocks.
 pub(super) const IMAGE_TABLE: usize = 5;
-
-/// The stack that the boot CPU starts on, above its guard, as `mm` lays out all others.
-#[repr(C, align(32768))]
-pub(super) struct Stack {
-    guard: [u8; KERNEL_STACK_SIZE],
-    stack: [u8; KERNEL_STACK_SIZE],
-}
-
-const _: () = assert!(align_of::<Stack>() == 2 * KERNEL_STACK_SIZE);
-
-pub(super) static mut BOOT_STACK: Stack = Stack {
-    guard: [0; KERNEL_STACK_SIZE],
-    stack: [0; KERNEL_STACK_SIZE],
-};
-pub(super) static mut OVERFLOW_STACK: Stack = Stack {
-    guard: [0; KERNEL_STACK_SIZE],
-    stack: [0; KERNEL_STACK_SIZE],
-};
 
 global_asm!(
     // The header (booting.rst, "4. Call the kernel image"): 4 KiB pages, little-endian, anywhere in memory.
@@ -319,8 +302,8 @@ unsafe extern "C" fn image_start() {
         "mov x1, x22",
         "b {main}",
         cpu = sym cpu::BOOT,
-        stack = sym BOOT_STACK,
-        stack_size = const size_of::<Stack>(),
+        stack = sym BOOT_STACKS,
+        stack_size = const size_of::<BootStack>(),
         top = const size_of::<StackTop>(),
         main = sym super::start::boot_cpu,
     )

@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use super::PAGE_SIZE;
 use super::boot;
 use super::mmu::{self, BLOCK_SIZE, ENTRIES, GIGABLOCK_SIZE, Memory, Prot, Pte, Table, layout};
+use crate::arch::boot_stack;
 use crate::drivers::fdt;
 
 /// Tables for the image and the edges of memory. What does not fit stays unmapped, and unused.
@@ -49,12 +50,15 @@ pub(super) fn build(memory: &fdt::Memory, console: Option<usize>) -> fdt::Ranges
     let image = image();
     let text_end = &raw const __text_end as usize;
     let rodata_end = &raw const __rodata_end as usize;
+    let data = boot_stack::without_guards(rodata_end..image.end);
     let parts = [
         (image.start..text_end, Prot::KERNEL_CODE),
         (text_end..rodata_end, Prot::KERNEL_CONST),
-        (rodata_end..image.end, Prot::KERNEL_DATA),
     ];
-    for (part, prot) in parts {
+    for (part, prot) in parts
+        .into_iter()
+        .chain(data.map(|part| (part, Prot::KERNEL_DATA)))
+    {
         let mapped = map(
             part.start,
             mmu::virt_to_phys(part.start),

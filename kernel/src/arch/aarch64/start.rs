@@ -4,10 +4,11 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use dtoolkit::fdt::FdtNode;
 
-use super::boot::{self, Stack};
+use super::boot;
 use super::mmio::Registers;
 use super::mmu::{self, BLOCK_SIZE, Memory, Prot, layout};
 use super::{cpu, features, gic, memory_map, power, psci, smp, sysreg, time, uaccess};
+use crate::arch::boot_stack::BOOT_STACKS;
 use crate::drivers::fdt::{self, Unusable};
 use crate::drivers::uart;
 use crate::{mm, params, random};
@@ -21,12 +22,17 @@ const LAST_RESORT_CONSOLE: usize = 0x0900_0000;
 
 /// First Rust on the boot CPU.
 pub(super) extern "C" fn boot_cpu(tree: usize, image: usize) -> ! {
+    let initrd = prepare(tree, image);
+    crate::main(initrd)
+}
+
+/// Makes the machine ready; returns the initial archive. Its lists of ranges leave the stack before `main` needs it.
+#[inline(never)]
+fn prepare(tree: usize, image: usize) -> Option<&'static [u8]> {
     mmu::set_image(image);
     let cpu = cpu::this();
-    cpu.start_stack
-        .set(&raw const boot::BOOT_STACK as usize + size_of::<Stack>());
-    cpu.overflow_stack
-        .set(&raw const boot::OVERFLOW_STACK as usize + size_of::<Stack>());
+    cpu.start_stack.set(BOOT_STACKS[0].top());
+    cpu.overflow_stack.set(BOOT_STACKS[1].top());
     cpu.mpidr
         .store(sysreg::read!("mpidr_el1") & smp::AFFINITY, Relaxed);
     let tree = match boot_tree(tree) {
@@ -111,7 +117,11 @@ fn stop(why: Unusable) -> ! {
 }
 
 /// Builds the kernel's map and hands memory to `mm`. The tree is read at its place in the linear map from then on.
-fn take_memory(tree: dtoolkit::fdt::Fdt, memory: fdt::Memory, console: Option<usize>) -> ! {
+fn take_memory(
+    tree: dtoolkit::fdt::Fdt,
+    memory: fdt::Memory,
+    console: Option<usize>,
+) -> Option<&'static [u8]> {
     let bytes = tree.data();
     let tree_phys = boot_tree_phys(bytes.as_ptr() as usize);
     let mut reserved = memory.reserved.clone();
@@ -170,7 +180,7 @@ fn take_memory(tree: dtoolkit::fdt::Fdt, memory: fdt::Memory, console: Option<us
     smp::bring_up(tree);
     features::settle();
     time::start_cpu();
-    crate::main(initrd(&memory, ram.as_slice()))
+    initrd(&memory, ram.as_slice())
 }
 
 /// The physical address of what a boot window shows.

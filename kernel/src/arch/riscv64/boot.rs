@@ -5,29 +5,14 @@
 //! 2 MiB. Other harts wait in the firmware until `smp` starts them.
 
 use core::arch::global_asm;
-use core::cell::UnsafeCell;
 
 use super::entry;
 use super::frame::StackTop;
 use super::mmu::{self, layout};
+use crate::arch::boot_stack::{BOOT_STACKS, BootStack};
 
 /// Bytes of the image that the first page table can map: 2 MiB for each of its entries.
 const BOOT_IMAGE_BLOCKS: usize = 512;
-
-/// Bytes of the stack that the boot hart starts on.
-const BOOT_STACK_SIZE: usize = 32 << 10;
-
-/// A stack that is part of the image.
-#[repr(C, align(16))]
-pub(super) struct Stack(UnsafeCell<[u8; BOOT_STACK_SIZE]>);
-
-// SAFETY: only the boot hart uses it, as its stack.
-unsafe impl Sync for Stack {}
-
-/// What the boot hart starts on, and its idle thread stays on.
-pub(super) static BOOT_STACK: Stack = Stack(UnsafeCell::new([0; BOOT_STACK_SIZE]));
-/// What an overflow on the boot hart is reported on.
-pub(super) static OVERFLOW_STACK: Stack = Stack(UnsafeCell::new([0; BOOT_STACK_SIZE]));
 
 global_asm!(
     // The header that Linux's loaders look for (Documentation/arch/riscv/boot-image-header.rst).
@@ -168,14 +153,9 @@ unsafe extern "C" fn start() {
         sv57 = const mmu::Mode::Sv57.satp(),
         trap = sym entry::trap,
         cpu = sym super::cpu::BOOT,
-        stack = sym BOOT_STACK,
-        stack_size = const BOOT_STACK_SIZE,
+        stack = sym BOOT_STACKS,
+        stack_size = const size_of::<BootStack>(),
         stack_top = const size_of::<StackTop>(),
         main = sym super::start::boot_hart,
     )
-}
-
-/// The address above a stack.
-pub(super) fn stack_end(stack: &'static Stack) -> usize {
-    stack.0.get() as usize + BOOT_STACK_SIZE
 }

@@ -286,9 +286,6 @@ unsafe extern "C" fn from_kernel() {
         // stack.
         "1: mv t0, sp",
         "addi sp, sp, -{size}",
-        "srai t1, sp, {mapped_shift}",
-        "addi t1, t1, -({mapped_head})",
-        "bnez t1, 2f",
         "slli t1, sp, {stack_bit}",
         "bltz t1, 2f",
         "ld sp, {overflow_stack}(tp)",

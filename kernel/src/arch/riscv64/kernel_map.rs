@@ -9,6 +9,7 @@ use super::mmu::{
     GIGABLOCK_SIZE, Memory, Prot, Pte, ROOT_SV39, Table, flush_local_all, layout, phys_to_virt,
     root39_index, virt_to_phys,
 };
+use crate::arch::boot_stack;
 use crate::drivers::fdt;
 
 /// Tables for the image and for the edges of memory.
@@ -108,7 +109,9 @@ pub(super) fn image_phys() -> Range<usize> {
 pub(super) fn build(memory: &fdt::Memory) -> fdt::Ranges<64> {
     // The image first: its entry is replaced when all below it stands.
     static IMAGE_ROOT: Table = Table::new();
-    for (range, prot) in image() {
+    let [code, constants, (data, prot)] = image();
+    let data = boot_stack::without_guards(data).map(|part| (part, prot));
+    for (range, prot) in [code, constants].into_iter().chain(data) {
         let phys = virt_to_phys(range.start);
         assert!(
             map(&IMAGE_ROOT, range.start, phys..phys + range.len(), prot),

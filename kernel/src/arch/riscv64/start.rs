@@ -7,7 +7,8 @@ use dtoolkit::fdt::Fdt;
 use isa::Extension;
 
 use super::cpu::{self, BOOT};
-use super::{boot, external, features, fence, irq, kernel_map, mmu, power, smp, status, time};
+use super::{external, features, fence, irq, kernel_map, mmu, power, smp, status, time};
+use crate::arch::boot_stack::BOOT_STACKS;
 use crate::drivers::fdt::{self, Unusable};
 use crate::drivers::uart;
 use crate::{mm, params, random};
@@ -20,12 +21,18 @@ const TREE_HEADER: usize = 40;
 
 /// First Rust on the boot hart: its number, and the physical addresses of the device tree and the image.
 pub(super) extern "C" fn boot_hart(hart: usize, tree: usize, image: usize) -> ! {
+    let initrd = prepare(hart, tree, image);
+    crate::main(initrd)
+}
+
+/// Makes the machine ready; returns the initial archive. Its lists of ranges leave the stack before `main` needs it.
+#[inline(never)]
+fn prepare(hart: usize, tree: usize, image: usize) -> Option<&'static [u8]> {
     mmu::init(image);
     status::init();
     BOOT.hart.store(hart, Relaxed);
-    BOOT.start_stack.set(boot::stack_end(&boot::BOOT_STACK));
-    BOOT.overflow_stack
-        .set(boot::stack_end(&boot::OVERFLOW_STACK));
+    BOOT.start_stack.set(BOOT_STACKS[0].top());
+    BOOT.overflow_stack.set(BOOT_STACKS[1].top());
     fence::init_cpu(&BOOT);
     let found = boot_tree(tree).and_then(|found| Ok((found, fdt::memory(found)?)));
     let (found, memory) = found.unwrap_or_else(|why| stop(why));
@@ -55,7 +62,7 @@ pub(super) extern "C" fn boot_hart(hart: usize, tree: usize, image: usize) -> ! 
     cpu::publish(&BOOT);
     external::init(found, hart);
     smp::bring_up(found);
-    crate::main(initrd)
+    initrd
 }
 
 /// The device tree at a physical address.

@@ -60,6 +60,15 @@ pub fn test(
             let booted = boot(project, &setting.machine(&kernel, &[&parameter]))?;
             bad_end(report, &format!("{name}/{end}"), sayings, &booted);
         }
+        // The stacks on which the boot CPU, whose are part of the image, and another one idle.
+        for cpu in 0..setting.smp.min(2) {
+            let end = format!("overflow-cpu{cpu}");
+            let parameter = format!("selftest={end}");
+            let booted = boot(project, &setting.machine(&kernel, &[&parameter]))?;
+            let who = format!("PANIC on CPU {cpu}");
+            let sayings = [&*who, "kernel stack overflow", "selftest::endless+"];
+            bad_end(report, &format!("{name}/{end}"), &sayings, &booted);
+        }
     }
     Ok(())
 }
