@@ -28,7 +28,7 @@ fn main(initrd: Option<&[u8]>) -> ! {
         task::clock::set_realtime(now);
     }
     #[cfg(feature = "selftest")]
-    if params::has("selftest") {
+    if params::get("selftest").is_some() {
         arch::smp::start_others();
         selftest::run()
     }

@@ -24,11 +24,6 @@ pub fn get(name: &str) -> Option<&'static str> {
     values.last()
 }
 
-/// Whether a parameter is given at all.
-pub fn has(name: &str) -> bool {
-    get(name).is_some()
-}
-
 /// The choice that a parameter names, the first by default. An unknown value ends the kernel with a list of the known ones.
 pub fn choice<T: Copy>(name: &str, known: &[(&str, T)]) -> T {
     let Some(value) = get(name) else {

@@ -9,6 +9,7 @@ use crate::mm::kmap;
 /// What a branch tests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
+#[allow(dead_code, reason = "each architecture has some of them")]
 pub enum Key {
     /// `hwaf=reread`.
     HwafReread = 1,

@@ -10,6 +10,7 @@ pub struct Registers {
     len: usize,
 }
 
+#[allow(dead_code, reason = "each architecture's devices have some of them")]
 impl Registers {
     /// Maps `len` bytes at physical address `base`.
     ///

@@ -82,6 +82,7 @@ pub struct Memory {
 static TREE: Once<Fdt<'static>> = Once::new();
 
 /// The machine's tree, if it is known yet.
+#[allow(dead_code, reason = "not every architecture asks before it is")]
 pub fn try_tree() -> Option<Fdt<'static>> {
     TREE.get().copied()
 }
@@ -234,6 +235,7 @@ pub fn number(node: &FdtNode, name: &str) -> Option<usize> {
 }
 
 /// The one number that all cells of a property make.
+#[allow(dead_code, reason = "arm64 numbers its CPUs so")]
 pub fn number_of_cells(node: &FdtNode, name: &str) -> Option<usize> {
     bytes(node, name)?;
     Some(cells(node, name).fold(0, |number, cell| number << 32 | cell as usize))

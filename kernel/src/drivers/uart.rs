@@ -23,6 +23,10 @@ enum Model {
 /// The devices that this driver knows.
 pub const COMPATIBLE: [&str; 4] = ["arm,pl011", "ns16550a", "ns16550", "snps,dw-apb-uart"];
 /// Bytes of a console's registers.
+#[allow(
+    dead_code,
+    reason = "for architectures that map devices before there is `mm`"
+)]
 pub const LEN: usize = 0x1000;
 
 /// Registers of a PL011.

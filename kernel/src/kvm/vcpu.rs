@@ -230,7 +230,7 @@ impl Vcpu {
         };
         let deadline = gic::next_timer(&self.private, &state.guest).filter(|_| shared.is_some());
         // Whatever ends the wait is found when the guest is entered.
-        drop(self.changed.wait_interruptible(due, deadline));
+        _ = self.changed.wait_interruptible(due, deadline);
     }
 
     /// Runs it until something cannot be answered at once.

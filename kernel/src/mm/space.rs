@@ -308,6 +308,7 @@ impl AddressSpace {
     }
 
     /// The frame that `access` to `address` would use, made if it has to be.
+    #[allow(dead_code, reason = "for architectures with guests")]
     pub fn frame(&self, address: usize, access: Access) -> Result<frame::FrameRef> {
         if address >= USER_END {
             return Err(Errno::EFAULT);

@@ -259,11 +259,6 @@ impl Channel {
         self.state.load(Acquire) & FINISHED != 0
     }
 
-    /// Whether the reader has gone.
-    pub fn is_unheard(&self) -> bool {
-        self.state.load(Acquire) & UNHEARD != 0
-    }
-
     /// Whether its reader was told an error: there is no connection any more.
     pub fn is_reset(&self) -> bool {
         self.state.load(Acquire) & RESET != 0

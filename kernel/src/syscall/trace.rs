@@ -26,12 +26,12 @@ pub(super) fn show(number: usize, registers: [usize; 6]) -> isize {
     // What cannot be shown is left out.
     _ = show_call(&mut line, number, registers);
     let number_u32 = number as u32;
-    if matches!(number_u32, __NR_exit | __NR_exit_group) {
+    if [__NR_exit, __NR_exit_group].contains(&number_u32) {
         _ = writeln!(line, " = ?");
         line.send();
     }
     let result = invoke(number, registers);
-    if matches!(number_u32, __NR_execve | __NR_execveat) && result == 0
+    if [__NR_execve, __NR_execveat].contains(&number_u32) && result == 0
         || number_u32 != __NR_rt_sigreturn
     {
         _ = show_read(&mut line, number, registers, result);

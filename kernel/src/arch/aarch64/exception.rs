@@ -39,8 +39,6 @@ pub mod class {
     pub const SYSTEM: usize = 0x18;
     /// Instruction abort from below.
     pub const INSTRUCTION_ABORT_LOWER: usize = 0x20;
-    /// Instruction abort of the kernel.
-    pub const INSTRUCTION_ABORT: usize = 0x21;
     /// Misaligned program counter.
     pub const PC_ALIGNMENT: usize = 0x22;
     /// Data abort from below.
@@ -94,6 +92,7 @@ fn is_curable(syndrome: usize) -> bool {
     matches!(syndrome & 0x3f, 0b000100..=0b001111 | 0b101011 | 0b110000)
 }
 
+#[inline]
 fn resolve(syndrome: usize, address: usize, access: Access) -> Result<(), Signal> {
     let (signo, code) = match is_curable(syndrome) {
         true if address < USER_END => return fault::handle_user_fault(address, access),
@@ -112,31 +111,27 @@ fn access(syndrome: usize) -> Access {
     }
 }
 
-fn send(result: Result<(), Signal>, address: usize, syndrome: usize) {
-    if let Err(signal) = result {
-        task::current().arch.set_fault(address, syndrome);
-        task::signal::force(signal.signo, signal.code, address);
-    }
+#[cold]
+#[inline(never)]
+fn send(signal: Signal, address: usize, syndrome: usize) {
+    task::current().arch.set_fault(address, syndrome);
+    task::signal::force(signal.signo, signal.code, address);
 }
 
 /// A program's data abort.
 pub(super) extern "C" fn data_abort(syndrome: usize, address: usize) {
     let address = untagged(address);
-    send(
-        resolve(syndrome, address, access(syndrome)),
-        address,
-        syndrome,
-    );
+    if let Err(signal) = resolve(syndrome, address, access(syndrome)) {
+        send(signal, address, syndrome);
+    }
 }
 
 /// A program's instruction abort.
 pub(super) extern "C" fn instruction_abort(syndrome: usize, address: usize) {
     let address = untagged(address);
-    send(
-        resolve(syndrome, address, Access::Execute),
-        address,
-        syndrome,
-    );
+    if let Err(signal) = resolve(syndrome, address, Access::Execute) {
+        send(signal, address, syndrome);
+    }
 }
 
 /// Any other synchronous exception of a program. No class is ignored.
@@ -171,7 +166,7 @@ pub(super) extern "C" fn other(syndrome: usize, address: usize, frame: &mut Fram
         _ => (Kind::Undefined, SIGILL, ILL_ILLOPN, pc),
     };
     count(kind);
-    send(Err(Signal { signo, code }), address, syndrome);
+    send(Signal { signo, code }, address, syndrome);
 }
 
 /// `si_code` of a trapped floating-point exception (ESR ISS, TFV and the flags as in FPSR).

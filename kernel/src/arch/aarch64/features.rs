@@ -135,7 +135,7 @@ pub fn hwcap_names() -> impl Iterator<Item = &'static str> {
 /// Turns on, on this CPU, what was settled. Returns false, with a line in the log, if the CPU lacks something promised.
 pub(super) fn start_cpu() -> bool {
     let (cpu, settled, mut raw) = (cpu::this(), settled(), probe());
-    if cfg!(feature = "selftest") && cpu.index() == 1 && params::has("selftest.late") {
+    if cfg!(feature = "selftest") && cpu.index() == 1 && params::get("selftest.late").is_some() {
         // As if another CPU came now, which lacks what the others have.
         raw.set(ID_AA64ISAR0_EL1, 0);
     }

@@ -162,11 +162,6 @@ impl Frame {
         }
     }
 
-    /// Argument `i` (0 to 5) of the system call.
-    pub fn arg(&self, i: usize) -> usize {
-        if i == 0 { self.orig_x0 } else { self.x[i] }
-    }
-
     /// What the system call returns.
     pub fn result(&self) -> isize {
         self.x[0] as isize

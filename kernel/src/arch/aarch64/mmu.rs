@@ -53,8 +53,6 @@ pub(super) mod bit {
     pub const PRIVILEGED_NEVER: u64 = 1 << 53;
     pub const USER_NEVER: u64 = 1 << 54;
     pub const ADDRESS: u64 = ((1 << 48) - 1) & !0xfff;
-    /// Software's: an entry without VALID that holds a page all the same (PROT_NONE).
-    pub const HIDDEN: u64 = 1 << 55;
 }
 
 /// MAIR_EL1: what the attribute indices of [`Memory`] mean (Arm ARM D24.2.110).
@@ -134,11 +132,6 @@ impl Pte {
         self
     }
 
-    /// Invalid for the hardware, with all that it held for software.
-    pub const fn hidden(self) -> Pte {
-        Pte(self.0 & !bit::VALID | bit::HIDDEN)
-    }
-
     /// The physical address that it holds.
     pub const fn phys(self) -> usize {
         (self.0 & bit::ADDRESS) as usize
@@ -147,11 +140,6 @@ impl Pte {
     /// Whether stores are allowed, at once or by the hardware's setting of the dirty state.
     pub const fn writable(self) -> bool {
         self.0 & bit::DIRTY_MODIFIER != 0
-    }
-
-    /// Whether programs may fetch instructions.
-    pub const fn executable(self) -> bool {
-        self.0 & bit::USER_NEVER == 0
     }
 
     /// Whether it was used since it was made old.

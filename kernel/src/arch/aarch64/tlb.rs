@@ -162,14 +162,6 @@ pub fn sync_icache(start: usize, len: usize) {
     isb();
 }
 
-/// Writes back and forgets what caches hold of a range, to the point of coherency: for readers without caches.
-pub(super) fn clean_to_memory(start: usize, len: usize) {
-    for line in lines(start, len, DATA_LINE.load(Relaxed)) {
-        maintain!("dc civac", line);
-    }
-    barrier!("dsb sy");
-}
-
 fn lines(start: usize, len: usize, line: usize) -> impl Iterator<Item = usize> {
     (start & !(line - 1)..start + len).step_by(line)
 }

@@ -165,11 +165,6 @@ pub fn hwcap() -> (u64, u64) {
     (features().facts.extensions.hwcap(), 0)
 }
 
-/// The names that `/proc/cpuinfo` lists.
-pub fn hwcap_names() -> impl Iterator<Item = &'static str> {
-    features().extensions.iter().map(Extension::name)
-}
-
 /// Whether the hardware sets the Accessed bit, asked anew: no register tells, so the answer is always the settled one.
 pub fn reread_hw_access_flag() -> bool {
     features().hw_access_flag()

@@ -1,7 +1,5 @@
 //! What a program's registers hold while the kernel runs on its behalf.
 
-use core::mem::offset_of;
-
 use super::cpu::Cpu;
 
 /// The user's registers at the top of a thread's kernel stack.
@@ -43,11 +41,6 @@ pub(super) mod reg {
 const ECALL: usize = 4;
 
 impl Frame {
-    /// Byte offset of register `x`, for assembly; of `pc` for 0.
-    pub(super) const fn offset(x: usize) -> usize {
-        offset_of!(Frame, x) + x * size_of::<usize>()
-    }
-
     /// A program's first registers: all zero but the address of its first instruction, the stack and the first argument.
     pub fn user(entry: usize, sp: usize, argument: usize) -> Self {
         let mut frame = Frame {
@@ -81,23 +74,9 @@ impl Frame {
         self.x[reg::SP] = sp;
     }
 
-    /// The thread pointer.
-    pub(super) fn tls(&self) -> usize {
-        self.x[reg::TP]
-    }
-
     /// Sets the thread pointer.
     pub(super) fn set_tls(&mut self, tls: usize) {
         self.x[reg::TP] = tls;
-    }
-
-    /// Argument `i` (0 to 5) of the system call.
-    pub fn arg(&self, i: usize) -> usize {
-        if i == 0 {
-            self.orig_a0
-        } else {
-            self.x[reg::A0 + i]
-        }
     }
 
     /// What the system call returns.

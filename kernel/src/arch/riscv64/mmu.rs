@@ -173,19 +173,9 @@ impl Pte {
         self.0 & bit::WRITE != 0
     }
 
-    /// Whether instruction fetches are allowed.
-    pub const fn executable(self) -> bool {
-        self.0 & bit::EXECUTE != 0
-    }
-
     /// Whether it was used since it was made old.
     pub const fn young(self) -> bool {
         self.0 & bit::ACCESSED != 0
-    }
-
-    /// Invalid for the hardware, with all that it held for software.
-    pub const fn hidden(self) -> Pte {
-        Pte(self.0 & !(bit::VALID | bit::UNSEEN))
     }
 
     /// Whether it was written to.
@@ -201,11 +191,6 @@ impl Pte {
     /// Used or not.
     pub const fn with_young(self, on: bool) -> Pte {
         self.with(bit::ACCESSED, on)
-    }
-
-    /// Written to or not.
-    pub const fn with_dirty(self, on: bool) -> Pte {
-        self.with(bit::DIRTY, on)
     }
 
     const fn with(self, bits: u64, on: bool) -> Pte {

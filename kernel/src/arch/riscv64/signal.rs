@@ -16,6 +16,7 @@ pub struct Delivery<'a> {
     /// The handler.
     pub handler: usize,
     /// SA_* flags.
+    #[allow(dead_code, reason = "frames of 32-bit programs differ by them")]
     pub flags: usize,
     /// Where the handler returns to: code that calls rt_sigreturn.
     pub restorer: usize,

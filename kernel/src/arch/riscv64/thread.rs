@@ -117,13 +117,6 @@ impl ThreadState {
         unsafe { (*(self.top as *mut StackTop)).frame.set_tls(tls) };
     }
 
-    /// The thread pointer of a thread that is not running, or of the current one.
-    pub fn tls(&self) -> usize {
-        assert!(self.is_current() || !self.running.load(Relaxed));
-        // SAFETY: the frame is this thread's, and it is ours or does not run.
-        unsafe { (*(self.top as *mut StackTop)).frame.tls() }
-    }
-
     /// Zeroes the current thread's registers that a `Frame` does not hold: for execve.
     pub fn reset_user(&self) {
         self.own_fp(fp::State::reset);
