@@ -39,6 +39,9 @@ pub fn access(
             return ZERO;
         };
         let (value, bits) = registers::access(bank, access, 0);
+        if access.sets_active() {
+            shared.hold(word, bits);
+        }
         let effect = match bits {
             0 => Effect::Nothing,
             bits => Effect::Shared { word, bits },

@@ -23,6 +23,9 @@ pub struct Interface {
     /// Whether pending ones, and active ones, found no room.
     waiting: bool,
     spilled: bool,
+    /// Those that the guest has ended, of which that is told: the first `ends`.
+    ended: [u32; MOST],
+    ends: usize,
 }
 
 /// One that wants a list register.
@@ -44,7 +47,16 @@ impl Interface {
             shared_due: true,
             waiting: false,
             spilled: false,
+            ended: [0; MOST],
+            ends: 0,
         }
+    }
+
+    /// Of those interrupts that [`Shared::report_ends`] names: one that the guest has ended since this was asked last.
+    #[inline]
+    pub fn ended(&mut self) -> Option<u32> {
+        self.ends = self.ends.checked_sub(1)?;
+        self.ended.get(self.ends).copied()
     }
 
     /// The registers in use.
@@ -81,7 +93,16 @@ impl Interface {
                 0 => Some(&private.bank),
                 _ => {
                     self.shared_due = true;
-                    shared.bank(word)
+                    let group = shared.group(word);
+                    if entry.is_empty()
+                        && entry.reports_end()
+                        && group.is_some_and(|group| group.is_reported(entry.number() % 32))
+                        && let Some(place) = self.ended.get_mut(self.ends)
+                    {
+                        *place = entry.number();
+                        self.ends += 1;
+                    }
+                    group.map(|group| &group.bank)
                 }
             };
             if let Some(bank) = bank {

@@ -70,6 +70,11 @@ impl ListRegister {
         self.0 & HARDWARE != 0
     }
 
+    /// Whether its end is reported.
+    pub const fn reports_end(self) -> bool {
+        self.0 & (REPORTS_END | HARDWARE) == REPORTS_END
+    }
+
     /// Whether there is none: neither pending nor active.
     pub const fn is_empty(self) -> bool {
         self.0 & (PENDING | ACTIVE) == 0

@@ -68,6 +68,16 @@ impl Access {
     pub fn needs_state(&self) -> bool {
         (SET_PENDING..PRIORITY).contains(&(self.offset & 0xffff))
     }
+
+    /// Whether it makes interrupts active.
+    pub(crate) fn sets_active(&self) -> bool {
+        self.write.is_some() && (SET_ACTIVE..CLEAR_ACTIVE).contains(&self.offset)
+    }
+
+    /// Of such an access: which word of interrupts it concerns.
+    pub fn state_word(&self) -> u32 {
+        word(self.offset & 0xffff)
+    }
 }
 
 /// Which word of interrupts a register concerns.

@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering::*};
 
 use affinity::Affinity;
 
@@ -25,6 +25,8 @@ pub(crate) struct Group {
     targets: [AtomicU16; 32],
     /// Which virtual CPU has it in a list register, or had when it became active.
     holders: [AtomicU16; 32],
+    /// Of which it is told when the guest has ended them.
+    reported: AtomicU32,
 }
 
 /// The distributor's state.
@@ -47,6 +49,7 @@ impl Shared {
             routes: Default::default(),
             targets: core::array::from_fn(|_| AtomicU16::new(first.unwrap_or(NOBODY))),
             holders: core::array::from_fn(|_| AtomicU16::new(NOBODY)),
+            reported: AtomicU32::new(0),
         });
         Ok(Shared {
             groups: groups.into_boxed_slice(),
@@ -104,6 +107,24 @@ impl Shared {
         }
     }
 
+    /// Of 32 interrupts, these are active by the guest's word alone: who has them is whom they go to.
+    pub(crate) fn hold(&self, word: u32, bits: u32) {
+        if let Some(group) = self.group(word) {
+            crate::bank::bits(bits).for_each(|bit| group.set_holder(bit, group.target(bit)));
+        }
+    }
+
+    /// [`Interface::ended`](crate::Interface::ended) is to tell of these interrupts, and of no others.
+    pub fn report_ends(&self, interrupts: impl Iterator<Item = u32> + Clone) {
+        for (first, group) in self.groups() {
+            let here = interrupts
+                .clone()
+                .filter(|number| number / 32 == first / 32);
+            let bits = here.fold(0, |bits, number| bits | 1 << (number % 32));
+            group.reported.store(bits, Relaxed);
+        }
+    }
+
     /// Whether any could be given to the virtual CPU in this place now.
     pub fn has_for(&self, place: u16) -> bool {
         self.is_enabled()
@@ -114,6 +135,10 @@ impl Shared {
 }
 
 impl Group {
+    pub(crate) fn is_reported(&self, bit: u32) -> bool {
+        self.reported.load(Relaxed) >> bit & 1 != 0
+    }
+
     pub(crate) fn target(&self, bit: u32) -> u16 {
         self.targets[bit as usize].load(Relaxed)
     }

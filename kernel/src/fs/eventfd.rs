@@ -2,17 +2,19 @@
 
 use super::file::{File, FileOps, OpenFlags};
 use super::io::{Sink, Source};
-use super::poll::{Events, PollTable, WaitSource};
+use super::poll::{Events, PollTable, WaitSource, Watcher};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
+use crate::task::current;
 use alloc::sync::Arc;
 use linux_raw_sys::general::{EFD_NONBLOCK, EFD_SEMAPHORE, O_RDWR};
 
 /// The largest value of the counter.
 const MAX: u64 = u64::MAX - 1;
 
-struct EventFd {
+/// The counter.
+pub struct EventFd {
     count: Mutex<u64>,
     semaphore: bool,
     readable: Arc<WaitSource>,
@@ -30,7 +32,41 @@ pub fn new(count: u32, flags: u32) -> Result<Arc<File>> {
     super::anonymous::file("[eventfd]", ops, OpenFlags(O_RDWR | flags & EFD_NONBLOCK))
 }
 
+/// The counter that a descriptor of the calling process is open on.
+///
+/// # Errors
+/// EBADF, EINVAL (it is something else).
+pub fn of(fd: i32) -> Result<Arc<EventFd>> {
+    let file = current().files().get(fd)?;
+    file.ops_as().ok_or(Errno::EINVAL)
+}
+
 impl EventFd {
+    /// Adds one, as the kernel does: where there is no room that stays so.
+    pub fn signal(&self) {
+        self.add(1);
+        self.readable.notify();
+    }
+
+    /// Takes what was added; false if that is nothing.
+    pub fn drain(&self) -> bool {
+        let taken = self.take().is_some();
+        if taken {
+            self.writable.notify();
+        }
+        taken
+    }
+
+    /// Adds one who is told when something was added.
+    pub fn watch(&self, watcher: Arc<dyn Watcher>) -> Result<()> {
+        self.readable.watch(watcher)
+    }
+
+    /// Removes what `watch` added.
+    pub fn unwatch(&self, watcher: &Arc<dyn Watcher>) {
+        self.readable.unwatch(watcher);
+    }
+
     fn take(&self) -> Option<u64> {
         let mut count = self.count.lock();
         let taken = if self.semaphore {

@@ -1,8 +1,10 @@
 //! Accesses that stage 2 stopped: memory not yet mapped, the monitor's devices, or nothing; and exceptions for guests.
 
-use super::exit::INSTRUCTION;
+use core::sync::atomic::Ordering::Relaxed;
+
+use super::memory::Found;
 use super::page::RunPage;
-use super::vm::{Found, Machine};
+use super::vm::Machine;
 use crate::arch::virt::{Guest, Name, Registers};
 use crate::errno::{Errno, Result};
 
@@ -10,8 +12,11 @@ use crate::errno::{Errno, Result};
 const VALID: u64 = 1 << 24;
 const SIGN_EXTEND: u64 = 1 << 21;
 const SIXTY_FOUR: u64 = 1 << 15;
+const MAINTENANCE: u64 = 1 << 8;
 const WALK: u64 = 1 << 7;
 const WRITE: u64 = 1 << 6;
+/// Those that are told of an access that the hardware does not describe: the kind of fault among them.
+const UNDESCRIBED: u64 = MAINTENANCE | WRITE | 0x3f;
 /// Exception classes for EL1.
 const CLASS_UNKNOWN: u64 = 0x00;
 const CLASS_INSTRUCTION: u64 = 0x20;
@@ -24,6 +29,16 @@ const EXTERNAL: u64 = 0x10;
 const LONG: u64 = 1 << 25;
 /// PSTATE at an exception: EL1 with its own stack, everything masked.
 const MASKED: u64 = 0x3c5;
+
+/// What became of an access.
+pub enum Resolved {
+    /// The guest goes on.
+    Again,
+    /// It is the monitor's, who answers it before the guest goes on.
+    Monitors(Access),
+    /// The monitor has been told, and does what it likes.
+    Told,
+}
 
 /// One access.
 #[derive(Clone, Copy)]
@@ -85,26 +100,30 @@ impl Access {
         registers.x.get(self.register()).copied().unwrap_or(0) & self.mask()
     }
 
-    /// Makes it possible, or gives it to the monitor: then it is returned, to be completed before the guest goes on.
-    pub fn resolve(
-        self,
-        machine: &Machine,
-        page: &RunPage,
-        guest: &mut Guest,
-    ) -> Result<Option<Access>> {
+    /// Makes it possible, or gives it to the monitor.
+    pub fn resolve(self, machine: &Machine, page: &RunPage, guest: &mut Guest) -> Result<Resolved> {
         if let Found::Memory = machine.fault(self.phys, self.writes())? {
-            return Ok(None);
+            return Ok(Resolved::Again);
         }
         if !self.is_data() || self.syndrome & WALK != 0 {
             self.refuse(guest);
-            return Ok(None);
+            return Ok(Resolved::Again);
+        }
+        if self.syndrome & MAINTENANCE != 0 {
+            // Of a cache that what is there does not have.
+            guest.registers.skip();
+            return Ok(Resolved::Again);
         }
         if self.syndrome & VALID == 0 {
-            return Err(Errno::ENOSYS);
+            if !machine.undescribed_to_monitor.load(Relaxed) {
+                return Err(Errno::ENOSYS);
+            }
+            page.set_undescribed(self.syndrome & UNDESCRIBED, self.phys);
+            return Ok(Resolved::Told);
         }
         let written = self.writes().then(|| self.written(&guest.registers));
         page.set_mmio(self.phys, self.len(), written);
-        Ok(Some(self))
+        Ok(Resolved::Monitors(self))
     }
 
     fn mask(&self) -> u64 {
@@ -127,7 +146,7 @@ impl Access {
                 *register = value;
             }
         }
-        registers.pc += INSTRUCTION;
+        registers.skip();
     }
 
     /// Nothing is there: the guest gets an external abort.
@@ -140,6 +159,13 @@ impl Access {
         guest.system.set(Name::Far, self.virt);
         raise(guest, class, EXTERNAL);
     }
+}
+
+/// The guest gets an external abort of data, for the access that it was left for last.
+pub fn external(guest: &mut Guest) {
+    let address = guest.registers.address;
+    guest.system.set(Name::Far, address);
+    raise(guest, CLASS_DATA, EXTERNAL);
 }
 
 /// The guest gets an exception for an instruction that is not there for it.

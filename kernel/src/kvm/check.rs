@@ -1,8 +1,8 @@
 //! KVM_CHECK_EXTENSION: what there is.
 
 use super::vcpu::MAX_VCPUS;
-use super::{slots, vm};
-use crate::arch::cpu;
+use super::{routing, slots, vm};
+use crate::arch::{cpu, virt};
 
 /// The answer for a capability by its number; 0 for what is not there.
 pub fn extension(number: usize) -> usize {
@@ -16,8 +16,21 @@ pub fn extension(number: usize) -> usize {
         10 => slots::MAX,
         // MAX_VCPUS, MAX_VCPU_ID.
         66 | 128 => MAX_VCPUS,
-        // IRQCHIP, DEVICE_CTRL, BINARY_STATS_FD.
-        0 | 89 | 203 => 1,
+        // IRQCHIP, IRQFD, IOEVENTFD, SIGNAL_MSI, IRQFD_RESAMPLE, DEVICE_CTRL, IOEVENTFD_ANY_LENGTH,
+        // BINARY_STATS_FD; INTERNAL_ERROR_DATA, although there is no such exit.
+        0 | 32 | 36 | 77 | 82 | 89 | 122 | 203 | 40 => 1,
+        // SYNC_MMU, SET_GUEST_DEBUG, VCPU_EVENTS, ENABLE_CAP_VM, CHECK_EXTENSION_VM, ARM_NISV_TO_USER, ARM_INJECT_EXT_DABT, STEAL_TIME,
+        // VCPU_ATTRIBUTES.
+        16 | 23 | 41 | 98 | 105 | 127 | 177 | 178 | 187 => 1,
+        // GUEST_DEBUG_HW_BPS, GUEST_DEBUG_HW_WPS.
+        119 => virt::points().0,
+        120 => virt::points().1,
+        // ARM_INJECT_SERROR_ESR.
+        158 => virt::errors_have_syndromes().into(),
+        // MANUAL_DIRTY_LOG_PROTECT2: both of its arguments.
+        168 => 3,
+        // IRQ_ROUTING.
+        25 => routing::MOST,
         // ARM_VM_IPA_SIZE.
         165 => vm::ADDRESS_BITS as usize,
         _ => 0,

@@ -4,8 +4,10 @@ use vgic::{Interface, Shared};
 
 use super::abort::Access;
 use super::directory::Directory;
+use super::ioevents;
 use super::vcpu::Vcpu;
 use super::vgic::{self as controller, Frames};
+use super::vm::Machine;
 use crate::arch::virt::Registers;
 use crate::arch::virt::interrupt::{self, Interrupt};
 use crate::arch::virt::timer;
@@ -14,12 +16,37 @@ use crate::arch::virt::timer;
 pub struct Context<'a> {
     /// Itself.
     pub vcpu: &'a Vcpu,
+    /// The machine.
+    pub machine: &'a Machine,
     /// All virtual CPUs, as they were when it was entered.
     pub directory: &'a Directory,
     /// Its interrupt controller, if the machine has one.
     pub gic: Option<Gic<'a>>,
+    /// What the monitor said of it.
+    pub told: Told,
+    /// Its handle on the writes that are eventfds.
+    events: &'a mut ioevents::Reader,
     /// Timers whose interrupts were taken for a guest without a controller, as bits.
     taken: u32,
+}
+
+/// What a monitor says of a virtual CPU.
+#[derive(Clone, Copy)]
+pub struct Told {
+    /// It has a PSCI of version 0.2 or newer.
+    pub has_psci: bool,
+    /// It is told its stolen time.
+    pub stolen_time: bool,
+}
+
+/// What became of an access to the controller's registers.
+pub enum Done {
+    /// It is to something else.
+    Elsewhere,
+    /// It was done.
+    Here,
+    /// It is to be done when no other CPU of the guest runs.
+    Halts,
 }
 
 /// The interrupt controller, as one virtual CPU has it.
@@ -34,11 +61,21 @@ pub struct Gic<'a> {
 
 impl<'a> Context<'a> {
     /// For a virtual CPU that is about to run.
-    pub fn new(vcpu: &'a Vcpu, directory: &'a Directory, gic: Option<Gic<'a>>) -> Self {
+    pub fn new(
+        vcpu: &'a Vcpu,
+        machine: &'a Machine,
+        directory: &'a Directory,
+        events: &'a mut ioevents::Reader,
+        gic: Option<Gic<'a>>,
+        told: Told,
+    ) -> Self {
         Context {
             vcpu,
+            machine,
             directory,
             gic,
+            told,
+            events,
             taken: 0,
         }
     }
@@ -55,7 +92,15 @@ impl<'a> Context<'a> {
         match (&mut self.gic, timer) {
             (Some(gic), Some(number)) => {
                 let raise = || controller::timer(private, number);
-                controller::with_state(gic.interface, private, gic.shared, self.directory, raise);
+                let (shared, directory) = (gic.shared, self.directory);
+                controller::with_state(
+                    gic.interface,
+                    private,
+                    shared,
+                    directory,
+                    self.machine,
+                    raise,
+                );
             }
             (None, Some(number)) => self.taken |= 1 << number,
             (_, None) => self.refill(),
@@ -71,6 +116,7 @@ impl<'a> Context<'a> {
                 &self.vcpu.private,
                 gic.shared,
                 self.directory,
+                self.machine,
             );
         }
     }
@@ -83,27 +129,61 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Does an access to the controller's registers; false if it is to something else.
+    /// Does an access to the controller's registers.
     #[inline]
-    pub fn access(&mut self, access: &Access, registers: &mut Registers) -> bool {
+    pub fn access(&mut self, access: &Access, registers: &mut Registers) -> Done {
         let Some(gic) = &mut self.gic else {
-            return false;
+            return Done::Elsewhere;
         };
         let Some((frame, offset)) = gic.frames.find(access.address()) else {
-            return false;
+            return Done::Elsewhere;
         };
         let Some(access_at) = access.at(offset, registers) else {
-            return false;
+            return Done::Elsewhere;
         };
         let (shared, directory) = (gic.shared, self.directory);
         let work = || controller::access(frame, shared, directory, &access_at);
         let value = if access_at.needs_state() {
-            controller::with_state(gic.interface, &self.vcpu.private, shared, directory, work)
+            let own = self.vcpu;
+            let private = &own.private;
+            let work = || {
+                let elsewhere =
+                    controller::is_held_elsewhere(&frame, shared, directory, own, &access_at);
+                (!elsewhere).then(work)
+            };
+            match controller::with_state(
+                gic.interface,
+                private,
+                shared,
+                directory,
+                self.machine,
+                work,
+            ) {
+                Some(value) => value,
+                None => return Done::Halts,
+            }
         } else {
             work()
         };
         access.complete(value, registers);
-        true
+        Done::Here
+    }
+
+    /// Does a write to a device that the monitor waits for by an eventfd; false if it is something else.
+    #[inline]
+    pub fn write(&mut self, access: &Access, registers: &mut Registers) -> bool {
+        let Some(events) = self.machine.events.get(self.events) else {
+            return false;
+        };
+        let written = access.at(0, registers);
+        let done = written.is_some_and(|written| {
+            let value = written.write;
+            value.is_some_and(|value| events.write(access.address(), written.len, value))
+        });
+        if done {
+            access.complete(0, registers);
+        }
+        done
     }
 
     /// The guest was left.
@@ -114,6 +194,7 @@ impl<'a> Context<'a> {
                 &self.vcpu.private,
                 gic.shared,
                 self.directory,
+                self.machine,
             );
         }
         if self.taken != 0 {

@@ -27,22 +27,29 @@ pub struct Directory {
     index: Index,
 }
 
-/// Where a directory is published.
-pub struct Slot(Mutex<Option<Arc<Directory>>>);
+/// Where something is published.
+pub struct Slot<T>(Mutex<Option<Arc<T>>>);
 
 /// A machine's directory.
-pub type Publication = affinity::Publication<Slot>;
+pub type Publication = affinity::Publication<Slot<Directory>>;
 
 /// A virtual CPU's handle on it.
 pub type Reader = affinity::Reader<Arc<Directory>>;
 
 /// With nothing published yet.
 pub fn publication() -> Publication {
-    Publication::new(Slot(Mutex::new(None)))
+    Publication::new(Slot::new())
 }
 
-impl Lock<Option<Arc<Directory>>> for Slot {
-    fn with<R>(&self, f: impl FnOnce(&mut Option<Arc<Directory>>) -> R) -> R {
+impl<T> Slot<T> {
+    /// Nothing.
+    pub const fn new() -> Self {
+        Slot(Mutex::new(None))
+    }
+}
+
+impl<T> Lock<Option<Arc<T>>> for Slot<T> {
+    fn with<R>(&self, f: impl FnOnce(&mut Option<Arc<T>>) -> R) -> R {
         f(&mut self.0.lock())
     }
 }

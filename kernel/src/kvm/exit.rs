@@ -1,7 +1,7 @@
 //! What a guest's trap asks for: that which can be answered at once is, without leaving the guest's context.
 
 use super::abort::Access;
-use super::context::Context;
+use super::context::{Context, Done};
 use super::psci;
 use super::stats::Exit as Kind;
 use super::sysreg;
@@ -15,13 +15,14 @@ mod class {
     pub const REGISTER: u64 = 0x18;
     pub const INSTRUCTION_ABORT: u64 = 0x20;
     pub const DATA_ABORT: u64 = 0x24;
+    pub const BREAKPOINT: u64 = 0x30;
+    pub const STEP: u64 = 0x32;
+    pub const WATCHPOINT: u64 = 0x34;
+    pub const BREAK_INSTRUCTION: u64 = 0x3c;
 }
 
 /// Of a trapped wait: WFE, not WFI.
 const WAITS_FOR_EVENT: u64 = 1;
-/// Bytes of an instruction.
-pub const INSTRUCTION: u64 = 4;
-
 /// What is left to do.
 pub enum Exit {
     /// Nothing: the guest goes on.
@@ -30,14 +31,20 @@ pub enum Exit {
     Waits,
     /// The guest waits for what another CPU does.
     Yields,
+    /// The guest asks where it is told of its stolen time.
+    StolenTime,
     /// The guest wants debug registers, which it is given.
     Debug,
+    /// A debug exception, which is the monitor's.
+    Debugged,
+    /// An access to the state of interrupts that another CPU holds, for which all others are to stand still.
+    Halts(Access),
     /// The guest did what it must not: it gets an exception.
     Undefined,
     /// An access that the translation did not allow.
     Memory(Access),
-    /// The machine powers off or resets.
-    Event(u32),
+    /// The machine powers off or resets: which, and how.
+    Event(u32, u64),
 }
 
 /// Answers a trap, or says what is to be done.
@@ -55,20 +62,23 @@ pub fn answer(context: &mut Context, registers: &mut Registers) -> Exit {
             Exit::Debug
         }
         class::REGISTER if sysreg::access(context, registers) => {
-            registers.pc += INSTRUCTION;
+            registers.skip();
             Exit::Again
         }
         class::DATA_ABORT | class::INSTRUCTION_ABORT => {
             let access = Access::of(registers);
-            if context.access(&access, registers) {
-                exits.count(Kind::Controller);
-                Exit::Again
-            } else {
-                Exit::Memory(access)
+            let done = context.access(&access, registers);
+            if matches!(done, Done::Elsewhere) && !context.write(&access, registers) {
+                return Exit::Memory(access);
+            }
+            exits.count(Kind::Controller);
+            match done {
+                Done::Halts => Exit::Halts(access),
+                _ => Exit::Again,
             }
         }
         class::WAIT => {
-            registers.pc += INSTRUCTION;
+            registers.skip();
             if syndrome & WAITS_FOR_EVENT == 0 {
                 exits.count(Kind::WaitForInterrupt);
                 Exit::Waits
@@ -79,8 +89,12 @@ pub fn answer(context: &mut Context, registers: &mut Registers) -> Exit {
         }
         class::SECURE_CALL => {
             exits.count(Kind::Hypercall);
-            registers.pc += INSTRUCTION;
+            registers.skip();
             psci::call(context, registers)
+        }
+        class::BREAKPOINT | class::STEP | class::WATCHPOINT | class::BREAK_INSTRUCTION => {
+            exits.count(Kind::Other);
+            Exit::Debugged
         }
         _ => {
             exits.count(Kind::Other);

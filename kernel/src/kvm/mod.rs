@@ -1,18 +1,27 @@
 //! Linux's KVM interface: `/dev/kvm` (Documentation/virt/kvm/api.rst). A VM and a virtual CPU are open files too.
 //!
-//! Guests have memory, general and system registers, PSCI, timers, a GICv3 and devices of the monitor. What the monitor
-//! unmaps or copies on write after a guest has touched it stays the guest's until its slot goes (KVM_CAP_SYNC_MMU is 0).
+//! Guests have memory, general and system registers, PSCI, timers, a GICv3 and devices of the monitor.
 
 mod abort;
+mod attributes;
 mod check;
 mod context;
 mod directory;
+mod dirty;
+mod events;
 mod exit;
+mod handle;
+mod ioevents;
+mod irqfd;
+mod memory;
 mod page;
 mod psci;
 mod registers;
+mod routing;
 mod slots;
+mod smccc;
 mod stats;
+mod steal;
 mod sysreg;
 mod uapi;
 mod vcpu;

@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 
-use super::uapi::{EXIT_MMIO, EXIT_SYSTEM_EVENT};
+use super::uapi::{EXIT_DEBUG, EXIT_MMIO, EXIT_SYSTEM_EVENT, EXIT_UNDESCRIBED};
 use crate::errno::Result;
 use crate::mm::area::PageSource;
 use crate::mm::frame::FrameRef;
@@ -17,6 +17,12 @@ const MMIO_LEN: usize = 48;
 const MMIO_IS_WRITE: usize = 52;
 const EVENT_TYPE: usize = 32;
 const EVENT_COUNT: usize = 36;
+const EVENT_DATA: usize = 40;
+
+const DEBUG_SYNDROME: usize = 32;
+const DEBUG_ADDRESS: usize = 40;
+const UNDESCRIBED_SYNDROME: usize = 32;
+const UNDESCRIBED_ADDRESS: usize = 40;
 
 /// The page.
 pub struct RunPage {
@@ -55,6 +61,23 @@ impl RunPage {
         self.set_reason(EXIT_MMIO);
     }
 
+    /// The guest accesses a device in a way that the hardware does not describe.
+    pub fn set_undescribed(&self, syndrome: u64, address: u64) {
+        self.frame
+            .write(UNDESCRIBED_SYNDROME, &syndrome.to_ne_bytes());
+        self.frame
+            .write(UNDESCRIBED_ADDRESS, &address.to_ne_bytes());
+        self.set_reason(EXIT_UNDESCRIBED);
+    }
+
+    /// A debug exception that the monitor wants; with the address of a watchpoint's access.
+    pub fn set_debug(&self, syndrome: u64, address: u64) {
+        // Its lower and its upper half.
+        self.frame.write(DEBUG_SYNDROME, &syndrome.to_ne_bytes());
+        self.frame.write(DEBUG_ADDRESS, &address.to_ne_bytes());
+        self.set_reason(EXIT_DEBUG);
+    }
+
     /// What the monitor answered.
     pub fn mmio_data(&self) -> u64 {
         let mut bytes = [0; 8];
@@ -63,9 +86,10 @@ impl RunPage {
     }
 
     /// The guest powered off or resets.
-    pub fn set_event(&self, kind: u32) {
+    pub fn set_event(&self, kind: u32, how: u64) {
         self.frame.write(EVENT_TYPE, &kind.to_ne_bytes());
-        self.frame.write(EVENT_COUNT, &0u32.to_ne_bytes());
+        self.frame.write(EVENT_COUNT, &1u32.to_ne_bytes());
+        self.frame.write(EVENT_DATA, &how.to_ne_bytes());
         self.set_reason(EXIT_SYSTEM_EVENT);
     }
 }

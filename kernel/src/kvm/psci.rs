@@ -1,13 +1,18 @@
-//! Hypercalls: PSCI 1.1 (Arm DEN 0022) and the version of the calling convention (Arm DEN 0028).
+//! Hypercalls: PSCI 0.1 to 1.1 (Arm DEN 0022), and those of the calling convention itself (Arm DEN 0028).
+
+use core::sync::atomic::Ordering::Relaxed;
 
 use affinity::Affinity;
 
 use super::context::Context;
 use super::directory::Directory;
 use super::exit::Exit;
-use super::uapi::{EVENT_RESET, EVENT_SHUTDOWN};
+use super::smccc;
+use super::uapi::{EVENT_RESET, EVENT_SHUTDOWN, RESET2};
 use super::vcpu::Vcpu;
+use super::vm::Machine;
 use crate::arch::virt::Registers;
+use crate::errno::{Errno, Result};
 
 /// Functions. Those that take addresses have a 64-bit form, with this bit.
 const WIDE: u32 = 1 << 30;
@@ -20,16 +25,23 @@ const MIGRATE_INFO_TYPE: u32 = 0x8400_0006;
 const SYSTEM_OFF: u32 = 0x8400_0008;
 const SYSTEM_RESET: u32 = 0x8400_0009;
 const FEATURES: u32 = 0x8400_000a;
-const CONVENTION_VERSION: u32 = 0x8000_0000;
+const SYSTEM_RESET2: u32 = 0x8400_0012;
+/// Those of version 0.1, as Linux's KVM numbers them: CPU_SUSPEND, CPU_OFF, CPU_ON, MIGRATE.
+const OLD: u32 = 0x95c1_ba5e;
+const OLD_OFF: u32 = OLD + 1;
+const OLD_ON: u32 = OLD + 2;
 
 /// Results.
 const SUCCESS: i64 = 0;
-const NOT_SUPPORTED: i64 = -1;
+pub const NOT_SUPPORTED: i64 = -1;
 const INVALID_PARAMETERS: i64 = -2;
 const ALREADY_ON: i64 = -4;
 const INTERNAL_FAILURE: i64 = -6;
-/// PSCI 1.1, and version 1.1 of the calling convention.
-const VERSION_1_1: i64 = 1 << 16 | 1;
+/// Versions.
+const VERSION_0_1: u64 = 1;
+const VERSION_0_2: u64 = 2;
+const VERSION_1_0: u64 = 1 << 16;
+const VERSION_1_1: u64 = 1 << 16 | 1;
 /// MIGRATE_INFO_TYPE: there is no trusted system that would have to be moved.
 const NO_TRUSTED_SYSTEM: i64 = 2;
 /// AFFINITY_INFO.
@@ -42,15 +54,59 @@ const AFFINITY: u64 = 0xff_00ff_ffff;
 /// The last function of PSCI that is known, from VERSION on.
 const LAST: u32 = VERSION + 0x1f;
 
+/// The version that a guest has.
+pub fn version(machine: &Machine, wanted: bool) -> u64 {
+    match machine.psci.load(Relaxed) {
+        _ if !wanted => VERSION_0_1,
+        0 => VERSION_1_1,
+        version => version,
+    }
+}
+
+/// Sets it; `wanted` is whether the virtual CPU was made with version 0.2 or newer.
+///
+/// # Errors
+/// EINVAL: it cannot have that.
+pub fn set_version(machine: &Machine, wanted: bool, version: u64) -> Result<()> {
+    let new = [VERSION_0_2, VERSION_1_0, VERSION_1_1].contains(&version);
+    if !(wanted && new || !wanted && version == VERSION_0_1) {
+        return Err(Errno::EINVAL);
+    }
+    machine.psci.store(version, Relaxed);
+    Ok(())
+}
+
 /// Does what the guest asks for in its registers.
 #[inline]
 pub fn call(context: &mut Context, registers: &mut Registers) -> Exit {
     let function = registers.x[0] as u32;
-    if !(VERSION..=LAST).contains(&(function & !WIDE)) && function != CONVENTION_VERSION {
-        registers.x[0] = NOT_SUPPORTED as u64;
-        return Exit::Again;
+    if (VERSION..=LAST).contains(&(function & !WIDE)) {
+        return known(context, registers, function);
     }
-    known(context, registers, function)
+    if smccc::is_known(function) {
+        return smccc::call(context, registers, function);
+    }
+    if (OLD..=OLD + 3).contains(&function) {
+        return old(context, registers, function);
+    }
+    registers.x[0] = NOT_SUPPORTED as u64;
+    Exit::Again
+}
+
+#[inline(never)]
+fn old(context: &mut Context, registers: &mut Registers, function: u32) -> Exit {
+    let [first, second, third] = [1, 2, 3].map(|at| registers.x[at]);
+    let result = match function {
+        _ if context.told.has_psci => NOT_SUPPORTED,
+        OLD_OFF => {
+            context.vcpu.stop();
+            SUCCESS
+        }
+        OLD_ON => start(context.directory, first, second, third),
+        _ => NOT_SUPPORTED,
+    };
+    registers.x[0] = result as u64;
+    Exit::Again
 }
 
 #[inline(never)]
@@ -61,8 +117,10 @@ fn known(context: &mut Context, registers: &mut Registers, function: u32) -> Exi
         u64::MAX
     };
     let [first, second, third] = [1, 2, 3].map(|at| registers.x[at] & width);
+    let version = version(context.machine, context.told.has_psci);
     let (result, exit) = match function {
-        VERSION | CONVENTION_VERSION => (VERSION_1_1, Exit::Again),
+        _ if version == VERSION_0_1 => (NOT_SUPPORTED, Exit::Again),
+        VERSION => (version as i64, Exit::Again),
         CPU_OFF => {
             context.vcpu.stop();
             (SUCCESS, Exit::Again)
@@ -75,13 +133,24 @@ fn known(context: &mut Context, registers: &mut Registers, function: u32) -> Exi
             (info(context.directory, first, second), Exit::Again)
         }
         MIGRATE_INFO_TYPE => (NO_TRUSTED_SYSTEM, Exit::Again),
-        SYSTEM_OFF => (INTERNAL_FAILURE, Exit::Event(EVENT_SHUTDOWN)),
-        SYSTEM_RESET => (INTERNAL_FAILURE, Exit::Event(EVENT_RESET)),
-        FEATURES => (features(first as u32), Exit::Again),
+        SYSTEM_OFF => (INTERNAL_FAILURE, Exit::Event(EVENT_SHUTDOWN, 0)),
+        SYSTEM_RESET => (INTERNAL_FAILURE, Exit::Event(EVENT_RESET, 0)),
+        _ if function & !WIDE == SYSTEM_RESET2 && version >= VERSION_1_1 => reset2(first),
+        FEATURES if version >= VERSION_1_0 => (features(first as u32, version), Exit::Again),
         _ => (NOT_SUPPORTED, Exit::Again),
     };
     registers.x[0] = result as u64;
     exit
+}
+
+/// A reset of a kind: the architected warm one, or one of the monitor's own.
+fn reset2(kind: u64) -> (i64, Exit) {
+    let kind = kind as u32;
+    if kind == 0 || kind >> 31 != 0 {
+        (INTERNAL_FAILURE, Exit::Event(EVENT_RESET, RESET2))
+    } else {
+        (INVALID_PARAMETERS, Exit::Again)
+    }
 }
 
 fn start(directory: &Directory, affinity: u64, entry: u64, argument: u64) -> i64 {
@@ -117,7 +186,10 @@ fn matches(vcpu: &Vcpu, wanted: Affinity, level: u32) -> bool {
     Affinity::from_mpidr(vcpu.affinity).matches(wanted, level)
 }
 
-fn features(function: u32) -> i64 {
+fn features(function: u32, version: u64) -> i64 {
+    if function & !WIDE == SYSTEM_RESET2 && version >= VERSION_1_1 {
+        return SUCCESS;
+    }
     let both = [CPU_SUSPEND, CPU_ON, AFFINITY_INFO].contains(&(function & !WIDE));
     let one = [
         VERSION,
@@ -126,7 +198,7 @@ fn features(function: u32) -> i64 {
         SYSTEM_OFF,
         SYSTEM_RESET,
         FEATURES,
-        CONVENTION_VERSION,
+        smccc::VERSION,
     ];
     if both || one.contains(&function) {
         SUCCESS

@@ -1,8 +1,11 @@
 //! One register at a time: KVM_GET_ONE_REG, KVM_SET_ONE_REG and KVM_GET_REG_LIST.
 
+use super::psci;
 use super::sysreg;
+use super::vcpu::State;
+use super::vm::Machine;
 use crate::arch::time;
-use crate::arch::virt::{ENCODINGS, Guest, Name, encoding};
+use crate::arch::virt::{Debug, ENCODINGS, Guest, Name, encoding};
 use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, UserSlice};
 use zerocopy::IntoBytes;
@@ -34,9 +37,10 @@ mod word {
 const DEADLINE: u64 = encoding(3, 3, 14, 0, 2) as u64;
 const COUNTER: u64 = encoding(3, 3, 14, 3, 2) as u64;
 const PHYSICAL_COUNTER: u64 = encoding(3, 3, 14, 0, 1) as u64;
-/// KVM_REG_ARM_PSCI_VERSION, and the one version there is: 1.1.
+/// KVM_REG_ARM_PSCI_VERSION.
 const PSCI: u64 = ARM64 | U64 | 0x14 << 16;
-const PSCI_VERSION: u64 = 1 << 16 | 1;
+/// OSLSR_EL1: of the OS lock there is nothing but that it is open.
+const LOCK_STATUS: u64 = encoding(2, 0, 1, 1, 4) as u64;
 
 /// MPIDR_EL1.
 const MPIDR: u64 = encoding(3, 0, 0, 0, 5) as u64;
@@ -52,6 +56,9 @@ fn place(guest: &mut Guest, id: u64) -> Option<&mut u64> {
             _ if hidden().any(|hidden| u64::from(hidden) == number) => return None,
             _ => number as u16,
         };
+        if name >> 14 == 2 {
+            return guest.debug.by_encoding(name);
+        }
         return guest.system.by_encoding(name);
     }
     if id & !0xffff != ARM64 | U64 | CORE || number % 2 != 0 {
@@ -77,11 +84,8 @@ fn hidden() -> impl Iterator<Item = u16> {
         .map(|name| ENCODINGS[name as usize])
 }
 
-/// The value of a register that is no guest's own to keep: ID registers, counters, the version of PSCI.
+/// The value of a register that is no guest's own to keep: ID registers and counters.
 fn constant(guest: &Guest, id: u64) -> Option<u64> {
-    if id == PSCI {
-        return Some(PSCI_VERSION);
-    }
     let number = id & 0xffff;
     if id & !0xffff != ARM64 | U64 | SYSTEM {
         return None;
@@ -90,6 +94,7 @@ fn constant(guest: &Guest, id: u64) -> Option<u64> {
         MPIDR => Some(guest.affinity | 1 << 31),
         COUNTER => Some(time::now_ticks().wrapping_sub(guest.counter_offset)),
         PHYSICAL_COUNTER => Some(time::now_ticks()),
+        LOCK_STATUS => Some(sysreg::LOCK_THERE),
         _ => sysreg::identity(number as u16),
     }
 }
@@ -110,7 +115,11 @@ fn control(guest: &mut Guest, id: u64) -> Option<&mut u32> {
 }
 
 /// Writes a register's value to the monitor's `address`. ENOENT if there is none of this name.
-pub fn get(guest: &mut Guest, id: u64, address: usize) -> Result<()> {
+pub fn get(machine: &Machine, state: &mut State, id: u64, address: usize) -> Result<()> {
+    if id == PSCI {
+        return UserPtr::new(address).write(&psci::version(machine, state.has_psci()));
+    }
+    let guest = &mut state.guest;
     if let Some(at) = vector(id) {
         return UserSlice::new(address, 16).copy_out(guest.fp.v[at].as_bytes());
     }
@@ -124,7 +133,12 @@ pub fn get(guest: &mut Guest, id: u64, address: usize) -> Result<()> {
 }
 
 /// Sets a register to the value at the monitor's `address`.
-pub fn set(guest: &mut Guest, id: u64, address: usize) -> Result<()> {
+pub fn set(machine: &Machine, state: &mut State, id: u64, address: usize) -> Result<()> {
+    if id == PSCI {
+        let wanted: u64 = UserPtr::new(address).read()?;
+        return psci::set_version(machine, state.has_psci(), wanted);
+    }
+    let guest = &mut state.guest;
     if let Some(at) = vector(id) {
         let mut value = [0u64; 2];
         UserSlice::new(address, 16).copy_in(value.as_mut_bytes())?;
@@ -166,9 +180,10 @@ fn names() -> impl Iterator<Item = u64> {
         .filter(|known| hidden().all(|hidden| hidden != *known))
         .map(u64::from);
     let identity = sysreg::IDENTITY.map(u64::from);
-    let others = [DEADLINE, COUNTER, PHYSICAL_COUNTER, MPIDR];
+    let others = [DEADLINE, COUNTER, PHYSICAL_COUNTER, MPIDR, LOCK_STATUS];
     let system = system
         .chain(others)
+        .chain(Debug::encodings().map(u64::from))
         .chain(identity)
         .map(|number| ARM64 | U64 | SYSTEM | number);
     general

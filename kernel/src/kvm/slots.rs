@@ -1,14 +1,19 @@
 //! A guest's memory by slots: which of the monitor's memory stands where (KVM_SET_USER_MEMORY_REGION).
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::uapi::{MEM_READONLY, MemoryRegion};
+use super::dirty::Log;
+use super::uapi::{MEM_LOG, MEM_READONLY, MemoryRegion};
 use crate::arch::{PAGE_SIZE, USER_END};
 use crate::errno::{Errno, Result};
 
 /// How many there can be.
 pub const MAX: usize = 32767;
+
+/// The most pages of one.
+const MOST_PAGES: u64 = (1 << 31) - 1;
 
 /// One slot.
 #[derive(Clone)]
@@ -20,22 +25,80 @@ pub struct Slot {
     address: u64,
     /// Whether the guest may write.
     pub writable: bool,
+    /// Which pages were written, where the monitor wants to know.
+    pub log: Option<Arc<Log>>,
 }
 
-/// The slots of a VM.
+/// The slots of a VM, by guest address.
 #[derive(Default)]
 pub struct Slots(Vec<Slot>);
 
-impl Slots {
-    /// The slot that holds a guest's address, and where that is in the monitor's memory.
-    pub fn find(&self, address: u64) -> Option<(&Slot, usize)> {
-        let slot = self.0.iter().find(|slot| slot.guest.contains(&address))?;
-        Some((slot, (slot.address + (address - slot.guest.start)) as usize))
+/// What becomes of the guest's translation when slots changed.
+pub enum Changed {
+    /// Nothing.
+    Nothing,
+    /// These addresses no longer mean what they did.
+    Moved(Range<u64>),
+    /// Writes here are to be noticed from now on.
+    Logged(Range<u64>),
+}
+
+impl Slot {
+    /// Where the monitor has a guest's address of this slot.
+    pub fn monitors(&self, address: u64) -> usize {
+        (self.address + (address - self.guest.start)) as usize
     }
 
-    /// Makes, moves or removes a slot of a guest whose addresses end at `limit`, with Linux's checks. Returns the guest's
-    /// addresses that no longer mean what they did.
-    pub fn set(&mut self, region: &MemoryRegion, limit: u64) -> Result<Option<Range<u64>>> {
+    /// The number of the page at a guest's address, within this slot.
+    pub fn page(&self, address: u64) -> usize {
+        (address - self.guest.start) as usize / PAGE_SIZE
+    }
+
+    /// The guest's addresses of `count` pages, from the `first` of this slot on.
+    pub fn pages(&self, first: usize, count: usize) -> Range<u64> {
+        let start = self.guest.start + (first * PAGE_SIZE) as u64;
+        start..(start + (count * PAGE_SIZE) as u64).min(self.guest.end)
+    }
+
+    /// How many pages it has.
+    pub fn len(&self) -> usize {
+        (self.guest.end - self.guest.start) as usize / PAGE_SIZE
+    }
+
+    /// The guest's addresses of what the monitor has in a range.
+    fn shown(&self, monitors: &Range<usize>) -> Option<Range<u64>> {
+        let len = self.guest.end - self.guest.start;
+        let start = (monitors.start as u64).max(self.address);
+        let end = (monitors.end as u64).min(self.address + len);
+        let guest = |address: u64| self.guest.start + (address - self.address);
+        (start < end).then(|| guest(start)..guest(end))
+    }
+}
+
+impl Slots {
+    /// The slot that holds a guest's address.
+    pub fn find(&self, address: u64) -> Option<&Slot> {
+        let behind = self.0.partition_point(|slot| slot.guest.start <= address);
+        let slot = self.0.get(behind.checked_sub(1)?)?;
+        slot.guest.contains(&address).then_some(slot)
+    }
+
+    /// The slot with a number.
+    pub fn get(&self, number: u32) -> Option<&Slot> {
+        self.0.iter().find(|slot| slot.number == number)
+    }
+
+    /// The guest's addresses of what the monitor has in a range.
+    pub fn showing<'a>(
+        &'a self,
+        monitors: &'a Range<usize>,
+    ) -> impl Iterator<Item = Range<u64>> + 'a {
+        self.0.iter().filter_map(|slot| slot.shown(monitors))
+    }
+
+    /// Makes, moves or removes a slot of a guest whose addresses end at `limit`, with Linux's checks; a log that begins has
+    /// all pages written if `all_written`.
+    pub fn set(&mut self, region: &MemoryRegion, limit: u64, all_written: bool) -> Result<Changed> {
         let page = PAGE_SIZE as u64;
         let aligned = [region.len, region.guest_address, region.address]
             .iter()
@@ -46,7 +109,11 @@ impl Slots {
             .checked_add(region.len)
             .is_some_and(|end| end <= USER_END as u64);
         // The upper half of the number is the address space, of which arm64 has one.
-        if region.slot as usize >= MAX || region.flags & !MEM_READONLY != 0 || !aligned || !monitors
+        if region.slot as usize >= MAX
+            || region.flags & !(MEM_READONLY | MEM_LOG) != 0
+            || !aligned
+            || !monitors
+            || region.len / page > MOST_PAGES
         {
             return Err(Errno::EINVAL);
         }
@@ -54,17 +121,18 @@ impl Slots {
         let old = self.0.iter().position(|slot| slot.number == region.slot);
         if region.len == 0 {
             let old = old.ok_or(Errno::EINVAL)?;
-            return Ok(Some(self.0.swap_remove(old).guest));
+            return Ok(Changed::Moved(self.0.remove(old).guest));
         }
-        let new = Slot {
+        let mut new = Slot {
             number: region.slot,
             guest: region.guest_address..end,
             address: region.address,
             writable: region.flags & MEM_READONLY == 0,
+            log: None,
         };
         if let Some(old) = old.map(|at| &self.0[at])
             && (old.address != new.address
-                || old.guest.end - old.guest.start != region.len
+                || old.len() != new.len()
                 || old.writable != new.writable)
         {
             return Err(Errno::EINVAL);
@@ -81,13 +149,42 @@ impl Slots {
         if end > limit {
             return Err(Errno::EFAULT);
         }
+        let before = old.and_then(|at| self.0[at].log.clone());
+        let begins = region.flags & MEM_LOG != 0 && before.is_none();
+        if region.flags & MEM_LOG != 0 {
+            new.log = match before {
+                Some(log) => Some(log),
+                None => Some(Log::new(new.len(), all_written)?),
+            };
+        }
+        let guest = new.guest.clone();
         match old {
-            Some(at) => Ok(Some(core::mem::replace(&mut self.0[at], new).guest)),
+            Some(at) if self.0[at].guest == guest => {
+                self.0[at] = new;
+                let protects = begins && !all_written;
+                Ok(if protects {
+                    Changed::Logged(guest)
+                } else {
+                    Changed::Nothing
+                })
+            }
+            Some(at) => {
+                let old = self.0.remove(at);
+                self.insert(new);
+                Ok(Changed::Moved(old.guest))
+            }
             None => {
                 self.0.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-                self.0.push(new);
-                Ok(None)
+                self.insert(new);
+                Ok(Changed::Nothing)
             }
         }
+    }
+
+    fn insert(&mut self, new: Slot) {
+        let at = self
+            .0
+            .partition_point(|slot| slot.guest.start < new.guest.start);
+        self.0.insert(at, new);
     }
 }

@@ -6,7 +6,7 @@ use super::context::Context;
 use super::stats::Exit;
 use super::vgic;
 use crate::arch;
-use crate::arch::virt::{Registers, encoding};
+use crate::arch::virt::{Guest, Registers, encoding};
 use idreg::Register;
 
 /// The fields of a syndrome (Arm ARM D24.2.40, ISS encoding for an MSR or MRS).
@@ -37,7 +37,7 @@ impl Trapped {
 const AUXILIARY: u16 = encoding(3, 0, 1, 0, 1);
 /// OSLSR_EL1 and its value: the lock exists and is open.
 const LOCK_STATUS: u16 = encoding(2, 0, 1, 1, 4);
-const LOCK_THERE: u64 = 1 << 3;
+pub const LOCK_THERE: u64 = 1 << 3;
 
 /// ICC_SGI1R_EL1, ICC_ASGI1R_EL1 and ICC_SGI0R_EL1.
 const SGI1: u16 = encoding(3, 0, 12, 11, 5);
@@ -58,6 +58,24 @@ pub fn is_debug(syndrome: u64) -> bool {
     }
     let encoding = Trapped::of(syndrome).encoding;
     encoding == DEBUG_CONTROL || encoding & !(0xf << 3 | 3) == POINTS
+}
+
+/// Gives a guest its debug registers; or, while they are the monitor's, does the guest's access to its own.
+pub fn debug(guest: &mut Guest) {
+    if !guest.debug.is_monitors() {
+        return guest.debug.give();
+    }
+    let trapped = Trapped::of(guest.registers.syndrome);
+    let (x, register) = (&mut guest.registers.x, trapped.register);
+    if let Some(place) = guest.debug.by_encoding(trapped.encoding) {
+        match x.get_mut(register) {
+            Some(x) if trapped.read => *x = *place,
+            Some(x) => *place = *x,
+            None if trapped.read => {}
+            None => *place = 0,
+        }
+    }
+    guest.registers.skip();
 }
 
 /// ID registers: op0 3, op1 0, CRn 0, CRm 1 to 7.

@@ -21,6 +21,13 @@ pub const SET_USER_MEMORY_REGION: u32 = sized(WRITE, 0x46, 32);
 pub const ARM_PREFERRED_TARGET: u32 = sized(READ, 0xaf, 32);
 pub const CREATE_DEVICE: u32 = sized(READ | WRITE, 0xe0, 12);
 pub const IRQ_LINE: u32 = sized(WRITE, 0x61, 8);
+pub const GET_DIRTY_LOG: u32 = sized(WRITE, 0x42, 16);
+pub const CLEAR_DIRTY_LOG: u32 = sized(READ | WRITE, 0xc0, 24);
+pub const ENABLE_CAP: u32 = sized(WRITE, 0xa3, 104);
+pub const SET_GSI_ROUTING: u32 = sized(WRITE, 0x6a, 8);
+pub const IRQFD: u32 = sized(WRITE, 0x76, 32);
+pub const IOEVENTFD: u32 = sized(WRITE, 0x79, 64);
+pub const SIGNAL_MSI: u32 = sized(WRITE, 0xa5, 32);
 // Of a device.
 pub const SET_DEVICE_ATTR: u32 = sized(WRITE, 0xe1, 24);
 pub const GET_DEVICE_ATTR: u32 = sized(WRITE, 0xe2, 24);
@@ -33,6 +40,11 @@ pub const GET_ONE_REG: u32 = sized(WRITE, 0xab, 16);
 pub const SET_ONE_REG: u32 = sized(WRITE, 0xac, 16);
 pub const ARM_VCPU_INIT: u32 = sized(WRITE, 0xae, 32);
 pub const GET_REG_LIST: u32 = sized(READ | WRITE, 0xb0, 8);
+pub const SET_SIGNAL_MASK: u32 = sized(WRITE, 0x8b, 4);
+pub const SET_GUEST_DEBUG: u32 = sized(WRITE, 0x9b, 520);
+pub const GET_VCPU_EVENTS: u32 = sized(READ, 0x9f, 64);
+pub const SET_VCPU_EVENTS: u32 = sized(WRITE, 0xa0, 64);
+pub const FINALIZE: u32 = sized(WRITE, 0xc2, 4);
 pub const GET_STATS_FD: u32 = TYPE | 0xce;
 
 /// `struct kvm_userspace_memory_region`.
@@ -46,8 +58,46 @@ pub struct MemoryRegion {
     pub address: u64,
 }
 
-/// Guests read it only.
+/// It is noticed which pages are written; guests read it only.
+pub const MEM_LOG: u32 = 1;
 pub const MEM_READONLY: u32 = 1 << 1;
+
+/// `struct kvm_dirty_log`.
+#[derive(zerocopy::FromBytes, zerocopy::IntoBytes)]
+#[repr(C)]
+pub struct DirtyLog {
+    pub slot: u32,
+    pub unused: u32,
+    pub bitmap: u64,
+}
+
+/// `struct kvm_clear_dirty_log`.
+#[derive(zerocopy::FromBytes, zerocopy::IntoBytes)]
+#[repr(C)]
+pub struct ClearLog {
+    pub slot: u32,
+    pub count: u32,
+    pub first: u64,
+    pub bitmap: u64,
+}
+
+/// `struct kvm_enable_cap`.
+#[derive(zerocopy::FromBytes, zerocopy::IntoBytes)]
+#[repr(C)]
+pub struct EnableCap {
+    pub capability: u32,
+    pub flags: u32,
+    pub arguments: [u64; 4],
+    pub unused: [u64; 8],
+}
+
+/// Capabilities that can be enabled: the monitor clears logs itself (with arguments), and accesses that the hardware does not
+/// describe are the monitor's.
+pub const CAP_MANUAL_LOG: u32 = 168;
+pub const CAP_UNDESCRIBED_ACCESS: u32 = 177;
+/// Arguments of the former: it does, and a log begins with all pages written.
+pub const MANUAL_LOG: u64 = 1;
+pub const MANUAL_LOG_ALL_WRITTEN: u64 = 1 << 1;
 
 /// `struct kvm_vcpu_init`.
 #[derive(
@@ -57,6 +107,13 @@ pub const MEM_READONLY: u32 = 1 << 1;
 pub struct VcpuInit {
     pub target: u32,
     pub features: [u32; 7],
+}
+
+impl VcpuInit {
+    /// Whether a feature is asked for.
+    pub fn has(&self, feature: u32) -> bool {
+        self.features[0] >> feature & 1 != 0
+    }
 }
 
 /// The target of any CPU of Arm's version 8.
@@ -75,17 +132,61 @@ pub struct OneRegister {
     pub address: u64,
 }
 
+/// `struct kvm_guest_debug`.
+#[derive(zerocopy::FromBytes, zerocopy::IntoBytes)]
+#[repr(C)]
+pub struct GuestDebug {
+    pub control: u32,
+    pub unused: u32,
+    pub break_controls: [u64; 16],
+    pub break_values: [u64; 16],
+    pub watch_controls: [u64; 16],
+    pub watch_values: [u64; 16],
+}
+
+/// What it wants: anything at all, steps, break instructions, breakpoints and watchpoints.
+pub const DEBUG_ENABLE: u32 = 1;
+pub const DEBUG_STEP: u32 = 1 << 1;
+pub const DEBUG_BREAK_INSTRUCTIONS: u32 = 1 << 16;
+pub const DEBUG_POINTS: u32 = 1 << 17;
+
+/// `struct kvm_vcpu_events`.
+#[derive(zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable, Default)]
+#[repr(C)]
+pub struct VcpuEvents {
+    pub error_pending: u8,
+    pub error_has_syndrome: u8,
+    pub abort_pending: u8,
+    pub unused: [u8; 5],
+    pub error_syndrome: u64,
+    pub reserved: [u32; 12],
+}
+
+/// Groups and numbers of a virtual CPU's attributes.
+pub mod vcpu {
+    pub const PERFORMANCE: u32 = 0;
+    pub const TIMER: u32 = 1;
+    pub const VIRTUAL_TIMER: u64 = 0;
+    pub const PHYSICAL_TIMER: u64 = 1;
+    pub const STOLEN_TIME: u32 = 2;
+    pub const ADDRESS: u64 = 0;
+}
+
 /// States of a virtual CPU.
 pub const MP_STATE_RUNNABLE: u32 = 0;
 pub const MP_STATE_STOPPED: u32 = 5;
 
 /// Why RUN came back.
 pub const EXIT_MMIO: u32 = 6;
+pub const EXIT_DEBUG: u32 = 4;
 pub const EXIT_INTR: u32 = 10;
+pub const EXIT_UNDESCRIBED: u32 = 28;
 pub const EXIT_SYSTEM_EVENT: u32 = 24;
 /// Kinds of `EXIT_SYSTEM_EVENT`.
 pub const EVENT_SHUTDOWN: u32 = 1;
 pub const EVENT_RESET: u32 = 2;
+/// Of a reset: by PSCI's SYSTEM_RESET2.
+pub const RESET2: u64 = 1;
 
 /// `struct kvm_create_device`.
 #[derive(zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable)]
@@ -133,3 +234,74 @@ pub struct InterruptLevel {
 pub const LINE_CPU: u32 = 0;
 pub const LINE_SHARED: u32 = 1;
 pub const LINE_PRIVATE: u32 = 2;
+
+/// `struct kvm_irqfd`.
+#[derive(zerocopy::FromBytes, zerocopy::IntoBytes)]
+#[repr(C)]
+pub struct Irqfd {
+    pub fd: i32,
+    pub gsi: u32,
+    pub flags: u32,
+    pub resample: i32,
+    pub unused: [u64; 2],
+}
+
+/// Its flags: the end of it, and that it is a level that is asked for again when the guest has ended it.
+pub const IRQFD_DEASSIGN: u32 = 1;
+pub const IRQFD_RESAMPLE: u32 = 1 << 1;
+
+/// `struct kvm_ioeventfd`.
+#[derive(zerocopy::FromBytes, zerocopy::IntoBytes)]
+#[repr(C)]
+pub struct Ioeventfd {
+    pub value: u64,
+    pub address: u64,
+    pub len: u32,
+    pub fd: i32,
+    pub flags: u32,
+    pub unused: [u32; 9],
+}
+
+/// Its flags: only that value, ports (of other architectures, two kinds), the end of it, and one without a meaning here.
+pub const IOEVENTFD_VALUE: u32 = 1;
+pub const IOEVENTFD_PORT: u32 = 1 << 1;
+pub const IOEVENTFD_DEASSIGN: u32 = 1 << 2;
+pub const IOEVENTFD_CHANNEL: u32 = 1 << 3;
+pub const IOEVENTFD_FAST: u32 = 1 << 4;
+
+/// `struct kvm_irq_routing`, without its entries.
+#[derive(zerocopy::FromBytes, zerocopy::IntoBytes)]
+#[repr(C)]
+pub struct Routing {
+    pub count: u32,
+    pub flags: u32,
+}
+
+/// `struct kvm_irq_routing_entry`.
+#[derive(zerocopy::FromBytes, zerocopy::IntoBytes, Clone, Copy)]
+#[repr(C)]
+pub struct RoutingEntry {
+    pub gsi: u32,
+    pub kind: u32,
+    pub flags: u32,
+    pub unused: u32,
+    pub words: [u32; 8],
+}
+
+/// Kinds of entries.
+pub const ROUTE_LINE: u32 = 1;
+pub const ROUTE_MSI: u32 = 2;
+
+/// `struct kvm_msi`.
+#[derive(zerocopy::FromBytes, zerocopy::IntoBytes, Clone, Copy, Default)]
+#[repr(C)]
+pub struct Msi {
+    pub address: [u32; 2],
+    pub data: u32,
+    pub flags: u32,
+    pub device: u32,
+    pub unused: [u32; 3],
+}
+
+/// Its flag, that of a routing entry too: it says which device.
+pub const MSI_DEVICE: u32 = 1;

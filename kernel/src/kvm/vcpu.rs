@@ -1,35 +1,38 @@
-//! A virtual CPU: its file, its state, and KVM_RUN.
+//! A virtual CPU: its state, and KVM_RUN.
 
-use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use alloc::boxed::Box;
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
 use vgic::{Interface, Private};
 
-use super::abort::{self, Access};
-use super::add_file;
-use super::context::{Context, Gic};
+use super::abort::{self, Access, Resolved};
+use super::context::{Context, Gic, Told};
 use super::directory::Reader;
 use super::exit::{self, Exit};
+use super::ioevents;
 use super::page::RunPage;
-use super::registers;
-use super::stats::{self, Exits, Statistics};
-use super::uapi::{self, OneRegister, VcpuInit};
+use super::psci;
+use super::stats::{self, Exits};
+use super::steal::{self, Stolen};
+use super::sysreg;
+use super::uapi::{self, VcpuInit};
 use super::vgic as gic;
 use super::vm::Machine;
 use crate::arch::{
     self,
-    virt::{Guest, Left, controller},
+    virt::{Guest, Left},
 };
 use crate::errno::{Errno, Result};
-use crate::fs::file::{File, FileOps, Memory};
-use crate::mm::heap::try_arc;
-use crate::mm::user::UserPtr;
+use crate::mm::heap::try_box;
 use crate::sync::{Mutex, SleepMutex};
 use crate::task::wait::WaitQueue;
-use crate::task::{current, sched};
+use crate::task::{current, sched, signal};
 
 /// The most virtual CPUs of a machine, and the bound of their numbers.
 pub const MAX_VCPUS: usize = 512;
+/// Of the reasons not to run: it is off; one that wants it to stand still.
+const OFF: u32 = 1;
+const HELD: u32 = 2;
 /// No CPU.
 const NOWHERE: usize = usize::MAX;
 
@@ -43,9 +46,12 @@ pub struct Vcpu {
     pub private: Private,
     /// How often it left its guest.
     pub exits: Exits,
-    page: RunPage,
-    state: SleepMutex<State>,
-    on: AtomicBool,
+    /// What it shares with the monitor.
+    pub page: RunPage,
+    /// What its own thread has.
+    pub state: SleepMutex<State>,
+    /// Why it must not run: a bit for being off, and counted above that those who want it to stand still.
+    stops: AtomicU32,
     /// Where another CPU wants this one to start: address and argument.
     start: Mutex<Option<(u64, u64)>>,
     /// Woken when it is to look at the above.
@@ -57,17 +63,23 @@ pub struct Vcpu {
 /// What only its own thread changes.
 pub struct State {
     /// What ARM_VCPU_INIT was given, once it was.
-    init: Option<VcpuInit>,
+    pub init: Option<VcpuInit>,
     /// What the hardware holds while it runs.
-    pub guest: Guest,
+    pub guest: Box<Guest>,
     /// The access that the monitor is to answer.
-    pending: Option<Access>,
+    pub pending: Option<Access>,
     /// Its handle on the directory.
-    reader: Reader,
+    pub reader: Reader,
+    /// Its handle on the writes that are eventfds.
+    events: ioevents::Reader,
     /// Its list registers, once it has run.
-    interface: Option<Interface>,
+    pub interface: Option<Interface>,
+    /// Signals that are held back while it runs, if the monitor said so.
+    pub mask: Option<u64>,
+    /// CPU time that its guest was ready to use and others used.
+    pub stolen: Stolen,
     /// Its place in the machine's table.
-    place: u16,
+    pub place: u16,
 }
 
 impl Vcpu {
@@ -75,7 +87,7 @@ impl Vcpu {
     /// Its counter is behind the host's by `counter_offset` ticks.
     pub fn new(id: u32, counter_offset: u64) -> Result<Self> {
         let affinity = u64::from(id & 0xf | (id >> 4 & 0xff) << 8 | (id >> 12 & 0xff) << 16);
-        let mut guest = Guest::new();
+        let mut guest = try_box(Guest::new())?;
         (guest.affinity, guest.counter_offset) = (affinity, counter_offset);
         Ok(Vcpu {
             id,
@@ -88,10 +100,13 @@ impl Vcpu {
                 guest,
                 pending: None,
                 reader: Reader::new(),
+                events: ioevents::Reader::new(),
                 interface: None,
+                mask: None,
+                stolen: Stolen::default(),
                 place: 0,
             }),
-            on: AtomicBool::new(false),
+            stops: AtomicU32::new(OFF),
             start: Mutex::new(None),
             changed: WaitQueue::new(),
             cpu: AtomicUsize::new(NOWHERE),
@@ -100,17 +115,46 @@ impl Vcpu {
 
     /// Whether it is on.
     pub fn is_on(&self) -> bool {
-        self.on.load(Acquire)
+        self.stops.load(Acquire) & OFF == 0
+    }
+
+    /// Turns it on, where it stands, or off.
+    pub fn set_on(&self, on: bool) {
+        match on {
+            true => _ = self.stops.fetch_and(!OFF, AcqRel),
+            false => _ = self.stops.fetch_or(OFF, AcqRel),
+        }
     }
 
     /// Turns it off, and makes it notice.
     pub fn stop(&self) {
-        self.on.store(false, Release);
+        self.set_on(false);
+        self.leave_guest();
+        self.changed.wake_all();
+    }
+
+    /// Whether some CPU runs its guest.
+    pub fn is_running(&self) -> bool {
+        self.cpu.load(SeqCst) != NOWHERE
+    }
+
+    /// It is not to run its guest until it is let go of.
+    pub fn hold(&self) {
+        self.stops.fetch_add(HELD, SeqCst);
+        self.leave_guest();
+    }
+
+    /// The end of a [`Vcpu::hold`].
+    pub fn let_go(&self) {
+        self.stops.fetch_sub(HELD, SeqCst);
+        self.changed.wake_all();
+    }
+
+    fn leave_guest(&self) {
         let cpu = self.cpu.load(SeqCst);
         if cpu != NOWHERE {
             arch::smp::kick(cpu);
         }
-        self.changed.wake_all();
     }
 
     /// Interrupts of its changed: it looks at them before it goes on.
@@ -138,13 +182,14 @@ impl Vcpu {
             return false;
         }
         *start = Some((entry, argument));
-        self.on.store(true, Release);
+        self.set_on(true);
         drop(start);
         self.changed.wake_all();
         true
     }
 
-    fn init(&self, state: &mut State, init: VcpuInit) -> Result<()> {
+    /// Resets it, with the features that the monitor asks for (KVM_ARM_VCPU_INIT).
+    pub fn init(&self, state: &mut State, init: VcpuInit) -> Result<()> {
         let known = 1 << uapi::FEATURES;
         if init.target != uapi::TARGET_GENERIC_V8 {
             return Err(Errno::EINVAL);
@@ -164,14 +209,30 @@ impl Vcpu {
         }
         state.reset(self.affinity);
         state.init = Some(init);
-        self.on.store(init.features[0] & power_off == 0, Release);
+        self.set_on(init.features[0] & power_off == 0);
         Ok(())
     }
 
+    /// Runs it with the signals held back that the monitor wants to be (KVM_SET_SIGNAL_MASK).
+    pub fn run(&self, machine: &Machine, state: &mut State) -> Result<usize> {
+        let Some(mask) = state.mask else {
+            return self.run_guest(machine, state);
+        };
+        let before = current().blocked();
+        signal::set_blocked(mask);
+        let result = self.run_guest(machine, state);
+        signal::set_blocked(before);
+        result
+    }
+
     /// Runs it until there is something for the monitor, or a signal.
-    fn run(&self, machine: &Machine, state: &mut State) -> Result<usize> {
+    fn run_guest(&self, machine: &Machine, state: &mut State) -> Result<usize> {
+        let steps = state.guest.debug.steps();
         if let Some(access) = state.pending.take() {
+            // That was the step, if it is stepped.
             access.complete(self.page.mmio_data(), &mut state.guest.registers);
+        } else if steps {
+            state.guest.registers.step();
         }
         if self.page.immediate_exit() {
             return Err(Errno::EINTR);
@@ -182,10 +243,11 @@ impl Vcpu {
                 self.page.set_reason(uapi::EXIT_INTR);
                 return Err(Errno::EINTR);
             }
-            sched::cond_resched();
-            if !self.is_on() {
+            state.stolen.around(sched::cond_resched);
+            if self.stops.load(Acquire) != 0 {
                 // A signal ends the wait, and is found above.
-                let _ = self.changed.wait_interruptible(|| self.is_on(), None);
+                let may_run = || self.stops.load(Acquire) == 0;
+                let _ = self.changed.wait_interruptible(may_run, None);
                 continue;
             }
             if let Some((entry, argument)) = self.start.lock().take() {
@@ -193,27 +255,44 @@ impl Vcpu {
                 state.guest.registers.pc = entry;
                 state.guest.registers.x[0] = argument;
             }
+            steal::tell(machine, state);
             let exit = self.enter(machine, state);
             match exit {
                 Exit::Again => {}
                 Exit::Waits => self.wait(machine, state),
-                Exit::Yields => sched::yield_now(),
-                Exit::Debug => state.guest.debug.give(),
+                Exit::Yields => state.stolen.around(sched::yield_now),
+                Exit::StolenTime => {
+                    let address =
+                        steal::begin(machine, state).unwrap_or(psci::NOT_SUPPORTED as u64);
+                    state.guest.registers.x[0] = address;
+                }
+                Exit::Debug => sysreg::debug(&mut state.guest),
+                Exit::Debugged => {
+                    let registers = &state.guest.registers;
+                    self.page.set_debug(registers.syndrome, registers.address);
+                    return Ok(0);
+                }
+                Exit::Halts(access) => {
+                    machine.halted(|| gic::access_alone(machine, &access, state));
+                }
                 Exit::Undefined => abort::undefined(&mut state.guest),
                 Exit::Memory(access) => {
-                    let access = access.resolve(machine, &self.page, &mut state.guest)?;
-                    self.exits.count(match access {
-                        Some(_) => stats::Exit::Monitor,
-                        None => stats::Exit::Memory,
-                    });
-                    if let Some(access) = access {
-                        state.pending = Some(access);
-                        return Ok(0);
+                    match access.resolve(machine, &self.page, &mut state.guest)? {
+                        Resolved::Again => self.exits.count(stats::Exit::Memory),
+                        Resolved::Monitors(access) => {
+                            self.exits.count(stats::Exit::Monitor);
+                            state.pending = Some(access);
+                            return Ok(0);
+                        }
+                        Resolved::Told => {
+                            self.exits.count(stats::Exit::Monitor);
+                            return Ok(0);
+                        }
                     }
                 }
-                Exit::Event(kind) => {
+                Exit::Event(kind, how) => {
                     machine.stop();
-                    self.page.set_event(kind);
+                    self.page.set_event(kind, how);
                     return Ok(0);
                 }
             }
@@ -226,7 +305,7 @@ impl Vcpu {
         let due = || {
             let interrupts =
                 shared.is_some_and(|shared| gic::is_due(&self.private, shared, state.place));
-            interrupts || !self.is_on()
+            interrupts || state.guest.error.is_some() || self.stops.load(Acquire) != 0
         };
         let deadline = gic::next_timer(&self.private, &state.guest).filter(|_| shared.is_some());
         // Whatever ends the wait is found when the guest is entered.
@@ -235,11 +314,20 @@ impl Vcpu {
 
     /// Runs it until something cannot be answered at once.
     fn enter(&self, machine: &Machine, state: &mut State) -> Exit {
+        let told = Told {
+            has_psci: state.has_psci(),
+            stolen_time: state.stolen.address.is_some(),
+        };
         // Published when the first virtual CPU ran.
         let Some(directory) = state.reader.get(&machine.directory) else {
             return Exit::Again;
         };
         self.cpu.store(arch::cpu::this().index(), SeqCst);
+        if self.stops.load(SeqCst) != 0 {
+            // Whoever set that did not see it run.
+            self.cpu.store(NOWHERE, SeqCst);
+            return Exit::Again;
+        }
         let gic = state
             .interface
             .as_mut()
@@ -253,7 +341,8 @@ impl Vcpu {
                     interface,
                 })
             });
-        let mut context = Context::new(self, directory, gic);
+        state.guest.shares_cpu = arch::cpu::this().sched.waiting() != 0;
+        let mut context = Context::new(self, machine, directory, &mut state.events, gic, told);
         let (mut exit, mut hosts) = (Exit::Again, None);
         state.guest.run(&machine.memory, |registers, left| {
             match left {
@@ -267,7 +356,7 @@ impl Vcpu {
             context.accept();
             matches!(exit, Exit::Again)
                 && hosts.is_none()
-                && self.is_on()
+                && self.stops.load(Relaxed) == 0
                 && current().arch.work.load(Relaxed) == 0
         });
         context.end();
@@ -281,118 +370,19 @@ impl Vcpu {
 }
 
 impl State {
+    /// Whether the monitor asked for a PSCI of version 0.2 or newer.
+    pub fn has_psci(&self) -> bool {
+        self.init
+            .is_some_and(|init| init.has(uapi::FEATURE_PSCI_0_2))
+    }
+
     fn reset(&mut self, affinity: u64) {
         let offset = self.guest.counter_offset;
         let controller = self.guest.controller.clone();
-        self.guest = Guest::new();
+        let debug = self.guest.debug.at_reset();
+        *self.guest = Guest::new();
         (self.guest.affinity, self.guest.counter_offset) = (affinity, offset);
-        self.guest.controller = controller;
+        (self.guest.controller, self.guest.debug) = (controller, debug);
         self.pending = None;
-    }
-}
-
-/// The file of a virtual CPU.
-pub struct Handle {
-    machine: Arc<Machine>,
-    vcpu: Arc<Vcpu>,
-}
-
-impl Handle {
-    /// Of a virtual CPU of this machine.
-    pub fn new(machine: Arc<Machine>, vcpu: Arc<Vcpu>) -> Self {
-        Handle { machine, vcpu }
-    }
-
-    fn one_register(&self, state: &mut State, argument: usize, set: bool) -> Result<usize> {
-        let register: OneRegister = UserPtr::new(argument).read()?;
-        let address = register.address as usize;
-        match set {
-            true => registers::set(&mut state.guest, register.id, address)?,
-            false => registers::get(&mut state.guest, register.id, address)?,
-        }
-        Ok(0)
-    }
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        // The directory holds the virtual CPU, so that it must not hold the directory.
-        self.vcpu.state.lock().reader = Reader::new();
-    }
-}
-
-impl FileOps for Handle {
-    fn is_stream(&self) -> bool {
-        true
-    }
-
-    fn memory(&self) -> Memory<'_> {
-        Memory::Pages(&*self.vcpu.page.source)
-    }
-
-    fn ioctl(&self, _file: &File, request: u32, argument: usize) -> Result<usize> {
-        if !self.machine.is_mine() {
-            return Err(Errno::EIO);
-        }
-        let vcpu = &*self.vcpu;
-        let mut state = vcpu.state.lock();
-        let state = &mut *state;
-        match request {
-            uapi::ARM_VCPU_INIT => {
-                vcpu.init(state, UserPtr::new(argument).read()?)?;
-                return Ok(0);
-            }
-            uapi::GET_MP_STATE => {
-                let value = if vcpu.is_on() {
-                    uapi::MP_STATE_RUNNABLE
-                } else {
-                    uapi::MP_STATE_STOPPED
-                };
-                UserPtr::new(argument).write(&value)?;
-                return Ok(0);
-            }
-            uapi::SET_MP_STATE => {
-                match UserPtr::<u32>::new(argument).read()? {
-                    uapi::MP_STATE_RUNNABLE => vcpu.on.store(true, Release),
-                    uapi::MP_STATE_STOPPED => vcpu.on.store(false, Release),
-                    _ => return Err(Errno::EINVAL),
-                }
-                return Ok(0);
-            }
-            uapi::GET_STATS_FD => {
-                return add_file("kvm-vcpu-stats", try_arc(Statistics(self.vcpu.clone()))?);
-            }
-            _ => {}
-        }
-        let known = [
-            uapi::RUN,
-            uapi::GET_ONE_REG,
-            uapi::SET_ONE_REG,
-            uapi::GET_REG_LIST,
-        ];
-        if !known.contains(&request) {
-            return Err(Errno::EINVAL);
-        }
-        if request == uapi::RUN && argument != 0 {
-            return Err(Errno::EINVAL);
-        }
-        if state.init.is_none() {
-            return Err(Errno::ENOEXEC);
-        }
-        match request {
-            uapi::RUN => {
-                if state.interface.is_none()
-                    && let Some((_, place)) = self.machine.begin(&self.vcpu)?
-                {
-                    let lists = controller::list_registers();
-                    state.interface = Some(Interface::new(place, lists));
-                    state.guest.controller.present = true;
-                    state.place = place;
-                }
-                vcpu.run(&self.machine, state)
-            }
-            uapi::GET_REG_LIST => registers::list(argument),
-            _ => self.one_register(state, argument, request == uapi::SET_ONE_REG),
-        }
     }
 }

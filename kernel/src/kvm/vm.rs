@@ -1,21 +1,25 @@
 //! A virtual machine: its memory and its virtual CPUs.
 
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use spin::Once;
 
 use super::directory::{self, Directory, Publication};
+use super::handle::Handle;
+use super::ioevents::{self, Assignments};
+use super::irqfd::{self, Irqfds};
+use super::routing::Routes;
 use super::slots::Slots;
-use super::uapi::{self, InterruptLevel, MemoryRegion, VcpuInit};
-use super::vcpu::{Handle, MAX_VCPUS, Vcpu};
+use super::uapi::{self, DeviceAttribute, EnableCap, InterruptLevel, VcpuInit};
+use super::vcpu::{MAX_VCPUS, Vcpu};
 use super::vgic::{self, Vgic};
 use super::{add_file, check};
 use crate::arch::time;
 use crate::arch::virt::Stage2;
 use crate::errno::{Errno, Result};
 use crate::fs::file::{File, FileOps};
-use crate::mm::fault::Access;
 use crate::mm::heap::try_arc;
 use crate::mm::space::AddressSpace;
 use crate::mm::user::UserPtr;
@@ -36,13 +40,30 @@ pub struct Machine {
     space: Arc<AddressSpace>,
     /// Bytes of the guest's physical address space.
     limit: u64,
-    slots: SleepMutex<Slots>,
+    /// Held while slots and their logs are changed, with what follows of it.
+    pub changing: SleepMutex<()>,
+    /// The guest's memory. Taken with the space of the monitor locked, so never the other way round.
+    pub slots: Mutex<Slots>,
+    /// What KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2 was enabled with.
+    manual_log: AtomicU64,
+    /// Held while all virtual CPUs stand still, and while one is added.
+    halting: SleepMutex<()>,
+    /// The version of PSCI that the monitor wants; 0 for the newest.
+    pub psci: AtomicU64,
+    /// Whether the monitor is given accesses that the hardware does not describe.
+    pub undescribed_to_monitor: AtomicBool,
     /// The guest's translation.
     pub memory: Stage2,
     vcpus: Mutex<Vcpus>,
     /// The virtual CPUs, as guests name them.
     pub directory: Publication,
     vgic: Once<Vgic>,
+    /// What the monitor's interrupt numbers stand for.
+    pub routes: Routes,
+    /// Eventfds that are interrupts.
+    pub irqfds: Irqfds,
+    /// Writes that are eventfds.
+    pub events: Assignments,
     /// When it was made, in ticks: its counters begin at 0.
     counter_offset: u64,
 }
@@ -53,14 +74,6 @@ struct Vcpus {
     list: Vec<Arc<Vcpu>>,
     /// Whether one ran: from then on the directory has all.
     ran: bool,
-}
-
-/// How a guest's access to memory went.
-pub enum Found {
-    /// It can be tried again.
-    Memory,
-    /// No memory is there, or none that may be written.
-    Nothing,
 }
 
 impl Vm {
@@ -76,20 +89,32 @@ impl Vm {
         let machine = Machine {
             space: current().space().ok_or(Errno::EINVAL)?,
             limit: 1 << bits,
-            slots: SleepMutex::new(Slots::default()),
+            changing: SleepMutex::new(()),
+            slots: Mutex::default(),
+            manual_log: AtomicU64::new(0),
+            halting: SleepMutex::new(()),
+            psci: AtomicU64::new(0),
+            undescribed_to_monitor: AtomicBool::new(false),
             memory: Stage2::new(bits.max(DEFAULT_BITS))?,
             vcpus: Mutex::default(),
             directory: directory::publication(),
             vgic: Once::new(),
+            routes: Routes::default(),
+            irqfds: Irqfds::default(),
+            events: Assignments::new(),
             counter_offset: time::now_ticks(),
         };
-        Ok(Vm(try_arc(machine)?))
+        let machine = try_arc(machine)?;
+        let shadow: Weak<Machine> = Arc::downgrade(&machine);
+        machine.space.add_shadow(shadow)?;
+        Ok(Vm(machine))
     }
 
     fn create_vcpu(&self, id: usize) -> Result<usize> {
         if id >= MAX_VCPUS {
             return Err(Errno::EINVAL);
         }
+        let _halting = self.0.halting.lock();
         let vcpu = try_arc(Vcpu::new(id as u32, self.0.counter_offset)?)?;
         self.0.add(vcpu.clone())?;
         let made = try_arc(Handle::new(self.0.clone(), vcpu.clone()))
@@ -102,6 +127,13 @@ impl Vm {
                 .retain(|known| !Arc::ptr_eq(known, &vcpu));
         }
         made
+    }
+}
+
+impl Drop for Vm {
+    fn drop(&mut self) {
+        // They hold the machine.
+        self.0.irqfds.end_all();
     }
 }
 
@@ -118,6 +150,9 @@ impl FileOps for Vm {
             uapi::CHECK_EXTENSION => Ok(check::extension(argument)),
             uapi::CREATE_VCPU => self.create_vcpu(argument),
             uapi::SET_USER_MEMORY_REGION => self.0.set_region(&UserPtr::new(argument).read()?),
+            uapi::GET_DIRTY_LOG => self.0.tell_log(&UserPtr::new(argument).read()?),
+            uapi::CLEAR_DIRTY_LOG => self.0.clear_log(&UserPtr::new(argument).read()?),
+            uapi::ENABLE_CAP => self.0.enable(&UserPtr::new(argument).read()?),
             uapi::ARM_PREFERRED_TARGET => {
                 let target = VcpuInit {
                     target: uapi::TARGET_GENERIC_V8,
@@ -127,7 +162,16 @@ impl FileOps for Vm {
                 Ok(0)
             }
             uapi::CREATE_DEVICE => vgic::create(&self.0, argument),
+            uapi::HAS_DEVICE_ATTR | uapi::SET_DEVICE_ATTR => {
+                // A machine itself has none.
+                UserPtr::<DeviceAttribute>::new(argument).read()?;
+                Err(Errno::ENXIO)
+            }
             uapi::IRQ_LINE => self.0.set_line(&UserPtr::new(argument).read()?),
+            uapi::IRQFD => irqfd::change(&self.0, &UserPtr::new(argument).read()?),
+            uapi::IOEVENTFD => ioevents::change(&self.0, &UserPtr::new(argument).read()?),
+            uapi::SET_GSI_ROUTING => self.0.set_routes(argument),
+            uapi::SIGNAL_MSI => self.0.signal(&UserPtr::new(argument).read()?),
             _ => Err(Errno::EINVAL),
         }
     }
@@ -139,6 +183,11 @@ impl Machine {
         current()
             .space()
             .is_some_and(|space| Arc::ptr_eq(&space, &self.space))
+    }
+
+    /// The memory that the guest's is part of.
+    pub fn space(&self) -> &AddressSpace {
+        &self.space
     }
 
     /// The end of the guest's physical addresses.
@@ -203,6 +252,10 @@ impl Machine {
     ) -> Result<usize> {
         let vcpus = self.vcpus.lock();
         let first = vcpus.list.iter().position(|vcpu| vcpu.affinity == 0);
+        if !self.vgic().is_some_and(Vgic::is_complete) {
+            // As in Linux, where routes that were set before are lost here.
+            self.routes.reset();
+        }
         complete(first.map(|place| place as u16))
     }
 
@@ -212,70 +265,81 @@ impl Machine {
         let shared = vgic.shared().ok_or(Errno::ENXIO)?;
         let (kind, number) = (wanted.interrupt >> 24 & 0xf, wanted.interrupt & 0xffff);
         let vcpu = (wanted.interrupt >> 16 & 0xff) + (wanted.interrupt >> 28 & 0xf) * 256;
-        let vcpus = self.vcpus.lock();
-        let (bank, whose) = match kind {
-            uapi::LINE_PRIVATE => {
-                if !(16..32).contains(&number) {
-                    return Err(Errno::EINVAL);
-                }
+        match kind {
+            uapi::LINE_PRIVATE if (16..32).contains(&number) => {
+                let vcpus = self.vcpus.lock();
                 let vcpu = vcpus.list.get(vcpu as usize).ok_or(Errno::EINVAL)?;
-                (&vcpu.private.bank, Some(vcpu))
-            }
-            uapi::LINE_SHARED => {
-                if number < 32 {
-                    return Err(Errno::EINVAL);
+                if vcpu.private.bank.set_line(number, wanted.level != 0) {
+                    vcpu.ask_to_look();
                 }
-                let bank = shared.bank(number / 32).ok_or(Errno::EINVAL)?;
-                let target = shared.target(number).map(usize::from);
-                (bank, target.and_then(|place| vcpus.list.get(place)))
+                Ok(0)
+            }
+            uapi::LINE_SHARED if shared.bank(number / 32).is_some() => {
+                self.set_shared_line(number, wanted.level != 0);
+                Ok(0)
             }
             // A CPU's own lines are for machines without a controller.
-            uapi::LINE_CPU => return Err(Errno::ENXIO),
-            _ => return Err(Errno::EINVAL),
-        };
-        let rose = bank.set_line(number % 32, wanted.level != 0);
-        if rose && let Some(vcpu) = whose {
-            vcpu.ask_to_look();
+            uapi::LINE_CPU => Err(Errno::ENXIO),
+            _ => Err(Errno::EINVAL),
         }
-        Ok(0)
     }
 
-    fn set_region(&self, region: &MemoryRegion) -> Result<usize> {
-        let mut slots = self.slots.lock();
-        if let Some(changed) = slots.set(region, self.limit)? {
-            self.memory.unmap(changed);
-        }
-        Ok(0)
-    }
-
-    /// Makes a guest's access to memory possible.
-    pub fn fault(&self, address: u64, write: bool) -> Result<Found> {
-        let slots = self.slots.lock();
-        let Some((slot, monitors)) = slots.find(address) else {
-            return Ok(Found::Nothing);
+    /// Sets the line of a shared interrupt, if there is one of this number.
+    pub fn set_shared_line(&self, number: u32, high: bool) {
+        let Some(shared) = self.vgic().and_then(Vgic::shared) else {
+            return;
         };
-        if write && !slot.writable {
-            return Ok(Found::Nothing);
-        }
-        // What may be written is mapped so at once; memory of the monitor's that it may only read, if only read here.
-        let mut writable = slot.writable;
-        let frame = match self.space.frame(
-            monitors,
-            if writable {
-                Access::Write
-            } else {
-                Access::Read
-            },
-        ) {
-            Err(Errno::EFAULT) if writable && !write => {
-                writable = false;
-                self.space.frame(monitors, Access::Read)?
+        let bank = shared.bank(number / 32);
+        let rose = bank.is_some_and(|bank| bank.set_line(number % 32, high));
+        if rose && let Some(place) = shared.target(number) {
+            let vcpus = self.vcpus.lock();
+            if let Some(vcpu) = vcpus.list.get(usize::from(place)) {
+                vcpu.ask_to_look();
             }
-            other => other?,
-        };
-        let page = address & !(crate::arch::PAGE_SIZE as u64 - 1);
-        self.memory.map(page, frame, writable)?;
-        Ok(Found::Memory)
+        }
+    }
+
+    /// Lets the machine do what it does not by itself (KVM_ENABLE_CAP).
+    fn enable(&self, wanted: &EnableCap) -> Result<usize> {
+        let known = uapi::MANUAL_LOG | uapi::MANUAL_LOG_ALL_WRITTEN;
+        match (wanted.capability, wanted.arguments[0]) {
+            _ if wanted.flags != 0 => return Err(Errno::EINVAL),
+            (uapi::CAP_MANUAL_LOG, 0) => self.manual_log.store(0, Relaxed),
+            (uapi::CAP_MANUAL_LOG, how) if how & uapi::MANUAL_LOG != 0 && how & !known == 0 => {
+                self.manual_log.store(how, Relaxed);
+            }
+            (uapi::CAP_UNDESCRIBED_ACCESS, _) => self.undescribed_to_monitor.store(true, Relaxed),
+            _ => return Err(Errno::EINVAL),
+        }
+        Ok(0)
+    }
+
+    /// Whether the monitor itself says which pages count as not written.
+    pub fn clears_by_hand(&self) -> bool {
+        self.manual_log.load(Relaxed) & uapi::MANUAL_LOG != 0
+    }
+
+    /// Whether all pages of a log that begins count as written.
+    pub fn logs_all_written(&self) -> bool {
+        self.manual_log.load(Relaxed) & uapi::MANUAL_LOG_ALL_WRITTEN != 0
+    }
+
+    /// Does something while no virtual CPU runs its guest: the caller's own does not.
+    pub fn halted<R>(&self, work: impl FnOnce() -> R) -> R {
+        let _halting = self.halting.lock();
+        self.vcpus.lock().list.iter().for_each(|vcpu| vcpu.hold());
+        // Without the lock, which they may need to leave their guests.
+        for at in 0.. {
+            let Some(vcpu) = self.vcpus.lock().list.get(at).cloned() else {
+                break;
+            };
+            while vcpu.is_running() {
+                core::hint::spin_loop();
+            }
+        }
+        let result = work();
+        self.vcpus.lock().list.iter().for_each(|vcpu| vcpu.let_go());
+        result
     }
 
     /// Stops all virtual CPUs.

@@ -4,6 +4,7 @@
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 
+use super::shadow::Shadows;
 use crate::arch::{self, MAX_CPUS, mmu};
 use crate::sync::Mutex;
 use translation::Change;
@@ -40,6 +41,7 @@ impl CpuSet {
 pub struct Context {
     id: AtomicU64,
     holders: CpuSet,
+    pub(super) shadows: Shadows,
 }
 
 struct Allocator {
@@ -67,6 +69,7 @@ impl Context {
         Context {
             id: AtomicU64::new(0),
             holders: CpuSet::new(),
+            shadows: Shadows::new(),
         }
     }
 
@@ -82,7 +85,10 @@ impl Context {
     #[inline(always)]
     pub fn pay(&self, change: Change, range: Range<usize>) {
         if let Some(asid) = self.asid() {
-            mmu::pay(change, asid, &self.holders, range);
+            mmu::pay(change, asid, &self.holders, range.clone());
+        }
+        if matches!(change, Change::Clear | Change::Replace | Change::Narrow) {
+            self.shadows.forget(range);
         }
     }
 

@@ -16,6 +16,10 @@ const GUESTS: usize = 6;
 const VCPUS: u64 = 2;
 /// Times that each leaves its guest, or is made to.
 const RUNS: usize = 60;
+/// Requests (`include/uapi/linux/kvm.h`).
+const GET_LOG: u64 = 0x4010_ae42;
+const SET_DEBUG: u64 = 0x4208_ae9b;
+const SET_EVENTS: u64 = 0x4040_aea0;
 /// How often they are made to.
 const PERIOD: Duration = Duration::from_millis(5);
 
@@ -51,11 +55,30 @@ pub fn run(random: &mut Random) {
                 // SAFETY: a thread that was not joined yet.
                 unsafe { libc::pthread_kill(thread.as_pthread_t() as _, libc::SIGUSR1) };
             }
-            line(&vm, random);
+            disturb(&vm, &memory, random);
         }
         threads
             .into_iter()
             .for_each(|thread| thread.join().expect("a vCPU's thread"));
+    }
+}
+
+/// Changes something under the guest: a line, what its memory holds, or whether it is noticed what it writes.
+fn disturb(vm: &OwnedFd, memory: &Memory, random: &mut Random) {
+    let logs = |on: u64| {
+        let region = [on << 32, MEMORY, memory.len as u64, memory.base as u64];
+        call(vm.as_raw_fd(), machine::SET_REGION, region.as_ptr() as u64);
+    };
+    match random.below(6) {
+        0 => logs(1),
+        1 => logs(0),
+        2 => {
+            let mut bitmap = [0u64; 8];
+            let request = [0, bitmap.as_mut_ptr() as u64];
+            call(vm.as_raw_fd(), GET_LOG, request.as_ptr() as u64);
+        }
+        3 => memory.let_go(0x1_0000 + random.below(64) as usize * 0x1000),
+        _ => line(vm, random),
     }
 }
 
@@ -77,6 +100,16 @@ fn leave_often(vcpu: &OwnedFd, random: &mut Random) {
         // The answer to a device's read stands 40 bytes in; all of the page is the monitor's to write.
         page.write(40, random.edge() as u32);
         page.write(44, random.edge() as u32);
+        if random.once_in(8) {
+            let mut debug = [random.edge(); 65];
+            debug[0] = random.one_of(&[0, 1, 3, 1 << 16 | 1, 1 << 17 | 1]);
+            call(vcpu.as_raw_fd(), SET_DEBUG, debug.as_ptr() as u64);
+        }
+        if random.once_in(8) {
+            let kind = random.one_of(&[0, 1, 1 | 1 << 8, 1 << 16]);
+            let events = [kind, random.edge(), 0, 0, 0, 0, 0, 0];
+            call(vcpu.as_raw_fd(), SET_EVENTS, events.as_ptr() as u64);
+        }
         call(vcpu.as_raw_fd(), RUN, 0);
     }
 }

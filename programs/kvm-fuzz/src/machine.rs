@@ -99,6 +99,13 @@ impl Memory {
         })
     }
 
+    /// Lets a page go: it holds zeroes again.
+    pub fn let_go(&self, offset: usize) {
+        assert!(offset + 4096 <= self.len);
+        // SAFETY: a page of the mapping, of which nothing is relied on.
+        unsafe { libc::madvise(self.base.add(offset).cast(), 4096, libc::MADV_DONTNEED) };
+    }
+
     /// Writes one word.
     pub fn write(&self, offset: usize, word: u32) {
         assert!(offset + 4 <= self.len);

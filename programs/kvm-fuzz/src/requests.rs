@@ -11,7 +11,7 @@ const REQUESTS: usize = 3000;
 const FILES: usize = 40;
 
 /// Those that are known to one file or another.
-const KNOWN: [u64; 34] = [
+const KNOWN: [u64; 42] = [
     0xae00,
     0xae01,
     0xae03,
@@ -46,7 +46,18 @@ const KNOWN: [u64; 34] = [
     0x8040_ae9f,
     0x4010_aeab,
     0x4020_ae46,
+    0xc018_aec0,
+    0x4020_aea5,
+    0x4004_ae8b,
+    0x8040_ae9f,
+    0x4040_aea0,
+    0x4004_aec2,
+    IRQFD,
+    IOEVENTFD,
 ];
+/// Requests that take an eventfd.
+const IRQFD: u64 = 0x4020_ae76;
+const IOEVENTFD: u64 = 0x4040_ae79;
 
 /// Throws them.
 pub fn throw(random: &mut Random) {
@@ -77,6 +88,10 @@ pub fn throw(random: &mut Random) {
                 make(file.as_raw_fd(), request, argument)
             }
             0xc00c_aee0 => device(file, random),
+            IRQFD | IOEVENTFD => {
+                eventfd(file, request, &buffer, random);
+                None
+            }
             _ => {
                 buffer.scribble(random, 16);
                 // Requests that point on do so from here; never to what is the program's own.
@@ -142,6 +157,36 @@ fn region(file: &OwnedFd, arena: &Memory, random: &mut Random) {
         machine::SET_REGION,
         region.as_ptr() as u64,
     );
+}
+
+/// A request with an eventfd, or something else, in the right place; the eventfd is gone afterwards.
+fn eventfd(file: &OwnedFd, request: u64, buffer: &Memory, random: &mut Random) {
+    // SAFETY: makes a descriptor.
+    let made = unsafe { OwnedFd::from_raw_fd(libc::eventfd(0, libc::EFD_NONBLOCK)) };
+    let fd = match random.below(8) {
+        0 => random.edge() as u32,
+        1 => file.as_raw_fd() as u32,
+        _ => made.as_raw_fd() as u32,
+    };
+    buffer.scribble(random, 16);
+    let flags = random.below(4) as u32;
+    if request == IRQFD {
+        [fd, random.below(200) as u32, flags, fd]
+            .into_iter()
+            .enumerate()
+            .for_each(|(at, word)| buffer.write(4 * at, word));
+    } else {
+        buffer.write_long(8, 0x0a00_0000 + random.below(16));
+        let len = 1 << random.below(4);
+        [len, fd, flags & 1 | (flags & 2) << 1]
+            .into_iter()
+            .enumerate()
+            .for_each(|(at, word)| buffer.write(16 + 4 * at, word));
+    }
+    call(file.as_raw_fd(), request, buffer.base as u64);
+    let one = 1u64;
+    // SAFETY: eight bytes are there.
+    unsafe { libc::write(made.as_raw_fd(), (&raw const one).cast(), 8) };
 }
 
 fn device(file: &OwnedFd, random: &mut Random) -> Option<OwnedFd> {

@@ -8,7 +8,7 @@ use kvm_bindings::{
 };
 use kvm_ioctls::{DeviceFd, Kvm, VcpuExit, VcpuFd, VmFd};
 
-use crate::{PC, call, set};
+use crate::host::{PC, call, set};
 
 /// Where the guest's memory is, its code, and a device of the monitor's.
 const MEMORY: u64 = 0x4000_0000;

@@ -1,13 +1,18 @@
 //! What a monitor sees of KVM at its edges: errors, registers and exits. It prints the same on every kernel that has KVM.
 
 mod controller;
+mod debug;
+mod eventfds;
 mod guest;
+mod host;
+mod pages;
+mod vcpus;
 
-use std::os::fd::AsRawFd;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use host::{PC, call, get, number, set};
 use kvm_bindings::{
     KVM_ARM_VCPU_POWER_OFF, KVM_ARM_VCPU_PSCI_0_2, kvm_userspace_memory_region as Region,
     kvm_vcpu_init as Init,
@@ -16,7 +21,6 @@ use kvm_ioctls::{Kvm, VcpuExit, VcpuFd, VmFd};
 
 const MEMORY: usize = 2 << 20;
 const CORE: u64 = 0x6030_0000_0010_0000;
-const PC: u64 = CORE | 64;
 const PSTATE: u64 = CORE | 66;
 const MPIDR: u64 = 0x6030_0000_0013_c005;
 /// ID_AA64MMFR0_EL1, the virtual timer's compare value, and the version of PSCI.
@@ -26,6 +30,18 @@ const PSCI: u64 = 0x6030_0000_0014_0000;
 
 fn main() {
     let kvm = Kvm::new().expect("/dev/kvm");
+    match std::env::args().nth(1).as_deref() {
+        None => all(&kvm),
+        Some("debug") => debug::tell(&kvm),
+        Some("eventfds") => eventfds::tell(&kvm),
+        Some("pages") => pages::tell(&kvm),
+        Some("vcpus") => vcpus::tell(&kvm),
+        Some(other) => panic!("{other} is not told"),
+    }
+}
+
+/// Requests in general.
+fn all(kvm: &Kvm) {
     println!("version {}", kvm.get_api_version());
     for capability in [3, 10, 14, 70, 81, 87, 102, 136, 9999] {
         println!(
@@ -33,24 +49,12 @@ fn main() {
             kvm.check_extension_raw(capability)
         );
     }
-    println!("unknown request: {}", call(&kvm, 0xaeff, 0));
-    println!("31 bits: {}", call(&kvm, 0xae01, 31));
-    controller::tell(&kvm);
+    println!("unknown request: {}", call(kvm, 0xaeff, 0));
+    println!("31 bits: {}", call(kvm, 0xae01, 31));
+    controller::tell(kvm);
     let vm = kvm.create_vm().expect("a VM");
     memory(&vm);
     cpus(&vm);
-}
-
-/// The errno of a request, or its result.
-fn call(file: &impl AsRawFd, request: u64, argument: usize) -> String {
-    // SAFETY: the requests made here take numbers, or addresses of live objects.
-    let result = unsafe { libc::ioctl(file.as_raw_fd(), request as _, argument) };
-    match result {
-        -1 => std::io::Error::last_os_error()
-            .raw_os_error()
-            .map_or("?".into(), |errno| format!("errno {errno}")),
-        number => number.to_string(),
-    }
 }
 
 fn memory(vm: &VmFd) {
@@ -253,18 +257,6 @@ fn cpus(vm: &VmFd) {
     });
 }
 
-fn get(vcpu: &VcpuFd, register: u64) -> Result<u64, i32> {
-    let mut bytes = [0; 8];
-    vcpu.get_one_reg(register, &mut bytes)
-        .map_err(|error| error.errno())?;
-    Ok(u64::from_le_bytes(bytes))
-}
-
-fn set(vcpu: &VcpuFd, register: u64, value: u64) -> Result<usize, i32> {
-    vcpu.set_one_reg(register, &value.to_le_bytes())
-        .map_err(|error| error.errno())
-}
-
 /// Runs it and tells its exits, until the machine is off.
 fn run(vcpu: &mut VcpuFd, off: &AtomicBool, mut tell: impl FnMut(String)) {
     while !off.load(Ordering::Relaxed) {
@@ -276,14 +268,11 @@ fn run(vcpu: &mut VcpuFd, off: &AtomicBool, mut tell: impl FnMut(String)) {
                 tell(format!("reads {len} at {:#x}", address - guest::DEVICE));
             }
             Ok(VcpuExit::MmioWrite(address, data)) => {
-                let value = data
-                    .iter()
-                    .rev()
-                    .fold(0u64, |value, byte| value << 8 | u64::from(*byte));
                 tell(format!(
-                    "writes {} at {:#x}: {value:#x}",
+                    "writes {} at {:#x}: {:#x}",
                     data.len(),
-                    address - guest::DEVICE
+                    address - guest::DEVICE,
+                    number(data)
                 ));
             }
             Ok(VcpuExit::SystemEvent(kind, _)) => {

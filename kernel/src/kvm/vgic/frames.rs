@@ -1,12 +1,16 @@
 //! Where a guest finds the controller's registers, and its accesses to them.
 
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering::SeqCst;
 
 use affinity::Affinity;
 use vgic::redistributor::Identity;
-use vgic::{Access, Effect, Shared, distributor, redistributor};
+use vgic::{Access, Bank, Effect, Shared, distributor, redistributor};
 
+use super::super::abort::Access as Trapped;
 use super::super::directory::Directory;
+use super::super::vcpu::{State, Vcpu};
+use super::super::vm::Machine;
 
 /// A row of redistributors.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +29,7 @@ pub struct Frames {
 }
 
 /// What is at an address.
+#[derive(Clone, Copy)]
 pub enum Frame {
     /// The distributor.
     Distributor,
@@ -88,6 +93,46 @@ pub fn access(frame: Frame, shared: &Shared, directory: &Directory, access: &Acc
         Effect::Everyone => directory.vcpus().iter().for_each(|vcpu| vcpu.ask_to_look()),
     }
     value
+}
+
+/// Whether an access concerns the state of interrupts that other CPUs than `own` may hold in their list registers, where it
+/// could not be changed, or told.
+pub fn is_held_elsewhere(
+    frame: &Frame,
+    shared: &Shared,
+    directory: &Directory,
+    own: &Vcpu,
+    access: &Access,
+) -> bool {
+    let bits = access.write.map_or(u32::MAX, |bits| bits as u32);
+    let word = access.state_word();
+    let listed = |bank: &Bank| bank.listed.load(SeqCst) & bits != 0;
+    match *frame {
+        Frame::Distributor => shared.bank(word).is_some_and(listed),
+        Frame::Redistributor { place, .. } => {
+            let whose = directory.vcpus().get(usize::from(place));
+            whose.is_some_and(|vcpu| {
+                let changes = access.write.is_some() && vcpu.is_running();
+                !core::ptr::eq(&**vcpu, own) && (changes || listed(&vcpu.private.bank))
+            })
+        }
+    }
+}
+
+/// Does an access of a virtual CPU that is not in its guest, while no other is.
+pub fn access_alone(machine: &Machine, at: &Trapped, state: &mut State) {
+    let registers = &mut state.guest.registers;
+    let parts = machine
+        .vgic()
+        .and_then(|vgic| vgic.shared().zip(vgic.frames()));
+    if let Some((shared, frames)) = parts
+        && let Some(directory) = state.reader.get(&machine.directory)
+        && let Some((frame, offset)) = frames.find(at.address())
+        && let Some(access_at) = at.at(offset, registers)
+    {
+        let value = access(frame, shared, directory, &access_at);
+        at.complete(value, registers);
+    }
 }
 
 /// Shared interrupts changed: those they go to look at theirs.

@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use vgic::{Interface, Private, Shared};
 
 use super::super::directory::Directory;
+use super::super::vm::Machine;
 use crate::arch::virt::{Guest, controller, timer};
 
 /// Readies list registers and timers for a guest that is about to run here. Interrupts of timers that are due, or that the
@@ -24,9 +25,15 @@ pub fn enter(interface: &mut Interface, guest: &Guest, private: &Private, shared
 }
 
 /// Takes back what the hardware says when the guest does not run any more.
-pub fn leave(interface: &mut Interface, private: &Private, shared: &Shared, directory: &Directory) {
+pub fn leave(
+    interface: &mut Interface,
+    private: &Private,
+    shared: &Shared,
+    directory: &Directory,
+    machine: &Machine,
+) {
     let used = interface.registers().len();
-    fold(interface, private, shared, directory);
+    fold(interface, private, shared, directory, machine);
     (0..used).for_each(|number| controller::set_list(number, 0));
     let held = held(private);
     if held != 0 {
@@ -40,8 +47,9 @@ pub fn refill(
     private: &Private,
     shared: &Shared,
     directory: &Directory,
+    machine: &Machine,
 ) {
-    with_state(interface, private, shared, directory, || ());
+    with_state(interface, private, shared, directory, machine, || ());
 }
 
 /// The same, after an access that needs to know what is pending and active, and may change it.
@@ -50,10 +58,11 @@ pub fn with_state<R>(
     private: &Private,
     shared: &Shared,
     directory: &Directory,
+    machine: &Machine,
     access: impl FnOnce() -> R,
 ) -> R {
     let used = interface.registers().len();
-    fold(interface, private, shared, directory);
+    fold(interface, private, shared, directory, machine);
     settle_timers(private);
     let result = access();
     fill(interface, private, shared, used);
@@ -107,7 +116,13 @@ fn settle_timers(private: &Private) {
     }
 }
 
-fn fold(interface: &mut Interface, private: &Private, shared: &Shared, directory: &Directory) {
+fn fold(
+    interface: &mut Interface,
+    private: &Private,
+    shared: &Shared,
+    directory: &Directory,
+    machine: &Machine,
+) {
     for (number, register) in interface.registers_mut().iter_mut().enumerate() {
         register.0 = controller::list(number);
     }
@@ -119,6 +134,10 @@ fn fold(interface: &mut Interface, private: &Private, shared: &Shared, directory
     });
     if spilled {
         interface.ended_elsewhere(controller::ended_elsewhere(), private, shared);
+    }
+    // Before list registers are filled: their lines may fall thereby.
+    while let Some(number) = interface.ended() {
+        machine.ended(number);
     }
 }
 

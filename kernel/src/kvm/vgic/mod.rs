@@ -3,12 +3,18 @@
 mod attributes;
 mod frames;
 mod interface;
+mod msi;
 mod sgi;
 
 pub use attributes::create;
-pub use frames::{Frames, access};
+pub use frames::{Frames, access, access_alone, is_held_elsewhere};
 pub use interface::{enter, is_due, leave, next_timer, refill, timer, with_state};
+pub use msi::signal_msi;
 pub use sgi::send;
+
+/// Numbers of shared interrupts.
+pub const FIRST_SHARED: u32 = vgic::PRIVATE;
+pub const LAST_SHARED: u32 = vgic::MAX - 1;
 
 use spin::Once;
 use vgic::Shared;

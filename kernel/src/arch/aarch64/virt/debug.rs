@@ -1,6 +1,18 @@
-//! A guest's breakpoints and watchpoints (Arm ARM D24.3). They trap until it first touches one: few guests ever do.
+//! A guest's breakpoints and watchpoints (Arm ARM D24.3). They trap until it first touches one: few guests ever do. A
+//! monitor that debugs its guest has the hardware's for itself meanwhile (KVM_SET_GUEST_DEBUG).
+
+use alloc::sync::Arc;
 
 use super::super::sysreg::{read, write};
+use super::encoding;
+
+/// MDSCR_EL1, MDCCINT_EL1, and DBGBVR0_EL1, DBGBCR0_EL1, DBGWVR0_EL1 and DBGWCR0_EL1, whose kin differ in CRm.
+const CONTROL: u16 = encoding(2, 0, 0, 2, 2);
+const CHANNEL: u16 = encoding(2, 0, 0, 2, 0);
+const BREAK_VALUE: u16 = encoding(2, 0, 0, 0, 4);
+const BREAK_CONTROL: u16 = encoding(2, 0, 0, 0, 5);
+const WATCH_VALUE: u16 = encoding(2, 0, 0, 0, 6);
+const WATCH_CONTROL: u16 = encoding(2, 0, 0, 0, 7);
 
 /// MDCR_EL2.TDA: debug registers trap.
 const TRAP: usize = 1 << 9;
@@ -10,17 +22,38 @@ const MOST: usize = 16;
 const BREAKPOINTS: usize = 12;
 const WATCHPOINTS: usize = 20;
 
+/// MDCR_EL2.TDE: debug exceptions come here.
+const TAKE: usize = 1 << 8;
+/// MDSCR_EL1: single steps, and breakpoints and watchpoints.
+const STEPS: u64 = 1;
+const POINTS: u64 = 1 << 15;
+
+/// Breakpoints or watchpoints: the value and the control register of each.
+pub type Points = [(u64, u64); MOST];
+
 /// Debug registers of a guest.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Debug {
     /// Whether the guest has them.
     used: bool,
     /// MDSCR_EL1.
     control: u64,
+    /// MDCCINT_EL1, which is kept only.
+    channel: u64,
     /// DBGBVR<n>_EL1 and DBGBCR<n>_EL1.
-    breakpoints: [(u64, u64); MOST],
+    breakpoints: Points,
     /// DBGWVR<n>_EL1 and DBGWCR<n>_EL1.
-    watchpoints: [(u64, u64); MOST],
+    watchpoints: Points,
+    /// What the monitor debugs the guest with.
+    monitors: Option<Monitors>,
+}
+
+/// What a monitor wants to see.
+#[derive(Clone)]
+struct Monitors {
+    steps: bool,
+    /// Breakpoints and watchpoints in place of the guest's own.
+    points: Option<Arc<(Points, Points)>>,
 }
 
 mod registers {
@@ -60,54 +93,138 @@ fn count(field: usize) -> usize {
     (read!("id_aa64dfr0_el1") >> field & 0xf) + 1
 }
 
+/// How many breakpoints and watchpoints there are.
+pub fn points() -> (usize, usize) {
+    (count(BREAKPOINTS), count(WATCHPOINTS))
+}
+
 impl Debug {
+    /// At the guest's reset: what the monitor wants to see stays.
+    pub fn at_reset(&self) -> Self {
+        Debug {
+            monitors: self.monitors.clone(),
+            ..Debug::default()
+        }
+    }
+
     /// The guest has them from its next entry on.
     pub fn give(&mut self) {
         self.used = true;
     }
 
-    /// Bits of MDCR_EL2 that are not to be set for it.
-    pub(super) fn let_through(&self) -> usize {
-        if self.used { TRAP } else { 0 }
+    /// The monitor debugs the guest: all debug exceptions are its own, as are the points if it has any.
+    pub fn take_for_monitor(&mut self, steps: bool, points: Option<Arc<(Points, Points)>>) {
+        self.monitors = Some(Monitors { steps, points });
+    }
+
+    /// The monitor does so no longer.
+    pub fn leave_to_guest(&mut self) {
+        self.monitors = None;
+    }
+
+    /// Whether the monitor debugs the guest, whose own accesses trap then.
+    pub fn is_monitors(&self) -> bool {
+        self.monitors.is_some()
+    }
+
+    /// Whether the monitor sees each instruction.
+    pub fn steps(&self) -> bool {
+        self.monitors
+            .as_ref()
+            .is_some_and(|monitors| monitors.steps)
+    }
+
+    /// Where the guest's register with this encoding is while no CPU holds it.
+    pub fn by_encoding(&mut self, number: u16) -> Option<&mut u64> {
+        let at = usize::from(number >> 3 & 0xf);
+        let point = |first: u16| number & !(0xf << 3) == first;
+        match number {
+            CONTROL => Some(&mut self.control),
+            CHANNEL => Some(&mut self.channel),
+            _ if point(BREAK_VALUE) => Some(&mut self.breakpoints[at].0),
+            _ if point(BREAK_CONTROL) => Some(&mut self.breakpoints[at].1),
+            _ if point(WATCH_VALUE) => Some(&mut self.watchpoints[at].0),
+            _ if point(WATCH_CONTROL) => Some(&mut self.watchpoints[at].1),
+            _ => None,
+        }
+    }
+
+    /// The encodings of all of them.
+    pub fn encodings() -> impl Iterator<Item = u16> {
+        let points = [BREAK_VALUE, BREAK_CONTROL, WATCH_VALUE, WATCH_CONTROL];
+        let numbered = points
+            .into_iter()
+            .flat_map(|first| (0..MOST as u16).map(move |at| first | at << 3));
+        [CONTROL, CHANNEL].into_iter().chain(numbered)
+    }
+
+    /// Bits of MDCR_EL2 for it, of those that are set or not by what this is.
+    pub(super) fn traps(&self) -> usize {
+        match (&self.monitors, self.used) {
+            (Some(_), _) => TRAP | TAKE,
+            (None, true) => 0,
+            (None, false) => TRAP,
+        }
     }
 
     /// Puts them into this CPU.
     pub(super) fn load(&self) {
-        if !self.used {
-            return;
+        if self.used || self.monitors.is_some() {
+            self.load_points();
         }
-        for (number, (value, control)) in (0..count(BREAKPOINTS)).zip(self.breakpoints) {
-            registers::set_break_value(number, value);
-            registers::set_break_control(number, control);
+    }
+
+    #[cold]
+    fn load_points(&self) {
+        let (mut control, mut points) = (self.control, (&self.breakpoints, &self.watchpoints));
+        if let Some(monitors) = &self.monitors {
+            control &= !STEPS;
+            control |= u64::from(monitors.steps) * STEPS;
+            if let Some(own) = &monitors.points {
+                control |= POINTS;
+                points = (&own.0, &own.1);
+            }
         }
-        for (number, (value, control)) in (0..count(WATCHPOINTS)).zip(self.watchpoints) {
-            registers::set_watch_value(number, value);
-            registers::set_watch_control(number, control);
+        for (number, (value, control)) in (0..count(BREAKPOINTS)).zip(points.0) {
+            registers::set_break_value(number, *value);
+            registers::set_break_control(number, *control);
         }
-        // SAFETY: debug exceptions are EL1's own.
-        unsafe { write!("mdscr_el1", self.control) };
+        for (number, (value, control)) in (0..count(WATCHPOINTS)).zip(points.1) {
+            registers::set_watch_value(number, *value);
+            registers::set_watch_control(number, *control);
+        }
+        // SAFETY: debug exceptions are EL1's own, or come to those vectors that leave a guest.
+        unsafe { write!("mdscr_el1", control) };
     }
 
     /// Takes them from this CPU, which then has no debug exceptions.
     pub(super) fn save(&mut self) {
-        if !self.used {
-            return;
+        if self.used || self.monitors.is_some() {
+            self.save_points();
         }
-        self.control = read!("mdscr_el1") as u64;
+    }
+
+    #[cold]
+    fn save_points(&mut self) {
+        // While the monitor debugs, the guest cannot have changed its own, and the hardware may hold others.
+        let own = self.monitors.is_none();
+        if own {
+            self.control = read!("mdscr_el1") as u64;
+        }
         // SAFETY: as the kernel has it.
         unsafe { write!("mdscr_el1", 0usize) };
         for (number, place) in (0..count(BREAKPOINTS)).zip(&mut self.breakpoints) {
-            *place = (
-                registers::break_value(number),
-                registers::break_control(number),
-            );
+            if own {
+                let value = registers::break_value(number);
+                *place = (value, registers::break_control(number));
+            }
             registers::set_break_control(number, 0);
         }
         for (number, place) in (0..count(WATCHPOINTS)).zip(&mut self.watchpoints) {
-            *place = (
-                registers::watch_value(number),
-                registers::watch_control(number),
-            );
+            if own {
+                let value = registers::watch_value(number);
+                *place = (value, registers::watch_control(number));
+            }
             registers::set_watch_control(number, 0);
         }
     }

@@ -27,7 +27,7 @@ pub mod timer;
 mod world;
 
 pub use controller::Controller;
-pub use debug::Debug;
+pub use debug::{Debug, points};
 pub use stage2::Stage2;
 pub use system::{ENCODINGS, Name, System, encoding};
 pub use world::{Left, Registers};
@@ -51,8 +51,13 @@ const HCR: u64 = 1
     | 1 << 22
     | 1 << 31
     | 1 << 34;
-/// MDCR_EL2 while a guest runs: debug and performance registers trap, the host's number of counters stays (D24.2.97).
-const MDCR: usize = 0b111 << 9 | 0b11 << 5;
+/// HCR_EL2.TWE: WFE traps too.
+const TRAP_WAIT_FOR_EVENT: u64 = 1 << 14;
+/// HCR_EL2.VSE: a system error is pending in the guest.
+const ERROR_PENDING: u64 = 1 << 8;
+/// MDCR_EL2 while a guest runs: the OS lock and performance registers trap, the host's number of counters stays
+/// (D24.2.97).
+const MDCR: usize = 0b11 << 10 | 0b11 << 5;
 /// MPIDR_EL1.RES1.
 const MPIDR: u64 = 1 << 31;
 /// CNTHCTL_EL2 with E2H: a guest has the physical counter, and the physical timer of EL1 (D24.2.31).
@@ -66,6 +71,22 @@ const CONTROLLER_FIELD: usize = 24;
 /// Whether guests can run here.
 pub fn available() -> bool {
     at_el2() && stage2::possible() && read!("id_aa64pfr0_el1") >> CONTROLLER_FIELD & 0xf != 0
+}
+
+/// ID_AA64PFR0_EL1.RAS: system errors have syndromes of their own.
+const RAS_FIELD: usize = 28;
+
+/// Whether a system error that a guest is given can have a syndrome.
+pub fn errors_have_syndromes() -> bool {
+    read!("id_aa64pfr0_el1") >> RAS_FIELD & 0xf != 0
+}
+
+fn set_error_syndrome(syndrome: u64) {
+    if errors_have_syndromes() {
+        // VSESR_EL2.
+        // SAFETY: concerns a guest alone.
+        unsafe { write!("S3_4_C5_C2_3", syndrome) };
+    }
 }
 
 /// Readies this CPU for guests, whose interrupt controllers interrupt the host by `maintenance`.
@@ -104,6 +125,10 @@ pub struct Guest {
     pub affinity: u64,
     /// What CNTVCT_EL0 is behind CNTPCT_EL0, in ticks.
     pub counter_offset: u64,
+    /// The syndrome of a system error that it has not taken yet.
+    pub error: Option<u64>,
+    /// Whether its CPU is wanted by others, so that it is left when it waits for an event.
+    pub shares_cpu: bool,
 }
 
 impl Guest {
@@ -126,6 +151,8 @@ impl Guest {
             debug: Debug::default(),
             affinity: 0,
             counter_offset: 0,
+            error: None,
+            shares_cpu: false,
         }
     }
 
@@ -152,18 +179,26 @@ impl Guest {
             write!("vmpidr_el2", self.affinity | MPIDR);
             write!("cntvoff_el2", self.counter_offset);
             write!("cnthctl_el2", TIMERS);
-            write!("mdcr_el2", traps | MDCR & !self.debug.let_through());
+            write!("mdcr_el2", traps | MDCR | self.debug.traps());
         }
         self.system.load();
         self.controller.load();
         self.debug.load();
         memory.load();
         let guest_vectors = &raw const world::guest_vectors as usize;
+        let mut configuration = HCR;
+        if self.shares_cpu {
+            configuration |= TRAP_WAIT_FOR_EVENT;
+        }
+        if let Some(syndrome) = self.error {
+            configuration |= ERROR_PENDING;
+            set_error_syndrome(syndrome);
+        }
         // SAFETY: nothing from here to the return of both touches a program's memory, and the vectors are those that
         // leave a guest; interrupts are masked.
         unsafe {
             write!("vbar_el1", guest_vectors);
-            write!("hcr_el2", HCR);
+            write!("hcr_el2", configuration);
         }
         let left = loop {
             // SAFETY: the guest's context, translation, vectors and configuration were set above.
@@ -172,6 +207,9 @@ impl Guest {
                 break left;
             }
         };
+        if self.error.is_some() && read!("hcr_el2") as u64 & ERROR_PENDING == 0 {
+            self.error = None;
+        }
         // SAFETY: the host's own again; no guest runs.
         unsafe {
             write!("hcr_el2", host);

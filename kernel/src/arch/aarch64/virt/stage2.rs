@@ -58,6 +58,8 @@ pub struct Stage2 {
     bits: u32,
     /// Held while entries are changed.
     changing: Mutex<()>,
+    /// Counts the times that something was taken away: what was looked up before may be true no longer.
+    generation: AtomicU64,
 }
 
 impl Stage2 {
@@ -69,6 +71,7 @@ impl Stage2 {
             identifier: take_identifier()?,
             bits,
             changing: Mutex::new(()),
+            generation: AtomicU64::new(0),
         })
     }
 
@@ -88,9 +91,24 @@ impl Stage2 {
         }
     }
 
-    /// Maps the guest's page at `address`, unless something is mapped there. The translation holds the frame from then on.
-    pub fn map(&self, address: u64, frame: FrameRef, writable: bool) -> Result<()> {
+    /// What [`Stage2::map`] is to be given, read before the frame is looked up.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Acquire)
+    }
+
+    /// Maps the guest's page at `address`: the translation holds the frame from then on. Not if anything was taken away
+    /// since `generation`: false then, and the guest's next try finds what is true now.
+    pub fn map(
+        &self,
+        address: u64,
+        frame: FrameRef,
+        writable: bool,
+        generation: u64,
+    ) -> Result<bool> {
         let _held = self.changing.lock();
+        if self.generation.load(Relaxed) != generation {
+            return Ok(false);
+        }
         let mut table = self.root.phys().0;
         for level in 0..LAST {
             let entry = entry(table, index(address, level));
@@ -104,20 +122,50 @@ impl Stage2 {
             table = (value & ADDRESS) as usize;
         }
         let entry = entry(table, index(address, LAST));
-        if entry.load(Relaxed) & VALID == 0 {
-            let rights = if writable { WRITABLE } else { 0 };
-            entry.store(frame.phys().0 as u64 | PAGE | rights, Release);
+        let rights = if writable { WRITABLE } else { 0 };
+        let (old, new) = (entry.load(Relaxed), frame.phys().0 as u64 | PAGE | rights);
+        if old & VALID == 0 {
+            entry.store(new, Release);
             core::mem::forget(frame);
             // Walks see the entry before the guest is entered (D8.17.1).
             // SAFETY: a barrier.
             unsafe { asm!("dsb ishst", options(nostack, preserves_flags)) };
+        } else if old & ADDRESS != new & ADDRESS {
+            entry.store(0, Release);
+            self.invalidate();
+            // SAFETY: `map` left the frame's count with the entry, which no TLB knows any more.
+            drop(unsafe { FrameRef::from_mapped(old & ADDRESS) });
+            entry.store(new, Release);
+            core::mem::forget(frame);
+        } else if old | WRITABLE == new && old != new {
+            // A stale entry would repeat the fault.
+            entry.store(new, Release);
+            self.invalidate();
         }
-        Ok(())
+        Ok(true)
+    }
+
+    /// Lets the guest write no longer in these ranges, on all CPUs.
+    pub fn protect(&self, ranges: impl Iterator<Item = Range<u64>>) {
+        let mut changed = false;
+        for range in ranges {
+            let _held = self.changing.lock();
+            self.generation.fetch_add(1, Release);
+            self.each_page(range, &mut |entry| {
+                changed |= entry.fetch_and(!WRITABLE, AcqRel) & WRITABLE != 0;
+                true
+            });
+        }
+        if changed {
+            let _held = self.changing.lock();
+            self.invalidate();
+        }
     }
 
     /// Forgets what is mapped in a range, on all CPUs, and lets go of its frames.
     pub fn unmap(&self, range: Range<u64>) {
         let _held = self.changing.lock();
+        self.generation.fetch_add(1, Release);
         let mut left = Some(range.start);
         while let Some(start) = left {
             // Frames are let go of only when no TLB knows them any more; so many at a time, without memory for a list.

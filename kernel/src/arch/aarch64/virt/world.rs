@@ -24,6 +24,24 @@ pub struct Registers {
     pub page: u64,
 }
 
+/// PSTATE.SS and PSTATE.BTYPE.
+const STEP: u64 = 1 << 21;
+const BRANCH_TYPE: u64 = 0b11 << 10;
+
+impl Registers {
+    /// The instruction was done on the guest's behalf: it goes on behind it, as after any instruction.
+    #[inline(always)]
+    pub fn skip(&mut self) {
+        self.pc += 4;
+        self.pstate &= !(STEP | BRANCH_TYPE);
+    }
+
+    /// One more instruction, then an exception for whoever steps it.
+    pub fn step(&mut self) {
+        self.pstate |= STEP;
+    }
+}
+
 const _: () = assert!(offset_of!(Registers, x) == 0 && offset_of!(Registers, sp) == 8 * 31);
 const _: () = assert!(offset_of!(Registers, pstate) == offset_of!(Registers, pc) + 8);
 const _: () = assert!(offset_of!(Registers, address) == offset_of!(Registers, syndrome) + 8);

@@ -1,0 +1,111 @@
+//! Which pages of a slot were written since the monitor asked last (KVM_GET_DIRTY_LOG, KVM_CLEAR_DIRTY_LOG).
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::Range;
+use core::sync::atomic::{AtomicU64, Ordering::*};
+
+use super::slots::{self, Slot};
+use super::uapi::{ClearLog, DirtyLog};
+use super::vm::Machine;
+use crate::errno::{Errno, Result};
+use crate::mm::heap::try_arc;
+use crate::mm::user::UserPtr;
+
+/// Pages of a word.
+const BITS: usize = 64;
+
+/// A bit for each page.
+pub struct Log(Vec<AtomicU64>);
+
+impl Log {
+    /// For so many pages, all of them written or none.
+    pub fn new(pages: usize, written: bool) -> Result<Arc<Self>> {
+        let mut words = Vec::new();
+        let count = pages.div_ceil(BITS);
+        words.try_reserve_exact(count).map_err(|_| Errno::ENOMEM)?;
+        let bits = |at: usize| match (written, pages - at * BITS) {
+            (false, _) => 0,
+            (true, left) => u64::MAX.unbounded_shr(BITS.saturating_sub(left) as u32),
+        };
+        words.extend((0..count).map(|at| AtomicU64::new(bits(at))));
+        try_arc(Log(words))
+    }
+
+    /// A page was written.
+    pub fn mark(&self, page: usize) {
+        if let Some(word) = self.0.get(page / BITS) {
+            word.fetch_or(1 << (page % BITS), Release);
+        }
+    }
+}
+
+impl Machine {
+    fn logged(&self, number: u32) -> Result<(Slot, Arc<Log>)> {
+        if number as usize >= slots::MAX {
+            return Err(Errno::EINVAL);
+        }
+        let slot = self.slots.lock().get(number).cloned();
+        let slot = slot.ok_or(Errno::ENOENT)?;
+        let log = slot.log.clone().ok_or(Errno::ENOENT)?;
+        Ok((slot, log))
+    }
+
+    /// Tells which pages were written; they count as not written from now on, unless the monitor says which by itself.
+    pub fn tell_log(&self, request: &DirtyLog) -> Result<usize> {
+        let _changing = self.changing.lock();
+        let (slot, log) = self.logged(request.slot)?;
+        let mut bitmap = UserPtr::<u64>::new(request.bitmap as usize);
+        if self.clears_by_hand() {
+            for word in &log.0 {
+                bitmap.write(&word.load(Acquire))?;
+                bitmap = bitmap.add(1);
+            }
+            return Ok(0);
+        }
+        // Taken before the monitor's memory is touched, which can fail: what it is not told is written still.
+        let mut taken = Vec::new();
+        taken
+            .try_reserve_exact(log.0.len())
+            .map_err(|_| Errno::ENOMEM)?;
+        taken.extend(log.0.iter().map(|word| word.swap(0, AcqRel)));
+        self.memory.protect(runs(&slot, 0, &taken));
+        for (at, word) in taken.iter().enumerate() {
+            if let Err(error) = bitmap.add(at).write(word) {
+                log.0.iter().zip(&taken).for_each(|(log, word)| {
+                    log.fetch_or(*word, AcqRel);
+                });
+                return Err(error);
+            }
+        }
+        Ok(0)
+    }
+
+    /// Pages that the monitor names count as not written.
+    pub fn clear_log(&self, request: &ClearLog) -> Result<usize> {
+        let _changing = self.changing.lock();
+        let (slot, log) = self.logged(request.slot)?;
+        let (first, count) = (request.first as usize, request.count as usize);
+        let left = slot.len().checked_sub(first);
+        let inside = left.is_some_and(|left| count == left || count < left && count % BITS == 0);
+        if first % BITS != 0 || !inside {
+            return Err(Errno::EINVAL);
+        }
+        let bitmap = UserPtr::<u64>::new(request.bitmap as usize);
+        let mut named = bitmap.read_vec(count.div_ceil(BITS))?;
+        for (named, word) in named.iter_mut().zip(&log.0[first / BITS..]) {
+            *named &= word.fetch_and(!*named, AcqRel);
+        }
+        self.memory.protect(runs(&slot, first, &named));
+        Ok(0)
+    }
+}
+
+/// The guest's addresses of the pages that words name, of which the first is that of page `first`.
+fn runs(slot: &Slot, first: usize, words: &[u64]) -> impl Iterator<Item = Range<u64>> {
+    let words = (first..).step_by(BITS).zip(words);
+    words.filter(|(_, word)| **word != 0).map(|(page, word)| {
+        let (start, end) = (word.trailing_zeros(), BITS as u32 - word.leading_zeros());
+        slot.pages(page + start as usize, (end - start) as usize)
+    })
+}

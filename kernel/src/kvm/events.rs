@@ -1,0 +1,45 @@
+//! Exceptions that the monitor makes pending in a guest, and sees there (KVM_GET_VCPU_EVENTS, KVM_SET_VCPU_EVENTS).
+
+use super::abort;
+use super::uapi::VcpuEvents;
+use super::vcpu::State;
+use crate::arch::virt::{self, Guest};
+use crate::errno::{Errno, Result};
+
+/// ESR_EL1.ISS: what a system error's syndrome can say.
+const SYNDROME: u64 = 0x01ff_ffff;
+
+/// Those that are pending.
+pub fn get(guest: &Guest) -> VcpuEvents {
+    let told = virt::errors_have_syndromes();
+    VcpuEvents {
+        error_pending: guest.error.is_some().into(),
+        error_has_syndrome: told.into(),
+        error_syndrome: guest.error.filter(|_| told).unwrap_or(0),
+        ..VcpuEvents::default()
+    }
+}
+
+/// Makes those pending that the monitor asks for, and no others.
+///
+/// # Errors
+/// EINVAL: a syndrome, where the hardware has none, or one that there cannot be.
+pub fn set(state: &mut State, wanted: &VcpuEvents) -> Result<()> {
+    if wanted.reserved != [0; 12] || wanted.unused != [0; 5] {
+        return Err(Errno::EINVAL);
+    }
+    let told = wanted.error_has_syndrome != 0;
+    if wanted.error_pending != 0 {
+        let good = virt::errors_have_syndromes() && wanted.error_syndrome & !SYNDROME == 0;
+        if told && !good {
+            return Err(Errno::EINVAL);
+        }
+        state.guest.error = Some(if told { wanted.error_syndrome } else { 0 });
+    }
+    if wanted.abort_pending != 0 {
+        // The access that the monitor was told of is not completed.
+        state.pending = None;
+        abort::external(&mut state.guest);
+    }
+    Ok(())
+}

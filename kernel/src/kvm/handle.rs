@@ -1,0 +1,189 @@
+//! The file of a virtual CPU: what the monitor asks of it.
+
+use alloc::sync::Arc;
+
+use vgic::Interface;
+
+use super::directory::Reader;
+use super::stats::Statistics;
+use super::uapi::{self, GuestDebug, OneRegister};
+use super::vcpu::{State, Vcpu};
+use super::vm::Machine;
+use super::{add_file, attributes, events, registers};
+use crate::arch::virt::{Guest, controller};
+use crate::errno::{Errno, Result};
+use crate::fs::file::{File, FileOps, Memory};
+use crate::mm::heap::try_arc;
+use crate::mm::user::UserPtr;
+
+/// The file of a virtual CPU.
+pub struct Handle {
+    machine: Arc<Machine>,
+    vcpu: Arc<Vcpu>,
+}
+
+impl Handle {
+    /// Of a virtual CPU of this machine.
+    pub fn new(machine: Arc<Machine>, vcpu: Arc<Vcpu>) -> Self {
+        Handle { machine, vcpu }
+    }
+
+    fn one_register(&self, state: &mut State, argument: usize, set: bool) -> Result<usize> {
+        let register: OneRegister = UserPtr::new(argument).read()?;
+        let address = register.address as usize;
+        match set {
+            true => registers::set(&self.machine, state, register.id, address)?,
+            false => registers::get(&self.machine, state, register.id, address)?,
+        }
+        Ok(0)
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // The directory holds the virtual CPU, so that it must not hold the directory.
+        self.vcpu.state.lock().reader = Reader::new();
+    }
+}
+
+impl FileOps for Handle {
+    fn is_stream(&self) -> bool {
+        true
+    }
+
+    fn memory(&self) -> Memory<'_> {
+        Memory::Pages(&*self.vcpu.page.source)
+    }
+
+    fn ioctl(&self, _file: &File, request: u32, argument: usize) -> Result<usize> {
+        if !self.machine.is_mine() {
+            return Err(Errno::EIO);
+        }
+        let vcpu = &*self.vcpu;
+        let mut state = vcpu.state.lock();
+        let state = &mut *state;
+        match request {
+            uapi::ARM_VCPU_INIT => {
+                vcpu.init(state, UserPtr::new(argument).read()?)?;
+                return Ok(0);
+            }
+            uapi::GET_MP_STATE => {
+                let value = if vcpu.is_on() {
+                    uapi::MP_STATE_RUNNABLE
+                } else {
+                    uapi::MP_STATE_STOPPED
+                };
+                UserPtr::new(argument).write(&value)?;
+                return Ok(0);
+            }
+            uapi::SET_MP_STATE => {
+                match UserPtr::<u32>::new(argument).read()? {
+                    uapi::MP_STATE_RUNNABLE => vcpu.set_on(true),
+                    uapi::MP_STATE_STOPPED => vcpu.set_on(false),
+                    _ => return Err(Errno::EINVAL),
+                }
+                return Ok(0);
+            }
+            uapi::SET_SIGNAL_MASK => {
+                state.mask = read_mask(argument)?;
+                return Ok(0);
+            }
+            uapi::GET_VCPU_EVENTS => {
+                UserPtr::new(argument).write(&events::get(&state.guest))?;
+                return Ok(0);
+            }
+            uapi::SET_VCPU_EVENTS => {
+                events::set(state, &UserPtr::new(argument).read()?)?;
+                return Ok(0);
+            }
+            uapi::SET_GUEST_DEBUG => {
+                debug(&mut state.guest, &UserPtr::new(argument).read()?)?;
+                return Ok(0);
+            }
+            uapi::SET_DEVICE_ATTR | uapi::GET_DEVICE_ATTR | uapi::HAS_DEVICE_ATTR => {
+                let wanted = UserPtr::new(argument).read()?;
+                return attributes::ioctl(&self.machine, state, request, &wanted);
+            }
+            uapi::GET_STATS_FD => {
+                return add_file("kvm-vcpu-stats", try_arc(Statistics(self.vcpu.clone()))?);
+            }
+            _ => {}
+        }
+        let known = [
+            uapi::RUN,
+            uapi::GET_ONE_REG,
+            uapi::SET_ONE_REG,
+            uapi::GET_REG_LIST,
+            uapi::FINALIZE,
+        ];
+        if !known.contains(&request) {
+            return Err(Errno::EINVAL);
+        }
+        if request == uapi::RUN && argument != 0 {
+            return Err(Errno::EINVAL);
+        }
+        if state.init.is_none() {
+            return Err(Errno::ENOEXEC);
+        }
+        match request {
+            uapi::RUN => {
+                if state.interface.is_none()
+                    && let Some((_, place)) = self.machine.begin(&self.vcpu)?
+                {
+                    let lists = controller::list_registers();
+                    state.interface = Some(Interface::new(place, lists));
+                    state.guest.controller.present = true;
+                    state.place = place;
+                }
+                vcpu.run(&self.machine, state)
+            }
+            uapi::GET_REG_LIST => registers::list(argument),
+            uapi::FINALIZE => {
+                // Nothing that a virtual CPU can have here is settled late.
+                UserPtr::<u32>::new(argument).read()?;
+                Err(Errno::EINVAL)
+            }
+            _ => self.one_register(state, argument, request == uapi::SET_ONE_REG),
+        }
+    }
+}
+
+/// The signals at a monitor's address (`struct kvm_signal_mask`); none of its own for address 0.
+fn read_mask(argument: usize) -> Result<Option<u64>> {
+    if argument == 0 {
+        return Ok(None);
+    }
+    let len: u32 = UserPtr::new(argument).read()?;
+    if len as usize != size_of::<u64>() {
+        return Err(Errno::EINVAL);
+    }
+    let low: u32 = UserPtr::new(argument + 4).read()?;
+    let high: u32 = UserPtr::new(argument + 8).read()?;
+    Ok(Some(u64::from(high) << 32 | u64::from(low)))
+}
+
+/// What the monitor wants to see of its guest's execution (KVM_SET_GUEST_DEBUG).
+fn debug(guest: &mut Guest, wanted: &GuestDebug) -> Result<()> {
+    let known =
+        uapi::DEBUG_ENABLE | uapi::DEBUG_STEP | uapi::DEBUG_BREAK_INSTRUCTIONS | uapi::DEBUG_POINTS;
+    if wanted.control & !known != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let has = |bit| wanted.control & bit != 0;
+    if !has(uapi::DEBUG_ENABLE) {
+        guest.debug.leave_to_guest();
+        return Ok(());
+    }
+    let points = |values: [u64; 16], controls: [u64; 16]| {
+        core::array::from_fn(|at| (values[at], controls[at]))
+    };
+    let points = match has(uapi::DEBUG_POINTS) {
+        true => Some(try_arc((
+            points(wanted.break_values, wanted.break_controls),
+            points(wanted.watch_values, wanted.watch_controls),
+        ))?),
+        false => None,
+    };
+    guest.debug.take_for_monitor(has(uapi::DEBUG_STEP), points);
+    Ok(())
+}

@@ -1,0 +1,149 @@
+//! Interrupts by eventfds (KVM_IRQFD): a write to one is an interrupt of the guest's, without its monitor.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::uapi::{self, Irqfd as Request};
+use super::vm::Machine;
+use crate::errno::{Errno, Result};
+use crate::fs::eventfd::{self, EventFd};
+use crate::fs::poll::Watcher;
+use crate::mm::heap::try_arc;
+use crate::sync::Mutex;
+
+/// One assignment.
+struct Irqfd {
+    machine: Arc<Machine>,
+    trigger: Arc<EventFd>,
+    gsi: u32,
+    /// For a level: signalled when the guest has ended the interrupt, whereby the line fell.
+    resample: Option<Arc<EventFd>>,
+}
+
+/// The assignments of a machine.
+#[derive(Default)]
+pub struct Irqfds(Mutex<Vec<Arc<Irqfd>>>);
+
+impl Irqfd {
+    /// Stops listening.
+    fn end(self: &Arc<Self>) {
+        let watcher: Arc<dyn Watcher> = self.clone();
+        self.trigger.unwatch(&watcher);
+    }
+}
+
+impl Watcher for Irqfd {
+    fn changed(&self) {
+        if !self.trigger.drain() {
+            return;
+        }
+        self.machine.set_gsi(self.gsi, true);
+        if self.resample.is_none() {
+            self.machine.set_gsi(self.gsi, false);
+        }
+    }
+}
+
+/// Makes or ends an assignment.
+///
+/// # Errors
+/// EINVAL, EAGAIN (there is no controller yet), EBADF, EBUSY (the eventfd is an interrupt already).
+pub fn change(machine: &Arc<Machine>, request: &Request) -> Result<usize> {
+    if request.flags & !(uapi::IRQFD_DEASSIGN | uapi::IRQFD_RESAMPLE) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if request.flags & uapi::IRQFD_DEASSIGN != 0 {
+        let trigger = eventfd::of(request.fd)?;
+        machine
+            .irqfds
+            .end(|known| Arc::ptr_eq(&known.trigger, &trigger) && known.gsi == request.gsi);
+        machine.settle_resampled();
+        return Ok(0);
+    }
+    let complete = machine.vgic().is_some_and(|vgic| vgic.is_complete());
+    if !complete {
+        return Err(Errno::EAGAIN);
+    }
+    let trigger = eventfd::of(request.fd)?;
+    let resample = match request.flags & uapi::IRQFD_RESAMPLE {
+        0 => None,
+        _ => Some(eventfd::of(request.resample)?),
+    };
+    let made = try_arc(Irqfd {
+        machine: machine.clone(),
+        trigger,
+        gsi: request.gsi,
+        resample,
+    })?;
+    machine.irqfds.add(&made)?;
+    machine.settle_resampled();
+    if let Err(error) = made.trigger.watch(made.clone()) {
+        machine
+            .irqfds
+            .end(|known| Arc::ptr_eq(&known.trigger, &made.trigger));
+        return Err(error);
+    }
+    // What was written before counts too.
+    made.changed();
+    Ok(0)
+}
+
+impl Irqfds {
+    fn add(&self, made: &Arc<Irqfd>) -> Result<()> {
+        let mut list = self.0.lock();
+        if list
+            .iter()
+            .any(|known| Arc::ptr_eq(&known.trigger, &made.trigger))
+        {
+            return Err(Errno::EBUSY);
+        }
+        list.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        list.push(made.clone());
+        Ok(())
+    }
+
+    /// Ends those that `which` names.
+    fn end(&self, which: impl Fn(&Irqfd) -> bool) {
+        while let Some(gone) = self.take(&which) {
+            gone.end();
+        }
+    }
+
+    fn take(&self, which: impl Fn(&Irqfd) -> bool) -> Option<Arc<Irqfd>> {
+        let mut list = self.0.lock();
+        let at = list.iter().position(|known| which(known))?;
+        Some(list.swap_remove(at))
+    }
+
+    /// Ends all.
+    pub fn end_all(&self) {
+        self.end(|_| true);
+    }
+}
+
+impl Machine {
+    /// The controller is to tell when the guest ends an interrupt that is asked for again then.
+    pub fn settle_resampled(&self) {
+        let Some(shared) = self.vgic().and_then(|vgic| vgic.shared()) else {
+            return;
+        };
+        let list = self.irqfds.0.lock();
+        let resampled = list.iter().filter(|known| known.resample.is_some());
+        let lines = resampled.filter_map(|known| self.line_of(known.gsi));
+        shared.report_ends(lines);
+    }
+
+    /// The guest ended a shared interrupt: the lines that are asked for again fall, and whoever set them is told.
+    pub fn ended(&self, number: u32) {
+        let list = self.irqfds.0.lock();
+        let resampled = list
+            .iter()
+            .filter(|known| self.line_of(known.gsi) == Some(number));
+        for (known, resample) in
+            resampled.filter_map(|known| Some((known, known.resample.as_ref()?)))
+        {
+            self.set_gsi(known.gsi, false);
+            resample.signal();
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! A guest's memory: slots of the monitor's, shown to the guest as long as the monitor has them so (KVM_CAP_SYNC_MMU).
+
+use core::ops::Range;
+
+use super::slots::Changed;
+use super::uapi::MemoryRegion;
+use super::vm::Machine;
+use crate::arch::PAGE_SIZE;
+use crate::errno::{Errno, Result};
+use crate::mm::Shadow;
+use crate::mm::fault::Access;
+
+/// How a guest's access to memory went.
+pub enum Found {
+    /// It can be tried again.
+    Memory,
+    /// No memory is there, or none that may be written.
+    Nothing,
+}
+
+impl Machine {
+    /// Makes, changes or removes a slot (KVM_SET_USER_MEMORY_REGION).
+    pub fn set_region(&self, region: &MemoryRegion) -> Result<usize> {
+        let _changing = self.changing.lock();
+        let all_written = self.logs_all_written();
+        let changed = self.slots.lock().set(region, self.limit(), all_written)?;
+        match changed {
+            Changed::Nothing => {}
+            Changed::Moved(range) => self.memory.unmap(range),
+            Changed::Logged(range) => self.memory.protect(core::iter::once(range)),
+        }
+        Ok(0)
+    }
+
+    /// Makes a guest's access to memory possible.
+    pub fn fault(&self, address: u64, write: bool) -> Result<Found> {
+        let generation = self.memory.generation();
+        let slot = self.slots.lock().find(address).cloned();
+        let Some(slot) = slot.filter(|slot| slot.writable || !write) else {
+            return Ok(Found::Nothing);
+        };
+        let monitors = slot.monitors(address);
+        // What may be written is mapped so at once, unless writes are to be noticed; memory of the monitor's that it may
+        // only read, if only read here.
+        let mut writable = slot.writable && (write || slot.log.is_none());
+        let access = if writable {
+            Access::Write
+        } else {
+            Access::Read
+        };
+        let frame = match self.space().frame(monitors, access) {
+            Err(Errno::EFAULT) if writable && !write => {
+                writable = false;
+                self.space().frame(monitors, Access::Read)?
+            }
+            other => other?,
+        };
+        let page = address & !(PAGE_SIZE as u64 - 1);
+        let mapped = self.memory.map(page, frame, writable, generation)?;
+        // Behind the map: a log that is told in between would forget a page that can be written still.
+        if mapped
+            && writable
+            && let Some(log) = &slot.log
+        {
+            log.mark(slot.page(address));
+        }
+        Ok(Found::Memory)
+    }
+
+    /// Whether the guest has memory at an address.
+    pub fn has_memory(&self, address: u64) -> bool {
+        self.slots.lock().find(address).is_some()
+    }
+
+    /// Writes to the guest's memory on its behalf.
+    ///
+    /// # Errors
+    /// EFAULT: not all of it is memory that may be written.
+    pub fn write_guest(&self, address: u64, bytes: &[u8]) -> Result<()> {
+        self.each_part(address, bytes.len(), |slot, at, range| {
+            let part = &bytes[range];
+            if !slot.writable || self.space().write(slot.monitors(at), part) != part.len() {
+                return Err(Errno::EFAULT);
+            }
+            if let Some(log) = &slot.log {
+                log.mark(slot.page(at));
+            }
+            Ok(())
+        })
+    }
+
+    /// Visits the pages of a range of the guest's memory: the slot, the address and which of the bytes lie there.
+    fn each_part(
+        &self,
+        address: u64,
+        len: usize,
+        mut visit: impl FnMut(&super::slots::Slot, u64, Range<usize>) -> Result<()>,
+    ) -> Result<()> {
+        let mut done = 0;
+        while done < len {
+            let at = address.checked_add(done as u64).ok_or(Errno::EFAULT)?;
+            let part = (PAGE_SIZE - at as usize % PAGE_SIZE).min(len - done);
+            let slot = self.slots.lock().find(at).cloned();
+            visit(&slot.ok_or(Errno::EFAULT)?, at, done..done + part)?;
+            done += part;
+        }
+        Ok(())
+    }
+}
+
+impl Shadow for Machine {
+    fn forget(&self, range: Range<usize>) {
+        let slots = self.slots.lock();
+        slots
+            .showing(&range)
+            .for_each(|range| self.memory.unmap(range));
+    }
+}

@@ -1,0 +1,99 @@
+//! Hypercalls that are not PSCI's: of the calling convention (Arm DEN 0028), random numbers (Arm DEN 0098), stolen time
+//! (Arm DEN 0057), and by whom the guest is run.
+
+use super::context::Context;
+use super::exit::Exit;
+use super::psci::NOT_SUPPORTED;
+use crate::arch::virt::Registers;
+use crate::random;
+
+/// Functions.
+pub const VERSION: u32 = 0x8000_0000;
+const FEATURES: u32 = 0x8000_0001;
+const RANDOM_VERSION: u32 = 0x8400_0050;
+const RANDOM_FEATURES: u32 = 0x8400_0051;
+const RANDOM_IDENTITY: u32 = 0x8400_0052;
+const RANDOM_32: u32 = 0x8400_0053;
+const RANDOM_64: u32 = 0xc400_0053;
+const TIME_FEATURES: u32 = 0xc500_0020;
+const TIME_STOLEN: u32 = 0xc500_0021;
+const MAKER: u32 = 0x8600_ff01;
+const MAKERS_FEATURES: u32 = 0x8600_0000;
+
+/// Version 1.1 of the calling convention; version 1.0 of random numbers.
+const VERSION_1_1: u64 = 1 << 16 | 1;
+const RANDOM_VERSION_1_0: u64 = 1 << 16;
+const SUCCESS: u64 = 0;
+const INVALID: u64 = -2i64 as u64;
+/// Who runs the guest, and who makes random numbers, as Linux's KVM says of itself.
+const KVM: [u32; 4] = [0xb66f_b428, 0xe911_c52e, 0x564b_caa9, 0x743a_004d];
+const SOURCE: [u32; 4] = [0x00e0_210d, 0xeb11_8443, 0x4452_7080, 0x4c5a_4e55];
+/// The most bits of random numbers at once.
+const MOST_BITS: u64 = 192;
+
+/// Whether there is such a function.
+#[inline]
+pub fn is_known(function: u32) -> bool {
+    let narrow = function & !(1 << 30);
+    (RANDOM_VERSION..=RANDOM_32).contains(&narrow)
+        || function >> 16 == VERSION >> 16
+        || function == MAKER
+        || function == MAKERS_FEATURES
+        || function | 1 == TIME_STOLEN
+}
+
+/// Does what the guest asks for.
+#[inline(never)]
+pub fn call(context: &mut Context, registers: &mut Registers, function: u32) -> Exit {
+    let asked = registers.x[1] as u32;
+    registers.x[0] = match function {
+        VERSION => VERSION_1_1,
+        FEATURES if asked == TIME_FEATURES => SUCCESS,
+        RANDOM_VERSION => RANDOM_VERSION_1_0,
+        RANDOM_FEATURES => match asked {
+            RANDOM_VERSION | RANDOM_FEATURES | RANDOM_IDENTITY | RANDOM_32 | RANDOM_64 => SUCCESS,
+            _ => NOT_SUPPORTED as u64,
+        },
+        RANDOM_IDENTITY => return four(registers, SOURCE),
+        RANDOM_32 => return bits(registers, 32),
+        RANDOM_64 => return bits(registers, 64),
+        TIME_FEATURES
+            if matches!(asked, TIME_FEATURES | TIME_STOLEN) && context.told.stolen_time =>
+        {
+            SUCCESS
+        }
+        TIME_STOLEN => return Exit::StolenTime,
+        MAKER => return four(registers, KVM),
+        // That there is this list, and no more.
+        MAKERS_FEATURES => {
+            registers.x[1..4].fill(0);
+            1
+        }
+        _ => NOT_SUPPORTED as u64,
+    };
+    Exit::Again
+}
+
+fn four(registers: &mut Registers, words: [u32; 4]) -> Exit {
+    for (place, word) in registers.x.iter_mut().zip(words) {
+        *place = word.into();
+    }
+    Exit::Again
+}
+
+/// As many random bits as asked for, the last of them in the last of three registers of `width` bits.
+fn bits(registers: &mut Registers, width: u32) -> Exit {
+    let count = registers.x[1] & u64::from(u32::MAX);
+    if count > MOST_BITS / (64 / u64::from(width)) {
+        registers.x[0] = INVALID;
+        return Exit::Again;
+    }
+    let mut left = count as u32;
+    registers.x[0] = SUCCESS;
+    for at in (1..4).rev() {
+        let here = left.min(width);
+        registers.x[at] = random::u64() & u64::MAX.unbounded_shr(64 - here);
+        left -= here;
+    }
+    Exit::Again
+}

@@ -1,0 +1,68 @@
+//! Others that translate to the frames of a space beside its own table: the second stages of guests.
+
+extern crate alloc;
+
+use alloc::sync::Weak;
+use alloc::vec::Vec;
+use core::ops::Range;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use super::space::AddressSpace;
+use crate::errno::{Errno, Result};
+use crate::sync::Mutex;
+
+/// One that shows frames of a space elsewhere.
+pub trait Shadow: Send + Sync {
+    /// What these addresses held they hold no longer, or it may be written no longer. Called with the space locked: must
+    /// not wait, and not ask the space for anything.
+    fn forget(&self, range: Range<usize>);
+}
+
+/// The shadows of a space, some of them dead.
+pub struct Shadows {
+    /// Whether there ever was one. Set before the first frame is shown, under the space's lock as every change is.
+    any: AtomicBool,
+    list: Mutex<Vec<Weak<dyn Shadow>>>,
+}
+
+impl Shadows {
+    /// None.
+    pub const fn new() -> Self {
+        Shadows {
+            any: AtomicBool::new(false),
+            list: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Tells all of them.
+    #[inline(always)]
+    pub fn forget(&self, range: Range<usize>) {
+        if self.any.load(Relaxed) {
+            self.tell(range);
+        }
+    }
+
+    #[cold]
+    fn tell(&self, range: Range<usize>) {
+        for shadow in self.list.lock().iter().filter_map(Weak::upgrade) {
+            shadow.forget(range.clone());
+        }
+    }
+
+    fn add(&self, shadow: Weak<dyn Shadow>) -> Result<()> {
+        let mut list = self.list.lock();
+        list.retain(|known| known.strong_count() != 0);
+        list.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        list.push(shadow);
+        self.any.store(true, Relaxed);
+        Ok(())
+    }
+}
+
+impl AddressSpace {
+    /// From now on `shadow` is told of what frames it got of this space it must show no longer.
+    pub fn add_shadow(&self, shadow: Weak<dyn Shadow>) -> Result<()> {
+        let _space = self.lock();
+        self.context().shadows.add(shadow)
+    }
+}

@@ -1,0 +1,191 @@
+//! A guest that is debugged: steps, break instructions, breakpoints, watchpoints; and exceptions that it is given.
+
+use std::arch::global_asm;
+
+use kvm_ioctls::{Kvm, VcpuExit, VcpuFd};
+
+use crate::code;
+use crate::host::{self, MEMORY, PC, get, machine, pass, set, system};
+
+const SET_DEBUG: u64 = 0x4208_ae9b;
+const GET_EVENTS: u64 = 0x8040_ae9f;
+const SET_EVENTS: u64 = 0x4040_aea0;
+const ENABLE: u64 = 1;
+const STEP: u64 = 2;
+const BREAK: u64 = 1 << 16;
+const POINTS: u64 = 1 << 17;
+/// Where the guest has a page of data, and where its parts begin, in its memory.
+const DATA: u64 = MEMORY + 0x8000;
+
+/// Tells all of it.
+pub fn tell(kvm: &Kvm) {
+    for capability in [23, 41, 178] {
+        println!(
+            "extension {capability}: {}",
+            kvm.check_extension_raw(capability)
+        );
+    }
+    let (vm, _) = machine(kvm, code!(debug_start, debug_end));
+    let mut vcpu = vm.create_vcpu(0).expect("a vCPU");
+    host::reset(&vm, &vcpu);
+    println!("odd control: {}", debug(&vcpu, 1 << 5, &[]));
+    println!("steps: {}", debug(&vcpu, ENABLE | STEP, &[]));
+    for _ in 0..12 {
+        println!("step: {}", run(&mut vcpu));
+    }
+    println!("stops: {}", debug(&vcpu, ENABLE | BREAK, &[]));
+    println!("break: {}", run(&mut vcpu));
+    // As a debugger does: behind the instruction.
+    let pc = get(&vcpu, PC).expect("pc");
+    set(&vcpu, PC, pc + 4).expect("pc");
+    let here = pc + 8;
+    println!(
+        "point: {}",
+        debug(&vcpu, ENABLE | POINTS, &[(0, here, 0x1e7)])
+    );
+    println!("reaches it: {}", run(&mut vcpu));
+    println!(
+        "watch: {}",
+        debug(&vcpu, ENABLE | POINTS, &[(1, DATA, 0xff << 5 | 0x1f)])
+    );
+    println!("reaches it: {}", run(&mut vcpu));
+    println!(
+        "guest's own point: {:x?}",
+        get(&vcpu, system(2, 0, 0, 0, 4))
+    );
+    println!("nothing: {}", debug(&vcpu, 0, &[]));
+    println!("goes on: {}", run(&mut vcpu));
+    events(&mut vcpu);
+    registers(&vcpu);
+}
+
+/// Asks for what `control` says, with points: (0 for a breakpoint or 1 for a watchpoint, value, control).
+fn debug(vcpu: &VcpuFd, control: u64, points: &[(usize, u64, u64)]) -> String {
+    let mut request = [0u64; 65];
+    request[0] = control;
+    for (kind, value, control) in points {
+        request[1 + kind * 32] = *control;
+        request[17 + kind * 32] = *value;
+    }
+    pass(vcpu, SET_DEBUG, &mut request)
+}
+
+fn run(vcpu: &mut VcpuFd) -> String {
+    let told = match vcpu.run() {
+        Ok(VcpuExit::Debug(debug)) => {
+            let far = if debug.hsr >> 26 == 0x34 {
+                debug.far - DATA
+            } else {
+                0
+            };
+            format!("class {:#x} {far:#x}", debug.hsr >> 26)
+        }
+        Ok(VcpuExit::MmioWrite(address, data)) => {
+            format!(
+                "writes at {:#x}: {:#x}",
+                address - host::DEVICE,
+                host::number(data)
+            )
+        }
+        other => format!("{other:?}"),
+    };
+    format!(
+        "{told} pc {:#x}",
+        get(vcpu, PC).unwrap_or(0).wrapping_sub(MEMORY)
+    )
+}
+
+fn events(vcpu: &mut VcpuFd) {
+    let mut none = [0u64; 8];
+    println!(
+        "events: {} {:x?}",
+        pass(vcpu, GET_EVENTS, &mut none),
+        none[0] & 0xff
+    );
+    let mut odd = [1u64 | 1 << 8, 1 << 40, 0, 0, 0, 0, 0, 0];
+    println!("odd syndrome: {}", pass(vcpu, SET_EVENTS, &mut odd));
+    let mut error = [1u64 | 1 << 8, 0x123, 0, 0, 0, 0, 0, 0];
+    println!("error: {}", pass(vcpu, SET_EVENTS, &mut error));
+    let mut pending = [0u64; 8];
+    println!(
+        "pending: {} {:x?}",
+        pass(vcpu, GET_EVENTS, &mut pending),
+        &pending[..2]
+    );
+    println!("takes it: {}", run(vcpu));
+    println!(
+        "gone: {} {:x?}",
+        pass(vcpu, GET_EVENTS, &mut pending),
+        pending[0] & 0xff
+    );
+    let mut abort = [1u64 << 16, 0, 0, 0, 0, 0, 0, 0];
+    println!("abort: {}", pass(vcpu, SET_EVENTS, &mut abort));
+    println!("takes it: {}", run(vcpu));
+}
+
+/// Debug registers are the guest's, whatever the monitor debugs with.
+fn registers(vcpu: &VcpuFd) {
+    for (what, register) in [
+        ("DBGBVR1", system(2, 0, 0, 1, 4)),
+        ("DBGWCR0", system(2, 0, 0, 0, 7)),
+        ("MDSCR", system(2, 0, 0, 2, 2)),
+        ("MDCCINT", system(2, 0, 0, 2, 0)),
+        ("OSLSR", system(2, 0, 1, 1, 4)),
+        ("nothing", system(2, 0, 0, 1, 0)),
+    ] {
+        println!("{what}: {:x?}", get(vcpu, register));
+    }
+    let value = system(2, 0, 0, 1, 4);
+    println!(
+        "set: {:?} {:x?}",
+        set(vcpu, value, 0x1234),
+        get(vcpu, value)
+    );
+}
+
+global_asm!(
+    ".pushsection .rodata.debug, \"a\"",
+    ".balign 2048",
+    ".global debug_start, debug_end",
+    "debug_start:",
+    // Stepped: plain ones, one that traps, a device's, a register that the kernel reads for it.
+    "   mov x20, #0x0b000000",
+    "   adr x0, 9f",
+    "   msr vbar_el1, x0",
+    "   mov x0, #0x8600",
+    "   lsl x0, x0, #16",
+    "   hvc #0",
+    "   mrs x1, id_aa64pfr0_el1",
+    "   str x20, [x20, #8]",
+    "   b 1f",
+    "   nop",
+    "1: nop",
+    "   nop",
+    "   nop",
+    "   brk #1",
+    "   nop",
+    "   nop",
+    "   mov x1, #0x40000000",
+    "   add x1, x1, #0x8000",
+    "   nop",
+    "   str x1, [x1, #4]",
+    "   str x20, [x20, #16]",
+    // Takes a system error, then whatever else.
+    "   msr daifclr, #4",
+    "   isb",
+    "   nop",
+    "2: str x20, [x20, #24]",
+    "   b 2b",
+    ".balign 2048",
+    "9:",
+    ".rept 16",
+    "   .balign 128",
+    "   mrs x0, esr_el1",
+    "   str x0, [x20, #32]",
+    "   adr x0, 2b",
+    "   msr elr_el1, x0",
+    "   eret",
+    ".endr",
+    "debug_end:",
+    ".popsection",
+);

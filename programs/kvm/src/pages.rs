@@ -1,0 +1,244 @@
+//! A guest's memory while the monitor changes its own, the log of pages written, and memory that is only read.
+
+use std::arch::global_asm;
+
+use kvm_ioctls::{Kvm, VcpuExit, VcpuFd, VmFd};
+
+use crate::code;
+use crate::host::{self, LEN, MEMORY, PAGE, call, machine, pass, peek, poke, slot};
+
+const GET_LOG: u64 = 0x4010_ae42;
+const CLEAR_LOG: u64 = 0xc018_aec0;
+const ENABLE: u64 = 0x4068_aea3;
+/// What the guest reads and writes, in its memory.
+const DATA: usize = 0x8000;
+/// Slots besides its code's.
+const LOGGED: u64 = 0x5000_0000;
+const READ_ONLY: u64 = 0x6000_0000;
+/// Its commands, in x0: read or write the word at x1; the answer or the value is in x2.
+const READ: u64 = 0;
+const WRITE: u64 = 1;
+
+/// Tells all of it.
+pub fn tell(kvm: &Kvm) {
+    for capability in [16, 81, 168] {
+        println!(
+            "extension {capability}: {}",
+            kvm.check_extension_raw(capability)
+        );
+    }
+    let (vm, base) = machine(kvm, code!(pages_start, pages_end));
+    let mut vcpu = vm.create_vcpu(0).expect("a vCPU");
+    host::reset(&vm, &vcpu);
+    follows(&mut vcpu, base);
+    log(&vm, &mut vcpu);
+    by_hand(&vm, &mut vcpu);
+    read_only(&vm, &mut vcpu);
+}
+
+/// Has the guest do one command: it answers by a write to its device.
+fn command(vcpu: &mut VcpuFd, what: u64, address: u64, value: u64) -> String {
+    let pair = [(0, what), (1, address), (2, value)];
+    for (register, value) in pair {
+        host::set(vcpu, host::X0 | register * 2, value).expect("a register");
+    }
+    match vcpu.run() {
+        Ok(VcpuExit::MmioWrite(_, data)) if what == READ => {
+            format!("{:#x}", host::number(data))
+        }
+        Ok(VcpuExit::MmioWrite(address, _)) if address == host::DEVICE => "done".into(),
+        Ok(VcpuExit::MmioWrite(address, data)) => {
+            let (data, address) = (host::number(data), address);
+            // The write itself is a device's; what follows is the answer.
+            match vcpu.run() {
+                Ok(VcpuExit::MmioWrite(..)) => format!("at a device: {address:#x} {data:#x}"),
+                other => format!("{other:?}"),
+            }
+        }
+        Err(error) => format!("errno {}", error.errno()),
+        other => format!("{other:?}"),
+    }
+}
+
+fn follows(vcpu: &mut VcpuFd, base: *mut u8) {
+    let (address, data) = (MEMORY + DATA as u64, base.wrapping_add(DATA));
+    poke(base, DATA, 0x11);
+    println!("first: {}", command(vcpu, READ, address, 0));
+    println!(
+        "writes: {} {:#x}",
+        command(vcpu, WRITE, address, 0x12),
+        peek(base, DATA)
+    );
+    let map = |rights: i32| {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+        // SAFETY: a page of the guest's memory, which nothing here points into.
+        unsafe { libc::mmap(data.cast(), PAGE, rights, flags, -1, 0) };
+    };
+    map(3);
+    println!("mapped anew: {}", command(vcpu, READ, address, 0));
+    poke(base, DATA, 0x13);
+    println!("written: {}", command(vcpu, READ, address, 0));
+    // SAFETY: as above.
+    unsafe { libc::madvise(data.cast(), PAGE, libc::MADV_DONTNEED) };
+    println!("let go: {}", command(vcpu, READ, address, 0));
+    poke(base, DATA, 0x14);
+    // SAFETY: the child does nothing but wait for its end.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: waits for a signal.
+        unsafe { libc::pause() };
+    }
+    poke(base, DATA, 0x15);
+    println!("copied on write: {}", command(vcpu, READ, address, 0));
+    println!(
+        "guest's write: {} {:#x}",
+        command(vcpu, WRITE, address, 0x16),
+        peek(base, DATA)
+    );
+    // SAFETY: the child made above.
+    unsafe {
+        libc::kill(child, libc::SIGKILL);
+        libc::waitpid(child, std::ptr::null_mut(), 0);
+    }
+    // SAFETY: as above.
+    unsafe { libc::mprotect(data.cast(), PAGE, libc::PROT_READ) };
+    println!("read-only: {}", command(vcpu, READ, address, 0));
+    println!(
+        "written all the same: {}",
+        command(vcpu, WRITE, address, 0x17)
+    );
+    // SAFETY: as above.
+    unsafe { libc::mprotect(data.cast(), PAGE, 3) };
+    println!(
+        "again: {} {:#x}",
+        command(vcpu, WRITE, address, 0x18),
+        peek(base, DATA)
+    );
+    // SAFETY: as above.
+    unsafe { libc::munmap(data.cast(), PAGE) };
+    println!("unmapped: {}", command(vcpu, READ, address, 0));
+    map(3);
+    println!("back: {}", command(vcpu, READ, address, 0));
+}
+
+/// The log's words.
+fn get(vm: &VmFd, number: u32) -> String {
+    let mut bitmap = [0u64; 2];
+    let result = pass(
+        vm,
+        GET_LOG,
+        &mut [u64::from(number), bitmap.as_mut_ptr() as u64],
+    );
+    format!("{result} {bitmap:x?}")
+}
+
+fn log(vm: &VmFd, vcpu: &mut VcpuFd) {
+    let (base, len) = (host::memory(LEN), 100 * PAGE);
+    let page = |number: usize| LOGGED + (number * PAGE) as u64;
+    println!("slot: {}", slot(vm, 1, 0, LOGGED, base, len));
+    println!("without a log: {}", get(vm, 1));
+    println!("of no slot: {}", get(vm, 9));
+    println!("of too large a number: {}", get(vm, 40_000));
+    println!("before: {}", command(vcpu, WRITE, page(1), 1));
+    println!("with a log: {}", slot(vm, 1, 1, LOGGED, base, len));
+    println!("nothing: {}", get(vm, 1));
+    for number in [1, 3, 65, 99] {
+        command(vcpu, WRITE, page(number), 2);
+    }
+    command(vcpu, READ, page(4), 0);
+    println!("four: {}", get(vm, 1));
+    println!("none: {}", get(vm, 1));
+    println!("again: {}", command(vcpu, WRITE, page(3), 3));
+    println!("one: {}", get(vm, 1));
+    let mut wrong = [1u64, 8];
+    println!("to nowhere: {}", pass(vm, GET_LOG, &mut wrong));
+    println!("without: {}", slot(vm, 1, 0, LOGGED, base, len));
+    println!("gone: {}", get(vm, 1));
+    println!(
+        "written: {} {}",
+        peek(base, 3 * PAGE),
+        peek(base, 65 * PAGE)
+    );
+    println!("removed: {}", slot(vm, 1, 0, LOGGED, base, 0));
+}
+
+fn by_hand(vm: &VmFd, vcpu: &mut VcpuFd) {
+    let enable = |capability: u64, flags: u64, argument: u64| {
+        let mut request = [0u64; 13];
+        (request[0], request[1]) = (capability | flags << 32, argument);
+        pass(vm, ENABLE, &mut request)
+    };
+    println!("nothing like it: {}", enable(9999, 0, 0));
+    println!("with flags: {}", enable(168, 1, 1));
+    println!("odd argument: {}", enable(168, 0, 4));
+    println!("all written alone: {}", enable(168, 0, 2));
+    println!("by hand: {}", enable(168, 0, 1));
+    let (base, len) = (host::memory(LEN), 100 * PAGE);
+    let page = |number: usize| LOGGED + (number * PAGE) as u64;
+    println!("slot: {}", slot(vm, 1, 1, LOGGED, base, len));
+    for number in [0, 2, 70] {
+        command(vcpu, WRITE, page(number), 2);
+    }
+    println!("three: {}", get(vm, 1));
+    println!("still: {}", get(vm, 1));
+    let clear = |what: &str, number: u32, first: u64, count: u32, words: [u64; 2]| {
+        let head = u64::from(number) | u64::from(count) << 32;
+        let mut request = [head, first, words.as_ptr() as u64];
+        println!("clear {what}: {}", pass(vm, CLEAR_LOG, &mut request));
+    };
+    clear("of no slot", 9, 0, 64, [1, 0]);
+    clear("at an odd place", 1, 1, 64, [1, 0]);
+    clear("of an odd count", 1, 0, 63, [1, 0]);
+    clear("too far", 1, 64, 64, [1, 0]);
+    clear("behind", 1, 128, 0, [1, 0]);
+    clear("one", 1, 0, 64, [0b101 & !1, 0]);
+    println!("two: {}", get(vm, 1));
+    clear("the end", 1, 64, 36, [u64::MAX, 0]);
+    println!("one: {}", get(vm, 1));
+    println!("again: {}", command(vcpu, WRITE, page(70), 3));
+    println!("two: {}", get(vm, 1));
+    println!("removed: {}", slot(vm, 1, 0, LOGGED, base, 0));
+    println!("all written: {}", enable(168, 0, 3));
+    println!("slot: {}", slot(vm, 1, 1, LOGGED, base, len));
+    println!("all: {}", get(vm, 1));
+    clear("all", 1, 0, 100, [u64::MAX, u64::MAX]);
+    println!("none: {}", get(vm, 1));
+    println!("again: {}", command(vcpu, WRITE, page(5), 3));
+    println!("one: {}", get(vm, 1));
+    println!("removed: {}", slot(vm, 1, 0, LOGGED, base, 0));
+    println!("off: {}", enable(168, 0, 0));
+    println!("undescribed: {}", enable(177, 0, 0));
+    println!(
+        "of a vCPU: {}",
+        call(vcpu, ENABLE, [0u64; 13].as_ptr() as usize)
+    );
+}
+
+fn read_only(vm: &VmFd, vcpu: &mut VcpuFd) {
+    let base = host::memory(LEN);
+    poke(base, 8, 0x77);
+    println!("read-only slot: {}", slot(vm, 2, 2, READ_ONLY, base, LEN));
+    println!("read: {}", command(vcpu, READ, READ_ONLY + 8, 0));
+    println!("write: {}", command(vcpu, WRITE, READ_ONLY + 8, 0x78));
+    println!("still: {:#x}", peek(base, 8));
+    println!("no longer so: {}", slot(vm, 2, 0, READ_ONLY, base, LEN));
+    println!("removed: {}", slot(vm, 2, 2, READ_ONLY, base, 0));
+}
+
+global_asm!(
+    ".pushsection .rodata.pages, \"a\"",
+    ".balign 2048",
+    ".global pages_start, pages_end",
+    "pages_start:",
+    "   ldr x20, =0x0b000000",
+    "1: cbnz x0, 2f",
+    "   ldr x2, [x1]",
+    "   str x2, [x20]",
+    "   b 1b",
+    "2: str x2, [x1]",
+    "   str x2, [x20]",
+    "   b 1b",
+    ".ltorg",
+    "pages_end:",
+    ".popsection",
+);
