@@ -10,7 +10,9 @@ pub const LEN: u64 = 0x1_0000;
 
 const CTLR: u32 = 0x0000;
 const TYPER: u32 = 0x0004;
-const IIDR: u32 = 0x0008;
+pub(crate) const IIDR: u32 = 0x0008;
+pub(crate) const TYPER2: u32 = 0x000c;
+const STATUSR: u32 = 0x0010;
 const ROUTERS: u32 = 0x6000;
 const ROUTERS_END: u32 = ROUTERS + 8 * MAX;
 const PIDR2: u32 = 0xffe8;
@@ -18,12 +20,18 @@ const PIDR2: u32 = 0xffe8;
 /// CTLR: group 1 is forwarded; affinity routing and one security state, always.
 const ENABLE: u64 = 1 << 1;
 const ALWAYS: u64 = 1 << 4 | 1 << 6;
-/// TYPER.IDbits: numbers have ten bits.
+/// TYPER.IDbits: numbers have ten bits; sixteen where there are LPIs, and TYPER.LPIS says so.
 const NUMBER_BITS: u64 = 9 << 19;
-/// What KVM is called: product `K`, revision 3, implementer Arm.
-pub(crate) const IDENTITY: u64 = 0x4b << 24 | 3 << 12 | 0x43b;
+const WITH_LPIS: u64 = 15 << 19 | 1 << 17;
+/// What KVM is called: product `K`, implementer Arm; its revision aside.
+pub(crate) const IDENTITY: u32 = 0x4b << 24 | 0x43b;
+/// IIDR.Revision, and the revisions that there are: from the third on, LPIs can be turned off and invalidated by register.
+pub(crate) const REVISION_FIELD: u32 = 0xf000;
+pub(crate) const REVISIONS: core::ops::RangeInclusive<u32> = 2..=3;
+/// Aff2 to Aff0.
+const AFFINITY: u64 = 0xff_ffff;
 /// PIDR2.ArchRev: GICv3.
-pub(crate) const REVISION: u64 = 0x3b;
+pub(crate) const ARCHITECTURE: u64 = 0x3b;
 
 /// Accesses a register; `find` is the place of the virtual CPU with an affinity.
 pub fn access(
@@ -68,11 +76,17 @@ pub fn access(
             (0, Effect::Everyone)
         }
         (TYPER, None) => (
-            NUMBER_BITS | u64::from(shared.interrupts() / 32 - 1),
+            if shared.has_lpis() {
+                WITH_LPIS
+            } else {
+                NUMBER_BITS
+            } | u64::from(shared.interrupts() / 32 - 1),
             Effect::Nothing,
         ),
-        (IIDR, None) => (IDENTITY, Effect::Nothing),
-        (PIDR2, None) => (REVISION, Effect::Nothing),
+        (IIDR, None) => (shared.identity().into(), Effect::Nothing),
+        // Linux has no status to tell, and tells all.
+        (STATUSR, None) => (u32::MAX.into(), Effect::Nothing),
+        (PIDR2, None) => (ARCHITECTURE, Effect::Nothing),
         _ => ZERO,
     }
 }
@@ -88,15 +102,11 @@ fn router(shared: &Shared, access: &Access, find: impl FnOnce(Affinity) -> Optio
         return ZERO;
     };
     let old = route.to_mpidr();
-    let Some(value) = access.write else {
+    if access.write.is_none() {
         return (access.part(start, old), Effect::Nothing);
-    };
-    let new = match (access.len, access.offset - start) {
-        (8, _) => value,
-        (_, 0) => old >> 32 << 32 | value & u64::from(u32::MAX),
-        _ => old & u64::from(u32::MAX) | value << 32,
-    };
-    let route = Affinity::from_mpidr(new);
+    }
+    // There is no Aff3 (ICC_CTLR_EL1.A3V is the CPU interface's).
+    let route = Affinity::from_mpidr(access.merge(start, old) & AFFINITY);
     shared.set_route(number, route, find(route));
     let (word, bits) = (number / 32, 1 << (number % 32));
     (0, Effect::Shared { word, bits })

@@ -107,6 +107,9 @@ impl Interface {
             };
             if let Some(bank) = bank {
                 fold(bank, bit, entry);
+                if entry.is_pending() {
+                    shared.note(word);
+                }
                 let target = shared.target(entry.number());
                 if let Some(elsewhere) = target.filter(|target| *target != self.place)
                     && bank.deliverable() & bit != 0
@@ -134,7 +137,7 @@ impl Interface {
             }
         }
         if self.shared_due {
-            for (first, group) in shared.groups() {
+            for (first, group) in shared.groups_to_fill() {
                 let bank = &group.bank;
                 for bit in bits(bank.active.load(Relaxed)) {
                     if group.holder(bit) == self.place {

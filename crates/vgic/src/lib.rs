@@ -5,6 +5,7 @@
 //! - [`Private`] is what one virtual CPU has for itself: a bank, and the word into which others put the SGIs for it.
 //! - [`Shared`] is what all have: the shared interrupts and where each goes.
 //! - [`distributor`] and [`redistributor`] are the registers of both.
+//! - [`monitor`] are the same as a monitor saves and restores them, and [`CpuInterface`] the registers of the CPU interface.
 //! - [`Interface`] chooses what the hardware's list registers hold, and takes back what the guest did with it.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -12,16 +13,22 @@
 extern crate alloc;
 
 mod bank;
+mod cpu;
 mod interface;
 mod list;
+mod lpi;
 mod private;
 mod registers;
 mod shared;
+mod tables;
 
 pub mod distributor;
+pub mod its;
+pub mod monitor;
 pub mod redistributor;
 
 pub use bank::Bank;
+pub use cpu::{CpuInterface, Limits};
 pub use interface::Interface;
 pub use list::ListRegister;
 pub use private::Private;

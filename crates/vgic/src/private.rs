@@ -1,8 +1,8 @@
 //! What one virtual CPU has for itself.
 
-use core::sync::atomic::{AtomicU32, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 
-use crate::{Bank, SGIS};
+use crate::{Bank, SGIS, tables};
 
 /// SGIs are edge-triggered, and enabled from reset as KVM has them.
 const SGI_BITS: u32 = (1 << SGIS) - 1;
@@ -17,6 +17,10 @@ pub struct Private {
     pub bank: Bank,
     /// SGIs sent to it since it looked last, and [`LOOK`].
     arrived: AtomicU32,
+    /// GICR_PENDBASER: where LPIs are pending.
+    pub(crate) pending_table: AtomicU64,
+    /// GICR_CTLR.EnableLPIs.
+    pub(crate) lpis_on: AtomicBool,
 }
 
 impl Default for Private {
@@ -31,7 +35,15 @@ impl Private {
         Private {
             bank: Bank::new(SGI_BITS, SGI_BITS),
             arrived: AtomicU32::new(0),
+            pending_table: AtomicU64::new(tables::PENDING_AT_RESET),
+            lpis_on: AtomicBool::new(false),
         }
+    }
+
+    /// Whether the guest has turned LPIs on.
+    #[inline]
+    pub fn has_lpis_on(&self) -> bool {
+        self.lpis_on.load(Relaxed)
     }
 
     /// An SGI is sent here, by a register that raises group 1, or group 0 alone. True if its CPU has to be told: it was

@@ -1,40 +1,87 @@
 //! A redistributor's registers (Arm IHI 0069, 12.11): one frame for itself, one for private interrupts.
 
+use core::sync::atomic::Ordering::*;
+
 use affinity::Affinity;
 
-use crate::distributor::{IDENTITY, REVISION};
+use crate::distributor::{ARCHITECTURE, IDENTITY};
 use crate::registers::{self, Access, Answer, Effect, ZERO};
-use crate::{Private, SGIS};
+use crate::{Private, Shared, its, tables};
 
 /// Length of both frames, in bytes.
 pub const LEN: u64 = 0x2_0000;
 
 /// The frame of private interrupts.
-const PRIVATE_FRAME: u32 = 0x1_0000;
+pub(crate) const PRIVATE_FRAME: u32 = 0x1_0000;
 const CTLR: u32 = 0x0000;
 const IIDR: u32 = 0x0004;
 const TYPER: u32 = 0x0008;
 const TYPER_END: u32 = TYPER + 8;
+const PROPBASER: u32 = 0x0070;
+const PENDBASER: u32 = 0x0078;
+const PENDBASER_END: u32 = PENDBASER + 8;
+const INVLPIR: u32 = 0x00a0;
+const INVALLR: u32 = 0x00b0;
 const PIDR2: u32 = 0xffe8;
 
+/// CTLR.CES and CTLR.IR: what the third revision can do with LPIs.
+const THIRD_REVISION: u64 = 0b110;
+
+/// CTLR.EnableLPIs, and TYPER.PLPIS: there are LPIs.
+const LPIS_ON: u64 = 1;
+const PHYSICAL_LPIS: u64 = 1;
 /// TYPER.Last: the last of a region.
 const LAST: u64 = 1 << 4;
-/// SGIs are edge-triggered for ever.
-const FIXED: u32 = (1 << SGIS) - 1;
+/// SGIs are edge-triggered for ever, and PPIs levels, as timers need them.
+const FIXED: u32 = u32::MAX;
 
 /// Which redistributor it is.
 #[derive(Clone, Copy, Debug)]
 pub struct Identity {
     /// Its virtual CPU's affinity.
     pub affinity: Affinity,
-    /// The virtual CPU's place.
-    pub place: u16,
+    /// The virtual CPU's number.
+    pub number: u16,
     /// Whether no other follows it in its region.
     pub last: bool,
 }
 
+/// Whether an access is a write that concerns LPIs, so that the guest's tables have to be read: [`write_of_lpis`] does it.
+#[inline]
+pub fn is_of_lpis(shared: &Shared, access: &Access) -> bool {
+    shared.has_lpis()
+        && access.write.is_some()
+        && access.len >= 4
+        && matches!(access.offset, CTLR | INVLPIR | INVALLR)
+}
+
+/// Does a write that concerns LPIs, to the redistributor of the virtual CPU in this place.
+pub fn write_of_lpis(machine: &impl its::Machine, place: u16, access: &Access) {
+    let (Some(private), Some(value)) = (machine.private(place), access.write) else {
+        return;
+    };
+    match access.offset {
+        CTLR if value & LPIS_ON == 0 => {
+            if private.lpis_on.swap(false, SeqCst) {
+                let shared = machine.shared();
+                shared
+                    .lpis_of(place)
+                    .for_each(|(lpi, _)| shared.clear_lpi(lpi));
+            }
+        }
+        CTLR => {
+            if !private.lpis_on.swap(true, SeqCst) {
+                its::turned_on(machine, place);
+            }
+        }
+        INVLPIR if private.has_lpis_on() => its::configure(machine, value as u32),
+        INVALLR if private.has_lpis_on() => its::configure_all(machine, place),
+        _ => {}
+    }
+}
+
 /// Accesses a register.
-pub fn access(private: &Private, identity: Identity, access: &Access) -> Answer {
+pub fn access(private: &Private, shared: &Shared, identity: Identity, access: &Access) -> Answer {
     if access.offset >= PRIVATE_FRAME {
         let access = Access {
             offset: access.offset - PRIVATE_FRAME,
@@ -53,22 +100,46 @@ pub fn access(private: &Private, identity: Identity, access: &Access) -> Answer 
         };
         return (value, effect);
     }
+    let aligned = access.len >= 4 && access.offset % access.len == 0;
     let value = match access.offset {
-        _ if access.write.is_some() => 0,
-        TYPER..TYPER_END if access.len >= 4 && access.offset % access.len == 0 => {
-            access.part(TYPER, kind(identity))
+        PROPBASER..PENDBASER if aligned => {
+            let register = &shared.properties;
+            let value = register.load(Relaxed);
+            // Storing it with LPIs on is undefined.
+            if access.write.is_some() && !private.has_lpis_on() {
+                register.store(tables::properties(access.merge(PROPBASER, value)), Relaxed);
+            }
+            access.part(PROPBASER, value)
         }
-        CTLR if access.is_word() => 0,
-        IIDR if access.is_word() => IDENTITY,
-        PIDR2 if access.is_word() => REVISION,
+        PENDBASER..PENDBASER_END if aligned => {
+            let register = &private.pending_table;
+            let value = register.load(Relaxed);
+            if access.write.is_some() && !private.has_lpis_on() {
+                register.store(tables::pending(access.merge(PENDBASER, value)), Relaxed);
+            }
+            access.part(PENDBASER, value & !tables::PENDING_IS_ZERO)
+        }
+        _ if access.write.is_some() => 0,
+        TYPER..TYPER_END if aligned => access.part(TYPER, kind(identity, shared)),
+        CTLR if access.is_word() => {
+            let revision = if shared.revision() >= 3 {
+                THIRD_REVISION
+            } else {
+                0
+            };
+            revision | if private.has_lpis_on() { LPIS_ON } else { 0 }
+        }
+        IIDR if access.is_word() => IDENTITY.into(),
+        PIDR2 if access.is_word() => ARCHITECTURE,
         _ => 0,
     };
     (value, Effect::Nothing)
 }
 
-fn kind(identity: Identity) -> u64 {
+fn kind(identity: Identity, shared: &Shared) -> u64 {
     let mpidr = identity.affinity.to_mpidr();
     let affinity = mpidr & 0xff_ffff | mpidr >> 8 & 0xff00_0000;
     let last = if identity.last { LAST } else { 0 };
-    affinity << 32 | u64::from(identity.place) << 8 | last
+    let lpis = if shared.has_lpis() { PHYSICAL_LPIS } else { 0 };
+    affinity << 32 | u64::from(identity.number) << 8 | last | lpis
 }

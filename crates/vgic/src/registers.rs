@@ -38,9 +38,9 @@ pub(crate) const ZERO: Answer = (0, Effect::Nothing);
 pub(crate) const GROUP: u32 = 0x080;
 const SET_ENABLE: u32 = 0x100;
 const CLEAR_ENABLE: u32 = 0x180;
-const SET_PENDING: u32 = 0x200;
-const CLEAR_PENDING: u32 = 0x280;
-const SET_ACTIVE: u32 = 0x300;
+pub(crate) const SET_PENDING: u32 = 0x200;
+pub(crate) const CLEAR_PENDING: u32 = 0x280;
+pub(crate) const SET_ACTIVE: u32 = 0x300;
 const CLEAR_ACTIVE: u32 = 0x380;
 const PRIORITY: u32 = 0x400;
 const PRIORITY_END: u32 = 0x800;
@@ -61,6 +61,16 @@ impl Access {
         match self.len {
             8 => shifted,
             _ => shifted & u64::from(u32::MAX),
+        }
+    }
+
+    /// A register of 64 bits that begins at `start` and holds `old`, after what is written to all or to half of it.
+    pub(crate) fn merge(&self, start: u32, old: u64) -> u64 {
+        let (value, low) = (self.write.unwrap_or(0), u64::from(u32::MAX));
+        match (self.len, self.offset - start) {
+            (8, _) => value,
+            (_, 0) => old & !low | value & low,
+            _ => old & low | value << 32,
         }
     }
 

@@ -5,15 +5,18 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering::*};
 
 use affinity::Affinity;
+use spin::Once;
 
-use crate::{Bank, MAX, PRIVATE};
+use crate::distributor::{IDENTITY, REVISIONS};
+use crate::lpi::Lpis;
+use crate::{Bank, MAX, PRIVATE, tables};
 
 /// There was no memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoMemory;
 
 /// Nobody.
-const NOBODY: u16 = u16::MAX;
+pub(crate) const NOBODY: u16 = u16::MAX;
 
 /// 32 shared interrupts.
 #[derive(Debug)]
@@ -34,6 +37,12 @@ pub(crate) struct Group {
 pub struct Shared {
     groups: Box<[Group]>,
     enabled: AtomicBool,
+    /// Which revision of KVM's controller it is.
+    revision: AtomicU32,
+    /// GICR_PROPBASER, which all redistributors share: where LPIs are configured.
+    pub(crate) properties: AtomicU64,
+    /// There once there is an ITS.
+    lpis: Once<Lpis>,
 }
 
 impl Shared {
@@ -43,18 +52,27 @@ impl Shared {
         let count = (interrupts.min(MAX + 4) / 32).saturating_sub(1) as usize;
         let mut groups = Vec::new();
         groups.try_reserve_exact(count).map_err(|_| NoMemory)?;
-        groups.resize_with(count, || Group {
-            // Edge-triggered until the guest says otherwise, as in KVM.
-            bank: Bank::new(u32::MAX, 0),
-            routes: Default::default(),
-            targets: core::array::from_fn(|_| AtomicU16::new(first.unwrap_or(NOBODY))),
-            holders: core::array::from_fn(|_| AtomicU16::new(NOBODY)),
-            reported: AtomicU32::new(0),
-        });
+        groups.resize_with(count, || Group::new(first.unwrap_or(NOBODY)));
         Ok(Shared {
             groups: groups.into_boxed_slice(),
             enabled: AtomicBool::new(false),
+            revision: AtomicU32::new(*REVISIONS.end()),
+            properties: AtomicU64::new(0),
+            lpis: Once::new(),
         })
+    }
+
+    /// What the controller calls itself (GICD_IIDR).
+    pub(crate) fn identity(&self) -> u32 {
+        IDENTITY | self.revision() << 12
+    }
+
+    pub(crate) fn revision(&self) -> u32 {
+        self.revision.load(Relaxed)
+    }
+
+    pub(crate) fn set_revision(&self, revision: u32) {
+        self.revision.store(revision, Relaxed);
     }
 
     /// How many interrupts there are, private ones included.
@@ -73,13 +91,45 @@ impl Shared {
         self.enabled.store(enabled, SeqCst);
     }
 
-    /// The bank of 32 interrupts that begins with number `32 × word`; none of the private ones.
+    /// The bank of 32 interrupts that begins with number `32 × word`; none of the private ones, nor of LPIs.
     pub fn bank(&self, word: u32) -> Option<&Bank> {
-        Some(&self.group(word)?.bank)
+        let at = (word as usize).checked_sub(1)?;
+        Some(&self.groups.get(at)?.bank)
     }
 
     pub(crate) fn group(&self, word: u32) -> Option<&Group> {
-        self.groups.get((word as usize).checked_sub(1)?)
+        let at = (word as usize).checked_sub(1)?;
+        self.groups.get(at).or_else(|| self.lpis()?.group(word))
+    }
+
+    /// The LPIs, if there is an ITS.
+    #[inline]
+    pub(crate) fn lpis(&self) -> Option<&Lpis> {
+        self.lpis.get()
+    }
+
+    /// One of a word's became pending: if they are LPIs, that is noted.
+    #[inline]
+    pub(crate) fn note(&self, word: u32) {
+        if let Some(lpis) = self.lpis() {
+            lpis.note(word);
+        }
+    }
+
+    /// There is an ITS: from now on there are LPIs.
+    pub fn add_lpis(&self) -> Result<(), NoMemory> {
+        if self.lpis().is_none() {
+            let lpis = Lpis::new()?;
+            self.lpis.call_once(|| lpis);
+            self.properties.store(tables::PROPERTIES_AT_RESET, Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Groups of shared interrupts and of LPIs that may be pending, with their first numbers.
+    pub(crate) fn groups_to_fill(&self) -> impl Iterator<Item = (u32, &Group)> {
+        self.groups()
+            .chain(self.lpis().into_iter().flat_map(Lpis::noted))
     }
 
     pub(crate) fn groups(&self) -> impl Iterator<Item = (u32, &Group)> {
@@ -128,7 +178,7 @@ impl Shared {
     /// Whether any could be given to the virtual CPU in this place now.
     pub fn has_for(&self, place: u16) -> bool {
         self.is_enabled()
-            && self.groups.iter().any(|group| {
+            && self.groups_to_fill().any(|(_, group)| {
                 crate::bank::bits(group.bank.deliverable()).any(|bit| group.target(bit) == place)
             })
     }
@@ -137,6 +187,21 @@ impl Shared {
 impl Group {
     pub(crate) fn is_reported(&self, bit: u32) -> bool {
         self.reported.load(Relaxed) >> bit & 1 != 0
+    }
+
+    /// Edge-triggered until the guest says otherwise, as in KVM; all go to the virtual CPU in this place.
+    pub(crate) fn new(target: u16) -> Self {
+        Group {
+            bank: Bank::new(u32::MAX, 0),
+            routes: Default::default(),
+            targets: core::array::from_fn(|_| AtomicU16::new(target)),
+            holders: core::array::from_fn(|_| AtomicU16::new(NOBODY)),
+            reported: AtomicU32::new(0),
+        }
+    }
+
+    pub(crate) fn set_target(&self, bit: u32, place: u16) {
+        self.targets[bit as usize].store(place, SeqCst);
     }
 
     pub(crate) fn target(&self, bit: u32) -> u16 {

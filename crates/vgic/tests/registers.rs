@@ -1,5 +1,7 @@
 //! Registers of distributor and redistributors, as a guest reads and writes them.
 
+use std::sync::LazyLock;
+
 use affinity::Affinity;
 use vgic::redistributor::Identity;
 use vgic::{Access, Effect, Private, Shared, distributor, redistributor};
@@ -17,13 +19,16 @@ fn of(shared: &Shared, offset: u32, len: u32, write: Option<u64>) -> (u64, Effec
     distributor::access(shared, &access(offset, len, write), find)
 }
 
+/// What all redistributors have alike.
+static SHARED: LazyLock<Shared> = LazyLock::new(shared);
+
 fn own(private: &Private, offset: u32, len: u32, write: Option<u64>) -> (u64, Effect) {
     let identity = Identity {
         affinity: Affinity::from_mpidr(0x12_0003_0405),
-        place: 9,
+        number: 9,
         last: true,
     };
-    redistributor::access(private, identity, &access(offset, len, write))
+    redistributor::access(private, &SHARED, identity, &access(offset, len, write))
 }
 
 #[test]

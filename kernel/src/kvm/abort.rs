@@ -4,6 +4,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use super::memory::Found;
 use super::page::RunPage;
+use super::vgic;
 use super::vm::Machine;
 use crate::arch::virt::{Guest, Name, Registers};
 use crate::errno::{Errno, Result};
@@ -85,9 +86,9 @@ impl Access {
 
     /// The same as an access to a device's register at `offset`, if the hardware says all of it.
     #[inline]
-    pub fn at(&self, offset: u32, registers: &Registers) -> Option<vgic::Access> {
+    pub fn at(&self, offset: u32, registers: &Registers) -> Option<::vgic::Access> {
         let told = self.is_data() && self.syndrome & (VALID | WALK) == VALID;
-        told.then(|| vgic::Access {
+        told.then(|| ::vgic::Access {
             offset,
             len: self.len() as u32,
             write: self.writes().then(|| self.written(registers)),
@@ -120,6 +121,11 @@ impl Access {
             }
             page.set_undescribed(self.syndrome & UNDESCRIBED, self.phys);
             return Ok(Resolved::Told);
+        }
+        let at = |offset| self.at(offset, &guest.registers);
+        if let Some(value) = vgic::access_by_memory(machine, self.phys, at) {
+            self.complete(value, &mut guest.registers);
+            return Ok(Resolved::Again);
         }
         let written = self.writes().then(|| self.written(&guest.registers));
         page.set_mmio(self.phys, self.len(), written);

@@ -129,7 +129,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Does an access to the controller's registers.
+    /// Does an access to the controller's registers, unless it needs the guest's memory.
     #[inline]
     pub fn access(&mut self, access: &Access, registers: &mut Registers) -> Done {
         let Some(gic) = &mut self.gic else {
@@ -141,6 +141,9 @@ impl<'a> Context<'a> {
         let Some(access_at) = access.at(offset, registers) else {
             return Done::Elsewhere;
         };
+        if frame.needs_memory(gic.shared, &access_at) {
+            return Done::Elsewhere;
+        }
         let (shared, directory) = (gic.shared, self.directory);
         let work = || controller::access(frame, shared, directory, &access_at);
         let value = if access_at.needs_state() {

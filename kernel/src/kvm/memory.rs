@@ -89,6 +89,20 @@ impl Machine {
         })
     }
 
+    /// Reads the guest's memory on its behalf.
+    ///
+    /// # Errors
+    /// EFAULT: not all of it is memory.
+    pub fn read_guest(&self, address: u64, bytes: &mut [u8]) -> Result<()> {
+        self.each_part(address, bytes.len(), |slot, at, range| {
+            let part = &mut bytes[range];
+            if self.space().read(slot.monitors(at), part) != part.len() {
+                return Err(Errno::EFAULT);
+            }
+            Ok(())
+        })
+    }
+
     /// Visits the pages of a range of the guest's memory: the slot, the address and which of the bytes lie there.
     fn each_part(
         &self,

@@ -197,8 +197,9 @@ pub struct CreateDevice {
     pub flags: u32,
 }
 
-/// Its kind for a GICv3, and its flag that only asks whether there is such a device.
+/// Its kinds for a GICv3 and for an ITS, and its flag that only asks whether there is such a device.
 pub const DEVICE_VGIC_V3: u32 = 7;
+pub const DEVICE_VGIC_ITS: u32 = 8;
 pub const DEVICE_TEST: u32 = 1;
 
 /// `struct kvm_device_attr`.
@@ -220,7 +221,28 @@ pub mod vgic {
     pub const INTERRUPTS: u32 = 3;
     pub const CONTROL: u32 = 4;
     pub const INIT: u64 = 0;
+    pub const SAVE_PENDING_TABLES: u64 = 3;
+    // Registers, and what is behind the virtual CPU's affinity in their numbers.
+    pub const DISTRIBUTOR_REGISTERS: u32 = 1;
+    pub const REDISTRIBUTOR_REGISTERS: u32 = 5;
+    pub const CPU_REGISTERS: u32 = 6;
+    pub const LEVELS: u32 = 7;
+    pub const AFFINITY: u32 = 32;
+    pub const LEVELS_KIND: u32 = 10;
+    pub const LINE_LEVEL: u64 = 0;
 }
+
+/// Groups and numbers of an ITS's attributes, which are [`vgic`]'s otherwise.
+pub mod its {
+    pub const FRAME: u64 = 4;
+    pub const REGISTERS: u32 = 8;
+    pub const SAVE_TABLES: u64 = 1;
+    pub const RESTORE_TABLES: u64 = 2;
+    pub const RESET: u64 = 4;
+}
+
+/// KVM_CAP_MSI_DEVID, which is a machine's.
+pub const CAP_MSI_DEVID: usize = 131;
 
 /// `struct kvm_irq_level`.
 #[derive(zerocopy::FromBytes, zerocopy::IntoBytes)]

@@ -24,7 +24,7 @@ use crate::arch::{
 };
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_box;
-use crate::sync::{Mutex, SleepMutex};
+use crate::sync::{Mutex, SleepMutex, SleepMutexGuard};
 use crate::task::wait::WaitQueue;
 use crate::task::{current, sched, signal};
 
@@ -111,6 +111,11 @@ impl Vcpu {
             changed: WaitQueue::new(),
             cpu: AtomicUsize::new(NOWHERE),
         })
+    }
+
+    /// What only its own thread changes, while nothing runs or changes it.
+    pub fn at_rest(&self) -> Option<SleepMutexGuard<'_, State>> {
+        self.state.try_lock()
     }
 
     /// Whether it is on.

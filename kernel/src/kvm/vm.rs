@@ -147,6 +147,10 @@ impl FileOps for Vm {
             return Err(Errno::EIO);
         }
         match request {
+            // Whether messages have to say their device.
+            uapi::CHECK_EXTENSION if argument == uapi::CAP_MSI_DEVID => {
+                Ok(self.0.vgic().is_some_and(Vgic::has_its).into())
+            }
             uapi::CHECK_EXTENSION => Ok(check::extension(argument)),
             uapi::CREATE_VCPU => self.create_vcpu(argument),
             uapi::SET_USER_MEMORY_REGION => self.0.set_region(&UserPtr::new(argument).read()?),
@@ -245,18 +249,18 @@ impl Machine {
         Ok(())
     }
 
-    /// Runs `complete` with the place of the virtual CPU with affinity 0; none is added meanwhile.
-    pub fn complete_vgic(
-        &self,
-        complete: impl FnOnce(Option<u16>) -> Result<usize>,
-    ) -> Result<usize> {
-        let vcpus = self.vcpus.lock();
-        let first = vcpus.list.iter().position(|vcpu| vcpu.affinity == 0);
-        if !self.vgic().is_some_and(Vgic::is_complete) {
-            // As in Linux, where routes that were set before are lost here.
-            self.routes.reset();
+    /// Calls `work` with all virtual CPUs by place, in the order in which they were made; none is added meanwhile.
+    pub fn with_vcpus<R>(&self, work: impl FnOnce(&[Arc<Vcpu>]) -> R) -> R {
+        work(&self.vcpus.lock().list)
+    }
+
+    /// EBUSY if a virtual CPU runs.
+    pub fn check_rest(&self) -> Result<()> {
+        let running = |vcpu: &Arc<Vcpu>| vcpu.at_rest().is_none();
+        if self.with_vcpus(|vcpus| vcpus.iter().any(running)) {
+            return Err(Errno::EBUSY);
         }
-        complete(first.map(|place| place as u16))
+        Ok(())
     }
 
     /// An interrupt line of the guest's changes (KVM_IRQ_LINE).

@@ -6,5 +6,5 @@ mod sleep;
 
 pub use mutex::{Mutex, MutexGuard};
 pub use order::{Rank, assert_none_held};
-pub use sleep::SleepMutex;
+pub use sleep::{SleepMutex, SleepMutexGuard};
 pub use spin::Once;

@@ -39,6 +39,16 @@ impl<T: ?Sized> SleepMutex<T> {
         if !self.acquire() {
             self.waiters.wait(|| self.acquire());
         }
+        self.lend()
+    }
+
+    /// Takes the lock if it is free.
+    pub fn try_lock(&self) -> Option<SleepMutexGuard<'_, T>> {
+        self.acquire().then(|| self.lend())
+    }
+
+    #[inline]
+    fn lend(&self) -> SleepMutexGuard<'_, T> {
         SleepMutexGuard {
             lock: self,
             value: Some(self.value.lock()),

@@ -5,7 +5,9 @@ mod debug;
 mod eventfds;
 mod guest;
 mod host;
+mod its;
 mod pages;
+mod saved;
 mod vcpus;
 
 use std::sync::Mutex;
@@ -34,7 +36,9 @@ fn main() {
         None => all(&kvm),
         Some("debug") => debug::tell(&kvm),
         Some("eventfds") => eventfds::tell(&kvm),
+        Some("its") => its::tell(&kvm),
         Some("pages") => pages::tell(&kvm),
+        Some("saved") => saved::tell(&kvm),
         Some("vcpus") => vcpus::tell(&kvm),
         Some(other) => panic!("{other} is not told"),
     }

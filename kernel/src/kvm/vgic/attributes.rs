@@ -4,13 +4,15 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use vgic::{Shared, distributor, redistributor};
+use vgic::{PRIVATE, Shared, distributor, redistributor};
 
 use super::super::add_file;
 use super::super::uapi::{self, CreateDevice, DeviceAttribute, vgic as attribute};
+use super::super::vcpu::Vcpu;
 use super::super::vm::Machine;
-use super::Vgic;
 use super::frames::{Frames, Region};
+use super::saved;
+use super::{Complete, Vgic};
 use crate::errno::{Errno, Result};
 use crate::fs::file::{File, FileOps};
 use crate::mm::heap::try_arc;
@@ -44,15 +46,20 @@ struct Device(Arc<Machine>);
 pub fn create(machine: &Arc<Machine>, argument: usize) -> Result<usize> {
     let pointer = UserPtr::<CreateDevice>::new(argument);
     let mut request = pointer.read()?;
-    if request.kind != uapi::DEVICE_VGIC_V3 {
+    if ![uapi::DEVICE_VGIC_V3, uapi::DEVICE_VGIC_ITS].contains(&request.kind) {
         return Err(Errno::ENODEV);
     }
     if request.flags & uapi::DEVICE_TEST != 0 {
         return Ok(0);
     }
-    let device = try_arc(Device(machine.clone()))?;
-    machine.add_vgic(Vgic::new(machine.limit()))?;
-    request.fd = add_file("kvm-arm-vgic-v3", device)? as u32;
+    let fd = if request.kind == uapi::DEVICE_VGIC_ITS {
+        add_file("kvm-arm-vgic-its", super::its::create(machine)?)?
+    } else {
+        let device = try_arc(Device(machine.clone()))?;
+        machine.add_vgic(Vgic::new(machine.limit()))?;
+        add_file("kvm-arm-vgic-v3", device)?
+    };
+    request.fd = fd as u32;
     pointer.write(&request)?;
     Ok(0)
 }
@@ -63,35 +70,45 @@ impl FileOps for Device {
     }
 
     fn ioctl(&self, _file: &File, request: u32, argument: usize) -> Result<usize> {
-        if !self.0.is_mine() {
-            return Err(Errno::EIO);
-        }
-        let known = [
-            uapi::SET_DEVICE_ATTR,
-            uapi::GET_DEVICE_ATTR,
-            uapi::HAS_DEVICE_ATTR,
-        ];
-        if !known.contains(&request) {
-            return Err(Errno::ENOTTY);
-        }
-        let wanted: DeviceAttribute = UserPtr::new(argument).read()?;
-        let vgic = self.0.vgic().ok_or(Errno::ENXIO)?;
+        let machine = &self.0;
+        let wanted = asked(machine, request, argument)?;
+        let vgic = machine.vgic().ok_or(Errno::ENXIO)?;
         match request {
-            uapi::SET_DEVICE_ATTR => set(&self.0, vgic, &wanted),
-            uapi::GET_DEVICE_ATTR => get(vgic, &wanted),
-            _ => has(&wanted),
+            uapi::SET_DEVICE_ATTR => set(machine, vgic, &wanted),
+            uapi::GET_DEVICE_ATTR => get(machine, vgic, &wanted),
+            _ => has(machine, vgic, &wanted),
         }
     }
 }
 
-fn has(wanted: &DeviceAttribute) -> Result<usize> {
+/// What a request to a device is about: attributes are all that there is.
+pub fn asked(machine: &Machine, request: u32, argument: usize) -> Result<DeviceAttribute> {
+    if !machine.is_mine() {
+        return Err(Errno::EIO);
+    }
+    let known = [
+        uapi::SET_DEVICE_ATTR,
+        uapi::GET_DEVICE_ATTR,
+        uapi::HAS_DEVICE_ATTR,
+    ];
+    if !known.contains(&request) {
+        return Err(Errno::ENOTTY);
+    }
+    UserPtr::new(argument).read()
+}
+
+fn has(machine: &Machine, vgic: &Vgic, wanted: &DeviceAttribute) -> Result<usize> {
     match (wanted.group, wanted.number) {
+        (group, _) if saved::GROUPS.contains(&group) => {
+            let interrupts = vgic.setup.lock().interrupts;
+            saved::has(machine, interrupts.unwrap_or(PRIVATE), wanted)
+        }
         (
             attribute::ADDRESS,
             attribute::DISTRIBUTOR | attribute::REDISTRIBUTORS | attribute::REGION,
         )
         | (attribute::INTERRUPTS, _)
-        | (attribute::CONTROL, attribute::INIT) => Ok(0),
+        | (attribute::CONTROL, attribute::INIT | attribute::SAVE_PENDING_TABLES) => Ok(0),
         _ => Err(Errno::ENXIO),
     }
 }
@@ -128,13 +145,28 @@ fn set(machine: &Machine, vgic: &Vgic, wanted: &DeviceAttribute) -> Result<usize
             Ok(0)
         }
         (attribute::CONTROL, attribute::INIT) => {
-            machine.complete_vgic(|first| vgic.complete(first))
+            machine.with_vcpus(|vcpus| {
+                if !vgic.is_complete() {
+                    // As in Linux, where routes that were set before are lost here.
+                    machine.routes.reset();
+                }
+                vgic.complete(vcpus)
+            })?;
+            Ok(0)
         }
+        (attribute::CONTROL, attribute::SAVE_PENDING_TABLES) => {
+            machine.check_rest()?;
+            super::its::save_pending(machine, vgic)
+        }
+        (group, _) if saved::GROUPS.contains(&group) => saved::set(machine, vgic, wanted),
         _ => Err(Errno::ENXIO),
     }
 }
 
-fn get(vgic: &Vgic, wanted: &DeviceAttribute) -> Result<usize> {
+fn get(machine: &Machine, vgic: &Vgic, wanted: &DeviceAttribute) -> Result<usize> {
+    if saved::GROUPS.contains(&wanted.group) {
+        return saved::get(machine, vgic, wanted);
+    }
     let address = wanted.address as usize;
     let setup = vgic.setup.lock();
     let value = match (wanted.group, wanted.number) {
@@ -151,7 +183,7 @@ fn get(vgic: &Vgic, wanted: &DeviceAttribute) -> Result<usize> {
         }
         (attribute::ADDRESS, _) => return Err(Errno::ENODEV),
         (attribute::INTERRUPTS, _) => {
-            let interrupts = setup.interrupts.unwrap_or(32);
+            let interrupts = setup.interrupts.unwrap_or(PRIVATE);
             drop(setup);
             return UserPtr::new(address).write(&interrupts).map(|()| 0);
         }
@@ -162,15 +194,26 @@ fn get(vgic: &Vgic, wanted: &DeviceAttribute) -> Result<usize> {
 }
 
 impl Vgic {
-    /// No more is said: `first` is the place of the virtual CPU with affinity 0.
-    fn complete(&self, first: Option<u16>) -> Result<usize> {
+    /// No more is said: these are the virtual CPUs.
+    fn complete(&self, vcpus: &[Arc<Vcpu>]) -> Result<()> {
         let mut setup = self.setup.lock();
-        if !self.is_complete() {
-            let interrupts = *setup.interrupts.get_or_insert(DEFAULT_INTERRUPTS);
-            let shared = Shared::new(interrupts, first).map_err(|_| Errno::ENOMEM)?;
-            self.shared.call_once(|| shared);
+        if self.is_complete() {
+            return Ok(());
         }
-        Ok(0)
+        let interrupts = *setup.interrupts.get_or_insert(DEFAULT_INTERRUPTS);
+        let first = vcpus.iter().position(|vcpu| vcpu.affinity == 0);
+        let shared = Shared::new(interrupts, first.map(|place| place as u16));
+        let shared = shared.map_err(|_| Errno::ENOMEM)?;
+        let mut all = Vec::new();
+        all.try_reserve_exact(vcpus.len())
+            .map_err(|_| Errno::ENOMEM)?;
+        all.extend_from_slice(vcpus);
+        if self.has_its() {
+            shared.add_lpis().map_err(|_| Errno::ENOMEM)?;
+        }
+        let complete = Complete { shared, vcpus: all };
+        self.complete.call_once(|| complete);
+        Ok(())
     }
 }
 
@@ -185,7 +228,8 @@ impl Setup {
         }
     }
 
-    fn check(&self, base: u64, len: u64) -> Result<()> {
+    /// Whether a frame may be in a place.
+    pub fn check(&self, base: u64, len: u64) -> Result<()> {
         let end = base.checked_add(len).ok_or(Errno::EINVAL)?;
         if base % ALIGNMENT != 0 {
             return Err(Errno::EINVAL);

@@ -1,5 +1,6 @@
 //! Where a guest finds the controller's registers, and its accesses to them.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::SeqCst;
 
@@ -35,6 +36,14 @@ pub enum Frame {
     Distributor,
     /// The redistributor of the virtual CPU in this place.
     Redistributor { place: u16, last: bool },
+}
+
+impl Frame {
+    /// Whether an access to it has to read the guest's memory, which is done outside of the guest's context.
+    #[inline]
+    pub fn needs_memory(&self, shared: &Shared, access: &Access) -> bool {
+        matches!(self, Frame::Redistributor { .. }) && redistributor::is_of_lpis(shared, access)
+    }
 }
 
 impl Frames {
@@ -79,19 +88,14 @@ pub fn access(frame: Frame, shared: &Shared, directory: &Directory, access: &Acc
             };
             let identity = Identity {
                 affinity: Affinity::from_mpidr(vcpu.affinity),
-                place,
+                number: vcpu.id as u16,
                 last,
             };
-            let (value, effect) = redistributor::access(&vcpu.private, identity, access);
+            let (value, effect) = redistributor::access(&vcpu.private, shared, identity, access);
             (value, effect, Some(vcpu))
         }
     };
-    match effect {
-        Effect::Nothing => {}
-        Effect::Private => whose.into_iter().for_each(|vcpu| vcpu.ask_to_look()),
-        Effect::Shared { word, bits } => changed(shared, directory, word, bits),
-        Effect::Everyone => directory.vcpus().iter().for_each(|vcpu| vcpu.ask_to_look()),
-    }
+    tell(effect, shared, directory.vcpus(), whose.map(|vcpu| &**vcpu));
     value
 }
 
@@ -135,12 +139,19 @@ pub fn access_alone(machine: &Machine, at: &Trapped, state: &mut State) {
     }
 }
 
-/// Shared interrupts changed: those they go to look at theirs.
-pub fn changed(shared: &Shared, directory: &Directory, word: u32, bits: u32) {
-    let numbers = (0..32).filter(|bit| bits >> bit & 1 != 0);
-    for place in numbers.filter_map(|bit| shared.target(32 * word + bit)) {
-        if let Some(vcpu) = directory.vcpus().get(usize::from(place)) {
-            vcpu.ask_to_look();
+/// Tells those of these virtual CPUs whom an access concerns to look at their interrupts; `whose` is the one whose
+/// redistributor it was to.
+pub fn tell(effect: Effect, shared: &Shared, vcpus: &[Arc<Vcpu>], whose: Option<&Vcpu>) {
+    match effect {
+        Effect::Nothing => {}
+        Effect::Private => whose.into_iter().for_each(|vcpu| vcpu.ask_to_look()),
+        Effect::Shared { word, bits } => {
+            let numbers = (0..32).filter(|bit| bits >> bit & 1 != 0);
+            let places = numbers.filter_map(|bit| shared.target(32 * word + bit));
+            places
+                .filter_map(|place| vcpus.get(usize::from(place)))
+                .for_each(|vcpu| vcpu.ask_to_look());
         }
+        Effect::Everyone => vcpus.iter().for_each(|vcpu| vcpu.ask_to_look()),
     }
 }

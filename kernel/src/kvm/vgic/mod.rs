@@ -3,14 +3,18 @@
 mod attributes;
 mod frames;
 mod interface;
-mod msi;
+mod its;
+mod saved;
 mod sgi;
 
 pub use attributes::create;
 pub use frames::{Frames, access, access_alone, is_held_elsewhere};
 pub use interface::{enter, is_due, leave, next_timer, refill, timer, with_state};
-pub use msi::signal_msi;
+pub use its::{access_by_memory, signal_msi};
 pub use sgi::send;
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 /// Numbers of shared interrupts.
 pub const FIRST_SHARED: u32 = vgic::PRIVATE;
@@ -18,6 +22,8 @@ pub const LAST_SHARED: u32 = vgic::MAX - 1;
 
 use spin::Once;
 use vgic::Shared;
+
+use super::vcpu::Vcpu;
 
 use crate::errno::{Errno, Result};
 use crate::sync::Mutex;
@@ -27,23 +33,38 @@ use attributes::Setup;
 pub struct Vgic {
     setup: Mutex<Setup>,
     /// There once the monitor has said that it is complete.
-    shared: Once<Shared>,
+    complete: Once<Complete>,
     /// There once a virtual CPU runs.
     frames: Once<Frames>,
+    /// The first ITS, which knows the next.
+    its: its::Link,
+}
+
+/// What there is once no more is said.
+struct Complete {
+    shared: Shared,
+    /// All virtual CPUs, by place.
+    vcpus: Vec<Arc<Vcpu>>,
 }
 
 impl Vgic {
     fn new(limit: u64) -> Self {
         Vgic {
             setup: Mutex::new(Setup::new(limit)),
-            shared: Once::new(),
+            complete: Once::new(),
             frames: Once::new(),
+            its: its::Link::new(),
         }
     }
 
     /// Whether the monitor has said that it is complete, after which no virtual CPU is added.
     pub fn is_complete(&self) -> bool {
-        self.shared.get().is_some()
+        self.complete.get().is_some()
+    }
+
+    /// Whether there is an ITS.
+    pub fn has_its(&self) -> bool {
+        !self.its.is_empty()
     }
 
     /// Readies it for the first run of one of `vcpus` virtual CPUs.
@@ -68,6 +89,12 @@ impl Vgic {
     /// What all virtual CPUs share, once complete.
     #[inline]
     pub fn shared(&self) -> Option<&Shared> {
-        self.shared.get()
+        Some(&self.complete.get()?.shared)
+    }
+
+    /// What all virtual CPUs share, and those by place, once complete.
+    fn all(&self) -> Option<(&Shared, &[Arc<Vcpu>])> {
+        let complete = self.complete.get()?;
+        Some((&complete.shared, &complete.vcpus))
     }
 }

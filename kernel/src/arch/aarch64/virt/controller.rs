@@ -1,5 +1,7 @@
 //! The hardware's interface of a guest's interrupt controller: list registers and what goes with them (Arm IHI 0069, 12.4).
 
+use vgic::{CpuInterface, Limits};
+
 use super::super::sysreg::{read, write};
 
 /// ICH_HCR_EL2: the interface is on; or, for a guest without a controller, all its registers trap.
@@ -12,14 +14,12 @@ const NOT_PRESENT: usize = 1 << 2;
 const ENDED: u32 = 27;
 
 /// What a guest's interface holds beside list registers.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Controller {
     /// Whether the guest has a controller.
     pub present: bool,
-    /// ICH_VMCR_EL2: the guest's control registers.
-    pub control: u64,
-    /// ICH_AP0R<n>_EL2 and ICH_AP1R<n>_EL2: active priorities.
-    active: [[u64; 4]; 2],
+    /// The guest's control registers and active priorities.
+    pub interface: CpuInterface,
 }
 
 family! {
@@ -56,6 +56,16 @@ fn priority_registers() -> usize {
     1 << ((read!("S3_4_C12_C11_1") >> 26 & 7).saturating_sub(4)).min(2)
 }
 
+/// What the hardware's interface can do (ICH_VTR_EL2: PRIbits, IDbits, SEIS and A3V).
+fn limits() -> Limits {
+    let kind = read!("S3_4_C12_C11_1") as u64;
+    Limits {
+        priority_bits: (kind >> 29 & 7) + 1,
+        number_bits: kind >> 23 & 7,
+        others: (kind >> 22 & 1) << 14 | (kind >> 21 & 1) << 15,
+    }
+}
+
 /// How the interface is to interrupt the host: while less than two list registers are in use, and when the guest ends an
 /// interrupt that is in none.
 pub fn set_reports(underflow: bool, not_present: bool) {
@@ -70,6 +80,15 @@ pub fn ended_elsewhere() -> u32 {
     (read!("S3_4_C12_C11_0") >> ENDED & 0x1f) as u32
 }
 
+impl Default for Controller {
+    fn default() -> Self {
+        Controller {
+            present: false,
+            interface: CpuInterface::new(limits()),
+        }
+    }
+}
+
 impl Controller {
     /// Puts it into this CPU; list registers are the caller's.
     pub(super) fn load(&self) {
@@ -79,20 +98,20 @@ impl Controller {
             return;
         }
         for number in 0..priority_registers() {
-            priorities::set_group0(number, self.active[0][number]);
-            priorities::set_group1(number, self.active[1][number]);
+            priorities::set_group0(number, self.interface.active[0][number]);
+            priorities::set_group1(number, self.interface.active[1][number]);
         }
         // SAFETY: concerns a guest alone.
-        unsafe { write!("S3_4_C12_C11_7", self.control) };
+        unsafe { write!("S3_4_C12_C11_7", self.interface.control) };
     }
 
     /// Takes it from this CPU, and turns the interface off.
     pub(super) fn save(&mut self) {
         if self.present {
-            self.control = read!("S3_4_C12_C11_7") as u64;
+            self.interface.control = read!("S3_4_C12_C11_7") as u64;
             for number in 0..priority_registers() {
-                self.active[0][number] = priorities::group0(number);
-                self.active[1][number] = priorities::group1(number);
+                self.interface.active[0][number] = priorities::group0(number);
+                self.interface.active[1][number] = priorities::group1(number);
             }
         }
         // SAFETY: concerns a guest alone.

@@ -1,0 +1,257 @@
+//! The tables in the guest's memory (Linux's `Documentation/virt/kvm/devices/arm-vgic-its.rst`, revision 0): written when a
+//! monitor saves a machine, and read back when it restores it.
+
+use alloc::vec::Vec;
+
+use super::commands::{ENTRY, Passed, configure_all, entry, take_pending};
+use super::{Device, Injector, Its, Machine, PAGES, TABLE_PAGE, Translation, VALID};
+use crate::{NoMemory, tables};
+
+/// Why tables were not saved or not restored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unsaved {
+    /// The guest has no memory there.
+    Absent,
+    /// They make no sense.
+    Invalid,
+    /// There was no memory.
+    NoMemory,
+}
+
+impl From<NoMemory> for Unsaved {
+    fn from(_: NoMemory) -> Self {
+        Unsaved::NoMemory
+    }
+}
+
+impl From<Passed> for Unsaved {
+    fn from(_: Passed) -> Self {
+        Unsaved::Invalid
+    }
+}
+
+/// How far the next entry of a table may be said to be.
+const DEVICE_STEP: u16 = (1 << 14) - 1;
+const EVENT_STEP: u16 = u16::MAX;
+
+impl Its {
+    /// Writes all tables.
+    pub fn save(&self, injector: &Injector, machine: &impl Machine) -> Result<(), Unsaved> {
+        let mut events = Vec::new();
+        events
+            .try_reserve_exact(injector.index.len())
+            .map_err(|_| Unsaved::NoMemory)?;
+        events.extend(injector.index.all());
+        events.sort_unstable_by_key(|known| (known.device, known.event));
+        for (at, device) in self.devices.iter().enumerate() {
+            let address =
+                entry(machine, self.device_table, device.number).ok_or(Unsaved::Invalid)?;
+            let first = events.partition_point(|known| known.device < device.number);
+            let end = events.partition_point(|known| known.device <= device.number);
+            save_events(machine, device, &events[first..end])?;
+            let next = self.devices.get(at + 1);
+            let step = next.map_or(0, |next| (next.number - device.number).min(DEVICE_STEP));
+            let value =
+                VALID | u64::from(step) << 49 | device.table >> 8 << 5 | u64::from(device.bits - 1);
+            put(machine, address, value)?;
+        }
+        self.save_collections(machine)
+    }
+
+    fn save_collections(&self, machine: &impl Machine) -> Result<(), Unsaved> {
+        if self.collection_table & VALID == 0 {
+            return Ok(());
+        }
+        let room = ((self.collection_table & PAGES) + 1) * TABLE_PAGE / ENTRY;
+        let mapped = self
+            .collections
+            .iter()
+            .filter_map(|one| Some((one.number, one.target?)));
+        let mut count = 0;
+        for (number, target) in mapped {
+            if count == room {
+                return Err(Unsaved::Invalid);
+            }
+            let value = VALID | u64::from(target) << 16 | u64::from(number);
+            self.put_collection(machine, count, value)?;
+            count += 1;
+        }
+        // What is behind the last says that it is.
+        if count < room {
+            self.put_collection(machine, count, 0)?;
+        }
+        Ok(())
+    }
+
+    fn put_collection(&self, machine: &impl Machine, at: u64, value: u64) -> Result<(), Unsaved> {
+        put(machine, self.collection_base() + at * ENTRY, value)
+    }
+
+    fn collection_base(&self) -> u64 {
+        let table = self.collection_table;
+        table & 0x0000_ffff_ffff_0000 | (table >> 12 & 0xf) << 48
+    }
+
+    /// Reads all tables. What was known before is forgotten.
+    pub fn restore(&mut self, injector: &Injector, machine: &impl Machine) -> Result<(), Unsaved> {
+        self.forget_devices(injector, machine.shared());
+        self.collections = Vec::new();
+        self.restore_collections(machine)?;
+        if self.device_table & VALID == 0 {
+            return Ok(());
+        }
+        let mut number = 0;
+        while let Ok(device) = u16::try_from(number) {
+            let step = match entry(machine, self.device_table, device) {
+                Some(address) => {
+                    let value = get(machine, address)?;
+                    self.restore_device(injector, machine, device, value)?
+                }
+                // No second level, or no table any more: perhaps behind.
+                None => 1,
+            };
+            if step == 0 {
+                break;
+            }
+            if !machine.pause() {
+                return Err(Unsaved::Invalid);
+            }
+            number += step;
+        }
+        Ok(())
+    }
+
+    fn restore_collections(&mut self, machine: &impl Machine) -> Result<(), Unsaved> {
+        if self.collection_table & VALID == 0 {
+            return Ok(());
+        }
+        let room = ((self.collection_table & PAGES) + 1) * TABLE_PAGE / ENTRY;
+        for at in 0..room {
+            let value = get(machine, self.collection_base() + at * ENTRY)?;
+            if value & VALID == 0 {
+                break;
+            }
+            let number = value as u16;
+            let target =
+                u16::try_from(value >> 16 & 0xf_ffff_ffff).map_err(|_| Unsaved::Invalid)?;
+            if machine.place(target).is_none() || self.has_collection(number) {
+                return Err(Unsaved::Invalid);
+            }
+            self.set_collection(machine, number, Some(target))?;
+        }
+        Ok(())
+    }
+
+    fn has_collection(&self, number: u16) -> bool {
+        self.collections
+            .binary_search_by_key(&number, |one| one.number)
+            .is_ok()
+    }
+
+    /// Reads a device's entry, and all of its events. Returns how far the next device is; 1 where there is none.
+    fn restore_device(
+        &mut self,
+        injector: &Injector,
+        machine: &impl Machine,
+        number: u16,
+        value: u64,
+    ) -> Result<u32, Unsaved> {
+        if value & VALID == 0 {
+            return Ok(1);
+        }
+        let bits = (value & 0x1f) as u32 + 1;
+        let table = (value >> 5 & 0xfff_ffff_ffff) << 8;
+        self.add_device(number, bits, table)?;
+        let mut event = 0u32;
+        while event >> bits.min(16) == 0 {
+            let value = get(machine, table + u64::from(event) * ENTRY)?;
+            let (step, lpi, collection) =
+                ((value >> 48) as u32, (value >> 16) as u32, value as u16);
+            if lpi == 0 {
+                event += 1;
+                if machine.pause() {
+                    continue;
+                }
+                return Err(Unsaved::Invalid);
+            }
+            if !self.has_collection(collection) {
+                return Err(Unsaved::Invalid);
+            }
+            self.add_event(injector, machine, number, event as u16, lpi, collection)?;
+            if step == 0 {
+                break;
+            }
+            event += step;
+        }
+        Ok((value >> 49 & u64::from(DEVICE_STEP)) as u32)
+    }
+}
+
+fn save_events(
+    machine: &impl Machine,
+    device: &Device,
+    events: &[Translation],
+) -> Result<(), Unsaved> {
+    for (at, known) in events.iter().enumerate() {
+        let next = events.get(at + 1);
+        let step = next.map_or(0, |next| (next.event - known.event).min(EVENT_STEP));
+        let value =
+            u64::from(step) << 48 | u64::from(known.lpi) << 16 | u64::from(known.collection);
+        put(
+            machine,
+            device.table + u64::from(known.event) * ENTRY,
+            value,
+        )?;
+    }
+    Ok(())
+}
+
+/// Writes which LPIs of the virtual CPU in this place are pending into its table.
+pub fn save_pending(machine: &impl Machine, place: u16) -> Result<(), Unsaved> {
+    let Some(private) = machine
+        .private(place)
+        .filter(|private| private.has_lpis_on())
+    else {
+        return Ok(());
+    };
+    for (lpi, pending) in machine.shared().lpis_of(place) {
+        let (address, bit) = tables::pending_bit(private, lpi);
+        let mut byte = [0];
+        if !machine.read(address, &mut byte) {
+            return Err(Unsaved::Absent);
+        }
+        let new = if pending {
+            byte[0] | bit
+        } else {
+            byte[0] & !bit
+        };
+        if new != byte[0] && !machine.write(address, &[new]) {
+            return Err(Unsaved::Absent);
+        }
+    }
+    Ok(())
+}
+
+/// The virtual CPU in this place has turned LPIs on: what its tables say of them counts from now on.
+pub fn turned_on(machine: &impl Machine, place: u16) {
+    configure_all(machine, place);
+    for (lpi, _) in machine.shared().lpis_of(place) {
+        take_pending(machine, place, lpi);
+    }
+}
+
+fn get(machine: &impl Machine, address: u64) -> Result<u64, Unsaved> {
+    let mut bytes = [0; ENTRY as usize];
+    if !machine.read(address, &mut bytes) {
+        return Err(Unsaved::Absent);
+    }
+    Ok(u64::from_le_bytes(bytes))
+}
+
+fn put(machine: &impl Machine, address: u64, value: u64) -> Result<(), Unsaved> {
+    if machine.write(address, &value.to_le_bytes()) {
+        Ok(())
+    } else {
+        Err(Unsaved::Absent)
+    }
+}

@@ -1,0 +1,192 @@
+//! LPIs: interrupts that are messages (Arm IHI 0069, 5.1). They are edges of group 1 without an active state, and are kept as
+//! shared interrupts are, in groups of 32 that come into being with their first.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::ops::Range;
+use core::sync::atomic::{AtomicU32, Ordering::*};
+
+use spin::Once;
+
+use crate::Shared;
+use crate::shared::{Group, NOBODY, NoMemory};
+
+/// The numbers that LPIs have: there are 16 bits for them.
+pub const NUMBERS: Range<u32> = 8192..65536;
+/// The first group's word.
+const FIRST: u32 = NUMBERS.start / 32;
+const GROUPS: usize = (NUMBERS.end - NUMBERS.start) as usize / 32;
+
+/// A byte of the guest's table of properties.
+const PRIORITY: u8 = 0xfc;
+const ENABLED: u8 = 1;
+
+/// All LPIs of a machine.
+#[derive(Debug)]
+pub(crate) struct Lpis {
+    /// A slice of one, since only that is made fallibly.
+    groups: Box<[Once<Box<[Group]>>]>,
+    /// Groups in which one may be pending, a bit each: what a virtual CPU that looks goes through.
+    noted: [AtomicU32; GROUPS / 32],
+}
+
+impl Lpis {
+    pub(crate) fn new() -> Result<Self, NoMemory> {
+        let mut groups = Vec::new();
+        groups.try_reserve_exact(GROUPS).map_err(|_| NoMemory)?;
+        groups.resize_with(GROUPS, Once::new);
+        Ok(Lpis {
+            groups: groups.into_boxed_slice(),
+            noted: [const { AtomicU32::new(0) }; GROUPS / 32],
+        })
+    }
+
+    /// The group of the 32 that begin with number `32 × word`, if one of them was ever used.
+    pub(crate) fn group(&self, word: u32) -> Option<&Group> {
+        let at = word.checked_sub(FIRST)? as usize;
+        self.groups.get(at)?.get()?.first()
+    }
+
+    /// The group of an LPI, from now on there.
+    pub(crate) fn make(&self, number: u32) -> Result<&Group, NoMemory> {
+        let at = (number / 32).checked_sub(FIRST).ok_or(NoMemory)? as usize;
+        let group = self.groups.get(at).ok_or(NoMemory)?;
+        let group = group.try_call_once(|| {
+            let mut one = Vec::new();
+            one.try_reserve_exact(1).map_err(|_| NoMemory)?;
+            one.push(Group::new(NOBODY));
+            Ok(one.into_boxed_slice())
+        })?;
+        group.first().ok_or(NoMemory)
+    }
+
+    /// One of a word's may be pending.
+    #[inline]
+    pub(crate) fn note(&self, word: u32) {
+        if let Some(at) = word.checked_sub(FIRST)
+            && let Some(noted) = self.noted.get(at as usize / 32)
+        {
+            noted.fetch_or(1 << (at % 32), SeqCst);
+        }
+    }
+
+    /// Groups in which one may be pending, with their first number; those where none is any more are forgotten.
+    pub(crate) fn noted(&self) -> impl Iterator<Item = (u32, &Group)> {
+        self.noted
+            .iter()
+            .zip((FIRST..).step_by(32))
+            .flat_map(move |(noted, first)| {
+                crate::bank::bits(noted.load(Relaxed)).filter_map(move |bit| {
+                    let group = self.group(first + bit)?;
+                    if group.bank.pending() == 0 {
+                        noted.fetch_and(!(1 << bit), SeqCst);
+                        // One that became pending meanwhile is noted again.
+                        if group.bank.pending() != 0 {
+                            self.note(first + bit);
+                        }
+                    }
+                    Some((32 * (first + bit), group))
+                })
+            })
+    }
+
+    /// All groups there are, with their first numbers.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u32, &Group)> {
+        self.groups
+            .iter()
+            .zip((NUMBERS.start..).step_by(32))
+            .filter_map(|(group, first)| Some((first, group.get()?.first()?)))
+    }
+}
+
+impl Shared {
+    /// Whether there are LPIs.
+    #[inline]
+    pub fn has_lpis(&self) -> bool {
+        self.lpis().is_some()
+    }
+
+    /// An LPI is a message that an ITS may send from now on: to the virtual CPU in this place, if any.
+    pub fn add_lpi(&self, number: u32, target: Option<u16>) -> Result<(), NoMemory> {
+        let group = self.lpis().ok_or(NoMemory)?.make(number)?;
+        group.bank.latch.fetch_and(!bit(number), SeqCst);
+        group.set_target(number % 32, target.unwrap_or(NOBODY));
+        Ok(())
+    }
+
+    /// An LPI is sent by nobody any more.
+    pub fn remove_lpi(&self, number: u32) {
+        if let Some(group) = self.group_of(number) {
+            group.set_target(number % 32, NOBODY);
+            group.bank.enabled.fetch_and(!bit(number), SeqCst);
+            group.bank.latch.fetch_and(!bit(number), SeqCst);
+        }
+    }
+
+    /// An LPI goes to another virtual CPU. Returns the place of one that has to look for it now.
+    pub fn move_lpi(&self, number: u32, target: Option<u16>) -> Option<u16> {
+        let group = self.group_of(number)?;
+        group.set_target(number % 32, target.unwrap_or(NOBODY));
+        (group.bank.deliverable() & bit(number) != 0)
+            .then_some(target)
+            .flatten()
+    }
+
+    /// What the guest's table says of an LPI: its priority, and whether it is let through. Returns the place of one that has to
+    /// look for it now.
+    pub fn configure_lpi(&self, number: u32, properties: u8) -> Option<u16> {
+        let group = self.group_of(number)?;
+        let (word, byte) = (number % 32 / 4, number % 4 * 8);
+        let priority = u32::from(properties & PRIORITY) << byte;
+        group
+            .bank
+            .set_priorities(word as usize, priority, 0xff << byte);
+        if properties & ENABLED == 0 {
+            group.bank.enabled.fetch_and(!bit(number), SeqCst);
+            return None;
+        }
+        group.bank.enabled.fetch_or(bit(number), SeqCst);
+        self.due(number, group)
+    }
+
+    /// An LPI arrives. Returns the place of one that has to look for it now.
+    #[inline]
+    pub fn raise_lpi(&self, number: u32) -> Option<u16> {
+        let group = self.group_of(number)?;
+        group.bank.latch.fetch_or(bit(number), SeqCst);
+        self.note(number / 32);
+        self.due(number, group)
+    }
+
+    /// An LPI is not pending any more.
+    pub fn clear_lpi(&self, number: u32) {
+        if let Some(group) = self.group_of(number) {
+            group.bank.latch.fetch_and(!bit(number), SeqCst);
+        }
+    }
+
+    /// All LPIs that go to the virtual CPU in this place, and whether each is pending.
+    pub fn lpis_of(&self, place: u16) -> impl Iterator<Item = (u32, bool)> {
+        let groups = self.lpis().into_iter().flat_map(Lpis::all);
+        groups.flat_map(move |(first, group)| {
+            (0..32)
+                .filter(move |at| group.target(*at) == place)
+                .map(move |at| (first + at, group.bank.pending() & 1 << at != 0))
+        })
+    }
+
+    fn group_of(&self, number: u32) -> Option<&Group> {
+        self.lpis()?.group(number / 32)
+    }
+
+    /// Where an LPI goes, if it can go there now.
+    fn due(&self, number: u32, group: &Group) -> Option<u16> {
+        let due = group.bank.deliverable() & bit(number) != 0;
+        due.then(|| group.target(number % 32))
+            .filter(|place| *place != NOBODY)
+    }
+}
+
+fn bit(number: u32) -> u32 {
+    1 << (number % 32)
+}
