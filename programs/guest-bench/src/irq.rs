@@ -1,5 +1,6 @@
 //! Interrupts that are taken: each leaves the time at which its handler began.
 
+use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::{gic, receiver, sgi, time};
@@ -24,11 +25,15 @@ pub extern "C" fn handle(taken: u64) {
     }
 }
 
-/// When the timer's interrupt that was armed for `deadline` was taken.
-pub fn timer_taken(deadline: u64) -> u64 {
+/// When the timer's interrupt that was armed for `deadline` was taken. Until then this CPU spins, or `sleeps`.
+pub fn timer_taken(deadline: u64, sleeps: bool) -> u64 {
     TIMER_TAKEN.store(0, Ordering::Relaxed);
     time::arm(deadline);
     loop {
+        if sleeps {
+            // SAFETY: an interrupt that is masked ends the wait too, and is taken after it.
+            unsafe { asm!("msr daifset, #2", "wfi", "msr daifclr, #2", "isb") };
+        }
         match TIMER_TAKEN.load(Ordering::Relaxed) {
             0 => {}
             taken => return taken,

@@ -30,7 +30,8 @@ pub fn all(platform: &Platform, cpus: &Cpus) {
     batches("mmio_vmm", || _ = gic::read(flags));
     batches("id_register", read_id_register);
     batches("eoi", || gic::end(SPURIOUS));
-    timer();
+    timer(false, "timer");
+    timer(true, "timer_asleep");
     batches("sgi_empty", || {
         sgi::send(sgi::targets(cpus.first, 0), sgi::QUIET)
     });
@@ -66,16 +67,16 @@ fn read_id_register() {
     unsafe { asm!("mrs {}, id_aa64isar0_el1", out(reg) _) };
 }
 
-/// From the time the timer was set to, to the handler.
-fn timer() {
+/// From the time the timer was set to, to the handler, while the CPU spins or `sleeps`.
+fn timer(sleeps: bool, name: &str) {
     let mut samples = Samples::new();
     loop {
         let deadline = time::now() + time::microseconds(AHEAD);
-        if !samples.add(irq::timer_taken(deadline) - deadline) {
+        if !samples.add(irq::timer_taken(deadline, sleeps) - deadline) {
             break;
         }
     }
-    samples.print("timer", 1);
+    samples.print(name, 1);
 }
 
 /// From the first CPU to the last. The sender's part is the trapped write; the receiver's, from then to its handler. An

@@ -26,6 +26,8 @@ const READY: u32 = 1 << 5;
 /// The device's state.
 #[derive(Default)]
 pub struct Uart {
+    /// What the guest sends is its log: it goes to standard error.
+    pub is_log: bool,
     input: VecDeque<u8>,
     kept: [u32; 6],
     mask: u32,
@@ -70,11 +72,14 @@ impl Uart {
         }
     }
 
-    /// Writes the register at `offset`. What the guest sends goes to standard output.
+    /// Writes the register at `offset`.
     pub fn write(&mut self, offset: u64, value: u32) -> io::Result<()> {
         match offset {
             DATA => {
                 self.raw |= READY;
+                if self.is_log {
+                    return io::stderr().write_all(&[value as u8]);
+                }
                 let mut out = io::stdout().lock();
                 out.write_all(&[value as u8])?;
                 if value as u8 == b'\n' || self.mask & RECEIVED != 0 {

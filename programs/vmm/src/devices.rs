@@ -1,34 +1,68 @@
-//! What answers where no memory is: the console and the status register.
+//! What answers where no memory is: the console, virtio devices, and the status register.
 
 use std::io::Read;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
 use kvm_ioctls::VmFd;
 
 use crate::console::Uart;
-use crate::layout::{DEVICE_LEN, STATUS, UART, UART_INTERRUPT};
+use crate::layout::{DEVICE_LEN, STATUS, UART, UART_INTERRUPT, VIRTIO, VIRTIO_INTERRUPT};
+use crate::line::Line;
+use crate::memory::Memory;
+use crate::options::Options;
+use crate::virtio::{Arrival, Block, Console, Device, Entropy, Transport, Vsock};
 
-/// KVM_IRQ_LINE's number of a shared interrupt of the guest's controller: its type above, the number beyond 32 added.
-const SHARED_INTERRUPT: u32 =
-    kvm_bindings::KVM_ARM_IRQ_TYPE_SPI << kvm_bindings::KVM_ARM_IRQ_TYPE_SHIFT | 32;
+/// How many pieces of data wait for the guest.
+const ARRIVALS: usize = 16;
 
 /// The devices, shared by all virtual CPUs.
 pub struct Devices {
-    vm: Arc<VmFd>,
-    uart: Mutex<(Uart, bool)>,
+    uart: Mutex<(Uart, Line)>,
+    /// The console first, and streams last.
+    virtio: Vec<Mutex<Transport>>,
     status: AtomicU8,
 }
 
+/// How many virtio devices the options ask for.
+pub fn count(options: &Options) -> usize {
+    2 + options.disks.len() + usize::from(options.vsock.is_some())
+}
+
 impl Devices {
-    /// Devices that interrupt `vm`.
-    pub fn new(vm: Arc<VmFd>) -> Self {
-        Self {
-            vm,
-            uart: Mutex::default(),
-            status: AtomicU8::new(0),
+    /// Devices that interrupt `vm` and share `memory` with it; and what comes from outside for its streams.
+    pub fn new(
+        vm: &Arc<VmFd>,
+        memory: &Memory,
+        options: &Options,
+    ) -> Result<(Self, Receiver<Arrival>)> {
+        let (sender, arrivals) = sync_channel(ARRIVALS);
+        let mut all: Vec<Box<dyn Device>> = vec![Box::new(Console::default())];
+        for path in &options.disks {
+            all.push(Box::new(Block::new(path)?));
         }
+        all.push(Box::new(Entropy::new()?));
+        if let Some(path) = &options.vsock {
+            all.push(Box::new(Vsock::new(path.clone(), sender)));
+        }
+        let transport = |(at, device)| {
+            let line = Line::new(vm, VIRTIO_INTERRUPT + at as u32);
+            Ok(Mutex::new(Transport::new(device, memory.clone(), line)?))
+        };
+        let mut uart = Uart::default();
+        uart.is_log = options.log;
+        let devices = Self {
+            uart: Mutex::new((uart, Line::new(vm, UART_INTERRUPT))),
+            virtio: all
+                .into_iter()
+                .enumerate()
+                .map(transport)
+                .collect::<Result<_>>()?,
+            status: AtomicU8::new(0),
+        };
+        Ok((devices, arrivals))
     }
 
     /// The status that the guest left.
@@ -36,17 +70,18 @@ impl Devices {
         self.status.load(Ordering::Relaxed)
     }
 
-    /// Answers a read of `data.len()` bytes; what no device is at reads as 0.
+    /// Answers a read; what no device is at reads as 0.
     pub fn read(&self, address: u64, data: &mut [u8]) -> Result<()> {
-        let mut value = 0;
-        if (UART..UART + DEVICE_LEN).contains(&address) {
+        data.fill(0);
+        if let Some((device, offset)) = self.virtio_at(address) {
+            device.read(offset, data);
+        } else if (UART..UART + DEVICE_LEN).contains(&address) {
+            let len = data.len().min(4);
             self.with_uart(|uart| {
-                value = uart.read(address - UART);
+                data[..len].copy_from_slice(&uart.read(address - UART).to_le_bytes()[..len]);
                 Ok(())
             })?;
         }
-        let bytes = u64::from(value).to_le_bytes();
-        data.copy_from_slice(&bytes[..data.len()]);
         Ok(())
     }
 
@@ -56,7 +91,9 @@ impl Devices {
         let len = data.len().min(4);
         bytes[..len].copy_from_slice(&data[..len]);
         let value = u32::from_le_bytes(bytes);
-        if (UART..UART + DEVICE_LEN).contains(&address) {
+        if let Some((mut device, offset)) = self.virtio_at(address) {
+            device.write(offset, value)?;
+        } else if (UART..UART + DEVICE_LEN).contains(&address) {
             self.with_uart(|uart| {
                 uart.write(address - UART, value)
                     .context("writing the guest's output")
@@ -67,7 +104,7 @@ impl Devices {
         Ok(())
     }
 
-    /// Passes standard input to the console, to its end.
+    /// Passes standard input to the console that the guest uses, to its end.
     pub fn feed(&self) -> Result<()> {
         let mut bytes = [0; 256];
         loop {
@@ -75,6 +112,12 @@ impl Devices {
             if len == 0 {
                 return Ok(());
             }
+            let mut console = lock(&self.virtio[0]);
+            if console.is_driven() {
+                console.arrive(0, &bytes[..len])?;
+                continue;
+            }
+            drop(console);
             self.with_uart(|uart| {
                 uart.receive(&bytes[..len]);
                 Ok(())
@@ -82,17 +125,29 @@ impl Devices {
         }
     }
 
-    /// Works on the console, then moves its interrupt line where that changed.
-    fn with_uart(&self, work: impl FnOnce(&mut Uart) -> Result<()>) -> Result<()> {
-        let mut state = self.uart.lock().unwrap_or_else(PoisonError::into_inner);
-        work(&mut state.0)?;
-        let level = state.0.interrupts();
-        if level != state.1 {
-            state.1 = level;
-            self.vm
-                .set_irq_line(SHARED_INTERRUPT + UART_INTERRUPT, level)
-                .context("interrupting the guest")?;
+    /// Passes what comes from outside to the streams.
+    pub fn pass(&self, arrivals: &Receiver<Arrival>) -> Result<()> {
+        let streams = self.virtio.last().context("no device")?;
+        for Arrival { source, bytes } in arrivals {
+            lock(streams).arrive(source, &bytes)?;
         }
         Ok(())
     }
+
+    fn virtio_at(&self, address: u64) -> Option<(MutexGuard<'_, Transport>, u64)> {
+        let offset = address.checked_sub(VIRTIO)?;
+        let device = self.virtio.get((offset / DEVICE_LEN) as usize)?;
+        Some((lock(device), offset % DEVICE_LEN))
+    }
+
+    /// Works on the console, then moves its interrupt line where that changed.
+    fn with_uart(&self, work: impl FnOnce(&mut Uart) -> Result<()>) -> Result<()> {
+        let (uart, line) = &mut *lock(&self.uart);
+        work(uart)?;
+        line.set(uart.interrupts())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -8,6 +8,8 @@ pub const DISTRIBUTOR_LEN: u64 = 0x1_0000;
 pub const UART: u64 = 0x0900_0000;
 /// The status register: what is written here is the exit status after power-off.
 pub const STATUS: u64 = 0x0901_0000;
+/// The first virtio device; the others follow.
+pub const VIRTIO: u64 = 0x0a00_0000;
 /// Length of a device's registers.
 pub const DEVICE_LEN: u64 = 0x1000;
 /// The redistributors, one after the other.
@@ -19,5 +21,7 @@ pub const RAM: u64 = 0x4000_0000;
 
 /// The console's shared interrupt: its number beyond 32.
 pub const UART_INTERRUPT: u32 = 1;
+/// The first virtio device's; the others follow.
+pub const VIRTIO_INTERRUPT: u32 = 16;
 /// Private interrupts of the generic timer, beyond 16: secure, physical, virtual, hypervisor.
 pub const TIMER_INTERRUPTS: [u32; 4] = [13, 14, 11, 10];

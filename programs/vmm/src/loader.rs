@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use crate::layout::RAM;
-use crate::memory::Memory;
+use crate::memory::{self, Memory};
 
 /// Where a flat image starts, from the start of memory: as old Linux Images, and as QEMU loads one.
 const FLAT_OFFSET: u64 = 0x8_0000;
@@ -26,13 +26,11 @@ pub struct Loaded {
 }
 
 /// Loads kernel and archive.
-pub fn load(memory: &mut Memory, kernel: &Path, initrd: Option<&Path>) -> Result<Loaded> {
+pub fn load(memory: &Memory, kernel: &Path, initrd: Option<&Path>) -> Result<Loaded> {
     let image = read(kernel)?;
     let (offset, len) = place(&image);
     let entry = RAM + offset;
-    memory
-        .load(entry, &image)
-        .with_context(|| kernel.display().to_string())?;
+    memory::load(memory, entry, &image).with_context(|| kernel.display().to_string())?;
     let tree = (entry + len).next_multiple_of(TREE_ROOM);
     let mut loaded = Loaded {
         entry,
@@ -42,9 +40,7 @@ pub fn load(memory: &mut Memory, kernel: &Path, initrd: Option<&Path>) -> Result
     if let Some(initrd) = initrd {
         let archive = read(initrd)?;
         let start = tree + TREE_ROOM;
-        memory
-            .load(start, &archive)
-            .with_context(|| initrd.display().to_string())?;
+        memory::load(memory, start, &archive).with_context(|| initrd.display().to_string())?;
         loaded.initrd = (start, start + archive.len() as u64);
     }
     Ok(loaded)

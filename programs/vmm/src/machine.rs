@@ -1,10 +1,12 @@
 //! Puts a machine together and runs it.
 
 use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::sync::{Arc, mpsc};
 use std::thread;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use kvm_bindings::{
     KVM_DEV_ARM_VGIC_CTRL_INIT, KVM_DEV_ARM_VGIC_GRP_ADDR, KVM_DEV_ARM_VGIC_GRP_CTRL,
     KVM_VGIC_V3_ADDR_TYPE_DIST, KVM_VGIC_V3_ADDR_TYPE_REDIST, kvm_create_device, kvm_device_attr,
@@ -14,23 +16,25 @@ use kvm_ioctls::{DeviceFd, Kvm, VmFd};
 
 use crate::devices::Devices;
 use crate::layout::{DISTRIBUTOR, RAM, REDISTRIBUTORS};
-use crate::memory::Memory;
+use crate::memory;
 use crate::options::Options;
+use crate::stats::{self, Stats};
+use crate::vcpu::End;
 use crate::{loader, tree, vcpu};
 
-/// The stack of a virtual CPU's thread, in bytes.
-const STACK: usize = 64 << 10;
+/// The stack of a thread, in bytes.
+const STACK: usize = 128 << 10;
 
 /// Runs a guest to its end: the status that it left.
 pub fn run(options: &Options) -> Result<u8> {
     let kvm = Kvm::new().context("/dev/kvm")?;
-    let mut memory = Memory::new(options.memory)?;
-    let loaded = loader::load(&mut memory, &options.kernel, options.initrd.as_deref())?;
+    let memory = memory::new(options.memory)?;
+    let loaded = loader::load(&memory, &options.kernel, options.initrd.as_deref())?;
     let vm = Arc::new(kvm.create_vm().context("creating the VM")?);
     let region = kvm_userspace_memory_region {
         guest_phys_addr: RAM,
-        memory_size: memory.len(),
-        userspace_addr: memory.host_address(),
+        memory_size: options.memory,
+        userspace_addr: memory::host_address(&memory)?,
         ..Default::default()
     };
     // SAFETY: the memory stays mapped as long as the process lives, and is used for nothing but the guest.
@@ -40,10 +44,14 @@ pub fn run(options: &Options) -> Result<u8> {
         .collect::<Result<_>>()?;
     let _controller = interrupt_controller(&vm).context("making the interrupt controller")?;
     let affinities: Vec<_> = vcpus.iter().map(vcpu::affinity).collect::<Result<_>>()?;
-    memory.load(loaded.tree, &tree::build(options, &loaded, &affinities)?)?;
+    let tree = tree::build(options, &loaded, &affinities)?;
+    memory::load(&memory, loaded.tree, &tree)?;
     vcpu::set_entry(&vcpus[0], loaded.entry, loaded.tree)?;
 
-    let devices = Arc::new(Devices::new(vm));
+    let (devices, arrivals) = Devices::new(&vm, &memory, options)?;
+    let devices = Arc::new(devices);
+    let counted = &vcpus[..if options.stats { vcpus.len() } else { 0 }];
+    let mut counters: Vec<_> = counted.iter().map(Stats::of).collect::<Result<_>>()?;
     let (ended, end) = mpsc::channel();
     for (index, mut vcpu) in vcpus.into_iter().enumerate() {
         let (devices, ended, pin) = (devices.clone(), ended.clone(), options.pin);
@@ -56,19 +64,34 @@ pub fn run(options: &Options) -> Result<u8> {
             };
             let _ = ended.send(run());
         };
-        thread::Builder::new()
-            .stack_size(STACK)
-            .spawn(body)
-            .context("starting a vCPU's thread")?;
+        start(body)?;
     }
-    let fed = devices.clone();
-    thread::Builder::new()
-        .stack_size(STACK)
-        .spawn(move || fed.feed())
-        .context("starting a thread")?;
-    end.recv().context("all vCPUs are gone")??;
+    let (fed, passed) = (devices.clone(), devices.clone());
+    start(move || fed.feed())?;
+    if options.vsock.is_some() {
+        start(move || passed.pass(&arrivals))?;
+    }
+    let end = end.recv().context("all vCPUs are gone")??;
     std::io::stdout().flush()?;
-    Ok(devices.status())
+    stats::print(&mut counters)?;
+    match end {
+        End::Off => Ok(devices.status()),
+        End::Reset if options.no_reboot => bail!("the guest reset"),
+        End::Reset => Err(start_anew()).context("starting the machine anew"),
+    }
+}
+
+/// Replaces this process by a new one with the same arguments: of a machine that resets nothing is to be left.
+fn start_anew() -> std::io::Error {
+    Command::new("/proc/self/exe")
+        .args(std::env::args_os().skip(1))
+        .exec()
+}
+
+/// Starts a thread with a small stack.
+fn start<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> Result<()> {
+    let builder = thread::Builder::new().stack_size(STACK);
+    builder.spawn(body).map(drop).context("starting a thread")
 }
 
 /// A GICv3. Lives as long as what is returned.

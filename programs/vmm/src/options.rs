@@ -8,8 +8,8 @@ use lexopt::{Arg, Parser, ValueExt};
 /// The most virtual CPUs that a machine has, as in Linux.
 const MAX_VCPUS: u32 = 512;
 
-const USAGE: &str =
-    "vmm [--vcpus N] [--memory SIZE] [--initrd FILE] [--append PARAMS] [--pin] KERNEL";
+const USAGE: &str = "vmm [--vcpus N] [--memory SIZE] [--initrd FILE] [--append PARAMS] [--disk FILE]... \
+     [--vsock PATH] [--log] [--stats] [--pin] [--no-reboot] KERNEL";
 
 /// What to run.
 #[derive(Debug)]
@@ -25,6 +25,16 @@ pub struct Options {
     pub append: String,
     /// Virtual CPU n runs on the host's CPU n modulo their number alone.
     pub pin: bool,
+    /// Files that are the guest's disks.
+    pub disks: Vec<PathBuf>,
+    /// Streams that the guest opens to a port of the host lead to the Unix socket of this name with `_` and the port after it.
+    pub vsock: Option<String>,
+    /// The PL011 carries the guest's log, and goes to standard error.
+    pub log: bool,
+    /// In the end the kernel's counts of exits are printed on standard error.
+    pub stats: bool,
+    /// A reset is a failure.
+    pub no_reboot: bool,
 }
 
 /// Reads the command line.
@@ -36,6 +46,11 @@ pub fn parse() -> Result<Options> {
         initrd: None,
         append: String::new(),
         pin: false,
+        disks: Vec::new(),
+        vsock: None,
+        log: false,
+        stats: false,
+        no_reboot: false,
     };
     let mut parser = Parser::from_env();
     while let Some(argument) = parser.next()? {
@@ -44,7 +59,12 @@ pub fn parse() -> Result<Options> {
             Arg::Long("memory") => options.memory = size(&parser.value()?.string()?)?,
             Arg::Long("initrd") => options.initrd = Some(parser.value()?.into()),
             Arg::Long("append") => options.append = parser.value()?.string()?,
+            Arg::Long("disk") => options.disks.push(parser.value()?.into()),
+            Arg::Long("vsock") => options.vsock = Some(parser.value()?.string()?),
+            Arg::Long("log") => options.log = true,
+            Arg::Long("stats") => options.stats = true,
             Arg::Long("pin") => options.pin = true,
+            Arg::Long("no-reboot") => options.no_reboot = true,
             Arg::Value(kernel) if options.kernel.as_os_str().is_empty() => {
                 options.kernel = kernel.into()
             }

@@ -3,9 +3,10 @@
 use anyhow::Result;
 use vm_fdt::FdtWriter;
 
+use crate::devices;
 use crate::layout::{
     DEVICE_LEN, DISTRIBUTOR, DISTRIBUTOR_LEN, RAM, REDISTRIBUTOR_LEN, REDISTRIBUTORS, STATUS,
-    TIMER_INTERRUPTS, UART, UART_INTERRUPT,
+    TIMER_INTERRUPTS, UART, UART_INTERRUPT, VIRTIO, VIRTIO_INTERRUPT,
 };
 use crate::loader::Loaded;
 use crate::options::Options;
@@ -41,7 +42,7 @@ pub fn build(options: &Options, loaded: &Loaded, affinities: &[u64]) -> Result<V
     tree.property_string("method", "hvc")?;
     tree.end_node(psci)?;
     interrupts(&mut tree, affinities.len() as u64)?;
-    devices(&mut tree)?;
+    devices(&mut tree, devices::count(options))?;
     tree.end_node(root)?;
     Ok(tree.finish()?)
 }
@@ -102,7 +103,7 @@ fn interrupts(tree: &mut FdtWriter, vcpus: u64) -> Result<()> {
     Ok(())
 }
 
-fn devices(tree: &mut FdtWriter) -> Result<()> {
+fn devices(tree: &mut FdtWriter, virtio: usize) -> Result<()> {
     let clock = tree.begin_node("apb-pclk")?;
     tree.property_string("compatible", "fixed-clock")?;
     tree.property_u32("#clock-cells", 0)?;
@@ -123,5 +124,14 @@ fn devices(tree: &mut FdtWriter) -> Result<()> {
     tree.property_string("compatible", "stile,exit-status")?;
     tree.property_array_u64("reg", &[STATUS, DEVICE_LEN])?;
     tree.end_node(status)?;
+    for at in 0..virtio as u32 {
+        let address = VIRTIO + DEVICE_LEN * u64::from(at);
+        let device = tree.begin_node(&format!("virtio_mmio@{address:x}"))?;
+        tree.property_string("compatible", "virtio,mmio")?;
+        tree.property_array_u64("reg", &[address, DEVICE_LEN])?;
+        tree.property_array_u32("interrupts", &[SHARED, VIRTIO_INTERRUPT + at, LEVEL_HIGH])?;
+        tree.property_null("dma-coherent")?;
+        tree.end_node(device)?;
+    }
     Ok(())
 }

@@ -54,16 +54,23 @@ pub fn set_entry(vcpu: &VcpuFd, entry: u64, argument: u64) -> Result<()> {
     Ok(())
 }
 
-/// Runs it until the guest powers off.
-pub fn run(vcpu: &mut VcpuFd, devices: &Devices) -> Result<()> {
+/// How a guest ended.
+pub enum End {
+    /// It powered off.
+    Off,
+    /// It wants to start anew.
+    Reset,
+}
+
+/// Runs it until the guest ends.
+pub fn run(vcpu: &mut VcpuFd, devices: &Devices) -> Result<End> {
     loop {
         match vcpu.run() {
             Ok(VcpuExit::MmioRead(address, data)) => devices.read(address, data)?,
             Ok(VcpuExit::MmioWrite(address, data)) => devices.write(address, data)?,
             Ok(VcpuExit::Intr) => {}
-            Ok(VcpuExit::SystemEvent(KVM_SYSTEM_EVENT_SHUTDOWN | KVM_SYSTEM_EVENT_RESET, _)) => {
-                return Ok(());
-            }
+            Ok(VcpuExit::SystemEvent(KVM_SYSTEM_EVENT_SHUTDOWN, _)) => return Ok(End::Off),
+            Ok(VcpuExit::SystemEvent(KVM_SYSTEM_EVENT_RESET, _)) => return Ok(End::Reset),
             Ok(VcpuExit::SystemEvent(KVM_SYSTEM_EVENT_CRASH, _)) => bail!("the guest crashed"),
             Ok(exit) => bail!("the guest did what is not known here: {exit:?}"),
             Err(error) if error.errno() == libc::EINTR => {}

@@ -42,6 +42,16 @@ impl<'a> Debian<'a> {
         self.place(name).is_dir()
     }
 
+    /// A package in the cache whose name begins so.
+    pub fn cached_beginning(&self, start: &str) -> Option<PathBuf> {
+        let entries = fs::read_dir(self.folder.join("packages")).ok()?;
+        let begins = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default();
+            name.to_string_lossy().starts_with(start)
+        };
+        entries.flatten().map(|entry| entry.path()).find(begins)
+    }
+
     fn place(&self, name: &str) -> PathBuf {
         self.folder.join("packages").join(name)
     }

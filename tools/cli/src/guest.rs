@@ -47,7 +47,8 @@ pub fn tree<'a>(project: &'a Project, arch: Arch) -> Result<Initramfs<'a>> {
 /// The same without busybox, which comes from Debian.
 pub fn bare_tree<'a>(project: &'a Project, arch: Arch) -> Result<Initramfs<'a>> {
     let init = toolchain::program(project, arch, "init")?;
-    let mut tree = Initramfs::new(project, arch, &init)?;
+    let mut tree = Initramfs::new(project, arch);
+    tree.file("init", &init)?;
     tree.folder(HOST_FOLDER);
     Ok(tree)
 }

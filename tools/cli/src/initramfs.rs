@@ -46,8 +46,8 @@ pub struct Initramfs<'a> {
 }
 
 impl<'a> Initramfs<'a> {
-    /// A tree with the usual folders and `init` as PID 1.
-    pub fn new(project: &'a Project, arch: Arch, init: &Path) -> Result<Self> {
+    /// A tree with the usual folders. PID 1 is to be `init`.
+    pub fn new(project: &'a Project, arch: Arch) -> Self {
         let mut tree = Self {
             project,
             arch,
@@ -78,8 +78,7 @@ impl<'a> Initramfs<'a> {
         );
         tree.text("etc/group", b"root:x:0:\nnogroup:x:65534:\n");
         tree.text("etc/hostname", b"guest\n");
-        tree.file("init", init)?;
-        Ok(tree)
+        tree
     }
 
     /// Adds busybox under all its names.
@@ -116,6 +115,11 @@ impl<'a> Initramfs<'a> {
     /// Adds a file with this content.
     pub fn text(&mut self, path: &str, content: &[u8]) {
         self.add(path, Node::Text(content.to_vec(), 0o644));
+    }
+
+    /// Adds a program with this text.
+    pub fn script(&mut self, path: &str, text: &[u8]) {
+        self.add(path, Node::Text(text.to_vec(), 0o755));
     }
 
     /// Adds a host file, with what it needs to run where it is a dynamically linked program.

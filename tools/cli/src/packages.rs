@@ -123,28 +123,58 @@ pub fn has_linux(arch: Arch, version: &str) -> bool {
 
 /// A stock Debian kernel of this version, such as `6.12`, that can be given to QEMU.
 pub fn linux(project: &Project, arch: Arch, version: &str) -> Result<PathBuf> {
+    let place = linux_place(project, arch, version);
+    if !place.is_file() {
+        let image = kernel_file(&linux_package(project, arch, version)?.join("boot"))?;
+        std::fs::create_dir_all(project.cache.join("linux"))?;
+        std::fs::hard_link(image, &place)?;
+    }
+    Ok(place)
+}
+
+/// These modules of such a kernel, by their paths without the ending.
+pub fn linux_modules(
+    project: &Project,
+    arch: Arch,
+    version: &str,
+    names: &[&str],
+) -> Result<Vec<PathBuf>> {
+    let package = linux_package(project, arch, version)?;
+    let releases = ["usr/lib/modules", "lib/modules"].map(|folder| package.join(folder));
+    let releases = releases
+        .iter()
+        .find_map(|folder| std::fs::read_dir(folder).ok());
+    let Some(release) = releases.and_then(|mut entries| entries.next()) else {
+        bail!("{} has no modules", package.display());
+    };
+    let kernel = release?.path().join("kernel");
+    let file = |name: &&str| {
+        let endings = ["ko", "ko.xz"].map(|ending| format!("{name}.{ending}"));
+        first_existing(&kernel, &endings.each_ref().map(String::as_str))
+    };
+    names.iter().map(file).collect()
+}
+
+/// The package of such a kernel.
+fn linux_package(project: &Project, arch: Arch, version: &str) -> Result<PathBuf> {
     let suite = match version {
         "6.1" => "bookworm",
         "6.12" => SUITE,
         _ => bail!("no Debian release is known to have Linux {version}; there are 6.1 and 6.12"),
     };
-    let place = linux_place(project, arch, version);
-    if !place.is_file() {
-        let debian = Debian::new(project, suite, arch.debian());
-        let newest = debian.field(&format!("linux-image-{}", arch.debian()), "Depends")?;
-        let Some(package) = newest
-            .as_deref()
-            .and_then(|depends| depends.split([' ', ',']).next())
-        else {
-            bail!("Debian {suite} has no Linux for {}", arch.debian());
-        };
-        let tree = debian.package(package)?;
-        let image = kernel_file(&tree.join("boot"))?;
-        std::fs::create_dir_all(project.cache.join("linux"))?;
-        std::fs::hard_link(image, &place)?;
-        progress(&format!("Linux {version} is {package}"));
+    let debian = Debian::new(project, suite, arch.debian());
+    if let Some(package) = debian.cached_beginning(&format!("linux-image-{version}.")) {
+        return Ok(package);
     }
-    Ok(place)
+    let newest = debian.field(&format!("linux-image-{}", arch.debian()), "Depends")?;
+    let Some(package) = newest
+        .as_deref()
+        .and_then(|depends| depends.split([' ', ',']).next())
+    else {
+        bail!("Debian {suite} has no Linux for {}", arch.debian());
+    };
+    progress(&format!("Linux {version} is {package}"));
+    debian.package(package)
 }
 
 fn kernel_file(boot: &Path) -> Result<PathBuf> {

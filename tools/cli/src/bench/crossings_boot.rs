@@ -51,7 +51,8 @@ impl Boot<'_> {
     pub fn run(&self, bench: &Bench) -> Result<Booted> {
         let project = bench.project;
         let program = toolchain::bare_program(project, self.arch, "crossings")?;
-        let mut tree = Initramfs::new(project, self.arch, &program)?;
+        let mut tree = Initramfs::new(project, self.arch);
+        tree.file("init", &program)?;
         tree.text("crossings.arguments", self.arguments.join("\n").as_bytes());
         let folder = Folder::new(project.cache.join("run"))?;
         let [initramfs, log, counts] = ["initramfs", "log", "counts"].map(|name| folder.file(name));

@@ -85,7 +85,7 @@ impl Step {
             files.push(toolchain::program(bench.project, self.arch, name)?);
         }
         match self.suite {
-            Suite::Affinity => files.push(vm::guest_bench(bench.project)?),
+            Suite::Affinity => files.push(vm::system::bench(bench.project)?),
             Suite::Entry => files.push(toolchain::narrow_program(bench.project, "calls32")?),
             _ => {}
         }

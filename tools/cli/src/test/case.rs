@@ -14,6 +14,9 @@
 //! - `#: terminal`: its standard input, output and error are a terminal
 //! - `#: only ARCH`: what it needs exists for this architecture alone
 //! - `#: hypervisor`: it needs /dev/kvm, so it runs only on machines that start where the kernel can be a hypervisor
+//! - `#: guest`: it runs guests: the monitor `vmm` in `PATH`, and in `/vm` Debian's Linux (`kernel`), its file tree
+//!   (`initrd`) and what belongs on its command line (`parameters`)
+//! - `#: minutes N`: it may take so long
 //! - `#: long`: it is slow, and runs only with `--long`
 
 use std::fs;
@@ -54,6 +57,10 @@ pub struct Case {
     pub only: Option<Arch>,
     /// It needs /dev/kvm.
     pub hypervisor: bool,
+    /// It runs guests.
+    pub guest: bool,
+    /// How many minutes it may take, if that is more than others.
+    pub minutes: Option<u64>,
     /// It is run only with `--long`.
     pub long: bool,
 }
@@ -128,6 +135,8 @@ fn read(script: &Path) -> Result<Case> {
             }
             ["terminal"] => case.terminal = true,
             ["hypervisor"] => case.hypervisor = true,
+            ["guest"] => case.guest = true,
+            ["minutes", number] => case.minutes = Some(number.parse()?),
             ["long"] => case.long = true,
             _ => bail!("{}: what does '#:{line}' mean?", script.display()),
         }

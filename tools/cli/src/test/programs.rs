@@ -19,6 +19,7 @@ use crate::packages;
 use crate::project::Project;
 use crate::session::{Event, Session};
 use crate::toolchain;
+use crate::vm;
 
 /// How long one case may take.
 const LIMIT: Duration = Duration::from_secs(90);
@@ -146,10 +147,13 @@ fn run_alike(
         let mut session = boot(project, kernel, setting, left)?;
         let mut finished = 0;
         while let Some(case) = left.get(finished) {
+            let limit = case
+                .minutes
+                .map_or(LIMIT, |minutes| Duration::from_secs(60 * minutes));
             let limit = if finished == 0 {
-                LIMIT + BOOT_LIMIT
+                limit + BOOT_LIMIT
             } else {
-                LIMIT
+                limit
             };
             let outcome = attend(&mut session, Instant::now() + limit);
             let lost = outcome.end.is_err();
@@ -242,6 +246,9 @@ fn job(project: &Project, arch: Arch, case: &Case, tree: &mut Initramfs) -> Resu
             &format!("usr/bin/{name}"),
             &toolchain::go_program(project, arch, &source)?,
         )?;
+    }
+    if case.guest {
+        vm::add_guest(project, tree)?;
     }
     let mut job = guest::job(["sh", &script]);
     job.directory = format!("/case/{}", case.name);

@@ -1,5 +1,8 @@
 //! `stile vm`: a machine with a hypervisor, and in it our monitor (`programs/vmm`) with a guest.
 
+pub mod system;
+
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -11,13 +14,14 @@ use crate::arch::Arch;
 use crate::console::Console;
 use crate::guest;
 use crate::initramfs::Initramfs;
-use crate::kernel_image::{Kernel, flat_image};
+use crate::kernel_image::Kernel;
 use crate::options::CountFormat;
 use crate::policies;
 use crate::project::Project;
 use crate::qemu::{Accel, Machine};
 use crate::terminal;
 use crate::toolchain;
+use system::System;
 
 /// A CPU that has what a hypervisor needs, VHE, and that Linux 6.1 knows too.
 pub const CPU: &str = "neoverse-n1";
@@ -25,6 +29,8 @@ pub const CPU: &str = "neoverse-n1";
 pub const HYPERVISOR: [&str; 2] = ["-machine", "virtualization=on"];
 /// Memory of the host beside the guest's, in MiB.
 const HOST_MEMORY: u64 = 1024;
+/// The guest where nothing else is asked for.
+const GUEST: &str = "linux-6.12";
 /// Where monitor and guest are in the host.
 const FOLDER: &str = "/vm";
 
@@ -35,17 +41,21 @@ pub struct VmOptions {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=512))]
     pub vcpus: u32,
     /// Memory of the guest
-    #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = mebibytes)]
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = mebibytes)]
     pub memory: u64,
-    /// The guest: a flat image, entered at its first byte, or a Linux Image; by default one that measures its exits
-    #[arg(long, value_name = "IMAGE")]
-    pub guest_kernel: Option<PathBuf>,
-    /// The guest's initial archive
+    /// The guest: linux-6.12, linux-6.1 (Debian's), stile, bench (it measures its exits), or a file: a flat image, entered at its
+    /// first byte, or a Linux Image
+    #[arg(long, value_name = "KERNEL", default_value = GUEST)]
+    pub guest_kernel: String,
+    /// The guest's initial archive; Debian's kernels and Stile have one with busybox
     #[arg(long, value_name = "FILE")]
     pub guest_initrd: Option<PathBuf>,
     /// Parameters for the guest's command line
     #[arg(long, value_name = "PARAMS", allow_hyphen_values = true)]
     pub guest_append: Vec<String>,
+    /// A disk of the guest: this file as it is now, which what the guest writes does not change
+    #[arg(long, value_name = "FILE")]
+    pub disk: Vec<PathBuf>,
     /// The kernel that runs the guest: stile, linux-6.12, linux-6.1 (Debian's), or a file
     #[arg(long, value_name = "KERNEL", default_value = "stile")]
     pub on: String,
@@ -61,6 +71,9 @@ pub struct VmOptions {
     /// When the guest is off, print the crossings it made on stderr
     #[arg(long, value_enum, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "table")]
     pub count: Option<CountFormat>,
+    /// When the guest is off, print on stderr what the kernel that runs it counted of its exits
+    #[arg(long)]
+    pub exits: bool,
     /// Let the machine's time be its instructions, so that two runs print the same
     #[arg(long)]
     pub icount: bool,
@@ -70,6 +83,14 @@ pub struct VmOptions {
     /// Write the kernel's log to this file
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
+    /// A program of the guest that has busybox, and its arguments; by default a shell, or a short session where there is no
+    /// terminal
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "PROGRAM"
+    )]
+    pub program: Vec<OsString>,
 }
 
 /// Parses a size that is a whole number of MiB: how many.
@@ -112,10 +133,10 @@ pub fn vm(project: &Project, options: &VmOptions) -> Result<u8> {
         options: HYPERVISOR.map(String::from).to_vec(),
     };
     let mut tree = guest::bare_tree(project, Arch::Arm64)?;
-    let mut job = guest::job(monitor(project, options, &mut tree)?);
-    job.count = options.count.is_some();
     let [stdin, stdout, stderr] = terminal::terminals();
     let interactive = stdin && stdout;
+    let mut job = guest::job(monitor(project, options, interactive, &mut tree)?);
+    job.count = options.count.is_some();
     job.input = match interactive {
         true => {
             let (rows, columns) = terminal::size();
@@ -144,27 +165,45 @@ pub fn vm(project: &Project, options: &VmOptions) -> Result<u8> {
 }
 
 /// Puts the monitor and what it is to run into the host's tree: the monitor's command line.
-fn monitor(project: &Project, options: &VmOptions, tree: &mut Initramfs) -> Result<Vec<String>> {
-    let place = |name: &str| format!("{FOLDER}/{name}");
-    tree.file(
-        &place("vmm"),
-        &toolchain::program(project, Arch::Arm64, "vmm")?,
-    )?;
-    let kernel = match &options.guest_kernel {
-        Some(kernel) => kernel.clone(),
-        None => guest_bench(project)?,
-    };
-    let mut words = bare_monitor(project, tree, &kernel, options.vcpus)?;
+fn monitor(
+    project: &Project,
+    options: &VmOptions,
+    interactive: bool,
+    tree: &mut Initramfs,
+) -> Result<Vec<String>> {
+    let system = System::from_option(&options.guest_kernel);
+    let mut words = bare_monitor(project, tree, &system.image(project)?, options.vcpus)?;
     words.extend(["--memory".into(), format!("{}M", options.memory)]);
     if options.icount {
         words.push("--pin".into());
     }
-    if let Some(initrd) = &options.guest_initrd {
-        tree.text(&place("initrd"), &read(initrd)?);
+    if options.exits {
+        words.push("--stats".into());
+    }
+    let mut parameters = options.guest_append.clone();
+    let mut initrd = options.guest_initrd.as_deref().map(read).transpose()?;
+    if initrd.is_none()
+        && let Some(files) = system::files(project, &system, &options.program, interactive)?
+    {
+        // Its console is the virtio console, and the other one carries its log.
+        words.push("--log".into());
+        if !interactive {
+            words.push("--no-reboot".into());
+        }
+        parameters.insert(0, files.parameters.into());
+        initrd = Some(files.archive);
+    }
+    if let Some(initrd) = initrd {
+        tree.text(&place("initrd"), &initrd);
         words.extend(["--initrd".into(), place("initrd")]);
     }
-    if !options.guest_append.is_empty() {
-        words.extend(["--append".into(), options.guest_append.join(" ")]);
+    for (at, disk) in options.disk.iter().enumerate() {
+        let name = place(&format!("disk{at}"));
+        tree.text(&name, &read(disk)?);
+        words.extend(["--disk".into(), name]);
+    }
+    if !parameters.is_empty() {
+        words.extend(["--append".into(), parameters.join(" ")]);
     }
     words.push(place("kernel"));
     Ok(words)
@@ -176,9 +215,22 @@ pub fn measuring_monitor(
     tree: &mut Initramfs,
     vcpus: u32,
 ) -> Result<Vec<String>> {
-    let mut words = bare_monitor(project, tree, &guest_bench(project)?, vcpus)?;
+    let mut words = bare_monitor(project, tree, &system::bench(project)?, vcpus)?;
     words.extend(["--pin".into(), place("kernel")]);
     Ok(words)
+}
+
+/// Puts the monitor and a Linux guest into a tree, for scripts to run: `vmm` in `PATH`, and in `/vm` the guest's kernel, archive
+/// and parameters.
+pub fn add_guest(project: &Project, tree: &mut Initramfs) -> Result<()> {
+    let system = System::from_option(GUEST);
+    bare_monitor(project, tree, &system.image(project)?, 1)?;
+    tree.link("usr/bin/vmm", &place("vmm"));
+    let files = system::files(project, &system, &[], false)?;
+    let files = files.with_context(|| format!("{GUEST} has no files"))?;
+    tree.text(&place("initrd"), &files.archive);
+    tree.text(&place("parameters"), files.parameters.as_bytes());
+    Ok(())
 }
 
 fn place(name: &str) -> String {
@@ -202,10 +254,4 @@ fn bare_monitor(
 
 fn read(path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).with_context(|| path.display().to_string())
-}
-
-/// Builds the guest that measures its exits: a flat image.
-pub fn guest_bench(project: &Project) -> Result<PathBuf> {
-    let name = "guest-bench";
-    flat_image(&toolchain::bare_program(project, Arch::Arm64, name)?)
 }

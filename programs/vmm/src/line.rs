@@ -1,0 +1,39 @@
+//! An interrupt line of the guest's controller.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use kvm_ioctls::VmFd;
+
+/// KVM_IRQ_LINE's number of a shared interrupt of the guest's controller: its type above, the number beyond 32 added.
+const SHARED_INTERRUPT: u32 =
+    kvm_bindings::KVM_ARM_IRQ_TYPE_SPI << kvm_bindings::KVM_ARM_IRQ_TYPE_SHIFT | 32;
+
+/// A line, which one device drives.
+pub struct Line {
+    vm: Arc<VmFd>,
+    interrupt: u32,
+    high: bool,
+}
+
+impl Line {
+    /// The line of shared interrupt `interrupt`, low.
+    pub fn new(vm: &Arc<VmFd>, interrupt: u32) -> Self {
+        Self {
+            vm: vm.clone(),
+            interrupt,
+            high: false,
+        }
+    }
+
+    /// Moves it where that is a change.
+    pub fn set(&mut self, high: bool) -> Result<()> {
+        if high != self.high {
+            self.high = high;
+            let number = SHARED_INTERRUPT + self.interrupt;
+            let moved = self.vm.set_irq_line(number, high);
+            moved.context("interrupting the guest")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,70 @@
+//! What the kernel counted of virtual CPUs (KVM_GET_STATS_FD): their exits by kind, among others.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsRawFd, FromRawFd};
+
+use anyhow::{Context, Result};
+use kvm_bindings::kvm_stats_header;
+use kvm_ioctls::VcpuFd;
+
+/// KVM_GET_STATS_FD: `_IO(KVMIO, 0xce)`.
+const GET_STATS_FD: u32 = 0xaece;
+/// Of `struct kvm_stats_desc`: the length without its name, and where its fields are.
+const DESCRIPTION: usize = 16;
+const SIZE: usize = 6;
+const OFFSET: usize = 8;
+
+/// The counters of one.
+pub struct Stats(File);
+
+impl Stats {
+    /// Of this one.
+    pub fn of(vcpu: &VcpuFd) -> Result<Self> {
+        // SAFETY: the request takes no argument.
+        let file = unsafe { libc::ioctl(vcpu.as_raw_fd(), GET_STATS_FD as _, 0) };
+        if file < 0 {
+            return Err(std::io::Error::last_os_error()).context("a vCPU's statistics");
+        }
+        // SAFETY: it was just opened, for nobody else.
+        Ok(Self(unsafe { File::from_raw_fd(file) }))
+    }
+
+    /// Adds each to those of the same name.
+    fn add(&mut self, sums: &mut BTreeMap<String, u64>) -> Result<()> {
+        let mut bytes = Vec::new();
+        self.0.read_to_end(&mut bytes)?;
+        let word = |at: usize| {
+            let bytes = bytes
+                .get(at..at + 4)
+                .and_then(|bytes| bytes.try_into().ok());
+            bytes.map_or(0, u32::from_le_bytes) as usize
+        };
+        let name_len = word(std::mem::offset_of!(kvm_stats_header, name_size));
+        let descriptions = word(std::mem::offset_of!(kvm_stats_header, desc_offset));
+        let data = word(std::mem::offset_of!(kvm_stats_header, data_offset));
+        for at in 0..word(std::mem::offset_of!(kvm_stats_header, num_desc)) {
+            let start = descriptions + at * (DESCRIPTION + name_len);
+            let name = bytes.get(start + DESCRIPTION..start + DESCRIPTION + name_len);
+            let name = name.context("statistics that end early")?;
+            let name = String::from_utf8_lossy(name).replace('\0', "");
+            // A histogram is not for adding.
+            if word(start + SIZE) & 0xffff == 1 {
+                let value = data + word(start + OFFSET);
+                *sums.entry(name).or_default() += (word(value) | word(value + 4) << 32) as u64;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Prints the sums of all on standard error, those that are not zero.
+pub fn print(all: &mut [Stats]) -> Result<()> {
+    let mut sums = BTreeMap::new();
+    all.iter_mut().try_for_each(|stats| stats.add(&mut sums))?;
+    for (name, value) in sums.iter().filter(|(_, value)| **value != 0) {
+        eprintln!("{name} {value}");
+    }
+    Ok(())
+}

@@ -1,0 +1,57 @@
+//! A console (5.3): what the guest sends goes to standard output.
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+
+use anyhow::Result;
+use virtio_bindings::virtio_ids::VIRTIO_ID_CONSOLE;
+use virtio_queue::{Queue, QueueT};
+
+use super::{Device, each};
+use crate::memory::Memory;
+
+/// The device's state: input that the guest has no buffer for yet.
+#[derive(Default)]
+pub struct Console {
+    input: VecDeque<u8>,
+}
+
+impl Device for Console {
+    fn kind(&self) -> u32 {
+        VIRTIO_ID_CONSOLE
+    }
+
+    fn queues(&self) -> usize {
+        2
+    }
+
+    fn work(&mut self, queues: &mut [Queue], memory: &Memory) -> Result<bool> {
+        let [receive, send] = queues else {
+            return Ok(false);
+        };
+        let sent = each(send, memory, |chain| {
+            let mut out = io::stdout().lock();
+            io::copy(&mut chain.reader(memory)?, &mut out)?;
+            out.flush()?;
+            Ok(0)
+        })?;
+        let mut received = false;
+        while !self.input.is_empty()
+            && receive.ready()
+            && let Some(chain) = receive.pop_descriptor_chain(memory)
+        {
+            let head = chain.head_index();
+            let mut writer = chain.writer(memory)?;
+            let len = self.input.len().min(writer.available_bytes());
+            let bytes: Vec<u8> = self.input.drain(..len).collect();
+            writer.write_all(&bytes)?;
+            receive.add_used(memory, head, len as u32)?;
+            received = true;
+        }
+        Ok(sent || received)
+    }
+
+    fn arrive(&mut self, _source: u64, bytes: &[u8]) {
+        self.input.extend(bytes);
+    }
+}
