@@ -76,12 +76,13 @@ fn page_that_reads() -> *mut c_void {
 /// Calls a read of MIDR_EL1 in a page with these rights; says whether it was the right value.
 fn from_page(rights: c_int) {
     let page = page_that_reads();
+    let right = execute!("mrs x9, midr_el1");
     // SAFETY: the page holds a function.
     unsafe {
         EXPECTED = page as usize;
         libc::mprotect(page, 4096, rights);
         let read = mem::transmute::<*mut c_void, extern "C" fn() -> usize>(page)();
-        print!("right: {}, ", read == execute!("mrs x9, midr_el1"));
+        print!("right: {}, ", read == right);
     }
 }
 
@@ -98,15 +99,16 @@ extern "C" fn on_gone(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
     };
     let known = match signal {
         libc::SIGSEGV => code == SEGV_ACCERR && offset < mem::size_of_val(&READ_MIDR),
-        _ => code == libc::ILL_ILLOPC && offset == 0,
+        _ => code == ILL_ILLOPC && offset == 0,
     };
     if !known {
         STRANGE.fetch_add(1, Relaxed);
     }
 }
 
-/// An access that the page's rights forbid (`si_code`).
+/// An access that the page's rights forbid, and an undefined instruction (`si_code`).
 const SEGV_ACCERR: c_int = 2;
+const ILL_ILLOPC: c_int = 1;
 
 /// Reads from a page that another thread takes the rights of and gives back, again and again.
 fn from_going_page() {
@@ -114,6 +116,7 @@ fn from_going_page() {
     let page = page_that_reads() as usize;
     GOING.store(page, Relaxed);
     let ended = AtomicBool::new(false);
+    let right = execute!("mrs x9, midr_el1");
     // SAFETY: the page holds a function, and faults of it are handled.
     let wrong = unsafe {
         let mut action: libc::sigaction = mem::zeroed();
@@ -122,7 +125,6 @@ fn from_going_page() {
         libc::sigaction(libc::SIGSEGV, &action, ptr::null_mut());
         libc::sigaction(libc::SIGILL, &action, ptr::null_mut());
         let read = mem::transmute::<usize, extern "C" fn() -> usize>(page);
-        let right = execute!("mrs x9, midr_el1");
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for _ in 0..TIMES {

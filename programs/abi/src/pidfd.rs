@@ -112,14 +112,6 @@ unsafe fn ending() {
     }
 }
 
-/// Waits for a signal, by the call itself: a C library may change what is told.
-unsafe fn take(set: &libc::sigset_t, info: &mut libc::siginfo_t) {
-    unsafe {
-        let forever = ptr::null::<libc::timespec>();
-        libc::syscall(libc::SYS_rt_sigtimedwait, set, info, forever, 8);
-    }
-}
-
 unsafe fn signalling() {
     unsafe {
         let own = open(libc::getpid(), 0);
@@ -152,7 +144,7 @@ unsafe fn signalling() {
         let mut status = 0;
         libc::waitpid(child, &mut status, 0);
         tell_end("it", status);
-        [own, fd, folder].map(|fd| libc::close(fd));
+        [own, fd, folder].iter().for_each(|fd| _ = libc::close(*fd));
     }
 }
 
@@ -192,7 +184,9 @@ unsafe fn taking() {
         libc::kill(child, libc::SIGKILL);
         libc::waitpid(child, ptr::null_mut(), 0);
         tell("of the gone", take(fd, 50, 0));
-        [fd, taken, ends[0], ends[1]].map(|fd| libc::close(fd));
+        [fd, taken, ends[0], ends[1]]
+            .iter()
+            .for_each(|fd| _ = libc::close(*fd));
     }
 }
 

@@ -456,7 +456,7 @@ unsafe fn memory() {
             "of nobody",
             libc::process_vm_readv(0x3f_ffff, &own, 1, &other, 1, 0) as i64,
         );
-        words[0] = 77;
+        words.as_mut_ptr().write_volatile(77);
         println!(
             "write {}",
             libc::process_vm_writev(child, &own, 1, &other, 1, 0)

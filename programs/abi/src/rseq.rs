@@ -144,11 +144,11 @@ extern "C" fn caught(_: i32) {
 }
 
 /// Sends SIGALRM every so many microseconds, for as long as it takes; never with 0.
-unsafe fn ring(every: libc::suseconds_t) {
+unsafe fn ring(every: u32) {
     unsafe {
         let span = libc::timeval {
             tv_sec: 0,
-            tv_usec: every,
+            tv_usec: every as _,
         };
         let timer = libc::itimerval {
             it_interval: span,
