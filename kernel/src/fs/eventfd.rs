@@ -36,11 +36,13 @@ pub fn new(count: u32, flags: u32) -> Result<Arc<File>> {
 ///
 /// # Errors
 /// EBADF, EINVAL (it is something else).
+#[allow(dead_code, reason = "not every architecture has guests")]
 pub fn of(fd: i32) -> Result<Arc<EventFd>> {
     let file = current().files().get(fd)?;
     file.ops_as().ok_or(Errno::EINVAL)
 }
 
+#[allow(dead_code, reason = "not every architecture has guests")]
 impl EventFd {
     /// Adds one, as the kernel does: where there is no room that stays so.
     pub fn signal(&self) {
@@ -66,7 +68,9 @@ impl EventFd {
     pub fn unwatch(&self, watcher: &Arc<dyn Watcher>) {
         self.readable.unwatch(watcher);
     }
+}
 
+impl EventFd {
     fn take(&self) -> Option<u64> {
         let mut count = self.count.lock();
         let taken = if self.semaphore {

@@ -7,8 +7,8 @@ use super::uapi::MemoryRegion;
 use super::vm::Machine;
 use crate::arch::PAGE_SIZE;
 use crate::errno::{Errno, Result};
-use crate::mm::Shadow;
 use crate::mm::fault::Access;
+use crate::mm::shadow::Shadow;
 
 /// How a guest's access to memory went.
 pub enum Found {

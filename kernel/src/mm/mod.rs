@@ -17,7 +17,7 @@ mod reverse;
 #[cfg(feature = "selftest")]
 mod selftests;
 pub mod send_queue;
-mod shadow;
+pub mod shadow;
 pub mod shared;
 pub mod space;
 mod table;
@@ -27,7 +27,6 @@ pub mod user;
 pub use area::PageSource;
 pub use remap::Move;
 pub use reverse::Mappers;
-pub use shadow::Shadow;
 pub use space::{AddressSpace, MapRequest, Place};
 pub use usage::Usage;
 

@@ -49,6 +49,7 @@ impl Shadows {
         }
     }
 
+    #[allow(dead_code, reason = "not every architecture has guests")]
     fn add(&self, shadow: Weak<dyn Shadow>) -> Result<()> {
         let mut list = self.list.lock();
         list.retain(|known| known.strong_count() != 0);
@@ -61,6 +62,7 @@ impl Shadows {
 
 impl AddressSpace {
     /// From now on `shadow` is told of what frames it got of this space it must show no longer.
+    #[allow(dead_code, reason = "not every architecture has guests")]
     pub fn add_shadow(&self, shadow: Weak<dyn Shadow>) -> Result<()> {
         let _space = self.lock();
         self.context().shadows.add(shadow)
