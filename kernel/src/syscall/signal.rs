@@ -243,17 +243,15 @@ pub fn rt_sigtimedwait<L: Layout>(
 
 /// Waits for one of the signals `wanted`, which are let through meanwhile.
 fn wait_for(wanted: u64, deadline: Option<u64>) -> Result<Info> {
-    let thread = current();
-    let old = thread.blocked();
-    signal::set_blocked(old & !wanted);
-    let mut found = None;
-    let ready = || {
-        found = found.or_else(|| signal::take(!wanted));
-        found.is_some()
-    };
-    let waited = WaitQueue::new().wait_interruptible(ready, deadline);
-    let found = found.or_else(|| signal::take(!wanted));
-    signal::set_blocked(old);
+    let (found, waited) = signal::await_signals(wanted, || {
+        let mut found = None;
+        let ready = || {
+            found = found.or_else(|| signal::take(!wanted));
+            found.is_some()
+        };
+        let waited = WaitQueue::new().wait_interruptible(ready, deadline);
+        (found.or_else(|| signal::take(!wanted)), waited)
+    });
     match (found, waited) {
         (Some(found), _) => Ok(found),
         (None, Err(WaitError::Interrupted)) => Err(Errno::EINTR),

@@ -135,6 +135,7 @@ pub fn run() {
         interrupted();
         stacks();
         children();
+        awaited();
     }
 }
 
@@ -269,5 +270,37 @@ unsafe fn children() {
                 _ => _ = libc::write(leave[1], [0u8].as_ptr().cast(), 1),
             }
         }
+    }
+}
+
+/// A signal that would have no effect comes to who waits for it, and is there for who asks later.
+unsafe fn awaited() {
+    unsafe {
+        mask(libc::SIG_BLOCK, &[SIGCHLD]);
+        let parent = libc::getpid();
+        let child = libc::fork();
+        if child == 0 {
+            // Until the parent sleeps, which it does in the call that waits.
+            let stat = format!("/proc/{parent}/stat");
+            while !std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") S ")) {
+                libc::sched_yield();
+            }
+            libc::_exit(0);
+        }
+        let long = libc::timespec {
+            tv_sec: 60,
+            tv_nsec: 0,
+        };
+        let mut info: siginfo_t = mem::zeroed();
+        let got = libc::sigtimedwait(&set(&[SIGCHLD]), &mut info, &long);
+        tell("a child's end, waited for", got);
+        println!("of the child: {}", info.si_pid() == child);
+        libc::waitpid(child, ptr::null_mut(), 0);
+        libc::kill(parent, SIGCHLD);
+        tell(
+            "held back, asked later",
+            libc::sigtimedwait(&set(&[SIGCHLD]), ptr::null_mut(), &long),
+        );
+        mask(libc::SIG_UNBLOCK, &[SIGCHLD]);
     }
 }

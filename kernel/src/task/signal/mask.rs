@@ -42,6 +42,11 @@ impl Thread {
         self.signals.blocked.load(Relaxed)
     }
 
+    /// Whether a signal of `set` would wait for the thread to ask for it, or waits to be asked for right now.
+    pub fn keeps(&self, set: u64) -> bool {
+        (self.blocked() | self.signals.awaited.load(Relaxed)) & set != 0
+    }
+
     /// Signals that came for the thread or its process, held back or not.
     pub fn pending(&self) -> u64 {
         // One lock after the other: both have the same rank.
@@ -69,6 +74,18 @@ pub fn set_blocked(set: u64) {
         // This thread may have been chosen for a signal that it holds back now.
         send::retarget(thread.process(), new & !old);
     }
+}
+
+/// Lets the signals `wanted` come to the current thread while `wait` waits for them.
+pub fn await_signals<T>(wanted: u64, wait: impl FnOnce() -> T) -> T {
+    let thread = current();
+    let old = thread.blocked();
+    thread.signals.awaited.store(old, Relaxed);
+    set_blocked(old & !wanted);
+    let result = wait();
+    set_blocked(old);
+    thread.signals.awaited.store(0, Relaxed);
+    result
 }
 
 /// Sets what a stopped thread holds back.

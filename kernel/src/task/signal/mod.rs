@@ -13,7 +13,7 @@ pub use action::{Action, Actions, Default, SIG_DFL, SIG_IGN, default_of};
 pub use compat::compat_info;
 pub use deliver::{begin_again, deliver, take, take_back, with_mask};
 pub use info::Info;
-pub use mask::{Set, is_ignored_or_blocked, set_blocked, set_blocked_of};
+pub use mask::{Set, await_signals, is_ignored_or_blocked, set_blocked, set_blocked_of};
 pub use pending::Pending;
 pub use send::{
     force, force_fatal, force_info, notify, raise, send, send_group, send_info, send_process,
@@ -35,6 +35,8 @@ pub struct ThreadSignals {
     pub(super) pending: Mutex<Pending>,
     /// Signals held back. Only the thread itself changes it.
     pub(super) blocked: AtomicU64,
+    /// Signals held back but for a call that waits for them: they are kept even where they have no effect.
+    pub(super) awaited: AtomicU64,
     /// What only the thread itself looks at.
     pub own: ThreadLocal<Own>,
 }
@@ -57,6 +59,7 @@ impl ThreadSignals {
         ThreadSignals {
             pending: Mutex::ranked(Rank::Signals, Pending::new()),
             blocked: AtomicU64::new(blocked),
+            awaited: AtomicU64::new(0),
             own: ThreadLocal::new(Own {
                 saved_mask: None,
                 altstack,

@@ -58,25 +58,25 @@ pub fn send_info(process: &Process, thread: Option<&Arc<Thread>>, info: Info) ->
         return Ok(());
     }
     let ignored = process.signals.with_actions(|actions| actions.ignored()) & bit != 0;
-    let blocked = match thread {
-        Some(thread) => thread.blocked() & bit != 0,
+    let kept = match thread {
+        Some(thread) => thread.keeps(bit),
         None => process
             .threads()
             .first()
-            .is_none_or(|thread| thread.blocked() & bit != 0),
+            .is_none_or(|thread| thread.keeps(bit)),
     };
     // A tracer wants to see what is ignored too.
     let traced = || match thread {
         Some(thread) => thread.is_traced(),
         None => process.find_thread(|thread| thread.is_traced()).is_some(),
     };
-    if ignored && !blocked && !traced() {
+    if ignored && !kept && !traced() {
         return Ok(());
     }
     match thread {
         Some(thread) => {
             thread.signals.pending.lock().add(info)?;
-            if !blocked {
+            if thread.blocked() & bit == 0 {
                 notify(thread, state::INTERRUPTIBLE);
             }
         }
