@@ -1,7 +1,6 @@
 //! System calls on time.
 
 use linux_raw_sys::general::*;
-use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::futex;
 use super::layout::{Layout, given};
@@ -221,60 +220,4 @@ pub fn settimeofday<L: Layout>(from: usize, zone: usize) -> Result<usize> {
     require_privilege()?;
     clock::set_realtime(ns);
     Ok(0)
-}
-
-/// `struct timex` (include/uapi/linux/timex.h).
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
-#[repr(C)]
-struct Adjustment {
-    modes: u64,
-    offset: i64,
-    frequency: i64,
-    most_error: i64,
-    estimated_error: i64,
-    status: u64,
-    constant: i64,
-    precision: i64,
-    tolerance: i64,
-    time: Pair,
-    tick: i64,
-    rest: [u64; 14],
-}
-
-const _: () = assert!(size_of::<Adjustment>() == 208);
-
-/// STA_UNSYNC, and TIME_ERROR, the state that goes with it.
-const UNSYNCHRONISED: (u64, usize) = (0x40, 5);
-
-/// adjtimex(2): tells, and adjusts nothing.
-pub fn adjtimex(buffer: usize) -> Result<usize> {
-    let asked = UserPtr::<Adjustment>::new(buffer).read()?;
-    if asked.modes as u32 != 0 {
-        return Err(Errno::EPERM);
-    }
-    let [seconds, ns] = timespec(clock::realtime_ns());
-    let answer = Adjustment {
-        modes: 0,
-        offset: 0,
-        frequency: 0,
-        most_error: 16_000_000,
-        estimated_error: 16_000_000,
-        status: UNSYNCHRONISED.0,
-        constant: 2,
-        precision: 1,
-        tolerance: 32_768_000,
-        time: [seconds, ns / 1000],
-        tick: 10_000,
-        rest: [0; 14],
-    };
-    UserPtr::new(buffer).write(&answer)?;
-    Ok(UNSYNCHRONISED.1)
-}
-
-/// clock_adjtime(2)
-pub fn clock_adjtime(clock: u32, buffer: usize) -> Result<usize> {
-    if clock != CLOCK_REALTIME {
-        return Err(Errno::EINVAL);
-    }
-    adjtimex(buffer)
 }

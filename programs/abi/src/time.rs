@@ -11,7 +11,7 @@ use libc::{
     CLOCK_REALTIME, CLOCK_REALTIME_COARSE, CLOCK_THREAD_CPUTIME_ID, TIMER_ABSTIME, timespec,
 };
 
-use crate::{tell, tell_ok};
+use crate::{in_child, tell, tell_end, tell_ok};
 
 fn now(clock: libc::clockid_t) -> Option<i64> {
     // SAFETY: an all-zero timespec is a valid one, and it outlives the call.
@@ -69,6 +69,7 @@ pub fn run() {
         );
         sleeps();
         timers();
+        adjustments();
     }
 }
 
@@ -134,6 +135,72 @@ unsafe fn timers() {
         tell(
             "an unknown timer",
             libc::syscall(libc::SYS_setitimer, 9, &timer, ptr::null::<u8>()),
+        );
+    }
+}
+
+/// What a program that keeps the time of day right may ask.
+unsafe fn adjustments() {
+    unsafe {
+        let adjust = |what: &str, modes: u32, change: &dyn Fn(&mut libc::timex)| {
+            let mut asked: libc::timex = mem::zeroed();
+            asked.modes = modes as _;
+            change(&mut asked);
+            tell(what, libc::adjtimex(&mut asked));
+            asked
+        };
+        adjust("nobody keeps the time", libc::ADJ_STATUS, &|asked| {
+            asked.status = libc::STA_UNSYNC
+        });
+        adjust("somebody does", libc::ADJ_STATUS, &|asked| {
+            asked.status = libc::STA_PLL
+        });
+        let both = libc::ADJ_MAXERROR | libc::ADJ_ESTERROR;
+        adjust("errors", both, &|asked| {
+            (asked.maxerror, asked.esterror) = (1 << 40, 5)
+        });
+        adjust("a frequency", libc::ADJ_FREQUENCY, &|asked| {
+            asked.freq = -100
+        });
+        adjust("a constant", libc::ADJ_TIMECONST, &|asked| {
+            asked.constant = 3
+        });
+        adjust("a tick", libc::ADJ_TICK, &|asked| asked.tick = 10_001);
+        adjust("a tick too long", libc::ADJ_TICK, &|asked| {
+            asked.tick = 11_001
+        });
+        let told = adjust("now", 0, &|_| ());
+        println!(
+            "errors {} {} frequency {} constant {} tick {} status {:#x}",
+            told.maxerror > 1 << 20,
+            told.esterror,
+            told.freq,
+            told.constant,
+            told.tick,
+            told.status
+        );
+        adjust("half of adjtime", 0x8000, &|_| ());
+        adjust("adjtime", libc::ADJ_OFFSET_SINGLESHOT, &|asked| {
+            asked.offset = 0
+        });
+        let mut none: libc::timex = mem::zeroed();
+        tell(
+            "of another clock",
+            libc::clock_adjtime(CLOCK_MONOTONIC, &mut none),
+        );
+        tell("of no clock", libc::clock_adjtime(99, &mut none));
+        let status = in_child(|| {
+            libc::setuid(1234);
+            let mut asked: libc::timex = mem::zeroed();
+            asked.modes = libc::ADJ_TICK as _;
+            asked.tick = 10_000;
+            tell("by a user", libc::adjtimex(&mut asked));
+        });
+        tell_end("the user", status);
+        adjust(
+            "as before",
+            libc::ADJ_TICK | libc::ADJ_FREQUENCY,
+            &|asked| asked.tick = 10_000,
         );
     }
 }
