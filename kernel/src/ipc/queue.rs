@@ -5,7 +5,10 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use linux_raw_sys::general::{O_ACCMODE, O_NONBLOCK, O_RDONLY, O_RDWR, O_WRONLY};
+use linux_raw_sys::general::{
+    O_ACCMODE, O_NONBLOCK, O_RDONLY, O_RDWR, O_WRONLY, RLIMIT_MSGQUEUE, SIGEV_NONE, SIGEV_SIGNAL,
+    SIGEV_THREAD,
+};
 
 use super::registry::{READ, WRITE};
 use crate::errno::{Errno, Result};
@@ -14,6 +17,7 @@ use crate::fs::io::Sink;
 use crate::fs::poll::{Events, PollTable, WaitSource};
 use crate::fs::{File, OpenFlags, anonymous};
 use crate::mm::heap::try_arc;
+use crate::net::netlink;
 use crate::sync::Mutex;
 use crate::task::signal::{self, Info};
 use crate::task::{Process, current};
@@ -43,6 +47,14 @@ pub struct Attributes {
     pub bytes: usize,
 }
 
+impl Attributes {
+    /// What a queue counts against its owner's limit, in bytes: its messages, and what Linux has beside each of them.
+    fn charge(&self) -> usize {
+        const BESIDE: usize = 48 + 48;
+        self.messages * (self.bytes + BESIDE)
+    }
+}
+
 struct Message {
     priority: u32,
     data: Vec<u8>,
@@ -51,8 +63,39 @@ struct Message {
 /// Who is told of the next message to an empty queue.
 struct Notice {
     process: Arc<Process>,
-    /// The signal and its value; none for a notice that only keeps others away.
-    signal: Option<(u32, u64)>,
+    way: Way,
+}
+
+/// How somebody is told of a message.
+pub enum Way {
+    /// Not at all: it only keeps others away.
+    Nothing,
+    /// By a signal with a value.
+    Signal(u32, u64),
+    /// By these bytes, which a netlink socket then gives out. Their last one says why.
+    Socket(Arc<File>, [u8; COOKIE]),
+}
+
+/// Bytes that a netlink socket gives out (NOTIFY_COOKIE_LEN).
+pub const COOKIE: usize = 32;
+/// Why it does (NOTIFY_WOKENUP, NOTIFY_REMOVED).
+const CAME: u8 = 1;
+const REMOVED: u8 = 2;
+
+impl Notice {
+    fn tell(self, why: u8) {
+        // Without room for it it is lost, as on Linux.
+        _ = match self.way {
+            Way::Signal(number, value) if why == CAME => {
+                signal::send_info(&self.process, None, Info::queue(number, value))
+            }
+            Way::Socket(socket, mut cookie) => {
+                cookie[COOKIE - 1] = why;
+                netlink::tell(&socket, &cookie)
+            }
+            _ => Ok(()),
+        };
+    }
 }
 
 /// A queue.
@@ -127,11 +170,8 @@ pub fn create(
 ) -> Result<Arc<File>> {
     check_name(name)?;
     let attributes = attributes.unwrap_or(SOFT);
-    let limit = if crate::task::require_privilege().is_ok() {
-        HARD
-    } else {
-        SOFT
-    };
+    let privileged = crate::task::require_privilege().is_ok();
+    let limit = if privileged { HARD } else { SOFT };
     if !(1..=limit.messages).contains(&attributes.messages)
         || !(1..=limit.bytes).contains(&attributes.bytes)
     {
@@ -158,8 +198,14 @@ pub fn create(
     if queues.iter().any(|named| named.name == name) {
         return Err(Errno::EEXIST);
     }
-    if queues.len() >= MOST.load(Relaxed) {
+    if queues.len() >= MOST.load(Relaxed) && !privileged {
         return Err(Errno::ENOSPC);
+    }
+    let others = queues.iter().map(|named| &named.queue);
+    let others = others.filter(|other| other.owner.0 == queue.owner.0);
+    let taken: usize = others.map(|other| other.attributes.charge()).sum();
+    if taken + attributes.charge() > crate::task::rlimit(RLIMIT_MSGQUEUE) {
+        return Err(Errno::EMFILE);
     }
     queues.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
     queues.push(Named { name: own, queue });
@@ -257,13 +303,8 @@ impl Queue {
         let notice = if first { state.notice.take() } else { None };
         drop(state);
         self.readable.notify();
-        if let Some(Notice {
-            process,
-            signal: Some((number, value)),
-        }) = notice
-        {
-            // Without room for it the signal is lost, as on Linux.
-            _ = signal::send_info(&process, None, Info::queue(number, value));
+        if let Some(notice) = notice {
+            notice.tell(CAME);
         }
         Ok(())
     }
@@ -301,11 +342,11 @@ impl Queue {
         }
     }
 
-    /// Tells the caller's process of the next message to the empty queue, by `signal` with its value if there is one.
+    /// Tells the caller's process of the next message to the empty queue.
     ///
     /// # Errors
     /// EBUSY: another is told.
-    pub fn notify(&self, signal: Option<(u32, u64)>) -> Result<()> {
+    pub fn notify(&self, way: Way) -> Result<()> {
         let mut state = self.state.lock();
         if state
             .notice
@@ -316,7 +357,7 @@ impl Queue {
         }
         let old = state.notice.replace(Notice {
             process: current().process().clone(),
-            signal,
+            way,
         });
         drop(state);
         drop(old);
@@ -329,7 +370,9 @@ impl Queue {
         let own = |notice: &mut Notice| Arc::ptr_eq(&notice.process, current().process());
         let gone = state.notice.take_if(own);
         drop(state);
-        drop(gone);
+        if let Some(gone) = gone {
+            gone.tell(REMOVED);
+        }
     }
 }
 
@@ -345,17 +388,19 @@ impl FileOps for Queue {
             .iter()
             .map(|message| message.data.len())
             .sum();
-        let (signo, pid) = match &state.notice {
-            Some(notice) => (
-                notice.signal.map_or(0, |signal| signal.0),
-                notice.process.pid(),
-            ),
+        let (how, signo) = match state.notice.as_ref().map(|notice| &notice.way) {
+            Some(Way::Signal(number, _)) => (SIGEV_SIGNAL, *number),
+            Some(Way::Nothing) => (SIGEV_NONE, 0),
+            Some(Way::Socket(..)) => (SIGEV_THREAD, 0),
             None => (0, 0),
         };
+        let pid = state
+            .notice
+            .as_ref()
+            .map_or(0, |notice| notice.process.pid());
         drop(state);
         let text = alloc::format!(
-            "QSIZE:{bytes:<10} NOTIFY:{:<5} SIGNO:{signo:<5} NOTIFY_PID:{pid:<6}\n",
-            0
+            "QSIZE:{bytes:<10} NOTIFY:{how:<5} SIGNO:{signo:<5} NOTIFY_PID:{pid:<6}\n"
         );
         to.put(text.as_bytes())
     }

@@ -4,16 +4,18 @@ use super::channel::Channel;
 use super::interface::{FLAGS, HARDWARE, INDEX, MTU, QUEUE};
 use super::message::Ancillary;
 use super::name::{Address, Name};
-use super::socket::{Base, Outgoing, Received, Socket};
+use super::socket::{Base, Outgoing, Received, Socket, SocketFile};
 use super::wait::Wait;
 use super::{DATAGRAM, RAW, stream};
 use crate::errno::{Errno, Result};
+use crate::fs::File;
 use crate::fs::io::{Sink, Source};
 use crate::fs::poll::{Events, PollTable, WaitSource};
 use crate::mm::heap::try_arc;
 use crate::task::current;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::any::Any;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use linux_raw_sys::net::{AF_INET, AF_INET6, AF_NETLINK, AF_UNSPEC, MSG_OOB};
@@ -82,6 +84,26 @@ pub fn new(kind: u32, protocol: u32) -> Result<Arc<dyn Socket>> {
         inbox,
         port: AtomicU32::new(0),
     })?)
+}
+
+/// Puts `bytes` into a netlink socket, for its owner to receive.
+///
+/// # Errors
+/// ENOTSOCK, EINVAL: it is none; ENOBUFS.
+pub fn tell(file: &File, bytes: &[u8]) -> Result<()> {
+    of(file)?.post(bytes)
+}
+
+/// The netlink socket that an open file is; ENOTSOCK or EINVAL.
+fn of(file: &File) -> Result<Arc<Netlink>> {
+    let file = file.ops_as::<SocketFile>().ok_or(Errno::ENOTSOCK)?;
+    let socket: Arc<dyn Any + Send + Sync> = file.socket().clone();
+    socket.downcast().map_err(|_| Errno::EINVAL)
+}
+
+/// Whether an open file can be told something; ENOTSOCK or EINVAL.
+pub fn check(file: &File) -> Result<()> {
+    of(file).map(|_| ())
 }
 
 /// Messages being written.
@@ -186,8 +208,8 @@ impl Netlink {
         self.port.load(Acquire)
     }
 
-    fn post(&self, answer: &Answer) -> Result<()> {
-        let mut data = Source::kernel(&answer.bytes);
+    fn post(&self, bytes: &[u8]) -> Result<()> {
+        let mut data = Source::kernel(bytes);
         let (name, all) = (Name::Netlink(0), usize::MAX);
         self.inbox
             .write_record(&mut data, Ancillary::default(), name, all, &Wait::NEVER)
@@ -215,17 +237,17 @@ impl Netlink {
             _ => answer.result(Errno::EOPNOTSUPP.0),
         }
         if !answer.bytes.is_empty() {
-            self.post(&answer)?;
+            self.post(&answer.bytes)?;
         }
         if dump {
             answer.bytes.clear();
             answer.begin(DONE, MULTI, &[0; 4]);
             answer.end();
-            self.post(&answer)?;
+            self.post(&answer.bytes)?;
         } else if request.kind == GET_LINK && request.flags & ACKNOWLEDGE != 0 {
             answer.bytes.clear();
             answer.result(0);
-            self.post(&answer)?;
+            self.post(&answer.bytes)?;
         }
         Ok(())
     }

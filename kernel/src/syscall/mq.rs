@@ -1,6 +1,8 @@
 //! System calls on POSIX message queues.
 
-use linux_raw_sys::general::{O_CLOEXEC, O_CREAT, O_EXCL, O_NONBLOCK, SIGEV_NONE, SIGEV_SIGNAL};
+use linux_raw_sys::general::{
+    O_CLOEXEC, O_CREAT, O_EXCL, O_NONBLOCK, SIGEV_NONE, SIGEV_SIGNAL, SIGEV_THREAD,
+};
 
 use super::layout::Native;
 use super::path::{UserPath, check_flags, file};
@@ -8,8 +10,9 @@ use super::signal::check_signal;
 use super::time::read_time;
 use crate::errno::{Errno, Result};
 use crate::fs::File;
-use crate::ipc::queue::{self, Attributes, Queue};
+use crate::ipc::queue::{self, Attributes, COOKIE, Queue, Way};
 use crate::mm::user::{UserPtr, UserSlice};
+use crate::net::netlink;
 use crate::task::{clock, current};
 use alloc::sync::Arc;
 
@@ -94,22 +97,28 @@ pub fn mq_timedreceive(
 /// mq_notify(2): of `struct sigevent` the value, the signal and how it is told.
 pub fn mq_notify(fd: i32, event: usize) -> Result<usize> {
     let event = UserPtr::<[u64; 2]>::new(event).read_opt()?;
-    let signal = match event {
+    let way = match event {
         None => None,
-        Some([value, how]) => match (how as u32, (how >> 32) as u32) {
-            (_, SIGEV_NONE) => Some(None),
+        Some([value, how]) => Some(match (how as u32, (how >> 32) as u32) {
+            (_, SIGEV_NONE) => Way::Nothing,
             (number, SIGEV_SIGNAL) => {
                 check_signal(number)?;
-                Some(Some((number, value)))
+                Way::Signal(number, value)
             }
-            // A thread is told by a netlink socket.
+            // The C library starts the thread, when what `value` points to comes out of the socket.
+            (socket, SIGEV_THREAD) => {
+                let cookie = UserPtr::<[u8; COOKIE]>::new(value as usize).read()?;
+                let socket = file(socket as i32)?;
+                netlink::check(&socket)?;
+                Way::Socket(socket, cookie)
+            }
             _ => return Err(Errno::EINVAL),
-        },
+        }),
     };
     let (_, queue) = queue_of(fd)?;
-    match signal {
+    match way {
         None => queue.forget_notice(),
-        Some(signal) => queue.notify(signal)?,
+        Some(way) => queue.notify(way)?,
     }
     Ok(0)
 }

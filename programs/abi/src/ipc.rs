@@ -435,6 +435,26 @@ unsafe fn notices(
         receive(8, ptr::null());
         tell("once only", notify(&event));
         tell("no more", notify(ptr::null()));
+        let socket = libc::socket(libc::AF_NETLINK, libc::SOCK_RAW, 0);
+        let mut cookie = [7u8; 32];
+        event.sigev_notify = libc::SIGEV_THREAD;
+        event.sigev_value.sival_ptr = (&raw mut cookie).cast();
+        event.sigev_signo = queue;
+        tell("by no socket", notify(&event));
+        event.sigev_signo = socket;
+        let mut told = || {
+            let (at, len) = ((&raw mut cookie).cast(), cookie.len());
+            let count = libc::recv(socket, at, len, libc::MSG_DONTWAIT);
+            println!("the socket gives {count}: {} {}", cookie[0], cookie[31]);
+        };
+        tell("by a socket", notify(&event));
+        send("told", 2, ptr::null());
+        receive(8, ptr::null());
+        told();
+        tell("by a socket again", notify(&event));
+        tell("no more", notify(ptr::null()));
+        told();
+        libc::close(socket);
         let mut poll = libc::pollfd {
             fd: queue,
             events: libc::POLLIN | libc::POLLOUT,
