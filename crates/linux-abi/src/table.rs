@@ -54,7 +54,7 @@ pub const CALLS: &[Call] = calls! {
     37 linkat(Fd, Path, Fd, Path, Hex) Whole;
     38 renameat(Fd, Path, Fd, Path) Whole;
     39 umount2(Path, Hex) Whole;
-    40 mount(Path, Path, Path, Hex, Pointer) Partial("tmpfs, proc, devtmpfs, devpts, sysfs");
+    40 mount(Path, Path, Path, Hex, Pointer) Partial("tmpfs, proc, devtmpfs, devpts, sysfs; MS_RDONLY and its like for a tmpfs as a whole");
     41 pivot_root() Absent;
     42 nfsservctl() Absent;
     43 statfs(Path, Pointer) Whole;
@@ -185,7 +185,7 @@ pub const CALLS: &[Call] = calls! {
     168 getcpu(Pointer, Pointer, Pointer) Whole;
     169 gettimeofday(Pointer, Pointer) Whole;
     170 settimeofday(Pointer, Pointer) Whole;
-    171 adjtimex(Pointer) Partial("adjusts nothing");
+    171 adjtimex(Pointer) Partial("kept and told; only a step changes the clock");
     172 getpid() Whole;
     173 getppid() Whole;
     174 getuid() Whole;
@@ -266,9 +266,9 @@ pub const CALLS: &[Call] = calls! {
     263 fanotify_mark() Absent;
     264 name_to_handle_at() Absent;
     265 open_by_handle_at() Absent;
-    266 clock_adjtime(Int, Pointer) Partial("adjusts nothing");
+    266 clock_adjtime(Int, Pointer) Partial("kept and told; only a step changes the clock");
     267 syncfs(Fd) Whole;
-    268 setns() Absent;
+    268 setns(Fd, Hex) Partial("no namespaces");
     269 sendmmsg(Fd, Pointer, Uint, Hex) Whole;
     270 process_vm_readv(Int, Pointer, Uint, Pointer, Uint, Hex) Whole;
     271 process_vm_writev(Int, Pointer, Uint, Pointer, Uint, Hex) Whole;

@@ -2,6 +2,7 @@
 
 use linux_raw_sys::general::*;
 
+use super::path::file;
 use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, UserSlice};
 use crate::task::{self, CloneRequest, current, job, tree};
@@ -160,6 +161,7 @@ pub fn check_rest(address: usize, known: usize, size: usize) -> Result<()> {
 /// unshare(2)
 pub fn unshare(flags: u32) -> Result<usize> {
     let thread = current();
+    task::check_namespaces(flags.into())?;
     if flags & !(CLONE_FILES | CLONE_FS | CLONE_SYSVSEM | CLONE_THREAD | CLONE_SIGHAND | CLONE_VM)
         != 0
     {
@@ -177,6 +179,12 @@ pub fn unshare(flags: u32) -> Result<usize> {
         thread.unshare_fs()?;
     }
     Ok(0)
+}
+
+/// setns(2): nothing is a namespace.
+pub fn setns(fd: i32, _kind: u32) -> Result<usize> {
+    file(fd)?;
+    Err(Errno::EINVAL)
 }
 
 /// setpgid(2)

@@ -215,6 +215,7 @@ dispatch! {
         exit_group => process::exit_group,
         set_tid_address => process::set_tid_address,
         unshare => process::unshare,
+        setns => process::setns,
         setpgid => process::setpgid,
         getpgid => process::getpgid,
         getsid => process::getsid,

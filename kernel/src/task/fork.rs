@@ -58,20 +58,30 @@ impl CloneRequest {
 
     fn check(&self) -> Result<()> {
         let implies = |a, b| !self.has(a) || self.has(b);
-        let namespaces = CLONE_NEWNS
-            | CLONE_NEWCGROUP
-            | CLONE_NEWUTS
-            | CLONE_NEWIPC
-            | CLONE_NEWUSER
-            | CLONE_NEWPID
-            | CLONE_NEWNET;
+        check_namespaces(self.flags)?;
         let fits = implies(CLONE_SIGHAND, CLONE_VM)
             && implies(CLONE_THREAD, CLONE_SIGHAND)
-            && !self.has(namespaces)
             && !(self.has(CLONE_SIGHAND) && self.flags & CLONE_CLEAR_SIGHAND != 0)
             && !(self.has(CLONE_PARENT) && current().process_id() == 1)
             && self.exit_signal <= signal::LAST;
         if fits { Ok(()) } else { Err(Errno::EINVAL) }
+    }
+}
+
+/// There is one namespace of each kind: a new one is refused, to the unprivileged as such.
+///
+/// # Errors
+/// EPERM, EINVAL.
+pub fn check_namespaces(flags: u64) -> Result<()> {
+    const PRIVILEGED: u32 =
+        CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNET;
+    if flags & u64::from(PRIVILEGED) != 0 {
+        super::require_privilege()?;
+    }
+    if flags & u64::from(PRIVILEGED | CLONE_NEWUSER) == 0 {
+        Ok(())
+    } else {
+        Err(Errno::EINVAL)
     }
 }
 

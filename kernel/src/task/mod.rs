@@ -39,7 +39,7 @@ pub mod work;
 
 pub use crate::arch::current;
 pub use exit::{exit_alone, exit_group};
-pub use fork::{CloneRequest, clone};
+pub use fork::{CloneRequest, check_namespaces, clone};
 #[cfg(feature = "selftest")]
 pub use init::spawn_kernel;
 pub use init::{init, start_cpu, start_init};

@@ -15,6 +15,8 @@ pub fn run() {
         execs();
         identity();
         limits();
+        namespaces();
+        memory();
     }
 }
 
@@ -250,5 +252,68 @@ unsafe fn limits() {
             "an unknown limit",
             libc::syscall(libc::SYS_prlimit64, 0, 99, ptr::null::<u8>(), &mut limit),
         );
+    }
+}
+
+/// What a user may not ask for, and what is no namespace.
+unsafe fn namespaces() {
+    unsafe {
+        let file = libc::open(path(c"/dev/null"), libc::O_RDONLY);
+        tell("setns of nothing", libc::setns(-1, 0));
+        tell("setns of a device", libc::setns(file, 0));
+        libc::close(file);
+        let status = in_child(|| {
+            libc::setuid(1234);
+            tell("a user's mounts", libc::unshare(libc::CLONE_NEWNS));
+            tell("a user's names", libc::unshare(libc::CLONE_NEWUTS));
+            let flags = (libc::CLONE_NEWPID | libc::SIGCHLD) as usize;
+            tell(
+                "a user's numbers",
+                libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0),
+            );
+        });
+        tell_end("the user", status);
+    }
+}
+
+/// A process's memory as a file.
+unsafe fn memory() {
+    unsafe {
+        static CONSTANT: [u8; 5] = *b"still";
+        let name = format!("/proc/{}/mem\0", libc::getpid());
+        let memory = libc::open(name.as_ptr().cast(), libc::O_RDWR);
+        let mut word = *b"hello";
+        let mut copy = [0u8; 5];
+        let at = |bytes: *const u8| bytes as libc::off_t;
+        let read = |from, to: &mut [u8; 5]| libc::pread(memory, to.as_mut_ptr().cast(), 5, from);
+        tell("read", read(at(word.as_ptr()), &mut copy) as i64);
+        println!("{}", String::from_utf8_lossy(&copy));
+        let new = c"howdy".as_ptr().cast();
+        tell(
+            "write",
+            libc::pwrite(memory, new, 5, at((&raw mut word).cast())) as i64,
+        );
+        println!(
+            "{}",
+            String::from_utf8_lossy((&raw const word).read_volatile().as_slice())
+        );
+        let constant = at((&raw const CONSTANT).cast());
+        tell(
+            "write what is constant",
+            libc::pwrite(memory, new, 5, constant) as i64,
+        );
+        println!(
+            "{}",
+            String::from_utf8_lossy((&raw const CONSTANT).read_volatile().as_slice())
+        );
+        tell("read of nothing", read(8, &mut copy) as i64);
+        let status = in_child(|| {
+            libc::setuid(1234);
+            tell(
+                "of another's",
+                libc::open(name.as_ptr().cast(), libc::O_RDONLY),
+            );
+        });
+        tell_end("the user", status);
     }
 }

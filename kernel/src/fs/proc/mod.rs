@@ -1,6 +1,7 @@
 //! procfs: the processes, and what the kernel tells of itself.
 
 mod fds;
+mod mem;
 mod memory;
 mod process;
 mod system;

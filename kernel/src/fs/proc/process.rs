@@ -6,7 +6,7 @@ use super::super::generated::{self, Content, Text};
 use super::super::inode::{Attr, Inode, Kind, Link, SetAttr};
 use super::super::{mount, tty};
 use super::system::user_ticks;
-use super::{fds, memory, parse};
+use super::{fds, mem, memory, parse};
 use crate::errno::{Errno, Result};
 use crate::mm::{AddressSpace, PAGE_SIZE};
 use crate::put;
@@ -143,6 +143,7 @@ enum Member {
         fn(&Subject, &[u8]) -> Result<()>,
     ),
     Link(fn(&Subject) -> Result<Arc<Entry>>),
+    Memory,
     Descriptors,
     DescriptorInfos,
     Threads,
@@ -181,6 +182,7 @@ const MEMBERS: &[(&str, Member)] = &[
     ("fdinfo", Member::DescriptorInfos),
     ("limits", Text_(limits)),
     ("maps", Text_(memory::maps)),
+    ("mem", Member::Memory),
     (
         "mountinfo",
         Text_(|subject, text| {
@@ -211,7 +213,7 @@ const MEMBERS: &[(&str, Member)] = &[
 impl Member {
     fn kind(self) -> Kind {
         match self {
-            Text_(_) | Setting(..) => Kind::Regular,
+            Text_(_) | Setting(..) | Member::Memory => Kind::Regular,
             Link_(_) => Kind::Symlink,
             _ => Kind::Directory,
         }
@@ -222,6 +224,7 @@ impl Member {
             Text_(_) => 0o444,
             Setting(..) => 0o644,
             Link_(_) => 0o777,
+            Member::Memory => 0o600,
             _ => 0o555,
         }
     }
@@ -383,7 +386,10 @@ impl Inode for Leaf {
 
     fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         self.who.find()?;
-        generated::open(*self)
+        match self.member {
+            Member::Memory => mem::open(self.who),
+            _ => generated::open(*self),
+        }
     }
 
     fn link(&self) -> Result<Link> {

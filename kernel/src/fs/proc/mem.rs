@@ -1,0 +1,84 @@
+//! `/proc/PID/mem`: the memory of a process, at the positions that are its addresses.
+
+use super::super::file::{File, FileOps};
+use super::super::io::{Sink, Source};
+use super::process::Who;
+use crate::errno::{Errno, Result};
+use crate::mm::AddressSpace;
+use crate::mm::heap::try_arc;
+use crate::task::access;
+use alloc::sync::Arc;
+
+/// Bytes that are copied at a time.
+const CHUNK: usize = 512;
+
+/// The open file.
+struct Memory(Who);
+
+/// Opens the memory of `who`, whom the caller must be allowed to trace.
+pub fn open(who: Who) -> Result<Arc<dyn FileOps>> {
+    let memory = Memory(who);
+    memory.space()?;
+    Ok(try_arc(memory)?)
+}
+
+impl Memory {
+    /// The memory there is now: exec may have made it another, which the caller may not be allowed to see.
+    fn space(&self) -> Result<Option<Arc<AddressSpace>>> {
+        let subject = self.0.find()?;
+        access::check(&subject.process).map_err(|_| Errno::EACCES)?;
+        Ok(subject.space())
+    }
+}
+
+/// Copies pieces of `CHUNK` with `copy`, which tells how much it did, until one falls short.
+fn pieces(len: usize, mut copy: impl FnMut(usize, usize) -> Result<usize>) -> Result<usize> {
+    let mut done = 0;
+    while done < len {
+        let wanted = (len - done).min(CHUNK);
+        match copy(done, wanted) {
+            Ok(count) => done += count,
+            Err(error) if done == 0 => return Err(error),
+            Err(_) => break,
+        }
+    }
+    Ok(done)
+}
+
+fn address(position: u64, done: usize) -> Result<usize> {
+    let end = position.checked_add(done as u64).ok_or(Errno::EIO)?;
+    usize::try_from(end).map_err(|_| Errno::EIO)
+}
+
+/// EIO for what is not there.
+fn some(count: usize) -> Result<usize> {
+    if count > 0 {
+        Ok(count)
+    } else {
+        Err(Errno::EIO)
+    }
+}
+
+impl FileOps for Memory {
+    fn read(&self, _file: &File, to: &mut Sink, position: u64) -> Result<usize> {
+        let Some(space) = self.space()? else {
+            return Ok(0);
+        };
+        let mut chunk = [0; CHUNK];
+        pieces(to.left(), |done, wanted| {
+            let got = some(space.read(address(position, done)?, &mut chunk[..wanted]))?;
+            to.put(&chunk[..got])
+        })
+    }
+
+    fn write(&self, _file: &File, from: &mut Source, position: u64) -> Result<usize> {
+        let Some(space) = self.space()? else {
+            return Ok(0);
+        };
+        let mut chunk = [0; CHUNK];
+        pieces(from.left(), |done, wanted| {
+            let got = from.take(&mut chunk[..wanted])?;
+            some(space.poke(address(position, done)?, &chunk[..got]))
+        })
+    }
+}
