@@ -29,6 +29,30 @@ const NOT_RUN: [&str; 6] = [
     "usr/share/man",
 ];
 
+/// The users and groups that programs look for by name, with Debian's numbers.
+const PASSWD: &[u8] = b"\
+root:x:0:0:root:/root:/bin/sh
+daemon:x:1:1:daemon:/usr/sbin:/bin/false
+bin:x:2:2:bin:/bin:/bin/false
+sys:x:3:3:sys:/dev:/bin/false
+mail:x:8:8:mail:/var/mail:/bin/false
+www-data:x:33:33:www-data:/var/www:/bin/false
+nobody:x:65534:65534:nobody:/:/bin/false
+";
+const GROUP: &[u8] = b"\
+root:x:0:
+daemon:x:1:
+bin:x:2:
+sys:x:3:
+adm:x:4:
+tty:x:5:
+disk:x:6:
+mail:x:8:
+www-data:x:33:
+users:x:100:
+nogroup:x:65534:
+";
+
 /// One file of the tree.
 enum Node {
     Directory(u32),
@@ -55,11 +79,13 @@ impl<'a> Initramfs<'a> {
         };
         for folder in [
             "dev", "etc", "proc", "root", "run", "sys", "tmp", "usr/bin", "usr/lib", "usr/sbin",
-            "var/tmp",
+            "var",
         ] {
             tree.folder(folder);
         }
-        tree.nodes.insert("tmp".into(), Node::Directory(0o1777));
+        for folder in ["tmp", "var/tmp"] {
+            tree.nodes.insert(folder.into(), Node::Directory(0o1777));
+        }
         for (link, target) in [
             ("bin", "usr/bin"),
             ("sbin", "usr/sbin"),
@@ -72,11 +98,8 @@ impl<'a> Initramfs<'a> {
             .insert("dev/console".into(), Node::Device { major: 5, minor: 1 });
         tree.nodes
             .insert("dev/null".into(), Node::Device { major: 1, minor: 3 });
-        tree.text(
-            "etc/passwd",
-            b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n",
-        );
-        tree.text("etc/group", b"root:x:0:\nnogroup:x:65534:\n");
+        tree.text("etc/passwd", PASSWD);
+        tree.text("etc/group", GROUP);
         tree.text("etc/hostname", b"guest\n");
         tree
     }
