@@ -4,13 +4,15 @@ use super::entry::Entry;
 use super::inode::{Kind, Time};
 use super::inotify;
 use super::io::{Sink, Source};
+use super::lease;
 use super::lock;
 use super::poll::{Events, PollTable};
+use super::sigio::Sigio;
 use crate::errno::{Errno, Result};
 use crate::mm::frame::FrameRef;
 use crate::mm::heap::try_arc;
 use crate::mm::{Mappers, PageSource};
-use crate::sync::SleepMutex;
+use crate::sync::{Mutex, SleepMutex};
 use alloc::sync::Arc;
 use core::any::Any;
 use core::fmt;
@@ -168,6 +170,8 @@ pub struct File {
     flags: AtomicU32,
     stream: bool,
     position: SleepMutex<u64>,
+    /// Who gets signals about it, if anybody asked.
+    sigio: Mutex<Option<Arc<Sigio>>>,
 }
 
 impl File {
@@ -194,6 +198,7 @@ impl File {
             ops,
             flags: AtomicU32::new(flags.0 & KEPT),
             position: SleepMutex::new(0),
+            sigio: Mutex::new(None),
         })
     }
 
@@ -223,6 +228,18 @@ impl File {
         const CHANGEABLE: u32 = O_APPEND | O_NONBLOCK | O_DIRECT | O_NOATIME | FASYNC;
         let kept = self.flags.load(Relaxed) & !CHANGEABLE;
         self.flags.store(kept | flags & CHANGEABLE, Relaxed);
+    }
+
+    /// Who gets signals about it, made by `new` where nobody asked yet.
+    pub fn sigio(&self, new: impl FnOnce() -> Result<Arc<Sigio>>) -> Result<Arc<Sigio>> {
+        let known = self.sigio.lock().clone();
+        match known {
+            Some(known) => Ok(known),
+            None => {
+                let new = new()?;
+                Ok(self.sigio.lock().get_or_insert(new).clone())
+            }
+        }
     }
 
     /// EBADF unless it was opened for reading.
@@ -392,6 +409,7 @@ impl File {
 impl Drop for File {
     fn drop(&mut self) {
         lock::release_file(self);
+        lease::give_back(self);
         if !self.flags().has(O_PATH) {
             let written = self.flags().writable();
             inotify::about(

@@ -251,6 +251,11 @@ pub trait Inode: Send + Sync + Any {
         Err(Errno::EPERM)
     }
 
+    /// How its file system is mounted: MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_NOATIME.
+    fn mount_flags(&self) -> u32 {
+        0
+    }
+
     /// The file system it is in.
     fn fs_stat(&self) -> FsStat {
         FsStat::default()

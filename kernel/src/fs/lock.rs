@@ -69,8 +69,10 @@ impl Lock {
 struct Locks(Vec<Lock>);
 
 impl Locks {
+    /// Of what stands against `wanted`, the lock that begins first.
     fn conflict(&self, wanted: &Lock) -> Option<Lock> {
-        self.0.iter().find(|held| held.conflicts(wanted)).copied()
+        let against = self.0.iter().filter(|held| held.conflicts(wanted));
+        against.min_by_key(|held| held.first).copied()
     }
 
     /// Takes the owner's locks away from the range of `hole`: what remains left and right of it stays.

@@ -17,6 +17,7 @@ pub mod initramfs;
 pub mod inode;
 pub mod inotify;
 pub mod io;
+pub mod lease;
 pub mod lock;
 pub mod mount;
 pub mod perm;
@@ -26,6 +27,7 @@ pub mod proc;
 pub mod ring;
 #[cfg(feature = "selftest")]
 mod selftests;
+pub mod sigio;
 pub mod signalfd;
 mod sysfs;
 pub mod timerfd;
@@ -45,7 +47,7 @@ use alloc::format;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use inode::{Inode, Kind};
-use linux_raw_sys::general::{O_RDONLY, O_RDWR};
+use linux_raw_sys::general::{MS_NOEXEC, O_RDONLY, O_RDWR};
 use walk::Walk;
 
 /// Device number of what is in no file system: pipes and their like.
@@ -102,8 +104,8 @@ pub fn reopen_program(file: &File) -> Result<Arc<File>> {
 
 fn program(entry: Arc<Entry>) -> Result<Arc<File>> {
     match entry.kind() {
-        Kind::Regular => {}
         Kind::Symlink => return Err(Errno::ELOOP),
+        Kind::Regular if entry.inode().mount_flags() & MS_NOEXEC == 0 => {}
         _ => return Err(Errno::EACCES),
     }
     perm::check(&entry, perm::EXECUTE)?;

@@ -11,7 +11,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::fmt;
-use linux_raw_sys::general::S_IFCHR;
+use linux_raw_sys::general::{
+    MS_NOATIME, MS_NODEV, MS_NODIRATIME, MS_NOEXEC, MS_NOSUID, MS_RDONLY, S_IFCHR,
+};
 
 /// One mounted file system.
 struct Mount {
@@ -20,6 +22,44 @@ struct Mount {
     root: Arc<Entry>,
     /// A tmpfs that nobody sees once this mount ends.
     own: bool,
+    /// How it is mounted (MS_*). A tmpfs of its own goes by it, others only tell it.
+    flags: u32,
+}
+
+/// The flags of mount(2) that a mount keeps.
+const KEPT: u32 = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_NOATIME | MS_NODIRATIME;
+
+impl Mount {
+    fn set_flags(&mut self, flags: u32) {
+        self.flags = flags & KEPT;
+        if self.own
+            && let Some(node) = tmpfs(&self.root)
+        {
+            node.fs().set_flags(self.flags);
+        }
+    }
+
+    /// The options that every mount may have, as /proc/mounts shows them.
+    fn options(&self) -> impl fmt::Display {
+        let flags = self.flags;
+        fmt::from_fn(move |out| {
+            out.write_str(if flags & MS_RDONLY != 0 { "ro" } else { "rw" })?;
+            for (flag, name) in [
+                (MS_NOSUID, ",nosuid"),
+                (MS_NODEV, ",nodev"),
+                (MS_NOEXEC, ",noexec"),
+                (MS_NOATIME, ",noatime"),
+                (MS_NODIRATIME, ",nodiratime"),
+            ] {
+                out.write_str(if flags & flag != 0 { name } else { "" })?;
+            }
+            out.write_str(if flags & MS_NOATIME == 0 {
+                ",relatime"
+            } else {
+                ""
+            })
+        })
+    }
 }
 
 static MOUNTS: Mutex<Vec<Mount>> = Mutex::new(Vec::new());
@@ -31,6 +71,7 @@ pub fn init(root: &Arc<Entry>) {
         kind: "rootfs",
         root: root.clone(),
         own: true,
+        flags: 0,
     });
 }
 
@@ -49,8 +90,14 @@ fn new_root(kind: &str, options: &[u8]) -> Result<Arc<Entry>> {
     }
 }
 
-/// Mounts a file system of `kind` on a directory, with options such as `size=1m`.
-pub fn mount(source: &[u8], target: &Arc<Entry>, kind: &[u8], options: &[u8]) -> Result<()> {
+/// Mounts a file system of `kind` on a directory, with flags (MS_*) and options such as `size=1m`.
+pub fn mount(
+    source: &[u8],
+    target: &Arc<Entry>,
+    kind: &[u8],
+    flags: u32,
+    options: &[u8],
+) -> Result<()> {
     let kind = KINDS
         .iter()
         .copied()
@@ -64,7 +111,7 @@ pub fn mount(source: &[u8], target: &Arc<Entry>, kind: &[u8], options: &[u8]) ->
         target,
         kind,
         new_root(kind, options)?,
-        matches!(kind, "tmpfs" | "ramfs"),
+        matches!(kind, "tmpfs" | "ramfs").then_some(flags),
     )
 }
 
@@ -74,12 +121,20 @@ fn tmpfs(root: &Entry) -> Option<Arc<Node>> {
     inode.downcast().ok()
 }
 
-/// Gives a mounted file system other options.
-pub fn remount(root: &Arc<Entry>, options: &[u8]) -> Result<()> {
-    match tmpfs(root) {
-        Some(node) if !options.is_empty() => node.fs().limit(&Options::parse(options)?),
-        _ => Ok(()),
+/// Gives the file system mounted at `root` other flags and options; EINVAL where none is.
+pub fn remount(root: &Arc<Entry>, flags: u32, options: &[u8]) -> Result<()> {
+    let mut mounts = MOUNTS.lock();
+    let mount = mounts
+        .iter_mut()
+        .find(|mount| Arc::ptr_eq(&mount.root, root))
+        .ok_or(Errno::EINVAL)?;
+    if !options.is_empty()
+        && let Some(node) = tmpfs(root)
+    {
+        node.fs().limit(&Options::parse(options)?)?;
     }
+    mount.set_flags(flags);
+    Ok(())
 }
 
 /// Shows the directory (or file) `from` at `target` too.
@@ -88,7 +143,7 @@ pub fn bind(from: &Arc<Entry>, target: &Arc<Entry>) -> Result<()> {
         return Err(Errno::ENOTDIR);
     }
     let root = Entry::new(from.inode().clone(), None, Arc::from(&b""[..]))?;
-    attach(b"none", target, "tmpfs", root, false)
+    attach(b"none", target, "tmpfs", root, None)
 }
 
 fn attach(
@@ -96,7 +151,7 @@ fn attach(
     target: &Arc<Entry>,
     kind: &'static str,
     root: Arc<Entry>,
-    own: bool,
+    own: Option<u32>,
 ) -> Result<()> {
     let mut name = Vec::new();
     name.try_reserve_exact(source.len())
@@ -113,23 +168,31 @@ fn attach(
         return Err(Errno::EBUSY);
     }
     target.cover(Some(root.clone()));
-    mounts.push(Mount {
+    let mut mount = Mount {
         source: name,
         kind,
         root,
-        own,
-    });
+        own: own.is_some(),
+        flags: 0,
+    };
+    mount.set_flags(own.unwrap_or(0));
+    mounts.push(mount);
     Ok(())
 }
 
-/// Ends the mount whose root is `root`.
-pub fn unmount(root: &Arc<Entry>) -> Result<()> {
+/// Ends the mount whose root is `root`; EBUSY where it is in use, unless it shall go `lazily`.
+pub fn unmount(root: &Arc<Entry>, lazily: bool) -> Result<()> {
     let mut mounts = MOUNTS.lock();
     let at = mounts
         .iter()
         .position(|mount| Arc::ptr_eq(&mount.root, root))
         .ok_or(Errno::EINVAL)?;
     let covered = root.parent().ok_or(Errno::EBUSY)?;
+    // The list of mounts, the entry that the root covers, and the caller.
+    const HOLDERS: usize = 3;
+    if mounts[at].own && !lazily && tmpfs(root).is_some_and(|node| node.is_used(root, HOLDERS)) {
+        return Err(Errno::EBUSY);
+    }
     let mount = mounts.remove(at);
     drop(mounts);
     covered.cover(None);
@@ -146,7 +209,7 @@ pub fn list(root: &Arc<Entry>, out: &mut dyn fmt::Write) -> fmt::Result {
     for mount in MOUNTS.lock().iter() {
         let path = mount.root.path(root);
         let (source, path) = (mount.source.escape_ascii(), path.escape_ascii());
-        write!(out, "{source} {path} {} rw,relatime", mount.kind)?;
+        write!(out, "{source} {path} {} {}", mount.kind, mount.options())?;
         if let Some((pages, _)) = tmpfs(&mount.root).and_then(|node| node.fs().page_limit()) {
             write!(out, ",size={}k", pages * (PAGE_SIZE as u64 / 1024))?;
         }
@@ -165,7 +228,13 @@ pub fn list_info(root: &Arc<Entry>, out: &mut dyn fmt::Write) -> fmt::Result {
         let id = at + 1;
         writeln!(
             out,
-            "{id} {above} {major}:{minor} / {path} rw,relatime - {kind} {source} rw"
+            "{id} {above} {major}:{minor} / {path} {} - {kind} {source} {}",
+            mount.options(),
+            if mount.flags & MS_RDONLY != 0 {
+                "ro"
+            } else {
+                "rw"
+            },
         )?;
     }
     Ok(())

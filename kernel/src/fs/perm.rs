@@ -5,6 +5,7 @@ use super::inode::{Attr, Kind};
 use crate::errno::{Errno, Result};
 use crate::task::credentials::Credentials;
 use crate::task::current;
+use linux_raw_sys::general::MS_RDONLY;
 
 /// Search a directory, or execute a file.
 pub const EXECUTE: u32 = 1;
@@ -13,14 +14,30 @@ pub const WRITE: u32 = 2;
 /// Read.
 pub const READ: u32 = 4;
 
-/// EACCES unless the calling thread may do `wanted` to the inode of `entry`.
+/// EACCES unless the calling thread may do `wanted` to the inode of `entry`; EROFS where nobody may write.
 pub fn check(entry: &Entry, wanted: u32) -> Result<()> {
+    if wanted & WRITE != 0 {
+        writable(entry)?;
+    }
     if is_privileged() && (wanted & EXECUTE == 0 || entry.kind() == Kind::Directory) {
         return Ok(());
     }
     // Asked for first: who owns a process's directory, its identities tell, which the caller's may be.
     let attr = entry.inode().attr();
     current().with_credentials(|who| check_as(who, &attr, wanted))
+}
+
+/// EROFS when what is written to `entry` would change a file system that is mounted read-only.
+pub fn writable(entry: &Entry) -> Result<()> {
+    let stored = matches!(
+        entry.kind(),
+        Kind::Regular | Kind::Directory | Kind::Symlink
+    );
+    if stored && entry.inode().mount_flags() & MS_RDONLY != 0 {
+        Err(Errno::EROFS)
+    } else {
+        Ok(())
+    }
 }
 
 /// EACCES unless the calling thread may look names up in the directory `entry`.

@@ -101,13 +101,15 @@ selftest! {
 selftest! {
     fn walk_crosses_mounts() {
         let (context, b, _) = tree();
-        mount::mount(b"none", &b, b"tmpfs", b"").unwrap();
+        mount::mount(b"none", &b, b"tmpfs", 0, b"").unwrap();
         let top = Walk::new(&context).resolve(None, b"/a/b", true).unwrap();
         assert!(!Arc::ptr_eq(&top, &b) && top.path(&context.root()) == b"/a/b");
         make(&top, "inside", S_IFREG | 0o644);
         let found = Walk::new(&context).resolve(None, b"a/b/../b/inside", true).unwrap();
         assert_eq!(found.path(&context.root()), b"/a/b/inside");
-        mount::unmount(&top).unwrap();
+        assert_eq!(mount::unmount(&top, false), Err(Errno::EBUSY));
+        drop(found);
+        mount::unmount(&top, false).unwrap();
         assert_eq!(Walk::new(&context).resolve(None, b"/a/b/inside", true).err(), Some(Errno::ENOENT));
         assert!(Walk::new(&context).resolve(None, b"/a/b/file", true).is_ok());
     }

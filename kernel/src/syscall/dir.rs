@@ -313,6 +313,7 @@ pub fn chroot(path: usize) -> Result<usize> {
     if entry.kind() != Kind::Directory {
         return Err(Errno::ENOTDIR);
     }
+    perm::search(&entry)?;
     privileged()?;
     current().fs().set_root(entry);
     Ok(0)
@@ -323,7 +324,8 @@ pub fn umask(mask: u32) -> Result<usize> {
     Ok(current().fs().set_umask(mask) as usize)
 }
 
-/// mount(2): a new file system, or a directory shown at a second place. Flags of the mount itself have no effect.
+/// mount(2): a new file system, or a directory shown at a second place. Those flags that say how it is mounted hold for a
+/// tmpfs of its own, at every place that shows it.
 pub fn mount(source: usize, target: usize, kind: usize, flags: u32, data: usize) -> Result<usize> {
     const SETTINGS: u32 = MS_PRIVATE | MS_SHARED | MS_SLAVE | MS_UNBINDABLE;
     privileged()?;
@@ -337,7 +339,10 @@ pub fn mount(source: usize, target: usize, kind: usize, flags: u32, data: usize)
         read_cstr(data, 4096)?
     };
     if flags & MS_REMOUNT != 0 {
-        mount::remount(&target, &options)?;
+        // A bind mount has no flags of its own.
+        if flags & MS_BIND == 0 {
+            mount::remount(&target, flags, &options)?;
+        }
         return Ok(0);
     }
     if flags & MS_MOVE != 0 {
@@ -352,7 +357,7 @@ pub fn mount(source: usize, target: usize, kind: usize, flags: u32, data: usize)
     } else {
         read_cstr(source, 4096)?
     };
-    mount::mount(&source, &target, &read_cstr(kind, 64)?, &options)?;
+    mount::mount(&source, &target, &read_cstr(kind, 64)?, flags, &options)?;
     Ok(0)
 }
 
@@ -360,6 +365,12 @@ pub fn mount(source: usize, target: usize, kind: usize, flags: u32, data: usize)
 pub fn umount2(target: usize, flags: u32) -> Result<usize> {
     check_flags(flags, MNT_FORCE | MNT_DETACH | MNT_EXPIRE | UMOUNT_NOFOLLOW)?;
     privileged()?;
-    mount::unmount(&path::resolve(AT_FDCWD, target, 0)?)?;
+    let follow = if flags & UMOUNT_NOFOLLOW != 0 {
+        AT_SYMLINK_NOFOLLOW
+    } else {
+        0
+    };
+    let root = path::resolve(AT_FDCWD, target, follow)?;
+    mount::unmount(&root, flags & MNT_DETACH != 0)?;
     Ok(0)
 }

@@ -7,10 +7,14 @@ use crate::fs::fdtable::MAX_FILES;
 use crate::fs::inode::Kind;
 use crate::fs::pipe::End;
 use crate::fs::tmpfs::Node;
+use crate::fs::{File, lease, perm, sigio};
 use crate::mm::user::UserPtr;
 use crate::task::current;
+use alloc::sync::Arc;
 use linux_raw_sys::general::*;
-use linux_raw_sys::ioctl::{FIOASYNC, FIOCLEX, FIONBIO, FIONCLEX, FIONREAD};
+use linux_raw_sys::ioctl::{
+    FIOASYNC, FIOCLEX, FIOGETOWN, FIONBIO, FIONCLEX, FIONREAD, FIOSETOWN, SIOCGPGRP, SIOCSPGRP,
+};
 
 /// dup(2)
 pub fn dup(fd: i32) -> Result<usize> {
@@ -60,7 +64,7 @@ pub fn fcntl(fd: i32, command: u32, argument: usize) -> Result<usize> {
         }
         F_GETFL => Ok(file.flags().0 as usize),
         F_SETFL => {
-            file.set_flags(argument as u32);
+            set_flags(&file, fd, argument as u32)?;
             Ok(0)
         }
         F_SETPIPE_SZ => file.ops_as::<End>().ok_or(Errno::EBADF)?.resize(argument),
@@ -74,8 +78,63 @@ pub fn fcntl(fd: i32, command: u32, argument: usize) -> Result<usize> {
             Ok(0)
         }
         F_GET_SEALS => Ok(file.ops_as::<Node>().ok_or(Errno::EINVAL)?.data()?.seals() as usize),
-        _ => lock::fcntl(&file, command, argument).unwrap_or(Err(Errno::EINVAL)),
+        F_SETLEASE => {
+            lease::set(&file, fd, argument as u32)?;
+            Ok(0)
+        }
+        F_GETLEASE => Ok(lease::get(&file) as usize),
+        _ => lock::fcntl(&file, command, argument)
+            .or_else(|| owner(&file, command, argument))
+            .unwrap_or(Err(Errno::EINVAL)),
     }
+}
+
+/// Changes the flags of an open file as F_SETFL does; `fd` is the descriptor that signals tell.
+fn set_flags(file: &Arc<File>, fd: i32, flags: u32) -> Result<()> {
+    let changed = file.flags().0 ^ flags;
+    if changed & flags & O_NOATIME != 0 {
+        perm::owner(file.entry())?;
+    }
+    if changed & FASYNC != 0 {
+        sigio::watch(file, fd, flags & FASYNC != 0)?;
+    }
+    file.set_flags(flags);
+    Ok(())
+}
+
+/// The commands of fcntl(2) on who gets signals; `None` for any other.
+fn owner(file: &Arc<File>, command: u32, argument: usize) -> Option<Result<usize>> {
+    Some(match command {
+        F_SETOWN => set_owner(file, argument as i32),
+        F_GETOWN => sigio::owner(file).map(|owner| match owner.kind {
+            F_OWNER_PGRP => owner.id.wrapping_neg() as usize,
+            _ => owner.id as usize,
+        }),
+        F_SETOWN_EX => UserPtr::<[i32; 2]>::new(argument)
+            .read()
+            .and_then(|[kind, id]| sigio::set_owner(file, kind as u32, id))
+            .map(|()| 0),
+        F_GETOWN_EX => sigio::owner(file)
+            .and_then(|owner| UserPtr::new(argument).write(&[owner.kind as i32, owner.id]))
+            .map(|()| 0),
+        F_GETOWNER_UIDS => sigio::owner(file)
+            .and_then(|owner| UserPtr::new(argument).write(&owner.users))
+            .map(|()| 0),
+        F_SETSIG => sigio::set_signal(file, argument).map(|()| 0),
+        F_GETSIG => sigio::owner(file).map(|owner| owner.signal as usize),
+        _ => return None,
+    })
+}
+
+/// F_SETOWN: a process, or, negative, a group of them.
+fn set_owner(file: &File, who: i32) -> Result<usize> {
+    if who >= 0 {
+        sigio::set_owner(file, F_OWNER_PID, who)?;
+    } else {
+        let group = who.checked_neg().ok_or(Errno::EINVAL)?;
+        sigio::set_owner(file, F_OWNER_PGRP, group)?;
+    }
+    Ok(0)
 }
 
 /// ioctl(2)
@@ -93,7 +152,14 @@ pub fn ioctl(fd: i32, request: u32, argument: usize) -> Result<usize> {
             };
             let on = UserPtr::<i32>::new(argument).read()? != 0;
             let others = file.flags().0 & !flag;
-            file.set_flags(others | if on { flag } else { 0 });
+            set_flags(&file, fd, others | if on { flag } else { 0 })?;
+        }
+        FIOSETOWN | SIOCSPGRP if file.entry().kind() == Kind::Socket => {
+            return set_owner(&file, UserPtr::new(argument).read()?);
+        }
+        FIOGETOWN | SIOCGPGRP if file.entry().kind() == Kind::Socket => {
+            let owner = fcntl(fd, F_GETOWN, 0)?;
+            UserPtr::new(argument).write(&(owner as i32))?;
         }
         FIONREAD if file.entry().kind() == Kind::Regular => {
             let left = file

@@ -8,7 +8,7 @@ use crate::fs::inode::{Kind, Link, New};
 use crate::fs::io::{IoVec, MAX_COUNT, Sink, Source};
 use crate::fs::pipe::End;
 use crate::fs::walk::{Scope, Walk};
-use crate::fs::{Entry, File, OpenFlags, inotify, perm};
+use crate::fs::{Entry, File, OpenFlags, inotify, lease, perm};
 use crate::mm::PAGE_SIZE;
 use crate::mm::user::UserPtr;
 use crate::task::current;
@@ -110,6 +110,12 @@ fn check_open(entry: &Arc<Entry>, flags: OpenFlags) -> Result<()> {
         wanted |= perm::WRITE;
     }
     perm::check(entry, wanted)?;
+    if flags.has(O_NOATIME) {
+        perm::owner(entry)?;
+    }
+    if kind == Kind::Regular {
+        lease::ask_back(entry, wanted & perm::WRITE != 0, !flags.nonblocking())?;
+    }
     if flags.has(O_TRUNC) && kind == Kind::Regular {
         entry.inode().truncate(0)?;
     }
@@ -371,6 +377,7 @@ pub fn truncate(path: usize, len: i64) -> Result<usize> {
         return Err(Errno::EISDIR);
     }
     perm::check(&entry, perm::WRITE)?;
+    lease::ask_back(&entry, true, true)?;
     entry.inode().truncate(len)?;
     inotify::about(&entry, IN_MODIFY);
     Ok(0)
@@ -395,6 +402,9 @@ pub fn fallocate(fd: i32, mode: u32, offset: i64, len: i64) -> Result<usize> {
         return Err(Errno::EINVAL);
     }
     file.check_writable()?;
+    if offset.checked_add(len).is_none() {
+        return Err(Errno::EFBIG);
+    }
     match file.entry().kind() {
         Kind::Fifo => return Err(Errno::ESPIPE),
         Kind::Directory => return Err(Errno::EISDIR),
@@ -426,16 +436,26 @@ pub fn sync() -> Result<usize> {
 }
 
 /// sync_file_range(2)
-pub fn sync_file_range(fd: i32, _offset: i64, _len: i64, _flags: u32) -> Result<usize> {
-    fsync(fd)
+pub fn sync_file_range(fd: i32, offset: i64, len: i64, flags: u32) -> Result<usize> {
+    const WAITS: u32 =
+        SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+    let file = file(fd)?;
+    check_flags(flags, WAITS)?;
+    if offset < 0 || len < 0 || offset.checked_add(len).is_none() {
+        return Err(Errno::EINVAL);
+    }
+    match file.entry().kind() {
+        Kind::Regular | Kind::Block | Kind::Directory | Kind::Symlink => Ok(0),
+        _ => Err(Errno::ESPIPE),
+    }
 }
 
 /// fadvise64(2)
-pub fn fadvise64(fd: i32, _offset: i64, _len: i64, advice: u32) -> Result<usize> {
+pub fn fadvise64(fd: i32, _offset: i64, len: i64, advice: u32) -> Result<usize> {
     if file(fd)?.entry().kind() == Kind::Fifo {
         return Err(Errno::ESPIPE);
     }
-    if advice <= POSIX_FADV_NOREUSE {
+    if advice <= POSIX_FADV_NOREUSE && len >= 0 {
         Ok(0)
     } else {
         Err(Errno::EINVAL)
@@ -444,8 +464,12 @@ pub fn fadvise64(fd: i32, _offset: i64, _len: i64, advice: u32) -> Result<usize>
 
 /// readahead(2)
 pub fn readahead(fd: i32, _offset: i64, _count: usize) -> Result<usize> {
-    file(fd)?.check_readable()?;
-    Ok(0)
+    let file = file(fd)?;
+    file.check_readable()?;
+    match file.entry().kind() {
+        Kind::Regular | Kind::Block => Ok(0),
+        _ => Err(Errno::EINVAL),
+    }
 }
 
 /// Where one side of a copy between files is: the file's own position, or one given by the program.

@@ -87,6 +87,9 @@ pub fn fcntl(file: &Arc<File>, command: u32, argument: usize) -> Option<Result<u
 
 fn read(file: &Arc<File>, own: bool, argument: usize) -> Result<(Flock, Lock)> {
     let flock = UserPtr::<Flock>::new(argument).read()?;
+    if own && flock.process != 0 {
+        return Err(Errno::EINVAL);
+    }
     let (first, last) = range(file, &flock)?;
     let descriptors = Arc::as_ptr(&current().files()) as usize;
     let owner = if own {
@@ -110,6 +113,9 @@ fn read(file: &Arc<File>, own: bool, argument: usize) -> Result<(Flock, Lock)> {
 
 fn query(file: &Arc<File>, own: bool, argument: usize) -> Result<usize> {
     let (mut flock, wanted) = read(file, own, argument)?;
+    if !matches!(flock.kind as u32, F_RDLCK | F_WRLCK) {
+        return Err(Errno::EINVAL);
+    }
     match lock::conflict(file, &wanted) {
         None => flock.kind = F_UNLCK as i16,
         Some(held) => {

@@ -76,6 +76,9 @@ pub fn mmap(
         if !file.flags().readable() || shared && rights.has(Rights::WRITE) && !writable {
             return Err(Errno::EACCES);
         }
+        if rights.has(Rights::EXECUTE) && file.entry().inode().mount_flags() & MS_NOEXEC != 0 {
+            return Err(Errno::EPERM);
+        }
         behaviour = behaviour.set(Flags::NEVER_WRITE, shared && !writable);
         file.mapping()?
     } else {

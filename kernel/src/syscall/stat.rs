@@ -5,9 +5,11 @@ use super::path::{self, check_flags, file};
 use crate::errno::{Errno, Result};
 use crate::fs::device;
 use crate::fs::inode::{Attr, Kind, SetAttr, Time};
+use crate::fs::tmpfs::without_set_id;
 use crate::fs::{Entry, inotify, perm};
 use crate::mm::PAGE_SIZE;
 use crate::mm::user::UserPtr;
+use crate::task::current;
 use alloc::sync::Arc;
 use linux_raw_sys::general::*;
 use zerocopy::{Immutable, IntoBytes};
@@ -185,11 +187,26 @@ fn write_statfs(entry: &Arc<Entry>, to: usize) -> Result<usize> {
         id: [entry.inode().attr().device as u32, 0],
         name_max: crate::fs::walk::NAME_MAX as u64,
         fragment: PAGE_SIZE as u64,
-        flags: 0,
+        flags: statfs_flags(entry.inode().mount_flags()),
         spare: [0; 4],
     };
     UserPtr::new(to).write(&statfs)?;
     Ok(0)
+}
+
+/// What statfs(2) tells of how a file system is mounted: the ST_ flags that have the values of their MS_ flags, those
+/// that have not, and ST_VALID.
+fn statfs_flags(mounted: u32) -> u64 {
+    const SAME: u32 =
+        MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_SYNCHRONOUS | MS_NOATIME | MS_NODIRATIME;
+    const VALID: u32 = 0x20;
+    const RELATIME: u32 = 0x1000;
+    let relatime = if mounted & MS_NOATIME == 0 {
+        RELATIME
+    } else {
+        0
+    };
+    u64::from(mounted & SAME | relatime | VALID)
 }
 
 /// statfs(2)
@@ -213,8 +230,11 @@ pub fn faccessat2(directory: i32, path: usize, mode: u32, flags: u32) -> Result<
     check_flags(flags, AT_EACCESS | AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH)?;
     let entry = path::resolve(directory, path, flags)?;
     if mode != 0 {
+        if mode & perm::WRITE != 0 {
+            perm::writable(&entry)?;
+        }
         let attr = entry.inode().attr();
-        crate::task::current().with_credentials(|who| {
+        current().with_credentials(|who| {
             if flags & AT_EACCESS != 0 {
                 return perm::check_as(who, &attr, mode);
             }
@@ -229,7 +249,10 @@ fn change_mode(entry: &Arc<Entry>, mode: u32) -> Result<usize> {
     if entry.kind() == Kind::Symlink {
         return Err(Errno::EOPNOTSUPP);
     }
-    let permissions = Some(mode & 0o7777);
+    let mode = mode & 0o7777;
+    let group = entry.inode().attr().gid;
+    let keeps = current().with_credentials(|who| who.keeps_set_group(group));
+    let permissions = Some(if keeps { mode } else { mode & !S_ISGID });
     entry.inode().set_attr(&SetAttr {
         permissions,
         ..SetAttr::default()
@@ -261,7 +284,7 @@ pub fn fchmodat2(directory: i32, path: usize, mode: u32, flags: u32) -> Result<u
 fn change_owner(entry: &Arc<Entry>, uid: u32, gid: u32) -> Result<usize> {
     let attr = entry.inode().attr();
     let given = |id: u32| (id != u32::MAX).then_some(id);
-    crate::task::current().with_credentials(|who| {
+    current().with_credentials(|who| {
         let keeps_uid = given(uid).is_none_or(|uid| uid == attr.uid);
         let own_group = given(gid).is_none_or(|gid| gid == attr.gid || who.in_group(gid));
         if who.is_privileged() || who.fsuid == attr.uid && keeps_uid && own_group {
@@ -277,8 +300,7 @@ fn change_owner(entry: &Arc<Entry>, uid: u32, gid: u32) -> Result<usize> {
         ..SetAttr::default()
     };
     if entry.kind() == Kind::Regular && attr.mode & (S_ISUID | S_ISGID) != 0 {
-        let group = if attr.mode & 0o010 != 0 { S_ISGID } else { 0 };
-        change.permissions = Some(attr.mode & 0o7777 & !(S_ISUID | group));
+        change.permissions = Some(without_set_id(attr.mode & 0o7777));
     }
     entry.inode().set_attr(&change)?;
     inotify::about(&entry, IN_ATTRIB);

@@ -43,6 +43,8 @@ pub struct Credentials {
 
 /// All capabilities of Linux 6.12: CAP_CHOWN (0) to CAP_CHECKPOINT_RESTORE (40).
 pub const ALL_CAPABILITIES: u64 = (1 << 41) - 1;
+/// CAP_FSETID
+pub const CAP_FSETID: u32 = 4;
 /// CAP_KILL
 pub const CAP_KILL: u32 = 5;
 /// CAP_SETGID
@@ -87,6 +89,11 @@ impl Credentials {
     /// Whether the group for file access or a supplementary one is `group`.
     pub fn in_group(&self, group: u32) -> bool {
         self.fsgid == group || self.groups.binary_search(&group).is_ok()
+    }
+
+    /// Whether a file of `group` keeps its set-group-ID bit when they change it.
+    pub fn keeps_set_group(&self, group: u32) -> bool {
+        self.in_group(group) || self.can(CAP_FSETID)
     }
 
     /// The same with the real identities in place of those for file access (access(2)).

@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use linux_raw_sys::auxvec::*;
-use linux_raw_sys::general::{RLIMIT_STACK, S_ISGID, S_ISUID, S_IXGRP};
+use linux_raw_sys::general::{MS_NOSUID, RLIMIT_STACK, S_ISGID, S_ISUID, S_IXGRP};
 
 use super::image::{Mapped, Program, header_size};
 use super::process::{Image, USER_HZ};
@@ -105,7 +105,11 @@ fn parse_line(bytes: &[u8], cut: bool) -> Result<(&[u8], Option<&[u8]>)> {
 
 /// The owner and the group that a set-user-ID or set-group-ID program acts as.
 fn set_id(file: &File) -> (Option<u32>, Option<u32>) {
-    let attr = file.entry().inode().attr();
+    let inode = file.entry().inode();
+    if inode.mount_flags() & MS_NOSUID != 0 {
+        return (None, None);
+    }
+    let attr = inode.attr();
     let user = (attr.mode & S_ISUID != 0).then_some(attr.uid);
     let both = S_ISGID | S_IXGRP;
     (user, (attr.mode & both == both).then_some(attr.gid))

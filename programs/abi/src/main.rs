@@ -10,12 +10,14 @@ mod futex;
 mod idreg;
 mod inet;
 mod ipc;
+mod locks;
 mod memory;
 mod pidfd;
 mod pipes;
 mod probe;
 mod processes;
 mod ptrace;
+mod rights;
 mod rseq;
 mod seccomp;
 mod signals;
@@ -42,6 +44,8 @@ fn main() {
         Some("pidfd") => pidfd::run(),
         Some("pipes") => pipes::run(),
         Some("time") => time::run(),
+        Some("rights") => rights::run(),
+        Some("locks") => locks::run(),
         Some("exec") => exec(),
         #[cfg(target_arch = "aarch64")]
         Some("idreg") => idreg::run(),

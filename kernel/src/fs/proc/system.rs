@@ -1,7 +1,7 @@
 //! The files of procfs that tell of the machine and the kernel.
 
 use super::super::generated::{Node, Text};
-use super::super::mount;
+use super::super::{lease, mount};
 use crate::errno::{Errno, Result};
 use crate::ipc::{self, message, semaphore, shared};
 use crate::mm::{PAGE_SIZE, frame};
@@ -51,6 +51,17 @@ const SYS: &[(&str, Node)] = &[
             (
                 "nr_open",
                 File(|text| put!(text, "{}\n", super::super::fdtable::MAX_FILES)),
+            ),
+            (
+                "lease-break-time",
+                Setting(
+                    |text| put!(text, "{}\n", lease::BREAK_TIME.load(Relaxed)),
+                    |bytes| {
+                        let seconds = super::parse(bytes.trim_ascii()).ok_or(Errno::EINVAL)?;
+                        lease::BREAK_TIME.store(seconds, Relaxed);
+                        Ok(())
+                    },
+                ),
             ),
             ("mqueue", Directory(MESSAGE_QUEUES)),
             ("pipe-max-size", File(|text| put!(text, "1048576\n"))),

@@ -59,6 +59,11 @@ impl Directory {
         }
     }
 
+    /// Its entries.
+    pub fn entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
+        self.by_position.values()
+    }
+
     /// How many names it has.
     pub fn len(&self) -> usize {
         self.by_name.len()

@@ -8,20 +8,20 @@ mod quota;
 mod xattr;
 
 pub use data::Data;
-pub use node::Node;
+pub use node::{Node, without_set_id};
 pub use options::Options;
 
 use super::entry::Entry;
 use super::file::{File, OpenFlags};
 use super::inode::FsStat;
-use crate::errno::Result;
+use crate::errno::{Errno, Result};
 use crate::mm::PAGE_SIZE;
 use crate::mm::frame;
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicU64, Ordering::*};
-use linux_raw_sys::general::{O_LARGEFILE, O_RDWR, S_IFDIR};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use linux_raw_sys::general::{MS_RDONLY, O_LARGEFILE, O_RDWR, S_IFDIR};
 use quota::Quota;
 
 /// The magic number of tmpfs in statfs(2).
@@ -33,6 +33,8 @@ pub struct Tmpfs {
     next_inode: AtomicU64,
     pages: Arc<Quota>,
     inodes: Quota,
+    /// How it is mounted (MS_*).
+    flags: AtomicU32,
 }
 
 impl Tmpfs {
@@ -42,6 +44,7 @@ impl Tmpfs {
             next_inode: AtomicU64::new(1),
             pages: try_arc(Quota::new(options.pages))?,
             inodes: Quota::new(options.inodes),
+            flags: AtomicU32::new(0),
         })
     }
 
@@ -58,6 +61,25 @@ impl Tmpfs {
         options
             .pages
             .map_or(Ok(()), |pages| self.pages.change(pages))
+    }
+
+    /// How it is mounted (MS_*).
+    pub fn flags(&self) -> u32 {
+        self.flags.load(Relaxed)
+    }
+
+    /// Mounts it so from now on.
+    pub fn set_flags(&self, flags: u32) {
+        self.flags.store(flags, Relaxed);
+    }
+
+    /// EROFS when it is mounted read-only.
+    fn check_writable(&self) -> Result<()> {
+        if self.flags() & MS_RDONLY == 0 {
+            Ok(())
+        } else {
+            Err(Errno::EROFS)
+        }
     }
 
     /// Pages that its files may take, and take.

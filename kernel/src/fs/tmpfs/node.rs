@@ -15,6 +15,7 @@ use crate::errno::{Errno, Result};
 use crate::mm::PAGE_SIZE;
 use crate::mm::heap::try_arc;
 use crate::sync::{Mutex, SleepMutex};
+use crate::task::credentials::CAP_FSETID;
 use crate::task::signal;
 use alloc::format;
 use alloc::sync::Arc;
@@ -214,16 +215,44 @@ impl Node {
     }
 
     fn accessed(&self, file: &File) {
+        if self.fs.flags() & (MS_RDONLY | MS_NOATIME) != 0 {
+            return;
+        }
         let mut meta = self.meta.lock();
         if let Some(now) = file.access_time(meta.accessed, meta.modified) {
             meta.accessed = now;
         }
     }
 
+    /// Its content changed: a program that somebody wrote to acts as nobody else any more.
     fn modified(&self) {
         let mut meta = self.meta.lock();
         meta.modified = Time::now();
         meta.changed = meta.modified;
+        if meta.mode & (S_ISUID | S_ISGID) != 0 && self.kind == Kind::Regular {
+            let keeps = crate::task::current().with_credentials(|who| who.can(CAP_FSETID));
+            if !keeps {
+                meta.mode = without_set_id(meta.mode);
+            }
+        }
+    }
+
+    /// Whether anybody holds an entry of the tree below `here`, whose inode this is, beside that tree: an open file, a
+    /// process's directory, a mount. `holders` are those who hold `here` and do not count.
+    pub fn is_used(&self, here: &Arc<Entry>, holders: usize) -> bool {
+        // The directory has each entry twice, and each entry its directory.
+        const LISTED: usize = 2;
+        let Ok(directory) = self.directory() else {
+            return Arc::strong_count(here) > holders;
+        };
+        let directory = directory.lock();
+        Arc::strong_count(here) > holders + directory.len()
+            || directory.entries().any(|entry| {
+                let inode: &dyn Any = &**entry.inode();
+                inode
+                    .downcast_ref::<Node>()
+                    .is_some_and(|node| node.is_used(entry, LISTED))
+            })
     }
 
     /// Takes the tree below this directory apart, whose entries and directories hold one another.
@@ -246,12 +275,26 @@ fn copy_name(name: &[u8]) -> Result<Arc<[u8]>> {
 
 /// The owner of what the calling thread makes in a directory, and the mode it gets there.
 fn inherit(directory: &Meta, mode: u32) -> (u32, (u32, u32)) {
-    let (uid, gid) = crate::task::current().with_credentials(|who| (who.fsuid, who.fsgid));
-    if directory.mode & S_ISGID == 0 {
-        return (mode, (uid, gid));
-    }
-    let group = if mode & S_IFMT == S_IFDIR { S_ISGID } else { 0 };
-    (mode | group, (uid, directory.gid))
+    crate::task::current().with_credentials(|who| {
+        if directory.mode & S_ISGID == 0 {
+            return (mode, (who.fsuid, who.fsgid));
+        }
+        let program = S_ISGID | S_IXGRP;
+        let mode = if mode & S_IFMT == S_IFDIR {
+            mode | S_ISGID
+        } else if mode & program == program && !who.keeps_set_group(directory.gid) {
+            mode & !S_ISGID
+        } else {
+            mode
+        };
+        (mode, (who.fsuid, directory.gid))
+    })
+}
+
+/// A program's mode without the bits that make it act as its owner or its group.
+pub fn without_set_id(mode: u32) -> u32 {
+    let group = if mode & S_IXGRP != 0 { S_ISGID } else { 0 };
+    mode & !(S_ISUID | group)
 }
 
 impl Inode for Node {
@@ -286,6 +329,7 @@ impl Inode for Node {
     }
 
     fn set_attr(&self, change: &SetAttr) -> Result<()> {
+        self.fs.check_writable()?;
         let mut meta = self.meta.lock();
         meta.mode = change.permissions.unwrap_or(meta.mode);
         meta.uid = change.uid.unwrap_or(meta.uid);
@@ -299,6 +343,7 @@ impl Inode for Node {
     fn open(self: Arc<Self>, here: &Arc<Entry>, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         match &self.content {
             Content::File(_) | Content::Directory(_) => Ok(self),
+            Content::Device(_) if self.fs.flags() & MS_NODEV != 0 => Err(Errno::EACCES),
             Content::Device(rdev) => device::open(self.kind, *rdev, here, flags),
             Content::Fifo(fifo) => fifo.open(flags),
             Content::Symlink(_) => Err(Errno::ELOOP),
@@ -445,6 +490,10 @@ impl Inode for Node {
         Ok(())
     }
 
+    fn mount_flags(&self) -> u32 {
+        self.fs.flags()
+    }
+
     fn fs_stat(&self) -> FsStat {
         self.fs.stat()
     }
@@ -454,6 +503,7 @@ impl Inode for Node {
     }
 
     fn set_xattr(&self, name: &[u8], change: XattrChange) -> Result<()> {
+        self.fs.check_writable()?;
         self.xattrs.change(name, change)?;
         self.linked(0);
         Ok(())

@@ -58,6 +58,13 @@ impl Info {
         info
     }
 
+    /// An open file, descriptor `fd`, is ready as `code` and `band` tell.
+    pub fn ready(signo: u32, code: i32, band: u32, fd: i32) -> Self {
+        let mut info = Self::new(signo, code);
+        info.data[..2].copy_from_slice(&[band.into(), pair(fd, 0)]);
+        info
+    }
+
     fn from_current(mut self) -> Self {
         let uid = current().with_credentials(|who| who.uid);
         self.data[0] = pair(current().process_id(), uid as i32);

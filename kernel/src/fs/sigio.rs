@@ -1,0 +1,185 @@
+//! Signals about open files: who gets them (F_SETOWN), which (F_SETSIG), and when, which is each time that something can
+//! be read or written (O_ASYNC), or a lease is asked back.
+
+use super::file::File;
+use super::poll::{Events, PollTable, Watcher};
+use crate::errno::{Errno, Result};
+use crate::mm::heap::try_arc;
+use crate::sync::Mutex;
+use crate::task::signal::{self, Info};
+use crate::task::{Process, current, tree};
+use alloc::sync::{Arc, Weak};
+use linux_raw_sys::general::{F_OWNER_PGRP, F_OWNER_PID, F_OWNER_TID, SIGIO};
+
+/// What a signal tells (`si_code`): something can be read, something can be written, there is a message,
+/// the other end is gone.
+const READ: i32 = 1;
+const WRITE: i32 = 2;
+const MESSAGE: i32 = 3;
+const HANG_UP: i32 = 6;
+/// POLLMSG
+const MESSAGE_BIT: u32 = 0x400;
+
+/// Who gets signals about an open file.
+#[derive(Clone, Copy)]
+pub struct Owner {
+    /// A thread, a process or a group of them (F_OWNER_*).
+    pub kind: u32,
+    /// Its number; 0 for nobody.
+    pub id: i32,
+    /// Real and effective user of who said so.
+    pub users: [u32; 2],
+    /// The signal that tells which file; 0 for a plain SIGIO.
+    pub signal: u32,
+    /// The descriptor that it tells.
+    descriptor: i32,
+}
+
+impl Owner {
+    const NOBODY: Owner = Owner {
+        kind: F_OWNER_PID,
+        id: 0,
+        users: [0; 2],
+        signal: 0,
+        descriptor: 0,
+    };
+}
+
+/// What an open file has of this, once it was asked for.
+pub struct Sigio(Mutex<State>);
+
+struct State {
+    owner: Owner,
+    /// With O_ASYNC: what is watched.
+    watched: Option<PollTable>,
+}
+
+fn with<T>(file: &File, change: impl FnOnce(&mut State) -> T) -> Result<T> {
+    let sigio = file.sigio(|| {
+        try_arc(Sigio(Mutex::new(State {
+            owner: Owner::NOBODY,
+            watched: None,
+        })))
+    })?;
+    Ok(change(&mut sigio.0.lock()))
+}
+
+/// Who gets signals about the file.
+pub fn owner(file: &File) -> Result<Owner> {
+    with(file, |state| state.owner)
+}
+
+/// Makes somebody else get them; ESRCH where there is nobody of that number, which 0 stands for too.
+pub fn set_owner(file: &File, kind: u32, id: i32) -> Result<()> {
+    let exists = match kind {
+        _ if id == 0 => true,
+        F_OWNER_TID => tree::thread(id).is_some(),
+        F_OWNER_PID => tree::process(id).is_some(),
+        F_OWNER_PGRP => tree::any(|process| process.group() == id),
+        _ => return Err(Errno::EINVAL),
+    };
+    if !exists {
+        return Err(Errno::ESRCH);
+    }
+    let users = current().with_credentials(|who| [who.uid, who.euid]);
+    with(file, |state| {
+        state.owner = Owner {
+            kind,
+            id,
+            users,
+            ..state.owner
+        };
+    })
+}
+
+/// Makes it another signal; 0 for a plain SIGIO. EINVAL.
+pub fn set_signal(file: &File, signal: usize) -> Result<()> {
+    if signal > signal::LAST as usize {
+        return Err(Errno::EINVAL);
+    }
+    with(file, |state| state.owner.signal = signal as u32)
+}
+
+/// Makes the current process get them, unless somebody does, of descriptor `fd`.
+pub fn own(file: &File, fd: i32) -> Result<()> {
+    if owner(file)?.id == 0 {
+        set_owner(file, F_OWNER_PID, current().process_id())?;
+    }
+    with(file, |state| state.owner.descriptor = fd)
+}
+
+/// Begins or ends to tell what can be read or written, of descriptor `fd`.
+pub fn watch(file: &Arc<File>, fd: i32, on: bool) -> Result<()> {
+    let table = if on {
+        let mut table = PollTable::new(try_arc(Listener(Arc::downgrade(file)))?);
+        file.poll(Some(&mut table));
+        table.check()?;
+        Some(table)
+    } else {
+        None
+    };
+    let before = with(file, |state| {
+        state.owner.descriptor = fd;
+        core::mem::replace(&mut state.watched, table)
+    });
+    before.map(drop)
+}
+
+/// Watches a file with O_ASYNC.
+struct Listener(Weak<File>);
+
+impl Watcher for Listener {
+    fn changed(&self) {
+        if let Some(file) = self.0.upgrade() {
+            let ready = file.poll(None);
+            let code = match ready {
+                _ if ready.contains(Events::IN) => READ,
+                _ if ready.contains(Events::OUT) => WRITE,
+                _ if ready.contains(Events::HANG_UP) => HANG_UP,
+                _ => return,
+            };
+            tell(&file, code, ready.with_normal().bits());
+        }
+    }
+}
+
+/// Tells the file's owner that somebody wants what it holds a lease of.
+pub fn tell_lease(file: &File) {
+    let band = Events::IN.with_normal().bits() | MESSAGE_BIT;
+    tell(file, MESSAGE, band);
+}
+
+fn tell(file: &File, code: i32, band: u32) {
+    let Ok(owner) = owner(file) else { return };
+    let info = match owner.signal {
+        0 => Info::kernel(SIGIO),
+        signal => Info::ready(signal, code, band, owner.descriptor),
+    };
+    let may = |process: &Process| {
+        process.with_credentials(|target| {
+            let [uid, euid] = owner.users;
+            let same = |id| id == target.uid || id == target.suid;
+            euid == 0 || same(euid) || same(uid)
+        })
+    };
+    // Who is gone, or has no room for one more signal, is not told.
+    match owner.kind {
+        _ if owner.id == 0 => {}
+        F_OWNER_TID => {
+            if let Some(thread) = tree::thread(owner.id).filter(|thread| may(thread.process())) {
+                _ = signal::send_thread(&thread, info);
+            }
+        }
+        F_OWNER_PID => {
+            if let Some(process) = tree::process(owner.id).filter(|process| may(process)) {
+                _ = signal::send_info(&process, None, info);
+            }
+        }
+        _ => {
+            let in_group = |process: &Process| process.group() == owner.id && may(process);
+            _ = tree::for_each(in_group, |process| {
+                _ = signal::send_info(process, None, info);
+            });
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Record locks of several ranges: how they join, part and are told, and which questions are refused. Leases, and the
+//! signals that files send.
+
+use std::mem;
+
+use libc::{F_RDLCK, F_UNLCK, F_WRLCK, O_CREAT, O_RDWR, c_int};
+
+use crate::{in_child, path, tell, tell_end};
+
+fn lock(kind: c_int, start: i64, len: i64) -> libc::flock {
+    // SAFETY: all zeros are a lock.
+    let mut lock: libc::flock = unsafe { mem::zeroed() };
+    lock.l_type = kind as _;
+    lock.l_whence = libc::SEEK_SET as _;
+    (lock.l_start, lock.l_len) = (start, len);
+    lock
+}
+
+fn set(file: c_int, kind: c_int, start: i64, len: i64) {
+    let lock = lock(kind, start, len);
+    // SAFETY: the lock lives as long as the call.
+    let result = unsafe { libc::fcntl(file, libc::F_SETLK, &lock) };
+    if result != 0 {
+        tell("lock", result);
+    }
+}
+
+/// Prints what another process sees of the locks, from the start on, range by range.
+fn seen_by_another(what: &str, file: c_int) {
+    let status = in_child(|| {
+        let mut from = 0;
+        let mut said = String::new();
+        loop {
+            let mut asked = lock(F_WRLCK, from, 0);
+            // SAFETY: the lock lives as long as the call.
+            unsafe { libc::fcntl(file, libc::F_GETLK, &mut asked) };
+            if asked.l_type as c_int == F_UNLCK {
+                break;
+            }
+            let kind = if asked.l_type as c_int == F_RDLCK {
+                "read"
+            } else {
+                "write"
+            };
+            said += &format!(" {kind} {}+{}", asked.l_start, asked.l_len);
+            if asked.l_len == 0 {
+                break;
+            }
+            from = asked.l_start + asked.l_len;
+        }
+        println!("{what}:{said}");
+    });
+    if status != 0 {
+        tell_end(what, status);
+    }
+}
+
+/// Runs this part.
+pub fn run() {
+    // SAFETY: every pointer passed is that of a live value of the right kind.
+    let file = unsafe { libc::open(path(c"locks"), O_RDWR | O_CREAT, 0o644) };
+    set(file, F_WRLCK, 10, 5);
+    set(file, F_WRLCK, 1, 5);
+    set(file, F_RDLCK, 30, 5);
+    seen_by_another("three apart", file);
+    set(file, F_RDLCK, 5, 6);
+    seen_by_another("one across two", file);
+    set(file, F_WRLCK, 1, 40);
+    seen_by_another("one over all", file);
+    set(file, F_UNLCK, 15, 5);
+    seen_by_another("a gap", file);
+    set(file, F_UNLCK, 2, 2);
+    set(file, F_RDLCK, 35, 0);
+    seen_by_another("two gaps and an end", file);
+    set(file, F_WRLCK, 2, 2);
+    seen_by_another("one gap closed", file);
+    set(file, F_UNLCK, 0, 0);
+    seen_by_another("none", file);
+    refused(file);
+    leases();
+    told_of_data();
+}
+
+fn refused(file: c_int) {
+    // SAFETY: every pointer passed is that of a live value of the right kind.
+    unsafe {
+        let mut odd = lock(F_UNLCK, 0, 1);
+        tell("who holds none", libc::fcntl(file, libc::F_GETLK, &mut odd));
+        odd = lock(99, 0, 1);
+        tell(
+            "an odd kind asked",
+            libc::fcntl(file, libc::F_GETLK, &mut odd),
+        );
+        tell("an odd kind set", libc::fcntl(file, libc::F_SETLK, &odd));
+        odd = lock(F_WRLCK, -1, 1);
+        tell("before the start", libc::fcntl(file, libc::F_SETLK, &odd));
+        odd = lock(F_WRLCK, 5, -10);
+        tell("a length before it", libc::fcntl(file, libc::F_SETLK, &odd));
+        odd = lock(F_WRLCK, i64::MAX, 2);
+        tell("beyond the end", libc::fcntl(file, libc::F_SETLK, &odd));
+        odd = lock(F_WRLCK, 0, 1);
+        odd.l_pid = 1;
+        tell(
+            "of a file, for a process",
+            libc::fcntl(file, libc::F_OFD_SETLK, &odd),
+        );
+    }
+}
+
+/// F_SETSIG and F_GETSIG, which the crate `libc` does not have for musl.
+const SET_SIGNAL: c_int = 10;
+const GET_SIGNAL: c_int = 11;
+
+/// The signal that [`LEASE`] had for its owner.
+static SIGNAL: std::sync::atomic::AtomicI32 = std::sync::atomic::AtomicI32::new(0);
+/// A file that holds a lease.
+static LEASE: std::sync::atomic::AtomicI32 = std::sync::atomic::AtomicI32::new(-1);
+
+extern "C" fn give_back(signal: c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    let relaxed = std::sync::atomic::Ordering::Relaxed;
+    let file = LEASE.load(relaxed);
+    // SAFETY: the kernel passes a whole siginfo, whose second word is the descriptor with such a code.
+    unsafe {
+        let told = signal != libc::SIGIO && (&raw const *info).cast::<i32>().add(6).read() == file;
+        SIGNAL.store(if told { -signal } else { signal }, relaxed);
+        libc::fcntl(file, libc::F_SETLEASE, F_UNLCK);
+    }
+}
+
+/// Leases: who may have one, and what comes of an open by somebody else.
+fn leases() {
+    let relaxed = std::sync::atomic::Ordering::Relaxed;
+    // SAFETY: every pointer passed is that of a live value of the right kind.
+    unsafe {
+        let mut action: libc::sigaction = mem::zeroed();
+        action.sa_sigaction = give_back as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+        libc::sigaction(libc::SIGIO, &action, std::ptr::null_mut());
+        libc::sigaction(libc::SIGRTMIN(), &action, std::ptr::null_mut());
+        let writer = libc::open(path(c"leased"), O_RDWR | O_CREAT, 0o644);
+        let reader = libc::open(path(c"leased"), libc::O_RDONLY);
+        let set = |file, kind: c_int| libc::fcntl(file, libc::F_SETLEASE, kind);
+        tell("none to begin with", libc::fcntl(reader, libc::F_GETLEASE));
+        tell("to read what is open to write", set(reader, F_RDLCK));
+        tell("to write what is open elsewhere", set(writer, F_WRLCK));
+        tell("none to give back", set(reader, F_UNLCK));
+        tell("an odd kind", set(reader, 9));
+        libc::close(reader);
+        tell("to read by who can write", set(writer, F_RDLCK));
+        tell("to write", set(writer, F_WRLCK));
+        tell("it is", libc::fcntl(writer, libc::F_GETLEASE));
+        LEASE.store(writer, relaxed);
+        let open = |flags| {
+            let status = in_child(|| {
+                let file = libc::open(path(c"leased"), flags);
+                if file < 0 {
+                    tell("open", file);
+                }
+                libc::_exit(i32::from(file < 0));
+            });
+            println!("opened {} signal {}", status == 0, SIGNAL.swap(0, relaxed));
+        };
+        open(libc::O_RDONLY);
+        tell("it is", libc::fcntl(writer, libc::F_GETLEASE));
+        tell(
+            "its signal",
+            libc::fcntl(writer, SET_SIGNAL, libc::SIGRTMIN()),
+        );
+        println!(
+            "is it: {}",
+            libc::fcntl(writer, GET_SIGNAL) == libc::SIGRTMIN()
+        );
+        set(writer, F_WRLCK);
+        open(libc::O_WRONLY);
+        libc::close(writer);
+        let reader = libc::open(path(c"leased"), libc::O_RDONLY);
+        LEASE.store(reader, relaxed);
+        tell("to read", set(reader, F_RDLCK));
+        open(libc::O_RDONLY);
+        tell("it is still", libc::fcntl(reader, libc::F_GETLEASE));
+        open(libc::O_WRONLY);
+    }
+}
+
+/// Signals when there is something to read, and to whom.
+fn told_of_data() {
+    let relaxed = std::sync::atomic::Ordering::Relaxed;
+    // SAFETY: every pointer passed is that of a live value of the right kind.
+    unsafe {
+        let mut ends = [0; 2];
+        libc::pipe(ends.as_mut_ptr());
+        LEASE.store(ends[0], relaxed);
+        tell("nobody", libc::fcntl(ends[0], libc::F_GETOWN));
+        tell(
+            "nobody of that number",
+            libc::fcntl(ends[0], libc::F_SETOWN, 0x3f_ffff),
+        );
+        tell("no such signal", libc::fcntl(ends[0], SET_SIGNAL, 65));
+        libc::fcntl(ends[0], libc::F_SETOWN, libc::getpid());
+        println!(
+            "this process: {}",
+            libc::fcntl(ends[0], libc::F_GETOWN) == libc::getpid()
+        );
+        let flags = libc::fcntl(ends[0], libc::F_GETFL);
+        tell(
+            "signals from now on",
+            libc::fcntl(ends[0], libc::F_SETFL, flags | libc::O_ASYNC),
+        );
+        libc::write(ends[1], c"x".as_ptr().cast(), 1);
+        println!("signal {}", SIGNAL.swap(0, relaxed));
+        libc::fcntl(ends[0], SET_SIGNAL, libc::SIGRTMIN());
+        libc::write(ends[1], c"x".as_ptr().cast(), 1);
+        println!("told which: {}", SIGNAL.swap(0, relaxed) < 0);
+        libc::fcntl(ends[0], libc::F_SETFL, flags);
+        libc::write(ends[1], c"x".as_ptr().cast(), 1);
+        println!("no more: {}", SIGNAL.swap(0, relaxed));
+    }
+}
