@@ -8,17 +8,19 @@
 //! - **Kernel mappings are fenced lazily**, with or without Svvptc: a new one sets every hart's bit in [`Unseen`], and a
 //!   trap from the kernel on such an address fences then.
 //!
-//! The [`Policy`] says for each [`Change`] whom it concerns at once; a [`Batch`] gathers what one operation owes; the
-//! [`Injector`] hides new entries for a while, so that recovery runs where the hardware would never need it.
+//! The [`Policy`] says for each [`Change`] whom it concerns at once; a [`Batch`] gathers what one operation owes; [`Holders`]
+//! spares the CPUs that have left the address space; the [`Injector`] hides new entries for a while, so that recovery runs where the hardware would never need it.
 #![no_std]
 #![forbid(unsafe_code)]
 
 mod batch;
+mod holders;
 mod inject;
 mod policy;
 mod unseen;
 
 pub use batch::{Batch, Extent, Fence, PAGE_SIZE, RANGES, Range, THRESHOLD};
+pub use holders::Holders;
 pub use inject::Injector;
 pub use policy::{Asked, Kernel, Policy, Reach, Refused, User};
 pub use translation::Change;

@@ -2,7 +2,7 @@
 //! then every CPU forgets all translations once.
 
 use core::ops::Range;
-use core::sync::atomic::{AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicU64, Ordering::*, fence};
 
 use super::shadow::Shadows;
 use crate::arch::{self, MAX_CPUS, mmu};
@@ -31,17 +31,48 @@ impl CpuSet {
         }
     }
 
-    /// Whether the CPU is in it.
-    pub fn contains(&self, cpu: usize) -> bool {
+    fn contains(&self, cpu: usize) -> bool {
         self.0[cpu / 64].load(Relaxed) >> (cpu % 64) & 1 != 0
+    }
+
+    /// Those that are in it now.
+    pub(super) fn iter(&self) -> impl Iterator<Item = usize> {
+        (0..).step_by(64).zip(&self.0).flat_map(|(first, word)| {
+            let mut left = word.load(Relaxed);
+            core::iter::from_fn(move || {
+                let cpu = first + left.trailing_zeros() as usize;
+                (left != 0).then(|| {
+                    left &= left - 1;
+                    cpu
+                })
+            })
+        })
     }
 }
 
 /// What CPUs know a space by: generation and identifier; 0 when it never ran.
 pub struct Context {
     id: AtomicU64,
-    holders: CpuSet,
+    holders: mmu::Holders,
     pub(super) shadows: Shadows,
+}
+
+/// Which context a CPU runs: written by the CPU itself before and after it changes its tables, so that between the two it counts
+/// for both. Others look at it to see who must be told of a change.
+#[repr(align(128))]
+struct Running {
+    /// From before; 0 after a rollover until the CPU next switches: then it may be any.
+    announced: AtomicU64,
+    /// From after.
+    loaded: AtomicU64,
+}
+
+impl Running {
+    /// Whether the CPU runs the space of an identifier, or may.
+    fn may_be(&self, asid: u16) -> bool {
+        let announced = self.announced.load(Acquire);
+        announced == 0 || announced as u16 == asid || self.loaded.load(Acquire) as u16 == asid
+    }
 }
 
 struct Allocator {
@@ -54,8 +85,12 @@ struct Allocator {
 }
 
 static CURRENT: AtomicU64 = AtomicU64::new(GENERATION);
-/// The context that each CPU runs; 0 after a rollover until it next switches.
-static ACTIVE: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
+static RUNNING: [Running; MAX_CPUS] = [const {
+    Running {
+        announced: AtomicU64::new(0),
+        loaded: AtomicU64::new(NO_SPACE),
+    }
+}; MAX_CPUS];
 static ALLOCATOR: Mutex<Allocator> = Mutex::new(Allocator {
     used: [0; WORDS],
     next: 1,
@@ -68,7 +103,7 @@ impl Context {
     pub const fn new() -> Self {
         Context {
             id: AtomicU64::new(0),
-            holders: CpuSet::new(),
+            holders: mmu::Holders::new(),
             shadows: Shadows::new(),
         }
     }
@@ -85,9 +120,14 @@ impl Context {
     #[inline(always)]
     pub fn pay(&self, change: Change, range: Range<usize>) {
         if let Some(asid) = self.asid() {
-            mmu::pay(change, asid, &self.holders, range.clone());
+            let runs = |cpu: usize| RUNNING[cpu].may_be(asid);
+            mmu::pay(change, asid, &self.holders, runs, range.clone());
         }
-        if matches!(change, Change::Clear | Change::Replace | Change::Narrow) {
+        let lost = matches!(
+            change,
+            Change::Clear | Change::Replace | Change::Narrow | Change::UnlinkTable
+        );
+        if lost && !range.is_empty() {
             self.shadows.forget(range);
         }
     }
@@ -99,26 +139,36 @@ impl Context {
         }
     }
 
-    /// The identifier to run under on this CPU now.
-    pub fn activate(&self) -> u16 {
+    /// Makes this the context that the CPU runs: `load` is given the identifier and changes the tables.
+    #[inline]
+    pub fn activate(&self, load: impl FnOnce(u16)) {
         let cpu = arch::cpu::this().index();
-        self.holders.insert(cpu);
+        let here = &RUNNING[cpu];
         let context = self.id.load(Relaxed);
-        let active = ACTIVE[cpu].load(Relaxed);
+        let announced = here.announced.load(Relaxed);
         let current = context & !(GENERATION - 1) == CURRENT.load(Acquire);
-        if active != 0
+        let context = if announced != 0
             && current
-            && ACTIVE[cpu]
-                .compare_exchange(active, context, AcqRel, Relaxed)
+            && here
+                .announced
+                .compare_exchange(announced, context, AcqRel, Relaxed)
                 .is_ok()
         {
-            return context as u16;
-        }
-        self.renew(cpu)
+            context
+        } else {
+            self.renew(cpu)
+        };
+        // Whoever changes entries from here on sees this CPU run the space, or else has left it a mark. It is also what a barrier
+        // needs: see `task::barrier`.
+        fence(SeqCst);
+        let asid = context as u16;
+        self.holders.come(cpu, asid);
+        load(asid);
+        here.loaded.store(context, Release);
     }
 
     #[cold]
-    fn renew(&self, cpu: usize) -> u16 {
+    fn renew(&self, cpu: usize) -> u64 {
         let mut allocator = ALLOCATOR.lock();
         let mut context = self.id.load(Relaxed);
         if context & !(GENERATION - 1) != CURRENT.load(Relaxed) {
@@ -128,8 +178,8 @@ impl Context {
         if core::mem::take(&mut allocator.stale[cpu]) {
             mmu::flush_local_all();
         }
-        ACTIVE[cpu].store(context, Relaxed);
-        context as u16
+        RUNNING[cpu].announced.store(context, Relaxed);
+        context
     }
 }
 
@@ -181,7 +231,7 @@ impl Allocator {
         self.used.fill(0);
         self.next = 1;
         for cpu in 0..MAX_CPUS {
-            let active = ACTIVE[cpu].swap(0, AcqRel);
+            let active = RUNNING[cpu].announced.swap(0, AcqRel);
             if active != 0 {
                 self.kept[cpu] = if active == NO_SPACE { 0 } else { active };
             }
@@ -191,16 +241,21 @@ impl Allocator {
     }
 }
 
-/// This CPU runs no space any more.
-pub fn leave() {
-    let cpu = arch::cpu::this().index();
-    let mut active = ACTIVE[cpu].load(Relaxed);
-    while active != 0 {
-        match ACTIVE[cpu].compare_exchange(active, NO_SPACE, AcqRel, Relaxed) {
-            Ok(_) => return,
-            Err(now) => active = now,
+/// This CPU runs no space any more: `load` takes its tables away.
+pub fn leave(load: impl FnOnce()) {
+    let here = &RUNNING[arch::cpu::this().index()];
+    let mut announced = here.announced.load(Relaxed);
+    while announced != 0 {
+        match here
+            .announced
+            .compare_exchange(announced, NO_SPACE, AcqRel, Relaxed)
+        {
+            Ok(_) => break,
+            Err(now) => announced = now,
         }
     }
+    load();
+    here.loaded.store(NO_SPACE, Release);
 }
 
 /// What a CPU without a space runs: identifier 0 of no generation, distinct from "rolled over".

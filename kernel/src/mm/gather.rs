@@ -1,4 +1,6 @@
-//! Unmapping in batches: what entries held is let go only after every CPU has forgotten the translations.
+//! Unmapping: what entries held is let go only after every CPU has forgotten the translations, which they do once,
+//! however many entries there are. The first few frames are gathered; entries beyond become invalid but keep their frames, which are
+//! taken out in a second walk, when nobody can reach them any more.
 
 use core::mem::MaybeUninit;
 use core::ops::Range;
@@ -8,7 +10,7 @@ use super::PhysAddr;
 use super::asid::Context;
 use super::fault::zero_frame;
 use super::frame::{FRAMES, FrameRef};
-use super::table::Entry;
+use super::table::{Entry, hidden};
 use crate::arch::mmu::Pte;
 use translation::Change;
 
@@ -17,17 +19,19 @@ const NO_PAGES: Range<usize> = Range {
     start: usize::MAX,
     end: 0,
 };
-/// Pages in a batch.
-const BATCH: usize = 64;
+/// Frames that are gathered.
+const GATHERED: usize = 64;
 
-/// Frames that entries no longer hold, but that some CPU may still reach.
+/// Frames that entries no longer hold, but that some CPU may still reach; to be settled.
 pub struct Gather<'a> {
     /// Whose translations; none if no CPU can hold any.
     context: Option<&'a Context>,
     /// The first `count` are there.
-    frames: [MaybeUninit<FrameRef>; BATCH],
+    frames: [MaybeUninit<FrameRef>; GATHERED],
     count: usize,
     span: Range<usize>,
+    /// Whether entries were left with their frames.
+    overflowed: bool,
 }
 
 impl<'a> Gather<'a> {
@@ -44,9 +48,10 @@ impl<'a> Gather<'a> {
     fn with(context: Option<&'a Context>) -> Self {
         Gather {
             context,
-            frames: [const { MaybeUninit::uninit() }; BATCH],
+            frames: [const { MaybeUninit::uninit() }; GATHERED],
             count: 0,
             span: NO_PAGES,
+            overflowed: false,
         }
     }
 
@@ -70,8 +75,13 @@ impl<'a> Gather<'a> {
     }
 
     fn take(&mut self, page: usize, entry: &Entry) {
-        let frame = PhysAddr(entry.take().phys());
         self.span = self.span.start.min(page)..self.span.end.max(page + PAGE_SIZE);
+        if self.count == GATHERED {
+            entry.update(hidden);
+            self.overflowed = true;
+            return;
+        }
+        let frame = PhysAddr(entry.take().phys());
         if frame == zero_frame() {
             return;
         }
@@ -80,19 +90,28 @@ impl<'a> Gather<'a> {
         if self.context.is_none() {
             return drop(frame);
         }
-        if self.count == BATCH {
-            self.flush();
-        }
         if let Some(slot) = self.frames.get_mut(self.count) {
             slot.write(frame);
             self.count += 1;
         }
     }
 
-    fn flush(&mut self) {
+    /// Pays for the entries, with `tables` for tables that were unlinked too, and lets go of the frames. If it says so, the same
+    /// walk is due once more, with what it returns.
+    #[must_use]
+    pub fn settle(mut self, tables: bool) -> Option<Gather<'static>> {
+        self.pay(tables);
+        self.overflowed.then(Gather::dead)
+    }
+
+    fn pay(&mut self, tables: bool) {
         let span = core::mem::replace(&mut self.span, NO_PAGES);
-        if let (Some(context), false) = (self.context, span.is_empty()) {
-            context.pay(Change::Clear, span);
+        if let Some(context) = self.context {
+            if tables {
+                context.pay(Change::UnlinkTable, span);
+            } else if !span.is_empty() {
+                context.pay(Change::Clear, span);
+            }
         }
         for frame in self.frames.iter().take(core::mem::take(&mut self.count)) {
             // SAFETY: `take` wrote the first `count`; with the count at 0 none is read again.
@@ -103,6 +122,6 @@ impl<'a> Gather<'a> {
 
 impl Drop for Gather<'_> {
     fn drop(&mut self) {
-        self.flush();
+        self.pay(false);
     }
 }

@@ -85,8 +85,8 @@ impl<T> SpaceLock<T> {
         let guard = self.writer.lock();
         self.writing.store(true, Relaxed);
         fence(SeqCst);
-        for (cpu, slot) in self.slots.iter().enumerate() {
-            while self.readers.contains(cpu) && slot.held.load(Acquire) {
+        for slot in self.readers.iter().map(|cpu| &self.slots[cpu]) {
+            while slot.held.load(Acquire) {
                 core::hint::spin_loop();
             }
         }

@@ -67,16 +67,22 @@ impl Mappers {
 
     fn unmap_from(&self, space: &Arc<AddressSpace>, lost: &Range<usize>, copies: bool) {
         let locked = space.lock();
-        let mut gather = Gather::new(space.context());
-        for area in locked.areas.iter() {
-            if let Some(range) = self.part(area, lost) {
-                locked
-                    .table
-                    .visit(range, &mut |start, entries| match copies {
-                        true => gather.take_all(start, entries),
-                        false => gather.take_shared(start, entries),
-                    });
+        let walk = |gather: &mut Gather| {
+            for area in locked.areas.iter() {
+                if let Some(range) = self.part(area, lost) {
+                    locked
+                        .table
+                        .visit(range, &mut |start, entries| match copies {
+                            true => gather.take_all(start, entries),
+                            false => gather.take_shared(start, entries),
+                        });
+                }
             }
+        };
+        let mut gather = Gather::new(space.context());
+        walk(&mut gather);
+        if let Some(mut rest) = gather.settle(false) {
+            walk(&mut rest);
         }
     }
 

@@ -8,7 +8,6 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
 
 use super::area::{Area, Areas, Flags, Label, Rights, Source};
-pub use super::asid::CpuSet;
 use super::asid::{self, Context};
 use super::fault::Access;
 use super::gather::Gather;
@@ -136,13 +135,12 @@ impl AddressSpace {
 
     /// Makes this the address space of this CPU, which holds it until it leaves it.
     #[inline]
-    pub fn activate(self: &Arc<Self>) {
-        let asid = self.context.activate();
-        // SAFETY: the root lives as long as the space, which the CPU holds from now on.
-        unsafe { mmu::activate(self.root.0, asid) };
-        cpu::this()
-            .space
-            .set(Arc::into_raw(self.clone()).cast_mut());
+    pub fn activate(self: Arc<Self>) {
+        self.context.activate(|asid| {
+            // SAFETY: the root lives as long as the space, which the CPU holds from now on.
+            unsafe { mmu::activate(self.root.0, asid) };
+        });
+        cpu::this().space.set(Arc::into_raw(self).cast_mut());
     }
 
     /// Maps what is asked for; returns where.
@@ -393,7 +391,7 @@ const STACK_START: usize = 132 << 10;
 impl Drop for AddressSpace {
     fn drop(&mut self) {
         // No CPU runs the space, or it would hold it; when all have forgotten it, none can reach its tables or frames.
-        self.context.pay(Change::UnlinkTable, 0..USER_END);
+        self.context.pay(Change::UnlinkTable, 0..0);
         let space = self.inner.get_mut();
         let mut gather = Gather::dead();
         let mut areas = space.areas.iter().peekable();
@@ -403,7 +401,7 @@ impl Drop for AddressSpace {
             });
             // What a later area needs goes with the last that does.
             let end = areas.peek().map_or(usize::MAX, |next| next.start);
-            space.table.prune(area.range(), 0..end, || ());
+            drop(space.table.unlink(area.range(), 0..end));
         }
     }
 }
@@ -439,9 +437,10 @@ pub fn with_active<T>(f: impl FnOnce(&AddressSpace) -> T) -> Option<T> {
 
 /// Leaves this CPU without an address space: before it idles, and before the last thread that holds one lets go of it.
 pub fn deactivate() {
-    asid::leave();
-    // SAFETY: the empty root is never freed.
-    unsafe { mmu::activate(mmu::empty_root(), 0) };
+    asid::leave(|| {
+        // SAFETY: the empty root is never freed.
+        unsafe { mmu::activate(mmu::empty_root(), 0) };
+    });
     cpu::this().space.set(null_mut());
 }
 
@@ -498,18 +497,30 @@ impl Space {
 
     pub(super) fn unmap(&mut self, context: &Context, range: Range<usize>) -> Result<()> {
         self.areas.reserve(2)?;
-        self.release(context, range.clone());
+        let mut gather = Gather::new(context);
+        self.gather(&mut gather, range.clone());
         self.areas.remove(range.clone());
         let empty = self.areas.neighbours(range.clone());
-        self.table.prune(range.clone(), empty, || {
-            context.pay(Change::UnlinkTable, range)
-        });
+        let unlinked = self.table.unlink(range.clone(), empty);
+        if let Some(mut rest) = gather.settle(unlinked.is_some()) {
+            self.gather(&mut rest, range);
+            if let Some(unlinked) = &unlinked {
+                unlinked.each(|entries| rest.take_all(0, entries));
+            }
+        }
         Ok(())
     }
 
     /// Empties the entries of a range.
     pub(super) fn release(&mut self, context: &Context, range: Range<usize>) {
         let mut gather = Gather::new(context);
+        self.gather(&mut gather, range.clone());
+        if let Some(mut rest) = gather.settle(false) {
+            self.gather(&mut rest, range);
+        }
+    }
+
+    fn gather(&self, gather: &mut Gather, range: Range<usize>) {
         self.table
             .visit(range, &mut |start, entries| gather.take_all(start, entries));
     }

@@ -166,32 +166,56 @@ impl PageTable {
         }
     }
 
-    /// Frees the tables that touch `range` and cover nothing outside `empty`, where all entries are invalid. `flush` runs
-    /// when the entries that pointed to them are gone and the tables' frames are not yet.
-    pub fn prune(&mut self, range: Range<usize>, empty: Range<usize>, flush: impl FnOnce()) {
+    /// Takes the tables out of the tree that touch `range` and cover nothing outside `empty`, where no area is; none if there
+    /// are none. CPUs may reach them until the debt for it is paid.
+    #[must_use]
+    pub fn unlink(&mut self, range: Range<usize>, empty: Range<usize>) -> Option<Unlinked> {
         // The smallest thing to free is a last-level table.
         let leaf = 1 << shift(1);
         let first = (range.start & !(leaf - 1)).max(empty.start);
         let last = (range.end.next_multiple_of(leaf)).min(empty.end);
         if first.next_multiple_of(leaf) >= last & !(leaf - 1) {
-            return;
+            return None;
         }
-        let mut freed = 0;
-        prune_table(self.root, mmu::levels() - 1, range, &empty, &mut freed);
-        if freed == 0 {
-            return;
-        }
-        flush();
-        while freed != 0 {
-            let table = PhysAddr((freed as usize) << PAGE_SHIFT);
-            // SAFETY: `prune_table` unlinked this table, whose one handle `new_table` turned into an address.
-            let frame = unsafe { FrameRef::from_phys(table) };
-            freed = frame.meta().links().1;
+        let mut tables = Unlinked(0);
+        unlink_below(self.root, mmu::levels() - 1, range, &empty, &mut tables);
+        (tables.0 != 0).then_some(tables)
+    }
+}
+
+/// Tables that are no longer in a tree, chained by their frames' metadata: the number of the first frame. They are freed when this
+/// is dropped, for which all debts must be paid and no entry hold a frame.
+pub struct Unlinked(u32);
+
+impl Unlinked {
+    fn add(&mut self, table: PhysAddr) {
+        FRAMES.at(table).set_links(0, self.0);
+        self.0 = (table.0 >> PAGE_SHIFT) as u32;
+    }
+
+    /// Calls `visit` with the entries of each table.
+    pub fn each(&self, mut visit: impl FnMut(&[Entry])) {
+        let mut next = self.0;
+        while next != 0 {
+            let table = PhysAddr((next as usize) << PAGE_SHIFT);
+            visit(entries(table));
+            next = FRAMES.at(table).links().1;
         }
     }
 }
 
-/// The rest of the tree must have been pruned, and no CPU have it in use. The kernel's tree is never dropped.
+impl Drop for Unlinked {
+    fn drop(&mut self) {
+        while self.0 != 0 {
+            let table = PhysAddr((self.0 as usize) << PAGE_SHIFT);
+            // SAFETY: `unlink` took this table out, whose one handle `new_table` turned into an address.
+            let frame = unsafe { FrameRef::from_phys(table) };
+            self.0 = frame.meta().links().1;
+        }
+    }
+}
+
+/// The rest of the tree must have been unlinked, and no CPU have it in use. The kernel's tree is never dropped.
 impl Drop for PageTable {
     fn drop(&mut self) {
         // SAFETY: `new` turned the root's one handle into an address.
@@ -255,12 +279,12 @@ fn visit_table(
     }
 }
 
-fn prune_table(
+fn unlink_below(
     table: PhysAddr,
     level: usize,
     range: Range<usize>,
     empty: &Range<usize>,
-    freed: &mut u32,
+    unlinked: &mut Unlinked,
 ) {
     let mut start = range.start;
     for slot in &entries(table)[index(range.start, level)..=index(range.end - 1, level)] {
@@ -268,20 +292,19 @@ fn prune_table(
         let next = span + (1 << shift(level));
         let pte = slot.load();
         if pte.valid() {
+            let below = PhysAddr(pte.phys());
             if level > 1 {
-                prune_table(
-                    PhysAddr(pte.phys()),
+                unlink_below(
+                    below,
                     level - 1,
                     start..next.min(range.end),
                     empty,
-                    freed,
+                    unlinked,
                 );
             }
             if empty.start <= span && next <= empty.end {
                 slot.take();
-                let table = PhysAddr(pte.phys());
-                FRAMES.at(table).set_links(0, *freed);
-                *freed = (table.0 >> PAGE_SHIFT) as u32;
+                unlinked.add(below);
             }
         }
         start = next;

@@ -246,13 +246,12 @@ fn activate_space(cpu: &Cpu, next: &Thread) {
     if wanted == cpu.sched.space.load(Relaxed) {
         return;
     }
+    // Before the fence of `activate`: what the programs there ordered before is seen by this one, see `barrier`.
+    cpu.sched.space.store(wanted, Release);
     match next.space() {
         Some(space) => space.activate(),
         None => space::deactivate(),
     }
-    cpu.sched.space.store(wanted, Relaxed);
-    // What the programs there ordered before is seen by this one: see `barrier`.
-    fence(SeqCst);
 }
 
 /// Makes the current thread's address space, which has changed, the active one.

@@ -9,7 +9,6 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use super::PAGE_SIZE;
 use super::cpu;
 use super::sysreg::isb;
-use crate::mm::space::CpuSet;
 use crossings::Kind;
 use translation::{Change, Forget};
 
@@ -78,10 +77,29 @@ fn count(kind: Kind) {
     cpu::this().crossings().add(kind);
 }
 
-/// Pays what a change of the translations of `range` under `asid` owes. Broadcast maintenance reaches every CPU, so it does
-/// not matter which of them hold it.
+/// Which CPUs hold translations of an address space: broadcast maintenance reaches every CPU, so it does not matter.
+pub struct Holders;
+
+impl Holders {
+    /// Nobody.
+    pub const fn new() -> Self {
+        Holders
+    }
+
+    /// CPU `cpu` is about to run the space, as others see.
+    #[inline(always)]
+    pub fn come(&self, _cpu: usize, _asid: u16) {}
+}
+
+/// Pays what a change of the translations of `range` under `asid` owes.
 #[inline(always)]
-pub fn pay(change: Change, asid: u16, _holders: &CpuSet, range: Range<usize>) {
+pub fn pay(
+    change: Change,
+    asid: u16,
+    _holders: &Holders,
+    _runs: impl Fn(usize) -> bool,
+    range: Range<usize>,
+) {
     let debt = translation::arm64(change);
     if debt.publish {
         publish();

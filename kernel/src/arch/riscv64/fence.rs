@@ -9,9 +9,9 @@ use translation::Change;
 
 use super::cpu::Cpu;
 use super::mmu::{self, Pte};
+use super::tlb::{Holders, Others};
 use super::{MAX_CPUS, PAGE_SIZE, is_taken, tlb};
 use crate::arch::branch::{self, Key};
-use crate::mm::space::CpuSet;
 use crate::params;
 use crate::sync::Mutex;
 
@@ -81,16 +81,24 @@ fn policy() -> Policy {
     Policy { kernel, user }
 }
 
-/// Pays what `change` of the entries of `range` owes in the program's address space `asid`, which `holders` may hold.
+/// Pays what `change` of the entries of `range` owes in the program's address space `asid`, which `holders` hold and which
+/// runs where `runs` says.
 #[inline(always)]
-pub fn pay(change: Change, asid: u16, holders: &CpuSet, range: Range<usize>) {
+pub fn pay(
+    change: Change,
+    asid: u16,
+    holders: &Holders,
+    runs: impl Fn(usize) -> bool,
+    range: Range<usize>,
+) {
+    let others = Others(holders, runs);
     match (policy().user(change), change) {
         (Reach::Nobody | Reach::OnTrap, _) => {}
         (Reach::Local, _) => range
             .step_by(PAGE_SIZE)
             .for_each(|address| tlb::local_page(address, asid)),
-        (Reach::Everywhere, Change::UnlinkTable) => tlb::flush_asid(asid, holders),
-        (Reach::Everywhere, _) => tlb::flush_pages(asid, holders, range),
+        (Reach::Everywhere, Change::UnlinkTable) => tlb::flush_asid(asid, others),
+        (Reach::Everywhere, _) => tlb::flush_pages(asid, others, range),
     }
 }
 

@@ -5,7 +5,7 @@ extern crate alloc;
 use core::arch::{asm, naked_asm};
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::*;
-use core::sync::atomic::{AtomicBool, AtomicUsize};
+use core::sync::atomic::{self, AtomicBool, AtomicUsize};
 
 use alloc::boxed::Box;
 use crossings::Kind;
@@ -16,7 +16,6 @@ use super::frame::StackTop;
 use super::sbi::{self, Harts};
 use super::{MAX_CPUS, entry, features, fence, irq, mmu, status, time, tlb};
 use crate::mm::kmap::KernelStack;
-use crate::mm::space::CpuSet;
 use crate::task;
 
 /// Harts that a call to the firmware can name at once.
@@ -24,34 +23,17 @@ const HARTS_PER_CALL: usize = usize::BITS as usize;
 /// This hart's software interrupt in `sip`.
 const SOFTWARE_PENDING: usize = 1 << 1;
 
-/// Calls `send` for the online CPUs in `holders` but this one, in groups as the firmware takes them, and counts `kind` if
-/// there are any. What this CPU stored before is seen by whoever joins `holders` later.
-pub(super) fn each_other(holders: &CpuSet, kind: Kind, send: impl Fn(Harts) -> sbi::Result<()>) {
-    core::sync::atomic::fence(SeqCst);
-    deliver_all(|index| holders.contains(index), kind, send);
-}
-
-/// The same for all online CPUs but this one.
-pub(super) fn every_other(kind: Kind, send: impl Fn(Harts) -> sbi::Result<()>) {
-    deliver_all(|_| true, kind, send);
-}
-
-#[inline]
-fn deliver_all(
-    wanted: impl Fn(usize) -> bool,
+/// Calls `send` for the CPUs that `choose` hands on, in groups as the firmware takes them, and counts `kind` if there are any.
+pub(super) fn each(
     kind: Kind,
     send: impl Fn(Harts) -> sbi::Result<()>,
+    choose: impl FnOnce(&mut dyn FnMut(usize)),
 ) {
-    if cpu::count() <= 1 {
-        return;
-    }
-    let own = cpu::this().index();
-    let others = (0..MAX_CPUS)
-        .filter(|&index| index != own && wanted(index))
-        .filter_map(cpu::get);
     let mut group = Harts { mask: 0, base: 0 };
-    let mut any = false;
-    for hart in others.map(Cpu::hart) {
+    choose(&mut |index| {
+        let Some(hart) = cpu::get(index).map(Cpu::hart) else {
+            return;
+        };
         if group.mask == 0 || !(group.base..group.base + HARTS_PER_CALL).contains(&hart) {
             deliver(group, &send);
             group = Harts {
@@ -60,16 +42,25 @@ fn deliver_all(
             };
         }
         group.mask |= 1 << (hart - group.base);
-        any = true;
-    }
-    deliver(group, &send);
-    if any {
+    });
+    // The last group: there is none before it if there is none at all.
+    if group.mask != 0 {
+        deliver(group, &send);
         cpu::this().crossings().add(kind);
     }
 }
 
+/// The same for all online CPUs but this one.
+pub(super) fn each_other(kind: Kind, send: impl Fn(Harts) -> sbi::Result<()>) {
+    let own = cpu::this().index();
+    let others = (0..cpu::possible()).filter(|&index| index != own);
+    each(kind, send, |tell| others.for_each(tell));
+}
+
 fn deliver(group: Harts, send: impl Fn(Harts) -> sbi::Result<()>) {
     if group.mask != 0 {
+        // What this hart stored, entries and instructions, is there before the others look anew.
+        atomic::fence(SeqCst);
         send(group).expect("the firmware reaches every hart that is online");
     }
 }

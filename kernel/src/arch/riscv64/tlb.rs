@@ -6,8 +6,8 @@ use core::ops::Range;
 use crossings::Kind;
 use fence::THRESHOLD;
 
-use super::{PAGE_SIZE, cpu, sbi, smp};
-use crate::mm::space::CpuSet;
+use super::sbi::{self, Harts};
+use super::{MAX_CPUS, PAGE_SIZE, cpu, smp};
 
 /// Forgets the page at `address` of one address space, on this hart.
 #[inline]
@@ -50,25 +50,57 @@ fn by_page(range: &Range<usize>) -> bool {
 /// All of an address space, for the calls to the firmware.
 const EVERYTHING: usize = usize::MAX;
 
-/// Forgets last-level entries of an address space, on the CPUs that may hold them.
-pub(super) fn flush_pages(asid: u16, holders: &CpuSet, range: Range<usize>) {
+/// Which CPUs hold translations of an address space.
+pub struct Holders(fence::Holders<{ fence::words(MAX_CPUS) }>);
+
+impl Holders {
+    /// Nobody.
+    pub const fn new() -> Self {
+        Holders(fence::Holders::new())
+    }
+
+    /// CPU `cpu`, this one, is about to run the space under `asid`: it has said so, with a full fence since. If entries changed
+    /// while it was away, it forgets all of them.
+    #[inline]
+    pub fn come(&self, cpu: usize, asid: u16) {
+        if self.0.come(cpu) {
+            local_asid(asid);
+        }
+    }
+}
+
+/// Whom a change of an address space's entries concerns beside this CPU: of the holders those that run it, as the second
+/// says. The others forget when they come back.
+pub(super) struct Others<'a, R>(pub &'a Holders, pub R);
+
+impl<R: Fn(usize) -> bool> Others<'_, R> {
+    fn each(self, kind: Kind, send: impl Fn(Harts) -> sbi::Result<()>) {
+        let Others(holders, runs) = self;
+        smp::each(kind, send, |tell| {
+            holders.0.change(cpu::this().index(), runs, tell)
+        });
+    }
+}
+
+/// Forgets last-level entries of an address space, on the CPUs that may use them.
+pub(super) fn flush_pages(asid: u16, others: Others<impl Fn(usize) -> bool>, range: Range<usize>) {
     if by_page(&range) {
         range
             .clone()
             .step_by(PAGE_SIZE)
             .for_each(|address| local_page(address, asid));
-        smp::each_other(holders, Kind::FenceBroadcastPage, |harts| {
+        others.each(Kind::FenceBroadcastPage, |harts| {
             sbi::remote_sfence_asid(harts, range.start, range.len(), asid as usize)
         });
     } else {
-        flush_asid(asid, holders);
+        flush_asid(asid, others);
     }
 }
 
-/// Forgets all of an address space, tables included, on the CPUs that may hold it.
-pub(super) fn flush_asid(asid: u16, holders: &CpuSet) {
+/// Forgets all of an address space, tables included, on the CPUs that may use it.
+pub(super) fn flush_asid(asid: u16, others: Others<impl Fn(usize) -> bool>) {
     local_asid(asid);
-    smp::each_other(holders, Kind::FenceBroadcastAsid, |harts| {
+    others.each(Kind::FenceBroadcastAsid, |harts| {
         sbi::remote_sfence_asid(harts, 0, EVERYTHING, asid as usize)
     });
 }
@@ -77,12 +109,12 @@ pub(super) fn flush_asid(asid: u16, holders: &CpuSet) {
 pub fn flush_kernel(range: Range<usize>) {
     if by_page(&range) {
         range.clone().step_by(PAGE_SIZE).for_each(local_global_page);
-        smp::every_other(Kind::FenceBroadcastPage, |harts| {
+        smp::each_other(Kind::FenceBroadcastPage, |harts| {
             sbi::remote_sfence(harts, range.start, range.len())
         });
     } else {
         flush_local_all();
-        smp::every_other(Kind::FenceBroadcastAll, |harts| {
+        smp::each_other(Kind::FenceBroadcastAll, |harts| {
             sbi::remote_sfence(harts, 0, EVERYTHING)
         });
     }
@@ -91,7 +123,7 @@ pub fn flush_kernel(range: Range<usize>) {
 /// Makes the instructions of all harts agree with what was written to memory.
 pub fn sync_icache(_start: usize, _len: usize) {
     local_fence_i();
-    smp::every_other(Kind::FenceInstruction, sbi::remote_fence_i);
+    smp::each_other(Kind::FenceInstruction, sbi::remote_fence_i);
 }
 
 /// Makes the instructions of this hart agree with what was written to memory.

@@ -1,0 +1,135 @@
+//! Which CPUs hold translations of an address space, and which of them must be told when these change.
+
+#[cfg(not(loom))]
+use core::sync::atomic::{AtomicU64, Ordering::*, fence};
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU64, Ordering::*, fence};
+
+use crate::CPUS_PER_WORD;
+
+/// The CPUs that ran an address space, a bit each.
+///
+/// Only those that run it now are told of a change. One that left it is marked stale instead, once, and forgets the whole space
+/// when it comes back.
+///
+/// Who comes announces itself (writes down somewhere that it runs the space), and then looks for its mark. Who
+/// changes marks, and then looks for the announcement. A full fence lies between the two steps of both, so that at least one sees
+/// the other. If both do, the CPU runs with its mark on: so a mark spares nobody a look, and costs a CPU one fence that it did
+/// not owe.
+#[derive(Debug)]
+pub struct Holders<const WORDS: usize>([Word; WORDS]);
+
+#[derive(Debug)]
+struct Word {
+    /// Set by each CPU for itself when it first comes; never cleared.
+    held: AtomicU64,
+    /// Set by who changes, cleared by each CPU for itself.
+    stale: AtomicU64,
+}
+
+impl Word {
+    #[cfg(not(loom))]
+    const fn new() -> Self {
+        Word {
+            held: AtomicU64::new(0),
+            stale: AtomicU64::new(0),
+        }
+    }
+
+    #[cfg(loom)]
+    fn new() -> Self {
+        Word {
+            held: AtomicU64::new(0),
+            stale: AtomicU64::new(0),
+        }
+    }
+
+    #[cold]
+    fn come(&self, bit: u64) -> bool {
+        self.held.fetch_or(bit, SeqCst);
+        // The mark goes before the CPU forgets: a change from here on finds the CPU running, or sets it again.
+        let stale = self.stale.fetch_and(!bit, SeqCst) & bit != 0;
+        fence(SeqCst);
+        stale
+    }
+
+    /// Marks those that left; hands those that run the space, as `runs` says, to `tell`.
+    fn change(&self, except: u64, runs: impl Fn(u32) -> bool, mut tell: impl FnMut(u32)) {
+        let mut left = 0;
+        for cpu in bits(self.held.load(Relaxed) & !except) {
+            if runs(cpu) {
+                tell(cpu);
+            } else {
+                left |= 1 << cpu;
+            }
+        }
+        if left != 0 {
+            if left & !self.stale.load(Relaxed) != 0 {
+                self.stale.fetch_or(left, SeqCst);
+            }
+            // Also for a mark that stood already: its CPU may have come before another change set it.
+            fence(SeqCst);
+            bits(left).filter(|&cpu| runs(cpu)).for_each(tell);
+        }
+    }
+}
+
+impl<const WORDS: usize> Holders<WORDS> {
+    /// Nobody.
+    #[cfg(not(loom))]
+    pub const fn new() -> Self {
+        Holders([const { Word::new() }; WORDS])
+    }
+
+    /// Nobody.
+    #[cfg(loom)]
+    pub fn new() -> Self {
+        Holders(core::array::from_fn(|_| Word::new()))
+    }
+
+    /// CPU `cpu` is about to run the space, has said so where `runs` of [`change`](Holders::change) looks, and has executed a full
+    /// fence since. On `true` it must forget the space's translations, all of them, before it uses one. Only CPU `cpu` may call this.
+    #[inline]
+    pub fn come(&self, cpu: usize) -> bool {
+        let (word, bit) = (&self.0[cpu / CPUS_PER_WORD], 1 << (cpu % CPUS_PER_WORD));
+        let current = word.held.load(Relaxed) & !word.stale.load(Relaxed) & bit != 0;
+        !current && word.come(bit)
+    }
+
+    /// Entries of the space were changed: hands each CPU that must forget them now to `tell`, but not `own`, the
+    /// CPU that changed them and forgets by itself. `runs` says whether a CPU runs the space, or may.
+    ///
+    /// Once those are done, no CPU uses an old entry.
+    pub fn change(&self, own: usize, runs: impl Fn(usize) -> bool, mut tell: impl FnMut(usize)) {
+        // The entries before the looks.
+        fence(SeqCst);
+        for (first, word) in (0..).step_by(CPUS_PER_WORD).zip(&self.0) {
+            let except = match own.checked_sub(first) {
+                Some(own) if own < CPUS_PER_WORD => 1 << own,
+                _ => 0,
+            };
+            let (runs, tell) = (
+                |cpu| runs(first + cpu as usize),
+                |cpu| tell(first + cpu as usize),
+            );
+            word.change(except, runs, tell);
+        }
+    }
+}
+
+impl<const WORDS: usize> Default for Holders<WORDS> {
+    fn default() -> Self {
+        Holders::new()
+    }
+}
+
+/// The numbers of the bits that are set.
+fn bits(mut word: u64) -> impl Iterator<Item = u32> {
+    core::iter::from_fn(move || {
+        let bit = word.trailing_zeros();
+        (word != 0).then(|| {
+            word &= word - 1;
+            bit
+        })
+    })
+}
