@@ -4,6 +4,7 @@ mod boot_stack;
 pub mod branch;
 pub mod cell;
 mod cpus;
+pub mod lock;
 pub mod mmio;
 mod prot;
 pub mod text;

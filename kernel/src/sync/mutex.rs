@@ -2,20 +2,19 @@
 
 use core::ops::{Deref, DerefMut};
 
-use spin::mutex::{SpinMutex, SpinMutexGuard};
-
 use super::order::{Held, Rank};
+use crate::arch::lock::Word;
 
 /// A spin lock: never held across a sleep, a switch of threads or the return to a program. Locks with a rank are taken in
 /// ascending order, which debug builds check.
 pub struct Mutex<T: ?Sized> {
     rank: Rank,
-    inner: SpinMutex<T>,
+    inner: lock_api::Mutex<Word, T>,
 }
 
 /// The lock is held while this lives.
 pub struct MutexGuard<'a, T: ?Sized> {
-    inner: SpinMutexGuard<'a, T>,
+    inner: lock_api::MutexGuard<'a, Word, T>,
     _held: Held,
 }
 
@@ -29,7 +28,7 @@ impl<T> Mutex<T> {
     pub const fn ranked(rank: Rank, value: T) -> Self {
         Mutex {
             rank,
-            inner: SpinMutex::new(value),
+            inner: lock_api::Mutex::new(value),
         }
     }
 }

@@ -1,23 +1,24 @@
 //! The lock that may be held across a sleep or an access to a program's memory.
 
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicBool, Ordering::*};
 
-use spin::mutex::{SpinMutex, SpinMutexGuard};
-
+use crate::arch::lock::Word;
 use crate::task::wait::WaitQueue;
+
+type SpinMutex<T> = lock_api::Mutex<Word, T>;
+type SpinMutexGuard<'a, T> = lock_api::MutexGuard<'a, Word, T>;
 
 /// A lock whose waiters sleep.
 pub struct SleepMutex<T: ?Sized> {
-    locked: AtomicBool,
     waiters: WaitQueue,
-    /// Free whenever `locked` was won: it is here to lend the value out.
+    /// Only ever tried.
     value: SpinMutex<T>,
 }
 
 /// The lock is held while this lives.
 pub struct SleepMutexGuard<'a, T: ?Sized> {
-    lock: &'a SleepMutex<T>,
+    waiters: &'a WaitQueue,
+    /// None only while it is dropped.
     value: Option<SpinMutexGuard<'a, T>>,
 }
 
@@ -25,7 +26,6 @@ impl<T> SleepMutex<T> {
     /// A free lock.
     pub const fn new(value: T) -> Self {
         SleepMutex {
-            locked: AtomicBool::new(false),
             waiters: WaitQueue::new(),
             value: SpinMutex::new(value),
         }
@@ -36,28 +36,31 @@ impl<T: ?Sized> SleepMutex<T> {
     /// Takes the lock, asleep until it is free.
     #[inline]
     pub fn lock(&self) -> SleepMutexGuard<'_, T> {
-        if !self.acquire() {
-            self.waiters.wait(|| self.acquire());
-        }
-        self.lend()
+        let value = self.value.try_lock().or_else(|| self.wait());
+        self.lend(value)
     }
 
     /// Takes the lock if it is free.
     pub fn try_lock(&self) -> Option<SleepMutexGuard<'_, T>> {
-        self.acquire().then(|| self.lend())
+        self.value.try_lock().map(|value| self.lend(Some(value)))
     }
 
     #[inline]
-    fn lend(&self) -> SleepMutexGuard<'_, T> {
+    fn lend<'a>(&'a self, value: Option<SpinMutexGuard<'a, T>>) -> SleepMutexGuard<'a, T> {
         SleepMutexGuard {
-            lock: self,
-            value: Some(self.value.lock()),
+            waiters: &self.waiters,
+            value,
         }
     }
 
-    #[inline]
-    fn acquire(&self) -> bool {
-        !self.locked.swap(true, Acquire)
+    #[cold]
+    fn wait(&self) -> Option<SpinMutexGuard<'_, T>> {
+        let mut value = None;
+        self.waiters.wait(|| {
+            value = self.value.try_lock();
+            value.is_some()
+        });
+        value
     }
 }
 
@@ -65,8 +68,7 @@ impl<T: ?Sized> Drop for SleepMutexGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         self.value = None;
-        self.lock.locked.store(false, Release);
-        self.lock.waiters.wake_one();
+        self.waiters.wake_one();
     }
 }
 

@@ -50,7 +50,7 @@ impl Deref for UserPath {
 /// The open file of a descriptor.
 #[inline]
 pub fn file(fd: i32) -> Result<Arc<File>> {
-    current().files().get(fd)
+    current().file(fd)
 }
 
 /// Where a path of an `…at` call starts: `None` for the current directory.

@@ -183,8 +183,7 @@ impl RunQueue {
     }
 
     /// Adds a runnable thread; returns whether the CPU should look at it soon.
-    pub(super) fn add(&self, thread: Arc<Thread>) -> bool {
-        let mut queue = self.lock();
+    pub(super) fn add(&self, queue: &mut Queue, thread: Arc<Thread>) -> bool {
         // Who slept long gets no more than half a slice of credit.
         let floor = self.least().saturating_sub(slice() / 2);
         let vruntime = thread.sched.vruntime().max(floor);
@@ -197,8 +196,7 @@ impl RunQueue {
     }
 
     /// Whether the first that waits should take the CPU from `running` now.
-    pub(super) fn should_preempt(&self, running: &Thread, now: u64) -> bool {
-        let queue = self.lock();
+    pub(super) fn should_preempt(&self, queue: &Queue, running: &Thread, now: u64) -> bool {
         let Some(first) = queue.ready.front() else {
             return false;
         };

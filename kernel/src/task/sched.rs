@@ -9,18 +9,16 @@
 extern crate alloc;
 
 use alloc::sync::Arc;
-use core::sync::atomic::{
-    AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::*, fence,
-};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*, fence};
 
 use super::counting::{self, Mode};
-use super::queue;
+use super::queue::{self, Queue};
 pub use super::queue::{RunQueue, admit, dismiss, runnable, threads};
 use super::{Thread, barrier, current, ptrace, timer};
 use crate::arch::cpu::{self, Cpu};
 use crate::arch::{self, MAX_CPUS, irq, smp, time, work::NEED_RESCHED};
 use crate::mm::space;
-use crate::sync::assert_none_held;
+use crate::sync::{MutexGuard, assert_none_held};
 
 /// What a thread does, as bits: a wake-up names those that it ends.
 pub mod state {
@@ -58,7 +56,8 @@ fn weight_of(nice: i32) -> u32 {
 
 /// What the scheduler keeps of a thread.
 pub struct Entity {
-    state: AtomicU8,
+    /// Bits of [`state`]; a word, which costs less to exchange than a byte.
+    state: AtomicU32,
     /// Whether the thread is in a queue or runs; changed under its CPU's lock.
     queued: AtomicBool,
     /// The CPU that it runs on, or did last.
@@ -85,7 +84,7 @@ impl Entity {
     pub fn new(allowed: u64, nice: i32) -> Self {
         let weight = weight_of(nice);
         Entity {
-            state: AtomicU8::new(state::UNINTERRUPTIBLE),
+            state: AtomicU32::new(state::UNINTERRUPTIBLE.into()),
             queued: AtomicBool::new(false),
             cpu: AtomicU32::new(0),
             weight: AtomicU32::new(weight),
@@ -102,7 +101,7 @@ impl Entity {
     /// What the thread does: bits of [`state`].
     #[inline]
     pub fn state(&self) -> u8 {
-        self.state.load(Relaxed)
+        self.state.load(Relaxed) as u8
     }
 
     /// Ticks of CPU time used, up to its last switch.
@@ -197,7 +196,7 @@ const _: () = assert!(MAX_CPUS <= u64::BITS as usize);
 /// Announces a sleep: from now on a wake-up counts. Then look at the condition, and [`schedule`] if it does not hold.
 #[inline]
 pub fn prepare(state: u8) {
-    current().sched.state.store(state, Relaxed);
+    current().sched.state.store(state.into(), Relaxed);
     fence(SeqCst);
 }
 
@@ -268,9 +267,9 @@ pub fn wake(thread: Arc<Thread>) -> bool {
 /// Wakes a thread from the sleeps in `states`; false if it is in none.
 pub fn wake_from(thread: Arc<Thread>, states: u8) -> bool {
     let entity = &thread.sched;
-    let home = loop {
+    loop {
         let found = entity.state.load(Relaxed);
-        if found & states == 0 {
+        if found & u32::from(states) == 0 {
             return false;
         }
         let index = entity.cpu();
@@ -281,25 +280,27 @@ pub fn wake_from(thread: Arc<Thread>, states: u8) -> bool {
         }
         if entity
             .state
-            .compare_exchange(found, state::RUNNABLE, AcqRel, Relaxed)
+            .compare_exchange(found, state::RUNNABLE.into(), AcqRel, Relaxed)
             .is_err()
         {
             continue;
         }
-        if entity.queued.load(Relaxed) {
-            // It announced its sleep only, and goes on.
-            return true;
+        // Else it announced its sleep only, and goes on.
+        if !entity.queued.load(Relaxed) {
+            // Its CPU may not have left it yet.
+            let target = match thread.arch.is_running() {
+                true => home,
+                false => place(entity, home),
+            };
+            if core::ptr::eq(target, home) {
+                enqueue_in(home, queue, thread);
+            } else {
+                drop(queue);
+                enqueue(target, thread);
+            }
         }
-        if thread.arch.is_running() {
-            // Its CPU has not left it yet.
-            drop(queue);
-            break home;
-        }
-        drop(queue);
-        break place(entity, home);
-    };
-    enqueue(home, thread);
-    true
+        return true;
+    }
 }
 
 /// Where a thread that last ran on `home` shall run: there if it may and the CPU idles, else on an idle CPU.
@@ -318,24 +319,33 @@ fn place(entity: &Entity, home: &'static Cpu) -> &'static Cpu {
 
 /// Puts a runnable thread that no queue holds into `target`'s.
 fn enqueue(target: &'static Cpu, thread: Arc<Thread>) {
+    enqueue_in(target, target.sched.lock(), thread);
+}
+
+fn enqueue_in(target: &'static Cpu, mut queue: MutexGuard<Queue>, thread: Arc<Thread>) {
     let bit = 1u64 << target.index();
     if IDLE.load(Relaxed) & bit != 0 {
         IDLE.fetch_and(!bit, Relaxed);
     }
     thread.sched.cpu.store(target.index() as u32, Relaxed);
     thread.sched.queued.store(true, Relaxed);
-    let alert = target.sched.add(thread);
+    let alert = target.sched.add(&mut queue, thread);
     if core::ptr::eq(target, cpu::this()) {
-        react(target);
-    } else if alert {
-        smp::kick(target.index());
+        react(target, queue);
+    } else {
+        drop(queue);
+        if alert {
+            smp::kick(target.index());
+        }
     }
 }
 
 /// Looks at this CPU's queue after something was added.
-fn react(cpu: &'static Cpu) {
+fn react(cpu: &'static Cpu, queue: MutexGuard<Queue>) {
     let now = time::now_ticks();
-    if cpu.sched.should_preempt(current(), now) {
+    let preempts = cpu.sched.should_preempt(&queue, current(), now);
+    drop(queue);
+    if preempts {
         current().arch.work.fetch_or(NEED_RESCHED, Relaxed);
     } else {
         timer::arm(cpu, cpu.sched.begin_slice(now));
@@ -346,7 +356,7 @@ fn react(cpu: &'static Cpu) {
 pub fn ipi() {
     barrier::interrupt();
     if cpu::this().sched.waiting() != 0 {
-        react(cpu::this());
+        react(cpu::this(), cpu::this().sched.lock());
     }
 }
 
@@ -397,7 +407,7 @@ pub(super) fn adopt(idle: Arc<Thread>) {
 }
 
 fn set_runnable(thread: &Thread) {
-    thread.sched.state.store(state::RUNNABLE, Relaxed);
+    thread.sched.state.store(state::RUNNABLE.into(), Relaxed);
 }
 
 /// A thread's set of CPUs changed: if it runs on another CPU, that one looks at it.
@@ -446,7 +456,7 @@ fn steal(cpu: &'static Cpu) -> bool {
                 .vruntime
                 .store(cpu.sched.least() + behind, Relaxed);
             thread.sched.cpu.store(cpu.index() as u32, Relaxed);
-            cpu.sched.add(thread);
+            cpu.sched.add(&mut cpu.sched.lock(), thread);
             return true;
         }
     }

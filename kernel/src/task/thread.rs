@@ -15,6 +15,7 @@ use super::{ptrace, rseq, seccomp};
 use crate::arch::cell::ThreadLocal;
 use crate::arch::{ThreadState, cpu, time};
 use crate::errno::Result;
+use crate::fs::file::File;
 use crate::fs::{FdTable, FsContext};
 use crate::mm::AddressSpace;
 use crate::sync::Mutex;
@@ -230,6 +231,17 @@ impl Thread {
             .files
             .clone()
             .expect("a thread with a program")
+    }
+
+    /// The file of a descriptor.
+    ///
+    /// # Panics
+    /// As [`Thread::files`].
+    #[inline]
+    pub fn file(&self, fd: i32) -> Result<Arc<File>> {
+        let resources = self.resources.lock();
+        let files = resources.files.as_ref();
+        files.expect("a thread with a program").get(fd)
     }
 
     /// Root, directory and umask.
