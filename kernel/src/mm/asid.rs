@@ -163,6 +163,9 @@ impl Context {
         fence(SeqCst);
         let asid = context as u16;
         self.holders.come(cpu, asid);
+        if here.loaded.load(Relaxed) == NO_SPACE {
+            mmu::come(cpu);
+        }
         load(asid);
         here.loaded.store(context, Release);
     }

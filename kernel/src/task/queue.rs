@@ -77,7 +77,7 @@ impl RunQueue {
     }
 
     /// Address of the active address space, 0 for none.
-    pub(super) fn active_space(&self) -> usize {
+    pub fn active_space(&self) -> usize {
         self.space.load(Relaxed)
     }
 

@@ -34,6 +34,7 @@ fn main() {
         Some("fault") => fault::run(),
         Some("signals") => signals::run(),
         Some("probe") => probe::run(),
+        Some("answers") => probe::answers(),
         Some("processes") => processes::run(),
         Some("files") => files::run(),
         Some("futex") => futex::run(),

@@ -91,6 +91,10 @@ impl Holders {
     pub fn come(&self, _cpu: usize, _asid: u16) {}
 }
 
+/// A CPU without a space is about to run one, as others see: broadcast maintenance reached it all the while.
+#[inline(always)]
+pub fn come(_cpu: usize) {}
+
 /// Pays what a change of the translations of `range` under `asid` owes.
 #[inline(always)]
 pub fn pay(

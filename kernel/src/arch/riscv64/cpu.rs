@@ -144,18 +144,18 @@ pub fn this() -> &'static Cpu {
 /// Writes the block of `/proc/cpuinfo` for one CPU, as Linux does.
 pub fn describe(index: usize, out: &mut dyn fmt::Write) -> fmt::Result {
     let Some(cpu) = get(index) else { return Ok(()) };
-    let features = features::features();
-    let [vendor, architecture, implementation] = features.facts().ids;
+    let all = features::features();
+    let [vendor, architecture, implementation] = all.facts().ids;
     writeln!(out, "processor\t: {index}\nhart\t\t: {}", cpu.hart())?;
-    write!(out, "isa\t\t: rv64")?;
-    for (place, extension) in features.extensions().iter().enumerate() {
-        let name = extension.name();
-        let separator = if name.len() > 1 && place > 0 { "_" } else { "" };
-        write!(out, "{separator}{name}")?;
+    writeln!(out, "isa\t\t: rv64{}", all.extensions())?;
+    writeln!(out, "mmu\t\t: sv{}", 9 * mmu::levels() + 12)?;
+    let (own, design) = features::of_hart(cpu.hart()).unwrap_or((all.extensions(), None));
+    if let Some(design) = design {
+        writeln!(out, "uarch\t\t: {design}")?;
     }
-    writeln!(out, "\nmmu\t\t: sv{}", 9 * mmu::levels() + 12)?;
     writeln!(
         out,
-        "mvendorid\t: {vendor:#x}\nmarchid\t\t: {architecture:#x}\nmimpid\t\t: {implementation:#x}\n"
-    )
+        "mvendorid\t: {vendor:#x}\nmarchid\t\t: {architecture:#x}\nmimpid\t\t: {implementation:#x}"
+    )?;
+    writeln!(out, "hart isa\t: rv64{own}\n")
 }

@@ -125,23 +125,32 @@ pub(super) fn hart_number(node: FdtNode) -> Option<usize> {
 }
 
 /// What one hart's node says that it has.
-fn extensions(node: &FdtNode) -> Extensions {
+fn read(node: &FdtNode) -> Hart {
     let names =
         fdt::bytes(node, "riscv,isa-extensions").and_then(|names| core::str::from_utf8(names).ok());
-    let hart = match (names, fdt::text_of(node, "riscv,isa")) {
+    match (names, fdt::text_of(node, "riscv,isa")) {
         (Some(names), _) => {
             let base = fdt::text_of(node, "riscv,isa-base").unwrap_or_default();
             Hart::from_list(base, names.split_terminator('\0'))
         }
         (None, isa) => Hart::from_string(isa.unwrap_or_default()),
-    };
+    }
+}
+
+/// The same, with a warning if it is malformed.
+fn extensions(node: &FdtNode) -> Extensions {
+    let hart = read(node);
     if let Some(malformed) = hart.malformed {
-        crate::log!(
-            "{}: the extensions are malformed: {malformed:?}",
-            node.name()
-        );
+        crate::log!("{}: {malformed}: what could be read counts", node.name());
     }
     hart.extensions
+}
+
+/// What the node of hart `hart` says that it has, and the design's name, if there is one.
+pub(super) fn of_hart(hart: usize) -> Option<(Extensions, Option<&'static str>)> {
+    let node = harts(fdt::tree()).find(|node| hart_number(*node) == Some(hart))?;
+    let design = fdt::text_of(&node, "compatible").filter(|name| *name != "riscv");
+    Some((read(&node).extensions, design))
 }
 
 /// Bits of `senvcfg` (privileged manual, section 12.1.10).

@@ -120,10 +120,23 @@ pub fn flush_kernel(range: Range<usize>) {
     }
 }
 
-/// Makes the instructions of all harts agree with what was written to memory.
+/// The harts that ran programs: those that run none are not told of new instructions, but fence when they run one again.
+static RAN: fence::Holders<{ fence::words(MAX_CPUS) }> = fence::Holders::new();
+
+/// CPU `cpu`, this one, ran no address space and is about to run one: it has said so, with a full fence since.
+pub fn come(cpu: usize) {
+    if RAN.come(cpu) {
+        local_fence_i();
+    }
+}
+
+/// Makes the instructions of all harts agree with what was written to memory, before they next run a program.
 pub fn sync_icache(_start: usize, _len: usize) {
     local_fence_i();
-    smp::each_other(Kind::FenceInstruction, sbi::remote_fence_i);
+    let runs = |index| cpu::get(index).is_some_and(|cpu| cpu.sched.active_space() != 0);
+    smp::each(Kind::FenceInstruction, sbi::remote_fence_i, |tell| {
+        RAN.change(cpu::this().index(), runs, tell)
+    });
 }
 
 /// Makes the instructions of this hart agree with what was written to memory.
