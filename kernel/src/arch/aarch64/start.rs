@@ -22,13 +22,15 @@ const LAST_RESORT_CONSOLE: usize = 0x0900_0000;
 
 /// First Rust on the boot CPU.
 pub(super) extern "C" fn boot_cpu(tree: usize, image: usize) -> ! {
-    let initrd = prepare(tree, image);
+    let initrd = find_memory(tree, image);
+    start_devices();
     crate::main(initrd)
 }
 
-/// Makes the machine ready; returns the initial archive. Its lists of ranges leave the stack before `main` needs it.
+/// Reads the device tree and hands memory to `mm`; returns the initial archive. Apart, since its lists of ranges fill most
+/// of the stack.
 #[inline(never)]
-fn prepare(tree: usize, image: usize) -> Option<&'static [u8]> {
+fn find_memory(tree: usize, image: usize) -> Option<&'static [u8]> {
     mmu::set_image(image);
     let cpu = cpu::this();
     cpu.start_stack.set(BOOT_STACKS[0].top());
@@ -168,6 +170,13 @@ fn take_memory(
         mmu::virt_to_phys(image.start),
     );
     mm::init(ram.as_slice(), reserved.as_slice());
+    initrd(&memory, ram.as_slice())
+}
+
+/// Starts what there is beside memory, the other CPUs among it.
+#[inline(never)]
+fn start_devices() {
+    let tree = fdt::tree();
     psci::init(tree);
     gic::init(tree);
     if let Some(seed) = tree
@@ -180,7 +189,6 @@ fn take_memory(
     smp::bring_up(tree);
     features::settle();
     time::start_cpu();
-    initrd(&memory, ram.as_slice())
 }
 
 /// The physical address of what a boot window shows.

@@ -21,13 +21,15 @@ const TREE_HEADER: usize = 40;
 
 /// First Rust on the boot hart: its number, and the physical addresses of the device tree and the image.
 pub(super) extern "C" fn boot_hart(hart: usize, tree: usize, image: usize) -> ! {
-    let initrd = prepare(hart, tree, image);
+    let initrd = find_memory(hart, tree, image);
+    start_devices(hart);
     crate::main(initrd)
 }
 
-/// Makes the machine ready; returns the initial archive. Its lists of ranges leave the stack before `main` needs it.
+/// Reads the device tree and hands memory to `mm`; returns the initial archive. Apart, since its lists of ranges fill most
+/// of the stack.
 #[inline(never)]
-fn prepare(hart: usize, tree: usize, image: usize) -> Option<&'static [u8]> {
+fn find_memory(hart: usize, tree: usize, image: usize) -> Option<&'static [u8]> {
     mmu::init(image);
     status::init();
     BOOT.hart.store(hart, Relaxed);
@@ -44,7 +46,13 @@ fn prepare(hart: usize, tree: usize, image: usize) -> Option<&'static [u8]> {
         uart::start(registers, console.as_ref());
     }
     time::init(features::init(found));
-    let initrd = take_memory(memory, tree..tree + found.data().len());
+    take_memory(memory, tree..tree + found.data().len())
+}
+
+/// Starts what there is beside memory, the other harts among it.
+#[inline(never)]
+fn start_devices(hart: usize) {
+    let found = fdt::tree();
     features::settle_branches();
     fence::init(features::features().has(Extension::Svvptc));
     let test = fdt::find(found, &["sifive,test0"]).next();
@@ -62,7 +70,6 @@ fn prepare(hart: usize, tree: usize, image: usize) -> Option<&'static [u8]> {
     cpu::publish(&BOOT);
     external::init(found, hart);
     smp::bring_up(found);
-    initrd
 }
 
 /// The device tree at a physical address.
