@@ -247,6 +247,13 @@ fn policies_differ_in_what_becomes_valid_and_in_who_sees_it() {
                 Reach::Everywhere,
                 Reach::Local,
             ],
+            // A page that still looks young to someone only looks younger than it is.
+            Change::Age => [
+                Reach::Everywhere,
+                Reach::Everywhere,
+                Reach::Nobody,
+                Reach::Nobody,
+            ],
             _ => [Reach::Everywhere; 4],
         };
         let decided = [
