@@ -27,9 +27,12 @@ mod word {
     pub const SP_EL1: u64 = 68;
     pub const ELR_EL1: u64 = 70;
     pub const SPSR_EL1: u64 = 72;
+    pub const SPSR_ABT: u64 = 74;
+    pub const SPSR_FIQ: u64 = 80;
     pub const V: u64 = 84;
     pub const FPSR: u64 = 212;
     pub const FPCR: u64 = 213;
+    pub const END: u64 = 216;
 }
 
 /// The virtual timer's compare value as Linux names it, which took the numbers of CNTV_CVAL_EL0 and CNTVCT_EL0 for each
@@ -72,6 +75,10 @@ fn place(guest: &mut Guest, id: u64) -> Option<&mut u64> {
         word::SP_EL1 => guest.system.by_encoding(system(Name::Sp)),
         word::ELR_EL1 => guest.system.by_encoding(system(Name::Elr)),
         word::SPSR_EL1 => guest.system.by_encoding(system(Name::Spsr)),
+        word::SPSR_ABT..=word::SPSR_FIQ => {
+            let at = (number - word::SPSR_ABT) as usize / 2;
+            guest.banked.get_mut(at)
+        }
         word::X..word::SP => guest.registers.x.get_mut(number as usize / 2),
         _ => None,
     }
@@ -99,6 +106,15 @@ fn constant(guest: &Guest, id: u64) -> Option<u64> {
     }
 }
 
+/// Of a name that no register has: EINVAL within the core registers, as in Linux, else ENOENT.
+fn absent(id: u64) -> Errno {
+    if id & 0xfff_0000 == CORE && id & 0xffff < word::END {
+        Errno::EINVAL
+    } else {
+        Errno::ENOENT
+    }
+}
+
 /// Where a register of FP and SIMD is, by its name.
 fn vector(id: u64) -> Option<usize> {
     let number = (id & 0xffff).checked_sub(word::V)?;
@@ -114,7 +130,7 @@ fn control(guest: &mut Guest, id: u64) -> Option<&mut u32> {
     }
 }
 
-/// Writes a register's value to the monitor's `address`. ENOENT if there is none of this name.
+/// Writes a register's value to the monitor's `address`.
 pub fn get(machine: &Machine, state: &mut State, id: u64, address: usize) -> Result<()> {
     if id == PSCI {
         return UserPtr::new(address).write(&psci::version(machine, state.has_psci()));
@@ -129,7 +145,7 @@ pub fn get(machine: &Machine, state: &mut State, id: u64, address: usize) -> Res
     if let Some(value) = control(guest, id) {
         return UserPtr::new(address).write(value);
     }
-    UserPtr::new(address).write(place(guest, id).ok_or(Errno::ENOENT)?)
+    UserPtr::new(address).write(place(guest, id).ok_or(absent(id))?)
 }
 
 /// Sets a register to the value at the monitor's `address`.
@@ -158,7 +174,7 @@ pub fn set(machine: &Machine, state: &mut State, id: u64, address: usize) -> Res
         }
         return Ok(());
     }
-    let place = place(guest, id).ok_or(Errno::ENOENT)?;
+    let place = place(guest, id).ok_or(absent(id))?;
     let value: u64 = UserPtr::new(address).read()?;
     // A guest runs in 64-bit state, and never at a level above its own.
     if id == ARM64 | U64 | CORE | word::PSTATE && !MODES.contains(&(value & 0x1f)) {
@@ -170,7 +186,7 @@ pub fn set(machine: &Machine, state: &mut State, id: u64, address: usize) -> Res
 
 /// All names.
 fn names() -> impl Iterator<Item = u64> {
-    let general = (word::X..=word::SPSR_EL1)
+    let general = (word::X..=word::SPSR_FIQ)
         .step_by(2)
         .map(|at| ARM64 | U64 | CORE | at);
     let vectors = (0..32).map(|at| ARM64 | U128 | CORE | word::V + 4 * at);

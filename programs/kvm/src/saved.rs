@@ -110,6 +110,19 @@ pub fn tell(kvm: &Kvm) {
         vm.get_preferred_target(&mut init).expect("a target");
         init.features[0] = 1 << KVM_ARM_VCPU_PSCI_0_2;
         vcpu.vcpu_init(&init).expect("init");
+        // SPSR_abt and its kin, which QEMU restores in each virtual CPU.
+        for word in [74, 76, 78, 80, 82] {
+            let name = 0x6030_0000_0010_0000 | word;
+            let set = vcpu.set_one_reg(name, &word.to_le_bytes());
+            let mut value = [0; 8];
+            let get = vcpu.get_one_reg(name, &mut value);
+            println!(
+                "word {word}: {:?} {:?} {}",
+                set.map_err(|error| error.errno()),
+                get.map_err(|error| error.errno()),
+                u64::from_le_bytes(value)
+            );
+        }
     }
     println!("early: {:?}", controller.get(DISTRIBUTOR, 0));
     println!("early, nobody: {:?}", controller.get(REDISTRIBUTOR, NOBODY));

@@ -125,6 +125,8 @@ pub struct Guest {
     pub affinity: u64,
     /// What CNTVCT_EL0 is behind CNTPCT_EL0, in ticks.
     pub counter_offset: u64,
+    /// SPSR_abt, _und, _irq and _fiq: of a 32-bit EL1, which no guest has, but monitors save and restore.
+    pub banked: [u64; 4],
     /// The syndrome of a system error that it has not taken yet.
     pub error: Option<u64>,
     /// Whether its CPU is wanted by others, so that it is left when it waits for an event.
@@ -151,6 +153,7 @@ impl Guest {
             debug: Debug::default(),
             affinity: 0,
             counter_offset: 0,
+            banked: [0; 4],
             error: None,
             shares_cpu: false,
         }
