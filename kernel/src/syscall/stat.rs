@@ -245,6 +245,7 @@ pub fn faccessat2(directory: i32, path: usize, mode: u32, flags: u32) -> Result<
 }
 
 fn change_mode(entry: &Arc<Entry>, mode: u32) -> Result<usize> {
+    perm::writable(entry)?;
     perm::owner(entry)?;
     if entry.kind() == Kind::Symlink {
         return Err(Errno::EOPNOTSUPP);
@@ -282,6 +283,7 @@ pub fn fchmodat2(directory: i32, path: usize, mode: u32, flags: u32) -> Result<u
 }
 
 fn change_owner(entry: &Arc<Entry>, uid: u32, gid: u32) -> Result<usize> {
+    perm::writable(entry)?;
     let attr = entry.inode().attr();
     let given = |id: u32| (id != u32::MAX).then_some(id);
     current().with_credentials(|who| {

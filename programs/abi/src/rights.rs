@@ -164,6 +164,12 @@ unsafe fn read_only() {
             "access to read",
             libc::access(path(c"mnt/file"), libc::R_OK),
         );
+        let status = in_child(|| {
+            become_user();
+            tell("a user's chmod", libc::chmod(path(c"mnt/file"), 0o600));
+            tell("a user's chown", libc::chown(path(c"mnt/file"), 1, 1));
+        });
+        tell_end("the user", status);
         let mut stat: libc::statfs = mem::zeroed();
         libc::statfs(path(c"mnt"), &mut stat);
         println!("read-only in statfs: {}", stat.f_flags & 1);
