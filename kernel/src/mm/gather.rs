@@ -97,11 +97,11 @@ impl<'a> Gather<'a> {
     }
 
     /// Pays for the entries, with `tables` for tables that were unlinked too, and lets go of the frames. If it says so, the same
-    /// walk is due once more, with what it returns.
+    /// walk is due once more, with what [`Gather::dead`] returns. By reference: it is half a KiB that nobody should move.
     #[must_use]
-    pub fn settle(mut self, tables: bool) -> Option<Gather<'static>> {
+    pub fn settle(&mut self, tables: bool) -> bool {
         self.pay(tables);
-        self.overflowed.then(Gather::dead)
+        self.overflowed
     }
 
     fn pay(&mut self, tables: bool) {

@@ -81,8 +81,8 @@ impl Mappers {
         };
         let mut gather = Gather::new(space.context());
         walk(&mut gather);
-        if let Some(mut rest) = gather.settle(false) {
-            walk(&mut rest);
+        if gather.settle(false) {
+            walk(&mut Gather::dead());
         }
     }
 

@@ -502,7 +502,8 @@ impl Space {
         self.areas.remove(range.clone());
         let empty = self.areas.neighbours(range.clone());
         let unlinked = self.table.unlink(range.clone(), empty);
-        if let Some(mut rest) = gather.settle(unlinked.is_some()) {
+        if gather.settle(unlinked.is_some()) {
+            let mut rest = Gather::dead();
             self.gather(&mut rest, range);
             if let Some(unlinked) = &unlinked {
                 unlinked.each(|entries| rest.take_all(0, entries));
@@ -515,7 +516,8 @@ impl Space {
     pub(super) fn release(&mut self, context: &Context, range: Range<usize>) {
         let mut gather = Gather::new(context);
         self.gather(&mut gather, range.clone());
-        if let Some(mut rest) = gather.settle(false) {
+        if gather.settle(false) {
+            let mut rest = Gather::dead();
             self.gather(&mut rest, range);
         }
     }
