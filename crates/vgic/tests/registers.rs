@@ -91,7 +91,7 @@ fn a_priority_has_five_bits_and_is_reached_by_bytes_and_words() {
 }
 
 #[test]
-fn a_route_is_written_whole_or_by_halves() {
+fn a_route_has_no_upper_half() {
     let shared = shared();
     let (at, effect) = (
         0x6000 + 8 * 40,
@@ -102,10 +102,11 @@ fn a_route_is_written_whole_or_by_halves() {
     );
     assert_eq!(of(&shared, at, 8, Some(0x102)), (0, effect));
     assert_eq!(shared.target(40), Some(5));
-    assert_eq!(of(&shared, at + 4, 4, Some(7)), (0, effect));
-    assert_eq!(shared.target(40), None);
-    assert_eq!(of(&shared, at, 8, None).0, 7 << 32 | 0x102);
-    assert_eq!(of(&shared, at + 4, 4, None).0, 7);
+    // The upper half would be Aff3: no write is heeded.
+    of(&shared, at + 4, 4, Some(7));
+    assert_eq!(shared.target(40), Some(5));
+    assert_eq!(of(&shared, at, 8, None).0, 0x102);
+    assert_eq!(of(&shared, at + 4, 4, None).0, 0);
     // Those of private interrupts are reserved.
     assert_eq!(of(&shared, 0x6000 + 8 * 31, 8, Some(1)).1, Effect::Nothing);
 }
@@ -121,14 +122,14 @@ fn a_redistributor_tells_whose_it_is() {
 }
 
 #[test]
-fn sgis_are_edges_and_enabled_from_reset() {
+fn sgis_are_edges_and_enabled_from_reset_and_ppis_levels() {
     let private = Private::new();
     assert_eq!(own(&private, 0x1_0100, 4, None).0, 0xffff);
     assert_eq!(own(&private, 0x1_0c00, 4, None).0, 0xaaaa_aaaa);
     own(&private, 0x1_0c00, 4, Some(0));
     assert_eq!(own(&private, 0x1_0c00, 4, None).0, 0xaaaa_aaaa);
     own(&private, 0x1_0c04, 4, Some(0x8));
-    assert_eq!(own(&private, 0x1_0c04, 4, None).0, 0x8);
+    assert_eq!(own(&private, 0x1_0c04, 4, None).0, 0);
 }
 
 #[test]
