@@ -34,7 +34,6 @@ fn main() {
         Some("fault") => fault::run(),
         Some("signals") => signals::run(),
         Some("probe") => probe::run(),
-        Some("answers") => probe::answers(),
         Some("processes") => processes::run(),
         Some("files") => files::run(),
         Some("futex") => futex::run(),
