@@ -6,5 +6,6 @@ mod sleep;
 
 pub use mutex::{Mutex, MutexGuard};
 pub use order::{Rank, assert_none_held};
+#[allow(unused_imports, reason = "for architectures with guests")]
 pub use sleep::{SleepMutex, SleepMutexGuard};
 pub use spin::Once;

@@ -41,6 +41,7 @@ impl<T: ?Sized> SleepMutex<T> {
     }
 
     /// Takes the lock if it is free.
+    #[allow(dead_code, reason = "for architectures with guests")]
     pub fn try_lock(&self) -> Option<SleepMutexGuard<'_, T>> {
         self.value.try_lock().map(|value| self.lend(Some(value)))
     }
