@@ -49,7 +49,7 @@ pub const CALLS: &[Call] = calls! {
     40 rmdir(Path) Whole;
     41 dup(Fd) Whole;
     42 pipe(Pointer) Whole;
-    43 times(Pointer) Partial("system time counts as user time");
+    43 times(Pointer) Whole;
     45 brk(Pointer) Whole;
     46 setgid() Absent;
     47 getgid() Absent;
@@ -74,7 +74,7 @@ pub const CALLS: &[Call] = calls! {
     73 sigpending() Absent;
     74 sethostname(Bytes, Uint) Whole;
     75 setrlimit(Int, Pointer) Whole;
-    77 getrusage(Int, Pointer) Partial("system time counts as user time; no faults");
+    77 getrusage(Int, Pointer) Partial("no faults");
     78 gettimeofday(Pointer, Pointer) Whole;
     79 settimeofday(Pointer, Pointer) Whole;
     80 getgroups() Absent;

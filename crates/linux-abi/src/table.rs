@@ -167,7 +167,7 @@ pub const CALLS: &[Call] = calls! {
     150 getresgid(Pointer, Pointer, Pointer) Whole;
     151 setfsuid(Int) Whole;
     152 setfsgid(Int) Whole;
-    153 times(Pointer) Partial("system time counts as user time");
+    153 times(Pointer) Whole;
     154 setpgid(Int, Int) Whole;
     155 getpgid(Int) Whole;
     156 getsid(Int) Whole;
@@ -179,7 +179,7 @@ pub const CALLS: &[Call] = calls! {
     162 setdomainname(Bytes, Uint) Whole;
     163 getrlimit(Int, Pointer) Whole;
     164 setrlimit(Int, Pointer) Whole;
-    165 getrusage(Int, Pointer) Partial("system time counts as user time; no faults");
+    165 getrusage(Int, Pointer) Partial("no faults");
     166 umask(Octal) Whole;
     167 prctl(Int, Hex, Hex, Hex, Hex) Partial("no ambient capabilities, no speculation control");
     168 getcpu(Pointer, Pointer, Pointer) Whole;

@@ -25,6 +25,7 @@ use crate::arch::{
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_box;
 use crate::sync::{Mutex, SleepMutex, SleepMutexGuard};
+use crate::task::tick::{self, Interrupted};
 use crate::task::wait::WaitQueue;
 use crate::task::{current, sched, signal};
 
@@ -367,8 +368,14 @@ impl Vcpu {
         context.end();
         self.cpu.store(NOWHERE, SeqCst);
         if let Some(interrupt) = hosts {
-            arch::irq::handle(interrupt);
-            arch::irq::service();
+            arch::irq::handle(interrupt, Interrupted::Program);
+            arch::irq::service(Interrupted::Program);
+        }
+        let goes_on = matches!(exit, Exit::Again) && self.stops.load(Relaxed) == 0;
+        if goes_on && current().arch.work.load(Relaxed) == 0 {
+            arch::cpu::this().tick.pause();
+        } else {
+            tick::go_on(arch::cpu::this());
         }
         exit
     }

@@ -144,12 +144,16 @@ fn read_clock(clock: u32) -> Result<u64> {
     })
 }
 
+/// The clock of what is the program's own of a CPU time.
+const CPUCLOCK_VIRT: i32 = 1;
+
 /// The CPU clock of a process or a thread: its number inverted and shifted, with CPUCLOCK_* in the low bits.
 fn cpu_clock(clock: i32) -> Result<u64> {
     let (id, kind) = (!(clock >> 3), clock & 7);
     if clock >= 0 || kind & 3 == 3 || id < 0 {
         return Err(Errno::EINVAL);
     }
+    let user = kind & 3 == CPUCLOCK_VIRT;
     let ticks = if kind & 4 != 0 {
         let thread = if id == 0 {
             tree::thread(current().tid())
@@ -157,14 +161,24 @@ fn cpu_clock(clock: i32) -> Result<u64> {
             tree::thread(id)
         };
         let thread = thread.filter(|thread| thread.process_id() == current().process_id());
-        thread.ok_or(Errno::EINVAL)?.cpu_time()
+        let thread = thread.ok_or(Errno::EINVAL)?;
+        if user {
+            thread.times().user
+        } else {
+            thread.cpu_time()
+        }
     } else {
         let process = if id == 0 {
             Some(current().process().clone())
         } else {
             tree::process(id)
         };
-        process.ok_or(Errno::EINVAL)?.usage().ticks
+        let process = process.ok_or(Errno::EINVAL)?;
+        if user {
+            process.times().user
+        } else {
+            process.usage().ticks
+        }
     };
     Ok(time::ticks_to_ns(ticks))
 }

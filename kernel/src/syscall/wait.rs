@@ -10,17 +10,19 @@ use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, UserSlice};
 use crate::task::clock;
 use crate::task::pidfd;
-use crate::task::process::{USER_HZ, Usage};
 use crate::task::reap::{self, Which};
+use crate::task::usage::{Times, Usage, user_hz};
 use crate::task::{current, process::Process, signal::Info};
 
 /// `struct rusage` (include/uapi/linux/resource.h), all words: times of user and system, the largest size in KiB, nine of no
 /// use, how often threads slept and were preempted.
-fn resource_usage(usage: Usage, largest: usize) -> [usize; 16] {
-    let ns = time::ticks_to_ns(usage.ticks);
+fn resource_usage(usage: Usage, times: Times, largest: usize) -> [usize; 16] {
     let mut words = [0; 16];
-    words[0] = (ns / clock::SECOND) as usize;
-    words[1] = (ns % clock::SECOND / 1000) as usize;
+    for (kind, ticks) in [times.user, times.system].into_iter().enumerate() {
+        let ns = time::ticks_to_ns(ticks);
+        words[2 * kind] = (ns / clock::SECOND) as usize;
+        words[2 * kind + 1] = (ns % clock::SECOND / 1000) as usize;
+    }
     words[4] = largest;
     words[14] = usage.sleeps as usize;
     words[15] = usage.preemptions as usize;
@@ -45,7 +47,7 @@ pub fn wait4<L: Layout>(pid: i32, status: usize, options: u32, usage: usize) -> 
     };
     UserPtr::new(status).write_opt(&found.status)?;
     given(usage, |to| {
-        L::put_words(to, &resource_usage(found.usage, 0))
+        L::put_words(to, &resource_usage(found.usage, found.usage.times(), 0))
     })?;
     Ok(found.pid as usize)
 }
@@ -80,7 +82,7 @@ pub fn waitid(kind: u32, id: i32, info: usize, options: u32, usage: usize) -> Re
     // As on Linux, what was found is written even when there was an error: nothing, then.
     let mut told = Info::child(0, 0, 0, 0, 0, (0, 0));
     if let Ok(Some(found)) = found {
-        UserPtr::new(usage).write_opt(&resource_usage(found.usage, 0))?;
+        UserPtr::new(usage).write_opt(&resource_usage(found.usage, found.usage.times(), 0))?;
         let (code, status) = found.event;
         told = Info::child(SIGCHLD, code, found.pid, found.uid, status, (0, 0));
     }
@@ -100,20 +102,13 @@ pub fn getrusage<L: Layout>(who: i32, to: usize) -> Result<usize> {
     let largest = current()
         .space()
         .map_or(0, |space| space.size().1 * crate::mm::PAGE_SIZE / 1024);
-    let usage = match who {
-        RUSAGE_SELF => process.usage(),
-        RUSAGE_CHILDREN => process.children_usage(),
-        RUSAGE_THREAD => {
-            let (sleeps, preemptions) = current().sched.switches();
-            Usage {
-                ticks: current().cpu_time(),
-                sleeps,
-                preemptions,
-            }
-        }
+    let (usage, times) = match who {
+        RUSAGE_SELF => (process.usage(), process.times()),
+        RUSAGE_CHILDREN => (process.children_usage(), process.children_times()),
+        RUSAGE_THREAD => (Usage::of(current()), current().times()),
         _ => return Err(Errno::EINVAL),
     };
-    L::put_words(to, &resource_usage(usage, largest))?;
+    L::put_words(to, &resource_usage(usage, times, largest))?;
     Ok(0)
 }
 
@@ -127,9 +122,9 @@ const RUSAGE_THREAD: i32 = 1;
 /// times(2)
 pub fn times<L: Layout>(to: usize) -> Result<usize> {
     let process: &Process = current().process();
-    let (user, system) = process.user_system_ticks();
-    let children = time::ticks_to_ns(process.children_usage().ticks) / (clock::SECOND / USER_HZ);
-    let told = [user, system, children, 0].map(|ticks| ticks as usize);
+    let (user, system) = process.times().in_user_hz();
+    let (children_user, children_system) = process.children_times().in_user_hz();
+    let told = [user, system, children_user, children_system].map(|ticks| ticks as usize);
     given(to, |to| L::put_words(to, &told))?;
-    Ok((clock::monotonic_ns() / (clock::SECOND / USER_HZ)) as usize)
+    Ok(user_hz(clock::monotonic_ns()) as usize)
 }

@@ -9,9 +9,10 @@ use linux_raw_sys::auxvec::*;
 use linux_raw_sys::general::{MS_NOSUID, RLIMIT_STACK, S_ISGID, S_ISUID, S_IXGRP};
 
 use super::image::{Mapped, Program, header_size};
-use super::process::{Image, USER_HZ};
+use super::process::Image;
 use super::signal::NO_ALTSTACK;
 use super::stack::{self, Extra, Layout, Strings};
+use super::usage::USER_HZ;
 use super::{current, exit, futex, rseq, signal, tree};
 use crate::arch::{self, Abi, Frame};
 use crate::errno::{Errno, Result};

@@ -153,7 +153,7 @@ fn child_info(child: &Process, number: u32) -> Info {
         child.pid(),
         uid,
         value,
-        child.user_system_ticks(),
+        child.times().in_user_hz(),
     )
 }
 

@@ -27,6 +27,8 @@ pub enum Base {
     Wall { realtime: bool },
     /// CPU time of the process.
     Process,
+    /// What of it is its program's.
+    User,
     /// CPU time of a thread.
     Thread(Weak<Thread>),
 }
@@ -99,6 +101,10 @@ impl SignalTimer {
                 .process
                 .upgrade()
                 .map_or(0, |process| process.usage().ticks),
+            Base::User => self
+                .process
+                .upgrade()
+                .map_or(0, |process| process.times().user),
             Base::Thread(thread) => thread.upgrade().map_or(0, |thread| thread.cpu_time()),
         }
     }
@@ -259,7 +265,7 @@ impl Timers {
         }
         let (base, number) = match which {
             0 => (Base::Wall { realtime: false }, SIGALRM),
-            1 => (Base::Process, SIGVTALRM),
+            1 => (Base::User, SIGVTALRM),
             _ => (Base::Process, SIGPROF),
         };
         let new = SignalTimer::new(0, current().process(), base, Notice::Interval(number))?;

@@ -15,15 +15,12 @@ use super::limits::Limits;
 use super::sched::state;
 use super::signal::{self, Actions, Pending, Stop};
 use super::thread::Thread;
+use super::usage::{Times, Told, Usage};
 use super::wait::WaitQueue;
-use crate::arch::time;
 use crate::errno::{Errno, Result};
 use crate::fs::File;
 use crate::fs::poll::WaitSource;
 use crate::sync::{Mutex, MutexGuard, Rank};
-
-/// Clock ticks a second, as times(2) and /proc count (USER_HZ).
-pub const USER_HZ: u64 = 100;
 
 /// What a process has of signals.
 pub struct SharedSignals {
@@ -79,37 +76,6 @@ pub struct Image {
     pub stack: usize,
 }
 
-/// CPU time and faults of a process that ended, or of its children.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Usage {
-    /// Ticks of CPU time.
-    pub ticks: u64,
-    /// Times that a thread slept.
-    pub sleeps: u64,
-    /// Times that a thread was preempted.
-    pub preemptions: u64,
-}
-
-impl Usage {
-    /// Both together.
-    pub fn plus(self, other: Usage) -> Usage {
-        Usage {
-            ticks: self.ticks + other.ticks,
-            sleeps: self.sleeps + other.sleeps,
-            preemptions: self.preemptions + other.preemptions,
-        }
-    }
-
-    fn of(thread: &Thread) -> Usage {
-        let (sleeps, preemptions) = thread.sched.switches();
-        Usage {
-            ticks: thread.cpu_time(),
-            sleeps,
-            preemptions,
-        }
-    }
-}
-
 /// A process.
 pub struct Process {
     pid: i32,
@@ -144,6 +110,8 @@ pub struct Process {
     /// The signal that tells the parent of the end; 0 for none.
     pub(super) exit_signal: AtomicU32,
     usage: Mutex<[Usage; 2]>,
+    /// What was told of its times, and of its children's.
+    told: [Told; 2],
     started: u64,
     executed: AtomicBool,
     subreaper: AtomicBool,
@@ -216,6 +184,7 @@ impl Process {
             buried: AtomicBool::new(false),
             exit_signal: AtomicU32::new(parts.exit_signal),
             usage: Mutex::new([Usage::default(); 2]),
+            told: [Told::new(), Told::new()],
             started: clock::monotonic_ns(),
             executed: AtomicBool::new(false),
             subreaper: AtomicBool::new(false),
@@ -442,12 +411,14 @@ impl Process {
         usage[1] = usage[1].plus(used);
     }
 
-    /// User and system time in USER_HZ: all counts as the user's.
-    pub fn user_system_ticks(&self) -> (u64, u64) {
-        (
-            time::ticks_to_ns(self.usage().ticks) / (clock::SECOND / USER_HZ),
-            0,
-        )
+    /// Its CPU time.
+    pub fn times(&self) -> Times {
+        self.told[0].times(&self.usage())
+    }
+
+    /// Its children's CPU time.
+    pub fn children_times(&self) -> Times {
+        self.told[1].times(&self.children_usage())
     }
 
     /// When it began, in ns of CLOCK_MONOTONIC.

@@ -119,7 +119,7 @@ impl RunQueue {
         _ = queue.ready.try_reserve(ROOM.load(Relaxed).max(64));
     }
 
-    fn is_idle(&self, thread: &Thread) -> bool {
+    pub(super) fn is_idle(&self, thread: &Thread) -> bool {
         self.idle
             .get()
             .is_some_and(|idle| core::ptr::eq(&**idle, thread))
@@ -159,6 +159,7 @@ impl RunQueue {
         let Some(next) = next else {
             queue.running = u64::MAX;
             return (!idle).then(|| {
+                cpu::this().tick.leave(previous, now);
                 self.idle
                     .get()
                     .expect("every CPU has an idle thread")
@@ -210,6 +211,11 @@ impl RunQueue {
     /// Ticks up to `now` that the running thread was not charged yet.
     pub(super) fn uncharged(&self, now: u64) -> u64 {
         now.saturating_sub(self.charged.load(Relaxed))
+    }
+
+    /// When the running thread was charged last, in ticks: no earlier than it came here.
+    pub(super) fn charged(&self) -> u64 {
+        self.charged.load(Relaxed)
     }
 
     /// Begins a slice if none runs; returns when it ends.

@@ -8,8 +8,8 @@ use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general::*;
 
 use super::pidfd::PidFd;
-use super::process::Usage;
 use super::signal::Report;
+use super::usage::Usage;
 use super::{Process, Thread, current, exit, ptrace, tree};
 use crate::errno::{Errno, Result};
 

@@ -14,6 +14,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering
 use super::counting::{self, Mode};
 use super::queue::{self, Queue};
 pub use super::queue::{RunQueue, admit, dismiss, runnable, threads};
+use super::tick::{self, Interrupted};
 use super::{Thread, barrier, current, ptrace, timer};
 use crate::arch::cpu::{self, Cpu};
 use crate::arch::{self, MAX_CPUS, irq, smp, time, work::NEED_RESCHED};
@@ -67,6 +68,8 @@ pub struct Entity {
     vruntime: AtomicU64,
     /// Ticks run.
     runtime: AtomicU64,
+    /// How often it was found in its program, and how often in the kernel.
+    samples: [AtomicU64; 2],
     /// CPUs that it may run on.
     allowed: AtomicU64,
     /// Address of its address space, 0 for none.
@@ -90,6 +93,7 @@ impl Entity {
             weight: AtomicU32::new(weight),
             vruntime: AtomicU64::new(0),
             runtime: AtomicU64::new(0),
+            samples: [AtomicU64::new(0), AtomicU64::new(0)],
             allowed: AtomicU64::new(allowed),
             space: AtomicUsize::new(0),
             mode: AtomicU32::new(0),
@@ -107,6 +111,17 @@ impl Entity {
     /// Ticks of CPU time used, up to its last switch.
     pub fn runtime(&self) -> u64 {
         self.runtime.load(Relaxed)
+    }
+
+    /// How often it was found in its program, and how often in the kernel ([`tick`]).
+    pub fn samples(&self) -> [u64; 2] {
+        self.samples.each_ref().map(|count| count.load(Relaxed))
+    }
+
+    /// It was found in its program, or in the kernel.
+    pub(super) fn add_samples(&self, from: Interrupted, times: u64) {
+        let count = &self.samples[from as usize];
+        count.store(count.load(Relaxed) + times, Relaxed);
     }
 
     /// Weight among its CPU's threads.
@@ -390,7 +405,7 @@ pub fn yield_now() {
 #[inline]
 pub fn cond_resched() {
     if irq::pending() {
-        irq::service();
+        irq::service(Interrupted::Kernel);
     }
     if current().arch.work.load(Relaxed) & NEED_RESCHED != 0 {
         schedule();
@@ -429,6 +444,7 @@ pub fn idle() -> ! {
     let bit = 1u64 << cpu.index();
     loop {
         while cpu.sched.waiting() != 0 || steal(cpu) {
+            tick::go_on(cpu);
             schedule();
         }
         IDLE.fetch_or(bit, SeqCst);

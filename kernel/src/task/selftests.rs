@@ -9,6 +9,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
 use super::sched::{self, state};
+use super::tick::Interrupted;
 use super::timer::{Expire, Timer};
 use super::wait::{WaitError, WaitQueue, sleep_until};
 use super::{clock, spawn_kernel, tree};
@@ -37,7 +38,7 @@ fn run(count: usize, work: fn(usize)) {
     }
     while DONE.load(Acquire) < count {
         sched::schedule();
-        irq::service();
+        irq::service(Interrupted::Kernel);
     }
 }
 
@@ -114,11 +115,11 @@ selftest! {
         let later = Timer::call(deadline + 1, Arc::new(Note(deadline + 1))).expect("a timer");
         drop(Timer::call(deadline, Arc::new(Note(deadline))).expect("a timer"));
         while FIRED.load(Acquire) < 2 {
-            irq::service();
+            irq::service(Interrupted::Kernel);
         }
         let end = soon();
         while time::now_ticks() < end {
-            irq::service();
+            irq::service(Interrupted::Kernel);
         }
         assert_eq!(FIRED.load(Acquire), 2);
         drop((kept, later));

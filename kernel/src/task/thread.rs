@@ -11,6 +11,7 @@ use super::limits;
 use super::process::Process;
 use super::sched::{self, Entity, state};
 use super::signal::ThreadSignals;
+use super::usage::{Times, Told, Usage};
 use super::{ptrace, rseq, seccomp};
 use crate::arch::cell::ThreadLocal;
 use crate::arch::{ThreadState, cpu, time};
@@ -114,6 +115,8 @@ pub struct Thread {
     reservation: Mutex<Reservation>,
     /// Priority of input and output (ioprio_set(2)); 0 for none.
     io_priority: AtomicU32,
+    /// What was told of its CPU time.
+    told: Told,
     /// What exit(2) gave it, as wait(2) reports it.
     end_status: AtomicU32,
     counted: bool,
@@ -174,6 +177,7 @@ impl Thread {
             slack: AtomicUsize::new(parts.slack),
             default_slack: parts.slack,
             robust_list: AtomicUsize::new(0),
+            told: Told::new(),
             end_status: AtomicU32::new(0),
             reservation: Mutex::new(Reservation::default()),
             io_priority: AtomicU32::new(0),
@@ -360,6 +364,11 @@ impl Thread {
             0
         };
         self.sched.runtime() + since
+    }
+
+    /// Its CPU time until now.
+    pub fn times(&self) -> Times {
+        self.told.times(&Usage::of(self))
     }
 
     /// Nice value, -20 to 19.

@@ -6,6 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 
+use super::tick::Interrupted;
 use super::{Thread, sched};
 use crate::arch::cpu::{self, Cpu};
 use crate::arch::time;
@@ -162,7 +163,7 @@ pub(super) fn arm(cpu: &Cpu, deadline: u64) {
 }
 
 /// The clock struck on this CPU.
-pub fn interrupt() {
+pub fn interrupt(from: Interrupted) {
     let cpu = cpu::this();
     cpu.timers.armed.store(u64::MAX, Relaxed);
     time::set_deadline(None);
@@ -174,9 +175,11 @@ pub fn interrupt() {
         }
     }
     sched::check_slice(cpu, now);
+    cpu.tick.strike(cpu, from, now);
     // A slice that is over needs no clock: the switch that it asked for begins the next one.
     let slice = Some(cpu.sched.slice_end()).filter(|&end| end > now);
     let next = cpu.timers.first().min(slice.unwrap_or(u64::MAX));
+    let next = next.min(cpu.tick.due());
     if next != u64::MAX {
         arm(cpu, next);
     }

@@ -22,6 +22,7 @@ mod rseq;
 mod seccomp;
 mod signals;
 mod time;
+mod times;
 mod tree;
 mod unix;
 
@@ -46,6 +47,7 @@ fn main() {
         Some("time") => time::run(),
         Some("rights") => rights::run(),
         Some("locks") => locks::run(),
+        Some("times") => times::run(),
         Some("exec") => exec(),
         #[cfg(target_arch = "aarch64")]
         Some("idreg") => idreg::run(),

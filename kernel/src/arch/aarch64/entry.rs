@@ -83,8 +83,8 @@ const _: () = assert!(offset_of!(KernelFrame, x) == offset_of!(Frame, x));
 
 global_asm!(
     ".pushsection .text.entry, \"ax\"",
-    // What a call may clobber. Leaves this CPU's data in x18 and in SP_EL0.
-    ".macro enter_from_user",
+    // What a call may clobber. Leaves this CPU's data in x18 and in SP_EL0; the pc in x16, and the one before in `last`.
+    ".macro enter_from_user last",
     "   stp x0, x1, [sp, {x}]",
     "   stp x2, x3, [sp, {x} + 8 * 2]",
     "   stp x4, x5, [sp, {x} + 8 * 4]",
@@ -99,13 +99,20 @@ global_asm!(
     "   stp x30, x16, [sp, {x} + 8 * 30]",
     "   mrs x16, elr_el1",
     "   mrs x17, spsr_el1",
+    "   .ifnb \\last",
+    "   ldr \\last, [sp, {pc}]",
+    "   .endif",
     "   stp x16, x17, [sp, {pc}]",
     "   ldr x18, [sp, {cpu}]",
     "   msr sp_el0, x18",
     ".endm",
-    // Back to the program: everything that `enter_from_user` saved but x0 and x1.
-    ".macro leave_to_user_but_x0_x1",
+    // Back to the program: everything that `enter_from_user` saved but x0 and x1. With an argument, the frame's pc is
+    // forgotten.
+    ".macro leave_to_user_but_x0_x1 forgets",
     "   ldp x16, x17, [sp, {pc}]",
+    "   .ifnb \\forgets",
+    "   str xzr, [sp, {pc}]",
+    "   .endif",
     "   msr elr_el1, x16",
     "   msr spsr_el1, x17",
     "   ldp x30, x16, [sp, {x} + 8 * 30]",
@@ -287,10 +294,31 @@ global_asm!(
     "   bl {other}",
     "   b to_user",
 
+    // An interrupt that came due in the kernel is taken at once after the return to the program, where the pc still is what
+    // the frame says (`task::tick` asks). It is forgotten after interrupts: a program that spins is not seen to return.
     "el0_irq:",
-    "   enter_from_user",
+    "   enter_from_user x0",
+    "   cmp x0, x16",
+    "   cset w0, eq",
     "   bl {irq}",
-    "   b return_from_trap",
+    "   load_work",
+    "   cbnz w9, work_after_irq",
+    "return_from_irq:",
+    "   ldp x0, x1, [sp, {x}]",
+    "   leave_to_user_but_x0_x1 forgets",
+    "work_after_irq:",
+    "   mov x10, #-1",
+    "   str x10, [sp, {syscall}]",
+    "   kept stp",
+    "   str x29, [sp, {x} + 8 * 29]",
+    "   mov x29, xzr",
+    "2: mov x0, sp",
+    "   bl {exit_work}",
+    "   load_work",
+    "   cbnz w9, 2b",
+    "   kept ldp",
+    "   ldr x29, [sp, {x} + 8 * 29]",
+    "   b return_from_irq",
 
     "el0_unexpected:",
     "   enter_from_user",

@@ -15,6 +15,7 @@ use super::{USER_END, compat, emulate, irq as interrupts, uaccess};
 use crate::mm::fault::{self, Access, Signal};
 use crate::panic::{self, Exception};
 use crate::task;
+use crate::task::tick::Interrupted;
 use crossings::Kind;
 
 /// Exception classes (ESR_ELx.EC, Arm ARM D24.2.40).
@@ -189,9 +190,9 @@ fn count(kind: Kind) {
     cpu::this().crossings().add(kind);
 }
 
-/// An interrupt while a program ran.
-pub(super) extern "C" fn irq() {
-    interrupts::service();
+/// An interrupt while a program ran, or when it was just returned to.
+pub(super) extern "C" fn irq(at_return: bool) {
+    interrupts::service(Interrupted::at(at_return));
 }
 
 /// An exception of the kernel: its touch of a program's memory, or a bug.

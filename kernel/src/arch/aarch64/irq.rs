@@ -9,6 +9,7 @@ use dtoolkit::fdt::FdtNode;
 use super::{cpu, gic, sysreg, time};
 use crate::drivers::fdt;
 use crate::task;
+use crate::task::tick::Interrupted;
 use crossings::Kind;
 
 /// The software-generated interrupt that CPUs kick each other with.
@@ -46,14 +47,14 @@ pub(super) fn nth_of_node(node: &FdtNode, n: usize) -> Option<u32> {
 }
 
 /// Handles all interrupts that are pending on this CPU.
-pub fn service() {
+pub fn service(from: Interrupted) {
     while let Some(interrupt) = gic::acknowledge() {
-        handle(interrupt);
+        handle(interrupt, from);
     }
 }
 
 /// Handles an interrupt that was acknowledged.
-pub fn handle(interrupt: u32) {
+pub fn handle(interrupt: u32, from: Interrupted) {
     let crossings = cpu::this().crossings();
     if interrupt == IPI {
         crossings.add(Kind::InterruptIpi);
@@ -63,7 +64,7 @@ pub fn handle(interrupt: u32) {
         crossings.add(Kind::InterruptTimer);
         time::quiet();
         gic::end(interrupt);
-        task::timer::interrupt();
+        task::timer::interrupt(from);
     } else {
         crossings.add(Kind::InterruptDevice);
         let handler = HANDLERS[interrupt as usize].load(Acquire);
@@ -86,5 +87,5 @@ pub fn pending() -> bool {
 pub fn wait() {
     // SAFETY: waiting changes nothing. What was written before is complete (Arm ARM B2.3.12).
     unsafe { asm!("dsb sy", "wfi", options(nostack, preserves_flags)) };
-    service();
+    service(Interrupted::Kernel);
 }

@@ -44,6 +44,8 @@ pub struct Cpu {
     pub sched: task::sched::RunQueue,
     /// What is due here when.
     pub timers: task::timer::Queue,
+    /// When it looks next at what the running thread does.
+    pub tick: task::tick::Tick,
 }
 
 // SAFETY: the cells are used by this CPU alone (private to `arch`, whose callers go through `this`), the rest is atomic,
@@ -74,6 +76,7 @@ impl Cpu {
             space: mm::space::Active::new(),
             sched: task::sched::RunQueue::new(),
             timers: task::timer::Queue::new(),
+            tick: task::tick::Tick::new(),
         }
     }
 

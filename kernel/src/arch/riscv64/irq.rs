@@ -7,6 +7,7 @@ use crossings::Kind;
 
 use super::{cpu, external, smp, time};
 use crate::task;
+use crate::task::tick::Interrupted;
 
 /// Interrupt codes, and bit numbers in `sip` and `sie` (privileged manual, section 12.1.3).
 mod code {
@@ -38,11 +39,11 @@ pub fn pending() -> bool {
 }
 
 /// Handles what is pending.
-pub fn service() {
+pub fn service(from: Interrupted) {
     let bits = pending_bits();
     for code in [code::SOFTWARE, code::TIMER, code::EXTERNAL] {
         if bits & 1 << code != 0 {
-            handle(code);
+            handle(code, from);
         }
     }
 }
@@ -51,11 +52,11 @@ pub fn service() {
 pub fn wait() {
     // SAFETY: with interrupts masked the hart goes on where it waited (privileged manual, section 3.3.3).
     unsafe { asm!("wfi", options(nostack, preserves_flags)) };
-    service();
+    service(Interrupted::Kernel);
 }
 
 /// Handles the interrupt `code` of this hart.
-pub(super) fn handle(code: usize) {
+pub(super) fn handle(code: usize, from: Interrupted) {
     let count = |kind| cpu::this().crossings().add(kind);
     match code {
         code::SOFTWARE => {
@@ -66,7 +67,7 @@ pub(super) fn handle(code: usize) {
         code::TIMER => {
             count(Kind::InterruptTimer);
             time::set_deadline(None);
-            task::timer::interrupt();
+            task::timer::interrupt(from);
         }
         _ => {
             count(Kind::InterruptDevice);

@@ -14,6 +14,7 @@ use crate::errno::Errno;
 use crate::mm::fault::{Access, handle_user_fault};
 use crate::panic::{self, Exception};
 use crate::task;
+use crate::task::tick::Interrupted;
 
 /// The bit of `scause` that tells an interrupt.
 const INTERRUPT: usize = 1 << (usize::BITS - 1);
@@ -43,12 +44,14 @@ fn access(cause: usize) -> Option<Access> {
     }
 }
 
-/// A trap from a program other than a system call: `scause`, `stval`, `sepc`. Of the program's registers only those that a
+/// An interrupt while a program ran, or when it was just returned to: `scause`.
+pub(super) extern "C" fn interrupt(cause: usize, at_return: bool) {
+    irq::handle(cause & !INTERRUPT, Interrupted::at(at_return));
+}
+
+/// An exception from a program other than a system call: `scause`, `stval`, `sepc`. Of the program's registers only those that a
 /// call may clobber are in the frame.
 pub(super) extern "C" fn from_user(cause: usize, value: usize, pc: usize) {
-    if cause & INTERRUPT != 0 {
-        return irq::handle(cause & !INTERRUPT);
-    }
     if let Some(access) = access(cause) {
         if value >= USER_END {
             task::signal::force(SIGSEGV, SEGV_MAPERR, value);

@@ -5,13 +5,13 @@ use super::super::file::{File, FileOps, OpenFlags, Record};
 use super::super::generated::{self, Content, Text};
 use super::super::inode::{Attr, Inode, Kind, Link, SetAttr};
 use super::super::{mount, tty};
-use super::system::user_ticks;
 use super::{fds, mem, memory, parse};
 use crate::errno::{Errno, Result};
 use crate::mm::{AddressSpace, PAGE_SIZE};
 use crate::put;
 use crate::task::sched::state;
 use crate::task::thread::Resources;
+use crate::task::usage::{Times, user_hz};
 use crate::task::{Process, Thread, counting, current, tree};
 use alloc::format;
 use alloc::sync::Arc;
@@ -32,6 +32,8 @@ pub struct Subject {
     pub process: Arc<Process>,
     /// The thread, or the process's first.
     pub thread: Option<Arc<Thread>>,
+    /// Whether the thread alone is meant.
+    alone: bool,
 }
 
 impl Who {
@@ -46,7 +48,11 @@ impl Who {
             ),
             None => process.find_thread(|_| true),
         };
-        Ok(Subject { process, thread })
+        Ok(Subject {
+            process,
+            thread,
+            alone: self.tid.is_some(),
+        })
     }
 }
 
@@ -76,6 +82,13 @@ impl Subject {
         self.thread
             .as_ref()
             .map_or(self.process.pid(), |thread| thread.tid())
+    }
+
+    fn times(&self) -> Times {
+        match &self.thread {
+            Some(thread) if self.alone => thread.times(),
+            _ => self.process.times(),
+        }
     }
 
     fn owner(&self) -> (u32, u32) {
@@ -536,14 +549,12 @@ fn stat(subject: &Subject, text: &mut Text) -> Result<()> {
         process.session()
     );
     put!(text, " {terminal} {foreground} 0 0 0 0 0");
-    let (user, system) = process.user_system_ticks();
-    let children = user_ticks(crate::arch::time::ticks_to_ns(
-        process.children_usage().ticks,
-    ));
+    let (user, system) = subject.times().in_user_hz();
+    let (children_user, children_system) = process.children_times().in_user_hz();
     let nice = subject.thread.as_ref().map_or(0, |thread| thread.nice());
     put!(
         text,
-        " {user} {system} {children} 0 {} {nice} {} 0",
+        " {user} {system} {children_user} {children_system} {} {nice} {} 0",
         20 + nice,
         process.threads().len().max(1)
     );
@@ -551,7 +562,7 @@ fn stat(subject: &Subject, text: &mut Text) -> Result<()> {
     put!(
         text,
         " {} {} {resident} {}",
-        user_ticks(process.started()),
+        user_hz(process.started()),
         pages * PAGE_SIZE,
         process.limits.soft(RLIMIT_RSS)
     );

@@ -6,6 +6,7 @@ use crate::errno::{Errno, Result};
 use crate::ipc::{self, message, semaphore, shared};
 use crate::mm::{PAGE_SIZE, frame};
 use crate::sync::Once;
+use crate::task::usage::{Times, user_hz};
 use crate::task::{clock, counting, current, queue, tree, uts};
 use crate::{arch, params, put, random};
 use Node::{Directory, File, Link, Setting};
@@ -243,26 +244,17 @@ fn meminfo(text: &mut Text) {
     }
 }
 
-/// Ticks of `USER_HZ` (100 a second).
-pub fn user_ticks(ns: u64) -> u64 {
-    ns / 10_000_000
-}
-
 fn stat(text: &mut Text) {
     let cpus = arch::cpu::count() as u64;
-    let busy = busy_ns();
-    let idle = (clock::monotonic_ns() * cpus).saturating_sub(busy);
-    let mut line = |name: fmt::Arguments, busy, idle| {
-        put!(
-            text,
-            "{name} {} 0 0 {} 0 0 0 0 0 0\n",
-            user_ticks(busy),
-            user_ticks(idle)
-        );
+    let (user, system) = busy().in_user_hz();
+    let idle = user_hz(clock::monotonic_ns() * cpus).saturating_sub(user + system);
+    let mut line = |name: fmt::Arguments, share| {
+        let [user, system, idle] = [user, system, idle].map(|time| time / share);
+        put!(text, "{name} {user} 0 {system} {idle} 0 0 0 0 0 0\n");
     };
-    line(format_args!("cpu "), busy, idle);
+    line(format_args!("cpu "), 1);
     for cpu in 0..cpus {
-        line(format_args!("cpu{cpu}"), busy / cpus, idle / cpus);
+        line(format_args!("cpu{cpu}"), cpus);
     }
     let booted = clock::realtime_offset().max(0) as u64 / clock::SECOND;
     put!(
@@ -278,18 +270,19 @@ fn stat(text: &mut Text) {
 }
 
 /// CPU time of the processes there are.
-fn busy_ns() -> u64 {
-    let mut ticks = 0;
+fn busy() -> Times {
+    let mut sum = Times::default();
     _ = tree::for_each(
         |_| true,
-        |process| ticks += process.usage().plus(process.children_usage()).ticks,
+        |process| sum = sum.plus(process.times()).plus(process.children_times()),
     );
-    arch::time::ticks_to_ns(ticks)
+    sum
 }
 
 fn uptime(text: &mut Text) {
-    let up = clock::monotonic_ns() / 10_000_000;
-    let idle = (up * arch::cpu::count() as u64).saturating_sub(busy_ns() / 10_000_000);
+    let up = user_hz(clock::monotonic_ns());
+    let (user, system) = busy().in_user_hz();
+    let idle = (up * arch::cpu::count() as u64).saturating_sub(user + system);
     put!(
         text,
         "{}.{:02} {}.{:02}\n",

@@ -8,10 +8,10 @@ use linux_raw_sys::ptrace::{PTRACE_O_EXITKILL, PTRACE_O_MASK};
 use super::{Tracee, flag};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_box;
-use crate::task::process::Usage;
 use crate::task::reap::Found;
 use crate::task::sched::{self, state};
 use crate::task::signal::{self, Info};
+use crate::task::usage::Usage;
 use crate::task::{Process, Thread, access, current, exit, tree};
 
 /// Makes `tracer` the tracer of `thread`.
@@ -148,7 +148,7 @@ pub fn end_of_tracer(process: &Process) {
 /// Tells a tracer that a thread of it has something to tell.
 pub(super) fn tell(tracer: &Process, thread: &Thread, status: u32) {
     let uid = thread.with_credentials(|who| who.uid);
-    let times = thread.process().user_system_ticks();
+    let times = thread.process().times().in_user_hz();
     if exit::wants_stops(tracer) {
         let info = Info::child(
             linux_raw_sys::general::SIGCHLD,

@@ -121,7 +121,7 @@ impl Process {
                     self.pid(),
                     uid,
                     status,
-                    self.user_system_ticks(),
+                    self.times().in_user_hz(),
                 ),
             );
         }

@@ -1,0 +1,127 @@
+//! How much of a thread's CPU time is the kernel's: samples, so that no way in or out reads a clock.
+//!
+//! How long a thread ran, the scheduler knows. A CPU that runs one also looks, 250 times a second as Linux does here, whether it
+//! finds it in its program or in the kernel, and the times that programs ask for divide what it ran in this ratio
+//! ([`usage`](super::usage)). A CPU that idles, or that is inside a guest, does not look.
+//!
+//! Interrupts are masked in the kernel, so the clock always seems to strike in a program. Yet what came due in the kernel is
+//! taken before the program's first instruction, thus at the pc that was returned to, and by that the entries tell it.
+
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::{Thread, current, timer};
+use crate::arch::cpu::Cpu;
+use crate::arch::time;
+use crate::sync::Once;
+
+/// Time between two looks, in ns.
+const PERIOD_NS: u64 = 4_000_000;
+
+/// What an interrupt found the CPU at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Interrupted {
+    /// A program, or a guest.
+    Program,
+    /// The kernel: where it asks for interrupts, and where it returns to a program.
+    Kernel,
+}
+
+impl Interrupted {
+    /// An interrupt from a program, that came when it was just returned to, or later.
+    pub fn at(returned: bool) -> Self {
+        if returned {
+            Interrupted::Kernel
+        } else {
+            Interrupted::Program
+        }
+    }
+}
+
+/// When a CPU looks next.
+pub struct Tick {
+    /// In ticks of the counter; MAX for not at all.
+    due: AtomicU64,
+    /// Since when it does not look for being inside a guest; 0 if it is not.
+    inside: AtomicU64,
+}
+
+fn period() -> u64 {
+    static TICKS: Once<u64> = Once::new();
+    *TICKS.call_once(|| time::ns_to_ticks(PERIOD_NS))
+}
+
+impl Tick {
+    /// Of a CPU that idles.
+    pub const fn new() -> Self {
+        Tick {
+            due: AtomicU64::new(u64::MAX),
+            inside: AtomicU64::new(0),
+        }
+    }
+
+    /// When it looks next, in ticks; MAX for not at all.
+    pub(super) fn due(&self) -> u64 {
+        self.due.load(Relaxed)
+    }
+
+    /// The clock of `cpu`, whose tick this is, struck: is it time to look?
+    pub(super) fn strike(&self, cpu: &Cpu, from: Interrupted, now: u64) {
+        if now < self.due() {
+            return;
+        }
+        let thread = current();
+        if cpu.sched.is_idle(thread) {
+            return self.due.store(u64::MAX, Relaxed);
+        }
+        // The whole time that the look was due is of one kind, as far as it is this thread's.
+        let since = self.due().max(cpu.sched.charged());
+        let times = 1 + now.saturating_sub(since) / period();
+        thread.sched.add_samples(from, times);
+        self.due.store(now + period(), Relaxed);
+    }
+
+    /// The CPU idles after `last`, which slept in the kernel when it was looked at if that is due.
+    pub(super) fn leave(&self, last: &Thread, now: u64) {
+        if now >= self.due() {
+            last.sched.add_samples(Interrupted::Kernel, 1);
+            self.due.store(u64::MAX, Relaxed);
+        }
+    }
+
+    /// The current thread goes on inside a guest.
+    #[allow(dead_code, reason = "not every architecture has guests")]
+    pub fn pause(&self) {
+        if self.due() != u64::MAX {
+            self.due.store(u64::MAX, Relaxed);
+            self.inside.store(time::now_ticks(), Relaxed);
+        }
+    }
+}
+
+impl Default for Tick {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// This CPU runs a thread, or its thread has left a guest: it looks again.
+#[inline]
+pub fn go_on(cpu: &Cpu) {
+    if cpu.tick.due() == u64::MAX {
+        begin(cpu);
+    }
+}
+
+#[cold]
+fn begin(cpu: &Cpu) {
+    let now = time::now_ticks();
+    let inside = cpu.tick.inside.load(Relaxed);
+    if inside != 0 {
+        current()
+            .sched
+            .add_samples(Interrupted::Program, (now - inside) / period());
+        cpu.tick.inside.store(0, Relaxed);
+    }
+    cpu.tick.due.store(now + period(), Relaxed);
+    timer::arm(cpu, now + period());
+}

@@ -1,0 +1,105 @@
+//! CPU time: what a program takes for itself is its own, what the kernel does for it is the system's.
+
+use std::fs::File;
+use std::hint;
+use std::io::Read;
+use std::mem;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use crate::tell;
+
+/// CPU time in us: the program's own, and the system's.
+type Times = [i64; 2];
+
+/// How long each kind of work goes on, in us of CPU time.
+const LONG: i64 = 300_000;
+
+fn times(usage: &libc::rusage) -> Times {
+    [usage.ru_utime, usage.ru_stime].map(|time| time.tv_sec * 1_000_000 + time.tv_usec)
+}
+
+fn used(who: i32) -> Times {
+    // SAFETY: all zeroes are a `rusage`, and it outlives the call.
+    unsafe {
+        let mut usage: libc::rusage = mem::zeroed();
+        libc::getrusage(who, &mut usage);
+        times(&usage)
+    }
+}
+
+/// Does `work` in a child; what that used.
+fn child(work: impl FnOnce()) -> Times {
+    // SAFETY: there is no other thread; pointers are of values that outlive the calls.
+    unsafe {
+        let pid = libc::fork();
+        if pid == 0 {
+            work();
+            libc::_exit(0);
+        }
+        let mut usage: libc::rusage = mem::zeroed();
+        if libc::wait4(pid, ptr::null_mut(), 0, &mut usage) != pid {
+            println!("no child");
+        }
+        times(&usage)
+    }
+}
+
+/// Repeats `work` in a child for as long as that is to go on; what it used.
+fn repeat(mut work: impl FnMut()) -> Times {
+    child(|| {
+        while used(libc::RUSAGE_SELF).iter().sum::<i64>() < LONG {
+            work();
+        }
+    })
+}
+
+/// Whether most of the time is of a kind: 0 for the program's own.
+fn is_mostly(kind: usize, times: Times) -> bool {
+    times[kind] > times[1 - kind]
+}
+
+static RANG: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn ring(_number: i32) {
+    RANG.store(true, Relaxed);
+}
+
+/// Runs this part.
+pub fn run() {
+    let count = || (0..1_000_000u64).for_each(|turn| _ = hint::black_box(turn));
+    println!("counting is the program's: {}", is_mostly(0, repeat(count)));
+    let mut zeroes = File::open("/dev/zero").expect("/dev/zero");
+    let mut buffer = vec![1; 1 << 20];
+    let read = repeat(|| zeroes.read_exact(&mut buffer).expect("zeroes"));
+    println!("reading much is the system's: {}", is_mostly(1, read));
+    // SAFETY: a call without arguments.
+    let small = repeat(|| (0..10_000).for_each(|_| _ = unsafe { libc::getppid() }));
+    println!("small calls are the system's too: {}", small[1] > 0);
+    let spun = child(spin);
+    println!("spinning is the program's: {}", is_mostly(0, spun));
+    println!("until the timer rang: {}", spun[0] >= LONG * 9 / 10);
+    let all = used(libc::RUSAGE_CHILDREN);
+    println!("all of them: {}", all[0] + all[1] >= 4 * LONG * 9 / 10);
+    // SAFETY: all zeroes are a `tms`, and it outlives the call.
+    unsafe {
+        let mut times: libc::tms = mem::zeroed();
+        libc::times(&mut times);
+        println!("both: {}", times.tms_cutime > 0 && times.tms_cstime > 0);
+    }
+}
+
+/// Waits in a loop of few instructions for a timer that counts the program's own time only.
+fn spin() {
+    // SAFETY: the handler stores to an atomic; pointers are of values that outlive the calls.
+    unsafe {
+        libc::signal(libc::SIGVTALRM, ring as *const () as usize);
+        let mut timer: libc::itimerval = mem::zeroed();
+        timer.it_value.tv_usec = LONG;
+        tell(
+            "a timer of the program's own time",
+            libc::setitimer(libc::ITIMER_VIRTUAL, &timer, ptr::null_mut()),
+        );
+    }
+    while !RANG.load(Relaxed) {}
+}
