@@ -128,7 +128,7 @@ crate::selftest! {
         let memory = AddressSpace::new(super::USER_END).unwrap();
         memory.map(MapRequest::anonymous(Place::Fixed(AT), PAGE_SIZE)).unwrap();
         assert_eq!(memory.write(AT, &READ.to_le_bytes()), 4);
-        memory.activate();
+        memory.clone().activate();
         let execute = |pc| {
             let mut frame = Frame::user(pc, 0, 0);
             frame.x[7] = 77;
