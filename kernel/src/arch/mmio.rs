@@ -1,5 +1,9 @@
 //! Device registers.
 
+use core::ptr::NonNull;
+
+use safe_mmio::UniqueMmioPointer;
+
 use crate::errno::Result;
 use crate::mm::kmap;
 
@@ -36,47 +40,51 @@ impl Registers {
         self.base
     }
 
-    fn address<T>(self, offset: usize) -> *mut T {
+    /// A register. Its accesses are single instructions without write-back of the address: of others the hardware does not
+    /// tell a hypervisor what it needs to know to answer in the device's place.
+    fn register<T>(self, offset: usize) -> UniqueMmioPointer<'static, T> {
         assert!(
             offset % size_of::<T>() == 0 && offset + size_of::<T>() <= self.len,
             "a register outside its device"
         );
-        (self.base + offset) as *mut T
+        let address = NonNull::new((self.base + offset) as *mut T).expect("a mapped device");
+        // SAFETY: inside the device's mapped registers, which are no memory of Rust's, and no reference is made from it.
+        unsafe { UniqueMmioPointer::new(address) }
     }
 
     /// Reads the byte at `offset`.
     pub fn read_u8(self, offset: usize) -> u8 {
-        // SAFETY: inside the device's mapped registers, which are no memory of Rust's.
-        unsafe { self.address::<u8>(offset).read_volatile() }
+        // SAFETY: what the device does then is the caller's, whose device it is.
+        unsafe { self.register(offset).read_unsafe() }
     }
 
     /// Writes the byte at `offset`.
     pub fn write_u8(self, offset: usize, value: u8) {
         // SAFETY: as in `read_u8`.
-        unsafe { self.address::<u8>(offset).write_volatile(value) }
+        unsafe { self.register(offset).write_unsafe(value) }
     }
 
     /// Reads the word at `offset`.
     pub fn read(self, offset: usize) -> u32 {
         // SAFETY: as in `read_u8`.
-        unsafe { self.address::<u32>(offset).read_volatile() }
+        unsafe { self.register(offset).read_unsafe() }
     }
 
     /// Writes the word at `offset`.
     pub fn write(self, offset: usize, value: u32) {
         // SAFETY: as in `read_u8`.
-        unsafe { self.address::<u32>(offset).write_volatile(value) }
+        unsafe { self.register(offset).write_unsafe(value) }
     }
 
     /// Reads the double word at `offset`.
     pub fn read_u64(self, offset: usize) -> u64 {
         // SAFETY: as in `read_u8`.
-        unsafe { self.address::<u64>(offset).read_volatile() }
+        unsafe { self.register(offset).read_unsafe() }
     }
 
     /// Writes the double word at `offset`.
     pub fn write_u64(self, offset: usize, value: u64) {
         // SAFETY: as in `read_u8`.
-        unsafe { self.address::<u64>(offset).write_volatile(value) }
+        unsafe { self.register(offset).write_unsafe(value) }
     }
 }

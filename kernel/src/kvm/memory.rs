@@ -48,10 +48,11 @@ impl Machine {
         } else {
             Access::Read
         };
-        let frame = match self.space().frame(monitors, access) {
+        let space = self.space()?;
+        let frame = match space.frame(monitors, access) {
             Err(Errno::EFAULT) if writable && !write => {
                 writable = false;
-                self.space().frame(monitors, Access::Read)?
+                space.frame(monitors, Access::Read)?
             }
             other => other?,
         };
@@ -79,7 +80,7 @@ impl Machine {
     pub fn write_guest(&self, address: u64, bytes: &[u8]) -> Result<()> {
         self.each_part(address, bytes.len(), |slot, at, range| {
             let part = &bytes[range];
-            if !slot.writable || self.space().write(slot.monitors(at), part) != part.len() {
+            if !slot.writable || self.space()?.write(slot.monitors(at), part) != part.len() {
                 return Err(Errno::EFAULT);
             }
             if let Some(log) = &slot.log {
@@ -96,7 +97,7 @@ impl Machine {
     pub fn read_guest(&self, address: u64, bytes: &mut [u8]) -> Result<()> {
         self.each_part(address, bytes.len(), |slot, at, range| {
             let part = &mut bytes[range];
-            if self.space().read(slot.monitors(at), part) != part.len() {
+            if self.space()?.read(slot.monitors(at), part) != part.len() {
                 return Err(Errno::EFAULT);
             }
             Ok(())

@@ -37,7 +37,8 @@ pub struct Vm(Arc<Machine>);
 
 /// The machine itself.
 pub struct Machine {
-    space: Arc<AddressSpace>,
+    /// The monitor's memory, which holds this where it has mapped a virtual CPU's page.
+    space: Weak<AddressSpace>,
     /// Bytes of the guest's physical address space.
     limit: u64,
     /// Held while slots and their logs are changed, with what follows of it.
@@ -86,8 +87,9 @@ impl Vm {
         if !(LEAST_BITS..=ADDRESS_BITS).contains(&bits) {
             return Err(Errno::EINVAL);
         }
+        let space = current().space().ok_or(Errno::EINVAL)?;
         let machine = Machine {
-            space: current().space().ok_or(Errno::EINVAL)?,
+            space: Arc::downgrade(&space),
             limit: 1 << bits,
             changing: SleepMutex::new(()),
             slots: Mutex::default(),
@@ -106,7 +108,7 @@ impl Vm {
         };
         let machine = try_arc(machine)?;
         let shadow: Weak<Machine> = Arc::downgrade(&machine);
-        machine.space.add_shadow(shadow)?;
+        space.add_shadow(shadow)?;
         Ok(Vm(machine))
     }
 
@@ -186,12 +188,15 @@ impl Machine {
     pub fn is_mine(&self) -> bool {
         current()
             .space()
-            .is_some_and(|space| Arc::ptr_eq(&space, &self.space))
+            .is_some_and(|space| core::ptr::eq(Arc::as_ptr(&space), self.space.as_ptr()))
     }
 
     /// The memory that the guest's is part of.
-    pub fn space(&self) -> &AddressSpace {
-        &self.space
+    ///
+    /// # Errors
+    /// EFAULT: its process is gone.
+    pub fn space(&self) -> Result<Arc<AddressSpace>> {
+        self.space.upgrade().ok_or(Errno::EFAULT)
     }
 
     /// The end of the guest's physical addresses.

@@ -178,6 +178,7 @@ fn take_memory(
 fn start_devices() {
     let tree = fdt::tree();
     psci::init(tree);
+    psci::log_hypervisor();
     gic::init(tree);
     if let Some(seed) = tree
         .find_node("/chosen")
