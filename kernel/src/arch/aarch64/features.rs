@@ -183,3 +183,13 @@ pub(super) fn start_cpu() -> bool {
     mmu::flush_local_all();
     true
 }
+
+#[cfg(feature = "selftest")]
+crate::selftest! {
+    fn a_cpu_is_online_unless_it_lacks_a_promise() {
+        let refused = params::get("selftest.late").map(|_| 1);
+        for index in 0..cpu::possible() {
+            assert_eq!(cpu::get(index).is_none(), Some(index) == refused, "CPU {index}");
+        }
+    }
+}
