@@ -110,6 +110,8 @@ fn refused(file: c_int) {
 /// F_SETSIG and F_GETSIG, which the crate `libc` does not have for musl.
 const SET_SIGNAL: c_int = 10;
 const GET_SIGNAL: c_int = 11;
+/// A real-time signal that neither C library keeps for itself.
+const REAL_TIME: c_int = 35;
 
 /// The signal that [`LEASE`] had for its owner.
 static SIGNAL: std::sync::atomic::AtomicI32 = std::sync::atomic::AtomicI32::new(0);
@@ -136,7 +138,7 @@ fn leases() {
         action.sa_sigaction = give_back as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
         libc::sigaction(libc::SIGIO, &action, std::ptr::null_mut());
-        libc::sigaction(libc::SIGRTMIN(), &action, std::ptr::null_mut());
+        libc::sigaction(REAL_TIME, &action, std::ptr::null_mut());
         let writer = libc::open(path(c"leased"), O_RDWR | O_CREAT, 0o644);
         let reader = libc::open(path(c"leased"), libc::O_RDONLY);
         let set = |file, kind: c_int| libc::fcntl(file, libc::F_SETLEASE, kind);
@@ -162,14 +164,8 @@ fn leases() {
         };
         open(libc::O_RDONLY);
         tell("it is", libc::fcntl(writer, libc::F_GETLEASE));
-        tell(
-            "its signal",
-            libc::fcntl(writer, SET_SIGNAL, libc::SIGRTMIN()),
-        );
-        println!(
-            "is it: {}",
-            libc::fcntl(writer, GET_SIGNAL) == libc::SIGRTMIN()
-        );
+        tell("its signal", libc::fcntl(writer, SET_SIGNAL, REAL_TIME));
+        println!("is it: {}", libc::fcntl(writer, GET_SIGNAL) == REAL_TIME);
         set(writer, F_WRLCK);
         open(libc::O_WRONLY);
         libc::close(writer);
@@ -208,7 +204,7 @@ fn told_of_data() {
         );
         libc::write(ends[1], c"x".as_ptr().cast(), 1);
         println!("signal {}", SIGNAL.swap(0, relaxed));
-        libc::fcntl(ends[0], SET_SIGNAL, libc::SIGRTMIN());
+        libc::fcntl(ends[0], SET_SIGNAL, REAL_TIME);
         libc::write(ends[1], c"x".as_ptr().cast(), 1);
         println!("told which: {}", SIGNAL.swap(0, relaxed) < 0);
         libc::fcntl(ends[0], libc::F_SETFL, flags);
