@@ -179,6 +179,10 @@ pub fn test(project: &Project, arch: Arch, report: &mut Report) -> Result<()> {
     if report.wants(&name) {
         no_mirror(project, arch, &name, report)?;
     }
+    let name = format!("command/{}/guest-hwaf", arch.debian());
+    if arch == Arch::Arm64 && report.wants(&name) {
+        guest_hwaf(project, &name, report)?;
+    }
     let name = format!("command/{}/recoveries", arch.debian());
     if arch == Arch::Riscv64 && report.wants(&name) {
         recoveries(project, arch, &name, report)?;
@@ -190,6 +194,17 @@ fn start(project: &Project, arch: Arch, run: &Run) -> Result<Output> {
     start_with(project, arch, run, &[])
 }
 
+/// The command, for the same project as this one.
+fn command(project: &Project) -> Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command
+        .current_dir(&project.root)
+        .env("STILE_ROOT", &project.root)
+        .env("STILE_TARGET", &project.target)
+        .env("STILE_CACHE", &project.cache);
+    Ok(command)
+}
+
 /// Starts the command with more in its environment.
 fn start_with(
     project: &Project,
@@ -197,17 +212,10 @@ fn start_with(
     run: &Run,
     environment: &[(&str, &OsStr)],
 ) -> Result<Output> {
-    let mut command = Command::new(std::env::current_exe()?);
-    command
-        .current_dir(&project.root)
+    let mut child = command(project)?
         .args(["run", "--arch", arch.debian()])
-        .args(run.arguments);
-    command
-        .env("STILE_ROOT", &project.root)
-        .env("STILE_TARGET", &project.target)
-        .env("STILE_CACHE", &project.cache)
-        .envs(environment.iter().copied());
-    let mut child = command
+        .args(run.arguments)
+        .envs(environment.iter().copied())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -236,6 +244,39 @@ fn check(run: &Run, output: &Output) -> Option<String> {
     }
     (!stderr.contains(run.stderr))
         .then(|| format!("standard error lacks '{}':\n{stderr}", run.stderr))
+}
+
+/// Stile as a guest of itself runs its tour, and reads a trapped register on the fault path only where `hwaf` says so: else there
+/// are only the exits of its start.
+fn guest_hwaf(project: &Project, name: &str, report: &mut Report) -> Result<()> {
+    let mut exits = Vec::new();
+    for policy in ["hwaf=cached", "hwaf=reread"] {
+        let output = command(project)?
+            .args(["vm", "--guest-kernel", "stile", "--exits"])
+            .args(["--guest-append", policy])
+            .stdin(Stdio::null())
+            .output()?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let count = said.lines().find_map(|line| {
+            line.strip_prefix("sysreg_exits ")?
+                .trim()
+                .parse::<u64>()
+                .ok()
+        });
+        match count {
+            Some(count) if output.status.success() => exits.push(count),
+            _ => {
+                report.failed(name, &format!("{policy}: {}\n{said}", output.status));
+                return Ok(());
+            }
+        }
+    }
+    if exits[0] < 1000 && exits[1] > 10 * exits[0] {
+        report.passed(1);
+    } else {
+        report.failed(name, &format!("exits of cached and reread: {exits:?}"));
+    }
+    Ok(())
 }
 
 /// With nothing in the cache and a mirror that does not answer, one line says so: after others that say what is going on.
