@@ -88,8 +88,8 @@ fn head(arch: Arch, row: &str) -> Head {
     Head {
         id: format!("entry-{name}-way-{row}"),
         title: format!("The way of {row}, {name}"),
-        unit: "before the call's own function / from entry to return".into(),
-        note: "As executed. The function is what the last indirect call goes to.".into(),
+        unit: "before the function that does the work / from entry to return".into(),
+        note: "As executed. The function is what the last indirect call goes to, or without one the first call behind the dispatch.".into(),
         ratios: false,
         mean: false,
         detail: false,
@@ -111,7 +111,7 @@ fn figures(tally: Tally) -> [(&'static str, usize); 9] {
     ]
 }
 
-/// The figures of a way; a fault calls no function of its own.
+/// The figures of a way.
 fn rows(path: &Path) -> Vec<Row> {
     let part = |name: &str, tally| {
         figures(tally).map(|(kind, count)| Row::new(format!("{name}: {kind}"), "", count as f64))
@@ -129,7 +129,7 @@ fn listing(label: &str, path: &Path, symbols: &Symbols) -> String {
     let mut function = None;
     for (place, step) in path.steps.iter().enumerate() {
         if place == path.to_function && place > 0 {
-            text += "  the call's own function:\n";
+            text += "  the function that does the work:\n";
         }
         let now = symbols.name(step.pc);
         if now != function {

@@ -7,7 +7,8 @@ use super::counted::Executed;
 /// The way from the user's call to the return.
 pub struct Path {
     pub steps: Vec<Step>,
-    /// How many steps lie before the system call's own function: up to the last indirect call.
+    /// How many steps lie before the function that does the work: up to the last indirect call, which is a system call's, or
+    /// without one up to the first call behind the last indirect branch, which is a fault's.
     pub to_function: usize,
 }
 
@@ -65,6 +66,10 @@ impl Step {
 
     fn is_call(&self) -> bool {
         matches!(self.mnemonic(), "blr" | "blraa" | "jalr") && !self.is_return()
+    }
+
+    fn is_direct_call(&self) -> bool {
+        matches!(self.mnemonic(), "bl" | "jal" | "call")
     }
 
     /// Loads, those that acquire or are exclusive among them.
@@ -127,12 +132,16 @@ impl Path {
             .map(|pair| step(&pair[0], &pair[1]))
             .collect();
         let last = |is: fn(&Step) -> bool| steps.iter().rposition(is);
-        let function = last(Step::is_call).or(last(Step::is_indirect));
+        let function = last(Step::is_call).or_else(|| {
+            let dispatched = last(Step::is_indirect).map_or(0, |place| place + 1);
+            let call = steps[dispatched..].iter().position(Step::is_direct_call);
+            call.map(|place| dispatched + place)
+        });
         let to_function = function.map_or(0, |place| place + 1);
         Some(Self { steps, to_function })
     }
 
-    /// What there is before the system call's own function.
+    /// What there is before the function that does the work.
     pub fn before(&self) -> Tally {
         tally(&self.steps[..self.to_function])
     }
@@ -270,5 +279,27 @@ mod tests {
         );
         assert_eq!(path.before().instructions, 6);
         assert!(Path::of(&trace[..20]).is_none());
+    }
+
+    #[test]
+    fn without_an_indirect_call_the_work_begins_with_the_first_call_behind_the_dispatch() {
+        let kernel = 0xffff_0000_0000_0000;
+        let fault = |dispatch: &'static str| {
+            [
+                executed(0x1000, "str x0, [x1]"),
+                executed(kernel, "bl #0x8"),
+                executed(kernel + 8, dispatch),
+                executed(kernel + 0x20, "bl #0x40"),
+                executed(kernel + 0x60, "bl #0x40"),
+                executed(kernel + 0xa0, "eret "),
+                executed(0x1000, "str x0, [x1]"),
+            ]
+        };
+        let before = |dispatch| {
+            let trace = [fault(dispatch), fault(dispatch), fault(dispatch)].concat();
+            Path::of(&trace).unwrap().before().instructions
+        };
+        assert_eq!(before("br x2"), 3);
+        assert_eq!(before("b #0x18"), 1);
     }
 }
