@@ -16,7 +16,7 @@
 //! - `#: hypervisor`: it needs /dev/kvm, so it runs only on machines that start where the kernel can be a hypervisor
 //! - `#: guest`: it runs guests: the monitor `vmm` in `PATH`, and in `/vm` Debian's Linux (`kernel`), its file tree
 //!   (`initrd`) and what belongs on its command line (`parameters`)
-//! - `#: minutes N`: it may take so long
+//! - `#: minutes N`: it may take so long, and runs on one machine of each architecture
 //! - `#: long`: it is slow, and runs only with `--long`
 
 use std::fs;
@@ -59,7 +59,7 @@ pub struct Case {
     pub hypervisor: bool,
     /// It runs guests.
     pub guest: bool,
-    /// How many minutes it may take, if that is more than others.
+    /// How many minutes it may take, if that is more than others; then one machine of each architecture runs it.
     pub minutes: Option<u64>,
     /// It is run only with `--long`.
     pub long: bool,

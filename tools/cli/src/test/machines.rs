@@ -23,7 +23,7 @@ pub struct Setting {
     cases: &'static [&'static str],
     /// Only with `--long`.
     long: bool,
-    /// Whether it carries the cases of Debian's packages, which are large, without `--long` too.
+    /// Whether it carries the cases that are large or slow: those of Debian's packages without `--long`, those of minutes.
     packages: bool,
 }
 
@@ -241,6 +241,7 @@ impl Setting {
     pub fn runs(&self, case: &Case, options: &TestOptions) -> bool {
         (options.long || self.cases.is_empty() || self.cases.contains(&case.name.as_str()))
             && (options.long || self.packages || case.packages.is_empty())
+            && (self.packages || case.hypervisor || options.record || case.minutes.is_none())
             && (self.virtualises() || !case.hypervisor)
             && match &case.machine {
                 Some(name) => name == self.name,
