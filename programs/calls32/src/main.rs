@@ -1,7 +1,9 @@
 //! Times a call and faults of a 32-bit program, in the lines of `programs/crossings`: `name least median ns window`. Under
 //! QEMU's `-icount shift=0` a nanosecond is an instruction.
+//!
+//!     calls32 [ROW]
 
-use std::ptr;
+use std::{env, ptr};
 
 /// Batches that are kept, after one that warms up.
 const BATCHES: usize = 5;
@@ -10,7 +12,7 @@ const TIMES: usize = 1000;
 const PAGE: usize = 4096;
 
 fn main() {
-    row(
+    row::<8>(
         "null_call",
         "getppid, the loop's 3 instructions included",
         || {},
@@ -30,13 +32,13 @@ fn main() {
     // SAFETY: as above.
     let write = || pages().for_each(|page| unsafe { page.write_volatile(1) });
     read();
-    row(
+    row::<9>(
         "anon_read",
         "first read of a page of anonymous memory (zero page), tables there",
         absent,
         read,
     );
-    row(
+    row::<10>(
         "anon_write",
         "first write to a page of anonymous memory, zeroing inside, tables there",
         absent,
@@ -44,13 +46,19 @@ fn main() {
     );
 }
 
-/// Times `work`, which does [`TIMES`] operations, and prints a line; `prepare` is not timed.
-fn row(name: &str, window: &str, prepare: impl Fn(), work: impl Fn()) {
+/// Times `work`, which does [`TIMES`] operations, and prints a line, where the row is wanted; `prepare` is not timed. `TAG`
+/// marks the work for the emulator's plugin.
+fn row<const TAG: usize>(name: &str, window: &str, prepare: impl Fn(), work: impl Fn()) {
+    if env::args().nth(1).is_some_and(|wanted| wanted != name) {
+        return;
+    }
     let mut times: Vec<_> = (0..=BATCHES)
         .map(|_| {
             prepare();
             let start = now();
+            mark::<TAG>();
             work();
+            mark::<0>();
             now() - start
         })
         .skip(1)
@@ -62,6 +70,16 @@ fn row(name: &str, window: &str, prepare: impl Fn(), work: impl Fn()) {
         each(times[0]),
         each(times[BATCHES / 2])
     );
+}
+
+/// Executes `dbg #TAG`, which changes nothing: a plugin of the emulator sees it.
+#[inline(always)]
+fn mark<const TAG: usize>() {
+    #[cfg(target_arch = "arm")]
+    // SAFETY: a hint that is for debuggers.
+    unsafe {
+        core::arch::asm!("dbg #{}", const TAG, options(nostack, preserves_flags))
+    };
 }
 
 /// Nanoseconds of `CLOCK_MONOTONIC`.

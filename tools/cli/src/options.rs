@@ -130,7 +130,7 @@ pub struct TestOptions {
     /// Run the programs on another kernel: linux-6.12, linux-6.1 (Debian's), or a file
     #[arg(long, value_name = "KERNEL", default_value = "stile")]
     pub on: String,
-    /// Only one machine of each architecture
+    /// Only one machine of each architecture, and less damage
     #[arg(long, conflicts_with = "long")]
     pub quick: bool,
     /// The slow ones too

@@ -190,7 +190,7 @@ fn measure(
         detail: false,
     };
     let mut column = Column::new(head, &subject.label);
-    let (outputs, counted) = jobs.run_counted(bench, &mut tree, vec![job], &mut column)?;
+    let (outputs, counted) = jobs.run_counted(bench, &mut tree, vec![job], "", &mut column)?;
     let output = outputs
         .into_iter()
         .next()

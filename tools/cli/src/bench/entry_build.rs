@@ -47,7 +47,7 @@ fn run(bench: &Bench, arch: Arch, subject: &Subject, column: &mut Column) -> Res
         limit: Duration::from_secs(120),
     };
     let job = guest::job(["sh", "-c", SCRIPT]);
-    let (outputs, counted) = jobs.run_counted(bench, &mut tree, vec![job], column)?;
+    let (outputs, counted) = jobs.run_counted(bench, &mut tree, vec![job], "", column)?;
     for output in outputs {
         match output.end {
             Ok(end) if end == "exit status 0" => column.rows = compare::rows(&counted),

@@ -1,12 +1,13 @@
-//! The 32-bit programs of `entry`: what `programs/calls32` says on an arm64 kernel.
+//! The 32-bit programs of `entry`: `programs/calls32` on an arm64 kernel, its figures, and what there is to follow.
 
 use std::time::Duration;
 
 use anyhow::Result;
-use wire::Job;
 
 use super::Bench;
+use super::counted::Counted;
 use super::crossings_output::Said;
+use super::inspect_entry::{TRACE, Traced};
 use super::jobs::Jobs;
 use super::result::{Column, Failure, Head};
 use super::subject::Subject;
@@ -25,10 +26,30 @@ pub fn measure(bench: &Bench, subject: &Subject) -> Column {
         mean: false,
         detail: false,
     };
-    Column::measured(head, &subject.label, |column| run(bench, subject, column))
+    Column::measured(head, &subject.label, |column| {
+        run(bench, subject, &[], "", column).map(drop)
+    })
 }
 
-fn run(bench: &Bench, subject: &Subject, column: &mut Column) -> Result<()> {
+/// Follows one row of the program, for the table `head`.
+pub fn trace(bench: &Bench, subject: &Subject, row: &str, head: Head) -> Result<Traced> {
+    let mut column = Column::new(head, &subject.label);
+    let counted = run(bench, subject, &[row], TRACE, &mut column)?;
+    Ok(Traced {
+        command: column.commands.concat(),
+        failure: column.failure,
+        trace: counted.trace,
+    })
+}
+
+/// Runs the program; the column is told what it says, or how it failed.
+fn run(
+    bench: &Bench,
+    subject: &Subject,
+    rows: &[&str],
+    plugin: &str,
+    column: &mut Column,
+) -> Result<Counted> {
     let arch = Arch::Arm64;
     subject.kernel.image(bench.project, arch)?;
     let mut tree = guest::bare_tree(bench.project, arch)?;
@@ -41,11 +62,9 @@ fn run(bench: &Bench, subject: &Subject, column: &mut Column) -> Result<()> {
         arch,
         limit: Duration::from_secs(60),
     };
-    let job = Job {
-        settle: true,
-        ..guest::job(["calls32"])
-    };
-    for output in jobs.run(bench, &mut tree, &[job], column)? {
+    let job = guest::job([&["calls32"], rows].concat());
+    let (outputs, counted) = jobs.run_counted(bench, &mut tree, vec![job], plugin, column)?;
+    for output in outputs {
         column.rows = Said::parse(&String::from_utf8_lossy(&output.stdout)).rows;
         match output.end {
             Ok(end) if end != "exit status 0" => {
@@ -57,5 +76,5 @@ fn run(bench: &Bench, subject: &Subject, column: &mut Column) -> Result<()> {
             _ => {}
         }
     }
-    Ok(())
+    Ok(counted)
 }

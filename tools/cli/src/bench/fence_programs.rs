@@ -74,7 +74,7 @@ fn run(bench: &Bench, arch: Arch, subject: &Subject, column: &mut Column) -> Res
     });
     let lines = std::iter::once(FIRST).chain(commands.iter().map(String::as_str));
     let lines = lines.map(|line| guest::job(["sh", "-c", line])).collect();
-    let (outputs, counted) = jobs.run_counted(bench, &mut tree, lines, column)?;
+    let (outputs, counted) = jobs.run_counted(bench, &mut tree, lines, "", column)?;
     let boot = counted.boot(&FENCES) as f64;
     column.rows.push(Row::new(
         "boot, to the first program",

@@ -28,6 +28,9 @@ pub struct InspectOptions {
     /// Architecture of the machine
     #[arg(long, value_enum, default_value = "arm64")]
     pub arch: Arch,
+    /// With `entry`, on arm64: a 32-bit program's null_call, anon_read or anon_write
+    #[arg(long)]
+    pub compat: bool,
     /// CPU model, as QEMU names it
     #[arg(long, value_name = "MODEL")]
     pub cpu: Option<String>,

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use serde_json::json;
 
 use super::Bench;
-use super::crossings_boot::{Boot, Booted};
+use super::counted::Executed;
+use super::crossings_boot::Boot;
+use super::entry_compat;
 use super::inspect::InspectOptions;
 use super::path::{Path, Tally};
 use super::report::Report;
@@ -21,19 +23,45 @@ use crate::symbols::Symbols;
 /// The plugin's options: the first batch's instructions after the one that warms up.
 pub const TRACE: &str = ",trace=any,skip=1,limit=20000";
 
+/// What was executed in a crossing, and more of the same.
+pub struct Traced {
+    /// The machine's command.
+    pub command: String,
+    pub trace: Vec<Executed>,
+    pub failure: Option<Failure>,
+}
+
+/// A crossing that can be followed.
+#[derive(Clone, Copy)]
+struct Crossing<'a> {
+    arch: Arch,
+    /// A row of programs/crossings, or of programs/calls32.
+    row: &'a str,
+    /// Whether a 32-bit program does it.
+    compat: bool,
+}
+
 /// Traces one row on each kernel.
 pub fn show(bench: &Bench, options: &InspectOptions) -> Result<u8> {
+    if options.compat && options.arch != Arch::Arm64 {
+        bail!("--compat: 32-bit programs run on arm64 only");
+    }
+    let crossing = Crossing {
+        arch: options.arch,
+        row: &options.row,
+        compat: options.compat,
+    };
     let (mut columns, mut listings, mut documents) = (Vec::new(), String::new(), Vec::new());
     for subject in systems::ENTRY.subjects(&options.kernel, &options.append, options.arch)? {
         progress(&format!("tracing {} on {}", options.row, subject.label));
-        let booted = trace(bench, options.arch, &subject, &options.row)?;
-        let path = Path::of(&booted.counted.trace);
+        let traced = crossing.trace(bench, &subject)?;
+        let path = Path::of(&traced.trace);
         let symbols = Symbols::of(bench.project, &subject.kernel, options.arch);
         if let Some(path) = &path {
             listings += &listing(&subject.label, path, &symbols);
-            documents.push(document(&subject.label, &booted.command, path));
+            documents.push(document(&subject.label, &traced.command, path));
         }
-        columns.push(column(&subject, options.arch, &options.row, booted, path));
+        columns.push(crossing.column(&subject, traced, path));
     }
     if options.json {
         println!("{}", serde_json::to_string_pretty(&documents)?);
@@ -43,36 +71,68 @@ pub fn show(bench: &Bench, options: &InspectOptions) -> Result<u8> {
     Ok(0)
 }
 
-/// Traces the crossings that `entry` is about on one kernel.
+/// Traces the crossings that `entry` is about on one kernel: a system call and a page fault, of 64 and of 32 bits.
 pub fn measure(bench: &Bench, arch: Arch, subject: &Subject) -> Result<Vec<Column>> {
-    let of = |row: &&str| {
-        let booted = trace(bench, arch, subject, row)?;
-        let path = Path::of(&booted.counted.trace);
-        Ok(column(subject, arch, row, booted, path))
+    let widths = [false, true].into_iter();
+    let crossings = widths.flat_map(|compat| {
+        ["null_call", "anon_read"].map(|row| Crossing { arch, row, compat })
+    });
+    let of = |crossing: Crossing| {
+        let traced = crossing.trace(bench, subject)?;
+        let path = Path::of(&traced.trace);
+        Ok(crossing.column(subject, traced, path))
     };
-    ["null_call", "anon_read"].iter().map(of).collect()
+    crossings.map(of).collect()
 }
 
-fn trace(bench: &Bench, arch: Arch, subject: &Subject, row: &str) -> Result<Booted> {
-    let boot = Boot {
-        subject,
-        arch,
-        cpus: 1,
-        arguments: ["--batches", "1", "--settle", "3000", row]
-            .map(String::from)
-            .to_vec(),
-        plugin: Some(TRACE),
-        limit: Duration::from_secs(180),
-    };
-    boot.run(bench)
-}
+impl Crossing<'_> {
+    fn trace(self, bench: &Bench, subject: &Subject) -> Result<Traced> {
+        if self.compat {
+            return entry_compat::trace(bench, subject, self.row, self.head());
+        }
+        let boot = Boot {
+            subject,
+            arch: self.arch,
+            cpus: 1,
+            arguments: ["--batches", "1", "--settle", "3000", self.row]
+                .map(String::from)
+                .to_vec(),
+            plugin: Some(TRACE),
+            limit: Duration::from_secs(180),
+        };
+        let booted = boot.run(bench)?;
+        Ok(Traced {
+            command: booted.command,
+            trace: booted.counted.trace,
+            failure: booted.failure,
+        })
+    }
 
-fn column(subject: &Subject, arch: Arch, row: &str, booted: Booted, path: Option<Path>) -> Column {
-    Column {
-        commands: vec![booted.command],
-        failure: booted.failure.or_else(|| path.is_none().then(no_call)),
-        rows: path.map_or(Vec::new(), |path| rows(&path)),
-        ..Column::new(head(arch, row), &subject.label)
+    fn column(self, subject: &Subject, traced: Traced, path: Option<Path>) -> Column {
+        Column {
+            commands: vec![traced.command],
+            failure: traced.failure.or_else(|| path.is_none().then(no_call)),
+            rows: path.map_or(Vec::new(), |path| rows(&path)),
+            ..Column::new(self.head(), &subject.label)
+        }
+    }
+
+    fn head(self) -> Head {
+        let (name, row) = (self.arch.debian(), self.row);
+        let (id, what) = if self.compat {
+            ("-compat", " of a 32-bit program")
+        } else {
+            ("", "")
+        };
+        Head {
+            id: format!("entry-{name}-way-{row}{id}"),
+            title: format!("The way of {row}{what}, {name}"),
+            unit: "before the function that does the work / from entry to return".into(),
+            note: "As executed. The function is what the last indirect call goes to, or without one the first call behind the dispatch.".into(),
+            ratios: false,
+            mean: false,
+            detail: false,
+        }
     }
 }
 
@@ -80,19 +140,6 @@ fn no_call() -> Failure {
     Failure {
         reason: "no whole stay in the kernel in the trace".into(),
         console: String::new(),
-    }
-}
-
-fn head(arch: Arch, row: &str) -> Head {
-    let name = arch.debian();
-    Head {
-        id: format!("entry-{name}-way-{row}"),
-        title: format!("The way of {row}, {name}"),
-        unit: "before the function that does the work / from entry to return".into(),
-        note: "As executed. The function is what the last indirect call goes to, or without one the first call behind the dispatch.".into(),
-        ratios: false,
-        mean: false,
-        detail: false,
     }
 }
 

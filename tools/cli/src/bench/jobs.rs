@@ -61,18 +61,19 @@ impl Jobs<'_> {
     }
 
     /// Runs jobs under the plugin, once the kernel's own work after its start is over, and tells the column as above. Their
-    /// phases have the tags from 1 on.
+    /// phases have the tags from 1 on. `more` is what the plugin is to do beside counting, as its options.
     pub fn run_counted(
         &self,
         bench: &Bench,
         tree: &mut Initramfs,
         mut jobs: Vec<Job>,
+        more: &str,
         column: &mut Column,
     ) -> Result<(Vec<Output>, Counted)> {
         let folder = Folder::new(bench.project.cache.join("run"))?;
         let counts = folder.file("counts");
         let plugin = counted::plugin(bench.project)?;
-        let plugin = format!("file={},out={}", plugin.display(), counts.display());
+        let plugin = format!("file={},out={}{more}", plugin.display(), counts.display());
         let machine = self.machine(bench, vec!["-plugin".into(), plugin]);
         if let Some(first) = jobs.first_mut() {
             first.settle = true;

@@ -25,6 +25,7 @@ use crate::session::{Event, Folder, Link, Session};
 const LIMIT: Duration = Duration::from_secs(100);
 /// How many seeds are tried of trees and of archives.
 const SEEDS: u64 = 12;
+const QUICK_SEEDS: u64 = 4;
 const LONG_SEEDS: u64 = 400;
 
 /// Boots with one thing after another damaged.
@@ -37,7 +38,11 @@ pub fn test(
     let Some(setting) = machines::settings(options, arch).next() else {
         return Ok(());
     };
-    let seeds = if options.long { LONG_SEEDS } else { SEEDS };
+    let seeds = match (options.quick, options.long) {
+        (true, _) => QUICK_SEEDS,
+        (_, true) => LONG_SEEDS,
+        _ => SEEDS,
+    };
     let wanted = |report: &Report, what: &str| -> Vec<(String, u64)> {
         (0..seeds)
             .map(|seed| (format!("damage/{}/{what}-{seed}", arch.debian()), seed))

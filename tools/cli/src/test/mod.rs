@@ -10,10 +10,14 @@ mod machines;
 mod mutation;
 mod programs;
 
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::Instant;
 
 use anyhow::Result;
 
+use self::case::Case;
+use crate::arch::Arch;
 use crate::kernel_image::Kernel;
 use crate::options::TestOptions;
 use crate::project::Project;
@@ -43,10 +47,8 @@ impl Report<'_> {
 
     /// A test failed; `how` is shown at once.
     pub fn failed(&mut self, name: &str, how: &str) {
-        println!("FAILED {name}");
-        for line in how.lines() {
-            println!("    {line}");
-        }
+        let how: String = how.lines().map(|line| format!("    {line}\n")).collect();
+        print!("FAILED {name}\n{how}");
         self.failed.push(name.to_owned());
     }
 
@@ -66,47 +68,95 @@ impl Report<'_> {
     }
 }
 
-/// Runs the tests that are asked for: status 0 where all passed, 1 where one failed.
+/// Tests that must come one after the other, since they build into the same places.
+type Lane<'a> = Box<dyn FnOnce(&mut Report) + Send + 'a>;
+
+/// Runs the tests that are asked for, as many lanes at once as there are CPUs: status 0 where all passed, 1 where one failed.
 pub fn test(project: &Project, options: &TestOptions) -> Result<u8> {
     let cases = case::all(project)?;
     if options.record {
         return programs::record(project, options, cases);
     }
-    let mut report = Report {
-        options,
-        passed: 0,
-        failed: Vec::new(),
-    };
-    let kernel = Kernel::from_option(&options.on);
-    if kernel.is_stile() {
-        report.group("host", |report| host::test(project, options, report));
-    }
+    let kernel = &Kernel::from_option(&options.on);
+    let cases = cases.as_slice();
+    let mut lanes: Vec<Lane> = Vec::new();
     for arch in options.arches() {
-        if kernel.is_stile() {
-            let name = format!("kernel {}", arch.debian());
-            report.group(&name, |report| kernel::test(project, options, arch, report));
-            let name = format!("damage {}", arch.debian());
-            report.group(&name, |report| damage::test(project, options, arch, report));
-        }
-        for setting in machines::settings(options, arch) {
-            let name = format!("programs/{}", setting.name);
-            report.group(&name, |report| {
-                programs::test(project, &kernel, options, &setting, &cases, report)
-            });
-        }
-        if kernel.is_stile() {
-            let name = format!("bench {}", arch.debian());
-            report.group(&name, |report| bench::test(project, arch, report));
-            let name = format!("command {}", arch.debian());
-            report.group(&name, |report| command::test(project, arch, report));
-        }
+        lanes.push(Box::new(move |report| {
+            on_machines(project, kernel, options, arch, cases, report)
+        }));
     }
     if kernel.is_stile() {
-        report.group("bench", |report| bench::page(project, report));
+        lanes.push(Box::new(|report| {
+            report.group("host", |report| host::test(project, options, report));
+            report.group("bench", |report| bench::page(project, report));
+        }));
     }
-    for name in &report.failed {
+    let (mut passed, mut failed) = (0, Vec::new());
+    for report in run(options, lanes) {
+        passed += report.passed;
+        failed.extend(report.failed);
+    }
+    for name in &failed {
         println!("failed: {name}");
     }
-    println!("{} passed, {} failed", report.passed, report.failed.len());
-    Ok(u8::from(!report.failed.is_empty()))
+    println!("{passed} passed, {} failed", failed.len());
+    Ok(u8::from(!failed.is_empty()))
+}
+
+/// Runs the lanes in the order of their start: a report of each CPU's.
+fn run<'a>(options: &'a TestOptions, lanes: Vec<Lane>) -> Vec<Report<'a>> {
+    let workers = thread::available_parallelism().map_or(1, usize::from);
+    let workers = workers.min(lanes.len());
+    let lanes = Mutex::new(lanes.into_iter());
+    let next = || lanes.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let work = || {
+        let mut report = Report {
+            options,
+            passed: 0,
+            failed: Vec::new(),
+        };
+        while let Some(lane) = next() {
+            lane(&mut report);
+        }
+        report
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        let reports = workers.into_iter().map(|worker| worker.join());
+        reports
+            .map(|report| report.expect("a lane does not panic"))
+            .collect()
+    })
+}
+
+/// Runs what needs machines of an architecture.
+fn on_machines(
+    project: &Project,
+    kernel: &Kernel,
+    options: &TestOptions,
+    arch: Arch,
+    cases: &[Case],
+    report: &mut Report,
+) {
+    let group = |name: &str| format!("{name} {}", arch.debian());
+    if kernel.is_stile() {
+        report.group(&group("kernel"), |report| {
+            kernel::test(project, options, arch, report)
+        });
+        report.group(&group("damage"), |report| {
+            damage::test(project, options, arch, report)
+        });
+    }
+    for setting in machines::settings(options, arch) {
+        let name = format!("programs/{}", setting.name);
+        report.group(&name, |report| {
+            programs::test(project, kernel, options, &setting, cases, report)
+        });
+    }
+    if kernel.is_stile() {
+        report.group(&group("bench"), |report| bench::test(project, arch, report));
+        report.group(&group("command"), |report| {
+            command::test(project, arch, report)
+        });
+    }
 }

@@ -2,9 +2,10 @@
 
 use super::{Pattern, pattern};
 
-/// `movz xzr, #TAG` (C6.2.254).
+/// `movz xzr, #TAG` (C6.2.254); in a 32-bit program `dbg #TAG` (F5.1.46, A1), a word that A64 does not allocate.
 pub fn marker(word: u32) -> Option<u32> {
-    (word & 0xffe0_001f == 0xd280_001f).then_some(word >> 5 & 0xffff)
+    let wide = (word & 0xffe0_001f == 0xd280_001f).then_some(word >> 5 & 0xffff);
+    wide.or((word & 0xffff_fff0 == 0xe320_f0f0).then_some(word & 0xf))
 }
 
 /// A named system instruction or register: all of op0 to op2 decide, Rt and the direction too.

@@ -210,6 +210,8 @@ mod tests {
         );
         assert_eq!(arm64.marker(0xd280_00ff), Some(7)); // movz xzr, #7
         assert_eq!(arm64.marker(0xd280_00e0), None); // movz x0, #7
+        assert_eq!(arm64.marker(0xe320_f0f9), Some(9)); // dbg #9
+        assert_eq!(arm64.marker(0xe320_f000), None); // nop, of 32 bits
         assert_eq!(riscv.marker(0x0070_2013), Some(7)); // slti x0, x0, 7
         assert_eq!(riscv.marker(0x0070_2093), None); // slti x1, x0, 7
     }
