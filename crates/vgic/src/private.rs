@@ -69,6 +69,12 @@ impl Private {
         self.arrived.load(SeqCst) != 0
     }
 
+    /// What arrived since then, by bits; its own thread looks, whom others interrupt.
+    #[inline(always)]
+    pub fn arrived(&self) -> u32 {
+        self.arrived.load(Relaxed)
+    }
+
     /// Makes SGIs that arrived pending. True if others have to be looked at.
     #[inline]
     pub fn accept(&self) -> bool {

@@ -51,7 +51,15 @@ pub struct Access {
 }
 
 impl Access {
-    /// The one that the guest was left for.
+    /// The one that the guest has just been left for.
+    #[inline]
+    pub fn take(registers: &mut Registers) -> Self {
+        registers.take_fault();
+        Self::of(registers)
+    }
+
+    /// The one that the guest was left for last.
+    #[inline]
     pub fn of(registers: &Registers) -> Self {
         let page = (registers.page >> 4 & 0xfff_ffff_ffff) << 12;
         Access {

@@ -1,16 +1,22 @@
 //! What a guest's exits need to be answered without leaving its context.
 
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use crossings::Table;
 use vgic::{Interface, Shared};
 
 use super::abort::Access;
 use super::directory::Directory;
 use super::ioevents;
+use super::stats::Exit;
 use super::vcpu::Vcpu;
 use super::vgic::{self as controller, Frames};
 use super::vm::Machine;
+use crate::arch::cpu;
 use crate::arch::virt::Registers;
 use crate::arch::virt::interrupt::{self, Interrupt};
 use crate::arch::virt::timer;
+use crate::task::current;
 
 /// The running virtual CPU, and what it shares with others.
 pub struct Context<'a> {
@@ -24,6 +30,10 @@ pub struct Context<'a> {
     pub gic: Option<Gic<'a>>,
     /// What the monitor said of it.
     pub told: Told,
+    /// Where this CPU counts.
+    crossings: &'static Table,
+    /// What its thread has to do before it goes on.
+    work: &'static AtomicU32,
     /// Its handle on the writes that are eventfds.
     events: &'a mut ioevents::Reader,
     /// Timers whose interrupts were taken for a guest without a controller, as bits.
@@ -75,6 +85,8 @@ impl<'a> Context<'a> {
             directory,
             gic,
             told,
+            crossings: cpu::this().crossings(),
+            work: &current().arch.work,
             events,
             taken: 0,
         }
@@ -82,6 +94,7 @@ impl<'a> Context<'a> {
 
     /// Deals with an interrupt that the guest was left for; returns one that is the host's.
     pub fn interrupted(&mut self) -> Option<u32> {
+        self.count(Exit::Interrupt);
         let mut timer = None;
         match interrupt::take() {
             Interrupt::Look => {}
@@ -121,12 +134,30 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Looks at what others sent, before the guest goes on.
-    #[inline]
-    pub fn accept(&mut self) {
+    /// Counts an exit.
+    #[inline(always)]
+    pub fn count(&self, exit: Exit) {
+        self.vcpu.exits.count_with(self.crossings, exit);
+    }
+
+    /// Whether the guest goes on at once; it takes what others sent with it.
+    ///
+    /// Whoever changes one of these while it is in the guest interrupts this CPU, so that they need no order here.
+    #[inline(always)]
+    pub fn goes_on(&mut self) -> bool {
+        let (arrived, stops) = (self.vcpu.private.arrived(), self.vcpu.stops());
+        if arrived | stops | self.work.load(Relaxed) == 0 {
+            return true;
+        }
+        self.look()
+    }
+
+    #[inline(never)]
+    fn look(&mut self) -> bool {
         if self.vcpu.private.has_arrived() {
             self.refill();
         }
+        self.vcpu.stops() == 0 && self.work.load(Relaxed) == 0
     }
 
     /// Does an access to the controller's registers, unless it needs the guest's memory.

@@ -23,7 +23,9 @@ mod class {
 
 /// Of a trapped wait: WFE, not WFI.
 const WAITS_FOR_EVENT: u64 = 1;
+
 /// What is left to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Exit {
     /// Nothing: the guest goes on.
     Again,
@@ -38,66 +40,92 @@ pub enum Exit {
     /// A debug exception, which is the monitor's.
     Debugged,
     /// An access to the state of interrupts that another CPU holds, for which all others are to stand still.
-    Halts(Access),
+    Halts,
     /// The guest did what it must not: it gets an exception.
     Undefined,
     /// An access that the translation did not allow.
-    Memory(Access),
-    /// The machine powers off or resets: which, and how.
-    Event(u32, u64),
+    Memory,
+    /// The machine powers off.
+    Off,
+    /// The machine resets.
+    Reset,
+    /// The machine resets in the way that PSCI's SYSTEM_RESET2 asks for.
+    Reset2,
 }
 
-/// Answers a trap, or says what is to be done.
-#[inline]
+/// Answers a trap, or says what is to be done. Those that cost nothing but the exit stand first, in the open.
+#[inline(always)]
 pub fn answer(context: &mut Context, registers: &mut Registers) -> Exit {
     let syndrome = registers.syndrome;
-    let exits = &context.vcpu.exits;
-    match syndrome >> 26 & 0x3f {
+    match class_of(syndrome) {
+        class::REGISTER if sysreg::send(context, registers, syndrome) => Exit::Again,
+        class::DATA_ABORT => abort(context, registers),
         class::HYPERCALL => {
-            exits.count(Kind::Hypercall);
+            context.count(Kind::Hypercall);
             psci::call(context, registers)
         }
+        _ => other(context, registers),
+    }
+}
+
+/// The exception class of a syndrome.
+#[inline(always)]
+fn class_of(syndrome: u64) -> u64 {
+    syndrome >> 26 & 0x3f
+}
+
+#[inline(always)]
+fn abort(context: &mut Context, registers: &mut Registers) -> Exit {
+    let access = Access::take(registers);
+    let done = context.access(&access, registers);
+    if matches!(done, Done::Elsewhere) && !context.write(&access, registers) {
+        return Exit::Memory;
+    }
+    context.count(Kind::Controller);
+    match done {
+        Done::Halts => Exit::Halts,
+        _ => Exit::Again,
+    }
+}
+
+#[inline(never)]
+fn other(context: &mut Context, registers: &mut Registers) -> Exit {
+    let syndrome = registers.syndrome;
+    match class_of(syndrome) {
         class::REGISTER if sysreg::is_debug(syndrome) => {
-            exits.count(Kind::Register);
+            context.count(Kind::Register);
             Exit::Debug
         }
         class::REGISTER if sysreg::access(context, registers) => {
             registers.skip();
             Exit::Again
         }
-        class::DATA_ABORT | class::INSTRUCTION_ABORT => {
-            let access = Access::of(registers);
-            let done = context.access(&access, registers);
-            if matches!(done, Done::Elsewhere) && !context.write(&access, registers) {
-                return Exit::Memory(access);
-            }
-            exits.count(Kind::Controller);
-            match done {
-                Done::Halts => Exit::Halts(access),
-                _ => Exit::Again,
-            }
+        class::INSTRUCTION_ABORT => {
+            registers.take_fault();
+            Exit::Memory
         }
         class::WAIT => {
             registers.skip();
             if syndrome & WAITS_FOR_EVENT == 0 {
-                exits.count(Kind::WaitForInterrupt);
+                context.count(Kind::WaitForInterrupt);
                 Exit::Waits
             } else {
-                exits.count(Kind::WaitForEvent);
+                context.count(Kind::WaitForEvent);
                 Exit::Yields
             }
         }
         class::SECURE_CALL => {
-            exits.count(Kind::Hypercall);
+            context.count(Kind::Hypercall);
             registers.skip();
             psci::call(context, registers)
         }
         class::BREAKPOINT | class::STEP | class::WATCHPOINT | class::BREAK_INSTRUCTION => {
-            exits.count(Kind::Other);
+            context.count(Kind::Other);
+            registers.take_fault();
             Exit::Debugged
         }
         _ => {
-            exits.count(Kind::Other);
+            context.count(Kind::Other);
             Exit::Undefined
         }
     }

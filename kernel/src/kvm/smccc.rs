@@ -17,7 +17,7 @@ const RANDOM_32: u32 = 0x8400_0053;
 const RANDOM_64: u32 = 0xc400_0053;
 const TIME_FEATURES: u32 = 0xc500_0020;
 const TIME_STOLEN: u32 = 0xc500_0021;
-const MAKER: u32 = 0x8600_ff01;
+pub const MAKER: u32 = 0x8600_ff01;
 const MAKERS_FEATURES: u32 = 0x8600_0000;
 
 /// Version 1.1 of the calling convention; version 1.0 of random numbers.
@@ -31,19 +31,19 @@ const SOURCE: [u32; 4] = [0x00e0_210d, 0xeb11_8443, 0x4452_7080, 0x4c5a_4e55];
 /// The most bits of random numbers at once.
 const MOST_BITS: u64 = 192;
 
-/// Whether there is such a function.
-#[inline]
-pub fn is_known(function: u32) -> bool {
-    let narrow = function & !(1 << 30);
-    (RANDOM_VERSION..=RANDOM_32).contains(&narrow)
-        || function >> 16 == VERSION >> 16
-        || function == MAKER
-        || function == MAKERS_FEATURES
-        || function | 1 == TIME_STOLEN
-}
+/// All bits of the functions, [`MAKER`] aside.
+pub const LAST: u32 = VERSION
+    | FEATURES
+    | RANDOM_VERSION
+    | RANDOM_FEATURES
+    | RANDOM_IDENTITY
+    | RANDOM_64
+    | RANDOM_32
+    | TIME_FEATURES
+    | TIME_STOLEN
+    | MAKERS_FEATURES;
 
-/// Does what the guest asks for.
-#[inline(never)]
+/// Does what the guest asks for; what is not known is refused.
 pub fn call(context: &mut Context, registers: &mut Registers, function: u32) -> Exit {
     let asked = registers.x[1] as u32;
     registers.x[0] = match function {

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crossings::Kind;
+use crossings::{Kind, Table};
 
 use super::vcpu::Vcpu;
 use crate::arch::cpu;
@@ -53,11 +53,16 @@ pub struct Exits([AtomicU64; KINDS.len()]);
 
 impl Exits {
     /// Counts one. Called by the virtual CPU's own thread.
-    #[inline(always)]
     pub fn count(&self, exit: Exit) {
+        self.count_with(cpu::this().crossings(), exit);
+    }
+
+    /// The same, with this CPU's table of crossings at hand.
+    #[inline(always)]
+    pub fn count_with(&self, crossings: &Table, exit: Exit) {
         let counter = &self.0[exit as usize];
         counter.store(counter.load(Relaxed) + 1, Relaxed);
-        cpu::this().crossings().add(KINDS[exit as usize].0);
+        crossings.add(KINDS[exit as usize].0);
     }
 
     /// Names and values, the sum last.

@@ -27,9 +27,14 @@ impl Trapped {
                 part(1, 4),
                 part(17, 3),
             ),
-            register: part(5, 5).into(),
+            register: Self::register(syndrome),
             read: syndrome & 1 != 0,
         }
+    }
+
+    #[inline]
+    fn register(syndrome: u64) -> usize {
+        (syndrome >> 5 & 31) as usize
     }
 }
 
@@ -39,10 +44,11 @@ const AUXILIARY: u16 = encoding(3, 0, 1, 0, 1);
 const LOCK_STATUS: u16 = encoding(2, 0, 1, 1, 4);
 pub const LOCK_THERE: u64 = 1 << 3;
 
-/// ICC_SGI1R_EL1, ICC_ASGI1R_EL1 and ICC_SGI0R_EL1.
-const SGI1: u16 = encoding(3, 0, 12, 11, 5);
-const ALIAS_SGI1: u16 = encoding(3, 0, 12, 11, 6);
-const SGI0: u16 = encoding(3, 0, 12, 11, 7);
+/// Writes of ICC_SGI1R_EL1, ICC_ASGI1R_EL1 and ICC_SGI0R_EL1, as a syndrome says it: op0 3, op1 0, CRn 12, CRm 11, and op2
+/// from 5 on.
+const SGI: u64 = 3 << 20 | 12 << 10 | 11 << 1;
+const SGI_MASK: u64 = 3 << 20 | 7 << 14 | 0xf << 10 | 0xf << 1 | 1;
+const OP2: u32 = 17;
 
 /// MDSCR_EL1.
 const DEBUG_CONTROL: u16 = encoding(2, 0, 0, 2, 2);
@@ -89,26 +95,29 @@ pub fn identity(number: u16) -> Option<u64> {
         .then(|| arch::features().guest_value(register))
 }
 
-/// Does what a trapped access asks for; false if the register is not there for guests.
-#[inline]
-pub fn access(context: &mut Context, registers: &mut Registers) -> bool {
-    let trapped = Trapped::of(registers.syndrome);
-    if !trapped.read && context.gic.is_some() {
-        let sends = match trapped.encoding {
-            SGI1 => Some(SgiRegister::Sgi1r),
-            ALIAS_SGI1 => Some(SgiRegister::Asgi1r),
-            SGI0 => Some(SgiRegister::Sgi0r),
-            _ => None,
-        };
-        if let Some(register) = sends {
-            context.vcpu.exits.count(Exit::Sgi);
-            let value = registers.x.get(trapped.register).copied().unwrap_or(0);
-            let sender = context.vcpu;
-            vgic::send(context.directory, sender, register, value);
-            return true;
-        }
+/// Sends an SGI if that is what a trapped access asks for.
+#[inline(always)]
+pub fn send(context: &Context, registers: &mut Registers, syndrome: u64) -> bool {
+    if syndrome & SGI_MASK != SGI || context.gic.is_none() {
+        return false;
     }
-    context.vcpu.exits.count(Exit::Register);
+    let register = match syndrome >> OP2 & 7 {
+        5 => SgiRegister::Sgi1r,
+        6 => SgiRegister::Asgi1r,
+        7 => SgiRegister::Sgi0r,
+        _ => return false,
+    };
+    context.count(Exit::Sgi);
+    let value = registers.x.get(Trapped::register(syndrome)).copied();
+    vgic::send(context.directory, context.vcpu, register, value.unwrap_or(0));
+    registers.skip();
+    true
+}
+
+/// Does what any other trapped access asks for; false if the register is not there for guests.
+pub fn access(context: &Context, registers: &mut Registers) -> bool {
+    let trapped = Trapped::of(registers.syndrome);
+    context.count(Exit::Register);
     let value = match trapped.encoding {
         id if IDENTITY.contains(&id) && trapped.read => match identity(id) {
             Some(value) => value,

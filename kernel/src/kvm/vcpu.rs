@@ -124,6 +124,12 @@ impl Vcpu {
         self.stops.load(Acquire) & OFF == 0
     }
 
+    /// Why it must not run, by bits; none where it may.
+    #[inline(always)]
+    pub fn stops(&self) -> u32 {
+        self.stops.load(Relaxed)
+    }
+
     /// Turns it on, where it stands, or off.
     pub fn set_on(&self, on: bool) {
         match on {
@@ -278,11 +284,13 @@ impl Vcpu {
                     self.page.set_debug(registers.syndrome, registers.address);
                     return Ok(0);
                 }
-                Exit::Halts(access) => {
+                Exit::Halts => {
+                    let access = Access::of(&state.guest.registers);
                     machine.halted(|| gic::access_alone(machine, &access, state));
                 }
                 Exit::Undefined => abort::undefined(&mut state.guest),
-                Exit::Memory(access) => {
+                Exit::Memory => {
+                    let access = Access::of(&state.guest.registers);
                     match access.resolve(machine, &self.page, &mut state.guest)? {
                         Resolved::Again => self.exits.count(stats::Exit::Memory),
                         Resolved::Monitors(access) => {
@@ -296,9 +304,14 @@ impl Vcpu {
                         }
                     }
                 }
-                Exit::Event(kind, how) => {
+                Exit::Off | Exit::Reset | Exit::Reset2 => {
                     machine.stop();
-                    self.page.set_event(kind, how);
+                    let (event, how) = match exit {
+                        Exit::Off => (uapi::EVENT_SHUTDOWN, 0),
+                        Exit::Reset => (uapi::EVENT_RESET, 0),
+                        _ => (uapi::EVENT_RESET, uapi::RESET2),
+                    };
+                    self.page.set_event(event, how);
                     return Ok(0);
                 }
             }
@@ -352,18 +365,16 @@ impl Vcpu {
         let (mut exit, mut hosts) = (Exit::Again, None);
         state.guest.run(&machine.memory, |registers, left| {
             match left {
-                Left::Trap => exit = exit::answer(&mut context, registers),
-                Left::Interrupt => {
-                    self.exits.count(stats::Exit::Interrupt);
-                    hosts = context.interrupted();
+                Left::Trap => {
+                    exit = exit::answer(&mut context, registers);
+                    exit == Exit::Again && context.goes_on()
                 }
-                Left::Error => return false,
+                Left::Interrupt => {
+                    hosts = context.interrupted();
+                    hosts.is_none() && context.goes_on()
+                }
+                Left::Error => false,
             }
-            context.accept();
-            matches!(exit, Exit::Again)
-                && hosts.is_none()
-                && self.stops.load(Relaxed) == 0
-                && current().arch.work.load(Relaxed) == 0
         });
         context.end();
         self.cpu.store(NOWHERE, SeqCst);
@@ -371,7 +382,7 @@ impl Vcpu {
             arch::irq::handle(interrupt, Interrupted::Program);
             arch::irq::service(Interrupted::Program);
         }
-        let goes_on = matches!(exit, Exit::Again) && self.stops.load(Relaxed) == 0;
+        let goes_on = exit == Exit::Again && self.stops() == 0;
         if goes_on && current().arch.work.load(Relaxed) == 0 {
             arch::cpu::this().tick.pause();
         } else {

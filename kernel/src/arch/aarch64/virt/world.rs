@@ -4,6 +4,8 @@
 use core::arch::{global_asm, naked_asm};
 use core::mem::offset_of;
 
+use super::super::sysreg::read;
+
 /// A guest's general registers, and what the hardware said at its last exit.
 #[repr(C)]
 #[derive(Clone, Default)]
@@ -18,9 +20,9 @@ pub struct Registers {
     pub pstate: u64,
     /// ESR_EL2 of the exit.
     pub syndrome: u64,
-    /// FAR_EL2 of the exit.
+    /// FAR_EL2 of the last abort or debug exception.
     pub address: u64,
-    /// HPFAR_EL2 of the exit.
+    /// HPFAR_EL2 of the same.
     pub page: u64,
 }
 
@@ -36,6 +38,15 @@ impl Registers {
         self.pstate &= !(STEP | BRANCH_TYPE);
     }
 
+    /// Notes where the exception was that the guest has just been left for, which is an abort or a debug exception: other
+    /// exits say nothing of it.
+    #[inline(always)]
+    pub fn take_fault(&mut self) {
+        // Here FAR_EL1 names FAR_EL2.
+        self.address = read!("far_el1") as u64;
+        self.page = read!("hpfar_el2") as u64;
+    }
+
     /// One more instruction, then an exception for whoever steps it.
     pub fn step(&mut self) {
         self.pstate |= STEP;
@@ -44,7 +55,6 @@ impl Registers {
 
 const _: () = assert!(offset_of!(Registers, x) == 0 && offset_of!(Registers, sp) == 8 * 31);
 const _: () = assert!(offset_of!(Registers, pstate) == offset_of!(Registers, pc) + 8);
-const _: () = assert!(offset_of!(Registers, address) == offset_of!(Registers, syndrome) + 8);
 
 /// Why a guest was left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -159,10 +169,7 @@ global_asm!(
     "   mrs x3, spsr_el1",
     "   stp x2, x3, [x0, {pc}]",
     "   mrs x2, esr_el1",
-    "   mrs x3, far_el1",
-    "   stp x2, x3, [x0, {syndrome}]",
-    "   mrs x2, hpfar_el2",
-    "   str x2, [x0, {page}]",
+    "   str x2, [x0, {syndrome}]",
     "   mov x0, x1",
     "   ldr x1, [sp, 96 + 8]",
     "   msr sp_el0, x1",
@@ -177,7 +184,6 @@ global_asm!(
     saved = const SAVED,
     pc = const offset_of!(Registers, pc),
     syndrome = const offset_of!(Registers, syndrome),
-    page = const offset_of!(Registers, page),
     trap = const Left::Trap as usize,
     interrupt = const Left::Interrupt as usize,
     error = const Left::Error as usize,
