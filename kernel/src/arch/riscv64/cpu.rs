@@ -24,6 +24,8 @@ pub struct Cpu {
     pub(super) syscalls: Cell<&'static SyscallTable>,
     /// Where a trap from the kernel keeps registers before it may touch the stack.
     pub(super) spill: Cell<[usize; 4]>,
+    /// t0, t1, `sepc`, `scause`, `stval` and `sstatus` of a trap from the kernel while its frame is stored, which may trap itself.
+    pub(super) outer: Cell<[usize; 6]>,
     /// The word that tells of new kernel mappings, and this CPU's bit in it.
     pub(super) unseen: Cell<&'static AtomicU64>,
     pub(super) unseen_bit: Cell<u64>,
@@ -65,6 +67,7 @@ impl Cpu {
             crossings: Cell::new(&NO_COUNTS),
             syscalls: Cell::new(&super::syscall::NONE),
             spill: Cell::new([0; 4]),
+            outer: Cell::new([0; 6]),
             unseen: Cell::new(&NOTHING_UNSEEN),
             unseen_bit: Cell::new(0),
             overflow_stack: Cell::new(0),

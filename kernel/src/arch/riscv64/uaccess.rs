@@ -66,6 +66,8 @@ unsafe extern "C" fn copy(to: usize, from: usize, len: usize) -> usize {
     naked_asm!(
         "li t0, {sum}",
         "csrs sstatus, t0",
+        "li t1, 8",
+        "bltu a2, t1, 4f",
         // Words, if both sides are aligned alike.
         "xor t1, a0, a1",
         "andi t1, t1, 7",
@@ -111,12 +113,13 @@ unsafe extern "C" fn copy(to: usize, from: usize, len: usize) -> usize {
         "addi a2, a2, -8",
         "j 7b",
         "4: beqz a2, 6f",
+        "5:",
         may_fault!("lb t1, (a1)", "6f"),
         may_fault!("sb t1, (a0)", "6f"),
         "addi a0, a0, 1",
         "addi a1, a1, 1",
         "addi a2, a2, -1",
-        "j 4b",
+        "bnez a2, 5b",
         "6: csrc sstatus, t0",
         "mv a0, a2",
         "ret",
@@ -272,4 +275,38 @@ pub fn cmpxchg_u32(address: usize, old: u32, new: u32) -> Result<u32, Fault> {
         done = out(reg) _,
     );
     Ok(value)
+}
+
+#[cfg(feature = "selftest")]
+crate::selftest! {
+    fn the_frame_of_a_fault_may_lie_on_unseen_pages() {
+        use super::{PAGE_SIZE, cpu, fence};
+        let stack = crate::mm::kmap::KernelStack::new().unwrap();
+        let recovered = || cpu::this().crossings().get(crossings::Kind::FaultNewMapping);
+        let (lower, upper) = (stack.range().end - 2 * PAGE_SIZE, stack.range().end - PAGE_SIZE);
+        let before = recovered();
+        let kept = fence::with_unseen(lower, || fence::with_unseen(upper, || fault_on(upper + 64, 0)));
+        assert_eq!((kept, recovered()), (77 << 8 | 55, before + 2));
+    }
+}
+
+/// Faults on the program's address `from`, with the stack that goes on below `stack`; says what two registers hold afterwards.
+#[cfg(feature = "selftest")]
+#[unsafe(naked)]
+extern "C" fn fault_on(stack: usize, from: usize) -> usize {
+    naked_asm!(
+        "addi sp, sp, -16",
+        "sd s0, (sp)",
+        "mv s0, sp",
+        "mv sp, a0",
+        "li t0, 77",
+        "li t1, 55",
+        may_fault!("lb a1, (a1)", "6f"),
+        "6: mv sp, s0",
+        "ld s0, (sp)",
+        "addi sp, sp, 16",
+        "slli a0, t0, 8",
+        "or a0, a0, t1",
+        "ret",
+    )
 }
