@@ -126,8 +126,8 @@ impl<const WORDS: usize> Default for Holders<WORDS> {
 /// The numbers of the bits that are set.
 fn bits(mut word: u64) -> impl Iterator<Item = u32> {
     core::iter::from_fn(move || {
-        let bit = word.trailing_zeros();
         (word != 0).then(|| {
+            let bit = word.trailing_zeros();
             word &= word - 1;
             bit
         })

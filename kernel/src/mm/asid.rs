@@ -12,6 +12,17 @@ use translation::Change;
 /// Identifiers that the bitmap can hold: 16 bits of them.
 const WORDS: usize = (1 << 16) / 64;
 
+/// How many identifiers a generation takes at most: one for each CPU's space, and 0.
+const LEAST: usize = MAX_CPUS + 1;
+
+/// The identifier of all spaces where there are too few for generations: then each change of the tables forgets everything.
+/// Otherwise that of CPUs without a space.
+const SHARED: u16 = 0;
+
+fn identifiers() -> usize {
+    1 << mmu::asid_bits()
+}
+
 /// A generation is a multiple of this; the low half of a context is its identifier.
 const GENERATION: u64 = 1 << 16;
 
@@ -35,18 +46,18 @@ impl CpuSet {
         self.0[cpu / 64].load(Relaxed) >> (cpu % 64) & 1 != 0
     }
 
-    /// Those that are in it now.
-    pub(super) fn iter(&self) -> impl Iterator<Item = usize> {
-        (0..).step_by(64).zip(&self.0).flat_map(|(first, word)| {
+    /// Those that are in it now, but `own`. A loop within a loop, as chained iterators cost more than they find.
+    pub(super) fn each_other(&self, own: usize, mut act: impl FnMut(usize)) {
+        for (index, word) in self.0.iter().enumerate() {
             let mut left = word.load(Relaxed);
-            core::iter::from_fn(move || {
-                let cpu = first + left.trailing_zeros() as usize;
-                (left != 0).then(|| {
-                    left &= left - 1;
-                    cpu
-                })
-            })
-        })
+            if own / 64 == index {
+                left &= !(1 << (own % 64));
+            }
+            while left != 0 {
+                act(index * 64 + left.trailing_zeros() as usize);
+                left &= left - 1;
+            }
+        }
     }
 }
 
@@ -167,6 +178,9 @@ impl Context {
             mmu::come(cpu);
         }
         load(asid);
+        if asid == SHARED {
+            mmu::flush_local_all();
+        }
         here.loaded.store(context, Release);
     }
 
@@ -190,6 +204,9 @@ impl Allocator {
     /// A context of the current generation for a space that had `old`.
     fn assign(&mut self, old: u64) -> u64 {
         let generation = CURRENT.load(Relaxed);
+        if identifiers() <= LEAST {
+            return generation | SHARED as u64;
+        }
         let asid = old & (GENERATION - 1);
         if old != 0 {
             let renewed = generation | asid;
@@ -215,10 +232,9 @@ impl Allocator {
         free
     }
 
-    /// The next free identifier. 0 is kept for CPUs without a space.
+    /// The next free identifier. [`SHARED`] is kept for CPUs without a space.
     fn find(&mut self) -> Option<usize> {
-        let asids = 1usize << mmu::asid_bits();
-        while self.next < asids {
+        while self.next < identifiers() {
             let asid = self.next;
             self.next += 1;
             if self.claim(asid) {
@@ -258,6 +274,9 @@ pub fn leave(load: impl FnOnce()) {
         }
     }
     load();
+    if here.loaded.load(Relaxed) == CURRENT.load(Relaxed) | SHARED as u64 {
+        mmu::flush_local_all();
+    }
     here.loaded.store(NO_SPACE, Release);
 }
 

@@ -85,11 +85,12 @@ impl<T> SpaceLock<T> {
         let guard = self.writer.lock();
         self.writing.store(true, Relaxed);
         fence(SeqCst);
-        for slot in self.readers.iter().map(|cpu| &self.slots[cpu]) {
-            while slot.held.load(Acquire) {
+        // This CPU reads nothing meanwhile.
+        self.readers.each_other(arch::cpu::this().index(), |cpu| {
+            while self.slots[cpu].held.load(Acquire) {
                 core::hint::spin_loop();
             }
-        }
+        });
         WriteGuard {
             lock: self,
             _writer: guard,

@@ -1,5 +1,5 @@
 //! The fence system: who executes `sfence.vma` when. The crate `fence` decides; the boot parameters `fence.kernel`,
-//! `fence.user` and `fence.inject` choose how.
+//! `fence.user` and `fence.inject` choose how, and `asid.bits` makes believe that harts have fewer identifiers than they do.
 
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
@@ -49,6 +49,9 @@ pub(super) fn init(svvptc: bool) {
     }
     if user == User::Preventive {
         branch::take(Key::FenceUserPreventive);
+    }
+    if let Some(bits) = params::get("asid.bits").and_then(|bits| bits.parse().ok()) {
+        mmu::limit_asid_bits(bits);
     }
     if let Some(seed) = seed {
         *INJECTOR.lock() = Injector::new(seed, 0);

@@ -291,6 +291,11 @@ pub fn levels() -> usize {
     LEVELS.load(Relaxed)
 }
 
+/// Uses no more than 2^`bits` address-space identifiers, before the first is used.
+pub(super) fn limit_asid_bits(bits: usize) {
+    ASID_BITS.fetch_min(bits, Relaxed);
+}
+
 /// log2 of the number of address-space identifiers.
 pub fn asid_bits() -> u32 {
     ASID_BITS.load(Relaxed) as u32
