@@ -261,11 +261,17 @@ impl File {
     }
 
     /// Reads at the file's position and moves it.
+    #[inline]
     pub fn read(&self, to: &mut Sink) -> Result<usize> {
         self.check_readable()?;
         if self.stream {
             return self.ops.read(self, to, 0);
         }
+        self.read_on(to)
+    }
+
+    #[inline(never)]
+    fn read_on(&self, to: &mut Sink) -> Result<usize> {
         let mut position = self.position.lock();
         let count = self.ops.read(self, to, *position)?;
         *position += count as u64;
@@ -275,11 +281,17 @@ impl File {
     }
 
     /// Writes at the file's position (or its end) and moves it.
+    #[inline]
     pub fn write(&self, from: &mut Source) -> Result<usize> {
         self.check_writable()?;
         if self.stream {
             return self.ops.write(self, from, 0);
         }
+        self.write_on(from)
+    }
+
+    #[inline(never)]
+    fn write_on(&self, from: &mut Source) -> Result<usize> {
         let mut position = self.position.lock();
         if self.flags().has(O_APPEND) {
             drop(position);

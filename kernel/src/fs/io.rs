@@ -41,13 +41,34 @@ impl<'a> Cursor<'a> {
 
     /// Hands up to `len` bytes, piece by piece, to `copy(address, offset, len)`, which says how many
     /// it did. Fails when none could be done although some were asked for.
-    #[inline]
+    #[inline(always)]
     fn advance(
         &mut self,
         len: usize,
         mut copy: impl FnMut(usize, usize, usize) -> usize,
     ) -> Result<usize> {
         let len = len.min(self.left);
+        match self.pieces.first() {
+            // Nearly always: what is left of a piece is enough.
+            Some(piece) if len <= piece.len - self.done => {
+                let did = copy(piece.base.wrapping_add(self.done), 0, len);
+                self.done += did;
+                self.left -= did;
+                if did == 0 && len > 0 {
+                    return Err(Errno::EFAULT);
+                }
+                Ok(did)
+            }
+            _ => self.advance_pieces(len, &mut copy),
+        }
+    }
+
+    #[inline(never)]
+    fn advance_pieces(
+        &mut self,
+        len: usize,
+        copy: &mut dyn FnMut(usize, usize, usize) -> usize,
+    ) -> Result<usize> {
         let mut total = 0;
         while total < len {
             let Some((piece, rest)) = self.pieces.split_first() else {
@@ -144,6 +165,7 @@ impl<'a> Sink<'a> {
     }
 
     /// The same for the bytes of `frame` from `offset` on, straight from it.
+    #[inline(always)]
     pub fn put_frame(&mut self, frame: &FrameRef, offset: usize, len: usize) -> Result<usize> {
         match &mut self.0 {
             Target::User(cursor) => {
@@ -227,6 +249,7 @@ impl<'a> Source<'a> {
     }
 
     /// The same into `frame` from `offset` on, straight into it.
+    #[inline(always)]
     pub fn take_frame(&mut self, frame: &FrameRef, offset: usize, len: usize) -> Result<usize> {
         match &mut self.0 {
             Origin::User(cursor) => cursor.advance(len, |from, at, len| {

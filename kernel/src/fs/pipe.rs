@@ -28,9 +28,9 @@ const MAX_SIZE: usize = 1 << 20;
 /// A pipe.
 pub struct Pipe {
     ring: SleepMutex<Ring>,
-    /// Bytes and room, for those who look without the lock.
+    /// Bytes, and how many there can be, for those who look without the lock.
     len: AtomicUsize,
-    room: AtomicUsize,
+    capacity: AtomicUsize,
     readers: AtomicU32,
     writers: AtomicU32,
     /// How often an end was opened: a FIFO's opener waits for the other kind to come, even if it has gone again.
@@ -46,7 +46,7 @@ impl Pipe {
         try_arc(Pipe {
             ring: SleepMutex::new(Ring::new(PAGES)?),
             len: AtomicUsize::new(0),
-            room: AtomicUsize::new(PAGES * PAGE_SIZE),
+            capacity: AtomicUsize::new(PAGES * PAGE_SIZE),
             readers: AtomicU32::new(0),
             writers: AtomicU32::new(0),
             opened: [AtomicU32::new(0), AtomicU32::new(0)],
@@ -58,77 +58,111 @@ impl Pipe {
     }
 
     /// Does something with the ring, and tells the others what it left.
+    #[inline]
     fn with_ring<R>(&self, act: impl FnOnce(&mut Ring) -> R) -> R {
         let mut ring = self.ring.lock();
         let result = act(&mut ring);
-        self.len.store(ring.len(), Release);
-        self.room.store(ring.room(), Release);
+        // Whoever reads bytes by this takes the lock first, and whoever waits is told after a fence.
+        self.len.store(ring.len(), Relaxed);
         result
     }
 
+    /// Bytes for which there is room.
+    fn room(&self) -> usize {
+        let capacity = self.capacity.load(Acquire);
+        capacity.saturating_sub(self.len.load(Acquire))
+    }
+
+    /// Reads what is there.
+    #[inline]
+    fn take(&self, to: &mut Sink) -> Result<usize> {
+        if self.len.load(Acquire) == 0 {
+            return Ok(0);
+        }
+        let count = self.with_ring(|ring| ring.read(to))?;
+        if count > 0 {
+            self.writable.notify();
+        }
+        Ok(count)
+    }
+
+    #[inline]
     fn read(&self, to: &mut Sink, nonblocking: bool) -> Result<usize> {
         if to.left() == 0 {
             return Ok(0);
         }
         loop {
-            if self.len.load(Acquire) > 0 {
-                let count = self.with_ring(|ring| ring.read(to))?;
-                if count > 0 {
-                    self.writable.notify();
-                    return Ok(count);
-                }
-            } else if self.writers.load(Acquire) == 0 && self.len.load(Acquire) == 0 {
-                return Ok(0);
-            } else if nonblocking {
-                return Err(Errno::EAGAIN);
-            } else {
-                self.readable
-                    .wait(|| self.len.load(Acquire) > 0 || self.writers.load(Acquire) == 0)?;
+            match self.take(to) {
+                Ok(0) if self.await_bytes(nonblocking)? => {}
+                done => return done,
             }
         }
     }
 
-    fn write(&self, from: &mut Source, nonblocking: bool) -> Result<usize> {
-        let mut total = 0;
-        let wanted = from.left();
-        while total < wanted {
-            if self.readers.load(Acquire) == 0 {
-                if total == 0 {
-                    signal::raise(SIGPIPE);
-                    return Err(Errno::EPIPE);
-                }
-                break;
+    /// Waits for something to read; false if nothing will come any more.
+    #[inline(never)]
+    fn await_bytes(&self, nonblocking: bool) -> Result<bool> {
+        let ended = || self.writers.load(Acquire) == 0;
+        if ended() && self.len.load(Acquire) == 0 {
+            Ok(false)
+        } else if nonblocking {
+            Err(Errno::EAGAIN)
+        } else {
+            let came = || self.len.load(Acquire) > 0 || ended();
+            self.readable.wait(came).map(|()| true)
+        }
+    }
+
+    /// Writes what there is room for, but nothing where that is less than `least`.
+    #[inline]
+    fn put(&self, from: &mut Source, least: usize) -> Result<usize> {
+        if self.readers.load(Acquire) == 0 {
+            return Err(Errno::EPIPE);
+        }
+        let count = self.with_ring(|ring| {
+            if ring.room() >= least {
+                ring.write(from)
+            } else {
+                Ok(0)
             }
-            let least = if wanted <= ATOMIC { wanted } else { 1 };
-            let written = self.with_ring(|ring| {
-                if ring.room() >= least {
-                    ring.write(from)
-                } else {
-                    Ok(0)
+        })?;
+        if count > 0 {
+            self.readable.notify();
+        }
+        Ok(count)
+    }
+
+    fn write(&self, from: &mut Source, nonblocking: bool) -> Result<usize> {
+        let wanted = from.left();
+        let least = if wanted <= ATOMIC { wanted } else { 1 };
+        loop {
+            let written = self.put(from, least);
+            let left = from.left();
+            if left == 0 {
+                return Ok(wanted);
+            }
+            if let Err(error) = self.await_room(written, least, nonblocking) {
+                if left < wanted {
+                    return Ok(wanted - left);
                 }
-            });
-            match written {
-                Ok(0) if nonblocking && total == 0 => return Err(Errno::EAGAIN),
-                Ok(0) if nonblocking => break,
-                Ok(0) => {
-                    let waited = self.writable.wait(|| {
-                        self.room.load(Acquire) >= least || self.readers.load(Acquire) == 0
-                    });
-                    match waited {
-                        Err(error) if total == 0 => return Err(error),
-                        Err(_) => break,
-                        Ok(()) => {}
-                    }
+                if error == Errno::EPIPE {
+                    signal::raise(SIGPIPE);
                 }
-                Ok(count) => {
-                    total += count;
-                    self.readable.notify();
-                }
-                Err(error) if total == 0 => return Err(error),
-                Err(_) => break,
+                return Err(error);
             }
         }
-        Ok(total)
+    }
+
+    /// After an attempt that left something to write: waits for room, unless there was some.
+    #[inline(never)]
+    fn await_room(&self, written: Result<usize>, least: usize, nonblocking: bool) -> Result<()> {
+        match written? {
+            0 if nonblocking => Err(Errno::EAGAIN),
+            0 => self
+                .writable
+                .wait(|| self.room() >= least || self.readers.load(Acquire) == 0),
+            _ => Ok(()),
+        }
     }
 
     fn resize(&self, size: usize) -> Result<usize> {
@@ -138,6 +172,7 @@ impl Pipe {
         let pages = size.div_ceil(PAGE_SIZE).max(1).next_power_of_two();
         self.with_ring(|ring| -> Result<()> {
             *ring = ring.resized(pages)?;
+            self.capacity.store(ring.capacity(), Relaxed);
             Ok(())
         })?;
         self.writable.notify();
@@ -205,7 +240,7 @@ impl End {
             return Err(Errno::EINVAL);
         }
         let has_data = || from.len.load(Acquire) > 0 || from.writers.load(Acquire) == 0;
-        let has_room = || to.room.load(Acquire) > 0 || to.readers.load(Acquire) == 0;
+        let has_room = || to.room() > 0 || to.readers.load(Acquire) == 0;
         for (ready, source, never) in [
             (
                 &has_data as &dyn Fn() -> bool,
@@ -221,7 +256,7 @@ impl End {
                 false => source.wait(ready)?,
             }
         }
-        let len = count.min(from.len.load(Acquire)).min(to.room.load(Acquire));
+        let len = count.min(from.len.load(Acquire)).min(to.room());
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(len).map_err(|_| Errno::ENOMEM)?;
         bytes.resize(len, 0);
@@ -276,7 +311,7 @@ impl FileOps for End {
             events.set(Events::HANG_UP, pipe.writers.load(Acquire) == 0);
         }
         if self.writes {
-            events.set(Events::OUT, pipe.room.load(Acquire) >= ATOMIC);
+            events.set(Events::OUT, pipe.room() >= ATOMIC);
             events.set(Events::ERROR, pipe.readers.load(Acquire) == 0);
         }
         events

@@ -97,12 +97,9 @@ impl WaitSource {
     }
 
     /// Tells everybody that the readiness changed.
+    #[inline]
     pub fn notify(&self) {
         self.waiters.wake_all();
-        self.notify_watchers();
-    }
-
-    fn notify_watchers(&self) {
         if self.watched.load(Acquire) {
             self.tell_all();
         }

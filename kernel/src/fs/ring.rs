@@ -51,11 +51,23 @@ impl Ring {
     }
 
     /// Copies bytes from `skip` on to `to`, as many as there are and fit; they stay.
+    #[inline(always)]
     pub fn peek(&self, to: &mut Sink, skip: usize) -> Result<usize> {
+        let wanted = self.len.saturating_sub(skip).min(to.left());
+        let (slot, offset, rest) = self.place(self.head + skip);
+        match &self.pages[slot] {
+            Some(page) if wanted <= rest => to.put_frame(page, offset, wanted),
+            _ => self.peek_pages(to, skip, wanted),
+        }
+    }
+
+    /// The same for `wanted` bytes, on any number of pages.
+    #[inline(never)]
+    fn peek_pages(&self, to: &mut Sink, skip: usize, wanted: usize) -> Result<usize> {
         let mut total = 0;
-        while skip + total < self.len && to.left() > 0 {
+        while total < wanted {
             let (slot, offset, rest) = self.place(self.head + skip + total);
-            let len = rest.min(self.len - skip - total).min(to.left());
+            let len = rest.min(wanted - total);
             let Some(page) = &self.pages[slot] else { break };
             match to.put_frame(page, offset, len) {
                 Ok(count) => {
@@ -72,12 +84,22 @@ impl Ring {
     }
 
     /// Drops the first `count` bytes.
+    #[inline]
     pub fn consume(&mut self, count: usize) {
         self.head += count;
         self.len -= count;
         if self.len == 0 {
-            self.rest();
+            // Empty: begins at the first page again, the only one that is kept.
+            if self.head > PAGE_SIZE {
+                self.forget_pages();
+            }
+            self.head = 0;
         }
+    }
+
+    #[inline(never)]
+    fn forget_pages(&mut self) {
+        self.pages[1..].fill(None);
     }
 
     /// Drops the last bytes, so that `len` are left.
@@ -86,28 +108,37 @@ impl Ring {
     }
 
     /// Moves bytes from the ring to `to`, as many as there are and fit.
+    #[inline]
     pub fn read(&mut self, to: &mut Sink) -> Result<usize> {
         let count = self.peek(to, 0)?;
         self.consume(count);
         Ok(count)
     }
 
-    /// Empty: begins at the first page again, the only one that is kept.
-    fn rest(&mut self) {
-        if self.head > PAGE_SIZE {
-            self.pages[1..].fill(None);
-        }
-        self.head = 0;
-    }
-
     /// Moves bytes from `from` to the ring, as many as there are and fit.
+    #[inline]
     pub fn write(&mut self, from: &mut Source) -> Result<usize> {
         self.write_some(from, usize::MAX)
     }
 
     /// The same for `most` bytes at most.
+    #[inline(always)]
     pub fn write_some(&mut self, from: &mut Source, most: usize) -> Result<usize> {
         let wanted = most.min(self.room()).min(from.left());
+        let (slot, offset, rest) = self.place(self.head + self.len);
+        match &self.pages[slot] {
+            Some(page) if wanted <= rest => {
+                let count = from.take_frame(page, offset, wanted)?;
+                self.len += count;
+                Ok(count)
+            }
+            _ => self.write_pages(from, wanted),
+        }
+    }
+
+    /// The same for `wanted` bytes, for which there is room, on any number of pages.
+    #[inline(never)]
+    fn write_pages(&mut self, from: &mut Source, wanted: usize) -> Result<usize> {
         let mut total = 0;
         while total < wanted {
             let (slot, offset, rest) = self.place(self.head + self.len);

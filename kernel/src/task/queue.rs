@@ -113,6 +113,8 @@ impl RunQueue {
     /// Takes the CPU's idle thread, which runs already.
     pub(super) fn begin(&self, idle: Arc<Thread>) {
         self.idle.call_once(|| idle);
+        SLICE.store(time::ns_to_ticks(SLICE_NS), Relaxed);
+        GRANULARITY.store(time::ns_to_ticks(GRANULARITY_NS), Relaxed);
         let mut queue = self.lock();
         self.charged.store(time::now_ticks(), Relaxed);
         // A queue without room allocates when it must.
@@ -273,15 +275,17 @@ impl Queue {
     }
 }
 
+/// [`SLICE_NS`] and [`GRANULARITY_NS`] in ticks; each CPU sets them, to the same, before it runs its first thread.
+static SLICE: AtomicU64 = AtomicU64::new(0);
+static GRANULARITY: AtomicU64 = AtomicU64::new(0);
+
 /// A slice in ticks.
 pub(super) fn slice() -> u64 {
-    static TICKS: Once<u64> = Once::new();
-    *TICKS.call_once(|| time::ns_to_ticks(SLICE_NS))
+    SLICE.load(Relaxed)
 }
 
 fn granularity() -> u64 {
-    static TICKS: Once<u64> = Once::new();
-    *TICKS.call_once(|| time::ns_to_ticks(GRANULARITY_NS))
+    GRANULARITY.load(Relaxed)
 }
 
 /// Makes room in every queue for one more thread.

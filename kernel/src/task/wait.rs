@@ -99,6 +99,10 @@ impl WaitQueue {
                 sched::yield_now();
                 sched::cond_resched();
             }
+            // Who was woken mostly was for good reason, and need not announce another sleep to find out.
+            if ready() {
+                return Ok(());
+            }
         }
     }
 
@@ -115,10 +119,13 @@ impl WaitQueue {
     }
 
     /// Takes the current thread out of the queue; false if a waker did already.
+    #[inline]
     fn leave(&self) -> bool {
-        if self.count.load(Relaxed) == 0 {
-            return false;
-        }
+        self.count.load(Relaxed) != 0 && self.remove_current()
+    }
+
+    #[inline(never)]
+    fn remove_current(&self) -> bool {
         let mut waiters = self.waiters.lock();
         let Some(at) = waiters
             .iter()
@@ -137,6 +144,13 @@ impl WaitQueue {
     #[inline]
     pub fn wake_one(&self) {
         fence(SeqCst);
+        if self.count.load(Relaxed) != 0 {
+            self.wake_first();
+        }
+    }
+
+    #[inline(never)]
+    fn wake_first(&self) {
         while self.count.load(Relaxed) != 0 {
             let Some(thread) = self.pop() else { return };
             if sched::wake(thread) {
@@ -149,8 +163,16 @@ impl WaitQueue {
     #[inline]
     pub fn wake_all(&self) {
         fence(SeqCst);
+        let count = self.count.load(Relaxed);
+        if count != 0 {
+            self.wake_first_of(count);
+        }
+    }
+
+    #[inline(never)]
+    fn wake_first_of(&self, count: usize) {
         // Who comes back to wait again is not woken twice.
-        for _ in 0..self.count.load(Relaxed) {
+        for _ in 0..count {
             let Some(thread) = self.pop() else { return };
             sched::wake(thread);
         }

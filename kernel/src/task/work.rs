@@ -12,7 +12,8 @@ use crate::arch::{
 pub fn exit_work(frame: &mut Frame) {
     let work = current().arch.work.load(Relaxed);
     if work & NEED_RESCHED != 0 {
-        sched::schedule();
+        // What else there is, and what came meanwhile, is asked for next.
+        return sched::schedule();
     }
     if work & SIGNAL != 0 {
         signal::deliver(frame);
@@ -20,7 +21,7 @@ pub fn exit_work(frame: &mut Frame) {
     if work & TRACE != 0 {
         current().enter_step();
     }
-    // Last: the thread may have come to another CPU just now.
+    // Last: the thread may have come to another CPU meanwhile.
     if current().arch.work.load(Relaxed) & RSEQ != 0 {
         rseq::resume(frame);
     }
