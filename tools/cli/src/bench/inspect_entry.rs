@@ -74,9 +74,8 @@ pub fn show(bench: &Bench, options: &InspectOptions) -> Result<u8> {
 /// Traces the crossings that `entry` is about on one kernel: a system call and a page fault, of 64 and of 32 bits.
 pub fn measure(bench: &Bench, arch: Arch, subject: &Subject) -> Result<Vec<Column>> {
     let widths = [false, true].into_iter();
-    let crossings = widths.flat_map(|compat| {
-        ["null_call", "anon_read"].map(|row| Crossing { arch, row, compat })
-    });
+    let crossings = widths
+        .flat_map(|compat| ["null_call", "anon_read"].map(|row| Crossing { arch, row, compat }));
     let of = |crossing: Crossing| {
         let traced = crossing.trace(bench, subject)?;
         let path = Path::of(&traced.trace);

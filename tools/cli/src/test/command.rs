@@ -281,7 +281,9 @@ fn guest_hwaf(project: &Project, name: &str, report: &mut Report) -> Result<()> 
 
 /// With nothing in the cache and a mirror that does not answer, one line says so: after others that say what is going on.
 fn no_mirror(project: &Project, arch: Arch, name: &str, report: &mut Report) -> Result<()> {
-    let cache = project.target.join(format!("tmp/empty-cache-{}", arch.debian()));
+    let cache = project
+        .target
+        .join(format!("tmp/empty-cache-{}", arch.debian()));
     _ = std::fs::remove_dir_all(&cache);
     let run = Run {
         arguments: &["--", "true"],
