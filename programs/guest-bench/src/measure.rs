@@ -1,4 +1,6 @@
-//! Many times the same, and what it took: the least and the median.
+//! Many times the same, and what it took: the least and the median. Markers around it let a plugin of the emulator count.
+
+use core::arch::{asm, global_asm};
 
 use crate::{println, time};
 
@@ -6,6 +8,10 @@ use crate::{println, time};
 const SAMPLES: usize = 48;
 /// Operations in a sample, unless one takes longer than all together may.
 const BATCH: u64 = 16;
+/// The tag of the phase in which nothing is measured; each sample of a row has one of its own after that.
+const OUTSIDE: usize = 0;
+const TAGS: usize = 1024;
+
 /// What the operations of a sample may take together, in microseconds.
 const LIMIT: u64 = 200;
 
@@ -54,17 +60,45 @@ fn elapsed(work: impl FnOnce()) -> u64 {
     time::now() - start
 }
 
-/// Measures an operation in batches and prints its row.
-pub fn batches(name: &str, mut operation: impl FnMut()) {
+global_asm!(
+    // One marker for each tag: MOVZ to XZR changes nothing (Arm ARM C6.2, MOV (wide immediate)).
+    "markers:",
+    ".set tag, 0",
+    ".rept {tags}",
+    "movz xzr, #tag",
+    "ret",
+    ".set tag, tag + 1",
+    ".endr",
+    tags = const TAGS,
+);
+
+unsafe extern "C" {
+    safe static markers: [u64; TAGS];
+}
+
+/// Executes the marker with this tag, which changes nothing: a plugin of the emulator sees it.
+fn mark(tag: usize) {
+    let marker = &raw const markers[tag];
+    // SAFETY: each entry is a marker and a return, and clobbers nothing but the link register.
+    unsafe { asm!("blr {}", in(reg) marker, out("x30") _, options(nostack, preserves_flags)) };
+}
+
+/// Measures operation number `row` in batches and prints its row. Before that, `phases TAG COUNT NAME BATCH`: each sample is a
+/// phase for a plugin that counts.
+pub fn batches(row: usize, name: &str, mut operation: impl FnMut()) {
     let overhead = overhead();
     let once = elapsed(&mut operation).max(1);
     let batch = (time::microseconds(LIMIT) / once).clamp(1, BATCH);
     let mut samples = Samples::new();
+    let first = OUTSIDE + 1 + row * SAMPLES;
     loop {
+        mark(first + samples.len);
         let ticks = elapsed(|| (0..batch).for_each(|_| operation()));
+        mark(OUTSIDE);
         if !samples.add(ticks.saturating_sub(overhead)) {
             break;
         }
     }
+    println!("phases {first} {SAMPLES} {name} {batch}");
     samples.print(name, batch);
 }

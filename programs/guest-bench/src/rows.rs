@@ -21,28 +21,30 @@ const REST: u64 = 2000;
 
 /// Measures everything that this many CPUs allow.
 pub fn all(platform: &Platform, cpus: &Cpus) {
-    batches("hvc", || assert_eq!(psci::call(REFUSED, [0; 3]), -1));
+    batches(0, "hvc", || assert_eq!(psci::call(REFUSED, [0; 3]), -1));
     let (identity, flags) = (
         platform.distributor + gic::IIDR,
         platform.uart + uart::FLAGS,
     );
-    batches("mmio_vgic", || _ = gic::read(identity));
-    batches("mmio_vmm", || _ = gic::read(flags));
-    batches("id_register", read_id_register);
-    batches("eoi", || gic::end(SPURIOUS));
+    batches(1, "mmio_vgic", || _ = gic::read(identity));
+    batches(2, "mmio_vmm", || _ = gic::read(flags));
+    batches(3, "id_register", read_id_register);
+    batches(4, "eoi", || gic::end(SPURIOUS));
     timer(false, "timer");
     timer(true, "timer_asleep");
-    batches("sgi_empty", || {
+    batches(5, "sgi_empty", || {
         sgi::send(sgi::targets(cpus.first, 0), sgi::QUIET)
     });
-    batches("sgi_absent_16", || {
+    batches(6, "sgi_absent_16", || {
         sgi::send(sgi::targets(ABSENT, 0xffff), sgi::QUIET)
     });
     let Some(last) = cpus.last else { return };
-    batches("sgi_pending", || sgi::send(sgi::target(last), sgi::QUIET));
-    batches("sgi_broadcast", || sgi::send(sgi::BROADCAST, sgi::QUIET));
+    batches(7, "sgi_pending", || {
+        sgi::send(sgi::target(last), sgi::QUIET)
+    });
+    batches(8, "sgi_broadcast", || sgi::send(sgi::BROADCAST, sgi::QUIET));
     if cpus.count >= 16 {
-        batches("sgi_list_16", || {
+        batches(9, "sgi_list_16", || {
             sgi::send(sgi::targets(cpus.first, 0xffff), sgi::QUIET)
         });
     }

@@ -6,12 +6,14 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::Bench;
-use super::jobs;
+use super::affinity_kernel;
+use super::jobs::{self, Output};
 use super::result::{Column, Failure, Head, Row};
 use super::subject::Subject;
 use crate::arch::Arch;
 use crate::guest;
 use crate::qemu::{Accel, Machine};
+use crate::session::Session;
 use crate::vm;
 
 /// How many virtual CPUs the guests have.
@@ -92,38 +94,57 @@ pub fn measure(bench: &Bench, subject: &Subject) -> Result<Vec<Column>> {
             break;
         }
     }
-    Ok(OPERATIONS
+    let mut columns: Vec<_> = OPERATIONS
         .iter()
         .map(|operation| column(operation, subject, &guests))
-        .collect())
+        .collect();
+    columns.push(affinity_kernel::measure(bench, subject));
+    Ok(columns)
 }
 
-/// Runs one guest.
-fn run(bench: &Bench, subject: &Subject, vcpus: u32) -> Result<Said> {
-    let machine = Machine {
+/// What an operation of the guest's is called.
+pub fn title(name: &str) -> Option<&'static str> {
+    let operation = OPERATIONS.iter().find(|operation| operation.name == name)?;
+    Some(operation.title)
+}
+
+/// A machine that can be a hypervisor, with this many CPUs and more options of QEMU.
+pub fn machine<'b>(
+    bench: &Bench<'b>,
+    subject: &'b Subject,
+    smp: u32,
+    more: &[String],
+) -> Machine<'b> {
+    Machine {
         arch: Arch::Arm64,
         kernel: &subject.kernel,
         cpu: Some(bench.cpu.unwrap_or(CPU)),
-        smp: CPUS,
+        smp,
         memory: "1G",
         icount: true,
         as_shipped: true,
         accel: Accel::Tcg,
         debugger: None,
         append: subject.parameters.clone(),
-        options: vm::HYPERVISOR.map(String::from).to_vec(),
-    };
+        options: [&vm::HYPERVISOR.map(String::from), more].concat(),
+    }
+}
+
+/// Runs the guest on it with this many virtual CPUs.
+pub fn run_guest(bench: &Bench, machine: &Machine, vcpus: u32) -> Result<(Session, Output)> {
     let mut tree = guest::bare_tree(bench.project, Arch::Arm64)?;
     let words = vm::measuring_monitor(bench.project, &mut tree, vcpus)?;
-    let mut session = guest::boot(
-        bench.project,
-        &machine,
-        &mut tree,
-        &[guest::job(words)],
-        None,
-    )?;
+    let jobs = [guest::job(words)];
+    let mut session = guest::boot(bench.project, machine, &mut tree, &jobs, None)?;
     let limit = Duration::from_secs(60 + u64::from(vcpus));
     let output = jobs::attend(&mut session, limit)?;
+    Ok((session, output))
+}
+
+/// Runs one guest.
+fn run(bench: &Bench, subject: &Subject, vcpus: u32) -> Result<Said> {
+    let machine = machine(bench, subject, CPUS, &[]);
+    let (_, output) = run_guest(bench, &machine, vcpus)?;
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     let failure = match output.end {
         Err(failure) => Some(failure),

@@ -6,6 +6,7 @@
 //! made from these files alone.
 
 mod affinity;
+mod affinity_kernel;
 mod boot;
 mod campaign;
 pub mod checks;
