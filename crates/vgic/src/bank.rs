@@ -44,6 +44,12 @@ impl Bank {
         self.latch.load(Relaxed) | self.line.load(Relaxed) & !self.edge.load(Relaxed)
     }
 
+    /// Whether none is pending, or active outside of list registers.
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
+        self.active.load(Relaxed) | self.latch.load(Relaxed) | self.line.load(Relaxed) == 0
+    }
+
     /// Those that could be given to the guest now.
     #[inline]
     pub fn deliverable(&self) -> u32 {

@@ -83,6 +83,12 @@ impl Interface {
         self.spilled
     }
 
+    /// Whether nothing is in a register, or would be if there were more.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.used == 0 && !self.spilled
+    }
+
     /// Takes back what the registers say: then the banks know all. Calls `tell` with the place of a virtual CPU that
     /// meanwhile became the one that a shared interrupt goes to.
     pub fn fold(&mut self, private: &Private, shared: &Shared, mut tell: impl FnMut(u16)) {
@@ -123,8 +129,18 @@ impl Interface {
 
     /// Chooses what the registers hold, once all was taken back. `hardware` are the private interrupts that are bound to
     /// physical ones.
+    #[inline]
     pub fn fill(&mut self, private: &Private, shared: &Shared, hardware: u32) {
         self.shared_due |= private.accept();
+        if self.shared_due || !private.bank.is_quiet() {
+            self.choose(private, shared, hardware);
+        } else {
+            (self.waiting, self.spilled, self.used) = (false, false, 0);
+        }
+    }
+
+    #[inline(never)]
+    fn choose(&mut self, private: &Private, shared: &Shared, hardware: u32) {
         let mut chosen = Chosen::new(self.capacity);
         let enabled = shared.is_enabled();
         let bank = &private.bank;

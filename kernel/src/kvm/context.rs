@@ -13,9 +13,9 @@ use super::vcpu::Vcpu;
 use super::vgic::{self as controller, Frames};
 use super::vm::Machine;
 use crate::arch::cpu;
-use crate::arch::virt::Registers;
 use crate::arch::virt::interrupt::{self, Interrupt};
 use crate::arch::virt::timer;
+use crate::arch::virt::{Next, Registers};
 use crate::task::current;
 
 /// The running virtual CPU, and what it shares with others.
@@ -140,24 +140,27 @@ impl<'a> Context<'a> {
         self.vcpu.exits.count_with(self.crossings, exit);
     }
 
-    /// Whether the guest goes on at once; it takes what others sent with it.
+    /// Whether the guest goes on at once, with what others sent.
     ///
     /// Whoever changes one of these while it is in the guest interrupts this CPU, so that they need no order here.
     #[inline(always)]
-    pub fn goes_on(&mut self) -> bool {
+    pub fn next(&mut self) -> Next {
         let (arrived, stops) = (self.vcpu.private.arrived(), self.vcpu.stops());
         if arrived | stops | self.work.load(Relaxed) == 0 {
-            return true;
+            return Next::Enter;
         }
         self.look()
     }
 
     #[inline(never)]
-    fn look(&mut self) -> bool {
+    fn look(&mut self) -> Next {
         if self.vcpu.private.has_arrived() {
             self.refill();
         }
-        self.vcpu.stops() == 0 && self.work.load(Relaxed) == 0
+        match self.vcpu.stops() | self.work.load(Relaxed) {
+            0 => Next::Enter,
+            _ => Next::Leave,
+        }
     }
 
     /// Does an access to the controller's registers, unless it needs the guest's memory.

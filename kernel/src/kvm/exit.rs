@@ -10,6 +10,7 @@ use crate::arch::virt::Registers;
 /// Exception classes of ESR_EL2 (Arm ARM D24.2.40).
 mod class {
     pub const WAIT: u64 = 0x01;
+    pub const FP: u64 = 0x07;
     pub const HYPERCALL: u64 = 0x16;
     pub const SECURE_CALL: u64 = 0x17;
     pub const REGISTER: u64 = 0x18;
@@ -35,6 +36,8 @@ pub enum Exit {
     Yields,
     /// The guest asks where it is told of its stolen time.
     StolenTime,
+    /// The guest wants its FP and SIMD registers, which it is given.
+    Fp,
     /// The guest wants debug registers, which it is given.
     Debug,
     /// A debug exception, which is the monitor's.
@@ -113,6 +116,10 @@ fn other(context: &mut Context, registers: &mut Registers) -> Exit {
                 context.count(Kind::WaitForEvent);
                 Exit::Yields
             }
+        }
+        class::FP => {
+            context.count(Kind::Other);
+            Exit::Fp
         }
         class::SECURE_CALL => {
             context.count(Kind::Hypercall);

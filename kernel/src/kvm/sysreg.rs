@@ -109,7 +109,12 @@ pub fn send(context: &Context, registers: &mut Registers, syndrome: u64) -> bool
     };
     context.count(Exit::Sgi);
     let value = registers.x.get(Trapped::register(syndrome)).copied();
-    vgic::send(context.directory, context.vcpu, register, value.unwrap_or(0));
+    vgic::send(
+        context.directory,
+        context.vcpu,
+        register,
+        value.unwrap_or(0),
+    );
     registers.skip();
     true
 }

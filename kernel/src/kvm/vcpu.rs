@@ -20,7 +20,7 @@ use super::vgic as gic;
 use super::vm::Machine;
 use crate::arch::{
     self,
-    virt::{Guest, Left},
+    virt::{Guest, Left, Next},
 };
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_box;
@@ -270,7 +270,7 @@ impl Vcpu {
             steal::tell(machine, state);
             let exit = self.enter(machine, state);
             match exit {
-                Exit::Again => {}
+                Exit::Again | Exit::Fp => {}
                 Exit::Waits => self.wait(machine, state),
                 Exit::Yields => state.stolen.around(sched::yield_now),
                 Exit::StolenTime => {
@@ -363,19 +363,26 @@ impl Vcpu {
         state.guest.shares_cpu = arch::cpu::this().sched.waiting() != 0;
         let mut context = Context::new(self, machine, directory, &mut state.events, gic, told);
         let (mut exit, mut hosts) = (Exit::Again, None);
-        state.guest.run(&machine.memory, |registers, left| {
-            match left {
-                Left::Trap => {
-                    exit = exit::answer(&mut context, registers);
-                    exit == Exit::Again && context.goes_on()
-                }
+        state
+            .guest
+            .run(&machine.memory, |registers, left| match left {
+                Left::Trap => match exit::answer(&mut context, registers) {
+                    Exit::Again => context.next(),
+                    Exit::Fp => Next::GiveFp,
+                    other => {
+                        exit = other;
+                        Next::Leave
+                    }
+                },
                 Left::Interrupt => {
                     hosts = context.interrupted();
-                    hosts.is_none() && context.goes_on()
+                    match hosts {
+                        Some(_) => Next::Leave,
+                        None => context.next(),
+                    }
                 }
-                Left::Error => false,
-            }
-        });
+                Left::Error => Next::Leave,
+            });
         context.end();
         self.cpu.store(NOWHERE, SeqCst);
         if let Some(interrupt) = hosts {

@@ -116,7 +116,21 @@ fn settle_timers(private: &Private) {
     }
 }
 
+#[inline]
 fn fold(
+    interface: &mut Interface,
+    private: &Private,
+    shared: &Shared,
+    directory: &Directory,
+    machine: &Machine,
+) {
+    if !interface.is_empty() {
+        take_back(interface, private, shared, directory, machine);
+    }
+}
+
+#[inline(never)]
+fn take_back(
     interface: &mut Interface,
     private: &Private,
     shared: &Shared,

@@ -139,7 +139,7 @@ pub fn access_by_memory(
     address: u64,
     access: impl FnOnce(u32) -> Option<Access>,
 ) -> Option<u64> {
-    let vgic = machine.vgic()?;
+    let vgic = machine.vgic().filter(|vgic| vgic.has_its())?;
     let bus = Bus::new(machine, vgic)?;
     if let Some((Frame::Redistributor { place, .. }, offset)) = vgic.frames()?.find(address) {
         redistributor::write_of_lpis(&bus, place, &access(offset)?);

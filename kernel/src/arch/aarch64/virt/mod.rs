@@ -62,6 +62,8 @@ const MDCR: usize = 0b11 << 10 | 0b11 << 5;
 const MPIDR: u64 = 1 << 31;
 /// CNTHCTL_EL2 with E2H: a guest has the physical counter, and the physical timer of EL1 (D24.2.31).
 const TIMERS: usize = 0b11 << 10;
+/// CPTR_EL2.FPEN, which is where CPACR_EL1 has it (D24.2.36): FP and SIMD registers do not trap.
+const FP_ON: usize = 0b11 << 20;
 /// ICC_SRE_EL2: the interface is used by registers, by guests too (Arm IHI 0069, 12.2.24).
 const BY_REGISTERS: usize = 0b1111;
 
@@ -117,6 +119,8 @@ pub struct Guest {
     pub system: System,
     /// FP and SIMD registers.
     pub fp: FpState,
+    /// The program's, while the guest's are in the CPU.
+    program: FpState,
     /// The interrupt controller's interface, its list registers aside.
     pub controller: Controller,
     /// Debug registers.
@@ -131,6 +135,17 @@ pub struct Guest {
     pub error: Option<u64>,
     /// Whether its CPU is wanted by others, so that it is left when it waits for an event.
     pub shares_cpu: bool,
+}
+
+/// What becomes of a guest that was left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// It goes on.
+    Enter,
+    /// It goes on with its FP and SIMD registers, whose use it was left for.
+    GiveFp,
+    /// The host takes over.
+    Leave,
 }
 
 impl Guest {
@@ -149,6 +164,7 @@ impl Guest {
             registers,
             system: System::RESET,
             fp: FpState::new(),
+            program: FpState::new(),
             controller: Controller::default(),
             debug: Debug::default(),
             affinity: 0,
@@ -161,15 +177,14 @@ impl Guest {
 
     /// Runs the guest. At each exit `answer` says whether it goes on at once. It runs with the guest's context in this CPU,
     /// so it must not wait, touch a program's memory, or change translations. Returns why the guest was left last.
+    ///
+    /// FP and SIMD registers stay the program's until the guest uses its own: many a guest is left before it does.
     pub fn run(
         &mut self,
         memory: &Stage2,
-        mut answer: impl FnMut(&mut Registers, Left) -> bool,
+        mut answer: impl FnMut(&mut Registers, Left) -> Next,
     ) -> Left {
-        let mut program = FpState::new();
-        fp::save(&mut program);
-        fp::load(&self.fp);
-        let thread = read!("tpidr_el0");
+        let (thread, features) = (read!("tpidr_el0"), read!("cpacr_el1"));
         let (host, vectors, traps, timers) = (
             read!("hcr_el2"),
             read!("vbar_el1"),
@@ -202,12 +217,23 @@ impl Guest {
         unsafe {
             write!("vbar_el1", guest_vectors);
             write!("hcr_el2", configuration);
+            write!("cpacr_el1", features & !FP_ON);
         }
+        let mut has_fp = false;
         let left = loop {
             // SAFETY: the guest's context, translation, vectors and configuration were set above.
             let left = unsafe { world::enter(&raw mut self.registers) };
-            if !answer(&mut self.registers, left) {
-                break left;
+            match answer(&mut self.registers, left) {
+                Next::Enter => {}
+                Next::GiveFp => {
+                    // SAFETY: concerns the guest alone, as the kernel has no use for them.
+                    unsafe { write!("cpacr_el1", features) };
+                    isb();
+                    fp::save(&mut self.program);
+                    fp::load(&self.fp);
+                    has_fp = true;
+                }
+                Next::Leave => break left,
             }
         };
         if self.error.is_some() && read!("hcr_el2") as u64 & ERROR_PENDING == 0 {
@@ -217,6 +243,7 @@ impl Guest {
         unsafe {
             write!("hcr_el2", host);
             write!("vbar_el1", vectors);
+            write!("cpacr_el1", features);
         }
         isb();
         self.system.save();
@@ -230,8 +257,10 @@ impl Guest {
             write!("mdcr_el2", traps);
             write!("tpidr_el0", thread);
         }
-        fp::save(&mut self.fp);
-        fp::load(&program);
+        if has_fp {
+            fp::save(&mut self.fp);
+            fp::load(&self.program);
+        }
         isb();
         left
     }
