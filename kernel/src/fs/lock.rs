@@ -138,7 +138,7 @@ static TABLE: Mutex<Table> = Mutex::new(Table {
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 impl Table {
-    /// Does something with the locks of an inode and forgets the inode when none is left.
+    /// Does something with the locks of an inode.
     fn with<R>(&mut self, key: Key, act: impl FnOnce(&mut Locks) -> R) -> Result<R> {
         if !self.inodes.contains_key(&key) {
             self.inodes
@@ -150,6 +150,17 @@ impl Table {
         let after = locks.0.len();
         COUNT.fetch_add(after.wrapping_sub(before), Relaxed);
         Ok(result)
+    }
+
+    /// Forgets an inode without locks. As long as somebody waits for one its source stays, or who locks it next would tell
+    /// another.
+    fn tidy(&mut self, key: Key) {
+        let idle = |(locks, source): &(Locks, Arc<WaitSource>)| {
+            locks.0.is_empty() && Arc::strong_count(source) == 1
+        };
+        if self.inodes.get(&key).is_some_and(idle) {
+            self.inodes.remove(&key);
+        }
     }
 
     /// True when `owner` would wait for one who waits, in the end, for `owner`.
@@ -224,6 +235,7 @@ pub fn acquire(file: &File, wanted: Lock, wait: bool) -> Result<()> {
         {
             table.waiting.swap_remove(at);
         }
+        table.tidy(key);
         drop(table);
         waited?;
     }
@@ -243,14 +255,7 @@ pub fn release(file: &File, lock: &Lock) -> Result<()> {
     let key = key(file);
     TABLE.lock().with(key, |locks| locks.cut(lock))??;
     notify(key);
-    let mut table = TABLE.lock();
-    if table
-        .inodes
-        .get(&key)
-        .is_some_and(|(locks, _)| locks.0.is_empty())
-    {
-        table.inodes.remove(&key);
-    }
+    TABLE.lock().tidy(key);
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 //! signals that files send.
 
 use std::mem;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use libc::{F_RDLCK, F_UNLCK, F_WRLCK, O_CREAT, O_RDWR, c_int};
 
@@ -77,8 +78,33 @@ pub fn run() {
     set(file, F_UNLCK, 0, 0);
     seen_by_another("none", file);
     refused(file);
+    contended();
     leases();
     told_of_data();
+}
+
+/// Several threads take the same lock again and again, each by its own open file: none is forgotten.
+fn contended() {
+    const THREADS: usize = 4;
+    const ROUNDS: usize = 1000;
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let work = || {
+        // SAFETY: the path is NUL-terminated, and the lock lives as long as the calls.
+        unsafe {
+            let file = libc::open(path(c"locks"), O_RDWR);
+            for _ in 0..ROUNDS {
+                libc::fcntl(file, libc::F_OFD_SETLKW, &lock(F_WRLCK, 0, 1));
+                // Nobody comes between.
+                let count = COUNT.load(Relaxed);
+                std::hint::spin_loop();
+                COUNT.store(count + 1, Relaxed);
+                libc::fcntl(file, libc::F_OFD_SETLK, &lock(F_UNLCK, 0, 1));
+            }
+            libc::close(file);
+        }
+    };
+    std::thread::scope(|scope| (0..THREADS).for_each(|_| _ = scope.spawn(work)));
+    println!("locked {} times", COUNT.load(Relaxed));
 }
 
 fn refused(file: c_int) {
