@@ -105,6 +105,10 @@ impl FileOps for Memory {
         }
     }
 
+    fn can_poll(&self, _file: &File) -> bool {
+        matches!(self, Memory::Random | Memory::Log)
+    }
+
     fn memory(&self) -> file::Memory<'_> {
         match self {
             Memory::Zero => file::Memory::Zeroes,

@@ -4,7 +4,6 @@
 //! asks their files, and puts those that are level-triggered and still ready back.
 
 use super::file::{File, FileOps, OpenFlags};
-use super::inode::Kind;
 use super::poll::{Events, PollTable, WaitSource, Watcher};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
@@ -12,7 +11,14 @@ use crate::sync::Mutex;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
-use linux_raw_sys::general::{EPOLLET, EPOLLONESHOT, O_RDWR};
+use linux_raw_sys::general::{
+    EPOLLERR, EPOLLET, EPOLLEXCLUSIVE, EPOLLHUP, EPOLLIN, EPOLLONESHOT, EPOLLOUT, EPOLLWAKEUP,
+    O_RDWR,
+};
+
+/// What goes with EPOLLEXCLUSIVE.
+const EXCLUSIVE_KINDS: u32 =
+    EPOLLEXCLUSIVE | EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET;
 
 /// How deep sets may be members of sets, as on Linux.
 const MAX_DEPTH: usize = 5;
@@ -57,10 +63,14 @@ impl Item {
 }
 
 impl Watcher for Item {
-    fn changed(&self) {
-        if let Some(epoll) = self.epoll.upgrade() {
-            epoll.queue(self);
-        }
+    fn changed(&self) -> bool {
+        // What another wants must not end with who is woken alone.
+        let wanted = !self.is_exclusive() || !self.events().is_empty();
+        wanted && self.epoll.upgrade().is_some_and(|epoll| epoll.queue(self))
+    }
+
+    fn is_exclusive(&self) -> bool {
+        self.wanted.load(Relaxed) & EPOLLEXCLUSIVE != 0
     }
 }
 
@@ -91,24 +101,29 @@ fn key(fd: i32, file: &Arc<File>) -> Key {
 }
 
 impl Epoll {
-    /// Puts a member on the queue.
-    fn queue(&self, item: &Item) {
+    /// Puts a member on the queue, and wakes one who waits: it takes what is ready, and wakes the next where that is more.
+    /// True if there was one.
+    fn queue(&self, item: &Item) -> bool {
         if item.queued.swap(true, AcqRel) {
-            return;
+            return false;
         }
         let mut members = self.members.lock();
         match members.items.get(&item.key).cloned() {
             Some(item) => members.ready.push_back(item),
-            None => return,
+            None => return false,
         }
         drop(members);
-        self.changed.notify();
+        self.changed.notify_one()
     }
 
     /// EPOLL_CTL_ADD
     pub fn add(self: &Arc<Self>, fd: i32, file: &Arc<File>, event: Event) -> Result<()> {
-        if matches!(file.entry().kind(), Kind::Regular | Kind::Directory) {
+        if !file.can_poll() {
             return Err(Errno::EPERM);
+        }
+        let exclusive = event.events & EPOLLEXCLUSIVE != 0;
+        if exclusive && (event.events & !EXCLUSIVE_KINDS != 0 || file.ops_as::<Epoll>().is_some()) {
+            return Err(Errno::EINVAL);
         }
         if let Some(other) = file.ops_as::<Epoll>() {
             if Arc::ptr_eq(&other, self) {
@@ -172,6 +187,9 @@ impl Epoll {
     /// EPOLL_CTL_MOD
     pub fn modify(&self, fd: i32, file: &Arc<File>, event: Event) -> Result<()> {
         let item = self.item(fd, file)?;
+        if item.is_exclusive() || event.events & EPOLLEXCLUSIVE != 0 {
+            return Err(Errno::EINVAL);
+        }
         item.wanted.store(event.events, Release);
         item.data.store(event.data, Release);
         self.check(&item);

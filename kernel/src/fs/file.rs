@@ -1,6 +1,8 @@
 //! Open files: Linux's open file descriptions.
 
+use super::dnotify;
 use super::entry::Entry;
+use super::generated::Text;
 use super::inode::{Kind, Time};
 use super::inotify;
 use super::io::{Sink, Source};
@@ -24,6 +26,24 @@ use linux_raw_sys::general::*;
 pub struct OpenFlags(pub u32);
 
 impl OpenFlags {
+    /// The kernel's own: this open made the file.
+    const CREATED: u32 = 1 << 31;
+
+    /// The same for the open that made the file.
+    pub fn creating(self) -> Self {
+        OpenFlags(self.0 | Self::CREATED)
+    }
+
+    /// True when the open made the file.
+    pub fn created(self) -> bool {
+        self.has(Self::CREATED)
+    }
+
+    /// As programs see them.
+    pub fn told(self) -> u32 {
+        self.0 & !Self::CREATED
+    }
+
     /// True when all of `flags` (not the access mode) are set.
     pub fn has(self, flags: u32) -> bool {
         self.0 & flags == flags
@@ -104,10 +124,18 @@ pub trait FileOps: Send + Sync + Any {
         Ok((self.write(file, from, 0)?, 0))
     }
 
+    /// Whether there is anything to wait for.
+    fn can_poll(&self, file: &File) -> bool {
+        !matches!(file.entry.kind(), Kind::Regular | Kind::Directory)
+    }
+
     /// Which operations would not wait now. With `table`, whoever polls is told when that changes.
     fn poll(&self, _file: &File, _table: Option<&mut PollTable>) -> Events {
         Events::IN | Events::OUT
     }
+
+    /// Writes what `/proc/PID/fdinfo` tells of it beside what it tells of every file.
+    fn describe(&self, _text: &mut Text) {}
 
     /// A control operation; `argument` is a number or a user address.
     fn ioctl(&self, _file: &File, _request: u32, _argument: usize) -> Result<usize> {
@@ -359,9 +387,6 @@ impl File {
 
     /// lseek(2).
     pub fn seek(&self, offset: i64, whence: Whence) -> Result<u64> {
-        if self.flags().has(O_PATH) {
-            return Err(Errno::EBADF);
-        }
         if self.stream {
             return Err(Errno::ESPIPE);
         }
@@ -384,6 +409,16 @@ impl File {
         });
         *position = next;
         done
+    }
+
+    /// What there is to tell of it; see [`FileOps::describe`].
+    pub fn describe(&self, text: &mut Text) {
+        self.ops.describe(text);
+    }
+
+    /// Whether there is anything to wait for: a file in memory is always ready.
+    pub fn can_poll(&self) -> bool {
+        self.ops.can_poll(self)
     }
 
     /// Which operations would not wait now; see [`FileOps::poll`].
@@ -422,6 +457,7 @@ impl Drop for File {
     fn drop(&mut self) {
         lock::release_file(self);
         lease::give_back(self);
+        dnotify::forget(self);
         if !self.flags().has(O_PATH) {
             let written = self.flags().writable();
             inotify::about(

@@ -10,6 +10,7 @@ use crate::sync::SleepMutex;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Text that is being written; it grows as far as memory goes.
 #[derive(Default)]
@@ -72,13 +73,15 @@ pub enum Node {
     Link(fn(&mut Text)),
     /// A file that can be written too.
     Setting(fn(&mut Text), fn(&[u8]) -> Result<()>),
+    /// A number that can be changed.
+    Number(&'static AtomicUsize),
 }
 
 impl Node {
     /// What it is.
     pub fn kind(&self) -> Kind {
         match self {
-            Node::File(_) | Node::Setting(..) => Kind::Regular,
+            Node::File(_) | Node::Setting(..) | Node::Number(_) => Kind::Regular,
             Node::Directory(_) => Kind::Directory,
             Node::Link(_) => Kind::Symlink,
         }
@@ -89,6 +92,7 @@ impl Content for Node {
     fn write(&self, text: &mut Text) -> Result<()> {
         match self {
             Node::File(write) | Node::Link(write) | Node::Setting(write, _) => write(text),
+            Node::Number(value) => put!(text, "{}\n", value.load(Relaxed)),
             Node::Directory(_) => return Err(Errno::EISDIR),
         }
         Ok(())
@@ -97,6 +101,12 @@ impl Content for Node {
     fn accept(&self, bytes: &[u8]) -> Result<()> {
         match self {
             Node::Setting(_, accept) => accept(bytes),
+            Node::Number(value) => {
+                let text = core::str::from_utf8(bytes.trim_ascii());
+                let number = text.ok().and_then(|text| text.parse().ok());
+                value.store(number.ok_or(Errno::EINVAL)?, Relaxed);
+                Ok(())
+            }
             _ => Err(Errno::EACCES),
         }
     }
@@ -106,7 +116,7 @@ impl Content for Node {
             Node::File(_) => 0o444,
             Node::Directory(_) => 0o555,
             Node::Link(_) => 0o777,
-            Node::Setting(..) => 0o644,
+            Node::Setting(..) | Node::Number(_) => 0o644,
         }
     }
 }

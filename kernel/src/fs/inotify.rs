@@ -1,13 +1,18 @@
 //! inotify: what happens to files and in directories, told to who watches them.
 
+use super::dnotify;
 use super::entry::Entry;
 use super::file::{File, FileOps, OpenFlags};
+use super::generated::Text;
+use super::inode::Kind;
 use super::io::Sink;
 use super::poll::{Events, PollTable, WaitSource};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::mm::user::UserPtr;
+use crate::put;
 use crate::sync::Mutex;
+use crate::task::current;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -15,11 +20,15 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use linux_raw_sys::general::*;
 use linux_raw_sys::ioctl::FIONREAD;
 
-/// Events that wait for a reader, as on Linux (`max_queued_events`).
-const MAX_EVENTS: usize = 16384;
+/// Events that wait for a reader of a new instance, at most (`max_queued_events`).
+pub static MAX_EVENTS: AtomicUsize = AtomicUsize::new(16384);
+/// Instances of a user, at most (`max_user_instances`).
+pub static MAX_INSTANCES: AtomicUsize = AtomicUsize::new(128);
+/// Watches of a user, at most (`max_user_watches`).
+pub static MAX_WATCHES: AtomicUsize = AtomicUsize::new(65536);
 
 /// An inode, by device and number.
-type Key = (u64, u64);
+pub(super) type Key = (u64, u64);
 
 struct Event {
     watch: i32,
@@ -67,6 +76,10 @@ struct State {
 /// An open inotify file.
 pub struct Inotify {
     state: Mutex<State>,
+    /// Whose it is.
+    user: u32,
+    /// Events that wait for a reader, at most.
+    most: usize,
     readable: Arc<WaitSource>,
 }
 
@@ -76,15 +89,47 @@ struct Watch {
     mask: u32,
 }
 
+/// What a user has.
+#[derive(Clone, Copy, Default)]
+struct Usage {
+    instances: usize,
+    watches: usize,
+}
+
+static USERS: Mutex<BTreeMap<u32, Usage>> = Mutex::new(BTreeMap::new());
+
+/// Changes what a user has, unless `change` refuses; a user without anything is forgotten.
+fn charge(user: u32, change: impl FnOnce(&mut Usage) -> Result<()>) -> Result<()> {
+    let mut users = USERS.lock();
+    let usage = users.entry(user).or_default();
+    let result = change(usage);
+    if usage.instances == 0 {
+        users.remove(&user);
+    }
+    result
+}
+
 static WATCHES: Mutex<BTreeMap<Key, Vec<Watch>>> = Mutex::new(BTreeMap::new());
 /// Watched inodes: when there are none, nobody looks further.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// A new instance, with the flags of inotify_init1.
 pub fn new(flags: u32) -> Result<Arc<File>> {
+    let user = current().with_credentials(|who| who.uid);
+    let readable = WaitSource::new()?;
+    charge(user, |usage| {
+        if usage.instances >= MAX_INSTANCES.load(Relaxed) {
+            return Err(Errno::EMFILE);
+        }
+        usage.instances += 1;
+        Ok(())
+    })?;
+    // What drops it takes the charge back.
     let instance = try_arc(Inotify {
         state: Mutex::new(State::default()),
-        readable: WaitSource::new()?,
+        user,
+        most: MAX_EVENTS.load(Relaxed),
+        readable,
     })?;
     super::anonymous::file(
         "inotify",
@@ -93,13 +138,14 @@ pub fn new(flags: u32) -> Result<Arc<File>> {
     )
 }
 
-fn key(entry: &Entry) -> Key {
+/// The inode of `entry`.
+pub(super) fn key(entry: &Entry) -> Key {
     let attr = entry.inode().attr();
     (attr.device, attr.inode)
 }
 
 /// A number that joins the two events of a rename.
-pub fn new_cookie() -> u32 {
+fn new_cookie() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     NEXT.fetch_add(1, Relaxed)
 }
@@ -107,7 +153,7 @@ pub fn new_cookie() -> u32 {
 /// True when anything is watched.
 #[inline]
 pub fn is_active() -> bool {
-    COUNT.load(Relaxed) > 0
+    COUNT.load(Relaxed) > 0 || dnotify::is_active()
 }
 
 /// Something happened to the inode of `entry`: told to those who watch it or its directory.
@@ -116,20 +162,45 @@ pub fn about(entry: &Arc<Entry>, mask: u32) {
         return;
     }
     let mask = mask
-        | if entry.kind() == super::inode::Kind::Directory {
+        | if entry.kind() == Kind::Directory {
             IN_ISDIR
         } else {
             0
         };
-    tell(key(entry), mask, 0, &Arc::from(&b""[..]));
     if let Some(parent) = entry.parent() {
+        let gone = entry.inode().attr().links == 0;
+        let mask = mask | if gone { IN_EXCL_UNLINK } else { 0 };
         tell(key(&parent), mask, 0, &entry.name());
+    }
+    tell(key(entry), mask, 0, &Arc::from(&b""[..]));
+}
+
+/// The inode of `entry` has one more name, or one less.
+pub fn linked(entry: &Entry) {
+    if is_active() && entry.kind() != Kind::Directory {
+        tell(key(entry), IN_ATTRIB, 0, &Arc::from(&b""[..]));
     }
 }
 
-/// The inode of `entry` was moved.
-pub fn moved(entry: &Entry) {
+/// A name of the inode of `entry` is gone, and with the last one its watches.
+pub fn unlinked(entry: &Entry) {
     if is_active() {
+        linked(entry);
+        if entry.inode().attr().links == 0 {
+            deleted(entry);
+        }
+    }
+}
+
+/// The inode of `entry` was moved, by its names in these directories.
+pub fn moved(entry: &Entry, (from, old): (&Entry, &[u8]), (to, new): (&Entry, &[u8])) {
+    if is_active() {
+        let (cookie, is_directory) = (new_cookie(), entry.kind() == Kind::Directory);
+        in_directory(from, old, is_directory, IN_MOVED_FROM, cookie);
+        in_directory(to, new, is_directory, IN_MOVED_TO, cookie);
+        if key(from) == key(to) {
+            dnotify::tell_rename(key(from));
+        }
         tell(key(entry), IN_MOVE_SELF, 0, &Arc::from(&b""[..]));
     }
 }
@@ -146,20 +217,19 @@ pub fn in_directory(directory: &Entry, name: &[u8], is_directory: bool, mask: u3
     }
 }
 
-/// The last name of an inode is gone, and with it its watches.
-pub fn deleted(entry: &Entry) {
-    if is_active() {
-        let key = key(entry);
-        tell(key, IN_DELETE_SELF, 0, &Arc::from(&b""[..]));
-        let watches = WATCHES.lock().remove(&key).unwrap_or_default();
-        COUNT.fetch_sub(usize::from(!watches.is_empty()), Relaxed);
-        for watch in watches {
-            watch.ignored();
-        }
+fn deleted(entry: &Entry) {
+    let key = key(entry);
+    tell(key, IN_DELETE_SELF, 0, &Arc::from(&b""[..]));
+    let watches = WATCHES.lock().remove(&key).unwrap_or_default();
+    COUNT.fetch_sub(usize::from(!watches.is_empty()), Relaxed);
+    for watch in watches {
+        watch.ignored();
     }
 }
 
+/// Tells who watches `key` of the events of `mask`; with IN_EXCL_UNLINK they are of what has no name any more.
 fn tell(key: Key, mask: u32, cookie: u32, name: &Arc<[u8]>) {
+    dnotify::tell(key, mask);
     let mut at = 0;
     loop {
         let found = {
@@ -167,16 +237,21 @@ fn tell(key: Key, mask: u32, cookie: u32, name: &Arc<[u8]>) {
             let Some(watch) = watches.get(&key).and_then(|list| list.get(at)) else {
                 return;
             };
-            (watch.mask & mask & IN_ALL_EVENTS != 0)
-                .then(|| (watch.instance.upgrade(), watch.number))
+            (watch.mask & mask & IN_ALL_EVENTS != 0 && watch.mask & mask & IN_EXCL_UNLINK == 0)
+                .then(|| (watch.instance.upgrade(), watch.number, watch.mask))
         };
-        if let Some((Some(instance), watch)) = found {
+        if let Some((Some(instance), watch, wanted)) = found {
             instance.push(Event {
                 watch,
-                mask,
+                mask: mask & !IN_EXCL_UNLINK,
                 cookie,
                 name: name.clone(),
             });
+            if wanted & IN_ONESHOT != 0 {
+                // Another takes its place in the list.
+                _ = instance.unwatch(watch);
+                continue;
+            }
         }
         at += 1;
     }
@@ -185,7 +260,9 @@ fn tell(key: Key, mask: u32, cookie: u32, name: &Arc<[u8]>) {
 impl Watch {
     fn ignored(self) {
         if let Some(instance) = self.instance.upgrade() {
-            instance.state.lock().watches.remove(&self.number);
+            if instance.state.lock().watches.remove(&self.number).is_some() {
+                instance.uncharge(1);
+            }
             instance.push(Event {
                 watch: self.number,
                 mask: IN_IGNORED,
@@ -202,7 +279,7 @@ impl Inotify {
         if state.events.back().is_some_and(|last| last.same(&event)) {
             return;
         }
-        let event = match state.events.len().cmp(&MAX_EVENTS) {
+        let event = match state.events.len().cmp(&self.most) {
             core::cmp::Ordering::Less => event,
             core::cmp::Ordering::Equal => Event {
                 watch: -1,
@@ -223,12 +300,10 @@ impl Inotify {
     pub fn watch(self: &Arc<Self>, entry: &Entry, mask: u32) -> Result<i32> {
         let key = key(entry);
         let mut watches = WATCHES.lock();
-        let fresh = !watches.contains_key(&key);
-        let list = watches.entry(key).or_default();
-        list.retain(|watch| watch.instance.strong_count() > 0);
-        let own = list
-            .iter_mut()
-            .find(|watch| core::ptr::eq(watch.instance.as_ptr(), Arc::as_ptr(self)));
+        let own = watches.get_mut(&key).and_then(|list| {
+            list.iter_mut()
+                .find(|watch| core::ptr::eq(watch.instance.as_ptr(), Arc::as_ptr(self)))
+        });
         if let Some(watch) = own {
             if mask & IN_MASK_CREATE != 0 {
                 return Err(Errno::EEXIST);
@@ -240,11 +315,29 @@ impl Inotify {
             };
             return Ok(watch.number);
         }
-        list.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        let mut state = self.state.lock();
-        state.last += 1;
-        let number = state.last;
-        state.watches.insert(number, key);
+        // As on Linux, a number is spent even where there is no room.
+        let number = {
+            let mut state = self.state.lock();
+            state.last += 1;
+            state.last
+        };
+        charge(self.user, |usage| {
+            if usage.watches >= MAX_WATCHES.load(Relaxed) {
+                return Err(Errno::ENOSPC);
+            }
+            usage.watches += 1;
+            Ok(())
+        })?;
+        let fresh = !watches.contains_key(&key);
+        let list = watches.entry(key).or_default();
+        if list.try_reserve(1).is_err() {
+            if fresh {
+                watches.remove(&key);
+            }
+            self.uncharge(1);
+            return Err(Errno::ENOMEM);
+        }
+        self.state.lock().watches.insert(number, key);
         list.push(Watch {
             instance: Arc::downgrade(self),
             number,
@@ -262,9 +355,18 @@ impl Inotify {
             .watches
             .remove(&number)
             .ok_or(Errno::EINVAL)?;
+        self.uncharge(1);
         let watch = self.take(key, number);
         watch.into_iter().for_each(Watch::ignored);
         Ok(())
+    }
+
+    /// So many watches are gone.
+    fn uncharge(&self, watches: usize) {
+        _ = charge(self.user, |usage| {
+            usage.watches -= watches;
+            Ok(())
+        });
     }
 
     fn take(&self, key: Key, number: i32) -> Option<Watch> {
@@ -284,6 +386,11 @@ impl Inotify {
 impl Drop for Inotify {
     fn drop(&mut self) {
         let watches = core::mem::take(&mut self.state.lock().watches);
+        _ = charge(self.user, |usage| {
+            usage.watches -= watches.len();
+            usage.instances -= 1;
+            Ok(())
+        });
         for (number, key) in watches {
             self.take(key, number);
         }
@@ -326,6 +433,20 @@ impl FileOps for Inotify {
         let mut events = Events::empty();
         events.set(Events::IN, !self.state.lock().events.is_empty());
         events
+    }
+
+    fn describe(&self, text: &mut Text) {
+        let watches = WATCHES.lock();
+        let own = |watch: &Watch| core::ptr::eq(watch.instance.as_ptr(), self);
+        for ((device, inode), list) in watches.iter() {
+            for watch in list.iter().filter(|watch| own(watch)) {
+                let (number, mask) = (watch.number, watch.mask);
+                put!(
+                    text,
+                    "inotify wd:{number:x} ino:{inode:x} sdev:{device:x} mask:{mask:x} ignored_mask:0\n"
+                );
+            }
+        }
     }
 
     fn ioctl(&self, _file: &File, request: u32, argument: usize) -> Result<usize> {

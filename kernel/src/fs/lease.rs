@@ -12,12 +12,10 @@ use crate::task::{current, tree};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
-use linux_raw_sys::general::{F_RDLCK, F_UNLCK, F_WRLCK};
+use linux_raw_sys::general::{CAP_LEASE, F_RDLCK, F_UNLCK, F_WRLCK};
 
 /// How long who opens a file waits for the holder of a lease (`/proc/sys/fs/lease-break-time`), in seconds.
 pub static BREAK_TIME: AtomicU64 = AtomicU64::new(45);
-/// CAP_LEASE
-const CAP_LEASE: u32 = 28;
 
 /// A lease.
 struct Lease {
@@ -165,7 +163,7 @@ fn wait_for_leases(entry: &Entry, write: bool, waits: bool) -> Result<()> {
     let inode = entry.inode();
     while let Some((holder, changed, deadline)) = demand(inode, write) {
         if let Some(holder) = holder {
-            sigio::tell_lease(&holder);
+            sigio::tell_message(&holder);
         }
         if !waits {
             return Err(Errno::EAGAIN);

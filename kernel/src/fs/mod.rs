@@ -7,6 +7,7 @@
 pub mod anonymous;
 pub mod context;
 pub mod device;
+pub mod dnotify;
 pub mod entry;
 pub mod epoll;
 pub mod eventfd;

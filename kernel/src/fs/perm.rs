@@ -4,8 +4,8 @@ use super::entry::Entry;
 use super::inode::{Attr, Kind};
 use crate::errno::{Errno, Result};
 use crate::task::credentials::Credentials;
-use crate::task::current;
-use linux_raw_sys::general::MS_RDONLY;
+use crate::task::{can, current};
+use linux_raw_sys::general::{CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER, MS_RDONLY};
 
 /// Search a directory, or execute a file.
 pub const EXECUTE: u32 = 1;
@@ -19,7 +19,7 @@ pub fn check(entry: &Entry, wanted: u32) -> Result<()> {
     if wanted & WRITE != 0 {
         writable(entry)?;
     }
-    if is_privileged() && (wanted & EXECUTE == 0 || entry.kind() == Kind::Directory) {
+    if can(CAP_DAC_OVERRIDE) && (wanted & EXECUTE == 0 || entry.kind() == Kind::Directory) {
         return Ok(());
     }
     // Asked for first: who owns a process's directory, its identities tell, which the caller's may be.
@@ -47,15 +47,6 @@ pub fn search(entry: &Entry) -> Result<()> {
 
 /// EACCES unless `who` may do `wanted` to what has the attributes `attr`.
 pub fn check_as(who: &Credentials, attr: &Attr, wanted: u32) -> Result<()> {
-    if who.is_privileged() {
-        let executable =
-            attr.mode & 0o111 != 0 || Kind::of_mode(attr.mode) == Some(Kind::Directory);
-        return if wanted & EXECUTE == 0 || executable {
-            Ok(())
-        } else {
-            Err(Errno::EACCES)
-        };
-    }
     let shift = if who.fsuid == attr.uid {
         6
     } else if who.in_group(attr.gid) {
@@ -63,7 +54,13 @@ pub fn check_as(who: &Credentials, attr: &Attr, wanted: u32) -> Result<()> {
     } else {
         0
     };
-    if attr.mode >> shift & wanted == wanted {
+    let directory = Kind::of_mode(attr.mode) == Some(Kind::Directory);
+    let executable = directory || attr.mode & 0o111 != 0;
+    let reads = wanted == READ || directory && wanted & WRITE == 0;
+    if attr.mode >> shift & wanted == wanted
+        || who.can(CAP_DAC_OVERRIDE) && (wanted & EXECUTE == 0 || executable)
+        || who.can(CAP_DAC_READ_SEARCH) && reads
+    {
         Ok(())
     } else {
         Err(Errno::EACCES)
@@ -72,7 +69,7 @@ pub fn check_as(who: &Credentials, attr: &Attr, wanted: u32) -> Result<()> {
 
 /// EPERM unless the calling thread owns the inode of `entry` (or is privileged).
 pub fn owner(entry: &Entry) -> Result<()> {
-    if is_privileged() || owns(entry.inode().attr().uid) {
+    if can(CAP_FOWNER) || owns(entry.inode().attr().uid) {
         Ok(())
     } else {
         Err(Errno::EPERM)
@@ -81,7 +78,7 @@ pub fn owner(entry: &Entry) -> Result<()> {
 
 /// EPERM when a sticky directory keeps the calling thread from removing `victim` from it.
 pub fn sticky(directory: &Entry, victim: &Entry) -> Result<()> {
-    if is_privileged() {
+    if can(CAP_FOWNER) {
         return Ok(());
     }
     let above = directory.inode().attr();
@@ -91,10 +88,6 @@ pub fn sticky(directory: &Entry, victim: &Entry) -> Result<()> {
     } else {
         Err(Errno::EPERM)
     }
-}
-
-fn is_privileged() -> bool {
-    current().with_credentials(|who| who.is_privileged())
 }
 
 fn owns(uid: u32) -> bool {

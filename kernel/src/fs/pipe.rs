@@ -11,19 +11,43 @@ use crate::mm::PAGE_SIZE;
 use crate::mm::heap::try_arc;
 use crate::mm::user::UserPtr;
 use crate::sync::{Mutex, SleepMutex};
-use crate::task::signal;
+use crate::task::{can, require, signal};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
-use linux_raw_sys::general::{O_ACCMODE, O_RDWR, O_WRONLY, S_IFIFO, SIGPIPE};
+use linux_raw_sys::general::{CAP_SYS_RESOURCE, O_ACCMODE, O_RDWR, O_WRONLY, S_IFIFO, SIGPIPE};
 use linux_raw_sys::ioctl::FIONREAD;
 
 /// Writes up to this size are not mixed with those of others.
 pub const ATOMIC: usize = 4096;
 /// Pages of a new pipe, as on Linux.
 const PAGES: usize = 16;
-/// The largest a pipe can be made (Linux's `pipe-max-size`).
-const MAX_SIZE: usize = 1 << 20;
+/// The largest that a pipe can be made without CAP_SYS_RESOURCE (`/proc/sys/fs/pipe-max-size`).
+static MAX_SIZE: AtomicUsize = AtomicUsize::new(1 << 20);
+/// The largest that any can be.
+const LARGEST: usize = 1 << 31;
+
+/// The largest that a pipe can be made without CAP_SYS_RESOURCE, in bytes.
+pub fn max_size() -> usize {
+    MAX_SIZE.load(Relaxed)
+}
+
+/// Changes that; it is rounded up as sizes are.
+///
+/// # Errors
+/// EINVAL.
+pub fn set_max_size(size: usize) -> Result<()> {
+    MAX_SIZE.store(pages_for(size)? * PAGE_SIZE, Relaxed);
+    Ok(())
+}
+
+/// The pages of a pipe of `size` bytes.
+fn pages_for(size: usize) -> Result<usize> {
+    if size > LARGEST {
+        return Err(Errno::EINVAL);
+    }
+    Ok(size.div_ceil(PAGE_SIZE).max(1).next_power_of_two())
+}
 
 /// A pipe.
 pub struct Pipe {
@@ -43,10 +67,16 @@ pub struct Pipe {
 
 impl Pipe {
     fn new() -> Result<Arc<Self>> {
+        let most = max_size() / PAGE_SIZE;
+        let pages = if most >= PAGES || can(CAP_SYS_RESOURCE) {
+            PAGES
+        } else {
+            most
+        };
         try_arc(Pipe {
-            ring: SleepMutex::new(Ring::new(PAGES)?),
+            ring: SleepMutex::new(Ring::new(pages)?),
             len: AtomicUsize::new(0),
-            capacity: AtomicUsize::new(PAGES * PAGE_SIZE),
+            capacity: AtomicUsize::new(pages * PAGE_SIZE),
             readers: AtomicU32::new(0),
             writers: AtomicU32::new(0),
             opened: [AtomicU32::new(0), AtomicU32::new(0)],
@@ -166,10 +196,10 @@ impl Pipe {
     }
 
     fn resize(&self, size: usize) -> Result<usize> {
-        if size > MAX_SIZE {
-            return Err(Errno::EPERM);
+        let pages = pages_for(size)?;
+        if pages * PAGE_SIZE > max_size() {
+            require(CAP_SYS_RESOURCE)?;
         }
-        let pages = size.div_ceil(PAGE_SIZE).max(1).next_power_of_two();
         self.with_ring(|ring| -> Result<()> {
             *ring = ring.resized(pages)?;
             self.capacity.store(ring.capacity(), Relaxed);

@@ -52,8 +52,14 @@ impl Events {
 
 /// Is told when a source it watches changes.
 pub trait Watcher: Send + Sync {
-    /// The source may have become ready. Called with no lock that a poll takes; must not wait.
-    fn changed(&self);
+    /// The source may have become ready. Called with no lock that a poll takes; must not wait. True where that woke a
+    /// thread that can go on.
+    fn changed(&self) -> bool;
+
+    /// Whether of all who are like this one it suffices to wake one.
+    fn is_exclusive(&self) -> bool {
+        false
+    }
 }
 
 /// Something whose readiness changes: those who wait in a call on it, and those who poll it.
@@ -100,6 +106,19 @@ impl WaitSource {
     #[inline]
     pub fn notify(&self) {
         self.waiters.wake_all();
+        self.notify_watchers();
+    }
+
+    /// The same, but of those who wait in a call only the one that waited longest, where each takes its part. True if there
+    /// was one.
+    pub fn notify_one(&self) -> bool {
+        let woken = self.waiters.wake_one();
+        self.notify_watchers();
+        woken
+    }
+
+    #[inline]
+    fn notify_watchers(&self) {
         if self.watched.load(Acquire) {
             self.tell_all();
         }
@@ -110,6 +129,7 @@ impl WaitSource {
     #[cold]
     fn tell_all(&self) {
         let (mut at, mut version) = (0, self.watchers.lock().version);
+        let mut one_woken = false;
         loop {
             let watcher = {
                 let watchers = self.watchers.lock();
@@ -119,7 +139,10 @@ impl WaitSource {
                 watchers.list.get(at).cloned()
             };
             let Some(watcher) = watcher else { return };
-            watcher.changed();
+            let exclusive = watcher.is_exclusive();
+            if !exclusive || !one_woken {
+                one_woken |= watcher.changed() && exclusive;
+            }
             at += 1;
         }
     }
@@ -226,8 +249,9 @@ impl Poller {
 }
 
 impl Watcher for Poller {
-    fn changed(&self) {
+    fn changed(&self) -> bool {
         self.changed.store(true, Release);
         self.waiters.wake_all();
+        true
     }
 }

@@ -129,22 +129,24 @@ pub fn watch(file: &Arc<File>, fd: i32, on: bool) -> Result<()> {
 struct Listener(Weak<File>);
 
 impl Watcher for Listener {
-    fn changed(&self) {
-        if let Some(file) = self.0.upgrade() {
-            let ready = file.poll(None);
-            let code = match ready {
-                _ if ready.contains(Events::IN) => READ,
-                _ if ready.contains(Events::OUT) => WRITE,
-                _ if ready.contains(Events::HANG_UP) => HANG_UP,
-                _ => return,
-            };
-            tell(&file, code, ready.with_normal().bits());
-        }
+    fn changed(&self) -> bool {
+        let Some(file) = self.0.upgrade() else {
+            return false;
+        };
+        let ready = file.poll(None);
+        let code = match ready {
+            _ if ready.contains(Events::IN) => READ,
+            _ if ready.contains(Events::OUT) => WRITE,
+            _ if ready.contains(Events::HANG_UP) => HANG_UP,
+            _ => return false,
+        };
+        tell(&file, code, ready.with_normal().bits());
+        true
     }
 }
 
-/// Tells the file's owner that somebody wants what it holds a lease of.
-pub fn tell_lease(file: &File) {
+/// Tells the file's owner that there is a message: somebody wants what it holds a lease of, or changed the directory.
+pub fn tell_message(file: &File) {
     let band = Events::IN.with_normal().bits() | MESSAGE_BIT;
     tell(file, MESSAGE, band);
 }

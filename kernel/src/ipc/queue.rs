@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use linux_raw_sys::general::{
-    O_ACCMODE, O_NONBLOCK, O_RDONLY, O_RDWR, O_WRONLY, RLIMIT_MSGQUEUE, SIGEV_NONE, SIGEV_SIGNAL,
-    SIGEV_THREAD,
+    CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_SYS_RESOURCE, O_ACCMODE, O_NONBLOCK, O_RDONLY, O_RDWR,
+    O_WRONLY, RLIMIT_MSGQUEUE, SIGEV_NONE, SIGEV_SIGNAL, SIGEV_THREAD,
 };
 
 use super::registry::{READ, WRITE};
@@ -170,7 +170,7 @@ pub fn create(
 ) -> Result<Arc<File>> {
     check_name(name)?;
     let attributes = attributes.unwrap_or(SOFT);
-    let privileged = crate::task::require_privilege().is_ok();
+    let privileged = crate::task::can(CAP_SYS_RESOURCE);
     let limit = if privileged { HARD } else { SOFT };
     if !(1..=limit.messages).contains(&attributes.messages)
         || !(1..=limit.bytes).contains(&attributes.bytes)
@@ -219,7 +219,7 @@ pub fn create(
 pub fn unlink(name: &[u8]) -> Result<()> {
     check_name(name)?;
     let queue = find(name).ok_or(Errno::ENOENT)?;
-    let owns = current().with_credentials(|who| who.fsuid == queue.owner.0 || who.is_privileged());
+    let owns = current().with_credentials(|who| who.fsuid == queue.owner.0 || who.can(CAP_FOWNER));
     if !owns {
         // The folder of queues is sticky.
         return Err(Errno::EPERM);
@@ -251,7 +251,7 @@ impl Queue {
             } else {
                 self.mode
             };
-            wanted & !granted == 0 || who.is_privileged()
+            wanted & !granted == 0 || who.can(CAP_DAC_OVERRIDE)
         });
         if allowed { Ok(()) } else { Err(Errno::EACCES) }
     }

@@ -3,7 +3,9 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use linux_raw_sys::general::{__kernel_key_t, S_IRWXG, S_IRWXO, S_IRWXU};
+use linux_raw_sys::general::{
+    __kernel_key_t, CAP_IPC_OWNER, CAP_SYS_ADMIN, S_IRWXG, S_IRWXO, S_IRWXU,
+};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::errno::{Errno, Result};
@@ -19,9 +21,6 @@ const EXCLUSIVE: u32 = 0o2000;
 pub const READ: u32 = 4;
 /// See [`READ`].
 pub const WRITE: u32 = 2;
-/// CAP_IPC_OWNER and CAP_SYS_ADMIN (include/uapi/linux/capability.h).
-const CAP_IPC_OWNER: u32 = 15;
-const CAP_SYS_ADMIN: u32 = 21;
 /// Numbers consist of a place, below this, and of how often a place was given out before (Linux's IPCMNI).
 const PLACES: usize = 1 << 15;
 

@@ -33,14 +33,15 @@ impl Irqfd {
 }
 
 impl Watcher for Irqfd {
-    fn changed(&self) {
+    fn changed(&self) -> bool {
         if !self.trigger.drain() {
-            return;
+            return false;
         }
         self.machine.set_gsi(self.gsi, true);
         if self.resample.is_none() {
             self.machine.set_gsi(self.gsi, false);
         }
+        true
     }
 }
 

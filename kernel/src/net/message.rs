@@ -5,9 +5,10 @@ use super::rights::{MAX_FILES, Rights};
 use crate::errno::{Errno, Result};
 use crate::fs::FdTable;
 use crate::mm::user::{UserPtr, UserSlice};
-use crate::task::credentials::{CAP_SETGID, CAP_SETUID, Credentials as Identity};
+use crate::task::credentials::Credentials as Identity;
 use crate::task::current;
 use alloc::vec::Vec;
+use linux_raw_sys::general::{CAP_SETGID, CAP_SETUID, CAP_SYS_ADMIN};
 use linux_raw_sys::net::{AF_UNIX, MSG_CTRUNC, SCM_CREDENTIALS, SCM_RIGHTS, SOL_SOCKET};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -15,8 +16,6 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 const HEADER: usize = 16;
 /// The most bytes of control messages in one call.
 const MAX_CONTROL: usize = 16 * 1024;
-/// Who may pretend to be another process (CAP_SYS_ADMIN).
-const CAP_SYS_ADMIN: u32 = 21;
 
 /// `struct ucred`: who sent something.
 #[repr(C)]

@@ -2,9 +2,10 @@
 
 use super::socket::Socket;
 use crate::errno::{Errno, Result};
-use crate::task::current;
+use crate::task::can;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use linux_raw_sys::general::CAP_NET_ADMIN;
 use linux_raw_sys::net::*;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -14,8 +15,6 @@ const MAX_BUFFER: u32 = 212_992;
 /// The least that a buffer is made (`SOCK_MIN_SNDBUF`, `SOCK_MIN_RCVBUF`).
 const MIN_SEND: u32 = 4608;
 const MIN_RECEIVE: u32 = 2304;
-/// Who may exceed the most (CAP_NET_ADMIN).
-const CAP_NET_ADMIN: u32 = 12;
 
 /// Options that are only on or off, and only kept unless somebody asks for them.
 const SWITCHES: [u32; 19] = [
@@ -222,7 +221,7 @@ pub fn set(socket: &dyn Socket, name: u32, value: &[u8]) -> Result<()> {
 
 /// Twice what was asked for, as Linux has it.
 fn buffer_size(asked: i32, forced: bool, least: u32) -> Result<u32> {
-    if forced && !current().with_credentials(|who| who.can(CAP_NET_ADMIN)) {
+    if forced && !can(CAP_NET_ADMIN) {
         return Err(Errno::EPERM);
     }
     let most = if forced {

@@ -1,7 +1,7 @@
 //! adjtimex(2): what a program that keeps the time of day right tells and asks. All of it is kept, a step of the time is
 //! done; the clock's rate stays what it is.
 
-use linux_raw_sys::general::{CLOCK_MONOTONIC, CLOCK_REALTIME, CLOCK_TAI};
+use linux_raw_sys::general::{CAP_SYS_TIME, CLOCK_MONOTONIC, CLOCK_REALTIME, CLOCK_TAI};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::time::{Pair, timespec};
@@ -9,7 +9,7 @@ use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
 use crate::sync::Mutex;
 use crate::task::clock::{self, SECOND};
-use crate::task::require_privilege;
+use crate::task::require;
 
 /// `struct timex` (include/uapi/linux/timex.h).
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
@@ -102,18 +102,18 @@ fn check(asked: &Timex, modes: &Modes) -> Result<()> {
             return Err(Errno::EINVAL);
         }
         if !modes.contains(Modes::NANO) {
-            require_privilege()?;
+            require(CAP_SYS_TIME)?;
         }
     } else {
         if !modes.is_empty() {
-            require_privilege()?;
+            require(CAP_SYS_TIME)?;
         }
         if modes.contains(Modes::TICK) && !TICKS.contains(&asked.tick) {
             return Err(Errno::EINVAL);
         }
     }
     if modes.contains(Modes::SET_OFFSET) {
-        require_privilege()?;
+        require(CAP_SYS_TIME)?;
         step(asked, modes)?;
     }
     Ok(())

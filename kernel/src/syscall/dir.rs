@@ -1,13 +1,13 @@
 //! Names: making, moving and removing them, listing directories, where a process is in the tree, mounts.
 
-use super::path::{self, UserPath, check_flags, file};
+use super::path::{self, UserPath, check_flags, file, opened};
 use crate::errno::{Errno, Result};
 use crate::fs::file::Record;
 use crate::fs::inode::{Kind, Link, New, Replace};
 use crate::fs::walk::{Last, Walk};
 use crate::fs::{Entry, inotify, mount, perm};
 use crate::mm::user::{UserSlice, read_cstr};
-use crate::task::current;
+use crate::task::{current, require};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use linux_raw_sys::general::*;
@@ -35,6 +35,12 @@ fn make(directory: i32, path: &[u8], new: New) -> Result<usize> {
         return Err(Errno::ENOENT);
     }
     perm::check(&parent, perm::WRITE)?;
+    if let New::Node(mode, device) = new
+        && matches!(mode & S_IFMT, S_IFCHR | S_IFBLK)
+        && (mode & S_IFMT == S_IFBLK || device != 0)
+    {
+        require(CAP_MKNOD)?;
+    }
     parent.inode().create(&parent, name, new)?;
     inotify::in_directory(&parent, name, is_directory, IN_CREATE, 0);
     Ok(0)
@@ -55,14 +61,7 @@ pub fn mknodat(directory: i32, path: usize, mode: u32, device: u32) -> Result<us
     let kind = match mode & S_IFMT {
         0 => S_IFREG,
         S_IFDIR | S_IFLNK => return Err(Errno::EPERM),
-        kind @ (S_IFREG | S_IFIFO | S_IFSOCK) => kind,
-        kind @ (S_IFCHR | S_IFBLK) => current().with_credentials(|who| {
-            if who.is_privileged() {
-                Ok(kind)
-            } else {
-                Err(Errno::EPERM)
-            }
-        })?,
+        kind @ (S_IFREG | S_IFIFO | S_IFSOCK | S_IFCHR | S_IFBLK) => kind,
         _ => return Err(Errno::EINVAL),
     };
     let permissions = mode & 0o7777 & !current().fs().umask();
@@ -105,8 +104,8 @@ pub fn linkat(from: i32, old: usize, to: i32, new: usize, flags: u32) -> Result<
     }
     perm::check(&parent, perm::WRITE)?;
     parent.inode().add_link(&parent, name, entry.inode())?;
+    inotify::linked(&entry);
     inotify::in_directory(&parent, name, false, IN_CREATE, 0);
-    inotify::about(&entry, IN_ATTRIB);
     Ok(0)
 }
 
@@ -137,10 +136,8 @@ pub fn unlinkat(directory: i32, path: usize, flags: u32) -> Result<usize> {
         return Err(Errno::EBUSY);
     }
     parent.inode().remove(&parent, name, rmdir)?;
+    inotify::unlinked(&victim);
     inotify::in_directory(&parent, name, rmdir, IN_DELETE, 0);
-    if inotify::is_active() && victim.inode().attr().links == 0 {
-        inotify::deleted(&victim);
-    }
     Ok(0)
 }
 
@@ -177,8 +174,9 @@ pub fn renameat2(from: i32, old: usize, to: i32, new: usize, flags: u32) -> Resu
     if source.is_covered() {
         return Err(Errno::EBUSY);
     }
-    if let Ok(victim) = new_parent.inode().lookup(&new_parent, new_name) {
-        perm::sticky(&new_parent, &victim)?;
+    let victim = new_parent.inode().lookup(&new_parent, new_name).ok();
+    if let Some(victim) = &victim {
+        perm::sticky(&new_parent, victim)?;
         if victim.is_covered() {
             return Err(Errno::EBUSY);
         }
@@ -186,11 +184,10 @@ pub fn renameat2(from: i32, old: usize, to: i32, new: usize, flags: u32) -> Resu
     old_parent
         .inode()
         .rename(&old_parent, old_name, (&new_parent, new_name), replace)?;
-    if inotify::is_active() {
-        let (cookie, is_directory) = (inotify::new_cookie(), source.kind() == Kind::Directory);
-        inotify::in_directory(&old_parent, old_name, is_directory, IN_MOVED_FROM, cookie);
-        inotify::in_directory(&new_parent, new_name, is_directory, IN_MOVED_TO, cookie);
-        inotify::moved(&source);
+    let (from, to) = ((&*old_parent, old_name), (&*new_parent, new_name));
+    inotify::moved(&source, from, to);
+    if let (Some(victim), Replace::Yes) = (&victim, replace) {
+        inotify::unlinked(victim);
     }
     Ok(0)
 }
@@ -238,7 +235,7 @@ fn encode(record: &Record, bytes: &mut [u8; RECORD_MAX]) -> usize {
 
 /// getdents64(2)
 pub fn getdents64(fd: i32, buffer: usize, size: u32) -> Result<usize> {
-    let file = file(fd)?;
+    let file = opened(fd)?;
     if file.entry().kind() != Kind::Directory {
         return Err(Errno::ENOTDIR);
     }
@@ -297,16 +294,6 @@ pub fn fchdir(fd: i32) -> Result<usize> {
     change_directory(file(fd)?.entry().clone())
 }
 
-fn privileged() -> Result<()> {
-    current().with_credentials(|who| {
-        if who.is_privileged() {
-            Ok(())
-        } else {
-            Err(Errno::EPERM)
-        }
-    })
-}
-
 /// chroot(2)
 pub fn chroot(path: usize) -> Result<usize> {
     let entry = path::resolve(AT_FDCWD, path, 0)?;
@@ -314,7 +301,7 @@ pub fn chroot(path: usize) -> Result<usize> {
         return Err(Errno::ENOTDIR);
     }
     perm::search(&entry)?;
-    privileged()?;
+    require(CAP_SYS_CHROOT)?;
     current().fs().set_root(entry);
     Ok(0)
 }
@@ -328,8 +315,8 @@ pub fn umask(mask: u32) -> Result<usize> {
 /// tmpfs of its own, at every place that shows it.
 pub fn mount(source: usize, target: usize, kind: usize, flags: u32, data: usize) -> Result<usize> {
     const SETTINGS: u32 = MS_PRIVATE | MS_SHARED | MS_SLAVE | MS_UNBINDABLE;
-    privileged()?;
     let target = path::resolve(AT_FDCWD, target, 0)?;
+    require(CAP_SYS_ADMIN)?;
     if flags & SETTINGS != 0 {
         return Ok(0);
     }
@@ -364,7 +351,7 @@ pub fn mount(source: usize, target: usize, kind: usize, flags: u32, data: usize)
 /// umount2(2)
 pub fn umount2(target: usize, flags: u32) -> Result<usize> {
     check_flags(flags, MNT_FORCE | MNT_DETACH | MNT_EXPIRE | UMOUNT_NOFOLLOW)?;
-    privileged()?;
+    require(CAP_SYS_ADMIN)?;
     let follow = if flags & UMOUNT_NOFOLLOW != 0 {
         AT_SYMLINK_NOFOLLOW
     } else {

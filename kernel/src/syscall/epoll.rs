@@ -1,7 +1,7 @@
 //! epoll.
 
 use super::layout::Native;
-use super::path::{check_flags, file};
+use super::path::{check_flags, opened};
 use super::poll::{Deadline, with_mask};
 use crate::errno::{Errno, Result};
 use crate::fs::epoll::{self, Epoll, Event};
@@ -19,7 +19,7 @@ pub fn epoll_create1(flags: u32) -> Result<usize> {
 }
 
 fn set(fd: i32) -> Result<Arc<Epoll>> {
-    file(fd)?.ops_as::<Epoll>().ok_or(Errno::EINVAL)
+    opened(fd)?.ops_as::<Epoll>().ok_or(Errno::EINVAL)
 }
 
 /// epoll_ctl(2)
@@ -28,7 +28,7 @@ pub fn epoll_ctl(epoll: i32, operation: u32, fd: i32, event: usize) -> Result<us
         EPOLL_CTL_DEL => Event::default(),
         _ => UserPtr::<Event>::new(event).read()?,
     };
-    let member = file(fd)?;
+    let member = opened(fd)?;
     let epoll = set(epoll)?;
     match operation {
         EPOLL_CTL_ADD => epoll.add(fd, &member, event)?,

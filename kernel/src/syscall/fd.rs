@@ -7,7 +7,7 @@ use crate::fs::fdtable::MAX_FILES;
 use crate::fs::inode::Kind;
 use crate::fs::pipe::End;
 use crate::fs::tmpfs::Node;
-use crate::fs::{File, lease, perm, sigio};
+use crate::fs::{File, dnotify, lease, perm, sigio};
 use crate::mm::user::UserPtr;
 use crate::task::current;
 use alloc::sync::Arc;
@@ -62,7 +62,7 @@ pub fn fcntl(fd: i32, command: u32, argument: usize) -> Result<usize> {
             files.set_close_on_exec(fd, argument as u32 & FD_CLOEXEC != 0)?;
             Ok(0)
         }
-        F_GETFL => Ok(file.flags().0 as usize),
+        F_GETFL => Ok(file.flags().told() as usize),
         F_SETFL => {
             set_flags(&file, fd, argument as u32)?;
             Ok(0)
@@ -82,6 +82,11 @@ pub fn fcntl(fd: i32, command: u32, argument: usize) -> Result<usize> {
             lease::set(&file, fd, argument as u32)?;
             Ok(0)
         }
+        F_NOTIFY => {
+            dnotify::watch(&file, fd, argument as u32)?;
+            Ok(0)
+        }
+        F_CREATED_QUERY => Ok(file.flags().created().into()),
         F_GETLEASE => Ok(lease::get(&file) as usize),
         _ => lock::fcntl(&file, command, argument)
             .or_else(|| owner(&file, command, argument))

@@ -1,7 +1,7 @@
 //! Opening, reading and writing files.
 
 use super::layout::{Layout, Native};
-use super::path::{self, UserPath, check_flags, file};
+use super::path::{self, UserPath, check_flags, file, opened};
 use crate::errno::{Errno, Result};
 use crate::fs::file::Whence;
 use crate::fs::inode::{Kind, Link, New};
@@ -71,17 +71,18 @@ fn open_path(directory: i32, path: &[u8], flags: u32, mode: u32, scope: Scope) -
     let from = path::base(directory, if scope.is_bounded() { b"" } else { path })?;
     let context = current().fs();
     let mut walk = Walk::new(&context).within(scope, from.as_ref());
-    let entry = if flags.has(__O_TMPFILE) {
-        open_unnamed(&mut walk, from, path, flags, mode)?
+    let (entry, created) = if flags.has(__O_TMPFILE) {
+        (open_unnamed(&mut walk, from, path, flags, mode)?, true)
     } else if flags.has(O_CREAT) {
         open_or_create(walk, from, path, flags, mode)?
     } else {
         let follow = !flags.has(O_NOFOLLOW);
         let entry = walk.resolve(from.as_ref(), path, follow)?;
         check_open(&entry, flags)?;
-        entry
+        (entry, false)
     };
-    let opened = File::open(entry, flags)?;
+    let kept = if created { flags.creating() } else { flags };
+    let opened = File::open(entry, kept)?;
     if !flags.has(O_PATH) {
         inotify::about(opened.entry(), IN_OPEN);
     }
@@ -144,14 +145,15 @@ fn open_unnamed(
         .create_unnamed(&directory, mode, !flags.has(O_EXCL))
 }
 
-/// Finds or makes what open(O_CREAT) names; a symbolic link at the end is followed even if it dangles.
+/// Finds or makes what open(O_CREAT) names, and tells whether it did make it; a symbolic link at the end is followed even
+/// if it dangles.
 fn open_or_create(
     mut walk: Walk,
     from: Option<Arc<Entry>>,
     path: &[u8],
     flags: OpenFlags,
     mode: u32,
-) -> Result<Arc<Entry>> {
+) -> Result<(Arc<Entry>, bool)> {
     if flags.has(O_DIRECTORY) {
         return Err(Errno::EINVAL);
     }
@@ -172,7 +174,7 @@ fn open_or_create(
                     Link::Path(target) => (from, expanded) = (Some(directory), target),
                     Link::Entry(entry) => {
                         check_open(&entry, flags)?;
-                        return Ok(entry);
+                        return Ok((entry, false));
                     }
                 }
             }
@@ -182,7 +184,7 @@ fn open_or_create(
                     return Err(Errno::ENOTDIR);
                 }
                 check_open(&entry, flags)?;
-                return Ok(entry);
+                return Ok((entry, false));
             }
             Err(Errno::ENOENT) => {
                 if last.directory {
@@ -198,8 +200,9 @@ fn open_or_create(
                     // Another thread was faster: it is there now.
                     Err(Errno::EEXIST) if !flags.has(O_EXCL) => {}
                     made => {
+                        let made = made?;
                         inotify::in_directory(&directory, name, false, IN_CREATE, 0);
-                        return made;
+                        return Ok((made, true));
                     }
                 }
             }
@@ -357,7 +360,7 @@ pub fn pwritev2(
 
 /// lseek(2)
 pub fn lseek(fd: i32, offset: i64, whence: u32) -> Result<usize> {
-    let file = file(fd)?;
+    let file = opened(fd)?;
     let whence = match whence {
         SEEK_SET => Whence::Set,
         SEEK_CUR => Whence::Current,
@@ -385,7 +388,7 @@ pub fn truncate(path: usize, len: i64) -> Result<usize> {
 
 /// ftruncate(2)
 pub fn ftruncate(fd: i32, len: i64) -> Result<usize> {
-    let file = file(fd)?;
+    let file = opened(fd)?;
     let len = u64::try_from(len).map_err(|_| Errno::EINVAL)?;
     if !file.flags().writable() {
         return Err(Errno::EINVAL);
@@ -397,7 +400,7 @@ pub fn ftruncate(fd: i32, len: i64) -> Result<usize> {
 
 /// fallocate(2)
 pub fn fallocate(fd: i32, mode: u32, offset: i64, len: i64) -> Result<usize> {
-    let file = file(fd)?;
+    let file = opened(fd)?;
     if offset < 0 || len <= 0 {
         return Err(Errno::EINVAL);
     }
@@ -418,15 +421,15 @@ pub fn fallocate(fd: i32, mode: u32, offset: i64, len: i64) -> Result<usize> {
 
 /// fsync(2), fdatasync(2): files are in memory.
 pub fn fsync(fd: i32) -> Result<usize> {
-    match file(fd)?.entry().kind() {
-        Kind::Fifo | Kind::Socket => Err(Errno::EINVAL),
+    match opened(fd)?.entry().kind() {
+        Kind::Fifo | Kind::Socket | Kind::Character => Err(Errno::EINVAL),
         _ => Ok(0),
     }
 }
 
 /// syncfs(2)
 pub fn syncfs(fd: i32) -> Result<usize> {
-    file(fd)?;
+    opened(fd)?;
     Ok(0)
 }
 
@@ -439,7 +442,7 @@ pub fn sync() -> Result<usize> {
 pub fn sync_file_range(fd: i32, offset: i64, len: i64, flags: u32) -> Result<usize> {
     const WAITS: u32 =
         SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
-    let file = file(fd)?;
+    let file = opened(fd)?;
     check_flags(flags, WAITS)?;
     if offset < 0 || len < 0 || offset.checked_add(len).is_none() {
         return Err(Errno::EINVAL);

@@ -6,8 +6,9 @@ use alloc::sync::Arc;
 
 use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, UserSlice};
-use crate::task::credentials::{CAP_SETGID, CAP_SETUID, Credentials};
+use crate::task::credentials::Credentials;
 use crate::task::current;
+use linux_raw_sys::general::{CAP_SETGID, CAP_SETUID};
 use zerocopy::IntoBytes;
 
 /// What leaves an identity as it is.
@@ -152,7 +153,7 @@ pub fn setfsuid(id: u32) -> Result<usize> {
     let old = get(|who| who.fsuid);
     change(|who| {
         if who.can(CAP_SETUID) && id != SAME || [who.uid, who.euid, who.suid].contains(&id) {
-            who.fsuid = id;
+            who.set_file_user(id);
         }
         Ok(())
     })?;

@@ -1,6 +1,6 @@
 //! inotify.
 
-use super::path::{self, check_flags, file};
+use super::path::{self, check_flags, opened};
 use crate::errno::{Errno, Result};
 use crate::fs::inode::Kind;
 use crate::fs::inotify::{self, Inotify};
@@ -18,7 +18,7 @@ pub fn inotify_init1(flags: u32) -> Result<usize> {
 }
 
 fn instance(fd: i32) -> Result<Arc<Inotify>> {
-    file(fd)?.ops_as::<Inotify>().ok_or(Errno::EINVAL)
+    opened(fd)?.ops_as::<Inotify>().ok_or(Errno::EINVAL)
 }
 
 /// inotify_add_watch(2)

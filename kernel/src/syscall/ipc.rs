@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use linux_raw_sys::general::RLIMIT_AS;
+use linux_raw_sys::general::{CAP_SYS_RESOURCE, RLIMIT_AS};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::layout::Native;
@@ -345,7 +345,7 @@ pub fn msgctl(number: i32, command: u32, to: usize) -> Result<usize> {
             let queue = QUEUES.by_number(number)?;
             queue.with_header(|header| header.check_owner())?;
             if new.capacity > message::CAPACITY as u64 {
-                task::require_privilege()?;
+                task::require(CAP_SYS_RESOURCE)?;
             }
             queue.change(&new.header, new.capacity as usize);
             Ok(0)

@@ -3,8 +3,8 @@
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
 use crate::task::limits::Limit;
-use crate::task::{Process, current, require_privilege, tree};
-use linux_raw_sys::general::RLIMIT_STACK;
+use crate::task::{Process, can, current, require, tree};
+use linux_raw_sys::general::{CAP_SYS_RESOURCE, RLIMIT_STACK};
 
 /// prlimit64(2)
 pub fn prlimit64(pid: i32, kind: u32, new: usize, old: usize) -> Result<usize> {
@@ -16,7 +16,7 @@ pub fn prlimit64(pid: i32, kind: u32, new: usize, old: usize) -> Result<usize> {
     if process.pid() != current().process_id() {
         let theirs = process.with_credentials(|who| (who.uid, who.gid));
         if current().with_credentials(|who| (who.uid, who.gid)) != theirs {
-            require_privilege()?;
+            require(CAP_SYS_RESOURCE)?;
         }
     }
     let new = UserPtr::<[usize; 2]>::new(new).read_opt()?;
@@ -31,7 +31,7 @@ pub fn exchange(process: &Process, kind: u32, new: Option<[usize; 2]>) -> Result
     if let Some([soft, hard]) = new {
         process
             .limits
-            .set(kind, Limit { soft, hard }, require_privilege().is_ok())?;
+            .set(kind, Limit { soft, hard }, can(CAP_SYS_RESOURCE))?;
         if kind == RLIMIT_STACK
             && let Some(space) = process
                 .find_thread(|_| true)

@@ -1,6 +1,6 @@
 //! Advisory locks.
 
-use super::path::file;
+use super::path::opened;
 use crate::errno::{Errno, Result};
 use crate::fs::File;
 use crate::fs::file::Whence;
@@ -13,7 +13,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// flock(2)
 pub fn flock(fd: i32, operation: u32) -> Result<usize> {
-    let file = file(fd)?;
+    let file = opened(fd)?;
     let owner = Owner::flock(&file);
     let process = current().process_id();
     let exclusive = operation & !LOCK_NB == LOCK_EX;

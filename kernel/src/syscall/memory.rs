@@ -4,6 +4,7 @@ use core::ops::Range;
 
 use linux_raw_sys::general::*;
 
+use super::path::opened;
 use crate::arch::USER_END;
 use crate::errno::{Errno, Result};
 use crate::mm::area::{Flags, Label, Rights, Source};
@@ -71,7 +72,7 @@ pub fn mmap(
     behaviour = behaviour.set(Flags::GROWS_DOWN, flags & MAP_GROWSDOWN != 0 && !shared);
     behaviour = behaviour.set(Flags::LOCKED, flags & MAP_LOCKED != 0);
     let mapping = if flags & MAP_ANONYMOUS == 0 {
-        let file = task::current().files().get(fd)?;
+        let file = opened(fd)?;
         let writable = file.flags().writable();
         if !file.flags().readable() || shared && rights.has(Rights::WRITE) && !writable {
             return Err(Errno::EACCES);

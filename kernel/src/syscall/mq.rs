@@ -5,7 +5,7 @@ use linux_raw_sys::general::{
 };
 
 use super::layout::Native;
-use super::path::{UserPath, check_flags, file};
+use super::path::{UserPath, check_flags, opened};
 use super::signal::check_signal;
 use super::time::read_time;
 use crate::errno::{Errno, Result};
@@ -46,7 +46,7 @@ pub fn mq_unlink(name: usize) -> Result<usize> {
 }
 
 fn queue_of(fd: i32) -> Result<(Arc<File>, Arc<Queue>)> {
-    let file = file(fd)?;
+    let file = opened(fd)?;
     let queue = file.ops_as::<Queue>().ok_or(Errno::EBADF)?;
     Ok((file, queue))
 }
@@ -108,7 +108,7 @@ pub fn mq_notify(fd: i32, event: usize) -> Result<usize> {
             // The C library starts the thread, when what `value` points to comes out of the socket.
             (socket, SIGEV_THREAD) => {
                 let cookie = UserPtr::<[u8; COOKIE]>::new(value as usize).read()?;
-                let socket = file(socket as i32)?;
+                let socket = opened(socket as i32)?;
                 netlink::check(&socket)?;
                 Way::Socket(socket, cookie)
             }

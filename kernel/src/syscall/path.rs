@@ -8,7 +8,7 @@ use crate::task::current;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Deref;
-use linux_raw_sys::general::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW};
+use linux_raw_sys::general::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, O_PATH};
 
 /// Paths up to this length are kept on the stack.
 const SHORT: usize = 64;
@@ -51,6 +51,16 @@ impl Deref for UserPath {
 #[inline]
 pub fn file(fd: i32) -> Result<Arc<File>> {
     current().file(fd)
+}
+
+/// The same, but EBADF where O_PATH opened it: most calls need more than a place.
+#[inline]
+pub fn opened(fd: i32) -> Result<Arc<File>> {
+    let file = file(fd)?;
+    if file.flags().has(O_PATH) {
+        return Err(Errno::EBADF);
+    }
+    Ok(file)
 }
 
 /// Where a path of an `…at` call starts: `None` for the current directory.

@@ -8,7 +8,7 @@ use super::process::check_rest;
 use super::sched::{self, each};
 use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, UserSlice};
-use crate::task::{require_privilege, thread::Reservation};
+use crate::task::{require, thread::Reservation};
 
 /// `struct sched_attr` (include/uapi/linux/sched/types.h).
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable)]
@@ -93,7 +93,7 @@ pub fn sched_setattr(tid: i32, attributes: usize, flags: u32) -> Result<usize> {
     sched::check_owner(&thread)?;
     let nice = given.nice.clamp(-20, 19);
     if most != 0 || policy == SCHED_DEADLINE || nice < thread.nice() {
-        require_privilege()?;
+        require(CAP_SYS_NICE)?;
     }
     thread.set_policy(policy, given.priority);
     if policy == SCHED_DEADLINE {
@@ -152,7 +152,7 @@ pub fn ioprio_set(which: u32, who: i32, priority: u32) -> Result<usize> {
     let (class, level) = (priority >> CLASS_SHIFT & 7, priority & 0x1fff);
     match class {
         REAL_TIME | BEST_EFFORT if level >= LEVELS => return Err(Errno::EINVAL),
-        REAL_TIME => require_privilege()?,
+        REAL_TIME => require(CAP_SYS_NICE)?,
         BEST_EFFORT | IDLE => {}
         0 if level == 0 => {}
         _ => return Err(Errno::EINVAL),

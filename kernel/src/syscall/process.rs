@@ -138,7 +138,7 @@ fn chosen_number(read: &CloneArguments) -> Result<i32> {
     if !(1..tree::PID_MAX).contains(&tid) {
         return Err(Errno::EINVAL);
     }
-    task::require_privilege()?;
+    task::require(CAP_CHECKPOINT_RESTORE)?;
     Ok(tid)
 }
 

@@ -5,7 +5,7 @@ use linux_raw_sys::general::*;
 use crate::arch::cpu;
 use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, UserSlice};
-use crate::task::{Thread, current, require_privilege, sched, tree};
+use crate::task::{Thread, current, require, sched, tree};
 use alloc::sync::Arc;
 
 /// The thread `tid`, or the current one for 0.
@@ -59,7 +59,7 @@ pub(super) fn check_owner(thread: &Thread) -> Result<()> {
     if own == owner.0 || own == owner.1 {
         Ok(())
     } else {
-        require_privilege()
+        require(CAP_SYS_NICE)
     }
 }
 
@@ -83,7 +83,7 @@ fn set_policy(tid: i32, policy: Option<u32>, parameter: usize) -> Result<usize> 
     }
     check_owner(&thread)?;
     if most != 0 {
-        require_privilege()?;
+        require(CAP_SYS_NICE)?;
     }
     thread.set_policy(policy & !reset, priority);
     Ok(0)
@@ -142,7 +142,7 @@ pub(super) fn each(
     mut f: impl FnMut(&Arc<Thread>) -> Result<()>,
 ) -> Result<()> {
     if which == PRIO_PROCESS {
-        return f(&thread(who)?);
+        return f(&thread(who).map_err(|_| Errno::ESRCH)?);
     }
     let group = if who == 0 { current().group() } else { who };
     let user = if who == 0 {
@@ -192,7 +192,7 @@ pub fn setpriority(which: u32, who: i32, nice: i32) -> Result<usize> {
     each(which, who, |thread| {
         let owner = thread.with_credentials(|who| (who.uid, who.euid));
         let own = current().with_credentials(|who| who.euid);
-        let privileged = require_privilege();
+        let privileged = require(CAP_SYS_NICE);
         if own != owner.0 && own != owner.1 && privileged.is_err() {
             return Err(Errno::EPERM);
         }

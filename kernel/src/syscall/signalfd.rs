@@ -1,6 +1,6 @@
 //! Signals as files.
 
-use super::path::{check_flags, file};
+use super::path::{check_flags, opened};
 use crate::errno::{Errno, Result};
 use crate::fs::signalfd::{self, SignalFd};
 use crate::mm::user::UserPtr;
@@ -19,7 +19,7 @@ pub fn signalfd4(fd: i32, mask: usize, size: usize, flags: u32) -> Result<usize>
         let file = signalfd::new(set, flags)?;
         return Ok(current().files().add(file, flags & O_CLOEXEC != 0)? as usize);
     }
-    file(fd)?
+    opened(fd)?
         .ops_as::<SignalFd>()
         .ok_or(Errno::EINVAL)?
         .set(set);

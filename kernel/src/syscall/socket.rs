@@ -1,6 +1,6 @@
 //! Sockets: making, naming and connecting them, and their options.
 
-use super::path::{check_flags, file};
+use super::path::{check_flags, opened};
 use crate::errno::{Errno, Result};
 use crate::fs::File;
 use crate::mm::user::{UserPtr, UserSlice};
@@ -24,10 +24,7 @@ const MAX_VALUE: usize = 4096;
 
 /// The open file of a descriptor, and the socket that it is.
 pub fn socket_file(fd: i32) -> Result<(Arc<File>, Arc<dyn Socket>)> {
-    let file = file(fd)?;
-    if file.flags().has(linux_raw_sys::general::O_PATH) {
-        return Err(Errno::EBADF);
-    }
+    let file = opened(fd)?;
     let ops = file.ops_as::<SocketFile>().ok_or(Errno::ENOTSOCK)?;
     Ok((file, ops.socket().clone()))
 }

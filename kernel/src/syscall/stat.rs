@@ -1,7 +1,7 @@
 //! Attributes of files.
 
 use super::layout::{self, Layout};
-use super::path::{self, check_flags, file};
+use super::path::{self, check_flags, file, opened};
 use crate::errno::{Errno, Result};
 use crate::fs::device;
 use crate::fs::inode::{Attr, Kind, SetAttr, Time};
@@ -264,11 +264,7 @@ fn change_mode(entry: &Arc<Entry>, mode: u32) -> Result<usize> {
 
 /// fchmod(2)
 pub fn fchmod(fd: i32, mode: u32) -> Result<usize> {
-    let file = file(fd)?;
-    if file.flags().has(O_PATH) {
-        return Err(Errno::EBADF);
-    }
-    change_mode(file.entry(), mode)
+    change_mode(opened(fd)?.entry(), mode)
 }
 
 /// fchmodat(2)
@@ -289,7 +285,7 @@ fn change_owner(entry: &Arc<Entry>, uid: u32, gid: u32) -> Result<usize> {
     current().with_credentials(|who| {
         let keeps_uid = given(uid).is_none_or(|uid| uid == attr.uid);
         let own_group = given(gid).is_none_or(|gid| gid == attr.gid || who.in_group(gid));
-        if who.is_privileged() || who.fsuid == attr.uid && keeps_uid && own_group {
+        if who.can(CAP_CHOWN) || who.fsuid == attr.uid && keeps_uid && own_group {
             Ok(())
         } else {
             Err(Errno::EPERM)
@@ -311,11 +307,7 @@ fn change_owner(entry: &Arc<Entry>, uid: u32, gid: u32) -> Result<usize> {
 
 /// fchown(2)
 pub fn fchown(fd: i32, uid: u32, gid: u32) -> Result<usize> {
-    let file = file(fd)?;
-    if file.flags().has(O_PATH) {
-        return Err(Errno::EBADF);
-    }
-    change_owner(file.entry(), uid, gid)
+    change_owner(opened(fd)?.entry(), uid, gid)
 }
 
 /// fchownat(2)

@@ -1,6 +1,8 @@
 //! System calls on the whole machine.
 
-use linux_raw_sys::general::{GRND_INSECURE, GRND_NONBLOCK, GRND_RANDOM};
+use linux_raw_sys::general::{
+    CAP_SYS_ADMIN, CAP_SYS_BOOT, GRND_INSECURE, GRND_NONBLOCK, GRND_RANDOM,
+};
 use zerocopy::{Immutable, IntoBytes};
 
 use super::path::check_flags;
@@ -11,7 +13,7 @@ use crate::mm::frame;
 use crate::mm::user::{UserPtr, UserSlice};
 use crate::random;
 use crate::task::clock::{self, SECOND};
-use crate::task::{load, require_privilege, sched, uts};
+use crate::task::{load, require, sched, uts};
 
 /// uname(2)
 pub fn uname(to: usize) -> Result<usize> {
@@ -29,7 +31,7 @@ pub fn uname(to: usize) -> Result<usize> {
 }
 
 fn read_name(from: usize, len: usize, set: fn(&[u8]) -> Result<()>) -> Result<usize> {
-    require_privilege()?;
+    require(CAP_SYS_ADMIN)?;
     let mut name = [0; uts::FIELD];
     let name = name.get_mut(..len).ok_or(Errno::EINVAL)?;
     UserSlice::new(from, len).copy_in(name)?;
@@ -123,7 +125,7 @@ const KEYS: [u32; 2] = [0x89ab_cdef, 0];
 
 /// reboot(2)
 pub fn reboot(first: u32, second: u32, command: u32, _argument: usize) -> Result<usize> {
-    require_privilege()?;
+    require(CAP_SYS_BOOT)?;
     if first != MAGIC.0 || !MAGIC.1.contains(&second) {
         return Err(Errno::EINVAL);
     }

@@ -11,7 +11,7 @@ use crate::task::clock::{self, SECOND};
 use crate::task::futex::Wanted;
 use crate::task::thread::{PutTime, Restart};
 use crate::task::wait::sleep_until;
-use crate::task::{current, require_privilege, tree};
+use crate::task::{current, require, tree};
 
 /// Seconds and a part of one, as `struct timespec` and `struct timeval` have them.
 pub type Pair = [i64; 2];
@@ -208,7 +208,7 @@ pub fn clock_settime<L: Layout>(clock: u32, from: usize) -> Result<usize> {
         return Err(Errno::EINVAL);
     }
     let ns = read_time::<L>(from)?.ok_or(Errno::EFAULT)?;
-    require_privilege()?;
+    require(CAP_SYS_TIME)?;
     clock::set_realtime(ns);
     Ok(0)
 }
@@ -231,7 +231,7 @@ pub fn settimeofday<L: Layout>(from: usize, zone: usize) -> Result<usize> {
         return Err(Errno::EINVAL);
     }
     let ns = nanoseconds([seconds, us * 1000])?;
-    require_privilege()?;
+    require(CAP_SYS_TIME)?;
     clock::set_realtime(ns);
     Ok(0)
 }

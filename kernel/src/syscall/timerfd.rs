@@ -1,6 +1,6 @@
 //! Timers as files.
 
-use super::path::{check_flags, file};
+use super::path::{check_flags, opened};
 use crate::errno::{Errno, Result};
 use crate::fs::timerfd::{self, Setting, TimerFd};
 use crate::mm::user::UserPtr;
@@ -19,7 +19,7 @@ pub fn timerfd_create(clock: u32, flags: u32) -> Result<usize> {
 }
 
 fn timer(fd: i32) -> Result<Arc<TimerFd>> {
-    file(fd)?.ops_as::<TimerFd>().ok_or(Errno::EINVAL)
+    opened(fd)?.ops_as::<TimerFd>().ok_or(Errno::EINVAL)
 }
 
 /// Nanoseconds of a `struct timespec`.

@@ -1,13 +1,15 @@
 //! Extended attributes.
 
-use super::path::{self, check_flags, file};
+use super::path::{self, check_flags, opened};
 use crate::errno::{Errno, Result};
 use crate::fs::inode::{Kind, XattrChange};
 use crate::fs::{Entry, perm};
 use crate::mm::user::{UserPtr, UserSlice, read_cstr};
-use crate::task::current;
+use crate::task::can;
 use alloc::sync::Arc;
-use linux_raw_sys::general::{AT_FDCWD, AT_SYMLINK_NOFOLLOW, XATTR_CREATE, XATTR_REPLACE};
+use linux_raw_sys::general::{
+    AT_FDCWD, AT_SYMLINK_NOFOLLOW, CAP_SYS_ADMIN, XATTR_CREATE, XATTR_REPLACE,
+};
 
 /// The longest name, and the largest value (linux/limits.h).
 const NAME_MAX: usize = 255;
@@ -24,7 +26,7 @@ fn name(address: usize) -> Result<alloc::vec::Vec<u8>> {
 /// EOPNOTSUPP, EPERM or ENODATA where the name's namespace does not allow that.
 fn check(entry: &Arc<Entry>, name: &[u8], write: bool) -> Result<()> {
     let wanted = if write { perm::WRITE } else { perm::READ };
-    let privileged = current().with_credentials(|who| who.is_privileged());
+    let privileged = can(CAP_SYS_ADMIN);
     if name.starts_with(b"user.") {
         return match entry.kind() {
             Kind::Regular | Kind::Directory => perm::check(entry, wanted),
@@ -99,7 +101,7 @@ fn itself(path: usize) -> Result<Arc<Entry>> {
 }
 
 fn open(fd: i32) -> Result<Arc<Entry>> {
-    Ok(file(fd)?.entry().clone())
+    Ok(opened(fd)?.entry().clone())
 }
 
 /// setxattr(2)

@@ -2,9 +2,7 @@
 
 use super::{Process, current};
 use crate::errno::{Errno, Result};
-
-/// CAP_SYS_PTRACE (include/uapi/linux/capability.h).
-const CAP_SYS_PTRACE: u32 = 19;
+use linux_raw_sys::general::CAP_SYS_PTRACE;
 
 /// Whether the current thread may look into `target` and change what it finds there, as ptrace(2) has it.
 ///

@@ -3,6 +3,9 @@
 extern crate alloc;
 
 use alloc::sync::Arc;
+use core::mem;
+
+use linux_raw_sys::general::*;
 
 /// User and group identities, and capabilities, of a process.
 #[derive(Clone)]
@@ -43,14 +46,16 @@ pub struct Credentials {
 
 /// All capabilities of Linux 6.12: CAP_CHOWN (0) to CAP_CHECKPOINT_RESTORE (40).
 pub const ALL_CAPABILITIES: u64 = (1 << 41) - 1;
-/// CAP_FSETID
-pub const CAP_FSETID: u32 = 4;
-/// CAP_KILL
-pub const CAP_KILL: u32 = 5;
-/// CAP_SETGID
-pub const CAP_SETGID: u32 = 6;
-/// CAP_SETUID
-pub const CAP_SETUID: u32 = 7;
+
+/// Capabilities on files (CAP_FS_SET of Linux's capability.h).
+const ON_FILES: u64 = 1 << CAP_CHOWN
+    | 1 << CAP_DAC_OVERRIDE
+    | 1 << CAP_DAC_READ_SEARCH
+    | 1 << CAP_FOWNER
+    | 1 << CAP_FSETID
+    | 1 << CAP_LINUX_IMMUTABLE
+    | 1 << CAP_MKNOD
+    | 1 << CAP_MAC_OVERRIDE;
 
 impl Credentials {
     /// The superuser's.
@@ -73,12 +78,6 @@ impl Credentials {
             no_new_privileges: false,
             keeps_capabilities: false,
         }
-    }
-
-    /// Whether what only root may do for files is allowed.
-    pub fn is_privileged(&self) -> bool {
-        self.effective & ALL_CAPABILITIES == ALL_CAPABILITIES
-            || self.fsuid == 0 && self.effective != 0
     }
 
     /// Whether capability `number` is in force.
@@ -125,6 +124,16 @@ impl Credentials {
             self.effective = 0;
         } else if old.euid != 0 && self.euid == 0 {
             self.effective = self.permitted;
+        }
+    }
+
+    /// Changes the user for file access alone: root's capabilities on files come and go with identity 0.
+    pub fn set_file_user(&mut self, id: u32) {
+        let old = mem::replace(&mut self.fsuid, id);
+        if old == 0 && self.fsuid != 0 {
+            self.effective &= !ON_FILES;
+        } else if old != 0 && self.fsuid == 0 {
+            self.effective |= self.permitted & ON_FILES;
         }
     }
 

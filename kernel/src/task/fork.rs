@@ -76,7 +76,7 @@ pub fn check_namespaces(flags: u64) -> Result<()> {
     const PRIVILEGED: u32 =
         CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNET;
     if flags & u64::from(PRIVILEGED) != 0 {
-        super::require_privilege()?;
+        super::require(CAP_SYS_ADMIN)?;
     }
     if flags & u64::from(PRIVILEGED | CLONE_NEWUSER) == 0 {
         Ok(())

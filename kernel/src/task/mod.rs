@@ -66,9 +66,14 @@ pub fn rlimit(kind: u32) -> usize {
     current().process().limits.soft(kind)
 }
 
-/// EPERM unless the current process may do what only root may.
-pub fn require_privilege() -> Result<()> {
-    if current().with_credentials(|who| who.is_privileged()) {
+/// Whether the current process has `capability` (CAP_*) in force.
+pub fn can(capability: u32) -> bool {
+    current().with_credentials(|who| who.can(capability))
+}
+
+/// EPERM unless the current process has `capability` (CAP_*) in force.
+pub fn require(capability: u32) -> Result<()> {
+    if can(capability) {
         Ok(())
     } else {
         Err(Errno::EPERM)

@@ -9,10 +9,12 @@ use linux_raw_sys::general::{O_EXCL, O_NONBLOCK, O_RDWR};
 use super::{Process, Thread, current, tree};
 use crate::errno::{Errno, Result};
 use crate::fs::file::FileOps;
+use crate::fs::generated::Text;
 use crate::fs::poll::{Events, PollTable};
 use crate::fs::{File, OpenFlags, anonymous};
 use crate::mm::heap::try_arc;
 use crate::mm::user::UserPtr;
+use crate::put;
 
 /// PIDFD_NONBLOCK
 pub const NONBLOCK: u32 = O_NONBLOCK;
@@ -83,6 +85,11 @@ impl PidFd {
 impl FileOps for PidFd {
     fn is_stream(&self) -> bool {
         true
+    }
+
+    fn describe(&self, text: &mut Text) {
+        let pid = self.process().map_or(-1, |process| process.pid());
+        put!(text, "Pid:\t{pid}\nNSpid:\t{pid}\n");
     }
 
     fn poll(&self, _file: &File, table: Option<&mut PollTable>) -> Events {

@@ -140,23 +140,24 @@ impl WaitQueue {
         true
     }
 
-    /// Wakes who waited longest. The condition was changed before.
+    /// Wakes who waited longest; true if there was one. The condition was changed before.
     #[inline]
-    pub fn wake_one(&self) {
+    pub fn wake_one(&self) -> bool {
         fence(SeqCst);
-        if self.count.load(Relaxed) != 0 {
-            self.wake_first();
-        }
+        self.count.load(Relaxed) != 0 && self.wake_first()
     }
 
     #[inline(never)]
-    fn wake_first(&self) {
+    fn wake_first(&self) -> bool {
         while self.count.load(Relaxed) != 0 {
-            let Some(thread) = self.pop() else { return };
+            let Some(thread) = self.pop() else {
+                return false;
+            };
             if sched::wake(thread) {
-                return;
+                return true;
             }
         }
+        false
     }
 
     /// Wakes all. The condition was changed before.

@@ -35,6 +35,55 @@ pub fn run() {
         metadata();
         vectors();
         descriptors();
+        only_a_place();
+    }
+}
+
+/// A descriptor of O_PATH: the calls that need more than a place refuse it.
+unsafe fn only_a_place() {
+    unsafe {
+        let file = libc::open(path(c"file"), libc::O_PATH);
+        let here = libc::open(path(c"."), libc::O_PATH);
+        let mut bytes = [0u8; 64];
+        let room: *mut libc::c_void = bytes.as_mut_ptr().cast();
+        tell("read of a place", libc::read(file, room, 1) as i64);
+        tell("lseek", libc::lseek(file, 0, SEEK_SET));
+        tell("fsync", libc::fsync(file));
+        tell("ftruncate", libc::ftruncate(file, 0));
+        tell("fallocate", libc::fallocate(file, 0, 0, 1));
+        tell("flock", libc::flock(file, libc::LOCK_SH));
+        // The C libraries would go by /proc instead.
+        tell("fchmod", libc::syscall(libc::SYS_fchmod, file, 0o600));
+        tell("fchown", libc::syscall(libc::SYS_fchown, file, 0, 0));
+        let (rights, kind) = (libc::PROT_READ, libc::MAP_PRIVATE);
+        let at = libc::mmap(std::ptr::null_mut(), 4096, rights, kind, file, 0);
+        tell("mmap", if at == libc::MAP_FAILED { -1 } else { 0 });
+        let name = c"user.name".as_ptr();
+        tell("fgetxattr", libc::fgetxattr(file, name, room, 1) as i64);
+        tell(
+            "getdents",
+            libc::syscall(libc::SYS_getdents64, here, room, 64),
+        );
+        let set = libc::epoll_create1(0);
+        let mut event: libc::epoll_event = mem::zeroed();
+        let add = libc::EPOLL_CTL_ADD;
+        tell("epoll", libc::epoll_ctl(set, add, file, &mut event));
+        for device in [c"/dev/null", c"/dev/zero", c"/dev/full"] {
+            let file = open(device, O_RDONLY);
+            tell(
+                "epoll of a device",
+                libc::epoll_ctl(set, add, file, &mut event),
+            );
+        }
+        let mut stat: libc::stat = mem::zeroed();
+        tell("fstat", libc::fstat(file, &mut stat));
+        tell("fchdir", libc::fchdir(here));
+        tell("dup and close", libc::close(libc::dup(file)));
+        tell(
+            "getfl is O_PATH",
+            (libc::fcntl(file, libc::F_GETFL) & libc::O_PATH != 0) as i64,
+        );
+        tell("setfl", libc::fcntl(file, libc::F_SETFL, 0));
     }
 }
 

@@ -25,6 +25,7 @@ mod time;
 mod times;
 mod tree;
 mod unix;
+mod watch;
 
 use std::ffi::CStr;
 
@@ -52,6 +53,7 @@ fn main() {
         #[cfg(target_arch = "aarch64")]
         Some("idreg") => idreg::run(),
         Some("tree") => tree::run(),
+        Some("watch") => watch::run(),
         Some("unix") => unix::run(),
         Some("inet") => inet::run(),
         _ => {

@@ -62,6 +62,7 @@ pub fn run() {
         readiness();
         selecting();
         events();
+        alone();
         signals();
     }
 }
@@ -284,6 +285,64 @@ unsafe fn events() {
             libc::epoll_ctl(poller, libc::EPOLL_CTL_ADD, poller, &mut event),
         );
     }
+}
+
+/// Sets that ask to be woken alone: an event wakes one of those who wait, not all.
+unsafe fn alone() {
+    unsafe {
+        const WAITERS: usize = 4;
+        let [from, to] = pipe(0);
+        let mut event: libc::epoll_event = mem::zeroed();
+        event.events = (libc::EPOLLIN | libc::EPOLLEXCLUSIVE) as u32;
+        let mut sets = [0; WAITERS];
+        for set in &mut sets {
+            *set = libc::epoll_create1(0);
+            libc::epoll_ctl(*set, libc::EPOLL_CTL_ADD, from, &mut event);
+        }
+        let [done, tell_done] = pipe(0);
+        let children = sets.map(|set| {
+            let child = libc::fork();
+            if child == 0 {
+                let mut event: libc::epoll_event = mem::zeroed();
+                let count = libc::epoll_wait(set, &mut event, 1, -1);
+                write(tell_done, count as usize);
+                libc::_exit(0);
+            }
+            child
+        });
+        for child in children {
+            while !sleeps(child) {
+                libc::sched_yield();
+            }
+        }
+        for turn in 1..=WAITERS {
+            write(to, 1);
+            println!("woken {}", read(done, 10));
+            let asleep = children.iter().filter(|&&child| sleeps(child)).count();
+            println!("asleep after {turn}: {asleep}");
+            read(from, 1);
+        }
+        for child in children {
+            libc::waitpid(child, ptr::null_mut(), 0);
+        }
+        let (add, change) = (libc::EPOLL_CTL_ADD, libc::EPOLL_CTL_MOD);
+        tell(
+            "changed",
+            libc::epoll_ctl(sets[0], change, from, &mut event),
+        );
+        tell(
+            "of a set",
+            libc::epoll_ctl(sets[0], add, sets[1], &mut event),
+        );
+        event.events |= libc::EPOLLONESHOT as u32;
+        tell("and once", libc::epoll_ctl(sets[0], add, to, &mut event));
+    }
+}
+
+/// Whether a process sleeps.
+fn sleeps(process: c_int) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    status.contains(") S ")
 }
 
 unsafe fn signals() {

@@ -32,6 +32,114 @@ pub fn run() {
         read_only();
         forbidding();
         ranges();
+        capabilities();
+    }
+}
+
+/// Gives up one capability of those in force.
+unsafe fn drop_capability(number: u32) {
+    let header = [0x2008_0522u32, 0];
+    let mut sets = [[0u32; 3]; 2];
+    unsafe {
+        libc::syscall(libc::SYS_capget, &header, &mut sets);
+        sets[number as usize / 32][0] &= !(1 << (number % 32));
+        libc::syscall(libc::SYS_capset, &header, &sets);
+    }
+}
+
+/// What root may do goes with the capability that it is of, and with no other.
+unsafe fn capabilities() {
+    const CAP_CHOWN: u32 = 0;
+    const CAP_DAC_OVERRIDE: u32 = 1;
+    const CAP_FOWNER: u32 = 3;
+    const CAP_SYS_CHROOT: u32 = 18;
+    const CAP_SYS_ADMIN: u32 = 21;
+    const CAP_SYS_NICE: u32 = 23;
+    const CAP_SYS_RESOURCE: u32 = 24;
+    const CAP_SYS_TIME: u32 = 25;
+    const CAP_MKNOD: u32 = 27;
+    unsafe {
+        libc::close(libc::open(path(c"another"), O_CREAT, 0o600));
+        libc::chown(path(c"another"), USER, USER);
+        for (name, number) in [
+            ("CAP_CHOWN", CAP_CHOWN),
+            ("CAP_DAC_OVERRIDE", CAP_DAC_OVERRIDE),
+            ("CAP_FOWNER", CAP_FOWNER),
+            ("CAP_SYS_CHROOT", CAP_SYS_CHROOT),
+            ("CAP_SYS_ADMIN", CAP_SYS_ADMIN),
+            ("CAP_SYS_NICE", CAP_SYS_NICE),
+            ("CAP_SYS_RESOURCE", CAP_SYS_RESOURCE),
+            ("CAP_SYS_TIME", CAP_SYS_TIME),
+            ("CAP_MKNOD", CAP_MKNOD),
+        ] {
+            let status = in_child(|| {
+                drop_capability(number);
+                println!("without {name}");
+                privileged_calls();
+            });
+            tell_end(name, status);
+        }
+        let status = in_child(|| {
+            libc::setfsuid(USER + 1);
+            println!("another user for files");
+            privileged_calls();
+            libc::setfsuid(0);
+            tell("root again", opened(libc::open(path(c"another"), O_RDONLY)));
+        });
+        tell_end("another user for files", status);
+    }
+}
+
+unsafe fn privileged_calls() {
+    unsafe {
+        let nothing = std::ptr::null::<libc::c_void>();
+        tell(
+            "  open to write",
+            opened(libc::open(path(c"another"), O_WRONLY)),
+        );
+        tell(
+            "  open to read",
+            opened(libc::open(path(c"another"), O_RDONLY)),
+        );
+        tell("  chmod", libc::chmod(path(c"another"), 0o600));
+        tell("  chown", libc::chown(path(c"another"), USER, USER));
+        tell(
+            "  mknod",
+            libc::mknod(path(c"node"), libc::S_IFCHR, libc::makedev(1, 3)),
+        );
+        libc::unlink(path(c"node"));
+        tell("  chroot", libc::chroot(path(c"/")));
+        tell("  umount", libc::umount(path(c"another")));
+        tell(
+            "  mount",
+            libc::mount(path(c"x"), path(c"nowhere"), path(c"tmpfs"), 0, nothing),
+        );
+        tell("  nice", libc::setpriority(libc::PRIO_PROCESS, 0, -1));
+        let time = libc::timespec {
+            tv_sec: -1,
+            tv_nsec: 0,
+        };
+        tell("  time", libc::clock_settime(libc::CLOCK_REALTIME, &time));
+        let mut limit: libc::rlimit = mem::zeroed();
+        libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
+        (limit.rlim_cur, limit.rlim_max) = (100, limit.rlim_max - 1);
+        libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        limit.rlim_max += 1;
+        tell(
+            "  a higher limit",
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit),
+        );
+        let mut pipe = [0; 2];
+        libc::pipe(pipe.as_mut_ptr());
+        tell(
+            "  a large pipe",
+            libc::fcntl(pipe[0], libc::F_SETPIPE_SZ, 1 << 21),
+        );
+        tell(
+            "  a pipe too large",
+            libc::fcntl(pipe[0], libc::F_SETPIPE_SZ, -1),
+        );
+        tell("  another user", libc::setreuid(0, 0));
     }
 }
 

@@ -175,13 +175,13 @@ impl Content for Descriptor {
             .files()?
             .close_on_exec(self.fd)
             .unwrap_or(false);
-        let OpenFlags(flags) = file.flags();
-        let flags = flags | if close { O_CLOEXEC } else { 0 };
+        let flags = file.flags().told() | if close { O_CLOEXEC } else { 0 };
         put!(
             text,
             "pos:\t{position}\nflags:\t0{flags:o}\nmnt_id:\t1\nino:\t{}\n",
             file.entry().inode().attr().inode
         );
+        file.describe(text);
         Ok(())
     }
 }

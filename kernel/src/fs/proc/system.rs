@@ -1,7 +1,7 @@
 //! The files of procfs that tell of the machine and the kernel.
 
 use super::super::generated::{Node, Text};
-use super::super::{lease, mount};
+use super::super::{inotify, lease, mount, pipe};
 use crate::errno::{Errno, Result};
 use crate::ipc::{self, message, semaphore, shared};
 use crate::mm::{PAGE_SIZE, frame};
@@ -9,7 +9,7 @@ use crate::sync::Once;
 use crate::task::usage::{Times, user_hz};
 use crate::task::{clock, counting, current, queue, tree, uts};
 use crate::{arch, params, put, random};
-use Node::{Directory, File, Link, Setting};
+use Node::{Directory, File, Link, Number, Setting};
 use core::fmt;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -64,8 +64,24 @@ const SYS: &[(&str, Node)] = &[
                     },
                 ),
             ),
+            (
+                "inotify",
+                Directory(&[
+                    ("max_queued_events", Number(&inotify::MAX_EVENTS)),
+                    ("max_user_instances", Number(&inotify::MAX_INSTANCES)),
+                    ("max_user_watches", Number(&inotify::MAX_WATCHES)),
+                ]),
+            ),
             ("mqueue", Directory(MESSAGE_QUEUES)),
-            ("pipe-max-size", File(|text| put!(text, "1048576\n"))),
+            (
+                "pipe-max-size",
+                Setting(
+                    |text| put!(text, "{}\n", pipe::max_size()),
+                    |bytes| {
+                        pipe::set_max_size(super::parse(bytes.trim_ascii()).ok_or(Errno::EINVAL)?)
+                    },
+                ),
+            ),
         ]),
     ),
     (
@@ -127,17 +143,7 @@ const MESSAGE_QUEUES: &[(&str, Node)] = &[
     ("msg_max", File(message_count)),
     ("msgsize_default", File(message_size)),
     ("msgsize_max", File(message_size)),
-    (
-        "queues_max",
-        Setting(
-            |text| put!(text, "{}\n", ipc::queue::MOST.load(Relaxed)),
-            |bytes| {
-                let most = super::parse(bytes.trim_ascii()).ok_or(Errno::EINVAL)?;
-                ipc::queue::MOST.store(most, Relaxed);
-                Ok(())
-            },
-        ),
-    ),
+    ("queues_max", Number(&ipc::queue::MOST)),
 ];
 
 fn message_count(text: &mut Text) {

@@ -15,7 +15,6 @@ use crate::errno::{Errno, Result};
 use crate::mm::PAGE_SIZE;
 use crate::mm::heap::try_arc;
 use crate::sync::{Mutex, SleepMutex};
-use crate::task::credentials::CAP_FSETID;
 use crate::task::signal;
 use alloc::format;
 use alloc::sync::Arc;
@@ -230,7 +229,7 @@ impl Node {
         meta.modified = Time::now();
         meta.changed = meta.modified;
         if meta.mode & (S_ISUID | S_ISGID) != 0 && self.kind == Kind::Regular {
-            let keeps = crate::task::current().with_credentials(|who| who.can(CAP_FSETID));
+            let keeps = crate::task::can(CAP_FSETID);
             if !keeps {
                 meta.mode = without_set_id(meta.mode);
             }

@@ -3,9 +3,9 @@
 use super::super::device;
 use super::{Tty, pty, serial};
 use crate::errno::{Errno, Result};
-use crate::task::{current, job, signal};
+use crate::task::{can, current, job, signal};
 use alloc::sync::Arc;
-use linux_raw_sys::general::{SIGCONT, SIGHUP, SIGTTIN, SIGTTOU, TOSTOP};
+use linux_raw_sys::general::{CAP_SYS_ADMIN, SIGCONT, SIGHUP, SIGTTIN, SIGTTOU, TOSTOP};
 
 /// The controlling terminal of the calling process.
 pub fn controlling() -> Option<Arc<Tty>> {
@@ -89,7 +89,7 @@ impl Tty {
         if self.state.lock().session == session && session == current().process_id() {
             return Ok(());
         }
-        if steal && current().with_credentials(|who| who.is_privileged()) {
+        if steal && can(CAP_SYS_ADMIN) {
             self.release();
         }
         if self.acquire() {
