@@ -1,2 +1,3 @@
 #: program abi
+#: only riscv64
 abi probe

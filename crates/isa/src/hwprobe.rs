@@ -35,8 +35,8 @@ pub struct Facts {
     pub zicboz_block: u64,
     /// Bytes that Zicbom cleans at once.
     pub zicbom_block: u64,
-    /// The highest address that a program can map.
-    pub highest_address: u64,
+    /// The end of the addresses that a program can map; the key is named after the highest of them, but Linux tells this.
+    pub address_end: u64,
     /// Ticks of the time CSR in a second.
     pub time_frequency: u64,
 }
@@ -77,7 +77,7 @@ impl Facts {
             IMA_EXT_0 => ima_ext_0(self.extensions),
             CPUPERF_0 | 9 => self.misaligned_scalar as u64,
             6 => block(Zicboz, self.zicboz_block),
-            7 => self.highest_address,
+            7 => self.address_end,
             8 => self.time_frequency,
             10 => self.misaligned_vector as u64,
             12 => block(Zicbom, self.zicbom_block),

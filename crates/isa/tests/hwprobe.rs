@@ -17,7 +17,7 @@ fn facts(extensions: Extensions) -> Facts {
         misaligned_vector: Misaligned::Unknown,
         zicboz_block: 64,
         zicbom_block: 64,
-        highest_address: (1 << 47) - 1,
+        address_end: 1 << 47,
         time_frequency: 10_000_000,
     }
 }
@@ -56,7 +56,7 @@ fn other_keys() {
             1 << 6,
             3,
             64,
-            (1 << 47) - 1,
+            1 << 47,
             10_000_000,
             3,
             0,

@@ -14,6 +14,7 @@ mod locks;
 mod memory;
 mod pidfd;
 mod pipes;
+#[cfg(target_arch = "riscv64")]
 mod probe;
 mod processes;
 mod ptrace;
@@ -35,6 +36,7 @@ fn main() {
         Some("memory") => memory::run(),
         Some("fault") => fault::run(),
         Some("signals") => signals::run(),
+        #[cfg(target_arch = "riscv64")]
         Some("probe") => probe::run(),
         Some("processes") => processes::run(),
         Some("files") => files::run(),

@@ -96,7 +96,7 @@ pub(super) fn init(tree: Fdt) -> u64 {
             misaligned_vector: Misaligned::Unsupported,
             zicboz_block,
             zicbom_block: block("riscv,cbom-block-size"),
-            highest_address: USER_END as u64 - 1,
+            address_end: USER_END as u64,
             time_frequency: frequency,
         },
     });
