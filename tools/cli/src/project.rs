@@ -69,12 +69,17 @@ impl Project {
 
     /// A cargo command in the checkout.
     pub fn cargo(&self, arguments: &[&str]) -> Command {
+        self.cargo_in("", arguments)
+    }
+
+    /// The same in a folder of its own, for a build that shares nothing with the others.
+    pub fn cargo_in(&self, folder: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new("cargo");
         command
             .current_dir(&self.root)
             .args(arguments)
             .arg("--target-dir")
-            .arg(&self.target);
+            .arg(self.target.join(folder));
         if self.offline {
             command.arg("--offline");
         }

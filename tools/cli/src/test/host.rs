@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::process::Command;
 
 use anyhow::{Context, Result};
 
@@ -9,23 +10,54 @@ use super::Report;
 use crate::options::TestOptions;
 use crate::project::Project;
 
-/// Runs `cargo test` for every crate whose name is asked for.
+/// Runs `cargo test` for every crate whose name is asked for, then what `loom` models: every interleaving of the lock-free parts.
 pub fn test(project: &Project, options: &TestOptions, report: &mut Report) -> Result<()> {
     let mut crates = BTreeSet::from(["cli".to_owned()]);
     for entry in fs::read_dir(project.root.join("crates"))? {
         crates.insert(entry?.file_name().to_string_lossy().into_owned());
     }
+    let models = report.wants("host/loom").then(|| models(project, &crates));
     crates.retain(|name| report.wants(&format!("host/{name}")));
-    if crates.is_empty() {
-        return Ok(());
+    if !crates.is_empty() {
+        let mut cargo = project.cargo(&["test", "--no-fail-fast"]);
+        for name in &crates {
+            cargo.args(["--package", name]);
+        }
+        if options.long {
+            cargo.args(["--", "--include-ignored"]);
+        }
+        run(cargo, report)?;
     }
-    let mut cargo = project.cargo(&["test", "--no-fail-fast"]);
-    for name in &crates {
-        cargo.args(["--package", name]);
+    if let Some(models) = models {
+        let mut cargo = project.cargo_in("loom", &["test", "--no-fail-fast"]);
+        cargo.env("RUSTFLAGS", "--cfg loom");
+        for (package, test) in models? {
+            cargo.args(["--package", &package, "--test", &test]);
+        }
+        run(cargo, report)?;
     }
-    if options.long {
-        cargo.args(["--", "--include-ignored"]);
+    Ok(())
+}
+
+/// The tests that use `loom`, each with its crate. The others of the same crate are of no use in a build with it.
+fn models(project: &Project, crates: &BTreeSet<String>) -> Result<Vec<(String, String)>> {
+    let mut models = Vec::new();
+    for package in crates {
+        let Ok(tests) = fs::read_dir(project.root.join("crates").join(package).join("tests")) else {
+            continue;
+        };
+        for test in tests {
+            let path = test?.path();
+            if fs::read_to_string(&path)?.contains("loom::") {
+                let name = path.file_stem().unwrap_or_default().to_string_lossy();
+                models.push((package.clone(), name.into_owned()));
+            }
+        }
     }
+    Ok(models)
+}
+
+fn run(mut cargo: Command, report: &mut Report) -> Result<()> {
     let output = cargo.output().context("cargo cannot be run")?;
     let text = String::from_utf8_lossy(&output.stdout);
     let mut failures = 0;
