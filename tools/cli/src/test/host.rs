@@ -43,7 +43,8 @@ pub fn test(project: &Project, options: &TestOptions, report: &mut Report) -> Re
 fn models(project: &Project, crates: &BTreeSet<String>) -> Result<Vec<(String, String)>> {
     let mut models = Vec::new();
     for package in crates {
-        let Ok(tests) = fs::read_dir(project.root.join("crates").join(package).join("tests")) else {
+        let Ok(tests) = fs::read_dir(project.root.join("crates").join(package).join("tests"))
+        else {
             continue;
         };
         for test in tests {
