@@ -1,9 +1,11 @@
-//! Device registers.
+//! Device registers. Each access is ordered with those to memory around it, as drivers take for granted.
 
 use core::ptr::NonNull;
 
 use safe_mmio::UniqueMmioPointer;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use crate::arch::order;
 use crate::errno::Result;
 use crate::mm::kmap;
 
@@ -52,39 +54,47 @@ impl Registers {
         unsafe { UniqueMmioPointer::new(address) }
     }
 
+    fn load<T: FromBytes + IntoBytes + 'static>(self, offset: usize) -> T {
+        // SAFETY: what the device does then is the caller's, whose device it is.
+        let value = unsafe { self.register(offset).read_unsafe() };
+        order::after_device_read();
+        value
+    }
+
+    fn store<T: FromBytes + IntoBytes + Immutable + 'static>(self, offset: usize, value: T) {
+        order::before_device_write();
+        // SAFETY: as in `load`.
+        unsafe { self.register(offset).write_unsafe(value) };
+        order::after_device_write();
+    }
+
     /// Reads the byte at `offset`.
     pub fn read_u8(self, offset: usize) -> u8 {
-        // SAFETY: what the device does then is the caller's, whose device it is.
-        unsafe { self.register(offset).read_unsafe() }
+        self.load(offset)
     }
 
     /// Writes the byte at `offset`.
     pub fn write_u8(self, offset: usize, value: u8) {
-        // SAFETY: as in `read_u8`.
-        unsafe { self.register(offset).write_unsafe(value) }
+        self.store(offset, value);
     }
 
     /// Reads the word at `offset`.
     pub fn read(self, offset: usize) -> u32 {
-        // SAFETY: as in `read_u8`.
-        unsafe { self.register(offset).read_unsafe() }
+        self.load(offset)
     }
 
     /// Writes the word at `offset`.
     pub fn write(self, offset: usize, value: u32) {
-        // SAFETY: as in `read_u8`.
-        unsafe { self.register(offset).write_unsafe(value) }
+        self.store(offset, value);
     }
 
     /// Reads the double word at `offset`.
     pub fn read_u64(self, offset: usize) -> u64 {
-        // SAFETY: as in `read_u8`.
-        unsafe { self.register(offset).read_unsafe() }
+        self.load(offset)
     }
 
     /// Writes the double word at `offset`.
     pub fn write_u64(self, offset: usize, value: u64) {
-        // SAFETY: as in `read_u8`.
-        unsafe { self.register(offset).write_unsafe(value) }
+        self.store(offset, value);
     }
 }

@@ -3,11 +3,11 @@
 use super::fdt;
 use crate::arch::irq;
 use crate::mm::dma::{self, KernelHal};
+use crate::mm::ordered::Ordered;
 use crate::mm::send_queue::SendQueue;
 use crate::sync::Mutex;
 use bitflags::bitflags;
 use virtio_drivers::queue::{OwningQueue, VirtQueue};
-use virtio_drivers::transport::mmio::MmioTransport;
 use virtio_drivers::transport::{DeviceType, Transport};
 
 /// The queues of the first port (virtio 1.2, 5.3.2).
@@ -28,13 +28,13 @@ bitflags! {
 }
 
 struct Console {
-    transport: MmioTransport<'static>,
+    transport: Ordered,
     receive: OwningQueue<KernelHal, BUFFERS, BUFFER>,
     send: SendQueue,
 }
 
 impl Console {
-    fn new(mut transport: MmioTransport<'static>) -> virtio_drivers::Result<Self> {
+    fn new(mut transport: Ordered) -> virtio_drivers::Result<Self> {
         transport.begin_init(Features::VERSION_1);
         let receive = VirtQueue::new(&mut transport, RECEIVE, false, false)?;
         let receive = OwningQueue::new(receive)?;

@@ -6,6 +6,7 @@ use core::ptr::NonNull;
 use virtio_drivers::transport::mmio::{MmioTransport, VirtIOHeader};
 use virtio_drivers::{BufferDirection, Hal, PAGE_SIZE as VIRTIO_PAGE, PhysAddr as DeviceAddr};
 
+use super::ordered::Ordered;
 use super::{PAGE_SIZE, PhysAddr, frame, kmap};
 use crate::arch;
 
@@ -51,9 +52,11 @@ unsafe impl Hal for KernelHal {
 
 /// The virtio device whose registers are at `base`, from the device tree; `None` where there is none behind
 /// them. Called once for each.
-pub fn virtio_device(base: usize, len: usize) -> Option<MmioTransport<'static>> {
+pub fn virtio_device(base: usize, len: usize) -> Option<Ordered> {
     let registers = NonNull::new(kmap::map_device(base, len).ok()? as *mut VirtIOHeader)?;
     // SAFETY: the device tree says that virtio registers are there; the mapping stays for ever and is used by this
     // transport alone.
-    unsafe { MmioTransport::new(registers, len) }.ok()
+    unsafe { MmioTransport::new(registers, len) }
+        .ok()
+        .map(Ordered)
 }

@@ -12,6 +12,7 @@ mod gather;
 pub mod heap;
 pub mod kmap;
 mod lock;
+pub mod ordered;
 mod remap;
 mod reverse;
 #[cfg(feature = "selftest")]

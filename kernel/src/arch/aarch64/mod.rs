@@ -27,6 +27,7 @@ mod tlb;
 pub mod cpu;
 pub mod irq;
 pub mod mmu;
+pub mod order;
 pub mod power;
 pub mod regset;
 pub mod signal;

@@ -25,6 +25,7 @@ mod trap;
 pub mod cpu;
 pub mod irq;
 pub mod mmu;
+pub mod order;
 pub mod power;
 pub mod regset;
 pub mod signal;
