@@ -2,13 +2,17 @@
 
 use core::ops::Range;
 
-use super::slots::Changed;
+use super::slots::{Changed, Slot};
 use super::uapi::MemoryRegion;
 use super::vm::Machine;
 use crate::arch::PAGE_SIZE;
 use crate::errno::{Errno, Result};
 use crate::mm::fault::Access;
 use crate::mm::shadow::Shadow;
+use crate::mm::space::AddressSpace;
+
+/// How much is mapped at once where a guest touches memory: a power of two.
+const AROUND: u64 = 64 << 10;
 
 /// How a guest's access to memory went.
 pub enum Found {
@@ -59,13 +63,23 @@ impl Machine {
         let page = address & !(PAGE_SIZE as u64 - 1);
         let mapped = self.memory.map(page, frame, writable, generation)?;
         // Behind the map: a log that is told in between would forget a page that can be written still.
-        if mapped
-            && writable
-            && let Some(log) = &slot.log
-        {
-            log.mark(slot.page(address));
+        match &slot.log {
+            Some(log) if mapped && writable => log.mark(slot.page(address)),
+            None if mapped && writable => self.map_around(&space, &slot, page, generation),
+            _ => {}
         }
         Ok(Found::Memory)
+    }
+
+    /// Maps what else may be written around a page that was mapped: a guest that uses memory soon uses what is next to it.
+    fn map_around(&self, space: &AddressSpace, slot: &Slot, page: u64, generation: u64) {
+        let block = slot.around(page, AROUND);
+        let monitors = slot.monitors(block.start)..slot.monitors(block.end);
+        space.frames(monitors.clone(), Access::Write, |at, frame| {
+            let address = block.start + (at - monitors.start) as u64;
+            let mapped = self.memory.map(address, frame, true, generation);
+            mapped.unwrap_or(false)
+        });
     }
 
     /// Whether the guest has memory at an address.
@@ -109,7 +123,7 @@ impl Machine {
         &self,
         address: u64,
         len: usize,
-        mut visit: impl FnMut(&super::slots::Slot, u64, Range<usize>) -> Result<()>,
+        mut visit: impl FnMut(&Slot, u64, Range<usize>) -> Result<()>,
     ) -> Result<()> {
         let mut done = 0;
         while done < len {

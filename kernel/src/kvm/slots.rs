@@ -60,6 +60,12 @@ impl Slot {
         start..(start + (count * PAGE_SIZE) as u64).min(self.guest.end)
     }
 
+    /// The guest's addresses of this slot in the same aligned block of `len` bytes.
+    pub fn around(&self, address: u64, len: u64) -> Range<u64> {
+        let start = address & !(len - 1);
+        start.max(self.guest.start)..start.saturating_add(len).min(self.guest.end)
+    }
+
     /// How many pages it has.
     pub fn len(&self) -> usize {
         (self.guest.end - self.guest.start) as usize / PAGE_SIZE

@@ -318,6 +318,28 @@ impl AddressSpace {
         space.frame_at(address, access).ok_or(Errno::EFAULT)
     }
 
+    /// Visits the frames that `access` to the pages of a range would use, made if they have to be, with their addresses: up to
+    /// the first that is not to be had, or as long as `visit` wants more.
+    #[allow(dead_code, reason = "for architectures with guests")]
+    pub fn frames(
+        &self,
+        range: Range<usize>,
+        access: Access,
+        mut visit: impl FnMut(usize, frame::FrameRef) -> bool,
+    ) {
+        let mut space = self.lock();
+        for address in range.step_by(PAGE_SIZE).filter(|at| *at < USER_END) {
+            let there = space.frame_at(address, access);
+            let frame = there.or_else(|| {
+                let made = space.resolve_alone(&self.context, address, access);
+                made.ok().and_then(|()| space.frame_at(address, access))
+            });
+            if !frame.is_some_and(|frame| visit(address, frame)) {
+                break;
+            }
+        }
+    }
+
     fn each_page(
         &self,
         address: usize,
