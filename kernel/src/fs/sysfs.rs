@@ -4,6 +4,7 @@ use super::entry::Entry;
 use super::generated::Node::{Directory, File};
 use super::generated::{self, Fixed, Node, Text};
 use crate::errno::Result;
+use crate::mm::block;
 use crate::{arch, put};
 use alloc::sync::Arc;
 
@@ -33,10 +34,20 @@ const CPU: &[(&str, Node)] = &[
     ("present", File(cpus)),
 ];
 
-const HUGE: &[(&str, Node)] = &[(
-    "enabled",
-    File(|text| put!(text, "always madvise [never]\n")),
-)];
+const HUGE: &[(&str, Node)] = &[("enabled", File(huge))];
+
+/// The policy for huge pages in brackets, among all.
+fn huge(text: &mut Text) {
+    for (place, (name, policy)) in block::POLICIES.iter().enumerate() {
+        let gap = if place == 0 { "" } else { " " };
+        if *policy == block::policy() {
+            put!(text, "{gap}[{name}]");
+        } else {
+            put!(text, "{gap}{name}");
+        }
+    }
+    put!(text, "\n");
+}
 
 fn cpus(text: &mut Text) {
     match arch::cpu::count() - 1 {

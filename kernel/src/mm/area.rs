@@ -97,6 +97,10 @@ impl Flags {
     pub const WIPE_ON_FORK: Flags = Flags(16);
     /// The file was not opened for writing: PROT_WRITE is refused on a shared mapping.
     pub const NEVER_WRITE: Flags = Flags(32);
+    /// MADV_HUGEPAGE: blocks are welcome.
+    pub const HUGE: Flags = Flags(64);
+    /// MADV_NOHUGEPAGE, and what is mapped as a stack: pages only.
+    pub const NO_HUGE: Flags = Flags(128);
 
     /// Whether all of `other` is set.
     pub const fn has(self, other: Flags) -> bool {

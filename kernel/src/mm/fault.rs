@@ -168,7 +168,14 @@ impl Space {
         if !allowed {
             return Err(Failure::Denied);
         }
-        let leaf = self.table.make(page).map_err(|_| Failure::NoMemory)?;
+        let leaf = match self.table.leaf(page) {
+            Some(leaf) => leaf,
+            None => match self.without_leaf(area, context, page, access) {
+                Ok(Some(leaf)) => leaf,
+                Ok(None) => return Ok(()),
+                Err(_) => return Err(Failure::NoMemory),
+            },
+        };
         let entry = leaf.entry(page);
         let pte = entry.load();
         let change = Page {
@@ -404,18 +411,18 @@ pub(super) fn share(start: usize, entries: &[Entry], child: Leaf) {
     }
 }
 
-fn count(kind: Kind) {
+pub(super) fn count(kind: Kind) {
     arch::cpu::this().crossings().add(kind);
 }
 
-fn count_mapped(pages: u64) {
+pub(super) fn count_mapped(pages: u64) {
     arch::cpu::this()
         .crossings()
         .add_n(Kind::MappedPages, pages);
 }
 
 /// The protection of a page of `area`.
-fn prot(area: &Area, writable: bool) -> Prot {
+pub(super) fn prot(area: &Area, writable: bool) -> Prot {
     Prot {
         read: true,
         write: writable,

@@ -494,6 +494,46 @@ pub(super) fn give_block(block: PhysAddr, order: usize) {
     }
 }
 
+/// 2^`order` frames in one piece, aligned to its size, for programs' private memory, each held once; none where there is no such
+/// piece, or where it would leave programs little.
+pub(super) fn take_private(order: usize) -> Option<PhysAddr> {
+    let first = {
+        let mut pool = POOL.lock();
+        if free_count() < RESERVE + (2 << order) {
+            return None;
+        }
+        pool.buddy.take(order)?
+    };
+    for frame in first..first + (1 << order) {
+        let meta = FRAMES.meta(frame);
+        meta.set_owner(Owner::Anonymous);
+        meta.set_spare(0);
+        meta.refs.store(1, Relaxed);
+    }
+    Some(PhysAddr((first as usize) << PAGE_SHIFT))
+}
+
+/// Gives the frames of `take_private` back: those that somebody else holds too when he lets go of them.
+///
+/// # Safety
+/// `first` came from `take_private(order)`, whose handles are taken back once and by nobody else.
+pub(super) unsafe fn give_private(first: PhysAddr, order: usize) {
+    let first = (first.0 >> PAGE_SHIFT) as u32;
+    let frames = first..first + (1 << order);
+    if frames.clone().all(|frame| FRAMES.meta(frame).refs() == 1) {
+        for frame in frames {
+            let meta = FRAMES.meta(frame);
+            meta.refs.store(0, Relaxed);
+            meta.set_owner(Owner::Kernel);
+        }
+        return POOL.lock().buddy.give(first, order);
+    }
+    for frame in frames {
+        // SAFETY: the caller's handle of this frame.
+        drop(unsafe { FrameRef::from_phys(PhysAddr((frame as usize) << PAGE_SHIFT)) });
+    }
+}
+
 /// Whether user programs can still be given memory.
 pub fn above_reserve() -> bool {
     free_count() > RESERVE

@@ -8,6 +8,7 @@ use core::ops::Range;
 use super::PAGE_SIZE;
 use super::PhysAddr;
 use super::asid::Context;
+use super::block::{self, Block};
 use super::fault::zero_frame;
 use super::frame::{FRAMES, FrameRef};
 use super::table::{Entry, hidden};
@@ -21,6 +22,8 @@ const NO_PAGES: Range<usize> = Range {
 };
 /// Frames that are gathered.
 const GATHERED: usize = 64;
+/// Blocks that are.
+const BLOCKS: usize = 4;
 
 /// Frames that entries no longer hold, but that some CPU may still reach; to be settled.
 pub struct Gather<'a> {
@@ -29,6 +32,9 @@ pub struct Gather<'a> {
     /// The first `count` are there.
     frames: [MaybeUninit<FrameRef>; GATHERED],
     count: usize,
+    /// The first `block_count` are there.
+    blocks: [Option<Block>; BLOCKS],
+    block_count: usize,
     span: Range<usize>,
     /// Whether entries were left with their frames.
     overflowed: bool,
@@ -50,6 +56,8 @@ impl<'a> Gather<'a> {
             context,
             frames: [const { MaybeUninit::uninit() }; GATHERED],
             count: 0,
+            blocks: [const { None }; BLOCKS],
+            block_count: 0,
             span: NO_PAGES,
             overflowed: false,
         }
@@ -72,6 +80,19 @@ impl<'a> Gather<'a> {
                 self.take(start + index * PAGE_SIZE, entry);
             }
         }
+    }
+
+    /// Takes over a block that an entry held for the addresses from `start` on.
+    pub fn take_block(&mut self, start: usize, block: Block) {
+        if self.context.is_none() {
+            return;
+        }
+        if self.block_count == BLOCKS {
+            self.pay(false);
+        }
+        self.span = self.span.start.min(start)..self.span.end.max(start + block::SIZE);
+        self.blocks[self.block_count] = Some(block);
+        self.block_count += 1;
     }
 
     fn take(&mut self, page: usize, entry: &Entry) {
@@ -117,6 +138,8 @@ impl<'a> Gather<'a> {
             // SAFETY: `take` wrote the first `count`; with the count at 0 none is read again.
             drop(unsafe { frame.assume_init_read() });
         }
+        let blocks = core::mem::take(&mut self.block_count);
+        self.blocks[..blocks].fill_with(|| None);
     }
 }
 

@@ -4,6 +4,7 @@ mod age;
 pub mod area;
 mod asid;
 pub mod aslr;
+pub mod block;
 mod buddy;
 pub mod dma;
 pub mod fault;
@@ -69,4 +70,5 @@ pub fn init(ram: &[Range<usize>], reserved: &[Range<usize>]) {
     kmap::init();
     fault::init();
     age::init();
+    block::init();
 }

@@ -104,6 +104,7 @@ impl Space {
             ..part
         });
         let moved = old.start..old.end.min(old.start + new.len());
+        self.split(context, moved.clone());
         let distance = new.start.wrapping_sub(old.start);
         let held = |space: &Self, page| {
             space

@@ -10,7 +10,7 @@ use super::fault::Access;
 use super::frame::{self, FrameRef, Owner};
 use super::kmap::KernelStack;
 use super::shared::SharedPages;
-use super::{AddressSpace, MapRequest, Move, PAGE_SIZE, Place};
+use super::{AddressSpace, MapRequest, Move, PAGE_SIZE, Place, block};
 use crate::arch::{KERNEL_STACK_SIZE, USER_END};
 use crate::errno::Errno;
 use crate::selftest;
@@ -159,11 +159,14 @@ struct Expected {
     value: u8,
 }
 
-const PAGES: usize = 1200;
+/// Addresses that are used, in units.
+const UNITS: usize = 1200;
 const SHARED: usize = 64;
 
-/// A space, what it should hold, and what the shared object should.
+/// Spaces, what each unit of them should hold, and what the shared object should.
 struct Trial {
+    /// Pages that are mapped, protected and so on together; the first of them is touched.
+    unit: usize,
     spaces: Vec<(Arc<AddressSpace>, BTreeMap<usize, Expected>)>,
     object: Arc<SharedPages>,
     object_values: [u8; SHARED],
@@ -174,11 +177,12 @@ impl Trial {
     fn step(&mut self) {
         let count = self.spaces.len();
         let chosen = self.random.below(count);
-        let (page, pages) = (self.random.below(PAGES), 1 + self.random.below(40));
+        let (page, pages) = (self.random.below(UNITS), 1 + self.random.below(40));
+        let unit = self.unit * PAGE_SIZE;
         let prot = self.random.below(8) as u32;
         let (space, expected) = &mut self.spaces[chosen];
-        let start = BASE + page * PAGE_SIZE;
-        let range = start..start + pages * PAGE_SIZE;
+        let start = BASE + page * unit;
+        let range = start..start + pages * unit;
         match self.random.below(16) {
             0 | 1 => {
                 let first = self.random.below(SHARED);
@@ -186,7 +190,7 @@ impl Trial {
                 let source = match shared {
                     true => Source::File {
                         mapping: self.object.clone(),
-                        offset: first * PAGE_SIZE,
+                        offset: first * unit,
                     },
                     false => Source::Anonymous,
                 };
@@ -240,21 +244,22 @@ impl Trial {
 
     fn remap(&mut self, chosen: usize, page: usize, pages: usize) {
         let new_pages = 1 + self.random.below(50);
+        let unit = self.unit * PAGE_SIZE;
         let (space, expected) = &mut self.spaces[chosen];
-        let start = BASE + page * PAGE_SIZE;
-        let old = start..start + pages * PAGE_SIZE;
+        let start = BASE + page * unit;
+        let old = start..start + pages * unit;
         let place = if new_pages > pages {
             Move::Anywhere
         } else {
             Move::Never
         };
-        let Ok(at) = space.remap(old, new_pages * PAGE_SIZE, place, false, usize::MAX) else {
+        let Ok(at) = space.remap(old, new_pages * unit, place, false, usize::MAX) else {
             return;
         };
         let before = expected.clone();
         expected.retain(|&at, _| at < page || at >= page + pages);
         if at != start {
-            return space.unmap(at..at + new_pages * PAGE_SIZE).unwrap();
+            return space.unmap(at..at + new_pages * unit).unwrap();
         }
         for index in 0..new_pages {
             let first = before[&page];
@@ -275,7 +280,7 @@ impl Trial {
     fn touch(&mut self, chosen: usize, page: usize) {
         let value = self.random.below(256) as u8;
         let (space, expected) = &mut self.spaces[chosen];
-        let at = BASE + page * PAGE_SIZE + 17;
+        let at = BASE + page * self.unit * PAGE_SIZE + 17;
         let entry = expected
             .get_mut(&page)
             .filter(|entry| entry.shared.is_none_or(|index| index < SHARED));
@@ -296,23 +301,70 @@ impl Trial {
 
 selftest! {
     fn spaces_agree_with_a_simple_model() {
+        agree(1, 20_000);
+    }
+}
+
+selftest! {
+    fn spaces_agree_with_it_in_large_units_too() {
+        agree(100, 4_000);
+    }
+}
+
+fn agree(unit: usize, steps: usize) {
+    let free = frame::free_count();
+    let first = (AddressSpace::new(USER_END).unwrap(), BTreeMap::new());
+    let mut trial = Trial {
+        unit,
+        spaces: vec![first],
+        object: SharedPages::new(SHARED * unit).unwrap(),
+        object_values: [0; SHARED],
+        random: Random(0x9e37_79b9_7f4a_7c15),
+    };
+    let mut huge = 0;
+    for step in 0..steps {
+        trial.step();
+        if step % 16 == 0 {
+            huge += trial.spaces[0].0.usage(BASE..BASE + (1 << 30)).huge;
+        }
+    }
+    assert_eq!(huge > 0, unit > 1, "blocks");
+    for (space, expected) in &trial.spaces {
+        assert_eq!(space.size().0, expected.len() * unit);
+        assert_eq!(space.usage(0..USER_END).resident, space.size().1);
+    }
+    drop(trial);
+    // A table lost for each space would be thousands; heap and caches keep some frames.
+    let lost = free - frame::free_count();
+    assert!(lost < 300, "{lost} of {free} lost");
+}
+
+selftest! {
+    fn blocks_are_split_where_their_pages_differ() {
         let free = frame::free_count();
-        let first = (AddressSpace::new(USER_END).unwrap(), BTreeMap::new());
-        let mut trial = Trial {
-            spaces: vec![first],
-            object: SharedPages::new(SHARED).unwrap(),
-            object_values: [0; SHARED],
-            random: Random(0x9e37_79b9_7f4a_7c15),
-        };
-        for _ in 0..20_000 {
-            trial.step();
-        }
-        for (space, expected) in &trial.spaces {
-            assert_eq!(space.size().0, expected.len());
-            assert_eq!(space.usage(0..USER_END).resident, space.size().1);
-        }
-        drop(trial);
-        // A table lost for each space would be thousands; heap and caches keep some frames.
-        assert!(free - frame::free_count() < 300, "{free} before, {} after", frame::free_count());
+        let space = AddressSpace::new(USER_END).unwrap();
+        let pages = block::SIZE / PAGE_SIZE;
+        let range = BASE..BASE + 2 * block::SIZE;
+        map(&space, BASE, 2 * pages, 3).unwrap();
+        let huge = || space.usage(range.clone()).huge;
+        assert_eq!(space.write(BASE + 5, &[1]), 1);
+        assert_eq!((huge(), space.size().1), (pages, pages));
+        assert_eq!(space.write(range.end - 1, &[2]), 1);
+        assert_eq!(huge(), 2 * pages);
+        let hole = BASE + 7 * PAGE_SIZE;
+        assert_eq!(space.write(hole - 1, &[3, 4]), 2);
+        space.unmap(hole..hole + PAGE_SIZE).unwrap();
+        assert_eq!((huge(), space.size().1), (pages, 2 * pages - 1));
+        let found = [BASE + 5, hole - 1, hole, range.end - 1].map(|at| byte(&space, at));
+        assert_eq!(found, [Some(1), Some(3), None, Some(2)]);
+        let child = space.fork().unwrap();
+        assert_eq!(space.write(range.end - 1, &[9]), 1);
+        assert_eq!((byte(&child, range.end - 1), huge()), (Some(2), 0));
+        drop(child);
+        space.discard(range.start..hole).unwrap();
+        assert_eq!((byte(&space, BASE + 5), byte(&space, range.end - 1)), (Some(0), Some(9)));
+        drop(space);
+        let lost = free - frame::free_count();
+        assert!(lost < 128, "{lost} of {free} lost");
     }
 }

@@ -14,7 +14,7 @@ use super::gather::Gather;
 use super::heap::try_arc_cyclic;
 use super::lock::{ReadGuard, SpaceLock, WriteGuard};
 use super::table::PageTable;
-use super::{PAGE_SIZE, PhysAddr, aslr, frame, page_up};
+use super::{PAGE_SIZE, PhysAddr, aslr, block, frame, page_up};
 use crate::arch::mmu::{self, Pte};
 use crate::arch::{USER_END, cpu};
 use crate::errno::{Errno, Result};
@@ -190,6 +190,7 @@ impl AddressSpace {
     pub fn discard(&self, range: Range<usize>) -> Result<()> {
         let mut space = self.lock();
         let covered = space.areas.covers(range.clone());
+        space.split_ends(&self.context, &range);
         space.release(&self.context, range);
         if covered { Ok(()) } else { Err(Errno::ENOMEM) }
     }
@@ -378,6 +379,7 @@ impl AddressSpace {
             .iter()
             .try_for_each(|area| area.announce(&child.me))?;
         space.stack_limit = parent.stack_limit;
+        parent.split(&self.context, USER_START..parent.end);
         let shared = space.share(&mut parent);
         // What became read-only is forgotten before anybody relies on it, even if the copy is not whole.
         self.context.pay(Change::Narrow, USER_START..USER_END);
@@ -416,6 +418,7 @@ impl Drop for AddressSpace {
         self.context.pay(Change::UnlinkTable, 0..0);
         let space = self.inner.get_mut();
         let mut gather = Gather::dead();
+        space.gather_blocks(&mut gather, 0..space.end);
         let mut areas = space.areas.iter().peekable();
         while let Some(area) = areas.next() {
             space.table.visit(area.range(), &mut |start, entries| {
@@ -511,7 +514,13 @@ impl Space {
     }
 
     pub(super) fn find_free(&self, len: usize) -> Result<usize> {
-        let window = |top| self.areas.find_free(USER_START..top, len, PAGE_SIZE);
+        // As Linux does: what could be blocks begins like one.
+        let align = if len % block::SIZE == 0 {
+            block::SIZE
+        } else {
+            PAGE_SIZE
+        };
+        let window = |top| self.areas.find_free(USER_START..top, len, align);
         window(self.mmap_top)
             .or_else(|| window(self.end))
             .ok_or(Errno::ENOMEM)
@@ -519,6 +528,7 @@ impl Space {
 
     pub(super) fn unmap(&mut self, context: &Context, range: Range<usize>) -> Result<()> {
         self.areas.reserve(2)?;
+        self.split_ends(context, &range);
         let mut gather = Gather::new(context);
         self.gather(&mut gather, range.clone());
         self.areas.remove(range.clone());
@@ -545,6 +555,7 @@ impl Space {
     }
 
     fn gather(&self, gather: &mut Gather, range: Range<usize>) {
+        self.gather_blocks(gather, range.clone());
         self.table
             .visit(range, &mut |start, entries| gather.take_all(start, entries));
     }
@@ -561,6 +572,7 @@ impl Space {
         self.areas.reserve(2)?;
         self.areas
             .change(range.clone(), |area| area.rights = rights);
+        self.split(context, range.clone());
         let mut changed = false;
         for area in self.areas.touching(range.clone()) {
             let part = area.start.max(range.start)..area.end.min(range.end);
@@ -647,7 +659,7 @@ impl Space {
 
     /// A handle of the frame that the page at `address` maps, if the entry allows the access.
     fn frame_at(&self, address: usize, access: Access) -> Option<frame::FrameRef> {
-        let pte = self.table.find(address)?.load();
+        let pte = self.table.lookup(address);
         let allowed = pte.valid() && (access == Access::Read || pte.writable());
         allowed.then(|| frame::FrameRef::clone_phys(PhysAddr(pte.phys())))
     }

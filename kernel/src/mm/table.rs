@@ -1,12 +1,12 @@
 //! Page tables: trees of tables with 512 entries, in whatever encoding the architecture has.
 
 use core::ops::Range;
-use core::sync::atomic::{AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
 use super::frame::{FRAMES, FrameRef, Owner};
 use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr};
 use crate::arch::mmu::{self, Pte};
-use crate::errno::Result;
+use crate::errno::{Errno, Result};
 
 /// Entries in a table.
 const ENTRIES: usize = PAGE_SIZE / size_of::<Pte>();
@@ -78,11 +78,24 @@ impl Entry {
     }
 }
 
+/// Bytes that an entry above a last-level table covers.
+pub const BLOCK_SIZE: usize = 1 << shift(1);
+/// Pages in a block.
+pub const BLOCK_PAGES: usize = ENTRIES;
+
 /// A last-level table.
 #[derive(Clone, Copy)]
 pub struct Leaf<'a>(&'a [Entry; ENTRIES]);
 
 impl<'a> Leaf<'a> {
+    /// The table that lies in a frame.
+    ///
+    /// # Safety
+    /// The frame is a table that lives as long as the result says.
+    pub unsafe fn at(table: PhysAddr) -> Self {
+        Leaf(entries(table))
+    }
+
     /// The entry of the page at `address`, which this table must cover.
     #[inline]
     pub fn entry(self, address: usize) -> &'a Entry {
@@ -93,6 +106,8 @@ impl<'a> Leaf<'a> {
 /// A tree of tables and the frames that they lie in.
 pub struct PageTable {
     root: PhysAddr,
+    /// How many entries hold blocks.
+    blocks: AtomicUsize,
 }
 
 impl PageTable {
@@ -101,13 +116,15 @@ impl PageTable {
         let root = new_table()?;
         // SAFETY: the root is a table of this tree's own.
         unsafe { mmu::init_user_root(root.linear()) };
-        Ok(PageTable { root })
+        let blocks = AtomicUsize::new(0);
+        Ok(PageTable { root, blocks })
     }
 
     /// The kernel's own tree, which lives for ever.
     pub fn kernel() -> Self {
         PageTable {
             root: PhysAddr(mmu::kernel_root()),
+            blocks: AtomicUsize::new(0),
         }
     }
 
@@ -116,34 +133,87 @@ impl PageTable {
         self.root
     }
 
-    /// The entry for the page at `address`, if its table exists.
+    /// The last-level table for the page at `address`, if it exists.
     #[inline]
-    pub fn find(&self, address: usize) -> Option<&Entry> {
+    pub fn leaf(&self, address: usize) -> Option<Leaf<'_>> {
         let mut table = self.root;
         for level in (1..mmu::levels()).rev() {
             let pte = entry(table, index(address, level)).load();
-            if !pte.valid() {
+            let below = if level == 1 {
+                pte.is_table()
+            } else {
+                pte.valid()
+            };
+            if !below {
                 return None;
             }
             table = PhysAddr(pte.phys());
         }
-        Some(entry(table, index(address, 0)))
+        Some(Leaf(entries(table)))
+    }
+
+    /// The entry for the page at `address`, if its table exists.
+    #[inline]
+    pub fn find(&self, address: usize) -> Option<&Entry> {
+        Some(self.leaf(address)?.entry(address))
+    }
+
+    /// What the entry of the page at `address` holds, or would if all blocks were pages.
+    pub fn lookup(&self, address: usize) -> Pte {
+        let mut table = self.root;
+        for level in (0..mmu::levels()).rev() {
+            let pte = entry(table, index(address, level)).load();
+            if level == 0 || pte == Pte::EMPTY {
+                return pte;
+            }
+            if !pte.is_table() {
+                return pte.page(index(address, 0));
+            }
+            table = PhysAddr(pte.phys());
+        }
+        Pte::EMPTY
+    }
+
+    /// The entry above the last-level table for the page at `address`, which holds that table, a block, or nothing; makes the
+    /// tables on the way, beside other CPUs that do.
+    pub fn above_leaf(&self, address: usize) -> Result<&Entry> {
+        let mut table = self.root;
+        for level in (2..mmu::levels()).rev() {
+            table = below(entry(table, index(address, level)))?;
+        }
+        Ok(entry(table, index(address, 1)))
     }
 
     /// The last-level table for the page at `address`; makes the tables on the way, beside other CPUs that do.
-    #[inline]
+    ///
+    /// # Errors
+    /// ENOMEM; EAGAIN if there is a block.
     pub fn make(&self, address: usize) -> Result<Leaf<'_>> {
-        let mut table = self.root;
-        for level in (1..mmu::levels()).rev() {
-            let slot = entry(table, index(address, level));
-            let pte = slot.load();
-            table = if pte.valid() {
-                PhysAddr(pte.phys())
-            } else {
-                grow(slot)?
-            };
+        Ok(Leaf(entries(below(self.above_leaf(address)?)?)))
+    }
+
+    /// Fills an entry with a block unless another CPU has filled it; says whether it did.
+    #[must_use]
+    pub fn try_fill_block(&self, slot: &Entry, block: Pte) -> bool {
+        let filled = slot.try_fill(block);
+        self.blocks.fetch_add(usize::from(filled), Relaxed);
+        filled
+    }
+
+    /// Takes the first block that touches `range` out, for the only one who uses the tree: where it begins, its entry, and what
+    /// that held.
+    pub fn take_block(&self, range: Range<usize>) -> Option<(usize, &Entry, Pte)> {
+        let (start, slot) = self.next_block(range)?;
+        self.blocks.fetch_sub(1, Relaxed);
+        Some((start, slot, slot.take()))
+    }
+
+    /// The first block that touches `range`: where it begins, and its entry.
+    pub fn next_block(&self, range: Range<usize>) -> Option<(usize, &Entry)> {
+        if self.blocks.load(Relaxed) == 0 || range.is_empty() {
+            return None;
         }
-        Ok(Leaf(entries(table)))
+        find_block(self.root, mmu::levels() - 1, range)
     }
 
     /// Makes the tables below the root for a range.
@@ -159,7 +229,7 @@ impl PageTable {
     }
 
     /// Calls `visit` with the entries of all pages in `range`, valid or not, whose tables exist: runs of neighbouring
-    /// entries, with the address of each run's first page.
+    /// entries, with the address of each run's first page. A block's pages come one by one, with copies of their entries.
     pub fn visit(&self, range: Range<usize>, visit: &mut dyn FnMut(usize, &[Entry])) {
         if !range.is_empty() {
             visit_table(self.root, mmu::levels() - 1, range, visit);
@@ -229,6 +299,15 @@ fn new_table() -> Result<PhysAddr> {
     Ok(table.into_phys())
 }
 
+/// The table that an entry points to, made if there is none.
+fn below(slot: &Entry) -> Result<PhysAddr> {
+    let pte = slot.load();
+    if pte.is_table() {
+        return Ok(PhysAddr(pte.phys()));
+    }
+    grow(slot)
+}
+
 #[cold]
 fn grow(slot: &Entry) -> Result<PhysAddr> {
     let table = new_table()?;
@@ -238,7 +317,12 @@ fn grow(slot: &Entry) -> Result<PhysAddr> {
     }
     // SAFETY: `new_table` turned the handle into this address, and no entry took it.
     drop(unsafe { FrameRef::from_phys(table) });
-    Ok(PhysAddr(slot.load().phys()))
+    let pte = slot.load();
+    if pte.is_table() {
+        Ok(PhysAddr(pte.phys()))
+    } else {
+        Err(Errno::EAGAIN)
+    }
 }
 
 #[inline]
@@ -266,17 +350,41 @@ fn visit_table(
     let mut start = range.start;
     for slot in &entries(table)[first..=last] {
         let next = ((start >> shift(level)) + 1) << shift(level);
+        let part = start..next.min(range.end);
         let pte = slot.load();
-        if pte.valid() {
-            visit_table(
-                PhysAddr(pte.phys()),
-                level - 1,
-                start..next.min(range.end),
-                visit,
-            );
+        if pte.is_table() {
+            visit_table(PhysAddr(pte.phys()), level - 1, part, visit);
+        } else if pte != Pte::EMPTY {
+            for page in part.step_by(PAGE_SIZE) {
+                let copy = Entry(AtomicU64::new(pte.page(index(page, 0)).0));
+                visit(page, core::slice::from_ref(&copy));
+            }
         }
         start = next;
     }
+}
+
+fn find_block<'a>(
+    table: PhysAddr,
+    level: usize,
+    range: Range<usize>,
+) -> Option<(usize, &'a Entry)> {
+    let mut start = range.start;
+    for slot in &entries(table)[index(range.start, level)..=index(range.end - 1, level)] {
+        let span = start >> shift(level) << shift(level);
+        let next = span + (1 << shift(level));
+        let pte = slot.load();
+        if pte.is_table() && level > 1 {
+            let part = start..next.min(range.end);
+            if let Some(found) = find_block(PhysAddr(pte.phys()), level - 1, part) {
+                return Some(found);
+            }
+        } else if pte != Pte::EMPTY && !pte.is_table() {
+            return Some((span, slot));
+        }
+        start = next;
+    }
+    None
 }
 
 fn unlink_below(
@@ -291,7 +399,7 @@ fn unlink_below(
         let span = start >> shift(level) << shift(level);
         let next = span + (1 << shift(level));
         let pte = slot.load();
-        if pte.valid() {
+        if pte.is_table() {
             let below = PhysAddr(pte.phys());
             if level > 1 {
                 unlink_below(

@@ -27,6 +27,8 @@ pub struct Usage {
     pub dirty: usize,
     /// Of these, held by others too.
     pub shared_dirty: usize,
+    /// Mapped as blocks.
+    pub huge: usize,
     /// The share of this space, each page divided by its holders, in bytes.
     pub proportional: usize,
 }
@@ -35,11 +37,13 @@ impl AddressSpace {
     /// Counts the pages present in a range.
     pub fn usage(&self, range: Range<usize>) -> Usage {
         let mut usage = Usage::default();
-        self.lock().table.visit(range, &mut |_, entries| {
+        let space = self.lock();
+        space.table.visit(range.clone(), &mut |_, entries| {
             for entry in entries {
                 usage.add(entry.load());
             }
         });
+        usage.huge = space.block_pages(range);
         usage
     }
 
@@ -63,10 +67,7 @@ impl AddressSpace {
     pub fn present(&self, range: Range<usize>, answer: &mut [u8]) {
         let space = self.lock();
         for (page, answer) in range.step_by(PAGE_SIZE).zip(answer) {
-            let mapped = space
-                .table
-                .find(page)
-                .is_some_and(|entry| entry.load() != Pte::EMPTY);
+            let mapped = space.table.lookup(page) != Pte::EMPTY;
             let cached = || match space
                 .areas
                 .find(page)
@@ -87,6 +88,7 @@ impl AddressSpace {
     pub fn forget_references(&self, wanted: impl Fn(&Area) -> bool) {
         let space = self.lock();
         for area in space.areas.iter().filter(|area| wanted(area)) {
+            space.forget_blocks(area.range());
             space.table.visit(area.range(), &mut |_, entries| {
                 for entry in entries.iter().filter(|entry| entry.load().valid()) {
                     entry.update(|pte| pte.with_young(false));

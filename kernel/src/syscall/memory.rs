@@ -71,6 +71,7 @@ pub fn mmap(
     let mut behaviour = Flags::default().set(Flags::SHARED, shared);
     behaviour = behaviour.set(Flags::GROWS_DOWN, flags & MAP_GROWSDOWN != 0 && !shared);
     behaviour = behaviour.set(Flags::LOCKED, flags & MAP_LOCKED != 0);
+    behaviour = behaviour.set(Flags::NO_HUGE, flags & MAP_STACK != 0);
     let mapping = if flags & MAP_ANONYMOUS == 0 {
         let file = opened(fd)?;
         let writable = file.flags().writable();
@@ -215,9 +216,18 @@ pub fn madvise(addr: usize, len: usize, advice: u32) -> Result<usize> {
         MADV_DOFORK => flag(Flags::DONT_FORK, false)(space, range),
         MADV_WIPEONFORK => flag(Flags::WIPE_ON_FORK, true)(space, range),
         MADV_KEEPONFORK => flag(Flags::WIPE_ON_FORK, false)(space, range),
+        MADV_HUGEPAGE => {
+            flag(Flags::NO_HUGE, false)(space, range.clone())?;
+            flag(Flags::HUGE, true)(space, range)
+        }
+        MADV_NOHUGEPAGE => {
+            flag(Flags::HUGE, false)(space, range.clone())?;
+            flag(Flags::NO_HUGE, true)(space, range)
+        }
         MADV_NORMAL | MADV_RANDOM | MADV_SEQUENTIAL | MADV_WILLNEED | MADV_FREE | MADV_COLD
-        | MADV_PAGEOUT | MADV_HUGEPAGE | MADV_NOHUGEPAGE | MADV_MERGEABLE | MADV_UNMERGEABLE
-        | MADV_DODUMP | MADV_DONTDUMP => covered(space, range),
+        | MADV_PAGEOUT | MADV_MERGEABLE | MADV_UNMERGEABLE | MADV_DODUMP | MADV_DONTDUMP => {
+            covered(space, range)
+        }
         _ => Err(Errno::EINVAL),
     })?;
     Ok(0)

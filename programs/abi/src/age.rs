@@ -6,20 +6,11 @@ use std::ptr;
 
 use libc::{MAP_ANONYMOUS, MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE, c_int};
 
-use crate::{tell_ok, touch};
+use crate::{smaps, tell_ok, touch};
 
 const PAGE: usize = 4096;
 const PAGES: usize = 64;
 const BOTH: c_int = PROT_READ | PROT_WRITE;
-
-/// KiB of the mapping at `start` that smaps counts as referenced.
-fn referenced(start: *mut u8) -> String {
-    let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
-    let head = format!("{:08x}-", start as usize);
-    let mut lines = smaps.lines().skip_while(|line| !line.starts_with(&head));
-    let line = lines.find_map(|line| line.strip_prefix("Referenced:"));
-    line.unwrap_or("nowhere").trim().to_owned()
-}
 
 fn clear(what: &str) {
     let written = std::fs::write("/proc/self/clear_refs", what);
@@ -78,7 +69,7 @@ pub fn run() {
     let private = map(MAP_PRIVATE | MAP_ANONYMOUS, -1);
     let shared = map(MAP_SHARED, file.as_raw_fd());
     let tell = |what: &str| {
-        let (private, shared) = (referenced(private), referenced(shared));
+        let [private, shared] = [private, shared].map(|start| smaps(start, "Referenced:"));
         println!("{what}: private {private}, of a file {shared}");
     };
     tell("written");

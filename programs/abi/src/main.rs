@@ -6,6 +6,7 @@ mod age;
 mod fault;
 mod files;
 mod futex;
+mod huge;
 #[cfg(target_arch = "aarch64")]
 mod idreg;
 mod inet;
@@ -41,6 +42,7 @@ fn main() {
         Some("processes") => processes::run(),
         Some("files") => files::run(),
         Some("futex") => futex::run(),
+        Some("huge") => huge::run(),
         Some("rseq") => rseq::run(),
         Some("ipc") => ipc::run(),
         Some("ptrace") => ptrace::run(),
@@ -192,6 +194,15 @@ fn tell_end(what: &str, status: i32) {
 unsafe fn touch(address: *const u8) {
     // SAFETY: as the caller promises.
     let _ = unsafe { address.read_volatile() };
+}
+
+/// KiB of the mapping at `start` that smaps counts as `kind`.
+fn smaps(start: *mut u8, kind: &str) -> String {
+    let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
+    let head = format!("{:08x}-", start as usize);
+    let mut lines = smaps.lines().skip_while(|line| !line.starts_with(&head));
+    let line = lines.find_map(|line| line.strip_prefix(kind));
+    line.unwrap_or("nowhere").trim().to_owned()
 }
 
 /// A path for calls.

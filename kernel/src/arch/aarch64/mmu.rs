@@ -117,6 +117,16 @@ impl Pte {
         Pte(Pte::leaf(phys, prot, memory).0 & !bit::TABLE)
     }
 
+    /// The entry of page `index` of what this block maps.
+    pub const fn page(self, index: usize) -> Pte {
+        Pte((self.0 | bit::TABLE) + (index as u64 * super::PAGE_SIZE as u64))
+    }
+
+    /// Whether it points to a table. Not for last-level entries.
+    pub const fn is_table(self) -> bool {
+        self.0 & (bit::TABLE | bit::VALID) == bit::TABLE | bit::VALID
+    }
+
     /// Whether the hardware follows it.
     pub const fn valid(self) -> bool {
         self.0 & bit::VALID != 0

@@ -112,7 +112,7 @@ impl Pte {
         Pte(ppn(phys) | bit::VALID)
     }
 
-    /// Maps the page (or block) at `phys`. Accessed; dirty if it may be written, as nothing asks which pages were.
+    /// Maps the page at `phys`. Accessed; dirty if it may be written, as nothing asks which pages were.
     pub const fn leaf(phys: usize, prot: Prot, _memory: Memory) -> Pte {
         let mut bits = ppn(phys) | bit::VALID | bit::ACCESSED;
         // A page that may be written but not read is reserved, one without any right would be a table.
@@ -127,6 +127,16 @@ impl Pte {
         }
         bits |= if prot.user { bit::USER } else { bit::GLOBAL };
         Pte(bits)
+    }
+
+    /// Maps the block at `phys` as [`leaf`](Pte::leaf) maps a page: for levels above the last.
+    pub const fn block(phys: usize, prot: Prot, memory: Memory) -> Pte {
+        Pte::leaf(phys, prot, memory)
+    }
+
+    /// The entry of page `index` of what this block maps.
+    pub const fn page(self, index: usize) -> Pte {
+        Pte(self.0 + ((index as u64) << PPN_SHIFT))
     }
 
     /// Whether the hardware follows it, or will when it is revealed.
@@ -159,7 +169,7 @@ impl Pte {
     }
 
     /// Whether it points to a table. Not for last-level entries.
-    pub(super) const fn is_table(self) -> bool {
+    pub const fn is_table(self) -> bool {
         self.valid() && self.0 & (bit::READ | bit::WRITE | bit::EXECUTE) == 0
     }
 

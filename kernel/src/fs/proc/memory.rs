@@ -175,7 +175,7 @@ fn usage_lines(size: Option<usize>, usage: &Usage, text: &mut Text) {
         ("Anonymous:", usage.anonymous * KIB),
         ("KSM:", 0),
         ("LazyFree:", 0),
-        ("AnonHugePages:", 0),
+        ("AnonHugePages:", usage.huge * KIB),
         ("ShmemPmdMapped:", 0),
         ("FilePmdMapped:", 0),
         ("Shared_Hugetlb:", 0),
