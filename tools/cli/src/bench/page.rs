@@ -2,7 +2,7 @@
 //! complain about.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -68,17 +68,19 @@ impl View {
     }
 }
 
-/// Shows the page in all ways: what there is to complain about. None where there is no browser, or no complaint.
-pub fn check(project: &Project) -> Result<Option<String>> {
-    let Some(browser) = BROWSERS.iter().find_map(find_program) else {
-        return Ok(None);
-    };
+/// A browser of this machine.
+pub fn browser() -> Option<PathBuf> {
+    BROWSERS.iter().find_map(find_program)
+}
+
+/// Shows the page in all ways: what there is to complain about, if anything.
+pub fn check(project: &Project, browser: &Path) -> Result<Option<String>> {
     let folder = project.target.join("bench-page");
     fs::create_dir_all(&folder)?;
     let page = html::render(&sample()).replace("</body>", SCRIPT);
     fs::write(folder.join("report.html"), page)?;
     for view in View::ALL {
-        if let Some(complaint) = complaint(&browser, &folder, &view)? {
+        if let Some(complaint) = complaint(browser, &folder, &view)? {
             return Ok(Some(format!("{}: {complaint}", view.name())));
         }
     }

@@ -23,10 +23,13 @@ pub fn test(project: &Project, arch: Arch, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Checks the page, if that is asked for.
+/// Checks the page, if that is asked for and the machine has a browser.
 pub fn page(project: &Project, report: &mut Report) -> Result<()> {
     if report.wants("bench/page") {
-        tell(report, "bench/page", page::check(project)?);
+        match page::browser() {
+            Some(browser) => tell(report, "bench/page", page::check(project, &browser)?),
+            None => println!("bench/page: no browser here to show it"),
+        }
     }
     Ok(())
 }
