@@ -88,6 +88,10 @@ impl FileOps for Memory {
         true
     }
 
+    fn has_places(&self) -> bool {
+        true
+    }
+
     fn read(&self, _file: &File, to: &mut Sink, _position: u64) -> Result<usize> {
         match self {
             Memory::Null => Ok(0),

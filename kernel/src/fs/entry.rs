@@ -154,6 +154,19 @@ impl Entry {
         parent
     }
 
+    /// Whether `..` leads from here to `root`, or this is it.
+    pub fn is_below(self: &Arc<Self>, root: &Arc<Entry>) -> bool {
+        let mut here = self.clone();
+        while !Arc::ptr_eq(&here, root) {
+            let above = here.above();
+            if Arc::ptr_eq(&above, &here) {
+                return false;
+            }
+            here = above;
+        }
+        true
+    }
+
     /// The path from `root` on. An entry that `root` does not contain gets its path from the top of its own
     /// file system, one in no directory just its name; a removed one is marked as on Linux.
     pub fn path(self: &Arc<Self>, root: &Arc<Entry>) -> Vec<u8> {
@@ -172,6 +185,7 @@ impl Entry {
         }
         if path.is_empty() {
             match &*self.name() {
+                _ if Arc::ptr_eq(self, root) => path.push(b'/'),
                 b"" => path.push(b'/'),
                 name => path.extend(name.iter().rev()),
             }

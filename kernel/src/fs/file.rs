@@ -109,6 +109,11 @@ pub trait FileOps: Send + Sync + Any {
         false
     }
 
+    /// Whether a place in a stream may be asked for, though all are alike: in /dev/zero.
+    fn has_places(&self) -> bool {
+        false
+    }
+
     /// Reads from `position` on; 0 is end-of-file.
     fn read(&self, _file: &File, _to: &mut Sink, _position: u64) -> Result<usize> {
         Err(Errno::EINVAL)
@@ -279,6 +284,14 @@ impl File {
         }
     }
 
+    /// ESPIPE unless there are positions in it to read and write at.
+    fn check_position(&self) -> Result<()> {
+        if self.stream && !self.ops.has_places() {
+            return Err(Errno::ESPIPE);
+        }
+        Ok(())
+    }
+
     /// EBADF unless it was opened for writing.
     pub fn check_writable(&self) -> Result<()> {
         if self.flags().writable() {
@@ -334,19 +347,15 @@ impl File {
 
     /// Reads at `position`; the file's own stays.
     pub fn read_at(&self, to: &mut Sink, position: u64) -> Result<usize> {
+        self.check_position()?;
         self.check_readable()?;
-        if self.stream {
-            return Err(Errno::ESPIPE);
-        }
         self.ops.read(self, to, position)
     }
 
     /// Writes at `position`; the file's own stays. With O_APPEND at the end, as Linux does.
     pub fn write_at(&self, from: &mut Source, position: u64) -> Result<usize> {
+        self.check_position()?;
         self.check_writable()?;
-        if self.stream {
-            return Err(Errno::ESPIPE);
-        }
         if self.flags().has(O_APPEND) {
             return Ok(self.ops.append(self, from)?.0);
         }
@@ -388,7 +397,11 @@ impl File {
     /// lseek(2).
     pub fn seek(&self, offset: i64, whence: Whence) -> Result<u64> {
         if self.stream {
-            return Err(Errno::ESPIPE);
+            return if self.ops.has_places() {
+                Ok(0)
+            } else {
+                Err(Errno::ESPIPE)
+            };
         }
         let mut position = self.position.lock();
         *position = self.ops.seek(self, *position, offset, whence)?;
@@ -490,6 +503,11 @@ impl PageSource for File {
 
     fn mappers(&self) -> Option<&Mappers> {
         self.page_source()?.mappers()
+    }
+
+    fn object(&self) -> usize {
+        self.page_source()
+            .map_or(core::ptr::from_ref(self).addr(), PageSource::object)
     }
 
     fn id(&self) -> (u64, u64) {

@@ -175,6 +175,18 @@ impl<'c> Walk<'c> {
         }
     }
 
+    /// Where a symbolic link leads.
+    ///
+    /// # Errors
+    /// ELOOP, EXDEV: it names no path, and such may not be followed.
+    pub fn link(&self, link: &Entry) -> Result<Link> {
+        match link.inode().link()? {
+            Link::Entry(_) if self.scope.has(RESOLVE_NO_MAGICLINKS) => Err(Errno::ELOOP),
+            Link::Entry(_) if self.top.is_some() => Err(Errno::EXDEV),
+            link => Ok(link),
+        }
+    }
+
     fn start(&self, from: Option<&Arc<Entry>>, path: &[u8]) -> Result<Arc<Entry>> {
         match from {
             _ if path.first() == Some(&b'/') => self.root(),
@@ -235,11 +247,7 @@ impl<'c> Walk<'c> {
             let more = at < path.len();
             if next.kind() == Kind::Symlink && (follow || more) {
                 self.count_link()?;
-                match next.inode().link()? {
-                    Link::Entry(_) if self.scope.has(RESOLVE_NO_MAGICLINKS) => {
-                        return Err(Errno::ELOOP);
-                    }
-                    Link::Entry(_) if self.top.is_some() => return Err(Errno::EXDEV),
+                match self.link(&next)? {
                     Link::Entry(entry) => here = entry,
                     Link::Path(mut target) => {
                         if target.is_empty() {

@@ -34,6 +34,11 @@ pub trait PageSource: Send + Sync {
         None
     }
 
+    /// A number that all who map the same memory share, by whatever open file, and nobody else as long as it is mapped.
+    fn object(&self) -> usize {
+        core::ptr::from_ref(self).addr()
+    }
+
     /// Device and inode number, for `/proc/PID/maps`.
     fn id(&self) -> (u64, u64) {
         (0, 0)
@@ -355,7 +360,10 @@ impl Areas {
             self.list
                 .iter()
                 .filter(|area| !area.flags.has(Flags::DONT_FORK))
-                .cloned(),
+                .map(|area| Area {
+                    flags: area.flags.set(Flags::LOCKED, false),
+                    ..area.clone()
+                }),
         );
         child.bytes = child.list.iter().map(|area| area.end - area.start).sum();
         Ok(child)

@@ -5,7 +5,7 @@ extern crate alloc;
 use alloc::sync::{Arc, Weak};
 use core::ops::Range;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering::Relaxed};
 
 use super::area::{Area, Areas, Flags, Label, Rights, Source};
 use super::asid::{self, Context};
@@ -30,6 +30,8 @@ pub struct AddressSpace {
     me: Weak<AddressSpace>,
     /// Where the vDSO lies, or what stands for it; 0 without one.
     vdso: AtomicUsize,
+    /// New mappings are locked (MCL_FUTURE).
+    locks_new: AtomicBool,
     inner: SpaceLock<Space>,
 }
 
@@ -114,6 +116,7 @@ impl AddressSpace {
             root,
             me: me.clone(),
             vdso: AtomicUsize::new(0),
+            locks_new: AtomicBool::new(false),
             inner,
         })
     }
@@ -401,6 +404,31 @@ impl AddressSpace {
     /// The first area that ends above `address`, for `/proc/PID/maps`.
     pub fn area_after(&self, address: usize) -> Option<Area> {
         self.lock().areas.first_after(address).cloned()
+    }
+
+    /// The areas that end above `address`, in order; what changes meanwhile is seen or not.
+    pub fn areas_from(&self, address: usize) -> impl Iterator<Item = Area> {
+        let mut at = address;
+        core::iter::from_fn(move || {
+            let area = self.area_after(at)?;
+            at = area.end;
+            Some(area)
+        })
+    }
+
+    /// All areas.
+    pub fn areas(&self) -> impl Iterator<Item = Area> {
+        self.areas_from(0)
+    }
+
+    /// Whether new mappings are locked.
+    pub fn locks_new(&self) -> bool {
+        self.locks_new.load(Relaxed)
+    }
+
+    /// Makes new mappings be locked, or no longer.
+    pub fn set_locks_new(&self, on: bool) {
+        self.locks_new.store(on, Relaxed);
     }
 
     /// Whether areas cover all of a range.

@@ -266,7 +266,11 @@ pub fn getcwd(buffer: usize, size: usize) -> Result<usize> {
     if directory.is_removed() {
         return Err(Errno::ENOENT);
     }
-    let mut path = directory.path(&context.root());
+    let root = context.root();
+    let mut path = directory.path(&root);
+    if !directory.is_below(&root) {
+        path.splice(..0, *b"(unreachable)");
+    }
     path.push(0);
     if path.len() > size {
         return Err(Errno::ERANGE);

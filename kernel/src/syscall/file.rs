@@ -170,7 +170,7 @@ fn open_or_create(
             }
             Ok(entry) if entry.kind() == Kind::Symlink && !flags.has(O_NOFOLLOW) => {
                 walk.count_link()?;
-                match entry.inode().link()? {
+                match walk.link(&entry)? {
                     Link::Path(target) => (from, expanded) = (Some(directory), target),
                     Link::Entry(entry) => {
                         check_open(&entry, flags)?;
@@ -648,7 +648,7 @@ pub fn splice(
         input.entry().kind() == Kind::Fifo,
         out.entry().kind() == Kind::Fifo,
     );
-    if !from_pipe && !to_pipe {
+    if !from_pipe && !to_pipe || !to_pipe && out.flags().has(O_APPEND) {
         return Err(Errno::EINVAL);
     }
     if from_pipe && input_offset != 0 || to_pipe && out_offset != 0 {

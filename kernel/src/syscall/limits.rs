@@ -1,10 +1,12 @@
 //! System calls on resource limits.
 
+use alloc::sync::Arc;
+
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
 use crate::task::limits::Limit;
 use crate::task::{Process, can, current, require, tree};
-use linux_raw_sys::general::{CAP_SYS_RESOURCE, RLIMIT_STACK};
+use linux_raw_sys::general::{CAP_SYS_RESOURCE, RLIMIT_CPU, RLIMIT_STACK};
 
 /// prlimit64(2)
 pub fn prlimit64(pid: i32, kind: u32, new: usize, old: usize) -> Result<usize> {
@@ -26,12 +28,15 @@ pub fn prlimit64(pid: i32, kind: u32, new: usize, old: usize) -> Result<usize> {
 }
 
 /// Reads and, if asked to, sets a limit of a process.
-pub fn exchange(process: &Process, kind: u32, new: Option<[usize; 2]>) -> Result<Limit> {
+pub fn exchange(process: &Arc<Process>, kind: u32, new: Option<[usize; 2]>) -> Result<Limit> {
     let before = process.limits.get(kind)?;
     if let Some([soft, hard]) = new {
         process
             .limits
             .set(kind, Limit { soft, hard }, can(CAP_SYS_RESOURCE))?;
+        if kind == RLIMIT_CPU {
+            process.timers.limit_cpu(process)?;
+        }
         if kind == RLIMIT_STACK
             && let Some(space) = process
                 .find_thread(|_| true)

@@ -4,10 +4,11 @@ use core::ops::Range;
 
 use linux_raw_sys::general::*;
 
+use super::mlock;
 use super::path::opened;
 use crate::arch::USER_END;
 use crate::errno::{Errno, Result};
-use crate::mm::area::{Flags, Label, Rights, Source};
+use crate::mm::area::{Area, Flags, Label, Rights, Source};
 use crate::mm::shared::SharedPages;
 use crate::mm::space::with_active;
 use crate::mm::user::UserSlice;
@@ -27,7 +28,7 @@ fn pages(start: usize, len: usize) -> Result<Range<usize>> {
 }
 
 /// As `pages`, but what is no program's address is ENOMEM.
-fn pages_or_enomem(start: usize, len: usize) -> Result<Range<usize>> {
+pub(super) fn pages_or_enomem(start: usize, len: usize) -> Result<Range<usize>> {
     if start % PAGE_SIZE != 0 {
         return Err(Errno::EINVAL);
     }
@@ -43,8 +44,16 @@ fn covered(space: &AddressSpace, range: Range<usize>) -> Result<()> {
     }
 }
 
+/// The areas of a space that a range touches.
+fn areas_of(space: &AddressSpace, range: &Range<usize>) -> impl Iterator<Item = Area> {
+    let end = range.end;
+    space
+        .areas_from(range.start)
+        .take_while(move |area| area.start < end)
+}
+
 /// Calls `f`, which does not wait, with the address space of the caller.
-fn space<T>(f: impl FnOnce(&AddressSpace) -> Result<T>) -> Result<T> {
+pub(super) fn space<T>(f: impl FnOnce(&AddressSpace) -> Result<T>) -> Result<T> {
     with_active(f).unwrap_or(Err(Errno::ENOMEM))
 }
 
@@ -57,7 +66,15 @@ pub fn mmap(
     fd: i32,
     offset: usize,
 ) -> Result<usize> {
-    if offset % PAGE_SIZE != 0 || len == 0 {
+    if offset % PAGE_SIZE != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let file = if flags & MAP_ANONYMOUS == 0 {
+        Some(opened(fd)?)
+    } else {
+        None
+    };
+    if len == 0 {
         return Err(Errno::EINVAL);
     }
     let rights = Rights::from_prot(prot);
@@ -70,10 +87,8 @@ pub fn mmap(
     };
     let mut behaviour = Flags::default().set(Flags::SHARED, shared);
     behaviour = behaviour.set(Flags::GROWS_DOWN, flags & MAP_GROWSDOWN != 0 && !shared);
-    behaviour = behaviour.set(Flags::LOCKED, flags & MAP_LOCKED != 0);
     behaviour = behaviour.set(Flags::NO_HUGE, flags & MAP_STACK != 0);
-    let mapping = if flags & MAP_ANONYMOUS == 0 {
-        let file = opened(fd)?;
+    let mapping = if let Some(file) = file {
         let writable = file.flags().writable();
         if !file.flags().readable() || shared && rights.has(Rights::WRITE) && !writable {
             return Err(Errno::EACCES);
@@ -105,7 +120,7 @@ pub fn mmap(
         Place::Hint(addr)
     };
     let limit = task::rlimit(RLIMIT_AS);
-    let request = MapRequest {
+    let mut request = MapRequest {
         place,
         len,
         rights,
@@ -115,8 +130,13 @@ pub fn mmap(
         limit,
     };
     space(|space| {
+        let locked = flags & MAP_LOCKED != 0 || space.locks_new();
+        if locked {
+            mlock::check_new(space, page_up(len.min(USER_END)))?;
+            request.flags = request.flags.set(Flags::LOCKED, true);
+        }
         let start = space.map(request)?;
-        if flags & (MAP_POPULATE | MAP_LOCKED) != 0 && !rights.is_none() {
+        if (flags & MAP_POPULATE != 0 || locked) && !rights.is_none() {
             // Linux too keeps the mapping when not all of it could be made present.
             let _ = space.populate(start..start + page_up(len), false);
         }
@@ -205,30 +225,43 @@ pub fn brk(end: usize) -> Result<usize> {
 pub fn madvise(addr: usize, len: usize, advice: u32) -> Result<usize> {
     let range = pages(addr, len)?;
     let flag = |flag, on| move |space: &AddressSpace, range| space.set_flags(range, flag, on);
+    let refused: fn(&Area) -> bool = match advice {
+        MADV_DONTNEED => |area| area.flags.has(Flags::LOCKED),
+        MADV_FREE => |area| {
+            area.flags.has(Flags::LOCKED)
+                || area.is_shared()
+                || !matches!(area.source, Source::Anonymous)
+        },
+        MADV_WIPEONFORK => |area| area.is_shared() || !matches!(area.source, Source::Anonymous),
+        _ => |_| false,
+    };
     if range.is_empty() {
         return Ok(0);
     }
-    space(|space| match advice {
-        MADV_DONTNEED | MADV_DONTNEED_LOCKED => space.discard(range),
-        MADV_POPULATE_READ => space.populate(range, false),
-        MADV_POPULATE_WRITE => space.populate(range, true),
-        MADV_DONTFORK => flag(Flags::DONT_FORK, true)(space, range),
-        MADV_DOFORK => flag(Flags::DONT_FORK, false)(space, range),
-        MADV_WIPEONFORK => flag(Flags::WIPE_ON_FORK, true)(space, range),
-        MADV_KEEPONFORK => flag(Flags::WIPE_ON_FORK, false)(space, range),
-        MADV_HUGEPAGE => {
-            flag(Flags::NO_HUGE, false)(space, range.clone())?;
-            flag(Flags::HUGE, true)(space, range)
+    space(|space| {
+        if areas_of(space, &range).any(|area| refused(&area)) {
+            return Err(Errno::EINVAL);
         }
-        MADV_NOHUGEPAGE => {
-            flag(Flags::HUGE, false)(space, range.clone())?;
-            flag(Flags::NO_HUGE, true)(space, range)
+        match advice {
+            MADV_DONTNEED | MADV_DONTNEED_LOCKED => space.discard(range),
+            MADV_POPULATE_READ => space.populate(range, false),
+            MADV_POPULATE_WRITE => space.populate(range, true),
+            MADV_DONTFORK => flag(Flags::DONT_FORK, true)(space, range),
+            MADV_DOFORK => flag(Flags::DONT_FORK, false)(space, range),
+            MADV_WIPEONFORK => flag(Flags::WIPE_ON_FORK, true)(space, range),
+            MADV_KEEPONFORK => flag(Flags::WIPE_ON_FORK, false)(space, range),
+            MADV_HUGEPAGE => {
+                flag(Flags::NO_HUGE, false)(space, range.clone())?;
+                flag(Flags::HUGE, true)(space, range)
+            }
+            MADV_NOHUGEPAGE => {
+                flag(Flags::HUGE, false)(space, range.clone())?;
+                flag(Flags::NO_HUGE, true)(space, range)
+            }
+            MADV_NORMAL | MADV_RANDOM | MADV_SEQUENTIAL | MADV_WILLNEED | MADV_FREE | MADV_COLD
+            | MADV_PAGEOUT | MADV_DODUMP | MADV_DONTDUMP => covered(space, range),
+            _ => Err(Errno::EINVAL),
         }
-        MADV_NORMAL | MADV_RANDOM | MADV_SEQUENTIAL | MADV_WILLNEED | MADV_FREE | MADV_COLD
-        | MADV_PAGEOUT | MADV_MERGEABLE | MADV_UNMERGEABLE | MADV_DODUMP | MADV_DONTDUMP => {
-            covered(space, range)
-        }
-        _ => Err(Errno::EINVAL),
     })?;
     Ok(0)
 }
@@ -257,49 +290,12 @@ pub fn msync(addr: usize, len: usize, flags: u32) -> Result<usize> {
         return Err(Errno::EINVAL);
     }
     let range = pages_or_enomem(addr, len)?;
-    space(|space| covered(space, range))?;
-    Ok(0)
-}
-
-/// mlock(2).
-pub fn mlock(addr: usize, len: usize) -> Result<usize> {
-    mlock2(addr, len, 0)
-}
-
-/// mlock2(2): nothing is ever paged out, so this makes the pages present.
-pub fn mlock2(addr: usize, len: usize, flags: u32) -> Result<usize> {
-    if flags & !MLOCK_ONFAULT != 0 {
-        return Err(Errno::EINVAL);
-    }
-    let start = addr / PAGE_SIZE * PAGE_SIZE;
-    let range = pages_or_enomem(start, len.saturating_add(addr - start))?;
     space(|space| {
-        space.set_flags(range.clone(), Flags::LOCKED, true)?;
-        if flags & MLOCK_ONFAULT == 0 {
-            space.populate(range, false)?;
+        let locked = |area: Area| area.flags.has(Flags::LOCKED);
+        if flags & MS_INVALIDATE != 0 && areas_of(space, &range).any(locked) {
+            return Err(Errno::EBUSY);
         }
-        Ok(0)
-    })
-}
-
-/// munlock(2).
-pub fn munlock(addr: usize, len: usize) -> Result<usize> {
-    let start = addr / PAGE_SIZE * PAGE_SIZE;
-    let range = pages_or_enomem(start, len.saturating_add(addr - start))?;
-    space(|space| space.set_flags(range, Flags::LOCKED, false))?;
-    Ok(0)
-}
-
-/// mlockall(2): nothing is ever paged out.
-pub fn mlockall(flags: u32) -> Result<usize> {
-    if flags == 0 || flags & !(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) != 0 {
-        Err(Errno::EINVAL)
-    } else {
-        Ok(0)
-    }
-}
-
-/// munlockall(2).
-pub fn munlockall() -> Result<usize> {
+        covered(space, range)
+    })?;
     Ok(0)
 }

@@ -93,7 +93,13 @@ pub fn recvfrom(
     if from != 0 {
         match sender(&received.found.from, &*socket) {
             Some(address) => address.write(from, from_len)?,
-            None => UserPtr::new(from_len).write(&0u32)?,
+            None => {
+                let len = UserPtr::<i32>::new(from_len);
+                if len.read()? < 0 {
+                    return Err(Errno::EINVAL);
+                }
+                len.write(&0)?
+            }
         }
     }
     Ok(received.count)

@@ -19,6 +19,7 @@ mod limits;
 mod lock;
 mod memory;
 mod message;
+mod mlock;
 mod mq;
 mod path;
 mod pidfd;

@@ -82,11 +82,15 @@ impl Deadline {
 
     /// Writes the time left to where the program gave the time. It is no error when that cannot be written.
     fn write_left<L: Layout>(self, address: usize) {
-        if let (Some(left), true) = (self.left(), address != 0) {
+        let keeps = current().process().personality() & STICKY_TIMEOUTS != 0;
+        if let (Some(left), true) = (self.left(), address != 0 && !keeps) {
             _ = L::put_time(address, left);
         }
     }
 }
+
+/// The personality in which a program's times are left alone (include/uapi/linux/personality.h).
+const STICKY_TIMEOUTS: u32 = 0x0400_0000;
 
 /// Waits until one of `watched` is ready; how many are.
 fn wait(watched: &mut [Watched], deadline: Deadline) -> Result<usize> {

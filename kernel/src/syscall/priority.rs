@@ -32,6 +32,8 @@ const WHOLE: usize = size_of::<Attributes>();
 const KEEP_POLICY: u64 = 8;
 const KEEP_PARAMETERS: u64 = 16;
 const FLAGS: u64 = 0x7f;
+/// SCHED_FLAG_RESET_ON_FORK
+const RESET_ON_FORK: u64 = 1;
 /// The shortest time that a deadline's thread may run in a period, in ns.
 const SHORTEST: u64 = 1024;
 
@@ -95,7 +97,12 @@ pub fn sched_setattr(tid: i32, attributes: usize, flags: u32) -> Result<usize> {
     if most != 0 || policy == SCHED_DEADLINE || nice < thread.nice() {
         require(CAP_SYS_NICE)?;
     }
-    thread.set_policy(policy, given.priority);
+    let reset = if given.flags & RESET_ON_FORK != 0 {
+        SCHED_RESET_ON_FORK
+    } else {
+        0
+    };
+    thread.set_policy(policy | reset, given.priority);
     if policy == SCHED_DEADLINE {
         thread.set_reservation(reservation);
     } else if most == 0 {

@@ -73,9 +73,12 @@ pub(super) fn priorities(policy: u32) -> Result<(u32, u32)> {
 }
 
 fn set_policy(tid: i32, policy: Option<u32>, parameter: usize) -> Result<usize> {
+    if parameter == 0 {
+        return Err(Errno::EINVAL);
+    }
     let priority = UserPtr::<u32>::new(parameter).read()?;
     let thread = thread(tid)?;
-    let policy = policy.unwrap_or(thread.policy().0);
+    let policy = policy.unwrap_or(thread.policy().0 | thread.reset_on_fork());
     let reset = policy & SCHED_RESET_ON_FORK;
     let (least, most) = priorities(policy & !reset)?;
     if !(least..=most).contains(&priority) || policy & !reset == SCHED_DEADLINE {
@@ -85,12 +88,9 @@ fn set_policy(tid: i32, policy: Option<u32>, parameter: usize) -> Result<usize> 
     if most != 0 {
         require(CAP_SYS_NICE)?;
     }
-    thread.set_policy(policy & !reset, priority);
+    thread.set_policy(policy, priority);
     Ok(0)
 }
-
-/// SCHED_RESET_ON_FORK
-const SCHED_RESET_ON_FORK: u32 = 0x4000_0000;
 
 /// sched_setscheduler(2)
 pub fn sched_setscheduler(tid: i32, policy: u32, parameter: usize) -> Result<usize> {
@@ -104,11 +104,15 @@ pub fn sched_setparam(tid: i32, parameter: usize) -> Result<usize> {
 
 /// sched_getscheduler(2)
 pub fn sched_getscheduler(tid: i32) -> Result<usize> {
-    Ok(thread(tid)?.policy().0 as usize)
+    let thread = thread(tid)?;
+    Ok((thread.policy().0 | thread.reset_on_fork()) as usize)
 }
 
 /// sched_getparam(2)
 pub fn sched_getparam(tid: i32, to: usize) -> Result<usize> {
+    if to == 0 {
+        return Err(Errno::EINVAL);
+    }
     UserPtr::new(to).write(&thread(tid)?.policy().1)?;
     Ok(0)
 }

@@ -1,5 +1,7 @@
 //! System calls on signals.
 
+use alloc::sync::Arc;
+
 use linux_raw_sys::general::*;
 
 use super::layout::{Layout, given};
@@ -49,7 +51,7 @@ pub fn kill(pid: i32, number: u32) -> Result<usize> {
     check_signal(number)?;
     let info = Info::user(number);
     if pid > 0 {
-        send_one(&*tree::process(pid).ok_or(Errno::ESRCH)?, number, info)?;
+        send_one(&*process_of(pid)?, number, info)?;
         return Ok(0);
     }
     let own = current().process_id();
@@ -63,6 +65,12 @@ pub fn kill(pid: i32, number: u32) -> Result<usize> {
         ),
         _ => send_to_group(-pid, number, info),
     }
+}
+
+/// The process that has the number `id`, or a thread with it.
+fn process_of(id: i32) -> Result<Arc<Process>> {
+    let of_thread = || tree::thread(id).map(|thread| thread.process().clone());
+    tree::process(id).or_else(of_thread).ok_or(Errno::ESRCH)
 }
 
 /// Sends a signal to the processes of a group that may be sent it.
@@ -126,7 +134,7 @@ fn read_info(number: u32, from: usize, pid: i32) -> Result<Info> {
 /// rt_sigqueueinfo(2)
 pub fn rt_sigqueueinfo(pid: i32, number: u32, info: usize) -> Result<usize> {
     let info = read_info(number, info, pid)?;
-    send_one(&*tree::process(pid).ok_or(Errno::ESRCH)?, number, info)?;
+    send_one(&*process_of(pid)?, number, info)?;
     Ok(0)
 }
 

@@ -154,8 +154,13 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
     if !request.has(CLONE_VM) {
         child.copy_rseq(parent);
     }
-    let (policy, priority) = parent.policy();
-    child.set_policy(policy, priority);
+    if parent.reset_on_fork() != 0 {
+        let real_time = matches!(parent.policy().0, SCHED_FIFO | SCHED_RR | SCHED_DEADLINE);
+        child.set_nice(if real_time { 0 } else { parent.nice().max(0) });
+    } else {
+        let (policy, priority) = parent.policy();
+        child.set_policy(policy, priority);
+    }
     child.set_io_priority(parent.io_priority());
     let child = try_arc(child)?;
     if request.has(CLONE_CHILD_SETTID) {
@@ -173,6 +178,8 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
             return Err(Errno::ERESTARTNOINTR);
         }
         tree::add_process(process.clone())?;
+        // Without memory the child goes on without its limit.
+        _ = process.timers.limit_cpu(&process);
     }
     tree::add_thread(child.clone());
     number.0 = 0;

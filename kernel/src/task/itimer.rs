@@ -5,8 +5,9 @@ extern crate alloc;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 
-use linux_raw_sys::general::{SI_TIMER, SIGALRM, SIGPROF, SIGVTALRM};
+use linux_raw_sys::general::{RLIMIT_CPU, SI_TIMER, SIGALRM, SIGKILL, SIGPROF, SIGVTALRM, SIGXCPU};
 
+use super::limits::INFINITY;
 use super::signal::{self, Info};
 use super::timer::{Expire, Timer};
 use super::{Process, Thread, clock, current};
@@ -40,6 +41,8 @@ pub enum Notice {
     None,
     /// The process, as the kernel does for setitimer.
     Interval(u32),
+    /// The process, which used the CPU time that it may: it is warned each second, and killed at the hard limit.
+    CpuLimit,
     /// The process, or a thread of it, by a signal with the timer's id and a value.
     Signal {
         number: u32,
@@ -189,6 +192,14 @@ impl SignalTimer {
         let (info, thread) = match &self.notice {
             Notice::None => return,
             Notice::Interval(number) => (Info::kernel(*number), None),
+            Notice::CpuLimit => {
+                let hard = process
+                    .limits
+                    .get(RLIMIT_CPU)
+                    .map_or(INFINITY, |limit| limit.hard);
+                let ended = time::ticks_to_ns(self.now()) / clock::SECOND >= hard as u64;
+                (Info::kernel(if ended { SIGKILL } else { SIGXCPU }), None)
+            }
             Notice::Signal {
                 number,
                 value,
@@ -222,7 +233,7 @@ impl Expire for SignalTimer {
                 times += (now - state.next) / state.interval;
                 state.next += times * state.interval;
             }
-            tells = !state.queued || matches!(self.notice, Notice::Interval(_));
+            tells = !state.queued || !matches!(self.notice, Notice::Signal { .. });
             state.overruns += times - tells as u64;
             state.queued = true;
         }
@@ -242,6 +253,7 @@ impl Expire for SignalTimer {
 pub struct Timers {
     interval: Mutex<[Option<Arc<SignalTimer>>; 3]>,
     posix: Mutex<Vec<Option<Arc<SignalTimer>>>>,
+    cpu_limit: Mutex<Option<Arc<SignalTimer>>>,
 }
 
 impl Timers {
@@ -250,6 +262,7 @@ impl Timers {
         Timers {
             interval: Mutex::new([const { None }; 3]),
             posix: Mutex::new(Vec::new()),
+            cpu_limit: Mutex::new(None),
         }
     }
 
@@ -270,6 +283,34 @@ impl Timers {
         };
         let new = SignalTimer::new(0, current().process(), base, Notice::Interval(number))?;
         Ok(timer.insert(new).clone())
+    }
+
+    /// RLIMIT_CPU of `process`, whose timers these are, is now as its limits say.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn limit_cpu(&self, process: &Arc<Process>) -> Result<()> {
+        let seconds = process.limits.soft(RLIMIT_CPU);
+        let mut limit = self.cpu_limit.lock();
+        if seconds == INFINITY && limit.is_none() {
+            return Ok(());
+        }
+        let timer = match &*limit {
+            Some(timer) => timer.clone(),
+            None => {
+                let new = SignalTimer::new(0, process, Base::Process, Notice::CpuLimit)?;
+                limit.insert(new).clone()
+            }
+        };
+        drop(limit);
+        let second = time::ns_to_ticks(clock::SECOND);
+        let left = match seconds {
+            INFINITY => 0,
+            // As on Linux, no time at all is a second.
+            seconds => (seconds as u64).clamp(1, u64::MAX / second) * second,
+        };
+        let interval = second;
+        timer.set(Setting { left, interval }, true).map(drop)
     }
 
     /// Makes a POSIX timer of the current process; returns its id. `notice` gets the id.
@@ -331,6 +372,8 @@ impl Timers {
         self.exec();
         let gone = core::mem::take(&mut *self.interval.lock());
         gone.into_iter().flatten().for_each(|timer| stop(&timer));
+        let limit = self.cpu_limit.lock().take();
+        limit.iter().for_each(stop);
     }
 }
 

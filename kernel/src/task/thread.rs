@@ -20,7 +20,7 @@ use crate::fs::file::File;
 use crate::fs::{FdTable, FsContext};
 use crate::mm::AddressSpace;
 use crate::sync::Mutex;
-use linux_raw_sys::general::RLIMIT_NOFILE;
+use linux_raw_sys::general::{RLIMIT_NOFILE, SCHED_RESET_ON_FORK};
 
 /// What a thread may share with others.
 #[derive(Clone, Default)]
@@ -384,10 +384,16 @@ impl Thread {
 
     /// The scheduling policy (SCHED_*), and the priority in it.
     pub fn policy(&self) -> (u32, u32) {
-        (self.policy[0].load(Relaxed), self.policy[1].load(Relaxed))
+        let [policy, priority] = [0, 1].map(|at| self.policy[at].load(Relaxed));
+        (policy & !SCHED_RESET_ON_FORK, priority)
     }
 
-    /// Sets the scheduling policy.
+    /// SCHED_RESET_ON_FORK where children get the ordinary policy, else 0.
+    pub fn reset_on_fork(&self) -> u32 {
+        self.policy[0].load(Relaxed) & SCHED_RESET_ON_FORK
+    }
+
+    /// Sets the scheduling policy, with SCHED_RESET_ON_FORK where children do not get it.
     pub fn set_policy(&self, policy: u32, priority: u32) {
         self.policy[0].store(policy, Relaxed);
         self.policy[1].store(priority, Relaxed);

@@ -36,6 +36,39 @@ pub fn run() {
         requeued();
         bits_and_clocks();
         futex2();
+        by_two_opens();
+    }
+}
+
+/// A word of a file that two processes have opened apart is one word.
+unsafe fn by_two_opens() {
+    let map = || unsafe {
+        let file = libc::open(c"word".as_ptr(), libc::O_CREAT | libc::O_RDWR, 0o644);
+        libc::ftruncate(file, 4096);
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        let at = libc::mmap(ptr::null_mut(), 4096, rights, libc::MAP_SHARED, file, 0);
+        libc::close(file);
+        &*at.cast::<AtomicU32>()
+    };
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            let long = libc::timespec {
+                tv_sec: 60,
+                tv_nsec: 0,
+            };
+            tell("waited", futex(map(), libc::FUTEX_WAIT, 0, &long));
+            libc::_exit(0);
+        }
+        let word = map();
+        let mut woken = 0;
+        // The child may not wait yet; it does not wait for ever.
+        while woken == 0 && libc::waitpid(child, ptr::null_mut(), libc::WNOHANG) == 0 {
+            woken = futex(word, libc::FUTEX_WAKE, 1, ptr::null());
+            libc::sched_yield();
+        }
+        libc::waitpid(child, ptr::null_mut(), 0);
+        println!("woken {woken}");
     }
 }
 

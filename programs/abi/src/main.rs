@@ -11,6 +11,7 @@ mod huge;
 mod idreg;
 mod inet;
 mod ipc;
+mod limits;
 mod locks;
 mod memory;
 mod pidfd;
@@ -19,6 +20,7 @@ mod pipes;
 mod probe;
 mod processes;
 mod ptrace;
+mod refused;
 mod rights;
 mod rseq;
 mod seccomp;
@@ -51,7 +53,9 @@ fn main() {
         Some("pipes") => pipes::run(),
         Some("time") => time::run(),
         Some("rights") => rights::run(),
+        Some("limits") => limits::run(),
         Some("locks") => locks::run(),
+        Some("refused") => refused::run(),
         Some("times") => times::run(),
         Some("exec") => exec(),
         #[cfg(target_arch = "aarch64")]

@@ -55,10 +55,12 @@ pub fn statm(subject: &Subject, text: &mut Text) -> Result<()> {
 pub fn status(space: &AddressSpace, text: &mut Text) {
     const KIB: usize = PAGE_SIZE / 1024;
     let (pages, resident) = space.size();
+    let locked = space.areas().filter(|area| area.flags.has(Flags::LOCKED));
+    let locked = locked.map(|area| area.range().len() / PAGE_SIZE).sum();
     for (name, value) in [
         ("VmPeak", pages),
         ("VmSize", pages),
-        ("VmLck", 0),
+        ("VmLck", locked),
         ("VmPin", 0),
         ("VmHWM", resident),
         ("VmRSS", resident),
@@ -86,15 +88,6 @@ pub fn list_bits(bits: u64, text: &mut Text) {
 }
 
 /// The areas of a space, one look-up each.
-fn areas(space: &AddressSpace) -> impl Iterator<Item = Area> {
-    let mut at = 0;
-    core::iter::from_fn(move || {
-        let area = space.area_after(at)?;
-        at = area.end;
-        Some(area)
-    })
-}
-
 /// Counts the columns of a line, to align what follows.
 struct Line<'t> {
     text: &'t mut Text,
@@ -147,12 +140,13 @@ fn line(area: &Area, text: &mut Text) {
 /// maps
 pub fn maps(subject: &Subject, text: &mut Text) -> Result<()> {
     if let Some(space) = subject.space() {
-        areas(&space).for_each(|area| line(&area, text));
+        space.areas().for_each(|area| line(&area, text));
     }
     Ok(())
 }
 
-fn usage_lines(size: Option<usize>, usage: &Usage, text: &mut Text) {
+/// `locked`: bytes that are held in memory.
+fn usage_lines(size: Option<usize>, usage: &Usage, locked: usize, text: &mut Text) {
     const KIB: usize = PAGE_SIZE / 1024;
     if let Some(size) = size {
         put!(
@@ -182,9 +176,18 @@ fn usage_lines(size: Option<usize>, usage: &Usage, text: &mut Text) {
         ("Private_Hugetlb:", 0),
         ("Swap:", 0),
         ("SwapPss:", 0),
-        ("Locked:", 0),
+        ("Locked:", locked / 1024),
     ] {
         put!(text, "{name:<15} {value:>8} kB\n");
+    }
+}
+
+/// What an area that is locked holds in memory.
+fn locked_bytes(area: &Area, usage: &Usage) -> usize {
+    if area.flags.has(Flags::LOCKED) {
+        usage.proportional
+    } else {
+        0
     }
 }
 
@@ -193,11 +196,13 @@ pub fn smaps(subject: &Subject, text: &mut Text) -> Result<()> {
     let Some(space) = subject.space() else {
         return Ok(());
     };
-    for area in areas(&space) {
+    for area in space.areas() {
         line(&area, text);
+        let usage = space.usage(area.range());
         usage_lines(
             Some(area.end - area.start),
-            &space.usage(area.range()),
+            &usage,
+            locked_bytes(&area, &usage),
             text,
         );
         put!(text, "THPeligible:           0\nVmFlags:");
@@ -236,10 +241,12 @@ pub fn rollup(subject: &Subject, text: &mut Text) -> Result<()> {
     let Some(space) = subject.space() else {
         return Ok(());
     };
-    let ranges: Vec<Range<usize>> = areas(&space).map(|area| area.range()).collect();
-    let (Some(first), Some(last)) = (ranges.first(), ranges.last()) else {
+    let areas: Vec<Area> = space.areas().collect();
+    let (Some(first), Some(last)) = (areas.first(), areas.last()) else {
         return Ok(());
     };
+    let held = |area: &Area| locked_bytes(area, &space.usage(area.range()));
+    let locked = areas.iter().map(held).sum();
     put!(
         text,
         "{:08x}-{:08x} ---p 00000000 00:00 0 {:>26}[rollup]\n",
@@ -247,7 +254,7 @@ pub fn rollup(subject: &Subject, text: &mut Text) -> Result<()> {
         last.end,
         ""
     );
-    usage_lines(None, &space.usage(first.start..last.end), text);
+    usage_lines(None, &space.usage(first.start..last.end), locked, text);
     Ok(())
 }
 

@@ -111,7 +111,7 @@ impl Options {
             let known = value.starts_with(b"cubic") || value.starts_with(b"reno");
             return if known { Ok(()) } else { Err(Errno::ENOENT) };
         }
-        let option = self.find(base, level, name).ok_or(refusal(level))?;
+        let option = self.find(base, level, name).ok_or(Errno::ENOPROTOOPT)?;
         let given = match value {
             // IPv4's options may be single bytes.
             &[byte] if level == IP => byte.into(),
@@ -143,15 +143,12 @@ impl Options {
                 return bytes(*b"cubic\0\0\0\0\0\0\0\0\0\0\0");
             }
         }
-        let option = self.find(base, level, name).ok_or(refusal(level))?;
+        let refusal = if base.domain == AF_INET6 || level == IP || level == base.protocol {
+            Errno::ENOPROTOOPT
+        } else {
+            Errno::EOPNOTSUPP
+        };
+        let option = self.find(base, level, name).ok_or(refusal)?;
         bytes(option.load(Acquire))
-    }
-}
-
-/// The error for an option that there is not.
-fn refusal(level: u32) -> Errno {
-    match level {
-        IP | IPV6 | TCP | UDP | UDP_LITE => Errno::ENOPROTOOPT,
-        _ => Errno::EOPNOTSUPP,
     }
 }

@@ -135,12 +135,16 @@ impl Tcp {
             let [own, other] = self.connection(&accepted, local, to)?;
             own.told.store(!wait.nonblocking, Release);
             *accepted.link.lock() = Some(other);
-            match backlog.push(accepted, wait.nonblocking) {
-                Err(Errno::EAGAIN) if !wait.nonblocking => continue,
-                done => done?,
-            }
+            // Whoever is told of the connection finds this end connected.
             *self.link.lock() = Some(own);
-            return Ok(());
+            let Err(error) = backlog.push(accepted, wait.nonblocking) else {
+                return Ok(());
+            };
+            let gone = self.link.lock().take();
+            drop(gone);
+            if error != Errno::EAGAIN || wait.nonblocking {
+                return Err(error);
+            }
         }
     }
 

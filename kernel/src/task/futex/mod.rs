@@ -37,7 +37,7 @@ const TID: u32 = OWNER_DIED - 1;
 /// What a word is: the same from all processes that share it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Key {
-    /// Address of the space or of the shared object.
+    /// Address of the space, or of the shared object whoever maps it.
     of: usize,
     /// Address or offset in it.
     at: usize,
@@ -77,7 +77,7 @@ impl Key {
                 return Ok(None);
             };
             Ok(Some(Key {
-                of: Arc::as_ptr(mapping).cast::<u8>().addr(),
+                of: mapping.object(),
                 at: offset + address - area.start,
             }))
         })

@@ -155,11 +155,17 @@ impl Actions {
         core::mem::replace(&mut table[number as usize - 1], action)
     }
 
-    /// The action for a signal that is being delivered: SA_RESETHAND lets it go back to the default.
+    /// The action for a signal that is being delivered: SA_RESETHAND lets the handler go back to the default, and no more.
     pub fn take(&self, number: u32) -> Action {
         let action = self.get(number);
         if action.handler > SIG_IGN && action.flags & SA_RESETHAND as usize != 0 {
-            self.set(number, DEFAULT);
+            self.set(
+                number,
+                Action {
+                    handler: SIG_DFL,
+                    ..action
+                },
+            );
         }
         action
     }

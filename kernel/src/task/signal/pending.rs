@@ -9,7 +9,7 @@ use super::mask::{SYNCHRONOUS, Set};
 use crate::errno::{Errno, Result};
 
 /// The first real-time signal: from here on each is queued as often as it comes.
-const REAL_TIME: u32 = 32;
+pub(super) const REAL_TIME: u32 = 32;
 /// The most that one queue holds.
 const MOST: usize = 16384;
 
@@ -34,16 +34,16 @@ impl Pending {
         self.set
     }
 
-    /// Adds a signal. An ordinary one that is there already is not added again.
+    /// Adds a signal to a queue of `most` at most. An ordinary one that is there already is not added again.
     ///
     /// # Errors
     /// EAGAIN: a real-time signal, sent with a value, finds no room.
-    pub fn add(&mut self, info: Info) -> Result<()> {
+    pub fn add(&mut self, info: Info, most: usize) -> Result<()> {
         let bit = Set::bit(info.number());
         if info.number() < REAL_TIME && self.set & bit != 0 {
             return Ok(());
         }
-        if self.queue.len() < MOST && self.queue.try_reserve(1).is_ok() {
+        if self.queue.len() < most.min(MOST) && self.queue.try_reserve(1).is_ok() {
             self.queue.push_back(info);
         } else if info.number() >= REAL_TIME && info.code != 0 {
             return Err(Errno::EAGAIN);

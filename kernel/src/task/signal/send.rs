@@ -9,6 +9,7 @@ use linux_raw_sys::general::*;
 
 use super::action::DEFAULT;
 use super::mask::{STOPS, Set};
+use super::pending;
 use super::{Info, SIG_DFL};
 use crate::arch::{smp, work::SIGNAL};
 use crate::errno::{Errno, Result};
@@ -73,15 +74,20 @@ pub fn send_info(process: &Process, thread: Option<&Arc<Thread>>, info: Info) ->
     if ignored && !kept && !traced() {
         return Ok(());
     }
+    let most = if number < pending::REAL_TIME {
+        usize::MAX
+    } else {
+        process.limits.soft(RLIMIT_SIGPENDING)
+    };
     match thread {
         Some(thread) => {
-            thread.signals.pending.lock().add(info)?;
+            thread.signals.pending.lock().add(info, most)?;
             if thread.blocked() & bit == 0 {
                 notify(thread, state::INTERRUPTIBLE);
             }
         }
         None => {
-            process.signals.pending.lock().add(info)?;
+            process.signals.pending.lock().add(info, most)?;
             retarget(process, bit);
         }
     }
@@ -168,7 +174,7 @@ pub fn force_info(info: Info) {
         }
     });
     // One signal always has room as a bit.
-    _ = thread.signals.pending.lock().add(info);
+    _ = thread.signals.pending.lock().add(info, usize::MAX);
     thread.arch.work.fetch_or(SIGNAL, Relaxed);
 }
 

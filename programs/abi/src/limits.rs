@@ -1,0 +1,201 @@
+//! Limits that are enforced (locked memory, CPU time, queued signals), and memory that is locked.
+
+use std::{mem, ptr};
+
+use libc::{
+    MAP_ANONYMOUS, MAP_FAILED, MAP_LOCKED, MAP_PRIVATE, MAP_SHARED, MCL_CURRENT, MCL_FUTURE,
+    PROT_READ, PROT_WRITE, c_int, c_void,
+};
+
+use crate::{in_child, tell, tell_end};
+
+const PAGE: usize = 4096;
+const USER: u32 = 1234;
+
+/// Runs this part.
+pub fn run() {
+    // SAFETY: every pointer passed is that of a live value of the right kind, and every mapping outlives its use.
+    unsafe {
+        locked();
+        advice();
+        memory();
+        cpu_time();
+        signals();
+    }
+}
+
+unsafe fn map(pages: usize, flags: c_int) -> *mut c_void {
+    let (rights, flags) = (PROT_READ | PROT_WRITE, MAP_ANONYMOUS | flags);
+    // The C libraries tell their own errors.
+    let at = unsafe { libc::syscall(libc::SYS_mmap, 0, pages * PAGE, rights, flags, -1, 0) };
+    ptr::with_exposed_provenance_mut(at as usize)
+}
+
+/// Prints the KiB of locked memory.
+fn tell_locked(what: &str) {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("VmLck:"));
+    println!("{what}: {}", line.unwrap_or_default().trim());
+}
+
+unsafe fn locked() {
+    unsafe {
+        let at = map(8, MAP_PRIVATE);
+        tell_locked("to begin with");
+        tell("mlock", libc::mlock(at, 4 * PAGE));
+        tell_locked("four pages");
+        tell("of them again", libc::mlock(at.byte_add(PAGE), 2 * PAGE));
+        tell_locked("four pages");
+        tell(
+            "when touched",
+            libc::syscall(libc::SYS_mlock2, at.byte_add(6 * PAGE), PAGE, 1),
+        );
+        tell_locked("five pages");
+        tell("munlock", libc::munlock(at.byte_add(PAGE), PAGE));
+        tell_locked("four pages");
+        let status = in_child(|| tell_locked("none in a child"));
+        tell_end("child", status);
+        tell("msync", libc::msync(at, PAGE, libc::MS_SYNC));
+        tell(
+            "msync that forgets",
+            libc::msync(at, PAGE, libc::MS_SYNC | libc::MS_INVALIDATE),
+        );
+        tell(
+            "of what is not locked",
+            libc::msync(at.byte_add(PAGE), PAGE, libc::MS_INVALIDATE),
+        );
+        tell("munlockall", libc::munlockall());
+        tell_locked("none");
+        let mapped = map(2, MAP_PRIVATE | MAP_LOCKED);
+        tell_locked("mapped so");
+        libc::munmap(mapped, 2 * PAGE);
+        tell_locked("unmapped");
+        tell("from now on", libc::mlockall(MCL_FUTURE));
+        map(3, MAP_PRIVATE);
+        tell_locked("three pages");
+        libc::munlockall();
+        tell("only when touched", libc::mlockall(4));
+        tell("nothing", libc::mlockall(0));
+    }
+}
+
+unsafe fn advice() {
+    unsafe {
+        let own = map(2, MAP_PRIVATE);
+        let shared = map(2, MAP_SHARED);
+        for (name, advice) in [
+            ("free", libc::MADV_FREE),
+            ("wipe on fork", libc::MADV_WIPEONFORK),
+            ("need not", libc::MADV_DONTNEED),
+        ] {
+            println!("{name}");
+            tell("  private", libc::madvise(own, PAGE, advice));
+            tell("  shared", libc::madvise(shared, PAGE, advice));
+            libc::mlock(own, PAGE);
+            tell("  locked", libc::madvise(own, 2 * PAGE, advice));
+            libc::munlock(own, PAGE);
+        }
+        let nothing = libc::mmap(ptr::null_mut(), 0, PROT_READ, MAP_SHARED, -1, 0);
+        tell(
+            "no file, no length",
+            if nothing == MAP_FAILED { -1 } else { 0 },
+        );
+    }
+}
+
+unsafe fn limit(kind: u32, soft: u64, hard: u64) {
+    let limit = libc::rlimit {
+        rlim_cur: soft as _,
+        rlim_max: hard as _,
+    };
+    unsafe { libc::setrlimit(kind as _, &limit) };
+}
+
+unsafe fn memory() {
+    unsafe {
+        let work = |pages: u64| {
+            move || {
+                limit(
+                    libc::RLIMIT_MEMLOCK as u32,
+                    pages * PAGE as u64,
+                    pages * PAGE as u64,
+                );
+                libc::setresuid(USER, USER, USER);
+                let at = map(8, MAP_PRIVATE);
+                tell("two pages", libc::mlock(at, 2 * PAGE));
+                tell("the same", libc::mlock(at, 2 * PAGE));
+                tell("two more", libc::mlock(at.byte_add(4 * PAGE), 2 * PAGE));
+                tell("munlock", libc::munlock(at, PAGE));
+                let mapped = map(3, MAP_PRIVATE | MAP_LOCKED);
+                tell("three mapped", if mapped == MAP_FAILED { -1 } else { 0 });
+                tell("all", libc::mlockall(MCL_CURRENT));
+                tell("all that come", libc::mlockall(MCL_FUTURE));
+                let mapped = map(4, MAP_PRIVATE);
+                tell("four come", if mapped == MAP_FAILED { -1 } else { 0 });
+            }
+        };
+        tell_end("three may be locked", in_child(work(3)));
+        tell_end("none may be locked", in_child(work(0)));
+    }
+}
+
+unsafe fn cpu_time() {
+    extern "C" fn warned(_: c_int) {
+        let text = b"warned\n";
+        // SAFETY: pointer and length are the text's.
+        unsafe { libc::write(1, text.as_ptr().cast(), text.len()) };
+    }
+    unsafe {
+        let status = in_child(|| {
+            libc::signal(libc::SIGXCPU, warned as *const () as usize);
+            limit(libc::RLIMIT_CPU as u32, 1, 2);
+            // A child has the same limit, and its own time.
+            let status = in_child(|| {
+                loop {
+                    std::hint::spin_loop();
+                }
+            });
+            tell_end("over the hard limit", status);
+            limit(libc::RLIMIT_CPU as u32, 2, 2);
+        });
+        tell_end("the parent", status);
+        let status = in_child(|| {
+            limit(libc::RLIMIT_CPU as u32, 1, 100);
+            libc::setrlimit(
+                libc::RLIMIT_CORE,
+                &libc::rlimit {
+                    rlim_cur: 0,
+                    rlim_max: 0,
+                },
+            );
+            loop {
+                std::hint::spin_loop();
+            }
+        });
+        tell_end("over the soft limit", status);
+    }
+}
+
+unsafe fn signals() {
+    unsafe {
+        let status = in_child(|| {
+            let mut set: libc::sigset_t = mem::zeroed();
+            libc::sigfillset(&mut set);
+            libc::sigprocmask(libc::SIG_BLOCK, &set, ptr::null_mut());
+            limit(libc::RLIMIT_SIGPENDING as u32, 0, 0);
+            libc::setresuid(USER, USER, USER);
+            let (own, signal) = (libc::getpid(), libc::SIGRTMIN());
+            tell(
+                "to a thread",
+                libc::syscall(libc::SYS_tgkill, own, own, signal),
+            );
+            tell("with a value", libc::sigqueue(own, signal, mem::zeroed()));
+            tell("by kill", libc::kill(own, signal));
+            tell(
+                "an ordinary one",
+                libc::syscall(libc::SYS_tgkill, own, own, libc::SIGUSR1),
+            );
+        });
+        tell_end("no signal may be queued", status);
+    }
+}

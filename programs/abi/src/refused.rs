@@ -1,0 +1,203 @@
+//! Arguments that are refused, and what they are refused as; flags that change what a call does.
+
+use std::{mem, ptr};
+
+use libc::{
+    AF_INET, AF_UNIX, O_APPEND, O_CREAT, O_RDWR, SCHED_FIFO, SOCK_DGRAM, SOCK_STREAM, c_int,
+};
+
+use crate::{in_child, path, tell, tell_end};
+
+/// Runs this part.
+pub fn run() {
+    // SAFETY: every pointer passed is that of a live value of the right kind.
+    unsafe {
+        scheduling();
+        threads();
+        files();
+        sockets();
+        handlers();
+        times();
+        places();
+    }
+}
+
+unsafe fn scheduling() {
+    const RESET: c_int = 0x4000_0000;
+    unsafe {
+        tell(
+            "no place for a parameter",
+            libc::syscall(libc::SYS_sched_getparam, 0, 0),
+        );
+        tell(
+            "no parameter",
+            libc::syscall(libc::SYS_sched_setparam, 0, 0),
+        );
+        tell(
+            "priority of nobody",
+            libc::syscall(libc::SYS_getpriority, 0, -1),
+        );
+        tell(
+            "nice of nobody",
+            libc::syscall(libc::SYS_setpriority, 0, -1, 1),
+        );
+        let status = in_child(|| {
+            let policy = |what: &str| tell(what, libc::syscall(libc::SYS_sched_getscheduler, 0));
+            let ten = 10u32;
+            tell(
+                "not for children",
+                libc::syscall(libc::SYS_sched_setscheduler, 0, SCHED_FIFO | RESET, &ten),
+            );
+            policy("its own");
+            in_child(|| policy("a child's"));
+            libc::syscall(libc::SYS_sched_setparam, 0, &ten);
+            policy("its own with another priority");
+            libc::syscall(libc::SYS_sched_setscheduler, 0, SCHED_FIFO, &ten);
+            in_child(|| policy("a child's, inherited"));
+            libc::syscall(libc::SYS_sched_setscheduler, 0, RESET, &0u32);
+            libc::setpriority(libc::PRIO_PROCESS, 0, -5);
+            in_child(|| tell("a child's nice", libc::syscall(libc::SYS_getpriority, 0, 0)));
+        });
+        tell_end("scheduling", status);
+    }
+}
+
+unsafe fn threads() {
+    unsafe {
+        let status = in_child(|| {
+            extern "C" fn handler(_: c_int) {}
+            libc::signal(libc::SIGUSR1, handler as *const () as usize);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let own = libc::syscall(libc::SYS_gettid) as c_int;
+                    tell("kill by a thread's number", libc::kill(own, libc::SIGUSR1));
+                    let mut info: libc::siginfo_t = mem::zeroed();
+                    info.si_code = libc::SI_QUEUE;
+                    let signal = libc::SIGUSR1;
+                    tell(
+                        "with a value",
+                        libc::syscall(libc::SYS_rt_sigqueueinfo, own, signal, &info),
+                    );
+                });
+            });
+        });
+        tell_end("threads", status);
+    }
+}
+
+unsafe fn files() {
+    unsafe {
+        let mut pipe = [0; 2];
+        libc::pipe(pipe.as_mut_ptr());
+        let mut byte = 0u8;
+        let at = (&raw mut byte).cast();
+        tell(
+            "write at a place of a pipe",
+            libc::pwrite(pipe[0], at, 1, 0) as i64,
+        );
+        tell(
+            "read at a place of a pipe",
+            libc::pread(pipe[1], at, 1, 0) as i64,
+        );
+        libc::write(pipe[1], at, 1);
+        let file = libc::open(path(c"appended"), O_CREAT | O_RDWR | O_APPEND, 0o644);
+        let spliced = libc::splice(pipe[0], ptr::null_mut(), file, ptr::null_mut(), 1, 0);
+        tell("splice to what is appended to", spliced as i64);
+        let null = libc::open(path(c"/dev/null"), O_RDWR);
+        tell("fsync of a device", libc::fsync(null));
+        for device in [c"/dev/null", c"/dev/zero", c"/dev/full", c"/dev/urandom"] {
+            let file = libc::open(path(device), O_RDWR);
+            tell("a place in a device", libc::lseek(file, 5, libc::SEEK_SET));
+            tell("read there", libc::pread(file, at, 1, 7) as i64);
+        }
+        let how = [0u64, 0, 2 /* RESOLVE_NO_MAGICLINKS */];
+        let create = [O_CREAT as u64, 0o644, 2];
+        let exe = c"/proc/self/exe".as_ptr();
+        tell(
+            "no magic links",
+            libc::syscall(libc::SYS_openat2, libc::AT_FDCWD, exe, &how, 24),
+        );
+        tell(
+            "nor to create",
+            libc::syscall(libc::SYS_openat2, libc::AT_FDCWD, exe, &create, 24),
+        );
+    }
+}
+
+unsafe fn sockets() {
+    unsafe {
+        let mut pair = [0; 2];
+        let mut make = |what: &str, family, kind| {
+            tell(what, libc::socketpair(family, kind, 0, pair.as_mut_ptr()));
+        };
+        make("a pair of no family", 0, SOCK_STREAM);
+        make("a pair of an odd family", 45, SOCK_STREAM);
+        make("a pair of TCP", AF_INET, SOCK_STREAM);
+        make("a pair of UDP", AF_INET, SOCK_DGRAM);
+        make("a pair", AF_UNIX, SOCK_STREAM);
+        let socket = libc::socket(AF_INET, SOCK_STREAM, 0);
+        for (name, level) in [("odd", 500), ("UDP", 17), ("TCP", 6), ("IP", 0)] {
+            let (mut value, mut len) = (0u32, 4);
+            let at = (&raw mut value).cast();
+            tell(
+                &format!("get: level {name}"),
+                libc::getsockopt(socket, level, 9999, at, &mut len),
+            );
+            tell(
+                &format!("set: level {name}"),
+                libc::setsockopt(socket, level, 9999, at, 4),
+            );
+        }
+    }
+}
+
+unsafe fn handlers() {
+    extern "C" fn handler(_: c_int) {}
+    unsafe {
+        let mut action: libc::sigaction = mem::zeroed();
+        action.sa_sigaction = handler as *const () as usize;
+        action.sa_flags = libc::SA_RESETHAND | libc::SA_SIGINFO | libc::SA_NODEFER;
+        libc::sigaction(libc::SIGUSR1, &action, ptr::null_mut());
+        libc::raise(libc::SIGUSR1);
+        let mut after: libc::sigaction = mem::zeroed();
+        libc::sigaction(libc::SIGUSR1, ptr::null(), &mut after);
+        let flags = libc::SA_RESETHAND | libc::SA_SIGINFO | libc::SA_NODEFER;
+        println!(
+            "once: default {}, flags {}",
+            after.sa_sigaction == 0,
+            after.sa_flags & flags == flags
+        );
+    }
+}
+
+unsafe fn times() {
+    unsafe {
+        for (name, personality) in [("taken", 0), ("left alone", 0x0400_0000)] {
+            libc::personality(personality);
+            let mut time = [0i64, 1000];
+            libc::syscall(libc::SYS_pselect6, 0, 0, 0, 0, &mut time, 0);
+            println!("the time is {name}: {}", time == [0, 1000]);
+        }
+        libc::personality(0);
+    }
+}
+
+unsafe fn places() {
+    unsafe {
+        let status = in_child(|| {
+            libc::mkdir(path(c"root"), 0o755);
+            libc::chroot(path(c"root"));
+            let mut text = [0u8; 256];
+            let len = libc::syscall(libc::SYS_getcwd, text.as_mut_ptr(), text.len());
+            println!(
+                "outside of the root: {} {}",
+                len > 0,
+                text.starts_with(b"(unreachable)/")
+            );
+            libc::chdir(path(c"/"));
+            let len = libc::syscall(libc::SYS_getcwd, text.as_mut_ptr(), text.len());
+            println!("in it: {len} {}", text.starts_with(b"/\0"));
+        });
+        tell_end("places", status);
+    }
+}
