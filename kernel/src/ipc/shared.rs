@@ -2,6 +2,7 @@
 //! on in those areas.
 
 use alloc::sync::{Arc, Weak};
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::registry::{self, Header, Object, Registry};
 use crate::errno::{Errno, Result};
@@ -14,8 +15,10 @@ use crate::task::current;
 
 /// The most segments (SHMMNI).
 pub const MOST: usize = 4096;
-/// The largest segment, in bytes (SHMMAX).
-pub const LARGEST: usize = usize::MAX - (1 << 24);
+/// The largest that a new segment may be, in bytes (SHMMAX, `/proc/sys/kernel/shmmax`).
+pub static LARGEST: AtomicUsize = AtomicUsize::new(ALL);
+/// The most bytes of all segments, and what that is at first.
+pub const ALL: usize = usize::MAX - (1 << 24);
 
 /// Flags in a segment's mode: removed, locked (include/linux/shm.h).
 const SHM_DEST: u32 = 0o1000;
@@ -73,7 +76,7 @@ impl Object for Segment {
 /// EINVAL (too small or too large), and those of [`Registry::get`].
 pub fn get(key: i32, size: usize, flags: u32) -> Result<usize> {
     let make = |header: Header| {
-        if size == 0 || size > LARGEST {
+        if size == 0 || size > LARGEST.load(Relaxed) {
             return Err(Errno::EINVAL);
         }
         if size / PAGE_SIZE > frame::total() {

@@ -2,6 +2,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Relaxed;
 
 use linux_raw_sys::general::{CAP_SYS_RESOURCE, RLIMIT_AS};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -128,7 +129,7 @@ pub fn shmdt(address: usize) -> Result<usize> {
         next = area.end;
         let size = detached
             .as_ref()
-            .map_or(shared::LARGEST, |segment| segment.size);
+            .map_or(shared::ALL, |segment| segment.size);
         if next.saturating_sub(address) >= size {
             break;
         }
@@ -160,11 +161,11 @@ pub fn shmctl(number: i32, command: u32, to: usize) -> Result<usize> {
         IPC_INFO => {
             let most = shared::MOST as u64;
             let limits = [
-                shared::LARGEST as u64,
+                shared::LARGEST.load(Relaxed) as u64,
                 1,
                 most,
                 most,
-                shared::LARGEST as u64,
+                shared::ALL as u64,
             ];
             UserPtr::new(to).write(&[limits, [0; 5]])?;
             Ok(SEGMENTS.extent().1)

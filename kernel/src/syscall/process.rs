@@ -135,7 +135,7 @@ fn chosen_number(read: &CloneArguments) -> Result<i32> {
         return Ok(0);
     }
     let tid = UserPtr::<i32>::new(read.set_tid as usize).read()?;
-    if !(1..tree::PID_MAX).contains(&tid) {
+    if !(1..tree::pid_max()).contains(&tid) {
         return Err(Errno::EINVAL);
     }
     task::require(CAP_CHECKPOINT_RESTORE)?;

@@ -5,13 +5,16 @@ extern crate alloc;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
 use super::{Process, Thread};
 use crate::errno::{Errno, Result};
 use crate::sync::{Mutex, Rank};
 
-/// Numbers are below this, as on Linux by default.
+/// New numbers are below this at first, as on Linux by default.
 pub const PID_MAX: i32 = 32768;
+/// New numbers are below this (`/proc/sys/kernel/pid_max`).
+static LIMIT: AtomicI32 = AtomicI32::new(PID_MAX);
 /// After the last number, the search goes on here.
 const FIRST_AGAIN: i32 = 300;
 
@@ -21,6 +24,24 @@ struct Entry {
     thread: Option<Arc<Thread>>,
     process: Option<Arc<Process>>,
     children: Vec<i32>,
+}
+
+/// What new numbers are below.
+pub fn pid_max() -> i32 {
+    LIMIT.load(Relaxed)
+}
+
+/// Changes that.
+///
+/// # Errors
+/// EINVAL.
+pub fn set_pid_max(limit: i32) -> Result<()> {
+    // Linux's bounds.
+    if !(FIRST_AGAIN + 1..=1 << 22).contains(&limit) {
+        return Err(Errno::EINVAL);
+    }
+    LIMIT.store(limit, Relaxed);
+    Ok(())
 }
 
 struct Tree {
@@ -66,9 +87,10 @@ impl Tree {
 /// EAGAIN: all are in use.
 pub fn allocate() -> Result<i32> {
     let mut tree = TREE.lock();
-    for _ in 0..PID_MAX {
+    let limit = pid_max();
+    for _ in 0..limit {
         let mut next = tree.last + 1;
-        if next >= PID_MAX {
+        if next >= limit {
             (next, tree.wrapped) = (FIRST_AGAIN, true);
         }
         tree.last = next;

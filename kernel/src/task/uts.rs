@@ -60,7 +60,18 @@ pub fn names() -> [[u8; FIELD]; 2] {
 /// The machine's name, without zeroes.
 pub fn host_name() -> Vec<u8> {
     let [host, _] = names();
-    host.split(|&byte| byte == 0).next().unwrap_or(&[]).to_vec()
+    without_zeroes(&host)
+}
+
+/// The domain's name, without zeroes.
+pub fn domain() -> Vec<u8> {
+    let [_, domain] = names();
+    without_zeroes(&domain)
+}
+
+fn without_zeroes(field: &[u8]) -> Vec<u8> {
+    let mut parts = field.split(|&byte| byte == 0);
+    parts.next().unwrap_or(&[]).to_vec()
 }
 
 /// A name with zeroes behind it.

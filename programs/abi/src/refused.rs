@@ -19,6 +19,7 @@ pub fn run() {
         handlers();
         times();
         places();
+        settings();
     }
 }
 
@@ -179,6 +180,40 @@ unsafe fn times() {
             println!("the time is {name}: {}", time == [0, 1000]);
         }
         libc::personality(0);
+    }
+}
+
+/// Settings of the machine that take effect, and come back.
+unsafe fn settings() {
+    let set = |name: &str, value: &str| {
+        let place = format!("/proc/sys/kernel/{name}");
+        let before = std::fs::read_to_string(&place).unwrap_or_default();
+        println!("{name} {value}: {}", std::fs::write(&place, value).is_ok());
+        move || _ = std::fs::write(place, before)
+    };
+    unsafe {
+        let domain = set("domainname", "a.domain");
+        let mut names: libc::utsname = mem::zeroed();
+        libc::uname(&mut names);
+        let bytes: &[u8; 65] = &*names.domainname.as_ptr().cast();
+        println!("in uname: {}", bytes.starts_with(b"a.domain\0"));
+        domain();
+        let largest = set("shmmax", "8192");
+        tell("8193 bytes", libc::shmget(libc::IPC_PRIVATE, 8193, 0o600));
+        largest();
+        set("pid_max", "300")();
+        let most = set("pid_max", "400");
+        let mut highest = 0;
+        for _ in 0..400 {
+            let child = libc::fork();
+            if child == 0 {
+                libc::_exit(0);
+            }
+            libc::waitpid(child, ptr::null_mut(), 0);
+            highest = highest.max(child);
+        }
+        println!("numbers below it: {}", (300..400).contains(&highest));
+        most();
     }
 }
 

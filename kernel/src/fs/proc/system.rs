@@ -91,6 +91,13 @@ const SYS: &[(&str, Node)] = &[
             ("core_pattern", Setting(|text| put!(text, "core\n"), keep)),
             ("core_uses_pid", Setting(|text| put!(text, "0\n"), keep)),
             (
+                "domainname",
+                Setting(
+                    |text| put_line(text, &uts::domain()),
+                    |bytes| uts::set_domain(bytes.trim_ascii()),
+                ),
+            ),
+            (
                 "hostname",
                 Setting(
                     |text| put_line(text, &uts::host_name()),
@@ -105,7 +112,15 @@ const SYS: &[(&str, Node)] = &[
             ("ostype", File(|text| put!(text, "Linux\n"))),
             ("overflowgid", File(|text| put!(text, "65534\n"))),
             ("overflowuid", File(|text| put!(text, "65534\n"))),
-            ("pid_max", File(|text| put!(text, "{}\n", tree::PID_MAX))),
+            (
+                "pid_max",
+                Setting(
+                    |text| put!(text, "{}\n", tree::pid_max()),
+                    |bytes| {
+                        tree::set_pid_max(super::parse(bytes.trim_ascii()).ok_or(Errno::EINVAL)?)
+                    },
+                ),
+            ),
             (
                 "random",
                 Directory(&[
@@ -116,8 +131,8 @@ const SYS: &[(&str, Node)] = &[
                 ]),
             ),
             ("sem", File(semaphores)),
-            ("shmall", File(|text| put!(text, "{}\n", shared::LARGEST))),
-            ("shmmax", File(|text| put!(text, "{}\n", shared::LARGEST))),
+            ("shmall", File(|text| put!(text, "{}\n", shared::ALL))),
+            ("shmmax", Number(&shared::LARGEST)),
             ("shmmni", File(|text| put!(text, "{}\n", shared::MOST))),
             ("tainted", File(|text| put!(text, "0\n"))),
             ("randomize_va_space", File(|text| put!(text, "2\n"))),
