@@ -163,8 +163,12 @@ impl Table {
         }
     }
 
-    /// True when `owner` would wait for one who waits, in the end, for `owner`.
+    /// True when `owner` would wait for one who waits, in the end, for `owner`. Only processes are looked after, as on Linux:
+    /// another thread may give an open file's locks up.
     fn deadlocks(&self, owner: Owner, blocker: Owner) -> bool {
+        if !matches!(owner, Owner::Process(_)) {
+            return false;
+        }
         let mut next = Some(blocker);
         for _ in 0..=self.waiting.len() {
             match next {
@@ -215,7 +219,7 @@ pub fn acquire(file: &File, wanted: Lock, wait: bool) -> Result<()> {
             if !wait {
                 return Err(Errno::EAGAIN);
             }
-            if !wanted.owner.is_flock() && table.deadlocks(wanted.owner, blocker) {
+            if table.deadlocks(wanted.owner, blocker) {
                 return Err(Errno::EDEADLK);
             }
             table.waiting.try_reserve(1).map_err(|_| Errno::ENOLCK)?;
@@ -331,9 +335,11 @@ mod tests {
     crate::selftest! {
         fn waiting_in_a_circle_is_seen() {
             let owner = |number| Owner::Process(number);
-            let waiting = alloc::vec![(owner(1), owner(2)), (owner(2), owner(3))];
+            let file = Owner::OpenFile(4);
+            let waiting = alloc::vec![(owner(1), owner(2)), (owner(2), owner(3)), (owner(5), file)];
             let table = Table { inodes: BTreeMap::new(), waiting };
             assert!(table.deadlocks(owner(3), owner(1)) && !table.deadlocks(owner(4), owner(1)));
+            assert!(!table.deadlocks(file, owner(5)));
         }
     }
 }
