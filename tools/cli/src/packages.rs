@@ -132,7 +132,7 @@ pub fn linux(project: &Project, arch: Arch, version: &str) -> Result<PathBuf> {
     Ok(place)
 }
 
-/// These modules of such a kernel, by their paths without the ending.
+/// These modules of such a kernel, those that are built in aside, by their paths without the ending.
 pub fn linux_modules(
     project: &Project,
     arch: Arch,
@@ -147,12 +147,22 @@ pub fn linux_modules(
     let Some(release) = releases.and_then(|mut entries| entries.next()) else {
         bail!("{} has no modules", package.display());
     };
-    let kernel = release?.path().join("kernel");
+    let release = release?.path();
+    let built_in = std::fs::read_to_string(release.join("modules.builtin"))?;
+    let is_built_in = |name: &&&str| {
+        let line = format!("kernel/{name}.ko");
+        built_in.lines().any(|module| module == line)
+    };
+    let kernel = release.join("kernel");
     let file = |name: &&str| {
         let endings = ["ko", "ko.xz"].map(|ending| format!("{name}.{ending}"));
         first_existing(&kernel, &endings.each_ref().map(String::as_str))
     };
-    names.iter().map(file).collect()
+    names
+        .iter()
+        .filter(|name| !is_built_in(name))
+        .map(file)
+        .collect()
 }
 
 /// The package of such a kernel.

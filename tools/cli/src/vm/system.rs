@@ -24,8 +24,9 @@ pub const PARAMETERS: &str =
     "console=ttyAMA0 rdinit=/init quiet loglevel=1 panic=-1 cryptomgr.notests=1";
 
 /// Modules that a Linux guest loads, in order: its devices, and streams to the monitor.
-const MODULES: [&str; 6] = [
+const MODULES: [&str; 7] = [
     "drivers/virtio/virtio_mmio",
+    "drivers/char/virtio_console",
     "drivers/block/virtio_blk",
     "drivers/char/hw_random/virtio-rng",
     "net/vmw_vsock/vsock",
