@@ -161,6 +161,20 @@ const SETTINGS: &[Setting] = &[
         ..INJECTED
     },
     Setting {
+        name: "rv64-no-asids",
+        append: &["asid.bits=0"],
+        cases: FEW,
+        smp: 4,
+        ..RISCV64
+    },
+    Setting {
+        name: "rv64-few-asids",
+        append: &["asid.bits=7"],
+        cases: FEW,
+        smp: 4,
+        ..RISCV64
+    },
+    Setting {
         name: "rv64-sbi-timer",
         cpu: "rv64,sstc=off",
         cases: FEW,
