@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicUsize, Ordering::
 
 use super::buddy::{self, Buddy, ORDERS};
 use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr};
-use crate::arch;
+use crate::arch::{self, MAX_CPUS};
 use crate::errno::{Errno, Result};
 use crate::sync::Mutex;
 
@@ -158,31 +158,57 @@ const BATCH: usize = 1 << BATCH_ORDER;
 
 /// What the CPUs share: the buddy allocator, and before it chains of BATCH single frames, which become blocks again only
 /// when a block is wanted. A chain's frames are linked by their second link, the chains' first frames by the first.
+///
+/// Chains go back to the CPU that gave them while there are others: their content is in its cache, and nobody else's.
 struct Pool {
     buddy: Buddy,
-    chains: u32,
+    chains: [u32; MAX_CPUS],
 }
 
 static POOL: Mutex<Pool> = Mutex::new(Pool {
     buddy: Buddy::new(),
-    chains: 0,
+    chains: [0; MAX_CPUS],
 });
-/// Frames in the pool's chains; written under its lock only.
-static CHAINED: AtomicUsize = AtomicUsize::new(0);
+/// Frames in the pool's chains; written under its lock only, and not beside what every fault reads.
+static CHAINED: Apart = Apart(AtomicUsize::new(0));
+
+#[repr(align(128))]
+struct Apart(AtomicUsize);
 
 impl Pool {
-    fn push(&mut self, chain: u32) {
-        let meta = FRAMES.meta(chain);
-        meta.set_links(self.chains, meta.links().1);
-        self.chains = chain;
-        CHAINED.store(CHAINED.load(Relaxed) + BATCH, Relaxed);
+    #[cold]
+    #[inline(never)]
+    fn keep(chain: u32) {
+        POOL.lock().push(chain);
     }
 
-    fn pop(&mut self) -> Option<u32> {
-        let chain = Some(self.chains).filter(|&chain| chain != 0)?;
-        self.chains = FRAMES.meta(chain).links().0;
-        CHAINED.store(CHAINED.load(Relaxed) - BATCH, Relaxed);
+    fn push(&mut self, chain: u32) {
+        let meta = FRAMES.meta(chain);
+        let chains = &mut self.chains[arch::cpu::this().index()];
+        meta.set_links(*chains, meta.links().1);
+        *chains = chain;
+        CHAINED.0.store(CHAINED.0.load(Relaxed) + BATCH, Relaxed);
+    }
+
+    /// The last chain of CPU `cpu`.
+    fn pop_of(&mut self, cpu: usize) -> Option<u32> {
+        let chain = Some(self.chains[cpu]).filter(|&chain| chain != 0)?;
+        self.chains[cpu] = FRAMES.meta(chain).links().0;
+        CHAINED.0.store(CHAINED.0.load(Relaxed) - BATCH, Relaxed);
         Some(chain)
+    }
+
+    /// A chain of any CPU.
+    fn pop(&mut self) -> Option<u32> {
+        (0..MAX_CPUS).find_map(|cpu| self.pop_of(cpu))
+    }
+
+    /// BATCH frames for this CPU: a chain, or else a block.
+    fn take_batch(&mut self) -> Option<Batch> {
+        let own = self.pop_of(arch::cpu::this().index());
+        own.map(Batch::Chain)
+            .or_else(|| self.buddy.take(BATCH_ORDER).map(Batch::Block))
+            .or_else(|| self.pop().map(Batch::Chain))
     }
 
     /// A block, for which chains are taken apart if there is no other.
@@ -199,6 +225,12 @@ impl Pool {
             self.buddy.take(order)
         })
     }
+}
+
+/// The first frame of BATCH frames.
+enum Batch {
+    Chain(u32),
+    Block(u32),
 }
 
 /// A CPU's free frames: a chain in use, and a whole one.
@@ -243,17 +275,20 @@ impl Cache {
             {
                 self.give(frame);
             }
-        } else if let Some(chain) = pool.pop() {
-            (self.head, self.count) = (chain, BATCH);
-        } else if let Some(block) = pool.take_block(BATCH_ORDER) {
-            (block..block + BATCH as u32)
-                .rev()
-                .for_each(|frame| self.give(frame));
-        } else {
-            while self.count < BATCH
-                && let Some(frame) = pool.take_block(0)
-            {
-                self.give(frame);
+            return;
+        }
+        match pool.take_batch() {
+            Some(Batch::Chain(chain)) => (self.head, self.count) = (chain, BATCH),
+            Some(Batch::Block(block)) => {
+                let frames = block..block + BATCH as u32;
+                frames.rev().for_each(|frame| self.give(frame));
+            }
+            None => {
+                while self.count < BATCH
+                    && let Some(frame) = pool.take_block(0)
+                {
+                    self.give(frame);
+                }
             }
         }
     }
@@ -262,7 +297,7 @@ impl Cache {
         if self.count == BATCH {
             let before = core::mem::replace(&mut self.whole, self.head);
             if before != 0 {
-                POOL.lock().push(before);
+                Pool::keep(before);
             }
             (self.head, self.count) = (0, 0);
         }
@@ -541,7 +576,7 @@ pub fn above_reserve() -> bool {
 
 /// Frames that nobody holds, but those in the CPUs' caches.
 pub fn free_count() -> usize {
-    buddy::free() + CHAINED.load(Relaxed)
+    buddy::free() + CHAINED.0.load(Relaxed)
 }
 
 /// Frames that the allocator manages.
