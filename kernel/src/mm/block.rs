@@ -57,8 +57,12 @@ pub fn policy() -> Policy {
     }
 }
 
-/// Whether an area gets blocks where it has room for them.
-fn suits(area: &Area) -> bool {
+/// Whether an area gets a block around `page`, for which it has room.
+fn suits(area: &Area, page: usize) -> bool {
+    let start = page & !(SIZE - 1);
+    if start < area.start || start + SIZE > area.end {
+        return false;
+    }
     let asked = match policy() {
         Policy::Always => !area.flags.has(Flags::NO_HUGE),
         Policy::Madvise => area.flags.has(Flags::HUGE),
@@ -140,6 +144,43 @@ impl Block {
     }
 }
 
+/// Blocks that no entry holds any more, chained by the metadata of their first frames.
+pub struct Blocks(u32);
+
+impl Blocks {
+    /// None.
+    pub const NONE: Self = Blocks(0);
+
+    /// Adds one.
+    ///
+    /// # Safety
+    /// An entry held `first`, and it was taken out.
+    pub unsafe fn add(&mut self, first: PhysAddr) {
+        let meta = FRAMES.at(first);
+        meta.set_links(self.0, meta.links().1);
+        self.0 = (first.0 >> PAGE_SHIFT) as u32;
+    }
+
+    /// Lets go of all of them.
+    #[inline]
+    pub fn free(&mut self) {
+        if self.0 != 0 {
+            self.free_each();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn free_each(&mut self) {
+        while self.0 != 0 {
+            let first = PhysAddr((self.0 as usize) << PAGE_SHIFT);
+            self.0 = FRAMES.at(first).links().0;
+            // SAFETY: as `add` was promised; it is out of the chain.
+            drop(unsafe { Block::from_phys(first) });
+        }
+    }
+}
+
 impl Space {
     /// What a fault on `page` does where its last-level table is missing: fills in a block, or finds one; or else makes the table,
     /// which it returns. Beside other CPUs.
@@ -158,19 +199,16 @@ impl Space {
             touch(context, slot, pte, page);
             return Ok(None);
         }
-        let start = page & !(SIZE - 1);
-        let fits = area.start <= start && start + SIZE <= area.end;
         if pte == Pte::EMPTY
             && access == Access::Write
-            && fits
-            && suits(area)
+            && suits(area, page)
             && let Some(block) = Block::new()
         {
             self.fill_block(area, slot, block);
             context.pay(Change::FillUser, page..page + PAGE_SIZE);
             return Ok(None);
         }
-        match self.table.make(page) {
+        match self.table.make_below(slot) {
             Err(Errno::EAGAIN) => Ok(None),
             made => made.map(Some),
         }
@@ -189,7 +227,16 @@ impl Space {
     }
 
     /// Makes pages of all blocks that touch `range`, for the only one who uses the space.
+    #[inline]
     pub(super) fn split(&self, context: &Context, range: Range<usize>) {
+        if self.table.has_blocks() {
+            self.split_each(context, range);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn split_each(&self, context: &Context, range: Range<usize>) {
         while let Some((start, slot, pte)) = self.table.take_block(range.clone()) {
             context.pay(Change::Clear, start..start + SIZE);
             // SAFETY: the entry held it, and is empty now.
@@ -200,19 +247,36 @@ impl Space {
     }
 
     /// Makes pages of the blocks that lie in `range` only in part.
+    #[inline]
     pub(super) fn split_ends(&self, context: &Context, range: &Range<usize>) {
-        for edge in [range.start, range.end] {
-            if edge % SIZE != 0 {
-                self.split(context, edge..edge + 1);
-            }
+        if self.table.has_blocks() {
+            self.split_edge(context, range.start);
+            self.split_edge(context, range.end);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn split_edge(&self, context: &Context, edge: usize) {
+        if edge % SIZE != 0 {
+            self.split_each(context, edge..edge + 1);
         }
     }
 
     /// Takes all blocks out that touch `range`.
-    pub(super) fn gather_blocks(&self, gather: &mut Gather, range: Range<usize>) {
+    #[inline]
+    pub(super) fn gather_blocks(&self, gather: &mut Gather, range: &Range<usize>) {
+        if self.table.has_blocks() {
+            self.gather_each_block(gather, range.clone());
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn gather_each_block(&self, gather: &mut Gather, range: Range<usize>) {
         while let Some((start, _, pte)) = self.table.take_block(range.clone()) {
             // SAFETY: the entry held it, and is empty now.
-            gather.take_block(start, unsafe { Block::from_phys(PhysAddr(pte.phys())) });
+            unsafe { gather.take_block(start, PhysAddr(pte.phys())) };
         }
     }
 

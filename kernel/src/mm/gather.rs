@@ -8,7 +8,7 @@ use core::ops::Range;
 use super::PAGE_SIZE;
 use super::PhysAddr;
 use super::asid::Context;
-use super::block::{self, Block};
+use super::block::{self, Blocks};
 use super::fault::zero_frame;
 use super::frame::{FRAMES, FrameRef};
 use super::table::{Entry, hidden};
@@ -22,8 +22,6 @@ const NO_PAGES: Range<usize> = Range {
 };
 /// Frames that are gathered.
 const GATHERED: usize = 64;
-/// Blocks that are.
-const BLOCKS: usize = 4;
 
 /// Frames that entries no longer hold, but that some CPU may still reach; to be settled.
 pub struct Gather<'a> {
@@ -32,9 +30,7 @@ pub struct Gather<'a> {
     /// The first `count` are there.
     frames: [MaybeUninit<FrameRef>; GATHERED],
     count: usize,
-    /// The first `block_count` are there.
-    blocks: [Option<Block>; BLOCKS],
-    block_count: usize,
+    blocks: Blocks,
     span: Range<usize>,
     /// Whether entries were left with their frames.
     overflowed: bool,
@@ -56,8 +52,7 @@ impl<'a> Gather<'a> {
             context,
             frames: [const { MaybeUninit::uninit() }; GATHERED],
             count: 0,
-            blocks: [const { None }; BLOCKS],
-            block_count: 0,
+            blocks: Blocks::NONE,
             span: NO_PAGES,
             overflowed: false,
         }
@@ -83,16 +78,13 @@ impl<'a> Gather<'a> {
     }
 
     /// Takes over a block that an entry held for the addresses from `start` on.
-    pub fn take_block(&mut self, start: usize, block: Block) {
-        if self.context.is_none() {
-            return;
-        }
-        if self.block_count == BLOCKS {
-            self.pay(false);
-        }
+    ///
+    /// # Safety
+    /// As for [`Blocks::add`].
+    pub unsafe fn take_block(&mut self, start: usize, block: PhysAddr) {
         self.span = self.span.start.min(start)..self.span.end.max(start + block::SIZE);
-        self.blocks[self.block_count] = Some(block);
-        self.block_count += 1;
+        // SAFETY: the caller's promise.
+        unsafe { self.blocks.add(block) };
     }
 
     fn take(&mut self, page: usize, entry: &Entry) {
@@ -138,8 +130,7 @@ impl<'a> Gather<'a> {
             // SAFETY: `take` wrote the first `count`; with the count at 0 none is read again.
             drop(unsafe { frame.assume_init_read() });
         }
-        let blocks = core::mem::take(&mut self.block_count);
-        self.blocks[..blocks].fill_with(|| None);
+        self.blocks.free();
     }
 }
 

@@ -446,7 +446,7 @@ impl Drop for AddressSpace {
         self.context.pay(Change::UnlinkTable, 0..0);
         let space = self.inner.get_mut();
         let mut gather = Gather::dead();
-        space.gather_blocks(&mut gather, 0..space.end);
+        space.gather_blocks(&mut gather, &(0..space.end));
         let mut areas = space.areas.iter().peekable();
         while let Some(area) = areas.next() {
             space.table.visit(area.range(), &mut |start, entries| {
@@ -583,7 +583,7 @@ impl Space {
     }
 
     fn gather(&self, gather: &mut Gather, range: Range<usize>) {
-        self.gather_blocks(gather, range.clone());
+        self.gather_blocks(gather, &range);
         self.table
             .visit(range, &mut |start, entries| gather.take_all(start, entries));
     }

@@ -189,7 +189,21 @@ impl PageTable {
     /// # Errors
     /// ENOMEM; EAGAIN if there is a block.
     pub fn make(&self, address: usize) -> Result<Leaf<'_>> {
-        Ok(Leaf(entries(below(self.above_leaf(address)?)?)))
+        self.make_below(self.above_leaf(address)?)
+    }
+
+    /// The last-level table that an entry of [`above_leaf`](Self::above_leaf) points to; makes it.
+    ///
+    /// # Errors
+    /// As of [`make`](Self::make).
+    pub fn make_below(&self, slot: &Entry) -> Result<Leaf<'_>> {
+        Ok(Leaf(entries(below(slot)?)))
+    }
+
+    /// Whether any entry holds a block.
+    #[inline]
+    pub fn has_blocks(&self) -> bool {
+        self.blocks.load(Relaxed) != 0
     }
 
     /// Fills an entry with a block unless another CPU has filled it; says whether it did.
@@ -210,7 +224,7 @@ impl PageTable {
 
     /// The first block that touches `range`: where it begins, and its entry.
     pub fn next_block(&self, range: Range<usize>) -> Option<(usize, &Entry)> {
-        if self.blocks.load(Relaxed) == 0 || range.is_empty() {
+        if !self.has_blocks() || range.is_empty() {
             return None;
         }
         find_block(self.root, mmu::levels() - 1, range)
@@ -350,17 +364,27 @@ fn visit_table(
     let mut start = range.start;
     for slot in &entries(table)[first..=last] {
         let next = ((start >> shift(level)) + 1) << shift(level);
-        let part = start..next.min(range.end);
         let pte = slot.load();
         if pte.is_table() {
-            visit_table(PhysAddr(pte.phys()), level - 1, part, visit);
+            visit_table(
+                PhysAddr(pte.phys()),
+                level - 1,
+                start..next.min(range.end),
+                visit,
+            );
         } else if pte != Pte::EMPTY {
-            for page in part.step_by(PAGE_SIZE) {
-                let copy = Entry(AtomicU64::new(pte.page(index(page, 0)).0));
-                visit(page, core::slice::from_ref(&copy));
-            }
+            visit_block(pte, start..next.min(range.end), visit);
         }
         start = next;
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn visit_block(block: Pte, range: Range<usize>, visit: &mut dyn FnMut(usize, &[Entry])) {
+    for page in range.step_by(PAGE_SIZE) {
+        let copy = Entry(AtomicU64::new(block.page(index(page, 0)).0));
+        visit(page, core::slice::from_ref(&copy));
     }
 }
 
