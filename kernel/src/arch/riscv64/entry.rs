@@ -291,7 +291,8 @@ unsafe extern "C" fn from_kernel() {
         "ld t1, {spill} + 8(tp)",
         "ld t0, {spill}(tp)",
         "sret",
-        // The fault injector kept the entry unseen, and perhaps others: it is made visible, and the bit stays set.
+        // The fault injector kept the entry unseen, and perhaps others: it is made visible, and the bit stays set. So it does
+        // where the fault is one in earnest: the stack on which it is told may be unseen.
         "5: sd t3, {spill} + 24(tp)",
         "csrr t0, stval",
         "lla t1, {root}",
@@ -304,13 +305,14 @@ unsafe extern "C" fn from_kernel() {
         "xori t2, t2, {reveal}",
         "sc.d t3, t2, (t1)",
         "bnez t3, 6b",
-        "7: andi t3, t2, {valid}",
-        "beqz t3, 8f",
-        "ld t0, {unseen}(tp)",
+        "7: andi t1, t2, {valid}",
+        "j 9f",
+        "8: li t1, 0",
+        "9: ld t0, {unseen}(tp)",
         "ld t2, {unseen_bit}(tp)",
         "amoor.d.aqrl zero, t2, (t0)",
-        "8: ld t3, {spill} + 24(tp)",
-        "j 4b",
+        "ld t3, {spill} + 24(tp)",
+        "bnez t1, 4b",
         "3: ld t2, {spill} + 16(tp)",
         // Not that. What another trap would overwrite is put where it does not matter before anything touches the stack:
         // the frame may lie on a page of the stack that this hart has not met yet.
