@@ -244,10 +244,22 @@ impl PageTable {
 
     /// Calls `visit` with the entries of all pages in `range`, valid or not, whose tables exist: runs of neighbouring
     /// entries, with the address of each run's first page. A block's pages come one by one, with copies of their entries.
-    pub fn visit(&self, range: Range<usize>, visit: &mut dyn FnMut(usize, &[Entry])) {
-        if !range.is_empty() {
-            visit_table(self.root, mmu::levels() - 1, range, visit);
+    #[inline]
+    pub fn visit(&self, range: Range<usize>, visit: &mut impl FnMut(usize, &[Entry])) {
+        if range.is_empty() {
+            return;
         }
+        let last = range.end - 1;
+        // Most ranges are short: straight to their one table.
+        if (range.start ^ last) < BLOCK_SIZE {
+            if let Some(leaf) = self.leaf(range.start) {
+                return visit(range.start, &leaf.0[index(range.start, 0)..=index(last, 0)]);
+            }
+            if !self.has_blocks() {
+                return;
+            }
+        }
+        visit_table(self.root, mmu::levels() - 1, range, visit);
     }
 
     /// Takes the tables out of the tree that touch `range` and cover nothing outside `empty`, where no area is; none if there

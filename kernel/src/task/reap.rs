@@ -48,10 +48,10 @@ pub struct Found {
 /// ECHILD, ERESTARTSYS.
 pub fn wait(which: &Which, options: u32) -> Result<Option<Found>> {
     let process = current().process();
-    let mut found = look(process, which, options);
-    if options & WNOHANG != 0 || !matches!(found, Ok(None)) {
-        return found;
+    if options & WNOHANG != 0 {
+        return look(process, which, options);
     }
+    let mut found = Ok(None);
     let ready = || {
         found = look(process, which, options);
         !matches!(found, Ok(None))
@@ -64,15 +64,23 @@ pub fn wait(which: &Which, options: u32) -> Result<Option<Found>> {
 }
 
 fn look(process: &Process, which: &Which, options: u32) -> Result<Option<Found>> {
+    let traces = !process.tracees().is_empty();
     let mut any = false;
     let found = tree::find_child(process, |child| {
         if !selects(child, which, options) {
             return None;
         }
         any = true;
+        // A tracer is told of each thread's stop instead.
+        if traces && !child.is_zombie() && child.is_traced_by(process) {
+            return None;
+        }
         inspect(child, options).map(|found| (child.clone(), found))
     });
     let Some((child, found)) = found else {
+        if !traces {
+            return if any { Ok(None) } else { Err(Errno::ECHILD) };
+        }
         let traced = ptrace::look(process, |thread| selects_tracee(thread, which), options);
         return match traced {
             Err(_) if any => Ok(None),
@@ -129,10 +137,6 @@ fn inspect(child: &Arc<Process>, options: u32) -> Option<Found> {
         }
         let status = child.exit_status().unwrap_or(0);
         return Some(found(status, exit::describe(status)));
-    }
-    // A tracer is told of each thread's stop instead.
-    if child.is_traced_by(current().process()) {
-        return None;
     }
     let (stopped, continued) = (options & WSTOPPED != 0, options & WCONTINUED != 0);
     match child

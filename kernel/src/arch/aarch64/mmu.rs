@@ -293,14 +293,15 @@ pub unsafe fn zero_page(page: *mut u8) {
     unsafe {
         asm!(
             "2:",
-            "dc zva, {at}", "add {at}, {at}, {block}", "dc zva, {at}", "add {at}, {at}, {block}",
-            "dc zva, {at}", "add {at}, {at}, {block}", "dc zva, {at}", "add {at}, {at}, {block}",
-            "dc zva, {at}", "add {at}, {at}, {block}", "dc zva, {at}", "add {at}, {at}, {block}",
-            "dc zva, {at}", "add {at}, {at}, {block}", "dc zva, {at}", "add {at}, {at}, {block}",
+            ".rept {unrolled}",
+            "dc zva, {at}",
+            "add {at}, {at}, {block}",
+            ".endr",
             "cmp {at}, {end}",
             "b.ne 2b",
             at = inout(reg) page => _,
             end = in(reg) page.wrapping_add(super::PAGE_SIZE),
+            unrolled = const 16,
             block = const ZERO_BLOCK,
             options(nostack),
         )
@@ -313,20 +314,20 @@ pub unsafe fn zero_page(page: *mut u8) {
 /// `to` is the address of a whole page that the caller owns, `from` of one that it may read; they are not the same.
 #[inline]
 pub unsafe fn copy_page(to: *mut u8, from: *const u8) {
-    // SAFETY: whole distinct pages by the caller's promise.
+    // SAFETY: whole distinct pages by the caller's promise, multiples of 512 bytes.
     unsafe {
         asm!(
             "2:",
-            "ldp {a}, {b}, [{from}]", "ldp {c}, {d}, [{from}, 16]",
-            "stp {a}, {b}, [{to}]", "stp {c}, {d}, [{to}, 16]",
-            "ldp {a}, {b}, [{from}, 32]", "ldp {c}, {d}, [{from}, 48]",
-            "stp {a}, {b}, [{to}, 32]", "stp {c}, {d}, [{to}, 48]",
-            "ldp {a}, {b}, [{from}, 64]", "ldp {c}, {d}, [{from}, 80]",
-            "stp {a}, {b}, [{to}, 64]", "stp {c}, {d}, [{to}, 80]",
-            "ldp {a}, {b}, [{from}, 96]", "ldp {c}, {d}, [{from}, 112]",
-            "stp {a}, {b}, [{to}, 96]", "stp {c}, {d}, [{to}, 112]",
-            "add {from}, {from}, 128",
-            "add {to}, {to}, 128",
+            ".set at, 0",
+            ".rept 16",
+            "ldp {a}, {b}, [{from}, at]",
+            "ldp {c}, {d}, [{from}, at + 16]",
+            "stp {a}, {b}, [{to}, at]",
+            "stp {c}, {d}, [{to}, at + 16]",
+            ".set at, at + 32",
+            ".endr",
+            "add {from}, {from}, 512",
+            "add {to}, {to}, 512",
             "cmp {from}, {end}",
             "b.ne 2b",
             from = inout(reg) from => _,

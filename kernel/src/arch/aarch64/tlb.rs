@@ -12,7 +12,7 @@ use super::sysreg::isb;
 use crossings::Kind;
 use translation::{Change, Forget};
 
-/// Pages beyond which a whole address space is forgotten instead.
+/// Pages from which on a whole address space is forgotten instead: those of a block are.
 const MANY_PAGES: usize = 512;
 
 static ASID_BITS: AtomicU32 = AtomicU32::new(8);
@@ -121,7 +121,7 @@ pub fn spurious(_asid: u16, _page: usize) {}
 
 /// Forgets the last-level entries of a program's pages, on all CPUs.
 fn flush_pages(asid: u16, range: Range<usize>) {
-    if range.len() > MANY_PAGES * PAGE_SIZE {
+    if range.len() >= MANY_PAGES * PAGE_SIZE {
         return flush_asid(asid);
     }
     count(Kind::FenceBroadcastPage);
@@ -143,7 +143,7 @@ fn flush_asid(asid: u16) {
 /// Forgets the kernel's translations of a range, on all CPUs.
 pub fn flush_kernel(range: Range<usize>) {
     barrier!("dsb ishst");
-    if range.len() > MANY_PAGES * PAGE_SIZE {
+    if range.len() >= MANY_PAGES * PAGE_SIZE {
         count(Kind::FenceBroadcastAll);
         maintain!("tlbi vmalle1is");
     } else {

@@ -383,7 +383,7 @@ pub unsafe fn activate(root: usize, asid: u16) {
 pub unsafe fn zero_page(page: *mut u8) {
     let end = page.wrapping_add(super::PAGE_SIZE);
     if super::is_taken::<{ Key::ZeroByBlock as u32 }>() {
-        // SAFETY: the caller owns the 4096 bytes at `page`, a multiple of eight blocks; every hart has the instruction.
+        // SAFETY: the caller owns the 4096 bytes at `page`, a multiple of 16 blocks; every hart has the instruction.
         unsafe {
             asm!(
                 ".option push",
@@ -397,7 +397,7 @@ pub unsafe fn zero_page(page: *mut u8) {
                 ".option pop",
                 at = inout(reg) page => _,
                 end = in(reg) end,
-                unrolled = const 8,
+                unrolled = const 16,
                 block = const features::ZERO_BLOCK,
                 options(nostack),
             )
@@ -428,12 +428,12 @@ pub unsafe fn zero_page(page: *mut u8) {
 /// `to` is the address of a whole page that the caller owns, `from` of one that it may read; they are not the same.
 #[inline]
 pub unsafe fn copy_page(to: *mut u8, from: *const u8) {
-    // SAFETY: whole, aligned, distinct pages by the caller's promise, multiples of 128 bytes.
+    // SAFETY: whole, aligned, distinct pages by the caller's promise, multiples of 512 bytes.
     unsafe {
         asm!(
             "1:",
             ".set at, 0",
-            ".rept 4",
+            ".rept 16",
             "ld {a}, at({from})",
             "ld {b}, at + 8({from})",
             "ld {c}, at + 16({from})",
@@ -444,8 +444,8 @@ pub unsafe fn copy_page(to: *mut u8, from: *const u8) {
             "sd {d}, at + 24({to})",
             ".set at, at + 32",
             ".endr",
-            "addi {from}, {from}, 128",
-            "addi {to}, {to}, 128",
+            "addi {from}, {from}, 512",
+            "addi {to}, {to}, 512",
             "bne {to}, {end}, 1b",
             from = inout(reg) from => _,
             to = inout(reg) to => _,
