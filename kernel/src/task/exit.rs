@@ -115,6 +115,7 @@ fn end_process(process: &Process) {
         job::orphaned_by(&parent, process);
         tell(process, &parent);
     }
+    process.set_end_told();
 }
 
 /// Tells `parent` that `child` is a zombie, or buries it where the parent does not want to know.
@@ -129,6 +130,7 @@ fn tell(child: &Process, parent: &Process) {
         // An ordinary signal needs no room.
         _ = signal::send_info(parent, None, child_info(child, number));
     }
+    child.set_end_told();
     if buried && child.claim_burial() {
         tree::remove_process(child);
         child.tell_ended();

@@ -105,6 +105,8 @@ pub struct Process {
     /// The status that wait(2) reports, with EXITING.
     exit: AtomicU32,
     zombie: AtomicBool,
+    /// Whether the parent was told that it is a zombie.
+    end_told: AtomicBool,
     /// Whether a wait(2) has taken it.
     buried: AtomicBool,
     /// The signal that tells the parent of the end; 0 for none.
@@ -181,6 +183,7 @@ impl Process {
             image: Mutex::new(parts.image),
             exit: AtomicU32::new(0),
             zombie: AtomicBool::new(false),
+            end_told: AtomicBool::new(false),
             buried: AtomicBool::new(false),
             exit_signal: AtomicU32::new(parts.exit_signal),
             usage: Mutex::new([Usage::default(); 2]),
@@ -335,6 +338,15 @@ impl Process {
 
     pub(super) fn set_zombie(&self) {
         self.zombie.store(true, Release);
+    }
+
+    /// Whether its parent was sent the signal of its end, before which wait(2) does not find it.
+    pub(super) fn is_end_told(&self) -> bool {
+        self.end_told.load(Acquire)
+    }
+
+    pub(super) fn set_end_told(&self) {
+        self.end_told.store(true, Release);
     }
 
     /// Settles the status (as wait(2) reports it) unless it is, and makes all threads end.

@@ -10,7 +10,7 @@ use linux_raw_sys::general::*;
 use super::pidfd::PidFd;
 use super::signal::Report;
 use super::usage::Usage;
-use super::{Process, Thread, current, exit, ptrace, tree};
+use super::{Process, Thread, current, exit, ptrace, sched, tree};
 use crate::errno::{Errno, Result};
 
 /// Which children are waited for.
@@ -48,12 +48,18 @@ pub struct Found {
 /// ECHILD, ERESTARTSYS.
 pub fn wait(which: &Which, options: u32) -> Result<Option<Found>> {
     let process = current().process();
-    if options & WNOHANG != 0 {
-        return look(process, which, options);
+    while options & WNOHANG != 0 {
+        let mut untold = false;
+        let found = look(process, which, options, &mut untold);
+        if !untold || !matches!(found, Ok(None)) {
+            return found;
+        }
+        // The signal of its end must be pending first: another CPU is about to send it.
+        sched::yield_now();
     }
     let mut found = Ok(None);
     let ready = || {
-        found = look(process, which, options);
+        found = look(process, which, options, &mut false);
         !matches!(found, Ok(None))
     };
     process
@@ -63,7 +69,13 @@ pub fn wait(which: &Which, options: u32) -> Result<Option<Found>> {
     found
 }
 
-fn look(process: &Process, which: &Which, options: u32) -> Result<Option<Found>> {
+/// Looks at each child once; `untold` becomes true if one is a zombie that this process was not told of yet.
+fn look(
+    process: &Process,
+    which: &Which,
+    options: u32,
+    untold: &mut bool,
+) -> Result<Option<Found>> {
     let traces = !process.tracees().is_empty();
     let mut any = false;
     let found = tree::find_child(process, |child| {
@@ -71,6 +83,10 @@ fn look(process: &Process, which: &Which, options: u32) -> Result<Option<Found>>
             return None;
         }
         any = true;
+        if child.is_zombie() && !child.is_end_told() {
+            *untold = true;
+            return None;
+        }
         // A tracer is told of each thread's stop instead.
         if traces && !child.is_zombie() && child.is_traced_by(process) {
             return None;

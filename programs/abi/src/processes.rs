@@ -20,6 +20,33 @@ pub fn run() {
     }
 }
 
+/// How many of many children could be waited for before SIGCHLD was pending.
+unsafe fn untold() -> i32 {
+    unsafe {
+        let mut signals: libc::sigset_t = mem::zeroed();
+        libc::sigaddset(&mut signals, libc::SIGCHLD);
+        libc::sigprocmask(libc::SIG_BLOCK, &signals, ptr::null_mut());
+        let mut count = 0;
+        for _ in 0..300 {
+            let child = libc::fork();
+            if child == 0 {
+                libc::_exit(0);
+            }
+            while libc::waitpid(child, ptr::null_mut(), libc::WNOHANG) == 0 {
+                libc::sched_yield();
+            }
+            let now = libc::timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            };
+            let told = libc::sigtimedwait(&signals, ptr::null_mut(), &now);
+            count += i32::from(told != libc::SIGCHLD);
+        }
+        libc::sigprocmask(libc::SIG_UNBLOCK, &signals, ptr::null_mut());
+        count
+    }
+}
+
 unsafe fn waiting() {
     unsafe {
         let mut status = 0;
@@ -60,6 +87,7 @@ unsafe fn waiting() {
             info.si_code
         );
         tell("waitid", libc::waitid(p_pid, id, &mut info, libc::WEXITED));
+        tell("waited for before its end was told", untold());
         let mut usage: libc::rusage = mem::zeroed();
         let child = libc::fork();
         if child == 0 {
