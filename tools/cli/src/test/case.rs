@@ -16,6 +16,7 @@
 //! - `#: hypervisor`: it needs /dev/kvm, so it runs only on machines that start where the kernel can be a hypervisor
 //! - `#: guest`: it runs guests: the monitor `vmm` in `PATH`, and in `/vm` Debian's Linux (`kernel`), its file tree
 //!   (`initrd`) and what belongs on its command line (`parameters`)
+//! - `#: memory SIZE`: its machine has so much, in place of 1G; cases that say the same share one
 //! - `#: minutes N`: it may take so long, and runs on one machine of each architecture
 //! - `#: long`: it is slow, and runs only with `--long`
 
@@ -59,6 +60,8 @@ pub struct Case {
     pub hypervisor: bool,
     /// It runs guests.
     pub guest: bool,
+    /// Its machine's memory, where that is not what others have.
+    pub memory: Option<String>,
     /// How many minutes it may take, if that is more than others; then one machine of each architecture runs it.
     pub minutes: Option<u64>,
     /// It is run only with `--long`.
@@ -136,6 +139,7 @@ fn read(script: &Path) -> Result<Case> {
             ["terminal"] => case.terminal = true,
             ["hypervisor"] => case.hypervisor = true,
             ["guest"] => case.guest = true,
+            ["memory", size] => case.memory = Some(size.to_string()),
             ["minutes", number] => case.minutes = Some(number.parse()?),
             ["long"] => case.long = true,
             _ => bail!("{}: what does '#:{line}' mean?", script.display()),

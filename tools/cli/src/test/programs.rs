@@ -128,13 +128,14 @@ fn run(
     cases: &[&Case],
     mut done: impl FnMut(&Case, Outcome) -> Result<()>,
 ) -> Result<()> {
-    for alike in cases.chunk_by(|one, other| one.packages == other.packages) {
+    let needs = |case: &Case| (case.packages.clone(), case.memory.clone());
+    for alike in cases.chunk_by(|one, other| needs(one) == needs(other)) {
         run_alike(project, kernel, setting, alike, &mut done)?;
     }
     Ok(())
 }
 
-/// The same for cases that need the same packages.
+/// The same for cases that need the same packages and memory.
 fn run_alike(
     project: &Project,
     kernel: &Kernel,
@@ -206,7 +207,10 @@ fn attend(session: &mut Session, deadline: Instant) -> Outcome {
 }
 
 fn boot(project: &Project, kernel: &Kernel, setting: &Setting, cases: &[&Case]) -> Result<Session> {
-    let machine = setting.machine(kernel, &[]);
+    let mut machine = setting.machine(kernel, &[]);
+    if let Some(memory) = cases.first().and_then(|case| case.memory.as_deref()) {
+        machine.memory = memory;
+    }
     let mut tree = guest::tree(project, setting.arch)?;
     if let Some(case) = cases.first().filter(|case| !case.packages.is_empty()) {
         tree.overlay(&packages::tree(project, setting.arch, &case.packages)?)?;

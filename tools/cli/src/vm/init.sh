@@ -16,5 +16,5 @@ status=$?
 # Waits until all output is sent.
 stty sane
 register=$(echo /proc/device-tree/status@*)
-[ -c /dev/mem ] && devmem "0x${register##*@}" 8 "$status"
+[ -e "$register" ] && devmem "0x${register##*@}" 8 "$status"
 poweroff -f
