@@ -92,7 +92,10 @@ impl Batch {
             return;
         }
         self.reach = self.reach.max(reach);
-        self.everything |= matches!(change, Change::LinkTable | Change::UnlinkTable);
+        self.everything |= matches!(
+            change,
+            Change::LinkTable | Change::UnlinkTable | Change::Resize
+        );
         if !self.everything {
             self.add_range(range);
         }

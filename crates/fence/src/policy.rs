@@ -94,9 +94,14 @@ impl Policy {
             (Change::Widen | Change::Touch, User::Svvptc) => Reach::Everywhere,
             // Nothing depends on a page's age: a stale young entry hides uses until it falls out of the TLB.
             (Change::Age, _) => Reach::Nobody,
-            (Change::Clear | Change::Replace | Change::Narrow | Change::UnlinkTable, _) => {
-                Reach::Everywhere
-            }
+            (
+                Change::Clear
+                | Change::Replace
+                | Change::Narrow
+                | Change::UnlinkTable
+                | Change::Resize,
+                _,
+            ) => Reach::Everywhere,
         }
     }
 

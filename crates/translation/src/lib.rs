@@ -33,11 +33,13 @@ pub enum Change {
     LinkTable,
     /// A table taken out of the tree; its frame is to be freed.
     UnlinkTable,
+    /// Pages become a block, or a block pages: the frames may stay what they are.
+    Resize,
 }
 
 impl Change {
     /// All of them.
-    pub const ALL: [Change; 10] = [
+    pub const ALL: [Change; 11] = [
         Change::FillUser,
         Change::FillKernel,
         Change::Clear,
@@ -48,6 +50,7 @@ impl Change {
         Change::Age,
         Change::LinkTable,
         Change::UnlinkTable,
+        Change::Resize,
     ];
 }
 
@@ -111,6 +114,12 @@ pub const fn arm64(change: Change) -> Debt {
             ..Debt::NONE
         },
         Change::UnlinkTable => Debt {
+            forget: Forget::Space,
+            ..Debt::NONE
+        },
+        // R_WHZWS too: a change of the size. The table goes or comes with it.
+        Change::Resize => Debt {
+            break_first: true,
             forget: Forget::Space,
             ..Debt::NONE
         },

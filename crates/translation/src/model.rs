@@ -18,6 +18,8 @@ pub struct Entry {
     pub write: bool,
     /// The Access flag.
     pub young: bool,
+    /// Whether it is a block's, which all pages are then.
+    pub block: bool,
 }
 
 /// How a machine caches.
@@ -25,7 +27,7 @@ pub struct Entry {
 pub struct Hardware {
     /// Invalid entries too may be cached (RISC-V without Svvptc).
     pub caches_invalid: bool,
-    /// Two different cached frames for a page are a disaster (arm64's TLB conflict).
+    /// Two different cached frames for a page, or sizes, are a disaster (arm64's TLB conflict).
     pub conflicts: bool,
 }
 
@@ -34,7 +36,7 @@ pub struct Hardware {
 pub enum Violation {
     /// A CPU holds a translation that the table no longer grants, though the debt is paid.
     Stale,
-    /// A CPU holds two frames for a page at once.
+    /// A CPU holds two frames for a page at once, or a page and a block.
     Conflict,
     /// A CPU still knows a table that was freed.
     FreedTable,
@@ -110,7 +112,10 @@ impl Machine {
         let held = &mut cpu.pages[page];
         if cacheable && !held.contains(&found) {
             held.push(found);
-            let mut frames = held.iter().flatten().map(|entry| entry.frame);
+            let mut frames = held
+                .iter()
+                .flatten()
+                .map(|entry| (entry.frame, entry.block));
             let first = frames.next();
             if self.hardware.conflicts && frames.any(|frame| Some(frame) != first) {
                 self.fail(Violation::Conflict);
@@ -143,6 +148,34 @@ impl Machine {
                 }
             }
         }
+    }
+
+    /// Makes a block of all pages, or pages of it, their frames consecutive from `frame` on.
+    pub fn resize(&mut self, frame: usize, block: bool, meanwhile: &mut dyn FnMut(&mut Self)) {
+        let debt = (self.owes)(Change::Resize);
+        let whole = |page| {
+            Some(Entry {
+                frame: frame + page,
+                write: true,
+                young: true,
+                block,
+            })
+        };
+        let pages = self.stored.len();
+        // The table that was there is out of the tree with the first store, or the one that comes is in it.
+        self.table += 1;
+        if debt.break_first {
+            (0..pages).for_each(|page| self.store(page, None));
+            meanwhile(self);
+            self.forget(debt.forget, 0);
+            meanwhile(self);
+        }
+        (0..pages).for_each(|page| self.store(page, whole(page)));
+        meanwhile(self);
+        if !debt.break_first {
+            self.forget(debt.forget, 0);
+        }
+        (0..pages).for_each(|page| self.settle(page));
     }
 
     /// Makes a change as the kernel does, with `meanwhile` (what other CPUs do) between any two steps.

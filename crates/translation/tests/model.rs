@@ -41,12 +41,14 @@ fn target(change: Change, old: Option<Entry>, write: bool, fresh: usize) -> Opti
             frame: fresh,
             write,
             young: true,
+            block: false,
         })),
         (Change::Clear, Some(_)) => Some(None),
         (Change::Replace, Some(_)) => Some(Some(Entry {
             frame: fresh,
             write,
             young: true,
+            block: false,
         })),
         (Change::Narrow, Some(entry)) if entry.write => Some(Some(Entry {
             write: false,
@@ -102,6 +104,19 @@ fn run(
                     machine.change(Change::Clear, page, None, &mut meanwhile);
                 }
             }
+        }
+        let block = (0..PAGES).any(|page| machine.entry(page).is_some_and(|entry| entry.block));
+        if change == Change::Resize {
+            // Frames far from all others, half of the time those that are there.
+            let frame = machine.entry(0).filter(|_| write && block);
+            let frame = frame.map_or(1000 * (fresh + 1), |entry| entry.frame);
+            machine.resize(frame, !block, &mut meanwhile);
+        }
+        // A block changes as a whole.
+        if block {
+            machine.access(cpu, page, write, recover);
+            machine.check()?;
+            continue;
         }
         if let Some(new) = target(change, machine.entry(page), write, fresh) {
             machine.change(change, page, new, &mut meanwhile);
@@ -171,6 +186,8 @@ needed! {
     replace_must_break_first: Replace without break_first = false => Conflict;
     replace_must_forget: Replace without forget = Forget::Nothing => Stale;
     unlink_must_forget_all: UnlinkTable without forget = Forget::Page => FreedTable;
+    resize_must_break_first: Resize without break_first = false => Conflict;
+    resize_must_forget_all: Resize without forget = Forget::Page => FreedTable;
     kernel_fill_must_publish: FillKernel without publish = false => KernelFault;
 }
 

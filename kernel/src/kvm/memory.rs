@@ -7,6 +7,7 @@ use super::uapi::MemoryRegion;
 use super::vm::Machine;
 use crate::arch::PAGE_SIZE;
 use crate::errno::{Errno, Result};
+use crate::mm::block;
 use crate::mm::fault::Access;
 use crate::mm::shadow::Shadow;
 use crate::mm::space::AddressSpace;
@@ -61,6 +62,9 @@ impl Machine {
             other => other?,
         };
         let page = address & !(PAGE_SIZE as u64 - 1);
+        if writable && slot.log.is_none() && self.map_block(&space, &slot, page, generation)? {
+            return Ok(Found::Memory);
+        }
         let mapped = self.memory.map(page, frame, writable, generation)?;
         // Behind the map: a log that is told in between would forget a page that can be written still.
         match &slot.log {
@@ -69,6 +73,29 @@ impl Machine {
             _ => {}
         }
         Ok(Found::Memory)
+    }
+
+    /// Maps the block around a page, where the monitor has one that the slot shows whole; false if there is none.
+    fn map_block(
+        &self,
+        space: &AddressSpace,
+        slot: &Slot,
+        page: u64,
+        generation: u64,
+    ) -> Result<bool> {
+        let whole = slot.around(page, block::SIZE as u64);
+        let monitors = slot.monitors(whole.start);
+        if whole.end - whole.start != block::SIZE as u64 || monitors % block::SIZE != 0 {
+            return Ok(false);
+        }
+        match space.block(monitors) {
+            // Where something was taken away meanwhile, the guest's next try finds what is true.
+            Some(block) => self
+                .memory
+                .map_block(whole.start, block, generation)
+                .map(|_| true),
+            None => Ok(false),
+        }
     }
 
     /// Maps what else may be written around a page that was mapped: a guest that uses memory soon uses what is next to it.

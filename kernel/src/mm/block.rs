@@ -144,6 +144,43 @@ impl Block {
     }
 }
 
+/// A block's frames, each with one more holder: as a guest's translation shows them.
+#[allow(dead_code, reason = "for architectures with guests")]
+pub struct Shown(PhysAddr);
+
+#[allow(dead_code, reason = "for architectures with guests")]
+impl Shown {
+    pub(super) fn new(first: PhysAddr) -> Self {
+        let pages = (first.0..).step_by(PAGE_SIZE).take(BLOCK_PAGES);
+        pages.for_each(|page| core::mem::forget(FrameRef::clone_phys(PhysAddr(page))));
+        Shown(first)
+    }
+
+    /// Turns it into an address that keeps the frames: a translation holds them from now on.
+    pub fn into_phys(self) -> u64 {
+        let first = self.0.0 as u64;
+        core::mem::forget(self);
+        first
+    }
+
+    /// What a translation held: `into_phys` undone.
+    ///
+    /// # Safety
+    /// `first` came from `into_phys`, and each such address is taken back once.
+    pub unsafe fn from_phys(first: u64) -> Self {
+        Shown(PhysAddr(first as usize))
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        for page in (self.0.0..).step_by(PAGE_SIZE).take(BLOCK_PAGES) {
+            // SAFETY: `new` took a handle of each.
+            drop(unsafe { FrameRef::from_phys(PhysAddr(page)) });
+        }
+    }
+}
+
 /// Blocks that no entry holds any more, chained by the metadata of their first frames.
 pub struct Blocks(u32);
 

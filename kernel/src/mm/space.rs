@@ -322,6 +322,16 @@ impl AddressSpace {
         space.frame_at(address, access).ok_or(Errno::EFAULT)
     }
 
+    /// The block that `address` lies in, if there is one and it may be written.
+    #[allow(dead_code, reason = "for architectures with guests")]
+    pub fn block(&self, address: usize) -> Option<block::Shown> {
+        let space = self.lock();
+        let (_, slot) = space.table.next_block(address..address + 1)?;
+        let pte = slot.load();
+        let there = pte.valid() && pte.writable();
+        there.then(|| block::Shown::new(PhysAddr(pte.phys())))
+    }
+
     /// Visits the frames that `access` to the pages of a range would use, made if they have to be, with their addresses: up to
     /// the first that is not to be had, or as long as `visit` wants more.
     #[allow(dead_code, reason = "for architectures with guests")]

@@ -15,6 +15,9 @@ const DATA: usize = 0x8000;
 /// Slots besides its code's.
 const LOGGED: u64 = 0x5000_0000;
 const READ_ONLY: u64 = 0x6000_0000;
+const HUGE: u64 = 0x7000_0000;
+/// Bytes of a huge page.
+const HUGE_PAGE: usize = 2 << 20;
 /// Its commands, in x0: read or write the word at x1; the answer or the value is in x2.
 const READ: u64 = 0;
 const WRITE: u64 = 1;
@@ -32,6 +35,7 @@ pub fn tell(kvm: &Kvm) {
     host::reset(&vm, &vcpu);
     follows(&mut vcpu, base);
     log(&vm, &mut vcpu);
+    huge(&vm, &mut vcpu);
     by_hand(&vm, &mut vcpu);
     read_only(&vm, &mut vcpu);
 }
@@ -160,6 +164,67 @@ fn log(vm: &VmFd, vcpu: &mut VcpuFd) {
         peek(base, 65 * PAGE)
     );
     println!("removed: {}", slot(vm, 1, 0, LOGGED, base, 0));
+}
+
+/// A slot of two pages that kernels may make huge: what becomes of them by parts.
+fn huge(vm: &VmFd, vcpu: &mut VcpuFd) {
+    let memory = host::memory(3 * HUGE_PAGE);
+    let base = memory.wrapping_add(memory.align_offset(HUGE_PAGE));
+    let (len, pages) = (2 * HUGE_PAGE, 2 * HUGE_PAGE / PAGE);
+    let at = |number: usize| HUGE + (number * PAGE) as u64;
+    let here = |number: usize| base.wrapping_add(number * PAGE);
+    println!("slot: {}", slot(vm, 2, 0, HUGE, base, len));
+    let tell = |vcpu: &mut VcpuFd, what: &str| {
+        let mut values = Vec::new();
+        for number in [0, 5, 6, 7, 300, 511, 512, pages - 1] {
+            values.push(command(vcpu, READ, at(number), 0));
+        }
+        println!("{what}: {}", values.join(" "));
+    };
+    for number in [0, 5, 6, 7, 300, 511, 512, pages - 1] {
+        command(vcpu, WRITE, at(number), number as u64 + 1);
+    }
+    tell(vcpu, "written");
+    poke(base, 300 * PAGE, 0x99);
+    // SAFETY: pages of the mapping, which nothing here points into.
+    unsafe { libc::madvise(here(5).cast(), PAGE, libc::MADV_DONTNEED) };
+    tell(vcpu, "a page let go");
+    // SAFETY: as above.
+    unsafe { libc::mprotect(here(6).cast(), PAGE, libc::PROT_READ) };
+    println!("read-only: {}", command(vcpu, WRITE, at(6), 1));
+    println!("beside: {}", command(vcpu, WRITE, at(7), 0x77));
+    // SAFETY: as above.
+    unsafe { libc::mprotect(here(6).cast(), PAGE, 3) };
+    println!("again: {}", command(vcpu, WRITE, at(6), 0x66));
+    println!("with a log: {}", slot(vm, 2, 1, HUGE, base, len));
+    for number in [1, 300, 511, 700] {
+        command(vcpu, WRITE, at(number), 0xaa);
+    }
+    let mut bitmap = [0u64; 2 * HUGE_PAGE / PAGE / 64];
+    let mut request = [2, bitmap.as_mut_ptr() as u64];
+    println!("log: {}", pass(vm, GET_LOG, &mut request));
+    let set = (0..pages).filter(|page| bitmap[page / 64] >> (page % 64) & 1 != 0);
+    println!("pages: {:?}", set.collect::<Vec<_>>());
+    println!("without: {}", slot(vm, 2, 0, HUGE, base, len));
+    tell(vcpu, "after the log");
+    // Pages become huge ones, and these pages.
+    let anew = |len: usize| {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+        // SAFETY: as above.
+        unsafe { libc::mmap(base.cast(), len, 3, flags, -1, 0) };
+    };
+    anew(len);
+    tell(vcpu, "mapped anew");
+    poke(base, 6 * PAGE, 0x1234);
+    command(vcpu, WRITE, at(511), 0x5678);
+    tell(vcpu, "written");
+    println!("the monitor's: {:#x}", peek(base, 511 * PAGE));
+    anew(10 * PAGE);
+    tell(vcpu, "ten pages anew");
+    println!("removed: {}", slot(vm, 2, 0, HUGE, base, 0));
+    println!("nothing: {}", command(vcpu, WRITE, at(0), 1));
+    // SAFETY: the mapping made above.
+    unsafe { libc::munmap(memory.cast(), 3 * HUGE_PAGE) };
 }
 
 fn by_hand(vm: &VmFd, vcpu: &mut VcpuFd) {

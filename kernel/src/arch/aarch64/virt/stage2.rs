@@ -1,5 +1,8 @@
 //! A guest's memory: the translation from its physical addresses to ours (Arm ARM D8.2.2, stage 2), four levels of 4 KiB
 //! tables, and the identifier that TLBs know it by.
+//!
+//! What the monitor has as a block is one too here. Where only a part of it is wanted otherwise, all of it goes, and comes back as
+//! pages when the guest wants it.
 
 use core::arch::asm;
 use core::ops::Range;
@@ -9,23 +12,35 @@ use super::super::PAGE_SIZE;
 use super::super::mmu::phys_to_virt;
 use super::super::sysreg::{isb, read, write};
 use crate::errno::{Errno, Result};
+use crate::mm::block::Shown;
 use crate::mm::frame::{self, FrameRef};
 use crate::sync::Mutex;
+use translation::{Change, Forget};
 
 /// Entries of a table.
 const ENTRIES: usize = PAGE_SIZE / 8;
 /// The level of the last table.
 const LAST: usize = 3;
+/// That of the last but one, whose entries can be blocks.
+const BLOCKS: usize = LAST - 1;
 /// Where an entry's address stands.
 const ADDRESS: u64 = 0x0000_ffff_ffff_f000;
-/// A table, or at the last level a page (D8.3.1).
-const VALID: u64 = 0b11;
-/// A page of Normal memory, write-back, inner shareable, accessed, readable (D8.3.2).
-const PAGE: u64 = VALID | 0b1111 << 2 | 1 << 6 | 0b11 << 8 | 1 << 10;
+/// A block, a table, or at the last level a page (D8.3.1).
+const VALID: u64 = 1;
+const NO_BLOCK: u64 = 1 << 1;
+const TABLE: u64 = VALID | NO_BLOCK;
+/// A block of Normal memory, write-back, inner shareable, accessed, readable (D8.3.2); a page.
+const BLOCK: u64 = VALID | 0b1111 << 2 | 1 << 6 | 0b11 << 8 | 1 << 10;
+const PAGE: u64 = BLOCK | NO_BLOCK;
 /// It may be written.
 const WRITABLE: u64 = 1 << 7;
 /// VTCR_EL2 but the sizes: RES1, walks write-back and inner shareable, from level 0 (D24.2.213).
 const CONTROL: u64 = 1 << 31 | 0b01 << 8 | 0b01 << 10 | 0b11 << 12 | 2 << 6;
+/// All that is owed is paid by forgetting all of a guest's translation; in what follows that is done before an entry changes its size.
+const _: () = {
+    let debt = translation::arm64(Change::Resize);
+    assert!(debt.break_first && matches!(debt.forget, Forget::Space));
+};
 /// HCR_EL2.TGE: with it, TLB maintenance of EL1 would be of the host's programs.
 const HCR_TGE: usize = 1 << 27;
 
@@ -109,27 +124,16 @@ impl Stage2 {
         if self.generation.load(Relaxed) != generation {
             return Ok(false);
         }
-        let mut table = self.root.phys().0;
-        for level in 0..LAST {
-            let entry = entry(table, index(address, level));
-            let mut value = entry.load(Relaxed);
-            if value & VALID == 0 {
-                let next = frame::alloc_zeroed()?;
-                value = next.phys().0 as u64 | VALID;
-                core::mem::forget(next);
-                entry.store(value, Release);
-            }
-            table = (value & ADDRESS) as usize;
-        }
-        let entry = entry(table, index(address, LAST));
+        let Some(entry) = self.make_entry(address, LAST)? else {
+            // Another CPU mapped the block: it may be written, and shows this frame, as nothing was taken away since.
+            return Ok(true);
+        };
         let rights = if writable { WRITABLE } else { 0 };
         let (old, new) = (entry.load(Relaxed), frame.phys().0 as u64 | PAGE | rights);
         if old & VALID == 0 {
             entry.store(new, Release);
             core::mem::forget(frame);
-            // Walks see the entry before the guest is entered (D8.17.1).
-            // SAFETY: a barrier.
-            unsafe { asm!("dsb ishst", options(nostack, preserves_flags)) };
+            publish();
         } else if old & ADDRESS != new & ADDRESS {
             entry.store(0, Release);
             self.invalidate();
@@ -145,13 +149,60 @@ impl Stage2 {
         Ok(true)
     }
 
+    /// Maps the guest's block at `address`, which it may write, in the place of pages that may be there. The same otherwise as
+    /// [`Stage2::map`].
+    pub fn map_block(&self, address: u64, block: Shown, generation: u64) -> Result<bool> {
+        let _held = self.changing.lock();
+        if self.generation.load(Relaxed) != generation {
+            return Ok(false);
+        }
+        let Some(entry) = self.make_entry(address, BLOCKS)? else {
+            return Ok(true);
+        };
+        let old = entry.load(Relaxed);
+        if old & TABLE == VALID {
+            // Another CPU was faster.
+            return Ok(true);
+        }
+        if old & VALID != 0 {
+            entry.store(0, Release);
+            self.invalidate();
+            // SAFETY: taken out of the tree, and forgotten by all TLBs.
+            unsafe { release(old, BLOCKS) };
+        }
+        entry.store(block.into_phys() | BLOCK | WRITABLE, Release);
+        publish();
+        Ok(true)
+    }
+
+    /// The entry for `address` at a level, with the tables above it made; none below a block.
+    fn make_entry(&self, address: u64, last: usize) -> Result<Option<&AtomicU64>> {
+        let mut table = self.root.phys().0;
+        for level in 0..last {
+            let entry = entry(table, index(address, level));
+            let mut value = entry.load(Relaxed);
+            if value & VALID == 0 {
+                let next = frame::alloc_zeroed()?;
+                value = next.phys().0 as u64 | TABLE;
+                core::mem::forget(next);
+                entry.store(value, Release);
+            }
+            if value & NO_BLOCK == 0 {
+                return Ok(None);
+            }
+            table = (value & ADDRESS) as usize;
+        }
+        Ok(Some(entry(table, index(address, last))))
+    }
+
     /// Lets the guest write no longer in these ranges, on all CPUs.
     pub fn protect(&self, ranges: impl Iterator<Item = Range<u64>>) {
         let mut changed = false;
         for range in ranges {
             let _held = self.changing.lock();
             self.generation.fetch_add(1, Release);
-            self.each_page(range, &mut |entry| {
+            self.take(range.clone(), |value| value & NO_BLOCK == 0);
+            self.each_leaf(range, &mut |entry| {
                 changed |= entry.fetch_and(!WRITABLE, AcqRel) & WRITABLE != 0;
                 true
             });
@@ -166,12 +217,20 @@ impl Stage2 {
     pub fn unmap(&self, range: Range<u64>) {
         let _held = self.changing.lock();
         self.generation.fetch_add(1, Release);
+        self.take(range, |_| true);
+    }
+
+    /// Takes the blocks and pages in a range out that are wanted, blocks as a whole.
+    fn take(&self, range: Range<u64>, wanted: impl Fn(u64) -> bool) {
         let mut left = Some(range.start);
         while let Some(start) = left {
             // Frames are let go of only when no TLB knows them any more; so many at a time, without memory for a list.
             let mut frames = [const { None }; 64];
             let mut count = 0;
-            left = self.each_page(start..range.end, &mut |entry| {
+            left = self.each_leaf(start..range.end, &mut |entry| {
+                if !wanted(entry.load(Relaxed)) {
+                    return true;
+                }
                 if count == frames.len() {
                     return false;
                 }
@@ -183,37 +242,41 @@ impl Stage2 {
                 self.invalidate();
             }
             for value in frames.into_iter().flatten() {
-                // SAFETY: `map` left the frame's count with the entry, which is gone.
-                drop(unsafe { FrameRef::from_mapped(value & ADDRESS) });
+                // SAFETY: taken out of the tree, and forgotten by all TLBs.
+                unsafe { release(value, LAST) };
             }
         }
     }
 
-    /// Visits the valid entries of pages in a range until `visit` says false: the address where it did.
-    fn each_page(
+    /// Visits the valid entries of pages and blocks that touch a range until `visit` says false: the address where it did.
+    fn each_leaf(
         &self,
         range: Range<u64>,
         visit: &mut dyn FnMut(&AtomicU64) -> bool,
     ) -> Option<u64> {
         let mut address = range.start;
-        'pages: while address < range.end {
-            let mut table = self.root.phys().0;
-            for level in 0..LAST {
-                let value = entry(table, index(address, level)).load(Acquire);
-                if value & VALID == 0 {
-                    let covered = 1u64 << shift(level);
-                    address = (address & !(covered - 1)).saturating_add(covered);
-                    continue 'pages;
-                }
-                table = (value & ADDRESS) as usize;
-            }
-            let entry = entry(table, index(address, LAST));
-            if entry.load(Relaxed) & VALID != 0 && !visit(entry) {
+        while address < range.end {
+            let (entry, level) = self.leaf(address);
+            if entry.load(Acquire) & VALID != 0 && !visit(entry) {
                 return Some(address);
             }
-            address += PAGE_SIZE as u64;
+            let covered = 1u64 << shift(level);
+            address = (address & !(covered - 1)).saturating_add(covered);
         }
         None
+    }
+
+    /// The entry where a walk for an address ends, and its level.
+    fn leaf(&self, address: u64) -> (&AtomicU64, usize) {
+        let (mut table, mut level) = (self.root.phys().0, 0);
+        loop {
+            let entry = entry(table, index(address, level));
+            let value = entry.load(Acquire);
+            if level == LAST || value & TABLE != TABLE {
+                return (entry, level);
+            }
+            (table, level) = ((value & ADDRESS) as usize, level + 1);
+        }
     }
 
     /// Makes all CPUs forget all of it (D8.16: VMALLS12E1IS, by the identifier in VTTBR_EL2).
@@ -235,27 +298,49 @@ impl Stage2 {
         }
         isb();
     }
-
-    /// Frees the tables below one.
-    fn free_tables(table: usize, level: usize) {
-        for at in 0..ENTRIES {
-            let value = entry(table, at).swap(0, AcqRel);
-            if level < LAST && value & VALID != 0 {
-                Self::free_tables((value & ADDRESS) as usize, level + 1);
-                // SAFETY: `map` left the table's count with the entry, which is gone.
-                drop(unsafe { FrameRef::from_mapped(value & ADDRESS) });
-            }
-        }
-    }
 }
 
 impl Drop for Stage2 {
     fn drop(&mut self) {
-        self.unmap(0..1 << self.bits);
         self.invalidate();
-        Self::free_tables(self.root.phys().0, 0);
+        for at in 0..ENTRIES {
+            let value = entry(self.root.phys().0, at).swap(0, AcqRel);
+            if value & VALID != 0 {
+                // SAFETY: nobody runs this guest any more, and all TLBs have forgotten it.
+                unsafe { release(value, 0) };
+            }
+        }
         IDENTIFIERS.lock()[usize::from(self.identifier) / 64] &= !(1 << (self.identifier % 64));
     }
+}
+
+/// Lets go of what an entry of a level named: a table and all below it, a block, or a page.
+///
+/// # Safety
+/// The entry held it, is gone, and no TLB knows it or what is below it.
+unsafe fn release(value: u64, level: usize) {
+    let named = value & ADDRESS;
+    if value & NO_BLOCK == 0 {
+        // SAFETY: `map_block` left it with the entry.
+        return drop(unsafe { Shown::from_phys(named) });
+    }
+    if level < LAST {
+        for at in 0..ENTRIES {
+            let below = entry(named as usize, at).swap(0, AcqRel);
+            if below & VALID != 0 {
+                // SAFETY: as the caller says, of all below.
+                unsafe { release(below, level + 1) };
+            }
+        }
+    }
+    // SAFETY: whoever made the entry left the frame's count with it.
+    drop(unsafe { FrameRef::from_mapped(named) });
+}
+
+/// Walks see the entry before the guest is entered (D8.17.1).
+fn publish() {
+    // SAFETY: a barrier.
+    unsafe { asm!("dsb ishst", options(nostack, preserves_flags)) };
 }
 
 fn shift(level: usize) -> usize {
