@@ -1,6 +1,7 @@
 //! The AArch64 ID registers (Arm ARM, "General system control registers"; field names as in Linux's `arch/arm64/tools/sysreg`).
 //!
-//! A guest sees what needs nothing of the hypervisor but the ordinary switch of EL1 and EL0 state.
+//! A guest sees what needs nothing of the hypervisor but the ordinary switch of EL1 and EL0 state, and SVE and pointer
+//! authentication where its monitor asks for them.
 
 use crate::Feature::{Bti, FloatingPoint, Fpmr, Mops, Mte, Poe, PointerAuth, Sme, Sve};
 use crate::field::{Field, Rule::*, lower};
@@ -22,7 +23,7 @@ pub(crate) const REGISTERS: &[Description] = &[
             lower("AMU", 44),
             lower("MPAM", 40),
             lower("SEL2", 36),
-            lower("SVE", 32).el0_with(Sve),
+            lower("SVE", 32).with(Sve),
             lower("RAS", 28),
             lower("GIC", 24),
             lower("AdvSIMD", 20)
@@ -62,16 +63,16 @@ pub(crate) const REGISTERS: &[Description] = &[
         register: ID_AA64ZFR0_EL1,
         name: "ID_AA64ZFR0_EL1",
         fields: &[
-            lower("F64MM", 56).el0_with(Sve),
-            lower("F32MM", 52).el0_with(Sve),
-            lower("I8MM", 44).el0_with(Sve),
-            lower("SM4", 40).el0_with(Sve),
-            lower("SHA3", 32).el0_with(Sve),
-            lower("B16B16", 24).el0_with(Sve),
-            lower("BF16", 20).el0_with(Sve),
-            lower("BitPerm", 16).el0_with(Sve),
-            lower("AES", 4).el0_with(Sve),
-            lower("SVEver", 0).el0_with(Sve),
+            lower("F64MM", 56).with(Sve),
+            lower("F32MM", 52).with(Sve),
+            lower("I8MM", 44).with(Sve),
+            lower("SM4", 40).with(Sve),
+            lower("SHA3", 32).with(Sve),
+            lower("B16B16", 24).with(Sve),
+            lower("BF16", 20).with(Sve),
+            lower("BitPerm", 16).with(Sve),
+            lower("AES", 4).with(Sve),
+            lower("SVEver", 0).with(Sve),
         ],
     },
     Description {
@@ -153,13 +154,13 @@ pub(crate) const REGISTERS: &[Description] = &[
             lower("SPECRES", 40).guest(),
             lower("SB", 36).el0().guest(),
             lower("FRINTTS", 32).el0().guest(),
-            lower("GPI", 28).el0_with(PointerAuth),
-            lower("GPA", 24).el0_with(PointerAuth),
+            lower("GPI", 28).with(PointerAuth),
+            lower("GPA", 24).with(PointerAuth),
             lower("LRCPC", 20).el0().guest(),
             lower("FCMA", 16).el0().guest(),
             lower("JSCVT", 12).el0().guest(),
-            lower("API", 8).rule(Exact).el0_with(PointerAuth),
-            lower("APA", 4).rule(Exact).el0_with(PointerAuth),
+            lower("API", 8).rule(Exact).with(PointerAuth),
+            lower("APA", 4).rule(Exact).with(PointerAuth),
             lower("DPB", 0).el0().guest(),
         ],
     },
@@ -173,8 +174,8 @@ pub(crate) const REGISTERS: &[Description] = &[
             lower("CLRBHB", 28).guest(),
             lower("BC", 20).el0().guest(),
             lower("MOPS", 16).el0_with(Mops),
-            lower("APA3", 12).rule(Exact).el0_with(PointerAuth),
-            lower("GPA3", 8).el0_with(PointerAuth),
+            lower("APA3", 12).rule(Exact).with(PointerAuth),
+            lower("GPA3", 8).with(PointerAuth),
             lower("RPRES", 4).el0().guest(),
             lower("WFxT", 0).el0().guest(),
         ],

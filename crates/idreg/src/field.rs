@@ -22,7 +22,7 @@ pub enum Visibility {
     Never,
     /// Everybody.
     Always,
-    /// Everybody, if the kernel has turned this on.
+    /// Everybody for whom the kernel has turned this on.
     With(Feature),
 }
 
@@ -43,8 +43,8 @@ pub struct Field {
     pub absent: u64,
     /// What programs see.
     pub el0: Visibility,
-    /// Whether guests see it.
-    pub guest: bool,
+    /// What guests see.
+    pub guest: Visibility,
 }
 
 /// An unsigned 4-bit field of which the lower value is safe, 0 means absent, and which nobody sees.
@@ -57,7 +57,7 @@ pub(crate) const fn lower(name: &'static str, shift: u8) -> Field {
         rule: Rule::Lower,
         absent: 0,
         el0: Visibility::Never,
-        guest: false,
+        guest: Visibility::Never,
     }
 }
 
@@ -97,8 +97,16 @@ impl Field {
 
     pub(crate) const fn guest(self) -> Field {
         Field {
-            guest: true,
+            guest: Visibility::Always,
             ..self
+        }
+    }
+
+    /// Seen by programs and by guests where this is turned on for them.
+    pub(crate) const fn with(self, feature: Feature) -> Field {
+        Field {
+            guest: Visibility::With(feature),
+            ..self.el0_with(feature)
         }
     }
 

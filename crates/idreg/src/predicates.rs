@@ -155,6 +155,13 @@ impl System {
             || field!(self, ID_AA64ISAR2_EL1, "APA3") >= 1
     }
 
+    /// FEAT_PAuth: whatever is not an address can be signed too (PACGA), by the same algorithm on all CPUs.
+    pub const fn generic_auth(&self) -> bool {
+        field!(self, ID_AA64ISAR1_EL1, "GPA") >= 1
+            || field!(self, ID_AA64ISAR1_EL1, "GPI") >= 1
+            || field!(self, ID_AA64ISAR2_EL1, "GPA3") >= 1
+    }
+
     /// The GIC's CPU interface is reached by system registers.
     pub const fn gic_registers(&self) -> bool {
         field!(self, ID_AA64PFR0_EL1, "GIC") >= 1

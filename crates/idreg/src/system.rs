@@ -3,7 +3,7 @@
 use core::fmt;
 
 use crate::register::{self, COUNT, ID_AA64PFR0_EL1, Place, place};
-use crate::{Description, Field, Register};
+use crate::{Description, Enabled, Field, Register, Visibility};
 
 /// The registers of one CPU, as that CPU reads them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,13 +124,23 @@ impl System {
         self.values[register.index()]
     }
 
-    /// What a guest reads from `register`: the sanitised value of the fields that guests see, others as absent.
-    /// What a virtual machine adds by itself (its GIC, its IPA size) is not in it.
-    pub fn guest_value(&self, register: Register) -> u64 {
+    /// What a guest that was given the features `enabled` reads from `register`: the sanitised value of the fields that it
+    /// sees, others as absent. What a virtual machine adds by itself (its GIC, its IPA size) is not in it.
+    pub fn guest_value(&self, register: Register, enabled: Enabled) -> u64 {
         let described = register::all().find(|description| description.register == register);
         described.map_or(0, |description| {
-            show(self.value(register), description, |field| field.guest)
+            let visible = |field: &Field| self.shows(field.guest, enabled);
+            show(self.value(register), description, visible)
         })
+    }
+
+    /// Whether someone who is given the features `enabled` sees what is for some.
+    pub(crate) const fn shows(&self, visibility: Visibility, enabled: Enabled) -> bool {
+        match visibility {
+            Visibility::Never => false,
+            Visibility::Always => true,
+            Visibility::With(feature) => enabled.has(feature) && self.has(feature),
+        }
     }
 
     #[inline]

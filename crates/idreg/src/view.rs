@@ -2,7 +2,7 @@
 
 use crate::register::{self, ID_SPACE, MIDR_EL1, MPIDR_EL1, REVIDR_EL1};
 use crate::system::show;
-use crate::{Enabled, Field, Mrs, Register, System, Visibility};
+use crate::{Enabled, Field, Mrs, Register, System};
 
 /// What MPIDR_EL1 reads as at EL0: only its RES1 bit. Which CPU it is stays the kernel's affair, as on Linux.
 pub const MPIDR_AT_EL0: u64 = 1 << 31;
@@ -27,11 +27,7 @@ impl El0View {
     /// A field that programs may see holds the sanitised value, all others their absent value; what is not enabled is
     /// absent. REVIDR_EL1 reads as zero, as on Linux: it means nothing without the MIDR_EL1 of the same CPU.
     pub fn new(system: &System, enabled: Enabled, midr: u64) -> El0View {
-        let visible = |field: &Field| match field.el0 {
-            Visibility::Never => false,
-            Visibility::Always => true,
-            Visibility::With(feature) => enabled.has(feature) && system.has(feature),
-        };
+        let visible = |field: &Field| system.shows(field.el0, enabled);
         let mut values = [0; ID_SPACE];
         values[MIDR_EL1.index()] = midr;
         values[MPIDR_EL1.index()] = MPIDR_AT_EL0;

@@ -238,10 +238,25 @@ fn the_hwcaps_of_32_bit_programs() {
 #[test]
 fn a_guest_sees_no_hypervisor_features() {
     let system = everything();
-    assert_eq!(system.guest_value(ID_AA64PFR0_EL1), 0xff0f_0000_0077_00ff);
-    assert_eq!(system.guest_value(ID_AA64MMFR1_EL1) & 0xff0, 0); // VH, VMIDBits
-    assert_eq!(system.guest_value(ID_AA64DFR0_EL1) & 0xf, 0xf);
-    assert_eq!(system.guest_value(register::Register::id(5, 5)), 0);
+    let guest = |register| system.guest_value(register, Enabled::NONE);
+    assert_eq!(guest(ID_AA64PFR0_EL1), 0xff0f_0000_0077_00ff);
+    assert_eq!(guest(ID_AA64MMFR1_EL1) & 0xff0, 0); // VH, VMIDBits
+    assert_eq!(guest(ID_AA64DFR0_EL1) & 0xf, 0xf);
+    assert_eq!(guest(register::Register::id(5, 5)), 0);
+}
+
+#[test]
+fn a_guest_sees_vectors_and_pointer_authentication_if_it_is_given_them() {
+    let system = everything();
+    let seen = |register| {
+        let with = |feature| system.guest_value(register, Enabled::NONE.with(feature));
+        let none = system.guest_value(register, Enabled::NONE);
+        (with(Feature::Sve) ^ none, with(Feature::PointerAuth) ^ none)
+    };
+    assert_eq!(seen(ID_AA64PFR0_EL1), (0xf << 32, 0));
+    assert_eq!(seen(ID_AA64ZFR0_EL1), (system.value(ID_AA64ZFR0_EL1), 0));
+    assert_eq!(seen(ID_AA64ISAR1_EL1), (0, 0xff00_0ff0));
+    assert_eq!(seen(ID_AA64ISAR2_EL1), (0, 0xff00));
 }
 
 proptest! {

@@ -2,7 +2,7 @@
 
 use super::vcpu::MAX_VCPUS;
 use super::{routing, slots, vm};
-use crate::arch::{cpu, virt};
+use crate::arch::{cpu, features, virt};
 
 /// The answer for a capability by its number; 0 for what is not there.
 pub fn extension(number: usize) -> usize {
@@ -27,6 +27,9 @@ pub fn extension(number: usize) -> usize {
         120 => virt::points().1,
         // ARM_INJECT_SERROR_ESR.
         158 => virt::errors_have_syndromes().into(),
+        // ARM_SVE; ARM_PTRAUTH_ADDRESS, ARM_PTRAUTH_GENERIC.
+        170 => has_vectors().into(),
+        171 | 172 => has_authentication().into(),
         // MANUAL_DIRTY_LOG_PROTECT2: both of its arguments.
         168 => 3,
         // IRQ_ROUTING.
@@ -35,4 +38,14 @@ pub fn extension(number: usize) -> usize {
         165 => vm::ADDRESS_BITS as usize,
         _ => 0,
     }
+}
+
+/// Whether guests can have SVE.
+pub fn has_vectors() -> bool {
+    virt::sve::lengths() != 0
+}
+
+/// Whether guests can have pointer authentication, which is of addresses and of all else.
+pub fn has_authentication() -> bool {
+    features().address_auth() && features().generic_auth()
 }

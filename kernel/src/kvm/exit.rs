@@ -14,6 +14,7 @@ mod class {
     pub const HYPERCALL: u64 = 0x16;
     pub const SECURE_CALL: u64 = 0x17;
     pub const REGISTER: u64 = 0x18;
+    pub const SVE: u64 = 0x19;
     pub const INSTRUCTION_ABORT: u64 = 0x20;
     pub const DATA_ABORT: u64 = 0x24;
     pub const BREAKPOINT: u64 = 0x30;
@@ -36,7 +37,7 @@ pub enum Exit {
     Yields,
     /// The guest asks where it is told of its stolen time.
     StolenTime,
-    /// The guest wants its FP and SIMD registers, which it is given.
+    /// The guest wants its FP and SIMD registers, or SVE's, which it is given.
     Fp,
     /// The guest wants debug registers, which it is given.
     Debug,
@@ -117,7 +118,11 @@ fn other(context: &mut Context, registers: &mut Registers) -> Exit {
                 Exit::Yields
             }
         }
-        class::FP => {
+        class::SVE if !context.told.has_vectors => {
+            context.count(Kind::Other);
+            Exit::Undefined
+        }
+        class::FP | class::SVE => {
             context.count(Kind::Other);
             Exit::Fp
         }

@@ -64,7 +64,7 @@ impl FileOps for Handle {
         let state = &mut *state;
         match request {
             uapi::ARM_VCPU_INIT => {
-                vcpu.init(state, UserPtr::new(argument).read()?)?;
+                vcpu.init(&self.machine, state, UserPtr::new(argument).read()?)?;
                 return Ok(0);
             }
             uapi::GET_MP_STATE => {
@@ -125,6 +125,9 @@ impl FileOps for Handle {
         if state.init.is_none() {
             return Err(Errno::ENOEXEC);
         }
+        if !state.is_final() && [uapi::RUN, uapi::GET_REG_LIST].contains(&request) {
+            return Err(Errno::EPERM);
+        }
         match request {
             uapi::RUN => {
                 if state.interface.is_none()
@@ -137,12 +140,11 @@ impl FileOps for Handle {
                 }
                 vcpu.run(&self.machine, state)
             }
-            uapi::GET_REG_LIST => registers::list(argument),
-            uapi::FINALIZE => {
-                // Nothing that a virtual CPU can have here is settled late.
-                UserPtr::<u32>::new(argument).read()?;
-                Err(Errno::EINVAL)
-            }
+            uapi::GET_REG_LIST => registers::list(state, argument),
+            uapi::FINALIZE => match (UserPtr::<u32>::new(argument).read()?, &mut state.guest.sve) {
+                (uapi::FEATURE_SVE, Some(sve)) => sve.settle().map(|()| 0),
+                _ => Err(Errno::EINVAL),
+            },
             _ => self.one_register(state, argument, request == uapi::SET_ONE_REG),
         }
     }

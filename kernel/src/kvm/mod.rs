@@ -25,6 +25,7 @@ mod steal;
 mod sysreg;
 mod uapi;
 mod vcpu;
+mod vectors;
 mod vgic;
 mod vm;
 

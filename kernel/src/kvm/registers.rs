@@ -3,15 +3,16 @@
 use super::psci;
 use super::sysreg;
 use super::vcpu::State;
+use super::vectors;
 use super::vm::Machine;
 use crate::arch::time;
-use crate::arch::virt::{Debug, ENCODINGS, Guest, Name, encoding};
+use crate::arch::virt::{Debug, Guest, Keys, Name, System, encoding};
 use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, UserSlice};
 use zerocopy::IntoBytes;
 
 /// Parts of a register's name.
-const ARM64: u64 = 0x60 << 56;
+pub const ARM64: u64 = 0x60 << 56;
 const U32: u64 = 2 << 52;
 const U64: u64 = 3 << 52;
 const U128: u64 = 4 << 52;
@@ -45,6 +46,8 @@ const PSCI: u64 = ARM64 | U64 | 0x14 << 16;
 /// OSLSR_EL1: of the OS lock there is nothing but that it is open.
 const LOCK_STATUS: u64 = encoding(2, 0, 1, 1, 4) as u64;
 
+/// ZCR_EL1.
+const VECTOR_CONTROL: u16 = encoding(3, 0, 1, 2, 0);
 /// MPIDR_EL1.
 const MPIDR: u64 = encoding(3, 0, 0, 0, 5) as u64;
 /// Modes that a guest's PSTATE may name: EL0, and EL1 with either stack; all in 64-bit state.
@@ -55,19 +58,24 @@ fn place(guest: &mut Guest, id: u64) -> Option<&mut u64> {
     let number = id & 0xffff;
     if id & !0xffff == ARM64 | U64 | SYSTEM {
         let name = match number {
-            DEADLINE => ENCODINGS[Name::TimerDeadline as usize],
+            DEADLINE => System::ENCODINGS[Name::TimerDeadline as usize],
             _ if hidden().any(|hidden| u64::from(hidden) == number) => return None,
             _ => number as u16,
         };
         if name >> 14 == 2 {
             return guest.debug.by_encoding(name);
         }
-        return guest.system.by_encoding(name);
+        if name == VECTOR_CONTROL {
+            return guest.sve.as_mut().map(|sve| &mut sve.control);
+        }
+        let keys = guest.keys.as_mut();
+        let key = keys.and_then(|keys| keys.by_encoding(name));
+        return key.or_else(|| guest.system.by_encoding(name));
     }
     if id & !0xffff != ARM64 | U64 | CORE || number % 2 != 0 {
         return None;
     }
-    let system = |name: Name| ENCODINGS[name as usize];
+    let system = |name: Name| System::ENCODINGS[name as usize];
     match number {
         word::SP => Some(&mut guest.registers.sp),
         word::PC => Some(&mut guest.registers.pc),
@@ -88,11 +96,11 @@ fn place(guest: &mut Guest, id: u64) -> Option<&mut u64> {
 fn hidden() -> impl Iterator<Item = u16> {
     [Name::Spsr, Name::Elr, Name::Sp, Name::TimerDeadline]
         .into_iter()
-        .map(|name| ENCODINGS[name as usize])
+        .map(|name| System::ENCODINGS[name as usize])
 }
 
 /// The value of a register that is no guest's own to keep: ID registers and counters.
-fn constant(guest: &Guest, id: u64) -> Option<u64> {
+fn constant(machine: &Machine, guest: &Guest, id: u64) -> Option<u64> {
     let number = id & 0xffff;
     if id & !0xffff != ARM64 | U64 | SYSTEM {
         return None;
@@ -102,7 +110,7 @@ fn constant(guest: &Guest, id: u64) -> Option<u64> {
         COUNTER => Some(time::now_ticks().wrapping_sub(guest.counter_offset)),
         PHYSICAL_COUNTER => Some(time::now_ticks()),
         LOCK_STATUS => Some(sysreg::LOCK_THERE),
-        _ => sysreg::identity(number as u16),
+        _ => sysreg::identity(number as u16, machine.enabled()),
     }
 }
 
@@ -115,11 +123,11 @@ fn absent(id: u64) -> Errno {
     }
 }
 
-/// Where a register of FP and SIMD is, by its name.
-fn vector(id: u64) -> Option<usize> {
+/// Where a register of FP and SIMD is, by its name. Those of a guest with SVE are parts of SVE's.
+fn vector(guest: &Guest, id: u64) -> Option<usize> {
     let number = (id & 0xffff).checked_sub(word::V)?;
-    (id & !0xffff == ARM64 | U128 | CORE && number % 4 == 0 && number < 4 * 32)
-        .then_some(number as usize / 4)
+    let named = id & !0xffff == ARM64 | U128 | CORE && number % 4 == 0 && number < 4 * 32;
+    (named && guest.sve.is_none()).then_some(number as usize / 4)
 }
 
 fn control(guest: &mut Guest, id: u64) -> Option<&mut u32> {
@@ -136,10 +144,13 @@ pub fn get(machine: &Machine, state: &mut State, id: u64, address: usize) -> Res
         return UserPtr::new(address).write(&psci::version(machine, state.has_psci()));
     }
     let guest = &mut state.guest;
-    if let Some(at) = vector(id) {
+    if vectors::names(id) {
+        return vectors::get(guest, id, address);
+    }
+    if let Some(at) = vector(guest, id) {
         return UserSlice::new(address, 16).copy_out(guest.fp.v[at].as_bytes());
     }
-    if let Some(value) = constant(guest, id) {
+    if let Some(value) = constant(machine, guest, id) {
         return UserPtr::new(address).write(&value);
     }
     if let Some(value) = control(guest, id) {
@@ -155,7 +166,10 @@ pub fn set(machine: &Machine, state: &mut State, id: u64, address: usize) -> Res
         return psci::set_version(machine, state.has_psci(), wanted);
     }
     let guest = &mut state.guest;
-    if let Some(at) = vector(id) {
+    if vectors::names(id) {
+        return vectors::set(guest, id, address);
+    }
+    if let Some(at) = vector(guest, id) {
         let mut value = [0u64; 2];
         UserSlice::new(address, 16).copy_in(value.as_mut_bytes())?;
         guest.fp.v[at] = value;
@@ -165,7 +179,7 @@ pub fn set(machine: &Machine, state: &mut State, id: u64, address: usize) -> Res
         *value = UserPtr::new(address).read()?;
         return Ok(());
     }
-    if let Some(fixed) = constant(guest, id) {
+    if let Some(fixed) = constant(machine, guest, id) {
         let value: u64 = UserPtr::new(address).read()?;
         if id == ARM64 | U64 | SYSTEM | COUNTER {
             guest.counter_offset = time::now_ticks().wrapping_sub(value);
@@ -184,20 +198,26 @@ pub fn set(machine: &Machine, state: &mut State, id: u64, address: usize) -> Res
     Ok(())
 }
 
-/// All names.
-fn names() -> impl Iterator<Item = u64> {
+/// The names of all that a guest has.
+fn names(guest: &Guest) -> impl Iterator<Item = u64> + use<'_> {
     let general = (word::X..=word::SPSR_FIQ)
         .step_by(2)
         .map(|at| ARM64 | U64 | CORE | at);
-    let vectors = (0..32).map(|at| ARM64 | U128 | CORE | word::V + 4 * at);
+    let has_sve = guest.sve.is_some();
+    let vectors =
+        (0..if has_sve { 0 } else { 32 }).map(|at| ARM64 | U128 | CORE | word::V + 4 * at);
     let controls = [word::FPSR, word::FPCR].map(|at| ARM64 | U32 | CORE | at);
-    let system = ENCODINGS
-        .into_iter()
+    let keys = guest.keys.iter().flat_map(|_| Keys::ENCODINGS);
+    let system = System::ENCODINGS
+        .iter()
+        .copied()
         .filter(|known| hidden().all(|hidden| hidden != *known))
         .map(u64::from);
     let identity = sysreg::IDENTITY.map(u64::from);
     let others = [DEADLINE, COUNTER, PHYSICAL_COUNTER, MPIDR, LOCK_STATUS];
     let system = system
+        .chain(keys.map(|known| u64::from(*known)))
+        .chain(has_sve.then_some(u64::from(VECTOR_CONTROL)))
         .chain(others)
         .chain(Debug::encodings().map(u64::from))
         .chain(identity)
@@ -205,20 +225,21 @@ fn names() -> impl Iterator<Item = u64> {
     general
         .chain(vectors)
         .chain(controls)
+        .chain(vectors::all(guest))
         .chain(system)
         .chain([PSCI])
 }
 
 /// Writes the number of registers to the monitor's `address`, and the names behind it; E2BIG if it has room for fewer.
-pub fn list(address: usize) -> Result<usize> {
+pub fn list(state: &State, address: usize) -> Result<usize> {
     let number = UserPtr::<u64>::new(address);
     let room = number.read()?;
-    let count = names().count() as u64;
+    let count = names(&state.guest).count() as u64;
     number.write(&count)?;
     if room < count {
         return Err(Errno::E2BIG);
     }
-    for (at, name) in (1..).zip(names()) {
+    for (at, name) in (1..).zip(names(&state.guest)) {
         number.add(at).write(&name)?;
     }
     Ok(0)

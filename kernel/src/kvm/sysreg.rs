@@ -7,7 +7,7 @@ use super::stats::Exit;
 use super::vgic;
 use crate::arch;
 use crate::arch::virt::{Guest, Registers, encoding};
-use idreg::Register;
+use idreg::{Enabled, Register};
 
 /// The fields of a syndrome (Arm ARM D24.2.40, ISS encoding for an MSR or MRS).
 struct Trapped {
@@ -87,12 +87,12 @@ pub fn debug(guest: &mut Guest) {
 /// ID registers: op0 3, op1 0, CRn 0, CRm 1 to 7.
 pub const IDENTITY: core::ops::Range<u16> = encoding(3, 0, 0, 1, 0)..encoding(3, 0, 0, 8, 0);
 
-/// What an ID register reads as.
-pub fn identity(number: u16) -> Option<u64> {
+/// What an ID register reads as for guests with these features.
+pub fn identity(number: u16, enabled: Enabled) -> Option<u64> {
     let register = Register::id((number >> 3 & 7) as u8, (number & 7) as u8);
     IDENTITY
         .contains(&number)
-        .then(|| arch::features().guest_value(register))
+        .then(|| arch::features().guest_value(register, enabled))
 }
 
 /// Sends an SGI if that is what a trapped access asks for.
@@ -124,10 +124,12 @@ pub fn access(context: &Context, registers: &mut Registers) -> bool {
     let trapped = Trapped::of(registers.syndrome);
     context.count(Exit::Register);
     let value = match trapped.encoding {
-        id if IDENTITY.contains(&id) && trapped.read => match identity(id) {
-            Some(value) => value,
-            None => return false,
-        },
+        id if IDENTITY.contains(&id) && trapped.read => {
+            match identity(id, context.machine.enabled()) {
+                Some(value) => value,
+                None => return false,
+            }
+        }
         id if id == encoding(3, 0, 0, 0, 5) && trapped.read => context.vcpu.affinity | 1 << 31,
         AUXILIARY => 0,
         LOCK_STATUS if trapped.read => LOCK_THERE,

@@ -121,6 +121,9 @@ pub const TARGET_GENERIC_V8: u32 = 5;
 /// Features of `VcpuInit`, by bit.
 pub const FEATURE_POWER_OFF: u32 = 0;
 pub const FEATURE_PSCI_0_2: u32 = 2;
+pub const FEATURE_SVE: u32 = 4;
+pub const FEATURE_ADDRESS_AUTH: u32 = 5;
+pub const FEATURE_GENERIC_AUTH: u32 = 6;
 /// How many features Linux knows.
 pub const FEATURES: u32 = 8;
 

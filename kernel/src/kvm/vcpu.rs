@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use vgic::{Interface, Private};
 
 use super::abort::{self, Access, Resolved};
+use super::check;
 use super::context::{Context, Gic, Told};
 use super::directory::Reader;
 use super::exit::{self, Exit};
@@ -20,7 +21,7 @@ use super::vgic as gic;
 use super::vm::Machine;
 use crate::arch::{
     self,
-    virt::{Guest, Left, Next},
+    virt::{Guest, Keys, Left, Next, Sve},
 };
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_box;
@@ -201,7 +202,7 @@ impl Vcpu {
     }
 
     /// Resets it, with the features that the monitor asks for (KVM_ARM_VCPU_INIT).
-    pub fn init(&self, state: &mut State, init: VcpuInit) -> Result<()> {
+    pub fn init(&self, machine: &Machine, state: &mut State, init: VcpuInit) -> Result<()> {
         let known = 1 << uapi::FEATURES;
         if init.target != uapi::TARGET_GENERIC_V8 {
             return Err(Errno::EINVAL);
@@ -209,17 +210,26 @@ impl Vcpu {
         if init.features[1..].iter().any(|word| *word != 0) || init.features[0] >= known {
             return Err(Errno::ENOENT);
         }
-        let there = 1 << uapi::FEATURE_POWER_OFF | 1 << uapi::FEATURE_PSCI_0_2;
         let power_off = 1 << uapi::FEATURE_POWER_OFF;
-        if init.features[0] & !there != 0 {
+        let authentication = 1 << uapi::FEATURE_ADDRESS_AUTH | 1 << uapi::FEATURE_GENERIC_AUTH;
+        let mut there = power_off | 1 << uapi::FEATURE_PSCI_0_2;
+        if check::has_vectors() {
+            there |= 1 << uapi::FEATURE_SVE;
+        }
+        if check::has_authentication() {
+            there |= authentication;
+        }
+        let authenticates = init.features[0] & authentication;
+        if init.features[0] & !there != 0 || ![0, authentication].contains(&authenticates) {
             return Err(Errno::EINVAL);
         }
-        if let Some(before) = state.init
-            && before.features[0] & !power_off != init.features[0] & !power_off
-        {
-            return Err(Errno::EINVAL);
-        }
+        machine.settle_features(init.features[0] & !power_off)?;
         state.reset(self.affinity);
+        let settled = state.guest.sve.as_ref().is_some_and(Sve::is_settled);
+        if init.has(uapi::FEATURE_SVE) && !settled {
+            state.guest.sve = Some(Sve::new());
+        }
+        state.guest.keys = (authenticates != 0).then_some(Keys::RESET);
         state.init = Some(init);
         self.set_on(init.features[0] & power_off == 0);
         Ok(())
@@ -336,6 +346,7 @@ impl Vcpu {
         let told = Told {
             has_psci: state.has_psci(),
             stolen_time: state.stolen.address.is_some(),
+            has_vectors: state.guest.sve.is_some(),
         };
         // Published when the first virtual CPU ran.
         let Some(directory) = state.reader.get(&machine.directory) else {
@@ -406,13 +417,23 @@ impl State {
             .is_some_and(|init| init.has(uapi::FEATURE_PSCI_0_2))
     }
 
+    /// Whether all is settled that the monitor settles late (KVM_ARM_VCPU_FINALIZE).
+    pub fn is_final(&self) -> bool {
+        let mut vectors = self.guest.sve.iter();
+        vectors.all(Sve::is_settled)
+    }
+
     fn reset(&mut self, affinity: u64) {
         let offset = self.guest.counter_offset;
         let controller = self.guest.controller.clone();
         let debug = self.guest.debug.at_reset();
+        let keys = self.guest.keys.as_ref().map(|_| Keys::RESET);
+        let mut sve = self.guest.sve.take();
+        sve.iter_mut().for_each(Sve::reset);
         *self.guest = Guest::new();
         (self.guest.affinity, self.guest.counter_offset) = (affinity, offset);
         (self.guest.controller, self.guest.debug) = (controller, debug);
+        (self.guest.sve, self.guest.keys) = (sve, keys);
         self.pending = None;
     }
 }

@@ -9,6 +9,7 @@ mod its;
 mod pages;
 mod saved;
 mod vcpus;
+mod vectors;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,6 +41,7 @@ fn main() {
         Some("pages") => pages::tell(&kvm),
         Some("saved") => saved::tell(&kvm),
         Some("vcpus") => vcpus::tell(&kvm),
+        Some("vectors") => vectors::tell(&kvm),
         Some(other) => panic!("{other} is not told"),
     }
 }

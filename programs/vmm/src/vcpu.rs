@@ -2,7 +2,9 @@
 
 use anyhow::{Context, Result, bail};
 use kvm_bindings::{
-    KVM_ARM_VCPU_POWER_OFF, KVM_ARM_VCPU_PSCI_0_2, KVM_REG_ARM_CORE, KVM_REG_ARM64,
+    KVM_ARM_VCPU_POWER_OFF, KVM_ARM_VCPU_PSCI_0_2, KVM_ARM_VCPU_PTRAUTH_ADDRESS,
+    KVM_ARM_VCPU_PTRAUTH_GENERIC, KVM_ARM_VCPU_SVE, KVM_CAP_ARM_PTRAUTH_ADDRESS,
+    KVM_CAP_ARM_PTRAUTH_GENERIC, KVM_CAP_ARM_SVE, KVM_REG_ARM_CORE, KVM_REG_ARM64,
     KVM_REG_ARM64_SYSREG, KVM_REG_SIZE_U64, KVM_SYSTEM_EVENT_CRASH, KVM_SYSTEM_EVENT_RESET,
     KVM_SYSTEM_EVENT_SHUTDOWN, kvm_regs, kvm_vcpu_init, user_pt_regs,
 };
@@ -21,6 +23,13 @@ const fn core_register(offset: usize) -> u64 {
     KVM_REG_ARM64 | KVM_REG_SIZE_U64 | KVM_REG_ARM_CORE as u64 | offset as u64 / 4
 }
 
+/// What a virtual CPU gets where there is such a thing: the capability that tells so, and the feature.
+const OFFERED: [(u32, u32); 3] = [
+    (KVM_CAP_ARM_SVE, KVM_ARM_VCPU_SVE),
+    (KVM_CAP_ARM_PTRAUTH_ADDRESS, KVM_ARM_VCPU_PTRAUTH_ADDRESS),
+    (KVM_CAP_ARM_PTRAUTH_GENERIC, KVM_ARM_VCPU_PTRAUTH_GENERIC),
+];
+
 /// Creates virtual CPU `index`, powered off unless it is the first.
 pub fn create(vm: &VmFd, index: u32) -> Result<VcpuFd> {
     let context = || format!("creating vCPU {index}");
@@ -28,10 +37,19 @@ pub fn create(vm: &VmFd, index: u32) -> Result<VcpuFd> {
     let mut target = kvm_vcpu_init::default();
     vm.get_preferred_target(&mut target).with_context(context)?;
     target.features[0] |= 1 << KVM_ARM_VCPU_PSCI_0_2;
+    for (capability, feature) in OFFERED {
+        if vm.check_extension_raw(capability.into()) > 0 {
+            target.features[0] |= 1 << feature;
+        }
+    }
     if index != 0 {
         target.features[0] |= 1 << KVM_ARM_VCPU_POWER_OFF;
     }
     vcpu.vcpu_init(&target).with_context(context)?;
+    if target.features[0] >> KVM_ARM_VCPU_SVE & 1 != 0 {
+        let vectors = KVM_ARM_VCPU_SVE as i32;
+        vcpu.vcpu_finalize(&vectors).with_context(context)?;
+    }
     Ok(vcpu)
 }
 

@@ -19,7 +19,7 @@ pub struct Setting {
     options: &'static [&'static str],
     /// Parameters of the kernel.
     append: &'static [&'static str],
-    /// The cases that it runs without `--long`; none means all.
+    /// The cases that it runs, and with `--long` all others that do not take minutes; none means all.
     cases: &'static [&'static str],
     /// Only with `--long`.
     long: bool,
@@ -97,6 +97,14 @@ const SETTINGS: &[Setting] = &[
         cpu: "neoverse-n1",
         smp: 2,
         options: &["-machine", "virtualization=on"],
+        ..ARM64
+    },
+    Setting {
+        name: "max-el2",
+        cpu: "max,pmu=off",
+        smp: 2,
+        options: &["-machine", "virtualization=on"],
+        cases: &["guest-features", "kvm-saved", "kvm-vcpus", "kvm-vectors"],
         ..ARM64
     },
     Setting {
@@ -253,7 +261,8 @@ impl Setting {
 
     /// Whether it runs this case.
     pub fn runs(&self, case: &Case, options: &TestOptions) -> bool {
-        (options.long || self.cases.is_empty() || self.cases.contains(&case.name.as_str()))
+        let named = self.cases.is_empty() || self.cases.contains(&case.name.as_str());
+        (named || options.long && case.minutes.is_none())
             && (options.long || self.packages || case.packages.is_empty())
             && (self.packages || case.hypervisor || options.record || case.minutes.is_none())
             && (self.virtualises() || !case.hypervisor)

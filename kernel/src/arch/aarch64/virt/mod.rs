@@ -22,6 +22,7 @@ pub mod controller;
 mod debug;
 pub mod interrupt;
 mod stage2;
+pub mod sve;
 mod system;
 pub mod timer;
 mod world;
@@ -29,7 +30,8 @@ mod world;
 pub use controller::Controller;
 pub use debug::{Debug, points};
 pub use stage2::Stage2;
-pub use system::{ENCODINGS, Name, System, encoding};
+pub use sve::Sve;
+pub use system::{Keys, Name, System, encoding};
 pub use world::{Left, Registers};
 
 use super::fp::{self, FpState};
@@ -51,6 +53,8 @@ const HCR: u64 = 1
     | 1 << 22
     | 1 << 31
     | 1 << 34;
+/// HCR_EL2.APK and API: neither keys nor instructions of pointer authentication trap.
+const AUTHENTICATION: u64 = 0b11 << 40;
 /// HCR_EL2.TWE: WFE traps too.
 const TRAP_WAIT_FOR_EVENT: u64 = 1 << 14;
 /// HCR_EL2.VSE: a system error is pending in the guest.
@@ -97,6 +101,7 @@ pub(super) fn start_cpu(maintenance: Option<u32>) {
         return;
     }
     timer::stop();
+    sve::start_cpu();
     // SAFETY: no guest runs, and the host's interface is used by registers already.
     unsafe {
         write!("S3_4_C12_C9_5", BY_REGISTERS);
@@ -117,8 +122,12 @@ pub struct Guest {
     pub registers: Registers,
     /// System registers.
     pub system: System,
-    /// FP and SIMD registers.
+    /// FP and SIMD registers. Of a guest with SVE only what controls them: the others are parts of SVE's.
     pub fp: FpState,
+    /// SVE's, if the guest has them.
+    pub sve: Option<Sve>,
+    /// Keys of pointer authentication, if the guest has that.
+    pub keys: Option<Keys>,
     /// The program's, while the guest's are in the CPU.
     program: FpState,
     /// The interrupt controller's interface, its list registers aside.
@@ -164,6 +173,8 @@ impl Guest {
             registers,
             system: System::RESET,
             fp: FpState::new(),
+            sve: None,
+            keys: None,
             program: FpState::new(),
             controller: Controller::default(),
             debug: Debug::default(),
@@ -208,6 +219,10 @@ impl Guest {
         if self.shares_cpu {
             configuration |= TRAP_WAIT_FOR_EVENT;
         }
+        if let Some(keys) = &self.keys {
+            configuration |= AUTHENTICATION;
+            keys.load();
+        }
         if let Some(syndrome) = self.error {
             configuration |= ERROR_PENDING;
             set_error_syndrome(syndrome);
@@ -217,7 +232,7 @@ impl Guest {
         unsafe {
             write!("vbar_el1", guest_vectors);
             write!("hcr_el2", configuration);
-            write!("cpacr_el1", features & !FP_ON);
+            write!("cpacr_el1", features & !(FP_ON | sve::ON));
         }
         let mut has_fp = false;
         let left = loop {
@@ -226,11 +241,13 @@ impl Guest {
             match answer(&mut self.registers, left) {
                 Next::Enter => {}
                 Next::GiveFp => {
+                    let own = if self.sve.is_some() { sve::ON } else { 0 };
                     // SAFETY: concerns the guest alone, as the kernel has no use for them.
-                    unsafe { write!("cpacr_el1", features) };
+                    unsafe { write!("cpacr_el1", features & !sve::ON | own) };
                     isb();
                     fp::save(&mut self.program);
                     fp::load(&self.fp);
+                    self.sve.iter().for_each(Sve::load);
                     has_fp = true;
                 }
                 Next::Leave => break left,
@@ -238,6 +255,11 @@ impl Guest {
         };
         if self.error.is_some() && read!("hcr_el2") as u64 & ERROR_PENDING == 0 {
             self.error = None;
+        }
+        if has_fp {
+            fp::save(&mut self.fp);
+            self.sve.iter_mut().for_each(Sve::save);
+            fp::load(&self.program);
         }
         // SAFETY: the host's own again; no guest runs.
         unsafe {
@@ -247,6 +269,11 @@ impl Guest {
         }
         isb();
         self.system.save();
+        if let Some(keys) = &mut self.keys {
+            keys.save();
+            // The program has none: with a guest's it could sign in that guest's name.
+            Keys::RESET.load();
+        }
         self.controller.save();
         self.debug.save();
         timer::stop();
@@ -256,10 +283,6 @@ impl Guest {
             write!("cnthctl_el2", timers);
             write!("mdcr_el2", traps);
             write!("tpidr_el0", thread);
-        }
-        if has_fp {
-            fp::save(&mut self.fp);
-            fp::load(&self.program);
         }
         isb();
         left

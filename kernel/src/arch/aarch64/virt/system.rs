@@ -8,32 +8,31 @@ pub const fn encoding(op0: u16, op1: u16, crn: u16, crm: u16, op2: u16) -> u16 {
     op0 << 14 | op1 << 11 | crn << 7 | crm << 3 | op2
 }
 
+/// A set of registers that the hardware holds, each with how the kernel accesses it, how a guest names it, and its value at reset.
 macro_rules! registers {
-    ($($name:ident $access:literal ($($part:literal),*) $reset:literal;)*) => {
+    ($(#[$doc:meta])* $set:ident by $names:ident: $($name:ident $access:literal ($($part:literal),*) $reset:literal;)*) => {
         /// Which register.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[allow(missing_docs)]
         #[repr(usize)]
-        pub enum Name { $($name),* }
+        pub enum $names { $($name),* }
 
-        const COUNT: usize = [$(Name::$name),*].len();
-
-        /// How a guest names each, in order.
-        pub const ENCODINGS: [u16; COUNT] = [$(encoding($($part),*)),*];
-
-        /// The values of a guest's system registers.
+        $(#[$doc])*
         #[derive(Clone)]
-        pub struct System([u64; COUNT]);
+        pub struct $set([u64; Self::ENCODINGS.len()]);
 
-        impl System {
+        impl $set {
+            /// How a guest names each, in order.
+            pub const ENCODINGS: &[u16] = &[$(encoding($($part),*)),*];
+
             /// At reset.
-            pub const RESET: System = System([$($reset),*]);
+            pub const RESET: Self = Self([$($reset),*]);
 
             /// Puts them into this CPU.
             pub(super) fn load(&self) {
                 $(
                     // SAFETY: registers of EL1 and EL0, neither of which runs; the program's thread pointer was saved.
-                    unsafe { asm!(concat!("msr ", $access, ", {}"), in(reg) self.0[Name::$name as usize], options(nostack, preserves_flags)) };
+                    unsafe { asm!(concat!("msr ", $access, ", {}"), in(reg) self.0[$names::$name as usize], options(nostack, preserves_flags)) };
                 )*
             }
 
@@ -41,8 +40,14 @@ macro_rules! registers {
             pub(super) fn save(&mut self) {
                 $(
                     // SAFETY: reads a register.
-                    unsafe { asm!(concat!("mrs {}, ", $access), out(reg) self.0[Name::$name as usize], options(nostack, preserves_flags)) };
+                    unsafe { asm!(concat!("mrs {}, ", $access), out(reg) self.0[$names::$name as usize], options(nostack, preserves_flags)) };
                 )*
+            }
+
+            /// The value of the register that a guest names so.
+            pub fn by_encoding(&mut self, encoding: u16) -> Option<&mut u64> {
+                let at = Self::ENCODINGS.iter().position(|known| *known == encoding)?;
+                Some(&mut self.0[at])
             }
         }
     };
@@ -50,6 +55,8 @@ macro_rules! registers {
 
 // Reset values are those of Linux's KVM: what is unknown at reset is zero; SCTLR_EL1 has the bits that are one.
 registers! {
+    /// The values of a guest's system registers.
+    System by Name:
     Csselr "S3_2_C0_C0_0" (3, 2, 0, 0, 0) 0;
     Sctlr "S3_5_C1_C0_0" (3, 0, 1, 0, 0) 0x00c5_0078;
     Cpacr "S3_5_C1_C0_2" (3, 0, 1, 0, 2) 0;
@@ -78,6 +85,21 @@ registers! {
     PhysicalControl "S3_5_C14_C2_1" (3, 3, 14, 2, 1) 0;
 }
 
+registers! {
+    /// The keys of a guest that has pointer authentication.
+    Keys by Key:
+    InstructionALow "S3_0_C2_C1_0" (3, 0, 2, 1, 0) 0;
+    InstructionAHigh "S3_0_C2_C1_1" (3, 0, 2, 1, 1) 0;
+    InstructionBLow "S3_0_C2_C1_2" (3, 0, 2, 1, 2) 0;
+    InstructionBHigh "S3_0_C2_C1_3" (3, 0, 2, 1, 3) 0;
+    DataALow "S3_0_C2_C2_0" (3, 0, 2, 2, 0) 0;
+    DataAHigh "S3_0_C2_C2_1" (3, 0, 2, 2, 1) 0;
+    DataBLow "S3_0_C2_C2_2" (3, 0, 2, 2, 2) 0;
+    DataBHigh "S3_0_C2_C2_3" (3, 0, 2, 2, 3) 0;
+    GenericLow "S3_0_C2_C3_0" (3, 0, 2, 3, 0) 0;
+    GenericHigh "S3_0_C2_C3_1" (3, 0, 2, 3, 1) 0;
+}
+
 impl System {
     /// One register's value while no CPU holds them.
     pub fn get(&self, name: Name) -> u64 {
@@ -87,11 +109,5 @@ impl System {
     /// Sets it.
     pub fn set(&mut self, name: Name, value: u64) {
         self.0[name as usize] = value;
-    }
-
-    /// The value of the register that a guest names so.
-    pub fn by_encoding(&mut self, encoding: u16) -> Option<&mut u64> {
-        let at = ENCODINGS.iter().position(|known| *known == encoding)?;
-        Some(&mut self.0[at])
     }
 }
