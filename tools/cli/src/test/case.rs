@@ -9,6 +9,7 @@
 //! - `#: package NAME…`: Debian packages with all that they need; cases that name the same ones share a machine
 //! - `#: program32 NAME…`: the same, built for 32-bit Arm
 //! - `#: go NAME…`: programs of `NAME.go` beside it, in `PATH`; without a Go toolchain the case is left out
+//! - `#: file NAME…`: these files beside it, in `/tests`
 //! - `#: status only`: what it prints differs from run to run; only how it ends is compared
 //! - `#: machine NAME`: it is recorded, and runs, on this machine only
 //! - `#: terminal`: its standard input, output and error are a terminal
@@ -50,6 +51,8 @@ pub struct Case {
     pub machine: Option<String>,
     /// Go sources, without their ending, of programs that it needs.
     pub go: Vec<String>,
+    /// Files beside it that it reads.
+    pub files: Vec<String>,
     /// Only its status is compared.
     pub status_only: bool,
     /// It has a terminal.
@@ -132,6 +135,7 @@ fn read(script: &Path) -> Result<Case> {
             ["program32", _, ..] => case.narrow_programs.extend(names()),
             ["machine", name] => case.machine = Some(name.to_string()),
             ["go", _, ..] => case.go.extend(names()),
+            ["file", _, ..] => case.files.extend(names()),
             ["status", "only"] => case.status_only = true,
             ["only", arch] => {
                 case.only = Some(Arch::from_str(arch, false).map_err(anyhow::Error::msg)?)

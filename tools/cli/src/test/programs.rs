@@ -226,6 +226,9 @@ fn boot(project: &Project, kernel: &Kernel, setting: &Setting, cases: &[&Case]) 
 fn job(project: &Project, arch: Arch, case: &Case, tree: &mut Initramfs) -> Result<Job> {
     let script = format!("/tests/{}.sh", case.name);
     tree.file(&script, &case.script)?;
+    for name in &case.files {
+        tree.file(&format!("/tests/{name}"), &case.script.with_file_name(name))?;
+    }
     for name in &case.lmbench {
         tree.file(
             &format!("usr/bin/{name}"),
