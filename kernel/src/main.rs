@@ -8,6 +8,7 @@ mod arch;
 mod drivers;
 mod errno;
 mod fs;
+mod hash;
 mod ipc;
 mod log;
 mod mm;

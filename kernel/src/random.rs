@@ -5,6 +5,9 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::arch::time;
 use crate::sync::Mutex;
 
+/// Bits of entropy that programs are told of, as on Linux.
+pub const POOL: usize = 256;
+
 /// Key and count of blocks.
 struct Generator {
     key: [u32; 8],

@@ -248,7 +248,7 @@ pub const CALLS: &[Call] = calls! {
     231 munlockall() Whole;
     232 mincore(Pointer, Uint, Pointer) Whole;
     233 madvise(Pointer, Uint, Int) Whole;
-    234 remap_file_pages() Absent;
+    234 remap_file_pages(Pointer, Uint, Hex, Uint, Hex) Whole;
     235 mbind() Absent;
     236 get_mempolicy() Absent;
     237 set_mempolicy() Absent;
@@ -264,8 +264,8 @@ pub const CALLS: &[Call] = calls! {
     261 prlimit64(Int, Int, Pointer, Pointer) Whole;
     262 fanotify_init() Absent;
     263 fanotify_mark() Absent;
-    264 name_to_handle_at() Absent;
-    265 open_by_handle_at() Absent;
+    264 name_to_handle_at(Fd, Path, Pointer, Pointer, Hex) Partial("of a tmpfs");
+    265 open_by_handle_at(Fd, Pointer, Hex) Partial("of a tmpfs; a handle stays with the name it was asked for by");
     266 clock_adjtime(Int, Pointer) Partial("kept and told; only a step changes the clock");
     267 syncfs(Fd) Whole;
     268 setns(Fd, Hex) Partial("no namespaces");

@@ -8,8 +8,10 @@ use super::{trace, tty};
 use crate::arch;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
+use crate::mm::user::UserPtr;
 use crate::random;
 use alloc::sync::Arc;
+use linux_raw_sys::ioctl::RNDGETENTCNT;
 
 /// A device number from its parts, as Linux's `new_encode_dev` packs it.
 pub const fn number(major: u32, minor: u32) -> u64 {
@@ -106,6 +108,16 @@ impl FileOps for Memory {
             Memory::Full => Err(Errno::ENOSPC),
             Memory::Log => write_log(from),
             _ => Ok(from.skip(from.left())),
+        }
+    }
+
+    fn ioctl(&self, _file: &File, request: u32, argument: usize) -> Result<usize> {
+        match (self, request) {
+            (Memory::Random, RNDGETENTCNT) => {
+                UserPtr::new(argument).write(&(random::POOL as i32))?;
+                Ok(0)
+            }
+            _ => Err(Errno::ENOTTY),
         }
     }
 

@@ -10,6 +10,7 @@ use super::lease;
 use super::lock;
 use super::poll::{Events, PollTable};
 use super::sigio::Sigio;
+use super::writers::Claim;
 use crate::errno::{Errno, Result};
 use crate::mm::frame::FrameRef;
 use crate::mm::heap::try_arc;
@@ -28,6 +29,13 @@ pub struct OpenFlags(pub u32);
 impl OpenFlags {
     /// The kernel's own: this open made the file.
     const CREATED: u32 = 1 << 31;
+    /// The kernel's own: to run it as a program, so that nobody may write it.
+    const EXECUTES: u32 = 1 << 30;
+
+    /// To run a program.
+    pub fn executing() -> Self {
+        OpenFlags(O_RDONLY | Self::EXECUTES)
+    }
 
     /// The same for the open that made the file.
     pub fn creating(self) -> Self {
@@ -41,7 +49,7 @@ impl OpenFlags {
 
     /// As programs see them.
     pub fn told(self) -> u32 {
-        self.0 & !Self::CREATED
+        self.0 & !(Self::CREATED | Self::EXECUTES)
     }
 
     /// True when all of `flags` (not the access mode) are set.
@@ -57,6 +65,17 @@ impl OpenFlags {
     /// The access mode allows writing.
     pub fn writable(self) -> bool {
         matches!(self.0 & O_ACCMODE, O_WRONLY | O_RDWR) && !self.has(O_PATH)
+    }
+
+    /// What the open file keeps others from.
+    fn claim(self) -> Option<Claim> {
+        if self.writable() {
+            Some(Claim::Write)
+        } else if self.has(Self::EXECUTES) {
+            Some(Claim::Execute)
+        } else {
+            None
+        }
     }
 
     /// An operation shall fail with EAGAIN where it would wait.
@@ -225,6 +244,10 @@ impl File {
         flags: OpenFlags,
     ) -> Result<Arc<Self>> {
         const KEPT: u32 = !(O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC);
+        if let (Some(claim), Some(writers)) = (flags.claim(), entry.inode().writers()) {
+            writers.claim(claim)?;
+        }
+        // What fails from here on gives the claim back when it is dropped.
         try_arc(File {
             stream: ops.is_stream(),
             entry,
@@ -284,9 +307,14 @@ impl File {
         }
     }
 
-    /// ESPIPE unless there are positions in it to read and write at.
+    /// Whether there are positions in it to read and write at.
+    pub fn has_places(&self) -> bool {
+        !self.stream || self.ops.has_places()
+    }
+
+    /// ESPIPE unless there are.
     fn check_position(&self) -> Result<()> {
-        if self.stream && !self.ops.has_places() {
+        if !self.has_places() {
             return Err(Errno::ESPIPE);
         }
         Ok(())
@@ -397,11 +425,7 @@ impl File {
     /// lseek(2).
     pub fn seek(&self, offset: i64, whence: Whence) -> Result<u64> {
         if self.stream {
-            return if self.ops.has_places() {
-                Ok(0)
-            } else {
-                Err(Errno::ESPIPE)
-            };
+            return self.check_position().map(|()| 0);
         }
         let mut position = self.position.lock();
         *position = self.ops.seek(self, *position, offset, whence)?;
@@ -471,6 +495,9 @@ impl Drop for File {
         lock::release_file(self);
         lease::give_back(self);
         dnotify::forget(self);
+        if let (Some(claim), Some(writers)) = (self.flags().claim(), self.entry.inode().writers()) {
+            writers.release(claim);
+        }
         if !self.flags().has(O_PATH) {
             let written = self.flags().writable();
             inotify::about(

@@ -2,6 +2,7 @@
 
 use super::entry::Entry;
 use super::file::{FileOps, OpenFlags};
+use super::writers::Writers;
 use crate::errno::{Errno, Result};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -254,6 +255,11 @@ pub trait Inode: Send + Sync + Any {
     /// How its file system is mounted: MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_NOATIME.
     fn mount_flags(&self) -> u32 {
         0
+    }
+
+    /// Who writes it, and who runs it, where that is counted.
+    fn writers(&self) -> Option<&Writers> {
+        None
     }
 
     /// The file system it is in.

@@ -263,6 +263,15 @@ impl<'a> Source<'a> {
         }
     }
 
+    /// Reads all that is left, for nothing but to see that it can be read.
+    pub fn discard(&mut self) -> Result<usize> {
+        let (mut bytes, mut total) = ([0; 256], 0);
+        while self.left() > 0 {
+            total += self.take(&mut bytes)?;
+        }
+        Ok(total)
+    }
+
     /// Drops `len` bytes unread, as /dev/null does.
     pub fn skip(&mut self, len: usize) -> usize {
         match &mut self.0 {

@@ -36,6 +36,7 @@ pub mod tmpfs;
 pub mod trace;
 pub mod tty;
 pub mod walk;
+pub mod writers;
 
 pub use context::FsContext;
 pub use entry::Entry;
@@ -95,22 +96,33 @@ pub fn open_program(
     path: &[u8],
     follow: bool,
 ) -> Result<Arc<File>> {
-    program(Walk::new(context).resolve(from, path, follow)?)
+    program(
+        Walk::new(context).resolve(from, path, follow)?,
+        OpenFlags::executing(),
+    )
+}
+
+/// Opens the interpreter that a program names, which may be written while it runs.
+pub fn open_interpreter(context: &FsContext, path: &[u8]) -> Result<Arc<File>> {
+    program(
+        Walk::new(context).resolve(None, path, true)?,
+        OpenFlags(O_RDONLY),
+    )
 }
 
 /// Opens for exec what is open already.
 pub fn reopen_program(file: &File) -> Result<Arc<File>> {
-    program(file.entry().clone())
+    program(file.entry().clone(), OpenFlags::executing())
 }
 
-fn program(entry: Arc<Entry>) -> Result<Arc<File>> {
+fn program(entry: Arc<Entry>, flags: OpenFlags) -> Result<Arc<File>> {
     match entry.kind() {
         Kind::Symlink => return Err(Errno::ELOOP),
         Kind::Regular if entry.inode().mount_flags() & MS_NOEXEC == 0 => {}
         _ => return Err(Errno::EACCES),
     }
     perm::check(&entry, perm::EXECUTE)?;
-    File::open(entry, OpenFlags(O_RDONLY))
+    File::open(entry, flags)
 }
 
 /// A device number for one more file system without a device.

@@ -2,14 +2,13 @@
 
 use super::entry::Entry;
 use super::inode::Kind;
-use super::tmpfs::{Node, Options, Tmpfs};
-use super::{device, proc, sysfs, tty};
+use super::tmpfs::{Options, Tmpfs};
+use super::{device, proc, sysfs, tmpfs, tty};
 use crate::errno::{Errno, Result};
 use crate::mm::PAGE_SIZE;
 use crate::sync::Mutex;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::any::Any;
 use core::fmt;
 use linux_raw_sys::general::{
     MS_NOATIME, MS_NODEV, MS_NODIRATIME, MS_NOEXEC, MS_NOSUID, MS_RDONLY, S_IFCHR,
@@ -33,7 +32,7 @@ impl Mount {
     fn set_flags(&mut self, flags: u32) {
         self.flags = flags & KEPT;
         if self.own
-            && let Some(node) = tmpfs(&self.root)
+            && let Some(node) = tmpfs::node_of(&self.root)
         {
             node.fs().set_flags(self.flags);
         }
@@ -115,12 +114,6 @@ pub fn mount(
     )
 }
 
-/// The tmpfs that the root of a mount is of.
-fn tmpfs(root: &Entry) -> Option<Arc<Node>> {
-    let inode: Arc<dyn Any + Send + Sync> = root.inode().clone();
-    inode.downcast().ok()
-}
-
 /// Gives the file system mounted at `root` other flags and options; EINVAL where none is.
 pub fn remount(root: &Arc<Entry>, flags: u32, options: &[u8]) -> Result<()> {
     let mut mounts = MOUNTS.lock();
@@ -129,7 +122,7 @@ pub fn remount(root: &Arc<Entry>, flags: u32, options: &[u8]) -> Result<()> {
         .find(|mount| Arc::ptr_eq(&mount.root, root))
         .ok_or(Errno::EINVAL)?;
     if !options.is_empty()
-        && let Some(node) = tmpfs(root)
+        && let Some(node) = tmpfs::node_of(root)
     {
         node.fs().limit(&Options::parse(options)?)?;
     }
@@ -190,18 +183,29 @@ pub fn unmount(root: &Arc<Entry>, lazily: bool) -> Result<()> {
     let covered = root.parent().ok_or(Errno::EBUSY)?;
     // The list of mounts, the entry that the root covers, and the caller.
     const HOLDERS: usize = 3;
-    if mounts[at].own && !lazily && tmpfs(root).is_some_and(|node| node.is_used(root, HOLDERS)) {
+    if mounts[at].own
+        && !lazily
+        && tmpfs::node_of(root).is_some_and(|node| node.is_used(root, HOLDERS))
+    {
         return Err(Errno::EBUSY);
     }
     let mount = mounts.remove(at);
     drop(mounts);
     covered.cover(None);
     if mount.own
-        && let Some(node) = tmpfs(&mount.root)
+        && let Some(node) = tmpfs::node_of(&mount.root)
     {
         node.dismantle();
     }
     Ok(())
+}
+
+/// The number that /proc/PID/mountinfo shows for the mount that an entry is in.
+pub fn number_of(entry: &Entry) -> usize {
+    let device = entry.inode().attr().device;
+    let mounts = MOUNTS.lock();
+    let of_device = |mount: &Mount| mount.root.inode().attr().device == device;
+    mounts.iter().position(of_device).map_or(0, |at| at + 1)
 }
 
 /// Writes the lines of /proc/mounts.
@@ -210,7 +214,9 @@ pub fn list(root: &Arc<Entry>, out: &mut dyn fmt::Write) -> fmt::Result {
         let path = mount.root.path(root);
         let (source, path) = (mount.source.escape_ascii(), path.escape_ascii());
         write!(out, "{source} {path} {} {}", mount.kind, mount.options())?;
-        if let Some((pages, _)) = tmpfs(&mount.root).and_then(|node| node.fs().page_limit()) {
+        if let Some((pages, _)) =
+            tmpfs::node_of(&mount.root).and_then(|node| node.fs().page_limit())
+        {
             write!(out, ",size={}k", pages * (PAGE_SIZE as u64 / 1024))?;
         }
         writeln!(out, " 0 0")?;
@@ -248,7 +254,7 @@ fn dev() -> Result<Arc<Entry>> {
         return Ok(root);
     }
     let root = Tmpfs::new(&Options::unlimited(0o755))?;
-    let node = tmpfs(&root).ok_or(Errno::EINVAL)?;
+    let node = tmpfs::node_of(&root).ok_or(Errno::EINVAL)?;
     let hypervisor = device::has_hypervisor().then_some(device::HYPERVISOR);
     for (name, major, minor, permissions) in device::NODES.into_iter().chain(hypervisor) {
         let child = node.new_node(S_IFCHR | permissions, device::number(major, minor), (0, 0))?;

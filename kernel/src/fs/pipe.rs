@@ -263,35 +263,79 @@ impl End {
         self.pipe.ring.lock().capacity()
     }
 
-    /// Copies up to `count` bytes from one pipe to another; they stay (tee(2)). `nonblocking` says of each whether to wait.
-    pub fn tee(from: &End, to: &End, count: usize, nonblocking: [bool; 2]) -> Result<usize> {
-        let (from, to) = (&from.pipe, &to.pipe);
-        if Arc::ptr_eq(from, to) {
+    /// EINVAL when both are ends of one pipe.
+    pub fn check_other(&self, other: &End) -> Result<()> {
+        if Arc::ptr_eq(&self.pipe, &other.pipe) {
             return Err(Errno::EINVAL);
         }
-        let has_data = || from.len.load(Acquire) > 0 || from.writers.load(Acquire) == 0;
-        let has_room = || to.room() > 0 || to.readers.load(Acquire) == 0;
-        for (ready, source, never) in [
-            (
-                &has_data as &dyn Fn() -> bool,
-                &from.readable,
-                nonblocking[0],
-            ),
-            (&has_room, &to.writable, nonblocking[1]),
-        ] {
-            match ready() {
-                true => {}
-                false if count == 0 => return Ok(0),
-                false if never => return Err(Errno::EAGAIN),
-                false => source.wait(ready)?,
+        Ok(())
+    }
+
+    /// The bytes in the pipe; waits for some, unless none will come any more.
+    pub fn await_bytes(&self, nonblocking: bool) -> Result<usize> {
+        loop {
+            match self.pipe.len.load(Acquire) {
+                0 if self.pipe.await_bytes(nonblocking)? => {}
+                len => return Ok(len),
             }
         }
-        let len = count.min(from.len.load(Acquire)).min(to.room());
+    }
+
+    /// How many bytes the pipe can take; waits for room.
+    pub fn await_room(&self, nonblocking: bool) -> Result<usize> {
+        loop {
+            if self.pipe.readers.load(Acquire) == 0 {
+                signal::raise(SIGPIPE);
+                return Err(Errno::EPIPE);
+            }
+            match self.pipe.room() {
+                0 => self.pipe.await_room(Ok(0), 1, nonblocking)?,
+                room => return Ok(room),
+            }
+        }
+    }
+
+    /// Copies the first bytes to `to`; they stay.
+    pub fn peek(&self, to: &mut Sink) -> Result<usize> {
+        self.pipe.ring.lock().peek(to, 0)
+    }
+
+    /// Drops the first `count` bytes, as far as no other reader took them meanwhile.
+    pub fn consume(&self, count: usize) {
+        self.pipe
+            .with_ring(|ring| ring.consume(count.min(ring.len())));
+        self.pipe.writable.notify();
+    }
+
+    /// Copies up to `count` bytes from one pipe to another; they stay (tee(2)). `nonblocking` says of each whether to wait.
+    pub fn tee(from: &End, to: &End, count: usize, nonblocking: [bool; 2]) -> Result<usize> {
+        let there = from.await_bytes(nonblocking[0])?;
+        if there == 0 {
+            return Ok(0);
+        }
+        let len = count.min(there).min(to.await_room(nonblocking[1])?);
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(len).map_err(|_| Errno::ENOMEM)?;
         bytes.resize(len, 0);
-        let got = from.ring.lock().peek(&mut Sink::kernel(&mut bytes), 0)?;
-        to.write(&mut Source::kernel(&bytes[..got]), true)
+        let got = from.peek(&mut Sink::kernel(&mut bytes))?;
+        to.pipe.write(&mut Source::kernel(&bytes[..got]), true)
+    }
+
+    /// Writes what there is room for, for which it waits.
+    pub fn write_some(&self, from: &mut Source, nonblocking: bool) -> Result<usize> {
+        while from.left() > 0 {
+            self.await_room(nonblocking)?;
+            match self.pipe.put(from, 1)? {
+                0 => {}
+                count => return Ok(count),
+            }
+        }
+        Ok(0)
+    }
+
+    /// Reads what is there, or comes when it is empty.
+    pub fn read_some(&self, to: &mut Sink, nonblocking: bool) -> Result<usize> {
+        self.pipe.read(to, nonblocking)
     }
 
     /// Makes the pipe at least `size` bytes large; returns the new size.

@@ -12,7 +12,7 @@ use crate::task::current;
 use crate::task::wait::WaitQueue;
 
 /// The most queues (MSGMNI).
-pub const MOST: usize = 32000;
+const MOST: usize = 32000;
 /// Bytes of the longest message (MSGMAX).
 pub const LONGEST: usize = 8192;
 /// Bytes that a queue holds at first (MSGMNB).
@@ -101,8 +101,8 @@ pub fn get(key: i32, flags: u32) -> Result<usize> {
 }
 
 /// Removes a queue and all that it holds; who waits is told.
-pub fn remove(queue: &Arc<Queue>) {
-    QUEUES.remove(queue);
+pub fn remove(number: i32, queue: &Arc<Queue>) {
+    QUEUES.remove(number, queue);
     let mut state = queue.state.lock();
     state.removed = true;
     let gone = core::mem::take(&mut state.messages);

@@ -6,4 +6,4 @@ pub mod registry;
 pub mod semaphore;
 pub mod shared;
 
-pub use registry::{Header, Object};
+pub use registry::{Header, Object, Registry};

@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use linux_raw_sys::general::{
-    CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_SYS_RESOURCE, O_ACCMODE, O_NONBLOCK, O_RDONLY, O_RDWR,
-    O_WRONLY, RLIMIT_MSGQUEUE, SIGEV_NONE, SIGEV_SIGNAL, SIGEV_THREAD,
+    CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_SYS_RESOURCE, O_ACCMODE, O_CREAT, O_EXCL, O_NONBLOCK,
+    O_RDONLY, O_RDWR, O_WRONLY, RLIMIT_MSGQUEUE, SIGEV_NONE, SIGEV_SIGNAL, SIGEV_THREAD,
 };
 
 use super::registry::{READ, WRITE};
@@ -144,10 +144,13 @@ fn find(name: &[u8]) -> Option<Arc<Queue>> {
 /// Opens the queue `name`; what is there must allow what `flags` ask for.
 ///
 /// # Errors
-/// ENOENT, EACCES, ENAMETOOLONG, EINVAL (no access mode), ENOMEM.
+/// ENOENT, EEXIST, EACCES, ENAMETOOLONG, EINVAL (no access mode), ENOMEM.
 pub fn open(name: &[u8], flags: u32) -> Result<Arc<File>> {
     check_name(name)?;
     let queue = find(name).ok_or(Errno::ENOENT)?;
+    if flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL {
+        return Err(Errno::EEXIST);
+    }
     let wanted = match flags & O_ACCMODE {
         O_RDONLY => READ,
         O_WRONLY => WRITE,

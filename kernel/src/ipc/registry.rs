@@ -2,6 +2,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use linux_raw_sys::general::{
     __kernel_key_t, CAP_IPC_OWNER, CAP_SYS_ADMIN, S_IRWXG, S_IRWXO, S_IRWXU,
@@ -9,6 +10,7 @@ use linux_raw_sys::general::{
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::errno::{Errno, Result};
+use crate::hash::{self, HashMap};
 use crate::sync::Mutex;
 use crate::task::{clock, current};
 
@@ -110,13 +112,23 @@ pub trait Object {
 
 struct Slots<T> {
     objects: Vec<Option<Arc<T>>>,
+    /// The places of those that have a key.
+    by_key: HashMap<i32, usize>,
+    count: usize,
+    /// How many have no key any more and are there while somebody uses them.
+    dying: usize,
+    /// No place below this is free.
+    free: usize,
     sequence: u16,
+    /// The number that the next object shall have, if that is free (`/proc/sys/kernel/*_next_id`).
+    next: Option<usize>,
 }
 
 /// Objects of one kind.
 pub struct Registry<T> {
     slots: Mutex<Slots<T>>,
-    most: usize,
+    /// How many there can be at a time.
+    pub most: AtomicUsize,
 }
 
 /// Seconds since 1970.
@@ -130,10 +142,25 @@ impl<T: Object> Registry<T> {
         Registry {
             slots: Mutex::new(Slots {
                 objects: Vec::new(),
+                by_key: hash::new(),
+                count: 0,
+                dying: 0,
+                free: 0,
                 sequence: 0,
+                next: None,
             }),
-            most,
+            most: AtomicUsize::new(most),
         }
+    }
+
+    /// The number that was asked for for the next object.
+    pub fn next(&self) -> Option<usize> {
+        self.slots.lock().next
+    }
+
+    /// Asks for a number for the next object.
+    pub fn set_next(&self, number: Option<usize>) {
+        self.slots.lock().next = number;
     }
 
     /// The number of the object with `key`, which `make` makes if `flags` ask for that; `fits` looks at one that is there.
@@ -148,7 +175,7 @@ impl<T: Object> Registry<T> {
         fits: impl FnOnce(&T) -> Result<()>,
     ) -> Result<usize> {
         if key != PRIVATE {
-            if let Some((number, object)) = self.find(|header| header.key == key) {
+            if let Some((number, object)) = self.by_key(key) {
                 if flags & (CREATE | EXCLUSIVE) == CREATE | EXCLUSIVE {
                     return Err(Errno::EEXIST);
                 }
@@ -167,44 +194,30 @@ impl<T: Object> Registry<T> {
         let key = object.with_header(|header| header.key);
         let mut slots = self.slots.lock();
         let gone = slots.take_gone();
-        let used = slots.objects.iter().flatten();
-        let taken = used
-            .clone()
-            .any(|other| key != PRIVATE && other.with_header(|header| header.key == key));
-        let count = used.count();
-        let free = slots.objects.iter().position(Option::is_none);
-        let at = free.unwrap_or(slots.objects.len());
-        let result = if taken {
+        let result = if key != PRIVATE && slots.by_key.contains_key(&key) {
             // Somebody else was quicker.
             Err(Errno::EEXIST)
-        } else if count >= self.most || at >= PLACES {
+        } else if slots.count >= self.most.load(Relaxed) {
             Err(Errno::ENOSPC)
-        } else if slots.objects.try_reserve(1).is_err() {
-            Err(Errno::ENOMEM)
         } else {
-            let sequence = slots.sequence;
-            object.with_header(|header| header.sequence = sequence);
-            match free {
-                Some(at) => slots.objects[at] = Some(object),
-                None => slots.objects.push(Some(object)),
-            }
-            Ok(number(sequence, at))
+            slots.place().and_then(|(sequence, at)| {
+                object.with_header(|header| header.sequence = sequence);
+                slots.put(key, at, object)?;
+                Ok(number(sequence, at))
+            })
         };
         drop(slots);
         drop(gone);
         result
     }
 
-    fn find(&self, wanted: impl Fn(&Header) -> bool) -> Option<(usize, Arc<T>)> {
+    fn by_key(&self, key: i32) -> Option<(usize, Arc<T>)> {
         let slots = self.slots.lock();
-        let found = slots.objects.iter().enumerate().find_map(|(at, object)| {
-            let object = object.as_ref()?;
-            let header = object.with_header(|header| *header);
-            (wanted(&header) && !object.is_gone())
-                .then(|| (number(header.sequence, at), object.clone()))
-        });
+        let at = *slots.by_key.get(&key)?;
+        let object = slots.objects[at].clone()?;
         drop(slots);
-        found
+        let sequence = object.with_header(|header| header.sequence);
+        Some((number(sequence, at), object))
     }
 
     /// The object with this number.
@@ -221,11 +234,12 @@ impl<T: Object> Registry<T> {
         }
     }
 
-    /// The object at a place, and its number.
+    /// The object at a place, or of a number, which holds one; and its number.
     ///
     /// # Errors
     /// EINVAL.
     pub fn by_place(&self, at: usize) -> Result<(Arc<T>, usize)> {
+        let at = at % PLACES;
         let slots = self.slots.lock();
         let object = slots.objects.get(at).cloned().flatten();
         drop(slots);
@@ -236,18 +250,24 @@ impl<T: Object> Registry<T> {
         Ok((object, number))
     }
 
-    /// Takes an object out; false if another was quicker.
-    pub fn remove(&self, object: &Arc<T>) -> bool {
+    /// Takes the object with this number out, unless another was quicker.
+    pub fn remove(&self, number: i32, object: &Arc<T>) {
+        let key = object.with_header(|header| header.key);
+        let at = number as usize % PLACES;
         let mut slots = self.slots.lock();
-        let is_it = |slot: &Option<Arc<T>>| {
-            slot.as_ref()
-                .is_some_and(|other| Arc::ptr_eq(other, object))
-        };
-        let at = slots.objects.iter().position(is_it);
-        let gone = at.and_then(|at| slots.objects[at].take());
-        slots.sequence = slots.sequence.wrapping_add(1) % PLACES as u16;
+        let is_it =
+            matches!(slots.objects.get(at), Some(Some(other)) if Arc::ptr_eq(other, object));
+        let gone = if is_it { slots.take(key, at) } else { None };
         drop(slots);
-        gone.is_some()
+        drop(gone);
+    }
+
+    /// No key finds the object any more; its place is free when it is gone.
+    pub fn forget_key(&self, object: &T) {
+        let key = object.with_header(|header| core::mem::replace(&mut header.key, PRIVATE));
+        let mut slots = self.slots.lock();
+        slots.by_key.remove(&key);
+        slots.dying += 1;
     }
 
     /// How many there are, and the highest place in use.
@@ -264,6 +284,18 @@ impl<T: Object> Registry<T> {
         (count, last)
     }
 
+    /// Calls `f` with the number of each that is not gone, and with it.
+    pub fn for_each(&self, mut f: impl FnMut(usize, &T)) {
+        for (at, object) in self.slots.lock().objects.iter().enumerate() {
+            if let Some(object) = object.as_ref().filter(|object| !object.is_gone()) {
+                f(
+                    number(object.with_header(|header| header.sequence), at),
+                    object,
+                );
+            }
+        }
+    }
+
     /// Calls `f` with all, until it returns something.
     pub fn find_map<U>(&self, f: impl FnMut(&Arc<T>) -> Option<U>) -> Option<U> {
         self.slots.lock().objects.iter().flatten().find_map(f)
@@ -273,10 +305,55 @@ impl<T: Object> Registry<T> {
 impl<T: Object> Slots<T> {
     /// Takes one object out that is no more, so that its place is free.
     fn take_gone(&mut self) -> Option<Arc<T>> {
+        if self.dying == 0 {
+            return None;
+        }
         let is_gone = |slot: &Option<Arc<T>>| slot.as_ref().is_some_and(|object| object.is_gone());
         let at = self.objects.iter().position(is_gone)?;
+        self.dying -= 1;
+        self.take(PRIVATE, at)
+    }
+
+    /// Where the next object goes, and its sequence: where it was asked for, or the first free place.
+    fn place(&mut self) -> Result<(u16, usize)> {
+        let (sequence, first) = match self.next.take() {
+            Some(next) => ((next / PLACES) as u16, next % PLACES),
+            None => (self.sequence, self.free),
+        };
+        let taken = self.objects.iter().skip(first);
+        let at = first + taken.take_while(|slot| slot.is_some()).count();
+        if at < PLACES {
+            Ok((sequence, at))
+        } else {
+            Err(Errno::ENOSPC)
+        }
+    }
+
+    fn put(&mut self, key: i32, at: usize, object: Arc<T>) -> Result<()> {
+        let more = (at + 1).saturating_sub(self.objects.len());
+        self.objects.try_reserve(more).map_err(|_| Errno::ENOMEM)?;
+        if key != PRIVATE {
+            self.by_key.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            self.by_key.insert(key, at);
+        }
+        if more > 0 {
+            self.objects.resize(at + 1, None);
+        }
+        self.objects[at] = Some(object);
+        self.count += 1;
+        if self.free == at {
+            self.free = at + 1;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, key: i32, at: usize) -> Option<Arc<T>> {
+        let object = self.objects[at].take()?;
+        self.by_key.remove(&key);
+        self.count -= 1;
+        self.free = self.free.min(at);
         self.sequence = self.sequence.wrapping_add(1) % PLACES as u16;
-        self.objects[at].take()
+        Some(object)
     }
 }
 

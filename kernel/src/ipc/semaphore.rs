@@ -12,7 +12,7 @@ use crate::task::{Process, current};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// The most sets (SEMMNI).
-pub const MOST: usize = 32000;
+const MOST: usize = 32000;
 /// The most semaphores in a set (SEMMSL).
 pub const LARGEST: usize = 32000;
 /// The most operations of a call (SEMOPM).
@@ -113,8 +113,8 @@ pub fn get(key: i32, count: i32, flags: u32) -> Result<usize> {
 }
 
 /// Removes a set; who waits is told.
-pub fn remove(set: &Arc<Set>) {
-    SETS.remove(set);
+pub fn remove(number: i32, set: &Arc<Set>) {
+    SETS.remove(number, set);
     set.state.lock().removed = true;
     set.changed.wake_all();
 }

@@ -14,7 +14,7 @@ use crate::sync::Mutex;
 use crate::task::current;
 
 /// The most segments (SHMMNI).
-pub const MOST: usize = 4096;
+const MOST: usize = 4096;
 /// The largest that a new segment may be, in bytes (SHMMAX, `/proc/sys/kernel/shmmax`).
 pub static LARGEST: AtomicUsize = AtomicUsize::new(ALL);
 /// The most bytes of all segments, and what that is at first.
@@ -134,6 +134,11 @@ impl Segment {
         }
     }
 
+    /// Whether it was removed, and is there as long as it is attached.
+    pub fn is_removed(&self) -> bool {
+        matches!(self.state.lock().pages, Pages::Removed(_))
+    }
+
     /// How many areas it is attached in.
     pub fn attached(&self) -> usize {
         match &self.state.lock().pages {
@@ -174,7 +179,7 @@ impl Segment {
 }
 
 /// Removes a segment: no key finds it any more, and its memory goes when nobody has it attached.
-pub fn remove(segment: &Arc<Segment>) {
+pub fn remove(number: i32, segment: &Arc<Segment>) {
     let mut state = segment.state.lock();
     let kept = match &state.pages {
         Pages::Kept(pages) => Some(pages.clone()),
@@ -183,11 +188,15 @@ pub fn remove(segment: &Arc<Segment>) {
     if let Some(pages) = &kept {
         state.pages = Pages::Removed(Arc::downgrade(pages));
         state.header.mode |= SHM_DEST;
-        state.header.key = 0;
     }
     drop(state);
+    if kept.is_none() {
+        return;
+    }
     drop(kept);
     if segment.is_gone() {
-        SEGMENTS.remove(segment);
+        SEGMENTS.remove(number, segment);
+    } else {
+        SEGMENTS.forget_key(segment);
     }
 }

@@ -6,7 +6,7 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::area::{Area, Source};
+use super::area::{Area, Flags, Source};
 use super::gather::Gather;
 use super::space::AddressSpace;
 use super::{PAGE_SHIFT, PAGE_SIZE};
@@ -60,6 +60,25 @@ impl Mappers {
                 None => return,
                 Some(None) => {}
                 Some(Some(space)) => self.unmap_from(&space, &lost, copies),
+            }
+            done += 1;
+        }
+    }
+
+    /// Whether a mapping somewhere may write the file, now or after mprotect.
+    pub fn may_write(&self) -> bool {
+        let (mut done, everywhere) = (0, 0..usize::MAX);
+        loop {
+            // As above.
+            let next = self.0.lock().spaces.get(done).map(Weak::upgrade);
+            let Some(space) = next else { return false };
+            let writes = |area: &Area| {
+                area.is_shared()
+                    && !area.flags.has(Flags::NEVER_WRITE)
+                    && self.part(area, &everywhere).is_some()
+            };
+            if space.is_some_and(|space| space.lock().areas.iter().any(writes)) {
+                return true;
             }
             done += 1;
         }

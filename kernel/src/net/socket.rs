@@ -19,8 +19,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
 use linux_raw_sys::general::{O_NONBLOCK, O_RDWR, S_IFSOCK, SIGPIPE};
-use linux_raw_sys::ioctl::{FIONREAD, TIOCOUTQ};
-use linux_raw_sys::net::{MSG_DONTWAIT, MSG_NOSIGNAL};
+use linux_raw_sys::ioctl::{FIONREAD, SIOCATMARK, TIOCOUTQ};
+use linux_raw_sys::net::{MSG_DONTWAIT, MSG_NOSIGNAL, SOCK_STREAM};
 
 /// Device number of the inodes of sockets.
 const DEVICE: u64 = 8;
@@ -235,6 +235,8 @@ impl FileOps for SocketFile {
         let count = match request {
             FIONREAD => self.0.waiting()?.0,
             TIOCOUTQ => self.0.waiting()?.1,
+            // No byte is urgent: what is read next is never the mark.
+            SIOCATMARK if self.0.base().kind == SOCK_STREAM => 0,
             _ => return super::interface::ioctl(request, argument),
         };
         UserPtr::new(argument).write(&(count as u32))?;

@@ -159,7 +159,7 @@ pub fn shmctl(number: i32, command: u32, to: usize) -> Result<usize> {
     }
     match command {
         IPC_INFO => {
-            let most = shared::MOST as u64;
+            let most = SEGMENTS.most.load(Relaxed) as u64;
             let limits = [
                 shared::LARGEST.load(Relaxed) as u64,
                 1,
@@ -200,7 +200,7 @@ pub fn shmctl(number: i32, command: u32, to: usize) -> Result<usize> {
         IPC_RMID => {
             let segment = SEGMENTS.by_number(number)?;
             segment.with_header(|header| header.check_owner())?;
-            shared::remove(&segment);
+            shared::remove(number, &segment);
             Ok(0)
         }
         SHM_LOCK | SHM_UNLOCK => {
@@ -215,10 +215,7 @@ pub fn shmctl(number: i32, command: u32, to: usize) -> Result<usize> {
 
 fn segments_pages() -> u64 {
     let mut pages = 0;
-    SEGMENTS.find_map(|segment| {
-        pages += segment.size.div_ceil(PAGE_SIZE) as u64;
-        None::<()>
-    });
+    SEGMENTS.for_each(|_, segment| pages += segment.size.div_ceil(PAGE_SIZE) as u64);
     pages
 }
 
@@ -310,15 +307,14 @@ pub fn msgctl(number: i32, command: u32, to: usize) -> Result<usize> {
         IPC_INFO | MSG_INFO => {
             let (count, last) = QUEUES.extent();
             let (mut messages, mut bytes) = (0, 0);
-            QUEUES.find_map(|queue| {
+            QUEUES.for_each(|_, queue| {
                 let (_, status) = queue.status();
                 messages += status.count as i32;
                 bytes += status.bytes as i32;
-                None::<()>
             });
             // `struct msginfo`: pool, map, max, mnb, mni, ssz, tql, seg.
-            let limits =
-                [message::LONGEST, message::CAPACITY, message::MOST].map(|limit| limit as i32);
+            let most = QUEUES.most.load(Relaxed);
+            let limits = [message::LONGEST, message::CAPACITY, most].map(|limit| limit as i32);
             let [longest, capacity, most] = limits;
             let [pool, map, tql] = match command {
                 MSG_INFO => [count as i32, messages, bytes],
@@ -354,7 +350,7 @@ pub fn msgctl(number: i32, command: u32, to: usize) -> Result<usize> {
         IPC_RMID => {
             let queue = QUEUES.by_number(number)?;
             queue.with_header(|header| header.check_owner())?;
-            message::remove(&queue);
+            message::remove(number, &queue);
             Ok(0)
         }
         _ => Err(Errno::EINVAL),
@@ -452,7 +448,7 @@ pub fn semctl(number: i32, at: i32, command: u32, argument: usize) -> Result<usi
         }
         IPC_RMID => {
             set.with_header(|header| header.check_owner())?;
-            semaphore::remove(&set);
+            semaphore::remove(number, &set);
         }
         GETVAL => return Ok(one()?.value as usize),
         GETPID => return Ok(one()?.user as usize),
@@ -487,12 +483,9 @@ pub fn semctl(number: i32, at: i32, command: u32, argument: usize) -> Result<usi
 fn semaphore_limits(command: u32, to: usize) -> Result<usize> {
     let (count, last) = SETS.extent();
     let mut semaphores = 0;
-    SETS.find_map(|set| {
-        semaphores += set.len() as i32;
-        None::<()>
-    });
+    SETS.for_each(|_, set| semaphores += set.len() as i32);
     let [most, largest, operations] = [
-        semaphore::MOST,
+        SETS.most.load(Relaxed),
         semaphore::LARGEST,
         semaphore::MOST_OPERATIONS,
     ]

@@ -22,18 +22,15 @@ fn decode(spans: Spans, part: i64) -> Result<Setting> {
     };
     Ok(Setting {
         left: ticks(ns(left)?),
-        interval: ticks(ns(interval)?),
+        interval: ns(interval)?,
     })
 }
 
 fn encode(setting: Setting, part: i64) -> Spans {
-    [setting.interval, setting.left].map(|ticks| {
-        let [seconds, ns] = timespec(ticks_to_ns(ticks));
+    [setting.interval, ticks_to_ns(setting.left)].map(|span| {
+        let [seconds, ns] = timespec(span);
         // What is left but too short to show is shown as the least there is.
-        [
-            seconds,
-            (ns / part).max((ticks != 0 && seconds == 0) as i64),
-        ]
+        [seconds, (ns / part).max((span != 0 && seconds == 0) as i64)]
     })
 }
 
@@ -118,7 +115,8 @@ fn decode_event(value: u64, rest: u64, tid: i32) -> Result<Notice> {
 /// timer_settime(2)
 pub fn timer_settime(id: i32, flags: u32, new: usize, old: usize) -> Result<usize> {
     check_flags(flags, TIMER_ABSTIME)?;
-    let spans = UserPtr::<Spans>::new(new).read()?;
+    let spans = UserPtr::<Spans>::new(new).read_opt()?;
+    let spans = spans.ok_or(Errno::EINVAL)?;
     let timer = current().process().timers.posix(id)?;
     let mut setting = decode(spans, 1)?;
     let is_absolute = flags & TIMER_ABSTIME != 0;

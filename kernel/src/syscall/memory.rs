@@ -8,11 +8,13 @@ use super::mlock;
 use super::path::opened;
 use crate::arch::USER_END;
 use crate::errno::{Errno, Result};
+use crate::fs::tmpfs;
+use crate::ipc::shared;
 use crate::mm::area::{Area, Flags, Label, Rights, Source};
 use crate::mm::shared::SharedPages;
 use crate::mm::space::with_active;
 use crate::mm::user::UserSlice;
-use crate::mm::{AddressSpace, MapRequest, Move, PAGE_SIZE, Place, frame, page_up};
+use crate::mm::{AddressSpace, MapRequest, Move, PAGE_SIZE, Place, frame, page_down, page_up};
 use crate::task;
 
 /// Pages that `mincore` answers for at a time.
@@ -96,7 +98,11 @@ pub fn mmap(
         if rights.has(Rights::EXECUTE) && file.entry().inode().mount_flags() & MS_NOEXEC != 0 {
             return Err(Errno::EPERM);
         }
-        behaviour = behaviour.set(Flags::NEVER_WRITE, shared && !writable);
+        let sealed = shared && writable && tmpfs::is_sealed(&file);
+        if sealed && rights.has(Rights::WRITE) {
+            return Err(Errno::EPERM);
+        }
+        behaviour = behaviour.set(Flags::NEVER_WRITE, shared && (!writable || sealed));
         file.mapping()?
     } else {
         None
@@ -162,6 +168,56 @@ fn check_commit(len: usize, rights: Rights, flags: u32) -> Result<()> {
     let obvious =
         rights.has(Rights::WRITE) && flags & MAP_NORESERVE == 0 && len / PAGE_SIZE > frame::total();
     if obvious { Err(Errno::ENOMEM) } else { Ok(()) }
+}
+
+/// remap_file_pages(2): other pages of the file, from page `first` on, in a part of a shared mapping. As on Linux, the
+/// part becomes a mapping of its own.
+pub fn remap_file_pages(
+    start: usize,
+    len: usize,
+    prot: u32,
+    first: usize,
+    _flags: u32,
+) -> Result<usize> {
+    let (start, len) = (page_down(start), page_down(len));
+    let end = start.checked_add(len).filter(|&end| end > start);
+    let end = end.filter(|_| prot == 0).ok_or(Errno::EINVAL)?;
+    let offset = first.checked_mul(PAGE_SIZE).ok_or(Errno::EINVAL)?;
+    offset.checked_add(len).ok_or(Errno::EINVAL)?;
+    space(|space| {
+        let mut areas = space.areas_from(start);
+        let area = areas.next().filter(|area| area.start <= start);
+        let area = area.ok_or(Errno::EINVAL)?;
+        let of_file = |area: &Area| match &area.source {
+            Source::File { mapping, .. } if area.is_shared() => Some(mapping.clone()),
+            _ => None,
+        };
+        let mapping = of_file(&area).ok_or(Errno::EINVAL)?;
+        let mut covered = area.end;
+        for next in areas.take_while(|next| next.start < end) {
+            let same = of_file(&next).is_some_and(|other| other.object() == mapping.object());
+            if next.start != covered || !same {
+                return Err(Errno::EINVAL);
+            }
+            covered = next.end;
+        }
+        if covered < end {
+            return Err(Errno::EINVAL);
+        }
+        if shared::of(&mapping).is_some_and(|segment| segment.is_removed()) {
+            return Err(Errno::EIDRM);
+        }
+        space.map(MapRequest {
+            place: Place::Fixed(start),
+            len,
+            rights: area.rights,
+            flags: area.flags,
+            source: Source::File { mapping, offset },
+            label: area.label,
+            limit: task::rlimit(RLIMIT_AS),
+        })?;
+        Ok(0)
+    })
 }
 
 /// munmap(2).

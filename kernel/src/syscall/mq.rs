@@ -1,7 +1,7 @@
 //! System calls on POSIX message queues.
 
 use linux_raw_sys::general::{
-    O_CLOEXEC, O_CREAT, O_EXCL, O_NONBLOCK, SIGEV_NONE, SIGEV_SIGNAL, SIGEV_THREAD,
+    O_CLOEXEC, O_CREAT, O_NONBLOCK, SIGEV_NONE, SIGEV_SIGNAL, SIGEV_THREAD,
 };
 
 use super::layout::Native;
@@ -23,8 +23,9 @@ type RawAttributes = [i64; 8];
 pub fn mq_open(name: usize, flags: u32, mode: u32, attributes: usize) -> Result<usize> {
     let given = UserPtr::<RawAttributes>::new(attributes).read_opt()?;
     let name = UserPath::read(name)?;
+    // What cannot get a descriptor is not made.
+    current().files().check_room()?;
     let opened = match queue::open(&name, flags) {
-        Ok(_) if flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL => Err(Errno::EEXIST),
         Err(Errno::ENOENT) if flags & O_CREAT != 0 && !name.is_empty() => {
             let attributes = given
                 .filter(|_| flags & O_CREAT != 0)

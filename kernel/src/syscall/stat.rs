@@ -343,12 +343,14 @@ pub fn utimensat<L: Layout>(
         Some([accessed, modified]) => (time_to_set(accessed)?, time_to_set(modified)?),
     };
     let entry = match path {
+        0 if directory == AT_FDCWD => return Err(Errno::EFAULT),
         0 => file(directory)?.entry().clone(),
         _ => path::resolve(directory, path, flags)?,
     };
     if accessed.is_none() && modified.is_none() {
         return Ok(0);
     }
+    perm::writable(&entry)?;
     let now = given.is_none_or(|times| times.iter().all(|time| time[1] == i64::from(UTIME_NOW)));
     if perm::owner(&entry).is_err() {
         if !now {

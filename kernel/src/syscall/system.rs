@@ -1,7 +1,7 @@
 //! System calls on the whole machine.
 
 use linux_raw_sys::general::{
-    CAP_SYS_ADMIN, CAP_SYS_BOOT, GRND_INSECURE, GRND_NONBLOCK, GRND_RANDOM,
+    CAP_SYS_ADMIN, CAP_SYS_BOOT, CAP_SYSLOG, GRND_INSECURE, GRND_NONBLOCK, GRND_RANDOM,
 };
 use zerocopy::{Immutable, IntoBytes};
 
@@ -13,7 +13,7 @@ use crate::mm::frame;
 use crate::mm::user::{UserPtr, UserSlice};
 use crate::random;
 use crate::task::clock::{self, SECOND};
-use crate::task::{load, require, sched, uts};
+use crate::task::{can, load, require, sched, uts};
 
 /// uname(2)
 pub fn uname(to: usize) -> Result<usize> {
@@ -143,15 +143,21 @@ pub fn reboot(first: u32, second: u32, command: u32, _argument: usize) -> Result
     }
 }
 
-/// Bytes of the log that are kept.
+/// Commands of syslog(2) (include/linux/syslog.h).
+const SYSLOG_READ: u32 = 2;
+const SYSLOG_READ_CLEAR: u32 = 4;
+const SYSLOG_CONSOLE_LEVEL: u32 = 8;
 const SYSLOG_SIZE_BUFFER: u32 = 10;
 
 /// syslog(2): the log goes to the console, and nothing of it is kept here.
 pub fn syslog(command: u32, to: usize, len: i32) -> Result<usize> {
+    if !can(CAP_SYSLOG) && !can(CAP_SYS_ADMIN) {
+        return Err(Errno::EPERM);
+    }
     match command {
-        2..=4 if to == 0 || len < 0 => Err(Errno::EINVAL),
-        0..=10 if command != SYSLOG_SIZE_BUFFER => Ok(0),
-        SYSLOG_SIZE_BUFFER => Ok(0),
+        SYSLOG_READ..=SYSLOG_READ_CLEAR if to == 0 || len < 0 => Err(Errno::EINVAL),
+        SYSLOG_CONSOLE_LEVEL if !(1..=8).contains(&len) => Err(Errno::EINVAL),
+        0..=SYSLOG_SIZE_BUFFER => Ok(0),
         _ => Err(Errno::EINVAL),
     }
 }

@@ -119,11 +119,9 @@ fn set_id(file: &File) -> (Option<u32>, Option<u32>) {
 fn prepare(request: &Request, owners: (Option<u32>, Option<u32>)) -> Result<Ready> {
     let program = Program::read(request.file.clone())?;
     let interpreter = match program.interpreter()? {
-        Some(path) => Some(Program::read(fs::open_program(
+        Some(path) => Some(Program::read(fs::open_interpreter(
             &current().fs(),
-            None,
             &path,
-            true,
         )?)?),
         None => None,
     };

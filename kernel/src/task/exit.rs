@@ -90,6 +90,7 @@ fn end_of_init(process: &Process) -> ! {
 /// The last thread of `process` is gone.
 fn end_process(process: &Process) {
     process.timers.clear();
+    process.leave_program();
     ipc::semaphore::undo_all(process);
     ptrace::end_of_tracer(process);
     if process.session() == process.pid() {

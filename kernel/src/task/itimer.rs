@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use linux_raw_sys::general::{RLIMIT_CPU, SI_TIMER, SIGALRM, SIGKILL, SIGPROF, SIGVTALRM, SIGXCPU};
 
 use super::limits::INFINITY;
-use super::signal::{self, Info};
+use super::signal::{self, Info, Set};
 use super::timer::{Expire, Timer};
 use super::{Process, Thread, clock, current};
 use crate::arch::time;
@@ -18,6 +18,8 @@ use crate::sync::{Mutex, Rank};
 
 /// The most POSIX timers of a process.
 const MOST: usize = 4096;
+/// What passes between ticks of Linux's clock (at 250 Hz), in ns.
+const TICK: u64 = 4_000_000;
 /// `delaytimer_max`: what an overrun count stops at.
 const MOST_OVERRUNS: u64 = i32::MAX as u64;
 
@@ -32,6 +34,15 @@ pub enum Base {
     User,
     /// CPU time of a thread.
     Thread(Weak<Thread>),
+}
+
+impl State {
+    /// Goes on to the first expiry after `now`; returns how many there were until then.
+    fn advance(&mut self, now: u64) -> u64 {
+        let times = 1 + time::ticks_to_ns(now.saturating_sub(self.next)) / self.interval;
+        self.next += ticks(times * self.interval);
+        times
+    }
 }
 
 /// Whom a timer tells.
@@ -55,13 +66,11 @@ pub enum Notice {
 struct State {
     /// When it expires next, in ticks of its base; 0 for never.
     next: u64,
-    /// Ticks between expiries; 0 for only one.
+    /// Nanoseconds between expiries, which may be less than a tick; 0 for only one.
     interval: u64,
-    /// Expiries since the last signal that was delivered, without its own.
-    overruns: u64,
     /// The overruns that the last delivered signal had.
     reported: u64,
-    /// Whether a signal waits for delivery.
+    /// Whether a signal waits for delivery. Until then the timer rests: however short its interval, there is one signal.
     queued: bool,
     armed: Option<Timer>,
 }
@@ -75,12 +84,12 @@ pub struct SignalTimer {
     state: Mutex<State>,
 }
 
-/// What a timer is set to: ticks until it expires (0 for never), and between expiries.
+/// What a timer is set to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Setting {
     /// Ticks until it expires; 0 for never.
     pub left: u64,
-    /// Ticks between expiries; 0 for only one.
+    /// Nanoseconds between expiries; 0 for only one.
     pub interval: u64,
 }
 
@@ -130,10 +139,13 @@ impl SignalTimer {
     }
 
     fn left(&self, state: &State) -> Setting {
-        let left = if state.next == 0 {
-            0
-        } else {
-            state.next.saturating_sub(self.now()).max(1)
+        let now = self.now();
+        let left = match state.next {
+            0 => 0,
+            next if next <= now && state.interval > 0 => {
+                ticks(state.interval - time::ticks_to_ns(now - next) % state.interval)
+            }
+            next => next.saturating_sub(now).max(1),
         };
         Setting {
             left,
@@ -185,12 +197,28 @@ impl SignalTimer {
         }
     }
 
-    fn tell(&self) {
+    /// Looks again when the timer expires, but not before `earliest`; not while a signal waits.
+    fn arm(self: &Arc<Self>, state: &mut State, earliest: u64) {
+        if state.next != 0 && !state.queued {
+            let at = self.look_at(state.next).max(earliest);
+            // Without memory the timer stops.
+            state.armed = Timer::call(at, self.clone()).ok();
+        }
+    }
+
+    fn is_ignored(&self, number: u32) -> bool {
+        self.process.upgrade().is_none_or(|process| {
+            let ignored = process.signals.with_actions(|actions| actions.ignored());
+            ignored & Set::bit(number) != 0
+        })
+    }
+
+    fn tell(&self) -> Result<()> {
         let Some(process) = self.process.upgrade() else {
-            return;
+            return Ok(());
         };
         let (info, thread) = match &self.notice {
-            Notice::None => return,
+            Notice::None => return Ok(()),
             Notice::Interval(number) => (Info::kernel(*number), None),
             Notice::CpuLimit => {
                 let hard = process
@@ -209,12 +237,11 @@ impl SignalTimer {
                 thread.as_ref().map(Weak::upgrade),
             ),
         };
-        // Without room for a real-time signal, the next expiry tries again.
-        _ = match thread {
+        match thread {
             Some(None) => Ok(()),
             Some(Some(thread)) => signal::send_info(&process, Some(&thread), info),
             None => signal::send_info(&process, None, info),
-        };
+        }
     }
 }
 
@@ -224,27 +251,29 @@ impl Expire for SignalTimer {
         let now = self.now();
         let stale = state.armed.take();
         let due = state.next != 0 && now >= state.next;
-        let mut tells = false;
+        let mut earliest = 0;
         if due {
-            let mut times = 1;
-            if state.interval == 0 {
-                state.next = 0;
-            } else {
-                times += (now - state.next) / state.interval;
-                state.next += times * state.interval;
+            match self.notice {
+                _ if state.interval == 0 => state.next = 0,
+                Notice::Signal { number, .. } if !self.is_ignored(number) => state.queued = true,
+                Notice::Signal { .. } => {
+                    // Nobody is told: no more often than Linux's clock ticks.
+                    state.advance(now);
+                    earliest = time::now_ticks() + time::ns_to_ticks(TICK);
+                }
+                _ => _ = state.advance(now),
             }
-            tells = !state.queued || !matches!(self.notice, Notice::Signal { .. });
-            state.overruns += times - tells as u64;
-            state.queued = true;
         }
-        if state.next != 0 {
-            // Without memory the timer stops.
-            state.armed = Timer::call(self.look_at(state.next), self.clone()).ok();
-        }
+        self.arm(&mut state, earliest);
         drop(state);
         drop(stale);
-        if tells {
-            self.tell();
+        if due && self.tell().is_err() {
+            // There was no room for a real-time signal: the next expiry tries again.
+            let mut state = self.state.lock();
+            if core::mem::take(&mut state.queued) {
+                state.advance(now);
+                self.arm(&mut state, time::now_ticks() + time::ns_to_ticks(TICK));
+            }
         }
     }
 }
@@ -309,7 +338,7 @@ impl Timers {
             // As on Linux, no time at all is a second.
             seconds => (seconds as u64).clamp(1, u64::MAX / second) * second,
         };
-        let interval = second;
+        let interval = clock::SECOND;
         timer.set(Setting { left, interval }, true).map(drop)
     }
 
@@ -388,8 +417,15 @@ pub(super) fn delivered(info: Info) -> Info {
         return info;
     };
     let mut state = timer.state.lock();
-    state.queued = false;
-    state.reported = core::mem::take(&mut state.overruns);
+    let repeats = core::mem::take(&mut state.queued) && state.interval > 0;
+    state.reported = if repeats {
+        state.advance(timer.now()) - 1
+    } else {
+        0
+    };
+    if repeats {
+        timer.arm(&mut state, 0);
+    }
     info.with_overrun(state.reported.min(MOST_OVERRUNS) as i32)
 }
 

@@ -5,6 +5,7 @@ extern crate alloc;
 pub mod access;
 pub mod barrier;
 pub mod clock;
+mod coredump;
 pub mod counting;
 pub mod credentials;
 pub mod exec;

@@ -267,6 +267,12 @@ impl Process {
         drop(old);
     }
 
+    /// The process ends: its program may be written again.
+    pub(super) fn leave_program(&self) {
+        let file = self.image.lock().file.take();
+        drop(file);
+    }
+
     /// Barriers that it registered for (MEMBARRIER_CMD_REGISTER_…, as bits).
     pub fn barriers(&self) -> u32 {
         self.barriers.load(Relaxed)

@@ -19,6 +19,76 @@ pub fn run() {
         semaphores();
         waiting();
         queues();
+        listed();
+    }
+}
+
+/// The lines of `/proc/sysvipc`, and numbers that are asked for.
+unsafe fn listed() {
+    unsafe {
+        let show = |kind: &str, times: usize| {
+            let text = std::fs::read_to_string(format!("/proc/sysvipc/{kind}")).unwrap_or_default();
+            let pid = libc::getpid().to_string();
+            for line in text.lines() {
+                let words: Vec<_> = line.split_whitespace().collect();
+                let own = |word: &&str| {
+                    if *word == pid {
+                        "PID".to_owned()
+                    } else {
+                        (*word).to_owned()
+                    }
+                };
+                let known: Vec<_> = words[..words.len() - times].iter().map(own).collect();
+                // The number is another on each kernel.
+                println!("{}: {} .. {}", kind, known[0], known[2..].join(" "));
+            }
+        };
+        let queue = libc::msgget(KEY, NEW | 0o640);
+        libc::msgsnd(queue, ptr::from_ref(&message(1, "abc")).cast(), 3, 0);
+        let set = libc::semget(KEY, 3, NEW | 0o604);
+        let segment = libc::shmget(KEY, 5000, NEW | 0o600);
+        show("msg", 3);
+        show("sem", 2);
+        // The last two are what of it is in memory and what is swapped out.
+        show("shm", 5);
+        let mut buffer = [0u8; 256];
+        tell_ok(
+            "any queue",
+            libc::msgctl(queue, 13, buffer.as_mut_ptr().cast()) == queue,
+        );
+        tell_ok(
+            "any set",
+            libc::semctl(set, 0, 20, buffer.as_mut_ptr()) == set,
+        );
+        tell_ok(
+            "any segment",
+            libc::shmctl(segment, 15, buffer.as_mut_ptr().cast()) == segment,
+        );
+        libc::shmctl(segment, libc::IPC_RMID, ptr::null_mut());
+        libc::semctl(set, 0, libc::IPC_RMID);
+        libc::msgctl(queue, libc::IPC_RMID, ptr::null_mut());
+        let next = "/proc/sys/kernel/sem_next_id";
+        let ask = |number: &str| std::fs::write(next, number).is_ok();
+        let told = || {
+            std::fs::read_to_string(next)
+                .unwrap_or_default()
+                .trim()
+                .to_owned()
+        };
+        println!("no number is asked for: {}", told());
+        println!("ask {} {}", ask("3000"), told());
+        let first = libc::semget(KEY, 1, NEW | 0o600);
+        println!("{first}, then {}", told());
+        println!("ask again {}", ask("3000"));
+        let second = libc::semget(KEY + 1, 1, NEW | 0o600);
+        println!("the next: {second}");
+        println!("ask for another {}", ask("70000"));
+        let third = libc::semget(KEY + 2, 1, NEW | 0o600);
+        println!("{third}");
+        for set in [first, second, third] {
+            tell("remove", libc::semctl(set, 0, libc::IPC_RMID));
+        }
+        println!("a bad number {}", ask("-2"));
     }
 }
 

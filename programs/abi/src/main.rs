@@ -3,6 +3,8 @@
 //! Each part prints lines that are the same on any kernel that does as Linux does. The tests compare them with Linux's.
 
 mod age;
+mod busy;
+mod cores;
 mod fault;
 mod files;
 mod futex;
@@ -25,6 +27,7 @@ mod rights;
 mod rseq;
 mod seccomp;
 mod signals;
+mod splice;
 mod time;
 mod times;
 mod tree;
@@ -57,6 +60,10 @@ fn main() {
         Some("locks") => locks::run(),
         Some("refused") => refused::run(),
         Some("times") => times::run(),
+        Some("splice") => splice::run(),
+        Some("busy") => busy::run(),
+        Some("cores") => cores::run(),
+        Some("wait") => busy::wait(),
         Some("exec") => exec(),
         #[cfg(target_arch = "aarch64")]
         Some("idreg") => idreg::run(),
@@ -162,6 +169,7 @@ fn error() -> &'static str {
         libc::EINPROGRESS => "EINPROGRESS",
         libc::EDOM => "EDOM",
         libc::ETXTBSY => "ETXTBSY",
+        libc::ESTALE => "ESTALE",
         _ => "another error",
     }
 }

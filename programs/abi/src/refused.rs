@@ -214,6 +214,57 @@ unsafe fn settings() {
         }
         println!("numbers below it: {}", (300..400).contains(&highest));
         most();
+        for (what, kind, len) in [
+            ("no such command", 100, 0),
+            ("level 0", 8, 0),
+            ("level 9", 8, 9),
+            ("level 7", 8, 7),
+        ] {
+            tell(
+                what,
+                libc::syscall(libc::SYS_syslog, kind, ptr::null::<u8>(), len) as i64,
+            );
+        }
+        let status = in_child(|| {
+            libc::setuid(1000);
+            tell(
+                "unprivileged",
+                libc::syscall(libc::SYS_syslog, 10, 0, 0) as i64,
+            );
+        });
+        tell_end("child", status);
+        let none = ptr::null::<libc::c_char>();
+        let times = ptr::null::<libc::timespec>();
+        let changed = libc::syscall(libc::SYS_utimensat, libc::AT_FDCWD, none, times, 0);
+        tell("times of nothing", changed as i64);
+        let socket = libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0);
+        let mut mark: c_int = 9;
+        const SIOCATMARK: u64 = 0x8905;
+        tell("mark", libc::ioctl(socket, SIOCATMARK as _, &mut mark));
+        println!("{mark}");
+        tell("nowhere", libc::ioctl(socket, SIOCATMARK as _, 0));
+        let random = libc::open(path(c"/dev/urandom"), libc::O_RDONLY);
+        const RNDGETENTCNT: u64 = 0x8004_5200;
+        tell("entropy", libc::ioctl(random, RNDGETENTCNT as _, &mut mark));
+        let told = std::fs::read_to_string("/proc/sys/kernel/random/entropy_avail");
+        println!(
+            "as told: {}",
+            told.unwrap_or_default().trim() == mark.to_string()
+        );
+        libc::close(libc::open(path(c"grows"), libc::O_CREAT, 0o600));
+        let status = in_child(|| {
+            let limit = libc::rlimit {
+                rlim_cur: 100,
+                rlim_max: 100,
+            };
+            libc::setrlimit(libc::RLIMIT_FSIZE, &limit);
+            tell("up to the limit", libc::truncate(path(c"grows"), 100));
+            libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+            tell("beyond", libc::truncate(path(c"grows"), 101));
+            libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
+            libc::truncate(path(c"grows"), 101);
+        });
+        tell_end("by default", status);
     }
 }
 

@@ -136,6 +136,69 @@ unsafe fn timers() {
             "an unknown timer",
             libc::syscall(libc::SYS_setitimer, 9, &timer, ptr::null::<u8>()),
         );
+        repeated();
+    }
+}
+
+/// A POSIX timer whose signal waits rests meanwhile, and then tells how often it expired.
+unsafe fn repeated() {
+    unsafe {
+        let mut timer: libc::timer_t = ptr::null_mut();
+        let mut event: libc::sigevent = mem::zeroed();
+        event.sigev_signo = libc::SIGUSR1;
+        tell(
+            "create",
+            libc::timer_create(CLOCK_MONOTONIC, &mut event, &mut timer),
+        );
+        let none = ptr::null::<libc::itimerspec>();
+        tell(
+            "no setting",
+            libc::syscall(libc::SYS_timer_settime, timer as usize, 0, none, 0),
+        );
+        let mut set = mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, libc::SIGUSR1);
+        libc::sigprocmask(libc::SIG_BLOCK, &set, ptr::null_mut());
+        let mut setting: libc::itimerspec = mem::zeroed();
+        setting.it_value.tv_nsec = 1;
+        setting.it_interval.tv_nsec = 1;
+        tell(
+            "every ns",
+            libc::timer_settime(timer, 0, &setting, ptr::null_mut()),
+        );
+        let wait = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 20_000_000,
+        };
+        libc::nanosleep(&wait, ptr::null_mut());
+        let mut left: libc::itimerspec = mem::zeroed();
+        libc::timer_gettime(timer, &mut left);
+        println!("it is set: {}", left.it_value.tv_nsec > 0);
+        let mut info: libc::siginfo_t = mem::zeroed();
+        tell("the signal", libc::sigwaitinfo(&set, &mut info));
+        let missed = libc::timer_getoverrun(timer);
+        println!("many were missed: {}", missed > 1000);
+        let setting: libc::itimerspec = mem::zeroed();
+        tell(
+            "stop",
+            libc::timer_settime(timer, 0, &setting, ptr::null_mut()),
+        );
+        let at_once = mem::zeroed::<libc::timespec>();
+        while libc::sigtimedwait(&set, &mut info, &at_once) > 0 {}
+        libc::signal(libc::SIGUSR1, libc::SIG_IGN);
+        libc::sigprocmask(libc::SIG_UNBLOCK, &set, ptr::null_mut());
+        let mut setting: libc::itimerspec = mem::zeroed();
+        setting.it_value.tv_nsec = 1_000_000;
+        setting.it_interval.tv_nsec = 1_000_000;
+        tell(
+            "nobody is told",
+            libc::timer_settime(timer, 0, &setting, ptr::null_mut()),
+        );
+        libc::nanosleep(&wait, ptr::null_mut());
+        libc::sigprocmask(libc::SIG_BLOCK, &set, ptr::null_mut());
+        libc::signal(libc::SIGUSR1, libc::SIG_DFL);
+        tell("told again", libc::sigwaitinfo(&set, &mut info));
+        tell("delete", libc::timer_delete(timer));
     }
 }
 

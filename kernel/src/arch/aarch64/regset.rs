@@ -31,6 +31,11 @@ pub fn slot(kind: u32) -> usize {
     }
 }
 
+/// The general registers of a frame, as NT_PRSTATUS has them.
+pub fn general(frame: &Frame) -> &[u8] {
+    frame.registers().as_bytes()
+}
+
 /// The set `kind` of a stopped thread.
 ///
 /// # Errors

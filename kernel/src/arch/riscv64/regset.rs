@@ -21,6 +21,11 @@ pub fn slot(_kind: u32) -> usize {
     8
 }
 
+/// The general registers of a frame, as NT_PRSTATUS has them.
+pub fn general(frame: &Frame) -> &[u8] {
+    frame.x.as_bytes()
+}
+
 /// The set `kind` of a stopped thread.
 ///
 /// # Errors

@@ -5,6 +5,7 @@ mod mem;
 mod memory;
 mod process;
 mod system;
+mod sysvipc;
 
 use super::entry::Entry;
 use super::file::{File, FileOps, OpenFlags, Record};

@@ -3,11 +3,11 @@
 use super::super::generated::{Node, Text};
 use super::super::{inotify, lease, mount, pipe};
 use crate::errno::{Errno, Result};
-use crate::ipc::{self, message, semaphore, shared};
+use crate::ipc::{self, Object, Registry, message, semaphore, shared};
 use crate::mm::{PAGE_SIZE, frame};
 use crate::sync::Once;
 use crate::task::usage::{Times, user_hz};
-use crate::task::{clock, counting, current, queue, tree, uts};
+use crate::task::{clock, counting, current, load, queue, tree, uts};
 use crate::{arch, params, put, random};
 use Node::{Directory, File, Link, Number, Setting};
 use core::fmt;
@@ -34,6 +34,7 @@ pub const ROOT: &[(&str, Node)] = &[
         File(|text| put!(text, "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n")),
     ),
     ("sys", Directory(SYS)),
+    ("sysvipc", Directory(super::sysvipc::FILES)),
     (
         "thread-self",
         Link(|text| put!(text, "{}/task/{}", current().process_id(), current().tid())),
@@ -106,7 +107,14 @@ const SYS: &[(&str, Node)] = &[
             ),
             ("msgmax", File(|text| put!(text, "{}\n", message::LONGEST))),
             ("msgmnb", File(|text| put!(text, "{}\n", message::CAPACITY))),
-            ("msgmni", File(|text| put!(text, "{}\n", message::MOST))),
+            ("msgmni", Number(&message::QUEUES.most)),
+            (
+                "msg_next_id",
+                Setting(
+                    |text| next_id(text, &message::QUEUES),
+                    |bytes| set_next_id(bytes, &message::QUEUES),
+                ),
+            ),
             ("ngroups_max", File(|text| put!(text, "65536\n"))),
             ("osrelease", File(|text| put!(text, "{}\n", uts::RELEASE))),
             ("ostype", File(|text| put!(text, "Linux\n"))),
@@ -121,19 +129,37 @@ const SYS: &[(&str, Node)] = &[
                     },
                 ),
             ),
+            ("printk", Setting(|text| put!(text, "7\t4\t1\t7\n"), keep)),
             (
                 "random",
                 Directory(&[
                     ("boot_id", File(boot_id)),
-                    ("entropy_avail", File(|text| put!(text, "256\n"))),
-                    ("poolsize", File(|text| put!(text, "256\n"))),
+                    (
+                        "entropy_avail",
+                        File(|text| put!(text, "{}\n", random::POOL)),
+                    ),
+                    ("poolsize", File(|text| put!(text, "{}\n", random::POOL))),
                     ("uuid", File(|text| put_uuid(text, random_uuid()))),
                 ]),
             ),
             ("sem", File(semaphores)),
+            (
+                "sem_next_id",
+                Setting(
+                    |text| next_id(text, &semaphore::SETS),
+                    |bytes| set_next_id(bytes, &semaphore::SETS),
+                ),
+            ),
             ("shmall", File(|text| put!(text, "{}\n", shared::ALL))),
             ("shmmax", Number(&shared::LARGEST)),
-            ("shmmni", File(|text| put!(text, "{}\n", shared::MOST))),
+            ("shmmni", Number(&shared::SEGMENTS.most)),
+            (
+                "shm_next_id",
+                Setting(
+                    |text| next_id(text, &shared::SEGMENTS),
+                    |bytes| set_next_id(bytes, &shared::SEGMENTS),
+                ),
+            ),
             ("tainted", File(|text| put!(text, "0\n"))),
             ("randomize_va_space", File(|text| put!(text, "2\n"))),
             (
@@ -171,10 +197,24 @@ fn message_size(text: &mut Text) {
 
 /// Semaphores of a set, of all sets, operations of a call, sets: at most.
 fn semaphores(text: &mut Text) {
-    let (largest, most) = (semaphore::LARGEST, semaphore::MOST);
+    let (largest, most) = (semaphore::LARGEST, semaphore::SETS.most.load(Relaxed));
     let all = largest * most;
     let operations = semaphore::MOST_OPERATIONS;
     put!(text, "{largest}\t{all}\t{operations}\t{most}\n");
+}
+
+/// The number that the next object of a kind shall have; -1: any.
+fn next_id<T: Object>(text: &mut Text, registry: &Registry<T>) {
+    match registry.next() {
+        Some(number) => put!(text, "{number}\n"),
+        None => put!(text, "-1\n"),
+    }
+}
+
+fn set_next_id<T: Object>(bytes: &[u8], registry: &Registry<T>) -> Result<()> {
+    let number: i32 = super::parse(bytes.trim_ascii()).ok_or(Errno::EINVAL)?;
+    registry.set_next(Some(usize::try_from(number).map_err(|_| Errno::EINVAL)?));
+    Ok(())
 }
 
 /// A setting that may be written and stays what it is.
@@ -226,7 +266,11 @@ fn filesystems(text: &mut Text) {
 
 fn loadavg(text: &mut Text) {
     let (running, all) = (queue::runnable(), queue::threads());
-    put!(text, "0.00 0.00 0.00 {running}/{all} {}\n", tree::last());
+    for load in load::averages() {
+        let hundredths = load * 100 >> load::SHIFT;
+        put!(text, "{}.{:02} ", hundredths / 100, hundredths % 100);
+    }
+    put!(text, "{running}/{all} {}\n", tree::last());
 }
 
 /// Files are memory here, so they count as shared memory too; nothing is swapped or written back.

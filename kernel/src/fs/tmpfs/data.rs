@@ -2,6 +2,7 @@
 
 use super::super::file::{Whence, seek_in};
 use super::super::io::{Sink, Source};
+use super::super::writers::Writers;
 use super::quota::Quota;
 use crate::errno::{Errno, Result};
 use crate::mm::PAGE_SIZE;
@@ -23,6 +24,8 @@ pub struct Data {
     writing: SleepMutex<()>,
     /// F_SEAL_ bits.
     seals: AtomicU32,
+    /// Who writes it, or runs it.
+    pub writers: Writers,
     /// The address spaces that map it.
     mappers: Mappers,
     /// What its pages are counted in.
@@ -45,6 +48,7 @@ impl Data {
             size: AtomicU64::new(0),
             writing: SleepMutex::new(()),
             seals: AtomicU32::new(seals),
+            writers: Writers::new(),
             mappers: Mappers::new(),
             quota,
         }
@@ -55,11 +59,14 @@ impl Data {
         self.seals.load(Acquire)
     }
 
-    /// Adds seals; EPERM when they were sealed themselves.
+    /// Adds seals; EPERM when they were sealed themselves, EBUSY where a mapping may write what nobody shall any more.
     pub fn seal(&self, seals: u32) -> Result<()> {
         let _alone = self.writing.lock();
         if self.seals() & F_SEAL_SEAL != 0 {
             return Err(Errno::EPERM);
+        }
+        if seals & !self.seals() & F_SEAL_WRITE != 0 && self.mappers.may_write() {
+            return Err(Errno::EBUSY);
         }
         self.seals.fetch_or(seals, AcqRel);
         Ok(())

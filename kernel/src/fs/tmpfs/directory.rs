@@ -3,35 +3,9 @@
 use super::super::entry::Entry;
 use super::super::file::Record;
 use crate::errno::{Errno, Result};
+use crate::hash::{self, HashMap};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
-use core::hash::{BuildHasherDefault, Hasher};
-use hashbrown::HashMap;
-
-/// FNV-1a: short, and good enough for names.
-#[derive(Clone)]
-pub struct NameHasher(u64);
-
-impl Default for NameHasher {
-    fn default() -> Self {
-        NameHasher(0xcbf2_9ce4_8422_2325)
-    }
-}
-
-impl Hasher for NameHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-    }
-
-    fn write_usize(&mut self, _len: usize) {}
-
-    fn finish(&self) -> u64 {
-        // The table takes its tag from the top bits, its place from the low ones.
-        self.0 ^ self.0 >> 29
-    }
-}
 
 struct Child {
     entry: Arc<Entry>,
@@ -41,7 +15,7 @@ struct Child {
 
 /// Names to entries, and the order in which they were added.
 pub struct Directory {
-    by_name: HashMap<Arc<[u8]>, Child, BuildHasherDefault<NameHasher>>,
+    by_name: HashMap<Arc<[u8]>, Child>,
     by_position: BTreeMap<u64, Arc<Entry>>,
     next: u64,
 }
@@ -53,7 +27,7 @@ impl Directory {
     /// An empty directory.
     pub const fn new() -> Self {
         Directory {
-            by_name: HashMap::with_hasher(BuildHasherDefault::new()),
+            by_name: hash::new(),
             by_position: BTreeMap::new(),
             next: FIRST,
         }

@@ -20,8 +20,11 @@ use crate::mm::frame;
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
 use alloc::sync::Arc;
+use core::any::Any;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
-use linux_raw_sys::general::{MS_RDONLY, O_LARGEFILE, O_RDWR, S_IFDIR};
+use linux_raw_sys::general::{
+    F_SEAL_FUTURE_WRITE, F_SEAL_WRITE, MS_RDONLY, O_LARGEFILE, O_RDWR, S_IFDIR,
+};
 use quota::Quota;
 
 /// The magic number of tmpfs in statfs(2).
@@ -122,6 +125,18 @@ pub fn memory_file(name: &[u8], sealing: bool) -> Result<Arc<File>> {
     let entry = Entry::new(node, None, Arc::from(&shown[..]))?;
     entry.removed();
     File::open(entry, OpenFlags(O_RDWR | O_LARGEFILE))
+}
+
+/// The inode of an entry, where that is a tmpfs's.
+pub fn node_of(entry: &Entry) -> Option<Arc<Node>> {
+    let inode: Arc<dyn Any + Send + Sync> = entry.inode().clone();
+    inode.downcast().ok()
+}
+
+/// Whether seals keep an open file from being mapped to write, with all that is written going to the file.
+pub fn is_sealed(file: &File) -> bool {
+    let seals = node_of(file.entry()).and_then(|node| Some(node.data().ok()?.seals()));
+    seals.unwrap_or(0) & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE) != 0
 }
 
 /// Bytes to pages, rounded up.

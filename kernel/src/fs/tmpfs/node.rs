@@ -8,6 +8,7 @@ use super::super::inode::{
 };
 use super::super::io::{Sink, Source};
 use super::super::pipe::Fifo;
+use super::super::writers::Writers;
 use super::directory::{self, Directory};
 use super::xattr::Xattrs;
 use super::{Data, Tmpfs};
@@ -351,9 +352,18 @@ impl Inode for Node {
     }
 
     fn truncate(&self, size: u64) -> Result<()> {
-        self.data()?.truncate(size)?;
+        let data = self.data()?;
+        data.writers.check_writable()?;
+        if size > data.size() {
+            check_limit(size)?;
+        }
+        data.truncate(size)?;
         self.modified();
         Ok(())
+    }
+
+    fn writers(&self) -> Option<&Writers> {
+        Some(&self.data().ok()?.writers)
     }
 
     fn link(&self) -> Result<Link> {
@@ -540,6 +550,15 @@ impl Node {
     }
 }
 
+/// SIGXFSZ and EFBIG where RLIMIT_FSIZE does not let a file grow to `size`.
+fn check_limit(size: u64) -> Result<()> {
+    if size > crate::task::rlimit(RLIMIT_FSIZE) as u64 {
+        signal::raise(SIGXFSZ);
+        return Err(Errno::EFBIG);
+    }
+    Ok(())
+}
+
 /// Shortens a write at `position` to what RLIMIT_FSIZE allows; SIGXFSZ and EFBIG when that is nothing.
 fn limit_size(from: &mut Source, position: u64) -> Result<()> {
     let room = (crate::task::rlimit(RLIMIT_FSIZE) as u64).saturating_sub(position);
@@ -612,7 +631,13 @@ impl FileOps for Node {
         let data = self.data()?;
         let keep = mode & FALLOC_FL_KEEP_SIZE != 0;
         match mode & !FALLOC_FL_KEEP_SIZE {
-            0 => data.allocate(offset, len, !keep)?,
+            0 => {
+                let end = offset.saturating_add(len);
+                if !keep && end > data.size() {
+                    check_limit(end)?;
+                }
+                data.allocate(offset, len, !keep)?;
+            }
             FALLOC_FL_PUNCH_HOLE if keep => data.punch(offset, len)?,
             _ => return Err(Errno::EOPNOTSUPP),
         }

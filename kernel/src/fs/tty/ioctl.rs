@@ -49,11 +49,54 @@ impl Termios1 {
     }
 }
 
+/// `struct termio`, which old programs use: the low halves of the flags, and the first control characters.
+#[repr(C)]
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
+struct Termio {
+    flags: [u16; 4],
+    line: u8,
+    cc: [u8; OLD_NCCS],
+    pad: u8,
+}
+
+/// Control characters of a `struct termio`.
+const OLD_NCCS: usize = 8;
+
+impl Termio {
+    fn from(termios: &Termios) -> Self {
+        let new = Termios1::from(termios);
+        let mut cc = [0; OLD_NCCS];
+        cc.copy_from_slice(&new.cc[..OLD_NCCS]);
+        Termio {
+            flags: new.flags.map(|flags| flags as u16),
+            line: new.line,
+            cc,
+            pad: 0,
+        }
+    }
+
+    /// The settings, with what it does not say as in `old`.
+    fn settings(self, old: &Termios) -> Termios {
+        let mut new = Termios1::from(old);
+        for (flags, low) in new.flags.iter_mut().zip(self.flags) {
+            *flags = *flags & !0xffff | u32::from(low);
+        }
+        new.line = self.line;
+        new.cc[..OLD_NCCS].copy_from_slice(&self.cc);
+        new.settings(old)
+    }
+}
+
 impl Tty {
     pub(super) fn ioctl(&self, request: u32, argument: usize) -> Result<usize> {
         let number = UserPtr::<i32>::new(argument);
         match request {
             TCGETS => UserPtr::new(argument).write(&Termios1::from(&self.termios()))?,
+            TCGETA => UserPtr::new(argument).write(&Termio::from(&self.termios()))?,
+            TCSETA | TCSETAW | TCSETAF => {
+                let given = UserPtr::<Termio>::new(argument).read()?;
+                self.set_termios(|old| given.settings(old), request == TCSETAF)?;
+            }
             TCGETS2 => {
                 let termios = self.termios();
                 let (ispeed, ospeed) = (termios.ispeed, termios.ospeed);

@@ -296,7 +296,7 @@ impl Socket for Tcp {
             // The first that is sent to a closed end makes it answer that it is.
             link.broken.store(true, Release);
             self.base.readable.notify();
-            return Ok(message.data.left());
+            return message.data.discard();
         }
         match link.outgoing.write(message.data, message.ancillary, wait) {
             Err(Errno::EPIPE) => Err(self.take_error().unwrap_or(Errno::EPIPE)),

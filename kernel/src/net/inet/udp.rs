@@ -152,6 +152,7 @@ impl Socket for Udp {
             .ports()
             .find(to, |_: &Holder, socket| rank(socket, from));
         let Some(target) = found.and_then(|socket| socket.downcast::<Udp>()) else {
+            let len = message.data.discard()?;
             if connected.is_some() {
                 self.inbox.fail(Errno::ECONNREFUSED);
             }

@@ -9,8 +9,11 @@ use super::{Action, Default, Info, SIG_DFL, SIG_IGN, default_of, force_fatal, st
 use crate::arch::signal::{self, Delivery};
 use crate::arch::{self, Frame, work::SIGNAL};
 use crate::errno::{Errno, Result};
-use crate::task::{current, exit, itimer, job, ptrace, rseq};
+use crate::task::{coredump, current, exit, itimer, job, ptrace, rseq};
 use zerocopy::IntoBytes;
+
+/// The bit of an exit status that tells of a core file (WCOREDUMP).
+const DUMPED: u32 = 0x80;
 
 /// Does what the current thread's signals ask for before its program goes on.
 pub fn deliver(frame: &mut Frame) {
@@ -42,6 +45,7 @@ pub fn deliver(frame: &mut Frame) {
                 Default::Stop if number != SIGSTOP && job::is_orphaned(process.group()) => {}
                 Default::Stop => process.stop(number),
                 Default::Terminate => process.kill(number),
+                Default::Core if coredump::dump(&info, frame) => process.kill(number | DUMPED),
                 Default::Core => process.kill(number),
             },
             _ => {

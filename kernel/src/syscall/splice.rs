@@ -1,0 +1,283 @@
+//! Moving bytes between files without the program: sendfile, copy_file_range, splice, tee, vmsplice. Pages are copied, not given.
+
+use super::file::pieces;
+use super::layout::Native;
+use super::path::{check_flags, file};
+use crate::errno::{Errno, Result};
+use crate::fs::File;
+use crate::fs::file::Whence;
+use crate::fs::inode::Kind;
+use crate::fs::io::{MAX_COUNT, Sink, Source};
+use crate::fs::pipe::End;
+use crate::mm::user::UserPtr;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use linux_raw_sys::general::*;
+
+/// Where one side of a copy between files is: the file's own position, or one given by the program.
+struct Side {
+    file: Arc<File>,
+    position: Option<(UserPtr<i64>, u64)>,
+}
+
+impl Side {
+    fn new(file: Arc<File>, offset: usize) -> Result<Self> {
+        let pointer = UserPtr::<i64>::new(offset);
+        let position = match pointer.read_opt()? {
+            None => None,
+            Some(position) => Some((pointer, u64::try_from(position).map_err(|_| Errno::EINVAL)?)),
+        };
+        Ok(Side { file, position })
+    }
+
+    /// Reads without moving on where the file can be read again; the rest is up to `read_done`.
+    fn read(&self, buffer: &mut [u8]) -> Result<usize> {
+        match &self.position {
+            Some((_, position)) => self.file.read_at(&mut Sink::kernel(buffer), *position),
+            None => self.file.read(&mut Sink::kernel(buffer)),
+        }
+    }
+
+    /// Of what was read, `unused` bytes at the end were not used after all.
+    fn read_done(&mut self, count: usize, unused: usize) {
+        match &mut self.position {
+            Some((_, position)) => *position += (count - unused) as u64,
+            None if unused > 0 => _ = self.file.seek(-(unused as i64), Whence::Current),
+            None => {}
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+        match &mut self.position {
+            Some((_, position)) => {
+                let count = self.file.write_at(&mut Source::kernel(bytes), *position)?;
+                *position += count as u64;
+                Ok(count)
+            }
+            None => self.file.write(&mut Source::kernel(bytes)),
+        }
+    }
+
+    fn finish(self) -> Result<()> {
+        match self.position {
+            Some((pointer, position)) => pointer.write(&(position as i64)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Bytes that a copy between files moves at a time.
+const CHUNK: usize = 16 * 1024;
+
+/// A buffer for a copy of `count` bytes.
+fn buffer(count: usize) -> Result<Vec<u8>> {
+    let mut buffer = Vec::new();
+    buffer
+        .try_reserve_exact(count.min(CHUNK))
+        .map_err(|_| Errno::ENOMEM)?;
+    buffer.resize(count.min(CHUNK), 0);
+    Ok(buffer)
+}
+
+fn copy(mut from: Side, mut to: Side, count: usize) -> Result<usize> {
+    from.file.check_readable()?;
+    to.file.check_writable()?;
+    let count = count.min(MAX_COUNT);
+    let mut buffer = buffer(count)?;
+    let mut total = 0;
+    while total < count {
+        let chunk = buffer.len().min(count - total);
+        let done = from.read(&mut buffer[..chunk]).and_then(|read| {
+            let written = if read == 0 {
+                Ok(0)
+            } else {
+                to.write(&buffer[..read])
+            };
+            from.read_done(read, read - *written.as_ref().unwrap_or(&0));
+            written
+        });
+        match done {
+            Ok(0) => break,
+            Ok(written) => total += written,
+            Err(error) if total == 0 => return Err(error),
+            Err(_) => break,
+        }
+        // What one read gave is enough where more might mean to wait.
+        if total < count && from.file.entry().kind() != Kind::Regular {
+            break;
+        }
+        crate::task::sched::cond_resched();
+    }
+    from.finish()?;
+    to.finish()?;
+    Ok(total)
+}
+
+/// sendfile(2)
+pub fn sendfile(out: i32, input: i32, offset: usize, count: usize) -> Result<usize> {
+    let (input, out) = (file(input)?, file(out)?);
+    input.check_readable()?;
+    let from = Side::new(input, offset)?;
+    if offset != 0 && !from.file.has_places() {
+        return Err(Errno::ESPIPE);
+    }
+    out.check_writable()?;
+    if let Some(pipe) = out.ops_as::<End>() {
+        return fill(from, &pipe, out, count, false);
+    }
+    // What cannot be taken at a place would be lost where the other side takes less.
+    if !from.file.has_places() || out.flags().has(O_APPEND) {
+        return Err(Errno::EINVAL);
+    }
+    copy(from, Side::new(out, 0)?, count)
+}
+
+/// copy_file_range(2)
+pub fn copy_file_range(
+    input: i32,
+    input_offset: usize,
+    out: i32,
+    out_offset: usize,
+    count: usize,
+    flags: u32,
+) -> Result<usize> {
+    check_flags(flags, 0)?;
+    let (input, out) = (file(input)?, file(out)?);
+    for file in [&input, &out] {
+        match file.entry().kind() {
+            Kind::Regular => {}
+            Kind::Directory => return Err(Errno::EISDIR),
+            _ => return Err(Errno::EINVAL),
+        }
+    }
+    if out.flags().has(O_APPEND) {
+        return Err(Errno::EBADF);
+    }
+    copy(
+        Side::new(input, input_offset)?,
+        Side::new(out, out_offset)?,
+        count,
+    )
+}
+
+/// All flags of the family (SPLICE_F_ALL).
+const SPLICE_FLAGS: u32 = SPLICE_F_MOVE | SPLICE_F_NONBLOCK | SPLICE_F_MORE | SPLICE_F_GIFT;
+
+/// From a file to a pipe: what there is room for, for which this waits.
+fn fill(from: Side, pipe: &End, to: Arc<File>, count: usize, nonblocking: bool) -> Result<usize> {
+    let room = pipe.await_room(nonblocking)?;
+    copy(from, Side::new(to, 0)?, count.min(room))
+}
+
+/// From a pipe, of what is in it now, or comes when it is empty. What the other side does not take stays.
+fn drain(pipe: &End, mut to: Side, count: usize, nonblocking: bool) -> Result<usize> {
+    let count = count.min(pipe.await_bytes(nonblocking)?);
+    let mut buffer = buffer(count)?;
+    let mut total = 0;
+    while total < count {
+        let chunk = buffer.len().min(count - total);
+        let there = pipe.peek(&mut Sink::kernel(&mut buffer[..chunk]))?;
+        match to.write(&buffer[..there]) {
+            Ok(0) => break,
+            Ok(written) => {
+                pipe.consume(written);
+                total += written;
+            }
+            Err(error) if total == 0 => return Err(error),
+            Err(_) => break,
+        }
+        crate::task::sched::cond_resched();
+    }
+    to.finish()?;
+    Ok(total)
+}
+
+/// EINVAL for what Linux does not splice: folders, eventfd and its like, and a place in what has none.
+fn check_splice(file: &File, offset: usize) -> Result<()> {
+    let apart = matches!(file.entry().kind(), Kind::Directory | Kind::Anonymous);
+    if apart || offset != 0 && !file.has_places() {
+        return Err(Errno::EINVAL);
+    }
+    Ok(())
+}
+
+/// splice(2): one side is a pipe.
+pub fn splice(
+    input: i32,
+    input_offset: usize,
+    out: i32,
+    out_offset: usize,
+    count: usize,
+    flags: u32,
+) -> Result<usize> {
+    if count == 0 {
+        return Ok(0);
+    }
+    check_flags(flags, SPLICE_FLAGS)?;
+    let (input, out) = (file(input)?, file(out)?);
+    input.check_readable()?;
+    out.check_writable()?;
+    let (from, to) = (input.ops_as::<End>(), out.ops_as::<End>());
+    if from.is_some() && input_offset != 0 || to.is_some() && out_offset != 0 {
+        return Err(Errno::ESPIPE);
+    }
+    let never = flags & SPLICE_F_NONBLOCK != 0;
+    let nonblocking = [&input, &out].map(|file| never || file.flags().nonblocking());
+    match (from, to) {
+        (None, None) => Err(Errno::EINVAL),
+        (None, Some(to)) => {
+            check_splice(&input, input_offset)?;
+            fill(
+                Side::new(input, input_offset)?,
+                &to,
+                out,
+                count,
+                nonblocking[1],
+            )
+        }
+        (Some(from), None) => {
+            check_splice(&out, out_offset)?;
+            if out.flags().has(O_APPEND) {
+                return Err(Errno::EINVAL);
+            }
+            drain(&from, Side::new(out, out_offset)?, count, nonblocking[0])
+        }
+        (Some(from), Some(to)) => {
+            from.check_other(&to)?;
+            from.await_bytes(nonblocking[0])?;
+            let count = count.min(to.await_room(nonblocking[1])?);
+            drain(&from, Side::new(out, 0)?, count, nonblocking[0])
+        }
+    }
+}
+
+/// tee(2)
+pub fn tee(input: i32, out: i32, count: usize, flags: u32) -> Result<usize> {
+    if count == 0 {
+        return Ok(0);
+    }
+    check_flags(flags, SPLICE_FLAGS)?;
+    let (input, out) = (file(input)?, file(out)?);
+    input.check_readable()?;
+    out.check_writable()?;
+    let (from, to) = (input.ops_as::<End>(), out.ops_as::<End>());
+    let (from, to) = (from.ok_or(Errno::EINVAL)?, to.ok_or(Errno::EINVAL)?);
+    from.check_other(&to)?;
+    let never = flags & SPLICE_F_NONBLOCK != 0;
+    let nonblocking = [&input, &out].map(|file| never || file.flags().nonblocking());
+    End::tee(&from, &to, count, nonblocking)
+}
+
+/// vmsplice(2): a write to the pipe of what there is room for, or a read from it. Only `flags` say whether to wait.
+pub fn vmsplice(fd: i32, vector: usize, count: usize, flags: u32) -> Result<usize> {
+    check_flags(flags, SPLICE_FLAGS)?;
+    let file = file(fd)?;
+    let pipe = file.ops_as::<End>().ok_or(Errno::EBADF)?;
+    let pieces = pieces::<Native>(vector, count)?;
+    let nonblocking = flags & SPLICE_F_NONBLOCK != 0;
+    if file.flags().writable() {
+        pipe.write_some(&mut Source::user(&pieces), nonblocking)
+    } else {
+        pipe.read_some(&mut Sink::user(&pieces), nonblocking)
+    }
+}

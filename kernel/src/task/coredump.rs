@@ -1,0 +1,327 @@
+//! Core files: what a program was when a signal ended it, laid out as Linux's for a debugger: the registers of the thread
+//! that the signal ended, and the memory that the program may have changed.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::mem::size_of;
+
+use elf::abi::{
+    EI_NIDENT, ET_CORE, EV_CURRENT, NT_AUXV, NT_PRPSINFO, NT_PRSTATUS, NT_SIGINFO, PF_R, PF_W,
+    PF_X, PT_LOAD, PT_NOTE,
+};
+use linux_raw_sys::general::{O_LARGEFILE, O_RDWR, RLIMIT_CORE, S_IFREG};
+use zerocopy::{Immutable, IntoBytes};
+
+use super::signal::Info;
+use super::{current, exit, rlimit, sched};
+use crate::arch::{ABIS, Frame, regset};
+use crate::errno::{Errno, Result};
+use crate::fs::inode::New;
+use crate::fs::io::Source as Bytes;
+use crate::fs::walk::Walk;
+use crate::fs::{File, OpenFlags, perm};
+use crate::mm::area::{Area, Rights, Source};
+use crate::mm::{AddressSpace, PAGE_SIZE, page_up};
+
+/// What the file is called, in the program's directory (`/proc/sys/kernel/core_pattern`).
+const NAME: &[u8] = b"core";
+/// The most program headers that a file header can count.
+const MOST_SEGMENTS: usize = 0xffff;
+/// Pages that are looked at at a time.
+const CHUNK: usize = 64;
+
+/// The file header (Elf64_Ehdr).
+#[derive(IntoBytes, Immutable)]
+#[repr(C)]
+struct FileHeader {
+    ident: [u8; EI_NIDENT],
+    kind: u16,
+    machine: u16,
+    version: u32,
+    entry: u64,
+    segments: u64,
+    sections: u64,
+    flags: u32,
+    sizes: [u16; 2],
+    count: u16,
+    no_sections: [u16; 3],
+}
+
+/// A program header (Elf64_Phdr).
+#[derive(IntoBytes, Immutable)]
+#[repr(C)]
+struct Segment {
+    kind: u32,
+    flags: u32,
+    offset: u64,
+    address: u64,
+    physical: u64,
+    len: u64,
+    memory: u64,
+    align: u64,
+}
+
+/// `struct elf_prstatus` up to the registers.
+#[derive(IntoBytes, Immutable)]
+#[repr(C)]
+struct Status {
+    signal: [i32; 3],
+    current: u16,
+    pad: u16,
+    pending: u64,
+    held: u64,
+    ids: [i32; 4],
+    times: [[u64; 2]; 4],
+}
+
+/// `struct elf_prpsinfo`.
+#[derive(IntoBytes, Immutable)]
+#[repr(C)]
+struct Program {
+    state: [u8; 4],
+    pad: u32,
+    flags: u64,
+    owner: [u32; 2],
+    ids: [i32; 4],
+    name: [u8; 16],
+    arguments: [u8; 80],
+}
+
+/// Writes the core file of the current process, which `info` ends at `frame`, where its limits allow one; tells whether it did.
+pub fn dump(info: &Info, frame: &Frame) -> bool {
+    let (thread, limit) = (current(), rlimit(RLIMIT_CORE));
+    if limit < PAGE_SIZE || thread.process().dumpable() != 1 || thread.arch.is_narrow() {
+        return false;
+    }
+    let alone = exit::end_other_threads();
+    alone
+        .and_then(|()| write(info, frame, limit as u64))
+        .is_ok()
+}
+
+/// A new file; what had the name goes, as far as the program may remove it.
+fn create() -> Result<Arc<File>> {
+    let context = current().fs();
+    let here = context.directory();
+    perm::check(&here, perm::WRITE | perm::EXECUTE)?;
+    match Walk::new(&context).resolve(None, NAME, false) {
+        Err(Errno::ENOENT) => {}
+        found => {
+            perm::sticky(&here, &*found?)?;
+            here.inode().remove(&here, NAME, false)?;
+        }
+    }
+    let mode = S_IFREG | 0o600 & !context.umask();
+    let entry = here.inode().create(&here, NAME, New::Node(mode, 0))?;
+    File::open(entry, OpenFlags(O_RDWR | O_LARGEFILE))
+}
+
+/// How much of an area goes into the file: nothing of what other files hold.
+fn kept(area: &Area) -> usize {
+    let changed = match &area.source {
+        Source::Anonymous => true,
+        Source::File { .. } => !area.is_shared() && area.rights.has(Rights::WRITE),
+    };
+    if changed && area.rights.has(Rights::READ) {
+        area.range().len()
+    } else {
+        0
+    }
+}
+
+fn write(info: &Info, frame: &Frame, limit: u64) -> Result<()> {
+    let space = current().space().ok_or(Errno::ENOMEM)?;
+    let mut areas = Vec::new();
+    for area in space.areas() {
+        areas.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        areas.push(area);
+    }
+    let notes = notes(&space, info, frame)?;
+    let count = areas.len() + 1;
+    if count >= MOST_SEGMENTS {
+        return Err(Errno::EFBIG);
+    }
+    let head = size_of::<FileHeader>() + count * size_of::<Segment>();
+    let mut header = Vec::new();
+    let wanted = header.try_reserve_exact(head + notes.len());
+    wanted.map_err(|_| Errno::ENOMEM)?;
+    header.extend_from_slice(file_header(count as u16).as_bytes());
+    header.extend_from_slice(segment(PT_NOTE, 0, head, 0, notes.len(), 0, 4).as_bytes());
+    let mut offset = page_up(head + notes.len());
+    for area in &areas {
+        let len = kept(area);
+        let flags = flags_of(area.rights);
+        let (start, memory) = (area.start, area.range().len());
+        let load = segment(PT_LOAD, flags, offset, start, len, memory, PAGE_SIZE);
+        header.extend_from_slice(load.as_bytes());
+        offset += len;
+    }
+    header.extend_from_slice(&notes);
+    let file = create()?;
+    put(&file, &header, 0)?;
+    let mut at = page_up(header.len()) as u64;
+    for area in &areas {
+        let len = kept(area);
+        if len > 0 {
+            contents(&space, area, &file, at, limit)?;
+        }
+        at += len as u64;
+    }
+    file.entry().inode().truncate(at.min(limit))
+}
+
+/// The pages of an area that are there, into the file from `at` on; the others are holes. Nothing goes beyond `limit`.
+fn contents(space: &AddressSpace, area: &Area, file: &File, at: u64, limit: u64) -> Result<()> {
+    let mut page = Vec::new();
+    page.try_reserve_exact(PAGE_SIZE)
+        .map_err(|_| Errno::ENOMEM)?;
+    page.resize(PAGE_SIZE, 0);
+    for first in area.range().step_by(CHUNK * PAGE_SIZE) {
+        let part = first..area.end.min(first + CHUNK * PAGE_SIZE);
+        let mut there = [0; CHUNK];
+        space.present(part.clone(), &mut there);
+        for (address, _) in part
+            .step_by(PAGE_SIZE)
+            .zip(there)
+            .filter(|(_, there)| *there != 0)
+        {
+            let place = at + (address - area.start) as u64;
+            if place + PAGE_SIZE as u64 > limit {
+                return Ok(());
+            }
+            let got = space.read(address, &mut page);
+            put(file, &page[..got], place)?;
+        }
+        if current().must_die() {
+            return Err(Errno::EINTR);
+        }
+        sched::cond_resched();
+    }
+    Ok(())
+}
+
+fn put(file: &File, bytes: &[u8], at: u64) -> Result<()> {
+    match file.write_at(&mut Bytes::kernel(bytes), at)? {
+        count if count == bytes.len() => Ok(()),
+        _ => Err(Errno::ENOSPC),
+    }
+}
+
+fn file_header(count: u16) -> FileHeader {
+    let mut ident = [0; EI_NIDENT];
+    ident[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
+    FileHeader {
+        ident,
+        kind: ET_CORE,
+        machine: ABIS[0].machine,
+        version: EV_CURRENT.into(),
+        entry: 0,
+        segments: size_of::<FileHeader>() as u64,
+        sections: 0,
+        flags: 0,
+        sizes: [size_of::<FileHeader>() as u16, size_of::<Segment>() as u16],
+        count,
+        no_sections: [0; 3],
+    }
+}
+
+fn segment(
+    kind: u32,
+    flags: u32,
+    offset: usize,
+    address: usize,
+    len: usize,
+    memory: usize,
+    align: usize,
+) -> Segment {
+    let [offset, address, len, memory, align] =
+        [offset, address, len, memory, align].map(|value| value as u64);
+    Segment {
+        kind,
+        flags,
+        offset,
+        address,
+        physical: 0,
+        len,
+        memory,
+        align,
+    }
+}
+
+fn flags_of(rights: Rights) -> u32 {
+    [
+        (Rights::READ, PF_R),
+        (Rights::WRITE, PF_W),
+        (Rights::EXECUTE, PF_X),
+    ]
+    .into_iter()
+    .filter(|(right, _)| rights.has(*right))
+    .fold(0, |flags, (_, flag)| flags | flag)
+}
+
+/// The notes: the state of the thread, the process, the signal, and the auxiliary vector.
+fn notes(space: &AddressSpace, info: &Info, frame: &Frame) -> Result<Vec<u8>> {
+    let (thread, mut notes) = (current(), Vec::new());
+    let process = thread.process();
+    let ids = [
+        process.pid(),
+        process.parent(),
+        process.group(),
+        process.session(),
+    ];
+    let status = Status {
+        signal: [info.number() as i32, info.code, 0],
+        current: info.number() as u16,
+        pad: 0,
+        pending: thread.pending(),
+        held: thread.blocked(),
+        ids: [thread.tid(), ids[1], ids[2], ids[3]],
+        times: [[0; 2]; 4],
+    };
+    let no_floats = [0u32; 2];
+    let parts = [
+        status.as_bytes(),
+        regset::general(frame),
+        no_floats.as_bytes(),
+    ];
+    note(&mut notes, NT_PRSTATUS, &parts)?;
+    let image = process.image();
+    let mut arguments = [0; 80];
+    let len = image.arguments.len().min(arguments.len() - 1);
+    let len = space.read(image.arguments.start, &mut arguments[..len]);
+    arguments[..len.saturating_sub(1)]
+        .iter_mut()
+        .filter(|byte| **byte == 0)
+        .for_each(|byte| *byte = b' ');
+    let program = Program {
+        state: [0, b'R', 0, 0],
+        pad: 0,
+        flags: 0,
+        owner: process.with_credentials(|who| [who.uid, who.gid]),
+        ids,
+        name: thread.name(),
+        arguments,
+    };
+    note(&mut notes, NT_PRPSINFO, &[program.as_bytes()])?;
+    note(&mut notes, NT_SIGINFO, &[info.as_bytes()])?;
+    let mut auxiliary = Vec::new();
+    let wanted = auxiliary.try_reserve_exact(image.auxiliary.len());
+    wanted.map_err(|_| Errno::ENOMEM)?;
+    auxiliary.resize(image.auxiliary.len(), 0);
+    space.read(image.auxiliary.start, &mut auxiliary);
+    note(&mut notes, NT_AUXV, &[&auxiliary])?;
+    Ok(notes)
+}
+
+/// Adds a note whose content is `parts`, one after the other.
+fn note(to: &mut Vec<u8>, kind: u64, parts: &[&[u8]]) -> Result<()> {
+    const OWNER: &[u8; 8] = b"CORE\0\0\0\0";
+    let len: usize = parts.iter().map(|part| part.len()).sum();
+    let room = to.try_reserve(12 + OWNER.len() + len.next_multiple_of(4));
+    room.map_err(|_| Errno::ENOMEM)?;
+    to.extend_from_slice([5, len as u32, kind as u32].as_bytes());
+    to.extend_from_slice(OWNER);
+    parts.iter().for_each(|part| to.extend_from_slice(part));
+    to.resize(to.len().next_multiple_of(4), 0);
+    Ok(())
+}

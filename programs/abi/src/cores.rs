@@ -1,0 +1,151 @@
+//! Core files: when one is written, whose it is, and what of the program stands in it.
+
+use std::fs;
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+use crate::{in_child, path, tell};
+
+/// A value that the core file must hold.
+static mut MARK: [u64; 2] = [0; 2];
+
+/// Runs this part.
+pub fn run() {
+    fs::create_dir("cores").expect("there is room for a folder");
+    // SAFETY: children end by a signal or by _exit.
+    unsafe {
+        libc::chdir(path(c"cores"));
+        ended("no limit, no file", 0, || {});
+        ended("a limit", libc::RLIM_INFINITY, || {});
+        examine();
+        fs::remove_file("core").expect("it is there");
+        ended("no dumps", libc::RLIM_INFINITY, || {
+            libc::prctl(libc::PR_SET_DUMPABLE, 0);
+        });
+        ended("a small limit", 4095, || {});
+        ended("a page", 4096, || {});
+        let size = fs::metadata("core").map_or(0, |data| data.len());
+        println!("no larger than that: {}", size <= 4096);
+        fs::remove_file("core").expect("it is there");
+        std::os::unix::fs::symlink("elsewhere", "core").expect("a link");
+        ended("a link is there", libc::RLIM_INFINITY, || {});
+        println!("through it: {}", fs::exists("elsewhere").unwrap_or(true));
+        fs::remove_file("core").expect("it is there");
+        fs::create_dir("core").expect("a folder");
+        ended("a folder is there", libc::RLIM_INFINITY, || {});
+        fs::remove_dir("core").expect("it is there");
+        ended("with threads", libc::RLIM_INFINITY, || {
+            for _ in 0..3 {
+                std::thread::spawn(|| {
+                    loop {
+                        std::thread::park();
+                    }
+                });
+            }
+        });
+        examine();
+        fs::remove_file("core").expect("it is there");
+        told();
+        fs::remove_file("core").expect("it is there");
+    }
+}
+
+fn limit(soft: u64) {
+    let limit = libc::rlimit {
+        rlim_cur: soft,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: the limit is whole.
+    unsafe { libc::setrlimit(libc::RLIMIT_CORE, &limit) };
+}
+
+/// A child that aborts below the limit `soft`, after `before`.
+fn ended(what: &str, soft: u64, before: impl FnOnce()) {
+    let status = in_child(|| {
+        limit(soft);
+        before();
+        // SAFETY: nothing else reads the value, and the child ends here.
+        unsafe {
+            MARK = [0x5711e_5711e, u64::from(libc::getpid().unsigned_abs())];
+            libc::abort();
+        }
+    });
+    println!(
+        "{what}: signal {}, core {}, file {}",
+        libc::WTERMSIG(status),
+        libc::WCOREDUMP(status),
+        fs::symlink_metadata("core").is_ok_and(|data| data.is_file())
+    );
+}
+
+/// What a debugger reads of the file: its kinds of notes, the registers' place, and the memory.
+fn examine() {
+    let mut file = fs::File::open("core").expect("a core file");
+    let data = file.metadata().expect("of an open file");
+    println!("mode {:o} of {}", data.permissions().mode(), data.uid());
+    let mut at = |place: u64, len: usize| {
+        let mut bytes = vec![0; len];
+        file.seek(SeekFrom::Start(place)).expect("a place");
+        file.read_exact(&mut bytes)
+            .map(|()| bytes)
+            .unwrap_or_default()
+    };
+    let word = |bytes: &[u8], place: usize, len: usize| {
+        let mut value = [0; 8];
+        value[..len].copy_from_slice(&bytes[place..place + len]);
+        u64::from_le_bytes(value)
+    };
+    let head = at(0, 64);
+    println!("{} type {}", head[..4].escape_ascii(), word(&head, 16, 2));
+    let mark = &raw const MARK as u64;
+    for segment in 0..word(&head, 56, 2) {
+        let segment = at(word(&head, 32, 8) + segment * 56, 56);
+        let [offset, start, len] = [8, 16, 32].map(|place| word(&segment, place, 8));
+        match word(&segment, 0, 4) {
+            4 => {
+                let notes = at(offset, len as usize);
+                let (mut next, mut threads) = (0, 0);
+                while next < notes.len() {
+                    let (size, kind) = (word(&notes, next + 4, 4), word(&notes, next + 8, 4));
+                    let content = &notes[next + 20..];
+                    match kind {
+                        // The first is that of the thread that died.
+                        1 if threads == 0 => {
+                            threads += 1;
+                            println!("status: signal {}", word(content, 12, 2));
+                        }
+                        3 => println!("program: {}", content[40..43].escape_ascii()),
+                        6 => println!("auxiliary vector: {}", size > 100),
+                        0x5349_4749 => println!("signal information: {}", word(content, 0, 4)),
+                        _ => {}
+                    }
+                    next += 20 + size.next_multiple_of(4) as usize;
+                }
+            }
+            _ if (start..start + len).contains(&mark) => {
+                let value = at(offset + mark - start, 16);
+                println!("the mark {:x}", word(&value, 0, 8));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What the parent is told.
+unsafe fn told() {
+    // SAFETY: the child ends by a signal; the structure is whole.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            limit(libc::RLIM_INFINITY);
+            libc::kill(libc::getpid(), libc::SIGQUIT);
+        }
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        tell(
+            "waitid",
+            libc::waitid(libc::P_PID, child as u32, &mut info, libc::WEXITED),
+        );
+        println!("dumped: {}", info.si_code == libc::CLD_DUMPED);
+        println!("by {}", info.si_status());
+    }
+}

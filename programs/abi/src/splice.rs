@@ -1,0 +1,177 @@
+//! Moving bytes between pipes and files without the program: how much goes at a time, what waits, what is refused.
+
+use std::ptr;
+
+use libc::{O_NONBLOCK, O_RDONLY, O_RDWR, SPLICE_F_NONBLOCK, c_int};
+
+use crate::{path, tell};
+
+fn pipe(flags: c_int) -> [c_int; 2] {
+    let mut ends = [0; 2];
+    // SAFETY: the array has room for two descriptors.
+    unsafe { libc::pipe2(ends.as_mut_ptr(), flags) };
+    ends
+}
+
+fn splice(from: c_int, to: c_int, len: usize, flags: u32) -> i64 {
+    // SAFETY: no offsets are passed.
+    unsafe { libc::splice(from, ptr::null_mut(), to, ptr::null_mut(), len, flags) as i64 }
+}
+
+fn vmsplice(pipe: c_int, bytes: &mut [u8], flags: u32) -> i64 {
+    let piece = libc::iovec {
+        iov_base: bytes.as_mut_ptr().cast(),
+        iov_len: bytes.len(),
+    };
+    // SAFETY: the piece is the slice.
+    unsafe { libc::vmsplice(pipe, &piece, 1, flags) as i64 }
+}
+
+fn read(file: c_int, len: usize) -> i64 {
+    let mut bytes = vec![0u8; len];
+    // SAFETY: the buffer has room for them.
+    unsafe { libc::read(file, bytes.as_mut_ptr().cast(), len) as i64 }
+}
+
+/// Runs this part.
+pub fn run() {
+    // Pages that are aligned, so that a pipe takes as many bytes as it has pages for.
+    let mut memory = vec![[0u8; 4096]; 49];
+    let start = memory.as_flattened_mut().as_mut_ptr();
+    let skip = start.align_offset(4096);
+    let bytes = &mut memory.as_flattened_mut()[skip..skip + 48 * 4096];
+    (0..bytes.len()).for_each(|at| bytes[at] = (at / 4096) as u8);
+    // SAFETY: every pointer passed is that of a live value of the right kind.
+    unsafe {
+        amounts(bytes);
+        full_and_empty(bytes);
+        sockets();
+        kinds();
+    }
+}
+
+/// More than a pipe holds is moved by parts, each at once.
+unsafe fn amounts(bytes: &mut [u8]) {
+    unsafe {
+        let ends = pipe(0);
+        let file = libc::open(path(c"spliced"), O_RDWR | libc::O_CREAT, 0o600);
+        let mut left = &mut *bytes;
+        while !left.is_empty() {
+            let taken = vmsplice(ends[1], left, 0);
+            tell("vmsplice of all", taken);
+            tell("to the file", splice(ends[0], file, taken as usize, 0));
+            left = &mut left[taken as usize..];
+        }
+        tell("size", libc::lseek(file, 0, libc::SEEK_CUR));
+        let mut last = [0u8];
+        libc::pread(file, last.as_mut_ptr().cast(), 1, 48 * 4096 - 1);
+        println!("the last byte {}", last[0]);
+        libc::lseek(file, 0, libc::SEEK_SET);
+        tell("the file to a pipe", splice(file, ends[1], 1 << 20, 0));
+        tell("position", libc::lseek(file, 0, libc::SEEK_CUR));
+        let other = pipe(0);
+        tell("pipe to pipe", splice(ends[0], other[1], 1 << 20, 0));
+        tell("read", read(other[0], 1 << 20));
+        let zero = libc::open(path(c"/dev/zero"), O_RDONLY);
+        tell("zeroes", splice(zero, ends[1], 100, 0));
+        let null = libc::open(path(c"/dev/null"), libc::O_WRONLY);
+        tell("to nowhere", splice(ends[0], null, 1000, 0));
+        tell("nothing", splice(ends[0], ends[0], 0, 0));
+        let mut out = [0u8; 100];
+        libc::write(ends[1], bytes.as_ptr().cast(), 50);
+        tell("vmsplice out", vmsplice(ends[0], &mut out, 0));
+        libc::lseek(file, 0, libc::SEEK_SET);
+        let sent = libc::sendfile(ends[1], file, ptr::null_mut(), 1 << 20);
+        tell("sendfile to a pipe", sent as i64);
+        libc::close(file);
+    }
+}
+
+unsafe fn full_and_empty(bytes: &mut [u8]) {
+    unsafe {
+        let (full, empty) = (pipe(0), pipe(0));
+        tell("fill", vmsplice(full[1], bytes, 0));
+        let now = SPLICE_F_NONBLOCK;
+        tell("more", vmsplice(full[1], &mut bytes[..1], now));
+        tell("from the empty one", splice(empty[0], full[1], 1, now));
+        tell("tee from it", libc::tee(empty[0], full[1], 1, now) as i64);
+        let zero = libc::open(path(c"/dev/zero"), O_RDONLY);
+        tell("to the full one", splice(zero, full[1], 1, now));
+        tell(
+            "out of the empty one",
+            vmsplice(empty[0], &mut bytes[..1], now),
+        );
+        libc::fcntl(full[1], libc::F_SETFL, O_NONBLOCK);
+        tell("its own flag", splice(zero, full[1], 1, 0));
+        libc::close(empty[1]);
+        tell("the end", splice(empty[0], full[1], 1, 0));
+        libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+        let ends = pipe(0);
+        libc::close(ends[0]);
+        tell("nobody reads", splice(zero, ends[1], 1, 0));
+        tell("nor this", vmsplice(ends[1], &mut bytes[..1], 0));
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+    }
+}
+
+/// What a socket has no room for stays in the pipe.
+unsafe fn sockets() {
+    unsafe {
+        let mut ends = [0; 2];
+        let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK;
+        libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr());
+        let through = pipe(O_NONBLOCK);
+        let chunk = [7u8; 1000];
+        let (mut written, mut moved) = (0, 0);
+        for _ in 0..2000 {
+            written += libc::write(through[1], chunk.as_ptr().cast(), 1000).max(0) as i64;
+            match splice(through[0], ends[0], 1000, 0) {
+                count @ 1.. => moved += count,
+                _ => break,
+            }
+        }
+        let mut waiting: c_int = 0;
+        libc::ioctl(through[0], libc::FIONREAD as _, &mut waiting);
+        println!("none is lost: {}", written == moved + i64::from(waiting));
+    }
+}
+
+/// Which files can be spliced at all; none of these waits.
+unsafe fn kinds() {
+    unsafe {
+        let (ends, other) = (pipe(0), pipe(0));
+        let mut mask = std::mem::zeroed();
+        libc::sigemptyset(&mut mask);
+        let files = [
+            ("a folder", libc::open(path(c"/"), O_RDONLY)),
+            ("eventfd", libc::eventfd(0, 0)),
+            ("epoll", libc::epoll_create1(0)),
+            ("signalfd", libc::signalfd(-1, &mask, 0)),
+            ("timerfd", libc::timerfd_create(libc::CLOCK_REALTIME, 0)),
+            ("inotify", libc::inotify_init1(0)),
+            ("a place", libc::open(path(c"/"), libc::O_PATH)),
+            (
+                "a socket",
+                libc::socket(libc::AF_UNIX, libc::SOCK_STREAM, 0),
+            ),
+            ("its own other end", ends[0]),
+        ];
+        for (name, file) in files {
+            tell(name, splice(file, ends[1], 1, 0));
+        }
+        libc::write(other[1], c"x".as_ptr().cast(), 1);
+        for (name, file) in &files[1..6] {
+            println!("to {name}:");
+            tell(" ", splice(other[0], *file, 1, 0));
+        }
+        let file = libc::open(path(c"spliced"), O_RDWR);
+        tell("file to file", splice(file, file, 1, 0));
+        tell("odd flags", splice(file, ends[1], 1, 16));
+        let mut offset = 0;
+        let out = libc::sendfile(file, ends[0], ptr::null_mut(), 1);
+        tell("sendfile from a pipe", out as i64);
+        let out = libc::sendfile(file, ends[0], &mut offset, 1);
+        tell("at a place", out as i64);
+        libc::unlink(path(c"spliced"));
+    }
+}
