@@ -6,9 +6,12 @@ use anyhow::{Context, Result};
 
 use super::crossings_boot::{Boot, Booted};
 use super::crossings_output::Said;
+use super::jobs::Jobs;
+use super::result::{Column, Head};
 use super::subject::Subject;
 use super::{Bench, inspect_entry, path, slowed};
 use crate::arch::Arch;
+use crate::guest;
 use crate::kernel_image::{Kernel, flat_image};
 use crate::project::Project;
 
@@ -31,18 +34,8 @@ fn run(
     words: &[&str],
     plugin: &str,
 ) -> Result<Booted> {
-    let subject = Subject {
-        label: kernel.to_string(),
-        kernel,
-        parameters: Vec::new(),
-        cpu: None,
-    };
-    let bench = Bench {
-        project,
-        quick: true,
-        full: false,
-        cpu: None,
-    };
+    let subject = subject(kernel);
+    let bench = bench(project);
     let boot = Boot {
         subject: &subject,
         arch,
@@ -52,6 +45,48 @@ fn run(
         limit: Duration::from_secs(120),
     };
     boot.run(&bench)
+}
+
+fn subject(kernel: Kernel) -> Subject {
+    Subject {
+        label: kernel.to_string(),
+        kernel,
+        parameters: Vec::new(),
+        cpu: None,
+    }
+}
+
+fn bench(project: &Project) -> Bench<'_> {
+    Bench {
+        project,
+        quick: true,
+        full: false,
+        cpu: None,
+    }
+}
+
+/// Whether the programs after one that hangs find what those before it found; else what they did.
+pub fn outlives(project: &Project, arch: Arch) -> Result<Option<String>> {
+    const LOOK: &str = "cat /tmp/file";
+    let subject = subject(Kernel::Stile);
+    let jobs = Jobs {
+        subject: &subject,
+        arch,
+        limit: Duration::from_secs(5),
+    };
+    let shell = |line: &str| guest::job(["sh", "-c", line]);
+    let lines = [LOOK, "while :; do :; done", LOOK].map(shell);
+    let mut tree = guest::tree(project, arch)?;
+    let first = shell("echo there >/tmp/file");
+    let mut column = Column::new(Head::default(), "");
+    let outputs = jobs.run(&bench(project), &mut tree, &first, &lines, &mut column)?;
+    let ends = outputs.iter().map(|output| match &output.end {
+        Ok(_) => String::from_utf8_lossy(&output.stdout).into_owned(),
+        Err(failure) => failure.reason.clone(),
+    });
+    let ends: Vec<_> = ends.collect();
+    let wanted = ["there\n", "hung: the time ran out", "there\n"];
+    Ok((ends != wanted).then(|| format!("{ends:?}")))
 }
 
 /// Whether a kernel that needs ten instructions more for a system call is shown to need ten more; else what was shown.

@@ -1,5 +1,6 @@
 //! Programs of a guest under `programs/init`, on any kernel, with what they print.
 
+use std::slice;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -18,6 +19,7 @@ use crate::qemu::{self, Accel, Machine};
 use crate::session::{Event, Folder, Session};
 
 /// What a program did.
+#[derive(Clone)]
 pub struct Output {
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
@@ -34,20 +36,27 @@ pub struct Jobs<'a> {
 }
 
 impl Jobs<'_> {
-    /// Runs the jobs one after the other, and boots again after one that took the machine with it. The column is told the
-    /// command, and how the first such machine came to its end.
+    /// Runs the jobs one after the other, and boots again after one that took the machine with it. Every machine begins with
+    /// `first`; one that does not survive it has nothing to say of the rest. The column is told the command, and how the first
+    /// lost machine came to its end.
     pub fn run(
         &self,
         bench: &Bench,
         tree: &mut Initramfs,
+        first: &Job,
         jobs: &[Job],
         column: &mut Column,
     ) -> Result<Vec<Output>> {
         let machine = self.machine(bench, Vec::new());
         let mut outputs = Vec::new();
         while let Some(left) = jobs.get(outputs.len()..).filter(|left| !left.is_empty()) {
-            let mut session = guest::boot(bench.project, &machine, tree, left, None)?;
-            for _ in left {
+            let all = [slice::from_ref(first), left].concat();
+            let mut session = guest::boot(bench.project, &machine, tree, &all, None)?;
+            let begun = attend(&mut session, self.limit)?;
+            if begun.end.is_err() {
+                outputs.resize(jobs.len(), begun);
+            }
+            for _ in outputs.len()..jobs.len() {
                 let output = attend(&mut session, self.limit)?;
                 let lost = output.end.is_err();
                 outputs.push(output);

@@ -82,16 +82,14 @@ fn run(bench: &Bench, arch: Arch, subject: &Subject, column: &mut Column) -> Res
     }
     // lat_fifo and lat_fcntl want it.
     tree.folder("var/tmp/lmbench");
-    let commands = ROWS.map(|(_, command)| format!("{BEFORE}{command}"));
-    let lines = std::iter::once(FIRST).chain(commands.iter().map(String::as_str));
-    let jobs: Vec<_> = lines.map(|line| guest::job(["sh", "-c", line])).collect();
-    let jobs = Jobs {
+    let job = |line: &str| guest::job(["sh", "-c", line]);
+    let jobs = ROWS.map(|(_, command)| job(&format!("{BEFORE}{command}")));
+    Jobs {
         subject,
         arch,
         limit: Duration::from_secs(60),
     }
-    .run(bench, &mut tree, &jobs, column);
-    Ok(jobs?.into_iter().skip(1).collect())
+    .run(bench, &mut tree, &job(FIRST), &jobs, column)
 }
 
 fn row(name: &str, command: &str, output: &Output) -> Row {

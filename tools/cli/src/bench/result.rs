@@ -33,7 +33,7 @@ impl Results {
 }
 
 /// What a table is about.
-#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Head {
     /// A short name, by which columns find their table.
     pub id: String,

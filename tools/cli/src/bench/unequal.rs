@@ -40,8 +40,8 @@ pub fn measure(bench: &Bench, arch: Arch, subject: &Subject) -> Column {
             arch,
             limit: Duration::from_secs(60),
         };
-        let job = guest::job(["sh", "-c", SCRIPT]);
-        for output in jobs.run(bench, &mut tree, &[job], column)? {
+        let (first, job) = (guest::job(["true"]), guest::job(["sh", "-c", SCRIPT]));
+        for output in jobs.run(bench, &mut tree, &first, &[job], column)? {
             let said = String::from_utf8_lossy(&output.stdout).into_owned();
             let lines = said.lines().filter_map(|line| line.split_once(':'));
             column

@@ -1,4 +1,5 @@
-//! The bench: two runs count the same, ten instructions more are shown as ten, and its page is one that a browser can show.
+//! The bench: two runs count the same, ten instructions more are shown as ten, a program that
+//! hangs spoils no other, and its page is one that a browser can show.
 
 use anyhow::Result;
 
@@ -15,6 +16,10 @@ pub fn test(project: &Project, arch: Arch, report: &mut Report) -> Result<()> {
         if report.wants(&name) {
             tell(report, &name, checks::repeats(project, kernel, arch)?);
         }
+    }
+    let name = format!("bench/outlives-{}", arch.debian());
+    if report.wants(&name) {
+        tell(report, &name, checks::outlives(project, arch)?);
     }
     let name = format!("bench/slower-{}", arch.debian());
     if report.wants(&name) {
