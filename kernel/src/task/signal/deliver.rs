@@ -40,14 +40,7 @@ pub fn deliver(frame: &mut Frame) {
         let action = process.signals.with_actions(|actions| actions.take(number));
         match action.handler {
             SIG_IGN => {}
-            SIG_DFL => match default_of(number) {
-                Default::Ignore | Default::Continue => {}
-                Default::Stop if number != SIGSTOP && job::is_orphaned(process.group()) => {}
-                Default::Stop => process.stop(number),
-                Default::Terminate => process.kill(number),
-                Default::Core if coredump::dump(&info, frame) => process.kill(number | DUMPED),
-                Default::Core => process.kill(number),
-            },
+            SIG_DFL => act_by_default(frame, &info),
             _ => {
                 restart(frame, Some(&action));
                 handle(frame, &action, info);
@@ -58,6 +51,22 @@ pub fn deliver(frame: &mut Frame) {
     restart(frame, None);
     if let Some(mask) = thread.signals.own.with(|own| own.saved_mask.take()) {
         set_blocked(mask);
+    }
+}
+
+/// Does what a signal does that nobody handles.
+#[cold]
+#[inline(never)]
+fn act_by_default(frame: &Frame, info: &Info) {
+    let process = current().process();
+    let number = info.number();
+    match default_of(number) {
+        Default::Ignore | Default::Continue => {}
+        Default::Stop if number != SIGSTOP && job::is_orphaned(process.group()) => {}
+        Default::Stop => process.stop(number),
+        Default::Terminate => process.kill(number),
+        Default::Core if coredump::dump(info, frame) => process.kill(number | DUMPED),
+        Default::Core => process.kill(number),
     }
 }
 
