@@ -47,8 +47,6 @@ pub struct Told {
     pub has_psci: bool,
     /// It is told its stolen time.
     pub stolen_time: bool,
-    /// It has SVE.
-    pub has_vectors: bool,
 }
 
 /// What became of an access to the controller's registers.

@@ -5,6 +5,7 @@ use super::context::{Context, Done};
 use super::psci;
 use super::stats::Exit as Kind;
 use super::sysreg;
+use super::uapi;
 use crate::arch::virt::Registers;
 
 /// Exception classes of ESR_EL2 (Arm ARM D24.2.40).
@@ -118,13 +119,17 @@ fn other(context: &mut Context, registers: &mut Registers) -> Exit {
                 Exit::Yields
             }
         }
-        class::SVE if !context.told.has_vectors => {
-            context.count(Kind::Other);
-            Exit::Undefined
-        }
-        class::FP | class::SVE => {
+        class::FP => {
             context.count(Kind::Other);
             Exit::Fp
+        }
+        class::SVE => {
+            context.count(Kind::Other);
+            let features = context.machine.features();
+            match features.is_some_and(|features| features.has(uapi::FEATURE_SVE)) {
+                true => Exit::Fp,
+                false => Exit::Undefined,
+            }
         }
         class::SECURE_CALL => {
             context.count(Kind::Hypercall);

@@ -125,11 +125,12 @@ impl FileOps for Handle {
         if state.init.is_none() {
             return Err(Errno::ENOEXEC);
         }
-        if !state.is_final() && [uapi::RUN, uapi::GET_REG_LIST].contains(&request) {
-            return Err(Errno::EPERM);
-        }
         match request {
             uapi::RUN => {
+                // What was settled once stays so.
+                if state.interface.is_none() {
+                    state.check_final()?;
+                }
                 if state.interface.is_none()
                     && let Some((_, place)) = self.machine.begin(&self.vcpu)?
                 {
@@ -140,7 +141,10 @@ impl FileOps for Handle {
                 }
                 vcpu.run(&self.machine, state)
             }
-            uapi::GET_REG_LIST => registers::list(state, argument),
+            uapi::GET_REG_LIST => {
+                state.check_final()?;
+                registers::list(state, argument)
+            }
             uapi::FINALIZE => match (UserPtr::<u32>::new(argument).read()?, &mut state.guest.sve) {
                 (uapi::FEATURE_SVE, Some(sve)) => sve.settle().map(|()| 0),
                 _ => Err(Errno::EINVAL),

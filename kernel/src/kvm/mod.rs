@@ -10,6 +10,7 @@ mod directory;
 mod dirty;
 mod events;
 mod exit;
+mod features;
 mod handle;
 mod ioevents;
 mod irqfd;

@@ -1,5 +1,6 @@
 //! One register at a time: KVM_GET_ONE_REG, KVM_SET_ONE_REG and KVM_GET_REG_LIST.
 
+use super::features::IDENTITY;
 use super::psci;
 use super::sysreg;
 use super::vcpu::State;
@@ -110,7 +111,7 @@ fn constant(machine: &Machine, guest: &Guest, id: u64) -> Option<u64> {
         COUNTER => Some(time::now_ticks().wrapping_sub(guest.counter_offset)),
         PHYSICAL_COUNTER => Some(time::now_ticks()),
         LOCK_STATUS => Some(sysreg::LOCK_THERE),
-        _ => sysreg::identity(number as u16, machine.enabled()),
+        _ => machine.features()?.identity(number as u16),
     }
 }
 
@@ -213,7 +214,7 @@ fn names(guest: &Guest) -> impl Iterator<Item = u64> + use<'_> {
         .copied()
         .filter(|known| hidden().all(|hidden| hidden != *known))
         .map(u64::from);
-    let identity = sysreg::IDENTITY.map(u64::from);
+    let identity = IDENTITY.map(u64::from);
     let others = [DEADLINE, COUNTER, PHYSICAL_COUNTER, MPIDR, LOCK_STATUS];
     let system = system
         .chain(keys.map(|known| u64::from(*known)))

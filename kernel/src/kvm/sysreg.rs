@@ -5,9 +5,7 @@ use affinity::SgiRegister;
 use super::context::Context;
 use super::stats::Exit;
 use super::vgic;
-use crate::arch;
 use crate::arch::virt::{Guest, Registers, encoding};
-use idreg::{Enabled, Register};
 
 /// The fields of a syndrome (Arm ARM D24.2.40, ISS encoding for an MSR or MRS).
 struct Trapped {
@@ -84,17 +82,6 @@ pub fn debug(guest: &mut Guest) {
     guest.registers.skip();
 }
 
-/// ID registers: op0 3, op1 0, CRn 0, CRm 1 to 7.
-pub const IDENTITY: core::ops::Range<u16> = encoding(3, 0, 0, 1, 0)..encoding(3, 0, 0, 8, 0);
-
-/// What an ID register reads as for guests with these features.
-pub fn identity(number: u16, enabled: Enabled) -> Option<u64> {
-    let register = Register::id((number >> 3 & 7) as u8, (number & 7) as u8);
-    IDENTITY
-        .contains(&number)
-        .then(|| arch::features().guest_value(register, enabled))
-}
-
 /// Sends an SGI if that is what a trapped access asks for.
 #[inline(always)]
 pub fn send(context: &Context, registers: &mut Registers, syndrome: u64) -> bool {
@@ -123,13 +110,10 @@ pub fn send(context: &Context, registers: &mut Registers, syndrome: u64) -> bool
 pub fn access(context: &Context, registers: &mut Registers) -> bool {
     let trapped = Trapped::of(registers.syndrome);
     context.count(Exit::Register);
+    let features = context.machine.features().filter(|_| trapped.read);
+    let identity = features.and_then(|features| features.identity(trapped.encoding));
     let value = match trapped.encoding {
-        id if IDENTITY.contains(&id) && trapped.read => {
-            match identity(id, context.machine.enabled()) {
-                Some(value) => value,
-                None => return false,
-            }
-        }
+        _ if let Some(value) = identity => value,
         id if id == encoding(3, 0, 0, 0, 5) && trapped.read => context.vcpu.affinity | 1 << 31,
         AUXILIARY => 0,
         LOCK_STATUS if trapped.read => LOCK_THERE,

@@ -346,7 +346,6 @@ impl Vcpu {
         let told = Told {
             has_psci: state.has_psci(),
             stolen_time: state.stolen.address.is_some(),
-            has_vectors: state.guest.sve.is_some(),
         };
         // Published when the first virtual CPU ran.
         let Some(directory) = state.reader.get(&machine.directory) else {
@@ -417,10 +416,15 @@ impl State {
             .is_some_and(|init| init.has(uapi::FEATURE_PSCI_0_2))
     }
 
-    /// Whether all is settled that the monitor settles late (KVM_ARM_VCPU_FINALIZE).
-    pub fn is_final(&self) -> bool {
-        let mut vectors = self.guest.sve.iter();
-        vectors.all(Sve::is_settled)
+    /// Fails unless all is settled that the monitor settles late (KVM_ARM_VCPU_FINALIZE).
+    ///
+    /// # Errors
+    /// EPERM
+    pub fn check_final(&self) -> Result<()> {
+        match &self.guest.sve {
+            Some(sve) if !sve.is_settled() => Err(Errno::EPERM),
+            _ => Ok(()),
+        }
     }
 
     fn reset(&mut self, affinity: u64) {

@@ -2,12 +2,12 @@
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use idreg::{Enabled, Feature};
 use spin::Once;
 
 use super::directory::{self, Directory, Publication};
+use super::features::Features;
 use super::handle::Handle;
 use super::ioevents::{self, Assignments};
 use super::irqfd::{self, Irqfds};
@@ -33,9 +33,6 @@ const DEFAULT_BITS: u32 = 40;
 /// The fewest bits that a monitor can ask for, and that the hardware is told of.
 const LEAST_BITS: u32 = 32;
 
-/// No virtual CPU has said its features yet.
-const UNSAID: u32 = u32::MAX;
-
 /// What monitor and virtual CPUs share; the file of the VM.
 pub struct Vm(Arc<Machine>);
 
@@ -53,8 +50,8 @@ pub struct Machine {
     manual_log: AtomicU64,
     /// Held while all virtual CPUs stand still, and while one is added.
     halting: SleepMutex<()>,
-    /// The features of all virtual CPUs, by their bits of KVM_ARM_VCPU_INIT, once one has said them.
-    features: AtomicU32,
+    /// The features of all virtual CPUs, once one has said them.
+    features: Once<Features>,
     /// The version of PSCI that the monitor wants; 0 for the newest.
     pub psci: AtomicU64,
     /// Whether the monitor is given accesses that the hardware does not describe.
@@ -101,7 +98,7 @@ impl Vm {
             slots: Mutex::default(),
             manual_log: AtomicU64::new(0),
             halting: SleepMutex::new(()),
-            features: AtomicU32::new(UNSAID),
+            features: Once::new(),
             psci: AtomicU64::new(0),
             undescribed_to_monitor: AtomicBool::new(false),
             memory: Stage2::new(bits.max(DEFAULT_BITS))?,
@@ -330,35 +327,22 @@ impl Machine {
         Ok(0)
     }
 
-    /// Notes a virtual CPU's features: all have the same.
+    /// Notes a virtual CPU's features, by their bits of KVM_ARM_VCPU_INIT: all have the same.
     ///
     /// # Errors
     /// EINVAL: another has others.
     pub fn settle_features(&self, wanted: u32) -> Result<()> {
-        match self
-            .features
-            .compare_exchange(UNSAID, wanted, Relaxed, Relaxed)
-        {
-            Ok(_) => Ok(()),
-            Err(known) if known == wanted => Ok(()),
-            Err(_) => Err(Errno::EINVAL),
+        let settled = self.features.call_once(|| Features::new(wanted));
+        if settled.said != wanted {
+            return Err(Errno::EINVAL);
         }
+        Ok(())
     }
 
-    /// What its virtual CPUs see by their ID registers, of what not all have.
-    pub fn enabled(&self) -> Enabled {
-        let features = match self.features.load(Relaxed) {
-            UNSAID => 0,
-            said => said,
-        };
-        let given = [
-            (uapi::FEATURE_SVE, Feature::Sve),
-            (uapi::FEATURE_ADDRESS_AUTH, Feature::PointerAuth),
-        ];
-        let given = given.iter().filter(|(bit, _)| features >> bit & 1 != 0);
-        given.fold(Enabled::NONE, |enabled, (_, feature)| {
-            enabled.with(*feature)
-        })
+    /// The features of all virtual CPUs, once one has said them.
+    #[inline]
+    pub fn features(&self) -> Option<&Features> {
+        self.features.get()
     }
 
     /// Whether the monitor itself says which pages count as not written.

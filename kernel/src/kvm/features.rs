@@ -1,0 +1,53 @@
+//! What the virtual CPUs of a machine have by its monitor's wish, and what their ID registers read as for it.
+
+use idreg::{Enabled, Feature, Register};
+
+use super::uapi;
+use crate::arch;
+use crate::arch::virt::encoding;
+
+/// ID registers: op0 3, op1 0, CRn 0, CRm 1 to 7.
+pub const IDENTITY: core::ops::Range<u16> = encoding(3, 0, 0, 1, 0)..encoding(3, 0, 0, 8, 0);
+const COUNT: usize = (IDENTITY.end - IDENTITY.start) as usize;
+
+/// Features that ID registers tell, by their bits of KVM_ARM_VCPU_INIT.
+const TOLD: [(u32, Feature); 2] = [
+    (uapi::FEATURE_SVE, Feature::Sve),
+    (uapi::FEATURE_ADDRESS_AUTH, Feature::PointerAuth),
+];
+
+/// The features of a machine's virtual CPUs.
+pub struct Features {
+    /// As the monitor said them, POWER_OFF aside.
+    pub said: u32,
+    /// The values of the ID registers, so that a guest's read is one load.
+    identities: [u64; COUNT],
+}
+
+impl Features {
+    /// Those with these bits.
+    pub fn new(said: u32) -> Self {
+        let given = TOLD.iter().filter(|(bit, _)| said >> bit & 1 != 0);
+        let enabled = given.fold(Enabled::NONE, |enabled, (_, feature)| {
+            enabled.with(*feature)
+        });
+        let identities = core::array::from_fn(|at| {
+            let number = IDENTITY.start + at as u16;
+            let register = Register::id((number >> 3 & 7) as u8, (number & 7) as u8);
+            arch::features().guest_value(register, enabled)
+        });
+        Features { said, identities }
+    }
+
+    /// Whether a feature is among them.
+    pub fn has(&self, feature: u32) -> bool {
+        self.said >> feature & 1 != 0
+    }
+
+    /// What an ID register reads as; none if `number` is of another register.
+    #[inline]
+    pub fn identity(&self, number: u16) -> Option<u64> {
+        let at = number.wrapping_sub(IDENTITY.start);
+        self.identities.get(usize::from(at)).copied()
+    }
+}
