@@ -3,6 +3,7 @@
 use linux_raw_sys::prctl::*;
 use linux_raw_sys::ptrace::{SECCOMP_MODE_FILTER, SECCOMP_MODE_STRICT};
 
+use crate::arch;
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
 use crate::task::credentials::{ALL_CAPABILITIES, Credentials};
@@ -68,7 +69,7 @@ pub fn prctl(option: u32, a: usize, b: usize, c: usize, d: usize) -> Result<usiz
         PR_CAP_AMBIENT => return ambient(a as u32, b, c, d),
         // A name for an anonymous mapping: /proc/PID/maps shows none.
         PR_SET_VMA => {}
-        _ => return Err(Errno::EINVAL),
+        _ => return arch::prctl(option, a),
     }
     Ok(0)
 }

@@ -116,9 +116,10 @@ fn registers(request: u32, tid: i32, kind: usize, data: usize) -> Result<()> {
     if len % regset::slot(kind) != 0 {
         return Err(Errno::EINVAL);
     }
-    let len = len.min(whole.len());
+    let len = len.min(regset::room(kind, whole.len()));
     if request == PTRACE_GETREGSET {
-        UserSlice::new(base, len).copy_out(&whole[..len])?;
+        let got = len.min(whole.len());
+        UserSlice::new(base, got).copy_out(&whole[..got])?;
     } else {
         let bytes = UserPtr::<u8>::new(base).read_vec(len)?;
         ptrace::with_stopped(tid, |thread, _| regset::set(&thread.arch, kind, &bytes))?;

@@ -28,6 +28,8 @@ mod rseq;
 mod seccomp;
 mod signals;
 mod splice;
+#[cfg(target_arch = "aarch64")]
+mod sve;
 mod time;
 mod times;
 mod tree;
@@ -67,6 +69,10 @@ fn main() {
         Some("exec") => exec(),
         #[cfg(target_arch = "aarch64")]
         Some("idreg") => idreg::run(),
+        #[cfg(target_arch = "aarch64")]
+        Some("sve") => sve::run(),
+        #[cfg(target_arch = "aarch64")]
+        Some("sve-exec") => sve::after_exec(),
         Some("tree") => tree::run(),
         Some("watch") => watch::run(),
         Some("unix") => unix::run(),

@@ -5,13 +5,13 @@ use core::fmt;
 
 use linux_raw_sys::general::{
     BUS_ADRALN, BUS_OBJERR, FPE_FLTDIV, FPE_FLTINV, FPE_FLTOVF, FPE_FLTRES, FPE_FLTUND, FPE_FLTUNK,
-    ILL_ILLOPC, ILL_ILLOPN, ILL_ILLTRP, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP, TRAP_BRKPT,
-    TRAP_HWBKPT, TRAP_TRACE,
+    ILL_ILLOPC, ILL_ILLOPN, ILL_ILLTRP, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTRAP,
+    TRAP_BRKPT, TRAP_HWBKPT, TRAP_TRACE,
 };
 
 use super::cpu;
 use super::frame::Frame;
-use super::{USER_END, compat, emulate, irq as interrupts, uaccess};
+use super::{USER_END, compat, emulate, irq as interrupts, thread, uaccess};
 use crate::mm::fault::{self, Access, Signal};
 use crate::panic::{self, Exception};
 use crate::task;
@@ -34,6 +34,8 @@ pub mod class {
     pub const ILLEGAL_STATE: usize = 0x0e;
     /// SVC in AArch32.
     pub const SVC32: usize = 0x11;
+    /// An instruction of SVE that is not enabled.
+    pub const SVE: usize = 0x19;
     /// SVC in AArch64.
     pub const SVC64: usize = 0x15;
     /// MSR, MRS or a system instruction.
@@ -145,6 +147,11 @@ pub(super) extern "C" fn other(syndrome: usize, address: usize, frame: &mut Fram
             frame.skip_instruction();
             return count(Kind::EmulatedOther);
         }
+        class::SVE => match thread::current().arch.begin_sve() {
+            Ok(true) => return count(Kind::VectorTrap),
+            Ok(false) => (Kind::Undefined, SIGILL, ILL_ILLOPC, pc),
+            Err(_) => (Kind::VectorTrap, SIGKILL, 0, pc),
+        },
         class::PC_ALIGNMENT => (Kind::Undefined, SIGBUS, BUS_ADRALN, untagged(address)),
         class::SP_ALIGNMENT => (Kind::Undefined, SIGBUS, BUS_ADRALN, frame.sp()),
         class::FLOAT32 | class::FLOAT64 => (Kind::Undefined, SIGFPE, float_code(syndrome), pc),
@@ -162,7 +169,7 @@ pub(super) extern "C" fn other(syndrome: usize, address: usize, frame: &mut Fram
             compat::call_address(frame),
         ),
         class if class::COPROCESSORS.contains(&class) => (Kind::Undefined, SIGILL, ILL_ILLOPC, pc),
-        // An access to what is not enabled (SVE, SME, FP), a failed authentication, a missing landing pad, and whatever the
+        // An access to what is not enabled (SME, FP), a failed authentication, a missing landing pad, and whatever the
         // architecture adds.
         _ => (Kind::Undefined, SIGILL, ILL_ILLOPN, pc),
     };

@@ -8,14 +8,18 @@ use spin::Once;
 use super::cpu;
 use super::entry;
 use super::sysreg::{isb, read, write};
-use super::{emulate, mmu, uaccess};
+use super::{emulate, mmu, sve, uaccess};
 use crate::params;
 use crate::sync::Mutex;
-use idreg::register::{CTR_EL0, DCZID_EL0, ID_AA64ISAR0_EL1, MIDR_EL1, MPIDR_EL1, REVIDR_EL1};
+use idreg::register::{
+    CTR_EL0, DCZID_EL0, ID_AA64ISAR0_EL1, ID_AA64PFR0_EL1, MIDR_EL1, MPIDR_EL1, REVIDR_EL1,
+};
 use idreg::{El0View, Enabled, Feature, Hwcaps, Raw, Register, System};
 
 /// What the kernel turns on for programs.
-const ENABLED: Enabled = Enabled::NONE.with(Feature::FloatingPoint);
+const ENABLED: Enabled = Enabled::NONE
+    .with(Feature::FloatingPoint)
+    .with(Feature::Sve);
 
 /// SCTLR_EL1.SPAN: PSTATE.PAN stays as it is when an exception is taken.
 const SCTLR_SPAN: usize = 1 << 23;
@@ -73,9 +77,18 @@ fn probe() -> Raw {
     raw
 }
 
+/// ID_AA64PFR0_EL1.SVE
+fn has_sve(raw: &Raw) -> bool {
+    raw.get(ID_AA64PFR0_EL1) >> 32 & 0xf != 0
+}
+
 /// Takes this CPU into account, before [`settle`].
 pub(super) fn fold() {
-    FOLDED.lock().fold(&probe());
+    let raw = probe();
+    FOLDED.lock().fold(&raw);
+    if has_sve(&raw) {
+        sve::fold();
+    }
 }
 
 /// Settles what the kernel and programs may rely on, when all CPUs are folded in, and the policies that go with it.
@@ -141,6 +154,13 @@ pub(super) fn start_cpu() -> bool {
     }
     if let Err(missing) = settled.system.admit(&raw) {
         crate::log!("CPU {} stays offline: {missing}", cpu.index());
+        return false;
+    }
+    if settled.system.sve() && !sve::start_cpu() {
+        crate::log!(
+            "CPU {} stays offline: it lacks a length of vectors",
+            cpu.index()
+        );
         return false;
     }
     let view = Box::leak(Box::new(El0View::new(

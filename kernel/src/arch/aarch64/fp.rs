@@ -1,6 +1,7 @@
 //! FP and SIMD registers, which the kernel itself never uses: it is built without.
 
 use core::arch::asm;
+use core::mem::offset_of;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -71,11 +72,30 @@ macro_rules! all {
     };
 }
 
+/// Where V0 to V31 are: behind FPSR and FPCR.
+const VECTORS: usize = offset_of!(FpState, v);
+const _: () = assert!(VECTORS == 8 && offset_of!(FpState, fpcr) == 4);
+
 /// Stores this CPU's registers.
 pub fn save(state: &mut FpState) {
+    // SAFETY: stores all of `state` (FPSR and FPCR by their encodings).
+    unsafe {
+        asm!(
+            all!("stp"),
+            "mrs {status}, S3_3_C4_C4_1",
+            "mrs {control}, S3_3_C4_C4_0",
+            "stp {status:w}, {control:w}, [{at}, -8]",
+            at = in(reg) (&raw mut *state).wrapping_byte_add(VECTORS),
+            status = out(reg) _,
+            control = out(reg) _,
+            options(nostack, preserves_flags),
+        )
+    };
+}
+
+/// Stores FPSR and FPCR.
+pub fn save_control(state: &mut FpState) {
     let (fpsr, fpcr): (u64, u64);
-    // SAFETY: stores 512 bytes at the start of `state`.
-    unsafe { asm!(all!("stp"), at = in(reg) &raw mut state.v, options(nostack, preserves_flags)) };
     // SAFETY: reads two registers.
     unsafe {
         asm!("mrs {}, S3_3_C4_C4_1", "mrs {}, S3_3_C4_C4_0", out(reg) fpsr, out(reg) fpcr, options(nomem, nostack, preserves_flags))
@@ -86,12 +106,25 @@ pub fn save(state: &mut FpState) {
 
 /// Loads this CPU's registers.
 pub fn load(state: &FpState) {
-    let (fpsr, fpcr) = (u64::from(state.fpsr), u64::from(state.fpcr));
-    // SAFETY: loads 512 bytes from the start of `state` into registers that no compiled code uses.
+    // SAFETY: loads all of `state` into registers that no compiled code uses.
     unsafe {
-        asm!(all!("ldp"), at = in(reg) &raw const state.v, options(nostack, preserves_flags))
+        asm!(
+            all!("ldp"),
+            "ldp {status:w}, {control:w}, [{at}, -8]",
+            "msr S3_3_C4_C4_1, {status}",
+            "msr S3_3_C4_C4_0, {control}",
+            at = in(reg) (&raw const *state).wrapping_byte_add(VECTORS),
+            status = out(reg) _,
+            control = out(reg) _,
+            options(nostack, preserves_flags, readonly),
+        )
     };
-    // SAFETY: the program's own registers (FPSR and FPCR by their encodings).
+}
+
+/// Loads FPSR and FPCR.
+pub fn load_control(state: &FpState) {
+    let (fpsr, fpcr) = (u64::from(state.fpsr), u64::from(state.fpcr));
+    // SAFETY: the program's own registers.
     unsafe {
         asm!("msr S3_3_C4_C4_1, {}", "msr S3_3_C4_C4_0, {}", in(reg) fpsr, in(reg) fpcr, options(nomem, nostack, preserves_flags))
     };

@@ -3,6 +3,7 @@
 use core::mem::offset_of;
 
 use super::cpu::Cpu;
+use super::fp::FpState;
 
 /// The user's registers at the top of a thread's kernel stack.
 ///
@@ -32,6 +33,8 @@ pub struct StackTop {
     pub frame: Frame,
     /// The CPU that runs the thread, written when it is switched to.
     pub cpu: *const Cpu,
+    /// FP and SIMD registers of a thread that does not run: here, where a new thread's need not be moved with it.
+    pub fp: FpState,
 }
 
 /// Words of the registers that `struct sigcontext` and `user_pt_regs` hold in this order: x0 to x30, sp, pc, pstate.

@@ -20,6 +20,9 @@ mod memory;
 mod memory_map;
 mod psci;
 mod start;
+mod sve;
+mod sve_frame;
+mod sve_set;
 mod syscall;
 mod sysreg;
 mod tlb;
@@ -47,6 +50,10 @@ pub use frame::Frame;
 pub use regset::single_step;
 pub use syscall::{Syscall, SyscallTable};
 pub use thread::{ThreadState, adopt, current, current_arc, enter_user, switch, try_current, work};
+
+use linux_raw_sys::prctl::{PR_SVE_GET_VL, PR_SVE_SET_VL};
+
+use crate::errno::{Errno, Result};
 
 /// Bytes in a page.
 pub const PAGE_SIZE: usize = 4096;
@@ -79,6 +86,18 @@ pub static ABIS: &[super::Abi] = &[
 pub const SPECIFIC: &[(usize, Syscall)] = &compat::CALLS;
 /// Whether tables of system calls hold those of 32-bit programs.
 pub const NARROW_CALLS: bool = true;
+
+/// prctl(2) where it concerns the architecture.
+///
+/// # Errors
+/// EINVAL: it has no such option.
+pub fn prctl(option: u32, argument: usize) -> Result<usize> {
+    match option {
+        PR_SVE_SET_VL => sve::set_vl(argument),
+        PR_SVE_GET_VL => sve::get_vl(),
+        _ => Err(Errno::EINVAL),
+    }
+}
 
 #[path = "../../kvm/mod.rs"]
 mod kvm;

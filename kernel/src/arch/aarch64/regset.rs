@@ -7,6 +7,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::fp::FpState;
 use super::frame::{Frame, REGISTERS, pstate};
 use super::thread::ThreadState;
+use super::{sve, sve_set};
 use crate::errno::{Errno, Result};
 
 /// NT_PRSTATUS: `struct user_pt_regs`.
@@ -15,6 +16,8 @@ const GENERAL: u32 = 1;
 const FLOATING: u32 = 2;
 /// NT_ARM_TLS: TPIDR_EL0.
 const THREAD_POINTER: u32 = 0x401;
+/// NT_ARM_SVE: `struct user_sve_header`, and the registers.
+const SVE: u32 = 0x405;
 /// NT_ARM_SYSTEM_CALL: the number of the system call.
 const SYSTEM_CALL: u32 = 0x404;
 
@@ -27,6 +30,7 @@ const FLOATING_SIZE: usize = VECTORS + 16;
 pub fn slot(kind: u32) -> usize {
     match kind {
         GENERAL | THREAD_POINTER => 8,
+        SVE => sve::QUAD,
         _ => 4,
     }
 }
@@ -34,6 +38,14 @@ pub fn slot(kind: u32) -> usize {
 /// The general registers of a frame, as NT_PRSTATUS has them.
 pub fn general(frame: &Frame) -> &[u8] {
     frame.registers().as_bytes()
+}
+
+/// Bytes of the set `kind` at most, which has `size` now.
+pub fn room(kind: u32, size: usize) -> usize {
+    match kind {
+        SVE => sve_set::most(),
+        _ => size,
+    }
 }
 
 /// The set `kind` of a stopped thread.
@@ -57,6 +69,7 @@ pub fn get(state: &ThreadState, kind: u32) -> Result<Vec<u8>> {
         SYSTEM_CALL => state.with_stopped_frame(|frame| {
             bytes.extend_from_slice(&(frame.syscall as i32).to_ne_bytes());
         }),
+        SVE if sve::present() => sve_set::get(state, &mut bytes)?,
         _ => return Err(Errno::EINVAL),
     }
     Ok(bytes)
@@ -67,6 +80,9 @@ pub fn get(state: &ThreadState, kind: u32) -> Result<Vec<u8>> {
 /// # Errors
 /// EINVAL (no such set, or a state that no program may have), ENOMEM.
 pub fn set(state: &ThreadState, kind: u32, bytes: &[u8]) -> Result<()> {
+    if kind == SVE {
+        return sve_set::set(state, bytes);
+    }
     let mut whole = get(state, kind)?;
     let len = bytes.len().min(whole.len());
     whole[..len].copy_from_slice(&bytes[..len]);

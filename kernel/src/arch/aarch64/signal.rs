@@ -6,7 +6,8 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 use super::compat_signal;
 use super::fp::{self, FpState};
 use super::frame::{Frame, REGISTERS, pstate};
-use super::thread;
+use super::sve_frame::{self, Plan};
+use super::{sve, thread};
 use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, UserSlice};
 
@@ -46,9 +47,9 @@ struct Context {
 /// Head of an extension record.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-struct Head {
-    magic: u32,
-    size: u32,
+pub(super) struct Head {
+    pub magic: u32,
+    pub size: u32,
 }
 
 /// `struct fpsimd_context`.
@@ -79,29 +80,35 @@ struct SignalFrame {
     tail: Tail,
 }
 
+pub(super) const FP_MAGIC: u32 = 0x4650_8001;
+pub(super) const ESR_MAGIC: u32 = 0x4553_5201;
 const FP_HEAD: Head = Head {
-    magic: 0x4650_8001,
+    magic: FP_MAGIC,
     size: size_of::<FpContext>() as u32,
 };
 const ESR_HEAD: Head = Head {
-    magic: 0x4553_5201,
-    size: 16,
+    magic: ESR_MAGIC,
+    size: ESR_SIZE as u32,
 };
-const END: Head = Head { magic: 0, size: 0 };
+/// Bytes of a `struct esr_context`.
+const ESR_SIZE: usize = 16;
+/// The end of the records.
+pub(super) const END: Head = Head { magic: 0, size: 0 };
 /// Bytes of `sigcontext.__reserved`.
-const RESERVED: usize = 4096;
+pub(super) const RESERVED: usize = 4096;
 /// Where it begins in the frame.
 const RECORDS: usize = core::mem::offset_of!(SignalFrame, fp);
 const CONTEXT: usize = core::mem::offset_of!(SignalFrame, context);
 const REGISTERS_AT: usize = core::mem::offset_of!(SignalFrame, registers);
 const TAIL: usize = core::mem::offset_of!(SignalFrame, tail);
-/// Bytes of a `struct rt_sigframe`: AT_MINSIGSTKSZ, with the frame record above it.
-const FRAME: usize = RECORDS + RESERVED;
-const _: () = assert!(RECORDS == 592 && FRAME == 4688);
+const _: () = assert!(RECORDS == 592);
+/// Bytes above a `struct rt_sigframe`: the frame record, and what aligns it.
+const ABOVE: usize = 16 + 16;
 
 /// Bytes that a signal takes of its stack at most.
-pub const fn frame_size() -> usize {
-    FRAME + 16
+pub fn frame_size() -> usize {
+    let largest = Plan::largest(size_of::<FpContext>() + ESR_SIZE);
+    RECORDS + largest.map_or(RESERVED, |plan| plan.size()) + ABOVE
 }
 
 /// The smallest alternate stack (MINSIGSTKSZ of the architecture's `signal.h`).
@@ -125,9 +132,17 @@ pub fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
     } else {
         delivery.stack_top
     };
-    let record = top.wrapping_sub(16) & !15;
-    let base = record.wrapping_sub(FRAME) & !15;
     let (fault_address, syndrome) = thread::current().arch.fault();
+    // The syndrome belongs to a fault; without one the list has a record less.
+    let (esr, esr_size) = if syndrome == 0 {
+        (END, 0)
+    } else {
+        (ESR_HEAD, ESR_SIZE)
+    };
+    let vectors = Plan::new(size_of::<FpContext>() + esr_size);
+    let records = vectors.as_ref().map_or(RESERVED, Plan::size);
+    let record = top.wrapping_sub(16) & !15;
+    let base = record.wrapping_sub(RECORDS + records) & !15;
     let [stack, stack_flags, stack_size] = delivery.altstack.map(|word| word as u64);
     UserSlice::new(base, delivery.info.len()).copy_out(delivery.info)?;
     UserPtr::<Context>::new(base + CONTEXT).write(&Context {
@@ -146,13 +161,14 @@ pub fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
     };
     fp::save(&mut fp.state);
     UserPtr::new(base + RECORDS).write(&fp)?;
-    // The syndrome belongs to a fault; without one the list ends a record earlier.
-    let head = if syndrome == 0 { END } else { ESR_HEAD };
     UserPtr::<Tail>::new(base + TAIL).write(&Tail {
-        head,
+        head: esr,
         syndrome: syndrome as u64,
         end: [END; 2],
     })?;
+    if let Some(vectors) = vectors {
+        vectors.write(base + RECORDS)?;
+    }
     UserPtr::<[u64; 2]>::new(record).write(&[frame.x[29] as u64, frame.x[30] as u64])?;
     frame.x[0] = delivery.signo as usize;
     if delivery.flags & SA_SIGINFO != 0 {
@@ -190,7 +206,14 @@ pub fn pop(frame: &mut Frame, with_info: bool) -> Result<Popped> {
         .copy_in(context.as_mut_bytes())?;
     UserSlice::new(base.wrapping_add(REGISTERS_AT), size_of_val(&registers))
         .copy_in(registers.as_mut_bytes())?;
-    load_fp(base.wrapping_add(RECORDS))?;
+    let records = base.wrapping_add(RECORDS);
+    let mut record = FpContext::new_zeroed();
+    read_fp(records, &mut record)?;
+    if sve::present() {
+        sve_frame::load(records, &record.state)?;
+    } else {
+        fp::load(&record.state);
+    }
     *frame.registers_mut() = registers;
     // Only what programs may set: an AArch64 program it stays.
     frame.pstate &= pstate::USER;
@@ -198,16 +221,14 @@ pub fn pop(frame: &mut Frame, with_info: bool) -> Result<Popped> {
     Ok((context.mask, Some(context.stack.map(|word| word as usize))))
 }
 
-/// Loads FP and SIMD registers from the record that holds them, wherever it stands among those from `records` on.
-fn load_fp(records: usize) -> Result<()> {
+/// Reads the record that holds FP and SIMD registers, wherever it stands among those from `records` on.
+fn read_fp(records: usize, record: &mut FpContext) -> Result<()> {
     let mut offset = 0;
-    let mut record = FpContext::new_zeroed();
     while offset + size_of::<FpContext>() <= RESERVED {
         UserSlice::new(records.wrapping_add(offset), size_of::<FpContext>())
             .copy_in(record.as_mut_bytes())?;
         let size = record.head.size as usize;
         if record.head == FP_HEAD {
-            fp::load(&record.state);
             return Ok(());
         }
         if record.head == END || size < size_of::<Head>() || size % 16 != 0 {

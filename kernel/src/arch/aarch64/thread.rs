@@ -1,16 +1,18 @@
 //! What the hardware holds for a thread, and switching from one to another.
 
 use alloc::sync::Arc;
-use core::arch::naked_asm;
+use core::arch::{asm, naked_asm};
 use core::cell::{Cell, UnsafeCell};
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering::*};
 
 use super::cpu::{self, Cpu};
 use super::entry;
 use super::fp::{self, FpState};
 use super::frame::{Frame, StackTop};
+use super::sve::{self, Image, Lengths};
 use super::sysreg::{read, write};
+use crate::errno::Result;
 use crate::mm::kmap::KernelStack;
 use crate::task::{self, Thread};
 
@@ -24,6 +26,16 @@ pub mod work {
     pub const TRACE: u32 = 1 << 2;
     /// The program is to learn its CPU, or to leave a restartable sequence.
     pub const RSEQ: u32 = 1 << 3;
+}
+
+/// What a switch moves of a thread's program: its thread pointers with V0 to V31, unless `ThreadState::moved` is another than 0.
+mod moved {
+    /// V0 to V31.
+    pub const FP: u8 = 0;
+    /// Nothing: it has no program.
+    pub const NOTHING: u8 = 1;
+    /// SVE's registers.
+    pub const SVE: u8 = 2;
 }
 
 /// Where a thread that is switched out goes on: what a call keeps (AAPCS64, section 6.1.1).
@@ -42,8 +54,8 @@ pub struct ThreadState {
     pub work: AtomicU32,
     /// Whether a CPU runs the thread, or has not yet saved its context.
     running: AtomicBool,
-    /// Whether the thread has a program, thus user registers worth keeping.
-    user: AtomicBool,
+    /// One of [`moved`].
+    moved: AtomicU8,
     context: UnsafeCell<Context>,
     /// Address of the `StackTop`.
     top: usize,
@@ -53,7 +65,9 @@ pub struct ThreadState {
     narrow_tls: AtomicUsize,
     /// The CPU whose FP/SIMD registers were loaded for this thread last.
     fp_cpu: AtomicUsize,
-    fp: UnsafeCell<FpState>,
+    /// While it uses SVE; V0 to V31 are in it then.
+    sve: UnsafeCell<Image>,
+    sve_lengths: Cell<Lengths>,
     /// Address and syndrome of the last fault that earned a signal.
     fault: Cell<(usize, usize)>,
     /// Keeps the stack for as long as the thread.
@@ -74,13 +88,14 @@ impl ThreadState {
         ThreadState {
             work: AtomicU32::new(0),
             running: AtomicBool::new(false),
-            user: AtomicBool::new(false),
+            moved: AtomicU8::new(moved::NOTHING),
             context: UnsafeCell::new(Context { x, lr, sp: top }),
             top,
             tls: AtomicUsize::new(0),
             narrow_tls: AtomicUsize::new(0),
             fp_cpu: AtomicUsize::new(NO_CPU),
-            fp: UnsafeCell::new(FpState::new()),
+            sve: UnsafeCell::new(Image::NONE),
+            sve_lengths: Cell::new(Lengths::default()),
             fault: Cell::new((0, 0)),
             _stack: stack,
         }
@@ -99,17 +114,19 @@ impl ThreadState {
     }
 
     /// A thread that will return to its program with `frame`: a child of the current thread, with a copy of its FP/SIMD
-    /// registers and thread pointer.
+    /// registers and thread pointer. Of SVE it has the lengths.
     pub fn new_user(stack: KernelStack, frame: &Frame) -> Self {
         let top = stack_top(stack.top());
         let to_user = entry::to_user as *const () as usize;
         let mut state = Self::at(Some(stack), top, start as *const () as usize, to_user, 0);
         // SAFETY: `top` lies in the new stack, which nothing else uses yet.
         unsafe { (&raw mut (*(top as *mut StackTop)).frame).write(frame.clone()) };
-        *state.user.get_mut() = true;
+        *state.moved.get_mut() = moved::FP;
         *state.tls.get_mut() = read!("tpidr_el0");
         *state.narrow_tls.get_mut() = read!("tpidrro_el0");
-        fp::save(state.fp.get_mut());
+        // SAFETY: as above; any bytes are registers.
+        fp::save(unsafe { &mut *state.fp() });
+        state.sve_lengths = Cell::new(current().arch.sve_lengths());
         state
     }
 
@@ -118,6 +135,12 @@ impl ThreadState {
         let state = Self::at(None, stack_top(cpu::this().start_stack.get()), 0, 0, 0);
         state.running.store(true, Relaxed);
         state
+    }
+
+    /// Where FP and SIMD registers are kept, behind the frame.
+    fn fp(&self) -> *mut FpState {
+        // SAFETY: inside the thread's stack, which lives as long as it.
+        unsafe { &raw mut (*(self.top as *mut StackTop)).fp }
     }
 
     /// Whether a CPU runs the thread, or has not saved its context yet.
@@ -170,7 +193,59 @@ impl ThreadState {
         assert!(self.is_current());
         self.set_wide_tls(0);
         self.set_narrow_tls(0);
+        self.end_sve();
+        self.set_sve_lengths(self.sve_lengths().after_exec());
         fp::load(&FpState::new());
+    }
+
+    /// The current thread uses SVE from now on, with what V0 to V31 hold and zero elsewhere. False if programs have none.
+    ///
+    /// # Errors
+    /// ENOMEM
+    pub(super) fn begin_sve(&self) -> Result<bool> {
+        if !sve::present() {
+            return Ok(false);
+        }
+        let mut image = Image::zero(self.sve_lengths().now())?;
+        let mut fp = FpState::new();
+        fp::save(&mut fp);
+        image.set_low(&fp.v);
+        self.load_sve(image);
+        Ok(true)
+    }
+
+    /// Loads `image`, which is of the current thread's length, into this CPU as the current thread's.
+    pub(super) fn load_sve(&self, image: Image) {
+        image.load();
+        self.own_sve(|own| *own = image);
+        // At each switch they are loaded anew.
+        self.fp_cpu.store(NO_CPU, Relaxed);
+        self.moved.store(moved::SVE, Relaxed);
+    }
+
+    /// The current thread uses SVE no more: only V0 to V31 stay.
+    pub(super) fn end_sve(&self) {
+        if self.moved.load(Relaxed) == moved::SVE {
+            self.own_sve(Image::drop_live);
+            self.moved.store(moved::FP, Relaxed);
+        }
+    }
+
+    /// Calls `f` with the current thread's image, whose registers are in this CPU. It must not touch a program's memory.
+    pub(super) fn own_sve<R>(&self, f: impl FnOnce(&mut Image) -> R) -> R {
+        assert!(self.is_current());
+        // SAFETY: the current thread's own cell, which only this and the switch borrow.
+        f(unsafe { &mut *self.sve.get() })
+    }
+
+    /// The lengths that a thread that does not run, or the current one, asked for.
+    pub(super) fn sve_lengths(&self) -> Lengths {
+        self.sve_lengths.get()
+    }
+
+    /// Sets them.
+    pub(super) fn set_sve_lengths(&self, lengths: Lengths) {
+        self.sve_lengths.set(lengths);
     }
 
     /// Remembers what a fault signal will tell: the address and the syndrome.
@@ -202,7 +277,108 @@ impl ThreadState {
         assert!(!self.is_running());
         self.fp_cpu.store(NO_CPU, Relaxed);
         // SAFETY: as in `with_stopped_frame`.
-        f(unsafe { &mut *self.fp.get() })
+        let fp = unsafe { &mut *self.fp() };
+        self.with_stopped_sve(|image| {
+            if image.is_none() {
+                return f(fp);
+            }
+            image.low(&mut fp.v);
+            let result = f(fp);
+            image.set_low(&fp.v);
+            result
+        })
+    }
+
+    /// As [`ThreadState::with_stopped_frame`], with the registers of SVE: it uses them from now on if there are any.
+    pub(super) fn with_stopped_sve<R>(&self, f: impl FnOnce(&mut Image) -> R) -> R {
+        assert!(!self.is_running());
+        // SAFETY: as in `with_stopped_frame`.
+        let image = unsafe { &mut *self.sve.get() };
+        let result = f(image);
+        let moved = if image.is_none() {
+            moved::FP
+        } else {
+            moved::SVE
+        };
+        self.moved.store(moved, Relaxed);
+        result
+    }
+
+    /// Saves what the program has in this CPU, which the thread leaves.
+    #[inline(always)]
+    fn leave(&self) {
+        if self.moved.load(Relaxed) == moved::FP {
+            self.tls.store(read!("tpidr_el0"), Relaxed);
+            // SAFETY: the CPU's own thread's.
+            fp::save(unsafe { &mut *self.fp() });
+        } else {
+            self.leave_sve();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn leave_sve(&self) {
+        if self.moved.load(Relaxed) == moved::SVE {
+            self.tls.store(read!("tpidr_el0"), Relaxed);
+            // SAFETY: the CPU's own thread's.
+            let (fp, image) = unsafe { (&mut *self.fp(), &mut *self.sve.get()) };
+            fp::save_control(fp);
+            image.leave();
+        }
+    }
+
+    /// Makes this the thread that `cpu`, which is this CPU, runs, and loads what [`ThreadState::leave`] saved; FP and SIMD registers
+    /// not if this CPU still has them.
+    #[inline(always)]
+    fn enter(&self, cpu: &'static Cpu) {
+        let top = self.top as *mut StackTop;
+        // SAFETY: inside the thread's stack, above all that it uses.
+        unsafe { (*top).cpu = cpu };
+        cpu.current.set(self);
+        if self.moved.load(Relaxed) == moved::FP {
+            self.load_tls();
+            if !core::ptr::eq(cpu.fp_owner.get(), self) || self.fp_cpu.load(Relaxed) != cpu.index()
+            {
+                // SAFETY: the thread runs here alone from now on.
+                fp::load(unsafe { &(*top).fp });
+                cpu.fp_owner.set(self);
+                self.fp_cpu.store(cpu.index(), Relaxed);
+            }
+        } else {
+            self.enter_sve(cpu);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn enter_sve(&self, cpu: &'static Cpu) {
+        if self.moved.load(Relaxed) == moved::SVE {
+            self.load_tls();
+            // SAFETY: the thread runs here alone from now on.
+            let (fp, image) = unsafe { (&*self.fp(), &*self.sve.get()) };
+            fp::load_control(fp);
+            image.load();
+            cpu.fp_owner.set(core::ptr::null());
+        }
+    }
+
+    #[inline(always)]
+    fn load_tls(&self) {
+        const { assert!(offset_of!(Self, narrow_tls) == offset_of!(Self, tls) + 8) };
+        // SAFETY: the program's own registers, from two words of the thread that nobody else writes while it is switched to.
+        unsafe {
+            asm!(
+                "ldp {wide}, {narrow}, [{state}, {tls}]",
+                "msr tpidr_el0, {wide}",
+                "msr tpidrro_el0, {narrow}",
+                state = in(reg) self,
+                tls = const offset_of!(Self, tls),
+                wide = out(reg) _,
+                narrow = out(reg) _,
+                options(nostack, preserves_flags, readonly),
+            )
+        };
     }
 
     /// Calls `f` with the current thread's user registers. They must be whole: in a system call entered by
@@ -256,14 +432,8 @@ pub fn current_arc() -> Arc<Thread> {
 pub fn adopt(thread: Arc<Thread>) {
     let cpu = cpu::this();
     assert!(cpu.current.get().is_null());
-    enter(cpu, &thread.arch);
+    thread.arch.enter(cpu);
     core::mem::forget(thread);
-}
-
-fn enter(cpu: &'static Cpu, state: &ThreadState) {
-    // SAFETY: `top` is inside the thread's stack, above all that it uses.
-    unsafe { (*(state.top as *mut StackTop)).cpu = cpu };
-    cpu.current.set(state);
 }
 
 /// Switches from the current thread to `next`, another one that no other CPU will switch to. Returns when something switches
@@ -280,25 +450,8 @@ pub fn switch(next: Arc<Thread>) -> Arc<Thread> {
         core::hint::spin_loop();
     }
     next.running.store(true, Relaxed);
-    if previous.user.load(Relaxed) {
-        previous.tls.store(read!("tpidr_el0"), Relaxed);
-        // SAFETY: the current thread's own cell.
-        fp::save(unsafe { &mut *previous.fp.get() });
-    }
-    if next.user.load(Relaxed) {
-        // SAFETY: the program's own registers.
-        unsafe {
-            write!("tpidr_el0", next.tls.load(Relaxed));
-            write!("tpidrro_el0", next.narrow_tls.load(Relaxed));
-        }
-        if !core::ptr::eq(cpu.fp_owner.get(), next) || next.fp_cpu.load(Relaxed) != cpu.index() {
-            // SAFETY: `next` runs here alone from now on.
-            fp::load(unsafe { &*next.fp.get() });
-            cpu.fp_owner.set(next);
-            next.fp_cpu.store(cpu.index(), Relaxed);
-        }
-    }
-    enter(cpu, next);
+    previous.leave();
+    next.enter(cpu);
     cpu.previous.set(previous);
     // SAFETY: both contexts belong to this CPU now, and `next`'s was made by `at` or by this very call.
     unsafe {
@@ -373,7 +526,7 @@ extern "C" fn switched() {
 /// Runs the current thread's program from `frame` on. The thread's stack below its top is forgotten.
 pub fn enter_user(frame: &Frame) -> ! {
     let state = &current().arch;
-    state.user.store(true, Relaxed);
+    state.moved.store(moved::FP, Relaxed);
     state.with_frame(|own| *own = frame.clone());
     // SAFETY: the frame at the top is whole.
     unsafe { entry::leave_to_user(state.top) }

@@ -46,6 +46,16 @@ pub use thread::{ThreadState, adopt, current, current_arc, enter_user, switch, t
 #[cfg(feature = "selftest")]
 pub use trap::wild_access;
 
+use crate::errno::{Errno, Result};
+
+/// prctl(2) where it concerns the architecture.
+///
+/// # Errors
+/// EINVAL: it has no such option.
+pub fn prctl(_option: u32, _argument: usize) -> Result<usize> {
+    Err(Errno::EINVAL)
+}
+
 /// No guests yet.
 pub const HYPERVISOR: Option<super::Hypervisor> = None;
 /// Bytes in a page.

@@ -26,6 +26,11 @@ pub fn general(frame: &Frame) -> &[u8] {
     frame.x.as_bytes()
 }
 
+/// Bytes of the set `kind` at most, which has `size` now.
+pub fn room(_kind: u32, size: usize) -> usize {
+    size
+}
+
 /// The set `kind` of a stopped thread.
 ///
 /// # Errors

@@ -101,7 +101,6 @@ pub(super) fn start_cpu(maintenance: Option<u32>) {
         return;
     }
     timer::stop();
-    sve::start_cpu();
     // SAFETY: no guest runs, and the host's interface is used by registers already.
     unsafe {
         write!("S3_4_C12_C9_5", BY_REGISTERS);
@@ -195,6 +194,8 @@ impl Guest {
         memory: &Stage2,
         mut answer: impl FnMut(&mut Registers, Left) -> Next,
     ) -> Left {
+        // To programs this is a system call, which need not keep vectors.
+        super::thread::current().arch.end_sve();
         let (thread, features) = (read!("tpidr_el0"), read!("cpacr_el1"));
         let (host, vectors, traps, timers) = (
             read!("hcr_el2"),
