@@ -1,4 +1,4 @@
-//! `docs/abi.md`, generated.
+//! `docs/abi.md`: the lists, which are generated, and what LTP says, which is written by hand in `ltp.md`.
 
 use core::fmt::{self, Write};
 
@@ -12,7 +12,7 @@ pub fn document(out: &mut dyn Write) -> fmt::Result {
     writeln!(out, "# System calls\n")?;
     writeln!(
         out,
-        "Generated from `crates/linux-abi`. Numbers are the same on arm64 and RISC-V.\n"
+        "Generated from `crates/linux-abi`. Numbers are the same on arm64 and RISC-V. What LTP says of them stands at the end.\n"
     )?;
     list(out, CALLS)?;
     writeln!(out, "\n## 32-bit Arm programs\n")?;
@@ -23,7 +23,8 @@ pub fn document(out: &mut dyn Write) -> fmt::Result {
         compat::PRIVATE_FIRST,
         compat::PRIVATE
     )?;
-    list(out, compat::CALLS)
+    list(out, compat::CALLS)?;
+    write!(out, "\n{}", include_str!("ltp.md"))
 }
 
 fn list(out: &mut dyn Write, calls: &[Call]) -> fmt::Result {

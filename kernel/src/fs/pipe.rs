@@ -104,7 +104,7 @@ impl Pipe {
     }
 
     /// Reads what is there.
-    #[inline]
+    #[inline(always)]
     fn take(&self, to: &mut Sink) -> Result<usize> {
         if self.len.load(Acquire) == 0 {
             return Ok(0);
@@ -116,7 +116,7 @@ impl Pipe {
         Ok(count)
     }
 
-    #[inline]
+    #[inline(always)]
     fn read(&self, to: &mut Sink, nonblocking: bool) -> Result<usize> {
         if to.left() == 0 {
             return Ok(0);
@@ -144,7 +144,7 @@ impl Pipe {
     }
 
     /// Writes what there is room for, but nothing where that is less than `least`.
-    #[inline]
+    #[inline(always)]
     fn put(&self, from: &mut Source, least: usize) -> Result<usize> {
         if self.readers.load(Acquire) == 0 {
             return Err(Errno::EPIPE);

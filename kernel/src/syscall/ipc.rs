@@ -160,14 +160,16 @@ pub fn shmctl(number: i32, command: u32, to: usize) -> Result<usize> {
     match command {
         IPC_INFO => {
             let most = SEGMENTS.most.load(Relaxed) as u64;
-            let limits = [
+            // `struct shminfo64`: max, min, mni, seg, all, and four unused.
+            let mut limits = [0; 9];
+            limits[..5].copy_from_slice(&[
                 shared::LARGEST.load(Relaxed) as u64,
                 1,
                 most,
                 most,
                 shared::ALL as u64,
-            ];
-            UserPtr::new(to).write(&[limits, [0; 5]])?;
+            ]);
+            UserPtr::new(to).write(&limits)?;
             Ok(SEGMENTS.extent().1)
         }
         SHM_INFO => {

@@ -51,6 +51,10 @@ unsafe fn listed() {
         show("sem", 2);
         // The last two are what of it is in memory and what is swapped out.
         show("shm", 5);
+        let mut limits = [7u64; 16];
+        libc::shmctl(0, 3, limits.as_mut_ptr().cast());
+        let written = limits.iter().rposition(|word| *word != 7);
+        println!("words of limits: {}", written.map_or(0, |last| last + 1));
         let mut buffer = [0u8; 256];
         tell_ok(
             "any queue",
