@@ -8,6 +8,7 @@ use anyhow::Result;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGWINCH};
 use wire::{Channel, Control, INPUT_WINDOW};
 
+use crate::bench::counted;
 use crate::counts;
 use crate::options::CountFormat;
 use crate::session::{Event, Session};
@@ -28,6 +29,8 @@ pub struct Console {
     pub count: Option<CountFormat>,
     /// When the machine is ended.
     pub deadline: Option<Instant>,
+    /// Wait for the machine's end, with which what it counted is written.
+    pub awaits_end: bool,
 }
 
 /// What is known while the machine runs.
@@ -79,6 +82,9 @@ impl Console {
                 }
             };
             if let Some(status) = ended {
+                if self.awaits_end {
+                    counted::await_end(&mut state.session)?;
+                }
                 return Ok(status);
             }
         }

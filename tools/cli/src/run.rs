@@ -131,6 +131,7 @@ fn start(project: &Project, options: &RunOptions, unnamed: Unnamed) -> Result<u8
         interactive,
         count,
         deadline: deadline.map(|time| Instant::now() + time),
+        awaits_end: false,
     };
     console.attend(session, &name, reads)
 }

@@ -13,6 +13,8 @@ pub struct Options {
     pub lines: bool,
     /// The phase of which instructions are kept.
     pub trace: Option<Trace>,
+    /// The exception level that alone is looked at.
+    pub level: Option<u32>,
 }
 
 /// Which instructions are kept.
@@ -42,6 +44,7 @@ impl Options {
             instructions: true,
             lines: false,
             trace: None,
+            level: None,
         };
         let (mut tag, mut skip, mut limit) = (None, 1, 10_000);
         for word in words {
@@ -62,6 +65,7 @@ impl Options {
                 "out" => out = Some(PathBuf::from(value)),
                 "instructions" => options.instructions = switch()?,
                 "lines" => options.lines = switch()?,
+                "level" => options.level = Some(number()?),
                 "trace" if value == "any" => tag = Some(None),
                 "trace" => tag = Some(Some(number()?)),
                 "skip" => skip = number()?.into(),
@@ -81,7 +85,7 @@ mod tests {
 
     #[test]
     fn all_options() {
-        let words = "out=/tmp/x,instructions=off,lines=on,trace=7,skip=2,limit=50";
+        let words = "out=/tmp/x,instructions=off,lines=on,trace=7,skip=2,limit=50,level=2";
         let options = Options::parse(words.split(',')).unwrap();
         assert_eq!(
             options,
@@ -93,7 +97,8 @@ mod tests {
                     tag: Some(7),
                     skip: 2,
                     limit: 50
-                })
+                }),
+                level: Some(2),
             }
         );
     }

@@ -1,6 +1,7 @@
 //! QEMU's side: what is registered, and what is called.
 
 use crate::decode::{Isa, Ring};
+use crate::level;
 use crate::lines::{Access, Lines};
 use crate::options::Options;
 use crate::phases::Phases;
@@ -86,8 +87,8 @@ impl Plugin {
         self.counters.iter().map(Tally::total).collect()
     }
 
-    /// Says what is to be done each time that an instruction executes.
-    fn instrument(&'static self, insn: *mut Insn) {
+    /// Says what is to be done each time that an instruction executes; one that does not count can be a marker.
+    fn instrument(&'static self, insn: *mut Insn, counts: bool) {
         let mut bytes = [0; 4];
         // SAFETY: the handle is valid during the translation callback, and the buffer as long as said.
         let address = unsafe {
@@ -96,7 +97,7 @@ impl Plugin {
         };
         let (word, ring) = (u32::from_le_bytes(bytes), self.isa.ring(address));
         let all = self.options.instructions.then_some(self.isa.patterns.len());
-        for kind in self.isa.matches(word).chain(all) {
+        for kind in self.isa.matches(word).chain(all).filter(|_| counts) {
             self.counter(kind, ring).count(insn);
         }
         if let Some(tag) = self.isa.marker(word) {
@@ -180,10 +181,13 @@ impl Plugin {
 }
 
 extern "C" fn translated(_id: Id, tb: *mut Tb) {
+    // A block is translated for the level that is about to execute it.
+    let wanted = plugin().options.level;
+    let counts = wanted.is_none() || wanted == level::current();
     // SAFETY: the handle is valid during the callback, and the places are those it has.
     unsafe {
         for place in 0..qemu::qemu_plugin_tb_n_insns(tb) {
-            plugin().instrument(qemu::qemu_plugin_tb_get_insn(tb, place));
+            plugin().instrument(qemu::qemu_plugin_tb_get_insn(tb, place), counts);
         }
     }
 }
@@ -304,6 +308,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
     }
     // SAFETY: the callbacks have the types that the interface asks for.
     unsafe {
+        qemu::qemu_plugin_register_vcpu_init_cb(id, level::started);
         qemu::qemu_plugin_register_vcpu_tb_trans_cb(id, translated);
         qemu::qemu_plugin_register_atexit_cb(id, ended, std::ptr::null_mut());
     }

@@ -48,6 +48,22 @@ pub const NOT_EQUAL: c_uint = 3;
 /// `QEMU_PLUGIN_MEM_RW`.
 pub const READS_AND_WRITES: c_uint = 3;
 
+/// `qemu_plugin_reg_descriptor`.
+#[repr(C)]
+pub struct Register {
+    pub handle: *mut c_void,
+    pub name: *const c_char,
+    pub feature: *const c_char,
+}
+
+/// GLib's `GArray` and `GByteArray`, up to their length.
+#[repr(C)]
+pub struct Array<T> {
+    pub data: *const T,
+    pub len: c_uint,
+}
+
+pub type CpuCallback = extern "C" fn(Id, c_uint);
 pub type TranslateCallback = extern "C" fn(Id, *mut Tb);
 pub type ExecuteCallback = extern "C" fn(c_uint, *mut c_void);
 pub type MemoryCallback = extern "C" fn(c_uint, c_uint, u64, *mut c_void);
@@ -100,6 +116,14 @@ unsafe extern "C" {
     pub fn qemu_plugin_scoreboard_new(bytes: usize) -> *mut Scoreboard;
     pub fn qemu_plugin_u64_sum(counter: Counter) -> u64;
     pub fn qemu_plugin_u64_set(counter: Counter, cpu: c_uint, value: u64);
+    pub fn qemu_plugin_register_vcpu_init_cb(id: Id, callback: CpuCallback);
+    /// An array of the caller's; called on a CPU's thread.
+    pub fn qemu_plugin_get_registers() -> *mut Array<Register>;
+    /// Appends the value; called on a CPU's thread. Not positive where it cannot be read.
+    pub fn qemu_plugin_read_register(handle: *mut c_void, to: *mut Array<u8>) -> c_int;
+    pub fn g_byte_array_new() -> *mut Array<u8>;
+    pub fn g_byte_array_unref(array: *mut Array<u8>);
+    pub fn g_array_unref(array: *mut Array<Register>);
     pub fn qemu_plugin_outs(text: *const c_char);
     pub fn free(memory: *mut c_void);
 }

@@ -11,7 +11,7 @@ mod boot;
 mod campaign;
 pub mod checks;
 mod compare;
-mod counted;
+pub mod counted;
 mod crossings;
 mod crossings_boot;
 mod crossings_output;

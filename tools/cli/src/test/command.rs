@@ -247,34 +247,39 @@ fn check(run: &Run, output: &Output) -> Option<String> {
 }
 
 /// Stile as a guest of itself runs its tour, and reads a trapped register on the fault path only where `hwaf` says so: else there
-/// are only the exits of its start.
+/// are only the exits of its start. What the host executes follows.
 fn guest_hwaf(project: &Project, name: &str, report: &mut Report) -> Result<()> {
-    let mut exits = Vec::new();
+    let (mut exits, mut executed) = (Vec::new(), Vec::new());
     for policy in ["hwaf=cached", "hwaf=reread"] {
         let output = command(project)?
-            .args(["vm", "--guest-kernel", "stile", "--exits"])
+            .args(["vm", "--guest-kernel", "stile", "--icount"])
+            .args(["--exits", "--host-instructions"])
             .args(["--guest-append", policy])
             .stdin(Stdio::null())
             .output()?;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        let count = said.lines().find_map(|line| {
-            line.strip_prefix("sysreg_exits ")?
-                .trim()
-                .parse::<u64>()
-                .ok()
-        });
-        match count {
-            Some(count) if output.status.success() => exits.push(count),
+        let count = |name: &str| {
+            let mut values = said.lines().filter_map(|line| line.strip_prefix(name));
+            values.find_map(|value| value.trim().parse::<u64>().ok())
+        };
+        match (count("sysreg_exits "), count("host_instructions ")) {
+            (Some(count), Some(instructions)) if output.status.success() => {
+                exits.push(count);
+                executed.push(instructions);
+            }
             _ => {
                 report.failed(name, &format!("{policy}: {}\n{said}", output.status));
                 return Ok(());
             }
         }
     }
-    if exits[0] < 1000 && exits[1] > 10 * exits[0] {
+    // An exit is 50 instructions at least.
+    let more = 50 * exits[1].saturating_sub(exits[0]);
+    if exits[0] < 1000 && exits[1] > 10 * exits[0] && executed[1] > executed[0] + more {
         report.passed(1);
     } else {
-        report.failed(name, &format!("exits of cached and reread: {exits:?}"));
+        let how = format!("cached and reread: exits {exits:?}, instructions {executed:?}");
+        report.failed(name, &how);
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ use clap::Args;
 use wire::Input;
 
 use crate::arch::Arch;
+use crate::bench::counted::{self, Counted};
 use crate::console::Console;
 use crate::guest;
 use crate::initramfs::Initramfs;
@@ -19,6 +20,7 @@ use crate::options::CountFormat;
 use crate::policies;
 use crate::project::Project;
 use crate::qemu::{Accel, Machine};
+use crate::session::Folder;
 use crate::terminal;
 use crate::toolchain;
 use system::System;
@@ -53,6 +55,9 @@ pub struct VmOptions {
     /// Parameters for the guest's command line
     #[arg(long, value_name = "PARAMS", allow_hyphen_values = true)]
     pub guest_append: Vec<String>,
+    /// Put a Debian package and all that it needs, or a program of lmbench, into the guest that has busybox
+    #[arg(long, value_name = "NAME")]
+    pub guest_package: Vec<String>,
     /// A disk of the guest: this file as it is now, which what the guest writes does not change
     #[arg(long, value_name = "FILE")]
     pub disk: Vec<PathBuf>,
@@ -74,6 +79,10 @@ pub struct VmOptions {
     /// When the guest is off, print on stderr what the kernel that runs it counted of its exits
     #[arg(long)]
     pub exits: bool,
+    /// When the guest is off, print on stderr how many instructions the kernel that runs it executed meanwhile, without the guest's
+    /// and the monitor's
+    #[arg(long, requires = "icount")]
+    pub host_instructions: bool,
     /// Let the machine's time be its instructions, so that two runs print the same
     #[arg(long)]
     pub icount: bool,
@@ -119,6 +128,14 @@ pub fn vm(project: &Project, options: &VmOptions) -> Result<u8> {
         bail!("--count is Stile's: {kernel} does not count");
     }
     let memory = format!("{}M", HOST_MEMORY + options.memory);
+    let folder = Folder::new(project.cache.join("run"))?;
+    let counts = options.host_instructions.then(|| folder.file("counts"));
+    let mut machine_options = HYPERVISOR.map(String::from).to_vec();
+    if let Some(counts) = &counts {
+        let plugin = counted::plugin(project)?;
+        let plugin = format!("file={},out={},level=2", plugin.display(), counts.display());
+        machine_options.extend(["-plugin".into(), plugin]);
+    }
     let machine = Machine {
         arch: Arch::Arm64,
         kernel: &kernel,
@@ -130,7 +147,7 @@ pub fn vm(project: &Project, options: &VmOptions) -> Result<u8> {
         accel: Accel::Tcg,
         debugger: None,
         append: options.set.iter().chain(&options.append).cloned().collect(),
-        options: HYPERVISOR.map(String::from).to_vec(),
+        options: machine_options,
     };
     let mut tree = guest::bare_tree(project, Arch::Arm64)?;
     let [stdin, stdout, stderr] = terminal::terminals();
@@ -160,8 +177,15 @@ pub fn vm(project: &Project, options: &VmOptions) -> Result<u8> {
         interactive,
         count: options.count,
         deadline: limit.map(|time| Instant::now() + time),
+        awaits_end: counts.is_some(),
     };
-    console.attend(session, "vmm", reads)
+    let status = console.attend(session, "vmm", reads)?;
+    if let Some(counts) = counts {
+        let counted = Counted::read(&counts)?;
+        let executed = counted.phase(1, &["instructions.kernel"]);
+        eprintln!("host_instructions {executed}");
+    }
+    Ok(status)
 }
 
 /// Puts the monitor and what it is to run into the host's tree: the monitor's command line.
@@ -183,7 +207,13 @@ fn monitor(
     let mut parameters = options.guest_append.clone();
     let mut initrd = options.guest_initrd.as_deref().map(read).transpose()?;
     if initrd.is_none()
-        && let Some(files) = system::files(project, &system, &options.program, interactive)?
+        && let Some(files) = system::files(
+            project,
+            &system,
+            &options.program,
+            &options.guest_package,
+            interactive,
+        )?
     {
         // Its console is the virtio console, and the other one carries its log.
         words.push("--log".into());
@@ -226,7 +256,7 @@ pub fn add_guest(project: &Project, tree: &mut Initramfs) -> Result<()> {
     let system = System::from_option(GUEST);
     bare_monitor(project, tree, &system.image(project)?, 1)?;
     tree.link("usr/bin/vmm", &place("vmm"));
-    let files = system::files(project, &system, &[], false)?;
+    let files = system::files(project, &system, &[], &[], false)?;
     let files = files.with_context(|| format!("{GUEST} has no files"))?;
     tree.text(&place("initrd"), &files.archive);
     tree.text(&place("parameters"), files.parameters.as_bytes());

@@ -85,12 +85,13 @@ pub struct Files {
     pub parameters: &'static str,
 }
 
-/// The files of a guest that runs `program`; without one a shell on a terminal, else the tour. None where the guest is not one
+/// The files of a guest that runs `program`, with these packages and programs of lmbench; without a program a shell on a terminal, else the tour. None where the guest is not one
 /// that is known.
 pub fn files(
     project: &Project,
     system: &System,
     program: &[OsString],
+    wanted: &[String],
     interactive: bool,
 ) -> Result<Option<Files>> {
     let (modules, parameters) = match system {
@@ -104,6 +105,17 @@ pub fn files(
     let mut tree = Initramfs::new(project, Arch::Arm64);
     tree.script("init", INIT.as_bytes());
     tree.add_busybox()?;
+    let (lmbench, debian): (Vec<String>, Vec<String>) = wanted
+        .iter()
+        .cloned()
+        .partition(|name| packages::is_lmbench(name));
+    if !debian.is_empty() {
+        tree.overlay(&packages::tree(project, Arch::Arm64, &debian)?)?;
+    }
+    for name in lmbench {
+        let file = packages::lmbench(project, Arch::Arm64)?.join(&name);
+        tree.file(&format!("usr/bin/{name}"), &file)?;
+    }
     tree.folder("stile/modules");
     for (at, module) in modules.iter().enumerate() {
         let name = module.file_name().unwrap_or_default().to_string_lossy();
