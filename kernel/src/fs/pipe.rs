@@ -104,7 +104,7 @@ impl Pipe {
     }
 
     /// Reads what is there.
-    #[inline(always)]
+    #[inline]
     fn take(&self, to: &mut Sink) -> Result<usize> {
         if self.len.load(Acquire) == 0 {
             return Ok(0);
@@ -116,7 +116,7 @@ impl Pipe {
         Ok(count)
     }
 
-    #[inline(always)]
+    #[inline]
     fn read(&self, to: &mut Sink, nonblocking: bool) -> Result<usize> {
         if to.left() == 0 {
             return Ok(0);
@@ -144,7 +144,7 @@ impl Pipe {
     }
 
     /// Writes what there is room for, but nothing where that is less than `least`.
-    #[inline(always)]
+    #[inline]
     fn put(&self, from: &mut Source, least: usize) -> Result<usize> {
         if self.readers.load(Acquire) == 0 {
             return Err(Errno::EPIPE);
@@ -324,10 +324,11 @@ impl End {
     /// Writes what there is room for, for which it waits.
     pub fn write_some(&self, from: &mut Source, nonblocking: bool) -> Result<usize> {
         while from.left() > 0 {
-            self.await_room(nonblocking)?;
-            match self.pipe.put(from, 1)? {
-                0 => {}
-                count => return Ok(count),
+            from.truncate(self.await_room(nonblocking)?);
+            match self.pipe.write(from, true) {
+                // Another was faster.
+                Err(Errno::EAGAIN) if !nonblocking => {}
+                done => return done,
             }
         }
         Ok(0)
@@ -335,7 +336,16 @@ impl End {
 
     /// Reads what is there, or comes when it is empty.
     pub fn read_some(&self, to: &mut Sink, nonblocking: bool) -> Result<usize> {
-        self.pipe.read(to, nonblocking)
+        while to.left() > 0 && self.await_bytes(nonblocking)? > 0 {
+            match self.peek(to)? {
+                0 => {}
+                count => {
+                    self.consume(count);
+                    return Ok(count);
+                }
+            }
+        }
+        Ok(0)
     }
 
     /// Makes the pipe at least `size` bytes large; returns the new size.
