@@ -139,10 +139,19 @@ pub(super) extern "C" fn instruction_abort(syndrome: usize, address: usize) {
 
 /// Any other synchronous exception of a program. No class is ignored.
 pub(super) extern "C" fn other(syndrome: usize, address: usize, frame: &mut Frame) {
+    match syndrome >> class::SHIFT {
+        class::UNKNOWN if emulate::undefined(frame) => {}
+        class::SYSTEM if emulate::system(frame, syndrome) => {}
+        _ => rare(syndrome, address, frame),
+    }
+}
+
+/// What is no read of an ID register.
+#[cold]
+#[inline(never)]
+fn rare(syndrome: usize, address: usize, frame: &mut Frame) {
     let pc = frame.pc();
     let (kind, signo, code, address) = match syndrome >> class::SHIFT {
-        class::UNKNOWN if emulate::undefined(frame) => return,
-        class::SYSTEM if emulate::system(frame, syndrome) => return,
         class::WFX => {
             frame.skip_instruction();
             return count(Kind::EmulatedOther);
