@@ -1,5 +1,4 @@
 #: package gdb
-#: only arm64
 # gdb begins a program, steps, stops at a system call, looks and changes, and lets it go on.
 export HOME=/tmp
 cat > commands <<'END'

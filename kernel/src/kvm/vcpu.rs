@@ -331,9 +331,10 @@ impl Vcpu {
     /// Waits for an interrupt, a signal, or to be turned off.
     fn wait(&self, machine: &Machine, state: &State) {
         let shared = machine.vgic().and_then(|vgic| vgic.shared());
+        // Who is asked to look is not asked again until it did, on its way into the guest.
         let due = || {
-            let interrupts =
-                shared.is_some_and(|shared| gic::is_due(&self.private, shared, state.place));
+            let interrupts = self.private.has_arrived()
+                || shared.is_some_and(|shared| gic::is_due(&self.private, shared, state.place));
             interrupts || state.guest.error.is_some() || self.stops.load(Acquire) != 0
         };
         let deadline = gic::next_timer(&self.private, &state.guest).filter(|_| shared.is_some());

@@ -2,16 +2,22 @@
 
 use std::arch::global_asm;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::thread;
+use std::time::Duration;
 
 use kvm_ioctls::{Kvm, VcpuExit, VmFd};
 
 use crate::code;
 use crate::host::{self, DEVICE, MEMORY, call, count, eventfd, machine, pass, signal};
 
+const IRQ_LINE: u64 = 0x4008_ae61;
 const IRQFD: u64 = 0x4020_ae76;
 const IOEVENTFD: u64 = 0x4040_ae79;
 const ROUTING: u64 = 0x4008_ae6a;
 const SIGNAL_MSI: u64 = 0x4020_aea5;
+
+/// Enough for a guest to fall asleep.
+const SHORT: Duration = Duration::from_millis(50);
 
 /// Tells all of it.
 pub fn tell(kvm: &Kvm) {
@@ -40,7 +46,7 @@ pub fn tell(kvm: &Kvm) {
                 let (place, value) = (address - DEVICE, host::number(data));
                 println!("writes {} at {place:#x}: {value:#x}", data.len());
                 match place {
-                    0x100 => signal(&interrupt),
+                    0x100 => raise_late(&vm, &interrupt),
                     0x108 => println!("ended before: {}", count(&ended)),
                     0x110 => println!("ended behind: {}", count(&ended)),
                     _ => {}
@@ -56,6 +62,21 @@ pub fn tell(kvm: &Kvm) {
     for (what, fd) in writes {
         println!("{what}: {}", count(&fd));
     }
+}
+
+/// Raises a line of the CPU's own that it has not enabled, and then the interrupt, both most likely while it sleeps.
+fn raise_late(vm: &VmFd, interrupt: &OwnedFd) {
+    const OWN_LINE: u32 = 2 << 24 | 20;
+    let vm = vm.as_raw_fd();
+    let interrupt = interrupt.try_clone().expect("a descriptor");
+    thread::spawn(move || {
+        thread::sleep(SHORT);
+        let wanted = [OWN_LINE, 1];
+        // SAFETY: the machine's descriptor is open as long as the guest runs, and the structure is whole.
+        unsafe { libc::ioctl(vm, IRQ_LINE as _, &wanted) };
+        thread::sleep(SHORT);
+        signal(&interrupt);
+    });
 }
 
 fn irqfd(vm: &VmFd, fd: &OwnedFd, gsi: u32, flags: u32, ended: Option<&OwnedFd>) -> String {
