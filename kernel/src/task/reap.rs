@@ -48,7 +48,27 @@ pub struct Found {
 /// ECHILD, ERESTARTSYS.
 pub fn wait(which: &Which, options: u32) -> Result<Option<Found>> {
     let process = current().process();
-    while options & WNOHANG != 0 {
+    if options & WNOHANG != 0 {
+        return look_again(process, which, options);
+    }
+    let mut found = Ok(None);
+    let ready = || {
+        found = look(process, which, options, &mut false);
+        !matches!(found, Ok(None))
+    };
+    if process.child_event.wait_interruptible(ready, None).is_ok() {
+        return found;
+    }
+    // The signal may be that of a child's end, which counts first.
+    match look_again(process, which, options) {
+        Ok(None) => Err(Errno::ERESTARTSYS),
+        found => found,
+    }
+}
+
+/// Looks until no child is about to be found.
+fn look_again(process: &Process, which: &Which, options: u32) -> Result<Option<Found>> {
+    loop {
         let mut untold = false;
         let found = look(process, which, options, &mut untold);
         if !untold || !matches!(found, Ok(None)) {
@@ -57,16 +77,6 @@ pub fn wait(which: &Which, options: u32) -> Result<Option<Found>> {
         // The signal of its end must be pending first: another CPU is about to send it.
         sched::yield_now();
     }
-    let mut found = Ok(None);
-    let ready = || {
-        found = look(process, which, options, &mut false);
-        !matches!(found, Ok(None))
-    };
-    process
-        .child_event
-        .wait_interruptible(ready, None)
-        .map_err(|_| Errno::ERESTARTSYS)?;
-    found
 }
 
 /// Looks at each child once; `untold` becomes true if one is a zombie that this process was not told of yet.

@@ -47,6 +47,29 @@ unsafe fn untold() -> i32 {
     }
 }
 
+/// How many of many waits for a child were interrupted by the signal of its end.
+unsafe fn interrupted() -> i32 {
+    extern "C" fn ignore(_: i32) {}
+    unsafe {
+        let before = libc::signal(libc::SIGCHLD, libc::SIG_DFL);
+        let mut action: libc::sigaction = mem::zeroed();
+        action.sa_sigaction = ignore as *const () as usize;
+        libc::sigaction(libc::SIGCHLD, &action, ptr::null_mut());
+        let mut count = 0;
+        for _ in 0..300 {
+            let child = libc::fork();
+            if child == 0 {
+                libc::_exit(0);
+            }
+            while libc::waitpid(child, ptr::null_mut(), 0) != child {
+                count += 1;
+            }
+        }
+        libc::signal(libc::SIGCHLD, before);
+        count
+    }
+}
+
 unsafe fn waiting() {
     unsafe {
         let mut status = 0;
@@ -88,6 +111,7 @@ unsafe fn waiting() {
         );
         tell("waitid", libc::waitid(p_pid, id, &mut info, libc::WEXITED));
         tell("waited for before its end was told", untold());
+        tell("waits that their child's end interrupted", interrupted());
         let mut usage: libc::rusage = mem::zeroed();
         let child = libc::fork();
         if child == 0 {
