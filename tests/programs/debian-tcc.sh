@@ -1,4 +1,5 @@
 #: package tcc libc6-dev
+#: only arm64
 # Debian's tcc compiles, links and runs a program.
 cat >hello.c <<'C'
 #include <stdio.h>

@@ -1,4 +1,5 @@
 #: package gdb
+#: only arm64
 # gdb begins a program, steps, stops at a system call, looks and changes, and lets it go on.
 export HOME=/tmp
 cat > commands <<'END'

@@ -1,4 +1,5 @@
 #: package strace
+#: only arm64
 # strace follows a shell, its children and a program that it begins.
 mkdir d
 touch d/one d/two
