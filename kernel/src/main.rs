@@ -22,8 +22,8 @@ mod sync;
 mod syscall;
 mod task;
 
-/// Everything that is not the architecture's, on the boot CPU: `initrd` is the initial archive.
-fn main(initrd: Option<&[u8]>) -> ! {
+/// Everything that is not the architecture's, on the boot CPU: `archive` is the initial one.
+fn main(archive: Option<mm::Archive>) -> ! {
     task::init();
     if let Some(now) = drivers::rtc::now_ns() {
         task::clock::set_realtime(now);
@@ -33,9 +33,10 @@ fn main(initrd: Option<&[u8]>) -> ! {
         arch::smp::start_others();
         selftest::run()
     }
-    if let Err(error) = fs::init(initrd) {
+    if let Err(error) = fs::init(archive.as_ref().map(mm::Archive::bytes)) {
         panic!("no root file system: {error:?}");
     }
+    drop(archive);
     task::start_init();
     arch::smp::start_others();
     task::sched::idle()

@@ -7,3 +7,4 @@ cut -d' ' -f1 /proc/version
 grep -c . /proc/mounts | awk '{ print ($1 > 1) }'
 grep -w tmpfs /proc/filesystems | tr -d '\t'
 cat /proc/sys/kernel/ostype
+wc -c </proc/sys/net/ipv4/ip_local_reserved_ports

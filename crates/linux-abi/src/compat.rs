@@ -74,7 +74,7 @@ pub const CALLS: &[Call] = calls! {
     73 sigpending() Absent;
     74 sethostname(Bytes, Uint) Whole;
     75 setrlimit(Int, Pointer) Whole;
-    77 getrusage(Int, Pointer) Partial("no faults");
+    77 getrusage(Int, Pointer) Whole;
     78 gettimeofday(Pointer, Pointer) Whole;
     79 settimeofday(Pointer, Pointer) Whole;
     80 getgroups() Absent;
@@ -135,9 +135,9 @@ pub const CALLS: &[Call] = calls! {
     151 munlock(Pointer, Uint) Whole;
     152 mlockall(Hex) Whole;
     153 munlockall() Whole;
-    154 sched_setparam(Int, Pointer) Partial("the real-time policies schedule as the ordinary one");
+    154 sched_setparam(Int, Pointer) Whole;
     155 sched_getparam(Int, Pointer) Whole;
-    156 sched_setscheduler(Int, Int, Pointer) Partial("the real-time policies schedule as the ordinary one");
+    156 sched_setscheduler(Int, Int, Pointer) Whole;
     157 sched_getscheduler(Int) Whole;
     158 sched_yield() Whole;
     159 sched_get_priority_max(Int) Whole;
@@ -151,7 +151,7 @@ pub const CALLS: &[Call] = calls! {
     169 nfsservctl() Absent;
     170 setresgid() Absent;
     171 getresgid() Absent;
-    172 prctl(Int, Hex, Hex, Hex, Hex) Partial("no seccomp, no ambient capabilities, no speculation control");
+    172 prctl(Int, Hex, Hex, Hex, Hex) Partial("no seccomp, no speculation control; PR_SET_THP_DISABLE, PR_SET_MEMORY_MERGE, PR_SET_PTRACER without effect");
     173 rt_sigreturn() Whole;
     174 rt_sigaction(Signal, Pointer, Pointer, Uint) Whole;
     175 rt_sigprocmask(Int, Pointer, Pointer, Uint) Whole;

@@ -14,11 +14,11 @@ pub(crate) use calls;
 
 /// All system calls of Linux 6.12, by ascending number.
 pub const CALLS: &[Call] = calls! {
-    0 io_setup() Absent;
-    1 io_destroy() Absent;
-    2 io_submit() Absent;
-    3 io_cancel() Absent;
-    4 io_getevents() Absent;
+    0 io_setup(Uint, Pointer) Whole;
+    1 io_destroy(Pointer) Whole;
+    2 io_submit(Pointer, Int, Pointer) Partial("done while it is submitted; no IOCB_CMD_POLL");
+    3 io_cancel(Pointer, Pointer, Pointer) Whole;
+    4 io_getevents(Pointer, Int, Int, Pointer, Pointer) Whole;
     5 setxattr(Path, Path, Pointer, Uint, Hex) Whole;
     6 lsetxattr(Path, Path, Pointer, Uint, Hex) Whole;
     7 fsetxattr(Fd, Path, Pointer, Uint, Hex) Whole;
@@ -132,8 +132,8 @@ pub const CALLS: &[Call] = calls! {
     115 clock_nanosleep(Int, Hex, Pointer, Pointer) Whole;
     116 syslog(Int, Pointer, Int) Partial("the log is not kept");
     117 ptrace(Int, Int, Hex, Hex) Partial("no hardware breakpoints; arm64: FP, SVE, TLS and general registers");
-    118 sched_setparam(Int, Pointer) Partial("the real-time policies schedule as the ordinary one");
-    119 sched_setscheduler(Int, Int, Pointer) Partial("the real-time policies schedule as the ordinary one");
+    118 sched_setparam(Int, Pointer) Whole;
+    119 sched_setscheduler(Int, Int, Pointer) Whole;
     120 sched_getscheduler(Int) Whole;
     121 sched_getparam(Int, Pointer) Whole;
     122 sched_setaffinity(Int, Uint, Pointer) Whole;
@@ -179,9 +179,9 @@ pub const CALLS: &[Call] = calls! {
     162 setdomainname(Bytes, Uint) Whole;
     163 getrlimit(Int, Pointer) Whole;
     164 setrlimit(Int, Pointer) Whole;
-    165 getrusage(Int, Pointer) Partial("no faults");
+    165 getrusage(Int, Pointer) Whole;
     166 umask(Octal) Whole;
-    167 prctl(Int, Hex, Hex, Hex, Hex) Partial("no ambient capabilities, no speculation control");
+    167 prctl(Int, Hex, Hex, Hex, Hex) Partial("no speculation control; PR_SET_THP_DISABLE, PR_SET_MEMORY_MERGE, PR_SET_PTRACER without effect");
     168 getcpu(Pointer, Pointer, Pointer) Whole;
     169 gettimeofday(Pointer, Pointer) Whole;
     170 settimeofday(Pointer, Pointer) Whole;
@@ -231,10 +231,10 @@ pub const CALLS: &[Call] = calls! {
     214 brk(Pointer) Whole;
     215 munmap(Pointer, Uint) Whole;
     216 mremap(Pointer, Uint, Uint, Hex, Pointer) Whole;
-    217 add_key() Absent;
-    218 request_key() Absent;
-    219 keyctl() Absent;
-    220 clone(Hex, Pointer, Pointer, Pointer, Pointer) Partial("no namespaces");
+    217 add_key(Pointer, Pointer, Pointer, Uint, Int) Partial("keyring, user, logon, big_key");
+    218 request_key(Pointer, Pointer, Pointer, Int) Partial("nobody is asked for a key that is not there");
+    219 keyctl(Int, Hex, Hex, Hex, Hex) Partial("operations 0 to 11, 14, 15, 21");
+    220 clone(Hex, Pointer, Pointer, Pointer, Pointer) Partial("no namespaces; RLIMIT_NPROC is asked for processes, not threads");
     221 execve(Path, Pointer, Pointer) Whole;
     222 mmap(Pointer, Uint, Hex, Hex, Fd, Hex) Whole;
     223 fadvise64(Fd, Int, Int, Int) Whole;
@@ -277,7 +277,7 @@ pub const CALLS: &[Call] = calls! {
     274 sched_setattr(Int, Pointer, Hex) Partial("SCHED_DEADLINE schedules as the ordinary policy");
     275 sched_getattr(Int, Pointer, Uint, Hex) Whole;
     276 renameat2(Fd, Path, Fd, Path, Hex) Whole;
-    277 seccomp(Int, Hex, Pointer) Partial("no listener (SECCOMP_RET_USER_NOTIF)");
+    277 seccomp(Int, Hex, Pointer) Whole;
     278 getrandom(Pointer, Uint, Hex) Whole;
     279 memfd_create(Path, Hex) Whole;
     280 bpf() Absent;
@@ -292,7 +292,7 @@ pub const CALLS: &[Call] = calls! {
     289 pkey_alloc() Absent;
     290 pkey_free() Absent;
     291 statx(Fd, Path, Hex, Hex, Pointer) Whole;
-    292 io_pgetevents() Absent;
+    292 io_pgetevents(Pointer, Int, Int, Pointer, Pointer, Pointer) Whole;
     293 rseq(Pointer, Uint, Hex, Hex) Whole;
     294 kexec_file_load() Absent;
     424 pidfd_send_signal(Fd, Signal, Pointer, Hex) Whole;
@@ -311,7 +311,7 @@ pub const CALLS: &[Call] = calls! {
     437 openat2(Fd, Path, Pointer, Uint) Whole;
     438 pidfd_getfd(Fd, Fd, Hex) Whole;
     439 faccessat2(Fd, Path, Octal, Hex) Whole;
-    440 process_madvise(Fd, Pointer, Uint, Int, Hex) Absent;
+    440 process_madvise(Fd, Pointer, Uint, Int, Hex) Whole;
     441 epoll_pwait2(Fd, Pointer, Int, Pointer, Pointer, Uint) Whole;
     442 mount_setattr() Absent;
     443 quotactl_fd() Absent;
@@ -322,7 +322,7 @@ pub const CALLS: &[Call] = calls! {
     448 process_mrelease() Absent;
     449 futex_waitv(Pointer, Uint, Hex, Pointer, Int) Whole;
     450 set_mempolicy_home_node() Absent;
-    451 cachestat() Absent;
+    451 cachestat(Fd, Pointer, Pointer, Hex) Whole;
     452 fchmodat2(Fd, Path, Octal, Hex) Whole;
     453 map_shadow_stack() Absent;
     454 futex_wake(Pointer, Hex, Int, Hex) Whole;

@@ -3,6 +3,8 @@
 mod boot_stack;
 pub mod branch;
 pub mod cell;
+#[cfg(feature = "selftest")]
+mod copies;
 mod cpus;
 pub mod lock;
 pub mod mmio;

@@ -60,6 +60,12 @@ impl Item {
             _ => Events::empty(),
         }
     }
+
+    /// Ends the watch, which holds the member as the member holds it.
+    fn unwatch(&self) {
+        let table = self.table.lock().take();
+        drop(table);
+    }
 }
 
 impl Watcher for Item {
@@ -142,11 +148,9 @@ impl Epoll {
         })?;
         let gone = {
             let mut members = self.members.lock();
-            let dead = members
-                .items
-                .values()
-                .find(|item| item.key.0 == fd && item.file.strong_count() == 0);
-            let dead = dead.map(|item| item.key);
+            let mut same = members.items.range((fd, 0)..=(fd, usize::MAX));
+            let dead = same.find(|(_, item)| item.file.strong_count() == 0);
+            let dead = dead.map(|(&key, _)| key);
             let gone = dead.and_then(|key| members.items.remove(&key));
             if members.items.contains_key(&item.key) {
                 return Err(Errno::EEXIST);
@@ -156,7 +160,7 @@ impl Epoll {
             members.items.insert(item.key, item.clone());
             gone
         };
-        drop(gone);
+        gone.iter().for_each(|item| self.forget(item));
         let mut table = PollTable::new(item.clone());
         file.poll(Some(&mut table));
         if let Err(error) = table.check() {
@@ -164,6 +168,11 @@ impl Epoll {
             return Err(error);
         }
         *item.table.lock() = Some(table);
+        // Who took it out meanwhile found no watch to end.
+        let member = self.item(fd, file);
+        if !member.is_ok_and(|now| Arc::ptr_eq(&now, &item)) {
+            item.unwatch();
+        }
         self.check(&item);
         Ok(())
     }
@@ -214,8 +223,7 @@ impl Epoll {
             .lock()
             .ready
             .retain(|other| !Arc::ptr_eq(other, item));
-        let table = item.table.lock().take();
-        drop(table);
+        item.unwatch();
     }
 
     /// ELOOP when `set` is a member of this set, or one below it, or the sets go too deep.
@@ -302,6 +310,13 @@ impl Epoll {
                 error
             }
         })
+    }
+}
+
+impl Drop for Epoll {
+    fn drop(&mut self) {
+        let members = self.members.get_mut();
+        members.items.values().for_each(|item| item.unwatch());
     }
 }
 

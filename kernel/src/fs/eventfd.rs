@@ -36,7 +36,6 @@ pub fn new(count: u32, flags: u32) -> Result<Arc<File>> {
 ///
 /// # Errors
 /// EBADF, EINVAL (it is something else).
-#[allow(dead_code, reason = "not every architecture has guests")]
 pub fn of(fd: i32) -> Result<Arc<EventFd>> {
     let file = current().files().get(fd)?;
     file.ops_as().ok_or(Errno::EINVAL)

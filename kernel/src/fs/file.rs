@@ -19,6 +19,7 @@ use crate::sync::{Mutex, SleepMutex};
 use alloc::sync::Arc;
 use core::any::Any;
 use core::fmt;
+use core::ops::Range;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use linux_raw_sys::general::*;
 
@@ -530,6 +531,10 @@ impl PageSource for File {
 
     fn mappers(&self) -> Option<&Mappers> {
         self.page_source()?.mappers()
+    }
+
+    fn clear(&self, range: Range<usize>) -> Result<()> {
+        self.page_source().ok_or(Errno::EOPNOTSUPP)?.clear(range)
     }
 
     fn object(&self) -> usize {

@@ -4,6 +4,7 @@ use super::entry::Entry;
 use super::file::{File, FileOps, OpenFlags, Record};
 use super::inode::{Attr, Inode, Kind, Link, SetAttr, Time};
 use super::io::{Sink, Source};
+use crate::arch::cpu;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::sync::SleepMutex;
@@ -75,31 +76,46 @@ pub enum Node {
     Setting(fn(&mut Text), fn(&[u8]) -> Result<()>),
     /// A number that can be changed.
     Number(&'static AtomicUsize),
+    /// The directory of CPUs: these members, and a directory `cpuN` of the others for each CPU.
+    Cpus(
+        &'static [(&'static str, Node)],
+        &'static [(&'static str, Node)],
+    ),
+    /// A file that tells of the CPU in whose directory it is.
+    OfCpu(fn(usize, &mut Text)),
 }
+
+/// What the directory of a CPU is called, before its number.
+const CPU: &str = "cpu";
 
 impl Node {
     /// What it is.
     pub fn kind(&self) -> Kind {
         match self {
-            Node::File(_) | Node::Setting(..) | Node::Number(_) => Kind::Regular,
-            Node::Directory(_) => Kind::Directory,
+            Node::File(_) | Node::Setting(..) | Node::Number(_) | Node::OfCpu(_) => Kind::Regular,
+            Node::Directory(_) | Node::Cpus(..) => Kind::Directory,
             Node::Link(_) => Kind::Symlink,
         }
     }
 }
 
-impl Content for Node {
+/// A file of a fixed tree, and the CPU in whose directory it is.
+#[derive(Clone, Copy)]
+struct Leaf(Node, usize);
+
+impl Content for Leaf {
     fn write(&self, text: &mut Text) -> Result<()> {
-        match self {
+        match &self.0 {
+            Node::OfCpu(write) => write(self.1, text),
             Node::File(write) | Node::Link(write) | Node::Setting(write, _) => write(text),
             Node::Number(value) => put!(text, "{}\n", value.load(Relaxed)),
-            Node::Directory(_) => return Err(Errno::EISDIR),
+            Node::Directory(_) | Node::Cpus(..) => return Err(Errno::EISDIR),
         }
         Ok(())
     }
 
     fn accept(&self, bytes: &[u8]) -> Result<()> {
-        match self {
+        match self.0 {
             Node::Setting(_, accept) => accept(bytes),
             Node::Number(value) => {
                 let text = core::str::from_utf8(bytes.trim_ascii());
@@ -112,9 +128,9 @@ impl Content for Node {
     }
 
     fn permissions(&self) -> u32 {
-        match self {
-            Node::File(_) => 0o444,
-            Node::Directory(_) => 0o555,
+        match self.0 {
+            Node::File(_) | Node::OfCpu(_) => 0o444,
+            Node::Directory(_) | Node::Cpus(..) => 0o555,
             Node::Link(_) => 0o777,
             Node::Setting(..) | Node::Number(_) => 0o644,
         }
@@ -159,7 +175,7 @@ pub fn number(parent: u64, name: &[u8]) -> u64 {
 
 /// The inode of a member of a fixed tree.
 pub struct Fixed {
-    node: Node,
+    leaf: Leaf,
     device: u64,
     number: u64,
 }
@@ -167,17 +183,32 @@ pub struct Fixed {
 impl Fixed {
     /// The inode of `node`.
     pub fn new(node: Node, device: u64, number: u64) -> Self {
+        Self::of_cpu(node, 0, device, number)
+    }
+
+    fn of_cpu(node: Node, cpu: usize, device: u64, number: u64) -> Self {
         Fixed {
-            node,
+            leaf: Leaf(node, cpu),
             device,
             number,
         }
     }
+
+    /// Names and nodes of the members that every machine has, and those of each CPU's directory; ENOTDIR.
+    fn members(&self) -> Result<(Members, Option<Members>)> {
+        match self.leaf.0 {
+            Node::Directory(members) => Ok((members, None)),
+            Node::Cpus(members, each) => Ok((members, Some(each))),
+            _ => Err(Errno::ENOTDIR),
+        }
+    }
 }
+
+type Members = &'static [(&'static str, Node)];
 
 impl Inode for Fixed {
     fn kind(&self) -> Kind {
-        self.node.kind()
+        self.leaf.0.kind()
     }
 
     fn attr(&self) -> Attr {
@@ -185,7 +216,7 @@ impl Inode for Fixed {
             self.device,
             self.number,
             self.kind(),
-            self.node.permissions(),
+            self.leaf.permissions(),
             (0, 0),
         )
     }
@@ -199,32 +230,29 @@ impl Inode for Fixed {
     }
 
     fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
-        match self.node {
-            Node::Directory(_) => Ok(self),
-            node => open(node),
+        match self.kind() {
+            Kind::Directory => Ok(self),
+            _ => open(self.leaf),
         }
     }
 
     fn link(&self) -> Result<Link> {
-        match self.node {
-            Node::Link(_) => text(&self.node).map(Link::Path),
+        match self.leaf.0 {
+            Node::Link(_) => text(&self.leaf).map(Link::Path),
             _ => Err(Errno::EINVAL),
         }
     }
 
     fn lookup(&self, here: &Arc<Entry>, name: &[u8]) -> Result<Arc<Entry>> {
-        let Node::Directory(members) = self.node else {
-            return Err(Errno::ENOTDIR);
+        let (members, each) = self.members()?;
+        let known = members.iter().find(|(known, _)| known.as_bytes() == name);
+        let (node, cpu) = match (known, each) {
+            (Some((_, node)), _) => (*node, self.leaf.1),
+            (None, Some(each)) => (Node::Directory(each), cpu_called(name)?),
+            _ => return Err(Errno::ENOENT),
         };
-        let (_, node) = members
-            .iter()
-            .find(|(known, _)| known.as_bytes() == name)
-            .ok_or(Errno::ENOENT)?;
-        entry(
-            here,
-            name,
-            Fixed::new(*node, self.device, number(self.number, name)),
-        )
+        let number = number(self.number, name);
+        entry(here, name, Fixed::of_cpu(node, cpu, self.device, number))
     }
 }
 
@@ -235,9 +263,7 @@ impl FileOps for Fixed {
         position: u64,
         emit: &mut dyn FnMut(Record) -> bool,
     ) -> Result<()> {
-        let Node::Directory(members) = self.node else {
-            return Err(Errno::ENOTDIR);
-        };
+        let (members, each) = self.members()?;
         if !dots(file.entry(), position, emit) {
             return Ok(());
         }
@@ -253,11 +279,35 @@ impl FileOps for Fixed {
                 name: name.as_bytes(),
                 next: at as u64 + 3,
             }) {
+                return Ok(());
+            }
+        }
+        let cpus = each.map_or(0, |_| cpu::count());
+        for cpu in (position as usize).saturating_sub(members.len() + 2)..cpus {
+            let mut name = Text::default();
+            put!(name, "{CPU}{cpu}");
+            let inode = number(self.number, &name.bytes);
+            if !emit(Record {
+                inode,
+                kind: Kind::Directory,
+                name: &name.bytes,
+                next: (members.len() + cpu) as u64 + 3,
+            }) {
                 break;
             }
         }
         Ok(())
     }
+}
+
+/// The CPU whose directory has this name; ENOENT.
+fn cpu_called(name: &[u8]) -> Result<usize> {
+    let digits = name.strip_prefix(CPU.as_bytes()).unwrap_or_default();
+    let cpu = core::str::from_utf8(digits)
+        .ok()
+        .filter(|digits| *digits == "0" || !digits.starts_with(['0', '+']))
+        .and_then(|digits| digits.parse().ok());
+    cpu.filter(|&cpu| cpu < cpu::count()).ok_or(Errno::ENOENT)
 }
 
 /// A new entry called `name` in directory `here`.

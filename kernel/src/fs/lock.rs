@@ -124,10 +124,18 @@ impl Locks {
 /// An inode, by device and number.
 type Key = (u64, u64);
 
+/// Somebody waits for a lock.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Waiting {
+    wanted: Lock,
+    key: Key,
+    /// Whose lock stood against it.
+    blocker: Owner,
+}
+
 struct Table {
     inodes: BTreeMap<Key, (Locks, Arc<WaitSource>)>,
-    /// Who waits for whom.
-    waiting: Vec<(Owner, Owner)>,
+    waiting: Vec<Waiting>,
 }
 
 static TABLE: Mutex<Table> = Mutex::new(Table {
@@ -175,15 +183,19 @@ impl Table {
                 None => return false,
                 Some(blocker) if blocker == owner => return true,
                 Some(blocker) => {
-                    next = self
-                        .waiting
-                        .iter()
-                        .find(|(waiter, _)| *waiter == blocker)
-                        .map(|(_, for_whom)| *for_whom);
+                    let waits = |wait: &&Waiting| wait.wanted.owner == blocker && self.stands(wait);
+                    next = self.waiting.iter().find(waits).map(|wait| wait.blocker);
                 }
             }
         }
         false
+    }
+
+    /// Whether a wait is not over: who was woken may not have run yet.
+    fn stands(&self, wait: &Waiting) -> bool {
+        let locks = self.inodes.get(&wait.key).map(|(locks, _)| locks);
+        let lock = locks.and_then(|locks| locks.conflict(&wait.wanted));
+        lock.is_some_and(|lock| lock.owner == wait.blocker)
     }
 }
 
@@ -209,7 +221,7 @@ pub fn conflict(file: &File, wanted: &Lock) -> Option<Lock> {
 pub fn acquire(file: &File, wanted: Lock, wait: bool) -> Result<()> {
     let key = key(file);
     loop {
-        let blocker = {
+        let waiting = {
             let mut table = TABLE.lock();
             let taken = table.with(key, |locks| match locks.conflict(&wanted) {
                 Some(blocker) => Ok(Some(blocker.owner)),
@@ -223,20 +235,21 @@ pub fn acquire(file: &File, wanted: Lock, wait: bool) -> Result<()> {
                 return Err(Errno::EDEADLK);
             }
             table.waiting.try_reserve(1).map_err(|_| Errno::ENOLCK)?;
-            table.waiting.push((wanted.owner, blocker));
-            blocker
+            let waiting = Waiting {
+                wanted,
+                key,
+                blocker,
+            };
+            table.waiting.push(waiting);
+            waiting
         };
-        let free = || conflict(file, &wanted).is_none_or(|other| other.owner != blocker);
+        let free = || !TABLE.lock().stands(&waiting);
         let waited = match source(key) {
             Some(source) => source.wait(free),
             None => Ok(()),
         };
         let mut table = TABLE.lock();
-        if let Some(at) = table
-            .waiting
-            .iter()
-            .position(|wait| *wait == (wanted.owner, blocker))
-        {
+        if let Some(at) = table.waiting.iter().position(|wait| *wait == waiting) {
             table.waiting.swap_remove(at);
         }
         table.tidy(key);
@@ -336,9 +349,33 @@ mod tests {
         fn waiting_in_a_circle_is_seen() {
             let owner = |number| Owner::Process(number);
             let file = Owner::OpenFile(4);
-            let waiting = alloc::vec![(owner(1), owner(2)), (owner(2), owner(3)), (owner(5), file)];
-            let table = Table { inodes: BTreeMap::new(), waiting };
+            let lock = |owner, byte| Lock {
+                owner,
+                process: 0,
+                exclusive: true,
+                first: byte,
+                last: byte,
+            };
+            let mut inodes = BTreeMap::new();
+            let held = [(owner(2), 2), (owner(3), 3), (file, 4)];
+            let held = held.map(|(owner, byte)| lock(owner, byte));
+            let source = WaitSource::new().expect("memory");
+            inodes.insert((0, 0), (Locks(held.to_vec()), source));
+            let wait = |waiter, byte, blocker| Waiting {
+                wanted: lock(waiter, byte),
+                key: (0, 0),
+                blocker,
+            };
+            let waiting = alloc::vec![
+                wait(owner(1), 2, owner(2)),
+                wait(owner(2), 3, owner(3)),
+                wait(owner(5), 4, file),
+                // What this one waited for is free already.
+                wait(owner(6), 6, owner(7)),
+            ];
+            let table = Table { inodes, waiting };
             assert!(table.deadlocks(owner(3), owner(1)) && !table.deadlocks(owner(4), owner(1)));
+            assert!(!table.deadlocks(owner(7), owner(6)));
             assert!(!table.deadlocks(file, owner(5)));
         }
     }

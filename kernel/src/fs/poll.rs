@@ -60,6 +60,11 @@ pub trait Watcher: Send + Sync {
     fn is_exclusive(&self) -> bool {
         false
     }
+
+    /// Whether of room in a socket it is told only where a writer had none.
+    fn is_sparing(&self) -> bool {
+        false
+    }
 }
 
 /// Something whose readiness changes: those who wait in a call on it, and those who poll it.
@@ -67,6 +72,8 @@ pub struct WaitSource {
     waiters: WaitQueue,
     watched: AtomicBool,
     watchers: Mutex<Watchers>,
+    /// Of a socket's room: whether a writer had none since a sparing watcher was told.
+    lacked: Option<AtomicBool>,
 }
 
 struct Watchers {
@@ -78,6 +85,15 @@ struct Watchers {
 impl WaitSource {
     /// A source that nobody waits for.
     pub fn new() -> Result<Arc<Self>> {
+        Self::make(None)
+    }
+
+    /// The same for the room that a socket's writers have.
+    pub fn of_room() -> Result<Arc<Self>> {
+        Self::make(Some(AtomicBool::new(false)))
+    }
+
+    fn make(lacked: Option<AtomicBool>) -> Result<Arc<Self>> {
         try_arc(WaitSource {
             waiters: WaitQueue::new(),
             watched: AtomicBool::new(false),
@@ -85,7 +101,15 @@ impl WaitSource {
                 list: Vec::new(),
                 version: 0,
             }),
+            lacked,
         })
+    }
+
+    /// Says that a writer lacks room.
+    pub fn lack(&self) {
+        if let Some(lacked) = &self.lacked {
+            lacked.store(true, Release);
+        }
     }
 
     /// Waits until `ready` holds; a signal ends that with ERESTARTSYS.
@@ -130,6 +154,8 @@ impl WaitSource {
     fn tell_all(&self) {
         let (mut at, mut version) = (0, self.watchers.lock().version);
         let mut one_woken = false;
+        let lacked = self.lacked.as_ref();
+        let idle = lacked.is_some_and(|lacked| !lacked.load(Acquire));
         loop {
             let watcher = {
                 let watchers = self.watchers.lock();
@@ -139,9 +165,13 @@ impl WaitSource {
                 watchers.list.get(at).cloned()
             };
             let Some(watcher) = watcher else { return };
-            let exclusive = watcher.is_exclusive();
-            if !exclusive || !one_woken {
-                one_woken |= watcher.changed() && exclusive;
+            let (exclusive, sparing) = (watcher.is_exclusive(), watcher.is_sparing());
+            if !(idle && sparing) && !(exclusive && one_woken) {
+                let told = watcher.changed();
+                one_woken |= told && exclusive;
+                if let Some(lacked) = lacked.filter(|_| told && sparing) {
+                    lacked.store(false, Release);
+                }
             }
             at += 1;
         }

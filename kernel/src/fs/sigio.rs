@@ -1,5 +1,5 @@
 //! Signals about open files: who gets them (F_SETOWN), which (F_SETSIG), and when, which is each time that something can
-//! be read or written (O_ASYNC), or a lease is asked back.
+//! be read or (of sockets: again) written (O_ASYNC), or a lease is asked back.
 
 use super::file::File;
 use super::poll::{Events, PollTable, Watcher};
@@ -141,6 +141,10 @@ impl Watcher for Listener {
             _ => return false,
         };
         tell(&file, code, ready.with_normal().bits());
+        true
+    }
+
+    fn is_sparing(&self) -> bool {
         true
     }
 }

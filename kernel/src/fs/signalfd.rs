@@ -1,10 +1,12 @@
 //! signalfd: signals that are read instead of delivered.
 
 use super::file::{File, FileOps, OpenFlags};
+use super::generated::Text;
 use super::io::Sink;
 use super::poll::{Events, PollTable, WaitSource};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
+use crate::put;
 use crate::sync::Mutex;
 use crate::task::current;
 use crate::task::signal::{self, Info};
@@ -134,6 +136,10 @@ impl FileOps for SignalFd {
             }
         }
         Ok(total)
+    }
+
+    fn describe(&self, text: &mut Text) {
+        put!(text, "sigmask:\t{:016x}\n", self.wanted());
     }
 
     fn poll(&self, _file: &File, table: Option<&mut PollTable>) -> Events {

@@ -1,18 +1,39 @@
 //! sysfs, as far as C libraries and language runtimes look.
 
 use super::entry::Entry;
-use super::generated::Node::{Directory, File};
+use super::generated::Node::{Cpus, Directory, File, Link, OfCpu};
 use super::generated::{self, Fixed, Node, Text};
 use crate::errno::Result;
 use crate::mm::block;
+use crate::net::interface;
 use crate::{arch, put};
 use alloc::sync::Arc;
 
 const ROOT: &[(&str, Node)] = &[
-    ("class", Directory(&[])),
+    ("block", Directory(&[])),
+    ("bus", Directory(&[])),
+    (
+        "class",
+        Directory(&[(
+            "net",
+            Directory(&[(
+                "lo",
+                Link(|text| text.push(b"../../devices/virtual/net/lo")),
+            )]),
+        )]),
+    ),
     (
         "devices",
-        Directory(&[("system", Directory(&[("cpu", Directory(CPU))]))]),
+        Directory(&[
+            (
+                "system",
+                Directory(&[("cpu", Cpus(CPU, EACH_CPU)), ("node", Directory(NODES))]),
+            ),
+            (
+                "virtual",
+                Directory(&[("net", Directory(&[("lo", Directory(LOOPBACK))]))]),
+            ),
+        ]),
     ),
     ("fs", Directory(&[("cgroup", Directory(&[]))])),
     (
@@ -22,7 +43,45 @@ const ROOT: &[(&str, Node)] = &[
             Directory(&[("transparent_hugepage", Directory(HUGE))]),
         )]),
     ),
+    ("module", Directory(&[])),
 ];
+
+/// The one node of memory.
+const NODES: &[(&str, Node)] = &[
+    ("has_cpu", File(zero)),
+    (
+        "node0",
+        Directory(&[
+            ("cpulist", File(cpus)),
+            ("cpumap", File(all)),
+            ("distance", File(|text| text.push(b"10\n"))),
+        ]),
+    ),
+    ("online", File(zero)),
+    ("possible", File(zero)),
+];
+
+const LOOPBACK: &[(&str, Node)] = &[
+    ("addr_len", File(|text| text.push(b"6\n"))),
+    ("address", File(|text| text.push(b"00:00:00:00:00:00\n"))),
+    ("broadcast", File(|text| text.push(b"00:00:00:00:00:00\n"))),
+    ("carrier", File(|text| text.push(b"1\n"))),
+    ("dev_id", File(|text| text.push(b"0x0\n"))),
+    ("flags", File(|text| text.push(b"0x9\n"))),
+    ("ifindex", File(|text| put!(text, "{}\n", interface::INDEX))),
+    ("iflink", File(|text| put!(text, "{}\n", interface::INDEX))),
+    ("mtu", File(|text| put!(text, "{}\n", interface::MTU))),
+    ("operstate", File(|text| text.push(b"unknown\n"))),
+    (
+        "tx_queue_len",
+        File(|text| put!(text, "{}\n", interface::QUEUE)),
+    ),
+    ("type", File(|text| put!(text, "{}\n", interface::HARDWARE))),
+];
+
+fn zero(text: &mut Text) {
+    text.push(b"0\n");
+}
 
 const CPU: &[(&str, Node)] = &[
     (
@@ -34,7 +93,55 @@ const CPU: &[(&str, Node)] = &[
     ("present", File(cpus)),
 ];
 
-const HUGE: &[(&str, Node)] = &[("enabled", File(huge))];
+/// The directory of a CPU. They are a core each, all of one package.
+const EACH_CPU: &[(&str, Node)] = &[
+    ("online", File(|text| put!(text, "1\n"))),
+    ("topology", Directory(TOPOLOGY)),
+];
+
+const TOPOLOGY: &[(&str, Node)] = &[
+    ("core_cpus", OfCpu(mask)),
+    ("core_cpus_list", OfCpu(number)),
+    ("core_id", OfCpu(number)),
+    ("core_siblings", File(all)),
+    ("core_siblings_list", File(cpus)),
+    ("package_cpus", File(all)),
+    ("package_cpus_list", File(cpus)),
+    ("physical_package_id", File(zero)),
+    ("thread_siblings", OfCpu(mask)),
+    ("thread_siblings_list", OfCpu(number)),
+];
+
+fn number(cpu: usize, text: &mut Text) {
+    put!(text, "{cpu}\n");
+}
+
+fn mask(cpu: usize, text: &mut Text) {
+    put_mask(1 << cpu, text);
+}
+
+fn all(text: &mut Text) {
+    put_mask(u64::MAX >> (64 - arch::cpu::count()), text);
+}
+
+/// A set of CPUs in groups of 32, as many digits as there are CPUs for.
+fn put_mask(set: u64, text: &mut Text) {
+    match arch::cpu::count() {
+        count @ ..=32 => put!(text, "{set:0digits$x}\n", digits = count.div_ceil(4)),
+        count => {
+            let digits = (count - 32).div_ceil(4);
+            put!(text, "{:0digits$x},{:08x}\n", set >> 32, set as u32);
+        }
+    }
+}
+
+const HUGE: &[(&str, Node)] = &[
+    ("enabled", File(huge)),
+    (
+        "hpage_pmd_size",
+        File(|text| put!(text, "{}\n", block::SIZE)),
+    ),
+];
 
 /// The policy for huge pages in brackets, among all.
 fn huge(text: &mut Text) {

@@ -1,5 +1,8 @@
-//! System V IPC: shared memory, message queues and sets of semaphores, found by key; and POSIX message queues.
+//! System V IPC: shared memory, message queues and sets of semaphores, found by key; POSIX message queues; keys; results of
+//! asynchronous I/O.
 
+pub mod aio;
+pub mod key;
 pub mod message;
 pub mod queue;
 pub mod registry;

@@ -45,6 +45,8 @@ pub struct Context<'a> {
 pub struct Told {
     /// It has a PSCI of version 0.2 or newer.
     pub has_psci: bool,
+    /// Bits of a call's number that say that it is refused.
+    pub refused: u32,
     /// It is told its stolen time.
     pub stolen_time: bool,
 }

@@ -79,11 +79,16 @@ pub fn set_version(machine: &Machine, wanted: bool, version: u64) -> Result<()> 
 const NO_FUNCTION: u32 = 0x00ff_ff80;
 const _: () = assert!((LAST | smccc::LAST) & NO_FUNCTION == 0);
 
+/// Bits of functions that a guest has not: none where it may call those of version 0.1.
+pub fn refused(has_psci: bool) -> u32 {
+    if has_psci { NO_FUNCTION } else { 0 }
+}
+
 /// Does what the guest asks for in its registers.
 #[inline(always)]
 pub fn call(context: &mut Context, registers: &mut Registers) -> Exit {
     let function = registers.x[0] as u32;
-    if function & NO_FUNCTION == 0 || function == smccc::MAKER || !context.told.has_psci {
+    if function & context.told.refused == 0 || function == smccc::MAKER {
         return search(context, registers, function);
     }
     registers.x[0] = NOT_SUPPORTED as u64;

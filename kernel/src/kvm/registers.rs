@@ -196,6 +196,8 @@ pub fn set(machine: &Machine, state: &mut State, id: u64, address: usize) -> Res
         return Err(Errno::EINVAL);
     }
     *place = value;
+    // A guest that is restored with breakpoints does not touch them again.
+    guest.debug.give_if_on();
     Ok(())
 }
 

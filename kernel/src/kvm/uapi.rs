@@ -21,6 +21,7 @@ pub const SET_USER_MEMORY_REGION: u32 = sized(WRITE, 0x46, 32);
 pub const ARM_PREFERRED_TARGET: u32 = sized(READ, 0xaf, 32);
 pub const CREATE_DEVICE: u32 = sized(READ | WRITE, 0xe0, 12);
 pub const IRQ_LINE: u32 = sized(WRITE, 0x61, 8);
+pub const IRQ_LINE_STATUS: u32 = sized(READ | WRITE, 0x67, 8);
 pub const GET_DIRTY_LOG: u32 = sized(WRITE, 0x42, 16);
 pub const CLEAR_DIRTY_LOG: u32 = sized(READ | WRITE, 0xc0, 24);
 pub const ENABLE_CAP: u32 = sized(WRITE, 0xa3, 104);

@@ -344,8 +344,10 @@ impl Vcpu {
 
     /// Runs it until something cannot be answered at once.
     fn enter(&self, machine: &Machine, state: &mut State) -> Exit {
+        let has_psci = state.has_psci();
         let told = Told {
-            has_psci: state.has_psci(),
+            has_psci,
+            refused: psci::refused(has_psci),
             stolen_time: state.stolen.address.is_some(),
         };
         // Published when the first virtual CPU ran.

@@ -177,7 +177,10 @@ impl FileOps for Vm {
                 UserPtr::<DeviceAttribute>::new(argument).read()?;
                 Err(Errno::ENXIO)
             }
-            uapi::IRQ_LINE => self.0.set_line(&UserPtr::new(argument).read()?),
+            // On arm64 the status is what it was.
+            uapi::IRQ_LINE | uapi::IRQ_LINE_STATUS => {
+                self.0.set_line(&UserPtr::new(argument).read()?)
+            }
             uapi::IRQFD => irqfd::change(&self.0, &UserPtr::new(argument).read()?),
             uapi::IOEVENTFD => ioevents::change(&self.0, &UserPtr::new(argument).read()?),
             uapi::SET_GSI_ROUTING => self.0.set_routes(argument),

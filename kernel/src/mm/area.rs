@@ -4,9 +4,10 @@ extern crate alloc;
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::fmt;
+use core::iter::Rev;
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use core::{fmt, slice};
 
 use super::frame::FrameRef;
 use super::reverse::Mappers;
@@ -28,6 +29,14 @@ pub trait PageSource: Send + Sync {
 
     /// Length in pages, the last part of a page included.
     fn len_pages(&self) -> usize;
+
+    /// Makes the pages of a range zeroes again (MADV_REMOVE). May sleep, under no lock.
+    ///
+    /// # Errors
+    /// EOPNOTSUPP.
+    fn clear(&self, _pages: Range<usize>) -> Result<()> {
+        Err(Errno::EOPNOTSUPP)
+    }
 
     /// Who maps the file, if its pages can be lost.
     fn mappers(&self) -> Option<&Mappers> {
@@ -106,6 +115,8 @@ impl Flags {
     pub const HUGE: Flags = Flags(64);
     /// MADV_NOHUGEPAGE, and what is mapped as a stack: pages only.
     pub const NO_HUGE: Flags = Flags(128);
+    /// MADV_DONTDUMP.
+    pub const DONT_DUMP: Flags = Flags(256);
 
     /// Whether all of `other` is set.
     pub const fn has(self, other: Flags) -> bool {
@@ -252,6 +263,15 @@ impl Area {
         }
     }
 
+    /// Down to where other areas may lie below it.
+    fn floor(&self) -> usize {
+        if self.flags.has(Flags::GROWS_DOWN) {
+            self.start.saturating_sub(STACK_GAP)
+        } else {
+            self.start
+        }
+    }
+
     fn joins(&self, next: &Area) -> bool {
         self.end == next.start
             && self.rights == next.rights
@@ -264,10 +284,21 @@ impl Area {
 /// Pages that stay free below a stack.
 const STACK_GAP: usize = 256 * PAGE_SIZE;
 
-/// The areas of an address space, sorted, disjoint.
+/// How many areas a program may map (/proc/sys/vm/max_map_count).
+pub static MOST_AREAS: AtomicUsize = AtomicUsize::new(65530);
+
+/// The areas of an address space, disjoint, the highest first: most new ones come below the others, where little has to move.
 pub struct Areas {
     list: Vec<Area>,
     bytes: usize,
+    searched: Searched,
+}
+
+/// What a search for room has found: between `from` and `top` no gap has `len` bytes or more.
+struct Searched {
+    from: usize,
+    top: usize,
+    len: usize,
 }
 
 impl Areas {
@@ -276,12 +307,23 @@ impl Areas {
         Areas {
             list: Vec::new(),
             bytes: 0,
+            searched: Searched {
+                from: usize::MAX,
+                top: 0,
+                len: 0,
+            },
         }
     }
 
     /// All, in order.
-    pub fn iter(&self) -> core::slice::Iter<'_, Area> {
-        self.list.iter()
+    pub fn iter(&self) -> Rev<slice::Iter<'_, Area>> {
+        self.list.iter().rev()
+    }
+
+    /// Whether there are as many as a program may map, or more.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.list.len() >= MOST_AREAS.load(Relaxed)
     }
 
     /// Bytes in all areas.
@@ -307,9 +349,19 @@ impl Areas {
         self.list.get(at).filter(|area| area.start <= address)
     }
 
-    /// Index of the first area that ends above `address`.
+    /// How many areas begin at or above `address`: the index of the highest below it.
+    fn index_below(&self, address: usize) -> usize {
+        self.list.partition_point(|area| area.start >= address)
+    }
+
+    /// How many areas end above `address`.
+    fn count_after(&self, address: usize) -> usize {
+        self.list.partition_point(|area| area.end > address)
+    }
+
+    /// Index of the first area that ends above `address`; no index if there is none.
     fn index_after(&self, address: usize) -> usize {
-        self.list.partition_point(|area| area.end <= address)
+        self.count_after(address).wrapping_sub(1)
     }
 
     /// The first area that ends above `address`.
@@ -319,9 +371,9 @@ impl Areas {
 
     /// The areas that touch `range`, in order.
     pub fn touching(&self, range: Range<usize>) -> impl Iterator<Item = &Area> {
-        let first = self.index_after(range.start);
-        self.list[first..]
+        self.list[..self.count_after(range.start)]
             .iter()
+            .rev()
             .take_while(move |area| area.start < range.end)
     }
 
@@ -344,12 +396,10 @@ impl Areas {
 
     /// The end of the area before `range` and the start of the one after it: what lies between is free but `range`.
     pub fn neighbours(&self, range: Range<usize>) -> Range<usize> {
-        let before = self.list.partition_point(|area| area.start < range.start);
-        let after = self.list[before..]
-            .iter()
-            .find(|area| area.start >= range.end);
-        before.checked_sub(1).map_or(0, |i| self.list[i].end)
-            ..after.map_or(usize::MAX, |area| area.start)
+        let below = self.index_below(range.start);
+        let mut above = self.list[..below].iter().rev();
+        let above = above.find(|area| area.start >= range.end);
+        self.list.get(below).map_or(0, |area| area.end)..above.map_or(usize::MAX, |area| area.start)
     }
 
     /// The areas that a child inherits.
@@ -377,20 +427,27 @@ impl Areas {
     /// Adds an area where none is, joined with its neighbours if they are of the same kind. Room must be reserved.
     pub fn insert(&mut self, area: Area) {
         self.bytes += area.end - area.start;
-        let at = self.index_after(area.start);
-        debug_assert!(self.list.get(at).is_none_or(|next| area.end <= next.start));
-        let before = at.checked_sub(1).filter(|&b| self.list[b].joins(&area));
-        let after = self.list.get(at).is_some_and(|next| area.joins(next));
-        match (before, after) {
-            (Some(b), true) => self.list[b].end = self.list.remove(at).end,
-            (Some(b), false) => self.list[b].end = area.end,
-            (None, true) => {
-                let next = &mut self.list[at];
+        let at = self.count_after(area.start);
+        let before = self.list.get(at);
+        debug_assert!(before.is_none_or(|before| before.end <= area.start));
+        let before = before.is_some_and(|before| before.joins(&area));
+        let after = at.checked_sub(1);
+        match (before, after.filter(|&i| area.joins(&self.list[i]))) {
+            (true, Some(i)) => self.join(i),
+            (true, None) => self.list[at].end = area.end,
+            (false, Some(i)) => {
+                let next = &mut self.list[i];
                 next.start = area.start;
                 next.source = area.source;
             }
-            (None, false) => self.list.insert(at, area),
+            (false, None) => self.list.insert(at, area),
         }
+    }
+
+    /// Makes the area at an index, which goes, a part of the one before it in memory.
+    fn join(&mut self, at: usize) {
+        let end = self.list.remove(at).end;
+        self.list[at].end = end;
     }
 
     /// Cuts the area that holds `address` in two there. Room must be reserved.
@@ -399,7 +456,7 @@ impl Areas {
         if let Some(area) = self.list.get_mut(at).filter(|area| area.start < address) {
             let upper = area.part(address..area.end);
             area.end = address;
-            self.list.insert(at + 1, upper);
+            self.list.insert(at, upper);
         }
     }
 
@@ -419,35 +476,40 @@ impl Areas {
                 (true, true) => {
                     let upper = area.part(range.end..area.end);
                     area.end = range.start;
-                    self.list.insert(first + 1, upper);
+                    self.list.insert(first, upper);
                 }
             }
             self.bytes -= range.len();
+            self.forget_searched(first);
             return;
         }
         self.split(range.start);
         self.split(range.end);
-        let first = self.index_after(range.start);
-        let last = self.list.partition_point(|area| area.start < range.end);
-        self.bytes -= self.list[first..last]
-            .iter()
-            .map(|area| area.end - area.start)
-            .sum::<usize>();
-        self.list.drain(first..last);
+        let inside = self.index_below(range.end)..self.index_below(range.start);
+        self.forget_searched(inside.start);
+        let gone = self.list.drain(inside);
+        self.bytes -= gone.map(|area| area.end - area.start).sum::<usize>();
+    }
+
+    /// Below the area before an index there may be more room than before.
+    #[inline]
+    fn forget_searched(&mut self, at: usize) {
+        let above = self.list.get(at.wrapping_sub(1));
+        let above = above.map_or(usize::MAX, |area| area.start);
+        self.searched.from = self.searched.from.max(above);
     }
 
     /// Changes all areas in `range`, cut at its bounds. Room for two must be reserved.
     pub fn change(&mut self, range: Range<usize>, mut change: impl FnMut(&mut Area)) {
         self.split(range.start);
         self.split(range.end);
-        let first = self.index_after(range.start);
-        let last = self.list.partition_point(|area| area.start < range.end);
-        self.list[first..last].iter_mut().for_each(&mut change);
-        let mut at = first.saturating_sub(1);
-        let mut end = last + 1;
+        let inside = self.index_below(range.end)..self.index_below(range.start);
+        self.list[inside.clone()].iter_mut().for_each(&mut change);
+        let mut at = inside.start.saturating_sub(1);
+        let mut end = inside.end + 1;
         while at + 1 < end.min(self.list.len()) {
-            if self.list[at].joins(&self.list[at + 1]) {
-                self.list[at].end = self.list.remove(at + 1).end;
+            if self.list[at + 1].joins(&self.list[at]) {
+                self.join(at);
                 end -= 1;
             } else {
                 at += 1;
@@ -455,13 +517,14 @@ impl Areas {
         }
     }
 
-    /// Moves the end of the area that ends at `end` to `new_end`, up or down, if nothing is in the way.
-    pub fn resize(&mut self, end: usize, new_end: usize) -> bool {
+    /// Moves the end of the area that ends at `end` up to `new_end`, if nothing is in the way.
+    pub fn extend(&mut self, end: usize, new_end: usize) -> bool {
         let at = self.index_after(end - 1);
-        let room = self.list.get(at + 1).map_or(usize::MAX, |next| next.start);
+        let next = self.list.get(at.wrapping_sub(1));
+        let room = next.map_or(usize::MAX, |next| next.start);
         match self.list.get_mut(at) {
-            Some(area) if area.end == end && area.start < new_end && new_end <= room => {
-                self.bytes = self.bytes + new_end - end;
+            Some(area) if area.end == end && end < new_end && new_end <= room => {
+                self.bytes += new_end - end;
                 area.end = new_end;
                 true
             }
@@ -473,7 +536,7 @@ impl Areas {
     /// stays below it.
     pub fn grow_down(&mut self, address: usize, limit: usize) -> bool {
         let at = self.index_after(address);
-        let below = at.checked_sub(1).map_or(0, |i| self.list[i].end);
+        let below = self.list.get(at.wrapping_add(1)).map_or(0, |area| area.end);
         let start = page_down(address);
         match self.list.get_mut(at) {
             Some(area)
@@ -490,24 +553,33 @@ impl Areas {
     }
 
     /// The highest free place for `len` bytes inside `window`, aligned to `align`.
-    pub fn find_free(&self, window: Range<usize>, len: usize, align: usize) -> Option<usize> {
-        let mut top = window.end;
-        let mut at = self.list.partition_point(|area| area.start < window.end);
+    pub fn find_free(&mut self, window: Range<usize>, len: usize, align: usize) -> Option<usize> {
+        let Searched {
+            from,
+            top,
+            len: most,
+        } = self.searched;
+        let known = top == window.end && len >= most;
+        let mut at = self.index_below(if known { from.min(top) } else { window.end });
         loop {
-            let below = at.checked_sub(1).map(|i| &self.list[i]);
+            let above = self.list.get(at.wrapping_sub(1));
+            let top = above.map_or(window.end, |area| area.floor().min(window.end));
+            let below = self.list.get(at);
             let floor = below.map_or(window.start, |area| area.end.max(window.start));
             let start = top.checked_sub(len)? & !(align - 1);
             if start >= floor {
+                let from = start + len;
+                if align == PAGE_SIZE && (known || from <= self.searched.from) {
+                    self.searched = Searched {
+                        from,
+                        top: window.end,
+                        len,
+                    };
+                }
                 return Some(start);
             }
-            let area = below.filter(|area| area.end > window.start)?;
-            let gap = if area.flags.has(Flags::GROWS_DOWN) {
-                STACK_GAP
-            } else {
-                0
-            };
-            top = area.start.saturating_sub(gap);
-            at -= 1;
+            below.filter(|area| area.end > window.start)?;
+            at += 1;
         }
     }
 }

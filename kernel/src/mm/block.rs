@@ -9,6 +9,7 @@ use super::asid::Context;
 use super::fault::{self, Access};
 use super::frame::{self, FRAMES, FrameRef, Owner};
 use super::gather::Gather;
+use super::lock::Slot;
 use super::space::Space;
 use super::table::{BLOCK_PAGES, BLOCK_SIZE, Entry, Leaf};
 use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr};
@@ -227,6 +228,7 @@ impl Space {
         &self,
         area: &Area,
         context: &Context,
+        own: &Slot,
         page: usize,
         access: Access,
     ) -> Result<Option<Leaf<'_>>> {
@@ -241,7 +243,7 @@ impl Space {
             && suits(area, page)
             && let Some(block) = Block::new()
         {
-            self.fill_block(area, slot, block);
+            self.fill_block(area, own, slot, block);
             context.pay(Change::FillUser, page..page + PAGE_SIZE);
             return Ok(None);
         }
@@ -251,12 +253,13 @@ impl Space {
         }
     }
 
-    fn fill_block(&self, area: &Area, slot: &Entry, block: Block) {
+    fn fill_block(&self, area: &Area, own: &Slot, slot: &Entry, block: Block) {
         fault::count(Kind::FaultAnonWrite);
         let first = block.into_phys();
         let pte = Pte::block(first.0, fault::prot(area, true), Memory::Normal);
         if self.table.try_fill_block(slot, pte) {
             fault::count_mapped(BLOCK_PAGES as u64);
+            own.add(BLOCK_PAGES);
         } else {
             // SAFETY: no entry took it.
             drop(unsafe { Block::from_phys(first) });

@@ -7,6 +7,7 @@ use linux_raw_sys::general::{BUS_ADRERR, SEGV_ACCERR, SEGV_MAPERR, SIGBUS, SIGKI
 use super::area::{Area, PageSource, Rights, Source};
 use super::asid::Context;
 use super::frame::{FRAMES, FrameRef, Owner};
+use super::lock::Slot;
 use super::space::{AddressSpace, Space, with_active};
 use super::table::{BUSY, Entry, Leaf, hidden};
 use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr, age, page_down};
@@ -82,7 +83,10 @@ pub(super) fn init() {
 #[inline]
 pub fn handle_user_fault(address: usize, access: Access) -> core::result::Result<(), Signal> {
     match with_active(|space| space.fault(address, access)) {
-        Some(Ok(())) => Ok(()),
+        Some(Ok(())) => {
+            task::current().count_fault();
+            Ok(())
+        }
         failed => overcome(failed, address, access),
     }
 }
@@ -97,7 +101,10 @@ fn overcome(
 ) -> core::result::Result<(), Signal> {
     let (signo, code) = loop {
         match done.unwrap_or(Err(Failure::Unmapped)) {
-            Ok(()) => return Ok(()),
+            Ok(()) => {
+                task::current().count_fault();
+                return Ok(());
+            }
             Err(Failure::Unmapped) => break (SIGSEGV, SEGV_MAPERR),
             Err(Failure::Denied) => break (SIGSEGV, SEGV_ACCERR),
             Err(Failure::BeyondEnd) => break (SIGBUS, BUS_ADRERR),
@@ -118,7 +125,7 @@ impl AddressSpace {
     #[inline]
     pub fn fault(&self, address: usize, access: Access) -> core::result::Result<(), Failure> {
         let space = self.read_lock();
-        let done = space.resolve(self.context(), space.hint(), address, access);
+        let done = space.resolve(self.context(), space.slot(), address, access);
         drop(space);
         match done {
             Err(Failure::Unmapped) => self.fault_alone(address, access),
@@ -146,7 +153,10 @@ impl Space {
         if self.areas.find(page).is_none() && !self.areas.grow_down(page, self.stack_limit) {
             return Err(Failure::Unmapped);
         }
-        self.resolve(context, &AtomicUsize::new(0), address, access)
+        let own = Slot::new();
+        let done = self.resolve(context, &own, address, access);
+        self.pages = self.pages.wrapping_add(own.count());
+        done
     }
 
     /// Makes `access` to `address` possible, or finds that another CPU is about to: then the program tries again.
@@ -154,12 +164,15 @@ impl Space {
     pub(super) fn resolve(
         &self,
         context: &Context,
-        hint: &AtomicUsize,
+        own: &Slot,
         address: usize,
         access: Access,
     ) -> core::result::Result<(), Failure> {
         let page = page_down(address);
-        let area = self.areas.find_near(page, hint).ok_or(Failure::Unmapped)?;
+        let area = self
+            .areas
+            .find_near(page, &own.hint)
+            .ok_or(Failure::Unmapped)?;
         let allowed = match access {
             Access::Write => area.rights.has(Rights::WRITE),
             Access::Execute => area.rights.has(Rights::EXECUTE),
@@ -170,7 +183,7 @@ impl Space {
         }
         let leaf = match self.table.leaf(page) {
             Some(leaf) => leaf,
-            None => match self.without_leaf(area, context, page, access) {
+            None => match self.without_leaf(area, context, own, page, access) {
                 Ok(Some(leaf)) => leaf,
                 Ok(None) => return Ok(()),
                 Err(_) => return Err(Failure::NoMemory),
@@ -181,6 +194,7 @@ impl Space {
         let change = Page {
             area,
             context,
+            own,
             leaf,
             entry,
             page,
@@ -205,6 +219,7 @@ impl Space {
 struct Page<'a> {
     area: &'a Area,
     context: &'a Context,
+    own: &'a Slot,
     leaf: Leaf<'a>,
     entry: &'a Entry,
     page: usize,
@@ -219,19 +234,20 @@ impl Page<'_> {
         };
         let index = (offset + self.page - self.area.start) >> PAGE_SHIFT;
         let shared = self.area.is_shared();
-        count(match (shared, write) {
+        let kind = match (shared, write) {
             (true, true) => Kind::FaultFileWrite,
             (false, true) => Kind::FaultCow,
             (_, false) => Kind::FaultFileRead,
-        });
+        };
         if write && !shared {
             let source = mapping.page(index, false)?;
             let copy = FrameRef::new(Owner::Anonymous)?;
             copy.copy_from(&source);
-            count_mapped(self.hold(self.entry, copy, true, true));
+            self.filled(kind, self.hold(self.entry, copy, true, true));
         } else {
             let writable = shared && self.area.rights.has(Rights::WRITE);
-            count_mapped(self.hold(self.entry, mapping.page(index, writable)?, writable, true));
+            let page = mapping.page(index, writable)?;
+            self.filled(kind, self.hold(self.entry, page, writable, true));
         }
         if !write {
             self.fill_around(&**mapping, index);
@@ -242,10 +258,10 @@ impl Page<'_> {
 
     fn fill_anonymous(&self, write: bool) -> Result<()> {
         if write {
-            count(Kind::FaultAnonWrite);
             let frame = FrameRef::new(Owner::Anonymous)?;
             frame.zero();
-            count_mapped(self.hold(self.entry, frame, true, true));
+            let pages = self.hold(self.entry, frame, true, true);
+            self.filled(Kind::FaultAnonWrite, pages);
         } else {
             count(Kind::FaultAnonRead);
             let pte = Pte::leaf(zero_frame().0, prot(self.area, false), Memory::Normal);
@@ -260,7 +276,7 @@ impl Page<'_> {
     /// Lets an empty entry hold `frame`, whose content instruction fetches see if it may be executed. Returns how many
     /// pages were mapped.
     #[inline]
-    fn hold(&self, entry: &Entry, frame: FrameRef, writable: bool, young: bool) -> u64 {
+    fn hold(&self, entry: &Entry, frame: FrameRef, writable: bool, young: bool) -> usize {
         let pte = leaf(self.area, &frame, writable).with_young(young);
         let filled = entry.try_fill(pte);
         if filled {
@@ -288,7 +304,17 @@ impl Page<'_> {
                 mapped += self.hold(entry, frame, writable, !age::ahead_is_old());
             }
         }
-        count_mapped(mapped);
+        self.own.add(mapped);
+        count_mapped(mapped as u64);
+    }
+
+    /// Counts a fault that mapped `pages`, none of them the frame of zeroes.
+    #[inline(always)]
+    fn filled(&self, kind: Kind, pages: usize) {
+        self.own.add(pages);
+        let crossings = arch::cpu::this().crossings();
+        crossings.add(kind);
+        crossings.add_n(Kind::MappedPages, pages as u64);
     }
 
     /// Allows writing to a page that is mapped without, copying it first if others hold it.
@@ -331,7 +357,9 @@ impl Page<'_> {
                 self.entry.fill(new);
             }
             copy.into_phys();
-            if !zero {
+            if zero {
+                self.own.add(1);
+            } else {
                 // SAFETY: the entry held this handle, and no longer does.
                 drop(unsafe { FrameRef::from_phys(frame) });
             }
@@ -388,9 +416,10 @@ pub(super) fn set_rights(area: &Area, entry: &Entry) -> bool {
 }
 
 /// Gives a child's table what the parent's run of entries, which begins at `start`, holds of private memory. Pages of
-/// files come back by faults.
-pub(super) fn share(start: usize, entries: &[Entry], child: Leaf) {
-    for (page, entry) in (start..).step_by(PAGE_SIZE).zip(entries) {
+/// files come back by faults. Returns how many.
+pub(super) fn share(start: usize, entries: &[Entry], child: Leaf) -> usize {
+    let mut pages = 0;
+    for (entry, copy) in entries.iter().zip(child.from(start)) {
         let mut pte = entry.load();
         if pte == Pte::EMPTY {
             continue;
@@ -406,9 +435,11 @@ pub(super) fn share(start: usize, entries: &[Entry], child: Leaf) {
                     .with_writable(false);
             }
             FrameRef::clone_phys(frame).into_phys();
+            pages += 1;
         }
-        child.entry(page).fill(pte);
+        copy.fill(pte);
     }
+    pages
 }
 
 pub(super) fn count(kind: Kind) {

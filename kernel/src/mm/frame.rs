@@ -644,6 +644,16 @@ pub(super) fn init(ram: &[Range<usize>], reserved: &[Range<usize>]) {
     FRAMES.total.store(buddy::free(), Relaxed);
 }
 
+/// Gives whole frames that were reserved to the allocator; the range is in bytes.
+pub(super) fn add(range: Range<usize>) {
+    let usable = FRAMES.first.load(Relaxed) as usize..FRAMES.end.load(Relaxed) as usize;
+    let frames = range.start >> PAGE_SHIFT..range.end >> PAGE_SHIFT;
+    if frames.start < frames.end && usable.start <= frames.start && frames.end <= usable.end {
+        give_blocks(&mut POOL.lock().buddy, range);
+        FRAMES.total.fetch_add(frames.len(), Relaxed);
+    }
+}
+
 /// Gives a free range to the allocator in the largest blocks that fit; returns its end.
 fn give_blocks(buddy: &mut Buddy, range: Range<usize>) -> usize {
     let mut frame = range.start >> PAGE_SHIFT;

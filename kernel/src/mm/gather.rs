@@ -32,8 +32,12 @@ pub struct Gather<'a> {
     count: usize,
     blocks: Blocks,
     span: Range<usize>,
-    /// Whether entries were left with their frames.
-    overflowed: bool,
+    /// Pages that were taken, as far as they are not among `frames`.
+    taken: usize,
+    /// Entries that were left with their frames.
+    left: usize,
+    /// Entries that held the frame of zeroes.
+    zeroes: usize,
 }
 
 impl<'a> Gather<'a> {
@@ -54,7 +58,9 @@ impl<'a> Gather<'a> {
             count: 0,
             blocks: Blocks::NONE,
             span: NO_PAGES,
-            overflowed: false,
+            taken: 0,
+            left: 0,
+            zeroes: 0,
         }
     }
 
@@ -83,6 +89,7 @@ impl<'a> Gather<'a> {
     /// As for [`Blocks::add`].
     pub unsafe fn take_block(&mut self, start: usize, block: PhysAddr) {
         self.span = self.span.start.min(start)..self.span.end.max(start + block::SIZE);
+        self.taken += block::SIZE / PAGE_SIZE;
         // SAFETY: the caller's promise.
         unsafe { self.blocks.add(block) };
     }
@@ -91,11 +98,12 @@ impl<'a> Gather<'a> {
         self.span = self.span.start.min(page)..self.span.end.max(page + PAGE_SIZE);
         if self.count == GATHERED {
             entry.update(hidden);
-            self.overflowed = true;
+            self.left += 1;
             return;
         }
         let frame = PhysAddr(entry.take().phys());
         if frame == zero_frame() {
+            self.zeroes += 1;
             return;
         }
         // SAFETY: the entry held this handle, and `take` left it empty.
@@ -114,7 +122,12 @@ impl<'a> Gather<'a> {
     #[must_use]
     pub fn settle(&mut self, tables: bool) -> bool {
         self.pay(tables);
-        self.overflowed
+        self.left != 0
+    }
+
+    /// How many pages a running space has lost, once that is settled, and `rest` has made the second walk.
+    pub fn taken(&self, rest: Option<&Gather>) -> usize {
+        self.taken + rest.map_or(0, |rest| self.left - rest.zeroes)
     }
 
     fn pay(&mut self, tables: bool) {
@@ -126,7 +139,9 @@ impl<'a> Gather<'a> {
                 context.pay(Change::Clear, span);
             }
         }
-        for frame in self.frames.iter().take(core::mem::take(&mut self.count)) {
+        let count = core::mem::take(&mut self.count);
+        self.taken += count;
+        for frame in self.frames.iter().take(count) {
             // SAFETY: `take` wrote the first `count`; with the count at 0 none is read again.
             drop(unsafe { frame.assume_init_read() });
         }

@@ -16,17 +16,47 @@ use crate::sync::{Mutex, MutexGuard};
 
 /// A CPU's own line in a lock.
 #[repr(align(128))]
-struct Slot {
+pub struct Slot {
     /// The CPU reads.
     held: AtomicBool,
     /// A number that the CPU keeps for its next read.
-    hint: AtomicUsize,
+    pub hint: AtomicUsize,
+    /// What the CPU counted.
+    count: AtomicUsize,
+}
+
+impl Slot {
+    /// A free one.
+    pub const fn new() -> Self {
+        Slot {
+            held: AtomicBool::new(false),
+            hint: AtomicUsize::new(0),
+            count: AtomicUsize::new(0),
+        }
+    }
+
+    /// Counts `number` more, which wraps. For the CPU itself.
+    #[inline(always)]
+    pub fn add(&self, number: usize) {
+        self.count.store(self.count().wrapping_add(number), Relaxed);
+    }
+
+    /// What was counted.
+    pub fn count(&self) -> usize {
+        self.count.load(Relaxed)
+    }
+}
+
+/// What a lock guards.
+pub trait Settle {
+    /// Whoever changed it lets go; `counted` sums up what all CPUs counted.
+    fn settle(&mut self, counted: impl FnOnce() -> usize);
 }
 
 /// A value that CPUs read side by side, each writing to its own line only, and that one changes alone.
 ///
 /// Kernel code is neither interrupted nor preempted, so a CPU holds at most one read, and not for long.
-pub struct SpaceLock<T> {
+pub struct SpaceLock<T: Settle> {
     writer: Mutex<()>,
     writing: AtomicBool,
     /// CPUs that ever read: only their slots are waited for.
@@ -36,20 +66,16 @@ pub struct SpaceLock<T> {
 }
 
 // SAFETY: `write` excludes all others, `read` all writers; what is read side by side is shared, so must be `Sync`.
-unsafe impl<T: Send + Sync> Sync for SpaceLock<T> {}
+unsafe impl<T: Settle + Send + Sync> Sync for SpaceLock<T> {}
 
-impl<T> SpaceLock<T> {
+impl<T: Settle> SpaceLock<T> {
     /// A free lock.
     pub fn new(value: T) -> Result<Self> {
         let mut slots = Vec::new();
         slots
             .try_reserve_exact(arch::cpu::possible())
             .map_err(|_| Errno::ENOMEM)?;
-        let free = || Slot {
-            held: AtomicBool::new(false),
-            hint: AtomicUsize::new(0),
-        };
-        slots.extend((0..arch::cpu::possible()).map(|_| free()));
+        slots.extend((0..arch::cpu::possible()).map(|_| Slot::new()));
         Ok(SpaceLock {
             writer: Mutex::new(()),
             writing: AtomicBool::new(false),
@@ -97,6 +123,11 @@ impl<T> SpaceLock<T> {
         }
     }
 
+    fn counted(&self) -> usize {
+        let counts = self.slots.iter().map(Slot::count);
+        counts.fold(0, usize::wrapping_add)
+    }
+
     /// The value, by the only reference to the lock.
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
@@ -104,20 +135,25 @@ impl<T> SpaceLock<T> {
 }
 
 /// This CPU reads while it lives.
-pub struct ReadGuard<'a, T> {
+pub struct ReadGuard<'a, T: Settle> {
     lock: &'a SpaceLock<T>,
     slot: &'a Slot,
 }
 
-impl<T> ReadGuard<'_, T> {
-    /// This CPU's number for its next read.
+impl<T: Settle> ReadGuard<'_, T> {
+    /// What all CPUs counted.
+    pub fn counted(&self) -> usize {
+        self.lock.counted()
+    }
+
+    /// This CPU's line.
     #[inline]
-    pub fn hint(&self) -> &AtomicUsize {
-        &self.slot.hint
+    pub fn slot(&self) -> &Slot {
+        self.slot
     }
 }
 
-impl<T> Deref for ReadGuard<'_, T> {
+impl<T: Settle> Deref for ReadGuard<'_, T> {
     type Target = T;
 
     #[inline]
@@ -127,7 +163,7 @@ impl<T> Deref for ReadGuard<'_, T> {
     }
 }
 
-impl<T> Drop for ReadGuard<'_, T> {
+impl<T: Settle> Drop for ReadGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         self.slot.held.store(false, Release);
@@ -135,12 +171,12 @@ impl<T> Drop for ReadGuard<'_, T> {
 }
 
 /// This CPU changes the value while it lives.
-pub struct WriteGuard<'a, T> {
+pub struct WriteGuard<'a, T: Settle> {
     lock: &'a SpaceLock<T>,
     _writer: MutexGuard<'a, ()>,
 }
 
-impl<T> Deref for WriteGuard<'_, T> {
+impl<T: Settle> Deref for WriteGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -149,15 +185,17 @@ impl<T> Deref for WriteGuard<'_, T> {
     }
 }
 
-impl<T> DerefMut for WriteGuard<'_, T> {
+impl<T: Settle> DerefMut for WriteGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as in `deref`.
         unsafe { &mut *self.lock.value.get() }
     }
 }
 
-impl<T> Drop for WriteGuard<'_, T> {
+impl<T: Settle> Drop for WriteGuard<'_, T> {
     fn drop(&mut self) {
+        let lock = self.lock;
+        self.settle(|| lock.counted());
         self.lock.writing.store(false, Release);
     }
 }

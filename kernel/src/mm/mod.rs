@@ -1,6 +1,7 @@
 //! Memory: frames, the heap, the kernel's mapped area, and the address spaces of programs.
 
 mod age;
+mod archive;
 pub mod area;
 mod asid;
 pub mod aslr;
@@ -26,11 +27,12 @@ mod table;
 mod usage;
 pub mod user;
 
+pub use archive::Archive;
 pub use area::PageSource;
 pub use remap::Move;
 pub use reverse::Mappers;
 pub use space::{AddressSpace, MapRequest, Place};
-pub use usage::Usage;
+pub use usage::{Size, Usage};
 
 use core::ops::Range;
 
@@ -64,11 +66,16 @@ pub const fn page_down(address: usize) -> usize {
 }
 
 /// Takes over all memory: `ram` without `reserved`, both in bytes. Called once, on the boot CPU, when the linear map
-/// stands.
-pub fn init(ram: &[Range<usize>], reserved: &[Range<usize>]) {
+/// stands. Returns the initial archive, whose place is `archive`.
+pub fn init(
+    ram: &[Range<usize>],
+    reserved: &[Range<usize>],
+    archive: Range<usize>,
+) -> Option<Archive> {
     frame::init(ram, reserved);
     kmap::init();
     fault::init();
     age::init();
     block::init();
+    Archive::find(archive, ram, reserved)
 }

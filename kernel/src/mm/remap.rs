@@ -54,7 +54,7 @@ impl AddressSpace {
                 return Ok(old.start);
             }
             let end = old.start + len;
-            if old.end == area.end && end <= space.end && space.areas.resize(area.end, end) {
+            if old.end == area.end && end <= space.end && space.areas.extend(area.end, end) {
                 return Ok(old.start);
             }
         }

@@ -8,7 +8,7 @@ use core::ops::Range;
 
 use super::area::{Area, Flags, Source};
 use super::gather::Gather;
-use super::space::AddressSpace;
+use super::space::{AddressSpace, Space};
 use super::{PAGE_SHIFT, PAGE_SIZE};
 use crate::errno::{Errno, Result};
 use crate::sync::Mutex;
@@ -85,8 +85,8 @@ impl Mappers {
     }
 
     fn unmap_from(&self, space: &Arc<AddressSpace>, lost: &Range<usize>, copies: bool) {
-        let locked = space.lock();
-        let walk = |gather: &mut Gather| {
+        let mut locked = space.lock();
+        let walk = |locked: &Space, gather: &mut Gather| {
             for area in locked.areas.iter() {
                 if let Some(range) = self.part(area, lost) {
                     locked
@@ -99,10 +99,13 @@ impl Mappers {
             }
         };
         let mut gather = Gather::new(space.context());
-        walk(&mut gather);
-        if gather.settle(false) {
-            walk(&mut Gather::dead());
+        walk(&locked, &mut gather);
+        let mut rest = Gather::dead();
+        let second = gather.settle(false);
+        if second {
+            walk(&locked, &mut rest);
         }
+        locked.taken += gather.taken(second.then_some(&rest));
     }
 
     /// The addresses of an area that show the lost pages of this file.

@@ -4,6 +4,7 @@ extern crate alloc;
 
 use alloc::sync::Arc;
 use core::fmt;
+use core::ops::Range;
 
 use radix::Radix;
 
@@ -62,6 +63,13 @@ impl PageSource for SharedPages {
 
     fn len_pages(&self) -> usize {
         self.len
+    }
+
+    /// Others may map the frames, so they stay.
+    fn clear(&self, range: Range<usize>) -> Result<()> {
+        let pages = self.pages.lock();
+        pages.each(range, |_, page| page.zero());
+        Ok(())
     }
 
     fn write_name(&self, out: &mut dyn fmt::Write) -> fmt::Result {

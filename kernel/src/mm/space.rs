@@ -12,12 +12,13 @@ use super::asid::{self, Context};
 use super::fault::Access;
 use super::gather::Gather;
 use super::heap::try_arc_cyclic;
-use super::lock::{ReadGuard, SpaceLock, WriteGuard};
+use super::lock::{ReadGuard, Settle, SpaceLock, WriteGuard};
 use super::table::PageTable;
 use super::{PAGE_SIZE, PhysAddr, aslr, block, frame, page_up};
 use crate::arch::mmu::{self, Pte};
 use crate::arch::{USER_END, cpu};
 use crate::errno::{Errno, Result};
+use crate::task;
 use translation::Change;
 
 /// The lowest address that programs may map.
@@ -47,6 +48,25 @@ pub struct Space {
     pub(super) heap: Range<usize>,
     /// Above what `mmap` does not choose addresses.
     pub(super) mmap_top: usize,
+    /// Pages that it has, without those that CPUs counted in their lines of the lock: wraps.
+    pub(super) pages: usize,
+    /// Pages that were taken from it, but are still among these.
+    pub(super) taken: usize,
+    /// The most pages that it had before some were taken.
+    pub(super) peak: usize,
+}
+
+/// Fewer pages may be missing from the most that there were, as on Linux, whose CPUs count for themselves too.
+const ROUGHLY: usize = 64;
+
+impl Settle for Space {
+    #[inline]
+    fn settle(&mut self, counted: impl FnOnce() -> usize) {
+        if self.taken >= ROUGHLY {
+            self.peak = self.peak.max(self.pages.wrapping_add(counted()));
+            self.pages = self.pages.wrapping_sub(core::mem::take(&mut self.taken));
+        }
+    }
 }
 
 /// Where a mapping goes.
@@ -109,6 +129,9 @@ impl AddressSpace {
             stack_limit: 8 << 20,
             heap,
             mmap_top,
+            pages: 0,
+            taken: 0,
+            peak: 0,
         };
         let inner = SpaceLock::new(inner)?;
         try_arc_cyclic(|me| AddressSpace {
@@ -159,6 +182,9 @@ impl AddressSpace {
             .checked_add(len)
             .is_none_or(|bytes| bytes > request.limit)
         {
+            return Err(Errno::ENOMEM);
+        }
+        if space.areas.is_full() {
             return Err(Errno::ENOMEM);
         }
         let start = space.place(&self.context, request.place, len)?;
@@ -215,12 +241,13 @@ impl AddressSpace {
             let space = self.read_lock();
             let area = space
                 .areas
-                .find_near(page, space.hint())
+                .find_near(page, &space.slot().hint)
                 .ok_or(Errno::ENOMEM)?;
             let write = write || area.rights.has(Rights::WRITE) && !area.is_shared();
             let access = if write { Access::Write } else { Access::Read };
-            let made = space.resolve(&self.context, space.hint(), page, access);
+            let made = space.resolve(&self.context, space.slot(), page, access);
             made.map_err(|failure| failure.errno())?;
+            task::current().count_fault();
         }
         Ok(())
     }
@@ -258,6 +285,11 @@ impl AddressSpace {
         let mut space = self.lock();
         let start = page_up(end) + aslr::heap_offset(space.end);
         space.heap = start..start;
+    }
+
+    /// Where the heap begins.
+    pub fn heap_start(&self) -> usize {
+        self.read_lock().heap.start
     }
 
     /// Moves the end of the heap; returns where it is then. `limit` is the heap's greatest length in bytes.
@@ -491,7 +523,7 @@ impl Active {
 
 /// Calls `f` with the address space that this CPU runs, if it runs one. `f` must not wait: another thread's space could be
 /// active afterwards.
-#[inline]
+#[inline(always)]
 pub fn with_active<T>(f: impl FnOnce(&AddressSpace) -> T) -> Option<T> {
     let space = cpu::this().space.0.load(Relaxed);
     // SAFETY: the CPU's count keeps the space; only this CPU's next switch, which `f` does not make, gives it back.
@@ -551,20 +583,24 @@ impl Space {
         Ok(start)
     }
 
-    pub(super) fn find_free(&self, len: usize) -> Result<usize> {
+    pub(super) fn find_free(&mut self, len: usize) -> Result<usize> {
         // As Linux does: what could be blocks begins like one.
         let align = if len % block::SIZE == 0 {
             block::SIZE
         } else {
             PAGE_SIZE
         };
-        let window = |top| self.areas.find_free(USER_START..top, len, align);
-        window(self.mmap_top)
-            .or_else(|| window(self.end))
+        let mut below = |top| self.areas.find_free(USER_START..top, len, align);
+        below(self.mmap_top)
+            .or_else(|| below(self.end))
             .ok_or(Errno::ENOMEM)
     }
 
     pub(super) fn unmap(&mut self, context: &Context, range: Range<usize>) -> Result<()> {
+        let splits = |area: &Area| area.start < range.start && range.end < area.end;
+        if self.areas.is_full() && self.areas.find(range.start).is_some_and(splits) {
+            return Err(Errno::ENOMEM);
+        }
         self.areas.reserve(2)?;
         self.split_ends(context, &range);
         let mut gather = Gather::new(context);
@@ -572,13 +608,16 @@ impl Space {
         self.areas.remove(range.clone());
         let empty = self.areas.neighbours(range.clone());
         let unlinked = self.table.unlink(range.clone(), empty);
-        if gather.settle(unlinked.is_some()) {
-            let mut rest = Gather::dead();
-            self.gather(&mut rest, range);
-            if let Some(unlinked) = &unlinked {
-                unlinked.each(|entries| rest.take_all(0, entries));
-            }
+        if !gather.settle(unlinked.is_some()) {
+            self.taken += gather.taken(None);
+            return Ok(());
         }
+        let mut rest = Gather::dead();
+        self.gather(&mut rest, range);
+        if let Some(unlinked) = &unlinked {
+            unlinked.each(|entries| rest.take_all(0, entries));
+        }
+        self.taken += gather.taken(Some(&rest));
         Ok(())
     }
 
@@ -586,10 +625,13 @@ impl Space {
     pub(super) fn release(&mut self, context: &Context, range: Range<usize>) {
         let mut gather = Gather::new(context);
         self.gather(&mut gather, range.clone());
-        if gather.settle(false) {
-            let mut rest = Gather::dead();
-            self.gather(&mut rest, range);
+        if !gather.settle(false) {
+            self.taken += gather.taken(None);
+            return;
         }
+        let mut rest = Gather::dead();
+        self.gather(&mut rest, range);
+        self.taken += gather.taken(Some(&rest));
     }
 
     fn gather(&self, gather: &mut Gather, range: Range<usize>) {
@@ -704,7 +746,12 @@ impl Space {
 
     /// Fills this new space with the private pages of `parent`, read-only in both from now on.
     fn share(&mut self, parent: &mut Space) -> Result<()> {
-        let Space { table, areas, .. } = self;
+        let Space {
+            table,
+            areas,
+            pages,
+            ..
+        } = self;
         for area in areas
             .iter()
             .filter(|area| !area.is_shared() && !area.flags.has(Flags::WIPE_ON_FORK))
@@ -713,7 +760,7 @@ impl Space {
             parent.table.visit(area.range(), &mut |start, entries| {
                 if failed.is_none() && entries.iter().any(|entry| entry.load() != Pte::EMPTY) {
                     match table.make(start) {
-                        Ok(leaf) => super::fault::share(start, entries, leaf),
+                        Ok(leaf) => *pages += super::fault::share(start, entries, leaf),
                         Err(error) => failed = Some(error),
                     }
                 }

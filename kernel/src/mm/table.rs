@@ -101,6 +101,11 @@ impl<'a> Leaf<'a> {
     pub fn entry(self, address: usize) -> &'a Entry {
         &self.0[index(address, 0)]
     }
+
+    /// The entries from that of the page at `address` on.
+    pub fn from(self, address: usize) -> &'a [Entry] {
+        &self.0[index(address, 0)..]
+    }
 }
 
 /// A tree of tables and the frames that they lie in.

@@ -7,7 +7,6 @@ use super::area::{Area, Source};
 use super::fault::zero_frame;
 use super::frame::FRAMES;
 use super::space::AddressSpace;
-use super::table::Entry;
 use super::{PAGE_SHIFT, PAGE_SIZE};
 use crate::arch::mmu::Pte;
 use translation::Change;
@@ -33,6 +32,17 @@ pub struct Usage {
     pub proportional: usize,
 }
 
+/// The pages of a space.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Size {
+    /// In all areas.
+    pub areas: usize,
+    /// Present, but the zero page.
+    pub resident: usize,
+    /// The most that were present at a time.
+    pub peak: usize,
+}
+
 impl AddressSpace {
     /// Counts the pages present in a range.
     pub fn usage(&self, range: Range<usize>) -> Usage {
@@ -47,20 +57,36 @@ impl AddressSpace {
         usage
     }
 
-    /// Pages in all areas, and pages present but the zero page.
-    pub fn size(&self) -> (usize, usize) {
-        let space = self.lock();
-        let mut resident = 0;
-        for area in space.areas.iter() {
-            space.table.visit(area.range(), &mut |_, entries| {
-                let held = |entry: &&Entry| {
-                    let pte = entry.load();
-                    pte != Pte::EMPTY && PhysAddr(pte.phys()) != zero_frame()
-                };
-                resident += entries.iter().filter(held).count();
-            });
+    /// Its pages.
+    #[inline]
+    pub fn size(&self) -> Size {
+        let space = self.read_lock();
+        let resident = space.pages.wrapping_add(space.counted());
+        let resident = resident.wrapping_sub(space.taken);
+        Size {
+            areas: space.areas.bytes() / PAGE_SIZE,
+            resident,
+            peak: space.peak.max(resident),
         }
-        (space.areas.bytes() / PAGE_SIZE, resident)
+    }
+
+    /// What was the most pages present begins anew.
+    pub fn forget_peak(&self) {
+        self.lock().peak = 0;
+    }
+
+    /// The first address above those of the program.
+    pub fn end(&self) -> usize {
+        self.read_lock().end
+    }
+
+    /// The number of the frame that a page maps, if it is present, and whether that is private memory.
+    pub fn held(&self, page: usize) -> Option<(usize, bool)> {
+        let pte = self.read_lock().table.lookup(page);
+        let frame = PhysAddr(pte.phys());
+        let zero = frame == zero_frame();
+        let private = || FRAMES.at(frame).is_anonymous();
+        (pte != Pte::EMPTY).then(|| (frame.0 >> PAGE_SHIFT, zero || private()))
     }
 
     /// For each page of a range, 1 if it is present, or would be without waiting, else 0.

@@ -4,6 +4,7 @@ extern crate alloc;
 
 use alloc::vec::Vec;
 use core::marker::PhantomData;
+use core::mem::MaybeUninit;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -97,23 +98,34 @@ impl<T: FromBytes> UserPtr<T> {
     ///
     /// # Errors
     /// EFAULT.
-    pub fn read(self) -> Result<T>
-    where
-        T: IntoBytes,
-    {
-        let mut value = T::new_zeroed();
-        UserSlice::new(self.address, size_of::<T>()).copy_in(value.as_mut_bytes())?;
-        Ok(value)
+    #[inline]
+    pub fn read(self) -> Result<T> {
+        let mut value = MaybeUninit::uninit();
+        self.read_to(&mut value)?;
+        // SAFETY: `read_to` has written it.
+        Ok(unsafe { value.assume_init() })
+    }
+
+    /// Reads it to `place`, for what is too large to be moved.
+    ///
+    /// # Errors
+    /// EFAULT.
+    #[inline]
+    pub fn read_to(self, place: &mut MaybeUninit<T>) -> Result<&mut T> {
+        let size = size_of::<T>();
+        // SAFETY: `place` has room for it.
+        match unsafe { uaccess::copy_in(place.as_mut_ptr().cast(), self.address, size) } {
+            // SAFETY: every byte was written, and any bytes are a `T`.
+            copied if copied == size => Ok(unsafe { place.assume_init_mut() }),
+            _ => Err(Errno::EFAULT),
+        }
     }
 
     /// Reads it unless the address is null.
     ///
     /// # Errors
     /// EFAULT.
-    pub fn read_opt(self) -> Result<Option<T>>
-    where
-        T: IntoBytes,
-    {
+    pub fn read_opt(self) -> Result<Option<T>> {
         if self.is_null() {
             Ok(None)
         } else {

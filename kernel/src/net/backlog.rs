@@ -9,7 +9,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering::*};
 
 /// The most connections that can wait (`net.core.somaxconn`).
-const MAX: usize = 4096;
+pub const MAX: usize = 4096;
 
 struct Queue<T> {
     waiting: VecDeque<Arc<T>>,

@@ -5,6 +5,7 @@ use super::message::Ancillary;
 use super::name::Name;
 use super::wait::Wait;
 use crate::errno::{Errno, Result};
+use crate::fs::inode::Time;
 use crate::fs::io::{Sink, Source};
 use crate::fs::poll::WaitSource;
 use crate::fs::ring::Ring;
@@ -102,6 +103,8 @@ pub struct Channel {
     framed: bool,
     /// The reader wants to know who wrote.
     credentials: AtomicBool,
+    /// The reader wants to know when records arrive.
+    times: AtomicBool,
     /// Told when there is something to read, and when there is room.
     readable: Arc<WaitSource>,
     writable: Arc<WaitSource>,
@@ -128,6 +131,7 @@ impl Channel {
             error: AtomicU32::new(0),
             framed,
             credentials: AtomicBool::new(false),
+            times: AtomicBool::new(false),
             readable: readable.clone(),
             writable: writable.clone(),
         })
@@ -151,6 +155,11 @@ impl Channel {
             &self.len
         };
         waiting.load(Acquire) > 0
+    }
+
+    /// Whether a read finds as many bytes as a reader waits for, or as fit; or a record.
+    pub fn has_enough(&self, low_water: usize) -> bool {
+        self.has_data() && (self.framed || self.len() >= low_water.min(self.limit()))
     }
 
     /// Length of the first record; of everything when there are no records.
@@ -284,6 +293,11 @@ impl Channel {
         self.credentials.load(Acquire)
     }
 
+    /// Says whether the reader wants to know when records arrive.
+    pub fn set_wants_times(&self, wants: bool) {
+        self.times.store(wants, Release);
+    }
+
     fn publish(&self, bytes: &Bytes) {
         self.len.store(bytes.ring.len(), Release);
         self.records.store(bytes.marks.len(), Release);
@@ -296,6 +310,7 @@ impl Channel {
         while total < wanted {
             let done = self.write_some(from, &mut ancillary).and_then(|count| {
                 if count == 0 {
+                    self.writable.lack();
                     wait.until(&self.writable, || self.has_room() || self.is_ended())?;
                 }
                 Ok(count)
@@ -334,7 +349,7 @@ impl Channel {
     pub fn write_record(
         &self,
         from: &mut Source,
-        ancillary: Ancillary,
+        mut ancillary: Ancillary,
         sender: Name,
         most: usize,
         wait: &Wait,
@@ -356,6 +371,9 @@ impl Channel {
                     bytes.ring.truncate(old);
                     return Err(whole.err().unwrap_or(Errno::EFAULT));
                 }
+                if self.times.load(Acquire) {
+                    ancillary.arrived = Some(Time::now());
+                }
                 if let Err(error) = bytes.mark(start, ancillary, sender) {
                     bytes.ring.truncate(old);
                     return Err(error);
@@ -366,6 +384,7 @@ impl Channel {
                 return Ok(len);
             }
             drop(bytes);
+            self.writable.lack();
             wait.until(&self.writable, || fits() || self.is_ended())?;
         }
     }
@@ -377,16 +396,16 @@ impl Channel {
         }
         let mut bytes = self.bytes.lock();
         let found = if self.framed {
-            read_record(&mut bytes, to, reading)?
+            read_record(&mut bytes, to, reading)
         } else {
-            read_stream(&mut bytes, to, reading)?
+            read_stream(&mut bytes, to, reading)
         };
         self.publish(&bytes);
         drop(bytes);
         if !reading.peek {
             self.writable.notify();
         }
-        Ok(found)
+        found
     }
 }
 

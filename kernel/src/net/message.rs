@@ -1,19 +1,27 @@
 //! What travels beside the bytes: control messages, as sendmsg(2) takes and recvmsg(2) gives them.
 
 use super::inet::Header;
+use super::options::Options;
 use super::rights::{MAX_FILES, Rights};
 use crate::errno::{Errno, Result};
 use crate::fs::FdTable;
+use crate::fs::inode::Time;
 use crate::mm::user::{UserPtr, UserSlice};
 use crate::task::credentials::Credentials as Identity;
-use crate::task::current;
+use crate::task::{current, pidfd, tree};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use linux_raw_sys::general::{CAP_SETGID, CAP_SETUID, CAP_SYS_ADMIN};
-use linux_raw_sys::net::{AF_UNIX, MSG_CTRUNC, SCM_CREDENTIALS, SCM_RIGHTS, SOL_SOCKET};
+use linux_raw_sys::net::{
+    AF_UNIX, MSG_CTRUNC, SCM_CREDENTIALS, SCM_RIGHTS, SO_PASSCRED, SO_PASSPIDFD,
+    SO_TIMESTAMPNS_NEW, SO_TIMESTAMPNS_OLD, SOL_SOCKET,
+};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// `sizeof(struct cmsghdr)`: a length of 8 bytes, level and type of 4 each.
 const HEADER: usize = 16;
+/// A descriptor for the process that sent something (`include/linux/socket.h`).
+const SCM_PIDFD: u32 = 4;
 /// The most bytes of control messages in one call.
 const MAX_CONTROL: usize = 16 * 1024;
 
@@ -73,6 +81,25 @@ impl Credentials {
     }
 }
 
+/// Who is at the other end of a connection.
+#[derive(Clone)]
+pub struct Peer {
+    /// The process, and whom it acted as.
+    pub who: Credentials,
+    /// Its supplementary groups.
+    pub groups: Arc<[u32]>,
+}
+
+impl Peer {
+    /// The calling thread.
+    pub fn current() -> Self {
+        Peer {
+            who: Credentials::current(true),
+            groups: current().with_credentials(|who| who.groups.clone()),
+        }
+    }
+}
+
 /// What goes with bytes.
 #[derive(Default)]
 pub struct Ancillary {
@@ -82,6 +109,8 @@ pub struct Ancillary {
     pub credentials: Option<Credentials>,
     /// A datagram's header.
     pub header: Header,
+    /// When it arrived, where that is asked for.
+    pub arrived: Option<Time>,
 }
 
 impl Ancillary {
@@ -96,6 +125,7 @@ impl Ancillary {
             rights: self.rights.as_ref().map(Rights::copy).transpose()?,
             credentials: self.credentials,
             header: self.header,
+            arrived: self.arrived,
         })
     }
 
@@ -150,6 +180,7 @@ impl Ancillary {
             rights,
             credentials,
             header: header_fields,
+            arrived: None,
         })
     }
 }
@@ -214,11 +245,48 @@ impl Control {
         Ok(())
     }
 
-    /// Hands what came with a message over to the program, which gets descriptors for files.
-    pub fn put_ancillary(&mut self, ancillary: &Ancillary, close_on_exec: bool) -> Result<()> {
-        if let Some(credentials) = &ancillary.credentials {
-            self.put(SOL_SOCKET, SCM_CREDENTIALS, credentials.as_bytes())?;
+    /// Tells when a message arrived, as the option `kind` asks for it.
+    pub fn put_time(&mut self, kind: u32, arrived: Time) -> Result<()> {
+        let whole = matches!(kind, SO_TIMESTAMPNS_OLD | SO_TIMESTAMPNS_NEW);
+        let part = arrived.nanoseconds / if whole { 1 } else { 1000 };
+        let time = [arrived.seconds, part.into()];
+        self.put(SOL_SOCKET, kind, time.as_bytes())
+    }
+
+    /// Hands what came with a message over to the program, as its options ask for it.
+    pub fn put_ancillary(
+        &mut self,
+        ancillary: &Ancillary,
+        options: &Options,
+        close_on_exec: bool,
+    ) -> Result<()> {
+        let sender = ancillary.credentials.as_ref();
+        if let Some(sender) = sender.filter(|_| options.is_on(SO_PASSCRED)) {
+            self.put(SOL_SOCKET, SCM_CREDENTIALS, sender.as_bytes())?;
         }
+        self.put_rights(ancillary, close_on_exec)?;
+        if let Some(sender) = sender.filter(|_| options.is_on(SO_PASSPIDFD)) {
+            self.put_process(sender.pid)?;
+        }
+        Ok(())
+    }
+
+    /// SCM_PIDFD: a descriptor for the process that sent a message, or the error that there is none.
+    fn put_process(&mut self, pid: i32) -> Result<()> {
+        if self.left() < HEADER + size_of::<i32>() {
+            self.flags |= MSG_CTRUNC;
+            return Ok(());
+        }
+        let opened = tree::process(pid)
+            .ok_or(Errno::ESRCH)
+            .and_then(|process| pidfd::file(process, None, 0))
+            .and_then(|file| current().files().add(file, true));
+        let told = opened.unwrap_or_else(|error| error.result() as i32);
+        self.put(SOL_SOCKET, SCM_PIDFD, told.as_bytes())
+    }
+
+    /// SCM_RIGHTS: the program gets descriptors for files.
+    fn put_rights(&mut self, ancillary: &Ancillary, close_on_exec: bool) -> Result<()> {
         let Some(rights) = &ancillary.rights else {
             return Ok(());
         };

@@ -5,8 +5,9 @@ use super::interface::{FLAGS, HARDWARE, INDEX, MTU, QUEUE};
 use super::message::Ancillary;
 use super::name::{Address, Name};
 use super::socket::{Base, Outgoing, Received, Socket, SocketFile};
+use super::stream::{self, Manner};
 use super::wait::Wait;
-use super::{DATAGRAM, RAW, stream};
+use super::{DATAGRAM, RAW};
 use crate::errno::{Errno, Result};
 use crate::fs::File;
 use crate::fs::io::{Sink, Source};
@@ -314,7 +315,7 @@ impl Socket for Netlink {
         if flags & MSG_OOB != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
-        stream::receive(&self.inbox, to, flags, false, || false, wait)
+        stream::receive(&self.inbox, to, flags, Manner::RECORDS, || false, wait)
     }
 
     fn shutdown(&self, _read: bool, _write: bool) -> Result<()> {

@@ -1,17 +1,24 @@
 //! Options that every socket has (level SOL_SOCKET).
 
+use super::message::Credentials;
+use super::name::Address;
 use super::socket::Socket;
 use crate::errno::{Errno, Result};
-use crate::task::can;
+use crate::task::{can, current, pidfd, tree};
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use linux_raw_sys::general::CAP_NET_ADMIN;
 use linux_raw_sys::net::*;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+/// Loads beside a packet's bytes that a filter can have (SKF_AD_MAX).
+const BPF_EXTENSIONS: u32 = 64;
+
 /// Bytes that may wait in a new socket, either way (`net.core.rmem_default`), and the most that can be asked for.
 pub const DEFAULT_BUFFER: u32 = 212_992;
 const MAX_BUFFER: u32 = 212_992;
+/// The most that a receive by TCP can be made to wait for (half of what `net.ipv4.tcp_rmem` allows).
+const MAX_LOW_WATER: i32 = 3 << 20;
 /// The least that a buffer is made (`SOCK_MIN_SNDBUF`, `SOCK_MIN_RCVBUF`).
 const MIN_SEND: u32 = 4608;
 const MIN_RECEIVE: u32 = 2304;
@@ -28,8 +35,8 @@ const SWITCHES: [u32; 19] = [
     SO_REUSEPORT,
     SO_PASSCRED,
     SO_PASSSEC,
-    SO_TIMESTAMP_OLD,
-    SO_TIMESTAMPNS_OLD,
+    SO_PASSPIDFD,
+    SO_RCVMARK,
     SO_RXQ_OVFL,
     SO_LOCK_FILTER,
     SO_SELECT_ERR_QUEUE,
@@ -52,6 +59,11 @@ pub struct Options {
     low_water: AtomicU32,
     priority: AtomicU32,
     mark: AtomicU32,
+    busy_poll: AtomicU32,
+    /// It is bound to `lo`.
+    device: AtomicBool,
+    /// The option by which times of arrival are asked for; 0 is none.
+    stamps: AtomicU32,
 }
 
 impl Default for Options {
@@ -66,6 +78,9 @@ impl Default for Options {
             low_water: AtomicU32::new(1),
             priority: AtomicU32::new(0),
             mark: AtomicU32::new(0),
+            busy_poll: AtomicU32::new(0),
+            device: AtomicBool::new(false),
+            stamps: AtomicU32::new(0),
         }
     }
 }
@@ -107,12 +122,25 @@ pub fn number(value: &[u8]) -> Result<i32> {
 
 /// The bytes of an option's value.
 pub fn bytes<T: IntoBytes + Immutable>(value: T) -> Result<Vec<u8>> {
+    copied(value.as_bytes())
+}
+
+/// The same for one whose length varies.
+fn copied(value: &[u8]) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     bytes
-        .try_reserve_exact(size_of::<T>())
+        .try_reserve_exact(value.len())
         .map_err(|_| Errno::ENOMEM)?;
-    bytes.extend_from_slice(value.as_bytes());
+    bytes.extend_from_slice(value);
     Ok(bytes)
+}
+
+/// SO_MEMINFO: bytes that wait to be read and may, that wait to be sent and may; the others are 0.
+fn memory(socket: &dyn Socket) -> [u32; 9] {
+    let options = &socket.base().options;
+    let (received, sent) = socket.waiting().unwrap_or_default();
+    let [receive, send] = [options.receive_buffer(), options.send_buffer()];
+    [received, receive, sent, send, 0, 0, 0, 0, 0].map(|bytes| bytes as u32)
 }
 
 impl Options {
@@ -157,6 +185,24 @@ impl Options {
         self.linger.load(Acquire) == 1
     }
 
+    /// The least that a receive waits for (SO_RCVLOWAT).
+    pub fn low_water(&self) -> usize {
+        self.low_water.load(Acquire) as usize
+    }
+
+    /// Whether it is wanted who sent a message.
+    pub fn wants_credentials(&self) -> bool {
+        self.is_on(SO_PASSCRED) || self.is_on(SO_PASSPIDFD)
+    }
+
+    /// The option by which the program asked when messages arrive (SO_TIMESTAMP and its like).
+    pub fn stamps(&self) -> Option<u32> {
+        match self.stamps.load(Acquire) {
+            0 => None,
+            name => Some(name),
+        }
+    }
+
     /// Takes over what an accepted socket has from the listening one.
     pub fn inherit(&self, from: &Options) {
         self.switches.store(from.switches.load(Acquire), Release);
@@ -173,6 +219,9 @@ pub fn set(socket: &dyn Socket, name: u32, value: &[u8]) -> Result<()> {
     let options = &socket.base().options;
     if let Some(bit) = Options::bit(name) {
         if number(value)? != 0 {
+            if name == SO_REUSEPORT && socket.base().domain == AF_UNIX {
+                return Err(Errno::EOPNOTSUPP);
+            }
             options.switches.fetch_or(bit, AcqRel);
         } else {
             options.switches.fetch_and(!bit, AcqRel);
@@ -205,14 +254,35 @@ pub fn set(socket: &dyn Socket, name: u32, value: &[u8]) -> Result<()> {
             };
             options.linger.store(linger, Release);
         }
-        SO_RCVLOWAT => options
-            .low_water
-            .store(number(value)?.max(1) as u32, Release),
+        SO_BSDCOMPAT => {}
+        SO_RCVLOWAT => {
+            let least = match number(value)? {
+                0 => 1,
+                least if least < 0 => i32::MAX,
+                least => least,
+            };
+            let tcp = socket.base().protocol == IPPROTO_TCP as u32;
+            let least = if tcp { least.min(MAX_LOW_WATER) } else { least };
+            options.low_water.store(least as u32, Release);
+        }
+        SO_TIMESTAMP_OLD | SO_TIMESTAMPNS_OLD | SO_TIMESTAMP_NEW | SO_TIMESTAMPNS_NEW => {
+            let on = number(value)? != 0;
+            options.stamps.store(if on { name } else { 0 }, Release);
+        }
         SO_PRIORITY => options.priority.store(number(value)? as u32, Release),
         SO_MARK => options.mark.store(number(value)? as u32, Release),
-        SO_ATTACH_FILTER | SO_DETACH_FILTER | SO_BINDTODEVICE | SO_BUSY_POLL => {
-            return Err(Errno::EPERM);
+        SO_BUSY_POLL if number(value)? < 0 => return Err(Errno::EINVAL),
+        SO_BUSY_POLL => options.busy_poll.store(number(value)? as u32, Release),
+        SO_BINDTODEVICE => {
+            let name = value.split(|&byte| byte == 0).next().unwrap_or_default();
+            match name {
+                b"" => options.device.store(false, Release),
+                b"lo" => options.device.store(true, Release),
+                _ => return Err(Errno::ENODEV),
+            }
         }
+        SO_DETACH_FILTER => return Err(Errno::ENOENT),
+        SO_ATTACH_FILTER => return Err(Errno::EPERM),
         _ => return Err(Errno::ENOPROTOOPT),
     }
     socket.options_changed();
@@ -238,14 +308,15 @@ fn timeout(value: &[u8]) -> Result<u64> {
     time.nanoseconds()
 }
 
-/// getsockopt(SOL_SOCKET)
-pub fn get(socket: &dyn Socket, name: u32) -> Result<Vec<u8>> {
+/// getsockopt(SOL_SOCKET), for as many bytes as there is room for.
+pub fn get(socket: &dyn Socket, name: u32, room: usize) -> Result<Vec<u8>> {
     let base = socket.base();
     let options = &base.options;
     if Options::bit(name).is_some() {
         return bytes(u32::from(options.is_on(name)));
     }
     match name {
+        SO_BSDCOMPAT => bytes(0u32),
         SO_TYPE => bytes(base.kind),
         SO_DOMAIN => bytes(base.domain),
         SO_PROTOCOL => bytes(base.protocol),
@@ -263,11 +334,34 @@ pub fn get(socket: &dyn Socket, name: u32) -> Result<Vec<u8>> {
             let linger = options.linger.load(Acquire);
             bytes([u32::from(linger != 0), linger.saturating_sub(1) as u32])
         }
-        SO_PEERCRED => bytes(socket.peer_credentials()),
-        SO_PEERSEC | SO_PEERGROUPS => Err(Errno::ENOPROTOOPT),
-        SO_BINDTODEVICE => Ok(Vec::new()),
+        SO_PEERCRED => bytes(socket.peer_who().map_or(Credentials::NONE, |peer| peer.who)),
+        SO_PEERGROUPS => copied(socket.peer_who().ok_or(Errno::ENODATA)?.groups.as_bytes()),
+        SO_PEERPIDFD => {
+            let pid = socket.peer_who().ok_or(Errno::ENODATA)?.who.pid;
+            let process = tree::process(pid).ok_or(Errno::EINVAL)?;
+            let file = pidfd::file(process, None, 0)?;
+            bytes(current().files().add(file, true)?)
+        }
+        SO_PEERNAME => {
+            let name = socket.peer().map_err(|_| Errno::ENOTCONN)?;
+            let address = Address::of(&name, base.domain);
+            if address.len() < room {
+                return Err(Errno::EINVAL);
+            }
+            copied(address.bytes())
+        }
+        SO_BINDTODEVICE if options.device.load(Acquire) => bytes(*b"lo\0"),
+        SO_BINDTODEVICE | SO_ATTACH_FILTER => Ok(Vec::new()),
+        SO_BUSY_POLL => bytes(options.busy_poll.load(Acquire)),
+        SO_TIMESTAMP_OLD | SO_TIMESTAMPNS_OLD | SO_TIMESTAMP_NEW | SO_TIMESTAMPNS_NEW => {
+            bytes(u32::from(options.stamps() == Some(name)))
+        }
+        SO_MEMINFO => bytes(memory(socket)),
+        SO_BPF_EXTENSIONS => bytes(BPF_EXTENSIONS),
+        SO_MAX_PACING_RATE => bytes(u64::MAX),
         SO_COOKIE => bytes(base.number),
-        SO_INCOMING_CPU => bytes(0u32),
+        SO_INCOMING_CPU => bytes(-1i32),
+        SO_INCOMING_NAPI_ID => bytes(0u32),
         _ => Err(Errno::ENOPROTOOPT),
     }
 }

@@ -14,13 +14,25 @@ use linux_raw_sys::net::{AF_INET, AF_INET6};
 pub const FILES: &[(&str, Node)] = &[
     ("arp", Node::File(arp)),
     ("dev", Node::File(dev)),
+    ("dev_mcast", Node::File(|_| {})),
     ("if_inet6", Node::File(if_inet6)),
+    ("packet", Node::File(packet)),
+    ("raw", Node::File(raw)),
+    ("raw6", Node::File(raw6)),
     ("route", Node::File(route)),
     ("sockstat", Node::File(sockstat)),
-    ("tcp", Node::File(|text| inet(text, &ports::TCP, AF_INET))),
-    ("tcp6", Node::File(|text| inet(text, &ports::TCP, AF_INET6))),
-    ("udp", Node::File(|text| inet(text, &ports::UDP, AF_INET))),
-    ("udp6", Node::File(|text| inet(text, &ports::UDP, AF_INET6))),
+    ("tcp", Node::File(|text| tcp(text, AF_INET))),
+    ("tcp6", Node::File(|text| tcp(text, AF_INET6))),
+    ("udp", Node::File(|text| udp(text, &ports::UDP, AF_INET))),
+    ("udp6", Node::File(|text| udp(text, &ports::UDP, AF_INET6))),
+    (
+        "udplite",
+        Node::File(|text| udp(text, &ports::UDP_LITE, AF_INET)),
+    ),
+    (
+        "udplite6",
+        Node::File(|text| udp(text, &ports::UDP_LITE, AF_INET6)),
+    ),
     ("unix", Node::File(unix_sockets)),
 ];
 
@@ -93,43 +105,80 @@ fn put_address(text: &mut Text, socket: SocketAddr, domain: u32) {
     put!(text, ":{:04X}", socket.port());
 }
 
-fn inet(text: &mut Text, ports: &Ports, domain: u32) {
+/// The names of the columns of sockets, over IPv4 with room for lines of some length.
+const COLUMNS: &str = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode";
+const COLUMNS_V6: &str = "  sl  local_address                         remote_address                        st tx_queue rx_queue \
+     tr tm->when retrnsmt   uid  timeout inode";
+/// What follows for sockets without connections.
+const MORE: &str = " ref pointer drops";
+
+fn raw(text: &mut Text) {
+    put!(text, "{COLUMNS}{MORE}\n");
+}
+
+fn raw6(text: &mut Text) {
+    put!(text, "{COLUMNS_V6}{MORE}\n");
+}
+
+fn packet(text: &mut Text) {
+    put!(
+        text,
+        "sk               RefCnt Type Proto  Iface R Rmem   User   Inode\n"
+    );
+}
+
+fn tcp(text: &mut Text, domain: u32) {
+    match domain {
+        AF_INET6 => put!(text, "{COLUMNS_V6}\n"),
+        _ => put!(text, "{COLUMNS:149}\n"),
+    }
+    inet(&ports::TCP, domain, |line, socket| {
+        put!(text, "{line:4}: ");
+        put_socket(text, socket);
+        put!(text, " 1 0000000000000000 100 0 0 10 0\n");
+    });
+}
+
+fn udp(text: &mut Text, ports: &Ports, domain: u32) {
+    match domain {
+        AF_INET6 => put!(text, "{COLUMNS_V6}{MORE}\n"),
+        _ => put!(text, " {COLUMNS}{MORE:30}\n"),
+    }
+    inet(ports, domain, |line, socket| {
+        put!(text, "{line:5}: ");
+        put_socket(text, socket);
+        put!(text, " 2 0000000000000000 0\n");
+    });
+}
+
+/// Calls `put` with each socket of a family.
+fn inet(ports: &Ports, domain: u32, mut put: impl FnMut(usize, &Arc<dyn Socket>)) {
+    let mut line = 0;
+    ports.each(|socket| {
+        if socket.base().domain == domain {
+            put(line, socket);
+            line += 1;
+        }
+    });
+}
+
+/// What is told of every socket: addresses, state, what waits, whose it is, and its inode.
+fn put_socket(text: &mut Text, socket: &Arc<dyn Socket>) {
+    let domain = socket.base().domain;
     let name = |name: Name| match name {
         Name::Inet(socket) => socket,
         _ => SocketAddr::new(unspecified(domain), 0),
     };
+    put_address(text, name(socket.name()), domain);
+    put!(text, " ");
+    put_address(text, name(socket.peer().unwrap_or_default()), domain);
+    let (received, sent) = socket.waiting().unwrap_or_default();
     put!(
         text,
-        "  sl  local_address {}rem_address   {}st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n",
-        if domain == AF_INET6 {
-            "                        "
-        } else {
-            ""
-        },
-        if domain == AF_INET6 {
-            "                        "
-        } else {
-            ""
-        }
+        " {:02X} {sent:08X}:{received:08X} 00:00000000 00000000     0        0 {}",
+        socket.state(),
+        socket.base().number
     );
-    let mut line = 0;
-    ports.each(|socket: &Arc<dyn Socket>| {
-        if socket.base().domain != domain {
-            return;
-        }
-        put!(text, "{line:4}: ");
-        put_address(text, name(socket.name()), domain);
-        put!(text, " ");
-        put_address(text, name(socket.peer().unwrap_or_default()), domain);
-        let (received, sent) = socket.waiting().unwrap_or_default();
-        put!(
-            text,
-            " {:02X} {sent:08X}:{received:08X} 00:00000000 00000000     0        0 {} 1 0000000000000000 100 0 0 10 0\n",
-            socket.state(),
-            socket.base().number
-        );
-        line += 1;
-    });
 }
 
 fn unix_sockets(text: &mut Text) {

@@ -2,7 +2,7 @@
 
 use super::channel::Found;
 use super::inet::Header;
-use super::message::{Ancillary, Control, Credentials};
+use super::message::{Ancillary, Control, Peer};
 use super::name::{Address, Name};
 use super::options::Options;
 use super::wait::Wait;
@@ -53,7 +53,7 @@ impl Base {
             number: new_anonymous_number(),
             options: Options::default(),
             readable: WaitSource::new()?,
-            writable: WaitSource::new()?,
+            writable: WaitSource::of_room()?,
         })
     }
 }
@@ -142,9 +142,9 @@ pub trait Socket: Send + Sync + Any {
         0
     }
 
-    /// SO_PEERCRED
-    fn peer_credentials(&self) -> Credentials {
-        Credentials::NONE
+    /// Who is at the other end (SO_PEERCRED and its like), where that is known.
+    fn peer_who(&self) -> Option<Peer> {
+        None
     }
 
     /// Tells what options ask for of the header of a message that was received.

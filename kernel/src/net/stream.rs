@@ -3,25 +3,56 @@
 use super::channel::{Channel, Found, Reading};
 use super::socket::Received;
 use super::wait::Wait;
-use crate::errno::Result;
+use crate::errno::{Errno, Result};
 use crate::fs::io::Sink;
 use linux_raw_sys::net::{MSG_PEEK, MSG_TRUNC, MSG_WAITALL};
 
-/// Receives bytes, or a record, with MSG_ flags. `credentials`: the sender's are wanted. `ended` says that nothing more
-/// shall be waited for.
+/// How a socket is read.
+#[derive(Clone, Copy)]
+pub struct Manner {
+    /// The sender's credentials are wanted.
+    pub credentials: bool,
+    /// The least that is waited for.
+    pub low_water: usize,
+    /// One who only looks waits for as much as one who takes.
+    pub peeks_wait: bool,
+}
+
+impl Manner {
+    /// For records, of which one is waited for.
+    pub const RECORDS: Manner = Manner {
+        credentials: false,
+        low_water: 1,
+        peeks_wait: false,
+    };
+}
+
+/// Receives bytes, or a record, with MSG_ flags. `ended` says that nothing more shall be waited for.
 pub fn receive(
     channel: &Channel,
     to: &mut Sink,
     flags: u32,
-    credentials: bool,
+    manner: Manner,
     ended: impl Fn() -> bool,
     wait: &Wait,
 ) -> Result<Received> {
     let reading = Reading {
         peek: flags & MSG_PEEK != 0,
-        credentials,
+        credentials: manner.credentials,
     };
-    let all = flags & MSG_WAITALL != 0 && !reading.peek && !channel.is_framed();
+    let least = match flags & MSG_WAITALL {
+        0 => manner.low_water,
+        _ => usize::MAX,
+    };
+    let least = least.min(to.left());
+    let waits = !reading.peek && !channel.is_framed();
+    if reading.peek && manner.peeks_wait {
+        let enough = || channel.has_enough(least) || channel.is_ended() || ended();
+        match wait.until(channel.readable(), || enough() || channel.has_error()) {
+            Err(Errno::EAGAIN) if channel.has_data() => {}
+            done => done?,
+        }
+    }
     let mut received = Received::default();
     let mut total = 0;
     while to.left() > 0 || channel.is_framed() {
@@ -33,7 +64,7 @@ pub fn receive(
             Err(_) => break,
         };
         total += found.count;
-        let go_on = all && found.ancillary.is_empty();
+        let go_on = waits && total < least && found.ancillary.is_empty();
         to.allow(left - found.count);
         if total == found.count {
             received.found = found;

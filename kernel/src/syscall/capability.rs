@@ -66,6 +66,7 @@ pub fn capset(head: usize, data: usize) -> Result<usize> {
             return Err(Errno::EPERM);
         }
         (who.effective, who.permitted, who.inheritable) = (effective, permitted, inheritable);
+        who.ambient &= permitted & inheritable;
         Ok(())
     })?;
     Ok(0)

@@ -73,7 +73,6 @@ pub fn fcntl(fd: i32, command: u32, argument: usize) -> Result<usize> {
             file.check_writable().map_err(|_| Errno::EPERM)?;
             file.ops_as::<Node>()
                 .ok_or(Errno::EINVAL)?
-                .data()?
                 .seal(argument as u32)?;
             Ok(0)
         }

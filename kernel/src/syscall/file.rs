@@ -11,6 +11,7 @@ use crate::fs::{Entry, File, OpenFlags, inotify, lease, perm};
 use crate::mm::PAGE_SIZE;
 use crate::mm::user::UserPtr;
 use crate::task::current;
+use crate::task::transfers::Way;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use linux_raw_sys::general::*;
@@ -241,13 +242,17 @@ pub fn close_range(first: u32, last: u32, flags: u32) -> Result<usize> {
 /// read(2)
 pub fn read(fd: i32, buffer: usize, len: usize) -> Result<usize> {
     let piece = [IoVec { base: buffer, len }];
-    file(fd)?.read(&mut Sink::user(&piece))
+    let thread = current();
+    let done = thread.file(fd)?.read(&mut Sink::user(&piece));
+    thread.transfers.count(Way::Read, done)
 }
 
 /// write(2)
 pub fn write(fd: i32, buffer: usize, len: usize) -> Result<usize> {
     let piece = [IoVec { base: buffer, len }];
-    file(fd)?.write(&mut Source::user(&piece))
+    let thread = current();
+    let done = thread.file(fd)?.write(&mut Source::user(&piece));
+    thread.transfers.count(Way::Write, done)
 }
 
 /// Pieces that one call may name (`IOV_MAX`).
@@ -269,13 +274,17 @@ pub fn pieces<L: Layout>(address: usize, count: usize) -> Result<Vec<IoVec>> {
 /// readv(2)
 pub fn readv<L: Layout>(fd: i32, vector: usize, count: usize) -> Result<usize> {
     let file = file(fd)?;
-    file.read(&mut Sink::user(&pieces::<L>(vector, count)?))
+    let pieces = pieces::<L>(vector, count)?;
+    let done = file.read(&mut Sink::user(&pieces));
+    current().transfers.count(Way::Read, done)
 }
 
 /// writev(2)
 pub fn writev<L: Layout>(fd: i32, vector: usize, count: usize) -> Result<usize> {
     let file = file(fd)?;
-    file.write(&mut Source::user(&pieces::<L>(vector, count)?))
+    let pieces = pieces::<L>(vector, count)?;
+    let done = file.write(&mut Source::user(&pieces));
+    current().transfers.count(Way::Write, done)
 }
 
 fn position(offset: i64) -> Result<u64> {
@@ -286,29 +295,32 @@ fn position(offset: i64) -> Result<u64> {
 pub fn pread64(fd: i32, buffer: usize, len: usize, offset: i64) -> Result<usize> {
     let piece = [IoVec { base: buffer, len }];
     let position = position(offset)?;
-    file(fd)?.read_at(&mut Sink::user(&piece), position)
+    let done = file(fd)?.read_at(&mut Sink::user(&piece), position);
+    current().transfers.count(Way::Read, done)
 }
 
 /// pwrite64(2)
 pub fn pwrite64(fd: i32, buffer: usize, len: usize, offset: i64) -> Result<usize> {
     let piece = [IoVec { base: buffer, len }];
     let position = position(offset)?;
-    file(fd)?.write_at(&mut Source::user(&piece), position)
+    let done = file(fd)?.write_at(&mut Source::user(&piece), position);
+    current().transfers.count(Way::Write, done)
 }
 
 /// preadv(2); on 64 bits the low half of the offset is all of it.
 pub fn preadv(fd: i32, vector: usize, count: usize, offset: i64) -> Result<usize> {
     let (file, position) = (file(fd)?, position(offset)?);
-    file.read_at(&mut Sink::user(&pieces::<Native>(vector, count)?), position)
+    let pieces = pieces::<Native>(vector, count)?;
+    let done = file.read_at(&mut Sink::user(&pieces), position);
+    current().transfers.count(Way::Read, done)
 }
 
 /// pwritev(2)
 pub fn pwritev(fd: i32, vector: usize, count: usize, offset: i64) -> Result<usize> {
     let (file, position) = (file(fd)?, position(offset)?);
-    file.write_at(
-        &mut Source::user(&pieces::<Native>(vector, count)?),
-        position,
-    )
+    let pieces = pieces::<Native>(vector, count)?;
+    let done = file.write_at(&mut Source::user(&pieces), position);
+    current().transfers.count(Way::Write, done)
 }
 
 /// Flags of preadv2 and pwritev2 that change nothing for files in memory.
@@ -348,7 +360,8 @@ pub fn pwritev2(
     if flags & RWF_APPEND != 0 {
         let file = file(fd)?;
         let pieces = pieces::<Native>(vector, count)?;
-        return file.append(&mut Source::user(&pieces), offset == -1);
+        let done = file.append(&mut Source::user(&pieces), offset == -1);
+        return current().transfers.count(Way::Write, done);
     }
     if offset == -1 {
         writev::<Native>(fd, vector, count)

@@ -3,8 +3,7 @@
 use linux_raw_sys::general::*;
 
 use super::layout::{Layout, given};
-use super::path::check_flags;
-use super::time::{nanoseconds, timespec};
+use super::time::{CpuClock, nanoseconds, timespec};
 use crate::arch::time::ticks_to_ns;
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
@@ -61,13 +60,16 @@ type Event = [u64; 3];
 
 /// timer_create(2)
 pub fn timer_create(clock: u32, event: usize, to: usize) -> Result<usize> {
-    let thread = tree::thread(current().tid()).ok_or(Errno::EAGAIN)?;
     let base = match clock {
         CLOCK_REALTIME | CLOCK_TAI | CLOCK_REALTIME_ALARM => Base::Wall { realtime: true },
         CLOCK_MONOTONIC | CLOCK_BOOTTIME | CLOCK_BOOTTIME_ALARM => Base::Wall { realtime: false },
-        CLOCK_PROCESS_CPUTIME_ID => Base::Process,
-        CLOCK_THREAD_CPUTIME_ID => Base::Thread(Arc::downgrade(&thread)),
-        _ => return Err(Errno::EINVAL),
+        CLOCK_MONOTONIC_RAW | CLOCK_MONOTONIC_COARSE | CLOCK_REALTIME_COARSE => {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        _ => match CpuClock::of(clock)? {
+            CpuClock::Thread(thread, _) => Base::Thread(Arc::downgrade(&thread)),
+            CpuClock::Process(process, _) => Base::Process(Arc::downgrade(&process)),
+        },
     };
     let event = UserPtr::<Event>::new(event).read_opt()?;
     let notice = match event {
@@ -114,7 +116,6 @@ fn decode_event(value: u64, rest: u64, tid: i32) -> Result<Notice> {
 
 /// timer_settime(2)
 pub fn timer_settime(id: i32, flags: u32, new: usize, old: usize) -> Result<usize> {
-    check_flags(flags, TIMER_ABSTIME)?;
     let spans = UserPtr::<Spans>::new(new).read_opt()?;
     let spans = spans.ok_or(Errno::EINVAL)?;
     let timer = current().process().timers.posix(id)?;

@@ -4,8 +4,9 @@ use core::ops::Range;
 
 use linux_raw_sys::general::*;
 
+use super::layout::Native;
 use super::mlock;
-use super::path::opened;
+use super::path::{check_flags, opened};
 use crate::arch::USER_END;
 use crate::errno::{Errno, Result};
 use crate::fs::tmpfs;
@@ -13,9 +14,13 @@ use crate::ipc::shared;
 use crate::mm::area::{Area, Flags, Label, Rights, Source};
 use crate::mm::shared::SharedPages;
 use crate::mm::space::with_active;
-use crate::mm::user::UserSlice;
-use crate::mm::{AddressSpace, MapRequest, Move, PAGE_SIZE, Place, frame, page_down, page_up};
-use crate::task;
+use crate::mm::user::{UserPtr, UserSlice};
+use crate::mm::{
+    AddressSpace, MapRequest, Move, PAGE_SHIFT, PAGE_SIZE, Place, frame, page_down, page_up,
+};
+use crate::task::limits::INFINITY;
+use crate::task::process::Mode;
+use crate::task::{self, access, pidfd};
 
 /// Pages that `mincore` answers for at a time.
 const CHUNK: usize = 256;
@@ -55,6 +60,7 @@ fn areas_of(space: &AddressSpace, range: &Range<usize>) -> impl Iterator<Item = 
 }
 
 /// Calls `f`, which does not wait, with the address space of the caller.
+#[inline(always)]
 pub(super) fn space<T>(f: impl FnOnce(&AddressSpace) -> Result<T>) -> Result<T> {
     with_active(f).unwrap_or(Err(Errno::ENOMEM))
 }
@@ -83,10 +89,19 @@ pub fn mmap(
     let shared = match flags & MAP_TYPE {
         MAP_PRIVATE => false,
         MAP_SHARED => true,
+        MAP_SHARED_VALIDATE if file.is_none() => return Err(Errno::EINVAL),
         MAP_SHARED_VALIDATE if flags & !KNOWN == 0 => true,
         MAP_SHARED_VALIDATE => return Err(Errno::EOPNOTSUPP),
         _ => return Err(Errno::EINVAL),
     };
+    if flags & MAP_HUGETLB != 0 {
+        // No pages are set aside, and no file is made of them.
+        return Err(if file.is_none() {
+            Errno::ENOMEM
+        } else {
+            Errno::EINVAL
+        });
+    }
     let mut behaviour = Flags::default().set(Flags::SHARED, shared);
     behaviour = behaviour.set(Flags::GROWS_DOWN, flags & MAP_GROWSDOWN != 0 && !shared);
     behaviour = behaviour.set(Flags::NO_HUGE, flags & MAP_STACK != 0);
@@ -125,7 +140,11 @@ pub fn mmap(
     } else {
         Place::Hint(addr)
     };
-    let limit = task::rlimit(RLIMIT_AS);
+    let (limit, data) = task::current().process().limits.memory();
+    let private = !shared && rights.has(Rights::WRITE);
+    if private && rights.has(Rights::EXECUTE) {
+        check_executable(None)?;
+    }
     let mut request = MapRequest {
         place,
         len,
@@ -135,19 +154,25 @@ pub fn mmap(
         label: Label::None,
         limit,
     };
-    space(|space| {
-        let locked = flags & MAP_LOCKED != 0 || space.locks_new();
-        if locked {
-            mlock::check_new(space, page_up(len.min(USER_END)))?;
-            request.flags = request.flags.set(Flags::LOCKED, true);
-        }
-        let start = space.map(request)?;
-        if (flags & MAP_POPULATE != 0 || locked) && !rights.is_none() {
-            // Linux too keeps the mapping when not all of it could be made present.
-            let _ = space.populate(start..start + page_up(len), false);
-        }
-        Ok(start)
-    })
+    if data != INFINITY && private {
+        space(|space| check_data(space, len, data))?;
+    }
+    space(
+        #[inline(always)]
+        |space| {
+            let locked = flags & MAP_LOCKED != 0 || space.locks_new();
+            if locked {
+                mlock::check_new(space, page_up(len.min(USER_END)))?;
+                request.flags = request.flags.set(Flags::LOCKED, true);
+            }
+            let start = space.map(request)?;
+            if (flags & MAP_POPULATE != 0 || locked) && !rights.is_none() {
+                // Linux too keeps the mapping when not all of it could be made present.
+                let _ = space.populate(start..start + page_up(len), false);
+            }
+            Ok(start)
+        },
+    )
 }
 
 const KNOWN: u32 = MAP_TYPE
@@ -162,6 +187,34 @@ const KNOWN: u32 = MAP_TYPE
     | MAP_NONBLOCK
     | MAP_STACK
     | MAP_FIXED_NOREPLACE;
+
+/// ENOMEM where private memory that is written to would be more than `limit` (RLIMIT_DATA) with `more` bytes.
+#[cold]
+fn check_data(space: &AddressSpace, more: usize, limit: usize) -> Result<()> {
+    let held = space.areas().filter(is_data).map(|area| area.range().len());
+    let all = held.sum::<usize>().checked_add(more);
+    if all.is_some_and(|all| all <= limit) {
+        Ok(())
+    } else {
+        Err(Errno::ENOMEM)
+    }
+}
+
+fn is_data(area: &Area) -> bool {
+    area.rights.has(Rights::WRITE) && !area.is_shared() && !area.flags.has(Flags::GROWS_DOWN)
+}
+
+/// EACCES where the process gave up memory that it can both write and execute, or make executable later (PR_SET_MDWE):
+/// whether an area is executable already.
+#[cold]
+fn check_executable(already: Option<bool>) -> Result<()> {
+    let gave_up = task::current().process().mode(Mode::NO_WRITE_EXECUTE);
+    if gave_up && already != Some(true) {
+        Err(Errno::EACCES)
+    } else {
+        Ok(())
+    }
+}
 
 /// Refuses what can never be held: more private memory than the machine has.
 fn check_commit(len: usize, rights: Rights, flags: u32) -> Result<()> {
@@ -236,9 +289,27 @@ pub fn mprotect(addr: usize, len: usize, prot: u32) -> Result<usize> {
         return Err(Errno::EINVAL);
     }
     let range = pages_or_enomem(addr, len)?;
-    if !range.is_empty() {
-        space(|space| space.protect(range, Rights::from_prot(prot)))?;
+    let rights = Rights::from_prot(prot);
+    if range.is_empty() {
+        return Ok(0);
     }
+    space(|space| {
+        if rights.has(Rights::EXECUTE) {
+            let writes = rights.has(Rights::WRITE);
+            let all = areas_of(space, &range).all(|area| area.rights.has(Rights::EXECUTE));
+            check_executable(Some(all && !writes))?;
+        }
+        if rights.has(Rights::WRITE) {
+            let (_, limit) = task::current().process().limits.memory();
+            if limit != INFINITY {
+                let more =
+                    areas_of(space, &range).filter(|area| !area.is_shared() && !is_data(area));
+                let part = |area: Area| area.end.min(range.end) - area.start.max(range.start);
+                check_data(space, more.map(part).sum(), limit)?;
+            }
+        }
+        space.protect(range, rights)
+    })?;
     Ok(0)
 }
 
@@ -264,11 +335,44 @@ pub fn mremap(
         (false, true) => return Err(Errno::EINVAL),
     };
     let old = pages(addr, old_len)?;
+    if old_len == 0 && place != Move::Never && !keep {
+        return duplicate(addr, new_len, place);
+    }
     if old.is_empty() || keep && (place == Move::Never || page_up(new_len) != old.len()) {
         return Err(Errno::EINVAL);
     }
     let limit = task::rlimit(RLIMIT_AS);
     space(|space| space.remap(old, page_up(new_len), place, keep, limit))
+}
+
+/// mremap(2) of no length: a second mapping of what a shared one maps from `addr` on.
+fn duplicate(addr: usize, len: usize, place: Move) -> Result<usize> {
+    space(|space| {
+        let area = areas_of(space, &(addr..addr + 1))
+            .next()
+            .ok_or(Errno::EFAULT)?;
+        let Source::File { mapping, offset } = &area.source else {
+            return Err(Errno::EINVAL);
+        };
+        if !area.is_shared() {
+            return Err(Errno::EINVAL);
+        }
+        space.map(MapRequest {
+            place: match place {
+                Move::To(target) => Place::Fixed(target),
+                _ => Place::Hint(0),
+            },
+            len,
+            rights: area.rights,
+            flags: area.flags,
+            source: Source::File {
+                mapping: mapping.clone(),
+                offset: offset + addr - area.start,
+            },
+            label: area.label,
+            limit: task::rlimit(RLIMIT_AS),
+        })
+    })
 }
 
 /// brk(2): never fails, returns where the heap ends.
@@ -294,14 +398,17 @@ pub fn madvise(addr: usize, len: usize, advice: u32) -> Result<usize> {
     if range.is_empty() {
         return Ok(0);
     }
+    if advice == MADV_REMOVE {
+        return remove(range).map(|()| 0);
+    }
     space(|space| {
         if areas_of(space, &range).any(|area| refused(&area)) {
             return Err(Errno::EINVAL);
         }
         match advice {
             MADV_DONTNEED | MADV_DONTNEED_LOCKED => space.discard(range),
-            MADV_POPULATE_READ => space.populate(range, false),
-            MADV_POPULATE_WRITE => space.populate(range, true),
+            MADV_POPULATE_READ => touch(space, range, Rights::READ),
+            MADV_POPULATE_WRITE => touch(space, range, Rights::WRITE),
             MADV_DONTFORK => flag(Flags::DONT_FORK, true)(space, range),
             MADV_DOFORK => flag(Flags::DONT_FORK, false)(space, range),
             MADV_WIPEONFORK => flag(Flags::WIPE_ON_FORK, true)(space, range),
@@ -314,12 +421,115 @@ pub fn madvise(addr: usize, len: usize, advice: u32) -> Result<usize> {
                 flag(Flags::HUGE, false)(space, range.clone())?;
                 flag(Flags::NO_HUGE, true)(space, range)
             }
+            MADV_DONTDUMP => flag(Flags::DONT_DUMP, true)(space, range),
+            MADV_DODUMP => flag(Flags::DONT_DUMP, false)(space, range),
             MADV_NORMAL | MADV_RANDOM | MADV_SEQUENTIAL | MADV_WILLNEED | MADV_FREE | MADV_COLD
-            | MADV_PAGEOUT | MADV_DODUMP | MADV_DONTDUMP => covered(space, range),
+            | MADV_PAGEOUT | MADV_MERGEABLE | MADV_UNMERGEABLE => covered(space, range),
             _ => Err(Errno::EINVAL),
         }
     })?;
     Ok(0)
+}
+
+/// process_madvise(2): advice that changes nothing a program sees, for memory of any process.
+pub fn process_madvise(
+    fd: i32,
+    pieces: usize,
+    count: usize,
+    advice: u32,
+    flags: u32,
+) -> Result<usize> {
+    check_flags(flags, 0)?;
+    let pieces = super::file::pieces::<Native>(pieces, count)?;
+    let process = pidfd::of(fd)?.0.process()?.clone();
+    if !matches!(
+        advice,
+        MADV_COLD | MADV_PAGEOUT | MADV_WILLNEED | MADV_COLLAPSE
+    ) {
+        return Err(Errno::EINVAL);
+    }
+    access::check(&process)?;
+    if !task::can(CAP_SYS_NICE) {
+        return Err(Errno::EPERM);
+    }
+    let other = process.find_thread(|_| true).ok_or(Errno::ESRCH)?;
+    let other = other.space().ok_or(Errno::ESRCH)?;
+    let mut total = 0;
+    for piece in pieces {
+        let done = pages(piece.base, piece.len).and_then(|range| covered(&other, range));
+        match done {
+            Ok(()) => total += piece.len,
+            Err(error) if total == 0 => return Err(error),
+            Err(_) => break,
+        }
+    }
+    Ok(total)
+}
+
+/// cachestat(2): every page of a file in memory is in the cache, and none waits to be written back.
+pub fn cachestat(fd: i32, range: usize, to: usize, flags: u32) -> Result<usize> {
+    const CHUNK: usize = 64;
+    let file = opened(fd)?;
+    let [offset, len] = UserPtr::<[u64; 2]>::new(range).read()?;
+    check_flags(flags, 0)?;
+    let mut cached = 0;
+    if let Ok(Some(pages)) = file.mapping() {
+        let end = match len {
+            0 => usize::MAX,
+            len => offset.saturating_add(len).div_ceil(PAGE_SIZE as u64) as usize,
+        };
+        let (mut at, end) = (offset as usize / PAGE_SIZE, end.min(pages.len_pages()));
+        while at < end {
+            let mut frames = [const { None }; CHUNK];
+            let count = CHUNK.min(end - at);
+            pages.present(at, &mut frames[..count]);
+            cached += frames.iter().flatten().count() as u64;
+            at += count;
+        }
+    }
+    UserPtr::new(to).write(&[cached, 0, 0, 0, 0])?;
+    Ok(0)
+}
+
+/// MADV_POPULATE_READ and MADV_POPULATE_WRITE, where all areas have the right.
+fn touch(space: &AddressSpace, range: Range<usize>, right: Rights) -> Result<()> {
+    if areas_of(space, &range).any(|area| !area.rights.has(right)) {
+        return Err(Errno::EINVAL);
+    }
+    match space.populate(range, right == Rights::WRITE) {
+        // What lies beyond the end of a file.
+        Err(Errno::ENXIO) => Err(Errno::EFAULT),
+        result => result,
+    }
+}
+
+/// MADV_REMOVE: holes in the files of shared mappings.
+fn remove(range: Range<usize>) -> Result<()> {
+    let mut at = range.start;
+    while at < range.end {
+        let area = space(|space| {
+            areas_of(space, &(at..range.end))
+                .next()
+                .ok_or(Errno::ENOMEM)
+        })?;
+        let Source::File { mapping, offset } = &area.source else {
+            return Err(Errno::EINVAL);
+        };
+        if area.flags.has(Flags::LOCKED) {
+            return Err(Errno::EINVAL);
+        }
+        if !area.is_shared() || !area.rights.has(Rights::WRITE) {
+            return Err(Errno::EACCES);
+        }
+        if area.start > at {
+            return Err(Errno::ENOMEM);
+        }
+        let end = area.end.min(range.end);
+        let first = (offset + at - area.start) >> PAGE_SHIFT;
+        mapping.clear(first..first + ((end - at) >> PAGE_SHIFT))?;
+        at = end;
+    }
+    Ok(())
 }
 
 /// mincore(2).

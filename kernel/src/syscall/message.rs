@@ -6,8 +6,10 @@ use super::socket::socket_file;
 use crate::arch::time;
 use crate::errno::{Errno, Result};
 use crate::fs::File;
+use crate::fs::inode::Time;
 use crate::fs::io::{IoVec, Sink, Source};
 use crate::mm::user::UserPtr;
+use crate::net::DATAGRAM;
 use crate::net::message::{Ancillary, Control};
 use crate::net::name::{Address, Name};
 use crate::net::socket::{Outgoing, Socket, send};
@@ -175,7 +177,12 @@ fn receive_one((file, socket): &Target, message: usize, flags: u32) -> Result<us
     let received = socket.receive(&mut Sink::user(&pieces), flags, &wait)?;
     let close_on_exec = flags & MSG_CMSG_CLOEXEC;
     let mut control = Control::new(header.control, header.control_len);
-    control.put_ancillary(&received.found.ancillary, close_on_exec != 0)?;
+    let (ancillary, options) = (&received.found.ancillary, &socket.base().options);
+    if let Some(kind) = options.stamps().filter(|_| socket.base().kind == DATAGRAM) {
+        let arrived = ancillary.arrived.unwrap_or_else(Time::now);
+        control.put_time(kind, arrived)?;
+    }
+    control.put_ancillary(ancillary, options, close_on_exec != 0)?;
     socket.put_header(&received.found.ancillary.header, &mut control)?;
     if header.name != 0 {
         match sender(&received.found.from, &**socket) {

@@ -1,6 +1,7 @@
 //! System calls: a handler each, which takes its arguments by type and gives a number or an error.
 
 mod adjust;
+mod aio;
 mod capability;
 mod compat;
 mod dir;
@@ -15,6 +16,7 @@ mod inotify;
 mod ipc;
 mod itimer;
 mod kcmp;
+mod keyctl;
 mod layout;
 mod limits;
 mod lock;

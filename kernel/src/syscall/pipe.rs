@@ -29,7 +29,14 @@ pub fn eventfd2(count: u32, flags: u32) -> Result<usize> {
 
 /// memfd_create(2)
 pub fn memfd_create(name: usize, flags: u32) -> Result<usize> {
-    check_flags(flags, MFD_CLOEXEC | MFD_ALLOW_SEALING)?;
+    check_flags(
+        flags,
+        MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL | MFD_EXEC,
+    )?;
+    let data = flags & MFD_NOEXEC_SEAL != 0;
+    if data && flags & MFD_EXEC != 0 {
+        return Err(Errno::EINVAL);
+    }
     let name = read_cstr(name, 250).map_err(|error| {
         if error == Errno::ENAMETOOLONG {
             Errno::EINVAL
@@ -37,6 +44,11 @@ pub fn memfd_create(name: usize, flags: u32) -> Result<usize> {
             error
         }
     })?;
-    let file = tmpfs::memory_file(&name, flags & MFD_ALLOW_SEALING != 0)?;
+    let (permissions, seals) = match flags & MFD_ALLOW_SEALING {
+        _ if data => (0o666, F_SEAL_EXEC),
+        0 => (0o777, F_SEAL_SEAL),
+        _ => (0o777, 0),
+    };
+    let file = tmpfs::memory_file(&name, permissions, seals)?;
     Ok(current().files().add(file, flags & MFD_CLOEXEC != 0)? as usize)
 }

@@ -92,16 +92,17 @@ pub fn sched_setattr(tid: i32, attributes: usize, flags: u32) -> Result<usize> {
             return Err(Errno::EINVAL);
         }
     }
-    sched::check_owner(&thread)?;
     let nice = given.nice.clamp(-20, 19);
-    if most != 0 || policy == SCHED_DEADLINE || nice < thread.nice() {
-        require(CAP_SYS_NICE)?;
-    }
     let reset = if given.flags & RESET_ON_FORK != 0 {
         SCHED_RESET_ON_FORK
     } else {
         0
     };
+    sched::check_change(&thread, policy | reset, given.priority, Some(nice))?;
+    if given.flags & KEEP_PARAMETERS != 0 {
+        // As on Linux, the policy is among them.
+        return Ok(0);
+    }
     thread.set_policy(policy | reset, given.priority);
     if policy == SCHED_DEADLINE {
         thread.set_reservation(reservation);

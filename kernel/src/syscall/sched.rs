@@ -5,7 +5,7 @@ use linux_raw_sys::general::*;
 use crate::arch::cpu;
 use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, UserSlice};
-use crate::task::{Thread, current, require, sched, tree};
+use crate::task::{Process, Thread, current, queue, real_time, require, sched, tree};
 use alloc::sync::Arc;
 
 /// The thread `tid`, or the current one for 0.
@@ -46,7 +46,12 @@ pub fn sched_getaffinity(tid: i32, size: usize, to: usize) -> Result<usize> {
     if size % size_of::<usize>() != 0 || size * 8 < cpu::count() {
         return Err(Errno::EINVAL);
     }
-    let allowed = thread(tid)?.sched.allowed() & online();
+    let allowed = match thread(tid) {
+        Ok(thread) => thread.sched.allowed(),
+        Err(Errno::ESRCH) => ended(tid).map(|_| u64::MAX)?,
+        Err(error) => return Err(error),
+    };
+    let allowed = allowed & online();
     let bytes = allowed.to_ne_bytes();
     UserSlice::new(to, size).copy_out(&bytes)?;
     Ok(size.min(bytes.len()))
@@ -72,22 +77,69 @@ pub(super) fn priorities(policy: u32) -> Result<(u32, u32)> {
     }
 }
 
+/// EPERM unless the caller may have `thread` scheduled so: without CAP_SYS_NICE only its own, as far as the limits go.
+pub(super) fn check_change(
+    thread: &Thread,
+    policy: u32,
+    priority: u32,
+    nice: Option<i32>,
+) -> Result<()> {
+    let limits = &thread.process().limits;
+    let (old_policy, old_priority) = thread.policy();
+    let reset = policy & SCHED_RESET_ON_FORK;
+    let within = match policy & !reset {
+        SCHED_DEADLINE => false,
+        SCHED_FIFO | SCHED_RR => {
+            let most = limits.soft(RLIMIT_RTPRIO);
+            (policy & !reset == old_policy || most != 0)
+                && (priority <= old_priority || priority as usize <= most)
+        }
+        _ => nice.is_none_or(|nice| nice >= thread.nice() || may_be_nice(thread, nice)),
+    };
+    let leaves_idle = old_policy == SCHED_IDLE && policy & !reset != SCHED_IDLE;
+    let allowed = within
+        && (!leaves_idle || may_be_nice(thread, thread.nice()))
+        && (reset != 0 || thread.reset_on_fork() == 0)
+        && check_owner(thread).is_ok();
+    if allowed {
+        Ok(())
+    } else {
+        require(CAP_SYS_NICE)
+    }
+}
+
+/// Whether RLIMIT_NICE lets a thread have a nice value, however low.
+fn may_be_nice(thread: &Thread, nice: i32) -> bool {
+    (20 - nice) as usize <= thread.process().limits.soft(RLIMIT_NICE)
+}
+
+/// A process that has ended and was not waited for: it has no thread, but its scheduling can be asked for.
+fn ended(tid: i32) -> Result<Arc<Process>> {
+    let process = tree::process(tid).filter(|process| process.is_zombie());
+    process.ok_or(Errno::ESRCH)
+}
+
 fn set_policy(tid: i32, policy: Option<u32>, parameter: usize) -> Result<usize> {
     if parameter == 0 {
         return Err(Errno::EINVAL);
     }
     let priority = UserPtr::<u32>::new(parameter).read()?;
-    let thread = thread(tid)?;
+    let thread = match thread(tid) {
+        Err(Errno::ESRCH) => {
+            let process = ended(tid)?;
+            let [last, _] = process.last_policy();
+            process.set_last_policy([policy.unwrap_or(last), priority]);
+            return Ok(0);
+        }
+        thread => thread?,
+    };
     let policy = policy.unwrap_or(thread.policy().0 | thread.reset_on_fork());
     let reset = policy & SCHED_RESET_ON_FORK;
     let (least, most) = priorities(policy & !reset)?;
     if !(least..=most).contains(&priority) || policy & !reset == SCHED_DEADLINE {
         return Err(Errno::EINVAL);
     }
-    check_owner(&thread)?;
-    if most != 0 {
-        require(CAP_SYS_NICE)?;
-    }
+    check_change(&thread, policy, priority, None)?;
     thread.set_policy(policy, priority);
     Ok(0)
 }
@@ -104,8 +156,11 @@ pub fn sched_setparam(tid: i32, parameter: usize) -> Result<usize> {
 
 /// sched_getscheduler(2)
 pub fn sched_getscheduler(tid: i32) -> Result<usize> {
-    let thread = thread(tid)?;
-    Ok((thread.policy().0 | thread.reset_on_fork()) as usize)
+    match thread(tid) {
+        Ok(thread) => Ok((thread.policy().0 | thread.reset_on_fork()) as usize),
+        Err(Errno::ESRCH) => Ok(ended(tid)?.last_policy()[0] as usize),
+        Err(error) => Err(error),
+    }
 }
 
 /// sched_getparam(2)
@@ -113,7 +168,12 @@ pub fn sched_getparam(tid: i32, to: usize) -> Result<usize> {
     if to == 0 {
         return Err(Errno::EINVAL);
     }
-    UserPtr::new(to).write(&thread(tid)?.policy().1)?;
+    let priority = match thread(tid) {
+        Ok(thread) => thread.policy().1,
+        Err(Errno::ESRCH) => ended(tid)?.last_policy()[1],
+        Err(error) => return Err(error),
+    };
+    UserPtr::new(to).write(&priority)?;
     Ok(0)
 }
 
@@ -129,11 +189,10 @@ pub fn sched_get_priority_min(policy: u32) -> Result<usize> {
 
 /// sched_rr_get_interval(2)
 pub fn sched_rr_get_interval(tid: i32, to: usize) -> Result<usize> {
-    let fifo = thread(tid)?.policy().0 == SCHED_FIFO;
-    let ns = if fifo {
-        0
-    } else {
-        crate::task::queue::SLICE_NS
+    let ns = match thread(tid)?.policy().0 {
+        SCHED_FIFO => 0,
+        SCHED_RR => real_time::TURN_NS,
+        _ => queue::SLICE_NS,
     };
     UserPtr::new(to).write(&[0, ns])?;
     Ok(0)
@@ -146,7 +205,11 @@ pub(super) fn each(
     mut f: impl FnMut(&Arc<Thread>) -> Result<()>,
 ) -> Result<()> {
     if which == PRIO_PROCESS {
-        return f(&thread(who).map_err(|_| Errno::ESRCH)?);
+        return match thread(who) {
+            Ok(thread) => f(&thread),
+            // Who has ended is preferred to nobody.
+            Err(_) => ended(who).map(drop),
+        };
     }
     let group = if who == 0 { current().group() } else { who };
     let user = if who == 0 {
@@ -182,26 +245,22 @@ const PRIO_USER: u32 = 2;
 
 /// getpriority(2): 20 less the least nice value.
 pub fn getpriority(which: u32, who: i32) -> Result<usize> {
-    let mut least = i32::MAX;
+    let mut least = None;
     each(which, who, |thread| {
-        least = least.min(thread.nice());
+        least = Some(least.unwrap_or(20).min(thread.nice()));
         Ok(())
     })?;
-    Ok((20 - least) as usize)
+    // An ended process has no thread, and so the ordinary value.
+    Ok((20 - least.unwrap_or(0)) as usize)
 }
 
 /// setpriority(2)
 pub fn setpriority(which: u32, who: i32, nice: i32) -> Result<usize> {
     let nice = nice.clamp(-20, 19);
     each(which, who, |thread| {
-        let owner = thread.with_credentials(|who| (who.uid, who.euid));
-        let own = current().with_credentials(|who| who.euid);
-        let privileged = require(CAP_SYS_NICE);
-        if own != owner.0 && own != owner.1 && privileged.is_err() {
-            return Err(Errno::EPERM);
-        }
-        if nice < thread.nice() && privileged.is_err() {
-            return Err(Errno::EACCES);
+        check_owner(thread)?;
+        if nice < thread.nice() && !may_be_nice(thread, nice) {
+            require(CAP_SYS_NICE).map_err(|_| Errno::EACCES)?;
         }
         thread.set_nice(nice);
         Ok(())

@@ -8,14 +8,16 @@ use linux_raw_sys::ptrace::*;
 use super::path::check_flags;
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
-use crate::task::seccomp;
+use crate::task::listener::{self, Listener};
+use crate::task::{current, seccomp};
 
-/// Flags that are known: the filter is for all threads, failures are told by ESRCH, actions are logged, and the CPU may
-/// speculate.
+/// Flags that are known: the filter is for all threads, failures are told by ESRCH, actions are logged, the CPU may
+/// speculate, and somebody listens.
 const FLAGS: u32 = SECCOMP_FILTER_FLAG_TSYNC
     | SECCOMP_FILTER_FLAG_TSYNC_ESRCH
     | SECCOMP_FILTER_FLAG_LOG
-    | SECCOMP_FILTER_FLAG_SPEC_ALLOW;
+    | SECCOMP_FILTER_FLAG_SPEC_ALLOW
+    | SECCOMP_FILTER_FLAG_NEW_LISTENER;
 
 /// seccomp(2)
 pub fn seccomp(operation: u32, flags: u32, arguments: usize) -> Result<usize> {
@@ -31,6 +33,7 @@ pub fn seccomp(operation: u32, flags: u32, arguments: usize) -> Result<usize> {
                 SECCOMP_RET_KILL_THREAD,
                 SECCOMP_RET_TRAP,
                 SECCOMP_RET_ERRNO,
+                SECCOMP_RET_USER_NOTIF,
                 SECCOMP_RET_TRACE,
                 SECCOMP_RET_LOG,
                 SECCOMP_RET_ALLOW,
@@ -41,13 +44,24 @@ pub fn seccomp(operation: u32, flags: u32, arguments: usize) -> Result<usize> {
                 Err(Errno::EOPNOTSUPP)
             }
         }
+        SECCOMP_GET_NOTIF_SIZES if flags == 0 => {
+            UserPtr::new(arguments).write(&listener::SIZES)?;
+            Ok(0)
+        }
         _ => Err(Errno::EINVAL),
     }
 }
 
 /// SECCOMP_SET_MODE_FILTER; `program` is a `struct sock_fprog`.
 pub fn set_filter(flags: u32, program: usize) -> Result<usize> {
+    const FOR_ALL: u32 = SECCOMP_FILTER_FLAG_TSYNC | SECCOMP_FILTER_FLAG_NEW_LISTENER;
     check_flags(flags, FLAGS)?;
+    let listens = flags & SECCOMP_FILTER_FLAG_NEW_LISTENER != 0;
+    let told = flags & SECCOMP_FILTER_FLAG_TSYNC_ESRCH != 0;
+    // A number could be a thread's or a descriptor.
+    if flags & FOR_ALL == FOR_ALL && !told {
+        return Err(Errno::EINVAL);
+    }
     let [len, start] = UserPtr::<[usize; 2]>::new(program).read()?;
     let len = len as u16 as usize;
     if len == 0 || len > bpf::LONGEST {
@@ -65,9 +79,21 @@ pub fn set_filter(flags: u32, program: usize) -> Result<usize> {
         k,
     }));
     let all = flags & SECCOMP_FILTER_FLAG_TSYNC != 0;
-    match seccomp::add(instructions, all)? {
-        0 => Ok(0),
-        _ if flags & SECCOMP_FILTER_FLAG_TSYNC_ESRCH != 0 => Err(Errno::ESRCH),
-        tid => Ok(tid as usize),
+    if !listens {
+        return match seccomp::add(instructions, all, None)? {
+            0 => Ok(0),
+            _ if told => Err(Errno::ESRCH),
+            tid => Ok(tid as usize),
+        };
+    }
+    let (listener, file) = Listener::new()?;
+    let files = current().files();
+    let fd = files.add(file, true)?;
+    match seccomp::add(instructions, all, Some(listener)) {
+        Ok(0) => Ok(fd as usize),
+        failed => {
+            _ = files.close(fd);
+            failed.and(Err(Errno::ESRCH))
+        }
     }
 }

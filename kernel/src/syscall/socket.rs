@@ -10,7 +10,7 @@ use crate::net::{self, options};
 use crate::task::current;
 use alloc::sync::Arc;
 use linux_raw_sys::general::{O_CLOEXEC, O_NONBLOCK};
-use linux_raw_sys::net::{SHUT_RD, SHUT_RDWR, SHUT_WR, SOL_SOCKET};
+use linux_raw_sys::net::{SHUT_RD, SHUT_RDWR, SHUT_WR, SO_PEERGROUPS, SOL_SOCKET};
 
 /// The flags that go with a socket's kind: SOCK_CLOEXEC and SOCK_NONBLOCK.
 const FLAGS: u32 = O_CLOEXEC | O_NONBLOCK;
@@ -154,11 +154,15 @@ pub fn getsockopt(fd: i32, level: u32, name: u32, value: usize, len: usize) -> R
     let room = UserPtr::<i32>::new(len).read()?;
     let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;
     let bytes = if level == SOL_SOCKET {
-        options::get(&*socket, name)?
+        options::get(&*socket, name, room)?
     } else {
         socket.option(level, name)?
     };
     let count = bytes.len().min(room);
+    if (level, name) == (SOL_SOCKET, SO_PEERGROUPS) && count < bytes.len() {
+        UserPtr::new(len).write(&(bytes.len() as u32))?;
+        return Err(Errno::ERANGE);
+    }
     UserSlice::new(value, count).copy_out(&bytes)?;
     UserPtr::new(len).write(&(count as u32))?;
     Ok(0)

@@ -10,6 +10,7 @@ use crate::fs::inode::Kind;
 use crate::fs::io::{MAX_COUNT, Sink, Source};
 use crate::fs::pipe::End;
 use crate::mm::user::UserPtr;
+use crate::task::transfers::count_both;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use linux_raw_sys::general::*;
@@ -123,13 +124,13 @@ pub fn sendfile(out: i32, input: i32, offset: usize, count: usize) -> Result<usi
     }
     out.check_writable()?;
     if let Some(pipe) = out.ops_as::<End>() {
-        return fill(from, &pipe, out, count, false);
+        return count_both(fill(from, &pipe, out, count, false));
     }
     // What cannot be taken at a place would be lost where the other side takes less.
     if !from.file.has_places() || out.flags().has(O_APPEND) {
         return Err(Errno::EINVAL);
     }
-    copy(from, Side::new(out, 0)?, count)
+    count_both(copy(from, Side::new(out, 0)?, count))
 }
 
 /// copy_file_range(2)
@@ -153,11 +154,11 @@ pub fn copy_file_range(
     if out.flags().has(O_APPEND) {
         return Err(Errno::EBADF);
     }
-    copy(
+    count_both(copy(
         Side::new(input, input_offset)?,
         Side::new(out, out_offset)?,
         count,
-    )
+    ))
 }
 
 /// All flags of the family (SPLICE_F_ALL).

@@ -82,7 +82,18 @@ pub static TABLE: SyscallTable = table(true);
 dispatch! {
     abi::CALLS, 0, SPECIFIC_FIRST..SPECIFIC_END;
     plain {
+        process_madvise => memory::process_madvise,
+        cachestat => memory::cachestat,
+        io_setup => aio::io_setup,
+        io_destroy => aio::io_destroy,
+        io_submit => aio::io_submit,
+        io_cancel => aio::io_cancel,
+        io_getevents => aio::io_getevents,
+        io_pgetevents => aio::io_pgetevents,
         getcwd => dir::getcwd,
+        add_key => keyctl::add_key,
+        request_key => keyctl::request_key,
+        keyctl => keyctl::keyctl,
         eventfd2 => pipe::eventfd2,
         epoll_create1 => epoll::epoll_create1,
         epoll_ctl => epoll::epoll_ctl,

@@ -11,7 +11,8 @@ use crate::task::clock::{self, SECOND};
 use crate::task::futex::Wanted;
 use crate::task::thread::{PutTime, Restart};
 use crate::task::wait::sleep_until;
-use crate::task::{current, require, tree};
+use crate::task::{Process, Thread, current, require, tree};
+use alloc::sync::Arc;
 
 /// Seconds and a part of one, as `struct timespec` and `struct timeval` have them.
 pub type Pair = [i64; 2];
@@ -84,9 +85,15 @@ pub fn clock_nanosleep<L: Layout>(
     let realtime = match clock {
         CLOCK_REALTIME | CLOCK_TAI | CLOCK_REALTIME_ALARM => true,
         CLOCK_MONOTONIC | CLOCK_BOOTTIME | CLOCK_BOOTTIME_ALARM => false,
-        CLOCK_THREAD_CPUTIME_ID => return Err(Errno::EOPNOTSUPP),
-        CLOCK_PROCESS_CPUTIME_ID => false,
-        _ => return Err(Errno::EINVAL),
+        CLOCK_THREAD_CPUTIME_ID
+        | CLOCK_MONOTONIC_RAW
+        | CLOCK_MONOTONIC_COARSE
+        | CLOCK_REALTIME_COARSE => return Err(Errno::EOPNOTSUPP),
+        _ => {
+            let clock = CpuClock::of(clock)?;
+            let ns = read_time::<L>(span)?.ok_or(Errno::EFAULT)?;
+            return sleep_by(&clock, flags, ns, remaining, L::put_time);
+        }
     };
     let ns = read_time::<L>(span)?.ok_or(Errno::EFAULT)?;
     if flags & TIMER_ABSTIME == 0 {
@@ -95,6 +102,27 @@ pub fn clock_nanosleep<L: Layout>(
     sleep_until(deadline_on(realtime, ns))
         .map(|()| 0)
         .map_err(|_| Errno::ERESTARTNOHAND)
+}
+
+/// Sleeps `ns` of a CPU clock, or until it shows that.
+fn sleep_by(
+    clock: &CpuClock,
+    flags: u32,
+    ns: u64,
+    remaining: usize,
+    put_time: PutTime,
+) -> Result<usize> {
+    let absolute = flags & TIMER_ABSTIME != 0;
+    let start = if absolute { 0 } else { clock.ticks() };
+    match clock.wait(start.saturating_add(time::ns_to_ticks(ns)))? {
+        None => return Ok(0),
+        Some(_) if absolute => {}
+        Some(left) => {
+            let left = timespec(time::ticks_to_ns(left));
+            given(remaining, |remaining| put_time(remaining, left))?;
+        }
+    }
+    Err(Errno::ERESTARTNOHAND)
 }
 
 /// restart_syscall(2)
@@ -138,49 +166,80 @@ fn read_clock(clock: u32) -> Result<u64> {
         | CLOCK_MONOTONIC_COARSE
         | CLOCK_BOOTTIME
         | CLOCK_BOOTTIME_ALARM => clock::monotonic_ns(),
-        CLOCK_PROCESS_CPUTIME_ID => time::ticks_to_ns(current().process().usage().ticks),
-        CLOCK_THREAD_CPUTIME_ID => time::ticks_to_ns(current().cpu_time()),
-        _ => cpu_clock(clock as i32)?,
+        _ => time::ticks_to_ns(CpuClock::of(clock)?.ticks()),
     })
 }
 
 /// The clock of what is the program's own of a CPU time.
 const CPUCLOCK_VIRT: i32 = 1;
 
-/// The CPU clock of a process or a thread: its number inverted and shifted, with CPUCLOCK_* in the low bits.
-fn cpu_clock(clock: i32) -> Result<u64> {
-    let (id, kind) = (!(clock >> 3), clock & 7);
-    if clock >= 0 || kind & 3 == 3 || id < 0 {
-        return Err(Errno::EINVAL);
+/// A clock of CPU time, and whether it counts what is the program's own alone.
+pub enum CpuClock {
+    /// Of a thread.
+    Thread(Arc<Thread>, bool),
+    /// Of a process.
+    Process(Arc<Process>, bool),
+}
+
+impl CpuClock {
+    /// The clock of a number: the caller's, or a process's or thread's number inverted and shifted, with CPUCLOCK_* in the
+    /// low bits.
+    ///
+    /// # Errors
+    /// EINVAL.
+    pub fn of(clock: u32) -> Result<CpuClock> {
+        let clock = match clock {
+            CLOCK_PROCESS_CPUTIME_ID => !0 << 3 | 2,
+            CLOCK_THREAD_CPUTIME_ID => !0 << 3 | 6,
+            _ => clock as i32,
+        };
+        let (id, kind) = (!(clock >> 3), clock & 7);
+        if clock >= 0 || kind & 3 == 3 || id < 0 {
+            return Err(Errno::EINVAL);
+        }
+        let own = current();
+        let user = kind & 3 == CPUCLOCK_VIRT;
+        if kind & 4 != 0 {
+            let thread = tree::thread(if id == 0 { own.tid() } else { id });
+            let thread = thread.filter(|thread| thread.process_id() == own.process_id());
+            Ok(CpuClock::Thread(thread.ok_or(Errno::EINVAL)?, user))
+        } else {
+            let process = tree::process(if id == 0 { own.process_id() } else { id });
+            Ok(CpuClock::Process(process.ok_or(Errno::EINVAL)?, user))
+        }
     }
-    let user = kind & 3 == CPUCLOCK_VIRT;
-    let ticks = if kind & 4 != 0 {
-        let thread = if id == 0 {
-            tree::thread(current().tid())
-        } else {
-            tree::thread(id)
-        };
-        let thread = thread.filter(|thread| thread.process_id() == current().process_id());
-        let thread = thread.ok_or(Errno::EINVAL)?;
-        if user {
-            thread.times().user
-        } else {
-            thread.cpu_time()
+
+    /// Its time, in ticks.
+    fn ticks(&self) -> u64 {
+        match self {
+            CpuClock::Thread(thread, true) => thread.times().user,
+            CpuClock::Thread(thread, false) => thread.cpu_time(),
+            CpuClock::Process(process, true) => process.times().user,
+            CpuClock::Process(process, false) => process.usage().ticks,
         }
-    } else {
-        let process = if id == 0 {
-            Some(current().process().clone())
-        } else {
-            tree::process(id)
+    }
+
+    /// Sleeps until it shows `end` ticks; by how much a signal ended that too early.
+    ///
+    /// # Errors
+    /// EINVAL (nobody waits for itself to run).
+    fn wait(&self, end: u64) -> Result<Option<u64>> {
+        let CpuClock::Process(process, _) = self else {
+            return Err(Errno::EINVAL);
         };
-        let process = process.ok_or(Errno::EINVAL)?;
-        if user {
-            process.times().user
-        } else {
-            process.usage().ticks
+        loop {
+            let left = end.saturating_sub(self.ticks());
+            if left == 0 {
+                return Ok(None);
+            }
+            // Time that passes is never less than CPU time of a single thread. At least 100 us apart.
+            let threads = process.threads().len().max(1) as u64;
+            let span = (left / threads).max(time::ns_to_ticks(100_000));
+            if sleep_until(time::now_ticks() + span).is_err() {
+                return Ok(Some(end.saturating_sub(self.ticks())));
+            }
         }
-    };
-    Ok(time::ticks_to_ns(ticks))
+    }
 }
 
 /// clock_gettime(2)
@@ -205,7 +264,8 @@ const COARSE: i64 = 4_000_000;
 /// clock_settime(2)
 pub fn clock_settime<L: Layout>(clock: u32, from: usize) -> Result<usize> {
     if clock != CLOCK_REALTIME {
-        return Err(Errno::EINVAL);
+        let counts = (clock as i32) < 0 && CpuClock::of(clock).is_ok();
+        return Err(if counts { Errno::EPERM } else { Errno::EINVAL });
     }
     let ns = read_time::<L>(from)?.ok_or(Errno::EFAULT)?;
     require(CAP_SYS_TIME)?;

@@ -45,7 +45,7 @@ pub fn timerfd_settime(fd: i32, flags: u32, new: usize, old: usize) -> Result<us
         first: nanoseconds(first)?,
         interval: nanoseconds(interval)?,
     };
-    let before = timer(fd)?.set(setting, flags & TFD_TIMER_ABSTIME != 0)?;
+    let before = timer(fd)?.set(setting, flags)?;
     UserPtr::new(old).write_opt(&encode(before))?;
     Ok(0)
 }

@@ -7,6 +7,7 @@ use super::layout::{Layout, given};
 use super::path::check_flags;
 use crate::arch::time;
 use crate::errno::{Errno, Result};
+use crate::mm::PAGE_SIZE;
 use crate::mm::user::{UserPtr, UserSlice};
 use crate::task::clock;
 use crate::task::pidfd;
@@ -14,18 +15,19 @@ use crate::task::reap::{self, Which};
 use crate::task::usage::{Times, Usage, user_hz};
 use crate::task::{current, process::Process, signal::Info};
 
-/// `struct rusage` (include/uapi/linux/resource.h), all words: times of user and system, the largest size in KiB, nine of no
-/// use, how often threads slept and were preempted.
-fn resource_usage(usage: Usage, times: Times, largest: usize) -> [usize; 16] {
-    let mut words = [0; 16];
+/// `struct rusage` (include/uapi/linux/resource.h), all words: times of user and system, the largest size in KiB, three of no
+/// use, page faults without and with a disk's help, six of no use, how often threads slept and were preempted.
+fn resource_usage(usage: Usage, times: Times) -> [usize; 18] {
+    let mut words = [0; 18];
     for (kind, ticks) in [times.user, times.system].into_iter().enumerate() {
         let ns = time::ticks_to_ns(ticks);
         words[2 * kind] = (ns / clock::SECOND) as usize;
         words[2 * kind + 1] = (ns % clock::SECOND / 1000) as usize;
     }
-    words[4] = largest;
-    words[14] = usage.sleeps as usize;
-    words[15] = usage.preemptions as usize;
+    words[4] = usage.peak * (PAGE_SIZE / 1024);
+    words[8] = usage.faults as usize;
+    words[16] = usage.sleeps as usize;
+    words[17] = usage.preemptions as usize;
     words
 }
 
@@ -47,7 +49,7 @@ pub fn wait4<L: Layout>(pid: i32, status: usize, options: u32, usage: usize) -> 
     };
     UserPtr::new(status).write_opt(&found.status)?;
     given(usage, |to| {
-        L::put_words(to, &resource_usage(found.usage, found.usage.times(), 0))
+        L::put_words(to, &resource_usage(found.usage, found.usage.times()))
     })?;
     Ok(found.pid as usize)
 }
@@ -82,7 +84,7 @@ pub fn waitid(kind: u32, id: i32, info: usize, options: u32, usage: usize) -> Re
     // As on Linux, what was found is written even when there was an error: nothing, then.
     let mut told = Info::child(0, 0, 0, 0, 0, (0, 0));
     if let Ok(Some(found)) = found {
-        UserPtr::new(usage).write_opt(&resource_usage(found.usage, found.usage.times(), 0))?;
+        UserPtr::new(usage).write_opt(&resource_usage(found.usage, found.usage.times()))?;
         let (code, status) = found.event;
         told = Info::child(SIGCHLD, code, found.pid, found.uid, status, (0, 0));
     }
@@ -99,16 +101,17 @@ const TOLD: usize = 28;
 /// getrusage(2)
 pub fn getrusage<L: Layout>(who: i32, to: usize) -> Result<usize> {
     let process = current().process();
-    let largest = current()
-        .space()
-        .map_or(0, |space| space.size().1 * crate::mm::PAGE_SIZE / 1024);
-    let (usage, times) = match who {
+    let (mut usage, times) = match who {
         RUSAGE_SELF => (process.usage(), process.times()),
         RUSAGE_CHILDREN => (process.children_usage(), process.children_times()),
         RUSAGE_THREAD => (Usage::of(current()), current().times()),
         _ => return Err(Errno::EINVAL),
     };
-    L::put_words(to, &resource_usage(usage, times, largest))?;
+    if who != RUSAGE_CHILDREN {
+        let now = current().space().map_or(0, |space| space.size().peak);
+        usage.peak = process.usage().peak.max(now);
+    }
+    L::put_words(to, &resource_usage(usage, times))?;
     Ok(0)
 }
 

@@ -42,7 +42,16 @@ pub fn set_realtime(ns: u64) {
     let offset = ns as i64 - monotonic_ns() as i64;
     OFFSET.store(offset, Relaxed);
     arch::vdso::set_realtime_offset(offset);
+    TIMES_SET.fetch_add(1, Relaxed);
+    crate::fs::timerfd::time_was_set();
 }
+
+/// How often the time of day was set.
+pub fn times_set() -> u64 {
+    TIMES_SET.load(Relaxed)
+}
+
+static TIMES_SET: AtomicU64 = AtomicU64::new(0);
 
 /// The deadline, in ticks, of a time of CLOCK_MONOTONIC in ns: never early.
 pub fn monotonic_deadline(ns: u64) -> u64 {

@@ -1,13 +1,13 @@
-//! Core files: what a program was when a signal ended it, laid out as Linux's for a debugger: the registers of the thread
-//! that the signal ended, and the memory that the program may have changed.
+//! Core files: what a program was when a signal ended it, laid out as Linux's for a debugger: the registers of its threads, first
+//! of that which the signal ended, and the memory that the program may have changed.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem::size_of;
 
 use elf::abi::{
-    EI_NIDENT, ET_CORE, EV_CURRENT, NT_AUXV, NT_PRPSINFO, NT_PRSTATUS, NT_SIGINFO, PF_R, PF_W,
-    PF_X, PT_LOAD, PT_NOTE,
+    EI_NIDENT, ET_CORE, EV_CURRENT, NT_AUXV, NT_PRFPREG, NT_PRPSINFO, NT_PRSTATUS, NT_SIGINFO,
+    PF_R, PF_W, PF_X, PT_LOAD, PT_NOTE,
 };
 use linux_raw_sys::general::{O_LARGEFILE, O_RDWR, RLIMIT_CORE, S_IFREG};
 use zerocopy::{Immutable, IntoBytes};
@@ -20,13 +20,20 @@ use crate::fs::inode::New;
 use crate::fs::io::Source as Bytes;
 use crate::fs::walk::Walk;
 use crate::fs::{File, OpenFlags, perm};
-use crate::mm::area::{Area, Rights, Source};
+use crate::mm::area::{Area, Flags, Rights, Source};
 use crate::mm::{AddressSpace, PAGE_SIZE, page_up};
+use crate::sync::Mutex;
 
 /// What the file is called, in the program's directory (`/proc/sys/kernel/core_pattern`).
 const NAME: &[u8] = b"core";
 /// The most program headers that a file header can count.
 const MOST_SEGMENTS: usize = 0xffff;
+/// Kinds of memory that go into the file, as bits of `coredump_filter`: those there are, what is the program's own, files that
+/// are shared; and which go there unless it is said.
+pub const KINDS: u32 = 0x1ff;
+const OWN: u32 = 1;
+const SHARED: u32 = 8;
+pub const FILTER: u32 = 0x33;
 /// Pages that are looked at at a time.
 const CHUNK: usize = 64;
 
@@ -93,10 +100,62 @@ pub fn dump(info: &Info, frame: &Frame) -> bool {
     if limit < PAGE_SIZE || thread.process().dumpable() != 1 || thread.arch.is_narrow() {
         return false;
     }
+    let pid = thread.process().pid();
+    let gathered = Gathered {
+        pid,
+        signal: (info.number(), info.code),
+        notes: Vec::new(),
+    };
+    {
+        let mut all = GATHERED.lock();
+        if all.iter().any(|gathered| gathered.pid == pid) {
+            drop(all);
+            end_with_others(frame);
+        }
+        if all.try_reserve(1).is_err() {
+            return false;
+        }
+        all.push(gathered);
+    }
     let alone = exit::end_other_threads();
+    let mut all = GATHERED.lock();
+    let others = all.iter().position(|gathered| gathered.pid == pid);
+    let others = others.map(|at| all.swap_remove(at).notes);
+    drop(all);
     alone
-        .and_then(|()| write(info, frame, limit as u64))
+        .and_then(|()| write(info, frame, others.unwrap_or_default(), limit as u64))
         .is_ok()
+}
+
+/// What the other threads of a process leave for its core file when they end.
+struct Gathered {
+    pid: i32,
+    /// The signal that ends the process: its number and code.
+    signal: (u32, i32),
+    notes: Vec<u8>,
+}
+
+/// Of the processes that just now end their other threads for a core file.
+static GATHERED: Mutex<Vec<Gathered>> = Mutex::new(Vec::new());
+
+/// Another thread writes the file, and is about to end this one.
+fn end_with_others(frame: &Frame) -> ! {
+    while !current().must_die() {
+        sched::cond_resched();
+    }
+    leave(frame);
+    exit::exit_thread()
+}
+
+/// Leaves what the current thread was at `frame`, if it ends for a core file of its process.
+pub fn leave(frame: &Frame) {
+    let thread = current();
+    let pid = thread.process().pid();
+    let mut all = GATHERED.lock();
+    if let Some(gathered) = all.iter_mut().find(|gathered| gathered.pid == pid) {
+        // A thread for which there is no memory is not in the file.
+        _ = registers(&mut gathered.notes, gathered.signal, frame);
+    }
 }
 
 /// A new file; what had the name goes, as far as the program may remove it.
@@ -116,27 +175,33 @@ fn create() -> Result<Arc<File>> {
     File::open(entry, OpenFlags(O_RDWR | O_LARGEFILE))
 }
 
-/// How much of an area goes into the file: nothing of what other files hold.
-fn kept(area: &Area) -> usize {
-    let changed = match &area.source {
-        Source::Anonymous => true,
-        Source::File { .. } => !area.is_shared() && area.rights.has(Rights::WRITE),
+/// How much of an area goes into the file: by default nothing of what other files hold.
+fn kept(area: &Area, filter: u32) -> usize {
+    let wanted = match &area.source {
+        Source::Anonymous => filter & OWN != 0,
+        Source::File { .. } if area.is_shared() => filter & SHARED != 0,
+        Source::File { .. } => filter & OWN != 0 && area.rights.has(Rights::WRITE),
     };
-    if changed && area.rights.has(Rights::READ) {
+    let told = area.rights.has(Rights::READ) && !area.flags.has(Flags::DONT_DUMP);
+    if wanted && told {
         area.range().len()
     } else {
         0
     }
 }
 
-fn write(info: &Info, frame: &Frame, limit: u64) -> Result<()> {
+fn write(info: &Info, frame: &Frame, others: Vec<u8>, limit: u64) -> Result<()> {
     let space = current().space().ok_or(Errno::ENOMEM)?;
+    let filter = current().process().dump_filter();
     let mut areas = Vec::new();
     for area in space.areas() {
         areas.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         areas.push(area);
     }
-    let notes = notes(&space, info, frame)?;
+    let mut notes = notes(&space, info, frame)?;
+    let room = notes.try_reserve_exact(others.len());
+    room.map_err(|_| Errno::ENOMEM)?;
+    notes.extend_from_slice(&others);
     let count = areas.len() + 1;
     if count >= MOST_SEGMENTS {
         return Err(Errno::EFBIG);
@@ -149,7 +214,7 @@ fn write(info: &Info, frame: &Frame, limit: u64) -> Result<()> {
     header.extend_from_slice(segment(PT_NOTE, 0, head, 0, notes.len(), 0, 4).as_bytes());
     let mut offset = page_up(head + notes.len());
     for area in &areas {
-        let len = kept(area);
+        let len = kept(area, filter);
         let flags = flags_of(area.rights);
         let (start, memory) = (area.start, area.range().len());
         let load = segment(PT_LOAD, flags, offset, start, len, memory, PAGE_SIZE);
@@ -161,7 +226,7 @@ fn write(info: &Info, frame: &Frame, limit: u64) -> Result<()> {
     put(&file, &header, 0)?;
     let mut at = page_up(header.len()) as u64;
     for area in &areas {
-        let len = kept(area);
+        let len = kept(area, filter);
         if len > 0 {
             contents(&space, area, &file, at, limit)?;
         }
@@ -259,6 +324,34 @@ fn flags_of(rights: Rights) -> u32 {
     .fold(0, |flags, (_, flag)| flags | flag)
 }
 
+/// Adds the notes of the current thread, which `signal` ends at `frame`: its state, and its floating-point registers.
+fn registers(to: &mut Vec<u8>, signal: (u32, i32), frame: &Frame) -> Result<()> {
+    let thread = current();
+    let process = thread.process();
+    let status = Status {
+        signal: [signal.0 as i32, signal.1, 0],
+        current: signal.0 as u16,
+        pad: 0,
+        pending: thread.pending(),
+        held: thread.blocked(),
+        ids: [
+            thread.tid(),
+            process.parent(),
+            process.group(),
+            process.session(),
+        ],
+        times: [[0; 2]; 4],
+    };
+    let has_floats = [1u32, 0];
+    let parts = [
+        status.as_bytes(),
+        regset::general(frame),
+        has_floats.as_bytes(),
+    ];
+    note(to, NT_PRSTATUS, &parts)?;
+    note(to, NT_PRFPREG, &[&regset::own_floating()])
+}
+
 /// The notes: the state of the thread, the process, the signal, and the auxiliary vector.
 fn notes(space: &AddressSpace, info: &Info, frame: &Frame) -> Result<Vec<u8>> {
     let (thread, mut notes) = (current(), Vec::new());
@@ -269,22 +362,7 @@ fn notes(space: &AddressSpace, info: &Info, frame: &Frame) -> Result<Vec<u8>> {
         process.group(),
         process.session(),
     ];
-    let status = Status {
-        signal: [info.number() as i32, info.code, 0],
-        current: info.number() as u16,
-        pad: 0,
-        pending: thread.pending(),
-        held: thread.blocked(),
-        ids: [thread.tid(), ids[1], ids[2], ids[3]],
-        times: [[0; 2]; 4],
-    };
-    let no_floats = [0u32; 2];
-    let parts = [
-        status.as_bytes(),
-        regset::general(frame),
-        no_floats.as_bytes(),
-    ];
-    note(&mut notes, NT_PRSTATUS, &parts)?;
+    registers(&mut notes, (info.number(), info.code), frame)?;
     let image = process.image();
     let mut arguments = [0; 80];
     let len = image.arguments.len().min(arguments.len() - 1);

@@ -7,6 +7,8 @@ use core::mem;
 
 use linux_raw_sys::general::*;
 
+use crate::ipc::key::Key;
+
 /// User and group identities, and capabilities, of a process.
 #[derive(Clone)]
 pub struct Credentials {
@@ -36,8 +38,12 @@ pub struct Credentials {
     pub inheritable: u64,
     /// Capabilities that exec can give at most.
     pub bounding: u64,
-    /// SECBIT_* flags.
-    pub secure_bits: u32,
+    /// Capabilities that a program without privileges begins with.
+    pub ambient: u64,
+    /// SECBIT_* flags, but SECBIT_KEEP_CAPS.
+    secure_bits: u32,
+    /// The keyring of the session, if it was asked for.
+    pub session_keyring: Option<Arc<Key>>,
     /// PR_SET_NO_NEW_PRIVS.
     pub no_new_privileges: bool,
     /// PR_SET_KEEPCAPS.
@@ -57,6 +63,13 @@ const ON_FILES: u64 = 1 << CAP_CHOWN
     | 1 << CAP_MKNOD
     | 1 << CAP_MAC_OVERRIDE;
 
+/// SECBIT_* (include/uapi/linux/securebits.h), and the bits that lock the one before.
+const SECBIT_NOROOT: u32 = 1;
+const SECBIT_NO_SETUID_FIXUP: u32 = 4;
+const SECBIT_KEEP_CAPS: u32 = 16;
+const SECBIT_NO_CAP_AMBIENT_RAISE: u32 = 64;
+const SECURE_LOCKS: usize = 0xaa;
+
 impl Credentials {
     /// The superuser's.
     pub fn root() -> Self {
@@ -74,7 +87,9 @@ impl Credentials {
             permitted: ALL_CAPABILITIES,
             inheritable: 0,
             bounding: ALL_CAPABILITIES,
+            ambient: 0,
             secure_bits: 0,
+            session_keyring: None,
             no_new_privileges: false,
             keeps_capabilities: false,
         }
@@ -83,6 +98,36 @@ impl Credentials {
     /// Whether capability `number` is in force.
     pub fn can(&self, number: u32) -> bool {
         self.effective >> number & 1 != 0
+    }
+
+    /// SECBIT_* flags.
+    pub fn secure_bits(&self) -> u32 {
+        let keeps = if self.keeps_capabilities {
+            SECBIT_KEEP_CAPS
+        } else {
+            0
+        };
+        self.secure_bits | keeps
+    }
+
+    /// Sets them, where that is allowed.
+    pub fn set_secure_bits(&mut self, bits: usize) -> Option<()> {
+        let old = self.secure_bits() as usize;
+        let locked = (old & SECURE_LOCKS) >> 1;
+        let unlocks = old & SECURE_LOCKS & !bits != 0;
+        let odd = bits & !(SECURE_LOCKS | SECURE_LOCKS >> 1) != 0;
+        if locked & (old ^ bits) != 0 || unlocks || odd || !self.can(CAP_SETPCAP) {
+            return None;
+        }
+        self.keeps_capabilities = bits as u32 & SECBIT_KEEP_CAPS != 0;
+        self.secure_bits = bits as u32 & !SECBIT_KEEP_CAPS;
+        Some(())
+    }
+
+    /// Whether the capabilities `set` may become ambient.
+    pub fn may_raise_ambient(&self, set: u64) -> bool {
+        set & self.permitted & self.inheritable == set
+            && self.secure_bits & SECBIT_NO_CAP_AMBIENT_RAISE == 0
     }
 
     /// Whether the group for file access or a supplementary one is `group`.
@@ -117,8 +162,14 @@ impl Credentials {
     /// After the user identities changed from `old`: root's capabilities come and go with identity 0.
     pub fn adjust_capabilities(&mut self, old: &Credentials) {
         let has_root = |who: &Credentials| who.uid == 0 || who.euid == 0 || who.suid == 0;
-        if has_root(old) && !has_root(self) && !self.keeps_capabilities {
-            (self.permitted, self.effective) = (0, 0);
+        if self.secure_bits & SECBIT_NO_SETUID_FIXUP != 0 {
+            return;
+        }
+        if has_root(old) && !has_root(self) {
+            self.ambient = 0;
+            if !self.keeps_capabilities {
+                (self.permitted, self.effective) = (0, 0);
+            }
         }
         if old.euid == 0 && self.euid != 0 {
             self.effective = 0;
@@ -146,11 +197,15 @@ impl Credentials {
         (self.suid, self.fsuid) = (self.euid, self.euid);
         (self.sgid, self.fsgid) = (self.egid, self.egid);
         self.keeps_capabilities = false;
-        if self.uid == 0 || self.euid == 0 {
+        if owner.is_some() || group.is_some() {
+            self.ambient = 0;
+        }
+        let is_root = self.uid == 0 || self.euid == 0;
+        if is_root && self.secure_bits & SECBIT_NOROOT == 0 {
             self.permitted = self.inheritable | self.bounding;
             self.effective = if self.euid == 0 { self.permitted } else { 0 };
         } else {
-            (self.permitted, self.effective) = (0, 0);
+            (self.permitted, self.effective) = (self.ambient, self.ambient);
         }
     }
 }

@@ -4,6 +4,7 @@ extern crate alloc;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use linux_raw_sys::auxvec::*;
 use linux_raw_sys::general::{MS_NOSUID, RLIMIT_STACK, S_ISGID, S_ISUID, S_IXGRP};
@@ -42,6 +43,7 @@ struct Ready {
     space: Arc<AddressSpace>,
     file: Arc<File>,
     layout: Layout,
+    parts: [Range<usize>; 2],
     first: Frame,
 }
 
@@ -170,6 +172,9 @@ fn prepare(request: &Request, owners: (Option<u32>, Option<u32>)) -> Result<Read
         space,
         file: program.file().clone(),
         layout,
+        parts: program
+            .parts()
+            .map(|part| mapped.base.wrapping_add(part.start)..mapped.base.wrapping_add(part.end)),
         first,
     })
 }
@@ -235,7 +240,9 @@ fn commit(ready: Ready, name: &[u8], owners: (Option<u32>, Option<u32>)) -> Resu
     thread.unshare_files()?;
     exit::leave_memory(thread);
     futex::release_locks();
-    drop(thread.replace_space(Some(ready.space)));
+    if let Some(old) = thread.replace_space(Some(ready.space)) {
+        process.leave_memory(old.size().peak);
+    }
     process.return_memory();
     if thread.tid() != process.pid() {
         tree::take_over(thread, process.pid());
@@ -245,6 +252,10 @@ fn commit(ready: Ready, name: &[u8], owners: (Option<u32>, Option<u32>)) -> Resu
     thread.files().exec();
     thread.set_name(name);
     thread.set_death_signal(0);
+    for ring in [&thread.keyring, &process.keyring] {
+        let gone = ring.lock().take();
+        drop(gone);
+    }
     thread.signals.own.with(|own| own.altstack = NO_ALTSTACK);
     _ = process.change_credentials(|who| {
         who.exec(owners.0, owners.1);
@@ -256,12 +267,15 @@ fn commit(ready: Ready, name: &[u8], owners: (Option<u32>, Option<u32>)) -> Resu
         environment,
         auxiliary,
     } = ready.layout;
+    let [code, data] = ready.parts;
     process.set_image(Image {
         file: Some(ready.file),
         arguments,
         environment,
         auxiliary,
         stack: sp,
+        code,
+        data,
     });
     thread.arch.reset_user();
     signal::set_blocked(thread.blocked());

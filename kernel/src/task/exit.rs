@@ -42,9 +42,11 @@ pub fn exit_thread() -> ! {
     }
     leave_memory(thread);
     process.return_memory();
-    drop(thread.replace_space(None));
+    let space = thread.replace_space(None);
     thread.drop_files();
-    let last = process.remove_thread(thread);
+    thread.seccomp.leave();
+    let last = process.remove_thread(thread, space.as_deref());
+    drop(space);
     tree::remove_thread(thread.tid());
     futex::release_locks();
     ptrace::end_of_thread(status, last);

@@ -8,6 +8,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general::*;
 use linux_raw_sys::ptrace::*;
 
+use super::limits::INFINITY;
 use super::pidfd::{self, Reserved};
 use super::process::{self, Process};
 use super::signal::{self, NO_ALTSTACK, ThreadSignals};
@@ -159,7 +160,9 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
         child.set_nice(if real_time { 0 } else { parent.nice().max(0) });
     } else {
         let (policy, priority) = parent.policy();
-        child.set_policy(policy, priority);
+        if policy != 0 {
+            child.set_policy(policy, priority);
+        }
     }
     child.set_io_priority(parent.io_priority());
     let child = try_arc(child)?;
@@ -273,8 +276,31 @@ fn copy_resources(request: &CloneRequest, parent: &Thread) -> Result<Resources> 
     Ok(resources)
 }
 
+/// EAGAIN where the user has as many threads as RLIMIT_NPROC allows.
+#[cold]
+fn check_count(process: &Process) -> Result<()> {
+    let credentials = process.with_credentials(Clone::clone);
+    let most = process.limits.soft(RLIMIT_NPROC);
+    if most == INFINITY || credentials.can(CAP_SYS_RESOURCE) || credentials.can(CAP_SYS_ADMIN) {
+        return Ok(());
+    }
+    let mut count = 0;
+    tree::for_each(
+        |other| other.with_credentials(|who| who.uid == credentials.uid),
+        |other| count += other.threads().len().max(1),
+    )?;
+    if count < most {
+        Ok(())
+    } else {
+        Err(Errno::EAGAIN)
+    }
+}
+
 fn new_process(request: &CloneRequest, parent: &Thread, pid: i32) -> Result<Arc<Process>> {
     let old = parent.process();
+    if old.with_credentials(|who| who.uid) != 0 {
+        check_count(old)?;
+    }
     let actions = old.signals.actions();
     let actions = if request.has(CLONE_SIGHAND) {
         actions
@@ -303,6 +329,9 @@ fn new_process(request: &CloneRequest, parent: &Thread, pid: i32) -> Result<Arc<
         },
         borrows: request.has(CLONE_VFORK),
         personality: old.personality(),
+        modes: old.modes(),
+        oom_adjust: old.oom_adjust(),
+        dump_filter: old.dump_filter(),
         counting: old.counting(),
         traced: old.is_traced(),
         barriers: old.barriers(),

@@ -4,6 +4,7 @@ extern crate alloc;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use elf::abi::{ET_DYN, ET_EXEC, PF_R, PF_W, PF_X, PT_GNU_STACK, PT_INTERP, PT_LOAD, PT_PHDR};
 use elf::endian::LittleEndian;
@@ -176,6 +177,20 @@ impl Program {
             header_count: self.segments.len(),
             end: base + end,
         })
+    }
+
+    /// Where the instructions lie, and the data, as of [`process::Image`](super::process::Image), before the base is added.
+    pub fn parts(&self) -> [Range<usize>; 2] {
+        let (mut code, mut data) = ((usize::MAX, 0), 0..0);
+        for segment in self.loads() {
+            let start = segment.p_vaddr as usize;
+            let end = start + segment.p_filesz as usize;
+            if segment.p_flags & PF_X != 0 {
+                code = (code.0.min(start), code.1.max(end));
+            }
+            data = start..data.end.max(end);
+        }
+        [code.0..code.1, data]
     }
 
     /// Finds room for `first..end`, and leaves it as a mapping without rights; returns what to add to addresses.

@@ -11,7 +11,7 @@ use super::process::{self, Image, Process};
 use super::signal::{Actions, NO_ALTSTACK, ThreadSignals};
 use super::stack::Strings;
 use super::thread::{self, Resources, Thread};
-use super::{clock, credentials::Credentials, current, sched, tree};
+use super::{clock, coredump, credentials::Credentials, current, sched, tree};
 use crate::arch::{self, ThreadState, cpu};
 use crate::errno::Result;
 use crate::fs::{self, FsContext};
@@ -36,6 +36,9 @@ fn new_process(pid: i32) -> Result<Process> {
         exit_signal: 0,
         borrows: false,
         personality: 0,
+        modes: 0,
+        oom_adjust: 0,
+        dump_filter: coredump::FILTER,
         counting: Group::kernel(),
         barriers: 0,
         traced: false,

@@ -28,9 +28,9 @@ const MOST_OVERRUNS: u64 = i32::MAX as u64;
 pub enum Base {
     /// Time that passes; whether absolute times are those of CLOCK_REALTIME.
     Wall { realtime: bool },
-    /// CPU time of the process.
-    Process,
-    /// What of it is its program's.
+    /// CPU time of a process.
+    Process(Weak<Process>),
+    /// What of that of the timer's own process is its program's.
     User,
     /// CPU time of a thread.
     Thread(Weak<Thread>),
@@ -109,10 +109,7 @@ impl SignalTimer {
     fn now(&self) -> u64 {
         match &self.base {
             Base::Wall { .. } => time::now_ticks(),
-            Base::Process => self
-                .process
-                .upgrade()
-                .map_or(0, |process| process.usage().ticks),
+            Base::Process(process) => process.upgrade().map_or(0, |process| process.usage().ticks),
             Base::User => self
                 .process
                 .upgrade()
@@ -128,8 +125,11 @@ impl SignalTimer {
             Base::Wall { .. } => next,
             _ => {
                 let left = next.saturating_sub(self.now());
-                let threads = self
-                    .process
+                let process = match &self.base {
+                    Base::Process(process) => process,
+                    _ => &self.process,
+                };
+                let threads = process
                     .upgrade()
                     .map_or(1, |process| process.threads().len().max(1));
                 // At least 100 us apart.
@@ -305,12 +305,13 @@ impl Timers {
         if let Some(timer) = timer {
             return Ok(timer.clone());
         }
+        let process = current().process();
         let (base, number) = match which {
             0 => (Base::Wall { realtime: false }, SIGALRM),
             1 => (Base::User, SIGVTALRM),
-            _ => (Base::Process, SIGPROF),
+            _ => (Base::Process(Arc::downgrade(process)), SIGPROF),
         };
-        let new = SignalTimer::new(0, current().process(), base, Notice::Interval(number))?;
+        let new = SignalTimer::new(0, process, base, Notice::Interval(number))?;
         Ok(timer.insert(new).clone())
     }
 
@@ -327,7 +328,8 @@ impl Timers {
         let timer = match &*limit {
             Some(timer) => timer.clone(),
             None => {
-                let new = SignalTimer::new(0, process, Base::Process, Notice::CpuLimit)?;
+                let base = Base::Process(Arc::downgrade(process));
+                let new = SignalTimer::new(0, process, base, Notice::CpuLimit)?;
                 limit.insert(new).clone()
             }
         };

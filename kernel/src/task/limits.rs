@@ -52,6 +52,22 @@ impl Limits {
         self.0.lock()[kind as usize].soft
     }
 
+    /// Raises the soft limit `kind`, which is a RLIMIT_*, whatever the hard one is.
+    pub(super) fn raise(&self, kind: u32, by: usize) {
+        let soft = &mut self.0.lock()[kind as usize].soft;
+        *soft = soft.saturating_add(by);
+    }
+
+    /// What the address space, and what of it is private and written to, may be long at most (RLIMIT_AS, RLIMIT_DATA).
+    #[inline(always)]
+    pub fn memory(&self) -> (usize, usize) {
+        let limits = self.0.lock();
+        (
+            limits[RLIMIT_AS as usize].soft,
+            limits[RLIMIT_DATA as usize].soft,
+        )
+    }
+
     /// Both limits `kind`.
     ///
     /// # Errors

@@ -40,7 +40,7 @@ fn score(process: &Process) -> usize {
     let space = process
         .find_thread(|_| true)
         .and_then(|thread| thread.space());
-    let pages = space.map_or(0, |space| space.size().1);
+    let pages = space.map_or(0, |space| space.size().resident);
     let shift = crate::mm::frame::total() as isize / 1000 * process.oom_adjust() as isize;
     match process.oom_adjust() {
         -1000 => 0,

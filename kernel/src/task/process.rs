@@ -7,7 +7,6 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::*};
 
-use super::clock;
 use super::counting::Group;
 use super::credentials::Credentials;
 use super::itimer::Timers;
@@ -15,11 +14,15 @@ use super::limits::Limits;
 use super::sched::state;
 use super::signal::{self, Actions, Pending, Stop};
 use super::thread::Thread;
+use super::transfers::{Sums, Transfers};
 use super::usage::{Times, Told, Usage};
 use super::wait::WaitQueue;
+use super::{clock, coredump};
 use crate::errno::{Errno, Result};
 use crate::fs::File;
 use crate::fs::poll::WaitSource;
+use crate::ipc::key::Key;
+use crate::mm::AddressSpace;
 use crate::sync::{Mutex, MutexGuard, Rank};
 
 /// What a process has of signals.
@@ -74,6 +77,26 @@ pub struct Image {
     pub auxiliary: Range<usize>,
     /// The address of its stack's first argument.
     pub stack: usize,
+    /// Where its instructions lie: from the first that may be executed to the last that come from the file.
+    pub code: Range<usize>,
+    /// From where its last segment begins to the end of what comes from the file.
+    pub data: Range<usize>,
+}
+
+/// What prctl(2) sets of a process, and its children and programs inherit, as bits.
+pub struct Mode;
+
+impl Mode {
+    /// PR_SET_THP_DISABLE, which has no effect.
+    pub const NO_HUGE_PAGES: u32 = 1;
+    /// PR_SET_MEMORY_MERGE, which has no effect: nothing is ever merged.
+    pub const MERGE: u32 = 2;
+    /// PR_SET_IO_FLUSHER, which has no effect: nothing is ever written back.
+    pub const FLUSHER: u32 = 4;
+    /// PR_SET_MDWE.
+    pub const NO_WRITE_EXECUTE: u32 = 8;
+    /// PR_MCE_KILL, by how much its two bits are shifted: no memory ever fails.
+    pub const MEMORY_FAILURE_SHIFT: u32 = 4;
 }
 
 /// A process.
@@ -100,6 +123,10 @@ pub struct Process {
     pub limits: Limits,
     /// Interval timers.
     pub timers: Timers,
+    /// Its keyring, if it was asked for.
+    pub keyring: Mutex<Option<Arc<Key>>>,
+    /// What KEYCTL_SET_REQKEY_KEYRING sets.
+    request_keyring: AtomicI32,
     credentials: Mutex<Credentials>,
     image: Mutex<Image>,
     /// The status that wait(2) reports, with EXITING.
@@ -112,6 +139,8 @@ pub struct Process {
     /// The signal that tells the parent of the end; 0 for none.
     pub(super) exit_signal: AtomicU32,
     usage: Mutex<[Usage; 2]>,
+    /// What ended threads, and children that were waited for, read and wrote; under the lock of `usage`.
+    transfers: Transfers,
     /// What was told of its times, and of its children's.
     told: [Told; 2],
     started: u64,
@@ -119,12 +148,18 @@ pub struct Process {
     subreaper: AtomicBool,
     dumpable: AtomicU32,
     personality: AtomicU32,
+    /// Bits of [`Mode`].
+    modes: AtomicU32,
+    /// The policy and priority that its last thread was scheduled by.
+    last_policy: Mutex<[u32; 2]>,
     counting: Mutex<Arc<Group>>,
     traced: AtomicBool,
     barriers: AtomicU32,
     /// Whether its end undoes what it did to semaphores.
     undoes: AtomicBool,
     oom_adjust: AtomicI32,
+    /// Kinds of memory that go into a core file (coredump_filter).
+    dump_filter: AtomicU32,
 }
 
 /// Says in `exit` that the process ends.
@@ -154,6 +189,12 @@ pub struct Parts {
     pub borrows: bool,
     /// Personality (personality(2)).
     pub personality: u32,
+    /// Bits of [`Mode`].
+    pub modes: u32,
+    /// How likely it is to be killed for lack of memory.
+    pub oom_adjust: i32,
+    /// What goes into a core file.
+    pub dump_filter: u32,
     /// Where its crossings are counted.
     pub counting: Arc<Group>,
     /// Whether its system calls are traced.
@@ -179,6 +220,8 @@ impl Process {
             signals: SharedSignals::new(parts.actions),
             limits: parts.limits,
             timers: Timers::new(),
+            keyring: Mutex::new(None),
+            request_keyring: AtomicI32::new(0),
             credentials: Mutex::new(parts.credentials),
             image: Mutex::new(parts.image),
             exit: AtomicU32::new(0),
@@ -187,17 +230,21 @@ impl Process {
             buried: AtomicBool::new(false),
             exit_signal: AtomicU32::new(parts.exit_signal),
             usage: Mutex::new([Usage::default(); 2]),
+            transfers: Transfers::new(),
             told: [Told::new(), Told::new()],
             started: clock::monotonic_ns(),
             executed: AtomicBool::new(false),
             subreaper: AtomicBool::new(false),
             dumpable: AtomicU32::new(1),
             personality: AtomicU32::new(parts.personality),
+            modes: AtomicU32::new(parts.modes),
+            last_policy: Mutex::new([0; 2]),
             counting: Mutex::new(parts.counting),
             traced: AtomicBool::new(parts.traced),
             barriers: AtomicU32::new(parts.barriers),
             undoes: AtomicBool::new(false),
-            oom_adjust: AtomicI32::new(0),
+            oom_adjust: AtomicI32::new(parts.oom_adjust),
+            dump_filter: AtomicU32::new(parts.dump_filter),
         }
     }
 
@@ -392,9 +439,13 @@ impl Process {
         Ok(())
     }
 
-    /// Takes a thread out; true if it was the last.
-    pub(super) fn remove_thread(&self, thread: &Thread) -> bool {
+    /// Takes a thread out, which left `space`; true if it was the last.
+    pub(super) fn remove_thread(&self, thread: &Thread, space: Option<&AddressSpace>) -> bool {
         let used = Usage::of(thread);
+        let (policy, priority) = thread.policy();
+        if policy | thread.reset_on_fork() != 0 {
+            self.set_last_policy([policy | thread.reset_on_fork(), priority]);
+        }
         let mut threads = self.threads();
         let at = threads
             .iter()
@@ -403,8 +454,10 @@ impl Process {
         let last = threads.is_empty();
         drop(threads);
         drop(gone);
+        let peak = space.filter(|_| last).map_or(0, |space| space.size().peak);
         let mut usage = self.usage.lock();
-        usage[0] = usage[0].plus(used);
+        usage[0] = usage[0].plus(Usage { peak, ..used });
+        self.transfers.inherit(&thread.transfers);
         last
     }
 
@@ -417,6 +470,19 @@ impl Process {
         self.usage.lock()[0].plus(living)
     }
 
+    /// What its threads, and children that were waited for, read and wrote.
+    pub fn transfers(&self) -> Sums {
+        let threads = self.threads();
+        let living = threads.iter().map(|thread| thread.transfers.sums());
+        living.fold(self.transfers.sums(), Sums::plus)
+    }
+
+    /// It leaves memory that had so many pages at most.
+    pub(super) fn leave_memory(&self, peak: usize) {
+        let own = &mut self.usage.lock()[0];
+        own.peak = own.peak.max(peak);
+    }
+
     /// What its children used that were waited for.
     pub fn children_usage(&self) -> Usage {
         self.usage.lock()[1]
@@ -427,6 +493,7 @@ impl Process {
         let used = child.usage().plus(child.children_usage());
         let mut usage = self.usage.lock();
         usage[1] = usage[1].plus(used);
+        self.transfers.inherit(&child.transfers);
     }
 
     /// Its CPU time.
@@ -474,6 +541,31 @@ impl Process {
         self.personality.store(value, Relaxed);
     }
 
+    /// Bits of [`Mode`].
+    pub fn modes(&self) -> u32 {
+        self.modes.load(Relaxed)
+    }
+
+    /// Whether the bits `mode` are set.
+    pub fn mode(&self, mode: u32) -> bool {
+        self.modes() & mode == mode
+    }
+
+    /// Sets the bits `which` to those of `to`.
+    pub fn set_modes(&self, which: u32, to: u32) {
+        self.modes.store(self.modes() & !which | to, Relaxed);
+    }
+
+    /// The policy, with SCHED_RESET_ON_FORK, and the priority that its last thread was scheduled by.
+    pub fn last_policy(&self) -> [u32; 2] {
+        *self.last_policy.lock()
+    }
+
+    /// Sets what is told of how it was scheduled.
+    pub fn set_last_policy(&self, policy: [u32; 2]) {
+        *self.last_policy.lock() = policy;
+    }
+
     /// Where its crossings are counted.
     pub fn counting(&self) -> Arc<Group> {
         self.counting.lock().clone()
@@ -501,6 +593,26 @@ impl Process {
     /// Sets the likelihood to be killed for lack of memory.
     pub fn set_oom_adjust(&self, value: i32) {
         self.oom_adjust.store(value, Relaxed);
+    }
+
+    /// Which kinds of memory go into its core file (`coredump_filter`).
+    pub fn dump_filter(&self) -> u32 {
+        self.dump_filter.load(Relaxed)
+    }
+
+    /// Sets the kinds of memory that go into its core file.
+    pub fn set_dump_filter(&self, kinds: u32) {
+        self.dump_filter.store(kinds & coredump::KINDS, Relaxed);
+    }
+
+    /// Where keys that are asked for go (KEYCTL_SET_REQKEY_KEYRING).
+    pub fn request_keyring(&self) -> i32 {
+        self.request_keyring.load(Relaxed)
+    }
+
+    /// Sets that.
+    pub fn set_request_keyring(&self, which: i32) {
+        self.request_keyring.store(which, Relaxed);
     }
 
     /// Whether its parent waits for it to let go of its memory.

@@ -1,4 +1,4 @@
-//! A CPU's runnable threads, by ascending virtual runtime.
+//! A CPU's runnable threads, by ascending virtual runtime. Those of the real-time policies have the lowest, which do not grow.
 
 extern crate alloc;
 
@@ -6,8 +6,8 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
-use super::Thread;
 use super::sched::state;
+use super::{Thread, real_time};
 use crate::arch::{cpu, current_arc, time};
 use crate::errno::{Errno, Result};
 use crate::sync::{Mutex, MutexGuard, Once, Rank};
@@ -33,6 +33,10 @@ pub struct RunQueue {
     least: AtomicU64,
     /// When the running thread was charged last, in ticks.
     charged: AtomicU64,
+    /// Ticks of the clock at which others waited for real-time threads.
+    pub(super) starved: AtomicU32,
+    /// Until when real-time threads are held back for the others, in ticks; 0 while they are not.
+    held_until: AtomicU64,
     /// The number of the last barrier that this CPU passed.
     barrier: AtomicU64,
     idle: Once<Arc<Thread>>,
@@ -43,7 +47,9 @@ pub struct Queue {
     /// Without the running thread.
     ready: VecDeque<Arc<Thread>>,
     /// The running thread's virtual runtime when it was charged last; MAX for idle.
-    running: u64,
+    pub(super) running: u64,
+    /// Real-time threads that are held back, in their order.
+    held: VecDeque<Arc<Thread>>,
 }
 
 /// How many threads every queue has room for, and how many there are.
@@ -59,14 +65,17 @@ impl RunQueue {
                 Queue {
                     ready: VecDeque::new(),
                     running: u64::MAX,
+                    held: VecDeque::new(),
                 },
             ),
             space: AtomicUsize::new(0),
             mode: AtomicU32::new(0),
             waiting: AtomicUsize::new(0),
             slice_end: AtomicU64::new(u64::MAX),
-            least: AtomicU64::new(0),
+            least: AtomicU64::new(real_time::END),
             charged: AtomicU64::new(0),
+            starved: AtomicU32::new(0),
+            held_until: AtomicU64::new(0),
             barrier: AtomicU64::new(0),
             idle: Once::new(),
         }
@@ -137,30 +146,40 @@ impl RunQueue {
             previous.sched.charge(ticks);
         }
         let goes_on = previous.sched.state() == state::RUNNABLE && !idle;
-        if goes_on {
-            let own = previous.sched.vruntime();
-            if previous.sched.allowed() & 1 << cpu::this().index() == 0 {
-                previous.sched.expel();
-            } else if queue
-                .ready
-                .front()
-                .is_none_or(|first| first.sched.vruntime() >= own)
-            {
-                queue.running = own;
-                self.set_slice(&queue, now);
-                return None;
-            } else {
-                queue.insert(current_arc());
+        let next = if !goes_on {
+            if !idle {
+                previous.sched.unqueue();
             }
-        } else if !idle {
-            previous.sched.unqueue();
-        }
-        let next = queue.ready.pop_front();
+            queue.ready.pop_front()
+        } else if previous.sched.allowed() & 1 << cpu::this().index() == 0 {
+            previous.sched.expel();
+            queue.ready.pop_front()
+        } else {
+            let own = previous.sched.vruntime();
+            let first = queue.ready.front().map(|first| first.sched.vruntime());
+            match first.filter(|first| *first < own) {
+                Some(first) => {
+                    if own > first + slice() {
+                        previous.sched.set_vruntime(limited(previous, own, first));
+                    }
+                    queue.exchange(current_arc())
+                }
+                None if own < real_time::END && self.gives_way(&mut queue, previous) => {
+                    queue.ready.pop_front()
+                }
+                None => {
+                    queue.running = own;
+                    self.set_slice(&queue, now);
+                    return None;
+                }
+            }
+        };
         self.waiting.store(queue.ready.len(), Release);
         self.set_slice(&queue, now);
         let Some(next) = next else {
             queue.running = u64::MAX;
             return (!idle).then(|| {
+                previous.sched.count_switch(goes_on);
                 cpu::this().tick.leave(previous, now);
                 self.idle
                     .get()
@@ -188,8 +207,18 @@ impl RunQueue {
     /// Adds a runnable thread; returns whether the CPU should look at it soon.
     pub(super) fn add(&self, queue: &mut Queue, thread: Arc<Thread>) -> bool {
         // Who slept long gets no more than half a slice of credit.
-        let floor = self.least().saturating_sub(slice() / 2);
-        let vruntime = thread.sched.vruntime().max(floor);
+        let (slice, least) = (slice(), self.least());
+        let floor = least.saturating_sub(slice / 2);
+        let mut vruntime = thread.sched.vruntime();
+        if vruntime < floor {
+            if vruntime < real_time::END {
+                return self.add_real_time(queue, thread);
+            }
+            vruntime = floor;
+        }
+        if vruntime > least.saturating_add(slice) {
+            vruntime = queue.limited(&thread, vruntime, least);
+        }
         thread.sched.set_vruntime(vruntime);
         let first = queue.ready.is_empty();
         let ahead = vruntime.saturating_add(granularity()) < queue.running;
@@ -228,9 +257,12 @@ impl RunQueue {
         self.slice_end()
     }
 
-    /// Puts the running thread behind all others that wait.
+    /// Puts the running thread behind all others that wait; one of a real-time policy behind those of its priority.
     pub(super) fn go_last(&self, running: &Thread) {
         let queue = self.lock();
+        if running.sched.is_real_time() {
+            return running.sched.real_time.end_turn();
+        }
         if let Some(last) = queue.ready.back() {
             running
                 .sched
@@ -251,6 +283,148 @@ impl RunQueue {
     }
 }
 
+/// Real-time threads.
+impl RunQueue {
+    /// As [`add`](Self::add).
+    #[cold]
+    #[inline(never)]
+    fn add_real_time(&self, queue: &mut Queue, thread: Arc<Thread>) -> bool {
+        let holds = self.holds_back() && queue.running != u64::MAX;
+        if holds && queue.held.len() < queue.held.capacity() {
+            insert_last(&mut queue.held, thread);
+            return false;
+        }
+        let first = queue.ready.is_empty();
+        let ahead = thread.sched.vruntime() < queue.running;
+        insert_last(&mut queue.ready, thread);
+        self.waiting.store(queue.ready.len(), Release);
+        first || ahead
+    }
+
+    /// Whether `running`, which has the highest priority here, gives way to the first that waits: to the next of its priority
+    /// after its turn, or to the others while real-time threads are held back. It waits then.
+    #[cold]
+    #[inline(never)]
+    fn gives_way(&self, queue: &mut Queue, running: &Thread) -> bool {
+        let Some(first) = queue.ready.front().map(|first| first.sched.vruntime()) else {
+            return false;
+        };
+        if self.holds_back() && queue.held.len() < queue.held.capacity() {
+            insert_first(&mut queue.held, current_arc());
+            return true;
+        }
+        let turns = first == running.sched.vruntime() && running.sched.real_time.turn_is_over();
+        if turns {
+            insert_last(&mut queue.ready, current_arc());
+        }
+        turns
+    }
+
+    /// Whether real-time threads are held back.
+    pub(super) fn holds_back(&self) -> bool {
+        self.held_until() != 0
+    }
+
+    /// Until when real-time threads are held back, in ticks; 0 if they are not.
+    pub(super) fn held_until(&self) -> u64 {
+        self.held_until.load(Relaxed)
+    }
+
+    /// Whether the first that waits is of the priority of `running`, or the last of an ordinary policy.
+    pub(super) fn waits_beside(&self, running: &Thread) -> (bool, bool) {
+        let queue = self.lock();
+        let place = |thread: Option<&Arc<Thread>>| thread.map(|thread| thread.sched.vruntime());
+        let equal = place(queue.ready.front()) == Some(running.sched.vruntime());
+        (equal, place(queue.ready.back()) >= Some(real_time::END))
+    }
+
+    /// Holds real-time threads back until `end`, in ticks; not at all without memory.
+    pub(super) fn hold_back(&self, end: u64) {
+        let mut queue = self.lock();
+        let room = ROOM.load(Relaxed);
+        if queue.held.try_reserve(room).is_err() {
+            return;
+        }
+        while let Some(first) = queue.ready.front()
+            && first.sched.is_real_time()
+            && let Some(first) = queue.ready.pop_front()
+        {
+            queue.held.push_back(first);
+        }
+        self.waiting.store(queue.ready.len(), Release);
+        self.held_until.store(end, Relaxed);
+    }
+
+    /// Lets real-time threads run again; false if none was held back.
+    #[inline]
+    pub(super) fn take_back(&self) -> bool {
+        self.holds_back() && self.take_each_back()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn take_each_back(&self) -> bool {
+        let mut queue = self.lock();
+        self.held_until.store(0, Relaxed);
+        let any = !queue.held.is_empty();
+        while let Some(last) = queue.held.pop_back() {
+            insert_first(&mut queue.ready, last);
+        }
+        self.waiting.store(queue.ready.len(), Release);
+        any
+    }
+
+    /// Whether the first that waits goes before the running thread.
+    pub(super) fn is_behind(&self, queue: &Queue) -> bool {
+        let first = queue.ready.front();
+        first.is_some_and(|first| first.sched.vruntime() < queue.running)
+    }
+
+    /// Finds a thread that waits here, and puts it where it belongs after `change`; false if it does not wait here. Who is
+    /// moved down comes first there, as on Linux.
+    pub(super) fn replace(&self, queue: &mut Queue, thread: &Thread, change: impl Fn()) -> bool {
+        let Some(thread) = self.remove(queue, thread) else {
+            return false;
+        };
+        let before = thread.sched.vruntime();
+        change();
+        if thread.sched.vruntime() > before {
+            insert_first(&mut queue.ready, thread);
+        } else {
+            insert_last(&mut queue.ready, thread);
+        }
+        self.waiting.store(queue.ready.len(), Release);
+        true
+    }
+
+    /// Takes a thread out that waits here.
+    pub(super) fn remove(&self, queue: &mut Queue, thread: &Thread) -> Option<Arc<Thread>> {
+        let Queue { ready, held, .. } = queue;
+        let taken = [ready, held].into_iter().find_map(|list| {
+            let at = list
+                .iter()
+                .position(|other| core::ptr::eq(&**other, thread));
+            at.and_then(|at| list.remove(at))
+        });
+        self.waiting.store(queue.ready.len(), Release);
+        taken
+    }
+
+    /// Takes the first that waits if it is of a real-time policy, may run on the CPU `other`, and goes before what that runs.
+    pub(super) fn take_for(&self, other: &cpu::Cpu) -> Option<Arc<Thread>> {
+        let runs = other.sched.lock().running;
+        let mut queue = self.lock();
+        let first = queue.ready.front()?;
+        let fits = first.sched.is_real_time()
+            && first.sched.vruntime() < runs
+            && first.sched.allowed() & 1 << other.index() != 0
+            && !first.arch.is_running();
+        let taken = if fits { queue.ready.pop_front() } else { None };
+        self.waiting.store(queue.ready.len(), Release);
+        taken
+    }
+}
+
 impl Default for RunQueue {
     fn default() -> Self {
         Self::new()
@@ -258,26 +432,68 @@ impl Default for RunQueue {
 }
 
 impl Queue {
-    fn insert(&mut self, thread: Arc<Thread>) {
-        let vruntime = thread.sched.vruntime();
-        if self
-            .ready
-            .back()
-            .is_none_or(|last| last.sched.vruntime() <= vruntime)
-        {
-            self.ready.push_back(thread);
-        } else {
-            let at = self
-                .ready
-                .partition_point(|other| other.sched.vruntime() <= vruntime);
-            self.ready.insert(at, thread);
+    /// Takes the first of those that wait, and adds `thread`, which it interrupts, before its equals.
+    fn exchange(&mut self, thread: Arc<Thread>) -> Option<Arc<Thread>> {
+        match self.ready.len() {
+            1 => Some(core::mem::replace(&mut self.ready[0], thread)),
+            _ => {
+                insert_first(&mut self.ready, thread);
+                self.ready.pop_front()
+            }
         }
+    }
+
+    /// [`limited`] by the running thread; where that is idle or of a real-time policy by who ran last, or what threads bring from
+    /// CPU to CPU would add up.
+    #[cold]
+    fn limited(&self, thread: &Thread, own: u64, least: u64) -> u64 {
+        let is_ordinary = (real_time::END..u64::MAX).contains(&self.running);
+        limited(thread, own, if is_ordinary { self.running } else { least })
+    }
+
+    fn insert(&mut self, thread: Arc<Thread>) {
+        insert_last(&mut self.ready, thread);
+    }
+}
+
+/// Adds a thread, after its equals.
+#[inline(always)]
+fn insert_last(to: &mut VecDeque<Arc<Thread>>, thread: Arc<Thread>) {
+    let vruntime = thread.sched.vruntime();
+    match to.back() {
+        Some(last) if last.sched.vruntime() > vruntime => {
+            let at = to.partition_point(|other| other.sched.vruntime() <= vruntime);
+            to.insert(at, thread);
+        }
+        _ => to.push_back(thread),
+    }
+}
+
+/// Adds a thread, before its equals.
+fn insert_first(to: &mut VecDeque<Arc<Thread>>, thread: Arc<Thread>) {
+    let vruntime = thread.sched.vruntime();
+    match to.back() {
+        Some(last) if last.sched.vruntime() >= vruntime => {
+            let at = to.partition_point(|other| other.sched.vruntime() < vruntime);
+            to.insert(at, thread);
+        }
+        _ => to.push_back(thread),
     }
 }
 
 /// [`SLICE_NS`] and [`GRANULARITY_NS`] in ticks; each CPU sets them, to the same, before it runs its first thread.
 static SLICE: AtomicU64 = AtomicU64::new(0);
 static GRANULARITY: AtomicU64 = AtomicU64::new(0);
+
+/// A thread's virtual runtime, at most a slice behind another's: however long it ran alone, here or on another CPU, before the
+/// other came or while it was not charged, it owes nothing for that. Real-time threads have nothing to do with it.
+#[cold]
+fn limited(thread: &Thread, own: u64, other: u64) -> u64 {
+    if other < real_time::END {
+        return own;
+    }
+    own.min(other.saturating_add(thread.sched.weighted(slice())))
+}
 
 /// A slice in ticks.
 pub(super) fn slice() -> u64 {

@@ -52,9 +52,12 @@ pub fn wait(which: &Which, options: u32) -> Result<Option<Found>> {
         return look_again(process, which, options);
     }
     let mut found = Ok(None);
-    let ready = || {
-        found = look(process, which, options, &mut false);
-        !matches!(found, Ok(None))
+    let ready = || match look(process, which, options, &mut false) {
+        Ok(None) => false,
+        end => {
+            found = end;
+            true
+        }
     };
     if process.child_event.wait_interruptible(ready, None).is_ok() {
         return found;
@@ -74,12 +77,12 @@ fn look_again(process: &Process, which: &Which, options: u32) -> Result<Option<F
         if !untold || !matches!(found, Ok(None)) {
             return found;
         }
-        // The signal of its end must be pending first: another CPU is about to send it.
+        // The signal of it must be pending first: another CPU is about to send it.
         sched::yield_now();
     }
 }
 
-/// Looks at each child once; `untold` becomes true if one is a zombie that this process was not told of yet.
+/// Looks at each child once; `untold` becomes true if one ended or stopped and this process was not told of it yet.
 fn look(
     process: &Process,
     which: &Which,
@@ -93,7 +96,8 @@ fn look(
             return None;
         }
         any = true;
-        if child.is_zombie() && !child.is_end_told() {
+        let untold_end = child.is_zombie() && !child.is_end_told();
+        if untold_end || options & WSTOPPED != 0 && child.signals.stop.is_untold() {
             *untold = true;
             return None;
         }

@@ -1,7 +1,8 @@
 //! Who runs next: on each CPU the runnable thread that got least, by its weight.
 //!
 //! A thread's virtual runtime grows as it runs, the slower the greater its weight (from its nice value). A CPU's queue holds
-//! its runnable threads in that order. A slice ends only where somebody else is runnable; there is no tick.
+//! its runnable threads in that order. A slice ends only where somebody else is runnable; there is no tick. Threads of the
+//! real-time policies stand before all others, by priority ([`real_time`](super::real_time)).
 //!
 //! A thread that sleeps is woken onto its last CPU, or an idle one. While its last CPU still switches away from it, it
 //! stays there: so no CPU waits for another's switch.
@@ -15,11 +16,12 @@ use super::counting::{self, Mode};
 use super::queue::{self, Queue};
 pub use super::queue::{RunQueue, admit, dismiss, runnable, threads};
 use super::tick::{self, Interrupted};
-use super::{Thread, barrier, current, ptrace, timer};
+use super::{Thread, barrier, current, ptrace, real_time, timer};
 use crate::arch::cpu::{self, Cpu};
 use crate::arch::{self, MAX_CPUS, irq, smp, time, work::NEED_RESCHED};
 use crate::mm::space;
 use crate::sync::{MutexGuard, assert_none_held};
+use linux_raw_sys::general::{SCHED_FIFO, SCHED_IDLE, SCHED_RR};
 
 /// What a thread does, as bits: a wake-up names those that it ends.
 pub mod state {
@@ -55,6 +57,29 @@ fn weight_of(nice: i32) -> u32 {
     WEIGHTS[(nice.clamp(-20, 19) + 20) as usize]
 }
 
+/// The weight of SCHED_IDLE.
+const LIGHTEST: u32 = 3;
+
+/// How a thread is scheduled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Class {
+    /// Before all others, at a priority (1 to 99).
+    RealTime(u32),
+    /// By its part of the time, at a weight.
+    Fair(u32),
+}
+
+impl Class {
+    /// That of a policy (SCHED_*), its priority, and a nice value.
+    pub fn new(policy: u32, priority: u32, nice: i32) -> Self {
+        match policy {
+            SCHED_FIFO | SCHED_RR => Class::RealTime(priority),
+            SCHED_IDLE => Class::Fair(LIGHTEST),
+            _ => Class::Fair(weight_of(nice)),
+        }
+    }
+}
+
 /// What the scheduler keeps of a thread.
 pub struct Entity {
     /// Bits of [`state`]; a word, which costs less to exchange than a byte.
@@ -63,8 +88,9 @@ pub struct Entity {
     queued: AtomicBool,
     /// The CPU that it runs on, or did last.
     cpu: AtomicU32,
+    /// 0 in the real-time policies.
     weight: AtomicU32,
-    /// Ticks run, weighted.
+    /// Ticks run, weighted; in the real-time policies what [`real_time::place`] gives.
     vruntime: AtomicU64,
     /// Ticks run.
     runtime: AtomicU64,
@@ -80,6 +106,8 @@ pub struct Entity {
     expelled: AtomicBool,
     /// How often it gave the CPU up, and how often it was taken away.
     switches: [AtomicU64; 2],
+    /// What else is kept in the real-time policies.
+    pub(super) real_time: real_time::State,
 }
 
 impl Entity {
@@ -91,7 +119,7 @@ impl Entity {
             queued: AtomicBool::new(false),
             cpu: AtomicU32::new(0),
             weight: AtomicU32::new(weight),
-            vruntime: AtomicU64::new(0),
+            vruntime: AtomicU64::new(real_time::END),
             runtime: AtomicU64::new(0),
             samples: [AtomicU64::new(0), AtomicU64::new(0)],
             allowed: AtomicU64::new(allowed),
@@ -99,6 +127,7 @@ impl Entity {
             mode: AtomicU32::new(0),
             expelled: AtomicBool::new(false),
             switches: [AtomicU64::new(0), AtomicU64::new(0)],
+            real_time: real_time::State::new(),
         }
     }
 
@@ -129,9 +158,26 @@ impl Entity {
         self.weight.load(Relaxed)
     }
 
-    /// Sets the weight by a nice value (-20 to 19).
-    pub fn set_nice(&self, nice: i32) {
-        self.weight.store(weight_of(nice), Relaxed);
+    /// Whether it is of a real-time policy.
+    #[inline]
+    pub fn is_real_time(&self) -> bool {
+        self.weight() == 0
+    }
+
+    /// Of the CPU whose queue `least` is of; not in a queue.
+    fn set_class(&self, class: Class, least: u64) {
+        match class {
+            Class::RealTime(priority) => {
+                self.weight.store(0, Relaxed);
+                self.set_vruntime(real_time::place(priority));
+            }
+            Class::Fair(weight) => {
+                if self.is_real_time() {
+                    self.set_vruntime(least);
+                }
+                self.weight.store(weight, Relaxed);
+            }
+        }
     }
 
     /// CPUs that the thread may run on, as bits.
@@ -179,13 +225,17 @@ impl Entity {
 
     pub(super) fn charge(&self, ticks: u64) {
         self.runtime.store(self.runtime() + ticks, Relaxed);
-        let weight = self.weight();
-        let weighted = if weight == NORMAL {
-            ticks
-        } else {
-            ticks * NORMAL as u64 / weight as u64
-        };
-        self.set_vruntime(self.vruntime() + weighted);
+        self.set_vruntime(self.vruntime() + self.weighted(ticks));
+    }
+
+    /// The virtual runtime of so many ticks.
+    #[inline(always)]
+    pub(super) fn weighted(&self, ticks: u64) -> u64 {
+        match self.weight() {
+            NORMAL => ticks,
+            0 => 0,
+            weight => ticks * NORMAL as u64 / weight as u64,
+        }
     }
 
     pub(super) fn unqueue(&self) {
@@ -211,8 +261,14 @@ const _: () = assert!(MAX_CPUS <= u64::BITS as usize);
 /// Announces a sleep: from now on a wake-up counts. Then look at the condition, and [`schedule`] if it does not hold.
 #[inline]
 pub fn prepare(state: u8) {
-    current().sched.state.store(state.into(), Relaxed);
+    announce(state);
     fence(SeqCst);
+}
+
+/// As [`prepare`], for one who makes a fence of all accesses before the look at the condition.
+#[inline]
+pub(super) fn announce(state: u8) {
+    current().sched.state.store(state.into(), Relaxed);
 }
 
 /// Takes the announcement back.
@@ -333,7 +389,7 @@ fn place(entity: &Entity, home: &'static Cpu) -> &'static Cpu {
 }
 
 /// Puts a runnable thread that no queue holds into `target`'s.
-fn enqueue(target: &'static Cpu, thread: Arc<Thread>) {
+pub(super) fn enqueue(target: &'static Cpu, thread: Arc<Thread>) {
     enqueue_in(target, target.sched.lock(), thread);
 }
 
@@ -385,9 +441,11 @@ pub(super) fn check_slice(cpu: &Cpu, now: u64) {
 /// Starts a new thread, behind those that run already by a slice: its maker goes on first, and making threads gains nothing.
 pub fn start(thread: Arc<Thread>) {
     let here = cpu::this();
-    thread
-        .sched
-        .set_vruntime(here.sched.least() + queue::slice());
+    if !thread.sched.is_real_time() {
+        thread
+            .sched
+            .set_vruntime(here.sched.least() + queue::slice());
+    }
     set_runnable(&thread);
     enqueue(place(&thread.sched, here), thread);
 }
@@ -425,14 +483,82 @@ fn set_runnable(thread: &Thread) {
     thread.sched.state.store(state::RUNNABLE.into(), Relaxed);
 }
 
-/// A thread's set of CPUs changed: if it runs on another CPU, that one looks at it.
+/// A thread's set of CPUs changed: if it is on a CPU that is no longer among them, it leaves that.
 pub fn settle(thread: &Thread) {
-    let here = cpu::this();
-    if thread.arch.is_running() && thread.sched.allowed() & 1 << thread.sched.cpu() == 0 {
-        thread.arch.work.fetch_or(NEED_RESCHED, Relaxed);
-        if thread.sched.cpu() != here.index() {
-            smp::kick(thread.sched.cpu());
+    let entity = &thread.sched;
+    let index = entity.cpu();
+    if entity.allowed() & 1 << index != 0 {
+        return;
+    }
+    let home = cpu::get(index).expect("a thread's CPU is online");
+    // Also for one that begins to run there just now.
+    thread.arch.work.fetch_or(NEED_RESCHED, SeqCst);
+    if thread.arch.is_running() {
+        if !core::ptr::eq(home, cpu::this()) {
+            smp::kick(index);
         }
+        return;
+    }
+    let waiting = home.sched.remove(&mut home.sched.lock(), thread);
+    if let Some(thread) = waiting {
+        enqueue(place(&thread.sched, home), thread);
+    }
+}
+
+/// Changes how a thread is scheduled, wherever it is.
+pub fn classify(thread: &Thread, class: Class) {
+    let entity = &thread.sched;
+    match class {
+        Class::Fair(weight) if !entity.is_real_time() => entity.weight.store(weight, Relaxed),
+        Class::RealTime(priority)
+            if entity.is_real_time() && entity.vruntime() == real_time::place(priority) => {}
+        _ => while !try_classify(thread, class) {},
+    }
+}
+
+/// False if the thread is on its way between two CPUs' queues, or to a CPU.
+fn try_classify(thread: &Thread, class: Class) -> bool {
+    let entity = &thread.sched;
+    let index = entity.cpu();
+    let home = cpu::get(index).expect("a thread's CPU is online");
+    let mut queue = home.sched.lock();
+    if entity.cpu() != index {
+        return false;
+    }
+    let set = || entity.set_class(class, home.sched.least());
+    if !entity.queued.load(Relaxed) {
+        set();
+        return true;
+    }
+    if home.sched.replace(&mut queue, thread, set) {
+        let resched = home.sched.is_behind(&queue);
+        drop(queue);
+        if resched {
+            interrupt(home);
+        }
+        return true;
+    }
+    if !thread.arch.is_running() {
+        return false;
+    }
+    set();
+    queue.running = entity.vruntime();
+    if home.sched.is_behind(&queue) {
+        thread.arch.work.fetch_or(NEED_RESCHED, Relaxed);
+        drop(queue);
+        if !core::ptr::eq(home, cpu::this()) {
+            smp::kick(index);
+        }
+    }
+    true
+}
+
+/// Makes a CPU look at its queue.
+fn interrupt(cpu: &'static Cpu) {
+    if core::ptr::eq(cpu, cpu::this()) {
+        react(cpu, cpu.sched.lock());
+    } else {
+        smp::kick(cpu.index());
     }
 }
 
@@ -443,7 +569,7 @@ pub fn idle() -> ! {
     let cpu = cpu::this();
     let bit = 1u64 << cpu.index();
     loop {
-        while cpu.sched.waiting() != 0 || steal(cpu) {
+        while cpu.sched.waiting() != 0 || cpu.sched.take_back() || steal(cpu) {
             tick::go_on(cpu);
             schedule();
         }
@@ -466,11 +592,10 @@ fn steal(cpu: &'static Cpu) -> bool {
             continue;
         }
         if let Some(thread) = other.sched.take(1 << cpu.index()) {
-            let behind = thread.sched.vruntime().saturating_sub(other.sched.least());
-            thread
-                .sched
-                .vruntime
-                .store(cpu.sched.least() + behind, Relaxed);
+            if !thread.sched.is_real_time() {
+                let behind = thread.sched.vruntime().saturating_sub(other.sched.least());
+                thread.sched.set_vruntime(cpu.sched.least() + behind);
+            }
             thread.sched.cpu.store(cpu.index() as u32, Relaxed);
             cpu.sched.add(&mut cpu.sched.lock(), thread);
             return true;

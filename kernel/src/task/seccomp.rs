@@ -9,6 +9,7 @@ use linux_raw_sys::general::*;
 use linux_raw_sys::ptrace::*;
 
 use super::barrier::{self, Scope};
+use super::listener::Listener;
 use super::signal::{self, Info};
 use super::{Process, Thread, current, exit, ptrace};
 use crate::arch::{Frame, regset};
@@ -29,11 +30,16 @@ pub struct Filter {
     /// What all cost together.
     cost: usize,
     previous: Option<Arc<Filter>>,
+    /// Who decides where it does not.
+    listener: Option<Arc<Listener>>,
 }
 
 impl Drop for Filter {
     /// One after the other: a stack would not hold all of a long chain.
     fn drop(&mut self) {
+        if let Some(listener) = &self.listener {
+            listener.leave();
+        }
         let mut next = self.previous.take();
         while let Some(mut filter) = next.and_then(Arc::into_inner) {
             next = filter.previous.take();
@@ -72,6 +78,14 @@ impl State {
         drop(old);
     }
 
+    /// Lets go of the filters: the thread makes no more calls.
+    pub fn leave(&self) {
+        if self.mode() == SECCOMP_MODE_FILTER {
+            let old = self.filter.lock().take();
+            drop(old);
+        }
+    }
+
     /// How many filters there are.
     pub fn count(&self) -> usize {
         let filter = self.filter();
@@ -106,8 +120,9 @@ pub fn be_strict() -> Result<()> {
 /// then the number of one that cannot, 0 if all could.
 ///
 /// # Errors
-/// EINVAL (no filter, or strict already), EACCES (it could make other programs of the user misbehave), ENOMEM (too many).
-pub fn add(program: Vec<Instruction>, all: bool) -> Result<i32> {
+/// EINVAL (no filter, or strict already), EACCES (it could make other programs of the user misbehave), ENOMEM (too many),
+/// EBUSY (there is a listener already).
+pub fn add(program: Vec<Instruction>, all: bool, listener: Option<Arc<Listener>>) -> Result<i32> {
     let thread = current();
     if thread.seccomp.mode() == SECCOMP_MODE_STRICT {
         return Err(Errno::EINVAL);
@@ -128,6 +143,10 @@ pub fn add(program: Vec<Instruction>, all: bool) -> Result<i32> {
     if cost > MOST {
         return Err(Errno::ENOMEM);
     }
+    let mut chain = core::iter::successors(previous.as_ref(), |one| one.previous.as_ref());
+    if listener.is_some() && chain.any(|one| one.listener.is_some()) {
+        return Err(Errno::EBUSY);
+    }
     if all && let Some(other) = stranger(thread.process(), previous.as_ref()) {
         return Ok(other);
     }
@@ -135,6 +154,7 @@ pub fn add(program: Vec<Instruction>, all: bool) -> Result<i32> {
         program,
         cost,
         previous,
+        listener,
     })?;
     let install = |thread: &Thread| {
         thread
@@ -185,6 +205,11 @@ pub fn judge(number: usize, registers: [usize; 6]) -> Option<isize> {
 
 /// The strictest verdict of all filters; of equal ones the newest's.
 fn ask(number: usize, registers: [usize; 6]) -> u32 {
+    strictest(number, registers).0
+}
+
+/// The same, and who listens to the filter that it is from.
+fn strictest(number: usize, registers: [usize; 6]) -> (u32, Option<Arc<Listener>>) {
     let pc = current().arch.with_frame(|frame| frame.pc()) as u64;
     let mut data = [0; WORDS];
     (data[0], data[1]) = (number as u32, regset::AUDIT);
@@ -195,14 +220,16 @@ fn ask(number: usize, registers: [usize; 6]) -> u32 {
     let newest = current().seccomp.filter();
     let chain = core::iter::successors(newest.as_ref(), |filter| filter.previous.as_ref());
     let action = |verdict: u32| (verdict & SECCOMP_RET_ACTION_FULL) as i32;
-    chain.fold(SECCOMP_RET_ALLOW, |strictest, filter| {
+    let found = chain.fold((SECCOMP_RET_ALLOW, None), |strictest, filter| {
         let verdict = bpf::run(&filter.program, &data);
-        if action(verdict) < action(strictest) {
-            verdict
+        if action(verdict) < action(strictest.0) {
+            (verdict, Some(filter))
         } else {
             strictest
         }
-    })
+    });
+    let listener = found.1.and_then(|filter| filter.listener.clone());
+    (found.0, listener)
 }
 
 fn obey(verdict: u32, number: usize) -> Option<isize> {
@@ -230,8 +257,14 @@ fn obey(verdict: u32, number: usize) -> Option<isize> {
             let asks = again & SECCOMP_RET_ACTION_FULL == SECCOMP_RET_TRACE;
             if asks { None } else { obey(again, number) }
         }
-        // Nobody listens.
-        SECCOMP_RET_USER_NOTIF => Some(Errno::ENOSYS.result()),
+        SECCOMP_RET_USER_NOTIF => {
+            let (number, registers) = current().arch.with_frame(|frame: &mut Frame| frame.call());
+            let pc = current().arch.with_frame(|frame| frame.pc());
+            match strictest(number, registers).1 {
+                Some(listener) => listener.ask(number, pc, registers),
+                None => Some(Errno::ENOSYS.result()),
+            }
+        }
         SECCOMP_RET_KILL_THREAD => end_thread(SIGSYS),
         _ => exit::exit_group(SIGSYS),
     }

@@ -12,7 +12,7 @@ use super::sched::{self, state};
 use super::tick::Interrupted;
 use super::timer::{Expire, Timer};
 use super::wait::{WaitError, WaitQueue, sleep_until};
-use super::{clock, spawn_kernel, tree};
+use super::{clock, current, spawn_kernel, tree};
 use crate::arch::{irq, time};
 use crate::selftest;
 use crate::sync::{Mutex, SleepMutex};
@@ -71,6 +71,20 @@ selftest! {
             }
         });
         assert_eq!(COUNT.load(Acquire), 500);
+    }
+
+    fn who_comes_to_an_idle_cpu_owes_it_nothing() {
+        run(1, |_| {
+            // What it ran elsewhere, where the least that anybody ran is more than here.
+            const ELSEWHERE: u64 = 1 << 50;
+            // On a slow host the time may be over before it sleeps.
+            let owes = (0..20).all(|_| {
+                current().sched.set_vruntime(ELSEWHERE);
+                sleep_until(clock::deadline_in(20_000_000)).expect("no signal comes");
+                current().sched.vruntime() >= ELSEWHERE
+            });
+            assert!(!owes);
+        });
     }
 
     fn whoever_waits_is_woken_when_the_condition_holds() {

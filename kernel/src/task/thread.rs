@@ -3,14 +3,15 @@
 extern crate alloc;
 
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
 use super::counting::Mode;
 use super::credentials::Credentials;
 use super::limits;
 use super::process::Process;
-use super::sched::{self, Entity, state};
+use super::sched::{self, Class, Entity, state};
 use super::signal::ThreadSignals;
+use super::transfers::Transfers;
 use super::usage::{Times, Told, Usage};
 use super::{ptrace, rseq, seccomp};
 use crate::arch::cell::ThreadLocal;
@@ -18,6 +19,7 @@ use crate::arch::{ThreadState, cpu, time};
 use crate::errno::Result;
 use crate::fs::file::File;
 use crate::fs::{FdTable, FsContext};
+use crate::ipc::key::Key;
 use crate::mm::AddressSpace;
 use crate::sync::Mutex;
 use linux_raw_sys::general::{RLIMIT_NOFILE, SCHED_RESET_ON_FORK};
@@ -93,6 +95,8 @@ pub struct Thread {
     pub ptrace: ptrace::State,
     /// Which system calls it may make.
     pub seccomp: seccomp::State,
+    /// Its keyring, if it was asked for.
+    pub keyring: Mutex<Option<Arc<Key>>>,
     tid: AtomicI32,
     process: Arc<Process>,
     resources: Mutex<Resources>,
@@ -119,6 +123,10 @@ pub struct Thread {
     told: Told,
     /// What exit(2) gave it, as wait(2) reports it.
     end_status: AtomicU32,
+    /// What it read and wrote.
+    pub transfers: Transfers,
+    /// Page faults that were cured.
+    faults: AtomicU64,
     counted: bool,
 }
 
@@ -166,6 +174,7 @@ impl Thread {
             rseq: rseq::Area::default(),
             ptrace: ptrace::State::default(),
             seccomp: seccomp::State::new(),
+            keyring: Mutex::new(None),
             tid: AtomicI32::new(parts.tid),
             process: parts.process,
             resources: Mutex::new(parts.resources),
@@ -181,6 +190,8 @@ impl Thread {
             end_status: AtomicU32::new(0),
             reservation: Mutex::new(Reservation::default()),
             io_priority: AtomicU32::new(0),
+            transfers: Transfers::new(),
+            faults: AtomicU64::new(0),
             counted: parts.counted,
         }
     }
@@ -366,6 +377,17 @@ impl Thread {
         self.sched.runtime() + since
     }
 
+    /// How many page faults it had that were cured.
+    pub fn faults(&self) -> u64 {
+        self.faults.load(Relaxed)
+    }
+
+    /// A page fault of the current thread, which this is, was cured.
+    #[inline(always)]
+    pub fn count_fault(&self) {
+        self.faults.store(self.faults() + 1, Relaxed);
+    }
+
     /// Its CPU time until now.
     pub fn times(&self) -> Times {
         self.told.times(&Usage::of(self))
@@ -379,7 +401,7 @@ impl Thread {
     /// Sets the nice value.
     pub fn set_nice(&self, nice: i32) {
         self.nice.store(nice, Relaxed);
-        self.sched.set_nice(nice);
+        self.classify();
     }
 
     /// The scheduling policy (SCHED_*), and the priority in it.
@@ -397,6 +419,12 @@ impl Thread {
     pub fn set_policy(&self, policy: u32, priority: u32) {
         self.policy[0].store(policy, Relaxed);
         self.policy[1].store(priority, Relaxed);
+        self.classify();
+    }
+
+    fn classify(&self) {
+        let (policy, priority) = self.policy();
+        sched::classify(self, Class::new(policy, priority, self.nice()));
     }
 
     /// What SCHED_DEADLINE was asked for.

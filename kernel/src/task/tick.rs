@@ -9,13 +9,13 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::{Thread, current, timer};
+use super::{Thread, current, real_time, timer};
 use crate::arch::cpu::Cpu;
 use crate::arch::time;
 use crate::sync::Once;
 
 /// Time between two looks, in ns.
-const PERIOD_NS: u64 = 4_000_000;
+pub(super) const PERIOD_NS: u64 = 4_000_000;
 
 /// What an interrupt found the CPU at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,7 +65,7 @@ impl Tick {
     }
 
     /// The clock of `cpu`, whose tick this is, struck: is it time to look?
-    pub(super) fn strike(&self, cpu: &Cpu, from: Interrupted, now: u64) {
+    pub(super) fn strike(&self, cpu: &'static Cpu, from: Interrupted, now: u64) {
         if now < self.due() {
             return;
         }
@@ -78,6 +78,7 @@ impl Tick {
         let times = 1 + now.saturating_sub(since) / period();
         thread.sched.add_samples(from, times);
         self.due.store(now + period(), Relaxed);
+        real_time::tick(cpu, thread, now);
     }
 
     /// The CPU idles after `last`, which slept in the kernel when it was looked at if that is due.

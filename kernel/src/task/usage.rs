@@ -18,6 +18,10 @@ pub struct Usage {
     pub sleeps: u64,
     /// Times that a thread was preempted.
     pub preemptions: u64,
+    /// Page faults that were cured: all without a disk.
+    pub faults: u64,
+    /// The most pages that a process had, in memory that it has left.
+    pub peak: usize,
 }
 
 /// CPU time in ticks: the program's own, and the kernel's for it.
@@ -61,6 +65,8 @@ impl Usage {
             samples: thread.sched.samples(),
             sleeps,
             preemptions,
+            faults: thread.faults(),
+            peak: 0,
         }
     }
 
@@ -71,6 +77,8 @@ impl Usage {
             samples: [0, 1].map(|kind| self.samples[kind] + other.samples[kind]),
             sleeps: self.sleeps + other.sleeps,
             preemptions: self.preemptions + other.preemptions,
+            faults: self.faults + other.faults,
+            peak: self.peak.max(other.peak),
         }
     }
 

@@ -71,7 +71,7 @@ impl WaitQueue {
         let timer = deadline.map(|deadline| Timer::wake(deadline, current_arc()));
         let sleeps = !matches!(timer, Some(Err(_)));
         loop {
-            sched::prepare(kind);
+            sched::announce(kind);
             let entered = self.enter();
             let end = if ready() {
                 Some(Ok(()))
@@ -106,6 +106,7 @@ impl WaitQueue {
         }
     }
 
+    /// Puts the current thread into the queue, before all that it looks at from here on; false if there is no room.
     fn enter(&self) -> bool {
         let mut waiters = self.waiters.lock();
         if waiters.try_reserve(1).is_err() {

@@ -104,16 +104,19 @@ fn examine() {
         match word(&segment, 0, 4) {
             4 => {
                 let notes = at(offset, len as usize);
-                let (mut next, mut threads) = (0, 0);
+                let (mut next, mut threads, mut floats) = (0, Vec::new(), 0);
                 while next < notes.len() {
                     let (size, kind) = (word(&notes, next + 4, 4), word(&notes, next + 8, 4));
                     let content = &notes[next + 20..];
                     match kind {
                         // The first is that of the thread that died.
-                        1 if threads == 0 => {
-                            threads += 1;
-                            println!("status: signal {}", word(content, 12, 2));
+                        1 => {
+                            if threads.is_empty() {
+                                println!("status: signal {}", word(content, 12, 2));
+                            }
+                            threads.push(word(content, 32, 4));
                         }
+                        2 => floats += 1,
                         3 => println!("program: {}", content[40..43].escape_ascii()),
                         6 => println!("auxiliary vector: {}", size > 100),
                         0x5349_4749 => println!("signal information: {}", word(content, 0, 4)),
@@ -121,6 +124,13 @@ fn examine() {
                     }
                     next += 20 + size.next_multiple_of(4) as usize;
                 }
+                let all = threads.len();
+                threads.sort_unstable();
+                threads.dedup();
+                println!(
+                    "{all} threads, {} of them differ, {floats} with floats",
+                    threads.len()
+                );
             }
             _ if (start..start + len).contains(&mark) => {
                 let value = at(offset + mark - start, 16);

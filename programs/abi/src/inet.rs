@@ -55,17 +55,17 @@ fn address(family: c_int, ip: u32, port: u16) -> (sockaddr_in6, socklen_t) {
     (address, 28)
 }
 
-unsafe fn bind(file: c_int, family: c_int, ip: u32, port: u16) -> c_int {
+pub unsafe fn bind(file: c_int, family: c_int, ip: u32, port: u16) -> c_int {
     let (address, length) = address(family, ip, port);
     unsafe { libc::bind(file, (&raw const address).cast(), length) }
 }
 
-unsafe fn connect(file: c_int, family: c_int, ip: u32, port: u16) -> c_int {
+pub unsafe fn connect(file: c_int, family: c_int, ip: u32, port: u16) -> c_int {
     let (address, length) = address(family, ip, port);
     unsafe { libc::connect(file, (&raw const address).cast(), length) }
 }
 
-unsafe fn send_to(file: c_int, bytes: &[u8], family: c_int, ip: u32, port: u16) -> i64 {
+pub unsafe fn send_to(file: c_int, bytes: &[u8], family: c_int, ip: u32, port: u16) -> i64 {
     let (address, length) = address(family, ip, port);
     unsafe {
         libc::sendto(
@@ -89,7 +89,7 @@ unsafe fn port(file: c_int, call: Namer) -> u16 {
     u16::from_be(address.sin6_port)
 }
 
-unsafe fn own_port(file: c_int) -> u16 {
+pub unsafe fn own_port(file: c_int) -> u16 {
     unsafe { port(file, libc::getsockname) }
 }
 
@@ -128,7 +128,7 @@ unsafe fn accept(server: c_int) -> c_int {
 }
 
 /// Two ends of a connection, the first of which was accepted.
-unsafe fn pair(family: c_int) -> [c_int; 2] {
+pub unsafe fn pair(family: c_int) -> [c_int; 2] {
     unsafe {
         let server = libc::socket(family, SOCK_STREAM, 0);
         bind(server, family, LOCAL, 0);

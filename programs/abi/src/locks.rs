@@ -79,8 +79,10 @@ pub fn run() {
     seen_by_another("none", file);
     refused(file);
     contended();
+    circles(file);
     leases();
     told_of_data();
+    told_of_room();
 }
 
 /// Several threads take the same lock again and again, each by its own open file: none is forgotten.
@@ -105,6 +107,42 @@ fn contended() {
     };
     std::thread::scope(|scope| (0..THREADS).for_each(|_| _ = scope.spawn(work)));
     println!("locked {} times", COUNT.load(Relaxed));
+}
+
+/// Who waited and was let go on, but did not run yet, waits for nobody any more: to wait for it is no circle.
+fn circles(file: c_int) {
+    const ROUNDS: usize = 100;
+    let mut done = 0;
+    for _ in 0..ROUNDS {
+        // SAFETY: every pointer passed is that of a live value of the right kind; the child ends by _exit.
+        unsafe {
+            let mut ends = [0; 2];
+            libc::pipe(ends.as_mut_ptr());
+            set(file, F_WRLCK, 100, 1);
+            let child = libc::fork();
+            if child == 0 {
+                set(file, F_WRLCK, 101, 1);
+                libc::write(ends[1], c"x".as_ptr().cast(), 1);
+                libc::fcntl(file, libc::F_SETLKW, &lock(F_WRLCK, 100, 1));
+                libc::_exit(0);
+            }
+            let mut byte = 0u8;
+            libc::read(ends[0], (&raw mut byte).cast(), 1);
+            let stat = format!("/proc/{child}/stat");
+            while !std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") S ")) {
+                std::thread::yield_now();
+            }
+            set(file, F_UNLCK, 100, 1);
+            if libc::fcntl(file, libc::F_SETLKW, &lock(F_WRLCK, 101, 1)) == 0 {
+                done += 1;
+            }
+            libc::waitpid(child, std::ptr::null_mut(), 0);
+            set(file, F_UNLCK, 0, 0);
+            libc::close(ends[0]);
+            libc::close(ends[1]);
+        }
+    }
+    println!("no circle {done} times of {ROUNDS}");
 }
 
 fn refused(file: c_int) {
@@ -236,5 +274,47 @@ fn told_of_data() {
         libc::fcntl(ends[0], libc::F_SETFL, flags);
         libc::write(ends[1], c"x".as_ptr().cast(), 1);
         println!("no more: {}", SIGNAL.swap(0, relaxed));
+    }
+}
+
+/// Signals of a socket: of room only to who lacked it.
+fn told_of_room() {
+    let relaxed = std::sync::atomic::Ordering::Relaxed;
+    for kind in [libc::SOCK_STREAM, libc::SOCK_SEQPACKET] {
+        // SAFETY: every pointer passed is that of a live value of the right kind.
+        unsafe {
+            let mut ends = [0; 2];
+            libc::socketpair(
+                libc::AF_UNIX,
+                kind | libc::SOCK_NONBLOCK,
+                0,
+                ends.as_mut_ptr(),
+            );
+            LEASE.store(ends[0], relaxed);
+            libc::fcntl(ends[0], libc::F_SETOWN, libc::getpid());
+            let flags = libc::fcntl(ends[0], libc::F_GETFL);
+            libc::fcntl(ends[0], libc::F_SETFL, flags | libc::O_ASYNC);
+            let mut bytes = [0_u8; 4096];
+            let mut read = |end: c_int| libc::read(end, bytes.as_mut_ptr().cast(), bytes.len());
+            let write = |end: c_int| libc::write(end, [7_u8; 4096].as_ptr().cast(), 4096);
+            let told = |what| println!("{what}: signal {}", SIGNAL.swap(0, relaxed));
+            write(ends[0]);
+            read(ends[1]);
+            told("read by the other end");
+            write(ends[1]);
+            told("written by the other end");
+            read(ends[0]);
+            told("read by this one");
+            while write(ends[0]) > 0 {}
+            told("full");
+            while read(ends[1]) > 0 {}
+            told("empty again");
+            write(ends[0]);
+            read(ends[1]);
+            told("and once more");
+            libc::close(ends[1]);
+            told("closed");
+            libc::close(ends[0]);
+        }
     }
 }

@@ -2,38 +2,52 @@
 //!
 //! Each part prints lines that are the same on any kernel that does as Linux does. The tests compare them with Linux's.
 
+mod advice;
 mod age;
+mod aio;
+mod attributes;
 mod busy;
 mod cores;
 mod fault;
 mod files;
 mod futex;
+mod handlers;
+mod held;
 mod huge;
 #[cfg(target_arch = "aarch64")]
 mod idreg;
 mod inet;
 mod ipc;
+mod jobs;
+mod keys;
 mod limits;
 mod locks;
 mod memory;
+mod options;
 mod pidfd;
 mod pipes;
 #[cfg(target_arch = "riscv64")]
 mod probe;
 mod processes;
 mod ptrace;
+mod realtime;
 mod refused;
 mod rights;
 mod rseq;
+mod sched;
 mod seccomp;
 mod signals;
 mod splice;
 #[cfg(target_arch = "aarch64")]
 mod sve;
 mod time;
+mod timers;
 mod times;
 mod tree;
 mod unix;
+mod usage;
+#[cfg(target_arch = "riscv64")]
+mod vector;
 mod watch;
 
 use std::ffi::CStr;
@@ -42,6 +56,7 @@ fn main() {
     match std::env::args().nth(1).as_deref() {
         Some("age") => age::run(),
         Some("memory") => memory::run(),
+        Some("options") => options::run(),
         Some("fault") => fault::run(),
         Some("signals") => signals::run(),
         #[cfg(target_arch = "riscv64")]
@@ -73,10 +88,24 @@ fn main() {
         Some("sve") => sve::run(),
         #[cfg(target_arch = "aarch64")]
         Some("sve-exec") => sve::after_exec(),
+        #[cfg(target_arch = "riscv64")]
+        Some("vector") => vector::run(),
+        #[cfg(target_arch = "riscv64")]
+        Some("vector-exec") => vector::after_exec(),
         Some("tree") => tree::run(),
+        Some("usage") => usage::run(),
+        Some("realtime") => realtime::run(),
         Some("watch") => watch::run(),
         Some("unix") => unix::run(),
         Some("inet") => inet::run(),
+        Some("advice") => advice::run(),
+        Some("aio") => aio::run(),
+        Some("attributes") => attributes::run(),
+        Some("handlers") => handlers::run(),
+        Some("jobs") => jobs::run(),
+        Some("sched") => sched::run(),
+        Some("timers") => timers::run(),
+        Some("keys") => keys::run(),
         _ => {
             eprintln!("usage: abi PART");
             std::process::exit(2);
@@ -176,6 +205,11 @@ fn error() -> &'static str {
         libc::EDOM => "EDOM",
         libc::ETXTBSY => "ETXTBSY",
         libc::ESTALE => "ESTALE",
+        libc::ENOKEY => "ENOKEY",
+        libc::EKEYREVOKED => "EKEYREVOKED",
+        libc::EKEYEXPIRED => "EKEYEXPIRED",
+        libc::EDQUOT => "EDQUOT",
+        libc::ECANCELED => "ECANCELED",
         _ => "another error",
     }
 }

@@ -21,6 +21,7 @@ pub fn run() {
         tell_end("inherited", in_child(|| inherited()));
         tell_end("all threads", in_child(|| all_threads()));
         tell_end("arguments", in_child(|| arguments()));
+        tell_end("listened", in_child(|| listened()));
     }
 }
 
@@ -274,5 +275,136 @@ unsafe fn arguments() {
         println!("number {}", *libc::__errno_location());
         libc::syscall(libc::SYS_getpgid, 0x9abd_1234_5678usize);
         println!("number {}", *libc::__errno_location());
+    }
+}
+
+/// `struct seccomp_notif` and `struct seccomp_notif_resp`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Notice {
+    id: u64,
+    pid: u32,
+    flags: u32,
+    number: i32,
+    architecture: u32,
+    pc: u64,
+    arguments: [u64; 6],
+}
+
+#[repr(C)]
+struct Answer {
+    id: u64,
+    value: i64,
+    error: i32,
+    flags: u32,
+}
+
+const NEW_LISTENER: u32 = 8;
+const NOTIFY: u32 = 0x7fc0_0000;
+const RECEIVE: c_long = 0xc050_2100;
+const SEND: c_long = 0xc018_2101;
+const IS_VALID: c_long = 0x4008_2102;
+const ADD_FILE: c_long = 0x4018_2103;
+
+unsafe fn control<T>(file: c_long, request: c_long, argument: &mut T) -> c_long {
+    unsafe { libc::syscall(libc::SYS_ioctl, file, request, argument) }
+}
+
+/// Receives a question, and prints what does not differ from run to run.
+unsafe fn question(file: c_long) -> Notice {
+    unsafe {
+        let mut notice = Notice::default();
+        tell("receive", control(file, RECEIVE, &mut notice));
+        println!(
+            "a call {} {:?}",
+            c_long::from(notice.number) == libc::SYS_getpgid,
+            notice.arguments[0]
+        );
+        println!("of somebody {}", notice.pid > 1 && notice.pc != 0);
+        notice
+    }
+}
+
+/// Somebody else decides.
+unsafe fn listened() {
+    unsafe {
+        let mut sizes = [0u16; 3];
+        tell("sizes", seccomp(3, 0, sizes.as_mut_ptr().cast()));
+        println!("{sizes:?}");
+        let action = NOTIFY;
+        tell("known", seccomp(2, 0, (&raw const action).cast()));
+        tell(
+            "ambiguous",
+            forbid(libc::SYS_getpgid, NOTIFY, NEW_LISTENER | TSYNC),
+        );
+        static FILE: AtomicI32 = AtomicI32::new(-1);
+        let asks = thread::spawn(|| {
+            tell("nobody", forbid(libc::SYS_getsid, NOTIFY, 0));
+            tell("a call", libc::syscall(libc::SYS_getsid, 0));
+            let file = forbid(libc::SYS_getpgid, NOTIFY, NEW_LISTENER);
+            tell(
+                "two listeners",
+                forbid(libc::SYS_getpgid, NOTIFY, NEW_LISTENER),
+            );
+            FILE.store(file as i32, SeqCst);
+            let results = [(); 5].map(|()| {
+                let result = libc::syscall(libc::SYS_getpgid, 77usize);
+                (result, *libc::__errno_location())
+            });
+            println!("{:?} {:?}", results[0], results[1]);
+            println!(
+                "another's {:?} {}",
+                results[2],
+                results[3].0 == -1 && results[3].1 == libc::ESRCH
+            );
+            println!("a file {}", libc::fcntl(results[4].0 as i32, libc::F_GETFD));
+        });
+        while FILE.load(SeqCst) < 0 {
+            thread::yield_now();
+        }
+        let file = c_long::from(FILE.load(SeqCst));
+        tell("closed by exec", libc::fcntl(file as i32, libc::F_GETFD));
+        let mut one = question(file);
+        tell("valid", control(file, IS_VALID, &mut one.id));
+        tell("room that is used", control(file, RECEIVE, &mut one));
+        let mut answer = Answer {
+            id: one.id,
+            value: 1234,
+            error: 0,
+            flags: 0,
+        };
+        answer.flags = 2;
+        tell("flags", control(file, SEND, &mut answer));
+        answer.flags = 1;
+        tell("goes on, and not", control(file, SEND, &mut answer));
+        answer.flags = 0;
+        tell("a value", control(file, SEND, &mut answer));
+        answer.id = one.id + 1000;
+        tell("no question", control(file, SEND, &mut answer));
+        tell("valid", control(file, IS_VALID, &mut answer.id));
+        answer.id = question(file).id;
+        (answer.value, answer.error) = (0, -libc::EXDEV);
+        tell("an error", control(file, SEND, &mut answer));
+        answer.id = question(file).id;
+        (answer.value, answer.error) = (7, 0);
+        tell("a value", control(file, SEND, &mut answer));
+        answer.id = question(file).id;
+        (answer.value, answer.flags) = (0, 1);
+        tell("goes on", control(file, SEND, &mut answer));
+        let id = question(file).id;
+        // An identity, flags (send too) and the file; where to, and its own flags.
+        let mut added = [id, 2, u64::from(libc::O_CLOEXEC as u32) << 32];
+        let result = control(file, ADD_FILE, &mut added);
+        let mut entry = libc::pollfd {
+            fd: file as i32,
+            events: libc::POLLIN | libc::POLLOUT,
+            revents: 0,
+        };
+        asks.join().unwrap();
+        println!("added {}", result > 2);
+        tell("left alone", libc::poll(&mut entry, 1, 5000));
+        println!("events {:#x}", entry.revents);
+        tell("receive", control(file, RECEIVE, &mut Notice::default()));
+        tell("no request", control(file, 0x1234, &mut 0u64));
     }
 }

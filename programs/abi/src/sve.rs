@@ -7,6 +7,7 @@ use std::mem;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
 
+use crate::held::{MANY, Shared, count_kept, fill};
 use crate::{in_child, tell, tell_end};
 
 const QUAD: usize = 16;
@@ -14,8 +15,6 @@ const PR_SVE_SET_VL: i32 = 50;
 const PR_SVE_GET_VL: i32 = 51;
 const DEFERRED: usize = 1 << 18;
 const INHERITED: usize = 1 << 17;
-/// More than there are CPUs.
-const MANY: u32 = 12;
 const NT_ARM_SVE: usize = 0x405;
 const SVE_MAGIC: u32 = 0x5356_4501;
 const EXTRA_MAGIC: u32 = 0x4558_5401;
@@ -26,7 +25,7 @@ pub fn run() {
     unsafe {
         println!("sve: {}", libc::getauxval(libc::AT_HWCAP) >> 22 & 1);
         lengths();
-        let shared = shared();
+        let shared = Shared::new();
         for length in [16, 64, 256] {
             set_length(length);
             preempted(shared, length);
@@ -96,35 +95,6 @@ fn lengths() {
     tell_end("child", status);
 }
 
-/// What processes see of each other: how many have their registers, and how many must before they let go.
-struct Shared {
-    ready: AtomicU32,
-    go: AtomicU32,
-}
-
-unsafe fn shared() -> &'static Shared {
-    unsafe {
-        let rights = libc::PROT_READ | libc::PROT_WRITE;
-        let kind = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
-        let at = libc::mmap(ptr::null_mut(), 4096, rights, kind, -1, 0);
-        assert!(at != libc::MAP_FAILED);
-        &*at.cast::<Shared>()
-    }
-}
-
-impl Shared {
-    fn reset(&self) {
-        self.ready.store(0, SeqCst);
-        self.go.store(0, SeqCst);
-    }
-
-    fn await_ready(&self) {
-        while self.ready.load(SeqCst) == 0 {
-            std::thread::yield_now();
-        }
-    }
-}
-
 /// Z0 to Z31, P0 to P15 and FFR.
 #[derive(Clone, PartialEq)]
 struct Image(Vec<u8>);
@@ -137,13 +107,7 @@ impl Image {
     /// Other bytes for every `seed`; FFR, of which the low bits must be set, among them.
     fn of(length: usize, seed: u32) -> Image {
         let mut image = Image::new(length);
-        let mut state = seed.wrapping_mul(2_654_435_761) | 1;
-        for byte in &mut image.0 {
-            state ^= state << 13;
-            state ^= state >> 17;
-            state ^= state << 5;
-            *byte = state as u8;
-        }
+        fill(&mut image.0, seed);
         let start = image.0.len() - length / 8;
         let bits = 3 + seed as usize % (length - 3);
         for (at, byte) in image.0[start..].iter_mut().enumerate() {
@@ -235,24 +199,11 @@ unsafe fn hold(
 
 /// More processes than CPUs keep their registers from each other.
 unsafe fn preempted(shared: &Shared, length: usize) {
-    shared.reset();
-    let children: Vec<i32> = (0..MANY)
-        .map(|seed| unsafe {
-            let child = libc::fork();
-            if child == 0 {
-                let image = Image::of(length, seed);
-                let found = hold(&image, length, shared, &shared.ready, MANY);
-                libc::_exit(i32::from(found != image));
-            }
-            child
-        })
-        .collect();
-    let mut kept = 0;
-    for child in children {
-        let mut status = 0;
-        unsafe { libc::waitpid(child, &mut status, 0) };
-        kept += u32::from(status == 0);
-    }
+    let kept = count_kept(shared, |seed| {
+        let image = Image::of(length, seed);
+        // SAFETY: vectors have this length.
+        unsafe { hold(&image, length, shared, &shared.ready, MANY) == image }
+    });
     println!("{length} bytes: {kept} of {MANY} kept their registers");
 }
 

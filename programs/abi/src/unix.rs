@@ -412,6 +412,12 @@ unsafe fn datagrams() {
         receive("empty", b, 10, 0);
         receive("its whole length", b, 2, MSG_TRUNC);
         receive("no more", b, 10, MSG_DONTWAIT);
+        tell("one that is lost", send(a, b"lost", 0));
+        tell(
+            "nowhere to put it",
+            libc::recv(b, ptr::without_provenance_mut(8), 4, 0) as i64,
+        );
+        ready("and it is gone", b, POLLIN);
         tell("too long", send(a, &vec![0; 1 << 20], 0));
         let mut count = 0;
         while send(a, b"x", MSG_DONTWAIT) == 1 {

@@ -16,6 +16,7 @@ const DEVICE: u64 = 0x0b00_0000;
 /// Requests that take a structure which is made here.
 const CREATE_DEVICE: u64 = 0xc00c_aee0;
 const IRQ_LINE: u64 = 0x4008_ae61;
+const IRQ_LINE_STATUS: u64 = 0xc008_ae67;
 
 /// Tells all of it.
 pub fn tell(kvm: &Kvm) {
@@ -139,6 +140,9 @@ fn lines(vm: &VmFd) {
             line(vm, interrupt, 0)
         );
     }
+    let mut wanted = [1u32 << 24 | 40, 0];
+    let told = call(vm, IRQ_LINE_STATUS, wanted.as_mut_ptr() as usize);
+    println!("line with its status: {told} {}", wanted[0] & 0xff);
 }
 
 fn init(vm: &VmFd, vcpu: &VcpuFd) {

@@ -5,7 +5,7 @@ use std::arch::global_asm;
 use kvm_ioctls::{Kvm, VcpuExit, VcpuFd};
 
 use crate::code;
-use crate::host::{self, MEMORY, PC, get, machine, pass, set, system};
+use crate::host::{self, MEMORY, PC, X0, get, machine, pass, set, system};
 
 const SET_DEBUG: u64 = 0x4208_ae9b;
 const GET_EVENTS: u64 = 0x8040_ae9f;
@@ -14,6 +14,9 @@ const ENABLE: u64 = 1;
 const STEP: u64 = 2;
 const BREAK: u64 = 1 << 16;
 const POINTS: u64 = 1 << 17;
+/// PSTATE and VBAR_EL1.
+const PSTATE: u64 = X0 | 66;
+const VECTORS: u64 = system(3, 0, 12, 0, 0);
 /// Where the guest has a page of data, and where its parts begin, in its memory.
 const DATA: u64 = MEMORY + 0x8000;
 
@@ -57,6 +60,7 @@ pub fn tell(kvm: &Kvm) {
     println!("goes on: {}", run(&mut vcpu));
     events(&mut vcpu);
     registers(&vcpu);
+    restored(kvm);
 }
 
 /// Asks for what `control` says, with points: (0 for a breakpoint or 1 for a watchpoint, value, control).
@@ -141,6 +145,58 @@ fn registers(vcpu: &VcpuFd) {
         set(vcpu, value, 0x1234),
         get(vcpu, value)
     );
+}
+
+/// A guest whose monitor restores it with debug registers in use goes on with them, before it touches one.
+fn restored(kvm: &Kvm) {
+    let control = system(2, 0, 0, 2, 2);
+    let (kernel, monitor) = (1 << 13, 1 << 15);
+    let cases: [(&str, u64, &[(u64, u64)]); 4] = [
+        (
+            "a breakpoint",
+            0x20,
+            &[
+                (system(2, 0, 0, 0, 4), MEMORY + 0x28),
+                (system(2, 0, 0, 0, 5), 0x1e3),
+                (control, kernel | monitor),
+            ],
+        ),
+        (
+            "a watchpoint",
+            0x3c,
+            &[
+                (control, kernel | monitor),
+                (system(2, 0, 0, 1, 6), DATA),
+                (system(2, 0, 0, 1, 7), 0x1ffb),
+            ],
+        ),
+        ("a step", 0x20, &[(control, kernel | 1)]),
+        (
+            "none",
+            0x20,
+            &[
+                (system(2, 0, 0, 0, 4), MEMORY + 0x28),
+                (system(2, 0, 0, 0, 5), 0x1e3),
+            ],
+        ),
+    ];
+    for (what, start, debug) in cases {
+        let (vm, _) = machine(kvm, code!(debug_start, debug_end));
+        let mut vcpu = vm.create_vcpu(0).expect("a vCPU");
+        host::reset(&vm, &vcpu);
+        let others = [
+            (PC, MEMORY + start),
+            (X0 | 40, host::DEVICE),
+            (VECTORS, MEMORY + 0x800),
+            // EL1 with its own stack; debug exceptions are taken, and it is in the middle of a step.
+            (PSTATE, 1 << 21 | 0x1c5),
+        ];
+        for (register, value) in debug.iter().chain(&others) {
+            set(&vcpu, *register, *value).expect("a register");
+        }
+        println!("restored with {what}: {}", run(&mut vcpu));
+        println!("reads {:x?}", get(&vcpu, control));
+    }
 }
 
 global_asm!(

@@ -165,6 +165,17 @@ pub fn signal(fd: &OwnedFd) {
     assert_eq!(written, 8);
 }
 
+/// Keeps this thread and those that it starts on one CPU.
+pub fn stay() {
+    // SAFETY: all zeroes is an empty set, and the set is valid for the call.
+    let done = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(0, &mut set);
+        libc::sched_setaffinity(0, size_of_val(&set), &raw const set)
+    };
+    assert_eq!(done, 0);
+}
+
 /// A number from a device's bytes.
 pub fn number(data: &[u8]) -> u64 {
     data.iter()

@@ -6,8 +6,10 @@ mod eventfds;
 mod guest;
 mod host;
 mod its;
+mod own;
 mod pages;
 mod saved;
+mod shares;
 mod vcpus;
 mod vectors;
 
@@ -40,6 +42,7 @@ fn main() {
         Some("its") => its::tell(&kvm),
         Some("pages") => pages::tell(&kvm),
         Some("saved") => saved::tell(&kvm),
+        Some("shares") => shares::tell(&kvm),
         Some("vcpus") => vcpus::tell(&kvm),
         Some("vectors") => vectors::tell(&kvm),
         Some(other) => panic!("{other} is not told"),

@@ -270,12 +270,7 @@ fn turns(kvm: &Kvm) {
         for (id, mut vcpu) in (0..).zip(vcpus) {
             let vm = &vm;
             scope.spawn(move || {
-                // SAFETY: the set is this thread's own.
-                unsafe {
-                    let mut set: libc::cpu_set_t = std::mem::zeroed();
-                    libc::CPU_SET(0, &mut set);
-                    libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
-                }
+                host::stay();
                 host::reset(vm, &vcpu);
                 set(&vcpu, host::PC, MEMORY + 0x600).expect("pc");
                 set(&vcpu, host::X0, id).expect("x0");

@@ -8,6 +8,7 @@ use kvm_ioctls::{Kvm, VcpuExit, VcpuFd, VmFd};
 
 use crate::code;
 use crate::host::{self, DEVICE, MEMORY, PC, get, machine, pass, set, system};
+use crate::own;
 
 const INIT: u64 = 0x4020_aeae;
 const FINALIZE: u64 = 0x4004_aec2;
@@ -48,6 +49,11 @@ pub fn tell(kvm: &Kvm) {
     }
     plain(kvm);
     full(kvm);
+    let (vm, _) = machine(kvm, own::guest());
+    let vcpu = vm.create_vcpu(0).expect("a vCPU");
+    println!("another: {}", init(&vm, &vcpu, PSCI | SVE));
+    println!("finalize: {}", pass(&vcpu, FINALIZE, &mut 4u32));
+    own::tell(&vcpu);
 }
 
 /// Initialises a virtual CPU with these features.

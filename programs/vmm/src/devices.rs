@@ -13,6 +13,7 @@ use crate::layout::{DEVICE_LEN, STATUS, UART, UART_INTERRUPT, VIRTIO, VIRTIO_INT
 use crate::line::Line;
 use crate::memory::Memory;
 use crate::options::Options;
+use crate::phases::Phases;
 use crate::virtio::{Arrival, Block, Console, Device, Entropy, Transport, Vsock};
 
 /// How many pieces of data wait for the guest.
@@ -32,14 +33,15 @@ pub fn count(options: &Options) -> usize {
 }
 
 impl Devices {
-    /// Devices that interrupt `vm` and share `memory` with it; and what comes from outside for its streams.
+    /// Devices that interrupt `vm` and share `memory` with it, which may say its `phases`; and what comes from outside for its streams.
     pub fn new(
         vm: &Arc<VmFd>,
         memory: &Memory,
         options: &Options,
+        phases: Option<Phases>,
     ) -> Result<(Self, Receiver<Arrival>)> {
         let (sender, arrivals) = sync_channel(ARRIVALS);
-        let mut all: Vec<Box<dyn Device>> = vec![Box::new(Console::default())];
+        let mut all: Vec<Box<dyn Device>> = vec![Box::new(Console::new(phases))];
         for path in &options.disks {
             all.push(Box::new(Block::new(path)?));
         }

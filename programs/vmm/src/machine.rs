@@ -18,6 +18,7 @@ use crate::devices::Devices;
 use crate::layout::{DISTRIBUTOR, RAM, REDISTRIBUTORS};
 use crate::memory;
 use crate::options::Options;
+use crate::phases::Phases;
 use crate::stats::{self, Stats};
 use crate::vcpu::End;
 use crate::{loader, tree, vcpu};
@@ -48,10 +49,11 @@ pub fn run(options: &Options) -> Result<u8> {
     memory::load(&memory, loaded.tree, &tree)?;
     vcpu::set_entry(&vcpus[0], loaded.entry, loaded.tree)?;
 
-    let (devices, arrivals) = Devices::new(&vm, &memory, options)?;
-    let devices = Arc::new(devices);
     let counted = &vcpus[..if options.stats { vcpus.len() } else { 0 }];
-    let mut counters: Vec<_> = counted.iter().map(Stats::of).collect::<Result<_>>()?;
+    let counters: Arc<[_]> = counted.iter().map(Stats::of).collect::<Result<_>>()?;
+    let phases = options.stats.then(|| Phases::new(counters.clone()));
+    let (devices, arrivals) = Devices::new(&vm, &memory, options, phases)?;
+    let devices = Arc::new(devices);
     let (ended, end) = mpsc::channel();
     for (index, mut vcpu) in vcpus.into_iter().enumerate() {
         let (devices, ended, pin) = (devices.clone(), ended.clone(), options.pin);
@@ -73,7 +75,7 @@ pub fn run(options: &Options) -> Result<u8> {
     }
     let end = end.recv().context("all vCPUs are gone")??;
     std::io::stdout().flush()?;
-    stats::print(&mut counters)?;
+    stats::print(&counters, "")?;
     match end {
         End::Off => Ok(devices.status()),
         End::Reset if options.no_reboot => bail!("the guest reset"),

@@ -10,6 +10,7 @@ mod loader;
 mod machine;
 mod memory;
 mod options;
+mod phases;
 mod stats;
 mod tree;
 mod vcpu;

@@ -31,7 +31,7 @@ pub struct Options {
     pub vsock: Option<String>,
     /// The PL011 carries the guest's log, and goes to standard error.
     pub log: bool,
-    /// In the end the kernel's counts of exits are printed on standard error.
+    /// The kernel's counts of exits are printed on standard error: in the end, and whenever the guest's console says that a phase begins.
     pub stats: bool,
     /// A reset is a failure.
     pub no_reboot: bool,

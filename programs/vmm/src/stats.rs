@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Read;
 use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::fs::FileExt;
 
 use anyhow::{Context, Result};
 use kvm_bindings::kvm_stats_header;
@@ -15,6 +15,8 @@ const GET_STATS_FD: u32 = 0xaece;
 const DESCRIPTION: usize = 16;
 const SIZE: usize = 6;
 const OFFSET: usize = 8;
+/// More than all statistics of one take.
+const LEN: usize = 16 << 10;
 
 /// The counters of one.
 pub struct Stats(File);
@@ -32,9 +34,10 @@ impl Stats {
     }
 
     /// Adds each to those of the same name.
-    fn add(&mut self, sums: &mut BTreeMap<String, u64>) -> Result<()> {
-        let mut bytes = Vec::new();
-        self.0.read_to_end(&mut bytes)?;
+    fn add(&self, sums: &mut BTreeMap<String, u64>) -> Result<()> {
+        let mut bytes = [0; LEN];
+        let len = self.0.read_at(&mut bytes, 0)?;
+        let bytes = &bytes[..len];
         let word = |at: usize| {
             let bytes = bytes
                 .get(at..at + 4)
@@ -59,12 +62,12 @@ impl Stats {
     }
 }
 
-/// Prints the sums of all on standard error, those that are not zero.
-pub fn print(all: &mut [Stats]) -> Result<()> {
+/// Prints the sums of all on standard error, those that are not zero, each on a line that begins so.
+pub fn print(all: &[Stats], start: &str) -> Result<()> {
     let mut sums = BTreeMap::new();
-    all.iter_mut().try_for_each(|stats| stats.add(&mut sums))?;
+    all.iter().try_for_each(|stats| stats.add(&mut sums))?;
     for (name, value) in sums.iter().filter(|(_, value)| **value != 0) {
-        eprintln!("{name} {value}");
+        eprintln!("{start}{name} {value}");
     }
     Ok(())
 }

@@ -14,6 +14,9 @@ use crate::project::{Project, find_program, output, output_or_reason};
 /// Debian's keys.
 pub const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
+/// What stands for an architecture where the sources of packages are meant.
+pub const SOURCES: &str = "source";
+
 /// Marks a state whose package lists were read.
 const UPDATED: &str = "updated";
 
@@ -84,6 +87,41 @@ impl<'a> Debian<'a> {
             fetch(self)?;
         }
         self.unpack(&download, &place)?;
+        Ok(place)
+    }
+
+    /// The folder that has the source of a package as its authors released it; of an architecture that is [`SOURCES`].
+    pub fn source(&self, name: &str) -> Result<PathBuf> {
+        let place = self.place(name);
+        if place.is_dir() {
+            return Ok(place);
+        }
+        let _lock = self.project.lock_cache()?;
+        if place.is_dir() {
+            return Ok(place);
+        }
+        self.prepare(name)?;
+        let download = self.fresh_folder("download")?;
+        let mut apt = self.apt("apt-get");
+        apt.current_dir(&download)
+            .args(["source", "--download-only", "--quiet"])
+            .arg(name);
+        let what = format!(
+            "downloading the source of {name} from Debian {}",
+            self.suite
+        );
+        output_or_reason(&mut apt, &what)?;
+        let mut files = fs::read_dir(&download)?.flatten();
+        let released = files.find(|file| file.file_name().to_string_lossy().contains(".orig.tar."));
+        let released = released.with_context(|| format!("{name} has no released source"))?;
+        let tree = self.fresh_folder("unpack")?;
+        let mut tar = Command::new("tar");
+        tar.args(["--extract", "--strip-components=1", "--file"])
+            .arg(released.path())
+            .arg("--directory")
+            .arg(&tree);
+        output_or_reason(&mut tar, &format!("unpacking the source of {name}"))?;
+        appear(&tree, &place)?;
         Ok(place)
     }
 
@@ -173,10 +211,11 @@ impl<'a> Debian<'a> {
             create_folder(&self.state().join(folder))?;
         }
         write(&self.state().join("status"), "")?;
-        let source = format!(
-            "deb [arch={} signed-by={KEYRING}] {mirror} {} main non-free\n",
-            self.arch, self.suite
-        );
+        let kind = match &*self.arch {
+            SOURCES => format!("deb-src [signed-by={KEYRING}]"),
+            arch => format!("deb [arch={arch} signed-by={KEYRING}]"),
+        };
+        let source = format!("{kind} {mirror} {} main non-free\n", self.suite);
         write(&self.state().join("etc/sources.list"), &source)?;
         self.update()
     }
@@ -238,9 +277,7 @@ impl<'a> Debian<'a> {
                 fs::remove_file(file)?;
             }
         }
-        create_folder(place.parent().context("a package's place has a parent")?)?;
-        fs::rename(&tree, place)?;
-        Ok(())
+        appear(&tree, place)
     }
 
     fn fresh_folder(&self, name: &str) -> Result<PathBuf> {
@@ -251,6 +288,12 @@ impl<'a> Debian<'a> {
         create_folder(&folder)?;
         Ok(folder)
     }
+}
+
+/// Puts a tree that is whole where it is looked for.
+fn appear(tree: &Path, place: &Path) -> Result<()> {
+    create_folder(place.parent().context("a package's place has a parent")?)?;
+    Ok(fs::rename(tree, place)?)
 }
 
 fn create_folder(folder: &Path) -> Result<()> {

@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use object::Endianness;
 use object::elf::{FileHeader64, PT_LOAD};
 use object::read::elf::{FileHeader, ProgramHeader};
@@ -56,7 +56,7 @@ impl Kernel {
             Self::Stile => flat_image(&toolchain::kernel(project, arch, &[])?),
             Self::Linux(version) => packages::linux(project, arch, version),
             Self::Selftest(path) => Ok(path.clone()),
-            Self::File(path) => image_of_file(project, path),
+            Self::File(path) => image_of_file(project, arch, path),
         }
     }
 
@@ -97,14 +97,14 @@ fn is_elf(path: &Path) -> bool {
 
 /// A file for QEMU: the file itself, or the flat image of an ELF file whose first bytes in memory are Linux's header, as
 /// Stile's are.
-fn image_of_file(project: &Project, path: &Path) -> Result<PathBuf> {
+fn image_of_file(project: &Project, arch: Arch, path: &Path) -> Result<PathBuf> {
     let bytes = fs::read(path).with_context(|| path.display().to_string())?;
-    let flat = match bytes.starts_with(b"\x7fELF") {
-        true => flatten(&bytes).with_context(|| path.display().to_string())?,
-        false => return Ok(path.to_owned()),
-    };
-    // The magic numbers of arm64 and of RISC-V, at the same place: Documentation/arch/*/boot*.rst.
-    if !matches!(flat.get(0x38..0x3c), Some(b"ARM\x64" | b"RSC\x05")) {
+    if !bytes.starts_with(b"\x7fELF") {
+        check_image(arch, &bytes).with_context(|| path.display().to_string())?;
+        return Ok(path.to_owned());
+    }
+    let flat = flatten(&bytes).with_context(|| path.display().to_string())?;
+    if header_arch(&flat).is_none() {
         return Ok(path.to_owned());
     }
     let mut hasher = DefaultHasher::new();
@@ -114,6 +114,31 @@ fn image_of_file(project: &Project, path: &Path) -> Result<PathBuf> {
     let place = folder.join(format!("{:016x}", hasher.finish()));
     fs::write(&place, flat)?;
     Ok(place)
+}
+
+/// The architecture that an image's header of Linux's boot protocol names: the magic numbers of arm64 and of RISC-V are at the
+/// same place (Documentation/arch/*/boot*.rst).
+fn header_arch(image: &[u8]) -> Option<Arch> {
+    match image.get(0x38..0x3c)? {
+        b"ARM\x64" => Some(Arch::Arm64),
+        b"RSC\x05" => Some(Arch::Riscv64),
+        _ => None,
+    }
+}
+
+/// Refuses what QEMU would run as if it were a kernel. What is compressed, by gzip or as an EFI program, QEMU unpacks.
+fn check_image(arch: Arch, image: &[u8]) -> Result<()> {
+    let packed = image.starts_with(b"\x1f\x8b") || image.get(4..8) == Some(b"zimg");
+    match header_arch(image) {
+        Some(found) => ensure!(
+            found == arch,
+            "a kernel for {}, not for {}",
+            found.debian(),
+            arch.debian()
+        ),
+        None => ensure!(packed, "not a kernel"),
+    }
+    Ok(())
 }
 
 /// Linux's banner in an image: its name, its release, which begins with a digit, and all up to the line's end.
@@ -178,7 +203,21 @@ fn flatten(bytes: &[u8]) -> Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::banner;
+    use super::{banner, check_image};
+    use crate::arch::Arch;
+
+    #[test]
+    fn what_is_no_kernel_of_the_architecture_is_refused() {
+        let mut image = [0; 0x40];
+        image[0x38..0x3c].copy_from_slice(b"ARM\x64");
+        assert!(check_image(Arch::Arm64, &image).is_ok());
+        let other = check_image(Arch::Riscv64, &image).unwrap_err();
+        assert_eq!(other.to_string(), "a kernel for arm64, not for riscv64");
+        assert!(check_image(Arch::Arm64, b"root:x:0:0").is_err());
+        assert!(check_image(Arch::Arm64, b"").is_err());
+        assert!(check_image(Arch::Arm64, b"\x1f\x8b\x08").is_ok());
+        assert!(check_image(Arch::Arm64, b"MZ\0\0zimg").is_ok());
+    }
 
     #[test]
     fn the_banner_is_found_and_not_its_template() {

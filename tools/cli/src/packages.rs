@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 
 use crate::arch::Arch;
-use crate::debian::Debian;
+use crate::debian::{Debian, SOURCES};
 use crate::project::{Project, progress};
 
 /// The release that programs and current kernels are taken from.
@@ -51,11 +51,7 @@ pub fn lmbench(project: &Project, arch: Arch) -> Result<PathBuf> {
 
 /// One tree of these packages and all that they depend on, as the user names them.
 pub fn tree(project: &Project, arch: Arch, names: &[String]) -> Result<PathBuf> {
-    let legal = |letter: char| letter.is_ascii_alphanumeric() || "+-.".contains(letter);
-    let refused = |name: &&String| name.is_empty() || !name.chars().all(legal);
-    if let Some(name) = names.iter().find(refused) {
-        bail!("'{name}' is no package's name");
-    }
+    names.iter().try_for_each(|name| check(name))?;
     let all: Vec<&str> = names
         .iter()
         .map(String::as_str)
@@ -63,6 +59,21 @@ pub fn tree(project: &Project, arch: Arch, names: &[String]) -> Result<PathBuf> 
         .collect();
     let debian = Debian::new(project, SUITE, arch.debian());
     debian.closure(&format!("with/{}", names.join("_")), &all)
+}
+
+/// The source of a package, as its authors released it.
+pub fn source(project: &Project, name: &str) -> Result<PathBuf> {
+    check(name)?;
+    Debian::new(project, SUITE, SOURCES).source(name)
+}
+
+/// Whether a user's word can be a package's name.
+fn check(name: &str) -> Result<()> {
+    let legal = |letter: char| letter.is_ascii_alphanumeric() || "+-.".contains(letter);
+    match !name.is_empty() && name.chars().all(legal) {
+        true => Ok(()),
+        false => bail!("'{name}' is no package's name"),
+    }
 }
 
 /// The small C compiler.

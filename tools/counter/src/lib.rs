@@ -2,7 +2,7 @@
 //! exceptions, reads of ID registers, system-register writes, atomics and instructions, by privilege and by
 //! phase.
 //!
-//!     -plugin file=libcounter.so,out=FILE[,instructions=off][,lines=on][,trace=TAG,skip=N,limit=N][,level=N]
+//!     -plugin file=libcounter.so,out=FILE[,instructions=off][,lines=on][,trace=TAG,skip=N,limit=N][,levels=on]
 //!
 //! A phase lasts from one marker to the next. A marker is an instruction without effect that carries a tag:
 //! `movz xzr, #TAG` on arm64, `slti x0, x0, TAG` on RISC-V. Before the first one lies the phase `boot`.
@@ -13,7 +13,7 @@
 //! - `lines=on` notes, for each phase, the 64-byte lines of physical memory that kernel code loads from and
 //!   stores to, on whichever CPU. What the processor's own table walks and block operations
 //!   such as DC ZVA touch is not seen.
-//! - `level=N` counts what executes at arm64's exception level N alone: 2 is a hypervisor with VHE, without its guests.
+//! - `levels=on` counts instructions by arm64's exception level too: 2 is a hypervisor with VHE, 1 the kernels of its guests.
 //! - `trace=TAG`, or `trace=any`, keeps the addresses, words and disassembly of the first `limit` instructions of a phase with
 //!   this tag, once it was entered `skip` times. For one CPU only.
 //!

@@ -13,8 +13,8 @@ pub struct Options {
     pub lines: bool,
     /// The phase of which instructions are kept.
     pub trace: Option<Trace>,
-    /// The exception level that alone is looked at.
-    pub level: Option<u32>,
+    /// Whether instructions are counted by arm64's exception level too.
+    pub levels: bool,
 }
 
 /// Which instructions are kept.
@@ -44,7 +44,7 @@ impl Options {
             instructions: true,
             lines: false,
             trace: None,
-            level: None,
+            levels: false,
         };
         let (mut tag, mut skip, mut limit) = (None, 1, 10_000);
         for word in words {
@@ -65,7 +65,7 @@ impl Options {
                 "out" => out = Some(PathBuf::from(value)),
                 "instructions" => options.instructions = switch()?,
                 "lines" => options.lines = switch()?,
-                "level" => options.level = Some(number()?),
+                "levels" => options.levels = switch()?,
                 "trace" if value == "any" => tag = Some(None),
                 "trace" => tag = Some(Some(number()?)),
                 "skip" => skip = number()?.into(),
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn all_options() {
-        let words = "out=/tmp/x,instructions=off,lines=on,trace=7,skip=2,limit=50,level=2";
+        let words = "out=/tmp/x,instructions=off,lines=on,trace=7,skip=2,limit=50,levels=on";
         let options = Options::parse(words.split(',')).unwrap();
         assert_eq!(
             options,
@@ -98,7 +98,7 @@ mod tests {
                     skip: 2,
                     limit: 50
                 }),
-                level: Some(2),
+                levels: true,
             }
         );
     }

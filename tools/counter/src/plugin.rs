@@ -21,7 +21,7 @@ static qemu_plugin_version: c_int = qemu::VERSION;
 struct Plugin {
     options: Options,
     isa: Isa,
-    /// One counter for each pattern and ring, and at the end one a ring for all instructions.
+    /// One counter for each pattern and ring, then one a ring for all instructions, and at the end one a level.
     counters: Vec<Tally>,
     /// Not zero while instructions are to be kept.
     tracing: Counter,
@@ -33,6 +33,9 @@ struct Plugin {
     /// The tag of the phase now, 0 before the first.
     phase: AtomicU32,
 }
+
+/// How many exception levels there are.
+const LEVELS: usize = 4;
 
 static PLUGIN: OnceLock<Plugin> = OnceLock::new();
 
@@ -50,7 +53,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Plugin {
     fn new(options: Options, isa: Isa, cpus: usize) -> Self {
-        let counters = (isa.patterns.len() + 1) * Ring::ALL.len();
+        let counters = (isa.patterns.len() + 1) * Ring::ALL.len() + LEVELS;
         Self {
             options,
             isa,
@@ -64,8 +67,16 @@ impl Plugin {
         }
     }
 
-    /// The name of the counter at a place, as `kind.ring`.
+    /// Where the counters of levels begin.
+    fn levels(&self) -> usize {
+        self.counters.len() - LEVELS
+    }
+
+    /// The name of the counter at a place, as `kind.ring`, or `instructions.elN`.
     fn name(&self, place: usize) -> String {
+        if let Some(level) = place.checked_sub(self.levels()) {
+            return format!("instructions.el{level}");
+        }
         let (kind, ring) = (
             place / Ring::ALL.len(),
             Ring::ALL[place % Ring::ALL.len()].name(),
@@ -87,8 +98,8 @@ impl Plugin {
         self.counters.iter().map(Tally::total).collect()
     }
 
-    /// Says what is to be done each time that an instruction executes; one that does not count can be a marker.
-    fn instrument(&'static self, insn: *mut Insn, counts: bool) {
+    /// Says what is to be done each time that an instruction executes, at this level if that is counted.
+    fn instrument(&'static self, insn: *mut Insn, level: Option<u32>) {
         let mut bytes = [0; 4];
         // SAFETY: the handle is valid during the translation callback, and the buffer as long as said.
         let address = unsafe {
@@ -97,8 +108,11 @@ impl Plugin {
         };
         let (word, ring) = (u32::from_le_bytes(bytes), self.isa.ring(address));
         let all = self.options.instructions.then_some(self.isa.patterns.len());
-        for kind in self.isa.matches(word).chain(all).filter(|_| counts) {
+        for kind in self.isa.matches(word).chain(all) {
             self.counter(kind, ring).count(insn);
+        }
+        if let Some(level) = level {
+            self.counters[self.levels() + level as usize].count(insn);
         }
         if let Some(tag) = self.isa.marker(word) {
             let data = tag as usize as *mut c_void;
@@ -182,12 +196,11 @@ impl Plugin {
 
 extern "C" fn translated(_id: Id, tb: *mut Tb) {
     // A block is translated for the level that is about to execute it.
-    let wanted = plugin().options.level;
-    let counts = wanted.is_none() || wanted == level::current();
+    let level = plugin().options.levels.then(level::current).flatten();
     // SAFETY: the handle is valid during the callback, and the places are those it has.
     unsafe {
         for place in 0..qemu::qemu_plugin_tb_n_insns(tb) {
-            plugin().instrument(qemu::qemu_plugin_tb_get_insn(tb, place), counts);
+            plugin().instrument(qemu::qemu_plugin_tb_get_insn(tb, place), level);
         }
     }
 }

@@ -207,7 +207,14 @@ pub(super) fn start_cpu() -> bool {
 #[cfg(feature = "selftest")]
 crate::selftest! {
     fn a_cpu_is_online_unless_it_lacks_a_promise() {
+        use super::{smp, time};
         let refused = params::get("selftest.late").map(|_| 1);
+        // They come by themselves, once they are let go.
+        let deadline = time::now_ticks() + time::ns_to_ticks(smp::PATIENCE_NS);
+        let all = || (0..cpu::possible()).all(|index| cpu::get(index).is_some());
+        while time::now_ticks() < deadline && !all() {
+            core::hint::spin_loop();
+        }
         for index in 0..cpu::possible() {
             assert_eq!(cpu::get(index).is_none(), Some(index) == refused, "CPU {index}");
         }

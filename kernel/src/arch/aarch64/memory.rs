@@ -164,27 +164,3 @@ pub unsafe extern "C" fn memset(target: *mut u8, byte: i32, len: usize) -> *mut 
         "6: ret",
     )
 }
-
-#[cfg(feature = "selftest")]
-crate::selftest! {
-    fn copies_and_fills() {
-        let source: [u8; 200] = core::array::from_fn(|n| n as u8);
-        for len in 0..=150 {
-            for offset in 0..9 {
-                let mut target = [0xee; 200];
-                target[offset..offset + len].copy_from_slice(&source[3..3 + len]);
-                assert!(target[offset..offset + len] == source[3..3 + len]);
-                assert!(target[..offset].iter().chain(&target[offset + len..]).all(|&byte| byte == 0xee));
-                target[offset..offset + len].fill(7);
-                assert!(target[offset..offset + len].iter().all(|&byte| byte == 7));
-                assert!(target[..offset].iter().chain(&target[offset + len..]).all(|&byte| byte == 0xee));
-                for (from, to) in [(0, offset), (offset, 0)] {
-                    let mut moved = source;
-                    moved.copy_within(from..from + len, to);
-                    assert!(moved[to..to + len] == source[from..from + len]);
-                    assert!(moved[to + len..].iter().zip(&source[to + len..]).all(|(a, b)| a == b));
-                }
-            }
-        }
-    }
-}

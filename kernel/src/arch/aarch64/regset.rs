@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::fp::FpState;
+use super::fp::{self, FpState};
 use super::frame::{Frame, REGISTERS, pstate};
 use super::thread::ThreadState;
 use super::{sve, sve_set};
@@ -38,6 +38,17 @@ pub fn slot(kind: u32) -> usize {
 /// The general registers of a frame, as NT_PRSTATUS has them.
 pub fn general(frame: &Frame) -> &[u8] {
     frame.registers().as_bytes()
+}
+
+/// The floating-point registers of the current thread, as NT_PRFPREG has them.
+pub fn own_floating() -> [u8; FLOATING_SIZE] {
+    let mut state = FpState::new();
+    fp::save(&mut state);
+    let mut bytes = [0; FLOATING_SIZE];
+    let (vectors, control) = bytes.split_at_mut(VECTORS);
+    vectors.copy_from_slice(state.v.as_bytes());
+    control.copy_from_slice([state.fpsr, state.fpcr, 0, 0].as_bytes());
+    bytes
 }
 
 /// Bytes of the set `kind` at most, which has `size` now.

@@ -1,7 +1,9 @@
 //! Signal frames, as Linux lays them out on a program's stack (`arch/arm64/include/uapi/asm/sigcontext.h`,
 //! `struct rt_sigframe` in `arch/arm64/kernel/signal.c`).
 
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+use core::mem::MaybeUninit;
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::compat_signal;
 use super::fp::{self, FpState};
@@ -31,14 +33,21 @@ pub struct Delivery<'a> {
     pub stack_top: usize,
 }
 
+/// What of a `ucontext_t` says where a handler returns to: the alternate stack, and the signal mask.
+#[repr(C)]
+#[derive(FromBytes, IntoBytes, Immutable)]
+struct Before {
+    stack: [usize; 3],
+    mask: u64,
+}
+
 /// `ucontext_t` from its start to the registers.
 #[repr(C)]
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(IntoBytes, Immutable)]
 struct Context {
     flags: u64,
     link: u64,
-    stack: [u64; 3],
-    mask: u64,
+    before: Before,
     unused: [u64; 15],
     padding: u64,
     fault_address: u64,
@@ -99,6 +108,7 @@ pub(super) const RESERVED: usize = 4096;
 /// Where it begins in the frame.
 const RECORDS: usize = core::mem::offset_of!(SignalFrame, fp);
 const CONTEXT: usize = core::mem::offset_of!(SignalFrame, context);
+const BEFORE: usize = core::mem::offset_of!(Context, before);
 const REGISTERS_AT: usize = core::mem::offset_of!(SignalFrame, registers);
 const TAIL: usize = core::mem::offset_of!(SignalFrame, tail);
 const _: () = assert!(RECORDS == 592);
@@ -143,13 +153,14 @@ pub fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
     let records = vectors.as_ref().map_or(RESERVED, Plan::size);
     let record = top.wrapping_sub(16) & !15;
     let base = record.wrapping_sub(RECORDS + records) & !15;
-    let [stack, stack_flags, stack_size] = delivery.altstack.map(|word| word as u64);
     UserSlice::new(base, delivery.info.len()).copy_out(delivery.info)?;
     UserPtr::<Context>::new(base + CONTEXT).write(&Context {
         flags: 0,
         link: 0,
-        stack: [stack, stack_flags, stack_size],
-        mask: delivery.mask,
+        before: Before {
+            stack: delivery.altstack,
+            mask: delivery.mask,
+        },
         unused: [0; 15],
         padding: 0,
         fault_address: fault_address as u64,
@@ -200,38 +211,36 @@ pub fn pop(frame: &mut Frame, with_info: bool) -> Result<Popped> {
         return Err(Errno::EFAULT);
     }
     let base = frame.sp;
-    let mut context = Context::new_zeroed();
-    let mut registers = [0; REGISTERS];
-    UserSlice::new(base.wrapping_add(CONTEXT), size_of::<Context>())
-        .copy_in(context.as_mut_bytes())?;
-    UserSlice::new(base.wrapping_add(REGISTERS_AT), size_of_val(&registers))
-        .copy_in(registers.as_mut_bytes())?;
+    let before: Before = UserPtr::new(base.wrapping_add(CONTEXT + BEFORE)).read()?;
+    let registers = frame.registers_mut();
+    let copied = UserSlice::new(base.wrapping_add(REGISTERS_AT), size_of_val(registers))
+        .copy_in(registers.as_mut_bytes());
+    // Only what programs may set: an AArch64 program it stays.
+    frame.pstate &= pstate::USER;
+    frame.forget_syscall();
+    copied?;
     let records = base.wrapping_add(RECORDS);
-    let mut record = FpContext::new_zeroed();
-    read_fp(records, &mut record)?;
+    let mut record = MaybeUninit::uninit();
+    let record = find_fp(records)?.read_to(&mut record)?;
     if sve::present() {
         sve_frame::load(records, &record.state)?;
     } else {
         fp::load(&record.state);
     }
-    *frame.registers_mut() = registers;
-    // Only what programs may set: an AArch64 program it stays.
-    frame.pstate &= pstate::USER;
-    frame.forget_syscall();
-    Ok((context.mask, Some(context.stack.map(|word| word as usize))))
+    Ok((before.mask, Some(before.stack)))
 }
 
-/// Reads the record that holds FP and SIMD registers, wherever it stands among those from `records` on.
-fn read_fp(records: usize, record: &mut FpContext) -> Result<()> {
+/// Where the record that holds FP and SIMD registers stands among those from `records` on.
+fn find_fp(records: usize) -> Result<UserPtr<FpContext>> {
     let mut offset = 0;
     while offset + size_of::<FpContext>() <= RESERVED {
-        UserSlice::new(records.wrapping_add(offset), size_of::<FpContext>())
-            .copy_in(record.as_mut_bytes())?;
-        let size = record.head.size as usize;
-        if record.head == FP_HEAD {
-            return Ok(());
+        let at = records.wrapping_add(offset);
+        let head: Head = UserPtr::new(at).read()?;
+        if head == FP_HEAD {
+            return Ok(UserPtr::new(at));
         }
-        if record.head == END || size < size_of::<Head>() || size % 16 != 0 {
+        let size = head.size as usize;
+        if head == END || size < size_of::<Head>() || size % 16 != 0 {
             break;
         }
         offset += size;

@@ -17,7 +17,7 @@ use crate::task;
 /// The affinity fields of MPIDR_EL1.
 pub(super) const AFFINITY: usize = 0xff_00ff_ffff;
 /// How long the boot CPU waits for the others to probe themselves.
-const PATIENCE_NS: u64 = 2_000_000_000;
+pub(super) const PATIENCE_NS: u64 = 2_000_000_000;
 
 static PROBED: AtomicUsize = AtomicUsize::new(0);
 static RELEASED: AtomicBool = AtomicBool::new(false);

@@ -22,15 +22,15 @@ const LAST_RESORT_CONSOLE: usize = 0x0900_0000;
 
 /// First Rust on the boot CPU.
 pub(super) extern "C" fn boot_cpu(tree: usize, image: usize) -> ! {
-    let initrd = find_memory(tree, image);
+    let archive = find_memory(tree, image);
     start_devices();
-    crate::main(initrd)
+    crate::main(archive)
 }
 
 /// Reads the device tree and hands memory to `mm`; returns the initial archive. Apart, since its lists of ranges fill most
 /// of the stack.
 #[inline(never)]
-fn find_memory(tree: usize, image: usize) -> Option<&'static [u8]> {
+fn find_memory(tree: usize, image: usize) -> Option<mm::Archive> {
     mmu::set_image(image);
     let cpu = cpu::this();
     cpu.start_stack.set(BOOT_STACKS[0].top());
@@ -123,7 +123,7 @@ fn take_memory(
     tree: dtoolkit::fdt::Fdt,
     memory: fdt::Memory,
     console: Option<usize>,
-) -> Option<&'static [u8]> {
+) -> Option<mm::Archive> {
     let bytes = tree.data();
     let tree_phys = boot_tree_phys(bytes.as_ptr() as usize);
     let mut reserved = memory.reserved.clone();
@@ -169,8 +169,7 @@ fn take_memory(
         bytes >> 20,
         mmu::virt_to_phys(image.start),
     );
-    mm::init(ram.as_slice(), reserved.as_slice());
-    initrd(&memory, ram.as_slice())
+    mm::init(ram.as_slice(), reserved.as_slice(), memory.initrd)
 }
 
 /// Starts what there is beside memory, the other CPUs among it.
@@ -196,20 +195,4 @@ fn start_devices() {
 fn boot_tree_phys(virt: usize) -> usize {
     let entry = boot::TABLES[boot::IMAGE_TABLE].0[virt / BLOCK_SIZE % mmu::ENTRIES].load(Relaxed);
     mmu::Pte(entry).phys() + virt % BLOCK_SIZE
-}
-
-/// The initial archive, if it lies in memory.
-fn initrd(memory: &fdt::Memory, ram: &[core::ops::Range<usize>]) -> Option<&'static [u8]> {
-    let range = memory.initrd.clone();
-    if range.is_empty()
-        || !ram
-            .iter()
-            .any(|ram| ram.start <= range.start && range.end <= ram.end)
-    {
-        return None;
-    }
-    // SAFETY: reserved memory in the linear map, which nobody writes.
-    Some(unsafe {
-        core::slice::from_raw_parts(mmu::phys_to_virt(range.start) as *const u8, range.len())
-    })
 }

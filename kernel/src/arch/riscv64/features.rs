@@ -9,7 +9,7 @@ use isa::hwprobe::{Facts, Misaligned};
 use isa::{Extension, Extensions, Hart, Usable};
 use spin::Once;
 
-use super::{USER_END, sbi};
+use super::{USER_END, sbi, vector};
 use crate::arch::branch::{self, Key};
 use crate::drivers::fdt;
 
@@ -80,9 +80,13 @@ pub(super) fn init(tree: Fdt) -> u64 {
     let frequency = tree
         .find_node("/cpus")
         .map_or(0, |cpus| number(&cpus, "timebase-frequency"));
+    let vector = all.has(Extension::Zve32x);
+    if vector {
+        vector::promise();
+    }
     let usable = Usable {
         float: true,
-        vector: false,
+        vector,
         zicbom: false,
         zicboz: zicboz_block != 0,
     };
@@ -93,7 +97,11 @@ pub(super) fn init(tree: Fdt) -> u64 {
             ids: sbi::machine_ids(),
             extensions: all.usable(usable),
             misaligned_scalar: Misaligned::Unknown,
-            misaligned_vector: Misaligned::Unsupported,
+            misaligned_vector: if vector {
+                Misaligned::Unknown
+            } else {
+                Misaligned::Unsupported
+            },
             zicboz_block,
             zicbom_block: block("riscv,cbom-block-size"),
             address_end: USER_END as u64,
@@ -156,14 +164,15 @@ pub(super) fn of_hart(hart: usize) -> Option<(Extensions, Option<&'static str>)>
 /// Bits of `senvcfg` (privileged manual, section 12.1.10).
 const CBO_ZERO: usize = 1 << 7;
 
-/// Lets programs use on this hart what they are told of.
-pub(super) fn start_cpu() {
+/// Lets programs use on this hart what they are told of; false if it cannot do all of it.
+pub(super) fn start_cpu() -> bool {
     if features().facts.extensions.has(Extension::Zicboz) {
         // SAFETY: allows programs one instruction on their own memory.
         unsafe { asm!("csrs senvcfg, {}", in(reg) CBO_ZERO, options(nostack, preserves_flags)) };
     }
     // SAFETY: lets programs read the cycle, time and instret counters, as Linux's firmware interface expects of time.
     unsafe { asm!("csrw scounteren, {}", in(reg) COUNTERS, options(nostack, preserves_flags)) };
+    vector::start_cpu()
 }
 
 /// `scounteren`: the time counter (section 12.1.5).

@@ -14,6 +14,7 @@ mod fp;
 mod frame;
 mod hwprobe;
 mod kernel_map;
+mod memory;
 mod plic;
 mod sbi;
 mod start;
@@ -21,6 +22,9 @@ mod status;
 mod syscall;
 mod tlb;
 mod trap;
+mod units;
+mod vector;
+mod vector_frame;
 
 pub mod cpu;
 pub mod irq;
@@ -46,14 +50,20 @@ pub use thread::{ThreadState, adopt, current, current_arc, enter_user, switch, t
 #[cfg(feature = "selftest")]
 pub use trap::wild_access;
 
+use linux_raw_sys::prctl::{PR_RISCV_V_GET_CONTROL, PR_RISCV_V_SET_CONTROL};
+
 use crate::errno::{Errno, Result};
 
 /// prctl(2) where it concerns the architecture.
 ///
 /// # Errors
 /// EINVAL: it has no such option.
-pub fn prctl(_option: u32, _argument: usize) -> Result<usize> {
-    Err(Errno::EINVAL)
+pub fn prctl(option: u32, argument: usize) -> Result<usize> {
+    match option {
+        PR_RISCV_V_SET_CONTROL => vector::set_control(argument),
+        PR_RISCV_V_GET_CONTROL => vector::get_control(),
+        _ => Err(Errno::EINVAL),
+    }
 }
 
 /// No guests yet.

@@ -4,21 +4,29 @@
 use alloc::vec::Vec;
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::fp;
 use super::frame::{Frame, reg};
-use super::thread::ThreadState;
+use super::thread::{self, ThreadState};
+use super::vector::{self, Control};
 use crate::errno::{Errno, Result};
 
 /// NT_PRSTATUS: `struct user_regs_struct`.
 const GENERAL: u32 = 1;
 /// NT_PRFPREG: `struct __riscv_d_ext_state`.
 const FLOATING: u32 = 2;
+/// NT_RISCV_VECTOR: `struct __riscv_v_regset_state`, of a thread that uses vectors.
+const VECTOR: u32 = 0x901;
 
 /// Bytes of f0 to f31.
 const FLOATS: usize = 256;
+/// Bytes of what stands before v0.
+const VECTOR_HEAD: usize = size_of::<Control>();
+/// Bytes of the longest vector register that Linux's interface has room for (RISCV_MAX_VLENB).
+const LONGEST: usize = 8192;
 
 /// Bytes of one slot of the set `kind`: sets are read and written in whole slots.
-pub fn slot(_kind: u32) -> usize {
-    8
+pub fn slot(kind: u32) -> usize {
+    if kind == VECTOR { 4 } else { 8 }
 }
 
 /// The general registers of a frame, as NT_PRSTATUS has them.
@@ -26,9 +34,20 @@ pub fn general(frame: &Frame) -> &[u8] {
     frame.x.as_bytes()
 }
 
+/// The floating-point registers of the current thread, as NT_PRFPREG has them.
+pub fn own_floating() -> [u8; size_of::<fp::Registers>()] {
+    let mut registers = fp::Registers::ZERO;
+    let state = &thread::current().arch;
+    state.own_units(|units| units.copy_float(&mut registers));
+    zerocopy::transmute!(registers)
+}
+
 /// Bytes of the set `kind` at most, which has `size` now.
-pub fn room(_kind: u32, size: usize) -> usize {
-    size
+pub fn room(kind: u32, size: usize) -> usize {
+    match kind {
+        VECTOR => VECTOR_HEAD + 32 * LONGEST,
+        _ => size,
+    }
 }
 
 /// The set `kind` of a stopped thread.
@@ -37,15 +56,25 @@ pub fn room(_kind: u32, size: usize) -> usize {
 /// EINVAL (no such set), ENOMEM.
 pub fn get(state: &ThreadState, kind: u32) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    bytes
-        .try_reserve_exact(FLOATS + 8)
-        .map_err(|_| Errno::ENOMEM)?;
+    let size = match kind {
+        VECTOR => VECTOR_HEAD + vector::size(),
+        _ => FLOATS + 8,
+    };
+    bytes.try_reserve_exact(size).map_err(|_| Errno::ENOMEM)?;
     match kind {
         GENERAL => state.with_stopped_frame(|frame| bytes.extend_from_slice(frame.x.as_bytes())),
-        FLOATING => state.with_stopped_fp(|fp| {
-            bytes.extend_from_slice(fp.stopped().f.as_bytes());
-            bytes.extend_from_slice([fp.stopped().fcsr, 0].as_bytes());
+        FLOATING => state.with_stopped_units(|units| {
+            bytes.extend_from_slice(units.float().f.as_bytes());
+            bytes.extend_from_slice([units.float().fcsr, 0].as_bytes());
         }),
+        VECTOR => state.with_stopped_units(|units| {
+            let image = units.vector();
+            if image.is_none() {
+                return Err(Errno::EINVAL);
+            }
+            bytes.extend_from_slice(image.bytes());
+            Ok(())
+        })?,
         _ => return Err(Errno::EINVAL),
     }
     Ok(bytes)
@@ -59,13 +88,27 @@ pub fn set(state: &ThreadState, kind: u32, bytes: &[u8]) -> Result<()> {
     let mut whole = get(state, kind)?;
     let len = bytes.len().min(whole.len());
     whole[..len].copy_from_slice(&bytes[..len]);
-    if kind == GENERAL {
-        let registers = FromBytes::read_from_bytes(&whole).map_err(|_| Errno::EINVAL)?;
-        state.with_stopped_frame(|frame| frame.x = registers);
-    } else {
-        let f = FromBytes::read_from_bytes(&whole[..FLOATS]).map_err(|_| Errno::EINVAL)?;
-        let fcsr = u32::read_from_bytes(&whole[FLOATS..FLOATS + 4]).unwrap_or(0);
-        state.with_stopped_fp(|fp| fp.set_stopped(f, fcsr));
+    match kind {
+        GENERAL => {
+            let registers = FromBytes::read_from_bytes(&whole).map_err(|_| Errno::EINVAL)?;
+            state.with_stopped_frame(|frame| frame.x = registers);
+        }
+        VECTOR => {
+            let (head, registers) = whole.split_at(VECTOR_HEAD);
+            let control = Control::read_from_bytes(head).map_err(|_| Errno::EINVAL)?;
+            if control.length != vector::length() {
+                return Err(Errno::EINVAL);
+            }
+            state.with_stopped_units(|units| {
+                units.vector().set_control(&control);
+                units.vector().registers_mut().copy_from_slice(registers);
+            });
+        }
+        _ => {
+            let f = FromBytes::read_from_bytes(&whole[..FLOATS]).map_err(|_| Errno::EINVAL)?;
+            let fcsr = u32::read_from_bytes(&whole[FLOATS..FLOATS + 4]).unwrap_or(0);
+            state.with_stopped_units(|units| units.set_float(&fp::Registers::new(f, fcsr)));
+        }
     }
     Ok(())
 }

@@ -1,9 +1,12 @@
 //! Signal frames as programs see them (Linux, arch/riscv/include/uapi/asm/{ucontext,sigcontext,ptrace}.h).
 
+use core::mem::MaybeUninit;
+
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::frame::{Frame, reg};
-use super::{fp, thread};
+use super::vector_frame::{self, Head};
+use super::{fp, thread, vector};
 use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, UserSlice};
 
@@ -31,14 +34,14 @@ pub struct Delivery<'a> {
 /// What a `struct ucontext` begins with.
 #[repr(C)]
 #[derive(FromBytes, IntoBytes, Immutable)]
-struct Head {
+struct Context {
     flags: usize,
     link: usize,
     stack: [usize; 3],
     mask: u64,
 }
 
-/// What ends the `union __riscv_fp_state`: a reserved word, and an empty list of extensions.
+/// What ends the `union __riscv_fp_state`: a reserved word, and the head of the first record of an extension.
 type Tail = [u32; 3];
 
 /// Byte offsets of the parts of a `struct rt_sigframe`, and its size. What lies between is not written.
@@ -55,14 +58,21 @@ mod offset {
     pub const END: usize = FP + 528;
     /// Its end.
     pub const TAIL: usize = END - size_of::<super::Tail>();
+    /// The first record of an extension.
+    pub const RECORD: usize = END - size_of::<super::Head>();
 }
 
 /// Bytes that the stack pointer is aligned to (RISC-V ELF psABI, section 2.1).
 const STACK_ALIGN: usize = 16;
 
-/// Bytes that a signal takes of its stack at most.
-pub const fn frame_size() -> usize {
-    offset::END + STACK_ALIGN
+/// Bytes that a signal takes of its stack at most, as Linux tells them: without what aligns it.
+pub fn frame_size() -> usize {
+    let vectors = if vector::present() {
+        vector_frame::size()
+    } else {
+        0
+    };
+    (offset::END + vectors).next_multiple_of(STACK_ALIGN)
 }
 
 /// The smallest alternate stack (MINSIGSTKSZ of the architecture's `signal.h`).
@@ -81,21 +91,31 @@ pub fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
     } else {
         frame.sp()
     };
-    let at = top.wrapping_sub(offset::END) & !(STACK_ALIGN - 1);
-    let head = Head {
+    let units = &thread::current().arch;
+    let with_vectors = units.own_units(|units| units.uses_vector());
+    let size = offset::END
+        + if with_vectors {
+            vector_frame::size()
+        } else {
+            0
+        };
+    let at = top.wrapping_sub(size) & !(STACK_ALIGN - 1);
+    let context = Context {
         flags: 0,
         link: 0,
         stack: delivery.altstack,
         mask: delivery.mask,
     };
     UserPtr::new(at.wrapping_add(offset::INFO)).write(delivery.info)?;
-    UserPtr::new(at.wrapping_add(offset::CONTEXT)).write(&head)?;
+    UserPtr::new(at.wrapping_add(offset::CONTEXT)).write(&context)?;
     UserPtr::new(at.wrapping_add(offset::REGISTERS)).write(&frame.x)?;
-    match thread::current().arch.own_fp(fp::State::current) {
-        Some(registers) => UserPtr::new(at.wrapping_add(offset::FP)).write(&registers)?,
-        None => UserSlice::new(at.wrapping_add(offset::FP), size_of::<fp::Registers>()).clear()?,
-    }
+    let mut registers = fp::Registers::ZERO;
+    units.own_units(|units| units.copy_float(&mut registers));
+    UserPtr::new(at.wrapping_add(offset::FP)).write(&registers)?;
     UserPtr::<Tail>::new(at.wrapping_add(offset::TAIL)).write(&[0; 3])?;
+    if with_vectors {
+        vector_frame::push(at.wrapping_add(offset::RECORD))?;
+    }
     frame.set_pc(delivery.handler);
     frame.set_sp(at);
     frame.x[reg::RA] = delivery.restorer;
@@ -109,18 +129,21 @@ pub fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
 /// Undoes [`push`]: takes the program's registers from its stack. Returns the signal mask and the alternate stack.
 ///
 /// # Errors
-/// EFAULT: there is no frame, or one with extensions that are not known.
+/// EFAULT: there is no frame. EINVAL: one with extensions that are not known. ENOMEM.
 pub fn pop(frame: &mut Frame, _with_info: bool) -> Result<(u64, Option<[usize; 3]>)> {
     let at = frame.sp();
-    let head: Head = UserPtr::new(at.wrapping_add(offset::CONTEXT)).read()?;
-    let [_, extensions @ ..] = UserPtr::<Tail>::new(at.wrapping_add(offset::TAIL)).read()?;
-    if extensions != [0; 2] {
-        return Err(Errno::EFAULT);
+    let context: Context = UserPtr::new(at.wrapping_add(offset::CONTEXT)).read()?;
+    match UserPtr::<Tail>::new(at.wrapping_add(offset::TAIL)).read()? {
+        [0, 0, 0] => {}
+        [0, head @ ..] => vector_frame::pop(at.wrapping_add(offset::RECORD), head)?,
+        _ => return Err(Errno::EINVAL),
     }
     UserSlice::new(at.wrapping_add(offset::REGISTERS), size_of_val(&frame.x))
         .copy_in(frame.x.as_mut_bytes())?;
     frame.forget_syscall();
-    let registers = UserPtr::new(at.wrapping_add(offset::FP)).read()?;
-    thread::current().arch.own_fp(|fp| fp.restore(&registers));
-    Ok((head.mask, Some(head.stack)))
+    let mut registers = MaybeUninit::uninit();
+    let registers = UserPtr::new(at.wrapping_add(offset::FP)).read_to(&mut registers)?;
+    let units = &thread::current().arch;
+    units.own_units(|units| units.restore_float(registers));
+    Ok((context.mask, Some(context.stack)))
 }

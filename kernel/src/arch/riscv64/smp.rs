@@ -130,8 +130,13 @@ fn start(index: usize, hart: usize) -> sbi::Result<()> {
 /// First Rust of another hart.
 extern "C" fn other_hart() -> ! {
     status::init();
-    features::start_cpu();
+    let whole = features::start_cpu();
     READY.fetch_add(1, AcqRel);
+    if !whole {
+        let hart = cpu::this().hart();
+        crate::log!("hart {hart} stays off: its vectors have another length than the others'");
+        super::halt();
+    }
     while !RELEASED.load(Acquire) {
         core::hint::spin_loop();
     }

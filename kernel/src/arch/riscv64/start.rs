@@ -21,15 +21,15 @@ const TREE_HEADER: usize = 40;
 
 /// First Rust on the boot hart: its number, and the physical addresses of the device tree and the image.
 pub(super) extern "C" fn boot_hart(hart: usize, tree: usize, image: usize) -> ! {
-    let initrd = find_memory(hart, tree, image);
+    let archive = find_memory(hart, tree, image);
     start_devices(hart);
-    crate::main(initrd)
+    crate::main(archive)
 }
 
 /// Reads the device tree and hands memory to `mm`; returns the initial archive. Apart, since its lists of ranges fill most
 /// of the stack.
 #[inline(never)]
-fn find_memory(hart: usize, tree: usize, image: usize) -> Option<&'static [u8]> {
+fn find_memory(hart: usize, tree: usize, image: usize) -> Option<mm::Archive> {
     mmu::init(image);
     status::init();
     BOOT.hart.store(hart, Relaxed);
@@ -99,7 +99,7 @@ fn stop(why: Unusable) -> ! {
 }
 
 /// Builds the kernel's map and hands memory to `mm`. Returns the initial archive.
-fn take_memory(memory: fdt::Memory, tree: Range<usize>) -> Option<&'static [u8]> {
+fn take_memory(memory: fdt::Memory, tree: Range<usize>) -> Option<mm::Archive> {
     let mut reserved = memory.reserved.clone();
     reserved.add(tree);
     reserved.add(kernel_map::image_phys());
@@ -112,18 +112,5 @@ fn take_memory(memory: fdt::Memory, tree: Range<usize>) -> Option<&'static [u8]>
         bytes >> 20,
         kernel_map::image_phys().start,
     );
-    mm::init(ram.as_slice(), reserved.as_slice());
-    let initrd = memory.initrd;
-    if initrd.is_empty()
-        || !ram
-            .as_slice()
-            .iter()
-            .any(|ram| ram.start <= initrd.start && initrd.end <= ram.end)
-    {
-        return None;
-    }
-    // SAFETY: reserved memory in the linear map, which nobody writes.
-    Some(unsafe {
-        core::slice::from_raw_parts(mmu::phys_to_virt(initrd.start) as *const u8, initrd.len())
-    })
+    mm::init(ram.as_slice(), reserved.as_slice(), memory.initrd)
 }

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 
 use super::cpu::{self, Cpu};
 use super::frame::{Frame, StackTop};
-use super::{entry, fp};
+use super::{entry, units};
 use crate::mm::kmap::KernelStack;
 use crate::task::{self, Thread};
 
@@ -46,7 +46,7 @@ pub struct ThreadState {
     context: UnsafeCell<Context>,
     /// Address of the `StackTop`.
     top: usize,
-    fp: UnsafeCell<fp::State>,
+    units: UnsafeCell<units::State>,
     /// Keeps the stack for as long as the thread.
     _stack: Option<KernelStack>,
 }
@@ -71,7 +71,7 @@ impl ThreadState {
                 s,
             }),
             top,
-            fp: UnsafeCell::new(fp::State::new()),
+            units: UnsafeCell::new(units::State::new()),
             _stack: stack,
         }
     }
@@ -94,7 +94,8 @@ impl ThreadState {
         );
         // SAFETY: `top` lies in the new stack, which nothing else uses yet.
         unsafe { (&raw mut (*(state.top as *mut StackTop)).frame).write(frame.clone()) };
-        *state.fp.get_mut() = cpu::this().thread().own_fp(|fp| fp.fork());
+        let units = state.units.get_mut();
+        cpu::this().thread().own_units(|own| own.fork(units));
         state
     }
 
@@ -119,7 +120,7 @@ impl ThreadState {
 
     /// Zeroes the current thread's registers that a `Frame` does not hold: for execve.
     pub fn reset_user(&self) {
-        self.own_fp(fp::State::reset);
+        self.own_units(units::State::reset);
     }
 
     /// Calls `f` with the user registers of a thread that is stopped: `task::ptrace` holds the lock without which nobody
@@ -134,11 +135,11 @@ impl ThreadState {
         f(unsafe { &mut (*(self.top as *mut StackTop)).frame })
     }
 
-    /// As [`ThreadState::with_stopped_frame`], with the floating-point registers, which its next switch loads.
-    pub(super) fn with_stopped_fp<R>(&self, f: impl FnOnce(&mut fp::State) -> R) -> R {
+    /// As [`ThreadState::with_stopped_frame`], with the registers of units that may be off, which its next switch loads.
+    pub(super) fn with_stopped_units<R>(&self, f: impl FnOnce(&mut units::State) -> R) -> R {
         assert!(!self.is_running());
         // SAFETY: as in `with_stopped_frame`.
-        f(unsafe { &mut *self.fp.get() })
+        f(unsafe { &mut *self.units.get() })
     }
 
     /// Calls `f` with the current thread's user registers. They must be whole: in a system call entered by
@@ -150,12 +151,12 @@ impl ThreadState {
         f(unsafe { &mut (*(self.top as *mut StackTop)).frame })
     }
 
-    /// Calls `f` with what is kept of the current thread's floating point. It must not ask again.
-    pub(super) fn own_fp<R>(&self, f: impl FnOnce(&mut fp::State) -> R) -> R {
+    /// Calls `f` with what is kept of the current thread's units that may be off. It must not ask again.
+    pub(super) fn own_units<R>(&self, f: impl FnOnce(&mut units::State) -> R) -> R {
         assert!(self.is_current());
-        // SAFETY: the current thread's own cell, which only this and the switch borrow, and the callers' closures are of
-        // `fp` alone.
-        f(unsafe { &mut *self.fp.get() })
+        // SAFETY: the current thread's own cell, which only this and the switch borrow, and the callers' closures neither
+        // switch nor wait.
+        f(unsafe { &mut *self.units.get() })
     }
 
     /// Whether a CPU runs the thread, or has not yet saved its context.
@@ -229,8 +230,8 @@ pub fn switch(next: Arc<Thread>) -> Arc<Thread> {
     to.running.store(true, Relaxed);
     // SAFETY: `previous` runs here, and `next` runs here alone from now on.
     unsafe {
-        (*from.fp.get()).leave();
-        (*to.fp.get()).enter();
+        (*from.units.get()).leave();
+        (*to.units.get()).enter();
     }
     enter(cpu, next);
     cpu.previous.set(previous);

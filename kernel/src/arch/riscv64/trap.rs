@@ -4,14 +4,16 @@ use core::fmt;
 
 use crossings::Kind;
 use linux_raw_sys::general::{
-    BUS_ADRALN, ILL_ILLOPC, SEGV_ACCERR, SEGV_MAPERR, SIGBUS, SIGILL, SIGSEGV, SIGTRAP, TRAP_BRKPT,
+    BUS_ADRALN, ILL_ILLOPC, SEGV_ACCERR, SEGV_MAPERR, SI_KERNEL, SIGBUS, SIGILL, SIGSEGV, SIGTRAP,
+    TRAP_BRKPT,
 };
 
 use super::entry::KernelFrame;
 use super::frame::{Frame, REGISTER_NAMES};
-use super::{USER_END, cpu, fp, irq, uaccess};
-use crate::errno::Errno;
+use super::{USER_END, cpu, irq, uaccess, units, vector};
+use crate::errno::{Errno, Result};
 use crate::mm::fault::{Access, handle_user_fault};
+use crate::mm::user::UserPtr;
 use crate::panic::{self, Exception};
 use crate::task;
 use crate::task::tick::Interrupted;
@@ -60,15 +62,24 @@ pub(super) extern "C" fn from_user(cause: usize, value: usize, pc: usize) {
         }
         return;
     }
+    other(cause, value, pc);
+}
+
+/// What is no page fault.
+#[cold]
+#[inline(never)]
+fn other(cause: usize, value: usize, pc: usize) {
     let crossings = cpu::this().crossings();
     let (signo, reason, address) = match cause {
-        code::ILLEGAL => {
-            if cpu::this().thread().own_fp(fp::State::begin) {
-                return crossings.add(Kind::FpTrap);
+        code::ILLEGAL => match first_use(value, pc) {
+            Ok(Some(kind)) => return crossings.add(kind),
+            Ok(None) => {
+                crossings.add(Kind::Undefined);
+                (SIGILL, ILL_ILLOPC, pc)
             }
-            crossings.add(Kind::Undefined);
-            (SIGILL, ILL_ILLOPC, pc)
-        }
+            // As on Linux, where there is no memory for vectors.
+            Err(_) => (SIGBUS, SI_KERNEL, 0),
+        },
         code::BREAKPOINT => {
             crossings.add(Kind::Debug);
             (SIGTRAP, TRAP_BRKPT, pc)
@@ -82,6 +93,26 @@ pub(super) extern "C" fn from_user(cause: usize, value: usize, pc: usize) {
         _ => (SIGILL, ILL_ILLOPC, pc),
     };
     task::signal::force(signo, reason, address);
+}
+
+/// Whether an illegal instruction at `pc`, which the hardware may have put into `value`, is the thread's first of a unit that is
+/// off: then it is on now.
+///
+/// # Errors
+/// ENOMEM
+fn first_use(value: usize, pc: usize) -> Result<Option<Kind>> {
+    let thread = cpu::this().thread();
+    if vector::present() {
+        let instruction = match value as u32 {
+            0 => UserPtr::<u32>::new(pc).read().unwrap_or(0),
+            told => told,
+        };
+        if vector::is_instruction(instruction) && units::begin_vector(thread)? {
+            return Ok(Some(Kind::VectorTrap));
+        }
+    }
+    let first = thread.own_units(units::State::begin_float);
+    Ok(first.then_some(Kind::FpTrap))
 }
 
 /// A trap from the kernel: a fault on a program's memory that `uaccess` allows for, or the end.

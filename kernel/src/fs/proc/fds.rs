@@ -85,7 +85,9 @@ impl FileOps for Directory {
         if !generated::dots(file.entry(), position, emit) {
             return Ok(());
         }
-        let files = self.who.find()?.files()?;
+        let Ok(files) = self.who.find()?.files() else {
+            return Ok(());
+        };
         let mut from = (position as usize).saturating_sub(2);
         while let Some(fd) = files.next(from) {
             let name = format!("{fd}");

@@ -4,7 +4,7 @@ use super::super::generated::Text;
 use super::process::Subject;
 use crate::errno::{Errno, Result};
 use crate::mm::area::{Area, Flags, Rights, Source};
-use crate::mm::{AddressSpace, PAGE_SIZE, Usage};
+use crate::mm::{AddressSpace, PAGE_SIZE, Size, Usage};
 use crate::put;
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
@@ -36,38 +36,48 @@ pub fn arguments(subject: &Subject, text: &mut Text) -> Result<()> {
 
 /// environ
 pub fn environment(subject: &Subject, text: &mut Text) -> Result<()> {
+    subject.space().ok_or(Errno::ESRCH)?;
     copy(subject, subject.process.image().environment, text)
 }
 
 /// auxv
 pub fn auxiliary(subject: &Subject, text: &mut Text) -> Result<()> {
+    subject.space().ok_or(Errno::ESRCH)?;
     copy(subject, subject.process.image().auxiliary, text)
 }
 
 /// statm
 pub fn statm(subject: &Subject, text: &mut Text) -> Result<()> {
-    let (pages, resident) = subject.space().map_or((0, 0), |space| space.size());
-    put!(text, "{pages} {resident} 0 0 0 {pages} 0\n");
+    let size = subject
+        .space()
+        .map_or(Size::default(), |space| space.size());
+    let code = |area: &Area| area.rights.has(Rights::EXECUTE);
+    let code = subject.space().map_or(0, |space| {
+        let lengths = space.areas().filter(code).map(|area| area.range().len());
+        lengths.sum::<usize>() / PAGE_SIZE
+    });
+    let (pages, resident) = (size.areas, size.resident);
+    put!(text, "{pages} {resident} 0 {code} 0 {pages} 0\n");
     Ok(())
 }
 
 /// The lines of `status` on memory.
 pub fn status(space: &AddressSpace, text: &mut Text) {
     const KIB: usize = PAGE_SIZE / 1024;
-    let (pages, resident) = space.size();
+    let size = space.size();
     let locked = space.areas().filter(|area| area.flags.has(Flags::LOCKED));
     let locked = locked.map(|area| area.range().len() / PAGE_SIZE).sum();
     for (name, value) in [
-        ("VmPeak", pages),
-        ("VmSize", pages),
+        ("VmPeak", size.areas),
+        ("VmSize", size.areas),
         ("VmLck", locked),
         ("VmPin", 0),
-        ("VmHWM", resident),
-        ("VmRSS", resident),
-        ("RssAnon", resident),
+        ("VmHWM", size.peak),
+        ("VmRSS", size.resident),
+        ("RssAnon", size.resident),
         ("RssFile", 0),
         ("RssShmem", 0),
-        ("VmData", pages),
+        ("VmData", size.areas),
         ("VmSwap", 0),
     ] {
         put!(text, "{name}:\t{:>8} kB\n", value * KIB);
@@ -264,8 +274,14 @@ pub fn clear_references(subject: &Subject, bytes: &[u8]) -> Result<()> {
         b"1" => |_| true,
         b"2" => |area| matches!(area.source, Source::Anonymous),
         b"3" => |area| !matches!(area.source, Source::Anonymous),
-        // Soft-dirty state and the largest size, which are not kept.
-        b"4" | b"5" => |_| false,
+        // Soft-dirty state, which is not kept.
+        b"4" => |_| false,
+        b"5" => {
+            if let Some(space) = subject.space() {
+                space.forget_peak();
+            }
+            return Ok(());
+        }
         _ => return Err(Errno::EINVAL),
     };
     if let Some(space) = subject.space() {

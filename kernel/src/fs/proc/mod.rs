@@ -3,7 +3,9 @@
 mod fds;
 mod mem;
 mod memory;
+mod pagemap;
 mod process;
+mod settings;
 mod system;
 mod sysvipc;
 

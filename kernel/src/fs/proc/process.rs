@@ -5,14 +5,15 @@ use super::super::file::{File, FileOps, OpenFlags, Record};
 use super::super::generated::{self, Content, Text};
 use super::super::inode::{Attr, Inode, Kind, Link, SetAttr};
 use super::super::{mount, tty};
-use super::{fds, mem, memory, parse};
+use super::{fds, mem, memory, pagemap, parse};
 use crate::errno::{Errno, Result};
-use crate::mm::{AddressSpace, PAGE_SIZE};
+use crate::mm::{AddressSpace, PAGE_SIZE, Size};
 use crate::put;
+use crate::task::process::Image;
 use crate::task::sched::state;
 use crate::task::thread::Resources;
-use crate::task::usage::{Times, user_hz};
-use crate::task::{Process, Thread, counting, current, tree};
+use crate::task::usage::{Times, Usage, user_hz};
+use crate::task::{Process, Thread, access, counting, current, tree};
 use alloc::format;
 use alloc::sync::Arc;
 use linux_raw_sys::general::*;
@@ -91,6 +92,13 @@ impl Subject {
         }
     }
 
+    fn usage(&self) -> Usage {
+        match &self.thread {
+            Some(thread) if self.alone => Usage::of(thread),
+            _ => self.process.usage(),
+        }
+    }
+
     fn owner(&self) -> (u32, u32) {
         self.process.with_credentials(|who| (who.euid, who.egid))
     }
@@ -151,21 +159,24 @@ fn trim(name: &[u8; 16]) -> &[u8] {
 #[derive(Clone, Copy)]
 enum Member {
     File(fn(&Subject, &mut Text) -> Result<()>),
+    /// Only for who may look into the process.
+    Private(fn(&Subject, &mut Text) -> Result<()>),
     Setting(
         fn(&Subject, &mut Text) -> Result<()>,
         fn(&Subject, &[u8]) -> Result<()>,
     ),
     Link(fn(&Subject) -> Result<Arc<Entry>>),
     Memory,
+    Pages,
     Descriptors,
     DescriptorInfos,
     Threads,
 }
 
-use Member::{File as Text_, Link as Link_, Setting};
+use Member::{File as Text_, Link as Link_, Private, Setting};
 
 const MEMBERS: &[(&str, Member)] = &[
-    ("auxv", Text_(memory::auxiliary)),
+    ("auxv", Private(memory::auxiliary)),
     ("cgroup", Text_(|_, text| Ok(text.push(b"0::/\n")))),
     (
         "clear_refs",
@@ -177,8 +188,9 @@ const MEMBERS: &[(&str, Member)] = &[
         "crossings",
         Text_(|subject, text| counting::write(&subject.process, text)),
     ),
+    ("coredump_filter", Setting(dump_filter, set_dump_filter)),
     ("cwd", Link_(|subject| Ok(subject.fs()?.directory()))),
-    ("environ", Text_(memory::environment)),
+    ("environ", Private(memory::environment)),
     (
         "exe",
         Link_(|subject| {
@@ -193,7 +205,10 @@ const MEMBERS: &[(&str, Member)] = &[
     ),
     ("fd", Member::Descriptors),
     ("fdinfo", Member::DescriptorInfos),
+    ("gid_map", Text_(all_identities)),
+    ("io", Private(io)),
     ("limits", Text_(limits)),
+    ("loginuid", Text_(|_, text| Ok(text.push(b"4294967295")))),
     ("maps", Text_(memory::maps)),
     ("mem", Member::Memory),
     (
@@ -212,7 +227,11 @@ const MEMBERS: &[(&str, Member)] = &[
     ),
     ("oom_score", Text_(|_, text| Ok(text.push(b"0\n")))),
     ("oom_score_adj", Setting(oom_adjust, set_oom_adjust)),
+    ("pagemap", Member::Pages),
+    ("personality", Text_(personality)),
     ("root", Link_(|subject| Ok(subject.fs()?.root()))),
+    ("sessionid", Text_(|_, text| Ok(text.push(b"4294967295")))),
+    ("setgroups", Text_(|_, text| Ok(text.push(b"allow\n")))),
     ("smaps", Text_(memory::smaps)),
     ("smaps_rollup", Text_(memory::rollup)),
     ("stat", Text_(stat)),
@@ -220,13 +239,14 @@ const MEMBERS: &[(&str, Member)] = &[
     ("status", Text_(status)),
     ("task", Member::Threads),
     ("trace", Setting(traced, set_traced)),
+    ("uid_map", Text_(all_identities)),
     ("wchan", Text_(|_, text| Ok(text.push(b"0")))),
 ];
 
 impl Member {
     fn kind(self) -> Kind {
         match self {
-            Text_(_) | Setting(..) | Member::Memory => Kind::Regular,
+            Text_(_) | Private(_) | Setting(..) | Member::Memory | Member::Pages => Kind::Regular,
             Link_(_) => Kind::Symlink,
             _ => Kind::Directory,
         }
@@ -238,6 +258,7 @@ impl Member {
             Setting(..) => 0o644,
             Link_(_) => 0o777,
             Member::Memory => 0o600,
+            Private(_) | Member::Pages => 0o400,
             _ => 0o555,
         }
     }
@@ -360,7 +381,7 @@ struct Leaf {
 impl Content for Leaf {
     fn write(&self, text: &mut Text) -> Result<()> {
         match self.member {
-            Text_(write) | Setting(write, _) => write(&self.who.find()?, text),
+            Text_(write) | Private(write) | Setting(write, _) => write(&self.who.find()?, text),
             _ => Err(Errno::EINVAL),
         }
     }
@@ -398,16 +419,22 @@ impl Inode for Leaf {
     }
 
     fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
-        self.who.find()?;
+        let subject = self.who.find()?;
         match self.member {
+            Private(_) if access::check(&subject.process).is_err() => Err(Errno::EACCES),
             Member::Memory => mem::open(self.who),
+            Member::Pages => pagemap::open(self.who),
             _ => generated::open(*self),
         }
     }
 
     fn link(&self) -> Result<Link> {
         match self.member {
-            Link_(target) => Ok(Link::Entry(target(&self.who.find()?)?)),
+            Link_(target) => {
+                // Who has ended has none of them.
+                let entry = target(&self.who.find()?).map_err(|_| Errno::ENOENT)?;
+                Ok(Link::Entry(entry))
+            }
             _ => Err(Errno::EINVAL),
         }
     }
@@ -489,6 +516,11 @@ impl FileOps for Threads {
     }
 }
 
+fn personality(subject: &Subject, text: &mut Text) -> Result<()> {
+    put!(text, "{:08x}\n", subject.process.personality());
+    Ok(())
+}
+
 fn comm(subject: &Subject, text: &mut Text) -> Result<()> {
     text.push(trim(&subject.name()));
     text.push(b"\n");
@@ -516,6 +548,29 @@ fn set_traced(subject: &Subject, bytes: &[u8]) -> Result<()> {
         b"1" => counting::set_traced(true),
         _ => return Err(Errno::EINVAL),
     }
+    Ok(())
+}
+
+/// There is one user namespace, which has all users and groups.
+fn all_identities(_subject: &Subject, text: &mut Text) -> Result<()> {
+    put!(text, "{:>10} {:>10} {:>10}\n", 0, 0, u32::MAX);
+    Ok(())
+}
+
+fn dump_filter(subject: &Subject, text: &mut Text) -> Result<()> {
+    put!(text, "{:08x}\n", subject.process.dump_filter());
+    Ok(())
+}
+
+fn set_dump_filter(subject: &Subject, bytes: &[u8]) -> Result<()> {
+    let text = core::str::from_utf8(bytes.trim_ascii()).map_err(|_| Errno::EINVAL)?;
+    let filter = match text.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    subject
+        .process
+        .set_dump_filter(filter.map_err(|_| Errno::EINVAL)?);
     Ok(())
 }
 
@@ -548,33 +603,74 @@ fn stat(subject: &Subject, text: &mut Text) -> Result<()> {
         process.group(),
         process.session()
     );
-    put!(text, " {terminal} {foreground} 0 0 0 0 0");
+    put!(
+        text,
+        " {terminal} {foreground} 0 {} {} 0 0",
+        subject.usage().faults,
+        process.children_usage().faults
+    );
     let (user, system) = subject.times().in_user_hz();
     let (children_user, children_system) = process.children_times().in_user_hz();
     let nice = subject.thread.as_ref().map_or(0, |thread| thread.nice());
+    let shown = match subject.thread.as_ref().map(|thread| thread.policy()) {
+        Some((SCHED_FIFO | SCHED_RR, priority)) => -1 - priority as i32,
+        Some((SCHED_DEADLINE, _)) => -101,
+        _ => 20 + nice,
+    };
     put!(
         text,
-        " {user} {system} {children_user} {children_system} {} {nice} {} 0",
-        20 + nice,
+        " {user} {system} {children_user} {children_system} {shown} {nice} {} 0",
         process.threads().len().max(1)
     );
-    let (pages, resident) = subject.space().map_or((0, 0), |space| space.size());
+    let size = subject
+        .space()
+        .map_or(Size::default(), |space| space.size());
     put!(
         text,
-        " {} {} {resident} {}",
+        " {} {} {} {}",
         user_hz(process.started()),
-        pages * PAGE_SIZE,
+        size.areas * PAGE_SIZE,
+        size.resident,
         process.limits.soft(RLIMIT_RSS)
     );
-    let image = process.image();
-    put!(text, " 0 0 {} 0 0", image.stack);
+    // Addresses are told to who may look into the process.
+    let space = subject.space();
+    let permitted = access::check(process).is_ok();
+    let image = match (&space, permitted) {
+        (Some(_), true) => process.image(),
+        (Some(_), false) => Image {
+            code: 1..1,
+            ..Image::default()
+        },
+        (None, _) => Image::default(),
+    };
+    put!(
+        text,
+        " {} {} {} 0 0",
+        image.code.start,
+        image.code.end,
+        image.stack
+    );
     let [pending, blocked, ignored, caught] = subject.signals();
-    put!(text, " {pending} {blocked} {ignored} {caught} 0 0 0 17");
+    let waits = permitted && subject.state().0 != 'R';
+    put!(
+        text,
+        " {pending} {blocked} {ignored} {caught} {} 0 0 17",
+        u8::from(waits)
+    );
     let (cpu, (policy, priority)) = subject
         .thread
         .as_ref()
         .map_or((0, (0, 0)), |thread| (thread.sched.cpu(), thread.policy()));
-    put!(text, " {cpu} {priority} {policy} 0 0 0 0 0 0");
+    let heap = space
+        .filter(|_| permitted)
+        .map_or(0, |space| space.heap_start());
+    put!(
+        text,
+        " {cpu} {priority} {policy} 0 0 0 {} {} {heap}",
+        image.data.start,
+        image.data.end
+    );
     let (arguments, environment) = (image.arguments, image.environment);
     put!(
         text,
@@ -584,7 +680,8 @@ fn stat(subject: &Subject, text: &mut Text) -> Result<()> {
         environment.start,
         environment.end
     );
-    put!(text, " {}\n", process.exit_status().unwrap_or(0));
+    let status = process.exit_status().filter(|_| permitted);
+    put!(text, " {}\n", status.unwrap_or(0));
     Ok(())
 }
 
@@ -666,7 +763,7 @@ fn status(subject: &Subject, text: &mut Text) -> Result<()> {
             "CapEff:\t{:016x}\nCapBnd:\t{:016x}\nCapAmb:\t{:016x}\n",
             who.effective,
             who.bounding,
-            0
+            who.ambient
         );
         put!(
             text,
@@ -686,6 +783,23 @@ fn status(subject: &Subject, text: &mut Text) -> Result<()> {
             "\nvoluntary_ctxt_switches:\t{sleeps}\nnonvoluntary_ctxt_switches:\t{preemptions}\n"
         );
     }
+    Ok(())
+}
+
+fn io(subject: &Subject, text: &mut Text) -> Result<()> {
+    let sums = match &subject.thread {
+        Some(thread) if subject.alone => thread.transfers.sums(),
+        _ => subject.process.transfers(),
+    };
+    let ([read, written], [reads, writes]) = (sums.bytes, sums.calls);
+    put!(
+        text,
+        "rchar: {read}\nwchar: {written}\nsyscr: {reads}\nsyscw: {writes}\n"
+    );
+    put!(
+        text,
+        "read_bytes: 0\nwrite_bytes: 0\ncancelled_write_bytes: 0\n"
+    );
     Ok(())
 }
 

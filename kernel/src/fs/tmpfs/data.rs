@@ -11,6 +11,7 @@ use crate::mm::{Mappers, PageSource};
 use crate::sync::{Mutex, SleepMutex};
 use alloc::sync::Arc;
 use core::cmp::Ordering;
+use core::ops::Range;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use linux_raw_sys::general::{
     F_SEAL_FUTURE_WRITE, F_SEAL_GROW, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_WRITE,
@@ -331,5 +332,10 @@ impl PageSource for Data {
 
     fn mappers(&self) -> Option<&Mappers> {
         Some(&self.mappers)
+    }
+
+    fn clear(&self, range: Range<usize>) -> Result<()> {
+        let [offset, len] = [range.start, range.len()].map(|pages| (pages * PAGE_SIZE) as u64);
+        self.punch(offset, len)
     }
 }

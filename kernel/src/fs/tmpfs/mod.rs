@@ -109,7 +109,7 @@ impl Tmpfs {
 }
 
 /// An open file that is in no directory (memfd_create). Without `sealing` its seals can't be changed.
-pub fn memory_file(name: &[u8], sealing: bool) -> Result<Arc<File>> {
+pub fn memory_file(name: &[u8], permissions: u32, seals: u32) -> Result<Arc<File>> {
     static FS: Mutex<Option<Arc<Tmpfs>>> = Mutex::new(None);
     let known = FS.lock().clone();
     let fs = match known {
@@ -119,7 +119,7 @@ pub fn memory_file(name: &[u8], sealing: bool) -> Result<Arc<File>> {
             FS.lock().get_or_insert(fs).clone()
         }
     };
-    let node = Node::anonymous_file(fs, 0o777, sealing)?;
+    let node = Node::anonymous_file(fs, permissions, seals)?;
     let mut shown = b"/memfd:".to_vec();
     shown.extend_from_slice(name);
     let entry = Entry::new(node, None, Arc::from(&shown[..]))?;

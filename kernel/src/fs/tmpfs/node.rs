@@ -134,12 +134,23 @@ impl Node {
     }
 
     /// An inode of memfd_create: a regular file in no directory.
-    pub fn anonymous_file(fs: Arc<Tmpfs>, permissions: u32, sealing: bool) -> Result<Arc<Self>> {
-        let data = Data::new(if sealing { 0 } else { F_SEAL_SEAL }, fs.pages.clone());
+    pub fn anonymous_file(fs: Arc<Tmpfs>, permissions: u32, seals: u32) -> Result<Arc<Self>> {
+        let data = Data::new(seals, fs.pages.clone());
         let owner = crate::task::current().with_credentials(|who| (who.fsuid, who.fsgid));
         let node = Self::with_content(fs, S_IFREG | permissions, Content::File(data), owner)?;
         node.meta.lock().links = 0;
         Ok(node)
+    }
+
+    /// Adds seals to a regular file. What can be executed shall then not be changed either.
+    pub fn seal(&self, seals: u32) -> Result<()> {
+        const UNCHANGED: u32 = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_FUTURE_WRITE;
+        if seals & !(UNCHANGED | F_SEAL_SEAL | F_SEAL_EXEC) != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let executable = seals & F_SEAL_EXEC != 0 && self.meta.lock().mode & 0o111 != 0;
+        let more = if executable { UNCHANGED } else { 0 };
+        self.data()?.seal(seals | more)
     }
 
     /// The content of a regular file.
@@ -331,6 +342,12 @@ impl Inode for Node {
     fn set_attr(&self, change: &SetAttr) -> Result<()> {
         self.fs.check_writable()?;
         let mut meta = self.meta.lock();
+        if let (Some(permissions), Ok(data)) = (change.permissions, self.data())
+            && (permissions ^ meta.mode) & 0o111 != 0
+            && data.seals() & F_SEAL_EXEC != 0
+        {
+            return Err(Errno::EPERM);
+        }
         meta.mode = change.permissions.unwrap_or(meta.mode);
         meta.uid = change.uid.unwrap_or(meta.uid);
         meta.gid = change.gid.unwrap_or(meta.gid);

@@ -3,6 +3,7 @@
 use super::{Tty, WindowSize};
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
+use crate::task::require;
 use ldisc::{NCCS, Termios};
 use linux_raw_sys::general::*;
 use linux_raw_sys::ioctl::*;
@@ -124,9 +125,9 @@ impl Tty {
             TIOCSWINSZ => self.resize(UserPtr::new(argument).read()?),
             TIOCSCTTY => self.set_controlling(argument == 1)?,
             TIOCNOTTY => self.give_up()?,
-            TIOCGPGRP => number.write(&self.foreground())?,
+            TIOCGPGRP => number.write(&self.own_foreground()?)?,
             TIOCSPGRP => self.set_foreground(number.read()?)?,
-            TIOCGSID => number.write(&self.session()?)?,
+            TIOCGSID => number.write(&self.own_session()?)?,
             FIONREAD => number.write(&(self.state.lock().discipline.available() as i32))?,
             TIOCOUTQ => number.write(&(self.state.lock().output.len() as i32))?,
             TCFLSH => self.flush(argument as u32)?,
@@ -135,8 +136,11 @@ impl Tty {
             TIOCGETD => number.write(&0)?,
             TIOCSETD if number.read()? == 0 => {}
             TIOCSETD => return Err(Errno::EINVAL),
-            TIOCEXCL | TIOCNXCL => {}
+            TIOCEXCL | TIOCNXCL => self.state.lock().exclusive = request == TIOCEXCL,
+            TIOCGEXCL => number.write(&self.state.lock().exclusive.into())?,
             TIOCSTI => {
+                // As Linux has it by default (dev.tty.legacy_tiocsti).
+                require(CAP_SYS_ADMIN).map_err(|_| Errno::EIO)?;
                 let byte = UserPtr::<u8>::new(argument).read()?;
                 self.receive(&[byte]);
             }
@@ -175,10 +179,7 @@ impl Tty {
 
     /// TIOCNOTTY: a session leader gives its terminal up.
     fn give_up(&self) -> Result<()> {
-        let session = self.session()?;
-        if session != crate::task::current().session() {
-            return Err(Errno::ENOTTY);
-        }
+        let session = self.own_session()?;
         if session == crate::task::current().process_id() {
             super::session_ended(session);
         }

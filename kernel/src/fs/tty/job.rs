@@ -5,7 +5,7 @@ use super::{Tty, pty, serial};
 use crate::errno::{Errno, Result};
 use crate::task::{can, current, job, signal};
 use alloc::sync::Arc;
-use linux_raw_sys::general::{CAP_SYS_ADMIN, SIGCONT, SIGHUP, SIGTTIN, SIGTTOU, TOSTOP};
+use linux_raw_sys::general::*;
 
 /// The controlling terminal of the calling process.
 pub fn controlling() -> Option<Arc<Tty>> {
@@ -48,6 +48,15 @@ impl Tty {
         if group > 0 {
             _ = signal::send_group(group, number);
         }
+    }
+
+    /// TIOCSIG: the master sends a signal, with what it does to the output.
+    pub(super) fn signal(&self, number: usize) -> Result<()> {
+        if ![SIGINT, SIGQUIT, SIGTSTP].contains(&(number as u32)) {
+            return Err(Errno::EINVAL);
+        }
+        self.signal_foreground(number as u32);
+        Ok(())
     }
 
     /// The line is gone: the session's leader and the foreground learn of it.
@@ -102,6 +111,21 @@ impl Tty {
     /// TIOCGPGRP
     pub(super) fn foreground(&self) -> i32 {
         self.state.lock().foreground
+    }
+
+    /// The same, asked by a process whose controlling terminal it must be.
+    pub(super) fn own_foreground(&self) -> Result<i32> {
+        self.own_session().map(|_| self.foreground())
+    }
+
+    /// The session, which must be the caller's.
+    pub(super) fn own_session(&self) -> Result<i32> {
+        let session = self.session()?;
+        if session == current().session() {
+            Ok(session)
+        } else {
+            Err(Errno::ENOTTY)
+        }
     }
 
     /// TIOCGSID

@@ -18,11 +18,14 @@ use crate::arch;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
+use crate::task::require;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ldisc::{Discipline, Signal};
-use linux_raw_sys::general::{ICANON, O_NOCTTY, SIGINT, SIGQUIT, SIGTSTP, VMIN, VTIME};
+use linux_raw_sys::general::{
+    CAP_SYS_ADMIN, ICANON, O_NOCTTY, SIGINT, SIGQUIT, SIGTSTP, VMIN, VTIME,
+};
 
 /// Bytes of output that wait for a pseudo-terminal's master.
 const OUTPUT: usize = 8192;
@@ -70,6 +73,8 @@ struct State {
     foreground: i32,
     /// The other end is gone.
     hung_up: bool,
+    /// Only the privileged may open it (TIOCEXCL).
+    exclusive: bool,
     /// Processed output for the master.
     output: VecDeque<u8>,
     pty: pty::State,
@@ -98,6 +103,7 @@ impl Tty {
             session: 0,
             foreground: 0,
             hung_up: false,
+            exclusive: false,
             output,
             pty: pty::State::default(),
         };
@@ -382,6 +388,9 @@ impl Drop for Terminal {
 /// Opens `tty`. A session leader without a terminal gets it as its controlling terminal, unless `controlling`
 /// is false.
 fn open_tty(tty: Arc<Tty>, flags: OpenFlags, controlling: bool) -> Result<Arc<dyn FileOps>> {
+    if tty.state.lock().exclusive {
+        require(CAP_SYS_ADMIN).map_err(|_| Errno::EBUSY)?;
+    }
     tty.slave_opened()?;
     let terminal = try_arc(Terminal(tty))?;
     if controlling && !flags.has(O_NOCTTY) {

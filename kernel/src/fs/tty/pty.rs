@@ -232,6 +232,9 @@ impl FileOps for Master {
             TIOCGPTPEER => return self.open_peer(argument as u32),
             FIONREAD => number.write(&(self.tty.state.lock().output.len() as i32))?,
             TIOCSCTTY => return Err(Errno::ENOTTY),
+            TIOCGPGRP => number.write(&self.tty.foreground())?,
+            TIOCGSID => number.write(&self.tty.session()?)?,
+            TIOCSIG => self.tty.signal(argument)?,
             _ => return self.tty.ioctl(request, argument),
         }
         Ok(0)

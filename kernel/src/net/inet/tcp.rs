@@ -13,7 +13,7 @@ use crate::net::backlog::Backlog;
 use crate::net::channel::Channel;
 use crate::net::name::{Address, Name, unspecified};
 use crate::net::socket::{Base, Outgoing, Received, Socket};
-use crate::net::stream;
+use crate::net::stream::{self, Manner};
 use crate::net::wait::Wait;
 use crate::sync::{Mutex, Once};
 use alloc::sync::Arc;
@@ -77,7 +77,7 @@ impl Tcp {
         try_arc(Tcp {
             base,
             place: Place::new(&ports::TCP),
-            options: Options::new(),
+            options: Options::new(domain),
             link: Mutex::new(None),
             listener: Once::new(),
             error: AtomicU32::new(0),
@@ -257,10 +257,12 @@ impl Socket for Tcp {
             Err(Errno::ECONNREFUSED) if wait.nonblocking => {
                 let error = Errno::ECONNREFUSED.0.into();
                 self.error.store(error, Release);
+                self.base.writable.lack();
                 self.base.writable.notify();
                 Err(Errno::EINPROGRESS)
             }
             Ok(()) if wait.nonblocking => {
+                self.base.writable.lack();
                 self.base.writable.notify();
                 Err(Errno::EINPROGRESS)
             }
@@ -316,7 +318,12 @@ impl Socket for Tcp {
         }
         let link = self.link().ok_or(Errno::ENOTCONN)?;
         let deaf = || link.deaf.load(Acquire);
-        stream::receive(&link.incoming, to, flags, false, deaf, wait)
+        let manner = Manner {
+            credentials: false,
+            low_water: self.base.options.low_water(),
+            peeks_wait: true,
+        };
+        stream::receive(&link.incoming, to, flags, manner, deaf, wait)
     }
 
     fn shutdown(&self, read: bool, write: bool) -> Result<()> {
@@ -360,7 +367,8 @@ impl Socket for Tcp {
             return Events::OUT | Events::HANG_UP | told;
         };
         let (deaf, mute) = (link.reads_no_more(), link.writes_no_more());
-        events.set(Events::IN, link.incoming.has_data() || deaf);
+        let enough = link.incoming.has_enough(self.base.options.low_water());
+        events.set(Events::IN, enough || deaf);
         events.set(Events::READ_HANG_UP, deaf);
         events.set(Events::HANG_UP, deaf && mute);
         events.set(Events::ERROR, link.incoming.has_error());
@@ -392,6 +400,7 @@ impl Socket for Tcp {
         if let Some(link) = self.link() {
             let limit = self.base.options.receive_buffer();
             link.incoming.set_limit(limit);
+            self.base.readable.notify();
         }
     }
 

@@ -5,17 +5,17 @@ use super::place::Place;
 use super::ports::{Holder, Ports};
 use super::{Header, reached, source};
 use crate::errno::{Errno, Result};
-use crate::fs::io::Sink;
+use crate::fs::io::{Sink, Source};
 use crate::fs::poll::{Events, PollTable, WaitSource};
 use crate::mm::heap::try_arc;
 use crate::net::DATAGRAM;
 use crate::net::channel::Channel;
-use crate::net::message::Control;
+use crate::net::message::{Ancillary, Control};
 use crate::net::name::{Address, Name, unspecified};
 use crate::net::socket::{Base, Outgoing, Received, Socket};
-use crate::net::stream;
+use crate::net::stream::{self, Manner};
 use crate::net::wait::Wait;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, SleepMutex};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -24,9 +24,20 @@ use linux_raw_sys::net::*;
 
 /// The most bytes of a datagram: what a packet's length can say, without the headers of UDP and IPv4.
 const MAX: usize = 65535 - 8 - 20;
+/// The level of UDP's options, and UDP_CORK.
+const UDP: u32 = IPPROTO_UDP as u32;
+const CORK: u32 = 1;
 /// States as /proc/net/udp shows them.
 const CONNECTED: u8 = 1;
 const UNCONNECTED: u8 = 7;
+
+/// The beginning of a datagram.
+struct Begun {
+    to: SocketAddr,
+    from: SocketAddr,
+    header: Header,
+    bytes: Vec<u8>,
+}
 
 /// A socket.
 pub struct Udp {
@@ -35,6 +46,8 @@ pub struct Udp {
     options: Options,
     inbox: Arc<Channel>,
     peer: Mutex<Option<SocketAddr>>,
+    /// What was sent of a datagram that is not whole yet (MSG_MORE, UDP_CORK).
+    begun: SleepMutex<Option<Begun>>,
     /// It reads, or sends, no more.
     deaf: AtomicBool,
     mute: AtomicBool,
@@ -50,9 +63,10 @@ impl Udp {
         try_arc(Udp {
             base,
             place: Place::new(ports),
-            options: Options::new(),
+            options: Options::new(domain),
             inbox,
             peer: Mutex::new(None),
+            begun: SleepMutex::new(None),
             deaf: AtomicBool::new(false),
             mute: AtomicBool::new(false),
         })
@@ -81,6 +95,51 @@ impl Udp {
             own.ip()
         };
         Ok((to, SocketAddr::new(ip, own.port())))
+    }
+}
+
+impl Udp {
+    /// Sends a datagram to whoever is there.
+    fn deliver(
+        &self,
+        data: &mut Source,
+        ancillary: Ancillary,
+        to: SocketAddr,
+        from: SocketAddr,
+    ) -> Result<usize> {
+        let len = data.left();
+        let found = self
+            .place
+            .ports()
+            .find(to, |_: &Holder, socket| rank(socket, from));
+        let Some(target) = found.and_then(|socket| socket.downcast::<Udp>()) else {
+            let len = data.discard()?;
+            if self.connected_to().is_some() {
+                self.inbox.fail(Errno::ECONNREFUSED);
+            }
+            return Ok(len);
+        };
+        let (sender, all) = (Name::Inet(from), usize::MAX);
+        let sent = target
+            .inbox
+            .write_record(data, ancillary, sender, all, &Wait::NEVER);
+        match sent {
+            Err(Errno::EFAULT) => Err(Errno::EFAULT),
+            // Without room it is lost.
+            _ => Ok(len),
+        }
+    }
+
+    /// Sends what was begun, if something was.
+    fn finish(&self, begun: Option<Begun>) -> Result<()> {
+        let Some(begun) = begun else { return Ok(()) };
+        let ancillary = Ancillary {
+            header: begun.header,
+            ..Ancillary::default()
+        };
+        let mut data = Source::kernel(&begun.bytes);
+        self.deliver(&mut data, ancillary, begun.to, begun.from)
+            .map(|_| ())
     }
 }
 
@@ -131,14 +190,16 @@ impl Socket for Udp {
         if message.flags & MSG_OOB != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
+        let mut begun = self.begun.lock();
         let len = message.data.left();
-        if len > MAX {
+        if len + begun.as_ref().map_or(0, |begun| begun.bytes.len()) > MAX {
             return Err(Errno::EMSGSIZE);
         }
         let connected = self.connected_to();
-        let to = match &message.to {
-            Some(address) => address.inet(self.base.domain)?,
-            None => connected.ok_or(Errno::EDESTADDRREQ)?,
+        let to = match (&*begun, &message.to) {
+            (Some(begun), _) => begun.to,
+            (_, Some(address)) => address.inet(self.base.domain)?,
+            _ => connected.ok_or(Errno::EDESTADDRREQ)?,
         };
         if let Some(error) = self.inbox.take_error() {
             return Err(error);
@@ -147,31 +208,33 @@ impl Socket for Udp {
             return Err(Errno::EPIPE);
         }
         let (to, from) = self.route(to)?;
-        let found = self
-            .place
-            .ports()
-            .find(to, |_: &Holder, socket| rank(socket, from));
-        let Some(target) = found.and_then(|socket| socket.downcast::<Udp>()) else {
-            let len = message.data.discard()?;
-            if connected.is_some() {
-                self.inbox.fail(Errno::ECONNREFUSED);
-            }
-            return Ok(len);
-        };
         let mut ancillary = message.ancillary;
         ancillary.header.complete(&self.options, to);
-        let sent = target.inbox.write_record(
-            message.data,
-            ancillary,
-            Name::Inet(from),
-            usize::MAX,
-            &Wait::NEVER,
-        );
-        match sent {
-            Err(Errno::EFAULT) => Err(Errno::EFAULT),
-            // Without room it is lost.
-            _ => Ok(len),
+        let corked = message.flags & MSG_MORE != 0 || self.options.value(UDP, CORK) != 0;
+        if !corked && begun.is_none() {
+            drop(begun);
+            return self.deliver(message.data, ancillary, to, from);
         }
+        let datagram = begun.get_or_insert_with(|| Begun {
+            to,
+            from,
+            header: ancillary.header,
+            bytes: Vec::new(),
+        });
+        let start = datagram.bytes.len();
+        datagram
+            .bytes
+            .try_reserve(len)
+            .map_err(|_| Errno::ENOBUFS)?;
+        datagram.bytes.resize(start + len, 0);
+        if message.data.take(&mut datagram.bytes[start..])? != len {
+            datagram.bytes.truncate(start);
+            return Err(Errno::EFAULT);
+        }
+        if !corked {
+            self.finish(begun.take())?;
+        }
+        Ok(len)
     }
 
     fn receive(&self, to: &mut Sink, flags: u32, wait: &Wait) -> Result<Received> {
@@ -185,7 +248,7 @@ impl Socket for Udp {
             return Err(error);
         }
         let deaf = || self.deaf.load(Acquire);
-        stream::receive(&self.inbox, to, flags, false, deaf, wait)
+        stream::receive(&self.inbox, to, flags, Manner::RECORDS, deaf, wait)
     }
 
     fn put_header(&self, header: &Header, control: &mut Control) -> Result<()> {
@@ -222,8 +285,9 @@ impl Socket for Udp {
     }
 
     fn options_changed(&self) {
-        let limit = self.base.options.receive_buffer();
-        self.inbox.set_limit(limit);
+        let options = &self.base.options;
+        self.inbox.set_limit(options.receive_buffer());
+        self.inbox.set_wants_times(options.stamps().is_some());
     }
 
     fn option(&self, level: u32, name: u32) -> Result<Vec<u8>> {
@@ -233,7 +297,12 @@ impl Socket for Udp {
 
     fn set_option(&self, level: u32, name: u32, value: &[u8]) -> Result<()> {
         let (base, place) = (&self.base, &self.place);
-        self.options.set(base, place, level, name, value)
+        self.options.set(base, place, level, name, value)?;
+        if (level, name) == (UDP, CORK) && self.options.value(UDP, CORK) == 0 {
+            let begun = self.begun.lock().take();
+            self.finish(begun)?;
+        }
+        Ok(())
     }
 
     fn state(&self) -> u8 {

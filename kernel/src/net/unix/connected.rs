@@ -8,10 +8,10 @@ use crate::mm::heap::try_arc;
 use crate::net::SEQPACKET;
 use crate::net::backlog::Backlog;
 use crate::net::channel::Channel;
-use crate::net::message::Credentials;
+use crate::net::message::{Credentials, Peer};
 use crate::net::name::{Address, Name};
 use crate::net::socket::{Base, Outgoing, Received, Socket};
-use crate::net::stream;
+use crate::net::stream::{self, Manner};
 use crate::net::wait::Wait;
 use crate::sync::{Mutex, Once, SleepMutex};
 use alloc::sync::Arc;
@@ -22,12 +22,12 @@ struct Link {
     incoming: Arc<Channel>,
     outgoing: Arc<Channel>,
     peer: Arc<Mutex<Name>>,
-    peer_credentials: Credentials,
+    peer_who: Peer,
 }
 
 struct Listener {
     backlog: Backlog<Connected>,
-    credentials: Credentials,
+    who: Peer,
 }
 
 /// A socket of kind SOCK_STREAM or SOCK_SEQPACKET.
@@ -59,8 +59,8 @@ impl Connected {
     /// Two that are connected to one another.
     pub fn pair(kind: u32) -> Result<[Arc<Self>; 2]> {
         let (a, b) = (Self::new(kind)?, Self::new(kind)?);
-        let who = Credentials::current(true);
-        let link = a.connect_to(&b, who, who)?;
+        let who = Peer::current();
+        let link = a.connect_to(&b, who.clone(), who)?;
         a.link.call_once(|| link);
         Ok([a, b])
     }
@@ -78,24 +78,24 @@ impl Connected {
             &self.base.readable,
             &writer.base.writable,
         )?;
-        channel.set_wants_credentials(self.base.options.is_on(SO_PASSCRED));
+        channel.set_wants_credentials(self.base.options.wants_credentials());
         Ok(channel)
     }
 
     /// Makes both channels of a connection: `other` gets its end at once, and this socket's is returned.
-    fn connect_to(&self, other: &Self, own: Credentials, others: Credentials) -> Result<Link> {
+    fn connect_to(&self, other: &Self, own: Peer, others: Peer) -> Result<Link> {
         let (there, back) = (other.channel_from(self)?, self.channel_from(other)?);
         other.link.call_once(|| Link {
             incoming: there.clone(),
             outgoing: back.clone(),
             peer: self.bound.name().clone(),
-            peer_credentials: own,
+            peer_who: own,
         });
         Ok(Link {
             incoming: back,
             outgoing: there,
             peer: other.bound.name().clone(),
-            peer_credentials: others,
+            peer_who: others,
         })
     }
 
@@ -132,7 +132,7 @@ impl Socket for Connected {
         }
         let listener = Listener {
             backlog: Backlog::new(backlog, &self.base.readable)?,
-            credentials: Credentials::current(true),
+            who: Peer::current(),
         };
         self.listener.call_once(|| listener);
         self.base.readable.notify();
@@ -151,11 +151,11 @@ impl Socket for Connected {
             return Err(Errno::EISCONN);
         }
         let listener = server.listener.get().ok_or(Errno::ECONNREFUSED)?;
-        if self.base.options.is_on(SO_PASSCRED) {
+        if self.base.options.wants_credentials() {
             let weak = Arc::downgrade(&self);
             self.bound.bind_anywhere(weak)?;
         }
-        let own = Credentials::current(true);
+        let own = Peer::current();
         loop {
             listener.backlog.wait_for_room(wait)?;
             let _becoming = self.becoming.lock();
@@ -166,7 +166,7 @@ impl Socket for Connected {
             let accepted = Connected::named(self.base.kind, name)?;
             accepted.base.options.inherit(&server.base.options);
             // The connection is whole before it can be accepted; a socket that finds no room any more tries again.
-            let link = self.connect_to(&accepted, own, listener.credentials)?;
+            let link = self.connect_to(&accepted, own.clone(), listener.who.clone())?;
             match listener.backlog.push(accepted, false) {
                 Err(Errno::EAGAIN) if !wait.nonblocking => continue,
                 done => done?,
@@ -205,7 +205,7 @@ impl Socket for Connected {
         let link = self.link()?;
         let channel = &link.outgoing;
         let mut ancillary = message.ancillary;
-        if channel.wants_credentials() || self.base.options.is_on(SO_PASSCRED) {
+        if channel.wants_credentials() || self.base.options.wants_credentials() {
             ancillary
                 .credentials
                 .get_or_insert_with(|| Credentials::current(false));
@@ -225,8 +225,13 @@ impl Socket for Connected {
         } else {
             Errno::EINVAL
         })?;
-        let credentials = self.base.options.is_on(SO_PASSCRED);
-        let mut received = stream::receive(&link.incoming, to, flags, credentials, || false, wait)?;
+        let credentials = self.base.options.wants_credentials();
+        let manner = Manner {
+            credentials,
+            low_water: self.base.options.low_water(),
+            peeks_wait: false,
+        };
+        let mut received = stream::receive(&link.incoming, to, flags, manner, || false, wait)?;
         if credentials {
             let sender = &mut received.found.ancillary.credentials;
             sender.get_or_insert(Credentials::UNKNOWN);
@@ -298,11 +303,11 @@ impl Socket for Connected {
         self.link.get()?.incoming.take_error()
     }
 
-    fn peer_credentials(&self) -> Credentials {
+    fn peer_who(&self) -> Option<Peer> {
         match (self.link.get(), self.listener.get()) {
-            (Some(link), _) => link.peer_credentials,
-            (None, Some(listener)) => listener.credentials,
-            _ => Credentials::NONE,
+            (Some(link), _) => Some(link.peer_who.clone()),
+            (None, Some(listener)) => Some(listener.who.clone()),
+            _ => None,
         }
     }
 
@@ -311,7 +316,7 @@ impl Socket for Connected {
         let options = &self.base.options;
         link.outgoing.set_limit(options.send_buffer());
         link.incoming
-            .set_wants_credentials(options.is_on(SO_PASSCRED));
+            .set_wants_credentials(options.wants_credentials());
     }
 }
 

@@ -8,7 +8,7 @@ use crate::fs::poll::{Events, PollTable, WaitSource};
 use crate::mm::heap::try_arc;
 use crate::net::DATAGRAM;
 use crate::net::channel::{Channel, Reading};
-use crate::net::message::Credentials;
+use crate::net::message::{Credentials, Peer};
 use crate::net::name::{Address, Name};
 use crate::net::socket::{Base, Outgoing, Received, Socket};
 use crate::net::wait::Wait;
@@ -52,7 +52,7 @@ pub struct Datagram {
     /// It sends no more.
     finished: AtomicBool,
     /// Who made it, when it is one of a pair.
-    creator: Once<Credentials>,
+    creator: Once<Peer>,
 }
 
 impl Datagram {
@@ -86,8 +86,8 @@ impl Datagram {
         let (a, b) = (Self::new()?, Self::new()?);
         a.set_peer(Some(b.inbox.clone()));
         b.set_peer(Some(a.inbox.clone()));
-        let creator = Credentials::current(true);
-        a.creator.call_once(|| creator);
+        let creator = Peer::current();
+        a.creator.call_once(|| creator.clone());
         b.creator.call_once(|| creator);
         Ok([a, b])
     }
@@ -174,7 +174,7 @@ impl Socket for Datagram {
         }
         self.may_send(&to)?;
         let mut ancillary = message.ancillary;
-        if to.channel.wants_credentials() || self.base.options.is_on(SO_PASSCRED) {
+        if to.channel.wants_credentials() || self.base.options.wants_credentials() {
             ancillary
                 .credentials
                 .get_or_insert_with(|| Credentials::current(false));
@@ -197,7 +197,7 @@ impl Socket for Datagram {
         if flags & MSG_OOB != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
-        let credentials = self.base.options.is_on(SO_PASSCRED);
+        let credentials = self.base.options.wants_credentials();
         let reading = Reading {
             peek: flags & MSG_PEEK != 0,
             credentials,
@@ -275,13 +275,14 @@ impl Socket for Datagram {
         self.inbox.take_error()
     }
 
-    fn peer_credentials(&self) -> Credentials {
-        self.creator.get().copied().unwrap_or(Credentials::NONE)
+    fn peer_who(&self) -> Option<Peer> {
+        self.creator.get().cloned()
     }
 
     fn options_changed(&self) {
-        let wants = self.base.options.is_on(SO_PASSCRED);
-        self.inbox.channel.set_wants_credentials(wants);
+        let (options, channel) = (&self.base.options, &self.inbox.channel);
+        channel.set_wants_credentials(options.wants_credentials());
+        channel.set_wants_times(options.stamps().is_some());
     }
 }
 

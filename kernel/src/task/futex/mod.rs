@@ -163,15 +163,23 @@ pub struct Wanted {
 /// # Errors
 /// EAGAIN (a word holds something else), ETIMEDOUT, ERESTARTSYS, EFAULT, EINVAL, ENOMEM.
 pub fn wait(words: &[Wanted], deadline: Option<u64>) -> Result<usize> {
-    let slot = try_arc(AtomicU32::new(WAITING))?;
+    if let [word] = words {
+        return wait_at(words, &[Key::of(word.address, word.shared)?], deadline);
+    }
     let mut keys = Vec::new();
     keys.try_reserve_exact(words.len())
         .map_err(|_| Errno::ENOMEM)?;
     for word in words {
         keys.push(Key::of(word.address, word.shared)?);
     }
+    wait_at(words, &keys, deadline)
+}
+
+/// As [`wait`], with the words' keys.
+fn wait_at(words: &[Wanted], keys: &[Key], deadline: Option<u64>) -> Result<usize> {
+    let slot = try_arc(AtomicU32::new(WAITING))?;
     let mut entered = 0;
-    let result = enter_and_wait(words, &keys, &slot, deadline, &mut entered);
+    let result = enter_and_wait(words, keys, &slot, deadline, &mut entered);
     sched::cancel();
     for key in &keys[..entered] {
         // Not in its bucket, and not woken, it was moved to another word.

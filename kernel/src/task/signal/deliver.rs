@@ -22,6 +22,7 @@ pub fn deliver(frame: &mut Frame) {
     thread.arch.work.fetch_and(!SIGNAL, Relaxed);
     loop {
         if thread.must_die() {
+            coredump::leave(frame);
             exit::exit_thread();
         }
         let (signal, count) = process.signals.stop.signal();

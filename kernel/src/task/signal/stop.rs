@@ -16,11 +16,13 @@ pub struct Stop {
     count: AtomicU32,
     /// Whether the process went on, and none of its threads has told the parent yet.
     resumed: AtomicBool,
-    /// A state that wait(2) has not reported: the stopping signal, or CONTINUED.
+    /// A state that wait(2) has not reported: the stopping signal, with UNTOLD until the parent's signal is pending, or
+    /// CONTINUED.
     unreported: AtomicU32,
 }
 
 const CONTINUED: u32 = LAST + 1;
+const UNTOLD: u32 = 1 << 31;
 
 /// What wait(2) reports of a living child.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,11 +55,16 @@ impl Stop {
         (self.signal.load(Acquire), self.count.load(Relaxed))
     }
 
+    /// Whether the process stopped, and its parent's signal is still to come.
+    pub fn is_untold(&self) -> bool {
+        self.unreported.load(Acquire) & UNTOLD != 0
+    }
+
     /// What is to be reported, if anything of what is asked for; `take` makes it reported.
     pub fn report(&self, stopped: bool, continued: bool, take: bool) -> Option<Report> {
         let value = self.unreported.load(Acquire);
         let report = match value {
-            0 => None,
+            0 | UNTOLD.. => None,
             CONTINUED => continued.then_some(Report::Continued),
             signal => stopped.then_some(Report::Stopped(signal)),
         };
@@ -82,7 +89,7 @@ impl Process {
             for thread in self.threads().iter() {
                 notify(thread, state::INTERRUPTIBLE);
             }
-            self.signals.stop.unreported.store(signal, Release);
+            self.signals.stop.unreported.store(signal | UNTOLD, Release);
             self.tell_parent(CLD_STOPPED, signal as i32);
         }
     }
@@ -103,17 +110,14 @@ impl Process {
     }
 
     fn tell_parent(&self, code: u32, status: i32) {
-        let Some(parent) = tree::process(self.parent()) else {
-            return;
-        };
-        if self.is_traced_by(&parent) {
-            return;
-        }
-        let uid = self.with_credentials(|who| who.uid);
-        if exit::wants_stops(&parent) {
+        let parent = tree::process(self.parent()).filter(|parent| !self.is_traced_by(parent));
+        if let Some(parent) = &parent
+            && exit::wants_stops(parent)
+        {
+            let uid = self.with_credentials(|who| who.uid);
             // An ordinary signal needs no room.
             _ = send_info(
-                &parent,
+                parent,
                 None,
                 Info::child(
                     SIGCHLD,
@@ -125,7 +129,10 @@ impl Process {
                 ),
             );
         }
-        parent.child_event.wake_all();
+        self.signals.stop.unreported.fetch_and(!UNTOLD, AcqRel);
+        if let Some(parent) = parent {
+            parent.child_event.wake_all();
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! A console (5.3): what the guest sends goes to standard output.
 
 use std::collections::VecDeque;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 
 use anyhow::Result;
 use virtio_bindings::virtio_ids::VIRTIO_ID_CONSOLE;
@@ -9,11 +9,22 @@ use virtio_queue::{Queue, QueueT};
 
 use super::{Device, each};
 use crate::memory::Memory;
+use crate::phases::Phases;
 
-/// The device's state: input that the guest has no buffer for yet.
-#[derive(Default)]
+/// The device's state.
 pub struct Console {
+    /// Input that the guest has no buffer for yet.
     input: VecDeque<u8>,
+    /// What is looked for in what the guest sends.
+    phases: Option<Phases>,
+}
+
+impl Console {
+    /// A console on which the guest may say its phases.
+    pub fn new(phases: Option<Phases>) -> Self {
+        let input = VecDeque::new();
+        Self { input, phases }
+    }
 }
 
 impl Device for Console {
@@ -30,8 +41,18 @@ impl Device for Console {
             return Ok(false);
         };
         let sent = each(send, memory, |chain| {
-            let mut out = io::stdout().lock();
-            io::copy(&mut chain.reader(memory)?, &mut out)?;
+            let (mut reader, mut out) = (chain.reader(memory)?, io::stdout().lock());
+            let mut bytes = [0; 4096];
+            loop {
+                let len = reader.read(&mut bytes)?;
+                if len == 0 {
+                    break;
+                }
+                out.write_all(&bytes[..len])?;
+                if let Some(phases) = &mut self.phases {
+                    phases.hear(&bytes[..len])?;
+                }
+            }
             out.flush()?;
             Ok(0)
         })?;

@@ -126,6 +126,11 @@ impl Counted {
         sum(&self.boot, kinds)
     }
 
+    /// The tags of all phases.
+    pub fn tags(&self) -> impl Iterator<Item = u32> {
+        self.phases.keys().copied()
+    }
+
     /// The sum of some kinds in a phase.
     pub fn phase(&self, tag: u32, kinds: &[&str]) -> u64 {
         self.phases.get(&tag).map_or(0, |counts| sum(counts, kinds))

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use super::Bench;
 use super::counted::{self, Counted};
@@ -20,6 +20,9 @@ use crate::toolchain;
 
 /// Lines of the console that a failure shows.
 const CONSOLE_LINES: usize = 25;
+
+/// How the program says that it does not know an argument.
+const NOT_UNDERSTOOD: &str = "# not understood: ";
 
 /// What there is to boot.
 pub struct Boot<'a> {
@@ -99,6 +102,10 @@ impl Boot<'_> {
         }
         let console = fs::read(&log).unwrap_or_default();
         let console = String::from_utf8_lossy(&console).replace('\r', "");
+        if let Some((_, word)) = console.split_once(NOT_UNDERSTOOD) {
+            let word = word.lines().next().unwrap_or_default();
+            bail!("{word}: no row of programs/crossings; `./stile bench crossings` shows them all");
+        }
         let failure = failure(timed_out, &console).map(|reason| Failure {
             reason: reason.into(),
             console: if console.is_empty() {

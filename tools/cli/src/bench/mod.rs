@@ -18,6 +18,7 @@ mod crossings_output;
 mod entry_build;
 mod entry_compat;
 mod fence_programs;
+mod guests;
 mod html;
 mod idreg_threads;
 mod inspect;

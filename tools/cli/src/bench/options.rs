@@ -22,13 +22,15 @@ pub enum Suite {
     Fence,
     /// Exits of guests and their interrupts, by the number of virtual CPUs, under each policy (arm64)
     Affinity,
+    /// What page faults of guests cost: exits, and instructions of their kernels and of the host's (arm64; not one of `all`)
+    Guests,
     /// Operations in processes of 1 to 64 threads, each on a CPU of its own
     Scale,
     /// lmbench's own programs: the second opinion
     Lmbench,
     /// From power-on to the first program
     Boot,
-    /// All of these
+    /// All of these that are not said to be left out
     All,
 }
 
@@ -55,7 +57,7 @@ impl Suite {
             Self::Hwaf => Some(&systems::HWAF),
             Self::Fence => Some(&systems::FENCE),
             Self::Affinity => Some(&systems::AFFINITY),
-            Self::Scale | Self::Lmbench | Self::Boot | Self::All => None,
+            Self::Guests | Self::Scale | Self::Lmbench | Self::Boot | Self::All => None,
         }
     }
 
@@ -68,6 +70,7 @@ impl Suite {
             Self::Hwaf => "hwaf",
             Self::Fence => "fence",
             Self::Affinity => "affinity",
+            Self::Guests => "guests",
             Self::Scale => "scale",
             Self::Lmbench => "lmbench",
             Self::Boot => "boot",

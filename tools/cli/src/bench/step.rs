@@ -8,10 +8,11 @@ use super::options::{BenchOptions, Suite};
 use super::result::{Column, Head};
 use super::subject::{self, Subject};
 use super::{
-    Bench, affinity, boot, crossings, entry_build, entry_compat, fence_programs, idreg_threads,
-    inspect_entry, interrupt, lmbench, scale, unequal,
+    Bench, affinity, boot, crossings, entry_build, entry_compat, fence_programs, guests,
+    idreg_threads, inspect_entry, interrupt, lmbench, scale, unequal,
 };
 use crate::arch::Arch;
+use crate::kernel_image::Kernel;
 use crate::project::progress;
 use crate::{toolchain, vm};
 
@@ -33,11 +34,16 @@ impl Step {
         for &suite in suites {
             for &arch in &options.arch {
                 let (kernels, append) = (&options.kernel, &options.append);
-                let subjects = match suite.system().filter(|_| suite != Suite::Crossings) {
+                if suite == Suite::Guests && arch != Arch::Arm64 {
+                    continue;
+                }
+                let mut subjects = match suite.system().filter(|_| suite != Suite::Crossings) {
                     Some(system) if !system.is_of(arch) => continue,
                     Some(system) => system.subjects(kernels, append, arch)?,
                     None => subject::subjects(kernels, &options.set, append, arch)?,
                 };
+                // Of a guest's exits a host's mitigations are the lesser part.
+                subjects.retain(|subject| suite != Suite::Guests || !subject.is_lean());
                 steps.extend(subjects.into_iter().map(|subject| Self {
                     suite,
                     arch,
@@ -75,7 +81,7 @@ impl Step {
     /// A key over all that goes into its figures.
     pub fn key(&self, bench: &Bench) -> Result<String> {
         let programs: &[&str] = match self.suite {
-            Suite::Affinity => &["init", "vmm"],
+            Suite::Affinity | Suite::Guests => &["init", "vmm"],
             Suite::Fence => &["init", "mmapstress"],
             Suite::Entry | Suite::Lmbench => &["init"],
             _ => &[],
@@ -86,6 +92,7 @@ impl Step {
         }
         match self.suite {
             Suite::Affinity => files.push(vm::system::bench(bench.project)?),
+            Suite::Guests => files.push(Kernel::Stile.image(bench.project, self.arch)?),
             Suite::Entry => files.push(toolchain::narrow_program(bench.project, "calls32")?),
             _ => {}
         }
@@ -124,6 +131,7 @@ impl Step {
         let (arch, subject) = (self.arch, &self.subject);
         let mut columns = match (self.suite, self.suite.system()) {
             (Suite::Affinity, _) => affinity::measure(bench, subject)?,
+            (Suite::Guests, _) => guests::measure(bench, subject)?,
             (Suite::Scale, _) => scale::measure(bench, arch, subject)?,
             (_, Some(system)) => crossings::measure(bench, system, arch, subject)?,
             _ => Vec::new(),

@@ -253,7 +253,7 @@ fn guest_hwaf(project: &Project, name: &str, report: &mut Report) -> Result<()> 
     for policy in ["hwaf=cached", "hwaf=reread"] {
         let output = command(project)?
             .args(["vm", "--guest-kernel", "stile", "--icount"])
-            .args(["--exits", "--host-instructions"])
+            .args(["--exits", "--instructions"])
             .args(["--guest-append", policy])
             .stdin(Stdio::null())
             .output()?;

@@ -213,6 +213,13 @@ const SETTINGS: &[Setting] = &[
         ..RISCV64
     },
     Setting {
+        name: "rv64-vector",
+        cpu: "rv64,v=on,vlen=256",
+        smp: 4,
+        cases: &["abi-vector", "signals-core", "threads"],
+        ..RISCV64
+    },
+    Setting {
         name: "rv64-max-64",
         cpu: "max",
         smp: 64,

@@ -33,6 +33,8 @@ pub const HYPERVISOR: [&str; 2] = ["-machine", "virtualization=on"];
 const HOST_MEMORY: u64 = 1024;
 /// The guest where nothing else is asked for.
 const GUEST: &str = "linux-6.12";
+/// The tag of a guest's phase 0, after which the others follow (`programs/vmm`).
+const PHASES: u32 = 256;
 /// Where monitor and guest are in the host.
 const FOLDER: &str = "/vm";
 
@@ -58,6 +60,9 @@ pub struct VmOptions {
     /// Put a Debian package and all that it needs, or a program of lmbench, into the guest that has busybox
     #[arg(long, value_name = "NAME")]
     pub guest_package: Vec<String>,
+    /// Put the source of a Debian package, as its authors released it, into that guest's /usr/src
+    #[arg(long, value_name = "NAME")]
+    pub guest_source: Vec<String>,
     /// A disk of the guest: this file as it is now, which what the guest writes does not change
     #[arg(long, value_name = "FILE")]
     pub disk: Vec<PathBuf>,
@@ -79,10 +84,10 @@ pub struct VmOptions {
     /// When the guest is off, print on stderr what the kernel that runs it counted of its exits
     #[arg(long)]
     pub exits: bool,
-    /// When the guest is off, print on stderr how many instructions the kernel that runs it executed meanwhile, without the guest's
-    /// and the monitor's
+    /// When the guest is off, print on stderr how many instructions the kernel that runs it executed meanwhile, and how many its own
+    /// kernel
     #[arg(long, requires = "icount")]
-    pub host_instructions: bool,
+    pub instructions: bool,
     /// Let the machine's time be its instructions, so that two runs print the same
     #[arg(long)]
     pub icount: bool,
@@ -129,11 +134,15 @@ pub fn vm(project: &Project, options: &VmOptions) -> Result<u8> {
     }
     let memory = format!("{}M", HOST_MEMORY + options.memory);
     let folder = Folder::new(project.cache.join("run"))?;
-    let counts = options.host_instructions.then(|| folder.file("counts"));
+    let counts = options.instructions.then(|| folder.file("counts"));
     let mut machine_options = HYPERVISOR.map(String::from).to_vec();
     if let Some(counts) = &counts {
         let plugin = counted::plugin(project)?;
-        let plugin = format!("file={},out={},level=2", plugin.display(), counts.display());
+        let plugin = format!(
+            "file={},out={},levels=on",
+            plugin.display(),
+            counts.display()
+        );
         machine_options.extend(["-plugin".into(), plugin]);
     }
     let machine = Machine {
@@ -154,6 +163,8 @@ pub fn vm(project: &Project, options: &VmOptions) -> Result<u8> {
     let interactive = stdin && stdout;
     let mut job = guest::job(monitor(project, options, interactive, &mut tree)?);
     job.count = options.count.is_some();
+    // What the kernel does by itself after its start is not counted.
+    job.settle = options.instructions;
     job.input = match interactive {
         true => {
             let (rows, columns) = terminal::size();
@@ -181,11 +192,28 @@ pub fn vm(project: &Project, options: &VmOptions) -> Result<u8> {
     };
     let status = console.attend(session, "vmm", reads)?;
     if let Some(counts) = counts {
-        let counted = Counted::read(&counts)?;
-        let executed = counted.phase(1, &["instructions.kernel"]);
-        eprintln!("host_instructions {executed}");
+        tell_instructions(&Counted::read(&counts)?);
     }
     Ok(status)
+}
+
+/// What was executed while the monitor ran: at EL2 by the kernel below, and at EL1 by the guest's; in all, and by the phases that the
+/// guest spoke of.
+fn tell_instructions(counted: &Counted) {
+    let kinds = [
+        ("host_instructions", "instructions.el2"),
+        ("guest_instructions", "instructions.el1"),
+    ];
+    let parts = || counted.tags().filter(|tag| *tag != 0);
+    for (name, kind) in kinds {
+        let sum: u64 = parts().map(|tag| counted.phase(tag, &[kind])).sum();
+        eprintln!("{name} {sum}");
+        for tag in parts() {
+            if let Some(phase) = tag.checked_sub(PHASES) {
+                eprintln!("phase {phase} {name} {}", counted.phase(tag, &[kind]));
+            }
+        }
+    }
 }
 
 /// Puts the monitor and what it is to run into the host's tree: the monitor's command line.
@@ -212,6 +240,7 @@ fn monitor(
             &system,
             &options.program,
             &options.guest_package,
+            &options.guest_source,
             interactive,
         )?
     {
@@ -256,7 +285,7 @@ pub fn add_guest(project: &Project, tree: &mut Initramfs) -> Result<()> {
     let system = System::from_option(GUEST);
     bare_monitor(project, tree, &system.image(project)?, 1)?;
     tree.link("usr/bin/vmm", &place("vmm"));
-    let files = system::files(project, &system, &[], &[], false)?;
+    let files = system::files(project, &system, &[], &[], &[], false)?;
     let files = files.with_context(|| format!("{GUEST} has no files"))?;
     tree.text(&place("initrd"), &files.archive);
     tree.text(&place("parameters"), files.parameters.as_bytes());

@@ -85,13 +85,14 @@ pub struct Files {
     pub parameters: &'static str,
 }
 
-/// The files of a guest that runs `program`, with these packages and programs of lmbench; without a program a shell on a terminal, else the tour. None where the guest is not one
-/// that is known.
+/// The files of a guest that runs `program`, with these packages and programs of lmbench, and sources of packages; without a program a
+/// shell on a terminal, else the tour. None where the guest is not one that is known.
 pub fn files(
     project: &Project,
     system: &System,
     program: &[OsString],
     wanted: &[String],
+    sources: &[String],
     interactive: bool,
 ) -> Result<Option<Files>> {
     let (modules, parameters) = match system {
@@ -115,6 +116,10 @@ pub fn files(
     for name in lmbench {
         let file = packages::lmbench(project, Arch::Arm64)?.join(&name);
         tree.file(&format!("usr/bin/{name}"), &file)?;
+    }
+    for name in sources {
+        let source = packages::source(project, name)?;
+        tree.copy(&format!("usr/src/{name}"), &source)?;
     }
     tree.folder("stile/modules");
     for (at, module) in modules.iter().enumerate() {

@@ -112,6 +112,11 @@ impl Debug {
         self.used = true;
     }
 
+    /// As [`Debug::give`], where what the monitor has set makes exceptions.
+    pub fn give_if_on(&mut self) {
+        self.used |= self.control != 0;
+    }
+
     /// The monitor debugs the guest: all debug exceptions are its own, as are the points if it has any.
     pub fn take_for_monitor(&mut self, steps: bool, points: Option<Arc<(Points, Points)>>) {
         self.monitors = Some(Monitors { steps, points });

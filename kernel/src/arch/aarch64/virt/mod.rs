@@ -64,7 +64,7 @@ const ERROR_PENDING: u64 = 1 << 8;
 const MDCR: usize = 0b11 << 10 | 0b11 << 5;
 /// MPIDR_EL1.RES1.
 const MPIDR: u64 = 1 << 31;
-/// CNTHCTL_EL2 with E2H: a guest has the physical counter, and the physical timer of EL1 (D24.2.31).
+/// CNTHCTL_EL2 with E2H: a guest has the physical counter, and the physical timer of EL1 (D24.2.31). The host is not concerned.
 const TIMERS: usize = 0b11 << 10;
 /// CPTR_EL2.FPEN, which is where CPACR_EL1 has it (D24.2.36): FP and SIMD registers do not trap.
 const FP_ON: usize = 0b11 << 20;
@@ -105,6 +105,7 @@ pub(super) fn start_cpu(maintenance: Option<u32>) {
     unsafe {
         write!("S3_4_C12_C9_5", BY_REGISTERS);
         write!("S3_4_C12_C11_0", 0usize);
+        write!("cnthctl_el2", read!("cnthctl_el2") | TIMERS);
     }
     isb();
     let timers = [timer::VIRTUAL, timer::PHYSICAL];
@@ -197,18 +198,11 @@ impl Guest {
         // To programs this is a system call, which need not keep vectors.
         super::thread::current().arch.end_sve();
         let (thread, features) = (read!("tpidr_el0"), read!("cpacr_el1"));
-        let (host, vectors, traps, timers) = (
-            read!("hcr_el2"),
-            read!("vbar_el1"),
-            read!("mdcr_el2"),
-            read!("cnthctl_el2"),
-        );
+        let (host, vectors, traps) = (read!("hcr_el2"), read!("vbar_el1"), read!("mdcr_el2"));
         // SAFETY: these concern the guest alone.
         unsafe {
-            write!("vpidr_el2", read!("midr_el1"));
             write!("vmpidr_el2", self.affinity | MPIDR);
             write!("cntvoff_el2", self.counter_offset);
-            write!("cnthctl_el2", TIMERS);
             write!("mdcr_el2", traps | MDCR | self.debug.traps());
         }
         self.system.load();
@@ -281,7 +275,6 @@ impl Guest {
         // SAFETY: the host's own again.
         unsafe {
             write!("cntvoff_el2", 0usize);
-            write!("cnthctl_el2", timers);
             write!("mdcr_el2", traps);
             write!("tpidr_el0", thread);
         }

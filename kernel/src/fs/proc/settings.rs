@@ -1,0 +1,306 @@
+//! `/proc/sys`: what can be set, and what is told as if it could be.
+
+use super::super::generated::{Node, Text};
+use super::super::{fdtable, inotify, lease, pipe};
+use crate::errno::{Errno, Result};
+use crate::ipc::{self, Object, Registry, aio, message, semaphore, shared};
+use crate::mm::area;
+use crate::net::backlog;
+use crate::net::options::DEFAULT_BUFFER;
+use crate::sync::Once;
+use crate::task::{tree, uts};
+use crate::{put, random};
+use Node::{Directory, File, Number, Setting};
+use core::sync::atomic::Ordering::Relaxed;
+
+/// What a filter of system calls can do.
+const ACTIONS: &[u8] = b"kill_process kill_thread trap errno user_notif trace log allow\n";
+
+/// A setting that may be written and stays what it is.
+macro_rules! fixed {
+    ($value:expr) => {
+        Setting(|text| put!(text, "{}\n", $value), keep)
+    };
+}
+
+/// The members of `/proc/sys`.
+pub const SYS: &[(&str, Node)] = &[
+    (
+        "fs",
+        Directory(&[
+            ("aio-max-nr", File(|text| put!(text, "{}\n", aio::MAX))),
+            ("aio-nr", File(|text| put!(text, "{}\n", aio::asked()))),
+            ("file-max", fixed!(i64::MAX)),
+            ("file-nr", File(|text| put!(text, "0\t0\t{}\n", i64::MAX))),
+            ("nr_open", fixed!(fdtable::MAX_FILES)),
+            (
+                "lease-break-time",
+                Setting(
+                    |text| put!(text, "{}\n", lease::BREAK_TIME.load(Relaxed)),
+                    |bytes| {
+                        let seconds = super::parse(bytes.trim_ascii()).ok_or(Errno::EINVAL)?;
+                        lease::BREAK_TIME.store(seconds, Relaxed);
+                        Ok(())
+                    },
+                ),
+            ),
+            (
+                "inotify",
+                Directory(&[
+                    ("max_queued_events", Number(&inotify::MAX_EVENTS)),
+                    ("max_user_instances", Number(&inotify::MAX_INSTANCES)),
+                    ("max_user_watches", Number(&inotify::MAX_WATCHES)),
+                ]),
+            ),
+            ("mqueue", Directory(MESSAGE_QUEUES)),
+            (
+                "pipe-max-size",
+                Setting(
+                    |text| put!(text, "{}\n", pipe::max_size()),
+                    |bytes| {
+                        pipe::set_max_size(super::parse(bytes.trim_ascii()).ok_or(Errno::EINVAL)?)
+                    },
+                ),
+            ),
+            ("suid_dumpable", fixed!(0)),
+        ]),
+    ),
+    (
+        "kernel",
+        Directory(&[
+            ("cap_last_cap", File(|text| put!(text, "40\n"))),
+            ("core_pattern", fixed!("core")),
+            ("core_pipe_limit", fixed!(0)),
+            ("core_uses_pid", fixed!(0)),
+            (
+                "domainname",
+                Setting(
+                    |text| put_line(text, &uts::domain()),
+                    |bytes| uts::set_domain(bytes.trim_ascii()),
+                ),
+            ),
+            (
+                "hostname",
+                Setting(
+                    |text| put_line(text, &uts::host_name()),
+                    |bytes| uts::set_host_name(bytes.trim_ascii()),
+                ),
+            ),
+            ("msgmax", File(|text| put!(text, "{}\n", message::LONGEST))),
+            ("msgmnb", File(|text| put!(text, "{}\n", message::CAPACITY))),
+            ("msgmni", Number(&message::QUEUES.most)),
+            (
+                "msg_next_id",
+                Setting(
+                    |text| next_id(text, &message::QUEUES),
+                    |bytes| set_next_id(bytes, &message::QUEUES),
+                ),
+            ),
+            ("ngroups_max", File(|text| put!(text, "65536\n"))),
+            ("osrelease", File(|text| put!(text, "{}\n", uts::RELEASE))),
+            ("ostype", File(|text| put!(text, "Linux\n"))),
+            ("overflowgid", File(|text| put!(text, "65534\n"))),
+            ("overflowuid", File(|text| put!(text, "65534\n"))),
+            (
+                "pid_max",
+                Setting(
+                    |text| put!(text, "{}\n", tree::pid_max()),
+                    |bytes| {
+                        tree::set_pid_max(super::parse(bytes.trim_ascii()).ok_or(Errno::EINVAL)?)
+                    },
+                ),
+            ),
+            ("panic", fixed!(0)),
+            ("printk", fixed!("7\t4\t1\t7")),
+            (
+                "random",
+                Directory(&[
+                    ("boot_id", File(boot_id)),
+                    (
+                        "entropy_avail",
+                        File(|text| put!(text, "{}\n", random::POOL)),
+                    ),
+                    ("poolsize", File(|text| put!(text, "{}\n", random::POOL))),
+                    ("uuid", File(|text| put_uuid(text, random_uuid()))),
+                ]),
+            ),
+            ("sem", File(semaphores)),
+            (
+                "sem_next_id",
+                Setting(
+                    |text| next_id(text, &semaphore::SETS),
+                    |bytes| set_next_id(bytes, &semaphore::SETS),
+                ),
+            ),
+            ("shmall", File(|text| put!(text, "{}\n", shared::ALL))),
+            ("shmmax", Number(&shared::LARGEST)),
+            ("shmmni", Number(&shared::SEGMENTS.most)),
+            (
+                "shm_next_id",
+                Setting(
+                    |text| next_id(text, &shared::SEGMENTS),
+                    |bytes| set_next_id(bytes, &shared::SEGMENTS),
+                ),
+            ),
+            ("tainted", File(|text| put!(text, "0\n"))),
+            ("randomize_va_space", fixed!(2)),
+            (
+                "seccomp",
+                Directory(&[("actions_avail", File(|text| text.push(ACTIONS)))]),
+            ),
+            (
+                "threads-max",
+                File(|text| put!(text, "{}\n", tree::PID_MAX)),
+            ),
+            ("version", File(|text| put!(text, "{}\n", uts::VERSION))),
+        ]),
+    ),
+    (
+        "net",
+        Directory(&[
+            ("core", Directory(NET)),
+            ("ipv4", Directory(IPV4)),
+            ("ipv6", Directory(IPV6)),
+            ("unix", Directory(&[("max_dgram_qlen", fixed!(10))])),
+        ]),
+    ),
+    (
+        "vm",
+        Directory(&[
+            ("dirty_background_ratio", fixed!(10)),
+            ("dirty_ratio", fixed!(20)),
+            ("drop_caches", Setting(|text| put!(text, "0\n"), keep)),
+            ("max_map_count", Number(&area::MOST_AREAS)),
+            ("mmap_min_addr", File(|text| put!(text, "65536\n"))),
+            ("nr_hugepages", fixed!(0)),
+            ("oom_kill_allocating_task", fixed!(0)),
+            ("overcommit_kbytes", fixed!(0)),
+            ("overcommit_memory", fixed!(0)),
+            ("overcommit_ratio", fixed!(50)),
+            ("page-cluster", fixed!(3)),
+            ("panic_on_oom", fixed!(0)),
+            ("swappiness", fixed!(60)),
+            ("vfs_cache_pressure", fixed!(100)),
+        ]),
+    ),
+];
+
+const NET: &[(&str, Node)] = &[
+    ("netdev_max_backlog", fixed!(1000)),
+    ("optmem_max", fixed!(131_072)),
+    ("rmem_default", fixed!(DEFAULT_BUFFER)),
+    ("rmem_max", fixed!(DEFAULT_BUFFER)),
+    ("somaxconn", fixed!(backlog::MAX)),
+    ("wmem_default", fixed!(DEFAULT_BUFFER)),
+    ("wmem_max", fixed!(DEFAULT_BUFFER)),
+];
+
+const IPV4: &[(&str, Node)] = &[
+    ("ip_default_ttl", fixed!(64)),
+    ("ip_forward", fixed!(0)),
+    ("ip_local_port_range", fixed!("32768\t60999")),
+    // Programs look for a port by themselves only where this says which they must not take: none.
+    ("ip_local_reserved_ports", fixed!("")),
+    ("ip_nonlocal_bind", fixed!(0)),
+    ("ip_unprivileged_port_start", fixed!(1024)),
+    ("ping_group_range", fixed!("1\t0")),
+    ("tcp_fin_timeout", fixed!(60)),
+    ("tcp_keepalive_intvl", fixed!(75)),
+    ("tcp_keepalive_probes", fixed!(9)),
+    ("tcp_keepalive_time", fixed!(7200)),
+    ("tcp_rmem", fixed!("4096\t131072\t6291456")),
+    ("tcp_sack", fixed!(1)),
+    ("tcp_syn_retries", fixed!(6)),
+    ("tcp_syncookies", fixed!(1)),
+    ("tcp_timestamps", fixed!(1)),
+    ("tcp_tw_reuse", fixed!(2)),
+    ("tcp_window_scaling", fixed!(1)),
+    ("tcp_wmem", fixed!("4096\t16384\t4194304")),
+];
+
+const IPV6: &[(&str, Node)] = &[
+    ("bindv6only", fixed!(0)),
+    (
+        "conf",
+        Directory(&[
+            ("all", Directory(CONF)),
+            ("default", Directory(CONF)),
+            ("lo", Directory(CONF)),
+        ]),
+    ),
+];
+
+const CONF: &[(&str, Node)] = &[("disable_ipv6", fixed!(0))];
+
+const MESSAGE_QUEUES: &[(&str, Node)] = &[
+    ("msg_default", File(message_count)),
+    ("msg_max", File(message_count)),
+    ("msgsize_default", File(message_size)),
+    ("msgsize_max", File(message_size)),
+    ("queues_max", Number(&ipc::queue::MOST)),
+];
+
+fn message_count(text: &mut Text) {
+    put!(text, "{}\n", ipc::queue::SOFT.messages);
+}
+
+fn message_size(text: &mut Text) {
+    put!(text, "{}\n", ipc::queue::SOFT.bytes);
+}
+
+/// Semaphores of a set, of all sets, operations of a call, sets: at most.
+fn semaphores(text: &mut Text) {
+    let (largest, most) = (semaphore::LARGEST, semaphore::SETS.most.load(Relaxed));
+    let all = largest * most;
+    let operations = semaphore::MOST_OPERATIONS;
+    put!(text, "{largest}\t{all}\t{operations}\t{most}\n");
+}
+
+/// The number that the next object of a kind shall have; -1: any.
+fn next_id<T: Object>(text: &mut Text, registry: &Registry<T>) {
+    match registry.next() {
+        Some(number) => put!(text, "{number}\n"),
+        None => put!(text, "-1\n"),
+    }
+}
+
+fn set_next_id<T: Object>(bytes: &[u8], registry: &Registry<T>) -> Result<()> {
+    let number: i32 = super::parse(bytes.trim_ascii()).ok_or(Errno::EINVAL)?;
+    registry.set_next(Some(usize::try_from(number).map_err(|_| Errno::EINVAL)?));
+    Ok(())
+}
+
+/// A setting that may be written and stays what it is.
+fn keep(_bytes: &[u8]) -> Result<()> {
+    Ok(())
+}
+
+fn put_line(text: &mut Text, bytes: &[u8]) {
+    text.push(bytes);
+    text.push(b"\n");
+}
+
+/// Sixteen random bytes as a version-4 UUID (RFC 9562).
+fn put_uuid(text: &mut Text, bytes: u128) {
+    let bytes = bytes & !(0xf << 76 | 3 << 62) | 4 << 76 | 2 << 62;
+    let part = |shift: u32, bits: u32| bytes >> shift & ((1 << bits) - 1);
+    put!(
+        text,
+        "{:08x}-{:04x}-{:04x}",
+        part(96, 32),
+        part(80, 16),
+        part(64, 16)
+    );
+    put!(text, "-{:04x}-{:012x}\n", part(48, 16), part(0, 48));
+}
+
+fn random_uuid() -> u128 {
+    let mut bytes = [0; 16];
+    random::fill(&mut bytes);
+    u128::from_ne_bytes(bytes)
+}
+
+fn boot_id(text: &mut Text) {
+    static ID: Once<u128> = Once::new();
+    put_uuid(text, *ID.call_once(random_uuid));
+}

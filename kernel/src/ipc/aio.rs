@@ -1,0 +1,183 @@
+//! Contexts of asynchronous I/O: what came of requests, until it is asked for.
+//!
+//! Requests are done while they are submitted, as Linux does those on files in memory, so a context is a queue of results.
+
+use crate::errno::{Errno, Result};
+use crate::fs::poll::WaitSource;
+use crate::mm::PAGE_SIZE;
+use crate::mm::heap::try_arc;
+use crate::mm::space::AddressSpace;
+use crate::sync::Mutex;
+use alloc::collections::VecDeque;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// The most requests that all contexts together are made for (`fs.aio-max-nr`).
+pub const MAX: usize = 65536;
+/// The least that one is made for, which Linux makes depend on the number of CPUs.
+const LEAST: usize = 8;
+
+/// `struct io_event`
+#[repr(C)]
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
+pub struct Event {
+    /// The program's own word.
+    pub data: u64,
+    /// Address of the request.
+    pub request: u64,
+    /// What came of it.
+    pub result: i64,
+    /// Always 0.
+    pub second: i64,
+}
+
+/// Bytes of an event, and of what Linux puts before the first (`struct aio_ring`).
+const EVENT: usize = size_of::<Event>();
+
+/// A context.
+pub struct Context {
+    space: Weak<AddressSpace>,
+    /// Its name: the address of memory that Linux shares the results by. Libraries look there, and ask where it is zeroes.
+    address: usize,
+    asked: usize,
+    room: usize,
+    queue: Mutex<VecDeque<Event>>,
+    arrived: Arc<WaitSource>,
+    gone: AtomicBool,
+}
+
+static CONTEXTS: Mutex<Vec<Arc<Context>>> = Mutex::new(Vec::new());
+static ASKED: AtomicUsize = AtomicUsize::new(0);
+
+/// Requests that contexts are made for now (`fs.aio-nr`).
+pub fn asked() -> usize {
+    ASKED.load(Acquire)
+}
+
+/// Bytes of the memory that is a context's name.
+pub fn ring_len(asked: usize) -> usize {
+    ((asked.max(LEAST) * 2 + 3) * EVENT).next_multiple_of(PAGE_SIZE)
+}
+
+/// Forgets contexts of address spaces that are gone.
+fn sweep() {
+    let mut gone = Vec::new();
+    let mut contexts = CONTEXTS.lock();
+    let mut at = 0;
+    while at < contexts.len() {
+        if contexts[at].space.strong_count() > 0 {
+            at += 1;
+        } else if gone.try_reserve(1).is_ok() {
+            gone.push(contexts.swap_remove(at));
+        } else {
+            break;
+        }
+    }
+    drop(contexts);
+}
+
+/// Makes a context of `space` for `asked` requests. EAGAIN when there are too many.
+pub fn create(space: &Arc<AddressSpace>, address: usize, asked: usize) -> Result<()> {
+    sweep();
+    let arrived = WaitSource::new()?;
+    if ASKED.fetch_add(asked, AcqRel) + asked > MAX {
+        ASKED.fetch_sub(asked, AcqRel);
+        return Err(Errno::EAGAIN);
+    }
+    let context = try_arc(Context {
+        space: Arc::downgrade(space),
+        address,
+        asked,
+        room: ring_len(asked) / EVENT - 2,
+        queue: Mutex::new(VecDeque::new()),
+        arrived,
+        gone: AtomicBool::new(false),
+    })?;
+    let mut contexts = CONTEXTS.lock();
+    contexts.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+    contexts.push(context);
+    Ok(())
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        ASKED.fetch_sub(self.asked, AcqRel);
+    }
+}
+
+fn place(contexts: &[Arc<Context>], space: &Arc<AddressSpace>, address: usize) -> Option<usize> {
+    contexts.iter().position(|context| {
+        context.address == address && context.space.as_ptr() == Arc::as_ptr(space)
+    })
+}
+
+/// The context of `space` that has this name; EINVAL.
+pub fn find(space: &Arc<AddressSpace>, address: usize) -> Result<Arc<Context>> {
+    let contexts = CONTEXTS.lock();
+    let at = place(&contexts, space, address).ok_or(Errno::EINVAL)?;
+    Ok(contexts[at].clone())
+}
+
+/// Ends a context; the bytes of memory that are its name. EINVAL.
+pub fn destroy(space: &Arc<AddressSpace>, address: usize) -> Result<usize> {
+    let context = {
+        let mut contexts = CONTEXTS.lock();
+        let at = place(&contexts, space, address).ok_or(Errno::EINVAL)?;
+        contexts.swap_remove(at)
+    };
+    context.gone.store(true, Release);
+    context.arrived.notify();
+    Ok(ring_len(context.asked))
+}
+
+impl Context {
+    /// For how many results there is room.
+    pub fn room(&self) -> usize {
+        self.room
+    }
+
+    /// Reserves room for one more result: EAGAIN when as many wait as can.
+    pub fn reserve(&self) -> Result<()> {
+        let mut queue = self.queue.lock();
+        if queue.len() >= self.room {
+            return Err(Errno::EAGAIN);
+        }
+        queue.try_reserve(1).map_err(|_| Errno::EAGAIN)
+    }
+
+    /// Adds a result.
+    pub fn complete(&self, event: Event) {
+        let mut queue = self.queue.lock();
+        if queue.try_reserve(1).is_ok() {
+            queue.push_back(event);
+        }
+        drop(queue);
+        self.arrived.notify();
+    }
+
+    /// Takes the result that waited longest.
+    pub fn take(&self) -> Option<Event> {
+        self.queue.lock().pop_front()
+    }
+
+    /// Puts back what could not be handed over.
+    pub fn put_back(&self, event: Event) {
+        let mut queue = self.queue.lock();
+        if queue.try_reserve(1).is_ok() {
+            queue.push_front(event);
+        }
+    }
+
+    /// Waits for a result until `deadline` (in ticks), which makes it false. EINVAL once the context is ended.
+    pub fn wait(&self, deadline: Option<u64>) -> Result<bool> {
+        let gone = || self.gone.load(Acquire);
+        let ready = || gone() || !self.queue.lock().is_empty();
+        let came = self.arrived.wait_until(ready, deadline)?;
+        if gone() {
+            return Err(Errno::EINVAL);
+        }
+        Ok(came)
+    }
+}

@@ -1,0 +1,529 @@
+//! Keys and keyrings (keyrings(7)): small secrets by number, found in rings that threads, processes, sessions and users have.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+
+use linux_raw_sys::general::CAP_SYS_ADMIN;
+
+use crate::errno::{Errno, Result};
+use crate::mm::heap::try_arc;
+use crate::random;
+use crate::sync::Mutex;
+use crate::task::{can, clock, current};
+
+/// Rights, as bits of each of the four classes: possessor, user, group, others.
+pub mod right {
+    pub const VIEW: u32 = 1;
+    pub const READ: u32 = 2;
+    pub const WRITE: u32 = 4;
+    pub const SEARCH: u32 = 8;
+    pub const LINK: u32 = 16;
+    pub const SET_ATTRIBUTES: u32 = 32;
+    /// All of them.
+    pub const ALL: u32 = 63;
+}
+
+/// Where a class's rights are in a key's permissions.
+const POSSESSOR: u32 = 24;
+const USER: u32 = 16;
+const GROUP: u32 = 8;
+/// The group of what is of no group.
+const NOBODY: u32 = 65534;
+/// How deep keyrings may lie in each other.
+const DEEPEST: usize = 6;
+/// What the keys of a user may be, in number and in bytes; and root's.
+const QUOTA: (usize, usize) = (200, 20_000);
+const ROOT_QUOTA: (usize, usize) = (1_000_000, 25_000_000);
+
+/// What a key is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A ring of keys.
+    Keyring,
+    /// Bytes.
+    User,
+    /// Bytes that no program can read back.
+    Logon,
+    /// Many bytes.
+    Big,
+}
+
+impl Kind {
+    /// The kind of that name, if there is one.
+    pub fn of(name: &[u8]) -> Option<Kind> {
+        [Kind::Keyring, Kind::User, Kind::Logon, Kind::Big]
+            .into_iter()
+            .find(|kind| kind.name().as_bytes() == name)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Keyring => "keyring",
+            Kind::User => "user",
+            Kind::Logon => "logon",
+            Kind::Big => "big_key",
+        }
+    }
+
+    /// EINVAL unless a key of this kind may have that description and content.
+    fn check(self, description: &[u8], payload: &[u8]) -> Result<()> {
+        let fits = match self {
+            Kind::Keyring => payload.is_empty(),
+            Kind::User => (1..=32767).contains(&payload.len()),
+            Kind::Logon => {
+                let colon = description.iter().position(|&byte| byte == b':');
+                colon.is_some_and(|at| at > 0) && (1..=32767).contains(&payload.len())
+            }
+            Kind::Big => (1..1 << 20).contains(&payload.len()),
+        };
+        if fits && !description.is_empty() {
+            Ok(())
+        } else {
+            Err(Errno::EINVAL)
+        }
+    }
+
+    /// What the possessor, and anyone of the same user, may do with a new one.
+    fn permissions(self) -> u32 {
+        let unreadable = if self == Kind::Logon { right::READ } else { 0 };
+        (right::ALL & !unreadable) << POSSESSOR | right::VIEW << USER
+    }
+}
+
+/// What changes of a key.
+struct State {
+    owner: (u32, u32),
+    permissions: u32,
+    revoked: bool,
+    /// When it expires, in ns of CLOCK_MONOTONIC; 0 for never.
+    expires: u64,
+    payload: Vec<u8>,
+    links: Vec<Arc<Key>>,
+}
+
+/// A key.
+pub struct Key {
+    /// Its number.
+    pub serial: i32,
+    /// What it is.
+    pub kind: Kind,
+    /// What it is found by.
+    pub description: Vec<u8>,
+    /// Whose quota it counts for.
+    payer: u32,
+    state: Mutex<State>,
+}
+
+/// All keys by number.
+static KEYS: Mutex<BTreeMap<i32, Weak<Key>>> = Mutex::new(BTreeMap::new());
+/// Keys and bytes by user.
+static USED: Mutex<BTreeMap<u32, (usize, usize)>> = Mutex::new(BTreeMap::new());
+/// The keyring and the session keyring of each user that asked for them.
+static USERS: Mutex<BTreeMap<u32, [Arc<Key>; 2]>> = Mutex::new(BTreeMap::new());
+
+impl Drop for Key {
+    fn drop(&mut self) {
+        KEYS.lock().remove(&self.serial);
+        let bytes = self.description.len() + self.state.get_mut().payload.len();
+        give_back(self.payer, 1, bytes);
+    }
+}
+
+fn give_back(user: u32, keys: usize, bytes: usize) {
+    if let Some(used) = USED.lock().get_mut(&user) {
+        *used = (used.0 - keys, used.1 - bytes);
+    }
+}
+
+/// A copy, for which there must be memory.
+fn copy<T: Clone>(list: &[T]) -> Result<Vec<T>> {
+    let mut copy = Vec::new();
+    copy.try_reserve_exact(list.len())
+        .map_err(|_| Errno::ENOMEM)?;
+    copy.extend_from_slice(list);
+    Ok(copy)
+}
+
+/// Counts keys and bytes for a user.
+///
+/// # Errors
+/// EDQUOT.
+fn charge(user: u32, keys: usize, bytes: usize) -> Result<()> {
+    let most = if user == 0 { ROOT_QUOTA } else { QUOTA };
+    let mut all = USED.lock();
+    let used = all.entry(user).or_default();
+    let more = (used.0 + keys, used.1 + bytes);
+    if more.0 > most.0 || more.1 > most.1 {
+        return Err(Errno::EDQUOT);
+    }
+    *used = more;
+    Ok(())
+}
+
+impl Key {
+    /// A key that nothing links yet.
+    ///
+    /// # Errors
+    /// EINVAL, EDQUOT, ENOMEM.
+    pub fn new(kind: Kind, description: Vec<u8>, payload: Vec<u8>) -> Result<Arc<Key>> {
+        kind.check(&description, &payload)?;
+        let owner = current().with_credentials(|who| (who.fsuid, who.fsgid));
+        Self::of_user(kind, description, payload, owner, kind.permissions())
+    }
+
+    fn of_user(
+        kind: Kind,
+        description: Vec<u8>,
+        payload: Vec<u8>,
+        owner: (u32, u32),
+        permissions: u32,
+    ) -> Result<Arc<Key>> {
+        let bytes = description.len() + payload.len();
+        charge(owner.0, 1, bytes)?;
+        let mut keys = KEYS.lock();
+        let serial = loop {
+            let mut bytes = [0; 4];
+            random::fill(&mut bytes);
+            let serial = i32::from_ne_bytes(bytes) & i32::MAX;
+            if serial > 2 && !keys.contains_key(&serial) {
+                break serial;
+            }
+        };
+        let key = try_arc(Key {
+            serial,
+            kind,
+            description,
+            payer: owner.0,
+            state: Mutex::new(State {
+                owner,
+                permissions,
+                revoked: false,
+                expires: 0,
+                payload,
+                links: Vec::new(),
+            }),
+        });
+        match &key {
+            Ok(key) => _ = keys.insert(serial, Arc::downgrade(key)),
+            Err(_) => give_back(owner.0, 1, bytes),
+        }
+        key
+    }
+
+    /// A keyring; anyone of the user may also do `shared` with it.
+    pub fn ring(description: &[u8], shared: u32) -> Result<Arc<Key>> {
+        let owner = current().with_credentials(|who| (who.uid, who.gid));
+        let permissions = right::ALL << POSSESSOR | (right::VIEW | shared) << USER;
+        Self::of_user(
+            Kind::Keyring,
+            description.to_vec(),
+            Vec::new(),
+            owner,
+            permissions,
+        )
+    }
+
+    /// The keyring (0) or the session keyring (1) of the caller's user.
+    pub fn of_current_user(which: usize) -> Result<Arc<Key>> {
+        let (uid, gid) = (current().with_credentials(|who| who.uid), NOBODY);
+        if let Some(rings) = USERS.lock().get(&uid) {
+            return Ok(rings[which].clone());
+        }
+        let permissions = (right::ALL & !right::SET_ATTRIBUTES) << POSSESSOR | right::ALL << USER;
+        let make = |name| {
+            let name = format!("{name}.{uid}").into_bytes();
+            Self::of_user(Kind::Keyring, name, Vec::new(), (uid, gid), permissions)
+        };
+        let rings = [make("_uid")?, make("_uid_ses")?];
+        rings[1].state.lock().links.push(rings[0].clone());
+        let mut users = USERS.lock();
+        Ok(users.entry(uid).or_insert(rings)[which].clone())
+    }
+
+    /// The key of a number.
+    ///
+    /// # Errors
+    /// ENOKEY.
+    pub fn find(serial: i32) -> Result<Arc<Key>> {
+        let found = KEYS.lock().get(&serial).and_then(Weak::upgrade);
+        found.ok_or(Errno::ENOKEY)
+    }
+
+    /// The keyring of a name that the caller's user may search.
+    pub fn named(name: &[u8]) -> Option<Arc<Key>> {
+        let keys: Vec<Arc<Key>> = KEYS.lock().values().filter_map(Weak::upgrade).collect();
+        keys.into_iter().find(|key| {
+            let fits = key.kind == Kind::Keyring && key.description == name;
+            fits && key.grants(false) & right::SEARCH != 0 && key.check_valid().is_ok()
+        })
+    }
+
+    /// What the caller may do, whether it possesses the key or not.
+    fn grants(&self, possessed: bool) -> u32 {
+        let state = self.state.lock();
+        let class = current().with_credentials(|who| {
+            if who.fsuid == state.owner.0 {
+                USER
+            } else if who.in_group(state.owner.1) {
+                GROUP
+            } else {
+                0
+            }
+        });
+        let more = if possessed {
+            state.permissions >> POSSESSOR
+        } else {
+            0
+        };
+        (state.permissions >> class | more) & right::ALL
+    }
+
+    /// EACCES unless the caller, for whom the key is reached from `rings`, may do all of `rights`.
+    pub fn check(self: &Arc<Self>, rights: u32, rings: &[Arc<Key>]) -> Result<()> {
+        let possessed = rings.iter().any(|ring| ring.leads_to(self, DEEPEST));
+        if self.grants(possessed) & rights == rights {
+            Ok(())
+        } else {
+            Err(Errno::EACCES)
+        }
+    }
+
+    /// Whether the caller's keyrings lead to it, and it may be searched for.
+    pub fn is_found(self: &Arc<Self>, rings: &[Arc<Key>]) -> bool {
+        rings.iter().any(|ring| ring.leads_to(self, DEEPEST))
+            && self.grants(true) & right::SEARCH != 0
+    }
+
+    /// EKEYREVOKED, EKEYEXPIRED.
+    pub fn check_valid(&self) -> Result<()> {
+        let state = self.state.lock();
+        if state.revoked {
+            Err(Errno::EKEYREVOKED)
+        } else if state.expires != 0 && clock::monotonic_ns() >= state.expires {
+            Err(Errno::EKEYEXPIRED)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// ENOTDIR unless it is a keyring.
+    pub fn check_ring(&self) -> Result<()> {
+        match self.kind {
+            Kind::Keyring => Ok(()),
+            _ => Err(Errno::ENOTDIR),
+        }
+    }
+
+    /// What it links; nothing, where there is no memory to look.
+    fn links(&self) -> Vec<Arc<Key>> {
+        copy(&self.state.lock().links).unwrap_or_default()
+    }
+
+    /// Whether it is `key`, or a keyring that leads there.
+    fn leads_to(self: &Arc<Self>, key: &Arc<Key>, deepest: usize) -> bool {
+        let deeper = || {
+            self.links()
+                .iter()
+                .any(|next| next.leads_to(key, deepest - 1))
+        };
+        Arc::ptr_eq(self, key) || deepest > 0 && deeper()
+    }
+
+    /// How many keyrings lie in each other below it.
+    fn depth(&self, deepest: usize) -> usize {
+        let below = self
+            .links()
+            .into_iter()
+            .filter(|key| key.kind == Kind::Keyring);
+        let below = below.map(|ring| {
+            if deepest == 0 {
+                1
+            } else {
+                1 + ring.depth(deepest - 1)
+            }
+        });
+        below.max().unwrap_or(0)
+    }
+
+    /// What it links of that kind and description.
+    pub fn linked(&self, kind: Kind, description: &[u8]) -> Option<Arc<Key>> {
+        let fits = |key: &&Arc<Key>| key.kind == kind && key.description == description;
+        self.state.lock().links.iter().find(fits).cloned()
+    }
+
+    /// Searches the keyring and those in it; the caller, who possesses `rings`, must have the right to.
+    ///
+    /// # Errors
+    /// ENOKEY; why the one that was found is of no use.
+    pub fn search(&self, kind: Kind, description: &[u8], rings: &[Arc<Key>]) -> Result<Arc<Key>> {
+        let mut why = Errno::ENOKEY;
+        let mut level = self.links();
+        for _ in 0..DEEPEST {
+            let mut next = Vec::new();
+            for key in level {
+                if key.check(right::SEARCH, rings).is_err() {
+                    continue;
+                }
+                if key.kind == kind && key.description == description {
+                    match key.check_valid() {
+                        Ok(()) => return Ok(key),
+                        Err(error) => why = error,
+                    }
+                } else if key.kind == Kind::Keyring && key.check_valid().is_ok() {
+                    next.extend(key.links());
+                }
+            }
+            level = next;
+        }
+        Err(why)
+    }
+
+    /// Links `key`, in place of one of its kind and description.
+    ///
+    /// # Errors
+    /// EDEADLK (a ring would lie in itself), ELOOP (too deep), ENOMEM.
+    pub fn link(self: &Arc<Self>, key: Arc<Key>) -> Result<()> {
+        if key.kind == Kind::Keyring {
+            if key.leads_to(self, DEEPEST) {
+                return Err(Errno::EDEADLK);
+            }
+            if key.depth(DEEPEST) >= DEEPEST {
+                return Err(Errno::ELOOP);
+            }
+        }
+        let mut state = self.state.lock();
+        let same =
+            |other: &Arc<Key>| other.kind == key.kind && other.description == key.description;
+        let old = match state.links.iter().position(same) {
+            Some(at) => Some(core::mem::replace(&mut state.links[at], key)),
+            None => {
+                state.links.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+                state.links.push(key);
+                None
+            }
+        };
+        drop(state);
+        drop(old);
+        Ok(())
+    }
+
+    /// Takes a link away.
+    ///
+    /// # Errors
+    /// ENOENT.
+    pub fn unlink(&self, key: &Arc<Key>) -> Result<()> {
+        let mut state = self.state.lock();
+        let at = state.links.iter().position(|other| Arc::ptr_eq(other, key));
+        let gone = state.links.remove(at.ok_or(Errno::ENOENT)?);
+        drop(state);
+        drop(gone);
+        Ok(())
+    }
+
+    /// Takes all links away.
+    pub fn clear(&self) {
+        let gone = core::mem::take(&mut self.state.lock().links);
+        drop(gone);
+    }
+
+    /// Gives it another content.
+    pub fn update(&self, payload: Vec<u8>) -> Result<()> {
+        if self.kind == Kind::Keyring {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        self.kind.check(&self.description, &payload)?;
+        let mut state = self.state.lock();
+        charge(self.payer, 0, payload.len())?;
+        give_back(self.payer, 0, state.payload.len());
+        state.expires = 0;
+        let old = core::mem::replace(&mut state.payload, payload);
+        drop(state);
+        drop(old);
+        Ok(())
+    }
+
+    /// Its content: bytes, or the numbers of what a keyring links.
+    pub fn read(&self) -> Result<Vec<u8>> {
+        let state = self.state.lock();
+        match self.kind {
+            Kind::Logon => Err(Errno::EOPNOTSUPP),
+            Kind::Keyring => {
+                let mut serials = Vec::new();
+                let reserved = serials.try_reserve_exact(state.links.len() * size_of::<i32>());
+                reserved.map_err(|_| Errno::ENOMEM)?;
+                serials.extend(state.links.iter().flat_map(|key| key.serial.to_ne_bytes()));
+                Ok(serials)
+            }
+            _ => copy(&state.payload),
+        }
+    }
+
+    /// Makes it of no use for ever.
+    pub fn revoke(&self) {
+        let mut state = self.state.lock();
+        state.revoked = true;
+        let gone = core::mem::take(&mut state.links);
+        drop(state);
+        drop(gone);
+    }
+
+    /// Lets it expire after some seconds; 0: never.
+    pub fn set_timeout(&self, seconds: u32) {
+        let span = u64::from(seconds) * clock::SECOND;
+        let expires = if span == 0 {
+            0
+        } else {
+            clock::monotonic_ns() + span
+        };
+        self.state.lock().expires = expires;
+    }
+
+    /// Changes the permissions.
+    ///
+    /// # Errors
+    /// EACCES (of another user), EINVAL.
+    pub fn set_permissions(&self, permissions: u32) -> Result<()> {
+        if permissions & !(right::ALL * 0x0101_0101) != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let mut state = self.state.lock();
+        let own = current().with_credentials(|who| who.fsuid == state.owner.0);
+        if !own && !can(CAP_SYS_ADMIN) {
+            return Err(Errno::EACCES);
+        }
+        state.permissions = permissions;
+        Ok(())
+    }
+
+    /// Changes whose it is; what is none stays.
+    ///
+    /// # Errors
+    /// EACCES.
+    pub fn set_owner(&self, user: Option<u32>, group: Option<u32>) -> Result<()> {
+        let mut state = self.state.lock();
+        let (old_user, old_group) = state.owner;
+        let may = user.is_none_or(|user| user == old_user)
+            && group.is_none_or(|group| {
+                group == old_group || current().with_credentials(|who| who.in_group(group))
+            });
+        if !may && !can(CAP_SYS_ADMIN) {
+            return Err(Errno::EACCES);
+        }
+        state.owner = (user.unwrap_or(old_user), group.unwrap_or(old_group));
+        Ok(())
+    }
+
+    /// Kind, owner, permissions and description, as KEYCTL_DESCRIBE tells.
+    pub fn describe(&self) -> Vec<u8> {
+        let state = self.state.lock();
+        let (user, group) = state.owner;
+        let (kind, permissions) = (self.kind.name(), state.permissions);
+        let mut text = format!("{kind};{user};{group};{permissions:08x};").into_bytes();
+        text.extend_from_slice(&self.description);
+        text.push(0);
+        text
+    }
+}

@@ -1,0 +1,329 @@
+//! System calls on keys.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::errno::{Errno, Result};
+use crate::ipc::key::{Key, Kind, right};
+use crate::mm::user::{UserPtr, UserSlice, read_cstr};
+use crate::task::current;
+use crate::task::thread::Thread;
+
+/// Numbers that stand for the caller's own keyrings (KEY_SPEC_*).
+const THREAD: i32 = -1;
+const PROCESS: i32 = -2;
+const SESSION: i32 = -3;
+const USER: i32 = -4;
+const USER_SESSION: i32 = -5;
+
+/// The longest name of a kind, description and content.
+const LONGEST_KIND: usize = 32;
+const LONGEST_DESCRIPTION: usize = 4096;
+const LONGEST_PAYLOAD: usize = (1 << 20) - 1;
+/// The default of what KEYCTL_SET_REQKEY_KEYRING sets, and what leaves it.
+const DEFAULT: i32 = 0;
+const NO_CHANGE: i32 = -1;
+
+/// KEYCTL_* (include/uapi/linux/keyctl.h).
+const GET_KEYRING_ID: u32 = 0;
+const JOIN_SESSION_KEYRING: u32 = 1;
+const UPDATE: u32 = 2;
+const REVOKE: u32 = 3;
+const CHOWN: u32 = 4;
+const SETPERM: u32 = 5;
+const DESCRIBE: u32 = 6;
+const CLEAR: u32 = 7;
+const LINK: u32 = 8;
+const UNLINK: u32 = 9;
+const SEARCH: u32 = 10;
+const READ: u32 = 11;
+const SET_REQKEY_KEYRING: u32 = 14;
+const SET_TIMEOUT: u32 = 15;
+const INVALIDATE: u32 = 21;
+
+/// The keyrings that the caller has, and searches in this order.
+fn rings(thread: &Thread) -> Vec<Arc<Key>> {
+    let own = [
+        thread.keyring.lock().clone(),
+        thread.process().keyring.lock().clone(),
+    ];
+    let session = thread.with_credentials(|who| who.session_keyring.clone());
+    let session = session.or_else(|| Key::of_current_user(1).ok());
+    own.into_iter().chain([session]).flatten().collect()
+}
+
+/// The key or keyring of a number, which may stand for one of the caller's own; `create`: made if it has none.
+fn key(number: i32, create: bool) -> Result<Arc<Key>> {
+    let thread = current();
+    let install = |place: &crate::sync::Mutex<Option<Arc<Key>>>, name: &[u8]| {
+        if let Some(ring) = place.lock().clone() {
+            return Ok(ring);
+        }
+        if !create {
+            return Err(Errno::ENOKEY);
+        }
+        let ring = Key::ring(name, 0)?;
+        Ok(place.lock().get_or_insert(ring).clone())
+    };
+    match number {
+        THREAD => install(&thread.keyring, b"_tid"),
+        PROCESS => install(&thread.process().keyring, b"_pid"),
+        SESSION => match thread.with_credentials(|who| who.session_keyring.clone()) {
+            Some(ring) => Ok(ring),
+            None if create => join(b"_ses", false),
+            None => Key::of_current_user(1),
+        },
+        USER => Key::of_current_user(0),
+        USER_SESSION => Key::of_current_user(1),
+        1.. => Key::find(number),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// The same, with which the caller may do `rights` and that is neither revoked nor expired.
+fn allowed(number: i32, create: bool, rights: u32) -> Result<Arc<Key>> {
+    let key = key(number, create)?;
+    key.check_valid()?;
+    key.check(rights, &rings(current()))?;
+    Ok(key)
+}
+
+/// Begins a session with the keyring of a name, or with a new one.
+fn join(name: &[u8], named: bool) -> Result<Arc<Key>> {
+    let ring = match Key::named(name).filter(|_| named) {
+        Some(ring) => ring,
+        None => Key::ring(
+            name,
+            if named {
+                right::READ | right::LINK
+            } else {
+                right::READ
+            },
+        )?,
+    };
+    current().process().change_credentials(|who| {
+        who.session_keyring = Some(ring.clone());
+        Ok(())
+    })?;
+    Ok(ring)
+}
+
+fn read_kind(address: usize) -> Result<Vec<u8>> {
+    let name = read_cstr(address, LONGEST_KIND).map_err(short)?;
+    match name.first() {
+        None => Err(Errno::EINVAL),
+        Some(b'.') => Err(Errno::EPERM),
+        Some(_) => Ok(name),
+    }
+}
+
+/// What is too long is EINVAL.
+fn short(error: Errno) -> Errno {
+    if error == Errno::ENAMETOOLONG {
+        Errno::EINVAL
+    } else {
+        error
+    }
+}
+
+fn read_description(address: usize) -> Result<Vec<u8>> {
+    if address == 0 {
+        return Ok(Vec::new());
+    }
+    read_cstr(address, LONGEST_DESCRIPTION).map_err(short)
+}
+
+fn read_payload(address: usize, len: usize) -> Result<Vec<u8>> {
+    if len > LONGEST_PAYLOAD {
+        return Err(Errno::EINVAL);
+    }
+    UserPtr::<u8>::new(address).read_vec(len)
+}
+
+/// add_key(2)
+pub fn add_key(
+    kind: usize,
+    description: usize,
+    payload: usize,
+    len: usize,
+    ring: i32,
+) -> Result<usize> {
+    if len > LONGEST_PAYLOAD {
+        return Err(Errno::EINVAL);
+    }
+    let name = read_kind(kind)?;
+    let description = read_description(description)?;
+    if name == b"keyring" && description.first() == Some(&b'.') {
+        return Err(Errno::EPERM);
+    }
+    let payload = read_payload(payload, len)?;
+    let ring = allowed(ring, true, right::WRITE)?;
+    let kind = Kind::of(&name).ok_or(Errno::ENODEV)?;
+    ring.check_ring()?;
+    if kind != Kind::Keyring
+        && let Some(key) = ring.linked(kind, &description)
+        && key.check_valid().is_ok()
+    {
+        key.check(right::WRITE, &rings(current()))?;
+        key.update(payload)?;
+        return Ok(key.serial as usize);
+    }
+    let key = Key::new(kind, description, payload)?;
+    ring.link(key.clone())?;
+    Ok(key.serial as usize)
+}
+
+/// request_key(2): a key that the caller's keyrings have. There is nobody to ask for one that they have not.
+pub fn request_key(kind: usize, description: usize, callout: usize, ring: i32) -> Result<usize> {
+    let name = read_kind(kind)?;
+    let description = read_cstr(description, LONGEST_DESCRIPTION).map_err(short)?;
+    if callout != 0 {
+        read_cstr(callout, LONGEST_DESCRIPTION).map_err(short)?;
+    }
+    let target = if ring == 0 {
+        None
+    } else {
+        Some(allowed(ring, true, right::WRITE)?)
+    };
+    let kind = Kind::of(&name).ok_or(Errno::ENOKEY)?;
+    let rings = rings(current());
+    // As on Linux, that a keyring has none is told before that another's is of no use.
+    let mut why = None;
+    for own in &rings {
+        match own.search(kind, &description, &rings) {
+            Ok(key) => {
+                if let Some(target) = target {
+                    target.link(key.clone())?;
+                }
+                return Ok(key.serial as usize);
+            }
+            Err(Errno::ENOKEY) => why = Some(Errno::ENOKEY),
+            Err(error) => why = why.or(Some(error)),
+        }
+    }
+    let why = why.unwrap_or(Errno::ENOKEY);
+    if callout != 0 && why == Errno::ENOKEY && target.is_none() {
+        // Where the key would go.
+        let chosen = current().process().request_keyring();
+        let ring = if chosen == DEFAULT { SESSION } else { -chosen };
+        allowed(ring, true, right::WRITE)?;
+    }
+    Err(why)
+}
+
+/// keyctl(2)
+pub fn keyctl(operation: u32, a: usize, b: usize, c: usize, d: usize) -> Result<usize> {
+    let number = a as i32;
+    match operation {
+        GET_KEYRING_ID => Ok(allowed(number, b != 0, right::SEARCH)?.serial as usize),
+        JOIN_SESSION_KEYRING => {
+            let name = if a == 0 {
+                b"_ses".to_vec()
+            } else {
+                read_description(a)?
+            };
+            if name.first() == Some(&b'.') {
+                return Err(Errno::EPERM);
+            }
+            Ok(join(&name, a != 0)?.serial as usize)
+        }
+        UPDATE => {
+            let payload = read_payload(b, c)?;
+            allowed(number, false, right::WRITE)?
+                .update(payload)
+                .map(|()| 0)
+        }
+        REVOKE => {
+            let key = allowed(number, false, right::WRITE)
+                .or_else(|_| allowed(number, false, right::SET_ATTRIBUTES))?;
+            key.revoke();
+            Ok(0)
+        }
+        CHOWN => {
+            let [user, group] = [b, c].map(|id| Some(id as u32).filter(|&id| id != u32::MAX));
+            allowed(number, true, right::SET_ATTRIBUTES)?
+                .set_owner(user, group)
+                .map(|()| 0)
+        }
+        SETPERM => {
+            let key = allowed(number, true, right::SET_ATTRIBUTES)?;
+            key.set_permissions(b as u32).map(|()| 0)
+        }
+        DESCRIBE => {
+            let key = key(number, false)?;
+            key.check(right::VIEW, &rings(current()))?;
+            put(&key.describe(), b, c, true)
+        }
+        CLEAR => {
+            let ring = allowed(number, true, right::WRITE)?;
+            ring.check_ring()?;
+            ring.clear();
+            Ok(0)
+        }
+        LINK => {
+            let ring = allowed(b as i32, true, right::WRITE)?;
+            let key = allowed(number, true, right::LINK)?;
+            ring.check_ring()?;
+            ring.link(key).map(|()| 0)
+        }
+        UNLINK => {
+            let ring = allowed(b as i32, false, right::WRITE)?;
+            let key = key(number, false)?;
+            ring.check_ring()?;
+            ring.unlink(&key).map(|()| 0)
+        }
+        SEARCH => {
+            let (name, description) = (read_kind(b)?, read_description(c)?);
+            let ring = allowed(number, false, right::SEARCH)?;
+            ring.check_ring()?;
+            let kind = Kind::of(&name).ok_or(Errno::ENOKEY)?;
+            let key = ring.search(kind, &description, &rings(current()))?;
+            if d as i32 != 0 {
+                allowed(d as i32, true, right::WRITE)?.link(key.clone())?;
+            }
+            Ok(key.serial as usize)
+        }
+        READ => {
+            let key = key(number, false)?;
+            key.check_valid()?;
+            let rings = rings(current());
+            // Who may search its own keyrings for a key may read it too.
+            if key.check(right::READ, &rings).is_err() && !key.is_found(&rings) {
+                return Err(Errno::EACCES);
+            }
+            put(&key.read()?, b, c, false)
+        }
+        SET_REQKEY_KEYRING => {
+            let process = current().process();
+            let old = process.request_keyring();
+            match number {
+                NO_CHANGE => {}
+                1 | 2 => _ = key(-number, true)?,
+                DEFAULT | 3..=5 => {}
+                _ => return Err(Errno::EINVAL),
+            }
+            if number != NO_CHANGE {
+                process.set_request_keyring(number);
+            }
+            Ok(old as usize)
+        }
+        SET_TIMEOUT => {
+            allowed(number, true, right::SET_ATTRIBUTES)?.set_timeout(b as u32);
+            Ok(0)
+        }
+        INVALIDATE => {
+            allowed(number, false, right::SEARCH)?.revoke();
+            Ok(0)
+        }
+        _ => Err(Errno::EOPNOTSUPP),
+    }
+}
+
+/// Writes as much as there is room for, or with `whole` all or nothing; how much there is.
+fn put(bytes: &[u8], to: usize, room: usize, whole: bool) -> Result<usize> {
+    if to != 0 && (!whole || room >= bytes.len()) {
+        let len = room.min(bytes.len());
+        UserSlice::new(to, len).copy_out(&bytes[..len])?;
+    }
+    Ok(bytes.len())
+}

@@ -1,0 +1,151 @@
+//! The real-time policies: SCHED_FIFO and SCHED_RR.
+//!
+//! Their threads stand in the queues of [`queue`](super::queue) as if their virtual runtime were one below [`END`], the lower
+//! the higher their priority. What depends on time is done at the ticks that look at running threads anyway.
+//!
+//! They never starve the others: where those wait for a second, real-time threads are held back for a twentieth.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use linux_raw_sys::general::{RLIMIT_RTTIME, SCHED_RR, SIGKILL, SIGXCPU};
+
+use super::limits::INFINITY;
+use super::signal::{self, Info};
+use super::tick::PERIOD_NS;
+use super::{Thread, clock, sched};
+use crate::arch::cpu::{self, Cpu};
+use crate::arch::{current_arc, time, work::NEED_RESCHED};
+
+/// Below it are the places of real-time threads, at it begins the virtual runtime of the others.
+pub const END: u64 = 128 << 32;
+
+/// The place of a priority (1 to 99). Between two there is more than any span of time that virtual runtimes are compared with.
+pub fn place(priority: u32) -> u64 {
+    u64::from(99 - priority.min(99)) << 32
+}
+
+/// How long SCHED_RR lets a thread run while others of its priority wait, in ns.
+pub const TURN_NS: u64 = 100_000_000;
+const TURN: u32 = (TURN_NS / PERIOD_NS) as u32;
+/// How long others wait at most, and how long they run then (Linux's fair server).
+const MOST_STARVED: u32 = (950_000_000 / PERIOD_NS) as u32;
+const LENT_NS: u64 = 50_000_000;
+
+/// What is kept of a thread in the real-time policies.
+pub struct State {
+    /// Ticks of its turn that are over.
+    turn: AtomicU32,
+    /// Whether its turn is over.
+    over: AtomicBool,
+    /// Ticks since it slept last, and how often it had slept then.
+    awake: AtomicU32,
+    sleeps: AtomicU64,
+}
+
+impl State {
+    /// Of a thread that did not run yet.
+    pub const fn new() -> Self {
+        State {
+            turn: AtomicU32::new(0),
+            over: AtomicBool::new(false),
+            awake: AtomicU32::new(0),
+            sleeps: AtomicU64::new(0),
+        }
+    }
+
+    /// Lets the next of its priority run.
+    pub(super) fn end_turn(&self) {
+        self.over.store(true, Relaxed);
+    }
+
+    /// Whether its turn was over; it no longer is.
+    pub(super) fn turn_is_over(&self) -> bool {
+        self.over.swap(false, Relaxed)
+    }
+}
+
+/// A tick of `cpu`, which runs `thread`.
+#[inline]
+pub(super) fn tick(cpu: &'static Cpu, thread: &Thread, now: u64) {
+    if thread.sched.is_real_time() {
+        tick_of(cpu, thread, now);
+    } else if cpu.sched.holds_back() {
+        if now >= cpu.sched.held_until() && cpu.sched.take_back() {
+            resched(thread);
+        }
+    } else if cpu.sched.starved.load(Relaxed) != 0 {
+        cpu.sched.starved.store(0, Relaxed);
+    }
+}
+
+#[cold]
+fn tick_of(cpu: &'static Cpu, thread: &Thread, now: u64) {
+    let state = &thread.sched.real_time;
+    let (equal, others) = cpu.sched.waits_beside(thread);
+    let turn = state.turn.load(Relaxed) + 1;
+    state.turn.store(turn % TURN, Relaxed);
+    if turn >= TURN && equal && thread.policy().0 == SCHED_RR {
+        state.end_turn();
+        resched(thread);
+    }
+    let starved = match others {
+        true => cpu.sched.starved.load(Relaxed) + 1,
+        false => 0,
+    };
+    cpu.sched.starved.store(starved % MOST_STARVED, Relaxed);
+    if starved >= MOST_STARVED {
+        cpu.sched.hold_back(now + time::ns_to_ticks(LENT_NS));
+        resched(thread);
+    } else {
+        pass_on(cpu);
+    }
+    limit(thread);
+}
+
+fn resched(thread: &Thread) {
+    thread.arch.work.fetch_or(NEED_RESCHED, Relaxed);
+}
+
+/// A real-time thread that waits behind another goes to a CPU that runs something lesser.
+fn pass_on(cpu: &'static Cpu) {
+    if cpu.sched.waiting() == 0 {
+        return;
+    }
+    for other in (0..cpu::count()).filter_map(cpu::get) {
+        if !core::ptr::eq(cpu, other)
+            && let Some(thread) = cpu.sched.take_for(other)
+        {
+            return sched::enqueue(other, thread);
+        }
+    }
+}
+
+/// RLIMIT_RTTIME: who does not sleep for so long is warned, again each second, and killed at the hard limit.
+fn limit(thread: &Thread) {
+    let state = &thread.sched.real_time;
+    let limits = &thread.process().limits;
+    let Ok(limit) = limits.get(RLIMIT_RTTIME) else {
+        return;
+    };
+    let sleeps = thread.sched.switches().0;
+    if state.sleeps.swap(sleeps, Relaxed) != sleeps {
+        state.awake.store(0, Relaxed);
+    }
+    if limit.soft == INFINITY {
+        return;
+    }
+    let awake = state.awake.load(Relaxed) + 1;
+    state.awake.store(awake, Relaxed);
+    let us = awake as usize * (PERIOD_NS / 1000) as usize;
+    let number = match us {
+        us if limit.hard != INFINITY && us >= limit.hard => SIGKILL,
+        us if us >= limit.soft => {
+            // As Linux does: the limit itself moves.
+            limits.raise(RLIMIT_RTTIME, (clock::SECOND / 1000) as usize);
+            SIGXCPU
+        }
+        _ => return,
+    };
+    // An ordinary signal needs no room.
+    _ = signal::send_thread(&current_arc(), Info::kernel(number));
+}

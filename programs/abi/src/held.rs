@@ -1,0 +1,73 @@
+//! What tests of vector registers share: processes that hold theirs while others run.
+
+use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+/// More processes than there are CPUs.
+pub const MANY: u32 = 12;
+
+/// What processes see of each other: how many have their registers, and whether they shall let go.
+pub struct Shared {
+    pub ready: AtomicU32,
+    pub go: AtomicU32,
+}
+
+impl Shared {
+    /// In memory that children have too.
+    pub fn new() -> &'static Shared {
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping, of zeroes, for ever.
+        unsafe {
+            let at = libc::mmap(ptr::null_mut(), 4096, rights, kind, -1, 0);
+            assert!(at != libc::MAP_FAILED);
+            &*at.cast::<Shared>()
+        }
+    }
+
+    pub fn reset(&self) {
+        self.ready.store(0, SeqCst);
+        self.go.store(0, SeqCst);
+    }
+
+    pub fn await_ready(&self) {
+        while self.ready.load(SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Other bytes for every `seed`.
+pub fn fill(bytes: &mut [u8], seed: u32) {
+    let mut state = seed.wrapping_mul(2_654_435_761) | 1;
+    for byte in bytes {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        *byte = state as u8;
+    }
+}
+
+/// How many of [`MANY`] processes at once say that they kept their registers: `kept` gets a number that is the process's.
+pub fn count_kept(shared: &Shared, kept: impl Fn(u32) -> bool) -> u32 {
+    shared.reset();
+    let children: Vec<i32> = (0..MANY)
+        .map(|number| {
+            // SAFETY: the child ends by _exit.
+            unsafe {
+                let child = libc::fork();
+                if child == 0 {
+                    libc::_exit(i32::from(!kept(number)));
+                }
+                child
+            }
+        })
+        .collect();
+    let ends = children.into_iter().map(|child| {
+        let mut status = 0;
+        // SAFETY: `status` is writable.
+        unsafe { libc::waitpid(child, &mut status, 0) };
+        u32::from(status == 0)
+    });
+    ends.sum()
+}

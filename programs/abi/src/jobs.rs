@@ -1,0 +1,473 @@
+//! Sessions, the controlling terminal and job control.
+
+use std::{mem, ptr};
+
+use libc::{
+    O_NOCTTY, O_RDWR, SIGCONT, SIGHUP, SIGTTIN, SIGTTOU, WCONTINUED, WNOHANG, WUNTRACED, c_int,
+};
+
+use crate::{in_child, path, tell, tell_end};
+
+/// Runs this part.
+pub fn run() {
+    // SAFETY: every pointer passed is that of a live value of the right kind.
+    unsafe {
+        tell_end("without a terminal", in_child(|| without()));
+        tell_end("groups", in_child(|| with_terminal(groups)));
+        tell_end("refused", in_child(|| with_terminal(refused)));
+        tell_end("typed ahead", in_child(|| with_terminal(typed)));
+        tell_end("keys", in_child(|| with_terminal(keys)));
+        tell_end("hung up", in_child(|| hung_up()));
+        tell_end("given up", in_child(|| with_terminal(given_up)));
+        orphaned();
+        stopped();
+    }
+}
+
+/// A new pseudo-terminal: its master, and the name of its slave.
+unsafe fn open_pair() -> (c_int, [libc::c_char; 64]) {
+    let mut name = [0; 64];
+    unsafe {
+        let master = libc::open(path(c"/dev/ptmx"), O_RDWR | O_NOCTTY);
+        libc::grantpt(master);
+        libc::unlockpt(master);
+        libc::ptsname_r(master, name.as_mut_ptr(), name.len());
+        (master, name)
+    }
+}
+
+unsafe fn without() {
+    unsafe {
+        libc::setsid();
+        tell("its own terminal", libc::open(path(c"/dev/tty"), O_RDWR));
+        tell("a group of none", libc::tcgetpgrp(0) != 5000);
+        let (master, name) = open_pair();
+        let slave = libc::open(name.as_ptr(), O_RDWR | O_NOCTTY);
+        tell("not asked for", libc::open(path(c"/dev/tty"), O_RDWR));
+        tell("group of another's", libc::tcgetpgrp(slave));
+        tell("group of the master", libc::tcgetpgrp(master));
+        tell("session of another's", libc::tcgetsid(slave));
+        let group = libc::getpid();
+        tell("set a group", libc::ioctl(slave, libc::TIOCSPGRP, &group));
+        tell_end(
+            "no leader",
+            in_child(|| {
+                tell("take it", libc::ioctl(slave, libc::TIOCSCTTY, 0));
+            }),
+        );
+        tell("take it", libc::ioctl(slave, libc::TIOCSCTTY, 0));
+        tell("again", libc::ioctl(slave, libc::TIOCSCTTY, 0));
+        tell_end(
+            "another session",
+            in_child(|| {
+                libc::setsid();
+                tell("take it", libc::ioctl(slave, libc::TIOCSCTTY, 0));
+                tell("by force", libc::ioctl(slave, libc::TIOCSCTTY, 1));
+            }),
+        );
+        tell("the group of a lost one", libc::tcgetpgrp(slave));
+    }
+}
+
+/// A session of its own with a terminal that it opened.
+unsafe fn with_terminal(work: unsafe fn(c_int, c_int)) {
+    unsafe {
+        libc::setsid();
+        let (master, name) = open_pair();
+        let slave = libc::open(name.as_ptr(), O_RDWR);
+        libc::signal(SIGHUP, libc::SIG_IGN);
+        work(master, slave);
+    }
+}
+
+/// A child in a group of its own, which does `work` when it is let go; its status so far after `options`.
+unsafe fn member(work: impl FnOnce()) -> c_int {
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            libc::setpgid(0, 0);
+            work();
+            libc::_exit(0);
+        }
+        libc::setpgid(child, child);
+        child
+    }
+}
+
+unsafe fn tell_state(what: &str, child: c_int, options: c_int) {
+    let mut status = 0;
+    let found = unsafe { libc::waitpid(child, &mut status, options) };
+    if found != child {
+        tell(what, found);
+    } else if libc::WIFSTOPPED(status) {
+        println!("{what}: stopped {}", libc::WSTOPSIG(status));
+    } else if libc::WIFCONTINUED(status) {
+        println!("{what}: continued");
+    } else {
+        tell_end(what, status);
+    }
+}
+
+unsafe fn groups(_: c_int, slave: c_int) {
+    unsafe {
+        println!(
+            "own {} {}",
+            libc::tcgetpgrp(slave) == libc::getpid(),
+            libc::tcgetsid(slave) == libc::getpid()
+        );
+        let mut byte = 0u8;
+        let at = (&raw mut byte).cast();
+        let child = member(|| {
+            libc::read(slave, at, 1);
+        });
+        tell_state("reads in the background", child, WUNTRACED);
+        libc::kill(child, SIGCONT);
+        tell_state("and again", child, WUNTRACED);
+        libc::kill(child, libc::SIGKILL);
+        tell_state("killed", child, 0);
+        tell_state(
+            "ignores it",
+            member(|| {
+                libc::signal(SIGTTIN, libc::SIG_IGN);
+                tell("read", libc::read(slave, at, 1) as i64);
+            }),
+            0,
+        );
+        tell_state(
+            "writes",
+            member(|| {
+                tell("write", libc::write(slave, c"x".as_ptr().cast(), 1) as i64);
+            }),
+            WUNTRACED,
+        );
+        let mut modes: libc::termios = mem::zeroed();
+        libc::tcgetattr(slave, &mut modes);
+        modes.c_lflag |= libc::TOSTOP;
+        tell("to stop", libc::tcsetattr(slave, libc::TCSANOW, &modes));
+        let child = member(|| {
+            libc::write(slave, c"x".as_ptr().cast(), 1);
+        });
+        tell_state("writes in the background", child, WUNTRACED);
+        libc::kill(child, libc::SIGKILL);
+        tell_state("killed", child, 0);
+        tell_state(
+            "ignores that",
+            member(|| {
+                libc::signal(SIGTTOU, libc::SIG_IGN);
+                tell("write", libc::write(slave, c"x".as_ptr().cast(), 1) as i64);
+            }),
+            0,
+        );
+        let child = member(|| {
+            libc::tcsetattr(slave, libc::TCSANOW, &modes);
+        });
+        tell_state("sets modes in the background", child, WUNTRACED);
+        libc::kill(child, libc::SIGKILL);
+        tell_state("killed", child, 0);
+        let child = member(|| {
+            libc::tcsetpgrp(slave, libc::getpid());
+        });
+        tell_state("takes the foreground", child, WUNTRACED);
+        libc::kill(child, libc::SIGKILL);
+        tell_state("killed", child, 0);
+        let child = member(|| {
+            libc::signal(SIGTTOU, libc::SIG_IGN);
+            tell("to the foreground", libc::tcsetpgrp(slave, libc::getpid()));
+        });
+        tell_state("may", child, 0);
+        println!("a group that is gone {}", libc::tcgetpgrp(slave) == child);
+    }
+}
+
+unsafe fn refused(master: c_int, slave: c_int) {
+    unsafe {
+        tell("no such group", libc::tcsetpgrp(slave, 77777));
+        tell("a negative one", libc::tcsetpgrp(slave, -1));
+        let parent = libc::getppid();
+        tell(
+            "another session's",
+            libc::tcsetpgrp(slave, libc::getpgid(parent)),
+        );
+        tell(
+            "of a file",
+            libc::tcsetpgrp(libc::open(path(c"/dev/null"), O_RDWR), 1),
+        );
+        tell(
+            "session",
+            libc::tcgetsid(libc::open(path(c"/dev/null"), O_RDWR)),
+        );
+        println!(
+            "by the master {}",
+            libc::tcgetpgrp(master) == libc::getpid()
+        );
+        tell("exclusive", libc::ioctl(slave, libc::TIOCEXCL as _));
+        let mut name = [0; 64];
+        libc::ptsname_r(master, name.as_mut_ptr(), name.len());
+        tell_end(
+            "a user",
+            in_child(|| {
+                libc::chmod(name.as_ptr(), 0o666);
+                libc::setuid(1000);
+                tell("opens it", libc::open(name.as_ptr(), O_RDWR | O_NOCTTY));
+            }),
+        );
+        tell("shared", libc::ioctl(slave, libc::TIOCNXCL as _));
+        let mut number: c_int = -1;
+        tell(
+            "number",
+            libc::ioctl(master, 0x8004_5430u32 as _, &mut number),
+        );
+        println!("{}", number >= 0);
+        let mut locked: c_int = -1;
+        tell(
+            "locked",
+            libc::ioctl(master, 0x8004_5439u32 as _, &mut locked),
+        );
+        println!("{locked}");
+        let peer = libc::ioctl(master, 0x5441, O_RDWR | O_NOCTTY);
+        println!("peer {} {}", peer >= 0, libc::isatty(peer));
+        tell("queued", libc::ioctl(slave, libc::TIOCOUTQ, &mut number));
+        println!("{number}");
+        tell("break", libc::tcsendbreak(slave, 0));
+        tell("drain", libc::tcdrain(slave));
+        tell("flow", libc::tcflow(slave, libc::TCOON));
+        tell("odd flow", libc::tcflow(slave, 9));
+        tell("flush", libc::tcflush(slave, libc::TCIOFLUSH));
+        tell("odd flush", libc::tcflush(slave, 9));
+    }
+}
+
+/// TIOCSTI, as root.
+unsafe fn typed(_: c_int, slave: c_int) {
+    unsafe {
+        for byte in b"typed\n" {
+            tell("type", libc::ioctl(slave, libc::TIOCSTI, byte));
+        }
+        let mut line = [0u8; 16];
+        let read = libc::read(slave, line.as_mut_ptr().cast(), line.len());
+        tell("read", read as i64);
+        println!("{:?}", std::str::from_utf8(&line[..read.max(0) as usize]));
+        libc::setuid(1000);
+        tell("a user's", libc::ioctl(slave, libc::TIOCSTI, b"x"));
+    }
+}
+
+/// Characters that send signals to the foreground.
+unsafe fn keys(master: c_int, slave: c_int) {
+    unsafe {
+        let mut set: libc::sigset_t = mem::zeroed();
+        for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGTSTP, libc::SIGWINCH] {
+            libc::sigaddset(&mut set, signal);
+        }
+        libc::sigprocmask(libc::SIG_BLOCK, &set, ptr::null_mut());
+        // An ignored signal is not kept for later.
+        extern "C" fn handler(_: c_int) {}
+        libc::signal(libc::SIGWINCH, handler as *const () as usize);
+        for key in [3u8, 28, 26] {
+            libc::write(master, (&raw const key).cast(), 1);
+            let mut info: libc::siginfo_t = mem::zeroed();
+            tell("signal", libc::sigwaitinfo(&set, &mut info));
+            println!("code {:#x} by {}", info.si_code, info.si_pid());
+        }
+        let size = libc::winsize {
+            ws_row: 5,
+            ws_col: 6,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        tell("size", libc::ioctl(master, libc::TIOCSWINSZ, &size));
+        let mut info: libc::siginfo_t = mem::zeroed();
+        tell("signal", libc::sigwaitinfo(&set, &mut info));
+        println!("code {:#x}", info.si_code);
+        tell(
+            "the same size",
+            libc::ioctl(master, libc::TIOCSWINSZ, &size),
+        );
+        let now: libc::timespec = mem::zeroed();
+        tell("nothing", libc::sigtimedwait(&set, &mut info, &now));
+        let mut modes: libc::termios = mem::zeroed();
+        libc::tcgetattr(slave, &mut modes);
+        modes.c_lflag |= libc::NOFLSH;
+        libc::tcsetattr(slave, libc::TCSANOW, &modes);
+        libc::write(master, c"kept\x03\n".as_ptr().cast(), 6);
+        tell("signal", libc::sigwaitinfo(&set, &mut info));
+        let mut line = [0u8; 16];
+        tell(
+            "kept",
+            libc::read(slave, line.as_mut_ptr().cast(), 16) as i64,
+        );
+        tell(
+            "sent by the master",
+            libc::ioctl(master, 0x4004_5436, libc::SIGQUIT),
+        );
+        tell("signal", libc::sigwaitinfo(&set, &mut info));
+    }
+}
+
+/// The end of a session's leader, and of the master.
+unsafe fn hung_up() {
+    unsafe {
+        let mut ends = [0; 2];
+        libc::pipe(ends.as_mut_ptr());
+        let (master, name) = open_pair();
+        let leader = libc::fork();
+        if leader == 0 {
+            libc::setsid();
+            let _slave = libc::open(name.as_ptr(), O_RDWR);
+            let mut set: libc::sigset_t = mem::zeroed();
+            libc::sigaddset(&mut set, SIGHUP);
+            libc::sigaddset(&mut set, SIGCONT);
+            libc::sigprocmask(libc::SIG_BLOCK, &set, ptr::null_mut());
+            if libc::fork() == 0 {
+                libc::write(ends[1], c"r".as_ptr().cast(), 1);
+                tell("the foreground", libc::sigwaitinfo(&set, ptr::null_mut()));
+                tell("its terminal", libc::open(path(c"/dev/tty"), O_RDWR));
+                libc::write(ends[1], c"x".as_ptr().cast(), 1);
+                libc::_exit(0);
+            }
+            let mut byte = 0u8;
+            libc::read(ends[0], (&raw mut byte).cast(), 1);
+            libc::_exit(3);
+        }
+        let mut status = 0;
+        libc::waitpid(leader, &mut status, 0);
+        let mut byte = 0u8;
+        libc::read(ends[0], (&raw mut byte).cast(), 1);
+        tell_end("leader", status);
+        // Linux gives the master EIO once nobody holds the slave.
+        let mut poll = libc::pollfd {
+            fd: master,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        libc::poll(&mut poll, 1, -1);
+        println!("hung up: {}", poll.revents & libc::POLLHUP != 0);
+        tell_end(
+            "a lost master",
+            in_child(|| {
+                libc::setsid();
+                let (master, name) = open_pair();
+                let slave = libc::open(name.as_ptr(), O_RDWR);
+                let mut set: libc::sigset_t = mem::zeroed();
+                libc::sigaddset(&mut set, SIGHUP);
+                libc::sigaddset(&mut set, SIGCONT);
+                libc::sigprocmask(libc::SIG_BLOCK, &set, ptr::null_mut());
+                libc::close(master);
+                tell("first", libc::sigwaitinfo(&set, ptr::null_mut()));
+                tell("then", libc::sigwaitinfo(&set, ptr::null_mut()));
+                let mut byte = 0u8;
+                tell("read", libc::read(slave, (&raw mut byte).cast(), 1) as i64);
+                tell("write", libc::write(slave, c"x".as_ptr().cast(), 1) as i64);
+            }),
+        );
+    }
+}
+
+unsafe fn given_up(_: c_int, slave: c_int) {
+    unsafe {
+        let mut set: libc::sigset_t = mem::zeroed();
+        libc::signal(SIGHUP, libc::SIG_DFL);
+        libc::sigaddset(&mut set, SIGHUP);
+        libc::sigaddset(&mut set, SIGCONT);
+        libc::sigprocmask(libc::SIG_BLOCK, &set, ptr::null_mut());
+        tell("give up", libc::ioctl(slave, libc::TIOCNOTTY as _));
+        tell("first", libc::sigwaitinfo(&set, ptr::null_mut()));
+        tell("then", libc::sigwaitinfo(&set, ptr::null_mut()));
+        tell("again", libc::ioctl(slave, libc::TIOCNOTTY as _));
+        tell("its own", libc::open(path(c"/dev/tty"), O_RDWR));
+        tell("take it", libc::ioctl(slave, libc::TIOCSCTTY, 0));
+    }
+}
+
+/// A stopped group whose last tie to its session is lost is told.
+unsafe fn orphaned() {
+    unsafe {
+        let mut ends = [0; 2];
+        libc::pipe(ends.as_mut_ptr());
+        let leader = libc::fork();
+        if leader == 0 {
+            libc::setsid();
+            let middle = libc::fork();
+            if middle == 0 {
+                libc::setpgid(0, 0);
+                extern "C" fn hup(_: c_int) {
+                    let text = b"told it hung up\n";
+                    // SAFETY: pointer and length are the text's.
+                    unsafe { libc::write(1, text.as_ptr().cast(), text.len()) };
+                }
+                libc::signal(SIGHUP, hup as *const () as usize);
+                libc::raise(libc::SIGSTOP);
+                libc::write(ends[1], c"x".as_ptr().cast(), 1);
+                // In an orphaned group the terminal's stops do nothing.
+                libc::raise(libc::SIGTSTP);
+                libc::write(ends[1], c"y".as_ptr().cast(), 1);
+                libc::_exit(0);
+            }
+            let mut status = 0;
+            libc::waitpid(middle, &mut status, WUNTRACED);
+            libc::_exit(0);
+        }
+        let mut status = 0;
+        libc::waitpid(leader, &mut status, 0);
+        let mut bytes = [0u8; 2];
+        libc::read(ends[0], bytes.as_mut_ptr().cast(), 1);
+        libc::read(ends[0], bytes.as_mut_ptr().add(1).cast(), 1);
+        println!("{:?}", std::str::from_utf8(&bytes));
+    }
+}
+
+/// What a parent sees of stops.
+unsafe fn stopped() {
+    unsafe {
+        // In its parent's group, which may be orphaned, the terminal's stops would do nothing.
+        let child = member(|| {
+            loop {
+                libc::pause();
+            }
+        });
+        for signal in [libc::SIGSTOP, libc::SIGTSTP, SIGTTIN, SIGTTOU] {
+            libc::kill(child, signal);
+            tell_state("stop", child, WUNTRACED);
+            tell_state("once only", child, WUNTRACED | WNOHANG);
+            libc::kill(child, SIGCONT);
+            tell_state("on", child, WCONTINUED);
+            tell_state("once only", child, WCONTINUED | WNOHANG);
+        }
+        libc::kill(child, libc::SIGSTOP);
+        let mut info: libc::siginfo_t = mem::zeroed();
+        tell(
+            "kept",
+            libc::waitid(
+                libc::P_PID,
+                child as _,
+                &mut info,
+                libc::WSTOPPED | libc::WNOWAIT,
+            ),
+        );
+        println!("code {} status {}", info.si_code, info.si_status());
+        tell(
+            "taken",
+            libc::waitid(libc::P_PID, child as _, &mut info, libc::WSTOPPED),
+        );
+        let mut info: libc::siginfo_t = mem::zeroed();
+        tell(
+            "no more",
+            libc::waitid(libc::P_PID, child as _, &mut info, libc::WSTOPPED | WNOHANG),
+        );
+        println!("signal {}", info.si_signo);
+        tell(
+            "nothing to wait for",
+            libc::waitid(libc::P_PID, child as _, &mut info, WNOHANG),
+        );
+        tell(
+            "an odd kind",
+            libc::waitid(9, child as _, &mut info, libc::WEXITED),
+        );
+        libc::kill(child, libc::SIGKILL);
+        tell(
+            "of a group",
+            libc::waitid(libc::P_PGID, child as _, &mut info, libc::WEXITED),
+        );
+        println!("code {} status {}", info.si_code, info.si_status());
+    }
+}

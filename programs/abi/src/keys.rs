@@ -1,0 +1,284 @@
+//! Keys and keyrings.
+
+use std::ptr;
+
+use libc::{c_char, c_long};
+
+use crate::{in_child, tell, tell_end};
+
+const THREAD: i32 = -1;
+const PROCESS: i32 = -2;
+const SESSION: i32 = -3;
+const USER: i32 = -4;
+const USER_SESSION: i32 = -5;
+
+/// Runs this part.
+pub fn run() {
+    // SAFETY: every pointer passed is that of a live value of the right kind.
+    unsafe {
+        tell_end("kinds", in_child(|| kinds()));
+        tell_end("rings", in_child(|| rings()));
+        tell_end("states", in_child(|| states()));
+        tell_end("rights", in_child(|| rights()));
+        tell_end("inherited", in_child(|| inherited()));
+        tell_end("links", in_child(|| links()));
+    }
+}
+
+unsafe fn add(kind: *const c_char, name: *const c_char, payload: &[u8], ring: i32) -> c_long {
+    let (at, len) = (payload.as_ptr(), payload.len());
+    unsafe { libc::syscall(libc::SYS_add_key, kind, name, at, len, ring) }
+}
+
+unsafe fn control(operation: i32, a: c_long, b: c_long, c: c_long, d: c_long) -> c_long {
+    unsafe { libc::syscall(libc::SYS_keyctl, operation, a, b, c, d) }
+}
+
+unsafe fn request(kind: *const c_char, name: *const c_char, ring: i32) -> c_long {
+    let none = ptr::null::<c_char>();
+    unsafe { libc::syscall(libc::SYS_request_key, kind, name, none, ring) }
+}
+
+/// The error, or that there was none: numbers of keys differ.
+fn tell_key(what: &str, key: c_long) {
+    match key {
+        1.. => println!("{what}: a key"),
+        _ => tell(what, key),
+    }
+}
+
+unsafe fn describe(key: c_long) -> String {
+    unsafe {
+        let mut text = [0u8; 128];
+        let len = control(
+            6,
+            key,
+            text.as_mut_ptr().expose_provenance() as c_long,
+            128,
+            0,
+        );
+        match usize::try_from(len) {
+            Ok(len) => String::from_utf8_lossy(&text[..len - 1]).into_owned(),
+            Err(_) => crate::error().to_owned(),
+        }
+    }
+}
+
+unsafe fn kinds() {
+    unsafe {
+        for (kind, name, len) in [
+            (c"user", c"a", 1),
+            (c"user", c"a", 0),
+            (c"user", c"a", 32767),
+            (c"user", c"a", 32768),
+            (c"keyring", c"a", 0),
+            (c"keyring", c"a", 1),
+            (c"keyring", c".a", 0),
+            (c"logon", c"a", 1),
+            (c"logon", c"a:b", 1),
+            (c"logon", c":b", 1),
+            (c"none such", c"a", 1),
+            (c".odd", c"a", 1),
+            (c"", c"a", 1),
+            (c"user", c"", 1),
+        ] {
+            let key = add(kind.as_ptr(), name.as_ptr(), &vec![7; len], THREAD);
+            tell_key(&format!("{kind:?} {name:?} {len}"), key);
+            if key > 0 {
+                println!("{}", describe(key));
+            }
+        }
+        let nowhere = libc::syscall(
+            libc::SYS_add_key,
+            c"user".as_ptr(),
+            c"b".as_ptr(),
+            0,
+            5,
+            THREAD,
+        );
+        tell_key("content nowhere", nowhere);
+        tell_key(
+            "kind nowhere",
+            libc::syscall(libc::SYS_add_key, 1, c"b".as_ptr(), 0, 0, THREAD),
+        );
+        tell_key(
+            "no such ring",
+            add(c"user".as_ptr(), c"b".as_ptr(), b"x", 77),
+        );
+        tell_key(
+            "no such special ring",
+            add(c"user".as_ptr(), c"b".as_ptr(), b"x", -99),
+        );
+    }
+}
+
+unsafe fn rings() {
+    unsafe {
+        tell_key("none yet", control(0, THREAD.into(), 0, 0, 0));
+        tell_key("made", control(0, THREAD.into(), 1, 0, 0));
+        for ring in [THREAD, PROCESS, USER, USER_SESSION] {
+            tell_key("ring", control(0, ring.into(), 1, 0, 0));
+            println!("{}", describe(ring.into()));
+        }
+        tell_key("a session", control(1, 0, 0, 0, 0));
+        println!("{}", describe(SESSION.into()));
+        tell_key(
+            "a reserved name",
+            control(1, c".odd".as_ptr().expose_provenance() as c_long, 0, 0, 0),
+        );
+        let name = c"of this test".as_ptr().expose_provenance() as c_long;
+        let first = control(1, name, 0, 0, 0);
+        println!("{}", describe(SESSION.into()));
+        tell(
+            "the same again",
+            (control(1, name, 0, 0, 0) == first) as i32,
+        );
+        tell("where keys go", control(14, -1, 0, 0, 0));
+        tell("to the thread's", control(14, 1, 0, 0, 0));
+        tell("they went", control(14, 0, 0, 0, 0));
+        tell("nowhere", control(14, 9, 0, 0, 0));
+        tell("an odd operation", control(99, 0, 0, 0, 0));
+    }
+}
+
+unsafe fn read(key: c_long, room: usize) -> (c_long, Vec<u8>) {
+    unsafe {
+        let mut bytes = vec![0u8; 16];
+        let at = bytes.as_mut_ptr().expose_provenance() as c_long;
+        let len = control(11, key, at, room as c_long, 0);
+        (len, bytes[..(len.max(0) as usize).min(room)].to_vec())
+    }
+}
+
+unsafe fn states() {
+    unsafe {
+        let key = add(c"user".as_ptr(), c"state".as_ptr(), b"first", THREAD);
+        println!("{:?}", read(key, 16));
+        println!("short {:?}", read(key, 3).0);
+        let again = add(c"user".as_ptr(), c"state".as_ptr(), b"second", THREAD);
+        println!("the same key {} {:?}", again == key, read(key, 16));
+        let third = b"third";
+        tell(
+            "update",
+            control(2, key, third.as_ptr().expose_provenance() as c_long, 5, 0),
+        );
+        println!("{:?}", read(key, 16));
+        tell("update a ring", control(2, THREAD.into(), 0, 0, 0));
+        println!(
+            "found {}",
+            request(c"user".as_ptr(), c"state".as_ptr(), 0) == key
+        );
+        tell_key("not there", request(c"user".as_ptr(), c"other".as_ptr(), 0));
+        tell_key(
+            "of another kind",
+            request(c"logon".as_ptr(), c"state".as_ptr(), 0),
+        );
+        tell_key(
+            "of no kind",
+            request(c"none such".as_ptr(), c"state".as_ptr(), 0),
+        );
+        println!(
+            "searched {}",
+            control(
+                10,
+                THREAD.into(),
+                c"user".as_ptr().expose_provenance() as c_long,
+                c"state".as_ptr().expose_provenance() as c_long,
+                0
+            ) == key
+        );
+        tell("expires", control(15, key, 1000, 0, 0));
+        tell("revoke", control(3, key, 0, 0, 0));
+        tell("read", read(key, 16).0);
+        tell("revoke again", control(3, key, 0, 0, 0));
+        tell_key("found", request(c"user".as_ptr(), c"state".as_ptr(), 0));
+        let logon = add(c"logon".as_ptr(), c"a:b".as_ptr(), b"secret", THREAD);
+        tell("read what nobody may", read(logon, 16).0);
+        tell("read no key", read(77, 16).0);
+        tell("revoke no key", control(3, 77, 0, 0, 0));
+        tell("describe no key", control(6, 77, 0, 0, 0));
+    }
+}
+
+unsafe fn rights() {
+    unsafe {
+        let key = add(c"user".as_ptr(), c"right".as_ptr(), b"x", PROCESS);
+        tell("odd rights", control(5, key, 0xc000_0000, 0, 0));
+        tell("only to be seen", control(5, key, 0x0101_0000, 0, 0));
+        println!("{}", describe(key));
+        tell("read", read(key, 16).0);
+        tell(
+            "update",
+            control(2, key, c"y".as_ptr().expose_provenance() as c_long, 1, 0),
+        );
+        tell_key("found", request(c"user".as_ptr(), c"right".as_ptr(), 0));
+        tell("link", control(8, key, THREAD.into(), 0, 0));
+        tell("rights again", control(5, key, 0x3f3f_0000, 0, 0));
+        let other = add(c"user".as_ptr(), c"own".as_ptr(), b"x", PROCESS);
+        tell("given away", control(4, other, 1000, -1, 0));
+        tell_end(
+            "another user",
+            in_child(|| {
+                libc::setresuid(1000, 1000, 1000);
+                println!("{}", describe(key));
+                tell("read", read(key, 16).0);
+                println!("{}", describe(other));
+                tell("to another", control(4, other, 5, -1, 0));
+            }),
+        );
+    }
+}
+
+unsafe fn inherited() {
+    unsafe {
+        control(1, 0, 0, 0, 0);
+        let keys = [THREAD, PROCESS, SESSION]
+            .map(|ring| add(c"user".as_ptr(), c"kept".as_ptr(), b"x", ring));
+        println!("three {}", keys.iter().all(|&key| key > 0));
+        println!(
+            "the thread's first {}",
+            request(c"user".as_ptr(), c"kept".as_ptr(), 0) == keys[0]
+        );
+        tell_end(
+            "a child",
+            in_child(|| {
+                println!(
+                    "the session's {}",
+                    request(c"user".as_ptr(), c"kept".as_ptr(), 0) == keys[2]
+                );
+                tell_key("a thread's ring", control(0, THREAD.into(), 0, 0, 0));
+                tell_key("a process's ring", control(0, PROCESS.into(), 0, 0, 0));
+            }),
+        );
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                println!(
+                    "the process's {}",
+                    request(c"user".as_ptr(), c"kept".as_ptr(), 0) == keys[1]
+                );
+            });
+        });
+    }
+}
+
+unsafe fn links() {
+    unsafe {
+        let ring = |name: *const c_char, above: i32| add(c"keyring".as_ptr(), name, b"", above);
+        let outer = ring(c"outer".as_ptr(), PROCESS);
+        let inner = ring(c"inner".as_ptr(), outer as i32);
+        let key = add(c"user".as_ptr(), c"deep".as_ptr(), b"x", inner as i32);
+        println!(
+            "found {}",
+            request(c"user".as_ptr(), c"deep".as_ptr(), 0) == key
+        );
+        tell("in itself", control(8, outer, inner, 0, 0));
+        tell("into a key", control(8, outer, key, 0, 0));
+        tell("also here", control(8, key, outer, 0, 0));
+        println!("{} bytes of numbers", read(outer, 16).0);
+        tell("not here any more", control(9, key, outer, 0, 0));
+        tell("again", control(9, key, outer, 0, 0));
+        tell("clear", control(7, inner, 0, 0, 0));
+        tell_key("found", request(c"user".as_ptr(), c"deep".as_ptr(), 0));
+        tell("no ring", control(9, inner, 77, 0, 0));
+    }
+}

@@ -1,0 +1,292 @@
+//! Socket options: what each is at first, what it can be set to and what it is then; and what some of them do.
+
+use std::mem;
+use std::ptr;
+
+use libc::{
+    AF_INET, AF_INET6, AF_UNIX, IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, IPPROTO_UDP, MSG_DONTWAIT,
+    MSG_MORE, MSG_PEEK, MSG_WAITALL, POLLIN, SO_PASSCRED, SO_RCVLOWAT, SOCK_DGRAM, SOCK_STREAM,
+    SOL_SOCKET, c_int,
+};
+
+use crate::inet::{self, own_port, send_to};
+use crate::pipes::ready;
+use crate::unix::{option, pair, receive, send, set};
+use crate::{error, tell, tell_ok};
+
+/// A socket of datagrams that is bound to a port.
+unsafe fn udp(family: c_int) -> c_int {
+    unsafe {
+        let file = libc::socket(family, SOCK_DGRAM, 0);
+        inet::bind(file, family, 0x7f00_0001, 0);
+        file
+    }
+}
+
+/// Options that libc does not name yet.
+const SO_PEERPIDFD: c_int = 77;
+const SO_PASSPIDFD: c_int = 76;
+const UDP_CORK: c_int = 1;
+
+/// Levels, and the names of their options.
+const OPTIONS: [(c_int, &[c_int]); 5] = [
+    (
+        SOL_SOCKET,
+        &[
+            1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 25, 27, 28,
+            29, 30, 34, 35, 36, 38, 39, 40, 41, 43, 44, 45, 46, 48, 55, 56, 57, 59, 63, 64, 75, 76,
+            77,
+        ],
+    ),
+    (
+        IPPROTO_IP,
+        &[
+            1, 2, 3, 6, 7, 8, 10, 11, 12, 13, 14, 15, 18, 19, 20, 21, 22, 23, 24, 26, 33, 34, 49,
+        ],
+    ),
+    (
+        IPPROTO_TCP,
+        &[
+            1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 16, 18, 23, 25, 27, 30, 34, 37, 43,
+        ],
+    ),
+    (IPPROTO_UDP, &[1]),
+    (
+        IPPROTO_IPV6,
+        &[
+            2, 3, 4, 5, 8, 11, 16, 18, 19, 22, 23, 25, 26, 29, 30, 31, 33, 49, 51, 53, 56, 58, 60,
+            62, 66, 67, 70, 73, 74, 75, 77, 78,
+        ],
+    ),
+];
+
+/// Runs this part.
+pub fn run() {
+    // SAFETY: every pointer passed is that of a live value of the right kind.
+    unsafe {
+        for (family, kind) in [
+            (AF_UNIX, SOCK_STREAM),
+            (AF_INET, SOCK_STREAM),
+            (AF_INET, SOCK_DGRAM),
+            (AF_INET6, SOCK_STREAM),
+            (AF_INET6, SOCK_DGRAM),
+        ] {
+            for (level, names) in OPTIONS {
+                println!("family {family} kind {kind} level {level}");
+                for &name in names {
+                    numbers(family, kind, level, name);
+                }
+            }
+        }
+        connected();
+        pieces();
+        least();
+        times();
+        peers();
+    }
+}
+
+/// The option's value, a number unless its length is told.
+unsafe fn value(file: c_int, level: c_int, name: c_int) -> String {
+    let mut bytes = [0u8; 256];
+    let mut length = bytes.len() as u32;
+    let result =
+        unsafe { libc::getsockopt(file, level, name, bytes.as_mut_ptr().cast(), &mut length) };
+    match (result, length) {
+        (0, 4) => i32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]).to_string(),
+        (0, length) => format!("[{length}]"),
+        _ => error().to_string(),
+    }
+}
+
+/// Sets the option to several numbers, each at a socket of its own.
+unsafe fn numbers(family: c_int, kind: c_int, level: c_int, name: c_int) {
+    const GIVEN: [c_int; 8] = [-1, 0, 1, 2, 100, 256, 40000, 70000];
+    unsafe {
+        let file = libc::socket(family, kind, 0);
+        let mut line = value(file, level, name);
+        libc::close(file);
+        let mut known = line != "ENOPROTOOPT" && line != "EOPNOTSUPP";
+        for given in GIVEN {
+            let file = libc::socket(family, kind, 0);
+            let after = if set(file, level, name, given) == 0 {
+                value(file, level, name)
+            } else {
+                error().to_string()
+            };
+            known |= after != "ENOPROTOOPT" && after != "EOPNOTSUPP";
+            line += &format!(", {given} {after}");
+            libc::close(file);
+        }
+        if known {
+            println!("{name}: {line}");
+        }
+    }
+}
+
+/// What only a connection can tell.
+unsafe fn connected() {
+    unsafe {
+        for family in [AF_INET, AF_INET6] {
+            let [a, b] = inet::pair(family);
+            println!("IP_MTU {}", value(a, IPPROTO_IP, 14));
+            println!("IPV6_MTU {}", value(a, IPPROTO_IPV6, 24));
+            println!("TCP_INFO {}", value(a, IPPROTO_TCP, 11));
+            println!("SO_PEERNAME {}", value(b, SOL_SOCKET, 28));
+            libc::close(a);
+            libc::close(b);
+        }
+    }
+}
+
+/// Datagrams that are sent in pieces.
+unsafe fn pieces() {
+    unsafe {
+        for family in [AF_INET, AF_INET6] {
+            let (from, to) = (udp(family), udp(family));
+            let (own, port) = (own_port(from), own_port(to));
+            let ip = 0x7f00_0001;
+            tell("connect", inet::connect(from, family, ip, port));
+            tell("piece", send(from, b"one ", MSG_MORE));
+            receive("nothing yet", to, 64, MSG_DONTWAIT);
+            tell("piece", send(from, b"two ", MSG_MORE));
+            tell("last", send(from, b"three", 0));
+            receive("whole", to, 64, MSG_DONTWAIT);
+            receive("no more", to, 64, MSG_DONTWAIT);
+            tell("cork", set(from, IPPROTO_UDP, UDP_CORK, 1));
+            tell("piece", send(from, b"four ", 0));
+            // What follows goes where the first went.
+            tell("piece", send_to(from, b"five", family, ip, own));
+            receive("nothing yet", to, 64, MSG_DONTWAIT);
+            tell("uncork", set(from, IPPROTO_UDP, UDP_CORK, 0));
+            receive("whole", to, 64, MSG_DONTWAIT);
+            receive("not here", from, 64, MSG_DONTWAIT);
+            tell("piece", send(from, &[0; 60000], MSG_MORE));
+            tell("too long", send(from, &[0; 6000], 0));
+            tell("uncork", set(from, IPPROTO_UDP, UDP_CORK, 0));
+            libc::close(from);
+            libc::close(to);
+        }
+    }
+}
+
+/// SO_RCVLOWAT, and what MSG_PEEK waits for.
+unsafe fn least() {
+    unsafe {
+        for family in [AF_UNIX, AF_INET] {
+            let [a, b] = match family {
+                AF_UNIX => pair(SOCK_STREAM),
+                _ => inet::pair(family),
+            };
+            tell("lowat", set(b, SOL_SOCKET, SO_RCVLOWAT, 8));
+            send(a, b"1234", 0);
+            ready("four of eight", b, POLLIN);
+            receive("without waiting", b, 64, MSG_DONTWAIT);
+            send(a, b"123456789", 0);
+            ready("nine of eight", b, POLLIN);
+            receive("less room", b, 3, 0);
+            receive("the rest", b, 64, MSG_DONTWAIT);
+            tell("lowat", set(b, SOL_SOCKET, SO_RCVLOWAT, 1));
+            send(a, b"abcdef", 0);
+            receive("look", b, 6, MSG_PEEK | MSG_WAITALL);
+            receive("look", b, 9, MSG_PEEK | MSG_WAITALL | MSG_DONTWAIT);
+            receive("take", b, 9, MSG_WAITALL | MSG_DONTWAIT);
+            libc::close(a);
+            libc::close(b);
+        }
+    }
+}
+
+/// Receives a byte, and prints the kinds and lengths of the control messages with it.
+unsafe fn controls(what: &str, file: c_int) -> Vec<(c_int, Vec<u8>)> {
+    let mut found = Vec::new();
+    unsafe {
+        let mut room = [0u64; 32];
+        let mut byte = [0u8; 8];
+        let mut piece = libc::iovec {
+            iov_base: byte.as_mut_ptr().cast(),
+            iov_len: byte.len(),
+        };
+        let mut message: libc::msghdr = mem::zeroed();
+        message.msg_iov = &mut piece;
+        message.msg_iovlen = 1;
+        message.msg_control = room.as_mut_ptr().cast();
+        message.msg_controllen = mem::size_of_val(&room) as _;
+        tell(what, libc::recvmsg(file, &mut message, MSG_DONTWAIT) as i64);
+        let mut at = libc::CMSG_FIRSTHDR(&message);
+        while let Some(header) = at.as_ref() {
+            let length = header.cmsg_len as usize - mem::size_of::<libc::cmsghdr>();
+            let data = std::slice::from_raw_parts(libc::CMSG_DATA(at), length);
+            println!("  {} {} {length}", header.cmsg_level, header.cmsg_type);
+            found.push((header.cmsg_type, data.to_vec()));
+            at = libc::CMSG_NXTHDR(&message, at);
+        }
+    }
+    found
+}
+
+/// When datagrams arrived.
+unsafe fn times() {
+    unsafe {
+        let to = udp(AF_INET);
+        let port = own_port(to);
+        let [a, b] = pair(SOCK_DGRAM);
+        for (name, unit) in [(29, 1_000_000), (35, 1_000_000_000)] {
+            for (file, datagram) in [(to, true), (b, false)] {
+                tell("stamps", set(file, SOL_SOCKET, name, 1));
+                if datagram {
+                    let from = udp(AF_INET);
+                    send_to(from, b"x", AF_INET, 0x7f00_0001, port);
+                    libc::close(from);
+                } else {
+                    send(a, b"x", 0);
+                }
+                for (_, data) in controls("stamped", file) {
+                    let part = i64::from_ne_bytes(data[8..].try_into().unwrap_or_default());
+                    println!("a part: {}", (0..unit).contains(&part));
+                }
+                tell("29", option(file, 29));
+                tell("35", option(file, 35));
+                tell("none", set(file, SOL_SOCKET, name, 0));
+            }
+        }
+    }
+}
+
+/// Who is at the other end.
+unsafe fn peers() {
+    unsafe {
+        let [a, b] = pair(SOCK_STREAM);
+        let mut groups = [0u32; 64];
+        let mut length = 0;
+        let read = |groups: &mut [u32; 64], length: &mut u32| {
+            libc::getsockopt(a, SOL_SOCKET, 59, groups.as_mut_ptr().cast(), length)
+        };
+        let own = libc::getgroups(0, ptr::null_mut());
+        let result = read(&mut groups, &mut length);
+        tell_ok(
+            "no room",
+            (result == -1) == (own > 0) && length == own as u32 * 4,
+        );
+        length = mem::size_of_val(&groups) as u32;
+        tell("groups", read(&mut groups, &mut length));
+        println!("all of them: {}", length == own as u32 * 4);
+        let process = option(a, SO_PEERPIDFD);
+        println!("a process: {}", process > 2);
+        let flags = libc::fcntl(process, libc::F_GETFD);
+        tell("closed by exec", flags);
+        tell(
+            "signal 0",
+            libc::syscall(libc::SYS_pidfd_send_signal, process, 0, 0, 0),
+        );
+        tell("pidfds", set(b, SOL_SOCKET, SO_PASSPIDFD, 1));
+        send(a, b"x", 0);
+        for (_, data) in controls("who", b) {
+            let fd = i32::from_ne_bytes(data.try_into().unwrap_or_default());
+            println!("a process: {}", fd > 2);
+        }
+        tell("credentials", set(b, SOL_SOCKET, SO_PASSCRED, 1));
+        send(a, b"x", 0);
+        controls("both", b);
+    }
+}

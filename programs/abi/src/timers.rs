@@ -1,0 +1,506 @@
+//! Timers and clocks: who is told and how often, clocks of processes and threads, timerfd(2).
+
+use std::{mem, ptr};
+
+use libc::{
+    CLOCK_MONOTONIC, CLOCK_PROCESS_CPUTIME_ID, CLOCK_REALTIME, CLOCK_THREAD_CPUTIME_ID,
+    TIMER_ABSTIME, c_int,
+};
+
+use crate::{in_child, tell, tell_end};
+
+/// Runs this part.
+pub fn run() {
+    // SAFETY: every pointer passed is that of a live value of the right kind.
+    unsafe {
+        tell_end("events", in_child(|| events()));
+        tell_end("by processor time", in_child(|| processor()));
+        tell_end("interval timers", in_child(|| intervals()));
+        tell_end("clocks", in_child(|| clocks()));
+        tell_end("descriptors", in_child(|| descriptors()));
+        tell_end("cancelled", in_child(|| cancelled()));
+    }
+}
+
+/// A real-time signal that no C library keeps for itself.
+const QUEUED: c_int = 40;
+
+const EVERY: libc::itimerspec = libc::itimerspec {
+    it_interval: libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 1_000_000,
+    },
+    it_value: libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 1_000_000,
+    },
+};
+const ONCE: libc::itimerspec = libc::itimerspec {
+    it_interval: libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    },
+    it_value: libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 1,
+    },
+};
+const NEVER: libc::itimerspec = libc::itimerspec {
+    it_interval: libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    },
+    it_value: libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    },
+};
+
+unsafe fn create(what: &str, clock: c_int, notify: c_int, signal: c_int, thread: c_int) -> c_int {
+    unsafe {
+        let mut event: libc::sigevent = mem::zeroed();
+        event.sigev_value.sival_ptr = ptr::without_provenance_mut(0x1234);
+        event.sigev_notify = notify;
+        event.sigev_signo = signal;
+        event.sigev_notify_thread_id = thread;
+        let mut id = -1;
+        let result = libc::syscall(libc::SYS_timer_create, clock, &event, &mut id);
+        tell(what, result);
+        id
+    }
+}
+
+unsafe fn set(timer: c_int, flags: c_int, to: &libc::itimerspec) -> i64 {
+    let none = ptr::null::<u8>();
+    unsafe { libc::syscall(libc::SYS_timer_settime, timer, flags, to, none) }
+}
+
+unsafe fn blocked(signals: &[c_int]) -> libc::sigset_t {
+    unsafe {
+        let mut set: libc::sigset_t = mem::zeroed();
+        for &signal in signals {
+            libc::sigaddset(&mut set, signal);
+        }
+        libc::sigprocmask(libc::SIG_BLOCK, &set, ptr::null_mut());
+        set
+    }
+}
+
+unsafe fn events() {
+    unsafe {
+        let waits = blocked(&[libc::SIGALRM, libc::SIGUSR1, QUEUED]);
+        let own = libc::syscall(libc::SYS_gettid) as c_int;
+        let take = |what: &str, timer: c_int| {
+            let mut info: libc::siginfo_t = mem::zeroed();
+            let signal = libc::sigwaitinfo(&waits, &mut info);
+            let words: [u64; 4] = *(&raw const info).cast();
+            let value = info.si_value().sival_ptr.addr();
+            println!(
+                "{what}: {signal} code {} of it {} value {value:#x}",
+                info.si_code,
+                words[2] as c_int == timer
+            );
+        };
+        for (name, notify, signal, thread) in [
+            ("a signal", libc::SIGEV_SIGNAL, QUEUED, 0),
+            ("a thread", 4, libc::SIGUSR1, own),
+            ("a thread's function", libc::SIGEV_THREAD, libc::SIGUSR1, 0),
+        ] {
+            let timer = create(name, CLOCK_MONOTONIC, notify, signal, thread);
+            tell("set", set(timer, 0, &ONCE));
+            take(name, timer);
+            tell("overrun", libc::syscall(libc::SYS_timer_getoverrun, timer));
+            let mut left: libc::itimerspec = mem::zeroed();
+            tell(
+                "left",
+                libc::syscall(libc::SYS_timer_gettime, timer, &mut left),
+            );
+            println!("{} {}", left.it_value.tv_sec, left.it_value.tv_nsec);
+            tell("delete", libc::syscall(libc::SYS_timer_delete, timer));
+        }
+        let timer = create("nobody", CLOCK_MONOTONIC, libc::SIGEV_NONE, 0, 0);
+        tell("set", set(timer, 0, &EVERY));
+        let mut left = NEVER;
+        libc::syscall(libc::SYS_timer_gettime, timer, &mut left);
+        println!(
+            "every {} left {}",
+            left.it_interval.tv_nsec,
+            left.it_value.tv_nsec > 0
+        );
+        tell("delete", libc::syscall(libc::SYS_timer_delete, timer));
+        create("no such thread", CLOCK_MONOTONIC, 4, libc::SIGUSR1, 1);
+        create("no such signal", CLOCK_MONOTONIC, libc::SIGEV_SIGNAL, 65, 0);
+        create("signal 0", CLOCK_MONOTONIC, libc::SIGEV_SIGNAL, 0, 0);
+        create("no such way", CLOCK_MONOTONIC, 9, libc::SIGUSR1, 0);
+        create("no such clock", 99, libc::SIGEV_NONE, 0, 0);
+        create(
+            "a coarse clock",
+            libc::CLOCK_MONOTONIC_COARSE,
+            libc::SIGEV_NONE,
+            0,
+            0,
+        );
+        create(
+            "the raw clock",
+            libc::CLOCK_MONOTONIC_RAW,
+            libc::SIGEV_NONE,
+            0,
+            0,
+        );
+        for clock in [
+            CLOCK_REALTIME,
+            libc::CLOCK_BOOTTIME,
+            libc::CLOCK_TAI,
+            CLOCK_PROCESS_CPUTIME_ID,
+            CLOCK_THREAD_CPUTIME_ID,
+        ] {
+            let timer = create(
+                &format!("clock {clock}"),
+                clock,
+                libc::SIGEV_SIGNAL,
+                libc::SIGUSR1,
+                0,
+            );
+            tell("in the past", set(timer, TIMER_ABSTIME, &ONCE));
+            take("told", timer);
+            tell("again", libc::syscall(libc::SYS_timer_delete, timer));
+        }
+        let mut id = 0;
+        let none = ptr::null::<u8>();
+        tell(
+            "by default",
+            libc::syscall(libc::SYS_timer_create, CLOCK_MONOTONIC, none, &mut id),
+        );
+        set(id, 0, &ONCE);
+        let mut info: libc::siginfo_t = mem::zeroed();
+        println!("{}", libc::sigwaitinfo(&waits, &mut info));
+        println!(
+            "its value is its number: {}",
+            info.si_value().sival_ptr.addr() as c_int == id
+        );
+        let odd = libc::itimerspec {
+            it_value: libc::timespec {
+                tv_sec: 0,
+                tv_nsec: -1,
+            },
+            ..NEVER
+        };
+        tell("an odd time", set(id, 0, &odd));
+        tell("odd flags", set(id, 2, &ONCE));
+        tell("of none", set(77, 0, &ONCE));
+        tell(
+            "overrun of none",
+            libc::syscall(libc::SYS_timer_getoverrun, 77),
+        );
+        tell("delete none", libc::syscall(libc::SYS_timer_delete, 77));
+        // A child has none of them.
+        tell_end(
+            "a child",
+            in_child(|| tell("of the parent", set(id, 0, &ONCE))),
+        );
+        // Reset or deleted while its signal waits.
+        set(id, 0, &ONCE);
+        while !pending(libc::SIGALRM) {}
+        tell("stop", set(id, 0, &NEVER));
+        println!("still pending {}", pending(libc::SIGALRM));
+    }
+}
+
+unsafe fn pending(signal: c_int) -> bool {
+    unsafe {
+        let mut set: libc::sigset_t = mem::zeroed();
+        libc::sigpending(&mut set);
+        libc::sigismember(&set, signal) == 1
+    }
+}
+
+unsafe fn processor() {
+    unsafe {
+        let waits = blocked(&[libc::SIGUSR1, libc::SIGUSR2]);
+        let timer = create(
+            "the process",
+            CLOCK_PROCESS_CPUTIME_ID,
+            libc::SIGEV_SIGNAL,
+            libc::SIGUSR1,
+            0,
+        );
+        set(timer, 0, &EVERY);
+        while !pending(libc::SIGUSR1) {}
+        let mut info: libc::siginfo_t = mem::zeroed();
+        println!(
+            "{} code {}",
+            libc::sigwaitinfo(&waits, &mut info),
+            info.si_code
+        );
+        tell("stop", set(timer, 0, &NEVER));
+        let mut clock = 0;
+        tell(
+            "its clock",
+            libc::clock_getcpuclockid(libc::getpid(), &mut clock),
+        );
+        let timer = create("by number", clock, libc::SIGEV_SIGNAL, libc::SIGUSR2, 0);
+        set(timer, 0, &ONCE);
+        while !pending(libc::SIGUSR2) {}
+        println!("told");
+        let nobody = !77777 << 3 | 2;
+        create("of nobody", nobody, libc::SIGEV_NONE, 0, 0);
+        let mut now: libc::timespec = mem::zeroed();
+        tell("time of nobody", libc::clock_gettime(nobody, &mut now));
+        let parent = !libc::getppid() << 3 | 2;
+        tell("the parent's", libc::clock_gettime(parent, &mut now));
+        tell(
+            "a timer of it",
+            libc::c_int::from(create("the parent's timer", parent, libc::SIGEV_NONE, 0, 0) < 0),
+        );
+        let thread = !(libc::syscall(libc::SYS_gettid) as c_int) << 3 | 6;
+        tell("a thread's", libc::clock_gettime(thread, &mut now));
+        tell("its precision", libc::clock_getres(thread, &mut now));
+        println!("{} {}", now.tv_sec, now.tv_nsec);
+        tell(
+            "another process's thread",
+            libc::clock_gettime(!libc::getppid() << 3 | 6, &mut now),
+        );
+        tell("set", libc::clock_settime(thread, &now));
+        tell(
+            "sleep by a thread's",
+            libc::clock_nanosleep(CLOCK_THREAD_CPUTIME_ID, 0, &now, ptr::null_mut()),
+        );
+        let past: libc::timespec = mem::zeroed();
+        tell(
+            "sleep by the process's",
+            libc::clock_nanosleep(
+                CLOCK_PROCESS_CPUTIME_ID,
+                TIMER_ABSTIME,
+                &past,
+                ptr::null_mut(),
+            ),
+        );
+        // Another thread uses the time that this one sleeps through.
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| while !stop.load(std::sync::atomic::Ordering::Relaxed) {});
+            let short = libc::timespec {
+                tv_sec: 0,
+                tv_nsec: 5_000_000,
+            };
+            tell(
+                "while another runs",
+                libc::clock_nanosleep(CLOCK_PROCESS_CPUTIME_ID, 0, &short, ptr::null_mut()),
+            );
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+    }
+}
+
+unsafe fn intervals() {
+    unsafe {
+        let waits = blocked(&[libc::SIGALRM, libc::SIGVTALRM, libc::SIGPROF]);
+        let short = libc::itimerval {
+            it_interval: libc::timeval {
+                tv_sec: 0,
+                tv_usec: 0,
+            },
+            it_value: libc::timeval {
+                tv_sec: 0,
+                tv_usec: 1000,
+            },
+        };
+        for (kind, signal) in [
+            (libc::ITIMER_REAL, libc::SIGALRM),
+            (libc::ITIMER_VIRTUAL, libc::SIGVTALRM),
+            (libc::ITIMER_PROF, libc::SIGPROF),
+        ] {
+            tell("set", libc::setitimer(kind, &short, ptr::null_mut()));
+            while !pending(signal) {}
+            let mut info: libc::siginfo_t = mem::zeroed();
+            println!(
+                "{} code {:#x}",
+                libc::sigwaitinfo(&waits, &mut info),
+                info.si_code
+            );
+            let mut left: libc::itimerval = mem::zeroed();
+            tell("left", libc::getitimer(kind, &mut left));
+            println!("{} {}", left.it_value.tv_sec, left.it_value.tv_usec);
+        }
+        tell(
+            "no setting",
+            libc::setitimer(libc::ITIMER_REAL, ptr::null(), ptr::null_mut()),
+        );
+        tell("nowhere", libc::syscall(libc::SYS_getitimer, 0, 1));
+        libc::alarm(100);
+        tell_end("a child", in_child(|| println!("alarm {}", libc::alarm(0))));
+        println!("the parent's is there {}", libc::alarm(0) > 90);
+    }
+}
+
+unsafe fn clocks() {
+    unsafe {
+        for clock in 0..13 {
+            let mut precision: libc::timespec = mem::zeroed();
+            tell(
+                &format!("clock {clock}"),
+                libc::clock_getres(clock, &mut precision),
+            );
+            println!(
+                "  {} {}",
+                precision.tv_sec,
+                if precision.tv_nsec > 1 {
+                    "coarse"
+                } else {
+                    "fine"
+                }
+            );
+            let past: libc::timespec = mem::zeroed();
+            tell(
+                "  sleep",
+                libc::syscall(libc::SYS_clock_nanosleep, clock, TIMER_ABSTIME, &past, 0),
+            );
+            tell(
+                "  set",
+                libc::clock_settime(
+                    clock,
+                    &libc::timespec {
+                        tv_sec: -1,
+                        tv_nsec: 0,
+                    },
+                ),
+            );
+        }
+        tell(
+            "odd nanoseconds",
+            libc::clock_settime(
+                CLOCK_REALTIME,
+                &libc::timespec {
+                    tv_sec: 1,
+                    tv_nsec: 1 << 40,
+                },
+            ),
+        );
+        let mut before: libc::timespec = mem::zeroed();
+        libc::clock_gettime(CLOCK_REALTIME, &mut before);
+        tell("set", libc::clock_settime(CLOCK_REALTIME, &before));
+        libc::setuid(1000);
+        tell("by a user", libc::clock_settime(CLOCK_REALTIME, &before));
+        let day = libc::timeval {
+            tv_sec: 1,
+            tv_usec: 1,
+        };
+        tell("settimeofday", libc::settimeofday(&day, ptr::null()));
+        let mut zone = [1i32; 2];
+        tell("zone", libc::syscall(libc::SYS_gettimeofday, 0, &mut zone));
+        println!("{} {}", zone[0], zone[1]);
+    }
+}
+
+unsafe fn descriptors() {
+    unsafe {
+        tell(
+            "no such clock",
+            libc::timerfd_create(CLOCK_PROCESS_CPUTIME_ID, 0),
+        );
+        tell("odd flags", libc::timerfd_create(CLOCK_MONOTONIC, 1));
+        let file = libc::timerfd_create(CLOCK_MONOTONIC, libc::TFD_NONBLOCK);
+        let mut count = 0u64;
+        let at = (&raw mut count).cast();
+        tell("not set", libc::read(file, at, 8) as i64);
+        tell("too little", libc::read(file, at, 7) as i64);
+        tell("write", libc::write(file, at, 8) as i64);
+        tell(
+            "set",
+            libc::timerfd_settime(file, 0, &ONCE, ptr::null_mut()),
+        );
+        let mut poll = libc::pollfd {
+            fd: file,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        tell("ready", libc::poll(&mut poll, 1, -1));
+        tell("read", libc::read(file, at, 8) as i64);
+        println!("{count}");
+        tell(
+            "every",
+            libc::timerfd_settime(file, 0, &EVERY, ptr::null_mut()),
+        );
+        let mut left = NEVER;
+        tell("left", libc::timerfd_gettime(file, &mut left));
+        println!(
+            "{} {}",
+            left.it_interval.tv_nsec,
+            left.it_value.tv_nsec <= 1_000_000
+        );
+        tell(
+            "odd flags",
+            libc::timerfd_settime(file, 8, &ONCE, ptr::null_mut()),
+        );
+        let odd = libc::itimerspec {
+            it_value: libc::timespec {
+                tv_sec: 0,
+                tv_nsec: 1 << 31,
+            },
+            ..NEVER
+        };
+        tell(
+            "an odd time",
+            libc::timerfd_settime(file, 0, &odd, ptr::null_mut()),
+        );
+        tell(
+            "of another",
+            libc::timerfd_settime(0, 0, &ONCE, ptr::null_mut()),
+        );
+        tell("of nothing", libc::timerfd_gettime(99, &mut left));
+        tell("stop", libc::timerfd_settime(file, 0, &NEVER, &mut left));
+        println!("{}", left.it_interval.tv_nsec);
+        let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{file}")).unwrap_or_default();
+        for line in info
+            .lines()
+            .filter(|line| !line.starts_with("ino") && !line.starts_with("mnt_id"))
+        {
+            println!("{line}");
+        }
+        tell("set ticks", libc::ioctl(file, 0x4008_5400, &7u64));
+        tell("read", libc::read(file, at, 8) as i64);
+        println!("{count}");
+    }
+}
+
+/// A change of the time of day ends timers that ask for it.
+unsafe fn cancelled() {
+    unsafe {
+        let file = libc::timerfd_create(CLOCK_REALTIME, libc::TFD_NONBLOCK);
+        let far = libc::itimerspec {
+            it_value: libc::timespec {
+                tv_sec: 1 << 40,
+                tv_nsec: 0,
+            },
+            ..NEVER
+        };
+        let cancel = libc::TFD_TIMER_ABSTIME | libc::TFD_TIMER_CANCEL_ON_SET;
+        tell(
+            "set",
+            libc::timerfd_settime(file, cancel, &far, ptr::null_mut()),
+        );
+        let mut poll = libc::pollfd {
+            fd: file,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        tell("ready", libc::poll(&mut poll, 1, 0));
+        let mut now: libc::timespec = mem::zeroed();
+        libc::clock_gettime(CLOCK_REALTIME, &mut now);
+        tell("the time of day", libc::clock_settime(CLOCK_REALTIME, &now));
+        tell("ready", libc::poll(&mut poll, 1, 0));
+        let mut count = 0u64;
+        tell("read", libc::read(file, (&raw mut count).cast(), 8) as i64);
+        tell("once", libc::read(file, (&raw mut count).cast(), 8) as i64);
+        tell(
+            "set",
+            libc::timerfd_settime(file, libc::TFD_TIMER_ABSTIME, &far, ptr::null_mut()),
+        );
+        libc::clock_gettime(CLOCK_REALTIME, &mut now);
+        libc::clock_settime(CLOCK_REALTIME, &now);
+        tell(
+            "not asked for",
+            libc::read(file, (&raw mut count).cast(), 8) as i64,
+        );
+    }
+}
