@@ -35,9 +35,16 @@ pub fn of_process(session: i32) -> (u64, i32) {
 /// A session's leader ended: its terminal is free again, and those in the foreground are told.
 pub fn session_ended(session: i32) {
     if let Some(tty) = of_session(session) {
-        tty.signal_foreground(SIGHUP);
-        tty.signal_foreground(SIGCONT);
-        tty.release();
+        let (_, foreground) = tty.release();
+        hang_up(foreground);
+    }
+}
+
+/// Tells a process group, if any, that its terminal is gone.
+fn hang_up(group: i32) {
+    if group > 0 {
+        _ = signal::send_group(group, SIGHUP);
+        _ = signal::send_group(group, SIGCONT);
     }
 }
 
@@ -61,20 +68,22 @@ impl Tty {
 
     /// The line is gone: the session's leader and the foreground learn of it.
     pub(super) fn signal_hang_up(&self) {
-        let session = self.state.lock().session;
-        self.signal_foreground(SIGHUP);
-        self.signal_foreground(SIGCONT);
+        let (session, foreground) = self.release();
+        hang_up(foreground);
         if session > 0 {
             _ = signal::send_process(session, SIGHUP);
             _ = signal::send_process(session, SIGCONT);
         }
-        self.release();
     }
 
-    /// No session has the terminal any more.
-    pub(super) fn release(&self) {
+    /// No session has the terminal any more; returns the one that had it and the group in its foreground. Who
+    /// is to be told comes after this: a program that SIGHUP woke finds no terminal.
+    pub(super) fn release(&self) -> (i32, i32) {
         let mut state = self.state.lock();
-        (state.session, state.foreground) = (0, 0);
+        (
+            core::mem::take(&mut state.session),
+            core::mem::take(&mut state.foreground),
+        )
     }
 
     /// Becomes the controlling terminal of the calling process, if that is a session leader without one and
