@@ -215,7 +215,7 @@ pub const CALLS: &[Call] = calls! {
     237 fremovexattr(Fd, Path) Whole;
     238 tkill(Int, Signal) Whole;
     239 sendfile64(Fd, Fd, Pointer, Uint) Whole;
-    240 futex(Pointer, Hex, Int, Pointer, Pointer, Hex) Partial("no priority inheritance");
+    240 futex(Pointer, Hex, Int, Pointer, Pointer, Hex) Whole;
     241 sched_setaffinity(Int, Uint, Pointer) Whole;
     242 sched_getaffinity(Int, Uint, Pointer) Whole;
     243 io_setup() Absent;
@@ -389,7 +389,7 @@ pub const CALLS: &[Call] = calls! {
     419 mq_timedreceive_time64() Absent;
     420 semtimedop_time64() Absent;
     421 rt_sigtimedwait_time64(Pointer, Pointer, Pointer, Uint) Whole;
-    422 futex_time64(Pointer, Hex, Int, Pointer, Pointer, Hex) Partial("no priority inheritance");
+    422 futex_time64(Pointer, Hex, Int, Pointer, Pointer, Hex) Whole;
     423 sched_rr_get_interval_time64() Absent;
     424 pidfd_send_signal() Absent;
     425 io_uring_setup() Absent;

@@ -112,7 +112,7 @@ pub const CALLS: &[Call] = calls! {
     95 waitid(Int, Int, Pointer, Hex, Pointer) Whole;
     96 set_tid_address(Pointer) Whole;
     97 unshare(Hex) Partial("no namespaces");
-    98 futex(Pointer, Hex, Int, Pointer, Pointer, Hex) Partial("who holds a PI futex inherits no priority");
+    98 futex(Pointer, Hex, Int, Pointer, Pointer, Hex) Whole;
     99 set_robust_list(Pointer, Uint) Whole;
     100 get_robust_list(Int, Pointer, Pointer) Whole;
     101 nanosleep(Pointer, Pointer) Whole;

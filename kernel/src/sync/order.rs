@@ -6,6 +6,8 @@
 pub enum Rank {
     /// Anywhere; unchecked.
     Any,
+    /// Who waits for whose lock.
+    Chains,
     /// Who is whose child, and in which group.
     Tree,
     /// Signals of a process.

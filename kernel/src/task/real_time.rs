@@ -5,7 +5,7 @@
 //!
 //! They never starve the others: where those wait for a second, real-time threads are held back for a twentieth.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use linux_raw_sys::general::{RLIMIT_RTTIME, SCHED_RR, SIGKILL, SIGXCPU};
 
@@ -24,6 +24,11 @@ pub fn place(priority: u32) -> u64 {
     u64::from(99 - priority.min(99)) << 32
 }
 
+/// The priority that has a place, 0 for a virtual runtime of the others.
+pub fn priority(place: u64) -> u32 {
+    99_u32.saturating_sub((place >> 32) as u32)
+}
+
 /// How long SCHED_RR lets a thread run while others of its priority wait, in ns.
 pub const TURN_NS: u64 = 100_000_000;
 const TURN: u32 = (TURN_NS / PERIOD_NS) as u32;
@@ -37,6 +42,8 @@ pub struct State {
     turn: AtomicU32,
     /// Whether its turn is over.
     over: AtomicBool,
+    /// The priority that it inherits from those who wait for its locks, 0 for none.
+    inherited: AtomicU8,
     /// Ticks since it slept last, and how often it had slept then.
     awake: AtomicU32,
     sleeps: AtomicU64,
@@ -48,9 +55,20 @@ impl State {
         State {
             turn: AtomicU32::new(0),
             over: AtomicBool::new(false),
+            inherited: AtomicU8::new(0),
             awake: AtomicU32::new(0),
             sleeps: AtomicU64::new(0),
         }
+    }
+
+    /// The priority that the thread inherits from those who wait for its locks, 0 for none.
+    pub fn inherited(&self) -> u32 {
+        self.inherited.load(Relaxed).into()
+    }
+
+    /// Sets that.
+    pub fn set_inherited(&self, priority: u32) {
+        self.inherited.store(priority as u8, Relaxed);
     }
 
     /// Lets the next of its priority run.

@@ -78,6 +78,15 @@ impl Class {
             _ => Class::Fair(weight_of(nice)),
         }
     }
+
+    /// The same, or of that real-time priority (0 for none) if it is higher.
+    pub fn at_least(self, priority: u32) -> Self {
+        match self {
+            Class::Fair(_) if priority == 0 => self,
+            Class::Fair(_) => Class::RealTime(priority),
+            Class::RealTime(own) => Class::RealTime(own.max(priority)),
+        }
+    }
 }
 
 /// What the scheduler keeps of a thread.
@@ -162,6 +171,12 @@ impl Entity {
     #[inline]
     pub fn is_real_time(&self) -> bool {
         self.weight() == 0
+    }
+
+    /// The real-time priority that it runs at, inherited or its own; 0 in the other policies.
+    #[inline]
+    pub fn priority(&self) -> u32 {
+        real_time::priority(self.vruntime())
     }
 
     /// Of the CPU whose queue `least` is of; not in a queue.

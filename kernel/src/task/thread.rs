@@ -9,11 +9,11 @@ use super::counting::Mode;
 use super::credentials::Credentials;
 use super::limits;
 use super::process::Process;
-use super::sched::{self, Class, Entity, state};
+use super::sched::{Entity, state};
 use super::signal::ThreadSignals;
 use super::transfers::Transfers;
 use super::usage::{Times, Told, Usage};
-use super::{ptrace, rseq, seccomp};
+use super::{futex, ptrace, rseq, sched, seccomp};
 use crate::arch::cell::ThreadLocal;
 use crate::arch::{ThreadState, cpu, time};
 use crate::errno::Result;
@@ -401,7 +401,7 @@ impl Thread {
     /// Sets the nice value.
     pub fn set_nice(&self, nice: i32) {
         self.nice.store(nice, Relaxed);
-        self.classify();
+        futex::reclassify(self);
     }
 
     /// The scheduling policy (SCHED_*), and the priority in it.
@@ -419,12 +419,7 @@ impl Thread {
     pub fn set_policy(&self, policy: u32, priority: u32) {
         self.policy[0].store(policy, Relaxed);
         self.policy[1].store(priority, Relaxed);
-        self.classify();
-    }
-
-    fn classify(&self) {
-        let (policy, priority) = self.policy();
-        sched::classify(self, Class::new(policy, priority, self.nice()));
+        futex::reclassify(self);
     }
 
     /// What SCHED_DEADLINE was asked for.

@@ -17,6 +17,7 @@ mod huge;
 #[cfg(target_arch = "aarch64")]
 mod idreg;
 mod inet;
+mod inherit;
 mod ipc;
 mod jobs;
 mod keys;
@@ -66,6 +67,7 @@ fn main() {
         Some("futex") => futex::run(),
         Some("huge") => huge::run(),
         Some("rseq") => rseq::run(),
+        Some("inherit") => inherit::run(),
         Some("ipc") => ipc::run(),
         Some("ptrace") => ptrace::run(),
         Some("seccomp") => seccomp::run(),

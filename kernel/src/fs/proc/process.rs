@@ -612,10 +612,11 @@ fn stat(subject: &Subject, text: &mut Text) -> Result<()> {
     let (user, system) = subject.times().in_user_hz();
     let (children_user, children_system) = process.children_times().in_user_hz();
     let nice = subject.thread.as_ref().map_or(0, |thread| thread.nice());
-    let shown = match subject.thread.as_ref().map(|thread| thread.policy()) {
-        Some((SCHED_FIFO | SCHED_RR, priority)) => -1 - priority as i32,
-        Some((SCHED_DEADLINE, _)) => -101,
-        _ => 20 + nice,
+    let thread = subject.thread.as_ref();
+    let shown = match thread.map(|thread| (thread.sched.priority(), thread.policy().0)) {
+        Some((_, SCHED_DEADLINE)) => -101,
+        None | Some((0, _)) => 20 + nice,
+        Some((priority, _)) => -1 - priority as i32,
     };
     put!(
         text,

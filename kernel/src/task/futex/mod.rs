@@ -5,9 +5,11 @@
 
 extern crate alloc;
 
+mod inherit;
 mod pi;
 mod robust;
 
+pub use inherit::reclassify;
 pub use pi::{lock, release_locks, requeue_to_lock, unlock, wait_then_lock};
 pub use robust::release_robust;
 
@@ -15,6 +17,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
+use self::inherit::Owner;
 use super::sched::{self, state};
 use super::timer::Timer;
 use super::{Thread, current, with_space};
@@ -107,8 +110,8 @@ struct Waiter {
 enum Kind {
     /// To be woken.
     Wake,
-    /// To be given the lock that the word is. Address of the thread that holds it.
-    Lock(usize),
+    /// To be given the lock that the word is, and that somebody has.
+    Lock(Owner),
     /// To be moved to that word, and to be given the lock that it is.
     LockLater(Key),
 }
@@ -133,15 +136,26 @@ static TABLE: [Bucket; BUCKETS] = [const {
 }; BUCKETS];
 
 impl Bucket {
-    fn remove(&self, slot: &Arc<AtomicU32>) -> bool {
+    /// Takes the waiter with that slot out; returns what it waited for, if it was there.
+    fn remove(&self, slot: &Arc<AtomicU32>) -> Option<Kind> {
         let mut waiters = self.waiters.lock();
         let at = waiters
             .iter()
             .position(|waiter| Arc::ptr_eq(&waiter.slot, slot));
         let gone = at.map(|at| waiters.remove(at));
         self.count.store(waiters.len() as u32, Relaxed);
-        drop(waiters);
-        gone.is_some()
+        gone.map(|waiter| waiter.kind)
+    }
+}
+
+/// Brings the waiter that came last to its place: threads of the real-time policies are woken first, by priority.
+#[cold]
+#[inline(never)]
+fn bring_forward(waiters: &mut [Waiter]) {
+    let priority = |waiter: &Waiter| waiter.thread.sched.priority();
+    let own = waiters.last().map_or(0, priority);
+    if let Some(at) = waiters.iter().position(|other| priority(other) < own) {
+        waiters[at..].rotate_right(1);
     }
 }
 
@@ -183,8 +197,8 @@ fn wait_at(words: &[Wanted], keys: &[Key], deadline: Option<u64>) -> Result<usiz
     sched::cancel();
     for key in &keys[..entered] {
         // Not in its bucket, and not woken, it was moved to another word.
-        while !TABLE[key.bucket()].remove(&slot) && slot.load(Acquire) == WAITING {
-            if TABLE.iter().any(|bucket| bucket.remove(&slot)) {
+        while TABLE[key.bucket()].remove(&slot).is_none() && slot.load(Acquire) == WAITING {
+            if TABLE.iter().any(|bucket| bucket.remove(&slot).is_some()) {
                 break;
             }
         }
@@ -217,6 +231,9 @@ fn enter_and_wait(
             kind: Kind::Wake,
             slot: slot.clone(),
         });
+        if current().sched.is_real_time() {
+            bring_forward(&mut waiters);
+        }
         bucket.count.store(waiters.len() as u32, Relaxed);
         drop(waiters);
         *entered += 1;
@@ -331,6 +348,7 @@ pub fn requeue(
             return Err(Errno::ENOMEM);
         }
         waiters.push(waiter);
+        bring_forward(&mut waiters);
         TABLE[target.bucket()]
             .count
             .store(waiters.len() as u32, Relaxed);

@@ -4,9 +4,13 @@
 //! it there, or it finds the word changed. Whoever takes a waiter out of its bucket settles its slot.
 
 use alloc::sync::Arc;
+use core::cmp::Reverse;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*, fence};
 
-use super::{Bucket, Key, Kind, OWNER_DIED, TABLE, TID, WAITERS, WAITING, Waiter, sleep};
+use super::inherit::{self, Owner};
+use super::{
+    Bucket, Key, Kind, OWNER_DIED, TABLE, TID, WAITERS, WAITING, Waiter, bring_forward, sleep,
+};
 use crate::arch::current_arc;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
@@ -24,14 +28,15 @@ const INHERITED: u32 = 1 << 31;
 /// How many wait for locks: who ends looks at the buckets only if anybody does.
 static WAITING_FOR_LOCKS: AtomicUsize = AtomicUsize::new(0);
 
-fn address_of(thread: &Thread) -> usize {
-    core::ptr::from_ref(thread).addr()
+/// Whether anybody waits for a lock.
+pub fn others_wait() -> bool {
+    WAITING_FOR_LOCKS.load(Relaxed) != 0
 }
 
 /// Takes the lock at `address`, or with `waits` false only if nobody has it. `deadline` in ticks.
 ///
 /// # Errors
-/// EAGAIN (held, and not waited for), EDEADLK (the thread has it already), ESRCH (held by nobody who lives), ETIMEDOUT,
+/// EAGAIN (held, and not waited for), EDEADLK (the thread has it already, or who has it waits for a lock of the thread), ESRCH (held by nobody who lives), ETIMEDOUT,
 /// ERESTARTNOINTR, EFAULT, EINVAL, ENOMEM.
 pub fn lock(address: usize, shared: bool, deadline: Option<u64>, waits: bool) -> Result<()> {
     let key = Key::of(address, shared)?;
@@ -118,6 +123,7 @@ impl Place {
             kind,
             slot: slot.clone(),
         });
+        bring_forward(&mut waiters);
         bucket.count.store(waiters.len() as u32, Relaxed);
         drop(waiters);
         WAITING_FOR_LOCKS.fetch_add(1, SeqCst);
@@ -127,15 +133,20 @@ impl Place {
 
     /// Leaves the bucket; what the slot holds if somebody else took the waiter out, else WAITING.
     fn leave(&self, key: Key) -> u32 {
-        if TABLE[key.bucket()].remove(&self.slot) {
-            return WAITING;
-        }
+        let mut found = TABLE[key.bucket()].remove(&self.slot);
         loop {
+            if let Some(kind) = found {
+                if let Kind::Lock(owner) = kind {
+                    inherit::left(owner);
+                }
+                return WAITING;
+            }
             let settled = self.slot.load(Acquire);
-            // Moved to another word, or about to be settled.
-            if settled != WAITING || TABLE.iter().any(|bucket| bucket.remove(&self.slot)) {
+            if settled != WAITING {
                 return settled;
             }
+            // Moved to another word, or about to be settled.
+            found = TABLE.iter().find_map(|bucket| bucket.remove(&self.slot));
             sched::yield_now();
             sched::cond_resched();
         }
@@ -156,7 +167,14 @@ fn wait_for_lock(
     owner: &Arc<Thread>,
     deadline: Option<u64>,
 ) -> Result<bool> {
-    let place = Place::enter(key, Kind::Lock(address_of(owner)))?;
+    let place = {
+        let _held = inherit::CHAINS.lock();
+        if inherit::closes_circle(owner) {
+            return Err(Errno::EDEADLK);
+        }
+        Place::enter(key, Kind::Lock(Owner::new(owner)))?
+    };
+    inherit::waits(current());
     sched::prepare(state::INTERRUPTIBLE);
     let result = match user::load_u32(address) {
         Ok(word) if (word | OWNER_DIED) == (held | OWNER_DIED) && tree::is_living(owner) => {
@@ -196,12 +214,18 @@ fn inherit(address: usize, dead: u32) -> Result<bool> {
 }
 
 impl Bucket {
-    /// Takes out who waited longest for a lock that `is_it`, whose other waiters wait for that thread from now on.
+    /// Takes out who is of the highest priority, and waited longest, for a lock that `is_it`, whose other waiters wait for that
+    /// thread from now on.
     fn next_owner(&self, is_it: impl Fn(&Waiter) -> bool) -> Option<Waiter> {
         let mut waiters = self.waiters.lock();
-        let at = waiters
+        let wants = |waiter: &Waiter| matches!(waiter.kind, Kind::Lock(_)) && is_it(waiter);
+        let candidates = waiters
             .iter()
-            .position(|waiter| matches!(waiter.kind, Kind::Lock(_)) && is_it(waiter))?;
+            .enumerate()
+            .filter(|(_, waiter)| wants(waiter));
+        // The first of several with the least key.
+        let (at, _) =
+            candidates.min_by_key(|(_, waiter)| Reverse(waiter.thread.sched.priority()))?;
         let next = waiters.remove(at);
         wait_for(&mut waiters, next.key, &next.thread);
         self.count.store(waiters.len() as u32, Relaxed);
@@ -210,15 +234,15 @@ impl Bucket {
 }
 
 /// Those among `waiters` who want the lock `key` wait for `owner` now.
-fn wait_for(waiters: &mut [Waiter], key: Key, owner: &Thread) {
+pub fn wait_for(waiters: &mut [Waiter], key: Key, owner: &Thread) {
     for waiter in waiters.iter_mut().filter(|waiter| waiter.key == key) {
         if let Kind::Lock(of) = &mut waiter.kind {
-            *of = address_of(owner);
+            *of = Owner::new(owner);
         }
     }
 }
 
-/// Gives the lock at `address` to who waited longest, or to nobody.
+/// Gives the lock at `address` to who waits with the highest priority, of several to who waited longest, or to nobody.
 ///
 /// # Errors
 /// EPERM (it is not the thread's), EFAULT, EINVAL.
@@ -254,9 +278,7 @@ fn hand_over(address: usize, next: Waiter) -> Result<()> {
         }
     };
     // Who came meanwhile found the old owner in the word.
-    let mut waiters = TABLE[next.key.bucket()].waiters.lock();
-    wait_for(&mut waiters, next.key, &next.thread);
-    drop(waiters);
+    inherit::handed_over(next.key, &next.thread);
     next.settle(OWNED);
     written
 }
@@ -267,10 +289,11 @@ pub fn release_locks() {
     if WAITING_FOR_LOCKS.load(Relaxed) == 0 {
         return;
     }
-    let own = address_of(current());
+    let own = Owner::new(current());
     for bucket in &TABLE {
         while let Some(next) = bucket.next_owner(|waiter| waiter.kind == Kind::Lock(own)) {
             let tid = current().tid() as u32;
+            inherit::handed_over(next.key, &next.thread);
             next.settle(INHERITED | tid);
         }
     }
@@ -369,7 +392,7 @@ pub fn requeue_to_lock(
         };
         match owner_of(to, held) {
             Ok(Some(owner)) => {
-                (waiter.key, waiter.kind) = (target, Kind::Lock(address_of(&owner)));
+                (waiter.key, waiter.kind) = (target, Kind::Lock(Owner::new(&owner)));
                 move_to_lock(waiter, to, &owner);
             }
             Ok(None) => waiter.settle(RETRY),
@@ -396,8 +419,10 @@ fn move_to_lock(waiter: Waiter, address: usize, owner: &Arc<Thread>) {
     bucket.count.store(waiters.len() as u32, Relaxed);
     drop(waiters);
     fence(SeqCst);
+    inherit::waits(&thread);
     let held = user::load_u32(address).is_ok_and(|word| word & TID == owner.tid() as u32);
-    if !(held && tree::is_living(owner)) && bucket.remove(&slot) {
+    if !(held && tree::is_living(owner)) && bucket.remove(&slot).is_some() {
+        inherit::left(Owner::new(owner));
         slot.store(RETRY, Release);
         sched::wake(thread);
     }
