@@ -58,14 +58,10 @@ impl Generator {
         self.key.copy_from_slice(&block[..8]);
     }
 
-    fn mix(&mut self, words: &[u32]) {
-        for part in words.chunks(8) {
-            self.key
-                .iter_mut()
-                .zip(part)
-                .for_each(|(key, word)| *key ^= word);
-            self.rekey();
-        }
+    /// Changes the key by up to eight words, before a block is made with it.
+    fn stir(&mut self, words: &[u32]) {
+        let keys = self.key.iter_mut().zip(words);
+        keys.for_each(|(key, word)| *key ^= word);
     }
 }
 
@@ -75,7 +71,8 @@ pub fn seed(bytes: &[u8]) {
     for part in bytes.chunks(32) {
         let mut words = [0u32; 8];
         words.as_mut_bytes()[..part.len()].copy_from_slice(part);
-        generator.mix(&words);
+        generator.stir(&words);
+        generator.rekey();
     }
 }
 
@@ -83,12 +80,17 @@ pub fn seed(bytes: &[u8]) {
 pub fn fill(target: &mut [u8]) {
     let mut generator = GENERATOR.lock();
     let now = time::now_ticks();
-    generator.mix(&[now as u32, (now >> 32) as u32]);
-    for part in target.chunks_mut(64) {
+    generator.stir(&[now as u32, (now >> 32) as u32]);
+    // Half of the first block will be the key, the other half is for the caller: few bytes cost one block.
+    let first = generator.block();
+    let (key, half) = first.split_at(8);
+    let (start, rest) = target.split_at_mut(target.len().min(32));
+    start.copy_from_slice(&half.as_bytes()[..start.len()]);
+    for part in rest.chunks_mut(64) {
         let block = generator.block();
         part.copy_from_slice(&block.as_bytes()[..part.len()]);
     }
-    generator.rekey();
+    generator.key.copy_from_slice(key);
 }
 
 /// Sixteen random bytes.

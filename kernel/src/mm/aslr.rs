@@ -1,6 +1,8 @@
 //! Where a program's parts begin: at random, unless the kernel runs with `norandmaps`. `end` is everywhere the first address
 //! above the program's.
 
+use spin::Once;
+
 use super::PAGE_SIZE;
 use crate::{params, random};
 
@@ -40,9 +42,12 @@ const fn spread(end: usize) -> Spread {
     }
 }
 
+/// Whether the kernel runs with `norandmaps`.
+static FIXED: Once<bool> = Once::new();
+
 /// A multiple of the page size below `spread`, 0 with `norandmaps`.
 fn offset(spread: usize) -> usize {
-    if params::get("norandmaps").is_some() {
+    if *FIXED.call_once(|| params::get("norandmaps").is_some()) {
         0
     } else {
         (random::u64() as usize % spread) & !(PAGE_SIZE - 1)
