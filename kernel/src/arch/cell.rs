@@ -61,8 +61,7 @@ impl<T> CpuLocal<T> {
 /// Data of one thread: a field of its `task::Thread`.
 pub struct ThreadLocal<T>(Borrowed<T>);
 
-// SAFETY: `with` refuses all threads but the one that the value is a part of, and a thread runs on one CPU at a time;
-// `get_mut` has the only reference.
+// SAFETY: `with` refuses all threads but the one that the value is a part of, and a thread runs on one CPU at a time.
 unsafe impl<T: Send> Sync for ThreadLocal<T> {}
 
 impl<T> ThreadLocal<T> {
@@ -84,10 +83,5 @@ impl<T> ThreadLocal<T> {
         );
         // SAFETY: the value lies inside the thread that runs here, and nowhere else.
         unsafe { self.0.with(f) }
-    }
-
-    /// The value, while the thread that holds it is still being made.
-    pub fn get_mut(&mut self) -> &mut T {
-        self.0.value.get_mut()
     }
 }

@@ -6,6 +6,7 @@ extern crate alloc;
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use core::alloc::{GlobalAlloc, Layout};
+use core::mem::MaybeUninit;
 use core::ptr::null_mut;
 
 use super::frame::{self, FRAMES, Owner};
@@ -267,6 +268,27 @@ fn large(layout: &Layout) -> Option<usize> {
 pub fn try_arc<T>(value: T) -> Result<Arc<T>> {
     check_room()?;
     Ok(Arc::new(value))
+}
+
+/// Room for a counted object. What is large is made there, not moved there.
+pub struct Room<T>(Arc<MaybeUninit<T>>);
+
+impl<T> Room<T> {
+    /// Room, or ENOMEM when only the kernel's reserve is left.
+    pub fn new() -> Result<Self> {
+        check_room()?;
+        Ok(Room(Arc::new_uninit()))
+    }
+
+    /// The object.
+    #[inline(always)]
+    pub fn fill(self, object: T) -> Arc<T> {
+        // SAFETY: nobody else knows the room, which holds an object from here on.
+        unsafe {
+            Arc::as_ptr(&self.0).cast_mut().cast::<T>().write(object);
+            self.0.assume_init()
+        }
+    }
 }
 
 /// A counted object that knows itself, or ENOMEM when only the kernel's reserve is left.

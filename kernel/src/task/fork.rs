@@ -16,7 +16,7 @@ use super::thread::{self, Resources, Thread};
 use super::{current, ptrace, sched, tree};
 use crate::arch::{Frame, ThreadState};
 use crate::errno::{Errno, Result};
-use crate::mm::heap::try_arc;
+use crate::mm::heap::Room;
 use crate::mm::kmap::KernelStack;
 use crate::mm::user;
 
@@ -118,16 +118,7 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
     } else {
         new_process(request, parent, tid)?
     };
-    let mut child_frame = frame.clone();
-    child_frame.set_result(0);
-    child_frame.forget_syscall();
-    if request.stack != 0 {
-        child_frame.set_sp(request.stack);
-    }
-    let arch = ThreadState::new_user(KernelStack::new().map_err(|_| Errno::EAGAIN)?, &child_frame);
-    if request.has(CLONE_SETTLS) {
-        arch.set_tls(request.tls);
-    }
+    let stack = KernelStack::new().map_err(|_| Errno::EAGAIN)?;
     // A thread in the same memory must not run handlers on its maker's alternate stack.
     let keeps_altstack = !request.has(CLONE_VM) || request.has(CLONE_VFORK);
     let altstack = if keeps_altstack {
@@ -136,8 +127,17 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
         NO_ALTSTACK
     };
     let space = resources.space.clone();
-    let mut child = Thread::new(thread::Parts {
-        arch,
+    let change = |frame: &mut Frame| {
+        frame.set_result(0);
+        frame.forget_syscall();
+        if request.stack != 0 {
+            frame.set_sp(request.stack);
+        }
+    };
+    let room = Room::new()?;
+    core::mem::forget(admitted);
+    let child = room.fill(Thread::new(thread::Parts {
+        arch: ThreadState::new_user(stack, frame, change),
         tid,
         process: process.clone(),
         resources,
@@ -147,10 +147,14 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
         nice: parent.nice(),
         counted: true,
         slack: parent.timer_slack(),
-    });
-    core::mem::forget(admitted);
-    if request.has(CLONE_CHILD_CLEARTID) {
-        child.own.get_mut().clear_tid = request.child_tid;
+        clear_tid: if request.has(CLONE_CHILD_CLEARTID) {
+            request.child_tid
+        } else {
+            0
+        },
+    }));
+    if request.has(CLONE_SETTLS) {
+        child.arch.set_tls(request.tls);
     }
     if !request.has(CLONE_VM) {
         child.copy_rseq(parent);
@@ -165,7 +169,6 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
         }
     }
     child.set_io_priority(parent.io_priority());
-    let child = try_arc(child)?;
     if request.has(CLONE_CHILD_SETTID) {
         // As on Linux, a bad address is the child's affair.
         _ = space.map(|space| space.write(request.child_tid, &tid.to_ne_bytes()));
@@ -309,7 +312,8 @@ fn new_process(request: &CloneRequest, parent: &Thread, pid: i32) -> Result<Arc<
     } else {
         actions.fork()?
     };
-    try_arc(Process::new(process::Parts {
+    let room = Room::new()?;
+    Ok(room.fill(Process::new(process::Parts {
         pid,
         parent: if request.has(CLONE_PARENT) {
             old.parent()
@@ -335,5 +339,5 @@ fn new_process(request: &CloneRequest, parent: &Thread, pid: i32) -> Result<Arc<
         counting: old.counting(),
         traced: old.is_traced(),
         barriers: old.barriers(),
-    }))
+    })))
 }

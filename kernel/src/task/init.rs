@@ -67,6 +67,7 @@ pub fn start_cpu() {
         nice: 0,
         counted: false,
         slack: super::thread::FIRST_SLACK,
+        clear_tid: 0,
     });
     sched::adopt(Arc::new(idle));
     counting::apply(cpu::this(), current().sched.mode());
@@ -104,6 +105,7 @@ fn new_thread(
         nice: 0,
         counted: true,
         slack: super::thread::FIRST_SLACK,
+        clear_tid: 0,
     }))
 }
 

@@ -204,7 +204,8 @@ pub struct Parts {
 }
 
 impl Process {
-    /// A process without threads.
+    /// A process without threads. Inlined, so that it is made where it stays.
+    #[inline(always)]
     pub fn new(parts: Parts) -> Self {
         Process {
             pid: parts.pid,

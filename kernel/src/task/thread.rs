@@ -152,13 +152,16 @@ pub struct Parts {
     pub counted: bool,
     /// The clock's slack in ns.
     pub slack: usize,
+    /// Where to write 0 and wake a futex when it ends; 0 for nowhere.
+    pub clear_tid: usize,
 }
 
 /// The clock's slack of the first threads, in ns.
 pub const FIRST_SLACK: usize = 50_000;
 
 impl Thread {
-    /// A thread that does not run yet.
+    /// A thread that does not run yet. Inlined, so that it is made where it stays.
+    #[inline(always)]
     pub fn new(parts: Parts) -> Self {
         let sched = Entity::new(parts.allowed, parts.nice);
         sched.set_space(address_of(&parts.resources.space));
@@ -169,7 +172,7 @@ impl Thread {
             signals: parts.signals,
             own: ThreadLocal::new(Own {
                 restart: Restart::None,
-                clear_tid: 0,
+                clear_tid: parts.clear_tid,
             }),
             rseq: rseq::Area::default(),
             ptrace: ptrace::State::default(),

@@ -113,14 +113,19 @@ impl ThreadState {
         )
     }
 
-    /// A thread that will return to its program with `frame`: a child of the current thread, with a copy of its FP/SIMD
-    /// registers and thread pointer. Of SVE it has the lengths.
-    pub fn new_user(stack: KernelStack, frame: &Frame) -> Self {
+    /// A thread that will return to its program with a copy of `frame` as `change` leaves it: a child of the current
+    /// thread, with a copy of its FP/SIMD registers and thread pointer. Of SVE it has the lengths.
+    #[inline(always)]
+    pub fn new_user(stack: KernelStack, frame: &Frame, change: impl FnOnce(&mut Frame)) -> Self {
         let top = stack_top(stack.top());
         let to_user = entry::to_user as *const () as usize;
         let mut state = Self::at(Some(stack), top, start as *const () as usize, to_user, 0);
         // SAFETY: `top` lies in the new stack, which nothing else uses yet.
-        unsafe { (&raw mut (*(top as *mut StackTop)).frame).write(frame.clone()) };
+        change(unsafe {
+            let own = &raw mut (*(top as *mut StackTop)).frame;
+            own.write(frame.clone());
+            &mut *own
+        });
         *state.moved.get_mut() = moved::FP;
         *state.tls.get_mut() = read!("tpidr_el0");
         *state.narrow_tls.get_mut() = read!("tpidrro_el0");

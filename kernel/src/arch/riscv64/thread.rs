@@ -82,9 +82,10 @@ impl ThreadState {
         Self::with(Some(stack), end, entry as usize, argument)
     }
 
-    /// A thread that will return to its program with `frame`: a child of the current thread, with a copy of its
-    /// floating-point registers.
-    pub fn new_user(stack: KernelStack, frame: &Frame) -> Self {
+    /// A thread that will return to its program with a copy of `frame` as `change` leaves it: a child of the current
+    /// thread, with a copy of its floating-point registers.
+    #[inline(always)]
+    pub fn new_user(stack: KernelStack, frame: &Frame, change: impl FnOnce(&mut Frame)) -> Self {
         let end = stack.top();
         let mut state = Self::with(
             Some(stack),
@@ -93,7 +94,11 @@ impl ThreadState {
             0,
         );
         // SAFETY: `top` lies in the new stack, which nothing else uses yet.
-        unsafe { (&raw mut (*(state.top as *mut StackTop)).frame).write(frame.clone()) };
+        change(unsafe {
+            let own = &raw mut (*(state.top as *mut StackTop)).frame;
+            own.write(frame.clone());
+            &mut *own
+        });
         let units = state.units.get_mut();
         cpu::this().thread().own_units(|own| own.fork(units));
         state
