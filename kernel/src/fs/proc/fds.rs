@@ -5,7 +5,7 @@ use super::super::file::{File, FileOps, OpenFlags, Record, Whence};
 use super::super::generated::{self, Content, Text};
 use super::super::inode::{Attr, Inode, Kind, Link, SetAttr};
 use super::parse;
-use super::process::Who;
+use super::subject::Who;
 use crate::errno::{Errno, Result};
 use crate::put;
 use alloc::format;

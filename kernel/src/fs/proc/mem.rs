@@ -2,7 +2,7 @@
 
 use super::super::file::{File, FileOps};
 use super::super::io::{Sink, Source};
-use super::process::Who;
+use super::subject::Who;
 use crate::errno::{Errno, Result};
 use crate::mm::AddressSpace;
 use crate::mm::heap::try_arc;

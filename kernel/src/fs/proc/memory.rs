@@ -1,7 +1,7 @@
 //! What procfs tells of a process's memory.
 
 use super::super::generated::Text;
-use super::process::Subject;
+use super::subject::Subject;
 use crate::errno::{Errno, Result};
 use crate::mm::area::{Area, Flags, Rights, Source};
 use crate::mm::{AddressSpace, PAGE_SIZE, Size, Usage};

@@ -1,11 +1,14 @@
 //! procfs: the processes, and what the kernel tells of itself.
 
+mod control;
 mod fds;
 mod mem;
 mod memory;
 mod pagemap;
 mod process;
 mod settings;
+mod status;
+mod subject;
 mod system;
 mod sysvipc;
 
@@ -17,7 +20,8 @@ use crate::errno::{Errno, Result};
 use crate::task::tree;
 use alloc::format;
 use alloc::sync::Arc;
-use process::{Directory, Who};
+use process::Directory;
+use subject::Who;
 
 /// The magic number of procfs in statfs(2).
 const MAGIC: u64 = 0x9fa0;

@@ -2,7 +2,7 @@
 
 use super::super::file::{File, FileOps};
 use super::super::io::Sink;
-use super::process::Who;
+use super::subject::Who;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::mm::{AddressSpace, PAGE_SHIFT};

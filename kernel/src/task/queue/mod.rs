@@ -2,6 +2,8 @@
 
 extern crate alloc;
 
+mod priority;
+
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
@@ -280,148 +282,6 @@ impl RunQueue {
         let thread = queue.ready.remove(at);
         self.waiting.store(queue.ready.len(), Release);
         thread
-    }
-}
-
-/// Real-time threads.
-impl RunQueue {
-    /// As [`add`](Self::add).
-    #[cold]
-    #[inline(never)]
-    fn add_real_time(&self, queue: &mut Queue, thread: Arc<Thread>) -> bool {
-        let holds = self.holds_back() && queue.running != u64::MAX;
-        if holds && queue.held.len() < queue.held.capacity() {
-            insert_last(&mut queue.held, thread);
-            return false;
-        }
-        let first = queue.ready.is_empty();
-        let ahead = thread.sched.vruntime() < queue.running;
-        insert_last(&mut queue.ready, thread);
-        self.waiting.store(queue.ready.len(), Release);
-        first || ahead
-    }
-
-    /// Whether `running`, which has the highest priority here, gives way to the first that waits: to the next of its priority
-    /// after its turn, or to the others while real-time threads are held back. It waits then.
-    #[cold]
-    #[inline(never)]
-    fn gives_way(&self, queue: &mut Queue, running: &Thread) -> bool {
-        let Some(first) = queue.ready.front().map(|first| first.sched.vruntime()) else {
-            return false;
-        };
-        if self.holds_back() && queue.held.len() < queue.held.capacity() {
-            insert_first(&mut queue.held, current_arc());
-            return true;
-        }
-        let turns = first == running.sched.vruntime() && running.sched.real_time.turn_is_over();
-        if turns {
-            insert_last(&mut queue.ready, current_arc());
-        }
-        turns
-    }
-
-    /// Whether real-time threads are held back.
-    pub(super) fn holds_back(&self) -> bool {
-        self.held_until() != 0
-    }
-
-    /// Until when real-time threads are held back, in ticks; 0 if they are not.
-    pub(super) fn held_until(&self) -> u64 {
-        self.held_until.load(Relaxed)
-    }
-
-    /// Whether the first that waits is of the priority of `running`, or the last of an ordinary policy.
-    pub(super) fn waits_beside(&self, running: &Thread) -> (bool, bool) {
-        let queue = self.lock();
-        let place = |thread: Option<&Arc<Thread>>| thread.map(|thread| thread.sched.vruntime());
-        let equal = place(queue.ready.front()) == Some(running.sched.vruntime());
-        (equal, place(queue.ready.back()) >= Some(real_time::END))
-    }
-
-    /// Holds real-time threads back until `end`, in ticks; not at all without memory.
-    pub(super) fn hold_back(&self, end: u64) {
-        let mut queue = self.lock();
-        let room = ROOM.load(Relaxed);
-        if queue.held.try_reserve(room).is_err() {
-            return;
-        }
-        while let Some(first) = queue.ready.front()
-            && first.sched.is_real_time()
-            && let Some(first) = queue.ready.pop_front()
-        {
-            queue.held.push_back(first);
-        }
-        self.waiting.store(queue.ready.len(), Release);
-        self.held_until.store(end, Relaxed);
-    }
-
-    /// Lets real-time threads run again; false if none was held back.
-    #[inline]
-    pub(super) fn take_back(&self) -> bool {
-        self.holds_back() && self.take_each_back()
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn take_each_back(&self) -> bool {
-        let mut queue = self.lock();
-        self.held_until.store(0, Relaxed);
-        let any = !queue.held.is_empty();
-        while let Some(last) = queue.held.pop_back() {
-            insert_first(&mut queue.ready, last);
-        }
-        self.waiting.store(queue.ready.len(), Release);
-        any
-    }
-
-    /// Whether the first that waits goes before the running thread.
-    pub(super) fn is_behind(&self, queue: &Queue) -> bool {
-        let first = queue.ready.front();
-        first.is_some_and(|first| first.sched.vruntime() < queue.running)
-    }
-
-    /// Finds a thread that waits here, and puts it where it belongs after `change`; false if it does not wait here. Who is
-    /// moved down comes first there, as on Linux.
-    pub(super) fn replace(&self, queue: &mut Queue, thread: &Thread, change: impl Fn()) -> bool {
-        let Some(thread) = self.remove(queue, thread) else {
-            return false;
-        };
-        let before = thread.sched.vruntime();
-        change();
-        if thread.sched.vruntime() > before {
-            insert_first(&mut queue.ready, thread);
-        } else {
-            insert_last(&mut queue.ready, thread);
-        }
-        self.waiting.store(queue.ready.len(), Release);
-        true
-    }
-
-    /// Takes a thread out that waits here.
-    pub(super) fn remove(&self, queue: &mut Queue, thread: &Thread) -> Option<Arc<Thread>> {
-        let Queue { ready, held, .. } = queue;
-        let taken = [ready, held].into_iter().find_map(|list| {
-            let at = list
-                .iter()
-                .position(|other| core::ptr::eq(&**other, thread));
-            at.and_then(|at| list.remove(at))
-        });
-        self.waiting.store(queue.ready.len(), Release);
-        taken
-    }
-
-    /// Takes the first that waits if it is of a real-time policy, may run on the CPU `other`, and goes before what that runs.
-    pub(super) fn take_for(&self, other: &cpu::Cpu) -> Option<Arc<Thread>> {
-        let runs = other.sched.lock().running;
-        let mut queue = self.lock();
-        let first = queue.ready.front()?;
-        let fits = first.sched.is_real_time()
-            && first.sched.vruntime() < runs
-            && first.sched.allowed() & 1 << other.index() != 0
-            && !first.arch.is_running();
-        let taken = if fits { queue.ready.pop_front() } else { None };
-        self.waiting.store(queue.ready.len(), Release);
-        taken
     }
 }
 

@@ -1,0 +1,81 @@
+//! What one may set for a process by writing to its files in procfs.
+
+use super::super::generated::Text;
+use super::subject::{Subject, trim};
+use crate::errno::{Errno, Result};
+use crate::put;
+use crate::task::{counting, current};
+
+pub fn personality(subject: &Subject, text: &mut Text) -> Result<()> {
+    put!(text, "{:08x}\n", subject.process.personality());
+    Ok(())
+}
+
+pub fn comm(subject: &Subject, text: &mut Text) -> Result<()> {
+    text.push(trim(&subject.name()));
+    text.push(b"\n");
+    Ok(())
+}
+
+pub fn set_comm(subject: &Subject, bytes: &[u8]) -> Result<()> {
+    let name = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+    subject.thread.as_ref().ok_or(Errno::ESRCH)?.set_name(name);
+    Ok(())
+}
+
+pub fn traced(subject: &Subject, text: &mut Text) -> Result<()> {
+    put!(text, "{}\n", subject.process.is_traced() as u8);
+    Ok(())
+}
+
+/// A process sets this for itself only.
+pub fn set_traced(subject: &Subject, bytes: &[u8]) -> Result<()> {
+    if subject.process.pid() != current().process_id() {
+        return Err(Errno::EPERM);
+    }
+    match bytes.trim_ascii() {
+        b"0" => counting::set_traced(false),
+        b"1" => counting::set_traced(true),
+        _ => return Err(Errno::EINVAL),
+    }
+    Ok(())
+}
+
+/// There is one user namespace, which has all users and groups.
+pub fn all_identities(_subject: &Subject, text: &mut Text) -> Result<()> {
+    put!(text, "{:>10} {:>10} {:>10}\n", 0, 0, u32::MAX);
+    Ok(())
+}
+
+pub fn dump_filter(subject: &Subject, text: &mut Text) -> Result<()> {
+    put!(text, "{:08x}\n", subject.process.dump_filter());
+    Ok(())
+}
+
+pub fn set_dump_filter(subject: &Subject, bytes: &[u8]) -> Result<()> {
+    let text = core::str::from_utf8(bytes.trim_ascii()).map_err(|_| Errno::EINVAL)?;
+    let filter = match text.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    subject
+        .process
+        .set_dump_filter(filter.map_err(|_| Errno::EINVAL)?);
+    Ok(())
+}
+
+pub fn oom_adjust(subject: &Subject, text: &mut Text) -> Result<()> {
+    put!(text, "{}\n", subject.process.oom_adjust());
+    Ok(())
+}
+
+pub fn set_oom_adjust(subject: &Subject, bytes: &[u8]) -> Result<()> {
+    let value = core::str::from_utf8(bytes.trim_ascii())
+        .ok()
+        .and_then(|text| text.parse().ok());
+    match value {
+        Some(value @ -1000..=1000) => subject.process.set_oom_adjust(value),
+        _ => return Err(Errno::EINVAL),
+    }
+    Ok(())
+}

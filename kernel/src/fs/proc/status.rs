@@ -1,0 +1,268 @@
+//! What procfs tells of a process: `stat`, `status`, `io` and `limits`.
+
+use super::super::generated::Text;
+use super::super::tty;
+use super::memory;
+use super::subject::{Subject, trim};
+use crate::errno::Result;
+use crate::mm::{PAGE_SIZE, Size};
+use crate::put;
+use crate::task::access;
+use crate::task::process::Image;
+use crate::task::usage::user_hz;
+use alloc::format;
+use linux_raw_sys::general::*;
+
+pub fn stat(subject: &Subject, text: &mut Text) -> Result<()> {
+    let process = &subject.process;
+    put!(text, "{} (", subject.tid());
+    text.push(trim(&subject.name()));
+    let (terminal, foreground) = tty::of_process(process.session());
+    let parent = process.parent();
+    put!(
+        text,
+        ") {} {parent} {} {}",
+        subject.state().0,
+        process.group(),
+        process.session()
+    );
+    put!(
+        text,
+        " {terminal} {foreground} 0 {} {} 0 0",
+        subject.usage().faults,
+        process.children_usage().faults
+    );
+    let (user, system) = subject.times().in_user_hz();
+    let (children_user, children_system) = process.children_times().in_user_hz();
+    let nice = subject.thread.as_ref().map_or(0, |thread| thread.nice());
+    let thread = subject.thread.as_ref();
+    let shown = match thread.map(|thread| (thread.sched.priority(), thread.policy().0)) {
+        Some((_, SCHED_DEADLINE)) => -101,
+        None | Some((0, _)) => 20 + nice,
+        Some((priority, _)) => -1 - priority as i32,
+    };
+    put!(
+        text,
+        " {user} {system} {children_user} {children_system} {shown} {nice} {} 0",
+        process.threads().len().max(1)
+    );
+    let size = subject
+        .space()
+        .map_or(Size::default(), |space| space.size());
+    put!(
+        text,
+        " {} {} {} {}",
+        user_hz(process.started()),
+        size.areas * PAGE_SIZE,
+        size.resident,
+        process.limits.soft(RLIMIT_RSS)
+    );
+    // Addresses are told to who may look into the process.
+    let space = subject.space();
+    let permitted = access::check(process).is_ok();
+    let image = match (&space, permitted) {
+        (Some(_), true) => process.image(),
+        (Some(_), false) => Image {
+            code: 1..1,
+            ..Image::default()
+        },
+        (None, _) => Image::default(),
+    };
+    put!(
+        text,
+        " {} {} {} 0 0",
+        image.code.start,
+        image.code.end,
+        image.stack
+    );
+    let [pending, blocked, ignored, caught] = subject.signals();
+    let waits = permitted && subject.state().0 != 'R';
+    put!(
+        text,
+        " {pending} {blocked} {ignored} {caught} {} 0 0 17",
+        u8::from(waits)
+    );
+    let (cpu, (policy, priority)) = subject
+        .thread
+        .as_ref()
+        .map_or((0, (0, 0)), |thread| (thread.sched.cpu(), thread.policy()));
+    let heap = space
+        .filter(|_| permitted)
+        .map_or(0, |space| space.heap_start());
+    put!(
+        text,
+        " {cpu} {priority} {policy} 0 0 0 {} {} {heap}",
+        image.data.start,
+        image.data.end
+    );
+    let (arguments, environment) = (image.arguments, image.environment);
+    put!(
+        text,
+        " {} {} {} {}",
+        arguments.start,
+        arguments.end,
+        environment.start,
+        environment.end
+    );
+    let status = process.exit_status().filter(|_| permitted);
+    put!(text, " {}\n", status.unwrap_or(0));
+    Ok(())
+}
+
+pub fn status(subject: &Subject, text: &mut Text) -> Result<()> {
+    let process = &subject.process;
+    put!(text, "Name:\t");
+    text.push(trim(&subject.name()));
+    let umask = subject.fs().map_or(0o022, |fs| fs.umask());
+    let (letter, word) = subject.state();
+    put!(
+        text,
+        "\nUmask:\t{umask:04o}\nState:\t{letter} ({word})\nTgid:\t{}\nNgid:\t0\n",
+        process.pid()
+    );
+    put!(
+        text,
+        "Pid:\t{}\nPPid:\t{}\nTracerPid:\t{}\n",
+        subject.tid(),
+        process.parent(),
+        subject
+            .thread
+            .as_ref()
+            .and_then(|thread| thread.tracer())
+            .map_or(0, |tracer| tracer.pid())
+    );
+    process.with_credentials(|who| {
+        put!(
+            text,
+            "Uid:\t{}\t{}\t{}\t{}\n",
+            who.uid,
+            who.euid,
+            who.suid,
+            who.fsuid
+        );
+        put!(
+            text,
+            "Gid:\t{}\t{}\t{}\t{}\n",
+            who.gid,
+            who.egid,
+            who.sgid,
+            who.fsgid
+        );
+    });
+    put!(
+        text,
+        "FDSize:\t{}\nGroups:\t",
+        subject.files().map_or(0, |files| files.size())
+    );
+    process.with_credentials(|who| who.groups.iter().for_each(|group| put!(text, "{group} ")));
+    put!(text, "\n");
+    if let Some(space) = subject.space() {
+        memory::status(&space, text);
+    }
+    let [pending, blocked, ignored, caught] = subject.signals();
+    let shared = process.signals.pending.lock().set();
+    put!(
+        text,
+        "Threads:\t{}\nSigQ:\t0/{}\n",
+        process.threads().len().max(1),
+        process.limits.soft(RLIMIT_SIGPENDING)
+    );
+    put!(
+        text,
+        "SigPnd:\t{pending:016x}\nShdPnd:\t{shared:016x}\nSigBlk:\t{blocked:016x}\n"
+    );
+    put!(text, "SigIgn:\t{ignored:016x}\nSigCgt:\t{caught:016x}\n");
+    let (mode, filters) = subject.thread.as_ref().map_or((0, 0), |thread| {
+        (thread.seccomp.mode(), thread.seccomp.count())
+    });
+    process.with_credentials(|who| {
+        put!(
+            text,
+            "CapInh:\t{:016x}\nCapPrm:\t{:016x}\n",
+            who.inheritable,
+            who.permitted
+        );
+        put!(
+            text,
+            "CapEff:\t{:016x}\nCapBnd:\t{:016x}\nCapAmb:\t{:016x}\n",
+            who.effective,
+            who.bounding,
+            who.ambient
+        );
+        put!(
+            text,
+            "NoNewPrivs:\t{}\nSeccomp:\t{}\nSeccomp_filters:\t{}\n",
+            u8::from(who.no_new_privileges),
+            mode,
+            filters
+        );
+    });
+    if let Some(thread) = &subject.thread {
+        let allowed = thread.sched.allowed();
+        put!(text, "Cpus_allowed:\t{allowed:x}\nCpus_allowed_list:\t");
+        memory::list_bits(allowed, text);
+        let (sleeps, preemptions) = thread.sched.switches();
+        put!(
+            text,
+            "\nvoluntary_ctxt_switches:\t{sleeps}\nnonvoluntary_ctxt_switches:\t{preemptions}\n"
+        );
+    }
+    Ok(())
+}
+
+pub fn io(subject: &Subject, text: &mut Text) -> Result<()> {
+    let sums = match &subject.thread {
+        Some(thread) if subject.alone => thread.transfers.sums(),
+        _ => subject.process.transfers(),
+    };
+    let ([read, written], [reads, writes]) = (sums.bytes, sums.calls);
+    put!(
+        text,
+        "rchar: {read}\nwchar: {written}\nsyscr: {reads}\nsyscw: {writes}\n"
+    );
+    put!(
+        text,
+        "read_bytes: 0\nwrite_bytes: 0\ncancelled_write_bytes: 0\n"
+    );
+    Ok(())
+}
+
+/// The limits in the order of their numbers: name, and unit.
+const LIMITS: [(&str, &str); 16] = [
+    ("Max cpu time", "seconds"),
+    ("Max file size", "bytes"),
+    ("Max data size", "bytes"),
+    ("Max stack size", "bytes"),
+    ("Max core file size", "bytes"),
+    ("Max resident set", "bytes"),
+    ("Max processes", "processes"),
+    ("Max open files", "files"),
+    ("Max locked memory", "bytes"),
+    ("Max address space", "bytes"),
+    ("Max file locks", "locks"),
+    ("Max pending signals", "signals"),
+    ("Max msgqueue size", "bytes"),
+    ("Max nice priority", ""),
+    ("Max realtime priority", ""),
+    ("Max realtime timeout", "us"),
+];
+
+pub fn limits(subject: &Subject, text: &mut Text) -> Result<()> {
+    put!(
+        text,
+        "{:<25} {:<20} {:<20} {:<10}\n",
+        "Limit",
+        "Soft Limit",
+        "Hard Limit",
+        "Units"
+    );
+    for (kind, (name, unit)) in LIMITS.iter().enumerate() {
+        let limit = subject.process.limits.get(kind as u32)?;
+        let [soft, hard] = [limit.soft, limit.hard].map(|value| match value {
+            usize::MAX => format!("unlimited"),
+            value => format!("{value}"),
+        });
+        put!(text, "{name:<25} {soft:<20} {hard:<20} {unit:<10}\n");
+    }
+    Ok(())
+}
