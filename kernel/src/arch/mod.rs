@@ -9,8 +9,12 @@ mod cpus;
 pub mod lock;
 pub mod mmio;
 mod prot;
+mod syscall;
 pub mod text;
+mod ticks;
 pub mod vdso;
+
+pub use syscall::{Syscall, SyscallTable};
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;

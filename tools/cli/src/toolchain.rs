@@ -61,51 +61,31 @@ pub fn build(command: &mut Command, what: &str, built: PathBuf) -> Result<PathBu
 /// Builds a program of `programs/` for guests: the file.
 pub fn program(project: &Project, arch: Arch, name: &str) -> Result<PathBuf> {
     let target = arch.program_target();
-    ensure_target(project, target)?;
-    let manifest = format!("programs/{name}/Cargo.toml");
-    let mut cargo = project.cargo(&[
-        "build",
-        "--quiet",
-        "--profile",
-        "program",
-        "--target",
-        target,
-        "--bin",
-        name,
-    ]);
-    cargo.args(["--manifest-path", &manifest]);
+    let mut cargo = cargo_for(project, target, name)?;
     if arch == Arch::Riscv64 {
         let (debian, folder) = (arch.debian(), arch.library_folder());
         static_glibc(project, debian, folder, target, &mut cargo)?;
     }
-    let built = project.target.join(target).join("program").join(name);
-    build(&mut cargo, &format!("building programs/{name}"), built)
+    build_program(project, target, name, "", cargo)
 }
 
 /// Builds a program of `programs/` for 32-bit Arm, which arm64 machines run too: the file.
 pub fn narrow_program(project: &Project, name: &str) -> Result<PathBuf> {
     let target = "armv7-unknown-linux-gnueabihf";
-    ensure_target(project, target)?;
-    let mut cargo = project.cargo(&[
-        "build",
-        "--quiet",
-        "--profile",
-        "program",
-        "--target",
-        target,
-        "--bin",
-        name,
-    ]);
-    cargo.args(["--manifest-path", &format!("programs/{name}/Cargo.toml")]);
+    let mut cargo = cargo_for(project, target, name)?;
     static_glibc(project, "armhf", "arm-linux-gnueabihf", target, &mut cargo)?;
-    let built = project.target.join(target).join("program").join(name);
-    let what = format!("building programs/{name} for 32 bits");
-    build(&mut cargo, &what, built)
+    build_program(project, target, name, " for 32 bits", cargo)
 }
 
 /// Builds a program of `programs/` that runs without an operating system: the ELF file.
 pub fn bare_program(project: &Project, arch: Arch, name: &str) -> Result<PathBuf> {
     let target = arch.kernel_target();
+    let cargo = cargo_for(project, target, name)?;
+    build_program(project, target, name, "", cargo)
+}
+
+/// A cargo command that builds a program of `programs/` for `target`, which is there then.
+fn cargo_for(project: &Project, target: &str, name: &str) -> Result<Command> {
     ensure_target(project, target)?;
     let mut cargo = project.cargo(&[
         "build",
@@ -118,8 +98,19 @@ pub fn bare_program(project: &Project, arch: Arch, name: &str) -> Result<PathBuf
         name,
     ]);
     cargo.args(["--manifest-path", &format!("programs/{name}/Cargo.toml")]);
+    Ok(cargo)
+}
+
+fn build_program(
+    project: &Project,
+    target: &str,
+    name: &str,
+    which: &str,
+    mut cargo: Command,
+) -> Result<PathBuf> {
     let built = project.target.join(target).join("program").join(name);
-    build(&mut cargo, &format!("building programs/{name}"), built)
+    let what = format!("building programs/{name}{which}");
+    build(&mut cargo, &what, built)
 }
 
 /// Lets cargo link a program statically with Debian's C library, for an architecture that Rust has no musl for. `debian` is

@@ -8,8 +8,9 @@ use spin::Once;
 
 use super::features::{features, narrow_hwcap};
 use super::frame::{Frame, narrow, pstate};
-use super::{PAGE_SIZE, Syscall, uaccess};
+use super::{PAGE_SIZE, uaccess};
 use crate::arch::Abi;
+use crate::arch::Syscall;
 use crate::arch::vdso::{Pages, SIGRETURN, page};
 use crate::errno::{Errno, Result};
 use crate::mm::area::{Flags, Label, Rights, Source};

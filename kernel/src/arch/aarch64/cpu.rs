@@ -6,9 +6,9 @@ use core::arch::asm;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicPtr, AtomicUsize};
 
-use super::SyscallTable;
 use super::cell::CpuLocal;
 use super::thread::ThreadState;
+use crate::arch::SyscallTable;
 use crate::{mm, task};
 use crossings::Table;
 
@@ -64,7 +64,7 @@ impl Cpu {
             current: Cell::new(core::ptr::null()),
             previous: Cell::new(core::ptr::null()),
             crossings: Cell::new(&NO_COUNTS),
-            syscalls: Cell::new(&super::syscall::NONE),
+            syscalls: Cell::new(&crate::arch::syscall::NONE),
             view: AtomicPtr::new(core::ptr::null_mut()),
             fp_owner: Cell::new(core::ptr::null()),
             overflow_stack: Cell::new(0),

@@ -73,7 +73,8 @@ impl Policy {
     }
 }
 
-const _: () = assert!(crossings::SYSCALLS_OFFSET == 0 && syscall::ENTRIES.is_power_of_two());
+const _: () =
+    assert!(crossings::SYSCALLS_OFFSET == 0 && crate::arch::syscall::ENTRIES.is_power_of_two());
 const _: () = assert!(syscall::NATIVE.is_power_of_two() && abi::compat::FIRST == syscall::NATIVE);
 const _: () = assert!(offset_of!(Frame, sp) == offset_of!(Frame, x) + 8 * 31);
 const _: () = assert!(
@@ -540,7 +541,7 @@ global_asm!(
     overflow_stack = const offset_of!(Cpu, overflow_stack),
     work = const offset_of!(ThreadState, work),
     calls = const syscall::NATIVE,
-    entries = const syscall::ENTRIES,
+    entries = const crate::arch::syscall::ENTRIES,
     first32 = const abi::compat::FIRST,
     calls32 = const abi::compat::END,
     private_first = const abi::compat::PRIVATE_FIRST,

@@ -48,7 +48,6 @@ pub use exception::wild_access;
 pub use features::{features, hwcap, hwcap_names, reread_hw_access_flag};
 pub use frame::Frame;
 pub use regset::single_step;
-pub use syscall::{Syscall, SyscallTable};
 pub use thread::{ThreadState, adopt, current, current_arc, enter_user, switch, try_current, work};
 
 use linux_raw_sys::prctl::{PR_SVE_GET_VL, PR_SVE_SET_VL};
@@ -83,7 +82,7 @@ pub static ABIS: &[super::Abi] = &[
 ];
 
 /// System calls that only this architecture has, by their place in the tables.
-pub const SPECIFIC: &[(usize, Syscall)] = &compat::CALLS;
+pub const SPECIFIC: &[(usize, crate::arch::Syscall)] = &compat::CALLS;
 /// Whether tables of system calls hold those of 32-bit programs.
 pub const NARROW_CALLS: bool = true;
 

@@ -1,24 +1,11 @@
-//! Tables of system calls.
+//! Entries in a table of system calls.
 
-/// Entries in a table: 64-bit calls, then those of 32-bit programs.
-pub const ENTRIES: usize = crossings::SYSCALLS;
-/// Numbers of 64-bit calls.
+use crate::arch::syscall::ENTRIES;
+
+/// Numbers of 64-bit calls; as many of 32-bit programs follow in a table.
 pub const NATIVE: usize = ENTRIES / 2;
 
-/// A system call as the entry path calls it: arguments in x0 to x5, the result or minus the error number in x0.
-pub type Syscall = extern "C" fn(usize, usize, usize, usize, usize, usize) -> isize;
-
-/// System calls by number.
-pub type SyscallTable = [Syscall; ENTRIES];
-
-extern "C" fn none(_: usize, _: usize, _: usize, _: usize, _: usize, _: usize) -> isize {
-    -(crate::errno::Errno::ENOSYS.0 as isize)
-}
-
-/// No system call at all: before the first program.
-pub(super) static NONE: SyscallTable = [none; ENTRIES];
-
-/// An entry of a [`SyscallTable`] for a handler that needs the thread's whole `Frame` (fork, execve, sigreturn): saves the
+/// An entry of a [`SyscallTable`](crate::arch::SyscallTable) for a handler that needs the thread's whole `Frame` (fork, execve, sigreturn): saves the
 /// registers that ordinary calls leave alone, marks the frame as in a system call, and returns by the whole frame. The
 /// handler is a `Syscall`; its result is stored in the frame.
 #[macro_export]

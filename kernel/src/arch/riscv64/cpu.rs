@@ -7,7 +7,8 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
 use super::cell::CpuLocal;
 use super::thread::ThreadState;
-use super::{SyscallTable, features, mmu};
+use super::{features, mmu};
+use crate::arch::SyscallTable;
 use crate::{mm, task};
 use crossings::Table;
 
@@ -65,7 +66,7 @@ impl Cpu {
             current: Cell::new(core::ptr::null()),
             previous: Cell::new(core::ptr::null()),
             crossings: Cell::new(&NO_COUNTS),
-            syscalls: Cell::new(&super::syscall::NONE),
+            syscalls: Cell::new(&crate::arch::syscall::NONE),
             spill: Cell::new([0; 4]),
             outer: Cell::new([0; 6]),
             unseen: Cell::new(&NOTHING_UNSEEN),

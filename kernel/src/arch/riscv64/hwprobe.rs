@@ -3,7 +3,8 @@
 use isa::hwprobe::{MAX_KEY, matches};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::{MAX_CPUS, Syscall, cpu, features, tlb};
+use super::{MAX_CPUS, cpu, features, tlb};
+use crate::arch::Syscall;
 use crate::arch::vdso::data::PROBES;
 use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, UserSlice};

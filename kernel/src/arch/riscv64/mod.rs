@@ -45,7 +45,6 @@ pub use features::{features, hwcap, reread_hw_access_flag};
 pub use frame::Frame;
 pub use hwprobe::{SPECIFIC, answers as probes};
 pub use regset::single_step;
-pub use syscall::{Syscall, SyscallTable};
 pub use thread::{ThreadState, adopt, current, current_arc, enter_user, switch, try_current, work};
 #[cfg(feature = "selftest")]
 pub use trap::wild_access;
