@@ -129,7 +129,8 @@ kinds! {
     }
     /// Memory mapped.
     Memory "memory" {
-        /// Pages made valid in a user's address space, those that fault-around maps ahead included.
+        /// Pages made valid in a user's address space, those that fault-around maps ahead included. A table counts those
+        /// that [`Kind::MAPPING`] does not stand for; a snapshot has all.
         MappedPages "mapped-pages",
     }
     /// Exits of guests to the hypervisor, by class.
@@ -153,4 +154,14 @@ kinds! {
         /// All others.
         GuestOther "other",
     }
+}
+
+impl Kind {
+    /// Faults that map a page each.
+    pub const MAPPING: [Kind; 4] = [
+        Kind::FaultAnonRead,
+        Kind::FaultAnonWrite,
+        Kind::FaultFileRead,
+        Kind::FaultFileWrite,
+    ];
 }

@@ -55,6 +55,10 @@ impl Snapshot {
         for (kind, sum) in Kind::ALL.iter().zip(&mut self.kinds) {
             *sum = sum.wrapping_add(table.get(*kind));
         }
+        let mapped = &mut self.kinds[Kind::MappedPages as usize];
+        for kind in Kind::MAPPING {
+            *mapped = mapped.wrapping_add(table.get(kind));
+        }
     }
 
     /// Takes away what was counted before `earlier`; a count that went down (another set of CPUs) gives zero.

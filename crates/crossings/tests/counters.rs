@@ -12,14 +12,16 @@ static STATIC: Table = Table::new();
 #[test]
 fn counts_what_it_is_told_and_nothing_else() {
     let table = Table::new();
+    table.add(Kind::FaultFileRead);
     table.add(Kind::FaultCow);
-    table.add_n(Kind::MappedPages, 16);
+    table.add_n(Kind::MappedPages, 15);
     table.syscall(173);
     table.syscall(173 + SYSCALLS);
     let snapshot = Snapshot::of([&table]);
     let seen: Vec<_> = snapshot.iter().filter(|(.., count)| *count != 0).collect();
     let expected = [
         (Section::Syscall, Name::Syscall(173), 2),
+        (Section::Fault, Name::Kind(Kind::FaultFileRead), 1),
         (Section::Fault, Name::Kind(Kind::FaultCow), 1),
         (Section::Memory, Name::Kind(Kind::MappedPages), 16),
     ];

@@ -123,7 +123,7 @@ impl Block {
     /// # Safety
     /// `first` came from `into_phys`, and each such address is taken back once.
     unsafe fn from_phys(first: PhysAddr) -> Self {
-        let table = FRAMES.at(first).links().1 as usize;
+        let table = FRAMES.at(first).next() as usize;
         // SAFETY: `into_phys` made the handle this number; the caller's promise says that it is taken back once.
         let table = unsafe { FrameRef::from_phys(PhysAddr(table << PAGE_SHIFT)) };
         let frames = Frames(first);
@@ -195,7 +195,7 @@ impl Blocks {
     /// An entry held `first`, and it was taken out.
     pub unsafe fn add(&mut self, first: PhysAddr) {
         let meta = FRAMES.at(first);
-        meta.set_links(self.0, meta.links().1);
+        meta.set_links(self.0, meta.next());
         self.0 = (first.0 >> PAGE_SHIFT) as u32;
     }
 
@@ -254,13 +254,14 @@ impl Space {
     }
 
     fn fill_block(&self, area: &Area, own: &Slot, slot: &Entry, block: Block) {
-        fault::count(Kind::FaultAnonWrite);
         let first = block.into_phys();
         let pte = Pte::block(first.0, fault::prot(area, true), Memory::Normal);
         if self.table.try_fill_block(slot, pte) {
-            fault::count_mapped(BLOCK_PAGES as u64);
+            fault::count(Kind::FaultAnonWrite);
+            fault::count_mapped(BLOCK_PAGES as u64 - 1);
             own.add(BLOCK_PAGES);
         } else {
+            fault::count(Kind::FaultSpurious);
             // SAFETY: no entry took it.
             drop(unsafe { Block::from_phys(first) });
         }

@@ -64,7 +64,7 @@ impl Buddy {
         meta.set_links(0, head);
         if head != 0 {
             let next = FRAMES.meta(head);
-            next.set_links(block, next.links().1);
+            next.set_links(block, next.next());
         }
         self.heads[order] = block;
     }
@@ -80,7 +80,7 @@ impl Buddy {
         }
         if next != 0 {
             let meta = FRAMES.meta(next);
-            meta.set_links(previous, meta.links().1);
+            meta.set_links(previous, meta.next());
         }
     }
 }

@@ -73,8 +73,7 @@ pub(super) fn zero_frame() -> PhysAddr {
 
 /// Sets the zero frame aside.
 pub(super) fn init() {
-    let frame = FrameRef::new(Owner::Kernel).expect("a frame of zeroes");
-    frame.zero();
+    let frame = FrameRef::zeroed(Owner::Kernel).expect("a frame of zeroes");
     ZERO.store(frame.into_phys().0, Relaxed);
 }
 
@@ -243,11 +242,13 @@ impl Page<'_> {
             let source = mapping.page(index, false)?;
             let copy = FrameRef::new(Owner::Anonymous)?;
             copy.copy_from(&source);
-            self.filled(kind, self.hold(self.entry, copy, true, true));
+            if self.hold_first(kind, copy, true) {
+                count_mapped(1);
+            }
         } else {
             let writable = shared && self.area.rights.has(Rights::WRITE);
             let page = mapping.page(index, writable)?;
-            self.filled(kind, self.hold(self.entry, page, writable, true));
+            self.hold_first(kind, page, writable);
         }
         if !write {
             self.fill_around(&**mapping, index);
@@ -258,31 +259,42 @@ impl Page<'_> {
 
     fn fill_anonymous(&self, write: bool) -> Result<()> {
         if write {
-            let frame = FrameRef::new(Owner::Anonymous)?;
-            frame.zero();
-            let pages = self.hold(self.entry, frame, true, true);
-            self.filled(Kind::FaultAnonWrite, pages);
+            let frame = FrameRef::zeroed(Owner::Anonymous)?;
+            self.hold_first(Kind::FaultAnonWrite, frame, true);
         } else {
-            count(Kind::FaultAnonRead);
             let pte = Pte::leaf(zero_frame().0, prot(self.area, false), Memory::Normal);
-            if self.entry.try_fill(pte) {
-                count(Kind::MappedPages);
-            }
+            count(if self.entry.try_fill(pte) {
+                Kind::FaultAnonRead
+            } else {
+                Kind::FaultSpurious
+            });
         }
         self.pay(Change::FillUser);
         Ok(())
     }
 
-    /// Lets an empty entry hold `frame`, whose content instruction fetches see if it may be executed. Returns how many
-    /// pages were mapped.
+    /// Lets the entry hold `frame`, for a fault of `kind`; false if another CPU was faster.
+    #[inline(always)]
+    fn hold_first(&self, kind: Kind, frame: FrameRef, writable: bool) -> bool {
+        let held = self.hold(self.entry, frame, writable, true);
+        if held {
+            self.own.add(1);
+            count(kind);
+        } else {
+            count(Kind::FaultSpurious);
+        }
+        held
+    }
+
+    /// Lets an empty entry hold `frame`, whose content instruction fetches see if it may be executed; says whether it was.
     #[inline]
-    fn hold(&self, entry: &Entry, frame: FrameRef, writable: bool, young: bool) -> usize {
+    fn hold(&self, entry: &Entry, frame: FrameRef, writable: bool, young: bool) -> bool {
         let pte = leaf(self.area, &frame, writable).with_young(young);
         let filled = entry.try_fill(pte);
         if filled {
             frame.into_phys();
         }
-        filled.into()
+        filled
     }
 
     /// Maps what the file holds already of the pages around, while a fault is being paid for.
@@ -301,20 +313,11 @@ impl Page<'_> {
             if let Some(frame) = frame.take()
                 && entry.load() == Pte::EMPTY
             {
-                mapped += self.hold(entry, frame, writable, !age::ahead_is_old());
+                mapped += usize::from(self.hold(entry, frame, writable, !age::ahead_is_old()));
             }
         }
         self.own.add(mapped);
         count_mapped(mapped as u64);
-    }
-
-    /// Counts a fault that mapped `pages`, none of them the frame of zeroes.
-    #[inline(always)]
-    fn filled(&self, kind: Kind, pages: usize) {
-        self.own.add(pages);
-        let crossings = arch::cpu::this().crossings();
-        crossings.add(kind);
-        crossings.add_n(Kind::MappedPages, pages as u64);
     }
 
     /// Allows writing to a page that is mapped without, copying it first if others hold it.
@@ -334,7 +337,7 @@ impl Page<'_> {
         }
         let copy = FrameRef::new(Owner::Anonymous)?;
         if zero {
-            copy.zero();
+            copy.zero_new();
         } else {
             copy.copy_from_phys(frame);
         }

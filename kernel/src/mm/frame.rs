@@ -87,6 +87,11 @@ impl Meta {
         (self.links[0].load(Relaxed), self.links[1].load(Relaxed))
     }
 
+    /// The next frame of the owner's list.
+    pub fn next(&self) -> u32 {
+        self.links[1].load(Relaxed)
+    }
+
     /// Changes the list's links.
     pub fn set_links(&self, previous: u32, next: u32) {
         self.links[0].store(previous, Relaxed);
@@ -185,7 +190,7 @@ impl Pool {
     fn push(&mut self, chain: u32) {
         let meta = FRAMES.meta(chain);
         let chains = &mut self.chains[arch::cpu::this().index()];
-        meta.set_links(*chains, meta.links().1);
+        meta.set_links(*chains, meta.next());
         *chains = chain;
         CHAINED.0.store(CHAINED.0.load(Relaxed) + BATCH, Relaxed);
     }
@@ -217,7 +222,7 @@ impl Pool {
             while let Some(chain) = self.pop() {
                 let mut frame = chain;
                 while frame != 0 {
-                    let next = FRAMES.meta(frame).links().1;
+                    let next = FRAMES.meta(frame).next();
                     self.buddy.give(frame, 0);
                     frame = next;
                 }
@@ -256,7 +261,7 @@ impl Cache {
         }
         self.count = self.count.checked_sub(1)?;
         let frame = self.head;
-        self.head = FRAMES.meta(frame).links().1;
+        self.head = FRAMES.meta(frame).next();
         Some(frame)
     }
 
@@ -332,6 +337,13 @@ impl FrameRef {
     /// A frame of its own for `owner`, its content arbitrary. Fails while a reserve for the kernel is left.
     pub fn new(owner: Owner) -> Result<FrameRef> {
         Self::wrap(take_one(RESERVE, owner)?)
+    }
+
+    /// A frame of its own for `owner`, filled with zeroes. Fails as [`FrameRef::new`].
+    pub fn zeroed(owner: Owner) -> Result<FrameRef> {
+        let frame = Self::new(owner)?;
+        frame.zero_new();
+        Ok(frame)
     }
 
     fn wrap(frame: u32) -> Result<FrameRef> {
@@ -423,18 +435,22 @@ impl FrameRef {
     /// Fills the frame with zeroes.
     pub fn zero(&self) {
         self.written();
+        self.zero_new();
+    }
+
+    /// Fills a new frame, of which no instruction cache knows, with zeroes.
+    pub(super) fn zero_new(&self) {
         // SAFETY: the handle keeps the frame; all memory is in the linear map.
         unsafe { arch::mmu::zero_page(self.bytes()) }
     }
 
-    /// Copies another frame's content.
+    /// Copies another frame's content into a new one.
     pub fn copy_from(&self, source: &FrameRef) {
         self.copy_from_phys(source.phys());
     }
 
-    /// Copies the content of a frame that a translation holds.
+    /// Copies the content of a frame that a translation holds into a new one.
     pub(super) fn copy_from_phys(&self, source: PhysAddr) {
-        self.written();
         // SAFETY: the handle keeps this frame and the caller the other; both are in the linear map.
         unsafe { arch::mmu::copy_page(self.bytes(), source.linear() as *const u8) }
     }
@@ -500,9 +516,7 @@ pub fn alloc() -> Result<FrameRef> {
 
 /// A frame for a file or the kernel's own bytes, filled with zeroes.
 pub fn alloc_zeroed() -> Result<FrameRef> {
-    let frame = alloc()?;
-    frame.zero();
-    Ok(frame)
+    FrameRef::zeroed(Owner::File)
 }
 
 /// A block of 2^`order` frames for the kernel, aligned to its size.

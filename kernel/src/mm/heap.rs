@@ -157,7 +157,7 @@ impl Slabs {
         if first == NONE {
             self.link(slab);
         }
-        let others = self.head != slab || meta.links().1 != 0;
+        let others = self.head != slab || meta.next() != 0;
         if meta.spare() == 0 && others {
             self.unlink(slab);
             frame::give_block(PhysAddr((slab as usize) << PAGE_SHIFT), 0);
@@ -189,7 +189,7 @@ impl Slabs {
         FRAMES.meta(slab).set_links(0, self.head);
         if self.head != 0 {
             let next = FRAMES.meta(self.head);
-            next.set_links(slab, next.links().1);
+            next.set_links(slab, next.next());
         }
         self.head = slab;
     }
@@ -205,7 +205,7 @@ impl Slabs {
         if next != 0 {
             FRAMES
                 .meta(next)
-                .set_links(previous, FRAMES.meta(next).links().1);
+                .set_links(previous, FRAMES.meta(next).next());
         }
     }
 }

@@ -300,7 +300,7 @@ impl Unlinked {
         while next != 0 {
             let table = PhysAddr((next as usize) << PAGE_SHIFT);
             visit(entries(table));
-            next = FRAMES.at(table).links().1;
+            next = FRAMES.at(table).next();
         }
     }
 }
@@ -311,7 +311,7 @@ impl Drop for Unlinked {
             let table = PhysAddr((self.0 as usize) << PAGE_SHIFT);
             // SAFETY: `unlink` took this table out, whose one handle `new_table` turned into an address.
             let frame = unsafe { FrameRef::from_phys(table) };
-            self.0 = frame.meta().links().1;
+            self.0 = frame.meta().next();
         }
     }
 }
@@ -325,9 +325,7 @@ impl Drop for PageTable {
 }
 
 fn new_table() -> Result<PhysAddr> {
-    let table = FrameRef::new(Owner::Kernel)?;
-    table.zero();
-    Ok(table.into_phys())
+    Ok(FrameRef::zeroed(Owner::Kernel)?.into_phys())
 }
 
 /// The table that an entry points to, made if there is none.

@@ -85,8 +85,7 @@ pub fn init(boot_ticks: u64) -> Result<()> {
 
 /// A page that begins with `bytes`.
 pub(super) fn page(bytes: &[u8]) -> Result<FrameRef> {
-    let frame = FrameRef::new(Owner::File)?;
-    frame.zero();
+    let frame = FrameRef::zeroed(Owner::File)?;
     frame.write(0, bytes);
     Ok(frame)
 }
