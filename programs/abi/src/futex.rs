@@ -37,7 +37,37 @@ pub fn run() {
         bits_and_clocks();
         futex2();
         by_two_opens();
+        woken_again();
     }
+}
+
+/// A thread that waits again as soon as it is woken is woken once by each call.
+unsafe fn woken_again() {
+    let (word, ended) = (AtomicU32::new(0), AtomicU32::new(0));
+    let wait = || unsafe {
+        while word.load(SeqCst) == 0 {
+            futex(&word, libc::FUTEX_WAIT, 0, ptr::null());
+        }
+        ended.store(1, SeqCst);
+    };
+    let wake = || unsafe { futex(&word, libc::FUTEX_WAKE, i32::MAX as u32, ptr::null()) };
+    thread::scope(|scope| {
+        scope.spawn(wait);
+        let (mut most, mut woken) = (0, 0);
+        while woken < 5000 {
+            let now = wake();
+            (most, woken) = (now.max(most), woken + now);
+            if now == 0 {
+                thread::yield_now();
+            }
+        }
+        word.store(1, SeqCst);
+        while ended.load(SeqCst) == 0 {
+            wake();
+            thread::yield_now();
+        }
+        println!("woken at once: {most}");
+    });
 }
 
 /// A word of a file that two processes have opened apart is one word.

@@ -18,6 +18,23 @@ pub fn run() {
         seized();
         ended_tracer();
         memory();
+        the_first();
+    }
+}
+
+/// Process 1, which nobody can end, stops for a tracer.
+unsafe fn the_first() {
+    unsafe {
+        tell("attach to 1", ptrace(libc::PTRACE_ATTACH as u32, 1, 0, 0));
+        println!("1: {}", wait(1));
+        libc::kill(1, libc::SIGTERM);
+        go_on(libc::PTRACE_CONT as u32, 1, 0);
+        println!("1: {}", wait(1));
+        tell(
+            "detach with it",
+            ptrace(libc::PTRACE_DETACH as u32, 1, 0, libc::SIGTERM as usize),
+        );
+        println!("1 lives: {}", libc::kill(1, 0) == 0);
     }
 }
 

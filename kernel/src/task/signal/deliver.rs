@@ -63,6 +63,8 @@ fn act_by_default(frame: &Frame, info: &Info) {
     let number = info.number();
     match default_of(number) {
         Default::Ignore | Default::Continue => {}
+        // Sent, it came to process 1 for its tracer only; its own faults end it.
+        _ if process.pid() == 1 && info.code <= 0 && number != SIGSTOP => {}
         Default::Stop if number != SIGSTOP && job::is_orphaned(process.group()) => {}
         Default::Stop => process.stop(number),
         Default::Terminate => process.kill(number),

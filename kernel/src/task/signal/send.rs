@@ -38,8 +38,14 @@ pub fn send_info(process: &Process, thread: Option<&Arc<Thread>>, info: Info) ->
     if process.is_zombie() {
         return Ok(());
     }
+    // A tracer wants to see what is ignored too.
+    let traced = || match thread {
+        Some(thread) => thread.is_traced(),
+        None => process.find_thread(|thread| thread.is_traced()).is_some(),
+    };
     // Process 1 gets what it handles and nothing else: nobody can end it.
     if process.pid() == 1
+        && (number == SIGKILL || !traced())
         && process
             .signals
             .with_actions(|actions| actions.get(number))
@@ -65,11 +71,6 @@ pub fn send_info(process: &Process, thread: Option<&Arc<Thread>>, info: Info) ->
             .threads()
             .first()
             .is_none_or(|thread| thread.keeps(bit)),
-    };
-    // A tracer wants to see what is ignored too.
-    let traced = || match thread {
-        Some(thread) => thread.is_traced(),
-        None => process.find_thread(|thread| thread.is_traced()).is_some(),
     };
     if ignored && !kept && !traced() {
         return Ok(());
