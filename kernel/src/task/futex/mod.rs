@@ -278,14 +278,17 @@ pub fn wake(address: usize, most: usize, bits: u32, shared: bool) -> Result<usiz
 fn wake_key(key: Key, most: usize, bits: u32) -> Result<usize> {
     let bucket = &TABLE[key.bucket()];
     core::sync::atomic::fence(SeqCst);
+    if bucket.count.load(Relaxed) == 0 {
+        return Ok(0);
+    }
     let (mut woken, mut most) = (0, most);
-    if most > 1 && bucket.count.load(Relaxed) != 0 {
+    if most > 1 {
         // Who is woken, and waits again before the next is looked for, is not woken twice.
         let waiters = bucket.waiters.lock();
         let waits = |waiter: &&Waiter| waiter.key == key && waiter.bits & bits != 0;
         most = most.min(waiters.iter().filter(waits).count());
     }
-    while woken < most && bucket.count.load(Relaxed) != 0 {
+    while woken < most {
         let waiter = {
             let mut waiters = bucket.waiters.lock();
             let at = waiters
