@@ -13,6 +13,7 @@ mod files;
 mod futex;
 mod handlers;
 mod held;
+mod hostile;
 mod huge;
 #[cfg(target_arch = "aarch64")]
 mod idreg;
@@ -108,6 +109,7 @@ fn main() {
         Some("sched") => sched::run(),
         Some("timers") => timers::run(),
         Some("keys") => keys::run(),
+        Some("hostile") => hostile::run(std::env::args().nth(2).as_deref()),
         _ => {
             eprintln!("usage: abi PART");
             std::process::exit(2);
