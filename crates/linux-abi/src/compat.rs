@@ -151,7 +151,7 @@ pub const CALLS: &[Call] = calls! {
     169 nfsservctl() Absent;
     170 setresgid() Absent;
     171 getresgid() Absent;
-    172 prctl(Int, Hex, Hex, Hex, Hex) Partial("no seccomp, no speculation control; PR_SET_THP_DISABLE, PR_SET_MEMORY_MERGE, PR_SET_PTRACER without effect");
+    172 prctl(Int, Hex, Hex, Hex, Hex) Partial("no seccomp, see the options below");
     173 rt_sigreturn() Whole;
     174 rt_sigaction(Signal, Pointer, Pointer, Uint) Whole;
     175 rt_sigprocmask(Int, Pointer, Pointer, Uint) Whole;

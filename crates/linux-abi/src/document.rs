@@ -2,6 +2,7 @@
 
 use core::fmt::{self, Write};
 
+use crate::options::{GROUPS, Group};
 use crate::{CALLS, Call, Status, compat};
 
 /// Writes the lists of system calls as Markdown.
@@ -24,7 +25,42 @@ pub fn document(out: &mut dyn Write) -> fmt::Result {
         compat::PRIVATE
     )?;
     list(out, compat::CALLS)?;
+    writeln!(out, "\n## Options, commands and flags\n")?;
+    writeln!(
+        out,
+        "What is not absent is accepted, and nothing else: the kernel takes its masks from these lists, or the compiler compares \
+         what it handles with them. What is absent gets the error of a Linux that was built without it."
+    )?;
+    for group in GROUPS {
+        choices(out, group)?;
+    }
     write!(out, "\n{}", include_str!("ltp.md"))
+}
+
+fn choices(out: &mut dyn Write, group: &Group) -> fmt::Result {
+    writeln!(out, "\n### {}\n\nAbsent: {}.\n", group.title, group.refused)?;
+    writeln!(
+        out,
+        "| number | name | status | what is missing |\n| ---: | --- | --- | --- |"
+    )?;
+    for choice in group.choices {
+        let (status, missing) = words(choice.status);
+        writeln!(
+            out,
+            "| {:#x} | {} | {status} | {missing} |",
+            choice.value, choice.name
+        )?;
+    }
+    Ok(())
+}
+
+/// A status, and what is missing.
+fn words(status: Status) -> (&'static str, &'static str) {
+    match status {
+        Status::Whole => ("whole", ""),
+        Status::Partial(missing) => ("partial", missing),
+        Status::Absent => ("absent", ""),
+    }
 }
 
 fn list(out: &mut dyn Write, calls: &[Call]) -> fmt::Result {
@@ -42,11 +78,7 @@ fn list(out: &mut dyn Write, calls: &[Call]) -> fmt::Result {
         "| number | name | status | what is missing |\n| ---: | --- | --- | --- |"
     )?;
     for call in calls {
-        let (status, missing) = match call.status {
-            Status::Whole => ("whole", ""),
-            Status::Partial(missing) => ("partial", missing),
-            Status::Absent => ("absent", ""),
-        };
+        let (status, missing) = words(call.status);
         writeln!(
             out,
             "| {} | {} | {status} | {missing} |",

@@ -8,6 +8,7 @@
 pub mod compat;
 mod document;
 mod errno;
+pub mod options;
 mod table;
 
 pub use document::document;

@@ -181,7 +181,7 @@ pub const CALLS: &[Call] = calls! {
     164 setrlimit(Int, Pointer) Whole;
     165 getrusage(Int, Pointer) Whole;
     166 umask(Octal) Whole;
-    167 prctl(Int, Hex, Hex, Hex, Hex) Partial("no speculation control; PR_SET_THP_DISABLE, PR_SET_MEMORY_MERGE, PR_SET_PTRACER without effect");
+    167 prctl(Int, Hex, Hex, Hex, Hex) Partial("see the options below");
     168 getcpu(Pointer, Pointer, Pointer) Whole;
     169 gettimeofday(Pointer, Pointer) Whole;
     170 settimeofday(Pointer, Pointer) Whole;

@@ -16,6 +16,7 @@ use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr};
 use crate::arch::mmu::{self, Memory, Pte};
 use crate::errno::{Errno, Result};
 use crate::params;
+use crate::task::{self, process::Mode};
 use crossings::Kind;
 use translation::Change;
 
@@ -74,6 +75,7 @@ fn suits(area: &Area, page: usize) -> bool {
         && area.rights.has(Rights::WRITE)
         && !area.rights.has(Rights::EXECUTE)
         && !area.flags.has(Flags::GROWS_DOWN)
+        && !task::current().process().mode(Mode::NO_HUGE_PAGES)
 }
 
 /// A block's frames, each held once.

@@ -2,6 +2,7 @@
 
 use core::ops::Range;
 
+use abi::options;
 use linux_raw_sys::general::*;
 
 use super::layout::Native;
@@ -90,7 +91,7 @@ pub fn mmap(
         MAP_PRIVATE => false,
         MAP_SHARED => true,
         MAP_SHARED_VALIDATE if file.is_none() => return Err(Errno::EINVAL),
-        MAP_SHARED_VALIDATE if flags & !KNOWN == 0 => true,
+        MAP_SHARED_VALIDATE if u64::from(flags) & !options::MMAP.mask() == 0 => true,
         MAP_SHARED_VALIDATE => return Err(Errno::EOPNOTSUPP),
         _ => return Err(Errno::EINVAL),
     };
@@ -174,19 +175,6 @@ pub fn mmap(
         },
     )
 }
-
-const KNOWN: u32 = MAP_TYPE
-    | MAP_FIXED
-    | MAP_ANONYMOUS
-    | MAP_GROWSDOWN
-    | MAP_DENYWRITE
-    | MAP_EXECUTABLE
-    | MAP_LOCKED
-    | MAP_NORESERVE
-    | MAP_POPULATE
-    | MAP_NONBLOCK
-    | MAP_STACK
-    | MAP_FIXED_NOREPLACE;
 
 /// ENOMEM where private memory that is written to would be more than `limit` (RLIMIT_DATA) with `more` bytes.
 #[cold]
@@ -322,10 +310,7 @@ pub fn mremap(
     target: usize,
 ) -> Result<usize> {
     let keep = flags & MREMAP_DONTUNMAP != 0;
-    if flags & !(MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP) != 0
-        || new_len == 0
-        || new_len > USER_END
-    {
+    if u64::from(flags) & !options::MREMAP.mask() != 0 || new_len == 0 || new_len > USER_END {
         return Err(Errno::EINVAL);
     }
     let place = match (flags & MREMAP_MAYMOVE != 0, flags & MREMAP_FIXED != 0) {
@@ -383,6 +368,9 @@ pub fn brk(end: usize) -> Result<usize> {
 
 /// madvise(2).
 pub fn madvise(addr: usize, len: usize, advice: u32) -> Result<usize> {
+    if !options::MADVISE.has(advice.into()) {
+        return Err(Errno::EINVAL);
+    }
     let range = pages(addr, len)?;
     let flag = |flag, on| move |space: &AddressSpace, range| space.set_flags(range, flag, on);
     let refused: fn(&Area) -> bool = match advice {
@@ -423,9 +411,8 @@ pub fn madvise(addr: usize, len: usize, advice: u32) -> Result<usize> {
             }
             MADV_DONTDUMP => flag(Flags::DONT_DUMP, true)(space, range),
             MADV_DODUMP => flag(Flags::DONT_DUMP, false)(space, range),
-            MADV_NORMAL | MADV_RANDOM | MADV_SEQUENTIAL | MADV_WILLNEED | MADV_FREE | MADV_COLD
-            | MADV_PAGEOUT | MADV_MERGEABLE | MADV_UNMERGEABLE => covered(space, range),
-            _ => Err(Errno::EINVAL),
+            // What does not ask that something is done.
+            _ => covered(space, range),
         }
     })?;
     Ok(0)
@@ -442,10 +429,7 @@ pub fn process_madvise(
     check_flags(flags, 0)?;
     let pieces = super::file::pieces::<Native>(pieces, count)?;
     let process = pidfd::of(fd)?.0.process()?.clone();
-    if !matches!(
-        advice,
-        MADV_COLD | MADV_PAGEOUT | MADV_WILLNEED | MADV_COLLAPSE
-    ) {
+    if !matches!(advice, MADV_COLD | MADV_PAGEOUT | MADV_WILLNEED) {
         return Err(Errno::EINVAL);
     }
     access::check(&process)?;

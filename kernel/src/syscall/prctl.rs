@@ -7,102 +7,210 @@ use crate::arch;
 use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, UserSlice};
 use crate::task::credentials::{ALL_CAPABILITIES, Credentials};
-use crate::task::process::Mode;
+use crate::task::process::{Mode, Process};
 use crate::task::{current, require, seccomp, signal};
 use alloc::vec::Vec;
 use linux_raw_sys::general::{CAP_SETPCAP, CAP_SYS_RESOURCE};
+use zerocopy::{Immutable, IntoBytes};
 
 /// Capabilities that there are.
 const CAPABILITIES: usize = ALL_CAPABILITIES.count_ones() as usize;
 
+/// Arguments after the option.
+type Arguments = [usize; 4];
+type Handler = fn(Arguments) -> Result<usize>;
+
+/// Makes `handler`, which finds what does an option, and has the compiler compare the options with those of `abi`.
+macro_rules! dispatch {
+    ($($option:ident => $handler:expr,)*) => {
+        fn handler(option: u32) -> Option<Handler> {
+            Some(match option {
+                $($option => $handler,)*
+                _ => return None,
+            })
+        }
+
+        const _: () = assert!(
+            abi::options::PRCTL.is_handled_by(&[$($option as u64),*]),
+            "abi and the handlers disagree"
+        );
+    };
+}
+
+dispatch! {
+    PR_SET_PDEATHSIG => set_death_signal,
+    PR_GET_PDEATHSIG => |[to, ..]| put(to, current().death_signal()),
+    PR_GET_DUMPABLE => |_| Ok(process().dumpable() as usize),
+    PR_SET_DUMPABLE => set_dumpable,
+    PR_SET_NAME => |[from, ..]| {
+        current().set_name(&read_name(from)?);
+        Ok(0)
+    },
+    PR_GET_NAME => |[to, ..]| put(to, current().name()),
+    PR_SET_TIMERSLACK => set_timer_slack,
+    PR_GET_TIMERSLACK => |_| Ok(current().timer_slack()),
+    PR_SET_CHILD_SUBREAPER => |[on, ..]| {
+        process().set_subreaper(on != 0);
+        Ok(0)
+    },
+    PR_GET_CHILD_SUBREAPER => |[to, ..]| put(to, process().is_subreaper() as u32),
+    PR_SET_NO_NEW_PRIVS => set_no_new_privileges,
+    PR_GET_NO_NEW_PRIVS => |arguments| {
+        expect_zeros(&arguments)?;
+        Ok(process().with_credentials(|who| who.no_new_privileges) as usize)
+    },
+    PR_GET_KEEPCAPS => |_| Ok(process().with_credentials(|who| who.keeps_capabilities) as usize),
+    PR_SET_KEEPCAPS => set_keeps_capabilities,
+    PR_CAPBSET_READ => |[capability, ..]| {
+        expect(capability < CAPABILITIES)?;
+        Ok(process().with_credentials(|who| who.bounding >> capability & 1) as usize)
+    },
+    PR_CAPBSET_DROP => drop_from_bounding,
+    PR_GET_SECUREBITS => |_| Ok(process().with_credentials(|who| who.secure_bits()) as usize),
+    PR_SET_SECUREBITS => |[bits, ..]| {
+        process().change_credentials(|who| who.set_secure_bits(bits).ok_or(Errno::EPERM))?;
+        Ok(0)
+    },
+    PR_GET_SECCOMP => |_| Ok(current().seccomp.mode() as usize),
+    PR_SET_SECCOMP => |[mode, program, ..]| set_seccomp(mode as u32, program),
+    PR_GET_TIMING => |_| Ok(PR_TIMING_STATISTICAL as usize),
+    PR_SET_TIMING => |[kind, ..]| {
+        expect(kind == PR_TIMING_STATISTICAL as usize)?;
+        Ok(0)
+    },
+    PR_GET_TID_ADDRESS => |[to, ..]| put(to, current().own.with(|own| own.clear_tid)),
+    PR_GET_THP_DISABLE => |arguments| mode(arguments, Mode::NO_HUGE_PAGES),
+    PR_SET_THP_DISABLE => |[on, rest @ ..]| {
+        expect_zeros(&rest)?;
+        set_mode(Mode::NO_HUGE_PAGES, on != 0);
+        Ok(0)
+    },
+    PR_GET_IO_FLUSHER => |arguments| {
+        require(CAP_SYS_RESOURCE)?;
+        mode(arguments, Mode::FLUSHER)
+    },
+    PR_SET_IO_FLUSHER => set_flusher,
+    PR_GET_MDWE => write_execute,
+    PR_SET_MDWE => deny_write_execute,
+    PR_MCE_KILL => set_memory_failure,
+    PR_MCE_KILL_GET => |arguments| {
+        expect_zeros(&arguments)?;
+        let kept = process().modes() >> Mode::MEMORY_FAILURE_SHIFT & 3;
+        Ok((kept ^ PR_MCE_KILL_DEFAULT) as usize)
+    },
+    PR_CAP_AMBIENT => |[operation, capability, c, d]| ambient(operation as u32, capability, c, d),
+    PR_GET_AUXV => |[to, room, rest @ ..]| {
+        expect_zeros(&rest)?;
+        auxiliary(to, room)
+    },
+    PR_SVE_SET_VL => |[argument, ..]| arch::prctl(PR_SVE_SET_VL, argument),
+    PR_SVE_GET_VL => |[argument, ..]| arch::prctl(PR_SVE_GET_VL, argument),
+    PR_RISCV_V_SET_CONTROL => |[argument, ..]| arch::prctl(PR_RISCV_V_SET_CONTROL, argument),
+    PR_RISCV_V_GET_CONTROL => |[argument, ..]| arch::prctl(PR_RISCV_V_GET_CONTROL, argument),
+}
+
 /// prctl(2)
 pub fn prctl(option: u32, a: usize, b: usize, c: usize, d: usize) -> Result<usize> {
+    handler(option).ok_or(Errno::EINVAL)?([a, b, c, d])
+}
+
+fn process() -> &'static Process {
+    current().process()
+}
+
+/// EINVAL unless `fits`.
+fn expect(fits: bool) -> Result<()> {
+    if fits { Ok(()) } else { Err(Errno::EINVAL) }
+}
+
+fn expect_zeros(arguments: &[usize]) -> Result<()> {
+    expect(arguments.iter().all(|argument| *argument == 0))
+}
+
+fn put<T: IntoBytes + Immutable>(to: usize, value: T) -> Result<usize> {
+    UserPtr::new(to).write(&value)?;
+    Ok(0)
+}
+
+fn set_death_signal([signal, ..]: Arguments) -> Result<usize> {
+    expect(signal <= signal::LAST as usize)?;
+    current().set_death_signal(signal as u32);
+    Ok(0)
+}
+
+fn set_dumpable([on, ..]: Arguments) -> Result<usize> {
+    expect(on <= 1)?;
+    process().set_dumpable(on as u32);
+    Ok(0)
+}
+
+fn set_timer_slack([slack, ..]: Arguments) -> Result<usize> {
     let thread = current();
-    let process = thread.process();
-    match option {
-        PR_SET_PDEATHSIG if a <= signal::LAST as usize => thread.set_death_signal(a as u32),
-        PR_GET_PDEATHSIG => UserPtr::new(a).write(&thread.death_signal())?,
-        PR_GET_DUMPABLE => return Ok(process.dumpable() as usize),
-        PR_SET_DUMPABLE if a <= 1 => process.set_dumpable(a as u32),
-        PR_SET_NAME => thread.set_name(&read_name(a)?),
-        PR_GET_NAME => UserPtr::new(a).write(&thread.name())?,
-        PR_SET_TIMERSLACK if a == 0 => thread.set_timer_slack(thread.default_slack()),
-        PR_SET_TIMERSLACK => thread.set_timer_slack(a),
-        PR_GET_TIMERSLACK => return Ok(thread.timer_slack()),
-        PR_SET_CHILD_SUBREAPER => process.set_subreaper(a != 0),
-        PR_GET_CHILD_SUBREAPER => UserPtr::new(a).write(&(process.is_subreaper() as u32))?,
-        PR_SET_NO_NEW_PRIVS if (a, b, c, d) == (1, 0, 0, 0) => {
-            process.change_credentials(|who| {
-                who.no_new_privileges = true;
-                Ok(())
-            })?
-        }
-        PR_GET_NO_NEW_PRIVS if (a, b, c, d) == (0, 0, 0, 0) => {
-            return Ok(process.with_credentials(|who| who.no_new_privileges) as usize);
-        }
-        PR_GET_KEEPCAPS => {
-            return Ok(process.with_credentials(|who| who.keeps_capabilities) as usize);
-        }
-        PR_SET_KEEPCAPS if a <= 1 => process.change_credentials(|who| {
-            who.keeps_capabilities = a == 1;
-            Ok(())
-        })?,
-        PR_CAPBSET_READ if a < CAPABILITIES => {
-            return Ok(process.with_credentials(|who| who.bounding >> a & 1) as usize);
-        }
-        PR_CAPBSET_DROP if a < CAPABILITIES => process.change_credentials(|who| {
-            check_may_set(who)?;
-            who.bounding &= !(1 << a);
-            Ok(())
-        })?,
-        PR_GET_SECUREBITS => return Ok(process.with_credentials(|who| who.secure_bits()) as usize),
-        PR_SET_SECUREBITS => {
-            process.change_credentials(|who| who.set_secure_bits(a).ok_or(Errno::EPERM))?
-        }
-        PR_GET_SECCOMP => return Ok(thread.seccomp.mode() as usize),
-        PR_SET_SECCOMP => return set_seccomp(a as u32, b),
-        PR_GET_TIMING => return Ok(PR_TIMING_STATISTICAL as usize),
-        PR_SET_TIMING if a == PR_TIMING_STATISTICAL as usize => {}
-        PR_GET_TID_ADDRESS => UserPtr::new(a).write(&thread.own.with(|own| own.clear_tid))?,
-        PR_GET_THP_DISABLE if (a, b, c, d) == (0, 0, 0, 0) => {
-            return Ok(process.mode(Mode::NO_HUGE_PAGES).into());
-        }
-        PR_SET_THP_DISABLE if (b, c, d) == (0, 0, 0) => set_mode(Mode::NO_HUGE_PAGES, a != 0),
-        PR_GET_MEMORY_MERGE if (a, b, c, d) == (0, 0, 0, 0) => {
-            return Ok(process.mode(Mode::MERGE).into());
-        }
-        PR_SET_MEMORY_MERGE if (b, c, d) == (0, 0, 0) => set_mode(Mode::MERGE, a != 0),
-        PR_GET_IO_FLUSHER | PR_SET_IO_FLUSHER => {
-            require(CAP_SYS_RESOURCE)?;
-            if (b, c, d) != (0, 0, 0) {
-                return Err(Errno::EINVAL);
-            }
-            match (option, a) {
-                (PR_GET_IO_FLUSHER, 0) => return Ok(process.mode(Mode::FLUSHER).into()),
-                (PR_SET_IO_FLUSHER, 0 | 1) => set_mode(Mode::FLUSHER, a == 1),
-                _ => return Err(Errno::EINVAL),
-            }
-        }
-        PR_GET_MDWE if (a, b, c, d) == (0, 0, 0, 0) => {
-            return Ok(process.mode(Mode::NO_WRITE_EXECUTE).into());
-        }
-        PR_SET_MDWE if a <= 1 && (b, c, d) == (0, 0, 0) => {
-            if a == 0 && process.mode(Mode::NO_WRITE_EXECUTE) {
-                return Err(Errno::EPERM);
-            }
-            set_mode(Mode::NO_WRITE_EXECUTE, a == 1);
-        }
-        PR_MCE_KILL if (c, d) == (0, 0) => memory_failure(a as u32, b as u32)?,
-        PR_MCE_KILL_GET if (a, b, c, d) == (0, 0, 0, 0) => {
-            let kept = process.modes() >> Mode::MEMORY_FAILURE_SHIFT & 3;
-            return Ok((kept ^ PR_MCE_KILL_DEFAULT) as usize);
-        }
-        // Anyone of the same user may trace.
-        PR_SET_PTRACER => {}
-        PR_CAP_AMBIENT => return ambient(a as u32, b, c, d),
-        PR_GET_AUXV if (c, d) == (0, 0) => return auxiliary(a, b),
-        _ => return arch::prctl(option, a),
+    thread.set_timer_slack(if slack == 0 {
+        thread.default_slack()
+    } else {
+        slack
+    });
+    Ok(0)
+}
+
+fn set_no_new_privileges(arguments: Arguments) -> Result<usize> {
+    expect(arguments == [1, 0, 0, 0])?;
+    process().change_credentials(|who| {
+        who.no_new_privileges = true;
+        Ok(())
+    })?;
+    Ok(0)
+}
+
+fn set_keeps_capabilities([keeps, ..]: Arguments) -> Result<usize> {
+    expect(keeps <= 1)?;
+    process().change_credentials(|who| {
+        who.keeps_capabilities = keeps == 1;
+        Ok(())
+    })?;
+    Ok(0)
+}
+
+fn drop_from_bounding([capability, ..]: Arguments) -> Result<usize> {
+    expect(capability < CAPABILITIES)?;
+    process().change_credentials(|who| {
+        check_may_set(who)?;
+        who.bounding &= !(1 << capability);
+        Ok(())
+    })?;
+    Ok(0)
+}
+
+fn set_flusher([on, rest @ ..]: Arguments) -> Result<usize> {
+    require(CAP_SYS_RESOURCE)?;
+    expect_zeros(&rest)?;
+    expect(on <= 1)?;
+    set_mode(Mode::FLUSHER, on == 1);
+    Ok(0)
+}
+
+/// PR_GET_MDWE
+fn write_execute(arguments: Arguments) -> Result<usize> {
+    expect_zeros(&arguments)?;
+    let set = |mode, bit: u32| if process().mode(mode) { bit } else { 0 };
+    let refuses = set(Mode::NO_WRITE_EXECUTE, PR_MDWE_REFUSE_EXEC_GAIN);
+    Ok((refuses | set(Mode::WRITE_EXECUTE_FOR_CHILD, PR_MDWE_NO_INHERIT)) as usize)
+}
+
+/// PR_SET_MDWE: what was once refused stays so.
+fn deny_write_execute([bits, rest @ ..]: Arguments) -> Result<usize> {
+    let bits = u32::try_from(bits).map_err(|_| Errno::EINVAL)?;
+    expect_zeros(&rest)?;
+    expect(bits & !(PR_MDWE_REFUSE_EXEC_GAIN | PR_MDWE_NO_INHERIT) == 0)?;
+    expect(bits != PR_MDWE_NO_INHERIT)?;
+    let now = write_execute([0; 4])? as u32;
+    if now != 0 && now != bits {
+        return Err(Errno::EPERM);
     }
+    let inherited = bits & PR_MDWE_NO_INHERIT == 0;
+    set_mode(Mode::NO_WRITE_EXECUTE, bits & PR_MDWE_REFUSE_EXEC_GAIN != 0);
+    set_mode(Mode::WRITE_EXECUTE_FOR_CHILD, !inherited);
     Ok(0)
 }
 
@@ -162,22 +270,27 @@ fn ambient(operation: u32, capability: usize, c: usize, d: usize) -> Result<usiz
 }
 
 fn set_mode(mode: u32, on: bool) {
-    current()
-        .process()
-        .set_modes(mode, if on { mode } else { 0 });
+    process().set_modes(mode, if on { mode } else { 0 });
+}
+
+/// Whether a process has a mode, of whom nothing else is asked.
+fn mode(arguments: Arguments, mode: u32) -> Result<usize> {
+    expect_zeros(&arguments)?;
+    Ok(process().mode(mode).into())
 }
 
 /// PR_MCE_KILL: what is kept is how it differs from the default.
-fn memory_failure(operation: u32, policy: u32) -> Result<()> {
-    let policy = match operation {
-        PR_MCE_KILL_CLEAR if policy == 0 => PR_MCE_KILL_DEFAULT,
-        PR_MCE_KILL_SET if policy <= PR_MCE_KILL_DEFAULT => policy,
+fn set_memory_failure([operation, policy, rest @ ..]: Arguments) -> Result<usize> {
+    expect_zeros(&rest)?;
+    let policy = match (operation as u32, policy as u32) {
+        (PR_MCE_KILL_CLEAR, 0) => PR_MCE_KILL_DEFAULT,
+        (PR_MCE_KILL_SET, policy @ ..=PR_MCE_KILL_DEFAULT) => policy,
         _ => return Err(Errno::EINVAL),
     };
     let shift = Mode::MEMORY_FAILURE_SHIFT;
     let kept = (policy ^ PR_MCE_KILL_DEFAULT) << shift;
-    current().process().set_modes(3 << shift, kept);
-    Ok(())
+    process().set_modes(3 << shift, kept);
+    Ok(0)
 }
 
 /// PR_GET_AUXV: as much of the auxiliary vector as there is room for; its length.

@@ -95,10 +95,12 @@ pub fn clone3(arguments: usize, size: usize) -> Result<usize> {
         .copy_in(&mut read.as_mut_bytes()[..size.min(known)])?;
     check_rest(arguments, known, size)?;
     let legacy = read.flags & (CSIGNAL | CLONE_DETACHED) as u64 != 0;
+    let unknown =
+        read.flags & !(u64::from(u32::MAX) | CLONE_CLEAR_SIGHAND | CLONE_INTO_CGROUP) != 0;
     let stack = (read.stack == 0) == (read.stack_size == 0);
     let unwanted =
         read.flags & u64::from(CLONE_THREAD | CLONE_PARENT) != 0 && read.exit_signal != 0;
-    if legacy || !stack || unwanted {
+    if legacy || unknown || !stack || unwanted {
         return Err(Errno::EINVAL);
     }
     if read.flags & CLONE_INTO_CGROUP != 0 {
@@ -162,9 +164,7 @@ pub fn check_rest(address: usize, known: usize, size: usize) -> Result<()> {
 pub fn unshare(flags: u32) -> Result<usize> {
     let thread = current();
     task::check_namespaces(flags.into())?;
-    if flags & !(CLONE_FILES | CLONE_FS | CLONE_SYSVSEM | CLONE_THREAD | CLONE_SIGHAND | CLONE_VM)
-        != 0
-    {
+    if u64::from(flags) & !abi::options::UNSHARE.mask() != 0 {
         return Err(Errno::EINVAL);
     }
     if flags & (CLONE_THREAD | CLONE_SIGHAND | CLONE_VM) != 0

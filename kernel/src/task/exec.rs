@@ -244,6 +244,7 @@ fn commit(ready: Ready, name: &[u8], owners: (Option<u32>, Option<u32>)) -> Resu
         process.leave_memory(old.size().peak);
     }
     process.return_memory();
+    process.set_modes(u32::MAX, process.inherited_modes());
     if thread.tid() != process.pid() {
         tree::take_over(thread, process.pid());
     }

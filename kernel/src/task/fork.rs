@@ -333,7 +333,11 @@ fn new_process(request: &CloneRequest, parent: &Thread, pid: i32) -> Result<Arc<
         },
         borrows: request.has(CLONE_VFORK),
         personality: old.personality(),
-        modes: old.modes(),
+        modes: if request.has(CLONE_VM) {
+            old.modes()
+        } else {
+            old.inherited_modes()
+        },
         oom_adjust: old.oom_adjust(),
         dump_filter: old.dump_filter(),
         counting: old.counting(),

@@ -87,10 +87,10 @@ pub struct Image {
 pub struct Mode;
 
 impl Mode {
-    /// PR_SET_THP_DISABLE, which has no effect.
+    /// PR_SET_THP_DISABLE.
     pub const NO_HUGE_PAGES: u32 = 1;
-    /// PR_SET_MEMORY_MERGE, which has no effect: nothing is ever merged.
-    pub const MERGE: u32 = 2;
+    /// PR_SET_MDWE with PR_MDWE_NO_INHERIT.
+    pub const WRITE_EXECUTE_FOR_CHILD: u32 = 2;
     /// PR_SET_IO_FLUSHER, which has no effect: nothing is ever written back.
     pub const FLUSHER: u32 = 4;
     /// PR_SET_MDWE.
@@ -545,6 +545,14 @@ impl Process {
     /// Bits of [`Mode`].
     pub fn modes(&self) -> u32 {
         self.modes.load(Relaxed)
+    }
+
+    /// The bits that new memory of it, its child's or its next program's, begins with.
+    pub fn inherited_modes(&self) -> u32 {
+        match self.modes() {
+            modes if modes & Mode::WRITE_EXECUTE_FOR_CHILD == 0 => modes,
+            modes => modes & !(Mode::NO_WRITE_EXECUTE | Mode::WRITE_EXECUTE_FOR_CHILD),
+        }
     }
 
     /// Whether the bits `mode` are set.

@@ -82,16 +82,11 @@ unsafe fn controls() {
         control("memory errors", libc::PR_MCE_KILL_GET, 0, 0, 0, 0);
         control("as before", libc::PR_MCE_KILL, 0, 0, 0, 0);
         control("oddly", libc::PR_MCE_KILL, 7, 0, 0, 0);
-        control("any tracer", libc::PR_SET_PTRACER, c_ulong::MAX, 0, 0, 0);
         control("reclaimer", 57, 1, 0, 0, 0);
         control("reclaims", 58, 0, 0, 0, 0);
         control("no reclaimer", 57, 0, 0, 0, 0);
         control("write or execute", 66, 0, 0, 0, 0);
         control("write or execute, odd", 65, 8, 0, 0, 0);
-        control("merged", 68, 0, 0, 0, 0);
-        control("merge", 67, 1, 0, 0, 0);
-        control("merged", 68, 0, 0, 0, 0);
-        control("no merge", 67, 0, 0, 0, 0);
         control("an odd one", 9999, 0, 0, 0, 0);
         control("endian", 19, 0, 0, 0, 0);
         control("unaligned", 5, 0, 0, 0, 0);

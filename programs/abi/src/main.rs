@@ -2,6 +2,7 @@
 //!
 //! Each part prints lines that are the same on any kernel that does as Linux does. The tests compare them with Linux's.
 
+mod accepted;
 mod advice;
 mod age;
 mod aio;
@@ -101,6 +102,7 @@ fn main() {
         Some("watch") => watch::run(),
         Some("unix") => unix::run(),
         Some("inet") => inet::run(),
+        Some("accepted") => accepted::run(),
         Some("advice") => advice::run(),
         Some("aio") => aio::run(),
         Some("attributes") => attributes::run(),

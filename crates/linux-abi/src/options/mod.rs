@@ -1,0 +1,129 @@
+//! What calls are asked for: options, commands, advices and flags, and how much of each there is.
+//!
+//! What is whole or partial here is what the kernel accepts: it takes its masks of flags from these groups ([`Group::mask`]), and
+//! the compiler compares the numbers that it handles with them ([`Group::is_handled_by`]). What is absent is refused with the error
+//! that a Linux built without it gives.
+
+mod memory;
+mod process;
+
+pub use memory::{MADVISE, MMAP, MREMAP};
+pub use process::{CLONE, PRCTL, UNSHARE};
+
+use crate::Status;
+
+/// An option, a command, an advice or a flag.
+#[derive(Clone, Copy, Debug)]
+pub struct Choice {
+    /// Its number, or its bit.
+    pub value: u64,
+    /// Its name in Linux's headers.
+    pub name: &'static str,
+    /// How much of it there is.
+    pub status: Status,
+}
+
+/// Everything that a call can be asked for in one of its arguments.
+#[derive(Clone, Copy, Debug)]
+pub struct Group {
+    /// The call, and what of it the group lists.
+    pub title: &'static str,
+    /// The error for what is absent.
+    pub refused: &'static str,
+    /// All that Linux 6.12 has, and what of it there is.
+    pub choices: &'static [Choice],
+}
+
+/// All groups, as `docs/abi.md` lists them.
+pub const GROUPS: &[&Group] = &[&PRCTL, &CLONE, &UNSHARE, &MMAP, &MREMAP, &MADVISE];
+
+impl Group {
+    /// The flags that are accepted.
+    pub const fn mask(&self) -> u64 {
+        let mut mask = 0;
+        let mut at = 0;
+        while at < self.choices.len() {
+            if !matches!(self.choices[at].status, Status::Absent) {
+                mask |= self.choices[at].value;
+            }
+            at += 1;
+        }
+        mask
+    }
+
+    /// Whether there is what has this number.
+    pub const fn has(&self, value: u64) -> bool {
+        let mut at = 0;
+        while at < self.choices.len() {
+            if self.choices[at].value == value {
+                return !matches!(self.choices[at].status, Status::Absent);
+            }
+            at += 1;
+        }
+        false
+    }
+
+    /// Whether the numbers `handled` are those of all that there is, and no others.
+    pub const fn is_handled_by(&self, handled: &[u64]) -> bool {
+        let mut there = 0;
+        let mut at = 0;
+        while at < self.choices.len() {
+            if !matches!(self.choices[at].status, Status::Absent) {
+                if !contains(handled, self.choices[at].value) {
+                    return false;
+                }
+                there += 1;
+            }
+            at += 1;
+        }
+        there == handled.len()
+    }
+}
+
+const fn contains(numbers: &[u64], number: u64) -> bool {
+    let mut at = 0;
+    while at < numbers.len() {
+        if numbers[at] == number {
+            return true;
+        }
+        at += 1;
+    }
+    false
+}
+
+macro_rules! choices {
+    ($($value:literal $name:ident $status:expr;)*) => {
+        &[$($crate::options::Choice { value: $value, name: stringify!($name), status: $status }),*]
+    };
+}
+pub(crate) use choices;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_numbers_differ() {
+        for group in GROUPS {
+            for (at, one) in group.choices.iter().enumerate() {
+                let twice = group.choices[..at]
+                    .iter()
+                    .any(|other| other.name == one.name || other.value == one.value);
+                assert!(!twice, "{}: {}", group.title, one.name);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_absent_is_neither_accepted_nor_handled() {
+        const GROUP: Group = Group {
+            title: "",
+            refused: "EINVAL",
+            choices: choices! { 1 A Status::Whole; 2 B Status::Absent; 4 C Status::Partial(""); },
+        };
+        assert_eq!(GROUP.mask(), 5);
+        assert!(GROUP.is_handled_by(&[4, 1]));
+        assert!(!GROUP.is_handled_by(&[1]));
+        assert!(!GROUP.is_handled_by(&[1, 2, 4]));
+    }
+}

@@ -1,0 +1,124 @@
+//! What is accepted is done: options and flags that change what happens later, and those that a kernel may be without, which
+//! are refused then.
+
+use std::ptr;
+
+use libc::{
+    MAP_ANONYMOUS, MAP_FAILED, MAP_PRIVATE, PROT_EXEC, PROT_READ, PROT_WRITE, c_int, c_long,
+    c_ulong, c_void,
+};
+
+use crate::{error, in_child, tell, tell_end};
+
+/// Runs this part.
+pub fn run() {
+    // SAFETY: every pointer passed is that of a live value of the right kind.
+    unsafe {
+        left_out();
+        clone_flags();
+        write_or_execute();
+    }
+}
+
+const PAGE: usize = 4096;
+
+/// Tells of what a kernel may be without whether it is refused as by such a kernel, or done.
+fn tell_choice(what: &str, result: impl Into<c_long>, refused: &str) {
+    match result.into() {
+        -1 if error() == refused => println!("{what}: done or refused"),
+        -1 => println!("{what}: {}", error()),
+        _ => println!("{what}: done or refused"),
+    }
+}
+
+unsafe fn prctl(option: c_int, a: c_ulong, b: c_ulong) -> c_int {
+    unsafe { libc::prctl(option, a, b, 0 as c_ulong, 0 as c_ulong) }
+}
+
+unsafe fn map(rights: c_int) -> *mut c_void {
+    unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            PAGE,
+            rights,
+            MAP_PRIVATE | MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    }
+}
+
+unsafe fn left_out() {
+    unsafe {
+        let page = map(PROT_READ | PROT_WRITE);
+        for advice in [12, 13, 25] {
+            tell_choice("advice", libc::madvise(page, PAGE, advice), "EINVAL");
+        }
+        for option in [33, 55, 56, 59, 62, 67, 68] {
+            tell_choice("option", prctl(option, 0, 0), "EINVAL");
+        }
+        tell_choice("tracer", prctl(libc::PR_SET_PTRACER, 0, 0), "EINVAL");
+    }
+}
+
+/// Flags of clone3 that nobody knows, and of clone and unshare that concern the other.
+unsafe fn clone_flags() {
+    unsafe {
+        for bit in [0, 7, 22, 34, 40, 63] {
+            let mut arguments = [0u64; 11];
+            arguments[0] = 1 << bit;
+            arguments[4] = libc::SIGCHLD as u64;
+            let child = libc::syscall(libc::SYS_clone3, &arguments, size_of_val(&arguments));
+            if child == 0 {
+                libc::_exit(0);
+            }
+            let result = if child < 0 { -1 } else { 0 };
+            // A namespace of times may be left out; then it is refused all the same.
+            if bit == 7 {
+                tell_choice("clone3", result, "EINVAL");
+            } else {
+                tell(&format!("clone3, bit {bit}"), result);
+            }
+            if child > 0 {
+                libc::waitpid(child as c_int, ptr::null_mut(), 0);
+            }
+        }
+        for flags in [0x1000, 0x2000, 0x4000, 0x8000, 0x10_0000, 1 << 31, 1] {
+            tell("unshare", libc::unshare(flags));
+        }
+    }
+}
+
+/// PR_SET_MDWE, with and without PR_MDWE_NO_INHERIT.
+unsafe fn write_or_execute() {
+    let both = |what: &str| unsafe {
+        let page = map(PROT_READ | PROT_WRITE | PROT_EXEC);
+        println!(
+            "{what}: {}",
+            if page == MAP_FAILED {
+                error()
+            } else {
+                "mapped"
+            }
+        );
+    };
+    let all = |bits: c_ulong| unsafe {
+        tell("set", prctl(65, bits, 0));
+        tell("is", prctl(66, 0, 0));
+        both("itself");
+        tell_end(
+            "child",
+            in_child(|| {
+                tell("is", prctl(66, 0, 0));
+                both("a child");
+                tell("set", prctl(65, 1, 0));
+            }),
+        );
+        for bits in [0, 1, 2, 3, 1 << 32] {
+            tell("again", prctl(65, bits, 0));
+        }
+    };
+    for bits in [0, 1, 2, 3, 4] {
+        tell_end("write or execute", in_child(|| all(bits)));
+    }
+}
