@@ -93,6 +93,18 @@ impl<T> Backlog<T> {
         }
     }
 
+    /// Hands each connection that waits to `act`, in order.
+    pub fn each(&self, act: impl Fn(&T)) {
+        let mut at = 0;
+        loop {
+            let Some(connection) = self.queue.lock().waiting.get(at).cloned() else {
+                return;
+            };
+            act(&connection);
+            at += 1;
+        }
+    }
+
     /// Whether accept would not wait.
     pub fn is_ready(&self) -> bool {
         !self.queue.lock().waiting.is_empty()

@@ -3,6 +3,7 @@
 
 use super::message::Ancillary;
 use super::name::Name;
+use super::unix::inflight;
 use super::wait::Wait;
 use crate::errno::{Errno, Result};
 use crate::fs::inode::Time;
@@ -14,7 +15,7 @@ use crate::mm::heap::try_arc;
 use crate::sync::SleepMutex;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
 /// Pages of the ring.
 const PAGES: usize = 64;
@@ -54,8 +55,12 @@ impl Bytes {
         self.read + self.ring.len() as u64
     }
 
-    fn mark(&mut self, start: u64, ancillary: Ancillary, from: Name) -> Result<()> {
-        self.marks.try_reserve(1).map_err(|_| Errno::ENOBUFS)?;
+    /// Makes room for one more mark.
+    fn reserve(&mut self) -> Result<()> {
+        self.marks.try_reserve(1).map_err(|_| Errno::ENOBUFS)
+    }
+
+    fn mark(&mut self, start: u64, ancillary: Ancillary, from: Name) {
         let end = self.written();
         self.marks.push_back(Mark {
             start,
@@ -63,7 +68,6 @@ impl Bytes {
             ancillary,
             from,
         });
-        Ok(())
     }
 }
 
@@ -99,6 +103,12 @@ pub struct Channel {
     state: AtomicU32,
     /// An error that the reader is told once; 0 is none.
     error: AtomicU32,
+    /// The number of the socket that reads it.
+    owner: u64,
+    /// That of the socket in whose backlog the reader waits to be accepted; 0 is none.
+    listener: AtomicU64,
+    /// Unix sockets were sent through it.
+    carried: AtomicBool,
     /// Whether every write is a record of its own.
     framed: bool,
     /// The reader wants to know who wrote.
@@ -111,8 +121,9 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// A channel for up to `limit` bytes, whose reader is told by `readable` and whose writers by `writable`.
+    /// A channel for up to `limit` bytes, whose reader, the socket of number `owner`, is told by `readable` and whose writers by `writable`.
     pub fn new(
+        owner: u64,
         framed: bool,
         limit: usize,
         readable: &Arc<WaitSource>,
@@ -129,6 +140,9 @@ impl Channel {
             limit: AtomicUsize::new(limit.min(MAX_LIMIT)),
             state: AtomicU32::new(0),
             error: AtomicU32::new(0),
+            owner,
+            listener: AtomicU64::new(0),
+            carried: AtomicBool::new(false),
             framed,
             credentials: AtomicBool::new(false),
             times: AtomicBool::new(false),
@@ -140,6 +154,49 @@ impl Channel {
     /// Whether every write is a record of its own.
     pub fn is_framed(&self) -> bool {
         self.framed
+    }
+
+    /// The number of the socket that reads it.
+    pub fn owner(&self) -> u64 {
+        self.owner
+    }
+
+    /// The number of the socket in whose backlog the reader waits to be accepted.
+    pub fn listener(&self) -> Option<u64> {
+        Some(self.listener.load(SeqCst)).filter(|&number| number != 0)
+    }
+
+    /// The reader waits in the backlog of the socket of number `listener`.
+    pub fn enter_backlog(&self, listener: u64) {
+        self.listener.store(listener, SeqCst);
+    }
+
+    /// The reader waits no more to be accepted.
+    pub fn leave_backlog(&self) {
+        let listener = self.listener.swap(0, SeqCst);
+        if listener != 0 && self.carried.load(SeqCst) {
+            inflight::accept(listener, self.owner);
+        }
+    }
+
+    /// Unix sockets are sent through it.
+    pub fn carries(&self) {
+        self.carried.store(true, SeqCst);
+    }
+
+    /// Lets go of the files that wait in it: nobody can receive them any more.
+    pub fn discard_rights(&self) {
+        let mut from = 0;
+        loop {
+            let rights = {
+                let mut bytes = self.bytes.lock();
+                let mut marks = bytes.marks.iter_mut().enumerate().skip(from);
+                marks.find_map(|(at, mark)| Some((at, mark.ancillary.rights.take()?)))
+            };
+            let Some((at, rights)) = rights else { return };
+            from = at + 1;
+            drop(rights);
+        }
     }
 
     /// Bytes that wait.
@@ -334,9 +391,10 @@ impl Channel {
         if room == 0 || bytes.marks.len() >= MAX_RECORDS {
             return Ok(0);
         }
+        bytes.reserve()?;
         let count = bytes.ring.write_some(from, room)?;
         if !ancillary.is_empty() {
-            bytes.mark(start, core::mem::take(ancillary), Name::Unnamed)?;
+            bytes.mark(start, core::mem::take(ancillary), Name::Unnamed);
         }
         self.publish(&bytes);
         drop(bytes);
@@ -365,6 +423,7 @@ impl Channel {
             }
             let mut bytes = self.bytes.lock();
             if fits() {
+                bytes.reserve()?;
                 let (start, old) = (bytes.written(), bytes.ring.len());
                 let whole = bytes.ring.write_some(from, len);
                 if whole != Ok(len) {
@@ -374,10 +433,7 @@ impl Channel {
                 if self.times.load(Acquire) {
                     ancillary.arrived = Some(Time::now());
                 }
-                if let Err(error) = bytes.mark(start, ancillary, sender) {
-                    bytes.ring.truncate(old);
-                    return Err(error);
-                }
+                bytes.mark(start, ancillary, sender);
                 self.publish(&bytes);
                 drop(bytes);
                 self.readable.notify();
@@ -394,9 +450,11 @@ impl Channel {
         if !self.has_data() {
             return Ok(None);
         }
+        // What is lost is dropped without the lock.
+        let mut lost = None;
         let mut bytes = self.bytes.lock();
         let found = if self.framed {
-            read_record(&mut bytes, to, reading)
+            read_record(&mut bytes, to, reading, &mut lost)
         } else {
             read_stream(&mut bytes, to, reading)
         };
@@ -409,7 +467,12 @@ impl Channel {
     }
 }
 
-fn read_record(bytes: &mut Bytes, to: &mut Sink, reading: Reading) -> Result<Option<Found>> {
+fn read_record(
+    bytes: &mut Bytes,
+    to: &mut Sink,
+    reading: Reading,
+    lost: &mut Option<Mark>,
+) -> Result<Option<Found>> {
     let Some(mark) = bytes.marks.front() else {
         return Ok(None);
     };
@@ -436,6 +499,7 @@ fn read_record(bytes: &mut Bytes, to: &mut Sink, reading: Reading) -> Result<Opt
     bytes.read += whole as u64;
     let mark = bytes.marks.pop_front();
     if let Some(error) = error {
+        *lost = mark;
         return Err(error);
     }
     Ok(mark.map(|mark| Found {

@@ -79,7 +79,7 @@ pub fn new(kind: u32, protocol: u32) -> Result<Arc<dyn Socket>> {
     let base = Base::new(AF_NETLINK, kind, protocol)?;
     let room = WaitSource::new()?;
     let limit = base.options.receive_buffer();
-    let inbox = Channel::new(true, limit, &base.readable, &room)?;
+    let inbox = Channel::new(base.number, true, limit, &base.readable, &room)?;
     Ok(try_arc(Netlink {
         base,
         inbox,

@@ -118,6 +118,9 @@ pub trait Socket: Send + Sync + Any {
     /// Receives a message or bytes, with MSG_ flags.
     fn receive(&self, to: &mut Sink, flags: u32, wait: &Wait) -> Result<Received>;
 
+    /// Lets go of the files that wait in it, as nobody can receive them any more.
+    fn discard_rights(&self) {}
+
     /// Ends reading, writing or both.
     fn shutdown(&self, read: bool, write: bool) -> Result<()>;
 

@@ -216,6 +216,7 @@ fn error() -> &'static str {
         libc::EKEYEXPIRED => "EKEYEXPIRED",
         libc::EDQUOT => "EDQUOT",
         libc::ECANCELED => "ECANCELED",
+        libc::ETOOMANYREFS => "ETOOMANYREFS",
         _ => "another error",
     }
 }

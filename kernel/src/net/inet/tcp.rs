@@ -91,7 +91,13 @@ impl Tcp {
     /// A channel that this socket reads and `writer` writes.
     fn channel_from(&self, writer: &Self) -> Result<Arc<Channel>> {
         let limit = self.base.options.receive_buffer();
-        Channel::new(false, limit, &self.base.readable, &writer.base.writable)
+        Channel::new(
+            self.base.number,
+            false,
+            limit,
+            &self.base.readable,
+            &writer.base.writable,
+        )
     }
 
     /// Both ends of a connection from this socket: its own, and that of a new one.

@@ -59,7 +59,7 @@ impl Udp {
         let base = Base::new(domain, DATAGRAM, protocol)?;
         let room = WaitSource::new()?;
         let limit = base.options.receive_buffer();
-        let inbox = Channel::new(true, limit, &base.readable, &room)?;
+        let inbox = Channel::new(base.number, true, limit, &base.readable, &room)?;
         try_arc(Udp {
             base,
             place: Place::new(ports),

@@ -1,6 +1,7 @@
 //! Unix sockets with connections: streams, and records in order.
 
 use super::bound::{Bound, find};
+use super::inflight;
 use crate::errno::{Errno, Result};
 use crate::fs::io::Sink;
 use crate::fs::poll::{Events, PollTable};
@@ -73,6 +74,7 @@ impl Connected {
     fn channel_from(&self, writer: &Self) -> Result<Arc<Channel>> {
         let limit = writer.base.options.send_buffer();
         let channel = Channel::new(
+            self.base.number,
             self.is_framed(),
             limit,
             &self.base.readable,
@@ -97,6 +99,13 @@ impl Connected {
             peer: other.bound.name().clone(),
             peer_who: others,
         })
+    }
+
+    /// It is accepted, or will never be.
+    fn leave_backlog(&self) {
+        if let Some(link) = self.link.get() {
+            link.incoming.leave_backlog();
+        }
     }
 
     fn link(&self) -> Result<&Link> {
@@ -167,6 +176,7 @@ impl Socket for Connected {
             accepted.base.options.inherit(&server.base.options);
             // The connection is whole before it can be accepted; a socket that finds no room any more tries again.
             let link = self.connect_to(&accepted, own.clone(), listener.who.clone())?;
+            link.outgoing.enter_backlog(server.base.number);
             match listener.backlog.push(accepted, false) {
                 Err(Errno::EAGAIN) if !wait.nonblocking => continue,
                 done => done?,
@@ -179,7 +189,9 @@ impl Socket for Connected {
 
     fn accept(&self, wait: &Wait) -> Result<Arc<dyn Socket>> {
         let listener = self.listener.get().ok_or(Errno::EINVAL)?;
-        Ok(listener.backlog.accept(wait)?)
+        let accepted = listener.backlog.accept(wait)?;
+        accepted.leave_backlog();
+        Ok(accepted)
     }
 
     fn name(&self) -> Name {
@@ -210,6 +222,9 @@ impl Socket for Connected {
                 .credentials
                 .get_or_insert_with(|| Credentials::current(false));
         }
+        if let Some(rights) = &mut ancillary.rights {
+            rights.enter(channel)?;
+        }
         if self.is_framed() {
             return channel.write_record(message.data, ancillary, Name::Unnamed, usize::MAX, wait);
         }
@@ -239,6 +254,15 @@ impl Socket for Connected {
             received.found.ancillary.credentials = None;
         }
         Ok(received)
+    }
+
+    fn discard_rights(&self) {
+        if let Some(listener) = self.listener.get() {
+            listener.backlog.each(|waiting| waiting.discard_rights());
+        }
+        if let Some(link) = self.link.get() {
+            link.incoming.discard_rights();
+        }
     }
 
     fn shutdown(&self, read: bool, write: bool) -> Result<()> {
@@ -333,5 +357,7 @@ impl Drop for Connected {
             link.incoming.die();
             link.outgoing.finish();
         }
+        self.leave_backlog();
+        inflight::closed();
     }
 }

@@ -1,6 +1,7 @@
 //! Unix sockets of datagrams.
 
 use super::bound::{Bound, find};
+use super::inflight;
 use crate::errno::{Errno, Result};
 use crate::fs::io::Sink;
 use crate::fs::new_anonymous_number;
@@ -63,7 +64,7 @@ impl Datagram {
         // Its senders are many, so the room in its own queue has a source of its own.
         let room = WaitSource::new()?;
         let limit = base.options.receive_buffer();
-        let channel = Channel::new(true, limit, &base.readable, &room)?;
+        let channel = Channel::new(base.number, true, limit, &base.readable, &room)?;
         let inbox = try_arc(Inbox {
             channel,
             name: bound.name().clone(),
@@ -179,6 +180,9 @@ impl Socket for Datagram {
                 .credentials
                 .get_or_insert_with(|| Credentials::current(false));
         }
+        if let Some(rights) = &mut ancillary.rights {
+            rights.enter(&to.channel)?;
+        }
         let sender = self.bound.name().lock().clone();
         let most = self.most_at(&to);
         let sent = to
@@ -230,6 +234,10 @@ impl Socket for Datagram {
             flags: if cut { MSG_TRUNC } else { 0 },
             found,
         })
+    }
+
+    fn discard_rights(&self) {
+        self.inbox.channel.discard_rights();
     }
 
     fn shutdown(&self, read: bool, write: bool) -> Result<()> {
@@ -295,5 +303,6 @@ impl Drop for Datagram {
         {
             peer.fail(Errno::ECONNRESET);
         }
+        inflight::closed();
     }
 }

@@ -3,6 +3,7 @@
 mod bound;
 mod connected;
 mod datagram;
+pub mod inflight;
 
 use super::socket::Socket;
 use super::{DATAGRAM, RAW, SEQPACKET, STREAM};

@@ -2,11 +2,13 @@
 //!
 //! Each part is begun by root, sets its stage, and becomes [`USER`] in a child. What it prints is the same on Linux.
 
+mod rights;
+
 /// The hostile user, who is nobody else.
 pub const USER: u32 = 1000;
 
 /// The parts, by name.
-const PARTS: &[(&str, fn())] = &[];
+const PARTS: &[(&str, fn())] = &[("rights", rights::run)];
 
 /// Runs the part of that name.
 pub fn run(name: Option<&str>) {

@@ -1,0 +1,187 @@
+//! Sockets on their way through sockets: which of them nobody can reach any more.
+//!
+//! A socket that is sent waits in another, its holder. Where such holders hold one another in a circle, and no program has
+//! any of them open, no receive ever takes them out: they are garbage, though everything in the circle is still counted.
+//! Who is not garbage is found from outside: a socket that is open somewhere, or waits in one that is not on its way
+//! itself, can be reached, and so can all that waits in it.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+use alloc::vec::Vec;
+use core::hash::BuildHasher;
+use core::mem::replace;
+use hashbrown::HashMap;
+
+/// There was no memory to grow in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoMemory;
+
+/// What is known of a socket that is on its way, or in which one waits that is.
+struct Node<T, S> {
+    /// What the owner of the graph knows it by; `None` while it only holds others.
+    item: Option<T>,
+    /// How often it is on its way, and how many of these are not from within the part that is looked at.
+    count: usize,
+    outside: usize,
+    /// The sockets that wait in it, and how often each.
+    held: HashMap<u64, usize, S>,
+    reached: bool,
+}
+
+/// Who waits in whom.
+pub struct Graph<T, S> {
+    nodes: HashMap<u64, Node<T, S>, S>,
+    edges: usize,
+}
+
+impl<T, S: BuildHasher + Clone> Graph<T, S> {
+    /// Nobody waits.
+    pub const fn new(hasher: S) -> Self {
+        Graph {
+            nodes: HashMap::with_hasher(hasher),
+            edges: 0,
+        }
+    }
+
+    /// How many wait altogether.
+    pub fn len(&self) -> usize {
+        self.edges
+    }
+
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.edges == 0
+    }
+
+    /// Whether `holder` is on its way itself: what is added to it may close a circle.
+    pub fn is_in_flight(&self, holder: u64) -> bool {
+        self.nodes.get(&holder).is_some_and(|node| node.count > 0)
+    }
+
+    /// Whether `held` waits in `holder`.
+    pub fn holds(&self, holder: u64, held: u64) -> bool {
+        self.nodes
+            .get(&holder)
+            .is_some_and(|node| node.held.contains_key(&held))
+    }
+
+    /// From now on `held` waits in `holder`, once more than before. Without memory nothing changes.
+    pub fn add(&mut self, holder: u64, held: u64, item: T) -> Result<(), NoMemory> {
+        self.nodes.try_reserve(2).map_err(|_| NoMemory)?;
+        if self.node(holder).held.try_reserve(1).is_err() {
+            self.forget(holder);
+            return Err(NoMemory);
+        }
+        *self.node(holder).held.entry(held).or_insert(0) += 1;
+        let node = self.node(held);
+        node.item = Some(item);
+        node.count += 1;
+        self.edges += 1;
+        Ok(())
+    }
+
+    fn node(&mut self, number: u64) -> &mut Node<T, S> {
+        let hasher = self.nodes.hasher().clone();
+        self.nodes.entry(number).or_insert_with(|| Node {
+            item: None,
+            count: 0,
+            outside: 0,
+            held: HashMap::with_hasher(hasher),
+            reached: false,
+        })
+    }
+
+    /// `held` waits in `holder` once less.
+    pub fn remove(&mut self, holder: u64, held: u64) {
+        let Some(node) = self.nodes.get_mut(&holder) else {
+            return;
+        };
+        let Some(times) = node.held.get_mut(&held) else {
+            return;
+        };
+        *times -= 1;
+        if *times == 0 {
+            node.held.remove(&held);
+        }
+        self.edges -= 1;
+        if let Some(node) = self.nodes.get_mut(&held) {
+            node.count -= 1;
+        }
+        self.forget(held);
+        self.forget(holder);
+    }
+
+    fn forget(&mut self, number: u64) {
+        let idle = |node: &Node<T, S>| node.count == 0 && node.held.is_empty();
+        if self.nodes.get(&number).is_some_and(idle) {
+            self.nodes.remove(&number);
+        }
+    }
+
+    /// Hands what nobody can reach to `found`. `is_open` says of a socket that is on its way so many times whether it is
+    /// open elsewhere too. Returns whether any socket on its way holds another, without which there is no circle.
+    pub fn garbage(
+        &mut self,
+        is_open: impl Fn(&T, usize) -> bool,
+        mut found: impl FnMut(&T),
+    ) -> Result<bool, NoMemory> {
+        let mut reached = Vec::new();
+        reached
+            .try_reserve_exact(self.nodes.len())
+            .map_err(|_| NoMemory)?;
+        let mut holders = Vec::new();
+        holders
+            .try_reserve_exact(self.nodes.len())
+            .map_err(|_| NoMemory)?;
+        for (&number, node) in &mut self.nodes {
+            (node.outside, node.reached) = (node.count, false);
+            if node.count > 0 && !node.held.is_empty() {
+                holders.push(number);
+            }
+        }
+        for holder in &holders {
+            self.each_held(*holder, |_, node, times| node.outside -= times);
+        }
+        for (&number, node) in &mut self.nodes {
+            let open = |item| is_open(item, node.count);
+            if node.outside > 0 || node.item.as_ref().is_some_and(open) {
+                node.reached = true;
+                reached.push(number);
+            }
+        }
+        while let Some(number) = reached.pop() {
+            self.each_held(number, |one, node, _| {
+                if !replace(&mut node.reached, true) {
+                    reached.push(one);
+                }
+            });
+        }
+        let dead = self
+            .nodes
+            .values()
+            .filter(|node| node.count > 0 && !node.reached);
+        dead.filter_map(|node| node.item.as_ref())
+            .for_each(&mut found);
+        Ok(!holders.is_empty())
+    }
+
+    /// Hands each socket that waits in `holder` to `act`, and how often it does.
+    fn each_held(&mut self, holder: u64, mut act: impl FnMut(u64, &mut Node<T, S>, usize)) {
+        let none = HashMap::with_hasher(self.nodes.hasher().clone());
+        let Some(node) = self.nodes.get_mut(&holder) else {
+            return;
+        };
+        // Taken out meanwhile: a socket may wait in itself.
+        let held = replace(&mut node.held, none);
+        for (&one, &times) in &held {
+            if let Some(node) = self.nodes.get_mut(&one) {
+                act(one, node, times);
+            }
+        }
+        if let Some(node) = self.nodes.get_mut(&holder) {
+            node.held = held;
+        }
+    }
+}

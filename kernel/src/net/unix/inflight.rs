@@ -1,0 +1,140 @@
+//! Unix sockets on their way through Unix sockets, and the end of those that nobody can receive any more.
+//!
+//! A socket that is sent over itself, or a circle of them, stays open after every program has closed it. As on Linux such
+//! circles are looked for when a Unix socket is closed and when very many are on their way; what waits in them is let go of,
+//! and they end.
+
+use crate::errno::{Errno, Result};
+use crate::fs::File;
+use crate::hash::Fnv;
+use crate::net::channel::Channel;
+use crate::net::socket::{Socket, SocketFile};
+use crate::sync::SleepMutex;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::hash::BuildHasherDefault;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use inflight::Graph;
+use linux_raw_sys::net::AF_UNIX;
+
+/// So many on their way are too many to wait for a close (`UNIX_INFLIGHT_TRIGGER_GC`).
+const TOO_MANY: usize = 16000;
+/// How many on their way a close looks at: more are looked at once for several closes.
+const BY_A_CLOSE: usize = 64;
+
+/// Who waits in whom. What waits in a connection that is not accepted yet waits in that, and that in the one that listens.
+static GRAPH: SleepMutex<Graph<Weak<File>, BuildHasherDefault<Fnv>>> =
+    SleepMutex::new(Graph::new(BuildHasherDefault::new()));
+/// There may be a circle.
+static CIRCLES: AtomicBool = AtomicBool::new(false);
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+/// Closes since the last look.
+static CLOSES: AtomicUsize = AtomicUsize::new(0);
+static COLLECTING: AtomicBool = AtomicBool::new(false);
+
+/// The Unix socket that a file is.
+fn socket(file: &File) -> Option<Arc<dyn Socket>> {
+    let socket = file.ops_as::<SocketFile>()?.socket().clone();
+    (socket.base().domain == AF_UNIX).then_some(socket)
+}
+
+/// From now on those of `files` that are Unix sockets wait in `channel`. Whether there are any; ENOMEM.
+pub fn enter(files: &[Arc<File>], channel: &Channel) -> Result<bool> {
+    let sockets = || files.iter().filter_map(|file| Some((file, socket(file)?)));
+    if sockets().next().is_none() {
+        return Ok(false);
+    }
+    if COUNT.load(Relaxed) > TOO_MANY {
+        collect();
+    }
+    channel.carries();
+    let holder = channel.owner();
+    let mut graph = GRAPH.lock();
+    for (done, (file, socket)) in sockets().enumerate() {
+        if graph
+            .add(holder, socket.base().number, Arc::downgrade(file))
+            .is_err()
+        {
+            let added = sockets().take(done);
+            added.for_each(|(_, socket)| graph.remove(holder, socket.base().number));
+            return Err(Errno::ENOMEM);
+        }
+    }
+    if let Some(listener) = channel.listener()
+        && !graph.holds(listener, holder)
+    {
+        // Without memory the connection counts as one that can be accepted.
+        _ = graph.add(listener, holder, Weak::new());
+    }
+    if graph.is_in_flight(holder) {
+        CIRCLES.store(true, Release);
+    }
+    COUNT.store(graph.len(), Relaxed);
+    Ok(true)
+}
+
+/// The Unix sockets among `files` wait in the socket of number `holder` no more.
+pub fn leave(files: &[Arc<File>], holder: u64) {
+    let mut graph = GRAPH.lock();
+    for socket in files.iter().filter_map(|file| socket(file)) {
+        graph.remove(holder, socket.base().number);
+    }
+    COUNT.store(graph.len(), Relaxed);
+}
+
+/// The connection of number `accepted` waits no more in the socket that listens.
+pub fn accept(listener: u64, accepted: u64) {
+    GRAPH.lock().remove(listener, accepted);
+}
+
+/// Copies `files`. Nobody looks for circles meanwhile: who has a copy has it from a socket that was open all the time.
+pub fn copy(files: &[Arc<File>]) -> Result<Vec<Arc<File>>> {
+    let mut copy = Vec::new();
+    copy.try_reserve_exact(files.len())
+        .map_err(|_| Errno::ENOMEM)?;
+    let _graph = GRAPH.lock();
+    copy.extend(files.iter().cloned());
+    Ok(copy)
+}
+
+/// A Unix socket is closed.
+pub fn closed() {
+    if !CIRCLES.load(Acquire) {
+        return;
+    }
+    let closes = CLOSES.fetch_add(1, Relaxed) + 1;
+    if closes.saturating_mul(BY_A_CLOSE) >= COUNT.load(Relaxed) {
+        collect();
+    }
+}
+
+/// Ends the sockets that nobody can receive any more.
+pub fn collect() {
+    if COLLECTING.swap(true, Acquire) {
+        return;
+    }
+    CLOSES.store(0, Relaxed);
+    let garbage = garbage().unwrap_or_default();
+    for file in &garbage {
+        if let Some(socket) = socket(file) {
+            socket.discard_rights();
+        }
+    }
+    drop(garbage);
+    COLLECTING.store(false, Release);
+}
+
+/// The open files of those sockets.
+fn garbage() -> Result<Vec<Arc<File>>> {
+    let mut dead = Vec::new();
+    let mut graph = GRAPH.lock();
+    dead.try_reserve_exact(graph.len())
+        .map_err(|_| Errno::ENOMEM)?;
+    // A file that is on its way so many times is held as often by that.
+    let is_open = |file: &Weak<File>, times| file.strong_count() > times;
+    let circles = graph
+        .garbage(is_open, |file| dead.extend(file.upgrade()))
+        .map_err(|_| Errno::ENOMEM)?;
+    CIRCLES.store(circles, Release);
+    Ok(dead)
+}
