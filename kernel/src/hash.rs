@@ -1,36 +1,62 @@
-//! Hash tables.
+//! Hash tables. Their hash is keyed: programs choose names and numbers, and shall not choose who shares a bucket.
 
 use core::hash::{BuildHasherDefault, Hasher};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::random;
 
 /// A table of the kernel's; it grows by `try_reserve` alone.
-pub type HashMap<K, V> = hashbrown::HashMap<K, V, BuildHasherDefault<Fnv>>;
+pub type HashMap<K, V> = hashbrown::HashMap<K, V, BuildHasherDefault<Keyed>>;
 
 /// An empty table.
 pub const fn new<K, V>() -> HashMap<K, V> {
     HashMap::with_hasher(BuildHasherDefault::new())
 }
 
-/// FNV-1a: short, and good enough for names and numbers.
-#[derive(Clone)]
-pub struct Fnv(u64);
+/// Where a hash starts, and what each of its words is multiplied by.
+static KEYS: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(1)];
 
-impl Default for Fnv {
+/// Draws the keys. Called once, before the first table has a member.
+pub fn init() {
+    KEYS[0].store(random::u64(), Relaxed);
+    KEYS[1].store(random::u64() | 1, Relaxed);
+}
+
+/// The two halves of a product with a secret factor, folded: eight bytes cost two multiplications.
+pub struct Keyed {
+    state: u64,
+    factor: u64,
+}
+
+impl Default for Keyed {
     fn default() -> Self {
-        Fnv(0xcbf2_9ce4_8422_2325)
+        let [state, factor] = [&KEYS[0], &KEYS[1]].map(|key| key.load(Relaxed));
+        Keyed { state, factor }
     }
 }
 
-impl Hasher for Fnv {
+impl Hasher for Keyed {
     fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        let (words, rest) = bytes.as_chunks::<8>();
+        for word in words {
+            self.write_u64(u64::from_le_bytes(*word));
+        }
+        if !rest.is_empty() {
+            let word = rest.iter().rev();
+            self.write_u64(word.fold(0, |word, &byte| word << 8 | u64::from(byte)));
         }
     }
 
-    fn write_usize(&mut self, _len: usize) {}
+    fn write_u64(&mut self, word: u64) {
+        let product = u128::from(self.state ^ word) * u128::from(self.factor);
+        self.state = product as u64 ^ (product >> 64) as u64;
+    }
+
+    fn write_usize(&mut self, number: usize) {
+        self.write_u64(number as u64);
+    }
 
     fn finish(&self) -> u64 {
-        // The table takes its tag from the top bits, its place from the low ones.
-        self.0 ^ self.0 >> 29
+        self.state
     }
 }

@@ -24,6 +24,7 @@ mod task;
 
 /// Everything that is not the architecture's, on the boot CPU: `archive` is the initial one.
 fn main(archive: Option<mm::Archive>) -> ! {
+    hash::init();
     task::init();
     if let Some(now) = drivers::rtc::now_ns() {
         task::clock::set_realtime(now);

@@ -5,7 +5,7 @@
 //! an open file need no search, and a rename changes them in place.
 
 use super::inode::{Inode, Kind};
-use crate::errno::Result;
+use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
 use alloc::sync::Arc;
@@ -80,9 +80,28 @@ impl Entry {
         drop(old);
     }
 
-    /// Marks the name as removed.
-    pub fn removed(&self) {
-        self.state.fetch_or(REMOVED, Relaxed);
+    /// Marks the name as removed; EBUSY while something is mounted here.
+    pub fn remove(&self) -> Result<()> {
+        self.mark(REMOVED, COVERED, Errno::EBUSY)
+    }
+
+    /// Sets `mark`, or fails with `error` where `other` is set: of both there is one at most.
+    fn mark(&self, mark: u8, other: u8, error: Errno) -> Result<()> {
+        let change = |state: u8| (state & other == 0).then_some(state | mark);
+        let done = self.state.fetch_update(AcqRel, Acquire, change);
+        done.map(|_| ()).map_err(|_| error)
+    }
+
+    /// Whether it is `directory`, or below it in the same file system.
+    pub fn is_within(self: &Arc<Self>, directory: &Arc<Entry>) -> bool {
+        let mut here = Some(self.clone());
+        while let Some(entry) = here {
+            if Arc::ptr_eq(&entry, directory) {
+                return true;
+            }
+            here = entry.parent();
+        }
+        false
     }
 
     /// True when the name was removed while somebody held it.
@@ -108,16 +127,19 @@ impl Entry {
     }
 
     /// Mounts the file system whose root is `root` here, or ends that; returns what was mounted.
-    pub fn cover(self: &Arc<Self>, root: Option<Arc<Entry>>) -> Option<Arc<Entry>> {
+    pub fn cover(self: &Arc<Self>, root: Option<Arc<Entry>>) -> Result<()> {
         let mut mounted = self.mounted.lock();
         match &root {
             Some(root) => {
+                self.mark(COVERED, REMOVED, Errno::ENOENT)?;
                 root.moved(self, self.name());
-                self.state.fetch_or(COVERED, Release);
             }
             None => _ = self.state.fetch_and(!COVERED, Release),
         }
-        core::mem::replace(&mut *mounted, root)
+        let old = core::mem::replace(&mut *mounted, root);
+        drop(mounted);
+        drop(old);
+        Ok(())
     }
 
     /// True when the entry, in whatever directory, is a file system's root.
@@ -195,5 +217,15 @@ impl Entry {
             path.extend(b" (deleted)");
         }
         path
+    }
+}
+
+impl Drop for Entry {
+    /// Drops the directories above that nobody else holds, one after the other: removed ones, as many as a program likes.
+    fn drop(&mut self) {
+        let mut above = self.place.get_mut().parent.take();
+        while let Some(mut entry) = above.and_then(Arc::into_inner) {
+            above = entry.place.get_mut().parent.take();
+        }
     }
 }

@@ -73,7 +73,9 @@ fn unpack_member(root: &Arc<Entry>, member: &newc::Member, links: &mut Links) ->
             ..SetAttr::default()
         });
     }
-    _ = directory.inode().remove(&directory, name, false);
+    if let Ok(old) = directory.inode().lookup(&directory, name) {
+        _ = directory.inode().remove(&directory, &old);
+    }
     let rdev = device::number(member.rdev.0, member.rdev.1);
     let owner = (member.uid, member.gid);
     let entry = add(&directory, name, member.mode, rdev, owner, member.content)?;

@@ -236,17 +236,18 @@ pub trait Inode: Send + Sync + Any {
         Err(Errno::EPERM)
     }
 
-    /// Removes a name: of an empty directory, or of anything else.
-    fn remove(&self, _here: &Arc<Entry>, _name: &[u8], _directory: bool) -> Result<()> {
+    /// Removes a name: of an empty directory, or of anything else; ESTALE where `victim` has that name no more.
+    fn remove(&self, _here: &Arc<Entry>, _victim: &Arc<Entry>) -> Result<()> {
         Err(Errno::EPERM)
     }
 
-    /// Moves a name to `(directory, name)` in the same file system.
+    /// Moves the entry in `(here, entry)` to `(directory, name)` in the same file system, where `occupant` is now; ESTALE
+    /// where one of them has its name no more.
     fn rename(
         &self,
-        _here: &Arc<Entry>,
-        _name: &[u8],
+        _from: (&Arc<Entry>, &Arc<Entry>),
         _to: (&Arc<Entry>, &[u8]),
+        _occupant: Option<&Arc<Entry>>,
         _replace: Replace,
     ) -> Result<()> {
         Err(Errno::EPERM)

@@ -25,6 +25,7 @@ pub mod perm;
 pub mod pipe;
 pub mod poll;
 pub mod proc;
+pub mod protected;
 pub mod ring;
 #[cfg(feature = "selftest")]
 mod selftests;

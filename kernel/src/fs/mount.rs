@@ -160,7 +160,7 @@ fn attach(
     if target.is_covered() {
         return Err(Errno::EBUSY);
     }
-    target.cover(Some(root.clone()));
+    target.cover(Some(root.clone()))?;
     let mut mount = Mount {
         source: name,
         kind,
@@ -191,11 +191,11 @@ pub fn unmount(root: &Arc<Entry>, lazily: bool) -> Result<()> {
     }
     let mount = mounts.remove(at);
     drop(mounts);
-    covered.cover(None);
+    covered.cover(None)?;
     if mount.own
         && let Some(node) = tmpfs::node_of(&mount.root)
     {
-        node.dismantle();
+        node.dismantle(&mount.root);
     }
     Ok(())
 }

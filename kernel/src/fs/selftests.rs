@@ -7,7 +7,7 @@ use super::poll::Events;
 use super::tmpfs::{Options, Tmpfs};
 use super::walk::Walk;
 use super::{Entry, File, FsContext, OpenFlags, epoll, mount, pipe};
-use crate::errno::Errno;
+use crate::errno::{Errno, Result};
 use crate::mm::PAGE_SIZE;
 use crate::selftest;
 use alloc::sync::Arc;
@@ -39,6 +39,19 @@ fn tree() -> (Arc<FsContext>, Arc<Entry>, Arc<Entry>) {
 
 fn open(entry: &Arc<Entry>, flags: u32) -> Arc<File> {
     File::open(entry.clone(), OpenFlags(O_RDWR | flags)).unwrap()
+}
+
+fn remove(directory: &Arc<Entry>, name: &[u8]) -> Result<()> {
+    let victim = directory.inode().lookup(directory, name)?;
+    directory.inode().remove(directory, &victim)
+}
+
+fn rename(from: (&Arc<Entry>, &[u8]), to: (&Arc<Entry>, &[u8]), replace: Replace) -> Result<()> {
+    let source = from.0.inode().lookup(from.0, from.1)?;
+    let occupant = to.0.inode().lookup(to.0, to.1).ok();
+    from.0
+        .inode()
+        .rename((from.0, &source), to, occupant.as_ref(), replace)
 }
 
 fn names(directory: &Arc<Entry>) -> Vec<Vec<u8>> {
@@ -162,21 +175,20 @@ selftest! {
         inode.add_link(&b, b"second", file.inode()).unwrap();
         assert_eq!(file.inode().attr().links, 2);
         assert_eq!(inode.create(&b, b"second", New::Node(S_IFREG, 0)).err(), Some(Errno::EEXIST));
-        assert_eq!(a.inode().remove(&a, b"b", true), Err(Errno::ENOTEMPTY));
-        assert_eq!(inode.remove(&b, b"second", true), Err(Errno::ENOTDIR));
-        inode.rename(&b, b"second", (&a, b"moved"), Replace::Yes).unwrap();
+        assert_eq!(remove(&a, b"b"), Err(Errno::ENOTEMPTY));
+        rename((&b, b"second"), (&a, b"moved"), Replace::Yes).unwrap();
         assert_eq!((names(&a).len(), names(&b).len()), (4, 3));
-        assert_eq!(a.inode().rename(&a, b"b", (&b, b"x"), Replace::Yes), Err(Errno::EINVAL));
-        assert_eq!(inode.rename(&b, b"file", (&a, b"moved"), Replace::No), Err(Errno::EEXIST));
-        a.inode().rename(&a, b"b", (&root, b"c"), Replace::Yes).unwrap();
+        assert_eq!(rename((&a, b"b"), (&b, b"x"), Replace::Yes), Err(Errno::EINVAL));
+        assert_eq!(rename((&b, b"file"), (&a, b"moved"), Replace::No), Err(Errno::EEXIST));
+        rename((&a, b"b"), (&root, b"c"), Replace::Yes).unwrap();
         assert_eq!(file.path(&root), b"/c/file");
         assert_eq!((root.inode().attr().links, a.inode().attr().links), (4, 2));
-        root.inode().rename(&root, b"c", (&a, b"moved"), Replace::Exchange).unwrap();
+        rename((&root, b"c"), (&a, b"moved"), Replace::Exchange).unwrap();
         assert_eq!(file.path(&root), b"/a/moved/file");
-        inode.remove(&b, b"file", false).unwrap();
+        remove(&b, b"file").unwrap();
         assert_eq!(file.path(&root), b"/a/moved/file (deleted)");
         assert_eq!(file.inode().attr().links, 1);
-        a.inode().remove(&a, b"moved", true).unwrap();
+        remove(&a, b"moved").unwrap();
         assert_eq!(b.inode().create(&b, b"late", New::Node(S_IFREG, 0)).err(), Some(Errno::ENOENT));
     }
 }
@@ -200,7 +212,7 @@ selftest! {
             })
             .unwrap();
             if let Some(name) = seen.last().filter(|name| name.len() > 2) {
-                root.inode().remove(&root, name, false).unwrap();
+                remove(&root, name).unwrap();
             }
         }
         assert_eq!(seen, [&b"."[..], b"..", b"one", b"two", b"three", b"four"]);
@@ -218,11 +230,11 @@ selftest! {
     }
 }
 
-fn write(end: &File, bytes: &[u8]) -> Result<usize, Errno> {
+fn write(end: &File, bytes: &[u8]) -> Result<usize> {
     end.write(&mut Source::kernel(bytes))
 }
 
-fn read(end: &File, len: usize) -> Result<Vec<u8>, Errno> {
+fn read(end: &File, len: usize) -> Result<Vec<u8>> {
     let mut buffer = vec![0; len];
     let count = end.read(&mut Sink::kernel(&mut buffer))?;
     buffer.truncate(count);

@@ -3,7 +3,7 @@
 use super::context::FsContext;
 use super::entry::Entry;
 use super::inode::{Kind, Link};
-use super::perm;
+use super::{perm, protected};
 use crate::errno::{Errno, Result};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -247,6 +247,9 @@ impl<'c> Walk<'c> {
             let more = at < path.len();
             if next.kind() == Kind::Symlink && (follow || more) {
                 self.count_link()?;
+                if component(path, at).is_none() {
+                    protected::check_follow(&here, &next)?;
+                }
                 match self.link(&next)? {
                     Link::Entry(entry) => here = entry,
                     Link::Path(mut target) => {

@@ -297,6 +297,12 @@ pub fn try_arc_cyclic<T>(make: impl FnOnce(&Weak<T>) -> T) -> Result<Arc<T>> {
     Ok(Arc::new_cyclic(make))
 }
 
+/// Counted bytes, or ENOMEM when only the kernel's reserve is left.
+pub fn try_bytes(bytes: &[u8]) -> Result<Arc<[u8]>> {
+    check_room()?;
+    Ok(Arc::from(bytes))
+}
+
 /// An owned object, or ENOMEM when only the kernel's reserve is left.
 pub fn try_box<T>(value: T) -> Result<Box<T>> {
     check_room()?;

@@ -5,7 +5,7 @@ use crate::errno::{Errno, Result};
 use crate::fs::file::Record;
 use crate::fs::inode::{Kind, Link, New, Replace};
 use crate::fs::walk::{Last, Walk};
-use crate::fs::{Entry, inotify, mount, perm};
+use crate::fs::{Entry, inotify, mount, perm, protected};
 use crate::mm::user::{UserSlice, read_cstr};
 use crate::task::{current, require};
 use alloc::sync::Arc;
@@ -102,6 +102,7 @@ pub fn linkat(from: i32, old: usize, to: i32, new: usize, flags: u32) -> Result<
     if entry.kind() == Kind::Directory {
         return Err(Errno::EPERM);
     }
+    protected::check_link_to(&entry)?;
     perm::check(&parent, perm::WRITE)?;
     parent.inode().add_link(&parent, name, entry.inode())?;
     inotify::linked(&entry);
@@ -121,24 +122,37 @@ pub fn unlinkat(directory: i32, path: usize, flags: u32) -> Result<usize> {
         (true, b"..") => Errno::ENOTEMPTY,
         (true, _) => Errno::EBUSY,
     })?;
-    let victim = parent.inode().lookup(&parent, name)?;
-    if last.directory && !rmdir {
-        let is_directory = victim.kind() == Kind::Directory;
-        return Err(if is_directory {
-            Errno::EISDIR
-        } else {
-            Errno::ENOTDIR
-        });
-    }
-    perm::check(&parent, perm::WRITE)?;
-    perm::sticky(&parent, &victim)?;
-    if victim.is_covered() {
-        return Err(Errno::EBUSY);
-    }
-    parent.inode().remove(&parent, name, rmdir)?;
+    let victim = until_still(|| remove(&parent, name, &last, rmdir))?;
     inotify::unlinked(&victim);
     inotify::in_directory(&parent, name, rmdir, IN_DELETE, 0);
     Ok(0)
+}
+
+/// Does `attempt` again while names change between its look and its deed (ESTALE).
+fn until_still<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+    loop {
+        match attempt() {
+            Err(Errno::ESTALE) => {}
+            done => return done,
+        }
+    }
+}
+
+fn remove(parent: &Arc<Entry>, name: &[u8], last: &Last, rmdir: bool) -> Result<Arc<Entry>> {
+    let victim = parent.inode().lookup(parent, name)?;
+    let is_directory = victim.kind() == Kind::Directory;
+    if last.directory && !rmdir && !is_directory {
+        return Err(Errno::ENOTDIR);
+    }
+    perm::check(parent, perm::WRITE)?;
+    perm::sticky(parent, &victim)?;
+    match (is_directory, rmdir) {
+        (true, false) => return Err(Errno::EISDIR),
+        (false, true) => return Err(Errno::ENOTDIR),
+        _ => {}
+    }
+    parent.inode().remove(parent, &victim)?;
+    Ok(victim)
 }
 
 /// renameat(2)
@@ -163,33 +177,84 @@ pub fn renameat2(from: i32, old: usize, to: i32, new: usize, flags: u32) -> Resu
     } else {
         Errno::EBUSY
     })?;
-    let source = old_parent.inode().lookup(&old_parent, old_name)?;
-    if (old_last.directory || new_last.directory) && source.kind() != Kind::Directory {
-        return Err(Errno::ENOTDIR);
+    let names = [
+        (&old_parent, &old_last, old_name),
+        (&new_parent, &new_last, new_name),
+    ];
+    let (source, victim) = until_still(|| rename(names, replace))?;
+    let same = |victim: &Arc<Entry>| Arc::ptr_eq(source.inode(), victim.inode());
+    if victim.as_ref().is_some_and(same) {
+        return Ok(0);
     }
-    for parent in [&old_parent, &new_parent] {
-        perm::check(parent, perm::WRITE)?;
-    }
-    perm::sticky(&old_parent, &source)?;
-    if source.is_covered() {
-        return Err(Errno::EBUSY);
-    }
-    let victim = new_parent.inode().lookup(&new_parent, new_name).ok();
-    if let Some(victim) = &victim {
-        perm::sticky(&new_parent, victim)?;
-        if victim.is_covered() {
-            return Err(Errno::EBUSY);
-        }
-    }
-    old_parent
-        .inode()
-        .rename(&old_parent, old_name, (&new_parent, new_name), replace)?;
     let (from, to) = ((&*old_parent, old_name), (&*new_parent, new_name));
     inotify::moved(&source, from, to);
-    if let (Some(victim), Replace::Yes) = (&victim, replace) {
-        inotify::unlinked(victim);
+    match (&victim, replace) {
+        (Some(other), Replace::Exchange) => inotify::moved(other, to, from),
+        (Some(victim), _) => inotify::unlinked(victim),
+        _ => {}
     }
     Ok(0)
+}
+
+/// A name that a rename is about: its directory, how it ends the path, and the name itself.
+type Renamed<'a> = (&'a Arc<Entry>, &'a Last<'a>, &'a [u8]);
+
+/// Renames, and returns what was renamed and what had the new name.
+fn rename(
+    [
+        (old_parent, old_last, old_name),
+        (new_parent, new_last, new_name),
+    ]: [Renamed; 2],
+    replace: Replace,
+) -> Result<(Arc<Entry>, Option<Arc<Entry>>)> {
+    let source = old_parent.inode().lookup(old_parent, old_name)?;
+    let victim = match new_parent.inode().lookup(new_parent, new_name) {
+        Err(Errno::ENOENT) => None,
+        found => Some(found?),
+    };
+    match (&victim, replace) {
+        (Some(_), Replace::No) => return Err(Errno::EEXIST),
+        (None, Replace::Exchange) => return Err(Errno::ENOENT),
+        (Some(other), Replace::Exchange) if new_last.directory => directory(other)?,
+        _ => {}
+    }
+    if old_last.directory || new_last.directory && replace != Replace::Exchange {
+        directory(&source)?;
+    }
+    let apart = !Arc::ptr_eq(old_parent, new_parent);
+    leave(old_parent, &source, apart)?;
+    match &victim {
+        Some(victim) => leave(new_parent, victim, apart && replace == Replace::Exchange)?,
+        None => perm::check(new_parent, perm::WRITE)?,
+    }
+    let to = (new_parent, new_name);
+    let occupant = victim.as_ref();
+    old_parent
+        .inode()
+        .rename((old_parent, &source), to, occupant, replace)?;
+    Ok((source, victim))
+}
+
+/// ENOTDIR unless it is one.
+fn directory(entry: &Entry) -> Result<()> {
+    if entry.kind() == Kind::Directory {
+        Ok(())
+    } else {
+        Err(Errno::ENOTDIR)
+    }
+}
+
+/// Checks that the calling thread may take `entry` out of `parent`; with another parent, a directory itself changes.
+fn leave(parent: &Arc<Entry>, entry: &Arc<Entry>, changes_parent: bool) -> Result<()> {
+    perm::check(parent, perm::WRITE)?;
+    perm::sticky(parent, entry)?;
+    if changes_parent && entry.kind() == Kind::Directory {
+        perm::check(entry, perm::WRITE)?;
+    }
+    if entry.is_covered() {
+        return Err(Errno::EBUSY);
+    }
+    Ok(())
 }
 
 /// readlinkat(2)

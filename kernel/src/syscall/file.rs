@@ -7,7 +7,7 @@ use crate::fs::file::Whence;
 use crate::fs::inode::{Kind, Link, New};
 use crate::fs::io::{IoVec, Sink, Source};
 use crate::fs::walk::{Scope, Walk};
-use crate::fs::{Entry, File, OpenFlags, inotify, lease, perm};
+use crate::fs::{Entry, File, OpenFlags, inotify, lease, perm, protected};
 use crate::mm::PAGE_SIZE;
 use crate::mm::user::UserPtr;
 use crate::task::current;
@@ -170,6 +170,7 @@ fn open_or_create(
             }
             Ok(entry) if entry.kind() == Kind::Symlink && !flags.has(O_NOFOLLOW) => {
                 walk.count_link()?;
+                protected::check_follow(&directory, &entry)?;
                 match walk.link(&entry)? {
                     Link::Path(target) => (from, expanded) = (Some(directory), target),
                     Link::Entry(entry) => {
@@ -183,6 +184,7 @@ fn open_or_create(
                 if last.directory && entry.kind() != Kind::Directory {
                     return Err(Errno::ENOTDIR);
                 }
+                protected::check_create(&directory, &entry)?;
                 check_open(&entry, flags)?;
                 return Ok((entry, false));
             }

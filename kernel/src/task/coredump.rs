@@ -16,7 +16,7 @@ use super::signal::Info;
 use super::{current, exit, rlimit, sched};
 use crate::arch::{ABIS, Frame, regset};
 use crate::errno::{Errno, Result};
-use crate::fs::inode::New;
+use crate::fs::inode::{Kind, New};
 use crate::fs::io::Source as Bytes;
 use crate::fs::walk::Walk;
 use crate::fs::{File, OpenFlags, perm};
@@ -166,8 +166,12 @@ fn create() -> Result<Arc<File>> {
     match Walk::new(&context).resolve(None, NAME, false) {
         Err(Errno::ENOENT) => {}
         found => {
-            perm::sticky(&here, &*found?)?;
-            here.inode().remove(&here, NAME, false)?;
+            let old = found?;
+            if old.kind() == Kind::Directory {
+                return Err(Errno::EISDIR);
+            }
+            perm::sticky(&here, &old)?;
+            here.inode().remove(&here, &old)?;
         }
     }
     let mode = S_IFREG | 0o600 & !context.umask();

@@ -1,7 +1,7 @@
 //! `/proc/sys`: what can be set, and what is told as if it could be.
 
 use super::super::generated::{Node, Text};
-use super::super::{fdtable, inotify, lease, pipe};
+use super::super::{fdtable, inotify, lease, pipe, protected};
 use crate::errno::{Errno, Result};
 use crate::ipc::{self, Object, Registry, aio, message, semaphore, shared};
 use crate::mm::area;
@@ -62,6 +62,10 @@ pub const SYS: &[(&str, Node)] = &[
                     },
                 ),
             ),
+            ("protected_fifos", Number(&protected::PIPES)),
+            ("protected_hardlinks", Number(&protected::HARD_LINKS)),
+            ("protected_regular", Number(&protected::FILES)),
+            ("protected_symlinks", Number(&protected::SYMBOLIC_LINKS)),
             ("suid_dumpable", fixed!(0)),
         ]),
     ),

@@ -4,8 +4,8 @@ use super::super::entry::Entry;
 use super::super::file::Record;
 use crate::errno::{Errno, Result};
 use crate::hash::{self, HashMap};
-use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 struct Child {
     entry: Arc<Entry>,
@@ -16,26 +16,29 @@ struct Child {
 /// Names to entries, and the order in which they were added.
 pub struct Directory {
     by_name: HashMap<Arc<[u8]>, Child>,
-    by_position: BTreeMap<u64, Arc<Entry>>,
+    /// By position, ascending; what was removed leaves a hole until there are more holes than entries.
+    by_position: Vec<(u64, Option<Arc<Entry>>)>,
     next: u64,
 }
 
 /// Positions below this one are `.` and `..`.
 const FIRST: u64 = 2;
+/// So many holes may always be left.
+const FEW: usize = 16;
 
 impl Directory {
     /// An empty directory.
     pub const fn new() -> Self {
         Directory {
             by_name: hash::new(),
-            by_position: BTreeMap::new(),
+            by_position: Vec::new(),
             next: FIRST,
         }
     }
 
     /// Its entries.
     pub fn entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
-        self.by_position.values()
+        self.by_position.iter().filter_map(|slot| slot.1.as_ref())
     }
 
     /// How many names it has.
@@ -51,41 +54,62 @@ impl Directory {
 
     /// Makes sure that the next `insert` finds room.
     pub fn reserve(&mut self) -> Result<()> {
-        self.by_name.try_reserve(1).map_err(|_| Errno::ENOSPC)
+        self.by_name.try_reserve(1).map_err(|_| Errno::ENOSPC)?;
+        let room = self.by_position.try_reserve(1);
+        room.map_err(|_| Errno::ENOSPC)
     }
 
-    /// Adds an entry under a name that is not there yet.
+    /// Adds an entry under a name that is not there yet, in the room that `reserve` made.
     pub fn insert(&mut self, name: Arc<[u8]>, entry: Arc<Entry>) {
         let position = self.next;
         self.next += 1;
-        self.by_position.insert(position, entry.clone());
+        self.by_position.push((position, Some(entry.clone())));
         self.by_name.insert(name, Child { entry, position });
     }
 
     /// Removes a name.
     pub fn remove(&mut self, name: &[u8]) -> Option<Arc<Entry>> {
         let child = self.by_name.remove(name)?;
-        self.by_position.remove(&child.position);
+        self.slot(child.position)?.take();
+        if self.by_position.len() > 2 * self.by_name.len() + FEW {
+            self.by_position.retain(|(_, entry)| entry.is_some());
+        }
         Some(child.entry)
     }
 
     /// Puts `entry` in the place of the one called `name`.
     pub fn replace(&mut self, name: &[u8], entry: Arc<Entry>) -> Option<Arc<Entry>> {
         let child = self.by_name.get_mut(name)?;
-        self.by_position.insert(child.position, entry.clone());
-        Some(core::mem::replace(&mut child.entry, entry))
+        let (position, old) = (child.position, child.entry.clone());
+        child.entry = entry.clone();
+        *self.slot(position)? = Some(entry);
+        Some(old)
     }
 
-    /// Takes everything out: the file system goes.
-    pub fn clear(&mut self) -> impl Iterator<Item = Arc<Entry>> + use<> {
-        self.by_name.clear();
-        core::mem::take(&mut self.by_position).into_values()
+    /// Takes the last entry out: the file system goes.
+    pub fn pop(&mut self) -> Option<Arc<Entry>> {
+        if self.len() > 0 {
+            self.by_name = hash::new();
+        }
+        loop {
+            if let (_, Some(entry)) = self.by_position.pop()? {
+                return Some(entry);
+            }
+        }
     }
 
     /// The first entry at or after `position`, and its position.
     pub fn at_or_after(&self, position: u64) -> Option<(u64, Arc<Entry>)> {
-        let (&at, entry) = self.by_position.range(position..).next()?;
-        Some((at, entry.clone()))
+        let first = self.by_position.partition_point(|slot| slot.0 < position);
+        let mut rest = self.by_position[first..].iter();
+        rest.find_map(|(at, entry)| Some((*at, entry.clone()?)))
+    }
+
+    fn slot(&mut self, position: u64) -> Option<&mut Option<Arc<Entry>>> {
+        let at = self
+            .by_position
+            .binary_search_by_key(&position, |slot| slot.0);
+        Some(&mut self.by_position[at.ok()?].1)
     }
 }
 

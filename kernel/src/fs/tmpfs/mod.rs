@@ -2,6 +2,7 @@
 
 mod data;
 mod directory;
+mod names;
 mod node;
 mod options;
 mod quota;
@@ -18,7 +19,7 @@ use crate::errno::{Errno, Result};
 use crate::mm::PAGE_SIZE;
 use crate::mm::frame;
 use crate::mm::heap::try_arc;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, SleepMutex};
 use alloc::sync::Arc;
 use core::any::Any;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
@@ -36,6 +37,8 @@ pub struct Tmpfs {
     next_inode: AtomicU64,
     pages: Arc<Quota>,
     inodes: Quota,
+    /// Held while a name goes from one directory to another (Linux's s_vfs_rename_mutex).
+    rename: SleepMutex<()>,
     /// How it is mounted (MS_*).
     flags: AtomicU32,
 }
@@ -47,6 +50,7 @@ impl Tmpfs {
             next_inode: AtomicU64::new(1),
             pages: try_arc(Quota::new(options.pages))?,
             inodes: Quota::new(options.inodes),
+            rename: SleepMutex::new(()),
             flags: AtomicU32::new(0),
         })
     }
@@ -123,7 +127,7 @@ pub fn memory_file(name: &[u8], permissions: u32, seals: u32) -> Result<Arc<File
     let mut shown = b"/memfd:".to_vec();
     shown.extend_from_slice(name);
     let entry = Entry::new(node, None, Arc::from(&shown[..]))?;
-    entry.removed();
+    entry.remove()?;
     File::open(entry, OpenFlags(O_RDWR | O_LARGEFILE))
 }
 

@@ -14,8 +14,8 @@ use super::xattr::Xattrs;
 use super::{Data, Tmpfs};
 use crate::errno::{Errno, Result};
 use crate::mm::PAGE_SIZE;
-use crate::mm::heap::try_arc;
-use crate::sync::{Mutex, SleepMutex};
+use crate::mm::heap::{try_arc, try_bytes};
+use crate::sync::Mutex;
 use crate::task::signal;
 use alloc::format;
 use alloc::sync::Arc;
@@ -61,9 +61,6 @@ impl Drop for Node {
         self.fs.inodes.give(1);
     }
 }
-
-/// Renames of directories go one at a time: two could make a circle.
-static RENAME: SleepMutex<()> = SleepMutex::new(());
 
 impl Node {
     /// A new inode of `mode`, in no directory yet.
@@ -162,7 +159,7 @@ impl Node {
         }
     }
 
-    fn directory(&self) -> Result<&Mutex<Directory>> {
+    pub(super) fn directory(&self) -> Result<&Mutex<Directory>> {
         match &self.content {
             Content::Directory(directory) => Ok(directory),
             _ => Err(Errno::ENOTDIR),
@@ -170,7 +167,7 @@ impl Node {
     }
 
     /// The node behind `inode`, when it is of the same file system.
-    fn sibling(&self, inode: &Arc<dyn Inode>) -> Result<Arc<Node>> {
+    pub(super) fn sibling(&self, inode: &Arc<dyn Inode>) -> Result<Arc<Node>> {
         let inode: Arc<dyn Any + Send + Sync> = inode.clone();
         let node = inode.downcast::<Node>().map_err(|_| Errno::EXDEV)?;
         if Arc::ptr_eq(&node.fs, &self.fs) {
@@ -180,27 +177,8 @@ impl Node {
         }
     }
 
-    /// Adds `node` to this directory and returns its entry.
-    pub fn add(&self, here: &Arc<Entry>, name: &[u8], node: Arc<Node>) -> Result<Arc<Entry>> {
-        let subdirectory = node.kind == Kind::Directory;
-        let name = copy_name(name)?;
-        let entry = Entry::new(node, Some(here.clone()), name.clone())?;
-        let mut directory = self.directory()?.lock();
-        if here.is_removed() {
-            return Err(Errno::ENOENT);
-        }
-        if directory.get(&name).is_some() {
-            return Err(Errno::EEXIST);
-        }
-        directory.reserve()?;
-        directory.insert(name, entry.clone());
-        drop(directory);
-        self.touched(if subdirectory { 1 } else { 0 });
-        Ok(entry)
-    }
-
     /// The content of this directory changed; it has `links` more.
-    fn touched(&self, links: i32) {
+    pub(super) fn touched(&self, links: i32) {
         let mut meta = self.meta.lock();
         meta.links = meta.links.wrapping_add_signed(links);
         meta.modified = Time::now();
@@ -208,21 +186,10 @@ impl Node {
     }
 
     /// One of the inode's names is gone or new.
-    fn linked(&self, links: i32) {
+    pub(super) fn linked(&self, links: i32) {
         let mut meta = self.meta.lock();
         meta.links = meta.links.saturating_add_signed(links);
         meta.changed = Time::now();
-    }
-
-    /// The entry `entry` of an inode that this is, is no more.
-    fn unlinked(&self, entry: &Entry) {
-        self.linked(if self.kind == Kind::Directory { -2 } else { -1 });
-        entry.removed();
-    }
-
-    fn is_empty(&self) -> bool {
-        self.directory()
-            .is_ok_and(|directory| directory.lock().len() == 0)
     }
 
     fn accessed(&self, file: &File) {
@@ -265,23 +232,6 @@ impl Node {
                     .is_some_and(|node| node.is_used(entry, LISTED))
             })
     }
-
-    /// Takes the tree below this directory apart, whose entries and directories hold one another.
-    pub fn dismantle(&self) {
-        let Ok(directory) = self.directory() else {
-            return;
-        };
-        let entries = directory.lock().clear();
-        for entry in entries {
-            if let Ok(node) = self.sibling(entry.inode()) {
-                node.dismantle();
-            }
-        }
-    }
-}
-
-fn copy_name(name: &[u8]) -> Result<Arc<[u8]>> {
-    Ok(Arc::from(name))
 }
 
 /// The owner of what the calling thread makes in a directory, and the mode it gets there.
@@ -421,10 +371,11 @@ impl Inode for Node {
         if node.kind == Kind::Directory {
             return Err(Errno::EPERM);
         }
-        if node.meta.lock().links == 0 && !node.linkable.swap(false, AcqRel) {
+        if node.meta.lock().links == 0 && !node.linkable.load(Acquire) {
             return Err(Errno::ENOENT);
         }
         self.add(here, name, node.clone())?;
+        node.linkable.store(false, Release);
         node.linked(1);
         Ok(())
     }
@@ -436,84 +387,23 @@ impl Inode for Node {
         node.meta.lock().links = 0;
         node.linkable.store(linkable, Release);
         let name = format!("#{}", node.number);
-        let entry = Entry::new(node, Some(here.clone()), Arc::from(name.as_bytes()))?;
-        entry.removed();
+        let entry = Entry::new(node, Some(here.clone()), try_bytes(name.as_bytes())?)?;
+        entry.remove()?;
         Ok(entry)
     }
 
-    fn remove(&self, here: &Arc<Entry>, name: &[u8], want_directory: bool) -> Result<()> {
-        let mut directory = self.directory()?.lock();
-        let entry = directory.get(name).cloned().ok_or(Errno::ENOENT)?;
-        let node = self.sibling(entry.inode())?;
-        match (node.kind == Kind::Directory, want_directory) {
-            (true, false) => return Err(Errno::EISDIR),
-            (false, true) => return Err(Errno::ENOTDIR),
-            (true, true) if !node.is_empty() => return Err(Errno::ENOTEMPTY),
-            _ => {}
-        }
-        directory.remove(name);
-        node.unlinked(&entry);
-        drop(directory);
-        debug_assert!(Arc::ptr_eq(&entry.above(), here));
-        self.touched(if want_directory { -1 } else { 0 });
-        Ok(())
+    fn remove(&self, _here: &Arc<Entry>, victim: &Arc<Entry>) -> Result<()> {
+        self.remove_name(victim)
     }
 
     fn rename(
         &self,
-        here: &Arc<Entry>,
-        name: &[u8],
+        from: (&Arc<Entry>, &Arc<Entry>),
         to: (&Arc<Entry>, &[u8]),
+        occupant: Option<&Arc<Entry>>,
         replace: Replace,
     ) -> Result<()> {
-        let _alone = RENAME.lock();
-        let target = self.sibling(to.0.inode())?;
-        let source = self.lookup(here, name)?;
-        let node = self.sibling(source.inode())?;
-        if is_inside(to.0, &source) {
-            return Err(Errno::EINVAL);
-        }
-        let moved_name = copy_name(to.1)?;
-        let occupant = match target.lookup(to.0, to.1) {
-            Ok(entry) => Some(entry),
-            Err(Errno::ENOENT) => None,
-            Err(error) => return Err(error),
-        };
-        if replace == Replace::Exchange {
-            let other = occupant.ok_or(Errno::ENOENT)?;
-            if is_inside(here, &other) {
-                return Err(Errno::EINVAL);
-            }
-            return self.exchange((here, name), (&target, to.0, to.1), source, other);
-        }
-        let is_directory = node.kind == Kind::Directory;
-        if let Some(old) = &occupant {
-            if replace == Replace::No {
-                return Err(Errno::EEXIST);
-            }
-            if Arc::ptr_eq(old.inode(), source.inode()) {
-                return Ok(());
-            }
-            let old_node = target.sibling(old.inode())?;
-            match (is_directory, old_node.kind == Kind::Directory) {
-                (true, false) => return Err(Errno::ENOTDIR),
-                (false, true) => return Err(Errno::EISDIR),
-                (true, true) if !old_node.is_empty() => return Err(Errno::ENOTEMPTY),
-                _ => {}
-            }
-            target.remove(to.0, to.1, is_directory)?;
-        }
-        if to.0.is_removed() {
-            return Err(Errno::ENOENT);
-        }
-        target.directory()?.lock().reserve()?;
-        let taken = self.directory()?.lock().remove(name).ok_or(Errno::ENOENT)?;
-        taken.moved(to.0, moved_name.clone());
-        target.directory()?.lock().insert(moved_name, taken);
-        self.touched(if is_directory { -1 } else { 0 });
-        target.touched(if is_directory { 1 } else { 0 });
-        node.linked(0);
-        Ok(())
+        self.rename_name(from, to, occupant, replace)
     }
 
     fn mount_flags(&self) -> u32 {
@@ -540,33 +430,6 @@ impl Inode for Node {
     }
 }
 
-impl Node {
-    fn exchange(
-        &self,
-        from: (&Arc<Entry>, &[u8]),
-        to: (&Node, &Arc<Entry>, &[u8]),
-        source: Arc<Entry>,
-        other: Arc<Entry>,
-    ) -> Result<()> {
-        let names = (source.name(), other.name());
-        self.directory()?
-            .lock()
-            .replace(from.1, other.clone())
-            .ok_or(Errno::ENOENT)?;
-        to.0.directory()?
-            .lock()
-            .replace(to.2, source.clone())
-            .ok_or(Errno::ENOENT)?;
-        let gain = i32::from(other.kind() == Kind::Directory)
-            - i32::from(source.kind() == Kind::Directory);
-        other.moved(from.0, names.0);
-        source.moved(to.1, names.1);
-        self.touched(gain);
-        to.0.touched(-gain);
-        Ok(())
-    }
-}
-
 /// SIGXFSZ and EFBIG where RLIMIT_FSIZE does not let a file grow to `size`.
 fn check_limit(size: u64) -> Result<()> {
     if size > crate::task::rlimit(RLIMIT_FSIZE) as u64 {
@@ -585,18 +448,6 @@ fn limit_size(from: &mut Source, position: u64) -> Result<()> {
     }
     from.truncate(usize::try_from(room).unwrap_or(usize::MAX));
     Ok(())
-}
-
-/// True when `entry` is `directory` or below it.
-fn is_inside(entry: &Arc<Entry>, directory: &Arc<Entry>) -> bool {
-    let mut here = Some(entry.clone());
-    while let Some(entry) = here {
-        if Arc::ptr_eq(&entry, directory) {
-            return true;
-        }
-        here = entry.parent();
-    }
-    false
 }
 
 impl FileOps for Node {

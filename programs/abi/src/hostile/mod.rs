@@ -2,13 +2,21 @@
 //!
 //! Each part is begun by root, sets its stage, and becomes [`USER`] in a child. What it prints is the same on Linux.
 
+mod deep;
+mod links;
+mod names;
 mod rights;
 
 /// The hostile user, who is nobody else.
 pub const USER: u32 = 1000;
 
 /// The parts, by name.
-const PARTS: &[(&str, fn())] = &[("rights", rights::run)];
+const PARTS: &[(&str, fn())] = &[
+    ("deep", deep::run),
+    ("links", links::run),
+    ("names", names::run),
+    ("rights", rights::run),
+];
 
 /// Runs the part of that name.
 pub fn run(name: Option<&str>) {

@@ -1,0 +1,76 @@
+//! What may be linked, followed and opened in folders that everybody may write (`/proc/sys/fs/protected_*`), with Debian's
+//! defaults. Elsewhere an owner of one file could have privileged programs act on another's.
+
+use super::entry::Entry;
+use super::inode::Kind;
+use super::perm;
+use crate::errno::{Errno, Result};
+use crate::task::current;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use linux_raw_sys::general::{S_ISGID, S_ISUID, S_ISVTX, S_IWGRP, S_IWOTH, S_IXGRP};
+
+/// Hard links are made by who owns the file, or may read and write it and does not gain a program's rights.
+pub static HARD_LINKS: AtomicUsize = AtomicUsize::new(1);
+/// Symbolic links in a sticky folder of everybody's are followed by their owner, or where they are the folder's owner's.
+pub static SYMBOLIC_LINKS: AtomicUsize = AtomicUsize::new(1);
+/// O_CREAT opens no foreign pipe in a sticky folder of everybody's (1) or of a group's (2).
+pub static PIPES: AtomicUsize = AtomicUsize::new(1);
+/// O_CREAT opens no foreign file in a sticky folder of everybody's (1) or of a group's (2).
+pub static FILES: AtomicUsize = AtomicUsize::new(2);
+
+fn is_ours(uid: u32) -> bool {
+    current().with_credentials(|who| who.fsuid == uid)
+}
+
+/// EPERM unless the calling thread may give the inode of `entry` one more name.
+pub fn check_link_to(entry: &Entry) -> Result<()> {
+    if HARD_LINKS.load(Relaxed) == 0 || perm::owner(entry).is_ok() {
+        return Ok(());
+    }
+    let mode = entry.inode().attr().mode;
+    let program = S_ISGID | S_IXGRP;
+    let gains = mode & S_ISUID != 0 || mode & program == program;
+    if entry.kind() == Kind::Regular
+        && !gains
+        && perm::check(entry, perm::READ | perm::WRITE).is_ok()
+    {
+        return Ok(());
+    }
+    Err(Errno::EPERM)
+}
+
+/// EACCES unless the calling thread may follow `link`, at the end of a path, in `directory`.
+pub fn check_follow(directory: &Entry, link: &Entry) -> Result<()> {
+    const SHARED: u32 = S_ISVTX | S_IWOTH;
+    if SYMBOLIC_LINKS.load(Relaxed) == 0 {
+        return Ok(());
+    }
+    let (above, owner) = (directory.inode().attr(), link.inode().attr().uid);
+    if above.mode & SHARED != SHARED || above.uid == owner || is_ours(owner) {
+        return Ok(());
+    }
+    Err(Errno::EACCES)
+}
+
+/// EACCES unless the calling thread may open `entry`, which is in `directory` already, with O_CREAT.
+pub fn check_create(directory: &Entry, entry: &Entry) -> Result<()> {
+    let level = match entry.kind() {
+        Kind::Regular => FILES.load(Relaxed),
+        Kind::Fifo => PIPES.load(Relaxed),
+        _ => 0,
+    };
+    let above = directory.inode().attr();
+    if level == 0 || above.mode & S_ISVTX == 0 {
+        return Ok(());
+    }
+    let owner = entry.inode().attr().uid;
+    let writers = if level == 1 {
+        S_IWOTH
+    } else {
+        S_IWOTH | S_IWGRP
+    };
+    if owner == above.uid || is_ours(owner) || above.mode & writers == 0 {
+        return Ok(());
+    }
+    Err(Errno::EACCES)
+}

@@ -1,0 +1,206 @@
+//! Names in the directories of a tmpfs: how they come, go and move.
+//!
+//! The locks are Linux's (Documentation/filesystems/directory-locking.rst): what moves a name from one directory to another
+//! holds the file system's `rename` first, so that no directory gets other ancestors meanwhile. Then it locks directories,
+//! those above before those below, and looks again whether the names are still those of the entries that the caller looked
+//! at: ESTALE where they are not, after which the caller looks again.
+
+use super::super::entry::Entry;
+use super::super::inode::{Kind, Replace};
+use super::directory::Directory;
+use super::node::Node;
+use crate::errno::{Errno, Result};
+use crate::mm::heap::try_bytes;
+use crate::sync::{Mutex, MutexGuard};
+use alloc::sync::Arc;
+
+/// Both directories of a rename, locked; `into` is none where they are one.
+struct Locked<'a> {
+    from: MutexGuard<'a, Directory>,
+    into: Option<MutexGuard<'a, Directory>>,
+}
+
+impl<'a> Locked<'a> {
+    /// Locks `into` first where it lies `above`.
+    fn new(from: &'a Mutex<Directory>, into: &'a Mutex<Directory>, above: bool) -> Self {
+        if core::ptr::eq(from, into) {
+            let (from, into) = (from.lock(), None);
+            return Locked { from, into };
+        }
+        if above {
+            let into = Some(into.lock());
+            let from = from.lock();
+            return Locked { from, into };
+        }
+        let from = from.lock();
+        let into = Some(into.lock());
+        Locked { from, into }
+    }
+
+    fn target(&mut self) -> &mut Directory {
+        self.into.as_mut().unwrap_or(&mut self.from)
+    }
+}
+
+/// ESTALE unless `directory` has `entry` under `name`, or nothing where that is none.
+fn check_same(directory: &Directory, name: &[u8], entry: Option<&Arc<Entry>>) -> Result<()> {
+    let same = match (directory.get(name), entry) {
+        (Some(found), Some(entry)) => Arc::ptr_eq(found, entry),
+        (found, entry) => found.is_none() && entry.is_none(),
+    };
+    if same { Ok(()) } else { Err(Errno::ESTALE) }
+}
+
+/// How many links a directory gets when it has `entry` in it.
+fn links_of(entry: &Entry) -> i32 {
+    i32::from(entry.kind() == Kind::Directory)
+}
+
+impl Node {
+    /// Adds `node` to this directory and returns its entry.
+    pub fn add(&self, here: &Arc<Entry>, name: &[u8], node: Arc<Node>) -> Result<Arc<Entry>> {
+        let name = try_bytes(name)?;
+        let entry = Entry::new(node, Some(here.clone()), name.clone())?;
+        let mut directory = self.directory()?.lock();
+        if here.is_removed() {
+            return Err(Errno::ENOENT);
+        }
+        if directory.get(&name).is_some() {
+            return Err(Errno::EEXIST);
+        }
+        directory.reserve()?;
+        directory.insert(name, entry.clone());
+        drop(directory);
+        self.touched(links_of(&entry));
+        Ok(entry)
+    }
+
+    /// Removes `victim` from this directory.
+    pub(super) fn remove_name(&self, victim: &Arc<Entry>) -> Result<()> {
+        let node = self.sibling(victim.inode())?;
+        let name = victim.name();
+        let mut directory = self.directory()?.lock();
+        check_same(&directory, &name, Some(victim))?;
+        node.retire(victim)?;
+        directory.remove(&name);
+        drop(directory);
+        self.touched(-links_of(victim));
+        Ok(())
+    }
+
+    /// The name `entry` of this inode, which has to be empty where it is a directory, is no more.
+    fn retire(&self, entry: &Entry) -> Result<()> {
+        // Held until the entry is marked: nothing is added meanwhile.
+        let content = self.directory().ok().map(Mutex::lock);
+        if content.as_ref().is_some_and(|content| content.len() > 0) {
+            return Err(Errno::ENOTEMPTY);
+        }
+        entry.remove()?;
+        self.linked(-1 - links_of(entry));
+        Ok(())
+    }
+
+    /// Moves `source` from this directory `here` to `name` in `there`, which has `occupant` now.
+    pub(super) fn rename_name(
+        &self,
+        (here, source): (&Arc<Entry>, &Arc<Entry>),
+        (there, name): (&Arc<Entry>, &[u8]),
+        occupant: Option<&Arc<Entry>>,
+        replace: Replace,
+    ) -> Result<()> {
+        let target = self.sibling(there.inode())?;
+        let apart = !core::ptr::eq(self, &*target);
+        match (occupant, replace) {
+            (None, Replace::Exchange) => return Err(Errno::ENOENT),
+            (Some(_), Replace::No) => return Err(Errno::EEXIST),
+            _ => {}
+        }
+        let _topology = apart.then(|| self.fs().rename.lock());
+        if apart && there.is_within(source) {
+            return Err(Errno::EINVAL);
+        }
+        if apart && occupant.is_some_and(|occupant| here.is_within(occupant)) {
+            return Err(match replace {
+                Replace::Exchange => Errno::EINVAL,
+                _ => Errno::ENOTEMPTY,
+            });
+        }
+        let (old_name, new_name) = (source.name(), try_bytes(name)?);
+        let above = apart && here.is_within(there);
+        let mut both = Locked::new(self.directory()?, target.directory()?, above);
+        if there.is_removed() {
+            return Err(Errno::ENOENT);
+        }
+        check_same(&both.from, &old_name, Some(source))?;
+        check_same(both.target(), &new_name, occupant)?;
+        let gained = match (occupant, replace) {
+            (Some(old), _) if Arc::ptr_eq(old.inode(), source.inode()) => return Ok(()),
+            (Some(other), Replace::Exchange) => {
+                both.from.replace(&old_name, other.clone());
+                both.target().replace(&new_name, source.clone());
+                other.moved(here, old_name);
+                links_of(source) - links_of(other)
+            }
+            _ => {
+                both.target().reserve()?;
+                let freed = match occupant {
+                    Some(old) => target.give_way(old, source, both.target())?,
+                    None => 0,
+                };
+                both.from.remove(&old_name);
+                both.target().insert(new_name.clone(), source.clone());
+                links_of(source) - freed
+            }
+        };
+        source.moved(there, new_name);
+        drop(both);
+        self.touched(match replace {
+            Replace::Exchange => -gained,
+            _ => -links_of(source),
+        });
+        target.touched(gained);
+        for moved in [
+            Some(source),
+            occupant.filter(|_| replace == Replace::Exchange),
+        ] {
+            if let Some(moved) = moved {
+                self.sibling(moved.inode())?.linked(0);
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes `old` from this directory, whose `content` is locked, for `source` to come there. Returns the links that the
+    /// directory had by it.
+    fn give_way(&self, old: &Entry, source: &Entry, content: &mut Directory) -> Result<i32> {
+        match (links_of(source), links_of(old)) {
+            (1, 0) => return Err(Errno::ENOTDIR),
+            (0, 1) => return Err(Errno::EISDIR),
+            _ => {}
+        }
+        self.sibling(old.inode())?.retire(old)?;
+        content.remove(&old.name());
+        Ok(links_of(old))
+    }
+
+    /// Takes the tree below this directory apart, whose entries and directories hold one another. Depth-first, by way of the
+    /// entries' own directories: a program decides how deep the tree is.
+    pub fn dismantle(&self, here: &Arc<Entry>) {
+        let mut at = here.clone();
+        loop {
+            let last = match super::node_of(&at) {
+                Some(node) => node.directory().ok().and_then(|names| names.lock().pop()),
+                None => None,
+            };
+            match last {
+                Some(below) if below.kind() == Kind::Directory => at = below,
+                Some(_) => {}
+                None if Arc::ptr_eq(&at, here) => return,
+                None => match at.parent() {
+                    Some(above) => at = above,
+                    None => return,
+                },
+            }
+        }
+    }
+}
