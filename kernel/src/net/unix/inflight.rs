@@ -6,7 +6,7 @@
 
 use crate::errno::{Errno, Result};
 use crate::fs::File;
-use crate::hash::Fnv;
+use crate::hash::Keyed;
 use crate::net::channel::Channel;
 use crate::net::socket::{Socket, SocketFile};
 use crate::sync::SleepMutex;
@@ -23,7 +23,7 @@ const TOO_MANY: usize = 16000;
 const BY_A_CLOSE: usize = 64;
 
 /// Who waits in whom. What waits in a connection that is not accepted yet waits in that, and that in the one that listens.
-static GRAPH: SleepMutex<Graph<Weak<File>, BuildHasherDefault<Fnv>>> =
+static GRAPH: SleepMutex<Graph<Weak<File>, BuildHasherDefault<Keyed>>> =
     SleepMutex::new(Graph::new(BuildHasherDefault::new()));
 /// There may be a circle.
 static CIRCLES: AtomicBool = AtomicBool::new(false);
