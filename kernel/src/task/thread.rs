@@ -244,11 +244,13 @@ impl Thread {
     /// If the thread is the kernel's own or has ended.
     #[inline]
     pub fn files(&self) -> Arc<FdTable> {
-        self.resources
-            .lock()
-            .files
-            .clone()
-            .expect("a thread with a program")
+        self.try_files().expect("a thread with a program")
+    }
+
+    /// The descriptors, unless it has ended.
+    #[inline]
+    pub fn try_files(&self) -> Option<Arc<FdTable>> {
+        self.resources.lock().files.clone()
     }
 
     /// The file of a descriptor.
