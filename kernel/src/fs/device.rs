@@ -7,11 +7,9 @@ use super::io::{Sink, Source};
 use super::{trace, tty};
 use crate::arch;
 use crate::errno::{Errno, Result};
-use crate::mm::PAGE_SIZE;
 use crate::mm::heap::try_arc;
 use crate::mm::user::UserPtr;
 use crate::random;
-use crate::task::sched::cond_resched_interruptible;
 use alloc::sync::Arc;
 use linux_raw_sys::ioctl::RNDGETENTCNT;
 
@@ -99,8 +97,8 @@ impl FileOps for Memory {
     fn read(&self, _file: &File, to: &mut Sink, _position: u64) -> Result<usize> {
         match self {
             Memory::Null => Ok(0),
-            Memory::Zero | Memory::Full => pieces(to, |to| to.put_zeros(PAGE_SIZE)),
-            Memory::Random => pieces(to, put_random),
+            Memory::Zero | Memory::Full => to.put_zeros(to.left()),
+            Memory::Random => read_random(to),
             Memory::Log => Err(Errno::EAGAIN),
         }
     }
@@ -135,27 +133,20 @@ impl FileOps for Memory {
     }
 }
 
-/// Fills `to` piece by piece with `put`, until one falls short or a signal is due.
-fn pieces(to: &mut Sink, put: impl Fn(&mut Sink) -> Result<usize>) -> Result<usize> {
+fn read_random(to: &mut Sink) -> Result<usize> {
     let mut total = 0;
+    let mut bytes = [0; 256];
     while to.left() > 0 {
-        match put(to) {
+        let len = to.left().min(bytes.len());
+        random::fill(&mut bytes[..len]);
+        match to.put(&bytes[..len]) {
             Ok(count) => total += count,
             Err(error) if total == 0 => return Err(error),
             Err(_) => break,
         }
-        if cond_resched_interruptible().is_err() {
-            break;
-        }
+        crate::task::sched::cond_resched();
     }
     Ok(total)
-}
-
-fn put_random(to: &mut Sink) -> Result<usize> {
-    let mut bytes = [0; 256];
-    let len = to.left().min(bytes.len());
-    random::fill(&mut bytes[..len]);
-    to.put(&bytes[..len])
 }
 
 fn write_log(from: &mut Source) -> Result<usize> {

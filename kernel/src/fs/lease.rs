@@ -133,7 +133,7 @@ fn opened_elsewhere(file: &Arc<File>, writable: bool) -> Result<bool> {
         |process| {
             let files = process
                 .find_thread(|_| true)
-                .and_then(|thread| thread.resources().files);
+                .and_then(|thread| thread.try_files());
             found |= files.is_some_and(|files| {
                 files.any(|other| {
                     Arc::ptr_eq(other.entry().inode(), inode)

@@ -40,6 +40,7 @@ pub mod walk;
 pub mod writers;
 
 pub use context::FsContext;
+use context::FsShare;
 pub use entry::Entry;
 pub use fdtable::FdTable;
 pub use file::{File, OpenFlags};
@@ -81,8 +82,8 @@ pub fn root() -> Arc<Entry> {
 /// A table whose descriptors 0, 1 and 2 are `/dev/console`.
 pub fn console_descriptors() -> Result<Arc<FdTable>> {
     let table = FdTable::new()?;
-    let context = FsContext::new(root())?;
-    let entry = Walk::new(&context).resolve(None, b"/dev/console", true)?;
+    let share = FsShare::new(root())?;
+    let entry = Walk::new(share.context()).resolve(None, b"/dev/console", true)?;
     let console = File::open(entry, OpenFlags(O_RDWR))?;
     for fd in 0..3 {
         table.set(fd, console.clone(), false)?;

@@ -1,5 +1,6 @@
 //! Tests inside the kernel: path walk, tmpfs, pipes.
 
+use super::context::FsShare;
 use super::file::Whence;
 use super::inode::{Kind, New, Replace, SetAttr};
 use super::io::{Sink, Source};
@@ -34,7 +35,7 @@ fn tree() -> (Arc<FsContext>, Arc<Entry>, Arc<Entry>) {
     let root = Tmpfs::new(&Options::unlimited(0o755)).unwrap();
     let b = make(&make(&root, "a", S_IFDIR | 0o755), "b", S_IFDIR | 0o755);
     let file = make(&b, "file", S_IFREG | 0o644);
-    (FsContext::new(root).unwrap(), b, file)
+    (FsShare::new(root).unwrap().context().clone(), b, file)
 }
 
 fn open(entry: &Arc<Entry>, flags: u32) -> Arc<File> {

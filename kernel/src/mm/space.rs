@@ -5,11 +5,11 @@ extern crate alloc;
 use alloc::sync::{Arc, Weak};
 use core::ops::Range;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 use super::area::{Area, Areas, Flags, Label, Rights, Source};
 use super::asid::{self, Context};
-use super::fault::{Access, Failure};
+use super::fault::Access;
 use super::gather::Gather;
 use super::heap::try_arc_cyclic;
 use super::lock::{ReadGuard, Settle, SpaceLock, WriteGuard};
@@ -33,6 +33,8 @@ pub struct AddressSpace {
     vdso: AtomicUsize,
     /// New mappings are locked (MCL_FUTURE).
     locks_new: AtomicBool,
+    /// Whether others of the same user may look into it (PR_SET_DUMPABLE).
+    dumpable: AtomicU32,
     inner: SpaceLock<Space>,
 }
 
@@ -140,6 +142,7 @@ impl AddressSpace {
             me: me.clone(),
             vdso: AtomicUsize::new(0),
             locks_new: AtomicBool::new(false),
+            dumpable: AtomicU32::new(0),
             inner,
         })
     }
@@ -228,8 +231,6 @@ impl AddressSpace {
     pub fn set_flags(&self, range: Range<usize>, flags: Flags, on: bool) -> Result<()> {
         let mut space = self.lock();
         let covered = space.areas.covers(range.clone());
-        let changes = |area: &Area| area.flags.has(flags) != on;
-        space.areas.check_cuts(&range, changes)?;
         space.areas.reserve(2)?;
         space
             .areas
@@ -237,33 +238,21 @@ impl AddressSpace {
         if covered { Ok(()) } else { Err(Errno::ENOMEM) }
     }
 
-    /// Makes the pages of a range present, as far as they are allowed. May wait.
+    /// Makes the pages of a range present, as far as they are allowed.
     pub fn populate(&self, range: Range<usize>, write: bool) -> Result<()> {
         for page in range.step_by(PAGE_SIZE) {
-            while self.populate_page(page, write)? == Err(Failure::NoMemory) {
-                if !task::oom::make_room() {
-                    return Err(Errno::ENOMEM);
-                }
-            }
+            let space = self.read_lock();
+            let area = space
+                .areas
+                .find_near(page, &space.slot().hint)
+                .ok_or(Errno::ENOMEM)?;
+            let write = write || area.rights.has(Rights::WRITE) && !area.is_shared();
+            let access = if write { Access::Write } else { Access::Read };
+            let made = space.resolve(&self.context, space.slot(), page, access);
+            made.map_err(|failure| failure.errno())?;
             task::current().count_fault();
-            task::sched::cond_resched_killable()?;
         }
         Ok(())
-    }
-
-    /// Makes one page present; or says that there is no memory for it.
-    fn populate_page(&self, page: usize, write: bool) -> Result<core::result::Result<(), Failure>> {
-        let space = self.read_lock();
-        let area = space
-            .areas
-            .find_near(page, &space.slot().hint)
-            .ok_or(Errno::ENOMEM)?;
-        let write = write || area.rights.has(Rights::WRITE) && !area.is_shared();
-        let access = if write { Access::Write } else { Access::Read };
-        match space.resolve(&self.context, space.slot(), page, access) {
-            Err(failure) if failure != Failure::NoMemory => Err(failure.errno()),
-            made => Ok(made),
-        }
     }
 
     /// Sets how far the stack may grow, in bytes.
@@ -375,9 +364,7 @@ impl AddressSpace {
         let (_, slot) = space.table.next_block(address..address + 1)?;
         let pte = slot.load();
         let there = pte.valid() && pte.writable();
-        there
-            .then(|| block::Shown::new(PhysAddr(pte.phys())))
-            .flatten()
+        there.then(|| block::Shown::new(PhysAddr(pte.phys())))
     }
 
     /// Visits the frames that `access` to the pages of a range would use, made if they have to be, with their addresses: up to
@@ -434,6 +421,7 @@ impl AddressSpace {
         let areas = parent.areas.for_child()?;
         let child = Self::with(parent.end, areas, parent.heap.clone(), parent.mmap_top)?;
         child.set_vdso(self.vdso());
+        child.set_dumpable(self.dumpable());
         let mut space = child.lock();
         space
             .areas
@@ -447,6 +435,16 @@ impl AddressSpace {
         shared?;
         drop(space);
         Ok(child)
+    }
+
+    /// PR_GET_DUMPABLE: 1 if others of the same user may look into it, and a core file may tell of it.
+    pub fn dumpable(&self) -> u32 {
+        self.dumpable.load(Relaxed)
+    }
+
+    /// PR_SET_DUMPABLE.
+    pub fn set_dumpable(&self, value: u32) {
+        self.dumpable.store(value, Relaxed);
     }
 
     /// Where the vDSO lies; 0 without one.
@@ -665,8 +663,6 @@ impl Space {
         if write && self.areas.touching(range.clone()).any(never) {
             return Err(Errno::EACCES);
         }
-        let changes = |area: &Area| area.rights != rights;
-        self.areas.check_cuts(&range, changes)?;
         self.areas.reserve(2)?;
         self.areas
             .change(range.clone(), |area| area.rights = rights);
@@ -759,8 +755,7 @@ impl Space {
     fn frame_at(&self, address: usize, access: Access) -> Option<frame::FrameRef> {
         let pte = self.table.lookup(address);
         let allowed = pte.valid() && (access == Access::Read || pte.writable());
-        let frame = PhysAddr(pte.phys());
-        (allowed && frame::may_be_held(frame)).then(|| frame::FrameRef::clone_phys(frame))
+        allowed.then(|| frame::FrameRef::clone_phys(PhysAddr(pte.phys())))
     }
 
     /// Fills this new space with the private pages of `parent`, read-only in both from now on.

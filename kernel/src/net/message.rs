@@ -87,7 +87,7 @@ pub struct Peer {
     /// The process, and whom it acted as.
     pub who: Credentials,
     /// Its supplementary groups.
-    pub groups: Arc<[u32]>,
+    pub groups: Arc<Vec<u32>>,
 }
 
 impl Peer {

@@ -31,12 +31,11 @@ pub fn capget(head: usize, data: usize) -> Result<usize> {
     if pid < 0 {
         return Err(Errno::EINVAL);
     }
-    let process = if pid == 0 {
-        current().process().clone()
-    } else {
-        tree::process(pid).ok_or(Errno::ESRCH)?
+    let who = match pid {
+        0 => current().credentials(),
+        _ => tree::credentials(pid).ok_or(Errno::ESRCH)?,
     };
-    let sets = process.with_credentials(|who| [who.effective, who.permitted, who.inheritable]);
+    let sets = [who.effective, who.permitted, who.inheritable];
     for word in 0..words {
         let part = sets.map(|set| (set >> (32 * word)) as u32);
         UserPtr::new(data).add(word).write(&part)?;
@@ -49,7 +48,7 @@ pub fn capset(head: usize, data: usize) -> Result<usize> {
     let Some((words, pid)) = header(head, false)? else {
         return Err(Errno::EINVAL);
     };
-    if pid != 0 && pid != current().process_id() {
+    if pid != 0 && pid != current().tid() {
         return Err(Errno::EPERM);
     }
     let mut sets = [0u64; 3];
@@ -60,7 +59,7 @@ pub fn capset(head: usize, data: usize) -> Result<usize> {
             .for_each(|(set, part)| *set |= (part as u64) << (32 * word));
     }
     let [effective, permitted, inheritable] = sets;
-    current().process().change_credentials(|who| {
+    current().change_credentials(|who| {
         let raises = permitted & !who.permitted != 0 || effective & !permitted != 0;
         if raises || inheritable & !(who.inheritable | who.permitted) != 0 {
             return Err(Errno::EPERM);

@@ -7,9 +7,10 @@ use super::path::check_flags;
 use super::time::{deadline_on, read_time};
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
+use crate::task::access::{self, By};
 use crate::task::futex::{self, ANY, Wanted};
 use crate::task::thread::Restart;
-use crate::task::{access, clock, current, tree};
+use crate::task::{clock, current, tree};
 
 /// futex(2)
 pub fn futex<L: Layout>(
@@ -277,8 +278,7 @@ pub fn get_robust_list(tid: i32, head: usize, size: usize) -> Result<usize> {
         current().robust_list()
     } else {
         let thread = tree::thread(tid).ok_or(Errno::ESRCH)?;
-        access::check(thread.process())?;
-        thread.robust_list()
+        access::look(&thread, By::Real, |thread| Ok(thread.robust_list()))?
     };
     UserPtr::new(size).write(&(ROBUST_WORDS * Native::WORD))?;
     UserPtr::new(head).write(&list)?;

@@ -2,9 +2,8 @@
 
 extern crate alloc;
 
-use alloc::sync::Arc;
-
 use crate::errno::{Errno, Result};
+use crate::mm::heap::try_arc;
 use crate::mm::user::{UserPtr, UserSlice};
 use crate::task::credentials::Credentials;
 use crate::task::current;
@@ -21,7 +20,7 @@ fn get(f: impl FnOnce(&Credentials) -> u32) -> Result<usize> {
 }
 
 fn change(f: impl FnOnce(&mut Credentials) -> Result<()>) -> Result<usize> {
-    current().process().change_credentials(f)?;
+    current().change_credentials(f)?;
     Ok(0)
 }
 
@@ -193,8 +192,9 @@ pub fn setgroups(count: usize, from: usize) -> Result<usize> {
     }
     let mut groups = UserPtr::<u32>::new(from).read_vec(count)?;
     groups.sort_unstable();
+    let groups = try_arc(groups)?;
     change(|who| {
-        who.groups = Arc::from(groups);
+        who.groups = groups;
         Ok(())
     })
 }

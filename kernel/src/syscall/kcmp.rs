@@ -5,7 +5,8 @@ use core::cmp::Ordering;
 use alloc::sync::Arc;
 
 use crate::errno::{Errno, Result};
-use crate::task::{Thread, access, tree};
+use crate::task::access::{self, By};
+use crate::task::{Thread, tree};
 
 /// What is compared (include/uapi/linux/kcmp.h).
 const FILE: u32 = 0;
@@ -21,24 +22,28 @@ pub fn kcmp(one: i32, two: i32, kind: u32, first: u32, second: u32) -> Result<us
     let threads = [one, two].map(|tid| tree::thread(tid).ok_or(Errno::ESRCH));
     let [one, two] = threads;
     let (one, two) = (one?, two?);
-    access::check(one.process())?;
-    access::check(two.process())?;
+    access::look(&one, By::Real, |_| {
+        access::look(&two, By::Real, |_| compare(&one, &two, kind, first, second))
+    })
+}
+
+fn compare(one: &Thread, two: &Thread, kind: u32, first: u32, second: u32) -> Result<usize> {
     let open = |thread: &Thread, fd: u32| {
-        let files = thread.resources().files.ok_or(Errno::EBADF)?;
+        let files = thread.try_files().ok_or(Errno::EBADF)?;
         Ok::<_, Errno>(address(&files.get(fd as i32)?))
     };
     let (a, b) = match kind {
-        FILE => (open(&one, first)?, open(&two, second)?),
+        FILE => (open(one, first)?, open(two, second)?),
         MEMORY => (shared(one.space()), shared(two.space())),
-        FILES => (shared(one.resources().files), shared(two.resources().files)),
-        FILE_SYSTEM => (shared(one.resources().fs), shared(two.resources().fs)),
+        FILES => (shared(one.try_files()), shared(two.try_files())),
+        FILE_SYSTEM => (shared(one.try_fs()), shared(two.try_fs())),
         HANDLERS => (
             address(&one.process().signals.actions()),
             address(&two.process().signals.actions()),
         ),
         // Nobody has a context of block devices: all have the same, none.
         IO => (0, 0),
-        UNDO => (undo(&one), undo(&two)),
+        UNDO => (undo(one), undo(two)),
         _ => return Err(Errno::EINVAL),
     };
     Ok(match a.cmp(&b) {

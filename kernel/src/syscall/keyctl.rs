@@ -101,7 +101,7 @@ fn join(name: &[u8], named: bool) -> Result<Arc<Key>> {
             },
         )?,
     };
-    current().process().change_credentials(|who| {
+    current().change_credentials(|who| {
         who.session_keyring = Some(ring.clone());
         Ok(())
     })?;

@@ -15,16 +15,22 @@ pub fn prlimit64(pid: i32, kind: u32, new: usize, old: usize) -> Result<usize> {
     } else {
         tree::process(pid).ok_or(Errno::ESRCH)?
     };
-    if process.pid() != current().process_id() {
-        let theirs = process.with_credentials(|who| (who.uid, who.gid));
-        if current().with_credentials(|who| (who.uid, who.gid)) != theirs {
-            require(CAP_SYS_RESOURCE)?;
-        }
+    if process.pid() != current().process_id() && !is_same_user(&process) {
+        require(CAP_SYS_RESOURCE)?;
     }
     let new = UserPtr::<[usize; 2]>::new(new).read_opt()?;
     let before = exchange(&process, kind, new)?;
     UserPtr::new(old).write_opt(&[before.soft, before.hard])?;
     Ok(0)
+}
+
+/// Whether the current thread's real identities are all of those of `process`.
+fn is_same_user(process: &Process) -> bool {
+    let own = current().credentials();
+    process.with_credentials(|who| {
+        [who.uid, who.euid, who.suid] == [own.uid; 3]
+            && [who.gid, who.egid, who.sgid] == [own.gid; 3]
+    })
 }
 
 /// Reads and, if asked to, sets a limit of a process.

@@ -1,6 +1,5 @@
 //! System calls on memory.
 
-use alloc::sync::Arc;
 use core::ops::Range;
 
 use abi::options;
@@ -20,12 +19,10 @@ use crate::mm::user::{UserPtr, UserSlice};
 use crate::mm::{
     AddressSpace, MapRequest, Move, PAGE_SHIFT, PAGE_SIZE, Place, frame, page_down, page_up,
 };
+use crate::task::access::{self, By};
 use crate::task::limits::INFINITY;
 use crate::task::process::Mode;
-use crate::task::{self, access, pidfd};
-
-/// Where a file's bytes end at the latest (MAX_LFS_FILESIZE).
-const MAX_OFFSET: usize = i64::MAX as usize;
+use crate::task::{self, pidfd};
 
 /// Pages that `mincore` answers for at a time.
 const CHUNK: usize = 256;
@@ -70,11 +67,6 @@ pub(super) fn space<T>(f: impl FnOnce(&AddressSpace) -> Result<T>) -> Result<T> 
     with_active(f).unwrap_or(Err(Errno::ENOMEM))
 }
 
-/// The address space of the caller, for what waits.
-pub(super) fn own_space() -> Result<Arc<AddressSpace>> {
-    task::current().space().ok_or(Errno::ENOMEM)
-}
-
 /// mmap(2).
 pub fn mmap(
     addr: usize,
@@ -116,9 +108,6 @@ pub fn mmap(
     behaviour = behaviour.set(Flags::GROWS_DOWN, flags & MAP_GROWSDOWN != 0 && !shared);
     behaviour = behaviour.set(Flags::NO_HUGE, flags & MAP_STACK != 0);
     let mapping = if let Some(file) = file {
-        if offset > MAX_OFFSET.saturating_sub(len) {
-            return Err(Errno::EOVERFLOW);
-        }
         let writable = file.flags().writable();
         if !file.flags().readable() || shared && rights.has(Rights::WRITE) && !writable {
             return Err(Errno::EACCES);
@@ -170,7 +159,7 @@ pub fn mmap(
     if data != INFINITY && private {
         space(|space| check_data(space, len, data))?;
     }
-    let (start, locked) = space(
+    space(
         #[inline(always)]
         |space| {
             let locked = flags & MAP_LOCKED != 0 || space.locks_new();
@@ -178,14 +167,14 @@ pub fn mmap(
                 mlock::check_new(space, page_up(len.min(USER_END)))?;
                 request.flags = request.flags.set(Flags::LOCKED, true);
             }
-            Ok((space.map(request)?, locked))
+            let start = space.map(request)?;
+            if (flags & MAP_POPULATE != 0 || locked) && !rights.is_none() {
+                // Linux too keeps the mapping when not all of it could be made present.
+                let _ = space.populate(start..start + page_up(len), false);
+            }
+            Ok(start)
         },
-    )?;
-    if (flags & MAP_POPULATE != 0 || locked) && !rights.is_none() {
-        // Linux too keeps the mapping when not all of it could be made present.
-        let _ = own_space()?.populate(start..start + page_up(len), false);
-    }
-    Ok(start)
+    )
 }
 
 /// ENOMEM where private memory that is written to would be more than `limit` (RLIMIT_DATA) with `more` bytes.
@@ -236,10 +225,7 @@ pub fn remap_file_pages(
     let end = start.checked_add(len).filter(|&end| end > start);
     let end = end.filter(|_| prot == 0).ok_or(Errno::EINVAL)?;
     let offset = first.checked_mul(PAGE_SIZE).ok_or(Errno::EINVAL)?;
-    let last = offset.checked_add(len).ok_or(Errno::EINVAL)?;
-    if last > MAX_OFFSET {
-        return Err(Errno::EOVERFLOW);
-    }
+    offset.checked_add(len).ok_or(Errno::EINVAL)?;
     space(|space| {
         let mut areas = space.areas_from(start);
         let area = areas.next().filter(|area| area.start <= start);
@@ -401,11 +387,8 @@ pub fn madvise(addr: usize, len: usize, advice: u32) -> Result<usize> {
     if range.is_empty() {
         return Ok(0);
     }
-    match advice {
-        MADV_REMOVE => return remove(range).map(|()| 0),
-        MADV_POPULATE_READ => return touch(range, Rights::READ).map(|()| 0),
-        MADV_POPULATE_WRITE => return touch(range, Rights::WRITE).map(|()| 0),
-        _ => {}
+    if advice == MADV_REMOVE {
+        return remove(range).map(|()| 0);
     }
     space(|space| {
         if areas_of(space, &range).any(|area| refused(&area)) {
@@ -413,6 +396,8 @@ pub fn madvise(addr: usize, len: usize, advice: u32) -> Result<usize> {
         }
         match advice {
             MADV_DONTNEED | MADV_DONTNEED_LOCKED => space.discard(range),
+            MADV_POPULATE_READ => touch(space, range, Rights::READ),
+            MADV_POPULATE_WRITE => touch(space, range, Rights::WRITE),
             MADV_DONTFORK => flag(Flags::DONT_FORK, true)(space, range),
             MADV_DOFORK => flag(Flags::DONT_FORK, false)(space, range),
             MADV_WIPEONFORK => flag(Flags::WIPE_ON_FORK, true)(space, range),
@@ -448,12 +433,11 @@ pub fn process_madvise(
     if !matches!(advice, MADV_COLD | MADV_PAGEOUT | MADV_WILLNEED) {
         return Err(Errno::EINVAL);
     }
-    access::check(&process)?;
+    let other = process.find_thread(|_| true).ok_or(Errno::ESRCH)?;
+    let other = access::look(&other, By::File, |thread| Ok(thread.space()))?.ok_or(Errno::ESRCH)?;
     if !task::can(CAP_SYS_NICE) {
         return Err(Errno::EPERM);
     }
-    let other = process.find_thread(|_| true).ok_or(Errno::ESRCH)?;
-    let other = other.space().ok_or(Errno::ESRCH)?;
     let mut total = 0;
     for piece in pieces {
         let done = pages(piece.base, piece.len).and_then(|range| covered(&other, range));
@@ -479,13 +463,12 @@ pub fn cachestat(fd: i32, range: usize, to: usize, flags: u32) -> Result<usize> 
             len => offset.saturating_add(len).div_ceil(PAGE_SIZE as u64) as usize,
         };
         let (mut at, end) = (offset as usize / PAGE_SIZE, end.min(pages.len_pages()));
-        while let Some(first) = pages.next_present(at).filter(|&first| first < end) {
+        while at < end {
             let mut frames = [const { None }; CHUNK];
-            let count = CHUNK.min(end - first);
-            pages.present(first, &mut frames[..count]);
+            let count = CHUNK.min(end - at);
+            pages.present(at, &mut frames[..count]);
             cached += frames.iter().flatten().count() as u64;
-            at = first + count;
-            task::sched::cond_resched_killable()?;
+            at += count;
         }
     }
     UserPtr::new(to).write(&[cached, 0, 0, 0, 0])?;
@@ -493,9 +476,8 @@ pub fn cachestat(fd: i32, range: usize, to: usize, flags: u32) -> Result<usize> 
 }
 
 /// MADV_POPULATE_READ and MADV_POPULATE_WRITE, where all areas have the right.
-fn touch(range: Range<usize>, right: Rights) -> Result<()> {
-    let space = own_space()?;
-    if areas_of(&space, &range).any(|area| !area.rights.has(right)) {
+fn touch(space: &AddressSpace, range: Range<usize>, right: Rights) -> Result<()> {
+    if areas_of(space, &range).any(|area| !area.rights.has(right)) {
         return Err(Errno::EINVAL);
     }
     match space.populate(range, right == Rights::WRITE) {

@@ -9,9 +9,10 @@ use super::signal::{check_permission, check_signal};
 use crate::errno::{Errno, Result};
 use crate::fs::{self, File};
 use crate::mm::user::UserPtr;
+use crate::task::access::{self, By};
 use crate::task::pidfd::{self, NONBLOCK, PidFd, THREAD};
 use crate::task::signal::{self, Info};
-use crate::task::{Process, access, current, tree};
+use crate::task::{Process, current, tree};
 
 /// PIDFD_SIGNAL_THREAD, _THREAD_GROUP and _PROCESS_GROUP (include/uapi/linux/pidfd.h).
 const TO_THREAD: u32 = 1 << 0;
@@ -89,8 +90,8 @@ pub fn pidfd_send_signal(fd: i32, number: u32, info: usize, flags: u32) -> Resul
 pub fn pidfd_getfd(of: i32, fd: i32, flags: u32) -> Result<usize> {
     check_flags(flags, 0)?;
     let thread = pidfd::of(of)?.0.thread()?;
-    access::check(thread.process())?;
-    let files = thread.resources().files.ok_or(Errno::ESRCH)?;
-    let file = files.get(fd)?;
+    let file = access::look(&thread, By::Real, |thread| {
+        thread.try_files().ok_or(Errno::ESRCH)?.get(fd)
+    })?;
     Ok(current().files().add(file, true)? as usize)
 }

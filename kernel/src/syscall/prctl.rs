@@ -5,10 +5,11 @@ use linux_raw_sys::ptrace::{SECCOMP_MODE_FILTER, SECCOMP_MODE_STRICT};
 
 use crate::arch;
 use crate::errno::{Errno, Result};
+use crate::mm::AddressSpace;
 use crate::mm::user::{UserPtr, UserSlice};
 use crate::task::credentials::{ALL_CAPABILITIES, Credentials};
 use crate::task::process::{Mode, Process};
-use crate::task::{current, require, seccomp, signal};
+use crate::task::{current, require, seccomp, signal, with_space};
 use alloc::vec::Vec;
 use linux_raw_sys::general::{CAP_SETPCAP, CAP_SYS_RESOURCE};
 use zerocopy::{Immutable, IntoBytes};
@@ -40,7 +41,7 @@ macro_rules! dispatch {
 dispatch! {
     PR_SET_PDEATHSIG => set_death_signal,
     PR_GET_PDEATHSIG => |[to, ..]| put(to, current().death_signal()),
-    PR_GET_DUMPABLE => |_| Ok(process().dumpable() as usize),
+    PR_GET_DUMPABLE => |_| Ok(with_space(AddressSpace::dumpable) as usize),
     PR_SET_DUMPABLE => set_dumpable,
     PR_SET_NAME => |[from, ..]| {
         current().set_name(&read_name(from)?);
@@ -57,18 +58,18 @@ dispatch! {
     PR_SET_NO_NEW_PRIVS => set_no_new_privileges,
     PR_GET_NO_NEW_PRIVS => |arguments| {
         expect_zeros(&arguments)?;
-        Ok(process().with_credentials(|who| who.no_new_privileges) as usize)
+        Ok(current().has_no_new_privileges().into())
     },
-    PR_GET_KEEPCAPS => |_| Ok(process().with_credentials(|who| who.keeps_capabilities) as usize),
+    PR_GET_KEEPCAPS => |_| Ok(current().with_credentials(|who| who.keeps_capabilities) as usize),
     PR_SET_KEEPCAPS => set_keeps_capabilities,
     PR_CAPBSET_READ => |[capability, ..]| {
         expect(capability < CAPABILITIES)?;
-        Ok(process().with_credentials(|who| who.bounding >> capability & 1) as usize)
+        Ok(current().with_credentials(|who| who.bounding >> capability & 1) as usize)
     },
     PR_CAPBSET_DROP => drop_from_bounding,
-    PR_GET_SECUREBITS => |_| Ok(process().with_credentials(|who| who.secure_bits()) as usize),
+    PR_GET_SECUREBITS => |_| Ok(current().with_credentials(|who| who.secure_bits()) as usize),
     PR_SET_SECUREBITS => |[bits, ..]| {
-        process().change_credentials(|who| who.set_secure_bits(bits).ok_or(Errno::EPERM))?;
+        current().change_credentials(|who| who.set_secure_bits(bits).ok_or(Errno::EPERM))?;
         Ok(0)
     },
     PR_GET_SECCOMP => |_| Ok(current().seccomp.mode() as usize),
@@ -140,7 +141,7 @@ fn set_death_signal([signal, ..]: Arguments) -> Result<usize> {
 
 fn set_dumpable([on, ..]: Arguments) -> Result<usize> {
     expect(on <= 1)?;
-    process().set_dumpable(on as u32);
+    with_space(|space| space.set_dumpable(on as u32));
     Ok(0)
 }
 
@@ -156,25 +157,19 @@ fn set_timer_slack([slack, ..]: Arguments) -> Result<usize> {
 
 fn set_no_new_privileges(arguments: Arguments) -> Result<usize> {
     expect(arguments == [1, 0, 0, 0])?;
-    process().change_credentials(|who| {
-        who.no_new_privileges = true;
-        Ok(())
-    })?;
+    current().set_no_new_privileges();
     Ok(0)
 }
 
 fn set_keeps_capabilities([keeps, ..]: Arguments) -> Result<usize> {
     expect(keeps <= 1)?;
-    process().change_credentials(|who| {
-        who.keeps_capabilities = keeps == 1;
-        Ok(())
-    })?;
+    current().change_credentials(|who| who.keep_capabilities(keeps == 1).ok_or(Errno::EPERM))?;
     Ok(0)
 }
 
 fn drop_from_bounding([capability, ..]: Arguments) -> Result<usize> {
     expect(capability < CAPABILITIES)?;
-    process().change_credentials(|who| {
+    current().change_credentials(|who| {
         check_may_set(who)?;
         who.bounding &= !(1 << capability);
         Ok(())
@@ -237,7 +232,7 @@ fn set_seccomp(mode: u32, program: usize) -> Result<usize> {
 
 /// PR_CAP_AMBIENT: capabilities that stay when a program without privileges is begun.
 fn ambient(operation: u32, capability: usize, c: usize, d: usize) -> Result<usize> {
-    let process = current().process();
+    let thread = current();
     let any = operation == PR_CAP_AMBIENT_CLEAR_ALL;
     if c != 0 || d != 0 || any && capability != 0 || !any && capability >= CAPABILITIES {
         return Err(Errno::EINVAL);
@@ -245,19 +240,17 @@ fn ambient(operation: u32, capability: usize, c: usize, d: usize) -> Result<usiz
     let bit = 1 << capability;
     match operation {
         PR_CAP_AMBIENT_IS_SET => {
-            return Ok(process
-                .with_credentials(|who| who.ambient & bit != 0)
-                .into());
+            return Ok(thread.with_credentials(|who| who.ambient & bit != 0).into());
         }
-        PR_CAP_AMBIENT_CLEAR_ALL => process.change_credentials(|who| {
+        PR_CAP_AMBIENT_CLEAR_ALL => thread.change_credentials(|who| {
             who.ambient = 0;
             Ok(())
         })?,
-        PR_CAP_AMBIENT_LOWER => process.change_credentials(|who| {
+        PR_CAP_AMBIENT_LOWER => thread.change_credentials(|who| {
             who.ambient &= !bit;
             Ok(())
         })?,
-        PR_CAP_AMBIENT_RAISE => process.change_credentials(|who| {
+        PR_CAP_AMBIENT_RAISE => thread.change_credentials(|who| {
             if !who.may_raise_ambient(bit) {
                 return Err(Errno::EPERM);
             }

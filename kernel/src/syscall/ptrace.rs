@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use linux_raw_sys::general::SIGKILL;
+use linux_raw_sys::general::{CAP_SYS_PTRACE, SIGKILL};
 use linux_raw_sys::ptrace::*;
 
 use super::path::check_flags;
@@ -10,9 +10,10 @@ use crate::arch::regset;
 use crate::errno::{Errno, Result};
 use crate::mm::AddressSpace;
 use crate::mm::user::{UserPtr, UserSlice};
+use crate::task::access::{self, By};
 use crate::task::ptrace::{self, Call, flag};
 use crate::task::signal::{self, Info};
-use crate::task::{access, tree};
+use crate::task::tree;
 use alloc::sync::Arc;
 use zerocopy::{Immutable, IntoBytes};
 
@@ -102,9 +103,16 @@ fn kill(tid: i32) -> Result<()> {
     Ok(())
 }
 
-/// The memory of a stopped thread that the current process traces.
+/// The memory of a stopped thread that the current process traces, unless it is a program that its tracer may not see.
 fn stopped_space(tid: i32) -> Result<Arc<AddressSpace>> {
-    ptrace::with_stopped(tid, |thread, _| thread.space().ok_or(Errno::ESRCH))
+    ptrace::with_stopped(tid, |thread, tracee| {
+        let space = thread.space().ok_or(Errno::ESRCH)?;
+        if space.dumpable() == 1 || tracee.credentials.can(CAP_SYS_PTRACE) {
+            Ok(space)
+        } else {
+            Err(Errno::EIO)
+        }
+    })
 }
 
 /// PTRACE_GETREGSET and PTRACE_SETREGSET: `data` is a `struct iovec`.
@@ -245,8 +253,8 @@ fn transfer(
         Ranges::read(remote.0, remote.1)?,
     );
     let thread = tree::thread(pid).ok_or(Errno::ESRCH)?;
-    access::check(thread.process())?;
-    let space = thread.space().ok_or(Errno::ESRCH)?;
+    let space =
+        access::look(&thread, By::Real, |thread| Ok(thread.space()))?.ok_or(Errno::ESRCH)?;
     let mut buffer = Vec::new();
     buffer.try_reserve_exact(CHUNK).map_err(|_| Errno::ENOMEM)?;
     buffer.resize(CHUNK, 0);

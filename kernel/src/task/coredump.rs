@@ -97,7 +97,10 @@ struct Program {
 /// Writes the core file of the current process, which `info` ends at `frame`, where its limits allow one; tells whether it did.
 pub fn dump(info: &Info, frame: &Frame) -> bool {
     let (thread, limit) = (current(), rlimit(RLIMIT_CORE));
-    if limit < PAGE_SIZE || thread.process().dumpable() != 1 || thread.arch.is_narrow() {
+    if limit < PAGE_SIZE
+        || super::with_space(|space| space.dumpable() != 1)
+        || thread.arch.is_narrow()
+    {
         return false;
     }
     let pid = thread.process().pid();

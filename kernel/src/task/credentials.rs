@@ -1,15 +1,16 @@
-//! Who a process acts as.
+//! Who a thread acts as.
 
 extern crate alloc;
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::mem;
 
 use linux_raw_sys::general::*;
 
 use crate::ipc::key::Key;
 
-/// User and group identities, and capabilities, of a process.
+/// User and group identities, and capabilities, of a thread: never changed, but replaced as a whole (Linux's `struct cred`).
 #[derive(Clone)]
 pub struct Credentials {
     /// Real user.
@@ -29,7 +30,7 @@ pub struct Credentials {
     /// Group for file access.
     pub fsgid: u32,
     /// Supplementary groups, ascending.
-    pub groups: Arc<[u32]>,
+    pub groups: Arc<Vec<u32>>,
     /// Capabilities in force, as bits.
     pub effective: u64,
     /// Capabilities that can be put in force.
@@ -44,8 +45,6 @@ pub struct Credentials {
     secure_bits: u32,
     /// The keyring of the session, if it was asked for.
     pub session_keyring: Option<Arc<Key>>,
-    /// PR_SET_NO_NEW_PRIVS.
-    pub no_new_privileges: bool,
     /// PR_SET_KEEPCAPS.
     pub keeps_capabilities: bool,
 }
@@ -67,6 +66,7 @@ const ON_FILES: u64 = 1 << CAP_CHOWN
 const SECBIT_NOROOT: u32 = 1;
 const SECBIT_NO_SETUID_FIXUP: u32 = 4;
 const SECBIT_KEEP_CAPS: u32 = 16;
+const SECBIT_KEEP_CAPS_LOCKED: u32 = 32;
 const SECBIT_NO_CAP_AMBIENT_RAISE: u32 = 64;
 const SECURE_LOCKS: usize = 0xaa;
 
@@ -82,7 +82,7 @@ impl Credentials {
             egid: 0,
             sgid: 0,
             fsgid: 0,
-            groups: Arc::from([]),
+            groups: Arc::new(Vec::new()),
             effective: ALL_CAPABILITIES,
             permitted: ALL_CAPABILITIES,
             inheritable: 0,
@@ -90,7 +90,6 @@ impl Credentials {
             ambient: 0,
             secure_bits: 0,
             session_keyring: None,
-            no_new_privileges: false,
             keeps_capabilities: false,
         }
     }
@@ -122,6 +121,12 @@ impl Credentials {
         self.keeps_capabilities = bits as u32 & SECBIT_KEEP_CAPS != 0;
         self.secure_bits = bits as u32 & !SECBIT_KEEP_CAPS;
         Some(())
+    }
+
+    /// PR_SET_KEEPCAPS, where that is allowed.
+    pub fn keep_capabilities(&mut self, keeps: bool) -> Option<()> {
+        self.keeps_capabilities = keeps;
+        (self.secure_bits & SECBIT_KEEP_CAPS_LOCKED == 0).then_some(())
     }
 
     /// Whether the capabilities `set` may become ambient.
@@ -181,6 +186,9 @@ impl Credentials {
     /// Changes the user for file access alone: root's capabilities on files come and go with identity 0.
     pub fn set_file_user(&mut self, id: u32) {
         let old = mem::replace(&mut self.fsuid, id);
+        if self.secure_bits & SECBIT_NO_SETUID_FIXUP != 0 {
+            return;
+        }
         if old == 0 && self.fsuid != 0 {
             self.effective &= !ON_FILES;
         } else if old != 0 && self.fsuid == 0 {
@@ -188,24 +196,53 @@ impl Credentials {
         }
     }
 
-    /// As exec leaves them: `owner` and `group` are those of a set-user-ID or set-group-ID program.
-    pub fn exec(&mut self, owner: Option<u32>, group: Option<u32>) {
-        if !self.no_new_privileges {
-            self.euid = owner.unwrap_or(self.euid);
-            self.egid = group.unwrap_or(self.egid);
-        }
-        (self.suid, self.fsuid) = (self.euid, self.euid);
-        (self.sgid, self.fsgid) = (self.egid, self.egid);
-        self.keeps_capabilities = false;
-        if owner.is_some() || group.is_some() {
-            self.ambient = 0;
-        }
-        let is_root = self.uid == 0 || self.euid == 0;
-        if is_root && self.secure_bits & SECBIT_NOROOT == 0 {
-            self.permitted = self.inheritable | self.bounding;
-            self.effective = if self.euid == 0 { self.permitted } else { 0 };
-        } else {
-            (self.permitted, self.effective) = (self.ambient, self.ambient);
-        }
+    /// Whether who had `old` must not look into what has these any more (commit_creds).
+    pub fn is_guarded_from(&self, old: &Credentials) -> bool {
+        let ids = |who: &Credentials| [who.euid, who.egid, who.fsuid, who.fsgid];
+        ids(self) != ids(old) || self.permitted & !old.permitted != 0
     }
+
+    /// As exec leaves them, and whether the program is more privileged than who runs it (AT_SECURE). `owner` and `group` are
+    /// those of a set-user-ID or set-group-ID program, whose privileges `held` withholds (cap_bprm_creds_from_file).
+    pub fn exec(&self, owner: Option<u32>, group: Option<u32>, held: Held) -> (Self, bool) {
+        let mut new = self.clone();
+        new.euid = owner.unwrap_or(self.euid);
+        new.egid = group.unwrap_or(self.egid);
+        let privileged_root = self.secure_bits & SECBIT_NOROOT == 0;
+        let is_root = privileged_root && (new.uid == 0 || new.euid == 0);
+        let in_force = privileged_root && new.euid == 0;
+        new.permitted = if is_root {
+            new.inheritable | new.bounding
+        } else {
+            0
+        };
+        let changes = new.euid != self.uid || new.egid != self.gid;
+        if (changes || new.permitted & !self.permitted != 0) && held != Held::Nothing {
+            if held == Held::All || !self.can(CAP_SETUID) {
+                (new.euid, new.egid) = (new.uid, new.gid);
+            }
+            new.permitted &= self.permitted;
+        }
+        (new.suid, new.fsuid) = (new.euid, new.euid);
+        (new.sgid, new.fsgid) = (new.egid, new.egid);
+        if changes {
+            new.ambient = 0;
+        }
+        new.permitted |= new.ambient;
+        new.effective = if in_force { new.permitted } else { new.ambient };
+        new.keeps_capabilities = false;
+        let grew = in_force || new.permitted & !new.ambient != 0;
+        (new, changes || self.uid != 0 && grew)
+    }
+}
+
+/// What exec withholds of a set-user-ID program's privileges (LSM_UNSAFE_*).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Held {
+    /// Nothing.
+    Nothing,
+    /// What who runs it could not take on itself: somebody traces it, or shares its directory.
+    Gained,
+    /// All (PR_SET_NO_NEW_PRIVS).
+    All,
 }

@@ -2,6 +2,8 @@
 
 extern crate alloc;
 
+use core::sync::atomic::Ordering::Relaxed;
+
 use linux_raw_sys::general::*;
 use linux_raw_sys::ptrace::{PTRACE_EVENT_EXIT, PTRACE_O_TRACEEXIT};
 
@@ -123,9 +125,11 @@ fn end_process(process: &Process) {
 
 /// Tells `parent` that `child` is a zombie, or buries it where the parent does not want to know.
 fn tell(child: &Process, parent: &Process) {
-    let number = child
-        .exit_signal
-        .load(core::sync::atomic::Ordering::Relaxed);
+    let mut number = child.exit_signal.load(Relaxed);
+    if number != 0 && child.parent_exec_id() != parent.exec_id() {
+        // Not what the parent's present program chose.
+        number = SIGCHLD;
+    }
     let action = parent.signals.with_actions(|actions| actions.get(SIGCHLD));
     let unwanted = action.handler == signal::SIG_IGN || action.flags & SA_NOCLDWAIT as usize != 0;
     let buried = number == SIGCHLD && unwanted;
@@ -191,10 +195,8 @@ pub(super) fn end_other_threads() -> Result<()> {
             .filter(|other| !core::ptr::eq(&***other, thread))
         {
             other.mark_killed();
-            signal::notify(
-                other,
-                state::INTERRUPTIBLE | state::KILLABLE | state::STOPPED,
-            );
+            let sleeps = state::INTERRUPTIBLE | state::KILLABLE | state::STOPPED | state::TRACED;
+            other.when_not_looked_at(|| signal::notify(other, sleeps));
         }
     }
     let alone = process

@@ -118,7 +118,7 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
     } else {
         new_process(request, parent, tid)?
     };
-    let stack = KernelStack::new()?;
+    let stack = KernelStack::new().map_err(|_| Errno::EAGAIN)?;
     // A thread in the same memory must not run handlers on its maker's alternate stack.
     let keeps_altstack = !request.has(CLONE_VM) || request.has(CLONE_VFORK);
     let altstack = if keeps_altstack {
@@ -141,6 +141,8 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
         tid,
         process: process.clone(),
         resources,
+        credentials: parent.credentials(),
+        no_new_privileges: parent.has_no_new_privileges(),
         signals: ThreadSignals::new(parent.blocked(), altstack),
         name: parent.name(),
         allowed: parent.sched.allowed(),
@@ -266,24 +268,26 @@ impl Drop for Admitted {
 }
 
 fn copy_resources(request: &CloneRequest, parent: &Thread) -> Result<Resources> {
-    let mut resources = parent.resources();
+    let (mut files, mut space) = (parent.try_files(), parent.space());
     if !request.has(CLONE_FILES) {
-        resources.files = resources.files.map(|files| files.fork()).transpose()?;
+        files = files.map(|files| files.fork()).transpose()?;
     }
-    if !request.has(CLONE_FS) {
-        resources.fs = resources.fs.map(|fs| fs.fork()).transpose()?;
-    }
+    let fs = if request.has(CLONE_FS) {
+        parent.share_fs()?
+    } else {
+        Some(parent.fs().fork()?)
+    };
     if !request.has(CLONE_VM) {
-        resources.space = resources.space.map(|space| space.fork()).transpose()?;
+        space = space.map(|space| space.fork()).transpose()?;
     }
-    Ok(resources)
+    Ok(Resources { space, files, fs })
 }
 
 /// EAGAIN where the user has as many threads as RLIMIT_NPROC allows.
 #[cold]
-fn check_count(process: &Process) -> Result<()> {
-    let credentials = process.with_credentials(Clone::clone);
-    let most = process.limits.soft(RLIMIT_NPROC);
+fn check_count(parent: &Thread) -> Result<()> {
+    let credentials = parent.credentials();
+    let most = parent.process().limits.soft(RLIMIT_NPROC);
     if most == INFINITY || credentials.can(CAP_SYS_RESOURCE) || credentials.can(CAP_SYS_ADMIN) {
         return Ok(());
     }
@@ -301,8 +305,8 @@ fn check_count(process: &Process) -> Result<()> {
 
 fn new_process(request: &CloneRequest, parent: &Thread, pid: i32) -> Result<Arc<Process>> {
     let old = parent.process();
-    if old.with_credentials(|who| who.uid) != 0 {
-        check_count(old)?;
+    if parent.with_credentials(|who| who.uid) != 0 {
+        check_count(parent)?;
     }
     let actions = old.signals.actions();
     let actions = if request.has(CLONE_SIGHAND) {
@@ -324,12 +328,17 @@ fn new_process(request: &CloneRequest, parent: &Thread, pid: i32) -> Result<Arc<
         session: old.session(),
         actions,
         limits: old.limits.fork(),
-        credentials: old.with_credentials(Clone::clone),
+        credentials: parent.credentials(),
         image: old.image(),
         exit_signal: if request.has(CLONE_PARENT) {
             old.exit_signal.load(Relaxed)
         } else {
             request.exit_signal
+        },
+        parent_exec_id: if request.has(CLONE_PARENT) {
+            old.parent_exec_id()
+        } else {
+            old.exec_id()
         },
         borrows: request.has(CLONE_VFORK),
         personality: old.personality(),

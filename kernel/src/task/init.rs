@@ -14,7 +14,7 @@ use super::thread::{self, Resources, Thread};
 use super::{clock, coredump, credentials::Credentials, current, sched, tree};
 use crate::arch::{self, ThreadState, cpu};
 use crate::errno::Result;
-use crate::fs::{self, FsContext};
+use crate::fs::{self, context::FsShare};
 use crate::mm::heap::try_arc;
 use crate::mm::kmap::KernelStack;
 use crate::params;
@@ -31,9 +31,10 @@ fn new_process(pid: i32) -> Result<Process> {
         session: pid,
         actions: Actions::new()?,
         limits: Limits::initial(),
-        credentials: Credentials::root(),
+        credentials: try_arc(Credentials::root())?,
         image: Image::default(),
         exit_signal: 0,
+        parent_exec_id: 0,
         borrows: false,
         personality: 0,
         modes: 0,
@@ -56,10 +57,13 @@ pub fn init() {
 
 /// Makes what this CPU did until now its idle thread.
 pub fn start_cpu() {
+    let process = KERNEL.get().expect("task::init ran").clone();
     let idle = Thread::new(thread::Parts {
         arch: ThreadState::adopt_cpu(),
         tid: 0,
-        process: KERNEL.get().expect("task::init ran").clone(),
+        credentials: process.credentials(),
+        no_new_privileges: false,
+        process,
         resources: Resources::default(),
         signals: ThreadSignals::new(!0, NO_ALTSTACK),
         name: thread::short_name(b"idle"),
@@ -97,6 +101,8 @@ fn new_thread(
     try_arc(Thread::new(thread::Parts {
         arch,
         tid,
+        credentials: process.credentials(),
+        no_new_privileges: false,
         process,
         resources,
         signals: ThreadSignals::new(0, NO_ALTSTACK),
@@ -120,7 +126,7 @@ fn make_init() -> Result<()> {
     let resources = Resources {
         space: None,
         files: Some(fs::console_descriptors()?),
-        fs: Some(FsContext::new(fs::root())?),
+        fs: Some(FsShare::new(fs::root())?),
     };
     let arch = ThreadState::new(KernelStack::new()?, run_init, 0);
     let thread = new_thread(arch, pid, process.clone(), resources, "init")?;

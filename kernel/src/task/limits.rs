@@ -33,10 +33,9 @@ impl Limits {
         set(RLIMIT_STACK, 8 << 20, INFINITY);
         set(RLIMIT_CORE, 0, INFINITY);
         set(RLIMIT_NOFILE, 1024, 4096);
-        let processes = super::sched::most_threads() / 2;
-        set(RLIMIT_NPROC, processes, processes);
+        set(RLIMIT_NPROC, 32768, 32768);
         set(RLIMIT_MEMLOCK, 8 << 20, 8 << 20);
-        set(RLIMIT_SIGPENDING, processes, processes);
+        set(RLIMIT_SIGPENDING, 16384, 16384);
         set(RLIMIT_MSGQUEUE, 819_200, 819_200);
         set(RLIMIT_NICE, 0, 0);
         set(RLIMIT_RTPRIO, 0, 0);
@@ -57,6 +56,12 @@ impl Limits {
     pub(super) fn raise(&self, kind: u32, by: usize) {
         let soft = &mut self.0.lock()[kind as usize].soft;
         *soft = soft.saturating_add(by);
+    }
+
+    /// Lowers the soft limit `kind`, which is a RLIMIT_*, where it is above `most`.
+    pub(super) fn lower(&self, kind: u32, most: usize) {
+        let soft = &mut self.0.lock()[kind as usize].soft;
+        *soft = most.min(*soft);
     }
 
     /// What the address space, and what of it is private and written to, may be long at most (RLIMIT_AS, RLIMIT_DATA).

@@ -234,7 +234,7 @@ impl Listener {
         let asks = self.pid(request.id)?;
         self.with(request.id, |_| ())?;
         let files = tree::thread(asks)
-            .and_then(|thread| thread.resources().files)
+            .and_then(|thread| thread.try_files())
             .ok_or(Errno::ENOENT)?;
         let closes = request.file_flags & CLOSE_ON_EXEC != 0;
         let fd = if request.flags & ADD_AT == 0 {

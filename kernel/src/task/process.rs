@@ -9,6 +9,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::*};
 
 use super::counting::Group;
 use super::credentials::Credentials;
+use super::exec::ExecLock;
 use super::itimer::Timers;
 use super::limits::Limits;
 use super::sched::state;
@@ -24,6 +25,7 @@ use crate::fs::poll::WaitSource;
 use crate::ipc::key::Key;
 use crate::mm::AddressSpace;
 use crate::sync::{Mutex, MutexGuard, Rank};
+use linux_raw_sys::general::SIGCHLD;
 
 /// What a process has of signals.
 pub struct SharedSignals {
@@ -127,7 +129,8 @@ pub struct Process {
     pub keyring: Mutex<Option<Arc<Key>>>,
     /// What KEYCTL_SET_REQKEY_KEYRING sets.
     request_keyring: AtomicI32,
-    credentials: Mutex<Credentials>,
+    /// Those of its first thread, also when that has ended.
+    credentials: Mutex<Arc<Credentials>>,
     image: Mutex<Image>,
     /// The status that wait(2) reports, with EXITING.
     exit: AtomicU32,
@@ -138,6 +141,12 @@ pub struct Process {
     buried: AtomicBool,
     /// The signal that tells the parent of the end; 0 for none.
     pub(super) exit_signal: AtomicU32,
+    /// How many programs it has begun.
+    exec_id: AtomicU32,
+    /// The same of its parent when it was made (Linux's parent_exec_id).
+    parent_exec_id: u32,
+    /// Keeps those out who look into it while it begins another program.
+    pub exec: ExecLock,
     usage: Mutex<[Usage; 2]>,
     /// What ended threads, and children that were waited for, read and wrote; under the lock of `usage`.
     transfers: Transfers,
@@ -146,7 +155,6 @@ pub struct Process {
     started: u64,
     executed: AtomicBool,
     subreaper: AtomicBool,
-    dumpable: AtomicU32,
     personality: AtomicU32,
     /// Bits of [`Mode`].
     modes: AtomicU32,
@@ -179,12 +187,14 @@ pub struct Parts {
     pub actions: Arc<Actions>,
     /// Resource limits.
     pub limits: Limits,
-    /// Who it acts as.
-    pub credentials: Credentials,
+    /// Who its first thread acts as.
+    pub credentials: Arc<Credentials>,
     /// What it runs.
     pub image: Image,
     /// Signal for its parent at its end.
     pub exit_signal: u32,
+    /// How many programs its parent has begun.
+    pub parent_exec_id: u32,
     /// Whether it runs in its parent's memory.
     pub borrows: bool,
     /// Personality (personality(2)).
@@ -230,13 +240,15 @@ impl Process {
             end_told: AtomicBool::new(false),
             buried: AtomicBool::new(false),
             exit_signal: AtomicU32::new(parts.exit_signal),
+            exec_id: AtomicU32::new(0),
+            parent_exec_id: parts.parent_exec_id,
+            exec: ExecLock::new(),
             usage: Mutex::new([Usage::default(); 2]),
             transfers: Transfers::new(),
             told: [Told::new(), Told::new()],
             started: clock::monotonic_ns(),
             executed: AtomicBool::new(false),
             subreaper: AtomicBool::new(false),
-            dumpable: AtomicU32::new(1),
             personality: AtomicU32::new(parts.personality),
             modes: AtomicU32::new(parts.modes),
             last_policy: Mutex::new([0; 2]),
@@ -286,20 +298,20 @@ impl Process {
         self.threads().iter().find(|thread| wanted(thread)).cloned()
     }
 
-    /// Calls `f` with the identities that the process acts as.
+    /// Calls `f` with the identities that its first thread acts as, which count where the whole process is meant.
     #[inline]
     pub fn with_credentials<T>(&self, f: impl FnOnce(&Credentials) -> T) -> T {
         f(&self.credentials.lock())
     }
 
-    /// Changes the identities that the process acts as; not at all when `f` fails.
-    pub fn change_credentials(&self, f: impl FnOnce(&mut Credentials) -> Result<()>) -> Result<()> {
-        let mut credentials = self.credentials.lock();
-        let mut new = credentials.clone();
-        f(&mut new)?;
-        new.adjust_capabilities(&credentials);
-        *credentials = new;
-        Ok(())
+    /// The identities that its first thread acts as.
+    pub fn credentials(&self) -> Arc<Credentials> {
+        self.credentials.lock().clone()
+    }
+
+    pub(super) fn set_credentials(&self, credentials: Arc<Credentials>) {
+        let old = core::mem::replace(&mut *self.credentials.lock(), credentials);
+        drop(old);
     }
 
     /// The program that it runs.
@@ -339,6 +351,22 @@ impl Process {
     /// Its end undoes what it did to semaphores.
     pub fn set_undo(&self) {
         self.undoes.store(true, Relaxed);
+    }
+
+    /// How many programs it has begun.
+    pub(super) fn exec_id(&self) -> u32 {
+        self.exec_id.load(Relaxed)
+    }
+
+    /// How many programs its parent had begun when it was made.
+    pub(super) fn parent_exec_id(&self) -> u32 {
+        self.parent_exec_id
+    }
+
+    /// It begins another program: its parent is told of its end as of any other's, and it is another parent itself.
+    pub(super) fn change_program(&self) {
+        self.exit_signal.store(SIGCHLD, Relaxed);
+        self.exec_id.fetch_add(1, Relaxed);
     }
 
     /// Whether it began a program since it was forked.
@@ -520,16 +548,6 @@ impl Process {
     /// Lets orphans below it become its children, or not.
     pub fn set_subreaper(&self, on: bool) {
         self.subreaper.store(on, Relaxed);
-    }
-
-    /// PR_GET_DUMPABLE.
-    pub fn dumpable(&self) -> u32 {
-        self.dumpable.load(Relaxed)
-    }
-
-    /// PR_SET_DUMPABLE.
-    pub fn set_dumpable(&self, value: u32) {
-        self.dumpable.store(value, Relaxed);
     }
 
     /// personality(2).

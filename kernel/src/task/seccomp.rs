@@ -127,7 +127,7 @@ pub fn add(program: Vec<Instruction>, all: bool, listener: Option<Arc<Listener>>
     if thread.seccomp.mode() == SECCOMP_MODE_STRICT {
         return Err(Errno::EINVAL);
     }
-    let allowed = thread.with_credentials(|who| who.no_new_privileges || who.can(CAP_SYS_ADMIN));
+    let allowed = thread.has_no_new_privileges() || super::can(CAP_SYS_ADMIN);
     if !allowed {
         return Err(Errno::EACCES);
     }
@@ -147,6 +147,10 @@ pub fn add(program: Vec<Instruction>, all: bool, listener: Option<Arc<Listener>>
     if listener.is_some() && chain.any(|one| one.listener.is_some()) {
         return Err(Errno::EBUSY);
     }
+    // No thread is to begin a program meanwhile, as whom it has already decided.
+    let guard = all
+        .then(|| thread.process().guard_credentials())
+        .transpose()?;
     if all && let Some(other) = stranger(thread.process(), previous.as_ref()) {
         return Ok(other);
     }
@@ -164,11 +168,13 @@ pub fn add(program: Vec<Instruction>, all: bool, listener: Option<Arc<Listener>>
     };
     install(thread);
     if all {
-        thread
-            .process()
-            .threads()
-            .iter()
-            .for_each(|other| install(other));
+        thread.process().threads().iter().for_each(|other| {
+            if thread.has_no_new_privileges() {
+                other.set_no_new_privileges();
+            }
+            install(other);
+        });
+        drop(guard);
         // Those that run on other CPUs are watched when this returns.
         barrier::wait(Scope::Space);
     }

@@ -13,26 +13,28 @@ use super::sched::{Entity, state};
 use super::signal::ThreadSignals;
 use super::transfers::Transfers;
 use super::usage::{Times, Told, Usage};
-use super::{futex, ptrace, rseq, sched, seccomp};
+use super::{futex, ptrace, rseq, sched, seccomp, with_space};
 use crate::arch::cell::ThreadLocal;
 use crate::arch::{ThreadState, cpu, time};
 use crate::errno::Result;
+use crate::fs::context::FsShare;
 use crate::fs::file::File;
 use crate::fs::{FdTable, FsContext};
 use crate::ipc::key::Key;
 use crate::mm::AddressSpace;
+use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
 use linux_raw_sys::general::{RLIMIT_NOFILE, SCHED_RESET_ON_FORK};
 
 /// What a thread may share with others.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub struct Resources {
     /// Memory.
     pub space: Option<Arc<AddressSpace>>,
     /// Descriptors.
     pub files: Option<Arc<FdTable>>,
     /// Root, directory, umask.
-    pub fs: Option<Arc<FsContext>>,
+    pub fs: Option<FsShare>,
 }
 
 /// Writes seconds and nanoseconds into a program's memory, as it lays them out.
@@ -100,6 +102,10 @@ pub struct Thread {
     tid: AtomicI32,
     process: Arc<Process>,
     resources: Mutex<Resources>,
+    /// Who it acts as. Only the thread itself changes that.
+    credentials: Mutex<Arc<Credentials>>,
+    /// PR_SET_NO_NEW_PRIVS.
+    no_new_privileges: AtomicBool,
     name: Mutex<[u8; 16]>,
     /// Whether the thread is to end though its process goes on.
     killed: AtomicBool,
@@ -140,6 +146,10 @@ pub struct Parts {
     pub process: Arc<Process>,
     /// What it shares or owns.
     pub resources: Resources,
+    /// Who it acts as.
+    pub credentials: Arc<Credentials>,
+    /// PR_SET_NO_NEW_PRIVS.
+    pub no_new_privileges: bool,
     /// Its first signal state.
     pub signals: ThreadSignals,
     /// Its name.
@@ -181,6 +191,8 @@ impl Thread {
             tid: AtomicI32::new(parts.tid),
             process: parts.process,
             resources: Mutex::new(parts.resources),
+            credentials: Mutex::new(parts.credentials),
+            no_new_privileges: AtomicBool::new(parts.no_new_privileges),
             name: Mutex::new(parts.name),
             killed: AtomicBool::new(false),
             nice: AtomicI32::new(parts.nice),
@@ -270,16 +282,23 @@ impl Thread {
     /// As [`Thread::files`].
     #[inline]
     pub fn fs(&self) -> Arc<FsContext> {
-        self.resources
-            .lock()
-            .fs
-            .clone()
-            .expect("a thread with a program")
+        self.try_fs().expect("a thread with a program")
     }
 
-    /// All that may be shared, as it is now.
-    pub fn resources(&self) -> Resources {
-        self.resources.lock().clone()
+    /// Root, directory and umask, unless it has ended.
+    #[inline]
+    pub fn try_fs(&self) -> Option<Arc<FsContext>> {
+        let resources = self.resources.lock();
+        resources.fs.as_ref().map(|share| share.context().clone())
+    }
+
+    /// What another thread gets that shares root, directory and umask with it (CLONE_FS).
+    ///
+    /// # Errors
+    /// EAGAIN: a thread that has them begins a program.
+    pub(super) fn share_fs(&self) -> Result<Option<FsShare>> {
+        let resources = self.resources.lock();
+        resources.fs.as_ref().map(FsShare::share).transpose()
     }
 
     /// Gives descriptors of its own to the current thread, if it shares them.
@@ -296,9 +315,10 @@ impl Thread {
     /// Gives a root, directory and umask of its own to the current thread, if it shares them.
     pub fn unshare_fs(&self) -> Result<()> {
         let fs = self.fs();
-        if Arc::strong_count(&fs) > 2 {
+        if fs.is_shared() {
             let own = fs.fork()?;
-            self.resources.lock().fs = Some(own);
+            let old = self.resources.lock().fs.replace(own);
+            drop(old);
         }
         Ok(())
     }
@@ -325,7 +345,49 @@ impl Thread {
     /// Calls `f` with the identities that the thread acts as.
     #[inline]
     pub fn with_credentials<T>(&self, f: impl FnOnce(&Credentials) -> T) -> T {
-        self.process.with_credentials(f)
+        f(&self.credentials.lock())
+    }
+
+    /// The identities that the thread acts as.
+    pub fn credentials(&self) -> Arc<Credentials> {
+        self.credentials.lock().clone()
+    }
+
+    /// Changes the identities that the current thread, which this is, acts as; not at all when `f` fails.
+    ///
+    /// # Errors
+    /// ENOMEM, and what `f` fails with.
+    pub fn change_credentials(&self, f: impl FnOnce(&mut Credentials) -> Result<()>) -> Result<()> {
+        let old = self.credentials();
+        let mut new = Credentials::clone(&old);
+        f(&mut new)?;
+        new.adjust_capabilities(&old);
+        let new = try_arc(new)?;
+        if new.is_guarded_from(&old) {
+            // Before the identity, for whoever looks at both (access.rs).
+            with_space(|space| space.set_dumpable(0));
+            self.set_death_signal(0);
+        }
+        self.set_credentials(new);
+        Ok(())
+    }
+
+    pub(super) fn set_credentials(&self, new: Arc<Credentials>) {
+        if self.tid() == self.process_id() {
+            self.process.set_credentials(new.clone());
+        }
+        let old = core::mem::replace(&mut *self.credentials.lock(), new);
+        drop(old);
+    }
+
+    /// PR_GET_NO_NEW_PRIVS.
+    pub fn has_no_new_privileges(&self) -> bool {
+        self.no_new_privileges.load(Relaxed)
+    }
+
+    /// PR_SET_NO_NEW_PRIVS.
+    pub fn set_no_new_privileges(&self) {
+        self.no_new_privileges.store(true, Relaxed);
     }
 
     /// The limit on descriptors.

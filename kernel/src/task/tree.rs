@@ -7,9 +7,11 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
+use super::credentials::Credentials;
 use super::{Process, Thread};
 use crate::errno::{Errno, Result};
 use crate::sync::{Mutex, Rank};
+use linux_raw_sys::general::SIGCHLD;
 
 /// New numbers are below this at first, as on Linux by default.
 pub const PID_MAX: i32 = 32768;
@@ -201,6 +203,17 @@ pub fn thread(tid: i32) -> Option<Arc<Thread>> {
     TREE.lock().entries.get(&tid)?.thread.clone()
 }
 
+/// Who the thread or the ended process with number `tid` acts as.
+pub fn credentials(tid: i32) -> Option<Arc<Credentials>> {
+    let tree = TREE.lock();
+    let entry = tree.entries.get(&tid)?;
+    match (&entry.thread, &entry.process) {
+        (Some(thread), _) => Some(thread.credentials()),
+        (None, Some(process)) => Some(process.credentials()),
+        (None, None) => None,
+    }
+}
+
 /// Whether the thread still has its number.
 pub fn is_living(thread: &Thread) -> bool {
     self::thread(thread.tid()).is_some_and(|found| core::ptr::eq(&*found, thread))
@@ -234,13 +247,6 @@ pub fn for_each(wanted: impl Fn(&Process) -> bool, mut f: impl FnMut(&Arc<Proces
     }
     found.iter().for_each(&mut f);
     Ok(())
-}
-
-/// The process with the lowest number above `pid`.
-pub fn process_after(pid: i32) -> Option<Arc<Process>> {
-    let tree = TREE.lock();
-    let mut entries = tree.entries.range(pid + 1..);
-    entries.find_map(|(_, entry)| entry.process.clone())
 }
 
 /// Whether `wanted` holds for any process.
@@ -284,9 +290,9 @@ pub fn orphan_children(process: &Process, mut told: impl FnMut(&Arc<Process>, &A
     let mut moved = Vec::new();
     for &pid in &children {
         if let Some(child) = tree.process(pid) {
-            child
-                .parent
-                .store(heir, core::sync::atomic::Ordering::Relaxed);
+            child.parent.store(heir, Relaxed);
+            // What the old parent chose is not the new one's to bear.
+            child.exit_signal.store(SIGCHLD, Relaxed);
             moved.push(child.clone());
         }
     }

@@ -18,6 +18,9 @@ pub fn comm(subject: &Subject, text: &mut Text) -> Result<()> {
 }
 
 pub fn set_comm(subject: &Subject, bytes: &[u8]) -> Result<()> {
+    if subject.process.pid() != current().process_id() {
+        return Err(Errno::EINVAL);
+    }
     let name = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     subject.thread.as_ref().ok_or(Errno::ESRCH)?.set_name(name);
     Ok(())

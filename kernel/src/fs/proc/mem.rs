@@ -2,34 +2,20 @@
 
 use super::super::file::{File, FileOps};
 use super::super::io::{Sink, Source};
-use super::subject::Who;
 use crate::errno::{Errno, Result};
 use crate::mm::AddressSpace;
 use crate::mm::heap::try_arc;
-use crate::task::access;
-use crate::task::sched::cond_resched_killable;
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 
 /// Bytes that are copied at a time.
 const CHUNK: usize = 512;
 
-/// The open file.
-struct Memory(Who);
+/// The open file: of the memory that there was when it was opened.
+struct Memory(Weak<AddressSpace>);
 
-/// Opens the memory of `who`, whom the caller must be allowed to trace.
-pub fn open(who: Who) -> Result<Arc<dyn FileOps>> {
-    let memory = Memory(who);
-    memory.space()?;
-    Ok(try_arc(memory)?)
-}
-
-impl Memory {
-    /// The memory there is now: exec may have made it another, which the caller may not be allowed to see.
-    fn space(&self) -> Result<Option<Arc<AddressSpace>>> {
-        let subject = self.0.find()?;
-        access::check(&subject.process).map_err(|_| Errno::EACCES)?;
-        Ok(subject.space())
-    }
+/// Opens a memory that the caller may look into.
+pub fn open(space: Weak<AddressSpace>) -> Result<Arc<dyn FileOps>> {
+    Ok(try_arc(Memory(space))?)
 }
 
 /// Copies pieces of `CHUNK` with `copy`, which tells how much it did, until one falls short.
@@ -37,7 +23,7 @@ fn pieces(len: usize, mut copy: impl FnMut(usize, usize) -> Result<usize>) -> Re
     let mut done = 0;
     while done < len {
         let wanted = (len - done).min(CHUNK);
-        match copy(done, wanted).and_then(|count| cond_resched_killable().map(|()| count)) {
+        match copy(done, wanted) {
             Ok(count) => done += count,
             Err(error) if done == 0 => return Err(error),
             Err(_) => break,
@@ -62,7 +48,7 @@ fn some(count: usize) -> Result<usize> {
 
 impl FileOps for Memory {
     fn read(&self, _file: &File, to: &mut Sink, position: u64) -> Result<usize> {
-        let Some(space) = self.space()? else {
+        let Some(space) = self.0.upgrade() else {
             return Ok(0);
         };
         let mut chunk = [0; CHUNK];
@@ -73,7 +59,7 @@ impl FileOps for Memory {
     }
 
     fn write(&self, _file: &File, from: &mut Source, position: u64) -> Result<usize> {
-        let Some(space) = self.space()? else {
+        let Some(space) = self.0.upgrade() else {
             return Ok(0);
         };
         let mut chunk = [0; CHUNK];

@@ -1,20 +1,18 @@
 //! What procfs tells of a process's memory.
 
-use super::super::generated::Text;
+use super::super::generated::{Content, Text};
 use super::subject::Subject;
 use crate::errno::{Errno, Result};
 use crate::mm::area::{Area, Flags, Rights, Source};
 use crate::mm::{AddressSpace, PAGE_SIZE, Size, Usage};
 use crate::put;
+use alloc::sync::Weak;
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
 use core::ops::Range;
 
 /// A copy of a range of a process's memory, as far as it can be read.
-fn copy(subject: &Subject, range: Range<usize>, text: &mut Text) -> Result<()> {
-    let Some(space) = subject.space() else {
-        return Ok(());
-    };
+fn copy(space: &AddressSpace, range: Range<usize>, text: &mut Text) {
     let mut at = range.start;
     let mut bytes = [0; 256];
     while at < range.end {
@@ -26,24 +24,58 @@ fn copy(subject: &Subject, range: Range<usize>, text: &mut Text) -> Result<()> {
         }
         at += count;
     }
-    Ok(())
 }
 
 /// cmdline
 pub fn arguments(subject: &Subject, text: &mut Text) -> Result<()> {
-    copy(subject, subject.process.image().arguments, text)
+    if let Some(space) = subject.space() {
+        copy(&space, subject.process.image().arguments, text);
+    }
+    Ok(())
+}
+
+/// An open file about the memory that a process had when it was opened.
+pub struct Opened {
+    space: Weak<AddressSpace>,
+    /// Where the environment and the auxiliary vector lie in it.
+    environment: Range<usize>,
+    auxiliary: Range<usize>,
+    show: Show,
+}
+
+/// Writes what such a file shows.
+pub type Show = fn(&Opened, &AddressSpace, &mut Text);
+
+impl Opened {
+    /// What `show` tells of `space`, the memory of `subject`.
+    pub fn new(subject: &Subject, space: Weak<AddressSpace>, show: Show) -> Self {
+        let image = subject.process.image();
+        Opened {
+            space,
+            environment: image.environment,
+            auxiliary: image.auxiliary,
+            show,
+        }
+    }
+}
+
+impl Content for Opened {
+    fn write(&self, text: &mut Text) -> Result<()> {
+        if let Some(space) = self.space.upgrade() {
+            (self.show)(self, &space, text);
+        }
+        Ok(())
+    }
 }
 
 /// environ
-pub fn environment(subject: &Subject, text: &mut Text) -> Result<()> {
-    subject.space().ok_or(Errno::ESRCH)?;
-    copy(subject, subject.process.image().environment, text)
+pub fn environment(opened: &Opened, space: &AddressSpace, text: &mut Text) {
+    copy(space, opened.environment.clone(), text);
 }
 
 /// auxv
-pub fn auxiliary(subject: &Subject, text: &mut Text) -> Result<()> {
-    subject.space().ok_or(Errno::ESRCH)?;
-    copy(subject, subject.process.image().auxiliary, text)
+pub fn auxiliary(opened: &Opened, space: &AddressSpace, text: &mut Text) {
+    copy(space, opened.auxiliary.clone(), text);
 }
 
 /// statm
@@ -148,11 +180,8 @@ fn line(area: &Area, text: &mut Text) {
 }
 
 /// maps
-pub fn maps(subject: &Subject, text: &mut Text) -> Result<()> {
-    if let Some(space) = subject.space() {
-        space.areas().for_each(|area| line(&area, text));
-    }
-    Ok(())
+pub fn maps(_opened: &Opened, space: &AddressSpace, text: &mut Text) {
+    space.areas().for_each(|area| line(&area, text));
 }
 
 /// `locked`: bytes that are held in memory.
@@ -202,10 +231,7 @@ fn locked_bytes(area: &Area, usage: &Usage) -> usize {
 }
 
 /// smaps
-pub fn smaps(subject: &Subject, text: &mut Text) -> Result<()> {
-    let Some(space) = subject.space() else {
-        return Ok(());
-    };
+pub fn smaps(_opened: &Opened, space: &AddressSpace, text: &mut Text) {
     for area in space.areas() {
         line(&area, text);
         let usage = space.usage(area.range());
@@ -243,17 +269,13 @@ pub fn smaps(subject: &Subject, text: &mut Text) -> Result<()> {
         text.push(b"\n");
         crate::task::sched::cond_resched();
     }
-    Ok(())
 }
 
 /// smaps_rollup
-pub fn rollup(subject: &Subject, text: &mut Text) -> Result<()> {
-    let Some(space) = subject.space() else {
-        return Ok(());
-    };
+pub fn rollup(_opened: &Opened, space: &AddressSpace, text: &mut Text) {
     let areas: Vec<Area> = space.areas().collect();
     let (Some(first), Some(last)) = (areas.first(), areas.last()) else {
-        return Ok(());
+        return;
     };
     let held = |area: &Area| locked_bytes(area, &space.usage(area.range()));
     let locked = areas.iter().map(held).sum();
@@ -265,7 +287,6 @@ pub fn rollup(subject: &Subject, text: &mut Text) -> Result<()> {
         ""
     );
     usage_lines(None, &space.usage(first.start..last.end), locked, text);
-    Ok(())
 }
 
 /// clear_refs

@@ -8,7 +8,7 @@ use super::super::mount;
 use super::subject::{Subject, Who};
 use super::{control, fds, mem, memory, pagemap, parse, status};
 use crate::errno::{Errno, Result};
-use crate::task::{access, counting};
+use crate::task::counting;
 use alloc::format;
 use alloc::sync::Arc;
 
@@ -18,6 +18,8 @@ enum Member {
     File(fn(&Subject, &mut Text) -> Result<()>),
     /// Only for who may look into the process.
     Private(fn(&Subject, &mut Text) -> Result<()>),
+    /// About the memory that there is when it is opened, with these permissions.
+    OfMemory(memory::Show, u32),
     Setting(
         fn(&Subject, &mut Text) -> Result<()>,
         fn(&Subject, &[u8]) -> Result<()>,
@@ -30,10 +32,10 @@ enum Member {
     Threads,
 }
 
-use Member::{File as Text_, Link as Link_, Private, Setting};
+use Member::{File as Text_, Link as Link_, OfMemory, Private, Setting};
 
 const MEMBERS: &[(&str, Member)] = &[
-    ("auxv", Private(memory::auxiliary)),
+    ("auxv", OfMemory(memory::auxiliary, 0o400)),
     ("cgroup", Text_(|_, text| Ok(text.push(b"0::/\n")))),
     (
         "clear_refs",
@@ -50,7 +52,7 @@ const MEMBERS: &[(&str, Member)] = &[
         Setting(control::dump_filter, control::set_dump_filter),
     ),
     ("cwd", Link_(|subject| Ok(subject.fs()?.directory()))),
-    ("environ", Private(memory::environment)),
+    ("environ", OfMemory(memory::environment, 0o400)),
     (
         "exe",
         Link_(|subject| {
@@ -69,7 +71,7 @@ const MEMBERS: &[(&str, Member)] = &[
     ("io", Private(status::io)),
     ("limits", Text_(status::limits)),
     ("loginuid", Text_(|_, text| Ok(text.push(b"4294967295")))),
-    ("maps", Text_(memory::maps)),
+    ("maps", OfMemory(memory::maps, 0o444)),
     ("mem", Member::Memory),
     (
         "mountinfo",
@@ -95,8 +97,8 @@ const MEMBERS: &[(&str, Member)] = &[
     ("root", Link_(|subject| Ok(subject.fs()?.root()))),
     ("sessionid", Text_(|_, text| Ok(text.push(b"4294967295")))),
     ("setgroups", Text_(|_, text| Ok(text.push(b"allow\n")))),
-    ("smaps", Text_(memory::smaps)),
-    ("smaps_rollup", Text_(memory::rollup)),
+    ("smaps", OfMemory(memory::smaps, 0o444)),
+    ("smaps_rollup", OfMemory(memory::rollup, 0o444)),
     ("stat", Text_(status::stat)),
     ("statm", Text_(memory::statm)),
     ("status", Text_(status::status)),
@@ -109,7 +111,9 @@ const MEMBERS: &[(&str, Member)] = &[
 impl Member {
     fn kind(self) -> Kind {
         match self {
-            Text_(_) | Private(_) | Setting(..) | Member::Memory | Member::Pages => Kind::Regular,
+            Text_(_) | Private(_) | OfMemory(..) | Setting(..) | Member::Memory | Member::Pages => {
+                Kind::Regular
+            }
             Link_(_) => Kind::Symlink,
             _ => Kind::Directory,
         }
@@ -118,6 +122,7 @@ impl Member {
     fn permissions(self) -> u32 {
         match self {
             Text_(_) => 0o444,
+            OfMemory(_, permissions) => permissions,
             Setting(..) => 0o644,
             Link_(_) => 0o777,
             Member::Memory => 0o600,
@@ -164,8 +169,13 @@ impl Inode for Directory {
     }
 
     fn attr(&self) -> Attr {
-        let owner = self.who.find().map_or((0, 0), |subject| subject.owner());
-        generated::attr(self.device, number(self.who), Kind::Directory, 0o555, owner)
+        generated::attr(
+            self.device,
+            number(self.who),
+            Kind::Directory,
+            0o555,
+            self.who.owner(Kind::Directory, 0o555),
+        )
     }
 
     fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
@@ -263,14 +273,9 @@ impl Inode for Leaf {
     }
 
     fn attr(&self) -> Attr {
-        let owner = self.who.find().map_or((0, 0), |subject| subject.owner());
-        generated::attr(
-            self.device,
-            self.inode,
-            self.kind(),
-            self.member.permissions(),
-            owner,
-        )
+        let (kind, permissions) = (self.kind(), self.member.permissions());
+        let owner = self.who.owner(kind, permissions);
+        generated::attr(self.device, self.inode, kind, permissions, owner)
     }
 
     fn set_attr(&self, _change: &SetAttr) -> Result<()> {
@@ -284,9 +289,18 @@ impl Inode for Leaf {
     fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         let subject = self.who.find()?;
         match self.member {
-            Private(_) if access::check(&subject.process).is_err() => Err(Errno::EACCES),
-            Member::Memory => mem::open(self.who),
-            Member::Pages => pagemap::open(self.who),
+            Private(_) if !subject.may_look() => Err(Errno::EACCES),
+            OfMemory(show, permissions) => {
+                let space = subject.open_memory()?;
+                // What anybody may ask for is empty when the process has ended.
+                if space.is_none() && permissions & 0o004 == 0 {
+                    return Err(Errno::ESRCH);
+                }
+                let space = space.unwrap_or_default();
+                generated::open(memory::Opened::new(&subject, space, show))
+            }
+            Member::Memory => mem::open(subject.open_memory()?.ok_or(Errno::ESRCH)?),
+            Member::Pages => pagemap::open(subject.open_memory()?.ok_or(Errno::ESRCH)?),
             _ => generated::open(*self),
         }
     }
@@ -316,10 +330,9 @@ impl Inode for Threads {
     }
 
     fn attr(&self) -> Attr {
-        let (links, owner) = match self.who.find() {
-            Ok(subject) => (2 + subject.process.threads().len() as u32, subject.owner()),
-            Err(_) => (2, (0, 0)),
-        };
+        let threads = |subject: Subject| subject.process.threads().len() as u32;
+        let links = 2 + self.who.find().map_or(0, threads);
+        let owner = self.who.owner(Kind::Directory, 0o555);
         let attr = generated::attr(self.device, self.inode, Kind::Directory, 0o555, owner);
         Attr { links, ..attr }
     }

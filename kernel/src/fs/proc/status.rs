@@ -7,7 +7,6 @@ use super::subject::{Subject, trim};
 use crate::errno::Result;
 use crate::mm::{PAGE_SIZE, Size};
 use crate::put;
-use crate::task::access;
 use crate::task::process::Image;
 use crate::task::usage::user_hz;
 use alloc::format;
@@ -59,7 +58,7 @@ pub fn stat(subject: &Subject, text: &mut Text) -> Result<()> {
     );
     // Addresses are told to who may look into the process.
     let space = subject.space();
-    let permitted = access::check(process).is_ok();
+    let permitted = subject.may_look();
     let image = match (&space, permitted) {
         (Some(_), true) => process.image(),
         (Some(_), false) => Image {
@@ -131,30 +130,29 @@ pub fn status(subject: &Subject, text: &mut Text) -> Result<()> {
             .and_then(|thread| thread.tracer())
             .map_or(0, |tracer| tracer.pid())
     );
-    process.with_credentials(|who| {
-        put!(
-            text,
-            "Uid:\t{}\t{}\t{}\t{}\n",
-            who.uid,
-            who.euid,
-            who.suid,
-            who.fsuid
-        );
-        put!(
-            text,
-            "Gid:\t{}\t{}\t{}\t{}\n",
-            who.gid,
-            who.egid,
-            who.sgid,
-            who.fsgid
-        );
-    });
+    let who = subject.credentials();
+    put!(
+        text,
+        "Uid:\t{}\t{}\t{}\t{}\n",
+        who.uid,
+        who.euid,
+        who.suid,
+        who.fsuid
+    );
+    put!(
+        text,
+        "Gid:\t{}\t{}\t{}\t{}\n",
+        who.gid,
+        who.egid,
+        who.sgid,
+        who.fsgid
+    );
     put!(
         text,
         "FDSize:\t{}\nGroups:\t",
         subject.files().map_or(0, |files| files.size())
     );
-    process.with_credentials(|who| who.groups.iter().for_each(|group| put!(text, "{group} ")));
+    who.groups.iter().for_each(|group| put!(text, "{group} "));
     put!(text, "\n");
     if let Some(space) = subject.space() {
         memory::status(&space, text);
@@ -172,31 +170,30 @@ pub fn status(subject: &Subject, text: &mut Text) -> Result<()> {
         "SigPnd:\t{pending:016x}\nShdPnd:\t{shared:016x}\nSigBlk:\t{blocked:016x}\n"
     );
     put!(text, "SigIgn:\t{ignored:016x}\nSigCgt:\t{caught:016x}\n");
-    let (mode, filters) = subject.thread.as_ref().map_or((0, 0), |thread| {
-        (thread.seccomp.mode(), thread.seccomp.count())
+    let (confined, mode, filters) = subject.thread.as_ref().map_or((false, 0, 0), |thread| {
+        let confined = thread.has_no_new_privileges();
+        (confined, thread.seccomp.mode(), thread.seccomp.count())
     });
-    process.with_credentials(|who| {
-        put!(
-            text,
-            "CapInh:\t{:016x}\nCapPrm:\t{:016x}\n",
-            who.inheritable,
-            who.permitted
-        );
-        put!(
-            text,
-            "CapEff:\t{:016x}\nCapBnd:\t{:016x}\nCapAmb:\t{:016x}\n",
-            who.effective,
-            who.bounding,
-            who.ambient
-        );
-        put!(
-            text,
-            "NoNewPrivs:\t{}\nSeccomp:\t{}\nSeccomp_filters:\t{}\n",
-            u8::from(who.no_new_privileges),
-            mode,
-            filters
-        );
-    });
+    put!(
+        text,
+        "CapInh:\t{:016x}\nCapPrm:\t{:016x}\n",
+        who.inheritable,
+        who.permitted
+    );
+    put!(
+        text,
+        "CapEff:\t{:016x}\nCapBnd:\t{:016x}\nCapAmb:\t{:016x}\n",
+        who.effective,
+        who.bounding,
+        who.ambient
+    );
+    put!(
+        text,
+        "NoNewPrivs:\t{}\nSeccomp:\t{}\nSeccomp_filters:\t{}\n",
+        u8::from(confined),
+        mode,
+        filters
+    );
     if let Some(thread) = &subject.thread {
         let allowed = thread.sched.allowed();
         put!(text, "Cpus_allowed:\t{allowed:x}\nCpus_allowed_list:\t");

@@ -1,12 +1,14 @@
 //! The process or thread that a directory of procfs is of.
 
+use super::super::inode::Kind;
 use crate::errno::{Errno, Result};
 use crate::mm::AddressSpace;
+use crate::task::access::{self, By};
+use crate::task::credentials::Credentials;
 use crate::task::sched::state;
-use crate::task::thread::Resources;
 use crate::task::usage::{Times, Usage};
 use crate::task::{Process, Thread, tree};
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 
 /// Which process or thread a directory is of.
 #[derive(Clone, Copy)]
@@ -45,28 +47,29 @@ impl Who {
             alone: self.tid.is_some(),
         })
     }
+
+    /// Whose a file of it is that has this kind and these permissions; root's when it is gone.
+    pub fn owner(self, kind: Kind, permissions: u32) -> (u32, u32) {
+        let owner = |subject: Subject| subject.owner(kind, permissions);
+        self.find().map_or((0, 0), owner)
+    }
 }
 
 impl Subject {
-    pub fn resources(&self) -> Resources {
-        self.thread
-            .as_ref()
-            .map(|thread| thread.resources())
-            .unwrap_or_default()
-    }
-
     /// The address space, if it still has one.
     pub fn space(&self) -> Option<Arc<AddressSpace>> {
-        self.resources().space
+        self.thread.as_ref()?.space()
     }
 
     /// The descriptors; ESRCH when it has ended.
     pub fn files(&self) -> Result<Arc<crate::fs::FdTable>> {
-        self.resources().files.ok_or(Errno::ESRCH)
+        let files = self.thread.as_ref().and_then(|thread| thread.try_files());
+        files.ok_or(Errno::ESRCH)
     }
 
     pub fn fs(&self) -> Result<Arc<crate::fs::FsContext>> {
-        self.resources().fs.ok_or(Errno::ESRCH)
+        let fs = self.thread.as_ref().and_then(|thread| thread.try_fs());
+        fs.ok_or(Errno::ESRCH)
     }
 
     pub fn tid(&self) -> i32 {
@@ -89,8 +92,44 @@ impl Subject {
         }
     }
 
-    pub fn owner(&self) -> (u32, u32) {
-        self.process.with_credentials(|who| (who.euid, who.egid))
+    /// Who it acts as.
+    pub fn credentials(&self) -> Arc<Credentials> {
+        let thread = self.thread.as_ref();
+        thread.map_or_else(|| self.process.credentials(), |thread| thread.credentials())
+    }
+
+    /// Whether the caller may look into it now, as far as a file of it shows that.
+    pub fn may_look(&self) -> bool {
+        access::check(&self.process, self.thread.as_deref(), By::File).is_ok()
+    }
+
+    /// The memory that a file is to show for as long as it is open, if the caller may look into it: whatever program the
+    /// process begins meanwhile, the file is about this one, and it keeps nothing (proc_mem_open). None of who has ended.
+    ///
+    /// # Errors
+    /// EACCES, EINTR.
+    pub fn open_memory(&self) -> Result<Option<Weak<AddressSpace>>> {
+        let Some(thread) = &self.thread else {
+            return Ok(None);
+        };
+        let look = |thread: &Thread| Ok(thread.space().map(|space| Arc::downgrade(&space)));
+        access::look(thread, By::File, look).map_err(|error| match error {
+            Errno::EPERM => Errno::EACCES,
+            other => other,
+        })
+    }
+
+    /// Whose its files are: whom it acts as, but root's where others may not look into it. Directories that everybody may
+    /// read always tell whom it acts as (task_dump_owner).
+    pub fn owner(&self, kind: Kind, permissions: u32) -> (u32, u32) {
+        let shown = (kind, permissions) == (Kind::Directory, 0o555)
+            || self.space().is_some_and(|space| space.dumpable() == 1);
+        if shown {
+            let who = self.credentials();
+            (who.euid, who.egid)
+        } else {
+            (0, 0)
+        }
     }
 
     pub fn state(&self) -> (char, &'static str) {

@@ -2,22 +2,39 @@
 
 use alloc::sync::Arc;
 
-use linux_raw_sys::general::{CLD_TRAPPED, SIGKILL, SIGSTOP, WEXITED, WNOWAIT};
+use linux_raw_sys::general::{CAP_SYS_PTRACE, CLD_TRAPPED, SIGKILL, SIGSTOP, WEXITED, WNOWAIT};
 use linux_raw_sys::ptrace::{PTRACE_O_EXITKILL, PTRACE_O_MASK};
 
 use super::{Tracee, flag};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_box;
+use crate::task::access::{self, By};
+use crate::task::credentials::Credentials;
 use crate::task::reap::Found;
 use crate::task::sched::{self, state};
 use crate::task::signal::{self, Info};
 use crate::task::usage::Usage;
-use crate::task::{Process, Thread, access, current, exit, tree};
+use crate::task::{Process, Thread, current, exit, tree};
 
-/// Makes `tracer` the tracer of `thread`.
-fn link(thread: &Arc<Thread>, tracer: &Arc<Process>, seized: bool, options: u32) -> Result<()> {
+/// Who traces, as whom, and how.
+struct Tracer {
+    process: Arc<Process>,
+    credentials: Arc<Credentials>,
+    seized: bool,
+    options: u32,
+}
+
+/// Makes `tracer` the tracer of `thread`, unless it ends: then nobody is.
+fn link(thread: &Arc<Thread>, tracer: Tracer) -> Result<()> {
+    let Tracer {
+        process: tracer,
+        credentials,
+        seized,
+        options,
+    } = tracer;
     let tracee = try_box(Tracee {
         tracer: tracer.clone(),
+        credentials,
         seized,
         options,
         stop: None,
@@ -30,6 +47,10 @@ fn link(thread: &Arc<Thread>, tracer: &Arc<Process>, seized: bool, options: u32)
     })?;
     let mut tracees = tracer.tracees();
     tracees.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+    if tracer.is_exiting() {
+        // It has let go, or will let go, of those that it traces.
+        return Ok(());
+    }
     let mut slot = thread.ptrace.tracee.lock();
     if slot.is_some() || thread.process().is_exiting() {
         return Err(Errno::EPERM);
@@ -49,13 +70,24 @@ fn link(thread: &Arc<Thread>, tracer: &Arc<Process>, seized: bool, options: u32)
 /// EPERM, ENOMEM.
 pub fn trace_me() -> Result<()> {
     let parent = tree::process(current().process().parent()).ok_or(Errno::EPERM)?;
-    link(&crate::arch::current_arc(), &parent, false, 0)
+    let credentials = current().credentials();
+    let covers = |who: &Credentials| credentials.permitted & !who.permitted == 0;
+    if !parent.with_credentials(|who| covers(who) || who.can(CAP_SYS_PTRACE)) {
+        return Err(Errno::EPERM);
+    }
+    let tracer = Tracer {
+        process: parent,
+        credentials,
+        seized: false,
+        options: 0,
+    };
+    link(&crate::arch::current_arc(), tracer)
 }
 
 /// PTRACE_ATTACH and PTRACE_SEIZE: the current process traces thread `tid`.
 ///
 /// # Errors
-/// ESRCH, EPERM, EIO (unknown options), ENOMEM.
+/// ESRCH, EPERM, EIO (unknown options), ENOMEM, ERESTARTNOINTR.
 pub fn attach(tid: i32, seized: bool, options: usize) -> Result<()> {
     if options & !(PTRACE_O_MASK as usize) != 0 {
         return Err(Errno::EIO);
@@ -64,8 +96,16 @@ pub fn attach(tid: i32, seized: bool, options: usize) -> Result<()> {
     if Arc::ptr_eq(thread.process(), current().process()) || thread.space().is_none() {
         return Err(Errno::EPERM);
     }
-    access::check(thread.process())?;
-    link(&thread, current().process(), seized, options as u32)?;
+    let guard = thread.process().guard_credentials()?;
+    access::check(thread.process(), Some(&thread), By::Real)?;
+    let tracer = Tracer {
+        process: current().process().clone(),
+        credentials: current().credentials(),
+        seized,
+        options: options as u32,
+    };
+    link(&thread, tracer)?;
+    drop(guard);
     if !seized {
         // An ordinary signal needs no room.
         _ = signal::send_thread(&thread, Info::kernel(SIGSTOP));
@@ -81,9 +121,15 @@ pub fn inherit(parent: &Thread, child: &Arc<Thread>) -> Result<()> {
     let Some(tracee) = slot.as_ref() else {
         return Ok(());
     };
-    let (tracer, seized, options) = (tracee.tracer.clone(), tracee.seized, tracee.options);
+    let tracer = Tracer {
+        process: tracee.tracer.clone(),
+        credentials: tracee.credentials.clone(),
+        seized: tracee.seized,
+        options: tracee.options,
+    };
     drop(slot);
-    link(child, &tracer, seized, options)?;
+    let seized = tracer.seized;
+    link(child, tracer)?;
     if seized {
         super::stop::interrupt_soon(child);
     } else {

@@ -16,10 +16,12 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use super::credentials::Credentials;
 use super::signal::Info;
 use super::{Process, Thread};
 use crate::arch::{self, work};
 use crate::sync::Mutex;
+use linux_raw_sys::general::CAP_SYS_PTRACE;
 
 /// Whether a thread is traced, and how it goes on, as bits.
 pub mod flag {
@@ -44,6 +46,8 @@ pub struct State {
 pub struct Tracee {
     /// Who traces it.
     pub tracer: Arc<Process>,
+    /// As whom that was allowed (ptracer_cred).
+    pub credentials: Arc<Credentials>,
     /// By PTRACE_SEIZE.
     pub seized: bool,
     /// PTRACE_O_*.
@@ -103,6 +107,14 @@ impl Thread {
     pub fn tracer(&self) -> Option<Arc<Process>> {
         let tracee = self.ptrace.tracee.lock();
         tracee.as_ref().map(|tracee| tracee.tracer.clone())
+    }
+
+    /// Whether somebody traces it who may not trace everybody (ptracer_capable).
+    pub(super) fn is_traced_by_unprivileged(&self) -> bool {
+        let tracee = self.ptrace.tracee.lock();
+        tracee
+            .as_ref()
+            .is_some_and(|tracee| !tracee.credentials.can(CAP_SYS_PTRACE))
     }
 
     /// Whether its tracer wants to be told of `option` (PTRACE_O_*).

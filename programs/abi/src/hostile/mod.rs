@@ -3,11 +3,10 @@
 //! Each part is begun by root, sets its stage, and becomes [`USER`] in a child. What it prints is the same on Linux.
 
 mod deep;
-mod hoard;
 mod links;
-mod long;
 mod names;
 mod rights;
+mod suid;
 
 /// The hostile user, who is nobody else.
 pub const USER: u32 = 1000;
@@ -15,11 +14,10 @@ pub const USER: u32 = 1000;
 /// The parts, by name.
 const PARTS: &[(&str, fn())] = &[
     ("deep", deep::run),
-    ("hoard", hoard::run),
     ("links", links::run),
-    ("long", long::run),
     ("names", names::run),
     ("rights", rights::run),
+    ("suid", suid::run),
 ];
 
 /// Runs the part of that name.
@@ -30,5 +28,15 @@ pub fn run(name: Option<&str>) {
             eprintln!("usage: abi hostile PART");
             std::process::exit(2);
         }
+    }
+}
+
+/// Becomes the hostile user, who is in no other group.
+fn become_user() {
+    // SAFETY: none of these touches memory.
+    unsafe {
+        libc::setgroups(0, std::ptr::null());
+        libc::setresgid(USER, USER, USER);
+        libc::setresuid(USER, USER, USER);
     }
 }

@@ -2,12 +2,18 @@
 
 extern crate alloc;
 
+mod identity;
+mod lock;
+
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
 use linux_raw_sys::auxvec::*;
-use linux_raw_sys::general::{MS_NOSUID, RLIMIT_STACK, S_ISGID, S_ISUID, S_IXGRP};
+use linux_raw_sys::general::RLIMIT_STACK;
+
+use identity::Identity;
+pub use lock::ExecLock;
 
 use super::image::{Mapped, Program, header_size};
 use super::process::Image;
@@ -23,6 +29,8 @@ use crate::random;
 
 /// Bytes of a script's first line that count (Linux's BINPRM_BUF_SIZE).
 const LINE: usize = 256;
+/// The most stack of a program that is more privileged than who runs it (Linux's _STK_LIM).
+const SECURE_STACK: usize = 8 << 20;
 /// How many scripts may be each other's interpreters.
 const DEPTH: usize = 5;
 
@@ -40,6 +48,7 @@ pub struct Request {
 
 /// A program that is ready to begin.
 struct Ready {
+    identity: Identity,
     space: Arc<AddressSpace>,
     file: Arc<File>,
     layout: Layout,
@@ -53,11 +62,11 @@ struct Ready {
 /// ENOEXEC, ENOENT, EACCES, E2BIG, ENOMEM, ELOOP …: the old program goes on.
 pub fn exec(mut request: Request) -> Result<Frame> {
     let name = base_name(&request.path).to_vec();
+    let _guard = current().process().guard_credentials()?;
     resolve_scripts(&mut request)?;
-    let owners = set_id(&request.file);
-    let ready = prepare(&request, owners)?;
+    let ready = prepare(&request)?;
     exit::end_other_threads()?;
-    commit(ready, &name, owners)
+    commit(ready, &name)
 }
 
 fn base_name(path: &[u8]) -> &[u8] {
@@ -106,19 +115,8 @@ fn parse_line(bytes: &[u8], cut: bool) -> Result<(&[u8], Option<&[u8]>)> {
     ))
 }
 
-/// The owner and the group that a set-user-ID or set-group-ID program acts as.
-fn set_id(file: &File) -> (Option<u32>, Option<u32>) {
-    let inode = file.entry().inode();
-    if inode.mount_flags() & MS_NOSUID != 0 {
-        return (None, None);
-    }
-    let attr = inode.attr();
-    let user = (attr.mode & S_ISUID != 0).then_some(attr.uid);
-    let both = S_ISGID | S_IXGRP;
-    (user, (attr.mode & both == both).then_some(attr.gid))
-}
-
-fn prepare(request: &Request, owners: (Option<u32>, Option<u32>)) -> Result<Ready> {
+fn prepare(request: &Request) -> Result<Ready> {
+    let mut identity = Identity::decide(&request.file)?;
     let program = Program::read(request.file.clone())?;
     let interpreter = match program.interpreter()? {
         Some(path) => Some(Program::read(fs::open_interpreter(
@@ -133,8 +131,17 @@ fn prepare(request: &Request, owners: (Option<u32>, Option<u32>)) -> Result<Read
     {
         return Err(Errno::ELIBBAD);
     }
+    if let Some(interpreter) = &interpreter {
+        identity.hide_unreadable(interpreter.file());
+    }
     let space = AddressSpace::new(abi.end)?;
-    let limit = super::rlimit(RLIMIT_STACK).min(1 << 30).max(128 << 10);
+    space.set_dumpable(identity.dumpable.into());
+    let most = if identity.secure {
+        SECURE_STACK
+    } else {
+        1 << 30
+    };
+    let limit = super::rlimit(RLIMIT_STACK).min(most).max(128 << 10);
     let top = space.map_stack(limit, program.executable_stack())?;
     let mapped = program.map(&space, Some(aslr::program_start(abi.end)))?;
     space.set_heap_start(mapped.end);
@@ -161,7 +168,7 @@ fn prepare(request: &Request, owners: (Option<u32>, Option<u32>)) -> Result<Read
                 &mapped,
                 loader.as_ref(),
                 vdso,
-                owners,
+                &identity,
                 [path, platform, random],
             )
         },
@@ -169,6 +176,7 @@ fn prepare(request: &Request, owners: (Option<u32>, Option<u32>)) -> Result<Read
     let entry = loader.map_or(mapped.entry, |loader| loader.entry);
     let first = (abi.start)(entry, layout.sp);
     Ok(Ready {
+        identity,
         space,
         file: program.file().clone(),
         layout,
@@ -185,20 +193,12 @@ fn vector(
     program: &Mapped,
     loader: Option<&Mapped>,
     vdso: usize,
-    owners: (Option<u32>, Option<u32>),
+    identity: &Identity,
     [path, platform, random]: [usize; 3],
 ) -> Result<Vec<[usize; 2]>> {
     let (hwcap, hwcap2) = (abi.hwcap)();
-    let ids = current().with_credentials(|who| {
-        let effective = [owners.0.unwrap_or(who.euid), owners.1.unwrap_or(who.egid)];
-        let [euid, egid] = if who.no_new_privileges {
-            [who.euid, who.egid]
-        } else {
-            effective
-        };
-        [who.uid, euid, who.gid, egid].map(|id| id as usize)
-    });
-    let secure = ids[0] != ids[1] || ids[2] != ids[3];
+    let who = &identity.credentials;
+    let ids = [who.uid, who.euid, who.gid, who.egid].map(|id| id as usize);
     let mut vector = Vec::new();
     vector.try_reserve(24).map_err(|_| Errno::ENOMEM)?;
     let mut add = |kind: u32, value: usize| vector.push([kind as usize, value]);
@@ -218,7 +218,7 @@ fn vector(
     add(AT_EUID, ids[1]);
     add(AT_GID, ids[2]);
     add(AT_EGID, ids[3]);
-    add(AT_SECURE, secure as usize);
+    add(AT_SECURE, identity.secure as usize);
     add(AT_RANDOM, random);
     add(AT_HWCAP2, hwcap2 as usize);
     add(AT_EXECFN, path);
@@ -232,7 +232,7 @@ fn vector(
 }
 
 /// The old program is given up: nothing fails from here on but what ends the process.
-fn commit(ready: Ready, name: &[u8], owners: (Option<u32>, Option<u32>)) -> Result<Frame> {
+fn commit(ready: Ready, name: &[u8]) -> Result<Frame> {
     let thread = current();
     let process = thread.process();
     // Handlers are the old program's. Without memory for that, nothing is lost yet.
@@ -240,28 +240,23 @@ fn commit(ready: Ready, name: &[u8], owners: (Option<u32>, Option<u32>)) -> Resu
     thread.unshare_files()?;
     exit::leave_memory(thread);
     futex::release_locks();
-    if let Some(old) = thread.replace_space(Some(ready.space)) {
-        process.leave_memory(old.size().peak);
-    }
-    process.return_memory();
-    process.set_modes(u32::MAX, process.inherited_modes());
+    let update = process.update_program()?;
+    // While they could still be looked at as the old program's.
+    thread.files().exec();
     if thread.tid() != process.pid() {
         tree::take_over(thread, process.pid());
     }
+    process.change_program();
+    process.set_modes(u32::MAX, process.inherited_modes());
+    let old = change_identity(ready.identity, ready.space);
     process.signals.set_actions(actions);
     process.timers.exec();
-    thread.files().exec();
     thread.set_name(name);
-    thread.set_death_signal(0);
     for ring in [&thread.keyring, &process.keyring] {
         let gone = ring.lock().take();
         drop(gone);
     }
     thread.signals.own.with(|own| own.altstack = NO_ALTSTACK);
-    _ = process.change_credentials(|who| {
-        who.exec(owners.0, owners.1);
-        Ok(())
-    });
     let Layout {
         sp,
         arguments,
@@ -278,7 +273,28 @@ fn commit(ready: Ready, name: &[u8], owners: (Option<u32>, Option<u32>)) -> Resu
         code,
         data,
     });
+    drop(update);
+    if let Some(old) = old {
+        process.leave_memory(old.size().peak);
+    }
+    process.return_memory();
     thread.arch.reset_user();
     signal::set_blocked(thread.blocked());
     Ok(ready.first)
+}
+
+/// The current thread acts as `identity`, and then has the memory `space`; returns the old one. Never is the new memory seen
+/// with the old identity.
+fn change_identity(identity: Identity, space: Arc<AddressSpace>) -> Option<Arc<AddressSpace>> {
+    let thread = current();
+    let process = thread.process();
+    if identity.secure || identity.credentials.is_guarded_from(&thread.credentials()) {
+        thread.set_death_signal(0);
+    }
+    if identity.secure {
+        process.limits.lower(RLIMIT_STACK, SECURE_STACK);
+    }
+    process.set_personality(process.personality() & !identity.lost_personality);
+    thread.set_credentials(identity.credentials);
+    thread.replace_space(Some(space))
 }

@@ -1,0 +1,83 @@
+//! Whom a program acts as, and who may look into it: decided before anything of it is made.
+
+use alloc::sync::Arc;
+
+use linux_raw_sys::general::{MS_NOSUID, S_ISGID, S_ISUID, S_IXGRP};
+
+use crate::errno::Result;
+use crate::fs::context::Executing;
+use crate::fs::{File, perm};
+use crate::mm::heap::try_arc;
+use crate::task::credentials::{Credentials, Held};
+use crate::task::{Thread, current};
+
+/// What a program that a more privileged user owns begins without (PER_CLEAR_ON_SETID): READ_IMPLIES_EXEC,
+/// ADDR_NO_RANDOMIZE, ADDR_COMPAT_LAYOUT and MMAP_PAGE_ZERO.
+const UNSAFE_PERSONALITY: u32 = 0x040_0000 | 0x004_0000 | 0x020_0000 | 0x010_0000;
+
+/// Whom a program acts as.
+pub struct Identity {
+    /// As whom.
+    pub credentials: Arc<Credentials>,
+    /// It is more privileged than who runs it (AT_SECURE).
+    pub secure: bool,
+    /// The bits of the personality that it does not begin with.
+    pub lost_personality: u32,
+    /// Whether others of the same user may look into it.
+    pub dumpable: bool,
+    /// Until the program has begun, nobody joins in its directory.
+    _alone: Option<Executing>,
+}
+
+impl Identity {
+    /// That of a program in `file`, for the current thread.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn decide(file: &File) -> Result<Self> {
+        let thread = current();
+        let (owner, group) = owners(file);
+        let alone = Executing::begin(thread);
+        let old = thread.credentials();
+        let (new, secure) = old.exec(owner, group, withheld(thread, alone.is_some()));
+        let gains = new.permitted & !old.permitted != 0;
+        let changes = owner.is_some() || group.is_some() || gains;
+        let mut identity = Identity {
+            dumpable: [old.euid, old.egid] == [old.uid, old.gid] && !new.is_guarded_from(&old),
+            credentials: try_arc(new)?,
+            secure,
+            lost_personality: if changes { UNSAFE_PERSONALITY } else { 0 },
+            _alone: alone,
+        };
+        identity.hide_unreadable(file);
+        Ok(identity)
+    }
+
+    /// A program that its user may not read is not shown to that user by other ways (would_dump).
+    pub fn hide_unreadable(&mut self, file: &File) {
+        self.dumpable &= perm::check(file.entry(), perm::READ).is_ok();
+    }
+}
+
+/// The owner and the group that a set-user-ID or set-group-ID program acts as.
+fn owners(file: &File) -> (Option<u32>, Option<u32>) {
+    let inode = file.entry().inode();
+    if inode.mount_flags() & MS_NOSUID != 0 || current().has_no_new_privileges() {
+        return (None, None);
+    }
+    let attr = inode.attr();
+    let user = (attr.mode & S_ISUID != 0).then_some(attr.uid);
+    let both = S_ISGID | S_IXGRP;
+    (user, (attr.mode & both == both).then_some(attr.gid))
+}
+
+/// What `thread` does not get of a program's privileges. `alone`: nobody else has its directory (check_unsafe_exec).
+fn withheld(thread: &Thread, alone: bool) -> Held {
+    if thread.has_no_new_privileges() {
+        Held::All
+    } else if alone && !thread.is_traced_by_unprivileged() {
+        Held::Nothing
+    } else {
+        Held::Gained
+    }
+}

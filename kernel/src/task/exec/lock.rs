@@ -1,0 +1,102 @@
+//! What keeps apart a process that begins another program, and those who look into it or trace it.
+
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+
+use crate::errno::{Errno, Result};
+use crate::task::Process;
+
+/// The two locks; who waits for them does so where the process tells of its changes.
+pub struct ExecLock {
+    /// Linux's cred_guard_mutex.
+    guarded: AtomicBool,
+    /// Linux's exec_update_lock: how many `READER`s there are, and whether somebody is, or waits to be, `UPDATING`.
+    update: AtomicUsize,
+}
+
+const UPDATING: usize = 1;
+const READER: usize = 2;
+
+impl ExecLock {
+    /// Free locks.
+    pub fn new() -> Self {
+        ExecLock {
+            guarded: AtomicBool::new(false),
+            update: AtomicUsize::new(0),
+        }
+    }
+}
+
+/// Nobody else begins to trace the process, or decides whom its program acts as.
+pub struct CredentialsGuard<'a>(&'a Process);
+
+/// Memory and identity of the process belong together while this lives.
+pub struct Held<'a>(&'a Process);
+
+/// Nobody looks at the process, whose memory and identity change.
+pub struct Update<'a>(&'a Process);
+
+impl Process {
+    /// Keeps others from tracing the process, or deciding whom its program acts as.
+    ///
+    /// # Errors
+    /// ERESTARTNOINTR: a signal came.
+    pub fn guard_credentials(&self) -> Result<CredentialsGuard<'_>> {
+        let take = || !self.exec.guarded.swap(true, Acquire);
+        self.changed
+            .wait_interruptible(take, None)
+            .map_err(|_| Errno::ERESTARTNOINTR)?;
+        Ok(CredentialsGuard(self))
+    }
+
+    /// Keeps the process from beginning another program while somebody looks who it is, and at what it has.
+    ///
+    /// # Errors
+    /// EINTR: the current process is killed.
+    pub fn hold_program(&self) -> Result<Held<'_>> {
+        let enter = |held: usize| (held & UPDATING == 0).then_some(held + READER);
+        self.changed
+            .wait_killable(|| {
+                self.exec
+                    .update
+                    .fetch_update(Acquire, Relaxed, enter)
+                    .is_ok()
+            })
+            .map_err(|_| Errno::EINTR)?;
+        Ok(Held(self))
+    }
+
+    /// Lets nobody look at the process while exec changes memory and identity. Only its last thread may.
+    ///
+    /// # Errors
+    /// EINTR: the process is killed.
+    pub(super) fn update_program(&self) -> Result<Update<'_>> {
+        self.exec.update.fetch_or(UPDATING, Acquire);
+        let update = Update(self);
+        self.changed
+            .wait_killable(|| self.exec.update.load(Acquire) == UPDATING)
+            .map_err(|_| Errno::EINTR)?;
+        Ok(update)
+    }
+}
+
+impl Drop for CredentialsGuard<'_> {
+    fn drop(&mut self) {
+        self.0.exec.guarded.store(false, Release);
+        self.0.changed.wake_all();
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if self.0.exec.update.fetch_sub(READER, Release) & UPDATING != 0 {
+            self.0.changed.wake_all();
+        }
+    }
+}
+
+impl Drop for Update<'_> {
+    fn drop(&mut self) {
+        self.0.exec.update.fetch_and(!UPDATING, Release);
+        self.0.changed.wake_all();
+    }
+}

@@ -1,0 +1,426 @@
+//! A program that a more privileged user owns (set-user-ID): who traces it, shares with it, prepares what it finds, or chose
+//! the signal that its end sends, gets nothing of its privileges.
+
+use std::ffi::{CStr, CString};
+use std::fs;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::{mem, ptr};
+
+use super::become_user;
+use crate::{in_child, tell, tell_end};
+
+/// This program, owned by root and set-user-ID.
+const PRIVILEGED: &CStr = c"/tmp/privileged";
+/// The same, which may be executed but not read.
+const UNREADABLE: &CStr = c"/tmp/unreadable";
+
+/// Runs this part.
+pub fn run() {
+    let mut arguments = std::env::args().skip(3);
+    if let Some(act) = arguments.next() {
+        return victim(&act, arguments.next());
+    }
+    for (to, mode) in [(PRIVILEGED, 0o4755), (UNREADABLE, 0o711)] {
+        let to = to.to_str().expect("a name in ASCII");
+        fs::copy("/proc/self/exe", to).expect("room for a copy");
+        fs::set_permissions(to, fs::Permissions::from_mode(mode)).expect("a file of root's");
+    }
+    // SAFETY: every pointer passed is that of a live value of the right kind, and children end by _exit or exec.
+    unsafe {
+        plain();
+        traced();
+        shared();
+        confined();
+        opened_before();
+        exit_signals();
+        limits();
+        unreadable();
+        window();
+    }
+}
+
+/// What the program does that is executed.
+fn victim(act: &str, argument: Option<String>) {
+    // SAFETY: every pointer passed is that of a live value of the right kind.
+    unsafe {
+        match act {
+            "tell" => {
+                let mut death = 0;
+                libc::prctl(libc::PR_GET_PDEATHSIG, &mut death);
+                println!(
+                    "  uid {} euid {} dumpable {} secure {} personality {:x} death signal {death}",
+                    libc::getuid(),
+                    libc::geteuid(),
+                    libc::prctl(libc::PR_GET_DUMPABLE),
+                    libc::getauxval(libc::AT_SECURE),
+                    libc::personality(0xffff_ffff),
+                );
+            }
+            "use" => {
+                let fd = argument.and_then(|fd| fd.parse().ok()).unwrap_or(-1);
+                let mut byte = 0u8;
+                tell("  read", libc::read(fd, (&raw mut byte).cast(), 1) as i64);
+                libc::lseek(fd, ptr::from_ref(&byte) as libc::off_t, libc::SEEK_SET);
+                tell("  write", libc::write(fd, c"x".as_ptr().cast(), 1) as i64);
+            }
+            "live" => {
+                libc::write(1, c"  begun\n".as_ptr().cast(), 8);
+                let mut byte = 0u8;
+                libc::read(0, (&raw mut byte).cast(), 1);
+                println!("  lived as {}", libc::geteuid());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Executes `program` as a victim that does `act`.
+unsafe fn execute(program: &CStr, act: &CStr, argument: &CStr) {
+    let words = [program, c"hostile", c"suid", act, argument].map(CStr::as_ptr);
+    let words = [
+        words[0],
+        words[1],
+        words[2],
+        words[3],
+        words[4],
+        ptr::null(),
+    ];
+    unsafe { libc::execv(program.as_ptr(), words.as_ptr()) };
+}
+
+unsafe fn plain() {
+    const ADDR_NO_RANDOMIZE: libc::c_ulong = 0x4_0000;
+    const WHOLE_SECONDS: libc::c_ulong = 0x200_0000;
+    unsafe {
+        println!("executed by the user");
+        in_child(|| {
+            become_user();
+            libc::personality(ADDR_NO_RANDOMIZE | WHOLE_SECONDS);
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
+            execute(PRIVILEGED, c"tell", c"");
+        });
+        println!("an ordinary program");
+        in_child(|| {
+            become_user();
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
+            libc::prctl(libc::PR_SET_DUMPABLE, 0);
+            let child =
+                in_child(|| tell("  dumpable after fork", libc::prctl(libc::PR_GET_DUMPABLE)));
+            tell_end("  child", child);
+            let mut stat: libc::stat = mem::zeroed();
+            for file in [c"/proc/self", c"/proc/self/maps", c"/proc/self/task"] {
+                libc::stat(file.as_ptr(), &mut stat);
+                println!("  {} is {}'s", file.to_string_lossy(), stat.st_uid);
+            }
+            execute(c"/proc/self/exe", c"tell", c"");
+        });
+        for (name, change) in [
+            (
+                "setresuid",
+                libc::setresuid as unsafe extern "C" fn(u32, u32, u32) -> i32,
+            ),
+            ("setresgid", libc::setresgid),
+        ] {
+            in_child(|| {
+                libc::prctl(libc::PR_SET_DUMPABLE, 1);
+                change(u32::MAX, super::USER, u32::MAX);
+                println!(
+                    "dumpable after {name}: {}",
+                    libc::prctl(libc::PR_GET_DUMPABLE)
+                );
+            });
+        }
+    }
+}
+
+unsafe fn traced() {
+    unsafe {
+        for (who, acts) in [("the user", true), ("root", false)] {
+            println!("traced by {who}");
+            in_child(|| {
+                if acts {
+                    become_user();
+                }
+                let child = libc::fork();
+                if child == 0 {
+                    libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0);
+                    if !acts {
+                        become_user();
+                    }
+                    execute(PRIVILEGED, c"tell", c"");
+                }
+                let mut status = 0;
+                libc::waitpid(child, &mut status, 0);
+                libc::ptrace(libc::PTRACE_CONT, child, 0, 0);
+                libc::waitpid(child, &mut status, 0);
+                tell_end("  end", status);
+            });
+        }
+    }
+}
+
+/// Somebody else can change the program's directory at any time.
+unsafe fn shared() {
+    unsafe {
+        println!("another process has its directory");
+        in_child(|| {
+            become_user();
+            let flags = (libc::CLONE_FS | libc::SIGCHLD) as usize;
+            if libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) == 0 {
+                execute(PRIVILEGED, c"tell", c"");
+            }
+            libc::wait(ptr::null_mut());
+        });
+        println!("its other threads have its directory");
+        in_child(|| {
+            become_user();
+            std::thread::spawn(|| execute(PRIVILEGED, c"tell", c""));
+            loop {
+                libc::pause();
+            }
+        });
+    }
+}
+
+unsafe fn confined() {
+    unsafe {
+        println!("with no new privileges");
+        in_child(|| {
+            become_user();
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+            execute(PRIVILEGED, c"tell", c"");
+        });
+    }
+}
+
+/// Files of the old program's memory that the new one gets are not about its own.
+unsafe fn opened_before() {
+    unsafe {
+        for name in ["mem", "maps", "smaps", "pagemap", "environ"] {
+            println!("/proc/self/{name} opened before");
+            in_child(|| {
+                become_user();
+                // Who changed its identity is not shown to itself by way of files of root's.
+                libc::prctl(libc::PR_SET_DUMPABLE, 1);
+                let writes = name == "mem";
+                let file = fs::OpenOptions::new()
+                    .read(true)
+                    .write(writes)
+                    .open(format!("/proc/self/{name}"));
+                let fd = file.as_ref().map_or(-1, AsRawFd::as_raw_fd);
+                libc::fcntl(fd, libc::F_SETFD, 0);
+                let fd = CString::new(fd.to_string()).expect("digits");
+                execute(PRIVILEGED, c"use", &fd);
+            });
+        }
+    }
+}
+
+unsafe fn clone_with(signal: i32) -> libc::c_long {
+    unsafe { libc::syscall(libc::SYS_clone, signal as usize, 0, 0, 0, 0) }
+}
+
+/// The signal of a child's end is for the program that made the child.
+unsafe fn exit_signals() {
+    unsafe {
+        let status = in_child(|| {
+            libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
+            let mut pipe = [0; 2];
+            libc::pipe(pipe.as_mut_ptr());
+            let user = libc::fork();
+            if user == 0 {
+                become_user();
+                if clone_with(libc::SIGKILL) == 0 {
+                    // Until it is an orphan.
+                    libc::close(pipe[1]);
+                    libc::read(pipe[0], (&raw mut pipe).cast(), 1);
+                }
+                libc::_exit(0);
+            }
+            libc::waitpid(user, ptr::null_mut(), 0);
+            libc::close(pipe[1]);
+            // The orphan.
+            libc::waitpid(-1, ptr::null_mut(), libc::__WALL);
+        });
+        tell_end("an orphan with SIGKILL for its heir", status);
+        println!("a child with SIGKILL for who executes");
+        let mut pipes = [[0; 2]; 2];
+        libc::pipe(pipes[0].as_mut_ptr());
+        libc::pipe(pipes[1].as_mut_ptr());
+        let victim = libc::fork();
+        if victim == 0 {
+            libc::dup2(pipes[1][0], 0);
+            become_user();
+            libc::close(pipes[0][1]);
+            if clone_with(libc::SIGKILL) == 0 {
+                // Until the other program runs.
+                let mut byte = 0u8;
+                libc::read(pipes[0][0], (&raw mut byte).cast(), 1);
+                libc::_exit(0);
+            }
+            libc::close(pipes[1][1]);
+            execute(PRIVILEGED, c"live", c"");
+        }
+        libc::usleep(300_000);
+        libc::write(pipes[0][1], c"x".as_ptr().cast(), 1);
+        libc::usleep(300_000);
+        libc::write(pipes[1][1], c"x".as_ptr().cast(), 1);
+        let mut status = 0;
+        libc::waitpid(victim, &mut status, 0);
+        tell_end("  end", status);
+    }
+}
+
+/// Begins `program`, which lives until it reads; its number, and where to write for that.
+unsafe fn living(program: &CStr) -> (i32, i32) {
+    unsafe {
+        let mut pipe = [0; 2];
+        let mut out = [0; 2];
+        libc::pipe(pipe.as_mut_ptr());
+        libc::pipe(out.as_mut_ptr());
+        let child = libc::fork();
+        if child == 0 {
+            libc::dup2(pipe[0], 0);
+            libc::dup2(out[1], 1);
+            execute(program, c"live", c"");
+        }
+        let mut byte = 0u8;
+        libc::read(out[0], (&raw mut byte).cast(), 1);
+        (child, pipe[1])
+    }
+}
+
+unsafe fn end(child: i32, to: i32) {
+    unsafe {
+        libc::write(to, c"x".as_ptr().cast(), 1);
+        libc::waitpid(child, ptr::null_mut(), 0);
+    }
+}
+
+/// Reads the byte of process `child` at the address `from`.
+unsafe fn read_of(child: i32, from: *mut u8, to: &mut u8) -> isize {
+    let [own, its] = [ptr::from_mut(to), from].map(|base| libc::iovec {
+        iov_base: base.cast(),
+        iov_len: 1,
+    });
+    unsafe { libc::process_vm_readv(child, &own, 1, &its, 1, 0) }
+}
+
+/// Whether the byte of process `child` at the address of `SECRET` can be read.
+unsafe fn tell_memory(child: i32) {
+    unsafe { tell("  memory", read_of(child, SECRET.as_ptr(), &mut 0) as i64) };
+}
+
+unsafe fn limits() {
+    unsafe {
+        in_child(|| {
+            become_user();
+            let (child, to) = living(PRIVILEGED);
+            let mut limit = libc::rlimit {
+                rlim_cur: 1,
+                rlim_max: 1,
+            };
+            println!("another's program");
+            tell(
+                "  prlimit",
+                libc::prlimit(child, libc::RLIMIT_CPU, &limit, ptr::null_mut()),
+            );
+            tell(
+                "  its limit",
+                libc::prlimit(child, libc::RLIMIT_CPU, ptr::null(), &mut limit),
+            );
+            tell_memory(child);
+            tell("  attach", libc::ptrace(libc::PTRACE_SEIZE, child, 0, 0));
+            for name in ["mem", "maps", "environ", "auxv", "comm"] {
+                let opened = fs::File::open(format!("/proc/{child}/{name}"));
+                println!(
+                    "  {name}: {:?}",
+                    opened.err().and_then(|error| error.raw_os_error())
+                );
+            }
+            end(child, to);
+        });
+        in_child(|| {
+            become_user();
+            let (child, to) = living(c"/proc/self/exe");
+            println!("the user's own program");
+            tell("  comm", i64::from(write(&format!("/proc/{child}/comm"))));
+            tell("  attach", libc::ptrace(libc::PTRACE_SEIZE, child, 0, 0));
+            end(child, to);
+        });
+    }
+}
+
+/// Writes a name into a file; what that came to.
+fn write(file: &str) -> i32 {
+    fs::write(file, "name").map_or(-1, |()| 0)
+}
+
+/// What may not be read is not read as memory either.
+unsafe fn unreadable() {
+    unsafe {
+        in_child(|| {
+            become_user();
+            let (child, to) = living(UNREADABLE);
+            println!("a program that may not be read");
+            tell_memory(child);
+            tell("  attach", libc::ptrace(libc::PTRACE_SEIZE, child, 0, 0));
+            end(child, to);
+            let child = libc::fork();
+            if child == 0 {
+                libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0);
+                execute(UNREADABLE, c"tell", c"");
+            }
+            let mut status = 0;
+            libc::waitpid(child, &mut status, 0);
+            let mut word = 0usize;
+            let at = (&raw mut word).cast::<libc::c_void>();
+            let peek = libc::syscall(libc::SYS_ptrace, libc::PTRACE_PEEKDATA, child, at, at);
+            tell("  peek", peek);
+            libc::ptrace(libc::PTRACE_CONT, child, 0, 0);
+            libc::waitpid(child, &mut status, 0);
+            tell_end("  end", status);
+        });
+    }
+}
+
+/// What the user's own memory holds instead.
+const OLD: u8 = 1;
+/// The same address in every program made of this file.
+static SECRET: AtomicU8 = AtomicU8::new(0);
+
+/// While one program makes place for the other, nobody reads the new one's memory who may not.
+unsafe fn window() {
+    const TRIES: usize = 6;
+    unsafe {
+        in_child(|| {
+            become_user();
+            SECRET.store(OLD, Relaxed);
+            let mut won = 0;
+            for _ in 0..TRIES {
+                let mut pipe = [0; 2];
+                libc::pipe(pipe.as_mut_ptr());
+                let child = libc::fork();
+                if child == 0 {
+                    libc::prctl(libc::PR_SET_DUMPABLE, 1);
+                    // To close all these takes its time.
+                    while libc::pipe2([0; 2].as_mut_ptr(), libc::O_CLOEXEC) == 0 {}
+                    libc::write(pipe[1], c"x".as_ptr().cast(), 1);
+                    execute(PRIVILEGED, c"end", c"");
+                    libc::_exit(1);
+                }
+                let mut byte = 0u8;
+                libc::read(pipe[0], (&raw mut byte).cast(), 1);
+                let mut found = OLD;
+                while read_of(child, SECRET.as_ptr(), &mut found) == 1 && found == OLD {}
+                won += i32::from(found != OLD);
+                libc::waitpid(child, ptr::null_mut(), 0);
+                libc::close(pipe[0]);
+                libc::close(pipe[1]);
+            }
+            println!("read between two programs: {won} times");
+        });
+    }
+}
