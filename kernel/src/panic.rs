@@ -7,9 +7,6 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::arch::{self, cpu, text};
 use crate::names::Code;
 
-/// What QEMU exits with after a panic.
-pub const STATUS: u32 = 101;
-
 #[panic_handler]
 fn panic(info: &PanicInfo) -> ! {
     begin();
@@ -23,7 +20,7 @@ fn panic(info: &PanicInfo) -> ! {
         None => log_head(format_args!("{}", info.message())),
     }
     text::log_callers_here();
-    arch::power::exit(STATUS)
+    arch::power::off()
 }
 
 /// An exception of the kernel's own code.
@@ -55,7 +52,7 @@ pub fn exception(what: fmt::Arguments, exception: &Exception) -> ! {
     crate::log!("registers:\n{registers}");
     crate::log!("  at {}", Code(pc));
     text::log_callers(sp);
-    arch::power::exit(STATUS)
+    arch::power::off()
 }
 
 /// The first CPU to panic goes on alone. Its second panic ends the machine at once.
@@ -66,7 +63,7 @@ fn begin() {
     match FIRST.compare_exchange(NOBODY, own, Relaxed, Relaxed) {
         Err(first) if first == own => {
             arch::power::last_words(b"and another panic on the way\n");
-            arch::power::exit(STATUS)
+            arch::power::off()
         }
         Err(_) => loop {
             core::hint::spin_loop();

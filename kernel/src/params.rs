@@ -36,5 +36,5 @@ pub fn choice<T: Copy>(name: &str, known: &[(&str, T)]) -> T {
     known
         .iter()
         .for_each(|(known, _)| crate::log!("  {name}={known}"));
-    crate::arch::power::exit(crate::panic::STATUS)
+    crate::arch::power::off()
 }

@@ -48,10 +48,9 @@ impl Qemu {
 
     /// The host's own, if it is new enough.
     pub fn of_host(arch: Arch) -> Option<Self> {
-        let command = vec![find_program(arch.qemu())?.into_os_string()];
-        let version = version(&command).ok()?;
-        let major: u32 = version.split('.').next()?.parse().ok()?;
-        (major >= OLDEST).then_some(Self { command, version })
+        let qemu = Self::started_by(vec![find_program(arch.qemu())?.into_os_string()]).ok()?;
+        let major: u32 = qemu.version.split('.').next()?.parse().ok()?;
+        (major >= OLDEST).then_some(qemu)
     }
 
     /// Debian's, if it is in the cache.
@@ -93,10 +92,28 @@ impl Qemu {
             "-L".into(),
             below("share/qemu").into(),
         ];
+        Self::started_by(command)
+    }
+
+    /// The QEMU that these words start, in its sandbox where it was built with one (that needs Linux).
+    fn started_by(command: Vec<OsString>) -> Result<Self> {
+        let confined = [&*command, &SANDBOX.map(OsString::from)].concat();
+        if let Ok(version) = version(&confined) {
+            return Ok(Self {
+                command: confined,
+                version,
+            });
+        }
         let version = version(&command)?;
         Ok(Self { command, version })
     }
 }
+
+/// What a guest that broke out into QEMU could not do: start programs, change identity or priority.
+const SANDBOX: [&str; 2] = [
+    "-sandbox",
+    "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
+];
 
 /// The name of the unpacked QEMU in the cache.
 const CLOSURE: &str = "qemu";
@@ -238,7 +255,6 @@ impl Machine<'_> {
                 option("-global", "virtio-mmio.force-legacy=false");
                 option("-device", "virtio-serial-device");
                 option("-device", "virtconsole,chardev=channel");
-                option("-semihosting-config", "enable=on,target=native");
             }
             (_, Arch::Arm64) => option("-serial", "chardev:channel"),
             (_, Arch::Riscv64) => option("-device", "pci-serial,chardev=channel"),

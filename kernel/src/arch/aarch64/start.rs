@@ -41,6 +41,8 @@ fn find_memory(tree: usize, image: usize) -> Option<mm::Archive> {
         Ok(tree) => tree,
         Err(why) => stop(why),
     };
+    // First, as whoever panics turns the machine off.
+    psci::init(tree);
     let memory = match fdt::memory(tree) {
         Ok(memory) => memory,
         Err(why) => stop(why),
@@ -115,7 +117,7 @@ fn stop(why: Unusable) -> ! {
         Unusable::Damaged => crate::log!("no usable device tree: nothing is known of this machine"),
         Unusable::NoMemory => crate::log!("the device tree names no memory"),
     }
-    power::exit(crate::panic::STATUS)
+    power::off()
 }
 
 /// Builds the kernel's map and hands memory to `mm`. The tree is read at its place in the linear map from then on.
@@ -148,7 +150,7 @@ fn take_memory(
             };
             match fdt::check(bytes) {
                 Ok(tree) => fdt::set(tree),
-                Err(_) => power::exit(crate::panic::STATUS),
+                Err(_) => power::off(),
             }
         }
         uart::start(
@@ -176,7 +178,6 @@ fn take_memory(
 #[inline(never)]
 fn start_devices() {
     let tree = fdt::tree();
-    psci::init(tree);
     psci::log_hypervisor();
     gic::init(tree);
     if let Some(seed) = tree

@@ -56,7 +56,6 @@ macro_rules! fixup_entry {
         )
     };
 }
-pub(super) use fixup_entry;
 
 /// The part of a program's range that programs can have.
 #[inline(always)]

@@ -108,12 +108,8 @@ pub fn start_hart(hart: usize, entry: usize, argument: usize) -> Result<()> {
 }
 
 /// Shuts the machine down, or resets it. Returns only if the firmware cannot.
-pub fn system_reset(cold_reboot: bool, failure: bool) {
-    let _ = call(
-        extension::SRST,
-        0,
-        [cold_reboot as usize, failure as usize, 0, 0, 0],
-    );
+pub fn system_reset(cold_reboot: bool) {
+    let _ = call(extension::SRST, 0, [cold_reboot as usize, 0, 0, 0, 0]);
 }
 
 /// Writes one byte to the firmware's console.

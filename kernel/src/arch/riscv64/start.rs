@@ -55,10 +55,6 @@ fn start_devices(hart: usize) {
     let found = fdt::tree();
     features::settle_branches();
     fence::init(features::features().has(Extension::Svvptc));
-    let test = fdt::find(found, &["sifive,test0"]).next();
-    if let Some(registers) = test.and_then(|node| kernel_map::device(fdt::regions(node).next()?)) {
-        power::set_test_device(registers);
-    }
     if let Some(seed) = found
         .find_node("/chosen")
         .and_then(|chosen| fdt::bytes(&chosen, "rng-seed"))
@@ -95,7 +91,7 @@ fn stop(why: Unusable) -> ! {
         Unusable::NoMemory => "the device tree names no memory\n",
     };
     power::last_words(text.as_bytes());
-    power::exit(crate::panic::STATUS)
+    power::off()
 }
 
 /// Builds the kernel's map and hands memory to `mm`. Returns the initial archive.

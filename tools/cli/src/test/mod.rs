@@ -9,6 +9,7 @@ mod kernel;
 mod machines;
 mod mutation;
 mod programs;
+mod semihosting;
 
 use std::sync::{Mutex, PoisonError};
 use std::thread;
