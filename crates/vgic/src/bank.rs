@@ -41,7 +41,7 @@ impl Bank {
     /// Those that are pending, list registers aside.
     #[inline]
     pub fn pending(&self) -> u32 {
-        self.latch.load(Relaxed) | self.line.load(Relaxed) & !self.edge.load(Relaxed)
+        self.latch.load(SeqCst) | self.line.load(Relaxed) & !self.edge.load(Relaxed)
     }
 
     /// Whether none is pending, or active outside of list registers.
@@ -50,13 +50,17 @@ impl Bank {
         self.active.load(Relaxed) | self.latch.load(Relaxed) | self.line.load(Relaxed) == 0
     }
 
-    /// Those that could be given to the guest now.
+    /// Those that are to be given to the guest, list registers aside.
+    #[inline]
+    pub fn due(&self) -> u32 {
+        self.pending() & self.enabled.load(Relaxed) & !self.active.load(Relaxed)
+    }
+
+    /// Those that could be given to the guest now. Who makes one pending and sees it listed is seen in turn by whoever takes it
+    /// out of the list.
     #[inline]
     pub fn deliverable(&self) -> u32 {
-        self.pending()
-            & self.enabled.load(Relaxed)
-            & !self.active.load(Relaxed)
-            & !self.listed.load(Relaxed)
+        self.due() & !self.listed.load(SeqCst)
     }
 
     /// The priority of one, lower is more urgent.

@@ -113,7 +113,7 @@ impl Interface {
             };
             if let Some(bank) = bank {
                 fold(bank, bit, entry);
-                if entry.is_pending() {
+                if !entry.is_empty() {
                     shared.note(word);
                 }
                 let target = shared.target(entry.number());
@@ -190,7 +190,7 @@ impl Interface {
                 let Some(group) = shared.group(word) else {
                     return false;
                 };
-                if group.bank.listed.fetch_or(bit, AcqRel) & bit != 0 {
+                if !list(&group.bank, bit, entry.is_active()) {
                     return false;
                 }
                 group.set_holder(at, self.place);
@@ -202,7 +202,8 @@ impl Interface {
         }
         bank.active.fetch_and(!bit, Relaxed);
         if entry.is_pending() && bank.edge.load(Relaxed) & bit != 0 {
-            bank.latch.fetch_and(!bit, Relaxed);
+            // Whoever makes it pending again finds the holder.
+            bank.latch.fetch_and(!bit, AcqRel);
         }
         true
     }
@@ -229,6 +230,24 @@ impl Interface {
     }
 }
 
+/// Marks a shared interrupt as listed, which is active or was deliverable; false if another virtual CPU has it, or had it
+/// meanwhile until its end.
+fn list(bank: &Bank, bit: u32, active: bool) -> bool {
+    loop {
+        if bank.listed.fetch_or(bit, SeqCst) & bit != 0 {
+            return false;
+        }
+        if active || bank.due() & bit != 0 {
+            return true;
+        }
+        bank.listed.fetch_and(!bit, SeqCst);
+        // Who made it pending again in between found it listed.
+        if bank.deliverable() & bit == 0 {
+            return false;
+        }
+    }
+}
+
 fn fold(bank: &Bank, bit: u32, entry: ListRegister) {
     if entry.is_active() {
         bank.active.fetch_or(bit, Relaxed);
@@ -245,7 +264,7 @@ fn fold(bank: &Bank, bit: u32, entry: ListRegister) {
         }
         _ => {}
     }
-    bank.listed.fetch_and(!bit, Release);
+    bank.listed.fetch_and(!bit, SeqCst);
 }
 
 /// What a list register says of an interrupt.

@@ -26,7 +26,7 @@ const ENABLED: u8 = 1;
 pub(crate) struct Lpis {
     /// A slice of one, since only that is made fallibly.
     groups: Box<[Once<Box<[Group]>>]>,
-    /// Groups in which one may be pending, a bit each: what a virtual CPU that looks goes through.
+    /// Groups in which one may be pending or active, a bit each: what a virtual CPU that looks goes through.
     noted: [AtomicU32; GROUPS / 32],
 }
 
@@ -60,7 +60,7 @@ impl Lpis {
         group.first().ok_or(NoMemory)
     }
 
-    /// One of a word's may be pending.
+    /// One of a word's may be pending or active.
     #[inline]
     pub(crate) fn note(&self, word: u32) {
         if let Some(at) = word.checked_sub(FIRST)
@@ -70,7 +70,7 @@ impl Lpis {
         }
     }
 
-    /// Groups in which one may be pending, with their first number; those where none is any more are forgotten.
+    /// Groups in which one may be pending or active, with their first number; those where none is any more are forgotten.
     pub(crate) fn noted(&self) -> impl Iterator<Item = (u32, &Group)> {
         self.noted
             .iter()
@@ -78,10 +78,11 @@ impl Lpis {
             .flat_map(move |(noted, first)| {
                 crate::bank::bits(noted.load(Relaxed)).filter_map(move |bit| {
                     let group = self.group(first + bit)?;
-                    if group.bank.pending() == 0 {
+                    let is_idle = || group.bank.pending() | group.bank.active.load(Relaxed) == 0;
+                    if is_idle() {
                         noted.fetch_and(!(1 << bit), SeqCst);
-                        // One that became pending meanwhile is noted again.
-                        if group.bank.pending() != 0 {
+                        // One that became pending or active meanwhile is noted again.
+                        if !is_idle() {
                             self.note(first + bit);
                         }
                     }
@@ -110,6 +111,7 @@ impl Shared {
     pub fn add_lpi(&self, number: u32, target: Option<u16>) -> Result<(), NoMemory> {
         let group = self.lpis().ok_or(NoMemory)?.make(number)?;
         group.bank.latch.fetch_and(!bit(number), SeqCst);
+        group.bank.active.fetch_and(!bit(number), SeqCst);
         group.set_target(number % 32, target.unwrap_or(NOBODY));
         Ok(())
     }
@@ -146,7 +148,7 @@ impl Shared {
             return None;
         }
         group.bank.enabled.fetch_or(bit(number), SeqCst);
-        self.due(number, group)
+        self.due(number)
     }
 
     /// An LPI arrives. Returns the place of one that has to look for it now.
@@ -155,7 +157,7 @@ impl Shared {
         let group = self.group_of(number)?;
         group.bank.latch.fetch_or(bit(number), SeqCst);
         self.note(number / 32);
-        self.due(number, group)
+        self.due(number)
     }
 
     /// An LPI is not pending any more.
@@ -177,13 +179,6 @@ impl Shared {
 
     fn group_of(&self, number: u32) -> Option<&Group> {
         self.lpis()?.group(number / 32)
-    }
-
-    /// Where an LPI goes, if it can go there now.
-    fn due(&self, number: u32, group: &Group) -> Option<u16> {
-        let due = group.bank.deliverable() & bit(number) != 0;
-        due.then(|| group.target(number % 32))
-            .filter(|place| *place != NOBODY)
     }
 }
 

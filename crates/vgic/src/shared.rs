@@ -108,7 +108,7 @@ impl Shared {
         self.lpis.get()
     }
 
-    /// One of a word's became pending: if they are LPIs, that is noted.
+    /// One of a word's became pending or active: if they are LPIs, that is noted.
     #[inline]
     pub(crate) fn note(&self, word: u32) {
         if let Some(lpis) = self.lpis() {
@@ -173,6 +173,22 @@ impl Shared {
             let bits = here.fold(0, |bits, number| bits | 1 << (number % 32));
             group.reported.store(bits, Relaxed);
         }
+    }
+
+    /// The place of the virtual CPU that has to look, now that an interrupt became pending: of the one that has it in a list
+    /// register, else of the one that it goes to.
+    #[inline]
+    pub fn due(&self, number: u32) -> Option<u16> {
+        let (group, at) = (self.group(number / 32)?, number % 32);
+        let (due, listed) = (group.bank.due(), group.bank.listed.load(SeqCst));
+        if due >> at & 1 == 0 {
+            return None;
+        }
+        let place = match listed >> at & 1 {
+            0 => group.target(at),
+            _ => group.holder(at),
+        };
+        Some(place).filter(|place| *place != NOBODY)
     }
 
     /// Whether any could be given to the virtual CPU in this place now.

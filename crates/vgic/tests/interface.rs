@@ -260,3 +260,27 @@ fn nothing_pending_is_listed_while_the_distributor_is_off() {
     cpu.pass();
     assert_eq!(cpu.listed(), [1]);
 }
+
+#[test]
+fn an_lpi_that_the_guest_took_stays_listed_until_its_end() {
+    let mut cpu = Cpu::new(4);
+    cpu.shared.add_lpis().unwrap();
+    cpu.shared.add_lpi(8200, Some(PLACE)).unwrap();
+    assert_eq!(cpu.shared.configure_lpi(8200, 1), None);
+    assert_eq!(cpu.shared.raise_lpi(8200), Some(PLACE));
+    cpu.pass();
+    cpu.take(8200);
+    // The guest leaves its handler for a moment, twice.
+    cpu.pass();
+    cpu.pass();
+    assert!(cpu.register(8200).is_active());
+    // Who has it in a register is told of the next one, to see it at once.
+    assert_eq!(cpu.shared.raise_lpi(8200), Some(PLACE));
+    cpu.end(8200);
+    cpu.pass();
+    assert_eq!(cpu.listed(), [8200]);
+    cpu.take(8200);
+    cpu.end(8200);
+    cpu.pass();
+    assert_eq!(cpu.shared.raise_lpi(8200), Some(PLACE));
+}

@@ -122,15 +122,11 @@ impl Vm {
         }
         let _halting = self.0.halting.lock();
         let vcpu = try_arc(Vcpu::new(id as u32, self.0.counter_offset)?)?;
-        self.0.add(vcpu.clone())?;
+        let before = self.0.add(vcpu.clone())?;
         let made = try_arc(Handle::new(self.0.clone(), vcpu.clone()))
             .and_then(|handle| add_file("kvm-vcpu", handle));
         if made.is_err() {
-            self.0
-                .vcpus
-                .lock()
-                .list
-                .retain(|known| !Arc::ptr_eq(known, &vcpu));
+            self.0.remove(&vcpu, before);
         }
         made
     }
@@ -160,6 +156,10 @@ impl FileOps for Vm {
             uapi::CHECK_EXTENSION => Ok(check::extension(argument)),
             uapi::CREATE_VCPU => self.create_vcpu(argument),
             uapi::SET_USER_MEMORY_REGION => self.0.set_region(&UserPtr::new(argument).read()?),
+            uapi::SET_USER_MEMORY_REGION2 => {
+                let request: uapi::MemoryRegion2 = UserPtr::new(argument).read()?;
+                self.0.set_region(&request.region)
+            }
             uapi::GET_DIRTY_LOG => self.0.tell_log(&UserPtr::new(argument).read()?),
             uapi::CLEAR_DIRTY_LOG => self.0.clear_log(&UserPtr::new(argument).read()?),
             uapi::ENABLE_CAP => self.0.enable(&UserPtr::new(argument).read()?),
@@ -211,7 +211,8 @@ impl Machine {
         self.limit
     }
 
-    fn add(&self, vcpu: Arc<Vcpu>) -> Result<()> {
+    /// Adds a virtual CPU, while `halting` is held. Returns the directory that was published before, if one was.
+    fn add(&self, vcpu: Arc<Vcpu>) -> Result<Option<Arc<Directory>>> {
         let mut vcpus = self.vcpus.lock();
         if self.vgic().is_some_and(Vgic::is_complete) {
             return Err(Errno::EBUSY);
@@ -221,10 +222,30 @@ impl Machine {
         }
         vcpus.list.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         vcpus.list.push(vcpu);
-        if vcpus.ran {
-            self.directory.publish(Directory::new(&vcpus.list)?);
+        if !vcpus.ran {
+            return Ok(None);
         }
-        Ok(())
+        match Directory::new(&vcpus.list) {
+            Ok(directory) => Ok(self.directory.publish(directory)),
+            Err(error) => {
+                vcpus.list.pop();
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes the virtual CPU that was added last out again.
+    fn remove(&self, vcpu: &Arc<Vcpu>, before: Option<Arc<Directory>>) {
+        let mut vcpus = self.vcpus.lock();
+        vcpus.list.retain(|known| !Arc::ptr_eq(known, vcpu));
+        let before = match before {
+            // One ran meanwhile, perhaps: then the directory is made without it.
+            None if vcpus.ran => Directory::new(&vcpus.list).ok(),
+            before => before,
+        };
+        if let Some(before) = before {
+            self.directory.publish(before);
+        }
     }
 
     /// A virtual CPU is about to run: the directory is there from now on. Returns the controller, with the place of the
@@ -307,7 +328,7 @@ impl Machine {
         };
         let bank = shared.bank(number / 32);
         let rose = bank.is_some_and(|bank| bank.set_line(number % 32, high));
-        if rose && let Some(place) = shared.target(number) {
+        if rose && let Some(place) = shared.due(number) {
             let vcpus = self.vcpus.lock();
             if let Some(vcpu) = vcpus.list.get(usize::from(place)) {
                 vcpu.ask_to_look();

@@ -1,0 +1,327 @@
+//! Interrupts of all kinds against virtual CPUs whose guests take and end them at random, with less list registers than
+//! interrupts: none is lost, and no edge is told more often than it came. A virtual CPU looks only where it would on hardware:
+//! when it is told, when the hardware says that there is room or that the guest ended something, and now and then by itself.
+
+use std::sync::atomic::Ordering::SeqCst;
+
+use affinity::Affinity;
+use proptest::prelude::*;
+use vgic::{Interface, ListRegister, Private, Shared};
+
+const VCPUS: usize = 2;
+const LISTS: usize = 2;
+
+/// One of each kind, two of LPIs.
+const SGI: u32 = 5;
+const PPI: u32 = 20;
+const EDGE: u32 = 33;
+const LEVEL: u32 = 40;
+const LPIS: [u32; 2] = [8200, 8300];
+const SHARED: [u32; 4] = [EDGE, LEVEL, LPIS[0], LPIS[1]];
+const EDGES: [u32; 4] = [SGI, EDGE, LPIS[0], LPIS[1]];
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// An edge comes; an SGI comes to this virtual CPU.
+    Raise(u32, usize),
+    /// A line rises or falls; a private one of this virtual CPU.
+    Line(u32, usize, bool),
+    /// A virtual CPU that was told looks.
+    Look(usize),
+    /// One looks though nobody told it.
+    Pass(usize),
+    /// The guest takes what is most urgent.
+    Take(usize),
+    /// The guest ends what it took last.
+    End(usize),
+    /// A shared interrupt goes to this virtual CPU from now on.
+    Move(u32, usize),
+    /// A shared interrupt is let through or not.
+    Enable(u32, bool),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let vcpu = 0..VCPUS;
+    prop_oneof![
+        4 => (prop::sample::select(&EDGES), vcpu.clone()).prop_map(|(number, vcpu)| Step::Raise(number, vcpu)),
+        2 => (prop::sample::select(&[PPI, LEVEL]), vcpu.clone(), any::<bool>())
+            .prop_map(|(number, vcpu, high)| Step::Line(number, vcpu, high)),
+        4 => vcpu.clone().prop_map(Step::Look),
+        1 => vcpu.clone().prop_map(Step::Pass),
+        5 => vcpu.clone().prop_map(Step::Take),
+        4 => vcpu.clone().prop_map(Step::End),
+        1 => (prop::sample::select(&SHARED), vcpu).prop_map(|(number, vcpu)| Step::Move(number, vcpu)),
+        1 => (prop::sample::select(&SHARED), any::<bool>()).prop_map(|(number, on)| Step::Enable(number, on)),
+    ]
+}
+
+struct Vcpu {
+    private: Private,
+    interface: Interface,
+    told: bool,
+    /// What the guest has taken and not ended, the last last.
+    taken: Vec<u32>,
+    /// What it ended that was in no register.
+    ended: u32,
+    line: bool,
+    /// Of the SGI, as below.
+    came: u32,
+    owed: bool,
+}
+
+struct Machine {
+    shared: Shared,
+    vcpus: Vec<Vcpu>,
+    line: bool,
+    /// Of each edge: how often it came and was not taken since, and whether it came since it was taken.
+    came: [u32; EDGES.len()],
+    owed: [bool; EDGES.len()],
+}
+
+fn at(number: u32) -> usize {
+    EDGES.iter().position(|edge| *edge == number).unwrap()
+}
+
+impl Machine {
+    fn new() -> Self {
+        let shared = Shared::new(96, Some(0)).unwrap();
+        shared.enable(true);
+        shared.add_lpis().unwrap();
+        for lpi in LPIS {
+            shared.add_lpi(lpi, Some(0)).unwrap();
+            assert_eq!(shared.configure_lpi(lpi, 1), None);
+        }
+        let bank = shared.bank(1).unwrap();
+        bank.enabled.store(bit(EDGE) | bit(LEVEL), SeqCst);
+        bank.edge.store(bit(EDGE), SeqCst);
+        let vcpu = |place| {
+            let private = Private::new();
+            private.bank.enabled.fetch_or(bit(PPI), SeqCst);
+            Vcpu {
+                private,
+                interface: Interface::new(place as u16, LISTS),
+                told: false,
+                taken: Vec::new(),
+                ended: 0,
+                line: false,
+                came: 0,
+                owed: false,
+            }
+        };
+        Machine {
+            shared,
+            vcpus: (0..VCPUS).map(vcpu).collect(),
+            line: false,
+            came: [0; EDGES.len()],
+            owed: [false; EDGES.len()],
+        }
+    }
+
+    fn tell(&mut self, place: u16) {
+        let vcpu = &mut self.vcpus[usize::from(place)];
+        vcpu.private.ask_to_look();
+        vcpu.told = true;
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Raise(SGI, to) => {
+                let vcpu = &mut self.vcpus[to];
+                (vcpu.came, vcpu.owed) = (vcpu.came + 1, true);
+                vcpu.told |= vcpu.private.send(SGI as u8, true);
+            }
+            Step::Raise(number, _) => {
+                self.came[at(number)] += 1;
+                self.owed[at(number)] = true;
+                let due = match number {
+                    EDGE => {
+                        let bank = self.shared.bank(1).unwrap();
+                        bank.set_line(EDGE % 32, true);
+                        bank.set_line(EDGE % 32, false);
+                        self.shared.due(EDGE)
+                    }
+                    _ => self.shared.raise_lpi(number),
+                };
+                due.into_iter().for_each(|place| self.tell(place));
+            }
+            Step::Line(PPI, of, high) => {
+                self.vcpus[of].line = high;
+                if self.vcpus[of].private.bank.set_line(PPI, high) {
+                    self.tell(of as u16);
+                }
+            }
+            Step::Line(_, _, high) => {
+                self.line = high;
+                let rose = self.shared.bank(1).unwrap().set_line(LEVEL % 32, high);
+                if rose && let Some(place) = self.shared.due(LEVEL) {
+                    self.tell(place);
+                }
+            }
+            Step::Look(who) => {
+                if self.vcpus[who].told {
+                    self.pass(who);
+                }
+            }
+            Step::Pass(who) => self.pass(who),
+            Step::Take(who) => self.take(who),
+            Step::End(who) => self.end(who),
+            Step::Move(number, to) if number >= LPIS[0] => {
+                let due = self.shared.move_lpi(number, Some(to as u16));
+                due.into_iter().for_each(|place| self.tell(place));
+            }
+            Step::Move(number, to) => {
+                let affinity = Affinity::of_vcpu_id(to as u32);
+                self.shared.set_route(number, affinity, Some(to as u16));
+                self.tell(to as u16);
+            }
+            Step::Enable(number, on) if number >= LPIS[0] => {
+                let due = self.shared.configure_lpi(number, u8::from(on));
+                due.into_iter().for_each(|place| self.tell(place));
+            }
+            Step::Enable(number, on) => {
+                let enabled = &self.shared.bank(1).unwrap().enabled;
+                match on {
+                    true => enabled.fetch_or(bit(number), SeqCst),
+                    false => enabled.fetch_and(!bit(number), SeqCst),
+                };
+                let target = self.shared.target(number);
+                target.into_iter().for_each(|place| self.tell(place));
+            }
+        }
+    }
+
+    /// One leaves its guest and enters it again.
+    fn pass(&mut self, who: usize) {
+        let Machine { shared, vcpus, .. } = self;
+        let Vcpu {
+            private,
+            interface,
+            told,
+            ended,
+            ..
+        } = &mut vcpus[who];
+        *told = false;
+        let mut others = Vec::new();
+        let spilled = interface.has_spilled();
+        interface.fold(private, shared, |place| others.push(place));
+        if spilled {
+            interface.ended_elsewhere(*ended, private, shared);
+        }
+        *ended = 0;
+        interface.fill(private, shared, 0);
+        others.into_iter().for_each(|place| self.tell(place));
+        self.see_room(who);
+    }
+
+    /// Looks where the hardware would say that there is room for those that wait.
+    fn see_room(&mut self, who: usize) {
+        let interface = &self.vcpus[who].interface;
+        let used = interface.registers().iter();
+        if interface.waits_for_room()
+            && used.filter(|register| !register.is_empty()).count() < 2
+            && interface
+                .registers()
+                .iter()
+                .any(|register| register.is_empty())
+        {
+            self.pass(who);
+        }
+    }
+
+    fn take(&mut self, who: usize) {
+        let Machine {
+            vcpus, came, owed, ..
+        } = self;
+        let vcpu = &mut vcpus[who];
+        let mut registers = vcpu.interface.registers_mut().iter_mut();
+        let Some(register) =
+            registers.find(|register| register.is_pending() && !register.is_active())
+        else {
+            return;
+        };
+        *register = ListRegister(register.0 & !(1 << 62)).active();
+        let number = register.number();
+        assert!(!vcpu.taken.contains(&number), "{number} is taken twice");
+        vcpu.taken.push(number);
+        if EDGES.contains(&number) {
+            let (came, owed) = match number {
+                SGI => (&mut vcpu.came, &mut vcpu.owed),
+                _ => (&mut came[at(number)], &mut owed[at(number)]),
+            };
+            assert!(*came > 0, "{number} never came");
+            (*came, *owed) = (*came - 1, false);
+        }
+    }
+
+    fn end(&mut self, who: usize) {
+        let vcpu = &mut self.vcpus[who];
+        let Some(number) = vcpu.taken.pop() else {
+            return;
+        };
+        let mut registers = vcpu.interface.registers_mut().iter_mut();
+        match registers.find(|register| register.number() == number && register.is_active()) {
+            Some(register) => {
+                *register = ListRegister(register.0 & !(1 << 63));
+                let reports = register.reports_end() && register.is_empty();
+                if reports {
+                    self.pass(who);
+                }
+            }
+            None => {
+                vcpu.ended += u32::from(number < LPIS[0]);
+                if vcpu.interface.has_spilled() {
+                    self.pass(who);
+                }
+            }
+        }
+        self.see_room(who);
+    }
+
+    /// Guests take and end all that there is.
+    fn settle(&mut self) {
+        for number in SHARED {
+            self.step(Step::Enable(number, true));
+        }
+        for _ in 0..100 {
+            for who in 0..VCPUS {
+                while !self.vcpus[who].taken.is_empty() {
+                    self.end(who);
+                }
+                if self.vcpus[who].told {
+                    self.pass(who);
+                }
+                self.take(who);
+                // Its handler makes a line fall.
+                match self.vcpus[who].taken.last() {
+                    Some(&PPI) => self.step(Step::Line(PPI, who, false)),
+                    Some(&LEVEL) => self.step(Step::Line(LEVEL, who, false)),
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+fn bit(number: u32) -> u32 {
+    1 << (number % 32)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn no_interrupt_is_lost(steps in prop::collection::vec(step(), 1..120)) {
+        let mut machine = Machine::new();
+        steps.into_iter().for_each(|step| machine.step(step));
+        machine.settle();
+        for (number, owed) in EDGES.into_iter().zip(machine.owed) {
+            prop_assert!(!owed, "{number} came and was not taken");
+        }
+        prop_assert!(!machine.line, "the line is high and was not taken");
+        for vcpu in &machine.vcpus {
+            prop_assert!(!vcpu.owed, "an SGI came and was not taken");
+            prop_assert!(!vcpu.line, "a private line is high and was not taken");
+            prop_assert!(vcpu.interface.registers().iter().all(|register| register.is_empty()));
+        }
+    }
+}
