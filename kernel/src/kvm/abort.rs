@@ -28,6 +28,8 @@ const SAME_LEVEL: u64 = 1;
 const EXTERNAL: u64 = 0x10;
 /// ESR.IL: a 32-bit instruction.
 const LONG: u64 = 1 << 25;
+/// PSTATE.M of EL0 in 32-bit state.
+const AARCH32_USER: u64 = 0x10;
 /// PSTATE at an exception: EL1 with its own stack, everything masked.
 const MASKED: u64 = 0x3c5;
 
@@ -190,9 +192,9 @@ pub fn undefined(guest: &mut Guest) {
 /// Takes an exception to EL1 (Arm ARM D1.3.1).
 fn raise(guest: &mut Guest, class: u64, details: u64) {
     let registers = &mut guest.registers;
-    let level = registers.pstate & 0xf;
-    let (vector, same) = match level {
+    let (vector, same) = match registers.pstate & 0x1f {
         0 => (0x400, 0),
+        AARCH32_USER => (0x600, 0),
         4 => (0, SAME_LEVEL),
         _ => (0x200, SAME_LEVEL),
     };

@@ -7,9 +7,9 @@ use crate::arch::{cpu, features, virt};
 /// The answer for a capability by its number; 0 for what is not there.
 pub fn extension(number: usize) -> usize {
     match number {
-        // USER_MEMORY, MP_STATE, DESTROY_MEMORY_REGION_WORKS, JOIN_MEMORY_REGIONS_WORKS, ONE_REG, READONLY_MEM,
+        // USER_MEMORY, USER_MEMORY2, MP_STATE, DESTROY_MEMORY_REGION_WORKS, JOIN_MEMORY_REGIONS_WORKS, ONE_REG, READONLY_MEM,
         // ARM_PSCI, ARM_PSCI_0_2, IMMEDIATE_EXIT.
-        3 | 14 | 21 | 30 | 70 | 81 | 87 | 102 | 136 => 1,
+        3 | 231 | 14 | 21 | 30 | 70 | 81 | 87 | 102 | 136 => 1,
         // NR_VCPUS.
         9 => cpu::count(),
         // NR_MEMSLOTS.

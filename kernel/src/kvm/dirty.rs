@@ -11,6 +11,7 @@ use super::vm::Machine;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::mm::user::UserPtr;
+use crate::task::sched;
 
 /// Pages of a word.
 const BITS: usize = 64;
@@ -28,7 +29,10 @@ impl Log {
             (false, _) => 0,
             (true, left) => u64::MAX.unbounded_shr(BITS.saturating_sub(left) as u32),
         };
-        words.extend((0..count).map(|at| AtomicU64::new(bits(at))));
+        for at in 0..count {
+            words.push(AtomicU64::new(bits(at)));
+            pause(at);
+        }
         try_arc(Log(words))
     }
 
@@ -57,9 +61,10 @@ impl Machine {
         let (slot, log) = self.logged(request.slot)?;
         let mut bitmap = UserPtr::<u64>::new(request.bitmap as usize);
         if self.clears_by_hand() {
-            for word in &log.0 {
+            for (at, word) in log.0.iter().enumerate() {
                 bitmap.write(&word.load(Acquire))?;
                 bitmap = bitmap.add(1);
+                pause(at);
             }
             return Ok(0);
         }
@@ -69,8 +74,10 @@ impl Machine {
             .try_reserve_exact(log.0.len())
             .map_err(|_| Errno::ENOMEM)?;
         taken.extend(log.0.iter().map(|word| word.swap(0, AcqRel)));
-        self.memory.protect(runs(&slot, 0, &taken));
+        self.memory
+            .protect(runs(&slot, 0, &taken), sched::cond_resched);
         for (at, word) in taken.iter().enumerate() {
+            pause(at);
             if let Err(error) = bitmap.add(at).write(word) {
                 log.0.iter().zip(&taken).for_each(|(log, word)| {
                     log.fetch_or(*word, AcqRel);
@@ -96,8 +103,16 @@ impl Machine {
         for (named, word) in named.iter_mut().zip(&log.0[first / BITS..]) {
             *named &= word.fetch_and(!*named, AcqRel);
         }
-        self.memory.protect(runs(&slot, first, &named));
+        self.memory
+            .protect(runs(&slot, first, &named), sched::cond_resched);
         Ok(0)
+    }
+}
+
+/// Lets others run now and then, in a loop over a log's words.
+fn pause(at: usize) {
+    if at % 4096 == 0 {
+        sched::cond_resched();
     }
 }
 

@@ -37,10 +37,8 @@ impl Watcher for Irqfd {
         if !self.trigger.drain() {
             return false;
         }
+        // A level stays high until it is resampled, or the monitor says otherwise.
         self.machine.set_gsi(self.gsi, true);
-        if self.resample.is_none() {
-            self.machine.set_gsi(self.gsi, false);
-        }
         true
     }
 }

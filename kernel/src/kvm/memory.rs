@@ -2,6 +2,7 @@
 
 use core::ops::Range;
 
+use super::dirty::Log;
 use super::slots::{Changed, Slot};
 use super::uapi::MemoryRegion;
 use super::vm::Machine;
@@ -11,6 +12,7 @@ use crate::mm::block;
 use crate::mm::fault::Access;
 use crate::mm::shadow::Shadow;
 use crate::mm::space::AddressSpace;
+use crate::task::sched;
 
 /// How much is mapped at once where a guest touches memory: a power of two.
 const AROUND: u64 = 64 << 10;
@@ -28,11 +30,20 @@ impl Machine {
     pub fn set_region(&self, region: &MemoryRegion) -> Result<usize> {
         let _changing = self.changing.lock();
         let all_written = self.logs_all_written();
-        let changed = self.slots.lock().set(region, self.limit(), all_written)?;
+        let wanted = self.slots.lock().check(region, self.limit())?;
+        // Large, so it is made without the lock; nobody else changes slots meanwhile.
+        let log = match wanted {
+            Some(pages) => Some(Log::new(pages, all_written)?),
+            None => None,
+        };
+        let changed = self.slots.lock().set(region, log)?;
         match changed {
-            Changed::Nothing => {}
-            Changed::Moved(range) => self.memory.unmap(range),
-            Changed::Logged(range) => self.memory.protect(core::iter::once(range)),
+            Changed::Moved(range) => self.memory.unmap(range, sched::cond_resched),
+            Changed::Logged(range) if !all_written => {
+                let range = core::iter::once(range);
+                self.memory.protect(range, sched::cond_resched);
+            }
+            Changed::Nothing | Changed::Logged(_) => {}
         }
         Ok(0)
     }
@@ -169,6 +180,6 @@ impl Shadow for Machine {
         let slots = self.slots.lock();
         slots
             .showing(&range)
-            .for_each(|range| self.memory.unmap(range));
+            .for_each(|range| self.memory.unmap(range, || ()));
     }
 }

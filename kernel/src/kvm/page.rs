@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 
-use super::uapi::{EXIT_DEBUG, EXIT_MMIO, EXIT_SYSTEM_EVENT, EXIT_UNDESCRIBED};
+use super::uapi::{EXIT_DEBUG, EXIT_MMIO, EXIT_SYSTEM_EVENT, EXIT_UNDESCRIBED, EXIT_UNKNOWN};
 use crate::errno::Result;
 use crate::mm::area::PageSource;
 use crate::mm::frame::FrameRef;
@@ -11,6 +11,7 @@ use crate::mm::shared::SharedPages;
 /// Offsets of its fields.
 const IMMEDIATE_EXIT: usize = 1;
 const EXIT_REASON: usize = 8;
+const FLAGS: usize = 14;
 const MMIO_ADDRESS: usize = 32;
 const MMIO_DATA: usize = 40;
 const MMIO_LEN: usize = 48;
@@ -44,6 +45,12 @@ impl RunPage {
         let mut byte = [0];
         self.frame.read(IMMEDIATE_EXIT, &mut byte);
         byte[0] != 0
+    }
+
+    /// RUN begins: why it comes back is not known yet.
+    pub fn begin(&self) {
+        self.frame.write(FLAGS, &0u16.to_ne_bytes());
+        self.set_reason(EXIT_UNKNOWN);
     }
 
     /// Says why RUN comes back.

@@ -15,6 +15,9 @@ pub const MAX: usize = 32767;
 /// The most pages of one.
 const MOST_PAGES: u64 = (1 << 31) - 1;
 
+/// The most slots that may show the same memory of the monitor's beside another: all of them are looked at when it is unmapped.
+const MOST_ALIASES: usize = 128;
+
 /// One slot.
 #[derive(Clone)]
 pub struct Slot {
@@ -102,9 +105,9 @@ impl Slots {
         self.0.iter().filter_map(|slot| slot.shown(monitors))
     }
 
-    /// Makes, moves or removes a slot of a guest whose addresses end at `limit`, with Linux's checks; a log that begins has
-    /// all pages written if `all_written`.
-    pub fn set(&mut self, region: &MemoryRegion, limit: u64, all_written: bool) -> Result<Changed> {
+    /// Whether [`Slots::set`] can make, move or remove a slot of a guest whose addresses end at `limit`, with Linux's checks.
+    /// Returns of how many pages a log begins with it, if one does.
+    pub fn check(&self, region: &MemoryRegion, limit: u64) -> Result<Option<usize>> {
         let page = PAGE_SIZE as u64;
         let aligned = [region.len, region.guest_address, region.address]
             .iter()
@@ -113,78 +116,73 @@ impl Slots {
         let monitors = region
             .address
             .checked_add(region.len)
-            .is_some_and(|end| end <= USER_END as u64);
+            .filter(|end| *end <= USER_END as u64);
         // The upper half of the number is the address space, of which arm64 has one.
         if region.slot as usize >= MAX
             || region.flags & !(MEM_READONLY | MEM_LOG) != 0
             || !aligned
-            || !monitors
             || region.len / page > MOST_PAGES
         {
             return Err(Errno::EINVAL);
         }
-        let end = end.ok_or(Errno::EINVAL)?;
-        let old = self.0.iter().position(|slot| slot.number == region.slot);
+        let (end, monitors) = end.zip(monitors).ok_or(Errno::EINVAL)?;
+        let old = self.get(region.slot);
         if region.len == 0 {
-            let old = old.ok_or(Errno::EINVAL)?;
-            return Ok(Changed::Moved(self.0.remove(old).guest));
+            return old.map(|_| None).ok_or(Errno::EINVAL);
         }
-        let mut new = Slot {
-            number: region.slot,
-            guest: region.guest_address..end,
-            address: region.address,
-            writable: region.flags & MEM_READONLY == 0,
-            log: None,
-        };
-        if let Some(old) = old.map(|at| &self.0[at])
-            && (old.address != new.address
-                || old.len() != new.len()
-                || old.writable != new.writable)
+        if let Some(old) = old
+            && (old.address != region.address
+                || (old.len() * PAGE_SIZE) as u64 != region.len
+                || old.writable != (region.flags & MEM_READONLY == 0))
         {
             return Err(Errno::EINVAL);
         }
+        let others = || self.0.iter().filter(|slot| slot.number != region.slot);
         let overlaps =
-            |slot: &Slot| slot.guest.start < new.guest.end && new.guest.start < slot.guest.end;
-        if self
-            .0
-            .iter()
-            .any(|slot| slot.number != new.number && overlaps(slot))
-        {
+            |slot: &Slot| slot.guest.start < end && region.guest_address < slot.guest.end;
+        if others().any(overlaps) {
             return Err(Errno::EEXIST);
         }
         if end > limit {
             return Err(Errno::EFAULT);
         }
+        let monitors = region.address as usize..monitors as usize;
+        if others()
+            .filter(|slot| slot.shown(&monitors).is_some())
+            .nth(MOST_ALIASES)
+            .is_some()
+        {
+            return Err(Errno::ENOMEM);
+        }
+        let begins = region.flags & MEM_LOG != 0 && old.is_none_or(|old| old.log.is_none());
+        Ok(begins.then_some(region.len as usize / PAGE_SIZE))
+    }
+
+    /// Makes, moves or removes a slot that was checked, with the log that begins if one does.
+    pub fn set(&mut self, region: &MemoryRegion, log: Option<Arc<Log>>) -> Result<Changed> {
+        let old = self.0.iter().position(|slot| slot.number == region.slot);
+        if region.len == 0 {
+            let old = old.ok_or(Errno::EINVAL)?;
+            return Ok(Changed::Moved(self.0.remove(old).guest));
+        }
+        self.0.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        let begins = log.is_some();
         let before = old.and_then(|at| self.0[at].log.clone());
-        let begins = region.flags & MEM_LOG != 0 && before.is_none();
-        if region.flags & MEM_LOG != 0 {
-            new.log = match before {
-                Some(log) => Some(log),
-                None => Some(Log::new(new.len(), all_written)?),
-            };
-        }
+        let new = Slot {
+            number: region.slot,
+            guest: region.guest_address..region.guest_address + region.len,
+            address: region.address,
+            writable: region.flags & MEM_READONLY == 0,
+            log: log.or(before.filter(|_| region.flags & MEM_LOG != 0)),
+        };
         let guest = new.guest.clone();
-        match old {
-            Some(at) if self.0[at].guest == guest => {
-                self.0[at] = new;
-                let protects = begins && !all_written;
-                Ok(if protects {
-                    Changed::Logged(guest)
-                } else {
-                    Changed::Nothing
-                })
-            }
-            Some(at) => {
-                let old = self.0.remove(at);
-                self.insert(new);
-                Ok(Changed::Moved(old.guest))
-            }
-            None => {
-                self.0.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-                self.insert(new);
-                Ok(Changed::Nothing)
-            }
-        }
+        let old = old.map(|at| self.0.remove(at));
+        self.insert(new);
+        Ok(match old {
+            Some(old) if old.guest != guest => Changed::Moved(old.guest),
+            Some(_) if begins => Changed::Logged(guest),
+            _ => Changed::Nothing,
+        })
     }
 
     fn insert(&mut self, new: Slot) {

@@ -18,6 +18,7 @@ pub const GET_VCPU_MMAP_SIZE: u32 = TYPE | 0x04;
 // Of a VM.
 pub const CREATE_VCPU: u32 = TYPE | 0x41;
 pub const SET_USER_MEMORY_REGION: u32 = sized(WRITE, 0x46, 32);
+pub const SET_USER_MEMORY_REGION2: u32 = sized(WRITE, 0x49, 160);
 pub const ARM_PREFERRED_TARGET: u32 = sized(READ, 0xaf, 32);
 pub const CREATE_DEVICE: u32 = sized(READ | WRITE, 0xe0, 12);
 pub const IRQ_LINE: u32 = sized(WRITE, 0x61, 8);
@@ -57,6 +58,14 @@ pub struct MemoryRegion {
     pub guest_address: u64,
     pub len: u64,
     pub address: u64,
+}
+
+/// `struct kvm_userspace_memory_region2`: the same, and what only flags that arm64 has not speak of.
+#[derive(zerocopy::FromBytes, zerocopy::IntoBytes)]
+#[repr(C)]
+pub struct MemoryRegion2 {
+    pub region: MemoryRegion,
+    pub unused: [u64; 16],
 }
 
 /// It is noticed which pages are written; guests read it only.
@@ -181,6 +190,7 @@ pub const MP_STATE_RUNNABLE: u32 = 0;
 pub const MP_STATE_STOPPED: u32 = 5;
 
 /// Why RUN came back.
+pub const EXIT_UNKNOWN: u32 = 0;
 pub const EXIT_MMIO: u32 = 6;
 pub const EXIT_DEBUG: u32 = 4;
 pub const EXIT_INTR: u32 = 10;

@@ -259,6 +259,7 @@ impl Vcpu {
         if self.page.immediate_exit() {
             return Err(Errno::EINTR);
         }
+        self.page.begin();
         loop {
             if current().signal_due() {
                 self.exits.count(stats::Exit::Signal);
@@ -378,7 +379,7 @@ impl Vcpu {
         let (mut exit, mut hosts) = (Exit::Again, None);
         state
             .guest
-            .run(&machine.memory, |registers, left| match left {
+            .run(&machine.memory, self.id, |registers, left| match left {
                 Left::Trap => match exit::answer(&mut context, registers) {
                     Exit::Again => context.next(),
                     Exit::Fp => Next::GiveFp,

@@ -3,7 +3,7 @@
 use core::ops::{Deref, DerefMut};
 
 use crate::arch::lock::Word;
-use crate::task::wait::WaitQueue;
+use crate::task::wait::{WaitError, WaitQueue};
 
 type SpinMutex<T> = lock_api::Mutex<Word, T>;
 type SpinMutexGuard<'a, T> = lock_api::MutexGuard<'a, Word, T>;
@@ -38,6 +38,21 @@ impl<T: ?Sized> SleepMutex<T> {
     pub fn lock(&self) -> SleepMutexGuard<'_, T> {
         let value = self.value.try_lock().or_else(|| self.wait());
         self.lend(value)
+    }
+
+    /// Takes the lock, asleep until it is free or a signal kills the process.
+    #[allow(dead_code, reason = "for architectures with guests")]
+    pub fn lock_killable(&self) -> Result<SleepMutexGuard<'_, T>, WaitError> {
+        let mut value = self.value.try_lock();
+        if value.is_none() {
+            let waited = self.waiters.wait_killable(|| {
+                value = self.value.try_lock();
+                value.is_some()
+            });
+            // It may have been woken in another's place.
+            waited.inspect_err(|_| _ = self.waiters.wake_one())?;
+        }
+        Ok(self.lend(value))
     }
 
     /// Takes the lock if it is free.

@@ -168,23 +168,23 @@ fn get(machine: &Machine, vgic: &Vgic, wanted: &DeviceAttribute) -> Result<usize
         return saved::get(machine, vgic, wanted);
     }
     let address = wanted.address as usize;
-    let setup = vgic.setup.lock();
+    // The monitor's memory is touched without the lock, under which nobody may sleep.
+    let setup = || vgic.setup.lock();
     let value = match (wanted.group, wanted.number) {
-        (attribute::ADDRESS, attribute::DISTRIBUTOR) => setup.distributor.unwrap_or(u64::MAX),
+        (attribute::ADDRESS, attribute::DISTRIBUTOR) => setup().distributor.unwrap_or(u64::MAX),
         (attribute::ADDRESS, attribute::REDISTRIBUTORS) => {
-            setup.regions.first().map_or(u64::MAX, |region| region.base)
+            let first = setup().regions.first().map(|region| region.base);
+            first.unwrap_or(u64::MAX)
         }
         (attribute::ADDRESS, attribute::REGION) => {
-            drop(setup);
             let index = UserPtr::<u64>::new(address).read()? & INDEX;
-            let setup = vgic.setup.lock();
+            let setup = setup();
             let region = setup.regions.get(index as usize).ok_or(Errno::ENOENT)?;
             index | region.base | region.count << COUNT
         }
         (attribute::ADDRESS, _) => return Err(Errno::ENODEV),
         (attribute::INTERRUPTS, _) => {
-            let interrupts = setup.interrupts.unwrap_or(PRIVATE);
-            drop(setup);
+            let interrupts = setup().interrupts.unwrap_or(PRIVATE);
             return UserPtr::new(address).write(&interrupts).map(|()| 0);
         }
         _ => return Err(Errno::ENXIO),
@@ -268,7 +268,7 @@ impl Setup {
         if index != self.regions.len() || self.regions.iter().any(overlaps) {
             return Err(Errno::EINVAL);
         }
-        self.check(base, len)?;
+        self.check(base, len.max(redistributor::LEN))?;
         self.regions.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         self.regions.push(Region { base, count });
         Ok(())

@@ -41,7 +41,8 @@ use super::sysreg::{at_el2, isb, read, write};
 
 /// HCR_EL2 while a guest runs (Arm ARM D24.2.59): translation; set/way operations act on all; interrupts and system
 /// errors are the host's; maintenance reaches the inner-shareable domain; WFI, ID registers, SMC, implementation-defined
-/// registers, auxiliary control and set/way operations trap; EL1 is AArch64; the host is at EL2.
+/// registers, auxiliary control and set/way operations trap; EL1 is AArch64; the host is at EL2; registers of LORegions and of
+/// error records trap, which guests do not have.
 const HCR: u64 = 1
     | 1 << 1
     | 0b111 << 3
@@ -52,22 +53,26 @@ const HCR: u64 = 1
     | 1 << 21
     | 1 << 22
     | 1 << 31
-    | 1 << 34;
+    | 1 << 34
+    | 1 << 35
+    | 1 << 36;
 /// HCR_EL2.APK and API: neither keys nor instructions of pointer authentication trap.
 const AUTHENTICATION: u64 = 0b11 << 40;
 /// HCR_EL2.TWE: WFE traps too.
 const TRAP_WAIT_FOR_EVENT: u64 = 1 << 14;
 /// HCR_EL2.VSE: a system error is pending in the guest.
 const ERROR_PENDING: u64 = 1 << 8;
-/// MDCR_EL2 while a guest runs: the OS lock and performance registers trap, the host's number of counters stays
-/// (D24.2.97).
-const MDCR: usize = 0b11 << 10 | 0b11 << 5;
+/// MDCR_EL2 while a guest runs: the OS lock, performance registers, statistical profiling and trace filters trap, the host's
+/// number of counters stays (D24.2.97).
+const MDCR: usize = 1 << 19 | 1 << 14 | 0b11 << 10 | 0b11 << 5;
 /// MPIDR_EL1.RES1.
 const MPIDR: u64 = 1 << 31;
 /// CNTHCTL_EL2 with E2H: a guest has the physical counter, and the physical timer of EL1 (D24.2.31). The host is not concerned.
 const TIMERS: usize = 0b11 << 10;
 /// CPTR_EL2.FPEN, which is where CPACR_EL1 has it (D24.2.36): FP and SIMD registers do not trap.
 const FP_ON: usize = 0b11 << 20;
+/// CPTR_EL2.TTA and TAM: trace registers and activity monitors trap.
+const OTHERS_TRAP: usize = 1 << 28 | 1 << 30;
 /// ICC_SRE_EL2: the interface is used by registers, by guests too (Arm IHI 0069, 12.2.24).
 const BY_REGISTERS: usize = 0b1111;
 
@@ -187,17 +192,20 @@ impl Guest {
     }
 
     /// Runs the guest. At each exit `answer` says whether it goes on at once. It runs with the guest's context in this CPU,
-    /// so it must not wait, touch a program's memory, or change translations. Returns why the guest was left last.
+    /// so it must not wait, touch a program's memory, or change translations. `vcpu` is its number among those that have the same
+    /// memory. Returns why the guest was left last.
     ///
     /// FP and SIMD registers stay the program's until the guest uses its own: many a guest is left before it does.
     pub fn run(
         &mut self,
         memory: &Stage2,
+        vcpu: u32,
         mut answer: impl FnMut(&mut Registers, Left) -> Next,
     ) -> Left {
         // To programs this is a system call, which need not keep vectors.
         super::thread::current().arch.end_sve();
-        let (thread, features) = (read!("tpidr_el0"), read!("cpacr_el1"));
+        let (thread, narrow) = (read!("tpidr_el0"), read!("tpidrro_el0"));
+        let features = read!("cpacr_el1");
         let (host, vectors, traps) = (read!("hcr_el2"), read!("vbar_el1"), read!("mdcr_el2"));
         // SAFETY: these concern the guest alone.
         unsafe {
@@ -227,7 +235,10 @@ impl Guest {
         unsafe {
             write!("vbar_el1", guest_vectors);
             write!("hcr_el2", configuration);
-            write!("cpacr_el1", features & !(FP_ON | sve::ON));
+            write!("cpacr_el1", features & !(FP_ON | sve::ON) | OTHERS_TRAP);
+        }
+        if memory.others_ran(vcpu) {
+            stage2::forget_here();
         }
         let mut has_fp = false;
         let left = loop {
@@ -238,7 +249,7 @@ impl Guest {
                 Next::GiveFp => {
                     let own = if self.sve.is_some() { sve::ON } else { 0 };
                     // SAFETY: concerns the guest alone, as the kernel has no use for them.
-                    unsafe { write!("cpacr_el1", features & !sve::ON | own) };
+                    unsafe { write!("cpacr_el1", features & !sve::ON | own | OTHERS_TRAP) };
                     isb();
                     fp::save(&mut self.program);
                     fp::load(&self.fp);
@@ -277,6 +288,7 @@ impl Guest {
             write!("cntvoff_el2", 0usize);
             write!("mdcr_el2", traps);
             write!("tpidr_el0", thread);
+            write!("tpidrro_el0", narrow);
         }
         isb();
         left

@@ -6,15 +6,16 @@
 
 use core::arch::asm;
 use core::ops::Range;
-use core::sync::atomic::{AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
-use super::super::PAGE_SIZE;
+use super::super::cpu;
 use super::super::mmu::phys_to_virt;
 use super::super::sysreg::{isb, read, write};
+use super::super::{MAX_CPUS, PAGE_SIZE};
 use crate::errno::{Errno, Result};
 use crate::mm::block::Shown;
 use crate::mm::frame::{self, FrameRef};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 use translation::{Change, Forget};
 
 /// Entries of a table.
@@ -41,6 +42,8 @@ const _: () = {
     let debt = translation::arm64(Change::Resize);
     assert!(debt.break_first && matches!(debt.forget, Forget::Space));
 };
+/// Entries that are looked at while the lock is held.
+const MOST_LOOKS: usize = 4096;
 /// HCR_EL2.TGE: with it, TLB maintenance of EL1 would be of the host's programs.
 const HCR_TGE: usize = 1 << 27;
 
@@ -75,6 +78,8 @@ pub struct Stage2 {
     changing: Mutex<()>,
     /// Counts the times that something was taken away: what was looked up before may be true no longer.
     generation: AtomicU64,
+    /// Which of the guest's virtual CPUs each CPU ran last, by their numbers plus one.
+    ran: [AtomicU32; MAX_CPUS],
 }
 
 impl Stage2 {
@@ -87,12 +92,24 @@ impl Stage2 {
             bits,
             changing: Mutex::new(()),
             generation: AtomicU64::new(0),
+            ran: [const { AtomicU32::new(0) }; MAX_CPUS],
         })
     }
 
     /// VTTBR_EL2.
     fn base(&self) -> u64 {
         self.root.phys().0 as u64 | u64::from(self.identifier) << 48
+    }
+
+    /// Whether this CPU may hold translations of another virtual CPU than number `vcpu`, which runs here from now on: they share
+    /// an identifier, and a guest may use an address space identifier for one thing on each.
+    pub(super) fn others_ran(&self, vcpu: u32) -> bool {
+        let ran = &self.ran[cpu::this().index()];
+        let last = ran.load(Relaxed);
+        if last != vcpu + 1 {
+            ran.store(vcpu + 1, Relaxed);
+        }
+        ![0, vcpu + 1].contains(&last)
     }
 
     /// Makes it this CPU's.
@@ -195,17 +212,21 @@ impl Stage2 {
         Ok(Some(entry(table, index(address, last))))
     }
 
-    /// Lets the guest write no longer in these ranges, on all CPUs.
-    pub fn protect(&self, ranges: impl Iterator<Item = Range<u64>>) {
+    /// Lets the guest write no longer in these ranges, on all CPUs. Calls `pause` now and then, without a lock.
+    pub fn protect(&self, ranges: impl Iterator<Item = Range<u64>>, mut pause: impl FnMut()) {
         let mut changed = false;
         for range in ranges {
-            let _held = self.changing.lock();
-            self.generation.fetch_add(1, Release);
-            self.take(range.clone(), |value| value & NO_BLOCK == 0);
-            self.each_leaf(range, &mut |entry| {
-                changed |= entry.fetch_and(!WRITABLE, AcqRel) & WRITABLE != 0;
-                true
-            });
+            self.take(range.clone(), |value| value & NO_BLOCK == 0, &mut pause);
+            let mut left = Some(range.start);
+            while let Some(start) = left {
+                let held = self.change();
+                left = self.each_leaf(start..range.end, &mut |entry| {
+                    changed |= entry.fetch_and(!WRITABLE, AcqRel) & WRITABLE != 0;
+                    true
+                });
+                drop(held);
+                pause();
+            }
         }
         if changed {
             let _held = self.changing.lock();
@@ -213,20 +234,26 @@ impl Stage2 {
         }
     }
 
-    /// Forgets what is mapped in a range, on all CPUs, and lets go of its frames.
-    pub fn unmap(&self, range: Range<u64>) {
-        let _held = self.changing.lock();
+    /// Forgets what is mapped in a range, on all CPUs, and lets go of its frames. Calls `pause` now and then, without a lock.
+    pub fn unmap(&self, range: Range<u64>, mut pause: impl FnMut()) {
+        self.take(range, |_| true, &mut pause);
+    }
+
+    /// Something is taken away while this is held: what was looked up before is not mapped any more.
+    fn change(&self) -> MutexGuard<'_, ()> {
+        let held = self.changing.lock();
         self.generation.fetch_add(1, Release);
-        self.take(range, |_| true);
+        held
     }
 
     /// Takes the blocks and pages in a range out that are wanted, blocks as a whole.
-    fn take(&self, range: Range<u64>, wanted: impl Fn(u64) -> bool) {
+    fn take(&self, range: Range<u64>, wanted: impl Fn(u64) -> bool, pause: &mut impl FnMut()) {
         let mut left = Some(range.start);
         while let Some(start) = left {
             // Frames are let go of only when no TLB knows them any more; so many at a time, without memory for a list.
             let mut frames = [const { None }; 64];
             let mut count = 0;
+            let held = self.change();
             left = self.each_leaf(start..range.end, &mut |entry| {
                 if !wanted(entry.load(Relaxed)) {
                     return true;
@@ -241,22 +268,30 @@ impl Stage2 {
             if count > 0 {
                 self.invalidate();
             }
+            drop(held);
             for value in frames.into_iter().flatten() {
                 // SAFETY: taken out of the tree, and forgotten by all TLBs.
                 unsafe { release(value, LAST) };
             }
+            pause();
         }
     }
 
-    /// Visits the valid entries of pages and blocks that touch a range until `visit` says false: the address where it did.
+    /// Visits the valid entries of pages and blocks that touch a range until `visit` says false, or enough was looked at: the
+    /// address that is next.
     fn each_leaf(
         &self,
         range: Range<u64>,
         visit: &mut dyn FnMut(&AtomicU64) -> bool,
     ) -> Option<u64> {
         let mut address = range.start;
+        let mut looks = 0;
         while address < range.end {
+            looks += 1;
             let (entry, level) = self.leaf(address);
+            if looks > MOST_LOOKS {
+                return Some(address);
+            }
             if entry.load(Acquire) & VALID != 0 && !visit(entry) {
                 return Some(address);
             }
@@ -335,6 +370,22 @@ unsafe fn release(value: u64, level: usize) {
     }
     // SAFETY: whoever made the entry left the frame's count with it.
     drop(unsafe { FrameRef::from_mapped(named) });
+}
+
+/// Makes this CPU forget what it holds of the guest whose translation it has, instructions included; HCR_EL2 is the guest's
+/// already.
+pub(super) fn forget_here() {
+    isb();
+    // SAFETY: EL1's maintenance is the guest's.
+    unsafe {
+        asm!(
+            "tlbi vmalle1",
+            "ic iallu",
+            "dsb nsh",
+            options(nostack, preserves_flags)
+        )
+    };
+    isb();
 }
 
 /// Walks see the entry before the guest is entered (D8.17.1).
