@@ -101,7 +101,7 @@ impl<T> Radix<T> {
     pub fn each(&self, range: Range<usize>, mut visit: impl FnMut(usize, &T)) {
         let mut at = range.start;
         while at < range.end {
-            let stop = (at | (FANOUT - 1)).saturating_add(1).min(range.end);
+            let mut stop = (at | (FANOUT - 1)).saturating_add(1).min(range.end);
             match self.last_node(at) {
                 Some(node) => {
                     for (index, slot) in (at..stop).zip(&node.0[digit(at, 0)..]) {
@@ -113,6 +113,9 @@ impl<T> Radix<T> {
                 None => {
                     if let Some(item) = self.get(at) {
                         visit(at, item);
+                    }
+                    if stop < range.end {
+                        stop = self.next_item(stop).unwrap_or(range.end);
                     }
                 }
             }

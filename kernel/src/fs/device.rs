@@ -7,9 +7,11 @@ use super::io::{Sink, Source};
 use super::{trace, tty};
 use crate::arch;
 use crate::errno::{Errno, Result};
+use crate::mm::PAGE_SIZE;
 use crate::mm::heap::try_arc;
 use crate::mm::user::UserPtr;
 use crate::random;
+use crate::task::sched::cond_resched_interruptible;
 use alloc::sync::Arc;
 use linux_raw_sys::ioctl::RNDGETENTCNT;
 
@@ -97,8 +99,8 @@ impl FileOps for Memory {
     fn read(&self, _file: &File, to: &mut Sink, _position: u64) -> Result<usize> {
         match self {
             Memory::Null => Ok(0),
-            Memory::Zero | Memory::Full => to.put_zeros(to.left()),
-            Memory::Random => read_random(to),
+            Memory::Zero | Memory::Full => pieces(to, |to| to.put_zeros(PAGE_SIZE)),
+            Memory::Random => pieces(to, put_random),
             Memory::Log => Err(Errno::EAGAIN),
         }
     }
@@ -133,20 +135,27 @@ impl FileOps for Memory {
     }
 }
 
-fn read_random(to: &mut Sink) -> Result<usize> {
+/// Fills `to` piece by piece with `put`, until one falls short or a signal is due.
+fn pieces(to: &mut Sink, put: impl Fn(&mut Sink) -> Result<usize>) -> Result<usize> {
     let mut total = 0;
-    let mut bytes = [0; 256];
     while to.left() > 0 {
-        let len = to.left().min(bytes.len());
-        random::fill(&mut bytes[..len]);
-        match to.put(&bytes[..len]) {
+        match put(to) {
             Ok(count) => total += count,
             Err(error) if total == 0 => return Err(error),
             Err(_) => break,
         }
-        crate::task::sched::cond_resched();
+        if cond_resched_interruptible().is_err() {
+            break;
+        }
     }
     Ok(total)
+}
+
+fn put_random(to: &mut Sink) -> Result<usize> {
+    let mut bytes = [0; 256];
+    let len = to.left().min(bytes.len());
+    random::fill(&mut bytes[..len]);
+    to.put(&bytes[..len])
 }
 
 fn write_log(from: &mut Source) -> Result<usize> {

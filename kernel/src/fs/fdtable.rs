@@ -11,6 +11,9 @@ use alloc::vec::Vec;
 /// The most descriptors that RLIMIT_NOFILE can be raised to (Linux's `nr_open`).
 pub const MAX_FILES: usize = 1 << 20;
 
+/// Bytes that any open file holds, roughly.
+const FILE: usize = 1024;
+
 #[derive(Clone)]
 struct Slot {
     file: Arc<File>,
@@ -97,6 +100,13 @@ impl FdTable {
             Some(Some(slot)) => Ok(slot.file.clone()),
             _ => Err(Errno::EBADF),
         }
+    }
+
+    /// Bytes of kernel memory that the files hold, roughly.
+    pub fn held(&self) -> usize {
+        let table = self.0.lock();
+        let files = table.slots.iter().flatten();
+        files.map(|slot| FILE + slot.file.ops().held()).sum()
     }
 
     /// Whether `wanted` holds for any of the files.

@@ -12,15 +12,16 @@ use super::poll::{Events, PollTable};
 use super::sigio::Sigio;
 use super::writers::Claim;
 use crate::errno::{Errno, Result};
-use crate::mm::frame::FrameRef;
+use crate::mm::frame::{self, FrameRef};
 use crate::mm::heap::try_arc;
-use crate::mm::{Mappers, PageSource};
-use crate::sync::{Mutex, SleepMutex};
+use crate::mm::{Mappers, PAGE_SIZE, PageSource};
+use crate::sync::{Counter, Mutex, SleepMutex};
+use crate::task::require;
 use alloc::sync::Arc;
 use core::any::Any;
 use core::fmt;
 use core::ops::Range;
-use core::sync::atomic::{AtomicU32, Ordering::*};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use linux_raw_sys::general::*;
 
 /// The flags of open(2) and fcntl(F_SETFL).
@@ -132,6 +133,11 @@ pub trait FileOps: Send + Sync + Any {
     /// Whether a place in a stream may be asked for, though all are alike: in /dev/zero.
     fn has_places(&self) -> bool {
         false
+    }
+
+    /// Bytes of kernel memory that are freed when it is closed for good, roughly. Takes no lock that sleeps.
+    fn held(&self) -> usize {
+        0
     }
 
     /// Reads from `position` on; 0 is end-of-file.
@@ -248,7 +254,8 @@ impl File {
         if let (Some(claim), Some(writers)) = (flags.claim(), entry.inode().writers()) {
             writers.claim(claim)?;
         }
-        // What fails from here on gives the claim back when it is dropped.
+        count_open()?;
+        // What fails from here on gives the claim and the count back when it is dropped.
         try_arc(File {
             stream: ops.is_stream(),
             entry,
@@ -493,6 +500,7 @@ impl File {
 
 impl Drop for File {
     fn drop(&mut self) {
+        OPEN.add(-1);
         lock::release_file(self);
         lease::give_back(self);
         dnotify::forget(self);
@@ -513,6 +521,43 @@ impl Drop for File {
     }
 }
 
+/// Open files.
+static OPEN: Counter = Counter::new();
+
+/// The most open files without CAP_SYS_ADMIN (`/proc/sys/fs/file-max`); 0 as long as nobody has said, and it is what takes some
+/// tenth of memory.
+static MOST_OPEN: AtomicUsize = AtomicUsize::new(0);
+/// The fewest that this is (NR_FILE).
+const LEAST_OPEN: usize = 8192;
+
+/// How many files are open.
+pub fn open_files() -> usize {
+    OPEN.exactly()
+}
+
+/// The most that may be without CAP_SYS_ADMIN.
+pub fn most_open() -> usize {
+    match MOST_OPEN.load(Relaxed) {
+        0 => LEAST_OPEN.max(frame::total() * (PAGE_SIZE / 1024) / 10),
+        most => most,
+    }
+}
+
+/// Changes that.
+pub fn set_most_open(most: usize) {
+    MOST_OPEN.store(most.max(1), Relaxed);
+}
+
+/// Counts one more open file; ENFILE where there are too many.
+fn count_open() -> Result<()> {
+    let most = most_open();
+    if OPEN.roughly() >= most && OPEN.exactly() >= most {
+        require(CAP_SYS_ADMIN).map_err(|_| Errno::ENFILE)?;
+    }
+    OPEN.add(1);
+    Ok(())
+}
+
 /// A mapping holds the open file, which has the name that `/proc/PID/maps` shows.
 impl PageSource for File {
     fn page(&self, index: usize, write: bool) -> Result<FrameRef> {
@@ -523,6 +568,10 @@ impl PageSource for File {
         if let Some(pages) = self.page_source() {
             pages.present(first, frames);
         }
+    }
+
+    fn next_present(&self, first: usize) -> Option<usize> {
+        self.page_source()?.next_present(first)
     }
 
     fn len_pages(&self) -> usize {

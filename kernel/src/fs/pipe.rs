@@ -11,11 +11,14 @@ use crate::mm::PAGE_SIZE;
 use crate::mm::heap::try_arc;
 use crate::mm::user::UserPtr;
 use crate::sync::{Mutex, SleepMutex};
-use crate::task::{can, require, signal};
+use crate::task::user::{self, User};
+use crate::task::{can, current, require, signal};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
-use linux_raw_sys::general::{CAP_SYS_RESOURCE, O_ACCMODE, O_RDWR, O_WRONLY, S_IFIFO, SIGPIPE};
+use linux_raw_sys::general::{
+    CAP_SYS_ADMIN, CAP_SYS_RESOURCE, O_ACCMODE, O_RDWR, O_WRONLY, S_IFIFO, SIGPIPE,
+};
 use linux_raw_sys::ioctl::FIONREAD;
 
 /// Writes up to this size are not mixed with those of others.
@@ -26,6 +29,45 @@ const PAGES: usize = 16;
 static MAX_SIZE: AtomicUsize = AtomicUsize::new(1 << 20);
 /// The largest that any can be.
 const LARGEST: usize = 1 << 31;
+/// Pages of a user's pipes beyond which new ones are small, and which none may pass; 0 is no limit
+/// (`/proc/sys/fs/pipe-user-pages-soft` and `-hard`).
+pub static USER_PAGES_SOFT: AtomicUsize = AtomicUsize::new(16384);
+/// As above.
+pub static USER_PAGES_HARD: AtomicUsize = AtomicUsize::new(0);
+/// Pages of a new pipe beyond the soft limit.
+const FEW_PAGES: usize = 2;
+
+fn is_beyond(limit: &AtomicUsize, pages: usize) -> bool {
+    let limit = limit.load(Relaxed);
+    limit != 0 && pages > limit
+}
+
+/// Pages that a pipe may take, counted for who made it.
+struct Charge {
+    user: Arc<User>,
+    pages: AtomicUsize,
+}
+
+impl Charge {
+    /// Counts `pages` instead; the user's sum.
+    fn change(&self, pages: usize) -> usize {
+        let before = self.pages.swap(pages, Relaxed);
+        let others = self.user.pipe_pages.fetch_sub(before, Relaxed) - before;
+        self.user.pipe_pages.fetch_add(pages, Relaxed);
+        others + pages
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.change(0);
+    }
+}
+
+/// Whether the limits for users bind the caller.
+fn is_limited() -> bool {
+    !can(CAP_SYS_RESOURCE) && !can(CAP_SYS_ADMIN)
+}
 
 /// The largest that a pipe can be made without CAP_SYS_RESOURCE, in bytes.
 pub fn max_size() -> usize {
@@ -63,16 +105,29 @@ pub struct Pipe {
     writable: Arc<WaitSource>,
     number: u64,
     born: Time,
+    charge: Charge,
 }
 
 impl Pipe {
     fn new() -> Result<Arc<Self>> {
         let most = max_size() / PAGE_SIZE;
-        let pages = if most >= PAGES || can(CAP_SYS_RESOURCE) {
+        let mut pages = if most >= PAGES || can(CAP_SYS_RESOURCE) {
             PAGES
         } else {
             most
         };
+        let charge = Charge {
+            user: user::of(current().with_credentials(|who| who.uid))?,
+            pages: AtomicUsize::new(0),
+        };
+        let mut sum = charge.change(pages);
+        if is_beyond(&USER_PAGES_SOFT, sum) && is_limited() {
+            pages = FEW_PAGES;
+            sum = charge.change(pages);
+        }
+        if is_beyond(&USER_PAGES_HARD, sum) && is_limited() {
+            return Err(Errno::ENFILE);
+        }
         try_arc(Pipe {
             ring: SleepMutex::new(Ring::new(pages)?),
             len: AtomicUsize::new(0),
@@ -84,6 +139,7 @@ impl Pipe {
             writable: WaitSource::new()?,
             number: super::new_anonymous_number(),
             born: Time::now(),
+            charge,
         })
     }
 
@@ -201,7 +257,15 @@ impl Pipe {
             require(CAP_SYS_RESOURCE)?;
         }
         self.with_ring(|ring| -> Result<()> {
-            *ring = ring.resized(pages)?;
+            let before = ring.capacity() / PAGE_SIZE;
+            let sum = self.charge.change(pages);
+            let beyond = is_beyond(&USER_PAGES_SOFT, sum) || is_beyond(&USER_PAGES_HARD, sum);
+            let resized = if pages > before && beyond && is_limited() {
+                Err(Errno::EPERM)
+            } else {
+                ring.resized(pages)
+            };
+            *ring = resized.inspect_err(|_| _ = self.charge.change(before))?;
             self.capacity.store(ring.capacity(), Relaxed);
             Ok(())
         })?;
@@ -369,6 +433,14 @@ impl Drop for End {
 impl FileOps for End {
     fn is_stream(&self) -> bool {
         true
+    }
+
+    fn held(&self) -> usize {
+        // An empty one has given its pages back but one.
+        match self.pipe.len.load(Relaxed) {
+            0 => PAGE_SIZE,
+            _ => self.pipe.capacity.load(Relaxed),
+        }
     }
 
     fn read(&self, file: &File, to: &mut Sink, _position: u64) -> Result<usize> {

@@ -11,7 +11,7 @@ use core::{fmt, slice};
 
 use super::frame::FrameRef;
 use super::reverse::Mappers;
-use super::space::AddressSpace;
+use super::space::{AddressSpace, USER_START};
 use super::{PAGE_SIZE, page_down};
 use crate::errno::{Errno, Result};
 
@@ -26,6 +26,11 @@ pub trait PageSource: Send + Sync {
 
     /// Hands out the frames that are there already from page `first` on, without making any: for mapping ahead.
     fn present(&self, _first: usize, _frames: &mut [Option<FrameRef>]) {}
+
+    /// The first page from `first` on that may be there already.
+    fn next_present(&self, first: usize) -> Option<usize> {
+        Some(first)
+    }
 
     /// Length in pages, the last part of a page included.
     fn len_pages(&self) -> usize;
@@ -157,6 +162,17 @@ impl Source {
                 offset: offset + bytes,
             },
         }
+    }
+
+    /// The same source `bytes` further back, if there is so much.
+    fn receded(&self, bytes: usize) -> Option<Source> {
+        Some(match self {
+            Source::Anonymous => Source::Anonymous,
+            Source::File { mapping, offset } => Source::File {
+                mapping: mapping.clone(),
+                offset: offset.checked_sub(bytes)?,
+            },
+        })
     }
 
     /// Whether `next`, which begins `bytes` after this, is its continuation.
@@ -323,7 +339,31 @@ impl Areas {
     /// Whether there are as many as a program may map, or more.
     #[inline]
     pub fn is_full(&self) -> bool {
-        self.list.len() >= MOST_AREAS.load(Relaxed)
+        !self.has_room(1)
+    }
+
+    /// Whether a program may map `count` more.
+    #[inline]
+    pub fn has_room(&self, count: usize) -> bool {
+        self.list.len() + count <= MOST_AREAS.load(Relaxed)
+    }
+
+    /// Refuses to cut the areas at the bounds of `range` that `changes` says are about to change, where that would be more areas
+    /// than a program may map.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn check_cuts(&self, range: &Range<usize>, changes: impl Fn(&Area) -> bool) -> Result<()> {
+        let cuts = |at| {
+            let area = self.find(at);
+            area.is_some_and(|area| area.start < at && changes(area))
+        };
+        let more = usize::from(cuts(range.start)) + usize::from(cuts(range.end));
+        if more == 0 || self.has_room(more) {
+            Ok(())
+        } else {
+            Err(Errno::ENOMEM)
+        }
     }
 
     /// Bytes in all areas.
@@ -532,24 +572,27 @@ impl Areas {
         }
     }
 
-    /// Extends the stack above `address` down to it, if there is one no longer than `limit` bytes then and enough room
-    /// stays below it.
-    pub fn grow_down(&mut self, address: usize, limit: usize) -> bool {
+    /// Extends the stack above `address` down to it, if there is one no longer than `limit` bytes then, all areas together
+    /// are no longer than `all`, and enough room stays below it.
+    pub fn grow_down(&mut self, address: usize, limit: usize, all: usize) -> bool {
         let at = self.index_after(address);
-        let below = self.list.get(at.wrapping_add(1)).map_or(0, |area| area.end);
+        let below = self.list.get(at.wrapping_add(1));
+        let floor = below.map_or(USER_START, |area| area.end + STACK_GAP);
         let start = page_down(address);
-        match self.list.get_mut(at) {
-            Some(area)
-                if area.flags.has(Flags::GROWS_DOWN)
-                    && area.end - start <= limit
-                    && (below == 0 || start >= below + STACK_GAP) =>
-            {
-                self.bytes += area.start - start;
-                area.start = start;
-                true
-            }
-            _ => false,
-        }
+        let Some(area) = self.list.get_mut(at) else {
+            return false;
+        };
+        let grown = area.start.saturating_sub(start);
+        let fits = area.flags.has(Flags::GROWS_DOWN)
+            && area.end - start <= limit
+            && self.bytes.saturating_add(grown) <= all
+            && start >= floor;
+        let Some(source) = area.source.receded(grown).filter(|_| fits) else {
+            return false;
+        };
+        (area.start, area.source) = (start, source);
+        self.bytes += grown;
+        true
     }
 
     /// The highest free place for `len` bytes inside `window`, aligned to `align`.

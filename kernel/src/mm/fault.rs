@@ -2,7 +2,9 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use linux_raw_sys::general::{BUS_ADRERR, SEGV_ACCERR, SEGV_MAPERR, SIGBUS, SIGKILL, SIGSEGV};
+use linux_raw_sys::general::{
+    BUS_ADRERR, RLIMIT_AS, SEGV_ACCERR, SEGV_MAPERR, SIGBUS, SIGKILL, SIGSEGV,
+};
 
 use super::area::{Area, PageSource, Rights, Source};
 use super::asid::Context;
@@ -107,10 +109,7 @@ fn overcome(
             Err(Failure::Unmapped) => break (SIGSEGV, SEGV_MAPERR),
             Err(Failure::Denied) => break (SIGSEGV, SEGV_ACCERR),
             Err(Failure::BeyondEnd) => break (SIGBUS, BUS_ADRERR),
-            Err(Failure::NoMemory) if task::oom::kill_largest() => {
-                // The victim needs time to end.
-                task::sched::yield_now();
-            }
+            Err(Failure::NoMemory) if task::oom::make_room() => {}
             Err(Failure::NoMemory) => break (SIGKILL, 0),
         }
         done = with_active(|space| space.fault(address, access));
@@ -149,8 +148,11 @@ impl Space {
         access: Access,
     ) -> core::result::Result<(), Failure> {
         let page = page_down(address);
-        if self.areas.find(page).is_none() && !self.areas.grow_down(page, self.stack_limit) {
-            return Err(Failure::Unmapped);
+        if self.areas.find(page).is_none() {
+            let all = task::rlimit(RLIMIT_AS);
+            if !self.areas.grow_down(page, self.stack_limit, all) {
+                return Err(Failure::Unmapped);
+            }
         }
         let own = Slot::new();
         let done = self.resolve(context, &own, address, access);
@@ -207,7 +209,8 @@ impl Space {
             Ok(())
         };
         done.map_err(|error| match error {
-            Errno::ENXIO => Failure::BeyondEnd,
+            // No more of the file is to be had.
+            Errno::ENXIO | Errno::ENOSPC => Failure::BeyondEnd,
             _ => Failure::NoMemory,
         })
     }

@@ -10,6 +10,7 @@ use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr};
 use crate::arch::{self, MAX_CPUS};
 use crate::errno::{Errno, Result};
 use crate::sync::Mutex;
+use crate::task::oom;
 
 /// Who holds a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -155,8 +156,11 @@ impl Frames {
 /// `spare` of a frame that instruction caches agree with.
 const FETCHED: u16 = 1;
 
-/// Frames that only the kernel's own small objects may still take when memory runs out.
+/// Frames that only what cannot fail may still take when memory runs out.
 const RESERVE: usize = 512;
+/// Free frames at which programs get none any more. The kernel's own objects may take the next ones on their behalf, for which
+/// they wait afterwards.
+const LOW: usize = 2 * RESERVE;
 /// How many frames go between a CPU and the shared pool at a time, as an order.
 const BATCH_ORDER: usize = 5;
 const BATCH: usize = 1 << BATCH_ORDER;
@@ -336,7 +340,13 @@ pub struct FrameRef(NonZeroU32);
 impl FrameRef {
     /// A frame of its own for `owner`, its content arbitrary. Fails while a reserve for the kernel is left.
     pub fn new(owner: Owner) -> Result<FrameRef> {
-        Self::wrap(take_one(RESERVE, owner)?)
+        match take_one(LOW, owner) {
+            Ok(frame) => Self::wrap(frame),
+            Err(error) => {
+                oom::owe();
+                Err(error)
+            }
+        }
     }
 
     /// A frame of its own for `owner`, filled with zeroes. Fails as [`FrameRef::new`].
@@ -522,10 +532,18 @@ pub fn alloc_zeroed() -> Result<FrameRef> {
 /// A block of 2^`order` frames for the kernel, aligned to its size.
 pub(super) fn take_block(order: usize) -> Option<PhysAddr> {
     let block = match order {
-        0 => take_one(0, Owner::Kernel).ok()?,
+        0 => {
+            if !is_ample() {
+                oom::owe();
+            }
+            take_one(0, Owner::Kernel).ok()?
+        }
         _ => {
             let mut pool = POOL.lock();
-            if free_count() < RESERVE + (1 << order) {
+            if !is_ample() {
+                oom::owe();
+            }
+            if free_count() < LOW + (1 << order) {
                 return None;
             }
             pool.take_block(order)?
@@ -548,7 +566,7 @@ pub(super) fn give_block(block: PhysAddr, order: usize) {
 pub(super) fn take_private(order: usize) -> Option<PhysAddr> {
     let first = {
         let mut pool = POOL.lock();
-        if free_count() < RESERVE + (2 << order) {
+        if free_count() < LOW + (2 << order) {
             return None;
         }
         pool.buddy.take(order)?
@@ -583,9 +601,28 @@ pub(super) unsafe fn give_private(first: PhysAddr, order: usize) {
     }
 }
 
-/// Whether user programs can still be given memory.
+/// Whether a frame may get one more holder by a guest's translations, of which there can be enough for its count to wrap.
+pub(super) fn may_be_held(frame: PhysAddr) -> bool {
+    FRAMES.at(frame).refs() < u32::MAX / 2
+}
+
+/// Whether what can fail may still be made; who makes it may have to wait afterwards.
 pub fn above_reserve() -> bool {
-    free_count() > RESERVE
+    let free = free_count();
+    if free <= LOW {
+        oom::owe();
+    }
+    free > RESERVE
+}
+
+/// Whether less than a sixteenth of memory is left: too little for what no process's end gives back.
+pub fn is_scarce() -> bool {
+    free_count() < total() / 16
+}
+
+/// Whether user programs can still be given memory.
+pub fn is_ample() -> bool {
+    free_count() > LOW
 }
 
 /// Frames that nobody holds, but those in the CPUs' caches.

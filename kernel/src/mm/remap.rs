@@ -6,6 +6,7 @@ use super::PAGE_SIZE;
 use super::area::{Area, Flags};
 use super::asid::Context;
 use super::space::{AddressSpace, Place, Space, USER_START};
+use super::table::Entry;
 use crate::arch::mmu::Pte;
 use crate::errno::{Errno, Result};
 use translation::Change;
@@ -58,6 +59,10 @@ impl AddressSpace {
                 return Ok(old.start);
             }
         }
+        // The area may be cut twice, and its old place be left.
+        if !space.areas.has_room(4) {
+            return Err(Errno::ENOMEM);
+        }
         let target = match place {
             Move::Never => return Err(Errno::ENOMEM),
             Move::Anywhere => space.find_free(len)?,
@@ -106,32 +111,37 @@ impl Space {
         let moved = old.start..old.end.min(old.start + new.len());
         self.split(context, moved.clone());
         let distance = new.start.wrapping_sub(old.start);
-        let held = |space: &Self, page| {
-            space
-                .table
-                .find(page)
-                .is_some_and(|entry| entry.load() != Pte::EMPTY)
-        };
-        for page in moved.clone().step_by(PAGE_SIZE) {
-            if held(self, page)
-                && let Err(error) = self.table.make(page.wrapping_add(distance)).map(drop)
-            {
-                self.unmap(context, new)?;
-                return Err(error);
+        // By tables, so that what was never touched costs nothing.
+        let mut made = Ok(());
+        self.each_held(&moved, |page, _| {
+            if made.is_ok() {
+                made = self.table.make(page.wrapping_add(distance)).map(drop);
             }
+        });
+        if let Err(error) = made {
+            self.unmap(context, new)?;
+            return Err(error);
         }
-        for page in moved.clone().step_by(PAGE_SIZE) {
-            let target = self.table.find(page.wrapping_add(distance));
-            if let (Some(source), Some(target)) = (self.table.find(page), target)
-                && source.load() != Pte::EMPTY
-            {
+        self.each_held(&moved, |page, source| {
+            if let Some(target) = self.table.find(page.wrapping_add(distance)) {
                 target.fill(source.take());
             }
-        }
+        });
         context.pay(Change::Clear, moved);
         if !keep {
             self.unmap(context, old)?;
         }
         Ok(())
+    }
+
+    /// Calls `visit` with the entries in `range` that hold something.
+    fn each_held(&self, range: &Range<usize>, mut visit: impl FnMut(usize, &Entry)) {
+        self.table.visit(range.clone(), &mut |start, entries| {
+            for (page, entry) in (start..).step_by(PAGE_SIZE).zip(entries) {
+                if entry.load() != Pte::EMPTY {
+                    visit(page, entry);
+                }
+            }
+        });
     }
 }

@@ -20,10 +20,23 @@ struct List {
     spaces: Vec<Weak<AddressSpace>>,
     /// Length at which the dead are looked for.
     sweep: usize,
+    /// How often they were, which moves the others.
+    sweeps: usize,
 }
 
 /// The fewest entries that are swept.
 const SWEEP: usize = 16;
+
+impl List {
+    /// Forgets the dead, and who is there twice: two processes that map the file in turn.
+    fn sweep(&mut self) {
+        self.spaces.retain(|space| space.strong_count() != 0);
+        self.spaces.sort_unstable_by_key(Weak::as_ptr);
+        self.spaces.dedup_by(|a, b| a.ptr_eq(b));
+        self.sweep = (2 * self.spaces.len()).max(SWEEP);
+        self.sweeps += 1;
+    }
+}
 
 impl Mappers {
     /// None.
@@ -31,6 +44,7 @@ impl Mappers {
         Mappers(Mutex::new(List {
             spaces: Vec::new(),
             sweep: SWEEP,
+            sweeps: 0,
         }))
     }
 
@@ -41,8 +55,7 @@ impl Mappers {
             return Ok(());
         }
         if list.spaces.len() >= list.sweep {
-            list.spaces.retain(|space| space.strong_count() != 0);
-            list.sweep = (2 * list.spaces.len()).max(SWEEP);
+            list.sweep();
         }
         list.spaces.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         list.spaces.push(space.clone());
@@ -52,35 +65,40 @@ impl Mappers {
     /// Unmaps the pages `lost` of the file wherever they are mapped; with `copies`, what was copied from them on write
     /// too. The file no longer has them.
     pub fn unmap(&self, lost: Range<usize>, copies: bool) {
-        let mut done = 0;
-        loop {
-            // The address spaces' locks come before this one, so it is let go of in between.
-            let next = self.0.lock().spaces.get(done).map(Weak::upgrade);
-            match next {
-                None => return,
-                Some(None) => {}
-                Some(Some(space)) => self.unmap_from(&space, &lost, copies),
-            }
-            done += 1;
-        }
+        self.any(|space| {
+            self.unmap_from(space, &lost, copies);
+            false
+        });
     }
 
     /// Whether a mapping somewhere may write the file, now or after mprotect.
     pub fn may_write(&self) -> bool {
-        let (mut done, everywhere) = (0, 0..usize::MAX);
+        let everywhere = 0..usize::MAX;
+        let writes = |area: &Area| {
+            area.is_shared()
+                && !area.flags.has(Flags::NEVER_WRITE)
+                && self.part(area, &everywhere).is_some()
+        };
+        self.any(|space| space.lock().areas.iter().any(writes))
+    }
+
+    /// Whether `f` says so of any of the spaces; some are asked twice.
+    fn any(&self, f: impl Fn(&Arc<AddressSpace>) -> bool) -> bool {
+        let (mut done, mut sweeps) = (0, self.0.lock().sweeps);
         loop {
-            // As above.
-            let next = self.0.lock().spaces.get(done).map(Weak::upgrade);
-            let Some(space) = next else { return false };
-            let writes = |area: &Area| {
-                area.is_shared()
-                    && !area.flags.has(Flags::NEVER_WRITE)
-                    && self.part(area, &everywhere).is_some()
+            // The address spaces' locks come before this one, so it is let go of in between.
+            let next = {
+                let list = self.0.lock();
+                if list.sweeps != sweeps {
+                    (done, sweeps) = (0, list.sweeps);
+                }
+                list.spaces.get(done).map(Weak::upgrade)
             };
-            if space.is_some_and(|space| space.lock().areas.iter().any(writes)) {
-                return true;
+            match next {
+                None => return false,
+                Some(Some(space)) if f(&space) => return true,
+                Some(_) => done += 1,
             }
-            done += 1;
         }
     }
 

@@ -13,6 +13,8 @@ use super::frame::{self, FrameRef};
 use super::heap::try_arc;
 use crate::errno::{Errno, Result};
 use crate::sync::Mutex;
+use crate::task;
+use linux_raw_sys::general::CAP_SYS_ADMIN;
 
 /// Pages of zeroes at first, made when touched.
 pub struct SharedPages {
@@ -47,6 +49,10 @@ impl PageSource for SharedPages {
         if let Some(frame) = pages.get(index) {
             return Ok(frame.clone());
         }
+        // A segment may have nobody whose end gives it back.
+        if self.key.is_some() && frame::is_scarce() && !task::can(CAP_SYS_ADMIN) {
+            return Err(Errno::ENOSPC);
+        }
         let frame = frame::alloc_zeroed()?;
         pages
             .insert(index, frame.clone())
@@ -59,6 +65,10 @@ impl PageSource for SharedPages {
         pages.each(first..first + frames.len(), |index, page| {
             frames[index - first] = Some(page.clone())
         });
+    }
+
+    fn next_present(&self, first: usize) -> Option<usize> {
+        self.pages.lock().next_item(first)
     }
 
     fn len_pages(&self) -> usize {

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering
 
 use super::area::{Area, Areas, Flags, Label, Rights, Source};
 use super::asid::{self, Context};
-use super::fault::Access;
+use super::fault::{Access, Failure};
 use super::gather::Gather;
 use super::heap::try_arc_cyclic;
 use super::lock::{ReadGuard, Settle, SpaceLock, WriteGuard};
@@ -231,6 +231,8 @@ impl AddressSpace {
     pub fn set_flags(&self, range: Range<usize>, flags: Flags, on: bool) -> Result<()> {
         let mut space = self.lock();
         let covered = space.areas.covers(range.clone());
+        let changes = |area: &Area| area.flags.has(flags) != on;
+        space.areas.check_cuts(&range, changes)?;
         space.areas.reserve(2)?;
         space
             .areas
@@ -238,21 +240,33 @@ impl AddressSpace {
         if covered { Ok(()) } else { Err(Errno::ENOMEM) }
     }
 
-    /// Makes the pages of a range present, as far as they are allowed.
+    /// Makes the pages of a range present, as far as they are allowed. May wait.
     pub fn populate(&self, range: Range<usize>, write: bool) -> Result<()> {
         for page in range.step_by(PAGE_SIZE) {
-            let space = self.read_lock();
-            let area = space
-                .areas
-                .find_near(page, &space.slot().hint)
-                .ok_or(Errno::ENOMEM)?;
-            let write = write || area.rights.has(Rights::WRITE) && !area.is_shared();
-            let access = if write { Access::Write } else { Access::Read };
-            let made = space.resolve(&self.context, space.slot(), page, access);
-            made.map_err(|failure| failure.errno())?;
+            while self.populate_page(page, write)? == Err(Failure::NoMemory) {
+                if !task::oom::make_room() {
+                    return Err(Errno::ENOMEM);
+                }
+            }
             task::current().count_fault();
+            task::sched::cond_resched_killable()?;
         }
         Ok(())
+    }
+
+    /// Makes one page present; or says that there is no memory for it.
+    fn populate_page(&self, page: usize, write: bool) -> Result<core::result::Result<(), Failure>> {
+        let space = self.read_lock();
+        let area = space
+            .areas
+            .find_near(page, &space.slot().hint)
+            .ok_or(Errno::ENOMEM)?;
+        let write = write || area.rights.has(Rights::WRITE) && !area.is_shared();
+        let access = if write { Access::Write } else { Access::Read };
+        match space.resolve(&self.context, space.slot(), page, access) {
+            Err(failure) if failure != Failure::NoMemory => Err(failure.errno()),
+            made => Ok(made),
+        }
     }
 
     /// Sets how far the stack may grow, in bytes.
@@ -364,7 +378,9 @@ impl AddressSpace {
         let (_, slot) = space.table.next_block(address..address + 1)?;
         let pte = slot.load();
         let there = pte.valid() && pte.writable();
-        there.then(|| block::Shown::new(PhysAddr(pte.phys())))
+        there
+            .then(|| block::Shown::new(PhysAddr(pte.phys())))
+            .flatten()
     }
 
     /// Visits the frames that `access` to the pages of a range would use, made if they have to be, with their addresses: up to
@@ -663,6 +679,8 @@ impl Space {
         if write && self.areas.touching(range.clone()).any(never) {
             return Err(Errno::EACCES);
         }
+        let changes = |area: &Area| area.rights != rights;
+        self.areas.check_cuts(&range, changes)?;
         self.areas.reserve(2)?;
         self.areas
             .change(range.clone(), |area| area.rights = rights);
@@ -755,7 +773,8 @@ impl Space {
     fn frame_at(&self, address: usize, access: Access) -> Option<frame::FrameRef> {
         let pte = self.table.lookup(address);
         let allowed = pte.valid() && (access == Access::Read || pte.writable());
-        allowed.then(|| frame::FrameRef::clone_phys(PhysAddr(pte.phys())))
+        let frame = PhysAddr(pte.phys());
+        (allowed && frame::may_be_held(frame)).then(|| frame::FrameRef::clone_phys(frame))
     }
 
     /// Fills this new space with the private pages of `parent`, read-only in both from now on.

@@ -113,6 +113,8 @@ pub struct PageTable {
     root: PhysAddr,
     /// How many entries hold blocks.
     blocks: AtomicUsize,
+    /// Tables below the root.
+    tables: AtomicUsize,
 }
 
 impl PageTable {
@@ -121,16 +123,25 @@ impl PageTable {
         let root = new_table()?;
         // SAFETY: the root is a table of this tree's own.
         unsafe { mmu::init_user_root(root.linear()) };
-        let blocks = AtomicUsize::new(0);
-        Ok(PageTable { root, blocks })
+        Ok(PageTable::with(root))
     }
 
     /// The kernel's own tree, which lives for ever.
     pub fn kernel() -> Self {
+        PageTable::with(PhysAddr(mmu::kernel_root()))
+    }
+
+    fn with(root: PhysAddr) -> Self {
         PageTable {
-            root: PhysAddr(mmu::kernel_root()),
+            root,
             blocks: AtomicUsize::new(0),
+            tables: AtomicUsize::new(0),
         }
+    }
+
+    /// How many tables there are.
+    pub fn tables(&self) -> usize {
+        self.tables.load(Relaxed) + 1
     }
 
     /// Where the root table lies.
@@ -184,7 +195,7 @@ impl PageTable {
     pub fn above_leaf(&self, address: usize) -> Result<&Entry> {
         let mut table = self.root;
         for level in (2..mmu::levels()).rev() {
-            table = below(entry(table, index(address, level)))?;
+            table = self.below(entry(table, index(address, level)))?;
         }
         Ok(entry(table, index(address, 1)))
     }
@@ -202,7 +213,7 @@ impl PageTable {
     /// # Errors
     /// As of [`make`](Self::make).
     pub fn make_below(&self, slot: &Entry) -> Result<Leaf<'_>> {
-        Ok(Leaf(entries(below(slot)?)))
+        Ok(Leaf(entries(self.below(slot)?)))
     }
 
     /// Whether any entry holds a block.
@@ -241,7 +252,7 @@ impl PageTable {
         for slot in index(range.start, level)..=index(range.end - 1, level) {
             let slot = entry(self.root, slot);
             if !slot.load().valid() {
-                grow(slot)?;
+                self.grow(slot)?;
             }
         }
         Ok(())
@@ -267,6 +278,33 @@ impl PageTable {
         visit_table(self.root, mmu::levels() - 1, range, visit);
     }
 
+    /// The table that an entry points to, made if there is none.
+    fn below(&self, slot: &Entry) -> Result<PhysAddr> {
+        let pte = slot.load();
+        if pte.is_table() {
+            return Ok(PhysAddr(pte.phys()));
+        }
+        self.grow(slot)
+    }
+
+    #[cold]
+    fn grow(&self, slot: &Entry) -> Result<PhysAddr> {
+        let table = new_table()?;
+        if slot.try_fill(Pte::table(table.0)) {
+            mmu::publish();
+            self.tables.fetch_add(1, Relaxed);
+            return Ok(table);
+        }
+        // SAFETY: `new_table` turned the handle into this address, and no entry took it.
+        drop(unsafe { FrameRef::from_phys(table) });
+        let pte = slot.load();
+        if pte.is_table() {
+            Ok(PhysAddr(pte.phys()))
+        } else {
+            Err(Errno::EAGAIN)
+        }
+    }
+
     /// Takes the tables out of the tree that touch `range` and cover nothing outside `empty`, where no area is; none if there
     /// are none. CPUs may reach them until the debt for it is paid.
     #[must_use]
@@ -278,25 +316,30 @@ impl PageTable {
         if first.next_multiple_of(leaf) >= last & !(leaf - 1) {
             return None;
         }
-        let mut tables = Unlinked(0);
+        let mut tables = Unlinked { first: 0, count: 0 };
         unlink_below(self.root, mmu::levels() - 1, range, &empty, &mut tables);
-        (tables.0 != 0).then_some(tables)
+        *self.tables.get_mut() -= tables.count;
+        (tables.count != 0).then_some(tables)
     }
 }
 
 /// Tables that are no longer in a tree, chained by their frames' metadata: the number of the first frame. They are freed when this
 /// is dropped, for which all debts must be paid and no entry hold a frame.
-pub struct Unlinked(u32);
+pub struct Unlinked {
+    first: u32,
+    count: usize,
+}
 
 impl Unlinked {
     fn add(&mut self, table: PhysAddr) {
-        FRAMES.at(table).set_links(0, self.0);
-        self.0 = (table.0 >> PAGE_SHIFT) as u32;
+        FRAMES.at(table).set_links(0, self.first);
+        self.first = (table.0 >> PAGE_SHIFT) as u32;
+        self.count += 1;
     }
 
     /// Calls `visit` with the entries of each table.
     pub fn each(&self, mut visit: impl FnMut(&[Entry])) {
-        let mut next = self.0;
+        let mut next = self.first;
         while next != 0 {
             let table = PhysAddr((next as usize) << PAGE_SHIFT);
             visit(entries(table));
@@ -307,11 +350,11 @@ impl Unlinked {
 
 impl Drop for Unlinked {
     fn drop(&mut self) {
-        while self.0 != 0 {
-            let table = PhysAddr((self.0 as usize) << PAGE_SHIFT);
+        while self.first != 0 {
+            let table = PhysAddr((self.first as usize) << PAGE_SHIFT);
             // SAFETY: `unlink` took this table out, whose one handle `new_table` turned into an address.
             let frame = unsafe { FrameRef::from_phys(table) };
-            self.0 = frame.meta().next();
+            self.first = frame.meta().next();
         }
     }
 }
@@ -326,32 +369,6 @@ impl Drop for PageTable {
 
 fn new_table() -> Result<PhysAddr> {
     Ok(FrameRef::zeroed(Owner::Kernel)?.into_phys())
-}
-
-/// The table that an entry points to, made if there is none.
-fn below(slot: &Entry) -> Result<PhysAddr> {
-    let pte = slot.load();
-    if pte.is_table() {
-        return Ok(PhysAddr(pte.phys()));
-    }
-    grow(slot)
-}
-
-#[cold]
-fn grow(slot: &Entry) -> Result<PhysAddr> {
-    let table = new_table()?;
-    if slot.try_fill(Pte::table(table.0)) {
-        mmu::publish();
-        return Ok(table);
-    }
-    // SAFETY: `new_table` turned the handle into this address, and no entry took it.
-    drop(unsafe { FrameRef::from_phys(table) });
-    let pte = slot.load();
-    if pte.is_table() {
-        Ok(PhysAddr(pte.phys()))
-    } else {
-        Err(Errno::EAGAIN)
-    }
 }
 
 #[inline]

@@ -70,6 +70,11 @@ impl AddressSpace {
         }
     }
 
+    /// Tables that say where its pages are.
+    pub fn tables(&self) -> usize {
+        self.read_lock().table.tables()
+    }
+
     /// What was the most pages present begins anew.
     pub fn forget_peak(&self) {
         self.lock().peak = 0;
@@ -80,13 +85,20 @@ impl AddressSpace {
         self.read_lock().end
     }
 
-    /// The number of the frame that a page maps, if it is present, and whether that is private memory.
-    pub fn held(&self, page: usize) -> Option<(usize, bool)> {
-        let pte = self.read_lock().table.lookup(page);
-        let frame = PhysAddr(pte.phys());
-        let zero = frame == zero_frame();
-        let private = || FRAMES.at(frame).is_anonymous();
-        (pte != Pte::EMPTY).then(|| (frame.0 >> PAGE_SHIFT, zero || private()))
+    /// Calls `visit` for the pages of a range that are present: where, the number of the frame, and whether that is private
+    /// memory.
+    pub fn held(&self, range: Range<usize>, mut visit: impl FnMut(usize, usize, bool)) {
+        // Alone, so that no entry is busy.
+        let space = self.lock();
+        space.table.visit(range, &mut |start, entries| {
+            for (page, entry) in (start..).step_by(PAGE_SIZE).zip(entries) {
+                let frame = PhysAddr(entry.load().phys());
+                if entry.load() != Pte::EMPTY {
+                    let private = frame == zero_frame() || FRAMES.at(frame).is_anonymous();
+                    visit(page, frame.0 >> PAGE_SHIFT, private);
+                }
+            }
+        });
     }
 
     /// For each page of a range, 1 if it is present, or would be without waiting, else 0.

@@ -1,5 +1,6 @@
 //! System calls on memory.
 
+use alloc::sync::Arc;
 use core::ops::Range;
 
 use abi::options;
@@ -23,6 +24,9 @@ use crate::task::access::{self, By};
 use crate::task::limits::INFINITY;
 use crate::task::process::Mode;
 use crate::task::{self, pidfd};
+
+/// Where a file's bytes end at the latest (MAX_LFS_FILESIZE).
+const MAX_OFFSET: usize = i64::MAX as usize;
 
 /// Pages that `mincore` answers for at a time.
 const CHUNK: usize = 256;
@@ -67,6 +71,11 @@ pub(super) fn space<T>(f: impl FnOnce(&AddressSpace) -> Result<T>) -> Result<T> 
     with_active(f).unwrap_or(Err(Errno::ENOMEM))
 }
 
+/// The address space of the caller, for what waits.
+pub(super) fn own_space() -> Result<Arc<AddressSpace>> {
+    task::current().space().ok_or(Errno::ENOMEM)
+}
+
 /// mmap(2).
 pub fn mmap(
     addr: usize,
@@ -108,6 +117,9 @@ pub fn mmap(
     behaviour = behaviour.set(Flags::GROWS_DOWN, flags & MAP_GROWSDOWN != 0 && !shared);
     behaviour = behaviour.set(Flags::NO_HUGE, flags & MAP_STACK != 0);
     let mapping = if let Some(file) = file {
+        if offset > MAX_OFFSET.saturating_sub(len) {
+            return Err(Errno::EOVERFLOW);
+        }
         let writable = file.flags().writable();
         if !file.flags().readable() || shared && rights.has(Rights::WRITE) && !writable {
             return Err(Errno::EACCES);
@@ -159,7 +171,7 @@ pub fn mmap(
     if data != INFINITY && private {
         space(|space| check_data(space, len, data))?;
     }
-    space(
+    let (start, locked) = space(
         #[inline(always)]
         |space| {
             let locked = flags & MAP_LOCKED != 0 || space.locks_new();
@@ -167,14 +179,14 @@ pub fn mmap(
                 mlock::check_new(space, page_up(len.min(USER_END)))?;
                 request.flags = request.flags.set(Flags::LOCKED, true);
             }
-            let start = space.map(request)?;
-            if (flags & MAP_POPULATE != 0 || locked) && !rights.is_none() {
-                // Linux too keeps the mapping when not all of it could be made present.
-                let _ = space.populate(start..start + page_up(len), false);
-            }
-            Ok(start)
+            Ok((space.map(request)?, locked))
         },
-    )
+    )?;
+    if (flags & MAP_POPULATE != 0 || locked) && !rights.is_none() {
+        // Linux too keeps the mapping when not all of it could be made present.
+        let _ = own_space()?.populate(start..start + page_up(len), false);
+    }
+    Ok(start)
 }
 
 /// ENOMEM where private memory that is written to would be more than `limit` (RLIMIT_DATA) with `more` bytes.
@@ -225,7 +237,10 @@ pub fn remap_file_pages(
     let end = start.checked_add(len).filter(|&end| end > start);
     let end = end.filter(|_| prot == 0).ok_or(Errno::EINVAL)?;
     let offset = first.checked_mul(PAGE_SIZE).ok_or(Errno::EINVAL)?;
-    offset.checked_add(len).ok_or(Errno::EINVAL)?;
+    let last = offset.checked_add(len).ok_or(Errno::EINVAL)?;
+    if last > MAX_OFFSET {
+        return Err(Errno::EOVERFLOW);
+    }
     space(|space| {
         let mut areas = space.areas_from(start);
         let area = areas.next().filter(|area| area.start <= start);
@@ -387,8 +402,11 @@ pub fn madvise(addr: usize, len: usize, advice: u32) -> Result<usize> {
     if range.is_empty() {
         return Ok(0);
     }
-    if advice == MADV_REMOVE {
-        return remove(range).map(|()| 0);
+    match advice {
+        MADV_REMOVE => return remove(range).map(|()| 0),
+        MADV_POPULATE_READ => return touch(range, Rights::READ).map(|()| 0),
+        MADV_POPULATE_WRITE => return touch(range, Rights::WRITE).map(|()| 0),
+        _ => {}
     }
     space(|space| {
         if areas_of(space, &range).any(|area| refused(&area)) {
@@ -396,8 +414,6 @@ pub fn madvise(addr: usize, len: usize, advice: u32) -> Result<usize> {
         }
         match advice {
             MADV_DONTNEED | MADV_DONTNEED_LOCKED => space.discard(range),
-            MADV_POPULATE_READ => touch(space, range, Rights::READ),
-            MADV_POPULATE_WRITE => touch(space, range, Rights::WRITE),
             MADV_DONTFORK => flag(Flags::DONT_FORK, true)(space, range),
             MADV_DOFORK => flag(Flags::DONT_FORK, false)(space, range),
             MADV_WIPEONFORK => flag(Flags::WIPE_ON_FORK, true)(space, range),
@@ -463,12 +479,13 @@ pub fn cachestat(fd: i32, range: usize, to: usize, flags: u32) -> Result<usize> 
             len => offset.saturating_add(len).div_ceil(PAGE_SIZE as u64) as usize,
         };
         let (mut at, end) = (offset as usize / PAGE_SIZE, end.min(pages.len_pages()));
-        while at < end {
+        while let Some(first) = pages.next_present(at).filter(|&first| first < end) {
             let mut frames = [const { None }; CHUNK];
-            let count = CHUNK.min(end - at);
-            pages.present(at, &mut frames[..count]);
+            let count = CHUNK.min(end - first);
+            pages.present(first, &mut frames[..count]);
             cached += frames.iter().flatten().count() as u64;
-            at += count;
+            at = first + count;
+            task::sched::cond_resched_killable()?;
         }
     }
     UserPtr::new(to).write(&[cached, 0, 0, 0, 0])?;
@@ -476,8 +493,9 @@ pub fn cachestat(fd: i32, range: usize, to: usize, flags: u32) -> Result<usize> 
 }
 
 /// MADV_POPULATE_READ and MADV_POPULATE_WRITE, where all areas have the right.
-fn touch(space: &AddressSpace, range: Range<usize>, right: Rights) -> Result<()> {
-    if areas_of(space, &range).any(|area| !area.rights.has(right)) {
+fn touch(range: Range<usize>, right: Rights) -> Result<()> {
+    let space = own_space()?;
+    if areas_of(&space, &range).any(|area| !area.rights.has(right)) {
         return Err(Errno::EINVAL);
     }
     match space.populate(range, right == Rights::WRITE) {

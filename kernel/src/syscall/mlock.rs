@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use linux_raw_sys::general::*;
 
-use super::memory::{pages_or_enomem, space};
+use super::memory::{own_space, pages_or_enomem, space};
 use crate::arch::USER_END;
 use crate::errno::{Errno, Result};
 use crate::mm::area::Flags;
@@ -68,12 +68,12 @@ pub fn mlock2(addr: usize, len: usize, flags: u32) -> Result<usize> {
     let range = around(addr, len)?;
     space(|space| {
         check(space, range.len(), range.clone())?;
-        space.set_flags(range.clone(), Flags::LOCKED, true)?;
-        if flags & MLOCK_ONFAULT == 0 {
-            space.populate(range, false)?;
-        }
-        Ok(0)
-    })
+        space.set_flags(range.clone(), Flags::LOCKED, true)
+    })?;
+    if flags & MLOCK_ONFAULT == 0 {
+        own_space()?.populate(range, false)?;
+    }
+    Ok(0)
 }
 
 /// munlock(2)
@@ -98,17 +98,19 @@ pub fn mlockall(flags: u32) -> Result<usize> {
         };
         check(space, all, 0..USER_END)?;
         space.set_locks_new(flags & MCL_FUTURE != 0);
-        if flags & MCL_CURRENT != 0 {
-            for area in space.areas() {
-                space.set_flags(area.range(), Flags::LOCKED, true)?;
-                if flags & MCL_ONFAULT == 0 && !area.rights.is_none() {
-                    // As on Linux, it is no error when not all could be made present.
-                    let _ = space.populate(area.range(), false);
-                }
+        Ok(())
+    })?;
+    if flags & MCL_CURRENT != 0 {
+        let space = own_space()?;
+        for area in space.areas() {
+            space.set_flags(area.range(), Flags::LOCKED, true)?;
+            if flags & MCL_ONFAULT == 0 && !area.rights.is_none() {
+                // As on Linux, it is no error when not all could be made present.
+                let _ = space.populate(area.range(), false);
             }
         }
-        Ok(0)
-    })
+    }
+    Ok(0)
 }
 
 /// munlockall(2)

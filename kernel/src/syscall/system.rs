@@ -9,8 +9,8 @@ use super::path::check_flags;
 use crate::arch;
 use crate::drivers::virtio_console;
 use crate::errno::{Errno, Result};
-use crate::mm::frame;
 use crate::mm::user::{UserPtr, UserSlice};
+use crate::mm::{PAGE_SIZE, frame};
 use crate::random;
 use crate::task::clock::{self, SECOND};
 use crate::task::{can, load, require, sched, uts};
@@ -107,7 +107,9 @@ pub fn getrandom(to: usize, len: usize, flags: u32) -> Result<usize> {
                 Ok(done)
             };
         }
-        sched::cond_resched();
+        if done % PAGE_SIZE == 0 && sched::cond_resched_interruptible().is_err() {
+            break;
+        }
     }
     Ok(done)
 }

@@ -118,7 +118,7 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
     } else {
         new_process(request, parent, tid)?
     };
-    let stack = KernelStack::new().map_err(|_| Errno::EAGAIN)?;
+    let stack = KernelStack::new()?;
     // A thread in the same memory must not run handlers on its maker's alternate stack.
     let keeps_altstack = !request.has(CLONE_VM) || request.has(CLONE_VFORK);
     let altstack = if keeps_altstack {

@@ -33,9 +33,10 @@ impl Limits {
         set(RLIMIT_STACK, 8 << 20, INFINITY);
         set(RLIMIT_CORE, 0, INFINITY);
         set(RLIMIT_NOFILE, 1024, 4096);
-        set(RLIMIT_NPROC, 32768, 32768);
+        let processes = super::sched::most_threads() / 2;
+        set(RLIMIT_NPROC, processes, processes);
         set(RLIMIT_MEMLOCK, 8 << 20, 8 << 20);
-        set(RLIMIT_SIGPENDING, 16384, 16384);
+        set(RLIMIT_SIGPENDING, processes, processes);
         set(RLIMIT_MSGQUEUE, 819_200, 819_200);
         set(RLIMIT_NICE, 0, 0);
         set(RLIMIT_RTPRIO, 0, 0);

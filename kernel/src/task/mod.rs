@@ -39,6 +39,7 @@ pub mod timer;
 pub mod transfers;
 pub mod tree;
 pub mod usage;
+pub mod user;
 pub mod uts;
 pub mod wait;
 pub mod work;

@@ -1,49 +1,97 @@
-//! Lack of memory: the process that uses most ends.
+//! Lack of memory: who took some of the last, or got none, waits until there is more, and the process that holds most ends.
 
 extern crate alloc;
 
 use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use linux_raw_sys::general::SIGKILL;
 
-use super::{Process, current, tree};
+use super::{Process, clock, current, tree, wait};
+use crate::arch::{Frame, time, work::MEMORY};
+use crate::errno::Errno;
+use crate::mm::{PAGE_SIZE, frame};
 
-/// Kills the process that uses most memory. False if the current thread should give up: its own process is the one.
-pub fn kill_largest() -> bool {
-    let mut largest: Option<(usize, Arc<Process>)> = None;
-    let mut dying = false;
-    let asked = tree::for_each(
-        |process| process.pid() > 1 && !process.is_zombie(),
-        |process| {
-            dying |= process.is_killed();
-            let score = score(process);
-            if largest.as_ref().is_none_or(|(most, _)| score > *most) {
-                largest = Some((score, process.clone()));
-            }
-        },
-    );
-    if asked.is_err() || current().must_die() {
-        return false;
-    }
-    let Some((_, victim)) = largest else {
-        return false;
-    };
-    if !dying {
-        crate::log!("out of memory: process {} ends", victim.pid());
-        victim.begin_exit(SIGKILL);
-    }
-    !current().must_die()
+/// How long a process that was killed is given to end before another is, in nanoseconds.
+const PATIENCE: u64 = 2_000_000_000;
+/// How long who wants memory waits before it looks again, in nanoseconds.
+const PAUSE: u64 = 4_000_000;
+/// When another process may be killed although one dies, in ticks.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+/// The adjustment of a process that is never chosen (OOM_SCORE_ADJ_MIN).
+const NEVER: i32 = -1000;
+
+/// The current thread took some of the last memory, or was refused it. Where it asked it may not be able to wait, so it does
+/// before its program goes on.
+#[cold]
+pub fn owe() {
+    current().arch.work.fetch_or(MEMORY, Relaxed);
 }
 
-/// Pages that a process has, moved by its adjustment (a thousandth of all memory each).
-fn score(process: &Process) -> usize {
-    let space = process
-        .find_thread(|_| true)
-        .and_then(|thread| thread.space());
-    let pages = space.map_or(0, |space| space.size().resident);
-    let shift = crate::mm::frame::total() as isize / 1000 * process.oom_adjust() as isize;
-    match process.oom_adjust() {
-        -1000 => 0,
-        _ => pages.saturating_add_signed(shift),
+/// Waits until there is memory again. A system call that failed for want of it begins again.
+pub fn repay(frame: &mut Frame) {
+    current().arch.work.fetch_and(!MEMORY, Relaxed);
+    while !frame::is_ample() {
+        if !make_room() {
+            return;
+        }
     }
+    if frame.syscall_nr().is_some() && frame.result() == Errno::ENOMEM.result() {
+        frame.restart_syscall();
+    }
+}
+
+/// Ends the process that holds most memory, and waits a while for it. False if the current thread should give up: its own
+/// process is the one, or there is none.
+pub fn make_room() -> bool {
+    if current().must_die() {
+        return false;
+    }
+    if time::now_ticks() >= NEXT.load(Relaxed) || !anybody_dies() {
+        let Some(victim) = largest() else {
+            return false;
+        };
+        crate::log!("out of memory: process {} ends", victim.pid());
+        NEXT.store(clock::deadline_in(PATIENCE), Relaxed);
+        victim.begin_exit(SIGKILL);
+    }
+    if current().must_die() {
+        return false;
+    }
+    wait::sleep_killable(clock::deadline_in(PAUSE));
+    true
+}
+
+/// Whether a process that was killed still has memory.
+fn anybody_dies() -> bool {
+    tree::any(|process| process.is_killed() && !process.is_zombie())
+}
+
+/// The process of the highest score that is not about to end. Takes no memory.
+fn largest() -> Option<Arc<Process>> {
+    let (mut pid, mut most, mut largest) = (1, 0, None);
+    while let Some(process) = tree::process_after(pid) {
+        pid = process.pid();
+        let score = score(&process).filter(|_| !process.is_exiting());
+        if let Some(score) = score.filter(|&score| score >= most) {
+            (most, largest) = (score, Some(process));
+        }
+    }
+    largest
+}
+
+/// Pages that a process has, with its page tables and what its descriptors hold, moved by its adjustment (a thousandth of all
+/// memory each); none if it has no memory or is never chosen.
+fn score(process: &Process) -> Option<usize> {
+    let thread = process.find_thread(|_| true)?;
+    let space = thread.space()?;
+    let adjust = process.oom_adjust();
+    if process.is_zombie() || adjust == NEVER {
+        return None;
+    }
+    let files = thread.try_files();
+    let held = files.map_or(0, |files| files.held()) / PAGE_SIZE;
+    let pages = space.size().resident + space.tables() + held;
+    let shift = frame::total() as isize / 1000 * adjust as isize;
+    Some(pages.saturating_add_signed(shift))
 }

@@ -14,11 +14,14 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering
 
 use super::counting::{self, Mode};
 use super::queue::{self, Queue};
-pub use super::queue::{RunQueue, admit, dismiss, runnable, threads};
+pub use super::queue::{
+    RunQueue, admit, dismiss, most_threads, runnable, set_most_threads, threads,
+};
 use super::tick::{self, Interrupted};
 use super::{Thread, barrier, current, ptrace, real_time, timer};
 use crate::arch::cpu::{self, Cpu};
 use crate::arch::{self, MAX_CPUS, irq, smp, time, work::NEED_RESCHED};
+use crate::errno::{Errno, Result};
 use crate::mm::space;
 use crate::sync::{MutexGuard, assert_none_held};
 use linux_raw_sys::general::{SCHED_FIFO, SCHED_IDLE, SCHED_RR};
@@ -482,6 +485,32 @@ pub fn cond_resched() {
     }
     if current().arch.work.load(Relaxed) & NEED_RESCHED != 0 {
         schedule();
+    }
+}
+
+/// The same for loops as long as a program asks for, which end with it.
+///
+/// # Errors
+/// EINTR: the thread must die.
+pub fn cond_resched_killable() -> Result<()> {
+    cond_resched();
+    if current().must_die() {
+        Err(Errno::EINTR)
+    } else {
+        Ok(())
+    }
+}
+
+/// The same for loops that a program expects to end at any signal.
+///
+/// # Errors
+/// EINTR: a signal is due.
+pub fn cond_resched_interruptible() -> Result<()> {
+    cond_resched();
+    if current().signal_due() {
+        Err(Errno::EINTR)
+    } else {
+        Ok(())
     }
 }
 

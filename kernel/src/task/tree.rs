@@ -249,6 +249,13 @@ pub fn for_each(wanted: impl Fn(&Process) -> bool, mut f: impl FnMut(&Arc<Proces
     Ok(())
 }
 
+/// The process with the lowest number above `pid`.
+pub fn process_after(pid: i32) -> Option<Arc<Process>> {
+    let tree = TREE.lock();
+    let mut entries = tree.entries.range(pid + 1..);
+    entries.find_map(|(_, entry)| entry.process.clone())
+}
+
 /// Whether `wanted` holds for any process.
 pub fn any(wanted: impl Fn(&Process) -> bool) -> bool {
     TREE.lock().processes().any(|process| wanted(process))

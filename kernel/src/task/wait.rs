@@ -194,6 +194,11 @@ impl Default for WaitQueue {
     }
 }
 
+/// Sleeps until `deadline` (absolute, in ticks), unless the thread must die before.
+pub fn sleep_killable(deadline: u64) {
+    _ = WaitQueue::new().wait_in(state::KILLABLE, || false, Some(deadline));
+}
+
 /// Sleeps until `deadline` (absolute, in ticks) or a signal.
 pub fn sleep_until(deadline: u64) -> Result<(), WaitError> {
     match WaitQueue::new().wait_interruptible(|| false, Some(deadline)) {

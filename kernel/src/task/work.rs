@@ -2,10 +2,10 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use super::{current, rseq, sched, signal};
+use super::{current, oom, rseq, sched, signal};
 use crate::arch::{
     Frame,
-    work::{NEED_RESCHED, RSEQ, SIGNAL, TRACE},
+    work::{MEMORY, NEED_RESCHED, RSEQ, SIGNAL, TRACE},
 };
 
 /// Does what the thread's work word asks for. Called on the way back to the program, until the word is 0.
@@ -14,6 +14,9 @@ pub fn exit_work(frame: &mut Frame) {
     if work & NEED_RESCHED != 0 {
         // What else there is, and what came meanwhile, is asked for next.
         return sched::schedule();
+    }
+    if work & MEMORY != 0 {
+        return oom::repay(frame);
     }
     if work & SIGNAL != 0 {
         signal::deliver(frame);

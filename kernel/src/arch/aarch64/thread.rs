@@ -26,6 +26,8 @@ pub mod work {
     pub const TRACE: u32 = 1 << 2;
     /// The program is to learn its CPU, or to leave a restartable sequence.
     pub const RSEQ: u32 = 1 << 3;
+    /// The thread waits for memory first.
+    pub const MEMORY: u32 = 1 << 4;
 }
 
 /// What a switch moves of a thread's program: its thread pointers with V0 to V31, unless `ThreadState::moved` is another than 0.

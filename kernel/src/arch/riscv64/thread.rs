@@ -24,6 +24,8 @@ pub mod work {
     pub const TRACE: u32 = 1 << 2;
     /// The program is to learn its CPU, or to leave a restartable sequence.
     pub const RSEQ: u32 = 1 << 3;
+    /// The thread waits for memory first.
+    pub const MEMORY: u32 = 1 << 4;
 }
 
 /// Where a thread that is switched out goes on: what a call keeps (RISC-V ELF psABI, section 2.1).

@@ -5,6 +5,7 @@ use super::super::io::{Sink, Source};
 use crate::errno::{Errno, Result};
 use crate::mm::AddressSpace;
 use crate::mm::heap::try_arc;
+use crate::task::sched::cond_resched_killable;
 use alloc::sync::{Arc, Weak};
 
 /// Bytes that are copied at a time.
@@ -23,7 +24,7 @@ fn pieces(len: usize, mut copy: impl FnMut(usize, usize) -> Result<usize>) -> Re
     let mut done = 0;
     while done < len {
         let wanted = (len - done).min(CHUNK);
-        match copy(done, wanted) {
+        match copy(done, wanted).and_then(|count| cond_resched_killable().map(|()| count)) {
             Ok(count) => done += count,
             Err(error) if done == 0 => return Err(error),
             Err(_) => break,

@@ -6,13 +6,16 @@ use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::mm::{AddressSpace, PAGE_SHIFT};
 use crate::task::can;
+use crate::task::sched::cond_resched_killable;
 use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
 use linux_raw_sys::general::CAP_SYS_ADMIN;
+use zerocopy::IntoBytes;
 
 /// Bytes of a page's word.
 const WORD: usize = size_of::<u64>();
 /// Words that are told at a time.
-const CHUNK: usize = 64;
+const CHUNK: usize = 512;
 
 /// The page is present, and it is a file's or shared (Documentation/admin-guide/mm/pagemap.rst).
 const PRESENT: u64 = 1 << 63;
@@ -43,19 +46,21 @@ impl FileOps for Map {
         let mut page = position as usize / WORD;
         let end = space.end() >> PAGE_SHIFT;
         let mut done = 0;
+        let mut words = Vec::new();
+        words.try_reserve_exact(CHUNK).map_err(|_| Errno::ENOMEM)?;
+        words.resize(CHUNK, 0u64);
         while to.left() > 0 && page < end {
-            let mut words = [0u64; CHUNK];
+            words.fill(0);
             let count = CHUNK.min(to.left() / WORD).min(end - page);
-            for (word, page) in words[..count].iter_mut().zip(page..) {
-                if let Some((frame, anonymous)) = space.held(page << PAGE_SHIFT) {
-                    let number = if self.numbers { frame as u64 } else { 0 };
-                    *word = PRESENT | if anonymous { 0 } else { SHARED } | number;
-                }
-            }
-            for word in &words[..count] {
-                done += to.put(&word.to_ne_bytes())?;
-            }
+            let range = page << PAGE_SHIFT..(page + count) << PAGE_SHIFT;
+            space.held(range, |address, frame, anonymous| {
+                let number = if self.numbers { frame as u64 } else { 0 };
+                let word = &mut words[(address >> PAGE_SHIFT) - page];
+                *word = PRESENT | if anonymous { 0 } else { SHARED } | number;
+            });
+            done += to.put(words[..count].as_bytes())?;
             page += count;
+            cond_resched_killable()?;
         }
         Ok(done)
     }

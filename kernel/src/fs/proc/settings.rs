@@ -1,14 +1,14 @@
 //! `/proc/sys`: what can be set, and what is told as if it could be.
 
 use super::super::generated::{Node, Text};
-use super::super::{fdtable, inotify, lease, pipe, protected};
+use super::super::{fdtable, file, inotify, lease, pipe, protected};
 use crate::errno::{Errno, Result};
 use crate::ipc::{self, Object, Registry, aio, message, semaphore, shared};
 use crate::mm::area;
 use crate::net::backlog;
 use crate::net::options::DEFAULT_BUFFER;
 use crate::sync::Once;
-use crate::task::{tree, uts};
+use crate::task::{sched, tree, uts};
 use crate::{put, random};
 use Node::{Directory, File, Number, Setting};
 use core::sync::atomic::Ordering::Relaxed;
@@ -30,8 +30,21 @@ pub const SYS: &[(&str, Node)] = &[
         Directory(&[
             ("aio-max-nr", File(|text| put!(text, "{}\n", aio::MAX))),
             ("aio-nr", File(|text| put!(text, "{}\n", aio::asked()))),
-            ("file-max", fixed!(i64::MAX)),
-            ("file-nr", File(|text| put!(text, "0\t0\t{}\n", i64::MAX))),
+            (
+                "file-max",
+                Setting(
+                    |text| put!(text, "{}\n", file::most_open()),
+                    |bytes| {
+                        let most = super::parse(bytes.trim_ascii()).ok_or(Errno::EINVAL)?;
+                        file::set_most_open(most);
+                        Ok(())
+                    },
+                ),
+            ),
+            (
+                "file-nr",
+                File(|text| put!(text, "{}\t0\t{}\n", file::open_files(), file::most_open())),
+            ),
             ("nr_open", fixed!(fdtable::MAX_FILES)),
             (
                 "lease-break-time",
@@ -62,6 +75,8 @@ pub const SYS: &[(&str, Node)] = &[
                     },
                 ),
             ),
+            ("pipe-user-pages-hard", Number(&pipe::USER_PAGES_HARD)),
+            ("pipe-user-pages-soft", Number(&pipe::USER_PAGES_SOFT)),
             ("protected_fifos", Number(&protected::PIPES)),
             ("protected_hardlinks", Number(&protected::HARD_LINKS)),
             ("protected_regular", Number(&protected::FILES)),
@@ -154,7 +169,13 @@ pub const SYS: &[(&str, Node)] = &[
             ),
             (
                 "threads-max",
-                File(|text| put!(text, "{}\n", tree::PID_MAX)),
+                Setting(
+                    |text| put!(text, "{}\n", sched::most_threads()),
+                    |bytes| {
+                        let most = super::parse(bytes.trim_ascii()).ok_or(Errno::EINVAL)?;
+                        sched::set_most_threads(most)
+                    },
+                ),
             ),
             ("version", File(|text| put!(text, "{}\n", uts::VERSION))),
         ]),

@@ -9,12 +9,14 @@ use crate::mm::PAGE_SIZE;
 use crate::mm::frame::{self, FrameRef};
 use crate::mm::{Mappers, PageSource};
 use crate::sync::{Mutex, SleepMutex};
+use crate::task;
+use crate::task::sched::{cond_resched, cond_resched_interruptible, cond_resched_killable};
 use alloc::sync::Arc;
 use core::cmp::Ordering;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use linux_raw_sys::general::{
-    F_SEAL_FUTURE_WRITE, F_SEAL_GROW, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_WRITE,
+    CAP_SYS_ADMIN, F_SEAL_FUTURE_WRITE, F_SEAL_GROW, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_WRITE,
 };
 use radix::Radix;
 
@@ -33,12 +35,24 @@ pub struct Data {
     quota: Arc<Quota>,
 }
 
+/// Pages that are freed at a time.
+const PUNCHED: usize = 1024;
+
 /// The page of a byte, and where in it the byte lies.
 fn split(position: u64) -> (usize, usize) {
     (
         (position / PAGE_SIZE as u64) as usize,
         (position % PAGE_SIZE as u64) as usize,
     )
+}
+
+/// ENOSPC where memory is scarce: what is left is for programs, which can be ended when they take too much, and for the
+/// administrator's files.
+fn check_room() -> Result<()> {
+    if frame::is_scarce() && !task::can(CAP_SYS_ADMIN) {
+        return Err(Errno::ENOSPC);
+    }
+    Ok(())
 }
 
 impl Data {
@@ -115,6 +129,7 @@ impl Data {
         if let Some(page) = self.page(index) {
             return Ok(page);
         }
+        check_room()?;
         let fresh = if whole {
             frame::alloc()?
         } else {
@@ -154,7 +169,7 @@ impl Data {
                 Err(error) if total == 0 => return Err(error),
                 Err(_) => break,
             }
-            if copied != Ok(len) {
+            if copied != Ok(len) || to.left() > 0 && cond_resched_killable().is_err() {
                 break;
             }
         }
@@ -183,6 +198,9 @@ impl Data {
                 Err(_) => break,
             }
             self.size.fetch_max(start + total as u64, Release);
+            if from.left() > 0 && cond_resched_killable().is_err() {
+                break;
+            }
         }
         Ok((total, start + total as u64))
     }
@@ -218,14 +236,22 @@ impl Data {
 
     /// Frees the pages `first..end`.
     fn punch_pages(&self, first: u64, end: u64) {
-        if first < end {
+        let (mut first, end) = (first as usize, end as usize);
+        while first < end {
             let mut pages = self.pages.lock();
+            let Some(next) = pages.next_item(first).filter(|&next| next < end) else {
+                break;
+            };
+            let last = (end - 1).min(next.saturating_add(PUNCHED));
             let mut count = 0;
-            pages.remove_range(first as usize, (end - 1) as usize, &mut |page| {
+            pages.remove_range(next, last, &mut |page| {
                 count += 1;
                 drop(page);
             });
             self.quota.give(count);
+            drop(pages);
+            first = last.saturating_add(1);
+            cond_resched();
         }
     }
 
@@ -272,6 +298,7 @@ impl Data {
         for index in offset / PAGE_SIZE as u64..super::pages(end) {
             self.page_or_new(index as usize, false)
                 .map_err(|_| Errno::ENOSPC)?;
+            cond_resched_interruptible()?;
         }
         if grow {
             self.size.fetch_max(end, Release);
@@ -324,6 +351,10 @@ impl PageSource for Data {
         pages.each(first..end, |index, page| {
             frames[index - first] = Some(page.clone())
         });
+    }
+
+    fn next_present(&self, first: usize) -> Option<usize> {
+        self.pages.lock().next_item(first)
     }
 
     fn len_pages(&self) -> usize {

@@ -31,11 +31,15 @@ use quota::Quota;
 /// The magic number of tmpfs in statfs(2).
 const MAGIC: u64 = 0x0102_1994;
 
+/// Bytes that an inode counts as (BOGO_INODE_SIZE).
+const INODE: u64 = 1024;
+
 /// One tmpfs: what its inodes have in common.
 pub struct Tmpfs {
     device: u64,
     next_inode: AtomicU64,
     pages: Arc<Quota>,
+    /// Bytes of inodes and their extended attributes.
     inodes: Quota,
     /// Held while a name goes from one directory to another (Linux's s_vfs_rename_mutex).
     rename: SleepMutex<()>,
@@ -49,7 +53,7 @@ impl Tmpfs {
             device: super::new_device(),
             next_inode: AtomicU64::new(1),
             pages: try_arc(Quota::new(options.pages))?,
-            inodes: Quota::new(options.inodes),
+            inodes: Quota::new(options.inodes.map(|count| count.saturating_mul(INODE))),
             rename: SleepMutex::new(()),
             flags: AtomicU32::new(0),
         })

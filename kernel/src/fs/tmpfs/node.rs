@@ -58,7 +58,7 @@ pub struct Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        self.fs.inodes.give(1);
+        self.fs.inodes.give(super::INODE + self.xattrs.space());
     }
 }
 
@@ -93,7 +93,7 @@ impl Node {
             changed: now,
             born: now,
         };
-        fs.inodes.take()?;
+        fs.inodes.take_many(super::INODE)?;
         let number = fs.new_inode();
         try_arc(Node {
             fs,
@@ -420,7 +420,7 @@ impl Inode for Node {
 
     fn set_xattr(&self, name: &[u8], change: XattrChange) -> Result<()> {
         self.fs.check_writable()?;
-        self.xattrs.change(name, change)?;
+        self.xattrs.change(name, change, &self.fs.inodes)?;
         self.linked(0);
         Ok(())
     }
@@ -451,6 +451,14 @@ fn limit_size(from: &mut Source, position: u64) -> Result<()> {
 }
 
 impl FileOps for Node {
+    fn held(&self) -> usize {
+        match &self.content {
+            // Nobody else will find it.
+            Content::File(data) if self.attr().links == 0 => data.occupied() as usize * PAGE_SIZE,
+            _ => 0,
+        }
+    }
+
     fn read(&self, file: &File, to: &mut Sink, position: u64) -> Result<usize> {
         let count = self.data()?.read(to, position)?;
         self.accessed(file);

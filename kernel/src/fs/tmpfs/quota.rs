@@ -1,4 +1,4 @@
-//! How much of something a tmpfs may take: pages, or inodes.
+//! How much of something a tmpfs may take: pages, or bytes of inodes.
 
 use crate::errno::{Errno, Result};
 use core::sync::atomic::{AtomicU64, Ordering::*};
@@ -34,11 +34,17 @@ impl Quota {
     /// Uses one more; ENOSPC when all is used.
     #[inline]
     pub fn take(&self) -> Result<()> {
+        self.take_many(1)
+    }
+
+    /// Uses `count` more; ENOSPC when there are not so many left.
+    #[inline]
+    pub fn take_many(&self, count: u64) -> Result<()> {
         let limit = self.limit.load(Relaxed);
-        if limit == NONE || self.used.fetch_add(1, Relaxed) < limit {
+        if limit == NONE || self.used.fetch_add(count, Relaxed) + count <= limit {
             return Ok(());
         }
-        self.used.fetch_sub(1, Relaxed);
+        self.used.fetch_sub(count, Relaxed);
         Err(Errno::ENOSPC)
     }
 

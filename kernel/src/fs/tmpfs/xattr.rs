@@ -1,6 +1,7 @@
 //! Extended attributes of an inode.
 
 use super::super::inode::XattrChange;
+use super::quota::Quota;
 use crate::errno::{Errno, Result};
 use crate::sync::Mutex;
 use alloc::vec::Vec;
@@ -10,6 +11,11 @@ const MAX: usize = 64 * 1024;
 
 /// Names and values, in the order in which they were set.
 pub struct Xattrs(Mutex<Vec<(Vec<u8>, Vec<u8>)>>);
+
+/// What an attribute takes of the file system's inodes, in bytes, with Linux's overhead.
+fn space((name, value): &(Vec<u8>, Vec<u8>)) -> u64 {
+    40 + (name.len() + value.len()) as u64
+}
 
 fn copy(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut copy = Vec::new();
@@ -35,13 +41,18 @@ impl Xattrs {
         copy(value)
     }
 
-    /// Changes a value; ENODATA, EEXIST, ENOSPC.
-    pub fn change(&self, name: &[u8], change: XattrChange) -> Result<()> {
+    /// What they take of the file system's inodes, in bytes.
+    pub fn space(&self) -> u64 {
+        self.0.lock().iter().map(space).sum()
+    }
+
+    /// Changes a value, which `quota` counts; ENODATA, EEXIST, ENOSPC.
+    pub fn change(&self, name: &[u8], change: XattrChange, quota: &Quota) -> Result<()> {
         let mut all = self.0.lock();
         let known = all.iter().position(|(known, _)| known == name);
         let value = match (change, known) {
             (XattrChange::Remove, Some(at)) => {
-                all.remove(at);
+                quota.give(space(&all.remove(at)));
                 return Ok(());
             }
             (XattrChange::Create(_), Some(_)) => return Err(Errno::EEXIST),
@@ -58,13 +69,12 @@ impl Xattrs {
         if used + name.len() + value.len() > MAX {
             return Err(Errno::ENOSPC);
         }
-        let value = copy(value)?;
+        let new = (copy(name)?, copy(value)?);
+        all.try_reserve(1).map_err(|_| Errno::ENOSPC)?;
+        quota.take_many(space(&new))?;
         match known {
-            Some(at) => all[at].1 = value,
-            None => {
-                all.try_reserve(1).map_err(|_| Errno::ENOSPC)?;
-                all.push((copy(name)?, value));
-            }
+            Some(at) => quota.give(space(&core::mem::replace(&mut all[at], new))),
+            None => all.push(new),
         }
         Ok(())
     }

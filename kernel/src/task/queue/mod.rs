@@ -10,8 +10,9 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
 use super::sched::state;
 use super::{Thread, real_time};
-use crate::arch::{cpu, current_arc, time};
+use crate::arch::{KERNEL_STACK_SIZE, cpu, current_arc, time};
 use crate::errno::{Errno, Result};
+use crate::mm::{PAGE_SIZE, frame};
 use crate::sync::{Mutex, MutexGuard, Once, Rank};
 
 /// How long a thread runs while others could, in ns.
@@ -367,22 +368,58 @@ fn granularity() -> u64 {
 /// Makes room in every queue for one more thread.
 ///
 /// # Errors
-/// EAGAIN without memory.
+/// EAGAIN (there are too many), ENOMEM.
 pub fn admit() -> Result<()> {
     let threads = THREADS.fetch_add(1, Relaxed) + 1;
     if threads <= ROOM.load(Relaxed) {
         return Ok(());
     }
-    let room = threads.next_power_of_two().max(64);
+    let most = most_threads();
+    if threads > most {
+        dismiss();
+        return Err(Errno::EAGAIN);
+    }
+    let room = threads.next_power_of_two().max(64).min(most);
     for cpu in (0..cpu::count()).filter_map(cpu::get) {
         let mut queue = cpu.sched.lock();
         let more = room.saturating_sub(queue.ready.len());
         if queue.ready.try_reserve(more).is_err() {
             dismiss();
-            return Err(Errno::EAGAIN);
+            return Err(Errno::ENOMEM);
         }
     }
     ROOM.fetch_max(room, Relaxed);
+    Ok(())
+}
+
+/// The most threads (`/proc/sys/kernel/threads-max`); 0 as long as nobody has said, and it is those whose stacks take an eighth of
+/// memory.
+static MOST: AtomicUsize = AtomicUsize::new(0);
+/// Its bounds, as on Linux (MIN_THREADS, FUTEX_TID_MASK).
+const MOST_BOUNDS: core::ops::RangeInclusive<usize> = 20..=0x3fff_ffff;
+
+/// The most threads that there may be.
+pub fn most_threads() -> usize {
+    match MOST.load(Relaxed) {
+        0 => {
+            let stacks = frame::total() * PAGE_SIZE / (8 * KERNEL_STACK_SIZE);
+            stacks.clamp(*MOST_BOUNDS.start(), *MOST_BOUNDS.end())
+        }
+        most => most,
+    }
+}
+
+/// Changes that.
+///
+/// # Errors
+/// EINVAL.
+pub fn set_most_threads(most: usize) -> Result<()> {
+    if !MOST_BOUNDS.contains(&most) {
+        return Err(Errno::EINVAL);
+    }
+    MOST.store(most, Relaxed);
+    // The next thread asks.
+    ROOM.store(0, Relaxed);
     Ok(())
 }
 

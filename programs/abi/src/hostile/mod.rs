@@ -3,7 +3,9 @@
 //! Each part is begun by root, sets its stage, and becomes [`USER`] in a child. What it prints is the same on Linux.
 
 mod deep;
+mod hoard;
 mod links;
+mod long;
 mod names;
 mod rights;
 mod suid;
@@ -14,7 +16,9 @@ pub const USER: u32 = 1000;
 /// The parts, by name.
 const PARTS: &[(&str, fn())] = &[
     ("deep", deep::run),
+    ("hoard", hoard::run),
     ("links", links::run),
+    ("long", long::run),
     ("names", names::run),
     ("rights", rights::run),
     ("suid", suid::run),

@@ -1,0 +1,60 @@
+//! What is counted for a user, whatever process holds it (Linux's `struct user_struct`).
+
+extern crate alloc;
+
+use alloc::sync::{Arc, Weak};
+use core::sync::atomic::AtomicUsize;
+
+use crate::errno::{Errno, Result};
+use crate::hash::{self, HashMap};
+use crate::mm::heap::try_arc;
+use crate::sync::Mutex;
+
+/// A user who holds something that is counted.
+pub struct User {
+    uid: u32,
+    /// Pages that pipes may take.
+    pub pipe_pages: AtomicUsize,
+}
+
+static USERS: Mutex<HashMap<u32, Weak<User>>> = Mutex::new(hash::new());
+
+/// The user `uid`, known as long as somebody holds the result.
+///
+/// # Errors
+/// ENOMEM.
+pub fn of(uid: u32) -> Result<Arc<User>> {
+    let known = |users: &HashMap<u32, Weak<User>>| users.get(&uid)?.upgrade();
+    let user = known(&USERS.lock());
+    if let Some(user) = user {
+        return Ok(user);
+    }
+    let new = try_arc(User {
+        uid,
+        pipe_pages: AtomicUsize::new(0),
+    })?;
+    let mut users = USERS.lock();
+    if let Some(user) = known(&users) {
+        drop(users);
+        return Ok(user);
+    }
+    if users.try_reserve(1).is_err() {
+        drop(users);
+        return Err(Errno::ENOMEM);
+    }
+    users.insert(uid, Arc::downgrade(&new));
+    Ok(new)
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        let mut users = USERS.lock();
+        // Another may have come in its place.
+        if users
+            .get(&self.uid)
+            .is_some_and(|user| user.strong_count() == 0)
+        {
+            users.remove(&self.uid);
+        }
+    }
+}

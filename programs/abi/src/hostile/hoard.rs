@@ -1,0 +1,125 @@
+//! Taking more than a user's share of what the kernel holds: refused to him, not to others.
+
+use std::ffi::{CStr, CString};
+
+use libc::{F_GETPIPE_SZ, F_SETPIPE_SZ, RLIMIT_NOFILE, rlimit};
+
+use super::USER;
+use crate::{in_child, tell, tell_end, tell_ok};
+
+const MIB: i32 = 1 << 20;
+
+/// Runs this part.
+pub fn run() {
+    // SAFETY: every pointer passed is that of a live value of the right kind.
+    unsafe {
+        let most = rlimit {
+            rlim_cur: 100_000,
+            rlim_max: 100_000,
+        };
+        tell("descriptors", libc::setrlimit(RLIMIT_NOFILE, &most));
+        tell_end("pipes", in_child(|| pipes()));
+        files();
+        attributes();
+    }
+}
+
+unsafe fn become_user() {
+    unsafe { tell("identity", libc::setgid(USER) | libc::setuid(USER)) };
+}
+
+fn pipe() -> [i32; 2] {
+    let mut ends = [-1; 2];
+    // SAFETY: room for both.
+    unsafe { libc::pipe(ends.as_mut_ptr()) };
+    ends
+}
+
+/// A user's pipes have so many pages together.
+unsafe fn pipes() {
+    unsafe {
+        become_user();
+        let large = (0..1000).find(|_| libc::fcntl(pipe()[1], F_SETPIPE_SZ, MIB) < 0);
+        tell_ok("a pipe too many", large.is_none());
+        println!("large pipes: {large:?}");
+        let few = (0..5000).find(|_| libc::fcntl(pipe()[1], F_GETPIPE_SZ) < 65536);
+        println!("usual pipes: {few:?}");
+        let last = pipe();
+        tell("then", libc::fcntl(last[1], F_GETPIPE_SZ));
+        tell("larger", libc::fcntl(last[1], F_SETPIPE_SZ, 65536));
+        tell("smaller", libc::fcntl(last[1], F_SETPIPE_SZ, 4096));
+    }
+}
+
+/// All users but root open so many files together.
+unsafe fn files() {
+    const SETTING: &str = "/proc/sys/fs/file-max";
+    let before = std::fs::read_to_string(SETTING).unwrap_or_default();
+    tell_ok("file-max", std::fs::write(SETTING, "9000").is_ok());
+    let open = || unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY) };
+    let mut ready = pipe();
+    // SAFETY: descriptors, and a child that ends.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            become_user();
+            let refused = (0..10_000).any(|_| open() < 0);
+            tell_ok("a file too many", !refused);
+            libc::write(ready[1], c"".as_ptr().cast(), 1);
+            loop {
+                libc::pause();
+            }
+        }
+        libc::read(ready[0], ready.as_mut_ptr().cast(), 1);
+        tell_ok("root's", open() >= 0);
+        libc::kill(child, libc::SIGKILL);
+        libc::waitpid(child, std::ptr::null_mut(), 0);
+    }
+    tell_ok(
+        "file-max as before",
+        std::fs::write(SETTING, before.trim()).is_ok(),
+    );
+}
+
+/// Extended attributes take the room of inodes.
+unsafe fn attributes() {
+    const PLACE: &CStr = c"/tmp/attributes";
+    unsafe {
+        tell("folder", libc::mkdir(PLACE.as_ptr(), 0o777));
+        let options: &CStr = c"nr_inodes=64,mode=777";
+        let kind = c"tmpfs".as_ptr();
+        let mounted = libc::mount(kind, PLACE.as_ptr(), kind, 0, options.as_ptr().cast());
+        tell("mount", mounted);
+        let status = in_child(|| fill(c"/tmp/attributes/a", c"/tmp/attributes/b"));
+        tell_end("attributes", status);
+        tell("umount", libc::umount(PLACE.as_ptr()));
+        libc::rmdir(PLACE.as_ptr());
+    }
+}
+
+unsafe fn fill(first: &CStr, second: &CStr) {
+    let value = [7u8; 1000];
+    let set = |path: &CStr, number: usize| {
+        let name = CString::new(format!("user.a{number:03}")).unwrap_or_default();
+        // SAFETY: a path, a name and a value.
+        unsafe {
+            let value = value.as_ptr().cast();
+            libc::setxattr(path.as_ptr(), name.as_ptr(), value, 1000, 0)
+        }
+    };
+    unsafe {
+        become_user();
+        for path in [first, second] {
+            tell_ok("file", libc::creat(path.as_ptr(), 0o600) >= 0);
+        }
+        let taken = [first, second].map(|path| (0..50).take_while(|&n| set(path, n) == 0).count());
+        println!("set: {taken:?}");
+        tell("one more", set(second, 99));
+        tell(
+            "another file",
+            libc::creat(c"/tmp/attributes/c".as_ptr(), 0o600),
+        );
+        tell("unlink", libc::unlink(first.as_ptr()));
+        tell("one more", set(second, 99));
+    }
+}
