@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -19,6 +19,9 @@ use wire::{Channel, Control, Decoder};
 
 /// How long a machine may take to power itself off after its last job.
 const POWER_OFF: Duration = Duration::from_secs(5);
+
+/// Events that wait: a guest that sends more, against what was agreed, waits too.
+const EVENTS: usize = 1024;
 
 /// Lines of a log that are shown when something went wrong.
 const LOG_LINES: usize = 25;
@@ -113,7 +116,7 @@ pub struct Session {
     events: Receiver<Event>,
     /// The cost of the output that was taken and not yet credited to the guest.
     owed: usize,
-    sender: Sender<Event>,
+    sender: SyncSender<Event>,
     folder: Folder,
     log: PathBuf,
 }
@@ -131,7 +134,9 @@ impl Session {
             .spawn()
             .with_context(|| format!("{} cannot be run", command[0].display()))?;
         drop(link.guest);
-        let (sender, events) = mpsc::channel();
+        #[cfg(target_os = "linux")]
+        limit_files(&child)?;
+        let (sender, events) = mpsc::sync_channel(EVENTS);
         let (stream, to) = (link.host.try_clone()?, sender.clone());
         std::thread::spawn(move || read_frames(stream, &to));
         Ok(Self {
@@ -146,7 +151,7 @@ impl Session {
     }
 
     /// Where other sources of events send theirs.
-    pub fn sender(&self) -> Sender<Event> {
+    pub fn sender(&self) -> SyncSender<Event> {
         self.sender.clone()
     }
 
@@ -258,7 +263,20 @@ pub fn end_of(log: &str) -> String {
     lines[panic.unwrap_or(last)..].join("\n")
 }
 
-fn read_frames(mut stream: UnixStream, to: &Sender<Event>) {
+/// A machine that writes more into a file, its log for one, ends: no kernel fills the user's disk.
+#[cfg(target_os = "linux")]
+fn limit_files(child: &Child) -> Result<()> {
+    use rustix::process::{Resource, Rlimit, prlimit};
+    const MOST: Option<u64> = Some(1 << 30);
+    let limit = Rlimit {
+        current: MOST,
+        maximum: MOST,
+    };
+    prlimit(Some(Pid::from_child(child)), Resource::Fsize, limit)?;
+    Ok(())
+}
+
+fn read_frames(mut stream: UnixStream, to: &SyncSender<Event>) {
     let mut decoder = Decoder::awaiting_sync();
     let mut buffer = vec![0; 64 * 1024];
     while let Ok(length @ 1..) = stream.read(&mut buffer) {

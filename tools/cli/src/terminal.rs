@@ -1,7 +1,7 @@
 //! The host's terminal and standard input.
 
 use std::io::{IsTerminal, Read};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Sender, SyncSender, channel};
 
 use anyhow::Result;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
@@ -50,7 +50,7 @@ pub fn terminals() -> [bool; 3] {
 }
 
 /// Reads standard input as events, a piece for each `()` that is sent to what is returned.
-pub fn read_input(events: Sender<Event>) -> Sender<()> {
+pub fn read_input(events: SyncSender<Event>) -> Sender<()> {
     let (demand, demands) = channel();
     std::thread::spawn(move || {
         let mut buffer = [0; wire::INPUT_WINDOW];
@@ -69,7 +69,7 @@ pub fn read_input(events: Sender<Event>) -> Sender<()> {
 }
 
 /// Turns the signals that a command is told to end by, and those of a changed terminal, into events.
-pub fn read_signals(events: Sender<Event>) -> Result<()> {
+pub fn read_signals(events: SyncSender<Event>) -> Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGWINCH])?;
     std::thread::spawn(move || {
         for signal in signals.forever() {
