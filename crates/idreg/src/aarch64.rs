@@ -25,7 +25,7 @@ pub(crate) const REGISTERS: &[Description] = &[
             lower("SEL2", 36),
             lower("SVE", 32).with(Sve),
             lower("RAS", 28),
-            lower("GIC", 24),
+            lower("GIC", 24).guest(),
             lower("AdvSIMD", 20)
                 .signed()
                 .absent(0xf)

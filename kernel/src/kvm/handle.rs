@@ -105,7 +105,10 @@ impl FileOps for Handle {
                 return attributes::ioctl(&self.machine, state, request, &wanted);
             }
             uapi::GET_STATS_FD => {
-                return add_file("kvm-vcpu-stats", try_arc(Statistics(self.vcpu.clone()))?);
+                return add_file(
+                    "kvm-vcpu-stats",
+                    try_arc(Statistics::Vcpu(self.vcpu.clone()))?,
+                );
             }
             _ => {}
         }

@@ -19,6 +19,8 @@ mod page;
 mod psci;
 mod registers;
 mod routing;
+#[cfg(feature = "selftest")]
+mod selftests;
 mod slots;
 mod smccc;
 mod stats;

@@ -44,8 +44,8 @@ const COUNTER: u64 = encoding(3, 3, 14, 3, 2) as u64;
 const PHYSICAL_COUNTER: u64 = encoding(3, 3, 14, 0, 1) as u64;
 /// KVM_REG_ARM_PSCI_VERSION.
 const PSCI: u64 = ARM64 | U64 | 0x14 << 16;
-/// OSLSR_EL1: of the OS lock there is nothing but that it is open.
-const LOCK_STATUS: u64 = encoding(2, 0, 1, 1, 4) as u64;
+/// OSLSR_EL1.
+const LOCK_STATUS: u64 = sysreg::LOCK_STATUS as u64;
 
 /// ZCR_EL1.
 const VECTOR_CONTROL: u16 = encoding(3, 0, 1, 2, 0);
@@ -110,7 +110,7 @@ fn constant(machine: &Machine, guest: &Guest, id: u64) -> Option<u64> {
         MPIDR => Some(guest.affinity | 1 << 31),
         COUNTER => Some(time::now_ticks().wrapping_sub(guest.counter_offset)),
         PHYSICAL_COUNTER => Some(time::now_ticks()),
-        LOCK_STATUS => Some(sysreg::LOCK_THERE),
+        LOCK_STATUS => Some(guest.debug.lock_status()),
         _ => machine.features()?.identity(number as u16),
     }
 }
@@ -184,6 +184,11 @@ pub fn set(machine: &Machine, state: &mut State, id: u64, address: usize) -> Res
         let value: u64 = UserPtr::new(address).read()?;
         if id == ARM64 | U64 | SYSTEM | COUNTER {
             guest.counter_offset = time::now_ticks().wrapping_sub(value);
+        } else if id == ARM64 | U64 | SYSTEM | LOCK_STATUS {
+            return match guest.debug.set_lock_status(value) {
+                true => Ok(()),
+                false => Err(Errno::EINVAL),
+            };
         } else if value != fixed && id != ARM64 | U64 | SYSTEM | PHYSICAL_COUNTER {
             return Err(Errno::EINVAL);
         }

@@ -1,4 +1,4 @@
-//! How often a virtual CPU left its guest, by kind: for `--count`, and for KVM_GET_STATS_FD.
+//! How often a virtual CPU left its guest, by kind: for `--count`, and for KVM_GET_STATS_FD, which tells of machines too.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -7,6 +7,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crossings::{Kind, Table};
 
 use super::vcpu::Vcpu;
+use super::vm::Machine;
 use crate::arch::cpu;
 use crate::errno::{Errno, Result};
 use crate::fs::file::{File, FileOps};
@@ -66,7 +67,7 @@ impl Exits {
     }
 
     /// Names and values, the sum last.
-    fn all(&self) -> impl Iterator<Item = (&'static str, u64)> {
+    fn all(&self) -> impl Iterator<Item = (&'static str, u64)> + Clone + use<'_> {
         let values = || self.0.iter().map(|counter| counter.load(Relaxed));
         let names = KINDS.iter().map(|(_, name)| *name);
         names.zip(values()).chain([(SUM, values().sum())])
@@ -78,43 +79,55 @@ const HEADER: usize = 24;
 const NAME: usize = 48;
 /// `struct kvm_stats_desc`, its name included.
 const DESCRIPTION: usize = 16 + NAME;
-/// Statistics: those above and their sum.
-const COUNT: usize = KINDS.len() + 1;
-
-/// The file of a virtual CPU's statistics (Documentation/virt/kvm/api.rst, KVM_GET_STATS_FD).
-pub struct Statistics(pub Arc<Vcpu>);
+/// The file of statistics (Documentation/virt/kvm/api.rst, KVM_GET_STATS_FD).
+pub enum Statistics {
+    /// Of a virtual CPU: those above and their sum.
+    Vcpu(Arc<Vcpu>),
+    /// Of a machine: how often all CPUs forgot what they held of it.
+    Machine(Arc<Machine>),
+}
 
 impl Statistics {
     fn bytes(&self) -> Result<Vec<u8>> {
-        let (identity, descriptions) = (HEADER, HEADER + NAME);
-        let data = descriptions + COUNT * DESCRIPTION;
-        let mut bytes = Vec::new();
-        bytes
-            .try_reserve_exact(data + 8 * COUNT)
-            .map_err(|_| Errno::ENOMEM)?;
-        let header = [0, NAME, COUNT, identity, descriptions, data];
-        header
-            .iter()
-            .for_each(|word| bytes.extend((*word as u32).to_ne_bytes()));
-        let padded = |name: &[u8], len: usize, bytes: &mut Vec<u8>| {
-            bytes.extend(name);
-            bytes.resize(bytes.len() + len - name.len(), 0);
-        };
-        padded(b"kvm-vcpu", NAME, &mut bytes);
-        for (at, (name, _)) in self.0.exits.all().enumerate() {
-            // Cumulative, without unit; exponent 0 and one value of 64 bits; its place; no buckets.
-            let words = [0, 1 << 16, 8 * at as u32, 0];
-            words
-                .iter()
-                .for_each(|word| bytes.extend(word.to_ne_bytes()));
-            padded(name.as_bytes(), NAME, &mut bytes);
+        match self {
+            Statistics::Vcpu(vcpu) => bytes(b"kvm-vcpu", vcpu.exits.all()),
+            Statistics::Machine(machine) => {
+                let names = ["remote_tlb_flush", "remote_tlb_flush_requests"];
+                let flushes = machine.memory.flushes();
+                bytes(b"kvm", names.map(|name| (name, flushes)).into_iter())
+            }
         }
-        self.0
-            .exits
-            .all()
-            .for_each(|(_, value)| bytes.extend(value.to_ne_bytes()));
-        Ok(bytes)
     }
+}
+
+/// All of a file: who it is about, and names and values.
+fn bytes(whose: &[u8], all: impl Iterator<Item = (&'static str, u64)> + Clone) -> Result<Vec<u8>> {
+    let count = all.clone().count();
+    let (identity, descriptions) = (HEADER, HEADER + NAME);
+    let data = descriptions + count * DESCRIPTION;
+    let mut bytes = Vec::new();
+    bytes
+        .try_reserve_exact(data + 8 * count)
+        .map_err(|_| Errno::ENOMEM)?;
+    let header = [0, NAME, count, identity, descriptions, data];
+    header
+        .iter()
+        .for_each(|word| bytes.extend((*word as u32).to_ne_bytes()));
+    let padded = |name: &[u8], len: usize, bytes: &mut Vec<u8>| {
+        bytes.extend(name);
+        bytes.resize(bytes.len() + len - name.len(), 0);
+    };
+    padded(whose, NAME, &mut bytes);
+    for (at, (name, _)) in all.clone().enumerate() {
+        // Cumulative, without unit; exponent 0 and one value of 64 bits; its place; no buckets.
+        let words = [0, 1 << 16, 8 * at as u32, 0];
+        words
+            .iter()
+            .for_each(|word| bytes.extend(word.to_ne_bytes()));
+        padded(name.as_bytes(), NAME, &mut bytes);
+    }
+    all.for_each(|(_, value)| bytes.extend(value.to_ne_bytes()));
+    Ok(bytes)
 }
 
 impl FileOps for Statistics {

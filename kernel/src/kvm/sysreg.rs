@@ -38,9 +38,9 @@ impl Trapped {
 
 /// ACTLR_EL1.
 const AUXILIARY: u16 = encoding(3, 0, 1, 0, 1);
-/// OSLSR_EL1 and its value: the lock exists and is open.
-const LOCK_STATUS: u16 = encoding(2, 0, 1, 1, 4);
-pub const LOCK_THERE: u64 = 1 << 3;
+/// OSLSR_EL1 and OSLAR_EL1: the OS lock.
+pub const LOCK_STATUS: u16 = encoding(2, 0, 1, 1, 4);
+const LOCK: u16 = encoding(2, 0, 1, 0, 4);
 
 /// Writes of ICC_SGI1R_EL1, ICC_ASGI1R_EL1 and ICC_SGI0R_EL1, as a syndrome says it: op0 3, op1 0, CRn 12, CRm 11, and op2
 /// from 5 on.
@@ -53,7 +53,7 @@ const DEBUG_CONTROL: u16 = encoding(2, 0, 0, 2, 2);
 /// Breakpoints and watchpoints: op0 2, op1 0, CRn 0, op2 4 to 7.
 const POINTS: u16 = encoding(2, 0, 0, 0, 4);
 
-/// Whether a trap is the access of a register that guests are given when they first want it.
+/// Whether a trap is the access of a register that guests are given when they first want it, or of the OS lock.
 #[inline]
 pub fn is_debug(syndrome: u64) -> bool {
     // op0 3, as almost all have, cannot be one.
@@ -61,16 +61,24 @@ pub fn is_debug(syndrome: u64) -> bool {
         return false;
     }
     let encoding = Trapped::of(syndrome).encoding;
-    encoding == DEBUG_CONTROL || encoding & !(0xf << 3 | 3) == POINTS
+    [DEBUG_CONTROL, LOCK, LOCK_STATUS].contains(&encoding) || encoding & !(0xf << 3 | 3) == POINTS
 }
 
-/// Gives a guest its debug registers; or, while they are the monitor's, does the guest's access to its own.
+/// Gives a guest its debug registers; or, while they are the monitor's or locked, does the guest's access to its own.
 pub fn debug(guest: &mut Guest) {
-    if !guest.debug.is_monitors() {
-        return guest.debug.give();
-    }
     let trapped = Trapped::of(guest.registers.syndrome);
     let (x, register) = (&mut guest.registers.x, trapped.register);
+    if [LOCK, LOCK_STATUS].contains(&trapped.encoding) {
+        match x.get_mut(register) {
+            Some(x) if trapped.read => *x = guest.debug.lock_status(),
+            None if trapped.read => {}
+            x => guest.debug.set_lock(x.is_some_and(|x| *x & 1 != 0)),
+        }
+        return guest.registers.skip();
+    }
+    if !guest.debug.is_kept() {
+        return guest.debug.give();
+    }
     if let Some(place) = guest.debug.by_encoding(trapped.encoding) {
         match x.get_mut(register) {
             Some(x) if trapped.read => *x = *place,
@@ -116,7 +124,6 @@ pub fn access(context: &Context, registers: &mut Registers) -> bool {
         _ if let Some(value) = identity => value,
         id if id == encoding(3, 0, 0, 0, 5) && trapped.read => context.vcpu.affinity | 1 << 31,
         AUXILIARY => 0,
-        LOCK_STATUS if trapped.read => LOCK_THERE,
         // Debug registers: nothing can be set up with them.
         debug if debug >> 14 == 2 => 0,
         _ => return false,

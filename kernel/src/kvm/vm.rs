@@ -13,6 +13,7 @@ use super::ioevents::{self, Assignments};
 use super::irqfd::{self, Irqfds};
 use super::routing::Routes;
 use super::slots::Slots;
+use super::stats::Statistics;
 use super::uapi::{self, DeviceAttribute, EnableCap, InterruptLevel, VcpuInit};
 use super::vcpu::{MAX_VCPUS, Vcpu};
 use super::vgic::{self, Vgic};
@@ -184,6 +185,10 @@ impl FileOps for Vm {
             uapi::IRQFD => irqfd::change(&self.0, &UserPtr::new(argument).read()?),
             uapi::IOEVENTFD => ioevents::change(&self.0, &UserPtr::new(argument).read()?),
             uapi::SET_GSI_ROUTING => self.0.set_routes(argument),
+            uapi::GET_STATS_FD => {
+                let statistics = try_arc(Statistics::Machine(self.0.clone()))?;
+                add_file("kvm-vm-stats", statistics)
+            }
             uapi::SIGNAL_MSI => self.0.signal(&UserPtr::new(argument).read()?),
             _ => Err(Errno::EINVAL),
         }

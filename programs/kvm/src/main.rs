@@ -8,6 +8,7 @@ mod host;
 mod its;
 mod own;
 mod pages;
+mod requests;
 mod saved;
 mod shares;
 mod vcpus;
@@ -41,6 +42,7 @@ fn main() {
         Some("eventfds") => eventfds::tell(&kvm),
         Some("its") => its::tell(&kvm),
         Some("pages") => pages::tell(&kvm),
+        Some("requests") => requests::tell(&kvm),
         Some("saved") => saved::tell(&kvm),
         Some("shares") => shares::tell(&kvm),
         Some("vcpus") => vcpus::tell(&kvm),

@@ -268,7 +268,7 @@ impl Setup {
         if index != self.regions.len() || self.regions.iter().any(overlaps) {
             return Err(Errno::EINVAL);
         }
-        self.check(base, len.max(redistributor::LEN))?;
+        self.check(base, len)?;
         self.regions.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         self.regions.push(Region { base, count });
         Ok(())

@@ -14,6 +14,10 @@ const BREAK_CONTROL: u16 = encoding(2, 0, 0, 0, 5);
 const WATCH_VALUE: u16 = encoding(2, 0, 0, 0, 6);
 const WATCH_CONTROL: u16 = encoding(2, 0, 0, 0, 7);
 
+/// OSLSR_EL1: the OS lock exists, and is locked.
+const LOCK_THERE: u64 = 1 << 3;
+const LOCKED: u64 = 1 << 1;
+
 /// MDCR_EL2.TDA: debug registers trap.
 const TRAP: usize = 1 << 9;
 /// The most of each that there can be.
@@ -36,6 +40,8 @@ pub type Points = [(u64, u64); MOST];
 pub struct Debug {
     /// Whether the guest has them.
     used: bool,
+    /// Whether its OS lock is locked, which holds debug exceptions back.
+    locked: bool,
     /// MDSCR_EL1.
     control: u64,
     /// MDCCINT_EL1, which is kept only.
@@ -117,6 +123,31 @@ impl Debug {
         self.used |= self.control != 0;
     }
 
+    /// OSLSR_EL1: whether the guest's OS lock, which is there, is locked.
+    pub fn lock_status(&self) -> u64 {
+        LOCK_THERE | u64::from(self.locked) * LOCKED
+    }
+
+    /// Locks it or not, if nothing else of OSLSR_EL1 is another; whether that is so.
+    pub fn set_lock_status(&mut self, status: u64) -> bool {
+        let known = status & !LOCKED == LOCK_THERE;
+        if known {
+            self.set_lock(status & LOCKED != 0);
+        }
+        known
+    }
+
+    /// Locks it or not, as OSLAR_EL1 says.
+    pub fn set_lock(&mut self, locked: bool) {
+        self.locked = locked;
+        self.give_if_on();
+    }
+
+    /// Whether the hardware holds the guest's own.
+    fn is_guests(&self) -> bool {
+        self.used && !self.locked && self.monitors.is_none()
+    }
+
     /// The monitor debugs the guest: all debug exceptions are its own, as are the points if it has any.
     pub fn take_for_monitor(&mut self, steps: bool, points: Option<Arc<(Points, Points)>>) {
         self.monitors = Some(Monitors { steps, points });
@@ -127,9 +158,9 @@ impl Debug {
         self.monitors = None;
     }
 
-    /// Whether the monitor debugs the guest, whose own accesses trap then.
-    pub fn is_monitors(&self) -> bool {
-        self.monitors.is_some()
+    /// Whether the guest's own accesses trap: the monitor debugs it, or its OS lock holds it back.
+    pub fn is_kept(&self) -> bool {
+        self.monitors.is_some() || self.locked
     }
 
     /// Whether the monitor sees each instruction.
@@ -165,7 +196,7 @@ impl Debug {
 
     /// Bits of MDCR_EL2 for it, of those that are set or not by what this is.
     pub(super) fn traps(&self) -> usize {
-        match (&self.monitors, self.used) {
+        match (&self.monitors, self.is_guests()) {
             (Some(_), _) => TRAP | TAKE,
             (None, true) => 0,
             (None, false) => TRAP,
@@ -174,7 +205,7 @@ impl Debug {
 
     /// Puts them into this CPU.
     pub(super) fn load(&self) {
-        if self.used || self.monitors.is_some() {
+        if self.is_guests() || self.monitors.is_some() {
             self.load_points();
         }
     }
@@ -204,7 +235,7 @@ impl Debug {
 
     /// Takes them from this CPU, which then has no debug exceptions.
     pub(super) fn save(&mut self) {
-        if self.used || self.monitors.is_some() {
+        if self.is_guests() || self.monitors.is_some() {
             self.save_points();
         }
     }

@@ -78,6 +78,8 @@ pub struct Stage2 {
     changing: Mutex<()>,
     /// Counts the times that something was taken away: what was looked up before may be true no longer.
     generation: AtomicU64,
+    /// How often all CPUs forgot it.
+    flushes: AtomicU64,
     /// Which of the guest's virtual CPUs each CPU ran last, by their numbers plus one.
     ran: [AtomicU32; MAX_CPUS],
 }
@@ -92,6 +94,7 @@ impl Stage2 {
             bits,
             changing: Mutex::new(()),
             generation: AtomicU64::new(0),
+            flushes: AtomicU64::new(0),
             ran: [const { AtomicU32::new(0) }; MAX_CPUS],
         })
     }
@@ -101,9 +104,14 @@ impl Stage2 {
         self.root.phys().0 as u64 | u64::from(self.identifier) << 48
     }
 
+    /// How often all CPUs were made to forget it.
+    pub fn flushes(&self) -> u64 {
+        self.flushes.load(Relaxed)
+    }
+
     /// Whether this CPU may hold translations of another virtual CPU than number `vcpu`, which runs here from now on: they share
     /// an identifier, and a guest may use an address space identifier for one thing on each.
-    pub(super) fn others_ran(&self, vcpu: u32) -> bool {
+    pub fn others_ran(&self, vcpu: u32) -> bool {
         let ran = &self.ran[cpu::this().index()];
         let last = ran.load(Relaxed);
         if last != vcpu + 1 {
@@ -316,6 +324,7 @@ impl Stage2 {
 
     /// Makes all CPUs forget all of it (D8.16: VMALLS12E1IS, by the identifier in VTTBR_EL2).
     fn invalidate(&self) {
+        self.flushes.fetch_add(1, Relaxed);
         let host = read!("hcr_el2");
         // SAFETY: EL1's TLB maintenance is a guest's while TGE is clear, and nothing of a program is touched meanwhile;
         // what was loaded here before is loaded anew before each run.
