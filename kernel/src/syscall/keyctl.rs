@@ -204,7 +204,7 @@ pub fn request_key(kind: usize, description: usize, callout: usize, ring: i32) -
     let why = why.unwrap_or(Errno::ENOKEY);
     if callout != 0 && why == Errno::ENOKEY && target.is_none() {
         // Where the key would go.
-        let chosen = current().process().request_keyring();
+        let chosen = current().with_credentials(|who| who.request_keyring);
         let ring = if chosen == DEFAULT { SESSION } else { -chosen };
         allowed(ring, true, right::WRITE)?;
     }
@@ -294,8 +294,7 @@ pub fn keyctl(operation: u32, a: usize, b: usize, c: usize, d: usize) -> Result<
             put(&key.read()?, b, c, false)
         }
         SET_REQKEY_KEYRING => {
-            let process = current().process();
-            let old = process.request_keyring();
+            let old = current().with_credentials(|who| who.request_keyring);
             match number {
                 NO_CHANGE => {}
                 1 | 2 => _ = key(-number, true)?,
@@ -303,7 +302,10 @@ pub fn keyctl(operation: u32, a: usize, b: usize, c: usize, d: usize) -> Result<
                 _ => return Err(Errno::EINVAL),
             }
             if number != NO_CHANGE {
-                process.set_request_keyring(number);
+                current().change_credentials(|who| {
+                    who.request_keyring = number;
+                    Ok(())
+                })?;
             }
             Ok(old as usize)
         }

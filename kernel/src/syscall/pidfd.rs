@@ -79,9 +79,10 @@ pub fn pidfd_send_signal(fd: i32, number: u32, info: usize, flags: u32) -> Resul
     if flags == TO_GROUP {
         return super::signal::send_to_group(process.group(), number, info);
     }
-    check_permission(&process, number)?;
+    let thread = thread.filter(|_| alone);
+    check_permission(&process, thread.as_deref(), number)?;
     if number != 0 {
-        signal::send_info(&process, thread.as_ref().filter(|_| alone), info)?;
+        signal::send_info(&process, thread.as_ref(), info)?;
     }
     Ok(0)
 }

@@ -59,9 +59,9 @@ pub fn sched_getaffinity(tid: i32, size: usize, to: usize) -> Result<usize> {
 
 /// EPERM unless the caller may decide how `thread` is scheduled.
 pub(super) fn check_owner(thread: &Thread) -> Result<()> {
-    let owner = thread.with_credentials(|who| (who.uid, who.euid));
-    let own = current().with_credentials(|who| who.euid);
-    if own == owner.0 || own == owner.1 {
+    let (own, owner) = (current().credentials(), thread.credentials());
+    let covers = owner.permitted & !own.permitted == 0;
+    if covers && [owner.uid, owner.euid].contains(&own.euid) {
         Ok(())
     } else {
         require(CAP_SYS_NICE)

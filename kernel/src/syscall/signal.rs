@@ -11,7 +11,7 @@ use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
 use crate::task::signal::{self, Info, SIG_IGN, Set, default_of};
 use crate::task::wait::{WaitError, WaitQueue};
-use crate::task::{Process, current, tree};
+use crate::task::{Process, Thread, current, tree};
 
 pub(super) fn check_signal(number: u32) -> Result<()> {
     if number <= signal::LAST {
@@ -29,16 +29,24 @@ fn check_set(size: usize) -> Result<()> {
     }
 }
 
-/// Whether the current process may send signal `number` to `target`.
-pub(super) fn check_permission(target: &Process, number: u32) -> Result<()> {
+/// Whether the current thread may send signal `number` to `target`, or to its thread `thread`: whom its own process acts as
+/// elsewhere does not matter.
+pub(super) fn check_permission(
+    target: &Process,
+    thread: Option<&Thread>,
+    number: u32,
+) -> Result<()> {
+    if core::ptr::eq(target, &**current().process()) {
+        return Ok(());
+    }
     let continues = number == SIGCONT && target.session() == current().session();
-    let other = target.with_credentials(Clone::clone);
+    let other = thread.map_or_else(|| target.credentials(), Thread::credentials);
     let allowed = continues || current().with_credentials(|who| who.may_signal(&other));
     if allowed { Ok(()) } else { Err(Errno::EPERM) }
 }
 
 fn send_one(target: &Process, number: u32, info: Info) -> Result<()> {
-    check_permission(target, number)?;
+    check_permission(target, None, number)?;
     if number == 0 {
         Ok(())
     } else {
@@ -113,7 +121,7 @@ fn send_to_thread(pid: Option<i32>, tid: i32, number: u32, info: Info) -> Result
     if pid.is_some_and(|pid| pid != thread.process_id()) {
         return Err(Errno::ESRCH);
     }
-    check_permission(thread.process(), number)?;
+    check_permission(thread.process(), Some(&thread), number)?;
     if number != 0 {
         signal::send_thread(&thread, info)?;
     }

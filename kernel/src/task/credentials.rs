@@ -45,6 +45,8 @@ pub struct Credentials {
     secure_bits: u32,
     /// The keyring of the session, if it was asked for.
     pub session_keyring: Option<Arc<Key>>,
+    /// Where keys that are asked for go (KEYCTL_SET_REQKEY_KEYRING).
+    pub request_keyring: i32,
     /// PR_SET_KEEPCAPS.
     pub keeps_capabilities: bool,
 }
@@ -90,6 +92,7 @@ impl Credentials {
             ambient: 0,
             secure_bits: 0,
             session_keyring: None,
+            request_keyring: 0,
             keeps_capabilities: false,
         }
     }

@@ -127,8 +127,6 @@ pub struct Process {
     pub timers: Timers,
     /// Its keyring, if it was asked for.
     pub keyring: Mutex<Option<Arc<Key>>>,
-    /// What KEYCTL_SET_REQKEY_KEYRING sets.
-    request_keyring: AtomicI32,
     /// Those of its first thread, also when that has ended.
     credentials: Mutex<Arc<Credentials>>,
     image: Mutex<Image>,
@@ -232,7 +230,6 @@ impl Process {
             limits: parts.limits,
             timers: Timers::new(),
             keyring: Mutex::new(None),
-            request_keyring: AtomicI32::new(0),
             credentials: Mutex::new(parts.credentials),
             image: Mutex::new(parts.image),
             exit: AtomicU32::new(0),
@@ -630,16 +627,6 @@ impl Process {
     /// Sets the kinds of memory that go into its core file.
     pub fn set_dump_filter(&self, kinds: u32) {
         self.dump_filter.store(kinds & coredump::KINDS, Relaxed);
-    }
-
-    /// Where keys that are asked for go (KEYCTL_SET_REQKEY_KEYRING).
-    pub fn request_keyring(&self) -> i32 {
-        self.request_keyring.load(Relaxed)
-    }
-
-    /// Sets that.
-    pub fn set_request_keyring(&self, which: i32) {
-        self.request_keyring.store(which, Relaxed);
     }
 
     /// Whether its parent waits for it to let go of its memory.

@@ -16,6 +16,7 @@ mod handlers;
 mod held;
 mod hostile;
 mod huge;
+mod identity;
 #[cfg(target_arch = "aarch64")]
 mod idreg;
 mod inet;
@@ -68,6 +69,8 @@ fn main() {
         Some("files") => files::run(),
         Some("futex") => futex::run(),
         Some("huge") => huge::run(),
+        Some("identity") if std::env::args().nth(2).is_some() => identity::after_exec(),
+        Some("identity") => identity::run(),
         Some("rseq") => rseq::run(),
         Some("inherit") => inherit::run(),
         Some("ipc") => ipc::run(),

@@ -35,7 +35,7 @@ pub fn run() {
         confined();
         opened_before();
         exit_signals();
-        limits();
+        of_others();
         unreadable();
         window();
     }
@@ -66,9 +66,12 @@ fn victim(act: &str, argument: Option<String>) {
                 tell("  write", libc::write(fd, c"x".as_ptr().cast(), 1) as i64);
             }
             "live" => {
-                libc::write(1, c"  begun\n".as_ptr().cast(), 8);
+                let fd = argument.and_then(|fd| fd.parse().ok()).unwrap_or(-1);
+                libc::write(fd, c"x".as_ptr().cast(), 1);
                 let mut byte = 0u8;
                 libc::read(0, (&raw mut byte).cast(), 1);
+                // Children that it had as another program.
+                libc::waitpid(-1, ptr::null_mut(), libc::__WALL);
                 println!("  lived as {}", libc::geteuid());
             }
             _ => {}
@@ -246,56 +249,57 @@ unsafe fn exit_signals() {
         });
         tell_end("an orphan with SIGKILL for its heir", status);
         println!("a child with SIGKILL for who executes");
-        let mut pipes = [[0; 2]; 2];
-        libc::pipe(pipes[0].as_mut_ptr());
-        libc::pipe(pipes[1].as_mut_ptr());
-        let victim = libc::fork();
-        if victim == 0 {
-            libc::dup2(pipes[1][0], 0);
+        let mut pipe = [0; 2];
+        libc::pipe(pipe.as_mut_ptr());
+        let victim = Living::begin(PRIVILEGED, || {
             become_user();
-            libc::close(pipes[0][1]);
             if clone_with(libc::SIGKILL) == 0 {
                 // Until the other program runs.
                 let mut byte = 0u8;
-                libc::read(pipes[0][0], (&raw mut byte).cast(), 1);
+                libc::read(pipe[0], (&raw mut byte).cast(), 1);
                 libc::_exit(0);
             }
-            libc::close(pipes[1][1]);
-            execute(PRIVILEGED, c"live", c"");
+        });
+        libc::write(pipe[1], c"x".as_ptr().cast(), 1);
+        tell_end("  end", victim.end());
+    }
+}
+
+/// A program that runs until it is told to end.
+struct Living {
+    pid: i32,
+    to: i32,
+}
+
+impl Living {
+    /// Begins `program` in a child, which does `first`; it runs when this returns.
+    unsafe fn begin(program: &CStr, first: impl FnOnce()) -> Self {
+        unsafe {
+            let (mut to, mut from) = ([0; 2], [0; 2]);
+            libc::pipe(to.as_mut_ptr());
+            libc::pipe(from.as_mut_ptr());
+            let pid = libc::fork();
+            if pid == 0 {
+                libc::dup2(to[0], 0);
+                first();
+                let fd = CString::new(from[1].to_string()).expect("digits");
+                execute(program, c"live", &fd);
+                libc::_exit(1);
+            }
+            let mut byte = 0u8;
+            libc::read(from[0], (&raw mut byte).cast(), 1);
+            Living { pid, to: to[1] }
         }
-        libc::usleep(300_000);
-        libc::write(pipes[0][1], c"x".as_ptr().cast(), 1);
-        libc::usleep(300_000);
-        libc::write(pipes[1][1], c"x".as_ptr().cast(), 1);
+    }
+
+    /// Lets it end; its status.
+    unsafe fn end(self) -> i32 {
         let mut status = 0;
-        libc::waitpid(victim, &mut status, 0);
-        tell_end("  end", status);
-    }
-}
-
-/// Begins `program`, which lives until it reads; its number, and where to write for that.
-unsafe fn living(program: &CStr) -> (i32, i32) {
-    unsafe {
-        let mut pipe = [0; 2];
-        let mut out = [0; 2];
-        libc::pipe(pipe.as_mut_ptr());
-        libc::pipe(out.as_mut_ptr());
-        let child = libc::fork();
-        if child == 0 {
-            libc::dup2(pipe[0], 0);
-            libc::dup2(out[1], 1);
-            execute(program, c"live", c"");
+        unsafe {
+            libc::write(self.to, c"x".as_ptr().cast(), 1);
+            libc::waitpid(self.pid, &mut status, 0);
         }
-        let mut byte = 0u8;
-        libc::read(out[0], (&raw mut byte).cast(), 1);
-        (child, pipe[1])
-    }
-}
-
-unsafe fn end(child: i32, to: i32) {
-    unsafe {
-        libc::write(to, c"x".as_ptr().cast(), 1);
-        libc::waitpid(child, ptr::null_mut(), 0);
+        status
     }
 }
 
@@ -313,43 +317,75 @@ unsafe fn tell_memory(child: i32) {
     unsafe { tell("  memory", read_of(child, SECRET.as_ptr(), &mut 0) as i64) };
 }
 
-unsafe fn limits() {
+/// What the user may do with what runs as root: root's own program, and a privileged one that the user began.
+unsafe fn of_others() {
     unsafe {
+        println!("root's program");
+        let roots = Living::begin(c"/proc/self/exe", || {});
         in_child(|| {
             become_user();
-            let (child, to) = living(PRIVILEGED);
-            let mut limit = libc::rlimit {
-                rlim_cur: 1,
-                rlim_max: 1,
-            };
+            look_into(roots.pid);
+        });
+        roots.end();
+        in_child(|| {
+            become_user();
             println!("another's program");
-            tell(
-                "  prlimit",
-                libc::prlimit(child, libc::RLIMIT_CPU, &limit, ptr::null_mut()),
-            );
-            tell(
-                "  its limit",
-                libc::prlimit(child, libc::RLIMIT_CPU, ptr::null(), &mut limit),
-            );
-            tell_memory(child);
-            tell("  attach", libc::ptrace(libc::PTRACE_SEIZE, child, 0, 0));
-            for name in ["mem", "maps", "environ", "auxv", "comm"] {
-                let opened = fs::File::open(format!("/proc/{child}/{name}"));
-                println!(
-                    "  {name}: {:?}",
-                    opened.err().and_then(|error| error.raw_os_error())
-                );
-            }
-            end(child, to);
-        });
-        in_child(|| {
-            become_user();
-            let (child, to) = living(c"/proc/self/exe");
+            let privileged = Living::begin(PRIVILEGED, || {});
+            look_into(privileged.pid);
+            privileged.end();
             println!("the user's own program");
-            tell("  comm", i64::from(write(&format!("/proc/{child}/comm"))));
-            tell("  attach", libc::ptrace(libc::PTRACE_SEIZE, child, 0, 0));
-            end(child, to);
+            let own = Living::begin(c"/proc/self/exe", || {});
+            look_into(own.pid);
+            own.end();
         });
+    }
+}
+
+unsafe fn look_into(pid: i32) {
+    unsafe {
+        let mut limit = libc::rlimit {
+            rlim_cur: 1000,
+            rlim_max: 1000,
+        };
+        let nothing = ptr::null_mut();
+        let pidfd = libc::syscall(libc::SYS_pidfd_open, pid, 0);
+        tell("  kill", libc::kill(pid, 0));
+        tell(
+            "  pidfd_send_signal",
+            libc::syscall(libc::SYS_pidfd_send_signal, pidfd, 0, 0, 0),
+        );
+        let got = libc::syscall(libc::SYS_pidfd_getfd, pidfd, 0, 0);
+        tell("  pidfd_getfd", got.min(0));
+        let kcmp = libc::syscall(libc::SYS_kcmp, pid, pid, 1, 0, 0);
+        tell("  kcmp", kcmp);
+        tell(
+            "  prlimit",
+            libc::prlimit(pid, libc::RLIMIT_CPU, &limit, nothing),
+        );
+        tell(
+            "  its limit",
+            libc::prlimit(pid, libc::RLIMIT_CPU, ptr::null(), &mut limit),
+        );
+        tell(
+            "  setpriority",
+            libc::setpriority(libc::PRIO_PROCESS, pid as u32, 5),
+        );
+        let cpus: libc::cpu_set_t = mem::transmute([1u8; size_of::<libc::cpu_set_t>()]);
+        let affinity = libc::sched_setaffinity(pid, size_of::<libc::cpu_set_t>(), &cpus);
+        tell("  sched_setaffinity", affinity);
+        let (mut head, mut size) = (0usize, 0usize);
+        let list = libc::syscall(libc::SYS_get_robust_list, pid, &mut head, &mut size);
+        tell("  get_robust_list", list);
+        tell_memory(pid);
+        for name in ["mem", "maps", "environ", "auxv", "pagemap", "stat"] {
+            let opened = fs::File::open(format!("/proc/{pid}/{name}"));
+            println!(
+                "  {name}: {:?}",
+                opened.err().and_then(|error| error.raw_os_error())
+            );
+        }
+        tell("  write comm", write(&format!("/proc/{pid}/comm")));
+        tell("  attach", libc::ptrace(libc::PTRACE_SEIZE, pid, 0, 0));
     }
 }
 
@@ -363,11 +399,12 @@ unsafe fn unreadable() {
     unsafe {
         in_child(|| {
             become_user();
-            let (child, to) = living(UNREADABLE);
+            let living = Living::begin(UNREADABLE, || {});
+            let child = living.pid;
             println!("a program that may not be read");
             tell_memory(child);
             tell("  attach", libc::ptrace(libc::PTRACE_SEIZE, child, 0, 0));
-            end(child, to);
+            living.end();
             let child = libc::fork();
             if child == 0 {
                 libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0);
