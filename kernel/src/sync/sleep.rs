@@ -41,7 +41,6 @@ impl<T: ?Sized> SleepMutex<T> {
     }
 
     /// Takes the lock, asleep until it is free or a signal kills the process.
-    #[allow(dead_code, reason = "for architectures with guests")]
     pub fn lock_killable(&self) -> Result<SleepMutexGuard<'_, T>, WaitError> {
         let mut value = self.value.try_lock();
         if value.is_none() {
