@@ -288,7 +288,7 @@ pub fn keyctl(operation: u32, a: usize, b: usize, c: usize, d: usize) -> Result<
             key.check_valid()?;
             let rings = rings(current());
             // Who may search its own keyrings for a key may read it too.
-            if key.check(right::READ, &rings).is_err() && !key.is_found(&rings) {
+            if key.check(right::READ, &rings).is_err() && !key.is_found(&rings)? {
                 return Err(Errno::EACCES);
             }
             put(&key.read()?, b, c, false)

@@ -1,17 +1,21 @@
 //! Keys and keyrings (keyrings(7)): small secrets by number, found in rings that threads, processes, sessions and users have.
 
+mod walk;
+
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
+use core::{mem, slice};
 
 use linux_raw_sys::general::CAP_SYS_ADMIN;
 
+use self::walk::{Mark, Walk};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::random;
 use crate::sync::Mutex;
-use crate::task::{can, clock, current};
+use crate::task::{can, clock, current, sched};
 
 /// Rights, as bits of each of the four classes: possessor, user, group, others.
 pub mod right {
@@ -31,8 +35,6 @@ const USER: u32 = 16;
 const GROUP: u32 = 8;
 /// The group of what is of no group.
 const NOBODY: u32 = 65534;
-/// How deep keyrings may lie in each other.
-const DEEPEST: usize = 6;
 /// What the keys of a user may be, in number and in bytes; and root's.
 const QUOTA: (usize, usize) = (200, 20_000);
 const ROOT_QUOTA: (usize, usize) = (1_000_000, 25_000_000);
@@ -114,11 +116,14 @@ pub struct Key {
     pub description: Vec<u8>,
     /// Whose quota it counts for.
     payer: u32,
+    mark: Mark,
     state: Mutex<State>,
 }
 
+type Keys = BTreeMap<i32, Weak<Key>>;
+
 /// All keys by number.
-static KEYS: Mutex<BTreeMap<i32, Weak<Key>>> = Mutex::new(BTreeMap::new());
+static KEYS: Mutex<Keys> = Mutex::new(BTreeMap::new());
 /// Keys and bytes by user.
 static USED: Mutex<BTreeMap<u32, (usize, usize)>> = Mutex::new(BTreeMap::new());
 /// The keyring and the session keyring of each user that asked for them.
@@ -126,9 +131,11 @@ static USERS: Mutex<BTreeMap<u32, [Arc<Key>; 2]>> = Mutex::new(BTreeMap::new());
 
 impl Drop for Key {
     fn drop(&mut self) {
-        KEYS.lock().remove(&self.serial);
-        let bytes = self.description.len() + self.state.get_mut().payload.len();
+        self.leave(&mut KEYS.lock());
+        let state = self.state.get_mut();
+        let bytes = self.description.len() + state.payload.len();
         give_back(self.payer, 1, bytes);
+        mem::take(&mut state.links).into_iter().for_each(walk::let_go);
     }
 }
 
@@ -183,6 +190,22 @@ impl Key {
     ) -> Result<Arc<Key>> {
         let bytes = description.len() + payload.len();
         charge(owner.0, 1, bytes)?;
+        // What fails here gives back what it was charged.
+        let mut key = try_arc(Key {
+            serial: 0,
+            kind,
+            description,
+            payer: owner.0,
+            mark: Mark::default(),
+            state: Mutex::new(State {
+                owner,
+                permissions,
+                revoked: false,
+                expires: 0,
+                payload,
+                links: Vec::new(),
+            }),
+        })?;
         let mut keys = KEYS.lock();
         let serial = loop {
             let mut bytes = [0; 4];
@@ -192,25 +215,27 @@ impl Key {
                 break serial;
             }
         };
-        let key = try_arc(Key {
-            serial,
-            kind,
-            description,
-            payer: owner.0,
-            state: Mutex::new(State {
-                owner,
-                permissions,
-                revoked: false,
-                expires: 0,
-                payload,
-                links: Vec::new(),
-            }),
-        });
-        match &key {
-            Ok(key) => _ = keys.insert(serial, Arc::downgrade(key)),
-            Err(_) => give_back(owner.0, 1, bytes),
+        Arc::get_mut(&mut key).expect("nobody else has it").serial = serial;
+        keys.insert(serial, Arc::downgrade(&key));
+        Ok(key)
+    }
+
+    /// Takes its number away from it.
+    fn leave(&self, keys: &mut Keys) {
+        let known = keys.get(&self.serial);
+        if known.is_some_and(|key| core::ptr::eq(key.as_ptr(), self)) {
+            keys.remove(&self.serial);
         }
-        key
+    }
+
+    /// Where nobody else has `key`, makes sure that nobody finds it any more; whether it is so.
+    fn retire(key: &Arc<Key>) -> bool {
+        let mut keys = KEYS.lock();
+        let sole = Arc::strong_count(key) == 1;
+        if sole {
+            key.leave(&mut keys);
+        }
+        sole
     }
 
     /// A keyring; anyone of the user may also do `shared` with it.
@@ -254,11 +279,24 @@ impl Key {
 
     /// The keyring of a name that the caller's user may search.
     pub fn named(name: &[u8]) -> Option<Arc<Key>> {
-        let keys: Vec<Arc<Key>> = KEYS.lock().values().filter_map(Weak::upgrade).collect();
-        keys.into_iter().find(|key| {
-            let fits = key.kind == Kind::Keyring && key.description == name;
-            fits && key.grants(false) & right::SEARCH != 0 && key.check_valid().is_ok()
-        })
+        let next = |from| {
+            let keys = KEYS.lock();
+            let (&serial, key) = keys.range(from..).next()?;
+            Some((serial, key.upgrade()))
+        };
+        let mut from = 0;
+        while let Some((serial, key)) = next(from) {
+            from = serial + 1;
+            let fits = |key: &Arc<Key>| {
+                let named = key.kind == Kind::Keyring && key.description == name;
+                named && key.grants(false) & right::SEARCH != 0 && key.check_valid().is_ok()
+            };
+            if let Some(key) = key.filter(fits) {
+                return Some(key);
+            }
+            sched::cond_resched();
+        }
+        None
     }
 
     /// What the caller may do, whether it possesses the key or not.
@@ -282,9 +320,8 @@ impl Key {
     }
 
     /// EACCES unless the caller, for whom the key is reached from `rings`, may do all of `rights`.
-    pub fn check(self: &Arc<Self>, rights: u32, rings: &[Arc<Key>]) -> Result<()> {
-        let possessed = rings.iter().any(|ring| ring.leads_to(self, DEEPEST));
-        if self.grants(possessed) & rights == rights {
+    pub fn check(&self, rights: u32, rings: &[Arc<Key>]) -> Result<()> {
+        if self.grants(walk::leads_to(rings, self)?) & rights == rights {
             Ok(())
         } else {
             Err(Errno::EACCES)
@@ -292,9 +329,8 @@ impl Key {
     }
 
     /// Whether the caller's keyrings lead to it, and it may be searched for.
-    pub fn is_found(self: &Arc<Self>, rings: &[Arc<Key>]) -> bool {
-        rings.iter().any(|ring| ring.leads_to(self, DEEPEST))
-            && self.grants(true) & right::SEARCH != 0
+    pub fn is_found(&self, rings: &[Arc<Key>]) -> Result<bool> {
+        Ok(walk::leads_to(rings, self)? && self.grants(true) & right::SEARCH != 0)
     }
 
     /// EKEYREVOKED, EKEYEXPIRED.
@@ -317,35 +353,9 @@ impl Key {
         }
     }
 
-    /// What it links; nothing, where there is no memory to look.
-    fn links(&self) -> Vec<Arc<Key>> {
-        copy(&self.state.lock().links).unwrap_or_default()
-    }
-
-    /// Whether it is `key`, or a keyring that leads there.
-    fn leads_to(self: &Arc<Self>, key: &Arc<Key>, deepest: usize) -> bool {
-        let deeper = || {
-            self.links()
-                .iter()
-                .any(|next| next.leads_to(key, deepest - 1))
-        };
-        Arc::ptr_eq(self, key) || deepest > 0 && deeper()
-    }
-
-    /// How many keyrings lie in each other below it.
-    fn depth(&self, deepest: usize) -> usize {
-        let below = self
-            .links()
-            .into_iter()
-            .filter(|key| key.kind == Kind::Keyring);
-        let below = below.map(|ring| {
-            if deepest == 0 {
-                1
-            } else {
-                1 + ring.depth(deepest - 1)
-            }
-        });
-        below.max().unwrap_or(0)
+    /// What it links.
+    fn links(&self) -> Result<Vec<Arc<Key>>> {
+        copy(&self.state.lock().links)
     }
 
     /// What it links of that kind and description.
@@ -358,25 +368,28 @@ impl Key {
     ///
     /// # Errors
     /// ENOKEY; why the one that was found is of no use.
-    pub fn search(&self, kind: Kind, description: &[u8], rings: &[Arc<Key>]) -> Result<Arc<Key>> {
+    pub fn search(
+        self: &Arc<Self>,
+        kind: Kind,
+        description: &[u8],
+        rings: &[Arc<Key>],
+    ) -> Result<Arc<Key>> {
         let mut why = Errno::ENOKEY;
-        let mut level = self.links();
-        for _ in 0..DEEPEST {
-            let mut next = Vec::new();
-            for key in level {
-                if key.check(right::SEARCH, rings).is_err() {
-                    continue;
-                }
-                if key.kind == kind && key.description == description {
-                    match key.check_valid() {
-                        Ok(()) => return Ok(key),
-                        Err(error) => why = error,
-                    }
-                } else if key.kind == Kind::Keyring && key.check_valid().is_ok() {
-                    next.extend(key.links());
-                }
+        // What a possessed keyring leads to is possessed.
+        let possessed = walk::leads_to(rings, self)?;
+        let mut walk = Walk::from(slice::from_ref(self))?;
+        while let Some(key) = walk.next()? {
+            let is_start = Arc::ptr_eq(&key, self);
+            if !is_start && key.grants(possessed) & right::SEARCH == 0 {
+                continue;
             }
-            level = next;
+            let fits = !is_start && key.kind == kind && key.description == description;
+            match key.check_valid() {
+                Ok(()) if fits => return Ok(key),
+                Err(error) if fits => why = error,
+                Ok(()) => walk.descend(&key)?,
+                Err(_) => {}
+            }
         }
         Err(why)
     }
@@ -384,21 +397,19 @@ impl Key {
     /// Links `key`, in place of one of its kind and description.
     ///
     /// # Errors
-    /// EDEADLK (a ring would lie in itself), ELOOP (too deep), ENOMEM.
+    /// EDEADLK (a ring would lie in itself), ELOOP (too deep), EINTR, ENOMEM.
     pub fn link(self: &Arc<Self>, key: Arc<Key>) -> Result<()> {
         if key.kind == Kind::Keyring {
-            if key.leads_to(self, DEEPEST) {
+            if walk::leads_to(slice::from_ref(&key), self)? {
                 return Err(Errno::EDEADLK);
             }
-            if key.depth(DEEPEST) >= DEEPEST {
-                return Err(Errno::ELOOP);
-            }
+            walk::check_depth(&key)?;
         }
         let mut state = self.state.lock();
         let same =
             |other: &Arc<Key>| other.kind == key.kind && other.description == key.description;
         let old = match state.links.iter().position(same) {
-            Some(at) => Some(core::mem::replace(&mut state.links[at], key)),
+            Some(at) => Some(mem::replace(&mut state.links[at], key)),
             None => {
                 state.links.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
                 state.links.push(key);
@@ -425,7 +436,7 @@ impl Key {
 
     /// Takes all links away.
     pub fn clear(&self) {
-        let gone = core::mem::take(&mut self.state.lock().links);
+        let gone = mem::take(&mut self.state.lock().links);
         drop(gone);
     }
 
@@ -439,7 +450,7 @@ impl Key {
         charge(self.payer, 0, payload.len())?;
         give_back(self.payer, 0, state.payload.len());
         state.expires = 0;
-        let old = core::mem::replace(&mut state.payload, payload);
+        let old = mem::replace(&mut state.payload, payload);
         drop(state);
         drop(old);
         Ok(())
@@ -465,7 +476,7 @@ impl Key {
     pub fn revoke(&self) {
         let mut state = self.state.lock();
         state.revoked = true;
-        let gone = core::mem::take(&mut state.links);
+        let gone = mem::take(&mut state.links);
         drop(state);
         drop(gone);
     }
