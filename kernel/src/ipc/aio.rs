@@ -41,7 +41,7 @@ pub struct Context {
     space: Weak<AddressSpace>,
     /// Its name: the address of memory that Linux shares the results by. Libraries look there, and ask where it is zeroes.
     address: usize,
-    asked: usize,
+    share: Share,
     room: usize,
     queue: Mutex<VecDeque<Event>>,
     arrived: Arc<WaitSource>,
@@ -82,14 +82,10 @@ fn sweep() {
 pub fn create(space: &Arc<AddressSpace>, address: usize, asked: usize) -> Result<()> {
     sweep();
     let arrived = WaitSource::new()?;
-    if ASKED.fetch_add(asked, AcqRel) + asked > MAX {
-        ASKED.fetch_sub(asked, AcqRel);
-        return Err(Errno::EAGAIN);
-    }
     let context = try_arc(Context {
         space: Arc::downgrade(space),
         address,
-        asked,
+        share: Share::take(asked)?,
         room: ring_len(asked) / EVENT - 2,
         queue: Mutex::new(VecDeque::new()),
         arrived,
@@ -101,9 +97,22 @@ pub fn create(space: &Arc<AddressSpace>, address: usize, asked: usize) -> Result
     Ok(())
 }
 
-impl Drop for Context {
+/// What a context takes of [`MAX`].
+struct Share(usize);
+
+impl Share {
+    fn take(asked: usize) -> Result<Self> {
+        let share = Share(asked);
+        if ASKED.fetch_add(asked, AcqRel) + asked > MAX {
+            return Err(Errno::EAGAIN);
+        }
+        Ok(share)
+    }
+}
+
+impl Drop for Share {
     fn drop(&mut self) {
-        ASKED.fetch_sub(self.asked, AcqRel);
+        ASKED.fetch_sub(self.0, AcqRel);
     }
 }
 
@@ -129,7 +138,7 @@ pub fn destroy(space: &Arc<AddressSpace>, address: usize) -> Result<usize> {
     };
     context.gone.store(true, Release);
     context.arrived.notify();
-    Ok(ring_len(context.asked))
+    Ok(ring_len(context.share.0))
 }
 
 impl Context {

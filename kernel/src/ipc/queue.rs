@@ -86,7 +86,7 @@ impl Notice {
     fn tell(self, why: u8) {
         // Without room for it it is lost, as on Linux.
         _ = match self.way {
-            Way::Signal(number, value) if why == CAME => {
+            Way::Signal(number, value) if why == CAME && number != 0 => {
                 signal::send_info(&self.process, None, Info::queue(number, value))
             }
             Way::Socket(socket, mut cookie) => {
@@ -382,6 +382,10 @@ impl Queue {
 impl FileOps for Queue {
     fn is_stream(&self) -> bool {
         true
+    }
+
+    fn flush(&self) {
+        self.forget_notice();
     }
 
     fn read(&self, _file: &File, to: &mut Sink, _position: u64) -> Result<usize> {

@@ -48,7 +48,8 @@ pub trait PageSource: Send + Sync {
         None
     }
 
-    /// A number that all who map the same memory share, by whatever open file, and nobody else as long as it is mapped.
+    /// A number that all who map the same memory share, by whatever open file, and nobody else ever. An address will do for what lives for
+    /// ever.
     fn object(&self) -> usize {
         core::ptr::from_ref(self).addr()
     }

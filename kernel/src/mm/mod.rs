@@ -14,6 +14,7 @@ mod gather;
 pub mod heap;
 pub mod kmap;
 mod lock;
+pub mod number;
 pub mod ordered;
 mod remap;
 mod reverse;

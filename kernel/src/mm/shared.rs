@@ -11,6 +11,7 @@ use radix::Radix;
 use super::area::PageSource;
 use super::frame::{self, FrameRef};
 use super::heap::try_arc;
+use super::number::Number;
 use crate::errno::{Errno, Result};
 use crate::sync::Mutex;
 use crate::task;
@@ -22,6 +23,7 @@ pub struct SharedPages {
     len: usize,
     /// The key, of a segment of System V shared memory.
     key: Option<i32>,
+    number: Number,
 }
 
 impl SharedPages {
@@ -36,11 +38,16 @@ impl SharedPages {
             pages: Mutex::new(Radix::new()),
             len,
             key,
+            number: Number::new(),
         })
     }
 }
 
 impl PageSource for SharedPages {
+    fn object(&self) -> usize {
+        self.number.get()
+    }
+
     fn page(&self, index: usize, _write: bool) -> Result<FrameRef> {
         if index >= self.len {
             return Err(Errno::ENXIO);

@@ -88,9 +88,6 @@ pub fn futex<L: Layout>(
         FUTEX_TRYLOCK_PI => futex::lock(address, shared, None, false).map(|()| 0),
         FUTEX_UNLOCK_PI => futex::unlock(address, shared).map(|()| 0),
         FUTEX_WAIT_REQUEUE_PI => {
-            if third == 0 {
-                return Err(Errno::EINVAL);
-            }
             let deadline = read_time::<L>(timeout)?.map(|ns| deadline_on(realtime, ns));
             futex::wait_then_lock((address, value), second, shared, deadline).map(|()| 0)
         }

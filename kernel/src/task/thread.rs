@@ -121,6 +121,8 @@ pub struct Thread {
     default_slack: usize,
     /// Head of the list of robust futexes; 0 for none.
     robust_list: AtomicUsize,
+    /// Who has the lock that it waits for; changed with its place among those who wait.
+    awaited: Mutex<Option<futex::Owner>>,
     /// What SCHED_DEADLINE was asked for.
     reservation: Mutex<Reservation>,
     /// Priority of input and output (ioprio_set(2)); 0 for none.
@@ -201,6 +203,7 @@ impl Thread {
             slack: AtomicUsize::new(parts.slack),
             default_slack: parts.slack,
             robust_list: AtomicUsize::new(0),
+            awaited: Mutex::new(None),
             told: Told::new(),
             end_status: AtomicU32::new(0),
             reservation: Mutex::new(Reservation::default()),
@@ -512,6 +515,16 @@ impl Thread {
     /// Signal for the thread when its parent ends; 0 for none.
     pub fn death_signal(&self) -> u32 {
         self.death_signal.load(Relaxed)
+    }
+
+    /// Who has the lock that it waits for (PI futexes).
+    pub(super) fn awaited_owner(&self) -> Option<futex::Owner> {
+        *self.awaited.lock()
+    }
+
+    /// It waits for a lock that `owner` has, or for none any more.
+    pub(super) fn waits_for(&self, owner: Option<futex::Owner>) {
+        *self.awaited.lock() = owner;
     }
 
     /// Sets the signal for when the parent ends.

@@ -7,6 +7,7 @@ use super::quota::Quota;
 use crate::errno::{Errno, Result};
 use crate::mm::PAGE_SIZE;
 use crate::mm::frame::{self, FrameRef};
+use crate::mm::number::Number;
 use crate::mm::{Mappers, PageSource};
 use crate::sync::{Mutex, SleepMutex};
 use crate::task;
@@ -31,6 +32,7 @@ pub struct Data {
     pub writers: Writers,
     /// The address spaces that map it.
     mappers: Mappers,
+    number: Number,
     /// What its pages are counted in.
     quota: Arc<Quota>,
 }
@@ -65,6 +67,7 @@ impl Data {
             seals: AtomicU32::new(seals),
             writers: Writers::new(),
             mappers: Mappers::new(),
+            number: Number::new(),
             quota,
         }
     }
@@ -338,6 +341,10 @@ impl Drop for Data {
 }
 
 impl PageSource for Data {
+    fn object(&self) -> usize {
+        self.number.get()
+    }
+
     fn page(&self, index: usize, _write: bool) -> Result<FrameRef> {
         if index as u64 >= super::pages(self.size()) {
             return Err(Errno::ENXIO);

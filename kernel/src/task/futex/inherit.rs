@@ -7,7 +7,7 @@
 use alloc::sync::Arc;
 use core::sync::atomic::{Ordering::*, fence};
 
-use super::{Key, Kind, TABLE, Waiter, pi};
+use super::{Key, Kind, TABLE, pi};
 use crate::arch::current_arc;
 use crate::sync::{Mutex, Rank};
 use crate::task::sched::{self, Class};
@@ -41,37 +41,24 @@ impl Owner {
     }
 }
 
-/// What `look` finds first among those who wait for locks, each with the thread that has it.
-fn find<T>(mut look: impl FnMut(&Waiter, Owner) -> Option<T>) -> Option<T> {
-    let used = TABLE
-        .iter()
-        .filter(|bucket| bucket.count.load(Relaxed) != 0);
-    used.into_iter().find_map(|bucket| {
-        let waiters = bucket.waiters.lock();
-        waiters.iter().find_map(|waiter| match waiter.kind {
-            Kind::Lock(owner) => look(waiter, owner),
-            _ => None,
-        })
-    })
-}
-
 /// Who has the lock that `thread` waits for.
 fn awaited(thread: &Thread) -> Option<Arc<Thread>> {
-    let is_it = |waiter: &Waiter| core::ptr::eq(&*waiter.thread, thread);
-    find(|waiter, owner| is_it(waiter).then_some(owner))?.thread()
+    thread.awaited_owner()?.thread()
 }
 
 /// The highest priority of those who wait for locks of `thread`, 0 where none is of a real-time policy.
 fn highest_waiting(thread: &Thread) -> u32 {
-    let own = Owner::new(thread);
-    let mut highest = 0;
-    find(|waiter, owner| {
-        if owner == own {
-            highest = waiter.thread.sched.priority().max(highest);
-        }
-        None::<()>
+    let own = Kind::Lock(Owner::new(thread));
+    let used = TABLE
+        .iter()
+        .filter(|bucket| bucket.count.load(Relaxed) != 0);
+    let highest = used.map(|bucket| {
+        let waiters = bucket.waiters.lock();
+        let waiting = waiters.iter().filter(|waiter| waiter.kind == own);
+        let priorities = waiting.map(|waiter| waiter.thread.sched.priority());
+        priorities.max().unwrap_or(0)
     });
-    highest
+    highest.max().unwrap_or(0)
 }
 
 /// Whether the current thread would wait for itself if it waited for `owner`. [`CHAINS`] is held until it does.

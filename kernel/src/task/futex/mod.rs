@@ -9,7 +9,7 @@ mod inherit;
 mod pi;
 mod robust;
 
-pub use inherit::reclassify;
+pub use inherit::{Owner, reclassify};
 pub use pi::{lock, release_locks, requeue_to_lock, unlock, wait_then_lock};
 pub use robust::release_robust;
 
@@ -17,7 +17,6 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
-use self::inherit::Owner;
 use super::sched::{self, state};
 use super::timer::Timer;
 use super::{Thread, current, with_space};
@@ -37,10 +36,11 @@ const WAITERS: u32 = 1 << 31;
 const OWNER_DIED: u32 = 1 << 30;
 /// FUTEX_TID_MASK
 const TID: u32 = OWNER_DIED - 1;
+
 /// What a word is: the same from all processes that share it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Key {
-    /// Address of the space, or of the shared object whoever maps it.
+    /// Address of the space, in which who waits is, or number of the shared object whoever maps it.
     of: usize,
     /// Address or offset in it.
     at: usize,
@@ -144,7 +144,11 @@ impl Bucket {
             .position(|waiter| Arc::ptr_eq(&waiter.slot, slot));
         let gone = at.map(|at| waiters.remove(at));
         self.count.store(waiters.len() as u32, Relaxed);
-        gone.map(|waiter| waiter.kind)
+        let kind = gone.as_ref().map(|waiter| waiter.kind);
+        if let (Some(Kind::Lock(_)), Some(waiter)) = (kind, &gone) {
+            waiter.thread.waits_for(None);
+        }
+        kind
     }
 }
 

@@ -115,6 +115,9 @@ impl Place {
         let bucket = &TABLE[key.bucket()];
         let mut waiters = bucket.waiters.lock();
         waiters.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        if let Kind::Lock(owner) = kind {
+            current().waits_for(Some(owner));
+        }
         waiters.push(Waiter {
             key,
             bits: super::ANY,
@@ -227,6 +230,7 @@ impl Bucket {
         let (at, _) =
             candidates.min_by_key(|(_, waiter)| Reverse(waiter.thread.sched.priority()))?;
         let next = waiters.remove(at);
+        next.thread.waits_for(None);
         wait_for(&mut waiters, next.key, &next.thread);
         self.count.store(waiters.len() as u32, Relaxed);
         Some(next)
@@ -238,6 +242,7 @@ pub fn wait_for(waiters: &mut [Waiter], key: Key, owner: &Thread) {
     for waiter in waiters.iter_mut().filter(|waiter| waiter.key == key) {
         if let Kind::Lock(of) = &mut waiter.kind {
             *of = Owner::new(owner);
+            waiter.thread.waits_for(Some(*of));
         }
     }
 }
@@ -415,6 +420,7 @@ fn move_to_lock(waiter: Waiter, address: usize, owner: &Arc<Thread>) {
         drop(waiters);
         return waiter.settle(RETRY);
     }
+    thread.waits_for(Some(Owner::new(owner)));
     waiters.push(waiter);
     bucket.count.store(waiters.len() as u32, Relaxed);
     drop(waiters);
