@@ -24,12 +24,9 @@ impl Word {
     #[cold]
     #[inline(never)]
     fn wait(&self, before: usize) {
-        assert!(
-            before != own(),
-            "this CPU holds the lock that it waits for"
-        );
+        assert!(before != own(), "this CPU holds the lock that it waits for");
         static SAID: AtomicBool = AtomicBool::new(false);
-        let end = time::now_ticks() + LONG * time::frequency();
+        let end = time::now_ticks() + time::ns_to_ticks(LONG * 1_000_000_000);
         loop {
             for _ in 0..1 << 16 {
                 if self.0.load(Relaxed) == 0 && self.0.swap(own(), Acquire) == 0 {

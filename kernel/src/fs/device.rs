@@ -88,6 +88,10 @@ enum Memory {
 }
 
 impl FileOps for Memory {
+    fn has_async(&self) -> bool {
+        matches!(self, Memory::Random)
+    }
+
     fn is_stream(&self) -> bool {
         true
     }

@@ -2,7 +2,7 @@
 
 use super::file::{File, FileOps, OpenFlags};
 use super::io::{Sink, Source};
-use super::poll::{Events, PollTable, WaitSource, Watcher};
+use super::poll::{Events, PollTable, WaitSource, Watch, Watcher};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
@@ -58,14 +58,9 @@ impl EventFd {
         taken
     }
 
-    /// Adds one who is told when something was added.
-    pub fn watch(&self, watcher: Arc<dyn Watcher>) -> Result<()> {
+    /// Tells `watcher` when something was added, until what this returns goes.
+    pub fn watch(&self, watcher: Arc<dyn Watcher>) -> Result<Watch> {
         self.readable.watch(watcher)
-    }
-
-    /// Removes what `watch` added.
-    pub fn unwatch(&self, watcher: &Arc<dyn Watcher>) {
-        self.readable.unwatch(watcher);
     }
 }
 

@@ -256,6 +256,7 @@ impl FdTable {
 
     /// A descriptor of `file` was closed: the process's record locks go, whatever other descriptors it has.
     fn closed(&self, file: &File) {
+        file.ops().flush();
         lock::release_process(file, core::ptr::from_ref(self) as usize);
     }
 

@@ -2,6 +2,7 @@
 
 use super::dnotify;
 use super::entry::Entry;
+use super::epoll::Holders;
 use super::generated::Text;
 use super::inode::{Kind, Time};
 use super::inotify;
@@ -9,6 +10,7 @@ use super::io::{Sink, Source};
 use super::lease;
 use super::lock;
 use super::poll::{Events, PollTable};
+use super::sequence::Sequence;
 use super::sigio::Sigio;
 use super::writers::Claim;
 use crate::errno::{Errno, Result};
@@ -165,6 +167,15 @@ pub trait FileOps: Send + Sync + Any {
         Events::IN | Events::OUT
     }
 
+    /// Whether a signal may tell that it became ready (O_ASYNC). Not of what signals make ready: that would be told of what it
+    /// told.
+    fn has_async(&self) -> bool {
+        false
+    }
+
+    /// A descriptor of it is closed by the current process, which may have others.
+    fn flush(&self) {}
+
     /// Writes what `/proc/PID/fdinfo` tells of it beside what it tells of every file.
     fn describe(&self, _text: &mut Text) {}
 
@@ -231,6 +242,8 @@ pub struct File {
     position: SleepMutex<u64>,
     /// Who gets signals about it, if anybody asked.
     sigio: Mutex<Option<Arc<Sigio>>>,
+    /// The epoll sets that it is a member of.
+    holders: Holders,
 }
 
 impl File {
@@ -263,6 +276,7 @@ impl File {
             flags: AtomicU32::new(flags.0 & KEPT),
             position: SleepMutex::new(0),
             sigio: Mutex::new(None),
+            holders: Mutex::new(Sequence::new()),
         })
     }
 
@@ -292,6 +306,11 @@ impl File {
         const CHANGEABLE: u32 = O_APPEND | O_NONBLOCK | O_DIRECT | O_NOATIME | FASYNC;
         let kept = self.flags.load(Relaxed) & !CHANGEABLE;
         self.flags.store(kept | flags & CHANGEABLE, Relaxed);
+    }
+
+    /// The epoll sets that it is a member of, where it is none itself.
+    pub fn holders(&self) -> &Holders {
+        &self.holders
     }
 
     /// Who gets signals about it, made by `new` where nobody asked yet.

@@ -398,6 +398,10 @@ impl Drop for Inotify {
 }
 
 impl FileOps for Inotify {
+    fn has_async(&self) -> bool {
+        true
+    }
+
     fn is_stream(&self) -> bool {
         true
     }

@@ -431,6 +431,10 @@ impl Drop for End {
 }
 
 impl FileOps for End {
+    fn has_async(&self) -> bool {
+        true
+    }
+
     fn is_stream(&self) -> bool {
         true
     }

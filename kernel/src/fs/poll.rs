@@ -1,5 +1,6 @@
 //! Readiness: who waits for a file to become readable or writable, and who is told.
 
+use super::sequence::Sequence;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
@@ -71,15 +72,9 @@ pub trait Watcher: Send + Sync {
 pub struct WaitSource {
     waiters: WaitQueue,
     watched: AtomicBool,
-    watchers: Mutex<Watchers>,
+    watchers: Mutex<Sequence<Arc<dyn Watcher>>>,
     /// Of a socket's room: whether a writer had none since a sparing watcher was told.
     lacked: Option<AtomicBool>,
-}
-
-struct Watchers {
-    list: Vec<Arc<dyn Watcher>>,
-    /// Counts changes of the list.
-    version: u32,
 }
 
 impl WaitSource {
@@ -97,10 +92,7 @@ impl WaitSource {
         try_arc(WaitSource {
             waiters: WaitQueue::new(),
             watched: AtomicBool::new(false),
-            watchers: Mutex::new(Watchers {
-                list: Vec::new(),
-                version: 0,
-            }),
+            watchers: Mutex::new(Sequence::new()),
             lacked,
         })
     }
@@ -148,23 +140,20 @@ impl WaitSource {
         }
     }
 
-    /// Tells each watcher, without the lock: one that goes away thereby wants it too. When the list changes
-    /// meanwhile it begins anew, since it does no harm to be told twice.
+    /// Tells each watcher that was there when this began, without the lock: one that goes away thereby wants it too.
     #[cold]
     fn tell_all(&self) {
-        let (mut at, mut version) = (0, self.watchers.lock().version);
+        let (mut from, end) = (0, self.watchers.lock().end());
         let mut one_woken = false;
         let lacked = self.lacked.as_ref();
         let idle = lacked.is_some_and(|lacked| !lacked.load(Acquire));
-        loop {
-            let watcher = {
-                let watchers = self.watchers.lock();
-                if watchers.version != version {
-                    (at, version) = (0, watchers.version);
-                }
-                watchers.list.get(at).cloned()
-            };
-            let Some(watcher) = watcher else { return };
+        let next = |from| {
+            let watchers = self.watchers.lock();
+            let (number, watcher) = watchers.first_from(from)?;
+            (number < end).then(|| (number, watcher.clone()))
+        };
+        while let Some((number, watcher)) = next(from) {
+            from = number + 1;
             let (exclusive, sparing) = (watcher.is_exclusive(), watcher.is_sparing());
             if !(idle && sparing) && !(exclusive && one_woken) {
                 let told = watcher.changed();
@@ -173,32 +162,36 @@ impl WaitSource {
                     lacked.store(false, Release);
                 }
             }
-            at += 1;
         }
     }
 
-    /// Adds one who is told of changes.
-    pub fn watch(&self, watcher: Arc<dyn Watcher>) -> Result<()> {
+    /// Tells `watcher` of changes until what this returns goes.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn watch(self: &Arc<Self>, watcher: Arc<dyn Watcher>) -> Result<Watch> {
         let mut watchers = self.watchers.lock();
-        watchers.list.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        watchers.list.push(watcher);
-        watchers.version += 1;
+        let number = watchers.push(watcher)?;
         self.watched.store(true, Release);
         // Whoever changes the source now either sees the watcher, or is seen by the look that follows.
         fence(SeqCst);
-        Ok(())
+        drop(watchers);
+        let source = self.clone();
+        Ok(Watch { source, number })
     }
+}
 
-    /// Removes what `watch` added.
-    pub fn unwatch(&self, watcher: &Arc<dyn Watcher>) {
-        let mut watchers = self.watchers.lock();
-        let found = watchers
-            .list
-            .iter()
-            .position(|other| Arc::ptr_eq(other, watcher));
-        let gone = found.map(|at| watchers.list.swap_remove(at));
-        watchers.version += 1;
-        self.watched.store(!watchers.list.is_empty(), Release);
+/// A watcher is told of a source's changes while this lives.
+pub struct Watch {
+    source: Arc<WaitSource>,
+    number: u64,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let mut watchers = self.source.watchers.lock();
+        let gone = watchers.remove(self.number);
+        self.source.watched.store(!watchers.is_empty(), Release);
         drop(watchers);
         drop(gone);
     }
@@ -207,7 +200,7 @@ impl WaitSource {
 /// Collects the sources that one who polls has to watch.
 pub struct PollTable {
     watcher: Arc<dyn Watcher>,
-    sources: Vec<Arc<WaitSource>>,
+    watches: Vec<Watch>,
     failed: bool,
 }
 
@@ -216,19 +209,24 @@ impl PollTable {
     pub fn new(watcher: Arc<dyn Watcher>) -> Self {
         PollTable {
             watcher,
-            sources: Vec::new(),
+            watches: Vec::new(),
             failed: false,
         }
     }
 
     /// Watches `source` until the table goes.
     pub fn add(&mut self, source: &Arc<WaitSource>) {
-        let added =
-            self.sources.try_reserve(1).is_ok() && source.watch(self.watcher.clone()).is_ok();
-        if added {
-            self.sources.push(source.clone());
-        }
+        let added = self.watches.try_reserve(1).is_ok()
+            && source.watch(self.watcher.clone()).is_ok_and(|watch| {
+                self.watches.push(watch);
+                true
+            });
         self.failed |= !added;
+    }
+
+    /// A source could not be had.
+    pub fn fail(&mut self) {
+        self.failed = true;
     }
 
     /// ENOMEM when not every source could be added.
@@ -237,14 +235,6 @@ impl PollTable {
             Err(Errno::ENOMEM)
         } else {
             Ok(())
-        }
-    }
-}
-
-impl Drop for PollTable {
-    fn drop(&mut self) {
-        for source in &self.sources {
-            source.unwatch(&self.watcher);
         }
     }
 }

@@ -7,11 +7,10 @@ use super::poll::{Events, PollTable, WaitSource};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::put;
-use crate::sync::Mutex;
 use crate::task::current;
 use crate::task::signal::{self, Info};
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicU64, Ordering::*};
 use linux_raw_sys::general::{O_NONBLOCK, O_RDWR};
 use zerocopy::{Immutable, IntoBytes};
 
@@ -67,31 +66,17 @@ impl Record {
 /// An open signalfd: it reads the signals of whoever reads it.
 pub struct SignalFd {
     set: AtomicU64,
-    changed: Arc<WaitSource>,
 }
 
-/// What all of them wait for: that any signal is sent.
-static SENT: Mutex<Option<Arc<WaitSource>>> = Mutex::new(None);
-static OPEN: AtomicUsize = AtomicUsize::new(0);
-
-/// A signal was sent to somebody.
-#[inline]
-pub fn signal_sent() {
-    if OPEN.load(Relaxed) > 0 {
-        let sent = SENT.lock().clone();
-        sent.iter().for_each(|source| source.notify());
-    }
+/// What the current process's signalfds wait for: that it, or a thread of it, is sent any signal.
+fn sent() -> Result<&'static Arc<WaitSource>> {
+    current().process().signals.sent()
 }
 
 /// A new one for the signals in `set`, with the flags of signalfd4.
 pub fn new(set: u64, flags: u32) -> Result<Arc<File>> {
-    let fresh = WaitSource::new()?;
-    let changed = SENT.lock().get_or_insert(fresh).clone();
-    OPEN.fetch_add(1, Relaxed);
-    let ops = try_arc(SignalFd {
-        set: AtomicU64::new(set),
-        changed,
-    })?;
+    let set = AtomicU64::new(set);
+    let ops = try_arc(SignalFd { set })?;
     super::anonymous::file("[signalfd]", ops, OpenFlags(O_RDWR | flags & O_NONBLOCK))
 }
 
@@ -99,7 +84,7 @@ impl SignalFd {
     /// Changes the set.
     pub fn set(&self, set: u64) {
         self.set.store(set, Relaxed);
-        self.changed.notify();
+        current().process().signals.tell_sent();
     }
 
     fn wanted(&self) -> u64 {
@@ -108,12 +93,6 @@ impl SignalFd {
 
     fn is_ready(&self) -> bool {
         current().pending() & self.wanted() != 0
-    }
-}
-
-impl Drop for SignalFd {
-    fn drop(&mut self) {
-        OPEN.fetch_sub(1, Relaxed);
     }
 }
 
@@ -132,7 +111,7 @@ impl FileOps for SignalFd {
                 Some(info) => total += to.put(Record::new(&info).as_bytes())?,
                 None if total > 0 => break,
                 None if file.flags().nonblocking() => return Err(Errno::EAGAIN),
-                None => self.changed.wait(|| self.is_ready())?,
+                None => sent()?.wait(|| self.is_ready())?,
             }
         }
         Ok(total)
@@ -144,7 +123,10 @@ impl FileOps for SignalFd {
 
     fn poll(&self, _file: &File, table: Option<&mut PollTable>) -> Events {
         if let Some(table) = table {
-            table.add(&self.changed);
+            match sent() {
+                Ok(sent) => table.add(sent),
+                Err(_) => table.fail(),
+            }
         }
         let mut events = Events::empty();
         events.set(Events::IN, self.is_ready());

@@ -4,16 +4,15 @@ use super::file::{File, FileOps, OpenFlags};
 use super::generated::Text;
 use super::io::Sink;
 use super::poll::{Events, PollTable, WaitSource};
-use crate::arch::time;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::mm::user::UserPtr;
 use crate::put;
 use crate::sync::Mutex;
-use crate::task::clock;
+use crate::task::clock::{self, Follow, Wall};
 use crate::task::timer::{Expire, Timer};
 use alloc::sync::{Arc, Weak};
-use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use linux_raw_sys::general::{CLOCK_BOOTTIME, CLOCK_BOOTTIME_ALARM, CLOCK_MONOTONIC};
 use linux_raw_sys::general::{CLOCK_REALTIME, CLOCK_REALTIME_ALARM, O_RDWR, TFD_NONBLOCK};
 use linux_raw_sys::general::{TFD_TIMER_ABSTIME, TFD_TIMER_CANCEL_ON_SET};
@@ -33,10 +32,14 @@ pub struct Setting {
 #[derive(Default)]
 struct State {
     armed: Option<Timer>,
-    /// When it expires next, in ticks.
-    deadline: u64,
+    /// What `next` is a time of.
+    wall: Wall,
+    /// When it expires next, in ns; 0 for never.
+    next: u64,
     /// In ns.
     interval: u64,
+    /// Whether it expired since it was armed. It rests until somebody looks: however short its interval, it is one interrupt.
+    expired: bool,
     expirations: u64,
     /// How it was set (TFD_TIMER_…).
     flags: u32,
@@ -60,41 +63,69 @@ struct Shared {
     clock: u32,
     state: Mutex<State>,
     changed: Arc<WaitSource>,
+    /// Whether it is told when the time of day is set.
+    follows: AtomicBool,
+}
+
+impl Shared {
+    fn is_realtime(&self) -> bool {
+        matches!(self.clock, CLOCK_REALTIME | CLOCK_REALTIME_ALARM)
+    }
+
+    fn arm(self: &Arc<Self>, state: &mut State) -> Result<()> {
+        state.armed = match state.next {
+            0 => None,
+            next => Some(Timer::call(state.wall.deadline(next), self.clone())?),
+        };
+        Ok(())
+    }
+
+    /// Somebody looks: a timer that repeats goes on after what is past.
+    fn go_on(self: &Arc<Self>, state: &mut State) {
+        if state.expired && state.interval > 0 {
+            let times = 1 + state.wall.now().saturating_sub(state.next) / state.interval;
+            state.expirations = state.expirations.saturating_add(times - 1);
+            state.next = state
+                .next
+                .saturating_add(times.saturating_mul(state.interval));
+            state.expired = false;
+            // Without memory the timer stops.
+            _ = self.arm(state);
+        }
+    }
 }
 
 impl Expire for Shared {
     fn expire(self: Arc<Self>) {
-        let spent = {
-            let mut state = self.state.lock();
-            let now = time::now_ticks();
-            if state.armed.is_none() || now < state.deadline {
-                return;
-            }
-            let mut next = None;
-            state.expirations += 1;
-            if state.interval > 0 {
-                let late = time::ticks_to_ns(now - state.deadline) / state.interval;
-                state.expirations += late;
-                state.deadline += time::ns_to_ticks(state.interval.saturating_mul(late + 1));
-                next = Timer::call(state.deadline, self.clone()).ok();
-            }
-            core::mem::replace(&mut state.armed, next)
-        };
+        let mut state = self.state.lock();
+        if state.armed.is_none() || state.wall.now() < state.next {
+            return;
+        }
+        let spent = state.armed.take();
+        state.expired = true;
+        state.expirations = state.expirations.saturating_add(1);
+        drop(state);
         drop(spent);
         self.changed.notify();
     }
 }
 
-/// Those that are void once the time of day is set.
-static CANCELLABLE: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
-
-/// The time of day was set.
-pub fn time_was_set() {
-    let mut all = CANCELLABLE.lock();
-    all.retain(|timer| timer.strong_count() > 0);
-    all.iter()
-        .filter_map(Weak::upgrade)
-        .for_each(|timer| timer.changed.notify());
+impl Follow for Shared {
+    fn time_was_set(self: Arc<Self>) {
+        let mut state = self.state.lock();
+        let mut stale = None;
+        if state.wall == Wall::Realtime && state.armed.is_some() {
+            stale = state.armed.take();
+            // Without memory the timer stops.
+            _ = self.arm(&mut state);
+        }
+        let cancelled = state.is_cancelled();
+        drop(state);
+        drop(stale);
+        if cancelled {
+            self.changed.notify();
+        }
+    }
 }
 
 /// The timer of an open file: disarmed when that is closed.
@@ -112,6 +143,7 @@ pub fn new(clock: u32, flags: u32) -> Result<Arc<File>> {
         clock,
         state,
         changed: WaitSource::new()?,
+        follows: AtomicBool::new(false),
     })?;
     super::anonymous::file(
         "[timerfd]",
@@ -123,36 +155,32 @@ pub fn new(clock: u32, flags: u32) -> Result<Arc<File>> {
 impl TimerFd {
     /// Sets the timer and returns what it was set to; with TFD_TIMER_ABSTIME the first expiration is a time of its clock.
     pub fn set(&self, setting: Setting, flags: u32) -> Result<Setting> {
-        let realtime = matches!(self.0.clock, CLOCK_REALTIME | CLOCK_REALTIME_ALARM);
-        let absolute = flags & TFD_TIMER_ABSTIME != 0;
-        let cancels = absolute && realtime && flags & TFD_TIMER_CANCEL_ON_SET != 0;
-        if cancels {
-            let mut all = CANCELLABLE.lock();
-            let this = Arc::downgrade(&self.0);
-            if !all.iter().any(|other| other.ptr_eq(&this)) {
-                all.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-                all.push(this);
-            }
+        let follows = flags & TFD_TIMER_ABSTIME != 0 && self.0.is_realtime();
+        if follows && !self.0.follows.swap(true, Relaxed) {
+            let this: Weak<Shared> = Arc::downgrade(&self.0);
+            clock::follow(this).inspect_err(|_| self.0.follows.store(false, Relaxed))?;
         }
-        let deadline = match (absolute, realtime) {
-            (false, _) => clock::deadline_in(setting.first),
-            (true, true) => clock::realtime_deadline(setting.first),
-            (true, false) => clock::monotonic_deadline(setting.first),
+        let wall = if follows {
+            Wall::Realtime
+        } else {
+            Wall::Monotonic
         };
-        let timer = match setting.first {
-            0 => None,
-            _ => Some(Timer::call(deadline, self.0.clone())?),
+        let start = match flags & TFD_TIMER_ABSTIME {
+            0 if setting.first != 0 => wall.now(),
+            _ => 0,
+        };
+        let cancels = follows && flags & TFD_TIMER_CANCEL_ON_SET != 0;
+        let mut fresh = State {
+            wall,
+            next: start.saturating_add(setting.first),
+            interval: setting.interval,
+            flags,
+            valid_for: cancels.then(clock::times_set),
+            ..State::default()
         };
         let old = self.get();
         let mut state = self.0.state.lock();
-        let fresh = State {
-            armed: timer,
-            deadline,
-            interval: setting.interval,
-            expirations: 0,
-            flags,
-            valid_for: cancels.then(clock::times_set),
-        };
+        self.0.arm(&mut fresh)?;
         let spent = core::mem::replace(&mut *state, fresh);
         drop(state);
         drop(spent);
@@ -161,12 +189,12 @@ impl TimerFd {
 
     /// What is left to the next expiration, and the interval.
     pub fn get(&self) -> Setting {
-        let state = self.0.state.lock();
-        let left = state.deadline.saturating_sub(time::now_ticks());
-        let first = if state.armed.is_some() {
-            time::ticks_to_ns(left).max(1)
-        } else {
-            0
+        let mut state = self.0.state.lock();
+        self.0.go_on(&mut state);
+        let first = match state.next {
+            0 => 0,
+            _ if state.expired => 0,
+            next => next.saturating_sub(state.wall.now()).max(1),
         };
         Setting {
             first,
@@ -196,6 +224,9 @@ impl FileOps for TimerFd {
             if state.is_cancelled() {
                 state.valid_for = Some(clock::times_set());
                 return Err(Errno::ECANCELED);
+            }
+            if state.expirations > 0 {
+                self.0.go_on(&mut state);
             }
             let expirations = core::mem::take(&mut state.expirations);
             drop(state);

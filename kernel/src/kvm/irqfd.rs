@@ -7,7 +7,7 @@ use super::uapi::{self, Irqfd as Request};
 use super::vm::Machine;
 use crate::errno::{Errno, Result};
 use crate::fs::eventfd::{self, EventFd};
-use crate::fs::poll::Watcher;
+use crate::fs::poll::{Watch, Watcher};
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
 
@@ -18,6 +18,8 @@ struct Irqfd {
     gsi: u32,
     /// For a level: signalled when the guest has ended the interrupt, whereby the line fell.
     resample: Option<Arc<EventFd>>,
+    /// Keeps it told of the trigger; it holds the assignment in turn.
+    watch: Mutex<Option<Watch>>,
 }
 
 /// The assignments of a machine.
@@ -26,9 +28,9 @@ pub struct Irqfds(Mutex<Vec<Arc<Irqfd>>>);
 
 impl Irqfd {
     /// Stops listening.
-    fn end(self: &Arc<Self>) {
-        let watcher: Arc<dyn Watcher> = self.clone();
-        self.trigger.unwatch(&watcher);
+    fn end(&self) {
+        let watch = self.watch.lock().take();
+        drop(watch);
     }
 }
 
@@ -73,14 +75,16 @@ pub fn change(machine: &Arc<Machine>, request: &Request) -> Result<usize> {
         trigger,
         gsi: request.gsi,
         resample,
+        watch: Mutex::new(None),
     })?;
     machine.irqfds.add(&made)?;
     machine.settle_resampled();
-    if let Err(error) = made.trigger.watch(made.clone()) {
-        machine
-            .irqfds
-            .end(|known| Arc::ptr_eq(&known.trigger, &made.trigger));
-        return Err(error);
+    match made.trigger.watch(made.clone()) {
+        Ok(watch) => *made.watch.lock() = Some(watch),
+        Err(error) => {
+            machine.irqfds.end(|known| core::ptr::eq(known, &*made));
+            return Err(error);
+        }
     }
     // What was written before counts too.
     made.changed();

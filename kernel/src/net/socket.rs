@@ -210,6 +210,10 @@ impl SocketFile {
 }
 
 impl FileOps for SocketFile {
+    fn has_async(&self) -> bool {
+        true
+    }
+
     fn is_stream(&self) -> bool {
         true
     }

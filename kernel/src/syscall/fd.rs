@@ -99,10 +99,16 @@ fn set_flags(file: &Arc<File>, fd: i32, flags: u32) -> Result<()> {
     if changed & flags & O_NOATIME != 0 {
         perm::owner(file.entry())?;
     }
+    // O_ASYNC stays as it was where nothing tells.
+    let mut kept = 0;
     if changed & FASYNC != 0 {
-        sigio::watch(file, fd, flags & FASYNC != 0)?;
+        if file.ops().has_async() {
+            sigio::watch(file, fd, flags & FASYNC != 0)?;
+        } else {
+            kept = FASYNC;
+        }
     }
-    file.set_flags(flags);
+    file.set_flags(flags ^ changed & kept);
     Ok(())
 }
 
@@ -155,8 +161,11 @@ pub fn ioctl(fd: i32, request: u32, argument: usize) -> Result<usize> {
                 FASYNC
             };
             let on = UserPtr::<i32>::new(argument).read()? != 0;
-            let others = file.flags().0 & !flag;
-            set_flags(&file, fd, others | if on { flag } else { 0 })?;
+            let flags = file.flags().0 & !flag | if on { flag } else { 0 };
+            set_flags(&file, fd, flags)?;
+            if (file.flags().0 ^ flags) & FASYNC != 0 {
+                return Err(Errno::ENOTTY);
+            }
         }
         FIOSETOWN | SIOCSPGRP if file.entry().kind() == Kind::Socket => {
             return set_owner(&file, UserPtr::new(argument).read()?);

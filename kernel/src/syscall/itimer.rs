@@ -4,10 +4,9 @@ use linux_raw_sys::general::*;
 
 use super::layout::{Layout, given};
 use super::time::{CpuClock, nanoseconds, timespec};
-use crate::arch::time::ticks_to_ns;
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
-use crate::task::itimer::{Base, Notice, Setting, ticks};
+use crate::task::itimer::{Base, Notice, Setting};
 use crate::task::{current, signal, tree};
 use alloc::sync::Arc;
 
@@ -20,13 +19,13 @@ fn decode(spans: Spans, part: i64) -> Result<Setting> {
         nanoseconds([seconds, rest.checked_mul(part).ok_or(Errno::EINVAL)?])
     };
     Ok(Setting {
-        left: ticks(ns(left)?),
+        left: ns(left)?,
         interval: ns(interval)?,
     })
 }
 
 fn encode(setting: Setting, part: i64) -> Spans {
-    [setting.interval, ticks_to_ns(setting.left)].map(|span| {
+    [setting.interval, setting.left].map(|span| {
         let [seconds, ns] = timespec(span);
         // What is left but too short to show is shown as the least there is.
         [seconds, (ns / part).max((span != 0 && seconds == 0) as i64)]
@@ -119,12 +118,7 @@ pub fn timer_settime(id: i32, flags: u32, new: usize, old: usize) -> Result<usiz
     let spans = UserPtr::<Spans>::new(new).read_opt()?;
     let spans = spans.ok_or(Errno::EINVAL)?;
     let timer = current().process().timers.posix(id)?;
-    let mut setting = decode(spans, 1)?;
-    let is_absolute = flags & TIMER_ABSTIME != 0;
-    if is_absolute && setting.left != 0 {
-        setting.left = timer.absolute(nanoseconds(spans[1])?);
-    }
-    let before = timer.set(setting, is_absolute)?;
+    let before = timer.set(decode(spans, 1)?, flags & TIMER_ABSTIME != 0)?;
     UserPtr::new(old).write_opt(&encode(before, 1))?;
     Ok(0)
 }

@@ -29,20 +29,17 @@ fn check_set(size: usize) -> Result<()> {
     }
 }
 
-/// Whether the current thread may send signal `number` to `target`, or to its thread `thread`: whom its own process acts as
-/// elsewhere does not matter.
+/// Whether the current thread may send signal `number` to `target`, or to its thread `thread`.
 pub(super) fn check_permission(
     target: &Process,
     thread: Option<&Thread>,
     number: u32,
 ) -> Result<()> {
-    if core::ptr::eq(target, &**current().process()) {
-        return Ok(());
+    if signal::may_send(target, thread, number) {
+        Ok(())
+    } else {
+        Err(Errno::EPERM)
     }
-    let continues = number == SIGCONT && target.session() == current().session();
-    let other = thread.map_or_else(|| target.credentials(), Thread::credentials);
-    let allowed = continues || current().with_credentials(|who| who.may_signal(&other));
-    if allowed { Ok(()) } else { Err(Errno::EPERM) }
 }
 
 fn send_one(target: &Process, number: u32, info: Info) -> Result<()> {

@@ -99,9 +99,12 @@ pub fn clock_nanosleep<L: Layout>(
     if flags & TIMER_ABSTIME == 0 {
         return sleep(clock::deadline_in(ns), remaining, L::put_time);
     }
-    sleep_until(deadline_on(realtime, ns))
-        .map(|()| 0)
-        .map_err(|_| Errno::ERESTARTNOHAND)
+    let slept = if realtime {
+        clock::sleep_until_time(ns)?
+    } else {
+        sleep_until(clock::monotonic_deadline(ns))
+    };
+    slept.map(|()| 0).map_err(|_| Errno::ERESTARTNOHAND)
 }
 
 /// Sleeps `ns` of a CPU clock, or until it shows that.
@@ -235,7 +238,7 @@ impl CpuClock {
             // Time that passes is never less than CPU time of a single thread. At least 100 us apart.
             let threads = process.threads().len().max(1) as u64;
             let span = (left / threads).max(time::ns_to_ticks(100_000));
-            if sleep_until(time::now_ticks() + span).is_err() {
+            if sleep_until(time::now_ticks().saturating_add(span)).is_err() {
                 return Ok(Some(end.saturating_sub(self.ticks())));
             }
         }

@@ -8,7 +8,7 @@ use linux_raw_sys::general::*;
 use linux_raw_sys::ptrace::{PTRACE_EVENT_EXIT, PTRACE_O_TRACEEXIT};
 
 use super::sched::{self, state};
-use super::signal::{self, Info};
+use super::signal::{self, Info, Set};
 use super::{Process, Thread, current, futex, job, ptrace, sched::prepare, tree};
 use crate::arch;
 use crate::errno::{Errno, Result};
@@ -104,13 +104,7 @@ fn end_process(process: &Process) {
     tree::orphan_children(process, |child, heir| {
         orphaned += 1;
         job::orphaned_by(process, child);
-        child.threads().iter().for_each(|thread| {
-            let number = thread.death_signal();
-            if number != 0 {
-                // An ordinary signal needs no room.
-                _ = signal::send_thread(thread, Info::kernel(number));
-            }
-        });
+        tell_of_death(child);
         if child.is_zombie() {
             tell(child, heir);
         }
@@ -121,6 +115,22 @@ fn end_process(process: &Process) {
         tell(process, &parent);
     }
     process.set_end_told();
+}
+
+/// Tells `child`, whose parent the current process was, by the signals that its threads asked for (PR_SET_PDEATHSIG).
+fn tell_of_death(child: &Process) {
+    // Who is sent a signal wants the lock of the threads, so the signals are collected first.
+    let asked = child
+        .threads()
+        .iter()
+        .filter(|thread| thread.death_signal() != 0)
+        .fold(0, |set, thread| set | Set::bit(thread.death_signal()));
+    for number in (1..=signal::LAST).filter(|&number| asked & Set::bit(number) != 0) {
+        if signal::may_send(child, None, number) {
+            // An ordinary signal needs no room.
+            _ = signal::send_info(child, None, Info::user(number));
+        }
+    }
 }
 
 /// Tells `parent` that `child` is a zombie, or buries it where the parent does not want to know.

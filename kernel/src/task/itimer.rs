@@ -4,11 +4,13 @@ extern crate alloc;
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use linux_raw_sys::general::{RLIMIT_CPU, SI_TIMER, SIGALRM, SIGKILL, SIGPROF, SIGVTALRM, SIGXCPU};
 
+use super::clock::{Follow, Wall};
 use super::limits::INFINITY;
-use super::signal::{self, Info, Set};
+use super::signal::{self, Info};
 use super::timer::{Expire, Timer};
 use super::{Process, Thread, clock, current};
 use crate::arch::time;
@@ -20,6 +22,8 @@ use crate::sync::{Mutex, Rank};
 const MOST: usize = 4096;
 /// What passes between ticks of Linux's clock (at 250 Hz), in ns.
 const TICK: u64 = 4_000_000;
+/// What passes at least between looks at CPU time, in ns.
+const SHORTEST: u64 = 100_000;
 /// `delaytimer_max`: what an overrun count stops at.
 const MOST_OVERRUNS: u64 = i32::MAX as u64;
 
@@ -36,19 +40,10 @@ pub enum Base {
     Thread(Weak<Thread>),
 }
 
-impl State {
-    /// Goes on to the first expiry after `now`; returns how many there were until then.
-    fn advance(&mut self, now: u64) -> u64 {
-        let times = 1 + time::ticks_to_ns(now.saturating_sub(self.next)) / self.interval;
-        self.next += ticks(times * self.interval);
-        times
-    }
-}
-
 /// Whom a timer tells.
 #[derive(Clone)]
 pub enum Notice {
-    /// Nobody.
+    /// Nobody: what is left is all that is asked for.
     None,
     /// The process, as the kernel does for setitimer.
     Interval(u32),
@@ -64,16 +59,34 @@ pub enum Notice {
 
 #[derive(Default)]
 struct State {
-    /// When it expires next, in ticks of its base; 0 for never.
+    /// When it expires next, in ns of its base; 0 for never.
     next: u64,
-    /// Nanoseconds between expiries, which may be less than a tick; 0 for only one.
+    /// Nanoseconds between expiries; 0 for only one.
     interval: u64,
+    /// What `next` is a time of, where the base is time that passes.
+    wall: Wall,
+    /// Expiries that nobody was told of since the last signal.
+    ignored: u64,
     /// The overruns that the last delivered signal had.
     reported: u64,
     /// Whether a signal waits for delivery. Until then the timer rests: however short its interval, there is one signal.
     queued: bool,
     armed: Option<Timer>,
 }
+
+impl State {
+    /// Goes on to the first expiry after `now`; returns how many there were until then.
+    fn advance(&mut self, now: u64) -> u64 {
+        let times = 1 + now.saturating_sub(self.next) / self.interval;
+        self.next = self
+            .next
+            .saturating_add(times.saturating_mul(self.interval));
+        times
+    }
+}
+
+/// Whom a timer tells now, and what.
+type Message = (Arc<Process>, Option<Arc<Thread>>, Info);
 
 /// A timer.
 pub struct SignalTimer {
@@ -82,14 +95,16 @@ pub struct SignalTimer {
     base: Base,
     notice: Notice,
     state: Mutex<State>,
+    /// Whether it is told when the time of day is set.
+    follows: AtomicBool,
 }
 
-/// What a timer is set to.
+/// What a timer is set to, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Setting {
-    /// Ticks until it expires; 0 for never.
+    /// Until it expires; 0 for never.
     pub left: u64,
-    /// Nanoseconds between expiries; 0 for only one.
+    /// Between expiries; 0 for only one.
     pub interval: u64,
 }
 
@@ -102,49 +117,49 @@ impl SignalTimer {
             base,
             notice,
             state,
+            follows: AtomicBool::new(false),
         })
     }
 
-    /// The time of the timer's base, in ticks.
-    fn now(&self) -> u64 {
-        match &self.base {
-            Base::Wall { .. } => time::now_ticks(),
+    /// The time of the timer's base, in ns.
+    fn now(&self, wall: Wall) -> u64 {
+        let ticks = match &self.base {
+            Base::Wall { .. } => return wall.now(),
             Base::Process(process) => process.upgrade().map_or(0, |process| process.usage().ticks),
             Base::User => self
                 .process
                 .upgrade()
                 .map_or(0, |process| process.times().user),
             Base::Thread(thread) => thread.upgrade().map_or(0, |thread| thread.cpu_time()),
-        }
+        };
+        time::ticks_to_ns(ticks)
     }
 
-    /// When to look next, in ticks of the counter, for the timer to be at `next` of its base: time that passes is never
-    /// less than CPU time of a single thread, and an early look does no harm.
-    fn look_at(&self, next: u64) -> u64 {
-        match &self.base {
-            Base::Wall { .. } => next,
-            _ => {
-                let left = next.saturating_sub(self.now());
-                let process = match &self.base {
-                    Base::Process(process) => process,
-                    _ => &self.process,
-                };
-                let threads = process
-                    .upgrade()
-                    .map_or(1, |process| process.threads().len().max(1));
-                // At least 100 us apart.
-                time::now_ticks() + (left / threads as u64).max(time::ns_to_ticks(100_000))
-            }
-        }
+    /// When to look next, in ticks of the counter, for the timer to be where it expires: time that passes is never less
+    /// than CPU time of a single thread, and an early look does no harm.
+    fn look_at(&self, state: &State) -> u64 {
+        let process = match &self.base {
+            Base::Wall { .. } => return state.wall.deadline(state.next),
+            Base::Process(process) => process,
+            _ => &self.process,
+        };
+        let left = state.next.saturating_sub(self.now(state.wall));
+        let threads = process
+            .upgrade()
+            .map_or(1, |process| process.threads().len().max(1));
+        clock::deadline_in((left / threads as u64).max(SHORTEST))
     }
 
     fn left(&self, state: &State) -> Setting {
-        let now = self.now();
+        let now = self.now(state.wall);
         let left = match state.next {
             0 => 0,
+            // It rests until its signal is delivered.
+            _ if state.queued && self.is_alarm() => 0,
             next if next <= now && state.interval > 0 => {
-                ticks(state.interval - time::ticks_to_ns(now - next) % state.interval)
+                state.interval - (now - next) % state.interval
             }
+            next if next <= now && matches!(self.notice, Notice::None) => 0,
             next => next.saturating_sub(now).max(1),
         };
         Setting {
@@ -158,25 +173,34 @@ impl SignalTimer {
         self.left(&self.state.lock())
     }
 
-    /// Sets the timer; returns what it was set to. `absolute`: `left` is a time of the timer's base.
+    /// Sets the timer; returns what it was set to. `absolute`: `left` is a time of the timer's clock.
     ///
     /// # Errors
     /// ENOMEM.
     pub fn set(self: &Arc<Self>, new: Setting, absolute: bool) -> Result<Setting> {
+        let follows = absolute && matches!(self.base, Base::Wall { realtime: true });
+        if follows && !self.follows.swap(true, Relaxed) {
+            let this: Weak<SignalTimer> = Arc::downgrade(self);
+            clock::follow(this).inspect_err(|_| self.follows.store(false, Relaxed))?;
+        }
         let mut state = self.state.lock();
         let old = self.left(&state);
         let stale = state.armed.take();
         *state = State {
             interval: new.interval,
+            wall: if follows {
+                Wall::Realtime
+            } else {
+                Wall::Monotonic
+            },
             ..State::default()
         };
         if new.left != 0 {
-            state.next = if absolute {
-                new.left
-            } else {
-                self.now() + new.left
-            };
-            state.armed = Some(Timer::call(self.look_at(state.next), self.clone())?);
+            let start = if absolute { 0 } else { self.now(state.wall) };
+            state.next = start.saturating_add(new.left);
+            if !matches!(self.notice, Notice::None) {
+                state.armed = Some(Timer::call(self.look_at(&state), self.clone())?);
+            }
         }
         drop(state);
         drop(stale);
@@ -188,92 +212,110 @@ impl SignalTimer {
         self.state.lock().reported.min(MOST_OVERRUNS) as i32
     }
 
-    /// The time `ns` of the timer's clock as [`SignalTimer::set`] wants it.
-    pub fn absolute(&self, ns: u64) -> u64 {
-        match self.base {
-            Base::Wall { realtime: true } => clock::realtime_deadline(ns),
-            Base::Wall { realtime: false } => clock::monotonic_deadline(ns),
-            _ => time::ns_to_ticks(ns),
-        }
-    }
-
     /// Looks again when the timer expires, but not before `earliest`; not while a signal waits.
     fn arm(self: &Arc<Self>, state: &mut State, earliest: u64) {
         if state.next != 0 && !state.queued {
-            let at = self.look_at(state.next).max(earliest);
+            let at = self.look_at(state).max(earliest);
             // Without memory the timer stops.
             state.armed = Timer::call(at, self.clone()).ok();
         }
     }
 
-    fn is_ignored(&self, number: u32) -> bool {
-        self.process.upgrade().is_none_or(|process| {
-            let ignored = process.signals.with_actions(|actions| actions.ignored());
-            ignored & Set::bit(number) != 0
-        })
+    /// Whether it is that of alarm(2), which goes on where its signal is taken.
+    fn is_alarm(&self) -> bool {
+        matches!(self.notice, Notice::Interval(SIGALRM))
     }
 
-    fn tell(&self) -> Result<()> {
-        let Some(process) = self.process.upgrade() else {
-            return Ok(());
-        };
+    /// The signal that tells of it now; none where nobody is to know, or would.
+    fn message(&self) -> Option<Message> {
+        let process = self.process.upgrade()?;
         let (info, thread) = match &self.notice {
-            Notice::None => return Ok(()),
+            Notice::None => return None,
             Notice::Interval(number) => (Info::kernel(*number), None),
             Notice::CpuLimit => {
-                let hard = process
-                    .limits
-                    .get(RLIMIT_CPU)
-                    .map_or(INFINITY, |limit| limit.hard);
-                let ended = time::ticks_to_ns(self.now()) / clock::SECOND >= hard as u64;
+                let hard = process.limits.get(RLIMIT_CPU);
+                let hard = hard.map_or(INFINITY, |limit| limit.hard);
+                let ended = self.now(Wall::Monotonic) / clock::SECOND >= hard as u64;
                 (Info::kernel(if ended { SIGKILL } else { SIGXCPU }), None)
             }
             Notice::Signal {
                 number,
                 value,
                 thread,
-            } => (
-                Info::timer(*number, SI_TIMER, self.id, *value),
-                thread.as_ref().map(Weak::upgrade),
-            ),
+            } => {
+                let info = Info::timer(*number, SI_TIMER, self.id, *value);
+                let thread = thread.as_ref().map(|thread| thread.upgrade().ok_or(()));
+                (info, thread.transpose().ok()?)
+            }
         };
-        match thread {
-            Some(None) => Ok(()),
-            Some(Some(thread)) => signal::send_info(&process, Some(&thread), info),
-            None => signal::send_info(&process, None, info),
+        let wanted = !signal::is_discarded(&process, thread.as_ref(), info.number());
+        wanted.then_some((process, thread, info))
+    }
+
+    /// The timer has expired: it rests until its signal is delivered, or goes on. Not to look again before what this returns.
+    fn pass(&self, state: &mut State, now: u64, is_told: bool) -> u64 {
+        match self.notice {
+            _ if state.interval == 0 => state.next = 0,
+            Notice::Signal { .. } if !is_told => {
+                // Nobody is told: no more often than Linux's clock ticks.
+                state.ignored += state.advance(now);
+                return clock::deadline_in(TICK);
+            }
+            Notice::Signal { .. } => state.queued = true,
+            Notice::Interval(SIGALRM) => state.queued = true,
+            _ => _ = state.advance(now),
+        }
+        0
+    }
+
+    /// Its signal is delivered: it goes on, if it is one that repeats.
+    fn go_on(self: &Arc<Self>, state: &mut State) {
+        state.reported = 0;
+        if core::mem::take(&mut state.queued) && state.interval > 0 {
+            let times = state.advance(self.now(state.wall));
+            state.reported = core::mem::take(&mut state.ignored) + times - 1;
+            self.arm(state, 0);
         }
     }
 }
 
 impl Expire for SignalTimer {
     fn expire(self: Arc<Self>) {
+        let message = self.message();
         let mut state = self.state.lock();
-        let now = self.now();
+        let now = self.now(state.wall);
         let stale = state.armed.take();
-        let due = state.next != 0 && now >= state.next;
-        let mut earliest = 0;
-        if due {
-            match self.notice {
-                _ if state.interval == 0 => state.next = 0,
-                Notice::Signal { number, .. } if !self.is_ignored(number) => state.queued = true,
-                Notice::Signal { .. } => {
-                    // Nobody is told: no more often than Linux's clock ticks.
-                    state.advance(now);
-                    earliest = time::now_ticks() + time::ns_to_ticks(TICK);
-                }
-                _ => _ = state.advance(now),
-            }
-        }
+        let due = state.next != 0 && !state.queued && now >= state.next;
+        let earliest = if due {
+            self.pass(&mut state, now, message.is_some())
+        } else {
+            0
+        };
         self.arm(&mut state, earliest);
         drop(state);
         drop(stale);
-        if due && self.tell().is_err() {
+        let Some((process, thread, info)) = message.filter(|_| due) else {
+            return;
+        };
+        if signal::send_info(&process, thread.as_ref(), info).is_err() {
             // There was no room for a real-time signal: the next expiry tries again.
             let mut state = self.state.lock();
             if core::mem::take(&mut state.queued) {
-                state.advance(now);
-                self.arm(&mut state, time::now_ticks() + time::ns_to_ticks(TICK));
+                state.ignored += state.advance(now);
+                self.arm(&mut state, clock::deadline_in(TICK));
             }
+        }
+    }
+}
+
+impl Follow for SignalTimer {
+    fn time_was_set(self: Arc<Self>) {
+        let mut state = self.state.lock();
+        if state.wall == Wall::Realtime && state.armed.is_some() {
+            let stale = state.armed.take();
+            self.arm(&mut state, 0);
+            drop(state);
+            drop(stale);
         }
     }
 }
@@ -334,11 +376,10 @@ impl Timers {
             }
         };
         drop(limit);
-        let second = time::ns_to_ticks(clock::SECOND);
         let left = match seconds {
             INFINITY => 0,
             // As on Linux, no time at all is a second.
-            seconds => (seconds as u64).clamp(1, u64::MAX / second) * second,
+            seconds => (seconds.max(1) as u64).saturating_mul(clock::SECOND),
         };
         let interval = clock::SECOND;
         timer.set(Setting { left, interval }, true).map(drop)
@@ -419,19 +460,15 @@ pub(super) fn delivered(info: Info) -> Info {
         return info;
     };
     let mut state = timer.state.lock();
-    let repeats = core::mem::take(&mut state.queued) && state.interval > 0;
-    state.reported = if repeats {
-        state.advance(timer.now()) - 1
-    } else {
-        0
-    };
-    if repeats {
-        timer.arm(&mut state, 0);
-    }
+    timer.go_on(&mut state);
     info.with_overrun(state.reported.min(MOST_OVERRUNS) as i32)
 }
 
-/// Ticks of a time span in ns, at least one if the span is not empty.
-pub fn ticks(ns: u64) -> u64 {
-    time::ns_to_ticks(ns).max((ns != 0) as u64)
+/// The current process takes a SIGALRM: its interval timer goes on, if it rests.
+#[cold]
+pub(super) fn alarm_taken() {
+    let timer = current().process().timers.interval.lock()[0].clone();
+    if let Some(timer) = timer {
+        timer.go_on(&mut timer.state.lock());
+    }
 }

@@ -24,7 +24,7 @@ use crate::fs::File;
 use crate::fs::poll::WaitSource;
 use crate::ipc::key::Key;
 use crate::mm::AddressSpace;
-use crate::sync::{Mutex, MutexGuard, Rank};
+use crate::sync::{Mutex, MutexGuard, Once, Rank};
 use linux_raw_sys::general::SIGCHLD;
 
 /// What a process has of signals.
@@ -34,8 +34,10 @@ pub struct SharedSignals {
     actions: Mutex<Arc<Actions>>,
     /// Whether it is stopped.
     pub stop: Stop,
-    /// Those who wait for signals outside of handlers (signalfd).
+    /// Those who wait for signals outside of handlers (sigtimedwait).
     pub waited: WaitQueue,
+    /// What its signalfds wait for, once there was one.
+    sent: Once<Arc<WaitSource>>,
 }
 
 impl SharedSignals {
@@ -46,6 +48,23 @@ impl SharedSignals {
             actions: Mutex::new(actions),
             stop: Stop::new(),
             waited: WaitQueue::new(),
+            sent: Once::new(),
+        }
+    }
+
+    /// What signalfds wait for: that any signal is sent.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn sent(&self) -> Result<&Arc<WaitSource>> {
+        self.sent.try_call_once(WaitSource::new)
+    }
+
+    /// Tells signalfds that a signal was sent, or that what they wait for changed.
+    #[inline]
+    pub fn tell_sent(&self) {
+        if let Some(sent) = self.sent.get() {
+            sent.notify();
         }
     }
 

@@ -358,6 +358,10 @@ impl Tty {
 struct Terminal(Arc<Tty>);
 
 impl FileOps for Terminal {
+    fn has_async(&self) -> bool {
+        true
+    }
+
     fn is_stream(&self) -> bool {
         true
     }

@@ -148,6 +148,10 @@ impl Master {
 }
 
 impl FileOps for Master {
+    fn has_async(&self) -> bool {
+        true
+    }
+
     fn is_stream(&self) -> bool {
         true
     }

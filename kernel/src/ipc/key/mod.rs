@@ -135,7 +135,9 @@ impl Drop for Key {
         let state = self.state.get_mut();
         let bytes = self.description.len() + state.payload.len();
         give_back(self.payer, 1, bytes);
-        mem::take(&mut state.links).into_iter().for_each(walk::let_go);
+        mem::take(&mut state.links)
+            .into_iter()
+            .for_each(walk::let_go);
     }
 }
 

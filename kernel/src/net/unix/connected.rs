@@ -134,7 +134,7 @@ impl Socket for Connected {
         if !self.bound.is_named() || self.link.get().is_some() {
             return Err(Errno::EINVAL);
         }
-        let _becoming = self.becoming.lock();
+        let becoming = self.becoming.lock();
         if let Some(listener) = self.listener.get() {
             listener.backlog.set_max(backlog);
             return Ok(());
@@ -144,6 +144,7 @@ impl Socket for Connected {
             who: Peer::current(),
         };
         self.listener.call_once(|| listener);
+        drop(becoming);
         self.base.readable.notify();
         Ok(())
     }
@@ -167,7 +168,7 @@ impl Socket for Connected {
         let own = Peer::current();
         loop {
             listener.backlog.wait_for_room(wait)?;
-            let _becoming = self.becoming.lock();
+            let becoming = self.becoming.lock();
             if self.link.get().is_some() {
                 return Err(Errno::EISCONN);
             }
@@ -182,6 +183,7 @@ impl Socket for Connected {
                 done => done?,
             }
             self.link.call_once(|| link);
+            drop(becoming);
             self.base.writable.notify();
             return Ok(());
         }

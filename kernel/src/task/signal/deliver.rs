@@ -83,6 +83,9 @@ pub fn take(blocked: u64) -> Option<Info> {
     let thread = current();
     let own = thread.signals.pending.lock().take(blocked);
     let info = own.or_else(|| thread.process().signals.pending.lock().take(blocked))?;
+    if info.number() == SIGALRM {
+        itimer::alarm_taken();
+    }
     Some(if info.code == SI_TIMER {
         itimer::delivered(info)
     } else {

@@ -16,8 +16,8 @@ pub use info::Info;
 pub use mask::{Set, await_signals, is_ignored_or_blocked, set_blocked, set_blocked_of};
 pub use pending::Pending;
 pub use send::{
-    force, force_fatal, force_info, notify, raise, send, send_group, send_info, send_process,
-    send_thread,
+    force, force_fatal, force_info, is_discarded, may_send, notify, raise, send, send_group,
+    send_info, send_process, send_thread,
 };
 pub use stop::{Report, Stop};
 

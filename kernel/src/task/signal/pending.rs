@@ -4,14 +4,21 @@ extern crate alloc;
 
 use alloc::collections::VecDeque;
 
+use linux_raw_sys::general::SI_TIMER;
+
 use super::Info;
 use super::mask::{SYNCHRONOUS, Set};
 use crate::errno::{Errno, Result};
 
 /// The first real-time signal: from here on each is queued as often as it comes.
-pub(super) const REAL_TIME: u32 = 32;
+const REAL_TIME: u32 = 32;
 /// The most that one queue holds.
 const MOST: usize = 16384;
+
+/// Whether it is queued as often as it comes: so is that of a timer, which goes on once it is taken.
+pub(super) fn is_queued(info: &Info) -> bool {
+    info.number() >= REAL_TIME || info.code == SI_TIMER
+}
 
 /// Signals waiting for a thread or for a process.
 pub struct Pending {
@@ -34,18 +41,18 @@ impl Pending {
         self.set
     }
 
-    /// Adds a signal to a queue of `most` at most. An ordinary one that is there already is not added again.
+    /// Adds a signal to a queue of `most` at most. What is not queued as often as it comes is not added again.
     ///
     /// # Errors
-    /// EAGAIN: a real-time signal, sent with a value, finds no room.
+    /// EAGAIN: a timer's or a real-time signal, sent with a value, finds no room.
     pub fn add(&mut self, info: Info, most: usize) -> Result<()> {
         let bit = Set::bit(info.number());
-        if info.number() < REAL_TIME && self.set & bit != 0 {
+        if !is_queued(&info) && self.set & bit != 0 {
             return Ok(());
         }
         if self.queue.len() < most.min(MOST) && self.queue.try_reserve(1).is_ok() {
             self.queue.push_back(info);
-        } else if info.number() >= REAL_TIME && info.code != 0 {
+        } else if is_queued(&info) && info.code != 0 {
             return Err(Errno::EAGAIN);
         }
         self.set |= bit;

@@ -13,7 +13,6 @@ use super::pending;
 use super::{Info, SIG_DFL};
 use crate::arch::{smp, work::SIGNAL};
 use crate::errno::{Errno, Result};
-use crate::fs::signalfd;
 use crate::task::sched::{self, state};
 use crate::task::{Process, Thread, current, tree};
 
@@ -29,6 +28,52 @@ pub fn notify(thread: &Arc<Thread>, sleeps: u8) {
     }
 }
 
+/// Whether the current thread may send signal `number` to `target`, or to its thread `thread`: whom its own process acts as
+/// elsewhere does not matter.
+pub fn may_send(target: &Process, thread: Option<&Thread>, number: u32) -> bool {
+    if core::ptr::eq(target, &**current().process()) {
+        return true;
+    }
+    let continues = number == SIGCONT && target.session() == current().session();
+    let other = thread.map_or_else(|| target.credentials(), Thread::credentials);
+    continues || current().with_credentials(|who| who.may_signal(&other))
+}
+
+/// Whether a tracer wants to see what is ignored too.
+fn is_traced(process: &Process, thread: Option<&Arc<Thread>>) -> bool {
+    match thread {
+        Some(thread) => thread.is_traced(),
+        None => process.find_thread(|thread| thread.is_traced()).is_some(),
+    }
+}
+
+/// Process 1 gets what it handles and nothing else: nobody can end it.
+fn is_kept_from_init(process: &Process, thread: Option<&Arc<Thread>>, number: u32) -> bool {
+    let handler = || {
+        let actions = &process.signals;
+        actions.with_actions(|actions| actions.get(number).handler)
+    };
+    process.pid() == 1 && (number == SIGKILL || !is_traced(process, thread)) && handler() == SIG_DFL
+}
+
+fn is_ignored(process: &Process, thread: Option<&Arc<Thread>>, number: u32) -> bool {
+    let bit = Set::bit(number);
+    let kept = || match thread {
+        Some(thread) => thread.keeps(bit),
+        None => process
+            .threads()
+            .first()
+            .is_none_or(|thread| thread.keeps(bit)),
+    };
+    let ignored = process.signals.with_actions(|actions| actions.ignored()) & bit != 0;
+    ignored && !kept() && !is_traced(process, thread)
+}
+
+/// Whether a signal would come to nothing.
+pub fn is_discarded(process: &Process, thread: Option<&Arc<Thread>>, number: u32) -> bool {
+    is_kept_from_init(process, thread, number) || is_ignored(process, thread, number)
+}
+
 /// Sends a signal to a process, or to one of its threads.
 ///
 /// # Errors
@@ -38,20 +83,7 @@ pub fn send_info(process: &Process, thread: Option<&Arc<Thread>>, info: Info) ->
     if process.is_zombie() {
         return Ok(());
     }
-    // A tracer wants to see what is ignored too.
-    let traced = || match thread {
-        Some(thread) => thread.is_traced(),
-        None => process.find_thread(|thread| thread.is_traced()).is_some(),
-    };
-    // Process 1 gets what it handles and nothing else: nobody can end it.
-    if process.pid() == 1
-        && (number == SIGKILL || !traced())
-        && process
-            .signals
-            .with_actions(|actions| actions.get(number))
-            .handler
-            == SIG_DFL
-    {
+    if is_kept_from_init(process, thread, number) {
         return Ok(());
     }
     if bit & STOPS != 0 {
@@ -64,21 +96,13 @@ pub fn send_info(process: &Process, thread: Option<&Arc<Thread>>, info: Info) ->
         process.kill(SIGKILL);
         return Ok(());
     }
-    let ignored = process.signals.with_actions(|actions| actions.ignored()) & bit != 0;
-    let kept = match thread {
-        Some(thread) => thread.keeps(bit),
-        None => process
-            .threads()
-            .first()
-            .is_none_or(|thread| thread.keeps(bit)),
-    };
-    if ignored && !kept && !traced() {
+    if is_ignored(process, thread, number) {
         return Ok(());
     }
-    let most = if number < pending::REAL_TIME {
-        usize::MAX
-    } else {
+    let most = if pending::is_queued(&info) {
         process.limits.soft(RLIMIT_SIGPENDING)
+    } else {
+        usize::MAX
     };
     match thread {
         Some(thread) => {
@@ -89,10 +113,20 @@ pub fn send_info(process: &Process, thread: Option<&Arc<Thread>>, info: Info) ->
         }
         None => {
             process.signals.pending.lock().add(info, most)?;
-            retarget(process, bit);
+            // A timer's goes to who runs, where that is one of the process: a CPU timer's signals so spread over its threads.
+            let own = current();
+            if info.code == SI_TIMER
+                && core::ptr::eq(&**own.process(), process)
+                && own.blocked() & bit == 0
+            {
+                notify(&crate::arch::current_arc(), state::INTERRUPTIBLE);
+                process.signals.waited.wake_all();
+            } else {
+                retarget(process, bit);
+            }
         }
     }
-    signalfd::signal_sent();
+    process.signals.tell_sent();
     Ok(())
 }
 

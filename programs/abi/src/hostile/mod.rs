@@ -3,10 +3,12 @@
 //! Each part is begun by root, sets its stage, and becomes [`USER`] in a child. What it prints is the same on Linux.
 
 mod deep;
+mod hang;
 mod hoard;
 mod links;
 mod long;
 mod names;
+mod nested;
 mod rights;
 mod suid;
 
@@ -16,10 +18,12 @@ pub const USER: u32 = 1000;
 /// The parts, by name.
 const PARTS: &[(&str, fn())] = &[
     ("deep", deep::run),
+    ("hang", hang::run),
     ("hoard", hoard::run),
     ("links", links::run),
     ("long", long::run),
     ("names", names::run),
+    ("nested", nested::run),
     ("rights", rights::run),
     ("suid", suid::run),
 ];

@@ -3,8 +3,13 @@
 //! Each member watches its file's sources. A change puts it on the queue, at most once; a wait takes members off,
 //! asks their files, and puts those that are level-triggered and still ready back.
 
+mod nesting;
+
+pub use self::nesting::Holders;
+use self::nesting::{Look, Mark};
 use super::file::{File, FileOps, OpenFlags};
 use super::poll::{Events, PollTable, WaitSource, Watcher};
+use super::sequence::Sequence;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
@@ -19,9 +24,6 @@ use linux_raw_sys::general::{
 /// What goes with EPOLLEXCLUSIVE.
 const EXCLUSIVE_KINDS: u32 =
     EPOLLEXCLUSIVE | EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET;
-
-/// How deep sets may be members of sets, as on Linux.
-const MAX_DEPTH: usize = 5;
 
 /// `struct epoll_event` where it is not packed (all but x86).
 #[repr(C)]
@@ -46,6 +48,8 @@ struct Item {
     wanted: AtomicU32,
     data: AtomicU64,
     queued: AtomicBool,
+    /// Its number among those who hold the file.
+    held_as: u64,
     /// Keeps the watch on the file's sources.
     table: Mutex<Option<PollTable>>,
 }
@@ -65,6 +69,10 @@ impl Item {
     fn unwatch(&self) {
         let table = self.table.lock().take();
         drop(table);
+        if let Some(file) = self.file.upgrade() {
+            let gone = with_holders(&file, |holders| holders.lock().remove(self.held_as));
+            drop(gone);
+        }
     }
 }
 
@@ -91,6 +99,17 @@ struct Members {
 pub struct Epoll {
     members: Mutex<Members>,
     changed: Arc<WaitSource>,
+    /// The sets that this one is a member of.
+    holders: Holders,
+    mark: Mark,
+}
+
+/// Calls `f` with the sets that `file` is a member of.
+fn with_holders<T>(file: &File, f: impl FnOnce(&Holders) -> T) -> T {
+    match file.ops_as::<Epoll>() {
+        Some(set) => f(&set.holders),
+        None => f(file.holders()),
+    }
 }
 
 /// A new set, as an open file.
@@ -98,6 +117,8 @@ pub fn new() -> Result<Arc<File>> {
     let epoll = try_arc(Epoll {
         members: Mutex::new(Members::default()),
         changed: WaitSource::new()?,
+        holders: Mutex::new(Sequence::new()),
+        mark: Mark::default(),
     })?;
     super::anonymous::file("[eventpoll]", epoll, OpenFlags(O_RDWR))
 }
@@ -131,12 +152,29 @@ impl Epoll {
         if exclusive && (event.events & !EXCLUSIVE_KINDS != 0 || file.ops_as::<Epoll>().is_some()) {
             return Err(Errno::EINVAL);
         }
-        if let Some(other) = file.ops_as::<Epoll>() {
-            if Arc::ptr_eq(&other, self) {
-                return Err(Errno::EINVAL);
-            }
-            other.check_depth(self, 1)?;
+        let set = file.ops_as::<Epoll>();
+        if set.as_ref().is_some_and(|set| Arc::ptr_eq(set, self)) {
+            return Err(Errno::EINVAL);
         }
+        if set.is_none() && self.holders.lock().is_empty() {
+            return self.insert(fd, file, event);
+        }
+        let mut look = Look::begin()?;
+        match set {
+            Some(set) => look.check_depth(self, &set)?,
+            None => look.add_file(file.clone())?,
+        }
+        self.insert(fd, file, event)?;
+        look.check_paths()
+            .inspect_err(|_| _ = self.remove(fd, file))
+    }
+
+    fn insert(self: &Arc<Self>, fd: i32, file: &Arc<File>, event: Event) -> Result<()> {
+        if self.item(fd, file).is_ok() {
+            return Err(Errno::EEXIST);
+        }
+        let holder = Arc::downgrade(self);
+        let held_as = with_holders(file, |holders| holders.lock().push(holder))?;
         let item = try_arc(Item {
             key: key(fd, file),
             file: Arc::downgrade(file),
@@ -144,23 +182,14 @@ impl Epoll {
             wanted: AtomicU32::new(event.events),
             data: AtomicU64::new(event.data),
             queued: AtomicBool::new(false),
+            held_as,
             table: Mutex::new(None),
+        });
+        let entered = item.and_then(|item| self.enter(&item).map(|()| item));
+        let item = entered.inspect_err(|_| {
+            let gone = with_holders(file, |holders| holders.lock().remove(held_as));
+            drop(gone);
         })?;
-        let gone = {
-            let mut members = self.members.lock();
-            let mut same = members.items.range((fd, 0)..=(fd, usize::MAX));
-            let dead = same.find(|(_, item)| item.file.strong_count() == 0);
-            let dead = dead.map(|(&key, _)| key);
-            let gone = dead.and_then(|key| members.items.remove(&key));
-            if members.items.contains_key(&item.key) {
-                return Err(Errno::EEXIST);
-            }
-            let more = (members.items.len() + 1).saturating_sub(members.ready.len());
-            members.ready.try_reserve(more).map_err(|_| Errno::ENOMEM)?;
-            members.items.insert(item.key, item.clone());
-            gone
-        };
-        gone.iter().for_each(|item| self.forget(item));
         let mut table = PollTable::new(item.clone());
         file.poll(Some(&mut table));
         if let Err(error) = table.check() {
@@ -177,10 +206,45 @@ impl Epoll {
         Ok(())
     }
 
+    /// Makes `item` a member, in place of one of its descriptor whose file is gone.
+    fn enter(&self, item: &Arc<Item>) -> Result<()> {
+        let (fd, _) = item.key;
+        let mut members = self.members.lock();
+        let mut same = members.items.range((fd, 0)..=(fd, usize::MAX));
+        let dead = same.find(|(_, item)| item.file.strong_count() == 0);
+        let dead = dead.map(|(&key, _)| key);
+        let gone = dead.and_then(|key| members.items.remove(&key));
+        if members.items.contains_key(&item.key) {
+            return Err(Errno::EEXIST);
+        }
+        let more = (members.items.len() + 1).saturating_sub(members.ready.len());
+        members.ready.try_reserve(more).map_err(|_| Errno::ENOMEM)?;
+        members.items.insert(item.key, item.clone());
+        drop(members);
+        gone.iter().for_each(|item| self.forget(item));
+        Ok(())
+    }
+
     /// Queues a member whose file is ready.
     fn check(&self, item: &Item) {
         if !item.events().is_empty() {
             self.queue(item);
+        }
+    }
+
+    /// Takes a member off the queue whose file was not ready: no later look asks it again.
+    fn unqueue(&self, item: &Arc<Item>) {
+        let mut members = self.members.lock();
+        let first = members.ready.front();
+        let gone = match first.is_some_and(|first| Arc::ptr_eq(first, item)) {
+            true => members.ready.pop_front(),
+            false => None,
+        };
+        drop(members);
+        if gone.is_some() {
+            item.queued.store(false, Release);
+            // Who made it ready meanwhile found it queued.
+            self.check(item);
         }
     }
 
@@ -219,37 +283,18 @@ impl Epoll {
 
     /// Ends the watch of a member that was taken out.
     fn forget(&self, item: &Arc<Item>) {
-        self.members
-            .lock()
-            .ready
-            .retain(|other| !Arc::ptr_eq(other, item));
+        if item.queued.load(Acquire) {
+            let mut members = self.members.lock();
+            members.ready.retain(|other| !Arc::ptr_eq(other, item));
+        }
         item.unwatch();
     }
 
-    /// ELOOP when `set` is a member of this set, or one below it, or the sets go too deep.
-    fn check_depth(&self, set: &Arc<Epoll>, depth: usize) -> Result<()> {
-        if depth >= MAX_DEPTH {
-            return Err(Errno::ELOOP);
-        }
-        let mut next = Some((i32::MIN, 0));
-        while let Some(from) = next {
-            let found = self
-                .members
-                .lock()
-                .items
-                .range(from..)
-                .next()
-                .map(|(&key, item)| (key, item.clone()));
-            next = found.as_ref().map(|((fd, file), _)| (*fd, file + 1));
-            let below = found.and_then(|(_, item)| item.file.upgrade()?.ops_as::<Epoll>());
-            if let Some(below) = below {
-                if Arc::ptr_eq(&below, set) {
-                    return Err(Errno::ELOOP);
-                }
-                below.check_depth(set, depth + 1)?;
-            }
-        }
-        Ok(())
+    /// The first member whose key is `from` or higher.
+    fn member_from(&self, from: Key) -> Option<(Key, Arc<Item>)> {
+        let members = self.members.lock();
+        let (&key, item) = members.items.range(from..).next()?;
+        Some((key, item.clone()))
     }
 
     /// Takes up to `max` events off the queue and hands each to `emit`; how many there were.
@@ -329,15 +374,14 @@ impl FileOps for Epoll {
         if let Some(table) = table {
             table.add(&self.changed);
         }
-        let mut at = 0;
         loop {
-            let Some(item) = self.members.lock().ready.get(at).cloned() else {
+            let Some(item) = self.members.lock().ready.front().cloned() else {
                 return Events::empty();
             };
             if !item.events().is_empty() {
                 return Events::IN;
             }
-            at += 1;
+            self.unqueue(&item);
         }
     }
 }

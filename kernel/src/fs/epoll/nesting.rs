@@ -1,0 +1,171 @@
+//! Sets that are members of sets: how deep, and how many ways may lead from a file up through them, with Linux's limits.
+//! Nobody makes a circle of them: who nests sets holds a lock, and looks both down and up.
+
+use super::Epoll;
+use crate::errno::{Errno, Result};
+use crate::fs::file::File;
+use crate::fs::sequence::Sequence;
+use crate::sync::{Mutex, SleepMutex, SleepMutexGuard};
+use crate::task::{current, sched};
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+/// How many sets may lie in each other below one.
+const MAX_NESTS: usize = 4;
+/// How many ways may lead from a file to sets that are in none, by how many sets lie between; as many as there are where it
+/// is 0.
+const PATH_LIMITS: [usize; MAX_NESTS + 1] = [1000, 500, 100, 50, 10];
+
+/// The sets that a file is a member of.
+pub type Holders = Mutex<Sequence<Weak<Epoll>>>;
+
+/// What the last look found of a set.
+#[derive(Default)]
+pub(super) struct Mark {
+    /// Which look it was.
+    look: AtomicU64,
+    depth: AtomicUsize,
+}
+
+/// Counts looks, for whoever nests sets.
+static LOOKS: SleepMutex<u64> = SleepMutex::new(0);
+
+/// A look at sets in sets, during which nobody else nests any.
+pub(super) struct Look {
+    number: SleepMutexGuard<'static, u64>,
+    /// The files to which ways lead.
+    files: Vec<Arc<File>>,
+}
+
+impl Look {
+    /// Begins a look.
+    ///
+    /// # Errors
+    /// EINTR: the caller is killed.
+    pub fn begin() -> Result<Self> {
+        let mut number = LOOKS.lock_killable().map_err(|_| Errno::EINTR)?;
+        *number += 1;
+        let files = Vec::new();
+        Ok(Look { number, files })
+    }
+
+    /// Whether `below` may become a member of `set`.
+    ///
+    /// # Errors
+    /// ELOOP: there would be a circle, or sets would go too deep. EINTR, ENOMEM.
+    pub fn check_depth(&mut self, set: &Epoll, below: &Epoll) -> Result<()> {
+        let depth = self.depth(below, set)? + 1 + self.height(set)?;
+        if depth > MAX_NESTS {
+            return Err(Errno::ELOOP);
+        }
+        Ok(())
+    }
+
+    /// What this look found of `set` before.
+    fn known(&self, set: &Epoll) -> Option<usize> {
+        let seen = set.mark.look.load(Relaxed) == *self.number;
+        seen.then(|| set.mark.depth.load(Relaxed))
+    }
+
+    fn note(&self, set: &Epoll, depth: usize) -> Result<usize> {
+        if depth > MAX_NESTS {
+            return Err(Errno::ELOOP);
+        }
+        set.mark.look.store(*self.number, Relaxed);
+        set.mark.depth.store(depth, Relaxed);
+        Ok(depth)
+    }
+
+    /// How many sets lie in each other below `set`, which must not lead to `top`. There are never more than the limit.
+    fn depth(&mut self, set: &Epoll, top: &Epoll) -> Result<usize> {
+        if core::ptr::eq(set, top) {
+            return Err(Errno::ELOOP);
+        }
+        if let Some(depth) = self.known(set) {
+            return Ok(depth);
+        }
+        let (mut depth, mut next) = (0, set.member_from((i32::MIN, 0)));
+        while let Some(((fd, file), item)) = next {
+            pause()?;
+            next = set.member_from((fd, file + 1));
+            let Some(file) = item.file.upgrade() else {
+                continue;
+            };
+            match file.ops_as::<Epoll>() {
+                Some(below) => depth = depth.max(1 + self.depth(&below, top)?),
+                None => self.add_file(file)?,
+            }
+        }
+        self.note(set, depth)
+    }
+
+    /// How many sets `set` lies in, one in the other.
+    fn height(&self, set: &Epoll) -> Result<usize> {
+        if let Some(height) = self.known(set) {
+            return Ok(height);
+        }
+        let (mut height, mut from) = (0, 0);
+        while let Some((number, holder)) = next_holder(&set.holders, from) {
+            pause()?;
+            from = number + 1;
+            if let Some(holder) = holder.upgrade() {
+                height = height.max(1 + self.height(&holder)?);
+            }
+        }
+        self.note(set, height)
+    }
+
+    /// Adds a file to which there are new ways.
+    pub fn add_file(&mut self, file: Arc<File>) -> Result<()> {
+        self.files.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        self.files.push(file);
+        Ok(())
+    }
+
+    /// Whether few enough ways lead from the files up.
+    ///
+    /// # Errors
+    /// EINVAL, EINTR.
+    pub fn check_paths(&self) -> Result<()> {
+        self.files
+            .iter()
+            .try_for_each(|file| count_paths(file.holders(), 0, &mut [0; MAX_NESTS + 1]))
+    }
+}
+
+fn next_holder(holders: &Holders, from: u64) -> Option<(u64, Weak<Epoll>)> {
+    let holders = holders.lock();
+    let (number, holder) = holders.first_from(from)?;
+    Some((number, holder.clone()))
+}
+
+/// Counts the ways up by how many sets lie between, of which there are `nests` already.
+fn count_paths(holders: &Holders, nests: usize, counts: &mut [usize; MAX_NESTS + 1]) -> Result<()> {
+    let mut from = 0;
+    while let Some((number, holder)) = next_holder(holders, from) {
+        pause()?;
+        from = number + 1;
+        let Some(holder) = holder.upgrade() else {
+            continue;
+        };
+        if !holder.holders.lock().is_empty() {
+            count_paths(&holder.holders, nests + 1, counts)?;
+        } else if nests > 0 {
+            counts[nests] += 1;
+            if counts[nests] > PATH_LIMITS[nests] {
+                return Err(Errno::EINVAL);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Lets others run, and ends for who is killed.
+fn pause() -> Result<()> {
+    sched::cond_resched();
+    if current().must_die() {
+        return Err(Errno::EINTR);
+    }
+    Ok(())
+}

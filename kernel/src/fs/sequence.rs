@@ -1,0 +1,68 @@
+//! Things in the order in which they came, each with a number by which it goes again.
+
+use crate::errno::{Errno, Result};
+use alloc::vec::Vec;
+
+/// A sequence. What went leaves a gap; never are more than half of the places gaps.
+pub struct Sequence<T> {
+    /// By ascending number.
+    places: Vec<(u64, Option<T>)>,
+    living: usize,
+    next: u64,
+}
+
+impl<T> Sequence<T> {
+    /// Nothing.
+    pub const fn new() -> Self {
+        Sequence {
+            places: Vec::new(),
+            living: 0,
+            next: 0,
+        }
+    }
+
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.living == 0
+    }
+
+    /// The number that the next one gets: all that are there have lower ones.
+    pub fn end(&self) -> u64 {
+        self.next
+    }
+
+    /// Adds one at the end; its number.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn push(&mut self, value: T) -> Result<u64> {
+        self.places.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        let number = self.next;
+        self.places.push((number, Some(value)));
+        self.next += 1;
+        self.living += 1;
+        Ok(number)
+    }
+
+    /// Takes one out.
+    pub fn remove(&mut self, number: u64) -> Option<T> {
+        let at = self.places.binary_search_by_key(&number, |place| place.0);
+        let gone = self.places[at.ok()?].1.take()?;
+        self.living -= 1;
+        while self.places.last().is_some_and(|place| place.1.is_none()) {
+            self.places.pop();
+        }
+        if self.places.len() > 2 * self.living {
+            self.places.retain(|place| place.1.is_some());
+        }
+        Some(gone)
+    }
+
+    /// The first one of number `from` or higher, and its number.
+    pub fn first_from(&self, from: u64) -> Option<(u64, &T)> {
+        let at = self.places.partition_point(|place| place.0 < from);
+        self.places[at..]
+            .iter()
+            .find_map(|(number, value)| Some((*number, value.as_ref()?)))
+    }
+}
