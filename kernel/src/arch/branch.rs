@@ -23,6 +23,10 @@ pub enum Key {
     FenceInject = 5,
     /// All CPUs zero memory by blocks (RISC-V: Zicboz).
     ZeroByBlock = 6,
+    /// Tables have four levels (RISC-V).
+    Sv48 = 7,
+    /// Tables have five levels (RISC-V).
+    Sv57 = 8,
 }
 
 /// An entry of the section `.branches`: both places relative to the field that names them.

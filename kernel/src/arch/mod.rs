@@ -35,7 +35,7 @@ pub struct Abi {
     /// Bits of `e_flags` of which one must be set; 0 for none.
     pub flags: u32,
     /// The first address above those of its programs.
-    pub end: usize,
+    pub end: fn() -> usize,
     /// AT_PLATFORM.
     pub platform: &'static str,
     /// Whether this machine runs such programs.

@@ -4,6 +4,7 @@
 use spin::Once;
 
 use super::PAGE_SIZE;
+use crate::arch::MAP_WINDOW;
 use crate::{params, random};
 
 /// Kept free between the stack's greatest extent and mappings, in bytes.
@@ -59,7 +60,7 @@ pub fn stack_top(end: usize) -> usize {
     let highest = if end >> 32 == 0 {
         end & !0xffff
     } else {
-        end - PAGE_SIZE
+        end.min(MAP_WINDOW) - PAGE_SIZE
     };
     highest - offset(spread(end).stack)
 }
@@ -71,7 +72,7 @@ pub fn mmap_offset(end: usize) -> usize {
 
 /// Above what nothing is mapped by choice, in a space without a main stack.
 pub fn mmap_top(end: usize) -> usize {
-    end - spread(end).stack - MMAP_GAP
+    end.min(MAP_WINDOW) - spread(end).stack - MMAP_GAP
 }
 
 /// How far above the program's data the heap begins.
@@ -81,5 +82,5 @@ pub fn heap_offset(end: usize) -> usize {
 
 /// Where to load a program that runs anywhere.
 pub fn program_start(end: usize) -> usize {
-    ((end / 3 * 2) & !(PAGE_SIZE - 1)) + mmap_offset(end)
+    ((end.min(MAP_WINDOW) / 3 * 2) & !(PAGE_SIZE - 1)) + mmap_offset(end)
 }

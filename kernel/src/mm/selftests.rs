@@ -11,7 +11,7 @@ use super::frame::{self, FrameRef, Owner};
 use super::kmap::KernelStack;
 use super::shared::SharedPages;
 use super::{AddressSpace, MapRequest, Move, PAGE_SIZE, Place, block};
-use crate::arch::{KERNEL_STACK_SIZE, USER_END};
+use crate::arch::{KERNEL_STACK_SIZE, user_end};
 use crate::errno::Errno;
 use crate::selftest;
 
@@ -110,7 +110,7 @@ fn byte(space: &AddressSpace, at: usize) -> Option<u8> {
 
 selftest! {
     fn spaces_fault_and_copy_on_write() {
-        let parent = AddressSpace::new(USER_END).unwrap();
+        let parent = AddressSpace::new(user_end()).unwrap();
         map(&parent, BASE, 4, 3).unwrap();
         assert_eq!(map(&parent, BASE + PAGE_SIZE, 1, 3), Err(Errno::EEXIST));
         assert_eq!(byte(&parent, BASE), Some(0));
@@ -131,7 +131,7 @@ selftest! {
 
 selftest! {
     fn spaces_refuse_hidden_pages_and_find_them_again() {
-        let space = AddressSpace::new(USER_END).unwrap();
+        let space = AddressSpace::new(user_end()).unwrap();
         map(&space, BASE, 1, 3).unwrap();
         assert_eq!(space.write(BASE, &[5]), 1);
         space.protect(BASE..BASE + PAGE_SIZE, Rights::NONE).unwrap();
@@ -143,7 +143,7 @@ selftest! {
 
 selftest! {
     fn spaces_count_references() {
-        let space = AddressSpace::new(USER_END).unwrap();
+        let space = AddressSpace::new(user_end()).unwrap();
         let range = BASE..BASE + 8 * PAGE_SIZE;
         map(&space, BASE, 8, 3).unwrap();
         for page in range.clone().step_by(PAGE_SIZE) {
@@ -319,7 +319,7 @@ selftest! {
 
 fn agree(unit: usize, steps: usize) {
     let free = frame::free_count();
-    let first = (AddressSpace::new(USER_END).unwrap(), BTreeMap::new());
+    let first = (AddressSpace::new(user_end()).unwrap(), BTreeMap::new());
     let mut trial = Trial {
         unit,
         spaces: vec![first],
@@ -337,7 +337,7 @@ fn agree(unit: usize, steps: usize) {
     assert_eq!(huge > 0, unit > 1, "blocks");
     for (space, expected) in &trial.spaces {
         assert_eq!(space.size().areas, expected.len() * unit);
-        assert_eq!(space.usage(0..USER_END).resident, space.size().resident);
+        assert_eq!(space.usage(0..user_end()).resident, space.size().resident);
     }
     drop(trial);
     // A table lost for each space would be thousands; heap and caches keep some frames.
@@ -383,7 +383,7 @@ selftest! {
 selftest! {
     fn blocks_are_split_where_their_pages_differ() {
         let free = frame::free_count();
-        let space = AddressSpace::new(USER_END).unwrap();
+        let space = AddressSpace::new(user_end()).unwrap();
         let pages = block::SIZE / PAGE_SIZE;
         let range = BASE..BASE + 2 * block::SIZE;
         map(&space, BASE, 2 * pages, 3).unwrap();

@@ -16,7 +16,7 @@ use super::lock::{ReadGuard, Settle, SpaceLock, WriteGuard};
 use super::table::PageTable;
 use super::{PAGE_SIZE, PhysAddr, aslr, block, frame, page_up};
 use crate::arch::mmu::{self, Pte};
-use crate::arch::{USER_END, cpu};
+use crate::arch::{MAP_WINDOW, cpu, user_end};
 use crate::errno::{Errno, Result};
 use crate::task;
 use translation::Change;
@@ -277,7 +277,7 @@ impl AddressSpace {
     /// Maps the main stack, which grows down from a top that is random unless `norandmaps`; returns the top. `limit` is
     /// how far it may grow, in bytes.
     pub fn map_stack(&self, limit: usize, executable: bool) -> Result<usize> {
-        let whole = self.read_lock().end;
+        let whole = self.read_lock().end.min(MAP_WINDOW);
         let top = aslr::stack_top(whole);
         let rights = Rights::READ.with(Rights::WRITE);
         self.map(MapRequest {
@@ -346,7 +346,7 @@ impl AddressSpace {
             let at = address.wrapping_add(done);
             let part = (PAGE_SIZE - at % PAGE_SIZE).min(source.len() - done);
             let mut space = self.lock();
-            if at >= USER_END
+            if at >= user_end()
                 || space
                     .poke_page(&self.context, at, &source[done..done + part])
                     .is_err()
@@ -361,7 +361,7 @@ impl AddressSpace {
     /// The frame that `access` to `address` would use, made if it has to be.
     #[allow(dead_code, reason = "for architectures with guests")]
     pub fn frame(&self, address: usize, access: Access) -> Result<frame::FrameRef> {
-        if address >= USER_END {
+        if address >= user_end() {
             return Err(Errno::EFAULT);
         }
         let mut space = self.lock();
@@ -393,7 +393,7 @@ impl AddressSpace {
         mut visit: impl FnMut(usize, frame::FrameRef) -> bool,
     ) {
         let mut space = self.lock();
-        for address in range.step_by(PAGE_SIZE).filter(|at| *at < USER_END) {
+        for address in range.step_by(PAGE_SIZE).filter(|at| *at < user_end()) {
             let there = space.frame_at(address, access);
             let frame = there.or_else(|| {
                 let made = space.resolve_alone(&self.context, address, access);
@@ -417,8 +417,9 @@ impl AddressSpace {
             let at = address.wrapping_add(done);
             let part = (PAGE_SIZE - at % PAGE_SIZE).min(len - done);
             let mut space = self.lock();
-            let present = at < USER_END && space.frame_at(at, access).is_some();
-            if at >= USER_END || !present && space.resolve_alone(&self.context, at, access).is_err()
+            let present = at < user_end() && space.frame_at(at, access).is_some();
+            if at >= user_end()
+                || !present && space.resolve_alone(&self.context, at, access).is_err()
             {
                 break;
             }
@@ -447,7 +448,7 @@ impl AddressSpace {
         parent.split(&self.context, USER_START..parent.end);
         let shared = space.share(&mut parent);
         // What became read-only is forgotten before anybody relies on it, even if the copy is not whole.
-        self.context.pay(Change::Narrow, USER_START..USER_END);
+        self.context.pay(Change::Narrow, USER_START..user_end());
         shared?;
         drop(space);
         Ok(child)
@@ -573,7 +574,7 @@ pub fn deactivate() {
 fn checked_len(len: usize) -> Result<usize> {
     match len {
         0 => Err(Errno::EINVAL),
-        _ if len > USER_END => Err(Errno::ENOMEM),
+        _ if len > user_end() => Err(Errno::ENOMEM),
         _ => Ok(page_up(len)),
     }
 }

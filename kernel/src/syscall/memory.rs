@@ -9,7 +9,7 @@ use linux_raw_sys::general::*;
 use super::layout::Native;
 use super::mlock;
 use super::path::{check_flags, opened};
-use crate::arch::USER_END;
+use crate::arch::user_end;
 use crate::errno::{Errno, Result};
 use crate::fs::tmpfs;
 use crate::ipc::shared;
@@ -33,7 +33,7 @@ const CHUNK: usize = 256;
 
 /// The pages of `start`, a multiple of the page size, and `len` bytes.
 fn pages(start: usize, len: usize) -> Result<Range<usize>> {
-    let end = start.checked_add(len).filter(|&end| end <= USER_END);
+    let end = start.checked_add(len).filter(|&end| end <= user_end());
     match end {
         Some(end) if start % PAGE_SIZE == 0 => Ok(start..page_up(end)),
         _ => Err(Errno::EINVAL),
@@ -139,7 +139,7 @@ pub fn mmap(
     let source = match mapping {
         Some(mapping) => Source::File { mapping, offset },
         None if shared => {
-            let mapping = SharedPages::new(page_up(len.min(USER_END)) / PAGE_SIZE)?;
+            let mapping = SharedPages::new(page_up(len.min(user_end())) / PAGE_SIZE)?;
             Source::File { mapping, offset: 0 }
         }
         None => {
@@ -176,7 +176,7 @@ pub fn mmap(
         |space| {
             let locked = flags & MAP_LOCKED != 0 || space.locks_new();
             if locked {
-                mlock::check_new(space, page_up(len.min(USER_END)))?;
+                mlock::check_new(space, page_up(len.min(user_end())))?;
                 request.flags = request.flags.set(Flags::LOCKED, true);
             }
             Ok((space.map(request)?, locked))
@@ -326,7 +326,7 @@ pub fn mremap(
     target: usize,
 ) -> Result<usize> {
     let keep = flags & MREMAP_DONTUNMAP != 0;
-    if u64::from(flags) & !options::MREMAP.mask() != 0 || new_len == 0 || new_len > USER_END {
+    if u64::from(flags) & !options::MREMAP.mask() != 0 || new_len == 0 || new_len > user_end() {
         return Err(Errno::EINVAL);
     }
     let place = match (flags & MREMAP_MAYMOVE != 0, flags & MREMAP_FIXED != 0) {
@@ -386,6 +386,10 @@ pub fn brk(end: usize) -> Result<usize> {
 pub fn madvise(addr: usize, len: usize, advice: u32) -> Result<usize> {
     if !options::MADVISE.has(advice.into()) {
         return Err(Errno::EINVAL);
+    }
+    let end = addr.checked_add(page_up(len)).ok_or(Errno::EINVAL)?;
+    if end > user_end() && addr % PAGE_SIZE == 0 {
+        return Err(Errno::ENOMEM);
     }
     let range = pages(addr, len)?;
     let flag = |flag, on| move |space: &AddressSpace, range| space.set_flags(range, flag, on);

@@ -5,7 +5,7 @@ use core::ops::Range;
 use linux_raw_sys::general::*;
 
 use super::memory::{own_space, pages_or_enomem, space};
-use crate::arch::USER_END;
+use crate::arch::user_end;
 use crate::errno::{Errno, Result};
 use crate::mm::area::Flags;
 use crate::mm::{AddressSpace, PAGE_SIZE};
@@ -96,7 +96,7 @@ pub fn mlockall(flags: u32) -> Result<usize> {
         } else {
             0
         };
-        check(space, all, 0..USER_END)?;
+        check(space, all, 0..user_end())?;
         space.set_locks_new(flags & MCL_FUTURE != 0);
         Ok(())
     })?;

@@ -92,7 +92,7 @@ impl Program {
             let aligned = segment.p_vaddr % PAGE_SIZE as u64 == segment.p_offset % PAGE_SIZE as u64;
             segment.p_filesz <= segment.p_memsz
                 && segment.p_offset.checked_add(segment.p_filesz).is_some()
-                && end.is_some_and(|end| end <= self.abi.end as u64)
+                && end.is_some_and(|end| end <= (self.abi.end)() as u64)
                 && (aligned || segment.p_filesz == 0)
         };
         let ascending = self.loads().is_sorted_by_key(|segment| segment.p_vaddr);
@@ -168,7 +168,7 @@ impl Program {
         };
         let source = File::mapping(&self.file)?.ok_or(Errno::ENOEXEC)?;
         for segment in self.loads() {
-            map_segment(space, segment, base, &source, self.abi.end)?;
+            map_segment(space, segment, base, &source, (self.abi.end)())?;
         }
         Ok(Mapped {
             base,

@@ -9,7 +9,7 @@ use linux_raw_sys::general::{SEGV_MAPERR, SIGSEGV};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::{Thread, current, signal};
-use crate::arch::{Frame, USER_END, cpu, work};
+use crate::arch::{Frame, cpu, user_end, work};
 use crate::errno::{Errno, Result};
 use crate::mm::user::{self, UserPtr};
 
@@ -101,7 +101,7 @@ pub fn register(address: usize, len: usize, signature: u32) -> Result<()> {
     if len < FIRST || address % ALIGN != 0 {
         return Err(Errno::EINVAL);
     }
-    if address == 0 || address >= USER_END || len > USER_END - address {
+    if address == 0 || address >= user_end() || len > user_end() - address {
         return Err(Errno::EFAULT);
     }
     area.set(address, len, signature);
@@ -177,7 +177,7 @@ fn restart(area: &Area, frame: &mut Frame) -> Result<()> {
     let inside = |pc: usize| pc.wrapping_sub(start) < len;
     if section.version != 0
         || section.flags != 0
-        || [start, end, abort].iter().any(|&pc| pc >= USER_END)
+        || [start, end, abort].iter().any(|&pc| pc >= user_end())
         || inside(abort)
     {
         return Err(Errno::EINVAL);

@@ -3,6 +3,8 @@
 //! Each part prints lines that are the same on any kernel that does as Linux does. The tests compare them with Linux's.
 
 mod accepted;
+#[cfg(target_arch = "riscv64")]
+mod addresses;
 mod advice;
 mod age;
 mod aio;
@@ -28,6 +30,7 @@ mod limits;
 mod locks;
 mod memory;
 mod options;
+mod packet;
 mod pidfd;
 mod pipes;
 #[cfg(target_arch = "riscv64")]
@@ -76,6 +79,7 @@ fn main() {
         Some("ipc") => ipc::run(),
         Some("ptrace") => ptrace::run(),
         Some("seccomp") => seccomp::run(),
+        Some("packet") => packet::run(),
         Some("pidfd") => pidfd::run(),
         Some("pipes") => pipes::run(),
         Some("time") => time::run(),
@@ -105,6 +109,8 @@ fn main() {
         Some("watch") => watch::run(),
         Some("unix") => unix::run(),
         Some("inet") => inet::run(),
+        #[cfg(target_arch = "riscv64")]
+        Some("addresses") => addresses::run(),
         Some("accepted") => accepted::run(),
         Some("advice") => advice::run(),
         Some("aio") => aio::run(),

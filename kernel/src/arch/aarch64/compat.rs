@@ -22,7 +22,7 @@ pub const ABI: Abi = Abi {
     machine: 40,
     // EF_ARM_EABIMASK
     flags: 0xff00_0000,
-    end: (1 << 32) - PAGE_SIZE,
+    end: || (1 << 32) - PAGE_SIZE,
     platform: "v8l",
     available: || features().aarch32_el0(),
     hwcap: narrow_hwcap,

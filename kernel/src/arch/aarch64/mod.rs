@@ -58,6 +58,8 @@ use crate::errno::{Errno, Result};
 pub const PAGE_SIZE: usize = 4096;
 /// The first address above those of programs.
 pub const USER_END: usize = 1 << 48;
+/// Below what mappings lie: all of it.
+pub const MAP_WINDOW: usize = USER_END;
 /// Bytes of a kernel stack, its top included.
 pub const KERNEL_STACK_SIZE: usize = 16 << 10;
 /// How many CPUs there can be.
@@ -65,13 +67,19 @@ pub const MAX_CPUS: usize = 64;
 /// What uname calls the machine.
 pub const UTS_MACHINE: &str = "aarch64";
 
+/// The first address above those of programs, for what has to know it exactly.
+#[inline(always)]
+pub const fn user_end() -> usize {
+    USER_END
+}
+
 /// What programs run here.
 pub static ABIS: &[super::Abi] = &[
     super::Abi {
         wide: true,
         machine: 183,
         flags: 0,
-        end: USER_END,
+        end: user_end,
         platform: "aarch64",
         available: || true,
         hwcap,

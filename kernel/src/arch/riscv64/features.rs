@@ -9,7 +9,7 @@ use isa::hwprobe::{Facts, Misaligned};
 use isa::{Extension, Extensions, Hart, Usable};
 use spin::Once;
 
-use super::{USER_END, sbi, vector};
+use super::{mmu, sbi, vector};
 use crate::arch::branch::{self, Key};
 use crate::drivers::fdt;
 
@@ -104,7 +104,7 @@ pub(super) fn init(tree: Fdt) -> u64 {
             },
             zicboz_block,
             zicbom_block: block("riscv,cbom-block-size"),
-            address_end: USER_END as u64,
+            address_end: mmu::Mode::of_levels(mmu::levels()).half() as u64,
             time_frequency: frequency,
         },
     });
@@ -113,6 +113,11 @@ pub(super) fn init(tree: Fdt) -> u64 {
 
 /// Patches the branches that depend on what the harts have. Needs `mm`.
 pub(super) fn settle_branches() {
+    match mmu::Mode::of_levels(mmu::levels()) {
+        mmu::Mode::Sv39 => {}
+        mmu::Mode::Sv48 => branch::take(Key::Sv48),
+        mmu::Mode::Sv57 => branch::take(Key::Sv57),
+    }
     let facts = features().facts();
     if facts.extensions.has(Extension::Zicboz) && facts.zicboz_block == ZERO_BLOCK as u64 {
         branch::take(Key::ZeroByBlock);

@@ -79,6 +79,24 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// The mode with so many levels of tables.
+    pub(super) fn of_levels(levels: usize) -> Self {
+        match levels {
+            3 => Mode::Sv39,
+            4 => Mode::Sv48,
+            _ => Mode::Sv57,
+        }
+    }
+
+    /// Bytes in either half of the addresses.
+    pub const fn half(self) -> usize {
+        match self {
+            Mode::Sv39 => 1 << 38,
+            Mode::Sv48 => 1 << 47,
+            Mode::Sv57 => 1 << 56,
+        }
+    }
+
     /// The mode as `satp` holds it (section 12.1.11).
     pub const fn satp(self) -> u64 {
         (self as u64) << SATP_MODE

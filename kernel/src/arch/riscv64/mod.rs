@@ -51,6 +51,7 @@ pub use trap::wild_access;
 
 use linux_raw_sys::prctl::{PR_RISCV_V_GET_CONTROL, PR_RISCV_V_SET_CONTROL};
 
+use crate::arch::branch::Key;
 use crate::errno::{Errno, Result};
 
 /// prctl(2) where it concerns the architecture.
@@ -69,8 +70,11 @@ pub fn prctl(option: u32, argument: usize) -> Result<usize> {
 pub const HYPERVISOR: Option<super::Hypervisor> = None;
 /// Bytes in a page.
 pub const PAGE_SIZE: usize = 4096;
-/// The first address above those of programs, in whatever mode: the half that Sv39 gives them.
-pub const USER_END: usize = 1 << 38;
+/// The first address that no mode gives programs: Sv57's half. The hardware refuses those above the half of the mode that is on,
+/// so that who only keeps off the kernel's half compares with this.
+pub const USER_END: usize = mmu::Mode::Sv57.half();
+/// Below what mappings lie unless a program asks for more, as on Linux: Sv48's half.
+pub const MAP_WINDOW: usize = mmu::Mode::Sv48.half();
 /// Bytes of a kernel stack, its top included.
 pub const KERNEL_STACK_SIZE: usize = 16 << 10;
 /// How many CPUs there can be.
@@ -80,7 +84,7 @@ pub static ABIS: &[super::Abi] = &[super::Abi {
     wide: true,
     machine: 243,
     flags: 0,
-    end: USER_END,
+    end: user_end,
     platform: "riscv64",
     available: || true,
     hwcap,
@@ -91,6 +95,18 @@ pub static ABIS: &[super::Abi] = &[super::Abi {
 pub const NARROW_CALLS: bool = false;
 /// What uname calls the machine.
 pub const UTS_MACHINE: &str = "riscv64";
+
+/// The first address above those of programs: the half of the mode that is on.
+#[inline(always)]
+pub fn user_end() -> usize {
+    if is_taken::<{ Key::Sv57 as u32 }>() {
+        mmu::Mode::Sv57.half()
+    } else if is_taken::<{ Key::Sv48 as u32 }>() {
+        mmu::Mode::Sv48.half()
+    } else {
+        mmu::Mode::Sv39.half()
+    }
+}
 
 /// Stops this hart for ever.
 fn halt() -> ! {

@@ -134,7 +134,7 @@ fn prepare(request: &Request) -> Result<Ready> {
     if let Some(interpreter) = &interpreter {
         identity.hide_unreadable(interpreter.file());
     }
-    let space = AddressSpace::new(abi.end)?;
+    let space = AddressSpace::new((abi.end)())?;
     space.set_dumpable(identity.dumpable.into());
     let most = if identity.secure {
         SECURE_STACK
@@ -143,7 +143,7 @@ fn prepare(request: &Request) -> Result<Ready> {
     };
     let limit = super::rlimit(RLIMIT_STACK).min(most).max(128 << 10);
     let top = space.map_stack(limit, program.executable_stack())?;
-    let mapped = program.map(&space, Some(aslr::program_start(abi.end)))?;
+    let mapped = program.map(&space, Some(aslr::program_start((abi.end)())))?;
     space.set_heap_start(mapped.end);
     let loader = interpreter
         .map(|interpreter| interpreter.map(&space, None))

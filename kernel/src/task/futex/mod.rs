@@ -52,7 +52,7 @@ impl Key {
         if address % 4 != 0 {
             return Err(Errno::EINVAL);
         }
-        if address >= crate::arch::USER_END {
+        if address >= crate::arch::user_end() {
             return Err(Errno::EFAULT);
         }
         if shared && let Some(key) = Self::of_shared(address)? {

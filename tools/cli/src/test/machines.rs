@@ -216,7 +216,12 @@ const SETTINGS: &[Setting] = &[
         name: "rv64-vector",
         cpu: "rv64,v=on,vlen=256",
         smp: 4,
-        cases: &["abi-vector", "signals-core", "threads"],
+        cases: &[
+            "abi-addresses-sv57",
+            "abi-vector",
+            "signals-core",
+            "threads",
+        ],
         ..RISCV64
     },
     Setting {

@@ -1,0 +1,4 @@
+#: program abi
+#: machine rv64-svvptc
+# How far the addresses of programs go with Sv48.
+abi addresses
