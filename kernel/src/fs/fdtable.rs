@@ -40,6 +40,12 @@ impl Slots {
         Ok(fd)
     }
 
+    /// How many slots there are up to the last descriptor in use.
+    fn used(&self) -> usize {
+        let last = self.slots.iter().rposition(Option::is_some);
+        last.map_or(0, |last| last + 1)
+    }
+
     fn reach(&mut self, fd: usize) -> Result<()> {
         if fd >= self.slots.len() {
             let more = fd + 1 - self.slots.len();
@@ -81,11 +87,12 @@ impl FdTable {
         let mut slots = Vec::new();
         loop {
             // Memory is asked for without the lock; the table may have grown meanwhile.
-            let wanted = self.0.lock().slots.len();
+            let wanted = self.0.lock().used();
             slots.try_reserve_exact(wanted).map_err(|_| Errno::ENOMEM)?;
             let table = self.0.lock();
-            if table.slots.len() <= slots.capacity() {
-                slots.extend(table.slots.iter().cloned());
+            let used = table.used();
+            if used <= slots.capacity() {
+                slots.extend(table.slots[..used].iter().cloned());
                 let first_free = table.first_free;
                 drop(table);
                 return try_arc(FdTable(Mutex::new(Slots { slots, first_free })));
@@ -267,9 +274,14 @@ impl FdTable {
         Some(from + offset)
     }
 
-    /// How many descriptors the table has room for.
+    /// How many descriptors the table has room for, as Linux's grows: programs see it in what select leaves alone.
     pub fn size(&self) -> usize {
-        self.0.lock().slots.len()
+        const FIRST: usize = 64;
+        const STEP: usize = 128;
+        match self.0.lock().slots.len() {
+            ..=FIRST => FIRST,
+            len => STEP * len.div_ceil(STEP).next_power_of_two(),
+        }
     }
 }
 

@@ -81,10 +81,10 @@ impl Deadline {
     }
 
     /// Writes the time left to where the program gave the time. It is no error when that cannot be written.
-    fn write_left<L: Layout>(self, address: usize) {
+    pub fn write_left(self, address: usize, write: impl FnOnce([i64; 2]) -> Result<()>) {
         let keeps = current().process().personality() & STICKY_TIMEOUTS != 0;
         if let (Some(left), true) = (self.left(), address != 0 && !keeps) {
-            _ = L::put_time(address, left);
+            _ = write(left);
         }
     }
 }
@@ -168,7 +168,7 @@ pub fn ppoll<L: Layout>(
 ) -> Result<usize> {
     let deadline = Deadline::read::<L>(timeout)?;
     let result = with_mask(mask, mask_size, || poll_until(fds, count, deadline));
-    deadline.write_left::<L>(timeout);
+    deadline.write_left(timeout, |left| L::put_time(timeout, left));
     result
 }
 
@@ -188,11 +188,12 @@ pub fn with_mask(
     signal::with_mask(mask, wait)
 }
 
-/// Words of a set of descriptors as large as it may be (`FD_SETSIZE` 1024).
-const SET_WORDS: usize = 1024 / 64;
-
-/// The three sets of select.
-struct Sets([[u64; SET_WORDS]; 3]);
+/// The three sets of select, one after the other.
+struct Sets {
+    words: Vec<u64>,
+    /// Words in each.
+    len: usize,
+}
 
 /// What each set asks for, and what makes a descriptor a member of the result.
 const SET_EVENTS: [Events; 3] = [
@@ -205,44 +206,70 @@ const SET_EVENTS: [Events; 3] = [
 ];
 
 impl Sets {
-    fn read(addresses: [usize; 3], bytes: usize) -> Result<Self> {
-        let mut sets = [[0; SET_WORDS]; 3];
-        for (set, address) in sets.iter_mut().zip(addresses) {
+    /// Reads the sets of descriptors below `count`, which are as many bytes.
+    fn read(addresses: [usize; 3], count: usize, bytes: usize) -> Result<Self> {
+        let len = count.div_ceil(64);
+        let mut words = Vec::new();
+        words
+            .try_reserve_exact(3 * len)
+            .map_err(|_| Errno::ENOMEM)?;
+        words.resize(3 * len, 0u64);
+        let mut sets = Sets { words, len };
+        for (set, address) in addresses.into_iter().enumerate() {
             if address != 0 {
-                UserSlice::new(address, bytes).copy_in(&mut set.as_mut_bytes()[..bytes])?;
+                UserSlice::new(address, bytes).copy_in(&mut sets.bytes(set)[..bytes])?;
+            }
+            if count % 64 != 0 {
+                sets.words[set * len + len - 1] &= (1 << (count % 64)) - 1;
             }
         }
-        Ok(Sets(sets))
+        Ok(sets)
+    }
+
+    fn bytes(&mut self, set: usize) -> &mut [u8] {
+        self.words[set * self.len..][..self.len].as_mut_bytes()
     }
 
     fn has(&self, set: usize, fd: usize) -> bool {
-        self.0[set][fd / 64] & 1 << (fd % 64) != 0
+        self.words[set * self.len + fd / 64] & 1 << (fd % 64) != 0
     }
 
-    fn write(&self, addresses: [usize; 3], bytes: usize) -> Result<()> {
-        for (set, address) in self.0.iter().zip(addresses) {
+    fn remove(&mut self, set: usize, fd: usize) {
+        self.words[set * self.len + fd / 64] &= !(1 << (fd % 64));
+    }
+
+    /// The descriptors that are in any set.
+    fn members(&self) -> impl Iterator<Item = usize> {
+        (0..self.len).flat_map(|at| {
+            let any = (0..3).fold(0, |any, set| any | self.words[set * self.len + at]);
+            (0..64)
+                .filter(move |bit| any & 1 << bit != 0)
+                .map(move |bit| at * 64 + bit)
+        })
+    }
+
+    fn write(&mut self, addresses: [usize; 3], bytes: usize) -> Result<()> {
+        for (set, address) in addresses.into_iter().enumerate() {
             if address != 0 {
-                UserSlice::new(address, bytes).copy_out(&set.as_bytes()[..bytes])?;
+                UserSlice::new(address, bytes).copy_out(&self.bytes(set)[..bytes])?;
             }
         }
         Ok(())
     }
 }
 
-/// Waits for the descriptors below `count` in three sets; how many memberships are left in them.
+/// Waits for the descriptors below `count` in three sets; how many memberships are left in them. What the table of descriptors has
+/// no room for is left alone.
 pub fn select<L: Layout>(count: usize, addresses: [usize; 3], deadline: Deadline) -> Result<usize> {
-    let count = count.min(SET_WORDS * 64);
+    let count = count.min(current().files().size());
     let bytes = count.div_ceil(8 * L::WORD) * L::WORD;
-    let sets = Sets::read(addresses, bytes)?;
+    let mut sets = Sets::read(addresses, count, bytes)?;
     let mut watched = Vec::new();
     let mut fds = Vec::new();
-    for fd in 0..count {
+    for fd in sets.members() {
         let wanted = (0..3)
             .filter(|&set| sets.has(set, fd))
             .fold(Events::empty(), |all, set| all | SET_EVENTS[set]);
-        if wanted.is_empty() {
-            continue;
-        }
         watched.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         fds.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         watched.push(Watched {
@@ -253,18 +280,18 @@ pub fn select<L: Layout>(count: usize, addresses: [usize; 3], deadline: Deadline
         fds.push(fd);
     }
     wait(&mut watched, deadline)?;
-    let mut result = Sets([[0; SET_WORDS]; 3]);
-    let mut members = 0;
+    let mut left = 0;
     for (&fd, watched) in fds.iter().zip(&watched) {
-        for set in
-            (0..3).filter(|&set| sets.has(set, fd) && watched.found.intersects(SET_EVENTS[set]))
-        {
-            result.0[set][fd / 64] |= 1 << (fd % 64);
-            members += 1;
+        for set in 0..3 {
+            if !watched.found.intersects(SET_EVENTS[set]) {
+                sets.remove(set, fd);
+            } else if sets.has(set, fd) {
+                left += 1;
+            }
         }
     }
-    result.write(addresses, bytes)?;
-    Ok(members)
+    sets.write(addresses, bytes)?;
+    Ok(left)
 }
 
 /// pselect6(2)
@@ -282,6 +309,6 @@ pub fn pselect6<L: Layout>(
     let result = with_mask(mask, size, || {
         select::<L>(count, [read, write, except], deadline)
     });
-    deadline.write_left::<L>(timeout);
+    deadline.write_left(timeout, |left| L::put_time(timeout, left));
     result
 }

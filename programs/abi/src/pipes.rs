@@ -61,6 +61,7 @@ pub fn run() {
         transfers();
         readiness();
         selecting();
+        tell_end("high descriptors", in_child(|| selecting_high()));
         events();
         alone();
         signals();
@@ -212,6 +213,58 @@ unsafe fn selecting() {
                 ptr::null_mut(),
                 ptr::null_mut(),
             ),
+        );
+    }
+}
+
+/// Sets larger than libc's, for descriptors beyond 1,024.
+unsafe fn selecting_high() {
+    unsafe {
+        let ends = pipe(0);
+        write(ends[1], 1);
+        let limit = libc::rlimit {
+            rlim_cur: 4096,
+            rlim_max: 4096,
+        };
+        libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        let select = |what: &str, count: c_int, readers: &[usize], writers: &[usize]| {
+            let mut sets = [[0u64; 64]; 2];
+            for (set, members) in sets.iter_mut().zip([readers, writers]) {
+                for &fd in members {
+                    set[fd / 64] |= 1 << (fd % 64);
+                }
+            }
+            let time = [0u64; 2];
+            let [read, write] = &mut sets;
+            let none = ptr::null_mut::<u64>();
+            let (time, mask) = (time.as_ptr(), ptr::null::<u64>());
+            let number = libc::SYS_pselect6;
+            tell(
+                what,
+                libc::syscall(number, count, read, write, none, time, mask),
+            );
+            for set in sets {
+                let left = (0..4096).filter(|fd| set[fd / 64] & 1 << (fd % 64) != 0);
+                println!("left: {:?}", left.collect::<Vec<_>>());
+            }
+        };
+        let reader = ends[0] as usize;
+        select("beyond the table", 2000, &[reader, 63, 1500], &[700]);
+        select("beyond it alone", 2000, &[reader, 64, 1500], &[700]);
+        libc::dup2(ends[0], 1500);
+        libc::dup2(ends[1], 1501);
+        libc::dup2(ends[1], 1030);
+        select("high ones", 1502, &[1500, 1501, reader], &[1501, 1030]);
+        select("cut off", 1501, &[1500, 1501], &[1501, 1030]);
+        select("closed", 1501, &[1200], &[]);
+        select("far beyond", 4096, &[1500, 2047], &[]);
+        select("past the end", 4096, &[1500, 2048, 4000], &[]);
+        select("more than any", c_int::MAX, &[1500, 2048, 4000], &[]);
+        libc::close(1500);
+        libc::close(1501);
+        tell_end(
+            "a smaller table",
+            in_child(|| select("in a child", 4096, &[reader, 2047], &[3000])),
         );
     }
 }

@@ -316,9 +316,8 @@ pub fn newselect(
         Some([seconds, us]) => Deadline::after([seconds + us / 1_000_000, us % 1_000_000 * 1000])?,
     };
     let result = waiting::select::<Narrow>(count, [read, write, except], deadline);
-    if let (Some([seconds, ns]), true) = (deadline.left(), timeout != 0) {
-        // It is no error when that cannot be written.
-        _ = Narrow::put_time(timeout, [seconds, ns / 1000]);
-    }
+    deadline.write_left(timeout, |[seconds, ns]| {
+        Narrow::put_time(timeout, [seconds, ns / 1000])
+    });
     result
 }
