@@ -177,6 +177,11 @@ impl<'a> Debian<'a> {
             .map(str::to_owned))
     }
 
+    /// Whether the package lists are in the cache.
+    pub fn has_lists(&self) -> bool {
+        self.state().join(UPDATED).exists()
+    }
+
     fn state(&self) -> PathBuf {
         self.folder.join("apt")
     }

@@ -4,16 +4,18 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use object::Endianness;
-use object::elf::{self, FileHeader64};
+use object::elf::{self, FileHeader32, FileHeader64};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 
 use crate::arch::Arch;
 
-/// A 64-bit ELF program for an architecture that Stile runs on.
+/// An ELF program for an architecture that Stile runs on.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Program {
-    /// Its architecture.
+    /// The architecture of the machine that runs it.
     pub arch: Arch,
+    /// It is for 32-bit Arm, which arm64 machines run too.
+    pub narrow: bool,
     /// The path of its dynamic linker.
     pub interpreter: Option<String>,
     /// The names of the libraries it is linked to.
@@ -44,19 +46,57 @@ pub fn inspect(path: &Path) -> Result<Kind> {
     parse(&bytes).map(Kind::Elf)
 }
 
+impl Program {
+    /// What Debian calls what it was built for.
+    pub fn debian(&self) -> &'static str {
+        if self.narrow {
+            "armhf"
+        } else {
+            self.arch.debian()
+        }
+    }
+
+    /// The folder below `/usr/lib` that its libraries are in.
+    pub fn library_folder(&self) -> &'static str {
+        if self.narrow {
+            "arm-linux-gnueabihf"
+        } else {
+            self.arch.library_folder()
+        }
+    }
+}
+
 /// Reads an ELF file.
 pub fn parse(bytes: &[u8]) -> Result<Program> {
-    let header = FileHeader64::<Endianness>::parse(bytes).context("not a 64-bit ELF file")?;
+    match FileHeader32::<Endianness>::parse(bytes) {
+        Ok(header) => read(header, bytes),
+        Err(_) => read(
+            FileHeader64::<Endianness>::parse(bytes).context("a damaged ELF file")?,
+            bytes,
+        ),
+    }
+}
+
+fn read<Header>(header: &Header, bytes: &[u8]) -> Result<Program>
+where
+    Header: FileHeader<Endian = Endianness>,
+{
     let endian = header.endian()?;
+    let wide = header.is_class_64();
     let arch = match header.e_machine(endian) {
-        elf::EM_AARCH64 => Arch::Arm64,
-        elf::EM_RISCV => Arch::Riscv64,
+        elf::EM_AARCH64 if wide => Arch::Arm64,
+        elf::EM_ARM if !wide => Arch::Arm64,
+        elf::EM_RISCV if wide => Arch::Riscv64,
         elf::EM_X86_64 => bail!("a program for x86-64; Stile runs arm64 and riscv64"),
-        other => bail!("a program for ELF machine {other}; Stile runs arm64 and riscv64"),
+        other => bail!(
+            "a {}-bit program for ELF machine {other}; Stile runs arm64, 32-bit Arm and riscv64",
+            if wide { 64 } else { 32 }
+        ),
     };
     let segments = header.program_headers(endian, bytes)?;
     let mut program = Program {
         arch,
+        narrow: !wide,
         interpreter: None,
         libraries: Vec::new(),
     };
@@ -69,7 +109,7 @@ pub fn parse(bytes: &[u8]) -> Result<Program> {
         };
         let value = |tag: elf::DynamicTag| {
             let entry = dynamic.iter().find(|entry| entry.tag(endian) == tag);
-            entry.map(|entry| entry.d_val(endian))
+            entry.map(|entry| entry.d_val(endian).into())
         };
         let (Some(table), Some(size)) = (value(elf::DT_STRTAB), value(elf::DT_STRSZ)) else {
             continue;
@@ -86,7 +126,7 @@ pub fn parse(bytes: &[u8]) -> Result<Program> {
             .filter(|entry| entry.tag(endian) == elf::DT_NEEDED)
         {
             let name = strings
-                .get(entry.d_val(endian) as usize..)
+                .get(entry.d_val(endian).into() as usize..)
                 .unwrap_or_default();
             let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
             program

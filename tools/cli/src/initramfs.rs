@@ -201,6 +201,13 @@ impl<'a> Initramfs<'a> {
         Ok(())
     }
 
+    /// Whether a program of this name is where programs are looked for.
+    pub fn has_program(&self, name: &str) -> bool {
+        ["usr/sbin", "usr/bin"]
+            .into_iter()
+            .any(|folder| self.nodes.contains_key(&format!("{folder}/{name}")))
+    }
+
     /// The archive.
     pub fn write(&self) -> Result<Vec<u8>> {
         let mut out = Vec::new();
@@ -251,22 +258,22 @@ impl<'a> Initramfs<'a> {
         }
         if let Some(interpreter) = &program.interpreter {
             let name = interpreter.rsplit('/').next().unwrap_or(interpreter);
-            self.library(name, interpreter)?;
+            self.library(&program, name, interpreter)?;
         }
-        let folder = format!("usr/lib/{}", self.arch.library_folder());
+        let folder = format!("usr/lib/{}", program.library_folder());
         for name in &program.libraries {
-            self.library(name, &format!("{folder}/{name}"))?;
+            self.library(&program, name, &format!("{folder}/{name}"))?;
         }
         Ok(())
     }
 
-    fn library(&mut self, soname: &str, path: &str) -> Result<()> {
+    fn library(&mut self, program: &elf::Program, soname: &str, path: &str) -> Result<()> {
         let path = clean(path);
         if self.nodes.contains_key(&path) {
             return Ok(());
         }
-        let package = packages::library(self.project, self.arch, soname)?;
-        let folder = self.arch.library_folder();
+        let package = packages::library(self.project, program.debian(), soname)?;
+        let folder = program.library_folder();
         let places = [
             format!("usr/lib/{folder}"),
             "usr/lib".into(),

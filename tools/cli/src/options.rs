@@ -110,11 +110,7 @@ pub struct RunOptions {
     #[arg(long, value_name = "KERNEL", default_value = "stile")]
     pub on: String,
     /// The program and its arguments: with a slash a host file, else a program of the guest
-    #[arg(
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "PROGRAM"
-    )]
+    #[arg(trailing_var_arg = true, value_name = "PROGRAM")]
     pub program: Vec<OsString>,
 }
 

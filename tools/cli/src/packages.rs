@@ -14,11 +14,77 @@ pub const SUITE: &str = "trixie";
 /// What packages may count on without saying so: the locale `C.UTF-8`.
 const ESSENTIAL: &str = "libc-bin";
 
+/// Programs whose package has another name, and that package.
+const PROGRAMS: &[(&str, &str)] = &[
+    ("ab", "apache2-utils"),
+    ("ar", "binutils"),
+    ("aplay", "alsa-utils"),
+    ("bwrap", "bubblewrap"),
+    ("dig", "bind9-dnsutils"),
+    ("dot", "graphviz"),
+    ("erl", "erlang-base"),
+    ("go", "golang-go"),
+    ("gs", "ghostscript"),
+    ("host", "bind9-host"),
+    ("ip", "iproute2"),
+    ("ld", "binutils"),
+    ("mariadbd", "mariadb-server"),
+    ("node", "nodejs"),
+    ("objdump", "binutils"),
+    ("ping", "iputils-ping"),
+    ("pip", "python3-pip"),
+    ("pip3", "python3-pip"),
+    ("pkill", "procps"),
+    ("psql", "postgresql-client"),
+    ("qemu-system-aarch64", "qemu-system-arm"),
+    ("readelf", "binutils"),
+    ("mariadb", "mariadb-client"),
+    ("python", "python-is-python3"),
+    ("redis-cli", "redis-tools"),
+    ("scp", "openssh-client"),
+    ("setpriv", "util-linux"),
+    ("ss", "iproute2"),
+    ("ssh", "openssh-client"),
+    ("ssh-keygen", "openssh-client"),
+    ("sshd", "openssh-server"),
+    ("strings", "binutils"),
+    ("unshare", "util-linux"),
+    ("xz", "xz-utils"),
+];
+
+/// What a user is told of a program that the guest does not have: which package does, as far as the table and the package lists
+/// in the cache say.
+pub fn missing(project: &Project, arch: Arch, program: &str) -> String {
+    let table = PROGRAMS.iter().find(|(name, _)| *name == program);
+    let (package, certain) = match table {
+        Some((_, package)) => (Some(*package), true),
+        None if is_package(project, arch, program) => (Some(program), false),
+        None => (None, false),
+    };
+    match package {
+        Some(package) => format!(
+            "{program}: not found in the guest; Debian's package {package} {} it: --package {package}",
+            if certain { "has" } else { "may have" }
+        ),
+        None => format!(
+            "{program}: not found in the guest, nor a Debian package of that name: --package adds one, --copy a file"
+        ),
+    }
+}
+
+/// Whether the package lists, which are not fetched for this, have a package of this name.
+fn is_package(project: &Project, arch: Arch, name: &str) -> bool {
+    let debian = Debian::new(project, SUITE, arch.debian());
+    check(name).is_ok()
+        && debian.has_lists()
+        && matches!(debian.field(name, "Package"), Ok(Some(_)))
+}
+
 /// lmbench's programs, which Debian keeps outside `PATH`.
 pub const LMBENCH_FOLDER: &str = "usr/lib/lmbench/bin";
 
 /// Packages of libraries whose names do not follow from the library's.
-const LIBRARIES: [(&str, &str); 10] = [
+const LIBRARIES: [(&str, &str); 11] = [
     ("libc.so.6", "libc6"),
     ("libm.so.6", "libc6"),
     ("libpthread.so.0", "libc6"),
@@ -26,6 +92,7 @@ const LIBRARIES: [(&str, &str); 10] = [
     ("librt.so.1", "libc6"),
     ("libresolv.so.2", "libc6"),
     ("ld-linux-aarch64.so.1", "libc6"),
+    ("ld-linux-armhf.so.3", "libc6"),
     ("ld-linux-riscv64-lp64d.so.1", "libc6"),
     ("libgcc_s.so.1", "libgcc-s1"),
     ("ld-musl-aarch64.so.1", "musl"),
@@ -89,8 +156,8 @@ pub fn busybox(project: &Project, arch: Arch) -> Result<PathBuf> {
 }
 
 /// The folder of the package that has the library of this name.
-pub fn library(project: &Project, arch: Arch, soname: &str) -> Result<PathBuf> {
-    let debian = Debian::new(project, SUITE, arch.debian());
+pub fn library(project: &Project, arch: &str, soname: &str) -> Result<PathBuf> {
+    let debian = Debian::new(project, SUITE, arch);
     if let Some((_, package)) = LIBRARIES.iter().find(|(name, _)| *name == soname) {
         return debian.package(package);
     }

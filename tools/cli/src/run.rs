@@ -98,6 +98,10 @@ fn start(project: &Project, options: &RunOptions, unnamed: Unnamed) -> Result<u8
         other => other?,
     }
     fill(project, options, &plan, &mut tree)?;
+    if let Some(name) = bare_name(options).filter(|name| !tree.has_program(name)) {
+        eprintln!("stile: {}", packages::missing(project, plan.arch, &name));
+        return Ok(NOT_FOUND);
+    }
     let mut job = guest::job(plan.arguments);
     job.trace = options.trace;
     let toured = plan.tour && kernel.is_stile();
@@ -173,6 +177,13 @@ fn plan(options: &RunOptions, unnamed: Unnamed) -> Result<Plan, Refusal> {
     })
 }
 
+/// The name of the program to run where it is one of the guest's.
+fn bare_name(options: &RunOptions) -> Option<String> {
+    let program = options.program.first()?;
+    let name = program.to_string_lossy().into_owned();
+    (!name.contains('/')).then_some(name)
+}
+
 /// The architecture to run a host file on.
 fn host_program(path: &Path, asked: Option<Arch>) -> Result<Arch, Refusal> {
     let refuse = |status, reason: &str| Refusal {
@@ -198,7 +209,7 @@ fn host_program(path: &Path, asked: Option<Arch>) -> Result<Arch, Refusal> {
         Ok(elf::Kind::Elf(program)) if asked.is_some_and(|asked| asked != program.arch) => {
             Err(refuse(
                 NOT_EXECUTABLE,
-                &format!("a program for {}", program.arch.debian()),
+                &format!("a program for {}", program.debian()),
             ))
         }
         Ok(elf::Kind::Elf(program)) => Ok(program.arch),

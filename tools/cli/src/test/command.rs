@@ -9,6 +9,7 @@ use anyhow::Result;
 use super::Report;
 use crate::arch::Arch;
 use crate::project::Project;
+use crate::toolchain;
 
 /// One run of the command.
 struct Run<'a> {
@@ -93,6 +94,40 @@ pub fn test(project: &Project, arch: Arch, report: &mut Report) -> Result<()> {
             arguments: &["--smp", "65", "true"],
             status: 125,
             stderr: "64",
+            ..PLAIN
+        },
+        Run {
+            name: "misspelt-option",
+            arguments: &["--packge", "x", "--", "true"],
+            status: 125,
+            stderr: "'--package'",
+            ..PLAIN
+        },
+        Run {
+            name: "unknown-option",
+            arguments: &["--disk", "x", "--", "true"],
+            status: 125,
+            stderr: "unexpected argument '--disk'",
+            ..PLAIN
+        },
+        Run {
+            name: "options-of-the-program",
+            arguments: &["echo", "--smp", "-n", "--", "x"],
+            stdout: Some(b"--smp -n -- x\n"),
+            ..PLAIN
+        },
+        Run {
+            name: "in-a-package",
+            arguments: &["--", "python3"],
+            status: 127,
+            stderr: "--package python3",
+            ..PLAIN
+        },
+        Run {
+            name: "in-another-package",
+            arguments: &["--", "redis-cli"],
+            status: 127,
+            stderr: "--package redis-tools",
             ..PLAIN
         },
         Run {
@@ -182,6 +217,10 @@ pub fn test(project: &Project, arch: Arch, report: &mut Report) -> Result<()> {
     let name = format!("command/{}/guest-hwaf", arch.debian());
     if arch == Arch::Arm64 && report.wants(&name) {
         guest_hwaf(project, &name, report)?;
+    }
+    let name = format!("command/{}/narrow", arch.debian());
+    if arch == Arch::Arm64 && report.wants(&name) {
+        narrow(project, &name, report)?;
     }
     let name = format!("command/{}/recoveries", arch.debian());
     if arch == Arch::Riscv64 && report.wants(&name) {
@@ -280,6 +319,24 @@ fn guest_hwaf(project: &Project, name: &str, report: &mut Report) -> Result<()> 
     } else {
         let how = format!("cached and reread: exits {exits:?}, instructions {executed:?}");
         report.failed(name, &how);
+    }
+    Ok(())
+}
+
+/// A program for 32-bit Arm runs by its name alone.
+fn narrow(project: &Project, name: &str, report: &mut Report) -> Result<()> {
+    let program = toolchain::narrow_program(project, "arm32")?;
+    let output = command(project)?
+        .arg("run")
+        .arg(program)
+        .arg("calls")
+        .stdin(Stdio::null())
+        .output()?;
+    if output.status.success() && !output.stdout.is_empty() {
+        report.passed(1);
+    } else {
+        let said = String::from_utf8_lossy(&output.stderr);
+        report.failed(name, &format!("{} and said:\n{said}", output.status));
     }
     Ok(())
 }

@@ -99,11 +99,7 @@ pub struct VmOptions {
     pub log: Option<PathBuf>,
     /// A program of the guest that has busybox, and its arguments; by default a shell, or a short session where there is no
     /// terminal
-    #[arg(
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "PROGRAM"
-    )]
+    #[arg(trailing_var_arg = true, value_name = "PROGRAM")]
     pub program: Vec<OsString>,
 }
 
