@@ -139,11 +139,10 @@ impl Discipline {
 
     /// Takes in one byte from the line; `echo` gets what the screen shall show.
     pub fn receive(&mut self, byte: u8, echo: &mut dyn FnMut(&[u8])) -> Effect {
-        let mut byte = if self.termios.input(ISTRIP) {
-            byte & 0x7f
-        } else {
-            byte
-        };
+        let mut byte = self.stripped(byte);
+        if self.termios.input(IUCLC) && self.termios.local(IEXTEN) {
+            byte = byte.to_ascii_lowercase();
+        }
         if self.literal {
             self.literal = false;
             self.take(byte, 0, echo);
@@ -185,6 +184,22 @@ impl Discipline {
             self.receive_in_line(byte, echo);
         }
         effect
+    }
+
+    /// Whether `byte`, as the next from the line, throws away input and output: it asks for a signal.
+    pub fn flushes(&self, byte: u8) -> bool {
+        let flow = self.termios.input(IXON)
+            && (self.termios.is(VSTART, byte) || self.termios.is(VSTOP, byte));
+        let plain = self.literal || flow || self.termios.local(NOFLSH);
+        !plain && self.signal(self.stripped(byte)).is_some()
+    }
+
+    fn stripped(&self, byte: u8) -> u8 {
+        if self.termios.input(ISTRIP) {
+            byte & 0x7f
+        } else {
+            byte
+        }
     }
 
     /// A byte in canonical mode: an editing character, the end of a line, or text.

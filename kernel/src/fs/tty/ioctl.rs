@@ -157,13 +157,18 @@ impl Tty {
         self.check_change()?;
         let mut state = self.state.lock();
         if flush {
-            state.discipline.flush_input();
+            state.flush_input();
         }
         let termios = settings(state.discipline.termios());
-        state.discipline.set_termios(termios);
+        if self.is_pty() {
+            state.set_pty_termios(termios);
+        } else {
+            state.discipline.set_termios(termios);
+        }
         drop(state);
         self.readable.notify();
         self.writable.notify();
+        self.output_changed();
         Ok(())
     }
 
@@ -193,10 +198,10 @@ impl Tty {
         }
         let mut state = self.state.lock();
         if which != TCOFLUSH {
-            state.discipline.flush_input();
+            state.flush_input();
         }
         if which != TCIFLUSH {
-            state.output.clear();
+            state.flush_output();
         }
         drop(state);
         self.input_changed();
@@ -207,14 +212,25 @@ impl Tty {
     fn flow(&self, action: u32) -> Result<()> {
         self.check_change()?;
         match action {
-            TCOOFF => self.state.lock().discipline.set_stopped(true),
+            TCOOFF => self.state.lock().set_stopped(true),
             TCOON => {
-                self.state.lock().discipline.set_stopped(false);
+                self.state.lock().set_stopped(false);
                 self.writable.notify();
             }
-            TCIOFF | TCION => {}
+            TCIOFF => self.send_character(VSTOP),
+            TCION => self.send_character(VSTART),
             _ => return Err(Errno::EINVAL),
         }
+        self.output_changed();
         Ok(())
+    }
+
+    /// Sends a control character, by its index, unless it is disabled.
+    fn send_character(&self, index: u32) {
+        let mut state = self.state.lock();
+        let character = state.discipline.termios().cc[index as usize];
+        if character != 0 {
+            self.line.send(&mut state.output, &[character]);
+        }
     }
 }

@@ -22,9 +22,10 @@ use crate::task::require;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use ldisc::{Discipline, Signal};
+use ldisc::{Discipline, Effect, Signal};
 use linux_raw_sys::general::{
-    CAP_SYS_ADMIN, ICANON, O_NOCTTY, SIGINT, SIGQUIT, SIGTSTP, VMIN, VTIME,
+    CAP_SYS_ADMIN, ICANON, O_NOCTTY, SIGINT, SIGQUIT, SIGTSTP, TIOCPKT_FLUSHREAD,
+    TIOCPKT_FLUSHWRITE, VMIN, VTIME,
 };
 
 /// Bytes of output that wait for a pseudo-terminal's master.
@@ -64,6 +65,20 @@ enum Line {
     Master,
 }
 
+impl Line {
+    /// Sends bytes, or keeps them for the master. The room for that was reserved at the start: an echo without room is lost, as
+    /// on Linux.
+    fn send(self, output: &mut VecDeque<u8>, bytes: &[u8]) {
+        match self {
+            Line::Port(send) => send(bytes),
+            Line::Master => {
+                let room = output.capacity() - output.len();
+                output.extend(&bytes[..bytes.len().min(room)]);
+            }
+        }
+    }
+}
+
 struct State {
     discipline: Discipline,
     size: WindowSize,
@@ -78,6 +93,36 @@ struct State {
     /// Processed output for the master.
     output: VecDeque<u8>,
     pty: pty::State,
+}
+
+impl State {
+    /// Takes in a byte; what comes after the first `before` bytes of output are echoes that may yet be lost.
+    fn receive(&mut self, byte: u8, line: Line, before: usize) -> Effect {
+        if self.discipline.flushes(byte) {
+            self.flush_input();
+            self.output.truncate(before);
+            self.flush_output();
+        }
+        let (discipline, output) = (&mut self.discipline, &mut self.output);
+        let effect = discipline.receive(byte, &mut |bytes| line.send(output, bytes));
+        if effect.flow {
+            self.report_flow();
+        }
+        effect
+    }
+
+    /// Throws away what was typed and not yet read.
+    fn flush_input(&mut self) {
+        self.discipline.flush_input();
+        self.pty.report(0, TIOCPKT_FLUSHREAD);
+    }
+
+    /// Throws away output that is on its way. What has come to the master already stays: with Linux that is as much as a terminal
+    /// takes in.
+    fn flush_output(&mut self) {
+        self.output.truncate(ldisc::CAPACITY - 1);
+        self.pty.report(0, TIOCPKT_FLUSHWRITE);
+    }
 }
 
 /// A terminal.
@@ -125,14 +170,7 @@ impl Tty {
         let State {
             discipline, output, ..
         } = &mut *state;
-        match self.line {
-            Line::Port(send) => act(discipline, &mut |bytes| send(bytes)),
-            // The room was reserved at the start: an echo without room is lost, as on Linux.
-            Line::Master => act(discipline, &mut |bytes| {
-                let room = output.capacity() - output.len();
-                output.extend(&bytes[..bytes.len().min(room)]);
-            }),
-        }
+        act(discipline, &mut |bytes| self.line.send(output, bytes))
     }
 
     /// Takes in what came over the line: echoes, sends signals, wakes readers. Returns how much there was
@@ -140,21 +178,23 @@ impl Tty {
     pub fn receive(&self, bytes: &[u8]) -> usize {
         let mut signals = [None; 8];
         let mut flow = false;
-        let taken = self.with_discipline(|discipline, screen| {
-            for (at, &byte) in bytes.iter().enumerate() {
-                if discipline.room() == 0 && self.is_pty() {
-                    return at;
-                }
-                let effect = discipline.receive(byte, screen);
-                flow |= effect.flow;
-                if let Some(signal) = effect.signal
-                    && let Some(free) = signals.iter_mut().find(|slot| slot.is_none())
-                {
-                    *free = Some(signal);
-                }
+        let mut taken = 0;
+        let mut state = self.state.lock();
+        let before = state.output.len();
+        for &byte in bytes {
+            if state.discipline.room() == 0 && self.is_pty() {
+                break;
             }
-            bytes.len()
-        });
+            let effect = state.receive(byte, self.line, before);
+            flow |= effect.flow;
+            if let Some(signal) = effect.signal
+                && let Some(free) = signals.iter_mut().find(|slot| slot.is_none())
+            {
+                *free = Some(signal);
+            }
+            taken += 1;
+        }
+        drop(state);
         for signal in signals.into_iter().flatten() {
             self.signal_foreground(match signal {
                 Signal::Interrupt => SIGINT,

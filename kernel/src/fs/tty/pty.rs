@@ -15,7 +15,8 @@ use crate::task::current;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::sync::{Arc, Weak};
-use linux_raw_sys::general::{O_ACCMODE, O_CLOEXEC, O_NOCTTY, O_NONBLOCK, S_IFCHR, S_IFDIR};
+use ldisc::Termios;
+use linux_raw_sys::general::*;
 use linux_raw_sys::ioctl::*;
 
 /// The major number of the slaves.
@@ -29,6 +30,10 @@ pub struct State {
     /// Told of output and of room for input.
     master: Option<Arc<WaitSource>>,
     slaves: usize,
+    /// What the master reads begins with a byte that says what it is (TIOCPKT).
+    packets: bool,
+    /// What happened since the master last asked: TIOCPKT_* bits.
+    status: u32,
     /// All slaves were closed since one was open.
     abandoned: bool,
     locked: bool,
@@ -36,6 +41,28 @@ pub struct State {
     gid: u32,
     mode: u32,
     born: Time,
+}
+
+impl State {
+    /// Tells a master that reads packets what happened: of the bits `of`, those of `bits`.
+    pub(super) fn report(&mut self, of: u32, bits: u32) {
+        if self.packets {
+            self.status = self.status & !of | bits;
+        }
+    }
+
+    /// TIOCPKT
+    fn set_packets(&mut self, on: bool) {
+        if on && !self.packets {
+            self.status = 0;
+        }
+        self.packets = on;
+    }
+
+    /// There is something to read besides the output.
+    fn has_report(&self) -> bool {
+        self.packets && self.status != 0
+    }
 }
 
 /// All pairs, by number. The master holds them.
@@ -92,6 +119,49 @@ impl Tty {
     }
 }
 
+/// Whether output stops and starts at the usual characters.
+fn usual_flow(termios: &Termios) -> bool {
+    termios.input(IXON) && termios.is(VSTOP, 0o23) && termios.is(VSTART, 0o21)
+}
+
+impl super::State {
+    /// Changes the settings of an end of a pair: characters have eight bits, whatever is asked for.
+    pub(super) fn set_pty_termios(&mut self, mut termios: Termios) {
+        termios.cflag = termios.cflag & !(CSIZE | PARENB) | CS8 | CREAD;
+        let old = *self.discipline.termios();
+        if usual_flow(&old) != usual_flow(&termios) {
+            let now = if usual_flow(&termios) {
+                TIOCPKT_DOSTOP
+            } else {
+                TIOCPKT_NOSTOP
+            };
+            self.pty.report(TIOCPKT_DOSTOP | TIOCPKT_NOSTOP, now);
+        }
+        if (old.lflag | termios.lflag) & EXTPROC != 0 {
+            self.pty.report(0, TIOCPKT_IOCTL);
+        }
+        self.discipline.set_termios(termios);
+    }
+
+    /// Stops or starts the output, and tells the master if that is new.
+    pub(super) fn set_stopped(&mut self, stopped: bool) {
+        if self.discipline.stopped() != stopped {
+            self.discipline.set_stopped(stopped);
+            self.report_flow();
+        }
+    }
+
+    /// Tells the master whether the output is stopped.
+    pub(super) fn report_flow(&mut self) {
+        let now = if self.discipline.stopped() {
+            TIOCPKT_STOP
+        } else {
+            TIOCPKT_START
+        };
+        self.pty.report(TIOCPKT_STOP | TIOCPKT_START, now);
+    }
+}
+
 /// Makes a pair and opens its master.
 pub fn open_master(_here: &Arc<Entry>) -> Result<Arc<dyn FileOps>> {
     let (uid, gid) = current().with_credentials(|who| (who.fsuid, who.fsgid));
@@ -100,7 +170,12 @@ pub fn open_master(_here: &Arc<Entry>) -> Result<Arc<dyn FileOps>> {
         .find(|index| !pairs.contains_key(index))
         .ok_or(Errno::ENOSPC)?;
     let tty = Tty::new((MAJOR, index), Line::Master)?;
-    tty.state.lock().pty = State {
+    let mut state = tty.state.lock();
+    let mut termios = *state.discipline.termios();
+    // There is no line to hang up.
+    termios.cflag &= !HUPCL;
+    state.discipline.set_termios(termios);
+    state.pty = State {
         master: Some(WaitSource::new()?),
         locked: true,
         uid,
@@ -109,10 +184,35 @@ pub fn open_master(_here: &Arc<Entry>) -> Result<Arc<dyn FileOps>> {
         born: Time::now(),
         ..State::default()
     };
+    drop(state);
     pairs.insert(index, Arc::downgrade(&tty));
     drop(pairs);
     let changed = tty.master_source();
     Ok(try_arc(Master { tty, changed })?)
+}
+
+impl super::State {
+    /// Takes out what the master reads next; how much that is. In packets, either what happened or a byte that says that output
+    /// follows.
+    fn take(&mut self, to: &mut [u8]) -> usize {
+        let Some(first) = to.first_mut() else {
+            return 0;
+        };
+        let head = usize::from(self.pty.packets);
+        if self.pty.has_report() {
+            *first = core::mem::take(&mut self.pty.status) as u8;
+            return 1;
+        }
+        if self.output.is_empty() {
+            return 0;
+        }
+        *first = TIOCPKT_DATA as u8;
+        let count = self.output.len().min(to.len() - head);
+        for (place, byte) in to[head..].iter_mut().zip(self.output.drain(..count)) {
+            *place = byte;
+        }
+        head + count
+    }
 }
 
 /// An open master.
@@ -133,7 +233,7 @@ impl Master {
     /// There is output to read, or will never be.
     fn can_read(&self) -> bool {
         let state = self.tty.state.lock();
-        !state.output.is_empty() || state.pty.abandoned
+        !state.output.is_empty() || state.pty.abandoned || state.pty.has_report()
     }
 
     /// TIOCGPTPEER: a descriptor of the slave, whatever /dev/pts is.
@@ -159,13 +259,11 @@ impl FileOps for Master {
     fn read(&self, file: &File, to: &mut Sink, _position: u64) -> Result<usize> {
         loop {
             let mut chunk = [0; 1024];
+            let room = to.left().min(chunk.len());
             let count = {
                 let mut state = self.tty.state.lock();
-                let count = state.output.len().min(chunk.len()).min(to.left());
-                for (place, byte) in chunk.iter_mut().zip(state.output.drain(..count)) {
-                    *place = byte;
-                }
-                if count == 0 && state.pty.abandoned && to.left() > 0 {
+                let count = state.take(&mut chunk[..room]);
+                if count == 0 && state.pty.abandoned && room > 0 {
                     return Err(Errno::EIO);
                 }
                 count
@@ -221,7 +319,9 @@ impl FileOps for Master {
         }
         let state = self.tty.state.lock();
         let mut events = Events::empty();
-        events.set(Events::IN, !state.output.is_empty());
+        let report = state.pty.has_report();
+        events.set(Events::IN, !state.output.is_empty() || report);
+        events.set(Events::PRIORITY, report);
         events.set(Events::OUT, state.discipline.room() > 0);
         events.set(Events::HANG_UP, state.pty.abandoned);
         events
@@ -233,6 +333,11 @@ impl FileOps for Master {
             TIOCGPTN => number.write(&(self.index() as i32))?,
             TIOCSPTLCK => self.tty.state.lock().pty.locked = number.read()? != 0,
             TIOCGPTLCK => number.write(&self.tty.state.lock().pty.locked.into())?,
+            TIOCPKT => {
+                let on = number.read()? != 0;
+                self.tty.state.lock().pty.set_packets(on);
+            }
+            TIOCGPKT => number.write(&self.tty.state.lock().pty.packets.into())?,
             TIOCGPTPEER => return self.open_peer(argument as u32),
             FIONREAD => number.write(&(self.tty.state.lock().output.len() as i32))?,
             TIOCSCTTY => return Err(Errno::ENOTTY),
