@@ -1,6 +1,6 @@
 //! What a process has of the file tree: its root, its directory, its umask.
 
-use super::entry::Entry;
+use super::path::Path;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
@@ -9,8 +9,13 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
 struct Places {
-    root: Arc<Entry>,
-    directory: Arc<Entry>,
+    root: Path,
+    directory: Path,
+}
+
+struct State {
+    /// What a fork shares until one of the two changes it.
+    places: Arc<Places>,
     /// Threads that have the context.
     users: usize,
     /// One of them begins a program, whose directory no other is to share.
@@ -19,16 +24,15 @@ struct Places {
 
 /// The root, directory and umask of a process, or of several that share them.
 pub struct FsContext {
-    places: Mutex<Places>,
+    state: Mutex<State>,
     umask: AtomicU32,
 }
 
 impl FsContext {
-    fn with(root: Arc<Entry>, directory: Arc<Entry>, umask: u32) -> Result<FsShare> {
+    fn with(places: Arc<Places>, umask: u32) -> Result<FsShare> {
         let context = FsContext {
-            places: Mutex::new(Places {
-                root,
-                directory,
+            state: Mutex::new(State {
+                places,
                 users: 1,
                 executing: false,
             }),
@@ -39,42 +43,47 @@ impl FsContext {
 
     /// A copy, as fork makes it.
     pub fn fork(&self) -> Result<FsShare> {
-        let places = self.places.lock();
-        let (root, directory) = (places.root.clone(), places.directory.clone());
-        drop(places);
-        Self::with(root, directory, self.umask())
+        let places = self.state.lock().places.clone();
+        Self::with(places, self.umask())
     }
 
     /// Whether several threads have it.
     pub fn is_shared(&self) -> bool {
-        self.places.lock().users > 1
+        self.state.lock().users > 1
     }
 
     /// The root.
-    pub fn root(&self) -> Arc<Entry> {
-        self.places.lock().root.clone()
+    pub fn root(&self) -> Path {
+        self.state.lock().places.root.clone()
     }
 
     /// The current directory.
-    pub fn directory(&self) -> Arc<Entry> {
-        self.places.lock().directory.clone()
+    pub fn directory(&self) -> Path {
+        self.state.lock().places.directory.clone()
     }
 
-    /// True when `entry` is the root: `..` ends there.
-    pub fn is_root(&self, entry: &Arc<Entry>) -> bool {
-        Arc::ptr_eq(&self.places.lock().root, entry)
+    /// True when `path` is the root: `..` ends there.
+    pub fn is_root(&self, path: &Path) -> bool {
+        self.state.lock().places.root.is(path)
     }
 
     /// Changes the root.
-    pub fn set_root(&self, root: Arc<Entry>) {
-        let old = core::mem::replace(&mut self.places.lock().root, root);
-        drop(old);
+    pub fn set_root(&self, root: Path) -> Result<()> {
+        let directory = self.directory();
+        self.set(Places { root, directory })
     }
 
     /// Changes the current directory.
-    pub fn set_directory(&self, directory: Arc<Entry>) {
-        let old = core::mem::replace(&mut self.places.lock().directory, directory);
+    pub fn set_directory(&self, directory: Path) -> Result<()> {
+        let root = self.root();
+        self.set(Places { root, directory })
+    }
+
+    fn set(&self, places: Places) -> Result<()> {
+        let places = try_arc(places)?;
+        let old = core::mem::replace(&mut self.state.lock().places, places);
         drop(old);
+        Ok(())
     }
 
     /// Permissions that new files do not get.
@@ -93,8 +102,9 @@ pub struct FsShare(Arc<FsContext>);
 
 impl FsShare {
     /// A context whose directory is the root `root`.
-    pub fn new(root: Arc<Entry>) -> Result<Self> {
-        FsContext::with(root.clone(), root, 0o022)
+    pub fn new(root: Path) -> Result<Self> {
+        let directory = root.clone();
+        FsContext::with(try_arc(Places { root, directory })?, 0o022)
     }
 
     /// The context.
@@ -107,18 +117,18 @@ impl FsShare {
     /// # Errors
     /// EAGAIN: a thread that has it begins a program.
     pub fn share(&self) -> Result<Self> {
-        let mut places = self.0.places.lock();
-        if places.executing {
+        let mut state = self.0.state.lock();
+        if state.executing {
             return Err(Errno::EAGAIN);
         }
-        places.users += 1;
+        state.users += 1;
         Ok(FsShare(self.0.clone()))
     }
 }
 
 impl Drop for FsShare {
     fn drop(&mut self) {
-        self.0.places.lock().users -= 1;
+        self.0.state.lock().users -= 1;
     }
 }
 
@@ -129,10 +139,10 @@ impl Executing {
     /// Of the context of `thread`, which begins a program; none if another process has it too.
     pub fn begin(thread: &Thread) -> Option<Self> {
         let context = thread.fs();
-        let mut places = context.places.lock();
-        places.executing = true;
-        let users = places.users;
-        drop(places);
+        let mut state = context.state.lock();
+        state.executing = true;
+        let users = state.users;
+        drop(state);
         let is_same = |other: &Arc<FsContext>| Arc::ptr_eq(other, &context);
         let has_it = |other: &&Arc<Thread>| other.try_fs().as_ref().is_some_and(is_same);
         let own = thread.process().threads().iter().filter(has_it).count();
@@ -143,6 +153,6 @@ impl Executing {
 
 impl Drop for Executing {
     fn drop(&mut self) {
-        self.0.places.lock().executing = false;
+        self.0.state.lock().executing = false;
     }
 }

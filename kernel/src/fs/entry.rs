@@ -2,9 +2,12 @@
 //!
 //! A file system hands them out in `lookup` and keeps them as it likes: tmpfs has them for its directories'
 //! content, procfs makes one at each look-up. An entry knows its directory, so that `..` and the path of
-//! an open file need no search, and a rename changes them in place.
+//! an open file need no search, and a rename changes them in place. A directory has one entry, however many mounts show it:
+//! see [`super::path::Path`].
 
 use super::inode::{Inode, Kind};
+use super::mount::Mount;
+use super::path;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
@@ -12,7 +15,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU8, Ordering::*};
 
-/// A file system is mounted here.
+/// Something is mounted here.
 const COVERED: u8 = 1;
 /// The name was removed.
 const REMOVED: u8 = 2;
@@ -29,8 +32,8 @@ pub struct Entry {
     kind: Kind,
     state: AtomicU8,
     place: Mutex<Place>,
-    /// The root of the file system that is mounted here.
-    mounted: Mutex<Option<Arc<Entry>>>,
+    /// What is mounted here, by the number of the mount in which that is seen, ascending.
+    mounted: Mutex<Vec<(u32, Arc<Mount>)>>,
 }
 
 impl Entry {
@@ -46,7 +49,7 @@ impl Entry {
             inode,
             state: AtomicU8::new(0),
             place: Mutex::new(Place { name, parent }),
-            mounted: Mutex::new(None),
+            mounted: Mutex::new(Vec::new()),
         })
     }
 
@@ -60,7 +63,7 @@ impl Entry {
         self.kind
     }
 
-    /// The directory it is in; a file system's root is in the directory that it covers.
+    /// The directory it is in; none for a file system's root.
     pub fn parent(&self) -> Option<Arc<Entry>> {
         self.place.lock().parent.clone()
     }
@@ -72,6 +75,7 @@ impl Entry {
 
     /// Gives it another name or directory.
     pub fn moved(&self, parent: &Arc<Entry>, name: Arc<[u8]>) {
+        path::tree_changes();
         let place = Place {
             name,
             parent: Some(parent.clone()),
@@ -109,114 +113,39 @@ impl Entry {
         self.state.load(Relaxed) & REMOVED != 0
     }
 
-    /// The entry that a walk which comes here goes on with: the root of what is mounted here, or itself.
-    pub fn covering(self: Arc<Self>) -> Arc<Self> {
-        let mut entry = self;
-        while entry.state.load(Acquire) & COVERED != 0 {
-            let Some(root) = entry.mounted.lock().clone() else {
-                break;
-            };
-            entry = root;
-        }
-        entry
-    }
-
-    /// True when a file system is mounted here.
+    /// True when something is mounted here, in whatever mount.
+    #[inline]
     pub fn is_covered(&self) -> bool {
         self.state.load(Acquire) & COVERED != 0
     }
 
-    /// Mounts the file system whose root is `root` here, or ends that; returns what was mounted.
-    pub fn cover(self: &Arc<Self>, root: Option<Arc<Entry>>) -> Result<()> {
+    /// What is mounted here as seen in mount `id`.
+    pub fn mounted_on(&self, id: u32) -> Option<Arc<Mount>> {
+        let mounted = self.mounted.lock();
+        let at = mounted.binary_search_by_key(&id, |(above, _)| *above);
+        Some(mounted[at.ok()?].1.clone())
+    }
+
+    /// Mounts `mount` here, as seen in mount `id`, where nothing is mounted yet; ENOENT where the name was removed.
+    pub fn cover(&self, id: u32, mount: Arc<Mount>) -> Result<()> {
         let mut mounted = self.mounted.lock();
-        match &root {
-            Some(root) => {
-                self.mark(COVERED, REMOVED, Errno::ENOENT)?;
-                root.moved(self, self.name());
-            }
-            None => _ = self.state.fetch_and(!COVERED, Release),
-        }
-        let old = core::mem::replace(&mut *mounted, root);
-        drop(mounted);
-        drop(old);
+        mounted.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        self.mark(COVERED, REMOVED, Errno::ENOENT)?;
+        let at = mounted.partition_point(|(above, _)| *above < id);
+        mounted.insert(at, (id, mount));
         Ok(())
     }
 
-    /// True when the entry, in whatever directory, is a file system's root.
-    pub fn is_root_of_fs(self: &Arc<Self>) -> bool {
-        match self.parent() {
-            None => true,
-            Some(parent) => parent
-                .mounted
-                .lock()
-                .as_ref()
-                .is_some_and(|root| Arc::ptr_eq(root, self)),
+    /// Ends what is mounted here as seen in mount `id`.
+    pub fn uncover(&self, id: u32) {
+        let mut mounted = self.mounted.lock();
+        let at = mounted.binary_search_by_key(&id, |(above, _)| *above);
+        let gone = at.ok().map(|at| mounted.remove(at));
+        if mounted.is_empty() {
+            self.state.fetch_and(!COVERED, Release);
         }
-    }
-
-    /// The directory of `..`, mounts considered.
-    pub fn above(self: &Arc<Self>) -> Arc<Self> {
-        let Some(mut parent) = self.parent() else {
-            return self.clone();
-        };
-        let mut here = self.clone();
-        // The entry that a file system's root covers counts as the root itself.
-        while parent
-            .mounted
-            .lock()
-            .as_ref()
-            .is_some_and(|root| Arc::ptr_eq(root, &here))
-        {
-            here = parent;
-            match here.parent() {
-                Some(above) => parent = above,
-                None => return here,
-            }
-        }
-        parent
-    }
-
-    /// Whether `..` leads from here to `root`, or this is it.
-    pub fn is_below(self: &Arc<Self>, root: &Arc<Entry>) -> bool {
-        let mut here = self.clone();
-        while !Arc::ptr_eq(&here, root) {
-            let above = here.above();
-            if Arc::ptr_eq(&above, &here) {
-                return false;
-            }
-            here = above;
-        }
-        true
-    }
-
-    /// The path from `root` on. An entry that `root` does not contain gets its path from the top of its own
-    /// file system, one in no directory just its name; a removed one is marked as on Linux.
-    pub fn path(self: &Arc<Self>, root: &Arc<Entry>) -> Vec<u8> {
-        let mut path = Vec::new();
-        let mut here = self.clone();
-        while !Arc::ptr_eq(&here, root) {
-            let above = here.above();
-            if Arc::ptr_eq(&above, &here) {
-                break;
-            }
-            // A covered entry has the same name as the root that covers it.
-            let name = here.name();
-            path.extend(name.iter().rev());
-            path.push(b'/');
-            here = above;
-        }
-        if path.is_empty() {
-            match &*self.name() {
-                _ if Arc::ptr_eq(self, root) => path.push(b'/'),
-                b"" => path.push(b'/'),
-                name => path.extend(name.iter().rev()),
-            }
-        }
-        path.reverse();
-        if self.is_removed() {
-            path.extend(b" (deleted)");
-        }
-        path
+        drop(mounted);
+        drop(gone);
     }
 }
 

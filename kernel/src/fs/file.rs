@@ -9,6 +9,8 @@ use super::inotify;
 use super::io::{Sink, Source};
 use super::lease;
 use super::lock;
+use super::mount::Mount;
+use super::path::{Path, TOO_LONG};
 use super::poll::{Events, PollTable};
 use super::sequence::Sequence;
 use super::sigio::Sigio;
@@ -80,6 +82,12 @@ impl OpenFlags {
         } else {
             None
         }
+    }
+
+    /// The mount that counts who writes by it.
+    fn writes_through(self, path: &Path) -> Option<&Arc<Mount>> {
+        path.mount()
+            .filter(|_| self.writable() && path.kind() == Kind::Regular)
     }
 
     /// An operation shall fail with EAGAIN where it would wait.
@@ -159,7 +167,7 @@ pub trait FileOps: Send + Sync + Any {
 
     /// Whether there is anything to wait for.
     fn can_poll(&self, file: &File) -> bool {
-        !matches!(file.entry.kind(), Kind::Regular | Kind::Directory)
+        !matches!(file.path.kind(), Kind::Regular | Kind::Directory)
     }
 
     /// Which operations would not wait now. With `table`, whoever polls is told when that changes.
@@ -196,7 +204,7 @@ pub trait FileOps: Send + Sync + Any {
 
     /// The new position for lseek(2).
     fn seek(&self, file: &File, position: u64, offset: i64, whence: Whence) -> Result<u64> {
-        let size = file.entry.inode().attr().size;
+        let size = file.path.inode().attr().size;
         seek_in(size, position, offset, whence)
     }
 
@@ -235,7 +243,7 @@ pub fn seek_in(size: u64, position: u64, offset: i64, whence: Whence) -> Result<
 
 /// An open file.
 pub struct File {
-    entry: Arc<Entry>,
+    path: Path,
     ops: Arc<dyn FileOps>,
     flags: AtomicU32,
     stream: bool,
@@ -247,31 +255,46 @@ pub struct File {
 }
 
 impl File {
-    /// Opens the inode of `entry`.
-    pub fn open(entry: Arc<Entry>, flags: OpenFlags) -> Result<Arc<Self>> {
+    /// Opens the inode at `path`.
+    pub fn open(path: impl Into<Path>, flags: OpenFlags) -> Result<Arc<Self>> {
+        let path = path.into();
         let ops = if flags.has(O_PATH) {
             try_arc(PathOnly)?
         } else {
-            entry.inode().clone().open(&entry, flags)?
+            let device = matches!(path.kind(), Kind::Character | Kind::Block);
+            if device && path.mount_flags() & MS_NODEV != 0 {
+                return Err(Errno::EACCES);
+            }
+            path.inode().clone().open(&path, flags)?
         };
-        Self::with_ops(entry, ops, flags)
+        Self::with_ops(path, ops, flags)
     }
 
     /// An open file with these operations.
     pub fn with_ops(
-        entry: Arc<Entry>,
+        path: impl Into<Path>,
         ops: Arc<dyn FileOps>,
         flags: OpenFlags,
     ) -> Result<Arc<Self>> {
         const KEPT: u32 = !(O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC);
-        if let (Some(claim), Some(writers)) = (flags.claim(), entry.inode().writers()) {
-            writers.claim(claim)?;
+        let path = path.into();
+        if let Some(mount) = path.mount() {
+            mount.used();
+        }
+        if let Some(mount) = flags.writes_through(&path) {
+            mount.begin_write()?;
+        }
+        if let (Some(claim), Some(writers)) = (flags.claim(), path.inode().writers())
+            && let Err(error) = writers.claim(claim)
+        {
+            flags.writes_through(&path).map(|mount| mount.end_write());
+            return Err(error);
         }
         count_open()?;
         // What fails from here on gives the claim and the count back when it is dropped.
         try_arc(File {
             stream: ops.is_stream(),
-            entry,
+            path,
             ops,
             flags: AtomicU32::new(flags.0 & KEPT),
             position: SleepMutex::new(0),
@@ -280,9 +303,14 @@ impl File {
         })
     }
 
+    /// The path by which it was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The name under which it was opened.
     pub fn entry(&self) -> &Arc<Entry> {
-        &self.entry
+        &self.path
     }
 
     /// What it can do.
@@ -372,7 +400,7 @@ impl File {
         let count = self.ops.read(self, to, *position)?;
         *position += count as u64;
         drop(position);
-        inotify::about(&self.entry, IN_ACCESS);
+        inotify::about(&self.path, IN_ACCESS);
         Ok(count)
     }
 
@@ -396,7 +424,7 @@ impl File {
         let count = self.ops.write(self, from, *position)?;
         *position += count as u64;
         drop(position);
-        inotify::about(&self.entry, IN_MODIFY);
+        inotify::about(&self.path, IN_MODIFY);
         Ok(count)
     }
 
@@ -429,7 +457,7 @@ impl File {
             *position = end;
         }
         drop(position);
-        inotify::about(&self.entry, IN_MODIFY);
+        inotify::about(&self.path, IN_MODIFY);
         Ok(count)
     }
 
@@ -509,11 +537,15 @@ impl File {
     /// The time of last reading that a read now leaves, if it changes it (relatime).
     pub fn access_time(&self, accessed: Time, modified: Time) -> Option<Time> {
         const DAY: i64 = 24 * 60 * 60;
-        if self.flags().has(O_NOATIME) {
+        let mounted = self.path.mount_flags();
+        let directory = self.path.kind() == Kind::Directory;
+        let never = MS_RDONLY | MS_NOATIME | if directory { MS_NODIRATIME } else { 0 };
+        if self.flags().has(O_NOATIME) || mounted & never != 0 {
             return None;
         }
         let now = Time::now();
-        (accessed <= modified || now.seconds - accessed.seconds >= DAY).then_some(now)
+        let always = mounted & MS_STRICTATIME != 0 || accessed <= modified;
+        (always || now.seconds - accessed.seconds >= DAY).then_some(now)
     }
 }
 
@@ -523,13 +555,16 @@ impl Drop for File {
         lock::release_file(self);
         lease::give_back(self);
         dnotify::forget(self);
-        if let (Some(claim), Some(writers)) = (self.flags().claim(), self.entry.inode().writers()) {
+        if let (Some(claim), Some(writers)) = (self.flags().claim(), self.path.inode().writers()) {
             writers.release(claim);
+        }
+        if let Some(mount) = self.flags().writes_through(&self.path) {
+            mount.end_write();
         }
         if !self.flags().has(O_PATH) {
             let written = self.flags().writable();
             inotify::about(
-                &self.entry,
+                &self.path,
                 if written {
                     IN_CLOSE_WRITE
                 } else {
@@ -611,13 +646,14 @@ impl PageSource for File {
     }
 
     fn id(&self) -> (u64, u64) {
-        let attr = self.entry.inode().attr();
+        let attr = self.path.inode().attr();
         (attr.device, attr.inode)
     }
 
     fn write_name(&self, out: &mut dyn fmt::Write) -> fmt::Result {
-        let path = self.entry.path(&super::root());
-        path.utf8_chunks()
+        let text = self.path.text(&super::root());
+        let text = text.map_or_else(|_| TOO_LONG.to_vec(), |(text, _)| text);
+        text.utf8_chunks()
             .try_for_each(|chunk| out.write_str(chunk.valid()))
     }
 }

@@ -322,7 +322,10 @@ pub fn root(inode: impl Inode) -> Result<Arc<Entry>> {
 
 /// Emits `.` and `..`, the records at positions 0 and 1; false when `emit` wants no more.
 pub fn dots(here: &Arc<Entry>, position: u64, emit: &mut dyn FnMut(Record) -> bool) -> bool {
-    let dots: [(&[u8], Arc<Entry>); 2] = [(b".", here.clone()), (b"..", here.above())];
+    let dots: [(&[u8], Arc<Entry>); 2] = [
+        (b".", here.clone()),
+        (b"..", here.parent().unwrap_or_else(|| here.clone())),
+    ];
     dots.into_iter()
         .enumerate()
         .skip(position as usize)

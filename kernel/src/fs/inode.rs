@@ -2,6 +2,7 @@
 
 use super::entry::Entry;
 use super::file::{FileOps, OpenFlags};
+use super::path::Path;
 use super::writers::Writers;
 use crate::errno::{Errno, Result};
 use alloc::sync::Arc;
@@ -138,7 +139,7 @@ pub enum Link {
     /// A path, from the link's own directory on.
     Path(Vec<u8>),
     /// A place itself, whatever its path: the links of /proc/PID.
-    Entry(Arc<Entry>),
+    Entry(Path),
 }
 
 /// What statfs(2) tells of a file system.
@@ -251,11 +252,6 @@ pub trait Inode: Send + Sync + Any {
         _replace: Replace,
     ) -> Result<()> {
         Err(Errno::EPERM)
-    }
-
-    /// How its file system is mounted: MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_NOATIME.
-    fn mount_flags(&self) -> u32 {
-        0
     }
 
     /// Who writes it, and who runs it, where that is counted.

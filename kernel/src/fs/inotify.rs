@@ -8,12 +8,13 @@ use super::inode::Kind;
 use super::io::Sink;
 use super::poll::{Events, PollTable, WaitSource};
 use crate::errno::{Errno, Result};
-use crate::mm::heap::try_arc;
+use crate::hash::{self, HashMap};
+use crate::mm::heap::{try_arc, try_bytes};
 use crate::mm::user::UserPtr;
 use crate::put;
 use crate::sync::Mutex;
 use crate::task::current;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
@@ -34,16 +35,28 @@ struct Event {
     watch: i32,
     mask: u32,
     cookie: u32,
-    name: Arc<[u8]>,
+    /// In the directory that is watched, if that is about one in it.
+    name: Option<Arc<[u8]>>,
 }
 
 impl Event {
+    /// Events were lost.
+    const OVERFLOW: Self = Event {
+        watch: -1,
+        mask: IN_Q_OVERFLOW,
+        cookie: 0,
+        name: None,
+    };
+
+    fn name(&self) -> &[u8] {
+        self.name.as_deref().unwrap_or_default()
+    }
+
     /// Bytes as a `struct inotify_event`: the name ends with a zero and is padded to a multiple of 16.
     fn len(&self) -> usize {
-        let name = if self.name.is_empty() {
-            0
-        } else {
-            (self.name.len() + 1).next_multiple_of(16)
+        let name = match self.name().len() {
+            0 => 0,
+            len => (len + 1).next_multiple_of(16),
         };
         16 + name
     }
@@ -55,7 +68,7 @@ impl Event {
         for word in [self.watch as u32, self.mask, self.cookie, len as u32 - 16] {
             bytes.extend_from_slice(&word.to_ne_bytes());
         }
-        bytes.extend_from_slice(&self.name);
+        bytes.extend_from_slice(self.name());
         bytes.resize(len, 0);
         Ok(bytes)
     }
@@ -66,11 +79,54 @@ impl Event {
     }
 }
 
-#[derive(Default)]
 struct State {
     events: VecDeque<Event>,
-    watches: BTreeMap<i32, Key>,
+    /// How many events come before the one that tells that some were lost.
+    overflow: Option<usize>,
+    watches: HashMap<i32, Key>,
     last: i32,
+}
+
+impl State {
+    const fn new() -> Self {
+        State {
+            events: VecDeque::new(),
+            overflow: None,
+            watches: hash::new(),
+            last: 0,
+        }
+    }
+
+    /// The event to be read next.
+    fn first(&self) -> Option<&Event> {
+        match self.overflow {
+            Some(0) => Some(&Event::OVERFLOW),
+            _ => self.events.front(),
+        }
+    }
+
+    fn take_first(&mut self) -> Option<Event> {
+        match self.overflow {
+            Some(0) => {
+                self.overflow = None;
+                Some(Event::OVERFLOW)
+            }
+            ahead => {
+                self.overflow = ahead.map(|ahead| ahead - 1);
+                self.events.pop_front()
+            }
+        }
+    }
+
+    /// Adds an event, or tells that it was lost.
+    fn add(&mut self, event: Option<Event>, most: usize) {
+        match event {
+            Some(event) if self.events.len() < most && self.events.try_reserve(1).is_ok() => {
+                self.events.push_back(event);
+            }
+            _ => _ = self.overflow.get_or_insert(self.events.len()),
+        }
+    }
 }
 
 /// An open inotify file.
@@ -96,11 +152,12 @@ struct Usage {
     watches: usize,
 }
 
-static USERS: Mutex<BTreeMap<u32, Usage>> = Mutex::new(BTreeMap::new());
+static USERS: Mutex<HashMap<u32, Usage>> = Mutex::new(hash::new());
 
 /// Changes what a user has, unless `change` refuses; a user without anything is forgotten.
 fn charge(user: u32, change: impl FnOnce(&mut Usage) -> Result<()>) -> Result<()> {
     let mut users = USERS.lock();
+    users.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
     let usage = users.entry(user).or_default();
     let result = change(usage);
     if usage.instances == 0 {
@@ -109,7 +166,7 @@ fn charge(user: u32, change: impl FnOnce(&mut Usage) -> Result<()>) -> Result<()
     result
 }
 
-static WATCHES: Mutex<BTreeMap<Key, Vec<Watch>>> = Mutex::new(BTreeMap::new());
+static WATCHES: Mutex<HashMap<Key, Vec<Watch>>> = Mutex::new(hash::new());
 /// Watched inodes: when there are none, nobody looks further.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
@@ -126,7 +183,7 @@ pub fn new(flags: u32) -> Result<Arc<File>> {
     })?;
     // What drops it takes the charge back.
     let instance = try_arc(Inotify {
-        state: Mutex::new(State::default()),
+        state: Mutex::new(State::new()),
         user,
         most: MAX_EVENTS.load(Relaxed),
         readable,
@@ -170,15 +227,15 @@ pub fn about(entry: &Arc<Entry>, mask: u32) {
     if let Some(parent) = entry.parent() {
         let gone = entry.inode().attr().links == 0;
         let mask = mask | if gone { IN_EXCL_UNLINK } else { 0 };
-        tell(key(&parent), mask, 0, &entry.name());
+        tell(key(&parent), mask, 0, Some(&entry.name()));
     }
-    tell(key(entry), mask, 0, &Arc::from(&b""[..]));
+    tell(key(entry), mask, 0, None);
 }
 
 /// The inode of `entry` has one more name, or one less.
 pub fn linked(entry: &Entry) {
     if is_active() && entry.kind() != Kind::Directory {
-        tell(key(entry), IN_ATTRIB, 0, &Arc::from(&b""[..]));
+        tell(key(entry), IN_ATTRIB, 0, None);
     }
 }
 
@@ -201,7 +258,7 @@ pub fn moved(entry: &Entry, (from, old): (&Entry, &[u8]), (to, new): (&Entry, &[
         if key(from) == key(to) {
             dnotify::tell_rename(key(from));
         }
-        tell(key(entry), IN_MOVE_SELF, 0, &Arc::from(&b""[..]));
+        tell(key(entry), IN_MOVE_SELF, 0, None);
     }
 }
 
@@ -212,14 +269,14 @@ pub fn in_directory(directory: &Entry, name: &[u8], is_directory: bool, mask: u3
             key(directory),
             mask | if is_directory { IN_ISDIR } else { 0 },
             cookie,
-            &Arc::from(name),
+            Some(name),
         );
     }
 }
 
 fn deleted(entry: &Entry) {
     let key = key(entry);
-    tell(key, IN_DELETE_SELF, 0, &Arc::from(&b""[..]));
+    tell(key, IN_DELETE_SELF, 0, None);
     let watches = WATCHES.lock().remove(&key).unwrap_or_default();
     COUNT.fetch_sub(usize::from(!watches.is_empty()), Relaxed);
     for watch in watches {
@@ -228,8 +285,9 @@ fn deleted(entry: &Entry) {
 }
 
 /// Tells who watches `key` of the events of `mask`; with IN_EXCL_UNLINK they are of what has no name any more.
-fn tell(key: Key, mask: u32, cookie: u32, name: &Arc<[u8]>) {
+fn tell(key: Key, mask: u32, cookie: u32, name: Option<&[u8]>) {
     dnotify::tell(key, mask);
+    let mut shared = None;
     let mut at = 0;
     loop {
         let found = {
@@ -241,12 +299,16 @@ fn tell(key: Key, mask: u32, cookie: u32, name: &Arc<[u8]>) {
                 .then(|| (watch.instance.upgrade(), watch.number, watch.mask))
         };
         if let Some((Some(instance), watch, wanted)) = found {
-            instance.push(Event {
+            if let (Some(name), None) = (name, &shared) {
+                shared = try_bytes(name).ok();
+            }
+            let told = name.is_none() || shared.is_some();
+            instance.push(told.then(|| Event {
                 watch,
                 mask: mask & !IN_EXCL_UNLINK,
                 cookie,
-                name: name.clone(),
-            });
+                name: shared.clone(),
+            }));
             if wanted & IN_ONESHOT != 0 {
                 // Another takes its place in the list.
                 _ = instance.unwatch(watch);
@@ -263,35 +325,26 @@ impl Watch {
             if instance.state.lock().watches.remove(&self.number).is_some() {
                 instance.uncharge(1);
             }
-            instance.push(Event {
+            instance.push(Some(Event {
                 watch: self.number,
                 mask: IN_IGNORED,
                 cookie: 0,
-                name: Arc::from(&b""[..]),
-            });
+                name: None,
+            }));
         }
     }
 }
 
 impl Inotify {
-    fn push(&self, event: Event) {
+    /// Adds an event, none where there was no memory for it.
+    fn push(&self, event: Option<Event>) {
         let mut state = self.state.lock();
-        if state.events.back().is_some_and(|last| last.same(&event)) {
+        let last = state.events.back().filter(|_| state.overflow.is_none());
+        let again = last.zip(event.as_ref());
+        if again.is_some_and(|(last, event)| last.same(event)) {
             return;
         }
-        let event = match state.events.len().cmp(&self.most) {
-            core::cmp::Ordering::Less => event,
-            core::cmp::Ordering::Equal => Event {
-                watch: -1,
-                mask: IN_Q_OVERFLOW,
-                cookie: 0,
-                name: Arc::from(&b""[..]),
-            },
-            core::cmp::Ordering::Greater => return,
-        };
-        if state.events.try_reserve(1).is_ok() {
-            state.events.push_back(event);
-        }
+        state.add(event, self.most);
         drop(state);
         self.readable.notify();
     }
@@ -329,8 +382,7 @@ impl Inotify {
             Ok(())
         })?;
         let fresh = !watches.contains_key(&key);
-        let list = watches.entry(key).or_default();
-        if list.try_reserve(1).is_err() {
+        if self.make_room(&mut watches, key).is_err() {
             if fresh {
                 watches.remove(&key);
             }
@@ -338,13 +390,22 @@ impl Inotify {
             return Err(Errno::ENOMEM);
         }
         self.state.lock().watches.insert(number, key);
-        list.push(Watch {
+        watches.entry(key).or_default().push(Watch {
             instance: Arc::downgrade(self),
             number,
             mask,
         });
         COUNT.fetch_add(fresh.into(), Relaxed);
         Ok(number)
+    }
+
+    /// Makes room for one more watch of `key`.
+    fn make_room(&self, watches: &mut HashMap<Key, Vec<Watch>>, key: Key) -> Result<()> {
+        watches.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        let list = watches.entry(key).or_default();
+        list.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        let own = &mut self.state.lock().watches;
+        own.try_reserve(1).map_err(|_| Errno::ENOMEM)
     }
 
     /// Ends a watch.
@@ -367,6 +428,15 @@ impl Inotify {
             usage.watches -= watches;
             Ok(())
         });
+    }
+
+    /// What a watch is for.
+    fn mask(&self, key: Key, number: i32) -> u32 {
+        let watches = WATCHES.lock();
+        let list = watches.get(&key).into_iter().flatten();
+        let mut own = list.filter(|watch| core::ptr::eq(watch.instance.as_ptr(), self));
+        own.find(|watch| watch.number == number)
+            .map_or(0, |watch| watch.mask)
     }
 
     fn take(&self, key: Key, number: i32) -> Option<Watch> {
@@ -411,11 +481,11 @@ impl FileOps for Inotify {
         loop {
             let event = {
                 let mut state = self.state.lock();
-                match state.events.front() {
+                match state.first() {
                     Some(event) if event.len() > to.left() && total == 0 => {
                         return Err(Errno::EINVAL);
                     }
-                    Some(event) if event.len() <= to.left() => state.events.pop_front(),
+                    Some(event) if event.len() <= to.left() => state.take_first(),
                     _ => None,
                 }
             };
@@ -423,9 +493,7 @@ impl FileOps for Inotify {
                 Some(event) => total += to.put(&event.encode()?)?,
                 None if total > 0 => return Ok(total),
                 None if file.flags().nonblocking() => return Err(Errno::EAGAIN),
-                None => self
-                    .readable
-                    .wait(|| !self.state.lock().events.is_empty())?,
+                None => self.readable.wait(|| self.state.lock().first().is_some())?,
             }
         }
     }
@@ -435,21 +503,26 @@ impl FileOps for Inotify {
             table.add(&self.readable);
         }
         let mut events = Events::empty();
-        events.set(Events::IN, !self.state.lock().events.is_empty());
+        events.set(Events::IN, self.state.lock().first().is_some());
         events
     }
 
     fn describe(&self, text: &mut Text) {
-        let watches = WATCHES.lock();
-        let own = |watch: &Watch| core::ptr::eq(watch.instance.as_ptr(), self);
-        for ((device, inode), list) in watches.iter() {
-            for watch in list.iter().filter(|watch| own(watch)) {
-                let (number, mask) = (watch.number, watch.mask);
-                put!(
-                    text,
-                    "inotify wd:{number:x} ino:{inode:x} sdev:{device:x} mask:{mask:x} ignored_mask:0\n"
-                );
-            }
+        let mut own = Vec::new();
+        let state = self.state.lock();
+        if own.try_reserve_exact(state.watches.len()).is_err() {
+            return;
+        }
+        own.extend(state.watches.iter().map(|(number, key)| (*number, *key)));
+        drop(state);
+        own.sort_unstable();
+        for (number, key) in own.into_iter().rev() {
+            let (device, inode) = key;
+            let mask = self.mask(key, number);
+            put!(
+                text,
+                "inotify wd:{number:x} ino:{inode:x} sdev:{device:x} mask:{mask:x} ignored_mask:0\n"
+            );
         }
     }
 
@@ -457,7 +530,10 @@ impl FileOps for Inotify {
         if request != FIONREAD {
             return Err(Errno::ENOTTY);
         }
-        let len: usize = self.state.lock().events.iter().map(Event::len).sum();
+        let state = self.state.lock();
+        let lost = state.overflow.map_or(0, |_| Event::OVERFLOW.len());
+        let len = lost + state.events.iter().map(Event::len).sum::<usize>();
+        drop(state);
         UserPtr::new(argument).write(&(len as i32))?;
         Ok(0)
     }

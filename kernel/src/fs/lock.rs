@@ -1,10 +1,13 @@
 //! Advisory locks: flock(2), and fcntl(2)'s record locks of a process or of an open file.
 
+use super::device;
 use super::file::File;
+use super::generated::Text;
 use super::poll::WaitSource;
 use crate::errno::{Errno, Result};
+use crate::hash::{self, HashMap};
+use crate::put;
 use crate::sync::Mutex;
-use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering::*};
@@ -124,6 +127,9 @@ impl Locks {
 /// An inode, by device and number.
 type Key = (u64, u64);
 
+/// How far a chain of waiting processes is followed (Linux's MAX_DEADLK_ITERATIONS).
+const MOST_DEADLOCK_STEPS: usize = 10;
+
 /// Somebody waits for a lock.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Waiting {
@@ -134,12 +140,12 @@ struct Waiting {
 }
 
 struct Table {
-    inodes: BTreeMap<Key, (Locks, Arc<WaitSource>)>,
+    inodes: HashMap<Key, (Locks, Arc<WaitSource>)>,
     waiting: Vec<Waiting>,
 }
 
 static TABLE: Mutex<Table> = Mutex::new(Table {
-    inodes: BTreeMap::new(),
+    inodes: hash::new(),
     waiting: Vec::new(),
 });
 /// Locks there are: a close looks no further when there are none.
@@ -149,8 +155,9 @@ impl Table {
     /// Does something with the locks of an inode.
     fn with<R>(&mut self, key: Key, act: impl FnOnce(&mut Locks) -> R) -> Result<R> {
         if !self.inodes.contains_key(&key) {
-            self.inodes
-                .insert(key, (Locks::default(), WaitSource::new()?));
+            self.inodes.try_reserve(1).map_err(|_| Errno::ENOLCK)?;
+            let fresh = (Locks::default(), WaitSource::new()?);
+            self.inodes.insert(key, fresh);
         }
         let (locks, _) = self.inodes.get_mut(&key).ok_or(Errno::ENOLCK)?;
         let before = locks.0.len();
@@ -172,13 +179,13 @@ impl Table {
     }
 
     /// True when `owner` would wait for one who waits, in the end, for `owner`. Only processes are looked after, as on Linux:
-    /// another thread may give an open file's locks up.
+    /// another thread may give an open file's locks up; and not along chains without end.
     fn deadlocks(&self, owner: Owner, blocker: Owner) -> bool {
         if !matches!(owner, Owner::Process(_)) {
             return false;
         }
         let mut next = Some(blocker);
-        for _ in 0..=self.waiting.len() {
+        for _ in 0..MOST_DEADLOCK_STEPS {
             match next {
                 None => return false,
                 Some(blocker) if blocker == owner => return true,
@@ -299,6 +306,63 @@ fn conflictless(file: &File, owner: Owner) -> bool {
         .is_some_and(|(locks, _)| locks.0.iter().any(|lock| lock.owner == owner))
 }
 
+/// Writes the lines of /proc/locks: each lock, and who waits for the locks of an inode.
+pub fn list(text: &mut Text) {
+    let Ok((held, waiting)) = snapshot() else {
+        return;
+    };
+    let mut last: HashMap<Key, usize> = hash::new();
+    for (number, (key, lock)) in (1..).zip(&held) {
+        put!(text, "{number}: ");
+        put_line(text, key, lock);
+        if last.try_reserve(1).is_ok() {
+            last.insert(*key, number);
+        }
+    }
+    for (key, lock) in &waiting {
+        if let Some(number) = last.get(key) {
+            put!(text, "{number}: -> ");
+            put_line(text, key, lock);
+        }
+    }
+}
+
+/// The locks there are, and those that are waited for.
+fn snapshot() -> Result<(Vec<(Key, Lock)>, Vec<(Key, Lock)>)> {
+    let (mut held, mut waiting) = (Vec::new(), Vec::new());
+    let table = TABLE.lock();
+    let room = held.try_reserve_exact(COUNT.load(Relaxed));
+    room.map_err(|_| Errno::ENOMEM)?;
+    let room = waiting.try_reserve_exact(table.waiting.len());
+    room.map_err(|_| Errno::ENOMEM)?;
+    for (key, (locks, _)) in &table.inodes {
+        held.extend(locks.0.iter().map(|lock| (*key, *lock)));
+    }
+    waiting.extend(table.waiting.iter().map(|wait| (wait.key, wait.wanted)));
+    Ok((held, waiting))
+}
+
+fn put_line(text: &mut Text, (device, inode): &Key, lock: &Lock) {
+    let (kind, process) = match lock.owner {
+        Owner::Flock(_) => ("FLOCK ", lock.process),
+        Owner::OpenFile(_) => ("OFDLCK", -1),
+        Owner::Process(_) => ("POSIX ", lock.process),
+    };
+    let way = if lock.exclusive { "WRITE" } else { "READ " };
+    let (major, minor) = device::split(*device);
+    put!(
+        text,
+        "{kind} ADVISORY  {way} {process} {major:02x}:{minor:02x}:{inode} {} ",
+        lock.first
+    );
+    // The last byte that a file can have, or beyond.
+    if lock.last >= i64::MAX as u64 {
+        text.push(b"EOF\n");
+    } else {
+        put!(text, "{}\n", lock.last);
+    }
+}
+
 /// The last descriptor of an open file is closed.
 pub fn release_file(file: &File) {
     if COUNT.load(Relaxed) > 0 {
@@ -356,7 +420,7 @@ mod tests {
                 first: byte,
                 last: byte,
             };
-            let mut inodes = BTreeMap::new();
+            let mut inodes = hash::new();
             let held = [(owner(2), 2), (owner(3), 3), (file, 4)];
             let held = held.map(|(owner, byte)| lock(owner, byte));
             let source = WaitSource::new().expect("memory");

@@ -21,6 +21,7 @@ pub mod io;
 pub mod lease;
 pub mod lock;
 pub mod mount;
+pub mod path;
 pub mod perm;
 pub mod pipe;
 pub mod poll;
@@ -45,6 +46,7 @@ use context::FsShare;
 pub use entry::Entry;
 pub use fdtable::FdTable;
 pub use file::{File, OpenFlags};
+pub use path::Path;
 
 use crate::errno::{Errno, Result};
 use crate::sync::Mutex;
@@ -58,17 +60,16 @@ use walk::Walk;
 /// Device number of what is in no file system: pipes and their like.
 pub const ANONYMOUS_DEVICE: u64 = 9;
 
-static ROOT: Mutex<Option<Arc<Entry>>> = Mutex::new(None);
+static ROOT: Mutex<Option<Path>> = Mutex::new(None);
 
 /// Makes the root file system and unpacks the initial archive into it. Called once, before the first program.
 pub fn init(archive: Option<&[u8]>) -> Result<()> {
     let root = tmpfs::Tmpfs::new(&tmpfs::Options::unlimited(0o755))?;
-    *ROOT.lock() = Some(root.clone());
+    *ROOT.lock() = Some(mount::init(root.clone())?);
     initramfs::prepare(&root)?;
     if let Some(archive) = archive {
         initramfs::unpack(&root, archive);
     }
-    mount::init(&root);
     tty::init()
 }
 
@@ -76,7 +77,7 @@ pub fn init(archive: Option<&[u8]>) -> Result<()> {
 ///
 /// # Panics
 /// Before [`init`].
-pub fn root() -> Arc<Entry> {
+pub fn root() -> Path {
     ROOT.lock().clone().expect("fs::init ran")
 }
 
@@ -95,7 +96,7 @@ pub fn console_descriptors() -> Result<Arc<FdTable>> {
 /// Opens a program for exec: a regular file that may be executed.
 pub fn open_program(
     context: &FsContext,
-    from: Option<&Arc<Entry>>,
+    from: Option<&Path>,
     path: &[u8],
     follow: bool,
 ) -> Result<Arc<File>> {
@@ -115,17 +116,17 @@ pub fn open_interpreter(context: &FsContext, path: &[u8]) -> Result<Arc<File>> {
 
 /// Opens for exec what is open already.
 pub fn reopen_program(file: &File) -> Result<Arc<File>> {
-    program(file.entry().clone(), OpenFlags::executing())
+    program(file.path().clone(), OpenFlags::executing())
 }
 
-fn program(entry: Arc<Entry>, flags: OpenFlags) -> Result<Arc<File>> {
-    match entry.kind() {
+fn program(path: Path, flags: OpenFlags) -> Result<Arc<File>> {
+    match path.kind() {
         Kind::Symlink => return Err(Errno::ELOOP),
-        Kind::Regular if entry.inode().mount_flags() & MS_NOEXEC == 0 => {}
+        Kind::Regular if path.mount_flags() & MS_NOEXEC == 0 => {}
         _ => return Err(Errno::EACCES),
     }
-    perm::check(&entry, perm::EXECUTE)?;
-    File::open(entry, flags)
+    perm::check(&path, perm::EXECUTE)?;
+    File::open(path, flags)
 }
 
 /// A device number for one more file system without a device.

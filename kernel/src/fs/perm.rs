@@ -2,6 +2,7 @@
 
 use super::entry::Entry;
 use super::inode::{Attr, Kind};
+use super::path::Path;
 use crate::errno::{Errno, Result};
 use crate::task::credentials::Credentials;
 use crate::task::{can, current};
@@ -14,11 +15,17 @@ pub const WRITE: u32 = 2;
 /// Read.
 pub const READ: u32 = 4;
 
-/// EACCES unless the calling thread may do `wanted` to the inode of `entry`; EROFS where nobody may write.
-pub fn check(entry: &Entry, wanted: u32) -> Result<()> {
+/// EACCES unless the calling thread may do `wanted` to the inode at `path`; EROFS where nobody may write.
+#[inline]
+pub fn check(path: &Path, wanted: u32) -> Result<()> {
     if wanted & WRITE != 0 {
-        writable(entry)?;
+        writable(path)?;
     }
+    permitted(path, wanted)
+}
+
+/// EACCES unless the calling thread may do `wanted` to the inode of `entry`, wherever it is mounted.
+pub fn permitted(entry: &Entry, wanted: u32) -> Result<()> {
     if can(CAP_DAC_OVERRIDE) && (wanted & EXECUTE == 0 || entry.kind() == Kind::Directory) {
         return Ok(());
     }
@@ -27,13 +34,10 @@ pub fn check(entry: &Entry, wanted: u32) -> Result<()> {
     current().with_credentials(|who| check_as(who, &attr, wanted))
 }
 
-/// EROFS when what is written to `entry` would change a file system that is mounted read-only.
-pub fn writable(entry: &Entry) -> Result<()> {
-    let stored = matches!(
-        entry.kind(),
-        Kind::Regular | Kind::Directory | Kind::Symlink
-    );
-    if stored && entry.inode().mount_flags() & MS_RDONLY != 0 {
+/// EROFS when what is written at `path` would change a file system that is mounted read-only.
+pub fn writable(path: &Path) -> Result<()> {
+    let stored = matches!(path.kind(), Kind::Regular | Kind::Directory | Kind::Symlink);
+    if stored && path.mount_flags() & MS_RDONLY != 0 {
         Err(Errno::EROFS)
     } else {
         Ok(())
@@ -42,7 +46,7 @@ pub fn writable(entry: &Entry) -> Result<()> {
 
 /// EACCES unless the calling thread may look names up in the directory `entry`.
 pub fn search(entry: &Entry) -> Result<()> {
-    check(entry, EXECUTE)
+    permitted(entry, EXECUTE)
 }
 
 /// EACCES unless `who` may do `wanted` to what has the attributes `attr`.

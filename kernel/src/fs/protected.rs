@@ -32,7 +32,7 @@ pub fn check_link_to(entry: &Entry) -> Result<()> {
     let gains = mode & S_ISUID != 0 || mode & program == program;
     if entry.kind() == Kind::Regular
         && !gains
-        && perm::check(entry, perm::READ | perm::WRITE).is_ok()
+        && perm::permitted(entry, perm::READ | perm::WRITE).is_ok()
     {
         return Ok(());
     }

@@ -3,14 +3,15 @@
 use super::context::FsContext;
 use super::entry::Entry;
 use super::inode::{Kind, Link};
+use super::path::{self, Path};
 use super::{perm, protected};
 use crate::errno::{Errno, Result};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::borrow::Borrow;
 use linux_raw_sys::general::{
-    RESOLVE_BENEATH, RESOLVE_CACHED, RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS,
-    RESOLVE_NO_XDEV,
+    MS_NOSYMFOLLOW, RESOLVE_BENEATH, RESOLVE_CACHED, RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS,
+    RESOLVE_NO_SYMLINKS, RESOLVE_NO_XDEV,
 };
 
 /// The longest path with its terminating zero (`PATH_MAX`).
@@ -80,7 +81,9 @@ pub struct Walk<'c> {
     links: usize,
     scope: Scope,
     /// What the scope is: the directory that must not be left.
-    top: Option<Arc<Entry>>,
+    top: Option<Path>,
+    /// How many renames and mounts there had been when the walk began.
+    changes: u64,
 }
 
 impl<'c> Walk<'c> {
@@ -91,12 +94,14 @@ impl<'c> Walk<'c> {
             links: 0,
             scope: Scope::default(),
             top: None,
+            changes: 0,
         }
     }
 
     /// The same walk within bounds, from directory `from`, or the current one.
-    pub fn within(mut self, scope: Scope, from: Option<&Arc<Entry>>) -> Self {
+    pub fn within(mut self, scope: Scope, from: Option<&Path>) -> Self {
         if scope.is_bounded() {
+            self.changes = path::changes();
             let top = from.cloned();
             self.top = Some(top.unwrap_or_else(|| self.context.directory()));
         }
@@ -105,7 +110,7 @@ impl<'c> Walk<'c> {
     }
 
     /// Where a path that begins with `/` starts.
-    fn root(&self) -> Result<Arc<Entry>> {
+    fn root(&self) -> Result<Path> {
         match &self.top {
             None => Ok(self.context.root()),
             Some(_) if self.scope.has(RESOLVE_BENEATH) => Err(Errno::EXDEV),
@@ -114,12 +119,7 @@ impl<'c> Walk<'c> {
     }
 
     /// Resolves `path` from directory `from`, or the current one. `follow`: also a symbolic link at its end.
-    pub fn resolve(
-        &mut self,
-        from: Option<&Arc<Entry>>,
-        path: &[u8],
-        follow: bool,
-    ) -> Result<Arc<Entry>> {
+    pub fn resolve(&mut self, from: Option<&Path>, path: &[u8], follow: bool) -> Result<Path> {
         if path.is_empty() {
             return Err(Errno::ENOENT);
         }
@@ -127,11 +127,7 @@ impl<'c> Walk<'c> {
     }
 
     /// Resolves all but the last part of `path`.
-    pub fn parent<'p>(
-        &mut self,
-        from: Option<&Arc<Entry>>,
-        path: &'p [u8],
-    ) -> Result<(Arc<Entry>, Last<'p>)> {
+    pub fn parent<'p>(&mut self, from: Option<&Path>, path: &'p [u8]) -> Result<(Path, Last<'p>)> {
         let end = path
             .iter()
             .rposition(|&byte| byte != b'/')
@@ -157,29 +153,29 @@ impl<'c> Walk<'c> {
     }
 
     /// Looks the last part of a path up, without following a link there or entering what is mounted there.
-    pub fn last(&self, directory: &Arc<Entry>, last: &Last) -> Result<Arc<Entry>> {
+    pub fn last(&self, directory: &Path, last: &Last) -> Result<Path> {
         match last.name {
             b"" | b"." => Ok(directory.clone()),
             b".." => self.above(directory),
-            name => step(directory, name),
+            name => Ok(directory.with(step(directory, name)?)),
         }
     }
 
-    /// Counts one more symbolic link; ELOOP when there were too many.
-    pub fn count_link(&mut self) -> Result<()> {
-        self.links += 1;
-        if self.links > MAX_LINKS || self.scope.has(RESOLVE_NO_SYMLINKS) {
-            Err(Errno::ELOOP)
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Where a symbolic link leads.
+    /// Where a symbolic link in `directory` leads; `last`: the path ends with it.
     ///
     /// # Errors
-    /// ELOOP, EXDEV: it names no path, and such may not be followed.
-    pub fn link(&self, link: &Entry) -> Result<Link> {
+    /// ELOOP, where there were too many or none may be followed; EXDEV: it names no path, and such may not be followed;
+    /// EACCES: it is a foreign one in a folder of everybody's.
+    pub fn follow(&mut self, directory: &Path, link: &Entry, last: bool) -> Result<Link> {
+        self.links += 1;
+        let forbidden =
+            self.scope.has(RESOLVE_NO_SYMLINKS) || directory.mount_flags() & MS_NOSYMFOLLOW != 0;
+        if self.links > MAX_LINKS || forbidden {
+            return Err(Errno::ELOOP);
+        }
+        if last {
+            protected::check_follow(directory, link)?;
+        }
         match link.inode().link()? {
             Link::Entry(_) if self.scope.has(RESOLVE_NO_MAGICLINKS) => Err(Errno::ELOOP),
             Link::Entry(_) if self.top.is_some() => Err(Errno::EXDEV),
@@ -187,7 +183,7 @@ impl<'c> Walk<'c> {
         }
     }
 
-    fn start(&self, from: Option<&Arc<Entry>>, path: &[u8]) -> Result<Arc<Entry>> {
+    fn start(&self, from: Option<&Path>, path: &[u8]) -> Result<Path> {
         match from {
             _ if path.first() == Some(&b'/') => self.root(),
             Some(from) => Ok(from.clone()),
@@ -195,33 +191,46 @@ impl<'c> Walk<'c> {
         }
     }
 
-    fn above(&self, entry: &Arc<Entry>) -> Result<Arc<Entry>> {
-        if self.top.as_ref().is_some_and(|top| Arc::ptr_eq(top, entry)) {
+    fn above(&self, here: &Path) -> Result<Path> {
+        if self.top.as_ref().is_some_and(|top| top.is(here)) {
             return if self.scope.has(RESOLVE_BENEATH) {
                 Err(Errno::EXDEV)
             } else {
-                Ok(entry.clone())
+                Ok(here.clone())
             };
         }
-        if self.context.is_root(entry) {
-            return Ok(entry.clone());
+        if self.context.is_root(here) {
+            return Ok(here.clone());
         }
-        if self.scope.has(RESOLVE_NO_XDEV) && entry.is_root_of_fs() {
+        if self.scope.has(RESOLVE_NO_XDEV) && here.is_mount_root() {
             return Err(Errno::EXDEV);
         }
-        Ok(entry.above())
+        let above = here.above().covering();
+        // Whoever moved a directory out of the scope meanwhile could lead the walk past its top.
+        if self.top.is_some() && path::changes() != self.changes {
+            return Err(Errno::EAGAIN);
+        }
+        Ok(above)
     }
 
-    /// The member `name` of a directory, or what is mounted there.
-    fn enter(&self, directory: &Arc<Entry>, name: &[u8]) -> Result<Arc<Entry>> {
-        let entry = step(directory, name)?;
+    /// What a walk that comes to `entry` in a directory goes on with: that, or what is mounted there.
+    #[inline]
+    fn enter(&self, directory: Path, entry: Arc<Entry>) -> Result<Path> {
         if self.scope.has(RESOLVE_NO_XDEV) && entry.is_covered() {
             return Err(Errno::EXDEV);
         }
-        Ok(entry.covering())
+        Ok(directory.step(entry).covering())
     }
 
-    fn go(&mut self, start: Arc<Entry>, path: &[u8], follow: bool) -> Result<Arc<Entry>> {
+    /// Where a walk in bounds comes to is within them.
+    fn arrive(&self, here: Path) -> Result<Path> {
+        match &self.top {
+            Some(top) if !here.is_below(top) => Err(Errno::EXDEV),
+            _ => Ok(here),
+        }
+    }
+
+    fn go(&mut self, start: Path, path: &[u8], follow: bool) -> Result<Path> {
         let mut here = start;
         let mut expanded: Vec<u8> = Vec::new();
         let mut at = 0;
@@ -232,45 +241,45 @@ impl<'c> Walk<'c> {
                 expanded.borrow()
             };
             let Some((name, end)) = component(path, at) else {
-                return Ok(here);
+                return self.arrive(here);
             };
             if here.kind() != Kind::Directory {
                 return Err(Errno::ENOTDIR);
             }
             perm::search(&here)?;
-            let next = match name {
-                b"." => here.clone(),
-                b".." => self.above(&here)?,
-                _ => self.enter(&here, name)?,
-            };
             at = end;
             let more = at < path.len();
-            if next.kind() == Kind::Symlink && (follow || more) {
-                self.count_link()?;
-                if component(path, at).is_none() {
-                    protected::check_follow(&here, &next)?;
-                }
-                match self.link(&next)? {
-                    Link::Entry(entry) => here = entry,
-                    Link::Path(mut target) => {
-                        if target.is_empty() {
-                            return Err(Errno::ENOENT);
+            match name {
+                b"." => {}
+                b".." => here = self.above(&here)?,
+                _ => {
+                    let entry = step(&here, name)?;
+                    if entry.kind() != Kind::Symlink || !(follow || more) {
+                        here = self.enter(here, entry)?;
+                    } else {
+                        let last = component(path, at).is_none();
+                        match self.follow(&here, &entry, last)? {
+                            Link::Entry(place) => here = place,
+                            Link::Path(mut target) => {
+                                if target.is_empty() {
+                                    return Err(Errno::ENOENT);
+                                }
+                                if target.first() == Some(&b'/') {
+                                    here = self.root()?;
+                                }
+                                let rest = &path[at..];
+                                target.try_reserve(rest.len()).map_err(|_| Errno::ENOMEM)?;
+                                target.extend_from_slice(rest);
+                                (expanded, at) = (target, 0);
+                            }
                         }
-                        if target.first() == Some(&b'/') {
-                            here = self.root()?;
-                        }
-                        let rest = &path[at..];
-                        target.try_reserve(rest.len()).map_err(|_| Errno::ENOMEM)?;
-                        target.extend_from_slice(rest);
-                        (expanded, at) = (target, 0);
+                        continue;
                     }
                 }
-                continue;
             }
-            if more && next.kind() != Kind::Directory {
+            if more && here.kind() != Kind::Directory {
                 return Err(Errno::ENOTDIR);
             }
-            here = next;
         }
     }
 }

@@ -5,15 +5,14 @@ use crate::errno::{Errno, Result};
 use crate::fs::file::Record;
 use crate::fs::inode::{Kind, Link, New, Replace};
 use crate::fs::walk::{Last, Walk};
-use crate::fs::{Entry, inotify, mount, perm, protected};
-use crate::mm::user::{UserSlice, read_cstr};
+use crate::fs::{Entry, Path, inotify, perm, protected};
+use crate::mm::user::UserSlice;
 use crate::task::{current, require};
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use linux_raw_sys::general::*;
 
 /// Resolves all of a path but its last part, which is in a directory that the caller may search.
-fn parent<'p>(directory: i32, path: &'p [u8]) -> Result<(Arc<Entry>, Last<'p>)> {
+fn parent<'p>(directory: i32, path: &'p [u8]) -> Result<(Path, Last<'p>)> {
     let from = path::base(directory, path)?;
     let context = current().fs();
     let (parent, last) = Walk::new(&context).parent(from.as_ref(), path)?;
@@ -99,6 +98,9 @@ pub fn linkat(from: i32, old: usize, to: i32, new: usize, flags: u32) -> Result<
     if last.directory {
         return Err(Errno::ENOENT);
     }
+    if !entry.same_mount(&parent) {
+        return Err(Errno::EXDEV);
+    }
     if entry.kind() == Kind::Directory {
         return Err(Errno::EPERM);
     }
@@ -138,7 +140,7 @@ fn until_still<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
     }
 }
 
-fn remove(parent: &Arc<Entry>, name: &[u8], last: &Last, rmdir: bool) -> Result<Arc<Entry>> {
+fn remove(parent: &Path, name: &[u8], last: &Last, rmdir: bool) -> Result<Arc<Entry>> {
     let victim = parent.inode().lookup(parent, name)?;
     let is_directory = victim.kind() == Kind::Directory;
     if last.directory && !rmdir && !is_directory {
@@ -171,6 +173,9 @@ pub fn renameat2(from: i32, old: usize, to: i32, new: usize, flags: u32) -> Resu
     let (old, new) = (UserPath::read(old)?, UserPath::read(new)?);
     let (old_parent, old_last) = parent(from, &old)?;
     let (new_parent, new_last) = parent(to, &new)?;
+    if !old_parent.same_mount(&new_parent) {
+        return Err(Errno::EXDEV);
+    }
     let old_name = old_last.proper(Errno::EBUSY)?;
     let new_name = new_last.proper(if replace == Replace::No {
         Errno::EEXIST
@@ -186,7 +191,7 @@ pub fn renameat2(from: i32, old: usize, to: i32, new: usize, flags: u32) -> Resu
     if victim.as_ref().is_some_and(same) {
         return Ok(0);
     }
-    let (from, to) = ((&*old_parent, old_name), (&*new_parent, new_name));
+    let (from, to) = ((&**old_parent, old_name), (&**new_parent, new_name));
     inotify::moved(&source, from, to);
     match (&victim, replace) {
         (Some(other), Replace::Exchange) => inotify::moved(other, to, from),
@@ -197,7 +202,7 @@ pub fn renameat2(from: i32, old: usize, to: i32, new: usize, flags: u32) -> Resu
 }
 
 /// A name that a rename is about: its directory, how it ends the path, and the name itself.
-type Renamed<'a> = (&'a Arc<Entry>, &'a Last<'a>, &'a [u8]);
+type Renamed<'a> = (&'a Path, &'a Last<'a>, &'a [u8]);
 
 /// Renames, and returns what was renamed and what had the new name.
 fn rename(
@@ -221,13 +226,13 @@ fn rename(
     if old_last.directory || new_last.directory && replace != Replace::Exchange {
         directory(&source)?;
     }
-    let apart = !Arc::ptr_eq(old_parent, new_parent);
+    let apart = !Arc::ptr_eq(old_parent.entry(), new_parent.entry());
     leave(old_parent, &source, apart)?;
     match &victim {
         Some(victim) => leave(new_parent, victim, apart && replace == Replace::Exchange)?,
         None => perm::check(new_parent, perm::WRITE)?,
     }
-    let to = (new_parent, new_name);
+    let to = (new_parent.entry(), new_name);
     let occupant = victim.as_ref();
     old_parent
         .inode()
@@ -245,11 +250,11 @@ fn directory(entry: &Entry) -> Result<()> {
 }
 
 /// Checks that the calling thread may take `entry` out of `parent`; with another parent, a directory itself changes.
-fn leave(parent: &Arc<Entry>, entry: &Arc<Entry>, changes_parent: bool) -> Result<()> {
+fn leave(parent: &Path, entry: &Arc<Entry>, changes_parent: bool) -> Result<()> {
     perm::check(parent, perm::WRITE)?;
     perm::sticky(parent, entry)?;
     if changes_parent && entry.kind() == Kind::Directory {
-        perm::check(entry, perm::WRITE)?;
+        perm::permitted(entry, perm::WRITE)?;
     }
     if entry.is_covered() {
         return Err(Errno::EBUSY);
@@ -273,7 +278,7 @@ pub fn readlinkat(directory: i32, path: usize, buffer: usize, size: i32) -> Resu
     }
     let target = match entry.inode().link()? {
         Link::Path(target) => target,
-        Link::Entry(entry) => entry.path(&current().fs().root()),
+        Link::Entry(place) => place.text(&current().fs().root())?.0,
     };
     let len = target.len().min(size as usize);
     UserSlice::new(buffer, len).copy_out(&target[..len])?;
@@ -331,12 +336,14 @@ pub fn getcwd(buffer: usize, size: usize) -> Result<usize> {
     if directory.is_removed() {
         return Err(Errno::ENOENT);
     }
-    let root = context.root();
-    let mut path = directory.path(&root);
-    if !directory.is_below(&root) {
-        path.splice(..0, *b"(unreachable)");
+    let (mut path, below) = directory.text(&context.root())?;
+    let (mark, end) = (&b"(unreachable)"[..], b"\0");
+    let room = path.try_reserve(mark.len() + end.len());
+    room.map_err(|_| Errno::ENOMEM)?;
+    if !below {
+        path.splice(..0, mark.iter().copied());
     }
-    path.push(0);
+    path.extend_from_slice(end);
     if path.len() > size {
         return Err(Errno::ERANGE);
     }
@@ -344,12 +351,12 @@ pub fn getcwd(buffer: usize, size: usize) -> Result<usize> {
     Ok(path.len())
 }
 
-fn change_directory(entry: Arc<Entry>) -> Result<usize> {
+fn change_directory(entry: Path) -> Result<usize> {
     if entry.kind() != Kind::Directory {
         return Err(Errno::ENOTDIR);
     }
     perm::search(&entry)?;
-    current().fs().set_directory(entry);
+    current().fs().set_directory(entry)?;
     Ok(0)
 }
 
@@ -360,7 +367,7 @@ pub fn chdir(path: usize) -> Result<usize> {
 
 /// fchdir(2)
 pub fn fchdir(fd: i32) -> Result<usize> {
-    change_directory(file(fd)?.entry().clone())
+    change_directory(file(fd)?.path().clone())
 }
 
 /// chroot(2)
@@ -371,62 +378,11 @@ pub fn chroot(path: usize) -> Result<usize> {
     }
     perm::search(&entry)?;
     require(CAP_SYS_CHROOT)?;
-    current().fs().set_root(entry);
+    current().fs().set_root(entry)?;
     Ok(0)
 }
 
 /// umask(2)
 pub fn umask(mask: u32) -> Result<usize> {
     Ok(current().fs().set_umask(mask) as usize)
-}
-
-/// mount(2): a new file system, or a directory shown at a second place. Those flags that say how it is mounted hold for a
-/// tmpfs of its own, at every place that shows it.
-pub fn mount(source: usize, target: usize, kind: usize, flags: u32, data: usize) -> Result<usize> {
-    const SETTINGS: u32 = MS_PRIVATE | MS_SHARED | MS_SLAVE | MS_UNBINDABLE;
-    let target = path::resolve(AT_FDCWD, target, 0)?;
-    require(CAP_SYS_ADMIN)?;
-    if flags & SETTINGS != 0 {
-        return Ok(0);
-    }
-    let options = if data == 0 {
-        Vec::new()
-    } else {
-        read_cstr(data, 4096)?
-    };
-    if flags & MS_REMOUNT != 0 {
-        // A bind mount has no flags of its own.
-        if flags & MS_BIND == 0 {
-            mount::remount(&target, flags, &options)?;
-        }
-        return Ok(0);
-    }
-    if flags & MS_MOVE != 0 {
-        return Err(Errno::EINVAL);
-    }
-    if flags & MS_BIND != 0 {
-        mount::bind(&path::resolve(AT_FDCWD, source, 0)?, &target)?;
-        return Ok(0);
-    }
-    let source = if source == 0 {
-        b"none".to_vec()
-    } else {
-        read_cstr(source, 4096)?
-    };
-    mount::mount(&source, &target, &read_cstr(kind, 64)?, flags, &options)?;
-    Ok(0)
-}
-
-/// umount2(2)
-pub fn umount2(target: usize, flags: u32) -> Result<usize> {
-    check_flags(flags, MNT_FORCE | MNT_DETACH | MNT_EXPIRE | UMOUNT_NOFOLLOW)?;
-    require(CAP_SYS_ADMIN)?;
-    let follow = if flags & UMOUNT_NOFOLLOW != 0 {
-        AT_SYMLINK_NOFOLLOW
-    } else {
-        0
-    };
-    let root = path::resolve(AT_FDCWD, target, follow)?;
-    mount::unmount(&root, flags & MNT_DETACH != 0)?;
-    Ok(0)
 }

@@ -7,12 +7,11 @@ use crate::fs::file::Whence;
 use crate::fs::inode::{Kind, Link, New};
 use crate::fs::io::{IoVec, Sink, Source};
 use crate::fs::walk::{Scope, Walk};
-use crate::fs::{Entry, File, OpenFlags, inotify, lease, perm, protected};
+use crate::fs::{File, OpenFlags, Path, inotify, lease, perm, protected};
 use crate::mm::PAGE_SIZE;
 use crate::mm::user::UserPtr;
 use crate::task::current;
 use crate::task::transfers::Way;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use linux_raw_sys::general::*;
 
@@ -90,7 +89,7 @@ fn open_path(directory: i32, path: &[u8], flags: u32, mode: u32, scope: Scope) -
 }
 
 /// Checks that an existing inode may be opened so, and shortens it where O_TRUNC asks for that.
-pub(super) fn check_open(entry: &Arc<Entry>, flags: OpenFlags) -> Result<()> {
+pub(super) fn check_open(entry: &Path, flags: OpenFlags) -> Result<()> {
     let kind = entry.kind();
     if flags.has(O_DIRECTORY) && kind != Kind::Directory {
         return Err(Errno::ENOTDIR);
@@ -103,11 +102,13 @@ pub(super) fn check_open(entry: &Arc<Entry>, flags: OpenFlags) -> Result<()> {
         Kind::Directory if flags.writable() || flags.has(O_CREAT) => return Err(Errno::EISDIR),
         _ => {}
     }
+    // The access mode 3 is for control operations alone, and asks for both.
+    let both = flags.has(O_ACCMODE);
     let mut wanted = 0;
-    if flags.readable() {
+    if flags.readable() || both {
         wanted |= perm::READ;
     }
-    if flags.writable() || flags.has(O_TRUNC) {
+    if flags.writable() || both || flags.has(O_TRUNC) {
         wanted |= perm::WRITE;
     }
     perm::check(entry, wanted)?;
@@ -126,11 +127,11 @@ pub(super) fn check_open(entry: &Arc<Entry>, flags: OpenFlags) -> Result<()> {
 /// Makes a file without a name in the file system of a directory.
 fn open_unnamed(
     walk: &mut Walk,
-    from: Option<Arc<Entry>>,
+    from: Option<Path>,
     path: &[u8],
     flags: OpenFlags,
     mode: u32,
-) -> Result<Arc<Entry>> {
+) -> Result<Path> {
     if !flags.has(O_TMPFILE) || !flags.writable() || flags.has(O_CREAT) {
         return Err(Errno::EINVAL);
     }
@@ -140,20 +141,21 @@ fn open_unnamed(
     }
     perm::check(&directory, perm::WRITE | perm::EXECUTE)?;
     let mode = S_IFREG | mode & 0o7777 & !current().fs().umask();
-    directory
+    let made = directory
         .inode()
-        .create_unnamed(&directory, mode, !flags.has(O_EXCL))
+        .create_unnamed(&directory, mode, !flags.has(O_EXCL))?;
+    Ok(directory.step(made))
 }
 
 /// Finds or makes what open(O_CREAT) names, and tells whether it did make it; a symbolic link at the end is followed even
 /// if it dangles.
 fn open_or_create(
     mut walk: Walk,
-    from: Option<Arc<Entry>>,
+    from: Option<Path>,
     path: &[u8],
     flags: OpenFlags,
     mode: u32,
-) -> Result<(Arc<Entry>, bool)> {
+) -> Result<(Path, bool)> {
     if flags.has(O_DIRECTORY) {
         return Err(Errno::EINVAL);
     }
@@ -163,15 +165,16 @@ fn open_or_create(
         let path = if expanded.is_empty() { path } else { &expanded };
         let (directory, last) = walk.parent(from.as_ref(), path)?;
         perm::search(&directory)?;
+        if last.directory && last.proper(Errno::EISDIR).is_ok() {
+            return Err(Errno::EISDIR);
+        }
         match walk.last(&directory, &last) {
             Ok(entry) if flags.has(O_EXCL) => {
                 drop(entry);
                 return Err(Errno::EEXIST);
             }
             Ok(entry) if entry.kind() == Kind::Symlink && !flags.has(O_NOFOLLOW) => {
-                walk.count_link()?;
-                protected::check_follow(&directory, &entry)?;
-                match walk.link(&entry)? {
+                match walk.follow(&directory, &entry, true)? {
                     Link::Path(target) => (from, expanded) = (Some(directory), target),
                     Link::Entry(entry) => {
                         check_open(&entry, flags)?;
@@ -181,17 +184,11 @@ fn open_or_create(
             }
             Ok(entry) => {
                 let entry = entry.covering();
-                if last.directory && entry.kind() != Kind::Directory {
-                    return Err(Errno::ENOTDIR);
-                }
                 protected::check_create(&directory, &entry)?;
                 check_open(&entry, flags)?;
                 return Ok((entry, false));
             }
             Err(Errno::ENOENT) => {
-                if last.directory {
-                    return Err(Errno::EISDIR);
-                }
                 let name = last.proper(Errno::EISDIR)?;
                 perm::check(&directory, perm::WRITE)?;
                 let mode = mode & 0o7777 & !umask;
@@ -204,7 +201,7 @@ fn open_or_create(
                     made => {
                         let made = made?;
                         inotify::in_directory(&directory, name, false, IN_CREATE, 0);
-                        return Ok((made, true));
+                        return Ok((directory.step(made), true));
                     }
                 }
             }

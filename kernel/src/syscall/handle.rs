@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use super::file::check_open;
 use super::path::{self, check_flags, file};
 use crate::errno::{Errno, Result};
-use crate::fs::{Entry, File, OpenFlags, inotify, mount, tmpfs};
+use crate::fs::{Entry, File, OpenFlags, inotify, tmpfs};
 use crate::hash::{self, HashMap};
 use crate::mm::user::UserPtr;
 use crate::sync::Mutex;
@@ -84,7 +84,7 @@ pub fn name_to_handle_at(
     let bytes = size_of::<Handle>() as u32;
     let fits = room >= bytes;
     let kind = if fits { KIND } else { INVALID };
-    UserPtr::new(mount).write(&(mount::number_of(&entry) as i32))?;
+    UserPtr::new(mount).write(&(entry.mount_id() as i32))?;
     UserPtr::new(handle).write(&Head { bytes, kind })?;
     if !fits {
         return Err(Errno::EOVERFLOW);
@@ -100,7 +100,7 @@ pub fn name_to_handle_at(
 pub fn open_by_handle_at(mount: i32, handle: usize, flags: u32) -> Result<usize> {
     let anchor = match mount {
         AT_FDCWD => current().fs().directory(),
-        fd => file(fd)?.entry().clone(),
+        fd => file(fd)?.path().clone(),
     };
     require(CAP_DAC_READ_SEARCH)?;
     let head = UserPtr::<Head>::new(handle).read()?;
@@ -116,7 +116,7 @@ pub fn open_by_handle_at(mount: i32, handle: usize, flags: u32) -> Result<usize>
         u64::from(high) << 32 | u64::from(low),
     );
     let known = KNOWN.lock().entries.get(&key).and_then(Weak::upgrade);
-    let entry = known.ok_or(Errno::ESTALE)?;
+    let entry = anchor.step(known.ok_or(Errno::ESTALE)?);
     let flags = OpenFlags(flags | O_LARGEFILE);
     check_open(&entry, flags)?;
     let opened = File::open(entry, flags)?;

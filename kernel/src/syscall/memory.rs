@@ -124,7 +124,7 @@ pub fn mmap(
         if !file.flags().readable() || shared && rights.has(Rights::WRITE) && !writable {
             return Err(Errno::EACCES);
         }
-        if rights.has(Rights::EXECUTE) && file.entry().inode().mount_flags() & MS_NOEXEC != 0 {
+        if rights.has(Rights::EXECUTE) && file.path().mount_flags() & MS_NOEXEC != 0 {
             return Err(Errno::EPERM);
         }
         let sealed = shared && writable && tmpfs::is_sealed(&file);

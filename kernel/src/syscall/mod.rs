@@ -23,6 +23,7 @@ mod lock;
 mod memory;
 mod message;
 mod mlock;
+mod mount;
 mod mq;
 mod path;
 mod pidfd;

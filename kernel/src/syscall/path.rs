@@ -2,7 +2,7 @@
 
 use crate::errno::{Errno, Result};
 use crate::fs::walk::{PATH_MAX, Walk};
-use crate::fs::{Entry, File};
+use crate::fs::{File, Path};
 use crate::mm::user;
 use crate::task::current;
 use alloc::sync::Arc;
@@ -64,15 +64,15 @@ pub fn opened(fd: i32) -> Result<Arc<File>> {
 }
 
 /// Where a path of an `…at` call starts: `None` for the current directory.
-pub fn base(directory: i32, path: &[u8]) -> Result<Option<Arc<Entry>>> {
+pub fn base(directory: i32, path: &[u8]) -> Result<Option<Path>> {
     if directory == AT_FDCWD || path.first() == Some(&b'/') {
         return Ok(None);
     }
-    Ok(Some(file(directory)?.entry().clone()))
+    Ok(Some(file(directory)?.path().clone()))
 }
 
 /// Resolves the path of an `…at` call with its AT_ flags.
-pub fn resolve(directory: i32, path: usize, flags: u32) -> Result<Arc<Entry>> {
+pub fn resolve(directory: i32, path: usize, flags: u32) -> Result<Path> {
     if path == 0 && flags & AT_EMPTY_PATH != 0 {
         return resolve_bytes(directory, b"", flags);
     }
@@ -80,7 +80,7 @@ pub fn resolve(directory: i32, path: usize, flags: u32) -> Result<Arc<Entry>> {
 }
 
 /// The same for a path that was copied already.
-pub fn resolve_bytes(directory: i32, path: &[u8], flags: u32) -> Result<Arc<Entry>> {
+pub fn resolve_bytes(directory: i32, path: &[u8], flags: u32) -> Result<Path> {
     let from = base(directory, path)?;
     let context = current().fs();
     if path.is_empty() && flags & AT_EMPTY_PATH != 0 {

@@ -31,6 +31,14 @@ impl Side {
         Ok(Side { file, position })
     }
 
+    /// The position at which it begins.
+    fn at(&self) -> Result<u64> {
+        match &self.position {
+            Some((_, position)) => Ok(*position),
+            None => self.file.seek(0, Whence::Current),
+        }
+    }
+
     /// Reads without moving on where the file can be read again; the rest is up to `read_done`.
     fn read(&self, buffer: &mut [u8]) -> Result<usize> {
         match &self.position {
@@ -154,11 +162,24 @@ pub fn copy_file_range(
     if out.flags().has(O_APPEND) {
         return Err(Errno::EBADF);
     }
-    count_both(copy(
-        Side::new(input, input_offset)?,
-        Side::new(out, out_offset)?,
-        count,
-    ))
+    let (from, to) = (Side::new(input, input_offset)?, Side::new(out, out_offset)?);
+    check_apart(&from, &to, count)?;
+    count_both(copy(from, to, count))
+}
+
+/// Checks that a copy stays within one file system (EXDEV), and in one file does not write what it reads (EINVAL).
+fn check_apart(from: &Side, to: &Side, count: usize) -> Result<()> {
+    let [source, target] = [from, to].map(|side| side.file.entry().inode().attr());
+    if source.device != target.device {
+        return Err(Errno::EXDEV);
+    }
+    let (read, written) = (from.at()?, to.at()?);
+    let count = (count as u64).min(source.size.saturating_sub(read));
+    let overlap = written < read.saturating_add(count) && read < written.saturating_add(count);
+    if source.inode == target.inode && overlap {
+        return Err(Errno::EINVAL);
+    }
+    Ok(())
 }
 
 /// All flags of the family (SPLICE_F_ALL).

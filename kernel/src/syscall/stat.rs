@@ -4,13 +4,12 @@ use super::layout::{self, Layout};
 use super::path::{self, check_flags, file, opened};
 use crate::errno::{Errno, Result};
 use crate::fs::device;
-use crate::fs::inode::{Attr, Kind, SetAttr, Time};
+use crate::fs::inode::{Attr, FsStat, Kind, SetAttr, Time};
 use crate::fs::tmpfs::without_set_id;
-use crate::fs::{Entry, inotify, perm};
+use crate::fs::{Path, inotify, perm};
 use crate::mm::PAGE_SIZE;
 use crate::mm::user::UserPtr;
 use crate::task::current;
-use alloc::sync::Arc;
 use linux_raw_sys::general::*;
 use zerocopy::{Immutable, IntoBytes};
 
@@ -125,15 +124,20 @@ pub fn statx(directory: i32, path: usize, flags: u32, mask: u32, to: usize) -> R
     if mask & STATX__RESERVED != 0 || flags & AT_STATX_SYNC_TYPE == AT_STATX_SYNC_TYPE {
         return Err(Errno::EINVAL);
     }
-    let attr = path::resolve(directory, path, flags)?.inode().attr();
+    let found = path::resolve(directory, path, flags)?;
+    let attr = found.inode().attr();
     let numbers = |device| {
         let (major, minor) = device::split(device);
         [major, minor]
     };
     let statx = Statx {
-        mask: STATX_BASIC_STATS | STATX_BTIME,
+        mask: STATX_BASIC_STATS | STATX_BTIME | STATX_MNT_ID,
         block_size: PAGE_SIZE as u32,
-        attributes: 0,
+        attributes: if found.is_mount_root() {
+            u64::from(STATX_ATTR_MOUNT_ROOT)
+        } else {
+            0
+        },
         links: attr.links,
         uid: attr.uid,
         gid: attr.gid,
@@ -142,14 +146,14 @@ pub fn statx(directory: i32, path: usize, flags: u32, mask: u32, to: usize) -> R
         inode: attr.inode,
         size: attr.size,
         blocks: attr.blocks,
-        attributes_mask: 0,
+        attributes_mask: STATX_ATTR_MOUNT_ROOT.into(),
         accessed: attr.accessed.into(),
         born: attr.born.into(),
         changed: attr.changed.into(),
         modified: attr.modified.into(),
         rdev: numbers(attr.rdev),
         device: numbers(attr.device),
-        mount: 0,
+        mount: found.mount_id().into(),
         spare: [0; 13],
     };
     UserPtr::new(to).write(&statx)?;
@@ -174,8 +178,23 @@ struct StatFs {
     spare: [u64; 4],
 }
 
-fn write_statfs(entry: &Arc<Entry>, to: usize) -> Result<usize> {
-    let fs = entry.inode().fs_stat();
+/// What there is to tell of the file system of a path, which the kernel's own have as well.
+fn fs_stat(path: &Path) -> FsStat {
+    let magic = match (path.mount(), path.kind()) {
+        (Some(mount), _) => return mount.fs().stat(),
+        (None, Kind::Fifo) => PIPEFS_MAGIC,
+        (None, Kind::Socket) => SOCKFS_MAGIC,
+        (None, Kind::Anonymous) => ANON_INODE_FS_MAGIC,
+        _ => return path.inode().fs_stat(),
+    };
+    FsStat {
+        magic: magic.into(),
+        ..FsStat::default()
+    }
+}
+
+fn write_statfs(entry: &Path, to: usize) -> Result<usize> {
+    let fs = fs_stat(entry);
     let statfs = StatFs {
         magic: fs.magic,
         block_size: PAGE_SIZE as u64,
@@ -187,7 +206,7 @@ fn write_statfs(entry: &Arc<Entry>, to: usize) -> Result<usize> {
         id: [entry.inode().attr().device as u32, 0],
         name_max: crate::fs::walk::NAME_MAX as u64,
         fragment: PAGE_SIZE as u64,
-        flags: statfs_flags(entry.inode().mount_flags()),
+        flags: statfs_flags(entry.mount_flags()),
         spare: [0; 4],
     };
     UserPtr::new(to).write(&statfs)?;
@@ -216,7 +235,7 @@ pub fn statfs(path: usize, to: usize) -> Result<usize> {
 
 /// fstatfs(2)
 pub fn fstatfs(fd: i32, to: usize) -> Result<usize> {
-    write_statfs(file(fd)?.entry(), to)
+    write_statfs(file(fd)?.path(), to)
 }
 
 /// faccessat(2)
@@ -233,6 +252,10 @@ pub fn faccessat2(directory: i32, path: usize, mode: u32, flags: u32) -> Result<
         if mode & perm::WRITE != 0 {
             perm::writable(&entry)?;
         }
+        let program = mode & perm::EXECUTE != 0 && entry.kind() == Kind::Regular;
+        if program && entry.mount_flags() & MS_NOEXEC != 0 {
+            return Err(Errno::EACCES);
+        }
         let attr = entry.inode().attr();
         current().with_credentials(|who| {
             if flags & AT_EACCESS != 0 {
@@ -244,7 +267,7 @@ pub fn faccessat2(directory: i32, path: usize, mode: u32, flags: u32) -> Result<
     Ok(0)
 }
 
-fn change_mode(entry: &Arc<Entry>, mode: u32) -> Result<usize> {
+fn change_mode(entry: &Path, mode: u32) -> Result<usize> {
     perm::writable(entry)?;
     perm::owner(entry)?;
     if entry.kind() == Kind::Symlink {
@@ -264,7 +287,7 @@ fn change_mode(entry: &Arc<Entry>, mode: u32) -> Result<usize> {
 
 /// fchmod(2)
 pub fn fchmod(fd: i32, mode: u32) -> Result<usize> {
-    change_mode(opened(fd)?.entry(), mode)
+    change_mode(opened(fd)?.path(), mode)
 }
 
 /// fchmodat(2)
@@ -278,7 +301,7 @@ pub fn fchmodat2(directory: i32, path: usize, mode: u32, flags: u32) -> Result<u
     change_mode(&path::resolve(directory, path, flags)?, mode)
 }
 
-fn change_owner(entry: &Arc<Entry>, uid: u32, gid: u32) -> Result<usize> {
+fn change_owner(entry: &Path, uid: u32, gid: u32) -> Result<usize> {
     perm::writable(entry)?;
     let attr = entry.inode().attr();
     let given = |id: u32| (id != u32::MAX).then_some(id);
@@ -307,7 +330,7 @@ fn change_owner(entry: &Arc<Entry>, uid: u32, gid: u32) -> Result<usize> {
 
 /// fchown(2)
 pub fn fchown(fd: i32, uid: u32, gid: u32) -> Result<usize> {
-    change_owner(opened(fd)?.entry(), uid, gid)
+    change_owner(opened(fd)?.path(), uid, gid)
 }
 
 /// fchownat(2)
@@ -342,14 +365,14 @@ pub fn utimensat<L: Layout>(
         None => (Some(Time::now()), Some(Time::now())),
         Some([accessed, modified]) => (time_to_set(accessed)?, time_to_set(modified)?),
     };
-    let entry = match path {
-        0 if directory == AT_FDCWD => return Err(Errno::EFAULT),
-        0 => file(directory)?.entry().clone(),
-        _ => path::resolve(directory, path, flags)?,
-    };
     if accessed.is_none() && modified.is_none() {
         return Ok(0);
     }
+    let entry = match path {
+        0 if directory == AT_FDCWD => return Err(Errno::EFAULT),
+        0 => file(directory)?.path().clone(),
+        _ => path::resolve(directory, path, flags)?,
+    };
     perm::writable(&entry)?;
     let now = given.is_none_or(|times| times.iter().all(|time| time[1] == i64::from(UTIME_NOW)));
     if perm::owner(&entry).is_err() {

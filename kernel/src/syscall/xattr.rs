@@ -3,10 +3,9 @@
 use super::path::{self, check_flags, opened};
 use crate::errno::{Errno, Result};
 use crate::fs::inode::{Kind, XattrChange};
-use crate::fs::{Entry, perm};
+use crate::fs::{Path, perm};
 use crate::mm::user::{UserPtr, UserSlice, read_cstr};
 use crate::task::can;
-use alloc::sync::Arc;
 use linux_raw_sys::general::{
     AT_FDCWD, AT_SYMLINK_NOFOLLOW, CAP_SYS_ADMIN, XATTR_CREATE, XATTR_REPLACE,
 };
@@ -24,7 +23,7 @@ fn name(address: usize) -> Result<alloc::vec::Vec<u8>> {
 }
 
 /// EOPNOTSUPP, EPERM or ENODATA where the name's namespace does not allow that.
-fn check(entry: &Arc<Entry>, name: &[u8], write: bool) -> Result<()> {
+fn check(entry: &Path, name: &[u8], write: bool) -> Result<()> {
     let wanted = if write { perm::WRITE } else { perm::READ };
     let privileged = can(CAP_SYS_ADMIN);
     if name.starts_with(b"user.") {
@@ -46,7 +45,7 @@ fn check(entry: &Arc<Entry>, name: &[u8], write: bool) -> Result<()> {
     }
 }
 
-fn set(entry: &Arc<Entry>, key: usize, value: usize, size: usize, flags: u32) -> Result<usize> {
+fn set(entry: &Path, key: usize, value: usize, size: usize, flags: u32) -> Result<usize> {
     check_flags(flags, XATTR_CREATE | XATTR_REPLACE)?;
     let key = name(key)?;
     if size > SIZE_MAX {
@@ -75,33 +74,33 @@ fn give(bytes: &[u8], to: usize, size: usize) -> Result<usize> {
     Ok(bytes.len())
 }
 
-fn get(entry: &Arc<Entry>, key: usize, value: usize, size: usize) -> Result<usize> {
+fn get(entry: &Path, key: usize, value: usize, size: usize) -> Result<usize> {
     let key = name(key)?;
     check(entry, &key, false)?;
     give(&entry.inode().xattr(&key)?, value, size)
 }
 
-fn list(entry: &Arc<Entry>, names: usize, size: usize) -> Result<usize> {
+fn list(entry: &Path, names: usize, size: usize) -> Result<usize> {
     give(&entry.inode().xattrs()?, names, size)
 }
 
-fn remove(entry: &Arc<Entry>, key: usize) -> Result<usize> {
+fn remove(entry: &Path, key: usize) -> Result<usize> {
     let key = name(key)?;
     check(entry, &key, true)?;
     entry.inode().set_xattr(&key, XattrChange::Remove)?;
     Ok(0)
 }
 
-fn followed(path: usize) -> Result<Arc<Entry>> {
+fn followed(path: usize) -> Result<Path> {
     path::resolve(AT_FDCWD, path, 0)
 }
 
-fn itself(path: usize) -> Result<Arc<Entry>> {
+fn itself(path: usize) -> Result<Path> {
     path::resolve(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW)
 }
 
-fn open(fd: i32) -> Result<Arc<Entry>> {
-    Ok(opened(fd)?.entry().clone())
+fn open(fd: i32) -> Result<Path> {
+    Ok(opened(fd)?.path().clone())
 }
 
 /// setxattr(2)

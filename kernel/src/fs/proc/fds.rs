@@ -161,7 +161,7 @@ impl Inode for Descriptor {
 
     fn link(&self) -> Result<Link> {
         match self.kind {
-            Kind::Symlink => Ok(Link::Entry(self.file()?.entry().clone())),
+            Kind::Symlink => Ok(Link::Entry(self.file()?.path().clone())),
             _ => Err(Errno::EINVAL),
         }
     }
@@ -180,7 +180,8 @@ impl Content for Descriptor {
         let flags = file.flags().told() | if close { O_CLOEXEC } else { 0 };
         put!(
             text,
-            "pos:\t{position}\nflags:\t0{flags:o}\nmnt_id:\t1\nino:\t{}\n",
+            "pos:\t{position}\nflags:\t0{flags:o}\nmnt_id:\t{}\nino:\t{}\n",
+            file.path().mount_id(),
             file.entry().inode().attr().inode
         );
         file.describe(text);

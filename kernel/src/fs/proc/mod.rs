@@ -15,7 +15,7 @@ mod sysvipc;
 use super::entry::Entry;
 use super::file::{File, FileOps, OpenFlags, Record};
 use super::generated::{self, Fixed, Node};
-use super::inode::{Attr, FsStat, Inode, Kind, SetAttr};
+use super::inode::{Attr, Inode, Kind, SetAttr};
 use crate::errno::{Errno, Result};
 use crate::task::tree;
 use alloc::format;
@@ -23,8 +23,6 @@ use alloc::sync::Arc;
 use process::Directory;
 use subject::Who;
 
-/// The magic number of procfs in statfs(2).
-const MAGIC: u64 = 0x9fa0;
 /// Positions in the root from this one on are processes, by number.
 const PROCESSES: u64 = 1 << 16;
 
@@ -97,13 +95,6 @@ impl Inode for Root {
             }
         };
         generated::entry(here, name, Directory::new(who, self.device))
-    }
-
-    fn fs_stat(&self) -> FsStat {
-        FsStat {
-            magic: MAGIC,
-            ..FsStat::default()
-        }
     }
 }
 

@@ -5,6 +5,7 @@ use super::super::file::{File, FileOps, OpenFlags, Record};
 use super::super::generated::{self, Content, Text};
 use super::super::inode::{Attr, Inode, Kind, Link, SetAttr};
 use super::super::mount;
+use super::super::path::Path;
 use super::subject::{Subject, Who};
 use super::{control, fds, mem, memory, pagemap, parse, status};
 use crate::errno::{Errno, Result};
@@ -24,7 +25,7 @@ enum Member {
         fn(&Subject, &mut Text) -> Result<()>,
         fn(&Subject, &[u8]) -> Result<()>,
     ),
-    Link(fn(&Subject) -> Result<Arc<Entry>>),
+    Link(fn(&Subject) -> Result<Path>),
     Memory,
     Pages,
     Descriptors,
@@ -61,7 +62,7 @@ const MEMBERS: &[(&str, Member)] = &[
                 .image()
                 .file
                 .ok_or(Errno::ENOENT)?
-                .entry()
+                .path()
                 .clone())
         }),
     ),
@@ -75,17 +76,11 @@ const MEMBERS: &[(&str, Member)] = &[
     ("mem", Member::Memory),
     (
         "mountinfo",
-        Text_(|subject, text| {
-            _ = mount::list_info(&subject.fs()?.root(), text);
-            Ok(())
-        }),
+        Text_(|subject, text| mount::list_info(&subject.fs()?.root(), text)),
     ),
     (
         "mounts",
-        Text_(|subject, text| {
-            _ = mount::list(&subject.fs()?.root(), text);
-            Ok(())
-        }),
+        Text_(|subject, text| mount::list(&subject.fs()?.root(), text)),
     ),
     ("oom_score", Text_(|_, text| Ok(text.push(b"0\n")))),
     (

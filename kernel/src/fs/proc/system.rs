@@ -1,7 +1,7 @@
 //! The files of procfs that tell of the machine and the kernel.
 
 use super::super::generated::{Node, Text};
-use super::super::mount;
+use super::super::{lock, mount};
 use crate::errno::{Errno, Result};
 use crate::mm::{PAGE_SIZE, frame};
 use crate::task::usage::{Times, user_hz};
@@ -20,6 +20,7 @@ pub const ROOT: &[(&str, Node)] = &[
     ("filesystems", File(filesystems)),
     ("interrupts", File(interrupts)),
     ("loadavg", File(loadavg)),
+    ("locks", File(lock::list)),
     ("meminfo", File(meminfo)),
     ("modules", File(|_| {})),
     ("mounts", Link(|text| text.push(b"self/mounts"))),

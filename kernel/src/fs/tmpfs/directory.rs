@@ -36,11 +36,6 @@ impl Directory {
         }
     }
 
-    /// Its entries.
-    pub fn entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
-        self.by_position.iter().filter_map(|slot| slot.1.as_ref())
-    }
-
     /// How many names it has.
     pub fn len(&self) -> usize {
         self.by_name.len()
@@ -120,7 +115,10 @@ pub fn read(
     emit: &mut dyn FnMut(Record) -> bool,
     mut next: impl FnMut(u64) -> Option<(u64, Arc<Entry>)>,
 ) {
-    let dots: [(&[u8], Arc<Entry>); 2] = [(b".", here.clone()), (b"..", here.above())];
+    let dots: [(&[u8], Arc<Entry>); 2] = [
+        (b".", here.clone()),
+        (b"..", here.parent().unwrap_or_else(|| here.clone())),
+    ];
     for (at, (name, entry)) in dots.into_iter().enumerate().skip(position as usize) {
         let inode = entry.inode().attr().inode;
         if !emit(Record {

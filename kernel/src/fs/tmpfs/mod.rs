@@ -15,17 +15,15 @@ pub use options::Options;
 use super::entry::Entry;
 use super::file::{File, OpenFlags};
 use super::inode::FsStat;
-use crate::errno::{Errno, Result};
+use crate::errno::Result;
 use crate::mm::PAGE_SIZE;
 use crate::mm::frame;
 use crate::mm::heap::try_arc;
 use crate::sync::{Mutex, SleepMutex};
 use alloc::sync::Arc;
 use core::any::Any;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
-use linux_raw_sys::general::{
-    F_SEAL_FUTURE_WRITE, F_SEAL_WRITE, MS_RDONLY, O_LARGEFILE, O_RDWR, S_IFDIR,
-};
+use core::sync::atomic::{AtomicU64, Ordering::*};
+use linux_raw_sys::general::{F_SEAL_FUTURE_WRITE, F_SEAL_WRITE, O_LARGEFILE, O_RDWR, S_IFDIR};
 use quota::Quota;
 
 /// The magic number of tmpfs in statfs(2).
@@ -43,8 +41,6 @@ pub struct Tmpfs {
     inodes: Quota,
     /// Held while a name goes from one directory to another (Linux's s_vfs_rename_mutex).
     rename: SleepMutex<()>,
-    /// How it is mounted (MS_*).
-    flags: AtomicU32,
 }
 
 impl Tmpfs {
@@ -55,7 +51,6 @@ impl Tmpfs {
             pages: try_arc(Quota::new(options.pages))?,
             inodes: Quota::new(options.inodes.map(|count| count.saturating_mul(INODE))),
             rename: SleepMutex::new(()),
-            flags: AtomicU32::new(0),
         })
     }
 
@@ -72,25 +67,6 @@ impl Tmpfs {
         options
             .pages
             .map_or(Ok(()), |pages| self.pages.change(pages))
-    }
-
-    /// How it is mounted (MS_*).
-    pub fn flags(&self) -> u32 {
-        self.flags.load(Relaxed)
-    }
-
-    /// Mounts it so from now on.
-    pub fn set_flags(&self, flags: u32) {
-        self.flags.store(flags, Relaxed);
-    }
-
-    /// EROFS when it is mounted read-only.
-    fn check_writable(&self) -> Result<()> {
-        if self.flags() & MS_RDONLY == 0 {
-            Ok(())
-        } else {
-            Err(Errno::EROFS)
-        }
     }
 
     /// Pages that its files may take, and take.

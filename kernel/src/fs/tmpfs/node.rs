@@ -193,9 +193,6 @@ impl Node {
     }
 
     fn accessed(&self, file: &File) {
-        if self.fs.flags() & (MS_RDONLY | MS_NOATIME) != 0 {
-            return;
-        }
         let mut meta = self.meta.lock();
         if let Some(now) = file.access_time(meta.accessed, meta.modified) {
             meta.accessed = now;
@@ -213,24 +210,6 @@ impl Node {
                 meta.mode = without_set_id(meta.mode);
             }
         }
-    }
-
-    /// Whether anybody holds an entry of the tree below `here`, whose inode this is, beside that tree: an open file, a
-    /// process's directory, a mount. `holders` are those who hold `here` and do not count.
-    pub fn is_used(&self, here: &Arc<Entry>, holders: usize) -> bool {
-        // The directory has each entry twice, and each entry its directory.
-        const LISTED: usize = 2;
-        let Ok(directory) = self.directory() else {
-            return Arc::strong_count(here) > holders;
-        };
-        let directory = directory.lock();
-        Arc::strong_count(here) > holders + directory.len()
-            || directory.entries().any(|entry| {
-                let inode: &dyn Any = &**entry.inode();
-                inode
-                    .downcast_ref::<Node>()
-                    .is_some_and(|node| node.is_used(entry, LISTED))
-            })
     }
 }
 
@@ -290,7 +269,6 @@ impl Inode for Node {
     }
 
     fn set_attr(&self, change: &SetAttr) -> Result<()> {
-        self.fs.check_writable()?;
         let mut meta = self.meta.lock();
         if let (Some(permissions), Ok(data)) = (change.permissions, self.data())
             && (permissions ^ meta.mode) & 0o111 != 0
@@ -310,7 +288,6 @@ impl Inode for Node {
     fn open(self: Arc<Self>, here: &Arc<Entry>, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         match &self.content {
             Content::File(_) | Content::Directory(_) => Ok(self),
-            Content::Device(_) if self.fs.flags() & MS_NODEV != 0 => Err(Errno::EACCES),
             Content::Device(rdev) => device::open(self.kind, *rdev, here, flags),
             Content::Fifo(fifo) => fifo.open(flags),
             Content::Symlink(_) => Err(Errno::ELOOP),
@@ -406,10 +383,6 @@ impl Inode for Node {
         self.rename_name(from, to, occupant, replace)
     }
 
-    fn mount_flags(&self) -> u32 {
-        self.fs.flags()
-    }
-
     fn fs_stat(&self) -> FsStat {
         self.fs.stat()
     }
@@ -419,7 +392,6 @@ impl Inode for Node {
     }
 
     fn set_xattr(&self, name: &[u8], change: XattrChange) -> Result<()> {
-        self.fs.check_writable()?;
         self.xattrs.change(name, change, &self.fs.inodes)?;
         self.linked(0);
         Ok(())

@@ -2,7 +2,7 @@
 
 use super::super::entry::Entry;
 use super::super::file::{File, FileOps, OpenFlags, Record};
-use super::super::inode::{Attr, FsStat, Inode, Kind, SetAttr, Time};
+use super::super::inode::{Attr, Inode, Kind, SetAttr, Time};
 use super::super::io::{Sink, Source};
 use super::super::poll::{Events, PollTable, WaitSource};
 use super::super::{device, new_device};
@@ -466,13 +466,6 @@ impl Inode for Root {
             .and_then(|name| name.parse().ok());
         let tty = index.and_then(find).ok_or(Errno::ENOENT)?;
         Entry::new(try_arc(Slave(tty))?, Some(here.clone()), Arc::from(name))
-    }
-
-    fn fs_stat(&self) -> FsStat {
-        FsStat {
-            magic: 0x1cd1,
-            ..FsStat::default()
-        }
     }
 }
 

@@ -55,14 +55,14 @@ impl Identity {
 
     /// A program that its user may not read is not shown to that user by other ways (would_dump).
     pub fn hide_unreadable(&mut self, file: &File) {
-        self.dumpable &= perm::check(file.entry(), perm::READ).is_ok();
+        self.dumpable &= perm::check(file.path(), perm::READ).is_ok();
     }
 }
 
 /// The owner and the group that a set-user-ID or set-group-ID program acts as.
 fn owners(file: &File) -> (Option<u32>, Option<u32>) {
     let inode = file.entry().inode();
-    if inode.mount_flags() & MS_NOSUID != 0 || current().has_no_new_privileges() {
+    if file.path().mount_flags() & MS_NOSUID != 0 || current().has_no_new_privileges() {
         return (None, None);
     }
     let attr = inode.attr();

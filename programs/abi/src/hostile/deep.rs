@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use crate::{in_child, tell, tell_end, tell_ok};
 
 /// Deeper than any stack would bear.
-const DEPTH: u32 = 20_000;
+const DEPTH: u32 = 3_000;
 const NAME: &CStr = c"d";
 
 /// Makes the folders and goes down.

@@ -7,6 +7,7 @@ mod hang;
 mod hoard;
 mod links;
 mod long;
+mod mounts;
 mod names;
 mod nested;
 mod rights;
@@ -22,6 +23,7 @@ const PARTS: &[(&str, fn())] = &[
     ("hoard", hoard::run),
     ("links", links::run),
     ("long", long::run),
+    ("mounts", mounts::run),
     ("names", names::run),
     ("nested", nested::run),
     ("rights", rights::run),

@@ -1,0 +1,115 @@
+//! What /proc/PID/mounts and mountinfo tell.
+
+use super::super::generated::Text;
+use super::super::path::{Path, TOO_LONG};
+use super::super::{device, tmpfs};
+use super::{Mount, TREE};
+use crate::errno::{Errno, Result};
+use crate::mm::PAGE_SIZE;
+use crate::put;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::sync::atomic::Ordering::Relaxed;
+use linux_raw_sys::general::*;
+
+/// A word among others: what would end it is written in octal.
+struct Word<'a>(&'a [u8]);
+
+impl Word<'_> {
+    fn put(&self, text: &mut Text) {
+        for &byte in self.0 {
+            match byte {
+                b' ' | b'\t' | b'\n' | b'\\' | b'#' => put!(text, "\\{byte:03o}"),
+                _ => text.push(&[byte]),
+            }
+        }
+    }
+}
+
+/// The options that every mount may have.
+fn options(flags: u32) -> impl fmt::Display {
+    const NAMES: [(u32, &str); 6] = [
+        (MS_NOSUID, ",nosuid"),
+        (MS_NODEV, ",nodev"),
+        (MS_NOEXEC, ",noexec"),
+        (MS_NOATIME, ",noatime"),
+        (MS_NODIRATIME, ",nodiratime"),
+        (MS_NOSYMFOLLOW, ",nosymfollow"),
+    ];
+    fmt::from_fn(move |out| {
+        out.write_str(access(flags))?;
+        for (_, name) in NAMES.iter().filter(|(flag, _)| flags & flag != 0) {
+            out.write_str(name)?;
+        }
+        if flags & (MS_NOATIME | MS_STRICTATIME) == 0 {
+            out.write_str(",relatime")?;
+        }
+        Ok(())
+    })
+}
+
+fn access(flags: u32) -> &'static str {
+    if flags & MS_RDONLY != 0 { "ro" } else { "rw" }
+}
+
+/// The options of the file system itself.
+fn put_own_options(mount: &Mount, text: &mut Text) {
+    let limit = tmpfs::node_of(mount.fs.root()).and_then(|node| node.fs().page_limit());
+    if let Some((pages, _)) = limit {
+        put!(text, ",size={}k", pages * (PAGE_SIZE as u64 / 1024));
+    }
+}
+
+/// Each mount that a process whose root is `root` can come to, and the path to it.
+fn each(root: &Path, mut tell: impl FnMut(&Arc<Mount>, &[u8])) -> Result<()> {
+    for mount in TREE.lock().iter() {
+        match Path::root_of(mount.clone()).text(root) {
+            Ok((path, true)) => tell(mount, &path),
+            Ok(_) => {}
+            Err(Errno::ENAMETOOLONG) => tell(mount, TOO_LONG),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Writes the lines of /proc/PID/mounts.
+pub fn list(root: &Path, text: &mut Text) -> Result<()> {
+    each(root, |mount, path| {
+        Word(&mount.source).put(text);
+        text.push(b" ");
+        Word(path).put(text);
+        put!(text, " {} {}", mount.fs.kind(), options(mount.flags()));
+        put_own_options(mount, text);
+        text.push(b" 0 0\n");
+    })
+}
+
+/// Writes the lines of /proc/PID/mountinfo.
+pub fn list_info(root: &Path, text: &mut Text) -> Result<()> {
+    each(root, |mount, path| {
+        let (major, minor) = device::split(mount.root.inode().attr().device);
+        let above = mount.place().map_or(mount.id, |place| place.mount_id());
+        put!(text, "{} {above} {major}:{minor} ", mount.id);
+        Word(&inside(mount)).put(text);
+        text.push(b" ");
+        Word(path).put(text);
+        put!(text, " {}", options(mount.flags.load(Relaxed)));
+        if mount.is_unbindable() {
+            text.push(b" unbindable");
+        }
+        put!(text, " - {} ", mount.fs.kind());
+        Word(&mount.source).put(text);
+        put!(text, " {}", access(mount.fs.flags()));
+        put_own_options(mount, text);
+        text.push(b"\n");
+    })
+}
+
+/// Where the mount's root is in its file system.
+fn inside(mount: &Mount) -> Vec<u8> {
+    let top = Path::from(mount.fs.root().clone());
+    let path = Path::from(mount.root.clone()).text(&top);
+    path.map_or_else(|_| TOO_LONG.to_vec(), |(path, _)| path)
+}

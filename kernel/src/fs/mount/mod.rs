@@ -1,0 +1,374 @@
+//! Mounts: which file system is seen at which place of the tree, and how it may be used there.
+//!
+//! A mount refers to a directory of a file system as its root and to the path that it covers. There is one tree of mounts for
+//! all processes; none is shared with another tree (MS_SHARED), so all are private.
+
+mod kinds;
+mod list;
+
+pub use kinds::{KINDS, Super};
+pub use list::{list, list_info};
+
+use super::entry::Entry;
+use super::inode::Kind;
+use super::path::{self, Path};
+use super::tmpfs::{self, Options};
+use crate::errno::{Errno, Result};
+use crate::hash::{self, HashMap};
+use crate::mm::heap::try_arc;
+use crate::sync::{Mutex, SleepMutex};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
+use linux_raw_sys::general::*;
+
+/// A file system, or a part of one, at a place.
+pub struct Mount {
+    id: u32,
+    /// The directory, or file, that is seen at the place.
+    root: Arc<Entry>,
+    fs: Arc<Super>,
+    source: Vec<u8>,
+    /// How it is mounted (MS_*).
+    flags: AtomicU32,
+    /// Files open for writing through it.
+    writers: AtomicUsize,
+    /// umount2(MNT_EXPIRE) asked for it, and nobody used it since.
+    expiring: AtomicBool,
+    /// It is in the tree.
+    attached: AtomicBool,
+    /// What it covers. None for the root of the tree, and outside of it.
+    place: Mutex<Option<Path>>,
+}
+
+/// The flags of mount(2) that a mount keeps.
+const KEPT: u32 = MS_RDONLY
+    | MS_NOSUID
+    | MS_NODEV
+    | MS_NOEXEC
+    | MS_NOSYMFOLLOW
+    | MS_NOATIME
+    | MS_NODIRATIME
+    | MS_STRICTATIME
+    | MS_UNBINDABLE;
+/// Those of them that say when the time of the last access changes.
+const ATIME: u32 = MS_NOATIME | MS_NODIRATIME | MS_STRICTATIME;
+
+/// The mounts of the tree, those above before those below. Held while the tree changes (Linux's namespace_sem).
+static TREE: SleepMutex<Vec<Arc<Mount>>> = SleepMutex::new(Vec::new());
+
+impl Mount {
+    fn new(fs: Arc<Super>, root: Arc<Entry>, source: &[u8], flags: u32) -> Result<Arc<Self>> {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        let mut name = Vec::new();
+        let room = name.try_reserve_exact(source.len());
+        room.map_err(|_| Errno::ENOMEM)?;
+        name.extend_from_slice(source);
+        try_arc(Mount {
+            id: NEXT.fetch_add(1, Relaxed),
+            root,
+            fs,
+            source: name,
+            flags: AtomicU32::new(flags & KEPT),
+            writers: AtomicUsize::new(0),
+            expiring: AtomicBool::new(false),
+            attached: AtomicBool::new(false),
+            place: Mutex::new(None),
+        })
+    }
+
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// What is seen at its place.
+    pub fn root(&self) -> &Arc<Entry> {
+        &self.root
+    }
+
+    /// The file system.
+    pub fn fs(&self) -> &Super {
+        &self.fs
+    }
+
+    /// The path that it covers, if it covers any.
+    pub fn place(&self) -> Option<Path> {
+        self.place.lock().clone()
+    }
+
+    /// How it is mounted (MS_*); read-only also where the whole file system is.
+    #[inline]
+    pub fn flags(&self) -> u32 {
+        self.flags.load(Relaxed) | self.fs.flags()
+    }
+
+    /// A file is about to be written through it: EROFS where nothing may be.
+    pub fn begin_write(&self) -> Result<()> {
+        self.writers.fetch_add(1, SeqCst);
+        if self.flags.load(SeqCst) & MS_RDONLY == 0 && self.fs.flags() & MS_RDONLY == 0 {
+            return Ok(());
+        }
+        self.end_write();
+        Err(Errno::EROFS)
+    }
+
+    /// That is over.
+    pub fn end_write(&self) {
+        self.writers.fetch_sub(1, SeqCst);
+    }
+
+    /// Somebody uses it: it does not expire.
+    #[inline]
+    pub fn used(&self) {
+        if self.expiring.load(Relaxed) {
+            self.expiring.store(false, Relaxed);
+        }
+    }
+
+    /// Gives it other flags; EBUSY where files are being written that shall not be.
+    fn change(&self, flags: u32) -> Result<()> {
+        let old = self.flags.load(SeqCst);
+        // Without a word about access times they stay what they are.
+        let kept = match flags & (ATIME | MS_RELATIME) {
+            0 => old & (ATIME | MS_UNBINDABLE),
+            _ => old & MS_UNBINDABLE,
+        };
+        self.flags.store(flags & KEPT | kept, SeqCst);
+        if flags & MS_RDONLY != 0 && old & MS_RDONLY == 0 && self.writers.load(SeqCst) > 0 {
+            self.flags.store(old, SeqCst);
+            return Err(Errno::EBUSY);
+        }
+        Ok(())
+    }
+
+    /// Another mount of the same: of what `root` shows.
+    fn copy(&self, root: &Arc<Entry>) -> Result<Arc<Self>> {
+        let flags = self.flags.load(Relaxed) & !MS_UNBINDABLE;
+        Mount::new(self.fs.clone(), root.clone(), &self.source, flags)
+    }
+
+    fn is_unbindable(&self) -> bool {
+        self.flags.load(Relaxed) & MS_UNBINDABLE != 0
+    }
+}
+
+/// Mounts the root of the tree.
+pub fn init(root: Arc<Entry>) -> Result<Path> {
+    let fs = Super::new("rootfs", root.clone())?;
+    let mount = Mount::new(fs, root, b"rootfs", 0)?;
+    mount.attached.store(true, Relaxed);
+    let mut tree = TREE.lock();
+    tree.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+    tree.push(mount.clone());
+    Ok(Path::root_of(mount))
+}
+
+/// The mount whose root `path` is, in the tree; EINVAL where it is none.
+fn mounted_at(path: &Path) -> Result<&Arc<Mount>> {
+    let mount = path.mount().filter(|mount| mount.attached.load(Relaxed));
+    mount.filter(|_| path.is_mount_root()).ok_or(Errno::EINVAL)
+}
+
+/// Puts `mount` where `target` is, or upon what was mounted there meanwhile.
+fn attach(tree: &mut Vec<Arc<Mount>>, mount: Arc<Mount>, target: Path) -> Result<()> {
+    let target = target.covering();
+    let above = target.mount().ok_or(Errno::EINVAL)?;
+    if !above.attached.load(Relaxed) {
+        return Err(Errno::EINVAL);
+    }
+    if (mount.root.kind() == Kind::Directory) != (target.kind() == Kind::Directory) {
+        return Err(Errno::ENOTDIR);
+    }
+    tree.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+    path::tree_changes();
+    let covered = target.entry().clone();
+    let id = above.id;
+    *mount.place.lock() = Some(target);
+    if let Err(error) = covered.cover(id, mount.clone()) {
+        let place = mount.place.lock().take();
+        drop(place);
+        return Err(error);
+    }
+    mount.attached.store(true, Relaxed);
+    tree.push(mount);
+    Ok(())
+}
+
+/// Takes `mount` from its place.
+fn detach(mount: &Mount) {
+    path::tree_changes();
+    mount.attached.store(false, Relaxed);
+    let place = mount.place.lock().take();
+    if let Some(place) = place {
+        place.uncover(place.mount_id());
+    }
+}
+
+/// Mounts a file system of `kind` on a directory, with flags (MS_*) and options such as `size=1m`.
+pub fn mount(source: &[u8], target: Path, kind: &[u8], flags: u32, options: &[u8]) -> Result<()> {
+    let fs = Super::of_kind(kind, options)?;
+    fs.set_flags(flags);
+    let root = fs.root().clone();
+    let mount = Mount::new(fs, root, source, flags)?;
+    attach(&mut TREE.lock(), mount, target)
+}
+
+/// Gives the file system mounted at `path`, and this mount of it, other flags and options; EINVAL where none is.
+pub fn remount(path: &Path, flags: u32, options: &[u8]) -> Result<()> {
+    let tree = TREE.lock();
+    let mount = mounted_at(path)?;
+    if !options.is_empty()
+        && let Some(node) = tmpfs::node_of(mount.fs.root())
+    {
+        node.fs().limit(&Options::parse(options)?)?;
+    }
+    let mut same = tree
+        .iter()
+        .filter(|other| Arc::ptr_eq(&other.fs, &mount.fs));
+    if flags & MS_RDONLY != 0 && same.any(|other| other.writers.load(SeqCst) > 0) {
+        return Err(Errno::EBUSY);
+    }
+    mount.fs.set_flags(flags);
+    mount.change(flags)
+}
+
+/// Gives the mount at `path` other flags; the file system stays what it is elsewhere.
+pub fn change(path: &Path, flags: u32) -> Result<()> {
+    let _tree = TREE.lock();
+    mounted_at(path)?.change(flags)
+}
+
+/// Lets the mount at `path`, and those below if `all`, be bound elsewhere or not; none: as it was.
+pub fn set_unbindable(path: &Path, unbindable: Option<bool>, all: bool) -> Result<()> {
+    let tree = TREE.lock();
+    let top = mounted_at(path)?;
+    let below = if all { below(&tree, top)? } else { Vec::new() };
+    for mount in below.iter().chain([top]) {
+        match unbindable {
+            Some(true) => _ = mount.flags.fetch_or(MS_UNBINDABLE, Relaxed),
+            Some(false) => _ = mount.flags.fetch_and(!MS_UNBINDABLE, Relaxed),
+            None => {}
+        }
+    }
+    Ok(())
+}
+
+/// The mounts below `top`, those above first.
+fn below(tree: &[Arc<Mount>], top: &Arc<Mount>) -> Result<Vec<Arc<Mount>>> {
+    let mut found: HashMap<u32, ()> = hash::new();
+    let mut below = Vec::new();
+    found.try_reserve(tree.len()).map_err(|_| Errno::ENOMEM)?;
+    below.try_reserve(tree.len()).map_err(|_| Errno::ENOMEM)?;
+    found.insert(top.id, ());
+    for mount in tree {
+        let above = mount.place().map(|place| place.mount_id());
+        if above.is_some_and(|above| found.contains_key(&above)) {
+            found.insert(mount.id, ());
+            below.push(mount.clone());
+        }
+    }
+    Ok(below)
+}
+
+/// Shows the directory or file `from` at `target` too; `all`: with what is mounted below it.
+pub fn bind(from: &Path, target: Path, all: bool) -> Result<()> {
+    let mut tree = TREE.lock();
+    let source = from.mount().filter(|mount| mount.attached.load(Relaxed));
+    let source = source.ok_or(Errno::EINVAL)?;
+    if source.is_unbindable() {
+        return Err(Errno::EINVAL);
+    }
+    let below = if all {
+        below(&tree, source)?
+    } else {
+        Vec::new()
+    };
+    let mut copies: HashMap<u32, Arc<Mount>> = hash::new();
+    let room = copies.try_reserve(below.len() + 1);
+    room.map_err(|_| Errno::ENOMEM)?;
+    let top = source.copy(from.entry())?;
+    attach(&mut tree, top.clone(), target)?;
+    copies.insert(source.id, top.clone());
+    let done = below.iter().try_for_each(|mount| {
+        let Some(place) = mount.place().filter(|_| !mount.is_unbindable()) else {
+            return Ok(());
+        };
+        let outside = place.same_mount(from) && !place.is_within(from.entry());
+        let Some(above) = copies.get(&place.mount_id()).filter(|_| !outside) else {
+            return Ok(());
+        };
+        let copy = mount.copy(mount.root())?;
+        let there = Path::root_of(above.clone()).step(place.entry().clone());
+        attach(&mut tree, copy.clone(), there)?;
+        copies.insert(mount.id, copy);
+        Ok(())
+    });
+    if done.is_err() {
+        take_out(&mut tree, &top)?;
+    }
+    done
+}
+
+/// Takes a mount and all below it out of the tree.
+fn take_out(tree: &mut Vec<Arc<Mount>>, top: &Arc<Mount>) -> Result<()> {
+    let below = below(tree, top)?;
+    below.iter().chain([top]).for_each(|mount| detach(mount));
+    tree.retain(|mount| mount.attached.load(Relaxed));
+    Ok(())
+}
+
+/// Moves the mount at `from` to `target`; ELOOP where that is in the mount itself.
+pub fn move_to(from: &Path, target: Path) -> Result<()> {
+    let mut tree = TREE.lock();
+    let mount = mounted_at(from)?.clone();
+    let old = mount.place().ok_or(Errno::EINVAL)?;
+    let target = target.covering();
+    if target.is_below(from) {
+        return Err(Errno::ELOOP);
+    }
+    let below = below(&tree, &mount)?;
+    detach(&mount);
+    tree.retain(|other| !Arc::ptr_eq(other, &mount));
+    let moved = attach(&mut tree, mount.clone(), target);
+    if moved.is_err() {
+        // It had this place before, and nobody could take it.
+        attach(&mut tree, mount, old)?;
+    }
+    // Those below come after it again.
+    below
+        .iter()
+        .for_each(|mount| mount.attached.store(false, Relaxed));
+    tree.retain(|mount| mount.attached.load(Relaxed));
+    for mount in below {
+        mount.attached.store(true, Relaxed);
+        tree.push(mount);
+    }
+    moved
+}
+
+/// Ends the mount at `path` with flags of umount2 (MNT_*): EBUSY where it is in use, unless it shall go lazily; EAGAIN where
+/// it only begins to expire.
+pub fn unmount(path: Path, flags: u32) -> Result<()> {
+    /// Who has a mount that nobody uses: the tree, the entry that it covers, and `path`.
+    const HOLDERS: usize = 3;
+    let mut tree = TREE.lock();
+    let mount = mounted_at(&path)?;
+    if mount.place.lock().is_none() {
+        return Err(Errno::EBUSY);
+    }
+    if flags & MNT_DETACH == 0 {
+        if Arc::strong_count(mount) > HOLDERS {
+            return Err(Errno::EBUSY);
+        }
+        if flags & MNT_EXPIRE != 0 && !mount.expiring.swap(true, Relaxed) {
+            return Err(Errno::EAGAIN);
+        }
+    }
+    let below = below(&tree, mount)?;
+    take_out(&mut tree, mount)?;
+    drop(tree);
+    // What held the file system last takes it apart here, with no lock held.
+    drop((below, path));
+    Ok(())
+}

@@ -1,0 +1,202 @@
+//! Paths: an entry as it is seen through a mount (Linux's `struct path`). A directory has one entry, at however many places
+//! it is mounted; where `..` leads, and how the place may be used, the mount tells.
+
+use super::entry::Entry;
+use super::mount::Mount;
+use super::walk::PATH_MAX;
+use crate::errno::{Errno, Result};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::Deref;
+use core::sync::atomic::{AtomicU64, Ordering::*};
+
+/// Renames and mounts so far.
+static CHANGES: AtomicU64 = AtomicU64::new(0);
+
+/// How many renames and mounts there were (Linux's rename_lock and mount_lock): `..` leads where it led while that stays.
+pub fn changes() -> u64 {
+    CHANGES.load(Acquire)
+}
+
+/// One more is about to be.
+pub fn tree_changes() {
+    CHANGES.fetch_add(1, AcqRel);
+}
+
+/// An entry, and the mount in which it was found.
+#[derive(Clone)]
+pub struct Path {
+    /// None for what is in no file system that could be mounted: pipes, sockets, memfds.
+    mount: Option<Arc<Mount>>,
+    entry: Arc<Entry>,
+}
+
+impl From<Arc<Entry>> for Path {
+    fn from(entry: Arc<Entry>) -> Self {
+        Path { mount: None, entry }
+    }
+}
+
+impl Deref for Path {
+    type Target = Arc<Entry>;
+
+    fn deref(&self) -> &Arc<Entry> {
+        &self.entry
+    }
+}
+
+impl Path {
+    /// What `mount` shows.
+    pub fn root_of(mount: Arc<Mount>) -> Self {
+        let entry = mount.root().clone();
+        let mount = Some(mount);
+        Path { mount, entry }
+    }
+
+    /// The entry.
+    pub fn entry(&self) -> &Arc<Entry> {
+        &self.entry
+    }
+
+    /// The mount.
+    pub fn mount(&self) -> Option<&Arc<Mount>> {
+        self.mount.as_ref()
+    }
+
+    /// How it is mounted: MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_NOATIME and their like.
+    #[inline]
+    pub fn mount_flags(&self) -> u32 {
+        self.mount.as_ref().map_or(0, |mount| mount.flags())
+    }
+
+    /// The number of its mount, 0 where there is none.
+    pub fn mount_id(&self) -> u32 {
+        self.mount.as_ref().map_or(0, |mount| mount.id())
+    }
+
+    /// Another entry of the same mount.
+    #[inline]
+    pub fn with(&self, entry: Arc<Entry>) -> Self {
+        let mount = self.mount.clone();
+        Path { mount, entry }
+    }
+
+    /// Goes on to another entry of the same mount.
+    #[inline]
+    pub fn step(self, entry: Arc<Entry>) -> Self {
+        let mount = self.mount;
+        Path { mount, entry }
+    }
+
+    /// Whether both are of the same mount.
+    pub fn same_mount(&self, other: &Path) -> bool {
+        match (&self.mount, &other.mount) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (one, other) => one.is_none() && other.is_none(),
+        }
+    }
+
+    /// Whether both are the same entry of the same mount.
+    pub fn is(&self, other: &Path) -> bool {
+        Arc::ptr_eq(&self.entry, &other.entry) && self.same_mount(other)
+    }
+
+    /// Whether it is what its mount shows at its place.
+    pub fn is_mount_root(&self) -> bool {
+        let mount = self.mount.as_ref();
+        mount.is_some_and(|mount| Arc::ptr_eq(mount.root(), &self.entry))
+    }
+
+    /// Where a walk that comes here goes on: the root of what is mounted here, or itself.
+    #[inline]
+    pub fn covering(self) -> Self {
+        let mut path = self;
+        while path.entry.is_covered() {
+            let Some(mount) = path.entry.mounted_on(path.mount_id()) else {
+                break;
+            };
+            path = Path::root_of(mount);
+        }
+        path
+    }
+
+    /// What has a name: itself, or where it is a mount's root, the entry that this covers. None at the top of the tree.
+    fn named(&self) -> Option<Self> {
+        let mut here = self.clone();
+        while here.is_mount_root() {
+            here = here.mount?.place()?;
+        }
+        Some(here)
+    }
+
+    /// The directory of `..`; none at the top of the tree.
+    fn parent_path(&self) -> Option<Self> {
+        let here = self.named()?;
+        let parent = here.parent()?;
+        Some(here.step(parent))
+    }
+
+    /// The directory of `..`. Where there is none, the path itself.
+    pub fn above(&self) -> Self {
+        self.parent_path().unwrap_or_else(|| self.clone())
+    }
+
+    /// Whether `..` leads from here to `root`, or this is it.
+    pub fn is_below(&self, root: &Path) -> bool {
+        let mut here = self.clone();
+        while !here.is(root) {
+            match here.parent_path() {
+                Some(above) => here = above,
+                None => return false,
+            }
+        }
+        true
+    }
+
+    /// The names from `root` on, and whether `root` contains it. What `root` does not contain gets its names from the top of
+    /// its own tree, what is in no directory just its own; a removed one is marked as on Linux.
+    ///
+    /// # Errors
+    /// ENAMETOOLONG for more than a path may have.
+    pub fn text(&self, root: &Path) -> Result<(Vec<u8>, bool)> {
+        let (mut text, mut below) = (Vec::new(), true);
+        let mut here = self.clone();
+        while !here.is(root) {
+            let named = here.named();
+            let Some((named, parent)) = named.and_then(|at| at.parent().map(|above| (at, above)))
+            else {
+                below = false;
+                break;
+            };
+            push_reversed(&mut text, &named.name())?;
+            push_reversed(&mut text, b"/")?;
+            here = named.step(parent);
+        }
+        if text.is_empty() {
+            match &*self.name() {
+                b"" => push_reversed(&mut text, b"/")?,
+                _ if below => push_reversed(&mut text, b"/")?,
+                name => push_reversed(&mut text, name)?,
+            }
+        }
+        text.reverse();
+        if self.is_removed() {
+            let mark = b" (deleted)";
+            text.try_reserve(mark.len()).map_err(|_| Errno::ENOMEM)?;
+            text.extend_from_slice(mark);
+        }
+        Ok((text, below))
+    }
+}
+
+/// What is told in the place of a path that is longer than paths may be.
+pub const TOO_LONG: &[u8] = b"//toolong";
+
+fn push_reversed(text: &mut Vec<u8>, part: &[u8]) -> Result<()> {
+    if text.len() + part.len() >= PATH_MAX {
+        return Err(Errno::ENAMETOOLONG);
+    }
+    text.try_reserve(part.len()).map_err(|_| Errno::ENOMEM)?;
+    text.extend(part.iter().rev());
+    Ok(())
+}

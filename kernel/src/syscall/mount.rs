@@ -1,0 +1,94 @@
+//! Mounts: mount(2) and umount2(2).
+
+use super::path::{self, check_flags};
+use crate::errno::{Errno, Result};
+use crate::fs::{Path, mount};
+use crate::mm::user::read_cstr;
+use crate::task::require;
+use alloc::vec::Vec;
+use linux_raw_sys::general::*;
+
+/// The most bytes of a source or of options.
+const TEXT_MAX: usize = 4096;
+/// The most bytes of a kind's name.
+const KIND_MAX: usize = 64;
+/// The upper half of the flags, as programs once had to set it.
+const MAGIC: u32 = 0xc0ed_0000;
+
+/// mount(2): a new file system, what is mounted shown at a second place or moved, or other flags for it.
+pub fn mount(source: usize, target: usize, kind: usize, flags: u32, data: usize) -> Result<usize> {
+    const KINDS: u32 = MS_SHARED | MS_PRIVATE | MS_SLAVE | MS_UNBINDABLE;
+    let options = match data {
+        0 => Vec::new(),
+        data => read_cstr(data, TEXT_MAX)?,
+    };
+    let target = path::resolve(AT_FDCWD, target, 0)?;
+    require(CAP_SYS_ADMIN)?;
+    let flags = match flags & 0xffff_0000 {
+        MAGIC => flags & 0xffff,
+        _ => flags,
+    };
+    if flags & MS_NOUSER as u32 != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let all = flags & MS_REC != 0;
+    if flags & MS_REMOUNT != 0 {
+        match flags & MS_BIND {
+            0 => mount::remount(&target, flags, &options)?,
+            _ => mount::change(&target, flags)?,
+        }
+    } else if flags & MS_BIND != 0 {
+        mount::bind(&named(source)?, target, all)?;
+    } else if flags & KINDS != 0 {
+        propagate(&target, flags & !(MS_REC | MS_SILENT), all)?;
+    } else if flags & MS_MOVE != 0 {
+        mount::move_to(&named(source)?, target)?;
+    } else {
+        let source = match source {
+            0 => b"none".to_vec(),
+            source => read_cstr(source, TEXT_MAX)?,
+        };
+        mount::mount(
+            &source,
+            target,
+            &read_cstr(kind, KIND_MAX)?,
+            flags,
+            &options,
+        )?;
+    }
+    Ok(0)
+}
+
+fn named(source: usize) -> Result<Path> {
+    if source == 0 {
+        return Err(Errno::EINVAL);
+    }
+    path::resolve(AT_FDCWD, source, 0)
+}
+
+/// How mounts spread to other trees. There is one tree, so all are private and have no master; sharing them is refused.
+fn propagate(target: &Path, kind: u32, all: bool) -> Result<()> {
+    match kind {
+        MS_PRIVATE => mount::set_unbindable(target, Some(false), all),
+        MS_UNBINDABLE => mount::set_unbindable(target, Some(true), all),
+        MS_SLAVE => mount::set_unbindable(target, None, all),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// umount2(2)
+pub fn umount2(target: usize, flags: u32) -> Result<usize> {
+    check_flags(flags, MNT_FORCE | MNT_DETACH | MNT_EXPIRE | UMOUNT_NOFOLLOW)?;
+    let follow = if flags & UMOUNT_NOFOLLOW != 0 {
+        AT_SYMLINK_NOFOLLOW
+    } else {
+        0
+    };
+    let root = path::resolve(AT_FDCWD, target, follow)?;
+    require(CAP_SYS_ADMIN)?;
+    if flags & MNT_EXPIRE != 0 && flags & (MNT_FORCE | MNT_DETACH) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    mount::unmount(root, flags)?;
+    Ok(0)
+}
