@@ -11,7 +11,7 @@ use crate::mm::PAGE_SIZE;
 use crate::mm::heap::try_arc;
 use crate::mm::user::UserPtr;
 use crate::sync::{Mutex, SleepMutex};
-use crate::task::user::{self, User};
+use crate::task::user::User;
 use crate::task::{can, current, require, signal};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -117,7 +117,7 @@ impl Pipe {
             most
         };
         let charge = Charge {
-            user: user::of(current().with_credentials(|who| who.uid))?,
+            user: current().credentials().user.clone(),
             pages: AtomicUsize::new(0),
         };
         let mut sum = charge.change(pages);

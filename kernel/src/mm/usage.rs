@@ -9,7 +9,18 @@ use super::frame::FRAMES;
 use super::space::AddressSpace;
 use super::{PAGE_SHIFT, PAGE_SIZE};
 use crate::arch::mmu::Pte;
+use crate::task::sched::cond_resched;
 use translation::Change;
+
+/// What is looked at without letting others run, in bytes.
+const PART: usize = 1 << 32;
+
+/// A range in parts.
+pub(super) fn parts(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    let end = range.end;
+    let starts = range.step_by(PART);
+    starts.map(move |start| start..end.min(start.saturating_add(PART)))
+}
 
 /// Pages of an area by kind, as `/proc/PID/smaps` counts them.
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,16 +55,20 @@ pub struct Size {
 }
 
 impl AddressSpace {
-    /// Counts the pages present in a range.
+    /// Counts the pages present in a range. May wait.
     pub fn usage(&self, range: Range<usize>) -> Usage {
         let mut usage = Usage::default();
-        let space = self.lock();
-        space.table.visit(range.clone(), &mut |_, entries| {
-            for entry in entries {
-                usage.add(entry.load());
-            }
-        });
-        usage.huge = space.block_pages(range);
+        for part in parts(range) {
+            let space = self.lock();
+            space.table.visit(part.clone(), &mut |_, entries| {
+                for entry in entries {
+                    usage.add(entry.load());
+                }
+            });
+            usage.huge += space.block_pages(part);
+            drop(space);
+            cond_resched();
+        }
         usage
     }
 
@@ -122,17 +137,20 @@ impl AddressSpace {
         }
     }
 
-    /// Makes all pages of the areas `wanted` old: what `Referenced` counts begins anew.
+    /// Makes all pages of the areas `wanted` old: what `Referenced` counts begins anew. May wait.
     pub fn forget_references(&self, wanted: impl Fn(&Area) -> bool) {
-        let space = self.lock();
-        for area in space.areas.iter().filter(|area| wanted(area)) {
-            space.forget_blocks(area.range());
-            space.table.visit(area.range(), &mut |_, entries| {
+        let areas = self.areas().filter(|area| wanted(area));
+        for part in areas.flat_map(|area| parts(area.range())) {
+            let space = self.lock();
+            space.forget_blocks(part.clone());
+            space.table.visit(part.clone(), &mut |_, entries| {
                 for entry in entries.iter().filter(|entry| entry.load().valid()) {
                     entry.update(|pte| pte.with_young(false));
                 }
             });
-            self.context().pay(Change::Age, area.range());
+            self.context().pay(Change::Age, part);
+            drop(space);
+            cond_resched();
         }
     }
 }

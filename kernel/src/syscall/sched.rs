@@ -229,9 +229,9 @@ pub(super) fn each(
             _ => process.with_credentials(|other| other.uid) == user,
         },
         |process| {
-            let threads: alloc::vec::Vec<_> = process.threads().iter().cloned().collect();
-            for thread in &threads {
-                result = f(thread);
+            let at = |index| process.threads().get(index).cloned();
+            for thread in (0..).map_while(at) {
+                result = f(&thread);
             }
         },
     )?;

@@ -8,6 +8,8 @@ use core::mem;
 
 use linux_raw_sys::general::*;
 
+use super::user::{self, User};
+use crate::errno::Result;
 use crate::ipc::key::Key;
 
 /// User and group identities, and capabilities, of a thread: never changed, but replaced as a whole (Linux's `struct cred`).
@@ -15,6 +17,8 @@ use crate::ipc::key::Key;
 pub struct Credentials {
     /// Real user.
     pub uid: u32,
+    /// What is counted for him.
+    pub user: Arc<User>,
     /// Effective user.
     pub euid: u32,
     /// Saved user.
@@ -74,9 +78,13 @@ const SECURE_LOCKS: usize = 0xaa;
 
 impl Credentials {
     /// The superuser's.
-    pub fn root() -> Self {
-        Credentials {
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn root() -> Result<Self> {
+        Ok(Credentials {
             uid: 0,
+            user: user::of(0)?,
             euid: 0,
             suid: 0,
             fsuid: 0,
@@ -94,7 +102,7 @@ impl Credentials {
             session_keyring: None,
             request_keyring: 0,
             keeps_capabilities: false,
-        }
+        })
     }
 
     /// Whether capability `number` is in force.

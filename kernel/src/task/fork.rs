@@ -105,6 +105,9 @@ impl Drop for Number {
 pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
     request.check()?;
     let parent = current();
+    if parent.with_credentials(|who| who.uid) != 0 {
+        check_count(parent)?;
+    }
     sched::admit()?;
     let admitted = Admitted;
     let mut number = Number(match request.tid {
@@ -185,7 +188,7 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
         if parent.signal_due() && parent.must_die() {
             return Err(Errno::ERESTARTNOINTR);
         }
-        tree::add_process(process.clone())?;
+        tree::add_process(process.clone());
         // Without memory the child goes on without its limit.
         _ = process.timers.limit_cpu(&process);
     }
@@ -291,12 +294,7 @@ fn check_count(parent: &Thread) -> Result<()> {
     if most == INFINITY || credentials.can(CAP_SYS_RESOURCE) || credentials.can(CAP_SYS_ADMIN) {
         return Ok(());
     }
-    let mut count = 0;
-    tree::for_each(
-        |other| other.with_credentials(|who| who.uid == credentials.uid),
-        |other| count += other.threads().len().max(1),
-    )?;
-    if count < most {
+    if credentials.user.tasks() < most {
         Ok(())
     } else {
         Err(Errno::EAGAIN)
@@ -305,9 +303,6 @@ fn check_count(parent: &Thread) -> Result<()> {
 
 fn new_process(request: &CloneRequest, parent: &Thread, pid: i32) -> Result<Arc<Process>> {
     let old = parent.process();
-    if parent.with_credentials(|who| who.uid) != 0 {
-        check_count(parent)?;
-    }
     let actions = old.signals.actions();
     let actions = if request.has(CLONE_SIGHAND) {
         actions

@@ -31,7 +31,7 @@ fn new_process(pid: i32) -> Result<Process> {
         session: pid,
         actions: Actions::new()?,
         limits: Limits::initial(),
-        credentials: try_arc(Credentials::root())?,
+        credentials: try_arc(Credentials::root()?)?,
         image: Image::default(),
         exit_signal: 0,
         parent_exec_id: 0,
@@ -131,7 +131,7 @@ fn make_init() -> Result<()> {
     let arch = ThreadState::new(KernelStack::new()?, run_init, 0);
     let thread = new_thread(arch, pid, process.clone(), resources, "init")?;
     process.add_thread(thread.clone())?;
-    tree::add_process(process)?;
+    tree::add_process(process);
     tree::add_thread(thread.clone());
     sched::start(thread);
     Ok(())

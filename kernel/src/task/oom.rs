@@ -69,9 +69,9 @@ fn anybody_dies() -> bool {
 
 /// The process of the highest score that is not about to end. Takes no memory.
 fn largest() -> Option<Arc<Process>> {
-    let (mut pid, mut most, mut largest) = (1, 0, None);
-    while let Some(process) = tree::process_after(pid) {
-        pid = process.pid();
+    let (mut next, mut most, mut largest) = (2, 0, None);
+    while let Some(process) = tree::next_process(next) {
+        next = process.pid() + 1;
         let score = score(&process).filter(|_| !process.is_exiting());
         if let Some(score) = score.filter(|&score| score >= most) {
             (most, largest) = (score, Some(process));

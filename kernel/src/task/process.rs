@@ -234,6 +234,7 @@ impl Process {
     /// A process without threads. Inlined, so that it is made where it stays.
     #[inline(always)]
     pub fn new(parts: Parts) -> Self {
+        parts.credentials.user.add_task();
         Process {
             pid: parts.pid,
             parent: AtomicI32::new(parts.parent),
@@ -326,8 +327,9 @@ impl Process {
     }
 
     pub(super) fn set_credentials(&self, credentials: Arc<Credentials>) {
+        credentials.user.add_task();
         let old = core::mem::replace(&mut *self.credentials.lock(), credentials);
-        drop(old);
+        old.user.remove_task();
     }
 
     /// The program that it runs.
@@ -658,5 +660,11 @@ impl Process {
         if self.borrows.swap(false, AcqRel) {
             self.changed.wake_all();
         }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.credentials.lock().user.remove_task();
     }
 }

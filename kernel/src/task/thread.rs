@@ -13,7 +13,7 @@ use super::sched::{Entity, state};
 use super::signal::ThreadSignals;
 use super::transfers::Transfers;
 use super::usage::{Times, Told, Usage};
-use super::{futex, ptrace, rseq, sched, seccomp, with_space};
+use super::{futex, ptrace, rseq, sched, seccomp, user, with_space};
 use crate::arch::cell::ThreadLocal;
 use crate::arch::{ThreadState, cpu, time};
 use crate::errno::Result;
@@ -136,6 +136,8 @@ pub struct Thread {
     /// Page faults that were cured.
     faults: AtomicU64,
     counted: bool,
+    /// Not the first thread of its process: counted for its user by itself.
+    further: bool,
 }
 
 /// What a new thread is made of.
@@ -178,6 +180,10 @@ impl Thread {
         let sched = Entity::new(parts.allowed, parts.nice);
         sched.set_space(address_of(&parts.resources.space));
         sched.set_mode(Mode::of(&parts.process, false));
+        let further = parts.tid != parts.process.pid();
+        if further {
+            parts.credentials.user.add_task();
+        }
         Thread {
             arch: parts.arch,
             sched,
@@ -211,6 +217,7 @@ impl Thread {
             transfers: Transfers::new(),
             faults: AtomicU64::new(0),
             counted: parts.counted,
+            further,
         }
     }
 
@@ -364,6 +371,9 @@ impl Thread {
         let old = self.credentials();
         let mut new = Credentials::clone(&old);
         f(&mut new)?;
+        if new.uid != old.uid {
+            new.user = user::of(new.uid)?;
+        }
         new.adjust_capabilities(&old);
         let new = try_arc(new)?;
         if new.is_guarded_from(&old) {
@@ -379,7 +389,13 @@ impl Thread {
         if self.tid() == self.process_id() {
             self.process.set_credentials(new.clone());
         }
+        if self.further {
+            new.user.add_task();
+        }
         let old = core::mem::replace(&mut *self.credentials.lock(), new);
+        if self.further {
+            old.user.remove_task();
+        }
         drop(old);
     }
 
@@ -572,6 +588,9 @@ impl Drop for Thread {
     fn drop(&mut self) {
         if self.counted {
             sched::dismiss();
+        }
+        if self.further {
+            self.credentials.lock().user.remove_task();
         }
     }
 }

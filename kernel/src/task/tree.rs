@@ -25,7 +25,11 @@ const FIRST_AGAIN: i32 = 300;
 struct Entry {
     thread: Option<Arc<Thread>>,
     process: Option<Arc<Process>>,
-    children: Vec<i32>,
+    /// Its oldest and its youngest child, and the next older and younger child of its parent; 0: none.
+    oldest: i32,
+    youngest: i32,
+    older: i32,
+    younger: i32,
 }
 
 /// What new numbers are below.
@@ -83,6 +87,67 @@ impl Tree {
     }
 }
 
+/// Who is whose child. The children are linked through their entries, so that nothing fails when they change their parent.
+impl Tree {
+    fn entry(&mut self, pid: i32) -> Option<&mut Entry> {
+        self.entries.get_mut(&pid)
+    }
+
+    /// Makes `child` the youngest child of `parent`.
+    fn adopt(&mut self, parent: i32, child: i32) {
+        let Some(above) = self.entry(parent) else {
+            return;
+        };
+        let older = core::mem::replace(&mut above.youngest, child);
+        if older == 0 {
+            above.oldest = child;
+        }
+        if let Some(sibling) = self.entry(older) {
+            sibling.younger = child;
+        }
+        if let Some(entry) = self.entry(child) {
+            (entry.older, entry.younger) = (older, 0);
+        }
+    }
+
+    /// Takes `child` from the children of `parent`.
+    fn disown(&mut self, parent: i32, child: i32) {
+        let Some(entry) = self.entry(child) else {
+            return;
+        };
+        let (older, younger) = (entry.older, entry.younger);
+        match self.entry(older) {
+            Some(sibling) => sibling.younger = younger,
+            None => _ = self.entry(parent).map(|above| above.oldest = younger),
+        }
+        match self.entry(younger) {
+            Some(sibling) => sibling.older = older,
+            None => _ = self.entry(parent).map(|above| above.youngest = older),
+        }
+    }
+
+    /// The children of `parent`, the oldest first.
+    fn children(&self, parent: i32) -> impl Iterator<Item = &Arc<Process>> {
+        let mut next = self.entries.get(&parent).map_or(0, |entry| entry.oldest);
+        core::iter::from_fn(move || {
+            let entry = self.entries.get(&next)?;
+            next = entry.younger;
+            Some(entry.process.as_ref())
+        })
+        .flatten()
+    }
+
+    /// The nearest living subreaper above a process, or process 1.
+    fn heir(&self, process: &Process) -> i32 {
+        let mut heir = process.parent();
+        let inherits = |above: &Arc<Process>| above.is_subreaper() && !above.is_exiting();
+        while heir > 1 && !self.process(heir).is_some_and(inherits) {
+            heir = self.process(heir).map_or(1, |above| above.parent());
+        }
+        heir.max(1)
+    }
+}
+
 /// Takes a free number.
 ///
 /// # Errors
@@ -137,19 +202,12 @@ pub fn add_thread(thread: Arc<Thread>) {
 }
 
 /// Enters a new process by its number, as a child of its parent.
-///
-/// # Errors
-/// ENOMEM.
-pub fn add_process(process: Arc<Process>) -> Result<()> {
+pub fn add_process(process: Arc<Process>) {
     let mut tree = TREE.lock();
-    if let Some(parent) = tree.entries.get_mut(&process.parent()) {
-        parent.children.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        parent.children.push(process.pid());
-    }
-    if let Some(entry) = tree.entries.get_mut(&process.pid()) {
+    tree.adopt(process.parent(), process.pid());
+    if let Some(entry) = tree.entry(process.pid()) {
         entry.process = Some(process);
     }
-    Ok(())
 }
 
 /// A thread is no more; its number is free unless a process has it.
@@ -171,10 +229,8 @@ pub fn remove_thread(tid: i32) {
 /// A process was waited for and is no more.
 pub fn remove_process(process: &Process) {
     let mut tree = TREE.lock();
+    tree.disown(process.parent(), process.pid());
     let gone = tree.entries.remove(&process.pid());
-    if let Some(parent) = tree.entries.get_mut(&process.parent()) {
-        parent.children.retain(|&child| child != process.pid());
-    }
     drop(tree);
     drop(gone);
 }
@@ -249,13 +305,6 @@ pub fn for_each(wanted: impl Fn(&Process) -> bool, mut f: impl FnMut(&Arc<Proces
     Ok(())
 }
 
-/// The process with the lowest number above `pid`.
-pub fn process_after(pid: i32) -> Option<Arc<Process>> {
-    let tree = TREE.lock();
-    let mut entries = tree.entries.range(pid + 1..);
-    entries.find_map(|(_, entry)| entry.process.clone())
-}
-
 /// Whether `wanted` holds for any process.
 pub fn any(wanted: impl Fn(&Process) -> bool) -> bool {
     TREE.lock().processes().any(|process| wanted(process))
@@ -267,47 +316,29 @@ pub fn find_child<T>(
     mut select: impl FnMut(&Arc<Process>) -> Option<T>,
 ) -> Option<T> {
     let tree = TREE.lock();
-    let children = &tree.entries.get(&parent.pid())?.children;
-    children
-        .iter()
-        .filter_map(|&pid| tree.process(pid))
-        .find_map(&mut select)
+    tree.children(parent.pid()).find_map(&mut select)
 }
 
 /// Gives the children of `process`, which ends, to the nearest living subreaper above it, or to process 1. Calls `told` with
 /// each child and its new parent.
 pub fn orphan_children(process: &Process, mut told: impl FnMut(&Arc<Process>, &Arc<Process>)) {
+    while let Some((child, parent)) = orphan(process) {
+        told(&child, &parent);
+    }
+}
+
+/// Gives the oldest child of `process` to its heir; both.
+fn orphan(process: &Process) -> Option<(Arc<Process>, Arc<Process>)> {
     let mut tree = TREE.lock();
-    let mut heir = process.parent();
-    while heir > 1
-        && !tree
-            .process(heir)
-            .is_some_and(|above| above.is_subreaper() && !above.is_exiting())
-    {
-        heir = tree.process(heir).map_or(1, |above| above.parent());
-    }
-    let heir = heir.max(1);
-    let Some(entry) = tree.entries.get_mut(&process.pid()) else {
-        return;
-    };
-    let children = core::mem::take(&mut entry.children);
-    let Some(parent) = tree.process(heir).cloned() else {
-        return;
-    };
-    let mut moved = Vec::new();
-    for &pid in &children {
-        if let Some(child) = tree.process(pid) {
-            child.parent.store(heir, Relaxed);
-            // What the old parent chose is not the new one's to bear.
-            child.exit_signal.store(SIGCHLD, Relaxed);
-            moved.push(child.clone());
-        }
-    }
-    if let Some(entry) = tree.entries.get_mut(&heir) {
-        entry.children.extend(children);
-    }
-    drop(tree);
-    moved.iter().for_each(|child| told(child, &parent));
+    let child = tree.children(process.pid()).next()?.clone();
+    let heir = tree.heir(process);
+    let parent = tree.process(heir)?.clone();
+    tree.disown(process.pid(), child.pid());
+    tree.adopt(heir, child.pid());
+    child.parent.store(heir, Relaxed);
+    // What the old parent chose is not the new one's to bear.
+    child.exit_signal.store(SIGCHLD, Relaxed);
+    Some((child, parent))
 }
 
 /// The first process for which `wanted` holds.

@@ -3,7 +3,7 @@
 extern crate alloc;
 
 use alloc::sync::{Arc, Weak};
-use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::errno::{Errno, Result};
 use crate::hash::{self, HashMap};
@@ -15,6 +15,31 @@ pub struct User {
     uid: u32,
     /// Pages that pipes may take.
     pub pipe_pages: AtomicUsize,
+    /// Processes and their further threads; not of root, whom no limit binds.
+    tasks: AtomicUsize,
+}
+
+impl User {
+    /// One more process or further thread.
+    #[inline]
+    pub fn add_task(&self) {
+        if self.uid != 0 {
+            self.tasks.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// One less.
+    #[inline]
+    pub fn remove_task(&self) {
+        if self.uid != 0 {
+            self.tasks.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// How many there are.
+    pub fn tasks(&self) -> usize {
+        self.tasks.load(Relaxed)
+    }
 }
 
 static USERS: Mutex<HashMap<u32, Weak<User>>> = Mutex::new(hash::new());
@@ -32,6 +57,7 @@ pub fn of(uid: u32) -> Result<Arc<User>> {
     let new = try_arc(User {
         uid,
         pipe_pages: AtomicUsize::new(0),
+        tasks: AtomicUsize::new(0),
     })?;
     let mut users = USERS.lock();
     if let Some(user) = known(&users) {

@@ -180,6 +180,7 @@ fn error() -> &'static str {
         libc::ENOTDIR => "ENOTDIR",
         libc::EISDIR => "EISDIR",
         libc::EINVAL => "EINVAL",
+        libc::ENFILE => "ENFILE",
         libc::EMFILE => "EMFILE",
         libc::ENOTTY => "ENOTTY",
         libc::EFBIG => "EFBIG",

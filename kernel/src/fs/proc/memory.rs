@@ -7,7 +7,6 @@ use crate::mm::area::{Area, Flags, Rights, Source};
 use crate::mm::{AddressSpace, PAGE_SIZE, Size, Usage};
 use crate::put;
 use alloc::sync::Weak;
-use alloc::vec::Vec;
 use core::fmt::{self, Write};
 use core::ops::Range;
 
@@ -273,20 +272,21 @@ pub fn smaps(_opened: &Opened, space: &AddressSpace, text: &mut Text) {
 
 /// smaps_rollup
 pub fn rollup(_opened: &Opened, space: &AddressSpace, text: &mut Text) {
-    let areas: Vec<Area> = space.areas().collect();
-    let (Some(first), Some(last)) = (areas.first(), areas.last()) else {
+    let Some(first) = space.areas().next() else {
         return;
     };
-    let held = |area: &Area| locked_bytes(area, &space.usage(area.range()));
-    let locked = areas.iter().map(held).sum();
+    let (mut end, mut locked) = (first.end, 0);
+    for area in space.areas() {
+        end = area.end;
+        locked += locked_bytes(&area, &space.usage(area.range()));
+    }
     put!(
         text,
-        "{:08x}-{:08x} ---p 00000000 00:00 0 {:>26}[rollup]\n",
+        "{:08x}-{end:08x} ---p 00000000 00:00 0 {:>26}[rollup]\n",
         first.start,
-        last.end,
         ""
     );
-    usage_lines(None, &space.usage(first.start..last.end), locked, text);
+    usage_lines(None, &space.usage(first.start..end), locked, text);
 }
 
 /// clear_refs

@@ -19,6 +19,7 @@ pub fn run() {
         };
         tell("descriptors", libc::setrlimit(RLIMIT_NOFILE, &most));
         tell_end("pipes", in_child(|| pipes()));
+        tell_end("threads", in_child(|| threads()));
         files();
         attributes();
     }
@@ -49,6 +50,31 @@ unsafe fn pipes() {
         tell("larger", libc::fcntl(last[1], F_SETPIPE_SZ, 65536));
         tell("smaller", libc::fcntl(last[1], F_SETPIPE_SZ, 4096));
     }
+}
+
+/// Threads count as processes do.
+unsafe fn threads() {
+    let most = rlimit {
+        rlim_cur: 10,
+        rlim_max: 10,
+    };
+    unsafe {
+        tell("processes", libc::setrlimit(libc::RLIMIT_NPROC, &most));
+        become_user();
+    }
+    let stays = || {
+        std::thread::Builder::new().spawn(|| {
+            loop {
+                std::thread::park();
+            }
+        })
+    };
+    println!(
+        "threads: {}",
+        (0..50).take_while(|_| stays().is_ok()).count()
+    );
+    // SAFETY: nothing is shared with the child.
+    tell("a process", unsafe { libc::fork() });
 }
 
 /// All users but root open so many files together.
