@@ -13,6 +13,7 @@ pub mod frame;
 mod gather;
 pub mod heap;
 pub mod kmap;
+pub mod large;
 mod lock;
 pub mod number;
 pub mod ordered;

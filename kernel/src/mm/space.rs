@@ -205,28 +205,6 @@ impl AddressSpace {
         Ok(start)
     }
 
-    /// Takes a range of pages away.
-    pub fn unmap(&self, range: Range<usize>) -> Result<()> {
-        self.lock().unmap(&self.context, range)
-    }
-
-    /// Changes what the program may do with a range of pages.
-    ///
-    /// # Errors
-    /// ENOMEM (not all mapped), EACCES (a shared mapping of a file not opened for writing).
-    pub fn protect(&self, range: Range<usize>, rights: Rights) -> Result<()> {
-        self.lock().protect(&self.context, range, rights)
-    }
-
-    /// Lets go of the content of a range of pages; what was promised there stands.
-    pub fn discard(&self, range: Range<usize>) -> Result<()> {
-        let mut space = self.lock();
-        let covered = space.areas.covers(range.clone());
-        space.split_ends(&self.context, &range);
-        space.release(&self.context, range);
-        if covered { Ok(()) } else { Err(Errno::ENOMEM) }
-    }
-
     /// Changes the behaviour of a range of pages.
     pub fn set_flags(&self, range: Range<usize>, flags: Flags, on: bool) -> Result<()> {
         let mut space = self.lock();
@@ -627,11 +605,27 @@ impl Space {
             .ok_or(Errno::ENOMEM)
     }
 
-    pub(super) fn unmap(&mut self, context: &Context, range: Range<usize>) -> Result<()> {
+    /// ENOMEM where to unmap a range would cut an area into one more than a program may map.
+    pub(super) fn check_cut(&self, range: &Range<usize>) -> Result<()> {
         let splits = |area: &Area| area.start < range.start && range.end < area.end;
         if self.areas.is_full() && self.areas.find(range.start).is_some_and(splits) {
             return Err(Errno::ENOMEM);
         }
+        Ok(())
+    }
+
+    /// Empties the entries of a range, and with `tables` takes out the tables that cover nothing else.
+    pub(super) fn empty(&mut self, context: &Context, range: Range<usize>, tables: bool) {
+        self.split_ends(context, &range);
+        self.release(context, range.clone());
+        if tables && let Some(unlinked) = self.table.unlink(range.clone(), range.clone()) {
+            context.pay(Change::UnlinkTable, range);
+            drop(unlinked);
+        }
+    }
+
+    pub(super) fn unmap(&mut self, context: &Context, range: Range<usize>) -> Result<()> {
+        self.check_cut(&range)?;
         self.areas.reserve(2)?;
         self.split_ends(context, &range);
         let mut gather = Gather::new(context);
@@ -671,10 +665,26 @@ impl Space {
             .visit(range, &mut |start, entries| gather.take_all(start, entries));
     }
 
-    fn protect(&mut self, context: &Context, range: Range<usize>, rights: Rights) -> Result<()> {
-        // As in Linux, what is before a hole changes although the call fails.
+    pub(super) fn protect(
+        &mut self,
+        context: &Context,
+        range: Range<usize>,
+        rights: Rights,
+    ) -> Result<()> {
         let asked = range.end;
-        let range = range.start..self.areas.covered(range);
+        let range = self.promise(&range, rights)?;
+        self.obey(context, range.clone());
+        if range.end < asked {
+            Err(Errno::ENOMEM)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Changes the rights of the areas in `range` up to the first hole: as in Linux, what is before it changes although the
+    /// call fails. Returns what is to follow them.
+    pub(super) fn promise(&mut self, range: &Range<usize>, rights: Rights) -> Result<Range<usize>> {
+        let range = range.start..self.areas.covered(range.clone());
         let write = rights.has(Rights::WRITE);
         let never = |area: &Area| area.is_shared() && area.flags.has(Flags::NEVER_WRITE);
         if write && self.areas.touching(range.clone()).any(never) {
@@ -685,6 +695,11 @@ impl Space {
         self.areas.reserve(2)?;
         self.areas
             .change(range.clone(), |area| area.rights = rights);
+        Ok(range)
+    }
+
+    /// Makes the entries of a range agree with its areas' rights.
+    pub(super) fn obey(&mut self, context: &Context, range: Range<usize>) {
         self.split(context, range.clone());
         let mut changed = false;
         for area in self.areas.touching(range.clone()) {
@@ -696,12 +711,7 @@ impl Space {
             });
         }
         if changed {
-            context.pay(Change::Narrow, range.clone());
-        }
-        if range.end < asked {
-            Err(Errno::ENOMEM)
-        } else {
-            Ok(())
+            context.pay(Change::Narrow, range);
         }
     }
 

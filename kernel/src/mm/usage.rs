@@ -6,21 +6,12 @@ use super::PhysAddr;
 use super::area::{Area, Source};
 use super::fault::zero_frame;
 use super::frame::FRAMES;
+use super::large::parts;
 use super::space::AddressSpace;
 use super::{PAGE_SHIFT, PAGE_SIZE};
 use crate::arch::mmu::Pte;
 use crate::task::sched::cond_resched;
 use translation::Change;
-
-/// What is looked at without letting others run, in bytes.
-const PART: usize = 1 << 32;
-
-/// A range in parts.
-pub(super) fn parts(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
-    let end = range.end;
-    let starts = range.step_by(PART);
-    starts.map(move |start| start..end.min(start.saturating_add(PART)))
-}
 
 /// Pages of an area by kind, as `/proc/PID/smaps` counts them.
 #[derive(Clone, Copy, Debug, Default)]

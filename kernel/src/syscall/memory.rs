@@ -18,7 +18,7 @@ use crate::mm::shared::SharedPages;
 use crate::mm::space::with_active;
 use crate::mm::user::{UserPtr, UserSlice};
 use crate::mm::{
-    AddressSpace, MapRequest, Move, PAGE_SHIFT, PAGE_SIZE, Place, frame, page_down, page_up,
+    AddressSpace, MapRequest, Move, PAGE_SHIFT, PAGE_SIZE, Place, frame, large, page_down, page_up,
 };
 use crate::task::access::{self, By};
 use crate::task::limits::INFINITY;
@@ -69,6 +69,15 @@ fn areas_of(space: &AddressSpace, range: &Range<usize>) -> impl Iterator<Item = 
 #[inline(always)]
 pub(super) fn space<T>(f: impl FnOnce(&AddressSpace) -> Result<T>) -> Result<T> {
     with_active(f).unwrap_or(Err(Errno::ENOMEM))
+}
+
+/// Calls `f` with the address space of the caller, for what waits if `range` is large.
+fn space_for<T>(range: &Range<usize>, f: impl FnOnce(&AddressSpace) -> Result<T>) -> Result<T> {
+    if large::is_large(range) {
+        f(&*own_space()?)
+    } else {
+        space(f)
+    }
 }
 
 /// The address space of the caller, for what waits.
@@ -283,7 +292,7 @@ pub fn munmap(addr: usize, len: usize) -> Result<usize> {
     if range.is_empty() {
         return Err(Errno::EINVAL);
     }
-    space(|space| space.unmap(range))?;
+    space_for(&range.clone(), |space| space.unmap(range))?;
     Ok(0)
 }
 
@@ -297,7 +306,7 @@ pub fn mprotect(addr: usize, len: usize, prot: u32) -> Result<usize> {
     if range.is_empty() {
         return Ok(0);
     }
-    space(|space| {
+    space_for(&range.clone(), |space| {
         if rights.has(Rights::EXECUTE) {
             let writes = rights.has(Rights::WRITE);
             let all = areas_of(space, &range).all(|area| area.rights.has(Rights::EXECUTE));
@@ -412,7 +421,7 @@ pub fn madvise(addr: usize, len: usize, advice: u32) -> Result<usize> {
         MADV_POPULATE_WRITE => return touch(range, Rights::WRITE).map(|()| 0),
         _ => {}
     }
-    space(|space| {
+    space_for(&range.clone(), |space| {
         if areas_of(space, &range).any(|area| refused(&area)) {
             return Err(Errno::EINVAL);
         }

@@ -14,7 +14,7 @@ use crate::arch;
 use crate::errno::{Errno, Result};
 use crate::fs;
 use crate::ipc;
-use crate::mm::user;
+use crate::mm::{large, user};
 
 /// Ends the current process: `status` as wait(2) reports it.
 pub fn exit_group(status: u32) -> ! {
@@ -48,7 +48,9 @@ pub fn exit_thread() -> ! {
     thread.drop_files();
     thread.seccomp.leave();
     let last = process.remove_thread(thread, space.as_deref());
-    drop(space);
+    if let Some(space) = space {
+        large::leave(space);
+    }
     tree::remove_thread(thread.tid());
     futex::release_locks();
     ptrace::end_of_thread(status, last);

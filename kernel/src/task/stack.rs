@@ -5,7 +5,6 @@ extern crate alloc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use zerocopy::IntoBytes;
 
 use crate::errno::{Errno, Result};
 use crate::mm::AddressSpace;
@@ -19,15 +18,22 @@ const WORD: usize = size_of::<usize>();
 /// Strings one after the other, each with its zero.
 #[derive(Clone, Default)]
 pub struct Strings {
-    bytes: Vec<u8>,
+    /// Whole strings, each with its zero: in pieces, since all of them can be more than the heap has in one.
+    pieces: Vec<Vec<u8>>,
+    /// Bytes in all.
+    len: usize,
     count: usize,
 }
+
+/// Beyond how many bytes a new piece begins.
+const PIECE: usize = 64 << 10;
 
 impl Strings {
     /// None.
     pub const fn new() -> Self {
         Strings {
-            bytes: Vec::new(),
+            pieces: Vec::new(),
+            len: 0,
             count: 0,
         }
     }
@@ -67,11 +73,18 @@ impl Strings {
     /// # Errors
     /// ENOMEM.
     pub fn push(&mut self, string: &[u8]) -> Result<()> {
-        self.bytes
-            .try_reserve(string.len() + 1)
-            .map_err(|_| Errno::ENOMEM)?;
-        self.bytes.extend_from_slice(string);
-        self.bytes.push(0);
+        let len = string.len() + 1;
+        let fits = |piece: &Vec<u8>| piece.len() + len <= PIECE;
+        if !self.pieces.last().is_some_and(fits) {
+            self.pieces.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            self.pieces.push(Vec::new());
+        }
+        if let Some(piece) = self.pieces.last_mut() {
+            piece.try_reserve(len).map_err(|_| Errno::ENOMEM)?;
+            piece.extend_from_slice(string);
+            piece.push(0);
+        }
+        self.len += len;
         self.count += 1;
         Ok(())
     }
@@ -94,11 +107,13 @@ impl Strings {
 
     /// Bytes on the stack, with a pointer each.
     pub fn size(&self) -> usize {
-        self.bytes.len() + self.count * WORD
+        self.len + self.count * WORD
     }
 
-    fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        self.bytes.split(|&byte| byte == 0).take(self.count)
+    fn iter<'a>(&'a self) -> impl Iterator<Item = &'a [u8]> {
+        let strings = |piece: &'a Vec<u8>| piece.split_inclusive(|&byte| byte == 0);
+        let strings = self.pieces.iter().flat_map(strings);
+        strings.map(|string| &string[..string.len() - 1])
     }
 }
 
@@ -147,40 +162,37 @@ pub fn build(
         Ok(at)
     };
     let path = put(extra.path, 1)?;
-    let environment_at = put(&environment.bytes, 0)?;
-    let arguments_at = put(&arguments.bytes, 0)?;
+    let mut put_all = |strings: &Strings| {
+        let mut pieces = strings.pieces.iter().rev();
+        pieces.try_fold(put(&[], 0)?, |_, piece| put(piece, 0))
+    };
+    let environment_at = put_all(environment)?;
+    let arguments_at = put_all(arguments)?;
     let platform = put(extra.platform.as_bytes(), 1)?;
     let random = put(&extra.random, 0)?;
     let vector = auxiliary(path, platform, random)?;
     let words = 1 + arguments.count + 1 + environment.count + 1 + 2 * (vector.len() + 1);
     let sp = (at - words * word) & !15;
-    let mut table = Vec::new();
-    table.try_reserve_exact(words).map_err(|_| Errno::ENOMEM)?;
-    table.push(arguments.count);
+    let mut table = Table::new(space, sp, word);
+    table.push(arguments.count)?;
     for (strings, start) in [(arguments, arguments_at), (environment, environment_at)] {
         let mut address = start;
         for string in strings.iter() {
-            table.push(address);
+            table.push(address)?;
             address += string.len() + 1;
         }
-        table.push(0);
+        table.push(0)?;
     }
-    let auxiliary_at = sp + table.len() * word;
-    table.extend(vector.iter().flatten());
-    table.extend([0, 0]);
-    let end = sp + table.len() * word;
-    if extra.wide {
-        write(space, sp, table.as_bytes())?;
-    } else {
-        let mut narrow: Vec<u32> = Vec::new();
-        narrow.try_reserve_exact(words).map_err(|_| Errno::ENOMEM)?;
-        narrow.extend(table.iter().map(|word| *word as u32));
-        write(space, sp, narrow.as_bytes())?;
+    let auxiliary_at = table.end();
+    for &value in vector.iter().flatten().chain(&[0, 0]) {
+        table.push(value)?;
     }
+    table.write()?;
+    let end = table.end();
     Ok(Layout {
         sp,
-        arguments: arguments_at..arguments_at + arguments.bytes.len(),
-        environment: environment_at..environment_at + environment.bytes.len(),
+        arguments: arguments_at..arguments_at + arguments.len,
+        environment: environment_at..environment_at + environment.len,
         auxiliary: auxiliary_at..end,
     })
 }
@@ -190,5 +202,51 @@ fn write(space: &AddressSpace, at: usize, bytes: &[u8]) -> Result<()> {
         Ok(())
     } else {
         Err(Errno::E2BIG)
+    }
+}
+
+/// The words at the stack pointer: written part by part, since they can be more than the heap has in one piece.
+struct Table<'a> {
+    space: &'a AddressSpace,
+    /// Where the part goes.
+    at: usize,
+    /// Bytes of a word.
+    word: usize,
+    part: [u8; 1024],
+    len: usize,
+}
+
+impl<'a> Table<'a> {
+    fn new(space: &'a AddressSpace, at: usize, word: usize) -> Self {
+        let part = [0; 1024];
+        Table {
+            space,
+            at,
+            word,
+            part,
+            len: 0,
+        }
+    }
+
+    fn push(&mut self, value: usize) -> Result<()> {
+        if self.len == self.part.len() {
+            self.write()?;
+        }
+        // Both architectures have the low bytes first.
+        let bytes = &value.to_le_bytes()[..self.word];
+        self.part[self.len..self.len + self.word].copy_from_slice(bytes);
+        self.len += self.word;
+        Ok(())
+    }
+
+    fn write(&mut self) -> Result<()> {
+        write(self.space, self.at, &self.part[..self.len])?;
+        self.at = self.end();
+        self.len = 0;
+        Ok(())
+    }
+
+    fn end(&self) -> usize {
+        self.at + self.len
     }
 }

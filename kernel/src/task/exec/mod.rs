@@ -24,6 +24,7 @@ use super::{current, exit, futex, rseq, signal, tree};
 use crate::arch::{self, Abi, Frame};
 use crate::errno::{Errno, Result};
 use crate::fs::{self, File};
+use crate::mm::large;
 use crate::mm::{AddressSpace, PAGE_SIZE, aslr};
 use crate::random;
 
@@ -276,6 +277,7 @@ fn commit(ready: Ready, name: &[u8]) -> Result<Frame> {
     drop(update);
     if let Some(old) = old {
         process.leave_memory(old.size().peak);
+        large::leave(old);
     }
     process.return_memory();
     thread.arch.reset_user();
