@@ -17,8 +17,10 @@ use crate::task::current;
 const MOST: usize = 4096;
 /// The largest that a new segment may be, in bytes (SHMMAX, `/proc/sys/kernel/shmmax`).
 pub static LARGEST: AtomicUsize = AtomicUsize::new(ALL);
-/// The most bytes of all segments, and what that is at first.
-pub const ALL: usize = usize::MAX - (1 << 24);
+/// The most pages of all segments (SHMALL, `/proc/sys/kernel/shmall`).
+pub static MOST_PAGES: AtomicUsize = AtomicUsize::new(ALL);
+/// What both are at first.
+const ALL: usize = usize::MAX - (1 << 24);
 
 /// Flags in a segment's mode: removed, locked (include/linux/shm.h).
 const SHM_DEST: u32 = 0o1000;
@@ -33,10 +35,33 @@ enum Pages {
     Removed(Weak<SharedPages>),
 }
 
+/// Pages of all segments, as large as they may become.
+static PAGES: AtomicUsize = AtomicUsize::new(0);
+
+/// A segment's pages among those.
+struct Charge(usize);
+
+impl Charge {
+    /// ENOSPC where there would be too many.
+    fn take(pages: usize) -> Result<Self> {
+        let most = MOST_PAGES.load(Relaxed);
+        let fits = |held: usize| held.checked_add(pages).filter(|&sum| sum <= most);
+        let charged = PAGES.fetch_update(Relaxed, Relaxed, fits);
+        charged.map(|_| Charge(pages)).map_err(|_| Errno::ENOSPC)
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        PAGES.fetch_sub(self.0, Relaxed);
+    }
+}
+
 /// A segment.
 pub struct Segment {
     /// Bytes.
     pub size: usize,
+    _charge: Charge,
     creator: i32,
     state: Mutex<State>,
 }
@@ -84,6 +109,7 @@ pub fn get(key: i32, size: usize, flags: u32) -> Result<usize> {
         }
         try_arc(Segment {
             size,
+            _charge: Charge::take(size.div_ceil(PAGE_SIZE))?,
             creator: current().process_id(),
             state: Mutex::new(State {
                 pages: Pages::Kept(SharedPages::named(

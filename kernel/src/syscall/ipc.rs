@@ -129,7 +129,7 @@ pub fn shmdt(address: usize) -> Result<usize> {
         next = area.end;
         let size = detached
             .as_ref()
-            .map_or(shared::ALL, |segment| segment.size);
+            .map_or(usize::MAX, |segment| segment.size);
         if next.saturating_sub(address) >= size {
             break;
         }
@@ -167,7 +167,7 @@ pub fn shmctl(number: i32, command: u32, to: usize) -> Result<usize> {
                 1,
                 most,
                 most,
-                shared::ALL as u64,
+                shared::MOST_PAGES.load(Relaxed) as u64,
             ]);
             UserPtr::new(to).write(&limits)?;
             Ok(SEGMENTS.extent().1)

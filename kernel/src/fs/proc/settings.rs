@@ -151,7 +151,7 @@ pub const SYS: &[(&str, Node)] = &[
                     |bytes| set_next_id(bytes, &semaphore::SETS),
                 ),
             ),
-            ("shmall", File(|text| put!(text, "{}\n", shared::ALL))),
+            ("shmall", Number(&shared::MOST_PAGES)),
             ("shmmax", Number(&shared::LARGEST)),
             ("shmmni", Number(&shared::SEGMENTS.most)),
             (
