@@ -127,9 +127,7 @@ pub fn shmdt(address: usize) -> Result<usize> {
             detached = of;
         }
         next = area.end;
-        let size = detached
-            .as_ref()
-            .map_or(usize::MAX, |segment| segment.size);
+        let size = detached.as_ref().map_or(usize::MAX, |segment| segment.size);
         if next.saturating_sub(address) >= size {
             break;
         }

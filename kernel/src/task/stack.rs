@@ -5,7 +5,6 @@ extern crate alloc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-
 use crate::errno::{Errno, Result};
 use crate::mm::AddressSpace;
 use crate::mm::user;
