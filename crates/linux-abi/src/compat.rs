@@ -118,7 +118,7 @@ pub const CALLS: &[Call] = calls! {
     133 fchdir(Fd) Whole;
     134 bdflush() Absent;
     135 sysfs() Absent;
-    136 personality(Hex) Partial("kept, without effect");
+    136 personality(Hex) Partial("see the options below");
     138 setfsuid() Absent;
     139 setfsgid() Absent;
     140 _llseek(Fd, Uint, Uint, Pointer, Int) Whole;

@@ -106,7 +106,7 @@ pub const CALLS: &[Call] = calls! {
     89 acct() Absent;
     90 capget(Pointer, Pointer) Whole;
     91 capset(Pointer, Pointer) Whole;
-    92 personality(Hex) Partial("kept, without effect");
+    92 personality(Hex) Partial("see the options below");
     93 exit(Int) Whole;
     94 exit_group(Int) Whole;
     95 waitid(Int, Int, Pointer, Hex, Pointer) Whole;

@@ -596,6 +596,19 @@ impl Areas {
         true
     }
 
+    /// The lowest free place for `len` bytes inside `window`, aligned to `align`.
+    pub fn find_free_above(&self, window: Range<usize>, len: usize, align: usize) -> Option<usize> {
+        let mut start = window.start.next_multiple_of(align);
+        let above = |area: &&Area| area.end <= window.start;
+        for area in self.list.iter().rev().skip_while(above) {
+            if start.checked_add(len)? <= area.floor() {
+                break;
+            }
+            start = start.max(area.end.next_multiple_of(align));
+        }
+        (start.checked_add(len)? <= window.end).then_some(start)
+    }
+
     /// The highest free place for `len` bytes inside `window`, aligned to `align`.
     pub fn find_free(&mut self, window: Range<usize>, len: usize, align: usize) -> Option<usize> {
         let Searched {

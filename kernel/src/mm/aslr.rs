@@ -1,7 +1,7 @@
-//! Where a program's parts begin: at random, unless the kernel runs with `norandmaps`. `end` is everywhere the first address
-//! above the program's.
+//! Where a program's parts begin: at random, unless the kernel runs with `norandmaps`, or the program or
+//! `/proc/sys/kernel/randomize_va_space` does not want it. `end` is everywhere the first address above the program's.
 
-use spin::Once;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::PAGE_SIZE;
 use crate::arch::MAP_WINDOW;
@@ -43,12 +43,23 @@ const fn spread(end: usize) -> Spread {
     }
 }
 
-/// Whether the kernel runs with `norandmaps`.
-static FIXED: Once<bool> = Once::new();
+/// What begins at random: nothing, all but the heap, or all.
+pub static LEVEL: AtomicUsize = AtomicUsize::new(HEAP);
+/// Stack, mappings and programs that may lie anywhere.
+const MAPPINGS: usize = 1;
+/// The heap too.
+const HEAP: usize = 2;
 
-/// A multiple of the page size below `spread`, 0 with `norandmaps`.
-fn offset(spread: usize) -> usize {
-    if *FIXED.call_once(|| params::get("norandmaps").is_some()) {
+/// Settles whether the kernel runs with `norandmaps`.
+pub(super) fn init() {
+    if params::get("norandmaps").is_some() {
+        LEVEL.store(0, Relaxed);
+    }
+}
+
+/// A multiple of the page size below `spread`; 0 where nothing of this `level` begins at random, or the program wants none.
+fn offset(spread: usize, level: usize, random: bool) -> usize {
+    if !random || LEVEL.load(Relaxed) < level {
         0
     } else {
         (random::u64() as usize % spread) & !(PAGE_SIZE - 1)
@@ -56,18 +67,23 @@ fn offset(spread: usize) -> usize {
 }
 
 /// The main stack's top: in a space of 32 bits below what an architecture may keep there, as Arm does its vectors.
-pub fn stack_top(end: usize) -> usize {
+pub fn stack_top(end: usize, random: bool) -> usize {
     let highest = if end >> 32 == 0 {
         end & !0xffff
     } else {
         end.min(MAP_WINDOW) - PAGE_SIZE
     };
-    highest - offset(spread(end).stack)
+    highest - offset(spread(end).stack, MAPPINGS, random)
 }
 
 /// How far below the stack's room mappings begin.
-pub fn mmap_offset(end: usize) -> usize {
-    offset(spread(end).mmap)
+pub fn mmap_offset(end: usize, random: bool) -> usize {
+    offset(spread(end).mmap, MAPPINGS, random)
+}
+
+/// From where mappings begin that go upwards.
+pub fn mmap_bottom(end: usize, random: bool) -> usize {
+    ((end.min(MAP_WINDOW) / 4) & !(PAGE_SIZE - 1)) + mmap_offset(end, random)
 }
 
 /// Above what nothing is mapped by choice, in a space without a main stack.
@@ -76,11 +92,11 @@ pub fn mmap_top(end: usize) -> usize {
 }
 
 /// How far above the program's data the heap begins.
-pub fn heap_offset(end: usize) -> usize {
-    offset(spread(end).heap)
+pub fn heap_offset(end: usize, random: bool) -> usize {
+    offset(spread(end).heap, HEAP, random)
 }
 
 /// Where to load a program that runs anywhere.
-pub fn program_start(end: usize) -> usize {
-    ((end.min(MAP_WINDOW) / 3 * 2) & !(PAGE_SIZE - 1)) + mmap_offset(end)
+pub fn program_start(end: usize, random: bool) -> usize {
+    ((end.min(MAP_WINDOW) / 3 * 2) & !(PAGE_SIZE - 1)) + mmap_offset(end, random)
 }

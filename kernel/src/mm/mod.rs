@@ -79,5 +79,6 @@ pub fn init(
     fault::init();
     age::init();
     block::init();
+    aslr::init();
     Archive::find(archive, ram, reserved)
 }

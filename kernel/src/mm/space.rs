@@ -50,6 +50,10 @@ pub struct Space {
     pub(super) heap: Range<usize>,
     /// Above what `mmap` does not choose addresses.
     pub(super) mmap_top: usize,
+    /// From where it chooses them upwards, if it does.
+    pub(super) mmap_bottom: Option<usize>,
+    /// Its parts begin at random.
+    pub(super) random: bool,
     /// Pages that it has, without those that CPUs counted in their lines of the lock: wraps.
     pub(super) pages: usize,
     /// Pages that were taken from it, but are still among these.
@@ -131,6 +135,8 @@ impl AddressSpace {
             stack_limit: 8 << 20,
             heap,
             mmap_top,
+            mmap_bottom: None,
+            random: true,
             pages: 0,
             taken: 0,
             peak: 0,
@@ -256,7 +262,8 @@ impl AddressSpace {
     /// how far it may grow, in bytes.
     pub fn map_stack(&self, limit: usize, executable: bool) -> Result<usize> {
         let whole = self.read_lock().end.min(MAP_WINDOW);
-        let top = aslr::stack_top(whole);
+        let random = self.read_lock().random;
+        let top = aslr::stack_top(whole, random);
         let rights = Rights::READ.with(Rights::WRITE);
         self.map(MapRequest {
             rights: if executable {
@@ -271,14 +278,25 @@ impl AddressSpace {
         let mut space = self.lock();
         space.stack_limit = limit;
         space.mmap_top = top - limit.clamp(128 << 20, whole / 6 * 5) - aslr::MMAP_GAP;
-        space.mmap_top -= aslr::mmap_offset(whole);
+        space.mmap_top -= aslr::mmap_offset(whole, random);
         Ok(top)
+    }
+
+    /// Lets mappings lie one above the other, as Linux once had it.
+    pub fn map_upwards(&self) {
+        let mut space = self.lock();
+        space.mmap_bottom = Some(aslr::mmap_bottom(space.end, space.random));
+    }
+
+    /// Lets its parts begin at random, or where they always do.
+    pub fn set_random(&self, random: bool) {
+        self.lock().random = random;
     }
 
     /// Where the heap of `brk` begins: at or above `end`, the end of the program's data.
     pub fn set_heap_start(&self, end: usize) {
         let mut space = self.lock();
-        let start = page_up(end) + aslr::heap_offset(space.end);
+        let start = page_up(end) + aslr::heap_offset(space.end, space.random);
         space.heap = start..start;
     }
 
@@ -423,6 +441,7 @@ impl AddressSpace {
             .iter()
             .try_for_each(|area| area.announce(&child.me))?;
         space.stack_limit = parent.stack_limit;
+        space.mmap_bottom = parent.mmap_bottom;
         parent.split(&self.context, USER_START..parent.end);
         let shared = space.share(&mut parent);
         // What became read-only is forgotten before anybody relies on it, even if the copy is not whole.
@@ -599,6 +618,10 @@ impl Space {
         } else {
             PAGE_SIZE
         };
+        if let Some(bottom) = self.mmap_bottom {
+            let found = self.areas.find_free_above(bottom..self.end, len, align);
+            return found.ok_or(Errno::ENOMEM);
+        }
         let mut below = |top| self.areas.find_free(USER_START..top, len, align);
         below(self.mmap_top)
             .or_else(|| below(self.end))

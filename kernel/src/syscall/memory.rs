@@ -11,7 +11,7 @@ use super::mlock;
 use super::path::{check_flags, opened};
 use crate::arch::user_end;
 use crate::errno::{Errno, Result};
-use crate::fs::tmpfs;
+use crate::fs::{File, tmpfs};
 use crate::ipc::shared;
 use crate::mm::area::{Area, Flags, Label, Rights, Source};
 use crate::mm::shared::SharedPages;
@@ -23,7 +23,7 @@ use crate::mm::{
 use crate::task::access::{self, By};
 use crate::task::limits::INFINITY;
 use crate::task::process::Mode;
-use crate::task::{self, pidfd};
+use crate::task::{self, personality, pidfd};
 
 /// Where a file's bytes end at the latest (MAX_LFS_FILESIZE).
 const MAX_OFFSET: usize = i64::MAX as usize;
@@ -85,6 +85,19 @@ pub(super) fn own_space() -> Result<Arc<AddressSpace>> {
     task::current().space().ok_or(Errno::ENOMEM)
 }
 
+/// The rights to memory, of `file` where it is a file's, for who wants `rights`: what may be read may be executed where the
+/// personality says so (READ_IMPLIES_EXEC).
+#[inline]
+fn implied(rights: Rights, file: Option<&File>) -> Rights {
+    let implies = rights.has(Rights::READ) && personality::has(personality::READ_IMPLIES_EXEC);
+    let never = |file: &File| file.path().mount_flags() & MS_NOEXEC != 0;
+    if implies && !file.is_some_and(never) {
+        rights.with(Rights::EXECUTE)
+    } else {
+        rights
+    }
+}
+
 /// mmap(2).
 pub fn mmap(
     addr: usize,
@@ -105,7 +118,7 @@ pub fn mmap(
     if len == 0 {
         return Err(Errno::EINVAL);
     }
-    let rights = Rights::from_prot(prot);
+    let rights = implied(Rights::from_prot(prot), file.as_deref());
     let shared = match flags & MAP_TYPE {
         MAP_PRIVATE => false,
         MAP_SHARED => true,
@@ -302,7 +315,7 @@ pub fn mprotect(addr: usize, len: usize, prot: u32) -> Result<usize> {
         return Err(Errno::EINVAL);
     }
     let range = pages_or_enomem(addr, len)?;
-    let rights = Rights::from_prot(prot);
+    let rights = implied(Rights::from_prot(prot), None);
     if range.is_empty() {
         return Ok(0);
     }

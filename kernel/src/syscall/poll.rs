@@ -8,7 +8,7 @@ use crate::errno::{Errno, Result};
 use crate::fs::File;
 use crate::fs::poll::{Events, PollTable, Poller};
 use crate::mm::user::{UserPtr, UserSlice};
-use crate::task::{current, signal};
+use crate::task::{current, personality, signal};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use linux_raw_sys::general::sigset_t;
@@ -82,15 +82,12 @@ impl Deadline {
 
     /// Writes the time left to where the program gave the time. It is no error when that cannot be written.
     pub fn write_left(self, address: usize, write: impl FnOnce([i64; 2]) -> Result<()>) {
-        let keeps = current().process().personality() & STICKY_TIMEOUTS != 0;
+        let keeps = personality::has(personality::STICKY_TIMEOUTS);
         if let (Some(left), true) = (self.left(), address != 0 && !keeps) {
             _ = write(left);
         }
     }
 }
-
-/// The personality in which a program's times are left alone (include/uapi/linux/personality.h).
-const STICKY_TIMEOUTS: u32 = 0x0400_0000;
 
 /// Waits until one of `watched` is ready; how many are.
 fn wait(watched: &mut [Watched], deadline: Deadline) -> Result<usize> {

@@ -9,7 +9,7 @@ use crate::mm::AddressSpace;
 use crate::mm::user::{UserPtr, UserSlice};
 use crate::task::credentials::{ALL_CAPABILITIES, Credentials};
 use crate::task::process::{Mode, Process};
-use crate::task::{current, require, seccomp, signal, with_space};
+use crate::task::{current, personality, require, seccomp, signal, with_space};
 use alloc::vec::Vec;
 use linux_raw_sys::general::{CAP_SETPCAP, CAP_SYS_RESOURCE};
 use zerocopy::{Immutable, IntoBytes};
@@ -315,10 +315,17 @@ const ASK: u32 = u32::MAX;
 
 /// personality(2)
 pub fn personality(new: u32) -> Result<usize> {
-    let process = current().process();
+    let process = process();
     let old = process.personality();
-    if new != ASK {
-        process.set_personality(new);
+    if new == ASK {
+        return Ok(old as usize);
     }
+    let narrow = arch::ABIS.iter().find(|abi| !abi.wide);
+    if new & personality::KIND == personality::LINUX32
+        && narrow.is_some_and(|abi| !(abi.available)())
+    {
+        return Err(Errno::EINVAL);
+    }
+    process.set_personality(new);
     Ok(old as usize)
 }

@@ -13,20 +13,25 @@ use crate::mm::user::{UserPtr, UserSlice};
 use crate::mm::{PAGE_SIZE, frame};
 use crate::random;
 use crate::task::clock::{self, SECOND};
-use crate::task::{can, load, require, sched, uts};
+use crate::task::{can, current, load, personality, require, sched, uts};
 
 /// uname(2)
 pub fn uname(to: usize) -> Result<usize> {
     let [host, domain] = uts::names();
-    let [system, release, version] = [uts::SYSTEM, uts::RELEASE, uts::VERSION].map(uts::field);
-    UserPtr::new(to).write(&[
-        system,
-        host,
-        release,
-        version,
-        uts::field(arch::UTS_MACHINE),
-        domain,
-    ])?;
+    let release = if personality::has(personality::UNAME26) {
+        uts::RELEASE_26
+    } else {
+        uts::RELEASE
+    };
+    let kind = current().process().personality() & personality::KIND;
+    let machine = if kind == personality::LINUX32 {
+        arch::UTS_MACHINE_32
+    } else {
+        arch::UTS_MACHINE
+    };
+    let [system, release, version, machine] =
+        [uts::SYSTEM, release, uts::VERSION, machine].map(uts::field);
+    UserPtr::new(to).write(&[system, host, release, version, machine, domain])?;
     Ok(0)
 }
 

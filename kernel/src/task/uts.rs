@@ -25,6 +25,8 @@ pub const FIELD: usize = 65;
 pub const SYSTEM: &str = "Linux";
 /// Its release: what programs expect of Linux, they find as of this version.
 pub const RELEASE: &str = release!();
+/// What UNAME26 makes of it: 60 and the second number are the third.
+pub const RELEASE_26: &str = "2.6.72-stile";
 /// Its build.
 pub const VERSION: &str = version!();
 /// All of it with the compiler, as in `/proc/version`. It stands in the image as one text, as Linux's does, so that tools find

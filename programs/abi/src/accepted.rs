@@ -1,7 +1,8 @@
 //! What is accepted is done: options and flags that change what happens later, and those that a kernel may be without, which
 //! are refused then.
 
-use std::ptr;
+use std::ffi::{CStr, CString};
+use std::{fs, mem, ptr};
 
 use libc::{
     MAP_ANONYMOUS, MAP_FAILED, MAP_PRIVATE, PROT_EXEC, PROT_READ, PROT_WRITE, c_int, c_long,
@@ -17,6 +18,7 @@ pub fn run() {
         left_out();
         clone_flags();
         write_or_execute();
+        personalities();
     }
 }
 
@@ -121,4 +123,96 @@ unsafe fn write_or_execute() {
     for bits in [0, 1, 2, 3, 4] {
         tell_end("write or execute", in_child(|| all(bits)));
     }
+}
+
+/// What `abi places FILE` does: writes where the parts of this program lie.
+pub fn places(file: &str) {
+    let local = 0u8;
+    // SAFETY: a new mapping touches no memory in use.
+    let (one, other, end) = unsafe { (map(PROT_READ), map(PROT_READ), libc::sbrk(0).addr()) };
+    let code = places as *const () as usize;
+    let stack = ptr::from_ref(&local).addr();
+    let upwards = other.addr() > one.addr();
+    let text = format!("{code:#x} {stack:#x} {:#x} {end:#x} {upwards}", one.addr());
+    fs::write(file, text).expect("a place to write to");
+}
+
+/// personality(2): what programs begun afterwards find, and what calls do.
+unsafe fn personalities() {
+    unsafe {
+        let begun = |what: &str, bits: c_ulong| {
+            let [first, second] = ["places-1", "places-2"].map(|file| {
+                in_child(|| {
+                    libc::personality(bits);
+                    let name = CString::new(file).unwrap_or_default();
+                    let arguments = [
+                        c"abi".as_ptr(),
+                        c"places".as_ptr(),
+                        name.as_ptr(),
+                        ptr::null(),
+                    ];
+                    libc::execv(c"/proc/self/exe".as_ptr(), arguments.as_ptr());
+                });
+                fs::read_to_string(file).unwrap_or_default()
+            });
+            let upwards = first.ends_with("true");
+            println!("{what}: the same {}, upwards {upwards}", first == second);
+        };
+        begun("usual", 0);
+        begun("not at random", 0x4_0000);
+        begun("compatible", 0x20_0000);
+        begun("both", 0x24_0000);
+        tell_end(
+            "unlimited stack",
+            in_child(|| {
+                let limit = libc::rlimit {
+                    rlim_cur: libc::RLIM_INFINITY,
+                    rlim_max: libc::RLIM_INFINITY,
+                };
+                libc::setrlimit(libc::RLIMIT_STACK, &limit);
+                begun("of an unlimited stack", 0x4_0000);
+            }),
+        );
+        tell_end(
+            "names",
+            in_child(|| {
+                libc::personality(0x2_0000);
+                let mut names: libc::utsname = mem::zeroed();
+                libc::uname(&mut names);
+                let release = CStr::from_ptr(names.release.as_ptr()).to_bytes();
+                println!("an old Linux: {}", release.starts_with(b"2.6.72"));
+            }),
+        );
+        tell_end(
+            "readable",
+            in_child(|| {
+                libc::personality(0x40_0000);
+                let page = map(PROT_READ | PROT_WRITE);
+                println!("mapped: {}", rights_at(page));
+                libc::mprotect(page, PAGE, PROT_READ);
+                println!("protected: {}", rights_at(page));
+                libc::mprotect(page, PAGE, PROT_WRITE);
+                libc::mprotect(page, PAGE, libc::PROT_NONE);
+                println!("none: {}", rights_at(page));
+            }),
+        );
+    }
+}
+
+/// What `/proc/self/maps` says of a page.
+fn rights_at(page: *const c_void) -> String {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let line = maps.lines().find(|line| {
+        let bounds = line
+            .split(' ')
+            .next()
+            .and_then(|bounds| bounds.split_once('-'));
+        bounds.is_some_and(|(start, end)| {
+            let number = |text| usize::from_str_radix(text, 16).unwrap_or_default();
+            (number(start)..number(end)).contains(&page.addr())
+        })
+    });
+    line.and_then(|line| line.split(' ').nth(1))
+        .unwrap_or_default()
+        .into()
 }

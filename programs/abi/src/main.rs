@@ -112,6 +112,7 @@ fn main() {
         #[cfg(target_arch = "riscv64")]
         Some("addresses") => addresses::run(),
         Some("accepted") => accepted::run(),
+        Some("places") => accepted::places(&std::env::args().nth(2).unwrap_or_default()),
         Some("advice") => advice::run(),
         Some("aio") => aio::run(),
         Some("attributes") => attributes::run(),

@@ -8,7 +8,7 @@ mod memory;
 mod process;
 
 pub use memory::{MADVISE, MMAP, MREMAP};
-pub use process::{CLONE, PRCTL, UNSHARE};
+pub use process::{CLONE, PERSONALITY, PRCTL, UNSHARE};
 
 use crate::Status;
 
@@ -35,7 +35,15 @@ pub struct Group {
 }
 
 /// All groups, as `docs/abi.md` lists them.
-pub const GROUPS: &[&Group] = &[&PRCTL, &CLONE, &UNSHARE, &MMAP, &MREMAP, &MADVISE];
+pub const GROUPS: &[&Group] = &[
+    &PRCTL,
+    &PERSONALITY,
+    &CLONE,
+    &UNSHARE,
+    &MMAP,
+    &MREMAP,
+    &MADVISE,
+];
 
 impl Group {
     /// The flags that are accepted.

@@ -83,6 +83,26 @@ pub const PRCTL: Group = Group {
     },
 };
 
+/// Bits of personality(2).
+pub const PERSONALITY: Group = Group {
+    title: "personality: bits",
+    refused: "none: every bit is kept, as on Linux",
+    choices: choices! {
+        0x0008 PER_LINUX32 Partial("uname; on RISC-V nothing");
+        0x002_0000 UNAME26 Whole;
+        0x004_0000 ADDR_NO_RANDOMIZE Whole;
+        0x008_0000 FDPIC_FUNCPTRS Absent;
+        0x010_0000 MMAP_PAGE_ZERO Absent;
+        0x020_0000 ADDR_COMPAT_LAYOUT Whole;
+        0x040_0000 READ_IMPLIES_EXEC Partial("not the heap of brk");
+        0x080_0000 ADDR_LIMIT_32BIT Absent;
+        0x100_0000 SHORT_INODE Absent;
+        0x200_0000 WHOLE_SECONDS Absent;
+        0x400_0000 STICKY_TIMEOUTS Whole;
+        0x800_0000 ADDR_LIMIT_3GB Absent;
+    },
+};
+
 /// Flags of clone(2) and clone3(2).
 pub const CLONE: Group = Group {
     title: "clone, clone3: flags",

@@ -53,6 +53,7 @@ pub use thread::{ThreadState, adopt, current, current_arc, enter_user, switch, t
 use linux_raw_sys::prctl::{PR_SVE_GET_VL, PR_SVE_SET_VL};
 
 use crate::errno::{Errno, Result};
+use crate::task::personality::READ_IMPLIES_EXEC;
 
 /// Bytes in a page.
 pub const PAGE_SIZE: usize = 4096;
@@ -66,6 +67,10 @@ pub const KERNEL_STACK_SIZE: usize = 16 << 10;
 pub const MAX_CPUS: usize = 64;
 /// What uname calls the machine.
 pub const UTS_MACHINE: &str = "aarch64";
+/// The same for who asks as a 32-bit Linux.
+pub const UTS_MACHINE_32: &str = "armv8l";
+/// What of a personality no program begins with.
+pub const LOST_PERSONALITY: u32 = READ_IMPLIES_EXEC;
 
 /// The first address above those of programs, for what has to know it exactly.
 #[inline(always)]

@@ -4,7 +4,7 @@ use super::super::generated::{Node, Text};
 use super::super::{fdtable, file, inotify, lease, pipe, protected};
 use crate::errno::{Errno, Result};
 use crate::ipc::{self, Object, Registry, aio, message, semaphore, shared};
-use crate::mm::area;
+use crate::mm::{area, aslr};
 use crate::net::backlog;
 use crate::net::options::DEFAULT_BUFFER;
 use crate::sync::Once;
@@ -16,10 +16,10 @@ use core::sync::atomic::Ordering::Relaxed;
 /// What a filter of system calls can do.
 const ACTIONS: &[u8] = b"kill_process kill_thread trap errno user_notif trace log allow\n";
 
-/// A setting that may be written and stays what it is.
+/// A setting that Linux lets be changed and that stays what it is here: who writes is told so (EACCES).
 macro_rules! fixed {
     ($value:expr) => {
-        Setting(|text| put!(text, "{}\n", $value), keep)
+        File(|text| put!(text, "{}\n", $value))
     };
 }
 
@@ -162,7 +162,7 @@ pub const SYS: &[(&str, Node)] = &[
                 ),
             ),
             ("tainted", File(|text| put!(text, "0\n"))),
-            ("randomize_va_space", fixed!(2)),
+            ("randomize_va_space", Number(&aslr::LEVEL)),
             (
                 "seccomp",
                 Directory(&[("actions_avail", File(|text| text.push(ACTIONS)))]),
@@ -194,7 +194,10 @@ pub const SYS: &[(&str, Node)] = &[
         Directory(&[
             ("dirty_background_ratio", fixed!(10)),
             ("dirty_ratio", fixed!(20)),
-            ("drop_caches", Setting(|text| put!(text, "0\n"), keep)),
+            (
+                "drop_caches",
+                Setting(|text| put!(text, "0\n"), drop_caches),
+            ),
             ("max_map_count", Number(&area::MOST_AREAS)),
             ("mmap_min_addr", File(|text| put!(text, "65536\n"))),
             ("nr_hugepages", fixed!(0)),
@@ -295,9 +298,14 @@ fn set_next_id<T: Object>(bytes: &[u8], registry: &Registry<T>) -> Result<()> {
     Ok(())
 }
 
-/// A setting that may be written and stays what it is.
-fn keep(_bytes: &[u8]) -> Result<()> {
-    Ok(())
+/// 1 to 4, as on Linux; files are nowhere but in memory, so that there is nothing to drop.
+fn drop_caches(bytes: &[u8]) -> Result<()> {
+    let what: usize = super::parse(bytes.trim_ascii()).ok_or(Errno::EINVAL)?;
+    if (1..=4).contains(&what) {
+        Ok(())
+    } else {
+        Err(Errno::EINVAL)
+    }
 }
 
 fn put_line(text: &mut Text, bytes: &[u8]) {

@@ -16,6 +16,8 @@ use identity::Identity;
 pub use lock::ExecLock;
 
 use super::image::{Mapped, Program, header_size};
+use super::limits::INFINITY;
+use super::personality::{ADDR_COMPAT_LAYOUT, ADDR_NO_RANDOMIZE};
 use super::process::Image;
 use super::signal::NO_ALTSTACK;
 use super::stack::{self, Extra, Layout, Strings};
@@ -118,6 +120,9 @@ fn parse_line(bytes: &[u8], cut: bool) -> Result<(&[u8], Option<&[u8]>)> {
 
 fn prepare(request: &Request) -> Result<Ready> {
     let mut identity = Identity::decide(&request.file)?;
+    identity.lost_personality |= arch::LOST_PERSONALITY;
+    let personality = current().process().personality() & !identity.lost_personality;
+    let random = personality & ADDR_NO_RANDOMIZE == 0;
     let program = Program::read(request.file.clone())?;
     let interpreter = match program.interpreter()? {
         Some(path) => Some(Program::read(fs::open_interpreter(
@@ -136,15 +141,20 @@ fn prepare(request: &Request) -> Result<Ready> {
         identity.hide_unreadable(interpreter.file());
     }
     let space = AddressSpace::new((abi.end)())?;
+    space.set_random(random);
     space.set_dumpable(identity.dumpable.into());
     let most = if identity.secure {
         SECURE_STACK
     } else {
         1 << 30
     };
-    let limit = super::rlimit(RLIMIT_STACK).min(most).max(128 << 10);
+    let wanted = super::rlimit(RLIMIT_STACK);
+    let limit = wanted.min(most).max(128 << 10);
     let top = space.map_stack(limit, program.executable_stack())?;
-    let mapped = program.map(&space, Some(aslr::program_start((abi.end)())))?;
+    if personality & ADDR_COMPAT_LAYOUT != 0 || wanted == INFINITY && !identity.secure {
+        space.map_upwards();
+    }
+    let mapped = program.map(&space, Some(aslr::program_start((abi.end)(), random)))?;
     space.set_heap_start(mapped.end);
     let loader = interpreter
         .map(|interpreter| interpreter.map(&space, None))

@@ -1,0 +1,23 @@
+//! What personality(2) changes of how a program is treated (include/uapi/linux/personality.h).
+
+use super::current;
+
+/// uname(2) tells of a Linux 2.6.
+pub const UNAME26: u32 = 0x002_0000;
+/// Nothing begins at random addresses.
+pub const ADDR_NO_RANDOMIZE: u32 = 0x004_0000;
+/// Memory that may be read may be executed.
+pub const READ_IMPLIES_EXEC: u32 = 0x040_0000;
+/// Mappings begin below the stack's old place, the lowest first.
+pub const ADDR_COMPAT_LAYOUT: u32 = 0x020_0000;
+/// select(2) and its like leave the program's times alone.
+pub const STICKY_TIMEOUTS: u32 = 0x400_0000;
+/// The part that is a number: what system a program was made for.
+pub const KIND: u32 = 0xff;
+/// A 32-bit Linux.
+pub const LINUX32: u32 = 8;
+
+/// Whether the current process has the bit `which`.
+pub fn has(which: u32) -> bool {
+    current().process().personality() & which != 0
+}
