@@ -14,6 +14,7 @@ use crate::code;
 use crate::host::{self, DEVICE, LEN, MEMORY, PC, call, get, machine, memory, pass, set, system};
 
 const REGION_2: u64 = 0x40a0_ae49;
+const IRQFD: u64 = 0x4020_ae76;
 const STATISTICS: u64 = 0xaece;
 const RUN: u64 = 0xae80;
 const GET_MP_STATE: u64 = 0x8004_ae98;
@@ -27,6 +28,7 @@ pub fn tell(kvm: &Kvm) {
     regions(kvm);
     redistributors(kvm);
     statistics(kvm);
+    level(kvm);
     run(kvm);
     killed(kvm);
 }
@@ -89,6 +91,33 @@ fn statistics(kvm: &Kvm) {
         );
     }
     println!("all is there: {}", len as usize == word(20) + 8 * count);
+}
+
+/// A level that an eventfd sets, which nobody resamples.
+fn level(kvm: &Kvm) {
+    let vm = kvm.create_vm().expect("a VM");
+    let _vcpu = vm.create_vcpu(0).expect("a vCPU");
+    let controller = host::controller(&vm, 1);
+    let attribute = |group, attr, value: *mut u32| kvm_device_attr {
+        group,
+        attr,
+        addr: value as u64,
+        flags: 0,
+    };
+    let mut value = 0u32;
+    // GICD_ICFGR2: levels, not edges.
+    let set = controller.set_device_attr(&attribute(1, 0xc08, &raw mut value));
+    println!("configured: {:?}", set.map_err(|error| error.errno()));
+    let interrupt = host::eventfd();
+    let mut request = [interrupt.as_raw_fd() as u32, 8, 0, 0, 0, 0, 0, 0];
+    println!("interrupt: {}", pass(&vm, IRQFD, &mut request));
+    host::signal(&interrupt);
+    // SAFETY: the value is as long as the attribute, the lines of 32 interrupts.
+    let got = unsafe { controller.get_device_attr(&mut attribute(7, 32, &raw mut value)) };
+    println!(
+        "lines: {:?}, {value:#x}",
+        got.map_err(|error| error.errno())
+    );
 }
 
 /// A guest that leaves something behind in registers, is refused an access, and takes an exception.
