@@ -214,8 +214,8 @@ impl Credentials {
     }
 
     /// As exec leaves them, and whether the program is more privileged than who runs it (AT_SECURE). `owner` and `group` are
-    /// those of a set-user-ID or set-group-ID program, whose privileges `held` withholds (cap_bprm_creds_from_file).
-    pub fn exec(&self, owner: Option<u32>, group: Option<u32>, held: Held) -> (Self, bool) {
+    /// those of a set-user-ID or set-group-ID program; `withheld` says what it does not get (cap_bprm_creds_from_file).
+    pub fn exec(&self, owner: Option<u32>, group: Option<u32>, withheld: Withheld) -> (Self, bool) {
         let mut new = self.clone();
         new.euid = owner.unwrap_or(self.euid);
         new.egid = group.unwrap_or(self.egid);
@@ -228,8 +228,8 @@ impl Credentials {
             0
         };
         let changes = new.euid != self.uid || new.egid != self.gid;
-        if (changes || new.permitted & !self.permitted != 0) && held != Held::Nothing {
-            if held == Held::All || !self.can(CAP_SETUID) {
+        if (changes || new.permitted & !self.permitted != 0) && withheld != Withheld::Nothing {
+            if withheld == Withheld::All || !self.can(CAP_SETUID) {
                 (new.euid, new.egid) = (new.uid, new.gid);
             }
             new.permitted &= self.permitted;
@@ -249,7 +249,7 @@ impl Credentials {
 
 /// What exec withholds of a set-user-ID program's privileges (LSM_UNSAFE_*).
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Held {
+pub enum Withheld {
     /// Nothing.
     Nothing,
     /// What who runs it could not take on itself: somebody traces it, or shares its directory.

@@ -129,7 +129,6 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
     } else {
         NO_ALTSTACK
     };
-    let space = resources.space.clone();
     let change = |frame: &mut Frame| {
         frame.set_result(0);
         frame.forget_syscall();
@@ -176,7 +175,9 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
     child.set_io_priority(parent.io_priority());
     if request.has(CLONE_CHILD_SETTID) {
         // As on Linux, a bad address is the child's affair.
-        _ = space.map(|space| space.write(request.child_tid, &tid.to_ne_bytes()));
+        _ = child
+            .space()
+            .map(|space| space.write(request.child_tid, &tid.to_ne_bytes()));
     }
     if request.has(CLONE_PARENT_SETTID) {
         // Here too: the parent sees the number anyway.

@@ -21,7 +21,16 @@ pub fn run() {
     // SAFETY: every pointer passed is that of a live value of the right kind.
     unsafe {
         libc::chmod(path(c"private"), 0o600);
-        for part in [users, files, groups, capabilities, signals, heirs, program] {
+        for part in [
+            users,
+            all,
+            files,
+            groups,
+            capabilities,
+            signals,
+            heirs,
+            program,
+        ] {
             tell_end("end", in_child(|| part()));
         }
     }
@@ -88,6 +97,22 @@ fn users() {
         })
     };
     beside(change, look, back);
+}
+
+/// The library's call has every thread change whom it acts as.
+fn all() {
+    println!("the library's setresuid");
+    // SAFETY: these take numbers.
+    unsafe {
+        beside(
+            || println!("  thread {}", libc::geteuid()),
+            |tid| {
+                tell("  call", libc::setresuid(USER, USER, USER));
+                println!("  {}", line(tid, "Uid"));
+            },
+            || println!("  thread {}", libc::geteuid()),
+        );
+    }
 }
 
 fn files() {

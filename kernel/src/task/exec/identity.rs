@@ -8,7 +8,7 @@ use crate::errno::Result;
 use crate::fs::context::Executing;
 use crate::fs::{File, perm};
 use crate::mm::heap::try_arc;
-use crate::task::credentials::{Credentials, Held};
+use crate::task::credentials::{Credentials, Withheld};
 use crate::task::{Thread, current};
 
 /// What a program that a more privileged user owns begins without (PER_CLEAR_ON_SETID): READ_IMPLIES_EXEC,
@@ -72,12 +72,12 @@ fn owners(file: &File) -> (Option<u32>, Option<u32>) {
 }
 
 /// What `thread` does not get of a program's privileges. `alone`: nobody else has its directory (check_unsafe_exec).
-fn withheld(thread: &Thread, alone: bool) -> Held {
+fn withheld(thread: &Thread, alone: bool) -> Withheld {
     if thread.has_no_new_privileges() {
-        Held::All
+        Withheld::All
     } else if alone && !thread.is_traced_by_unprivileged() {
-        Held::Nothing
+        Withheld::Nothing
     } else {
-        Held::Gained
+        Withheld::Gained
     }
 }
