@@ -1,13 +1,16 @@
 //! eventfd: a counter that can be waited for.
 
 use super::file::{File, FileOps, OpenFlags};
+use super::generated::Text;
 use super::io::{Sink, Source};
 use super::poll::{Events, PollTable, WaitSource, Watch, Watcher};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
+use crate::put;
 use crate::sync::Mutex;
 use crate::task::current;
 use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use linux_raw_sys::general::{EFD_NONBLOCK, EFD_SEMAPHORE, O_RDWR};
 
 /// The largest value of the counter.
@@ -17,15 +20,19 @@ const MAX: u64 = u64::MAX - 1;
 pub struct EventFd {
     count: Mutex<u64>,
     semaphore: bool,
+    /// Which of all it is, for who compares descriptors.
+    id: u32,
     readable: Arc<WaitSource>,
     writable: Arc<WaitSource>,
 }
 
 /// A new counter with the flags of eventfd2.
 pub fn new(count: u32, flags: u32) -> Result<Arc<File>> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
     let ops = try_arc(EventFd {
         count: Mutex::new(count.into()),
         semaphore: flags & EFD_SEMAPHORE != 0,
+        id: NEXT.fetch_add(1, Relaxed),
         readable: WaitSource::new()?,
         writable: WaitSource::new()?,
     })?;
@@ -125,6 +132,16 @@ impl FileOps for EventFd {
         }
         self.readable.notify();
         Ok(8)
+    }
+
+    fn describe(&self, text: &mut Text) {
+        let count = *self.count.lock();
+        put!(
+            text,
+            "eventfd-count: {count:>16x}\neventfd-id: {}\n",
+            self.id
+        );
+        put!(text, "eventfd-semaphore: {}\n", u8::from(self.semaphore));
     }
 
     fn poll(&self, _file: &File, table: Option<&mut PollTable>) -> Events {

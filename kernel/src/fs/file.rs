@@ -151,8 +151,11 @@ pub trait FileOps: Send + Sync + Any {
     }
 
     /// Reads from `position` on; 0 is end-of-file.
-    fn read(&self, _file: &File, _to: &mut Sink, _position: u64) -> Result<usize> {
-        Err(Errno::EINVAL)
+    fn read(&self, file: &File, _to: &mut Sink, _position: u64) -> Result<usize> {
+        match file.entry().kind() {
+            Kind::Directory => Err(Errno::EISDIR),
+            _ => Err(Errno::EINVAL),
+        }
     }
 
     /// Writes at `position`.

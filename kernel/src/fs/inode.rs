@@ -194,6 +194,11 @@ pub trait Inode: Send + Sync + Any {
     /// Its attributes.
     fn attr(&self) -> Attr;
 
+    /// Whether the calling thread may do what the attributes forbid it.
+    fn permits(&self) -> bool {
+        false
+    }
+
     /// Changes attributes.
     fn set_attr(&self, _change: &SetAttr) -> Result<()> {
         Err(Errno::EPERM)

@@ -343,7 +343,7 @@ fn new_process(request: &CloneRequest, parent: &Thread, pid: i32) -> Result<Arc<
         } else {
             old.inherited_modes()
         },
-        oom_adjust: old.oom_adjust(),
+        oom_adjust: old.oom_adjust.fork(),
         dump_filter: old.dump_filter(),
         counting: old.counting(),
         traced: old.is_traced(),

@@ -7,6 +7,7 @@ use alloc::sync::Arc;
 use super::counting::{self, Group};
 use super::exec::{self, Request};
 use super::limits::Limits;
+use super::oom_adjust::OomAdjust;
 use super::process::{self, Image, Process};
 use super::signal::{Actions, NO_ALTSTACK, ThreadSignals};
 use super::stack::Strings;
@@ -38,7 +39,7 @@ fn new_process(pid: i32) -> Result<Process> {
         borrows: false,
         personality: 0,
         modes: 0,
-        oom_adjust: 0,
+        oom_adjust: OomAdjust::default(),
         dump_filter: coredump::FILTER,
         counting: Group::kernel(),
         barriers: 0,

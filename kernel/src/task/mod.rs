@@ -20,6 +20,7 @@ pub mod limits;
 pub mod listener;
 pub mod load;
 pub mod oom;
+pub mod oom_adjust;
 pub mod personality;
 pub mod pidfd;
 pub mod process;

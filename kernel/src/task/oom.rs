@@ -85,7 +85,7 @@ fn largest() -> Option<Arc<Process>> {
 fn score(process: &Process) -> Option<usize> {
     let thread = process.find_thread(|_| true)?;
     let space = thread.space()?;
-    let adjust = process.oom_adjust();
+    let adjust = process.oom_adjust.get();
     if process.is_zombie() || adjust == NEVER {
         return None;
     }

@@ -12,6 +12,7 @@ use super::credentials::Credentials;
 use super::exec::ExecLock;
 use super::itimer::Timers;
 use super::limits::Limits;
+use super::oom_adjust::OomAdjust;
 use super::sched::state;
 use super::signal::{self, Actions, Pending, Stop};
 use super::thread::Thread;
@@ -182,7 +183,8 @@ pub struct Process {
     barriers: AtomicU32,
     /// Whether its end undoes what it did to semaphores.
     undoes: AtomicBool,
-    oom_adjust: AtomicI32,
+    /// How likely it is to be killed for lack of memory.
+    pub oom_adjust: OomAdjust,
     /// Kinds of memory that go into a core file (coredump_filter).
     dump_filter: AtomicU32,
 }
@@ -219,7 +221,7 @@ pub struct Parts {
     /// Bits of [`Mode`].
     pub modes: u32,
     /// How likely it is to be killed for lack of memory.
-    pub oom_adjust: i32,
+    pub oom_adjust: OomAdjust,
     /// What goes into a core file.
     pub dump_filter: u32,
     /// Where its crossings are counted.
@@ -273,7 +275,7 @@ impl Process {
             traced: AtomicBool::new(parts.traced),
             barriers: AtomicU32::new(parts.barriers),
             undoes: AtomicBool::new(false),
-            oom_adjust: AtomicI32::new(parts.oom_adjust),
+            oom_adjust: parts.oom_adjust,
             dump_filter: AtomicU32::new(parts.dump_filter),
         }
     }
@@ -628,16 +630,6 @@ impl Process {
 
     pub(super) fn set_traced(&self, on: bool) {
         self.traced.store(on, Relaxed);
-    }
-
-    /// How much likelier (up to 1000) or less likely (down to -1000) it is to be killed for lack of memory.
-    pub fn oom_adjust(&self) -> i32 {
-        self.oom_adjust.load(Relaxed)
-    }
-
-    /// Sets the likelihood to be killed for lack of memory.
-    pub fn set_oom_adjust(&self, value: i32) {
-        self.oom_adjust.store(value, Relaxed);
     }
 
     /// Which kinds of memory go into its core file (`coredump_filter`).

@@ -15,6 +15,8 @@ pub struct User {
     uid: u32,
     /// Pages that pipes may take.
     pub pipe_pages: AtomicUsize,
+    /// Real-time signals that wait for the user's processes.
+    pub pending_signals: AtomicUsize,
     /// Processes and their further threads; not of root, whom no limit binds.
     tasks: AtomicUsize,
 }
@@ -58,6 +60,7 @@ pub fn of(uid: u32) -> Result<Arc<User>> {
         uid,
         pipe_pages: AtomicUsize::new(0),
         tasks: AtomicUsize::new(0),
+        pending_signals: AtomicUsize::new(0),
     })?;
     let mut users = USERS.lock();
     if let Some(user) = known(&users) {

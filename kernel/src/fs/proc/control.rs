@@ -68,7 +68,7 @@ pub fn set_dump_filter(subject: &Subject, bytes: &[u8]) -> Result<()> {
 }
 
 pub fn oom_adjust(subject: &Subject, text: &mut Text) -> Result<()> {
-    put!(text, "{}\n", subject.process.oom_adjust());
+    put!(text, "{}\n", subject.process.oom_adjust.get());
     Ok(())
 }
 
@@ -77,8 +77,7 @@ pub fn set_oom_adjust(subject: &Subject, bytes: &[u8]) -> Result<()> {
         .ok()
         .and_then(|text| text.parse().ok());
     match value {
-        Some(value @ -1000..=1000) => subject.process.set_oom_adjust(value),
-        _ => return Err(Errno::EINVAL),
+        Some(value @ -1000..=1000) => subject.process.oom_adjust.set(value),
+        _ => Err(Errno::EINVAL),
     }
-    Ok(())
 }

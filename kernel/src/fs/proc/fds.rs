@@ -5,9 +5,10 @@ use super::super::file::{File, FileOps, OpenFlags, Record, Whence};
 use super::super::generated::{self, Content, Text};
 use super::super::inode::{Attr, Inode, Kind, Link, SetAttr};
 use super::parse;
-use super::subject::Who;
+use super::subject::{Subject, Who};
 use crate::errno::{Errno, Result};
 use crate::put;
+use crate::task::current;
 use alloc::format;
 use alloc::sync::Arc;
 use linux_raw_sys::general::O_CLOEXEC;
@@ -31,6 +32,15 @@ impl Directory {
         }
     }
 
+    /// Whose descriptors they are; what is known of them is for who may look into it.
+    fn subject(&self) -> Result<Subject> {
+        if self.infos {
+            self.who.find_open()
+        } else {
+            self.who.find()
+        }
+    }
+
     fn member_kind(&self) -> Kind {
         if self.infos {
             Kind::Regular
@@ -46,17 +56,24 @@ impl Inode for Directory {
     }
 
     fn attr(&self) -> Attr {
-        generated::attr(self.device, self.inode, Kind::Directory, 0o500, (0, 0))
+        let permissions = if self.infos { 0o555 } else { 0o500 };
+        let owner = self.who.owner(Kind::Directory, permissions);
+        generated::attr(self.device, self.inode, Kind::Directory, permissions, owner)
+    }
+
+    /// A process finds its own descriptors, whoever its files belong to.
+    fn permits(&self) -> bool {
+        self.who.pid == current().process_id()
     }
 
     fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+        self.subject()?;
         Ok(self)
     }
 
     fn lookup(&self, here: &Arc<Entry>, name: &[u8]) -> Result<Arc<Entry>> {
         let fd = parse(name).ok_or(Errno::ENOENT)?;
-        self.who
-            .find()?
+        self.subject()?
             .files()?
             .get(fd)
             .map_err(|_| Errno::ENOENT)?;
@@ -85,7 +102,7 @@ impl FileOps for Directory {
         if !generated::dots(file.entry(), position, emit) {
             return Ok(());
         }
-        let Ok(files) = self.who.find()?.files() else {
+        let Ok(files) = self.subject()?.files() else {
             return Ok(());
         };
         let mut from = (position as usize).saturating_sub(2);
@@ -142,9 +159,10 @@ impl Inode for Descriptor {
             }
             _ => 0o444,
         };
+        let owner = self.who.owner(self.kind, permissions);
         Attr {
             size: 64,
-            ..generated::attr(self.device, self.inode, self.kind, permissions, (0, 0))
+            ..generated::attr(self.device, self.inode, self.kind, permissions, owner)
         }
     }
 
@@ -154,14 +172,20 @@ impl Inode for Descriptor {
 
     fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         match self.kind {
-            Kind::Regular => generated::open(*self),
+            Kind::Regular => {
+                self.who.find_open()?;
+                generated::open(*self)
+            }
             _ => Err(Errno::ELOOP),
         }
     }
 
     fn link(&self) -> Result<Link> {
         match self.kind {
-            Kind::Symlink => Ok(Link::Entry(self.file()?.path().clone())),
+            Kind::Symlink => {
+                self.who.find_open()?;
+                Ok(Link::Entry(self.file()?.path().clone()))
+            }
             _ => Err(Errno::EINVAL),
         }
     }

@@ -25,6 +25,8 @@ enum Member {
         fn(&Subject, &mut Text) -> Result<()>,
         fn(&Subject, &[u8]) -> Result<()>,
     ),
+    /// Only to be written.
+    Command(fn(&Subject, &[u8]) -> Result<()>),
     Link(fn(&Subject) -> Result<Path>),
     Memory,
     Pages,
@@ -33,15 +35,12 @@ enum Member {
     Threads,
 }
 
-use Member::{File as Text_, Link as Link_, OfMemory, Private, Setting};
+use Member::{Command, File as Text_, Link as Link_, OfMemory, Private, Setting};
 
 const MEMBERS: &[(&str, Member)] = &[
     ("auxv", OfMemory(memory::auxiliary, 0o400)),
     ("cgroup", Text_(|_, text| Ok(text.push(b"0::/\n")))),
-    (
-        "clear_refs",
-        Setting(|_, _| Err(Errno::EINVAL), memory::clear_references),
-    ),
+    ("clear_refs", Command(memory::clear_references)),
     ("cmdline", Text_(memory::arguments)),
     ("comm", Setting(control::comm, control::set_comm)),
     (
@@ -88,7 +87,7 @@ const MEMBERS: &[(&str, Member)] = &[
         Setting(control::oom_adjust, control::set_oom_adjust),
     ),
     ("pagemap", Member::Pages),
-    ("personality", Text_(control::personality)),
+    ("personality", Private(control::personality)),
     ("root", Link_(|subject| Ok(subject.fs()?.root()))),
     ("sessionid", Text_(|_, text| Ok(text.push(b"4294967295")))),
     ("setgroups", Text_(|_, text| Ok(text.push(b"allow\n")))),
@@ -106,9 +105,13 @@ const MEMBERS: &[(&str, Member)] = &[
 impl Member {
     fn kind(self) -> Kind {
         match self {
-            Text_(_) | Private(_) | OfMemory(..) | Setting(..) | Member::Memory | Member::Pages => {
-                Kind::Regular
-            }
+            Text_(_)
+            | Private(_)
+            | OfMemory(..)
+            | Setting(..)
+            | Command(_)
+            | Member::Memory
+            | Member::Pages => Kind::Regular,
             Link_(_) => Kind::Symlink,
             _ => Kind::Directory,
         }
@@ -119,6 +122,7 @@ impl Member {
             Text_(_) => 0o444,
             OfMemory(_, permissions) => permissions,
             Setting(..) => 0o644,
+            Command(_) => 0o200,
             Link_(_) => 0o777,
             Member::Memory => 0o600,
             Private(_) | Member::Pages => 0o400,
@@ -164,13 +168,8 @@ impl Inode for Directory {
     }
 
     fn attr(&self) -> Attr {
-        generated::attr(
-            self.device,
-            number(self.who),
-            Kind::Directory,
-            0o555,
-            self.who.owner(Kind::Directory, 0o555),
-        )
+        let owner = self.who.owner(Kind::Directory, 0o555);
+        generated::attr(self.device, number(self.who), Kind::Directory, 0o555, owner)
     }
 
     fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
@@ -249,14 +248,16 @@ struct Leaf {
 impl Content for Leaf {
     fn write(&self, text: &mut Text) -> Result<()> {
         match self.member {
-            Text_(write) | Private(write) | Setting(write, _) => write(&self.who.find()?, text),
+            Text_(write) | Setting(write, _) => write(&self.who.find()?, text),
+            // By now it may be another's program.
+            Private(write) => write(&self.who.find_open()?, text),
             _ => Err(Errno::EINVAL),
         }
     }
 
     fn accept(&self, bytes: &[u8]) -> Result<()> {
         match self.member {
-            Setting(_, accept) => accept(&self.who.find()?, bytes),
+            Setting(_, accept) | Command(accept) => accept(&self.who.find()?, bytes),
             _ => Err(Errno::EACCES),
         }
     }
@@ -304,7 +305,7 @@ impl Inode for Leaf {
         match self.member {
             Link_(target) => {
                 // Who has ended has none of them.
-                let entry = target(&self.who.find()?).map_err(|_| Errno::ENOENT)?;
+                let entry = target(&self.who.find_open()?).map_err(|_| Errno::ENOENT)?;
                 Ok(Link::Entry(entry))
             }
             _ => Err(Errno::EINVAL),

@@ -9,7 +9,9 @@ use crate::mm::{PAGE_SIZE, Size};
 use crate::put;
 use crate::task::process::Image;
 use crate::task::usage::user_hz;
+use crate::task::user;
 use alloc::format;
+use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general::*;
 
 pub fn stat(subject: &Subject, text: &mut Text) -> Result<()> {
@@ -161,8 +163,9 @@ pub fn status(subject: &Subject, text: &mut Text) -> Result<()> {
     let shared = process.signals.pending.lock().set();
     put!(
         text,
-        "Threads:\t{}\nSigQ:\t0/{}\n",
+        "Threads:\t{}\nSigQ:\t{}/{}\n",
         process.threads().len().max(1),
+        user::of(who.uid)?.pending_signals.load(Relaxed),
         process.limits.soft(RLIMIT_SIGPENDING)
     );
     put!(

@@ -48,6 +48,19 @@ impl Who {
         })
     }
 
+    /// Who that is now, if the caller may look into it.
+    ///
+    /// # Errors
+    /// ESRCH, EACCES.
+    pub fn find_open(self) -> Result<Subject> {
+        let subject = self.find()?;
+        if subject.may_look() {
+            Ok(subject)
+        } else {
+            Err(Errno::EACCES)
+        }
+    }
+
     /// Whose a file of it is that has this kind and these permissions; root's when it is gone.
     pub fn owner(self, kind: Kind, permissions: u32) -> (u32, u32) {
         let owner = |subject: Subject| subject.owner(kind, permissions);

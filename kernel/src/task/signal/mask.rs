@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use linux_raw_sys::general::*;
 
-use super::send;
+use super::{Info, send};
 use crate::arch::work::SIGNAL;
 use crate::task::{Thread, current};
 
@@ -52,6 +52,15 @@ impl Thread {
         // One lock after the other: both have the same rank.
         let own = self.signals.pending.lock().set();
         own | self.process().signals.pending.lock().set()
+    }
+
+    /// The signal at `place` of those that wait for the thread, or for its process.
+    pub fn queued(&self, shared: bool, place: usize) -> Option<Info> {
+        if shared {
+            self.process().signals.pending.lock().at(place)
+        } else {
+            self.signals.pending.lock().at(place)
+        }
     }
 
     /// Whether a signal is to be looked at before the program goes on.

@@ -3,12 +3,15 @@
 extern crate alloc;
 
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering::Relaxed;
 
 use linux_raw_sys::general::SI_TIMER;
 
 use super::Info;
 use super::mask::{SYNCHRONOUS, Set};
 use crate::errno::{Errno, Result};
+use crate::task::user::{self, User};
 
 /// The first real-time signal: from here on each is queued as often as it comes.
 const REAL_TIME: u32 = 32;
@@ -20,10 +23,39 @@ pub(super) fn is_queued(info: &Info) -> bool {
     info.number() >= REAL_TIME || info.code == SI_TIMER
 }
 
+/// What a real-time signal takes of its receiver's user while it waits.
+pub struct Charge(Arc<User>);
+
+impl Charge {
+    /// A signal's, of user `uid`, for whom at most `most` may wait; none if there is no room.
+    pub fn new(uid: u32, most: usize) -> Option<Self> {
+        let charge = Charge(user::of(uid).ok()?);
+        // Dropped, it gives back what it took.
+        let before = charge.0.pending_signals.fetch_add(1, Relaxed);
+        (before < most).then_some(charge)
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.0.pending_signals.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Whether a signal may be queued.
+pub enum Room {
+    /// No.
+    None,
+    /// Yes: there is never more than one of it, or it brings its own room.
+    Own,
+    /// Yes, on the user's account.
+    Charged(Charge),
+}
+
 /// Signals waiting for a thread or for a process.
 pub struct Pending {
     set: u64,
-    queue: VecDeque<Info>,
+    queue: VecDeque<(Info, Option<Charge>)>,
 }
 
 impl Pending {
@@ -41,17 +73,23 @@ impl Pending {
         self.set
     }
 
-    /// Adds a signal to a queue of `most` at most. What is not queued as often as it comes is not added again.
+    /// Adds a signal. What is not queued as often as it comes is not added again.
     ///
     /// # Errors
     /// EAGAIN: a timer's or a real-time signal, sent with a value, finds no room.
-    pub fn add(&mut self, info: Info, most: usize) -> Result<()> {
+    pub fn add(&mut self, info: Info, room: Room) -> Result<()> {
         let bit = Set::bit(info.number());
         if !is_queued(&info) && self.set & bit != 0 {
             return Ok(());
         }
-        if self.queue.len() < most.min(MOST) && self.queue.try_reserve(1).is_ok() {
-            self.queue.push_back(info);
+        let charge = match room {
+            Room::None => None,
+            Room::Own => Some(None),
+            Room::Charged(charge) => Some(Some(charge)),
+        };
+        let fits = self.queue.len() < MOST && self.queue.try_reserve(1).is_ok();
+        if let Some(charge) = charge.filter(|_| fits) {
+            self.queue.push_back((info, charge));
         } else if is_queued(&info) && info.code != 0 {
             return Err(Errno::EAGAIN);
         }
@@ -72,7 +110,7 @@ impl Pending {
             ready
         };
         let number = first.trailing_zeros() + 1;
-        let is_it = |info: &Info| info.number() == number;
+        let is_it = |(info, _): &(Info, _)| info.number() == number;
         let info = self
             .queue
             .iter()
@@ -82,14 +120,20 @@ impl Pending {
             self.set &= !Set::bit(number);
         }
         // Without room only the number was kept.
-        Some(info.unwrap_or_else(|| Info::kernel(number)))
+        Some(info.map_or_else(|| Info::kernel(number), |(info, _)| info))
+    }
+
+    /// What waits at this place of the queue.
+    pub fn at(&self, place: usize) -> Option<Info> {
+        self.queue.get(place).map(|(info, _)| *info)
     }
 
     /// Forgets the signals in `set`.
     pub fn discard(&mut self, set: u64) {
         if self.set & set != 0 {
             self.set &= !set;
-            self.queue.retain(|info| Set::bit(info.number()) & set == 0);
+            self.queue
+                .retain(|(info, _)| Set::bit(info.number()) & set == 0);
         }
     }
 }

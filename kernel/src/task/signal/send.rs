@@ -9,7 +9,7 @@ use linux_raw_sys::general::*;
 
 use super::action::DEFAULT;
 use super::mask::{STOPS, Set};
-use super::pending;
+use super::pending::{self, Charge, Room};
 use super::{Info, SIG_DFL};
 use crate::arch::{smp, work::SIGNAL};
 use crate::errno::{Errno, Result};
@@ -99,20 +99,16 @@ pub fn send_info(process: &Process, thread: Option<&Arc<Thread>>, info: Info) ->
     if is_ignored(process, thread, number) {
         return Ok(());
     }
-    let most = if pending::is_queued(&info) {
-        process.limits.soft(RLIMIT_SIGPENDING)
-    } else {
-        usize::MAX
-    };
+    let room = room(process, &info);
     match thread {
         Some(thread) => {
-            thread.signals.pending.lock().add(info, most)?;
+            thread.signals.pending.lock().add(info, room)?;
             if thread.blocked() & bit == 0 {
                 notify(thread, state::INTERRUPTIBLE);
             }
         }
         None => {
-            process.signals.pending.lock().add(info, most)?;
+            process.signals.pending.lock().add(info, room)?;
             // A timer's goes to who runs, where that is one of the process: a CPU timer's signals so spread over its threads.
             let own = current();
             if info.code == SI_TIMER
@@ -128,6 +124,16 @@ pub fn send_info(process: &Process, thread: Option<&Arc<Thread>>, info: Info) ->
     }
     process.signals.tell_sent();
     Ok(())
+}
+
+/// What a signal to `process` may take while it waits: of those that are queued RLIMIT_SIGPENDING says how many may wait for all
+/// processes of its user. That of a timer has its place already.
+fn room(process: &Process, info: &Info) -> Room {
+    if !pending::is_queued(info) || info.code == SI_TIMER {
+        return Room::Own;
+    }
+    let most = process.limits.soft(RLIMIT_SIGPENDING);
+    Charge::new(process.credentials().uid, most).map_or(Room::None, Room::Charged)
 }
 
 /// Finds a thread for each signal of `set` that waits for the process.
@@ -209,7 +215,7 @@ pub fn force_info(info: Info) {
         }
     });
     // One signal always has room as a bit.
-    _ = thread.signals.pending.lock().add(info, usize::MAX);
+    _ = thread.signals.pending.lock().add(info, Room::Own);
     thread.arch.work.fetch_or(SIGNAL, Relaxed);
 }
 

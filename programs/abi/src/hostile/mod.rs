@@ -10,6 +10,8 @@ mod long;
 mod mounts;
 mod names;
 mod nested;
+mod pending;
+mod proc;
 mod rights;
 mod suid;
 
@@ -26,6 +28,8 @@ const PARTS: &[(&str, fn())] = &[
     ("mounts", mounts::run),
     ("names", names::run),
     ("nested", nested::run),
+    ("pending", pending::run),
+    ("proc", proc::run),
     ("rights", rights::run),
     ("suid", suid::run),
 ];

@@ -1,0 +1,45 @@
+//! How much likelier or less likely a process is to be killed for lack of memory (`oom_score_adj`).
+
+use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
+
+use linux_raw_sys::general::CAP_SYS_RESOURCE;
+
+use super::can;
+use crate::errno::{Errno, Result};
+
+/// From -1000, never, to 1000.
+#[derive(Default)]
+pub struct OomAdjust {
+    value: AtomicI32,
+    /// Who lacks CAP_SYS_RESOURCE goes no lower.
+    least: AtomicI32,
+}
+
+impl OomAdjust {
+    /// That of a child.
+    pub fn fork(&self) -> Self {
+        OomAdjust {
+            value: AtomicI32::new(self.get()),
+            least: AtomicI32::new(self.least.load(Relaxed)),
+        }
+    }
+
+    /// The value.
+    pub fn get(&self) -> i32 {
+        self.value.load(Relaxed)
+    }
+
+    /// Sets the value; who may set any sets what others may not go below, too.
+    ///
+    /// # Errors
+    /// EACCES: it is too low for the caller.
+    pub fn set(&self, value: i32) -> Result<()> {
+        if can(CAP_SYS_RESOURCE) {
+            self.least.store(value, Relaxed);
+        } else if value < self.least.load(Relaxed) {
+            return Err(Errno::EACCES);
+        }
+        self.value.store(value, Relaxed);
+        Ok(())
+    }
+}

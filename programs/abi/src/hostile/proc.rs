@@ -1,0 +1,215 @@
+//! What /proc tells of another's process: nothing that ptrace(2) would not (PTRACE_MODE_READ).
+
+use std::ffi::CString;
+use std::fs;
+use std::path::Path;
+
+use super::USER;
+use crate::{error, in_child, tell, tell_end, tell_ok};
+
+/// Members of a process's directory that only who may trace it reads, and some that everybody does.
+const MEMBERS: [&str; 22] = [
+    "auxv",
+    "clear_refs",
+    "cmdline",
+    "comm",
+    "coredump_filter",
+    "environ",
+    "fd",
+    "fdinfo",
+    "io",
+    "limits",
+    "maps",
+    "mem",
+    "mountinfo",
+    "oom_score_adj",
+    "pagemap",
+    "personality",
+    "smaps",
+    "smaps_rollup",
+    "stat",
+    "statm",
+    "status",
+    "task",
+];
+const LINKS: [&str; 4] = ["cwd", "exe", "fd/0", "root"];
+
+/// Runs this part.
+pub fn run() {
+    // SAFETY: every string ends with zero, and children end by _exit.
+    unsafe {
+        fs::create_dir_all("/tmp/private").unwrap();
+        fs::write("/tmp/private/file", "a secret").unwrap();
+        libc::chmod(c"/tmp/private".as_ptr(), 0o700);
+        let roots = sleeper(|| _ = libc::chdir(c"/tmp/private".as_ptr()));
+        tell_end(
+            "root's",
+            in_child(|| {
+                become_user();
+                look(roots);
+            }),
+        );
+        let hidden = sleeper(|| {
+            become_user();
+            libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
+        });
+        tell_end(
+            "one's own, hidden",
+            in_child(|| {
+                become_user();
+                look(hidden);
+            }),
+        );
+        let own = sleeper(|| {
+            become_user();
+            libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0);
+        });
+        tell_end(
+            "one's own",
+            in_child(|| {
+                become_user();
+                look(own);
+                descriptors();
+            }),
+        );
+        for child in [roots, hidden, own] {
+            libc::kill(child, libc::SIGKILL);
+            libc::waitpid(child, std::ptr::null_mut(), 0);
+        }
+        tell_end("jailed", in_child(|| jailed()));
+        tell_end("killed last", in_child(|| killed_last()));
+    }
+}
+
+unsafe fn become_user() {
+    unsafe {
+        libc::setgroups(0, std::ptr::null());
+        libc::setgid(USER);
+        libc::setuid(USER);
+    }
+}
+
+/// A child that sleeps once it has done `prepare`.
+unsafe fn sleeper(prepare: impl FnOnce()) -> i32 {
+    unsafe {
+        let mut ready = [0; 2];
+        libc::pipe(ready.as_mut_ptr());
+        let child = libc::fork();
+        if child == 0 {
+            libc::close(0);
+            libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY);
+            prepare();
+            libc::write(ready[1], c"".as_ptr().cast(), 1);
+            loop {
+                libc::pause();
+            }
+        }
+        libc::read(ready[0], (&raw mut ready).cast(), 1);
+        libc::close(ready[0]);
+        libc::close(ready[1]);
+        child
+    }
+}
+
+unsafe fn open(path: &str, flags: i32) -> i32 {
+    let path = CString::new(path).unwrap();
+    unsafe { libc::open(path.as_ptr(), flags) }
+}
+
+unsafe fn look(pid: i32) {
+    unsafe {
+        for name in MEMBERS {
+            let path = format!("/proc/{pid}/{name}");
+            let file = open(&path, libc::O_RDONLY);
+            if file < 0 {
+                println!("{name}: open: {}", error());
+                continue;
+            }
+            let mut byte = 0u8;
+            if libc::read(file, (&raw mut byte).cast(), 1) < 0 {
+                println!("{name}: read: {}", error());
+            } else {
+                println!("{name}: read");
+            }
+            libc::close(file);
+        }
+        for name in LINKS {
+            let path = format!("/proc/{pid}/{name}");
+            tell_ok(&format!("readlink {name}"), fs::read_link(&path).is_ok());
+            let file = open(&path, libc::O_PATH);
+            tell_ok(&format!("follow {name}"), file >= 0);
+            libc::close(file);
+        }
+        let secret = open(&format!("/proc/{pid}/cwd/file"), libc::O_RDONLY);
+        tell_ok("a file below its directory", secret >= 0);
+        let names = fs::read_dir(format!("/proc/{pid}/fd"));
+        tell_ok("its descriptors", names.is_ok());
+        let written = open(&format!("/proc/{pid}/oom_score_adj"), libc::O_WRONLY);
+        tell_ok("its oom_score_adj", written >= 0);
+    }
+}
+
+/// A process finds its own descriptors, hidden or not.
+unsafe fn descriptors() {
+    unsafe {
+        for hidden in [false, true] {
+            libc::prctl(libc::PR_SET_DUMPABLE, !hidden as usize, 0, 0, 0);
+            tell_ok("own descriptors", fs::read_dir("/proc/self/fd").is_ok());
+            tell_ok("an own one", open("/proc/self/fd/1", libc::O_PATH) >= 0);
+            tell_ok(
+                "what is known of it",
+                fs::read("/proc/self/fdinfo/1").is_ok(),
+            );
+            tell_ok("own memory", fs::read("/proc/self/maps").is_ok());
+            let attributes = fs::metadata("/proc/self/maps").unwrap();
+            let owner = std::os::unix::fs::MetadataExt::uid(&attributes);
+            println!("maps belong to root: {}", owner != USER);
+        }
+    }
+}
+
+/// Nobody leaves a jail by the root of a process outside.
+unsafe fn jailed() {
+    unsafe {
+        fs::create_dir_all("/tmp/jail/proc").unwrap();
+        let proc = c"proc".as_ptr();
+        let done = libc::mount(proc, c"/tmp/jail/proc".as_ptr(), proc, 0, std::ptr::null());
+        tell("mount", done);
+        libc::chroot(c"/tmp/jail".as_ptr());
+        libc::chdir(c"/".as_ptr());
+        become_user();
+        for path in [
+            "/proc/1/root",
+            "/proc/1/root/etc",
+            "/proc/1/cwd",
+            "/proc/1/exe",
+        ] {
+            tell_ok(path, open(path, libc::O_PATH) >= 0);
+        }
+        tell_ok("own root", Path::new("/proc/self/root/proc").exists());
+    }
+}
+
+/// Only the privileged make themselves a less likely victim for lack of memory than they were made.
+unsafe fn killed_last() {
+    unsafe {
+        let set = |value: &str| {
+            let file = open("/proc/self/oom_score_adj", libc::O_WRONLY);
+            tell(
+                value,
+                libc::write(file, value.as_ptr().cast(), value.len()) as i64,
+            );
+            libc::close(file);
+        };
+        set("300");
+        set("200");
+        become_user();
+        // As after a program was begun.
+        libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0);
+        for value in ["-1000", "199", "200", "1000", "500", "0", "1001"] {
+            set(value);
+        }
+        let now = fs::read_to_string("/proc/self/oom_score_adj");
+        println!("now {}", now.unwrap_or_default().trim());
+    }
+}
