@@ -151,7 +151,7 @@ pub const CALLS: &[Call] = calls! {
     169 nfsservctl() Absent;
     170 setresgid() Absent;
     171 getresgid() Absent;
-    172 prctl(Int, Hex, Hex, Hex, Hex) Partial("no seccomp, see the options below");
+    172 prctl(Int, Hex, Hex, Hex, Hex) Partial("see the options below");
     173 rt_sigreturn() Whole;
     174 rt_sigaction(Signal, Pointer, Pointer, Uint) Whole;
     175 rt_sigprocmask(Int, Pointer, Pointer, Uint) Whole;
@@ -352,7 +352,7 @@ pub const CALLS: &[Call] = calls! {
     380 sched_setattr() Absent;
     381 sched_getattr() Absent;
     382 renameat2(Fd, Path, Fd, Path, Hex) Whole;
-    383 seccomp() Absent;
+    383 seccomp(Int, Hex, Pointer) Whole;
     384 getrandom(Pointer, Uint, Hex) Whole;
     385 memfd_create(Path, Hex) Whole;
     386 bpf() Absent;

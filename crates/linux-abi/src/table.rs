@@ -131,7 +131,7 @@ pub const CALLS: &[Call] = calls! {
     114 clock_getres(Int, Pointer) Whole;
     115 clock_nanosleep(Int, Hex, Pointer, Pointer) Whole;
     116 syslog(Int, Pointer, Int) Partial("the log is not kept");
-    117 ptrace(Int, Int, Hex, Hex) Partial("no hardware breakpoints; arm64: FP, SVE, TLS and general registers");
+    117 ptrace(Int, Int, Hex, Hex) Partial("arm64: FP, SVE, TLS, general and debug registers");
     118 sched_setparam(Int, Pointer) Whole;
     119 sched_setscheduler(Int, Int, Pointer) Whole;
     120 sched_getscheduler(Int) Whole;

@@ -14,7 +14,7 @@ pub mod text;
 mod ticks;
 pub mod vdso;
 
-pub use syscall::{Syscall, SyscallTable};
+pub use syscall::{Call, Syscall, SyscallTable};
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;

@@ -7,6 +7,24 @@ pub const ENTRIES: usize = crossings::SYSCALLS;
 /// first.
 pub type Syscall = extern "C" fn(usize, usize, usize, usize, usize, usize) -> isize;
 
+/// The place in a table for numbers beyond it, which no call has.
+pub const UNKNOWN: usize = 511;
+
+/// A system call as filters and tracers see it.
+#[derive(Clone, Copy)]
+pub struct Call {
+    /// AUDIT_ARCH_*: whose numbers they are.
+    pub architecture: u32,
+    /// Its number; -1 where a tracer took it away.
+    pub number: i32,
+    /// Its place in the tables, [`UNKNOWN`]'s if they have none.
+    pub place: usize,
+    /// The address of the next instruction.
+    pub pc: usize,
+    /// Its arguments.
+    pub arguments: [usize; 6],
+}
+
 /// System calls by number.
 pub type SyscallTable = [Syscall; ENTRIES];
 

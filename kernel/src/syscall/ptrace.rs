@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use linux_raw_sys::general::{CAP_SYS_PTRACE, SIGKILL};
+use linux_raw_sys::general::{CAP_SYS_ADMIN, CAP_SYS_PTRACE, SIGKILL};
 use linux_raw_sys::ptrace::*;
 
 use super::path::check_flags;
@@ -13,7 +13,7 @@ use crate::mm::user::{UserPtr, UserSlice};
 use crate::task::access::{self, By};
 use crate::task::ptrace::{self, Call, flag};
 use crate::task::signal::{self, Info};
-use crate::task::tree;
+use crate::task::{can, current, tree};
 use alloc::sync::Arc;
 use zerocopy::{Immutable, IntoBytes};
 
@@ -86,6 +86,9 @@ pub fn ptrace(request: usize, tid: i32, address: usize, data: usize) -> Result<u
                 })?;
             }
         }
+        PTRACE_PEEKSIGINFO => return peek_signals(tid, address, data),
+        PTRACE_SECCOMP_GET_FILTER => return filter(tid, address, data),
+        PTRACE_SECCOMP_GET_METADATA => return filter_metadata(tid, address, data),
         PTRACE_GET_SYSCALL_INFO => return call_info(tid, address, data),
         _ => {
             // Whoever asks for what there is not still learns whether the thread is its to ask.
@@ -94,6 +97,71 @@ pub fn ptrace(request: usize, tid: i32, address: usize, data: usize) -> Result<u
         }
     }
     Ok(0)
+}
+
+/// PTRACE_PEEKSIGINFO: copies signals that wait for the thread or its process; `asked` is a `struct ptrace_peeksiginfo_args`.
+fn peek_signals(tid: i32, asked: usize, to: usize) -> Result<usize> {
+    ptrace::with_stopped(tid, |_, _| Ok(()))?;
+    let [first, packed] = UserPtr::<[u64; 2]>::new(asked).read()?;
+    let (flags, most) = (packed as u32, (packed >> 32) as i32);
+    check_flags(flags, PTRACE_PEEKSIGINFO_SHARED)?;
+    let most = usize::try_from(most).map_err(|_| Errno::EINVAL)?;
+    let mut count = 0;
+    while count < most {
+        let place = (first as usize).saturating_add(count);
+        let info = ptrace::with_stopped(tid, |thread, _| {
+            let shared = flags & PTRACE_PEEKSIGINFO_SHARED != 0;
+            Ok(thread.queued(shared, place))
+        })?;
+        let Some(info) = info else { break };
+        let copied = UserPtr::new(to.wrapping_add(count * size_of::<Info>())).write(&info);
+        match copied {
+            Err(error) if count == 0 => return Err(error.into()),
+            Err(_) => break,
+            Ok(()) => count += 1,
+        }
+        if current().signal_due() {
+            break;
+        }
+        crate::task::sched::cond_resched();
+    }
+    Ok(count)
+}
+
+/// Who may see the filters of a thread that it traces: EACCES unless it is privileged, and has none itself.
+fn may_see_filters() -> Result<()> {
+    if can(CAP_SYS_ADMIN) && current().seccomp.mode() == SECCOMP_MODE_DISABLED {
+        Ok(())
+    } else {
+        Err(Errno::EACCES)
+    }
+}
+
+/// PTRACE_SECCOMP_GET_FILTER: the instructions of a filter, the oldest of which is number 0; how many there are.
+fn filter(tid: i32, number: usize, to: usize) -> Result<usize> {
+    let thread = ptrace::with_stopped(tid, |thread, _| Ok(thread.clone()))?;
+    may_see_filters()?;
+    let filter = thread.seccomp.nth(number)?;
+    let words: Vec<[u32; 2]> = filter.words()?;
+    if to != 0 {
+        UserSlice::new(to, size_of_val(&words[..])).copy_out(words.as_bytes())?;
+    }
+    Ok(words.len())
+}
+
+/// PTRACE_SECCOMP_GET_METADATA: `data` is a `struct seccomp_metadata` of `size` bytes, which says what filter is meant.
+fn filter_metadata(tid: i32, size: usize, data: usize) -> Result<usize> {
+    let thread = ptrace::with_stopped(tid, |thread, _| Ok(thread.clone()))?;
+    may_see_filters()?;
+    let size = size.min(size_of::<[u64; 2]>());
+    if size < size_of::<u64>() {
+        return Err(Errno::EINVAL);
+    }
+    let number = UserPtr::<u64>::new(data).read()?;
+    let filter = thread.seccomp.nth(number as usize)?;
+    let told = [number, filter.flags().into()];
+    UserSlice::new(data, size).copy_out(&told.as_bytes()[..size])?;
+    Ok(size)
 }
 
 fn kill(tid: i32) -> Result<()> {
@@ -130,7 +198,11 @@ fn registers(request: u32, tid: i32, kind: usize, data: usize) -> Result<()> {
         UserSlice::new(base, got).copy_out(&whole[..got])?;
     } else {
         let bytes = UserPtr::<u8>::new(base).read_vec(len)?;
-        ptrace::with_stopped(tid, |thread, _| regset::set(&thread.arch, kind, &bytes))?;
+        ptrace::with_stopped(tid, |thread, _| {
+            regset::set(&thread.arch, kind, &bytes)?;
+            thread.registers_changed();
+            Ok(())
+        })?;
     }
     UserPtr::new(data).write(&[base, len])
 }
@@ -155,22 +227,22 @@ const FILTER: usize = ENTRY + 4;
 /// PTRACE_GET_SYSCALL_INFO
 fn call_info(tid: i32, size: usize, to: usize) -> Result<usize> {
     let (info, len) = ptrace::with_stopped(tid, |thread, tracee| {
-        let call = tracee.stop.map_or(Call::None, |stop| stop.call);
+        let stop = tracee.stop.map_or(Call::None, |stop| stop.call);
         Ok(thread.arch.with_stopped_frame(|frame| {
+            let made = frame.call();
             let mut info = CallInfo {
-                arch: regset::AUDIT,
-                pc: frame.pc() as u64,
+                arch: made.architecture,
+                pc: made.pc as u64,
                 sp: frame.sp() as u64,
                 ..CallInfo::default()
             };
-            let (number, arguments) = frame.call();
             let entry = || {
                 let mut data = [0; 8];
-                data[0] = number as u64;
-                data[1..7].copy_from_slice(&arguments.map(|argument| argument as u64));
+                data[0] = made.number as u64;
+                data[1..7].copy_from_slice(&made.arguments.map(|argument| argument as u64));
                 data
             };
-            let (kind, len) = match call {
+            let (kind, len) = match stop {
                 Call::None => (PTRACE_SYSCALL_INFO_NONE, NOTHING),
                 Call::Enters => {
                     info.data = entry();

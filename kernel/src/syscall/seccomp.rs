@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use bpf::Instruction;
 use linux_raw_sys::ptrace::*;
 
+use super::layout::{Layout, Narrow, Native};
 use super::path::check_flags;
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
@@ -62,7 +63,11 @@ pub fn set_filter(flags: u32, program: usize) -> Result<usize> {
     if flags & FOR_ALL == FOR_ALL && !told {
         return Err(Errno::EINVAL);
     }
-    let [len, start] = UserPtr::<[usize; 2]>::new(program).read()?;
+    let [len, start] = if current().arch.is_narrow() {
+        Narrow::words(program)?
+    } else {
+        Native::words(program)?
+    };
     let len = len as u16 as usize;
     if len == 0 || len > bpf::LONGEST {
         return Err(Errno::EINVAL);
@@ -78,9 +83,8 @@ pub fn set_filter(flags: u32, program: usize) -> Result<usize> {
         if_false: (what >> 24) as u8,
         k,
     }));
-    let all = flags & SECCOMP_FILTER_FLAG_TSYNC != 0;
     if !listens {
-        return match seccomp::add(instructions, all, None)? {
+        return match seccomp::add(instructions, flags, None)? {
             0 => Ok(0),
             _ if told => Err(Errno::ESRCH),
             tid => Ok(tid as usize),
@@ -89,7 +93,7 @@ pub fn set_filter(flags: u32, program: usize) -> Result<usize> {
     let (listener, file) = Listener::new()?;
     let files = current().files();
     let fd = files.add(file, true)?;
-    match seccomp::add(instructions, all, Some(listener)) {
+    match seccomp::add(instructions, flags, Some(listener)) {
         Ok(0) => Ok(fd as usize),
         failed => {
             _ = files.close(fd);

@@ -5,7 +5,6 @@ use alloc::sync::Arc;
 use linux_raw_sys::general::*;
 
 use super::layout::{Layout, given};
-use super::path::check_flags;
 use crate::arch;
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
@@ -280,16 +279,27 @@ pub fn rt_sigreturn() -> Result<usize> {
 /// Goes back to what a handler interrupted, whose frame holds siginfo or not.
 pub fn return_from_handler(with_info: bool) -> Result<usize> {
     let thread = current();
+    let before = thread
+        .arch
+        .with_frame(|frame| arch::signal::before(frame, with_info));
+    if let Ok((mask, _)) = before {
+        signal::set_blocked(mask);
+    }
     let popped = thread.arch.with_frame(|frame| {
-        let popped = arch::signal::pop(frame, with_info);
+        let popped = before.and_then(|before| {
+            arch::signal::pop(frame, with_info)?;
+            Ok((before.1, frame.result()))
+        });
         frame.forget_syscall();
-        popped.map(|popped| (popped, frame.result()))
+        popped.map_err(|_| arch::signal::bad_frame(frame))
     });
-    let Ok(((mask, altstack), result)) = popped else {
-        signal::force(SIGSEGV, SI_KERNEL, 0);
-        return Ok(0);
+    let (altstack, result) = match popped {
+        Ok(popped) => popped,
+        Err((code, address)) => {
+            signal::force(SIGSEGV, code, address);
+            return Ok(0);
+        }
     };
-    signal::set_blocked(mask);
     if let Some(altstack) = altstack {
         // A handler cannot leave a bad alternate stack behind: then the present one stays.
         _ = set_altstack(altstack, usize::MAX);
@@ -316,8 +326,12 @@ pub fn sigaltstack<L: Layout>(new: usize, old: usize) -> Result<usize> {
 }
 
 fn set_altstack([start, flags, size]: [usize; 3], least: usize) -> Result<()> {
-    let flags = flags as u32 & !SS_ONSTACK;
-    check_flags(flags, SS_DISABLE | SS_AUTODISARM)?;
+    let flags = flags as u32;
+    let mode = flags & !SS_AUTODISARM;
+    if ![0, SS_ONSTACK, SS_DISABLE].contains(&mode) {
+        return Err(Errno::EINVAL);
+    }
+    let flags = flags & !SS_ONSTACK;
     let altstack = if flags & SS_DISABLE != 0 {
         signal::NO_ALTSTACK
     } else if size < least && least != usize::MAX {

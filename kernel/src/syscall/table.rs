@@ -2,7 +2,7 @@
 
 use super::layout::Native;
 use super::*;
-use crate::arch::{NARROW_CALLS, SPECIFIC, SyscallTable};
+use crate::arch::{NARROW_CALLS, SyscallTable, specific_calls};
 use crate::errno::Errno;
 
 /// Numbers that each architecture uses as it likes (`include/uapi/asm-generic/unistd.h`).
@@ -66,9 +66,10 @@ const fn table(entry: bool) -> SyscallTable {
     if NARROW_CALLS {
         compat::fill(&mut table, entry);
     }
+    let specific = specific_calls(entry);
     let mut at = 0;
-    while at < SPECIFIC.len() {
-        table[SPECIFIC[at].0] = SPECIFIC[at].1;
+    while at < specific.len() {
+        table[specific[at].0] = specific[at].1;
         at += 1;
     }
     table

@@ -5,12 +5,13 @@ extern crate alloc;
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
 
-use abi::{Call, Kind};
+use abi::Kind;
 use linux_raw_sys::general::{
     __NR_execve, __NR_execveat, __NR_exit, __NR_exit_group, __NR_rt_sigreturn, AT_FDCWD,
 };
 
 use super::watch::invoke;
+use crate::arch::Call;
 use crate::fs::trace;
 use crate::mm::user;
 use crate::task::current;
@@ -21,16 +22,17 @@ const SHOWN: usize = 64;
 const LINE: usize = 1024;
 
 /// Makes the call and shows it.
-pub(super) fn show(number: usize, registers: [usize; 6]) -> isize {
+pub(super) fn show(call: &Call) -> isize {
+    let (number, registers) = (call.place, call.arguments);
     let mut line = Line::new();
     // What cannot be shown is left out.
-    _ = show_call(&mut line, number, registers);
+    _ = show_call(&mut line, call);
     let number_u32 = number as u32;
     if [__NR_exit, __NR_exit_group].contains(&number_u32) {
         _ = writeln!(line, " = ?");
         line.send();
     }
-    let result = invoke(number, registers);
+    let result = invoke(call);
     if [__NR_execve, __NR_execveat].contains(&number_u32) && result == 0
         || number_u32 != __NR_rt_sigreturn
     {
@@ -69,13 +71,14 @@ impl Write for Line {
     }
 }
 
-fn show_call(line: &mut Line, number: usize, registers: [usize; 6]) -> fmt::Result {
+fn show_call(line: &mut Line, made: &Call) -> fmt::Result {
     write!(line, "{:5} ", current().tid())?;
-    let Some(call) = abi::by_number(number) else {
+    let registers = made.arguments;
+    let Some(call) = abi::by_number(made.place) else {
         return write!(
             line,
-            "syscall_{number}({:#x}, {:#x}, {:#x})",
-            registers[0], registers[1], registers[2]
+            "syscall_{}({:#x}, {:#x}, {:#x})",
+            made.number, registers[0], registers[1], registers[2]
         );
     };
     write!(line, "{}(", call.name)?;
@@ -90,7 +93,7 @@ fn show_call(line: &mut Line, number: usize, registers: [usize; 6]) -> fmt::Resu
 
 fn show_argument(
     line: &mut Line,
-    call: &Call,
+    call: &abi::Call,
     kind: Kind,
     registers: [usize; 6],
     at: usize,

@@ -1,8 +1,7 @@
 //! The table of watched threads: every entry lets whoever watches see the call before it is made, and what came of it.
 
 use super::{HANDLERS, trace};
-use crate::arch::SyscallTable;
-use crate::errno::Errno;
+use crate::arch::{Call, SyscallTable};
 use crate::full_frame_stub;
 use crate::task::{current, ptrace, seccomp};
 
@@ -11,15 +10,20 @@ pub static WATCHED: SyscallTable = [full_frame_stub!(watched); _];
 
 extern "C" fn watched(_: usize, _: usize, _: usize, _: usize, _: usize, _: usize) -> isize {
     let thread = current();
+    thread.arch.drop_vectors();
+    thread.arch.with_frame(|frame| frame.begin_watched());
     ptrace::enter_call();
-    // A tracer may have changed the call, or taken it away.
-    let (number, registers) = thread.arch.with_frame(|frame| frame.call());
-    let result = if let Some(refused) = seccomp::judge(number, registers) {
+    let refused = seccomp::judge();
+    // Tracers may have changed the call, or taken it away.
+    let call = thread.arch.with_frame(|frame| frame.call());
+    let result = if let Some(refused) = refused {
         refused
-    } else if thread.process().is_traced() && number < HANDLERS.len() {
-        trace::show(number, registers)
+    } else if call.number == -1 || thread.must_die() {
+        thread.arch.with_frame(|frame| frame.result())
+    } else if thread.process().is_traced() {
+        trace::show(&call)
     } else {
-        invoke(number, registers)
+        invoke(&call)
     };
     thread.arch.with_frame(|frame| frame.set_result(result));
     ptrace::leave_call();
@@ -27,9 +31,7 @@ extern "C" fn watched(_: usize, _: usize, _: usize, _: usize, _: usize, _: usize
 }
 
 /// Makes the call.
-pub(super) fn invoke(number: usize, [a, b, c, d, e, f]: [usize; 6]) -> isize {
-    match HANDLERS.get(number) {
-        Some(handler) => handler(a, b, c, d, e, f),
-        None => Errno::ENOSYS.result(),
-    }
+pub(super) fn invoke(call: &Call) -> isize {
+    let [a, b, c, d, e, f] = call.arguments;
+    HANDLERS[call.place](a, b, c, d, e, f)
 }

@@ -12,7 +12,7 @@ use zerocopy::FromZeros;
 
 use super::{Process, Thread, current, sched};
 use crate::arch::cpu::{self, Cpu};
-use crate::arch::{MAX_CPUS, SyscallTable};
+use crate::arch::{DROPPING, MAX_CPUS, SyscallTable};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::sync::{Mutex, Once};
@@ -160,24 +160,33 @@ fn write_line(out: &mut dyn Write, section: Section, name: Name, value: u64) -> 
     }
 }
 
-/// Where a thread's crossings are counted and whether its calls are watched, as one word that switches compare.
+/// Where a thread's crossings are counted and how its calls are dispatched, as one word that switches compare.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mode(pub u32);
 
+/// Its calls are watched.
+const WATCHED: u32 = 1;
+/// They drop what it has in vector registers.
+const DROPS: u32 = 2;
+/// The number of its counting group stands above.
+const GROUP_SHIFT: u32 = 2;
+
 impl Mode {
-    /// Of a thread of a process; `watched`: something wants to see its system calls.
-    pub fn of(process: &Process, watched: bool) -> Mode {
-        let watched = watched || process.is_traced();
-        Mode(process.counting().number << 1 | watched as u32)
+    /// Of a new thread of a process.
+    pub fn of(process: &Process) -> Mode {
+        let watched = if process.is_traced() { WATCHED } else { 0 };
+        Mode(process.counting().number << GROUP_SHIFT | watched)
     }
 
     /// Of a thread.
     pub fn of_thread(thread: &Thread) -> Mode {
-        Self::of(thread.process(), thread.is_watched())
+        let watched = if thread.is_watched() { WATCHED } else { 0 };
+        let drops = if thread.arch.uses_sve() { DROPS } else { 0 };
+        Mode(Self::of(thread.process()).0 | watched | drops)
     }
 
     fn table(self, cpu: &Cpu) -> &'static Table {
-        let tables = TABLES[(self.0 >> 1) as usize]
+        let tables = TABLES[(self.0 >> GROUP_SHIFT) as usize]
             .get()
             .copied()
             .unwrap_or(&KERNEL);
@@ -185,8 +194,10 @@ impl Mode {
     }
 
     fn calls(self) -> &'static SyscallTable {
-        if self.0 & 1 != 0 {
+        if self.0 & WATCHED != 0 {
             &syscall::WATCHED
+        } else if self.0 & DROPS != 0 {
+            DROPPING
         } else {
             &syscall::TABLE
         }

@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::wait::WaitQueue;
 use super::{current, tree};
-use crate::arch::regset;
+use crate::arch::Call;
 use crate::errno::{Errno, Result};
 use crate::fs::file::FileOps;
 use crate::fs::poll::{Events, PollTable, WaitSource};
@@ -126,17 +126,17 @@ impl Listener {
     }
 
     /// Asks about the current thread's call: none if it may be made, else its result.
-    pub fn ask(&self, number: usize, pc: usize, arguments: [usize; 6]) -> Option<isize> {
+    pub fn ask(&self, call: &Call) -> Option<isize> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = NEXT.fetch_add(1, Relaxed);
         let notice = Notice {
             id,
             pid: current().tid(),
             flags: 0,
-            number: number as i32,
-            architecture: regset::AUDIT,
-            pc: pc as u64,
-            arguments: arguments.map(|argument| argument as u64),
+            number: call.number,
+            architecture: call.architecture,
+            pc: call.pc as u64,
+            arguments: call.arguments.map(|argument| argument as u64),
         };
         {
             let mut questions = self.questions.lock();
@@ -233,12 +233,14 @@ impl Listener {
         let file = current().files().get(request.from)?;
         let asks = self.pid(request.id)?;
         self.with(request.id, |_| ())?;
-        let files = tree::thread(asks)
-            .and_then(|thread| thread.try_files())
-            .ok_or(Errno::ENOENT)?;
+        let thread = tree::thread(asks).ok_or(Errno::ENOENT)?;
+        let files = thread.try_files().ok_or(Errno::ENOENT)?;
+        let limit = thread.open_files_limit();
         let closes = request.file_flags & CLOSE_ON_EXEC != 0;
         let fd = if request.flags & ADD_AT == 0 {
-            files.add(file, closes)?
+            files.add_from(0, limit, file, closes)?
+        } else if request.to as usize >= limit {
+            return Err(Errno::EBADF);
         } else {
             files.set(request.to as usize, file, closes)?;
             request.to as i32

@@ -220,8 +220,9 @@ impl Entity {
         Mode(self.mode.load(Relaxed))
     }
 
+    /// Sets the mode. Who finds another's there sees what that came from.
     pub(super) fn set_mode(&self, mode: Mode) {
-        self.mode.store(mode.0, Relaxed);
+        self.mode.swap(mode.0, AcqRel);
     }
 
     pub(super) fn set_space(&self, address: usize) {
@@ -306,8 +307,8 @@ pub fn schedule() {
     timer::arm(cpu, cpu.sched.slice_end());
     let Some(next) = next else { return };
     previous.disturb_rseq();
-    if previous.ptrace.flags() & ptrace::flag::STEP != 0 {
-        previous.leave_step();
+    if previous.ptrace.flags() & ptrace::flag::DEBUGS != 0 {
+        previous.leave_debug();
     }
     activate_space(cpu, &next);
     let mode = next.sched.mode();

@@ -12,7 +12,7 @@ use super::barrier::{self, Scope};
 use super::listener::Listener;
 use super::signal::{self, Info};
 use super::{Process, Thread, current, exit, ptrace};
-use crate::arch::{Frame, regset};
+use crate::arch::Call;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
@@ -21,17 +21,39 @@ use crate::sync::Mutex;
 /// `MAX_INSNS_PER_PATH`).
 const OVERHEAD: usize = 4;
 const MOST: usize = 32768;
-/// The calls of strict mode.
-const STRICT: [u32; 4] = [__NR_read, __NR_write, __NR_exit, __NR_rt_sigreturn];
 
 /// A filter, and those that were there before it.
 pub struct Filter {
     program: Vec<Instruction>,
+    /// SECCOMP_FILTER_FLAG_LOG, if it was asked for.
+    flags: u32,
     /// What all cost together.
     cost: usize,
     previous: Option<Arc<Filter>>,
     /// Who decides where it does not.
     listener: Option<Arc<Listener>>,
+}
+
+impl Filter {
+    /// SECCOMP_FILTER_FLAG_LOG, if it was asked for.
+    pub fn flags(&self) -> u32 {
+        self.flags
+    }
+
+    /// Its instructions, each a `struct sock_filter`.
+    ///
+    /// # Errors
+    /// ENOMEM
+    pub fn words(&self) -> Result<Vec<[u32; 2]>> {
+        let mut words = Vec::new();
+        let room = words.try_reserve_exact(self.program.len());
+        room.map_err(|_| Errno::ENOMEM)?;
+        words.extend(self.program.iter().map(|one| {
+            let jumps = u32::from(one.if_true) << 16 | u32::from(one.if_false) << 24;
+            [u32::from(one.code) | jumps, one.k]
+        }));
+        Ok(words)
+    }
 }
 
 impl Drop for Filter {
@@ -86,6 +108,22 @@ impl State {
         }
     }
 
+    /// The filter of this number, the oldest of which is 0.
+    ///
+    /// # Errors
+    /// EINVAL (there are no filters), ENOENT.
+    pub fn nth(&self, number: usize) -> Result<Arc<Filter>> {
+        if self.mode() != SECCOMP_MODE_FILTER {
+            return Err(Errno::EINVAL);
+        }
+        let newer = self.count().checked_sub(1);
+        let newer = newer.and_then(|last| last.checked_sub(number));
+        let newer = newer.ok_or(Errno::ENOENT)?;
+        let newest = self.filter();
+        let mut chain = core::iter::successors(newest.as_ref(), |one| one.previous.as_ref());
+        chain.nth(newer).cloned().ok_or(Errno::ENOENT)
+    }
+
     /// How many filters there are.
     pub fn count(&self) -> usize {
         let filter = self.filter();
@@ -116,13 +154,14 @@ pub fn be_strict() -> Result<()> {
     Ok(())
 }
 
-/// Adds a filter to those of the current thread, or with `all` of all threads of its process, which then have the same;
+/// Adds a filter to those of the current thread, or with SECCOMP_FILTER_FLAG_TSYNC of all threads of its process, which then have the same;
 /// then the number of one that cannot, 0 if all could.
 ///
 /// # Errors
 /// EINVAL (no filter, or strict already), EACCES (it could make other programs of the user misbehave), ENOMEM (too many),
 /// EBUSY (there is a listener already).
-pub fn add(program: Vec<Instruction>, all: bool, listener: Option<Arc<Listener>>) -> Result<i32> {
+pub fn add(program: Vec<Instruction>, flags: u32, listener: Option<Arc<Listener>>) -> Result<i32> {
+    let all = flags & SECCOMP_FILTER_FLAG_TSYNC != 0;
     let thread = current();
     if thread.seccomp.mode() == SECCOMP_MODE_STRICT {
         return Err(Errno::EINVAL);
@@ -156,6 +195,7 @@ pub fn add(program: Vec<Instruction>, all: bool, listener: Option<Arc<Listener>>
     }
     let filter = try_arc(Filter {
         program,
+        flags: flags & SECCOMP_FILTER_FLAG_LOG,
         cost,
         previous,
         listener,
@@ -195,33 +235,40 @@ fn stranger(process: &Process, own: Option<&Arc<Filter>>) -> Option<i32> {
     found.map(|thread| thread.tid())
 }
 
-/// What the filters of the current thread make of system call `number`: none if it may be made, else its result.
-pub fn judge(number: usize, registers: [usize; 6]) -> Option<isize> {
+/// What the filters of the current thread make of its system call: none if it may be made, else its result.
+pub fn judge() -> Option<isize> {
     let thread = current();
     match thread.seccomp.mode() {
         SECCOMP_MODE_DISABLED => None,
-        SECCOMP_MODE_STRICT if STRICT.iter().any(|&known| known as usize == number) => None,
+        SECCOMP_MODE_STRICT if is_strict(&current_call()) => None,
         SECCOMP_MODE_STRICT => end_thread(SIGKILL),
         _ => {
-            let verdict = ask(number, registers);
-            obey(verdict, number)
+            let call = current_call();
+            obey(strictest(&call), &call)
         }
     }
 }
 
-/// The strictest verdict of all filters; of equal ones the newest's.
-fn ask(number: usize, registers: [usize; 6]) -> u32 {
-    strictest(number, registers).0
+fn current_call() -> Call {
+    current().arch.with_frame(|frame| frame.call())
 }
 
-/// The same, and who listens to the filter that it is from.
-fn strictest(number: usize, registers: [usize; 6]) -> (u32, Option<Arc<Listener>>) {
-    let pc = current().arch.with_frame(|frame| frame.pc()) as u64;
+/// Whether strict mode lets the call pass.
+fn is_strict(call: &Call) -> bool {
+    abi::by_number(call.place).is_some_and(|known| match known.name {
+        "read" | "write" | "exit" | "sigreturn" => true,
+        "rt_sigreturn" => call.place < abi::compat::FIRST,
+        _ => false,
+    })
+}
+
+/// The strictest verdict of all filters, of equal ones the newest's, and who listens to the filter that it is from.
+fn strictest(call: &Call) -> (u32, Option<Arc<Listener>>) {
     let mut data = [0; WORDS];
-    (data[0], data[1]) = (number as u32, regset::AUDIT);
-    let wide = core::iter::once(pc).chain(registers.map(|register| register as u64));
+    (data[0], data[1]) = (call.number as u32, call.architecture);
+    let wide = core::iter::once(&call.pc).chain(&call.arguments);
     for (pair, value) in data[2..].chunks_exact_mut(2).zip(wide) {
-        pair.copy_from_slice(&[value as u32, (value >> 32) as u32]);
+        pair.copy_from_slice(&[*value as u32, (*value as u64 >> 32) as u32]);
     }
     let newest = current().seccomp.filter();
     let chain = core::iter::successors(newest.as_ref(), |filter| filter.previous.as_ref());
@@ -238,38 +285,30 @@ fn strictest(number: usize, registers: [usize; 6]) -> (u32, Option<Arc<Listener>
     (found.0, listener)
 }
 
-fn obey(verdict: u32, number: usize) -> Option<isize> {
+fn obey((verdict, listener): (u32, Option<Arc<Listener>>), call: &Call) -> Option<isize> {
     let data = verdict & SECCOMP_RET_DATA;
     match verdict & SECCOMP_RET_ACTION_FULL {
         SECCOMP_RET_ALLOW | SECCOMP_RET_LOG => None,
         SECCOMP_RET_ERRNO => Some(-(data.min(4095) as isize)),
         SECCOMP_RET_TRAP => {
-            let (pc, argument) = current()
-                .arch
-                .with_frame(|frame| (frame.pc(), frame.roll_back()));
-            signal::force_info(Info::call(pc, number as i32, regset::AUDIT, data));
-            Some(argument)
+            signal::force_info(Info::call(call, data));
+            Some(current().arch.with_frame(|frame| frame.roll_back()))
         }
         SECCOMP_RET_TRACE => {
             if !ptrace::filtered(data) {
                 return Some(Errno::ENOSYS.result());
             }
             // The tracer may have made it another call, which is not asked about again but by stricter filters.
-            let (number, registers) = current().arch.with_frame(|frame: &mut Frame| frame.call());
-            if number as i32 == -1 {
-                return Some(current().arch.with_frame(|frame| frame.result()));
+            let call = current_call();
+            if call.number == -1 {
+                return None;
             }
-            let again = ask(number, registers);
-            let asks = again & SECCOMP_RET_ACTION_FULL == SECCOMP_RET_TRACE;
-            if asks { None } else { obey(again, number) }
+            let again = strictest(&call);
+            let asks = again.0 & SECCOMP_RET_ACTION_FULL == SECCOMP_RET_TRACE;
+            if asks { None } else { obey(again, &call) }
         }
         SECCOMP_RET_USER_NOTIF => {
-            let (number, registers) = current().arch.with_frame(|frame: &mut Frame| frame.call());
-            let pc = current().arch.with_frame(|frame| frame.pc());
-            match strictest(number, registers).1 {
-                Some(listener) => listener.ask(number, pc, registers),
-                None => Some(Errno::ENOSYS.result()),
-            }
+            listener.map_or(Some(Errno::ENOSYS.result()), |listener| listener.ask(call))
         }
         SECCOMP_RET_KILL_THREAD => end_thread(SIGSYS),
         _ => exit::exit_group(SIGSYS),

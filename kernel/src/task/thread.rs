@@ -179,7 +179,7 @@ impl Thread {
     pub fn new(parts: Parts) -> Self {
         let sched = Entity::new(parts.allowed, parts.nice);
         sched.set_space(address_of(&parts.resources.space));
-        sched.set_mode(Mode::of(&parts.process, false));
+        sched.set_mode(Mode::of(&parts.process));
         let further = parts.tid != parts.process.pid();
         if further {
             parts.credentials.user.add_task();

@@ -22,7 +22,7 @@ pub fn exit_work(frame: &mut Frame) {
         signal::deliver(frame);
     }
     if work & TRACE != 0 {
-        current().enter_step();
+        current().enter_debug();
     }
     // Last: the thread may have come to another CPU meanwhile.
     if current().arch.work.load(Relaxed) & RSEQ != 0 {

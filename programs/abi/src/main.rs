@@ -33,6 +33,8 @@ mod options;
 mod packet;
 mod pidfd;
 mod pipes;
+#[cfg(target_arch = "aarch64")]
+mod points;
 #[cfg(target_arch = "riscv64")]
 mod probe;
 mod processes;
@@ -44,6 +46,8 @@ mod rseq;
 mod sched;
 mod seccomp;
 mod signals;
+#[cfg(target_arch = "aarch64")]
+mod sigreturn;
 mod splice;
 #[cfg(target_arch = "aarch64")]
 mod sve;
@@ -82,6 +86,8 @@ fn main() {
         Some("packet") => packet::run(),
         Some("pidfd") => pidfd::run(),
         Some("pipes") => pipes::run(),
+        #[cfg(target_arch = "aarch64")]
+        Some("points") => points::run(),
         Some("time") => time::run(),
         Some("rights") => rights::run(),
         Some("limits") => limits::run(),
@@ -95,6 +101,8 @@ fn main() {
         Some("exec") => exec(),
         #[cfg(target_arch = "aarch64")]
         Some("idreg") => idreg::run(),
+        #[cfg(target_arch = "aarch64")]
+        Some("sigreturn") => sigreturn::run(),
         #[cfg(target_arch = "aarch64")]
         Some("sve") => sve::run(),
         #[cfg(target_arch = "aarch64")]

@@ -13,6 +13,10 @@ pub fn run() {
         refused();
         stopped();
         calls();
+        unknown_calls();
+        changed_calls();
+        waiting_signals();
+        filters();
         events();
         breakpoint();
         seized();
@@ -55,7 +59,7 @@ const RESULT: usize = 10;
 
 type Registers = [u64; COUNT];
 
-unsafe fn ptrace(request: u32, pid: i32, address: usize, data: usize) -> i64 {
+pub unsafe fn ptrace(request: u32, pid: i32, address: usize, data: usize) -> i64 {
     unsafe { libc::syscall(libc::SYS_ptrace, request as usize, pid, address, data) }
 }
 
@@ -86,7 +90,7 @@ unsafe fn set_registers(pid: i32, registers: &Registers) {
 }
 
 /// What wait says of a child, in words.
-unsafe fn wait(pid: i32) -> String {
+pub unsafe fn wait(pid: i32) -> String {
     unsafe {
         let mut status = 0;
         let found = libc::waitpid(pid, &mut status, libc::__WALL);
@@ -105,7 +109,7 @@ unsafe fn wait(pid: i32) -> String {
 }
 
 /// A child that asks to be traced, stops, and goes on with `work`.
-unsafe fn traced(work: impl FnOnce()) -> i32 {
+pub unsafe fn traced(work: impl FnOnce()) -> i32 {
     unsafe {
         let child = libc::fork();
         if child == 0 {
@@ -118,7 +122,7 @@ unsafe fn traced(work: impl FnOnce()) -> i32 {
     }
 }
 
-unsafe fn go_on(request: u32, pid: i32, signal: i32) {
+pub unsafe fn go_on(request: u32, pid: i32, signal: i32) {
     unsafe {
         let done = ptrace(request, pid, 0, signal as usize);
         if done != 0 {
@@ -285,6 +289,192 @@ unsafe fn calls() {
                 shown = 0;
             }
         }
+    }
+}
+
+/// Calls that no kernel has stop as others do.
+unsafe fn unknown_calls() {
+    unsafe {
+        let child = traced(|| {
+            for number in [511, 512, 1023, 1024, 0x1234_5678, -2, -1] {
+                libc::syscall(number, 7);
+            }
+            libc::_exit(0);
+        });
+        wait(child);
+        let good = libc::PTRACE_O_TRACESYSGOOD as usize;
+        tell("options", ptrace(SETOPTIONS, child, 0, good));
+        loop {
+            go_on(SYSCALL, child, 0);
+            let what = wait(child);
+            if !what.starts_with("stop") {
+                println!("{what}");
+                return;
+            }
+            let mut info = Information::default();
+            let at = (&raw mut info) as usize;
+            ptrace(SYSTEM_CALL_INFO, child, size_of::<Information>(), at);
+            let (number, argument) = (info.data[0] as i64, info.data[1]);
+            match info.kind {
+                // What raise(3) is not done with yet.
+                1 if number == libc::SYS_rt_sigprocmask => {}
+                1 => println!("{what}: entry {number} argument {argument}"),
+                2 if number < 0 => println!("{what}: exit {number} error {}", argument as u8),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Makes the call that a stopped child begins another; -1 is none.
+unsafe fn set_call(child: i32, number: i32, result: Option<u64>) {
+    unsafe {
+        let mut own = registers(child);
+        if let Some(result) = result {
+            own[RESULT] = result;
+        }
+        if cfg!(target_arch = "riscv64") {
+            own[17] = number as u64;
+        }
+        set_registers(child, &own);
+        #[cfg(target_arch = "aarch64")]
+        {
+            const SYSTEM_CALL: usize = 0x404;
+            let range = [(&raw const number) as usize, size_of::<i32>()];
+            let at = (&raw const range) as usize;
+            let set = libc::PTRACE_SETREGSET as u32;
+            assert_eq!(ptrace(set, child, SYSTEM_CALL, at), 0);
+        }
+    }
+}
+
+/// A tracer takes calls away, or makes them others, where they begin and where a filter asks.
+unsafe fn changed_calls() {
+    unsafe {
+        let filters = [false, true];
+        for (filtered, other) in filters
+            .into_iter()
+            .flat_map(|f| [(f, None), (f, Some(libc::SYS_getuid))])
+        {
+            let child = traced(move || {
+                if filtered {
+                    crate::seccomp::ask_tracer(libc::SYS_getpgid);
+                }
+                let found = libc::syscall(libc::SYS_getpgid, 0);
+                println!("the call: {found} {}", *libc::__errno_location());
+                libc::_exit(0);
+            });
+            wait(child);
+            let options = libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACESECCOMP;
+            tell("options", ptrace(SETOPTIONS, child, 0, options as usize));
+            loop {
+                let how = if filtered {
+                    libc::PTRACE_CONT as u32
+                } else {
+                    SYSCALL
+                };
+                go_on(how, child, 0);
+                let what = wait(child);
+                if !what.starts_with("stop") {
+                    println!("{what}");
+                    break;
+                }
+                let mut info = Information::default();
+                let at = (&raw mut info) as usize;
+                ptrace(SYSTEM_CALL_INFO, child, size_of::<Information>(), at);
+                if info.kind & 1 == 1 && info.data[0] == libc::SYS_getpgid as u64 {
+                    println!("{what}: kind {}", info.kind);
+                    match other {
+                        Some(other) => set_call(child, other as i32, None),
+                        None => set_call(child, -1, Some(4321)),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Signals that wait for a stopped thread, and for its process.
+unsafe fn waiting_signals() {
+    unsafe {
+        const PEEK: u32 = 0x4209;
+        const SIGNAL: i32 = 40;
+        let child = traced(|| {
+            let mut set = mem::zeroed();
+            libc::sigemptyset(&mut set);
+            libc::sigaddset(&mut set, SIGNAL);
+            libc::sigprocmask(libc::SIG_BLOCK, &set, ptr::null_mut());
+            for number in 1..4usize {
+                let sival_ptr = ptr::without_provenance_mut(number);
+                libc::sigqueue(libc::getpid(), SIGNAL, libc::sigval { sival_ptr });
+            }
+            libc::syscall(libc::SYS_tgkill, libc::getpid(), libc::gettid(), SIGNAL);
+            libc::raise(libc::SIGSTOP);
+            libc::_exit(0);
+        });
+        wait(child);
+        go_on(libc::PTRACE_CONT as u32, child, 0);
+        println!("{}", wait(child));
+        let cases = [
+            (0, 0, 8),
+            (0, 1, 8),
+            (1, 1, 1),
+            (3, 1, 8),
+            (0, 1, 0),
+            (0, 2, 8),
+            (0, 1, -1),
+        ];
+        for (first, flags, most) in cases {
+            let mut infos: [libc::siginfo_t; 8] = mem::zeroed();
+            let packed = flags as u64 | (most as u32 as u64) << 32;
+            let asked = [first as u64, packed];
+            let (asked, to) = ((&raw const asked) as usize, (&raw mut infos) as usize);
+            let count = ptrace(PEEK, child, asked, to);
+            tell(&format!("{most} from {first} with {flags}"), count);
+            for info in &infos[..count.max(0) as usize] {
+                println!(
+                    "signal {} code {} value {:?}",
+                    info.si_signo,
+                    info.si_code,
+                    info.si_value().sival_ptr
+                );
+            }
+        }
+        go_on(libc::PTRACE_CONT as u32, child, 0);
+        println!("{}", wait(child));
+    }
+}
+
+/// The filters of a thread: the oldest is number 0.
+unsafe fn filters() {
+    unsafe {
+        const GET_FILTER: u32 = 0x420c;
+        const GET_METADATA: u32 = 0x420d;
+        let child = traced(|| {
+            crate::seccomp::ask_tracer(libc::SYS_getsid);
+            crate::seccomp::log_all();
+            libc::raise(libc::SIGSTOP);
+            libc::_exit(0);
+        });
+        wait(child);
+        let mut asked = [0u64; 2];
+        let at = (&raw mut asked) as usize;
+        tell("no filter", ptrace(GET_METADATA, child, 16, at));
+        go_on(libc::PTRACE_CONT as u32, child, 0);
+        println!("{}", wait(child));
+        for number in 0..3 {
+            asked = [number, 77];
+            tell("metadata", ptrace(GET_METADATA, child, 16, at));
+            println!("{asked:?}");
+            tell("how long", ptrace(GET_FILTER, child, number as usize, 0));
+        }
+        tell("too short", ptrace(GET_METADATA, child, 4, at));
+        let mut instructions = [[0u32; 2]; 8];
+        let to = (&raw mut instructions) as usize;
+        tell("filter", ptrace(GET_FILTER, child, 1, to));
+        println!("{:x?}", instructions[0]);
+        go_on(libc::PTRACE_CONT as u32, child, 0);
+        println!("{}", wait(child));
     }
 }
 

@@ -22,6 +22,7 @@ pub fn run() {
         tell_end("all threads", in_child(|| all_threads()));
         tell_end("arguments", in_child(|| arguments()));
         tell_end("listened", in_child(|| listened()));
+        tell_end("no call's number", in_child(|| unknown()));
     }
 }
 
@@ -68,6 +69,18 @@ unsafe fn forbid(number: c_long, verdict: u32, flags: u32) -> c_long {
         ];
         install(&mut filter, flags)
     }
+}
+
+/// Makes a tracer decide on calls with `number`.
+pub unsafe fn ask_tracer(number: c_long) {
+    unsafe {
+        tell("filter", forbid(number, TRACE | 5, 0));
+    }
+}
+
+/// Adds a filter that lets everything pass, and asks for a log.
+pub unsafe fn log_all() {
+    unsafe { tell("filter", install(&mut [op(RETURN, 0, 0, ALLOW)], 2)) };
 }
 
 unsafe fn refused() {
@@ -278,6 +291,18 @@ unsafe fn arguments() {
     }
 }
 
+/// Numbers that no call has are judged all the same.
+unsafe fn unknown() {
+    unsafe {
+        for number in [500, 512, 600, 1023, 1024, 5000, 0x7fff_ffff, -2, -512, -1] {
+            tell("a call", libc::syscall(number));
+            tell("filter", forbid(number, ERRNO | 77, 0));
+            libc::syscall(number);
+            println!("{number}: number {}", *libc::__errno_location());
+        }
+    }
+}
+
 /// `struct seccomp_notif` and `struct seccomp_notif_resp`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
@@ -338,6 +363,11 @@ unsafe fn listened() {
             forbid(libc::SYS_getpgid, NOTIFY, NEW_LISTENER | TSYNC),
         );
         static FILE: AtomicI32 = AtomicI32::new(-1);
+        let few = libc::rlimit {
+            rlim_cur: 64,
+            rlim_max: 64,
+        };
+        libc::setrlimit(libc::RLIMIT_NOFILE, &few);
         let asks = thread::spawn(|| {
             tell("nobody", forbid(libc::SYS_getsid, NOTIFY, 0));
             tell("a call", libc::syscall(libc::SYS_getsid, 0));
@@ -392,6 +422,12 @@ unsafe fn listened() {
         (answer.value, answer.flags) = (0, 1);
         tell("goes on", control(file, SEND, &mut answer));
         let id = question(file).id;
+        for to in [64, i32::MAX as u64, 0xffff_fff0] {
+            tell(
+                "beyond the limit",
+                control(file, ADD_FILE, &mut [id, 1, to]),
+            );
+        }
         // An identity, flags (send too) and the file; where to, and its own flags.
         let mut added = [id, 2, u64::from(libc::O_CLOEXEC as u32) << 32];
         let result = control(file, ADD_FILE, &mut added);

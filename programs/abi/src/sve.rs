@@ -30,6 +30,7 @@ pub fn run() {
             set_length(length);
             preempted(shared, length);
             forked(length);
+            called(length);
             signalled(shared, length);
             traced(shared, length);
         }
@@ -205,6 +206,42 @@ unsafe fn preempted(shared: &Shared, length: usize) {
         unsafe { hold(&image, length, shared, &shared.ready, MANY) == image }
     });
     println!("{length} bytes: {kept} of {MANY} kept their registers");
+}
+
+/// A system call keeps V0 to V31, and zeroes all else.
+unsafe fn called(length: usize) {
+    let image = Image::of(length, 78);
+    let mut found = Image::new(length);
+    let (from, to) = (image.0.as_ptr(), found.0.as_mut_ptr());
+    unsafe {
+        all_registers!(
+            asm!(
+                load!(),
+                "svc #0",
+                store!(),
+            ),
+            from = in(reg) from,
+            from_p = in(reg) from.add(32 * length),
+            to = in(reg) to,
+            to_p = in(reg) to.add(32 * length),
+            out("x0") _,
+            in("x8") libc::SYS_getppid,
+        )
+    };
+    let vectors = |image: &Image, part: std::ops::Range<usize>| -> Vec<u8> {
+        let of = |n: usize| image.0[n * length..][..length][part.clone()].to_vec();
+        (0..32).flat_map(of).collect()
+    };
+    let kept = vectors(&image, 0..QUAD) == vectors(&found, 0..QUAD);
+    let rest = [
+        vectors(&found, QUAD..length),
+        found.0[32 * length..].to_vec(),
+    ]
+    .concat();
+    println!(
+        "a call keeps V: {kept}, zeroes the rest: {}",
+        rest.iter().all(|&byte| byte == 0)
+    );
 }
 
 /// V0 to V31 are as before a fork in parent and child.

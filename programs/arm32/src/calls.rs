@@ -183,6 +183,37 @@ unsafe fn time() {
     }
 }
 
+/// A filter is told the architecture of the program, and its numbers.
+unsafe fn filtered() {
+    unsafe {
+        const ARM: u32 = 0x4000_0028;
+        const ERRNO: u32 = 0x0005_0000;
+        const ALLOW: u32 = 0x7fff_0000;
+        let op = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+        let mut filter = [
+            op(0x20, 0, 0, 4),
+            op(0x15, 1, 0, ARM),
+            op(0x06, 0, 0, 0x8000_0000),
+            op(0x20, 0, 0, 0),
+            op(0x15, 3, 0, libc::SYS_getpgid as u32),
+            op(0x15, 2, 0, 600),
+            op(0x15, 1, 0, -5i32 as u32),
+            op(0x06, 0, 0, ALLOW),
+            op(0x06, 0, 0, ERRNO | 77),
+        ];
+        let program = libc::sock_fprog {
+            len: filter.len() as u16,
+            filter: filter.as_mut_ptr(),
+        };
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        let done = libc::prctl(libc::PR_SET_SECCOMP, 2, &raw const program);
+        tell("a filter", done.into());
+        for number in [libc::SYS_getpgid, 600, -5, 601] {
+            tell("a call", libc::syscall(number, 0).into());
+        }
+    }
+}
+
 unsafe fn processes() {
     unsafe {
         let mut limit: libc::rlimit = mem::zeroed();
@@ -213,6 +244,10 @@ unsafe fn processes() {
         );
         tell("a call that is none", libc::syscall(479).into());
         tell("a private one that is none", libc::syscall(0xf_0007).into());
+        tell("another", libc::syscall(0xf_07ff).into());
+        tell("a negative one", libc::syscall(-0x7000_0000).into());
+        tell("the last one", libc::syscall(-1).into());
+        in_child("filters", || filtered());
         in_child("fork", || libc::_exit(7));
         in_child("a call beyond all", || {
             libc::syscall(0xf_0800);

@@ -72,6 +72,50 @@ unsafe extern "C" {
     fn undefined_at(at: *mut usize);
 }
 
+global_asm!(
+    ".global undefined_breakpoint, waits, thumb_breakpoint, wide_breakpoint",
+    "undefined_breakpoint:",
+    "adr r1, 2f",
+    "str r1, [r0]",
+    "2: .word 0xe7f001f0",
+    "bx lr",
+    "waits:",
+    "adr r1, 2f",
+    "str r1, [r0]",
+    "2: wfi",
+    "bx lr",
+    ".thumb",
+    ".p2align 2",
+    ".thumb_func",
+    "thumb_breakpoint:",
+    "adr r1, 2f",
+    "str r1, [r0]",
+    ".p2align 2",
+    "2: .short 0xde01",
+    ".p2align 2",
+    ".thumb_func",
+    "wide_breakpoint:",
+    "adr r1, 2f",
+    "str r1, [r0]",
+    ".p2align 2",
+    "2: .short 0xf7f0, 0xa000",
+    ".arm",
+);
+
+unsafe extern "C" {
+    /// Write the address of the instruction by which debuggers break, in Arm and Thumb, or of WFI, and execute it.
+    fn undefined_breakpoint(at: *mut usize);
+    fn thumb_breakpoint(at: *mut usize);
+    fn wide_breakpoint(at: *mut usize);
+    fn waits(at: *mut usize);
+}
+
+/// Executes what such a function has.
+fn at(instruction: unsafe extern "C" fn(*mut usize)) {
+    // SAFETY: it ends in the handler.
+    unsafe { instruction(&raw mut EXPECTED) };
+}
+
 /// The same in Thumb.
 fn undefined_thumb() {
     // SAFETY: it ends in the handler.
@@ -122,6 +166,12 @@ pub fn run() {
         faulting("undefined, Thumb", 0, undefined_thumb);
         faulting("privileged", 0, privileged);
         faulting("a breakpoint", 0, breakpoint);
+        faulting("a debugger's breakpoint", 0, || at(undefined_breakpoint));
+        faulting("a debugger's breakpoint, Thumb", 0, || at(thumb_breakpoint));
+        faulting("a debugger's wide breakpoint, Thumb", 0, || {
+            at(wide_breakpoint)
+        });
+        faulting("waiting for interrupts", 0, || at(waits));
         faulting(
             "misaligned exclusive",
             data + 2,

@@ -27,7 +27,7 @@ const SCTLR_RES1: u64 = 1 << 11 | 1 << 20 | 1 << 22 | 1 << 23 | 1 << 28 | 1 << 2
 /// SCTLR_EL1 with translation and caches off.
 const SCTLR_OFF: u64 = SCTLR_RES1;
 /// SCTLR_EL1 with translation, caches, stack alignment checks, and what programs may execute by themselves: CP15 barriers,
-/// DC ZVA, CTR_EL0, WFI, WFE, cache maintenance.
+/// DC ZVA, CTR_EL0, WFE, cache maintenance.
 const SCTLR_ON: u64 = SCTLR_RES1
     | 1 << 0
     | 1 << 2
@@ -37,7 +37,6 @@ const SCTLR_ON: u64 = SCTLR_RES1
     | 1 << 12
     | 1 << 14
     | 1 << 15
-    | 1 << 16
     | 1 << 18
     | 1 << 26;
 

@@ -4,17 +4,22 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use abi::compat::{END, FIRST, PRIVATE_COUNT, PRIVATE_FIRST};
+use linux_raw_sys::general::{ILL_ILLTRP, SIGILL};
 use spin::Once;
 
 use super::features::{features, narrow_hwcap};
-use super::frame::{Frame, narrow, pstate};
+use super::frame::{Frame, pstate};
 use super::{PAGE_SIZE, uaccess};
 use crate::arch::Abi;
 use crate::arch::Syscall;
+use crate::arch::syscall::UNKNOWN;
 use crate::arch::vdso::{Pages, SIGRETURN, page};
 use crate::errno::{Errno, Result};
 use crate::mm::area::{Flags, Label, Rights, Source};
+use crate::mm::user::UserPtr;
 use crate::mm::{AddressSpace, MapRequest, Place};
+use crate::task;
 
 /// What 32-bit programs are.
 pub const ABI: Abi = Abi {
@@ -152,31 +157,65 @@ fn map(space: &AddressSpace) -> Result<usize> {
     place(Place::Hint(0), 1, Label::Sigpage)
 }
 
-/// The last of Arm's private calls that are ENOSYS where there are none, not SIGILL.
-const PRIVATE_END: usize = abi::compat::PRIVATE_FIRST + 0x800;
-
-/// A call that no table has. Returns false if it is beyond all calls, which is a signal.
-pub(super) fn unknown_call(frame: &mut Frame) -> bool {
-    let known = (frame.x[narrow::NUMBER] as u32 as usize) < PRIVATE_END;
-    if known {
-        frame.set_result(Errno::ENOSYS.result());
+/// Whether the undefined instruction that the program came to is one by which debuggers break: UDF #16 in Arm
+/// instructions, UDF #1 in Thumb's of 16 bits, UDF.W #0 in those of 32.
+pub(super) fn is_breakpoint(frame: &Frame) -> bool {
+    const ARM: u32 = 0x07f0_01f0;
+    const THUMB: u16 = 0xde01;
+    const THUMB_WIDE: [u16; 2] = [0xf7f0, 0xa000];
+    if !frame.is_narrow() {
+        return false;
     }
-    known
+    if frame.pstate & pstate::THUMB == 0 {
+        let word = UserPtr::<u32>::new(frame.pc).read();
+        return word.is_ok_and(|word| word & 0x0fff_ffff == ARM);
+    }
+    let half = |at| UserPtr::<u16>::new(frame.pc + at).read();
+    half(0)
+        .is_ok_and(|first| first == THUMB || first == THUMB_WIDE[0] && half(2) == Ok(THUMB_WIDE[1]))
 }
 
-/// The address of the call's instruction.
-pub(super) fn call_address(frame: &Frame) -> usize {
-    frame.pc()
-        - if frame.pstate & pstate::THUMB != 0 {
-            2
-        } else {
-            4
-        }
+/// The last of Arm's private calls that are ENOSYS where there are none, not SIGILL.
+const PRIVATE_END: i32 = PRIVATE_FIRST as i32 + 0x800;
+
+/// Arm's private calls and those that no table has, by their place in the tables of system calls; `entry` as in
+/// `syscall::table`.
+pub const fn calls(entry: bool) -> [(usize, Syscall); 3] {
+    let unknown = if entry {
+        crate::full_frame_stub!(unknown_call)
+    } else {
+        unknown_call
+    };
+    [
+        (PRIVATE + 2, cacheflush),
+        (PRIVATE + 5, set_tls),
+        (FIRST + UNKNOWN, unknown),
+    ]
+}
+const PRIVATE: usize = FIRST + abi::compat::PRIVATE;
+
+/// The place of call `number` in the tables of system calls.
+pub(super) fn place(number: usize) -> usize {
+    let private = number.wrapping_sub(PRIVATE_FIRST);
+    match number {
+        0..END => FIRST + number,
+        _ if private < PRIVATE_COUNT => PRIVATE + private,
+        _ => FIRST + UNKNOWN,
+    }
 }
 
-/// Arm's private calls, by their place in the tables of system calls.
-pub const CALLS: [(usize, Syscall); 2] = [(PRIVATE + 2, cacheflush), (PRIVATE + 5, set_tls)];
-const PRIVATE: usize = abi::compat::FIRST + abi::compat::PRIVATE;
+/// A call that no table has; beyond all calls, which negative numbers are not, it is a signal.
+extern "C" fn unknown_call(_: usize, _: usize, _: usize, _: usize, _: usize, _: usize) -> isize {
+    let call = super::current().arch.with_frame(|frame| frame.call());
+    if call.number < PRIVATE_END {
+        return Errno::ENOSYS.result();
+    }
+    let address = super::current()
+        .arch
+        .with_frame(|frame| frame.call_address());
+    task::signal::force(SIGILL, ILL_ILLTRP, address);
+    0
+}
 
 /// set_tls(2): the thread pointer that the program reads.
 extern "C" fn set_tls(pointer: usize, _: usize, _: usize, _: usize, _: usize, _: usize) -> isize {

@@ -158,17 +158,32 @@ fn context(frame: &Frame, delivery: &Delivery, with_info: bool) -> Context {
     }
 }
 
-/// Undoes [`push`]: takes the program's registers from its stack, above `skip` bytes of siginfo. A 32-bit program it stays,
-/// at EL0 and with nothing masked.
+/// Where the context lies in a frame.
+fn context_at(frame: &Frame, with_info: bool) -> usize {
+    frame.sp() + if with_info { INFO } else { 0 }
+}
+
+/// What [`push`] kept of the mask and the alternate stack.
+///
+/// # Errors
+/// EFAULT: there is no frame.
+pub(super) fn before(frame: &Frame, with_info: bool) -> Result<Popped> {
+    if frame.sp() % 8 != 0 {
+        return Err(Errno::EFAULT);
+    }
+    let at = context_at(frame, with_info);
+    let mask: [u32; 2] = UserPtr::new(at + offset_of!(Context, mask)).read()?;
+    let stack: [u32; 3] = UserPtr::new(at + offset_of!(Context, stack)).read()?;
+    let mask = u64::from(mask[0]) | u64::from(mask[1]) << 32;
+    Ok((mask, with_info.then(|| stack.map(|word| word as usize))))
+}
+
+/// Undoes [`push`]: takes the program's registers from its stack. A 32-bit program it stays, at EL0 and with nothing masked.
 ///
 /// # Errors
 /// EFAULT: there is no frame, or it holds a state that no program may have.
-pub(super) fn pop(frame: &mut Frame, with_info: bool) -> Result<Popped> {
-    let base = frame.sp();
-    if base % 8 != 0 {
-        return Err(Errno::EFAULT);
-    }
-    let at = base + if with_info { INFO } else { 0 };
+pub(super) fn pop(frame: &mut Frame, with_info: bool) -> Result<()> {
+    let at = context_at(frame, with_info);
     let mut context = Context::new_zeroed();
     crate::mm::user::UserSlice::new(at, size_of::<Context>()).copy_in(context.as_mut_bytes())?;
     let cpsr = context.cpsr as usize;
@@ -192,9 +207,5 @@ pub(super) fn pop(frame: &mut Frame, with_info: bool) -> Result<Popped> {
     frame.pc = context.registers[15] as usize;
     frame.pstate = pstate::NARROW_USER | cpsr & pstate::NARROW_FREE;
     frame.forget_syscall();
-    let mask = u64::from(context.mask[0]) | u64::from(context.mask[1]) << 32;
-    Ok((
-        mask,
-        with_info.then(|| context.stack.map(|word| word as usize)),
-    ))
+    Ok(())
 }

@@ -5,8 +5,8 @@ use core::fmt;
 
 use linux_raw_sys::general::{
     BUS_ADRALN, BUS_OBJERR, FPE_FLTDIV, FPE_FLTINV, FPE_FLTOVF, FPE_FLTRES, FPE_FLTUND, FPE_FLTUNK,
-    ILL_ILLOPC, ILL_ILLOPN, ILL_ILLTRP, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTRAP,
-    TRAP_BRKPT, TRAP_HWBKPT, TRAP_TRACE,
+    ILL_ILLOPC, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTRAP, TRAP_BRKPT, TRAP_HWBKPT,
+    TRAP_TRACE,
 };
 
 use super::cpu;
@@ -28,10 +28,6 @@ pub mod class {
     pub const UNKNOWN: usize = 0x00;
     /// WFI or WFE trapped.
     pub const WFX: usize = 0x01;
-    /// AArch32: accesses to coprocessor 15, 14 and 10, of 32 bits, 64 bits and memory.
-    pub const COPROCESSORS: [usize; 6] = [0x03, 0x04, 0x05, 0x06, 0x08, 0x0c];
-    /// Illegal execution state.
-    pub const ILLEGAL_STATE: usize = 0x0e;
     /// SVC in AArch32.
     pub const SVC32: usize = 0x11;
     /// An instruction of SVE that is not enabled.
@@ -152,7 +148,7 @@ pub(super) extern "C" fn other(syndrome: usize, address: usize, frame: &mut Fram
 fn rare(syndrome: usize, address: usize, frame: &mut Frame) {
     let pc = frame.pc();
     let (kind, signo, code, address) = match syndrome >> class::SHIFT {
-        class::WFX => {
+        class::WFX if !frame.is_narrow() => {
             frame.skip_instruction();
             return count(Kind::EmulatedOther);
         }
@@ -168,19 +164,10 @@ fn rare(syndrome: usize, address: usize, frame: &mut Frame) {
         class::BREAKPOINT_LOWER => (Kind::Debug, SIGTRAP, TRAP_HWBKPT, pc),
         class::WATCHPOINT_LOWER => (Kind::Debug, SIGTRAP, TRAP_HWBKPT, untagged(address)),
         class::STEP_LOWER => (Kind::Debug, SIGTRAP, TRAP_TRACE, pc),
-        class::ILLEGAL_STATE => (Kind::Undefined, SIGILL, ILL_ILLOPC, pc),
-        class::UNKNOWN | class::SYSTEM => (Kind::Undefined, SIGILL, ILL_ILLOPC, pc),
-        class::SVC32 if compat::unknown_call(frame) => return count(Kind::CallUnknown),
-        class::SVC32 => (
-            Kind::CallUnknown,
-            SIGILL,
-            ILL_ILLTRP,
-            compat::call_address(frame),
-        ),
-        class if class::COPROCESSORS.contains(&class) => (Kind::Undefined, SIGILL, ILL_ILLOPC, pc),
-        // An access to what is not enabled (SME, FP), a failed authentication, a missing landing pad, and whatever the
-        // architecture adds.
-        _ => (Kind::Undefined, SIGILL, ILL_ILLOPN, pc),
+        class::UNKNOWN if compat::is_breakpoint(frame) => (Kind::Debug, SIGTRAP, TRAP_BRKPT, pc),
+        // An undefined instruction, an illegal state, an access to what is not enabled (SME, coprocessors), a missing
+        // landing pad, and whatever the architecture adds.
+        _ => (Kind::Undefined, SIGILL, ILL_ILLOPC, pc),
     };
     count(kind);
     send(Signal { signo, code }, address, syndrome);

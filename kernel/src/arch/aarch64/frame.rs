@@ -22,7 +22,7 @@ pub struct Frame {
     pub(super) pstate: usize,
     /// x0 as the system call got it.
     pub(super) orig_x0: usize,
-    /// Number of the system call that the thread is in; negative when it is in none.
+    /// Number of the system call that the thread is in, a 32-bit program's plus `abi::compat::FIRST`; -1 when it is in none.
     pub(super) syscall: isize,
 }
 
@@ -63,16 +63,23 @@ pub(super) mod pstate {
     pub const BTYPE: usize = 3 << 10;
     /// Single step is active, not yet pending.
     pub const SS: usize = 1 << 21;
-    /// Illegal execution state.
-    pub const IL: usize = 1 << 20;
     /// Speculative store bypass is safe.
     pub const SSBS: usize = 1 << 12;
     /// Data independent timing.
     pub const DIT: usize = 1 << 24;
     /// Condition flags N, Z, C, V.
     pub const NZCV: usize = 0xf << 28;
-    /// What a program may set by sigreturn.
-    pub const USER: usize = NZCV | BTYPE | SSBS | DIT | SS;
+    /// What a program may set.
+    const USER: usize = NZCV | BTYPE | SSBS | DIT | SS;
+    /// The mode, and what masks exceptions: D, A, I, F.
+    const PRIVILEGED: usize = NARROW_MODE | 0xf << 6;
+
+    /// What a 64-bit program may have of the state `wanted`: without what is reserved. None if that is not EL0 with nothing
+    /// masked.
+    pub fn of_program(wanted: usize) -> Option<usize> {
+        (wanted & PRIVILEGED == 0).then_some(wanted & USER)
+    }
+
     /// AArch32's user mode: bits 4 to 0 (C5.2.20, "When exception taken from AArch32 state").
     pub const NARROW_USER: usize = 0b10000;
     /// The bits that tell the mode.
@@ -177,7 +184,7 @@ impl Frame {
 
     /// The system call that the thread is in, if it is in one.
     pub fn syscall_nr(&self) -> Option<usize> {
-        usize::try_from(self.syscall).ok()
+        (self.syscall != -1).then_some(self.syscall as usize)
     }
 
     /// The thread is in no system call any more: nothing is to be restarted.
@@ -188,13 +195,15 @@ impl Frame {
     /// Goes back to the system call's instruction with its arguments restored.
     pub fn restart_syscall(&mut self) {
         self.x[0] = self.orig_x0;
-        self.pc -=
-            if self.pstate & (pstate::AARCH32 | pstate::THUMB) == pstate::AARCH32 | pstate::THUMB {
-                THUMB_SVC
-            } else {
-                INSTRUCTION
-            };
+        self.pc = self.call_address();
         self.forget_syscall();
+    }
+
+    /// The address of the system call's instruction.
+    pub(super) fn call_address(&self) -> usize {
+        const IN_THUMB: usize = pstate::AARCH32 | pstate::THUMB;
+        let in_thumb = self.pstate & IN_THUMB == IN_THUMB;
+        self.pc - if in_thumb { THUMB_SVC } else { INSTRUCTION }
     }
 
     /// Goes back as `restart_syscall`, but to call number `nr` (restart_syscall(2)), which a 32-bit program has as number 0.

@@ -18,9 +18,12 @@ mod frame;
 mod gic;
 mod memory;
 mod memory_map;
+mod points;
 mod psci;
+mod records;
 mod start;
 mod sve;
+mod sve_calls;
 mod sve_frame;
 mod sve_set;
 mod syscall;
@@ -47,7 +50,8 @@ pub use entry::call_with_full_frame;
 pub use exception::wild_access;
 pub use features::{features, hwcap, hwcap_names, reread_hw_access_flag};
 pub use frame::Frame;
-pub use regset::single_step;
+pub use points::leave as leave_debug;
+pub use sve_calls::DROPPING;
 pub use thread::{ThreadState, adopt, current, current_arc, enter_user, switch, try_current, work};
 
 use linux_raw_sys::prctl::{PR_SVE_GET_VL, PR_SVE_SET_VL};
@@ -94,8 +98,7 @@ pub static ABIS: &[super::Abi] = &[
     compat::ABI,
 ];
 
-/// System calls that only this architecture has, by their place in the tables.
-pub const SPECIFIC: &[(usize, crate::arch::Syscall)] = &compat::CALLS;
+pub use compat::calls as specific_calls;
 /// Whether tables of system calls hold those of 32-bit programs.
 pub const NARROW_CALLS: bool = true;
 

@@ -6,9 +6,13 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::fp::{self, FpState};
 use super::frame::{Frame, REGISTERS, pstate};
+use super::syscall::NATIVE;
 use super::thread::ThreadState;
-use super::{sve, sve_set};
+use super::{compat, points, sve, sve_set};
+use crate::arch::Call;
+use crate::arch::syscall::UNKNOWN;
 use crate::errno::{Errno, Result};
+use abi::compat::FIRST;
 
 /// NT_PRSTATUS: `struct user_pt_regs`.
 const GENERAL: u32 = 1;
@@ -18,6 +22,9 @@ const FLOATING: u32 = 2;
 const THREAD_POINTER: u32 = 0x401;
 /// NT_ARM_SVE: `struct user_sve_header`, and the registers.
 const SVE: u32 = 0x405;
+/// NT_ARM_HW_BREAK and NT_ARM_HW_WATCH: `struct user_hwdebug_state`.
+const BREAKPOINTS: u32 = 0x402;
+const WATCHPOINTS: u32 = 0x403;
 /// NT_ARM_SYSTEM_CALL: the number of the system call.
 const SYSTEM_CALL: u32 = 0x404;
 
@@ -78,21 +85,35 @@ pub fn get(state: &ThreadState, kind: u32) -> Result<Vec<u8>> {
         }),
         THREAD_POINTER => bytes.extend_from_slice(&state.tls().to_ne_bytes()),
         SYSTEM_CALL => state.with_stopped_frame(|frame| {
-            bytes.extend_from_slice(&(frame.syscall as i32).to_ne_bytes());
+            bytes.extend_from_slice(&frame.number().to_ne_bytes());
         }),
         SVE if sve::present() => sve_set::get(state, &mut bytes)?,
+        BREAKPOINTS | WATCHPOINTS => state
+            .with_stopped_points(|own| points::get(own.as_deref(), points_of(kind), &mut bytes))?,
         _ => return Err(Errno::EINVAL),
     }
     Ok(bytes)
 }
 
+fn points_of(kind: u32) -> points::Kind {
+    if kind == BREAKPOINTS {
+        points::Kind::Break
+    } else {
+        points::Kind::Watch
+    }
+}
+
 /// Changes the set `kind` of a stopped thread; what `bytes` does not reach stays.
 ///
 /// # Errors
-/// EINVAL (no such set, or a state that no program may have), ENOMEM.
+/// EINVAL (no such set, or a state that no program may have), EPERM, ENOSPC, ENOMEM.
 pub fn set(state: &ThreadState, kind: u32, bytes: &[u8]) -> Result<()> {
-    if kind == SVE {
-        return sve_set::set(state, bytes);
+    match kind {
+        SVE => return sve_set::set(state, bytes),
+        BREAKPOINTS | WATCHPOINTS => {
+            return state.with_stopped_points(|own| points::set(own, points_of(kind), bytes));
+        }
+        _ => {}
     }
     let mut whole = get(state, kind)?;
     let len = bytes.len().min(whole.len());
@@ -101,12 +122,14 @@ pub fn set(state: &ThreadState, kind: u32, bytes: &[u8]) -> Result<()> {
         GENERAL => {
             let registers =
                 <[usize; REGISTERS]>::read_from_bytes(&whole).map_err(|_| Errno::EINVAL)?;
-            // A 64-bit program at EL0 with nothing masked it stays.
-            if registers[REGISTERS - 1] & !(pstate::USER | pstate::IL) != 0 {
-                return Err(Errno::EINVAL);
-            }
-            state.with_stopped_frame(|frame| *frame.registers_mut() = registers);
+            let state_of_program = pstate::of_program(registers[REGISTERS - 1]);
+            let pstate = state_of_program.ok_or(Errno::EINVAL)?;
+            state.with_stopped_frame(|frame| {
+                *frame.registers_mut() = registers;
+                frame.pstate = pstate;
+            });
         }
+        // All of longer vectors but this is zero then.
         FLOATING => {
             let control = |at: usize| u32::read_from_bytes(&whole[at..at + 4]).unwrap_or(0);
             let v = FromBytes::read_from_bytes(&whole[..VECTORS]).map_err(|_| Errno::EINVAL)?;
@@ -115,22 +138,62 @@ pub fn set(state: &ThreadState, kind: u32, bytes: &[u8]) -> Result<()> {
                 fpcr: control(VECTORS + 4),
                 v,
             };
+            state.with_stopped_sve(|image| image.set_alone(&new.v));
             state.with_stopped_fp(|fp| *fp = new);
         }
         THREAD_POINTER => state.set_tls(usize::read_from_bytes(&whole).unwrap_or(0)),
         _ => {
             let number = i32::read_from_bytes(&whole).unwrap_or(-1);
-            state.with_stopped_frame(|frame| frame.syscall = number as isize);
+            state.with_stopped_frame(|frame| frame.set_number(number));
         }
     }
     Ok(())
 }
 
 impl Frame {
-    /// The system call that is to be made, as a tracer may have changed it: its number (out of range for none) and arguments.
-    pub fn call(&self) -> (usize, [usize; 6]) {
-        let arguments = core::array::from_fn(|at| self.x[at]);
-        (self.syscall as usize, arguments)
+    /// The system call that is to be made, as a tracer may have changed it.
+    pub fn call(&self) -> Call {
+        let number = self.number();
+        let unsigned = number as u32 as usize;
+        let narrow = self.is_narrow();
+        let (architecture, place, mask) = if narrow {
+            (AUDIT_NARROW, compat::place(unsigned), u32::MAX as usize)
+        } else {
+            let place = if unsigned < NATIVE { unsigned } else { UNKNOWN };
+            (AUDIT, place, usize::MAX)
+        };
+        let mut arguments = core::array::from_fn(|at| self.x[at] & mask);
+        if number == -1 {
+            // Its register has the result already.
+            arguments[0] = self.orig_x0 & mask;
+        }
+        Call {
+            architecture,
+            number,
+            place,
+            pc: self.pc,
+            arguments,
+        }
+    }
+
+    /// The number of the system call as the program has it; -1 for none.
+    fn number(&self) -> i32 {
+        match self.syscall as i32 {
+            number if number != -1 && self.is_narrow() => number.wrapping_sub(FIRST as i32),
+            number => number,
+        }
+    }
+
+    fn set_number(&mut self, number: i32) {
+        let narrow = self.is_narrow() && number != -1;
+        self.syscall = number.wrapping_add(if narrow { FIRST as i32 } else { 0 }) as isize;
+    }
+
+    /// Before a watched call: one that was none from the first has failed, unless a tracer gives it another result.
+    pub fn begin_watched(&mut self) {
+        if self.syscall == -1 {
+            self.set_result(Errno::ENOSYS.result());
+        }
     }
 
     /// The system call was not made: what its first argument's register, which has its result otherwise, holds then.
@@ -154,16 +217,6 @@ impl Frame {
     }
 }
 
-/// Makes this CPU stop programs after each instruction (MDSCR_EL1.SS), or not.
-pub fn single_step(on: bool) {
-    const SS: usize = 1 << 0;
-    // SAFETY: the kernel itself is not stepped, since MDSCR_EL1.KDE is 0; the OS lock would keep all steps back.
-    unsafe {
-        super::sysreg::write!("oslar_el1", 0usize);
-        super::sysreg::write!("mdscr_el1", if on { SS } else { 0 });
-    }
-    super::sysreg::isb();
-}
-
-/// AUDIT_ARCH_AARCH64 (include/uapi/linux/audit.h): how filters and tracers call the architecture.
-pub const AUDIT: u32 = 0xc000_00b7;
+/// AUDIT_ARCH_AARCH64 and AUDIT_ARCH_ARM (include/uapi/linux/audit.h): how filters and tracers call the architecture.
+const AUDIT: u32 = 0xc000_00b7;
+const AUDIT_NARROW: u32 = 0x4000_0028;

@@ -3,15 +3,18 @@
 
 use core::mem::MaybeUninit;
 
+use linux_raw_sys::general::{SEGV_ACCERR, SEGV_MAPERR};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::compat_signal;
 use super::fp::{self, FpState};
 use super::frame::{Frame, REGISTERS, pstate};
+use super::records::{self, END, ESR_MAGIC, FP_MAGIC, Head, RESERVED};
 use super::sve_frame::{self, Plan};
 use super::{sve, thread};
 use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, UserSlice};
+use crate::task::with_space;
 
 /// A signal on its way to a handler.
 pub struct Delivery<'a> {
@@ -53,14 +56,6 @@ struct Context {
     fault_address: u64,
 }
 
-/// Head of an extension record.
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub(super) struct Head {
-    pub magic: u32,
-    pub size: u32,
-}
-
 /// `struct fpsimd_context`.
 #[repr(C)]
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -89,8 +84,6 @@ struct SignalFrame {
     tail: Tail,
 }
 
-pub(super) const FP_MAGIC: u32 = 0x4650_8001;
-pub(super) const ESR_MAGIC: u32 = 0x4553_5201;
 const FP_HEAD: Head = Head {
     magic: FP_MAGIC,
     size: size_of::<FpContext>() as u32,
@@ -101,10 +94,6 @@ const ESR_HEAD: Head = Head {
 };
 /// Bytes of a `struct esr_context`.
 const ESR_SIZE: usize = 16;
-/// The end of the records.
-pub(super) const END: Head = Head { magic: 0, size: 0 };
-/// Bytes of `sigcontext.__reserved`.
-pub(super) const RESERVED: usize = 4096;
 /// Where it begins in the frame.
 const RECORDS: usize = core::mem::offset_of!(SignalFrame, fp);
 const CONTEXT: usize = core::mem::offset_of!(SignalFrame, context);
@@ -198,52 +187,56 @@ pub fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
 /// The signal mask and, if the frame holds it, the alternate stack to come back to.
 pub type Popped = (u64, Option<[usize; 3]>);
 
-/// Undoes [`push`]: takes the program's registers from its stack. Only a 32-bit program's handler may have asked for no siginfo,
-/// and has another frame then.
+/// What [`push`] kept of the mask and the alternate stack. Only a 32-bit program's handler may have asked for no siginfo, and
+/// has another frame then.
 ///
 /// # Errors
 /// EFAULT: there is no frame.
-pub fn pop(frame: &mut Frame, with_info: bool) -> Result<Popped> {
+pub fn before(frame: &Frame, with_info: bool) -> Result<Popped> {
     if frame.is_narrow() {
-        return compat_signal::pop(frame, with_info);
+        return compat_signal::before(frame, with_info);
     }
     if frame.sp % 16 != 0 {
         return Err(Errno::EFAULT);
     }
-    let base = frame.sp;
-    let before: Before = UserPtr::new(base.wrapping_add(CONTEXT + BEFORE)).read()?;
-    let registers = frame.registers_mut();
-    let copied = UserSlice::new(base.wrapping_add(REGISTERS_AT), size_of_val(registers))
-        .copy_in(registers.as_mut_bytes());
-    // Only what programs may set: an AArch64 program it stays.
-    frame.pstate &= pstate::USER;
-    frame.forget_syscall();
-    copied?;
-    let records = base.wrapping_add(RECORDS);
-    let mut record = MaybeUninit::uninit();
-    let record = find_fp(records)?.read_to(&mut record)?;
-    if sve::present() {
-        sve_frame::load(records, &record.state)?;
-    } else {
-        fp::load(&record.state);
-    }
+    let before: Before = UserPtr::new(frame.sp.wrapping_add(CONTEXT + BEFORE)).read()?;
     Ok((before.mask, Some(before.stack)))
 }
 
-/// Where the record that holds FP and SIMD registers stands among those from `records` on.
-fn find_fp(records: usize) -> Result<UserPtr<FpContext>> {
-    let mut offset = 0;
-    while offset + size_of::<FpContext>() <= RESERVED {
-        let at = records.wrapping_add(offset);
-        let head: Head = UserPtr::new(at).read()?;
-        if head == FP_HEAD {
-            return Ok(UserPtr::new(at));
-        }
-        let size = head.size as usize;
-        if head == END || size < size_of::<Head>() || size % 16 != 0 {
-            break;
-        }
-        offset += size;
+/// Undoes [`push`]: takes the program's registers from its stack.
+///
+/// # Errors
+/// EFAULT, EINVAL: there is no frame, or not one that may be taken back.
+pub fn pop(frame: &mut Frame, with_info: bool) -> Result<()> {
+    if frame.is_narrow() {
+        return compat_signal::pop(frame, with_info);
     }
-    Err(Errno::EFAULT)
+    let base = frame.sp;
+    let registers = frame.registers_mut();
+    let copied = UserSlice::new(base.wrapping_add(REGISTERS_AT), size_of_val(registers))
+        .copy_in(registers.as_mut_bytes());
+    frame.forget_syscall();
+    let valid = pstate::of_program(frame.pstate);
+    frame.pstate = valid.unwrap_or(frame.pstate & pstate::NZCV);
+    copied?;
+    valid.ok_or(Errno::EINVAL)?;
+    let records = records::find(base.wrapping_add(RECORDS), base)?;
+    if records.fp.size != size_of::<FpContext>() {
+        return Err(Errno::EINVAL);
+    }
+    let mut context = MaybeUninit::uninit();
+    let context = UserPtr::<FpContext>::new(records.fp.at).read_to(&mut context)?;
+    if sve::present() {
+        sve_frame::load(records.sve, &context.state)
+    } else {
+        fp::load(&context.state);
+        Ok(())
+    }
+}
+
+/// What a program is told that has no frame to return to: the code of SIGSEGV, and the address (`arm64_notify_segfault`).
+pub fn bad_frame(frame: &Frame) -> (u32, usize) {
+    let at = frame.sp();
+    let mapped = with_space(|space| space.areas_from(at).next().is_some());
+    (if mapped { SEGV_ACCERR } else { SEGV_MAPERR }, at)
 }

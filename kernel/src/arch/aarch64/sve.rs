@@ -1,8 +1,8 @@
 //! SVE: vectors whose length a thread chooses.
 //!
 //! A program's first instruction of SVE traps (CPACR_EL1.ZEN); from then on its thread has a copy of Z0 to Z31, P0 to P15 and
-//! FFR, and its switches move these in place of V0 to V31, which are the low parts of Z0 to Z31. No other thread pays, and no
-//! system call: Linux promises that calls zero all but the low 128 bits, so that it may drop the rest; here they keep everything.
+//! FFR, and its switches move these in place of V0 to V31, which are the low parts of Z0 to Z31. No other thread pays. System
+//! calls keep V0 to V31 alone (`sve_calls`).
 
 use alloc::vec::Vec;
 use core::arch::asm;
@@ -268,6 +268,14 @@ impl Image {
     pub fn set_low(&mut self, v: &[[u64; 2]; 32]) {
         for (z, v) in self.words.chunks_mut(self.length / 8).zip(v) {
             z[..2].copy_from_slice(v);
+        }
+    }
+
+    /// Takes V0 to V31 for the low parts of Z0 to Z31, and zero for all else, if there is an image.
+    pub fn set_alone(&mut self, v: &[[u64; 2]; 32]) {
+        if !self.is_none() {
+            self.words.fill(0);
+            self.set_low(v);
         }
     }
 

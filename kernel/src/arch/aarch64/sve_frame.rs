@@ -6,14 +6,13 @@ use alloc::vec::Vec;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::fp::{self, FpState};
-use super::signal::{END, ESR_MAGIC, FP_MAGIC, Head, RESERVED};
+use super::records::{
+    END, END_SIZE, EXTRA_MAGIC, EXTRA_SIZE, ExtraContext, Head, RESERVED, Record, SVE_MAGIC,
+};
 use super::sve::{self, Image, image_size};
 use super::thread;
 use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, UserSlice};
-
-const SVE_MAGIC: u32 = 0x5356_4501;
-const EXTRA_MAGIC: u32 = 0x4558_5401;
 
 /// `struct sve_context`, behind which the registers follow if the thread uses SVE.
 #[repr(C)]
@@ -24,24 +23,6 @@ struct SveContext {
     flags: u16,
     reserved: [u16; 2],
 }
-
-/// `struct extra_context` with the end of the list that it stands last in.
-#[repr(C)]
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
-struct ExtraContext {
-    head: Head,
-    data: u64,
-    size: u32,
-    reserved: [u32; 3],
-    end: [Head; 2],
-}
-
-/// Bytes of the end of a list: records are multiples of it.
-const END_SIZE: usize = 16;
-/// Bytes of `struct extra_context`.
-const EXTRA_SIZE: usize = size_of::<ExtraContext>() - END_SIZE;
-/// Bytes of the largest frame that is taken back (SIGFRAME_MAXSZ).
-const LARGEST: usize = 64 << 10;
 
 /// Bytes of the record of a thread that uses vectors of `length` bytes.
 fn record_size(length: usize) -> usize {
@@ -140,13 +121,14 @@ fn head(magic: u32, size: usize) -> Head {
 }
 
 /// Loads the current thread's registers: V0 to V31 and what controls them from `fp`, the rest of Z0 to Z31, P0 to P15 and FFR
-/// from the records at `records`, if they are there.
+/// from its `record`, if there is one.
 ///
 /// # Errors
-/// EFAULT, EINVAL: the records are none of ours. ENOMEM.
-pub(super) fn load(records: usize, fp: &FpState) -> Result<()> {
+/// EFAULT, EINVAL: the record is none of ours. ENOMEM.
+pub(super) fn load(record: Option<Record>, fp: &FpState) -> Result<()> {
     let state = &thread::current().arch;
-    match read(records, state.sve_lengths().now())? {
+    let image = record.map(|record| read(record, state.sve_lengths().now()));
+    match image.transpose()?.flatten() {
         Some(mut image) => {
             image.set_low(&fp.v);
             fp::load_control(fp);
@@ -160,14 +142,13 @@ pub(super) fn load(records: usize, fp: &FpState) -> Result<()> {
     Ok(())
 }
 
-/// The registers in the records; none if the thread did not use SVE.
-fn read(records: usize, length: usize) -> Result<Option<Image>> {
-    let Some(at) = find(records)? else {
-        return Ok(None);
-    };
-    let context = UserPtr::<SveContext>::new(at).read()?;
-    let room = context.head.size as usize - size_of::<SveContext>();
-    if context.length as usize != length || context.flags != 0 {
+/// The registers in the record; none if the thread did not use SVE.
+fn read(record: Record, length: usize) -> Result<Option<Image>> {
+    const STREAMING: u16 = 1;
+    let room = record.size.checked_sub(size_of::<SveContext>());
+    let room = room.ok_or(Errno::EINVAL)?;
+    let context = UserPtr::<SveContext>::new(record.at).read()?;
+    if context.length as usize != length || context.flags & STREAMING != 0 {
         return Err(Errno::EINVAL);
     }
     if room == 0 {
@@ -177,43 +158,7 @@ fn read(records: usize, length: usize) -> Result<Option<Image>> {
         return Err(Errno::EINVAL);
     }
     let mut image = Image::zero(length)?;
-    UserSlice::new(at + size_of::<SveContext>(), image_size(length)).copy_in(image.bytes_mut())?;
+    let registers = record.at + size_of::<SveContext>();
+    UserSlice::new(registers, image_size(length)).copy_in(image.bytes_mut())?;
     Ok(Some(image))
-}
-
-/// The address of the `struct sve_context` among the records at `records`.
-fn find(records: usize) -> Result<Option<usize>> {
-    let (mut at, mut left) = (records, RESERVED);
-    let (mut found, mut extra) = (None, false);
-    loop {
-        let head = UserPtr::<Head>::new(at).read()?;
-        if head == END {
-            return Ok(found);
-        }
-        let size = head.size as usize;
-        if size > left || size % END_SIZE != 0 {
-            return Err(Errno::EINVAL);
-        }
-        match head.magic {
-            FP_MAGIC | ESR_MAGIC if size != 0 => {}
-            SVE_MAGIC if found.is_none() && size >= size_of::<SveContext>() => found = Some(at),
-            EXTRA_MAGIC if !extra && size == EXTRA_SIZE => {
-                let context = UserPtr::<ExtraContext>::new(at).read()?;
-                let data = at + size_of::<ExtraContext>();
-                if context.data != data as u64
-                    || context.end[0] != END
-                    || context.size as usize > LARGEST
-                {
-                    return Err(Errno::EINVAL);
-                }
-                (at, left, extra) = (data, context.size as usize, true);
-                continue;
-            }
-            _ => return Err(Errno::EINVAL),
-        }
-        (at, left) = (at + size, left - size);
-        if left < END_SIZE {
-            return Err(Errno::EINVAL);
-        }
-    }
 }

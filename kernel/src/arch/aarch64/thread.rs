@@ -1,5 +1,6 @@
 //! What the hardware holds for a thread, and switching from one to another.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::arch::{asm, naked_asm};
 use core::cell::{Cell, UnsafeCell};
@@ -10,6 +11,7 @@ use super::cpu::{self, Cpu};
 use super::entry;
 use super::fp::{self, FpState};
 use super::frame::{Frame, StackTop};
+use super::points::{self, Points};
 use super::sve::{self, Image, Lengths};
 use super::sysreg::{read, write};
 use crate::errno::Result;
@@ -70,6 +72,8 @@ pub struct ThreadState {
     /// While it uses SVE; V0 to V31 are in it then.
     sve: UnsafeCell<Image>,
     sve_lengths: Cell<Lengths>,
+    /// Breakpoints and watchpoints that a tracer set.
+    points: UnsafeCell<Option<Box<Points>>>,
     /// Address and syndrome of the last fault that earned a signal.
     fault: Cell<(usize, usize)>,
     /// Keeps the stack for as long as the thread.
@@ -98,6 +102,7 @@ impl ThreadState {
             fp_cpu: AtomicUsize::new(NO_CPU),
             sve: UnsafeCell::new(Image::NONE),
             sve_lengths: Cell::new(Lengths::default()),
+            points: UnsafeCell::new(None),
             fault: Cell::new((0, 0)),
             _stack: stack,
         }
@@ -201,6 +206,8 @@ impl ThreadState {
         self.set_wide_tls(0);
         self.set_narrow_tls(0);
         self.end_sve();
+        // SAFETY: the current thread's own cell, which a tracer borrows while the thread is stopped.
+        unsafe { *self.points.get() = None };
         self.set_sve_lengths(self.sve_lengths().after_exec());
         fp::load(&FpState::new());
     }
@@ -227,15 +234,46 @@ impl ThreadState {
         self.own_sve(|own| *own = image);
         // At each switch they are loaded anew.
         self.fp_cpu.store(NO_CPU, Relaxed);
-        self.moved.store(moved::SVE, Relaxed);
+        if self.moved.swap(moved::SVE, Relaxed) != moved::SVE {
+            current().watch_calls();
+        }
+    }
+
+    /// Whether a thread that does not run, or the current one, uses SVE.
+    pub fn uses_sve(&self) -> bool {
+        self.moved.load(Relaxed) == moved::SVE
     }
 
     /// The current thread uses SVE no more: only V0 to V31 stay.
     pub(super) fn end_sve(&self) {
-        if self.moved.load(Relaxed) == moved::SVE {
+        if self.uses_sve() {
             self.own_sve(Image::drop_live);
             self.moved.store(moved::FP, Relaxed);
+            current().watch_calls();
         }
+    }
+
+    /// The current thread's program goes on, debugged: it stops at its points, and after each instruction if it `steps`.
+    pub fn enter_debug(&self, steps: bool) {
+        assert!(self.is_current());
+        // SAFETY: the current thread's own cell, which a tracer borrows while the thread is stopped.
+        let points = unsafe { &*self.points.get() };
+        points::enter(points.as_deref().filter(|points| points.are_on()), steps);
+    }
+
+    /// Whether a tracer set points that are on for a thread that is stopped.
+    pub fn has_points(&self) -> bool {
+        self.with_stopped_points(|points| points.as_ref().is_some_and(|points| points.are_on()))
+    }
+
+    /// As [`ThreadState::with_stopped_frame`], with the points that a tracer set.
+    pub(super) fn with_stopped_points<R>(
+        &self,
+        f: impl FnOnce(&mut Option<Box<Points>>) -> R,
+    ) -> R {
+        assert!(!self.is_running());
+        // SAFETY: as in `with_stopped_frame`.
+        f(unsafe { &mut *self.points.get() })
     }
 
     /// Calls `f` with the current thread's image, whose registers are in this CPU. It must not touch a program's memory.

@@ -13,7 +13,7 @@ pub struct Frame {
     pub(super) x: [usize; 32],
     /// a0 as the system call got it.
     pub(super) orig_a0: usize,
-    /// Number of the system call that the thread is in; negative when it is in none.
+    /// Number of the system call that the thread is in; -1 when it is in none.
     pub(super) syscall: isize,
 }
 
@@ -91,7 +91,7 @@ impl Frame {
 
     /// The system call that the thread is in, if it is in one.
     pub fn syscall_nr(&self) -> Option<usize> {
-        usize::try_from(self.syscall).ok()
+        (self.syscall != -1).then_some(self.syscall as usize)
     }
 
     /// The thread is in no system call any more: nothing is to be restarted.

@@ -10,7 +10,9 @@ use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, UserSlice};
 
 /// System calls that only this architecture has, by number.
-pub const SPECIFIC: &[(usize, Syscall)] = &[(258, riscv_hwprobe), (259, riscv_flush_icache)];
+pub const fn specific_calls(_entry: bool) -> [(usize, Syscall); 2] {
+    [(258, riscv_hwprobe), (259, riscv_flush_icache)]
+}
 
 /// `struct riscv_hwprobe`.
 #[repr(C)]

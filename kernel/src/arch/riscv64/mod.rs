@@ -43,8 +43,11 @@ pub use call::ends_in_call;
 pub use entry::call_with_full_frame;
 pub use features::{features, hwcap, reread_hw_access_flag};
 pub use frame::Frame;
-pub use hwprobe::{SPECIFIC, answers as probes};
-pub use regset::single_step;
+/// What the entry path calls for a thread whose calls drop vectors: there is none.
+pub static DROPPING: &super::SyscallTable = &crate::syscall::TABLE;
+
+pub use hwprobe::{answers as probes, specific_calls};
+pub use regset::leave_debug;
 pub use thread::{ThreadState, adopt, current, current_arc, enter_user, switch, try_current, work};
 #[cfg(feature = "selftest")]
 pub use trap::wild_access;

@@ -8,6 +8,8 @@ use super::fp;
 use super::frame::{Frame, reg};
 use super::thread::{self, ThreadState};
 use super::vector::{self, Control};
+use crate::arch::Call;
+use crate::arch::syscall::{ENTRIES, UNKNOWN};
 use crate::errno::{Errno, Result};
 
 /// NT_PRSTATUS: `struct user_regs_struct`.
@@ -114,11 +116,23 @@ pub fn set(state: &ThreadState, kind: u32, bytes: &[u8]) -> Result<()> {
 }
 
 impl Frame {
-    /// The system call that is to be made, as a tracer may have changed it: its number (out of range for none) and arguments.
-    pub fn call(&self) -> (usize, [usize; 6]) {
+    /// The system call that is to be made, as a tracer may have changed it.
+    pub fn call(&self) -> Call {
         let mut arguments = core::array::from_fn(|at| self.x[reg::A0 + at]);
         arguments[0] = self.orig_a0;
-        (self.x[reg::A7], arguments)
+        let number = self.x[reg::A7];
+        Call {
+            architecture: AUDIT,
+            number: number as i32,
+            place: if number < ENTRIES { number } else { UNKNOWN },
+            pc: self.pc(),
+            arguments,
+        }
+    }
+
+    /// Before a watched call: it has failed, unless it is made or a tracer gives it another result.
+    pub fn begin_watched(&mut self) {
+        self.set_result(Errno::ENOSYS.result());
     }
 
     /// The system call was not made: what its first argument's register, which has its result otherwise, holds then.
@@ -138,7 +152,7 @@ impl Frame {
 }
 
 /// Never asked for: see [`Frame::set_single_step`].
-pub fn single_step(_on: bool) {}
+pub fn leave_debug() {}
 
 /// AUDIT_ARCH_RISCV64 (include/uapi/linux/audit.h): how filters and tracers call the architecture.
-pub const AUDIT: u32 = 0xc000_00f3;
+const AUDIT: u32 = 0xc000_00f3;

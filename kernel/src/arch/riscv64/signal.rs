@@ -2,6 +2,7 @@
 
 use core::mem::MaybeUninit;
 
+use linux_raw_sys::general::SI_KERNEL;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::frame::{Frame, reg};
@@ -126,13 +127,26 @@ pub fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
     Ok(())
 }
 
-/// Undoes [`push`]: takes the program's registers from its stack. Returns the signal mask and the alternate stack.
+/// What [`push`] kept of the signal mask and the alternate stack.
+///
+/// # Errors
+/// EFAULT: there is no frame.
+pub fn before(frame: &Frame, _with_info: bool) -> Result<(u64, Option<[usize; 3]>)> {
+    let context: Context = UserPtr::new(frame.sp().wrapping_add(offset::CONTEXT)).read()?;
+    Ok((context.mask, Some(context.stack)))
+}
+
+/// What a program is told that has no frame to return to: the code of SIGSEGV, and the address.
+pub fn bad_frame(_frame: &Frame) -> (u32, usize) {
+    (SI_KERNEL, 0)
+}
+
+/// Undoes [`push`]: takes the program's registers from its stack.
 ///
 /// # Errors
 /// EFAULT: there is no frame. EINVAL: one with extensions that are not known. ENOMEM.
-pub fn pop(frame: &mut Frame, _with_info: bool) -> Result<(u64, Option<[usize; 3]>)> {
+pub fn pop(frame: &mut Frame, _with_info: bool) -> Result<()> {
     let at = frame.sp();
-    let context: Context = UserPtr::new(at.wrapping_add(offset::CONTEXT)).read()?;
     match UserPtr::<Tail>::new(at.wrapping_add(offset::TAIL)).read()? {
         [0, 0, 0] => {}
         [0, head @ ..] => vector_frame::pop(at.wrapping_add(offset::RECORD), head)?,
@@ -145,5 +159,5 @@ pub fn pop(frame: &mut Frame, _with_info: bool) -> Result<(u64, Option<[usize; 3
     let registers = UserPtr::new(at.wrapping_add(offset::FP)).read_to(&mut registers)?;
     let units = &thread::current().arch;
     units.own_units(|units| units.restore_float(registers));
-    Ok((context.mask, Some(context.stack)))
+    Ok(())
 }

@@ -113,6 +113,22 @@ impl ThreadState {
         state
     }
 
+    /// Never asked for: see [`Frame::set_single_step`].
+    pub fn enter_debug(&self, _steps: bool) {}
+
+    /// Whether a tracer set breakpoints of the hardware: there are none.
+    pub fn has_points(&self) -> bool {
+        false
+    }
+
+    /// Calls keep what it has in vector registers.
+    pub fn drop_vectors(&self) {}
+
+    /// Whether it uses Arm's vectors: there are none.
+    pub fn uses_sve(&self) -> bool {
+        false
+    }
+
     /// Whether the program has 32 bits: there are none.
     pub fn is_narrow(&self) -> bool {
         false

@@ -11,7 +11,7 @@ use linux_raw_sys::general::{
 use super::entry::KernelFrame;
 use super::frame::{Frame, REGISTER_NAMES};
 use super::{USER_END, cpu, irq, uaccess, units, vector};
-use crate::errno::{Errno, Result};
+use crate::errno::Result;
 use crate::mm::fault::{Access, handle_user_fault};
 use crate::mm::user::UserPtr;
 use crate::panic::{self, Exception};
@@ -135,12 +135,6 @@ pub(super) extern "C" fn from_kernel(frame: &mut KernelFrame, cause: usize, valu
     if handle_user_fault(value, access).is_err() {
         frame.x[0] = fixup;
     }
-}
-
-/// A system call whose number is beyond the table.
-pub(super) extern "C" fn unknown_call(_number: usize) -> isize {
-    cpu::this().crossings().add(Kind::CallUnknown);
-    -(Errno::ENOSYS.0 as isize)
 }
 
 /// There is work to do before the program goes on.

@@ -98,6 +98,7 @@ dispatch! {
         mremap => syscall::memory::mremap,
         poll => file::poll,
         prctl => syscall::prctl::prctl,
+        seccomp => syscall::seccomp::seccomp,
         rt_sigaction => syscall::signal::rt_sigaction::<Narrow>,
         rt_sigprocmask => syscall::signal::rt_sigprocmask,
         rt_sigpending => syscall::signal::rt_sigpending,

@@ -9,6 +9,7 @@ use super::{Tracee, flag};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_box;
 use crate::task::access::{self, By};
+use crate::task::counting::{self, Mode};
 use crate::task::credentials::Credentials;
 use crate::task::reap::Found;
 use crate::task::sched::{self, state};
@@ -271,12 +272,20 @@ impl Process {
 }
 
 impl Thread {
-    /// The thread's system calls pass by whoever watches them, or do so no more: from its next switch on, or at once.
+    /// The thread's system calls pass by whoever watches them, or do so no more, and drop what they are to drop: from its next
+    /// switch on, or at once.
     pub fn watch_calls(&self) {
-        self.sched
-            .set_mode(super::super::counting::Mode::of_thread(self));
+        let mut mode = Mode::of_thread(self);
+        loop {
+            self.sched.set_mode(mode);
+            // Somebody else may have changed what it comes from meanwhile, and set the mode before.
+            let now = Mode::of_thread(self);
+            if core::mem::replace(&mut mode, now) == now {
+                break;
+            }
+        }
         if core::ptr::eq(self, current()) {
-            super::super::counting::apply_current();
+            counting::apply_current();
         }
     }
 }

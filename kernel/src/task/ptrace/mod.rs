@@ -31,6 +31,10 @@ pub mod flag {
     pub const CALLS: u32 = 2;
     /// It stops after each instruction.
     pub const STEP: u32 = 4;
+    /// It stops at breakpoints and watchpoints of the hardware.
+    pub const POINTS: u32 = 8;
+    /// Its CPU is set to do one of these now.
+    pub const DEBUGS: u32 = 16;
 }
 
 /// What a thread has of being traced.
@@ -86,8 +90,10 @@ impl State {
         self.flags.load(Relaxed)
     }
 
+    /// Sets all but what outlives a tracer, and what the thread says of its CPU.
     fn set(&self, flags: u32) {
-        self.flags.store(flags, Relaxed);
+        let change = |old| Some(old & (flag::POINTS | flag::DEBUGS) | flags);
+        _ = self.flags.fetch_update(Relaxed, Relaxed, change);
     }
 }
 
@@ -95,7 +101,7 @@ impl Thread {
     /// Whether somebody traces it.
     #[inline(always)]
     pub fn is_traced(&self) -> bool {
-        self.ptrace.flags() != 0
+        self.ptrace.flags() & flag::TRACED != 0
     }
 
     /// Whether something wants to see its system calls.
@@ -133,19 +139,33 @@ impl Thread {
 }
 
 impl Thread {
-    /// The thread, which stops after each instruction, leaves its CPU.
+    /// The thread, for which its CPU is set to stop it, leaves that.
     #[cold]
-    pub(super) fn leave_step(&self) {
-        arch::single_step(false);
+    pub(super) fn leave_debug(&self) {
+        arch::leave_debug();
+        self.ptrace.flags.fetch_and(!flag::DEBUGS, Relaxed);
         self.arch.work.fetch_or(work::TRACE, Relaxed);
     }
 
-    /// The current thread's program goes on: after one instruction it stops, if that was asked for.
+    /// The current thread's program goes on: it stops after one instruction, or at its points, if that was asked for.
     #[cold]
-    pub(super) fn enter_step(&self) {
+    pub(super) fn enter_debug(&self) {
         self.arch.work.fetch_and(!work::TRACE, Relaxed);
-        if self.ptrace.flags() & flag::STEP != 0 {
-            arch::single_step(true);
+        let flags = self.ptrace.flags();
+        if flags & (flag::STEP | flag::POINTS) != 0 {
+            self.ptrace.flags.fetch_or(flag::DEBUGS, Relaxed);
+            self.arch.enter_debug(flags & flag::STEP != 0);
+        }
+    }
+
+    /// A tracer has changed registers of the thread, which is stopped: it may use other vectors now, or other points.
+    pub fn registers_changed(&self) {
+        self.watch_calls();
+        if self.arch.has_points() {
+            self.ptrace.flags.fetch_or(flag::POINTS, Relaxed);
+            self.arch.work.fetch_or(work::TRACE, Relaxed);
+        } else {
+            self.ptrace.flags.fetch_and(!flag::POINTS, Relaxed);
         }
     }
 

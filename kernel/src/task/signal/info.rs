@@ -3,6 +3,7 @@
 use linux_raw_sys::general::{SI_KERNEL, SI_MESGQ, SI_TKILL, SI_USER, SIGSYS, SIGTRAP};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use crate::arch::Call;
 use crate::task::current;
 
 /// `siginfo_t` (include/uapi/asm-generic/siginfo.h).
@@ -78,12 +79,13 @@ impl Info {
         info
     }
 
-    /// A filter refused system call `number` of the code before `pc`, and said `errno`.
-    pub fn call(pc: usize, number: i32, arch: u32, errno: u32) -> Self {
+    /// A filter refused a system call, and said `errno`.
+    pub fn call(call: &Call, errno: u32) -> Self {
         const SYS_SECCOMP: i32 = 1;
         let mut info = Self::new(SIGSYS, SYS_SECCOMP);
         info.errno = errno as i32;
-        info.data[..2].copy_from_slice(&[pc as u64, pair(number, arch as i32)]);
+        let architecture = call.architecture as i32;
+        info.data[..2].copy_from_slice(&[call.pc as u64, pair(call.number, architecture)]);
         info
     }
 

@@ -62,7 +62,7 @@ struct Monitors {
     points: Option<Arc<(Points, Points)>>,
 }
 
-mod registers {
+pub(in crate::arch::aarch64) mod registers {
     use super::super::super::sysreg::{read, write};
 
     family! {

@@ -12,14 +12,14 @@ macro_rules! family {
         $(#[$write_doc])*
         #[inline]
         pub fn $write(number: usize, value: u64) {
-            // SAFETY: concerns a guest alone, when it is entered next.
+            // SAFETY: concerns a guest alone, when it is entered next, or a program that is debugged.
             unsafe { match number { $($number => write!($name, value),)* _ => {} } }
         }
     };
 }
 
 pub mod controller;
-mod debug;
+pub(super) mod debug;
 pub mod interrupt;
 mod stage2;
 pub mod sve;

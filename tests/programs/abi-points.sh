@@ -1,0 +1,3 @@
+#: only arm64
+#: program abi
+abi points
