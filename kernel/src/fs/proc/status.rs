@@ -9,7 +9,6 @@ use crate::mm::{PAGE_SIZE, Size};
 use crate::put;
 use crate::task::process::Image;
 use crate::task::usage::user_hz;
-use crate::task::user;
 use alloc::format;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general::*;
@@ -165,7 +164,7 @@ pub fn status(subject: &Subject, text: &mut Text) -> Result<()> {
         text,
         "Threads:\t{}\nSigQ:\t{}/{}\n",
         process.threads().len().max(1),
-        user::of(who.uid)?.pending_signals.load(Relaxed),
+        who.user.pending_signals.load(Relaxed),
         process.limits.soft(RLIMIT_SIGPENDING)
     );
     put!(

@@ -11,7 +11,7 @@ use linux_raw_sys::general::SI_TIMER;
 use super::Info;
 use super::mask::{SYNCHRONOUS, Set};
 use crate::errno::{Errno, Result};
-use crate::task::user::{self, User};
+use crate::task::user::User;
 
 /// The first real-time signal: from here on each is queued as often as it comes.
 const REAL_TIME: u32 = 32;
@@ -27,9 +27,9 @@ pub(super) fn is_queued(info: &Info) -> bool {
 pub struct Charge(Arc<User>);
 
 impl Charge {
-    /// A signal's, of user `uid`, for whom at most `most` may wait; none if there is no room.
-    pub fn new(uid: u32, most: usize) -> Option<Self> {
-        let charge = Charge(user::of(uid).ok()?);
+    /// A signal's, of a user for whom at most `most` may wait; none if there is no room.
+    pub fn new(user: Arc<User>, most: usize) -> Option<Self> {
+        let charge = Charge(user);
         // Dropped, it gives back what it took.
         let before = charge.0.pending_signals.fetch_add(1, Relaxed);
         (before < most).then_some(charge)

@@ -133,7 +133,7 @@ fn room(process: &Process, info: &Info) -> Room {
         return Room::Own;
     }
     let most = process.limits.soft(RLIMIT_SIGPENDING);
-    Charge::new(process.credentials().uid, most).map_or(Room::None, Room::Charged)
+    Charge::new(process.credentials().user.clone(), most).map_or(Room::None, Room::Charged)
 }
 
 /// Finds a thread for each signal of `set` that waits for the process.
