@@ -176,18 +176,24 @@ pub fn run() {
     println!("all removed: {}", fs::remove_dir_all("folder").is_ok());
 }
 
-/// Ends all mounts below this folder.
+/// Ends all mounts below this folder. A rename may have hidden an older one below a newer one, or the other way round: what is
+/// hidden is found when nothing covers it any more.
 fn end_mounts() {
     let here = std::env::current_dir().expect("a folder");
-    let table = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    for line in table.lines().rev() {
-        let Some(path) = line.split(' ').nth(1) else {
-            continue;
-        };
-        if Path::new(path) != here && Path::new(path).starts_with(&here) {
+    let mut ended = true;
+    while ended {
+        let table = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        let paths = table
+            .lines()
+            .rev()
+            .filter_map(|line| line.split(' ').nth(1));
+        let below =
+            paths.filter(|path| Path::new(path) != here && Path::new(path).starts_with(&here));
+        ended = false;
+        for path in below {
             let path = CString::new(path).expect("no zero");
             // SAFETY: the path is NUL-terminated.
-            unsafe { libc::umount2(path.as_ptr(), libc::MNT_DETACH) };
+            ended |= unsafe { libc::umount2(path.as_ptr(), libc::MNT_DETACH) } == 0;
         }
     }
 }
