@@ -80,10 +80,16 @@ fn key(number: i32, create: bool) -> Result<Arc<Key>> {
     }
 }
 
-/// The same, with which the caller may do `rights` and that is neither revoked nor expired.
+/// The same, with which the caller may do `rights` and that is neither negative nor revoked nor expired.
 fn allowed(number: i32, create: bool, rights: u32) -> Result<Arc<Key>> {
+    key(number, create)?.check_valid()?;
+    allowed_any(number, create, rights)
+}
+
+/// The same, even if it is negative.
+fn allowed_any(number: i32, create: bool, rights: u32) -> Result<Arc<Key>> {
     let key = key(number, create)?;
-    key.check_valid()?;
+    key.check_state()?;
     key.check(rights, &rings(current()))?;
     Ok(key)
 }
@@ -162,7 +168,7 @@ pub fn add_key(
     ring.check_ring()?;
     if kind != Kind::Keyring
         && let Some(key) = ring.linked(kind, &description)
-        && key.check_valid().is_ok()
+        && key.check_state().is_ok()
     {
         key.check(right::WRITE, &rings(current()))?;
         key.update(payload)?;
@@ -173,7 +179,8 @@ pub fn add_key(
     Ok(key.serial as usize)
 }
 
-/// request_key(2): a key that the caller's keyrings have. There is nobody to ask for one that they have not.
+/// request_key(2): a key that the caller's keyrings have. There is nobody to ask for one that they have not, so that a
+/// negative one is made.
 pub fn request_key(kind: usize, description: usize, callout: usize, ring: i32) -> Result<usize> {
     let name = read_kind(kind)?;
     let description = read_cstr(description, LONGEST_DESCRIPTION).map_err(short)?;
@@ -187,8 +194,8 @@ pub fn request_key(kind: usize, description: usize, callout: usize, ring: i32) -
     };
     let kind = Kind::of(&name).ok_or(Errno::ENOKEY)?;
     let rings = rings(current());
-    // As on Linux, that a keyring has none is told before that another's is of no use.
-    let mut why = None;
+    // As on Linux, that there is none is told before that one is of no use, and that one is negative before that.
+    let (mut is_negative, mut why) = (false, None);
     for own in &rings {
         match own.search(kind, &description, &rings) {
             Ok(key) => {
@@ -197,18 +204,31 @@ pub fn request_key(kind: usize, description: usize, callout: usize, ring: i32) -
                 }
                 return Ok(key.serial as usize);
             }
-            Err(Errno::ENOKEY) => why = Some(Errno::ENOKEY),
+            Err(Errno::ENOKEY) => is_negative = true,
+            Err(Errno::EAGAIN) => why = Some(Errno::EAGAIN),
             Err(error) => why = why.or(Some(error)),
         }
     }
-    let why = why.unwrap_or(Errno::ENOKEY);
-    if callout != 0 && why == Errno::ENOKEY && target.is_none() {
-        // Where the key would go.
-        let chosen = current().with_credentials(|who| who.request_keyring);
-        let ring = if chosen == DEFAULT { SESSION } else { -chosen };
-        allowed(ring, true, right::WRITE)?;
+    match why.unwrap_or(Errno::EAGAIN) {
+        Errno::EAGAIN if callout != 0 && !is_negative => {
+            let ring = target.map_or_else(|| default_ring(&rings), Ok)?;
+            ring.link(Key::negative(kind, description)?)?;
+            // What Linux says without a program to ask.
+            Err(Errno::ENOENT)
+        }
+        error if is_negative || error == Errno::EAGAIN => Err(Errno::ENOKEY),
+        error => Err(error),
     }
-    Err(why)
+}
+
+/// Where keys that are asked for go: to the first of the caller's keyrings, unless it says otherwise.
+fn default_ring(rings: &[Arc<Key>]) -> Result<Arc<Key>> {
+    let first = rings.first().map_or(SESSION, |ring| ring.serial);
+    let ring = match current().with_credentials(|who| who.request_keyring) {
+        DEFAULT => first,
+        chosen => -chosen,
+    };
+    allowed(ring, true, right::WRITE)
 }
 
 /// keyctl(2)
@@ -241,12 +261,12 @@ pub fn keyctl(operation: u32, a: usize, b: usize, c: usize, d: usize) -> Result<
         }
         CHOWN => {
             let [user, group] = [b, c].map(|id| Some(id as u32).filter(|&id| id != u32::MAX));
-            allowed(number, true, right::SET_ATTRIBUTES)?
+            allowed_any(number, true, right::SET_ATTRIBUTES)?
                 .set_owner(user, group)
                 .map(|()| 0)
         }
         SETPERM => {
-            let key = allowed(number, true, right::SET_ATTRIBUTES)?;
+            let key = allowed_any(number, true, right::SET_ATTRIBUTES)?;
             key.set_permissions(b as u32).map(|()| 0)
         }
         DESCRIBE => {
@@ -277,7 +297,11 @@ pub fn keyctl(operation: u32, a: usize, b: usize, c: usize, d: usize) -> Result<
             let ring = allowed(number, false, right::SEARCH)?;
             ring.check_ring()?;
             let kind = Kind::of(&name).ok_or(Errno::ENOKEY)?;
-            let key = ring.search(kind, &description, &rings(current()))?;
+            let key = ring.search(kind, &description, &rings(current()));
+            let key = key.map_err(|error| match error {
+                Errno::EAGAIN => Errno::ENOKEY,
+                error => error,
+            })?;
             if d as i32 != 0 {
                 allowed(d as i32, true, right::WRITE)?.link(key.clone())?;
             }
@@ -310,7 +334,7 @@ pub fn keyctl(operation: u32, a: usize, b: usize, c: usize, d: usize) -> Result<
             Ok(old as usize)
         }
         SET_TIMEOUT => {
-            allowed(number, true, right::SET_ATTRIBUTES)?.set_timeout(b as u32);
+            allowed_any(number, true, right::SET_ATTRIBUTES)?.set_timeout(b as u32);
             Ok(0)
         }
         INVALIDATE => {

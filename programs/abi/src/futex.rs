@@ -310,6 +310,8 @@ unsafe fn requeued() {
         tell("requeue of nobody", requeue(0, 1, &lock));
         let wait = |value, timeout| futex6(&word, WAIT_REQUEUE_PI, value, timeout, &lock, u32::MAX);
         tell("wait, another value", wait(1, ptr::null()));
+        let no_bits = futex6(&word, WAIT_REQUEUE_PI, 1, ptr::null(), &lock, 0);
+        tell("wait, no bits", no_bits);
         tell("wait, in time", wait(0, &PAST));
         thread::scope(|scope| {
             let waiters: Vec<_> = (0..2)

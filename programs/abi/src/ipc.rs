@@ -529,6 +529,11 @@ unsafe fn notices(
         tell("no more", notify(ptr::null()));
         told();
         libc::close(socket);
+        event.sigev_notify = libc::SIGEV_NONE;
+        tell("nothing", notify(&event));
+        libc::close(libc::dup(queue));
+        tell("after a close", notify(&event));
+        tell("no more", notify(ptr::null()));
         let mut poll = libc::pollfd {
             fd: queue,
             events: libc::POLLIN | libc::POLLOUT,

@@ -22,6 +22,7 @@ pub fn run() {
         tell_end("rights", in_child(|| rights()));
         tell_end("inherited", in_child(|| inherited()));
         tell_end("links", in_child(|| links()));
+        tell_end("negative", in_child(|| negative()));
     }
 }
 
@@ -280,5 +281,28 @@ unsafe fn links() {
         tell("clear", control(7, inner, 0, 0, 0));
         tell_key("found", request(c"user".as_ptr(), c"deep".as_ptr(), 0));
         tell("no ring", control(9, inner, 77, 0, 0));
+    }
+}
+
+/// A key that somebody was asked for, and nobody had.
+unsafe fn negative() {
+    unsafe {
+        let (kind, name, callout) = (c"user".as_ptr(), c"nothing".as_ptr(), c"callout".as_ptr());
+        let asked = libc::syscall(libc::SYS_request_key, kind, name, callout, PROCESS);
+        tell("asked", asked);
+        let mut keys = [0i32; 4];
+        let to = (&raw mut keys).expose_provenance() as c_long;
+        tell("the ring", control(11, PROCESS.into(), to, 16, 0));
+        tell("read", control(11, keys[0].into(), 0, 0, 0));
+        println!("{}", describe(keys[0].into()));
+        tell("again", request(kind, name, 0));
+        tell("in time", control(15, keys[0].into(), 100, 0, 0));
+        tell("update", control(2, keys[0].into(), to, 4, 0));
+        tell(
+            "asked again",
+            libc::syscall(libc::SYS_request_key, kind, name, callout, PROCESS),
+        );
+        tell("added", c_long::from(add(kind, name, b"1", PROCESS) > 0));
+        tell("found", c_long::from(request(kind, name, 0) > 0));
     }
 }

@@ -19,6 +19,8 @@ pub fn run() {
         tell_end("clocks", in_child(|| clocks()));
         tell_end("descriptors", in_child(|| descriptors()));
         tell_end("cancelled", in_child(|| cancelled()));
+        tell_end("the time of day", in_child(|| follows()));
+        tell_end("overruns", in_child(|| overruns()));
     }
 }
 
@@ -502,5 +504,134 @@ unsafe fn cancelled() {
             "not asked for",
             libc::read(file, (&raw mut count).cast(), 8) as i64,
         );
+    }
+}
+
+fn after(time: libc::timespec, seconds: i64) -> libc::timespec {
+    libc::timespec {
+        tv_sec: time.tv_sec + seconds,
+        ..time
+    }
+}
+
+unsafe fn time_of_day() -> libc::timespec {
+    unsafe {
+        let mut now = mem::zeroed();
+        libc::clock_gettime(CLOCK_REALTIME, &mut now);
+        now
+    }
+}
+
+/// Waits for a signal that is held back, generously; its number.
+unsafe fn wait_for(set: &libc::sigset_t) -> c_int {
+    unsafe {
+        let long = libc::timespec {
+            tv_sec: 20,
+            tv_nsec: 0,
+        };
+        libc::sigtimedwait(set, ptr::null_mut(), &long)
+    }
+}
+
+/// What waits for a time of day when that is set.
+unsafe fn follows() {
+    unsafe {
+        let set = blocked(&[QUEUED]);
+        let then = libc::itimerspec {
+            it_value: after(time_of_day(), 100),
+            ..NEVER
+        };
+        let none = ptr::null_mut();
+        let file = libc::timerfd_create(CLOCK_REALTIME, 0);
+        libc::timerfd_settime(file, libc::TFD_TIMER_ABSTIME, &then, none);
+        let relative = libc::timerfd_create(CLOCK_REALTIME, 0);
+        let later = libc::itimerspec {
+            it_value: after(ONCE.it_value, 100),
+            ..NEVER
+        };
+        libc::timerfd_settime(relative, 0, &later, none);
+        let timer = create("timer", CLOCK_REALTIME, libc::SIGEV_SIGNAL, QUEUED, 0);
+        set_timer(timer, TIMER_ABSTIME, &then);
+        let child = libc::fork();
+        if child == 0 {
+            let (until, none) = (&then.it_value, ptr::null_mut());
+            libc::clock_nanosleep(CLOCK_REALTIME, TIMER_ABSTIME, until, none);
+            libc::_exit(7);
+        }
+        libc::usleep(100_000);
+        libc::clock_settime(CLOCK_REALTIME, &after(time_of_day(), 200));
+        let mut poll = [file, relative].map(|fd| libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        });
+        tell("descriptor", libc::poll(&mut poll[0], 1, 20_000));
+        tell("signal", wait_for(&set));
+        let mut status = 0;
+        libc::waitpid(child, &mut status, 0);
+        tell_end("sleeper", status);
+        tell("a span", libc::poll(&mut poll[1], 1, 0));
+        libc::clock_settime(CLOCK_REALTIME, &after(time_of_day(), -200));
+    }
+}
+
+unsafe fn set_timer(timer: c_int, flags: c_int, to: &libc::itimerspec) {
+    // SAFETY: as of all that this calls.
+    unsafe {
+        if set(timer, flags, to) != 0 {
+            println!("not set");
+        }
+    }
+}
+
+/// Expiries that nobody was told of count, since the first.
+unsafe fn overruns() {
+    unsafe {
+        let overrun = |timer: c_int| libc::syscall(libc::SYS_timer_getoverrun, timer);
+        let held = blocked(&[libc::SIGURG]);
+        let timer = create(
+            "held back",
+            CLOCK_MONOTONIC,
+            libc::SIGEV_SIGNAL,
+            libc::SIGURG,
+            0,
+        );
+        set_timer(timer, 0, &EVERY);
+        libc::usleep(50_000);
+        println!("{} {}", wait_for(&held), overrun(timer) > 10);
+        set_timer(timer, 0, &NEVER);
+        libc::signal(QUEUED, libc::SIG_IGN);
+        let timer = create("ignored", CLOCK_MONOTONIC, libc::SIGEV_SIGNAL, QUEUED, 0);
+        set_timer(timer, 0, &EVERY);
+        libc::usleep(50_000);
+        let held = blocked(&[QUEUED]);
+        libc::signal(QUEUED, libc::SIG_DFL);
+        println!("{} {}", wait_for(&held), overrun(timer) > 10);
+        set_timer(timer, 0, &NEVER);
+        // The machine's clock may begin in 1970.
+        libc::clock_settime(CLOCK_REALTIME, &after(time_of_day(), 1000));
+        let held = blocked(&[QUEUED + 1]);
+        let long_ago = libc::itimerspec {
+            it_interval: ONCE.it_value,
+            it_value: ONCE.it_value,
+        };
+        let timer = create(
+            "since 1970",
+            CLOCK_REALTIME,
+            libc::SIGEV_SIGNAL,
+            QUEUED + 1,
+            0,
+        );
+        set_timer(timer, TIMER_ABSTIME, &long_ago);
+        println!("{} {}", wait_for(&held), overrun(timer) == i32::MAX.into());
+        set_timer(timer, 0, &NEVER);
+        libc::clock_settime(CLOCK_REALTIME, &after(time_of_day(), -1000));
+        let held = blocked(&[libc::SIGUSR1]);
+        for what in ["one", "another of the same signal"] {
+            let timer = create(what, CLOCK_MONOTONIC, libc::SIGEV_SIGNAL, libc::SIGUSR1, 0);
+            set_timer(timer, 0, &ONCE);
+        }
+        libc::usleep(50_000);
+        println!("{} {}", wait_for(&held), wait_for(&held));
     }
 }

@@ -35,6 +35,8 @@ const USER: u32 = 16;
 const GROUP: u32 = 8;
 /// The group of what is of no group.
 const NOBODY: u32 = 65534;
+/// How long what stands for a key that nobody had does so.
+const NEGATIVE_SECONDS: u32 = 60;
 /// What the keys of a user may be, in number and in bytes; and root's.
 const QUOTA: (usize, usize) = (200, 20_000);
 const ROOT_QUOTA: (usize, usize) = (1_000_000, 25_000_000);
@@ -100,6 +102,8 @@ struct State {
     owner: (u32, u32),
     permissions: u32,
     revoked: bool,
+    /// Whether it stands for one that somebody was asked for and nobody had.
+    negative: bool,
     /// When it expires, in ns of CLOCK_MONOTONIC; 0 for never.
     expires: u64,
     payload: Vec<u8>,
@@ -183,6 +187,18 @@ impl Key {
         Self::of_user(kind, description, payload, owner, kind.permissions())
     }
 
+    /// What stands for a while for a key that somebody was asked for and nobody had.
+    ///
+    /// # Errors
+    /// EDQUOT, ENOMEM.
+    pub fn negative(kind: Kind, description: Vec<u8>) -> Result<Arc<Key>> {
+        let owner = current().with_credentials(|who| (who.fsuid, who.fsgid));
+        let key = Self::of_user(kind, description, Vec::new(), owner, kind.permissions())?;
+        key.state.lock().negative = true;
+        key.set_timeout(NEGATIVE_SECONDS);
+        Ok(key)
+    }
+
     fn of_user(
         kind: Kind,
         description: Vec<u8>,
@@ -203,6 +219,7 @@ impl Key {
                 owner,
                 permissions,
                 revoked: false,
+                negative: false,
                 expires: 0,
                 payload,
                 links: Vec::new(),
@@ -335,8 +352,16 @@ impl Key {
         Ok(walk::leads_to(rings, self)? && self.grants(true) & right::SEARCH != 0)
     }
 
-    /// EKEYREVOKED, EKEYEXPIRED.
+    /// ENOKEY (it only stands for one that nobody had), EKEYREVOKED, EKEYEXPIRED.
     pub fn check_valid(&self) -> Result<()> {
+        if self.state.lock().negative {
+            return Err(Errno::ENOKEY);
+        }
+        self.check_state()
+    }
+
+    /// EKEYREVOKED, EKEYEXPIRED.
+    pub fn check_state(&self) -> Result<()> {
         let state = self.state.lock();
         if state.revoked {
             Err(Errno::EKEYREVOKED)
@@ -369,14 +394,14 @@ impl Key {
     /// Searches the keyring and those in it; the caller, who possesses `rings`, must have the right to.
     ///
     /// # Errors
-    /// ENOKEY; why the one that was found is of no use.
+    /// EAGAIN: there is none. Why the one that was found is of no use.
     pub fn search(
         self: &Arc<Self>,
         kind: Kind,
         description: &[u8],
         rings: &[Arc<Key>],
     ) -> Result<Arc<Key>> {
-        let mut why = Errno::ENOKEY;
+        let mut why = Errno::EAGAIN;
         // What a possessed keyring leads to is possessed.
         let possessed = walk::leads_to(rings, self)?;
         let mut walk = Walk::from(slice::from_ref(self))?;
@@ -451,7 +476,7 @@ impl Key {
         let mut state = self.state.lock();
         charge(self.payer, 0, payload.len())?;
         give_back(self.payer, 0, state.payload.len());
-        state.expires = 0;
+        (state.expires, state.negative) = (0, false);
         let old = mem::replace(&mut state.payload, payload);
         drop(state);
         drop(old);
