@@ -9,7 +9,7 @@ use crate::sync::Mutex;
 use crate::task::signal::{self, Info};
 use crate::task::{Process, current, tree};
 use alloc::sync::{Arc, Weak};
-use linux_raw_sys::general::{F_OWNER_PGRP, F_OWNER_PID, F_OWNER_TID, SIGIO};
+use linux_raw_sys::general::{F_OWNER_PGRP, F_OWNER_PID, F_OWNER_TID, SIGIO, SIGURG};
 
 /// What a signal tells (`si_code`): something can be read, something can be written, there is a message,
 /// the other end is gone.
@@ -161,6 +161,17 @@ fn tell(file: &File, code: i32, band: u32) {
         0 => Info::kernel(SIGIO),
         signal => Info::ready(signal, code, band, owner.descriptor),
     };
+    send(&owner, info);
+}
+
+/// Tells the file's owner that there is a byte out of band.
+pub fn tell_urgent(file: &File) {
+    if let Ok(owner) = owner(file) {
+        send(&owner, Info::kernel(SIGURG));
+    }
+}
+
+fn send(owner: &Owner, info: Info) {
     let may = |process: &Process| {
         process.with_credentials(|target| {
             let [uid, euid] = owner.users;

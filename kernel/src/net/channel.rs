@@ -3,8 +3,11 @@
 
 use super::message::Ancillary;
 use super::name::Name;
+use super::socket::Reader;
 use super::unix::inflight;
+use super::urgent::Urgent;
 use super::wait::Wait;
+use crate::arch::cpu;
 use crate::errno::{Errno, Result};
 use crate::fs::inode::Time;
 use crate::fs::io::{Sink, Source};
@@ -12,7 +15,7 @@ use crate::fs::poll::WaitSource;
 use crate::fs::ring::Ring;
 use crate::mm::PAGE_SIZE;
 use crate::mm::heap::try_arc;
-use crate::sync::SleepMutex;
+use crate::sync::{SleepMutex, SleepMutexGuard};
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
@@ -43,15 +46,31 @@ struct Mark {
     from: Name,
 }
 
-struct Bytes {
-    ring: Ring,
+/// What is in a channel.
+pub struct Bytes {
+    /// The bytes.
+    pub ring: Ring,
     /// How many bytes were ever read.
-    read: u64,
+    pub read: u64,
+    /// The byte that is urgent.
+    pub urgent: Option<Urgent>,
     marks: VecDeque<Mark>,
 }
 
+/// What a channel is made of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Bytes.
+    Stream,
+    /// Bytes, with TCP's ways of urgent ones.
+    Tcp,
+    /// Records: every write is one.
+    Records,
+}
+
 impl Bytes {
-    fn written(&self) -> u64 {
+    /// How many bytes were ever written.
+    pub fn written(&self) -> u64 {
         self.read + self.ring.len() as u64
     }
 
@@ -85,6 +104,8 @@ pub struct Reading {
 pub struct Found {
     /// Bytes that were read.
     pub count: usize,
+    /// What comes next is urgent.
+    pub marked: bool,
     /// Bytes of the record, of which `count` may be less.
     pub whole: usize,
     /// What came with them.
@@ -103,28 +124,34 @@ pub struct Channel {
     state: AtomicU32,
     /// An error that the reader is told once; 0 is none.
     error: AtomicU32,
-    /// The number of the socket that reads it.
-    owner: u64,
+    /// The socket that reads it.
+    reader: Arc<Reader>,
     /// That of the socket in whose backlog the reader waits to be accepted; 0 is none.
     listener: AtomicU64,
     /// Unix sockets were sent through it.
     carried: AtomicBool,
-    /// Whether every write is a record of its own.
-    framed: bool,
+    kind: Kind,
+    /// There is an urgent byte that was not taken; such a byte is read among the others (SO_OOBINLINE).
+    urgent: AtomicBool,
+    inline: AtomicBool,
     /// The reader wants to know who wrote.
     credentials: AtomicBool,
     /// The reader wants to know when records arrive.
     times: AtomicBool,
+    /// Records that were lost.
+    lost: AtomicU32,
+    /// The CPU that wrote last, plus one.
+    cpu: AtomicU32,
     /// Told when there is something to read, and when there is room.
     readable: Arc<WaitSource>,
     writable: Arc<WaitSource>,
 }
 
 impl Channel {
-    /// A channel for up to `limit` bytes, whose reader, the socket of number `owner`, is told by `readable` and whose writers by `writable`.
+    /// A channel for up to `limit` bytes, whose reader is told by `readable` and whose writers by `writable`.
     pub fn new(
-        owner: u64,
-        framed: bool,
+        reader: &Arc<Reader>,
+        kind: Kind,
         limit: usize,
         readable: &Arc<WaitSource>,
         writable: &Arc<WaitSource>,
@@ -133,6 +160,7 @@ impl Channel {
             bytes: SleepMutex::new(Bytes {
                 ring: Ring::new(PAGES)?,
                 read: 0,
+                urgent: None,
                 marks: VecDeque::new(),
             }),
             len: AtomicUsize::new(0),
@@ -140,12 +168,16 @@ impl Channel {
             limit: AtomicUsize::new(limit.min(MAX_LIMIT)),
             state: AtomicU32::new(0),
             error: AtomicU32::new(0),
-            owner,
+            reader: reader.clone(),
             listener: AtomicU64::new(0),
             carried: AtomicBool::new(false),
-            framed,
+            kind,
+            urgent: AtomicBool::new(false),
+            inline: AtomicBool::new(false),
             credentials: AtomicBool::new(false),
             times: AtomicBool::new(false),
+            lost: AtomicU32::new(0),
+            cpu: AtomicU32::new(0),
             readable: readable.clone(),
             writable: writable.clone(),
         })
@@ -153,12 +185,38 @@ impl Channel {
 
     /// Whether every write is a record of its own.
     pub fn is_framed(&self) -> bool {
-        self.framed
+        self.kind == Kind::Records
+    }
+
+    /// What is in it.
+    pub fn lock(&self) -> SleepMutexGuard<'_, Bytes> {
+        self.bytes.lock()
+    }
+
+    /// Says whether an urgent byte is read among the others.
+    pub fn set_inline(&self, inline: bool) {
+        self.inline.store(inline, Release);
+        self.publish(&self.bytes.lock());
+    }
+
+    /// Whether an urgent byte is read among the others.
+    pub fn is_inline(&self) -> bool {
+        self.inline.load(Acquire)
+    }
+
+    /// Whether there is an urgent byte that was not received.
+    pub fn is_urgent(&self) -> bool {
+        self.urgent.load(Acquire)
     }
 
     /// The number of the socket that reads it.
     pub fn owner(&self) -> u64 {
-        self.owner
+        self.reader.number
+    }
+
+    /// The socket that reads it.
+    pub fn reader(&self) -> &Reader {
+        &self.reader
     }
 
     /// The number of the socket in whose backlog the reader waits to be accepted.
@@ -175,7 +233,7 @@ impl Channel {
     pub fn leave_backlog(&self) {
         let listener = self.listener.swap(0, SeqCst);
         if listener != 0 && self.carried.load(SeqCst) {
-            inflight::accept(listener, self.owner);
+            inflight::accept(listener, self.owner());
         }
     }
 
@@ -206,7 +264,7 @@ impl Channel {
 
     /// Whether a read finds a byte or a record.
     pub fn has_data(&self) -> bool {
-        let waiting = if self.framed {
+        let waiting = if self.is_framed() {
             &self.records
         } else {
             &self.len
@@ -216,15 +274,15 @@ impl Channel {
 
     /// Whether a read finds as many bytes as a reader waits for, or as fit; or a record.
     pub fn has_enough(&self, low_water: usize) -> bool {
-        self.has_data() && (self.framed || self.len() >= low_water.min(self.limit()))
+        self.has_data() && (self.is_framed() || self.len() >= low_water.min(self.limit()))
     }
 
     /// Length of the first record; of everything when there are no records.
     pub fn first_len(&self) -> usize {
-        if !self.framed {
-            return self.len();
-        }
         let bytes = self.bytes.lock();
+        if !self.is_framed() {
+            return bytes.waiting(self.kind, self.is_inline());
+        }
         bytes
             .marks
             .front()
@@ -249,7 +307,7 @@ impl Channel {
 
     /// How much of the limit is used.
     fn used(&self) -> usize {
-        let overhead = if self.framed {
+        let overhead = if self.is_framed() {
             self.records() * OVERHEAD
         } else {
             0
@@ -355,23 +413,47 @@ impl Channel {
         self.times.store(wants, Release);
     }
 
-    fn publish(&self, bytes: &Bytes) {
-        self.len.store(bytes.ring.len(), Release);
+    /// A record was lost.
+    pub fn lose(&self) {
+        self.lost.fetch_add(1, Relaxed);
+    }
+
+    /// The CPU that wrote last.
+    pub fn cpu(&self) -> Option<u32> {
+        self.cpu.load(Relaxed).checked_sub(1)
+    }
+
+    /// Tells those who look without the lock. Over TCP an urgent byte that is next does not count.
+    pub fn publish(&self, bytes: &Bytes) {
+        let hidden = self.kind == Kind::Tcp && bytes.is_at_mark() && !self.is_inline();
+        self.len
+            .store(bytes.ring.len() - usize::from(hidden), Release);
+        let urgent = bytes.urgent.is_some_and(|urgent| !urgent.taken);
+        self.urgent.store(urgent, Release);
         self.records.store(bytes.marks.len(), Release);
     }
 
     /// Writes bytes, as many as there are, waiting for room; `ancillary` goes with the first. EPIPE once an end is gone.
-    pub fn write(&self, from: &mut Source, mut ancillary: Ancillary, wait: &Wait) -> Result<usize> {
+    /// `urgent`: the last of them is.
+    pub fn write(
+        &self,
+        from: &mut Source,
+        mut ancillary: Ancillary,
+        urgent: bool,
+        wait: &Wait,
+    ) -> Result<usize> {
         let wanted = from.left();
         let mut total = 0;
         while total < wanted {
-            let done = self.write_some(from, &mut ancillary).and_then(|count| {
-                if count == 0 {
-                    self.writable.lack();
-                    wait.until(&self.writable, || self.has_room() || self.is_ended())?;
-                }
-                Ok(count)
-            });
+            let done = self
+                .write_some(from, &mut ancillary, urgent)
+                .and_then(|count| {
+                    if count == 0 {
+                        self.writable.lack();
+                        wait.until(&self.writable, || self.has_room() || self.is_ended())?;
+                    }
+                    Ok(count)
+                });
             match done {
                 Ok(count) => total += count,
                 Err(error) if total == 0 => return Err(error),
@@ -381,7 +463,12 @@ impl Channel {
         Ok(total)
     }
 
-    fn write_some(&self, from: &mut Source, ancillary: &mut Ancillary) -> Result<usize> {
+    fn write_some(
+        &self,
+        from: &mut Source,
+        ancillary: &mut Ancillary,
+        urgent: bool,
+    ) -> Result<usize> {
         if self.is_ended() {
             return Err(Errno::EPIPE);
         }
@@ -396,8 +483,16 @@ impl Channel {
         if !ancillary.is_empty() {
             bytes.mark(start, core::mem::take(ancillary), Name::Unnamed);
         }
+        let urgent = urgent && count > 0 && from.left() == 0;
+        if urgent {
+            bytes.make_last_urgent(self.kind, self.is_inline());
+        }
         self.publish(&bytes);
+        self.cpu.store(cpu::this().index() as u32 + 1, Relaxed);
         drop(bytes);
+        if urgent {
+            self.tell_urgent();
+        }
         self.readable.notify();
         Ok(count)
     }
@@ -430,6 +525,8 @@ impl Channel {
                     bytes.ring.truncate(old);
                     return Err(whole.err().unwrap_or(Errno::EFAULT));
                 }
+                ancillary.lost = self.lost.load(Relaxed);
+                self.cpu.store(cpu::this().index() as u32 + 1, Relaxed);
                 if self.times.load(Acquire) {
                     ancillary.arrived = Some(Time::now());
                 }
@@ -453,10 +550,10 @@ impl Channel {
         // What is lost is dropped without the lock.
         let mut lost = None;
         let mut bytes = self.bytes.lock();
-        let found = if self.framed {
+        let found = if self.is_framed() {
             read_record(&mut bytes, to, reading, &mut lost)
         } else {
-            read_stream(&mut bytes, to, reading)
+            read_stream(&mut bytes, to, reading, self.is_inline())
         };
         self.publish(&bytes);
         drop(bytes);
@@ -487,6 +584,7 @@ fn read_record(
     };
     if reading.peek {
         let found = Found {
+            marked: false,
             count: wanted,
             whole,
             ancillary: mark.ancillary.copy()?,
@@ -503,6 +601,7 @@ fn read_record(
         return Err(error);
     }
     Ok(mark.map(|mark| Found {
+        marked: false,
         count: wanted,
         whole,
         ancillary: mark.ancillary,
@@ -510,8 +609,22 @@ fn read_record(
     }))
 }
 
-fn read_stream(bytes: &mut Bytes, to: &mut Sink, reading: Reading) -> Result<Option<Found>> {
-    let at = bytes.read;
+fn read_stream(
+    bytes: &mut Bytes,
+    to: &mut Sink,
+    reading: Reading,
+    inline: bool,
+) -> Result<Option<Found>> {
+    // The urgent byte is no part of what is read, unless it is asked to be.
+    let mut skip = usize::from(bytes.is_at_mark() && !inline);
+    if !reading.peek {
+        bytes.skip(core::mem::take(&mut skip));
+    }
+    if bytes.ring.len() == skip {
+        return Ok(None);
+    }
+    to.truncate(bytes.until_mark(skip));
+    let at = bytes.read + skip as u64;
     while bytes.marks.front().is_some_and(|mark| mark.end <= at) {
         bytes.marks.pop_front();
     }
@@ -528,7 +641,7 @@ fn read_stream(bytes: &mut Bytes, to: &mut Sink, reading: Reading) -> Result<Opt
         }
     }
     to.truncate(usize::try_from(end - at).unwrap_or(usize::MAX));
-    let count = bytes.ring.peek(to, 0)?;
+    let count = bytes.ring.peek(to, skip)?;
     let reached = at + count as u64;
     let mut ancillary = Ancillary::default();
     for mark in bytes
@@ -546,11 +659,12 @@ fn read_stream(bytes: &mut Bytes, to: &mut Sink, reading: Reading) -> Result<Opt
         }
     }
     if !reading.peek {
-        bytes.ring.consume(count);
-        bytes.read = reached;
+        bytes.skip(count);
     }
+    let marked = bytes.urgent.is_some_and(|urgent| urgent.at == reached);
     Ok(Some(Found {
         count,
+        marked,
         whole: count,
         ancillary,
         from: Name::Unnamed,

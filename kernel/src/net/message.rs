@@ -1,8 +1,10 @@
 //! What travels beside the bytes: control messages, as sendmsg(2) takes and recvmsg(2) gives them.
 
+use super::DATAGRAM;
 use super::inet::Header;
 use super::options::Options;
 use super::rights::{MAX_FILES, Rights};
+use super::socket::Base;
 use crate::errno::{Errno, Result};
 use crate::fs::FdTable;
 use crate::fs::inode::Time;
@@ -13,8 +15,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use linux_raw_sys::general::{CAP_SETGID, CAP_SETUID, CAP_SYS_ADMIN};
 use linux_raw_sys::net::{
-    AF_UNIX, MSG_CTRUNC, SCM_CREDENTIALS, SCM_RIGHTS, SO_PASSCRED, SO_PASSPIDFD,
-    SO_TIMESTAMPNS_NEW, SO_TIMESTAMPNS_OLD, SOL_SOCKET,
+    AF_INET, AF_INET6, AF_UNIX, MSG_CTRUNC, SCM_CREDENTIALS, SCM_RIGHTS, SO_PASSCRED, SO_PASSPIDFD,
+    SO_RXQ_OVFL, SO_TIMESTAMPING_OLD, SO_TIMESTAMPNS_NEW, SO_TIMESTAMPNS_OLD, SOL_SOCKET,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -111,6 +113,8 @@ pub struct Ancillary {
     pub header: Header,
     /// When it arrived, where that is asked for.
     pub arrived: Option<Time>,
+    /// How many messages were lost before it.
+    pub lost: u32,
 }
 
 impl Ancillary {
@@ -126,12 +130,13 @@ impl Ancillary {
             credentials: self.credentials,
             header: self.header,
             arrived: self.arrived,
+            lost: self.lost,
         })
     }
 
-    /// Reads a program's control messages for a socket of family `domain`: files and credentials are for Unix sockets
-    /// alone, fields of a header for the others.
-    pub fn read(address: usize, len: usize, domain: u32) -> Result<Self> {
+    /// Reads a program's control messages: files and credentials are for Unix sockets alone, fields of a header for the
+    /// sockets of datagrams of IP.
+    pub fn read(address: usize, len: usize, socket: &Base) -> Result<Self> {
         if len > MAX_CONTROL {
             return Err(Errno::ENOBUFS);
         }
@@ -146,11 +151,12 @@ impl Ancillary {
             }
             let data = &rest[HEADER..len];
             match (level, kind) {
-                _ if domain != AF_UNIX => {
-                    if let Ok((value, _)) = i32::read_from_prefix(data) {
-                        header_fields.set(level, kind, value);
+                _ if matches!(socket.domain, AF_INET | AF_INET6) => {
+                    if socket.kind == DATAGRAM {
+                        header_fields.set(level, kind, data)?;
                     }
                 }
+                _ if socket.domain != AF_UNIX => {}
                 (SOL_SOCKET, SCM_RIGHTS) => {
                     if data.len() / 4 + files.len() > MAX_FILES {
                         return Err(Errno::EINVAL);
@@ -181,6 +187,7 @@ impl Ancillary {
             credentials,
             header: header_fields,
             arrived: None,
+            lost: 0,
         })
     }
 }
@@ -253,6 +260,12 @@ impl Control {
         self.put(SOL_SOCKET, kind, time.as_bytes())
     }
 
+    /// Tells when a message arrived, as SO_TIMESTAMPING asks for it: by the software's clock, and by none of hardware.
+    pub fn put_stamping(&mut self, arrived: Time) -> Result<()> {
+        let times = [arrived.seconds, arrived.nanoseconds.into(), 0, 0, 0, 0];
+        self.put(SOL_SOCKET, SO_TIMESTAMPING_OLD, times.as_bytes())
+    }
+
     /// Hands what came with a message over to the program, as its options ask for it.
     pub fn put_ancillary(
         &mut self,
@@ -263,6 +276,9 @@ impl Control {
         let sender = ancillary.credentials.as_ref();
         if let Some(sender) = sender.filter(|_| options.is_on(SO_PASSCRED)) {
             self.put(SOL_SOCKET, SCM_CREDENTIALS, sender.as_bytes())?;
+        }
+        if ancillary.lost != 0 && options.is_on(SO_RXQ_OVFL) {
+            self.put(SOL_SOCKET, SO_RXQ_OVFL, ancillary.lost.as_bytes())?;
         }
         self.put_rights(ancillary, close_on_exec)?;
         if let Some(sender) = sender.filter(|_| options.is_on(SO_PASSPIDFD)) {

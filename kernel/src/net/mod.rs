@@ -14,6 +14,7 @@ pub mod rights;
 pub mod socket;
 pub mod stream;
 pub mod unix;
+mod urgent;
 pub mod wait;
 
 use crate::errno::{Errno, Result};

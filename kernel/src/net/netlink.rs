@@ -1,6 +1,6 @@
 //! Netlink: what programs ask to learn the interfaces and their addresses (NETLINK_ROUTE).
 
-use super::channel::Channel;
+use super::channel::{Channel, Kind};
 use super::interface::{FLAGS, HARDWARE, INDEX, MTU, QUEUE};
 use super::message::Ancillary;
 use super::name::{Address, Name};
@@ -79,7 +79,7 @@ pub fn new(kind: u32, protocol: u32) -> Result<Arc<dyn Socket>> {
     let base = Base::new(AF_NETLINK, kind, protocol)?;
     let room = WaitSource::new()?;
     let limit = base.options.receive_buffer();
-    let inbox = Channel::new(base.number, true, limit, &base.readable, &room)?;
+    let inbox = Channel::new(&base.reader, Kind::Records, limit, &base.readable, &room)?;
     Ok(try_arc(Netlink {
         base,
         inbox,

@@ -4,10 +4,10 @@ use super::message::Credentials;
 use super::name::Address;
 use super::socket::Socket;
 use crate::errno::{Errno, Result};
-use crate::task::{can, current, pidfd, tree};
+use crate::task::{can, current, pidfd, require, tree};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
-use linux_raw_sys::general::CAP_NET_ADMIN;
+use linux_raw_sys::general::{CAP_NET_ADMIN, CAP_NET_RAW};
 use linux_raw_sys::net::*;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -23,8 +23,14 @@ const MAX_LOW_WATER: i32 = 3 << 20;
 const MIN_SEND: u32 = 4608;
 const MIN_RECEIVE: u32 = 2304;
 
+/// SOF_TIMESTAMPING_RX_SOFTWARE and SOF_TIMESTAMPING_SOFTWARE: received messages get a time, and it is told.
+const STAMP_RECEIVED: u32 = 1 << 3;
+const STAMP_REPORTED: u32 = 1 << 4;
+/// All that can be asked for; not what is of sending (TX_SOFTWARE, TX_SCHED, TX_ACK): those times go to no error queue here.
+const STAMPING: u32 = 0x3_ffff & !(1 << 1 | 1 << 8 | 1 << 9);
+
 /// Options that are only on or off, and only kept unless somebody asks for them.
-const SWITCHES: [u32; 19] = [
+const SWITCHES: [u32; 18] = [
     SO_DEBUG,
     SO_REUSEADDR,
     SO_DONTROUTE,
@@ -43,7 +49,47 @@ const SWITCHES: [u32; 19] = [
     SO_WIFI_STATUS,
     SO_NOFCS,
     SO_TXREHASH,
-    SO_ZEROCOPY,
+];
+
+/// What is handled beside the switches.
+const OTHERS: [u32; 37] = [
+    SO_TYPE,
+    SO_ERROR,
+    SO_SNDBUF,
+    SO_RCVBUF,
+    SO_PRIORITY,
+    SO_LINGER,
+    SO_BSDCOMPAT,
+    SO_PEERCRED,
+    SO_RCVLOWAT,
+    SO_SNDLOWAT,
+    SO_RCVTIMEO_OLD,
+    SO_SNDTIMEO_OLD,
+    SO_BINDTODEVICE,
+    SO_DETACH_FILTER,
+    SO_PEERNAME,
+    SO_TIMESTAMP_OLD,
+    SO_ACCEPTCONN,
+    SO_SNDBUFFORCE,
+    SO_RCVBUFFORCE,
+    SO_TIMESTAMPNS_OLD,
+    SO_MARK,
+    SO_TIMESTAMPING_OLD,
+    SO_PROTOCOL,
+    SO_DOMAIN,
+    SO_BUSY_POLL,
+    SO_MAX_PACING_RATE,
+    SO_BPF_EXTENSIONS,
+    SO_INCOMING_CPU,
+    SO_MEMINFO,
+    SO_INCOMING_NAPI_ID,
+    SO_COOKIE,
+    SO_PEERGROUPS,
+    SO_TIMESTAMP_NEW,
+    SO_TIMESTAMPNS_NEW,
+    SO_RCVTIMEO_NEW,
+    SO_SNDTIMEO_NEW,
+    SO_PEERPIDFD,
 ];
 
 /// The options.
@@ -64,6 +110,8 @@ pub struct Options {
     device: AtomicBool,
     /// The option by which times of arrival are asked for; 0 is none.
     stamps: AtomicU32,
+    /// SOF_TIMESTAMPING_ flags.
+    stamping: AtomicU32,
 }
 
 impl Default for Options {
@@ -81,9 +129,24 @@ impl Default for Options {
             busy_poll: AtomicU32::new(0),
             device: AtomicBool::new(false),
             stamps: AtomicU32::new(0),
+            stamping: AtomicU32::new(0),
         }
     }
 }
+
+const _: () = {
+    let mut handled = [0; SWITCHES.len() + OTHERS.len()];
+    let mut at = 0;
+    while at < handled.len() {
+        handled[at] = if at < SWITCHES.len() {
+            SWITCHES[at] as u64
+        } else {
+            OTHERS[at - SWITCHES.len()] as u64
+        };
+        at += 1;
+    }
+    assert!(abi::options::SOCKET.is_handled_by(&handled));
+};
 
 /// `struct timeval`
 #[repr(C)]
@@ -203,6 +266,16 @@ impl Options {
         }
     }
 
+    /// Whether it is wanted when messages arrive.
+    pub fn wants_times(&self) -> bool {
+        self.stamps().is_some() || self.stamping.load(Acquire) & STAMP_RECEIVED != 0
+    }
+
+    /// Whether SO_TIMESTAMPING asks that it is told.
+    pub fn reports_stamps(&self) -> bool {
+        self.stamping.load(Acquire) & STAMP_REPORTED != 0
+    }
+
     /// Takes over what an accepted socket has from the listening one.
     pub fn inherit(&self, from: &Options) {
         self.switches.store(from.switches.load(Acquire), Release);
@@ -217,6 +290,7 @@ impl Options {
 /// setsockopt(SOL_SOCKET)
 pub fn set(socket: &dyn Socket, name: u32, value: &[u8]) -> Result<()> {
     let options = &socket.base().options;
+    check_privilege(socket, name, value)?;
     if let Some(bit) = Options::bit(name) {
         if number(value)? != 0 {
             if name == SO_REUSEPORT && socket.base().domain == AF_UNIX {
@@ -269,6 +343,13 @@ pub fn set(socket: &dyn Socket, name: u32, value: &[u8]) -> Result<()> {
             let on = number(value)? != 0;
             options.stamps.store(if on { name } else { 0 }, Release);
         }
+        SO_TIMESTAMPING_OLD => {
+            let flags = number(value)? as u32;
+            if flags & !STAMPING != 0 {
+                return Err(Errno::EINVAL);
+            }
+            options.stamping.store(flags, Release);
+        }
         SO_PRIORITY => options.priority.store(number(value)? as u32, Release),
         SO_MARK => options.mark.store(number(value)? as u32, Release),
         SO_BUSY_POLL if number(value)? < 0 => return Err(Errno::EINVAL),
@@ -287,6 +368,22 @@ pub fn set(socket: &dyn Socket, name: u32, value: &[u8]) -> Result<()> {
     }
     socket.options_changed();
     Ok(())
+}
+
+/// What only who may administer the network can ask for: EPERM, or EACCES to debug.
+fn check_privilege(socket: &dyn Socket, name: u32, value: &[u8]) -> Result<()> {
+    let options = &socket.base().options;
+    let admin = || can(CAP_NET_RAW) || can(CAP_NET_ADMIN);
+    let given = number(value);
+    let may = match name {
+        SO_DEBUG if given? != 0 => return require(CAP_NET_ADMIN).or(Err(Errno::EACCES)),
+        SO_PRIORITY => (0..=6).contains(&given?) || admin(),
+        SO_MARK | SO_RCVMARK => admin(),
+        SO_BUSY_POLL => given? as u32 <= options.busy_poll.load(Acquire) || can(CAP_NET_ADMIN),
+        SO_LOCK_FILTER => given? != 0 || !options.is_on(SO_LOCK_FILTER),
+        _ => true,
+    };
+    if may { Ok(()) } else { Err(Errno::EPERM) }
 }
 
 /// Twice what was asked for, as Linux has it.
@@ -356,11 +453,12 @@ pub fn get(socket: &dyn Socket, name: u32, room: usize) -> Result<Vec<u8>> {
         SO_TIMESTAMP_OLD | SO_TIMESTAMPNS_OLD | SO_TIMESTAMP_NEW | SO_TIMESTAMPNS_NEW => {
             bytes(u32::from(options.stamps() == Some(name)))
         }
+        SO_TIMESTAMPING_OLD => bytes([options.stamping.load(Acquire), 0]),
         SO_MEMINFO => bytes(memory(socket)),
         SO_BPF_EXTENSIONS => bytes(BPF_EXTENSIONS),
         SO_MAX_PACING_RATE => bytes(u64::MAX),
         SO_COOKIE => bytes(base.number),
-        SO_INCOMING_CPU => bytes(-1i32),
+        SO_INCOMING_CPU => bytes(socket.incoming_cpu().map_or(-1, |cpu| cpu as i32)),
         SO_INCOMING_NAPI_ID => bytes(0u32),
         _ => Err(Errno::ENOPROTOOPT),
     }

@@ -14,8 +14,9 @@ use crate::fs::poll::{Events, PollTable, WaitSource};
 use crate::fs::{Entry, anonymous_entry, new_anonymous_number};
 use crate::mm::heap::try_arc;
 use crate::mm::user::UserPtr;
+use crate::sync::Mutex;
 use crate::task::signal;
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::any::Any;
 use linux_raw_sys::general::{O_NONBLOCK, O_RDWR, S_IFSOCK, SIGPIPE};
@@ -24,6 +25,21 @@ use linux_raw_sys::net::{MSG_DONTWAIT, MSG_NOSIGNAL, SOCK_STREAM};
 
 /// Device number of the inodes of sockets.
 const DEVICE: u64 = 8;
+
+/// Who reads what is sent.
+pub struct Reader {
+    /// The socket's number.
+    pub number: u64,
+    /// The open file of it.
+    file: Mutex<Weak<File>>,
+}
+
+impl Reader {
+    /// The open file, as long as there is one.
+    pub fn file(&self) -> Option<Arc<File>> {
+        self.file.lock().upgrade()
+    }
+}
 
 /// What all sockets have.
 pub struct Base {
@@ -35,6 +51,8 @@ pub struct Base {
     pub protocol: u32,
     /// The inode's number.
     pub number: u64,
+    /// The socket as its channels know it.
+    pub reader: Arc<Reader>,
     /// Options of level SOL_SOCKET.
     pub options: Options,
     /// Told when something can be read or accepted.
@@ -46,11 +64,16 @@ pub struct Base {
 impl Base {
     /// For a new socket.
     pub fn new(domain: u32, kind: u32, protocol: u32) -> Result<Self> {
+        let number = new_anonymous_number();
         Ok(Base {
             domain,
             kind,
             protocol,
-            number: new_anonymous_number(),
+            number,
+            reader: try_arc(Reader {
+                number,
+                file: Mutex::new(Weak::new()),
+            })?,
             options: Options::default(),
             readable: WaitSource::new()?,
             writable: WaitSource::of_room()?,
@@ -130,6 +153,11 @@ pub trait Socket: Send + Sync + Any {
     /// Bytes that can be read (FIONREAD), and that a peer has still to read (TIOCOUTQ).
     fn waiting(&self) -> Result<(usize, usize)>;
 
+    /// Whether the next byte is urgent (SIOCATMARK).
+    fn is_at_mark(&self) -> bool {
+        false
+    }
+
     /// Whether others can connect to it.
     fn is_listening(&self) -> bool {
         false
@@ -143,6 +171,11 @@ pub trait Socket: Send + Sync + Any {
     /// The state of the connection, with the numbers of TCP.
     fn state(&self) -> u8 {
         0
+    }
+
+    /// The CPU that handled what came last (SO_INCOMING_CPU).
+    fn incoming_cpu(&self) -> Option<u32> {
+        None
     }
 
     /// Who is at the other end (SO_PEERCRED and its like), where that is known.
@@ -242,8 +275,7 @@ impl FileOps for SocketFile {
         let count = match request {
             FIONREAD => self.0.waiting()?.0,
             TIOCOUTQ => self.0.waiting()?.1,
-            // No byte is urgent: what is read next is never the mark.
-            SIOCATMARK if self.0.base().kind == SOCK_STREAM => 0,
+            SIOCATMARK if self.0.base().kind == SOCK_STREAM => self.0.is_at_mark().into(),
             _ => return super::interface::ioctl(request, argument),
         };
         UserPtr::new(argument).write(&(count as u32))?;
@@ -293,5 +325,8 @@ pub fn open(socket: Arc<dyn Socket>, flags: u32) -> Result<Arc<File>> {
     })?;
     let entry = anonymous_entry("socket", number, node)?;
     let flags = OpenFlags(O_RDWR | flags & O_NONBLOCK);
-    File::with_ops(entry, try_arc(SocketFile(socket))?, flags)
+    let reader = socket.base().reader.clone();
+    let file = File::with_ops(entry, try_arc(SocketFile(socket))?, flags)?;
+    *reader.file.lock() = Arc::downgrade(&file);
+    Ok(file)
 }

@@ -64,7 +64,7 @@ pub fn receive(
             Err(_) => break,
         };
         total += found.count;
-        let go_on = waits && total < least && found.ancillary.is_empty();
+        let go_on = waits && total < least && found.ancillary.is_empty() && !found.marked;
         to.allow(left - found.count);
         if total == found.count {
             received.found = found;

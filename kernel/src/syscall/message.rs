@@ -131,9 +131,9 @@ fn send_one((file, socket): &Target, message: usize, flags: u32) -> Result<usize
         Some(Address::read(header.name, header.name_len.min(128) as u32)?)
     };
     let pieces = header.pieces()?;
-    let ancillary = match (header.control, header.control_len, socket.base().domain) {
-        (_, 0, _) => Ancillary::default(),
-        (control, len, domain) => Ancillary::read(control, len, domain)?,
+    let ancillary = match (header.control, header.control_len) {
+        (_, 0) => Ancillary::default(),
+        (control, len) => Ancillary::read(control, len, socket.base())?,
     };
     let message = Outgoing {
         data: &mut Source::user(&pieces),
@@ -181,6 +181,9 @@ fn receive_one((file, socket): &Target, message: usize, flags: u32) -> Result<us
     if let Some(kind) = options.stamps().filter(|_| socket.base().kind == DATAGRAM) {
         let arrived = ancillary.arrived.unwrap_or_else(Time::now);
         control.put_time(kind, arrived)?;
+    }
+    if let Some(arrived) = ancillary.arrived.filter(|_| options.reports_stamps()) {
+        control.put_stamping(arrived)?;
     }
     control.put_ancillary(ancillary, options, close_on_exec != 0)?;
     socket.put_header(&received.found.ancillary.header, &mut control)?;

@@ -79,7 +79,7 @@ pub unsafe fn send_to(file: c_int, bytes: &[u8], family: c_int, ip: u32, port: u
     }
 }
 
-type Namer = unsafe extern "C" fn(c_int, *mut libc::sockaddr, *mut socklen_t) -> c_int;
+pub type Namer = unsafe extern "C" fn(c_int, *mut libc::sockaddr, *mut socklen_t) -> c_int;
 
 /// The port, 0 where there is none.
 unsafe fn port(file: c_int, call: Namer) -> u16 {
@@ -94,7 +94,7 @@ pub unsafe fn own_port(file: c_int) -> u16 {
 }
 
 /// Prints an address, but for its port.
-unsafe fn name(what: &str, file: c_int, call: Namer) {
+pub unsafe fn name(what: &str, file: c_int, call: Namer) {
     let (mut address, _) = address(AF_INET, 0, 0);
     let mut length = mem::size_of::<sockaddr_in6>() as socklen_t;
     let result = unsafe { call(file, (&raw mut address).cast(), &mut length) };

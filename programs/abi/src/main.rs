@@ -48,6 +48,7 @@ mod seccomp;
 mod signals;
 #[cfg(target_arch = "aarch64")]
 mod sigreturn;
+mod sockets;
 mod splice;
 #[cfg(target_arch = "aarch64")]
 mod sve;
@@ -119,6 +120,7 @@ fn main() {
         Some("inet") => inet::run(),
         #[cfg(target_arch = "riscv64")]
         Some("addresses") => addresses::run(),
+        Some("sockets") => sockets::run(),
         Some("accepted") => accepted::run(),
         Some("places") => accepted::places(&std::env::args().nth(2).unwrap_or_default()),
         Some("advice") => advice::run(),

@@ -15,7 +15,7 @@ use crate::unix::{option, pair, receive, send, set};
 use crate::{error, tell, tell_ok};
 
 /// A socket of datagrams that is bound to a port.
-unsafe fn udp(family: c_int) -> c_int {
+pub unsafe fn udp(family: c_int) -> c_int {
     unsafe {
         let file = libc::socket(family, SOCK_DGRAM, 0);
         inet::bind(file, family, 0x7f00_0001, 0);
@@ -198,7 +198,7 @@ unsafe fn least() {
 }
 
 /// Receives a byte, and prints the kinds and lengths of the control messages with it.
-unsafe fn controls(what: &str, file: c_int) -> Vec<(c_int, Vec<u8>)> {
+pub unsafe fn controls(what: &str, file: c_int) -> Vec<(c_int, Vec<u8>)> {
     let mut found = Vec::new();
     unsafe {
         let mut room = [0u64; 32];

@@ -6,9 +6,11 @@
 
 mod memory;
 mod process;
+mod sockets;
 
 pub use memory::{MADVISE, MMAP, MREMAP};
 pub use process::{CLONE, PERSONALITY, PRCTL, UNSHARE};
+pub use sockets::{IP, IPV6, SOCKET, TCP, UDP};
 
 use crate::Status;
 
@@ -43,6 +45,11 @@ pub const GROUPS: &[&Group] = &[
     &MMAP,
     &MREMAP,
     &MADVISE,
+    &SOCKET,
+    &IP,
+    &IPV6,
+    &TCP,
+    &UDP,
 ];
 
 impl Group {

@@ -1,19 +1,23 @@
 //! What a datagram's header would say: programs can set it, and ask for it beside the bytes.
 
-use super::options::{IP, IPV6, Options};
-use crate::errno::Result;
+use super::options::{IP, IPV6, Options, UDP};
+use super::{errors, is_local};
+use crate::errno::{Errno, Result};
 use crate::net::interface::INDEX;
 use crate::net::message::Control;
-use core::net::{IpAddr, SocketAddr};
-use zerocopy::IntoBytes;
+use crate::net::name::{Address, Name};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use linux_raw_sys::net::{AF_INET, AF_INET6, SOL_SOCKET};
+use zerocopy::{FromBytes, IntoBytes};
 
 /// Names of options that ask for a field, and of the control messages that carry it
-/// (`include/uapi/linux/{in,in6}.h`).
+/// (`include/uapi/linux/{in,in6,udp}.h`).
 const IP_TOS: u32 = 1;
 const IP_TTL: u32 = 2;
 const IP_PKTINFO: u32 = 8;
 const IP_RECVTTL: u32 = 12;
 const IP_RECVTOS: u32 = 13;
+const IP_ORIGDSTADDR: u32 = 20;
 const IPV6_UNICAST_HOPS: u32 = 16;
 const IPV6_RECVPKTINFO: u32 = 49;
 const IPV6_PKTINFO: u32 = 50;
@@ -21,6 +25,9 @@ const IPV6_RECVHOPLIMIT: u32 = 51;
 const IPV6_HOPLIMIT: u32 = 52;
 const IPV6_RECVTCLASS: u32 = 66;
 const IPV6_TCLASS: u32 = 67;
+const IPV6_ORIGDSTADDR: u32 = 74;
+const UDP_SEGMENT: u32 = 103;
+const UDP_GRO: u32 = 104;
 
 /// Hops that a packet is allowed where nothing else is said.
 const HOPS: i32 = 64;
@@ -30,17 +37,80 @@ const HOPS: i32 = 64;
 pub struct Header {
     hops: Option<i32>,
     class: Option<i32>,
-    to: Option<IpAddr>,
+    to: Option<SocketAddr>,
+    /// The address that it shall come from.
+    pub from: Option<IpAddr>,
+    /// The bytes of a datagram, of which there are several (UDP_SEGMENT).
+    pub segment: Option<u16>,
+    /// It is none, but tells that this address refused one.
+    pub refused: Option<IpAddr>,
+}
+
+fn number(data: &[u8], least: i32, most: i32) -> Result<i32> {
+    let value = i32::read_from_bytes(data).map_err(|_| Errno::EINVAL)?;
+    if (least..=most).contains(&value) {
+        Ok(value)
+    } else {
+        Err(Errno::EINVAL)
+    }
 }
 
 impl Header {
-    /// Takes a field that a control message sets; others are left, and -1 leaves it to the options.
-    pub fn set(&mut self, level: u32, kind: u32, value: i32) {
+    /// Of no datagram: that the machine `by` refused one.
+    pub fn refused(by: IpAddr) -> Self {
+        Header {
+            refused: Some(by),
+            ..Header::default()
+        }
+    }
+
+    /// Of one datagram alone.
+    pub fn alone(self) -> Self {
+        Header {
+            segment: None,
+            ..self
+        }
+    }
+
+    /// Takes a field that a control message sets, and -1 leaves it to the options. EINVAL for what is no field, or no value.
+    pub fn set(&mut self, level: u32, kind: u32, data: &[u8]) -> Result<()> {
         match (level, kind) {
-            _ if value < 0 => {}
-            (IP, IP_TTL) | (IPV6, IPV6_HOPLIMIT) => self.hops = Some(value),
-            (IP, IP_TOS) | (IPV6, IPV6_TCLASS) => self.class = Some(value),
+            (IP, IP_TTL) => self.hops = Some(number(data, 1, 255)?),
+            (IPV6, IPV6_HOPLIMIT) => self.hops = field(number(data, -1, 255)?),
+            (IP, IP_TOS) => {
+                self.class = Some(match data {
+                    &[class] => class.into(),
+                    _ => number(data, 0, 255)?,
+                });
+            }
+            (IPV6, IPV6_TCLASS) => self.class = field(number(data, -1, 255)?),
+            (IP, IP_PKTINFO) => {
+                let info = <[[u8; 4]; 3]>::read_from_bytes(data).map_err(|_| Errno::EINVAL)?;
+                self.come_from(Ipv4Addr::from(info[1]).into())?;
+            }
+            (IPV6, IPV6_PKTINFO) => {
+                let (ip, _) = <[u8; 16]>::read_from_prefix(data).map_err(|_| Errno::EINVAL)?;
+                self.come_from(Ipv6Addr::from(ip).into())?;
+            }
+            (UDP, UDP_SEGMENT) => {
+                let bytes = u16::read_from_bytes(data).map_err(|_| Errno::EINVAL)?;
+                self.segment = Some(bytes);
+            }
+            (IP | IPV6 | UDP | SOL_SOCKET, _) => return Err(Errno::EINVAL),
             _ => {}
+        }
+        Ok(())
+    }
+
+    fn come_from(&mut self, ip: IpAddr) -> Result<()> {
+        if ip.is_unspecified() {
+            return Ok(());
+        }
+        self.from = Some(ip);
+        if is_local(ip) {
+            Ok(())
+        } else {
+            Err(Errno::EINVAL)
         }
     }
 
@@ -55,44 +125,85 @@ impl Header {
         let allowed = || Some(value(hops)).filter(|&hops| hops >= 0).unwrap_or(HOPS);
         self.hops.get_or_insert_with(allowed);
         self.class.get_or_insert_with(|| value(class));
-        self.to = Some(to.ip());
+        self.to = Some(to);
+        let segment = || options.value(UDP, UDP_SEGMENT) as u16;
+        self.segment = Some(self.segment.unwrap_or_else(segment)).filter(|&bytes| bytes > 0);
+    }
+
+    /// Whether a socket takes several datagrams at once.
+    pub fn takes_many(options: &Options) -> bool {
+        options.is_on(UDP, UDP_GRO)
     }
 
     /// Tells a program the fields that its options ask for.
     pub fn put(&self, options: &Options, control: &mut Control) -> Result<()> {
-        let asked = |level, name| options.value(level, name) > 0;
-        let (hops, class) = (self.hops.unwrap_or(HOPS), self.class.unwrap_or(0));
+        if let Some(by) = self.refused {
+            return errors::put(by, control);
+        }
         match self.to {
-            Some(IpAddr::V6(to)) if asked(IPV6, IPV6_RECVPKTINFO) => {
-                let mut info = [0; 20];
-                info[..16].copy_from_slice(&to.octets());
-                info[16..].copy_from_slice(&INDEX.to_ne_bytes());
-                control.put(IPV6, IPV6_PKTINFO, &info)?;
-            }
-            Some(IpAddr::V4(to)) if asked(IP, IP_PKTINFO) => {
-                let mut info = [0; 12];
-                info[..4].copy_from_slice(&INDEX.to_ne_bytes());
-                info[4..8].copy_from_slice(&to.octets());
-                info[8..].copy_from_slice(&to.octets());
-                control.put(IP, IP_PKTINFO, &info)?;
-            }
-            _ => {}
+            Some(SocketAddr::V4(_)) => self.put_v4(options, control)?,
+            Some(SocketAddr::V6(_)) => self.put_v6(options, control)?,
+            None => {}
         }
-        if self.to.is_some_and(|to| to.is_ipv6()) {
-            if asked(IPV6, IPV6_RECVHOPLIMIT) {
-                control.put(IPV6, IPV6_HOPLIMIT, hops.as_bytes())?;
+        match self.segment {
+            Some(bytes) if Self::takes_many(options) => {
+                control.put(UDP, UDP_GRO, i32::from(bytes).as_bytes())
             }
-            if asked(IPV6, IPV6_RECVTCLASS) {
-                control.put(IPV6, IPV6_TCLASS, class.as_bytes())?;
-            }
+            _ => Ok(()),
+        }
+    }
+
+    fn put_v4(&self, options: &Options, control: &mut Control) -> Result<()> {
+        let Some(SocketAddr::V4(to)) = self.to else {
             return Ok(());
+        };
+        if options.is_on(IP, IP_PKTINFO) {
+            let mut info = [0; 12];
+            info[..4].copy_from_slice(&INDEX.to_ne_bytes());
+            info[4..8].copy_from_slice(&to.ip().octets());
+            info[8..].copy_from_slice(&to.ip().octets());
+            control.put(IP, IP_PKTINFO, &info)?;
         }
-        if asked(IP, IP_RECVTTL) {
-            control.put(IP, IP_TTL, hops.as_bytes())?;
+        if options.is_on(IP, IP_RECVTTL) {
+            control.put(IP, IP_TTL, self.hops.unwrap_or(HOPS).as_bytes())?;
         }
-        if asked(IP, IP_RECVTOS) {
-            control.put(IP, IP_TOS, &[class as u8])?;
+        if options.is_on(IP, IP_RECVTOS) {
+            control.put(IP, IP_TOS, &[self.class.unwrap_or(0) as u8])?;
+        }
+        if options.is_on(IP, IP_ORIGDSTADDR) {
+            let address = Address::of(&Name::Inet(to.into()), AF_INET);
+            control.put(IP, IP_ORIGDSTADDR, address.bytes())?;
         }
         Ok(())
     }
+
+    fn put_v6(&self, options: &Options, control: &mut Control) -> Result<()> {
+        let Some(SocketAddr::V6(to)) = self.to else {
+            return Ok(());
+        };
+        if options.is_on(IPV6, IPV6_RECVPKTINFO) {
+            let mut info = [0; 20];
+            info[..16].copy_from_slice(&to.ip().octets());
+            info[16..].copy_from_slice(&INDEX.to_ne_bytes());
+            control.put(IPV6, IPV6_PKTINFO, &info)?;
+        }
+        if options.is_on(IPV6, IPV6_RECVHOPLIMIT) {
+            let hops = self.hops.unwrap_or(HOPS);
+            control.put(IPV6, IPV6_HOPLIMIT, hops.as_bytes())?;
+        }
+        if options.is_on(IPV6, IPV6_RECVTCLASS) {
+            let class = self.class.unwrap_or(0);
+            control.put(IPV6, IPV6_TCLASS, class.as_bytes())?;
+        }
+        if options.is_on(IPV6, IPV6_ORIGDSTADDR) {
+            let address = Address::of(&Name::Inet(to.into()), AF_INET6);
+            control.put(IPV6, IPV6_ORIGDSTADDR, address.bytes())?;
+        }
+        Ok(())
+    }
+}
+
+/// A field that -1 leaves to the options.
+fn field(value: i32) -> Option<i32> {
+    (value >= 0).then_some(value)
 }

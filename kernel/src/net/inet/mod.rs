@@ -3,6 +3,7 @@
 //! Packets never leave the machine, so there are none: nothing is lost, reordered or resent. What stays of the protocols is what
 //! programs see: names, ports, connections, their ends and their errors.
 
+mod errors;
 mod header;
 mod options;
 mod place;
@@ -17,17 +18,24 @@ use super::{DATAGRAM, RAW, STREAM};
 use crate::errno::{Errno, Result};
 use alloc::sync::Arc;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use linux_raw_sys::net::{IPPROTO_TCP, IPPROTO_UDP, IPPROTO_UDPLITE};
+use linux_raw_sys::net::{
+    AF_INET, AF_INET6, IPPROTO_ICMP, IPPROTO_ICMPV6, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_UDPLITE,
+};
 
 /// A new socket.
 pub fn new(domain: u32, kind: u32, protocol: u32) -> Result<Arc<dyn Socket>> {
     const TCP: u32 = IPPROTO_TCP as u32;
     const UDP: u32 = IPPROTO_UDP as u32;
+    const ICMP: u32 = IPPROTO_ICMP as u32;
+    const ICMP_V6: u32 = IPPROTO_ICMPV6 as u32;
     const UDP_LITE: u32 = IPPROTO_UDPLITE as u32;
     match (kind, protocol) {
         (STREAM, 0 | TCP) => Ok(tcp::Tcp::new(domain)?),
         (DATAGRAM, 0 | UDP) => Ok(udp::Udp::new(domain, UDP, &ports::UDP)?),
         (DATAGRAM, UDP_LITE) => Ok(udp::Udp::new(domain, UDP_LITE, &ports::UDP_LITE)?),
+        // Nobody's group is in net.ipv4.ping_group_range.
+        (DATAGRAM, ICMP) if domain == AF_INET => Err(Errno::EACCES),
+        (DATAGRAM, ICMP_V6) if domain == AF_INET6 => Err(Errno::EACCES),
         (STREAM | DATAGRAM | RAW, _) => Err(Errno::EPROTONOSUPPORT),
         _ => Err(Errno::ESOCKTNOSUPPORT),
     }

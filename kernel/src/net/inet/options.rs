@@ -1,13 +1,16 @@
 //! Options of levels IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP and IPPROTO_UDP: most are kept and told, as where no packet is they
 //! have nothing to change.
 
-use super::place::Place;
+use super::place::{Binding, Place};
 use crate::errno::{Errno, Result};
 use crate::net::STREAM;
 use crate::net::options::{bytes, number};
 use crate::net::socket::Base;
+use crate::task::can;
+use abi::options::Group;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicI32, Ordering::*};
+use linux_raw_sys::general::{CAP_NET_ADMIN, CAP_NET_RAW};
 use linux_raw_sys::net::{
     AF_INET6, IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_UDPLITE, IPV6_V6ONLY,
     SOL_IPV6, SOL_TCP, TCP_CONGESTION, TCP_INFO,
@@ -18,7 +21,8 @@ pub const IP: u32 = IPPROTO_IP as u32;
 /// The same for IPv6.
 pub const IPV6: u32 = IPPROTO_IPV6 as u32;
 const TCP: u32 = IPPROTO_TCP as u32;
-const UDP: u32 = IPPROTO_UDP as u32;
+/// The same for UDP.
+pub const UDP: u32 = IPPROTO_UDP as u32;
 const UDP_LITE: u32 = IPPROTO_UDPLITE as u32;
 /// The state of a connection, as TCP_INFO has it; a UDP socket that is connected has it too.
 const ESTABLISHED: u8 = 1;
@@ -50,6 +54,10 @@ enum Rule {
     Queue,
     /// For sockets of datagrams: of this range, and -1 for what it was at first.
     Multicast,
+    /// A least and a greatest port, either of which may be 0.
+    Range,
+    /// On or off, on for who may administer the network.
+    Privileged,
     /// It is only told.
     Told,
 }
@@ -57,7 +65,7 @@ enum Rule {
 use Rule::*;
 
 /// Level, name (`include/uapi/linux/{in,in6,tcp,udp}.h`), default and rule of what is kept.
-const KEPT: [(u32, u32, i32, Rule); 81] = [
+const KEPT: [(u32, u32, i32, Rule); 83] = [
     (IP, 1, 0, Class),                 // IP_TOS
     (IP, 2, 64, Renewed(1, 255)),      // IP_TTL
     (IP, 3, 0, Told),                  // IP_HDRINCL
@@ -70,7 +78,7 @@ const KEPT: [(u32, u32, i32, Rule); 81] = [
     (IP, 13, 0, Switch),               // IP_RECVTOS
     (IP, 15, 0, Switch),               // IP_FREEBIND
     (IP, 18, 0, Switch),               // IP_PASSSEC
-    (IP, 19, 0, Switch),               // IP_TRANSPARENT
+    (IP, 19, 0, Privileged),           // IP_TRANSPARENT
     (IP, 20, 0, Switch),               // IP_RECVORIGDSTADDR
     (IP, 21, 0, Within(0, 255)),       // IP_MINTTL
     (IP, 22, 0, Told),                 // IP_NODEFRAG
@@ -80,7 +88,7 @@ const KEPT: [(u32, u32, i32, Rule); 81] = [
     (IP, 33, 1, Multicast),            // IP_MULTICAST_TTL
     (IP, 34, 1, Switch),               // IP_MULTICAST_LOOP
     (IP, 49, 1, Bit),                  // IP_MULTICAST_ALL
-    (IP, 51, 0, Any),                  // IP_LOCAL_PORT_RANGE
+    (IP, 51, 0, Range),                // IP_LOCAL_PORT_RANGE
     (IPV6, 2, 0, Switch),              // IPV6_2292PKTINFO
     (IPV6, 3, 0, Switch),              // IPV6_2292HOPOPTS
     (IPV6, 4, 0, Switch),              // IPV6_2292DSTOPTS
@@ -109,7 +117,7 @@ const KEPT: [(u32, u32, i32, Rule); 81] = [
     (IPV6, 70, 1, Switch),             // IPV6_AUTOFLOWLABEL
     (IPV6, 73, 0, Within(0, 255)),     // IPV6_MINHOPCOUNT
     (IPV6, 74, 0, Switch),             // IPV6_RECVORIGDSTADDR
-    (IPV6, 75, 0, Switch),             // IPV6_TRANSPARENT
+    (IPV6, 75, 0, Privileged),         // IPV6_TRANSPARENT
     (IPV6, 77, 0, Switch),             // IPV6_RECVFRAGSIZE
     (IPV6, 78, 0, Switch),             // IPV6_FREEBIND
     (TCP, 1, 0, Switch),               // TCP_NODELAY
@@ -130,16 +138,51 @@ const KEPT: [(u32, u32, i32, Rule); 81] = [
     (TCP, 27, 0, Within(0, 2)),        // TCP_SAVE_SYN
     (TCP, 30, 0, Bit),                 // TCP_FASTOPEN_CONNECT
     (TCP, 34, 0, Bit),                 // TCP_FASTOPEN_NO_COOKIE
+    (TCP, 36, 0, Bit),                 // TCP_INQ
     (TCP, 37, 0, Any),                 // TCP_TX_DELAY
     (TCP, 43, 0, Told),                // TCP_IS_MPTCP
     (UDP, 1, 0, Switch),               // UDP_CORK
     (UDP, 101, 0, Switch),             // UDP_NO_CHECK6_TX
     (UDP, 102, 0, Switch),             // UDP_NO_CHECK6_RX
     (UDP, 103, 0, Within(0, 65535)),   // UDP_SEGMENT
+    (UDP, 104, 0, Switch),             // UDP_GRO
     (UDP_LITE, 1, 0, Switch),          // UDP_CORK
     (UDP_LITE, 10, 0, Any),            // UDPLITE_SEND_CSCOV
     (UDP_LITE, 11, 0, Any),            // UDPLITE_RECV_CSCOV
 ];
+
+/// What is handled beside the table.
+const OTHERS: [(u32, u32); 5] = [
+    (IP, IP_MTU),
+    (IPV6, IPV6_MTU),
+    (IPV6, IPV6_V6ONLY as u32),
+    (TCP, TCP_INFO as u32),
+    (TCP, TCP_CONGESTION as u32),
+];
+
+/// Whether exactly those options of a level are handled that the document says there are.
+const fn is_documented(level: u32, group: &Group) -> bool {
+    let mut handled = [0; KEPT.len() + OTHERS.len()];
+    let (mut count, mut at) = (0, 0);
+    while at < handled.len() {
+        let (of, name) = if at < KEPT.len() {
+            (KEPT[at].0, KEPT[at].1)
+        } else {
+            OTHERS[at - KEPT.len()]
+        };
+        if of == level {
+            handled[count] = name as u64;
+            count += 1;
+        }
+        at += 1;
+    }
+    group.is_handled_by(handled.split_at(count).0)
+}
+
+const _: () = assert!(is_documented(IP, &abi::options::IP));
+const _: () = assert!(is_documented(IPV6, &abi::options::IPV6));
+const _: () = assert!(is_documented(TCP, &abi::options::TCP));
+const _: () = assert!(is_documented(UDP, &abi::options::UDP));
 
 impl Rule {
     /// What `given` makes of an option that was `default` at first.
@@ -170,6 +213,14 @@ impl Rule {
             Multicast if stream => Err(Errno::EINVAL),
             Multicast if given == -1 => Ok(default),
             Multicast => within(0..=255),
+            Range if given as u16 > (given >> 16) as u16 && given as u32 >> 16 != 0 => {
+                Err(Errno::EINVAL)
+            }
+            Range => Ok(given),
+            Privileged if given != 0 && !can(CAP_NET_RAW) && !can(CAP_NET_ADMIN) => {
+                Err(Errno::EPERM)
+            }
+            Privileged => Ok((given != 0).into()),
             Told => Err(Errno::ENOPROTOOPT),
         }
     }
@@ -185,6 +236,13 @@ const MAX_QUEUE: i32 = 4096;
 const LOOPBACK_SEGMENT: i32 = 65483;
 const MTU_V4: u32 = 65535;
 const MTU_V6: u32 = 65536;
+/// Options that change how a socket is bound.
+const IP_FREEBIND: u32 = 15;
+const IP_TRANSPARENT: u32 = 19;
+const IP_BIND_ADDRESS_NO_PORT: u32 = 24;
+const IP_LOCAL_PORT_RANGE: u32 = 51;
+const IPV6_TRANSPARENT: u32 = 75;
+const IPV6_FREEBIND: u32 = 78;
 /// IP_MTU, IP_MULTICAST_ALL, IPV6_MTU and TCP_MAXSEG.
 const IP_MULTICAST_ALL: u32 = 49;
 const IP_MTU: u32 = 14;
@@ -223,6 +281,27 @@ impl Options {
     /// The value of an option that is kept.
     pub fn value(&self, level: u32, name: u32) -> i32 {
         Self::place(level, name).map_or(0, |at| self.0[at].load(Acquire))
+    }
+
+    /// Whether an option is on.
+    pub fn is_on(&self, level: u32, name: u32) -> bool {
+        self.value(level, name) > 0
+    }
+
+    /// How they want the socket bound.
+    pub fn binding(&self) -> Binding {
+        let range = self.value(IP, IP_LOCAL_PORT_RANGE) as u32;
+        let free = [
+            (IP, IP_FREEBIND),
+            (IP, IP_TRANSPARENT),
+            (IPV6, IPV6_FREEBIND),
+            (IPV6, IPV6_TRANSPARENT),
+        ];
+        Binding {
+            ports: [range as u16, (range >> 16) as u16],
+            free: free.iter().any(|&(level, name)| self.is_on(level, name)),
+            late: self.is_on(IP, IP_BIND_ADDRESS_NO_PORT),
+        }
     }
 
     fn place(level: u32, name: u32) -> Option<usize> {

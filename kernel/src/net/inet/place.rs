@@ -7,13 +7,27 @@ use crate::net::name::{Address, Name, unspecified};
 use crate::net::socket::{Base, Socket};
 use crate::sync::Mutex;
 use alloc::sync::Weak;
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::sync::atomic::{AtomicBool, Ordering::*};
 use linux_raw_sys::net::{SO_REUSEADDR, SO_REUSEPORT};
 
 struct Bound {
     local: SocketAddr,
-    claim: Claim,
+    /// Whether bind(2) was given the address and the port, which a connection that is dissolved then leaves.
+    given: [bool; 2],
+    /// The hold on the port; `None` until one is needed.
+    claim: Option<Claim>,
+}
+
+/// How options want a socket bound.
+#[derive(Clone, Copy, Default)]
+pub struct Binding {
+    /// The least and the greatest port that may be chosen; 0 is the system's.
+    pub ports: [u16; 2],
+    /// The address need not be this machine's (IP_FREEBIND and its like).
+    pub free: bool,
+    /// No port is chosen before it is needed (IP_BIND_ADDRESS_NO_PORT).
+    pub late: bool,
 }
 
 /// The address and port of a socket.
@@ -40,16 +54,30 @@ impl Place {
     }
 
     /// bind(2)
-    pub fn bind(&self, address: &Address, base: &Base, socket: Weak<dyn Socket>) -> Result<()> {
+    pub fn bind(
+        &self,
+        address: &Address,
+        base: &Base,
+        how: Binding,
+        socket: Weak<dyn Socket>,
+    ) -> Result<()> {
         let at = address.inet(base.domain)?;
-        if !at.ip().is_unspecified() && !is_local(at.ip()) {
+        if !at.ip().is_unspecified() && !is_local(at.ip()) && !how.free {
             return Err(Errno::EADDRNOTAVAIL);
         }
         self.check_family(at.ip(), base, Errno::EINVAL)?;
         if self.local().is_some() {
             return Err(Errno::EINVAL);
         }
-        self.claim(at, base, socket)
+        let given = [!at.ip().is_unspecified(), at.port() != 0];
+        if how.late && at.port() == 0 {
+            return self.take(Bound {
+                local: at,
+                given,
+                claim: None,
+            });
+        }
+        self.claim(at, given, how.ports, base, socket)
     }
 
     /// Fails with `error` for an IPv4 address at a socket of IPv6 alone.
@@ -62,9 +90,17 @@ impl Place {
         }
     }
 
-    fn claim(&self, at: SocketAddr, base: &Base, socket: Weak<dyn Socket>) -> Result<()> {
+    fn claim(
+        &self,
+        at: SocketAddr,
+        given: [bool; 2],
+        range: [u16; 2],
+        base: &Base,
+        socket: Weak<dyn Socket>,
+    ) -> Result<()> {
         let claim = self.ports.claim(
             at.port(),
+            range,
             Holder {
                 ip: at.ip(),
                 only_v6: self.only_v6.load(Acquire),
@@ -76,10 +112,17 @@ impl Place {
             },
         )?;
         let local = SocketAddr::new(at.ip(), claim.port);
-        // Who was faster stays; the other claim is given back without the lock.
-        let fresh = Bound { local, claim };
+        self.take(Bound {
+            local,
+            given,
+            claim: Some(claim),
+        })
+    }
+
+    /// Has a port from now on. Who was faster stays; the other claim is given back without the lock.
+    fn take(&self, fresh: Bound) -> Result<()> {
         let mut bound = self.bound.lock();
-        if bound.is_some() {
+        if bound.as_ref().is_some_and(|bound| bound.claim.is_some()) {
             drop(bound);
             drop(fresh);
             return Err(Errno::EINVAL);
@@ -89,15 +132,54 @@ impl Place {
     }
 
     /// Gives it any port, if it has none.
-    pub fn claim_any(&self, ip: IpAddr, base: &Base, socket: Weak<dyn Socket>) -> Result<()> {
-        if self.local().is_some() {
+    pub fn claim_any(
+        &self,
+        ip: IpAddr,
+        base: &Base,
+        how: Binding,
+        socket: Weak<dyn Socket>,
+    ) -> Result<()> {
+        if self.has_port() {
             return Ok(());
         }
-        match self.claim(SocketAddr::new(ip, 0), base, socket) {
+        let (at, given) = match &*self.bound.lock() {
+            Some(bound) => (bound.local, bound.given),
+            None => (SocketAddr::new(ip, 0), [false; 2]),
+        };
+        match self.claim(at, given, how.ports, base, socket) {
+            _ if self.has_port() => Ok(()),
             Err(Errno::EADDRINUSE) => Err(Errno::EADDRNOTAVAIL),
-            _ if self.local().is_some() => Ok(()),
             done => done,
         }
+    }
+
+    fn has_port(&self) -> bool {
+        let bound = self.bound.lock();
+        bound.as_ref().is_some_and(|bound| bound.claim.is_some())
+    }
+
+    /// Leaves what bind(2) was given, and nothing else, when a connection is dissolved; TCP `keeps` its port too.
+    pub fn dissolve(&self, keeps: bool) {
+        let mut place = self.bound.lock();
+        let Some(bound) = &mut *place else { return };
+        let [address, port] = [bound.given[0], bound.given[1] || keeps];
+        let mut gone = None;
+        if !address {
+            let any = match bound.local.ip() {
+                IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+                IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+            };
+            bound.local.set_ip(any);
+        }
+        if !port {
+            bound.local.set_port(0);
+            gone = bound.claim.take();
+        }
+        if !address && !port {
+            *place = None;
+        }
+        drop(place);
+        drop(gone);
     }
 
     /// Gives "any" address up for this one, with which it is connected.
@@ -113,7 +195,8 @@ impl Place {
     pub fn listen(&self) -> Result<()> {
         let bound = self.bound.lock();
         let bound = bound.as_ref().ok_or(Errno::EINVAL)?;
-        self.ports.listen(&bound.claim)
+        let claim = bound.claim.as_ref().ok_or(Errno::EINVAL)?;
+        self.ports.listen(claim)
     }
 
     /// Gives the port back.

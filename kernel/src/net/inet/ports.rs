@@ -1,6 +1,7 @@
 //! Ports, and which sockets have them.
 
 use crate::errno::{Errno, Result};
+use crate::hash::Fnv;
 use crate::net::socket::Socket;
 use crate::random;
 use crate::sync::Mutex;
@@ -8,8 +9,10 @@ use crate::task::current;
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
+use core::hash::{BuildHasher, BuildHasherDefault};
 use core::net::{IpAddr, SocketAddr};
 use core::ops::RangeInclusive;
+use core::ptr;
 
 /// Ports that are given to who asks for any (`net.ipv4.ip_local_port_range`).
 const EPHEMERAL: RangeInclusive<u16> = 32768..=60999;
@@ -93,9 +96,15 @@ impl Drop for Claim {
     }
 }
 
+/// A number for a sender: one that is the same each time.
+fn spread(from: SocketAddr) -> usize {
+    BuildHasherDefault::<Fnv>::default().hash_one(from) as usize
+}
+
 impl Ports {
-    /// Gives `holder` the port, or any free one for port 0. EADDRINUSE, EACCES.
-    pub fn claim(&'static self, port: u16, holder: Holder) -> Result<Claim> {
+    /// Gives `holder` the port, or for port 0 any free one of `range`, whose ends count where they are within the system's.
+    /// EADDRINUSE, EACCES.
+    pub fn claim(&'static self, port: u16, range: [u16; 2], holder: Holder) -> Result<Claim> {
         if port != 0 {
             let may = |who: &crate::task::credentials::Credentials| who.can(CAP_NET_BIND_SERVICE);
             if port < UNPRIVILEGED && !current().with_credentials(may) {
@@ -105,8 +114,20 @@ impl Ports {
         }
         let mut bytes = [0; 2];
         random::fill(&mut bytes);
-        let (first, last) = EPHEMERAL.into_inner();
-        let count = u32::from(last - first) + 1;
+        let (least, most) = EPHEMERAL.into_inner();
+        let within = |port: u16, or: u16| {
+            if (least..=most).contains(&port) {
+                port
+            } else {
+                or
+            }
+        };
+        let (first, last) = (within(range[0], least), within(range[1], most));
+        let mut count = u32::from(last - first) + 1;
+        if ptr::eq(self, &TCP) && count > 1 {
+            // As on Linux, where TCP chooses among pairs of an odd and an even port.
+            count &= !1;
+        }
         let start = u32::from(u16::from_ne_bytes(bytes)) % count;
         for step in 0..count {
             let port = first + ((start + step) % count) as u16;
@@ -156,11 +177,12 @@ impl Ports {
         Ok(())
     }
 
-    /// The socket for what is sent to `to`: of those for which `rank` is not `None` the one with the greatest, where one
-    /// that is bound to this very address comes first.
+    /// The socket for what `from` sends to `to`: of those for which `rank` is not `None` the one with the greatest, where one
+    /// that is bound to this very address comes first. Those that share the port (SO_REUSEPORT) share the senders too.
     pub fn find<R: Ord>(
         &self,
         to: SocketAddr,
+        from: SocketAddr,
         rank: impl Fn(&Holder, &Arc<dyn Socket>) -> Option<R>,
     ) -> Option<Arc<dyn Socket>> {
         let mut candidates = Vec::new();
@@ -175,11 +197,27 @@ impl Ports {
         }
         let ranked = candidates.into_iter().filter_map(|(holder, socket)| {
             let rank = rank(&holder, &socket)?;
-            Some(((rank, holder.ip == to.ip()), socket))
+            Some(((rank, holder.ip == to.ip()), holder.shares_port, socket))
         });
-        ranked
-            .max_by(|(one, _), (other, _)| one.cmp(other))
-            .map(|(_, socket)| socket)
+        let (mut best, mut key, mut shared) = (Vec::new(), None, false);
+        for (rank, shares, socket) in ranked {
+            let rank = Some(rank);
+            if rank > key {
+                best.clear();
+            }
+            if rank >= key {
+                best.try_reserve(1).ok()?;
+                best.push(socket);
+                (key, shared) = (rank, shares);
+            }
+        }
+        let last = best.len().checked_sub(1)?;
+        let at = if shared {
+            spread(from) % best.len()
+        } else {
+            last
+        };
+        Some(best.swap_remove(at))
     }
 
     /// Hands every socket that has a port to `show`.

@@ -3,14 +3,15 @@
 use super::options::Options;
 use super::place::Place;
 use super::ports;
-use super::{reached, source};
+use super::{Header, reached, source};
 use crate::errno::{Errno, Result};
 use crate::fs::io::Sink;
 use crate::fs::poll::{Events, PollTable};
 use crate::mm::heap::try_arc;
 use crate::net::STREAM;
 use crate::net::backlog::Backlog;
-use crate::net::channel::Channel;
+use crate::net::channel::{Channel, Kind};
+use crate::net::message::Control;
 use crate::net::name::{Address, Name, unspecified};
 use crate::net::socket::{Base, Outgoing, Received, Socket};
 use crate::net::stream::{self, Manner};
@@ -21,6 +22,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use linux_raw_sys::net::*;
+use zerocopy::IntoBytes;
 
 /// States as /proc/net/tcp and TCP_INFO show them.
 const ESTABLISHED: u8 = 1;
@@ -29,6 +31,9 @@ const CLOSED: u8 = 7;
 const CLOSE_WAIT: u8 = 8;
 const LISTENS: u8 = 10;
 
+/// The level of TCP's options, and TCP_INQ.
+const TCP: u32 = IPPROTO_TCP as u32;
+const INQ: u32 = 36;
 /// Bytes that may wait in a new socket (`net.ipv4.tcp_wmem`, `net.ipv4.tcp_rmem`).
 const SEND_BUFFER: u32 = 16384;
 const RECEIVE_BUFFER: u32 = 131_072;
@@ -91,13 +96,15 @@ impl Tcp {
     /// A channel that this socket reads and `writer` writes.
     fn channel_from(&self, writer: &Self) -> Result<Arc<Channel>> {
         let limit = self.base.options.receive_buffer();
-        Channel::new(
-            self.base.number,
-            false,
+        let channel = Channel::new(
+            &self.base.reader,
+            Kind::Tcp,
             limit,
             &self.base.readable,
             &writer.base.writable,
-        )
+        )?;
+        channel.set_inline(self.base.options.is_on(SO_OOBINLINE));
+        Ok(channel)
     }
 
     /// Both ends of a connection from this socket: its own, and that of a new one.
@@ -128,7 +135,7 @@ impl Tcp {
     /// Connects to what listens at `to`.
     fn join(&self, local: SocketAddr, to: SocketAddr, wait: &Wait) -> Result<()> {
         let server = ports::TCP
-            .find(to, |holder, _| holder.listens.then_some(()))
+            .find(to, local, |holder, _| holder.listens.then_some(()))
             .and_then(|socket| socket.downcast::<Tcp>())
             .ok_or(Errno::ECONNREFUSED)?;
         let backlog = server.listener.get().ok_or(Errno::ECONNREFUSED)?;
@@ -211,7 +218,8 @@ impl Socket for Tcp {
 
     fn bind(self: Arc<Self>, address: &Address) -> Result<()> {
         let weak = Arc::downgrade(&self);
-        self.place.bind(address, &self.base, weak)
+        let how = self.options.binding();
+        self.place.bind(address, &self.base, how, weak)
     }
 
     fn listen(self: Arc<Self>, backlog: usize) -> Result<()> {
@@ -224,7 +232,8 @@ impl Socket for Tcp {
         }
         let any = unspecified(self.base.domain);
         let weak = Arc::downgrade(&self);
-        self.place.claim_any(any, &self.base, weak)?;
+        let how = self.options.binding();
+        self.place.claim_any(any, &self.base, how, weak)?;
         let fresh = Backlog::new(backlog, &self.base.readable)?;
         self.place.listen()?;
         self.listener.call_once(|| fresh);
@@ -233,8 +242,9 @@ impl Socket for Tcp {
 
     fn connect(self: Arc<Self>, address: &Address, wait: &Wait) -> Result<()> {
         if address.is_unspecified() {
+            self.stop_listening();
             self.disconnect(true);
-            self.place.release();
+            self.place.dissolve(true);
             return Ok(());
         }
         let given = address.inet(self.base.domain)?;
@@ -246,7 +256,8 @@ impl Socket for Tcp {
             .check_family(to.ip(), &self.base, Errno::ENETUNREACH)?;
         let from = source(to.ip())?;
         let weak = Arc::downgrade(&self);
-        self.place.claim_any(from, &self.base, weak)?;
+        let how = self.options.binding();
+        self.place.claim_any(from, &self.base, how, weak)?;
         let port = self.place.local().map_or(0, |local| local.port());
         let own = self
             .place
@@ -297,6 +308,7 @@ impl Socket for Tcp {
             return Err(error);
         }
         let link = self.link().ok_or(Errno::EPIPE)?;
+        let urgent = message.flags & MSG_OOB != 0;
         if link.writes_no_more() {
             return Err(Errno::EPIPE);
         }
@@ -306,7 +318,10 @@ impl Socket for Tcp {
             self.base.readable.notify();
             return message.data.discard();
         }
-        match link.outgoing.write(message.data, message.ancillary, wait) {
+        match link
+            .outgoing
+            .write(message.data, message.ancillary, urgent, wait)
+        {
             Err(Errno::EPIPE) => Err(self.take_error().unwrap_or(Errno::EPIPE)),
             done => done,
         }
@@ -314,7 +329,8 @@ impl Socket for Tcp {
 
     fn receive(&self, to: &mut Sink, flags: u32, wait: &Wait) -> Result<Received> {
         if flags & MSG_OOB != 0 {
-            return Err(Errno::EINVAL);
+            let link = self.link().ok_or(Errno::EINVAL)?;
+            return link.incoming.receive_urgent(to, flags);
         }
         if flags & MSG_ERRQUEUE != 0 {
             return Err(Errno::EAGAIN);
@@ -330,6 +346,17 @@ impl Socket for Tcp {
             peeks_wait: true,
         };
         stream::receive(&link.incoming, to, flags, manner, deaf, wait)
+    }
+
+    fn put_header(&self, _header: &Header, control: &mut Control) -> Result<()> {
+        if self.options.is_on(TCP, INQ)
+            && let Some(link) = self.link()
+        {
+            let left = link.incoming.len();
+            let told = left.max(link.reads_no_more().into());
+            control.put(TCP, INQ, (told as u32).as_bytes())?;
+        }
+        Ok(())
     }
 
     fn shutdown(&self, read: bool, write: bool) -> Result<()> {
@@ -375,6 +402,7 @@ impl Socket for Tcp {
         let (deaf, mute) = (link.reads_no_more(), link.writes_no_more());
         let enough = link.incoming.has_enough(self.base.options.low_water());
         events.set(Events::IN, enough || deaf);
+        events.set(Events::PRIORITY, link.incoming.is_urgent());
         events.set(Events::READ_HANG_UP, deaf);
         events.set(Events::HANG_UP, deaf && mute);
         events.set(Events::ERROR, link.incoming.has_error());
@@ -387,9 +415,17 @@ impl Socket for Tcp {
         if self.is_listening() {
             return Err(Errno::EINVAL);
         }
-        Ok(self
-            .link()
-            .map_or((0, 0), |link| (link.incoming.len(), link.outgoing.len())))
+        Ok(self.link().map_or((0, 0), |link| {
+            (link.incoming.first_len(), link.outgoing.len())
+        }))
+    }
+
+    fn incoming_cpu(&self) -> Option<u32> {
+        self.link()?.incoming.cpu()
+    }
+
+    fn is_at_mark(&self) -> bool {
+        self.link().is_some_and(|link| link.incoming.is_at_mark())
     }
 
     fn is_listening(&self) -> bool {
@@ -406,6 +442,8 @@ impl Socket for Tcp {
         if let Some(link) = self.link() {
             let limit = self.base.options.receive_buffer();
             link.incoming.set_limit(limit);
+            let inline = self.base.options.is_on(SO_OOBINLINE);
+            link.incoming.set_inline(inline);
             self.base.readable.notify();
         }
     }

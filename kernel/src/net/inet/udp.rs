@@ -1,6 +1,7 @@
 //! UDP: datagrams, which are lost where there is no room for them.
 
-use super::options::Options;
+use super::errors::{Errors, IP_RECVERR, IPV6_RECVERR, QUOTED};
+use super::options::{IP, IPV6, Options, UDP};
 use super::place::Place;
 use super::ports::{Holder, Ports};
 use super::{Header, reached, source};
@@ -9,7 +10,7 @@ use crate::fs::io::{Sink, Source};
 use crate::fs::poll::{Events, PollTable, WaitSource};
 use crate::mm::heap::try_arc;
 use crate::net::DATAGRAM;
-use crate::net::channel::Channel;
+use crate::net::channel::{Channel, Kind};
 use crate::net::message::{Ancillary, Control};
 use crate::net::name::{Address, Name, unspecified};
 use crate::net::socket::{Base, Outgoing, Received, Socket};
@@ -24,9 +25,10 @@ use linux_raw_sys::net::*;
 
 /// The most bytes of a datagram: what a packet's length can say, without the headers of UDP and IPv4.
 const MAX: usize = 65535 - 8 - 20;
-/// The level of UDP's options, and UDP_CORK.
-const UDP: u32 = IPPROTO_UDP as u32;
+/// UDP_CORK
 const CORK: u32 = 1;
+/// The most datagrams that one send makes (`UDP_MAX_SEGMENTS`).
+const MAX_SEGMENTS: usize = 128;
 /// States as /proc/net/udp shows them.
 const CONNECTED: u8 = 1;
 const UNCONNECTED: u8 = 7;
@@ -45,6 +47,7 @@ pub struct Udp {
     place: Place,
     options: Options,
     inbox: Arc<Channel>,
+    errors: Errors,
     peer: Mutex<Option<SocketAddr>>,
     /// What was sent of a datagram that is not whole yet (MSG_MORE, UDP_CORK).
     begun: SleepMutex<Option<Begun>>,
@@ -59,12 +62,13 @@ impl Udp {
         let base = Base::new(domain, DATAGRAM, protocol)?;
         let room = WaitSource::new()?;
         let limit = base.options.receive_buffer();
-        let inbox = Channel::new(base.number, true, limit, &base.readable, &room)?;
+        let inbox = Channel::new(&base.reader, Kind::Records, limit, &base.readable, &room)?;
         try_arc(Udp {
             base,
             place: Place::new(ports),
             options: Options::new(domain),
             inbox,
+            errors: Errors::new(),
             peer: Mutex::new(None),
             begun: SleepMutex::new(None),
             deaf: AtomicBool::new(false),
@@ -87,7 +91,8 @@ impl Udp {
         let from = source(to.ip())?;
         let weak = Arc::downgrade(self);
         let any = unspecified(self.base.domain);
-        self.place.claim_any(any, &self.base, weak)?;
+        let how = self.options.binding();
+        self.place.claim_any(any, &self.base, how, weak)?;
         let own = self.place.local().ok_or(Errno::EINVAL)?;
         let ip = if own.ip().is_unspecified() {
             from
@@ -111,22 +116,102 @@ impl Udp {
         let found = self
             .place
             .ports()
-            .find(to, |_: &Holder, socket| rank(socket, from));
+            .find(to, from, |_: &Holder, socket| rank(socket, from));
         let Some(target) = found.and_then(|socket| socket.downcast::<Udp>()) else {
-            let len = data.discard()?;
-            if self.connected_to().is_some() {
-                self.inbox.fail(Errno::ECONNREFUSED);
-            }
+            self.refused(data, to)?;
             return Ok(len);
         };
+        match ancillary.header.segment {
+            Some(bytes) if len > bytes.into() => {
+                target.take_many(data, ancillary.header, bytes.into(), from)?;
+            }
+            _ => {
+                let header = ancillary.header.alone();
+                target.take(
+                    data,
+                    Ancillary {
+                        header,
+                        ..ancillary
+                    },
+                    from,
+                )?;
+            }
+        }
+        Ok(len)
+    }
+
+    /// Receives a datagram; without room it is lost.
+    fn take(&self, data: &mut Source, ancillary: Ancillary, from: SocketAddr) -> Result<()> {
         let (sender, all) = (Name::Inet(from), usize::MAX);
-        let sent = target
+        let received = self
             .inbox
             .write_record(data, ancillary, sender, all, &Wait::NEVER);
-        match sent {
+        match received {
             Err(Errno::EFAULT) => Err(Errno::EFAULT),
-            // Without room it is lost.
-            _ => Ok(len),
+            Err(_) => {
+                self.inbox.lose();
+                Ok(())
+            }
+            Ok(_) => Ok(()),
+        }
+    }
+
+    /// Receives datagrams of `bytes` each, together where the program takes them so.
+    fn take_many(
+        &self,
+        data: &mut Source,
+        header: Header,
+        bytes: usize,
+        from: SocketAddr,
+    ) -> Result<()> {
+        let with = |header| Ancillary {
+            header,
+            ..Ancillary::default()
+        };
+        if Header::takes_many(&self.options) {
+            return self.take(data, with(header), from);
+        }
+        let all = copied(data, usize::MAX)?;
+        for one in all.chunks(bytes) {
+            self.take(&mut Source::kernel(one), with(header.alone()), from)?;
+        }
+        Ok(())
+    }
+
+    /// Nobody has the port `to`: the sender is told where it is connected to there, or asked to be told.
+    fn refused(&self, data: &mut Source, to: SocketAddr) -> Result<()> {
+        let asked = if to.is_ipv4() {
+            self.options.is_on(IP, IP_RECVERR)
+        } else {
+            self.options.is_on(IPV6, IPV6_RECVERR)
+        };
+        if asked {
+            self.errors.push(to, copied(data, QUOTED)?);
+        }
+        data.discard()?;
+        if asked || self.connected_to().is_some() {
+            self.inbox.fail(Errno::ECONNREFUSED);
+        }
+        Ok(())
+    }
+
+    /// Receives an error, after which the next is due.
+    fn receive_error(&self, to: &mut Sink) -> Result<Received> {
+        let received = self.errors.receive(to);
+        if received.is_ok() {
+            self.inbox.take_error();
+            if !self.errors.is_empty() {
+                self.inbox.fail(Errno::ECONNREFUSED);
+            }
+        }
+        received
+    }
+
+    /// EINVAL for more datagrams at once than can be.
+    fn check_segments(&self, header: &Header, len: usize) -> Result<()> {
+        match header.segment {
+            Some(bytes) if len > usize::from(bytes) * MAX_SEGMENTS => Err(Errno::EINVAL),
+            _ => Ok(()),
         }
     }
 
@@ -141,6 +226,17 @@ impl Udp {
         self.deliver(&mut data, ancillary, begun.to, begun.from)
             .map(|_| ())
     }
+}
+
+/// The first bytes of what is sent, `most` of them.
+fn copied(data: &mut Source, most: usize) -> Result<Vec<u8>> {
+    let (mut bytes, len) = (Vec::new(), data.left().min(most));
+    bytes.try_reserve_exact(len).map_err(|_| Errno::ENOBUFS)?;
+    bytes.resize(len, 0);
+    if data.take(&mut bytes)? < len {
+        return Err(Errno::EFAULT);
+    }
+    Ok(bytes)
 }
 
 /// How well a socket fits a datagram from `from`: one that is connected to there is best, one that is connected elsewhere
@@ -160,12 +256,14 @@ impl Socket for Udp {
 
     fn bind(self: Arc<Self>, address: &Address) -> Result<()> {
         let weak = Arc::downgrade(&self);
-        self.place.bind(address, &self.base, weak)
+        let how = self.options.binding();
+        self.place.bind(address, &self.base, how, weak)
     }
 
     fn connect(self: Arc<Self>, address: &Address, _wait: &Wait) -> Result<()> {
         if address.is_unspecified() {
             *self.peer.lock() = None;
+            self.place.dissolve(false);
             return Ok(());
         }
         let given = address.inet(self.base.domain)?;
@@ -207,9 +305,13 @@ impl Socket for Udp {
         if self.mute.load(Acquire) {
             return Err(Errno::EPIPE);
         }
-        let (to, from) = self.route(to)?;
+        let (to, mut from) = self.route(to)?;
         let mut ancillary = message.ancillary;
         ancillary.header.complete(&self.options, to);
+        self.check_segments(&ancillary.header, len)?;
+        if let Some(ip) = ancillary.header.from {
+            from.set_ip(ip);
+        }
         let corked = message.flags & MSG_MORE != 0 || self.options.value(UDP, CORK) != 0;
         if !corked && begun.is_none() {
             drop(begun);
@@ -242,7 +344,7 @@ impl Socket for Udp {
             return Err(Errno::EOPNOTSUPP);
         }
         if flags & MSG_ERRQUEUE != 0 {
-            return Err(Errno::EAGAIN);
+            return self.receive_error(to);
         }
         if let Some(error) = self.inbox.take_error() {
             return Err(error);
@@ -272,7 +374,10 @@ impl Socket for Udp {
         events.set(Events::IN, self.inbox.has_data() || deaf);
         events.set(Events::READ_HANG_UP, deaf);
         events.set(Events::HANG_UP, deaf && mute);
-        events.set(Events::ERROR, self.inbox.has_error());
+        let error = self.inbox.has_error() || !self.errors.is_empty();
+        events.set(Events::ERROR, error);
+        let also = self.base.options.is_on(SO_SELECT_ERR_QUEUE);
+        events.set(Events::PRIORITY, also && !self.errors.is_empty());
         events
     }
 
@@ -284,10 +389,14 @@ impl Socket for Udp {
         self.inbox.take_error()
     }
 
+    fn incoming_cpu(&self) -> Option<u32> {
+        self.connected_to().and_then(|_| self.inbox.cpu())
+    }
+
     fn options_changed(&self) {
         let options = &self.base.options;
         self.inbox.set_limit(options.receive_buffer());
-        self.inbox.set_wants_times(options.stamps().is_some());
+        self.inbox.set_wants_times(options.wants_times());
     }
 
     fn option(&self, level: u32, name: u32) -> Result<Vec<u8>> {
@@ -298,6 +407,11 @@ impl Socket for Udp {
     fn set_option(&self, level: u32, name: u32, value: &[u8]) -> Result<()> {
         let (base, place) = (&self.base, &self.place);
         self.options.set(base, place, level, name, value)?;
+        if matches!((level, name), (IP, IP_RECVERR) | (IPV6, IPV6_RECVERR))
+            && !self.options.is_on(level, name)
+        {
+            self.errors.clear();
+        }
         if (level, name) == (UDP, CORK) && self.options.value(UDP, CORK) == 0 {
             let begun = self.begun.lock().take();
             self.finish(begun)?;

@@ -8,7 +8,7 @@ use crate::fs::poll::{Events, PollTable};
 use crate::mm::heap::try_arc;
 use crate::net::SEQPACKET;
 use crate::net::backlog::Backlog;
-use crate::net::channel::Channel;
+use crate::net::channel::{Channel, Kind};
 use crate::net::message::{Credentials, Peer};
 use crate::net::name::{Address, Name};
 use crate::net::socket::{Base, Outgoing, Received, Socket};
@@ -73,14 +73,20 @@ impl Connected {
     /// A channel that this socket reads and `writer` writes.
     fn channel_from(&self, writer: &Self) -> Result<Arc<Channel>> {
         let limit = writer.base.options.send_buffer();
+        let kind = if self.is_framed() {
+            Kind::Records
+        } else {
+            Kind::Stream
+        };
         let channel = Channel::new(
-            self.base.number,
-            self.is_framed(),
+            &self.base.reader,
+            kind,
             limit,
             &self.base.readable,
             &writer.base.writable,
         )?;
         channel.set_wants_credentials(self.base.options.wants_credentials());
+        channel.set_inline(self.base.options.is_on(SO_OOBINLINE));
         Ok(channel)
     }
 
@@ -205,7 +211,8 @@ impl Socket for Connected {
     }
 
     fn send(self: Arc<Self>, message: Outgoing, wait: &Wait) -> Result<usize> {
-        if message.flags & MSG_OOB != 0 {
+        let urgent = message.flags & MSG_OOB != 0;
+        if urgent && self.is_framed() {
             return Err(Errno::EOPNOTSUPP);
         }
         if message.to.is_some() && !self.is_framed() {
@@ -230,11 +237,11 @@ impl Socket for Connected {
         if self.is_framed() {
             return channel.write_record(message.data, ancillary, Name::Unnamed, usize::MAX, wait);
         }
-        channel.write(message.data, ancillary, wait)
+        channel.write(message.data, ancillary, urgent, wait)
     }
 
     fn receive(&self, to: &mut Sink, flags: u32, wait: &Wait) -> Result<Received> {
-        if flags & MSG_OOB != 0 {
+        if flags & MSG_OOB != 0 && self.is_framed() {
             return Err(Errno::EOPNOTSUPP);
         }
         let link = self.link.get().ok_or(if self.is_framed() {
@@ -242,6 +249,9 @@ impl Socket for Connected {
         } else {
             Errno::EINVAL
         })?;
+        if flags & MSG_OOB != 0 {
+            return link.incoming.receive_urgent(to, flags);
+        }
         let credentials = self.base.options.wants_credentials();
         let manner = Manner {
             credentials,
@@ -249,6 +259,9 @@ impl Socket for Connected {
             peeks_wait: false,
         };
         let mut received = stream::receive(&link.incoming, to, flags, manner, || false, wait)?;
+        if received.count > 0 {
+            received.found.from = link.peer.lock().clone();
+        }
         if credentials {
             let sender = &mut received.found.ancillary.credentials;
             sender.get_or_insert(Credentials::UNKNOWN);
@@ -302,6 +315,7 @@ impl Socket for Connected {
         };
         let ended = link.incoming.is_ended();
         events.set(Events::IN, link.incoming.has_data() || ended);
+        events.set(Events::PRIORITY, link.incoming.is_urgent());
         events.set(Events::READ_HANG_UP, ended);
         events.set(Events::HANG_UP, ended && link.outgoing.is_ended());
         events.set(Events::ERROR, link.incoming.has_error());
@@ -319,6 +333,11 @@ impl Socket for Connected {
         Ok(self.link.get().map_or((0, 0), |link| {
             (link.incoming.first_len(), link.outgoing.len())
         }))
+    }
+
+    fn is_at_mark(&self) -> bool {
+        let link = self.link.get();
+        link.is_some_and(|link| link.incoming.is_at_mark())
     }
 
     fn is_listening(&self) -> bool {
@@ -341,6 +360,7 @@ impl Socket for Connected {
         let Some(link) = self.link.get() else { return };
         let options = &self.base.options;
         link.outgoing.set_limit(options.send_buffer());
+        link.incoming.set_inline(options.is_on(SO_OOBINLINE));
         link.incoming
             .set_wants_credentials(options.wants_credentials());
     }

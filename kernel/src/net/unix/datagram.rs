@@ -8,7 +8,7 @@ use crate::fs::new_anonymous_number;
 use crate::fs::poll::{Events, PollTable, WaitSource};
 use crate::mm::heap::try_arc;
 use crate::net::DATAGRAM;
-use crate::net::channel::{Channel, Reading};
+use crate::net::channel::{Channel, Kind, Reading};
 use crate::net::message::{Credentials, Peer};
 use crate::net::name::{Address, Name};
 use crate::net::socket::{Base, Outgoing, Received, Socket};
@@ -64,7 +64,7 @@ impl Datagram {
         // Its senders are many, so the room in its own queue has a source of its own.
         let room = WaitSource::new()?;
         let limit = base.options.receive_buffer();
-        let channel = Channel::new(base.number, true, limit, &base.readable, &room)?;
+        let channel = Channel::new(&base.reader, Kind::Records, limit, &base.readable, &room)?;
         let inbox = try_arc(Inbox {
             channel,
             name: bound.name().clone(),
@@ -290,7 +290,7 @@ impl Socket for Datagram {
     fn options_changed(&self) {
         let (options, channel) = (&self.base.options, &self.inbox.channel);
         channel.set_wants_credentials(options.wants_credentials());
-        channel.set_wants_times(options.stamps().is_some());
+        channel.set_wants_times(options.wants_times());
     }
 }
 

@@ -1,0 +1,265 @@
+//! Options of sockets. What needs packets that get lost, wait or leave the machine has nothing to change here, where none does.
+
+use super::{Group, choices};
+use crate::Status::{Absent, Partial, Whole};
+
+/// Options of level SOL_SOCKET.
+pub const SOCKET: Group = Group {
+    title: "setsockopt, getsockopt: SOL_SOCKET",
+    refused: "ENOPROTOOPT, and what would attach a filter EPERM",
+    choices: choices! {
+        1 SO_DEBUG Partial("kept: nothing is traced");
+        2 SO_REUSEADDR Whole;
+        3 SO_TYPE Whole;
+        4 SO_ERROR Whole;
+        5 SO_DONTROUTE Partial("kept: no gateway leads anywhere");
+        6 SO_BROADCAST Partial("kept: no address is a broadcast's");
+        7 SO_SNDBUF Whole;
+        8 SO_RCVBUF Whole;
+        9 SO_KEEPALIVE Partial("kept: the other end is on this machine and answers");
+        10 SO_OOBINLINE Whole;
+        11 SO_NO_CHECK Partial("kept: nothing is damaged");
+        12 SO_PRIORITY Partial("kept: nothing queues to be sent");
+        13 SO_LINGER Whole;
+        14 SO_BSDCOMPAT Whole;
+        15 SO_REUSEPORT Whole;
+        16 SO_PASSCRED Whole;
+        17 SO_PEERCRED Whole;
+        18 SO_RCVLOWAT Whole;
+        19 SO_SNDLOWAT Whole;
+        20 SO_RCVTIMEO_OLD Whole;
+        21 SO_SNDTIMEO_OLD Whole;
+        25 SO_BINDTODEVICE Partial("lo alone");
+        26 SO_ATTACH_FILTER Absent;
+        27 SO_DETACH_FILTER Whole;
+        28 SO_PEERNAME Whole;
+        29 SO_TIMESTAMP_OLD Partial("of datagrams");
+        30 SO_ACCEPTCONN Whole;
+        31 SO_PEERSEC Absent;
+        32 SO_SNDBUFFORCE Whole;
+        33 SO_RCVBUFFORCE Whole;
+        34 SO_PASSSEC Partial("kept: there is no security module");
+        35 SO_TIMESTAMPNS_OLD Partial("of datagrams");
+        36 SO_MARK Partial("kept: nothing looks at marks");
+        37 SO_TIMESTAMPING_OLD Partial("times of received datagrams; what is of sending is EINVAL");
+        38 SO_PROTOCOL Whole;
+        39 SO_DOMAIN Whole;
+        40 SO_RXQ_OVFL Whole;
+        41 SO_WIFI_STATUS Partial("kept: there is no radio");
+        42 SO_PEEK_OFF Absent;
+        43 SO_NOFCS Partial("kept: there are no frames");
+        44 SO_LOCK_FILTER Partial("kept: there are no filters");
+        45 SO_SELECT_ERR_QUEUE Whole;
+        46 SO_BUSY_POLL Partial("kept: there is no device to poll");
+        47 SO_MAX_PACING_RATE Partial("told: it cannot be set");
+        48 SO_BPF_EXTENSIONS Whole;
+        49 SO_INCOMING_CPU Partial("told: it cannot be set");
+        50 SO_ATTACH_BPF Absent;
+        51 SO_ATTACH_REUSEPORT_CBPF Absent;
+        52 SO_ATTACH_REUSEPORT_EBPF Absent;
+        53 SO_CNX_ADVICE Absent;
+        55 SO_MEMINFO Partial("what waits, and what may");
+        56 SO_INCOMING_NAPI_ID Whole;
+        57 SO_COOKIE Whole;
+        59 SO_PEERGROUPS Whole;
+        60 SO_ZEROCOPY Absent;
+        61 SO_TXTIME Absent;
+        62 SO_BINDTOIFINDEX Absent;
+        63 SO_TIMESTAMP_NEW Partial("of datagrams");
+        64 SO_TIMESTAMPNS_NEW Partial("of datagrams");
+        65 SO_TIMESTAMPING_NEW Absent;
+        66 SO_RCVTIMEO_NEW Whole;
+        67 SO_SNDTIMEO_NEW Whole;
+        68 SO_DETACH_REUSEPORT_BPF Absent;
+        69 SO_PREFER_BUSY_POLL Absent;
+        70 SO_BUSY_POLL_BUDGET Absent;
+        71 SO_NETNS_COOKIE Absent;
+        72 SO_BUF_LOCK Absent;
+        73 SO_RESERVE_MEM Absent;
+        74 SO_TXREHASH Partial("kept: there is one way");
+        75 SO_RCVMARK Partial("kept: nothing has a mark");
+        76 SO_PASSPIDFD Whole;
+        77 SO_PEERPIDFD Whole;
+    },
+};
+
+/// Options of level IPPROTO_IP.
+pub const IP: Group = Group {
+    title: "setsockopt, getsockopt: IPPROTO_IP",
+    refused: "ENOPROTOOPT",
+    choices: choices! {
+        1 IP_TOS Whole;
+        2 IP_TTL Whole;
+        3 IP_HDRINCL Whole;
+        4 IP_OPTIONS Absent;
+        5 IP_ROUTER_ALERT Absent;
+        6 IP_RECVOPTS Partial("kept: nothing has options");
+        7 IP_RETOPTS Partial("kept: nothing has options");
+        8 IP_PKTINFO Whole;
+        9 IP_PKTOPTIONS Absent;
+        10 IP_MTU_DISCOVER Partial("kept: whatever can be sent is short enough");
+        11 IP_RECVERR Partial("datagrams that nobody took");
+        12 IP_RECVTTL Whole;
+        13 IP_RECVTOS Whole;
+        14 IP_MTU Whole;
+        15 IP_FREEBIND Whole;
+        16 IP_IPSEC_POLICY Absent;
+        17 IP_XFRM_POLICY Absent;
+        18 IP_PASSSEC Partial("kept: there is no security module");
+        19 IP_TRANSPARENT Whole;
+        20 IP_RECVORIGDSTADDR Whole;
+        21 IP_MINTTL Partial("kept: it takes nothing away");
+        22 IP_NODEFRAG Whole;
+        23 IP_CHECKSUM Partial("kept: no checksum is told");
+        24 IP_BIND_ADDRESS_NO_PORT Whole;
+        25 IP_RECVFRAGSIZE Absent;
+        26 IP_RECVERR_RFC4884 Partial("kept: no error has extensions");
+        32 IP_MULTICAST_IF Absent;
+        33 IP_MULTICAST_TTL Partial("kept: there are no groups");
+        34 IP_MULTICAST_LOOP Partial("kept: there are no groups");
+        35 IP_ADD_MEMBERSHIP Absent;
+        36 IP_DROP_MEMBERSHIP Absent;
+        37 IP_UNBLOCK_SOURCE Absent;
+        38 IP_BLOCK_SOURCE Absent;
+        39 IP_ADD_SOURCE_MEMBERSHIP Absent;
+        40 IP_DROP_SOURCE_MEMBERSHIP Absent;
+        41 IP_MSFILTER Absent;
+        42 MCAST_JOIN_GROUP Absent;
+        43 MCAST_BLOCK_SOURCE Absent;
+        44 MCAST_UNBLOCK_SOURCE Absent;
+        45 MCAST_LEAVE_GROUP Absent;
+        46 MCAST_JOIN_SOURCE_GROUP Absent;
+        47 MCAST_LEAVE_SOURCE_GROUP Absent;
+        48 MCAST_MSFILTER Absent;
+        49 IP_MULTICAST_ALL Partial("kept: there are no groups");
+        50 IP_UNICAST_IF Absent;
+        51 IP_LOCAL_PORT_RANGE Whole;
+        52 IP_PROTOCOL Absent;
+    },
+};
+
+/// Options of level IPPROTO_IPV6.
+pub const IPV6: Group = Group {
+    title: "setsockopt, getsockopt: IPPROTO_IPV6",
+    refused: "ENOPROTOOPT",
+    choices: choices! {
+        1 IPV6_ADDRFORM Absent;
+        2 IPV6_2292PKTINFO Partial("kept: ask with IPV6_RECVPKTINFO");
+        3 IPV6_2292HOPOPTS Partial("kept: nothing has options");
+        4 IPV6_2292DSTOPTS Partial("kept: nothing has options");
+        5 IPV6_2292RTHDR Partial("kept: nothing has options");
+        6 IPV6_2292PKTOPTIONS Absent;
+        7 IPV6_CHECKSUM Absent;
+        8 IPV6_2292HOPLIMIT Partial("kept: ask with IPV6_RECVHOPLIMIT");
+        9 IPV6_NEXTHOP Absent;
+        11 IPV6_FLOWINFO Partial("kept: nothing has labels");
+        16 IPV6_UNICAST_HOPS Whole;
+        17 IPV6_MULTICAST_IF Absent;
+        18 IPV6_MULTICAST_HOPS Partial("kept: there are no groups");
+        19 IPV6_MULTICAST_LOOP Partial("kept: there are no groups");
+        20 IPV6_ADD_MEMBERSHIP Absent;
+        21 IPV6_DROP_MEMBERSHIP Absent;
+        22 IPV6_ROUTER_ALERT Whole;
+        23 IPV6_MTU_DISCOVER Partial("kept: whatever can be sent is short enough");
+        24 IPV6_MTU Whole;
+        25 IPV6_RECVERR Partial("datagrams that nobody took");
+        26 IPV6_V6ONLY Whole;
+        27 IPV6_JOIN_ANYCAST Absent;
+        28 IPV6_LEAVE_ANYCAST Absent;
+        29 IPV6_MULTICAST_ALL Partial("kept: there are no groups");
+        30 IPV6_ROUTER_ALERT_ISOLATE Partial("kept: nothing has options");
+        31 IPV6_RECVERR_RFC4884 Partial("kept: no error has extensions");
+        32 IPV6_FLOWLABEL_MGR Absent;
+        33 IPV6_FLOWINFO_SEND Partial("kept: nothing has labels");
+        34 IPV6_IPSEC_POLICY Absent;
+        35 IPV6_XFRM_POLICY Absent;
+        36 IPV6_HDRINCL Absent;
+        49 IPV6_RECVPKTINFO Whole;
+        50 IPV6_PKTINFO Absent;
+        51 IPV6_RECVHOPLIMIT Whole;
+        53 IPV6_RECVHOPOPTS Partial("kept: nothing has options");
+        54 IPV6_HOPOPTS Absent;
+        55 IPV6_RTHDRDSTOPTS Absent;
+        56 IPV6_RECVRTHDR Partial("kept: nothing has options");
+        57 IPV6_RTHDR Absent;
+        58 IPV6_RECVDSTOPTS Partial("kept: nothing has options");
+        59 IPV6_DSTOPTS Absent;
+        60 IPV6_RECVPATHMTU Partial("kept: the path never changes");
+        61 IPV6_PATHMTU Absent;
+        62 IPV6_DONTFRAG Partial("kept: whatever can be sent is short enough");
+        66 IPV6_RECVTCLASS Whole;
+        67 IPV6_TCLASS Whole;
+        70 IPV6_AUTOFLOWLABEL Partial("kept: nothing has labels");
+        72 IPV6_ADDR_PREFERENCES Absent;
+        73 IPV6_MINHOPCOUNT Partial("kept: it takes nothing away");
+        74 IPV6_RECVORIGDSTADDR Whole;
+        75 IPV6_TRANSPARENT Whole;
+        76 IPV6_UNICAST_IF Absent;
+        77 IPV6_RECVFRAGSIZE Partial("kept: there are no fragments");
+        78 IPV6_FREEBIND Whole;
+    },
+};
+
+/// Options of level IPPROTO_TCP.
+pub const TCP: Group = Group {
+    title: "setsockopt, getsockopt: IPPROTO_TCP",
+    refused: "ENOPROTOOPT",
+    choices: choices! {
+        1 TCP_NODELAY Partial("kept: bytes never wait for more");
+        2 TCP_MAXSEG Partial("kept: there are no segments");
+        3 TCP_CORK Partial("kept: bytes never wait for more");
+        4 TCP_KEEPIDLE Partial("kept: the other end is on this machine and answers");
+        5 TCP_KEEPINTVL Partial("kept: the other end is on this machine and answers");
+        6 TCP_KEEPCNT Partial("kept: the other end is on this machine and answers");
+        7 TCP_SYNCNT Partial("kept: nothing is sent twice");
+        8 TCP_LINGER2 Partial("kept: connections end at once");
+        9 TCP_DEFER_ACCEPT Partial("kept: a connection is accepted before it has data");
+        10 TCP_WINDOW_CLAMP Partial("kept: there are no windows");
+        11 TCP_INFO Partial("what a connection that lost nothing has");
+        12 TCP_QUICKACK Partial("kept: bytes arrive at once");
+        13 TCP_CONGESTION Partial("cubic and reno, which have nothing to do");
+        14 TCP_MD5SIG Absent;
+        16 TCP_THIN_LINEAR_TIMEOUTS Partial("kept: nothing is sent twice");
+        17 TCP_THIN_DUPACK Absent;
+        18 TCP_USER_TIMEOUT Partial("kept: nothing is sent twice");
+        19 TCP_REPAIR Absent;
+        20 TCP_REPAIR_QUEUE Absent;
+        21 TCP_QUEUE_SEQ Absent;
+        22 TCP_REPAIR_OPTIONS Absent;
+        23 TCP_FASTOPEN Partial("kept: data come after the connection");
+        24 TCP_TIMESTAMP Absent;
+        25 TCP_NOTSENT_LOWAT Partial("kept: what is written is sent");
+        26 TCP_CC_INFO Absent;
+        27 TCP_SAVE_SYN Partial("kept: none is there to be told");
+        28 TCP_SAVED_SYN Absent;
+        29 TCP_REPAIR_WINDOW Absent;
+        30 TCP_FASTOPEN_CONNECT Partial("kept: a connection comes before data");
+        31 TCP_ULP Absent;
+        32 TCP_MD5SIG_EXT Absent;
+        33 TCP_FASTOPEN_KEY Absent;
+        34 TCP_FASTOPEN_NO_COOKIE Partial("kept: data come after the connection");
+        35 TCP_ZEROCOPY_RECEIVE Absent;
+        36 TCP_INQ Whole;
+        37 TCP_TX_DELAY Partial("kept: nothing is delayed");
+        38 TCP_AO_ADD_KEY Absent;
+        39 TCP_AO_DEL_KEY Absent;
+        40 TCP_AO_INFO Absent;
+        41 TCP_AO_GET_KEYS Absent;
+        42 TCP_AO_REPAIR Absent;
+        43 TCP_IS_MPTCP Whole;
+    },
+};
+
+/// Options of level IPPROTO_UDP.
+pub const UDP: Group = Group {
+    title: "setsockopt, getsockopt: IPPROTO_UDP",
+    refused: "ENOPROTOOPT",
+    choices: choices! {
+        1 UDP_CORK Whole;
+        100 UDP_ENCAP Absent;
+        101 UDP_NO_CHECK6_TX Partial("kept: nothing is damaged");
+        102 UDP_NO_CHECK6_RX Partial("kept: nothing is damaged");
+        103 UDP_SEGMENT Whole;
+        104 UDP_GRO Whole;
+    },
+};

@@ -1,0 +1,101 @@
+//! Bytes out of band (MSG_OOB): one byte of a connection is urgent, its place is the mark, and a read ends there.
+
+use super::channel::{Bytes, Channel, Kind};
+use super::socket::Received;
+use crate::errno::{Errno, Result};
+use crate::fs::io::Sink;
+use crate::fs::sigio;
+use linux_raw_sys::net::{MSG_OOB, MSG_PEEK, MSG_TRUNC};
+
+/// The urgent byte.
+#[derive(Clone, Copy)]
+pub struct Urgent {
+    /// Its place, counted from the first byte that was ever written.
+    pub at: u64,
+    /// It was received with MSG_OOB.
+    pub taken: bool,
+}
+
+impl Bytes {
+    /// The byte that was written last is urgent; the one before it is an ordinary one again.
+    pub fn make_last_urgent(&mut self, kind: Kind, inline: bool) {
+        let last = self.written() - 1;
+        if self.is_at_mark() && kind == Kind::Tcp && !inline {
+            self.skip(1);
+        }
+        let taken = false;
+        self.urgent = Some(Urgent { at: last, taken });
+    }
+
+    /// Whether the next byte is urgent.
+    pub fn is_at_mark(&self) -> bool {
+        self.urgent.is_some_and(|urgent| urgent.at == self.read)
+    }
+
+    /// How many bytes from `skip` on can be read before the mark.
+    pub fn until_mark(&self, skip: usize) -> usize {
+        let from = self.read + skip as u64;
+        match self.urgent {
+            Some(urgent) if urgent.at > from => (urgent.at - from) as usize,
+            _ => usize::MAX,
+        }
+    }
+
+    /// Takes bytes out; the mark goes with its byte.
+    pub fn skip(&mut self, count: usize) {
+        self.ring.consume(count);
+        self.read += count as u64;
+        self.urgent = self.urgent.filter(|urgent| urgent.at >= self.read);
+    }
+
+    /// Bytes that wait, as FIONREAD has them: over TCP those before the mark, else those that were not taken.
+    pub fn waiting(&self, kind: Kind, inline: bool) -> usize {
+        match self.urgent {
+            Some(urgent) if kind == Kind::Tcp && !inline => (urgent.at - self.read) as usize,
+            Some(urgent) if urgent.taken => self.ring.len() - 1,
+            _ => self.ring.len(),
+        }
+    }
+}
+
+impl Channel {
+    /// Receives the urgent byte. EINVAL when there is none, or it is among the others.
+    pub fn receive_urgent(&self, to: &mut Sink, flags: u32) -> Result<Received> {
+        let mut bytes = self.lock();
+        let urgent = bytes
+            .urgent
+            .filter(|urgent| !urgent.taken && !self.is_inline());
+        let urgent = urgent.ok_or(Errno::EINVAL)?;
+        let room = to.left();
+        to.truncate(1);
+        let count = bytes.ring.peek(to, (urgent.at - bytes.read) as usize)?;
+        if flags & MSG_PEEK == 0 {
+            bytes.urgent = Some(Urgent {
+                taken: true,
+                ..urgent
+            });
+            self.publish(&bytes);
+        }
+        Ok(Received {
+            flags: if room == 0 {
+                MSG_OOB | MSG_TRUNC
+            } else {
+                MSG_OOB
+            },
+            count,
+            ..Received::default()
+        })
+    }
+
+    /// Whether the next byte is the urgent one (SIOCATMARK).
+    pub fn is_at_mark(&self) -> bool {
+        self.lock().is_at_mark()
+    }
+
+    /// Tells the reader's owner that a byte is urgent (SIGURG).
+    pub fn tell_urgent(&self) {
+        if let Some(file) = self.reader().file() {
+            sigio::tell_urgent(&file);
+        }
+    }
+}

@@ -1,0 +1,533 @@
+//! What sockets do when they are asked for more than bytes: urgent bytes, errors of datagrams, several at once, and what
+//! options tell beside what is received.
+
+use std::mem;
+
+use libc::{
+    AF_INET, AF_INET6, AF_UNIX, AF_UNSPEC, F_SETOWN, FIONREAD, IPPROTO_IP, IPPROTO_IPV6,
+    IPPROTO_TCP, IPPROTO_UDP, MSG_DONTWAIT, MSG_ERRQUEUE, MSG_OOB, MSG_PEEK, POLLERR, POLLIN,
+    POLLPRI, SIGURG, SO_OOBINLINE, SO_REUSEADDR, SOCK_DGRAM, SOCK_SEQPACKET, SOCK_STREAM,
+    SOL_SOCKET, c_int, sockaddr_un, socklen_t,
+};
+
+use crate::inet::{self, bind, connect, own_port, send_to};
+use crate::options::{controls, udp};
+use crate::pipes::ready;
+use crate::tell;
+use crate::unix::{pair, receive, send, set};
+
+const LOCAL: u32 = 0x7f00_0001;
+const SIOCATMARK: u64 = 0x8905;
+const UDP_SEGMENT: c_int = 103;
+const UDP_GRO: c_int = 104;
+const IP_LOCAL_PORT_RANGE: c_int = 51;
+const TCP_INQ: c_int = 36;
+
+/// Runs this part.
+pub fn run() {
+    // SAFETY: every pointer passed is that of a live value of the right kind.
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+        dissolved();
+        several();
+        refused();
+        told();
+        ports();
+        senders();
+        for family in [AF_INET, AF_UNIX] {
+            urgent(family);
+            inline(family);
+        }
+    }
+}
+
+unsafe fn unspecified(file: c_int) -> c_int {
+    let mut address: libc::sockaddr = unsafe { mem::zeroed() };
+    address.sa_family = AF_UNSPEC as _;
+    unsafe { libc::connect(file, &address, mem::size_of_val(&address) as socklen_t) }
+}
+
+/// Prints whether a port is the same as before, another or none, beside the name's address.
+unsafe fn place(what: &str, file: c_int, before: u16) {
+    let mut address: libc::sockaddr_in = unsafe { mem::zeroed() };
+    let mut length = mem::size_of_val(&address) as socklen_t;
+    unsafe { libc::getsockname(file, (&raw mut address).cast(), &mut length) };
+    let port = match u16::from_be(address.sin_port) {
+        0 => "no port",
+        port if port == before => "its port",
+        _ => "another port",
+    };
+    println!(
+        "{what}: {:#x}, {port}",
+        u32::from_be(address.sin_addr.s_addr)
+    );
+}
+
+/// connect to AF_UNSPEC leaves what bind was given.
+unsafe fn dissolved() {
+    unsafe {
+        for kind in [SOCK_DGRAM, SOCK_STREAM] {
+            let server = libc::socket(AF_INET, kind, 0);
+            bind(server, AF_INET, LOCAL, 0);
+            libc::listen(server, 50);
+            let to = own_port(server);
+            for (what, ip, port) in [
+                ("nothing", None, 0),
+                ("any", Some(0), 0),
+                ("an address", Some(LOCAL), 0),
+                ("a port", Some(0), 20401 + kind as u16),
+                ("both", Some(LOCAL), 20411 + kind as u16),
+            ] {
+                println!("kind {kind} bound to {what}");
+                let file = libc::socket(AF_INET, kind, 0);
+                if let Some(ip) = ip {
+                    tell("bind", bind(file, AF_INET, ip, port));
+                }
+                let before = own_port(file);
+                place("before", file, before);
+                tell("connect", connect(file, AF_INET, LOCAL, to));
+                let during = own_port(file);
+                place("connected", file, if before == 0 { during } else { before });
+                tell("dissolve", unspecified(file));
+                place("dissolved", file, during);
+                inet::name("peer", file, libc::getpeername);
+                tell("again", connect(file, AF_INET, LOCAL, to));
+                println!("has a port: {}", own_port(file) != 0);
+                libc::close(file);
+            }
+            libc::close(server);
+        }
+    }
+}
+
+unsafe fn send_with(file: c_int, bytes: &[u8], level: c_int, kind: c_int, data: &[u8]) -> i64 {
+    unsafe {
+        let mut control = [0u64; 16];
+        let mut piece = libc::iovec {
+            iov_base: bytes.as_ptr().cast_mut().cast(),
+            iov_len: bytes.len(),
+        };
+        let mut message: libc::msghdr = mem::zeroed();
+        message.msg_iov = &mut piece;
+        message.msg_iovlen = 1;
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = libc::CMSG_SPACE(data.len() as u32) as _;
+        let head = libc::CMSG_FIRSTHDR(&message);
+        (*head).cmsg_level = level;
+        (*head).cmsg_type = kind;
+        (*head).cmsg_len = libc::CMSG_LEN(data.len() as u32) as _;
+        std::ptr::copy_nonoverlapping(data.as_ptr(), libc::CMSG_DATA(head), data.len());
+        libc::sendmsg(file, &message, 0) as i64
+    }
+}
+
+/// Receives, and prints lengths until nothing is left.
+unsafe fn lengths(what: &str, file: c_int) {
+    let mut bytes = [0u8; 4096];
+    let mut found = Vec::new();
+    loop {
+        let room = bytes.len();
+        let count = unsafe { libc::recv(file, bytes.as_mut_ptr().cast(), room, MSG_DONTWAIT) };
+        if count < 0 {
+            break;
+        }
+        found.push(count);
+    }
+    println!("{what}: {found:?}");
+}
+
+/// Several datagrams by one send, and received at once.
+unsafe fn several() {
+    unsafe {
+        for family in [AF_INET, AF_INET6] {
+            let (from, to) = (udp(family), udp(family));
+            tell("connect", connect(from, family, LOCAL, own_port(to)));
+            let bytes = [7u8; 350];
+            tell("segments", set(from, IPPROTO_UDP, UDP_SEGMENT, 100));
+            tell("send", send(from, &bytes, 0));
+            lengths("received", to);
+            tell("too many", send(from, &[0; 13_000], 0));
+            tell("no segments", set(from, IPPROTO_UDP, UDP_SEGMENT, 0));
+            let size = 150u16.to_ne_bytes();
+            tell(
+                "by a message",
+                send_with(from, &bytes, IPPROTO_UDP, UDP_SEGMENT, &size),
+            );
+            lengths("received", to);
+            tell(
+                "an odd one",
+                send_with(from, &bytes, IPPROTO_UDP, UDP_SEGMENT, &[1]),
+            );
+            tell("another", send_with(from, &bytes, IPPROTO_UDP, 77, &size));
+            tell("gro", set(to, IPPROTO_UDP, UDP_GRO, 1));
+            tell(
+                "by a message",
+                send_with(from, &bytes, IPPROTO_UDP, UDP_SEGMENT, &size),
+            );
+            for (_, data) in controls("together", to) {
+                println!("  {:?}", data);
+            }
+            tell("alone", send(from, &bytes, 0));
+            controls("alone", to);
+            libc::close(from);
+            libc::close(to);
+        }
+    }
+}
+
+/// Receives from the queue of errors and prints what it says.
+unsafe fn queued(what: &str, file: c_int) {
+    unsafe {
+        let mut room = [0u64; 32];
+        let mut bytes = [0u8; 8];
+        let mut from = [0u8; 28];
+        let mut piece = libc::iovec {
+            iov_base: bytes.as_mut_ptr().cast(),
+            iov_len: bytes.len(),
+        };
+        let mut message: libc::msghdr = mem::zeroed();
+        message.msg_name = from.as_mut_ptr().cast();
+        message.msg_namelen = from.len() as _;
+        message.msg_iov = &mut piece;
+        message.msg_iovlen = 1;
+        message.msg_control = room.as_mut_ptr().cast();
+        message.msg_controllen = mem::size_of_val(&room) as _;
+        let count = libc::recvmsg(file, &mut message, MSG_ERRQUEUE | MSG_DONTWAIT);
+        if count < 0 {
+            return tell(what, -1);
+        }
+        println!(
+            "{what}: {count} {:?} flags {:#x}, to family {} of {}",
+            String::from_utf8_lossy(&bytes[..count as usize]),
+            message.msg_flags & !MSG_DONTWAIT,
+            from[0],
+            message.msg_namelen
+        );
+        let head = libc::CMSG_FIRSTHDR(&message);
+        if let Some(header) = head.as_ref() {
+            let length = header.cmsg_len as usize - 16;
+            let data = std::slice::from_raw_parts(libc::CMSG_DATA(head), length);
+            println!("  {} {}: {data:?}", header.cmsg_level, header.cmsg_type);
+        }
+    }
+}
+
+/// What became of datagrams that nobody took.
+unsafe fn refused() {
+    unsafe {
+        for (family, level, option) in [
+            (AF_INET, IPPROTO_IP, libc::IP_RECVERR),
+            (AF_INET6, IPPROTO_IPV6, libc::IPV6_RECVERR),
+        ] {
+            let (file, gone) = (udp(family), udp(family));
+            let port = own_port(gone);
+            libc::close(gone);
+            tell("not asked", send_to(file, b"lost", family, LOCAL, port));
+            ready("not asked", file, POLLIN | POLLERR);
+            queued("empty", file);
+            tell("ask", set(file, level, option, 1));
+            tell("one", send_to(file, b"one", family, LOCAL, port));
+            ready("an error", file, POLLIN | POLLERR);
+            tell("two", send_to(file, b"two", family, LOCAL, port));
+            tell(
+                "two again",
+                send_to(file, b"long two, again", family, LOCAL, port),
+            );
+            queued("first", file);
+            receive("received", file, 8, MSG_DONTWAIT);
+            queued("second", file);
+            ready("no more", file, POLLIN | POLLERR);
+            queued("no more", file);
+            receive("received", file, 8, MSG_DONTWAIT);
+            tell("three", send_to(file, b"three", family, LOCAL, port));
+            tell("ask no more", set(file, level, option, 0));
+            queued("forgotten", file);
+            libc::close(file);
+        }
+    }
+}
+
+/// What is told beside bytes.
+unsafe fn told() {
+    unsafe {
+        // Software's time of arrival, and none of hardware.
+        let (from, to) = (udp(AF_INET), udp(AF_INET));
+        let port = own_port(to);
+        tell("stamping", set(to, SOL_SOCKET, libc::SO_TIMESTAMPING, 0x18));
+        send_to(from, b"x", AF_INET, LOCAL, port);
+        for (_, data) in controls("stamped", to) {
+            let words: Vec<i64> = data
+                .as_chunks()
+                .0
+                .iter()
+                .map(|&w| i64::from_ne_bytes(w))
+                .collect();
+            println!("  a time: {}, then {:?}", words[0] > 0, &words[2..]);
+        }
+        tell("not told", set(to, SOL_SOCKET, libc::SO_TIMESTAMPING, 8));
+        send_to(from, b"x", AF_INET, LOCAL, port);
+        controls("stamped", to);
+        tell("odd", set(to, SOL_SOCKET, libc::SO_TIMESTAMPING, 1 << 30));
+        // Where it was to go, and from where.
+        tell("to", set(to, IPPROTO_IP, libc::IP_RECVORIGDSTADDR, 1));
+        send_to(from, b"x", AF_INET, LOCAL, port);
+        for (_, data) in controls("told", to) {
+            println!(
+                "  {}: {:?}",
+                u16::from_be_bytes([data[2], data[3]]) == port,
+                &data[4..]
+            );
+        }
+        tell("no more", set(to, IPPROTO_IP, libc::IP_RECVORIGDSTADDR, 0));
+        let info = [0i32, 0x0200_007f, 0].map(i32::to_ne_bytes).concat();
+        connect(from, AF_INET, LOCAL, port);
+        tell(
+            "from",
+            send_with(from, b"x", IPPROTO_IP, libc::IP_PKTINFO, &info),
+        );
+        let mut address: libc::sockaddr_in = mem::zeroed();
+        let mut length = mem::size_of_val(&address) as socklen_t;
+        let mut byte = 0u8;
+        let count = libc::recvfrom(
+            to,
+            (&raw mut byte).cast(),
+            1,
+            MSG_DONTWAIT,
+            (&raw mut address).cast(),
+            &mut length,
+        );
+        println!("from: {count} {:#x}", u32::from_be(address.sin_addr.s_addr));
+        let far = [0i32, 0x0808_0808, 0].map(i32::to_ne_bytes).concat();
+        let sent = send_with(from, b"x", IPPROTO_IP, libc::IP_PKTINFO, &far);
+        println!("from elsewhere: {}", sent == -1);
+        for (what, kind, data) in [
+            ("ttl 0", libc::IP_TTL, &[0, 0, 0, 0][..]),
+            ("short ttl", libc::IP_TTL, &[1]),
+            ("tos", libc::IP_TOS, &[8]),
+            ("odd", 99, &[0, 0, 0, 0]),
+        ] {
+            tell(what, send_with(from, b"x", IPPROTO_IP, kind, data));
+        }
+        lengths("received", to);
+        // What was lost.
+        tell("lost", set(to, SOL_SOCKET, libc::SO_RXQ_OVFL, 1));
+        tell("room", set(to, SOL_SOCKET, libc::SO_RCVBUF, 2304));
+        for _ in 0..20 {
+            send(from, &[0; 1000], 0);
+        }
+        let mut bytes = [0u8; 2048];
+        while libc::recv(to, bytes.as_mut_ptr().cast(), 2048, MSG_DONTWAIT) > 0 {}
+        send(from, b"x", 0);
+        for (_, data) in controls("after those", to) {
+            println!("  lost some: {}", data != [0, 0, 0, 0]);
+        }
+        connect(to, AF_INET, LOCAL, own_port(from));
+        send(from, b"x", 0);
+        lengths("received", to);
+        println!(
+            "a cpu: {}",
+            crate::unix::option(to, libc::SO_INCOMING_CPU) >= 0
+        );
+        // What is left of a connection.
+        let [a, b] = inet::pair(AF_INET);
+        tell("inq", set(b, IPPROTO_TCP, TCP_INQ, 1));
+        tell("inq 2", set(b, IPPROTO_TCP, TCP_INQ, 2));
+        send(a, b"twelve bytes", 0);
+        for (_, data) in controls("eight of twelve", b) {
+            println!("  {data:?}");
+        }
+        libc::shutdown(a, libc::SHUT_WR);
+        for (_, data) in controls("the rest", b) {
+            println!("  {data:?}");
+        }
+    }
+}
+
+/// Which ports are chosen, and addresses that are nobody's.
+unsafe fn ports() {
+    unsafe {
+        for kind in [SOCK_STREAM, SOCK_DGRAM] {
+            let range = 40010u32 << 16 | 40008;
+            let files: Vec<c_int> = (0..4).map(|_| libc::socket(AF_INET, kind, 0)).collect();
+            for &file in &files {
+                tell("range", set(file, IPPROTO_IP, IP_LOCAL_PORT_RANGE, range));
+                let bound = bind(file, AF_INET, LOCAL, 0);
+                tell("bind", bound);
+                println!("within: {}", (40008..=40010).contains(&own_port(file)));
+            }
+            files.iter().for_each(|&file| _ = libc::close(file));
+            let file = libc::socket(AF_INET, kind, 0);
+            for range in [40008u32 << 16 | 40010, 40010, 40010 << 16, 10 << 16 | 5] {
+                tell("range", set(file, IPPROTO_IP, IP_LOCAL_PORT_RANGE, range));
+            }
+            tell("elsewhere", bind(file, AF_INET, 0x0808_0808, 0));
+            tell("free", set(file, IPPROTO_IP, libc::IP_FREEBIND, 1));
+            tell("elsewhere", bind(file, AF_INET, 0x0808_0808, 0));
+            libc::close(file);
+            let file = libc::socket(AF_INET, kind, 0);
+            tell(
+                "late",
+                set(file, IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1),
+            );
+            tell("bind", bind(file, AF_INET, LOCAL, 0));
+            place("bound", file, 1);
+            let server = libc::socket(AF_INET, kind, 0);
+            set(server, SOL_SOCKET, SO_REUSEADDR, 1);
+            bind(server, AF_INET, LOCAL, 0);
+            libc::listen(server, 1);
+            tell("connect", connect(file, AF_INET, LOCAL, own_port(server)));
+            println!("has a port: {}", own_port(file) != 0);
+            libc::close(file);
+            libc::close(server);
+        }
+    }
+}
+
+/// Who sent what a connection of Unix sockets receives.
+unsafe fn senders() {
+    unsafe {
+        for kind in [SOCK_STREAM, SOCK_SEQPACKET] {
+            let [server, client] = [0; 2].map(|_| libc::socket(AF_UNIX, kind, 0));
+            let mut names: [sockaddr_un; 2] = mem::zeroed();
+            for (at, name) in names.iter_mut().enumerate() {
+                name.sun_family = AF_UNIX as _;
+                name.sun_path[1] = b'a' as _;
+                name.sun_path[2] = (b'0' + at as u8) as _;
+            }
+            libc::bind(server, (&raw const names[0]).cast(), 5);
+            libc::bind(client, (&raw const names[1]).cast(), 5);
+            libc::listen(server, 1);
+            tell(
+                "connect",
+                libc::connect(client, (&raw const names[0]).cast(), 5),
+            );
+            let accepted = libc::accept(server, std::ptr::null_mut(), std::ptr::null_mut());
+            send(client, b"to", 0);
+            send(accepted, b"back", 0);
+            for file in [accepted, client] {
+                let mut from: sockaddr_un = mem::zeroed();
+                let mut length = mem::size_of_val(&from) as socklen_t;
+                let mut bytes = [0u8; 8];
+                let count = libc::recvfrom(
+                    file,
+                    bytes.as_mut_ptr().cast(),
+                    8,
+                    0,
+                    (&raw mut from).cast(),
+                    &mut length,
+                );
+                println!("{count} from {length}: {:?}", &from.sun_path[..3]);
+            }
+            for file in [server, client, accepted] {
+                libc::close(file);
+            }
+        }
+    }
+}
+
+/// What SIOCATMARK and FIONREAD say.
+unsafe fn mark(what: &str, file: c_int) {
+    let (mut at, mut count) = (-1, -1);
+    unsafe {
+        libc::ioctl(file, SIOCATMARK as _, &mut at);
+        libc::ioctl(file, FIONREAD as _, &mut count);
+    }
+    println!("{what}: at the mark {at}, waiting {count}");
+}
+
+fn priority(file: c_int) -> bool {
+    let mut asked = libc::pollfd {
+        fd: file,
+        events: POLLPRI,
+        revents: 0,
+    };
+    // SAFETY: one record.
+    unsafe { libc::poll(&mut asked, 1, 0) == 1 && asked.revents & POLLPRI != 0 }
+}
+
+fn connection(family: c_int) -> [c_int; 2] {
+    // SAFETY: it makes sockets.
+    match family {
+        AF_UNIX => pair(SOCK_STREAM),
+        _ => unsafe { inet::pair(family) },
+    }
+}
+
+/// A byte out of band.
+unsafe fn urgent(family: c_int) {
+    unsafe {
+        println!("family {family}");
+        let [a, b] = connection(family);
+        receive("none", b, 8, MSG_OOB | MSG_DONTWAIT);
+        mark("empty", b);
+        let mut set: libc::sigset_t = mem::zeroed();
+        libc::sigaddset(&mut set, SIGURG);
+        libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+        tell("own", libc::fcntl(b, F_SETOWN, libc::getpid()));
+        tell("send", send(a, b"hello", MSG_OOB));
+        let time = libc::timespec {
+            tv_sec: 5,
+            tv_nsec: 0,
+        };
+        let signal = libc::sigtimedwait(&set, std::ptr::null_mut(), &time);
+        println!("SIGURG: {}", signal == SIGURG);
+        ready("urgent", b, POLLIN | POLLPRI);
+        println!("priority: {}", priority(b));
+        mark("before", b);
+        receive("look", b, 8, MSG_OOB | MSG_PEEK);
+        receive("urgent", b, 8, MSG_OOB);
+        receive("once", b, 8, MSG_OOB | MSG_DONTWAIT);
+        ready("taken", b, POLLIN | POLLPRI);
+        println!("priority: {}", priority(b));
+        receive("up to it", b, 8, MSG_DONTWAIT);
+        mark("there", b);
+        receive("nothing", b, 8, MSG_DONTWAIT);
+        send(a, b"world", 0);
+        receive("after it", b, 8, MSG_DONTWAIT);
+        mark("after", b);
+        // Bytes on both sides, not taken.
+        send(a, b"ab", 0);
+        send(a, b"c", MSG_OOB);
+        send(a, b"de", 0);
+        receive("up to it", b, 8, MSG_DONTWAIT);
+        mark("there", b);
+        ready("there", b, POLLIN | POLLPRI);
+        receive("past it", b, 8, MSG_DONTWAIT);
+        receive("gone", b, 8, MSG_OOB | MSG_DONTWAIT);
+        ready("gone", b, POLLIN | POLLPRI);
+        // A second one takes the place of the first, which is an ordinary byte then.
+        send(a, b"fg", 0);
+        send(a, b"h", MSG_OOB);
+        send(a, b"i", 0);
+        send(a, b"j", MSG_OOB);
+        receive("the second", b, 8, MSG_OOB | MSG_DONTWAIT);
+        receive("all before", b, 8, MSG_DONTWAIT);
+        receive("the end", b, 8, MSG_DONTWAIT);
+        // The last of the connection.
+        send(a, b"k", MSG_OOB);
+        libc::close(a);
+        receive("end", b, 8, MSG_DONTWAIT);
+        receive("end", b, 8, MSG_DONTWAIT);
+        libc::close(b);
+    }
+}
+
+/// The same in its place among the others.
+unsafe fn inline(family: c_int) {
+    unsafe {
+        let [a, b] = connection(family);
+        tell("inline", set(b, SOL_SOCKET, SO_OOBINLINE, 1));
+        send(a, b"ab", 0);
+        send(a, b"c", MSG_OOB);
+        send(a, b"de", 0);
+        ready("inline", b, POLLIN | POLLPRI);
+        receive("refused", b, 8, MSG_OOB | MSG_DONTWAIT);
+        receive("up to it", b, 8, MSG_DONTWAIT);
+        mark("there", b);
+        receive("from it on", b, 8, MSG_DONTWAIT);
+        ready("gone", b, POLLIN | POLLPRI);
+        mark("after", b);
+        libc::close(a);
+        libc::close(b);
+    }
+}
