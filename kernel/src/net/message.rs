@@ -24,8 +24,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 const HEADER: usize = 16;
 /// A descriptor for the process that sent something (`include/linux/socket.h`).
 const SCM_PIDFD: u32 = 4;
-/// The most bytes of control messages in one call.
-const MAX_CONTROL: usize = 16 * 1024;
+/// The most bytes of control messages in one call (`net.core.optmem_max`).
+const MAX_CONTROL: usize = 128 * 1024;
 
 /// `struct ucred`: who sent something.
 #[repr(C)]

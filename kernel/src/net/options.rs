@@ -379,7 +379,6 @@ fn check_privilege(socket: &dyn Socket, name: u32, value: &[u8]) -> Result<()> {
         SO_DEBUG if given? != 0 => return require(CAP_NET_ADMIN).or(Err(Errno::EACCES)),
         SO_PRIORITY => (0..=6).contains(&given?) || admin(),
         SO_MARK | SO_RCVMARK => admin(),
-        SO_BUSY_POLL => given? as u32 <= options.busy_poll.load(Acquire) || can(CAP_NET_ADMIN),
         SO_LOCK_FILTER => given? != 0 || !options.is_on(SO_LOCK_FILTER),
         _ => true,
     };

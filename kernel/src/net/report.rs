@@ -175,8 +175,9 @@ fn put_socket(text: &mut Text, socket: &Arc<dyn Socket>) {
     let (received, sent) = socket.waiting().unwrap_or_default();
     put!(
         text,
-        " {:02X} {sent:08X}:{received:08X} 00:00000000 00000000     0        0 {}",
+        " {:02X} {sent:08X}:{received:08X} 00:00000000 00000000 {:5}        0 {}",
         socket.state(),
+        socket.base().user,
         socket.base().number
     );
 }

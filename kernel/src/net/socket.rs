@@ -15,7 +15,7 @@ use crate::fs::{Entry, anonymous_entry, new_anonymous_number};
 use crate::mm::heap::try_arc;
 use crate::mm::user::UserPtr;
 use crate::sync::Mutex;
-use crate::task::signal;
+use crate::task::{current, signal};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::any::Any;
@@ -51,6 +51,9 @@ pub struct Base {
     pub protocol: u32,
     /// The inode's number.
     pub number: u64,
+    /// Who made it.
+    pub user: u32,
+    pub group: u32,
     /// The socket as its channels know it.
     pub reader: Arc<Reader>,
     /// Options of level SOL_SOCKET.
@@ -65,11 +68,14 @@ impl Base {
     /// For a new socket.
     pub fn new(domain: u32, kind: u32, protocol: u32) -> Result<Self> {
         let number = new_anonymous_number();
+        let [user, group] = current().with_credentials(|who| [who.fsuid, who.fsgid]);
         Ok(Base {
             domain,
             kind,
             protocol,
             number,
+            user,
+            group,
             reader: try_arc(Reader {
                 number,
                 file: Mutex::new(Weak::new()),
@@ -286,6 +292,8 @@ impl FileOps for SocketFile {
 /// The inode of a socket.
 struct Node {
     number: u64,
+    user: u32,
+    group: u32,
     born: Time,
 }
 
@@ -298,6 +306,8 @@ impl Inode for Node {
         Attr {
             device: DEVICE,
             inode: self.number,
+            uid: self.user,
+            gid: self.group,
             mode: S_IFSOCK | 0o777,
             links: 1,
             accessed: self.born,
@@ -318,9 +328,16 @@ impl Inode for Node {
 
 /// Opens a socket; `flags` may have O_NONBLOCK.
 pub fn open(socket: Arc<dyn Socket>, flags: u32) -> Result<Arc<File>> {
-    let number = socket.base().number;
+    let Base {
+        number,
+        user,
+        group,
+        ..
+    } = *socket.base();
     let node = try_arc(Node {
         number,
+        user,
+        group,
         born: Time::now(),
     })?;
     let entry = anonymous_entry("socket", number, node)?;

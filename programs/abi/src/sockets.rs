@@ -13,8 +13,8 @@ use libc::{
 use crate::inet::{self, bind, connect, own_port, send_to};
 use crate::options::{controls, udp};
 use crate::pipes::ready;
-use crate::tell;
 use crate::unix::{pair, receive, send, set};
+use crate::{in_child, tell, tell_end};
 
 const LOCAL: u32 = 0x7f00_0001;
 const SIOCATMARK: u64 = 0x8905;
@@ -34,6 +34,11 @@ pub fn run() {
         told();
         ports();
         senders();
+        shared();
+        fast();
+        devices();
+        let status = in_child(|| administered());
+        tell_end("a user", status);
         for family in [AF_INET, AF_UNIX] {
             urgent(family);
             inline(family);
@@ -380,6 +385,129 @@ unsafe fn ports() {
             libc::close(file);
             libc::close(server);
         }
+    }
+}
+
+/// Those that share a port share who connects, and each sender finds the same one.
+unsafe fn shared() {
+    unsafe {
+        for kind in [SOCK_STREAM, SOCK_DGRAM] {
+            let mut port = 0;
+            let servers = [0; 4].map(|_| {
+                let file = libc::socket(AF_INET, kind | libc::SOCK_NONBLOCK, 0);
+                set(file, SOL_SOCKET, libc::SO_REUSEPORT, 1);
+                bind(file, AF_INET, LOCAL, port);
+                libc::listen(file, 100);
+                port = own_port(file);
+                file
+            });
+            let clients: Vec<c_int> = (0..64)
+                .map(|_| {
+                    let file = libc::socket(AF_INET, kind, 0);
+                    connect(file, AF_INET, LOCAL, port);
+                    send(file, b"x", 0);
+                    file
+                })
+                .collect();
+            let mut counts = servers.map(|file| {
+                (0..64)
+                    .filter(|_| match kind {
+                        SOCK_STREAM => {
+                            let nothing = std::ptr::null_mut();
+                            libc::close(libc::accept(file, nothing, nothing.cast())) == 0
+                        }
+                        _ => libc::recv(file, [0u8; 4].as_mut_ptr().cast(), 4, 0) == 1,
+                    })
+                    .count()
+            });
+            counts.sort();
+            println!(
+                "shared: {}, all served: {}",
+                counts.iter().sum::<usize>(),
+                counts[0] > 0
+            );
+            clients
+                .iter()
+                .chain(&servers)
+                .for_each(|&file| _ = libc::close(file));
+        }
+    }
+}
+
+/// A connection that begins with what is sent.
+unsafe fn fast() {
+    unsafe {
+        const MSG_FASTOPEN: c_int = 0x2000_0000;
+        let server = libc::socket(AF_INET, SOCK_STREAM, 0);
+        bind(server, AF_INET, LOCAL, 0);
+        libc::listen(server, 5);
+        let mut address: libc::sockaddr_in = mem::zeroed();
+        address.sin_family = AF_INET as _;
+        address.sin_port = own_port(server).to_be();
+        address.sin_addr.s_addr = LOCAL.to_be();
+        let length = mem::size_of_val(&address) as socklen_t;
+        let client = libc::socket(AF_INET, SOCK_STREAM, 0);
+        let at = (&raw const address).cast();
+        let bytes = b"hello".as_ptr().cast();
+        let sent = libc::sendto(client, bytes, 5, MSG_FASTOPEN, at, length);
+        tell("sent", sent as i64);
+        let accepted = libc::accept(server, std::ptr::null_mut(), std::ptr::null_mut());
+        receive("received", accepted, 8, 0);
+        let sent = libc::sendto(client, bytes, 5, MSG_FASTOPEN, at, length);
+        tell("again", sent as i64);
+        [server, client, accepted]
+            .iter()
+            .for_each(|&file| _ = libc::close(file));
+    }
+}
+
+/// Where devices are told of.
+unsafe fn devices() {
+    const NETLINK_KOBJECT_UEVENT: c_int = 15;
+    unsafe {
+        let events = libc::socket(libc::AF_NETLINK, libc::SOCK_DGRAM, NETLINK_KOBJECT_UEVENT);
+        let mut address: libc::sockaddr_nl = mem::zeroed();
+        address.nl_family = libc::AF_NETLINK as _;
+        address.nl_groups = 1;
+        let length = mem::size_of_val(&address) as socklen_t;
+        tell(
+            "bind",
+            libc::bind(events, (&raw const address).cast(), length),
+        );
+        receive("no device", events, 64, MSG_DONTWAIT);
+        tell("odd", set(events, 270, 99, 1));
+        tell("group", set(events, 270, 1, 1));
+        libc::close(events);
+    }
+}
+
+/// What is an administrator's alone.
+fn administered() {
+    const ICMP: c_int = 1;
+    // SAFETY: every pointer passed is that of a live value of the right kind.
+    unsafe {
+        libc::setgid(1234);
+        libc::setuid(1234);
+        let file = libc::socket(AF_INET, SOCK_DGRAM, 0);
+        for (what, level, name, value) in [
+            ("debug", SOL_SOCKET, 1, 1),
+            ("no debug", SOL_SOCKET, 1, 0),
+            ("priority 6", SOL_SOCKET, 12, 6),
+            ("priority 7", SOL_SOCKET, 12, 7),
+            ("mark", SOL_SOCKET, libc::SO_MARK, 1),
+            ("force", SOL_SOCKET, libc::SO_SNDBUFFORCE, 1 << 20),
+            ("busy poll", SOL_SOCKET, libc::SO_BUSY_POLL, 50),
+            ("transparent", IPPROTO_IP, libc::IP_TRANSPARENT, 1),
+            ("free", IPPROTO_IP, libc::IP_FREEBIND, 1),
+        ] {
+            tell(what, set(file, level, name, value));
+        }
+        let mut stat: libc::stat = mem::zeroed();
+        libc::fstat(file, &mut stat);
+        println!("whose: {} {}", stat.st_uid, stat.st_gid);
+        tell("low port", bind(file, AF_INET, LOCAL, 100));
+        tell("ping", libc::socket(AF_INET, SOCK_DGRAM, ICMP));
+        tell("raw", libc::socket(AF_INET, libc::SOCK_RAW, ICMP));
     }
 }
 

@@ -16,8 +16,10 @@ pub use header::Header;
 use super::socket::Socket;
 use super::{DATAGRAM, RAW, STREAM};
 use crate::errno::{Errno, Result};
+use crate::task::can;
 use alloc::sync::Arc;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use linux_raw_sys::general::CAP_NET_RAW;
 use linux_raw_sys::net::{
     AF_INET, AF_INET6, IPPROTO_ICMP, IPPROTO_ICMPV6, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_UDPLITE,
 };
@@ -33,6 +35,7 @@ pub fn new(domain: u32, kind: u32, protocol: u32) -> Result<Arc<dyn Socket>> {
         (STREAM, 0 | TCP) => Ok(tcp::Tcp::new(domain)?),
         (DATAGRAM, 0 | UDP) => Ok(udp::Udp::new(domain, UDP, &ports::UDP)?),
         (DATAGRAM, UDP_LITE) => Ok(udp::Udp::new(domain, UDP_LITE, &ports::UDP_LITE)?),
+        (RAW, _) if !can(CAP_NET_RAW) => Err(Errno::EPERM),
         // Nobody's group is in net.ipv4.ping_group_range.
         (DATAGRAM, ICMP) if domain == AF_INET => Err(Errno::EACCES),
         (DATAGRAM, ICMP_V6) if domain == AF_INET6 => Err(Errno::EACCES),

@@ -1,7 +1,7 @@
 //! Ports, and which sockets have them.
 
 use crate::errno::{Errno, Result};
-use crate::hash::Fnv;
+use crate::hash::Keyed;
 use crate::net::socket::Socket;
 use crate::random;
 use crate::sync::Mutex;
@@ -98,7 +98,7 @@ impl Drop for Claim {
 
 /// A number for a sender: one that is the same each time.
 fn spread(from: SocketAddr) -> usize {
-    BuildHasherDefault::<Fnv>::default().hash_one(from) as usize
+    BuildHasherDefault::<Keyed>::default().hash_one(from) as usize
 }
 
 impl Ports {

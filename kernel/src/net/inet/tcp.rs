@@ -34,6 +34,8 @@ const LISTENS: u8 = 10;
 /// The level of TCP's options, and TCP_INQ.
 const TCP: u32 = IPPROTO_TCP as u32;
 const INQ: u32 = 36;
+/// Connects and sends in one (`include/linux/socket.h`).
+const MSG_FASTOPEN: u32 = 0x2000_0000;
 /// Bytes that may wait in a new socket (`net.ipv4.tcp_wmem`, `net.ipv4.tcp_rmem`).
 const SEND_BUFFER: u32 = 16384;
 const RECEIVE_BUFFER: u32 = 131_072;
@@ -306,6 +308,11 @@ impl Socket for Tcp {
     fn send(self: Arc<Self>, message: Outgoing, wait: &Wait) -> Result<usize> {
         if let Some(error) = self.take_error() {
             return Err(error);
+        }
+        if message.flags & MSG_FASTOPEN != 0
+            && let Some(to) = &message.to
+        {
+            self.clone().connect(to, wait)?;
         }
         let link = self.link().ok_or(Errno::EPIPE)?;
         let urgent = message.flags & MSG_OOB != 0;

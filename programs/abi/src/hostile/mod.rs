@@ -13,6 +13,7 @@ mod nested;
 mod pending;
 mod proc;
 mod rights;
+mod sockets;
 mod suid;
 
 /// The hostile user, who is nobody else.
@@ -31,6 +32,7 @@ const PARTS: &[(&str, fn())] = &[
     ("pending", pending::run),
     ("proc", proc::run),
     ("rights", rights::run),
+    ("sockets", sockets::run),
     ("suid", suid::run),
 ];
 

@@ -1,0 +1,100 @@
+//! Messages as netlink writes them: a header, something fixed, and attributes.
+
+use crate::errno::{Errno, Result};
+use alloc::vec::Vec;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// Kinds of messages: what came of a request, and the end of a dump.
+const ERROR: u16 = 2;
+pub const DONE: u16 = 3;
+/// Flags: the answer is in several parts; an answer is wanted; all of them are.
+pub const MULTI: u16 = 2;
+pub const ACKNOWLEDGE: u16 = 4;
+pub const DUMP: u16 = 0x300;
+
+/// `struct nlmsghdr`
+#[repr(C)]
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
+pub struct Header {
+    /// Bytes, with the header's own.
+    pub len: u32,
+    /// What is asked or told.
+    pub kind: u16,
+    /// NLM_F_ flags.
+    pub flags: u16,
+    /// Which request it is; the answer says the same.
+    pub sequence: u32,
+    /// Who asks.
+    pub port: u32,
+}
+
+/// Bytes of a header.
+pub const HEADER: usize = size_of::<Header>();
+
+/// Messages being written.
+pub struct Answer {
+    /// What is written.
+    pub bytes: Vec<u8>,
+    start: usize,
+    request: Header,
+    port: u32,
+}
+
+impl Answer {
+    /// To a request of the socket with this port.
+    pub fn new(request: Header, port: u32) -> Result<Self> {
+        let mut bytes = Vec::new();
+        bytes.try_reserve(512).map_err(|_| Errno::ENOBUFS)?;
+        Ok(Answer {
+            bytes,
+            start: 0,
+            request,
+            port,
+        })
+    }
+
+    /// Begins a message.
+    pub fn begin(&mut self, kind: u16, flags: u16, fixed: &[u8]) {
+        self.start = self.bytes.len();
+        let header = Header {
+            len: 0,
+            kind,
+            flags,
+            sequence: self.request.sequence,
+            port: self.port,
+        };
+        self.bytes.extend_from_slice(header.as_bytes());
+        self.bytes.extend_from_slice(fixed);
+    }
+
+    /// Adds an attribute, whose length and kind come first, filled up to a multiple of 4 bytes.
+    pub fn attribute(&mut self, kind: u16, data: &[u8]) {
+        let len = (4 + data.len()) as u16;
+        self.bytes.extend_from_slice(&len.to_ne_bytes());
+        self.bytes.extend_from_slice(&kind.to_ne_bytes());
+        self.bytes.extend_from_slice(data);
+        let end = self.bytes.len().next_multiple_of(4);
+        self.bytes.resize(end, 0);
+    }
+
+    /// Ends a message.
+    pub fn end(&mut self) {
+        let len = (self.bytes.len() - self.start) as u32;
+        self.bytes[self.start..self.start + 4].copy_from_slice(&len.to_ne_bytes());
+    }
+
+    /// What came of the request: 0, or an error.
+    pub fn result(&mut self, error: u16) {
+        let mut fixed = [0; 4 + HEADER];
+        fixed[..4].copy_from_slice(&(-i32::from(error)).to_ne_bytes());
+        fixed[4..].copy_from_slice(self.request.as_bytes());
+        self.begin(ERROR, 0, &fixed);
+        self.end();
+    }
+
+    /// The end of a dump.
+    pub fn done(&mut self) {
+        self.begin(DONE, MULTI, &[0; 4]);
+        self.end();
+    }
+}

@@ -1,0 +1,237 @@
+//! Netlink: what programs ask to learn the interfaces and their addresses (NETLINK_ROUTE) and which sockets there are
+//! (NETLINK_SOCK_DIAG), and where they wait for devices to come and go (NETLINK_KOBJECT_UEVENT), of which none does.
+
+mod answer;
+mod diag;
+mod route;
+
+use answer::{ACKNOWLEDGE, Answer, DUMP, HEADER, Header};
+
+use crate::errno::{Errno, Result};
+use crate::fs::File;
+use crate::fs::io::{Sink, Source};
+use crate::fs::poll::{Events, PollTable, WaitSource};
+use crate::mm::heap::try_arc;
+use crate::net::channel::{Channel, Kind};
+use crate::net::message::Ancillary;
+use crate::net::name::{Address, Name};
+use crate::net::options::number;
+use crate::net::socket::{Base, Outgoing, Received, Socket, SocketFile};
+use crate::net::stream::{self, Manner};
+use crate::net::wait::Wait;
+use crate::net::{DATAGRAM, RAW};
+use crate::task::current;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::any::Any;
+use core::sync::atomic::{AtomicU32, Ordering::*};
+use linux_raw_sys::net::{AF_NETLINK, MSG_OOB};
+use zerocopy::FromBytes;
+
+/// The protocols.
+const ROUTE: u32 = 0;
+const DIAG: u32 = 4;
+const UEVENT: u32 = 15;
+/// The level of netlink's options, and those there are: NETLINK_ADD_MEMBERSHIP, NETLINK_DROP_MEMBERSHIP, NETLINK_PKTINFO,
+/// NETLINK_BROADCAST_ERROR, NETLINK_NO_ENOBUFS, NETLINK_CAP_ACK, NETLINK_EXT_ACK and NETLINK_GET_STRICT_CHK.
+const SOL_NETLINK: u32 = 270;
+const OPTIONS: [u32; 8] = [1, 2, 3, 4, 5, 10, 11, 12];
+/// The most bytes of requests in one message.
+const MAX_REQUEST: usize = 4096;
+
+/// A socket.
+struct Netlink {
+    base: Base,
+    inbox: Arc<Channel>,
+    port: AtomicU32,
+}
+
+/// A new socket.
+pub fn new(kind: u32, protocol: u32) -> Result<Arc<dyn Socket>> {
+    if !matches!(kind, DATAGRAM | RAW) {
+        return Err(Errno::ESOCKTNOSUPPORT);
+    }
+    if !matches!(protocol, ROUTE | DIAG | UEVENT) {
+        return Err(Errno::EPROTONOSUPPORT);
+    }
+    let base = Base::new(AF_NETLINK, kind, protocol)?;
+    let room = WaitSource::new()?;
+    let limit = base.options.receive_buffer();
+    let inbox = Channel::new(&base.reader, Kind::Records, limit, &base.readable, &room)?;
+    Ok(try_arc(Netlink {
+        base,
+        inbox,
+        port: AtomicU32::new(0),
+    })?)
+}
+
+/// Puts `bytes` into a netlink socket, for its owner to receive.
+///
+/// # Errors
+/// ENOTSOCK, EINVAL: it is none; ENOBUFS.
+pub fn tell(file: &File, bytes: &[u8]) -> Result<()> {
+    of(file)?.post(bytes)
+}
+
+/// The netlink socket that an open file is; ENOTSOCK or EINVAL.
+fn of(file: &File) -> Result<Arc<Netlink>> {
+    let file = file.ops_as::<SocketFile>().ok_or(Errno::ENOTSOCK)?;
+    let socket: Arc<dyn Any + Send + Sync> = file.socket().clone();
+    socket.downcast().map_err(|_| Errno::EINVAL)
+}
+
+/// Whether an open file can be told something; ENOTSOCK or EINVAL.
+pub fn check(file: &File) -> Result<()> {
+    of(file).map(|_| ())
+}
+
+impl Netlink {
+    /// The port, which is the process's number unless another socket was bound to something else.
+    fn port(&self) -> u32 {
+        if self.port.load(Acquire) == 0 {
+            let port = if self.base.number % 2 == 0 {
+                current().process_id() as u32
+            } else {
+                self.base.number as u32 | 1 << 31
+            };
+            _ = self.port.compare_exchange(0, port, AcqRel, Acquire);
+        }
+        self.port.load(Acquire)
+    }
+
+    fn post(&self, bytes: &[u8]) -> Result<()> {
+        let mut data = Source::kernel(bytes);
+        let (name, all) = (Name::Netlink(0), usize::MAX);
+        self.inbox
+            .write_record(&mut data, Ancillary::default(), name, all, &Wait::NEVER)
+            .map(|_| ())
+            .map_err(|_| Errno::ENOBUFS)
+    }
+
+    fn answer(&self, request: Header, body: &[u8]) -> Result<()> {
+        let mut answer = Answer::new(request, self.port())?;
+        let done = match self.base.protocol {
+            DIAG => self.answer_diag(&mut answer, request, body),
+            _ => route::answer(&mut answer, request, body),
+        };
+        if let Err(error) = done {
+            answer.bytes.clear();
+            answer.result(error.0);
+            return self.post(&answer.bytes);
+        }
+        if !answer.bytes.is_empty() {
+            self.post(&answer.bytes)?;
+        }
+        answer.bytes.clear();
+        match request.flags {
+            flags if flags & DUMP != 0 => answer.done(),
+            flags if flags & ACKNOWLEDGE != 0 => answer.result(0),
+            _ => return Ok(()),
+        }
+        self.post(&answer.bytes)
+    }
+
+    /// Sockets are told in a dump alone.
+    fn answer_diag(&self, answer: &mut Answer, request: Header, body: &[u8]) -> Result<()> {
+        if request.kind != diag::BY_FAMILY {
+            return Err(Errno::EINVAL);
+        }
+        if request.flags & DUMP == 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        diag::dump(answer, body, |answer| self.post(&answer.bytes))
+    }
+}
+
+impl Socket for Netlink {
+    fn base(&self) -> &Base {
+        &self.base
+    }
+
+    fn bind(self: Arc<Self>, address: &Address) -> Result<()> {
+        if address.family() != AF_NETLINK || address.len() < 12 {
+            return Err(Errno::EINVAL);
+        }
+        let (port, _) = u32::read_from_prefix(&address.rest()[2..]).map_err(|_| Errno::EINVAL)?;
+        if port == 0 {
+            self.port();
+        } else {
+            self.port.store(port, Release);
+        }
+        Ok(())
+    }
+
+    fn connect(self: Arc<Self>, _address: &Address, _wait: &Wait) -> Result<()> {
+        self.port();
+        Ok(())
+    }
+
+    fn name(&self) -> Name {
+        Name::Netlink(self.port.load(Acquire))
+    }
+
+    fn peer(&self) -> Result<Name> {
+        Ok(Name::Netlink(0))
+    }
+
+    fn send(self: Arc<Self>, message: Outgoing, _wait: &Wait) -> Result<usize> {
+        if message.flags & MSG_OOB != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if self.base.protocol == UEVENT {
+            return Err(Errno::ECONNREFUSED);
+        }
+        let len = message.data.left();
+        if len > MAX_REQUEST {
+            return Err(Errno::EMSGSIZE);
+        }
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(len).map_err(|_| Errno::ENOBUFS)?;
+        bytes.resize(len, 0);
+        if message.data.take(&mut bytes)? != len {
+            return Err(Errno::EFAULT);
+        }
+        let mut rest = &bytes[..];
+        while let Ok((request, _)) = Header::read_from_prefix(rest) {
+            let len = request.len as usize;
+            if len < HEADER || len > rest.len() {
+                break;
+            }
+            self.answer(request, &rest[HEADER..len])?;
+            rest = &rest[len.next_multiple_of(4).min(rest.len())..];
+        }
+        Ok(len)
+    }
+
+    fn receive(&self, to: &mut Sink, flags: u32, wait: &Wait) -> Result<Received> {
+        if flags & MSG_OOB != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        stream::receive(&self.inbox, to, flags, Manner::RECORDS, || false, wait)
+    }
+
+    fn shutdown(&self, _read: bool, _write: bool) -> Result<()> {
+        Err(Errno::EOPNOTSUPP)
+    }
+
+    fn poll(&self, table: Option<&mut PollTable>) -> Events {
+        if let Some(table) = table {
+            table.add(&self.base.readable);
+        }
+        let mut events = Events::OUT;
+        events.set(Events::IN, self.inbox.has_data());
+        events
+    }
+
+    fn waiting(&self) -> Result<(usize, usize)> {
+        Ok((self.inbox.first_len(), 0))
+    }
+
+    /// Membership of groups, of which nothing is ever told, and how answers are written (SOL_NETLINK).
+    fn set_option(&self, level: u32, name: u32, value: &[u8]) -> Result<()> {
+        if level != SOL_NETLINK || !OPTIONS.contains(&name) {
+            return Err(Errno::ENOPROTOOPT);
+        }
+        number(value).map(|_| ())
+    }
+}
