@@ -117,8 +117,10 @@ pub struct Found {
 /// The channel.
 pub struct Channel {
     bytes: SleepMutex<Bytes>,
-    /// Bytes and records that wait, for those who look without the lock.
+    /// Bytes and records that wait, for those who look without the lock, and whether the first is an urgent byte that a read
+    /// goes past.
     len: AtomicUsize,
+    hidden: AtomicBool,
     records: AtomicUsize,
     limit: AtomicUsize,
     state: AtomicU32,
@@ -164,6 +166,7 @@ impl Channel {
                 marks: VecDeque::new(),
             }),
             len: AtomicUsize::new(0),
+            hidden: AtomicBool::new(false),
             records: AtomicUsize::new(0),
             limit: AtomicUsize::new(limit.min(MAX_LIMIT)),
             state: AtomicU32::new(0),
@@ -259,17 +262,23 @@ impl Channel {
 
     /// Bytes that wait.
     pub fn len(&self) -> usize {
-        self.len.load(Acquire)
+        let hidden = self.hidden.load(Acquire);
+        self.len.load(Acquire).saturating_sub(hidden.into())
     }
 
-    /// Whether a read finds a byte or a record.
-    pub fn has_data(&self) -> bool {
+    /// Whether nothing is in it, not even a byte that a read goes past.
+    pub fn is_empty(&self) -> bool {
         let waiting = if self.is_framed() {
             &self.records
         } else {
             &self.len
         };
-        waiting.load(Acquire) > 0
+        waiting.load(Acquire) == 0
+    }
+
+    /// Whether a read finds a byte or a record.
+    pub fn has_data(&self) -> bool {
+        !self.is_empty() && (self.is_framed() || self.len() > 0)
     }
 
     /// Whether a read finds as many bytes as a reader waits for, or as fit; or a record.
@@ -312,7 +321,7 @@ impl Channel {
         } else {
             0
         };
-        self.len() + overhead
+        self.len.load(Acquire) + overhead
     }
 
     /// Whether something can be written.
@@ -423,11 +432,11 @@ impl Channel {
         self.cpu.load(Relaxed).checked_sub(1)
     }
 
-    /// Tells those who look without the lock. Over TCP an urgent byte that is next does not count.
+    /// Tells those who look without the lock.
     pub fn publish(&self, bytes: &Bytes) {
-        let hidden = self.kind == Kind::Tcp && bytes.is_at_mark() && !self.is_inline();
-        self.len
-            .store(bytes.ring.len() - usize::from(hidden), Release);
+        let hidden = bytes.is_at_mark() && !self.is_inline();
+        self.hidden.store(hidden, Release);
+        self.len.store(bytes.ring.len(), Release);
         let urgent = bytes.urgent.is_some_and(|urgent| !urgent.taken);
         self.urgent.store(urgent, Release);
         self.records.store(bytes.marks.len(), Release);
@@ -544,7 +553,7 @@ impl Channel {
 
     /// Reads bytes, or a record, without waiting. `None` when there is nothing.
     pub fn read(&self, to: &mut Sink, reading: Reading) -> Result<Option<Found>> {
-        if !self.has_data() {
+        if self.is_empty() {
             return Ok(None);
         }
         // What is lost is dropped without the lock.
@@ -625,7 +634,8 @@ fn read_stream(
     }
     to.truncate(bytes.until_mark(skip));
     let at = bytes.read + skip as u64;
-    while bytes.marks.front().is_some_and(|mark| mark.end <= at) {
+    let read = bytes.read;
+    while bytes.marks.front().is_some_and(|mark| mark.end <= read) {
         bytes.marks.pop_front();
     }
     // The read ends where something begins that cannot be handed over with what came before.

@@ -183,7 +183,7 @@ impl Tcp {
         let Some(link) = self.link.lock().take() else {
             return;
         };
-        if reset || link.incoming.has_data() {
+        if reset || !link.incoming.is_empty() {
             link.outgoing.fail(Errno::ECONNRESET);
         }
         link.incoming.die();

@@ -314,7 +314,7 @@ impl Socket for Connected {
             return Events::OUT | Events::HANG_UP;
         };
         let ended = link.incoming.is_ended();
-        events.set(Events::IN, link.incoming.has_data() || ended);
+        events.set(Events::IN, !link.incoming.is_empty() || ended);
         events.set(Events::PRIORITY, link.incoming.is_urgent());
         events.set(Events::READ_HANG_UP, ended);
         events.set(Events::HANG_UP, ended && link.outgoing.is_ended());
@@ -373,7 +373,7 @@ impl Drop for Connected {
             waiting.iter().for_each(|one| one.refuse());
         }
         if let Some(link) = self.link.get() {
-            if link.incoming.has_data() {
+            if !link.incoming.is_empty() {
                 link.outgoing.fail(Errno::ECONNRESET);
             }
             link.incoming.die();

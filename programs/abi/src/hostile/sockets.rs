@@ -199,9 +199,15 @@ unsafe fn backlog() {
         tell("one more", last);
         println!("waiting: {}", clients.len() - 1);
         libc::close(server);
+        let mut byte = 0u8;
         println!(
             "peek: {}",
-            libc::recv(clients[0], ptr::null_mut(), 0, MSG_PEEK | MSG_DONTWAIT)
+            libc::recv(
+                clients[0],
+                (&raw mut byte).cast(),
+                1,
+                MSG_PEEK | MSG_DONTWAIT
+            )
         );
         clients.iter().for_each(|&file| _ = libc::close(file));
     }
