@@ -180,6 +180,8 @@ fn inspect(child: &Arc<Process>, options: u32) -> Option<Found> {
 }
 
 fn bury(parent: &Process, child: &Process) {
+    // Who is not gone yet may still hold it: its user has the room back now.
+    child.discard(u64::MAX);
     parent.inherit_usage(child);
     tree::remove_process(child);
     child.tell_ended();
