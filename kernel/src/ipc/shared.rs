@@ -9,7 +9,7 @@ use crate::errno::{Errno, Result};
 use crate::mm::area::PageSource;
 use crate::mm::heap::try_arc;
 use crate::mm::shared::SharedPages;
-use crate::mm::{PAGE_SIZE, frame, page_up};
+use crate::mm::{PAGE_SIZE, commit, page_up};
 use crate::sync::Mutex;
 use crate::task::current;
 
@@ -25,6 +25,8 @@ const ALL: usize = usize::MAX - (1 << 24);
 /// Flags in a segment's mode: removed, locked (include/linux/shm.h).
 const SHM_DEST: u32 = 0o1000;
 const SHM_LOCKED: u32 = 0o2000;
+/// shmget(2): pages are promised when they are made.
+const SHM_NORESERVE: u32 = 0o10000;
 
 /// All segments.
 pub static SEGMENTS: Registry<Segment> = Registry::new(MOST);
@@ -104,9 +106,7 @@ pub fn get(key: i32, size: usize, flags: u32) -> Result<usize> {
         if size == 0 || size > LARGEST.load(Relaxed) {
             return Err(Errno::EINVAL);
         }
-        if size / PAGE_SIZE > frame::total() {
-            return Err(Errno::ENOMEM);
-        }
+        let reserved = flags & SHM_NORESERVE == 0 || commit::is_strict();
         try_arc(Segment {
             size,
             _charge: Charge::take(size.div_ceil(PAGE_SIZE))?,
@@ -115,6 +115,7 @@ pub fn get(key: i32, size: usize, flags: u32) -> Result<usize> {
                 pages: Pages::Kept(SharedPages::named(
                     page_up(size) / PAGE_SIZE,
                     Some(header.key),
+                    reserved,
                 )?),
                 header,
                 times: Times {

@@ -35,7 +35,7 @@ pub struct RunPage {
 impl RunPage {
     /// All zero.
     pub fn new() -> Result<Self> {
-        let source = SharedPages::new(1)?;
+        let source = SharedPages::new(1, true)?;
         let frame = source.page(0, true)?;
         Ok(RunPage { source, frame })
     }

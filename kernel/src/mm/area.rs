@@ -9,6 +9,7 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use core::{fmt, slice};
 
+use super::commit::Commitment;
 use super::frame::FrameRef;
 use super::reverse::Mappers;
 use super::space::{AddressSpace, USER_START};
@@ -123,6 +124,19 @@ impl Flags {
     pub const NO_HUGE: Flags = Flags(128);
     /// MADV_DONTDUMP.
     pub const DONT_DUMP: Flags = Flags(256);
+    /// Its pages count as promised: it is, or was, private and writable.
+    pub const ACCOUNT: Flags = Flags(512);
+    /// MAP_NORESERVE: they never do.
+    pub const NO_RESERVE: Flags = Flags(1024);
+
+    /// With [`Flags::ACCOUNT`] where pages that have these rights are promised, as Linux sees it.
+    pub const fn accounted(self, rights: Rights) -> Flags {
+        let never = self.has(Flags::SHARED) || self.has(Flags::NO_RESERVE);
+        self.set(
+            Flags::ACCOUNT,
+            self.has(Flags::ACCOUNT) || rights.has(Rights::WRITE) && !never,
+        )
+    }
 
     /// Whether all of `other` is set.
     pub const fn has(self, other: Flags) -> bool {
@@ -289,6 +303,14 @@ impl Area {
         }
     }
 
+    /// Bytes of `range` that count as promised.
+    fn accounted(&self, range: &Range<usize>) -> usize {
+        match self.flags.has(Flags::ACCOUNT) {
+            true => self.end.min(range.end) - self.start.max(range.start),
+            false => 0,
+        }
+    }
+
     fn joins(&self, next: &Area) -> bool {
         self.end == next.start
             && self.rights == next.rights
@@ -308,6 +330,9 @@ pub static MOST_AREAS: AtomicUsize = AtomicUsize::new(65530);
 pub struct Areas {
     list: Vec<Area>,
     bytes: usize,
+    /// Bytes that count as promised.
+    accounted: usize,
+    commitment: Commitment,
     searched: Searched,
 }
 
@@ -324,6 +349,8 @@ impl Areas {
         Areas {
             list: Vec::new(),
             bytes: 0,
+            accounted: 0,
+            commitment: Commitment::new(),
             searched: Searched {
                 from: usize::MAX,
                 top: 0,
@@ -370,6 +397,42 @@ impl Areas {
     /// Bytes in all areas.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Has `bytes` more promised, which the caller maps before it lets go of the lock, else [`Areas::settle`] gives them back.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    #[inline]
+    pub fn commit(&mut self, bytes: usize) -> Result<()> {
+        let (pages, mapped) = ((self.accounted + bytes) / PAGE_SIZE, self.bytes / PAGE_SIZE);
+        self.commitment.raise(pages, bytes / PAGE_SIZE, mapped)
+    }
+
+    /// Has promised what the areas in `range` need more when they may be written.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn commit_writable(&mut self, range: &Range<usize>) -> Result<()> {
+        let all = |area: &Area| area.end.min(range.end) - area.start.max(range.start);
+        let needs = |area: &&Area| {
+            let flags = area.flags;
+            !flags.has(Flags::ACCOUNT) && flags.accounted(Rights::WRITE).has(Flags::ACCOUNT)
+        };
+        let more = self.touching(range.clone()).filter(needs).map(all).sum();
+        if more > 0 { self.commit(more) } else { Ok(()) }
+    }
+
+    /// What is promised is what the areas need.
+    #[inline]
+    pub fn settle(&mut self) {
+        self.commitment.set(self.accounted / PAGE_SIZE);
+    }
+
+    /// Bytes in `range` that count as promised.
+    pub fn accounted(&self, range: Range<usize>) -> usize {
+        let touching = self.touching(range.clone());
+        touching.map(|area| area.accounted(&range)).sum()
     }
 
     /// The area that holds `address`.
@@ -456,7 +519,15 @@ impl Areas {
                     ..area.clone()
                 }),
         );
-        child.bytes = child.list.iter().map(|area| area.end - area.start).sum();
+        let mut largest = 0;
+        for area in &child.list {
+            let accounted = area.accounted(&area.range());
+            child.bytes += area.end - area.start;
+            child.accounted += accounted;
+            largest = largest.max(accounted);
+        }
+        let (pages, mapped) = (child.accounted / PAGE_SIZE, self.bytes / PAGE_SIZE);
+        child.commitment.raise(pages, largest / PAGE_SIZE, mapped)?;
         Ok(child)
     }
 
@@ -468,6 +539,7 @@ impl Areas {
     /// Adds an area where none is, joined with its neighbours if they are of the same kind. Room must be reserved.
     pub fn insert(&mut self, area: Area) {
         self.bytes += area.end - area.start;
+        self.accounted += area.accounted(&area.range());
         let at = self.count_after(area.start);
         let before = self.list.get(at);
         debug_assert!(before.is_none_or(|before| before.end <= area.start));
@@ -509,6 +581,7 @@ impl Areas {
             && range.end <= area.end
         {
             // Inside one area; at its edge nothing has to move.
+            self.accounted -= area.accounted(&range);
             let (head, tail) = (area.start < range.start, range.end < area.end);
             match (head, tail) {
                 (false, false) => drop(self.list.remove(first)),
@@ -528,8 +601,10 @@ impl Areas {
         self.split(range.end);
         let inside = self.index_below(range.end)..self.index_below(range.start);
         self.forget_searched(inside.start);
-        let gone = self.list.drain(inside);
-        self.bytes -= gone.map(|area| area.end - area.start).sum::<usize>();
+        for area in self.list.drain(inside) {
+            self.bytes -= area.end - area.start;
+            self.accounted -= area.accounted(&area.range());
+        }
     }
 
     /// Below the area before an index there may be more room than before.
@@ -545,7 +620,11 @@ impl Areas {
         self.split(range.start);
         self.split(range.end);
         let inside = self.index_below(range.end)..self.index_below(range.start);
-        self.list[inside.clone()].iter_mut().for_each(&mut change);
+        for area in &mut self.list[inside.clone()] {
+            self.accounted -= area.accounted(&area.range());
+            change(area);
+            self.accounted += area.accounted(&area.range());
+        }
         let mut at = inside.start.saturating_sub(1);
         let mut end = inside.end + 1;
         while at + 1 < end.min(self.list.len()) {
@@ -563,14 +642,23 @@ impl Areas {
         let at = self.index_after(end - 1);
         let next = self.list.get(at.wrapping_sub(1));
         let room = next.map_or(usize::MAX, |next| next.start);
-        match self.list.get_mut(at) {
-            Some(area) if area.end == end && end < new_end && new_end <= room => {
-                self.bytes += new_end - end;
-                area.end = new_end;
-                true
-            }
-            _ => false,
+        let area = self.list.get(at);
+        let area = area.filter(|area| area.end == end && end < new_end && new_end <= room);
+        let Some(area) = area else {
+            return false;
+        };
+        let grown = new_end - end;
+        let accounted = match area.flags.has(Flags::ACCOUNT) {
+            true => grown,
+            false => 0,
+        };
+        if self.commit(accounted).is_err() {
+            return false;
         }
+        self.bytes += grown;
+        self.accounted += accounted;
+        self.list[at].end = new_end;
+        true
     }
 
     /// Extends the stack above `address` down to it, if there is one no longer than `limit` bytes then, all areas together
@@ -580,7 +668,7 @@ impl Areas {
         let below = self.list.get(at.wrapping_add(1));
         let floor = below.map_or(USER_START, |area| area.end + STACK_GAP);
         let start = page_down(address);
-        let Some(area) = self.list.get_mut(at) else {
+        let Some(area) = self.list.get(at) else {
             return false;
         };
         let grown = area.start.saturating_sub(start);
@@ -591,8 +679,17 @@ impl Areas {
         let Some(source) = area.source.receded(grown).filter(|_| fits) else {
             return false;
         };
+        let accounted = match area.flags.has(Flags::ACCOUNT) {
+            true => grown,
+            false => 0,
+        };
+        if self.commit(accounted).is_err() {
+            return false;
+        }
+        let area = &mut self.list[at];
         (area.start, area.source) = (start, source);
         self.bytes += grown;
+        self.accounted += accounted;
         true
     }
 

@@ -7,6 +7,7 @@ mod asid;
 pub mod aslr;
 pub mod block;
 mod buddy;
+pub mod commit;
 pub mod dma;
 pub mod fault;
 pub mod frame;
@@ -75,6 +76,7 @@ pub fn init(
     archive: Range<usize>,
 ) -> Option<Archive> {
     frame::init(ram, reserved);
+    commit::init();
     kmap::init();
     fault::init();
     age::init();

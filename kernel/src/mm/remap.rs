@@ -101,6 +101,10 @@ impl Space {
     ) -> Result<()> {
         self.areas.reserve(3)?;
         let part = area.part(old.clone());
+        if part.flags.has(Flags::ACCOUNT) {
+            let had = if keep { 0 } else { old.len() };
+            self.areas.commit(new.len().saturating_sub(had))?;
+        }
         let flags = part.flags.set(Flags::GROWS_DOWN, false);
         self.areas.insert(Area {
             start: new.start,

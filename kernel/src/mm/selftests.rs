@@ -323,7 +323,7 @@ fn agree(unit: usize, steps: usize) {
     let mut trial = Trial {
         unit,
         spaces: vec![first],
-        object: SharedPages::new(SHARED * unit).unwrap(),
+        object: SharedPages::new(SHARED * unit, true).unwrap(),
         object_values: [0; SHARED],
         random: Random(0x9e37_79b9_7f4a_7c15),
     };

@@ -9,6 +9,7 @@ use core::ops::Range;
 use radix::Radix;
 
 use super::area::PageSource;
+use super::commit;
 use super::frame::{self, FrameRef};
 use super::heap::try_arc;
 use super::number::Number;
@@ -21,25 +22,47 @@ use linux_raw_sys::general::CAP_SYS_ADMIN;
 pub struct SharedPages {
     pages: Mutex<Radix<FrameRef>>,
     len: usize,
+    /// All pages were promised at once, not each when it is made.
+    reserved: bool,
     /// The key, of a segment of System V shared memory.
     key: Option<i32>,
     number: Number,
 }
 
 impl SharedPages {
-    /// `len` pages.
-    pub fn new(len: usize) -> Result<Arc<Self>> {
-        Self::named(len, None)
+    /// `len` pages, all promised at once if they are `reserved`.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn new(len: usize, reserved: bool) -> Result<Arc<Self>> {
+        Self::named(len, None, reserved)
     }
 
     /// `len` pages of a segment of System V shared memory with `key`.
-    pub fn named(len: usize, key: Option<i32>) -> Result<Arc<Self>> {
-        try_arc(SharedPages {
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn named(len: usize, key: Option<i32>, reserved: bool) -> Result<Arc<Self>> {
+        if reserved {
+            commit::take(len)?;
+        }
+        let pages = SharedPages {
             pages: Mutex::new(Radix::new()),
             len,
+            reserved,
             key,
             number: Number::new(),
-        })
+        };
+        try_arc(pages)
+    }
+}
+
+impl Drop for SharedPages {
+    fn drop(&mut self) {
+        commit::give(match self.reserved {
+            true => self.len,
+            false => self.pages.lock().len(),
+        });
     }
 }
 
@@ -61,9 +84,14 @@ impl PageSource for SharedPages {
             return Err(Errno::ENOSPC);
         }
         let frame = frame::alloc_zeroed()?;
-        pages
-            .insert(index, frame.clone())
-            .map_err(|_| Errno::ENOMEM)?;
+        if !self.reserved {
+            commit::take(1).map_err(|_| Errno::ENOSPC)?;
+        }
+        let inserted = pages.insert(index, frame.clone());
+        inserted.map_err(|_| {
+            commit::give(usize::from(!self.reserved));
+            Errno::ENOMEM
+        })?;
         Ok(frame)
     }
 

@@ -68,6 +68,7 @@ const ROUGHLY: usize = 64;
 impl Settle for Space {
     #[inline]
     fn settle(&mut self, counted: impl FnOnce() -> usize) {
+        self.areas.settle();
         if self.taken >= ROUGHLY {
             self.peak = self.peak.max(self.pages.wrapping_add(counted()));
             self.pages = self.pages.wrapping_sub(core::mem::take(&mut self.taken));
@@ -196,6 +197,17 @@ impl AddressSpace {
         if space.areas.is_full() {
             return Err(Errno::ENOMEM);
         }
+        let flags = request
+            .flags
+            .set(Flags::ACCOUNT, false)
+            .accounted(request.rights);
+        if flags.has(Flags::ACCOUNT) {
+            let replaced = match request.place {
+                Place::Fixed(at) => space.areas.accounted(at..at.saturating_add(len)),
+                _ => 0,
+            };
+            space.areas.commit(len - replaced)?;
+        }
         let start = space.place(&self.context, request.place, len)?;
         space.areas.reserve(1)?;
         let area = Area {
@@ -203,7 +215,7 @@ impl AddressSpace {
             end: start + len,
             rights: request.rights,
             label: request.label,
-            flags: request.flags,
+            flags,
             source: request.source,
         };
         area.announce(&self.me)?;
@@ -715,9 +727,14 @@ impl Space {
         }
         let changes = |area: &Area| area.rights != rights;
         self.areas.check_cuts(&range, changes)?;
+        if write {
+            self.areas.commit_writable(&range)?;
+        }
         self.areas.reserve(2)?;
-        self.areas
-            .change(range.clone(), |area| area.rights = rights);
+        self.areas.change(range.clone(), |area| {
+            area.flags = area.flags.accounted(rights);
+            area.rights = rights;
+        });
         Ok(range)
     }
 
@@ -749,7 +766,7 @@ impl Space {
         }
         let range = page..page + PAGE_SIZE;
         if forced {
-            self.protect(context, range.clone(), rights.with(Rights::WRITE))?;
+            self.force(context, range.clone(), rights.with(Rights::WRITE))?;
         }
         let written = self
             .resolve_alone(context, address, Access::Write)
@@ -763,9 +780,18 @@ impl Space {
                 Ok(())
             });
         if forced {
-            self.protect(context, range, rights)?;
+            self.force(context, range, rights)?;
         }
         written
+    }
+
+    /// Gives a page other rights for a moment: nothing more is promised.
+    fn force(&mut self, context: &Context, page: Range<usize>, rights: Rights) -> Result<()> {
+        self.areas.check_cuts(&page, |_| true)?;
+        self.areas.reserve(2)?;
+        self.areas.change(page.clone(), |area| area.rights = rights);
+        self.obey(context, page);
+        Ok(())
     }
 
     fn set_heap_end(&mut self, context: &Context, end: usize, limit: usize) -> usize {
@@ -789,7 +815,7 @@ impl Space {
 
     fn grow_heap(&mut self, from: usize, to: usize) -> bool {
         let free = self.areas.touching(from..to).next().is_none();
-        if !free || (to - from) / PAGE_SIZE > frame::total() || self.areas.reserve(1).is_err() {
+        if !free || self.areas.commit(to - from).is_err() || self.areas.reserve(1).is_err() {
             return false;
         }
         self.areas.insert(Area {
@@ -797,7 +823,7 @@ impl Space {
             end: to,
             rights: Rights::READ.with(Rights::WRITE),
             label: Label::Heap,
-            flags: Flags::default(),
+            flags: Flags::ACCOUNT,
             source: Source::Anonymous,
         });
         true

@@ -4,19 +4,16 @@ use core::sync::atomic::{AtomicIsize, Ordering::Relaxed};
 
 use crate::arch::{MAX_CPUS, cpu};
 
-/// What a CPU keeps for itself at most.
-const BATCH: isize = 32;
-
 #[repr(align(128))]
 struct Part(AtomicIsize);
 
-/// A sum.
-pub struct Counter {
+/// A sum, of which a CPU keeps less than `BATCH` for itself.
+pub struct Counter<const BATCH: isize = 32> {
     sum: AtomicIsize,
     parts: [Part; MAX_CPUS],
 }
 
-impl Counter {
+impl<const BATCH: isize> Counter<BATCH> {
     /// Zero.
     pub const fn new() -> Self {
         Counter {

@@ -18,7 +18,7 @@ use crate::mm::shared::SharedPages;
 use crate::mm::space::with_active;
 use crate::mm::user::{UserPtr, UserSlice};
 use crate::mm::{
-    AddressSpace, MapRequest, Move, PAGE_SHIFT, PAGE_SIZE, Place, frame, large, page_down, page_up,
+    AddressSpace, MapRequest, Move, PAGE_SHIFT, PAGE_SIZE, Place, commit, large, page_down, page_up,
 };
 use crate::task::access::{self, By};
 use crate::task::limits::INFINITY;
@@ -138,6 +138,8 @@ pub fn mmap(
     let mut behaviour = Flags::default().set(Flags::SHARED, shared);
     behaviour = behaviour.set(Flags::GROWS_DOWN, flags & MAP_GROWSDOWN != 0 && !shared);
     behaviour = behaviour.set(Flags::NO_HUGE, flags & MAP_STACK != 0);
+    let unreserved = flags & MAP_NORESERVE != 0 && !commit::is_strict();
+    behaviour = behaviour.set(Flags::NO_RESERVE, unreserved);
     let mapping = if let Some(file) = file {
         if offset > MAX_OFFSET.saturating_sub(len) {
             return Err(Errno::EOVERFLOW);
@@ -161,13 +163,11 @@ pub fn mmap(
     let source = match mapping {
         Some(mapping) => Source::File { mapping, offset },
         None if shared => {
-            let mapping = SharedPages::new(page_up(len.min(user_end())) / PAGE_SIZE)?;
+            let reserve = !behaviour.has(Flags::NO_RESERVE);
+            let mapping = SharedPages::new(page_up(len.min(user_end())) / PAGE_SIZE, reserve)?;
             Source::File { mapping, offset: 0 }
         }
-        None => {
-            check_commit(len, rights, flags)?;
-            Source::Anonymous
-        }
+        None => Source::Anonymous,
     };
     let place = if flags & MAP_FIXED_NOREPLACE != 0 {
         Place::Free(addr)
@@ -237,13 +237,6 @@ fn check_executable(already: Option<bool>) -> Result<()> {
     } else {
         Ok(())
     }
-}
-
-/// Refuses what can never be held: more private memory than the machine has.
-fn check_commit(len: usize, rights: Rights, flags: u32) -> Result<()> {
-    let obvious =
-        rights.has(Rights::WRITE) && flags & MAP_NORESERVE == 0 && len / PAGE_SIZE > frame::total();
-    if obvious { Err(Errno::ENOMEM) } else { Ok(()) }
 }
 
 /// remap_file_pages(2): other pages of the file, from page `first` on, in a part of a shared mapping. As on Linux, the

@@ -4,7 +4,7 @@ use super::super::generated::{Node, Text};
 use super::super::{fdtable, file, inotify, lease, pipe, protected};
 use crate::errno::{Errno, Result};
 use crate::ipc::{self, Object, Registry, aio, message, semaphore, shared};
-use crate::mm::{area, aslr};
+use crate::mm::{area, aslr, commit};
 use crate::net::backlog;
 use crate::net::options::DEFAULT_BUFFER;
 use crate::sync::Once;
@@ -192,6 +192,7 @@ pub const SYS: &[(&str, Node)] = &[
     (
         "vm",
         Directory(&[
+            ("admin_reserve_kbytes", Number(&commit::ADMIN_RESERVE)),
             ("dirty_background_ratio", fixed!(10)),
             ("dirty_ratio", fixed!(20)),
             (
@@ -202,12 +203,35 @@ pub const SYS: &[(&str, Node)] = &[
             ("mmap_min_addr", File(|text| put!(text, "65536\n"))),
             ("nr_hugepages", fixed!(0)),
             ("oom_kill_allocating_task", fixed!(0)),
-            ("overcommit_kbytes", fixed!(0)),
-            ("overcommit_memory", fixed!(0)),
-            ("overcommit_ratio", fixed!(50)),
+            (
+                "overcommit_kbytes",
+                Setting(
+                    |text| put!(text, "{}\n", commit::kbytes()),
+                    |bytes| Ok(commit::set_kbytes(number(bytes)?)),
+                ),
+            ),
+            (
+                "overcommit_memory",
+                Setting(
+                    |text| put!(text, "{}\n", commit::MODE.load(Relaxed)),
+                    |bytes| {
+                        let mode = Some(number(bytes)?).filter(|&mode| mode <= commit::NEVER);
+                        commit::MODE.store(mode.ok_or(Errno::EINVAL)?, Relaxed);
+                        Ok(())
+                    },
+                ),
+            ),
+            (
+                "overcommit_ratio",
+                Setting(
+                    |text| put!(text, "{}\n", commit::ratio()),
+                    |bytes| Ok(commit::set_ratio(number(bytes)?)),
+                ),
+            ),
             ("page-cluster", fixed!(3)),
             ("panic_on_oom", fixed!(0)),
             ("swappiness", fixed!(60)),
+            ("user_reserve_kbytes", Number(&commit::USER_RESERVE)),
             ("vfs_cache_pressure", fixed!(100)),
         ]),
     ),
@@ -306,6 +330,10 @@ fn drop_caches(bytes: &[u8]) -> Result<()> {
     } else {
         Err(Errno::EINVAL)
     }
+}
+
+fn number(bytes: &[u8]) -> Result<usize> {
+    super::parse(bytes.trim_ascii()).ok_or(Errno::EINVAL)
 }
 
 fn put_line(text: &mut Text, bytes: &[u8]) {

@@ -3,7 +3,7 @@
 use super::super::generated::{Node, Text};
 use super::super::{lock, mount};
 use crate::errno::{Errno, Result};
-use crate::mm::{PAGE_SIZE, frame};
+use crate::mm::{PAGE_SIZE, commit, frame};
 use crate::task::usage::{Times, user_hz};
 use crate::task::{clock, counting, current, load, queue, tree, uts};
 use crate::{arch, params, put};
@@ -134,8 +134,8 @@ fn meminfo(text: &mut Text) {
         ("Slab:", kernel),
         ("SReclaimable:", 0),
         ("SUnreclaim:", kernel),
-        ("CommitLimit:", total),
-        ("Committed_AS:", file + anonymous),
+        ("CommitLimit:", commit::limit()),
+        ("Committed_AS:", commit::committed()),
     ] {
         put!(text, "{name:<15} {:>8} kB\n", frames * (PAGE_SIZE / 1024));
     }

@@ -5,10 +5,10 @@ use super::super::io::{Sink, Source};
 use super::super::writers::Writers;
 use super::quota::Quota;
 use crate::errno::{Errno, Result};
-use crate::mm::PAGE_SIZE;
 use crate::mm::frame::{self, FrameRef};
 use crate::mm::number::Number;
 use crate::mm::{Mappers, PageSource};
+use crate::mm::{PAGE_SIZE, commit};
 use crate::sync::{Mutex, SleepMutex};
 use crate::task;
 use crate::task::sched::{cond_resched, cond_resched_interruptible, cond_resched_killable};
@@ -142,12 +142,26 @@ impl Data {
         if let Some(page) = pages.get(index) {
             return Ok(page.clone());
         }
-        self.quota.take()?;
+        self.take_page()?;
         pages.insert(index, fresh.clone()).map_err(|_| {
-            self.quota.give(1);
+            self.give_pages(1);
             Errno::ENOMEM
         })?;
         Ok(fresh)
+    }
+
+    /// Counts one more page.
+    fn take_page(&self) -> Result<()> {
+        self.quota.take()?;
+        commit::take(1).map_err(|_| {
+            self.quota.give(1);
+            Errno::ENOSPC
+        })
+    }
+
+    fn give_pages(&self, count: u64) {
+        self.quota.give(count);
+        commit::give(count as usize);
     }
 
     /// Reads from `position` up to the end of the file.
@@ -251,7 +265,7 @@ impl Data {
                 count += 1;
                 drop(page);
             });
-            self.quota.give(count);
+            self.give_pages(count);
             drop(pages);
             first = last.saturating_add(1);
             cond_resched();
@@ -336,7 +350,7 @@ impl Data {
 
 impl Drop for Data {
     fn drop(&mut self) {
-        self.quota.give(self.occupied());
+        self.give_pages(self.occupied());
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Each part is begun by root, sets its stage, and becomes [`USER`] in a child. What it prints is the same on Linux.
 
+mod commit;
 mod deep;
 mod hang;
 mod hoard;
@@ -21,6 +22,7 @@ pub const USER: u32 = 1000;
 
 /// The parts, by name.
 const PARTS: &[(&str, fn())] = &[
+    ("commit", commit::run),
     ("deep", deep::run),
     ("hang", hang::run),
     ("hoard", hoard::run),
