@@ -36,6 +36,7 @@ pub fn execveat<L: Layout>(
 ) -> Result<usize> {
     check_flags(flags, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW)?;
     let path = user::read_cstr(path, PATH_MAX as usize)?;
+    current().check_over_limit()?;
     let request = request::<L>(directory, path, arguments, environment, flags)?;
     let before = current().tid();
     let frame = exec(request)?;

@@ -16,7 +16,7 @@ use super::usage::{Times, Told, Usage};
 use super::{futex, ptrace, rseq, sched, seccomp, user, with_space};
 use crate::arch::cell::ThreadLocal;
 use crate::arch::{ThreadState, cpu, time};
-use crate::errno::Result;
+use crate::errno::{Errno, Result};
 use crate::fs::context::FsShare;
 use crate::fs::file::File;
 use crate::fs::{FdTable, FsContext};
@@ -24,7 +24,7 @@ use crate::ipc::key::Key;
 use crate::mm::AddressSpace;
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
-use linux_raw_sys::general::{RLIMIT_NOFILE, SCHED_RESET_ON_FORK};
+use linux_raw_sys::general::{RLIMIT_NOFILE, RLIMIT_NPROC, SCHED_RESET_ON_FORK};
 
 /// What a thread may share with others.
 #[derive(Default)]
@@ -106,6 +106,8 @@ pub struct Thread {
     credentials: Mutex<Arc<Credentials>>,
     /// PR_SET_NO_NEW_PRIVS.
     no_new_privileges: AtomicBool,
+    /// It became a user who had too many processes already (PF_NPROC_EXCEEDED).
+    over_limit: AtomicBool,
     name: Mutex<[u8; 16]>,
     /// Whether the thread is to end though its process goes on.
     killed: AtomicBool,
@@ -201,6 +203,7 @@ impl Thread {
             resources: Mutex::new(parts.resources),
             credentials: Mutex::new(parts.credentials),
             no_new_privileges: AtomicBool::new(parts.no_new_privileges),
+            over_limit: AtomicBool::new(false),
             name: Mutex::new(parts.name),
             killed: AtomicBool::new(false),
             nice: AtomicI32::new(parts.nice),
@@ -373,6 +376,7 @@ impl Thread {
         f(&mut new)?;
         if new.uid != old.uid {
             new.user = user::of(new.uid)?;
+            self.over_limit.store(self.exceeds_limit(&new), Relaxed);
         }
         new.adjust_capabilities(&old);
         let new = try_arc(new)?;
@@ -382,6 +386,24 @@ impl Thread {
             self.set_death_signal(0);
         }
         self.set_credentials(new);
+        Ok(())
+    }
+
+    /// Whether the user of `who` has more processes and further threads than RLIMIT_NPROC allows.
+    fn exceeds_limit(&self, who: &Credentials) -> bool {
+        who.user.tasks() > self.process.limits.soft(RLIMIT_NPROC)
+    }
+
+    /// Where it became a user who had too many processes, and who still has, it begins no program (as it could make no
+    /// process). Else that is forgotten.
+    ///
+    /// # Errors
+    /// EAGAIN.
+    pub fn check_over_limit(&self) -> Result<()> {
+        if self.over_limit.load(Relaxed) && self.with_credentials(|who| self.exceeds_limit(who)) {
+            return Err(Errno::EAGAIN);
+        }
+        self.over_limit.store(false, Relaxed);
         Ok(())
     }
 

@@ -20,6 +20,7 @@ pub fn run() {
         tell("descriptors", libc::setrlimit(RLIMIT_NOFILE, &most));
         tell_end("pipes", in_child(|| pipes()));
         tell_end("threads", in_child(|| threads()));
+        programs();
         files();
         attributes();
     }
@@ -75,6 +76,58 @@ unsafe fn threads() {
     );
     // SAFETY: nothing is shared with the child.
     tell("a process", unsafe { libc::fork() });
+}
+
+/// Who becomes a user with too many processes begins no program.
+unsafe fn programs() {
+    let mut ready = pipe();
+    let stay = || unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            become_user();
+            libc::write(ready[1], c"".as_ptr().cast(), 1);
+            loop {
+                libc::pause();
+            }
+        }
+        child
+    };
+    let begin = || unsafe {
+        let (path, none) = (c"/nothing".as_ptr(), std::ptr::null());
+        tell(
+            "a program",
+            libc::execve(path, [path, none].as_ptr(), [none].as_ptr()),
+        );
+    };
+    // SAFETY: nothing is shared with the children, which are ended; what is read fits.
+    unsafe {
+        let others = [stay(), stay()].map(|child| {
+            libc::read(ready[0], ready.as_mut_ptr().cast(), 1);
+            child
+        });
+        let status = in_child(|| {
+            let limit = |soft| {
+                let most = rlimit {
+                    rlim_cur: soft,
+                    rlim_max: 10,
+                };
+                tell("processes", libc::setrlimit(libc::RLIMIT_NPROC, &most));
+            };
+            limit(1);
+            begin();
+            become_user();
+            begin();
+            limit(5);
+            begin();
+            limit(1);
+            begin();
+        });
+        tell_end("programs", status);
+        for child in others {
+            libc::kill(child, libc::SIGKILL);
+            libc::waitpid(child, std::ptr::null_mut(), 0);
+        }
+    }
 }
 
 /// All users but root open so many files together.
