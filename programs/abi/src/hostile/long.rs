@@ -142,7 +142,7 @@ unsafe fn pagemap_beside_writes() {
                 libc::pread(file, words.as_mut_ptr().cast(), size, position as i64);
             }
         });
-        for _ in 0..300 {
+        for _ in 0..30 {
             for page in 0..PAGES {
                 let byte = &*pages.add(page * PAGE).cast::<AtomicU8>();
                 byte.load(Relaxed);
