@@ -124,9 +124,15 @@ impl Path {
     fn named(&self) -> Option<Self> {
         let mut here = self.clone();
         while here.is_mount_root() {
-            here = here.mount?.place()?;
+            here = here.covered()?;
         }
         Some(here)
+    }
+
+    /// What a mount's root covers.
+    fn covered(&self) -> Option<Self> {
+        let mount = self.mount.as_ref().filter(|_| self.is_mount_root());
+        mount?.place()
     }
 
     /// The directory of `..`; none at the top of the tree.
@@ -159,19 +165,14 @@ impl Path {
     /// # Errors
     /// ENAMETOOLONG for more than a path may have.
     pub fn text(&self, root: &Path) -> Result<(Vec<u8>, bool)> {
-        let (mut text, mut below) = (Vec::new(), true);
-        let mut here = self.clone();
-        while !here.is(root) {
-            let named = here.named();
-            let Some((named, parent)) = named.and_then(|at| at.parent().map(|above| (at, above)))
-            else {
-                below = false;
-                break;
-            };
-            push_reversed(&mut text, &named.name())?;
-            push_reversed(&mut text, b"/")?;
-            here = named.step(parent);
+        let mut text = Vec::new();
+        let mut here = self.climb(root, &mut text)?;
+        while !here.is(root)
+            && let Some(covered) = here.covered()
+        {
+            here = covered.climb(root, &mut text)?;
         }
+        let below = here.is(root);
         if text.is_empty() {
             match &*self.name() {
                 b"" => push_reversed(&mut text, b"/")?,
@@ -186,6 +187,32 @@ impl Path {
             text.extend_from_slice(mark);
         }
         Ok((text, below))
+    }
+
+    /// Goes up to `root`, or where that does not come first, to the top of the mount. Returns where that is, and the names
+    /// from there on.
+    ///
+    /// # Errors
+    /// ENAMETOOLONG for more than a path may have.
+    pub fn names_in_mount(&self, root: &Path) -> Result<(Self, Vec<u8>)> {
+        let mut names = Vec::new();
+        let top = self.climb(root, &mut names)?;
+        names.reverse();
+        Ok((top, names))
+    }
+
+    /// The same, with the names added to `text` in reverse.
+    fn climb(&self, root: &Path, text: &mut Vec<u8>) -> Result<Self> {
+        let mut here = self.clone();
+        while !here.is(root)
+            && !here.is_mount_root()
+            && let Some(parent) = here.parent()
+        {
+            push_reversed(text, &here.name())?;
+            push_reversed(text, b"/")?;
+            here = here.step(parent);
+        }
+        Ok(here)
     }
 }
 

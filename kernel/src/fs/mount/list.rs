@@ -2,11 +2,14 @@
 
 use super::super::generated::Text;
 use super::super::path::{Path, TOO_LONG};
+use super::super::walk::PATH_MAX;
 use super::super::{device, tmpfs};
 use super::{Mount, TREE};
 use crate::errno::{Errno, Result};
+use crate::hash::{self, HashMap};
 use crate::mm::PAGE_SIZE;
 use crate::put;
+use crate::task::sched;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
@@ -61,17 +64,56 @@ fn put_own_options(mount: &Mount, text: &mut Text) {
     }
 }
 
-/// Each mount that a process whose root is `root` can come to, and the path to it.
+/// Each mount that a process whose root is `root` can come to, and the path to it. That begins with the path of the mount
+/// above, which is known by then: as many may be stacked at one place as a program likes.
 fn each(root: &Path, mut tell: impl FnMut(&Arc<Mount>, &[u8])) -> Result<()> {
-    for mount in TREE.lock().iter() {
-        match Path::root_of(mount.clone()).text(root) {
-            Ok((path, true)) => tell(mount, &path),
-            Ok(_) => {}
-            Err(Errno::ENAMETOOLONG) => tell(mount, TOO_LONG),
-            Err(error) => return Err(error),
-        }
+    let tree = TREE.lock();
+    let mut known: HashMap<u32, Vec<u8>> = hash::new();
+    known.try_reserve(tree.len()).map_err(|_| Errno::ENOMEM)?;
+    for mount in tree.iter() {
+        sched::cond_resched();
+        let Some(path) = path_of(mount, root, &known)? else {
+            continue;
+        };
+        tell(mount, if path.is_empty() { b"/" } else { &path });
+        known.insert(mount.id, path);
     }
     Ok(())
+}
+
+/// The path from `root` to a mount, where there is one; `known` are those of the mounts above. Of a folder that is removed
+/// and mounted elsewhere the path is no other.
+fn path_of(
+    mount: &Arc<Mount>,
+    root: &Path,
+    known: &HashMap<u32, Vec<u8>>,
+) -> Result<Option<Vec<u8>>> {
+    if Path::root_of(mount.clone()).is(root) {
+        return Ok(Some(Vec::new()));
+    }
+    let Some(place) = mount.place() else {
+        return Ok(None);
+    };
+    let (top, names) = match place.names_in_mount(root) {
+        Err(Errno::ENAMETOOLONG) => return Ok(Some(TOO_LONG.to_vec())),
+        found => found?,
+    };
+    if top.is(root) {
+        return Ok(Some(names));
+    }
+    let above = known.get(&top.mount_id()).filter(|_| top.is_mount_root());
+    let Some(above) = above else {
+        return Ok(None);
+    };
+    if above == TOO_LONG || above.len() + names.len() >= PATH_MAX {
+        return Ok(Some(TOO_LONG.to_vec()));
+    }
+    let mut path = Vec::new();
+    let room = path.try_reserve_exact(above.len() + names.len());
+    room.map_err(|_| Errno::ENOMEM)?;
+    path.extend_from_slice(above);
+    path.extend_from_slice(&names);
+    Ok(Some(path))
 }
 
 /// Writes the lines of /proc/PID/mounts.
@@ -107,9 +149,19 @@ pub fn list_info(root: &Path, text: &mut Text) -> Result<()> {
     })
 }
 
-/// Where the mount's root is in its file system.
+/// Where the mount's root is in its file system, or was.
 fn inside(mount: &Mount) -> Vec<u8> {
     let top = Path::from(mount.fs.root().clone());
-    let path = Path::from(mount.root.clone()).text(&top);
-    path.map_or_else(|_| TOO_LONG.to_vec(), |(path, _)| path)
+    let names = Path::from(mount.root.clone()).names_in_mount(&top);
+    let (_, mut path) = match names {
+        Ok(names) => names,
+        Err(_) => return TOO_LONG.to_vec(),
+    };
+    if path.is_empty() {
+        path.push(b'/');
+    }
+    if mount.root.is_removed() {
+        path.extend_from_slice(b"//deleted");
+    }
+    path
 }

@@ -90,6 +90,9 @@ impl Node {
 
     /// The name `entry` of this inode, which has to be empty where it is a directory, is no more.
     fn retire(&self, entry: &Entry) -> Result<()> {
+        if entry.is_covered() {
+            return Err(Errno::EBUSY);
+        }
         // Held until the entry is marked: nothing is added meanwhile.
         let content = self.directory().ok().map(Mutex::lock);
         if content.as_ref().is_some_and(|content| content.len() > 0) {

@@ -74,6 +74,30 @@ unsafe fn twice() {
         libc::chdir(c"../..".as_ptr());
         tell("what is mounted on", libc::rmdir(c"b".as_ptr()));
     }
+    fs::create_dir_all("e/below").expect("a fresh folder");
+    mount("a full folder", c"none", c"e", 0);
+    // SAFETY: the path is NUL-terminated.
+    tell("which is mounted on", unsafe {
+        libc::rmdir(c"e".as_ptr())
+    });
+    umount("ended", c"e", 0);
+}
+
+/// A folder that is removed and still seen at another place, which keeps its path.
+unsafe fn removed() {
+    ["f", "g"].map(|name| fs::create_dir(name).expect("a fresh folder"));
+    mount("bind", c"f", c"g", MS_BIND);
+    fs::remove_dir("f").expect("an empty folder");
+    let table = fs::read_to_string("/proc/self/mountinfo").expect("procfs");
+    let words = table.lines().map(|line| line.split(' '));
+    let there: Vec<_> = words
+        .filter_map(|mut line| Some((line.nth(3)?, line.next()?)))
+        .filter(|(_, path)| path.ends_with("/g"))
+        .map(|(root, _)| root.ends_with("/f//deleted"))
+        .collect();
+    println!("seen at the other place, removed: {there:?}");
+    umount("ended", c"g", 0);
+    fs::remove_dir("g").expect("an empty folder");
 }
 
 /// Flags of one of the places.
@@ -186,6 +210,22 @@ unsafe fn stack() {
     println!("ended: {failed} failed, {} left", count() - before);
 }
 
+/// A tower of mounts, listed, and taken away with what it stands in.
+unsafe fn tower() {
+    const HEIGHT: usize = 3000;
+    let before = count();
+    mount("around it", c"none", c"d", 0);
+    fs::create_dir("d/tower").expect("a mount");
+    let (none, there) = (c"none".as_ptr(), c"d/tower".as_ptr());
+    for _ in 0..HEIGHT {
+        // SAFETY: the paths are NUL-terminated, options there are none.
+        unsafe { libc::mount(none, there, c"ramfs".as_ptr(), 0, ptr::null()) };
+    }
+    println!("as high as {} of {HEIGHT}", count() - before - 1);
+    umount("all", c"d", MNT_DETACH);
+    println!("{} left", count() - before);
+}
+
 /// Runs this part.
 pub fn run() {
     // SAFETY: all pointers are of live values.
@@ -193,7 +233,9 @@ pub fn run() {
         twice();
         flags();
         trees();
+        removed();
         later();
         stack();
+        tower();
     }
 }
