@@ -20,7 +20,8 @@ use crate::mm::frame::{self, FrameRef};
 use crate::mm::heap::try_arc;
 use crate::mm::{Mappers, PAGE_SIZE, PageSource};
 use crate::sync::{Counter, Mutex, SleepMutex};
-use crate::task::require;
+use crate::task::credentials::Credentials;
+use crate::task::{self, require};
 use alloc::sync::Arc;
 use core::any::Any;
 use core::fmt;
@@ -216,6 +217,17 @@ pub trait FileOps: Send + Sync + Any {
         Err(Errno::EOPNOTSUPP)
     }
 
+    /// Whether it can be read and written past a cache (O_DIRECT) where it was opened by `path`.
+    fn has_direct(&self, _path: &Path) -> bool {
+        false
+    }
+
+    /// It is mapped: that counts as reading it.
+    fn mapped(&self, _file: &File) {}
+
+    /// A shared page of it becomes writable.
+    fn written_in_memory(&self) {}
+
     /// What mmap can map of it.
     fn memory(&self) -> Memory<'_> {
         Memory::None
@@ -249,6 +261,8 @@ pub struct File {
     path: Path,
     ops: Arc<dyn FileOps>,
     flags: AtomicU32,
+    /// As whom it was opened.
+    opener: Arc<Credentials>,
     stream: bool,
     position: SleepMutex<u64>,
     /// Who gets signals about it, if anybody asked.
@@ -270,6 +284,9 @@ impl File {
             }
             path.inode().clone().open(&path, flags)?
         };
+        if flags.has(O_DIRECT) && !ops.has_direct(&path) {
+            return Err(Errno::EINVAL);
+        }
         Self::with_ops(path, ops, flags)
     }
 
@@ -300,6 +317,7 @@ impl File {
             path,
             ops,
             flags: AtomicU32::new(flags.0 & KEPT),
+            opener: task::current().credentials(),
             position: SleepMutex::new(0),
             sigio: Mutex::new(None),
             holders: Mutex::new(Sequence::new()),
@@ -309,6 +327,11 @@ impl File {
     /// The path by which it was opened.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether the calling thread opened it, and acts as the same since.
+    pub fn is_openers(&self) -> bool {
+        task::current().with_credentials(|who| core::ptr::eq(who, &*self.opener))
     }
 
     /// The name under which it was opened.
@@ -526,7 +549,10 @@ impl File {
         match self.ops.memory() {
             Memory::None => Err(Errno::ENODEV),
             Memory::Zeroes => Ok(None),
-            Memory::Pages(_) => Ok(Some(self.clone())),
+            Memory::Pages(_) => {
+                self.ops.mapped(self);
+                Ok(Some(self.clone()))
+            }
         }
     }
 
@@ -619,6 +645,10 @@ fn count_open() -> Result<()> {
 impl PageSource for File {
     fn page(&self, index: usize, write: bool) -> Result<FrameRef> {
         self.page_source().ok_or(Errno::ENXIO)?.page(index, write)
+    }
+
+    fn written(&self) {
+        self.ops.written_in_memory();
     }
 
     fn present(&self, first: usize, frames: &mut [Option<FrameRef>]) {

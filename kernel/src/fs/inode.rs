@@ -217,6 +217,11 @@ pub trait Inode: Send + Sync + Any {
         Err(Errno::EINVAL)
     }
 
+    /// Whether a name in this directory has one entry, which every look-up finds: something can be mounted on that.
+    fn keeps_entries(&self) -> bool {
+        false
+    }
+
     /// Finds a name in a directory.
     fn lookup(&self, _here: &Arc<Entry>, _name: &[u8]) -> Result<Arc<Entry>> {
         Err(Errno::ENOTDIR)

@@ -25,6 +25,9 @@ pub trait PageSource: Send + Sync {
     /// ENOMEM; ENXIO beyond the end (the program gets SIGBUS).
     fn page(&self, index: usize, write: bool) -> Result<FrameRef>;
 
+    /// A page of a shared mapping becomes writable: the file changes from now on.
+    fn written(&self) {}
+
     /// Hands out the frames that are there already from page `first` on, without making any: for mapping ahead.
     fn present(&self, _first: usize, _frames: &mut [Option<FrameRef>]) {}
 

@@ -251,7 +251,9 @@ impl Page<'_> {
         } else {
             let writable = shared && self.area.rights.has(Rights::WRITE);
             let page = mapping.page(index, writable)?;
-            self.hold_first(kind, page, writable);
+            if self.hold_first(kind, page, writable) && write {
+                mapping.written();
+            }
         }
         if !write {
             self.fill_around(&**mapping, index);
@@ -335,6 +337,11 @@ impl Page<'_> {
                 .is_ok()
             {
                 self.pay(Change::Widen);
+            }
+            if let Source::File { mapping, .. } = &self.area.source
+                && self.area.is_shared()
+            {
+                mapping.written();
             }
             return Ok(());
         }

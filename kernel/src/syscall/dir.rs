@@ -7,7 +7,7 @@ use crate::fs::inode::{Kind, Link, New, Replace};
 use crate::fs::walk::{Last, Walk};
 use crate::fs::{Entry, Path, inotify, perm, protected};
 use crate::mm::user::UserSlice;
-use crate::task::{current, require};
+use crate::task::{can, current, require};
 use alloc::sync::Arc;
 use linux_raw_sys::general::*;
 
@@ -88,7 +88,11 @@ pub fn linkat(from: i32, old: usize, to: i32, new: usize, flags: u32) -> Result<
     } else {
         AT_SYMLINK_NOFOLLOW
     };
-    let entry = path::resolve(from, old, follow | flags & AT_EMPTY_PATH)?;
+    let old = UserPath::read(old)?;
+    if flags & AT_EMPTY_PATH != 0 && from != AT_FDCWD && old.first() != Some(&b'/') {
+        check_passed(from)?;
+    }
+    let entry = path::resolve_bytes(from, &old, follow | flags & AT_EMPTY_PATH)?;
     let new = UserPath::read(new)?;
     let (parent, last) = parent(to, &new)?;
     let name = last.proper(Errno::EEXIST)?;
@@ -110,6 +114,15 @@ pub fn linkat(from: i32, old: usize, to: i32, new: usize, flags: u32) -> Result<
     inotify::linked(&entry);
     inotify::in_directory(&parent, name, false, IN_CREATE, 0);
     Ok(0)
+}
+
+/// ENOENT unless the calling thread may make a name from a descriptor that may have been passed to it.
+fn check_passed(descriptor: i32) -> Result<()> {
+    if file(descriptor)?.is_openers() || can(CAP_DAC_READ_SEARCH) {
+        Ok(())
+    } else {
+        Err(Errno::ENOENT)
+    }
 }
 
 /// unlinkat(2)

@@ -180,6 +180,13 @@ fn attach(tree: &mut Vec<Arc<Mount>>, mount: Arc<Mount>, target: Path) -> Result
     if (mount.root.kind() == Kind::Directory) != (target.kind() == Kind::Directory) {
         return Err(Errno::ENOTDIR);
     }
+    // The next who looks the name up would find another entry, with nothing mounted on it.
+    if target
+        .parent()
+        .is_some_and(|directory| !directory.inode().keeps_entries())
+    {
+        return Err(Errno::ENOENT);
+    }
     tree.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
     path::tree_changes();
     let covered = target.entry().clone();

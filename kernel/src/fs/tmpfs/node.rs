@@ -7,6 +7,7 @@ use super::super::inode::{
     Attr, FsStat, Inode, Kind, Link, New, Replace, SetAttr, Time, XattrChange,
 };
 use super::super::io::{Sink, Source};
+use super::super::path::Path;
 use super::super::pipe::Fifo;
 use super::super::writers::Writers;
 use super::directory::{self, Directory};
@@ -321,6 +322,10 @@ impl Inode for Node {
         Ok(Link::Path(copy))
     }
 
+    fn keeps_entries(&self) -> bool {
+        true
+    }
+
     fn lookup(&self, _here: &Arc<Entry>, name: &[u8]) -> Result<Arc<Entry>> {
         self.directory()?
             .lock()
@@ -491,6 +496,21 @@ impl FileOps for Node {
         }
         self.modified();
         Ok(())
+    }
+
+    fn has_direct(&self, path: &Path) -> bool {
+        let mount = path.mount().filter(|_| self.kind == Kind::Regular);
+        mount.is_some_and(|mount| mount.fs().kind() != "ramfs")
+    }
+
+    fn mapped(&self, file: &File) {
+        self.accessed(file);
+    }
+
+    fn written_in_memory(&self) {
+        let mut meta = self.meta.lock();
+        meta.modified = Time::now();
+        meta.changed = meta.modified;
     }
 
     fn memory(&self) -> Memory<'_> {

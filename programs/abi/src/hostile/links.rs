@@ -3,6 +3,7 @@
 
 use std::ffi::CStr;
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{PermissionsExt, chown};
 
 use libc::{AT_EMPTY_PATH, AT_FDCWD, O_CREAT, O_RDONLY, O_WRONLY};
@@ -43,6 +44,7 @@ unsafe fn hard_links() {
     fs::write("open", "").expect("a fresh file");
     mode("program", 0o4755);
     mode("open", 0o666);
+    let passed = fs::File::open("open").expect("a file");
     // SAFETY: the paths are NUL-terminated.
     unsafe {
         as_user("hard links", || {
@@ -56,6 +58,12 @@ unsafe fn hard_links() {
                 "by its descriptor",
                 libc::linkat(program, none, AT_FDCWD, new, AT_EMPTY_PATH),
             );
+            let own = libc::open(c"mine".as_ptr(), libc::O_TMPFILE | O_WRONLY, 0o600);
+            let (passed, new) = (passed.as_raw_fd(), c"mine/passed".as_ptr());
+            for (what, file) in [("its own file", own), ("one that root opened", passed)] {
+                tell(what, libc::linkat(file, none, AT_FDCWD, new, AT_EMPTY_PATH));
+                libc::unlink(new);
+            }
             tell(
                 "an open file",
                 libc::link(c"open".as_ptr(), c"mine/open".as_ptr()),

@@ -77,15 +77,15 @@ unsafe fn twice() {
     fs::create_dir_all("e/below").expect("a fresh folder");
     mount("a full folder", c"none", c"e", 0);
     // SAFETY: the path is NUL-terminated.
-    tell("which is mounted on", unsafe {
-        libc::rmdir(c"e".as_ptr())
-    });
+    tell("which is mounted on", unsafe { libc::rmdir(c"e".as_ptr()) });
     umount("ended", c"e", 0);
 }
 
 /// A folder that is removed and still seen at another place, which keeps its path.
 unsafe fn removed() {
-    ["f", "g"].map(|name| fs::create_dir(name).expect("a fresh folder"));
+    for name in ["f", "g"] {
+        fs::create_dir(name).expect("a fresh folder");
+    }
     mount("bind", c"f", c"g", MS_BIND);
     fs::remove_dir("f").expect("an empty folder");
     let table = fs::read_to_string("/proc/self/mountinfo").expect("procfs");
