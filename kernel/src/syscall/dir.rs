@@ -175,6 +175,11 @@ pub fn renameat(from: i32, old: usize, to: i32, new: usize) -> Result<usize> {
     renameat2(from, old, to, new, 0)
 }
 
+const _: () = assert!(
+    abi::options::RENAME.is_handled_by(&[RENAME_NOREPLACE as u64, RENAME_EXCHANGE as u64]),
+    "abi and renameat2 disagree"
+);
+
 /// renameat2(2)
 pub fn renameat2(from: i32, old: usize, to: i32, new: usize, flags: u32) -> Result<usize> {
     let replace = match flags {

@@ -37,6 +37,50 @@ pub fn dup3(old: i32, new: i32, flags: u32) -> Result<usize> {
     Ok(new as usize)
 }
 
+/// The commands that `fcntl` finds what does them.
+const COMMANDS: [u32; 28] = [
+    F_DUPFD,
+    F_GETFD,
+    F_SETFD,
+    F_GETFL,
+    F_SETFL,
+    F_GETLK,
+    F_SETLK,
+    F_SETLKW,
+    F_SETOWN,
+    F_GETOWN,
+    F_SETSIG,
+    F_GETSIG,
+    F_SETOWN_EX,
+    F_GETOWN_EX,
+    F_GETOWNER_UIDS,
+    F_OFD_GETLK,
+    F_OFD_SETLK,
+    F_OFD_SETLKW,
+    F_SETLEASE,
+    F_GETLEASE,
+    F_NOTIFY,
+    F_DUPFD_QUERY,
+    F_CREATED_QUERY,
+    F_DUPFD_CLOEXEC,
+    F_SETPIPE_SZ,
+    F_GETPIPE_SZ,
+    F_ADD_SEALS,
+    F_GET_SEALS,
+];
+const _: () = {
+    let mut numbers = [0; COMMANDS.len()];
+    let mut at = 0;
+    while at < COMMANDS.len() {
+        numbers[at] = COMMANDS[at] as u64;
+        at += 1;
+    }
+    assert!(
+        abi::options::FCNTL.is_handled_by(&numbers),
+        "abi and fcntl disagree"
+    );
+};
+
 /// fcntl(2)
 pub fn fcntl(fd: i32, command: u32, argument: usize) -> Result<usize> {
     let file = file(fd)?;
@@ -45,7 +89,13 @@ pub fn fcntl(fd: i32, command: u32, argument: usize) -> Result<usize> {
     if file.flags().has(O_PATH)
         && !matches!(
             command,
-            F_DUPFD | F_DUPFD_CLOEXEC | F_GETFD | F_SETFD | F_GETFL
+            F_DUPFD
+                | F_DUPFD_CLOEXEC
+                | F_DUPFD_QUERY
+                | F_CREATED_QUERY
+                | F_GETFD
+                | F_SETFD
+                | F_GETFL
         )
     {
         return Err(Errno::EBADF);
@@ -85,6 +135,7 @@ pub fn fcntl(fd: i32, command: u32, argument: usize) -> Result<usize> {
             dnotify::watch(&file, fd, argument as u32)?;
             Ok(0)
         }
+        F_DUPFD_QUERY => Ok(Arc::ptr_eq(&file, &self::file(argument as i32)?).into()),
         F_CREATED_QUERY => Ok(file.flags().created().into()),
         F_GETLEASE => Ok(lease::get(&file) as usize),
         _ => lock::fcntl(&file, command, argument)

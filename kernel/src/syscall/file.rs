@@ -57,8 +57,8 @@ pub fn openat2(directory: i32, path: usize, how: usize, size: usize) -> Result<u
     )
 }
 
-/// The flags there are: the access mode, and O_CREAT to O_TMPFILE.
-const OPEN_FLAGS: u32 = O_ACCMODE | 2 * __O_TMPFILE - O_CREAT;
+/// The flags there are.
+const OPEN_FLAGS: u32 = abi::options::OPEN.mask() as u32;
 /// Flags that go with O_PATH.
 const PATH_FLAGS: u32 = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 fn open_path(directory: i32, path: &[u8], flags: u32, mode: u32, scope: Scope) -> Result<usize> {

@@ -15,6 +15,21 @@ const KIND_MAX: usize = 64;
 /// The upper half of the flags, as programs once had to set it.
 const MAGIC: u32 = 0xc0ed_0000;
 
+/// The flags that say what to do, not how it is mounted then.
+const ACTIONS: u32 = MS_REMOUNT
+    | MS_BIND
+    | MS_MOVE
+    | MS_REC
+    | MS_SILENT
+    | MS_PRIVATE
+    | MS_SLAVE
+    | MS_UNBINDABLE
+    | MS_RELATIME;
+const _: () = assert!(
+    abi::options::MOUNT.mask() == (mount::KEPT | ACTIONS) as u64,
+    "abi and mount disagree"
+);
+
 /// mount(2): a new file system, what is mounted shown at a second place or moved, or other flags for it.
 pub fn mount(source: usize, target: usize, kind: usize, flags: u32, data: usize) -> Result<usize> {
     const KINDS: u32 = MS_SHARED | MS_PRIVATE | MS_SLAVE | MS_UNBINDABLE;

@@ -117,10 +117,7 @@ struct Statx {
 
 /// statx(2)
 pub fn statx(directory: i32, path: usize, flags: u32, mask: u32, to: usize) -> Result<usize> {
-    check_flags(
-        flags,
-        AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH | AT_STATX_SYNC_TYPE,
-    )?;
+    check_flags(flags, abi::options::STATX.mask() as u32)?;
     if mask & STATX__RESERVED != 0 || flags & AT_STATX_SYNC_TYPE == AT_STATX_SYNC_TYPE {
         return Err(Errno::EINVAL);
     }

@@ -4,10 +4,12 @@
 //! the compiler compares the numbers that it handles with them ([`Group::is_handled_by`]). What is absent is refused with the error
 //! that a Linux built without it gives.
 
+mod files;
 mod memory;
 mod process;
 mod sockets;
 
+pub use files::{FALLOCATE, FCNTL, MOUNT, OPEN, RENAME, STATX};
 pub use memory::{MADVISE, MMAP, MREMAP};
 pub use process::{CLONE, PERSONALITY, PRCTL, UNSHARE};
 pub use sockets::{IP, IPV6, SOCKET, TCP, UDP};
@@ -45,6 +47,12 @@ pub const GROUPS: &[&Group] = &[
     &MMAP,
     &MREMAP,
     &MADVISE,
+    &OPEN,
+    &FCNTL,
+    &MOUNT,
+    &RENAME,
+    &FALLOCATE,
+    &STATX,
     &SOCKET,
     &IP,
     &IPV6,

@@ -42,7 +42,7 @@ pub struct Mount {
 }
 
 /// The flags of mount(2) that a mount keeps.
-const KEPT: u32 = MS_RDONLY
+pub const KEPT: u32 = MS_RDONLY
     | MS_NOSUID
     | MS_NODEV
     | MS_NOEXEC

@@ -407,6 +407,11 @@ impl Inode for Node {
     }
 }
 
+const _: () = assert!(
+    abi::options::FALLOCATE.mask() == (FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE) as u64,
+    "abi and fallocate disagree"
+);
+
 /// SIGXFSZ and EFBIG where RLIMIT_FSIZE does not let a file grow to `size`.
 fn check_limit(size: u64) -> Result<()> {
     if size > crate::task::rlimit(RLIMIT_FSIZE) as u64 {
