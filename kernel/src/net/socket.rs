@@ -258,6 +258,10 @@ impl FileOps for SocketFile {
     }
 
     fn read(&self, file: &File, to: &mut Sink, _position: u64) -> Result<usize> {
+        if to.left() == 0 {
+            // read(2) asks for nothing then, unlike recv(2).
+            return Ok(0);
+        }
         let wait = self.0.receive_wait(file, 0);
         Ok(self.0.receive(to, 0, &wait)?.count)
     }

@@ -55,7 +55,7 @@ pub fn receive(
     }
     let mut received = Received::default();
     let mut total = 0;
-    while to.left() > 0 || channel.is_framed() {
+    loop {
         let left = to.left();
         let found = match next(channel, to, reading, &ended, wait) {
             Ok(Some(found)) => found,
@@ -69,7 +69,7 @@ pub fn receive(
         if total == found.count {
             received.found = found;
         }
-        if !go_on {
+        if !go_on || to.left() == 0 {
             break;
         }
     }
