@@ -107,6 +107,36 @@ impl Ring {
         self.len = self.len.min(len);
     }
 
+    /// Takes out the byte at `index`; those before it move up.
+    pub fn remove(&mut self, index: usize) {
+        let mut bytes = [0; 256];
+        let mut left = index;
+        while left > 0 {
+            let moved = &mut bytes[..left.min(256)];
+            left -= moved.len();
+            self.each_piece(left, moved, |page, offset, piece| page.read(offset, piece));
+            self.each_piece(left + 1, moved, |page, offset, piece| {
+                page.write(offset, piece);
+            });
+        }
+        self.consume(1);
+    }
+
+    /// Hands `act` the pieces of `bytes`, each with the place of one page in the ring that it has, `from` being that of the
+    /// first.
+    fn each_piece(&self, from: usize, bytes: &mut [u8], act: impl Fn(&FrameRef, usize, &mut [u8])) {
+        let (mut left, mut position) = (bytes, self.head + from);
+        while !left.is_empty() {
+            let (slot, offset, rest) = self.place(position);
+            let (now, later) = left.split_at_mut(rest.min(left.len()));
+            if let Some(page) = &self.pages[slot] {
+                act(page, offset, now);
+            }
+            position += now.len();
+            left = later;
+        }
+    }
+
     /// Moves bytes from the ring to `to`, as many as there are and fit.
     #[inline]
     pub fn read(&mut self, to: &mut Sink) -> Result<usize> {
@@ -177,19 +207,9 @@ impl Ring {
         let mut ring = Ring::new(pages)?;
         let mut bytes = [0; 256];
         for done in (0..self.len).step_by(bytes.len()) {
-            let mut left = &mut bytes[..(self.len - done).min(256)];
-            let chunk = left.len();
-            let mut position = self.head + done;
-            while !left.is_empty() {
-                let (slot, offset, rest) = self.place(position);
-                let (now, later) = left.split_at_mut(rest.min(left.len()));
-                if let Some(page) = &self.pages[slot] {
-                    page.read(offset, now);
-                }
-                position += now.len();
-                left = later;
-            }
-            ring.write(&mut Source::kernel(&bytes[..chunk]))?;
+            let chunk = &mut bytes[..(self.len - done).min(256)];
+            self.each_piece(done, chunk, |page, offset, piece| page.read(offset, piece));
+            ring.write(&mut Source::kernel(chunk))?;
         }
         Ok(ring)
     }

@@ -79,6 +79,22 @@ impl Bytes {
         self.marks.try_reserve(1).map_err(|_| Errno::ENOBUFS)
     }
 
+    /// Takes out the first mark, when all its bytes were read.
+    fn pop_read(&mut self) -> Option<Mark> {
+        let read = self.read;
+        self.marks.pop_front_if(|mark| mark.end <= read)
+    }
+
+    /// Takes out one byte from among the others: those before it move up.
+    pub fn remove(&mut self, at: u64) {
+        self.ring.remove((at - self.read) as usize);
+        self.read += 1;
+        for mark in self.marks.iter_mut().take_while(|mark| mark.start <= at) {
+            mark.start += 1;
+            mark.end += u64::from(mark.end <= at);
+        }
+    }
+
     fn mark(&mut self, start: u64, ancillary: Ancillary, from: Name) {
         let end = self.written();
         self.marks.push_back(Mark {
@@ -560,16 +576,32 @@ impl Channel {
         let mut lost = None;
         let mut bytes = self.bytes.lock();
         let found = if self.is_framed() {
-            read_record(&mut bytes, to, reading, &mut lost)
+            let found = read_record(&mut bytes, to, reading, &mut lost);
+            self.publish(&bytes);
+            drop(bytes);
+            found
         } else {
-            read_stream(&mut bytes, to, reading, self.is_inline())
+            let found = read_stream(&mut bytes, to, reading, self.is_inline());
+            self.forget_read(bytes);
+            found
         };
-        self.publish(&bytes);
-        drop(bytes);
         if !reading.peek {
             self.writable.notify();
         }
         found
+    }
+
+    /// Lets go of the marks whose bytes were read, and of files that nobody took with them without the lock.
+    fn forget_read<'a>(&'a self, mut bytes: SleepMutexGuard<'a, Bytes>) {
+        while let Some(mark) = bytes.pop_read() {
+            if mark.ancillary.rights.is_some() {
+                self.publish(&bytes);
+                drop(bytes);
+                drop(mark);
+                bytes = self.bytes.lock();
+            }
+        }
+        self.publish(&bytes);
     }
 }
 
@@ -634,13 +666,9 @@ fn read_stream(
     }
     to.truncate(bytes.until_mark(skip));
     let at = bytes.read + skip as u64;
-    let read = bytes.read;
-    while bytes.marks.front().is_some_and(|mark| mark.end <= read) {
-        bytes.marks.pop_front();
-    }
     // The read ends where something begins that cannot be handed over with what came before.
     let mut end = u64::MAX;
-    for mark in &bytes.marks {
+    for mark in bytes.marks.iter().filter(|mark| mark.end > at) {
         if reading.credentials && mark.start > at && mark.ancillary.credentials.is_some() {
             end = mark.start;
             break;
@@ -653,11 +681,14 @@ fn read_stream(
     to.truncate(usize::try_from(end - at).unwrap_or(usize::MAX));
     let count = bytes.ring.peek(to, skip)?;
     let reached = at + count as u64;
+    // One who has no room for a byte gets what is beside the first.
+    let beyond = reached.max(at + 1);
     let mut ancillary = Ancillary::default();
     for mark in bytes
         .marks
         .iter_mut()
-        .take_while(|mark| mark.start < reached)
+        .take_while(|mark| mark.start < beyond)
+        .filter(|mark| mark.end > at)
     {
         ancillary.credentials = ancillary.credentials.or(mark.ancillary.credentials);
         if mark.ancillary.rights.is_some() {

@@ -17,12 +17,18 @@ pub struct Urgent {
 }
 
 impl Bytes {
-    /// The byte that was written last is urgent; the one before it is an ordinary one again.
+    /// The byte that was written last is urgent; the one before it is an ordinary one again, or gone if it was taken.
     pub fn make_last_urgent(&mut self, kind: Kind, inline: bool) {
-        let last = self.written() - 1;
         if self.is_at_mark() && kind == Kind::Tcp && !inline {
             self.skip(1);
         }
+        if let Some(urgent) = self.urgent
+            && urgent.taken
+            && kind != Kind::Tcp
+        {
+            self.remove(urgent.at);
+        }
+        let last = self.written() - 1;
         let taken = false;
         self.urgent = Some(Urgent { at: last, taken });
     }

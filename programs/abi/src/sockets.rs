@@ -42,6 +42,7 @@ pub fn run() {
         for family in [AF_INET, AF_UNIX] {
             urgent(family);
             inline(family);
+            no_bytes(family);
         }
     }
 }
@@ -631,6 +632,14 @@ unsafe fn urgent(family: c_int) {
         receive("the second", b, 8, MSG_OOB | MSG_DONTWAIT);
         receive("all before", b, 8, MSG_DONTWAIT);
         receive("the end", b, 8, MSG_DONTWAIT);
+        // The same where the first was taken.
+        send(a, b"lm", 0);
+        send(a, b"n", MSG_OOB);
+        send(a, b"op", 0);
+        receive("the first", b, 8, MSG_OOB | MSG_DONTWAIT);
+        send(a, b"q", MSG_OOB);
+        receive("all before", b, 16, MSG_DONTWAIT);
+        receive("the end", b, 8, MSG_DONTWAIT);
         // The last of the connection.
         send(a, b"k", MSG_OOB);
         libc::close(a);
@@ -656,6 +665,24 @@ unsafe fn inline(family: c_int) {
         ready("gone", b, POLLIN | POLLPRI);
         mark("after", b);
         libc::close(a);
+        libc::close(b);
+    }
+}
+
+/// A receive that has no room: it waits and fails as one that has, but for read(2).
+unsafe fn no_bytes(family: c_int) {
+    unsafe {
+        let [a, b] = connection(family);
+        receive("nothing there", b, 0, MSG_DONTWAIT);
+        let mut byte = 0u8;
+        tell("read", libc::read(b, (&raw mut byte).cast(), 0) as i64);
+        send(a, b"ab", 0);
+        receive("bytes there", b, 0, MSG_DONTWAIT);
+        receive("still", b, 8, MSG_DONTWAIT);
+        send(b, b"unread", 0);
+        libc::close(a);
+        receive("reset", b, 0, 0);
+        receive("once", b, 0, 0);
         libc::close(b);
     }
 }
