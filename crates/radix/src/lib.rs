@@ -97,6 +97,25 @@ impl<T> Radix<T> {
         }
     }
 
+    /// The same, to change it.
+    pub fn get_mut(&mut self, index: usize) -> Option<&mut T> {
+        if !self.covers(index) {
+            return None;
+        }
+        let mut slot = &mut self.root;
+        let mut level = self.height;
+        loop {
+            match slot {
+                Slot::Empty => return None,
+                Slot::Item(item) => return Some(item),
+                Slot::Inner(node) => {
+                    level -= 1;
+                    slot = node.0.get_mut(digit(index, level))?;
+                }
+            }
+        }
+    }
+
     /// Calls `visit` with the items of `range` and their indices, in order; one descent for each node that holds some.
     pub fn each(&self, range: Range<usize>, mut visit: impl FnMut(usize, &T)) {
         let mut at = range.start;
@@ -289,6 +308,7 @@ mod tests {
                 }
                 let probe = random(&mut state) % limit;
                 assert_eq!(radix.get(probe), map.get(&probe));
+                assert_eq!(radix.get_mut(probe), map.get_mut(&probe));
                 assert_eq!(
                     radix.next_item(probe),
                     map.range(probe..).next().map(|(k, _)| *k)

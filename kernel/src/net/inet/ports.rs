@@ -1,18 +1,19 @@
 //! Ports, and which sockets have them.
 
 use crate::errno::{Errno, Result};
-use crate::hash::Keyed;
+use crate::hash::{self, HashMap, Keyed};
 use crate::net::socket::Socket;
 use crate::random;
 use crate::sync::Mutex;
 use crate::task::current;
-use alloc::collections::BTreeMap;
+use crate::task::sched::cond_resched_killable;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::hash::{BuildHasher, BuildHasherDefault};
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::ops::RangeInclusive;
 use core::ptr;
+use radix::Radix;
 
 /// Ports that are given to who asks for any (`net.ipv4.ip_local_port_range`).
 const EPHEMERAL: RangeInclusive<u16> = 32768..=60999;
@@ -60,36 +61,90 @@ impl Holder {
     }
 }
 
+/// Who has a port, by the address that they are bound to.
+type Held = HashMap<IpAddr, Vec<Holder>>;
+
+/// Those who may receive what is sent to `ip`.
+fn covering(held: &Held, ip: IpAddr) -> impl Iterator<Item = &Holder> {
+    let any = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];
+    let addresses = any.into_iter().filter(move |&any| any != ip).chain([ip]);
+    let bound = addresses.filter_map(|ip| held.get(&ip)).flatten();
+    bound.filter(move |holder| holder.covers(ip))
+}
+
+/// The first of those whose addresses overlap with that of `holder` for which `is` is true.
+fn overlapping<'a>(
+    held: &'a Held,
+    holder: &Holder,
+    is: impl Fn(&Holder) -> bool,
+) -> Option<&'a Holder> {
+    if holder.ip.is_unspecified() {
+        let mut all = held.values().flatten();
+        all.find(|other| holder.overlaps(other) && is(other))
+    } else {
+        covering(held, holder.ip).find(|other| is(other))
+    }
+}
+
+fn add(held: &mut Held, holder: Holder) -> Result<()> {
+    if let Some(holders) = held.get_mut(&holder.ip) {
+        holders.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        holders.push(holder);
+        return Ok(());
+    }
+    let mut holders = Vec::new();
+    holders.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+    held.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+    let ip = holder.ip;
+    holders.push(holder);
+    held.insert(ip, holders);
+    Ok(())
+}
+
 /// The ports of a protocol.
-pub struct Ports(Mutex<BTreeMap<u16, Vec<Holder>>>);
+pub struct Ports(Mutex<Radix<Held>>);
 
 /// TCP's ports.
-pub static TCP: Ports = Ports(Mutex::new(BTreeMap::new()));
+pub static TCP: Ports = Ports(Mutex::new(Radix::new()));
 /// UDP's ports.
-pub static UDP: Ports = Ports(Mutex::new(BTreeMap::new()));
+pub static UDP: Ports = Ports(Mutex::new(Radix::new()));
 /// UDP-Lite's ports.
-pub static UDP_LITE: Ports = Ports(Mutex::new(BTreeMap::new()));
+pub static UDP_LITE: Ports = Ports(Mutex::new(Radix::new()));
 
 /// A port that a socket has until this goes.
 pub struct Claim {
     ports: &'static Ports,
     /// The port.
     pub port: u16,
+    /// The address that it is bound to.
+    ip: IpAddr,
     number: u64,
+}
+
+impl Claim {
+    /// The place of its holder among those of the address.
+    fn find<'a>(&self, ports: &'a mut Radix<Held>) -> Option<(&'a mut Vec<Holder>, usize)> {
+        let holders = ports.get_mut(self.port.into())?.get_mut(&self.ip)?;
+        let at = holders.iter().position(|one| one.number == self.number)?;
+        Some((holders, at))
+    }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
         let mut ports = self.ports.0.lock();
-        let Some(holders) = ports.get_mut(&self.port) else {
+        let Some((holders, at)) = self.find(&mut ports) else {
             return;
         };
-        let at = holders
-            .iter()
-            .position(|holder| holder.number == self.number);
-        let gone = at.map(|at| holders.swap_remove(at));
-        if holders.is_empty() {
-            ports.remove(&self.port);
+        let gone = holders.swap_remove(at);
+        let port = self.port.into();
+        if holders.is_empty()
+            && let Some(held) = ports.get_mut(port)
+        {
+            held.remove(&self.ip);
+            if held.is_empty() {
+                ports.remove_range(port, port, &mut drop);
+            }
         }
         drop(ports);
         drop(gone);
@@ -130,8 +185,9 @@ impl Ports {
         }
         let start = u32::from(u16::from_ne_bytes(bytes)) % count;
         for step in 0..count {
+            cond_resched_killable()?;
             let port = first + ((start + step) % count) as u16;
-            if self.0.lock().contains_key(&port) {
+            if self.0.lock().get(port.into()).is_some() {
                 continue;
             }
             match self.take(port, holder.clone()) {
@@ -143,36 +199,47 @@ impl Ports {
     }
 
     fn take(&'static self, port: u16, holder: Holder) -> Result<Claim> {
-        let number = holder.number;
-        let mut ports = self.0.lock();
-        let holders = ports.entry(port).or_default();
-        if holders.iter().any(|other| other.conflicts(&holder)) {
-            return Err(Errno::EADDRINUSE);
-        }
-        holders.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        holders.push(holder);
+        let (ip, number) = (holder.ip, holder.number);
+        self.enter(port, holder)?;
         Ok(Claim {
             ports: self,
             port,
+            ip,
             number,
         })
+    }
+
+    fn enter(&self, port: u16, holder: Holder) -> Result<()> {
+        let mut ports = self.0.lock();
+        let Some(held) = ports.get_mut(port.into()) else {
+            let mut fresh = hash::new();
+            add(&mut fresh, holder)?;
+            return match ports.insert(port.into(), fresh) {
+                Ok(_) => Ok(()),
+                Err(_) => Err(Errno::ENOMEM),
+            };
+        };
+        let taken = overlapping(held, &holder, |other| other.conflicts(&holder));
+        if taken.is_some() {
+            return Err(Errno::EADDRINUSE);
+        }
+        add(held, holder)
     }
 
     /// Lets the socket that has `claim` take connections. EADDRINUSE when another does already.
     pub fn listen(&self, claim: &Claim) -> Result<()> {
         let mut ports = self.0.lock();
-        let holders = ports.get_mut(&claim.port).ok_or(Errno::EINVAL)?;
-        let at = holders
-            .iter()
-            .position(|holder| holder.number == claim.number)
-            .ok_or(Errno::EINVAL)?;
-        let taken = holders.iter().enumerate().any(|(other, holder)| {
-            let both = holder.shares_port && holders[at].shares_port;
-            other != at && holder.listens && holder.overlaps(&holders[at]) && !both
+        let (holders, at) = claim.find(&mut ports).ok_or(Errno::EINVAL)?;
+        let own = holders[at].clone();
+        let held = ports.get(claim.port.into()).ok_or(Errno::EINVAL)?;
+        let taken = overlapping(held, &own, |holder| {
+            let both = holder.shares_port && own.shares_port;
+            holder.number != own.number && holder.listens && !both
         });
-        if taken {
+        if taken.is_some() {
             return Err(Errno::EADDRINUSE);
         }
+        let (holders, at) = claim.find(&mut ports).ok_or(Errno::EINVAL)?;
         holders[at].listens = true;
         Ok(())
     }
@@ -188,11 +255,11 @@ impl Ports {
         let mut candidates = Vec::new();
         {
             let ports = self.0.lock();
-            let holders = ports.get(&to.port())?;
-            candidates.try_reserve(holders.len()).ok()?;
-            let covering = holders.iter().filter(|holder| holder.covers(to.ip()));
+            let held = ports.get(to.port().into())?;
+            let holders = || covering(held, to.ip());
+            candidates.try_reserve(holders().count()).ok()?;
             candidates.extend(
-                covering.filter_map(|holder| Some((holder.clone(), holder.socket.upgrade()?))),
+                holders().filter_map(|holder| Some((holder.clone(), holder.socket.upgrade()?))),
             );
         }
         let ranked = candidates.into_iter().filter_map(|(holder, socket)| {
@@ -222,17 +289,18 @@ impl Ports {
 
     /// Hands every socket that has a port to `show`.
     pub fn each(&self, mut show: impl FnMut(&Arc<dyn Socket>)) {
-        let mut next = 0u32;
-        while let Ok(from) = u16::try_from(next) {
+        let mut next = 0;
+        loop {
             let found = {
                 let ports = self.0.lock();
-                let Some((&port, holders)) = ports.range(from..).next() else {
+                let Some(port) = ports.next_item(next) else {
                     return;
                 };
-                next = u32::from(port) + 1;
+                next = port + 1;
+                let holders = || ports.get(port).into_iter().flat_map(Held::values).flatten();
                 let mut sockets = Vec::new();
-                if sockets.try_reserve(holders.len()).is_ok() {
-                    sockets.extend(holders.iter().filter_map(|one| one.socket.upgrade()));
+                if sockets.try_reserve(holders().count()).is_ok() {
+                    sockets.extend(holders().filter_map(|one| one.socket.upgrade()));
                 }
                 sockets
             };
