@@ -4,24 +4,28 @@ use crate::errno::{Errno, Result};
 use crate::fs::inode::{Kind, New};
 use crate::fs::walk::Walk;
 use crate::fs::{Entry, inotify, perm};
+use crate::hash::{self, HashMap};
 use crate::net::name::{Address, Name};
 use crate::net::socket::Socket;
 use crate::sync::Mutex;
 use crate::task::current;
-use alloc::collections::BTreeMap;
+use crate::task::sched::cond_resched_killable;
 use alloc::format;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::ops::Bound::{Excluded, Unbounded};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use linux_raw_sys::general::{IN_CREATE, S_IFSOCK};
 use linux_raw_sys::net::AF_UNIX;
+use radix::Radix;
 
 /// Bytes of `sun_path`.
 const PATH_MAX: usize = 108;
 
+/// How many names there are for sockets that are bound anywhere.
+const ANYWHERE: u32 = 1 << 20;
+
 /// What a name stands for.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 enum Key {
     /// An abstract name, with its leading zero byte, of sockets of one kind.
     Abstract(u32, Arc<[u8]>),
@@ -29,7 +33,38 @@ enum Key {
     Inode(u64, u64),
 }
 
-static BOUND: Mutex<BTreeMap<Key, Weak<dyn Socket>>> = Mutex::new(BTreeMap::new());
+/// The sockets that have names, by their numbers, and their numbers by what the names stand for.
+struct Names {
+    numbers: HashMap<Key, usize>,
+    sockets: Radix<Weak<dyn Socket>>,
+}
+
+static BOUND: Mutex<Names> = Mutex::new(Names {
+    numbers: hash::new(),
+    sockets: Radix::new(),
+});
+
+impl Names {
+    fn insert(&mut self, key: Key, number: usize, socket: Weak<dyn Socket>) -> Result<()> {
+        self.numbers.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        let added = self.sockets.insert(number, socket);
+        added.map_err(|_| Errno::ENOMEM)?;
+        self.numbers.insert(key, number);
+        Ok(())
+    }
+
+    fn remove(&mut self, key: &Key) -> Option<Weak<dyn Socket>> {
+        let number = self.numbers.remove(key)?;
+        let mut gone = None;
+        self.sockets
+            .remove_range(number, number, &mut |socket| gone = Some(socket));
+        gone
+    }
+
+    fn get(&self, key: &Key) -> Option<&Weak<dyn Socket>> {
+        self.sockets.get(*self.numbers.get(key)?)
+    }
+}
 
 /// The name of a socket.
 pub struct Bound {
@@ -86,13 +121,14 @@ impl Bound {
         if self.is_named() {
             return Ok(());
         }
-        loop {
-            let name = format!("\0{:05x}", NEXT.fetch_add(1, Relaxed) & 0xf_ffff);
+        for _ in 0..ANYWHERE {
+            let name = format!("\0{:05x}", NEXT.fetch_add(1, Relaxed) % ANYWHERE);
             match self.bind_abstract(Arc::from(name.as_bytes()), socket.clone()) {
-                Err(Errno::EADDRINUSE) => {}
+                Err(Errno::EADDRINUSE) => cond_resched_killable()?,
                 done => return done,
             }
         }
+        Err(Errno::ENOSPC)
     }
 
     fn bind_abstract(&self, name: Arc<[u8]>, socket: Weak<dyn Socket>) -> Result<()> {
@@ -104,11 +140,12 @@ impl Bound {
         if own.is_some() {
             return Err(Errno::EINVAL);
         }
+        let number = socket.upgrade().ok_or(Errno::EINVAL)?.base().number;
         let mut bound = BOUND.lock();
-        if bound.contains_key(&key) {
+        if bound.numbers.contains_key(&key) {
             return Err(Errno::EADDRINUSE);
         }
-        bound.insert(key.clone(), socket);
+        bound.insert(key.clone(), number as usize, socket)?;
         *own = Some(key);
         *self.name.lock() = Name::Unix(name);
         Ok(())
@@ -181,17 +218,16 @@ pub fn find(address: &Address, kind: u32) -> Result<Arc<dyn Socket>> {
 
 /// Hands every socket that has a name to `show`.
 pub fn each(mut show: impl FnMut(&Arc<dyn Socket>)) {
-    let mut last: Option<Key> = None;
+    let mut next = 0;
     loop {
-        let (key, socket) = {
+        let socket = {
             let bound = BOUND.lock();
-            let from = last.map_or(Unbounded, Excluded);
-            let Some((key, socket)) = bound.range((from, Unbounded)).next() else {
+            let Some(number) = bound.sockets.next_item(next) else {
                 return;
             };
-            (key.clone(), socket.upgrade())
+            next = number + 1;
+            bound.sockets.get(number).and_then(Weak::upgrade)
         };
-        last = Some(key);
         socket.iter().for_each(&mut show);
     }
 }
