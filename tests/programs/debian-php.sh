@@ -3,7 +3,6 @@
 #: minutes 5
 # Debian's PHP: children, sockets, locks, signals, its own web server, its just-in-time compiler.
 ip link set lo up; printf '127.0.0.1 localhost\n::1 localhost\n' >/etc/hosts
-php=$(echo /usr/bin/php[0-9]*)
 cat >main.php <<'P'
 <?php
 $child = proc_open(['sh', '-c', 'cat; exit 4'], [['pipe', 'r'], ['pipe', 'w']], $io);
@@ -19,7 +18,7 @@ function numbers() { for ($i = 0; $i < 3; $i++) yield $i; }
 echo implode(',', iterator_to_array(numbers())), ' ', PHP_OS, ' ', hrtime(true) > 0, ' ', trim(shell_exec('echo shell')), "\n";
 exit(3);
 P
-$php main.php; echo "status $?"
-$php -d opcache.enable_cli=1 -d opcache.jit=tracing -d opcache.jit_buffer_size=16M -r 'for ($i = 0; $i < 500000; $i++) $x = $i * 2; echo $x, "\n";'
-$php -S 127.0.0.1:8091 >log 2>&1 & until wget -qO- http://127.0.0.1:8091/file 2>/dev/null | md5sum | grep a6bb7bde; do sleep 0.2; done
+php main.php; echo "status $?"
+php -d opcache.enable_cli=1 -d opcache.jit=tracing -d opcache.jit_buffer_size=16M -r 'for ($i = 0; $i < 500000; $i++) $x = $i * 2; echo $x, "\n";'
+php -S 127.0.0.1:8091 >log 2>&1 & until wget -qO- http://127.0.0.1:8091/file 2>/dev/null | md5sum | grep a6bb7bde; do sleep 0.2; done
 kill $!; wait $!; echo "status $?"

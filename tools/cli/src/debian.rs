@@ -17,6 +17,9 @@ pub const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /// What stands for an architecture where the sources of packages are meant.
 pub const SOURCES: &str = "source";
 
+/// Where dpkg keeps the maintainer scripts of packages.
+pub const INFO: &str = "var/lib/dpkg/info";
+
 /// Marks a state whose package lists were read.
 const UPDATED: &str = "updated";
 
@@ -161,6 +164,38 @@ impl<'a> Debian<'a> {
         Ok(place)
     }
 
+    /// The packages and all that they depend on, in the order in which dpkg would configure them.
+    pub fn order(&self, packages: &[&str]) -> Result<Vec<String>> {
+        let _lock = self.project.lock_cache()?;
+        self.prepare(&packages.join(", "))?;
+        let mut apt = self.apt("apt-get");
+        apt.args(["install", "--simulate"]).args(packages);
+        let plan = output(&mut apt, "ordering packages")?;
+        let configured = plan.lines().filter_map(|line| line.strip_prefix("Conf "));
+        let names = configured.filter_map(|rest| rest.split(' ').next());
+        Ok(names.map(str::to_owned).collect())
+    }
+
+    /// Unpacks a tar archive below the cache's place for this name, whole or not at all.
+    pub fn keep(&self, name: &str, archive: &[u8]) -> Result<()> {
+        let _lock = self.project.lock_cache()?;
+        let place = self.closure_place(name);
+        if place.is_dir() {
+            return Ok(());
+        }
+        let tree = self.fresh_folder("unpack")?;
+        let file = self.folder.join("archive.tar");
+        fs::write(&file, archive)?;
+        let mut tar = Command::new("tar");
+        tar.args(["--extract", "--preserve-permissions", "--file"])
+            .arg(&file)
+            .arg("--directory")
+            .arg(&tree);
+        output_or_reason(&mut tar, "keeping what was configured")?;
+        fs::remove_file(file)?;
+        appear(&tree, &place)
+    }
+
     /// The field of a package's record, such as `Depends`; `None` where there is no such package or field.
     pub fn field(&self, package: &str, field: &str) -> Result<Option<String>> {
         let _lock = self.project.lock_cache()?;
@@ -279,6 +314,7 @@ impl<'a> Debian<'a> {
                     Command::new("dpkg-deb").arg("-x").arg(&file).arg(&tree),
                     &what,
                 )?;
+                unpack_scripts(&file, &tree)?;
                 fs::remove_file(file)?;
             }
         }
@@ -293,6 +329,24 @@ impl<'a> Debian<'a> {
         create_folder(&folder)?;
         Ok(folder)
     }
+}
+
+/// Puts what configures a package where dpkg keeps it.
+fn unpack_scripts(archive: &Path, tree: &Path) -> Result<()> {
+    let name = archive.file_name().unwrap_or_default().to_string_lossy();
+    let name = name.split('_').next().unwrap_or_default();
+    let control = archive.with_extension("control");
+    let mut dpkg = Command::new("dpkg-deb");
+    dpkg.arg("--control").arg(archive).arg(&control);
+    output_or_reason(&mut dpkg, &format!("reading {}", archive.display()))?;
+    create_folder(&tree.join(INFO))?;
+    for kind in ["config", "postinst", "templates"] {
+        let file = control.join(kind);
+        if file.is_file() {
+            fs::rename(file, tree.join(INFO).join(format!("{name}.{kind}")))?;
+        }
+    }
+    Ok(fs::remove_dir_all(control)?)
 }
 
 /// Puts a tree that is whole where it is looked for.

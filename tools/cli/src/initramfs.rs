@@ -99,6 +99,7 @@ impl<'a> Initramfs<'a> {
         tree.nodes
             .insert("dev/null".into(), Node::Device { major: 1, minor: 3 });
         tree.text("etc/passwd", PASSWD);
+        tree.add("etc/shadow", Node::Text(shadow(), 0o640));
         tree.text("etc/group", GROUP);
         tree.text("etc/hostname", b"guest\n");
         tree
@@ -287,6 +288,18 @@ impl<'a> Initramfs<'a> {
         let file = file.with_context(|| format!("{} has no {soname}", package.display()))?;
         self.file(&path, &file)
     }
+}
+
+/// A file that knows of no user's password, for PAM, which looks there whether an account has expired.
+fn shadow() -> Vec<u8> {
+    let users = PASSWD
+        .split(|byte| *byte == b':' || *byte == b'\n')
+        .step_by(7);
+    let line = |user: &[u8]| [user, b":*:20000:0:99999:7:::\n"].concat();
+    users
+        .filter(|user| !user.is_empty())
+        .flat_map(line)
+        .collect()
 }
 
 /// A path as it stands in the archive: relative, and through the links that this tree has at its root.

@@ -2,6 +2,7 @@
 
 mod arch;
 mod bench;
+mod configure;
 mod console;
 mod counts;
 mod debian;

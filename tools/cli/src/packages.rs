@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 
 use crate::arch::Arch;
+use crate::configure;
 use crate::debian::{Debian, SOURCES};
+use crate::initramfs::Initramfs;
 use crate::project::{Project, progress};
 
 /// The release that programs and current kernels are taken from.
@@ -116,8 +118,9 @@ pub fn lmbench(project: &Project, arch: Arch) -> Result<PathBuf> {
     Ok(debian.package("lmbench")?.join(LMBENCH_FOLDER))
 }
 
-/// One tree of these packages and all that they depend on, as the user names them.
-pub fn tree(project: &Project, arch: Arch, names: &[String]) -> Result<PathBuf> {
+/// Lays these packages and all that they depend on, as the user names them, over a guest's tree, and what their
+/// configuration writes.
+pub fn lay(project: &Project, arch: Arch, names: &[String], tree: &mut Initramfs) -> Result<()> {
     names.iter().try_for_each(|name| check(name))?;
     let all: Vec<&str> = names
         .iter()
@@ -125,7 +128,15 @@ pub fn tree(project: &Project, arch: Arch, names: &[String]) -> Result<PathBuf> 
         .chain([ESSENTIAL])
         .collect();
     let debian = Debian::new(project, SUITE, arch.debian());
-    debian.closure(&format!("with/{}", names.join("_")), &all)
+    let name = names.join("_");
+    let unpacked = debian.closure(&format!("unpacked/{name}"), &all)?;
+    tree.overlay(&unpacked)?;
+    let set = configure::Set {
+        name: &name,
+        packages: &all,
+        unpacked: &unpacked,
+    };
+    configure::lay(project, &debian, arch, &set, tree)
 }
 
 /// The source of a package, as its authors released it.

@@ -257,7 +257,7 @@ fn fill(project: &Project, options: &RunOptions, plan: &Plan, tree: &mut Initram
         None => {}
     }
     if !options.package.is_empty() {
-        tree.overlay(&packages::tree(project, plan.arch, &options.package)?)?;
+        packages::lay(project, plan.arch, &options.package, tree)?;
     }
     for copy in &options.copy {
         let (host, guest) = match copy.split_once(':') {

@@ -166,7 +166,7 @@ fn measure(
         run::named_program(bench.project, arch, &program.to_string_lossy(), &mut tree)?;
     }
     if !options.package.is_empty() {
-        tree.overlay(&packages::tree(bench.project, arch, &options.package)?)?;
+        packages::lay(bench.project, arch, &options.package, &mut tree)?;
     }
     let limit = Duration::from_secs(options.timeout);
     let jobs = Jobs {

@@ -25,7 +25,7 @@ mod inspect;
 mod inspect_entry;
 mod inspect_lines;
 mod interrupt;
-mod jobs;
+pub mod jobs;
 mod lmbench;
 mod markdown;
 mod options;

@@ -213,7 +213,7 @@ fn boot(project: &Project, kernel: &Kernel, setting: &Setting, cases: &[&Case]) 
     }
     let mut tree = guest::tree(project, setting.arch)?;
     if let Some(case) = cases.first().filter(|case| !case.packages.is_empty()) {
-        tree.overlay(&packages::tree(project, setting.arch, &case.packages)?)?;
+        packages::lay(project, setting.arch, &case.packages, &mut tree)?;
     }
     let mut jobs = Vec::new();
     for case in cases {

@@ -1,0 +1,196 @@
+//! Configures unpacked Debian packages: their maintainer scripts run once, in a guest, and what they wrote is kept.
+//!
+//! Only scripts that do what programs count on are run: an hour of compiling to byte code, or servers that start, help nobody.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use crate::arch::Arch;
+use crate::bench::jobs;
+use crate::debian::{Debian, INFO};
+use crate::guest;
+use crate::initramfs::Initramfs;
+use crate::kernel_image::Kernel;
+use crate::project::{Project, progress};
+use crate::qemu::{Accel, Machine};
+
+/// What runs in the guest.
+const SCRIPT: &str = include_str!("configure.sh");
+
+/// What maintainer scripts may count on without saying so, as far as busybox is not enough.
+const TOOLS: [&str; 5] = ["dash", "debconf", "dpkg", "findutils", "perl-base"];
+
+/// What runs a script: names of programs and files, PAM's services, PHP's modules.
+const RUN: [&str; 3] = ["update-alternatives", "pam-auth-update", "php_invoke"];
+
+/// What a script that is not run would have done, where somebody may miss it.
+const MISSED: [(&str, &str); 9] = [
+    ("adduser", "adds a user"),
+    ("useradd", "adds a user"),
+    ("systemd-sysusers", "adds a user"),
+    ("addgroup", "adds a group"),
+    ("ssh-keygen", "makes the host's keys"),
+    ("configure_version", "makes a cluster of databases"),
+    ("mariadb-install-db", "makes the first databases"),
+    ("update-ca-certificates", "gathers certificates"),
+    ("ucf ", "writes settings"),
+];
+
+/// How long configuring may take.
+const LIMIT: Duration = Duration::from_secs(1200);
+
+/// Where the guest names the packages whose scripts failed.
+const FAILED: &str = "stile/not-configured";
+
+/// Lays what the configuration of the packages in the tree `unpacked` writes over a guest's tree, and says what was not configured.
+pub fn lay(
+    project: &Project,
+    debian: &Debian,
+    arch: Arch,
+    set: &Set,
+    tree: &mut Initramfs,
+) -> Result<()> {
+    let scripts = scripts(set.unpacked)?;
+    for (name, does) in scripts.iter().filter_map(Script::missed) {
+        progress(&format!("not configured: {name} (its postinst {does})"));
+    }
+    let run: Vec<&str> = scripts
+        .iter()
+        .filter(|script| script.runs())
+        .map(|script| &*script.package)
+        .collect();
+    if run.is_empty() {
+        return Ok(());
+    }
+    let name = format!("configured/{}", set.name);
+    let place = debian.closure_place(&name);
+    if !place.is_dir()
+        && let Err(error) = configure(project, debian, arch, set, &run, &name)
+    {
+        progress(&format!("not configured: {}: {error:#}", run.join(", ")));
+        return Ok(());
+    }
+    let failed = fs::read_to_string(place.join(FAILED)).unwrap_or_default();
+    for line in failed.lines() {
+        progress(&format!("not configured: {line}"));
+    }
+    tree.overlay(&place)
+}
+
+/// Packages that were unpacked together.
+pub struct Set<'a> {
+    /// What the set is called in the cache.
+    pub name: &'a str,
+    /// The packages that were asked for.
+    pub packages: &'a [&'a str],
+    /// Their tree, with that of all that they depend on.
+    pub unpacked: &'a Path,
+}
+
+/// A maintainer script.
+struct Script {
+    package: String,
+    text: String,
+}
+
+impl Script {
+    fn runs(&self) -> bool {
+        RUN.iter().any(|word| self.text.contains(word))
+    }
+
+    /// The package, and what its script would have done.
+    fn missed(&self) -> Option<(&str, &'static str)> {
+        let missed = MISSED.iter().find(|(word, _)| self.text.contains(word));
+        let (_, does) = missed.filter(|_| !self.runs())?;
+        Some((&self.package, does))
+    }
+}
+
+/// The scripts that configure the packages of a tree, without their comments.
+fn scripts(unpacked: &Path) -> Result<Vec<Script>> {
+    let mut scripts = Vec::new();
+    for entry in fs::read_dir(unpacked.join(INFO))? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let Some(package) = name.strip_suffix(".postinst") else {
+            continue;
+        };
+        let text = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
+        let code = text
+            .lines()
+            .filter(|line| !line.trim_start().starts_with('#'));
+        scripts.push(Script {
+            package: package.into(),
+            text: code.collect::<Vec<_>>().join("\n"),
+        });
+    }
+    scripts.sort_by(|one, other| one.package.cmp(&other.package));
+    Ok(scripts)
+}
+
+/// Runs the scripts of these packages in a guest, and keeps what they wrote under `name`.
+fn configure(
+    project: &Project,
+    debian: &Debian,
+    arch: Arch,
+    set: &Set,
+    run: &[&str],
+    name: &str,
+) -> Result<()> {
+    progress(&format!("configuring {}", run.join(", ")));
+    let mut order = debian.order(set.packages)?;
+    order.retain(|package| run.contains(&&**package));
+    let mut tree = guest::tree(project, arch)?;
+    tree.overlay(&debian.closure("tools", &TOOLS)?)?;
+    tree.overlay(set.unpacked)?;
+    tree.script("stile/configure", SCRIPT.as_bytes());
+    let words = ["sh", "/stile/configure", arch.debian()];
+    let job = guest::job(words.into_iter().chain(order.iter().map(String::as_str)));
+    let kernel = Kernel::Stile;
+    let machine = Machine {
+        arch,
+        kernel: &kernel,
+        cpu: None,
+        smp: 1,
+        memory: "4G",
+        icount: false,
+        as_shipped: false,
+        accel: Accel::Auto,
+        debugger: None,
+        append: Vec::new(),
+        options: Vec::new(),
+    };
+    let mut session = guest::boot(project, &machine, &mut tree, &[job], None)?;
+    let output = jobs::attend(&mut session, LIMIT)?;
+    match output.end {
+        Ok(end) if end == "exit status 0" => debian.keep(name, &output.stdout),
+        Ok(end) => bail!("{end}\n{}", String::from_utf8_lossy(&output.stderr)),
+        Err(failure) => bail!("{}", failure.reason),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Script;
+
+    fn script(text: &str) -> Script {
+        Script {
+            package: "p".into(),
+            text: text.into(),
+        }
+    }
+
+    #[test]
+    fn only_scripts_that_matter_run_or_are_missed() {
+        let names = script("update-alternatives --install /usr/bin/awk awk /usr/bin/gawk 10");
+        assert!(names.runs() && names.missed().is_none());
+        let user = script("adduser --system p");
+        assert!(!user.runs());
+        assert_eq!(user.missed(), Some(("p", "adds a user")));
+        let code = script("py3compile -p p");
+        assert!(!code.runs() && code.missed().is_none());
+    }
+}
