@@ -21,7 +21,14 @@ use crate::qemu::{Accel, Machine};
 const SCRIPT: &str = include_str!("configure.sh");
 
 /// What maintainer scripts may count on without saying so, as far as busybox is not enough.
-const TOOLS: [&str; 5] = ["dash", "debconf", "dpkg", "findutils", "perl-base"];
+const TOOLS: [&str; 6] = [
+    "coreutils",
+    "dash",
+    "debconf",
+    "dpkg",
+    "findutils",
+    "perl-base",
+];
 
 /// What runs a script: names of programs and files, PAM's services, PHP's modules.
 const RUN: [&str; 3] = ["update-alternatives", "pam-auth-update", "php_invoke"];
