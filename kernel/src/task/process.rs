@@ -5,7 +5,7 @@ extern crate alloc;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 
 use super::counting::Group;
 use super::credentials::Credentials;
@@ -160,9 +160,9 @@ pub struct Process {
     /// The signal that tells the parent of the end; 0 for none.
     pub(super) exit_signal: AtomicU32,
     /// How many programs it has begun.
-    exec_id: AtomicU32,
+    exec_id: AtomicU64,
     /// The same of its parent when it was made (Linux's parent_exec_id).
-    parent_exec_id: u32,
+    parent_exec_id: u64,
     /// Keeps those out who look into it while it begins another program.
     pub exec: ExecLock,
     usage: Mutex<[Usage; 2]>,
@@ -213,7 +213,7 @@ pub struct Parts {
     /// Signal for its parent at its end.
     pub exit_signal: u32,
     /// How many programs its parent has begun.
-    pub parent_exec_id: u32,
+    pub parent_exec_id: u64,
     /// Whether it runs in its parent's memory.
     pub borrows: bool,
     /// Personality (personality(2)).
@@ -259,7 +259,7 @@ impl Process {
             end_told: AtomicBool::new(false),
             buried: AtomicBool::new(false),
             exit_signal: AtomicU32::new(parts.exit_signal),
-            exec_id: AtomicU32::new(0),
+            exec_id: AtomicU64::new(0),
             parent_exec_id: parts.parent_exec_id,
             exec: ExecLock::new(),
             usage: Mutex::new([Usage::default(); 2]),
@@ -374,12 +374,12 @@ impl Process {
     }
 
     /// How many programs it has begun.
-    pub(super) fn exec_id(&self) -> u32 {
+    pub(super) fn exec_id(&self) -> u64 {
         self.exec_id.load(Relaxed)
     }
 
     /// How many programs its parent had begun when it was made.
-    pub(super) fn parent_exec_id(&self) -> u32 {
+    pub(super) fn parent_exec_id(&self) -> u64 {
         self.parent_exec_id
     }
 
