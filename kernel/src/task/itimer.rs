@@ -297,7 +297,11 @@ impl Expire for SignalTimer {
         let Some((process, thread, info)) = message.filter(|_| due) else {
             return;
         };
-        if signal::send_info(&process, thread.as_ref(), info).is_err() {
+        let sent = match self.notice {
+            Notice::Signal { .. } => signal::send_timer(&process, thread.as_ref(), info),
+            _ => signal::send_info(&process, thread.as_ref(), info),
+        };
+        if sent.is_err() {
             // There was no room for a real-time signal: the next expiry tries again.
             let mut state = self.state.lock();
             if core::mem::take(&mut state.queued) {

@@ -17,7 +17,7 @@ pub use mask::{Set, await_signals, is_ignored_or_blocked, set_blocked, set_block
 pub use pending::Pending;
 pub use send::{
     force, force_fatal, force_info, is_discarded, may_send, notify, raise, send, send_group,
-    send_info, send_process, send_thread,
+    send_info, send_process, send_thread, send_timer,
 };
 pub use stop::{Report, Stop};
 

@@ -6,22 +6,15 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::Relaxed;
 
-use linux_raw_sys::general::SI_TIMER;
-
 use super::Info;
 use super::mask::{SYNCHRONOUS, Set};
 use crate::errno::{Errno, Result};
 use crate::task::user::User;
 
 /// The first real-time signal: from here on each is queued as often as it comes.
-const REAL_TIME: u32 = 32;
+pub(super) const REAL_TIME: u32 = 32;
 /// The most that one queue holds.
 const MOST: usize = 16384;
-
-/// Whether it is queued as often as it comes: so is that of a timer, which goes on once it is taken.
-pub(super) fn is_queued(info: &Info) -> bool {
-    info.number() >= REAL_TIME || info.code == SI_TIMER
-}
 
 /// What a real-time signal takes of its receiver's user while it waits.
 pub struct Charge(Arc<User>);
@@ -46,8 +39,10 @@ impl Drop for Charge {
 pub enum Room {
     /// No.
     None,
-    /// Yes: there is never more than one of it, or it brings its own room.
+    /// Yes: there is never more than one of it.
     Own,
+    /// Yes: it is a timer's, which goes on once it is taken, so each has never more than one.
+    Timer,
     /// Yes, on the user's account.
     Charged(Charge),
 }
@@ -79,18 +74,19 @@ impl Pending {
     /// EAGAIN: a timer's or a real-time signal, sent with a value, finds no room.
     pub fn add(&mut self, info: Info, room: Room) -> Result<()> {
         let bit = Set::bit(info.number());
-        if !is_queued(&info) && self.set & bit != 0 {
+        let queued = info.number() >= REAL_TIME || matches!(room, Room::Timer);
+        if !queued && self.set & bit != 0 {
             return Ok(());
         }
         let charge = match room {
             Room::None => None,
-            Room::Own => Some(None),
+            Room::Own | Room::Timer => Some(None),
             Room::Charged(charge) => Some(Some(charge)),
         };
         let fits = self.queue.len() < MOST && self.queue.try_reserve(1).is_ok();
         if let Some(charge) = charge.filter(|_| fits) {
             self.queue.push_back((info, charge));
-        } else if is_queued(&info) && info.code != 0 {
+        } else if queued && info.code != 0 {
             return Err(Errno::EAGAIN);
         }
         self.set |= bit;

@@ -79,6 +79,23 @@ pub fn is_discarded(process: &Process, thread: Option<&Arc<Thread>>, number: u32
 /// # Errors
 /// EAGAIN: no room to queue it.
 pub fn send_info(process: &Process, thread: Option<&Arc<Thread>>, info: Info) -> Result<()> {
+    post(process, thread, info, false)
+}
+
+/// The same for a POSIX timer's signal. Its code alone does not tell: programs may send that too.
+///
+/// # Errors
+/// EAGAIN: no room to queue it.
+pub fn send_timer(process: &Process, thread: Option<&Arc<Thread>>, info: Info) -> Result<()> {
+    post(process, thread, info, true)
+}
+
+fn post(
+    process: &Process,
+    thread: Option<&Arc<Thread>>,
+    info: Info,
+    is_timers: bool,
+) -> Result<()> {
     let (number, bit) = (info.number(), Set::bit(info.number()));
     if process.is_zombie() {
         return Ok(());
@@ -99,7 +116,11 @@ pub fn send_info(process: &Process, thread: Option<&Arc<Thread>>, info: Info) ->
     if is_ignored(process, thread, number) {
         return Ok(());
     }
-    let room = room(process, &info);
+    let room = if is_timers {
+        Room::Timer
+    } else {
+        room(process, number)
+    };
     match thread {
         Some(thread) => {
             thread.signals.pending.lock().add(info, room)?;
@@ -111,10 +132,7 @@ pub fn send_info(process: &Process, thread: Option<&Arc<Thread>>, info: Info) ->
             process.signals.pending.lock().add(info, room)?;
             // A timer's goes to who runs, where that is one of the process: a CPU timer's signals so spread over its threads.
             let own = current();
-            if info.code == SI_TIMER
-                && core::ptr::eq(&**own.process(), process)
-                && own.blocked() & bit == 0
-            {
+            if is_timers && core::ptr::eq(&**own.process(), process) && own.blocked() & bit == 0 {
                 notify(&crate::arch::current_arc(), state::INTERRUPTIBLE);
                 process.signals.waited.wake_all();
             } else {
@@ -127,9 +145,9 @@ pub fn send_info(process: &Process, thread: Option<&Arc<Thread>>, info: Info) ->
 }
 
 /// What a signal to `process` may take while it waits: of those that are queued RLIMIT_SIGPENDING says how many may wait for all
-/// processes of its user. That of a timer has its place already.
-fn room(process: &Process, info: &Info) -> Room {
-    if !pending::is_queued(info) || info.code == SI_TIMER {
+/// processes of its user.
+fn room(process: &Process, number: u32) -> Room {
+    if number < pending::REAL_TIME {
         return Room::Own;
     }
     let most = process.limits.soft(RLIMIT_SIGPENDING);

@@ -57,6 +57,12 @@ unsafe fn queues() {
         libc::waitpid(targets[0], ptr::null_mut(), 0);
         let again = (0..2 * LIMIT).filter(|_| libc::sigqueue(targets[1], signal, value) == 0);
         println!("{} again", again.count());
+        // A code that claims to be a timer's makes no room.
+        let mut forged: libc::siginfo_t = std::mem::zeroed();
+        forged.si_code = libc::SI_TIMER;
+        let send = || libc::syscall(libc::SYS_rt_sigqueueinfo, targets[1], signal, &forged);
+        let timers = (0..2 * LIMIT).filter(|_| send() == 0);
+        println!("{} as a timer, then {}", timers.count(), error());
         for target in &targets[1..] {
             libc::kill(*target, libc::SIGKILL);
             libc::waitpid(*target, ptr::null_mut(), 0);
