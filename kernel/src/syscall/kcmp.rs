@@ -22,9 +22,17 @@ pub fn kcmp(one: i32, two: i32, kind: u32, first: u32, second: u32) -> Result<us
     let threads = [one, two].map(|tid| tree::thread(tid).ok_or(Errno::ESRCH));
     let [one, two] = threads;
     let (one, two) = (one?, two?);
-    access::look(&one, By::Real, |_| {
-        access::look(&two, By::Real, |_| compare(&one, &two, kind, first, second))
-    })
+    let (mut lower, mut higher) = (one.process(), two.process());
+    if lower.pid() > higher.pid() {
+        (lower, higher) = (higher, lower);
+    }
+    // In one order, and one process once: who begins a program lets nobody else in meanwhile.
+    let _lower = lower.hold_program()?;
+    let apart = !Arc::ptr_eq(lower, higher);
+    let _higher = apart.then(|| higher.hold_program()).transpose()?;
+    access::check(one.process(), Some(&one), By::Real)?;
+    access::check(two.process(), Some(&two), By::Real)?;
+    compare(&one, &two, kind, first, second)
 }
 
 fn compare(one: &Thread, two: &Thread, kind: u32, first: u32, second: u32) -> Result<usize> {
