@@ -269,6 +269,7 @@ pub struct File {
     sigio: Mutex<Option<Arc<Sigio>>>,
     /// The epoll sets that it is a member of.
     holders: Holders,
+    _counted: Counted,
 }
 
 impl File {
@@ -298,6 +299,7 @@ impl File {
     ) -> Result<Arc<Self>> {
         const KEPT: u32 = !(O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC);
         let path = path.into();
+        let counted = Counted::new()?;
         if let Some(mount) = path.mount() {
             mount.used();
         }
@@ -310,8 +312,7 @@ impl File {
             flags.writes_through(&path).map(|mount| mount.end_write());
             return Err(error);
         }
-        count_open()?;
-        // What fails from here on gives the claim and the count back when it is dropped.
+        // What fails from here on gives the claim back when it is dropped.
         try_arc(File {
             stream: ops.is_stream(),
             path,
@@ -321,6 +322,7 @@ impl File {
             position: SleepMutex::new(0),
             sigio: Mutex::new(None),
             holders: Mutex::new(Sequence::new()),
+            _counted: counted,
         })
     }
 
@@ -580,7 +582,6 @@ impl File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        OPEN.add(-1);
         lock::release_file(self);
         lease::give_back(self);
         dnotify::forget(self);
@@ -631,14 +632,25 @@ pub fn set_most_open(most: usize) {
     MOST_OPEN.store(most.max(1), Relaxed);
 }
 
-/// Counts one more open file; ENFILE where there are too many.
-fn count_open() -> Result<()> {
-    let most = most_open();
-    if OPEN.roughly() >= most && OPEN.exactly() >= most {
-        require(CAP_SYS_ADMIN).map_err(|_| Errno::ENFILE)?;
+/// One of the open files, as long as it lives.
+struct Counted;
+
+impl Counted {
+    /// Counts one more; ENFILE where there are too many.
+    fn new() -> Result<Self> {
+        let most = most_open();
+        if OPEN.roughly() >= most && OPEN.exactly() >= most {
+            require(CAP_SYS_ADMIN).map_err(|_| Errno::ENFILE)?;
+        }
+        OPEN.add(1);
+        Ok(Counted)
     }
-    OPEN.add(1);
-    Ok(())
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        OPEN.add(-1);
+    }
 }
 
 /// A mapping holds the open file, which has the name that `/proc/PID/maps` shows.
