@@ -7,6 +7,7 @@ use crate::fs::inode::{Kind, Link, New, Replace};
 use crate::fs::walk::{Last, Walk};
 use crate::fs::{Entry, Path, inotify, perm, protected};
 use crate::mm::user::UserSlice;
+use crate::task::sched::cond_resched_killable;
 use crate::task::{can, current, require};
 use alloc::sync::Arc;
 use linux_raw_sys::general::*;
@@ -147,7 +148,7 @@ pub fn unlinkat(directory: i32, path: usize, flags: u32) -> Result<usize> {
 fn until_still<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
     loop {
         match attempt() {
-            Err(Errno::ESTALE) => {}
+            Err(Errno::ESTALE) => cond_resched_killable()?,
             done => return done,
         }
     }
