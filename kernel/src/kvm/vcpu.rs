@@ -260,6 +260,7 @@ impl Vcpu {
             return Err(Errno::EINTR);
         }
         self.page.begin();
+        current().suspend_debug();
         loop {
             if current().signal_due() {
                 self.exits.count(stats::Exit::Signal);

@@ -147,6 +147,14 @@ impl Thread {
         self.arch.work.fetch_or(work::TRACE, Relaxed);
     }
 
+    /// The current thread runs a guest, which is not to be stopped where the thread's program is, until that goes on.
+    #[allow(dead_code, reason = "for architectures with guests")]
+    pub fn suspend_debug(&self) {
+        if self.ptrace.flags() & flag::DEBUGS != 0 {
+            self.leave_debug();
+        }
+    }
+
     /// The current thread's program goes on: it stops after one instruction, or at its points, if that was asked for.
     #[cold]
     pub(super) fn enter_debug(&self) {
