@@ -135,6 +135,8 @@ impl State {
 impl Thread {
     /// A child begins with the same filters.
     pub(super) fn copy_filters(&self, from: &Thread) {
+        // Both get those of another thread before this or after it.
+        let _threads = from.process().threads();
         self.seccomp.set(from.seccomp.mode(), from.seccomp.filter());
         self.watch_calls();
     }
@@ -154,8 +156,8 @@ pub fn be_strict() -> Result<()> {
     Ok(())
 }
 
-/// Adds a filter to those of the current thread, or with SECCOMP_FILTER_FLAG_TSYNC of all threads of its process, which then have the same;
-/// then the number of one that cannot, 0 if all could.
+/// Adds a filter to those of the current thread, or with SECCOMP_FILTER_FLAG_TSYNC of all threads of its process, which then
+/// have the same; then the number of one that cannot, 0 if all could.
 ///
 /// # Errors
 /// EINVAL (no filter, or strict already), EACCES (it could make other programs of the user misbehave), ENOMEM (too many),
@@ -176,6 +178,8 @@ pub fn add(program: Vec<Instruction>, flags: u32, listener: Option<Arc<Listener>
     room.resize(program.len(), 0);
     bpf::check(&program, &mut room).map_err(|_| Errno::EINVAL)?;
     drop(room);
+    // No thread is to begin a program meanwhile, as whom it has already decided, nor to give this one filters.
+    let guard = thread.process().guard_credentials()?;
     let previous = thread.seccomp.filter();
     let before = previous.as_ref().map_or(0, |filter| filter.cost + OVERHEAD);
     let cost = before + program.len();
@@ -186,10 +190,6 @@ pub fn add(program: Vec<Instruction>, flags: u32, listener: Option<Arc<Listener>
     if listener.is_some() && chain.any(|one| one.listener.is_some()) {
         return Err(Errno::EBUSY);
     }
-    // No thread is to begin a program meanwhile, as whom it has already decided.
-    let guard = all
-        .then(|| thread.process().guard_credentials())
-        .transpose()?;
     if all && let Some(other) = stranger(thread.process(), previous.as_ref()) {
         return Ok(other);
     }
