@@ -143,8 +143,7 @@ impl Executing {
         state.executing = true;
         let users = state.users;
         drop(state);
-        let is_same = |other: &Arc<FsContext>| Arc::ptr_eq(other, &context);
-        let has_it = |other: &&Arc<Thread>| other.try_fs().as_ref().is_some_and(is_same);
+        let has_it = |other: &&Arc<Thread>| other.has_fs(&context);
         let own = thread.process().threads().iter().filter(has_it).count();
         let executing = Executing(context);
         (users <= own).then_some(executing)

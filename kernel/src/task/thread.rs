@@ -305,6 +305,13 @@ impl Thread {
         resources.fs.as_ref().map(|share| share.context().clone())
     }
 
+    /// Whether it has just this root, directory and umask.
+    pub fn has_fs(&self, context: &Arc<FsContext>) -> bool {
+        let resources = self.resources.lock();
+        let share = resources.fs.as_ref();
+        share.is_some_and(|share| Arc::ptr_eq(share.context(), context))
+    }
+
     /// What another thread gets that shares root, directory and umask with it (CLONE_FS).
     ///
     /// # Errors
