@@ -138,8 +138,8 @@ pub struct Thread {
     /// Page faults that were cured.
     faults: AtomicU64,
     counted: bool,
-    /// Not the first thread of its process: counted for its user by itself.
-    further: bool,
+    /// Counted for its user by itself: the first thread of a process is counted with that.
+    further: AtomicBool,
 }
 
 /// What a new thread is made of.
@@ -220,7 +220,7 @@ impl Thread {
             transfers: Transfers::new(),
             faults: AtomicU64::new(0),
             counted: parts.counted,
-            further,
+            further: AtomicBool::new(further),
         }
     }
 
@@ -230,9 +230,12 @@ impl Thread {
         self.tid.load(Relaxed)
     }
 
-    /// Exec by another thread than the first gives it the number of the process.
-    pub(super) fn set_tid(&self, tid: i32) {
-        self.tid.store(tid, Relaxed);
+    /// Exec by another thread than the first gives it the number of the process, with which it is counted from now on.
+    pub(super) fn take_over(&self, pid: i32) {
+        self.tid.store(pid, Relaxed);
+        if self.further.swap(false, Relaxed) {
+            self.with_credentials(|who| who.user.remove_task());
+        }
     }
 
     /// The process that the thread belongs to.
@@ -418,11 +421,12 @@ impl Thread {
         if self.tid() == self.process_id() {
             self.process.set_credentials(new.clone());
         }
-        if self.further {
+        let further = self.further.load(Relaxed);
+        if further {
             new.user.add_task();
         }
         let old = core::mem::replace(&mut *self.credentials.lock(), new);
-        if self.further {
+        if further {
             old.user.remove_task();
         }
         drop(old);
@@ -618,7 +622,7 @@ impl Drop for Thread {
         if self.counted {
             sched::dismiss();
         }
-        if self.further {
+        if *self.further.get_mut() {
             self.credentials.lock().user.remove_task();
         }
     }

@@ -240,7 +240,7 @@ pub fn take_over(thread: &Thread, pid: i32) {
     let mut tree = TREE.lock();
     let old = tree.entries.remove(&thread.tid());
     let moved = old.and_then(|entry| entry.thread);
-    thread.set_tid(pid);
+    thread.take_over(pid);
     let leader = tree
         .entries
         .get_mut(&pid)
