@@ -189,7 +189,8 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
         if parent.signal_due() && parent.must_die() {
             return Err(Errno::ERESTARTNOINTR);
         }
-        tree::add_process(process.clone());
+        let sibling = request.has(CLONE_PARENT).then_some(&**parent.process());
+        tree::add_process(process.clone(), sibling);
         // Without memory the child goes on without its limit.
         _ = process.timers.limit_cpu(&process);
     }

@@ -201,9 +201,12 @@ pub fn add_thread(thread: Arc<Thread>) {
     }
 }
 
-/// Enters a new process by its number, as a child of its parent.
-pub fn add_process(process: Arc<Process>) {
+/// Enters a new process by its number, as a child of its parent: of that which `sibling` has by now, if there is one.
+pub fn add_process(process: Arc<Process>, sibling: Option<&Process>) {
     let mut tree = TREE.lock();
+    if let Some(sibling) = sibling {
+        process.parent.store(sibling.parent(), Relaxed);
+    }
     tree.adopt(process.parent(), process.pid());
     if let Some(entry) = tree.entry(process.pid()) {
         entry.process = Some(process);
