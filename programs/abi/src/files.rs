@@ -33,6 +33,7 @@ pub fn run() {
         offsets();
         names();
         metadata();
+        mapped();
         vectors();
         descriptors();
         only_a_place();
@@ -274,6 +275,45 @@ unsafe fn metadata() {
             "ioctl of a file",
             libc::ioctl(file, libc::TCGETS as _, &mut stat),
         );
+    }
+}
+
+/// The times of a file that is mapped, and O_DIRECT where a file has it.
+unsafe fn mapped() {
+    const OLD: libc::timespec = libc::timespec {
+        tv_sec: 100,
+        tv_nsec: 0,
+    };
+    unsafe {
+        let mut stat: libc::stat = mem::zeroed();
+        let mut told = |what: &str, file| {
+            libc::fstat(file, &mut stat);
+            let (read, written) = (stat.st_atime > 1000, stat.st_mtime > 1000);
+            println!("{what}: read {read}, written {written}");
+        };
+        let file = open(c"mapped", O_RDWR | O_CREAT);
+        libc::ftruncate(file, 4096);
+        libc::futimens(file, [OLD, OLD].as_ptr());
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        let at = libc::mmap(
+            std::ptr::null_mut(),
+            4096,
+            rights,
+            libc::MAP_SHARED,
+            file,
+            0,
+        );
+        told("mapped", file);
+        at.cast::<u8>().write_volatile(1);
+        told("a store", file);
+        libc::munmap(at, 4096);
+        let direct = libc::O_DIRECT;
+        tell("O_DIRECT", libc::fcntl(file, libc::F_SETFL, direct));
+        let null = libc::open(c"/dev/null".as_ptr(), O_RDWR);
+        tell("of a device", libc::fcntl(null, libc::F_SETFL, direct));
+        let mut pipe = [0; 2];
+        libc::pipe(pipe.as_mut_ptr());
+        tell("of a pipe", libc::fcntl(pipe[1], libc::F_SETFL, direct));
     }
 }
 
