@@ -61,6 +61,17 @@ impl Failure {
             _ => Errno::EFAULT,
         }
     }
+
+    /// Why a page could not be had. Apart, so that those that could be are not asked.
+    #[cold]
+    #[inline(never)]
+    fn of(error: Errno) -> Failure {
+        match error {
+            // No more of the file is to be had.
+            Errno::ENXIO | Errno::ENOSPC => Failure::BeyondEnd,
+            _ => Failure::NoMemory,
+        }
+    }
 }
 
 /// Pages that a read fault on a file maps around itself, aligned to their number.
@@ -208,11 +219,7 @@ impl Space {
             change.touch(pte);
             Ok(())
         };
-        done.map_err(|error| match error {
-            // No more of the file is to be had.
-            Errno::ENXIO | Errno::ENOSPC => Failure::BeyondEnd,
-            _ => Failure::NoMemory,
-        })
+        done.map_err(Failure::of)
     }
 }
 

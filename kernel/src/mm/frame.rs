@@ -259,18 +259,13 @@ impl Cache {
         }
     }
 
-    fn take(&mut self, keep: usize) -> Option<u32> {
-        if self.count == 0 {
-            self.refill(keep);
-        }
+    fn take(&mut self) -> Option<u32> {
         self.count = self.count.checked_sub(1)?;
         let frame = self.head;
         self.head = FRAMES.meta(frame).next();
         Some(frame)
     }
 
-    #[cold]
-    #[inline(never)]
     fn refill(&mut self, keep: usize) {
         if self.whole != 0 {
             (self.head, self.count) = (core::mem::take(&mut self.whole), BATCH);
@@ -316,16 +311,29 @@ impl Cache {
     }
 }
 
-fn take_one(keep: usize, owner: Owner) -> Result<u32> {
-    let frame = arch::cpu::this()
-        .frames
-        .with(|cache| cache.take(keep))
-        .ok_or(Errno::ENOMEM)?;
-    let meta = FRAMES.meta(frame);
-    meta.set_owner(owner);
-    meta.set_spare(0);
-    meta.refs.store(1, Relaxed);
-    Ok(frame)
+#[inline]
+fn take_one(keep: usize, owner: Owner) -> Result<FrameRef> {
+    match arch::cpu::this().frames.with(Cache::take) {
+        Some(frame) => FrameRef::first(frame, owner),
+        None => take_fetched(keep, owner),
+    }
+}
+
+/// The same with an empty cache. Apart, so that the others need no stack for it. Who gets nothing waits before the program goes on.
+#[cold]
+#[inline(never)]
+fn take_fetched(keep: usize, owner: Owner) -> Result<FrameRef> {
+    let frame = arch::cpu::this().frames.with(|cache| {
+        cache.refill(keep);
+        cache.take()
+    });
+    match frame {
+        Some(frame) => FrameRef::first(frame, owner),
+        None => {
+            oom::owe();
+            Err(Errno::ENOMEM)
+        }
+    }
 }
 
 fn give_one(frame: u32) {
@@ -340,13 +348,7 @@ pub struct FrameRef(NonZeroU32);
 impl FrameRef {
     /// A frame of its own for `owner`, its content arbitrary. Fails while a reserve for the kernel is left.
     pub fn new(owner: Owner) -> Result<FrameRef> {
-        match take_one(LOW, owner) {
-            Ok(frame) => Self::wrap(frame),
-            Err(error) => {
-                oom::owe();
-                Err(error)
-            }
-        }
+        take_one(LOW, owner)
     }
 
     /// A frame of its own for `owner`, filled with zeroes. Fails as [`FrameRef::new`].
@@ -354,6 +356,16 @@ impl FrameRef {
         let frame = Self::new(owner)?;
         frame.zero_new();
         Ok(frame)
+    }
+
+    /// The first handle of a free frame.
+    #[inline]
+    fn first(frame: u32, owner: Owner) -> Result<FrameRef> {
+        let meta = FRAMES.meta(frame);
+        meta.set_owner(owner);
+        meta.set_spare(0);
+        meta.refs.store(1, Relaxed);
+        Self::wrap(frame)
     }
 
     fn wrap(frame: u32) -> Result<FrameRef> {
@@ -536,7 +548,7 @@ pub(super) fn take_block(order: usize) -> Option<PhysAddr> {
             if !is_ample() {
                 oom::owe();
             }
-            take_one(0, Owner::Kernel).ok()?
+            return take_one(0, Owner::Kernel).ok().map(FrameRef::into_phys);
         }
         _ => {
             let mut pool = POOL.lock();

@@ -151,6 +151,9 @@ impl<'a> Gather<'a> {
 
 impl Drop for Gather<'_> {
     fn drop(&mut self) {
-        self.pay(false);
+        // Of what was settled nothing is left.
+        if !self.span.is_empty() {
+            self.pay(false);
+        }
     }
 }

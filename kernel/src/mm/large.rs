@@ -29,12 +29,19 @@ pub(super) fn parts(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
 
 impl AddressSpace {
     /// Takes a range of pages away. Waits if the range is large.
+    #[inline]
     pub fn unmap(&self, range: Range<usize>) -> Result<()> {
         if is_large(&range) {
-            self.lock().check_cut(&range)?;
-            self.empty(range.clone(), true)?;
+            self.empty_first(range.clone())?;
         }
         self.lock().unmap(self.context(), range)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn empty_first(&self, range: Range<usize>) -> Result<()> {
+        self.lock().check_cut(&range)?;
+        self.empty(range, true)
     }
 
     /// Lets go of the content of a range of pages; what was promised there stands. Waits if the range is large.
@@ -80,7 +87,7 @@ impl AddressSpace {
 /// Lets go of a space that its thread no longer has. If that was the last, and the space is large, it is emptied first, before
 /// that is done where nobody else can run. The CPU that runs the thread has one count too.
 pub fn leave(space: Arc<AddressSpace>) {
-    if space.tables() < MANY_TABLES || Arc::strong_count(&space) > 2 {
+    if Arc::strong_count(&space) > 2 || space.tables() < MANY_TABLES {
         return;
     }
     for area in space.areas() {
