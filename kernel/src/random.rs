@@ -1,6 +1,6 @@
 //! Random numbers: ChaCha20 (RFC 8439) keyed by what the boot loader gave and the counter, rekeyed with each use.
 
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::IntoBytes;
 
 use crate::arch::time;
 use crate::sync::Mutex;
@@ -8,15 +8,20 @@ use crate::sync::Mutex;
 /// Bits of entropy that programs are told of, as on Linux.
 pub const POOL: usize = 256;
 
-/// Key and count of blocks.
+/// Key and count of blocks, and the next numbers: a block is enough for four (Linux's `batched_entropy`).
 struct Generator {
     key: [u32; 8],
     count: u64,
+    numbers: [u64; 4],
+    /// How many of them were not given out yet.
+    left: usize,
 }
 
 static GENERATOR: Mutex<Generator> = Mutex::new(Generator {
     key: [0; 8],
     count: 0,
+    numbers: [0; 4],
+    left: 0,
 });
 
 /// "expand 32-byte k" (RFC 8439, section 2.3).
@@ -63,6 +68,32 @@ impl Generator {
         let keys = self.key.iter_mut().zip(words);
         keys.for_each(|(key, word)| *key ^= word);
     }
+
+    fn fill(&mut self, target: &mut [u8]) {
+        let now = time::now_ticks();
+        self.stir(&[now as u32, (now >> 32) as u32]);
+        // Half of the first block will be the key, the other half is for the caller: few bytes cost one block.
+        let first = self.block();
+        let (key, half) = first.split_at(8);
+        let (start, rest) = target.split_at_mut(target.len().min(32));
+        start.copy_from_slice(&half.as_bytes()[..start.len()]);
+        for part in rest.chunks_mut(64) {
+            let block = self.block();
+            part.copy_from_slice(&block.as_bytes()[..part.len()]);
+        }
+        self.key.copy_from_slice(key);
+    }
+
+    fn number(&mut self) -> u64 {
+        if self.left == 0 {
+            let mut numbers = [0; 4];
+            self.fill(numbers.as_mut_bytes());
+            (self.numbers, self.left) = (numbers, numbers.len());
+        }
+        self.left -= 1;
+        // Nor can this be found again.
+        core::mem::take(&mut self.numbers[self.left])
+    }
 }
 
 /// Mixes in what an attacker cannot know.
@@ -74,23 +105,12 @@ pub fn seed(bytes: &[u8]) {
         generator.stir(&words);
         generator.rekey();
     }
+    generator.left = 0;
 }
 
 /// Fills `target`.
 pub fn fill(target: &mut [u8]) {
-    let mut generator = GENERATOR.lock();
-    let now = time::now_ticks();
-    generator.stir(&[now as u32, (now >> 32) as u32]);
-    // Half of the first block will be the key, the other half is for the caller: few bytes cost one block.
-    let first = generator.block();
-    let (key, half) = first.split_at(8);
-    let (start, rest) = target.split_at_mut(target.len().min(32));
-    start.copy_from_slice(&half.as_bytes()[..start.len()]);
-    for part in rest.chunks_mut(64) {
-        let block = generator.block();
-        part.copy_from_slice(&block.as_bytes()[..part.len()]);
-    }
-    generator.key.copy_from_slice(key);
+    GENERATOR.lock().fill(target);
 }
 
 /// Sixteen random bytes.
@@ -102,6 +122,5 @@ pub fn bytes() -> [u8; 16] {
 
 /// A random number.
 pub fn u64() -> u64 {
-    let (number, _) = u64::read_from_prefix(&bytes()).expect("sixteen bytes hold eight");
-    number
+    GENERATOR.lock().number()
 }

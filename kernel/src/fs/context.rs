@@ -143,9 +143,12 @@ impl Executing {
         state.executing = true;
         let users = state.users;
         drop(state);
-        let has_it = |other: &&Arc<Thread>| other.has_fs(&context);
-        let own = thread.process().threads().iter().filter(has_it).count();
         let executing = Executing(context);
+        if users == 1 {
+            return Some(executing);
+        }
+        let has_it = |other: &&Arc<Thread>| other.has_fs(&executing.0);
+        let own = thread.process().threads().iter().filter(has_it).count();
         (users <= own).then_some(executing)
     }
 }

@@ -270,11 +270,17 @@ impl AddressSpace {
         self.lock().stack_limit = limit;
     }
 
+    /// The first address above the program's, and whether its parts begin at random.
+    fn bounds(&self) -> (usize, bool) {
+        let space = self.read_lock();
+        (space.end, space.random)
+    }
+
     /// Maps the main stack, which grows down from a top that is random unless `norandmaps`; returns the top. `limit` is
     /// how far it may grow, in bytes.
     pub fn map_stack(&self, limit: usize, executable: bool) -> Result<usize> {
-        let whole = self.read_lock().end.min(MAP_WINDOW);
-        let random = self.read_lock().random;
+        let (end, random) = self.bounds();
+        let whole = end.min(MAP_WINDOW);
         let top = aslr::stack_top(whole, random);
         let rights = Rights::READ.with(Rights::WRITE);
         self.map(MapRequest {
@@ -300,9 +306,9 @@ impl AddressSpace {
         space.mmap_bottom = Some(aslr::mmap_bottom(space.end, space.random));
     }
 
-    /// Lets its parts begin at random, or where they always do.
-    pub fn set_random(&self, random: bool) {
-        self.lock().random = random;
+    /// Lets its parts begin where they always do, not at random.
+    pub fn fix_places(&self) {
+        self.lock().random = false;
     }
 
     /// Where the heap of `brk` begins: at or above `end`, the end of the program's data.

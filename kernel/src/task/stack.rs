@@ -5,6 +5,8 @@ extern crate alloc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use zerocopy::IntoBytes;
+
 use crate::errno::{Errno, Result};
 use crate::mm::AddressSpace;
 use crate::mm::user;
@@ -17,8 +19,10 @@ const WORD: usize = size_of::<usize>();
 /// Strings one after the other, each with its zero.
 #[derive(Clone, Default)]
 pub struct Strings {
-    /// Whole strings, each with its zero: in pieces, since all of them can be more than the heap has in one.
-    pieces: Vec<Vec<u8>>,
+    /// Whole strings, each with its zero: in pieces, since all of them can be more than the heap has in one. These are full.
+    full: Vec<Vec<u8>>,
+    /// The last piece.
+    piece: Vec<u8>,
     /// Bytes in all.
     len: usize,
     count: usize,
@@ -31,7 +35,8 @@ impl Strings {
     /// None.
     pub const fn new() -> Self {
         Strings {
-            pieces: Vec::new(),
+            full: Vec::new(),
+            piece: Vec::new(),
             len: 0,
             count: 0,
         }
@@ -73,16 +78,13 @@ impl Strings {
     /// ENOMEM.
     pub fn push(&mut self, string: &[u8]) -> Result<()> {
         let len = string.len() + 1;
-        let fits = |piece: &Vec<u8>| piece.len() + len <= PIECE;
-        if !self.pieces.last().is_some_and(fits) {
-            self.pieces.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-            self.pieces.push(Vec::new());
+        if !self.piece.is_empty() && self.piece.len() + len > PIECE {
+            self.full.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            self.full.push(core::mem::take(&mut self.piece));
         }
-        if let Some(piece) = self.pieces.last_mut() {
-            piece.try_reserve(len).map_err(|_| Errno::ENOMEM)?;
-            piece.extend_from_slice(string);
-            piece.push(0);
-        }
+        self.piece.try_reserve(len).map_err(|_| Errno::ENOMEM)?;
+        self.piece.extend_from_slice(string);
+        self.piece.push(0);
         self.len += len;
         self.count += 1;
         Ok(())
@@ -111,7 +113,7 @@ impl Strings {
 
     fn iter<'a>(&'a self) -> impl Iterator<Item = &'a [u8]> {
         let strings = |piece: &'a Vec<u8>| piece.split_inclusive(|&byte| byte == 0);
-        let strings = self.pieces.iter().flat_map(strings);
+        let strings = self.full.iter().chain([&self.piece]).flat_map(strings);
         strings.map(|string| &string[..string.len() - 1])
     }
 }
@@ -162,8 +164,9 @@ pub fn build(
     };
     let path = put(extra.path, 1)?;
     let mut put_all = |strings: &Strings| {
-        let mut pieces = strings.pieces.iter().rev();
-        pieces.try_fold(put(&[], 0)?, |_, piece| put(piece, 0))
+        let last = put(&strings.piece, 0)?;
+        let mut full = strings.full.iter().rev();
+        full.try_fold(last, |_, piece| put(piece, 0))
     };
     let environment_at = put_all(environment)?;
     let arguments_at = put_all(arguments)?;
@@ -183,9 +186,12 @@ pub fn build(
         table.push(0)?;
     }
     let auxiliary_at = table.end();
-    for &value in vector.iter().flatten().chain(&[0, 0]) {
+    for [kind, value] in vector {
+        table.push(kind)?;
         table.push(value)?;
     }
+    table.push(0)?;
+    table.push(0)?;
     table.write()?;
     let end = table.end();
     Ok(Layout {
@@ -211,13 +217,13 @@ struct Table<'a> {
     at: usize,
     /// Bytes of a word.
     word: usize,
-    part: [u8; 1024],
+    part: [usize; 128],
     len: usize,
 }
 
 impl<'a> Table<'a> {
     fn new(space: &'a AddressSpace, at: usize, word: usize) -> Self {
-        let part = [0; 1024];
+        let part = [0; 128];
         Table {
             space,
             at,
@@ -227,25 +233,33 @@ impl<'a> Table<'a> {
         }
     }
 
+    #[inline(always)]
     fn push(&mut self, value: usize) -> Result<()> {
-        if self.len == self.part.len() {
+        if self.len >= self.part.len() {
             self.write()?;
         }
-        // Both architectures have the low bytes first.
-        let bytes = &value.to_le_bytes()[..self.word];
-        self.part[self.len..self.len + self.word].copy_from_slice(bytes);
-        self.len += self.word;
+        self.part[self.len] = value;
+        self.len += 1;
         Ok(())
     }
 
+    #[inline(never)]
     fn write(&mut self) -> Result<()> {
-        write(self.space, self.at, &self.part[..self.len])?;
+        let part = &self.part[..self.len];
+        if self.word == WORD {
+            write(self.space, self.at, part.as_bytes())?;
+        } else {
+            let mut narrow = [0u32; 128];
+            let words = narrow.iter_mut().zip(part);
+            words.for_each(|(narrow, word)| *narrow = *word as u32);
+            write(self.space, self.at, narrow[..self.len].as_bytes())?;
+        }
         self.at = self.end();
         self.len = 0;
         Ok(())
     }
 
     fn end(&self) -> usize {
-        self.at + self.len
+        self.at + self.len * self.word
     }
 }

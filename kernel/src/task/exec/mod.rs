@@ -141,7 +141,9 @@ fn prepare(request: &Request) -> Result<Ready> {
         identity.hide_unreadable(interpreter.file());
     }
     let space = AddressSpace::new((abi.end)())?;
-    space.set_random(random);
+    if !random {
+        space.fix_places();
+    }
     space.set_dumpable(identity.dumpable.into());
     let most = if identity.secure {
         SECURE_STACK
@@ -300,7 +302,7 @@ fn commit(ready: Ready, name: &[u8]) -> Result<Frame> {
 fn change_identity(identity: Identity, space: Arc<AddressSpace>) -> Option<Arc<AddressSpace>> {
     let thread = current();
     let process = thread.process();
-    if identity.secure || identity.credentials.is_guarded_from(&thread.credentials()) {
+    if identity.secure || thread.with_credentials(|old| identity.credentials.is_guarded_from(old)) {
         thread.set_death_signal(0);
     }
     if identity.secure {
