@@ -52,6 +52,10 @@ impl Hasher for Keyed {
         self.state = product as u64 ^ (product >> 64) as u64;
     }
 
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(number.into());
+    }
+
     fn write_usize(&mut self, number: usize) {
         self.write_u64(number as u64);
     }

@@ -8,6 +8,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general::*;
 use linux_raw_sys::ptrace::*;
 
+use super::credentials::Credentials;
 use super::limits::INFINITY;
 use super::pidfd::{self, Reserved};
 use super::process::{self, Process};
@@ -105,8 +106,9 @@ impl Drop for Number {
 pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
     request.check()?;
     let parent = current();
-    if parent.with_credentials(|who| who.uid) != 0 {
-        check_count(parent)?;
+    let credentials = parent.credentials();
+    if credentials.uid != 0 {
+        check_count(parent, &credentials)?;
     }
     sched::admit()?;
     let admitted = Admitted;
@@ -119,7 +121,7 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
     let process = if request.has(CLONE_THREAD) {
         parent.process().clone()
     } else {
-        new_process(request, parent, tid)?
+        new_process(request, parent, credentials.clone(), tid)?
     };
     let stack = KernelStack::new()?;
     // A thread in the same memory must not run handlers on its maker's alternate stack.
@@ -143,7 +145,7 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
         tid,
         process: process.clone(),
         resources,
-        credentials: parent.credentials(),
+        credentials,
         no_new_privileges: parent.has_no_new_privileges(),
         signals: ThreadSignals::new(parent.blocked(), altstack),
         name: parent.name(),
@@ -273,7 +275,7 @@ impl Drop for Admitted {
 }
 
 fn copy_resources(request: &CloneRequest, parent: &Thread) -> Result<Resources> {
-    let (mut files, mut space) = (parent.try_files(), parent.space());
+    let (mut files, mut space) = parent.files_and_space();
     if !request.has(CLONE_FILES) {
         files = files.map(|files| files.fork()).transpose()?;
     }
@@ -290,8 +292,7 @@ fn copy_resources(request: &CloneRequest, parent: &Thread) -> Result<Resources> 
 
 /// EAGAIN where the user has as many threads as RLIMIT_NPROC allows.
 #[cold]
-fn check_count(parent: &Thread) -> Result<()> {
-    let credentials = parent.credentials();
+fn check_count(parent: &Thread, credentials: &Credentials) -> Result<()> {
     let most = parent.process().limits.soft(RLIMIT_NPROC);
     if most == INFINITY || credentials.can(CAP_SYS_RESOURCE) || credentials.can(CAP_SYS_ADMIN) {
         return Ok(());
@@ -303,7 +304,12 @@ fn check_count(parent: &Thread) -> Result<()> {
     }
 }
 
-fn new_process(request: &CloneRequest, parent: &Thread, pid: i32) -> Result<Arc<Process>> {
+fn new_process(
+    request: &CloneRequest,
+    parent: &Thread,
+    credentials: Arc<Credentials>,
+    pid: i32,
+) -> Result<Arc<Process>> {
     let old = parent.process();
     let actions = old.signals.actions();
     let actions = if request.has(CLONE_SIGHAND) {
@@ -325,7 +331,7 @@ fn new_process(request: &CloneRequest, parent: &Thread, pid: i32) -> Result<Arc<
         session: old.session(),
         actions,
         limits: old.limits.fork(),
-        credentials: parent.credentials(),
+        credentials,
         image: old.image(),
         exit_signal: if request.has(CLONE_PARENT) {
             old.exit_signal.load(Relaxed)

@@ -657,6 +657,6 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        self.credentials.lock().user.remove_task();
+        self.credentials.get_mut().user.remove_task();
     }
 }

@@ -281,6 +281,12 @@ impl Thread {
         self.resources.lock().files.clone()
     }
 
+    /// Descriptors and memory, as far as it has not ended.
+    pub(super) fn files_and_space(&self) -> (Option<Arc<FdTable>>, Option<Arc<AddressSpace>>) {
+        let resources = self.resources.lock();
+        (resources.files.clone(), resources.space.clone())
+    }
+
     /// The file of a descriptor.
     ///
     /// # Panics
@@ -623,7 +629,7 @@ impl Drop for Thread {
             sched::dismiss();
         }
         if *self.further.get_mut() {
-            self.credentials.lock().user.remove_task();
+            self.credentials.get_mut().user.remove_task();
         }
     }
 }

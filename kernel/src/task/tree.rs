@@ -93,36 +93,46 @@ impl Tree {
         self.entries.get_mut(&pid)
     }
 
-    /// Makes `child` the youngest child of `parent`.
-    fn adopt(&mut self, parent: i32, child: i32) {
-        let Some(above) = self.entry(parent) else {
-            return;
-        };
-        let older = core::mem::replace(&mut above.youngest, child);
-        if older == 0 {
-            above.oldest = child;
+    /// Makes `child` the youngest child of `parent`; returns its entry.
+    fn adopt(&mut self, parent: i32, child: i32) -> Option<&mut Entry> {
+        let mut older = 0;
+        if let Some(above) = self.entry(parent) {
+            older = core::mem::replace(&mut above.youngest, child);
+            if older == 0 {
+                above.oldest = child;
+            }
         }
-        if let Some(sibling) = self.entry(older) {
+        if older != 0
+            && let Some(sibling) = self.entry(older)
+        {
             sibling.younger = child;
         }
-        if let Some(entry) = self.entry(child) {
-            (entry.older, entry.younger) = (older, 0);
-        }
+        let entry = self.entry(child)?;
+        (entry.older, entry.younger) = (older, 0);
+        Some(entry)
     }
 
-    /// Takes `child` from the children of `parent`.
-    fn disown(&mut self, parent: i32, child: i32) {
-        let Some(entry) = self.entry(child) else {
-            return;
-        };
-        let (older, younger) = (entry.older, entry.younger);
-        match self.entry(older) {
-            Some(sibling) => sibling.younger = younger,
-            None => _ = self.entry(parent).map(|above| above.oldest = younger),
+    /// Takes the child between `older` and `younger` from the children of `parent`.
+    fn disown(&mut self, parent: i32, older: i32, younger: i32) {
+        if older != 0
+            && let Some(sibling) = self.entry(older)
+        {
+            sibling.younger = younger;
         }
-        match self.entry(younger) {
-            Some(sibling) => sibling.older = older,
-            None => _ = self.entry(parent).map(|above| above.youngest = older),
+        if younger != 0
+            && let Some(sibling) = self.entry(younger)
+        {
+            sibling.older = older;
+        }
+        if (older == 0 || younger == 0)
+            && let Some(above) = self.entry(parent)
+        {
+            if older == 0 {
+                above.oldest = younger;
+            }
+            if younger == 0 {
+                above.youngest = older;
+            }
         }
     }
 
@@ -130,6 +140,9 @@ impl Tree {
     fn children(&self, parent: i32) -> impl Iterator<Item = &Arc<Process>> {
         let mut next = self.entries.get(&parent).map_or(0, |entry| entry.oldest);
         core::iter::from_fn(move || {
+            if next == 0 {
+                return None;
+            }
             let entry = self.entries.get(&next)?;
             next = entry.younger;
             Some(entry.process.as_ref())
@@ -207,8 +220,7 @@ pub fn add_process(process: Arc<Process>, sibling: Option<&Process>) {
     if let Some(sibling) = sibling {
         process.parent.store(sibling.parent(), Relaxed);
     }
-    tree.adopt(process.parent(), process.pid());
-    if let Some(entry) = tree.entry(process.pid()) {
+    if let Some(entry) = tree.adopt(process.parent(), process.pid()) {
         entry.process = Some(process);
     }
 }
@@ -232,8 +244,10 @@ pub fn remove_thread(tid: i32) {
 /// A process was waited for and is no more.
 pub fn remove_process(process: &Process) {
     let mut tree = TREE.lock();
-    tree.disown(process.parent(), process.pid());
     let gone = tree.entries.remove(&process.pid());
+    if let Some(entry) = &gone {
+        tree.disown(process.parent(), entry.older, entry.younger);
+    }
     drop(tree);
     drop(gone);
 }
@@ -336,7 +350,9 @@ fn orphan(process: &Process) -> Option<(Arc<Process>, Arc<Process>)> {
     let child = tree.children(process.pid()).next()?.clone();
     let heir = tree.heir(process);
     let parent = tree.process(heir)?.clone();
-    tree.disown(process.pid(), child.pid());
+    let younger = tree.entry(child.pid())?.younger;
+    // It is the oldest.
+    tree.disown(process.pid(), 0, younger);
     tree.adopt(heir, child.pid());
     child.parent.store(heir, Relaxed);
     // What the old parent chose is not the new one's to bear.
