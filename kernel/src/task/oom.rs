@@ -11,6 +11,7 @@ use super::{Process, clock, current, tree, wait};
 use crate::arch::{Frame, time, work::MEMORY};
 use crate::errno::Errno;
 use crate::mm::{PAGE_SIZE, frame};
+use crate::net::unix::inflight;
 
 /// How long a process that was killed is given to end before another is, in nanoseconds.
 const PATIENCE: u64 = 2_000_000_000;
@@ -30,22 +31,31 @@ pub fn owe() {
 
 /// Waits until there is memory again. A system call that failed for want of it begins again.
 pub fn repay(frame: &mut Frame) {
-    current().arch.work.fetch_and(!MEMORY, Relaxed);
-    while !frame::is_ample() {
+    let thread = current();
+    thread.arch.work.fetch_and(!MEMORY, Relaxed);
+    let failed = frame.syscall_nr().is_some() && frame.result() == Errno::ENOMEM.result();
+    // A call that fails again may want more than there is before anybody ends, and had given back what it got.
+    let again = thread.starved.swap(failed, Relaxed) && failed;
+    let mut short = again || !frame::is_ample();
+    while short {
         if !make_room() {
             return;
         }
+        short = !frame::is_ample();
     }
-    if frame.syscall_nr().is_some() && frame.result() == Errno::ENOMEM.result() {
+    if failed {
         frame.restart_syscall();
     }
 }
 
-/// Ends the process that holds most memory, and waits a while for it. False if the current thread should give up: its own
-/// process is the one, or there is none.
+/// Ends the process that holds most memory, unless sockets that nobody can receive had some, and waits a while for it. False if
+/// the current thread should give up: its own process is the one, or there is none.
 pub fn make_room() -> bool {
     if current().must_die() {
         return false;
+    }
+    if inflight::collect() {
+        return true;
     }
     if time::now_ticks() >= NEXT.load(Relaxed) || !anybody_dies() {
         let Some(victim) = largest() else {

@@ -106,6 +106,8 @@ pub struct Thread {
     credentials: Mutex<Arc<Credentials>>,
     /// PR_SET_NO_NEW_PRIVS.
     no_new_privileges: AtomicBool,
+    /// The last system call that was short of memory failed for it.
+    pub(super) starved: AtomicBool,
     /// It became a user who had too many processes already (PF_NPROC_EXCEEDED).
     over_limit: AtomicBool,
     name: Mutex<[u8; 16]>,
@@ -203,6 +205,7 @@ impl Thread {
             resources: Mutex::new(parts.resources),
             credentials: Mutex::new(parts.credentials),
             no_new_privileges: AtomicBool::new(parts.no_new_privileges),
+            starved: AtomicBool::new(false),
             over_limit: AtomicBool::new(false),
             name: Mutex::new(parts.name),
             killed: AtomicBool::new(false),

@@ -19,8 +19,9 @@ use linux_raw_sys::net::AF_UNIX;
 
 /// So many on their way are too many to wait for a close (`UNIX_INFLIGHT_TRIGGER_GC`).
 const TOO_MANY: usize = 16000;
-/// How many on their way a close looks at: more are looked at once for several closes.
-const BY_A_CLOSE: usize = 64;
+/// How many on their way a close looks at, which is more than one user has by default: still more are looked at once for several
+/// closes.
+const BY_A_CLOSE: usize = 2048;
 
 /// Who waits in whom. What waits in a connection that is not accepted yet waits in that, and that in the one that listens.
 static GRAPH: SleepMutex<Graph<Weak<File>, BuildHasherDefault<Keyed>>> =
@@ -108,10 +109,10 @@ pub fn closed() {
     }
 }
 
-/// Ends the sockets that nobody can receive any more.
-pub fn collect() {
-    if COLLECTING.swap(true, Acquire) {
-        return;
+/// Ends the sockets that nobody can receive any more; whether there were any.
+pub fn collect() -> bool {
+    if !CIRCLES.load(Acquire) || COLLECTING.swap(true, Acquire) {
+        return false;
     }
     CLOSES.store(0, Relaxed);
     let garbage = garbage().unwrap_or_default();
@@ -120,8 +121,10 @@ pub fn collect() {
             socket.discard_rights();
         }
     }
+    let found = !garbage.is_empty();
     drop(garbage);
     COLLECTING.store(false, Release);
+    found
 }
 
 /// The open files of those sockets.
