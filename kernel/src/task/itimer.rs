@@ -226,8 +226,8 @@ impl SignalTimer {
         matches!(self.notice, Notice::Interval(SIGALRM))
     }
 
-    /// The signal that tells of it now; none where nobody is to know, or would.
-    fn message(&self) -> Option<Message> {
+    /// The signal that tells of it at `now`, by its own clock; none where nobody is to know, or would.
+    fn message(&self, now: u64) -> Option<Message> {
         let process = self.process.upgrade()?;
         let (info, thread) = match &self.notice {
             Notice::None => return None,
@@ -235,7 +235,7 @@ impl SignalTimer {
             Notice::CpuLimit => {
                 let hard = process.limits.get(RLIMIT_CPU);
                 let hard = hard.map_or(INFINITY, |limit| limit.hard);
-                let ended = self.now(Wall::Monotonic) / clock::SECOND >= hard as u64;
+                let ended = now / clock::SECOND >= hard as u64;
                 (Info::kernel(if ended { SIGKILL } else { SIGXCPU }), None)
             }
             Notice::Signal {
@@ -281,9 +281,11 @@ impl SignalTimer {
 
 impl Expire for SignalTimer {
     fn expire(self: Arc<Self>) {
-        let message = self.message();
+        // One look at the clock says whether it is due and what is told: a limit that is reached in between is no mere warning.
+        let wall = self.state.lock().wall;
+        let now = self.now(wall);
+        let message = self.message(now);
         let mut state = self.state.lock();
-        let now = self.now(state.wall);
         let stale = state.armed.take();
         let due = state.next != 0 && !state.queued && now >= state.next;
         let earliest = if due {
