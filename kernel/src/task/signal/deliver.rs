@@ -66,7 +66,13 @@ fn act_by_default(frame: &Frame, info: &Info) {
         // Sent, it came to process 1 for its tracer only; its own faults end it.
         _ if process.pid() == 1 && info.code <= 0 && number != SIGSTOP => {}
         Default::Stop if number != SIGSTOP && job::is_orphaned(process.group()) => {}
-        Default::Stop => process.stop(number),
+        Default::Stop => {
+            process.stop(number);
+            // SIGCONT may have come already: then nobody else tells the parent of that.
+            if !current().is_traced() {
+                stop::park();
+            }
+        }
         Default::Terminate => process.kill(number),
         Default::Core if coredump::dump(info, frame) => process.kill(number | DUMPED),
         Default::Core => process.kill(number),
