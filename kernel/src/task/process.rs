@@ -149,6 +149,8 @@ pub struct Process {
     pub keyring: Mutex<Option<Arc<Key>>>,
     /// Those of its first thread, also when that has ended.
     credentials: Mutex<Arc<Credentials>>,
+    /// Counted for its user, until it is waited for.
+    counted: AtomicBool,
     image: Mutex<Image>,
     /// The status that wait(2) reports, with EXITING.
     exit: AtomicU32,
@@ -253,6 +255,7 @@ impl Process {
             timers: Timers::new(),
             keyring: Mutex::new(None),
             credentials: Mutex::new(parts.credentials),
+            counted: AtomicBool::new(true),
             image: Mutex::new(parts.image),
             exit: AtomicU32::new(0),
             zombie: AtomicBool::new(false),
@@ -653,10 +656,19 @@ impl Process {
             self.changed.wake_all();
         }
     }
+
+    /// Gives its place among its user's processes back. A pidfd may keep what is left of it for as long as it likes.
+    pub(super) fn uncount(&self) {
+        if self.counted.load(Relaxed) {
+            self.counted.store(false, Relaxed);
+            self.with_credentials(|who| who.user.remove_task());
+        }
+    }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        self.credentials.get_mut().user.remove_task();
+        // One that was never entered in the tree.
+        self.uncount();
     }
 }

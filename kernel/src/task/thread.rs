@@ -236,7 +236,13 @@ impl Thread {
     /// Exec by another thread than the first gives it the number of the process, with which it is counted from now on.
     pub(super) fn take_over(&self, pid: i32) {
         self.tid.store(pid, Relaxed);
-        if self.further.swap(false, Relaxed) {
+        self.uncount();
+    }
+
+    /// Gives its place among its user's threads back, if it has one of its own.
+    pub(super) fn uncount(&self) {
+        if self.further.load(Relaxed) {
+            self.further.store(false, Relaxed);
             self.with_credentials(|who| who.user.remove_task());
         }
     }
@@ -631,9 +637,7 @@ impl Drop for Thread {
         if self.counted {
             sched::dismiss();
         }
-        if *self.further.get_mut() {
-            self.credentials.get_mut().user.remove_task();
-        }
+        self.uncount();
     }
 }
 

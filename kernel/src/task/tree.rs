@@ -238,6 +238,9 @@ pub fn remove_thread(tid: i32) {
         None
     };
     drop(tree);
+    if let Some(thread) = &thread {
+        thread.uncount();
+    }
     drop((thread, gone));
 }
 
@@ -249,6 +252,7 @@ pub fn remove_process(process: &Process) {
         tree.disown(process.parent(), entry.older, entry.younger);
     }
     drop(tree);
+    process.uncount();
     drop(gone);
 }
 

@@ -63,6 +63,9 @@ unsafe fn threads() {
         tell("processes", libc::setrlimit(libc::RLIMIT_NPROC, &most));
         become_user();
     }
+    // What a pidfd keeps of a process that was waited for is none.
+    let gone = (0..20).take_while(|_| unsafe { ended_with_pidfd() });
+    println!("processes that ended: {}", gone.count());
     let stays = || {
         std::thread::Builder::new().spawn(|| {
             loop {
@@ -76,6 +79,22 @@ unsafe fn threads() {
     );
     // SAFETY: nothing is shared with the child.
     tell("a process", unsafe { libc::fork() });
+}
+
+/// Whether a process could be made, which has ended, was waited for, and whose pidfd stays open.
+unsafe fn ended_with_pidfd() -> bool {
+    // SAFETY: nothing is shared with the child, whose status nobody asks for.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            loop {
+                libc::pause();
+            }
+        }
+        libc::syscall(libc::SYS_pidfd_open, child, 0);
+        libc::kill(child, libc::SIGKILL);
+        libc::waitpid(child, std::ptr::null_mut(), 0) > 0
+    }
 }
 
 /// Who becomes a user with too many processes begins no program.
