@@ -21,7 +21,7 @@ use linux_raw_sys::net::AF_UNIX;
 const TOO_MANY: usize = 16000;
 /// How many on their way a close looks at, which is more than one user has by default: still more are looked at once for several
 /// closes.
-const BY_A_CLOSE: usize = 2048;
+const BY_A_CLOSE: usize = 64;
 
 /// Who waits in whom. What waits in a connection that is not accepted yet waits in that, and that in the one that listens.
 static GRAPH: SleepMutex<Graph<Weak<File>, BuildHasherDefault<Keyed>>> =
