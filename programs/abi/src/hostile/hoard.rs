@@ -30,6 +30,13 @@ unsafe fn become_user() {
     unsafe { tell("identity", libc::setgid(USER) | libc::setuid(USER)) };
 }
 
+/// Waits until a child has written to the pipe.
+unsafe fn wait_for(ends: [i32; 2]) {
+    let mut byte = 0u8;
+    // SAFETY: room for a byte.
+    unsafe { libc::read(ends[0], (&raw mut byte).cast(), 1) };
+}
+
 fn pipe() -> [i32; 2] {
     let mut ends = [-1; 2];
     // SAFETY: room for both.
@@ -99,7 +106,7 @@ unsafe fn ended_with_pidfd() -> bool {
 
 /// Who becomes a user with too many processes begins no program.
 unsafe fn programs() {
-    let mut ready = pipe();
+    let ready = pipe();
     let stay = || unsafe {
         let child = libc::fork();
         if child == 0 {
@@ -121,7 +128,7 @@ unsafe fn programs() {
     // SAFETY: nothing is shared with the children, which are ended; what is read fits.
     unsafe {
         let others = [stay(), stay()].map(|child| {
-            libc::read(ready[0], ready.as_mut_ptr().cast(), 1);
+            wait_for(ready);
             child
         });
         let status = in_child(|| {
@@ -155,7 +162,7 @@ unsafe fn files() {
     let before = std::fs::read_to_string(SETTING).unwrap_or_default();
     tell_ok("file-max", std::fs::write(SETTING, "9000").is_ok());
     let open = || unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY) };
-    let mut ready = pipe();
+    let ready = pipe();
     // SAFETY: descriptors, and a child that ends.
     unsafe {
         let child = libc::fork();
@@ -168,7 +175,7 @@ unsafe fn files() {
                 libc::pause();
             }
         }
-        libc::read(ready[0], ready.as_mut_ptr().cast(), 1);
+        wait_for(ready);
         tell_ok("root's", open() >= 0);
         libc::kill(child, libc::SIGKILL);
         libc::waitpid(child, std::ptr::null_mut(), 0);
