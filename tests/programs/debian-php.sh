@@ -16,6 +16,7 @@ pcntl_async_signals(true); pcntl_signal(SIGALRM, function () { echo "alarm\n"; }
 echo json_encode(['a' => 1.5]), ' ', preg_replace_callback('/\d+/', fn($m) => $m[0] * 2, 'a1b22'), ' ', array_sum(range(1, 1000)), "\n";
 function numbers() { for ($i = 0; $i < 3; $i++) yield $i; }
 echo implode(',', iterator_to_array(numbers())), ' ', PHP_OS, ' ', hrtime(true) > 0, ' ', trim(shell_exec('echo shell')), "\n";
+echo implode(' ', array_filter(['posix', 'readline', 'tokenizer', 'Zend OPcache'], 'extension_loaded')), "\n";
 exit(3);
 P
 php main.php; echo "status $?"

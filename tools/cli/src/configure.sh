@@ -5,7 +5,11 @@ cd /
 export DEBIAN_FRONTEND=noninteractive DPKG_ROOT= DPKG_ADMINDIR=/var/lib/dpkg DPKG_MAINTSCRIPT_NAME=postinst DPKG_MAINTSCRIPT_ARCH=$1
 shift
 mkdir -p var/lib/dpkg/updates var/lib/dpkg/triggers var/cache/debconf var/log
-touch var/lib/dpkg/status var/lib/dpkg/available
+# Scripts ask dpkg what is installed.
+for control in var/lib/dpkg/info/*.control; do
+	sed '/^Package:/a Status: install ok installed' "$control" && echo
+done >var/lib/dpkg/status
+touch var/lib/dpkg/available
 touch /tmp/began
 for package; do
 	script=/var/lib/dpkg/info/$package.postinst

@@ -340,7 +340,7 @@ fn unpack_scripts(archive: &Path, tree: &Path) -> Result<()> {
     dpkg.arg("--control").arg(archive).arg(&control);
     output_or_reason(&mut dpkg, &format!("reading {}", archive.display()))?;
     create_folder(&tree.join(INFO))?;
-    for kind in ["config", "postinst", "templates"] {
+    for kind in ["config", "control", "postinst", "templates"] {
         let file = control.join(kind);
         if file.is_file() {
             fs::rename(file, tree.join(INFO).join(format!("{name}.{kind}")))?;

@@ -22,7 +22,7 @@ use crate::qemu::{Files, Qemu};
 use crate::session::{Event, Folder, Link, Session};
 
 /// How long a machine may take. The kernel itself waits for nothing longer than a few seconds.
-const LIMIT: Duration = Duration::from_secs(100);
+const LIMIT: Duration = Duration::from_secs(300);
 /// How often its log is looked at meanwhile.
 const LOOK: Duration = Duration::from_secs(1);
 /// What the kernel's last line is where the damaged tree does not name the firmware.

@@ -17,7 +17,7 @@ use crate::session::{self, Event};
 use crate::toolchain;
 
 /// How long the whole boot may take.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// Boots the self-testing kernel on each machine of an architecture.
 pub fn test(
