@@ -443,6 +443,11 @@ impl Channel {
         self.lost.fetch_add(1, Relaxed);
     }
 
+    /// Records that were lost.
+    pub fn lost(&self) -> u32 {
+        self.lost.load(Relaxed)
+    }
+
     /// The CPU that wrote last.
     pub fn cpu(&self) -> Option<u32> {
         self.cpu.load(Relaxed).checked_sub(1)

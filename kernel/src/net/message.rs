@@ -1,6 +1,6 @@
 //! What travels beside the bytes: control messages, as sendmsg(2) takes and recvmsg(2) gives them.
 
-use super::DATAGRAM;
+use super::STREAM;
 use super::inet::Header;
 use super::options::Options;
 use super::rights::{MAX_FILES, Rights};
@@ -152,7 +152,7 @@ impl Ancillary {
             let data = &rest[HEADER..len];
             match (level, kind) {
                 _ if matches!(socket.domain, AF_INET | AF_INET6) => {
-                    if socket.kind == DATAGRAM {
+                    if socket.kind != STREAM {
                         header_fields.set(level, kind, data)?;
                     }
                 }

@@ -217,6 +217,12 @@ impl Options {
         Self::bit(name).is_some_and(|bit| self.switches.load(Acquire) & bit != 0)
     }
 
+    /// Turns a switch on.
+    pub fn turn_on(&self, name: u32) {
+        let bit = Self::bit(name).unwrap_or(0);
+        self.switches.fetch_or(bit, AcqRel);
+    }
+
     /// Says how many bytes may wait.
     pub fn set_buffers(&self, send: u32, receive: u32) {
         self.send_buffer.store(send, Release);

@@ -1,6 +1,7 @@
 //! The sockets as /proc/net shows them.
 
 use super::inet::ports::{self, Ports};
+use super::inet::raw;
 use super::name::{Name, unspecified};
 use super::socket::Socket;
 use super::unix;
@@ -17,8 +18,13 @@ pub const FILES: &[(&str, Node)] = &[
     ("dev_mcast", Node::File(|_| {})),
     ("if_inet6", Node::File(if_inet6)),
     ("packet", Node::File(packet)),
-    ("raw", Node::File(raw)),
-    ("raw6", Node::File(raw6)),
+    ("icmp", Node::File(|text| udp(text, &ports::PING, AF_INET))),
+    (
+        "icmp6",
+        Node::File(|text| udp(text, &ports::PING, AF_INET6)),
+    ),
+    ("raw", Node::File(|text| raw_sockets(text, AF_INET))),
+    ("raw6", Node::File(|text| raw_sockets(text, AF_INET6))),
     ("route", Node::File(route)),
     ("sockstat", Node::File(sockstat)),
     ("tcp", Node::File(|text| tcp(text, AF_INET))),
@@ -112,12 +118,18 @@ const COLUMNS_V6: &str = "  sl  local_address                         remote_add
 /// What follows for sockets without connections.
 const MORE: &str = " ref pointer drops";
 
-fn raw(text: &mut Text) {
-    put!(text, "{COLUMNS}{MORE}\n");
-}
-
-fn raw6(text: &mut Text) {
-    put!(text, "{COLUMNS_V6}{MORE}\n");
+fn raw_sockets(text: &mut Text, domain: u32) {
+    match domain {
+        AF_INET6 => put!(text, "{COLUMNS_V6}{MORE}\n"),
+        _ => put!(text, "{COLUMNS}{MORE}\n"),
+    }
+    raw::each(|socket| {
+        if socket.base().domain == domain {
+            put!(text, "{:4}: ", socket.base().protocol);
+            put_socket(text, socket);
+            put!(text, " 2 0000000000000000 {}\n", socket.lost());
+        }
+    });
 }
 
 fn packet(text: &mut Text) {
@@ -147,7 +159,7 @@ fn udp(text: &mut Text, ports: &Ports, domain: u32) {
     inet(ports, domain, |line, socket| {
         put!(text, "{line:5}: ");
         put_socket(text, socket);
-        put!(text, " 2 0000000000000000 0\n");
+        put!(text, " 2 0000000000000000 {}\n", socket.lost());
     });
 }
 

@@ -159,6 +159,11 @@ pub trait Socket: Send + Sync + Any {
     /// Bytes that can be read (FIONREAD), and that a peer has still to read (TIOCOUTQ).
     fn waiting(&self) -> Result<(usize, usize)>;
 
+    /// Messages that were lost for want of room.
+    fn lost(&self) -> u32 {
+        0
+    }
+
     /// Whether the next byte is urgent (SIOCATMARK).
     fn is_at_mark(&self) -> bool {
         false

@@ -9,7 +9,7 @@ use crate::fs::File;
 use crate::fs::inode::Time;
 use crate::fs::io::{IoVec, Sink, Source};
 use crate::mm::user::UserPtr;
-use crate::net::DATAGRAM;
+use crate::net::STREAM;
 use crate::net::message::{Ancillary, Control};
 use crate::net::name::{Address, Name};
 use crate::net::socket::{Outgoing, Socket, send};
@@ -178,7 +178,7 @@ fn receive_one((file, socket): &Target, message: usize, flags: u32) -> Result<us
     let close_on_exec = flags & MSG_CMSG_CLOEXEC;
     let mut control = Control::new(header.control, header.control_len);
     let (ancillary, options) = (&received.found.ancillary, &socket.base().options);
-    if let Some(kind) = options.stamps().filter(|_| socket.base().kind == DATAGRAM) {
+    if let Some(kind) = options.stamps().filter(|_| socket.base().kind != STREAM) {
         let arrived = ancillary.arrived.unwrap_or_else(Time::now);
         control.put_time(kind, arrived)?;
     }

@@ -39,6 +39,7 @@ mod points;
 mod probe;
 mod processes;
 mod ptrace;
+mod raw;
 mod realtime;
 mod refused;
 mod rights;
@@ -118,6 +119,7 @@ fn main() {
         Some("watch") => watch::run(),
         Some("unix") => unix::run(),
         Some("inet") => inet::run(),
+        Some("raw") => raw::run(),
         #[cfg(target_arch = "riscv64")]
         Some("addresses") => addresses::run(),
         Some("sockets") => sockets::run(),

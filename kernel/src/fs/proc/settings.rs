@@ -6,6 +6,7 @@ use crate::errno::{Errno, Result};
 use crate::ipc::{self, Object, Registry, aio, message, semaphore, shared};
 use crate::mm::{area, aslr, commit};
 use crate::net::backlog;
+use crate::net::inet::ping;
 use crate::net::options::DEFAULT_BUFFER;
 use crate::sync::Once;
 use crate::task::{sched, tree, uts};
@@ -255,7 +256,7 @@ const IPV4: &[(&str, Node)] = &[
     ("ip_local_reserved_ports", fixed!("")),
     ("ip_nonlocal_bind", fixed!(0)),
     ("ip_unprivileged_port_start", fixed!(1024)),
-    ("ping_group_range", fixed!("1\t0")),
+    ("ping_group_range", Setting(ping_groups, set_ping_groups)),
     ("tcp_fin_timeout", fixed!(60)),
     ("tcp_keepalive_intvl", fixed!(75)),
     ("tcp_keepalive_probes", fixed!(9)),
@@ -269,6 +270,22 @@ const IPV4: &[(&str, Node)] = &[
     ("tcp_window_scaling", fixed!(1)),
     ("tcp_wmem", fixed!("4096\t16384\t4194304")),
 ];
+
+/// The first and the last group whose members may have ping sockets.
+fn ping_groups(text: &mut Text) {
+    let [first, last] = ping::groups();
+    put!(text, "{first}\t{last}\n");
+}
+
+fn set_ping_groups(bytes: &[u8]) -> Result<()> {
+    let mut range = ping::groups();
+    let words = bytes.split(u8::is_ascii_whitespace);
+    let given = words.filter(|word| !word.is_empty());
+    for (group, word) in range.iter_mut().zip(given) {
+        *group = super::parse(word).ok_or(Errno::EINVAL)?;
+    }
+    ping::set_groups(range)
+}
 
 const IPV6: &[(&str, Node)] = &[
     ("bindv6only", fixed!(0)),

@@ -13,6 +13,7 @@ use core::net::{IpAddr, SocketAddr};
 use linux_raw_sys::net::{AF_INET, AF_INET6, MSG_ERRQUEUE, MSG_TRUNC};
 
 use super::Header;
+use super::icmp::Why;
 use super::options::{IP, IPV6};
 
 /// The options that ask for the queue, which are the kinds of its control messages too.
@@ -23,18 +24,74 @@ const MOST: usize = 256;
 /// The most bytes of a datagram that an error quotes, as an ICMP message does.
 pub const QUOTED: usize = 520;
 
-/// That nobody has a port, as ICMP says it: origin, type and code of `struct sock_extended_err`.
-const UNREACHABLE_V4: [u8; 3] = [2, 3, 3];
-const UNREACHABLE_V6: [u8; 3] = [3, 1, 4];
+/// SO_EE_ORIGIN_ICMP and SO_EE_ORIGIN_ICMP6.
+const BY_ICMP: u8 = 2;
+const BY_ICMP_V6: u8 = 3;
 
-/// A datagram that was refused, and where it was to go.
-struct Refused {
+/// What there is to be told, as `struct sock_extended_err` has it.
+#[derive(Clone, Copy)]
+pub struct Report {
+    /// Who says so.
+    by: IpAddr,
+    error: Errno,
+    origin: u8,
+    kind: u8,
+    code: u8,
+    info: u32,
+}
+
+impl Report {
+    /// Nobody took the packet, says the machine `by`.
+    pub fn refused(by: IpAddr, why: Why) -> Self {
+        let (origin, [kind, code, at]) = match by {
+            IpAddr::V4(_) => (BY_ICMP, why.told(true)),
+            IpAddr::V6(_) => (BY_ICMP_V6, why.told(false)),
+        };
+        Report {
+            by,
+            error: match why {
+                Why::Port => Errno::ECONNREFUSED,
+                Why::Protocol if by.is_ipv4() => Errno::ENOPROTOOPT,
+                Why::Protocol => Errno::EPROTO,
+            },
+            origin,
+            kind,
+            code,
+            info: at.into(),
+        }
+    }
+
+    /// The error that the next call fails with.
+    pub fn error(&self) -> Errno {
+        self.error
+    }
+
+    /// Tells a program: `struct sock_extended_err`, and the address of who says so.
+    pub fn put(&self, control: &mut Control) -> Result<()> {
+        let (level, kind, family) = match self.by {
+            IpAddr::V4(_) => (IP, IP_RECVERR, AF_INET),
+            IpAddr::V6(_) => (IPV6, IPV6_RECVERR, AF_INET6),
+        };
+        let mut data = [0; 16 + 28];
+        data[..4].copy_from_slice(&u32::from(self.error.0).to_ne_bytes());
+        data[4..7].copy_from_slice(&[self.origin, self.kind, self.code]);
+        data[8..12].copy_from_slice(&self.info.to_ne_bytes());
+        let offender = Address::of(&Name::Inet(SocketAddr::new(self.by, 0)), family);
+        let end = 16 + offender.len();
+        data[16..end].copy_from_slice(offender.bytes());
+        control.put(level, kind, &data[..end])
+    }
+}
+
+/// What is told, of which datagram, and where that was to go.
+struct Told {
+    report: Report,
     to: SocketAddr,
     quoted: Vec<u8>,
 }
 
 /// The queue.
-pub struct Errors(Mutex<VecDeque<Refused>>);
+pub struct Errors(Mutex<VecDeque<Told>>);
 
 impl Errors {
     /// Without errors.
@@ -47,11 +104,16 @@ impl Errors {
         self.0.lock().is_empty()
     }
 
-    /// A datagram to `to`, which began so, was refused. Without room nobody is told.
-    pub fn push(&self, to: SocketAddr, quoted: Vec<u8>) {
+    /// The error that is first in the queue.
+    pub fn first(&self) -> Option<Errno> {
+        self.0.lock().front().map(|told| told.report.error())
+    }
+
+    /// There is something to tell of a datagram to `to`, which began so. Without room nobody is told.
+    pub fn push(&self, report: Report, to: SocketAddr, quoted: Vec<u8>) {
         let mut queue = self.0.lock();
         if queue.len() < MOST && queue.try_reserve(1).is_ok() {
-            queue.push_back(Refused { to, quoted });
+            queue.push_back(Told { report, to, quoted });
         }
     }
 
@@ -63,10 +125,10 @@ impl Errors {
 
     /// Receives the first error; EAGAIN when there is none.
     pub fn receive(&self, to: &mut Sink) -> Result<Received> {
-        let refused = self.0.lock().pop_front().ok_or(Errno::EAGAIN)?;
-        let count = to.left().min(refused.quoted.len());
-        to.put(&refused.quoted[..count])?;
-        let cut = if count < refused.quoted.len() {
+        let told = self.0.lock().pop_front().ok_or(Errno::EAGAIN)?;
+        let count = to.left().min(told.quoted.len());
+        to.put(&told.quoted[..count])?;
+        let cut = if count < told.quoted.len() {
             MSG_TRUNC
         } else {
             0
@@ -74,31 +136,16 @@ impl Errors {
         Ok(Received {
             found: Found {
                 count,
-                whole: refused.quoted.len(),
+                whole: told.quoted.len(),
                 ancillary: Ancillary {
-                    header: Header::refused(refused.to.ip()),
+                    header: Header::of_report(told.report),
                     ..Ancillary::default()
                 },
-                from: Name::Inet(refused.to),
+                from: Name::Inet(told.to),
                 ..Found::default()
             },
             flags: MSG_ERRQUEUE | cut,
             count,
         })
     }
-}
-
-/// Tells a program that the machine `by` refused a datagram: `struct sock_extended_err`, and the address of who says so.
-pub fn put(by: IpAddr, control: &mut Control) -> Result<()> {
-    let (level, kind, family, says) = match by {
-        IpAddr::V4(_) => (IP, IP_RECVERR, AF_INET, UNREACHABLE_V4),
-        IpAddr::V6(_) => (IPV6, IPV6_RECVERR, AF_INET6, UNREACHABLE_V6),
-    };
-    let mut data = [0; 16 + 28];
-    data[..4].copy_from_slice(&u32::from(Errno::ECONNREFUSED.0).to_ne_bytes());
-    data[4..7].copy_from_slice(&says);
-    let offender = Address::of(&Name::Inet(SocketAddr::new(by, 0)), family);
-    let end = 16 + offender.len();
-    data[16..end].copy_from_slice(offender.bytes());
-    control.put(level, kind, &data[..end])
 }

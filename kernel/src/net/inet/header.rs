@@ -1,7 +1,8 @@
 //! What a datagram's header would say: programs can set it, and ask for it beside the bytes.
 
+use super::errors::Report;
+use super::is_local;
 use super::options::{IP, IPV6, Options, UDP};
-use super::{errors, is_local};
 use crate::errno::{Errno, Result};
 use crate::net::interface::INDEX;
 use crate::net::message::Control;
@@ -42,8 +43,8 @@ pub struct Header {
     pub from: Option<IpAddr>,
     /// The bytes of a datagram, of which there are several (UDP_SEGMENT).
     pub segment: Option<u16>,
-    /// It is none, but tells that this address refused one.
-    pub refused: Option<IpAddr>,
+    /// It is none, but tells what became of one.
+    pub report: Option<Report>,
 }
 
 fn number(data: &[u8], least: i32, most: i32) -> Result<i32> {
@@ -56,12 +57,32 @@ fn number(data: &[u8], least: i32, most: i32) -> Result<i32> {
 }
 
 impl Header {
-    /// Of no datagram: that the machine `by` refused one.
-    pub fn refused(by: IpAddr) -> Self {
+    /// Of a packet that arrived.
+    pub fn new(hops: u8, class: u8, to: SocketAddr) -> Self {
         Header {
-            refused: Some(by),
+            hops: Some(hops.into()),
+            class: Some(class.into()),
+            to: Some(to),
             ..Header::default()
         }
+    }
+
+    /// Of no datagram: what became of one.
+    pub fn of_report(report: Report) -> Self {
+        Header {
+            report: Some(report),
+            ..Header::default()
+        }
+    }
+
+    /// How many hops it is allowed.
+    pub fn hops(&self) -> u8 {
+        self.hops.unwrap_or(HOPS) as u8
+    }
+
+    /// Its class of traffic.
+    pub fn class(&self) -> u8 {
+        self.class.unwrap_or(0) as u8
     }
 
     /// Of one datagram alone.
@@ -137,8 +158,8 @@ impl Header {
 
     /// Tells a program the fields that its options ask for.
     pub fn put(&self, options: &Options, control: &mut Control) -> Result<()> {
-        if let Some(by) = self.refused {
-            return errors::put(by, control);
+        if let Some(report) = self.report {
+            return report.put(control);
         }
         match self.to {
             Some(SocketAddr::V4(_)) => self.put_v4(options, control)?,

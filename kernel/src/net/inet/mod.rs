@@ -1,13 +1,18 @@
-//! TCP and UDP over IPv4 and IPv6, on this machine.
+//! TCP, UDP and ICMP over IPv4 and IPv6, on this machine.
 //!
-//! Packets never leave the machine, so there are none: nothing is lost, reordered or resent. What stays of the protocols is what
-//! programs see: names, ports, connections, their ends and their errors.
+//! Packets never leave the machine, so TCP and UDP have none: nothing is lost, reordered or resent. What stays of the protocols is
+//! what programs see: names, ports, connections, their ends and their errors. There are packets for raw and ping sockets alone.
 
 mod errors;
 mod header;
+mod icmp;
+mod mailbox;
 mod options;
+mod packet;
+pub mod ping;
 mod place;
 pub mod ports;
+pub mod raw;
 mod tcp;
 mod udp;
 
@@ -31,15 +36,20 @@ pub fn new(domain: u32, kind: u32, protocol: u32) -> Result<Arc<dyn Socket>> {
     const ICMP: u32 = IPPROTO_ICMP as u32;
     const ICMP_V6: u32 = IPPROTO_ICMPV6 as u32;
     const UDP_LITE: u32 = IPPROTO_UDPLITE as u32;
+    if protocol as usize >= raw::PROTOCOLS {
+        return Err(Errno::EINVAL);
+    }
     match (kind, protocol) {
         (STREAM, 0 | TCP) => Ok(tcp::Tcp::new(domain)?),
         (DATAGRAM, 0 | UDP) => Ok(udp::Udp::new(domain, UDP, &ports::UDP)?),
         (DATAGRAM, UDP_LITE) => Ok(udp::Udp::new(domain, UDP_LITE, &ports::UDP_LITE)?),
+        (DATAGRAM, ICMP) if domain == AF_INET => ping::new(domain, protocol),
+        (DATAGRAM, ICMP_V6) if domain == AF_INET6 => ping::new(domain, protocol),
+        // TCP has no packets that could be seen or sent.
+        (RAW, 0 | TCP) => Err(Errno::EPROTONOSUPPORT),
         (RAW, _) if !can(CAP_NET_RAW) => Err(Errno::EPERM),
-        // Nobody's group is in net.ipv4.ping_group_range.
-        (DATAGRAM, ICMP) if domain == AF_INET => Err(Errno::EACCES),
-        (DATAGRAM, ICMP_V6) if domain == AF_INET6 => Err(Errno::EACCES),
-        (STREAM | DATAGRAM | RAW, _) => Err(Errno::EPROTONOSUPPORT),
+        (RAW, _) => Ok(raw::Raw::new(domain, protocol)?),
+        (STREAM | DATAGRAM, _) => Err(Errno::EPROTONOSUPPORT),
         _ => Err(Errno::ESOCKTNOSUPPORT),
     }
 }

@@ -3,9 +3,9 @@
 
 use super::place::{Binding, Place};
 use crate::errno::{Errno, Result};
-use crate::net::STREAM;
 use crate::net::options::{bytes, number};
 use crate::net::socket::Base;
+use crate::net::{RAW, STREAM};
 use crate::task::can;
 use abi::options::Group;
 use alloc::vec::Vec;
@@ -312,7 +312,7 @@ impl Options {
     fn find(base: &Base, level: u32, name: u32) -> Option<usize> {
         let known = match level {
             IPV6 => base.domain == AF_INET6,
-            TCP | UDP | UDP_LITE => base.protocol == level,
+            TCP | UDP | UDP_LITE => base.protocol == level && base.kind != RAW,
             _ => true,
         };
         Self::place(level, name).filter(|_| known)

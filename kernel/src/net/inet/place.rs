@@ -80,6 +80,15 @@ impl Place {
         self.claim(at, given, how.ports, base, socket)
     }
 
+    /// Has an address and no port.
+    pub fn stand(&self, ip: IpAddr) {
+        *self.bound.lock() = Some(Bound {
+            local: SocketAddr::new(ip, 0),
+            given: [!ip.is_unspecified(), false],
+            claim: None,
+        });
+    }
+
     /// Fails with `error` for an IPv4 address at a socket of IPv6 alone.
     pub fn check_family(&self, ip: IpAddr, base: &Base, error: Errno) -> Result<()> {
         let foreign = ip.is_ipv4() && unspecified(base.domain).is_ipv6();
@@ -106,6 +115,7 @@ impl Place {
                 only_v6: self.only_v6.load(Acquire),
                 shares_address: base.options.is_on(SO_REUSEADDR),
                 shares_port: base.options.is_on(SO_REUSEPORT),
+                user: base.user,
                 listens: false,
                 number: base.number,
                 socket,

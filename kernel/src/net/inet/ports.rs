@@ -30,8 +30,10 @@ pub struct Holder {
     pub only_v6: bool,
     /// SO_REUSEADDR
     pub shares_address: bool,
-    /// SO_REUSEPORT
+    /// SO_REUSEPORT, with other sockets of the same user.
     pub shares_port: bool,
+    /// Whose the socket is.
+    pub user: u32,
     /// It takes connections.
     pub listens: bool,
     /// The socket's number.
@@ -54,10 +56,14 @@ impl Holder {
         self.covers(other.ip) || other.covers(self.ip)
     }
 
+    /// Whether both share their port, which nobody can make another user's socket do.
+    fn shares_with(&self, other: &Holder) -> bool {
+        self.shares_port && other.shares_port && self.user == other.user
+    }
+
     fn conflicts(&self, other: &Holder) -> bool {
-        let shared = self.shares_address && other.shares_address && !self.listens && !other.listens
-            || self.shares_port && other.shares_port;
-        self.overlaps(other) && !shared
+        let shared = self.shares_address && other.shares_address && !self.listens && !other.listens;
+        self.overlaps(other) && !shared && !self.shares_with(other)
     }
 }
 
@@ -110,6 +116,8 @@ pub static TCP: Ports = Ports(Mutex::new(Radix::new()));
 pub static UDP: Ports = Ports(Mutex::new(Radix::new()));
 /// UDP-Lite's ports.
 pub static UDP_LITE: Ports = Ports(Mutex::new(Radix::new()));
+/// The identifiers of ping sockets.
+pub static PING: Ports = Ports(Mutex::new(Radix::new()));
 
 /// A port that a socket has until this goes.
 pub struct Claim {
@@ -162,14 +170,19 @@ impl Ports {
     pub fn claim(&'static self, port: u16, range: [u16; 2], holder: Holder) -> Result<Claim> {
         if port != 0 {
             let may = |who: &crate::task::credentials::Credentials| who.can(CAP_NET_BIND_SERVICE);
-            if port < UNPRIVILEGED && !current().with_credentials(may) {
+            let guarded = port < UNPRIVILEGED && !ptr::eq(self, &PING);
+            if guarded && !current().with_credentials(may) {
                 return Err(Errno::EACCES);
             }
             return self.take(port, holder);
         }
         let mut bytes = [0; 2];
         random::fill(&mut bytes);
-        let (least, most) = EPHEMERAL.into_inner();
+        let (least, most) = if ptr::eq(self, &PING) {
+            (1, u16::MAX)
+        } else {
+            EPHEMERAL.into_inner()
+        };
         let within = |port: u16, or: u16| {
             if (least..=most).contains(&port) {
                 port
@@ -233,8 +246,7 @@ impl Ports {
         let own = holders[at].clone();
         let held = ports.get(claim.port.into()).ok_or(Errno::EINVAL)?;
         let taken = overlapping(held, &own, |holder| {
-            let both = holder.shares_port && own.shares_port;
-            holder.number != own.number && holder.listens && !both
+            holder.number != own.number && holder.listens && !holder.shares_with(&own)
         });
         if taken.is_some() {
             return Err(Errno::EADDRINUSE);

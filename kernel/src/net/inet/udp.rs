@@ -1,30 +1,32 @@
 //! UDP: datagrams, which are lost where there is no room for them.
 
-use super::errors::{Errors, IP_RECVERR, IPV6_RECVERR, QUOTED};
+use super::errors::{IP_RECVERR, IPV6_RECVERR, QUOTED, Report};
+use super::icmp::{self, Why};
+use super::mailbox::{Mailbox, copied};
 use super::options::{IP, IPV6, Options, UDP};
+use super::packet::{ICMP, ICMP_V6, Packet, Route, add, fold, pseudo};
 use super::place::Place;
-use super::ports::{Holder, Ports};
-use super::{Header, reached, source};
+use super::ports::{self, Holder, Ports};
+use super::{Header, raw, reached, source};
 use crate::errno::{Errno, Result};
 use crate::fs::io::{Sink, Source};
-use crate::fs::poll::{Events, PollTable, WaitSource};
+use crate::fs::poll::{Events, PollTable};
 use crate::mm::heap::try_arc;
 use crate::net::DATAGRAM;
-use crate::net::channel::{Channel, Kind};
 use crate::net::message::{Ancillary, Control};
 use crate::net::name::{Address, Name, unspecified};
 use crate::net::socket::{Base, Outgoing, Received, Socket};
-use crate::net::stream::{self, Manner};
 use crate::net::wait::Wait;
 use crate::sync::{Mutex, SleepMutex};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
-use core::sync::atomic::{AtomicBool, Ordering::*};
 use linux_raw_sys::net::*;
 
 /// The most bytes of a datagram: what a packet's length can say, without the headers of UDP and IPv4.
 const MAX: usize = 65535 - 8 - 20;
+/// Bytes of UDP's header.
+const HEAD: usize = 8;
 /// UDP_CORK
 const CORK: u32 = 1;
 /// The most datagrams that one send makes (`UDP_MAX_SEGMENTS`).
@@ -46,33 +48,23 @@ pub struct Udp {
     base: Base,
     place: Place,
     options: Options,
-    inbox: Arc<Channel>,
-    errors: Errors,
+    mail: Mailbox,
     peer: Mutex<Option<SocketAddr>>,
     /// What was sent of a datagram that is not whole yet (MSG_MORE, UDP_CORK).
     begun: SleepMutex<Option<Begun>>,
-    /// It reads, or sends, no more.
-    deaf: AtomicBool,
-    mute: AtomicBool,
 }
 
 impl Udp {
     /// One that is bound to nothing, of a protocol whose ports are `ports`.
     pub fn new(domain: u32, protocol: u32, ports: &'static Ports) -> Result<Arc<Self>> {
         let base = Base::new(domain, DATAGRAM, protocol)?;
-        let room = WaitSource::new()?;
-        let limit = base.options.receive_buffer();
-        let inbox = Channel::new(&base.reader, Kind::Records, limit, &base.readable, &room)?;
         try_arc(Udp {
+            mail: Mailbox::new(&base)?,
             base,
             place: Place::new(ports),
             options: Options::new(domain),
-            inbox,
-            errors: Errors::new(),
             peer: Mutex::new(None),
             begun: SleepMutex::new(None),
-            deaf: AtomicBool::new(false),
-            mute: AtomicBool::new(false),
         })
     }
 
@@ -104,7 +96,7 @@ impl Udp {
 }
 
 impl Udp {
-    /// Sends a datagram to whoever is there.
+    /// Sends a datagram to whoever is there, and raw sockets what they want to see of it.
     fn deliver(
         &self,
         data: &mut Source,
@@ -112,13 +104,33 @@ impl Udp {
         to: SocketAddr,
         from: SocketAddr,
     ) -> Result<usize> {
+        let protocol = self.base.protocol as u8;
+        let icmp = if to.is_ipv4() { ICMP } else { ICMP_V6 };
+        if !raw::is_seen(protocol) && !raw::is_seen(icmp) {
+            return self.hand_over(data, ancillary, to, from, None);
+        }
+        let bytes = copied(data, MAX)?;
+        let packet = packet(&bytes, protocol, ancillary.header, [from, to])?;
+        raw::deliver(&packet);
+        let data = &mut Source::kernel(&bytes);
+        self.hand_over(data, ancillary, to, from, Some(&packet))
+    }
+
+    /// The same, when raw sockets have seen `packet`.
+    fn hand_over(
+        &self,
+        data: &mut Source,
+        ancillary: Ancillary,
+        to: SocketAddr,
+        from: SocketAddr,
+        packet: Option<&Packet>,
+    ) -> Result<usize> {
         let len = data.left();
-        let found = self
-            .place
-            .ports()
-            .find(to, from, |_: &Holder, socket| rank(socket, from));
-        let Some(target) = found.and_then(|socket| socket.downcast::<Udp>()) else {
+        let Some(target) = receiver(self.place.ports(), to, from) else {
             self.refused(data, to)?;
+            if let Some(packet) = packet {
+                icmp::refuse(packet, Why::Port);
+            }
             return Ok(len);
         };
         match ancillary.header.segment {
@@ -127,7 +139,7 @@ impl Udp {
             }
             _ => {
                 let header = ancillary.header.alone();
-                target.take(
+                target.mail.take(
                     data,
                     Ancillary {
                         header,
@@ -138,22 +150,6 @@ impl Udp {
             }
         }
         Ok(len)
-    }
-
-    /// Receives a datagram; without room it is lost.
-    fn take(&self, data: &mut Source, ancillary: Ancillary, from: SocketAddr) -> Result<()> {
-        let (sender, all) = (Name::Inet(from), usize::MAX);
-        let received = self
-            .inbox
-            .write_record(data, ancillary, sender, all, &Wait::NEVER);
-        match received {
-            Err(Errno::EFAULT) => Err(Errno::EFAULT),
-            Err(_) => {
-                self.inbox.lose();
-                Ok(())
-            }
-            Ok(_) => Ok(()),
-        }
     }
 
     /// Receives datagrams of `bytes` each, together where the program takes them so.
@@ -169,11 +165,12 @@ impl Udp {
             ..Ancillary::default()
         };
         if Header::takes_many(&self.options) {
-            return self.take(data, with(header), from);
+            return self.mail.take(data, with(header), from);
         }
         let all = copied(data, usize::MAX)?;
         for one in all.chunks(bytes) {
-            self.take(&mut Source::kernel(one), with(header.alone()), from)?;
+            let data = &mut Source::kernel(one);
+            self.mail.take(data, with(header.alone()), from)?;
         }
         Ok(())
     }
@@ -185,26 +182,13 @@ impl Udp {
         } else {
             self.options.is_on(IPV6, IPV6_RECVERR)
         };
+        let report = Report::refused(to.ip(), Why::Port);
         if asked {
-            self.errors.push(to, copied(data, QUOTED)?);
+            self.mail.report(report, to, copied(data, QUOTED)?);
+        } else if self.connected_to().is_some() {
+            self.mail.inbox.fail(Errno::ECONNREFUSED);
         }
-        data.discard()?;
-        if asked || self.connected_to().is_some() {
-            self.inbox.fail(Errno::ECONNREFUSED);
-        }
-        Ok(())
-    }
-
-    /// Receives an error, after which the next is due.
-    fn receive_error(&self, to: &mut Sink) -> Result<Received> {
-        let received = self.errors.receive(to);
-        if received.is_ok() {
-            self.inbox.take_error();
-            if !self.errors.is_empty() {
-                self.inbox.fail(Errno::ECONNREFUSED);
-            }
-        }
-        received
+        data.discard().map(|_| ())
     }
 
     /// EINVAL for more datagrams at once than can be.
@@ -228,15 +212,61 @@ impl Udp {
     }
 }
 
-/// The first bytes of what is sent, `most` of them.
-fn copied(data: &mut Source, most: usize) -> Result<Vec<u8>> {
-    let (mut bytes, len) = (Vec::new(), data.left().min(most));
-    bytes.try_reserve_exact(len).map_err(|_| Errno::ENOBUFS)?;
-    bytes.resize(len, 0);
-    if data.take(&mut bytes)? < len {
-        return Err(Errno::EFAULT);
+/// The socket that receives what `from` sends to `to`.
+fn receiver(ports: &Ports, to: SocketAddr, from: SocketAddr) -> Option<Arc<Udp>> {
+    let found = ports.find(to, from, |_: &Holder, socket| rank(socket, from));
+    found.and_then(|socket| socket.downcast())
+}
+
+/// The packet that a datagram would be.
+fn packet(
+    bytes: &[u8],
+    protocol: u8,
+    header: Header,
+    [from, to]: [SocketAddr; 2],
+) -> Result<Packet> {
+    let route = Route {
+        from: from.ip(),
+        to: to.ip(),
+        protocol,
+    };
+    let mut head = [0; HEAD];
+    head[..2].copy_from_slice(&from.port().to_be_bytes());
+    head[2..4].copy_from_slice(&to.port().to_be_bytes());
+    let len = HEAD + bytes.len();
+    head[4..6].copy_from_slice(&(len as u16).to_be_bytes());
+    let sum = fold(add(add(pseudo(&route, len), &head), bytes));
+    head[6..].copy_from_slice(&sum.to_be_bytes());
+    Packet::new(route, header.alone(), &[&head, bytes], true)
+}
+
+/// A datagram arrives that a raw socket sent.
+pub fn receive(packet: &Packet) {
+    let Some((head, bytes)) = packet.body().split_first_chunk::<HEAD>() else {
+        return;
+    };
+    let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
+    let Route { from, to, .. } = packet.route;
+    let unsummed = word(6) == 0 && to.is_ipv4();
+    let whole = usize::from(word(4)) == packet.body().len();
+    if !whole || !unsummed && packet.sum() != 0 {
+        return;
     }
-    Ok(bytes)
+    let (from, to) = (SocketAddr::new(from, word(0)), SocketAddr::new(to, word(2)));
+    match receiver(&ports::UDP, to, from) {
+        Some(target) => {
+            let header = Header::new(packet.header.hops(), packet.header.class(), to);
+            let ancillary = Ancillary {
+                header,
+                ..Ancillary::default()
+            };
+            // The kernel's own bytes can be read: what does not fit is lost.
+            _ = target
+                .mail
+                .take(&mut Source::kernel(bytes), ancillary, from);
+        }
+        None => icmp::refuse(packet, Why::Port),
+    }
 }
 
 /// How well a socket fits a datagram from `from`: one that is connected to there is best, one that is connected elsewhere
@@ -299,12 +329,7 @@ impl Socket for Udp {
             (_, Some(address)) => address.inet(self.base.domain)?,
             _ => connected.ok_or(Errno::EDESTADDRREQ)?,
         };
-        if let Some(error) = self.inbox.take_error() {
-            return Err(error);
-        }
-        if self.mute.load(Acquire) {
-            return Err(Errno::EPIPE);
-        }
+        self.mail.check_send()?;
         let (to, mut from) = self.route(to)?;
         let mut ancillary = message.ancillary;
         ancillary.header.complete(&self.options, to);
@@ -340,17 +365,7 @@ impl Socket for Udp {
     }
 
     fn receive(&self, to: &mut Sink, flags: u32, wait: &Wait) -> Result<Received> {
-        if flags & MSG_OOB != 0 {
-            return Err(Errno::EOPNOTSUPP);
-        }
-        if flags & MSG_ERRQUEUE != 0 {
-            return self.receive_error(to);
-        }
-        if let Some(error) = self.inbox.take_error() {
-            return Err(error);
-        }
-        let deaf = || self.deaf.load(Acquire);
-        stream::receive(&self.inbox, to, flags, Manner::RECORDS, deaf, wait)
+        self.mail.receive(to, flags, wait)
     }
 
     fn put_header(&self, header: &Header, control: &mut Control) -> Result<()> {
@@ -359,44 +374,32 @@ impl Socket for Udp {
 
     fn shutdown(&self, read: bool, write: bool) -> Result<()> {
         let connected = self.connected_to();
-        self.deaf.fetch_or(read, AcqRel);
-        self.mute.fetch_or(write, AcqRel);
-        self.base.readable.notify();
+        self.mail.shutdown(read, write);
         connected.map(|_| ()).ok_or(Errno::ENOTCONN)
     }
 
     fn poll(&self, table: Option<&mut PollTable>) -> Events {
-        if let Some(table) = table {
-            table.add(&self.base.readable);
-        }
-        let (deaf, mute) = (self.deaf.load(Acquire), self.mute.load(Acquire));
-        let mut events = Events::OUT;
-        events.set(Events::IN, self.inbox.has_data() || deaf);
-        events.set(Events::READ_HANG_UP, deaf);
-        events.set(Events::HANG_UP, deaf && mute);
-        let error = self.inbox.has_error() || !self.errors.is_empty();
-        events.set(Events::ERROR, error);
-        let also = self.base.options.is_on(SO_SELECT_ERR_QUEUE);
-        events.set(Events::PRIORITY, also && !self.errors.is_empty());
-        events
+        self.mail.poll(&self.base, table)
     }
 
     fn waiting(&self) -> Result<(usize, usize)> {
-        Ok((self.inbox.first_len(), 0))
+        Ok((self.mail.inbox.first_len(), 0))
+    }
+
+    fn lost(&self) -> u32 {
+        self.mail.inbox.lost()
     }
 
     fn take_error(&self) -> Option<Errno> {
-        self.inbox.take_error()
+        self.mail.inbox.take_error()
     }
 
     fn incoming_cpu(&self) -> Option<u32> {
-        self.connected_to().and_then(|_| self.inbox.cpu())
+        self.connected_to().and_then(|_| self.mail.inbox.cpu())
     }
 
     fn options_changed(&self) {
-        let options = &self.base.options;
-        self.inbox.set_limit(options.receive_buffer());
-        self.inbox.set_wants_times(options.wants_times());
+        self.mail.options_changed(&self.base);
     }
 
     fn option(&self, level: u32, name: u32) -> Result<Vec<u8>> {
@@ -410,7 +413,7 @@ impl Socket for Udp {
         if matches!((level, name), (IP, IP_RECVERR) | (IPV6, IPV6_RECVERR))
             && !self.options.is_on(level, name)
         {
-            self.errors.clear();
+            self.mail.forget_errors();
         }
         if (level, name) == (UDP, CORK) && self.options.value(UDP, CORK) == 0 {
             let begun = self.begun.lock().take();
@@ -430,6 +433,6 @@ impl Socket for Udp {
 
 impl Drop for Udp {
     fn drop(&mut self) {
-        self.inbox.die();
+        self.mail.inbox.die();
     }
 }

@@ -1,0 +1,118 @@
+//! ICMP: the machine answers echo requests, gives answers to who asked for them, and tells raw sockets what nobody took.
+
+use super::packet::{HEAD_V4, HEAD_V6, ICMP, ICMP_V6, Packet, Route, add, fold, pseudo};
+use super::{Header, is_local, raw};
+use core::net::{IpAddr, SocketAddr};
+
+/// Bytes of a message's head: type, code, checksum, and four more.
+pub const HEAD: usize = 8;
+/// Kinds of messages that ask for an echo, and those that are one.
+pub const ECHO: u8 = 8;
+const ECHOED: u8 = 0;
+pub const ECHO_V6: u8 = 128;
+const ECHOED_V6: u8 = 129;
+/// The most bytes of a packet that tells of another.
+const MOST: usize = 576;
+const MOST_V6: usize = 1280;
+
+/// Why a packet was taken by nobody.
+#[derive(Clone, Copy)]
+pub enum Why {
+    /// There is no such protocol.
+    Protocol,
+    /// Nobody has the port.
+    Port,
+}
+
+impl Why {
+    /// Type and code of the message, and its last word: where in the packet the fault is.
+    pub fn told(self, v4: bool) -> [u8; 3] {
+        match (self, v4) {
+            (Why::Protocol, true) => [3, 2, 0],
+            (Why::Port, true) => [3, 3, 0],
+            (Why::Protocol, false) => [4, 1, 6],
+            (Why::Port, false) => [1, 4, 0],
+        }
+    }
+}
+
+/// The kind of message of a packet that carries one.
+pub fn kind(packet: &Packet) -> Option<u8> {
+    packet.body().first().copied()
+}
+
+/// The machine receives a message.
+pub fn receive(packet: &Packet) {
+    let body = packet.body();
+    if body.len() < HEAD || packet.sum() != 0 {
+        return;
+    }
+    match (body[0], packet.route.to.is_ipv4()) {
+        (ECHO, true) => answer(packet, ECHOED),
+        (ECHO_V6, false) => answer(packet, ECHOED_V6),
+        (ECHOED, true) | (ECHOED_V6, false) => raw::echoed(packet),
+        _ => {}
+    }
+}
+
+/// Sends an echo back.
+fn answer(packet: &Packet, kind: u8) {
+    let Route { from, to, protocol } = packet.route;
+    let body = packet.body();
+    let route = Route {
+        from: to,
+        to: from,
+        protocol,
+    };
+    let mut head = [kind, body[1], 0, 0, body[4], body[5], body[6], body[7]];
+    send(route, packet.header.class(), &mut head, &body[HEAD..]);
+}
+
+/// Tells the sender of a packet that nobody took it, and why.
+pub fn refuse(packet: &Packet, why: Why) {
+    raw::refused(packet, why);
+    let Route { from, to, .. } = packet.route;
+    let v4 = to.is_ipv4();
+    let most = if v4 {
+        MOST - HEAD_V4 - HEAD
+    } else {
+        MOST_V6 - HEAD_V6 - HEAD
+    };
+    let quoted = &packet.bytes()[..packet.bytes().len().min(most)];
+    let [kind, code, at] = why.told(v4);
+    let route = Route {
+        from: to,
+        to: from,
+        protocol: if v4 { ICMP } else { ICMP_V6 },
+    };
+    // The precedence of a message about the network (`IPTOS_PREC_INTERNETCONTROL`), and the packet's own service.
+    let class = if v4 {
+        0xc0 | packet.header.class() & 0x1e
+    } else {
+        0
+    };
+    send(route, class, &mut [kind, code, 0, 0, 0, 0, 0, at], quoted);
+}
+
+/// Sends a message to an address of this machine, if it is one; who has no memory for it loses it.
+fn send(route: Route, class: u8, head: &mut [u8; HEAD], rest: &[u8]) {
+    if !is_local(route.to) {
+        return;
+    }
+    seal(&route, head, rest);
+    let header = Header::new(64, class, SocketAddr::new(route.to, 0));
+    if let Ok(packet) = Packet::new(route, header, &[&head[..], rest], false) {
+        packet.arrive();
+    }
+}
+
+/// Puts the checksum into a message's head.
+pub fn seal(route: &Route, head: &mut [u8; HEAD], rest: &[u8]) {
+    head[2..4].fill(0);
+    let start = match route.to {
+        IpAddr::V4(_) => 0,
+        IpAddr::V6(_) => pseudo(route, HEAD + rest.len()),
+    };
+    let sum = fold(add(add(start, head), rest));
+    head[2..4].copy_from_slice(&sum.to_be_bytes());
+}

@@ -1,0 +1,147 @@
+//! What a socket of datagrams has received: messages, errors, and whether it receives and sends at all.
+
+use super::errors::{Errors, Report};
+use crate::errno::{Errno, Result};
+use crate::fs::io::{Sink, Source};
+use crate::fs::poll::{Events, PollTable, WaitSource};
+use crate::net::channel::{Channel, Kind};
+use crate::net::message::Ancillary;
+use crate::net::name::Name;
+use crate::net::socket::{Base, Received};
+use crate::net::stream::{self, Manner};
+use crate::net::wait::Wait;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+use core::sync::atomic::{AtomicBool, Ordering::*};
+use linux_raw_sys::net::{MSG_ERRQUEUE, MSG_OOB, SO_SELECT_ERR_QUEUE};
+
+/// The messages and errors.
+pub struct Mailbox {
+    /// The messages.
+    pub inbox: Arc<Channel>,
+    errors: Errors,
+    /// It reads, or sends, no more.
+    deaf: AtomicBool,
+    mute: AtomicBool,
+}
+
+impl Mailbox {
+    /// An empty one.
+    pub fn new(base: &Base) -> Result<Self> {
+        let room = WaitSource::new()?;
+        let limit = base.options.receive_buffer();
+        Ok(Mailbox {
+            inbox: Channel::new(&base.reader, Kind::Records, limit, &base.readable, &room)?,
+            errors: Errors::new(),
+            deaf: AtomicBool::new(false),
+            mute: AtomicBool::new(false),
+        })
+    }
+
+    /// Takes a message; without room it is lost.
+    pub fn take(&self, data: &mut Source, ancillary: Ancillary, from: SocketAddr) -> Result<()> {
+        let (sender, all) = (Name::Inet(from), usize::MAX);
+        let received = self
+            .inbox
+            .write_record(data, ancillary, sender, all, &Wait::NEVER);
+        match received {
+            Err(Errno::EFAULT) => Err(Errno::EFAULT),
+            Err(_) => {
+                self.inbox.lose();
+                Ok(())
+            }
+            Ok(_) => Ok(()),
+        }
+    }
+
+    /// Takes an error, with the beginning of the message that it is about, for the queue of errors.
+    pub fn report(&self, report: Report, to: SocketAddr, quoted: Vec<u8>) {
+        self.errors.push(report, to, quoted);
+        self.inbox.fail(report.error());
+    }
+
+    /// Forgets the queue of errors.
+    pub fn forget_errors(&self) {
+        self.errors.clear();
+    }
+
+    /// The error that a send or receive has to tell first; EPIPE for one who sends no more.
+    pub fn check_send(&self) -> Result<()> {
+        if let Some(error) = self.inbox.take_error() {
+            return Err(error);
+        }
+        if self.mute.load(Acquire) {
+            return Err(Errno::EPIPE);
+        }
+        Ok(())
+    }
+
+    /// Receives a message or, with MSG_ERRQUEUE, an error.
+    pub fn receive(&self, to: &mut Sink, flags: u32, wait: &Wait) -> Result<Received> {
+        if flags & MSG_OOB != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if flags & MSG_ERRQUEUE != 0 {
+            return self.receive_error(to);
+        }
+        if let Some(error) = self.inbox.take_error() {
+            return Err(error);
+        }
+        let deaf = || self.deaf.load(Acquire);
+        stream::receive(&self.inbox, to, flags, Manner::RECORDS, deaf, wait)
+    }
+
+    /// Receives an error, after which the next is due.
+    fn receive_error(&self, to: &mut Sink) -> Result<Received> {
+        let received = self.errors.receive(to);
+        if received.is_ok() {
+            self.inbox.take_error();
+            if let Some(error) = self.errors.first() {
+                self.inbox.fail(error);
+            }
+        }
+        received
+    }
+
+    /// As [`crate::net::socket::Socket::shutdown`].
+    pub fn shutdown(&self, read: bool, write: bool) {
+        self.deaf.fetch_or(read, AcqRel);
+        self.mute.fetch_or(write, AcqRel);
+        self.inbox.readable().notify();
+    }
+
+    /// As [`crate::net::socket::Socket::poll`].
+    pub fn poll(&self, base: &Base, table: Option<&mut PollTable>) -> Events {
+        if let Some(table) = table {
+            table.add(&base.readable);
+        }
+        let (deaf, mute) = (self.deaf.load(Acquire), self.mute.load(Acquire));
+        let mut events = Events::OUT;
+        events.set(Events::IN, self.inbox.has_data() || deaf);
+        events.set(Events::READ_HANG_UP, deaf);
+        events.set(Events::HANG_UP, deaf && mute);
+        let queued = !self.errors.is_empty();
+        events.set(Events::ERROR, self.inbox.has_error() || queued);
+        let also = base.options.is_on(SO_SELECT_ERR_QUEUE);
+        events.set(Events::PRIORITY, also && queued);
+        events
+    }
+
+    /// As [`crate::net::socket::Socket::options_changed`].
+    pub fn options_changed(&self, base: &Base) {
+        self.inbox.set_limit(base.options.receive_buffer());
+        self.inbox.set_wants_times(base.options.wants_times());
+    }
+}
+
+/// The first bytes of what is sent, `most` of them.
+pub fn copied(data: &mut Source, most: usize) -> Result<Vec<u8>> {
+    let (mut bytes, len) = (Vec::new(), data.left().min(most));
+    bytes.try_reserve_exact(len).map_err(|_| Errno::ENOBUFS)?;
+    bytes.resize(len, 0);
+    if data.take(&mut bytes)? < len {
+        return Err(Errno::EFAULT);
+    }
+    Ok(bytes)
+}

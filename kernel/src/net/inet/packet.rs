@@ -1,0 +1,242 @@
+//! IP packets. Connections and datagrams go from socket to socket without any; there is one where a raw socket sends it or sees
+//! it, and for each message of ICMP.
+
+use super::Header;
+use super::{icmp, raw, udp};
+use crate::errno::{Errno, Result};
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::sync::atomic::{AtomicU16, Ordering::Relaxed};
+
+/// Protocols whose packets somebody other than raw sockets receives.
+pub const ICMP: u8 = 1;
+pub const UDP: u8 = 17;
+pub const ICMP_V6: u8 = 58;
+/// Bytes of IPv4's header without options, and of IPv6's.
+pub const HEAD_V4: usize = 20;
+pub const HEAD_V6: usize = 40;
+/// The most bytes of a packet over IPv4, and of what IPv6 carries.
+pub const MOST: usize = 65535;
+/// IPv4's flag that says not to fragment (DF).
+const WHOLE: u16 = 0x4000;
+
+/// Numbers for packets that could be fragmented.
+static NUMBER: AtomicU16 = AtomicU16::new(0);
+
+/// From where a packet goes where, and whose it is.
+#[derive(Clone, Copy)]
+pub struct Route {
+    /// The sender's address.
+    pub from: IpAddr,
+    /// The receiver's.
+    pub to: IpAddr,
+    /// The protocol that it carries.
+    pub protocol: u8,
+}
+
+/// A packet.
+pub struct Packet {
+    /// From where it goes where.
+    pub route: Route,
+    /// The rest of its header, as it is told beside the bytes.
+    pub header: Header,
+    bytes: Vec<u8>,
+    /// Where its header ends.
+    start: usize,
+}
+
+fn reserved(len: usize) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(len).map_err(|_| Errno::ENOBUFS)?;
+    Ok(bytes)
+}
+
+impl Packet {
+    /// Puts a packet together of what it carries, in pieces. `whole`: it is never to be fragmented. EMSGSIZE, ENOBUFS.
+    pub fn new(route: Route, header: Header, pieces: &[&[u8]], whole: bool) -> Result<Self> {
+        let len: usize = pieces.iter().map(|piece| piece.len()).sum();
+        let start = match route.to {
+            IpAddr::V4(_) => HEAD_V4,
+            IpAddr::V6(_) => HEAD_V6,
+        };
+        let counted = if route.to.is_ipv4() { start + len } else { len };
+        if counted > MOST {
+            return Err(Errno::EMSGSIZE);
+        }
+        let mut bytes = reserved(start + len)?;
+        let (class, hops) = (header.class(), header.hops());
+        match (route.from, route.to) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => {
+                let number = if whole {
+                    0
+                } else {
+                    NUMBER.fetch_add(1, Relaxed)
+                };
+                let mut head = [0; HEAD_V4];
+                head[..2].copy_from_slice(&[0x45, class]);
+                head[2..4].copy_from_slice(&(counted as u16).to_be_bytes());
+                head[4..6].copy_from_slice(&number.to_be_bytes());
+                head[6..8].copy_from_slice(&(if whole { WHOLE } else { 0 }).to_be_bytes());
+                head[8..10].copy_from_slice(&[hops, route.protocol]);
+                head[12..16].copy_from_slice(&from.octets());
+                head[16..].copy_from_slice(&to.octets());
+                let sum = fold(add(0, &head));
+                head[10..12].copy_from_slice(&sum.to_be_bytes());
+                bytes.extend_from_slice(&head);
+            }
+            (IpAddr::V6(from), IpAddr::V6(to)) => {
+                let mut head = [0; HEAD_V6];
+                head[..2].copy_from_slice(&[0x60 | class >> 4, class << 4]);
+                head[4..6].copy_from_slice(&(counted as u16).to_be_bytes());
+                head[6..8].copy_from_slice(&[route.protocol, hops]);
+                head[8..24].copy_from_slice(&from.octets());
+                head[24..].copy_from_slice(&to.octets());
+                bytes.extend_from_slice(&head);
+            }
+            _ => return Err(Errno::ENETUNREACH),
+        }
+        pieces
+            .iter()
+            .for_each(|piece| bytes.extend_from_slice(piece));
+        Ok(Packet {
+            route,
+            header,
+            bytes,
+            start,
+        })
+    }
+
+    /// A packet whose header a program wrote (IP_HDRINCL); of IPv4's the kernel fills in the length, the checksum and a sender
+    /// that is missing. EINVAL for what is none.
+    pub fn written(mut bytes: Vec<u8>, sender: IpAddr) -> Result<Self> {
+        let least = if sender.is_ipv4() { HEAD_V4 } else { HEAD_V6 };
+        if bytes.len() < least {
+            return Err(Errno::EINVAL);
+        }
+        let start = match sender {
+            IpAddr::V4(sender) => complete(&mut bytes, sender)?,
+            IpAddr::V6(_) => HEAD_V6,
+        };
+        let head = &bytes[..start];
+        let (route, class, hops) = if sender.is_ipv4() {
+            let route = Route {
+                from: ip_v4(&head[12..16]),
+                to: ip_v4(&head[16..20]),
+                protocol: head[9],
+            };
+            (route, head[1], head[8])
+        } else {
+            let route = Route {
+                from: ip_v6(&head[8..24]),
+                to: ip_v6(&head[24..]),
+                protocol: head[6],
+            };
+            (route, head[0] << 4 | head[1] >> 4, head[7])
+        };
+        Ok(Packet {
+            route,
+            header: Header::new(hops, class, SocketAddr::new(route.to, 0)),
+            bytes,
+            start,
+        })
+    }
+
+    /// What it carries.
+    pub fn body(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+
+    /// All of it, from its header on.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// What a raw socket receives of it: with the header over IPv4, without over IPv6.
+    pub fn seen(&self) -> &[u8] {
+        match self.route.to {
+            IpAddr::V4(_) => self.bytes(),
+            IpAddr::V6(_) => self.body(),
+        }
+    }
+
+    /// The sum over what it carries, 0 where the checksum in it is right; of IPv6, and of UDP, addresses and length count.
+    pub fn sum(&self) -> u16 {
+        let alone = self.route.to.is_ipv4() && self.route.protocol == ICMP;
+        let start = if alone {
+            0
+        } else {
+            pseudo(&self.route, self.body().len())
+        };
+        fold(add(start, self.body()))
+    }
+
+    /// Gives it to all raw sockets that want it, and to the protocol that it carries.
+    pub fn arrive(self) {
+        let taken = raw::deliver(&self);
+        match (self.route.protocol, self.route.to) {
+            (ICMP, IpAddr::V4(_)) | (ICMP_V6, IpAddr::V6(_)) => icmp::receive(&self),
+            (UDP, _) => udp::receive(&self),
+            _ if !taken => icmp::refuse(&self, icmp::Why::Protocol),
+            _ => {}
+        }
+    }
+}
+
+fn ip_v4(bytes: &[u8]) -> IpAddr {
+    <[u8; 4]>::try_from(bytes)
+        .map_or(Ipv4Addr::UNSPECIFIED, Ipv4Addr::from)
+        .into()
+}
+
+fn ip_v6(bytes: &[u8]) -> IpAddr {
+    <[u8; 16]>::try_from(bytes)
+        .map_or(Ipv6Addr::UNSPECIFIED, Ipv6Addr::from)
+        .into()
+}
+
+/// Fills in what the kernel knows of a header of IPv4, and returns where it ends.
+fn complete(bytes: &mut [u8], sender: Ipv4Addr) -> Result<usize> {
+    let start = usize::from(bytes[0] & 0xf) * 4;
+    if !(HEAD_V4..=bytes.len()).contains(&start) {
+        return Err(Errno::EINVAL);
+    }
+    let len = u16::try_from(bytes.len()).map_err(|_| Errno::EMSGSIZE)?;
+    bytes[2..4].copy_from_slice(&len.to_be_bytes());
+    if bytes[12..16] == [0; 4] {
+        bytes[12..16].copy_from_slice(&sender.octets());
+    }
+    if bytes[4..6] == [0; 2] {
+        bytes[4..6].copy_from_slice(&NUMBER.fetch_add(1, Relaxed).to_be_bytes());
+    }
+    bytes[10..12].fill(0);
+    let sum = fold(add(0, &bytes[..start]));
+    bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+    Ok(start)
+}
+
+/// Adds bytes to a sum, as words of two in the order of the network.
+pub fn add(sum: u64, bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks::<2>();
+    let last = rest.first().map_or(0, |&byte| u64::from(byte) << 8);
+    words.iter().fold(sum + last, |sum, &word| {
+        sum + u64::from(u16::from_be_bytes(word))
+    })
+}
+
+/// The checksum that a sum gives.
+pub fn fold(mut sum: u64) -> u16 {
+    while sum >> 16 != 0 {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+/// The sum over addresses, protocol and length, which count as if they were part of what a packet carries.
+pub fn pseudo(route: &Route, len: usize) -> u64 {
+    let address = |sum, ip: IpAddr| match ip {
+        IpAddr::V4(ip) => add(sum, &ip.octets()),
+        IpAddr::V6(ip) => add(sum, &ip.octets()),
+    };
+    let addresses = address(address(0, route.from), route.to);
+    addresses + u64::from(route.protocol) + len as u64
+}

@@ -1,0 +1,40 @@
+//! Who may have ping sockets (`net.ipv4.ping_group_range`).
+
+use super::raw::Raw;
+use crate::errno::{Errno, Result};
+use crate::net::socket::Socket;
+use crate::sync::Mutex;
+use crate::task::current;
+use alloc::sync::Arc;
+
+/// The first and the last group whose members may; at first they are none.
+static GROUPS: Mutex<[u32; 2]> = Mutex::new(NOBODY);
+const NOBODY: [u32; 2] = [1, 0];
+
+/// The first and the last group.
+pub fn groups() -> [u32; 2] {
+    *GROUPS.lock()
+}
+
+/// Changes them: nobody's, where the last is before the first. EINVAL for the group that is none.
+pub fn set_groups([first, last]: [u32; 2]) -> Result<()> {
+    if first == u32::MAX || last == u32::MAX {
+        return Err(Errno::EINVAL);
+    }
+    *GROUPS.lock() = if last < first { NOBODY } else { [first, last] };
+    Ok(())
+}
+
+/// A ping socket; EACCES.
+pub fn new(domain: u32, protocol: u32) -> Result<Arc<dyn Socket>> {
+    let [first, last] = groups();
+    let range = first..=last;
+    let may = current().with_credentials(|who| {
+        range.contains(&who.egid) || who.groups.iter().any(|group| range.contains(group))
+    });
+    if may {
+        Ok(Raw::ping(domain, protocol)?)
+    } else {
+        Err(Errno::EACCES)
+    }
+}
