@@ -105,6 +105,18 @@ impl<T> Backlog<T> {
         }
     }
 
+    /// The sum of a number over the connections that wait.
+    pub fn sum(&self, number: impl Fn(&T) -> usize) -> usize {
+        let queue = self.queue.lock();
+        queue.waiting.iter().map(|one| number(one)).sum()
+    }
+
+    /// How many wait, and may.
+    pub fn counts(&self) -> (usize, usize) {
+        let waiting = self.queue.lock().waiting.len();
+        (waiting, self.max.load(Acquire))
+    }
+
     /// Whether accept would not wait.
     pub fn is_ready(&self) -> bool {
         !self.queue.lock().waiting.is_empty()

@@ -314,6 +314,12 @@ impl Channel {
             .map_or(0, |mark| (mark.end - mark.start) as usize)
     }
 
+    /// Bytes of memory that it has, roughly. Takes no lock.
+    pub fn held(&self) -> usize {
+        let pages = self.len.load(Acquire).next_multiple_of(PAGE_SIZE);
+        size_of::<Self>() + pages + self.records() * size_of::<Mark>()
+    }
+
     /// Changes how many bytes may wait.
     pub fn set_limit(&self, limit: usize) {
         self.limit.store(limit.min(MAX_LIMIT), Release);
@@ -348,6 +354,11 @@ impl Channel {
     /// Whether poll shall call it writable: when three quarters of the room are free.
     pub fn is_writable(&self) -> bool {
         self.used() * 4 <= self.limit()
+    }
+
+    /// Whether at least half of the room is free.
+    pub fn has_half(&self) -> bool {
+        self.used() * 2 <= self.limit()
     }
 
     /// The source that tells of data.

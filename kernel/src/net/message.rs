@@ -67,8 +67,11 @@ impl Credentials {
         })
     }
 
-    /// EPERM unless the calling thread may say that it is this.
+    /// EPERM unless the calling thread may say that it is this, EINVAL for what nobody is.
     fn check(&self) -> Result<()> {
+        if self.uid == u32::MAX || self.gid == u32::MAX {
+            return Err(Errno::EINVAL);
+        }
         let pid = current().process_id();
         let may = |who: &Identity| {
             (self.pid == pid || who.can(CAP_SYS_ADMIN))

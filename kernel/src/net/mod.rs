@@ -1,8 +1,10 @@
 //! Sockets. Whatever is sent stays on this machine: a connection is two channels, and a datagram goes straight into the
 //! channel of the socket that receives it.
 
+pub mod all;
 pub mod backlog;
 pub mod channel;
+pub mod count;
 pub mod inet;
 pub mod interface;
 pub mod message;
@@ -11,6 +13,7 @@ pub mod netlink;
 pub mod options;
 pub mod report;
 pub mod rights;
+mod snmp;
 pub mod socket;
 pub mod stream;
 pub mod unix;

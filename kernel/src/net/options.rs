@@ -199,7 +199,7 @@ fn copied(value: &[u8]) -> Result<Vec<u8>> {
 }
 
 /// SO_MEMINFO: bytes that wait to be read and may, that wait to be sent and may; the others are 0.
-fn memory(socket: &dyn Socket) -> [u32; 9] {
+pub fn memory(socket: &dyn Socket) -> [u32; 9] {
     let options = &socket.base().options;
     let (received, sent) = socket.waiting().unwrap_or_default();
     let [receive, send] = [options.receive_buffer(), options.send_buffer()];

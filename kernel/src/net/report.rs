@@ -1,44 +1,57 @@
 //! The sockets as /proc/net shows them.
 
-use super::inet::ports::{self, Ports};
-use super::inet::raw;
 use super::name::{Name, unspecified};
 use super::socket::Socket;
-use super::unix;
+use super::{DATAGRAM, RAW, SEQPACKET, STREAM, all, snmp};
 use crate::fs::generated::{Node, Text};
 use crate::put;
 use alloc::sync::Arc;
 use core::net::{IpAddr, SocketAddr};
-use linux_raw_sys::net::{AF_INET, AF_INET6};
+use linux_raw_sys::net::{
+    AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, IPPROTO_ICMP, IPPROTO_ICMPV6, IPPROTO_TCP, IPPROTO_UDP,
+    IPPROTO_UDPLITE,
+};
+
+/// The protocols of sockets.
+const TCP: u32 = IPPROTO_TCP as u32;
+const UDP: u32 = IPPROTO_UDP as u32;
+const UDP_LITE: u32 = IPPROTO_UDPLITE as u32;
+const ICMP: u32 = IPPROTO_ICMP as u32;
+const ICMP_V6: u32 = IPPROTO_ICMPV6 as u32;
+/// States of a connection; the last is that there is none.
+const ESTABLISHED: u8 = 1;
+const CLOSE_WAIT: u8 = 8;
+const CLOSED: u8 = 7;
 
 /// The files of /proc/net.
 pub const FILES: &[(&str, Node)] = &[
     ("arp", Node::File(arp)),
-    ("dev", Node::File(dev)),
+    ("dev", Node::File(snmp::dev)),
     ("dev_mcast", Node::File(|_| {})),
     ("if_inet6", Node::File(if_inet6)),
+    ("igmp", Node::File(igmp)),
+    ("igmp6", Node::File(igmp6)),
+    ("ipv6_route", Node::File(ipv6_route)),
+    ("netlink", Node::File(netlinks)),
+    ("netstat", Node::File(snmp::netstat)),
     ("packet", Node::File(packet)),
-    ("icmp", Node::File(|text| udp(text, &ports::PING, AF_INET))),
-    (
-        "icmp6",
-        Node::File(|text| udp(text, &ports::PING, AF_INET6)),
-    ),
+    ("icmp", Node::File(|text| udp(text, ICMP, AF_INET))),
+    ("icmp6", Node::File(|text| udp(text, ICMP_V6, AF_INET6))),
+    ("protocols", Node::File(protocols)),
+    ("ptype", Node::File(ptype)),
     ("raw", Node::File(|text| raw_sockets(text, AF_INET))),
     ("raw6", Node::File(|text| raw_sockets(text, AF_INET6))),
     ("route", Node::File(route)),
+    ("snmp", Node::File(snmp::snmp)),
+    ("snmp6", Node::File(snmp::snmp6)),
     ("sockstat", Node::File(sockstat)),
+    ("sockstat6", Node::File(sockstat6)),
     ("tcp", Node::File(|text| tcp(text, AF_INET))),
     ("tcp6", Node::File(|text| tcp(text, AF_INET6))),
-    ("udp", Node::File(|text| udp(text, &ports::UDP, AF_INET))),
-    ("udp6", Node::File(|text| udp(text, &ports::UDP, AF_INET6))),
-    (
-        "udplite",
-        Node::File(|text| udp(text, &ports::UDP_LITE, AF_INET)),
-    ),
-    (
-        "udplite6",
-        Node::File(|text| udp(text, &ports::UDP_LITE, AF_INET6)),
-    ),
+    ("udp", Node::File(|text| udp(text, UDP, AF_INET))),
+    ("udp6", Node::File(|text| udp(text, UDP, AF_INET6))),
+    ("udplite", Node::File(|text| udp(text, UDP_LITE, AF_INET))),
+    ("udplite6", Node::File(|text| udp(text, UDP_LITE, AF_INET6))),
     ("unix", Node::File(unix_sockets)),
 ];
 
@@ -49,28 +62,122 @@ fn arp(text: &mut Text) {
     );
 }
 
-fn dev(text: &mut Text) {
+fn if_inet6(text: &mut Text) {
+    put!(text, "{:032x} 01 80 10 80 {:>8}\n", 1, "lo");
+}
+
+/// There are no groups but that of all machines (224.0.0.1).
+fn igmp(text: &mut Text) {
     put!(
         text,
-        "Inter-|   Receive                                                |  Transmit\n face |bytes    packets errs drop fifo frame \
-         compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n"
+        "Idx\tDevice    : Count Querier\tGroup    Users Timer\tReporter\n"
+    );
+    put!(text, "1\tlo        :     1      V3\n");
+    put!(text, "\t\t\t\t010000E0     1 0:00000000\t\t0\n");
+}
+
+/// The same of IPv6 (ff02::1 and ff01::1).
+fn igmp6(text: &mut Text) {
+    put!(
+        text,
+        "1    lo              ff020000000000000000000000000001     1 0000000C 0\n"
     );
     put!(
         text,
-        "    lo: {:7} {:7}    0    0    0     0          0         0",
-        0,
-        0
-    );
-    put!(
-        text,
-        " {:8} {:7}    0    0    0     0       0          0\n",
-        0,
-        0
+        "1    lo              ff010000000000000000000000000001     1 00000008 0\n"
     );
 }
 
-fn if_inet6(text: &mut Text) {
-    put!(text, "{:032x} 01 80 10 80 {:>8}\n", 1, "lo");
+/// Where IPv6's packets go: to this machine, or nowhere.
+fn ipv6_route(text: &mut Text) {
+    let none = |text: &mut Text| {
+        put!(
+            text,
+            "{:032x} 00 {0:032x} 00 {0:032x} ffffffff 00000001 00000000 00200200       lo\n",
+            0
+        );
+    };
+    none(text);
+    put!(
+        text,
+        "{:032x} 80 {:032x} 00 {1:032x} 00000000 00000003 00000000 80200001       lo\n",
+        1,
+        0
+    );
+    none(text);
+}
+
+/// Who takes packets of which kind.
+fn ptype(text: &mut Text) {
+    put!(
+        text,
+        "Type Device      Function\n0800          ip_rcv\n86dd          ipv6_rcv\n"
+    );
+}
+
+/// Protocols, and how many sockets each has; of what calls they have, the table says nothing more than Linux does.
+fn protocols(text: &mut Text) {
+    put!(
+        text,
+        "protocol  size sockets  memory press maxhdr  slab module     cl co di ac io in de sh ss gs se re bi br ha uh gp em\n"
+    );
+    let rows = [
+        ("PINGv6", [AF_INET6, DATAGRAM, ICMP_V6]),
+        ("RAWv6", [AF_INET6, RAW, 0]),
+        ("UDPLITEv6", [AF_INET6, DATAGRAM, UDP_LITE]),
+        ("UDPv6", [AF_INET6, DATAGRAM, UDP]),
+        ("TCPv6", [AF_INET6, STREAM, TCP]),
+        ("UNIX-STREAM", [AF_UNIX, STREAM, 0]),
+        ("UNIX", [AF_UNIX, DATAGRAM, 0]),
+        ("UDP-Lite", [AF_INET, DATAGRAM, UDP_LITE]),
+        ("PING", [AF_INET, DATAGRAM, ICMP]),
+        ("RAW", [AF_INET, RAW, 0]),
+        ("UDP", [AF_INET, DATAGRAM, UDP]),
+        ("TCP", [AF_INET, STREAM, TCP]),
+        ("NETLINK", [AF_NETLINK, RAW, 0]),
+    ];
+    for (name, which) in rows {
+        let mut sockets = count(which)[0];
+        if name == "UNIX" {
+            sockets += count([AF_UNIX, SEQPACKET, 0])[0];
+        }
+        put!(
+            text,
+            "{name:<9} {:4} {sockets:6}  {:6}   {:3}   {:5}   {:3}  kernel    ",
+            1024,
+            -1,
+            "NI",
+            0,
+            "no"
+        );
+        let called = if which[1] == STREAM { "y" } else { "n" };
+        for _ in 0..18 {
+            put!(text, "  {called}");
+        }
+        put!(text, "\n");
+    }
+}
+
+fn netlinks(text: &mut Text) {
+    put!(
+        text,
+        "sk               Eth Pid        Groups   Rmem     Wmem     Dump  Locks    Drops    Inode\n"
+    );
+    all::each(|socket| {
+        let base = socket.base();
+        if let Name::Netlink(port) = socket.name()
+            && base.domain == AF_NETLINK
+        {
+            let (received, _) = socket.waiting().unwrap_or_default();
+            put!(
+                text,
+                "0000000000000000 {:<3} {port:<10} 00000000 {received:<8} 0        0     2        {:<8} {:<8}\n",
+                base.protocol,
+                socket.lost(),
+                base.number
+            );
+        }
+    });
 }
 
 fn route(text: &mut Text) {
@@ -81,17 +188,59 @@ fn route(text: &mut Text) {
     );
 }
 
+/// How many ends of connections of TCP there are.
+pub fn established() -> u64 {
+    let mut count = 0;
+    all::each(|socket| {
+        let base = socket.base();
+        let tcp = matches!(base.domain, AF_INET | AF_INET6) && base.kind == STREAM;
+        count += u64::from(tcp && matches!(socket.state(), ESTABLISHED | CLOSE_WAIT));
+    });
+    count
+}
+
+/// How many sockets there are of a family, kind and protocol; the second: of those that anybody is told of.
+fn count([domain, kind, protocol]: [u32; 3]) -> [usize; 2] {
+    let mut counts = [0; 2];
+    all::each(|socket| {
+        let base = socket.base();
+        if [base.domain, base.kind] == [domain, kind] && (kind == RAW || base.protocol == protocol)
+        {
+            counts[0] += 1;
+            counts[1] += usize::from(is_told(&**socket));
+        }
+    });
+    counts
+}
+
 fn sockstat(text: &mut Text) {
-    let count = |ports: &Ports| {
-        let mut count = 0;
-        ports.each(|_| count += 1);
-        count
-    };
-    let (tcp, udp) = (count(&ports::TCP), count(&ports::UDP));
-    put!(text, "sockets: used {}\n", tcp + udp);
-    put!(text, "TCP: inuse {tcp} orphan 0 tw 0 alloc {tcp} mem 0\n");
-    put!(text, "UDP: inuse {udp} mem 0\nUDPLITE: inuse 0\n");
-    put!(text, "RAW: inuse 0\nFRAG: inuse 0 memory 0\n");
+    let of = |kind, protocol| count([AF_INET, kind, protocol]);
+    let [allocated, tcp] = of(STREAM, TCP);
+    let allocated = allocated + count([AF_INET6, STREAM, TCP])[0];
+    put!(text, "sockets: used {}\n", all::count());
+    put!(
+        text,
+        "TCP: inuse {tcp} orphan 0 tw 0 alloc {allocated} mem 0\n"
+    );
+    put!(text, "UDP: inuse {} mem 0\n", of(DATAGRAM, UDP)[1]);
+    put!(text, "UDPLITE: inuse {}\n", of(DATAGRAM, UDP_LITE)[1]);
+    put!(
+        text,
+        "RAW: inuse {}\nFRAG: inuse 0 memory 0\n",
+        of(RAW, 0)[0]
+    );
+}
+
+fn sockstat6(text: &mut Text) {
+    let of = |kind, protocol| count([AF_INET6, kind, protocol]);
+    put!(text, "TCP6: inuse {}\n", of(STREAM, TCP)[1]);
+    put!(text, "UDP6: inuse {}\n", of(DATAGRAM, UDP)[1]);
+    put!(text, "UDPLITE6: inuse {}\n", of(DATAGRAM, UDP_LITE)[1]);
+    put!(
+        text,
+        "RAW6: inuse {}\nFRAG6: inuse 0 memory 0\n",
+        of(RAW, 0)[0]
+    );
 }
 
 /// An address and port: words of the address as the machine has them, the port as it is spoken.
@@ -123,8 +272,8 @@ fn raw_sockets(text: &mut Text, domain: u32) {
         AF_INET6 => put!(text, "{COLUMNS_V6}{MORE}\n"),
         _ => put!(text, "{COLUMNS}{MORE}\n"),
     }
-    raw::each(|socket| {
-        if socket.base().domain == domain {
+    all::each(|socket| {
+        if socket.base().domain == domain && socket.base().kind == RAW {
             put!(text, "{:4}: ", socket.base().protocol);
             put_socket(text, socket);
             put!(text, " 2 0000000000000000 {}\n", socket.lost());
@@ -144,34 +293,44 @@ fn tcp(text: &mut Text, domain: u32) {
         AF_INET6 => put!(text, "{COLUMNS_V6}\n"),
         _ => put!(text, "{COLUMNS:149}\n"),
     }
-    inet(&ports::TCP, domain, |line, socket| {
+    inet([domain, STREAM, TCP], |line, socket| {
         put!(text, "{line:4}: ");
         put_socket(text, socket);
         put!(text, " 1 0000000000000000 100 0 0 10 0\n");
     });
 }
 
-fn udp(text: &mut Text, ports: &Ports, domain: u32) {
+fn udp(text: &mut Text, protocol: u32, domain: u32) {
     match domain {
         AF_INET6 => put!(text, "{COLUMNS_V6}{MORE}\n"),
         _ => put!(text, " {COLUMNS}{MORE:30}\n"),
     }
-    inet(ports, domain, |line, socket| {
+    inet([domain, DATAGRAM, protocol], |line, socket| {
         put!(text, "{line:5}: ");
         put_socket(text, socket);
         put!(text, " 2 0000000000000000 {}\n", socket.lost());
     });
 }
 
-/// Calls `put` with each socket of a family.
-fn inet(ports: &Ports, domain: u32, mut put: impl FnMut(usize, &Arc<dyn Socket>)) {
+/// Calls `put` with each socket of IP of a family, kind and protocol that has a port or a connection, and with its place.
+fn inet([domain, kind, protocol]: [u32; 3], mut put: impl FnMut(usize, &Arc<dyn Socket>)) {
     let mut line = 0;
-    ports.each(|socket| {
-        if socket.base().domain == domain {
+    all::each(|socket| {
+        let base = socket.base();
+        if [base.domain, base.kind, base.protocol] == [domain, kind, protocol] && is_told(&**socket)
+        {
             put(line, socket);
             line += 1;
         }
     });
+}
+
+/// Whether anybody is told of a socket of IP: one of TCP that listens or is connected, one of datagrams that has a port.
+pub fn is_told(socket: &dyn Socket) -> bool {
+    match socket.base().kind {
+        STREAM => socket.state() != CLOSED,
+        _ => matches!(socket.name(), Name::Inet(address) if address.port() != 0),
+    }
 }
 
 /// What is told of every socket: addresses, state, what waits, whose it is, and its inode.
@@ -199,17 +358,21 @@ fn unix_sockets(text: &mut Text) {
         text,
         "Num       RefCount Protocol Flags    Type St Inode Path\n"
     );
-    unix::each(|socket| {
+    all::each(|socket| {
+        if socket.base().domain != AF_UNIX {
+            return;
+        }
         let listens = socket.is_listening();
         put!(
             text,
-            "0000000000000000: 00000002 00000000 {:08X} {:04X} {:02X} {:5} ",
+            "0000000000000000: 00000002 00000000 {:08X} {:04X} {:02X} {:5}",
             if listens { 0x10000 } else { 0 },
             socket.base().kind,
             if socket.peer().is_ok() { 3 } else { 1 },
             socket.base().number
         );
         if let Name::Unix(path) = socket.name() {
+            put!(text, " ");
             match path.split_first() {
                 Some((0, name)) => {
                     put!(text, "@");

@@ -1,5 +1,6 @@
 //! What a socket can do, whatever its family, and the open file that it is to programs.
 
+use super::all;
 use super::channel::Found;
 use super::inet::Header;
 use super::message::{Ancillary, Control, Peer};
@@ -159,6 +160,9 @@ pub trait Socket: Send + Sync + Any {
     /// Bytes that can be read (FIONREAD), and that a peer has still to read (TIOCOUTQ).
     fn waiting(&self) -> Result<(usize, usize)>;
 
+    /// As [`FileOps::held`].
+    fn held(&self) -> usize;
+
     /// Messages that were lost for want of room.
     fn lost(&self) -> u32 {
         0
@@ -167,6 +171,16 @@ pub trait Socket: Send + Sync + Any {
     /// Whether the next byte is urgent (SIOCATMARK).
     fn is_at_mark(&self) -> bool {
         false
+    }
+
+    /// How many connections wait to be accepted, and may, at a socket that listens.
+    fn backlog(&self) -> Option<(usize, usize)> {
+        None
+    }
+
+    /// The number of the socket at the other end, of a Unix socket.
+    fn peer_number(&self) -> Option<u64> {
+        None
     }
 
     /// Whether others can connect to it.
@@ -246,6 +260,12 @@ pub fn send(socket: &Arc<dyn Socket>, message: Outgoing, wait: &Wait) -> Result<
 /// The open file of a socket.
 pub struct SocketFile(Arc<dyn Socket>);
 
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        all::leave(self.0.base().number);
+    }
+}
+
 impl SocketFile {
     /// The socket.
     pub fn socket(&self) -> &Arc<dyn Socket> {
@@ -260,6 +280,10 @@ impl FileOps for SocketFile {
 
     fn is_stream(&self) -> bool {
         true
+    }
+
+    fn held(&self) -> usize {
+        self.0.held()
     }
 
     fn read(&self, file: &File, to: &mut Sink, _position: u64) -> Result<usize> {
@@ -352,6 +376,7 @@ pub fn open(socket: Arc<dyn Socket>, flags: u32) -> Result<Arc<File>> {
     let entry = anonymous_entry("socket", number, node)?;
     let flags = OpenFlags(O_RDWR | flags & O_NONBLOCK);
     let reader = socket.base().reader.clone();
+    all::enter(&socket)?;
     let file = File::with_ops(entry, try_arc(SocketFile(socket))?, flags)?;
     *reader.file.lock() = Arc::downgrade(&file);
     Ok(file)

@@ -263,10 +263,11 @@ pub fn pieces<L: Layout>(address: usize, count: usize) -> Result<Vec<IoVec>> {
         return Err(Errno::EINVAL);
     }
     let pieces = L::pieces(address, count)?;
-    let sum = pieces.iter().try_fold(0isize, |sum, piece| {
-        sum.checked_add(isize::try_from(piece.len).ok()?)
-    });
-    sum.ok_or(Errno::EINVAL)?;
+    pieces.iter().try_fold(0isize, |sum, piece| {
+        let len = isize::try_from(piece.len).map_err(|_| Errno::EINVAL)?;
+        // Of so few pieces one is then longer than a program's memory.
+        sum.checked_add(len).ok_or(Errno::EFAULT)
+    })?;
     Ok(pieces)
 }
 

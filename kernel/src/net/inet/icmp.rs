@@ -2,6 +2,7 @@
 
 use super::packet::{HEAD_V4, HEAD_V6, ICMP, ICMP_V6, Packet, Route, add, fold, pseudo};
 use super::{Header, is_local, raw};
+use crate::net::count::{self, Event};
 use core::net::{IpAddr, SocketAddr};
 
 /// Bytes of a message's head: type, code, checksum, and four more.
@@ -44,10 +45,12 @@ pub fn kind(packet: &Packet) -> Option<u8> {
 /// The machine receives a message.
 pub fn receive(packet: &Packet) {
     let body = packet.body();
+    let v4 = packet.route.to.is_ipv4();
     if body.len() < HEAD || packet.sum() != 0 {
-        return;
+        return count::add(Event::Damaged, !v4, 1);
     }
-    match (body[0], packet.route.to.is_ipv4()) {
+    count::message(!v4, body[0]);
+    match (body[0], v4) {
         (ECHO, true) => answer(packet, ECHOED),
         (ECHO_V6, false) => answer(packet, ECHOED_V6),
         (ECHOED, true) | (ECHOED_V6, false) => raw::echoed(packet),

@@ -39,8 +39,8 @@ impl Mailbox {
         })
     }
 
-    /// Takes a message; without room it is lost.
-    pub fn take(&self, data: &mut Source, ancillary: Ancillary, from: SocketAddr) -> Result<()> {
+    /// Takes a message, or loses it where there is no room; says whether it was taken.
+    pub fn take(&self, data: &mut Source, ancillary: Ancillary, from: SocketAddr) -> Result<bool> {
         let (sender, all) = (Name::Inet(from), usize::MAX);
         let received = self
             .inbox
@@ -49,9 +49,9 @@ impl Mailbox {
             Err(Errno::EFAULT) => Err(Errno::EFAULT),
             Err(_) => {
                 self.inbox.lose();
-                Ok(())
+                Ok(false)
             }
-            Ok(_) => Ok(()),
+            Ok(_) => Ok(true),
         }
     }
 

@@ -55,7 +55,7 @@ pub fn new(domain: u32, kind: u32, protocol: u32) -> Result<Arc<dyn Socket>> {
 }
 
 /// Whether this machine has the address.
-fn is_local(ip: IpAddr) -> bool {
+pub fn is_local(ip: IpAddr) -> bool {
     ip.is_loopback()
 }
 

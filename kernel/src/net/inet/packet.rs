@@ -4,6 +4,7 @@
 use super::Header;
 use super::{icmp, raw, udp};
 use crate::errno::{Errno, Result};
+use crate::net::count::{self, Event};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::sync::atomic::{AtomicU16, Ordering::Relaxed};
@@ -172,11 +173,16 @@ impl Packet {
 
     /// Gives it to all raw sockets that want it, and to the protocol that it carries.
     pub fn arrive(self) {
+        let v6 = self.route.to.is_ipv6();
+        count::packet(v6, self.bytes.len());
         let taken = raw::deliver(&self);
         match (self.route.protocol, self.route.to) {
             (ICMP, IpAddr::V4(_)) | (ICMP_V6, IpAddr::V6(_)) => icmp::receive(&self),
             (UDP, _) => udp::receive(&self),
-            _ if !taken => icmp::refuse(&self, icmp::Why::Protocol),
+            _ if !taken => {
+                count::add(Event::Unknown, v6, 1);
+                icmp::refuse(&self, icmp::Why::Protocol);
+            }
             _ => {}
         }
     }

@@ -298,25 +298,4 @@ impl Ports {
         };
         Some(best.swap_remove(at))
     }
-
-    /// Hands every socket that has a port to `show`.
-    pub fn each(&self, mut show: impl FnMut(&Arc<dyn Socket>)) {
-        let mut next = 0;
-        loop {
-            let found = {
-                let ports = self.0.lock();
-                let Some(port) = ports.next_item(next) else {
-                    return;
-                };
-                next = port + 1;
-                let holders = || ports.get(port).into_iter().flat_map(Held::values).flatten();
-                let mut sockets = Vec::new();
-                if sockets.try_reserve(holders().count()).is_ok() {
-                    sockets.extend(holders().filter_map(|one| one.socket.upgrade()));
-                }
-                sockets
-            };
-            found.iter().for_each(&mut show);
-        }
-    }
 }

@@ -278,20 +278,6 @@ fn members(family: u32, protocol: u32, mut act: impl FnMut(&Arc<Raw>)) {
     }
 }
 
-/// Hands every raw socket to `show`.
-pub fn each(mut show: impl FnMut(&Arc<dyn Socket>)) {
-    for protocol in 0..PROTOCOLS {
-        for family in [AF_INET, AF_INET6] {
-            if COUNTS[protocol].load(Acquire) != 0 {
-                members(family, protocol as u32, |raw| {
-                    let raw: Arc<dyn Socket> = raw.clone();
-                    show(&raw);
-                });
-            }
-        }
-    }
-}
-
 fn family(packet: &Packet) -> u32 {
     match packet.route.to {
         IpAddr::V4(_) => AF_INET,
@@ -446,6 +432,10 @@ impl Socket for Raw {
 
     fn waiting(&self) -> Result<(usize, usize)> {
         Ok((self.mail.inbox.first_len(), 0))
+    }
+
+    fn held(&self) -> usize {
+        self.mail.inbox.held()
     }
 
     fn lost(&self) -> u32 {

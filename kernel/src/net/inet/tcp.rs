@@ -11,6 +11,7 @@ use crate::mm::heap::try_arc;
 use crate::net::STREAM;
 use crate::net::backlog::Backlog;
 use crate::net::channel::{Channel, Kind};
+use crate::net::count::{self, Event};
 use crate::net::message::Control;
 use crate::net::name::{Address, Name, unspecified};
 use crate::net::socket::{Base, Outgoing, Received, Socket};
@@ -185,9 +186,16 @@ impl Tcp {
         };
         if reset || !link.incoming.is_empty() {
             link.outgoing.fail(Errno::ECONNRESET);
+            count::add(Event::Reset, false, 1);
         }
         link.incoming.die();
         link.outgoing.finish();
+    }
+
+    /// Bytes of memory that its connection has.
+    fn waits(&self) -> usize {
+        let link = self.link.lock();
+        link.as_ref().map_or(0, |link| link.incoming.held())
     }
 
     fn stop_listening(&self) {
@@ -268,6 +276,7 @@ impl Socket for Tcp {
             .filter(|ip| !ip.is_unspecified());
         let local = SocketAddr::new(own.unwrap_or(from), port);
         let joined = self.join(local, to, wait);
+        count_connect(&joined);
         if joined.is_ok() {
             self.place.settle(local.ip());
         }
@@ -427,6 +436,19 @@ impl Socket for Tcp {
         }))
     }
 
+    fn backlog(&self) -> Option<(usize, usize)> {
+        let listener = self.listener.get()?;
+        listener.is_open().then(|| listener.counts())
+    }
+
+    fn held(&self) -> usize {
+        let waiting = self
+            .listener
+            .get()
+            .map_or(0, |waiting| waiting.sum(Tcp::waits));
+        self.waits() + waiting
+    }
+
     fn incoming_cpu(&self) -> Option<u32> {
         self.link()?.incoming.cpu()
     }
@@ -478,6 +500,17 @@ impl Tcp {
         let error = self.error.swap(0, AcqRel);
         (error != 0).then_some(Errno(error as u16))
     }
+}
+
+/// Counts a connection that was tried.
+fn count_connect(joined: &Result<()>) {
+    let event = match joined {
+        Ok(()) => Event::Passive,
+        Err(Errno::EAGAIN) => Event::Refused,
+        Err(_) => Event::Failed,
+    };
+    count::add(Event::Active, false, 1);
+    count::add(event, false, 1);
 }
 
 impl Drop for Tcp {

@@ -4,7 +4,7 @@ use super::errors::{IP_RECVERR, IPV6_RECVERR, QUOTED, Report};
 use super::icmp::{self, Why};
 use super::mailbox::{Mailbox, copied};
 use super::options::{IP, IPV6, Options, UDP};
-use super::packet::{ICMP, ICMP_V6, Packet, Route, add, fold, pseudo};
+use super::packet::{HEAD_V4, HEAD_V6, ICMP, ICMP_V6, Packet, Route, add, fold, pseudo};
 use super::place::Place;
 use super::ports::{self, Holder, Ports};
 use super::{Header, raw, reached, source};
@@ -13,6 +13,7 @@ use crate::fs::io::{Sink, Source};
 use crate::fs::poll::{Events, PollTable};
 use crate::mm::heap::try_arc;
 use crate::net::DATAGRAM;
+use crate::net::count::{self, Event};
 use crate::net::message::{Ancillary, Control};
 use crate::net::name::{Address, Name, unspecified};
 use crate::net::socket::{Base, Outgoing, Received, Socket};
@@ -126,6 +127,9 @@ impl Udp {
         packet: Option<&Packet>,
     ) -> Result<usize> {
         let len = data.left();
+        let head = if to.is_ipv4() { HEAD_V4 } else { HEAD_V6 };
+        count::packet(to.is_ipv6(), head + HEAD + len);
+        self.count(Event::Sent, to);
         let Some(target) = receiver(self.place.ports(), to, from) else {
             self.refused(data, to)?;
             if let Some(packet) = packet {
@@ -139,7 +143,7 @@ impl Udp {
             }
             _ => {
                 let header = ancillary.header.alone();
-                target.mail.take(
+                target.take(
                     data,
                     Ancillary {
                         header,
@@ -150,6 +154,23 @@ impl Udp {
             }
         }
         Ok(len)
+    }
+
+    /// Receives a datagram; without room it is lost.
+    fn take(&self, data: &mut Source, ancillary: Ancillary, from: SocketAddr) -> Result<()> {
+        let taken = self.mail.take(data, ancillary, from)?;
+        let event = if taken {
+            Event::Received
+        } else {
+            Event::Overflows
+        };
+        self.count(event, from);
+        Ok(())
+    }
+
+    fn count(&self, event: Event, other: SocketAddr) {
+        let lite = self.base.protocol != IPPROTO_UDP as u32;
+        count::datagram(event, lite, other.is_ipv6());
     }
 
     /// Receives datagrams of `bytes` each, together where the program takes them so.
@@ -165,18 +186,19 @@ impl Udp {
             ..Ancillary::default()
         };
         if Header::takes_many(&self.options) {
-            return self.mail.take(data, with(header), from);
+            return self.take(data, with(header), from);
         }
         let all = copied(data, usize::MAX)?;
         for one in all.chunks(bytes) {
             let data = &mut Source::kernel(one);
-            self.mail.take(data, with(header.alone()), from)?;
+            self.take(data, with(header.alone()), from)?;
         }
         Ok(())
     }
 
     /// Nobody has the port `to`: the sender is told where it is connected to there, or asked to be told.
     fn refused(&self, data: &mut Source, to: SocketAddr) -> Result<()> {
+        self.count(Event::NoPorts, to);
         let asked = if to.is_ipv4() {
             self.options.is_on(IP, IP_RECVERR)
         } else {
@@ -384,6 +406,10 @@ impl Socket for Udp {
 
     fn waiting(&self) -> Result<(usize, usize)> {
         Ok((self.mail.inbox.first_len(), 0))
+    }
+
+    fn held(&self) -> usize {
+        self.mail.inbox.held()
     }
 
     fn lost(&self) -> u32 {

@@ -28,6 +28,11 @@ pub struct Header {
     pub port: u32,
 }
 
+/// Bytes of an answer after which the rest of a dump is another.
+pub const BATCH: usize = 4096;
+/// The room of an answer: more than a message needs is left in it as long as it is shorter than a batch.
+const ROOM: usize = 2 * BATCH;
+
 /// Bytes of a header.
 pub const HEADER: usize = size_of::<Header>();
 
@@ -44,13 +49,18 @@ impl Answer {
     /// To a request of the socket with this port.
     pub fn new(request: Header, port: u32) -> Result<Self> {
         let mut bytes = Vec::new();
-        bytes.try_reserve(512).map_err(|_| Errno::ENOBUFS)?;
+        bytes.try_reserve_exact(ROOM).map_err(|_| Errno::ENOBUFS)?;
         Ok(Answer {
             bytes,
             start: 0,
             request,
             port,
         })
+    }
+
+    /// Whether the rest of a dump is to be another answer.
+    pub fn is_full(&self) -> bool {
+        self.bytes.len() >= BATCH
     }
 
     /// Begins a message.
@@ -65,6 +75,11 @@ impl Answer {
         };
         self.bytes.extend_from_slice(header.as_bytes());
         self.bytes.extend_from_slice(fixed);
+    }
+
+    /// What follows the header of the message that was begun.
+    pub fn fixed(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.start + HEADER..]
     }
 
     /// Adds an attribute, whose length and kind come first, filled up to a multiple of 4 bytes.

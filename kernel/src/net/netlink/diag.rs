@@ -2,84 +2,133 @@
 
 use super::answer::{Answer, MULTI};
 use crate::errno::{Errno, Result};
-use crate::net::inet::ports::{self, Ports};
 use crate::net::name::{Name, unspecified};
 use crate::net::socket::Socket;
-use crate::net::unix;
+use crate::net::{RAW, STREAM, all, options, report};
 use core::net::{IpAddr, SocketAddr};
-use linux_raw_sys::net::{AF_INET, AF_INET6, AF_UNIX, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_UDPLITE};
+use linux_raw_sys::net::{
+    AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, IPPROTO_RAW, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_UDPLITE,
+    IPV6_V6ONLY, SOL_IPV6, SOL_TCP, TCP_INFO,
+};
+use zerocopy::IntoBytes;
 
 /// SOCK_DIAG_BY_FAMILY
 pub const BY_FAMILY: u16 = 20;
-/// Bytes of the requests `struct inet_diag_req_v2` and `struct unix_diag_req`.
+/// Bytes of the requests `struct inet_diag_req_v2`, `struct unix_diag_req` and `struct netlink_diag_req`.
 const INET_REQUEST: usize = 56;
 const UNIX_REQUEST: usize = 24;
-/// Attributes (`enum` of UNIX_DIAG_), and the bits that ask for them.
+const NETLINK_REQUEST: usize = 20;
+/// The protocols of IP that can be asked for, IPPROTO_RAW being all that raw sockets have.
+const PROTOCOLS: [u32; 4] = [
+    IPPROTO_TCP as u32,
+    IPPROTO_UDP as u32,
+    IPPROTO_UDPLITE as u32,
+    IPPROTO_RAW as u32,
+];
+/// All protocols of netlink (`NDIAG_PROTO_ALL`), and NDIAG_SHOW_MEMINFO.
+const ALL_PROTOCOLS: u32 = 255;
+const NETLINK_MEMORY: u32 = 1;
+/// Attributes (`enum` of INET_DIAG_); the bit before that of the number asks for one.
+const MEMORY: u16 = 1;
+const INFO: u16 = 2;
+const CONGESTION: u16 = 4;
+const SOCKET_MEMORY: u16 = 7;
+const V6_ONLY: u16 = 11;
+/// Attributes (`enum` of UNIX_DIAG_); the bit of the number asks for one.
 const UNIX_NAME: u16 = 0;
+const UNIX_PEER: u16 = 2;
 const UNIX_QUEUE: u16 = 4;
+const UNIX_MEMORY: u16 = 5;
+const UNIX_USER: u16 = 7;
 /// States, as all families number them.
 const ESTABLISHED: u8 = 1;
 const CLOSED: u8 = 7;
 const LISTENS: u8 = 10;
-/// Bytes of an answer after which it is sent.
-const BATCH: usize = 4096;
-
-/// Answers a dump, piece by piece, each handed to `send`. EINVAL for a request that is none, ENOENT for another family.
-pub fn dump(
-    answer: &mut Answer,
-    body: &[u8],
-    mut send: impl FnMut(&mut Answer) -> Result<()>,
-) -> Result<()> {
-    let family = body.first().copied().unwrap_or(0).into();
-    let mut told = Ok(());
-    let mut each = |answer: &mut Answer| {
-        if told.is_ok() && answer.bytes.len() >= BATCH {
-            told = send(answer);
-            answer.bytes.clear();
-        }
-        told.is_ok()
-    };
-    match family {
-        AF_INET | AF_INET6 => {
-            let request = body.get(..INET_REQUEST).ok_or(Errno::EINVAL)?;
-            let states = u32::from_ne_bytes([request[4], request[5], request[6], request[7]]);
-            ports_of(request[1])?.each(|socket| {
-                let wanted = socket.base().domain == family && states >> socket.state() & 1 != 0;
-                if wanted && each(answer) {
-                    put_inet(answer, &**socket);
-                }
-            });
-        }
-        AF_UNIX => {
-            let request = body.get(..UNIX_REQUEST).ok_or(Errno::EINVAL)?;
-            let word = |at: usize| request[at..at + 4].try_into().map_or(0, u32::from_ne_bytes);
-            let (states, shown) = (word(4), word(12));
-            unix::each(|socket| {
-                if states >> unix_state(&**socket) & 1 != 0 && each(answer) {
-                    put_unix(answer, &**socket, shown);
-                }
-            });
-        }
-        _ => return Err(Errno::ENOENT),
-    }
-    told
+/// A dump: which sockets are told, and how far it is.
+pub struct Dump {
+    family: u32,
+    /// Of IP, and of netlink, where it may be all.
+    protocol: u32,
+    /// A bit for each state that is wanted.
+    states: u32,
+    /// The attributes that are asked for.
+    shown: u32,
+    next: usize,
 }
 
-/// The ports of a protocol; ENOENT.
-fn ports_of(protocol: u8) -> Result<&'static Ports> {
-    const TCP: u32 = IPPROTO_TCP as u32;
-    const UDP: u32 = IPPROTO_UDP as u32;
-    const UDP_LITE: u32 = IPPROTO_UDPLITE as u32;
-    match protocol.into() {
-        TCP => Ok(&ports::TCP),
-        UDP => Ok(&ports::UDP),
-        UDP_LITE => Ok(&ports::UDP_LITE),
-        _ => Err(Errno::ENOENT),
+impl Dump {
+    /// The dump that a request asks for. EINVAL for a request that is none, ENOENT for another family or protocol.
+    pub fn new(body: &[u8]) -> Result<Self> {
+        let family = body.first().copied().unwrap_or(0).into();
+        let word = |at: usize| {
+            let bytes = body.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
+            bytes.map_or(0, u32::from_ne_bytes)
+        };
+        let least = match family {
+            AF_INET | AF_INET6 => INET_REQUEST,
+            AF_UNIX => UNIX_REQUEST,
+            AF_NETLINK => NETLINK_REQUEST,
+            _ => return Err(Errno::ENOENT),
+        };
+        if body.len() < least {
+            return Err(Errno::EINVAL);
+        }
+        let protocol = body[1].into();
+        if matches!(family, AF_INET | AF_INET6) && !PROTOCOLS.contains(&protocol) {
+            return Err(Errno::ENOENT);
+        }
+        let (states, shown) = match family {
+            AF_UNIX => (word(4), word(12)),
+            AF_NETLINK => (u32::MAX, word(8)),
+            _ => (word(4), body[2].into()),
+        };
+        Ok(Dump {
+            family,
+            protocol,
+            states,
+            shown,
+            next: 0,
+        })
+    }
+
+    fn wants(&self, socket: &dyn Socket) -> bool {
+        let base = socket.base();
+        let of_protocol = match self.family {
+            AF_UNIX => true,
+            AF_NETLINK => self.protocol == ALL_PROTOCOLS || self.protocol == base.protocol,
+            _ if base.kind == RAW => self.protocol == IPPROTO_RAW as u32,
+            _ => self.protocol == base.protocol && report::is_told(socket),
+        };
+        base.domain == self.family && of_protocol && self.states >> state(socket) & 1 != 0
+    }
+
+    /// Tells sockets until the answer is full, and says whether there may be more.
+    pub fn go_on(&mut self, answer: &mut Answer) -> bool {
+        let mut next = self.next;
+        let more = all::each_from(&mut next, |socket| {
+            if self.wants(&**socket) {
+                match self.family {
+                    AF_UNIX => put_unix(answer, &**socket, self.shown),
+                    AF_NETLINK => put_netlink(answer, &**socket, self.shown),
+                    _ => put_inet(answer, &**socket, self.shown),
+                }
+            }
+            !answer.is_full()
+        });
+        self.next = next;
+        more
     }
 }
 
-/// `struct inet_diag_msg`
-fn put_inet(answer: &mut Answer, socket: &dyn Socket) {
+/// What waits to be read and to be sent; of a socket that listens, how many connections do and may.
+fn queues(socket: &dyn Socket) -> [u32; 2] {
+    let waiting = socket.backlog().or_else(|| socket.waiting().ok());
+    let (received, sent) = waiting.unwrap_or_default();
+    [received as u32, sent as u32]
+}
+
+/// `struct inet_diag_msg`, and what of it is asked for.
+fn put_inet(answer: &mut Answer, socket: &dyn Socket, shown: u32) {
     let base = socket.base();
     let address = |name: Name| match name {
         Name::Inet(address) => address,
@@ -89,7 +138,7 @@ fn put_inet(answer: &mut Answer, socket: &dyn Socket) {
         address(socket.name()),
         address(socket.peer().unwrap_or_default()),
     );
-    let (received, sent) = socket.waiting().unwrap_or_default();
+    let [received, sent] = queues(socket);
     let mut message = [0; 72];
     message[0] = base.domain as u8;
     message[1] = socket.state();
@@ -98,11 +147,36 @@ fn put_inet(answer: &mut Answer, socket: &dyn Socket) {
     put_ip(&mut message[8..24], own.ip(), base.domain);
     put_ip(&mut message[24..40], peer.ip(), base.domain);
     message[44..52].copy_from_slice(&base.number.to_ne_bytes());
-    message[56..60].copy_from_slice(&(received as u32).to_ne_bytes());
-    message[60..64].copy_from_slice(&(sent as u32).to_ne_bytes());
+    message[56..60].copy_from_slice(&received.to_ne_bytes());
+    message[60..64].copy_from_slice(&sent.to_ne_bytes());
     message[64..68].copy_from_slice(&base.user.to_ne_bytes());
     message[68..72].copy_from_slice(&(base.number as u32).to_ne_bytes());
     answer.begin(BY_FAMILY, MULTI, &message);
+    let asked = |attribute: u16| shown >> (attribute - 1) & 1 != 0;
+    let memory = options::memory(socket);
+    if asked(MEMORY) {
+        let [received, _, sent, ..] = memory;
+        answer.attribute(MEMORY, [received, 0, 0, sent].as_bytes());
+    }
+    if asked(SOCKET_MEMORY) {
+        answer.attribute(SOCKET_MEMORY, memory.as_bytes());
+    }
+    if base.kind == STREAM {
+        let tcp = |name| socket.option(SOL_TCP, name).unwrap_or_default();
+        if asked(INFO) {
+            answer.attribute(INFO, &tcp(TCP_INFO as u32));
+        }
+        if asked(CONGESTION) {
+            answer.attribute(CONGESTION, b"cubic\0");
+        }
+    }
+    if base.domain == AF_INET6 {
+        let only = socket.option(SOL_IPV6, IPV6_V6ONLY as u32);
+        answer.attribute(
+            V6_ONLY,
+            &[only.is_ok_and(|value| value.first() == Some(&1)).into()],
+        );
+    }
     answer.end();
 }
 
@@ -114,13 +188,12 @@ fn put_ip(to: &mut [u8], ip: IpAddr, domain: u32) {
     }
 }
 
-fn unix_state(socket: &dyn Socket) -> u8 {
-    if socket.is_listening() {
-        LISTENS
-    } else if socket.peer().is_ok() {
-        ESTABLISHED
-    } else {
-        CLOSED
+fn state(socket: &dyn Socket) -> u8 {
+    match socket.base().domain {
+        AF_INET | AF_INET6 => socket.state(),
+        AF_UNIX if socket.is_listening() => LISTENS,
+        AF_UNIX if socket.peer().is_ok() => ESTABLISHED,
+        _ => CLOSED,
     }
 }
 
@@ -130,21 +203,54 @@ fn put_unix(answer: &mut Answer, socket: &dyn Socket, shown: u32) {
     let mut message = [0; 16];
     message[0] = AF_UNIX as u8;
     message[1] = base.kind as u8;
-    message[2] = unix_state(socket);
+    message[2] = state(socket);
     message[4..8].copy_from_slice(&(base.number as u32).to_ne_bytes());
     message[8..16].copy_from_slice(&base.number.to_ne_bytes());
     answer.begin(BY_FAMILY, MULTI, &message);
+    let asked = |attribute: u16| shown >> attribute & 1 != 0;
     if let Name::Unix(name) = socket.name()
-        && shown & 1 << UNIX_NAME != 0
+        && asked(UNIX_NAME)
     {
         answer.attribute(UNIX_NAME, name.strip_suffix(b"\0").unwrap_or(&name));
     }
-    if shown & 1 << UNIX_QUEUE != 0 {
-        let (received, sent) = socket.waiting().unwrap_or_default();
-        let mut queue = [0; 8];
-        queue[..4].copy_from_slice(&(received as u32).to_ne_bytes());
-        queue[4..].copy_from_slice(&(sent as u32).to_ne_bytes());
-        answer.attribute(UNIX_QUEUE, &queue);
+    if let Some(peer) = socket.peer_number()
+        && asked(UNIX_PEER)
+    {
+        answer.attribute(UNIX_PEER, (peer as u32).as_bytes());
+    }
+    if asked(UNIX_QUEUE) {
+        answer.attribute(UNIX_QUEUE, queues(socket).as_bytes());
+    }
+    if asked(UNIX_MEMORY) {
+        answer.attribute(UNIX_MEMORY, options::memory(socket).as_bytes());
+    }
+    if asked(UNIX_USER) {
+        answer.attribute(UNIX_USER, base.user.as_bytes());
+    }
+    answer.end();
+}
+
+/// `struct netlink_diag_msg`, and what of it is asked for.
+fn put_netlink(answer: &mut Answer, socket: &dyn Socket, shown: u32) {
+    let base = socket.base();
+    let port = match socket.name() {
+        Name::Netlink(port) => port,
+        _ => 0,
+    };
+    let mut message = [0; 28];
+    let fixed = [
+        AF_NETLINK as u8,
+        base.kind as u8,
+        base.protocol as u8,
+        CLOSED,
+    ];
+    message[..4].copy_from_slice(&fixed);
+    message[4..8].copy_from_slice(&port.to_ne_bytes());
+    message[16..20].copy_from_slice(&(base.number as u32).to_ne_bytes());
+    message[20..28].copy_from_slice(&base.number.to_ne_bytes());
+    answer.begin(BY_FAMILY, MULTI, &message);
+    if shown & NETLINK_MEMORY != 0 {
+        answer.attribute(0, options::memory(socket).as_bytes());
     }
     answer.end();
 }

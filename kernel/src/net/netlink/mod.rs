@@ -5,6 +5,8 @@ mod answer;
 mod diag;
 mod route;
 
+use diag::Dump;
+
 use answer::{ACKNOWLEDGE, Answer, DUMP, HEADER, Header};
 
 use crate::errno::{Errno, Result};
@@ -20,6 +22,7 @@ use crate::net::socket::{Base, Outgoing, Received, Socket, SocketFile};
 use crate::net::stream::{self, Manner};
 use crate::net::wait::Wait;
 use crate::net::{DATAGRAM, RAW};
+use crate::sync::SleepMutex;
 use crate::task::current;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -44,6 +47,8 @@ struct Netlink {
     base: Base,
     inbox: Arc<Channel>,
     port: AtomicU32,
+    /// A dump that goes on as it is read, and the request that it answers.
+    dump: SleepMutex<Option<(Dump, Header)>>,
 }
 
 /// A new socket.
@@ -62,6 +67,7 @@ pub fn new(kind: u32, protocol: u32) -> Result<Arc<dyn Socket>> {
         base,
         inbox,
         port: AtomicU32::new(0),
+        dump: SleepMutex::new(None),
     })?)
 }
 
@@ -111,9 +117,12 @@ impl Netlink {
     fn answer(&self, request: Header, body: &[u8]) -> Result<()> {
         let mut answer = Answer::new(request, self.port())?;
         let done = match self.base.protocol {
-            DIAG => self.answer_diag(&mut answer, request, body),
+            DIAG => self.begin_dump(request, body),
             _ => route::answer(&mut answer, request, body),
         };
+        if done.is_ok() && self.base.protocol == DIAG {
+            return self.go_on();
+        }
         if let Err(error) = done {
             answer.bytes.clear();
             answer.result(error.0);
@@ -131,15 +140,37 @@ impl Netlink {
         self.post(&answer.bytes)
     }
 
-    /// Sockets are told in a dump alone.
-    fn answer_diag(&self, answer: &mut Answer, request: Header, body: &[u8]) -> Result<()> {
+    /// Sockets are told in a dump alone; EBUSY while another goes on.
+    fn begin_dump(&self, request: Header, body: &[u8]) -> Result<()> {
         if request.kind != diag::BY_FAMILY {
             return Err(Errno::EINVAL);
         }
         if request.flags & DUMP == 0 {
             return Err(Errno::EOPNOTSUPP);
         }
-        diag::dump(answer, body, |answer| self.post(&answer.bytes))
+        let fresh = Dump::new(body)?;
+        let mut dump = self.dump.lock();
+        if dump.is_some() {
+            return Err(Errno::EBUSY);
+        }
+        *dump = Some((fresh, request));
+        Ok(())
+    }
+
+    /// Goes on with a dump while at least half of the room is free.
+    fn go_on(&self) -> Result<()> {
+        let mut current = self.dump.lock();
+        while let Some((dump, request)) = &mut *current
+            && self.inbox.has_half()
+        {
+            let mut answer = Answer::new(*request, self.port())?;
+            if !dump.go_on(&mut answer) {
+                answer.done();
+                *current = None;
+            }
+            self.post(&answer.bytes)?;
+        }
+        Ok(())
     }
 }
 
@@ -207,7 +238,10 @@ impl Socket for Netlink {
         if flags & MSG_OOB != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
-        stream::receive(&self.inbox, to, flags, Manner::RECORDS, || false, wait)
+        let received = stream::receive(&self.inbox, to, flags, Manner::RECORDS, || false, wait)?;
+        // What cannot be told now is told by a later call.
+        _ = self.go_on();
+        Ok(received)
     }
 
     fn shutdown(&self, _read: bool, _write: bool) -> Result<()> {
@@ -221,6 +255,10 @@ impl Socket for Netlink {
         let mut events = Events::OUT;
         events.set(Events::IN, self.inbox.has_data());
         events
+    }
+
+    fn held(&self) -> usize {
+        self.inbox.held()
     }
 
     fn waiting(&self) -> Result<(usize, usize)> {

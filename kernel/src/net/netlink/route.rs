@@ -1,12 +1,15 @@
-//! The interface and its addresses (NETLINK_ROUTE).
+//! The interface, its addresses, and the routes to them (NETLINK_ROUTE).
 
 use super::answer::{Answer, DUMP, Header, MULTI};
 use crate::errno::{Errno, Result};
+use crate::net::count::{Event, of};
+use crate::net::inet::is_local;
 use crate::net::interface::{FLAGS, HARDWARE, INDEX, MTU, QUEUE};
-use crate::task::require;
-use core::net::{Ipv4Addr, Ipv6Addr};
+use crate::task::{current, require};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use linux_raw_sys::general::CAP_NET_ADMIN;
 use linux_raw_sys::net::{AF_INET, AF_INET6, AF_UNSPEC};
+use zerocopy::IntoBytes;
 
 /// Kinds of messages (`include/uapi/linux/rtnetlink.h`).
 const NEW_LINK: u16 = 16;
@@ -14,13 +17,34 @@ const GET_LINK: u16 = 18;
 const SET_LINK: u16 = 19;
 const NEW_ADDRESS: u16 = 20;
 const GET_ADDRESS: u16 = 22;
+const NEW_ROUTE: u16 = 24;
+const GET_ROUTE: u16 = 26;
+const NEW_RULE: u16 = 32;
+const GET_RULE: u16 = 34;
 /// The last kind that asks something of the routes; every fourth from 18 on only asks to be told.
 const LAST: u16 = 0x7f;
 /// IFF_LOWER_UP
 const LOWER_UP: u32 = 0x1_0000;
-/// IFA_F_PERMANENT and RT_SCOPE_HOST.
+/// IFA_F_PERMANENT, and IFAPROT_KERNEL_LO.
 const PERMANENT: u8 = 0x80;
+const KERNEL_LO: u8 = 1;
+/// RT_SCOPE_HOST, RT_SCOPE_LINK and RT_SCOPE_UNIVERSE.
 const HOST: u8 = 254;
+const LINK: u8 = 253;
+const UNIVERSE: u8 = 0;
+/// RTN_LOCAL and RTN_BROADCAST, and RTPROT_KERNEL.
+const TO_LOCAL: u8 = 2;
+const TO_ALL: u8 = 3;
+const BY_KERNEL: u8 = 2;
+/// Tables of routes, and where the kernel looks first, then and last.
+const LOCAL: u8 = 255;
+const RULES: [(u32, u8); 3] = [(0, LOCAL), (32766, 254), (32767, 253)];
+/// RTM_F_CLONED and RTCF_LOCAL: of IPv4, it is one route that was looked for, to this machine.
+const FOUND: u32 = 0x200;
+const FOUND_LOCAL: u32 = 0x8000_0000;
+/// Bytes of `struct rtmsg`, and the attribute that names a destination.
+const ROUTE: usize = 12;
+const DESTINATION: u16 = 1;
 
 /// Answers a request. EPERM for who may change nothing, EOPNOTSUPP for what cannot be changed.
 pub fn answer(answer: &mut Answer, request: Header, body: &[u8]) -> Result<()> {
@@ -39,7 +63,10 @@ pub fn answer(answer: &mut Answer, request: Header, body: &[u8]) -> Result<()> {
                 answer.address(AF_INET6, 128, &Ipv6Addr::LOCALHOST.octets());
             }
         }
-        // Of routes, neighbours and their like there are none.
+        GET_ROUTE if dump => answer.routes(family),
+        GET_ROUTE => answer.route_to(body)?,
+        GET_RULE if dump => answer.rules(family),
+        // Of neighbours and their like there are none.
         NEW_LINK..=LAST if request.kind % 4 == 2 && dump => {}
         // The interface is as it shall be already.
         NEW_LINK | SET_LINK => {}
@@ -60,10 +87,18 @@ impl Answer {
         self.attribute(3, b"lo\0");
         self.attribute(13, &QUEUE.to_ne_bytes());
         self.attribute(16, &[0]);
+        self.attribute(17, &[0]);
+        self.attribute(27, &[0; 4]);
         self.attribute(4, &MTU.to_ne_bytes());
         self.attribute(6, b"noqueue\0");
         self.attribute(1, &[0; 6]);
         self.attribute(2, &[0; 6]);
+        // Packets and bytes that came and went; none was lost.
+        let both = |event| of(event, false) + of(event, true);
+        let mut counts = [0u64; 25];
+        counts[..2].fill(both(Event::Packets));
+        counts[2..4].fill(both(Event::Octets));
+        self.attribute(23, counts.as_bytes());
         self.end();
     }
 
@@ -76,7 +111,117 @@ impl Answer {
         if family == AF_INET {
             self.attribute(2, ip);
             self.attribute(3, b"lo\0");
+        } else {
+            self.attribute(11, &[KERNEL_LO]);
         }
+        self.attribute(8, &u32::from(PERMANENT).to_ne_bytes());
+        // Valid and preferred for ever, since the machine began.
+        self.attribute(6, [u32::MAX, u32::MAX, 0, 0].as_bytes());
         self.end();
     }
+
+    /// The routes to this machine's addresses.
+    fn routes(&mut self, family: u32) {
+        let own = Ipv4Addr::LOCALHOST.octets();
+        if matches!(family, AF_UNSPEC | AF_INET) {
+            for (to, bits, kind, scope) in [
+                ([127, 0, 0, 0], 8, TO_LOCAL, HOST),
+                (own, 32, TO_LOCAL, HOST),
+                ([127, 255, 255, 255], 32, TO_ALL, LINK),
+            ] {
+                self.route([AF_INET as u8, bits, kind, scope], &to, MULTI, 0);
+                self.attribute(7, &own);
+                self.end();
+            }
+        }
+        if matches!(family, AF_UNSPEC | AF_INET6) {
+            let to = Ipv6Addr::LOCALHOST.octets();
+            self.route([AF_INET6 as u8, 128, TO_LOCAL, UNIVERSE], &to, MULTI, 0);
+            self.put_metric();
+            self.end();
+        }
+    }
+
+    /// RTM_NEWROUTE: `struct rtmsg` and attributes RTA_*, to be ended by the caller.
+    fn route(&mut self, [family, bits, kind, scope]: [u8; 4], to: &[u8], part: u16, flags: u32) {
+        let mut fixed = [
+            family, bits, 0, 0, LOCAL, BY_KERNEL, scope, kind, 0, 0, 0, 0,
+        ];
+        fixed[8..].copy_from_slice(&flags.to_ne_bytes());
+        self.begin(NEW_ROUTE, part, &fixed);
+        self.attribute(15, &u32::from(LOCAL).to_ne_bytes());
+        self.attribute(DESTINATION, to);
+        self.attribute(4, &INDEX.to_ne_bytes());
+    }
+
+    /// RTA_SRC, and its bits in `struct rtmsg`.
+    fn from_any(&mut self) {
+        self.fixed()[2] = 128;
+        self.attribute(2, &[0; 16]);
+    }
+
+    /// RTA_PRIORITY and RTA_PREF of a route of IPv6.
+    fn put_metric(&mut self) {
+        self.attribute(6, &[0; 4]);
+        self.attribute(20, &[0]);
+    }
+
+    /// The route to an address. EINVAL where none is named, ENETUNREACH.
+    fn route_to(&mut self, body: &[u8]) -> Result<()> {
+        let to = destination(body).ok_or(Errno::EINVAL)?;
+        if !is_local(to) {
+            return Err(Errno::ENETUNREACH);
+        }
+        match to {
+            IpAddr::V4(ip) => {
+                let which = [AF_INET as u8, 32, TO_LOCAL, UNIVERSE];
+                self.route(which, &ip.octets(), 0, FOUND | FOUND_LOCAL);
+                self.attribute(7, &Ipv4Addr::LOCALHOST.octets());
+                let user = current().with_credentials(|who| who.euid);
+                self.attribute(25, &user.to_ne_bytes());
+            }
+            IpAddr::V6(ip) => {
+                let which = [AF_INET6 as u8, 128, TO_LOCAL, UNIVERSE];
+                self.route(which, &ip.octets(), 0, 0);
+                // From any address, which has 128 bits too.
+                self.from_any();
+                self.attribute(7, &ip.octets());
+                self.put_metric();
+            }
+        }
+        self.end();
+        Ok(())
+    }
+
+    /// RTM_NEWRULE: which tables are looked at, in order.
+    fn rules(&mut self, family: u32) {
+        for (of, count) in [(AF_INET, 3), (AF_INET6, 2)] {
+            for (priority, table) in RULES.into_iter().take(count) {
+                if family == AF_UNSPEC || family == of {
+                    let fixed = [of as u8, 0, 0, 0, table, 0, 0, 1, 0, 0, 0, 0];
+                    self.begin(NEW_RULE, MULTI, &fixed);
+                    self.attribute(15, &u32::from(table).to_ne_bytes());
+                    self.attribute(14, &[0xff; 4]);
+                    self.attribute(6, &priority.to_ne_bytes());
+                    self.end();
+                }
+            }
+        }
+    }
+}
+
+/// The address that a request for a route names.
+fn destination(body: &[u8]) -> Option<IpAddr> {
+    let mut rest = body.get(ROUTE..)?;
+    while let Some((head, _)) = rest.split_first_chunk::<4>() {
+        let len = usize::from(u16::from_ne_bytes([head[0], head[1]]));
+        let data = rest.get(4..len)?;
+        if u16::from_ne_bytes([head[2], head[3]]) == DESTINATION {
+            let v4 = || <[u8; 4]>::try_from(data).map(IpAddr::from);
+            let v6 = || <[u8; 16]>::try_from(data).map(IpAddr::from);
+            return v4().or_else(|_| v6()).ok();
+        }
+        rest = &rest[len.next_multiple_of(4).min(rest.len())..];
+    }
+    None
 }

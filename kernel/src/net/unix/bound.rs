@@ -16,7 +16,6 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use linux_raw_sys::general::{IN_CREATE, S_IFSOCK};
 use linux_raw_sys::net::AF_UNIX;
-use radix::Radix;
 
 /// Bytes of `sun_path`.
 const PATH_MAX: usize = 108;
@@ -33,38 +32,8 @@ enum Key {
     Inode(u64, u64),
 }
 
-/// The sockets that have names, by their numbers, and their numbers by what the names stand for.
-struct Names {
-    numbers: HashMap<Key, usize>,
-    sockets: Radix<Weak<dyn Socket>>,
-}
-
-static BOUND: Mutex<Names> = Mutex::new(Names {
-    numbers: hash::new(),
-    sockets: Radix::new(),
-});
-
-impl Names {
-    fn insert(&mut self, key: Key, number: usize, socket: Weak<dyn Socket>) -> Result<()> {
-        self.numbers.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        let added = self.sockets.insert(number, socket);
-        added.map_err(|_| Errno::ENOMEM)?;
-        self.numbers.insert(key, number);
-        Ok(())
-    }
-
-    fn remove(&mut self, key: &Key) -> Option<Weak<dyn Socket>> {
-        let number = self.numbers.remove(key)?;
-        let mut gone = None;
-        self.sockets
-            .remove_range(number, number, &mut |socket| gone = Some(socket));
-        gone
-    }
-
-    fn get(&self, key: &Key) -> Option<&Weak<dyn Socket>> {
-        self.sockets.get(*self.numbers.get(key)?)
-    }
-}
+/// The sockets that have names, by what the names stand for.
+static BOUND: Mutex<HashMap<Key, Weak<dyn Socket>>> = Mutex::new(hash::new());
 
 /// The name of a socket.
 pub struct Bound {
@@ -140,12 +109,12 @@ impl Bound {
         if own.is_some() {
             return Err(Errno::EINVAL);
         }
-        let number = socket.upgrade().ok_or(Errno::EINVAL)?.base().number;
         let mut bound = BOUND.lock();
-        if bound.numbers.contains_key(&key) {
+        if bound.contains_key(&key) {
             return Err(Errno::EADDRINUSE);
         }
-        bound.insert(key.clone(), number as usize, socket)?;
+        bound.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        bound.insert(key.clone(), socket);
         *own = Some(key);
         *self.name.lock() = Name::Unix(name);
         Ok(())
@@ -214,20 +183,4 @@ pub fn find(address: &Address, kind: u32) -> Result<Arc<dyn Socket>> {
     };
     let found = BOUND.lock().get(&key).and_then(Weak::upgrade);
     found.ok_or(Errno::ECONNREFUSED)
-}
-
-/// Hands every socket that has a name to `show`.
-pub fn each(mut show: impl FnMut(&Arc<dyn Socket>)) {
-    let mut next = 0;
-    loop {
-        let socket = {
-            let bound = BOUND.lock();
-            let Some(number) = bound.sockets.next_item(next) else {
-                return;
-            };
-            next = number + 1;
-            bound.sockets.get(number).and_then(Weak::upgrade)
-        };
-        socket.iter().for_each(&mut show);
-    }
 }

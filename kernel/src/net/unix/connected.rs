@@ -326,6 +326,25 @@ impl Socket for Connected {
         events
     }
 
+    fn backlog(&self) -> Option<(usize, usize)> {
+        self.listener
+            .get()
+            .map(|listener| listener.backlog.counts())
+    }
+
+    fn peer_number(&self) -> Option<u64> {
+        self.link.get().map(|link| link.outgoing.owner())
+    }
+
+    fn held(&self) -> usize {
+        let link = |one: &Self| one.link.get().map_or(0, |link| link.incoming.held());
+        let waiting = self
+            .listener
+            .get()
+            .map_or(0, |listener| listener.backlog.sum(link));
+        link(self) + waiting
+    }
+
     fn waiting(&self) -> Result<(usize, usize)> {
         if self.is_listening() {
             return Err(Errno::EINVAL);

@@ -275,6 +275,10 @@ impl Socket for Datagram {
         events
     }
 
+    fn held(&self) -> usize {
+        self.inbox.channel.held()
+    }
+
     fn waiting(&self) -> Result<(usize, usize)> {
         Ok((self.inbox.channel.first_len(), 0))
     }

@@ -9,7 +9,6 @@ use super::socket::Socket;
 use super::{DATAGRAM, RAW, SEQPACKET, STREAM};
 use crate::errno::{Errno, Result};
 use alloc::sync::Arc;
-pub use bound::each;
 use connected::Connected;
 use datagram::Datagram;
 

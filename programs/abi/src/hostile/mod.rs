@@ -11,6 +11,7 @@ mod long;
 mod mounts;
 mod names;
 mod nested;
+mod net;
 mod pending;
 mod proc;
 mod rights;
@@ -31,6 +32,7 @@ const PARTS: &[(&str, fn())] = &[
     ("mounts", mounts::run),
     ("names", names::run),
     ("nested", nested::run),
+    ("net", net::run),
     ("pending", pending::run),
     ("proc", proc::run),
     ("rights", rights::run),
