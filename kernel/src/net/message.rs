@@ -15,8 +15,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use linux_raw_sys::general::{CAP_SETGID, CAP_SETUID, CAP_SYS_ADMIN};
 use linux_raw_sys::net::{
-    AF_INET, AF_INET6, AF_UNIX, MSG_CTRUNC, SCM_CREDENTIALS, SCM_RIGHTS, SO_PASSCRED, SO_PASSPIDFD,
-    SO_RXQ_OVFL, SO_TIMESTAMPING_OLD, SO_TIMESTAMPNS_NEW, SO_TIMESTAMPNS_OLD, SOL_SOCKET,
+    AF_INET, AF_INET6, AF_UNIX, MSG_CTRUNC, SCM_CREDENTIALS, SCM_RIGHTS, SO_MARK, SO_PASSCRED,
+    SO_PASSPIDFD, SO_RCVMARK, SO_RXQ_OVFL, SO_TIMESTAMPING_OLD, SO_TIMESTAMPNS_NEW,
+    SO_TIMESTAMPNS_OLD, SOL_SOCKET,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -282,6 +283,9 @@ impl Control {
         }
         if ancillary.lost != 0 && options.is_on(SO_RXQ_OVFL) {
             self.put(SOL_SOCKET, SO_RXQ_OVFL, ancillary.lost.as_bytes())?;
+        }
+        if let Some(mark) = ancillary.header.mark.filter(|_| options.is_on(SO_RCVMARK)) {
+            self.put(SOL_SOCKET, SO_MARK, mark.as_bytes())?;
         }
         self.put_rights(ancillary, close_on_exec)?;
         if let Some(sender) = sender.filter(|_| options.is_on(SO_PASSPIDFD)) {

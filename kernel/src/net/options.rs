@@ -254,6 +254,11 @@ impl Options {
         self.linger.load(Acquire) == 1
     }
 
+    /// The mark of what it sends (SO_MARK).
+    pub fn mark(&self) -> u32 {
+        self.mark.load(Acquire)
+    }
+
     /// The least that a receive waits for (SO_RCVLOWAT).
     pub fn low_water(&self) -> usize {
         self.low_water.load(Acquire) as usize
@@ -368,6 +373,7 @@ pub fn set(socket: &dyn Socket, name: u32, value: &[u8]) -> Result<()> {
                 _ => return Err(Errno::ENODEV),
             }
         }
+        SO_DETACH_FILTER if options.is_on(SO_LOCK_FILTER) => return Err(Errno::EPERM),
         SO_DETACH_FILTER => return Err(Errno::ENOENT),
         SO_ATTACH_FILTER => return Err(Errno::EPERM),
         _ => return Err(Errno::ENOPROTOOPT),

@@ -41,21 +41,21 @@ const OPTIONS: [(c_int, &[c_int]); 5] = [
     (
         IPPROTO_IP,
         &[
-            1, 2, 3, 6, 7, 8, 10, 11, 12, 13, 14, 15, 18, 19, 20, 21, 22, 23, 24, 26, 33, 34, 49,
+            1, 2, 3, 6, 7, 8, 10, 11, 12, 13, 14, 15, 18, 19, 20, 22, 23, 24, 26, 33, 34, 49,
         ],
     ),
     (
         IPPROTO_TCP,
         &[
-            1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 16, 18, 23, 25, 27, 30, 34, 37, 43,
+            1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 16, 18, 23, 25, 30, 34, 43,
         ],
     ),
     (IPPROTO_UDP, &[1]),
     (
         IPPROTO_IPV6,
         &[
-            2, 3, 4, 5, 8, 11, 16, 18, 19, 22, 23, 25, 26, 29, 30, 31, 33, 49, 51, 53, 56, 58, 60,
-            62, 66, 67, 70, 73, 74, 75, 77, 78,
+            2, 3, 4, 5, 8, 16, 18, 19, 22, 23, 25, 26, 29, 31, 49, 51, 53, 56, 58, 60, 62, 66, 67,
+            74, 75, 77, 78,
         ],
     ),
 ];
@@ -83,6 +83,7 @@ pub fn run() {
         least();
         times();
         peers();
+        effects();
     }
 }
 
@@ -288,5 +289,175 @@ unsafe fn peers() {
         tell("credentials", set(b, SOL_SOCKET, SO_PASSCRED, 1));
         send(a, b"x", 0);
         controls("both", b);
+    }
+}
+
+/// Receives at once and prints the control messages that came.
+unsafe fn beside(what: &str, file: c_int) {
+    unsafe {
+        libc::poll(
+            &mut libc::pollfd {
+                fd: file,
+                events: POLLIN,
+                revents: 0,
+            },
+            1,
+            500,
+        );
+        let (mut bytes, mut room) = ([0u8; 16], [0u64; 32]);
+        let mut piece = libc::iovec {
+            iov_base: bytes.as_mut_ptr().cast(),
+            iov_len: bytes.len(),
+        };
+        let mut message: libc::msghdr = mem::zeroed();
+        message.msg_iov = &mut piece;
+        message.msg_iovlen = 1;
+        message.msg_control = room.as_mut_ptr().cast();
+        message.msg_controllen = mem::size_of_val(&room) as _;
+        let count = libc::recvmsg(file, &mut message, MSG_DONTWAIT);
+        if count < 0 {
+            return println!("{what}: {}", error());
+        }
+        print!("{what}: {count}");
+        let mut head = libc::CMSG_FIRSTHDR(&message);
+        while let Some(header) = head.as_ref() {
+            let first = libc::CMSG_DATA(head).cast::<u32>().read_unaligned();
+            print!(
+                ", {} {} [{}] {first}",
+                header.cmsg_level, header.cmsg_type, header.cmsg_len
+            );
+            head = libc::CMSG_NXTHDR(&message, head);
+        }
+        println!();
+    }
+}
+
+/// What options do that only two ends see.
+unsafe fn effects() {
+    const LOCAL: u32 = 0x7f00_0001;
+    unsafe {
+        for family in [AF_INET, AF_INET6] {
+            let [a, b] = [udp(family), udp(family)];
+            inet::connect(a, family, LOCAL, own_port(b));
+            tell("mark", set(a, SOL_SOCKET, libc::SO_MARK, 77));
+            send(a, b"unmarked", 0);
+            beside("not told", b);
+            tell("told", set(b, SOL_SOCKET, 75, 1));
+            send(a, b"marked", 0);
+            beside("told", b);
+            tell("lock", set(a, SOL_SOCKET, libc::SO_LOCK_FILTER, 1));
+            tell("detach", set(a, SOL_SOCKET, libc::SO_DETACH_FILTER, 0));
+            let bytes = vec![0u8; 65536];
+            let size = |length: usize| send(a, &bytes[..length], 0);
+            for length in [65488, 65489, 65507, 65508, 65527, 65528, 65535, 65536] {
+                println!("{length}: {}", size(length) >= 0);
+            }
+            if family == AF_INET6 {
+                for (name, value) in [(62, 1), (62, 0), (23, 2), (23, 3), (23, 1)] {
+                    tell("whole", set(a, IPPROTO_IPV6, name, value));
+                    println!("{} {}", size(65488), size(65489));
+                }
+            }
+            libc::close(a);
+            libc::close(b);
+            segments(family);
+            deferred(family);
+        }
+        let [a, b] = [udp(AF_INET6), udp(AF_INET6)];
+        inet::connect(a, AF_INET6, LOCAL, own_port(b));
+        for name in [2, 8] {
+            tell("older names", set(b, IPPROTO_IPV6, name, 1));
+        }
+        send(a, b"old", 0);
+        beside("told", b);
+        tell("no checksum", set(a, IPPROTO_UDP, 101, 1));
+        send(a, b"lost", 0);
+        beside("lost", b);
+        tell("none wanted", set(b, IPPROTO_UDP, 102, 1));
+        send(a, b"found", 0);
+        beside("found", b);
+        libc::close(a);
+        libc::close(b);
+    }
+}
+
+/// A listener, and its port.
+unsafe fn listener(family: c_int) -> (c_int, u16) {
+    unsafe {
+        let server = libc::socket(family, SOCK_STREAM | libc::SOCK_NONBLOCK, 0);
+        inet::bind(server, family, 0x7f00_0001, 0);
+        libc::listen(server, 5);
+        (server, own_port(server))
+    }
+}
+
+/// The size of segments, which both ends settle.
+unsafe fn segments(family: c_int) {
+    unsafe {
+        for [own, other] in [[1000, 0], [0, 1000], [2000, 1000]] {
+            let (server, port) = listener(family);
+            let client = libc::socket(family, SOCK_STREAM, 0);
+            set(client, IPPROTO_TCP, libc::TCP_MAXSEG, own);
+            set(server, IPPROTO_TCP, libc::TCP_MAXSEG, other);
+            set(server, IPPROTO_TCP, libc::TCP_NODELAY, 1);
+            inet::connect(client, family, 0x7f00_0001, port);
+            let accepted = libc::accept(server, ptr::null_mut(), ptr::null_mut());
+            let size = |file| value(file, IPPROTO_TCP, libc::TCP_MAXSEG);
+            println!(
+                "{own} {other}: {} {} {} {}",
+                size(client),
+                size(accepted),
+                size(server),
+                value(accepted, IPPROTO_TCP, libc::TCP_NODELAY)
+            );
+            for file in [server, client, accepted] {
+                libc::close(file);
+            }
+        }
+    }
+}
+
+/// A connection is accepted when it has data, or is at its end.
+unsafe fn deferred(family: c_int) {
+    unsafe {
+        let (server, port) = listener(family);
+        tell(
+            "defer",
+            set(server, IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, 60),
+        );
+        let accept = || libc::accept(server, ptr::null_mut(), ptr::null_mut());
+        for ends in [false, true] {
+            let client = libc::socket(family, SOCK_STREAM, 0);
+            tell("connect", inet::connect(client, family, 0x7f00_0001, port));
+            ready("deferred", server, POLLIN);
+            tell("nobody", accept());
+            if ends {
+                libc::shutdown(client, libc::SHUT_WR);
+            } else {
+                send(client, b"data", 0);
+            }
+            libc::poll(
+                &mut libc::pollfd {
+                    fd: server,
+                    events: POLLIN,
+                    revents: 0,
+                },
+                1,
+                5000,
+            );
+            let accepted = accept();
+            tell_ok("somebody", accepted >= 0);
+            receive("what came", accepted, 8, 0);
+            libc::close(accepted);
+            libc::close(client);
+        }
+        let client = libc::socket(family, SOCK_STREAM, 0);
+        tell("connect", inet::connect(client, family, 0x7f00_0001, port));
+        libc::close(server);
+        send(client, b"late", libc::MSG_NOSIGNAL);
+        let mut byte = 0u8;
+        let count = libc::recv(client, (&raw mut byte).cast(), 1, 0);
+        println!("without a listener: {count} {}", error());
+        libc::close(client);
     }
 }

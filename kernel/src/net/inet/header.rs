@@ -7,8 +7,10 @@ use crate::errno::{Errno, Result};
 use crate::net::interface::INDEX;
 use crate::net::message::Control;
 use crate::net::name::{Address, Name};
+use crate::task::can;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use linux_raw_sys::net::{AF_INET, AF_INET6, SOL_SOCKET};
+use linux_raw_sys::general::{CAP_NET_ADMIN, CAP_NET_RAW};
+use linux_raw_sys::net::{AF_INET, AF_INET6, SO_MARK, SOL_SOCKET};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Names of options that ask for a field, and of the control messages that carry it
@@ -19,6 +21,8 @@ const IP_PKTINFO: u32 = 8;
 const IP_RECVTTL: u32 = 12;
 const IP_RECVTOS: u32 = 13;
 const IP_ORIGDSTADDR: u32 = 20;
+const IPV6_2292PKTINFO: u32 = 2;
+const IPV6_2292HOPLIMIT: u32 = 8;
 const IPV6_UNICAST_HOPS: u32 = 16;
 const IPV6_RECVPKTINFO: u32 = 49;
 const IPV6_PKTINFO: u32 = 50;
@@ -43,6 +47,10 @@ pub struct Header {
     pub from: Option<IpAddr>,
     /// The bytes of a datagram, of which there are several (UDP_SEGMENT).
     pub segment: Option<u16>,
+    /// The sender's mark (SO_MARK).
+    pub mark: Option<u32>,
+    /// It has no checksum (UDP_NO_CHECK6_TX).
+    pub unsummed: bool,
     /// It is none, but tells what became of one.
     pub report: Option<Report>,
 }
@@ -116,6 +124,13 @@ impl Header {
             (UDP, UDP_SEGMENT) => {
                 let bytes = u16::read_from_bytes(data).map_err(|_| Errno::EINVAL)?;
                 self.segment = Some(bytes);
+            }
+            (SOL_SOCKET, SO_MARK) => {
+                let mark = u32::read_from_bytes(data).map_err(|_| Errno::EINVAL)?;
+                if !can(CAP_NET_RAW) && !can(CAP_NET_ADMIN) {
+                    return Err(Errno::EPERM);
+                }
+                self.mark = Some(mark);
             }
             (IP | IPV6 | UDP | SOL_SOCKET, _) => return Err(Errno::EINVAL),
             _ => {}
@@ -202,19 +217,26 @@ impl Header {
         let Some(SocketAddr::V6(to)) = self.to else {
             return Ok(());
         };
+        let mut info = [0; 20];
+        info[..16].copy_from_slice(&to.ip().octets());
+        info[16..].copy_from_slice(&INDEX.to_ne_bytes());
+        let hops = self.hops.unwrap_or(HOPS);
         if options.is_on(IPV6, IPV6_RECVPKTINFO) {
-            let mut info = [0; 20];
-            info[..16].copy_from_slice(&to.ip().octets());
-            info[16..].copy_from_slice(&INDEX.to_ne_bytes());
             control.put(IPV6, IPV6_PKTINFO, &info)?;
         }
         if options.is_on(IPV6, IPV6_RECVHOPLIMIT) {
-            let hops = self.hops.unwrap_or(HOPS);
             control.put(IPV6, IPV6_HOPLIMIT, hops.as_bytes())?;
         }
         if options.is_on(IPV6, IPV6_RECVTCLASS) {
             let class = self.class.unwrap_or(0);
             control.put(IPV6, IPV6_TCLASS, class.as_bytes())?;
+        }
+        // The same under older names (RFC 2292).
+        if options.is_on(IPV6, IPV6_2292PKTINFO) {
+            control.put(IPV6, IPV6_2292PKTINFO, &info)?;
+        }
+        if options.is_on(IPV6, IPV6_2292HOPLIMIT) {
+            control.put(IPV6, IPV6_2292HOPLIMIT, hops.as_bytes())?;
         }
         if options.is_on(IPV6, IPV6_ORIGDSTADDR) {
             let address = Address::of(&Name::Inet(to.into()), AF_INET6);

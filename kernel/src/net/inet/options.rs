@@ -65,7 +65,7 @@ enum Rule {
 use Rule::*;
 
 /// Level, name (`include/uapi/linux/{in,in6,tcp,udp}.h`), default and rule of what is kept.
-const KEPT: [(u32, u32, i32, Rule); 83] = [
+const KEPT: [(u32, u32, i32, Rule); 75] = [
     (IP, 1, 0, Class),                 // IP_TOS
     (IP, 2, 64, Renewed(1, 255)),      // IP_TTL
     (IP, 3, 0, Told),                  // IP_HDRINCL
@@ -80,7 +80,6 @@ const KEPT: [(u32, u32, i32, Rule); 83] = [
     (IP, 18, 0, Switch),               // IP_PASSSEC
     (IP, 19, 0, Privileged),           // IP_TRANSPARENT
     (IP, 20, 0, Switch),               // IP_RECVORIGDSTADDR
-    (IP, 21, 0, Within(0, 255)),       // IP_MINTTL
     (IP, 22, 0, Told),                 // IP_NODEFRAG
     (IP, 23, 0, Switch),               // IP_CHECKSUM
     (IP, 24, 0, Switch),               // IP_BIND_ADDRESS_NO_PORT
@@ -94,7 +93,6 @@ const KEPT: [(u32, u32, i32, Rule); 83] = [
     (IPV6, 4, 0, Switch),              // IPV6_2292DSTOPTS
     (IPV6, 5, 0, Switch),              // IPV6_2292RTHDR
     (IPV6, 8, 0, Switch),              // IPV6_2292HOPLIMIT
-    (IPV6, 11, 0, Switch),             // IPV6_FLOWINFO
     (IPV6, 16, 64, Renewed(0, 255)),   // IPV6_UNICAST_HOPS
     (IPV6, 18, 1, Multicast),          // IPV6_MULTICAST_HOPS
     (IPV6, 19, 1, Bit),                // IPV6_MULTICAST_LOOP
@@ -102,9 +100,7 @@ const KEPT: [(u32, u32, i32, Rule); 83] = [
     (IPV6, 23, 1, Within(0, 5)),       // IPV6_MTU_DISCOVER
     (IPV6, 25, 0, Switch),             // IPV6_RECVERR
     (IPV6, 29, 1, Switch),             // IPV6_MULTICAST_ALL
-    (IPV6, 30, 0, Switch),             // IPV6_ROUTER_ALERT_ISOLATE
     (IPV6, 31, 0, Bit),                // IPV6_RECVERR_RFC4884
-    (IPV6, 33, 0, Switch),             // IPV6_FLOWINFO_SEND
     (IPV6, 49, 0, Switch),             // IPV6_RECVPKTINFO
     (IPV6, 51, 0, Switch),             // IPV6_RECVHOPLIMIT
     (IPV6, 53, 0, Switch),             // IPV6_RECVHOPOPTS
@@ -114,14 +110,12 @@ const KEPT: [(u32, u32, i32, Rule); 83] = [
     (IPV6, 62, 0, Switch),             // IPV6_DONTFRAG
     (IPV6, 66, 0, Switch),             // IPV6_RECVTCLASS
     (IPV6, 67, 0, Class),              // IPV6_TCLASS
-    (IPV6, 70, 1, Switch),             // IPV6_AUTOFLOWLABEL
-    (IPV6, 73, 0, Within(0, 255)),     // IPV6_MINHOPCOUNT
     (IPV6, 74, 0, Switch),             // IPV6_RECVORIGDSTADDR
     (IPV6, 75, 0, Privileged),         // IPV6_TRANSPARENT
     (IPV6, 77, 0, Switch),             // IPV6_RECVFRAGSIZE
     (IPV6, 78, 0, Switch),             // IPV6_FREEBIND
     (TCP, 1, 0, Switch),               // TCP_NODELAY
-    (TCP, 2, 536, Segment),            // TCP_MAXSEG
+    (TCP, 2, 0, Segment),              // TCP_MAXSEG
     (TCP, 3, 0, Switch),               // TCP_CORK
     (TCP, 4, 7200, Within(1, 32767)),  // TCP_KEEPIDLE
     (TCP, 5, 75, Within(1, 32767)),    // TCP_KEEPINTVL
@@ -135,11 +129,9 @@ const KEPT: [(u32, u32, i32, Rule); 83] = [
     (TCP, 18, 0, Within(0, i32::MAX)), // TCP_USER_TIMEOUT
     (TCP, 23, 0, Queue),               // TCP_FASTOPEN
     (TCP, 25, 0, Any),                 // TCP_NOTSENT_LOWAT
-    (TCP, 27, 0, Within(0, 2)),        // TCP_SAVE_SYN
     (TCP, 30, 0, Bit),                 // TCP_FASTOPEN_CONNECT
     (TCP, 34, 0, Bit),                 // TCP_FASTOPEN_NO_COOKIE
     (TCP, 36, 0, Bit),                 // TCP_INQ
-    (TCP, 37, 0, Any),                 // TCP_TX_DELAY
     (TCP, 43, 0, Told),                // TCP_IS_MPTCP
     (UDP, 1, 0, Switch),               // UDP_CORK
     (UDP, 101, 0, Switch),             // UDP_NO_CHECK6_TX
@@ -234,6 +226,9 @@ const MAX_LINGER: i32 = 120;
 const MAX_QUEUE: i32 = 4096;
 /// A connection's segment, and its path's longest packet over IPv4 and IPv6.
 const LOOPBACK_SEGMENT: i32 = 65483;
+/// A segment's size before there is a connection, and what the option of times takes of one.
+const FIRST_SEGMENT: i32 = 536;
+const TIMES: i32 = 12;
 const MTU_V4: u32 = 65535;
 const MTU_V6: u32 = 65536;
 /// Options that change how a socket is bound.
@@ -243,11 +238,12 @@ const IP_BIND_ADDRESS_NO_PORT: u32 = 24;
 const IP_LOCAL_PORT_RANGE: u32 = 51;
 const IPV6_TRANSPARENT: u32 = 75;
 const IPV6_FREEBIND: u32 = 78;
-/// IP_MTU, IP_MULTICAST_ALL, IPV6_MTU and TCP_MAXSEG.
+/// IP_MTU, IP_MULTICAST_ALL and IPV6_MTU.
 const IP_MULTICAST_ALL: u32 = 49;
 const IP_MTU: u32 = 14;
 const IPV6_MTU: u32 = 24;
-const MAXSEG: u32 = 2;
+/// TCP_MAXSEG
+pub const MAXSEG: u32 = 2;
 
 /// The seconds that pass with as many attempts as `seconds` have, each waited for twice as long as that before, up to two
 /// minutes.
@@ -266,6 +262,18 @@ fn attempts(seconds: i32) -> i32 {
     passed
 }
 
+/// The most bytes of a segment of a connection whose ends have these options: without the headers of IP and TCP, and TCP's times.
+pub fn segment(ends: [&Options; 2], v6: bool) -> i32 {
+    let [whole, heads] = if v6 {
+        [MTU_V6 as i32, 60]
+    } else {
+        [MTU_V4 as i32, 40]
+    };
+    let asked = ends.map(|options| options.value(TCP, MAXSEG));
+    let asked = asked.into_iter().filter(|&asked| asked != 0);
+    asked.fold(whole - heads, i32::min) - TIMES
+}
+
 /// The options of a socket.
 pub struct Options([AtomicI32; KEPT.len()]);
 
@@ -276,6 +284,13 @@ impl Options {
         Options(KEPT.map(|(level, name, default, _)| {
             AtomicI32::new(if of_v6(level, name) { 0 } else { default })
         }))
+    }
+
+    /// Takes over what an accepted socket has from the listening one.
+    pub fn inherit(&self, from: &Options) {
+        for (own, given) in self.0.iter().zip(&from.0) {
+            own.store(given.load(Acquire), Release);
+        }
     }
 
     /// The value of an option that is kept.
@@ -376,8 +391,8 @@ impl Options {
             if name == TCP_INFO as u32 {
                 return bytes(info(state));
             }
-            if name == MAXSEG && connected {
-                return bytes(LOOPBACK_SEGMENT);
+            if name == MAXSEG && self.value(TCP, MAXSEG) == 0 {
+                return bytes(FIRST_SEGMENT);
             }
             if name == TCP_CONGESTION as u32 {
                 return bytes(*b"cubic\0\0\0\0\0\0\0\0\0\0\0");

@@ -398,6 +398,7 @@ impl Socket for Raw {
         }
         let mut route = self.route(to)?;
         let mut header = message.ancillary.header;
+        header.mark.get_or_insert(self.base.options.mark());
         header.complete(&self.options, SocketAddr::new(route.to, 0));
         if let Some(from) = header.from {
             route.from = from;

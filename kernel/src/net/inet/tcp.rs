@@ -1,6 +1,6 @@
 //! TCP: connections of bytes.
 
-use super::options::Options;
+use super::options::{self, MAXSEG, Options};
 use super::place::Place;
 use super::ports;
 use super::{Header, reached, source};
@@ -14,11 +14,12 @@ use crate::net::channel::{Channel, Kind};
 use crate::net::count::{self, Event};
 use crate::net::message::Control;
 use crate::net::name::{Address, Name, unspecified};
+use crate::net::options::bytes;
 use crate::net::socket::{Base, Outgoing, Received, Socket};
 use crate::net::stream::{self, Manner};
 use crate::net::wait::Wait;
 use crate::sync::{Mutex, Once};
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
@@ -35,6 +36,8 @@ const LISTENS: u8 = 10;
 /// The level of TCP's options, and TCP_INQ.
 const TCP: u32 = IPPROTO_TCP as u32;
 const INQ: u32 = 36;
+/// TCP_DEFER_ACCEPT
+const DEFER_ACCEPT: u32 = 9;
 /// Connects and sends in one (`include/linux/socket.h`).
 const MSG_FASTOPEN: u32 = 0x2000_0000;
 /// Bytes that may wait in a new socket (`net.ipv4.tcp_wmem`, `net.ipv4.tcp_rmem`).
@@ -53,11 +56,30 @@ struct Link {
     told: AtomicBool,
     /// Something was sent to an end that is closed.
     broken: AtomicBool,
+    /// The most bytes of a segment (TCP_MAXSEG).
+    segment: i32,
+    /// The other end, which is accepted by the listener when it has something to read (TCP_DEFER_ACCEPT).
+    deferred: Mutex<Option<(Weak<Tcp>, Arc<Tcp>)>>,
 }
 
 impl Link {
     fn reads_no_more(&self) -> bool {
         self.incoming.is_ended() || self.deaf.load(Acquire)
+    }
+
+    /// The other end has something to read: its listener may accept it, if it waited for that. Says whether there is a connection.
+    fn arrive(&self) -> bool {
+        let deferred = self.deferred.lock().take();
+        let Some((server, accepted)) = deferred else {
+            return true;
+        };
+        let server = server.upgrade();
+        let backlog = server.as_ref().and_then(|server| server.listener.get());
+        let taken = backlog.is_some_and(|backlog| backlog.push(accepted.clone(), true).is_ok());
+        if !taken {
+            accepted.disconnect(true);
+        }
+        taken
     }
 
     fn writes_no_more(&self) -> bool {
@@ -127,6 +149,8 @@ impl Tcp {
                 deaf: AtomicBool::new(false),
                 told: AtomicBool::new(true),
                 broken: AtomicBool::new(false),
+                segment: options::segment([&self.options, &other.options], peer.is_ipv6()),
+                deferred: Mutex::new(None),
             })
         };
         Ok([
@@ -148,11 +172,19 @@ impl Tcp {
             }
             let accepted = Tcp::new(server.base.domain)?;
             accepted.base.options.inherit(&server.base.options);
+            accepted.options.inherit(&server.options);
             let [own, other] = self.connection(&accepted, local, to)?;
             own.told.store(!wait.nonblocking, Release);
             *accepted.link.lock() = Some(other);
+            let defers = server.options.value(TCP, DEFER_ACCEPT) > 0;
+            if defers {
+                *own.deferred.lock() = Some((Arc::downgrade(&server), accepted.clone()));
+            }
             // Whoever is told of the connection finds this end connected.
             *self.link.lock() = Some(own);
+            if defers {
+                return Ok(());
+            }
             let Err(error) = backlog.push(accepted, wait.nonblocking) else {
                 return Ok(());
             };
@@ -184,6 +216,7 @@ impl Tcp {
         let Some(link) = self.link.lock().take() else {
             return;
         };
+        link.arrive();
         if reset || !link.incoming.is_empty() {
             link.outgoing.fail(Errno::ECONNRESET);
             count::add(Event::Reset, false, 1);
@@ -334,6 +367,10 @@ impl Socket for Tcp {
             self.base.readable.notify();
             return message.data.discard();
         }
+        if message.data.left() > 0 && !link.arrive() {
+            // As on Linux the answer that nobody listens comes later.
+            return message.data.discard();
+        }
         match link
             .outgoing
             .write(message.data, message.ancillary, urgent, wait)
@@ -392,6 +429,7 @@ impl Socket for Tcp {
             self.base.readable.notify();
         }
         if write {
+            link.arrive();
             link.outgoing.finish();
         }
         Ok(())
@@ -478,6 +516,12 @@ impl Socket for Tcp {
     }
 
     fn option(&self, level: u32, name: u32) -> Result<Vec<u8>> {
+        if let Some(link) = self.link()
+            && (level, name) == (TCP, MAXSEG)
+            && self.state() == ESTABLISHED
+        {
+            return bytes(link.segment);
+        }
         let (base, place) = (&self.base, &self.place);
         self.options.get(base, place, level, name, self.state())
     }

@@ -14,6 +14,7 @@ use crate::fs::poll::{Events, PollTable};
 use crate::mm::heap::try_arc;
 use crate::net::DATAGRAM;
 use crate::net::count::{self, Event};
+use crate::net::interface::MTU;
 use crate::net::message::{Ancillary, Control};
 use crate::net::name::{Address, Name, unspecified};
 use crate::net::socket::{Base, Outgoing, Received, Socket};
@@ -24,12 +25,22 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 use linux_raw_sys::net::*;
 
-/// The most bytes of a datagram: what a packet's length can say, without the headers of UDP and IPv4.
-const MAX: usize = 65535 - 8 - 20;
+/// The most bytes of a datagram: what a packet's length can say, without the headers of UDP and IPv4; IPv6 does not count its own.
+const MAX: usize = 65535 - 8;
+const MAX_V4: usize = MAX - HEAD_V4;
+/// The most that IPv6 sends in one piece.
+const MAX_WHOLE: usize = MTU as usize - HEAD - HEAD_V6;
 /// Bytes of UDP's header.
 const HEAD: usize = 8;
 /// UDP_CORK
 const CORK: u32 = 1;
+/// UDP_NO_CHECK6_TX and UDP_NO_CHECK6_RX: datagrams over IPv6 are sent, and received, without a checksum.
+const UNSUMMED_SENT: u32 = 101;
+const UNSUMMED_RECEIVED: u32 = 102;
+/// IPV6_MTU_DISCOVER and IPV6_DONTFRAG, and the values of the former that let nothing be fragmented.
+const IPV6_MTU_DISCOVER: u32 = 23;
+const IPV6_DONTFRAG: u32 = 62;
+const DISCOVERS: core::ops::RangeInclusive<i32> = 2..=3;
 /// The most datagrams that one send makes (`UDP_MAX_SEGMENTS`).
 const MAX_SEGMENTS: usize = 128;
 /// States as /proc/net/udp shows them.
@@ -158,7 +169,14 @@ impl Udp {
 
     /// Receives a datagram; without room it is lost.
     fn take(&self, data: &mut Source, ancillary: Ancillary, from: SocketAddr) -> Result<()> {
-        let taken = self.mail.take(data, ancillary, from)?;
+        let damaged = ancillary.header.unsummed && !self.options.is_on(UDP, UNSUMMED_RECEIVED);
+        let taken = if damaged {
+            data.discard()?;
+            self.mail.inbox.lose();
+            false
+        } else {
+            self.mail.take(data, ancillary, from)?
+        };
         let event = if taken {
             Event::Received
         } else {
@@ -211,6 +229,22 @@ impl Udp {
             self.mail.inbox.fail(Errno::ECONNREFUSED);
         }
         data.discard().map(|_| ())
+    }
+
+    /// EMSGSIZE for more bytes than a datagram to `to` can have.
+    fn check_len(&self, len: usize, to: SocketAddr) -> Result<()> {
+        let whole = DISCOVERS.contains(&self.options.value(IPV6, IPV6_MTU_DISCOVER))
+            || self.options.is_on(IPV6, IPV6_DONTFRAG);
+        let most = match to {
+            SocketAddr::V4(_) => MAX_V4,
+            SocketAddr::V6(_) if whole => MAX_WHOLE,
+            SocketAddr::V6(_) => MAX,
+        };
+        if len > most {
+            Err(Errno::EMSGSIZE)
+        } else {
+            Ok(())
+        }
     }
 
     /// EINVAL for more datagrams at once than can be.
@@ -342,7 +376,7 @@ impl Socket for Udp {
         }
         let mut begun = self.begun.lock();
         let len = message.data.left();
-        if len + begun.as_ref().map_or(0, |begun| begun.bytes.len()) > MAX {
+        if len > usize::from(u16::MAX) {
             return Err(Errno::EMSGSIZE);
         }
         let connected = self.connected_to();
@@ -355,6 +389,15 @@ impl Socket for Udp {
         let (to, mut from) = self.route(to)?;
         let mut ancillary = message.ancillary;
         ancillary.header.complete(&self.options, to);
+        ancillary
+            .header
+            .mark
+            .get_or_insert(self.base.options.mark());
+        ancillary.header.unsummed = to.is_ipv6() && self.options.is_on(UDP, UNSUMMED_SENT);
+        self.check_len(
+            len + begun.as_ref().map_or(0, |begun| begun.bytes.len()),
+            to,
+        )?;
         self.check_segments(&ancillary.header, len)?;
         if let Some(ip) = ancillary.header.from {
             from.set_ip(ip);
