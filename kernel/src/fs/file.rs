@@ -444,11 +444,14 @@ impl File {
 
     #[inline(never)]
     fn write_on(&self, from: &mut Source) -> Result<usize> {
-        let mut position = self.position.lock();
         if self.flags().has(O_APPEND) {
-            drop(position);
             return self.append(from, true);
         }
+        self.write_here(from)
+    }
+
+    fn write_here(&self, from: &mut Source) -> Result<usize> {
+        let mut position = self.position.lock();
         let count = self.ops.write(self, from, *position)?;
         *position += count as u64;
         drop(position);
@@ -471,6 +474,19 @@ impl File {
             return Ok(self.ops.append(self, from)?.0);
         }
         self.ops.write(self, from, position)
+    }
+
+    /// Writes at a place, or at the file's position and moves it, in spite of O_APPEND (RWF_NOAPPEND).
+    pub fn write_over(&self, from: &mut Source, at: Option<u64>) -> Result<usize> {
+        self.check_writable()?;
+        match at {
+            Some(at) => {
+                self.check_position()?;
+                self.ops.write(self, from, at)
+            }
+            None if self.stream => self.ops.write(self, from, 0),
+            None => self.write_here(from),
+        }
     }
 
     /// Writes at the end; `moves`: the file's position goes there too.

@@ -153,6 +153,9 @@ pub struct FsStat {
     pub free: u64,
 }
 
+/// The mode and the device of a whiteout, by which one file system of an overlay says that another's file is gone.
+pub const WHITEOUT: New<'static> = New::Node(S_IFCHR, 0);
+
 /// Flags of renameat2(2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Replace {
@@ -163,6 +166,8 @@ pub enum Replace {
     No,
     /// The two change places.
     Exchange,
+    /// As `Yes`, and a whiteout has the old name then.
+    Whiteout,
 }
 
 /// What becomes of an extended attribute.

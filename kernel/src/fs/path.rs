@@ -74,6 +74,11 @@ impl Path {
         self.mount.as_ref().map_or(0, |mount| mount.id())
     }
 
+    /// The number of its mount that is no other's, ever: on Linux they begin where the others end. None is given twice here.
+    pub fn unique_mount_id(&self) -> u64 {
+        1 << 32 | u64::from(self.mount_id())
+    }
+
     /// Another entry of the same mount.
     #[inline]
     pub fn with(&self, entry: Arc<Entry>) -> Self {

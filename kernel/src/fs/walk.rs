@@ -10,8 +10,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::borrow::Borrow;
 use linux_raw_sys::general::{
-    MS_NOSYMFOLLOW, RESOLVE_BENEATH, RESOLVE_CACHED, RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS,
-    RESOLVE_NO_SYMLINKS, RESOLVE_NO_XDEV,
+    MS_NOSYMFOLLOW, RESOLVE_BENEATH, RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS,
+    RESOLVE_NO_XDEV,
 };
 
 /// The longest path with its terminating zero (`PATH_MAX`).
@@ -49,14 +49,8 @@ pub struct Scope(u32);
 impl Scope {
     /// EINVAL for bits that are unknown or exclude one another.
     pub fn from_bits(bits: u64) -> Result<Self> {
-        const KNOWN: u32 = RESOLVE_NO_XDEV
-            | RESOLVE_NO_MAGICLINKS
-            | RESOLVE_NO_SYMLINKS
-            | RESOLVE_BENEATH
-            | RESOLVE_IN_ROOT
-            | RESOLVE_CACHED;
         const EITHER: u32 = RESOLVE_BENEATH | RESOLVE_IN_ROOT;
-        let known = bits & !u64::from(KNOWN) == 0;
+        let known = bits & !abi::options::RESOLVE.mask() == 0;
         let scope = Scope(bits as u32);
         if known && !scope.has(EITHER) {
             Ok(scope)

@@ -4,6 +4,7 @@ use super::path::{self, UserPath, check_flags, file, opened};
 use crate::errno::{Errno, Result};
 use crate::fs::file::Record;
 use crate::fs::inode::{Kind, Link, New, Replace};
+use crate::fs::mount::Mount;
 use crate::fs::walk::{Last, Walk};
 use crate::fs::{Entry, Path, inotify, perm, protected};
 use crate::mm::user::UserSlice;
@@ -177,16 +178,18 @@ pub fn renameat(from: i32, old: usize, to: i32, new: usize) -> Result<usize> {
 }
 
 const _: () = assert!(
-    abi::options::RENAME.is_handled_by(&[RENAME_NOREPLACE as u64, RENAME_EXCHANGE as u64]),
+    abi::options::RENAME.mask() == (RENAME_NOREPLACE | RENAME_EXCHANGE | RENAME_WHITEOUT) as u64,
     "abi and renameat2 disagree"
 );
 
 /// renameat2(2)
 pub fn renameat2(from: i32, old: usize, to: i32, new: usize, flags: u32) -> Result<usize> {
-    let replace = match flags {
+    let fresh = flags & RENAME_NOREPLACE != 0;
+    let replace = match flags & !RENAME_NOREPLACE {
+        0 if fresh => Replace::No,
         0 => Replace::Yes,
-        RENAME_NOREPLACE => Replace::No,
-        RENAME_EXCHANGE => Replace::Exchange,
+        RENAME_EXCHANGE if !fresh => Replace::Exchange,
+        RENAME_WHITEOUT => Replace::Whiteout,
         _ => return Err(Errno::EINVAL),
     };
     let (old, new) = (UserPath::read(old)?, UserPath::read(new)?);
@@ -196,16 +199,12 @@ pub fn renameat2(from: i32, old: usize, to: i32, new: usize, flags: u32) -> Resu
         return Err(Errno::EXDEV);
     }
     let old_name = old_last.proper(Errno::EBUSY)?;
-    let new_name = new_last.proper(if replace == Replace::No {
-        Errno::EEXIST
-    } else {
-        Errno::EBUSY
-    })?;
+    let new_name = new_last.proper(if fresh { Errno::EEXIST } else { Errno::EBUSY })?;
     let names = [
         (&old_parent, &old_last, old_name),
         (&new_parent, &new_last, new_name),
     ];
-    let (source, victim) = until_still(|| rename(names, replace))?;
+    let (source, victim) = until_still(|| rename(names, replace, fresh))?;
     let same = |victim: &Arc<Entry>| Arc::ptr_eq(source.inode(), victim.inode());
     if victim.as_ref().is_some_and(same) {
         return Ok(0);
@@ -230,6 +229,7 @@ fn rename(
         (new_parent, new_last, new_name),
     ]: [Renamed; 2],
     replace: Replace,
+    fresh: bool,
 ) -> Result<(Arc<Entry>, Option<Arc<Entry>>)> {
     let source = old_parent.inode().lookup(old_parent, old_name)?;
     let victim = match new_parent.inode().lookup(new_parent, new_name) {
@@ -237,7 +237,7 @@ fn rename(
         found => Some(found?),
     };
     match (&victim, replace) {
-        (Some(_), Replace::No) => return Err(Errno::EEXIST),
+        (Some(_), _) if fresh => return Err(Errno::EEXIST),
         (None, Replace::Exchange) => return Err(Errno::ENOENT),
         (Some(other), Replace::Exchange) if new_last.directory => directory(other)?,
         _ => {}
@@ -250,6 +250,10 @@ fn rename(
     match &victim {
         Some(victim) => leave(new_parent, victim, apart && replace == Replace::Exchange)?,
         None => perm::check(new_parent, perm::WRITE)?,
+    }
+    let plain = |mount: &Arc<Mount>| mount.fs().kind() == "ramfs";
+    if replace == Replace::Whiteout && old_parent.mount().is_some_and(plain) {
+        return Err(Errno::EINVAL);
     }
     let to = (new_parent.entry(), new_name);
     let occupant = victim.as_ref();

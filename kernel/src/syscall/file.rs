@@ -222,7 +222,7 @@ const CLOSE_RANGE_CLOEXEC: u32 = 1 << 2;
 
 /// close_range(2)
 pub fn close_range(first: u32, last: u32, flags: u32) -> Result<usize> {
-    check_flags(flags, CLOSE_RANGE_CLOEXEC | CLOSE_RANGE_UNSHARE)?;
+    check_flags(flags, abi::options::CLOSE_RANGE.mask() as u32)?;
     if first > last {
         return Err(Errno::EINVAL);
     }
@@ -323,8 +323,19 @@ pub fn pwritev(fd: i32, vector: usize, count: usize, offset: i64) -> Result<usiz
     current().transfers.count(Way::Write, done)
 }
 
-/// Flags of preadv2 and pwritev2 that change nothing for files in memory.
-const HINTS: u32 = RWF_HIPRI | RWF_DSYNC | RWF_SYNC;
+/// RWF_NOAPPEND (linux/fs.h)
+const RWF_NOAPPEND: u32 = 0x20;
+
+/// Checks the flags of preadv2 and pwritev2, of which RWF_HIPRI, RWF_DSYNC and RWF_SYNC change nothing for files in memory.
+fn check_rwf(flags: u32) -> Result<()> {
+    if u64::from(flags) & !abi::options::RWF.mask() != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    if flags & (RWF_APPEND | RWF_NOAPPEND) == RWF_APPEND | RWF_NOAPPEND {
+        return Err(Errno::EINVAL);
+    }
+    Ok(())
+}
 
 /// preadv2(2)
 pub fn preadv2(
@@ -335,9 +346,7 @@ pub fn preadv2(
     _high: usize,
     flags: u32,
 ) -> Result<usize> {
-    if flags & !HINTS != 0 {
-        return Err(Errno::EOPNOTSUPP);
-    }
+    check_rwf(flags)?;
     if offset == -1 {
         readv::<Native>(fd, vector, count)
     } else {
@@ -354,20 +363,25 @@ pub fn pwritev2(
     _high: usize,
     flags: u32,
 ) -> Result<usize> {
-    if flags & !(HINTS | RWF_APPEND) != 0 {
-        return Err(Errno::EOPNOTSUPP);
+    check_rwf(flags)?;
+    if flags & (RWF_APPEND | RWF_NOAPPEND) == 0 {
+        return match offset {
+            -1 => writev::<Native>(fd, vector, count),
+            _ => pwritev(fd, vector, count, offset),
+        };
     }
-    if flags & RWF_APPEND != 0 {
-        let file = file(fd)?;
-        let pieces = pieces::<Native>(vector, count)?;
-        let done = file.append(&mut Source::user(&pieces), offset == -1);
-        return current().transfers.count(Way::Write, done);
-    }
-    if offset == -1 {
-        writev::<Native>(fd, vector, count)
-    } else {
-        pwritev(fd, vector, count, offset)
-    }
+    let file = file(fd)?;
+    let pieces = pieces::<Native>(vector, count)?;
+    let mut source = Source::user(&pieces);
+    let at = match offset {
+        -1 => None,
+        _ => Some(position(offset)?),
+    };
+    let done = match flags & RWF_APPEND {
+        0 => file.write_over(&mut source, at),
+        _ => file.append(&mut source, at.is_none()),
+    };
+    current().transfers.count(Way::Write, done)
 }
 
 /// lseek(2)
@@ -452,10 +466,8 @@ pub fn sync() -> Result<usize> {
 
 /// sync_file_range(2)
 pub fn sync_file_range(fd: i32, offset: i64, len: i64, flags: u32) -> Result<usize> {
-    const WAITS: u32 =
-        SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
     let file = opened(fd)?;
-    check_flags(flags, WAITS)?;
+    check_flags(flags, abi::options::SYNC_FILE_RANGE.mask() as u32)?;
     if offset < 0 || len < 0 || offset.checked_add(len).is_none() {
         return Err(Errno::EINVAL);
     }
@@ -470,7 +482,7 @@ pub fn fadvise64(fd: i32, _offset: i64, len: i64, advice: u32) -> Result<usize> 
     if file(fd)?.entry().kind() == Kind::Fifo {
         return Err(Errno::ESPIPE);
     }
-    if advice <= POSIX_FADV_NOREUSE && len >= 0 {
+    if abi::options::FADVISE.has(advice.into()) && len >= 0 {
         Ok(0)
     } else {
         Err(Errno::EINVAL)

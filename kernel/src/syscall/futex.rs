@@ -12,6 +12,25 @@ use crate::task::futex::{self, ANY, Wanted};
 use crate::task::thread::Restart;
 use crate::task::{clock, current, tree};
 
+const _: () = assert!(
+    abi::options::FUTEX.is_handled_by(&[
+        FUTEX_WAIT as u64,
+        FUTEX_WAKE as u64,
+        FUTEX_REQUEUE as u64,
+        FUTEX_CMP_REQUEUE as u64,
+        FUTEX_WAKE_OP as u64,
+        FUTEX_LOCK_PI as u64,
+        FUTEX_UNLOCK_PI as u64,
+        FUTEX_TRYLOCK_PI as u64,
+        FUTEX_WAIT_BITSET as u64,
+        FUTEX_WAKE_BITSET as u64,
+        FUTEX_WAIT_REQUEUE_PI as u64,
+        FUTEX_CMP_REQUEUE_PI as u64,
+        FUTEX_LOCK_PI2 as u64,
+    ]),
+    "abi and futex disagree"
+);
+
 /// futex(2)
 pub fn futex<L: Layout>(
     address: usize,

@@ -30,6 +30,8 @@ type Handle = [u32; 3];
 const KIND: i32 = 1;
 /// The type told where there is no room for a handle (FILEID_INVALID).
 const INVALID: i32 = 0xff;
+/// The number of the mount is one that no mount had before (linux/fcntl.h).
+const AT_HANDLE_MNT_ID_UNIQUE: u32 = 1;
 /// The most bytes of a handle (MAX_HANDLE_SZ).
 const MOST: u32 = 128;
 /// A table below this size is not looked through for what is gone.
@@ -68,7 +70,7 @@ pub fn name_to_handle_at(
     mount: usize,
     flags: u32,
 ) -> Result<usize> {
-    check_flags(flags, AT_SYMLINK_FOLLOW | AT_EMPTY_PATH)?;
+    check_flags(flags, abi::options::HANDLE.mask() as u32)?;
     let follow = match flags & AT_SYMLINK_FOLLOW {
         0 => AT_SYMLINK_NOFOLLOW,
         _ => 0,
@@ -84,7 +86,11 @@ pub fn name_to_handle_at(
     let bytes = size_of::<Handle>() as u32;
     let fits = room >= bytes;
     let kind = if fits { KIND } else { INVALID };
-    UserPtr::new(mount).write(&(entry.mount_id() as i32))?;
+    if flags & AT_HANDLE_MNT_ID_UNIQUE != 0 {
+        UserPtr::new(mount).write(&entry.unique_mount_id())?;
+    } else {
+        UserPtr::new(mount).write(&(entry.mount_id() as i32))?;
+    }
     UserPtr::new(handle).write(&Head { bytes, kind })?;
     if !fits {
         return Err(Errno::EOVERFLOW);

@@ -21,12 +21,19 @@ fn instance(fd: i32) -> Result<Arc<Inotify>> {
     opened(fd)?.ops_as::<Inotify>().ok_or(Errno::EINVAL)
 }
 
+/// All that a watch may be asked for (ALL_INOTIFY_BITS).
+const KNOWN: u32 = abi::options::INOTIFY.mask() as u32;
+
 /// inotify_add_watch(2)
 pub fn inotify_add_watch(fd: i32, path: usize, mask: u32) -> Result<usize> {
-    if mask & IN_ALL_EVENTS == 0 {
+    check_flags(mask, KNOWN)?;
+    if mask == 0 {
         return Err(Errno::EINVAL);
     }
     let instance = instance(fd)?;
+    if mask & IN_MASK_ADD != 0 && mask & IN_MASK_CREATE != 0 {
+        return Err(Errno::EINVAL);
+    }
     let follow = if mask & IN_DONT_FOLLOW != 0 {
         AT_SYMLINK_NOFOLLOW
     } else {

@@ -5,6 +5,9 @@ use core::cmp::Ordering;
 use alloc::sync::Arc;
 
 use crate::errno::{Errno, Result};
+use crate::fs::File;
+use crate::fs::epoll::Epoll;
+use crate::mm::user::UserPtr;
 use crate::task::access::{self, By};
 use crate::task::{Thread, tree};
 
@@ -16,9 +19,24 @@ const FILE_SYSTEM: u32 = 3;
 const HANDLERS: u32 = 4;
 const IO: u32 = 5;
 const UNDO: u32 = 6;
+const WATCHED: u32 = 7;
+
+const _: () = assert!(
+    abi::options::KCMP.is_handled_by(&[
+        FILE as u64,
+        MEMORY as u64,
+        FILES as u64,
+        FILE_SYSTEM as u64,
+        HANDLERS as u64,
+        IO as u64,
+        UNDO as u64,
+        WATCHED as u64,
+    ]),
+    "abi and kcmp disagree"
+);
 
 /// kcmp(2): 0 for the same, else 1 or 2 by an order that means nothing.
-pub fn kcmp(one: i32, two: i32, kind: u32, first: u32, second: u32) -> Result<usize> {
+pub fn kcmp(one: i32, two: i32, kind: u32, first: usize, second: usize) -> Result<usize> {
     let threads = [one, two].map(|tid| tree::thread(tid).ok_or(Errno::ESRCH));
     let [one, two] = threads;
     let (one, two) = (one?, two?);
@@ -35,13 +53,13 @@ pub fn kcmp(one: i32, two: i32, kind: u32, first: u32, second: u32) -> Result<us
     compare(&one, &two, kind, first, second)
 }
 
-fn compare(one: &Thread, two: &Thread, kind: u32, first: u32, second: u32) -> Result<usize> {
-    let open = |thread: &Thread, fd: u32| {
-        let files = thread.try_files().ok_or(Errno::EBADF)?;
-        Ok::<_, Errno>(address(&files.get(fd as i32)?))
-    };
+fn compare(one: &Thread, two: &Thread, kind: u32, first: usize, second: usize) -> Result<usize> {
     let (a, b) = match kind {
-        FILE => (open(one, first)?, open(two, second)?),
+        FILE => (
+            address(&open(one, first as i32)?),
+            address(&open(two, second as i32)?),
+        ),
+        WATCHED => (address(&open(one, first as i32)?), watched(two, second)?),
         MEMORY => (shared(one.space()), shared(two.space())),
         FILES => (shared(one.try_files()), shared(two.try_files())),
         FILE_SYSTEM => (shared(one.try_fs()), shared(two.try_fs())),
@@ -49,8 +67,10 @@ fn compare(one: &Thread, two: &Thread, kind: u32, first: u32, second: u32) -> Re
             address(&one.process().signals.actions()),
             address(&two.process().signals.actions()),
         ),
-        // Nobody has a context of block devices: all have the same, none.
-        IO => (0, 0),
+        IO => (
+            one.io_context().map_or(0, address),
+            two.io_context().map_or(0, address),
+        ),
         UNDO => (undo(one), undo(two)),
         _ => return Err(Errno::EINVAL),
     };
@@ -59,6 +79,20 @@ fn compare(one: &Thread, two: &Thread, kind: u32, first: u32, second: u32) -> Re
         Ordering::Less => 1,
         Ordering::Greater => 2,
     })
+}
+
+fn open(thread: &Thread, fd: i32) -> Result<Arc<File>> {
+    let files = thread.try_files().ok_or(Errno::EBADF)?;
+    files.get(fd)
+}
+
+/// The file that a set of `thread` has as its member, as a `struct kcmp_epoll_slot` says: the set, the descriptor by which the
+/// member was added, and which of those that were added by it.
+fn watched(thread: &Thread, slot: usize) -> Result<usize> {
+    let [set, fd, which] = UserPtr::<[u32; 3]>::new(slot).read()?;
+    let set = open(thread, set as i32)?.ops_as::<Epoll>();
+    let member = set.ok_or(Errno::EINVAL)?.member(fd as i32, which as usize);
+    Ok(address(&member.ok_or(Errno::ENOENT)?))
 }
 
 fn address<T: ?Sized>(of: &Arc<T>) -> usize {

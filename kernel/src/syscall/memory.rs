@@ -465,7 +465,7 @@ pub fn process_madvise(
     check_flags(flags, 0)?;
     let pieces = super::file::pieces::<Native>(pieces, count)?;
     let process = pidfd::of(fd)?.0.process()?.clone();
-    if !matches!(advice, MADV_COLD | MADV_PAGEOUT | MADV_WILLNEED) {
+    if !options::PROCESS_MADVISE.has(advice.into()) {
         return Err(Errno::EINVAL);
     }
     let other = process.find_thread(|_| true).ok_or(Errno::ESRCH)?;
@@ -572,8 +572,8 @@ pub fn mincore(addr: usize, len: usize, vector: usize) -> Result<usize> {
 
 /// msync(2): files are memory, so there is nothing to write back.
 pub fn msync(addr: usize, len: usize, flags: u32) -> Result<usize> {
-    let known = MS_ASYNC | MS_INVALIDATE | MS_SYNC;
-    if flags & !known != 0 || flags & MS_ASYNC != 0 && flags & MS_SYNC != 0 {
+    check_flags(flags, abi::options::MSYNC.mask() as u32)?;
+    if flags & MS_ASYNC != 0 && flags & MS_SYNC != 0 {
         return Err(Errno::EINVAL);
     }
     let range = pages_or_enomem(addr, len)?;

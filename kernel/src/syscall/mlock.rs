@@ -5,6 +5,7 @@ use core::ops::Range;
 use linux_raw_sys::general::*;
 
 use super::memory::{own_space, pages_or_enomem, space};
+use super::path::check_flags;
 use crate::arch::user_end;
 use crate::errno::{Errno, Result};
 use crate::mm::area::Flags;
@@ -62,9 +63,7 @@ pub fn mlock(addr: usize, len: usize) -> Result<usize> {
 
 /// mlock2(2)
 pub fn mlock2(addr: usize, len: usize, flags: u32) -> Result<usize> {
-    if flags & !MLOCK_ONFAULT != 0 {
-        return Err(Errno::EINVAL);
-    }
+    check_flags(flags, abi::options::MLOCK.mask() as u32)?;
     let range = around(addr, len)?;
     space(|space| {
         check(space, range.len(), range.clone())?;
@@ -85,9 +84,8 @@ pub fn munlock(addr: usize, len: usize) -> Result<usize> {
 
 /// mlockall(2)
 pub fn mlockall(flags: u32) -> Result<usize> {
-    if flags & (MCL_CURRENT | MCL_FUTURE) == 0
-        || flags & !(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) != 0
-    {
+    check_flags(flags, abi::options::MLOCKALL.mask() as u32)?;
+    if flags & (MCL_CURRENT | MCL_FUTURE) == 0 {
         return Err(Errno::EINVAL);
     }
     space(|space| {

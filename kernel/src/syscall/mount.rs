@@ -93,7 +93,7 @@ fn propagate(target: &Path, kind: u32, all: bool) -> Result<()> {
 
 /// umount2(2)
 pub fn umount2(target: usize, flags: u32) -> Result<usize> {
-    check_flags(flags, MNT_FORCE | MNT_DETACH | MNT_EXPIRE | UMOUNT_NOFOLLOW)?;
+    check_flags(flags, abi::options::UMOUNT.mask() as u32)?;
     let follow = if flags & UMOUNT_NOFOLLOW != 0 {
         AT_SYMLINK_NOFOLLOW
     } else {

@@ -10,18 +10,17 @@ use crate::errno::{Errno, Result};
 use crate::fs::{self, File};
 use crate::mm::user::UserPtr;
 use crate::task::access::{self, By};
-use crate::task::pidfd::{self, NONBLOCK, PidFd, THREAD};
+use crate::task::pidfd::{self, PidFd, THREAD};
 use crate::task::signal::{self, Info};
 use crate::task::{Process, current, tree};
 
-/// PIDFD_SIGNAL_THREAD, _THREAD_GROUP and _PROCESS_GROUP (include/uapi/linux/pidfd.h).
+/// PIDFD_SIGNAL_THREAD and _PROCESS_GROUP (include/uapi/linux/pidfd.h).
 const TO_THREAD: u32 = 1 << 0;
-const TO_PROCESS: u32 = 1 << 1;
 const TO_GROUP: u32 = 1 << 2;
 
 /// pidfd_open(2)
 pub fn pidfd_open(pid: i32, flags: u32) -> Result<usize> {
-    check_flags(flags, NONBLOCK | THREAD)?;
+    check_flags(flags, abi::options::PIDFD.mask() as u32)?;
     if pid <= 0 {
         return Err(Errno::EINVAL);
     }
@@ -51,7 +50,7 @@ fn process_of(file: &File) -> Result<Arc<Process>> {
 
 /// pidfd_send_signal(2)
 pub fn pidfd_send_signal(fd: i32, number: u32, info: usize, flags: u32) -> Result<usize> {
-    check_flags(flags, TO_THREAD | TO_PROCESS | TO_GROUP)?;
+    check_flags(flags, abi::options::PIDFD_SIGNAL.mask() as u32)?;
     if flags.count_ones() > 1 {
         return Err(Errno::EINVAL);
     }
@@ -77,7 +76,7 @@ pub fn pidfd_send_signal(fd: i32, number: u32, info: usize, flags: u32) -> Resul
     };
     check_signal(number)?;
     if flags == TO_GROUP {
-        return super::signal::send_to_group(process.group(), number, info);
+        return super::signal::send_to_group(process.pid(), number, info);
     }
     let thread = thread.filter(|_| alone);
     check_permission(&process, thread.as_deref(), number)?;

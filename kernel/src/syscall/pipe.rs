@@ -7,9 +7,19 @@ use crate::mm::user::{UserPtr, read_cstr};
 use crate::task::current;
 use linux_raw_sys::general::*;
 
+/// A pipe for what the kernel tells (linux/watch_queue.h).
+const O_NOTIFICATION_PIPE: u32 = O_EXCL;
+
 /// pipe2(2)
 pub fn pipe2(to: usize, flags: u32) -> Result<usize> {
-    check_flags(flags, O_CLOEXEC | O_NONBLOCK | O_DIRECT)?;
+    check_flags(
+        flags,
+        O_CLOEXEC | O_NONBLOCK | O_DIRECT | O_NOTIFICATION_PIPE,
+    )?;
+    // As of a Linux without CONFIG_WATCH_QUEUE.
+    if flags & O_NOTIFICATION_PIPE != 0 {
+        return Err(Errno::ENOPKG);
+    }
     let ends = pipe::pair(flags & O_NONBLOCK)?;
     let files = current().files();
     let fds = files.add_pair(ends, flags & O_CLOEXEC != 0)?;
@@ -22,16 +32,21 @@ pub fn pipe2(to: usize, flags: u32) -> Result<usize> {
 
 /// eventfd2(2)
 pub fn eventfd2(count: u32, flags: u32) -> Result<usize> {
-    check_flags(flags, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE)?;
+    check_flags(flags, abi::options::EVENTFD.mask() as u32)?;
     let file = eventfd::new(count, flags)?;
     Ok(current().files().add(file, flags & EFD_CLOEXEC != 0)? as usize)
 }
 
+/// Where MFD_HUGETLB says how large pages are to be (MFD_HUGE_MASK).
+const HUGE_SIZES: u32 = 0x3f << 26;
+
 /// memfd_create(2)
 pub fn memfd_create(name: usize, flags: u32) -> Result<usize> {
+    let huge = flags & MFD_HUGETLB != 0;
+    let sizes = if huge { HUGE_SIZES } else { 0 };
     check_flags(
         flags,
-        MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL | MFD_EXEC,
+        abi::options::MEMFD.mask() as u32 | MFD_HUGETLB | sizes,
     )?;
     let data = flags & MFD_NOEXEC_SEAL != 0;
     if data && flags & MFD_EXEC != 0 {
@@ -44,6 +59,10 @@ pub fn memfd_create(name: usize, flags: u32) -> Result<usize> {
             error
         }
     })?;
+    // As of a Linux without CONFIG_HUGETLBFS.
+    if huge {
+        return Err(Errno::ENOSYS);
+    }
     let (permissions, seals) = match flags & MFD_ALLOW_SEALING {
         _ if data => (0o666, F_SEAL_EXEC),
         0 => (0o777, F_SEAL_SEAL),

@@ -8,7 +8,7 @@ use super::process::check_rest;
 use super::sched::{self, each};
 use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, UserSlice};
-use crate::task::{require, thread::Reservation};
+use crate::task::{can, require, thread::Reservation};
 
 /// `struct sched_attr` (include/uapi/linux/sched/types.h).
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable)]
@@ -32,6 +32,8 @@ const WHOLE: usize = size_of::<Attributes>();
 const KEEP_POLICY: u64 = 8;
 const KEEP_PARAMETERS: u64 = 16;
 const FLAGS: u64 = 0x7f;
+/// SCHED_FLAG_UTIL_CLAMP: how fast the CPU is to run, which nothing here decides.
+const CLAMPS: u64 = 0x60;
 /// SCHED_FLAG_RESET_ON_FORK
 const RESET_ON_FORK: u64 = 1;
 /// The shortest time that a deadline's thread may run in a period, in ns.
@@ -55,7 +57,8 @@ pub fn sched_setattr(tid: i32, attributes: usize, flags: u32) -> Result<usize> {
     }
     let mut given = Attributes::default();
     UserSlice::new(attributes, size.min(WHOLE)).copy_in(given.as_mut_bytes())?;
-    if given.flags & !FLAGS != 0 || (given.policy as i32) < 0 {
+    let clamps = given.flags & CLAMPS != 0 && size < WHOLE;
+    if clamps || given.flags & !FLAGS != 0 || (given.policy as i32) < 0 {
         return Err(Errno::EINVAL);
     }
     let thread = sched::thread(tid)?;
@@ -99,6 +102,9 @@ pub fn sched_setattr(tid: i32, attributes: usize, flags: u32) -> Result<usize> {
         0
     };
     sched::check_change(&thread, policy | reset, given.priority, Some(nice))?;
+    if given.flags & CLAMPS != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
     if given.flags & KEEP_PARAMETERS != 0 {
         // As on Linux, the policy is among them.
         return Ok(0);
@@ -126,7 +132,6 @@ pub fn sched_getattr(tid: i32, to: usize, size: u32, flags: u32) -> Result<usize
         policy,
         nice: thread.nice(),
         priority,
-        clamps: [0, 1024],
         ..Attributes::default()
     };
     if policy == SCHED_DEADLINE {
@@ -139,10 +144,11 @@ pub fn sched_getattr(tid: i32, to: usize, size: u32, flags: u32) -> Result<usize
 
 /// Where a priority of input and output holds its class (include/uapi/linux/ioprio.h).
 const CLASS_SHIFT: u32 = 13;
+const NONE: u32 = 0;
 const REAL_TIME: u32 = 1;
 const BEST_EFFORT: u32 = 2;
 const IDLE: u32 = 3;
-/// Levels of a class.
+/// Levels of a class; the bits above them are hints to the device (IOPRIO_HINT).
 const LEVELS: u32 = 8;
 /// How a thread that was given none counts: the middle of the best effort.
 const MIDDLE: u32 = BEST_EFFORT << CLASS_SHIFT | 4;
@@ -157,18 +163,16 @@ fn kind(which: u32) -> Result<u32> {
 
 /// ioprio_set(2)
 pub fn ioprio_set(which: u32, who: i32, priority: u32) -> Result<usize> {
-    let (class, level) = (priority >> CLASS_SHIFT & 7, priority & 0x1fff);
+    let (class, level) = (priority >> CLASS_SHIFT & 7, priority % LEVELS);
     match class {
-        REAL_TIME | BEST_EFFORT if level >= LEVELS => return Err(Errno::EINVAL),
-        REAL_TIME => require(CAP_SYS_NICE)?,
-        BEST_EFFORT | IDLE => {}
-        0 if level == 0 => {}
+        REAL_TIME if !can(CAP_SYS_ADMIN) => require(CAP_SYS_NICE)?,
+        REAL_TIME | BEST_EFFORT | IDLE => {}
+        NONE if level == 0 => {}
         _ => return Err(Errno::EINVAL),
     }
     each(kind(which)?, who, |thread| {
         sched::check_owner(thread)?;
-        thread.set_io_priority(priority);
-        Ok(())
+        thread.set_io_priority(priority)
     })?;
     Ok(0)
 }

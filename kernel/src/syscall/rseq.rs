@@ -12,7 +12,7 @@ const UNREGISTER: u32 = 1;
 
 /// rseq(2)
 pub fn rseq(address: usize, len: u32, flags: u32, signature: u32) -> Result<usize> {
-    check_flags(flags, UNREGISTER)?;
+    check_flags(flags, abi::options::RSEQ.mask() as u32)?;
     let change = if flags & UNREGISTER != 0 {
         area::unregister
     } else {

@@ -183,7 +183,7 @@ fn check_apart(from: &Side, to: &Side, count: usize) -> Result<()> {
 }
 
 /// All flags of the family (SPLICE_F_ALL).
-const SPLICE_FLAGS: u32 = SPLICE_F_MOVE | SPLICE_F_NONBLOCK | SPLICE_F_MORE | SPLICE_F_GIFT;
+const SPLICE_FLAGS: u32 = abi::options::SPLICE.mask() as u32;
 
 /// From a file to a pipe: what there is room for, for which this waits.
 fn fill(from: Side, pipe: &End, to: Arc<File>, count: usize, nonblocking: bool) -> Result<usize> {

@@ -65,7 +65,7 @@ pub fn fstat(fd: i32, to: usize) -> Result<usize> {
 
 /// newfstatat(2)
 pub fn newfstatat(directory: i32, path: usize, to: usize, flags: u32) -> Result<usize> {
-    check_flags(flags, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH)?;
+    check_flags(flags, abi::options::STATX.mask() as u32)?;
     let entry = path::resolve(directory, path, flags)?;
     write_stat(&entry.inode().attr(), to)
 }
@@ -127,8 +127,12 @@ pub fn statx(directory: i32, path: usize, flags: u32, mask: u32, to: usize) -> R
         let (major, minor) = device::split(device);
         [major, minor]
     };
+    let (mount_kind, mount) = match mask & STATX_MNT_ID_UNIQUE {
+        0 => (STATX_MNT_ID, found.mount_id().into()),
+        unique => (unique, found.unique_mount_id()),
+    };
     let statx = Statx {
-        mask: STATX_BASIC_STATS | STATX_BTIME | STATX_MNT_ID,
+        mask: STATX_BASIC_STATS | mask & STATX_BTIME | mount_kind,
         block_size: PAGE_SIZE as u32,
         attributes: if found.is_mount_root() {
             u64::from(STATX_ATTR_MOUNT_ROOT)
@@ -150,7 +154,7 @@ pub fn statx(directory: i32, path: usize, flags: u32, mask: u32, to: usize) -> R
         modified: attr.modified.into(),
         rdev: numbers(attr.rdev),
         device: numbers(attr.device),
-        mount: found.mount_id().into(),
+        mount,
         spare: [0; 13],
     };
     UserPtr::new(to).write(&statx)?;

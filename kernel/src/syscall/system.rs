@@ -1,15 +1,13 @@
 //! System calls on the whole machine.
 
-use linux_raw_sys::general::{
-    CAP_SYS_ADMIN, CAP_SYS_BOOT, CAP_SYSLOG, GRND_INSECURE, GRND_NONBLOCK, GRND_RANDOM,
-};
+use linux_raw_sys::general::{CAP_SYS_ADMIN, CAP_SYS_BOOT, CAP_SYSLOG, GRND_INSECURE, GRND_RANDOM};
 use zerocopy::{Immutable, IntoBytes};
 
 use super::path::check_flags;
 use crate::arch;
 use crate::drivers::virtio_console;
 use crate::errno::{Errno, Result};
-use crate::mm::user::{UserPtr, UserSlice};
+use crate::mm::user::{UserPtr, UserSlice, read_cstr};
 use crate::mm::{PAGE_SIZE, frame};
 use crate::random;
 use crate::task::clock::{self, SECOND};
@@ -93,7 +91,7 @@ pub fn sysinfo(to: usize) -> Result<usize> {
 
 /// getrandom(2)
 pub fn getrandom(to: usize, len: usize, flags: u32) -> Result<usize> {
-    check_flags(flags, GRND_NONBLOCK | GRND_RANDOM | GRND_INSECURE)?;
+    check_flags(flags, abi::options::GETRANDOM.mask() as u32)?;
     if flags & (GRND_RANDOM | GRND_INSECURE) == GRND_RANDOM | GRND_INSECURE {
         return Err(Errno::EINVAL);
     }
@@ -125,19 +123,38 @@ const MAGIC: (u32, [u32; 4]) = (
     [672_274_793, 85_072_278, 369_367_448, 537_993_216],
 );
 const RESTART: u32 = 0x0123_4567;
+const RESTART_WITH: u32 = 0xa1b2_c3d4;
+/// The most bytes of a text for the firmware.
+const FIRMWARE_TEXT: usize = 256;
 const HALT: u32 = 0xcdef_0123;
 const POWER_OFF: u32 = 0x4321_fedc;
 /// Ctrl-Alt-Del restarts the machine, or tells process 1: there is no such key.
 const KEYS: [u32; 2] = [0x89ab_cdef, 0];
 
+const _: () = assert!(
+    abi::options::REBOOT.is_handled_by(&[
+        RESTART as u64,
+        RESTART_WITH as u64,
+        HALT as u64,
+        POWER_OFF as u64,
+        KEYS[0] as u64,
+        KEYS[1] as u64,
+    ]),
+    "abi and reboot disagree"
+);
+
 /// reboot(2)
-pub fn reboot(first: u32, second: u32, command: u32, _argument: usize) -> Result<usize> {
+pub fn reboot(first: u32, second: u32, command: u32, argument: usize) -> Result<usize> {
     require(CAP_SYS_BOOT)?;
     if first != MAGIC.0 || !MAGIC.1.contains(&second) {
         return Err(Errno::EINVAL);
     }
+    if command == RESTART_WITH {
+        // What the firmware is told, which here does not ask.
+        read_cstr(argument, FIRMWARE_TEXT)?;
+    }
     match command {
-        RESTART => {
+        RESTART | RESTART_WITH => {
             virtio_console::flush();
             arch::power::reset()
         }

@@ -6,9 +6,7 @@ use crate::fs::timerfd::{self, Setting, TimerFd};
 use crate::mm::user::UserPtr;
 use crate::task::current;
 use alloc::sync::Arc;
-use linux_raw_sys::general::{
-    TFD_CLOEXEC, TFD_NONBLOCK, TFD_TIMER_ABSTIME, TFD_TIMER_CANCEL_ON_SET,
-};
+use linux_raw_sys::general::{TFD_CLOEXEC, TFD_NONBLOCK};
 
 /// timerfd_create(2)
 pub fn timerfd_create(clock: u32, flags: u32) -> Result<usize> {
@@ -39,7 +37,7 @@ fn encode(setting: Setting) -> [[u64; 2]; 2] {
 
 /// timerfd_settime(2)
 pub fn timerfd_settime(fd: i32, flags: u32, new: usize, old: usize) -> Result<usize> {
-    check_flags(flags, TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET)?;
+    check_flags(flags, abi::options::TIMERFD.mask() as u32)?;
     let [interval, first] = UserPtr::<[[i64; 2]; 2]>::new(new).read()?;
     let setting = Setting {
         first: nanoseconds(first)?,

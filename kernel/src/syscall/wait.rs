@@ -31,12 +31,12 @@ fn resource_usage(usage: Usage, times: Times) -> [usize; 18] {
     words
 }
 
+/// All options of waitid(2); wait4(2) takes those of ends for granted.
+const OPTIONS: u32 = abi::options::WAIT.mask() as u32;
+
 /// wait4(2)
 pub fn wait4<L: Layout>(pid: i32, status: usize, options: u32, usage: usize) -> Result<usize> {
-    check_flags(
-        options,
-        WNOHANG | WUNTRACED | WCONTINUED | __WNOTHREAD | __WCLONE | __WALL,
-    )?;
+    check_flags(options, OPTIONS & !(WEXITED | WNOWAIT))?;
     let which = match pid {
         i32::MIN => return Err(Errno::ESRCH),
         -1 => Which::Any,
@@ -57,10 +57,7 @@ pub fn wait4<L: Layout>(pid: i32, status: usize, options: u32, usage: usize) -> 
 /// waitid(2)
 pub fn waitid(kind: u32, id: i32, info: usize, options: u32, usage: usize) -> Result<usize> {
     let states = WEXITED | WSTOPPED | WCONTINUED;
-    check_flags(
-        options,
-        states | WNOHANG | WNOWAIT | __WNOTHREAD | __WCLONE | __WALL,
-    )?;
+    check_flags(options, OPTIONS)?;
     if options & states == 0 {
         return Err(Errno::EINVAL);
     }

@@ -174,7 +174,7 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
             child.set_policy(policy, priority);
         }
     }
-    child.set_io_priority(parent.io_priority());
+    child.copy_io(parent, request.has(CLONE_IO))?;
     if request.has(CLONE_CHILD_SETTID) {
         // As on Linux, a bad address is the child's affair.
         _ = child

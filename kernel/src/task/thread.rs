@@ -24,6 +24,7 @@ use crate::ipc::key::Key;
 use crate::mm::AddressSpace;
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
+use crate::sync::Once;
 use linux_raw_sys::general::{RLIMIT_NOFILE, RLIMIT_NPROC, SCHED_RESET_ON_FORK};
 
 /// What a thread may share with others.
@@ -68,6 +69,9 @@ pub struct Own {
     /// Where to write 0 and wake a futex when the thread ends; 0 for nowhere.
     pub clear_tid: usize,
 }
+
+/// The context of input and output: a priority (ioprio_set(2)).
+pub struct IoContext(AtomicU32);
 
 /// How long a thread is to run before its deadline in each period, in ns (SCHED_DEADLINE).
 #[derive(Clone, Copy, Default)]
@@ -129,8 +133,8 @@ pub struct Thread {
     awaited: Mutex<Option<futex::Owner>>,
     /// What SCHED_DEADLINE was asked for.
     reservation: Mutex<Reservation>,
-    /// Priority of input and output (ioprio_set(2)); 0 for none.
-    io_priority: AtomicU32,
+    /// Its context of input and output, once it has one.
+    io: Once<Arc<IoContext>>,
     /// What was told of its CPU time.
     told: Told,
     /// What exit(2) gave it, as wait(2) reports it.
@@ -219,7 +223,7 @@ impl Thread {
             told: Told::new(),
             end_status: AtomicU32::new(0),
             reservation: Mutex::new(Reservation::default()),
-            io_priority: AtomicU32::new(0),
+            io: Once::new(),
             transfers: Transfers::new(),
             faults: AtomicU64::new(0),
             counted: parts.counted,
@@ -566,14 +570,41 @@ impl Thread {
         *self.reservation.lock() = reservation;
     }
 
-    /// Priority of input and output (ioprio_set(2)), which nothing uses; 0 for none.
-    pub fn io_priority(&self) -> u32 {
-        self.io_priority.load(Relaxed)
+    /// What threads that were cloned with CLONE_IO share.
+    pub fn io_context(&self) -> Option<&Arc<IoContext>> {
+        self.io.get()
     }
 
-    /// Sets the priority of input and output.
-    pub fn set_io_priority(&self, priority: u32) {
-        self.io_priority.store(priority, Relaxed);
+    /// Priority of input and output (ioprio_set(2)), which nothing uses; 0 for none.
+    pub fn io_priority(&self) -> u32 {
+        self.io_context().map_or(0, |io| io.0.load(Relaxed))
+    }
+
+    /// Sets the priority of input and output, of all who share the context.
+    pub fn set_io_priority(&self, priority: u32) -> Result<()> {
+        let fresh = match self.io_context() {
+            Some(_) => None,
+            None => Some(try_arc(IoContext(AtomicU32::new(priority)))?),
+        };
+        if let Some(fresh) = fresh {
+            self.io.call_once(|| fresh);
+        }
+        if let Some(io) = self.io_context() {
+            io.0.store(priority, Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Takes over the context of who clones it: the same (CLONE_IO), or one of its own with the same priority.
+    pub fn copy_io(&self, parent: &Thread, shares: bool) -> Result<()> {
+        match parent.io_context() {
+            Some(io) if shares => {
+                self.io.call_once(|| io.clone());
+                Ok(())
+            }
+            Some(io) => self.set_io_priority(io.0.load(Relaxed)),
+            None => Ok(()),
+        }
     }
 
     /// Signal for the thread when its parent ends; 0 for none.

@@ -10,6 +10,7 @@ mod age;
 mod aio;
 mod attributes;
 mod busy;
+mod choices;
 mod cores;
 mod fault;
 mod files;
@@ -98,6 +99,7 @@ fn main() {
         Some("times") => times::run(),
         Some("splice") => splice::run(),
         Some("busy") => busy::run(),
+        Some("choices") => choices::run(),
         Some("cores") => cores::run(),
         Some("wait") => busy::wait(),
         Some("exec") => exec(),

@@ -108,7 +108,7 @@ pub const RENAME: Group = Group {
     choices: choices! {
         1 RENAME_NOREPLACE Whole;
         2 RENAME_EXCHANGE Whole;
-        4 RENAME_WHITEOUT Absent;
+        4 RENAME_WHITEOUT Whole;
     },
 };
 
@@ -137,5 +137,127 @@ pub const STATX: Group = Group {
         0x1000 AT_EMPTY_PATH Whole;
         0x2000 AT_STATX_FORCE_SYNC Whole;
         0x4000 AT_STATX_DONT_SYNC Whole;
+    },
+};
+
+/// How openat2(2) may resolve a path.
+pub const RESOLVE: Group = Group {
+    title: "openat2: resolve",
+    refused: "EINVAL",
+    choices: choices! {
+        0x01 RESOLVE_NO_XDEV Whole;
+        0x02 RESOLVE_NO_MAGICLINKS Whole;
+        0x04 RESOLVE_NO_SYMLINKS Whole;
+        0x08 RESOLVE_BENEATH Whole;
+        0x10 RESOLVE_IN_ROOT Whole;
+        0x20 RESOLVE_CACHED Whole;
+    },
+};
+
+/// What statx(2) tells.
+pub const STATX_MASK: Group = Group {
+    title: "statx: what it tells",
+    refused: "not told, as of a tmpfs on Linux; STATX__RESERVED EINVAL",
+    choices: choices! {
+        0x07ff STATX_BASIC_STATS Whole;
+        0x0800 STATX_BTIME Whole;
+        0x1000 STATX_MNT_ID Whole;
+        0x2000 STATX_DIOALIGN Absent;
+        0x4000 STATX_MNT_ID_UNIQUE Whole;
+        0x8000 STATX_SUBVOL Absent;
+    },
+};
+
+/// Flags of name_to_handle_at(2).
+pub const HANDLE: Group = Group {
+    title: "name_to_handle_at: flags",
+    refused: "EINVAL",
+    choices: choices! {
+        0x1 AT_HANDLE_MNT_ID_UNIQUE Whole;
+        0x200 AT_HANDLE_FID Whole;
+        0x400 AT_SYMLINK_FOLLOW Whole;
+        0x1000 AT_EMPTY_PATH Whole;
+    },
+};
+
+/// Flags of preadv2(2) and pwritev2(2).
+pub const RWF: Group = Group {
+    title: "preadv2, pwritev2: flags",
+    refused: "EOPNOTSUPP",
+    choices: choices! {
+        0x01 RWF_HIPRI Whole;
+        0x02 RWF_DSYNC Whole;
+        0x04 RWF_SYNC Whole;
+        0x08 RWF_NOWAIT Absent;
+        0x10 RWF_APPEND Whole;
+        0x20 RWF_NOAPPEND Whole;
+        0x40 RWF_ATOMIC Absent;
+    },
+};
+
+/// Flags of sync_file_range(2).
+pub const SYNC_FILE_RANGE: Group = Group {
+    title: "sync_file_range: flags",
+    refused: "EINVAL",
+    choices: choices! {
+        1 SYNC_FILE_RANGE_WAIT_BEFORE Whole;
+        2 SYNC_FILE_RANGE_WRITE Whole;
+        4 SYNC_FILE_RANGE_WAIT_AFTER Whole;
+    },
+};
+
+/// Advices of posix_fadvise(2).
+pub const FADVISE: Group = Group {
+    title: "fadvise64: advices",
+    refused: "EINVAL",
+    choices: choices! {
+        0 POSIX_FADV_NORMAL Whole;
+        1 POSIX_FADV_RANDOM Partial("files are in memory: nothing is read ahead");
+        2 POSIX_FADV_SEQUENTIAL Partial("files are in memory: nothing is read ahead");
+        3 POSIX_FADV_WILLNEED Partial("files are in memory: nothing is read ahead");
+        4 POSIX_FADV_DONTNEED Whole;
+        5 POSIX_FADV_NOREUSE Partial("no page is ever put away");
+    },
+};
+
+/// What inotify_add_watch(2) is asked for.
+pub const INOTIFY: Group = Group {
+    title: "inotify_add_watch: mask",
+    refused: "EINVAL",
+    choices: choices! {
+        0x001 IN_ACCESS Whole;
+        0x002 IN_MODIFY Whole;
+        0x004 IN_ATTRIB Whole;
+        0x008 IN_CLOSE_WRITE Whole;
+        0x010 IN_CLOSE_NOWRITE Whole;
+        0x020 IN_OPEN Whole;
+        0x040 IN_MOVED_FROM Whole;
+        0x080 IN_MOVED_TO Whole;
+        0x100 IN_CREATE Whole;
+        0x200 IN_DELETE Whole;
+        0x400 IN_DELETE_SELF Whole;
+        0x800 IN_MOVE_SELF Whole;
+        0x2000 IN_UNMOUNT Whole;
+        0x4000 IN_Q_OVERFLOW Whole;
+        0x8000 IN_IGNORED Whole;
+        0x100_0000 IN_ONLYDIR Whole;
+        0x200_0000 IN_DONT_FOLLOW Whole;
+        0x400_0000 IN_EXCL_UNLINK Whole;
+        0x1000_0000 IN_MASK_CREATE Whole;
+        0x2000_0000 IN_MASK_ADD Whole;
+        0x4000_0000 IN_ISDIR Whole;
+        0x8000_0000 IN_ONESHOT Whole;
+    },
+};
+
+/// Flags of umount2(2).
+pub const UMOUNT: Group = Group {
+    title: "umount2: flags",
+    refused: "EINVAL",
+    choices: choices! {
+        1 MNT_FORCE Whole;
+        2 MNT_DETACH Whole;
+        4 MNT_EXPIRE Whole;
+        8 UMOUNT_NOFOLLOW Whole;
     },
 };

@@ -71,3 +71,46 @@ pub const MADVISE: Group = Group {
         101 MADV_SOFT_OFFLINE Absent;
     },
 };
+
+/// Flags of mlock2(2).
+pub const MLOCK: Group = Group {
+    title: "mlock2: flags",
+    refused: "EINVAL",
+    choices: choices! {
+        1 MLOCK_ONFAULT Whole;
+    },
+};
+
+/// Flags of mlockall(2).
+pub const MLOCKALL: Group = Group {
+    title: "mlockall: flags",
+    refused: "EINVAL",
+    choices: choices! {
+        1 MCL_CURRENT Whole;
+        2 MCL_FUTURE Whole;
+        4 MCL_ONFAULT Whole;
+    },
+};
+
+/// Flags of msync(2).
+pub const MSYNC: Group = Group {
+    title: "msync: flags",
+    refused: "EINVAL",
+    choices: choices! {
+        1 MS_ASYNC Whole;
+        2 MS_INVALIDATE Whole;
+        4 MS_SYNC Whole;
+    },
+};
+
+/// Advices of process_madvise(2).
+pub const PROCESS_MADVISE: Group = Group {
+    title: "process_madvise: advices",
+    refused: "EINVAL",
+    choices: choices! {
+        3 MADV_WILLNEED Partial("files are in memory: nothing is read ahead");
+        20 MADV_COLD Partial("no page is ever put away");
+        21 MADV_PAGEOUT Partial("no page is ever put away");
+        25 MADV_COLLAPSE Absent;
+    },
+};

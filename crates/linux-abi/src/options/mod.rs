@@ -4,15 +4,28 @@
 //! the compiler compares the numbers that it handles with them ([`Group::is_handled_by`]). What is absent is refused with the error
 //! that a Linux built without it gives.
 
+mod descriptors;
 mod files;
 mod memory;
 mod process;
 mod sockets;
+mod system;
+mod threads;
 
-pub use files::{FALLOCATE, FCNTL, MOUNT, OPEN, RENAME, STATX};
-pub use memory::{MADVISE, MMAP, MREMAP};
+pub use descriptors::{
+    CLOSE_RANGE, EPOLL, EVENTFD, MEMFD, PIDFD, PIDFD_SIGNAL, PIPE, SPLICE, TIMERFD,
+};
+pub use files::{
+    FADVISE, FALLOCATE, FCNTL, HANDLE, INOTIFY, MOUNT, OPEN, RENAME, RESOLVE, RWF, STATX,
+    STATX_MASK, SYNC_FILE_RANGE, UMOUNT,
+};
+pub use memory::{MADVISE, MLOCK, MLOCKALL, MMAP, MREMAP, MSYNC, PROCESS_MADVISE};
 pub use process::{CLONE, PERSONALITY, PRCTL, UNSHARE};
 pub use sockets::{IP, IPV6, SOCKET, TCP, UDP};
+pub use system::{GETRANDOM, REBOOT, SYSLOG};
+pub use threads::{
+    FUTEX, FUTEX_FLAGS, FUTEX2, IOPRIO, KCMP, MEMBARRIER, POLICIES, RSEQ, SCHED_FLAGS, WAIT,
+};
 
 use crate::Status;
 
@@ -47,12 +60,46 @@ pub const GROUPS: &[&Group] = &[
     &MMAP,
     &MREMAP,
     &MADVISE,
+    &PROCESS_MADVISE,
+    &MLOCK,
+    &MLOCKALL,
+    &MSYNC,
     &OPEN,
+    &RESOLVE,
     &FCNTL,
-    &MOUNT,
-    &RENAME,
+    &RWF,
+    &FADVISE,
+    &SYNC_FILE_RANGE,
     &FALLOCATE,
     &STATX,
+    &STATX_MASK,
+    &HANDLE,
+    &RENAME,
+    &INOTIFY,
+    &MOUNT,
+    &UMOUNT,
+    &EPOLL,
+    &MEMFD,
+    &PIPE,
+    &EVENTFD,
+    &TIMERFD,
+    &SPLICE,
+    &CLOSE_RANGE,
+    &PIDFD,
+    &PIDFD_SIGNAL,
+    &FUTEX,
+    &FUTEX_FLAGS,
+    &FUTEX2,
+    &WAIT,
+    &MEMBARRIER,
+    &RSEQ,
+    &KCMP,
+    &POLICIES,
+    &SCHED_FLAGS,
+    &IOPRIO,
+    &GETRANDOM,
+    &REBOOT,
+    &SYSLOG,
     &SOCKET,
     &IP,
     &IPV6,

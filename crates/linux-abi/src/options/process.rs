@@ -132,7 +132,7 @@ pub const CLONE: Group = Group {
         0x1000_0000 CLONE_NEWUSER Absent;
         0x2000_0000 CLONE_NEWPID Absent;
         0x4000_0000 CLONE_NEWNET Absent;
-        0x8000_0000 CLONE_IO Partial("the priority is copied, not shared");
+        0x8000_0000 CLONE_IO Whole;
         0x1_0000_0000 CLONE_CLEAR_SIGHAND Whole;
         0x2_0000_0000 CLONE_INTO_CGROUP Absent;
     },

@@ -257,6 +257,13 @@ impl Epoll {
             .ok_or(Errno::ENOENT)
     }
 
+    /// The file of the member that was added as descriptor `fd`; of several, the one that `which` come before.
+    pub fn member(&self, fd: i32, which: usize) -> Option<Arc<File>> {
+        let members = self.members.lock();
+        let mut same = members.items.range((fd, 0)..=(fd, usize::MAX));
+        same.nth(which)?.1.file.upgrade()
+    }
+
     /// EPOLL_CTL_MOD
     pub fn modify(&self, fd: i32, file: &Arc<File>, event: Event) -> Result<()> {
         let item = self.item(fd, file)?;

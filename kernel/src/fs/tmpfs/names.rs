@@ -6,7 +6,7 @@
 //! at: ESTALE where they are not, after which the caller looks again.
 
 use super::super::entry::Entry;
-use super::super::inode::{Kind, Replace};
+use super::super::inode::{Kind, Replace, WHITEOUT};
 use super::directory::Directory;
 use super::node::Node;
 use crate::errno::{Errno, Result};
@@ -103,6 +103,12 @@ impl Node {
         Ok(())
     }
 
+    /// What is to have the name of `source` in this directory once that has gone (RENAME_WHITEOUT).
+    fn whiteout(&self, here: &Arc<Entry>, source: &Entry) -> Result<Arc<Entry>> {
+        let node = self.make(WHITEOUT)?;
+        Entry::new(node, Some(here.clone()), source.name())
+    }
+
     /// Moves `source` from this directory `here` to `name` in `there`, which has `occupant` now.
     pub(super) fn rename_name(
         &self,
@@ -118,6 +124,10 @@ impl Node {
             (Some(_), Replace::No) => return Err(Errno::EEXIST),
             _ => {}
         }
+        let whiteout = match replace {
+            Replace::Whiteout => Some(self.whiteout(here, source)?),
+            _ => None,
+        };
         let _topology = apart.then(|| self.fs().rename.lock());
         if apart && there.is_within(source) {
             return Err(Errno::EINVAL);
@@ -150,7 +160,10 @@ impl Node {
                     Some(old) => target.give_way(old, source, both.target())?,
                     None => 0,
                 };
-                both.from.remove(&old_name);
+                match whiteout {
+                    Some(whiteout) => both.from.replace(&old_name, whiteout),
+                    None => both.from.remove(&old_name),
+                };
                 both.target().insert(new_name.clone(), source.clone());
                 links_of(source) - freed
             }

@@ -131,6 +131,20 @@ impl Node {
         )
     }
 
+    /// What the calling thread makes in this directory, not there yet.
+    pub(super) fn make(&self, new: New) -> Result<Arc<Self>> {
+        let mode = if let New::Node(mode, _) = new {
+            mode
+        } else {
+            S_IFLNK
+        };
+        let (mode, owner) = inherit(&self.meta.lock(), mode);
+        match new {
+            New::Node(_, rdev) => self.new_node(mode, rdev, owner),
+            New::Symlink(target) => self.new_symlink(target, owner),
+        }
+    }
+
     /// An inode of memfd_create: a regular file in no directory.
     pub fn anonymous_file(fs: Arc<Tmpfs>, permissions: u32, seals: u32) -> Result<Arc<Self>> {
         let data = Data::new(seals, fs.pages.clone());
@@ -335,17 +349,7 @@ impl Inode for Node {
     }
 
     fn create(&self, here: &Arc<Entry>, name: &[u8], new: New) -> Result<Arc<Entry>> {
-        let mode = if let New::Node(mode, _) = new {
-            mode
-        } else {
-            S_IFLNK
-        };
-        let (mode, owner) = inherit(&self.meta.lock(), mode);
-        let node = match new {
-            New::Node(_, rdev) => self.new_node(mode, rdev, owner)?,
-            New::Symlink(target) => self.new_symlink(target, owner)?,
-        };
-        self.add(here, name, node)
+        self.add(here, name, self.make(new)?)
     }
 
     fn add_link(&self, here: &Arc<Entry>, name: &[u8], to: &Arc<dyn Inode>) -> Result<()> {
