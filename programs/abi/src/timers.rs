@@ -21,6 +21,7 @@ pub fn run() {
         tell_end("cancelled", in_child(|| cancelled()));
         tell_end("the time of day", in_child(|| follows()));
         tell_end("overruns", in_child(|| overruns()));
+        tell_end("forged", in_child(|| forged()));
     }
 }
 
@@ -633,5 +634,29 @@ unsafe fn overruns() {
         }
         libc::usleep(50_000);
         println!("{} {}", wait_for(&held), wait_for(&held));
+    }
+}
+
+/// A signal that a program says a timer sent tells what the program wrote, and does not let the timer go on.
+unsafe fn forged() {
+    unsafe {
+        let own = blocked(&[QUEUED]);
+        let held = blocked(&[QUEUED, libc::SIGUSR2]);
+        let mut other: libc::sigset_t = std::mem::zeroed();
+        libc::sigaddset(&mut other, libc::SIGUSR2);
+        let timer = create("forged", CLOCK_MONOTONIC, libc::SIGEV_SIGNAL, QUEUED, 0);
+        libc::sigprocmask(libc::SIG_BLOCK, &held, std::ptr::null_mut());
+        set_timer(timer, 0, &EVERY);
+        libc::usleep(50_000);
+        // Number, error, code (SI_TIMER), padding, the timer, its overruns.
+        let mut forged = [0i32; 32];
+        [forged[2], forged[4], forged[5]] = [-2, timer, -7];
+        let pid = libc::getpid();
+        let sent = libc::syscall(libc::SYS_rt_sigqueueinfo, pid, libc::SIGUSR2, &forged);
+        let mut told = [0i32; 32];
+        let info = told.as_mut_ptr().cast();
+        println!("{sent} {}", libc::sigwaitinfo(&other, info));
+        println!("{} {} {}", told[2], told[4] == timer, told[5]);
+        println!("{} {}", libc::sigwaitinfo(&own, info), told[2]);
     }
 }

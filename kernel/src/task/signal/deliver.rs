@@ -88,11 +88,11 @@ pub(super) fn next() -> Option<Info> {
 pub fn take(blocked: u64) -> Option<Info> {
     let thread = current();
     let own = thread.signals.pending.lock().take(blocked);
-    let info = own.or_else(|| thread.process().signals.pending.lock().take(blocked))?;
+    let (info, of_timer) = own.or_else(|| thread.process().signals.pending.lock().take(blocked))?;
     if info.number() == SIGALRM {
         itimer::alarm_taken();
     }
-    Some(if info.code == SI_TIMER {
+    Some(if of_timer {
         itimer::delivered(info)
     } else {
         info

@@ -47,10 +47,19 @@ pub enum Room {
     Charged(Charge),
 }
 
+/// A signal that waits with what was told of it.
+struct Queued {
+    info: Info,
+    /// It is a timer's own (Linux's SIGQUEUE_PREALLOC), which goes on once this is taken.
+    of_timer: bool,
+    /// Given back when the signal goes.
+    _charge: Option<Charge>,
+}
+
 /// Signals waiting for a thread or for a process.
 pub struct Pending {
     set: u64,
-    queue: VecDeque<(Info, Option<Charge>)>,
+    queue: VecDeque<Queued>,
 }
 
 impl Pending {
@@ -78,14 +87,19 @@ impl Pending {
         if !queued && self.set & bit != 0 {
             return Ok(());
         }
+        let fits = self.queue.len() < MOST && self.queue.try_reserve(1).is_ok();
+        let of_timer = matches!(room, Room::Timer);
         let charge = match room {
             Room::None => None,
             Room::Own | Room::Timer => Some(None),
             Room::Charged(charge) => Some(Some(charge)),
         };
-        let fits = self.queue.len() < MOST && self.queue.try_reserve(1).is_ok();
-        if let Some(charge) = charge.filter(|_| fits) {
-            self.queue.push_back((info, charge));
+        if let Some(_charge) = charge.filter(|_| fits) {
+            self.queue.push_back(Queued {
+                info,
+                of_timer,
+                _charge,
+            });
         } else if queued && info.code != 0 {
             return Err(Errno::EAGAIN);
         }
@@ -94,8 +108,8 @@ impl Pending {
     }
 
     /// Takes the signal that is to be delivered first of those not `blocked`: those of the thread's own faults first, then by
-    /// number.
-    pub fn take(&mut self, blocked: u64) -> Option<Info> {
+    /// number. With it, whether it is a timer's own, which goes on now, and not one that a program made up.
+    pub fn take(&mut self, blocked: u64) -> Option<(Info, bool)> {
         let ready = self.set & !blocked;
         if ready == 0 {
             return None;
@@ -106,8 +120,8 @@ impl Pending {
             ready
         };
         let number = first.trailing_zeros() + 1;
-        let is_it = |(info, _): &(Info, _)| info.number() == number;
-        let info = self
+        let is_it = |queued: &Queued| queued.info.number() == number;
+        let queued = self
             .queue
             .iter()
             .position(is_it)
@@ -116,12 +130,15 @@ impl Pending {
             self.set &= !Set::bit(number);
         }
         // Without room only the number was kept.
-        Some(info.map_or_else(|| Info::kernel(number), |(info, _)| info))
+        Some(match queued {
+            Some(queued) => (queued.info, queued.of_timer),
+            None => (Info::kernel(number), false),
+        })
     }
 
     /// What waits at this place of the queue.
     pub fn at(&self, place: usize) -> Option<Info> {
-        self.queue.get(place).map(|(info, _)| *info)
+        self.queue.get(place).map(|queued| queued.info)
     }
 
     /// Forgets the signals in `set`.
@@ -129,7 +146,7 @@ impl Pending {
         if self.set & set != 0 {
             self.set &= !set;
             self.queue
-                .retain(|(info, _)| Set::bit(info.number()) & set == 0);
+                .retain(|queued| Set::bit(queued.info.number()) & set == 0);
         }
     }
 }
