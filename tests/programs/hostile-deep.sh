@@ -1,5 +1,4 @@
 #: program abi
-mkdir /work
-mount -t tmpfs none /work
-cd /work
+mount -t tmpfs none /tmp
+cd /tmp
 abi hostile deep

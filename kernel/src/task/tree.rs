@@ -343,17 +343,22 @@ pub fn find_child<T>(
 /// Gives the children of `process`, which ends, to the nearest living subreaper above it, or to process 1. Calls `told` with
 /// each child and its new parent.
 pub fn orphan_children(process: &Process, mut told: impl FnMut(&Arc<Process>, &Arc<Process>)) {
-    while let Some((child, parent)) = orphan(process) {
+    let mut heir = None;
+    while let Some((child, parent)) = orphan(process, heir.take()) {
         told(&child, &parent);
+        heir = Some(parent);
     }
 }
 
-/// Gives the oldest child of `process` to its heir; both.
-fn orphan(process: &Process) -> Option<(Arc<Process>, Arc<Process>)> {
+/// Gives the oldest child of `process` to its heir; both. The heir is looked for once, unless it ends meanwhile.
+fn orphan(process: &Process, known: Option<Arc<Process>>) -> Option<(Arc<Process>, Arc<Process>)> {
     let mut tree = TREE.lock();
     let child = tree.children(process.pid()).next()?.clone();
-    let heir = tree.heir(process);
-    let parent = tree.process(heir)?.clone();
+    let parent = match known.filter(|known| !known.is_exiting()) {
+        Some(known) => known,
+        None => tree.process(tree.heir(process))?.clone(),
+    };
+    let heir = parent.pid();
     let younger = tree.entry(child.pid())?.younger;
     // It is the oldest.
     tree.disown(process.pid(), 0, younger);

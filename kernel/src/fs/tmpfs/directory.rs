@@ -7,17 +7,27 @@ use crate::hash::{self, HashMap};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-struct Child {
+/// An entry of a directory.
+pub struct Child {
     entry: Arc<Entry>,
     /// Its position for getdents: it stays while others come and go.
     position: u64,
 }
 
+enum Slot {
+    Entry(Arc<Entry>),
+    /// So many slots on there may be an entry, and before that there is none.
+    Hole(usize),
+}
+
+/// The entries of a directory, by name.
+pub type Names = HashMap<Arc<[u8]>, Child>;
+
 /// Names to entries, and the order in which they were added.
 pub struct Directory {
-    by_name: HashMap<Arc<[u8]>, Child>,
+    by_name: Names,
     /// By position, ascending; what was removed leaves a hole until there are more holes than entries.
-    by_position: Vec<(u64, Option<Arc<Entry>>)>,
+    by_position: Vec<(u64, Slot)>,
     next: u64,
 }
 
@@ -58,16 +68,18 @@ impl Directory {
     pub fn insert(&mut self, name: Arc<[u8]>, entry: Arc<Entry>) {
         let position = self.next;
         self.next += 1;
-        self.by_position.push((position, Some(entry.clone())));
+        self.by_position
+            .push((position, Slot::Entry(entry.clone())));
         self.by_name.insert(name, Child { entry, position });
     }
 
     /// Removes a name.
     pub fn remove(&mut self, name: &[u8]) -> Option<Arc<Entry>> {
         let child = self.by_name.remove(name)?;
-        self.slot(child.position)?.take();
+        *self.slot(child.position)? = Slot::Hole(1);
         if self.by_position.len() > 2 * self.by_name.len() + FEW {
-            self.by_position.retain(|(_, entry)| entry.is_some());
+            self.by_position
+                .retain(|(_, slot)| matches!(slot, Slot::Entry(_)));
         }
         Some(child.entry)
     }
@@ -77,30 +89,42 @@ impl Directory {
         let child = self.by_name.get_mut(name)?;
         let (position, old) = (child.position, child.entry.clone());
         child.entry = entry.clone();
-        *self.slot(position)? = Some(entry);
+        *self.slot(position)? = Slot::Entry(entry);
         Some(old)
     }
 
-    /// Takes the last entry out: the file system goes.
-    pub fn pop(&mut self) -> Option<Arc<Entry>> {
-        if self.len() > 0 {
-            self.by_name = hash::new();
-        }
+    /// Takes the last entry out, because the file system goes, and the names, which the caller lets go of without the lock.
+    pub fn pop(&mut self) -> (Names, Option<Arc<Entry>>) {
+        let names = core::mem::replace(&mut self.by_name, hash::new());
         loop {
-            if let (_, Some(entry)) = self.by_position.pop()? {
-                return Some(entry);
+            match self.by_position.pop() {
+                Some((_, Slot::Entry(entry))) => return (names, Some(entry)),
+                Some(_) => {}
+                None => return (names, None),
             }
         }
     }
 
-    /// The first entry at or after `position`, and its position.
-    pub fn at_or_after(&self, position: u64) -> Option<(u64, Arc<Entry>)> {
-        let first = self.by_position.partition_point(|slot| slot.0 < position);
-        let mut rest = self.by_position[first..].iter();
-        rest.find_map(|(at, entry)| Some((*at, entry.clone()?)))
+    /// The first entry at or after `position`, and its position. No hole on the way is walked through twice.
+    pub fn at_or_after(&mut self, position: u64) -> Option<(u64, Arc<Entry>)> {
+        let slots = &mut self.by_position;
+        let first = slots.partition_point(|slot| slot.0 < position);
+        let mut at = first;
+        while let Some((_, Slot::Hole(skip))) = slots.get(at) {
+            at += skip;
+        }
+        let mut passed = first;
+        while let Some((_, Slot::Hole(skip))) = slots.get_mut(passed) {
+            let next = passed + core::mem::replace(skip, at - passed);
+            passed = next;
+        }
+        match slots.get(at)? {
+            (position, Slot::Entry(entry)) => Some((*position, entry.clone())),
+            _ => None,
+        }
     }
 
-    fn slot(&mut self, position: u64) -> Option<&mut Option<Arc<Entry>>> {
+    fn slot(&mut self, position: u64) -> Option<&mut Slot> {
         let at = self
             .by_position
             .binary_search_by_key(&position, |slot| slot.0);

@@ -204,10 +204,11 @@ impl Node {
     pub fn dismantle(&self, here: &Arc<Entry>) {
         let mut at = here.clone();
         loop {
-            let last = match super::node_of(&at) {
-                Some(node) => node.directory().ok().and_then(|names| names.lock().pop()),
-                None => None,
-            };
+            let last = super::node_of(&at).and_then(|node| {
+                let (names, last) = node.directory().ok()?.lock().pop();
+                drop(names);
+                last
+            });
             match last {
                 Some(below) if below.kind() == Kind::Directory => at = below,
                 Some(_) => {}

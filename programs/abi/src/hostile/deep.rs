@@ -60,7 +60,7 @@ unsafe fn unmounted() {
             in_child(|| {
                 libc::chdir(top);
                 descend();
-                tell("busy", libc::umount2(c"/work/top".as_ptr(), 0));
+                tell("busy", libc::umount2(c"/tmp/top".as_ptr(), 0));
             }),
         );
         tell("umount", libc::umount2(top, 0));

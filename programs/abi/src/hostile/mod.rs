@@ -8,6 +8,7 @@ mod hang;
 mod hoard;
 mod links;
 mod long;
+mod many;
 mod mounts;
 mod names;
 mod nested;
@@ -29,6 +30,7 @@ const PARTS: &[(&str, fn())] = &[
     ("hoard", hoard::run),
     ("links", links::run),
     ("long", long::run),
+    ("many", many::run),
     ("mounts", mounts::run),
     ("names", names::run),
     ("nested", nested::run),

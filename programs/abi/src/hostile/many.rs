@@ -1,0 +1,89 @@
+//! Many of what the kernel has in one place: names of a folder, of which most are gone, and orphans of one process.
+
+use std::ffi::CString;
+use std::fs;
+
+use crate::{in_child, tell, tell_end};
+
+const MANY: u32 = 10_000;
+/// Linux lets no more be where there is so little memory.
+const ORPHANS: u32 = 3_000;
+
+/// A folder of many names, of which all but the first and the last are removed; it is listed from its beginning each time.
+fn names() {
+    let name = |at: u32| format!("many/{at:05}");
+    _ = fs::create_dir("many");
+    for at in 0..MANY {
+        _ = fs::File::create(name(at));
+    }
+    let listed = || fs::read_dir("many").map_or(0, Iterator::count);
+    println!("all: {}", listed());
+    // As many are left as are gone, beside one another: no room is given back then.
+    for at in MANY / 4..MANY * 3 / 4 {
+        _ = fs::remove_file(name(at));
+    }
+    println!("half: {}", listed());
+    let short =
+        || fs::read_dir("many").map_or(0, |names| names.take(MANY as usize / 4 + 1).count());
+    println!("again: {}", (0..100).map(|_| short()).sum::<usize>());
+    for at in (0..MANY / 4).chain(MANY * 3 / 4..MANY - 1) {
+        _ = fs::remove_file(name(at));
+    }
+    println!("one: {}", listed());
+    _ = fs::write(name(0), "");
+    println!("two: {}", listed());
+    _ = fs::remove_dir_all("many");
+}
+
+/// The last of a line of processes ends with many children, which have ended before and were not waited for.
+unsafe fn orphans(line: u32) {
+    // SAFETY: the child of vfork does nothing but end, and none of the others touches memory.
+    unsafe {
+        if line > 0 {
+            let status = in_child(|| orphans(line - 1));
+            libc::_exit(libc::WEXITSTATUS(status));
+        }
+        let mut made = 0;
+        for _ in 0..ORPHANS {
+            match libc::syscall(
+                libc::SYS_clone,
+                libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD,
+                0,
+                0,
+                0,
+                0,
+            ) {
+                0 => libc::_exit(0),
+                -1 => {}
+                _ => made += 1,
+            }
+        }
+        libc::_exit((made == ORPHANS).into());
+    }
+}
+
+/// Runs this part.
+pub fn run() {
+    // SAFETY: the paths and options are NUL-terminated; the process has one thread.
+    unsafe {
+        let (place, kind) = (CString::default(), c"tmpfs".as_ptr());
+        tell(
+            "own files",
+            libc::mount(kind, c"/tmp".as_ptr(), kind, 0, place.as_ptr().cast()),
+        );
+        tell_end(
+            "names",
+            in_child(|| {
+                libc::chdir(c"/tmp".as_ptr());
+                names();
+            }),
+        );
+        tell("its files go", libc::umount2(c"/tmp".as_ptr(), 0));
+        tell_end(
+            "orphans",
+            in_child(|| {
+                orphans(50);
+            }),
+        );
+    }
+}
