@@ -1,9 +1,10 @@
 //! sysfs, as far as C libraries and language runtimes look.
 
 use super::entry::Entry;
-use super::generated::Node::{Cpus, Directory, File, Link, OfCpu};
+use super::generated::Node::{Cpus, Directory, File, Link, OfCpu, Setting};
 use super::generated::{self, Fixed, Node, Text};
-use crate::errno::Result;
+use super::proc::system;
+use crate::errno::{Errno, Result};
 use crate::mm::block;
 use crate::net::interface;
 use crate::{arch, put};
@@ -27,7 +28,14 @@ const ROOT: &[(&str, Node)] = &[
         Directory(&[
             (
                 "system",
-                Directory(&[("cpu", Cpus(CPU, EACH_CPU)), ("node", Directory(NODES))]),
+                Directory(&[
+                    (
+                        "clocksource",
+                        Directory(&[("clocksource0", Directory(CLOCKSOURCE))]),
+                    ),
+                    ("cpu", Cpus(CPU, EACH_CPU)),
+                    ("node", Directory(NODES)),
+                ]),
             ),
             (
                 "virtual",
@@ -46,15 +54,37 @@ const ROOT: &[(&str, Node)] = &[
     ("module", Directory(&[])),
 ];
 
+/// The one source of time, which cannot be exchanged.
+const CLOCKSOURCE: &[(&str, Node)] = &[
+    (
+        "available_clocksource",
+        File(|text| put!(text, "{} \n", arch::CLOCK_SOURCE)),
+    ),
+    (
+        "current_clocksource",
+        Setting(
+            |text| put!(text, "{}\n", arch::CLOCK_SOURCE),
+            |bytes| match bytes.trim_ascii() == arch::CLOCK_SOURCE.as_bytes() {
+                true => Ok(()),
+                false => Err(Errno::EINVAL),
+            },
+        ),
+    ),
+];
+
 /// The one node of memory.
 const NODES: &[(&str, Node)] = &[
     ("has_cpu", File(zero)),
+    ("has_memory", File(zero)),
+    ("has_normal_memory", File(zero)),
     (
         "node0",
         Directory(&[
             ("cpulist", File(cpus)),
             ("cpumap", File(all)),
             ("distance", File(|text| text.push(b"10\n"))),
+            ("meminfo", File(system::node_meminfo)),
+            ("vmstat", File(system::vmstat)),
         ]),
     ),
     ("online", File(zero)),

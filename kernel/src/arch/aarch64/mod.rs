@@ -69,6 +69,8 @@ pub const MAP_WINDOW: usize = USER_END;
 pub const KERNEL_STACK_SIZE: usize = 16 << 10;
 /// How many CPUs there can be.
 pub const MAX_CPUS: usize = 64;
+/// What Linux calls its source of time.
+pub const CLOCK_SOURCE: &str = "arch_sys_counter";
 /// What uname calls the machine.
 pub const UTS_MACHINE: &str = "aarch64";
 /// The same for who asks as a 32-bit Linux.

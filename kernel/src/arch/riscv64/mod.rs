@@ -96,6 +96,8 @@ pub static ABIS: &[super::Abi] = &[super::Abi {
 }];
 /// Whether tables of system calls hold those of 32-bit programs.
 pub const NARROW_CALLS: bool = false;
+/// What Linux calls its source of time.
+pub const CLOCK_SOURCE: &str = "riscv_clocksource";
 /// What uname calls the machine.
 pub const UTS_MACHINE: &str = "riscv64";
 /// The same for who asks as a 32-bit Linux: there are no 32-bit programs.

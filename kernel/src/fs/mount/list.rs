@@ -128,6 +128,17 @@ pub fn list(root: &Path, text: &mut Text) -> Result<()> {
     })
 }
 
+/// Writes the lines of /proc/PID/mountstats.
+pub fn list_devices(root: &Path, text: &mut Text) -> Result<()> {
+    each(root, |mount, path| {
+        text.push(b"device ");
+        Word(&mount.source).put(text);
+        text.push(b" mounted on ");
+        Word(path).put(text);
+        put!(text, " with fstype {}\n", mount.fs.kind());
+    })
+}
+
 /// Writes the lines of /proc/PID/mountinfo.
 pub fn list_info(root: &Path, text: &mut Text) -> Result<()> {
     each(root, |mount, path| {

@@ -7,7 +7,7 @@ mod kinds;
 mod list;
 
 pub use kinds::{KINDS, Super};
-pub use list::{list, list_info};
+pub use list::{list, list_devices, list_info};
 
 use super::entry::Entry;
 use super::inode::Kind;

@@ -9,7 +9,7 @@ mod process;
 mod settings;
 mod status;
 mod subject;
-mod system;
+pub mod system;
 mod sysvipc;
 
 use super::entry::Entry;

@@ -81,6 +81,10 @@ const MEMBERS: &[(&str, Member)] = &[
         "mounts",
         Text_(|subject, text| mount::list(&subject.fs()?.root(), text)),
     ),
+    (
+        "mountstats",
+        Private(|subject, text| mount::list_devices(&subject.fs()?.root(), text)),
+    ),
     ("oom_score", Text_(|_, text| Ok(text.push(b"0\n")))),
     (
         "oom_score_adj",

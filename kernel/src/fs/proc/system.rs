@@ -33,6 +33,7 @@ pub const ROOT: &[(&str, Node)] = &[
         "self",
         Link(|text| put!(text, "{}", current().process_id())),
     ),
+    ("softirqs", File(softirqs)),
     ("stat", File(stat)),
     (
         "swaps",
@@ -96,6 +97,27 @@ fn interrupts(text: &mut Text) {
     put!(text, "\n");
 }
 
+/// Linux's table of what interrupts leave to be done later. Here they leave nothing: none ever was.
+fn softirqs(text: &mut Text) {
+    const KINDS: [&str; 10] = [
+        "HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER",
+        "RCU",
+    ];
+    let cpus = arch::cpu::count();
+    put!(text, "{:20}", "");
+    for cpu in 0..cpus {
+        put!(text, "CPU{cpu:<8}");
+    }
+    put!(text, "\n");
+    for kind in KINDS {
+        put!(text, "{kind:>12}:");
+        for _ in 0..cpus {
+            put!(text, " {:>10}", 0);
+        }
+        put!(text, "\n");
+    }
+}
+
 fn loadavg(text: &mut Text) {
     let (running, all) = (queue::runnable(), queue::threads());
     for load in load::averages() {
@@ -105,17 +127,55 @@ fn loadavg(text: &mut Text) {
     put!(text, "{running}/{all} {}\n", tree::last());
 }
 
-/// Files are memory here, so they count as shared memory too; nothing is swapped or written back.
 fn meminfo(text: &mut Text) {
-    let (total, free) = (frame::total(), frame::free_count());
-    let (file, anonymous) = frame::held_by_programs();
-    let kernel = total.saturating_sub(free + file + anonymous);
+    let free = frame::free_count();
+    let (file, _) = frame::held_by_programs();
     for (name, frames) in [
-        ("MemTotal:", total),
+        ("MemTotal:", frame::total()),
         ("MemFree:", free),
         ("MemAvailable:", free),
         ("Buffers:", 0),
         ("Cached:", file),
+    ] {
+        put_frames(text, "", name, frames);
+    }
+    put_held(text, "");
+    for (name, frames) in [
+        ("SwapTotal:", 0),
+        ("SwapFree:", 0),
+        ("CommitLimit:", commit::limit()),
+        ("Committed_AS:", commit::committed()),
+    ] {
+        put_frames(text, "", name, frames);
+    }
+}
+
+/// What sysfs tells of the memory of the one node.
+pub fn node_meminfo(text: &mut Text) {
+    let (total, free) = (frame::total(), frame::free_count());
+    let used = total.saturating_sub(free);
+    for (name, frames) in [("MemTotal:", total), ("MemFree:", free), ("MemUsed:", used)] {
+        put_frames(text, NODE, name, frames);
+    }
+    put_held(text, NODE);
+}
+
+/// What a line of a node begins with.
+const NODE: &str = "Node 0 ";
+
+fn put_frames(text: &mut Text, head: &str, name: &str, frames: usize) {
+    put!(
+        text,
+        "{head}{name:<15} {:>8} kB\n",
+        frames * (PAGE_SIZE / 1024)
+    );
+}
+
+/// What memory is used for. Files are memory here, so they count as shared memory too; nothing is swapped or written back.
+fn put_held(text: &mut Text, head: &str) {
+    let (file, anonymous) = frame::held_by_programs();
+    let kernel = frame::total().saturating_sub(frame::free_count() + file + anonymous);
+    for (name, frames) in [
         ("SwapCached:", 0),
         ("Active:", file + anonymous),
         ("Inactive:", 0),
@@ -125,8 +185,6 @@ fn meminfo(text: &mut Text) {
         ("Inactive(file):", 0),
         ("Unevictable:", 0),
         ("Mlocked:", 0),
-        ("SwapTotal:", 0),
-        ("SwapFree:", 0),
         ("Dirty:", 0),
         ("Writeback:", 0),
         ("AnonPages:", anonymous),
@@ -134,10 +192,8 @@ fn meminfo(text: &mut Text) {
         ("Slab:", kernel),
         ("SReclaimable:", 0),
         ("SUnreclaim:", kernel),
-        ("CommitLimit:", commit::limit()),
-        ("Committed_AS:", commit::committed()),
     ] {
-        put!(text, "{name:<15} {:>8} kB\n", frames * (PAGE_SIZE / 1024));
+        put_frames(text, head, name, frames);
     }
 }
 
@@ -194,6 +250,7 @@ fn version(text: &mut Text) {
     put!(text, "{}", uts::BANNER);
 }
 
-fn vmstat(text: &mut Text) {
+/// Counts of the memory.
+pub fn vmstat(text: &mut Text) {
     put!(text, "nr_free_pages {}\n", frame::free_count());
 }
