@@ -93,7 +93,7 @@ pub const CALLS: &[Call] = calls! {
     97 setpriority(Int, Int, Int) Whole;
     99 statfs() Absent;
     100 fstatfs() Absent;
-    103 syslog(Int, Pointer, Int) Partial("the log is not kept");
+    103 syslog(Int, Pointer, Int) Whole;
     104 setitimer(Int, Pointer, Pointer) Whole;
     105 getitimer(Int, Pointer) Whole;
     106 stat() Absent;

@@ -130,7 +130,7 @@ pub const CALLS: &[Call] = calls! {
     113 clock_gettime(Int, Pointer) Whole;
     114 clock_getres(Int, Pointer) Whole;
     115 clock_nanosleep(Int, Hex, Pointer, Pointer) Whole;
-    116 syslog(Int, Pointer, Int) Partial("the log is not kept");
+    116 syslog(Int, Pointer, Int) Whole;
     117 ptrace(Int, Int, Hex, Hex) Partial("arm64: FP, SVE, TLS, general and debug registers");
     118 sched_setparam(Int, Pointer) Whole;
     119 sched_setscheduler(Int, Int, Pointer) Whole;

@@ -1,10 +1,10 @@
 //! Device nodes: which driver a device number belongs to, and the memory devices.
 
 use super::entry::Entry;
-use super::file::{self, File, FileOps, OpenFlags};
+use super::file::{self, File, FileOps, OpenFlags, Whence};
 use super::inode::Kind;
 use super::io::{Sink, Source};
-use super::{trace, tty};
+use super::{kmsg, trace, tty};
 use crate::arch;
 use crate::errno::{Errno, Result};
 use crate::mm::PAGE_SIZE;
@@ -67,7 +67,7 @@ pub fn open(
         (1, 5) => Memory::Zero,
         (1, 7) => Memory::Full,
         (1, 8 | 9) => Memory::Random,
-        (1, 11) => Memory::Log,
+        (1, 11) => return kmsg::open(flags),
         (10, 232) if has_hypervisor() => {
             let hypervisor = arch::HYPERVISOR.ok_or(Errno::ENXIO)?;
             return (hypervisor.open)();
@@ -84,7 +84,6 @@ enum Memory {
     Zero,
     Full,
     Random,
-    Log,
 }
 
 impl FileOps for Memory {
@@ -105,16 +104,18 @@ impl FileOps for Memory {
             Memory::Null => Ok(0),
             Memory::Zero | Memory::Full => pieces(to, |to| to.put_zeros(PAGE_SIZE)),
             Memory::Random => pieces(to, put_random),
-            Memory::Log => Err(Errno::EAGAIN),
         }
     }
 
     fn write(&self, _file: &File, from: &mut Source, _position: u64) -> Result<usize> {
         match self {
             Memory::Full => Err(Errno::ENOSPC),
-            Memory::Log => write_log(from),
             _ => Ok(from.skip(from.left())),
         }
+    }
+
+    fn seek(&self, _file: &File, _position: u64, _offset: i64, _whence: Whence) -> Result<u64> {
+        Ok(0)
     }
 
     fn ioctl(&self, _file: &File, request: u32, argument: usize) -> Result<usize> {
@@ -128,7 +129,7 @@ impl FileOps for Memory {
     }
 
     fn can_poll(&self, _file: &File) -> bool {
-        matches!(self, Memory::Random | Memory::Log)
+        matches!(self, Memory::Random)
     }
 
     fn memory(&self) -> file::Memory<'_> {
@@ -160,14 +161,4 @@ fn put_random(to: &mut Sink) -> Result<usize> {
     let len = to.left().min(bytes.len());
     random::fill(&mut bytes[..len]);
     to.put(&bytes[..len])
-}
-
-fn write_log(from: &mut Source) -> Result<usize> {
-    let mut bytes = [0; 256];
-    let all = from.left();
-    let count = from.take(&mut bytes)?;
-    let text = bytes[..count].trim_ascii_end();
-    crate::log!("{}", text.escape_ascii());
-    from.skip(from.left());
-    Ok(all)
 }

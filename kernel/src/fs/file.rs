@@ -524,7 +524,8 @@ impl File {
     /// lseek(2).
     pub fn seek(&self, offset: i64, whence: Whence) -> Result<u64> {
         if self.stream {
-            return self.check_position().map(|()| 0);
+            self.check_position()?;
+            return self.ops.seek(self, 0, offset, whence);
         }
         let mut position = self.position.lock();
         *position = self.ops.seek(self, *position, offset, whence)?;

@@ -29,6 +29,18 @@ impl Text {
             self.failed = true;
         }
     }
+
+    /// All of it.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn whole(self) -> Result<Vec<u8>> {
+        if self.failed {
+            Err(Errno::ENOMEM)
+        } else {
+            Ok(self.bytes)
+        }
+    }
 }
 
 impl fmt::Write for Text {
@@ -141,11 +153,7 @@ impl Content for Leaf {
 pub fn text(content: &dyn Content) -> Result<Vec<u8>> {
     let mut text = Text::default();
     content.write(&mut text)?;
-    if text.failed {
-        Err(Errno::ENOMEM)
-    } else {
-        Ok(text.bytes)
-    }
+    text.whole()
 }
 
 /// The attributes of a generated inode.

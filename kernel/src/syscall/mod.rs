@@ -41,6 +41,7 @@ mod signalfd;
 mod socket;
 mod splice;
 mod stat;
+pub mod syslog;
 mod system;
 mod table;
 mod time;

@@ -1,6 +1,6 @@
 //! System calls on the whole machine.
 
-use linux_raw_sys::general::{CAP_SYS_ADMIN, CAP_SYS_BOOT, CAP_SYSLOG, GRND_INSECURE, GRND_RANDOM};
+use linux_raw_sys::general::{CAP_SYS_ADMIN, CAP_SYS_BOOT, GRND_INSECURE, GRND_RANDOM};
 use zerocopy::{Immutable, IntoBytes};
 
 use super::path::check_flags;
@@ -11,7 +11,7 @@ use crate::mm::user::{UserPtr, UserSlice, read_cstr};
 use crate::mm::{PAGE_SIZE, frame};
 use crate::random;
 use crate::task::clock::{self, SECOND};
-use crate::task::{can, current, load, personality, require, sched, uts};
+use crate::task::{current, load, personality, require, sched, uts};
 
 /// uname(2)
 pub fn uname(to: usize) -> Result<usize> {
@@ -163,25 +163,6 @@ pub fn reboot(first: u32, second: u32, command: u32, argument: usize) -> Result<
             arch::power::off()
         }
         _ if KEYS.contains(&command) => Ok(0),
-        _ => Err(Errno::EINVAL),
-    }
-}
-
-/// Commands of syslog(2) (include/linux/syslog.h).
-const SYSLOG_READ: u32 = 2;
-const SYSLOG_READ_CLEAR: u32 = 4;
-const SYSLOG_CONSOLE_LEVEL: u32 = 8;
-const SYSLOG_SIZE_BUFFER: u32 = 10;
-
-/// syslog(2): the log goes to the console, and nothing of it is kept here.
-pub fn syslog(command: u32, to: usize, len: i32) -> Result<usize> {
-    if !can(CAP_SYSLOG) && !can(CAP_SYS_ADMIN) {
-        return Err(Errno::EPERM);
-    }
-    match command {
-        SYSLOG_READ..=SYSLOG_READ_CLEAR if to == 0 || len < 0 => Err(Errno::EINVAL),
-        SYSLOG_CONSOLE_LEVEL if !(1..=8).contains(&len) => Err(Errno::EINVAL),
-        0..=SYSLOG_SIZE_BUFFER => Ok(0),
         _ => Err(Errno::EINVAL),
     }
 }

@@ -355,7 +355,7 @@ dispatch! {
         sysinfo => system::sysinfo,
         getrandom => system::getrandom,
         reboot => system::reboot,
-        syslog => system::syslog,
+        syslog => syslog::syslog,
     }
     whole_frame {
         clone => process::clone,

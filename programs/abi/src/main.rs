@@ -29,6 +29,7 @@ mod jobs;
 mod keys;
 mod limits;
 mod locks;
+mod log;
 mod memory;
 mod options;
 mod packet;
@@ -95,6 +96,7 @@ fn main() {
         Some("rights") => rights::run(),
         Some("limits") => limits::run(),
         Some("locks") => locks::run(),
+        Some("log") => log::run(),
         Some("refused") => refused::run(),
         Some("times") => times::run(),
         Some("splice") => splice::run(),

@@ -9,10 +9,12 @@ use crate::net::backlog;
 use crate::net::inet::ping;
 use crate::net::options::DEFAULT_BUFFER;
 use crate::sync::Once;
-use crate::task::{sched, tree, uts};
-use crate::{put, random};
+use crate::syscall::syslog;
+use crate::task::{require, sched, tree, uts};
+use crate::{log, put, random};
 use Node::{Directory, File, Number, Setting};
 use core::sync::atomic::Ordering::Relaxed;
+use linux_raw_sys::general::CAP_SYS_ADMIN;
 
 /// What a filter of system calls can do.
 const ACTIONS: &[u8] = b"kill_process kill_thread trap errno user_notif trace log allow\n";
@@ -93,6 +95,18 @@ pub const SYS: &[(&str, Node)] = &[
             ("core_pipe_limit", fixed!(0)),
             ("core_uses_pid", fixed!(0)),
             (
+                "dmesg_restrict",
+                Setting(
+                    |text| put!(text, "{}\n", syslog::RESTRICTED.load(Relaxed)),
+                    |bytes| {
+                        let value = Some(number(bytes)?).filter(|&value| value <= 1);
+                        require(CAP_SYS_ADMIN)?;
+                        syslog::RESTRICTED.store(value.ok_or(Errno::EINVAL)?, Relaxed);
+                        Ok(())
+                    },
+                ),
+            ),
+            (
                 "domainname",
                 Setting(
                     |text| put_line(text, &uts::domain()),
@@ -131,7 +145,7 @@ pub const SYS: &[(&str, Node)] = &[
                 ),
             ),
             ("panic", fixed!(0)),
-            ("printk", fixed!("7\t4\t1\t7")),
+            ("printk", Setting(levels, set_levels)),
             (
                 "random",
                 Directory(&[
@@ -336,6 +350,23 @@ fn next_id<T: Object>(text: &mut Text, registry: &Registry<T>) {
 fn set_next_id<T: Object>(bytes: &[u8], registry: &Registry<T>) -> Result<()> {
     let number: i32 = super::parse(bytes.trim_ascii()).ok_or(Errno::EINVAL)?;
     registry.set_next(Some(usize::try_from(number).map_err(|_| Errno::EINVAL)?));
+    Ok(())
+}
+
+/// The levels of the log.
+fn levels(text: &mut Text) {
+    let [console, message, least, usual] = log::LEVELS.each_ref().map(|level| level.load(Relaxed));
+    put!(text, "{console}\t{message}\t{least}\t{usual}\n");
+}
+
+/// Sets the first levels, as many as there are numbers.
+fn set_levels(bytes: &[u8]) -> Result<()> {
+    require(CAP_SYS_ADMIN)?;
+    let words = bytes.split(u8::is_ascii_whitespace);
+    let words = words.filter(|word| !word.is_empty());
+    for (word, level) in words.zip(&log::LEVELS) {
+        level.store(number(word)?, Relaxed);
+    }
     Ok(())
 }
 

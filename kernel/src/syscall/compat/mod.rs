@@ -63,7 +63,7 @@ dispatch! {
         fchmod => syscall::stat::fchmod,
         getpriority => syscall::sched::getpriority,
         setpriority => syscall::sched::setpriority,
-        syslog => syscall::system::syslog,
+        syslog => syscall::syslog::syslog,
         setitimer => syscall::itimer::setitimer::<Narrow>,
         getitimer => syscall::itimer::getitimer::<Narrow>,
         wait4 => syscall::wait::wait4::<Narrow>,
