@@ -1,8 +1,9 @@
-//! Time that a guest was ready to use and others used, as the guest is told it (Arm DEN 0057).
+//! Time that a virtual CPU's thread was ready to use and others used, as the guest is told it (Arm DEN 0057).
 
 use super::vcpu::State;
 use super::vm::Machine;
 use crate::arch::time;
+use crate::task::current;
 
 /// Where `struct pvclock_vcpu_stolen_time` has its count of nanoseconds, and how long it is.
 const COUNT: u64 = 8;
@@ -13,45 +14,40 @@ const LEN: usize = 64;
 pub struct Stolen {
     /// Where the guest is told, once the monitor said.
     pub address: Option<u64>,
-    /// Ticks of the host's counter.
-    ticks: u64,
-    /// What the guest was told last.
-    told: u64,
-    /// Whether the guest wants to be told.
-    wanted: bool,
+    /// How long its thread had waited when that was looked at last, in ticks.
+    seen: u64,
 }
 
-impl Stolen {
-    /// Does what may give the CPU to others.
-    #[inline]
-    pub fn around(&mut self, gives: impl FnOnce()) {
-        if !self.wanted {
-            return gives();
-        }
-        let before = time::now_ticks();
-        gives();
-        self.ticks += time::now_ticks() - before;
-    }
-}
-
-/// The guest asks where it is told (PV_TIME_ST). Nowhere unless the monitor said.
+/// The guest asks where it is told (PV_TIME_ST): of what is stolen from now on. Nowhere unless the monitor said.
 pub fn begin(machine: &Machine, state: &mut State) -> Option<u64> {
     let address = state.stolen.address?;
-    machine.write_guest(address, &[0; LEN]).ok()?;
-    (state.stolen.wanted, state.stolen.told) = (true, 0);
+    state.stolen.seen = current().sched.run_delay();
+    // Memory that the monitor took away is not told.
+    _ = machine.write_guest(address, &[0; LEN]);
     Some(address)
 }
 
-/// Tells the guest, before it runs again.
+/// Tells the guest, before it runs again, by how much the thread's waits have grown.
+#[inline]
 pub fn tell(machine: &Machine, state: &mut State) {
-    let stolen = &mut state.stolen;
-    if stolen.wanted
-        && stolen.told != stolen.ticks
-        && let Some(address) = stolen.address
-    {
-        stolen.told = stolen.ticks;
-        let nanoseconds = time::ticks_to_ns(stolen.ticks);
-        // Memory that the monitor took away is not told.
-        _ = machine.write_guest(address + COUNT, &nanoseconds.to_le_bytes());
+    let Some(address) = state.stolen.address else {
+        return;
+    };
+    let waited = current().sched.run_delay();
+    if waited != state.stolen.seen {
+        add(machine, address + COUNT, &mut state.stolen.seen, waited);
     }
+}
+
+/// The count is the guest's own memory, which goes with it where it is restored.
+#[cold]
+fn add(machine: &Machine, address: u64, seen: &mut u64, waited: u64) {
+    let mut count = [0; 8];
+    if machine.read_guest(address, &mut count).is_err() {
+        return;
+    }
+    let [before, now] = [*seen, waited].map(time::ticks_to_ns);
+    *seen = waited;
+    let count = u64::from_le_bytes(count).wrapping_add(now.wrapping_sub(before));
+    _ = machine.write_guest(address, &count.to_le_bytes());
 }

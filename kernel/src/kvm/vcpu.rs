@@ -78,7 +78,7 @@ pub struct State {
     pub interface: Option<Interface>,
     /// Signals that are held back while it runs, if the monitor said so.
     pub mask: Option<u64>,
-    /// CPU time that its guest was ready to use and others used.
+    /// What its guest is told of time that others used.
     pub stolen: Stolen,
     /// Its place in the machine's table.
     pub place: u16,
@@ -267,7 +267,7 @@ impl Vcpu {
                 self.page.set_reason(uapi::EXIT_INTR);
                 return Err(Errno::EINTR);
             }
-            state.stolen.around(sched::cond_resched);
+            sched::cond_resched();
             if self.stops.load(Acquire) != 0 {
                 // A signal ends the wait, and is found above.
                 let may_run = || self.stops.load(Acquire) == 0;
@@ -284,7 +284,7 @@ impl Vcpu {
             match exit {
                 Exit::Again | Exit::Fp => {}
                 Exit::Waits => self.wait(machine, state),
-                Exit::Yields => state.stolen.around(sched::yield_now),
+                Exit::Yields => sched::yield_now(),
                 Exit::StolenTime => {
                     let address =
                         steal::begin(machine, state).unwrap_or(psci::NOT_SUPPORTED as u64);

@@ -106,6 +106,9 @@ pub struct Entity {
     vruntime: AtomicU64,
     /// Ticks run.
     runtime: AtomicU64,
+    /// Since when it waits for a CPU, and how long it waited before, in ticks (Linux's `struct sched_info`).
+    queued_at: AtomicU64,
+    run_delay: AtomicU64,
     /// How often it was found in its program, and how often in the kernel.
     samples: [AtomicU64; 2],
     /// CPUs that it may run on.
@@ -133,6 +136,8 @@ impl Entity {
             weight: AtomicU32::new(weight),
             vruntime: AtomicU64::new(real_time::END),
             runtime: AtomicU64::new(0),
+            queued_at: AtomicU64::new(0),
+            run_delay: AtomicU64::new(0),
             samples: [AtomicU64::new(0), AtomicU64::new(0)],
             allowed: AtomicU64::new(allowed),
             space: AtomicUsize::new(0),
@@ -257,6 +262,22 @@ impl Entity {
         }
     }
 
+    /// Ticks that it was ready to run and waited for a CPU, up to when it came to one last.
+    pub fn run_delay(&self) -> u64 {
+        self.run_delay.load(Relaxed)
+    }
+
+    /// It waits for a CPU from now on.
+    pub(super) fn wait_from(&self, now: u64) {
+        self.queued_at.store(now, Relaxed);
+    }
+
+    /// It comes to a CPU. Its waker may have read the counter after the CPU did.
+    pub(super) fn arrive(&self, now: u64) {
+        let waited = now.saturating_sub(self.queued_at.load(Relaxed));
+        self.run_delay.store(self.run_delay() + waited, Relaxed);
+    }
+
     pub(super) fn unqueue(&self) {
         self.queued.store(false, Relaxed);
     }
@@ -266,7 +287,9 @@ impl Entity {
         self.expelled.store(true, Relaxed);
     }
 
-    pub(super) fn count_switch(&self, preempted: bool) {
+    /// It leaves its CPU, and waits for the next if it was preempted.
+    pub(super) fn depart(&self, preempted: bool, now: u64) {
+        self.wait_from(now);
         let count = &self.switches[preempted as usize];
         count.store(count.load(Relaxed) + 1, Relaxed);
     }
@@ -301,7 +324,9 @@ pub fn schedule() {
     assert_none_held();
     let cpu = cpu::this();
     let previous = current();
-    previous.arch.work.fetch_and(!NEED_RESCHED, Relaxed);
+    if previous.arch.work.load(Relaxed) & NEED_RESCHED != 0 {
+        previous.arch.work.fetch_and(!NEED_RESCHED, Relaxed);
+    }
     let next = cpu.sched.next(previous, time::now_ticks());
     // Also where the thread goes on: its next slice has begun.
     timer::arm(cpu, cpu.sched.slice_end());
@@ -419,9 +444,11 @@ fn enqueue_in(target: &'static Cpu, mut queue: MutexGuard<Queue>, thread: Arc<Th
     }
     thread.sched.cpu.store(target.index() as u32, Relaxed);
     thread.sched.queued.store(true, Relaxed);
+    let now = time::now_ticks();
+    thread.sched.wait_from(now);
     let alert = target.sched.add(&mut queue, thread);
     if core::ptr::eq(target, cpu::this()) {
-        react(target, queue);
+        react(target, queue, now);
     } else {
         drop(queue);
         if alert {
@@ -431,8 +458,7 @@ fn enqueue_in(target: &'static Cpu, mut queue: MutexGuard<Queue>, thread: Arc<Th
 }
 
 /// Looks at this CPU's queue after something was added.
-fn react(cpu: &'static Cpu, queue: MutexGuard<Queue>) {
-    let now = time::now_ticks();
+fn react(cpu: &'static Cpu, queue: MutexGuard<Queue>, now: u64) {
     let preempts = cpu.sched.should_preempt(&queue, current(), now);
     drop(queue);
     if preempts {
@@ -446,7 +472,7 @@ fn react(cpu: &'static Cpu, queue: MutexGuard<Queue>) {
 pub fn ipi() {
     barrier::interrupt();
     if cpu::this().sched.waiting() != 0 {
-        react(cpu::this(), cpu::this().sched.lock());
+        react(cpu::this(), cpu::this().sched.lock(), time::now_ticks());
     }
 }
 
@@ -601,7 +627,7 @@ fn try_classify(thread: &Thread, class: Class) -> bool {
 /// Makes a CPU look at its queue.
 fn interrupt(cpu: &'static Cpu) {
     if core::ptr::eq(cpu, cpu::this()) {
-        react(cpu, cpu.sched.lock());
+        react(cpu, cpu.sched.lock(), time::now_ticks());
     } else {
         smp::kick(cpu.index());
     }

@@ -18,6 +18,8 @@ pub struct Usage {
     pub sleeps: u64,
     /// Times that a thread was preempted.
     pub preemptions: u64,
+    /// Ticks that a thread waited for a CPU, being ready to run.
+    pub run_delay: u64,
     /// Page faults that were cured: all without a disk.
     pub faults: u64,
     /// The most pages that a process had, in memory that it has left.
@@ -65,6 +67,7 @@ impl Usage {
             samples: thread.sched.samples(),
             sleeps,
             preemptions,
+            run_delay: thread.sched.run_delay(),
             faults: thread.faults(),
             peak: 0,
         }
@@ -77,6 +80,7 @@ impl Usage {
             samples: [0, 1].map(|kind| self.samples[kind] + other.samples[kind]),
             sleeps: self.sleeps + other.sleeps,
             preemptions: self.preemptions + other.preemptions,
+            run_delay: self.run_delay + other.run_delay,
             faults: self.faults + other.faults,
             peak: self.peak.max(other.peak),
         }

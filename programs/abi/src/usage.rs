@@ -2,6 +2,9 @@
 //! program lies.
 
 use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 use std::{fs, hint, mem, ptr, thread};
 
 use crate::{in_child, tell_end};
@@ -22,6 +25,7 @@ pub fn run() {
         places();
         transfers();
     }
+    delays();
 }
 
 unsafe fn usage(who: i32) -> libc::rusage {
@@ -377,4 +381,55 @@ unsafe fn transfers() {
             (io("/proc/self/io")[3] - before) / 1000
         );
     }
+}
+
+/// What a thread ran and waited, in ns, and its turns.
+fn schedstat(path: &str) -> Vec<u64> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.split_whitespace()
+        .map(|field| field.parse().unwrap_or(u64::MAX))
+        .collect()
+}
+
+/// How long a thread waits for its CPU, beside another that computes there.
+fn delays() {
+    const MS: u64 = 1_000_000;
+    let done = Arc::new(AtomicBool::new(false));
+    // SAFETY: all zeroes is an empty set, and the set is valid for the call.
+    unsafe {
+        let mut set: libc::cpu_set_t = mem::zeroed();
+        libc::CPU_SET(0, &mut set);
+        libc::sched_setaffinity(0, size_of_val(&set), &raw const set);
+    }
+    let own = "/proc/thread-self/schedstat";
+    let begin = schedstat(own);
+    println!("schedstat: {} fields", begin.len());
+    let grown = || {
+        let now = schedstat(own);
+        [0, 1, 2].map(|at| now[at] - begin[at])
+    };
+    let hog = thread::spawn({
+        let done = done.clone();
+        move || while !done.load(Relaxed) {}
+    });
+    while {
+        let [ran, waited, turns] = grown();
+        ran < 5 * MS || waited < 50 * MS || turns < 4
+    } {}
+    println!("it ran and waited by turns");
+    done.store(true, Relaxed);
+    _ = hog.join();
+    let before = grown();
+    thread::sleep(Duration::from_millis(10));
+    let after = grown();
+    println!("sleep is a turn: {}", after[2] > before[2]);
+    let first = schedstat("/proc/self/schedstat");
+    println!("of its process: {}", first[0] >= after[0]);
+    let all = fs::read_to_string("/proc/schedstat").unwrap_or_default();
+    let lines: Vec<_> = all.lines().collect();
+    println!("{}", lines[0]);
+    println!("timestamp: {}", lines[1].starts_with("timestamp 429"));
+    let cpu: Vec<_> = lines[2].split(' ').collect();
+    println!("{} {} fields", cpu[0], cpu.len());
+    println!("ran: {}", cpu[7] != "0");
 }

@@ -30,7 +30,7 @@ pub fn tell(kvm: &Kvm) {
             kvm.check_extension_raw(capability)
         );
     }
-    let (vm, _) = machine(kvm, code!(vcpus_start, vcpus_end));
+    let (vm, base) = machine(kvm, code!(vcpus_start, vcpus_end));
     let mut vcpu = vm.create_vcpu(0).expect("a vCPU");
     println!("finalize before init: {}", pass(&vcpu, FINALIZE, &mut 4u32));
     host::reset(&vm, &vcpu);
@@ -43,6 +43,7 @@ pub fn tell(kvm: &Kvm) {
     statistics(&vcpu);
     turns(kvm);
     others(kvm);
+    stolen(&mut vcpu, base);
 }
 
 fn attribute(
@@ -172,6 +173,36 @@ fn calls(vcpu: &mut VcpuFd) {
     };
     tell("psci 0.2", 0x8400_0000, [0; 3]);
     tell("features of 0.2", 0x8400_000a, [0x8400_0002, 0, 0]);
+}
+
+/// How long the calling thread waited for a CPU, in ns.
+fn run_delay() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("schedstat");
+    let field = text.split_whitespace().nth(1);
+    field.and_then(|field| field.parse().ok()).expect("a delay")
+}
+
+/// What is stolen is what the virtual CPU's thread waited, in its guest and outside.
+fn stolen(vcpu: &mut VcpuFd, base: *mut u8) {
+    const TOLD: usize = 0x9008;
+    host::stay();
+    let before = run_delay();
+    ask(vcpu, 0xc500_0021, [0; 3]);
+    let begun = run_delay();
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| while !done.load(SeqCst) {});
+        while run_delay() < begun + 20_000_000 {}
+        done.store(true, SeqCst);
+    });
+    let waited = run_delay();
+    ask(vcpu, 0x8000_0000, [0; 3]);
+    let told = peek(base, TOLD);
+    let range = waited - begun..=run_delay() - before;
+    println!("stolen is what it waited: {}", range.contains(&told));
+    poke(base, TOLD, told + (1 << 40));
+    ask(vcpu, 0x8000_0000, [0; 3]);
+    println!("it is counted in memory: {}", peek(base, TOLD) >> 40);
 }
 
 /// A signal that the thread holds back all along, except while its guest runs.

@@ -93,6 +93,7 @@ const MEMBERS: &[(&str, Member)] = &[
     ("pagemap", Member::Pages),
     ("personality", Private(control::personality)),
     ("root", Link_(|subject| Ok(subject.fs()?.root()))),
+    ("schedstat", Text_(status::schedstat)),
     ("sessionid", Text_(|_, text| Ok(text.push(b"4294967295")))),
     ("setgroups", Text_(|_, text| Ok(text.push(b"allow\n")))),
     ("smaps", OfMemory(memory::smaps, 0o444)),

@@ -4,11 +4,12 @@ use super::super::generated::Text;
 use super::super::tty;
 use super::memory;
 use super::subject::{Subject, trim};
+use crate::arch::time::ticks_to_ns;
 use crate::errno::Result;
 use crate::mm::{PAGE_SIZE, Size};
 use crate::put;
 use crate::task::process::Image;
-use crate::task::usage::user_hz;
+use crate::task::usage::{Usage, user_hz};
 use alloc::format;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general::*;
@@ -245,6 +246,18 @@ const LIMITS: [(&str, &str); 16] = [
     ("Max realtime priority", ""),
     ("Max realtime timeout", "us"),
 ];
+
+/// Nanoseconds on a CPU and ready without one, and how often it came to one: a thread's, or a process's first
+/// thread's (Documentation/scheduler/sched-stats.rst).
+pub fn schedstat(subject: &Subject, text: &mut Text) -> Result<()> {
+    let thread = subject.thread.as_ref();
+    let usage = thread.map_or_else(|| subject.process.usage(), |thread| Usage::of(thread));
+    let is_on = thread.is_some_and(|thread| thread.arch.is_running());
+    let slices = usage.sleeps + usage.preemptions + u64::from(is_on);
+    let [run, delay] = [usage.ticks, usage.run_delay].map(ticks_to_ns);
+    put!(text, "{run} {delay} {slices}\n");
+    Ok(())
+}
 
 pub fn limits(subject: &Subject, text: &mut Text) -> Result<()> {
     put!(

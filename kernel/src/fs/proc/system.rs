@@ -2,9 +2,10 @@
 
 use super::super::generated::{Node, Text};
 use super::super::{lock, mount};
+use crate::arch::time::ticks_to_ns;
 use crate::errno::{Errno, Result};
 use crate::mm::{PAGE_SIZE, commit, frame};
-use crate::task::usage::{Times, user_hz};
+use crate::task::usage::{Times, Usage, user_hz};
 use crate::task::{clock, counting, current, load, queue, tree, uts};
 use crate::{arch, params, put};
 use Node::{Directory, File, Link, Setting};
@@ -29,6 +30,7 @@ pub const ROOT: &[(&str, Node)] = &[
         "partitions",
         File(|text| put!(text, "major minor  #blocks  name\n\n")),
     ),
+    ("schedstat", File(schedstat)),
     (
         "self",
         Link(|text| put!(text, "{}", current().process_id())),
@@ -50,6 +52,10 @@ pub const ROOT: &[(&str, Node)] = &[
     ("version", File(version)),
     ("vmstat", File(vmstat)),
 ];
+
+/// How often a second Linux's clock strikes here, and its count at boot, five minutes before 32 bits are used up.
+const HZ: u64 = 250;
+const JIFFIES_AT_BOOT: u64 = (1 << 32) - 300 * HZ;
 
 /// What the reader's counting group did.
 fn crossings(text: &mut Text) {
@@ -230,6 +236,24 @@ fn busy() -> Times {
         |process| sum = sum.plus(process.times()).plus(process.children_times()),
     );
     sum
+}
+
+/// How processes were scheduled: of a CPU, its part of what all of them ran and waited. The counts that Linux keeps where
+/// kernel.sched_schedstats is set are 0 (Documentation/scheduler/sched-stats.rst).
+fn schedstat(text: &mut Text) {
+    let mut sum = Usage::default();
+    _ = tree::for_each(
+        |_| true,
+        |process| sum = sum.plus(process.usage()).plus(process.children_usage()),
+    );
+    let now = JIFFIES_AT_BOOT + clock::monotonic_ns() / (clock::SECOND / HZ);
+    put!(text, "version 16\ntimestamp {now}\n");
+    let cpus = arch::cpu::count() as u64;
+    let [run, delay] = [sum.ticks, sum.run_delay].map(|ticks| ticks_to_ns(ticks) / cpus);
+    let slices = (sum.sleeps + sum.preemptions) / cpus;
+    for cpu in 0..cpus {
+        put!(text, "cpu{cpu} 0 0 0 0 0 0 {run} {delay} {slices}\n");
+    }
 }
 
 fn uptime(text: &mut Text) {

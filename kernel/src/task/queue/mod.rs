@@ -142,7 +142,7 @@ impl RunQueue {
     /// Charges the running thread, and decides who runs next; none if it goes on.
     pub(super) fn next(&self, previous: &Thread, now: u64) -> Option<Arc<Thread>> {
         let mut queue = self.lock();
-        let idle = self.is_idle(previous);
+        let idle = queue.running == u64::MAX;
         let ticks = self.uncharged(now);
         self.charged.store(now, Relaxed);
         if !idle {
@@ -182,7 +182,7 @@ impl RunQueue {
         let Some(next) = next else {
             queue.running = u64::MAX;
             return (!idle).then(|| {
-                previous.sched.count_switch(goes_on);
+                previous.sched.depart(goes_on, now);
                 cpu::this().tick.leave(previous, now);
                 self.idle
                     .get()
@@ -190,11 +190,12 @@ impl RunQueue {
                     .clone()
             });
         };
+        next.sched.arrive(now);
         queue.running = next.sched.vruntime();
         if queue.running > self.least() {
             self.least.store(queue.running, Relaxed);
         }
-        previous.sched.count_switch(goes_on);
+        previous.sched.depart(goes_on, now);
         Some(next)
     }
 
