@@ -21,7 +21,7 @@ pub(crate) const REGISTERS: &[Description] = &[
         register: ID_PFR1_EL1,
         name: "ID_PFR1_EL1",
         fields: &[
-            lower("GIC", 28),
+            lower("GIC", 28).guest(),
             lower("Virt_frac", 24).guest(),
             lower("Sec_frac", 20).guest(),
             lower("GenTimer", 16).guest(),
@@ -185,7 +185,7 @@ pub(crate) const REGISTERS: &[Description] = &[
         register: ID_MMFR4_EL1,
         name: "ID_MMFR4_EL1",
         fields: &[
-            lower("EVT", 28),
+            lower("EVT", 28).guest(),
             lower("CCIDX", 24),
             lower("LSM", 20).guest(),
             lower("HPDS", 16).guest(),

@@ -1,7 +1,7 @@
 //! The AArch64 ID registers (Arm ARM, "General system control registers"; field names as in Linux's `arch/arm64/tools/sysreg`).
 //!
-//! A guest sees what needs nothing of the hypervisor but the ordinary switch of EL1 and EL0 state, and SVE and pointer
-//! authentication where its monitor asks for them.
+//! A guest sees what needs nothing of the hypervisor but the ordinary switch of EL1 and EL0 state, also what concerns EL2 alone,
+//! as on Linux; and SVE and pointer authentication where its monitor asks for them.
 
 use crate::Feature::{Bti, FloatingPoint, Fpmr, Mops, Mte, Poe, PointerAuth, Sme, Sve};
 use crate::field::{Field, Rule::*, lower};
@@ -22,9 +22,9 @@ pub(crate) const REGISTERS: &[Description] = &[
             lower("DIT", 48).el0().guest(),
             lower("AMU", 44),
             lower("MPAM", 40),
-            lower("SEL2", 36),
+            lower("SEL2", 36).guest(),
             lower("SVE", 32).with(Sve),
-            lower("RAS", 28),
+            lower("RAS", 28).guest(),
             lower("GIC", 24).guest(),
             lower("AdvSIMD", 20)
                 .signed()
@@ -36,8 +36,8 @@ pub(crate) const REGISTERS: &[Description] = &[
                 .absent(0xf)
                 .el0_with(FloatingPoint)
                 .guest(),
-            lower("EL3", 12),
-            lower("EL2", 8),
+            lower("EL3", 12).guest(),
+            lower("EL2", 8).guest(),
             lower("EL1", 4).absent(1).guest(),
             lower("EL0", 0).absent(1).guest(),
         ],
@@ -48,7 +48,7 @@ pub(crate) const REGISTERS: &[Description] = &[
         fields: &[
             lower("SME", 24).el0_with(Sme),
             lower("MPAM_frac", 16),
-            lower("RAS_frac", 12),
+            lower("RAS_frac", 12).guest(),
             lower("MTE", 8).el0_with(Mte),
             lower("SSBS", 4).el0().guest(),
             lower("BT", 0).el0_with(Bti).guest(),
@@ -148,6 +148,7 @@ pub(crate) const REGISTERS: &[Description] = &[
         register: ID_AA64ISAR1_EL1,
         name: "ID_AA64ISAR1_EL1",
         fields: &[
+            lower("XS", 56).guest(),
             lower("I8MM", 52).el0().guest(),
             lower("DGH", 48).el0().guest(),
             lower("BF16", 44).el0().guest(),
@@ -173,7 +174,7 @@ pub(crate) const REGISTERS: &[Description] = &[
             lower("RPRFM", 48).el0().guest(),
             lower("CLRBHB", 28).guest(),
             lower("BC", 20).el0().guest(),
-            lower("MOPS", 16).el0_with(Mops),
+            lower("MOPS", 16).el0_with(Mops).guest(),
             lower("APA3", 12).rule(Exact).with(PointerAuth),
             lower("GPA3", 8).with(PointerAuth),
             lower("RPRES", 4).el0().guest(),
@@ -189,12 +190,12 @@ pub(crate) const REGISTERS: &[Description] = &[
         register: ID_AA64MMFR0_EL1,
         name: "ID_AA64MMFR0_EL1",
         fields: &[
-            lower("ECV", 60).el0(),
-            lower("FGT", 56),
+            lower("ECV", 60).el0().guest(),
+            lower("FGT", 56).guest(),
             lower("EXS", 44).guest(),
-            lower("TGRAN4_2", 40).rule(Exact).absent(1),
-            lower("TGRAN64_2", 36).rule(Exact).absent(1),
-            lower("TGRAN16_2", 32).rule(Exact).absent(1),
+            lower("TGRAN4_2", 40).rule(Exact).absent(1).guest(),
+            lower("TGRAN64_2", 36).rule(Exact).absent(1).guest(),
+            lower("TGRAN16_2", 32).rule(Exact).absent(1).guest(),
             lower("TGRAN4", 28).signed().absent(0xf).guest(),
             lower("TGRAN64", 24).signed().absent(0xf).guest(),
             lower("TGRAN16", 20).guest(),
@@ -209,18 +210,18 @@ pub(crate) const REGISTERS: &[Description] = &[
         register: ID_AA64MMFR1_EL1,
         name: "ID_AA64MMFR1_EL1",
         fields: &[
-            lower("TIDCP1", 52),
+            lower("TIDCP1", 52).guest(),
             lower("AFP", 44).el0().guest(),
-            lower("HCX", 40),
+            lower("HCX", 40).guest(),
             lower("ETS", 36).guest(),
-            lower("TWED", 32),
-            lower("XNX", 28),
+            lower("TWED", 32).guest(),
+            lower("XNX", 28).guest(),
             lower("SpecSEI", 24).rule(Higher).guest(),
             lower("PAN", 20).guest(),
-            lower("LO", 16),
+            lower("LO", 16).guest(),
             lower("HPDS", 12).guest(),
-            lower("VH", 8),
-            lower("VMIDBits", 4),
+            lower("VH", 8).guest(),
+            lower("VMIDBits", 4).guest(),
             lower("HAFDBS", 0).guest(),
         ],
     },
@@ -229,14 +230,14 @@ pub(crate) const REGISTERS: &[Description] = &[
         name: "ID_AA64MMFR2_EL1",
         fields: &[
             lower("E0PD", 60).guest(),
-            lower("EVT", 56),
+            lower("EVT", 56).guest(),
             lower("BBM", 52).guest(),
             lower("TTL", 48).guest(),
-            lower("FWB", 40),
+            lower("FWB", 40).guest(),
             lower("IDS", 36).guest(),
             lower("AT", 32).el0().guest(),
             lower("ST", 28).guest(),
-            lower("NV", 24),
+            lower("NV", 24).guest(),
             lower("CCIDX", 20),
             lower("VARange", 16).guest(),
             lower("IESB", 12).guest(),
@@ -258,7 +259,7 @@ pub(crate) const REGISTERS: &[Description] = &[
     Description {
         register: ID_AA64MMFR4_EL1,
         name: "ID_AA64MMFR4_EL1",
-        fields: &[lower("E2H0", 24).signed()],
+        fields: &[lower("E2H0", 24).signed().guest()],
     },
     Description {
         register: CTR_EL0,

@@ -236,12 +236,12 @@ fn the_hwcaps_of_32_bit_programs() {
 }
 
 #[test]
-fn a_guest_sees_no_hypervisor_features() {
+fn a_guest_sees_what_concerns_el2_but_no_monitors_nor_counters() {
     let system = everything();
     let guest = |register| system.guest_value(register, Enabled::NONE);
-    assert_eq!(guest(ID_AA64PFR0_EL1), 0xff0f_0000_0f77_00ff);
-    assert_eq!(guest(ID_AA64MMFR1_EL1) & 0xff0, 0); // VH, VMIDBits
-    assert_eq!(guest(ID_AA64DFR0_EL1) & 0xf, 0xf);
+    assert_eq!(guest(ID_AA64PFR0_EL1), 0xff0f_00f0_ff77_ffff);
+    assert_eq!(guest(ID_AA64MMFR1_EL1) & 0xff0, 0xff0); // VH, VMIDBits
+    assert_eq!(guest(ID_AA64DFR0_EL1) & 0xf0f, 0xf); // PMUVer, DebugVer
     assert_eq!(guest(register::Register::id(5, 5)), 0);
 }
 

@@ -36,6 +36,19 @@ impl Log {
         try_arc(Log(words))
     }
 
+    /// How many bytes it takes.
+    pub fn len(&self) -> usize {
+        self.0.len() * size_of::<u64>()
+    }
+
+    /// What was taken out of it counts again.
+    fn put_back(&self, taken: &[u64]) {
+        for (at, (word, taken)) in self.0.iter().zip(taken).enumerate() {
+            word.fetch_or(*taken, AcqRel);
+            pause(at);
+        }
+    }
+
     /// A page was written.
     pub fn mark(&self, page: usize) {
         if let Some(word) = self.0.get(page / BITS) {
@@ -49,7 +62,7 @@ impl Machine {
         if number as usize >= slots::MAX {
             return Err(Errno::EINVAL);
         }
-        let slot = self.slots.lock().get(number).cloned();
+        let slot = self.memory.slots.lock().get(number).cloned();
         let slot = slot.ok_or(Errno::ENOENT)?;
         let log = slot.log.clone().ok_or(Errno::ENOENT)?;
         Ok((slot, log))
@@ -73,15 +86,17 @@ impl Machine {
         taken
             .try_reserve_exact(log.0.len())
             .map_err(|_| Errno::ENOMEM)?;
-        taken.extend(log.0.iter().map(|word| word.swap(0, AcqRel)));
+        for (at, word) in log.0.iter().enumerate() {
+            taken.push(word.swap(0, AcqRel));
+            pause(at);
+        }
         self.memory
+            .translation
             .protect(runs(&slot, 0, &taken), sched::cond_resched);
         for (at, word) in taken.iter().enumerate() {
             pause(at);
             if let Err(error) = bitmap.add(at).write(word) {
-                log.0.iter().zip(&taken).for_each(|(log, word)| {
-                    log.fetch_or(*word, AcqRel);
-                });
+                log.put_back(&taken);
                 return Err(error);
             }
         }
@@ -100,10 +115,13 @@ impl Machine {
         }
         let bitmap = UserPtr::<u64>::new(request.bitmap as usize);
         let mut named = bitmap.read_vec(count.div_ceil(BITS))?;
-        for (named, word) in named.iter_mut().zip(&log.0[first / BITS..]) {
+        let logged = &log.0[first / BITS..];
+        for (at, (named, word)) in named.iter_mut().zip(logged).enumerate() {
             *named &= word.fetch_and(!*named, AcqRel);
+            pause(at);
         }
         self.memory
+            .translation
             .protect(runs(&slot, first, &named), sched::cond_resched);
         Ok(0)
     }

@@ -1,5 +1,7 @@
 //! What the virtual CPUs of a machine have by its monitor's wish, and what their ID registers read as for it.
 
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
 use idreg::{Enabled, Feature, Register};
 
 use super::uapi;
@@ -16,12 +18,24 @@ const TOLD: [(u32, Feature); 2] = [
     (uapi::FEATURE_ADDRESS_AUTH, Feature::PointerAuth),
 ];
 
+/// ID_AA64PFR0_EL1.CSV2: that branches are not predicted by what others did, and no more than 1: guests have no SCXTNUM_EL1.
+const SPECULATION: (u16, u32) = (encoding(3, 0, 0, 4, 0), 56);
+
 /// The features of a machine's virtual CPUs.
 pub struct Features {
     /// As the monitor said them, POWER_OFF aside.
     pub said: u32,
     /// The values of the ID registers, so that a guest's read is one load.
-    identities: [u64; COUNT],
+    identities: [AtomicU64; COUNT],
+}
+
+/// ID_AA64PFR0_EL1.GIC and ID_PFR1_EL1.GIC: an interrupt controller with registers.
+const CONTROLLERS: [(u16, u32); 2] = [(encoding(3, 0, 0, 4, 0), 24), (encoding(3, 0, 0, 1, 1), 28)];
+
+/// A register's value with a field that is 1 at most.
+fn limited(value: u64, field: u32) -> u64 {
+    let most = (value >> field & 0xf).min(1);
+    value & !(0xf << field) | most << field
 }
 
 impl Features {
@@ -34,9 +48,22 @@ impl Features {
         let identities = core::array::from_fn(|at| {
             let number = IDENTITY.start + at as u16;
             let register = Register::id((number >> 3 & 7) as u8, (number & 7) as u8);
-            arch::features().guest_value(register, enabled)
+            let value = arch::features().guest_value(register, enabled);
+            AtomicU64::new(if number == SPECULATION.0 {
+                limited(value, SPECULATION.1)
+            } else {
+                value
+            })
         });
         Features { said, identities }
+    }
+
+    /// The machine begins to run without an interrupt controller, of which no register tells then.
+    pub fn lose_controller(&self) {
+        for (number, field) in CONTROLLERS {
+            self.identities[usize::from(number - IDENTITY.start)]
+                .fetch_and(!(0xf << field), Relaxed);
+        }
     }
 
     /// Whether a feature is among them.
@@ -48,6 +75,6 @@ impl Features {
     #[inline]
     pub fn identity(&self, number: u16) -> Option<u64> {
         let at = number.wrapping_sub(IDENTITY.start);
-        self.identities.get(usize::from(at)).copied()
+        Some(self.identities.get(usize::from(at))?.load(Relaxed))
     }
 }

@@ -2,6 +2,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::directory::Slot;
 use super::uapi::{self, Ioeventfd};
@@ -32,6 +33,8 @@ pub struct Assignments {
     current: affinity::Publication<Slot<Events>>,
     /// Held while they are changed.
     changing: Mutex<()>,
+    /// How many there are.
+    count: AtomicUsize,
 }
 
 /// A virtual CPU's handle on them.
@@ -130,6 +133,7 @@ impl Assignments {
         Assignments {
             current: affinity::Publication::new(Slot::new()),
             changing: Mutex::new(()),
+            count: AtomicUsize::new(0),
         }
     }
 
@@ -137,6 +141,11 @@ impl Assignments {
     #[inline]
     pub fn get<'a>(&self, reader: &'a mut Reader) -> Option<&'a Arc<Events>> {
         reader.get(&self.current)
+    }
+
+    /// Bytes of kernel memory that they take, roughly.
+    pub fn held(&self) -> usize {
+        self.count.load(Relaxed) * size_of::<Event>()
     }
 
     /// Publishes the list as `change` leaves it.
@@ -149,6 +158,7 @@ impl Assignments {
         room.map_err(|_| Errno::ENOMEM)?;
         list.extend_from_slice(before);
         change(&mut list)?;
+        self.count.store(list.len(), Relaxed);
         let old = self.current.publish(try_arc(Events(list))?);
         drop(held);
         drop(old);

@@ -1,6 +1,6 @@
 //! Interrupts by eventfds (KVM_IRQFD): a write to one is an interrupt of the guest's, without its monitor.
 
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 
 use super::uapi::{self, Irqfd as Request};
@@ -14,7 +14,8 @@ use crate::sync::Mutex;
 /// One assignment.
 struct Irqfd {
     machine: Arc<Machine>,
-    trigger: Arc<EventFd>,
+    /// Its assignment ends with it.
+    trigger: Weak<EventFd>,
     gsi: u32,
     /// For a level: signalled when the guest has ended the interrupt, whereby the line fell.
     resample: Option<Arc<EventFd>>,
@@ -27,6 +28,10 @@ struct Irqfd {
 pub struct Irqfds(Mutex<Vec<Arc<Irqfd>>>);
 
 impl Irqfd {
+    fn is_of(&self, trigger: &Arc<EventFd>) -> bool {
+        core::ptr::eq(self.trigger.as_ptr(), Arc::as_ptr(trigger))
+    }
+
     /// Stops listening.
     fn end(&self) {
         let watch = self.watch.lock().take();
@@ -36,7 +41,11 @@ impl Irqfd {
 
 impl Watcher for Irqfd {
     fn changed(&self) -> bool {
-        if !self.trigger.drain() {
+        if !self
+            .trigger
+            .upgrade()
+            .is_some_and(|trigger| trigger.drain())
+        {
             return false;
         }
         // A level stays high until it is resampled, or the monitor says otherwise.
@@ -57,7 +66,7 @@ pub fn change(machine: &Arc<Machine>, request: &Request) -> Result<usize> {
         let trigger = eventfd::of(request.fd)?;
         machine
             .irqfds
-            .end(|known| Arc::ptr_eq(&known.trigger, &trigger) && known.gsi == request.gsi);
+            .end(|known| known.is_of(&trigger) && known.gsi == request.gsi);
         machine.settle_resampled();
         return Ok(0);
     }
@@ -72,14 +81,18 @@ pub fn change(machine: &Arc<Machine>, request: &Request) -> Result<usize> {
     };
     let made = try_arc(Irqfd {
         machine: machine.clone(),
-        trigger,
+        trigger: Arc::downgrade(&trigger),
         gsi: request.gsi,
         resample,
         watch: Mutex::new(None),
     })?;
-    machine.irqfds.add(&made)?;
+    // Who closes eventfds and assigns others keeps no more assignments than descriptors.
+    machine
+        .irqfds
+        .end(|known| known.trigger.strong_count() == 0);
+    machine.irqfds.add(&made, &trigger)?;
     machine.settle_resampled();
-    match made.trigger.watch(made.clone()) {
+    match trigger.watch(made.clone()) {
         Ok(watch) => *made.watch.lock() = Some(watch),
         Err(error) => {
             machine.irqfds.end(|known| core::ptr::eq(known, &*made));
@@ -92,12 +105,9 @@ pub fn change(machine: &Arc<Machine>, request: &Request) -> Result<usize> {
 }
 
 impl Irqfds {
-    fn add(&self, made: &Arc<Irqfd>) -> Result<()> {
+    fn add(&self, made: &Arc<Irqfd>, trigger: &Arc<EventFd>) -> Result<()> {
         let mut list = self.0.lock();
-        if list
-            .iter()
-            .any(|known| Arc::ptr_eq(&known.trigger, &made.trigger))
-        {
+        if list.iter().any(|known| known.is_of(trigger)) {
             return Err(Errno::EBUSY);
         }
         list.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
@@ -116,6 +126,11 @@ impl Irqfds {
         let mut list = self.0.lock();
         let at = list.iter().position(|known| which(known))?;
         Some(list.swap_remove(at))
+    }
+
+    /// Bytes of kernel memory that they take, roughly.
+    pub fn held(&self) -> usize {
+        self.0.lock().len() * 256
     }
 
     /// Ends all.

@@ -3,15 +3,17 @@
 use core::ops::Range;
 
 use super::dirty::Log;
-use super::slots::{Changed, Slot};
+use super::slots::{Changed, Slot, Slots};
 use super::uapi::MemoryRegion;
 use super::vm::Machine;
 use crate::arch::PAGE_SIZE;
+use crate::arch::virt::Stage2;
 use crate::errno::{Errno, Result};
 use crate::mm::block;
 use crate::mm::fault::Access;
 use crate::mm::shadow::Shadow;
 use crate::mm::space::AddressSpace;
+use crate::sync::Mutex;
 use crate::task::sched;
 
 /// How much is mapped at once where a guest touches memory: a power of two.
@@ -25,23 +27,46 @@ pub enum Found {
     Nothing,
 }
 
+/// A guest's memory, as the monitor's space knows it: nobody else lets go of it but its machine.
+pub struct Memory {
+    /// Which of the monitor's memory stands where. Taken with the space of the monitor locked, so never the other way round.
+    pub slots: Mutex<Slots>,
+    /// The guest's translation.
+    pub translation: Stage2,
+}
+
+impl Memory {
+    /// None yet, at guest addresses of `bits` bits.
+    pub fn new(bits: u32) -> Result<Self> {
+        Ok(Memory {
+            slots: Mutex::default(),
+            translation: Stage2::new(bits)?,
+        })
+    }
+
+    /// Bytes of kernel memory that it takes, roughly.
+    pub fn held(&self) -> usize {
+        self.translation.tables() * PAGE_SIZE + self.slots.lock().logs()
+    }
+}
+
 impl Machine {
     /// Makes, changes or removes a slot (KVM_SET_USER_MEMORY_REGION).
     pub fn set_region(&self, region: &MemoryRegion) -> Result<usize> {
         let _changing = self.changing.lock();
         let all_written = self.logs_all_written();
-        let wanted = self.slots.lock().check(region, self.limit())?;
+        let wanted = self.memory.slots.lock().check(region, self.limit())?;
         // Large, so it is made without the lock; nobody else changes slots meanwhile.
         let log = match wanted {
             Some(pages) => Some(Log::new(pages, all_written)?),
             None => None,
         };
-        let changed = self.slots.lock().set(region, log)?;
+        let changed = self.memory.slots.lock().set(region, log)?;
         match changed {
-            Changed::Moved(range) => self.memory.unmap(range, sched::cond_resched),
+            Changed::Moved(range) => self.memory.translation.unmap(range, sched::cond_resched),
             Changed::Logged(range) if !all_written => {
                 let range = core::iter::once(range);
-                self.memory.protect(range, sched::cond_resched);
+                self.memory.translation.protect(range, sched::cond_resched);
             }
             Changed::Nothing | Changed::Logged(_) => {}
         }
@@ -50,8 +75,8 @@ impl Machine {
 
     /// Makes a guest's access to memory possible.
     pub fn fault(&self, address: u64, write: bool) -> Result<Found> {
-        let generation = self.memory.generation();
-        let slot = self.slots.lock().find(address).cloned();
+        let generation = self.memory.translation.generation();
+        let slot = self.memory.slots.lock().find(address).cloned();
         let Some(slot) = slot.filter(|slot| slot.writable || !write) else {
             return Ok(Found::Nothing);
         };
@@ -76,7 +101,10 @@ impl Machine {
         if writable && slot.log.is_none() && self.map_block(&space, &slot, page, generation)? {
             return Ok(Found::Memory);
         }
-        let mapped = self.memory.map(page, frame, writable, generation)?;
+        let mapped = self
+            .memory
+            .translation
+            .map(page, frame, writable, generation)?;
         // Behind the map: a log that is told in between would forget a page that can be written still.
         match &slot.log {
             Some(log) if mapped && writable => log.mark(slot.page(address)),
@@ -103,6 +131,7 @@ impl Machine {
             // Where something was taken away meanwhile, the guest's next try finds what is true.
             Some(block) => self
                 .memory
+                .translation
                 .map_block(whole.start, block, generation)
                 .map(|_| true),
             None => Ok(false),
@@ -115,14 +144,17 @@ impl Machine {
         let monitors = slot.monitors(block.start)..slot.monitors(block.end);
         space.frames(monitors.clone(), Access::Write, |at, frame| {
             let address = block.start + (at - monitors.start) as u64;
-            let mapped = self.memory.map(address, frame, true, generation);
+            let mapped = self
+                .memory
+                .translation
+                .map(address, frame, true, generation);
             mapped.unwrap_or(false)
         });
     }
 
     /// Whether the guest has memory at an address.
     pub fn has_memory(&self, address: u64) -> bool {
-        self.slots.lock().find(address).is_some()
+        self.memory.slots.lock().find(address).is_some()
     }
 
     /// Writes to the guest's memory on its behalf.
@@ -167,7 +199,7 @@ impl Machine {
         while done < len {
             let at = address.checked_add(done as u64).ok_or(Errno::EFAULT)?;
             let part = (PAGE_SIZE - at as usize % PAGE_SIZE).min(len - done);
-            let slot = self.slots.lock().find(at).cloned();
+            let slot = self.memory.slots.lock().find(at).cloned();
             visit(&slot.ok_or(Errno::EFAULT)?, at, done..done + part)?;
             done += part;
         }
@@ -175,11 +207,11 @@ impl Machine {
     }
 }
 
-impl Shadow for Machine {
+impl Shadow for Memory {
     fn forget(&self, range: Range<usize>) {
         let slots = self.slots.lock();
         slots
             .showing(&range)
-            .for_each(|range| self.memory.unmap(range, || ()));
+            .for_each(|range| self.translation.unmap(range, || ()));
     }
 }

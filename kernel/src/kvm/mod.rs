@@ -11,6 +11,7 @@ mod dirty;
 mod events;
 mod exit;
 mod features;
+mod firmware;
 mod handle;
 mod ioevents;
 mod irqfd;

@@ -1,13 +1,13 @@
 //! One register at a time: KVM_GET_ONE_REG, KVM_SET_ONE_REG and KVM_GET_REG_LIST.
 
 use super::features::IDENTITY;
-use super::psci;
+use super::firmware;
 use super::sysreg;
 use super::vcpu::State;
 use super::vectors;
 use super::vm::Machine;
 use crate::arch::time;
-use crate::arch::virt::{Debug, Guest, Keys, Name, System, encoding};
+use crate::arch::virt::{self, Debug, Guest, Keys, Name, System, encoding};
 use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, UserSlice};
 use zerocopy::IntoBytes;
@@ -15,7 +15,7 @@ use zerocopy::IntoBytes;
 /// Parts of a register's name.
 pub const ARM64: u64 = 0x60 << 56;
 const U32: u64 = 2 << 52;
-const U64: u64 = 3 << 52;
+pub const U64: u64 = 3 << 52;
 const U128: u64 = 4 << 52;
 const CORE: u64 = 0x10 << 16;
 const SYSTEM: u64 = 0x13 << 16;
@@ -42,13 +42,32 @@ mod word {
 const DEADLINE: u64 = encoding(3, 3, 14, 0, 2) as u64;
 const COUNTER: u64 = encoding(3, 3, 14, 3, 2) as u64;
 const PHYSICAL_COUNTER: u64 = encoding(3, 3, 14, 0, 1) as u64;
-/// KVM_REG_ARM_PSCI_VERSION.
-const PSCI: u64 = ARM64 | U64 | 0x14 << 16;
 /// OSLSR_EL1.
 const LOCK_STATUS: u64 = sysreg::LOCK_STATUS as u64;
 
 /// ZCR_EL1.
 const VECTOR_CONTROL: u16 = encoding(3, 0, 1, 2, 0);
+/// CTR_EL0, CLIDR_EL1, MIDR_EL1, REVIDR_EL1 and AIDR_EL1: this CPU's.
+const OWN: [u16; 5] = [
+    encoding(3, 3, 0, 0, 1),
+    encoding(3, 1, 0, 0, 1),
+    encoding(3, 0, 0, 0, 0),
+    encoding(3, 0, 0, 0, 6),
+    encoding(3, 1, 0, 0, 7),
+];
+/// DISR_EL1.
+const DEFERRED: u64 = encoding(3, 0, 12, 1, 1) as u64;
+/// Those of a 32-bit EL1 and of debuggers, which no guest has, but monitors save and restore: MDCCINT_EL1, DBGVCR32_EL2,
+/// ACTLR_EL1, DACR32_EL2, IFSR32_EL2, FPEXC32_EL2.
+const KEPT: [u16; 6] = [
+    encoding(2, 0, 0, 2, 0),
+    encoding(2, 4, 0, 7, 0),
+    encoding(3, 0, 1, 0, 1),
+    encoding(3, 4, 3, 0, 0),
+    encoding(3, 4, 5, 0, 1),
+    encoding(3, 4, 5, 3, 0),
+];
+
 /// MPIDR_EL1.
 const MPIDR: u64 = encoding(3, 0, 0, 0, 5) as u64;
 /// Modes that a guest's PSTATE may name: EL0, and EL1 with either stack; all in 64-bit state.
@@ -63,6 +82,12 @@ fn place(guest: &mut Guest, id: u64) -> Option<&mut u64> {
             _ if hidden().any(|hidden| u64::from(hidden) == number) => return None,
             _ => number as u16,
         };
+        if let Some(at) = KEPT.iter().position(|kept| *kept == name) {
+            return guest.kept.get_mut(at);
+        }
+        if number == DEFERRED {
+            return Some(&mut guest.deferred);
+        }
         if name >> 14 == 2 {
             return guest.debug.by_encoding(name);
         }
@@ -111,6 +136,7 @@ fn constant(machine: &Machine, guest: &Guest, id: u64) -> Option<u64> {
         COUNTER => Some(time::now_ticks().wrapping_sub(guest.counter_offset)),
         PHYSICAL_COUNTER => Some(time::now_ticks()),
         LOCK_STATUS => Some(guest.debug.lock_status()),
+        _ if OWN.contains(&(number as u16)) => virt::own(number as u16),
         _ => machine.features()?.identity(number as u16),
     }
 }
@@ -141,8 +167,8 @@ fn control(guest: &mut Guest, id: u64) -> Option<&mut u32> {
 
 /// Writes a register's value to the monitor's `address`.
 pub fn get(machine: &Machine, state: &mut State, id: u64, address: usize) -> Result<()> {
-    if id == PSCI {
-        return UserPtr::new(address).write(&psci::version(machine, state.has_psci()));
+    if let Some(value) = firmware::get(machine, state.has_psci(), id) {
+        return UserPtr::new(address).write(&value);
     }
     let guest = &mut state.guest;
     if vectors::names(id) {
@@ -162,9 +188,9 @@ pub fn get(machine: &Machine, state: &mut State, id: u64, address: usize) -> Res
 
 /// Sets a register to the value at the monitor's `address`.
 pub fn set(machine: &Machine, state: &mut State, id: u64, address: usize) -> Result<()> {
-    if id == PSCI {
+    if firmware::get(machine, state.has_psci(), id).is_some() {
         let wanted: u64 = UserPtr::new(address).read()?;
-        return psci::set_version(machine, state.has_psci(), wanted);
+        return firmware::set(machine, state.has_psci(), id, wanted);
     }
     let guest = &mut state.guest;
     if vectors::names(id) {
@@ -222,11 +248,20 @@ fn names(guest: &Guest) -> impl Iterator<Item = u64> + use<'_> {
         .filter(|known| hidden().all(|hidden| hidden != *known))
         .map(u64::from);
     let identity = IDENTITY.map(u64::from);
-    let others = [DEADLINE, COUNTER, PHYSICAL_COUNTER, MPIDR, LOCK_STATUS];
+    let others = [
+        DEADLINE,
+        COUNTER,
+        PHYSICAL_COUNTER,
+        MPIDR,
+        LOCK_STATUS,
+        DEFERRED,
+    ];
+    let constants = OWN.into_iter().chain(KEPT).map(u64::from);
     let system = system
         .chain(keys.map(|known| u64::from(*known)))
         .chain(has_sve.then_some(u64::from(VECTOR_CONTROL)))
         .chain(others)
+        .chain(constants)
         .chain(Debug::encodings().map(u64::from))
         .chain(identity)
         .map(|number| ARM64 | U64 | SYSTEM | number);
@@ -235,7 +270,7 @@ fn names(guest: &Guest) -> impl Iterator<Item = u64> + use<'_> {
         .chain(controls)
         .chain(vectors::all(guest))
         .chain(system)
-        .chain([PSCI])
+        .chain(firmware::names())
 }
 
 /// Writes the number of registers to the monitor's `address`, and the names behind it; E2BIG if it has room for fewer.

@@ -1,9 +1,11 @@
 //! Tests of guests' memory, inside the machine.
 
+use super::dirty::Log;
 use super::slots::Slots;
 use super::uapi::MemoryRegion;
 use crate::arch::virt::{self, Stage2};
 use crate::errno::Errno;
+use crate::mm::frame;
 use crate::selftest;
 
 /// A page of the monitor's at `address`, as a slot.
@@ -31,6 +33,33 @@ selftest! {
         });
         assert_eq!(refused, Some((129, Errno::ENOMEM)));
         assert!(slots.check(&page(129, 2 << 30), LIMIT).is_ok());
+    }
+
+    fn logs_are_counted_with_their_slots() {
+        let mut slots = Slots::default();
+        let log = Log::new(1 << 20, false).expect("a log");
+        slots.set(&page(0, 1 << 30), Some(log)).expect("room");
+        assert_eq!(slots.logs(), 1 << 17);
+        let gone = MemoryRegion { len: 0, ..page(0, 1 << 30) };
+        slots.set(&gone, None).expect("it was there");
+        assert_eq!(slots.logs(), 0);
+    }
+
+    fn memory_goes_by_parts_and_tables_are_counted() {
+        if !virt::available() {
+            return;
+        }
+        const PAGES: u64 = 300;
+        let memory = Stage2::new(40).expect("memory");
+        for page in 0..PAGES {
+            let frame = frame::alloc_zeroed().expect("a frame");
+            let mapped = memory.map(page << 12, frame, true, memory.generation());
+            assert_eq!(mapped, Ok(true));
+        }
+        assert_eq!(memory.tables(), 4);
+        let mut pauses = 0;
+        memory.unmap(0..PAGES << 12, || pauses += 1);
+        assert!(pauses >= PAGES / 64);
     }
 
     fn a_virtual_cpu_knows_that_another_ran() {

@@ -97,6 +97,12 @@ impl Slots {
         self.0.iter().find(|slot| slot.number == number)
     }
 
+    /// Bytes that their logs take.
+    pub fn logs(&self) -> usize {
+        let logs = self.0.iter().filter_map(|slot| slot.log.as_ref());
+        logs.map(|log| log.len()).sum()
+    }
+
     /// The guest's addresses of what the monitor has in a range.
     pub fn showing<'a>(
         &'a self,

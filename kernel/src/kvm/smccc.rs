@@ -3,9 +3,12 @@
 
 use super::context::Context;
 use super::exit::Exit;
+use super::firmware::Service;
 use super::psci::NOT_SUPPORTED;
-use crate::arch::virt::Registers;
+use crate::arch::time;
+use crate::arch::virt::{self, Registers};
 use crate::random;
+use crate::task::clock;
 
 /// Functions.
 pub const VERSION: u32 = 0x8000_0000;
@@ -19,6 +22,7 @@ const TIME_FEATURES: u32 = 0xc500_0020;
 const TIME_STOLEN: u32 = 0xc500_0021;
 pub const MAKER: u32 = 0x8600_ff01;
 const MAKERS_FEATURES: u32 = 0x8600_0000;
+const CLOCK: u32 = 0x8600_0001;
 
 /// Version 1.1 of the calling convention; version 1.0 of random numbers.
 const VERSION_1_1: u64 = 1 << 16 | 1;
@@ -41,14 +45,29 @@ pub const LAST: u32 = VERSION
     | RANDOM_32
     | TIME_FEATURES
     | TIME_STOLEN
-    | MAKERS_FEATURES;
+    | MAKERS_FEATURES
+    | CLOCK;
+
+/// The service that a function is of; none if all guests have it.
+fn service(function: u32) -> Option<Service> {
+    Some(match function {
+        RANDOM_VERSION..=RANDOM_32 | RANDOM_64 => Service::Random,
+        TIME_FEATURES | TIME_STOLEN => Service::StolenTime,
+        MAKER | MAKERS_FEATURES => Service::Features,
+        CLOCK => Service::Clock,
+        _ => return None,
+    })
+}
 
 /// Does what the guest asks for; what is not known is refused.
 pub fn call(context: &mut Context, registers: &mut Registers, function: u32) -> Exit {
     let asked = registers.x[1] as u32;
+    let services = &context.machine.services;
+    let has = |function| service(function).is_none_or(|service| services.has(service));
     registers.x[0] = match function {
+        _ if !has(function) => NOT_SUPPORTED as u64,
         VERSION => VERSION_1_1,
-        FEATURES if asked == TIME_FEATURES => SUCCESS,
+        FEATURES if asked == TIME_FEATURES && has(asked) => SUCCESS,
         RANDOM_VERSION => RANDOM_VERSION_1_0,
         RANDOM_FEATURES => match asked {
             RANDOM_VERSION | RANDOM_FEATURES | RANDOM_IDENTITY | RANDOM_32 | RANDOM_64 => SUCCESS,
@@ -64,14 +83,34 @@ pub fn call(context: &mut Context, registers: &mut Registers, function: u32) -> 
         }
         TIME_STOLEN => return Exit::StolenTime,
         MAKER => return four(registers, KVM),
-        // That there is this list, and no more.
         MAKERS_FEATURES => {
             registers.x[1..4].fill(0);
-            1
+            services.makers()
         }
+        CLOCK => return clock(registers, asked),
         _ => NOT_SUPPORTED as u64,
     };
     Exit::Again
+}
+
+/// The host's time (CLOCK_REALTIME) and the counter of the guest's that `asked` names, upper halves first.
+fn clock(registers: &mut Registers, asked: u32) -> Exit {
+    const VIRTUAL: u32 = 0;
+    const PHYSICAL: u32 = 1;
+    let (now, ticks) = (clock::realtime_ns(), time::now_ticks());
+    let offset = match asked {
+        VIRTUAL => virt::counter_offset(),
+        PHYSICAL => 0,
+        _ => {
+            registers.x[0] = NOT_SUPPORTED as u64;
+            return Exit::Again;
+        }
+    };
+    let counter = ticks.wrapping_sub(offset);
+    four(
+        registers,
+        [now >> 32, now, counter >> 32, counter].map(|word| word as u32),
+    )
 }
 
 fn four(registers: &mut Registers, words: [u32; 4]) -> Exit {

@@ -93,7 +93,7 @@ impl Statistics {
             Statistics::Vcpu(vcpu) => bytes(b"kvm-vcpu", vcpu.exits.all()),
             Statistics::Machine(machine) => {
                 let names = ["remote_tlb_flush", "remote_tlb_flush_requests"];
-                let flushes = machine.memory.flushes();
+                let flushes = machine.memory.translation.flushes();
                 bytes(b"kvm", names.map(|name| (name, flushes)).into_iter())
             }
         }

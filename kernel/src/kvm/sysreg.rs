@@ -53,6 +53,11 @@ const DEBUG_CONTROL: u16 = encoding(2, 0, 0, 2, 2);
 /// Breakpoints and watchpoints: op0 2, op1 0, CRn 0, op2 4 to 7.
 const POINTS: u16 = encoding(2, 0, 0, 0, 4);
 
+/// Those that read as zero and ignore writes: of error records (CRn 5, CRm 3 to 5), of which there are none, and of LORegions
+/// (CRn 10, CRm 4), of which there are as few.
+const ERROR_RECORDS: core::ops::Range<u16> = encoding(3, 0, 5, 3, 0)..encoding(3, 0, 5, 6, 0);
+const REGIONS: core::ops::Range<u16> = encoding(3, 0, 10, 4, 0)..encoding(3, 0, 10, 5, 0);
+
 /// Whether a trap is the access of a register that guests are given when they first want it, or of the OS lock.
 #[inline]
 pub fn is_debug(syndrome: u64) -> bool {
@@ -124,6 +129,7 @@ pub fn access(context: &Context, registers: &mut Registers) -> bool {
         _ if let Some(value) = identity => value,
         id if id == encoding(3, 0, 0, 0, 5) && trapped.read => context.vcpu.affinity | 1 << 31,
         AUXILIARY => 0,
+        none if ERROR_RECORDS.contains(&none) || REGIONS.contains(&none) => 0,
         // Debug registers: nothing can be set up with them.
         debug if debug >> 14 == 2 => 0,
         _ => return false,

@@ -28,7 +28,7 @@ use crate::mm::heap::try_box;
 use crate::sync::{Mutex, SleepMutex, SleepMutexGuard};
 use crate::task::tick::{self, Interrupted};
 use crate::task::wait::WaitQueue;
-use crate::task::{current, sched, signal};
+use crate::task::{current, sched, signal, work};
 
 /// The most virtual CPUs of a machine, and the bound of their numbers.
 pub const MAX_VCPUS: usize = 512;
@@ -237,12 +237,13 @@ impl Vcpu {
 
     /// Runs it with the signals held back that the monitor wants to be (KVM_SET_SIGNAL_MASK).
     pub fn run(&self, machine: &Machine, state: &mut State) -> Result<usize> {
+        let run = |state| current().without_debug(|| self.run_guest(machine, state));
         let Some(mask) = state.mask else {
-            return self.run_guest(machine, state);
+            return run(state);
         };
         let before = current().blocked();
         signal::set_blocked(mask);
-        let result = self.run_guest(machine, state);
+        let result = run(state);
         signal::set_blocked(before);
         result
     }
@@ -260,14 +261,12 @@ impl Vcpu {
             return Err(Errno::EINTR);
         }
         self.page.begin();
-        current().suspend_debug();
         loop {
-            if current().signal_due() {
+            if let Err(error) = work::guest_work() {
                 self.exits.count(stats::Exit::Signal);
                 self.page.set_reason(uapi::EXIT_INTR);
-                return Err(Errno::EINTR);
+                return Err(error);
             }
-            sched::cond_resched();
             if self.stops.load(Acquire) != 0 {
                 // A signal ends the wait, and is found above.
                 let may_run = || self.stops.load(Acquire) == 0;
@@ -378,9 +377,10 @@ impl Vcpu {
         state.guest.shares_cpu = arch::cpu::this().sched.waiting() != 0;
         let mut context = Context::new(self, machine, directory, &mut state.events, gic, told);
         let (mut exit, mut hosts) = (Exit::Again, None);
-        state
-            .guest
-            .run(&machine.memory, self.id, |registers, left| match left {
+        state.guest.run(
+            &machine.memory.translation,
+            self.id,
+            |registers, left| match left {
                 Left::Trap => match exit::answer(&mut context, registers) {
                     Exit::Again => context.next(),
                     Exit::Fp => Next::GiveFp,
@@ -397,7 +397,8 @@ impl Vcpu {
                     }
                 }
                 Left::Error => Next::Leave,
-            });
+            },
+        );
         context.end();
         self.cpu.store(NOWHERE, SeqCst);
         if let Some(interrupt) = hosts {

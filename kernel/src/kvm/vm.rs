@@ -8,25 +8,25 @@ use spin::Once;
 
 use super::directory::{self, Directory, Publication};
 use super::features::Features;
+use super::firmware::Services;
 use super::handle::Handle;
 use super::ioevents::{self, Assignments};
 use super::irqfd::{self, Irqfds};
+use super::memory::Memory;
 use super::routing::Routes;
-use super::slots::Slots;
 use super::stats::Statistics;
 use super::uapi::{self, DeviceAttribute, EnableCap, InterruptLevel, VcpuInit};
 use super::vcpu::{MAX_VCPUS, Vcpu};
 use super::vgic::{self, Vgic};
 use super::{add_file, check};
 use crate::arch::time;
-use crate::arch::virt::Stage2;
 use crate::errno::{Errno, Result};
 use crate::fs::file::{File, FileOps};
 use crate::mm::heap::try_arc;
 use crate::mm::space::AddressSpace;
 use crate::mm::user::UserPtr;
 use crate::sync::{Mutex, SleepMutex};
-use crate::task::current;
+use crate::task::{current, sched};
 
 /// The most bits of a guest's physical address, and how many there are unless the monitor says.
 pub const ADDRESS_BITS: u32 = 48;
@@ -45,20 +45,20 @@ pub struct Machine {
     limit: u64,
     /// Held while slots and their logs are changed, with what follows of it.
     pub changing: SleepMutex<()>,
-    /// The guest's memory. Taken with the space of the monitor locked, so never the other way round.
-    pub slots: Mutex<Slots>,
     /// What KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2 was enabled with.
     manual_log: AtomicU64,
     /// Held while all virtual CPUs stand still, and while one is added.
     halting: SleepMutex<()>,
     /// The features of all virtual CPUs, once one has said them.
     features: Once<Features>,
+    /// What of the firmware's calls guests have.
+    pub services: Services,
     /// The version of PSCI that the monitor wants; 0 for the newest.
     pub psci: AtomicU64,
     /// Whether the monitor is given accesses that the hardware does not describe.
     pub undescribed_to_monitor: AtomicBool,
-    /// The guest's translation.
-    pub memory: Stage2,
+    /// The guest's memory.
+    pub memory: Arc<Memory>,
     vcpus: Mutex<Vcpus>,
     /// The virtual CPUs, as guests name them.
     pub directory: Publication,
@@ -96,13 +96,13 @@ impl Vm {
             space: Arc::downgrade(&space),
             limit: 1 << bits,
             changing: SleepMutex::new(()),
-            slots: Mutex::default(),
             manual_log: AtomicU64::new(0),
             halting: SleepMutex::new(()),
             features: Once::new(),
+            services: Services::all(),
             psci: AtomicU64::new(0),
             undescribed_to_monitor: AtomicBool::new(false),
-            memory: Stage2::new(bits.max(DEFAULT_BITS))?,
+            memory: try_arc(Memory::new(bits.max(DEFAULT_BITS))?)?,
             vcpus: Mutex::default(),
             directory: directory::publication(),
             vgic: Once::new(),
@@ -112,7 +112,7 @@ impl Vm {
             counter_offset: time::now_ticks(),
         };
         let machine = try_arc(machine)?;
-        let shadow: Weak<Machine> = Arc::downgrade(&machine);
+        let shadow: Weak<Memory> = Arc::downgrade(&machine.memory);
         space.add_shadow(shadow)?;
         Ok(Vm(machine))
     }
@@ -133,6 +133,16 @@ impl Vm {
     }
 }
 
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // From then on the space's own changes do not hold the memory, which is given back here, where others can run meanwhile.
+        if let Some(space) = self.space.upgrade() {
+            let shadow: Weak<Memory> = Arc::downgrade(&self.memory);
+            space.remove_shadow(&(shadow as _));
+        }
+    }
+}
+
 impl Drop for Vm {
     fn drop(&mut self) {
         // They hold the machine.
@@ -143,6 +153,19 @@ impl Drop for Vm {
 impl FileOps for Vm {
     fn is_stream(&self) -> bool {
         true
+    }
+
+    fn held(&self) -> usize {
+        self.0.memory.held() + self.0.irqfds.held() + self.0.events.held()
+    }
+
+    /// The monitor ends, as a rule: the guest's memory goes while others can run, not with the last file, which may be held by a
+    /// mapping of the monitor's. What a guest still uses comes back.
+    fn flush(&self) {
+        if self.0.is_mine() {
+            let all = 0..self.0.limit;
+            self.0.memory.translation.unmap(all, sched::cond_resched);
+        }
     }
 
     fn ioctl(&self, _file: &File, request: u32, argument: usize) -> Result<usize> {
@@ -263,6 +286,9 @@ impl Machine {
         if !vcpus.ran {
             self.directory.publish(Directory::new(&vcpus.list)?);
             vcpus.ran = true;
+            if let Some(features) = self.features().filter(|_| self.vgic().is_none()) {
+                features.lose_controller();
+            }
         }
         let place = vcpus.list.iter().position(|known| Arc::ptr_eq(known, vcpu));
         Ok(self.vgic().zip(place.map(|place| place as u16)))
@@ -372,6 +398,11 @@ impl Machine {
     #[inline]
     pub fn features(&self) -> Option<&Features> {
         self.features.get()
+    }
+
+    /// Whether a virtual CPU ran.
+    pub fn has_run(&self) -> bool {
+        self.vcpus.lock().ran
     }
 
     /// Whether the monitor itself says which pages count as not written.

@@ -130,16 +130,22 @@ impl Context {
     /// Pays what a change of the translations of `range` owes.
     #[inline(always)]
     pub fn pay(&self, change: Change, range: Range<usize>) {
-        if let Some(asid) = self.asid() {
-            let runs = |cpu: usize| RUNNING[cpu].may_be(asid);
-            mmu::pay(change, asid, &self.holders, runs, range.clone());
-        }
+        self.pay_cpus(change, range.clone());
         let lost = matches!(
             change,
             Change::Clear | Change::Replace | Change::Narrow | Change::UnlinkTable
         );
         if lost && !range.is_empty() {
             self.shadows.forget(range);
+        }
+    }
+
+    /// The same without the shadows.
+    #[inline(always)]
+    pub fn pay_cpus(&self, change: Change, range: Range<usize>) {
+        if let Some(asid) = self.asid() {
+            let runs = |cpu: usize| RUNNING[cpu].may_be(asid);
+            mmu::pay(change, asid, &self.holders, runs, range);
         }
     }
 

@@ -10,6 +10,10 @@ use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use super::space::AddressSpace;
 use crate::errno::{Errno, Result};
 use crate::sync::Mutex;
+use crate::task::sched::cond_resched;
+
+/// How much of a space is told of at once while others are to run in between, in bytes.
+const PART: usize = 64 << 20;
 
 /// One that shows frames of a space elsewhere.
 pub trait Shadow: Send + Sync {
@@ -34,10 +38,16 @@ impl Shadows {
         }
     }
 
+    /// Whether there are any.
+    #[inline(always)]
+    pub fn any(&self) -> bool {
+        self.any.load(Relaxed)
+    }
+
     /// Tells all of them.
     #[inline(always)]
     pub fn forget(&self, range: Range<usize>) {
-        if self.any.load(Relaxed) {
+        if self.any() {
             self.tell(range);
         }
     }
@@ -58,6 +68,12 @@ impl Shadows {
         self.any.store(true, Relaxed);
         Ok(())
     }
+
+    #[allow(dead_code, reason = "not every architecture has guests")]
+    fn remove(&self, shadow: &Weak<dyn Shadow>) {
+        let mut list = self.list.lock();
+        list.retain(|known| !known.ptr_eq(shadow));
+    }
 }
 
 impl AddressSpace {
@@ -66,5 +82,24 @@ impl AddressSpace {
     pub fn add_shadow(&self, shadow: Weak<dyn Shadow>) -> Result<()> {
         let _space = self.lock();
         self.context().shadows.add(shadow)
+    }
+
+    /// From now on `shadow` is not told, and nobody is just telling it: who tells it has it as long.
+    #[allow(dead_code, reason = "not every architecture has guests")]
+    pub fn remove_shadow(&self, shadow: &Weak<dyn Shadow>) {
+        self.context().shadows.remove(shadow);
+    }
+
+    /// Tells shadows that all of the space may be written no longer. Waits: the space is not locked.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn tell_shadows(&self) {
+        for area in self.areas() {
+            for start in area.range().step_by(PART) {
+                let part = start..area.end.min(start + PART);
+                self.context().shadows.tell(part);
+                cond_resched();
+            }
+        }
     }
 }

@@ -463,10 +463,13 @@ impl AddressSpace {
         parent.split(&self.context, USER_START..parent.end);
         let shared = space.share(&mut parent);
         // What became read-only is forgotten before anybody relies on it, even if the copy is not whole.
-        self.context.pay(Change::Narrow, USER_START..user_end());
-        shared?;
-        drop(space);
-        Ok(child)
+        self.context
+            .pay_cpus(Change::Narrow, USER_START..user_end());
+        drop((space, parent));
+        if self.context.shadows.any() {
+            self.tell_shadows();
+        }
+        shared.map(|()| child)
     }
 
     /// PR_GET_DUMPABLE: 1 if others of the same user may look into it, and a core file may tell of it.

@@ -48,6 +48,13 @@ pub fn repay(frame: &mut Frame) {
     }
 }
 
+/// Waits until there is memory again, or the current thread must die.
+#[allow(dead_code, reason = "not every architecture has guests")]
+pub fn wait() {
+    current().arch.work.fetch_and(!MEMORY, Relaxed);
+    while !frame::is_ample() && make_room() {}
+}
+
 /// Ends the process that holds most memory, unless sockets that nobody can receive had some, and waits a while for it. False if
 /// the current thread should give up: its own process is the one, or there is none.
 pub fn make_room() -> bool {

@@ -143,12 +143,22 @@ fn write_ids(address: usize, start: u32, id: u32) -> Result<()> {
 
 /// Tells the program its CPU, and ends the critical section that it was disturbed in.
 pub fn resume(frame: &mut Frame) {
+    tell_cpu_after(|area| restart(area, frame));
+}
+
+/// Tells the program its CPU, while the thread is in a system call.
+#[allow(dead_code, reason = "not every architecture has guests")]
+pub fn tell_cpu() {
+    tell_cpu_after(|_| Ok(()));
+}
+
+fn tell_cpu_after(first: impl FnOnce(&Area) -> Result<()>) {
     let thread = current();
     thread.arch.work.fetch_and(!work::RSEQ, Relaxed);
     let address = thread.rseq.address.load(Relaxed);
     let cpu = cpu::this().index() as u32;
     if address != 0
-        && restart(&thread.rseq, frame)
+        && first(&thread.rseq)
             .and_then(|()| write_ids(address, cpu, cpu))
             .is_err()
     {

@@ -272,10 +272,11 @@ impl Entity {
         self.queued_at.store(now, Relaxed);
     }
 
-    /// It comes to a CPU. Its waker may have read the counter after the CPU did.
+    /// It comes to a CPU, or leaves a queue.
+    #[inline(always)]
     pub(super) fn arrive(&self, now: u64) {
-        let waited = now.saturating_sub(self.queued_at.load(Relaxed));
-        self.run_delay.store(self.run_delay() + waited, Relaxed);
+        let before = self.run_delay().wrapping_sub(self.queued_at.load(Relaxed));
+        self.run_delay.store(before.wrapping_add(now), Relaxed);
     }
 
     pub(super) fn unqueue(&self) {
@@ -287,9 +288,7 @@ impl Entity {
         self.expelled.store(true, Relaxed);
     }
 
-    /// It leaves its CPU, and waits for the next if it was preempted.
-    pub(super) fn depart(&self, preempted: bool, now: u64) {
-        self.wait_from(now);
+    pub(super) fn count_switch(&self, preempted: bool) {
         let count = &self.switches[preempted as usize];
         count.store(count.load(Relaxed) + 1, Relaxed);
     }
@@ -324,10 +323,8 @@ pub fn schedule() {
     assert_none_held();
     let cpu = cpu::this();
     let previous = current();
-    if previous.arch.work.load(Relaxed) & NEED_RESCHED != 0 {
-        previous.arch.work.fetch_and(!NEED_RESCHED, Relaxed);
-    }
-    let next = cpu.sched.next(previous, time::now_ticks());
+    previous.arch.work.fetch_and(!NEED_RESCHED, Relaxed);
+    let next = cpu.sched.next(previous);
     // Also where the thread goes on: its next slice has begun.
     timer::arm(cpu, cpu.sched.slice_end());
     let Some(next) = next else { return };
@@ -437,6 +434,7 @@ pub(super) fn enqueue(target: &'static Cpu, thread: Arc<Thread>) {
     enqueue_in(target, target.sched.lock(), thread);
 }
 
+#[inline(always)]
 fn enqueue_in(target: &'static Cpu, mut queue: MutexGuard<Queue>, thread: Arc<Thread>) {
     let bit = 1u64 << target.index();
     if IDLE.load(Relaxed) & bit != 0 {
@@ -572,6 +570,7 @@ pub fn settle(thread: &Thread) {
     }
     let waiting = home.sched.remove(&mut home.sched.lock(), thread);
     if let Some(thread) = waiting {
+        thread.sched.arrive(time::now_ticks());
         enqueue(place(&thread.sched, home), thread);
     }
 }

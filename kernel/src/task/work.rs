@@ -7,6 +7,7 @@ use crate::arch::{
     Frame,
     work::{MEMORY, NEED_RESCHED, RSEQ, SIGNAL, TRACE},
 };
+use crate::errno::{Errno, Result};
 
 /// Does what the thread's work word asks for. Called on the way back to the program, until the word is 0.
 pub fn exit_work(frame: &mut Frame) {
@@ -27,5 +28,40 @@ pub fn exit_work(frame: &mut Frame) {
     // Last: the thread may have come to another CPU meanwhile.
     if current().arch.work.load(Relaxed) & RSEQ != 0 {
         rseq::resume(frame);
+    }
+}
+
+/// Does the same for a thread that is about to enter a guest, which is not to wait until its program goes on (Linux's
+/// xfer_to_guest_mode_handle_work).
+///
+/// # Errors
+/// EINTR: a signal is due.
+#[allow(dead_code, reason = "not every architecture has guests")]
+pub fn guest_work() -> Result<()> {
+    loop {
+        sched::cond_resched();
+        let work = current().arch.work.load(Relaxed);
+        if work & SIGNAL != 0 {
+            return Err(Errno::EINTR);
+        } else if work & MEMORY != 0 {
+            oom::wait();
+        } else if work & RSEQ != 0 {
+            rseq::tell_cpu();
+        } else {
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(feature = "selftest")]
+crate::selftest! {
+    fn a_guest_is_entered_without_work() {
+        let thread = current();
+        thread.arch.work.fetch_or(NEED_RESCHED | MEMORY | RSEQ, Relaxed);
+        assert_eq!(guest_work(), Ok(()));
+        assert_eq!(thread.arch.work.load(Relaxed), 0);
+        thread.arch.work.fetch_or(SIGNAL, Relaxed);
+        assert_eq!(guest_work(), Err(Errno::EINTR));
+        thread.arch.work.fetch_and(!SIGNAL, Relaxed);
     }
 }

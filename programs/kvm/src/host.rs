@@ -96,14 +96,19 @@ pub fn reset(vm: &VmFd, vcpu: &VcpuFd) {
     set(vcpu, PC, MEMORY).expect("pc");
 }
 
-/// A controller for so many virtual CPUs, complete.
-pub fn controller(vm: &VmFd, vcpus: u64) -> DeviceFd {
+/// A controller of which nothing is said yet.
+pub fn unset_controller(vm: &VmFd) -> DeviceFd {
     let mut device = kvm_bindings::kvm_create_device {
         type_: 7,
         fd: 0,
         flags: 0,
     };
-    let controller = vm.create_device(&mut device).expect("a controller");
+    vm.create_device(&mut device).expect("a controller")
+}
+
+/// A controller for so many virtual CPUs, complete.
+pub fn controller(vm: &VmFd, vcpus: u64) -> DeviceFd {
+    let controller = unset_controller(vm);
     for (group, attr, value) in [
         (0, 2, DISTRIBUTOR),
         (0, 5, REDISTRIBUTORS | vcpus << 52),

@@ -5,6 +5,7 @@ mod debug;
 mod eventfds;
 mod guest;
 mod host;
+mod idregs;
 mod its;
 mod own;
 mod pages;
@@ -40,6 +41,7 @@ fn main() {
         None => all(&kvm),
         Some("debug") => debug::tell(&kvm),
         Some("eventfds") => eventfds::tell(&kvm),
+        Some("idregs") => idregs::tell(&kvm),
         Some("its") => its::tell(&kvm),
         Some("pages") => pages::tell(&kvm),
         Some("requests") => requests::tell(&kvm),

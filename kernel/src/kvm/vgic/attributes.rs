@@ -118,15 +118,17 @@ fn set(machine: &Machine, vgic: &Vgic, wanted: &DeviceAttribute) -> Result<usize
     match (wanted.group, wanted.number) {
         (attribute::ADDRESS, number) => {
             let value: u64 = UserPtr::new(address).read()?;
+            let vcpus = machine.with_vcpus(|vcpus| vcpus.len()) as u64;
             let mut setup = vgic.setup.lock();
             match number {
                 attribute::DISTRIBUTOR => setup.set_distributor(value)?,
-                attribute::REDISTRIBUTORS => setup.add_region(0, value, 0)?,
+                attribute::REDISTRIBUTORS => setup.add_region(0, value, 0, vcpus)?,
                 attribute::REGION if value >> COUNT == 0 || value & FLAGS != 0 => {
                     return Err(Errno::EINVAL);
                 }
                 attribute::REGION => {
-                    setup.add_region((value & INDEX) as usize, value & BASE, value >> COUNT)?;
+                    let (index, count) = ((value & INDEX) as usize, value >> COUNT);
+                    setup.add_region(index, value & BASE, count, vcpus)?;
                 }
                 _ => return Err(Errno::ENODEV),
             }
@@ -249,10 +251,10 @@ impl Setup {
         Ok(())
     }
 
-    /// A region of `count` redistributors; of as many as needed for 0, then it is the only one.
-    fn add_region(&mut self, index: usize, base: u64, count: u64) -> Result<()> {
-        let len = count * redistributor::LEN;
-        base.checked_add(len).ok_or(Errno::EINVAL)?;
+    /// A region of `count` redistributors; for 0 of as many as needed, `vcpus` so far, then it is the only one.
+    fn add_region(&mut self, index: usize, base: u64, count: u64, vcpus: u64) -> Result<()> {
+        let len = if count == 0 { vcpus } else { count } * redistributor::LEN;
+        let end = base.checked_add(len).ok_or(Errno::EINVAL)?;
         if let Some(last) = self.regions.last() {
             if (count == 0) != (last.count == 0) {
                 return Err(Errno::EINVAL);
@@ -269,6 +271,12 @@ impl Setup {
             return Err(Errno::EINVAL);
         }
         self.check(base, len)?;
+        if let Some(distributor) = self.distributor
+            && base < distributor + distributor::LEN
+            && distributor < end
+        {
+            return Err(Errno::EINVAL);
+        }
         self.regions.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         self.regions.push(Region { base, count });
         Ok(())

@@ -35,6 +35,19 @@ struct Unit {
 /// The next ITS, if there is one: ITSs are added, and stay as long as the machine.
 pub struct Link(Once<Arc<Unit>>);
 
+/// The most of a machine, as Linux has devices on a bus (NR_IOBUS_DEVS).
+const MOST: usize = 1000;
+
+impl Drop for Link {
+    /// One after the other, as there may be more than the stack has room for.
+    fn drop(&mut self) {
+        let mut rest = self.take();
+        while let Some(mut unit) = rest.and_then(Arc::into_inner) {
+            rest = unit.next.take();
+        }
+    }
+}
+
 /// The file of one.
 struct Device {
     machine: Arc<Machine>,
@@ -52,6 +65,10 @@ impl Link {
     /// None.
     pub const fn new() -> Self {
         Link(Once::new())
+    }
+
+    fn take(&mut self) -> Option<Arc<Unit>> {
+        core::mem::replace(&mut self.0, Once::new()).try_into_inner()
     }
 
     /// Whether none follows.
@@ -84,6 +101,9 @@ pub fn create(machine: &Arc<Machine>) -> Result<Arc<dyn FileOps>> {
         unit: unit.clone(),
     })?;
     let _setup = vgic.setup.lock();
+    if vgic.its.all().count() >= MOST {
+        return Err(Errno::ENOSPC);
+    }
     if let Some(shared) = vgic.shared() {
         shared.add_lpis().map_err(|_| Errno::ENOMEM)?;
     }
@@ -335,5 +355,23 @@ fn refusal(refused: Refused) -> Errno {
     match refused {
         Refused::Absent => Errno::ENXIO,
         Refused::Invalid => Errno::EINVAL,
+    }
+}
+
+#[cfg(feature = "selftest")]
+crate::selftest! {
+    fn many_units_go_one_after_the_other() {
+        let first = Link::new();
+        let mut last = &first;
+        for _ in 0..MOST {
+            let unit = Unit {
+                base: Once::new(),
+                injector: Injector::new(0),
+                its: SleepMutex::new(Its::new()),
+                next: Link::new(),
+            };
+            last = &last.0.call_once(|| Arc::new(unit)).next;
+        }
+        drop(first);
     }
 }

@@ -147,12 +147,21 @@ impl Thread {
         self.arch.work.fetch_or(work::TRACE, Relaxed);
     }
 
-    /// The current thread runs a guest, which is not to be stopped where the thread's program is, until that goes on.
+    /// The current thread does something in a guest, which is not to be stopped where the thread's program is.
     #[allow(dead_code, reason = "for architectures with guests")]
-    pub fn suspend_debug(&self) {
+    pub fn without_debug<R>(&self, work: impl FnOnce() -> R) -> R {
         if self.ptrace.flags() & flag::DEBUGS != 0 {
             self.leave_debug();
         }
+        let traced = self.arch.work.load(Relaxed) & work::TRACE != 0;
+        if traced {
+            self.arch.work.fetch_and(!work::TRACE, Relaxed);
+        }
+        let result = work();
+        if traced {
+            self.arch.work.fetch_or(work::TRACE, Relaxed);
+        }
+        result
     }
 
     /// The current thread's program goes on: it stops after one instruction, or at its points, if that was asked for.

@@ -140,10 +140,12 @@ impl RunQueue {
     }
 
     /// Charges the running thread, and decides who runs next; none if it goes on.
-    pub(super) fn next(&self, previous: &Thread, now: u64) -> Option<Arc<Thread>> {
+    pub(super) fn next(&self, previous: &Thread) -> Option<Arc<Thread>> {
         let mut queue = self.lock();
+        // With the lock, so that it is later than when any of those that wait came.
+        let now = time::now_ticks();
         let idle = queue.running == u64::MAX;
-        let ticks = self.uncharged(now);
+        let ticks = self.used(now);
         self.charged.store(now, Relaxed);
         if !idle {
             previous.sched.charge(ticks);
@@ -165,9 +167,11 @@ impl RunQueue {
                     if own > first + slice() {
                         previous.sched.set_vruntime(limited(previous, own, first));
                     }
+                    previous.sched.wait_from(now);
                     queue.exchange(current_arc())
                 }
                 None if own < real_time::END && self.gives_way(&mut queue, previous) => {
+                    previous.sched.wait_from(now);
                     queue.ready.pop_front()
                 }
                 None => {
@@ -182,7 +186,7 @@ impl RunQueue {
         let Some(next) = next else {
             queue.running = u64::MAX;
             return (!idle).then(|| {
-                previous.sched.depart(goes_on, now);
+                previous.sched.count_switch(goes_on);
                 cpu::this().tick.leave(previous, now);
                 self.idle
                     .get()
@@ -195,7 +199,7 @@ impl RunQueue {
         if queue.running > self.least() {
             self.least.store(queue.running, Relaxed);
         }
-        previous.sched.depart(goes_on, now);
+        previous.sched.count_switch(goes_on);
         Some(next)
     }
 
@@ -239,8 +243,13 @@ impl RunQueue {
         if queue.running == u64::MAX {
             return true;
         }
-        let used = self.uncharged(now);
+        let used = self.used(now);
         first.sched.vruntime() + granularity() < running.sched.vruntime() + used
+    }
+
+    /// The same as [`uncharged`](Self::uncharged) for this CPU, whose counter was not behind `now` when it charged.
+    fn used(&self, now: u64) -> u64 {
+        now.wrapping_sub(self.charged.load(Relaxed))
     }
 
     /// Ticks up to `now` that the running thread was not charged yet.

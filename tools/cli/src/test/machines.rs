@@ -104,7 +104,13 @@ const SETTINGS: &[Setting] = &[
         cpu: "max,pmu=off",
         smp: 2,
         options: &["-machine", "virtualization=on"],
-        cases: &["guest-features", "kvm-saved", "kvm-vcpus", "kvm-vectors"],
+        cases: &[
+            "guest-features",
+            "kvm-idregs-max",
+            "kvm-saved",
+            "kvm-vcpus",
+            "kvm-vectors",
+        ],
         ..ARM64
     },
     Setting {

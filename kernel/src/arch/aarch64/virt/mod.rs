@@ -42,7 +42,7 @@ use super::sysreg::{at_el2, isb, read, write};
 /// HCR_EL2 while a guest runs (Arm ARM D24.2.59): translation; set/way operations act on all; interrupts and system
 /// errors are the host's; maintenance reaches the inner-shareable domain; WFI, ID registers, SMC, implementation-defined
 /// registers, auxiliary control and set/way operations trap; EL1 is AArch64; the host is at EL2; registers of LORegions and of
-/// error records trap, which guests do not have.
+/// error records trap, of which guests have none.
 const HCR: u64 = 1
     | 1 << 1
     | 0b111 << 3
@@ -92,6 +92,44 @@ pub fn errors_have_syndromes() -> bool {
     read!("id_aa64pfr0_el1") >> RAS_FIELD & 0xf != 0
 }
 
+/// ID_AA64MMFR1_EL1.HCX, ID_AA64ISAR2_EL1.MOPS; HCRX_EL2.MSCEn: guests have instructions that copy memory (D24.2.60).
+const HCRX_FIELD: usize = 40;
+const COPIES_FIELD: usize = 16;
+const COPIES: usize = 1 << 11;
+
+/// What guests read from a register that is this CPU's own, by its encoding.
+pub fn own(register: u16) -> Option<u64> {
+    const CACHE_TYPE: u16 = encoding(3, 3, 0, 0, 1);
+    const CACHE_LEVELS: u16 = encoding(3, 1, 0, 0, 1);
+    const MODEL: u16 = encoding(3, 0, 0, 0, 0);
+    const REVISION: u16 = encoding(3, 0, 0, 0, 6);
+    const AUXILIARY: u16 = encoding(3, 1, 0, 0, 7);
+    let value = match register {
+        CACHE_TYPE => read!("ctr_el0"),
+        CACHE_LEVELS => read!("clidr_el1"),
+        MODEL => read!("midr_el1"),
+        REVISION => read!("revidr_el1"),
+        AUXILIARY => read!("aidr_el1"),
+        _ => return None,
+    };
+    Some(value as u64)
+}
+
+/// What the virtual counter of the guest that is in this CPU is behind the physical one, in ticks.
+pub fn counter_offset() -> u64 {
+    read!("cntvoff_el2") as u64
+}
+
+fn let_copy() {
+    let has = |register: usize, field: usize| register >> field & 0xf != 0;
+    let copies = has(read!("S3_0_C0_C6_2"), COPIES_FIELD);
+    if has(read!("id_aa64mmfr1_el1"), HCRX_FIELD) {
+        // HCRX_EL2.
+        // SAFETY: concerns guests alone.
+        unsafe { write!("S3_4_C1_C2_2", if copies { COPIES } else { 0 }) };
+    }
+}
+
 fn set_error_syndrome(syndrome: u64) {
     if errors_have_syndromes() {
         // VSESR_EL2.
@@ -112,6 +150,7 @@ pub(super) fn start_cpu(maintenance: Option<u32>) {
         write!("S3_4_C12_C11_0", 0usize);
         write!("cnthctl_el2", read!("cnthctl_el2") | TIMERS);
     }
+    let_copy();
     isb();
     let timers = [timer::VIRTUAL, timer::PHYSICAL];
     timers
@@ -145,8 +184,12 @@ pub struct Guest {
     pub counter_offset: u64,
     /// SPSR_abt, _und, _irq and _fiq: of a 32-bit EL1, which no guest has, but monitors save and restore.
     pub banked: [u64; 4],
+    /// Other registers that no guest has, but monitors save and restore.
+    pub kept: [u64; 6],
     /// The syndrome of a system error that it has not taken yet.
     pub error: Option<u64>,
+    /// DISR_EL1: the system error that an ESB found, where those have syndromes.
+    pub deferred: u64,
     /// Whether its CPU is wanted by others, so that it is left when it waits for an event.
     pub shares_cpu: bool,
 }
@@ -186,7 +229,10 @@ impl Guest {
             affinity: 0,
             counter_offset: 0,
             banked: [0; 4],
+            // FPEXC32_EL2 has bits that are one.
+            kept: [0, 0, 0, 0, 0, 0x700],
             error: None,
+            deferred: 0,
             shares_cpu: false,
         }
     }
@@ -212,6 +258,12 @@ impl Guest {
             write!("vmpidr_el2", self.affinity | MPIDR);
             write!("cntvoff_el2", self.counter_offset);
             write!("mdcr_el2", traps | MDCR | self.debug.traps());
+        }
+        let has_errors = errors_have_syndromes();
+        if has_errors {
+            // VDISR_EL2.
+            // SAFETY: concerns the guest alone.
+            unsafe { write!("S3_4_C12_C1_1", self.deferred) };
         }
         self.system.load();
         self.controller.load();
@@ -274,6 +326,9 @@ impl Guest {
             write!("cpacr_el1", features);
         }
         isb();
+        if has_errors {
+            self.deferred = read!("S3_4_C12_C1_1") as u64;
+        }
         self.system.save();
         if let Some(keys) = &mut self.keys {
             keys.save();

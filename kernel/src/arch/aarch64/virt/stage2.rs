@@ -6,7 +6,7 @@
 
 use core::arch::asm;
 use core::ops::Range;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
 use super::super::cpu;
 use super::super::mmu::phys_to_virt;
@@ -48,15 +48,32 @@ const MOST_LOOKS: usize = 4096;
 const HCR_TGE: usize = 1 << 27;
 
 /// Identifiers in use, a bit each; 0 is nobody's.
-static IDENTIFIERS: Mutex<[u64; 4]> = Mutex::new([1, 0, 0, 0]);
+static IDENTIFIERS: Mutex<[u64; 1 << 10]> = {
+    let mut words = [0; 1 << 10];
+    words[0] = 1;
+    Mutex::new(words)
+};
 
-fn take_identifier() -> Result<u8> {
+/// VTCR_EL2.VS: identifiers have 16 bits, not 8.
+const WIDE_IDENTIFIERS: u64 = 1 << 19;
+
+/// Whether the CPU has them (ID_AA64MMFR1_EL1.VMIDBits).
+fn has_wide_identifiers() -> bool {
+    read!("id_aa64mmfr1_el1") >> 4 & 0xf == 2
+}
+
+fn take_identifier() -> Result<u16> {
     let mut words = IDENTIFIERS.lock();
-    for (at, word) in words.iter_mut().enumerate() {
+    let there = if has_wide_identifiers() {
+        words.len()
+    } else {
+        4
+    };
+    for (at, word) in words[..there].iter_mut().enumerate() {
         let bit = word.trailing_ones();
         if bit < 64 {
             *word |= 1 << bit;
-            return Ok((at as u32 * 64 + bit) as u8);
+            return Ok((at as u32 * 64 + bit) as u16);
         }
     }
     Err(Errno::ENOSPC)
@@ -71,7 +88,7 @@ pub(super) fn possible() -> bool {
 /// The translation of one guest.
 pub struct Stage2 {
     root: FrameRef,
-    identifier: u8,
+    identifier: u16,
     /// Bits of a guest's physical address.
     bits: u32,
     /// Held while entries are changed.
@@ -80,6 +97,8 @@ pub struct Stage2 {
     generation: AtomicU64,
     /// How often all CPUs forgot it.
     flushes: AtomicU64,
+    /// How many tables it has.
+    tables: AtomicUsize,
     /// Which of the guest's virtual CPUs each CPU ran last, by their numbers plus one.
     ran: [AtomicU32; MAX_CPUS],
 }
@@ -95,6 +114,7 @@ impl Stage2 {
             changing: Mutex::new(()),
             generation: AtomicU64::new(0),
             flushes: AtomicU64::new(0),
+            tables: AtomicUsize::new(1),
             ran: [const { AtomicU32::new(0) }; MAX_CPUS],
         })
     }
@@ -107,6 +127,11 @@ impl Stage2 {
     /// How often all CPUs were made to forget it.
     pub fn flushes(&self) -> u64 {
         self.flushes.load(Relaxed)
+    }
+
+    /// How many tables it has: they stay as long as it does.
+    pub fn tables(&self) -> usize {
+        self.tables.load(Relaxed)
     }
 
     /// Whether this CPU may hold translations of another virtual CPU than number `vcpu`, which runs here from now on: they share
@@ -123,7 +148,10 @@ impl Stage2 {
     /// Makes it this CPU's.
     pub(super) fn load(&self) {
         let size = (read!("id_aa64mmfr0_el1") as u64 & 0xf).min(5);
-        let control = CONTROL | size << 16 | u64::from(64 - self.bits);
+        let mut control = CONTROL | size << 16 | u64::from(64 - self.bits);
+        if has_wide_identifiers() {
+            control |= WIDE_IDENTIFIERS;
+        }
         // SAFETY: the tables are sound, and stage 2 concerns guests alone.
         unsafe {
             write!("vtcr_el2", control);
@@ -211,6 +239,7 @@ impl Stage2 {
                 value = next.phys().0 as u64 | TABLE;
                 core::mem::forget(next);
                 entry.store(value, Release);
+                self.tables.fetch_add(1, Relaxed);
             }
             if value & NO_BLOCK == 0 {
                 return Ok(None);
@@ -348,7 +377,7 @@ impl Drop for Stage2 {
     fn drop(&mut self) {
         self.invalidate();
         for at in 0..ENTRIES {
-            let value = entry(self.root.phys().0, at).swap(0, AcqRel);
+            let value = entry(self.root.phys().0, at).load(Acquire);
             if value & VALID != 0 {
                 // SAFETY: nobody runs this guest any more, and all TLBs have forgotten it.
                 unsafe { release(value, 0) };
@@ -370,7 +399,7 @@ unsafe fn release(value: u64, level: usize) {
     }
     if level < LAST {
         for at in 0..ENTRIES {
-            let below = entry(named as usize, at).swap(0, AcqRel);
+            let below = entry(named as usize, at).load(Acquire);
             if below & VALID != 0 {
                 // SAFETY: as the caller says, of all below.
                 unsafe { release(below, level + 1) };
