@@ -184,18 +184,18 @@ fn send(owner: &Owner, info: Info) {
         _ if owner.id == 0 => {}
         F_OWNER_TID => {
             if let Some(thread) = tree::thread(owner.id).filter(|thread| may(thread.process())) {
-                _ = signal::send_thread(&thread, info);
+                _ = signal::send_thread(&thread, &info);
             }
         }
         F_OWNER_PID => {
             if let Some(process) = tree::process(owner.id).filter(|process| may(process)) {
-                _ = signal::send_info(&process, None, info);
+                _ = signal::send_info(&process, None, &info);
             }
         }
         _ => {
             let in_group = |process: &Process| process.group() == owner.id && may(process);
             _ = tree::for_each(in_group, |process| {
-                _ = signal::send_info(process, None, info);
+                _ = signal::send_info(process, None, &info);
             });
         }
     }

@@ -87,7 +87,7 @@ impl Notice {
         // Without room for it it is lost, as on Linux.
         _ = match self.way {
             Way::Signal(number, value) if why == CAME && number != 0 => {
-                signal::send_info(&self.process, None, Info::queue(number, value))
+                signal::send_info(&self.process, None, &Info::queue(number, value))
             }
             Way::Socket(socket, mut cookie) => {
                 cookie[COOKIE - 1] = why;

@@ -76,12 +76,12 @@ pub fn pidfd_send_signal(fd: i32, number: u32, info: usize, flags: u32) -> Resul
     };
     check_signal(number)?;
     if flags == TO_GROUP {
-        return super::signal::send_to_group(process.pid(), number, info);
+        return super::signal::send_to_group(process.pid(), number, &info);
     }
     let thread = thread.filter(|_| alone);
     check_permission(&process, thread.as_deref(), number)?;
     if number != 0 {
-        signal::send_info(&process, thread.as_ref(), info)?;
+        signal::send_info(&process, thread.as_ref(), &info)?;
     }
     Ok(0)
 }

@@ -41,7 +41,7 @@ pub(super) fn check_permission(
     }
 }
 
-fn send_one(target: &Process, number: u32, info: Info) -> Result<()> {
+fn send_one(target: &Process, number: u32, info: &Info) -> Result<()> {
     check_permission(target, None, number)?;
     if number == 0 {
         Ok(())
@@ -55,19 +55,19 @@ pub fn kill(pid: i32, number: u32) -> Result<usize> {
     check_signal(number)?;
     let info = Info::user(number);
     if pid > 0 {
-        send_one(&*process_of(pid)?, number, info)?;
+        send_one(&*process_of(pid)?, number, &info)?;
         return Ok(0);
     }
     let own = current().process_id();
     match pid {
-        0 => send_to_group(current().group(), number, info),
+        0 => send_to_group(current().group(), number, &info),
         i32::MIN => Err(Errno::ESRCH),
         -1 => send_to_all(
             |process| process.pid() > 1 && process.pid() != own,
             number,
-            info,
+            &info,
         ),
-        _ => send_to_group(-pid, number, info),
+        _ => send_to_group(-pid, number, &info),
     }
 }
 
@@ -78,11 +78,11 @@ fn process_of(id: i32) -> Result<Arc<Process>> {
 }
 
 /// Sends a signal to the processes of a group that may be sent it.
-pub(super) fn send_to_group(group: i32, number: u32, info: Info) -> Result<usize> {
+pub(super) fn send_to_group(group: i32, number: u32, info: &Info) -> Result<usize> {
     send_to_all(|process| process.group() == group, number, info)
 }
 
-fn send_to_all(wanted: impl Fn(&Process) -> bool, number: u32, info: Info) -> Result<usize> {
+fn send_to_all(wanted: impl Fn(&Process) -> bool, number: u32, info: &Info) -> Result<usize> {
     let (mut sent, mut refused) = (false, None);
     tree::for_each(wanted, |process| match send_one(process, number, info) {
         Err(error) => refused = Some(error),
@@ -97,7 +97,7 @@ fn send_to_all(wanted: impl Fn(&Process) -> bool, number: u32, info: Info) -> Re
 
 /// tkill(2)
 pub fn tkill(tid: i32, number: u32) -> Result<usize> {
-    send_to_thread(None, tid, number, Info::thread(number))
+    send_to_thread(None, tid, number, &Info::thread(number))
 }
 
 /// tgkill(2)
@@ -105,10 +105,10 @@ pub fn tgkill(pid: i32, tid: i32, number: u32) -> Result<usize> {
     if pid <= 0 {
         return Err(Errno::EINVAL);
     }
-    send_to_thread(Some(pid), tid, number, Info::thread(number))
+    send_to_thread(Some(pid), tid, number, &Info::thread(number))
 }
 
-fn send_to_thread(pid: Option<i32>, tid: i32, number: u32, info: Info) -> Result<usize> {
+fn send_to_thread(pid: Option<i32>, tid: i32, number: u32, info: &Info) -> Result<usize> {
     check_signal(number)?;
     if tid <= 0 {
         return Err(Errno::EINVAL);
@@ -138,7 +138,7 @@ fn read_info(number: u32, from: usize, pid: i32) -> Result<Info> {
 /// rt_sigqueueinfo(2)
 pub fn rt_sigqueueinfo(pid: i32, number: u32, info: usize) -> Result<usize> {
     let info = read_info(number, info, pid)?;
-    send_one(&*process_of(pid)?, number, info)?;
+    send_one(&*process_of(pid)?, number, &info)?;
     Ok(0)
 }
 
@@ -148,7 +148,7 @@ pub fn rt_tgsigqueueinfo(pid: i32, tid: i32, number: u32, info: usize) -> Result
         return Err(Errno::EINVAL);
     }
     let info = read_info(number, info, pid)?;
-    send_to_thread(Some(pid), tid, number, info)
+    send_to_thread(Some(pid), tid, number, &info)
 }
 
 const FLAGS: u32 = SA_NOCLDSTOP
@@ -182,15 +182,14 @@ pub fn rt_sigaction<L: Layout>(number: u32, new: usize, old: usize, size: usize)
             if action.flags & SA_RESTORER as usize == 0 {
                 action.restorer = 0;
             }
-            let before = process
-                .signals
-                .with_actions(|actions| actions.set(number, action));
-            let quiet = matches!(default_of(number), signal::Default::Ignore)
-                && action.handler == signal::SIG_DFL;
-            if action.handler == SIG_IGN || quiet {
+            let handler = action.handler;
+            let quiet = || matches!(default_of(number), signal::Default::Ignore);
+            let signals = &process.signals;
+            signals.with_actions(|actions| actions.exchange(number, &mut action))?;
+            if handler == SIG_IGN || handler == signal::SIG_DFL && quiet() {
                 process.discard(Set::bit(number));
             }
-            before
+            action
         }
     };
     given(old, |old| L::put_action(old, &before))?;
@@ -278,21 +277,19 @@ pub fn rt_sigreturn() -> Result<usize> {
 
 /// Goes back to what a handler interrupted, whose frame holds siginfo or not.
 pub fn return_from_handler(with_info: bool) -> Result<usize> {
-    let thread = current();
-    let before = thread
-        .arch
-        .with_frame(|frame| arch::signal::before(frame, with_info));
-    if let Ok((mask, _)) = before {
-        signal::set_blocked(mask);
-    }
-    let popped = thread.arch.with_frame(|frame| {
-        let popped = before.and_then(|before| {
+    let (mask, popped) = current().arch.with_frame(|frame| {
+        let before = arch::signal::before(frame, with_info);
+        let popped = before.and_then(|(_, altstack)| {
             arch::signal::pop(frame, with_info)?;
-            Ok((before.1, frame.result()))
+            Ok((altstack, frame.result()))
         });
         frame.forget_syscall();
-        popped.map_err(|_| arch::signal::bad_frame(frame))
+        let mask = before.ok().map(|(mask, _)| mask);
+        (mask, popped.map_err(|_| arch::signal::bad_frame(frame)))
     });
+    if let Some(mask) = mask {
+        signal::set_blocked(mask);
+    }
     let (altstack, result) = match popped {
         Ok(popped) => popped,
         Err((code, address)) => {

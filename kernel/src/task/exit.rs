@@ -130,7 +130,7 @@ fn tell_of_death(child: &Process) {
     for number in (1..=signal::LAST).filter(|&number| asked & Set::bit(number) != 0) {
         if signal::may_send(child, None, number) {
             // An ordinary signal needs no room.
-            _ = signal::send_info(child, None, Info::user(number));
+            _ = signal::send_info(child, None, &Info::user(number));
         }
     }
 }
@@ -147,7 +147,7 @@ fn tell(child: &Process, parent: &Process) {
     let buried = number == SIGCHLD && unwanted;
     if number != 0 && !(buried && action.handler == signal::SIG_IGN) {
         // An ordinary signal needs no room.
-        _ = signal::send_info(parent, None, child_info(child, number));
+        _ = signal::send_info(parent, None, &child_info(child, number));
     }
     child.set_end_told();
     if buried && child.claim_burial() {

@@ -300,8 +300,8 @@ impl Expire for SignalTimer {
             return;
         };
         let sent = match self.notice {
-            Notice::Signal { .. } => signal::send_timer(&process, thread.as_ref(), info),
-            _ => signal::send_info(&process, thread.as_ref(), info),
+            Notice::Signal { .. } => signal::send_timer(&process, thread.as_ref(), &info),
+            _ => signal::send_info(&process, thread.as_ref(), &info),
         };
         if sent.is_err() {
             // There was no room for a real-time signal: the next expiry tries again.
@@ -461,13 +461,13 @@ fn stop(timer: &Arc<SignalTimer>) {
 }
 
 /// The signal of a POSIX timer of the current process is delivered: it learns of the overruns.
-pub(super) fn delivered(info: Info) -> Info {
-    let Ok(timer) = current().process().timers.posix(info.timer_id()) else {
-        return info;
-    };
-    let mut state = timer.state.lock();
-    timer.go_on(&mut state);
-    info.with_overrun(state.reported.min(MOST_OVERRUNS) as i32)
+#[cold]
+pub(super) fn delivered(info: &mut Info) {
+    if let Ok(timer) = current().process().timers.posix(info.timer_id()) {
+        let mut state = timer.state.lock();
+        timer.go_on(&mut state);
+        info.set_overrun(state.reported.min(MOST_OVERRUNS) as i32);
+    }
 }
 
 /// The current process takes a SIGALRM: its interval timer goes on, if it rests.

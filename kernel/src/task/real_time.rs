@@ -165,5 +165,5 @@ fn limit(thread: &Thread) {
         _ => return,
     };
     // An ordinary signal needs no room.
-    _ = signal::send_thread(&current_arc(), Info::kernel(number));
+    _ = signal::send_thread(&current_arc(), &Info::kernel(number));
 }

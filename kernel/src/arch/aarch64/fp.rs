@@ -78,14 +78,23 @@ const _: () = assert!(VECTORS == 8 && offset_of!(FpState, fpcr) == 4);
 
 /// Stores this CPU's registers.
 pub fn save(state: &mut FpState) {
-    // SAFETY: stores all of `state` (FPSR and FPCR by their encodings).
+    // SAFETY: a state may be written.
+    unsafe { save_to(state) };
+}
+
+/// The same where nothing is yet: all of it is then.
+///
+/// # Safety
+/// `state` may be written.
+pub unsafe fn save_to(state: *mut FpState) {
+    // SAFETY: stores all of the caller's state (FPSR and FPCR by their encodings).
     unsafe {
         asm!(
             all!("stp"),
             "mrs {status}, S3_3_C4_C4_1",
             "mrs {control}, S3_3_C4_C4_0",
             "stp {status:w}, {control:w}, [{at}, -8]",
-            at = in(reg) (&raw mut *state).wrapping_byte_add(VECTORS),
+            at = in(reg) state.wrapping_byte_add(VECTORS),
             status = out(reg) _,
             control = out(reg) _,
             options(nostack, preserves_flags),

@@ -1,7 +1,7 @@
 //! Signal frames, as Linux lays them out on a program's stack (`arch/arm64/include/uapi/asm/sigcontext.h`,
 //! `struct rt_sigframe` in `arch/arm64/kernel/signal.c`).
 
-use core::mem::MaybeUninit;
+use core::mem::{MaybeUninit, offset_of};
 
 use linux_raw_sys::general::{SEGV_ACCERR, SEGV_MAPERR};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -44,16 +44,13 @@ struct Before {
     mask: u64,
 }
 
-/// `ucontext_t` from its start to the registers.
+/// What is written of a `ucontext_t` before its `struct sigcontext`.
 #[repr(C)]
 #[derive(IntoBytes, Immutable)]
 struct Context {
     flags: u64,
     link: u64,
     before: Before,
-    unused: [u64; 15],
-    padding: u64,
-    fault_address: u64,
 }
 
 /// `struct fpsimd_context`.
@@ -64,24 +61,48 @@ struct FpContext {
     state: FpState,
 }
 
-/// `struct esr_context`, and the record that ends the list.
+/// The records that every frame has: that of FP registers, `struct esr_context`, and the end of the list.
 #[repr(C)]
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
-struct Tail {
-    head: Head,
+#[derive(IntoBytes, Immutable)]
+struct Written {
+    fp: FpContext,
+    esr: Head,
     syndrome: u64,
-    end: [Head; 2],
+    end: Head,
 }
 
-/// What the kernel writes of a `struct rt_sigframe`, whose rest is room for records.
+/// The records of a frame that came from no fault, and not to a thread with SVE.
+#[repr(C)]
+#[derive(FromBytes, Immutable, KnownLayout)]
+struct Plain {
+    fp: FpContext,
+    end: Head,
+}
+
+/// `struct rt_sigframe` up to the end of the records that every frame has; the rest is room for others.
 #[repr(C)]
 struct SignalFrame {
     info: [u8; 128],
     context: Context,
+    unused: [u64; 16],
+    fault_address: u64,
     registers: [usize; REGISTERS],
     padding: u64,
-    fp: FpContext,
-    tail: Tail,
+    records: Written,
+}
+
+impl Written {
+    /// Makes the records of the current thread's registers at `place`, which holds nothing yet.
+    fn fill(place: &mut MaybeUninit<Self>, esr: Head, syndrome: u64) -> &Self {
+        let to = place.as_mut_ptr();
+        // SAFETY: each field of `place` is written, the state by `save_to`.
+        unsafe {
+            (*to).fp.head = FP_HEAD;
+            fp::save_to(&raw mut (*to).fp.state);
+            ((*to).esr, (*to).syndrome, (*to).end) = (esr, syndrome, END);
+            place.assume_init_ref()
+        }
+    }
 }
 
 const FP_HEAD: Head = Head {
@@ -95,11 +116,11 @@ const ESR_HEAD: Head = Head {
 /// Bytes of a `struct esr_context`.
 const ESR_SIZE: usize = 16;
 /// Where it begins in the frame.
-const RECORDS: usize = core::mem::offset_of!(SignalFrame, fp);
-const CONTEXT: usize = core::mem::offset_of!(SignalFrame, context);
-const BEFORE: usize = core::mem::offset_of!(Context, before);
-const REGISTERS_AT: usize = core::mem::offset_of!(SignalFrame, registers);
-const TAIL: usize = core::mem::offset_of!(SignalFrame, tail);
+const RECORDS: usize = offset_of!(SignalFrame, records);
+const CONTEXT: usize = offset_of!(SignalFrame, context);
+const BEFORE: usize = offset_of!(Context, before);
+const FAULT_ADDRESS: usize = offset_of!(SignalFrame, fault_address);
+const REGISTERS_AT: usize = offset_of!(SignalFrame, registers);
 const _: () = assert!(RECORDS == 592);
 /// Bytes above a `struct rt_sigframe`: the frame record, and what aligns it.
 const ABOVE: usize = 16 + 16;
@@ -150,22 +171,11 @@ pub fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
             stack: delivery.altstack,
             mask: delivery.mask,
         },
-        unused: [0; 15],
-        padding: 0,
-        fault_address: fault_address as u64,
     })?;
+    UserPtr::new(base + FAULT_ADDRESS).write(&(fault_address as u64))?;
     UserPtr::new(base + REGISTERS_AT).write(frame.registers())?;
-    let mut fp = FpContext {
-        head: FP_HEAD,
-        state: FpState::new(),
-    };
-    fp::save(&mut fp.state);
-    UserPtr::new(base + RECORDS).write(&fp)?;
-    UserPtr::<Tail>::new(base + TAIL).write(&Tail {
-        head: esr,
-        syndrome: syndrome as u64,
-        end: [END; 2],
-    })?;
+    let mut records = MaybeUninit::uninit();
+    UserPtr::new(base + RECORDS).write(Written::fill(&mut records, esr, syndrome as u64))?;
     if let Some(vectors) = vectors {
         vectors.write(base + RECORDS)?;
     }
@@ -220,6 +230,20 @@ pub fn pop(frame: &mut Frame, with_info: bool) -> Result<()> {
     frame.pstate = valid.unwrap_or(frame.pstate & pstate::NZCV);
     copied?;
     valid.ok_or(Errno::EINVAL)?;
+    let mut plain = MaybeUninit::uninit();
+    match UserPtr::<Plain>::new(base.wrapping_add(RECORDS)).read_to(&mut plain) {
+        Ok(plain) if plain.fp.head == FP_HEAD && plain.end == END && !sve::present() => {
+            fp::load(&plain.fp.state);
+            Ok(())
+        }
+        _ => pop_records(base),
+    }
+}
+
+/// Takes back whatever records the frame at `base` has.
+#[cold]
+#[inline(never)]
+fn pop_records(base: usize) -> Result<()> {
     let records = records::find(base.wrapping_add(RECORDS), base)?;
     if records.fp.size != size_of::<FpContext>() {
         return Err(Errno::EINVAL);

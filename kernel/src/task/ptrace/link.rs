@@ -109,7 +109,7 @@ pub fn attach(tid: i32, seized: bool, options: usize) -> Result<()> {
     drop(guard);
     if !seized {
         // An ordinary signal needs no room.
-        _ = signal::send_thread(&thread, Info::kernel(SIGSTOP));
+        _ = signal::send_thread(&thread, &Info::kernel(SIGSTOP));
     }
     // Stopped with its process, it tells its tracer now.
     thread.when_not_looked_at(|| signal::notify(&thread, state::STOPPED));
@@ -135,7 +135,7 @@ pub fn inherit(parent: &Thread, child: &Arc<Thread>) -> Result<()> {
         super::stop::interrupt_soon(child);
     } else {
         // An ordinary signal needs no room.
-        _ = signal::send_thread(child, Info::kernel(SIGSTOP));
+        _ = signal::send_thread(child, &Info::kernel(SIGSTOP));
     }
     Ok(())
 }
@@ -206,7 +206,7 @@ pub(super) fn tell(tracer: &Process, thread: &Thread, status: u32) {
             times,
         );
         // An ordinary signal needs no room.
-        _ = signal::send_info(tracer, None, info);
+        _ = signal::send_info(tracer, None, &info);
     }
     tracer.child_event.wake_all();
 }

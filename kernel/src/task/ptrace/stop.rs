@@ -157,41 +157,42 @@ fn call_stop(call: Call, message: u32) {
     });
     if signal != 0 && signal <= LAST {
         // An ordinary signal needs no room.
-        _ = signal::send_thread(&crate::arch::current_arc(), Info::kernel(signal));
+        _ = signal::send_thread(&crate::arch::current_arc(), &Info::kernel(signal));
     }
 }
 
-/// A signal is about to reach the current thread: what the tracer makes of it.
-pub fn signal_stop(frame: &mut Frame, info: Info) -> Option<Info> {
+/// A signal is about to reach the current thread, which is traced: `info` is what the tracer makes of it. Whether anything comes
+/// of it.
+pub fn signal_stop(frame: &mut Frame, info: &mut Info) -> bool {
     let thread = current();
-    if !thread.is_traced() || info.number() == SIGKILL {
-        return Some(info);
+    if info.number() == SIGKILL {
+        return true;
     }
     // The tracer sees registers with which the thread can go on.
     let before = signal::begin_again(frame);
     let signal = report(Report {
         code: info.number(),
-        info: Some(info),
+        info: Some(*info),
         message: None,
         call: Call::None,
         dying: false,
     });
     signal::take_back(frame, before);
     if signal == 0 || signal > LAST {
-        return None;
+        return false;
     }
     let slot = thread.ptrace.tracee.lock();
     let told = slot.as_ref().and_then(|tracee| tracee.info);
     drop(slot);
-    let mut info = told.unwrap_or(info);
+    *info = told.unwrap_or(*info);
     if info.number() != signal {
-        info = Info::user(signal);
+        *info = Info::user(signal);
     }
-    if thread.blocked() & Set::bit(signal) != 0 {
+    let held_back = thread.blocked() & Set::bit(signal) != 0;
+    if held_back {
         _ = signal::send_thread(&crate::arch::current_arc(), info);
-        return None;
     }
-    Some(info)
+    !held_back
 }
 
 /// The process is stopped by `signal`, for the `count`th time: the current thread, which is traced, tells so once. Whether

@@ -2,7 +2,6 @@
 
 extern crate alloc;
 
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -49,7 +48,7 @@ pub enum Default {
 }
 
 /// The default of a signal.
-pub fn default_of(number: u32) -> Default {
+pub const fn default_of(number: u32) -> Default {
     match number {
         SIGCHLD | SIGURG | SIGWINCH => Default::Ignore,
         SIGCONT => Default::Continue,
@@ -68,47 +67,43 @@ pub(super) const DEFAULT: Action = Action {
     mask: 0,
 };
 
-/// An action for each signal, on the heap: too much for kernel stacks to pass on by value.
-type Table = Box<[Action; LAST as usize]>;
-
-/// Makes a table from as many actions as there are signals.
-fn table_of(actions: impl Iterator<Item = Action>) -> Result<Table> {
-    let mut table = Vec::new();
-    table
-        .try_reserve_exact(LAST as usize)
-        .map_err(|_| Errno::ENOMEM)?;
-    table.extend(actions);
-    Ok(table
-        .into_boxed_slice()
-        .try_into()
-        .expect("as many actions as signals"))
-}
-
 /// The actions of a process, or of several that share them.
 pub struct Actions {
-    table: Mutex<Table>,
+    /// Up to the last signal that somebody said something about: mostly few, which fork copies.
+    table: Mutex<Vec<Action>>,
     /// Signals that would have no effect now, as bits.
     ignored: AtomicU64,
 }
 
-fn has_no_effect(number: u32, action: &Action) -> bool {
+/// Signals that would have no effect where nobody said anything.
+const IGNORED: u64 = {
+    let (mut set, mut number) = (0, 1);
+    while number <= LAST {
+        if matches!(default_of(number), Default::Ignore | Default::Continue) {
+            set |= Set::bit(number);
+        }
+        number += 1;
+    }
+    set
+};
+
+/// The signals that have no effect, of which `ignored` were so before `number` got this action.
+fn ignored_with(ignored: u64, number: u32, action: &Action) -> u64 {
+    let bit = Set::bit(number);
     match action.handler {
-        SIG_IGN => true,
-        SIG_DFL => matches!(default_of(number), Default::Ignore | Default::Continue),
-        _ => false,
+        SIG_IGN => ignored | bit,
+        SIG_DFL => ignored & !bit | IGNORED & bit,
+        _ => ignored & !bit,
     }
 }
 
 impl Actions {
     /// The default for all.
     pub fn new() -> Result<Arc<Self>> {
-        Self::with(table_of((0..LAST).map(|_| DEFAULT))?)
+        Self::with(Vec::new(), IGNORED)
     }
 
-    fn with(table: Table) -> Result<Arc<Self>> {
-        let numbered = (1..).zip(&*table);
-        let ignored = numbered.filter(|(number, action)| has_no_effect(*number, action));
-        let ignored = ignored.fold(0, |set, (number, _)| set | Set::bit(number));
+    fn with(table: Vec<Action>, ignored: u64) -> Result<Arc<Self>> {
         try_arc(Actions {
             table: Mutex::new(table),
             ignored: AtomicU64::new(ignored),
@@ -117,55 +112,75 @@ impl Actions {
 
     /// A copy, as fork makes it.
     pub fn fork(&self) -> Result<Arc<Self>> {
-        let table = table_of(self.table.lock().iter().copied())?;
-        try_arc(Actions {
-            table: Mutex::new(table),
-            ignored: AtomicU64::new(self.ignored()),
-        })
+        let table = self.table.lock();
+        let mut copy = Vec::new();
+        reserve(&mut copy, table.len())?;
+        copy.extend_from_slice(&table);
+        drop(table);
+        Self::with(copy, self.ignored())
     }
 
     /// A copy, as exec leaves it: handlers of the old program are gone, what is ignored stays ignored.
     pub fn exec(&self) -> Result<Arc<Self>> {
-        let kept = |action: &Action| match action.handler {
-            SIG_IGN => Action {
-                handler: SIG_IGN,
-                ..DEFAULT
-            },
-            _ => DEFAULT,
-        };
-        Self::with(table_of(self.table.lock().iter().map(kept))?)
+        let table = self.table.lock();
+        let is_kept = |action: &Action| action.handler == SIG_IGN;
+        let kept = table.iter().rposition(is_kept).map_or(0, |last| last + 1);
+        let (mut copy, mut ignored) = (Vec::new(), IGNORED);
+        reserve(&mut copy, kept)?;
+        for (number, action) in (1..).zip(&table[..kept]) {
+            let handler = if is_kept(action) { SIG_IGN } else { SIG_DFL };
+            let action = Action { handler, ..DEFAULT };
+            ignored = ignored_with(ignored, number, &action);
+            copy.push(action);
+        }
+        Self::with(copy, ignored)
     }
 
     /// The action for signal `number`.
     pub fn get(&self, number: u32) -> Action {
-        self.table.lock()[number as usize - 1]
+        let table = self.table.lock();
+        table.get(number as usize - 1).copied().unwrap_or(DEFAULT)
     }
 
-    /// Sets the action for signal `number`; returns the old one.
-    pub fn set(&self, number: u32, action: Action) -> Action {
+    /// Sets the action for signal `number`; `action` becomes the old one.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    #[inline]
+    pub fn exchange(&self, number: u32, action: &mut Action) -> Result<()> {
         let mut table = self.table.lock();
-        let bit = Set::bit(number);
-        let ignored = self.ignored() & !bit
-            | if has_no_effect(number, &action) {
-                bit
-            } else {
-                0
-            };
+        if number as usize > table.len() {
+            grow(&mut table, number, action)?;
+        }
+        self.replace(&mut table, number, action);
+        Ok(())
+    }
+
+    /// Sets the default for signal `number`.
+    pub fn reset(&self, number: u32) {
+        let mut action = DEFAULT;
+        self.replace(&mut self.table.lock(), number, &mut action);
+    }
+
+    /// Exchanges the action for a signal that is in the table, or whose action stays the default.
+    #[inline]
+    fn replace(&self, table: &mut [Action], number: u32, action: &mut Action) {
+        let ignored = ignored_with(self.ignored(), number, action);
         self.ignored.store(ignored, Relaxed);
-        core::mem::replace(&mut table[number as usize - 1], action)
+        if let Some(place) = table.get_mut(number as usize - 1) {
+            // Both are copied: to swap them in place takes more.
+            (*place, *action) = (*action, *place);
+        }
     }
 
     /// The action for a signal that is being delivered: SA_RESETHAND lets the handler go back to the default, and no more.
     pub fn take(&self, number: u32) -> Action {
-        let action = self.get(number);
+        let mut table = self.table.lock();
+        let place = table.get(number as usize - 1);
+        let action = place.copied().unwrap_or(DEFAULT);
         if action.handler > SIG_IGN && action.flags & SA_RESETHAND as usize != 0 {
-            self.set(
-                number,
-                Action {
-                    handler: SIG_DFL,
-                    ..action
-                },
-            );
+            let handler = SIG_DFL;
+            self.replace(&mut table, number, &mut Action { handler, ..action });
         }
         action
     }
@@ -175,4 +190,21 @@ impl Actions {
     pub fn ignored(&self) -> u64 {
         self.ignored.load(Relaxed)
     }
+}
+
+/// Makes a place for signal `number`, unless its action stays the default.
+#[cold]
+#[inline(never)]
+fn grow(table: &mut Vec<Action>, number: u32, action: &Action) -> Result<()> {
+    let count = number as usize;
+    if *action != DEFAULT {
+        reserve(table, count - table.len())?;
+        table.resize(count, DEFAULT);
+    }
+    Ok(())
+}
+
+fn reserve(table: &mut Vec<Action>, more: usize) -> Result<()> {
+    let room = table.try_reserve_exact(more);
+    room.map_err(|_| Errno::ENOMEM)
 }

@@ -4,8 +4,8 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use linux_raw_sys::general::*;
 
-use super::mask::{Set, saved_or_blocked, set_blocked};
-use super::{Action, Default, Info, SIG_DFL, SIG_IGN, default_of, force_fatal, stop};
+use super::mask::{Set, set_blocked};
+use super::{Action, Default, Info, Own, SIG_DFL, SIG_IGN, default_of, force_fatal, stop};
 use crate::arch::signal::{self, Delivery};
 use crate::arch::{self, Frame, work::SIGNAL};
 use crate::errno::{Errno, Result};
@@ -20,6 +20,7 @@ pub fn deliver(frame: &mut Frame) {
     let thread = current();
     let process = thread.process();
     thread.arch.work.fetch_and(!SIGNAL, Relaxed);
+    let mut info = Info::NONE;
     loop {
         if thread.must_die() {
             coredump::leave(frame);
@@ -33,10 +34,12 @@ pub fn deliver(frame: &mut Frame) {
         if thread.is_traced() && ptrace::take_interrupt() {
             continue;
         }
-        let Some(info) = next() else { break };
-        let Some(info) = ptrace::signal_stop(frame, info) else {
+        if !take_to(thread.blocked(), &mut info) {
+            break;
+        }
+        if thread.is_traced() && !ptrace::signal_stop(frame, &mut info) {
             continue;
-        };
+        }
         let number = info.number();
         let action = process.signals.with_actions(|actions| actions.take(number));
         match action.handler {
@@ -44,7 +47,7 @@ pub fn deliver(frame: &mut Frame) {
             SIG_DFL => act_by_default(frame, &info),
             _ => {
                 restart(frame, Some(&action));
-                handle(frame, &action, info);
+                handle(frame, &action, &info);
                 return;
             }
         }
@@ -79,24 +82,27 @@ fn act_by_default(frame: &Frame, info: &Info) {
     }
 }
 
-/// Takes the next signal that the current thread does not hold back.
-pub(super) fn next() -> Option<Info> {
-    take(current().blocked())
-}
-
 /// Takes the next signal of the current thread or its process outside `blocked`.
 pub fn take(blocked: u64) -> Option<Info> {
+    let mut info = Info::NONE;
+    take_to(blocked, &mut info).then_some(info)
+}
+
+/// The same to `info`; whether there is one.
+fn take_to(blocked: u64, info: &mut Info) -> bool {
     let thread = current();
-    let own = thread.signals.pending.lock().take(blocked);
-    let (info, of_timer) = own.or_else(|| thread.process().signals.pending.lock().take(blocked))?;
+    let own = thread.signals.pending.lock().take(blocked, info);
+    let of_process = || thread.process().signals.pending.lock().take(blocked, info);
+    let Some(of_timer) = own.or_else(of_process) else {
+        return false;
+    };
     if info.number() == SIGALRM {
         itimer::alarm_taken();
     }
-    Some(if of_timer {
-        itimer::delivered(info)
-    } else {
-        info
-    })
+    if of_timer {
+        itimer::delivered(info);
+    }
+    true
 }
 
 /// Settles a system call that a signal interrupted: it begins again, or ends with EINTR.
@@ -165,9 +171,10 @@ pub fn take_back(frame: &mut Frame, before: Option<Interrupted>) {
 }
 
 /// Makes the program call its handler.
-fn handle(frame: &mut Frame, action: &Action, info: Info) {
+fn handle(frame: &mut Frame, action: &Action, info: &Info) {
     let thread = current();
-    let altstack = thread.signals.own.with(|own| own.altstack);
+    let own = |own: &mut Own| (own.altstack, own.saved_mask.take());
+    let (altstack, saved) = thread.signals.own.with(own);
     let [start, flags, size] = altstack;
     let on_it = (start..start + size).contains(&frame.sp().wrapping_sub(1));
     let wanted =
@@ -184,7 +191,7 @@ fn handle(frame: &mut Frame, action: &Action, info: Info) {
             0 => arch::vdso::sigreturn(crate::task::with_space(|space| space.vdso())),
             restorer => restorer,
         },
-        mask: saved_or_blocked(),
+        mask: saved.unwrap_or_else(|| thread.blocked()),
         altstack: [
             start,
             flags & !(SS_ONSTACK as usize) | if on_it { SS_ONSTACK as usize } else { 0 },

@@ -22,13 +22,20 @@ pub struct Info {
 }
 
 impl Info {
+    /// None, for a place that is to hold one.
+    pub const NONE: Info = Info {
+        signo: 0,
+        errno: 0,
+        code: 0,
+        pad: 0,
+        data: [0; 14],
+    };
+
     fn new(signo: u32, code: i32) -> Self {
         Info {
             signo: signo as i32,
-            errno: 0,
             code,
-            pad: 0,
-            data: [0; 14],
+            ..Info::NONE
         }
     }
 
@@ -39,22 +46,22 @@ impl Info {
 
     /// A stop for a tracer, told with `code`.
     pub fn trap(code: u32) -> Self {
-        Self::new(SIGTRAP, code as i32).from_current()
+        Self::from_current(SIGTRAP, code as i32)
     }
 
     /// From the current process by kill(2).
     pub fn user(signo: u32) -> Self {
-        Self::new(signo, SI_USER as i32).from_current()
+        Self::from_current(signo, SI_USER as i32)
     }
 
     /// From the current process by tkill(2).
     pub fn thread(signo: u32) -> Self {
-        Self::new(signo, SI_TKILL).from_current()
+        Self::from_current(signo, SI_TKILL)
     }
 
     /// From a message queue (mq_notify(2)): a message came. The value is the one that was asked for.
     pub fn queue(signo: u32, value: u64) -> Self {
-        let mut info = Self::new(signo, SI_MESGQ).from_current();
+        let mut info = Self::from_current(signo, SI_MESGQ);
         info.data[1] = value;
         info
     }
@@ -66,10 +73,12 @@ impl Info {
         info
     }
 
-    fn from_current(mut self) -> Self {
+    #[inline]
+    fn from_current(signo: u32, code: i32) -> Self {
+        let mut info = Self::new(signo, code);
         let uid = current().with_credentials(|who| who.uid);
-        self.data[0] = pair(current().process_id(), uid as i32);
-        self
+        info.data[0] = pair(current().process_id(), uid as i32);
+        info
     }
 
     /// A fault at `address`.
@@ -115,10 +124,9 @@ impl Info {
         info
     }
 
-    /// The same with how often the timer expired beyond once.
-    pub fn with_overrun(mut self, overrun: i32) -> Self {
+    /// Tells how often the timer expired beyond once.
+    pub fn set_overrun(&mut self, overrun: i32) {
         self.data[0] = pair(self.data[0] as i32, overrun);
-        self
     }
 
     /// The timer's id.

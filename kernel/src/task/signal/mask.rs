@@ -111,13 +111,3 @@ pub fn is_ignored_or_blocked(number: u32) -> bool {
         .with_actions(|actions| actions.ignored());
     (ignored | current().blocked()) & Set::bit(number) != 0
 }
-
-/// The mask that the current thread's program will have when it goes on.
-pub fn saved_or_blocked() -> u64 {
-    let thread = current();
-    thread
-        .signals
-        .own
-        .with(|own| own.saved_mask.take())
-        .unwrap_or_else(|| thread.blocked())
-}

@@ -55,6 +55,7 @@ pub const NO_ALTSTACK: [usize; 3] = [0, linux_raw_sys::general::SS_DISABLE as us
 
 impl ThreadSignals {
     /// Of a new thread.
+    #[inline(always)]
     pub fn new(blocked: u64, altstack: [usize; 3]) -> Self {
         ThreadSignals {
             pending: Mutex::ranked(Rank::Signals, Pending::new()),

@@ -81,7 +81,7 @@ impl Pending {
     ///
     /// # Errors
     /// EAGAIN: a timer's or a real-time signal, sent with a value, finds no room.
-    pub fn add(&mut self, info: Info, room: Room) -> Result<()> {
+    pub fn add(&mut self, info: &Info, room: Room) -> Result<()> {
         let bit = Set::bit(info.number());
         let queued = info.number() >= REAL_TIME || matches!(room, Room::Timer);
         if !queued && self.set & bit != 0 {
@@ -96,7 +96,7 @@ impl Pending {
         };
         if let Some(_charge) = charge.filter(|_| fits) {
             self.queue.push_back(Queued {
-                info,
+                info: *info,
                 of_timer,
                 _charge,
             });
@@ -108,8 +108,9 @@ impl Pending {
     }
 
     /// Takes the signal that is to be delivered first of those not `blocked`: those of the thread's own faults first, then by
-    /// number. With it, whether it is a timer's own, which goes on now, and not one that a program made up.
-    pub fn take(&mut self, blocked: u64) -> Option<(Info, bool)> {
+    /// number. Whether it is a timer's own, which goes on now, and not one that a program made up. It comes to `info`, as it is
+    /// too large to be passed on.
+    pub fn take(&mut self, blocked: u64, info: &mut Info) -> Option<bool> {
         let ready = self.set & !blocked;
         if ready == 0 {
             return None;
@@ -121,19 +122,23 @@ impl Pending {
         };
         let number = first.trailing_zeros() + 1;
         let is_it = |queued: &Queued| queued.info.number() == number;
-        let queued = self
-            .queue
-            .iter()
-            .position(is_it)
-            .and_then(|at| self.queue.remove(at));
-        if !self.queue.iter().any(is_it) {
+        let Some(at) = self.queue.iter().position(is_it) else {
+            // Without room only the number was kept.
+            self.set &= !Set::bit(number);
+            *info = Info::kernel(number);
+            return Some(false);
+        };
+        let of_timer = self.queue[at].of_timer;
+        *info = self.queue[at].info;
+        // Mostly it is the only one.
+        drop(match at {
+            0 => self.queue.pop_front(),
+            _ => self.queue.remove(at),
+        });
+        if !self.queue.range(at..).any(is_it) {
             self.set &= !Set::bit(number);
         }
-        // Without room only the number was kept.
-        Some(match queued {
-            Some(queued) => (queued.info, queued.of_timer),
-            None => (Info::kernel(number), false),
-        })
+        Some(of_timer)
     }
 
     /// What waits at this place of the queue.

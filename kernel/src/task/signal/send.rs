@@ -7,7 +7,6 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use linux_raw_sys::general::*;
 
-use super::action::DEFAULT;
 use super::mask::{STOPS, Set};
 use super::pending::{self, Charge, Room};
 use super::{Info, SIG_DFL};
@@ -53,7 +52,7 @@ fn is_kept_from_init(process: &Process, thread: Option<&Arc<Thread>>, number: u3
         let actions = &process.signals;
         actions.with_actions(|actions| actions.get(number).handler)
     };
-    process.pid() == 1 && (number == SIGKILL || !is_traced(process, thread)) && handler() == SIG_DFL
+    process.pid() == 1 && handler() == SIG_DFL && (number == SIGKILL || !is_traced(process, thread))
 }
 
 fn is_ignored(process: &Process, thread: Option<&Arc<Thread>>, number: u32) -> bool {
@@ -78,7 +77,7 @@ pub fn is_discarded(process: &Process, thread: Option<&Arc<Thread>>, number: u32
 ///
 /// # Errors
 /// EAGAIN: no room to queue it.
-pub fn send_info(process: &Process, thread: Option<&Arc<Thread>>, info: Info) -> Result<()> {
+pub fn send_info(process: &Process, thread: Option<&Arc<Thread>>, info: &Info) -> Result<()> {
     post(process, thread, info, false)
 }
 
@@ -86,14 +85,14 @@ pub fn send_info(process: &Process, thread: Option<&Arc<Thread>>, info: Info) ->
 ///
 /// # Errors
 /// EAGAIN: no room to queue it.
-pub fn send_timer(process: &Process, thread: Option<&Arc<Thread>>, info: Info) -> Result<()> {
+pub fn send_timer(process: &Process, thread: Option<&Arc<Thread>>, info: &Info) -> Result<()> {
     post(process, thread, info, true)
 }
 
 fn post(
     process: &Process,
     thread: Option<&Arc<Thread>>,
-    info: Info,
+    info: &Info,
     is_timers: bool,
 ) -> Result<()> {
     let (number, bit) = (info.number(), Set::bit(info.number()));
@@ -168,7 +167,7 @@ pub(super) fn retarget(process: &Process, set: u64) {
 }
 
 /// Sends a signal to a thread as tkill(2) does.
-pub fn send_thread(thread: &Arc<Thread>, info: Info) -> Result<()> {
+pub fn send_thread(thread: &Arc<Thread>, info: &Info) -> Result<()> {
     send_info(thread.process(), Some(thread), info)
 }
 
@@ -183,7 +182,7 @@ pub fn send_process(pid: i32, number: u32) -> Result<()> {
 
 /// Sends signal `number` from the kernel to a process.
 pub fn send(process: &Process, number: u32) -> Result<()> {
-    send_info(process, None, Info::kernel(number))
+    send_info(process, None, &Info::kernel(number))
 }
 
 /// Sends signal `number` from the kernel to every process of group `group`.
@@ -209,7 +208,7 @@ pub fn raise(number: u32) {
     _ = send_info(
         current().process(),
         Some(&crate::arch::current_arc()),
-        Info::kernel(number),
+        &Info::kernel(number),
     );
 }
 
@@ -228,12 +227,12 @@ pub fn force_info(info: Info) {
     let (thread, bit) = (current(), Set::bit(number));
     thread.process().signals.with_actions(|actions| {
         if (thread.blocked() | actions.ignored()) & bit != 0 {
-            actions.set(number, DEFAULT);
+            actions.reset(number);
             thread.signals.blocked.fetch_and(!bit, Relaxed);
         }
     });
     // One signal always has room as a bit.
-    _ = thread.signals.pending.lock().add(info, Room::Own);
+    _ = thread.signals.pending.lock().add(&info, Room::Own);
     thread.arch.work.fetch_or(SIGNAL, Relaxed);
 }
 
@@ -242,6 +241,6 @@ pub fn force_fatal(number: u32) {
     let process = current().process();
     process
         .signals
-        .with_actions(|actions| actions.set(number, DEFAULT));
+        .with_actions(|actions| actions.reset(number));
     force(number, SI_KERNEL, 0);
 }

@@ -119,7 +119,7 @@ impl Process {
             _ = send_info(
                 parent,
                 None,
-                Info::child(
+                &Info::child(
                     SIGCHLD,
                     code,
                     self.pid(),
