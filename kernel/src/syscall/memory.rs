@@ -176,7 +176,7 @@ pub fn mmap(
     } else {
         Place::Hint(addr)
     };
-    let (limit, data) = task::current().process().limits.memory();
+    let (limit, data) = (task::rlimit(RLIMIT_AS), task::rlimit(RLIMIT_DATA));
     let private = !shared && rights.has(Rights::WRITE);
     if private && rights.has(Rights::EXECUTE) {
         check_executable(None)?;
@@ -319,7 +319,7 @@ pub fn mprotect(addr: usize, len: usize, prot: u32) -> Result<usize> {
             check_executable(Some(all && !writes))?;
         }
         if rights.has(Rights::WRITE) {
-            let (_, limit) = task::current().process().limits.memory();
+            let limit = task::rlimit(RLIMIT_DATA);
             if limit != INFINITY {
                 let more =
                     areas_of(space, &range).filter(|area| !area.is_shared() && !is_data(area));

@@ -39,7 +39,13 @@ pub fn monotonic_ns() -> u64 {
 
 /// CLOCK_REALTIME, in ns since 1970.
 pub fn realtime_ns() -> u64 {
-    monotonic_ns().saturating_add_signed(OFFSET.load(Relaxed))
+    realtime_at(time::now_ticks())
+}
+
+/// The same when the counter stood at `ticks`.
+pub fn realtime_at(ticks: u64) -> u64 {
+    let monotonic = time::ticks_to_ns(ticks - boot_ticks());
+    monotonic.saturating_add_signed(OFFSET.load(Relaxed))
 }
 
 /// The time of day less CLOCK_MONOTONIC, in ns.

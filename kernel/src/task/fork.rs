@@ -12,7 +12,7 @@ use super::credentials::Credentials;
 use super::limits::INFINITY;
 use super::pidfd::{self, Reserved};
 use super::process::{self, Process};
-use super::signal::{self, NO_ALTSTACK, ThreadSignals};
+use super::signal::{self, NO_ALTSTACK};
 use super::thread::{self, Resources, Thread};
 use super::{current, ptrace, sched, tree};
 use crate::arch::{Frame, ThreadState};
@@ -141,13 +141,14 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
     let room = Room::new()?;
     core::mem::forget(admitted);
     let child = room.fill(Thread::new(thread::Parts {
-        arch: ThreadState::new_user(stack, frame, change),
+        arch: || ThreadState::new_user(stack, frame, change),
         tid,
         process: process.clone(),
         resources,
         credentials,
         no_new_privileges: parent.has_no_new_privileges(),
-        signals: ThreadSignals::new(parent.blocked(), altstack),
+        blocked: parent.blocked(),
+        altstack,
         name: parent.name(),
         allowed: parent.sched.allowed(),
         nice: parent.nice(),
@@ -330,7 +331,7 @@ fn new_process(
         group: old.group(),
         session: old.session(),
         actions,
-        limits: old.limits.fork(),
+        limits: &old.limits,
         credentials,
         image: old.image(),
         exit_signal: if request.has(CLONE_PARENT) {

@@ -9,7 +9,7 @@ use super::exec::{self, Request};
 use super::limits::Limits;
 use super::oom_adjust::OomAdjust;
 use super::process::{self, Image, Process};
-use super::signal::{Actions, NO_ALTSTACK, ThreadSignals};
+use super::signal::{Actions, NO_ALTSTACK};
 use super::stack::Strings;
 use super::thread::{self, Resources, Thread};
 use super::{clock, coredump, credentials::Credentials, current, sched, tree};
@@ -31,7 +31,7 @@ fn new_process(pid: i32) -> Result<Process> {
         group: pid,
         session: pid,
         actions: Actions::new()?,
-        limits: Limits::initial(),
+        limits: &Limits::initial(),
         credentials: try_arc(Credentials::root()?)?,
         image: Image::default(),
         exit_signal: 0,
@@ -60,13 +60,14 @@ pub fn init() {
 pub fn start_cpu() {
     let process = KERNEL.get().expect("task::init ran").clone();
     let idle = Thread::new(thread::Parts {
-        arch: ThreadState::adopt_cpu(),
+        arch: ThreadState::adopt_cpu,
         tid: 0,
         credentials: process.credentials(),
         no_new_privileges: false,
         process,
         resources: Resources::default(),
-        signals: ThreadSignals::new(!0, NO_ALTSTACK),
+        blocked: !0,
+        altstack: NO_ALTSTACK,
         name: thread::short_name(b"idle"),
         allowed: u64::MAX,
         nice: 0,
@@ -100,13 +101,14 @@ fn new_thread(
 ) -> Result<Arc<Thread>> {
     sched::admit()?;
     try_arc(Thread::new(thread::Parts {
-        arch,
+        arch: || arch,
         tid,
         credentials: process.credentials(),
         no_new_privileges: false,
         process,
         resources,
-        signals: ThreadSignals::new(0, NO_ALTSTACK),
+        blocked: 0,
+        altstack: NO_ALTSTACK,
         name: thread::short_name(name.as_bytes()),
         allowed: u64::MAX,
         nice: 0,

@@ -1,5 +1,7 @@
 //! Resource limits of a process.
 
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
 use crate::errno::{Errno, Result};
 use crate::fs::fdtable::MAX_FILES;
 use crate::sync::Mutex;
@@ -19,17 +21,20 @@ pub const INFINITY: usize = usize::MAX;
 /// Kinds of limits: RLIMIT_CPU (0) to RLIMIT_RTTIME (15).
 const KINDS: usize = 16;
 
-/// The limits of a process.
-pub struct Limits(Mutex<[Limit; KINDS]>);
+/// The limits of a process. Who wants one alone reads it without the lock, which keeps a pair together.
+pub struct Limits {
+    /// Soft and hard by turns.
+    values: [AtomicUsize; 2 * KINDS],
+    pairs: Mutex<()>,
+}
 
 impl Limits {
     /// What the first process has, as on Linux.
     pub fn initial() -> Self {
-        let mut limits = [Limit {
-            soft: INFINITY,
-            hard: INFINITY,
-        }; KINDS];
-        let mut set = |kind: u32, soft, hard| limits[kind as usize] = Limit { soft, hard };
+        let mut limits = [INFINITY; 2 * KINDS];
+        let mut set = |kind: u32, soft, hard| {
+            [limits[2 * kind as usize], limits[2 * kind as usize + 1]] = [soft, hard];
+        };
         set(RLIMIT_STACK, 8 << 20, INFINITY);
         set(RLIMIT_CORE, 0, INFINITY);
         set(RLIMIT_NOFILE, 1024, 4096);
@@ -40,39 +45,51 @@ impl Limits {
         set(RLIMIT_MSGQUEUE, 819_200, 819_200);
         set(RLIMIT_NICE, 0, 0);
         set(RLIMIT_RTPRIO, 0, 0);
-        Limits(Mutex::new(limits))
+        Limits {
+            values: limits.map(AtomicUsize::new),
+            pairs: Mutex::new(()),
+        }
     }
 
-    /// A copy, as fork makes it.
+    /// A copy, as fork makes it. Inlined, so that it is made where it stays.
+    #[inline(always)]
     pub fn fork(&self) -> Self {
-        Limits(Mutex::new(*self.0.lock()))
+        let _pairs = self.pairs.lock();
+        Limits {
+            values: self
+                .values
+                .each_ref()
+                .map(|value| AtomicUsize::new(value.load(Relaxed))),
+            pairs: Mutex::new(()),
+        }
+    }
+
+    fn soft_of(&self, kind: u32) -> &AtomicUsize {
+        &self.values[2 * kind as usize]
     }
 
     /// The soft limit `kind`, which is a RLIMIT_*.
+    #[inline]
     pub fn soft(&self, kind: u32) -> usize {
-        self.0.lock()[kind as usize].soft
+        self.soft_of(kind).load(Relaxed)
     }
 
     /// Raises the soft limit `kind`, which is a RLIMIT_*, whatever the hard one is.
     pub(super) fn raise(&self, kind: u32, by: usize) {
-        let soft = &mut self.0.lock()[kind as usize].soft;
-        *soft = soft.saturating_add(by);
+        let _pairs = self.pairs.lock();
+        let raised = self.soft(kind).saturating_add(by);
+        self.soft_of(kind).store(raised, Relaxed);
     }
 
     /// Lowers the soft limit `kind`, which is a RLIMIT_*, where it is above `most`.
     pub(super) fn lower(&self, kind: u32, most: usize) {
-        let soft = &mut self.0.lock()[kind as usize].soft;
-        *soft = most.min(*soft);
+        let _pairs = self.pairs.lock();
+        self.soft_of(kind).fetch_min(most, Relaxed);
     }
 
-    /// What the address space, and what of it is private and written to, may be long at most (RLIMIT_AS, RLIMIT_DATA).
-    #[inline(always)]
-    pub fn memory(&self) -> (usize, usize) {
-        let limits = self.0.lock();
-        (
-            limits[RLIMIT_AS as usize].soft,
-            limits[RLIMIT_DATA as usize].soft,
-        )
+    fn pair(&self, kind: u32) -> Result<&[AtomicUsize; 2]> {
+        let (pairs, _) = self.values.as_chunks();
+        pairs.get(kind as usize).ok_or(Errno::EINVAL)
     }
 
     /// Both limits `kind`.
@@ -80,11 +97,12 @@ impl Limits {
     /// # Errors
     /// EINVAL (no such kind).
     pub fn get(&self, kind: u32) -> Result<Limit> {
-        self.0
-            .lock()
-            .get(kind as usize)
-            .copied()
-            .ok_or(Errno::EINVAL)
+        let [soft, hard] = self.pair(kind)?;
+        let _pairs = self.pairs.lock();
+        Ok(Limit {
+            soft: soft.load(Relaxed),
+            hard: hard.load(Relaxed),
+        })
     }
 
     /// Sets limit `kind`.
@@ -92,15 +110,17 @@ impl Limits {
     /// # Errors
     /// EINVAL (no such kind, soft above hard), EPERM (raises the hard one without privilege).
     pub fn set(&self, kind: u32, new: Limit, privileged: bool) -> Result<()> {
-        let mut limits = self.0.lock();
-        let limit = limits.get_mut(kind as usize).ok_or(Errno::EINVAL)?;
+        let [soft, hard] = self.pair(kind)?;
         if new.soft > new.hard {
             return Err(Errno::EINVAL);
         }
-        if new.hard > limit.hard && !privileged || kind == RLIMIT_NOFILE && new.hard > MAX_FILES {
+        let _pairs = self.pairs.lock();
+        let raises = new.hard > hard.load(Relaxed);
+        if raises && !privileged || kind == RLIMIT_NOFILE && new.hard > MAX_FILES {
             return Err(Errno::EPERM);
         }
-        *limit = new;
+        soft.store(new.soft, Relaxed);
+        hard.store(new.hard, Relaxed);
         Ok(())
     }
 }

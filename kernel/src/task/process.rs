@@ -195,7 +195,7 @@ pub struct Process {
 const EXITING: u32 = 1 << 31;
 
 /// What a new process is made of.
-pub struct Parts {
+pub struct Parts<'a> {
     /// Its number.
     pub pid: i32,
     /// The number of its parent.
@@ -206,8 +206,8 @@ pub struct Parts {
     pub session: i32,
     /// What it does about signals.
     pub actions: Arc<Actions>,
-    /// Resource limits.
-    pub limits: Limits,
+    /// Resource limits, which are copied.
+    pub limits: &'a Limits,
     /// Who its first thread acts as.
     pub credentials: Arc<Credentials>,
     /// What it runs.
@@ -251,7 +251,7 @@ impl Process {
             tracees: Mutex::new(Vec::new()),
             ended: Mutex::new(None),
             signals: SharedSignals::new(parts.actions),
-            limits: parts.limits,
+            limits: parts.limits.fork(),
             timers: Timers::new(),
             keyring: Mutex::new(None),
             credentials: Mutex::new(parts.credentials),

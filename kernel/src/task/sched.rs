@@ -126,8 +126,9 @@ pub struct Entity {
 }
 
 impl Entity {
-    /// Of a thread that does not run yet.
-    pub fn new(allowed: u64, nice: i32) -> Self {
+    /// Of a thread that does not run yet, in the address space at `space`, or none.
+    #[inline(always)]
+    pub(super) fn new(allowed: u64, nice: i32, space: usize, mode: Mode) -> Self {
         let weight = weight_of(nice);
         Entity {
             state: AtomicU32::new(state::UNINTERRUPTIBLE.into()),
@@ -140,8 +141,8 @@ impl Entity {
             run_delay: AtomicU64::new(0),
             samples: [AtomicU64::new(0), AtomicU64::new(0)],
             allowed: AtomicU64::new(allowed),
-            space: AtomicUsize::new(0),
-            mode: AtomicU32::new(0),
+            space: AtomicUsize::new(space),
+            mode: AtomicU32::new(mode.0),
             expelled: AtomicBool::new(false),
             switches: [AtomicU64::new(0), AtomicU64::new(0)],
             real_time: real_time::State::new(),

@@ -149,9 +149,9 @@ pub struct Thread {
 }
 
 /// What a new thread is made of.
-pub struct Parts {
-    /// The hardware's part.
-    pub arch: ThreadState,
+pub struct Parts<A: FnOnce() -> ThreadState> {
+    /// Makes the hardware's part.
+    pub arch: A,
     /// Its number.
     pub tid: i32,
     /// What it belongs to.
@@ -162,8 +162,10 @@ pub struct Parts {
     pub credentials: Arc<Credentials>,
     /// PR_SET_NO_NEW_PRIVS.
     pub no_new_privileges: bool,
-    /// Its first signal state.
-    pub signals: ThreadSignals,
+    /// Signals that it holds back.
+    pub blocked: u64,
+    /// Its alternate stack for signals.
+    pub altstack: [usize; 3],
     /// Its name.
     pub name: [u8; 16],
     /// CPUs that it may run on.
@@ -184,18 +186,17 @@ pub const FIRST_SLACK: usize = 50_000;
 impl Thread {
     /// A thread that does not run yet. Inlined, so that it is made where it stays.
     #[inline(always)]
-    pub fn new(parts: Parts) -> Self {
-        let sched = Entity::new(parts.allowed, parts.nice);
-        sched.set_space(address_of(&parts.resources.space));
-        sched.set_mode(Mode::of(&parts.process));
+    pub fn new(parts: Parts<impl FnOnce() -> ThreadState>) -> Self {
+        let mode = Mode::of(&parts.process);
+        let space = address_of(&parts.resources.space);
         let further = parts.tid != parts.process.pid();
         if further {
             parts.credentials.user.add_task();
         }
         Thread {
-            arch: parts.arch,
-            sched,
-            signals: parts.signals,
+            arch: (parts.arch)(),
+            sched: Entity::new(parts.allowed, parts.nice, space, mode),
+            signals: ThreadSignals::new(parts.blocked, parts.altstack),
             own: ThreadLocal::new(Own {
                 restart: Restart::None,
                 clear_tid: parts.clear_tid,

@@ -19,10 +19,10 @@ use core::sync::atomic::{AtomicU32, Ordering::*};
 
 use super::sched::{self, state};
 use super::timer::Timer;
-use super::{Thread, current, with_space};
+use super::{Thread, current};
 use crate::arch::{current_arc, time};
 use crate::errno::{Errno, Result};
-use crate::mm::area::{Flags, Source};
+use crate::mm::area::{Area, Source};
 use crate::mm::heap::try_arc;
 use crate::mm::space::with_active;
 use crate::mm::user;
@@ -69,21 +69,15 @@ impl Key {
     fn of_shared(address: usize) -> Result<Option<Key>> {
         // Linux looks at the page, too.
         user::load_u32(address)?;
-        with_space(|space| {
-            let area = space
-                .area_after(address)
-                .filter(|area| area.start <= address)
-                .ok_or(Errno::EFAULT)?;
-            let (true, Source::File { mapping, offset }) =
-                (area.flags.has(Flags::SHARED), &area.source)
-            else {
-                return Ok(None);
-            };
-            Ok(Some(Key {
+        let key = |area: &Area| match &area.source {
+            Source::File { mapping, offset } if area.is_shared() => Some(Key {
                 of: mapping.object(),
                 at: offset + address - area.start,
-            }))
-        })
+            }),
+            _ => None,
+        };
+        let found = with_active(|space| space.with_area(address, key));
+        found.flatten().ok_or(Errno::EFAULT)
     }
 
     fn bucket(self) -> usize {
@@ -199,6 +193,10 @@ fn wait_at(words: &[Wanted], keys: &[Key], deadline: Option<u64>) -> Result<usiz
     let mut entered = 0;
     let result = enter_and_wait(words, keys, &slot, deadline, &mut entered);
     sched::cancel();
+    // Who settles the slot has taken a waiter out before: one word's is gone.
+    if entered == 1 && slot.load(Acquire) != WAITING {
+        entered = 0;
+    }
     for key in &keys[..entered] {
         // Not in its bucket, and not woken, it was moved to another word.
         while TABLE[key.bucket()].remove(&slot).is_none() && slot.load(Acquire) == WAITING {
