@@ -10,6 +10,7 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use core::{fmt, slice};
 
 use super::commit::Commitment;
+use super::fault::Access;
 use super::frame::FrameRef;
 use super::reverse::Mappers;
 use super::space::{AddressSpace, USER_START};
@@ -19,13 +20,14 @@ use crate::errno::{Errno, Result};
 /// Where the pages of a mapped file or shared object come from: memory-backed, never sleeps. Called under the address
 /// space's lock.
 pub trait PageSource: Send + Sync {
-    /// The frame of page `index`, made if it is a hole.
+    /// The frame of page `index`, made if it is a hole. `write`: a program is about to write it where others see that, and the
+    /// file changes from now on.
     ///
     /// # Errors
     /// ENOMEM; ENXIO beyond the end (the program gets SIGBUS).
     fn page(&self, index: usize, write: bool) -> Result<FrameRef>;
 
-    /// A page of a shared mapping becomes writable: the file changes from now on.
+    /// The same of a page that a program has had for reading.
     fn written(&self) {}
 
     /// Hands out the frames that are there already from page `first` on, without making any: for mapping ahead.
@@ -91,6 +93,11 @@ impl Rights {
     /// Whether all of `other` is allowed.
     pub const fn has(self, other: Rights) -> bool {
         self.0 & other.0 == other.0
+    }
+
+    /// Whether `access` is allowed.
+    pub const fn allow(self, access: Access) -> bool {
+        self.0 & access as u8 != 0
     }
 
     /// Whether nothing is allowed.
@@ -337,6 +344,8 @@ pub struct Areas {
     accounted: usize,
     commitment: Commitment,
     searched: Searched,
+    /// Where in the list there was a change or room for one: probably there is the next.
+    near: usize,
 }
 
 /// What a search for room has found: between `from` and `top` no gap has `len` bytes or more.
@@ -354,6 +363,7 @@ impl Areas {
             bytes: 0,
             accounted: 0,
             commitment: Commitment::new(),
+            near: 0,
             searched: Searched {
                 from: usize::MAX,
                 top: 0,
@@ -467,14 +477,26 @@ impl Areas {
         self.list.get(at).filter(|area| area.start <= address)
     }
 
+    /// How many areas there are for which `is_above` holds, which are the first ones: up to `near`, with that, or searched for.
+    #[inline(always)]
+    fn count(&self, is_above: impl Fn(&Area) -> bool) -> usize {
+        let above = |at: usize| self.list.get(at).map(&is_above);
+        let near = self.near;
+        match above(near) {
+            Some(true) if above(near + 1) != Some(true) => near + 1,
+            Some(false) if above(near.wrapping_sub(1)) != Some(false) => near,
+            _ => self.list.partition_point(is_above),
+        }
+    }
+
     /// How many areas begin at or above `address`: the index of the highest below it.
     fn index_below(&self, address: usize) -> usize {
-        self.list.partition_point(|area| area.start >= address)
+        self.count(|area| area.start >= address)
     }
 
     /// How many areas end above `address`.
     fn count_after(&self, address: usize) -> usize {
-        self.list.partition_point(|area| area.end > address)
+        self.count(|area| area.end > address)
     }
 
     /// Index of the first area that ends above `address`; no index if there is none.
@@ -512,14 +534,6 @@ impl Areas {
         at.min(range.end)
     }
 
-    /// The end of the area before `range` and the start of the one after it: what lies between is free but `range`.
-    pub fn neighbours(&self, range: Range<usize>) -> Range<usize> {
-        let below = self.index_below(range.start);
-        let mut above = self.list[..below].iter().rev();
-        let above = above.find(|area| area.start >= range.end);
-        self.list.get(below).map_or(0, |area| area.end)..above.map_or(usize::MAX, |area| area.start)
-    }
-
     /// The areas that a child inherits.
     pub fn for_child(&self) -> Result<Areas> {
         let mut child = Areas::new();
@@ -555,6 +569,7 @@ impl Areas {
         self.bytes += area.end - area.start;
         self.accounted += area.accounted(&area.range());
         let at = self.count_after(area.start);
+        self.near = at;
         let before = self.list.get(at);
         debug_assert!(before.is_none_or(|before| before.end <= area.start));
         let before = before.is_some_and(|before| before.joins(&area));
@@ -587,8 +602,8 @@ impl Areas {
         }
     }
 
-    /// Takes `range` out of all areas. Room for two must be reserved.
-    pub fn remove(&mut self, range: Range<usize>) {
+    /// Takes `range` out of all areas; returns from where to where nothing is then. Room for two must be reserved.
+    pub fn remove(&mut self, range: Range<usize>) -> Range<usize> {
         let first = self.index_after(range.start);
         if let Some(area) = self.list.get_mut(first)
             && area.start <= range.start
@@ -608,25 +623,27 @@ impl Areas {
                 }
             }
             self.bytes -= range.len();
-            self.forget_searched(first);
-            return;
+            return self.free_below(first + usize::from(tail));
         }
         self.split(range.start);
         self.split(range.end);
         let inside = self.index_below(range.end)..self.index_below(range.start);
-        self.forget_searched(inside.start);
+        let first = inside.start;
         for area in self.list.drain(inside) {
             self.bytes -= area.end - area.start;
             self.accounted -= area.accounted(&area.range());
         }
+        self.free_below(first)
     }
 
-    /// Below the area before an index there may be more room than before.
+    /// What is free below the area before an index, where there may be more room than before.
     #[inline]
-    fn forget_searched(&mut self, at: usize) {
+    fn free_below(&mut self, at: usize) -> Range<usize> {
+        self.near = at;
         let above = self.list.get(at.wrapping_sub(1));
         let above = above.map_or(usize::MAX, |area| area.start);
         self.searched.from = self.searched.from.max(above);
+        self.list.get(at).map_or(0, |area| area.end)..above
     }
 
     /// Changes all areas in `range`, cut at its bounds. Room for two must be reserved.
@@ -634,6 +651,7 @@ impl Areas {
         self.split(range.start);
         self.split(range.end);
         let inside = self.index_below(range.end)..self.index_below(range.start);
+        self.near = inside.start;
         for area in &mut self.list[inside.clone()] {
             self.accounted -= area.accounted(&area.range());
             change(area);
@@ -744,6 +762,7 @@ impl Areas {
                         len,
                     };
                 }
+                self.near = at;
                 return Some(start);
             }
             below.filter(|area| area.end > window.start)?;

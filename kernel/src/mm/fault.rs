@@ -20,15 +20,16 @@ use crate::task;
 use crossings::Kind;
 use translation::Change;
 
-/// What the access wanted.
+/// What the access wanted: as a number, the rights of which one suffices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
 pub enum Access {
-    /// A load.
-    Read,
+    /// A load, for which any will do.
+    Read = 7,
     /// A store.
-    Write,
+    Write = 2,
     /// An instruction fetch.
-    Execute,
+    Execute = 4,
 }
 
 /// The signal that an incurable fault earns.
@@ -185,12 +186,7 @@ impl Space {
             .areas
             .find_near(page, &own.hint)
             .ok_or(Failure::Unmapped)?;
-        let allowed = match access {
-            Access::Write => area.rights.has(Rights::WRITE),
-            Access::Execute => area.rights.has(Rights::EXECUTE),
-            Access::Read => !area.rights.is_none(),
-        };
-        if !allowed {
+        if !area.rights.allow(access) {
             return Err(Failure::Denied);
         }
         let leaf = match self.table.leaf(page) {
@@ -257,10 +253,8 @@ impl Page<'_> {
             }
         } else {
             let writable = shared && self.area.rights.has(Rights::WRITE);
-            let page = mapping.page(index, writable)?;
-            if self.hold_first(kind, page, writable) && write {
-                mapping.written();
-            }
+            let page = mapping.page(index, write)?;
+            self.hold_first(kind, page, writable);
         }
         if !write {
             self.fill_around(&**mapping, index);
@@ -288,7 +282,7 @@ impl Page<'_> {
     /// Lets the entry hold `frame`, for a fault of `kind`; false if another CPU was faster.
     #[inline(always)]
     fn hold_first(&self, kind: Kind, frame: FrameRef, writable: bool) -> bool {
-        let held = self.hold(self.entry, frame, writable, true);
+        let held = hold(self.entry, frame, prot(self.area, writable), true);
         if held {
             self.own.add(1);
             count(kind);
@@ -296,17 +290,6 @@ impl Page<'_> {
             count(Kind::FaultSpurious);
         }
         held
-    }
-
-    /// Lets an empty entry hold `frame`, whose content instruction fetches see if it may be executed; says whether it was.
-    #[inline]
-    fn hold(&self, entry: &Entry, frame: FrameRef, writable: bool, young: bool) -> bool {
-        let pte = leaf(self.area, &frame, writable).with_young(young);
-        let filled = entry.try_fill(pte);
-        if filled {
-            frame.into_phys();
-        }
-        filled
     }
 
     /// Maps what the file holds already of the pages around, while a fault is being paid for.
@@ -319,13 +302,13 @@ impl Page<'_> {
         let frames = &mut frames[..(end - start) / PAGE_SIZE];
         mapping.present(first, frames);
         let writable = self.area.is_shared() && self.area.rights.has(Rights::WRITE);
-        let mut mapped = 0;
+        let (prot, mut mapped) = (prot(self.area, writable), 0);
         for (page, frame) in (start..end).step_by(PAGE_SIZE).zip(frames) {
             let entry = self.leaf.entry(page);
             if let Some(frame) = frame.take()
                 && entry.load() == Pte::EMPTY
             {
-                mapped += usize::from(self.hold(entry, frame, writable, !age::ahead_is_old()));
+                mapped += usize::from(hold(entry, frame, prot, !age::ahead_is_old()));
             }
         }
         self.own.add(mapped);
@@ -365,7 +348,7 @@ impl Page<'_> {
         {
             old = old.with_young(true);
         }
-        let new = leaf(self.area, &copy, true);
+        let new = leaf(&copy, prot(self.area, true));
         // Break before make, where it is owed. Whoever faults in between finds the entry busy, and tries again.
         if self
             .entry
@@ -484,10 +467,19 @@ pub(super) fn prot(area: &Area, writable: bool) -> Prot {
 
 /// A young entry for `frame`, whose content instruction fetches see if it may be executed.
 #[inline]
-fn leaf(area: &Area, frame: &FrameRef, writable: bool) -> Pte {
-    let prot = prot(area, writable);
+fn leaf(frame: &FrameRef, prot: Prot) -> Pte {
     if prot.execute {
         frame.sync_instructions();
     }
     Pte::leaf(frame.phys().0, prot, Memory::Normal)
+}
+
+/// Lets an empty entry hold `frame`, whose content instruction fetches see if it may be executed; says whether it was.
+#[inline(always)]
+fn hold(entry: &Entry, frame: FrameRef, prot: Prot, young: bool) -> bool {
+    let filled = entry.try_fill(leaf(&frame, prot).with_young(young));
+    if filled {
+        frame.into_phys();
+    }
+    filled
 }

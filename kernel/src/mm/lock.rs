@@ -19,6 +19,8 @@ use crate::sync::{Mutex, MutexGuard};
 pub struct Slot {
     /// The CPU reads.
     held: AtomicBool,
+    /// The CPU is among those that ever read.
+    known: AtomicBool,
     /// A number that the CPU keeps for its next read.
     pub hint: AtomicUsize,
     /// What the CPU counted.
@@ -30,6 +32,7 @@ impl Slot {
     pub const fn new() -> Self {
         Slot {
             held: AtomicBool::new(false),
+            known: AtomicBool::new(false),
             hint: AtomicUsize::new(0),
             count: AtomicUsize::new(0),
         }
@@ -90,7 +93,9 @@ impl<T: Settle> SpaceLock<T> {
     pub fn read(&self) -> ReadGuard<'_, T> {
         let cpu = arch::cpu::this().index();
         let slot = &self.slots[cpu];
-        self.readers.insert(cpu);
+        if !slot.known.load(Relaxed) {
+            self.know(cpu);
+        }
         loop {
             debug_assert!(!slot.held.load(Relaxed), "a CPU reads twice");
             slot.held.store(true, Relaxed);
@@ -104,6 +109,13 @@ impl<T: Settle> SpaceLock<T> {
                 core::hint::spin_loop();
             }
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn know(&self, cpu: usize) {
+        self.readers.insert(cpu);
+        self.slots[cpu].known.store(true, Relaxed);
     }
 
     /// Changes alone.

@@ -35,6 +35,7 @@ pub use area::PageSource;
 pub use remap::Move;
 pub use reverse::Mappers;
 pub use space::{AddressSpace, MapRequest, Place};
+pub use table::EmptyTables;
 pub use usage::{Size, Usage};
 
 use core::ops::Range;

@@ -492,6 +492,12 @@ impl AddressSpace {
         self.vdso.store(base, Relaxed);
     }
 
+    /// Calls `f`, which must not wait, with the area that holds `address`, beside faults on other CPUs.
+    pub fn with_area<T>(&self, address: usize, f: impl FnOnce(&Area) -> T) -> Option<T> {
+        let space = self.read_lock();
+        space.areas.find_near(address, &space.slot().hint).map(f)
+    }
+
     /// The first area that ends above `address`, for `/proc/PID/maps`.
     pub fn area_after(&self, address: usize) -> Option<Area> {
         self.lock().areas.first_after(address).cloned()
@@ -632,6 +638,7 @@ impl Space {
         Ok(start)
     }
 
+    #[inline]
     pub(super) fn find_free(&mut self, len: usize) -> Result<usize> {
         // As Linux does: what could be blocks begins like one.
         let align = if len % block::SIZE == 0 {
@@ -674,8 +681,7 @@ impl Space {
         self.split_ends(context, &range);
         let mut gather = Gather::new(context);
         self.gather(&mut gather, range.clone());
-        self.areas.remove(range.clone());
-        let empty = self.areas.neighbours(range.clone());
+        let empty = self.areas.remove(range.clone());
         let unlinked = self.table.unlink(range.clone(), empty);
         if !gather.settle(unlinked.is_some()) {
             self.taken += gather.taken(None);

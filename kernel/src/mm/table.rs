@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
 use super::frame::{FRAMES, FrameRef, Owner};
 use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr};
+use crate::arch::cpu;
 use crate::arch::mmu::{self, Pte};
 use crate::errno::{Errno, Result};
 
@@ -295,8 +296,8 @@ impl PageTable {
             self.tables.fetch_add(1, Relaxed);
             return Ok(table);
         }
-        // SAFETY: `new_table` turned the handle into this address, and no entry took it.
-        drop(unsafe { FrameRef::from_phys(table) });
+        // SAFETY: `new_table` made it, and no entry took it.
+        unsafe { give_table(table) };
         let pte = slot.load();
         if pte.is_table() {
             Ok(PhysAddr(pte.phys()))
@@ -352,9 +353,9 @@ impl Drop for Unlinked {
     fn drop(&mut self) {
         while self.first != 0 {
             let table = PhysAddr((self.first as usize) << PAGE_SHIFT);
-            // SAFETY: `unlink` took this table out, whose one handle `new_table` turned into an address.
-            let frame = unsafe { FrameRef::from_phys(table) };
-            self.first = frame.meta().next();
+            self.first = FRAMES.at(table).next();
+            // SAFETY: `unlink` took this table out, which `new_table` made.
+            unsafe { give_table(table) };
         }
     }
 }
@@ -367,8 +368,62 @@ impl Drop for PageTable {
     }
 }
 
+/// A table without entries, as an address that keeps the one handle of its frame.
 fn new_table() -> Result<PhysAddr> {
-    Ok(FrameRef::zeroed(Owner::Kernel)?.into_phys())
+    match cpu::this().tables.with(EmptyTables::take) {
+        Some(table) => Ok(table),
+        None => Ok(FrameRef::zeroed(Owner::Kernel)?.into_phys()),
+    }
+}
+
+/// Lets go of a table, whose entries are all empty again.
+///
+/// # Safety
+/// It came from `new_table`, and nothing leads to it any more.
+unsafe fn give_table(table: PhysAddr) {
+    debug_assert!(
+        entries(table)
+            .iter()
+            .all(|entry| entry.load() == Pte::EMPTY)
+    );
+    if !cpu::this().tables.with(|kept| kept.keep(table)) {
+        // SAFETY: `new_table` turned the one handle into this address.
+        drop(unsafe { FrameRef::from_phys(table) });
+    }
+}
+
+/// The tables that a CPU keeps for the next that it needs, which then need not be filled with zeroes: chained by their frames'
+/// metadata.
+pub struct EmptyTables {
+    first: u32,
+    count: usize,
+}
+
+impl EmptyTables {
+    /// As many as some small programs have.
+    const MOST: usize = 16;
+
+    /// None.
+    pub const fn new() -> Self {
+        EmptyTables { first: 0, count: 0 }
+    }
+
+    fn take(&mut self) -> Option<PhysAddr> {
+        self.count = self.count.checked_sub(1)?;
+        let table = PhysAddr((self.first as usize) << PAGE_SHIFT);
+        self.first = FRAMES.at(table).next();
+        Some(table)
+    }
+
+    fn keep(&mut self, table: PhysAddr) -> bool {
+        let fits = self.count < Self::MOST;
+        if fits {
+            FRAMES.at(table).set_links(0, self.first);
+            self.first = (table.0 >> PAGE_SHIFT) as u32;
+            self.count += 1;
+        }
+        fits
+    }
 }
 
 #[inline]

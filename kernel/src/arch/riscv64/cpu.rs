@@ -39,6 +39,8 @@ pub struct Cpu {
     pub(super) hart: AtomicUsize,
     /// Free frames.
     pub frames: CpuLocal<mm::frame::Cache>,
+    /// Page tables without entries.
+    pub tables: CpuLocal<mm::EmptyTables>,
     /// Free heap objects.
     pub heap: CpuLocal<mm::heap::Cache>,
     /// The program's address space that is in use.
@@ -76,6 +78,7 @@ impl Cpu {
             index,
             hart: AtomicUsize::new(0),
             frames: CpuLocal::new(mm::frame::Cache::new()),
+            tables: CpuLocal::new(mm::EmptyTables::new()),
             heap: CpuLocal::new(mm::heap::Cache::new()),
             space: mm::space::Active::new(),
             sched: task::sched::RunQueue::new(),
