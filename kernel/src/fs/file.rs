@@ -225,9 +225,6 @@ pub trait FileOps: Send + Sync + Any {
     /// It is mapped: that counts as reading it.
     fn mapped(&self, _file: &File) {}
 
-    /// A shared page of it becomes writable.
-    fn written_in_memory(&self) {}
-
     /// What mmap can map of it.
     fn memory(&self) -> Memory<'_> {
         Memory::None
@@ -677,7 +674,9 @@ impl PageSource for File {
     }
 
     fn written(&self) {
-        self.ops.written_in_memory();
+        if let Some(pages) = self.page_source() {
+            pages.written();
+        }
     }
 
     fn present(&self, first: usize, frames: &mut [Option<FrameRef>]) {

@@ -4,7 +4,9 @@ use super::entry::Entry;
 use super::file::{FileOps, OpenFlags};
 use super::path::Path;
 use super::writers::Writers;
+use crate::arch::time;
 use crate::errno::{Errno, Result};
+use crate::task::clock;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
@@ -80,10 +82,15 @@ pub struct Time {
 impl Time {
     /// The time of day.
     pub fn now() -> Self {
-        let now = crate::task::clock::realtime_ns();
+        Self::at(time::now_ticks())
+    }
+
+    /// The time of day when the counter stood at `ticks`.
+    pub fn at(ticks: u64) -> Self {
+        let then = clock::realtime_at(ticks);
         Time {
-            seconds: (now / 1_000_000_000) as i64,
-            nanoseconds: (now % 1_000_000_000) as u32,
+            seconds: (then / clock::SECOND) as i64,
+            nanoseconds: (then % clock::SECOND) as u32,
         }
     }
 }

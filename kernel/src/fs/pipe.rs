@@ -174,12 +174,9 @@ impl Pipe {
 
     #[inline]
     fn read(&self, to: &mut Sink, nonblocking: bool) -> Result<usize> {
-        if to.left() == 0 {
-            return Ok(0);
-        }
         loop {
             match self.take(to) {
-                Ok(0) if self.await_bytes(nonblocking)? => {}
+                Ok(0) if to.left() != 0 && self.await_bytes(nonblocking)? => {}
                 done => return done,
             }
         }
@@ -223,6 +220,9 @@ impl Pipe {
         let least = if wanted <= ATOMIC { wanted } else { 1 };
         loop {
             let written = self.put(from, least);
+            if written == Ok(wanted) {
+                return written;
+            }
             let left = from.left();
             if left == 0 {
                 return Ok(wanted);

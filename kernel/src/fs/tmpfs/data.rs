@@ -4,6 +4,7 @@ use super::super::file::{Whence, seek_in};
 use super::super::io::{Sink, Source};
 use super::super::writers::Writers;
 use super::quota::Quota;
+use crate::arch::time;
 use crate::errno::{Errno, Result};
 use crate::mm::frame::{self, FrameRef};
 use crate::mm::number::Number;
@@ -33,6 +34,8 @@ pub struct Data {
     /// The address spaces that map it.
     mappers: Mappers,
     number: Number,
+    /// When a program last began to write what it maps, in ticks; 0 once that was told.
+    written: AtomicU64,
     /// What its pages are counted in.
     quota: Arc<Quota>,
 }
@@ -68,6 +71,7 @@ impl Data {
             writers: Writers::new(),
             mappers: Mappers::new(),
             number: Number::new(),
+            written: AtomicU64::new(0),
             quota,
         }
     }
@@ -75,6 +79,14 @@ impl Data {
     /// The seals.
     pub fn seals(&self) -> u32 {
         self.seals.load(Acquire)
+    }
+
+    /// When a program last began to write what it maps, in ticks, unless that was told already.
+    pub fn take_written(&self) -> Option<u64> {
+        match self.written.load(Relaxed) {
+            0 => None,
+            _ => Some(self.written.swap(0, Relaxed)),
+        }
     }
 
     /// Adds seals; EPERM when they were sealed themselves, EBUSY where a mapping may write what nobody shall any more.
@@ -359,11 +371,20 @@ impl PageSource for Data {
         self.number.get()
     }
 
-    fn page(&self, index: usize, _write: bool) -> Result<FrameRef> {
+    fn page(&self, index: usize, write: bool) -> Result<FrameRef> {
         if index as u64 >= super::pages(self.size()) {
             return Err(Errno::ENXIO);
         }
+        if write {
+            self.written();
+        }
         self.page_or_new(index, false)
+    }
+
+    #[inline]
+    fn written(&self) {
+        // A fault does no more than that: who asks for the time finds it out.
+        self.written.store(time::now_ticks(), Relaxed);
     }
 
     fn present(&self, first: usize, frames: &mut [Option<FrameRef>]) {

@@ -16,7 +16,7 @@ use super::{Data, Tmpfs};
 use crate::errno::{Errno, Result};
 use crate::mm::PAGE_SIZE;
 use crate::mm::heap::{try_arc, try_bytes};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 use crate::task::signal;
 use alloc::format;
 use alloc::sync::Arc;
@@ -107,6 +107,18 @@ impl Node {
         })
     }
 
+    /// What the inode tells of itself, by now.
+    fn meta(&self) -> MutexGuard<'_, Meta> {
+        let mut meta = self.meta.lock();
+        if let Content::File(data) = &self.content
+            && let Some(ticks) = data.take_written()
+        {
+            meta.modified = Time::at(ticks);
+            meta.changed = meta.modified;
+        }
+        meta
+    }
+
     /// The file system.
     pub fn fs(&self) -> &Arc<Tmpfs> {
         &self.fs
@@ -138,7 +150,7 @@ impl Node {
         } else {
             S_IFLNK
         };
-        let (mode, owner) = inherit(&self.meta.lock(), mode);
+        let (mode, owner) = inherit(&self.meta(), mode);
         match new {
             New::Node(_, rdev) => self.new_node(mode, rdev, owner),
             New::Symlink(target) => self.new_symlink(target, owner),
@@ -150,7 +162,7 @@ impl Node {
         let data = Data::new(seals, fs.pages.clone());
         let owner = crate::task::current().with_credentials(|who| (who.fsuid, who.fsgid));
         let node = Self::with_content(fs, S_IFREG | permissions, Content::File(data), owner)?;
-        node.meta.lock().links = 0;
+        node.meta().links = 0;
         Ok(node)
     }
 
@@ -160,7 +172,7 @@ impl Node {
         if seals & !(UNCHANGED | F_SEAL_SEAL | F_SEAL_EXEC) != 0 {
             return Err(Errno::EINVAL);
         }
-        let executable = seals & F_SEAL_EXEC != 0 && self.meta.lock().mode & 0o111 != 0;
+        let executable = seals & F_SEAL_EXEC != 0 && self.meta().mode & 0o111 != 0;
         let more = if executable { UNCHANGED } else { 0 };
         self.data()?.seal(seals | more)
     }
@@ -194,7 +206,7 @@ impl Node {
 
     /// The content of this directory changed; it has `links` more.
     pub(super) fn touched(&self, links: i32) {
-        let mut meta = self.meta.lock();
+        let mut meta = self.meta();
         meta.links = meta.links.wrapping_add_signed(links);
         meta.modified = Time::now();
         meta.changed = meta.modified;
@@ -202,13 +214,13 @@ impl Node {
 
     /// One of the inode's names is gone or new.
     pub(super) fn linked(&self, links: i32) {
-        let mut meta = self.meta.lock();
+        let mut meta = self.meta();
         meta.links = meta.links.saturating_add_signed(links);
         meta.changed = Time::now();
     }
 
     fn accessed(&self, file: &File) {
-        let mut meta = self.meta.lock();
+        let mut meta = self.meta();
         if let Some(now) = file.access_time(meta.accessed, meta.modified) {
             meta.accessed = now;
         }
@@ -216,7 +228,7 @@ impl Node {
 
     /// Its content changed: a program that somebody wrote to acts as nobody else any more.
     fn modified(&self) {
-        let mut meta = self.meta.lock();
+        let mut meta = self.meta();
         meta.modified = Time::now();
         meta.changed = meta.modified;
         if meta.mode & (S_ISUID | S_ISGID) != 0 && self.kind == Kind::Regular {
@@ -265,7 +277,7 @@ impl Inode for Node {
             Content::Device(rdev) => (0, 0, *rdev),
             Content::Fifo(_) | Content::Socket => (0, 0, 0),
         };
-        let meta = self.meta.lock();
+        let meta = self.meta();
         Attr {
             device: self.fs.device,
             inode: self.number,
@@ -284,7 +296,7 @@ impl Inode for Node {
     }
 
     fn set_attr(&self, change: &SetAttr) -> Result<()> {
-        let mut meta = self.meta.lock();
+        let mut meta = self.meta();
         if let (Some(permissions), Ok(data)) = (change.permissions, self.data())
             && (permissions ^ meta.mode) & 0o111 != 0
             && data.seals() & F_SEAL_EXEC != 0
@@ -357,7 +369,7 @@ impl Inode for Node {
         if node.kind == Kind::Directory {
             return Err(Errno::EPERM);
         }
-        if node.meta.lock().links == 0 && !node.linkable.load(Acquire) {
+        if node.meta().links == 0 && !node.linkable.load(Acquire) {
             return Err(Errno::ENOENT);
         }
         self.add(here, name, node.clone())?;
@@ -368,9 +380,9 @@ impl Inode for Node {
 
     fn create_unnamed(&self, here: &Arc<Entry>, mode: u32, linkable: bool) -> Result<Arc<Entry>> {
         self.directory()?;
-        let (mode, owner) = inherit(&self.meta.lock(), mode);
+        let (mode, owner) = inherit(&self.meta(), mode);
         let node = self.new_node(mode, 0, owner)?;
-        node.meta.lock().links = 0;
+        node.meta().links = 0;
         node.linkable.store(linkable, Release);
         let name = format!("#{}", node.number);
         let entry = Entry::new(node, Some(here.clone()), try_bytes(name.as_bytes())?)?;
@@ -514,12 +526,6 @@ impl FileOps for Node {
 
     fn mapped(&self, file: &File) {
         self.accessed(file);
-    }
-
-    fn written_in_memory(&self) {
-        let mut meta = self.meta.lock();
-        meta.modified = Time::now();
-        meta.changed = meta.modified;
     }
 
     fn memory(&self) -> Memory<'_> {
