@@ -85,9 +85,9 @@ impl AddressSpace {
 }
 
 /// Lets go of a space that its thread no longer has. If that was the last, and the space is large, it is emptied first, before
-/// that is done where nobody else can run. The CPU that runs the thread has one count too.
+/// that is done where nobody else can run. No CPU runs it for the thread any more.
 pub fn leave(space: Arc<AddressSpace>) {
-    if Arc::strong_count(&space) > 2 || space.tables() < MANY_TABLES {
+    if Arc::strong_count(&space) > 1 || space.tables() < MANY_TABLES {
         return;
     }
     for area in space.areas() {

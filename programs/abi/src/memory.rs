@@ -36,6 +36,25 @@ pub fn run() {
         sharing();
         of_files();
         growing();
+        beside_a_thread();
+    }
+}
+
+/// A thread that ends leaves the memory alone that the others have, also where that has many tables and they all sleep.
+unsafe fn beside_a_thread() {
+    const APART: usize = 512;
+    const TOUCHED: usize = 300;
+    unsafe {
+        let memory = map(TOUCHED * APART, PRIVATE | libc::MAP_NORESERVE);
+        let touched = || (0..TOUCHED).map(|at| memory.add(at * APART * PAGE));
+        _ = madvise(memory.cast(), TOUCHED * APART * PAGE, libc::MADV_NOHUGEPAGE);
+        touched().for_each(|byte| byte.write_volatile(1));
+        let brief = std::time::Duration::from_millis(100);
+        let ended = std::thread::spawn(move || std::thread::sleep(brief)).join();
+        tell("a thread beside sparse memory", ended.is_ok());
+        let whole = touched().all(|byte| byte.read_volatile() == 1);
+        tell("which is still there", whole);
+        munmap(memory.cast(), TOUCHED * APART * PAGE);
     }
 }
 
