@@ -64,7 +64,7 @@ unsafe fn records() {
         say("no level", b"fourth");
         say("no number", b"<x>fifth");
         say("special", b"<15>a\\b\x01c\xc3\xbcd\n");
-        say("nothing", b"<15>");
+        say("nothing", b"<15>\n");
         say("too long", &[b'x'; 2000]);
         ready("before them", log, POLLIN);
         record("too little room", log, 4);
