@@ -1,6 +1,6 @@
 //! Page faults of programs, and of the kernel on their memory.
 
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use linux_raw_sys::general::{
     BUS_ADRERR, RLIMIT_AS, SEGV_ACCERR, SEGV_MAPERR, SIGBUS, SIGKILL, SIGSEGV,
@@ -85,10 +85,23 @@ pub(super) fn zero_frame() -> PhysAddr {
     PhysAddr(ZERO.load(Relaxed))
 }
 
+/// Entries by which programs read it: where they may not execute it, and where they may.
+static ZERO_ENTRIES: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
 /// Sets the zero frame aside.
 pub(super) fn init() {
     let frame = FrameRef::zeroed(Owner::Kernel).expect("a frame of zeroes");
     ZERO.store(frame.into_phys().0, Relaxed);
+    for (entry, execute) in ZERO_ENTRIES.iter().zip([false, true]) {
+        let prot = Prot {
+            read: true,
+            write: false,
+            execute,
+            user: true,
+        };
+        let pte = Pte::leaf(zero_frame().0, prot, Memory::Normal);
+        entry.store(pte.0, Relaxed);
+    }
 }
 
 /// Cures a fault of the current program on `address` of the user half, whether it or the kernel on its behalf wanted
@@ -268,8 +281,9 @@ impl Page<'_> {
             let frame = FrameRef::zeroed(Owner::Anonymous)?;
             self.hold_first(Kind::FaultAnonWrite, frame, true);
         } else {
-            let pte = Pte::leaf(zero_frame().0, prot(self.area, false), Memory::Normal);
-            count(if self.entry.try_fill(pte) {
+            let executable = self.area.rights.has(Rights::EXECUTE);
+            let pte = ZERO_ENTRIES[usize::from(executable)].load(Relaxed);
+            count(if self.entry.try_fill(Pte(pte)) {
                 Kind::FaultAnonRead
             } else {
                 Kind::FaultSpurious

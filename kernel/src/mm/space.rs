@@ -582,7 +582,9 @@ impl Active {
 pub fn with_active<T>(f: impl FnOnce(&AddressSpace) -> T) -> Option<T> {
     let space = cpu::this().space.0.load(Relaxed);
     // SAFETY: the CPU's count keeps the space; only this CPU's next switch, which `f` does not make, gives it back.
-    unsafe { space.as_ref() }.map(f)
+    let space = unsafe { space.as_ref() }?;
+    // Not by `map`, to which what `f` holds would be copied.
+    Some(f(space))
 }
 
 /// Leaves this CPU without an address space: before it idles, and before the last thread that holds one lets go of it.
@@ -605,6 +607,7 @@ fn checked_len(len: usize) -> Result<usize> {
 
 impl Space {
     /// Finds room for `len` bytes and clears it.
+    #[inline]
     pub(super) fn place(&mut self, context: &Context, place: Place, len: usize) -> Result<usize> {
         let whole = self.end;
         let fits = |start: usize| start.checked_add(len).is_some_and(|end| end <= whole);

@@ -118,7 +118,10 @@ fn words_of(action: &Action) -> [usize; 3] {
 /// # Errors
 /// Those of `read`.
 pub fn given<T>(address: usize, read: impl FnOnce(usize) -> Result<T>) -> Result<Option<T>> {
-    (address != 0).then(|| read(address)).transpose()
+    match address {
+        0 => Ok(None),
+        _ => read(address).map(Some),
+    }
 }
 
 /// Words of 64 bits.

@@ -160,7 +160,7 @@ pub fn mmap(
     } else {
         None
     };
-    let source = match mapping {
+    let mut source = match mapping {
         Some(mapping) => Source::File { mapping, offset },
         None if shared => {
             let reserve = !behaviour.has(Flags::NO_RESERVE);
@@ -181,27 +181,27 @@ pub fn mmap(
     if private && rights.has(Rights::EXECUTE) {
         check_executable(None)?;
     }
-    let mut request = MapRequest {
-        place,
-        len,
-        rights,
-        flags: behaviour,
-        source,
-        label: Label::None,
-        limit,
-    };
     if data != INFINITY && private {
         space(|space| check_data(space, len, data))?;
     }
+    // The request is made where it is used, and the closure only refers to its parts: else they would be copied on the way.
     let (start, locked) = space(
         #[inline(always)]
         |space| {
             let locked = flags & MAP_LOCKED != 0 || space.locks_new();
             if locked {
                 mlock::check_new(space, page_up(len.min(user_end())))?;
-                request.flags = request.flags.set(Flags::LOCKED, true);
             }
-            Ok((space.map(request)?, locked))
+            let start = space.map(MapRequest {
+                place,
+                len,
+                rights,
+                flags: behaviour.set(Flags::LOCKED, locked),
+                source: core::mem::replace(&mut source, Source::Anonymous),
+                label: Label::None,
+                limit,
+            })?;
+            Ok((start, locked))
         },
     )?;
     if (flags & MAP_POPULATE != 0 || locked) && !rights.is_none() {

@@ -168,28 +168,29 @@ const SA_RESTORER: u32 = if arch::signal::HAS_RESTORER {
 /// rt_sigaction(2)
 pub fn rt_sigaction<L: Layout>(number: u32, new: usize, old: usize, size: usize) -> Result<usize> {
     check_set(size)?;
-    let fixed = number == SIGKILL || number == SIGSTOP;
-    if number == 0 || number > signal::LAST || fixed && new != 0 {
+    if number.wrapping_sub(1) >= signal::LAST {
         return Err(Errno::EINVAL);
     }
     let process = current().process();
     let before = match given(new, L::action)? {
         None => process.signals.with_actions(|actions| actions.get(number)),
-        Some(mut action) => {
-            action.flags &= FLAGS as usize;
-            action.mask &= !(Set::bit(SIGKILL) | Set::bit(SIGSTOP));
+        Some(_) if signal::UNBLOCKABLE & Set::bit(number) != 0 => return Err(Errno::EINVAL),
+        Some(wanted) => {
             // Without the flag, programs leave anything in the field.
-            if action.flags & SA_RESTORER as usize == 0 {
-                action.restorer = 0;
-            }
-            let handler = action.handler;
-            let quiet = || matches!(default_of(number), signal::Default::Ignore);
+            let has_restorer = wanted.flags & SA_RESTORER as usize != 0;
+            let action = signal::Action {
+                handler: wanted.handler,
+                flags: wanted.flags & FLAGS as usize,
+                restorer: if has_restorer { wanted.restorer } else { 0 },
+                mask: wanted.mask & !signal::UNBLOCKABLE,
+            };
             let signals = &process.signals;
-            signals.with_actions(|actions| actions.exchange(number, &mut action))?;
-            if handler == SIG_IGN || handler == signal::SIG_DFL && quiet() {
+            let before = signals.with_actions(move |actions| actions.set(number, action))?;
+            let quiet = || matches!(default_of(number), signal::Default::Ignore);
+            if action.handler <= SIG_IGN && (action.handler == SIG_IGN || quiet()) {
                 process.discard(Set::bit(number));
             }
-            action
+            before
         }
     };
     given(old, |old| L::put_action(old, &before))?;

@@ -92,8 +92,8 @@ fn ignored_with(ignored: u64, number: u32, action: &Action) -> u64 {
     let bit = Set::bit(number);
     match action.handler {
         SIG_IGN => ignored | bit,
-        SIG_DFL => ignored & !bit | IGNORED & bit,
-        _ => ignored & !bit,
+        handler if handler > SIG_IGN => ignored & !bit,
+        _ => ignored & !bit | IGNORED & bit,
     }
 }
 
@@ -142,45 +142,61 @@ impl Actions {
         table.get(number as usize - 1).copied().unwrap_or(DEFAULT)
     }
 
-    /// Sets the action for signal `number`; `action` becomes the old one.
+    /// Sets the action for signal `number`; returns the old one. Inlined, so that neither is copied more than once.
     ///
     /// # Errors
     /// ENOMEM.
-    #[inline]
-    pub fn exchange(&self, number: u32, action: &mut Action) -> Result<()> {
+    #[inline(always)]
+    pub fn set(&self, number: u32, action: Action) -> Result<Action> {
         let mut table = self.table.lock();
-        if number as usize > table.len() {
-            grow(&mut table, number, action)?;
+        match table.get_mut(number as usize - 1) {
+            Some(place) => {
+                self.note(number, &action);
+                Ok(core::mem::replace(place, action))
+            }
+            None => self.set_first(&mut table, number, &action),
         }
-        self.replace(&mut table, number, action);
-        Ok(())
+    }
+
+    /// Sets the action for a signal beyond the table.
+    #[cold]
+    #[inline(never)]
+    fn set_first(&self, table: &mut Vec<Action>, number: u32, action: &Action) -> Result<Action> {
+        if *action != DEFAULT {
+            let count = number as usize - 1;
+            reserve(table, count + 1 - table.len())?;
+            table.resize(count, DEFAULT);
+            table.push(*action);
+            self.note(number, action);
+        }
+        Ok(DEFAULT)
     }
 
     /// Sets the default for signal `number`.
     pub fn reset(&self, number: u32) {
-        let mut action = DEFAULT;
-        self.replace(&mut self.table.lock(), number, &mut action);
+        if let Some(place) = self.table.lock().get_mut(number as usize - 1) {
+            *place = DEFAULT;
+            self.note(number, &DEFAULT);
+        }
     }
 
-    /// Exchanges the action for a signal that is in the table, or whose action stays the default.
+    /// Notes whether signal `number` has an effect with this action.
     #[inline]
-    fn replace(&self, table: &mut [Action], number: u32, action: &mut Action) {
+    fn note(&self, number: u32, action: &Action) {
         let ignored = ignored_with(self.ignored(), number, action);
         self.ignored.store(ignored, Relaxed);
-        if let Some(place) = table.get_mut(number as usize - 1) {
-            // Both are copied: to swap them in place takes more.
-            (*place, *action) = (*action, *place);
-        }
     }
 
     /// The action for a signal that is being delivered: SA_RESETHAND lets the handler go back to the default, and no more.
     pub fn take(&self, number: u32) -> Action {
         let mut table = self.table.lock();
-        let place = table.get(number as usize - 1);
-        let action = place.copied().unwrap_or(DEFAULT);
+        let Some(place) = table.get_mut(number as usize - 1) else {
+            return DEFAULT;
+        };
+        let action = *place;
         if action.handler > SIG_IGN && action.flags & SA_RESETHAND as usize != 0 {
-            let handler = SIG_DFL;
-            self.replace(&mut table, number, &mut Action { handler, ..action });
+            place.handler = SIG_DFL;
+            self.note(number, place);
         }
         action
     }
@@ -190,18 +206,6 @@ impl Actions {
     pub fn ignored(&self) -> u64 {
         self.ignored.load(Relaxed)
     }
-}
-
-/// Makes a place for signal `number`, unless its action stays the default.
-#[cold]
-#[inline(never)]
-fn grow(table: &mut Vec<Action>, number: u32, action: &Action) -> Result<()> {
-    let count = number as usize;
-    if *action != DEFAULT {
-        reserve(table, count - table.len())?;
-        table.resize(count, DEFAULT);
-    }
-    Ok(())
 }
 
 fn reserve(table: &mut Vec<Action>, more: usize) -> Result<()> {

@@ -13,7 +13,9 @@ pub use action::{Action, Actions, Default, SIG_DFL, SIG_IGN, default_of};
 pub use compat::compat_info;
 pub use deliver::{begin_again, deliver, take, take_back, with_mask};
 pub use info::Info;
-pub use mask::{Set, await_signals, is_ignored_or_blocked, set_blocked, set_blocked_of};
+pub use mask::{
+    Set, UNBLOCKABLE, await_signals, is_ignored_or_blocked, set_blocked, set_blocked_of,
+};
 pub use pending::Pending;
 pub use send::{
     force, force_fatal, force_info, is_discarded, may_send, notify, raise, send, send_group,
