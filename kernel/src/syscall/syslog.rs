@@ -43,8 +43,8 @@ const _: () = assert!(
     "abi and syslog disagree"
 );
 
-/// `/proc/sys/kernel/dmesg_restrict`: whether reading the log wants a capability.
-pub static RESTRICTED: AtomicUsize = AtomicUsize::new(0);
+/// `/proc/sys/kernel/dmesg_restrict`: whether reading the log wants a capability. It does from the start, as on Debian's Linux.
+pub static RESTRICTED: AtomicUsize = AtomicUsize::new(1);
 
 /// What those who read and clear the log share.
 struct Shared {
