@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use linux_raw_sys::general::SIGKILL;
 
 use super::{Process, clock, current, tree, wait};
-use crate::arch::{Frame, time, work::MEMORY};
+use crate::arch::{Frame, KERNEL_STACK_SIZE, time, work::MEMORY};
 use crate::errno::Errno;
 use crate::mm::{PAGE_SIZE, frame};
 use crate::net::unix::inflight;
@@ -97,8 +97,8 @@ fn largest() -> Option<Arc<Process>> {
     largest
 }
 
-/// Pages that a process has, with its page tables and what its descriptors hold, moved by its adjustment (a thousandth of all
-/// memory each); none if it has no memory or is never chosen.
+/// Pages that a process has, with what the kernel keeps for them, for its threads and its descriptors, moved by its adjustment (a
+/// thousandth of all memory each); none if it has no memory or is never chosen.
 fn score(process: &Process) -> Option<usize> {
     let thread = process.find_thread(|_| true)?;
     let space = thread.space()?;
@@ -108,7 +108,8 @@ fn score(process: &Process) -> Option<usize> {
     }
     let files = thread.try_files();
     let held = files.map_or(0, |files| files.held()) / PAGE_SIZE;
-    let pages = space.size().resident + space.tables() + held;
+    let stacks = process.threads().len() * KERNEL_STACK_SIZE / PAGE_SIZE;
+    let pages = space.size().resident + space.tables() + stacks + held;
     let shift = frame::total() as isize / 1000 * adjust as isize;
     Some(pages.saturating_add_signed(shift))
 }

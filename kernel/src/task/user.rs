@@ -17,6 +17,8 @@ pub struct User {
     pub pipe_pages: AtomicUsize,
     /// Real-time signals that wait for the user's processes.
     pub pending_signals: AtomicUsize,
+    /// Members of epoll sets.
+    pub epoll_watches: AtomicUsize,
     /// Processes and their further threads; not of root, whom no limit binds.
     tasks: AtomicUsize,
 }
@@ -61,6 +63,7 @@ pub fn of(uid: u32) -> Result<Arc<User>> {
         pipe_pages: AtomicUsize::new(0),
         tasks: AtomicUsize::new(0),
         pending_signals: AtomicUsize::new(0),
+        epoll_watches: AtomicUsize::new(0),
     })?;
     let mut users = USERS.lock();
     if let Some(user) = known(&users) {

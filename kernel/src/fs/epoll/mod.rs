@@ -4,15 +4,20 @@
 //! asks their files, and puts those that are level-triggered and still ready back.
 
 mod nesting;
+mod watch;
 
 pub use self::nesting::Holders;
 use self::nesting::{Look, Mark};
+use self::watch::Watch;
+pub use self::watch::{MAX_WATCHES, init};
 use super::file::{File, FileOps, OpenFlags};
 use super::poll::{Events, PollTable, WaitSource, Watcher};
 use super::sequence::Sequence;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
+use crate::task::user::User;
+use crate::task::{current, sched};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
@@ -48,6 +53,8 @@ struct Item {
     wanted: AtomicU32,
     data: AtomicU64,
     queued: AtomicBool,
+    /// What it takes of its set's user.
+    _watch: Watch,
     /// Its number among those who hold the file.
     held_as: u64,
     /// Keeps the watch on the file's sources.
@@ -102,6 +109,8 @@ pub struct Epoll {
     /// The sets that this one is a member of.
     holders: Holders,
     mark: Mark,
+    /// Who made it, for whom its members are counted.
+    user: Arc<User>,
 }
 
 /// Calls `f` with the sets that `file` is a member of.
@@ -119,6 +128,7 @@ pub fn new() -> Result<Arc<File>> {
         changed: WaitSource::new()?,
         holders: Mutex::new(Sequence::new()),
         mark: Mark::default(),
+        user: current().credentials().user.clone(),
     })?;
     super::anonymous::file("[eventpoll]", epoll, OpenFlags(O_RDWR))
 }
@@ -173,6 +183,10 @@ impl Epoll {
         if self.item(fd, file).is_ok() {
             return Err(Errno::EEXIST);
         }
+        let watch = Watch::new(&self.user).or_else(|_| {
+            self.forget_closed();
+            Watch::new(&self.user)
+        })?;
         let holder = Arc::downgrade(self);
         let held_as = with_holders(file, |holders| holders.lock().push(holder))?;
         let item = try_arc(Item {
@@ -182,6 +196,7 @@ impl Epoll {
             wanted: AtomicU32::new(event.events),
             data: AtomicU64::new(event.data),
             queued: AtomicBool::new(false),
+            _watch: watch,
             held_as,
             table: Mutex::new(None),
         });
@@ -297,6 +312,24 @@ impl Epoll {
         item.unwatch();
     }
 
+    /// Takes out the members whose files are closed.
+    #[cold]
+    fn forget_closed(&self) {
+        let mut next = self.member_from((i32::MIN, 0));
+        while let Some(((fd, file), item)) = next {
+            if item.file.strong_count() == 0 {
+                let mut members = self.members.lock();
+                let now = members.items.get(&item.key);
+                let still = now.is_some_and(|now| Arc::ptr_eq(now, &item));
+                let gone = still.then(|| members.items.remove(&item.key)).flatten();
+                drop(members);
+                gone.iter().for_each(|item| self.forget(item));
+            }
+            sched::cond_resched();
+            next = self.member_from((fd, file + 1));
+        }
+    }
+
     /// The first member whose key is `from` or higher.
     fn member_from(&self, from: Key) -> Option<(Key, Arc<Item>)> {
         let members = self.members.lock();
@@ -373,6 +406,10 @@ impl Drop for Epoll {
 }
 
 impl FileOps for Epoll {
+    fn held(&self) -> usize {
+        self.members.lock().items.len() * watch::COST
+    }
+
     fn is_stream(&self) -> bool {
         true
     }

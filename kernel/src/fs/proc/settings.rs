@@ -1,7 +1,7 @@
 //! `/proc/sys`: what can be set, and what is told as if it could be.
 
 use super::super::generated::{Node, Text};
-use super::super::{fdtable, file, inotify, lease, pipe, protected};
+use super::super::{epoll, fdtable, file, inotify, lease, pipe, protected};
 use crate::errno::{Errno, Result};
 use crate::ipc::{self, Object, Registry, aio, message, semaphore, shared};
 use crate::mm::{area, aslr, commit};
@@ -59,6 +59,10 @@ pub const SYS: &[(&str, Node)] = &[
                         Ok(())
                     },
                 ),
+            ),
+            (
+                "epoll",
+                Directory(&[("max_user_watches", Number(&epoll::MAX_WATCHES))]),
             ),
             (
                 "inotify",

@@ -18,6 +18,7 @@ mod proc;
 mod rights;
 mod sockets;
 mod suid;
+mod watches;
 
 /// The hostile user, who is nobody else.
 pub const USER: u32 = 1000;
@@ -40,6 +41,7 @@ const PARTS: &[(&str, fn())] = &[
     ("rights", rights::run),
     ("sockets", sockets::run),
     ("suid", suid::run),
+    ("watches", watches::run),
 ];
 
 /// Runs the part of that name.
