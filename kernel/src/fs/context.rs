@@ -138,18 +138,27 @@ pub struct Executing(Arc<FsContext>);
 impl Executing {
     /// Of the context of `thread`, which begins a program; none if another process has it too.
     pub fn begin(thread: &Thread) -> Option<Self> {
-        let context = thread.fs();
-        let mut state = context.state.lock();
-        state.executing = true;
-        let users = state.users;
-        drop(state);
-        let executing = Executing(context);
-        if users == 1 {
-            return Some(executing);
+        let executing = Executing(thread.fs());
+        let mut users = executing.count_users();
+        loop {
+            let has_it = |other: &&Arc<Thread>| other.has_fs(&executing.0);
+            let own = thread.process().threads().iter().filter(has_it).count();
+            if users <= own {
+                return Some(executing);
+            }
+            // One may have ended in between: there are never more again.
+            let before = core::mem::replace(&mut users, executing.count_users());
+            if users == before {
+                return None;
+            }
         }
-        let has_it = |other: &&Arc<Thread>| other.has_fs(&executing.0);
-        let own = thread.process().threads().iter().filter(has_it).count();
-        (users <= own).then_some(executing)
+    }
+
+    /// How many threads have it, which from now on are no more.
+    fn count_users(&self) -> usize {
+        let mut state = self.0.state.lock();
+        state.executing = true;
+        state.users
     }
 }
 

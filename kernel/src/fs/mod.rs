@@ -31,7 +31,7 @@ pub mod protected;
 pub mod ring;
 #[cfg(feature = "selftest")]
 mod selftests;
-mod sequence;
+pub mod sequence;
 pub mod sigio;
 pub mod signalfd;
 mod sysfs;

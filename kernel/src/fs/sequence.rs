@@ -55,7 +55,21 @@ impl<T> Sequence<T> {
         if self.places.len() > 2 * self.living {
             self.places.retain(|place| place.1.is_some());
         }
+        self.shrink();
         Some(gone)
+    }
+
+    /// Gives room back that many have left, if there is memory for what stays.
+    fn shrink(&mut self) {
+        let len = self.places.len();
+        if self.places.capacity() < 4 * len.max(16) {
+            return;
+        }
+        let mut places = Vec::new();
+        if places.try_reserve_exact(2 * len).is_ok() {
+            places.append(&mut self.places);
+            self.places = places;
+        }
     }
 
     /// The first one of number `from` or higher, and its number.

@@ -9,10 +9,9 @@ use crate::mm::heap::try_arc;
 use crate::mm::user::UserPtr;
 use crate::put;
 use crate::sync::Mutex;
-use crate::task::clock::{self, Follow, Wall};
+use crate::task::clock::{self, Follow, Following, Wall};
 use crate::task::timer::{Expire, Timer};
 use alloc::sync::{Arc, Weak};
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use linux_raw_sys::general::{CLOCK_BOOTTIME, CLOCK_BOOTTIME_ALARM, CLOCK_MONOTONIC};
 use linux_raw_sys::general::{CLOCK_REALTIME, CLOCK_REALTIME_ALARM, O_RDWR, TFD_NONBLOCK};
 use linux_raw_sys::general::{TFD_TIMER_ABSTIME, TFD_TIMER_CANCEL_ON_SET};
@@ -64,7 +63,7 @@ struct Shared {
     state: Mutex<State>,
     changed: Arc<WaitSource>,
     /// Whether it is told when the time of day is set.
-    follows: AtomicBool,
+    following: Following,
 }
 
 impl Shared {
@@ -143,7 +142,7 @@ pub fn new(clock: u32, flags: u32) -> Result<Arc<File>> {
         clock,
         state,
         changed: WaitSource::new()?,
-        follows: AtomicBool::new(false),
+        following: Following::new(),
     })?;
     super::anonymous::file(
         "[timerfd]",
@@ -156,9 +155,9 @@ impl TimerFd {
     /// Sets the timer and returns what it was set to; with TFD_TIMER_ABSTIME the first expiration is a time of its clock.
     pub fn set(&self, setting: Setting, flags: u32) -> Result<Setting> {
         let follows = flags & TFD_TIMER_ABSTIME != 0 && self.0.is_realtime();
-        if follows && !self.0.follows.swap(true, Relaxed) {
+        if follows {
             let this: Weak<Shared> = Arc::downgrade(&self.0);
-            clock::follow(this).inspect_err(|_| self.0.follows.store(false, Relaxed))?;
+            self.0.following.begin(this)?;
         }
         let wall = if follows {
             Wall::Realtime

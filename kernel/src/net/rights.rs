@@ -68,7 +68,7 @@ impl Rights {
     /// From now on they wait in `channel`.
     pub fn enter(&mut self, channel: &Channel) -> Result<()> {
         if let Some(batch) = &mut self.0
-            && inflight::enter(&batch.files, channel)?
+            && inflight::enter(&batch.files, channel, || sent(batch.user))?
         {
             batch.holder = Some(channel.owner());
         }
@@ -84,6 +84,13 @@ impl Rights {
     pub fn files(&self) -> &[Arc<File>] {
         self.0.as_ref().map_or(&[], |batch| &batch.files)
     }
+}
+
+/// How many files a user has on their way.
+fn sent(user: Option<u32>) -> usize {
+    let counts = COUNTS.lock();
+    let count = user.and_then(|user| counts.get(&user));
+    count.copied().unwrap_or(0)
 }
 
 /// Counts `more` files of a user.

@@ -5,12 +5,12 @@ extern crate alloc;
 use core::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
 use alloc::sync::{Arc, Weak};
-use alloc::vec::Vec;
 
 use crate::arch::{self, time};
-use crate::errno::{Errno, Result};
+use crate::errno::Result;
+use crate::fs::sequence::Sequence;
 use crate::mm::heap::try_arc;
-use crate::sync::SleepMutex;
+use crate::sync::Mutex;
 
 use super::wait::{WaitError, WaitQueue};
 
@@ -59,13 +59,19 @@ pub fn set_realtime(ns: u64) {
     OFFSET.store(offset, Relaxed);
     arch::vdso::set_realtime_offset(offset);
     TIMES_SET.fetch_add(1, Relaxed);
-    FOLLOWERS.lock().retain(|follower| {
-        let living = follower.upgrade();
-        living.is_some_and(|follower| {
+    let (mut from, end) = (0, FOLLOWERS.lock().end());
+    while let Some((number, follower)) = next_follower(from).filter(|next| next.0 < end) {
+        from = number + 1;
+        if let Some(follower) = follower.upgrade() {
             follower.time_was_set();
-            true
-        })
-    });
+        }
+    }
+}
+
+fn next_follower(from: u64) -> Option<(u64, Weak<dyn Follow>)> {
+    let followers = FOLLOWERS.lock();
+    let (number, follower) = followers.first_from(from)?;
+    Some((number, follower.clone()))
 }
 
 /// Something that is to happen at a time of day.
@@ -75,22 +81,40 @@ pub trait Follow: Send + Sync {
 }
 
 /// Who is told when the time of day is set.
-static FOLLOWERS: SleepMutex<Vec<Weak<dyn Follow>>> = SleepMutex::new(Vec::new());
+static FOLLOWERS: Mutex<Sequence<Weak<dyn Follow>>> = Mutex::new(Sequence::new());
 
-/// Tells `follower` from here on, as long as it lives.
-///
-/// # Errors
-/// ENOMEM.
-pub fn follow(follower: Weak<dyn Follow>) -> Result<()> {
-    let mut followers = FOLLOWERS.lock();
-    if followers.len() == followers.capacity() {
-        // As many as are dead make room for new ones.
-        followers.retain(|follower| follower.strong_count() > 0);
-        let room = followers.len().max(8);
-        followers.try_reserve(room).map_err(|_| Errno::ENOMEM)?;
+/// What of a follower keeps it among the others: 0, or its number and one.
+pub struct Following(AtomicU64);
+
+impl Following {
+    /// It is not told.
+    pub const fn new() -> Self {
+        Following(AtomicU64::new(0))
     }
-    followers.push(follower);
-    Ok(())
+
+    /// Tells `follower`, whose part this is, from here on, as long as it lives.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn begin(&self, follower: Weak<dyn Follow>) -> Result<()> {
+        if self.0.load(Relaxed) != 0 {
+            return Ok(());
+        }
+        let mut followers = FOLLOWERS.lock();
+        if self.0.load(Relaxed) == 0 {
+            self.0.store(followers.push(follower)? + 1, Relaxed);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        if let Some(number) = self.0.get_mut().checked_sub(1) {
+            let gone = FOLLOWERS.lock().remove(number);
+            drop(gone);
+        }
+    }
 }
 
 /// How often the time of day was set.
@@ -101,11 +125,14 @@ pub fn times_set() -> u64 {
 static TIMES_SET: AtomicU64 = AtomicU64::new(0);
 
 /// A thread that sleeps until a time of day.
-struct Sleeper(WaitQueue);
+struct Sleeper {
+    woken: WaitQueue,
+    following: Following,
+}
 
 impl Follow for Sleeper {
     fn time_was_set(self: Arc<Self>) {
-        self.0.wake_all();
+        self.woken.wake_all();
     }
 }
 
@@ -114,14 +141,17 @@ impl Follow for Sleeper {
 /// # Errors
 /// ENOMEM.
 pub fn sleep_until_time(ns: u64) -> Result<core::result::Result<(), WaitError>> {
-    let sleeper = try_arc(Sleeper(WaitQueue::new()))?;
+    let sleeper = try_arc(Sleeper {
+        woken: WaitQueue::new(),
+        following: Following::new(),
+    })?;
     let this: Weak<Sleeper> = Arc::downgrade(&sleeper);
-    follow(this)?;
+    sleeper.following.begin(this)?;
     loop {
         let set = times_set();
         let is_set = || times_set() != set;
         let woken = sleeper
-            .0
+            .woken
             .wait_interruptible(is_set, Some(realtime_deadline(ns)));
         match woken {
             Ok(()) => {}

@@ -4,11 +4,10 @@ extern crate alloc;
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use linux_raw_sys::general::{RLIMIT_CPU, SI_TIMER, SIGALRM, SIGKILL, SIGPROF, SIGVTALRM, SIGXCPU};
 
-use super::clock::{Follow, Wall};
+use super::clock::{Follow, Following, Wall};
 use super::limits::INFINITY;
 use super::signal::{self, Info};
 use super::timer::{Expire, Timer};
@@ -96,7 +95,7 @@ pub struct SignalTimer {
     notice: Notice,
     state: Mutex<State>,
     /// Whether it is told when the time of day is set.
-    follows: AtomicBool,
+    following: Following,
 }
 
 /// What a timer is set to, in ns.
@@ -117,7 +116,7 @@ impl SignalTimer {
             base,
             notice,
             state,
-            follows: AtomicBool::new(false),
+            following: Following::new(),
         })
     }
 
@@ -179,9 +178,9 @@ impl SignalTimer {
     /// ENOMEM.
     pub fn set(self: &Arc<Self>, new: Setting, absolute: bool) -> Result<Setting> {
         let follows = absolute && matches!(self.base, Base::Wall { realtime: true });
-        if follows && !self.follows.swap(true, Relaxed) {
+        if follows {
             let this: Weak<SignalTimer> = Arc::downgrade(self);
-            clock::follow(this).inspect_err(|_| self.follows.store(false, Relaxed))?;
+            self.following.begin(this)?;
         }
         let mut state = self.state.lock();
         let old = self.left(&state);

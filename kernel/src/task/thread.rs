@@ -380,7 +380,10 @@ impl Thread {
     /// Lets go of the descriptors, the root and the directory.
     pub(super) fn drop_files(&self) {
         let mut resources = self.resources.lock();
-        let (files, fs) = (resources.files.take(), resources.fs.take());
+        let files = resources.files.take();
+        let fs = resources.fs.as_ref().map(|share| share.context().clone());
+        // Whoever asks finds it to have the context, or one user less: the context itself goes later.
+        drop(resources.fs.take());
         drop(resources);
         drop((files, fs));
     }

@@ -8,6 +8,7 @@ use crate::errno::{Errno, Result};
 use crate::fs::File;
 use crate::hash::Keyed;
 use crate::net::channel::Channel;
+use crate::net::rights::MAX_FILES;
 use crate::net::socket::{Socket, SocketFile};
 use crate::sync::SleepMutex;
 use alloc::sync::{Arc, Weak};
@@ -19,6 +20,8 @@ use linux_raw_sys::net::AF_UNIX;
 
 /// So many on their way are too many to wait for a close (`UNIX_INFLIGHT_TRIGGER_GC`).
 const TOO_MANY: usize = 16000;
+/// So many of one user's are many then (`UNIX_INFLIGHT_SANE_USER`).
+const MANY_OF_A_USER: usize = 8 * MAX_FILES;
 /// How many on their way a close looks at, which is more than one user has by default: still more are looked at once for several
 /// closes.
 const BY_A_CLOSE: usize = 64;
@@ -39,13 +42,15 @@ fn socket(file: &File) -> Option<Arc<dyn Socket>> {
     (socket.base().domain == AF_UNIX).then_some(socket)
 }
 
-/// From now on those of `files` that are Unix sockets wait in `channel`. Whether there are any; ENOMEM.
-pub fn enter(files: &[Arc<File>], channel: &Channel) -> Result<bool> {
+/// From now on those of `files` that are Unix sockets wait in `channel`. Whether there are any; ENOMEM. The sender's user has
+/// `sent` on their way.
+pub fn enter(files: &[Arc<File>], channel: &Channel, sent: impl FnOnce() -> usize) -> Result<bool> {
     let sockets = || files.iter().filter_map(|file| Some((file, socket(file)?)));
     if sockets().next().is_none() {
         return Ok(false);
     }
-    if COUNT.load(Relaxed) > TOO_MANY {
+    // Who has few on their way is spared.
+    if COUNT.load(Relaxed) > TOO_MANY && sent() >= MANY_OF_A_USER {
         collect();
     }
     channel.carries();
