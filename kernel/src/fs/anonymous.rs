@@ -4,8 +4,7 @@ use super::entry::Entry;
 use super::file::{File, FileOps, OpenFlags};
 use super::inode::{Attr, Inode, Kind, SetAttr};
 use crate::errno::{Errno, Result};
-use crate::mm::heap::try_arc;
-use alloc::format;
+use crate::mm::heap::{try_arc, try_format};
 use alloc::sync::Arc;
 
 struct Anonymous;
@@ -36,7 +35,7 @@ impl Inode for Anonymous {
 
 /// An open file that /proc/PID/fd shows as `anon_inode:KIND`.
 pub fn file(kind: &str, ops: Arc<dyn FileOps>, flags: OpenFlags) -> Result<Arc<File>> {
-    let name = format!("anon_inode:{kind}");
-    let entry = Entry::new(try_arc(Anonymous)?, None, Arc::from(name.as_bytes()))?;
+    let name = try_format(format_args!("anon_inode:{kind}"))?;
+    let entry = Entry::named(try_arc(Anonymous)?, None, name.as_bytes())?;
     File::with_ops(entry, ops, flags)
 }

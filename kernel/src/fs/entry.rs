@@ -9,7 +9,7 @@ use super::inode::{Inode, Kind};
 use super::mount::Mount;
 use super::path;
 use crate::errno::{Errno, Result};
-use crate::mm::heap::try_arc;
+use crate::mm::heap::{try_arc, try_bytes};
 use crate::sync::Mutex;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -51,6 +51,15 @@ impl Entry {
             place: Mutex::new(Place { name, parent }),
             mounted: Mutex::new(Vec::new()),
         })
+    }
+
+    /// The same with a copy of `name`.
+    pub fn named(
+        inode: Arc<dyn Inode>,
+        parent: Option<Arc<Entry>>,
+        name: &[u8],
+    ) -> Result<Arc<Self>> {
+        Self::new(inode, parent, try_bytes(name)?)
     }
 
     /// The inode.

@@ -320,12 +320,12 @@ fn cpu_called(name: &[u8]) -> Result<usize> {
 
 /// A new entry called `name` in directory `here`.
 pub fn entry(here: &Arc<Entry>, name: &[u8], inode: impl Inode) -> Result<Arc<Entry>> {
-    Entry::new(try_arc(inode)?, Some(here.clone()), Arc::from(name))
+    Entry::named(try_arc(inode)?, Some(here.clone()), name)
 }
 
 /// The root of a file system.
 pub fn root(inode: impl Inode) -> Result<Arc<Entry>> {
-    Entry::new(try_arc(inode)?, None, Arc::from(&b""[..]))
+    Entry::named(try_arc(inode)?, None, b"")
 }
 
 /// Emits `.` and `..`, the records at positions 0 and 1; false when `emit` wants no more.

@@ -50,8 +50,8 @@ pub use file::{File, OpenFlags};
 pub use path::Path;
 
 use crate::errno::{Errno, Result};
+use crate::mm::heap::try_format;
 use crate::sync::Mutex;
-use alloc::format;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use inode::{Inode, Kind};
@@ -145,9 +145,6 @@ pub fn new_anonymous_number() -> u64 {
 
 /// The entry of an inode in no directory, shown as `KIND:[NUMBER]`.
 pub fn anonymous_entry(kind: &str, number: u64, inode: Arc<dyn Inode>) -> Result<Arc<Entry>> {
-    Entry::new(
-        inode,
-        None,
-        Arc::from(format!("{kind}:[{number}]").as_bytes()),
-    )
+    let name = try_format(format_args!("{kind}:[{number}]"))?;
+    Entry::named(inode, None, name.as_bytes())
 }

@@ -16,7 +16,7 @@ use crate::fs::file::FileOps;
 use crate::fs::io::Sink;
 use crate::fs::poll::{Events, PollTable, WaitSource};
 use crate::fs::{File, OpenFlags, anonymous};
-use crate::mm::heap::try_arc;
+use crate::mm::heap::{try_arc, try_format};
 use crate::net::netlink;
 use crate::sync::Mutex;
 use crate::task::signal::{self, Info};
@@ -406,9 +406,9 @@ impl FileOps for Queue {
             .as_ref()
             .map_or(0, |notice| notice.process.pid());
         drop(state);
-        let text = alloc::format!(
+        let text = try_format(format_args!(
             "QSIZE:{bytes:<10} NOTIFY:{how:<5} SIGNO:{signo:<5} NOTIFY_PID:{pid:<6}\n"
-        );
+        ))?;
         to.put(text.as_bytes())
     }
 

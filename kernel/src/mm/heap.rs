@@ -4,8 +4,11 @@
 extern crate alloc;
 
 use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
 use core::alloc::{GlobalAlloc, Layout};
+use core::fmt;
 use core::mem::MaybeUninit;
 use core::ptr::null_mut;
 
@@ -307,6 +310,18 @@ pub fn try_bytes(bytes: &[u8]) -> Result<Arc<[u8]>> {
 pub fn try_box<T>(value: T) -> Result<Box<T>> {
     check_room()?;
     Ok(Box::new(value))
+}
+
+/// Bytes that may grow, or ENOMEM when only the kernel's reserve is left.
+pub fn try_vec(bytes: &[u8]) -> Result<Vec<u8>> {
+    check_room()?;
+    Ok(bytes.to_vec())
+}
+
+/// Text, or ENOMEM when only the kernel's reserve is left.
+pub fn try_format(arguments: fmt::Arguments) -> Result<String> {
+    check_room()?;
+    Ok(alloc::fmt::format(arguments))
 }
 
 fn check_room() -> Result<()> {

@@ -11,6 +11,7 @@ use super::layout::Layout;
 use super::path::{base, check_flags};
 use crate::errno::{Errno, Result};
 use crate::fs;
+use crate::mm::heap::try_format;
 use crate::mm::user;
 use crate::task::exec::{Request, exec};
 use crate::task::stack::Strings;
@@ -61,7 +62,7 @@ fn request<L: Layout>(
     let (file, shown) = if path.is_empty() && flags & AT_EMPTY_PATH != 0 {
         (
             fs::reopen_program(&*super::path::file(directory)?)?,
-            format!("/dev/fd/{directory}").into_bytes(),
+            try_format(format_args!("/dev/fd/{directory}"))?.into_bytes(),
         )
     } else {
         let from = base(directory, &path)?;

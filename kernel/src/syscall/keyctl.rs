@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use crate::errno::{Errno, Result};
 use crate::ipc::key::{Key, Kind, right};
+use crate::mm::heap::try_vec;
 use crate::mm::user::{UserPtr, UserSlice, read_cstr};
 use crate::task::current;
 use crate::task::thread::Thread;
@@ -238,7 +239,7 @@ pub fn keyctl(operation: u32, a: usize, b: usize, c: usize, d: usize) -> Result<
         GET_KEYRING_ID => Ok(allowed(number, b != 0, right::SEARCH)?.serial as usize),
         JOIN_SESSION_KEYRING => {
             let name = if a == 0 {
-                b"_ses".to_vec()
+                try_vec(b"_ses")?
             } else {
                 read_description(a)?
             };

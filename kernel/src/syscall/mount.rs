@@ -3,6 +3,7 @@
 use super::path::{self, check_flags};
 use crate::errno::{Errno, Result};
 use crate::fs::{Path, mount};
+use crate::mm::heap::try_vec;
 use crate::mm::user::read_cstr;
 use crate::task::require;
 use alloc::vec::Vec;
@@ -60,7 +61,7 @@ pub fn mount(source: usize, target: usize, kind: usize, flags: u32, data: usize)
         mount::move_to(&named(source)?, target)?;
     } else {
         let source = match source {
-            0 => b"none".to_vec(),
+            0 => try_vec(b"none")?,
             source => read_cstr(source, TEXT_MAX)?,
         };
         mount::mount(

@@ -7,9 +7,9 @@ use super::super::inode::{Attr, Inode, Kind, Link, SetAttr};
 use super::parse;
 use super::subject::{Subject, Who};
 use crate::errno::{Errno, Result};
+use crate::mm::heap::try_format;
 use crate::put;
 use crate::task::current;
-use alloc::format;
 use alloc::sync::Arc;
 use linux_raw_sys::general::O_CLOEXEC;
 
@@ -107,7 +107,7 @@ impl FileOps for Directory {
         };
         let mut from = (position as usize).saturating_sub(2);
         while let Some(fd) = files.next(from) {
-            let name = format!("{fd}");
+            let name = try_format(format_args!("{fd}"))?;
             let inode = generated::number(self.inode, name.as_bytes());
             if !emit(Record {
                 inode,

@@ -17,8 +17,8 @@ use super::file::{File, FileOps, OpenFlags, Record};
 use super::generated::{self, Fixed, Node};
 use super::inode::{Attr, Inode, Kind, SetAttr};
 use crate::errno::{Errno, Result};
+use crate::mm::heap::try_format;
 use crate::task::tree;
-use alloc::format;
 use alloc::sync::Arc;
 use process::Directory;
 use subject::Who;
@@ -117,7 +117,10 @@ impl FileOps for Root {
         }
         let mut from = position.saturating_sub(PROCESSES) as i32;
         while let Some(process) = tree::next_process(from) {
-            let (pid, name) = (process.pid(), format!("{}", process.pid()));
+            let (pid, name) = (
+                process.pid(),
+                try_format(format_args!("{}", process.pid()))?,
+            );
             let next = PROCESSES + pid as u64 + 1;
             let inode = process::number(Who { pid, tid: None });
             if !emit(Record {

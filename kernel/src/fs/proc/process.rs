@@ -9,8 +9,8 @@ use super::super::path::Path;
 use super::subject::{Subject, Who};
 use super::{control, fds, mem, memory, pagemap, parse, status};
 use crate::errno::{Errno, Result};
+use crate::mm::heap::try_format;
 use crate::task::counting;
-use alloc::format;
 use alloc::sync::Arc;
 
 /// A member of the directory.
@@ -375,7 +375,7 @@ impl FileOps for Threads {
             let Some(tid) = next else { return Ok(()) };
             position = tid as u64 + 3;
             let (name, inode) = (
-                format!("{tid}"),
+                try_format(format_args!("{tid}"))?,
                 number(Who {
                     tid: Some(tid),
                     ..self.who

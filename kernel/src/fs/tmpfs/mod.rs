@@ -18,7 +18,7 @@ use super::inode::FsStat;
 use crate::errno::Result;
 use crate::mm::PAGE_SIZE;
 use crate::mm::frame;
-use crate::mm::heap::try_arc;
+use crate::mm::heap::{try_arc, try_vec};
 use crate::sync::{Mutex, SleepMutex};
 use alloc::sync::Arc;
 use core::any::Any;
@@ -59,7 +59,7 @@ impl Tmpfs {
         let permissions = options.permissions.unwrap_or(0o1777);
         let fs = Self::empty(options)?;
         let root = Node::new(fs, S_IFDIR | permissions, 0, options.owner)?;
-        Entry::new(root, None, Arc::from(&b""[..]))
+        Entry::named(root, None, b"")
     }
 
     /// Changes the limits of one that has some.
@@ -104,9 +104,9 @@ pub fn memory_file(name: &[u8], permissions: u32, seals: u32) -> Result<Arc<File
         }
     };
     let node = Node::anonymous_file(fs, permissions, seals)?;
-    let mut shown = b"/memfd:".to_vec();
+    let mut shown = try_vec(b"/memfd:")?;
     shown.extend_from_slice(name);
-    let entry = Entry::new(node, None, Arc::from(&shown[..]))?;
+    let entry = Entry::named(node, None, &shown)?;
     entry.remove()?;
     File::open(entry, OpenFlags(O_RDWR | O_LARGEFILE))
 }

@@ -15,10 +15,9 @@ use super::xattr::Xattrs;
 use super::{Data, Tmpfs};
 use crate::errno::{Errno, Result};
 use crate::mm::PAGE_SIZE;
-use crate::mm::heap::{try_arc, try_bytes};
+use crate::mm::heap::{try_arc, try_format};
 use crate::sync::{Mutex, MutexGuard};
 use crate::task::signal;
-use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
@@ -384,8 +383,8 @@ impl Inode for Node {
         let node = self.new_node(mode, 0, owner)?;
         node.meta().links = 0;
         node.linkable.store(linkable, Release);
-        let name = format!("#{}", node.number);
-        let entry = Entry::new(node, Some(here.clone()), try_bytes(name.as_bytes())?)?;
+        let name = try_format(format_args!("#{}", node.number))?;
+        let entry = Entry::named(node, Some(here.clone()), name.as_bytes())?;
         entry.remove()?;
         Ok(entry)
     }

@@ -8,12 +8,11 @@ use super::super::poll::{Events, PollTable, WaitSource};
 use super::super::{device, new_device};
 use super::{Line, Tty, open_tty};
 use crate::errno::{Errno, Result};
-use crate::mm::heap::try_arc;
+use crate::mm::heap::{try_arc, try_format};
 use crate::mm::user::UserPtr;
 use crate::sync::Mutex;
 use crate::task::current;
 use alloc::collections::BTreeMap;
-use alloc::format;
 use alloc::sync::{Arc, Weak};
 use ldisc::Termios;
 use linux_raw_sys::general::*;
@@ -239,9 +238,9 @@ impl Master {
     /// TIOCGPTPEER: a descriptor of the slave, whatever /dev/pts is.
     fn open_peer(&self, flags: u32) -> Result<usize> {
         let flags = OpenFlags(flags & (O_ACCMODE | O_NOCTTY | O_NONBLOCK | O_CLOEXEC));
-        let name = format!("/dev/pts/{}", self.index());
+        let name = try_format(format_args!("/dev/pts/{}", self.index()))?;
         let slave = try_arc(Slave(self.tty.clone()))?;
-        let entry = Entry::new(slave, None, Arc::from(name.as_bytes()))?;
+        let entry = Entry::named(slave, None, name.as_bytes())?;
         let file = File::open(entry, flags)?;
         Ok(current().files().add(file, flags.has(O_CLOEXEC))? as usize)
     }
@@ -432,7 +431,7 @@ pub fn devpts() -> Result<Arc<Entry>> {
         device: new_device(),
         born: Time::now(),
     })?;
-    Entry::new(root, None, Arc::from(&b""[..]))
+    Entry::named(root, None, b"")
 }
 
 impl Inode for Root {
@@ -459,13 +458,13 @@ impl Inode for Root {
 
     fn lookup(&self, here: &Arc<Entry>, name: &[u8]) -> Result<Arc<Entry>> {
         if name == b"ptmx" {
-            return Entry::new(try_arc(Ptmx)?, Some(here.clone()), Arc::from(name));
+            return Entry::named(try_arc(Ptmx)?, Some(here.clone()), name);
         }
         let index = core::str::from_utf8(name)
             .ok()
             .and_then(|name| name.parse().ok());
         let tty = index.and_then(find).ok_or(Errno::ENOENT)?;
-        Entry::new(try_arc(Slave(tty))?, Some(here.clone()), Arc::from(name))
+        Entry::named(try_arc(Slave(tty))?, Some(here.clone()), name)
     }
 }
 
@@ -495,7 +494,7 @@ impl FileOps for Root {
         loop {
             let next = PAIRS.lock().range(index..).next().map(|(&index, _)| index);
             let Some(found) = next else { return Ok(()) };
-            let name = format!("{found}");
+            let name = try_format(format_args!("{found}"))?;
             let inode = u64::from(found) + 3;
             if !emit(Record {
                 inode,

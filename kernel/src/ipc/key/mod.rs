@@ -12,7 +12,7 @@ use linux_raw_sys::general::CAP_SYS_ADMIN;
 
 use self::walk::{Mark, Walk};
 use crate::errno::{Errno, Result};
-use crate::mm::heap::try_arc;
+use crate::mm::heap::{try_arc, try_format, try_vec};
 use crate::random;
 use crate::sync::Mutex;
 use crate::task::{can, clock, current, sched};
@@ -263,7 +263,7 @@ impl Key {
         let permissions = right::ALL << POSSESSOR | (right::VIEW | shared) << USER;
         Self::of_user(
             Kind::Keyring,
-            description.to_vec(),
+            try_vec(description)?,
             Vec::new(),
             owner,
             permissions,
@@ -278,7 +278,7 @@ impl Key {
         }
         let permissions = (right::ALL & !right::SET_ATTRIBUTES) << POSSESSOR | right::ALL << USER;
         let make = |name| {
-            let name = format!("{name}.{uid}").into_bytes();
+            let name = try_format(format_args!("{name}.{uid}"))?.into_bytes();
             Self::of_user(Kind::Keyring, name, Vec::new(), (uid, gid), permissions)
         };
         let rings = [make("_uid")?, make("_uid_ses")?];

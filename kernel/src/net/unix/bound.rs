@@ -5,14 +5,13 @@ use crate::fs::inode::{Kind, New};
 use crate::fs::walk::Walk;
 use crate::fs::{Entry, inotify, perm};
 use crate::hash::{self, HashMap};
+use crate::mm::heap::{try_bytes, try_format, try_vec};
 use crate::net::name::{Address, Name};
 use crate::net::socket::Socket;
 use crate::sync::Mutex;
 use crate::task::current;
 use crate::task::sched::cond_resched_killable;
-use alloc::format;
 use alloc::sync::{Arc, Weak};
-use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use linux_raw_sys::general::{IN_CREATE, S_IFSOCK};
 use linux_raw_sys::net::AF_UNIX;
@@ -73,15 +72,15 @@ impl Bound {
         }
         let path = address.rest();
         if path[0] == 0 {
-            return self.bind_abstract(Arc::from(path), socket);
+            return self.bind_abstract(try_bytes(path)?, socket);
         }
         let path = until_zero(path);
         let entry = make(path)?;
         let attr = entry.inode().attr();
-        let mut name = Vec::new();
-        name.extend_from_slice(path);
+        let mut name = try_vec(path)?;
         name.push(0);
-        self.take(Key::Inode(attr.device, attr.inode), Arc::from(name), socket)
+        let key = Key::Inode(attr.device, attr.inode);
+        self.take(key, try_bytes(&name)?, socket)
     }
 
     /// Gives it an unused abstract name, if it has none.
@@ -91,8 +90,9 @@ impl Bound {
             return Ok(());
         }
         for _ in 0..ANYWHERE {
-            let name = format!("\0{:05x}", NEXT.fetch_add(1, Relaxed) % ANYWHERE);
-            match self.bind_abstract(Arc::from(name.as_bytes()), socket.clone()) {
+            let number = NEXT.fetch_add(1, Relaxed) % ANYWHERE;
+            let name = try_format(format_args!("\0{number:05x}"))?;
+            match self.bind_abstract(try_bytes(name.as_bytes())?, socket.clone()) {
                 Err(Errno::EADDRINUSE) => cond_resched_killable()?,
                 done => return done,
             }
@@ -170,7 +170,7 @@ pub fn find(address: &Address, kind: u32) -> Result<Arc<dyn Socket>> {
     check(address)?;
     let path = address.rest();
     let key = if path[0] == 0 {
-        Key::Abstract(kind, Arc::from(path))
+        Key::Abstract(kind, try_bytes(path)?)
     } else {
         let context = current().fs();
         let entry = Walk::new(&context).resolve(None, until_zero(path), true)?;

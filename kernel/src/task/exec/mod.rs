@@ -26,6 +26,7 @@ use super::{current, exit, futex, rseq, signal, tree};
 use crate::arch::{self, Abi, Frame};
 use crate::errno::{Errno, Result};
 use crate::fs::{self, File};
+use crate::mm::heap::try_vec;
 use crate::mm::large;
 use crate::mm::{AddressSpace, PAGE_SIZE, aslr};
 use crate::random;
@@ -64,7 +65,7 @@ struct Ready {
 /// # Errors
 /// ENOEXEC, ENOENT, EACCES, E2BIG, ENOMEM, ELOOP …: the old program goes on.
 pub fn exec(mut request: Request) -> Result<Frame> {
-    let name = base_name(&request.path).to_vec();
+    let name = try_vec(base_name(&request.path))?;
     let _guard = current().process().guard_credentials()?;
     resolve_scripts(&mut request)?;
     let ready = prepare(&request)?;
@@ -94,7 +95,7 @@ fn resolve_scripts(request: &mut Request) -> Result<()> {
         arguments.append(&request.arguments, 1)?;
         request.arguments = arguments;
         request.file = fs::open_program(&current().fs(), None, interpreter, true)?;
-        request.path = interpreter.to_vec();
+        request.path = try_vec(interpreter)?;
     }
     Err(Errno::ELOOP)
 }
