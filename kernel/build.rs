@@ -1,109 +1,32 @@
-//! Links the kernel by the script of its architecture, and builds the vDSO that it hands to programs.
+//! Links the kernel by the script of its architecture.
 
 use std::env;
 use std::path::PathBuf;
 use std::process::Command;
 
+/// The architectures whose guests [`kvm`](src/kvm/mod.rs) runs.
+const WITH_GUESTS: [&str; 1] = ["aarch64"];
+
 fn main() {
     let arch = env::var("CARGO_CFG_TARGET_ARCH").unwrap();
-    let folder = PathBuf::from(env::var("CARGO_MANIFEST_DIR").unwrap()).join("src/arch");
-    let script = folder.join(&arch).join("kernel.ld");
+    let script = PathBuf::from(env::var("CARGO_MANIFEST_DIR").unwrap())
+        .join("machine/src/arch")
+        .join(&arch)
+        .join("kernel.ld");
     println!("cargo::rerun-if-changed={}", script.display());
     println!("cargo::rustc-link-arg-bins=-T{}", script.display());
     println!("cargo::rustc-link-arg-bins=--no-eh-frame-hdr");
     println!("cargo::rustc-link-arg-bins=--build-id=none");
+    println!("cargo::rustc-check-cfg=cfg(guests)");
+    if WITH_GUESTS.contains(&&*arch) {
+        println!("cargo::rustc-cfg=guests");
+    }
     let rustc = env::var("RUSTC").unwrap();
     println!("cargo::rustc-env=STILE_COMPILER={}", version(&rustc));
-    vdso(&folder, &arch);
 }
 
 /// What the compiler says of its version.
 fn version(rustc: &str) -> String {
     let output = Command::new(rustc).arg("--version").output().unwrap();
     String::from_utf8(output.stdout).unwrap().trim().into()
-}
-
-/// Compiles `vdso/guest.rs` and links it to a shared object. Cargo builds none for a target without an operating system.
-fn vdso(folder: &std::path::Path, arch: &str) {
-    let out = PathBuf::from(env::var("OUT_DIR").unwrap());
-    let (source, script) = (
-        folder.join("vdso/guest.rs"),
-        folder.join(arch).join("vdso.ld"),
-    );
-    let (object, library) = (out.join("vdso.o"), out.join("vdso.so"));
-    println!("cargo::rerun-if-changed={}", folder.join("vdso").display());
-    println!("cargo::rerun-if-changed={}", script.display());
-    let rustc = env::var("RUSTC").unwrap();
-    run(Command::new(&rustc)
-        .args([
-            "--edition",
-            "2024",
-            "--crate-type",
-            "lib",
-            "--emit",
-            "obj",
-            "--crate-name",
-            "vdso",
-        ])
-        .args([
-            "-C",
-            "opt-level=2",
-            "-C",
-            "panic=abort",
-            "-C",
-            "relocation-model=pic",
-            "-C",
-            "overflow-checks=off",
-        ])
-        .args([
-            "-C",
-            "codegen-units=1",
-            "-C",
-            "debug-assertions=off",
-            "--target",
-            &env::var("TARGET").unwrap(),
-        ])
-        .arg(&source)
-        .arg("-o")
-        .arg(&object));
-    run(Command::new(linker(&rustc))
-        .args([
-            "-flavor",
-            "gnu",
-            "-shared",
-            "-soname",
-            "linux-vdso.so.1",
-            "--hash-style=both",
-            "--no-undefined",
-        ])
-        .args([
-            "-z",
-            "rodynamic",
-            "-z",
-            "max-page-size=4096",
-            "--gc-sections",
-            "--build-id=none",
-            "-T",
-        ])
-        .arg(&script)
-        .arg(&object)
-        .arg("-o")
-        .arg(&library));
-}
-
-/// The linker that comes with the toolchain.
-fn linker(rustc: &str) -> PathBuf {
-    let output = Command::new(rustc)
-        .args(["--print", "target-libdir", "--target"])
-        .arg(env::var("HOST").unwrap())
-        .output();
-    let libraries = PathBuf::from(String::from_utf8(output.unwrap().stdout).unwrap().trim());
-    libraries.with_file_name("bin").join("rust-lld")
-}
-
-fn run(command: &mut Command) {
-    let status = command
-        .status()
-        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    assert!(status.success(), "{command:?}: {status}");
 }

@@ -1,30 +1,33 @@
 //! The Stile kernel.
 #![no_std]
 #![no_main]
+#![forbid(unsafe_code)]
 
 extern crate alloc;
 
-mod arch;
 mod drivers;
-mod errno;
 mod fs;
 mod hash;
 mod ipc;
-mod log;
-mod mm;
-mod names;
+#[cfg(guests)]
+mod kvm;
+#[cfg(not(guests))]
+#[path = "kvm_absent.rs"]
+mod kvm;
 mod net;
-mod panic;
-mod params;
-mod random;
-mod selftest;
 mod sync;
 mod syscall;
 mod task;
+mod upcalls;
+
+#[cfg(feature = "selftest")]
+use machine::selftest;
+use machine::{arch, errno, fdt, log, mm, params, random};
 
 /// Everything that is not the architecture's, on the boot CPU: `archive` is the initial one.
 fn main(archive: Option<mm::Archive>) -> ! {
     hash::init();
+    kvm::init();
     task::init();
     if let Some(now) = drivers::rtc::now_ns() {
         task::clock::set_realtime(now);
@@ -32,7 +35,7 @@ fn main(archive: Option<mm::Archive>) -> ! {
     #[cfg(feature = "selftest")]
     if params::get("selftest").is_some() {
         arch::smp::start_others();
-        selftest::run()
+        selftest::run(task::doom)
     }
     if let Err(error) = fs::init(archive.as_ref().map(mm::Archive::bytes)) {
         panic!("no root file system: {error:?}");

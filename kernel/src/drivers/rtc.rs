@@ -1,7 +1,7 @@
 //! The time of day when the machine starts: Arm's PL031 (DDI 0224) or QEMU's goldfish clock.
 
-use super::fdt;
 use crate::arch::mmio::Registers;
+use crate::fdt;
 
 /// Nanoseconds since 1970, if the machine has a clock that tells.
 pub fn now_ns() -> Option<u64> {

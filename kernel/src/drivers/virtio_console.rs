@@ -1,7 +1,7 @@
 //! The virtio console: /dev/hvc0.
 
-use super::fdt;
 use crate::arch::irq;
+use crate::fdt;
 use crate::mm::dma::{self, KernelHal};
 use crate::mm::ordered::Ordered;
 use crate::mm::send_queue::SendQueue;

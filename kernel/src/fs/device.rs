@@ -5,8 +5,8 @@ use super::file::{self, File, FileOps, OpenFlags, Whence};
 use super::inode::Kind;
 use super::io::{Sink, Source};
 use super::{kmsg, trace, tty};
-use crate::arch;
 use crate::errno::{Errno, Result};
+use crate::kvm;
 use crate::mm::PAGE_SIZE;
 use crate::mm::heap::try_arc;
 use crate::mm::user::UserPtr;
@@ -49,7 +49,7 @@ pub const HYPERVISOR: (&str, u32, u32, u32) = ("kvm", 10, 232, 0o660);
 
 /// Whether guests can run.
 pub fn has_hypervisor() -> bool {
-    arch::HYPERVISOR.is_some_and(|hypervisor| (hypervisor.available)())
+    kvm::is_available()
 }
 
 /// Opens the device `device`.
@@ -68,10 +68,7 @@ pub fn open(
         (1, 7) => Memory::Full,
         (1, 8 | 9) => Memory::Random,
         (1, 11) => return kmsg::open(flags),
-        (10, 232) if has_hypervisor() => {
-            let hypervisor = arch::HYPERVISOR.ok_or(Errno::ENXIO)?;
-            return (hypervisor.open)();
-        }
+        (10, 232) if has_hypervisor() => return kvm::open(),
         (240, 0) => return trace::open(),
         (major, minor) => return tty::open(major, minor, here, flags),
     };

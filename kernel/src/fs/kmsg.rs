@@ -3,15 +3,30 @@
 use super::file::{File, FileOps, OpenFlags, Whence};
 use super::generated::Text;
 use super::io::{Sink, Source};
-use super::poll::{Events, PollTable};
+use super::poll::{Events, PollTable, WaitSource};
 use crate::errno::{Errno, Result};
 use crate::log::{self, Found, Place};
 use crate::mm::heap::try_arc;
 use crate::put;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, Once};
 use crate::syscall::syslog;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::Relaxed;
+
+/// Tells who waits for more, once there was somebody.
+static MORE: Once<Arc<WaitSource>> = Once::new();
+
+/// What tells that there is more in the log.
+pub fn more() -> Result<&'static Arc<WaitSource>> {
+    MORE.try_call_once(WaitSource::new)
+}
+
+/// There is more in the log.
+pub fn logged() {
+    if let Some(more) = MORE.get() {
+        more.notify();
+    }
+}
 
 /// An open /dev/kmsg, and which record it reads next.
 struct Kmsg(Mutex<Place>);
@@ -54,7 +69,7 @@ impl FileOps for Kmsg {
     }
 
     fn read(&self, file: &File, to: &mut Sink, _position: u64) -> Result<usize> {
-        let more = log::more()?;
+        let more = more()?;
         let mut bytes = [0; log::LONGEST];
         loop {
             let (place, found) = self.take(&mut bytes);
@@ -113,7 +128,7 @@ impl FileOps for Kmsg {
     }
 
     fn poll(&self, _file: &File, table: Option<&mut PollTable>) -> Events {
-        match (table, log::more()) {
+        match (table, more()) {
             (Some(table), Ok(more)) => table.add(more),
             (Some(table), Err(_)) => table.fail(),
             _ => {}

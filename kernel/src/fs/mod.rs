@@ -18,7 +18,7 @@ pub mod initramfs;
 pub mod inode;
 pub mod inotify;
 pub mod io;
-mod kmsg;
+pub mod kmsg;
 pub mod lease;
 pub mod lock;
 pub mod mount;

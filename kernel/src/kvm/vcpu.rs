@@ -1,5 +1,6 @@
 //! A virtual CPU: its state, and KVM_RUN.
 
+use crate::task::CpuParts;
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
@@ -19,6 +20,7 @@ use super::sysreg;
 use super::uapi::{self, VcpuInit};
 use super::vgic as gic;
 use super::vm::Machine;
+use crate::arch::irq::Interrupted;
 use crate::arch::{
     self,
     virt::{Guest, Keys, Left, Next, Sve},
@@ -26,7 +28,7 @@ use crate::arch::{
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_box;
 use crate::sync::{Mutex, SleepMutex, SleepMutexGuard};
-use crate::task::tick::{self, Interrupted};
+use crate::task::tick;
 use crate::task::wait::WaitQueue;
 use crate::task::{current, sched, signal, work};
 
@@ -374,7 +376,7 @@ impl Vcpu {
                     interface,
                 })
             });
-        state.guest.shares_cpu = arch::cpu::this().sched.waiting() != 0;
+        state.guest.shares_cpu = arch::cpu::this().sched().waiting() != 0;
         let mut context = Context::new(self, machine, directory, &mut state.events, gic, told);
         let (mut exit, mut hosts) = (Exit::Again, None);
         state.guest.run(
@@ -407,7 +409,7 @@ impl Vcpu {
         }
         let goes_on = exit == Exit::Again && self.stops() == 0;
         if goes_on && current().arch.work.load(Relaxed) == 0 {
-            arch::cpu::this().tick.pause();
+            arch::cpu::this().tick().pause();
         } else {
             tick::go_on(arch::cpu::this());
         }

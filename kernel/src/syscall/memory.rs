@@ -206,7 +206,7 @@ pub fn mmap(
     )?;
     if (flags & MAP_POPULATE != 0 || locked) && !rights.is_none() {
         // Linux too keeps the mapping when not all of it could be made present.
-        let _ = own_space()?.populate(start..start + page_up(len), false);
+        let _ = task::fault::populate(&*own_space()?, start..start + page_up(len), false);
     }
     Ok(start)
 }
@@ -517,7 +517,7 @@ fn touch(range: Range<usize>, right: Rights) -> Result<()> {
     if areas_of(&space, &range).any(|area| !area.rights.has(right)) {
         return Err(Errno::EINVAL);
     }
-    match space.populate(range, right == Rights::WRITE) {
+    match task::fault::populate(&space, range, right == Rights::WRITE) {
         // What lies beyond the end of a file.
         Err(Errno::ENXIO) => Err(Errno::EFAULT),
         result => result,

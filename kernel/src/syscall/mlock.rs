@@ -70,7 +70,7 @@ pub fn mlock2(addr: usize, len: usize, flags: u32) -> Result<usize> {
         space.set_flags(range.clone(), Flags::LOCKED, true)
     })?;
     if flags & MLOCK_ONFAULT == 0 {
-        own_space()?.populate(range, false)?;
+        task::fault::populate(&*own_space()?, range, false)?;
     }
     Ok(0)
 }
@@ -104,7 +104,7 @@ pub fn mlockall(flags: u32) -> Result<usize> {
             space.set_flags(area.range(), Flags::LOCKED, true)?;
             if flags & MCL_ONFAULT == 0 && !area.rights.is_none() {
                 // As on Linux, it is no error when not all could be made present.
-                let _ = space.populate(area.range(), false);
+                let _ = task::fault::populate(&space, area.range(), false);
             }
         }
     }

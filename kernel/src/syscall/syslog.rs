@@ -6,6 +6,7 @@ use linux_raw_sys::general::{CAP_SYS_ADMIN, CAP_SYSLOG};
 
 use crate::errno::{Errno, Result};
 use crate::fs::generated::Text;
+use crate::fs::kmsg;
 use crate::log::{self, Found, LEVELS, Place};
 use crate::mm::user::UserSlice;
 use crate::put;
@@ -160,7 +161,7 @@ fn each(
 
 /// SYSLOG_ACTION_READ: what nobody read so before, for which it waits.
 fn read(to: UserSlice) -> Result<usize> {
-    let more = log::more()?;
+    let more = kmsg::more()?;
     more.wait(|| unread().0 < log::bounds().1)?;
     let (place, mut skip) = unread();
     let mut done = 0;

@@ -37,7 +37,7 @@ macro_rules! dispatch {
                 extern "C" fn shim(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
                     $crate::syscall::invoke($stubbed, [a, b, c, d, e, f])
                 }
-                if entry { $crate::full_frame_stub!(shim) } else { shim }
+                if entry { machine::full_frame_stub!(shim) } else { shim }
             };)*
         }
 

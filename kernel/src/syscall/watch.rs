@@ -2,8 +2,8 @@
 
 use super::{HANDLERS, trace};
 use crate::arch::{Call, SyscallTable};
-use crate::full_frame_stub;
 use crate::task::{current, ptrace, seccomp};
+use machine::full_frame_stub;
 
 /// What the entry path calls for a watched thread.
 pub static WATCHED: SyscallTable = [full_frame_stub!(watched); _];

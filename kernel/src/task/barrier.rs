@@ -3,6 +3,7 @@
 //! A barrier has a number. Each CPU says which it has seen; one that runs no program of the kind has nothing to order, and
 //! passes a barrier when it begins to run one.
 
+use crate::task::CpuParts;
 use core::sync::atomic::{AtomicU64, Ordering::*, fence};
 
 use super::{counting, current, sched};
@@ -24,15 +25,15 @@ static LAST: AtomicU64 = AtomicU64::new(0);
 pub fn wait(scope: Scope) {
     fence(SeqCst);
     let number = LAST.fetch_add(1, SeqCst) + 1;
-    let own = cpu::this().sched.active_space();
+    let own = cpu::this().sched().active_space();
     let others = || (0..cpu::count()).filter_map(cpu::get);
     let is_due = |other: &cpu::Cpu| {
-        let space = other.sched.active_space();
+        let space = other.sched().active_space();
         let concerned = match scope {
             Scope::All => space != 0,
             Scope::Space => space == own,
         };
-        concerned && other.sched.barrier_seen() < number
+        concerned && other.sched().barrier_seen() < number
     };
     for other in others() {
         if other.index() != cpu::this().index() && is_due(other) {
@@ -51,7 +52,7 @@ pub fn wait(scope: Scope) {
 
 /// Another CPU wants something of this one, maybe a barrier.
 pub fn interrupt() {
-    let seen = &cpu::this().sched;
+    let seen = &cpu::this().sched();
     let last = LAST.load(SeqCst);
     if seen.barrier_seen() < last {
         fence(SeqCst);

@@ -12,7 +12,7 @@ use zerocopy::FromZeros;
 
 use super::{Process, Thread, current, sched};
 use crate::arch::cpu::{self, Cpu};
-use crate::arch::{DROPPING, MAX_CPUS, SyscallTable};
+use crate::arch::{MAX_CPUS, SyscallTable, dropping_table};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::sync::{Mutex, Once};
@@ -197,7 +197,7 @@ impl Mode {
         if self.0 & WATCHED != 0 {
             &syscall::WATCHED
         } else if self.0 & DROPS != 0 {
-            DROPPING
+            dropping_table()
         } else {
             &syscall::TABLE
         }

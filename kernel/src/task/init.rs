@@ -92,6 +92,15 @@ pub fn spawn_kernel(name: &str, entry: fn(usize) -> !, argument: usize) -> Resul
     Ok(thread)
 }
 
+/// Makes such a thread for a bad end, and looks on.
+#[cfg(feature = "selftest")]
+pub fn doom(entry: fn(usize) -> !, argument: usize) -> ! {
+    spawn_kernel("doomed", entry, argument).expect("memory for a thread");
+    loop {
+        sched::schedule();
+    }
+}
+
 fn new_thread(
     arch: ThreadState,
     tid: i32,

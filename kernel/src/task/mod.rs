@@ -10,6 +10,7 @@ pub mod counting;
 pub mod credentials;
 pub mod exec;
 pub mod exit;
+pub mod fault;
 mod fork;
 pub mod futex;
 pub mod image;
@@ -21,6 +22,7 @@ pub mod listener;
 pub mod load;
 pub mod oom;
 pub mod oom_adjust;
+mod per_cpu;
 pub mod personality;
 pub mod pidfd;
 pub mod process;
@@ -34,6 +36,7 @@ pub mod seccomp;
 #[cfg(feature = "selftest")]
 mod selftests;
 pub mod signal;
+pub mod sleep;
 pub mod stack;
 pub mod thread;
 pub mod tick;
@@ -46,18 +49,28 @@ pub mod uts;
 pub mod wait;
 pub mod work;
 
-pub use crate::arch::current;
 pub use exit::{exit_alone, exit_group};
 pub use fork::{CloneRequest, check_namespaces, clone};
 #[cfg(feature = "selftest")]
-pub use init::spawn_kernel;
+pub use init::{doom, spawn_kernel};
 pub use init::{init, start_cpu, start_init};
+pub use per_cpu::{CpuParts, PerCpu};
 pub use process::Process;
 pub use thread::Thread;
 pub use work::exit_work;
 
+use crate::arch;
 use crate::errno::{Errno, Result};
 use crate::mm::AddressSpace;
+
+/// The thread that runs here.
+///
+/// # Panics
+/// Before the first thread.
+#[inline(always)]
+pub fn current() -> &'static Thread {
+    arch::current()
+}
 
 /// Calls `f` with the address space of the current thread.
 ///

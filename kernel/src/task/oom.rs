@@ -22,13 +22,6 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 /// The adjustment of a process that is never chosen (OOM_SCORE_ADJ_MIN).
 const NEVER: i32 = -1000;
 
-/// The current thread took some of the last memory, or was refused it. Where it asked it may not be able to wait, so it does
-/// before its program goes on.
-#[cold]
-pub fn owe() {
-    current().arch.work.fetch_or(MEMORY, Relaxed);
-}
-
 /// Waits until there is memory again. A system call that failed for want of it begins again.
 pub fn repay(frame: &mut Frame) {
     let thread = current();

@@ -5,6 +5,7 @@
 //!
 //! They never starve the others: where those wait for a second, real-time threads are held back for a twentieth.
 
+use crate::task::CpuParts;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use linux_raw_sys::general::{RLIMIT_RTTIME, SCHED_RR, SIGKILL, SIGXCPU};
@@ -87,19 +88,19 @@ impl State {
 pub(super) fn tick(cpu: &'static Cpu, thread: &Thread, now: u64) {
     if thread.sched.is_real_time() {
         tick_of(cpu, thread, now);
-    } else if cpu.sched.holds_back() {
-        if now >= cpu.sched.held_until() && cpu.sched.take_back() {
+    } else if cpu.sched().holds_back() {
+        if now >= cpu.sched().held_until() && cpu.sched().take_back() {
             resched(thread);
         }
-    } else if cpu.sched.starved.load(Relaxed) != 0 {
-        cpu.sched.starved.store(0, Relaxed);
+    } else if cpu.sched().starved.load(Relaxed) != 0 {
+        cpu.sched().starved.store(0, Relaxed);
     }
 }
 
 #[cold]
 fn tick_of(cpu: &'static Cpu, thread: &Thread, now: u64) {
     let state = &thread.sched.real_time;
-    let (equal, others) = cpu.sched.waits_beside(thread);
+    let (equal, others) = cpu.sched().waits_beside(thread);
     let turn = state.turn.load(Relaxed) + 1;
     state.turn.store(turn % TURN, Relaxed);
     if turn >= TURN && equal && thread.policy().0 == SCHED_RR {
@@ -107,12 +108,12 @@ fn tick_of(cpu: &'static Cpu, thread: &Thread, now: u64) {
         resched(thread);
     }
     let starved = match others {
-        true => cpu.sched.starved.load(Relaxed) + 1,
+        true => cpu.sched().starved.load(Relaxed) + 1,
         false => 0,
     };
-    cpu.sched.starved.store(starved % MOST_STARVED, Relaxed);
+    cpu.sched().starved.store(starved % MOST_STARVED, Relaxed);
     if starved >= MOST_STARVED {
-        cpu.sched.hold_back(now + time::ns_to_ticks(LENT_NS));
+        cpu.sched().hold_back(now + time::ns_to_ticks(LENT_NS));
         resched(thread);
     } else {
         pass_on(cpu);
@@ -126,12 +127,12 @@ fn resched(thread: &Thread) {
 
 /// A real-time thread that waits behind another goes to a CPU that runs something lesser.
 fn pass_on(cpu: &'static Cpu) {
-    if cpu.sched.waiting() == 0 {
+    if cpu.sched().waiting() == 0 {
         return;
     }
     for other in (0..cpu::count()).filter_map(cpu::get) {
         if !core::ptr::eq(cpu, other)
-            && let Some(thread) = cpu.sched.take_for(other)
+            && let Some(thread) = cpu.sched().take_for(other)
         {
             return sched::enqueue(other, thread);
         }

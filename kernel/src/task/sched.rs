@@ -9,6 +9,7 @@
 
 extern crate alloc;
 
+use crate::task::CpuParts;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*, fence};
 
@@ -17,9 +18,10 @@ use super::queue::{self, Queue};
 pub use super::queue::{
     RunQueue, admit, dismiss, most_threads, runnable, set_most_threads, threads,
 };
-use super::tick::{self, Interrupted};
+use super::tick;
 use super::{Thread, barrier, current, ptrace, real_time, timer};
 use crate::arch::cpu::{self, Cpu};
+use crate::arch::irq::Interrupted;
 use crate::arch::{self, MAX_CPUS, irq, smp, time, work::NEED_RESCHED};
 use crate::errno::{Errno, Result};
 use crate::mm::space;
@@ -325,9 +327,9 @@ pub fn schedule() {
     let cpu = cpu::this();
     let previous = current();
     previous.arch.work.fetch_and(!NEED_RESCHED, Relaxed);
-    let next = cpu.sched.next(previous);
+    let next = cpu.sched().next(previous);
     // Also where the thread goes on: its next slice has begun.
-    timer::arm(cpu, cpu.sched.slice_end());
+    timer::arm(cpu, cpu.sched().slice_end());
     let Some(next) = next else { return };
     previous.disturb_rseq();
     if previous.ptrace.flags() & ptrace::flag::DEBUGS != 0 {
@@ -335,14 +337,14 @@ pub fn schedule() {
     }
     activate_space(cpu, &next);
     let mode = next.sched.mode();
-    if mode.0 != cpu.sched.mode.load(Relaxed) {
+    if mode.0 != cpu.sched().mode.load(Relaxed) {
         counting::apply(cpu, mode);
     }
     switched(arch::switch(next));
 }
 
 pub(super) fn set_cpu_mode(cpu: &Cpu, mode: Mode) {
-    cpu.sched.mode.store(mode.0, Relaxed);
+    cpu.sched().mode.store(mode.0, Relaxed);
 }
 
 /// The switch from `previous` is complete; this thread goes on, or begins.
@@ -355,11 +357,11 @@ pub fn switched(previous: Arc<Thread>) {
 
 fn activate_space(cpu: &Cpu, next: &Thread) {
     let wanted = next.sched.space.load(Relaxed);
-    if wanted == cpu.sched.space.load(Relaxed) {
+    if wanted == cpu.sched().space.load(Relaxed) {
         return;
     }
     // Before the fence of `activate`: what the programs there ordered before is seen by this one, see `barrier`.
-    cpu.sched.space.store(wanted, Release);
+    cpu.sched().space.store(wanted, Release);
     match next.space() {
         Some(space) => space.activate(),
         None => space::deactivate(),
@@ -387,7 +389,7 @@ pub fn wake_from(thread: Arc<Thread>, states: u8) -> bool {
         }
         let index = entity.cpu();
         let home = cpu::get(index).expect("a thread's CPU is online");
-        let queue = home.sched.lock();
+        let queue = home.sched().lock();
         if entity.cpu() != index {
             continue;
         }
@@ -432,7 +434,7 @@ fn place(entity: &Entity, home: &'static Cpu) -> &'static Cpu {
 
 /// Puts a runnable thread that no queue holds into `target`'s.
 pub(super) fn enqueue(target: &'static Cpu, thread: Arc<Thread>) {
-    enqueue_in(target, target.sched.lock(), thread);
+    enqueue_in(target, target.sched().lock(), thread);
 }
 
 #[inline(always)]
@@ -445,7 +447,7 @@ fn enqueue_in(target: &'static Cpu, mut queue: MutexGuard<Queue>, thread: Arc<Th
     thread.sched.queued.store(true, Relaxed);
     let now = time::now_ticks();
     thread.sched.wait_from(now);
-    let alert = target.sched.add(&mut queue, thread);
+    let alert = target.sched().add(&mut queue, thread);
     if core::ptr::eq(target, cpu::this()) {
         react(target, queue, now);
     } else {
@@ -458,26 +460,26 @@ fn enqueue_in(target: &'static Cpu, mut queue: MutexGuard<Queue>, thread: Arc<Th
 
 /// Looks at this CPU's queue after something was added.
 fn react(cpu: &'static Cpu, queue: MutexGuard<Queue>, now: u64) {
-    let preempts = cpu.sched.should_preempt(&queue, current(), now);
+    let preempts = cpu.sched().should_preempt(&queue, current(), now);
     drop(queue);
     if preempts {
         current().arch.work.fetch_or(NEED_RESCHED, Relaxed);
     } else {
-        timer::arm(cpu, cpu.sched.begin_slice(now));
+        timer::arm(cpu, cpu.sched().begin_slice(now));
     }
 }
 
 /// Another CPU has something for this one.
 pub fn ipi() {
     barrier::interrupt();
-    if cpu::this().sched.waiting() != 0 {
-        react(cpu::this(), cpu::this().sched.lock(), time::now_ticks());
+    if cpu::this().sched().waiting() != 0 {
+        react(cpu::this(), cpu::this().sched().lock(), time::now_ticks());
     }
 }
 
 /// The clock struck: is the slice over?
 pub(super) fn check_slice(cpu: &Cpu, now: u64) {
-    if now >= cpu.sched.slice_end() {
+    if now >= cpu.sched().slice_end() {
         current().arch.work.fetch_or(NEED_RESCHED, Relaxed);
     }
 }
@@ -488,7 +490,7 @@ pub fn start(thread: Arc<Thread>) {
     if !thread.sched.is_real_time() {
         thread
             .sched
-            .set_vruntime(here.sched.least() + queue::slice());
+            .set_vruntime(here.sched().least() + queue::slice());
     }
     set_runnable(&thread);
     enqueue(place(&thread.sched, here), thread);
@@ -497,8 +499,8 @@ pub fn start(thread: Arc<Thread>) {
 /// Lets the others that are runnable go first.
 pub fn yield_now() {
     let cpu = cpu::this();
-    if cpu.sched.waiting() != 0 {
-        cpu.sched.go_last(current());
+    if cpu.sched().waiting() != 0 {
+        cpu.sched().go_last(current());
         schedule();
     }
 }
@@ -545,7 +547,7 @@ pub(super) fn adopt(idle: Arc<Thread>) {
     let cpu = cpu::this();
     idle.sched.cpu.store(cpu.index() as u32, Relaxed);
     set_runnable(&idle);
-    cpu.sched.begin(idle.clone());
+    cpu.sched().begin(idle.clone());
     arch::adopt(idle);
 }
 
@@ -569,7 +571,7 @@ pub fn settle(thread: &Thread) {
         }
         return;
     }
-    let waiting = home.sched.remove(&mut home.sched.lock(), thread);
+    let waiting = home.sched().remove(&mut home.sched().lock(), thread);
     if let Some(thread) = waiting {
         thread.sched.arrive(time::now_ticks());
         enqueue(place(&thread.sched, home), thread);
@@ -592,17 +594,17 @@ fn try_classify(thread: &Thread, class: Class) -> bool {
     let entity = &thread.sched;
     let index = entity.cpu();
     let home = cpu::get(index).expect("a thread's CPU is online");
-    let mut queue = home.sched.lock();
+    let mut queue = home.sched().lock();
     if entity.cpu() != index {
         return false;
     }
-    let set = || entity.set_class(class, home.sched.least());
+    let set = || entity.set_class(class, home.sched().least());
     if !entity.queued.load(Relaxed) {
         set();
         return true;
     }
-    if home.sched.replace(&mut queue, thread, set) {
-        let resched = home.sched.is_behind(&queue);
+    if home.sched().replace(&mut queue, thread, set) {
+        let resched = home.sched().is_behind(&queue);
         drop(queue);
         if resched {
             interrupt(home);
@@ -614,7 +616,7 @@ fn try_classify(thread: &Thread, class: Class) -> bool {
     }
     set();
     queue.running = entity.vruntime();
-    if home.sched.is_behind(&queue) {
+    if home.sched().is_behind(&queue) {
         thread.arch.work.fetch_or(NEED_RESCHED, Relaxed);
         drop(queue);
         if !core::ptr::eq(home, cpu::this()) {
@@ -627,7 +629,7 @@ fn try_classify(thread: &Thread, class: Class) -> bool {
 /// Makes a CPU look at its queue.
 fn interrupt(cpu: &'static Cpu) {
     if core::ptr::eq(cpu, cpu::this()) {
-        react(cpu, cpu.sched.lock(), time::now_ticks());
+        react(cpu, cpu.sched().lock(), time::now_ticks());
     } else {
         smp::kick(cpu.index());
     }
@@ -640,12 +642,12 @@ pub fn idle() -> ! {
     let cpu = cpu::this();
     let bit = 1u64 << cpu.index();
     loop {
-        while cpu.sched.waiting() != 0 || cpu.sched.take_back() || steal(cpu) {
+        while cpu.sched().waiting() != 0 || cpu.sched().take_back() || steal(cpu) {
             tick::go_on(cpu);
             schedule();
         }
         IDLE.fetch_or(bit, SeqCst);
-        if cpu.sched.waiting() == 0 {
+        if cpu.sched().waiting() == 0 {
             irq::wait();
         }
         IDLE.fetch_and(!bit, Relaxed);
@@ -659,16 +661,19 @@ fn steal(cpu: &'static Cpu) -> bool {
         let Some(other) = cpu::get((cpu.index() + step) % count) else {
             continue;
         };
-        if other.sched.waiting() == 0 {
+        if other.sched().waiting() == 0 {
             continue;
         }
-        if let Some(thread) = other.sched.take(1 << cpu.index()) {
+        if let Some(thread) = other.sched().take(1 << cpu.index()) {
             if !thread.sched.is_real_time() {
-                let behind = thread.sched.vruntime().saturating_sub(other.sched.least());
-                thread.sched.set_vruntime(cpu.sched.least() + behind);
+                let behind = thread
+                    .sched
+                    .vruntime()
+                    .saturating_sub(other.sched().least());
+                thread.sched.set_vruntime(cpu.sched().least() + behind);
             }
             thread.sched.cpu.store(cpu.index() as u32, Relaxed);
-            cpu.sched.add(&mut cpu.sched.lock(), thread);
+            cpu.sched().add(&mut cpu.sched().lock(), thread);
             return true;
         }
     }

@@ -9,10 +9,10 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
 use super::sched::{self, state};
-use super::tick::Interrupted;
 use super::timer::{Expire, Timer};
 use super::wait::{WaitError, WaitQueue, sleep_until};
 use super::{clock, current, spawn_kernel, tree};
+use crate::arch::irq::Interrupted;
 use crate::arch::{irq, time};
 use crate::selftest;
 use crate::sync::{Mutex, SleepMutex};

@@ -2,6 +2,7 @@
 
 extern crate alloc;
 
+use crate::task::CpuParts;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
@@ -512,7 +513,7 @@ impl Thread {
     /// Ticks of CPU time used until now.
     pub fn cpu_time(&self) -> u64 {
         let since = if self.arch.is_running() {
-            cpu::get(self.sched.cpu()).map_or(0, |cpu| cpu.sched.uncharged(time::now_ticks()))
+            cpu::get(self.sched.cpu()).map_or(0, |cpu| cpu.sched().uncharged(time::now_ticks()))
         } else {
             0
         };

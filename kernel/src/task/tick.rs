@@ -7,35 +7,17 @@
 //! Interrupts are masked in the kernel, so the clock always seems to strike in a program. Yet what came due in the kernel is
 //! taken before the program's first instruction, thus at the pc that was returned to, and by that the entries tell it.
 
+use crate::task::CpuParts;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::{Thread, current, real_time, timer};
 use crate::arch::cpu::Cpu;
+use crate::arch::irq::Interrupted;
 use crate::arch::time;
 use crate::sync::Once;
 
 /// Time between two looks, in ns.
 pub(super) const PERIOD_NS: u64 = 4_000_000;
-
-/// What an interrupt found the CPU at.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Interrupted {
-    /// A program, or a guest.
-    Program,
-    /// The kernel: where it asks for interrupts, and where it returns to a program.
-    Kernel,
-}
-
-impl Interrupted {
-    /// An interrupt from a program, that came when it was just returned to, or later.
-    pub fn at(returned: bool) -> Self {
-        if returned {
-            Interrupted::Kernel
-        } else {
-            Interrupted::Program
-        }
-    }
-}
 
 /// When a CPU looks next.
 pub struct Tick {
@@ -70,11 +52,11 @@ impl Tick {
             return;
         }
         let thread = current();
-        if cpu.sched.is_idle(thread) {
+        if cpu.sched().is_idle(thread) {
             return self.due.store(u64::MAX, Relaxed);
         }
         // The whole time that the look was due is of one kind, as far as it is this thread's.
-        let since = self.due().max(cpu.sched.charged());
+        let since = self.due().max(cpu.sched().charged());
         let times = 1 + now.saturating_sub(since) / period();
         thread.sched.add_samples(from, times);
         self.due.store(now + period(), Relaxed);
@@ -108,7 +90,7 @@ impl Default for Tick {
 /// This CPU runs a thread, or its thread has left a guest: it looks again.
 #[inline]
 pub fn go_on(cpu: &Cpu) {
-    if cpu.tick.due() == u64::MAX {
+    if cpu.tick().due() == u64::MAX {
         begin(cpu);
     }
 }
@@ -116,13 +98,13 @@ pub fn go_on(cpu: &Cpu) {
 #[cold]
 fn begin(cpu: &Cpu) {
     let now = time::now_ticks();
-    let inside = cpu.tick.inside.load(Relaxed);
+    let inside = cpu.tick().inside.load(Relaxed);
     if inside != 0 {
         current()
             .sched
             .add_samples(Interrupted::Program, (now - inside) / period());
-        cpu.tick.inside.store(0, Relaxed);
+        cpu.tick().inside.store(0, Relaxed);
     }
-    cpu.tick.due.store(now + period(), Relaxed);
+    cpu.tick().due.store(now + period(), Relaxed);
     timer::arm(cpu, now + period());
 }

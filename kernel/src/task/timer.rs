@@ -2,13 +2,14 @@
 
 extern crate alloc;
 
+use crate::task::CpuParts;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 
-use super::tick::Interrupted;
 use super::{Thread, sched};
 use crate::arch::cpu::{self, Cpu};
+use crate::arch::irq::Interrupted;
 use crate::arch::time;
 use crate::errno::{Errno, Result};
 use crate::sync::{Mutex, Rank};
@@ -113,7 +114,7 @@ impl Timer {
 
     fn add(deadline: u64, action: Action) -> Result<Timer> {
         let cpu = cpu::this();
-        let mut entries = cpu.timers.entries.lock();
+        let mut entries = cpu.timers().entries.lock();
         entries.list.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         let number = entries.next_number;
         entries.next_number += 1;
@@ -142,7 +143,7 @@ impl Timer {
 
 impl Drop for Timer {
     fn drop(&mut self) {
-        let mut entries = self.cpu.timers.entries.lock();
+        let mut entries = self.cpu.timers().entries.lock();
         let key = (self.deadline, self.number);
         let found = entries
             .list
@@ -156,8 +157,8 @@ impl Drop for Timer {
 /// Makes this CPU's clock strike at `deadline` (in ticks) at the latest. It may strike earlier, which is harmless.
 #[inline]
 pub(super) fn arm(cpu: &Cpu, deadline: u64) {
-    if deadline < cpu.timers.armed.load(Relaxed) {
-        cpu.timers.armed.store(deadline, Relaxed);
+    if deadline < cpu.timers().armed.load(Relaxed) {
+        cpu.timers().armed.store(deadline, Relaxed);
         time::set_deadline(Some(deadline));
     }
 }
@@ -165,21 +166,21 @@ pub(super) fn arm(cpu: &Cpu, deadline: u64) {
 /// The clock struck on this CPU.
 pub fn interrupt(from: Interrupted) {
     let cpu = cpu::this();
-    cpu.timers.armed.store(u64::MAX, Relaxed);
+    cpu.timers().armed.store(u64::MAX, Relaxed);
     time::set_deadline(None);
     let now = time::now_ticks();
-    while let Some(action) = cpu.timers.pop(now) {
+    while let Some(action) = cpu.timers().pop(now) {
         match action {
             Action::Wake(thread) => _ = sched::wake(thread),
             Action::Call(target) => target.expire(),
         }
     }
     sched::check_slice(cpu, now);
-    cpu.tick.strike(cpu, from, now);
+    cpu.tick().strike(cpu, from, now);
     // A slice that is over needs no clock: the switch that it asked for begins the next one.
-    let slice = Some(cpu.sched.slice_end()).filter(|&end| end > now);
-    let next = cpu.timers.first().min(slice.unwrap_or(u64::MAX));
-    let next = next.min(cpu.tick.due());
+    let slice = Some(cpu.sched().slice_end()).filter(|&end| end > now);
+    let next = cpu.timers().first().min(slice.unwrap_or(u64::MAX));
+    let next = next.min(cpu.tick().due());
     if next != u64::MAX {
         arm(cpu, next);
     }

@@ -1,12 +1,13 @@
 //! The terminals on ports of the machine: the UART, and the virtio console.
 
 use super::{Line, Tty};
-use crate::drivers::{uart, virtio_console};
+use crate::drivers::virtio_console;
 use crate::errno::Result;
 use crate::params;
 use crate::sync::Mutex;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use machine::uart;
 
 /// The device number of the UART's terminal: ttyAMA0.
 const UART: (u32, u32) = (204, 64);

@@ -156,7 +156,7 @@ pub(super) fn unlink(thread: &Arc<Thread>) {
 
 /// The current thread is gone: its tracer learns with what `status`, unless it is told as a parent anyway.
 pub fn end_of_thread(status: u32, last: bool) {
-    let thread = crate::arch::current_arc();
+    let thread = crate::arch::current_arc::<Thread>();
     if !thread.is_traced() {
         return;
     }

@@ -4,6 +4,7 @@ extern crate alloc;
 
 mod priority;
 
+use crate::task::CpuParts;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
@@ -187,7 +188,7 @@ impl RunQueue {
             queue.running = u64::MAX;
             return (!idle).then(|| {
                 previous.sched.count_switch(goes_on);
-                cpu::this().tick.leave(previous, now);
+                cpu::this().tick().leave(previous, now);
                 self.idle
                     .get()
                     .expect("every CPU has an idle thread")
@@ -391,7 +392,7 @@ pub fn admit() -> Result<()> {
     }
     let room = threads.next_power_of_two().max(64).min(most);
     for cpu in (0..cpu::count()).filter_map(cpu::get) {
-        let mut queue = cpu.sched.lock();
+        let mut queue = cpu.sched().lock();
         let more = room.saturating_sub(queue.ready.len());
         if queue.ready.try_reserve(more).is_err() {
             dismiss();
@@ -445,6 +446,6 @@ pub fn threads() -> usize {
 
 /// How many threads run or could.
 pub fn runnable() -> usize {
-    let count = |cpu: &'static cpu::Cpu| cpu.sched.waiting() + !cpu.sched.idles() as usize;
+    let count = |cpu: &'static cpu::Cpu| cpu.sched().waiting() + !cpu.sched().idles() as usize;
     (0..cpu::count()).filter_map(cpu::get).map(count).sum()
 }

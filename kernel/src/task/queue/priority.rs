@@ -1,5 +1,6 @@
 //! A CPU's queue and the threads of the real-time policies.
 
+use crate::task::CpuParts;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::*;
 
@@ -144,7 +145,7 @@ impl RunQueue {
 
     /// Takes the first that waits if it is of a real-time policy, may run on the CPU `other`, and goes before what that runs.
     pub(in crate::task) fn take_for(&self, other: &cpu::Cpu) -> Option<Arc<Thread>> {
-        let runs = other.sched.lock().running;
+        let runs = other.sched().lock().running;
         let mut queue = self.lock();
         let first = queue.ready.front()?;
         let fits = first.sched.is_real_time()

@@ -1,7 +1,6 @@
 //! Signals: what a process is told, and what it does about it.
 
 mod action;
-mod compat;
 mod deliver;
 mod info;
 mod mask;
@@ -9,8 +8,8 @@ mod pending;
 mod send;
 mod stop;
 
+pub use crate::arch::compat_info;
 pub use action::{Action, Actions, Default, SIG_DFL, SIG_IGN, default_of};
-pub use compat::compat_info;
 pub use deliver::{begin_again, deliver, take, take_back, with_mask};
 pub use info::Info;
 pub use mask::{

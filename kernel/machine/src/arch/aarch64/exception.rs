@@ -1,0 +1,278 @@
+//! What exceptions mean: faults for `mm`, instructions to emulate, signals, and the end of the kernel for all that should
+//! not be.
+
+use core::fmt;
+
+use linux_raw_sys::general::{
+    BUS_ADRALN, BUS_OBJERR, FPE_FLTDIV, FPE_FLTINV, FPE_FLTOVF, FPE_FLTRES, FPE_FLTUND, FPE_FLTUNK,
+    ILL_ILLOPC, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTRAP, TRAP_BRKPT, TRAP_HWBKPT,
+    TRAP_TRACE,
+};
+
+use super::cpu;
+use super::frame::Frame;
+use super::irq::Interrupted;
+use super::{USER_END, compat, emulate, irq as interrupts, uaccess};
+use crate::arch::task;
+use crate::mm::fault::{Access, Signal};
+use crate::panic::{self, Exception};
+use crate::upcall;
+use crossings::Kind;
+
+/// Exception classes (ESR_ELx.EC, Arm ARM D24.2.40).
+pub mod class {
+    /// Where ESR_EL1 holds the class.
+    pub const SHIFT: u32 = 26;
+    /// How many there can be.
+    pub const COUNT: usize = 64;
+    /// No reason told: an undefined instruction.
+    pub const UNKNOWN: usize = 0x00;
+    /// WFI or WFE trapped.
+    pub const WFX: usize = 0x01;
+    /// SVC in AArch32.
+    pub const SVC32: usize = 0x11;
+    /// An instruction of SVE that is not enabled.
+    pub const SVE: usize = 0x19;
+    /// SVC in AArch64.
+    pub const SVC64: usize = 0x15;
+    /// MSR, MRS or a system instruction.
+    pub const SYSTEM: usize = 0x18;
+    /// Instruction abort from below.
+    pub const INSTRUCTION_ABORT_LOWER: usize = 0x20;
+    /// Misaligned program counter.
+    pub const PC_ALIGNMENT: usize = 0x22;
+    /// Data abort from below.
+    pub const DATA_ABORT_LOWER: usize = 0x24;
+    /// Data abort of the kernel.
+    pub const DATA_ABORT: usize = 0x25;
+    /// Misaligned stack pointer.
+    pub const SP_ALIGNMENT: usize = 0x26;
+    /// Floating-point exception in AArch32.
+    pub const FLOAT32: usize = 0x28;
+    /// Floating-point exception in AArch64.
+    pub const FLOAT64: usize = 0x2c;
+    /// Breakpoint from below.
+    pub const BREAKPOINT_LOWER: usize = 0x30;
+    /// Single step from below.
+    pub const STEP_LOWER: usize = 0x32;
+    /// Watchpoint from below.
+    pub const WATCHPOINT_LOWER: usize = 0x34;
+    /// BKPT in AArch32.
+    pub const BKPT32: usize = 0x38;
+    /// BRK in AArch64.
+    pub const BRK64: usize = 0x3c;
+}
+
+/// The registers of interrupted kernel code, below which its handler runs.
+#[repr(C, align(16))]
+pub struct KernelFrame {
+    /// x0 to x30.
+    pub x: [usize; 31],
+    /// The stack pointer.
+    pub sp: usize,
+    /// ELR_EL1.
+    pub pc: usize,
+    /// SPSR_EL1.
+    pub pstate: usize,
+}
+
+/// Write not read (ESR ISS of a data abort, D24.2.40).
+const WRITE: usize = 1 << 6;
+/// A cache-maintenance instruction: it counts as a write, but wants to read.
+const MAINTENANCE: usize = 1 << 8;
+
+/// The address that faulted, without the tag that programs may put in its top byte (TCR_EL1.TBI0).
+fn untagged(address: usize) -> usize {
+    ((address as isize) << 8 >> 8) as usize
+}
+
+/// Whether a translation can cure an abort (ESR ISS bits 5 to 0): translation, Access flag and permission faults, TLB
+/// conflicts, and translation faults above the first level.
+fn is_curable(syndrome: usize) -> bool {
+    matches!(syndrome & 0x3f, 0b000100..=0b001111 | 0b101011 | 0b110000)
+}
+
+#[inline]
+fn resolve(syndrome: usize, address: usize, access: Access) -> Result<(), Signal> {
+    let (signo, code) = match is_curable(syndrome) {
+        true if address < USER_END => return upcall::page_fault(address, access),
+        true => (SIGSEGV, linux_raw_sys::general::SEGV_MAPERR),
+        false if syndrome & 0x3f == 0b100001 => (SIGBUS, BUS_ADRALN),
+        false => (SIGBUS, BUS_OBJERR),
+    };
+    Err(Signal { signo, code })
+}
+
+fn access(syndrome: usize) -> Access {
+    if syndrome & (WRITE | MAINTENANCE) == WRITE {
+        Access::Write
+    } else {
+        Access::Read
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn send(signal: Signal, address: usize, syndrome: usize) {
+    task::state().set_fault(address, syndrome);
+    upcall::force_signal(signal.signo, signal.code, address);
+}
+
+/// A program's data abort.
+pub(super) extern "C" fn data_abort(syndrome: usize, address: usize) {
+    let address = untagged(address);
+    if let Err(signal) = resolve(syndrome, address, access(syndrome)) {
+        send(signal, address, syndrome);
+    }
+}
+
+/// A program's instruction abort.
+pub(super) extern "C" fn instruction_abort(syndrome: usize, address: usize) {
+    let address = untagged(address);
+    if let Err(signal) = resolve(syndrome, address, Access::Execute) {
+        send(signal, address, syndrome);
+    }
+}
+
+/// Any other synchronous exception of a program. No class is ignored.
+pub(super) extern "C" fn other(syndrome: usize, address: usize, frame: &mut Frame) {
+    match syndrome >> class::SHIFT {
+        class::UNKNOWN if emulate::undefined(frame) => {}
+        class::SYSTEM if emulate::system(frame, syndrome) => {}
+        _ => rare(syndrome, address, frame),
+    }
+}
+
+/// What is no read of an ID register.
+#[cold]
+#[inline(never)]
+fn rare(syndrome: usize, address: usize, frame: &mut Frame) {
+    let pc = frame.pc();
+    let (kind, signo, code, address) = match syndrome >> class::SHIFT {
+        class::WFX if !frame.is_narrow() => {
+            frame.skip_instruction();
+            return count(Kind::EmulatedOther);
+        }
+        class::SVE => match task::state().begin_sve() {
+            Ok(true) => return count(Kind::VectorTrap),
+            Ok(false) => (Kind::Undefined, SIGILL, ILL_ILLOPC, pc),
+            Err(_) => (Kind::VectorTrap, SIGKILL, 0, pc),
+        },
+        class::PC_ALIGNMENT => (Kind::Undefined, SIGBUS, BUS_ADRALN, untagged(address)),
+        class::SP_ALIGNMENT => (Kind::Undefined, SIGBUS, BUS_ADRALN, frame.sp()),
+        class::FLOAT32 | class::FLOAT64 => (Kind::Undefined, SIGFPE, float_code(syndrome), pc),
+        class::BRK64 | class::BKPT32 => (Kind::Debug, SIGTRAP, TRAP_BRKPT, pc),
+        class::BREAKPOINT_LOWER => (Kind::Debug, SIGTRAP, TRAP_HWBKPT, pc),
+        class::WATCHPOINT_LOWER => (Kind::Debug, SIGTRAP, TRAP_HWBKPT, untagged(address)),
+        class::STEP_LOWER => (Kind::Debug, SIGTRAP, TRAP_TRACE, pc),
+        class::UNKNOWN if compat::is_breakpoint(frame) => (Kind::Debug, SIGTRAP, TRAP_BRKPT, pc),
+        // An undefined instruction, an illegal state, an access to what is not enabled (SME, coprocessors), a missing
+        // landing pad, and whatever the architecture adds.
+        _ => (Kind::Undefined, SIGILL, ILL_ILLOPC, pc),
+    };
+    count(kind);
+    send(Signal { signo, code }, address, syndrome);
+}
+
+/// `si_code` of a trapped floating-point exception (ESR ISS, TFV and the flags as in FPSR).
+fn float_code(syndrome: usize) -> u32 {
+    const VALID: usize = 1 << 23;
+    let flags = [
+        (0, FPE_FLTINV),
+        (1, FPE_FLTDIV),
+        (2, FPE_FLTOVF),
+        (3, FPE_FLTUND),
+        (4, FPE_FLTRES),
+    ];
+    let set = flags
+        .iter()
+        .find(|(bit, _)| syndrome & VALID != 0 && syndrome >> bit & 1 == 1);
+    set.map_or(FPE_FLTUNK, |(_, code)| *code)
+}
+
+fn count(kind: Kind) {
+    cpu::this().crossings().add(kind);
+}
+
+/// An interrupt while a program ran, or when it was just returned to.
+pub(super) extern "C" fn irq(at_return: bool) {
+    interrupts::service(Interrupted::at(at_return));
+}
+
+/// An exception of the kernel: its touch of a program's memory, or a bug.
+pub(super) extern "C" fn kernel_sync(syndrome: usize, address: usize, frame: &mut KernelFrame) {
+    if matches!(syndrome >> class::SHIFT, class::DATA_ABORT | class::UNKNOWN)
+        && let Some(target) = uaccess::fixup(frame.pc)
+    {
+        let address = untagged(address);
+        let cured = syndrome >> class::SHIFT == class::DATA_ABORT && address < USER_END && {
+            count(Kind::FaultUaccess);
+            resolve(syndrome, address, access(syndrome)).is_ok()
+        };
+        if !cured {
+            frame.pc = target;
+        }
+        return;
+    }
+    fatal(syndrome, address, frame)
+}
+
+/// The kernel cannot go on.
+pub(super) extern "C" fn fatal(syndrome: usize, address: usize, frame: &KernelFrame) -> ! {
+    let class = syndrome >> class::SHIFT;
+    let what =
+        format_args!("exception of class {class:#x}, syndrome {syndrome:#x}, address {address:#x}");
+    let (pc, sp) = (frame.pc, frame.sp);
+    panic::exception(
+        what,
+        &Exception {
+            pc,
+            sp,
+            address,
+            registers: frame,
+        },
+    )
+}
+
+impl fmt::Display for KernelFrame {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        for (number, value) in self.x.iter().enumerate() {
+            write!(
+                f,
+                "{:>6}{number:<2} {value:016x}{}",
+                "x",
+                if number % 4 == 3 { "\n" } else { "" }
+            )?;
+        }
+        write!(
+            f,
+            "{:>8} {:016x}\n{:>8} {:016x}{:>8} {:016x}",
+            "sp", self.sp, "pc", self.pc, "pstate", self.pstate
+        )
+    }
+}
+
+/// An asynchronous error or an interrupt that is none of ours, while a program ran.
+pub(super) extern "C" fn unexpected(syndrome: usize, frame: &Frame) {
+    panic!(
+        "an unexpected interrupt or system error: syndrome {syndrome:#x}, program at {:#x}",
+        frame.pc()
+    );
+}
+
+/// Work before the return to the program.
+pub(super) extern "C" fn exit_work(frame: &mut Frame) {
+    upcall::exit_work(frame);
+}
+
+/// Reads where nothing is mapped.
+#[cfg(feature = "selftest")]
+#[inline(never)]
+pub fn wild_access() {
+    // SAFETY: not at all: the kernel's end by this exception is what is tested.
+    unsafe {
+        (super::mmu::MAPPED_AREA.end as *const u8)
+            .sub(1)
+            .read_volatile()
+    };
+}

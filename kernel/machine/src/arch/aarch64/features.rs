@@ -1,0 +1,221 @@
+//! What the CPUs have, probed in one place as each comes up, folded into what is safe on all, and turned on.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use alloc::boxed::Box;
+use spin::Once;
+
+use super::cpu;
+use super::entry;
+use super::sysreg::{isb, read, write};
+use super::{emulate, mmu, sve, uaccess};
+use crate::params;
+use crate::sync::Mutex;
+use idreg::register::{
+    CTR_EL0, DCZID_EL0, ID_AA64ISAR0_EL1, ID_AA64PFR0_EL1, MIDR_EL1, MPIDR_EL1, REVIDR_EL1,
+};
+use idreg::{El0View, Enabled, Feature, Hwcaps, Raw, Register, System};
+
+/// What the kernel turns on for programs.
+const ENABLED: Enabled = Enabled::NONE
+    .with(Feature::FloatingPoint)
+    .with(Feature::Sve);
+
+/// SCTLR_EL1.SPAN: PSTATE.PAN stays as it is when an exception is taken.
+const SCTLR_SPAN: usize = 1 << 23;
+/// TCR_EL1.HA: the hardware sets the Access flag.
+const TCR_HA: usize = 1 << 39;
+/// TCR_EL1.HD: the hardware sets the dirty state.
+const TCR_HD: usize = 1 << 40;
+/// TCR_EL1.E0PD1: programs' accesses to the kernel's half fault without a walk.
+const TCR_E0PD1: usize = 1 << 56;
+
+static FOLDED: Mutex<System> = Mutex::new(System::new());
+static SETTLED: Once<Settled> = Once::new();
+
+struct Settled {
+    system: System,
+    hwcaps: Hwcaps,
+    /// Of 32-bit programs.
+    narrow_hwcaps: Hwcaps,
+    vectors: usize,
+}
+
+/// Reads the registers CRm=1..=7 of the ID space into `raw`. Those that a CPU lacks read as zero (Arm ARM D23.3.1).
+macro_rules! probe_space {
+    ($raw:ident: $($crm:literal)*) => { $( probe_space!(@row $raw $crm "0" "1" "2" "3" "4" "5" "6" "7"); )* };
+    (@row $raw:ident $crm:literal $($op2:literal)*) => {
+        let mut op2 = 0;
+        $(
+            $raw.set(Register::id($crm, op2), read_id!($crm, $op2) as u64);
+            op2 += 1;
+        )*
+        let _ = op2;
+    };
+}
+
+macro_rules! read_id {
+    ($crm:literal, $op2:literal) => {{
+        let value: usize;
+        // SAFETY: reads a register of the ID space, all of which may be read.
+        unsafe {
+            core::arch::asm!(concat!("mrs {}, S3_0_C0_C", $crm, "_", $op2), out(reg) value, options(nomem, nostack, preserves_flags))
+        };
+        value
+    }};
+}
+
+/// This CPU's registers.
+fn probe() -> Raw {
+    let mut raw = Raw::new();
+    raw.set(MIDR_EL1, read!("midr_el1") as u64);
+    raw.set(MPIDR_EL1, read!("mpidr_el1") as u64);
+    raw.set(REVIDR_EL1, read!("revidr_el1") as u64);
+    raw.set(CTR_EL0, read!("ctr_el0") as u64);
+    raw.set(DCZID_EL0, read!("dczid_el0") as u64);
+    probe_space!(raw: 1 2 3 4 5 6 7);
+    raw
+}
+
+/// ID_AA64PFR0_EL1.SVE
+fn has_sve(raw: &Raw) -> bool {
+    raw.get(ID_AA64PFR0_EL1) >> 32 & 0xf != 0
+}
+
+/// Takes this CPU into account, before [`settle`].
+pub(super) fn fold() {
+    let raw = probe();
+    FOLDED.lock().fold(&raw);
+    if has_sve(&raw) {
+        sve::fold();
+    }
+}
+
+/// Settles what the kernel and programs may rely on, when all CPUs are folded in, and the policies that go with it.
+pub(super) fn settle() {
+    fold();
+    let system = FOLDED.lock().clone();
+    mmu::settle(&system);
+    uaccess::settle(&system);
+    emulate::settle(params::choice("idreg", &emulate::Policy::NAMES));
+    let vectors = params::choice("entry", &entry::Policy::NAMES).vectors();
+    let view = El0View::new(&system, ENABLED, 0);
+    let (hwcaps, narrow_hwcaps) = (Hwcaps::new(&view), Hwcaps::compat(&system, &view));
+    SETTLED.call_once(|| Settled {
+        system,
+        hwcaps,
+        narrow_hwcaps,
+        vectors,
+    });
+    let admitted = start_cpu();
+    assert!(admitted, "the boot CPU was folded in");
+}
+
+fn settled() -> &'static Settled {
+    SETTLED.get().expect("the features are settled")
+}
+
+/// What all CPUs have.
+#[inline]
+pub fn features() -> &'static System {
+    &settled().system
+}
+
+/// Whether the hardware sets the Access flag, by this CPU's own ID_AA64MMFR1_EL1.HAFDBS: a trap in a guest, which is what
+/// `hwaf=reread` shows.
+#[inline]
+pub fn reread_hw_access_flag() -> bool {
+    read!("id_aa64mmfr1_el1") & 0xf != 0
+}
+
+/// AT_HWCAP and AT_HWCAP2.
+pub fn hwcap() -> (u64, u64) {
+    (settled().hwcaps.hwcap, settled().hwcaps.hwcap2)
+}
+
+/// AT_HWCAP and AT_HWCAP2 of 32-bit programs.
+pub(super) fn narrow_hwcap() -> (u64, u64) {
+    let Hwcaps { hwcap, hwcap2 } = settled().narrow_hwcaps;
+    (hwcap, hwcap2)
+}
+
+/// The names that `/proc/cpuinfo` lists.
+pub fn hwcap_names() -> impl Iterator<Item = &'static str> {
+    settled().hwcaps.names()
+}
+
+/// Turns on, on this CPU, what was settled. Returns false, with a line in the log, if the CPU lacks something promised.
+pub(super) fn start_cpu() -> bool {
+    let (cpu, settled, mut raw) = (cpu::this(), settled(), probe());
+    if cfg!(feature = "selftest") && cpu.index() == 1 && params::get("selftest.late").is_some() {
+        // As if another CPU came now, which lacks what the others have.
+        raw.set(ID_AA64ISAR0_EL1, 0);
+    }
+    if let Err(missing) = settled.system.admit(&raw) {
+        crate::log!("CPU {} stays offline: {missing}", cpu.index());
+        return false;
+    }
+    if settled.system.sve() && !sve::start_cpu() {
+        crate::log!(
+            "CPU {} stays offline: it lacks a length of vectors",
+            cpu.index()
+        );
+        return false;
+    }
+    let view = Box::leak(Box::new(El0View::new(
+        &settled.system,
+        ENABLED,
+        raw.get(MIDR_EL1),
+    )));
+    cpu.view.store(view, Relaxed);
+    let mut sctlr = read!("sctlr_el1");
+    let mut tcr = read!("tcr_el1");
+    if settled.system.pan() {
+        sctlr &= !SCTLR_SPAN;
+    }
+    if settled.system.hw_access_flag() {
+        tcr |= TCR_HA;
+    }
+    if settled.system.hw_dirty() {
+        tcr |= TCR_HD;
+    }
+    if settled.system.e0pd() {
+        tcr |= TCR_E0PD1;
+    }
+    // SAFETY: the bits belong to features that this CPU has; the vectors are those of `entry`. CNTKCTL_EL1 lets programs read
+    // the counters (EL0VCTEN, EL0PCTEN).
+    unsafe {
+        write!("sctlr_el1", sctlr);
+        write!("tcr_el1", tcr);
+        write!("vbar_el1", settled.vectors);
+        write!("cntkctl_el1", read!("cntkctl_el1") | 3);
+        write!("tpidr_el0", 0usize);
+        write!("tpidrro_el0", 0usize);
+        write!("mdscr_el1", 0usize);
+    }
+    isb();
+    if settled.system.pan() {
+        // SAFETY: MSR PAN, #1 by its encoding.
+        unsafe { core::arch::asm!(".inst 0xd500419f", options(nostack, preserves_flags)) };
+    }
+    // What TCR_EL1 says may be cached with translations (D8.16.2).
+    mmu::flush_local_all();
+    true
+}
+
+#[cfg(feature = "selftest")]
+crate::selftest! {
+    fn a_cpu_is_online_unless_it_lacks_a_promise() {
+        use super::{smp, time};
+        let refused = params::get("selftest.late").map(|_| 1);
+        // They come by themselves, once they are let go.
+        let deadline = time::now_ticks() + time::ns_to_ticks(smp::PATIENCE_NS);
+        let all = || (0..cpu::possible()).all(|index| cpu::get(index).is_some());
+        while time::now_ticks() < deadline && !all() {
+            core::hint::spin_loop();
+        }
+        for index in 0..cpu::possible() {
+            assert_eq!(cpu::get(index).is_none(), Some(index) == refused, "CPU {index}");
+        }
+    }
+}

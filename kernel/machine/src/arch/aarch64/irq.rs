@@ -1,0 +1,91 @@
+//! Interrupts: which handler belongs to which. They are masked whenever the kernel runs; what is pending is taken on the way
+//! out, in `service`, or when idle.
+
+use core::arch::asm;
+use core::sync::atomic::{AtomicPtr, Ordering::*};
+
+use dtoolkit::fdt::FdtNode;
+
+use super::{cpu, gic, sysreg, time};
+pub use crate::arch::interrupted::Interrupted;
+use crate::fdt;
+use crate::upcall;
+use crossings::Kind;
+
+/// The software-generated interrupt that CPUs kick each other with.
+pub(super) const IPI: u32 = 0;
+/// The one that interrupts a guest, for what concerns it alone.
+pub(super) const KICK: u32 = 1;
+/// Interrupt numbers that can be handled.
+const COUNT: usize = 1020;
+
+static HANDLERS: [AtomicPtr<()>; COUNT] = [const { AtomicPtr::new(core::ptr::null_mut()) }; COUNT];
+
+/// Calls `handler` when `interrupt` comes, from now on.
+pub fn register(interrupt: u32, handler: fn()) {
+    HANDLERS[interrupt as usize].store(handler as *mut (), Release);
+}
+
+/// Lets `interrupt` come.
+pub fn enable(interrupt: u32) {
+    gic::enable(interrupt);
+}
+
+/// The first interrupt of a device (binding `arm,gic-v3`: kind, number, flags).
+pub fn of_node(node: &FdtNode) -> Option<u32> {
+    nth_of_node(node, 0)
+}
+
+/// Interrupt `n` of a device.
+pub(super) fn nth_of_node(node: &FdtNode, n: usize) -> Option<u32> {
+    let mut cells = fdt::cells(node, "interrupts").skip(3 * n);
+    match (cells.next()?, cells.next()?) {
+        (0, number @ 0..988) => Some(32 + number),
+        (1, number @ 0..16) => Some(16 + number),
+        _ => None,
+    }
+}
+
+/// Handles all interrupts that are pending on this CPU.
+pub fn service(from: Interrupted) {
+    while let Some(interrupt) = gic::acknowledge() {
+        handle(interrupt, from);
+    }
+}
+
+/// Handles an interrupt that was acknowledged.
+pub fn handle(interrupt: u32, from: Interrupted) {
+    let crossings = cpu::this().crossings();
+    if interrupt == IPI {
+        crossings.add(Kind::InterruptIpi);
+        gic::end(interrupt);
+        upcall::ipi();
+    } else if interrupt == time::interrupt() {
+        crossings.add(Kind::InterruptTimer);
+        time::quiet();
+        gic::end(interrupt);
+        upcall::timer_interrupt(from);
+    } else {
+        crossings.add(Kind::InterruptDevice);
+        let handler = HANDLERS[interrupt as usize].load(Acquire);
+        if !handler.is_null() {
+            // SAFETY: `register` stores functions of this type only.
+            let handler: fn() = unsafe { core::mem::transmute(handler) };
+            handler();
+        }
+        gic::end(interrupt);
+    }
+}
+
+/// Whether an interrupt is pending on this CPU (ISR_EL1.I).
+#[inline]
+pub fn pending() -> bool {
+    sysreg::read!("isr_el1") & 1 << 7 != 0
+}
+
+/// Waits until an interrupt is pending, masked as it is, and handles it.
+pub fn wait() {
+    // SAFETY: waiting changes nothing. What was written before is complete (Arm ARM B2.3.12).
+    unsafe { asm!("dsb sy", "wfi", options(nostack, preserves_flags)) };
+    service(Interrupted::Kernel);
+}

@@ -1,0 +1,117 @@
+//! arm64: a kernel at EL2 where the CPU has VHE and the machine starts there, at EL1 otherwise. EL1's register names are
+//! used throughout; at EL2 with E2H set they mean EL2's (Arm ARM D8.2, "Virtualization Host Extensions").
+
+pub use super::{cell, mmio};
+
+mod boot;
+mod branch;
+mod call;
+mod compat;
+mod compat_signal;
+mod cpuinfo;
+mod emulate;
+mod entry;
+mod exception;
+mod features;
+mod fp;
+mod frame;
+mod gic;
+mod memory;
+mod memory_map;
+mod points;
+mod psci;
+mod records;
+mod start;
+mod sve;
+mod sve_calls;
+mod sve_frame;
+mod sve_set;
+mod syscall;
+mod sysreg;
+mod tlb;
+
+pub mod cpu;
+pub mod irq;
+pub mod mmu;
+pub mod order;
+pub mod power;
+pub mod regset;
+pub mod signal;
+pub mod smp;
+pub mod thread;
+pub mod time;
+pub mod uaccess;
+pub mod virt;
+
+pub use crate::arch::task::{adopt, current, current_arc, switch, try_current};
+pub use branch::{is_taken, jump_to};
+pub use call::ends_in_call;
+pub use entry::call_with_full_frame;
+#[cfg(feature = "selftest")]
+pub use exception::wild_access;
+pub use features::{features, hwcap, hwcap_names, reread_hw_access_flag};
+pub use frame::Frame;
+pub use points::leave as leave_debug;
+pub use sve_calls::dropping_table;
+pub use thread::{ThreadState, enter_user, work};
+
+use linux_raw_sys::prctl::{PR_SVE_GET_VL, PR_SVE_SET_VL};
+
+use crate::errno::{Errno, Result};
+
+/// Bytes in a page.
+pub const PAGE_SIZE: usize = 4096;
+/// The first address above those of programs.
+pub const USER_END: usize = 1 << 48;
+/// Below what mappings lie: all of it.
+pub const MAP_WINDOW: usize = USER_END;
+/// Bytes of a kernel stack, its top included.
+pub const KERNEL_STACK_SIZE: usize = 16 << 10;
+/// How many CPUs there can be.
+pub const MAX_CPUS: usize = 64;
+/// What Linux calls its source of time.
+pub const CLOCK_SOURCE: &str = "arch_sys_counter";
+/// What uname calls the machine.
+pub const UTS_MACHINE: &str = "aarch64";
+/// The same for who asks as a 32-bit Linux.
+pub const UTS_MACHINE_32: &str = "armv8l";
+/// What of a personality no program begins with.
+pub const LOST_PERSONALITY: u32 = 0x0040_0000; // READ_IMPLIES_EXEC
+
+/// The first address above those of programs, for what has to know it exactly.
+#[inline(always)]
+pub const fn user_end() -> usize {
+    USER_END
+}
+
+/// What programs run here.
+pub static ABIS: &[super::Abi] = &[
+    super::Abi {
+        wide: true,
+        machine: 183,
+        flags: 0,
+        end: user_end,
+        platform: "aarch64",
+        available: || true,
+        hwcap,
+        map: super::vdso::map,
+        start: |entry, sp| Frame::user(entry, sp, 0),
+    },
+    compat::ABI,
+];
+
+pub use compat::calls as specific_calls;
+/// Whether tables of system calls hold those of 32-bit programs.
+pub const NARROW_CALLS: bool = true;
+
+/// prctl(2) where it concerns the architecture.
+///
+/// # Errors
+/// EINVAL: it has no such option.
+pub fn prctl(option: u32, argument: usize) -> Result<usize> {
+    match option {
+        PR_SVE_SET_VL => sve::set_vl(argument),
+        PR_SVE_GET_VL => sve::get_vl(),
+        _ => Err(Errno::EINVAL),
+    }
+}

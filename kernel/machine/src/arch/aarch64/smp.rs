@@ -1,0 +1,120 @@
+//! The other CPUs: started by the firmware, they probe themselves and wait until the boot CPU has settled what all have.
+
+use core::arch::asm;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+
+use alloc::boxed::Box;
+
+use dtoolkit::Node;
+use dtoolkit::fdt::Fdt;
+
+use super::cpu::{self, Cpu};
+use super::{MAX_CPUS, boot, features, gic, irq, memory_map, mmu, psci, sysreg, time};
+use crate::fdt;
+use crate::mm::kmap::KernelStack;
+use crate::upcall;
+
+/// The affinity fields of MPIDR_EL1.
+pub(super) const AFFINITY: usize = 0xff_00ff_ffff;
+/// How long the boot CPU waits for the others to probe themselves.
+pub(super) const PATIENCE_NS: u64 = 2_000_000_000;
+
+static PROBED: AtomicUsize = AtomicUsize::new(0);
+static RELEASED: AtomicBool = AtomicBool::new(false);
+
+/// Starts all other CPUs of the tree, and waits until they have told what they have.
+pub(super) fn bring_up(tree: Fdt) {
+    let mut started = 0;
+    let boot = cpu::this().mpidr.load(Relaxed);
+    let nodes = tree
+        .find_node("/cpus")
+        .into_iter()
+        .flat_map(|node| node.children());
+    for node in nodes
+        .filter(|node| fdt::text_of(node, "device_type") == Some("cpu") && fdt::is_enabled(node))
+    {
+        let Some(mpidr) = fdt::number_of_cells(&node, "reg") else {
+            continue;
+        };
+        if mpidr == boot {
+            continue;
+        }
+        if started + 1 == MAX_CPUS {
+            crate::log!("CPU {mpidr:#x} and those after it stay off: {MAX_CPUS} is the limit");
+            break;
+        }
+        match start(started + 1, mpidr) {
+            Ok(()) => started += 1,
+            Err(why) => crate::log!("CPU {mpidr:#x} does not start: {why}"),
+        }
+    }
+    let deadline = time::now_ticks() + time::ns_to_ticks(PATIENCE_NS);
+    while PROBED.load(Acquire) < started && time::now_ticks() < deadline {
+        core::hint::spin_loop();
+    }
+}
+
+fn start(index: usize, mpidr: usize) -> Result<(), isize> {
+    const NO_MEMORY: isize = -12;
+    let (Ok(stack), Ok(overflow)) = (KernelStack::new(), KernelStack::new()) else {
+        return Err(NO_MEMORY);
+    };
+    let cpu: &'static Cpu = Box::leak(Box::new(Cpu::new(index)));
+    // SAFETY: nobody else knows it yet.
+    unsafe { cpu.init_above() };
+    cpu.start_stack.set(stack.top());
+    cpu.overflow_stack.set(overflow.top());
+    cpu.mpidr.store(mpidr, Relaxed);
+    // A CPU that starts has caches off, then reads this through translation with caches on: coherent by then.
+    let entry = mmu::virt_to_phys(boot::start_other as *const () as usize);
+    cpu::expect(index);
+    psci::cpu_on(mpidr, entry, cpu as *const Cpu as usize)?;
+    // The CPU runs on them for ever.
+    core::mem::forget((stack, overflow));
+    Ok(())
+}
+
+/// First Rust of another CPU.
+pub(super) extern "C" fn other_cpu() -> ! {
+    memory_map::forget_programs_half();
+    features::fold();
+    PROBED.fetch_add(1, AcqRel);
+    while !RELEASED.load(Acquire) {
+        // SAFETY: waits for an event, of which `start_others` makes one.
+        unsafe { asm!("wfe", options(nomem, nostack, preserves_flags)) };
+    }
+    // Branches may have been patched since (Arm ARM B2.2.5).
+    sysreg::isb();
+    if !features::start_cpu() {
+        loop {
+            // SAFETY: waits for nothing.
+            unsafe { asm!("wfi", options(nomem, nostack, preserves_flags)) };
+        }
+    }
+    gic::start_cpu();
+    time::start_cpu();
+    upcall::start_cpu();
+    cpu::publish(cpu::this());
+    upcall::idle()
+}
+
+/// Lets the other CPUs run threads.
+pub fn start_others() {
+    RELEASED.store(true, Release);
+    // SAFETY: a barrier and an event.
+    unsafe { asm!("dsb ishst", "sev", options(nostack, preserves_flags)) };
+}
+
+/// Interrupts a CPU, so that it looks for work.
+pub fn kick(index: usize) {
+    if let Some(cpu) = cpu::get(index) {
+        gic::send(irq::IPI, cpu.mpidr.load(Relaxed));
+    }
+}
+
+/// Interrupts the guest that a CPU runs, so that it looks at its interrupts.
+pub fn kick_guest(index: usize) {
+    if let Some(cpu) = cpu::get(index) {
+        gic::send(irq::KICK, cpu.mpidr.load(Relaxed));
+    }
+}

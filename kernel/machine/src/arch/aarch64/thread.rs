@@ -1,0 +1,540 @@
+//! What the hardware holds for a thread, and switching from one to another.
+
+use alloc::boxed::Box;
+use core::arch::{asm, naked_asm};
+use core::cell::{Cell, UnsafeCell};
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering::*};
+
+use super::cpu::{self, Cpu};
+use super::entry;
+use super::fp::{self, FpState};
+use super::frame::{Frame, StackTop};
+use super::points::{self, Points};
+use super::sve::{self, Image, Lengths};
+use super::sysreg::{read, write};
+use crate::arch::task;
+use crate::errno::Result;
+use crate::mm::kmap::KernelStack;
+use crate::upcall;
+
+/// Bits of a thread's work word: why it must not return to its program yet.
+pub mod work {
+    /// Another thread should run first.
+    pub const NEED_RESCHED: u32 = 1 << 0;
+    /// A signal may be due.
+    pub const SIGNAL: u32 = 1 << 1;
+    /// The thread is traced.
+    pub const TRACE: u32 = 1 << 2;
+    /// The program is to learn its CPU, or to leave a restartable sequence.
+    pub const RSEQ: u32 = 1 << 3;
+    /// The thread waits for memory first.
+    pub const MEMORY: u32 = 1 << 4;
+}
+
+/// What a switch moves of a thread's program: its thread pointers with V0 to V31, unless `ThreadState::moved` is another than 0.
+mod moved {
+    /// V0 to V31.
+    pub const FP: u8 = 0;
+    /// Nothing: it has no program.
+    pub const NOTHING: u8 = 1;
+    /// SVE's registers.
+    pub const SVE: u8 = 2;
+}
+
+/// Where a thread that is switched out goes on: what a call keeps (AAPCS64, section 6.1.1).
+#[repr(C)]
+struct Context {
+    /// x19 to x29.
+    x: [usize; 11],
+    lr: usize,
+    sp: usize,
+}
+
+/// The hardware's part of a thread: the first field of the kernel's [`Task`](task::Task).
+#[repr(C)]
+pub struct ThreadState {
+    /// Why the thread must not return to its program yet: bits of [`work`]. Anybody may set them.
+    pub work: AtomicU32,
+    /// Whether a CPU runs the thread, or has not yet saved its context.
+    running: AtomicBool,
+    /// One of [`moved`].
+    moved: AtomicU8,
+    context: UnsafeCell<Context>,
+    /// Address of the `StackTop`.
+    top: usize,
+    /// TPIDR_EL0 while switched out.
+    tls: AtomicUsize,
+    /// TPIDRRO_EL0, which only the kernel writes: the thread pointer of a 32-bit program.
+    narrow_tls: AtomicUsize,
+    /// The CPU whose FP/SIMD registers were loaded for this thread last.
+    fp_cpu: AtomicUsize,
+    /// While it uses SVE; V0 to V31 are in it then.
+    sve: UnsafeCell<Image>,
+    sve_lengths: Cell<Lengths>,
+    /// Breakpoints and watchpoints that a tracer set.
+    points: UnsafeCell<Option<Box<Points>>>,
+    /// Address and syndrome of the last fault that earned a signal.
+    fault: Cell<(usize, usize)>,
+    /// Keeps the stack for as long as the thread.
+    _stack: Option<KernelStack>,
+}
+
+// SAFETY: the cells are touched by the CPU that runs the thread, which `running` makes one at a time, or through `&mut`.
+unsafe impl Sync for ThreadState {}
+// SAFETY: as above; nothing in it belongs to a CPU.
+unsafe impl Send for ThreadState {}
+
+const NO_CPU: usize = usize::MAX;
+
+impl ThreadState {
+    fn at(stack: Option<KernelStack>, top: usize, lr: usize, x19: usize, x20: usize) -> Self {
+        let mut x = [0; 11];
+        (x[0], x[1]) = (x19, x20);
+        ThreadState {
+            work: AtomicU32::new(0),
+            running: AtomicBool::new(false),
+            moved: AtomicU8::new(moved::NOTHING),
+            context: UnsafeCell::new(Context { x, lr, sp: top }),
+            top,
+            tls: AtomicUsize::new(0),
+            narrow_tls: AtomicUsize::new(0),
+            fp_cpu: AtomicUsize::new(NO_CPU),
+            sve: UnsafeCell::new(Image::NONE),
+            sve_lengths: Cell::new(Lengths::default()),
+            points: UnsafeCell::new(None),
+            fault: Cell::new((0, 0)),
+            _stack: stack,
+        }
+    }
+
+    /// A thread of the kernel that will call `entry(argument)` when it is first switched to.
+    pub fn new(stack: KernelStack, entry: fn(usize) -> !, argument: usize) -> Self {
+        let top = stack_top(stack.top());
+        Self::at(
+            Some(stack),
+            top,
+            start as *const () as usize,
+            entry as usize,
+            argument,
+        )
+    }
+
+    /// A thread that will return to its program with a copy of `frame` as `change` leaves it: a child of the current
+    /// thread, with a copy of its FP/SIMD registers and thread pointer. Of SVE it has the lengths.
+    #[inline(always)]
+    pub fn new_user(stack: KernelStack, frame: &Frame, change: impl FnOnce(&mut Frame)) -> Self {
+        let top = stack_top(stack.top());
+        let to_user = entry::to_user as *const () as usize;
+        let mut state = Self::at(Some(stack), top, start as *const () as usize, to_user, 0);
+        // SAFETY: `top` lies in the new stack, which nothing else uses yet.
+        change(unsafe {
+            let own = &raw mut (*(top as *mut StackTop)).frame;
+            own.write(frame.clone());
+            &mut *own
+        });
+        *state.moved.get_mut() = moved::FP;
+        *state.tls.get_mut() = read!("tpidr_el0");
+        *state.narrow_tls.get_mut() = read!("tpidrro_el0");
+        // SAFETY: as above; any bytes are registers.
+        fp::save(unsafe { &mut *state.fp() });
+        state.sve_lengths = Cell::new(task::state().sve_lengths());
+        state
+    }
+
+    /// The thread that this CPU has been running since it started, on the stack that it started on. Once per CPU.
+    pub fn adopt_cpu() -> Self {
+        let state = Self::at(None, stack_top(cpu::this().start_stack.get()), 0, 0, 0);
+        state.running.store(true, Relaxed);
+        state
+    }
+
+    /// Where FP and SIMD registers are kept, behind the frame.
+    fn fp(&self) -> *mut FpState {
+        // SAFETY: inside the thread's stack, which lives as long as it.
+        unsafe { &raw mut (*(self.top as *mut StackTop)).fp }
+    }
+
+    /// Whether a CPU runs the thread, or has not saved its context yet.
+    pub fn is_running(&self) -> bool {
+        self.running.load(Acquire)
+    }
+
+    /// The thread pointer of a thread that is not running, or of the current one.
+    pub fn tls(&self) -> usize {
+        if self.is_current() {
+            read!("tpidr_el0")
+        } else {
+            self.tls.load(Relaxed)
+        }
+    }
+
+    /// Sets the thread pointer of a thread that is not running yet, or of the current one.
+    pub fn set_tls(&self, tls: usize) {
+        if self.is_narrow() {
+            self.set_narrow_tls(tls);
+        } else {
+            self.set_wide_tls(tls);
+        }
+    }
+
+    /// Whether the program of a thread that does not run, or of the current one, has 32 bits.
+    pub fn is_narrow(&self) -> bool {
+        // SAFETY: the frame lies at the top of the stack, and nothing changes it meanwhile.
+        unsafe { (*(self.top as *const StackTop)).frame.is_narrow() }
+    }
+
+    fn set_wide_tls(&self, tls: usize) {
+        self.tls.store(tls, Relaxed);
+        if self.is_current() {
+            // SAFETY: the program's own register.
+            unsafe { write!("tpidr_el0", tls) };
+        }
+    }
+
+    fn set_narrow_tls(&self, tls: usize) {
+        self.narrow_tls.store(tls, Relaxed);
+        if self.is_current() {
+            // SAFETY: the program's own register.
+            unsafe { write!("tpidrro_el0", tls) };
+        }
+    }
+
+    /// Zeroes what the current thread's `Frame` does not hold of its program: FP/SIMD registers, thread pointer.
+    pub fn reset_user(&self) {
+        assert!(self.is_current());
+        self.set_wide_tls(0);
+        self.set_narrow_tls(0);
+        self.end_sve();
+        // SAFETY: the current thread's own cell, which a tracer borrows while the thread is stopped.
+        unsafe { *self.points.get() = None };
+        self.set_sve_lengths(self.sve_lengths().after_exec());
+        fp::load(&FpState::new());
+    }
+
+    /// The current thread uses SVE from now on, with what V0 to V31 hold and zero elsewhere. False if programs have none.
+    ///
+    /// # Errors
+    /// ENOMEM
+    pub(super) fn begin_sve(&self) -> Result<bool> {
+        if !sve::present() {
+            return Ok(false);
+        }
+        let mut image = Image::zero(self.sve_lengths().now())?;
+        let mut fp = FpState::new();
+        fp::save(&mut fp);
+        image.set_low(&fp.v);
+        self.load_sve(image);
+        Ok(true)
+    }
+
+    /// Loads `image`, which is of the current thread's length, into this CPU as the current thread's.
+    pub(super) fn load_sve(&self, image: Image) {
+        image.load();
+        self.own_sve(|own| *own = image);
+        // At each switch they are loaded anew.
+        self.fp_cpu.store(NO_CPU, Relaxed);
+        if self.moved.swap(moved::SVE, Relaxed) != moved::SVE {
+            upcall::syscalls_changed();
+        }
+    }
+
+    /// Whether a thread that does not run, or the current one, uses SVE.
+    pub fn uses_sve(&self) -> bool {
+        self.moved.load(Relaxed) == moved::SVE
+    }
+
+    /// The current thread uses SVE no more: only V0 to V31 stay.
+    pub(super) fn end_sve(&self) {
+        if self.uses_sve() {
+            self.own_sve(Image::drop_live);
+            self.moved.store(moved::FP, Relaxed);
+            upcall::syscalls_changed();
+        }
+    }
+
+    /// The current thread's program goes on, debugged: it stops at its points, and after each instruction if it `steps`.
+    pub fn enter_debug(&self, steps: bool) {
+        assert!(self.is_current());
+        // SAFETY: the current thread's own cell, which a tracer borrows while the thread is stopped.
+        let points = unsafe { &*self.points.get() };
+        points::enter(points.as_deref().filter(|points| points.are_on()), steps);
+    }
+
+    /// Whether a tracer set points that are on for a thread that is stopped.
+    pub fn has_points(&self) -> bool {
+        self.with_stopped_points(|points| points.as_ref().is_some_and(|points| points.are_on()))
+    }
+
+    /// As [`ThreadState::with_stopped_frame`], with the points that a tracer set.
+    pub(super) fn with_stopped_points<R>(
+        &self,
+        f: impl FnOnce(&mut Option<Box<Points>>) -> R,
+    ) -> R {
+        assert!(!self.is_running());
+        // SAFETY: as in `with_stopped_frame`.
+        f(unsafe { &mut *self.points.get() })
+    }
+
+    /// Calls `f` with the current thread's image, whose registers are in this CPU. It must not touch a program's memory.
+    pub(super) fn own_sve<R>(&self, f: impl FnOnce(&mut Image) -> R) -> R {
+        assert!(self.is_current());
+        // SAFETY: the current thread's own cell, which only this and the switch borrow.
+        f(unsafe { &mut *self.sve.get() })
+    }
+
+    /// The lengths that a thread that does not run, or the current one, asked for.
+    pub(super) fn sve_lengths(&self) -> Lengths {
+        self.sve_lengths.get()
+    }
+
+    /// Sets them.
+    pub(super) fn set_sve_lengths(&self, lengths: Lengths) {
+        self.sve_lengths.set(lengths);
+    }
+
+    /// Remembers what a fault signal will tell: the address and the syndrome.
+    pub(super) fn set_fault(&self, address: usize, syndrome: usize) {
+        assert!(self.is_current());
+        self.fault.set((address, syndrome));
+    }
+
+    /// Address and syndrome of the current thread's last fault that earned a signal.
+    pub(super) fn fault(&self) -> (usize, usize) {
+        assert!(self.is_current());
+        self.fault.get()
+    }
+
+    /// Calls `f` with the user registers of a thread that is stopped: the tracer holds the lock without which nobody
+    /// wakes it.
+    ///
+    /// # Panics
+    /// If it is running.
+    pub fn with_stopped_frame<R>(&self, f: impl FnOnce(&mut Frame) -> R) -> R {
+        assert!(!self.is_running());
+        // SAFETY: the thread stays stopped, and its frame at the top of its stack is whole, since it stopped on its way to
+        // or from its program; whoever else looks into it takes the same lock.
+        f(unsafe { &mut (*(self.top as *mut StackTop)).frame })
+    }
+
+    /// As [`ThreadState::with_stopped_frame`], with the floating-point registers, which its next switch loads.
+    pub(super) fn with_stopped_fp<R>(&self, f: impl FnOnce(&mut FpState) -> R) -> R {
+        assert!(!self.is_running());
+        self.fp_cpu.store(NO_CPU, Relaxed);
+        // SAFETY: as in `with_stopped_frame`.
+        let fp = unsafe { &mut *self.fp() };
+        self.with_stopped_sve(|image| {
+            if image.is_none() {
+                return f(fp);
+            }
+            image.low(&mut fp.v);
+            let result = f(fp);
+            image.set_low(&fp.v);
+            result
+        })
+    }
+
+    /// As [`ThreadState::with_stopped_frame`], with the registers of SVE: it uses them from now on if there are any.
+    pub(super) fn with_stopped_sve<R>(&self, f: impl FnOnce(&mut Image) -> R) -> R {
+        assert!(!self.is_running());
+        // SAFETY: as in `with_stopped_frame`.
+        let image = unsafe { &mut *self.sve.get() };
+        let result = f(image);
+        let moved = if image.is_none() {
+            moved::FP
+        } else {
+            moved::SVE
+        };
+        self.moved.store(moved, Relaxed);
+        result
+    }
+
+    /// Saves what the program has in this CPU, which the thread leaves.
+    #[inline(always)]
+    fn leave(&self) {
+        if self.moved.load(Relaxed) == moved::FP {
+            self.tls.store(read!("tpidr_el0"), Relaxed);
+            // SAFETY: the CPU's own thread's.
+            fp::save(unsafe { &mut *self.fp() });
+        } else {
+            self.leave_sve();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn leave_sve(&self) {
+        if self.moved.load(Relaxed) == moved::SVE {
+            self.tls.store(read!("tpidr_el0"), Relaxed);
+            // SAFETY: the CPU's own thread's.
+            let (fp, image) = unsafe { (&mut *self.fp(), &mut *self.sve.get()) };
+            fp::save_control(fp);
+            image.leave();
+        }
+    }
+
+    /// Makes this the thread that `cpu`, which is this CPU, runs, and loads what [`ThreadState::leave`] saved; FP and SIMD registers
+    /// not if this CPU still has them.
+    #[inline(always)]
+    fn enter(&self, cpu: &'static Cpu) {
+        let top = self.top as *mut StackTop;
+        // SAFETY: inside the thread's stack, above all that it uses.
+        unsafe { (*top).cpu = cpu };
+        cpu.current.set(self);
+        if self.moved.load(Relaxed) == moved::FP {
+            self.load_tls();
+            if !core::ptr::eq(cpu.fp_owner.get(), self) || self.fp_cpu.load(Relaxed) != cpu.index()
+            {
+                // SAFETY: the thread runs here alone from now on.
+                fp::load(unsafe { &(*top).fp });
+                cpu.fp_owner.set(self);
+                self.fp_cpu.store(cpu.index(), Relaxed);
+            }
+        } else {
+            self.enter_sve(cpu);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn enter_sve(&self, cpu: &'static Cpu) {
+        if self.moved.load(Relaxed) == moved::SVE {
+            self.load_tls();
+            // SAFETY: the thread runs here alone from now on.
+            let (fp, image) = unsafe { (&*self.fp(), &*self.sve.get()) };
+            fp::load_control(fp);
+            image.load();
+            cpu.fp_owner.set(core::ptr::null());
+        }
+    }
+
+    #[inline(always)]
+    fn load_tls(&self) {
+        const { assert!(offset_of!(Self, narrow_tls) == offset_of!(Self, tls) + 8) };
+        // SAFETY: the program's own registers, from two words of the thread that nobody else writes while it is switched to.
+        unsafe {
+            asm!(
+                "ldp {wide}, {narrow}, [{state}, {tls}]",
+                "msr tpidr_el0, {wide}",
+                "msr tpidrro_el0, {narrow}",
+                state = in(reg) self,
+                tls = const offset_of!(Self, tls),
+                wide = out(reg) _,
+                narrow = out(reg) _,
+                options(nostack, preserves_flags, readonly),
+            )
+        };
+    }
+
+    /// Calls `f` with the current thread's user registers. They must be whole: in a system call entered by
+    /// `full_frame_stub!`, in `task::exit_work`, or before the thread's first program.
+    pub fn with_frame<R>(&self, f: impl FnOnce(&mut Frame) -> R) -> R {
+        assert!(self.is_current());
+        // SAFETY: the frame lies at the top of the current thread's stack, above all that is in use, and is this thread's
+        // alone; the closure cannot reach it a second time but through this function, which takes no reference of it out.
+        f(unsafe { &mut (*(self.top as *mut StackTop)).frame })
+    }
+
+    #[inline(always)]
+    fn is_current(&self) -> bool {
+        core::ptr::eq(self, cpu::this().current.get())
+    }
+}
+
+fn stack_top(end: usize) -> usize {
+    end - size_of::<StackTop>()
+}
+
+/// Makes the thread whose state this is, from [`ThreadState::adopt_cpu`], the current one of this CPU.
+pub(in crate::arch) fn adopt(state: &'static ThreadState) {
+    state.enter(cpu::this());
+}
+
+/// Saves what the current thread has in this CPU, and goes on as `next`; returns when something switches back.
+///
+/// # Safety
+/// Both are threads that live until the switch is complete, and no other CPU switches to `next`.
+#[inline(always)]
+pub(in crate::arch) unsafe fn switch(next: &ThreadState) {
+    let cpu = cpu::this();
+    let previous = cpu.current.get();
+    assert!(!previous.is_null() && !core::ptr::eq(previous, next));
+    // SAFETY: the CPU still owns its count of it.
+    let previous = unsafe { &*previous };
+    // The CPU that `next` ran on last may still be saving it.
+    while next.running.load(Acquire) {
+        core::hint::spin_loop();
+    }
+    next.running.store(true, Relaxed);
+    previous.leave();
+    next.enter(cpu);
+    cpu.previous.set(previous);
+    // SAFETY: both contexts belong to this CPU now, and `next`'s was made by `at` or by this very call.
+    unsafe {
+        switch_context(
+            previous.context.get(),
+            next.context.get(),
+            &previous.running,
+        )
+    }
+}
+
+/// Saves the registers that a call keeps, takes those of `next`, and lets others switch to the previous thread: its stack
+/// is not used any more.
+#[unsafe(naked)]
+unsafe extern "C" fn switch_context(
+    previous: *mut Context,
+    next: *const Context,
+    running: *const AtomicBool,
+) {
+    naked_asm!(
+        "mov x9, sp",
+        "stp x19, x20, [x0, {x}]",
+        "stp x21, x22, [x0, {x} + 16]",
+        "stp x23, x24, [x0, {x} + 32]",
+        "stp x25, x26, [x0, {x} + 48]",
+        "stp x27, x28, [x0, {x} + 64]",
+        "stp x29, x30, [x0, {x} + 80]",
+        "str x9, [x0, {sp}]",
+        "ldp x19, x20, [x1, {x}]",
+        "ldp x21, x22, [x1, {x} + 16]",
+        "ldp x23, x24, [x1, {x} + 32]",
+        "ldp x25, x26, [x1, {x} + 48]",
+        "ldp x27, x28, [x1, {x} + 64]",
+        "ldp x29, x30, [x1, {x} + 80]",
+        "ldr x9, [x1, {sp}]",
+        "mov sp, x9",
+        "stlrb wzr, [x2]",
+        "ret",
+        x = const offset_of!(Context, x),
+        sp = const offset_of!(Context, sp),
+    )
+}
+
+const _: () = assert!(offset_of!(Context, lr) == offset_of!(Context, x) + 88);
+
+/// First instructions of a thread: `x19(x20)`, once the scheduler knows that the switch is complete.
+#[unsafe(naked)]
+unsafe extern "C" fn start() {
+    naked_asm!(
+        "mov x29, xzr",
+        "bl {switched}",
+        "mov x0, x20",
+        "mov x30, xzr",
+        "br x19",
+        switched = sym switched,
+    )
+}
+
+extern "C" fn switched() {
+    upcall::switched(task::take_previous());
+}
+
+/// Runs the current thread's program from `frame` on. The thread's stack below its top is forgotten.
+pub fn enter_user(frame: &Frame) -> ! {
+    let state = task::state();
+    state.moved.store(moved::FP, Relaxed);
+    state.with_frame(|own| *own = frame.clone());
+    // SAFETY: the frame at the top is whole.
+    unsafe { entry::leave_to_user(state.top) }
+}

@@ -1,0 +1,351 @@
+//! What a hypervisor needs of the hardware: the world switch, a guest's registers, and its memory.
+
+/// Functions that read and write registers by number, which instructions name by constants alone.
+macro_rules! family {
+    ($(#[$doc:meta])* $read:ident, $(#[$write_doc:meta])* $write:ident: $($number:literal $name:literal)*) => {
+        $(#[$doc])*
+        #[inline]
+        pub fn $read(number: usize) -> u64 {
+            match number { $($number => read!($name) as u64,)* _ => 0 }
+        }
+
+        $(#[$write_doc])*
+        #[inline]
+        pub fn $write(number: usize, value: u64) {
+            // SAFETY: concerns a guest alone, when it is entered next, or a program that is debugged.
+            unsafe { match number { $($number => write!($name, value),)* _ => {} } }
+        }
+    };
+}
+
+pub mod controller;
+pub(super) mod debug;
+pub mod interrupt;
+mod stage2;
+pub mod sve;
+mod system;
+pub mod timer;
+mod world;
+
+pub use controller::Controller;
+pub use debug::{Debug, points};
+pub use stage2::Stage2;
+pub use sve::Sve;
+pub use system::{Keys, Name, System, encoding};
+pub use world::{Left, Registers};
+
+use super::fp::{self, FpState};
+use super::gic;
+use super::irq;
+use super::sysreg::{at_el2, isb, read, write};
+
+/// HCR_EL2 while a guest runs (Arm ARM D24.2.59): translation; set/way operations act on all; interrupts and system
+/// errors are the host's; maintenance reaches the inner-shareable domain; WFI, ID registers, SMC, implementation-defined
+/// registers, auxiliary control and set/way operations trap; EL1 is AArch64; the host is at EL2; registers of LORegions and of
+/// error records trap, of which guests have none.
+const HCR: u64 = 1
+    | 1 << 1
+    | 0b111 << 3
+    | 1 << 9
+    | 1 << 10
+    | 1 << 13
+    | 0b111 << 18
+    | 1 << 21
+    | 1 << 22
+    | 1 << 31
+    | 1 << 34
+    | 1 << 35
+    | 1 << 36;
+/// HCR_EL2.APK and API: neither keys nor instructions of pointer authentication trap.
+const AUTHENTICATION: u64 = 0b11 << 40;
+/// HCR_EL2.TWE: WFE traps too.
+const TRAP_WAIT_FOR_EVENT: u64 = 1 << 14;
+/// HCR_EL2.VSE: a system error is pending in the guest.
+const ERROR_PENDING: u64 = 1 << 8;
+/// MDCR_EL2 while a guest runs: the OS lock, performance registers, statistical profiling and trace filters trap, the host's
+/// number of counters stays (D24.2.97).
+const MDCR: usize = 1 << 19 | 1 << 14 | 0b11 << 10 | 0b11 << 5;
+/// MPIDR_EL1.RES1.
+const MPIDR: u64 = 1 << 31;
+/// CNTHCTL_EL2 with E2H: a guest has the physical counter, and the physical timer of EL1 (D24.2.31). The host is not concerned.
+const TIMERS: usize = 0b11 << 10;
+/// CPTR_EL2.FPEN, which is where CPACR_EL1 has it (D24.2.36): FP and SIMD registers do not trap.
+const FP_ON: usize = 0b11 << 20;
+/// CPTR_EL2.TTA and TAM: trace registers and activity monitors trap.
+const OTHERS_TRAP: usize = 1 << 28 | 1 << 30;
+/// ICC_SRE_EL2: the interface is used by registers, by guests too (Arm IHI 0069, 12.2.24).
+const BY_REGISTERS: usize = 0b1111;
+
+/// ID_AA64PFR0_EL1.GIC: the controller has registers.
+const CONTROLLER_FIELD: usize = 24;
+
+/// Whether guests can run here.
+pub fn available() -> bool {
+    at_el2() && stage2::possible() && read!("id_aa64pfr0_el1") >> CONTROLLER_FIELD & 0xf != 0
+}
+
+/// ID_AA64PFR0_EL1.RAS: system errors have syndromes of their own.
+const RAS_FIELD: usize = 28;
+
+/// Whether a system error that a guest is given can have a syndrome.
+pub fn errors_have_syndromes() -> bool {
+    read!("id_aa64pfr0_el1") >> RAS_FIELD & 0xf != 0
+}
+
+/// ID_AA64MMFR1_EL1.HCX, ID_AA64ISAR2_EL1.MOPS; HCRX_EL2.MSCEn: guests have instructions that copy memory (D24.2.60).
+const HCRX_FIELD: usize = 40;
+const COPIES_FIELD: usize = 16;
+const COPIES: usize = 1 << 11;
+
+/// What guests read from a register that is this CPU's own, by its encoding.
+pub fn own(register: u16) -> Option<u64> {
+    const CACHE_TYPE: u16 = encoding(3, 3, 0, 0, 1);
+    const CACHE_LEVELS: u16 = encoding(3, 1, 0, 0, 1);
+    const MODEL: u16 = encoding(3, 0, 0, 0, 0);
+    const REVISION: u16 = encoding(3, 0, 0, 0, 6);
+    const AUXILIARY: u16 = encoding(3, 1, 0, 0, 7);
+    let value = match register {
+        CACHE_TYPE => read!("ctr_el0"),
+        CACHE_LEVELS => read!("clidr_el1"),
+        MODEL => read!("midr_el1"),
+        REVISION => read!("revidr_el1"),
+        AUXILIARY => read!("aidr_el1"),
+        _ => return None,
+    };
+    Some(value as u64)
+}
+
+/// What the virtual counter of the guest that is in this CPU is behind the physical one, in ticks.
+pub fn counter_offset() -> u64 {
+    read!("cntvoff_el2") as u64
+}
+
+fn let_copy() {
+    let has = |register: usize, field: usize| register >> field & 0xf != 0;
+    let copies = has(read!("S3_0_C0_C6_2"), COPIES_FIELD);
+    if has(read!("id_aa64mmfr1_el1"), HCRX_FIELD) {
+        // HCRX_EL2.
+        // SAFETY: concerns guests alone.
+        unsafe { write!("S3_4_C1_C2_2", if copies { COPIES } else { 0 }) };
+    }
+}
+
+fn set_error_syndrome(syndrome: u64) {
+    if errors_have_syndromes() {
+        // VSESR_EL2.
+        // SAFETY: concerns a guest alone.
+        unsafe { write!("S3_4_C5_C2_3", syndrome) };
+    }
+}
+
+/// Readies this CPU for guests, whose interrupt controllers interrupt the host by `maintenance`.
+pub(super) fn start_cpu(maintenance: Option<u32>) {
+    if !available() {
+        return;
+    }
+    timer::stop();
+    // SAFETY: no guest runs, and the host's interface is used by registers already.
+    unsafe {
+        write!("S3_4_C12_C9_5", BY_REGISTERS);
+        write!("S3_4_C12_C11_0", 0usize);
+        write!("cnthctl_el2", read!("cnthctl_el2") | TIMERS);
+    }
+    let_copy();
+    isb();
+    let timers = [timer::VIRTUAL, timer::PHYSICAL];
+    timers
+        .into_iter()
+        .chain([irq::KICK])
+        .chain(maintenance)
+        .for_each(gic::enable);
+}
+
+/// All that the hardware holds for a virtual CPU while it runs.
+pub struct Guest {
+    /// General registers, and the last exit.
+    pub registers: Registers,
+    /// System registers.
+    pub system: System,
+    /// FP and SIMD registers. Of a guest with SVE only what controls them: the others are parts of SVE's.
+    pub fp: FpState,
+    /// SVE's, if the guest has them.
+    pub sve: Option<Sve>,
+    /// Keys of pointer authentication, if the guest has that.
+    pub keys: Option<Keys>,
+    /// The program's, while the guest's are in the CPU.
+    program: FpState,
+    /// The interrupt controller's interface, its list registers aside.
+    pub controller: Controller,
+    /// Debug registers.
+    pub debug: Debug,
+    /// What MPIDR_EL1's affinity fields read as.
+    pub affinity: u64,
+    /// What CNTVCT_EL0 is behind CNTPCT_EL0, in ticks.
+    pub counter_offset: u64,
+    /// SPSR_abt, _und, _irq and _fiq: of a 32-bit EL1, which no guest has, but monitors save and restore.
+    pub banked: [u64; 4],
+    /// Other registers that no guest has, but monitors save and restore.
+    pub kept: [u64; 6],
+    /// The syndrome of a system error that it has not taken yet.
+    pub error: Option<u64>,
+    /// DISR_EL1: the system error that an ESB found, where those have syndromes.
+    pub deferred: u64,
+    /// Whether its CPU is wanted by others, so that it is left when it waits for an event.
+    pub shares_cpu: bool,
+}
+
+/// What becomes of a guest that was left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// It goes on.
+    Enter,
+    /// It goes on with its FP and SIMD registers, whose use it was left for.
+    GiveFp,
+    /// The host takes over.
+    Leave,
+}
+
+impl Guest {
+    /// At reset.
+    pub fn new() -> Self {
+        let registers = Registers {
+            x: [0; 31],
+            sp: 0,
+            pc: 0,
+            pstate: 0x3c5,
+            syndrome: 0,
+            address: 0,
+            page: 0,
+        };
+        Guest {
+            registers,
+            system: System::RESET,
+            fp: FpState::new(),
+            sve: None,
+            keys: None,
+            program: FpState::new(),
+            controller: Controller::default(),
+            debug: Debug::default(),
+            affinity: 0,
+            counter_offset: 0,
+            banked: [0; 4],
+            // FPEXC32_EL2 has bits that are one.
+            kept: [0, 0, 0, 0, 0, 0x700],
+            error: None,
+            deferred: 0,
+            shares_cpu: false,
+        }
+    }
+
+    /// Runs the guest. At each exit `answer` says whether it goes on at once. It runs with the guest's context in this CPU,
+    /// so it must not wait, touch a program's memory, or change translations. `vcpu` is its number among those that have the same
+    /// memory. Returns why the guest was left last.
+    ///
+    /// FP and SIMD registers stay the program's until the guest uses its own: many a guest is left before it does.
+    pub fn run(
+        &mut self,
+        memory: &Stage2,
+        vcpu: u32,
+        mut answer: impl FnMut(&mut Registers, Left) -> Next,
+    ) -> Left {
+        // To programs this is a system call, which need not keep vectors.
+        crate::arch::task::state().end_sve();
+        let (thread, narrow) = (read!("tpidr_el0"), read!("tpidrro_el0"));
+        let features = read!("cpacr_el1");
+        let (host, vectors, traps) = (read!("hcr_el2"), read!("vbar_el1"), read!("mdcr_el2"));
+        // SAFETY: these concern the guest alone.
+        unsafe {
+            write!("vmpidr_el2", self.affinity | MPIDR);
+            write!("cntvoff_el2", self.counter_offset);
+            write!("mdcr_el2", traps | MDCR | self.debug.traps());
+        }
+        let has_errors = errors_have_syndromes();
+        if has_errors {
+            // VDISR_EL2.
+            // SAFETY: concerns the guest alone.
+            unsafe { write!("S3_4_C12_C1_1", self.deferred) };
+        }
+        self.system.load();
+        self.controller.load();
+        self.debug.load();
+        memory.load();
+        let guest_vectors = &raw const world::guest_vectors as usize;
+        let mut configuration = HCR;
+        if self.shares_cpu {
+            configuration |= TRAP_WAIT_FOR_EVENT;
+        }
+        if let Some(keys) = &self.keys {
+            configuration |= AUTHENTICATION;
+            keys.load();
+        }
+        if let Some(syndrome) = self.error {
+            configuration |= ERROR_PENDING;
+            set_error_syndrome(syndrome);
+        }
+        // SAFETY: nothing from here to the return of both touches a program's memory, and the vectors are those that
+        // leave a guest; interrupts are masked.
+        unsafe {
+            write!("vbar_el1", guest_vectors);
+            write!("hcr_el2", configuration);
+            write!("cpacr_el1", features & !(FP_ON | sve::ON) | OTHERS_TRAP);
+        }
+        if memory.others_ran(vcpu) {
+            stage2::forget_here();
+        }
+        let mut has_fp = false;
+        let left = loop {
+            // SAFETY: the guest's context, translation, vectors and configuration were set above.
+            let left = unsafe { world::enter(&raw mut self.registers) };
+            match answer(&mut self.registers, left) {
+                Next::Enter => {}
+                Next::GiveFp => {
+                    let own = if self.sve.is_some() { sve::ON } else { 0 };
+                    // SAFETY: concerns the guest alone, as the kernel has no use for them.
+                    unsafe { write!("cpacr_el1", features & !sve::ON | own | OTHERS_TRAP) };
+                    isb();
+                    fp::save(&mut self.program);
+                    fp::load(&self.fp);
+                    self.sve.iter().for_each(Sve::load);
+                    has_fp = true;
+                }
+                Next::Leave => break left,
+            }
+        };
+        if self.error.is_some() && read!("hcr_el2") as u64 & ERROR_PENDING == 0 {
+            self.error = None;
+        }
+        if has_fp {
+            fp::save(&mut self.fp);
+            self.sve.iter_mut().for_each(Sve::save);
+            fp::load(&self.program);
+        }
+        // SAFETY: the host's own again; no guest runs.
+        unsafe {
+            write!("hcr_el2", host);
+            write!("vbar_el1", vectors);
+            write!("cpacr_el1", features);
+        }
+        isb();
+        if has_errors {
+            self.deferred = read!("S3_4_C12_C1_1") as u64;
+        }
+        self.system.save();
+        if let Some(keys) = &mut self.keys {
+            keys.save();
+            // The program has none: with a guest's it could sign in that guest's name.
+            Keys::RESET.load();
+        }
+        self.controller.save();
+        self.debug.save();
+        timer::stop();
+        // SAFETY: the host's own again.
+        unsafe {
+            write!("cntvoff_el2", 0usize);
+            write!("mdcr_el2", traps);
+            write!("tpidr_el0", thread);
+            write!("tpidrro_el0", narrow);
+        }
+        isb();
+        left
+    }
+}

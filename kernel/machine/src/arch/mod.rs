@@ -1,0 +1,68 @@
+//! The border between the kernel and its hardware: the architectures offer the same names.
+
+mod above;
+mod boot_stack;
+pub mod branch;
+pub mod cell;
+mod compat_info;
+#[cfg(feature = "selftest")]
+mod copies;
+mod cpus;
+mod interrupted;
+pub mod lock;
+pub mod mmio;
+mod prot;
+mod syscall;
+pub mod task;
+pub mod text;
+mod ticks;
+pub mod vdso;
+
+pub use compat_info::compat_info;
+pub use syscall::{Call, Syscall, SyscallTable};
+
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(target_arch = "aarch64")]
+pub use aarch64::*;
+
+#[cfg(target_arch = "riscv64")]
+mod riscv64;
+#[cfg(target_arch = "riscv64")]
+pub use riscv64::*;
+
+/// What programs of one instruction set are, and what they are given.
+pub struct Abi {
+    /// Whether addresses have 64 bits (ELFCLASS64), or 32.
+    pub wide: bool,
+    /// `e_machine`.
+    pub machine: u16,
+    /// Bits of `e_flags` of which one must be set; 0 for none.
+    pub flags: u32,
+    /// The first address above those of its programs.
+    pub end: fn() -> usize,
+    /// AT_PLATFORM.
+    pub platform: &'static str,
+    /// Whether this machine runs such programs.
+    pub available: fn() -> bool,
+    /// AT_HWCAP and AT_HWCAP2.
+    pub hwcap: fn() -> (u64, u64),
+    /// Maps the kernel's pages of a new program; returns where the vDSO lies, or what stands for it; 0 for none.
+    pub map: fn(&crate::mm::AddressSpace) -> crate::errno::Result<usize>,
+    /// A program's first registers, from the address of its first instruction and its stack.
+    pub start: fn(usize, usize) -> Frame,
+}
+
+/// The kernel's own tests (`.selftests` in kernel.ld).
+#[cfg(feature = "selftest")]
+pub fn selftests() -> &'static [crate::selftest::Test] {
+    use crate::selftest::Test;
+    unsafe extern "C" {
+        static __selftests_start: u8;
+        static __selftests_end: u8;
+    }
+    let (start, end) = (&raw const __selftests_start, &raw const __selftests_end);
+    let (start, end) = (start.cast::<Test>(), end.cast::<Test>());
+    // SAFETY: the linker script puts the tests, and nothing else, between the two symbols.
+    unsafe { core::slice::from_raw_parts(start, end.offset_from_unsigned(start)) }
+}

@@ -1,0 +1,181 @@
+//! What each CPU keeps for itself. `tp` points to it while the kernel runs.
+
+use core::arch::asm;
+use core::cell::Cell;
+use core::fmt;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+
+use super::cell::CpuLocal;
+use super::thread::ThreadState;
+use super::{features, mmu};
+use crate::arch::SyscallTable;
+use crate::arch::above::Room;
+use crate::mm;
+use crossings::Table;
+
+/// One CPU's own data. Other CPUs may look at the atomics and the index only.
+#[repr(C, align(128))]
+pub struct Cpu {
+    /// The thread that runs here; null before the first.
+    pub(in crate::arch) current: Cell<*const ThreadState>,
+    /// The thread that ran here before it.
+    pub(in crate::arch) previous: Cell<*const ThreadState>,
+    /// Where crossings are counted.
+    pub(super) crossings: Cell<&'static Table>,
+    /// What system calls are dispatched by.
+    pub(super) syscalls: Cell<&'static SyscallTable>,
+    /// Where a trap from the kernel keeps registers before it may touch the stack.
+    pub(super) spill: Cell<[usize; 4]>,
+    /// t0, t1, `sepc`, `scause`, `stval` and `sstatus` of a trap from the kernel while its frame is stored, which may trap itself.
+    pub(super) outer: Cell<[usize; 6]>,
+    /// The word that tells of new kernel mappings, and this CPU's bit in it.
+    pub(super) unseen: Cell<&'static AtomicU64>,
+    pub(super) unseen_bit: Cell<u64>,
+    /// Top of the stack that an overflow is reported on.
+    pub(super) overflow_stack: Cell<usize>,
+    /// Top of the stack that the CPU started on.
+    pub(super) start_stack: Cell<usize>,
+    index: usize,
+    /// The hart's number.
+    pub(super) hart: AtomicUsize,
+    /// Free frames.
+    pub frames: CpuLocal<mm::frame::Cache>,
+    /// Page tables without entries.
+    pub tables: CpuLocal<mm::EmptyTables>,
+    /// Free heap objects.
+    pub heap: CpuLocal<mm::heap::Cache>,
+    /// The program's address space that is in use.
+    pub space: mm::space::Active,
+    above: Room,
+}
+
+// SAFETY: the cells are used by this CPU alone (private to `arch`, whose callers go through `this`), the rest is atomic,
+// constant, or checks its owner itself.
+unsafe impl Sync for Cpu {}
+
+/// The CPU that the machine starts on.
+pub(super) static BOOT: Cpu = Cpu::new(0);
+static NO_COUNTS: Table = Table::new();
+static NOTHING_UNSEEN: AtomicU64 = AtomicU64::new(0);
+
+impl Cpu {
+    pub(super) const fn new(index: usize) -> Self {
+        Cpu {
+            current: Cell::new(core::ptr::null()),
+            previous: Cell::new(core::ptr::null()),
+            crossings: Cell::new(&NO_COUNTS),
+            syscalls: Cell::new(&crate::arch::syscall::NONE),
+            spill: Cell::new([0; 4]),
+            outer: Cell::new([0; 6]),
+            unseen: Cell::new(&NOTHING_UNSEEN),
+            unseen_bit: Cell::new(0),
+            overflow_stack: Cell::new(0),
+            start_stack: Cell::new(0),
+            index,
+            hart: AtomicUsize::new(0),
+            frames: CpuLocal::new(mm::frame::Cache::new()),
+            tables: CpuLocal::new(mm::EmptyTables::new()),
+            heap: CpuLocal::new(mm::heap::Cache::new()),
+            space: mm::space::Active::new(),
+            above: Room::new(),
+        }
+    }
+
+    /// Lets the kernel above make what it keeps for this CPU.
+    ///
+    /// # Safety
+    /// Once, before anybody else knows the CPU.
+    pub(super) unsafe fn init_above(&self) {
+        // SAFETY: as the caller says.
+        unsafe { self.above.init() };
+    }
+
+    /// What the kernel above keeps for this CPU.
+    #[inline(always)]
+    pub fn above<T: Above>(&self) -> &T {
+        self.above.get()
+    }
+
+    /// The CPU's number, from 0.
+    #[inline(always)]
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// The hart's number.
+    pub(super) fn hart(&self) -> usize {
+        self.hart.load(Relaxed)
+    }
+
+    /// The counters of the thread that runs here.
+    #[inline(always)]
+    pub fn crossings(&self) -> &'static Table {
+        self.crossings.get()
+    }
+
+    /// Counts into another table from now on: this CPU's of another counting group.
+    ///
+    /// # Panics
+    /// If this is another CPU.
+    #[inline]
+    pub fn set_crossings(&self, table: &'static Table) {
+        assert!(core::ptr::eq(self, this()));
+        self.crossings.set(table);
+    }
+
+    /// Dispatches system calls by another table from now on: the plain one or the tracing one.
+    ///
+    /// # Panics
+    /// If this is another CPU.
+    #[inline]
+    pub fn set_syscalls(&self, table: &'static SyscallTable) {
+        assert!(core::ptr::eq(self, this()));
+        self.syscalls.set(table);
+    }
+
+    /// Address of the running thread; 0 before the first.
+    #[inline(always)]
+    pub(in crate::arch) fn current_address(&self) -> usize {
+        self.current.get() as usize
+    }
+
+    /// The thread that runs here.
+    #[inline(always)]
+    pub(super) fn thread(&self) -> &ThreadState {
+        // SAFETY: a thread lives at least as long as it runs, and this CPU runs it.
+        unsafe { &*self.current.get() }
+    }
+}
+
+pub use crate::arch::above::{Above, assert_fits};
+pub use crate::arch::cpus::{count, get, possible};
+pub(super) use crate::arch::cpus::{expect, publish};
+
+/// This CPU.
+#[inline(always)]
+pub fn this() -> &'static Cpu {
+    let cpu: *const Cpu;
+    // SAFETY: reads a register. Not `pure`: a thread that was switched out may come back on another CPU.
+    unsafe { asm!("mv {}, tp", out(reg) cpu, options(nomem, nostack, preserves_flags)) };
+    // SAFETY: the boot path and every entry point `tp` to a `Cpu` that lives for ever.
+    unsafe { &*cpu }
+}
+
+/// Writes the block of `/proc/cpuinfo` for one CPU, as Linux does.
+pub fn describe(index: usize, out: &mut dyn fmt::Write) -> fmt::Result {
+    let Some(cpu) = get(index) else { return Ok(()) };
+    let all = features::features();
+    let [vendor, architecture, implementation] = all.facts().ids;
+    writeln!(out, "processor\t: {index}\nhart\t\t: {}", cpu.hart())?;
+    writeln!(out, "isa\t\t: rv64{}", all.extensions())?;
+    writeln!(out, "mmu\t\t: sv{}", 9 * mmu::levels() + 12)?;
+    let (own, design) = features::of_hart(cpu.hart()).unwrap_or((all.extensions(), None));
+    if let Some(design) = design {
+        writeln!(out, "uarch\t\t: {design}")?;
+    }
+    writeln!(
+        out,
+        "mvendorid\t: {vendor:#x}\nmarchid\t\t: {architecture:#x}\nmimpid\t\t: {implementation:#x}"
+    )?;
+    writeln!(out, "hart isa\t: rv64{own}\n")
+}

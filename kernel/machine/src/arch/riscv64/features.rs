@@ -1,0 +1,194 @@
+//! What all harts have, and what programs are told of it.
+
+use core::arch::asm;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use dtoolkit::Node;
+use dtoolkit::fdt::{Fdt, FdtNode};
+use isa::hwprobe::{Facts, Misaligned};
+use isa::{Extension, Extensions, Hart, Usable};
+use spin::Once;
+
+use super::{mmu, sbi, vector};
+use crate::arch::branch::{self, Key};
+use crate::fdt;
+
+/// What all harts have.
+pub struct Features {
+    extensions: Extensions,
+    facts: Facts,
+}
+
+/// Bytes that `cbo.zero` is used for.
+pub(super) const ZERO_BLOCK: usize = 64;
+
+static FEATURES: Once<Features> = Once::new();
+/// Sstc, for before and after the rest is settled.
+static SSTC: AtomicBool = AtomicBool::new(false);
+
+/// What all harts have.
+///
+/// # Panics
+/// Before the boot CPU has settled it.
+#[inline]
+pub fn features() -> &'static Features {
+    FEATURES.get().expect("settled at boot")
+}
+
+/// Whether harts have `stimecmp`.
+#[inline(always)]
+pub(super) fn sstc() -> bool {
+    SSTC.load(Relaxed)
+}
+
+impl Features {
+    /// Whether the hardware sets an entry's Accessed and Dirty bits (Svadu without Svade).
+    #[inline]
+    pub fn hw_access_flag(&self) -> bool {
+        self.has(Extension::Svadu) && !self.has(Extension::Svade)
+    }
+
+    pub(super) fn has(&self, extension: Extension) -> bool {
+        self.extensions.has(extension)
+    }
+
+    /// The facts that `riscv_hwprobe` tells.
+    pub(super) fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// What `/proc/cpuinfo` shows.
+    pub(super) fn extensions(&self) -> Extensions {
+        self.extensions
+    }
+}
+
+/// Reads what the harts in `tree` have. Returns the time counter's frequency in hertz.
+pub(super) fn init(tree: Fdt) -> u64 {
+    let harts = harts(tree);
+    let all = harts
+        .clone()
+        .map(|node| extensions(&node))
+        .reduce(Extensions::and)
+        .unwrap_or(Extensions::NONE);
+    let number = |node: &FdtNode, name| fdt::number(node, name).unwrap_or(0) as u64;
+    let block = |name| {
+        let sizes = harts.clone().map(|node| number(&node, name));
+        sizes.reduce(|a, b| if a == b { a } else { 0 }).unwrap_or(0)
+    };
+    let zicboz_block = block("riscv,cboz-block-size");
+    let frequency = tree
+        .find_node("/cpus")
+        .map_or(0, |cpus| number(&cpus, "timebase-frequency"));
+    let vector = all.has(Extension::Zve32x);
+    if vector {
+        vector::promise();
+    }
+    let usable = Usable {
+        float: true,
+        vector,
+        zicbom: false,
+        zicboz: zicboz_block != 0,
+    };
+    SSTC.store(all.has(Extension::Sstc), Relaxed);
+    FEATURES.call_once(|| Features {
+        extensions: all,
+        facts: Facts {
+            ids: sbi::machine_ids(),
+            extensions: all.usable(usable),
+            misaligned_scalar: Misaligned::Unknown,
+            misaligned_vector: if vector {
+                Misaligned::Unknown
+            } else {
+                Misaligned::Unsupported
+            },
+            zicboz_block,
+            zicbom_block: block("riscv,cbom-block-size"),
+            address_end: mmu::Mode::of_levels(mmu::levels()).half() as u64,
+            time_frequency: frequency,
+        },
+    });
+    frequency
+}
+
+/// Patches the branches that depend on what the harts have. Needs `mm`.
+pub(super) fn settle_branches() {
+    match mmu::Mode::of_levels(mmu::levels()) {
+        mmu::Mode::Sv39 => {}
+        mmu::Mode::Sv48 => branch::take(Key::Sv48),
+        mmu::Mode::Sv57 => branch::take(Key::Sv57),
+    }
+    let facts = features().facts();
+    if facts.extensions.has(Extension::Zicboz) && facts.zicboz_block == ZERO_BLOCK as u64 {
+        branch::take(Key::ZeroByBlock);
+    }
+}
+
+/// The nodes of the harts that may be used.
+pub(super) fn harts<'a>(tree: Fdt<'a>) -> impl Iterator<Item = FdtNode<'a>> + Clone + 'a {
+    let cpus = tree.find_node("/cpus").into_iter();
+    let nodes = cpus.flat_map(|cpus| cpus.children());
+    nodes.filter(|node| node.name_without_address() == "cpu" && fdt::is_enabled(node))
+}
+
+/// A hart's number.
+pub(super) fn hart_number(node: FdtNode) -> Option<usize> {
+    let number = node.reg().ok().flatten()?.next()?.address::<u64>().ok()?;
+    Some(number as usize)
+}
+
+/// What one hart's node says that it has.
+fn read(node: &FdtNode) -> Hart {
+    let names =
+        fdt::bytes(node, "riscv,isa-extensions").and_then(|names| core::str::from_utf8(names).ok());
+    match (names, fdt::text_of(node, "riscv,isa")) {
+        (Some(names), _) => {
+            let base = fdt::text_of(node, "riscv,isa-base").unwrap_or_default();
+            Hart::from_list(base, names.split_terminator('\0'))
+        }
+        (None, isa) => Hart::from_string(isa.unwrap_or_default()),
+    }
+}
+
+/// The same, with a warning if it is malformed.
+fn extensions(node: &FdtNode) -> Extensions {
+    let hart = read(node);
+    if let Some(malformed) = hart.malformed {
+        crate::log!("{}: {malformed}: what could be read counts", node.name());
+    }
+    hart.extensions
+}
+
+/// What the node of hart `hart` says that it has, and the design's name, if there is one.
+pub(super) fn of_hart(hart: usize) -> Option<(Extensions, Option<&'static str>)> {
+    let node = harts(fdt::tree()).find(|node| hart_number(*node) == Some(hart))?;
+    let design = fdt::text_of(&node, "compatible").filter(|name| *name != "riscv");
+    Some((read(&node).extensions, design))
+}
+
+/// Bits of `senvcfg` (privileged manual, section 12.1.10).
+const CBO_ZERO: usize = 1 << 7;
+
+/// Lets programs use on this hart what they are told of; false if it cannot do all of it.
+pub(super) fn start_cpu() -> bool {
+    if features().facts.extensions.has(Extension::Zicboz) {
+        // SAFETY: allows programs one instruction on their own memory.
+        unsafe { asm!("csrs senvcfg, {}", in(reg) CBO_ZERO, options(nostack, preserves_flags)) };
+    }
+    // SAFETY: lets programs read the cycle, time and instret counters, as Linux's firmware interface expects of time.
+    unsafe { asm!("csrw scounteren, {}", in(reg) COUNTERS, options(nostack, preserves_flags)) };
+    vector::start_cpu()
+}
+
+/// `scounteren`: the time counter (section 12.1.5).
+const COUNTERS: usize = 1 << 1;
+
+/// AT_HWCAP and AT_HWCAP2.
+pub fn hwcap() -> (u64, u64) {
+    (features().facts.extensions.hwcap(), 0)
+}
+
+/// Whether the hardware sets the Accessed bit, asked anew: no register tells, so the answer is always the settled one.
+pub fn reread_hw_access_flag() -> bool {
+    features().hw_access_flag()
+}

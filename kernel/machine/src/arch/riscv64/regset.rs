@@ -1,0 +1,159 @@
+//! Registers of a stopped thread as ptrace(2) and core files have them: sets by the type of an ELF note
+//! (`include/uapi/linux/elf.h`, `arch/riscv/include/uapi/asm/ptrace.h`).
+
+use alloc::vec::Vec;
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::fp;
+use super::frame::{Frame, reg};
+use super::thread::ThreadState;
+use super::vector::{self, Control};
+use crate::arch::Call;
+use crate::arch::syscall::{ENTRIES, UNKNOWN};
+use crate::arch::task;
+use crate::errno::{Errno, Result};
+
+/// NT_PRSTATUS: `struct user_regs_struct`.
+const GENERAL: u32 = 1;
+/// NT_PRFPREG: `struct __riscv_d_ext_state`.
+const FLOATING: u32 = 2;
+/// NT_RISCV_VECTOR: `struct __riscv_v_regset_state`, of a thread that uses vectors.
+const VECTOR: u32 = 0x901;
+
+/// Bytes of f0 to f31.
+const FLOATS: usize = 256;
+/// Bytes of what stands before v0.
+const VECTOR_HEAD: usize = size_of::<Control>();
+/// Bytes of the longest vector register that Linux's interface has room for (RISCV_MAX_VLENB).
+const LONGEST: usize = 8192;
+
+/// Bytes of one slot of the set `kind`: sets are read and written in whole slots.
+pub fn slot(kind: u32) -> usize {
+    if kind == VECTOR { 4 } else { 8 }
+}
+
+/// The general registers of a frame, as NT_PRSTATUS has them.
+pub fn general(frame: &Frame) -> &[u8] {
+    frame.x.as_bytes()
+}
+
+/// The floating-point registers of the current thread, as NT_PRFPREG has them.
+pub fn own_floating() -> [u8; size_of::<fp::Registers>()] {
+    let mut registers = fp::Registers::ZERO;
+    let state = task::state();
+    state.own_units(|units| units.copy_float(&mut registers));
+    zerocopy::transmute!(registers)
+}
+
+/// Bytes of the set `kind` at most, which has `size` now.
+pub fn room(kind: u32, size: usize) -> usize {
+    match kind {
+        VECTOR => VECTOR_HEAD + 32 * LONGEST,
+        _ => size,
+    }
+}
+
+/// The set `kind` of a stopped thread.
+///
+/// # Errors
+/// EINVAL (no such set), ENOMEM.
+pub fn get(state: &ThreadState, kind: u32) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let size = match kind {
+        VECTOR => VECTOR_HEAD + vector::size(),
+        _ => FLOATS + 8,
+    };
+    bytes.try_reserve_exact(size).map_err(|_| Errno::ENOMEM)?;
+    match kind {
+        GENERAL => state.with_stopped_frame(|frame| bytes.extend_from_slice(frame.x.as_bytes())),
+        FLOATING => state.with_stopped_units(|units| {
+            bytes.extend_from_slice(units.float().f.as_bytes());
+            bytes.extend_from_slice([units.float().fcsr, 0].as_bytes());
+        }),
+        VECTOR => state.with_stopped_units(|units| {
+            let image = units.vector();
+            if image.is_none() {
+                return Err(Errno::EINVAL);
+            }
+            bytes.extend_from_slice(image.bytes());
+            Ok(())
+        })?,
+        _ => return Err(Errno::EINVAL),
+    }
+    Ok(bytes)
+}
+
+/// Changes the set `kind` of a stopped thread; what `bytes` does not reach stays.
+///
+/// # Errors
+/// EINVAL (no such set), ENOMEM.
+pub fn set(state: &ThreadState, kind: u32, bytes: &[u8]) -> Result<()> {
+    let mut whole = get(state, kind)?;
+    let len = bytes.len().min(whole.len());
+    whole[..len].copy_from_slice(&bytes[..len]);
+    match kind {
+        GENERAL => {
+            let registers = FromBytes::read_from_bytes(&whole).map_err(|_| Errno::EINVAL)?;
+            state.with_stopped_frame(|frame| frame.x = registers);
+        }
+        VECTOR => {
+            let (head, registers) = whole.split_at(VECTOR_HEAD);
+            let control = Control::read_from_bytes(head).map_err(|_| Errno::EINVAL)?;
+            if control.length != vector::length() {
+                return Err(Errno::EINVAL);
+            }
+            state.with_stopped_units(|units| {
+                units.vector().set_control(&control);
+                units.vector().registers_mut().copy_from_slice(registers);
+            });
+        }
+        _ => {
+            let f = FromBytes::read_from_bytes(&whole[..FLOATS]).map_err(|_| Errno::EINVAL)?;
+            let fcsr = u32::read_from_bytes(&whole[FLOATS..FLOATS + 4]).unwrap_or(0);
+            state.with_stopped_units(|units| units.set_float(&fp::Registers::new(f, fcsr)));
+        }
+    }
+    Ok(())
+}
+
+impl Frame {
+    /// The system call that is to be made, as a tracer may have changed it.
+    pub fn call(&self) -> Call {
+        let mut arguments = core::array::from_fn(|at| self.x[reg::A0 + at]);
+        arguments[0] = self.orig_a0;
+        let number = self.x[reg::A7];
+        Call {
+            architecture: AUDIT,
+            number: number as i32,
+            place: if number < ENTRIES { number } else { UNKNOWN },
+            pc: self.pc(),
+            arguments,
+        }
+    }
+
+    /// Before a watched call: it has failed, unless it is made or a tracer gives it another result.
+    pub fn begin_watched(&mut self) {
+        self.set_result(Errno::ENOSYS.result());
+    }
+
+    /// The system call was not made: what its first argument's register, which has its result otherwise, holds then.
+    pub fn roll_back(&self) -> isize {
+        self.orig_a0 as isize
+    }
+
+    /// The thread is in system call `number`.
+    pub fn set_syscall(&mut self, number: usize) {
+        self.syscall = number as isize;
+    }
+
+    /// EIO if the program is to stop after its next instruction: the hardware does not do that.
+    pub fn set_single_step(&mut self, on: bool) -> Result<()> {
+        if on { Err(Errno::EIO) } else { Ok(()) }
+    }
+}
+
+/// Never asked for: see [`Frame::set_single_step`].
+pub fn leave_debug() {}
+
+/// AUDIT_ARCH_RISCV64 (include/uapi/linux/audit.h): how filters and tracers call the architecture.
+const AUDIT: u32 = 0xc000_00f3;

@@ -1,0 +1,164 @@
+//! Signal frames as programs see them (Linux, arch/riscv/include/uapi/asm/{ucontext,sigcontext,ptrace}.h).
+
+use core::mem::MaybeUninit;
+
+use linux_raw_sys::general::SI_KERNEL;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use super::frame::{Frame, reg};
+use super::vector_frame::{self, Head};
+use super::{fp, vector};
+use crate::arch::task;
+use crate::errno::{Errno, Result};
+use crate::mm::user::{UserPtr, UserSlice};
+
+/// A signal on its way to a handler.
+pub struct Delivery<'a> {
+    /// The signal.
+    pub signo: u32,
+    /// The `siginfo_t`.
+    pub info: &'a [u8; 128],
+    /// The handler.
+    pub handler: usize,
+    /// SA_* flags.
+    #[allow(dead_code, reason = "frames of 32-bit programs differ by them")]
+    pub flags: usize,
+    /// Where the handler returns to: code that calls rt_sigreturn.
+    pub restorer: usize,
+    /// The mask to come back to.
+    pub mask: u64,
+    /// `ss_sp`, `ss_flags`, `ss_size` of the alternate stack.
+    pub altstack: [usize; 3],
+    /// Top of the stack to use; 0 to go on below the present stack pointer.
+    pub stack_top: usize,
+}
+
+/// What a `struct ucontext` begins with.
+#[repr(C)]
+#[derive(FromBytes, IntoBytes, Immutable)]
+struct Context {
+    flags: usize,
+    link: usize,
+    stack: [usize; 3],
+    mask: u64,
+}
+
+/// What ends the `union __riscv_fp_state`: a reserved word, and the head of the first record of an extension.
+type Tail = [u32; 3];
+
+/// Byte offsets of the parts of a `struct rt_sigframe`, and its size. What lies between is not written.
+mod offset {
+    /// The `siginfo_t`.
+    pub const INFO: usize = 0;
+    /// The `struct ucontext`.
+    pub const CONTEXT: usize = INFO + 128;
+    /// `pc`, then x1 to x31, after the room of 1,024 signals in the mask, aligned to 16.
+    pub const REGISTERS: usize = CONTEXT + 176;
+    /// `__riscv_d_ext_state`.
+    pub const FP: usize = REGISTERS + 32 * size_of::<usize>();
+    /// `union __riscv_fp_state` has 528 bytes.
+    pub const END: usize = FP + 528;
+    /// Its end.
+    pub const TAIL: usize = END - size_of::<super::Tail>();
+    /// The first record of an extension.
+    pub const RECORD: usize = END - size_of::<super::Head>();
+}
+
+/// Bytes that the stack pointer is aligned to (RISC-V ELF psABI, section 2.1).
+const STACK_ALIGN: usize = 16;
+
+/// Bytes that a signal takes of its stack at most, as Linux tells them: without what aligns it.
+pub fn frame_size() -> usize {
+    let vectors = if vector::present() {
+        vector_frame::size()
+    } else {
+        0
+    };
+    (offset::END + vectors).next_multiple_of(STACK_ALIGN)
+}
+
+/// The smallest alternate stack (MINSIGSTKSZ of the architecture's `signal.h`).
+pub const MIN_STACK: usize = 2048;
+
+/// Whether `struct sigaction` tells where a handler returns to (SA_RESTORER).
+pub const HAS_RESTORER: bool = false;
+
+/// Makes the program run a signal's handler, after which rt_sigreturn finds what it did before.
+///
+/// # Errors
+/// EFAULT: the stack is of no use.
+pub fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
+    let top = if delivery.stack_top != 0 {
+        delivery.stack_top
+    } else {
+        frame.sp()
+    };
+    let units = task::state();
+    let with_vectors = units.own_units(|units| units.uses_vector());
+    let size = offset::END
+        + if with_vectors {
+            vector_frame::size()
+        } else {
+            0
+        };
+    let at = top.wrapping_sub(size) & !(STACK_ALIGN - 1);
+    let context = Context {
+        flags: 0,
+        link: 0,
+        stack: delivery.altstack,
+        mask: delivery.mask,
+    };
+    UserPtr::new(at.wrapping_add(offset::INFO)).write(delivery.info)?;
+    UserPtr::new(at.wrapping_add(offset::CONTEXT)).write(&context)?;
+    UserPtr::new(at.wrapping_add(offset::REGISTERS)).write(&frame.x)?;
+    let mut registers = fp::Registers::ZERO;
+    units.own_units(|units| units.copy_float(&mut registers));
+    UserPtr::new(at.wrapping_add(offset::FP)).write(&registers)?;
+    UserPtr::<Tail>::new(at.wrapping_add(offset::TAIL)).write(&[0; 3])?;
+    if with_vectors {
+        vector_frame::push(at.wrapping_add(offset::RECORD))?;
+    }
+    frame.set_pc(delivery.handler);
+    frame.set_sp(at);
+    frame.x[reg::RA] = delivery.restorer;
+    frame.x[reg::A0] = delivery.signo as usize;
+    frame.x[reg::A1] = at.wrapping_add(offset::INFO);
+    frame.x[reg::A2] = at.wrapping_add(offset::CONTEXT);
+    frame.forget_syscall();
+    Ok(())
+}
+
+/// What [`push`] kept of the signal mask and the alternate stack.
+///
+/// # Errors
+/// EFAULT: there is no frame.
+pub fn before(frame: &Frame, _with_info: bool) -> Result<(u64, Option<[usize; 3]>)> {
+    let context: Context = UserPtr::new(frame.sp().wrapping_add(offset::CONTEXT)).read()?;
+    Ok((context.mask, Some(context.stack)))
+}
+
+/// What a program is told that has no frame to return to: the code of SIGSEGV, and the address.
+pub fn bad_frame(_frame: &Frame) -> (u32, usize) {
+    (SI_KERNEL, 0)
+}
+
+/// Undoes [`push`]: takes the program's registers from its stack.
+///
+/// # Errors
+/// EFAULT: there is no frame. EINVAL: one with extensions that are not known. ENOMEM.
+pub fn pop(frame: &mut Frame, _with_info: bool) -> Result<()> {
+    let at = frame.sp();
+    match UserPtr::<Tail>::new(at.wrapping_add(offset::TAIL)).read()? {
+        [0, 0, 0] => {}
+        [0, head @ ..] => vector_frame::pop(at.wrapping_add(offset::RECORD), head)?,
+        _ => return Err(Errno::EINVAL),
+    }
+    UserSlice::new(at.wrapping_add(offset::REGISTERS), size_of_val(&frame.x))
+        .copy_in(frame.x.as_mut_bytes())?;
+    frame.forget_syscall();
+    let mut registers = MaybeUninit::uninit();
+    let registers = UserPtr::new(at.wrapping_add(offset::FP)).read_to(&mut registers)?;
+    let units = task::state();
+    units.own_units(|units| units.restore_float(registers));
+    Ok(())
+}

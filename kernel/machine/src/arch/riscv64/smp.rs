@@ -1,0 +1,190 @@
+//! Other harts: starting them, and reaching them.
+
+extern crate alloc;
+
+use core::arch::{asm, naked_asm};
+use core::mem::offset_of;
+use core::sync::atomic::Ordering::*;
+use core::sync::atomic::{self, AtomicBool, AtomicUsize};
+
+use alloc::boxed::Box;
+use crossings::Kind;
+use dtoolkit::fdt::Fdt;
+
+use super::cpu::{self, Cpu};
+use super::frame::StackTop;
+use super::sbi::{self, Harts};
+use super::{MAX_CPUS, entry, features, fence, irq, mmu, status, time, tlb};
+use crate::mm::kmap::KernelStack;
+use crate::upcall;
+
+/// Harts that a call to the firmware can name at once.
+const HARTS_PER_CALL: usize = usize::BITS as usize;
+/// This hart's software interrupt in `sip`.
+const SOFTWARE_PENDING: usize = 1 << 1;
+
+/// Calls `send` for the CPUs that `choose` hands on, in groups as the firmware takes them, and counts `kind` if there are any.
+pub(super) fn each(
+    kind: Kind,
+    send: impl Fn(Harts) -> sbi::Result<()>,
+    choose: impl FnOnce(&mut dyn FnMut(usize)),
+) {
+    let mut group = Harts { mask: 0, base: 0 };
+    choose(&mut |index| {
+        let Some(hart) = cpu::get(index).map(Cpu::hart) else {
+            return;
+        };
+        if group.mask == 0 || !(group.base..group.base + HARTS_PER_CALL).contains(&hart) {
+            deliver(group, &send);
+            group = Harts {
+                mask: 0,
+                base: hart & !(HARTS_PER_CALL - 1),
+            };
+        }
+        group.mask |= 1 << (hart - group.base);
+    });
+    // The last group: there is none before it if there is none at all.
+    if group.mask != 0 {
+        deliver(group, &send);
+        cpu::this().crossings().add(kind);
+    }
+}
+
+/// The same for all online CPUs but this one.
+pub(super) fn each_other(kind: Kind, send: impl Fn(Harts) -> sbi::Result<()>) {
+    let own = cpu::this().index();
+    let others = (0..cpu::possible()).filter(|&index| index != own);
+    each(kind, send, |tell| others.for_each(tell));
+}
+
+fn deliver(group: Harts, send: impl Fn(Harts) -> sbi::Result<()>) {
+    if group.mask != 0 {
+        // What this hart stored, entries and instructions, is there before the others look anew.
+        atomic::fence(SeqCst);
+        send(group).expect("the firmware reaches every hart that is online");
+    }
+}
+
+/// Interrupts CPU `index`: it calls `task::sched::ipi`.
+pub fn kick(index: usize) {
+    if let Some(cpu) = cpu::get(index) {
+        let _ = sbi::send_ipi(Harts {
+            mask: 1,
+            base: cpu.hart(),
+        });
+    }
+}
+
+/// The software interrupt is being handled: it is no longer pending.
+pub(super) fn acknowledge() {
+    // SAFETY: clears a pending bit.
+    unsafe { asm!("csrc sip, {}", in(reg) SOFTWARE_PENDING, options(nostack, preserves_flags)) };
+}
+
+/// How long the boot CPU waits for another to come up.
+const PATIENCE_NS: u64 = 2_000_000_000;
+
+static READY: AtomicUsize = AtomicUsize::new(0);
+static RELEASED: AtomicBool = AtomicBool::new(false);
+
+/// Starts all other harts of the tree, and waits until they are up.
+pub(super) fn bring_up(tree: Fdt) {
+    let boot = cpu::this().hart();
+    let mut started = 0;
+    for hart in features::harts(tree)
+        .filter_map(features::hart_number)
+        .filter(|&hart| hart != boot)
+    {
+        if started + 1 == MAX_CPUS {
+            crate::log!("hart {hart} and those after it stay off: {MAX_CPUS} is the limit");
+            break;
+        }
+        match start(started + 1, hart) {
+            Ok(()) => started += 1,
+            Err(error) => crate::log!("hart {hart} does not start: {error:?}"),
+        }
+    }
+    let deadline = time::now_ticks() + time::ns_to_ticks(PATIENCE_NS);
+    while READY.load(Acquire) < started && time::now_ticks() < deadline {
+        core::hint::spin_loop();
+    }
+}
+
+fn start(index: usize, hart: usize) -> sbi::Result<()> {
+    let (Ok(stack), Ok(overflow)) = (KernelStack::new(), KernelStack::new()) else {
+        return Err(sbi::Error::FAILED);
+    };
+    let cpu: &'static Cpu = Box::leak(Box::new(Cpu::new(index)));
+    // SAFETY: nobody else knows it yet.
+    unsafe { cpu.init_above() };
+    cpu.start_stack.set(stack.top());
+    cpu.overflow_stack.set(overflow.top());
+    cpu.hart.store(hart, Relaxed);
+    fence::init_cpu(cpu);
+    cpu::expect(index);
+    let entry = mmu::virt_to_phys(first as *const () as usize);
+    sbi::start_hart(hart, entry, &raw const *cpu as usize)?;
+    // The hart runs on them for ever.
+    core::mem::forget((stack, overflow));
+    Ok(())
+}
+
+/// First Rust of another hart.
+extern "C" fn other_hart() -> ! {
+    status::init();
+    let whole = features::start_cpu();
+    READY.fetch_add(1, AcqRel);
+    if !whole {
+        let hart = cpu::this().hart();
+        crate::log!("hart {hart} stays off: its vectors have another length than the others'");
+        super::halt();
+    }
+    while !RELEASED.load(Acquire) {
+        core::hint::spin_loop();
+    }
+    // Branches may have been patched since.
+    tlb::local_fence_i();
+    irq::start_cpu();
+    upcall::start_cpu();
+    cpu::publish(cpu::this());
+    upcall::idle()
+}
+
+/// Lets the other CPUs run threads.
+pub fn start_others() {
+    RELEASED.store(true, Release);
+}
+
+/// First instructions of every hart but the first, its `Cpu` in a1, translation off.
+#[unsafe(naked)]
+unsafe extern "C" fn first() {
+    naked_asm!(
+        "csrw sie, zero",
+        // As the boot path turns translation on, with the mode known.
+        "lla t0, 1f",
+        "lla t1, _start",
+        "sub t0, t0, t1",
+        "li t1, {image}",
+        "add t0, t0, t1",
+        "csrw stvec, t0",
+        "lla t0, {satp}",
+        "ld t0, (t0)",
+        "sfence.vma",
+        "csrw satp, t0",
+        ".balign 4",
+        "1: la t0, {trap}",
+        "csrw stvec, t0",
+        "csrw sscratch, zero",
+        "mv tp, a1",
+        "ld sp, {stack}(tp)",
+        "addi sp, sp, -{stack_top}",
+        "mv s0, zero",
+        "tail {main}",
+        image = const mmu::layout::IMAGE,
+        satp = sym mmu::KERNEL_SATP,
+        trap = sym entry::trap,
+        stack = const offset_of!(Cpu, start_stack),
+        stack_top = const size_of::<StackTop>(),
+        main = sym other_hart,
+    )
+}

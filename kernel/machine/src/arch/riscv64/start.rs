@@ -1,0 +1,115 @@
+//! The boot hart's way from its first Rust to `main`.
+
+use core::ops::Range;
+use core::sync::atomic::Ordering::Relaxed;
+
+use dtoolkit::fdt::Fdt;
+use isa::Extension;
+
+use super::cpu::{self, BOOT};
+use super::{external, features, fence, irq, kernel_map, mmu, power, smp, status, time};
+use crate::arch::boot_stack::BOOT_STACKS;
+use crate::fdt::{self, Unusable};
+use crate::uart;
+use crate::upcall;
+use crate::{mm, params, random};
+
+/// The longest device tree.
+const TREE_LIMIT: usize = 2 << 20;
+/// What a device tree begins with, and the bytes of its header (Devicetree Specification, section 5.2).
+const TREE_MAGIC: u32 = 0xd00d_feed;
+const TREE_HEADER: usize = 40;
+
+/// First Rust on the boot hart: its number, and the physical addresses of the device tree and the image.
+pub(super) extern "C" fn boot_hart(hart: usize, tree: usize, image: usize) -> ! {
+    let archive = find_memory(hart, tree, image);
+    start_devices(hart);
+    upcall::start_kernel(archive)
+}
+
+/// Reads the device tree and hands memory to `mm`; returns the initial archive. Apart, since its lists of ranges fill most
+/// of the stack.
+#[inline(never)]
+fn find_memory(hart: usize, tree: usize, image: usize) -> Option<mm::Archive> {
+    mmu::init(image);
+    status::init();
+    BOOT.hart.store(hart, Relaxed);
+    BOOT.start_stack.set(BOOT_STACKS[0].top());
+    BOOT.overflow_stack.set(BOOT_STACKS[1].top());
+    fence::init_cpu(&BOOT);
+    // SAFETY: nobody else knows it yet.
+    unsafe { BOOT.init_above() };
+    let found = boot_tree(tree).and_then(|found| Ok((found, fdt::memory(found)?)));
+    let (found, memory) = found.unwrap_or_else(|why| stop(why));
+    fdt::set(found);
+    params::set(fdt::command_line(found));
+    let console = fdt::console_node(found, &uart::COMPATIBLE);
+    if let Some(registers) = console.and_then(|node| kernel_map::device(fdt::regions(node).next()?))
+    {
+        uart::start(registers, console.as_ref());
+    }
+    time::init(features::init(found));
+    take_memory(memory, tree..tree + found.data().len())
+}
+
+/// Starts what there is beside memory, the other harts among it.
+#[inline(never)]
+fn start_devices(hart: usize) {
+    let found = fdt::tree();
+    features::settle_branches();
+    fence::init(features::features().has(Extension::Svvptc));
+    if let Some(seed) = found
+        .find_node("/chosen")
+        .and_then(|chosen| fdt::bytes(&chosen, "rng-seed"))
+    {
+        random::seed(seed);
+    }
+    features::start_cpu();
+    irq::start_cpu();
+    cpu::publish(&BOOT);
+    external::init(found, hart);
+    smp::bring_up(found);
+}
+
+/// The device tree at a physical address.
+fn boot_tree(phys: usize) -> Result<Fdt<'static>, Unusable> {
+    if phys == 0 || !phys.is_multiple_of(8) || phys >= mmu::layout::LINEAR_SIZE - TREE_LIMIT {
+        return Err(Unusable::Damaged);
+    }
+    let start = mmu::phys_to_virt(phys) as *const u8;
+    // SAFETY: the loader promises memory there that nothing writes, and the first linear map shows it.
+    let header = unsafe { &*start.cast::<[[u8; 4]; 2]>() };
+    let [magic, len] = header.map(u32::from_be_bytes);
+    if magic != TREE_MAGIC || !(TREE_HEADER..=TREE_LIMIT).contains(&(len as usize)) {
+        return Err(Unusable::Damaged);
+    }
+    // SAFETY: as above, and this is how long the tree says that it is.
+    fdt::check(unsafe { core::slice::from_raw_parts(start, len as usize) })
+}
+
+/// No kernel without a machine: says why, and stops.
+fn stop(why: Unusable) -> ! {
+    let text = match why {
+        Unusable::Damaged => "no usable device tree: nothing is known of this machine\n",
+        Unusable::NoMemory => "the device tree names no memory\n",
+    };
+    power::last_words(text.as_bytes());
+    power::off()
+}
+
+/// Builds the kernel's map and hands memory to `mm`. Returns the initial archive.
+fn take_memory(memory: fdt::Memory, tree: Range<usize>) -> Option<mm::Archive> {
+    let mut reserved = memory.reserved.clone();
+    reserved.add(tree);
+    reserved.add(kernel_map::image_phys());
+    let ram = kernel_map::build(&memory);
+    let bytes: usize = ram.as_slice().iter().map(|range| range.len()).sum();
+    crate::log!(
+        "Stile {} on RISC-V with {} levels, {} MiB, image at {:#x}",
+        env!("CARGO_PKG_VERSION"),
+        mmu::levels(),
+        bytes >> 20,
+        kernel_map::image_phys().start,
+    );
+    mm::init(ram.as_slice(), reserved.as_slice(), memory.initrd)
+}

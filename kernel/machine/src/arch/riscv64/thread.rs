@@ -1,0 +1,300 @@
+//! What the hardware holds for a thread, and switching from one to another.
+
+extern crate alloc;
+
+use core::arch::naked_asm;
+use core::cell::UnsafeCell;
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+
+use super::cpu::{self, Cpu};
+use super::frame::{Frame, StackTop};
+use super::{entry, units};
+use crate::arch::task;
+use crate::mm::kmap::KernelStack;
+use crate::upcall;
+
+/// Bits of a thread's work word: why it must not return to its program yet.
+pub mod work {
+    /// Another thread should run first.
+    pub const NEED_RESCHED: u32 = 1 << 0;
+    /// A signal may be due.
+    pub const SIGNAL: u32 = 1 << 1;
+    /// A tracer is to be told, or something else that `task::exit_work` knows.
+    pub const TRACE: u32 = 1 << 2;
+    /// The program is to learn its CPU, or to leave a restartable sequence.
+    pub const RSEQ: u32 = 1 << 3;
+    /// The thread waits for memory first.
+    pub const MEMORY: u32 = 1 << 4;
+}
+
+/// Where a thread that is switched out goes on: what a call keeps (RISC-V ELF psABI, section 2.1).
+#[repr(C)]
+struct Context {
+    ra: usize,
+    sp: usize,
+    /// The program's: the kernel uses it for nothing, and the short ways in and out leave it where it is.
+    gp: usize,
+    s: [usize; 12],
+}
+
+/// The hardware's part of a thread: the first field of the kernel's [`Task`](task::Task).
+#[repr(C)]
+pub struct ThreadState {
+    /// Why the thread must not return to its program yet: bits of [`work`]. Anybody may set them.
+    pub work: AtomicU32,
+    /// Whether a CPU runs the thread, or has not yet saved its context.
+    running: AtomicBool,
+    context: UnsafeCell<Context>,
+    /// Address of the `StackTop`.
+    top: usize,
+    units: UnsafeCell<units::State>,
+    /// Keeps the stack for as long as the thread.
+    _stack: Option<KernelStack>,
+}
+
+// SAFETY: the cells are touched by the CPU that runs the thread, which `running` makes one at a time, or through `&mut`.
+unsafe impl Sync for ThreadState {}
+// SAFETY: as above; nothing in it belongs to a CPU.
+unsafe impl Send for ThreadState {}
+
+impl ThreadState {
+    fn with(stack: Option<KernelStack>, end: usize, entry: usize, argument: usize) -> Self {
+        let top = end - size_of::<StackTop>();
+        let mut s = [0; 12];
+        (s[1], s[2]) = (entry, argument);
+        ThreadState {
+            work: AtomicU32::new(0),
+            running: AtomicBool::new(false),
+            context: UnsafeCell::new(Context {
+                ra: start as *const () as usize,
+                sp: top,
+                gp: 0,
+                s,
+            }),
+            top,
+            units: UnsafeCell::new(units::State::new()),
+            _stack: stack,
+        }
+    }
+
+    /// A thread of the kernel that will call `entry(argument)` when it is first switched to.
+    pub fn new(stack: KernelStack, entry: fn(usize) -> !, argument: usize) -> Self {
+        let end = stack.top();
+        Self::with(Some(stack), end, entry as usize, argument)
+    }
+
+    /// A thread that will return to its program with a copy of `frame` as `change` leaves it: a child of the current
+    /// thread, with a copy of its floating-point registers.
+    #[inline(always)]
+    pub fn new_user(stack: KernelStack, frame: &Frame, change: impl FnOnce(&mut Frame)) -> Self {
+        let end = stack.top();
+        let mut state = Self::with(
+            Some(stack),
+            end,
+            entry::return_full as *const () as usize,
+            0,
+        );
+        // SAFETY: `top` lies in the new stack, which nothing else uses yet.
+        change(unsafe {
+            let own = &raw mut (*(state.top as *mut StackTop)).frame;
+            own.write(frame.clone());
+            &mut *own
+        });
+        let units = state.units.get_mut();
+        cpu::this().thread().own_units(|own| own.fork(units));
+        state
+    }
+
+    /// The thread that this CPU has been running since it started, on the stack that it started on. Once per CPU.
+    pub fn adopt_cpu() -> Self {
+        let mut state = Self::with(None, cpu::this().start_stack.get(), 0, 0);
+        *state.running.get_mut() = true;
+        state
+    }
+
+    /// Never asked for: see [`Frame::set_single_step`].
+    pub fn enter_debug(&self, _steps: bool) {}
+
+    /// Whether a tracer set breakpoints of the hardware: there are none.
+    pub fn has_points(&self) -> bool {
+        false
+    }
+
+    /// Calls keep what it has in vector registers.
+    pub fn drop_vectors(&self) {}
+
+    /// Whether it uses Arm's vectors: there are none.
+    pub fn uses_sve(&self) -> bool {
+        false
+    }
+
+    /// Whether the program has 32 bits: there are none.
+    pub fn is_narrow(&self) -> bool {
+        false
+    }
+
+    /// Sets the thread pointer of a thread that is not running yet, or of the current one.
+    pub fn set_tls(&self, tls: usize) {
+        assert!(self.is_current() || !self.running.load(Relaxed));
+        // SAFETY: the frame is this thread's, and it is ours or does not run.
+        unsafe { (*(self.top as *mut StackTop)).frame.set_tls(tls) };
+    }
+
+    /// Zeroes the current thread's registers that a `Frame` does not hold: for execve.
+    pub fn reset_user(&self) {
+        self.own_units(units::State::reset);
+    }
+
+    /// Calls `f` with the user registers of a thread that is stopped: `task::ptrace` holds the lock without which nobody
+    /// wakes it.
+    ///
+    /// # Panics
+    /// If it is running.
+    pub fn with_stopped_frame<R>(&self, f: impl FnOnce(&mut Frame) -> R) -> R {
+        assert!(!self.is_running());
+        // SAFETY: the thread stays stopped, and its frame at the top of its stack is whole, since it stopped on its way to
+        // or from its program; whoever else looks into it takes the same lock.
+        f(unsafe { &mut (*(self.top as *mut StackTop)).frame })
+    }
+
+    /// As [`ThreadState::with_stopped_frame`], with the registers of units that may be off, which its next switch loads.
+    pub(super) fn with_stopped_units<R>(&self, f: impl FnOnce(&mut units::State) -> R) -> R {
+        assert!(!self.is_running());
+        // SAFETY: as in `with_stopped_frame`.
+        f(unsafe { &mut *self.units.get() })
+    }
+
+    /// Calls `f` with the current thread's user registers. They must be whole: in a system call entered by
+    /// `full_frame_stub!`, in `task::exit_work`, or before the thread's first program.
+    pub fn with_frame<R>(&self, f: impl FnOnce(&mut Frame) -> R) -> R {
+        assert!(self.is_current());
+        // SAFETY: the frame lies at the top of the current thread's stack, above all that is in use, and is this thread's
+        // alone; the closure cannot reach it a second time but through this function, which takes no reference of it out.
+        f(unsafe { &mut (*(self.top as *mut StackTop)).frame })
+    }
+
+    /// Calls `f` with what is kept of the current thread's units that may be off. It must not ask again.
+    pub(super) fn own_units<R>(&self, f: impl FnOnce(&mut units::State) -> R) -> R {
+        assert!(self.is_current());
+        // SAFETY: the current thread's own cell, which only this and the switch borrow, and the callers' closures neither
+        // switch nor wait.
+        f(unsafe { &mut *self.units.get() })
+    }
+
+    /// Whether a CPU runs the thread, or has not yet saved its context.
+    pub fn is_running(&self) -> bool {
+        self.running.load(Acquire)
+    }
+
+    /// Makes this the thread that `cpu`, which is this CPU, runs.
+    fn enter(&self, cpu: &'static Cpu) {
+        // SAFETY: `top` is inside the thread's stack, above all that it uses. If the stack is a new mapping to this hart, it
+        // learns of it here, before the entry from a program relies on it.
+        unsafe { (*(self.top as *mut StackTop)).cpu = cpu };
+        cpu.current.set(self);
+    }
+
+    #[inline(always)]
+    fn is_current(&self) -> bool {
+        core::ptr::eq(self, cpu::this().current.get())
+    }
+}
+
+/// Makes the thread whose state this is, from [`ThreadState::adopt_cpu`], the current one of this CPU.
+pub(in crate::arch) fn adopt(state: &'static ThreadState) {
+    state.enter(cpu::this());
+}
+
+/// Saves what the current thread has in this hart, and goes on as `next`; returns when something switches back.
+///
+/// # Safety
+/// Both are threads that live until the switch is complete, and no other CPU switches to `next`.
+#[inline(always)]
+pub(in crate::arch) unsafe fn switch(next: &ThreadState) {
+    let cpu = cpu::this();
+    let previous = task::state();
+    // The CPU that `next` ran on last may still be saving it.
+    while next.running.load(Acquire) {
+        core::hint::spin_loop();
+    }
+    next.running.store(true, Relaxed);
+    // SAFETY: `previous` runs here, and `next` runs here alone from now on.
+    unsafe {
+        (*previous.units.get()).leave();
+        (*next.units.get()).enter();
+    }
+    next.enter(cpu);
+    cpu.previous.set(previous);
+    // SAFETY: both contexts belong to this CPU now, and `next`'s was made by `with` or by this very call.
+    unsafe {
+        switch_context(
+            previous.context.get(),
+            next.context.get(),
+            &previous.running,
+        )
+    };
+}
+
+/// Stores (`sd`) or loads (`ld`) a context at `$base`.
+macro_rules! context {
+    ($op:literal, $base:literal) => {
+        context!($op, $base: 0 1 2 3 4 5 6 7 8 9 10 11)
+    };
+    ($op:literal, $base:literal: $($n:literal)*) => {
+        concat!(
+            $op, " ra, {ra}(", $base, ")\n", $op, " sp, {sp}(", $base, ")\n",
+            $op, " gp, {gp}(", $base, ")\n",
+            $($op, " s", $n, ", {s} + 8 * ", $n, "(", $base, ")\n"),*
+        )
+    };
+}
+
+/// Saves the registers that a call keeps, takes those of `next`, and lets others switch to the previous thread: its stack
+/// is not used any more.
+#[unsafe(naked)]
+unsafe extern "C" fn switch_context(
+    previous: *mut Context,
+    next: *const Context,
+    running: *const AtomicBool,
+) {
+    naked_asm!(
+        context!("sd", "a0"),
+        // A reservation that `previous` holds must not serve `next`: this ends it, whether it stores or not.
+        "addi t0, a0, {ra}",
+        "sc.d t1, ra, (t0)",
+        context!("ld", "a1"),
+        "fence rw, w",
+        "sb zero, (a2)",
+        "ret",
+        ra = const offset_of!(Context, ra),
+        sp = const offset_of!(Context, sp),
+        gp = const offset_of!(Context, gp),
+        s = const offset_of!(Context, s),
+    )
+}
+
+/// First instructions of a thread: `s1(s2)`, once the scheduler knows that the switch is complete.
+#[unsafe(naked)]
+unsafe extern "C" fn start() {
+    naked_asm!(
+        "mv s0, zero",
+        "call {switched}",
+        "mv a0, s2",
+        "mv ra, zero",
+        "jr s1",
+        switched = sym switched,
+    )
+}
+
+extern "C" fn switched() {
+    upcall::switched(task::take_previous());
+}
+
+/// Runs the current thread's program from `frame` on. The thread's stack below its top is forgotten.
+pub fn enter_user(frame: &Frame) -> ! {
+    let state = task::state();
+    state.with_frame(|own| *own = frame.clone());
+    // SAFETY: the frame at the top is whole.
+    unsafe { entry::leave_to_user(state.top) }
+}

@@ -1,0 +1,168 @@
+//! What traps mean (privileged manual, section 12.1.8, table "Supervisor cause register values").
+
+use core::fmt;
+
+use crossings::Kind;
+use linux_raw_sys::general::{
+    BUS_ADRALN, ILL_ILLOPC, SEGV_ACCERR, SEGV_MAPERR, SI_KERNEL, SIGBUS, SIGILL, SIGSEGV, SIGTRAP,
+    TRAP_BRKPT,
+};
+
+use super::entry::KernelFrame;
+use super::frame::{Frame, REGISTER_NAMES};
+use super::irq::Interrupted;
+use super::{USER_END, cpu, irq, uaccess, units, vector};
+use crate::errno::Result;
+use crate::mm::fault::Access;
+use crate::mm::user::UserPtr;
+use crate::panic::{self, Exception};
+use crate::upcall;
+
+/// The bit of `scause` that tells an interrupt.
+const INTERRUPT: usize = 1 << (usize::BITS - 1);
+
+/// Exception codes.
+mod code {
+    pub const INSTRUCTION_MISALIGNED: usize = 0;
+    pub const INSTRUCTION_ACCESS: usize = 1;
+    pub const ILLEGAL: usize = 2;
+    pub const BREAKPOINT: usize = 3;
+    pub const LOAD_MISALIGNED: usize = 4;
+    pub const LOAD_ACCESS: usize = 5;
+    pub const STORE_MISALIGNED: usize = 6;
+    pub const STORE_ACCESS: usize = 7;
+    pub const INSTRUCTION_PAGE: usize = 12;
+    pub const LOAD_PAGE: usize = 13;
+    pub const STORE_PAGE: usize = 15;
+}
+
+/// What a page fault wanted, if `cause` is one.
+fn access(cause: usize) -> Option<Access> {
+    match cause {
+        code::INSTRUCTION_PAGE => Some(Access::Execute),
+        code::LOAD_PAGE => Some(Access::Read),
+        code::STORE_PAGE => Some(Access::Write),
+        _ => None,
+    }
+}
+
+/// An interrupt while a program ran, or when it was just returned to: `scause`.
+pub(super) extern "C" fn interrupt(cause: usize, at_return: bool) {
+    irq::handle(cause & !INTERRUPT, Interrupted::at(at_return));
+}
+
+/// An exception from a program other than a system call: `scause`, `stval`, `sepc`. Of the program's registers only those that a
+/// call may clobber are in the frame.
+pub(super) extern "C" fn from_user(cause: usize, value: usize, pc: usize) {
+    if let Some(access) = access(cause) {
+        if value >= USER_END {
+            upcall::force_signal(SIGSEGV, SEGV_MAPERR, value);
+        } else if let Err(signal) = upcall::page_fault(value, access) {
+            upcall::force_signal(signal.signo, signal.code, value);
+        }
+        return;
+    }
+    other(cause, value, pc);
+}
+
+/// What is no page fault.
+#[cold]
+#[inline(never)]
+fn other(cause: usize, value: usize, pc: usize) {
+    let crossings = cpu::this().crossings();
+    let (signo, reason, address) = match cause {
+        code::ILLEGAL => match first_use(value, pc) {
+            Ok(Some(kind)) => return crossings.add(kind),
+            Ok(None) => {
+                crossings.add(Kind::Undefined);
+                (SIGILL, ILL_ILLOPC, pc)
+            }
+            // As on Linux, where there is no memory for vectors.
+            Err(_) => (SIGBUS, SI_KERNEL, 0),
+        },
+        code::BREAKPOINT => {
+            crossings.add(Kind::Debug);
+            (SIGTRAP, TRAP_BRKPT, pc)
+        }
+        code::INSTRUCTION_MISALIGNED | code::LOAD_MISALIGNED | code::STORE_MISALIGNED => {
+            (SIGBUS, BUS_ADRALN, value)
+        }
+        code::INSTRUCTION_ACCESS | code::LOAD_ACCESS | code::STORE_ACCESS => {
+            (SIGSEGV, SEGV_ACCERR, value)
+        }
+        _ => (SIGILL, ILL_ILLOPC, pc),
+    };
+    upcall::force_signal(signo, reason, address);
+}
+
+/// Whether an illegal instruction at `pc`, which the hardware may have put into `value`, is the thread's first of a unit that is
+/// off: then it is on now.
+///
+/// # Errors
+/// ENOMEM
+fn first_use(value: usize, pc: usize) -> Result<Option<Kind>> {
+    let thread = cpu::this().thread();
+    if vector::present() {
+        let instruction = match value as u32 {
+            0 => UserPtr::<u32>::new(pc).read().unwrap_or(0),
+            told => told,
+        };
+        if vector::is_instruction(instruction) && units::begin_vector(thread)? {
+            return Ok(Some(Kind::VectorTrap));
+        }
+    }
+    let first = thread.own_units(units::State::begin_float);
+    Ok(first.then_some(Kind::FpTrap))
+}
+
+/// A trap from the kernel: a fault on a program's memory that `uaccess` allows for, or the end.
+pub(super) extern "C" fn from_kernel(frame: &mut KernelFrame, cause: usize, value: usize) {
+    let fixup = uaccess::fixup(frame.x[0]);
+    let (Some(access), Some(fixup), true) = (access(cause), fixup, value < USER_END) else {
+        let what = format_args!("trap of cause {cause:#x}, stval {value:#x}");
+        let (pc, sp) = (frame.x[0], frame.x[2]);
+        panic::exception(
+            what,
+            &Exception {
+                pc,
+                sp,
+                address: value,
+                registers: frame,
+            },
+        )
+    };
+    cpu::this().crossings().add(Kind::FaultUaccess);
+    if upcall::page_fault(value, access).is_err() {
+        frame.x[0] = fixup;
+    }
+}
+
+/// There is work to do before the program goes on.
+pub(super) extern "C" fn exit_work(frame: &mut Frame) {
+    upcall::exit_work(frame);
+}
+
+impl fmt::Display for KernelFrame {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        for (index, (name, value)) in REGISTER_NAMES.iter().zip(self.x).enumerate() {
+            write!(
+                f,
+                "{name:>4} {value:016x}{}",
+                if index % 4 == 3 { '\n' } else { ' ' }
+            )?;
+        }
+        write!(f, "status {:016x}", self.status)
+    }
+}
+
+/// Reads where nothing is mapped.
+#[cfg(feature = "selftest")]
+#[inline(never)]
+pub fn wild_access() {
+    // SAFETY: not at all: the kernel's end by this exception is what is tested.
+    unsafe {
+        (super::mmu::MAPPED_AREA.end as *const u8)
+            .sub(1)
+            .read_volatile()
+    };
+}

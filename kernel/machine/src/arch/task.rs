@@ -1,0 +1,114 @@
+//! The thread that a CPU runs, of the type that the kernel above gives it.
+
+use alloc::sync::Arc;
+use core::ptr::NonNull;
+
+use super::cpu;
+use super::thread::{self, ThreadState};
+
+/// The kernel's threads.
+///
+/// # Safety
+/// Its first field is a [`ThreadState`], and no other type implements this.
+pub unsafe trait Task: Send + Sync + 'static {}
+
+/// Makes a type the kernel's thread: `$field` is its [`ThreadState`], with which it begins. Once in a program.
+#[macro_export]
+macro_rules! task {
+    ($thread:ty, $field:ident) => {
+        const _: () = {
+            #[unsafe(no_mangle)]
+            static ONLY_TASK: () = ();
+            assert!(core::mem::offset_of!($thread, $field) == 0);
+            fn state(thread: &$thread) -> &$crate::arch::ThreadState {
+                &thread.$field
+            }
+            // SAFETY: the assertion and the type of `state` say the first, the symbol, which exists once, the second.
+            unsafe impl $crate::arch::task::Task for $thread {}
+        };
+    };
+}
+
+/// The hardware's part of the thread that runs here, if one does yet.
+#[inline(always)]
+pub fn try_state() -> Option<&'static ThreadState> {
+    // SAFETY: `switch` and `adopt` store threads only, and a thread lives at least as long as it runs.
+    unsafe { cpu::this().current.get().as_ref() }
+}
+
+/// The hardware's part of the thread that runs here.
+///
+/// # Panics
+/// Before the first thread.
+#[inline(always)]
+pub fn state() -> &'static ThreadState {
+    try_state().expect("no thread yet")
+}
+
+/// The thread that runs here. It lives at least as long as it runs: the reference must not be handed to other threads.
+///
+/// # Panics
+/// Before the first thread.
+#[inline(always)]
+pub fn current<T: Task>() -> &'static T {
+    try_current().expect("no thread yet")
+}
+
+/// The thread that runs here, if one does yet.
+#[inline(always)]
+pub fn try_current<T: Task>() -> Option<&'static T> {
+    let state = cpu::this().current.get();
+    // SAFETY: as in `try_state`; the state is the first field of a `T`.
+    unsafe { state.cast::<T>().as_ref() }
+}
+
+/// The thread that runs here, counted: for whoever keeps it longer than it runs.
+///
+/// # Panics
+/// Before the first thread.
+#[inline]
+pub fn current_arc<T: Task>() -> Arc<T> {
+    let thread: *const T = current();
+    // SAFETY: the CPU owns a count of the thread that it runs, which `Arc::into_raw` left there.
+    unsafe {
+        Arc::increment_strong_count(thread);
+        Arc::from_raw(thread)
+    }
+}
+
+/// Makes `thread`, whose state came from [`ThreadState::adopt_cpu`], the current one of this CPU.
+pub fn adopt<T: Task>(thread: Arc<T>) {
+    assert!(cpu::this().current.get().is_null());
+    let state = Arc::into_raw(thread).cast::<ThreadState>();
+    // SAFETY: the CPU owns the count from now on.
+    thread::adopt(unsafe { &*state });
+}
+
+/// Switches from the current thread to `next`, another one that no other CPU will switch to. Returns when something switches
+/// back, maybe on another CPU, with the thread that this CPU ran before. The CPU owns one count of the thread that it runs.
+#[inline(always)]
+pub fn switch<T: Task>(next: Arc<T>) -> Arc<T> {
+    let next = Arc::into_raw(next).cast::<ThreadState>();
+    // SAFETY: the CPU owned a count of the one, and owns one of the other from now on.
+    unsafe { thread::switch(&*next) };
+    take_previous().into_thread()
+}
+
+/// The thread that a CPU has just switched from, with the count that the CPU owned.
+pub struct Previous(NonNull<ThreadState>);
+
+impl Previous {
+    /// The thread.
+    #[inline(always)]
+    pub fn into_thread<T: Task>(self) -> Arc<T> {
+        // SAFETY: `take_previous` took the CPU's count of a thread, whose first field the state is.
+        unsafe { Arc::from_raw(self.0.as_ptr().cast::<T>()) }
+    }
+}
+
+/// The thread that this CPU has just switched from.
+#[inline(always)]
+pub(super) fn take_previous() -> Previous {
+    let previous = cpu::this().previous.replace(core::ptr::null());
+    Previous(NonNull::new(previous.cast_mut()).expect("a switch before this"))
+}

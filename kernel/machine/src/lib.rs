@@ -1,0 +1,18 @@
+//! The machine as the kernel above sees it: CPUs, memory, locks and the console. All of the kernel's `unsafe` is in here.
+#![no_std]
+
+extern crate alloc;
+
+pub mod arch;
+pub mod errno;
+pub mod fdt;
+pub mod log;
+pub mod mm;
+pub mod names;
+pub mod panic;
+pub mod params;
+pub mod random;
+pub mod selftest;
+pub mod sync;
+pub mod uart;
+pub mod upcall;

@@ -1,0 +1,149 @@
+//! The kernel's log: lines on the console, the newest of which are kept for /dev/kmsg and syslog(2).
+
+use core::fmt::{self, Write};
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use records::Records;
+pub use records::{Found, Head, Place};
+
+use crate::arch::time;
+use crate::sync::Mutex;
+use crate::{uart, upcall};
+
+/// Writes a line to the log.
+#[macro_export]
+macro_rules! log {
+    ($($argument:tt)*) => {
+        $crate::log::line(format_args!($($argument)*))
+    };
+}
+
+/// Bytes of what is kept.
+pub const SIZE: usize = 64 * 1024;
+/// Levels of syslog(3): of the kernel's own lines; what is more urgent than the console's level is shown there.
+const INFO: u32 = 6;
+/// The most bytes of a line that are kept.
+pub const LONGEST: usize = 1024;
+
+/// `/proc/sys/kernel/printk`: the console's level, that of lines which say none, the least and the usual one of the console.
+pub static LEVELS: [AtomicUsize; 4] = [
+    AtomicUsize::new(7),
+    AtomicUsize::new(4),
+    AtomicUsize::new(1),
+    AtomicUsize::new(7),
+];
+
+static KEPT: Mutex<Records<SIZE>> = Mutex::new(Records::new());
+
+/// The place of the oldest line that is kept, and of the next one to come.
+pub fn bounds() -> (Place, Place) {
+    let kept = KEPT.lock();
+    (kept.first(), kept.end())
+}
+
+/// What is kept at a place, with its text in `text` as far as that has room.
+pub fn look(place: Place, text: &mut [u8; LONGEST]) -> Found {
+    let kept = KEPT.lock();
+    let found = kept.look(place);
+    if let Found::Record { len, .. } = found {
+        kept.text(place, 0, &mut text[..len.min(LONGEST)]);
+    }
+    found
+}
+
+/// Keeps a line, and tells who waits for it. Who panics may hold the lock: then it is only shown.
+fn keep(priority: u32, ns: u64, text: &[u8]) {
+    let Some(mut kept) = (0..PATIENCE).find_map(|_| KEPT.try_lock()) else {
+        return;
+    };
+    let head = Head { priority, time: ns };
+    kept.push(head, text);
+    drop(kept);
+    upcall::logged();
+}
+
+/// How often the lock is tried.
+const PATIENCE: usize = 1 << 20;
+
+/// A line as far as it is known: handed to the console whole, so that the lines of several CPUs do not mix.
+struct Line {
+    bytes: [u8; 256],
+    len: usize,
+}
+
+impl Line {
+    fn flush(&mut self) {
+        uart::write(&self.bytes[..self.len]);
+        self.len = 0;
+    }
+
+    fn push(&mut self, byte: u8) {
+        if self.len == self.bytes.len() {
+            self.flush();
+        }
+        self.bytes[self.len] = byte;
+        self.len += 1;
+    }
+}
+
+impl Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for byte in text.bytes() {
+            if byte == b'\n' {
+                self.push(b'\r');
+            }
+            self.push(byte);
+        }
+        Ok(())
+    }
+}
+
+/// The beginning of a line, which is kept.
+struct Text {
+    bytes: [u8; LONGEST],
+    len: usize,
+}
+
+impl Write for Text {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let part = text.len().min(LONGEST - self.len);
+        self.bytes[self.len..self.len + part].copy_from_slice(&text.as_bytes()[..part]);
+        self.len += part;
+        Ok(())
+    }
+}
+
+/// Writes a line of the kernel's, with the time since the machine started.
+pub fn line(text: fmt::Arguments) {
+    let ns = time::ticks_to_ns(time::now_ticks());
+    show(ns, text);
+    let mut kept = Text {
+        bytes: [0; LONGEST],
+        len: 0,
+    };
+    // Writing to a buffer cannot fail.
+    let _ = kept.write_fmt(text);
+    keep(INFO, ns, &kept.bytes[..kept.len]);
+}
+
+/// Writes a line that a program wrote to /dev/kmsg, whose priority is a facility and a level.
+pub fn told(priority: u32, text: &[u8]) {
+    let ns = time::ticks_to_ns(time::now_ticks());
+    if ((priority & 7) as usize) < LEVELS[0].load(Relaxed) {
+        show(ns, format_args!("{}", text.escape_ascii()));
+    }
+    keep(priority, ns, text);
+}
+
+/// Shows a line on the console.
+fn show(ns: u64, text: fmt::Arguments) {
+    let microseconds = ns / 1000;
+    let (s, us) = (microseconds / 1_000_000, microseconds % 1_000_000);
+    let mut line = Line {
+        bytes: [0; 256],
+        len: 0,
+    };
+    // Here neither.
+    let _ = writeln!(line, "[{s:5}.{us:06}] {text}");
+    line.flush();
+}

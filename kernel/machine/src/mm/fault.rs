@@ -1,0 +1,458 @@
+//! Page faults of programs, and of the kernel on their memory.
+
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use linux_raw_sys::general::RLIMIT_AS;
+
+use super::area::{Area, PageSource, Rights, Source};
+use super::asid::Context;
+use super::frame::{FRAMES, FrameRef, Owner};
+use super::lock::Slot;
+use super::space::{AddressSpace, Space};
+use super::table::{BUSY, Entry, Leaf, hidden};
+use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr, age, page_down};
+use crate::arch;
+use crate::arch::mmu::{self, Memory, Prot, Pte};
+use crate::errno::{Errno, Result};
+use crate::upcall;
+use crossings::Kind;
+use translation::Change;
+
+/// What the access wanted: as a number, the rights of which one suffices.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Access {
+    /// A load, for which any will do.
+    Read = 7,
+    /// A store.
+    Write = 2,
+    /// An instruction fetch.
+    Execute = 4,
+}
+
+/// The signal that an incurable fault earns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Signal {
+    /// SIGSEGV, SIGBUS or SIGKILL.
+    pub signo: u32,
+    /// The `si_code`.
+    pub code: u32,
+}
+
+/// Why a fault is not cured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Failure {
+    /// No area there.
+    Unmapped,
+    /// The area forbids it.
+    Denied,
+    /// Beyond the end of the file.
+    BeyondEnd,
+    /// No memory.
+    NoMemory,
+}
+
+impl Failure {
+    /// As a system call reports it.
+    pub fn errno(self) -> Errno {
+        match self {
+            Failure::NoMemory => Errno::ENOMEM,
+            _ => Errno::EFAULT,
+        }
+    }
+
+    /// Why a page could not be had. Apart, so that those that could be are not asked.
+    #[cold]
+    #[inline(never)]
+    fn of(error: Errno) -> Failure {
+        match error {
+            // No more of the file is to be had.
+            Errno::ENXIO | Errno::ENOSPC => Failure::BeyondEnd,
+            _ => Failure::NoMemory,
+        }
+    }
+}
+
+/// Pages that a read fault on a file maps around itself, aligned to their number.
+const AROUND: usize = 16;
+
+static ZERO: AtomicUsize = AtomicUsize::new(0);
+
+/// The frame of zeroes that all unwritten memory shares. It is not counted.
+pub(super) fn zero_frame() -> PhysAddr {
+    PhysAddr(ZERO.load(Relaxed))
+}
+
+/// Entries by which programs read it: where they may not execute it, and where they may.
+static ZERO_ENTRIES: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+/// Sets the zero frame aside.
+pub(super) fn init() {
+    let frame = FrameRef::zeroed(Owner::Kernel).expect("a frame of zeroes");
+    ZERO.store(frame.into_phys().0, Relaxed);
+    for (entry, execute) in ZERO_ENTRIES.iter().zip([false, true]) {
+        let prot = Prot {
+            read: true,
+            write: false,
+            execute,
+            user: true,
+        };
+        let pte = Pte::leaf(zero_frame().0, prot, Memory::Normal);
+        entry.store(pte.0, Relaxed);
+    }
+}
+
+impl AddressSpace {
+    /// Makes `access` to `address` possible. Beside other CPUs' faults, unless a stack must grow.
+    #[inline]
+    pub fn fault(&self, address: usize, access: Access) -> core::result::Result<(), Failure> {
+        let space = self.read_lock();
+        let done = space.resolve(self.context(), space.slot(), address, access);
+        drop(space);
+        match done {
+            Err(Failure::Unmapped) => self.fault_alone(address, access),
+            done => done,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn fault_alone(&self, address: usize, access: Access) -> core::result::Result<(), Failure> {
+        self.lock().resolve_alone(self.context(), address, access)
+    }
+}
+
+impl Space {
+    /// As `resolve`, by the only one who uses the space, so that a stack may grow. When it returns, the translation
+    /// allows the access.
+    pub(super) fn resolve_alone(
+        &mut self,
+        context: &Context,
+        address: usize,
+        access: Access,
+    ) -> core::result::Result<(), Failure> {
+        let page = page_down(address);
+        if self.areas.find(page).is_none() {
+            let all = upcall::rlimit(RLIMIT_AS);
+            if !self.areas.grow_down(page, self.stack_limit, all) {
+                return Err(Failure::Unmapped);
+            }
+        }
+        let own = Slot::new();
+        let done = self.resolve(context, &own, address, access);
+        self.pages = self.pages.wrapping_add(own.count());
+        done
+    }
+
+    /// Makes `access` to `address` possible, or finds that another CPU is about to: then the program tries again.
+    #[inline]
+    pub(super) fn resolve(
+        &self,
+        context: &Context,
+        own: &Slot,
+        address: usize,
+        access: Access,
+    ) -> core::result::Result<(), Failure> {
+        let page = page_down(address);
+        let area = self
+            .areas
+            .find_near(page, &own.hint)
+            .ok_or(Failure::Unmapped)?;
+        if !area.rights.allow(access) {
+            return Err(Failure::Denied);
+        }
+        let leaf = match self.table.leaf(page) {
+            Some(leaf) => leaf,
+            None => match self.without_leaf(area, context, own, page, access) {
+                Ok(Some(leaf)) => leaf,
+                Ok(None) => return Ok(()),
+                Err(_) => return Err(Failure::NoMemory),
+            },
+        };
+        let entry = leaf.entry(page);
+        let pte = entry.load();
+        let change = Page {
+            area,
+            context,
+            own,
+            leaf,
+            entry,
+            page,
+        };
+        let done = if pte == Pte::EMPTY {
+            change.fill(access)
+        } else if access == Access::Write && !pte.writable() && pte != BUSY {
+            change.make_writable(pte)
+        } else {
+            change.touch(pte);
+            Ok(())
+        };
+        done.map_err(Failure::of)
+    }
+}
+
+/// A page whose entry is about to change, beside other CPUs: an entry that has changed meanwhile is left alone, since the
+/// program's next try finds it.
+struct Page<'a> {
+    area: &'a Area,
+    context: &'a Context,
+    own: &'a Slot,
+    leaf: Leaf<'a>,
+    entry: &'a Entry,
+    page: usize,
+}
+
+impl Page<'_> {
+    /// Maps the page, which holds nothing so far.
+    fn fill(&self, access: Access) -> Result<()> {
+        let write = access == Access::Write;
+        let Source::File { mapping, offset } = &self.area.source else {
+            return self.fill_anonymous(write);
+        };
+        let index = (offset + self.page - self.area.start) >> PAGE_SHIFT;
+        let shared = self.area.is_shared();
+        let kind = match (shared, write) {
+            (true, true) => Kind::FaultFileWrite,
+            (false, true) => Kind::FaultCow,
+            (_, false) => Kind::FaultFileRead,
+        };
+        if write && !shared {
+            let source = mapping.page(index, false)?;
+            let copy = FrameRef::new(Owner::Anonymous)?;
+            copy.copy_from(&source);
+            if self.hold_first(kind, copy, true) {
+                count_mapped(1);
+            }
+        } else {
+            let writable = shared && self.area.rights.has(Rights::WRITE);
+            let page = mapping.page(index, write)?;
+            self.hold_first(kind, page, writable);
+        }
+        if !write {
+            self.fill_around(&**mapping, index);
+        }
+        self.pay(Change::FillUser);
+        Ok(())
+    }
+
+    fn fill_anonymous(&self, write: bool) -> Result<()> {
+        if write {
+            let frame = FrameRef::zeroed(Owner::Anonymous)?;
+            self.hold_first(Kind::FaultAnonWrite, frame, true);
+        } else {
+            let executable = self.area.rights.has(Rights::EXECUTE);
+            let pte = ZERO_ENTRIES[usize::from(executable)].load(Relaxed);
+            count(if self.entry.try_fill(Pte(pte)) {
+                Kind::FaultAnonRead
+            } else {
+                Kind::FaultSpurious
+            });
+        }
+        self.pay(Change::FillUser);
+        Ok(())
+    }
+
+    /// Lets the entry hold `frame`, for a fault of `kind`; false if another CPU was faster.
+    #[inline(always)]
+    fn hold_first(&self, kind: Kind, frame: FrameRef, writable: bool) -> bool {
+        let held = hold(self.entry, frame, prot(self.area, writable), true);
+        if held {
+            self.own.add(1);
+            count(kind);
+        } else {
+            count(Kind::FaultSpurious);
+        }
+        held
+    }
+
+    /// Maps what the file holds already of the pages around, while a fault is being paid for.
+    fn fill_around(&self, mapping: &dyn PageSource, index: usize) {
+        let window = self.page & !(AROUND * PAGE_SIZE - 1);
+        let start = window.max(self.area.start);
+        let end = (window + AROUND * PAGE_SIZE).min(self.area.end);
+        let first = index - (self.page - start) / PAGE_SIZE;
+        let mut frames = [const { None }; AROUND];
+        let frames = &mut frames[..(end - start) / PAGE_SIZE];
+        mapping.present(first, frames);
+        let writable = self.area.is_shared() && self.area.rights.has(Rights::WRITE);
+        let (prot, mut mapped) = (prot(self.area, writable), 0);
+        for (page, frame) in (start..end).step_by(PAGE_SIZE).zip(frames) {
+            let entry = self.leaf.entry(page);
+            if let Some(frame) = frame.take()
+                && entry.load() == Pte::EMPTY
+            {
+                mapped += usize::from(hold(entry, frame, prot, !age::ahead_is_old()));
+            }
+        }
+        self.own.add(mapped);
+        count_mapped(mapped as u64);
+    }
+
+    /// Allows writing to a page that is mapped without, copying it first if others hold it.
+    fn make_writable(&self, old: Pte) -> Result<()> {
+        count(Kind::FaultCow);
+        let frame = PhysAddr(old.phys());
+        let zero = frame == zero_frame();
+        if self.area.is_shared() || !zero && FRAMES.at(frame).is_anonymous_unique() {
+            if self
+                .entry
+                .replace(old, old.with_writable(true).with_young(true))
+                .is_ok()
+            {
+                self.pay(Change::Widen);
+            }
+            if let Source::File { mapping, .. } = &self.area.source
+                && self.area.is_shared()
+            {
+                mapping.written();
+            }
+            return Ok(());
+        }
+        let copy = FrameRef::new(Owner::Anonymous)?;
+        if zero {
+            copy.zero_new();
+        } else {
+            copy.copy_from_phys(frame);
+        }
+        let mut old = old;
+        if age::copy_touches_source()
+            && !old.young()
+            && self.entry.replace(old, old.with_young(true)).is_ok()
+        {
+            old = old.with_young(true);
+        }
+        let new = leaf(&copy, prot(self.area, true));
+        // Break before make, where it is owed. Whoever faults in between finds the entry busy, and tries again.
+        if self
+            .entry
+            .replace(old, if mmu::BREAK_FIRST { BUSY } else { new })
+            .is_ok()
+        {
+            self.pay(Change::Replace);
+            if mmu::BREAK_FIRST {
+                self.entry.fill(new);
+            }
+            copy.into_phys();
+            if zero {
+                self.own.add(1);
+            } else {
+                // SAFETY: the entry held this handle, and no longer does.
+                drop(unsafe { FrameRef::from_phys(frame) });
+            }
+        }
+        Ok(())
+    }
+
+    /// The entry allows the access already, or will in a moment: another CPU was faster, this one has not seen the entry
+    /// yet, or only the Access flag was clear.
+    fn touch(&self, pte: Pte) {
+        if pte.young() || !pte.valid() || pte.is_unseen() {
+            count(Kind::FaultSpurious);
+            if pte.is_unseen() {
+                _ = self.entry.replace(pte, pte.revealed().with_young(true));
+            }
+            return self.context.recover(self.page);
+        }
+        count(Kind::FaultAccessFlag);
+        if self.entry.replace(pte, pte.with_young(true)).is_ok() {
+            self.pay(Change::Touch);
+        }
+    }
+
+    fn pay(&self, change: Change) {
+        self.context.pay(change, self.page..self.page + PAGE_SIZE);
+    }
+}
+
+/// Makes an entry of `area` agree with the area's rights; says whether it changed. A page that gains the right to be
+/// written gains it by a fault.
+pub(super) fn set_rights(area: &Area, entry: &Entry) -> bool {
+    let old = entry.load();
+    if old == Pte::EMPTY {
+        return false;
+    }
+    let frame = PhysAddr(old.phys());
+    let writable = area.rights.has(Rights::WRITE) && (area.is_shared() || old.writable());
+    let new = |old: Pte| {
+        let new = Pte::leaf(frame.0, prot(area, writable), Memory::Normal).with_young(old.young());
+        if area.rights.is_none() {
+            hidden(new)
+        } else {
+            new
+        }
+    };
+    if new(old) == old {
+        return false;
+    }
+    if area.rights.has(Rights::EXECUTE) {
+        FrameRef::clone_phys(frame).sync_instructions();
+    }
+    entry.update(new);
+    true
+}
+
+/// Gives a child's table what the parent's run of entries, which begins at `start`, holds of private memory. Pages of
+/// files come back by faults. Returns how many.
+pub(super) fn share(start: usize, entries: &[Entry], child: Leaf) -> usize {
+    let mut pages = 0;
+    for (entry, copy) in entries.iter().zip(child.from(start)) {
+        let mut pte = entry.load();
+        if pte == Pte::EMPTY {
+            continue;
+        }
+        let frame = PhysAddr(pte.phys());
+        if frame != zero_frame() {
+            if !FRAMES.at(frame).is_anonymous() {
+                continue;
+            }
+            if pte.writable() {
+                pte = entry
+                    .update(|pte| pte.with_writable(false))
+                    .with_writable(false);
+            }
+            FrameRef::clone_phys(frame).into_phys();
+            pages += 1;
+        }
+        copy.fill(pte);
+    }
+    pages
+}
+
+pub(super) fn count(kind: Kind) {
+    arch::cpu::this().crossings().add(kind);
+}
+
+pub(super) fn count_mapped(pages: u64) {
+    arch::cpu::this()
+        .crossings()
+        .add_n(Kind::MappedPages, pages);
+}
+
+/// The protection of a page of `area`.
+pub(super) fn prot(area: &Area, writable: bool) -> Prot {
+    Prot {
+        read: true,
+        write: writable,
+        execute: area.rights.has(Rights::EXECUTE),
+        user: true,
+    }
+}
+
+/// A young entry for `frame`, whose content instruction fetches see if it may be executed.
+#[inline]
+fn leaf(frame: &FrameRef, prot: Prot) -> Pte {
+    if prot.execute {
+        frame.sync_instructions();
+    }
+    Pte::leaf(frame.phys().0, prot, Memory::Normal)
+}
+
+/// Lets an empty entry hold `frame`, whose content instruction fetches see if it may be executed; says whether it was.
+#[inline(always)]
+fn hold(entry: &Entry, frame: FrameRef, prot: Prot, young: bool) -> bool {
+    let filled = entry.try_fill(leaf(&frame, prot).with_young(young));
+    if filled {
+        frame.into_phys();
+    }
+    filled
+}

@@ -1,0 +1,126 @@
+//! Memory shared between processes without a file: MAP_SHARED | MAP_ANONYMOUS.
+
+extern crate alloc;
+
+use alloc::sync::Arc;
+use core::fmt;
+use core::ops::Range;
+
+use radix::Radix;
+
+use super::area::PageSource;
+use super::commit;
+use super::frame::{self, FrameRef};
+use super::heap::try_arc;
+use super::number::Number;
+use crate::errno::{Errno, Result};
+use crate::sync::Mutex;
+use crate::upcall;
+use linux_raw_sys::general::CAP_SYS_ADMIN;
+
+/// Pages of zeroes at first, made when touched.
+pub struct SharedPages {
+    pages: Mutex<Radix<FrameRef>>,
+    len: usize,
+    /// All pages were promised at once, not each when it is made.
+    reserved: bool,
+    /// The key, of a segment of System V shared memory.
+    key: Option<i32>,
+    number: Number,
+}
+
+impl SharedPages {
+    /// `len` pages, all promised at once if they are `reserved`.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn new(len: usize, reserved: bool) -> Result<Arc<Self>> {
+        Self::named(len, None, reserved)
+    }
+
+    /// `len` pages of a segment of System V shared memory with `key`.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn named(len: usize, key: Option<i32>, reserved: bool) -> Result<Arc<Self>> {
+        if reserved {
+            commit::take(len)?;
+        }
+        let pages = SharedPages {
+            pages: Mutex::new(Radix::new()),
+            len,
+            reserved,
+            key,
+            number: Number::new(),
+        };
+        try_arc(pages)
+    }
+}
+
+impl Drop for SharedPages {
+    fn drop(&mut self) {
+        commit::give(match self.reserved {
+            true => self.len,
+            false => self.pages.lock().len(),
+        });
+    }
+}
+
+impl PageSource for SharedPages {
+    fn object(&self) -> usize {
+        self.number.get()
+    }
+
+    fn page(&self, index: usize, _write: bool) -> Result<FrameRef> {
+        if index >= self.len {
+            return Err(Errno::ENXIO);
+        }
+        let mut pages = self.pages.lock();
+        if let Some(frame) = pages.get(index) {
+            return Ok(frame.clone());
+        }
+        // A segment may have nobody whose end gives it back.
+        if self.key.is_some() && frame::is_scarce() && !upcall::capable(CAP_SYS_ADMIN) {
+            return Err(Errno::ENOSPC);
+        }
+        let frame = frame::alloc_zeroed()?;
+        if !self.reserved {
+            commit::take(1).map_err(|_| Errno::ENOSPC)?;
+        }
+        let inserted = pages.insert(index, frame.clone());
+        inserted.map_err(|_| {
+            commit::give(usize::from(!self.reserved));
+            Errno::ENOMEM
+        })?;
+        Ok(frame)
+    }
+
+    fn present(&self, first: usize, frames: &mut [Option<FrameRef>]) {
+        let pages = self.pages.lock();
+        pages.each(first..first + frames.len(), |index, page| {
+            frames[index - first] = Some(page.clone())
+        });
+    }
+
+    fn next_present(&self, first: usize) -> Option<usize> {
+        self.pages.lock().next_item(first)
+    }
+
+    fn len_pages(&self) -> usize {
+        self.len
+    }
+
+    /// Others may map the frames, so they stay.
+    fn clear(&self, range: Range<usize>) -> Result<()> {
+        let pages = self.pages.lock();
+        pages.each(range, |_, page| page.zero());
+        Ok(())
+    }
+
+    fn write_name(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+        match self.key {
+            Some(key) => write!(out, "/SYSV{key:08x} (deleted)"),
+            None => out.write_str("/dev/zero (deleted)"),
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Page faults: what becomes of a program whose access was not possible.
+
+use linux_raw_sys::general::{BUS_ADRERR, SEGV_ACCERR, SEGV_MAPERR, SIGBUS, SIGKILL, SIGSEGV};
+
+use super::{current, oom, sched};
+use crate::arch::{PAGE_SIZE, cpu};
+use crate::errno::{Errno, Result};
+use crate::mm::AddressSpace;
+use crate::mm::fault::{Access, Failure, Signal};
+use crate::mm::space::with_active;
+use core::ops::Range;
+use crossings::Kind;
+
+/// Cures a fault of the current program on `address` of the user half, whether it or the kernel on its behalf wanted
+/// `access`; or says which signal it earns.
+#[inline]
+pub fn handle_user_fault(address: usize, access: Access) -> core::result::Result<(), Signal> {
+    match with_active(|space| space.fault(address, access)) {
+        Some(Ok(())) => {
+            current().count_fault();
+            Ok(())
+        }
+        failed => handle_failure(failed, address, access),
+    }
+}
+
+/// What is left to be done about a fault that was not cured at once. Apart, so that those that were need no stack for it.
+#[cold]
+#[inline(never)]
+fn handle_failure(
+    mut done: Option<core::result::Result<(), Failure>>,
+    address: usize,
+    access: Access,
+) -> core::result::Result<(), Signal> {
+    let (signo, code) = loop {
+        match done.unwrap_or(Err(Failure::Unmapped)) {
+            Ok(()) => {
+                current().count_fault();
+                return Ok(());
+            }
+            Err(Failure::Unmapped) => break (SIGSEGV, SEGV_MAPERR),
+            Err(Failure::Denied) => break (SIGSEGV, SEGV_ACCERR),
+            Err(Failure::BeyondEnd) => break (SIGBUS, BUS_ADRERR),
+            Err(Failure::NoMemory) if oom::make_room() => {}
+            Err(Failure::NoMemory) => break (SIGKILL, 0),
+        }
+        done = with_active(|space| space.fault(address, access));
+    };
+    cpu::this().crossings().add(Kind::FaultRefused);
+    Err(Signal { signo, code })
+}
+
+/// Makes the pages of a range present, as far as they are allowed. May wait.
+///
+/// # Errors
+/// ENOMEM, EFAULT; EINTR if the current thread is to die.
+pub fn populate(space: &AddressSpace, range: Range<usize>, write: bool) -> Result<()> {
+    for page in range.step_by(PAGE_SIZE) {
+        while space.populate_page(page, write)? == Err(Failure::NoMemory) {
+            if !oom::make_room() {
+                return Err(Errno::ENOMEM);
+            }
+        }
+        current().count_fault();
+        sched::cond_resched_killable()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,49 @@
+//! What the kernel keeps for each CPU.
+
+use super::{sched::RunQueue, tick::Tick, timer};
+use crate::arch::cpu::Cpu;
+
+/// One CPU's own data above the machine's.
+pub struct PerCpu {
+    sched: RunQueue,
+    timers: timer::Queue,
+    tick: Tick,
+}
+
+impl PerCpu {
+    /// Of a CPU that does not run yet.
+    pub const fn new() -> Self {
+        PerCpu {
+            sched: RunQueue::new(),
+            timers: timer::Queue::new(),
+            tick: Tick::new(),
+        }
+    }
+}
+
+/// A CPU's [`PerCpu`], by its parts.
+pub trait CpuParts {
+    /// What runs there next.
+    fn sched(&self) -> &RunQueue;
+    /// What is due there when.
+    fn timers(&self) -> &timer::Queue;
+    /// When it looks next at what the running thread does.
+    fn tick(&self) -> &Tick;
+}
+
+impl CpuParts for Cpu {
+    #[inline(always)]
+    fn sched(&self) -> &RunQueue {
+        &self.above::<PerCpu>().sched
+    }
+
+    #[inline(always)]
+    fn timers(&self) -> &timer::Queue {
+        &self.above::<PerCpu>().timers
+    }
+
+    #[inline(always)]
+    fn tick(&self) -> &Tick {
+        &self.above::<PerCpu>().tick
+    }
+}

@@ -1,0 +1,99 @@
+//! What the machine calls of the kernel.
+
+use crate::arch::cpu::Cpu;
+use crate::arch::irq::Interrupted;
+use crate::arch::task::Previous;
+use crate::arch::{self, Frame, SyscallTable};
+use crate::errno::Result;
+use crate::fs::kmsg;
+use crate::mm::Archive;
+use crate::mm::fault::{Access, Signal};
+use crate::task::{self, CpuParts, PerCpu, Thread, process::Mode, sched};
+use machine::upcall::{Functions, Kernel};
+
+struct Stile;
+
+impl Kernel for Stile {
+    type Thread = Thread;
+    type Cpu = PerCpu;
+    const CPU: PerCpu = PerCpu::new();
+    const SYSCALLS: SyscallTable = crate::syscall::TABLE;
+}
+
+impl Functions for Stile {
+    fn start_kernel(archive: Option<Archive>) -> ! {
+        crate::main(archive)
+    }
+
+    fn start_cpu() {
+        task::start_cpu();
+    }
+
+    fn idle() -> ! {
+        sched::idle()
+    }
+
+    fn switched(previous: Previous) {
+        sched::switched(previous.into_thread());
+    }
+
+    fn exit_work(frame: &mut Frame) {
+        task::exit_work(frame);
+    }
+
+    fn page_fault(address: usize, access: Access) -> core::result::Result<(), Signal> {
+        task::fault::handle_user_fault(address, access)
+    }
+
+    fn force_signal(number: u32, code: u32, address: usize) {
+        task::signal::force(number, code, address);
+    }
+
+    fn ipi() {
+        sched::ipi();
+    }
+
+    fn runs_program(cpu: &Cpu) -> bool {
+        cpu.sched().active_space() != 0
+    }
+
+    fn timer_interrupt(from: Interrupted) {
+        task::timer::interrupt(from);
+    }
+
+    fn syscalls_changed() {
+        task::current().watch_calls();
+    }
+
+    fn cond_resched() {
+        sched::cond_resched();
+    }
+
+    fn cond_resched_killable() -> Result<()> {
+        sched::cond_resched_killable()
+    }
+
+    fn capable(capability: u32) -> bool {
+        task::can(capability)
+    }
+
+    fn rlimit(kind: u32) -> usize {
+        task::rlimit(kind)
+    }
+
+    fn may_have_huge_pages() -> bool {
+        !task::current().process().mode(Mode::NO_HUGE_PAGES)
+    }
+
+    fn logged() {
+        kmsg::logged();
+    }
+
+    fn describe_current() -> Option<([u8; 16], i32)> {
+        let thread: &Thread = arch::try_current()?;
+        Some((thread.try_name().unwrap_or_default(), thread.tid()))
+    }
+}
+
+machine::task!(Thread, arch);
+machine::kernel!(Stile);
