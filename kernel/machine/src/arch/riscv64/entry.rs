@@ -273,6 +273,9 @@ pub unsafe extern "C" fn call_with_full_frame() {
 #[unsafe(link_section = ".text.entry")]
 unsafe extern "C" fn from_kernel() {
     naked_asm!(
+        // Told again, since LLVM reads the assembly of a library once without the target's features.
+        ".option push",
+        ".option arch, +a",
         "csrrw sp, sscratch, sp",
         "sd t0, {spill}(tp)",
         "sd t1, {spill} + 8(tp)",
@@ -376,6 +379,7 @@ unsafe extern "C" fn from_kernel() {
         clobbered!("ld"),
         registers!("ld": t0 5, a0 10, sp 2),
         "sret",
+        ".option pop",
         handler = sym handlers::from_kernel,
         spill = const offset_of!(Cpu, spill),
         outer = const offset_of!(Cpu, outer),

@@ -259,6 +259,8 @@ unsafe extern "C" fn switch_context(
     running: *const AtomicBool,
 ) {
     naked_asm!(
+        ".option push",
+        ".option arch, +a",
         context!("sd", "a0"),
         // A reservation that `previous` holds must not serve `next`: this ends it, whether it stores or not.
         "addi t0, a0, {ra}",
@@ -267,6 +269,7 @@ unsafe extern "C" fn switch_context(
         "fence rw, w",
         "sb zero, (a2)",
         "ret",
+        ".option pop",
         ra = const offset_of!(Context, ra),
         sp = const offset_of!(Context, sp),
         gp = const offset_of!(Context, gp),
