@@ -50,6 +50,7 @@ impl Functions for Stile {
     }
 
     fn ipi() {
+        kmsg::interrupt();
         sched::ipi();
     }
 

@@ -4,6 +4,7 @@ use super::file::{File, FileOps, OpenFlags, Whence};
 use super::generated::Text;
 use super::io::{Sink, Source};
 use super::poll::{Events, PollTable, WaitSource};
+use crate::arch::{cpu, smp};
 use crate::errno::{Errno, Result};
 use crate::log::{self, Found, Place};
 use crate::mm::heap::try_arc;
@@ -11,7 +12,7 @@ use crate::put;
 use crate::sync::{Mutex, Once};
 use crate::syscall::syslog;
 use alloc::sync::Arc;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Tells who waits for more, once there was somebody.
 static MORE: Once<Arc<WaitSource>> = Once::new();
@@ -21,9 +22,24 @@ pub fn more() -> Result<&'static Arc<WaitSource>> {
     MORE.try_call_once(WaitSource::new)
 }
 
-/// There is more in the log.
+/// Whether there is more in the log that nobody was told of.
+static UNTOLD: AtomicBool = AtomicBool::new(false);
+
+/// There is more in the log. Whoever wrote it may hold any spin lock, so that who waits is told in an interrupt, which comes when
+/// none is held (Linux: irq_work).
 pub fn logged() {
-    if let Some(more) = MORE.get() {
+    if MORE.get().is_some() {
+        UNTOLD.store(true, Relaxed);
+        smp::kick(cpu::this().index());
+    }
+}
+
+/// Tells who waits for more. Called in an interrupt.
+pub fn interrupt() {
+    if UNTOLD.load(Relaxed)
+        && UNTOLD.swap(false, Relaxed)
+        && let Some(more) = MORE.get()
+    {
         more.notify();
     }
 }

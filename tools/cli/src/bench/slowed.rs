@@ -21,7 +21,7 @@ pub const MORE: u64 = IDLE as u64 + 2;
 const IDLE: usize = 8;
 /// The bytes of an instruction that is replaced.
 const WORD: u64 = 4;
-/// The panic handler: long enough, and near the entry, as a branch of RISC-V reaches 1 MiB.
+/// The panic handler: long enough, and linked beside the entries, as a branch of RISC-V reaches 1 MiB.
 const UNUSED: &str = "__rustc::rust_begin_unwind";
 
 /// Makes the copy: an ELF file. `way` is what the kernel executes for a system call, from entry to return.
