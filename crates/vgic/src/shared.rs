@@ -164,14 +164,19 @@ impl Shared {
         }
     }
 
-    /// [`Interface::ended`](crate::Interface::ended) is to tell of these interrupts, and of no others.
-    pub fn report_ends(&self, interrupts: impl Iterator<Item = u32> + Clone) {
+    /// [`Interface::ended`](crate::Interface::ended) is to tell of the interrupts for which `is_reported` holds, and of no others.
+    pub fn report_ends(&self, is_reported: impl Fn(u32) -> bool) {
         for (first, group) in self.groups() {
-            let here = interrupts
-                .clone()
-                .filter(|number| number / 32 == first / 32);
-            let bits = here.fold(0, |bits, number| bits | 1 << (number % 32));
+            let bit = |at| u32::from(is_reported(first + at)) << at;
+            let bits = (0..32).fold(0, |bits, at| bits | bit(at));
             group.reported.store(bits, Relaxed);
+        }
+    }
+
+    /// The same of one more.
+    pub fn report_end(&self, number: u32) {
+        if let Some(group) = self.group(number / 32) {
+            group.reported.fetch_or(1 << (number % 32), Relaxed);
         }
     }
 

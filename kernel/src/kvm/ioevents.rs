@@ -10,11 +10,11 @@ use super::vm::Machine;
 use crate::errno::{Errno, Result};
 use crate::fs::eventfd::{self, EventFd};
 use crate::mm::heap::try_arc;
-use crate::sync::Mutex;
+use crate::sync::SleepMutex;
 
-/// One assignment.
-#[derive(Clone)]
-struct Event {
+/// Which writes an assignment is for, in the order in which assignments are kept.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
     /// Ports are other architectures': kept, and never written.
     ports: u32,
     address: u64,
@@ -22,17 +22,23 @@ struct Event {
     len: u32,
     /// The value written, unless any.
     value: Option<u64>,
+}
+
+/// One assignment.
+#[derive(Clone)]
+struct Event {
+    key: Key,
     to: Arc<EventFd>,
 }
 
-/// The assignments of a machine, by address.
+/// The assignments of a machine, by what they are for.
 pub struct Events(Vec<Event>);
 
 /// A machine's assignments, which change while virtual CPUs run.
 pub struct Assignments {
     current: affinity::Publication<Slot<Events>>,
-    /// Held while they are changed.
-    changing: Mutex<()>,
+    /// Held while they are changed: all are copied thereby.
+    changing: SleepMutex<()>,
     /// How many there are.
     count: AtomicUsize,
 }
@@ -44,15 +50,16 @@ impl Events {
     /// Signals the eventfd that a write is assigned to; false if there is none.
     #[inline]
     pub fn write(&self, address: u64, len: u32, value: u64) -> bool {
-        let first = self.0.partition_point(|event| event.address < address);
-        let here = self.0[first..]
-            .iter()
-            .take_while(|event| event.address == address);
-        let mut meant = here.filter(|event| {
-            let len_fits = event.len == 0 || event.len == len;
-            event.ports == 0 && len_fits && event.value.is_none_or(|wanted| wanted == value)
+        let kinds = [(0, None), (len, None), (len, Some(value))];
+        let found = kinds.into_iter().find_map(|(len, value)| {
+            let key = Key {
+                ports: 0,
+                address,
+                len,
+                value,
+            };
+            Some(&self.0[find(&self.0, &key).ok()?])
         });
-        let found = meant.next();
         if let Some(event) = found {
             event.to.signal();
         }
@@ -60,33 +67,48 @@ impl Events {
     }
 }
 
-impl Event {
-    fn of(request: &Ioeventfd, to: Arc<EventFd>) -> Self {
+/// Where the assignment for these writes is, or would be.
+fn find(list: &[Event], key: &Key) -> core::result::Result<usize, usize> {
+    list.binary_search_by_key(key, |event| event.key)
+}
+
+impl Key {
+    fn of(request: &Ioeventfd) -> Self {
         let value = request.value & u64::MAX.unbounded_shr(64 - 8 * request.len.min(8));
-        Event {
+        Key {
             ports: request.flags & (uapi::IOEVENTFD_PORT | uapi::IOEVENTFD_CHANNEL),
             address: request.address,
             len: request.len,
             value: (request.flags & uapi::IOEVENTFD_VALUE != 0).then_some(value),
-            to,
         }
     }
 
-    /// Whether a write could be meant for both.
-    fn collides(&self, other: &Event) -> bool {
-        let len = self.len == 0 || other.len == 0 || self.len == other.len;
-        let values = self.value.zip(other.value);
-        let value = values.is_none_or(|(one, another)| one == another);
-        let any_len = self.len == 0 || other.len == 0;
-        self.ports == other.ports && self.address == other.address && len && (any_len || value)
-    }
-
-    fn is(&self, other: &Event) -> bool {
-        self.ports == other.ports
-            && self.address == other.address
-            && self.len == other.len
-            && self.value == other.value
-            && Arc::ptr_eq(&self.to, &other.to)
+    /// Whether a write could be meant for this one and for one of the list.
+    fn collides(&self, list: &[Event]) -> bool {
+        let any = Key {
+            len: 0,
+            value: None,
+            ..*self
+        };
+        let any_value = Key {
+            value: None,
+            ..*self
+        };
+        // The first one of those with the same address, or length too, if there is one.
+        let has_like = |key: Key, is_like: fn(&Key, &Key) -> bool| {
+            let at = list.partition_point(|event| event.key < key);
+            list.get(at).is_some_and(|event| is_like(&event.key, &key))
+        };
+        let same_place = |a: &Key, b: &Key| (a.ports, a.address) == (b.ports, b.address);
+        let same_len =
+            |a: &Key, b: &Key| (a.ports, a.address, a.len) == (b.ports, b.address, b.len);
+        match (self.len, self.value) {
+            (0, _) => has_like(any, same_place),
+            (_, None) => find(list, &any).is_ok() || has_like(any_value, same_len),
+            _ => [&any, &any_value, self]
+                .iter()
+                .any(|key| find(list, key).is_ok()),
+        }
     }
 }
 
@@ -101,10 +123,13 @@ pub fn change(machine: &Machine, request: &Ioeventfd) -> Result<usize> {
         | uapi::IOEVENTFD_CHANNEL
         | uapi::IOEVENTFD_FAST;
     if request.flags & uapi::IOEVENTFD_DEASSIGN != 0 {
-        let gone = Event::of(request, eventfd::of(request.fd)?);
+        let (key, to) = (Key::of(request), eventfd::of(request.fd)?);
         return machine.events.change(|list| {
-            let at = list.iter().position(|event| event.is(&gone));
-            list.remove(at.ok_or(Errno::ENOENT)?);
+            let at = find(list, &key).map_err(|_| Errno::ENOENT)?;
+            if !Arc::ptr_eq(&list[at].to, &to) {
+                return Err(Errno::ENOENT);
+            }
+            list.remove(at);
             Ok(())
         });
     }
@@ -116,13 +141,13 @@ pub fn change(machine: &Machine, request: &Ioeventfd) -> Result<usize> {
     {
         return Err(Errno::EINVAL);
     }
-    let made = Event::of(request, eventfd::of(request.fd)?);
+    let (key, to) = (Key::of(request), eventfd::of(request.fd)?);
     machine.events.change(|list| {
-        if list.iter().any(|event| event.collides(&made)) {
+        if key.collides(list) {
             return Err(Errno::EEXIST);
         }
-        let at = list.partition_point(|event| event.address <= made.address);
-        list.insert(at, made);
+        let at = list.partition_point(|event| event.key < key);
+        list.insert(at, Event { key, to });
         Ok(())
     })
 }
@@ -132,7 +157,7 @@ impl Assignments {
     pub fn new() -> Self {
         Assignments {
             current: affinity::Publication::new(Slot::new()),
-            changing: Mutex::new(()),
+            changing: SleepMutex::new(()),
             count: AtomicUsize::new(0),
         }
     }

@@ -25,11 +25,27 @@ struct Irqfd {
 
 /// The assignments of a machine.
 #[derive(Default)]
-pub struct Irqfds(Mutex<Vec<Arc<Irqfd>>>);
+pub struct Irqfds(Mutex<Table>);
+
+#[derive(Default)]
+struct Table {
+    /// By their eventfds' addresses.
+    all: Vec<Arc<Irqfd>>,
+    /// Those that are resampled, by the monitor's number of their interrupt too.
+    resampled: Vec<Arc<Irqfd>>,
+    /// Which was looked at last for whether its eventfd is gone.
+    looked: usize,
+}
 
 impl Irqfd {
-    fn is_of(&self, trigger: &Arc<EventFd>) -> bool {
-        core::ptr::eq(self.trigger.as_ptr(), Arc::as_ptr(trigger))
+    /// Where its eventfd is, or was: nothing else gets the address as long as this is there.
+    fn address(&self) -> usize {
+        self.trigger.as_ptr().addr()
+    }
+
+    /// What those that are resampled are ordered by.
+    fn key(&self) -> (u32, usize) {
+        (self.gsi, self.address())
     }
 
     /// Stops listening.
@@ -64,10 +80,11 @@ pub fn change(machine: &Arc<Machine>, request: &Request) -> Result<usize> {
     }
     if request.flags & uapi::IRQFD_DEASSIGN != 0 {
         let trigger = eventfd::of(request.fd)?;
-        machine
-            .irqfds
-            .end(|known| known.is_of(&trigger) && known.gsi == request.gsi);
-        machine.settle_resampled();
+        machine.irqfds.end(|table| {
+            let at = table.find(Arc::as_ptr(&trigger).addr()).ok()?;
+            let is_meant = table.all[at].gsi == request.gsi;
+            is_meant.then(|| table.take(at))
+        });
         return Ok(0);
     }
     let complete = machine.vgic().is_some_and(|vgic| vgic.is_complete());
@@ -86,16 +103,14 @@ pub fn change(machine: &Arc<Machine>, request: &Request) -> Result<usize> {
         resample,
         watch: Mutex::new(None),
     })?;
-    // Who closes eventfds and assigns others keeps no more assignments than descriptors.
-    machine
-        .irqfds
-        .end(|known| known.trigger.strong_count() == 0);
-    machine.irqfds.add(&made, &trigger)?;
-    machine.settle_resampled();
+    // Who closes eventfds and assigns others keeps about as many assignments as descriptors.
+    (0..2).for_each(|_| machine.irqfds.end(Table::take_closed));
+    machine.add_irqfd(&made)?;
     match trigger.watch(made.clone()) {
         Ok(watch) => *made.watch.lock() = Some(watch),
         Err(error) => {
-            machine.irqfds.end(|known| core::ptr::eq(known, &*made));
+            let at = |table: &mut Table| table.find(made.address()).ok().map(|at| table.take(at));
+            machine.irqfds.end(at);
             return Err(error);
         }
     }
@@ -104,64 +119,124 @@ pub fn change(machine: &Arc<Machine>, request: &Request) -> Result<usize> {
     Ok(0)
 }
 
-impl Irqfds {
-    fn add(&self, made: &Arc<Irqfd>, trigger: &Arc<EventFd>) -> Result<()> {
-        let mut list = self.0.lock();
-        if list.iter().any(|known| known.is_of(trigger)) {
+impl Table {
+    /// Where the one of an eventfd is, or would be.
+    fn find(&self, address: usize) -> core::result::Result<usize, usize> {
+        self.all
+            .binary_search_by_key(&address, |known| known.address())
+    }
+
+    /// The first of those that are resampled from a key on.
+    fn resampled_from(&self, key: (u32, usize)) -> Option<&Arc<Irqfd>> {
+        let at = self.resampled.partition_point(|known| known.key() < key);
+        self.resampled.get(at)
+    }
+
+    fn is_resampled(&self, gsi: u32) -> bool {
+        let first = self.resampled_from((gsi, 0));
+        first.is_some_and(|known| known.gsi == gsi)
+    }
+
+    fn add(&mut self, made: &Arc<Irqfd>) -> Result<()> {
+        let Err(at) = self.find(made.address()) else {
             return Err(Errno::EBUSY);
+        };
+        for list in [&mut self.all, &mut self.resampled] {
+            list.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         }
-        list.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        list.push(made.clone());
+        self.all.insert(at, made.clone());
+        if made.resample.is_some() {
+            let before = |known: &Arc<Irqfd>| known.key() < made.key();
+            let at = self.resampled.partition_point(before);
+            self.resampled.insert(at, made.clone());
+        }
         Ok(())
     }
 
-    /// Ends those that `which` names.
-    fn end(&self, which: impl Fn(&Irqfd) -> bool) {
-        while let Some(gone) = self.take(&which) {
+    fn take(&mut self, at: usize) -> Arc<Irqfd> {
+        let gone = self.all.remove(at);
+        let key = gone.key();
+        if let Ok(at) = self
+            .resampled
+            .binary_search_by_key(&key, |known| known.key())
+        {
+            self.resampled.remove(at);
+        }
+        gone
+    }
+
+    /// Looks at one more, in turn: takes it if its eventfd is gone.
+    fn take_closed(&mut self) -> Option<Arc<Irqfd>> {
+        self.looked = self
+            .looked
+            .checked_sub(1)
+            .unwrap_or(self.all.len().saturating_sub(1));
+        let is_closed = |known: &Arc<Irqfd>| known.trigger.strong_count() == 0;
+        let closed = self.all.get(self.looked).is_some_and(is_closed);
+        closed.then(|| self.take(self.looked))
+    }
+}
+
+impl Irqfds {
+    /// Ends the one that `take` takes out.
+    fn end(&self, take: impl FnOnce(&mut Table) -> Option<Arc<Irqfd>>) {
+        let gone = take(&mut self.0.lock());
+        if let Some(gone) = gone {
             gone.end();
         }
     }
 
-    fn take(&self, which: impl Fn(&Irqfd) -> bool) -> Option<Arc<Irqfd>> {
-        let mut list = self.0.lock();
-        let at = list.iter().position(|known| which(known))?;
-        Some(list.swap_remove(at))
-    }
-
     /// Bytes of kernel memory that they take, roughly.
     pub fn held(&self) -> usize {
-        self.0.lock().len() * 256
+        self.0.lock().all.len() * 256
     }
 
     /// Ends all.
     pub fn end_all(&self) {
-        self.end(|_| true);
+        let Table { all, .. } = core::mem::take(&mut *self.0.lock());
+        all.iter().for_each(|known| known.end());
     }
 }
 
 impl Machine {
-    /// The controller is to tell when the guest ends an interrupt that is asked for again then.
+    fn add_irqfd(&self, made: &Arc<Irqfd>) -> Result<()> {
+        let mut table = self.irqfds.0.lock();
+        table.add(made)?;
+        let shared = self.vgic().and_then(|vgic| vgic.shared());
+        if made.resample.is_some()
+            && let Some((shared, line)) = shared.zip(self.line_of(made.gsi))
+        {
+            shared.report_end(line);
+        }
+        Ok(())
+    }
+
+    /// What numbers stand for is another now: the controller is to tell when the guest ends an interrupt that is asked for again
+    /// then.
     pub fn settle_resampled(&self) {
         let Some(shared) = self.vgic().and_then(|vgic| vgic.shared()) else {
             return;
         };
-        let list = self.irqfds.0.lock();
-        let resampled = list.iter().filter(|known| known.resample.is_some());
-        let lines = resampled.filter_map(|known| self.line_of(known.gsi));
-        shared.report_ends(lines);
+        let table = self.irqfds.0.lock();
+        shared.report_ends(|line| self.routes.of_line(line).any(|gsi| table.is_resampled(gsi)));
     }
 
-    /// The guest ended a shared interrupt: the lines that are asked for again fall, and whoever set them is told.
+    /// The guest ended a shared interrupt: the lines that are asked for again fall, and whoever set them is told, under no lock.
     pub fn ended(&self, number: u32) {
-        let list = self.irqfds.0.lock();
-        let resampled = list
-            .iter()
-            .filter(|known| self.line_of(known.gsi) == Some(number));
-        for (known, resample) in
-            resampled.filter_map(|known| Some((known, known.resample.as_ref()?)))
-        {
-            self.set_gsi(known.gsi, false);
-            resample.signal();
+        for gsi in self.routes.of_line(number) {
+            let next = |key| {
+                let table = self.irqfds.0.lock();
+                let next = table.resampled_from(key);
+                next.filter(|known| known.gsi == gsi).cloned()
+            };
+            let mut known = next((gsi, 0));
+            if known.is_some() {
+                self.set_gsi(gsi, false);
+            }
+            while let Some(here) = known {
+                here.resample.iter().for_each(|resample| resample.signal());
+                known = next((gsi, here.address() + 1));
+            }
         }
     }
 }

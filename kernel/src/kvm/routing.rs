@@ -1,6 +1,7 @@
 //! What a monitor's interrupt numbers (GSIs) stand for: KVM_SET_GSI_ROUTING and KVM_SIGNAL_MSI.
 
 use alloc::vec::Vec;
+use core::iter::successors;
 
 use super::uapi::{self, Msi, Routing, RoutingEntry};
 use super::vgic;
@@ -27,16 +28,41 @@ pub enum Route {
 /// A machine's routes, by number; none before the monitor sets some: then each stands for the shared interrupt of that
 /// number.
 #[derive(Default)]
-pub struct Routes(Mutex<Option<Vec<(u32, Route)>>>);
+pub struct Routes(Mutex<Option<Table>>);
+
+struct Table {
+    by_number: Vec<(u32, Route)>,
+    /// Shared interrupts, each with a number that stands for it.
+    lines: Vec<(u32, u32)>,
+}
 
 impl Routes {
     /// What a number stands for.
     fn get(&self, gsi: u32) -> Option<Route> {
         match &*self.0.lock() {
             None => gsi.checked_add(FIRST_SHARED).map(Route::Line),
-            Some(list) => {
-                let at = list.binary_search_by_key(&gsi, |(known, _)| *known).ok()?;
-                Some(list[at].1)
+            Some(Table { by_number, .. }) => {
+                let at = by_number.binary_search_by_key(&gsi, |(known, _)| *known);
+                Some(by_number[at.ok()?].1)
+            }
+        }
+    }
+
+    /// The numbers that stand for a shared interrupt.
+    pub fn of_line(&self, line: u32) -> impl Iterator<Item = u32> {
+        successors(self.next_of(line, 0), move |gsi| {
+            self.next_of(line, gsi + 1)
+        })
+    }
+
+    /// The first of them from a number on.
+    fn next_of(&self, line: u32, from: u32) -> Option<u32> {
+        match &*self.0.lock() {
+            None => line.checked_sub(FIRST_SHARED).filter(|gsi| *gsi >= from),
+            Some(Table { lines, .. }) => {
+                let at = lines.partition_point(|known| *known < (line, from));
+                let next = lines.get(at).filter(|(known, _)| *known == line);
+                next.map(|(_, gsi)| *gsi)
             }
         }
     }
@@ -56,16 +82,23 @@ impl Routes {
             return Err(Errno::EINVAL);
         }
         let entries = UserPtr::<RoutingEntry>::new(argument + size_of::<Routing>());
-        let mut list = Vec::new();
-        list.try_reserve_exact(count).map_err(|_| Errno::ENOMEM)?;
+        let (mut by_number, mut lines) = (Vec::new(), Vec::new());
+        let room = by_number.try_reserve_exact(count);
+        room.and_then(|()| lines.try_reserve_exact(count))
+            .map_err(|_| Errno::ENOMEM)?;
         for entry in entries.read_vec(count)? {
-            list.push((entry.gsi, route(&entry)?));
+            let route = route(&entry)?;
+            if let Route::Line(line) = route {
+                lines.push((line, entry.gsi));
+            }
+            by_number.push((entry.gsi, route));
         }
-        list.sort_unstable_by_key(|(gsi, _)| *gsi);
-        if list.windows(2).any(|pair| pair[0].0 == pair[1].0) {
+        by_number.sort_unstable_by_key(|(gsi, _)| *gsi);
+        lines.sort_unstable();
+        if by_number.windows(2).any(|pair| pair[0].0 == pair[1].0) {
             return Err(Errno::EINVAL);
         }
-        let old = self.0.lock().replace(list);
+        let old = self.0.lock().replace(Table { by_number, lines });
         drop(old);
         Ok(())
     }

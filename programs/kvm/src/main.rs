@@ -7,6 +7,7 @@ mod guest;
 mod host;
 mod idregs;
 mod its;
+mod left;
 mod own;
 mod pages;
 mod requests;
@@ -43,6 +44,7 @@ fn main() {
         Some("eventfds") => eventfds::tell(&kvm),
         Some("idregs") => idregs::tell(&kvm),
         Some("its") => its::tell(&kvm),
+        Some("left") => left::tell(&kvm, number_of_times()),
         Some("pages") => pages::tell(&kvm),
         Some("requests") => requests::tell(&kvm),
         Some("saved") => saved::tell(&kvm),
@@ -51,6 +53,12 @@ fn main() {
         Some("vectors") => vectors::tell(&kvm),
         Some(other) => panic!("{other} is not told"),
     }
+}
+
+/// How often, where that is asked for.
+fn number_of_times() -> u64 {
+    let number = std::env::args().nth(2);
+    number.map_or(2000, |number| number.parse().expect("a number"))
 }
 
 /// Requests in general.

@@ -1,0 +1,151 @@
+//! What is left of machines and their parts that came and went many times: nothing, also of those whose monitor was killed.
+
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+use std::{fs, thread};
+
+use kvm_ioctls::{Kvm, VmFd};
+
+use crate::host::{self, DEVICE, LEN, MEMORY, PAGE, call, eventfd, pass};
+
+const CREATE_VM: u64 = 0xae01;
+const CREATE_VCPU: u64 = 0xae41;
+const IRQFD: u64 = 0x4020_ae76;
+const IOEVENTFD: u64 = 0x4040_ae79;
+/// Of both: the end of an assignment.
+const IRQFD_END: u32 = 1;
+const IOEVENTFD_END: u32 = 4;
+
+/// KiB that may be missing afterwards: less than a page for each of the fewest.
+const MARGIN: i64 = 6 << 10;
+/// How long what goes later is waited for.
+const PATIENCE: u32 = 100;
+
+/// Does all of it `count` times, a machine less often.
+pub fn tell(kvm: &Kvm, count: u64) {
+    told("machines", count, |_| machine(kvm));
+    told("machines held by a page", count, |_| held_by_page(kvm));
+    let (vm, base) = host::machine(kvm, &[0x1400_0000]);
+    let _vcpu = vm.create_vcpu(0).expect("a vCPU");
+    let _controller = host::controller(&vm, 1);
+    told("slots", count, |at| slot(&vm, base, at));
+    told("interrupts", count, |at| interrupt(&vm, at));
+    told("writes", count, |at| write(&vm, at));
+    told("killed monitors", count / 20, |_| killed(kvm));
+}
+
+/// Free memory, in KiB.
+fn free() -> i64 {
+    let text = fs::read_to_string("/proc/meminfo").expect("/proc/meminfo");
+    let line = text.lines().find_map(|line| line.strip_prefix("MemFree:"));
+    let number = line.and_then(|line| line.split_whitespace().next());
+    number
+        .and_then(|number| number.parse().ok())
+        .expect("MemFree")
+}
+
+fn told(what: &str, count: u64, mut make: impl FnMut(u64)) {
+    // What is kept for the next is there then.
+    (0..count / 10).for_each(&mut make);
+    let before = free();
+    (0..count).for_each(&mut make);
+    let mut lost = before - free();
+    for _ in 0..PATIENCE {
+        if lost < MARGIN {
+            break;
+        }
+        thread::sleep(Duration::from_millis(100));
+        lost = before - free();
+    }
+    match lost {
+        ..MARGIN => println!("{what}: nothing is lost"),
+        _ => println!("{what}: {lost} KiB of {count} are lost"),
+    }
+}
+
+/// A new descriptor by a request.
+fn made(file: &impl AsRawFd, request: u64) -> OwnedFd {
+    let number = call(file, request, 0).parse().expect("a descriptor");
+    // SAFETY: it was just made.
+    unsafe { OwnedFd::from_raw_fd(number) }
+}
+
+/// A machine with a virtual CPU, memory and a controller.
+fn machine(kvm: &Kvm) {
+    let (vm, base) = host::machine(kvm, &[0x1400_0000]);
+    let _vcpu = vm.create_vcpu(0).expect("a vCPU");
+    let _controller = host::controller(&vm, 1);
+    assert_eq!(irqfd(&vm, &eventfd(), 8, 0), "0");
+    // SAFETY: mapped there, and the guest does not run.
+    unsafe { libc::munmap(base.cast(), LEN) };
+}
+
+/// A machine that is gone but for the page that its virtual CPU shares with the monitor.
+fn held_by_page(kvm: &Kvm) {
+    let vm = made(kvm, CREATE_VM);
+    let vcpu = made(&vm, CREATE_VCPU);
+    let fd = vcpu.as_raw_fd();
+    // SAFETY: a new mapping, which goes below.
+    let page = unsafe { libc::mmap(std::ptr::null_mut(), PAGE, 3, libc::MAP_SHARED, fd, 0) };
+    assert_ne!(page, libc::MAP_FAILED);
+    drop((vm, vcpu));
+    // SAFETY: mapped above.
+    unsafe { libc::munmap(page, PAGE) };
+}
+
+fn slot(vm: &VmFd, base: *mut u8, at: u64) {
+    let place = MEMORY + (2 + at % 64) * LEN as u64;
+    assert_eq!(host::slot(vm, 1, (at % 2) as u32, place, base, LEN), "0");
+    assert_eq!(host::slot(vm, 1, 0, place, base, 0), "0");
+}
+
+fn irqfd(vm: &VmFd, fd: &OwnedFd, gsi: u32, flags: u32) -> String {
+    let words = &mut [fd.as_raw_fd() as u32, gsi, flags, 0, 0, 0, 0, 0];
+    pass(vm, IRQFD, words)
+}
+
+/// An interrupt that ends by request, or with its eventfd.
+fn interrupt(vm: &VmFd, at: u64) {
+    let (fd, gsi) = (eventfd(), (at % 64) as u32);
+    assert_eq!(irqfd(vm, &fd, gsi, 0), "0");
+    host::signal(&fd);
+    if at % 2 == 0 {
+        assert_eq!(irqfd(vm, &fd, gsi, IRQFD_END), "0");
+    }
+}
+
+fn write(vm: &VmFd, at: u64) {
+    let fd = eventfd();
+    for flags in [0, IOEVENTFD_END] {
+        let lower = 4 | (fd.as_raw_fd() as u64) << 32;
+        let words = &mut [0, DEVICE + 8 * (at % 512), lower, flags.into(), 0, 0, 0, 0];
+        assert_eq!(pass(vm, IOEVENTFD, words), "0");
+    }
+}
+
+/// A monitor that is killed while its guest runs.
+fn killed(kvm: &Kvm) {
+    let ready = eventfd();
+    // SAFETY: the child has one thread, and uses nothing that another held.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0);
+    if child == 0 {
+        let (vm, _) = host::machine(kvm, &[0x1400_0000]);
+        let mut vcpu = vm.create_vcpu(0).expect("a vCPU");
+        let _controller = host::controller(&vm, 1);
+        assert_eq!(irqfd(&vm, &eventfd(), 8, 0), "0");
+        host::reset(&vm, &vcpu);
+        host::signal(&ready);
+        let end = vcpu.run().is_ok();
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(end.into()) };
+    }
+    while host::count(&ready) == 0 {
+        thread::sleep(Duration::from_millis(1));
+    }
+    // SAFETY: the child is there until it is waited for.
+    unsafe {
+        libc::kill(child, libc::SIGKILL);
+        libc::waitpid(child, std::ptr::null_mut(), 0);
+    }
+}

@@ -1,0 +1,4 @@
+#: program kvm
+#: hypervisor
+#: long
+kvm left 10000
