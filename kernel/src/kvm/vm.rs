@@ -23,7 +23,7 @@ use crate::arch::time;
 use crate::errno::{Errno, Result};
 use crate::fs::file::{File, FileOps};
 use crate::mm::heap::try_arc;
-use crate::mm::space::AddressSpace;
+use crate::mm::space::{AddressSpace, with_active};
 use crate::mm::user::UserPtr;
 use crate::sync::{Mutex, SleepMutex};
 use crate::task::{current, sched};
@@ -220,10 +220,9 @@ impl FileOps for Vm {
 
 impl Machine {
     /// Whether the calling process has the memory that the guest has.
+    #[inline]
     pub fn is_mine(&self) -> bool {
-        current()
-            .space()
-            .is_some_and(|space| core::ptr::eq(Arc::as_ptr(&space), self.space.as_ptr()))
+        with_active(|space| core::ptr::eq(space, self.space.as_ptr())) == Some(true)
     }
 
     /// The memory that the guest's is part of.

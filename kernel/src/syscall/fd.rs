@@ -206,10 +206,9 @@ fn set_owner(file: &File, who: i32) -> Result<usize> {
 /// ioctl(2)
 pub fn ioctl(fd: i32, request: u32, argument: usize) -> Result<usize> {
     let file = file(fd)?;
-    let files = current().files();
     match request {
-        FIOCLEX => files.set_close_on_exec(fd, true)?,
-        FIONCLEX => files.set_close_on_exec(fd, false)?,
+        FIOCLEX => current().files().set_close_on_exec(fd, true)?,
+        FIONCLEX => current().files().set_close_on_exec(fd, false)?,
         FIONBIO | FIOASYNC => {
             let flag = if request == FIONBIO {
                 O_NONBLOCK

@@ -3,7 +3,9 @@
 
 use core::num::NonZeroU32;
 use core::ops::Range;
-use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicUsize, Ordering::*, fence};
+use core::sync::atomic::{
+    AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering::*, fence,
+};
 
 use super::buddy::{self, Buddy, ORDERS};
 use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr};
@@ -495,6 +497,13 @@ impl FrameRef {
         let target = self.range(offset, source.len());
         // SAFETY: the range lies in a frame that the handle keeps, which holds bytes and no Rust object.
         unsafe { core::ptr::copy_nonoverlapping(source.as_ptr(), target, source.len()) }
+    }
+
+    /// The frame as words, for data that a program has mapped and changes at any time: no instructions.
+    #[inline]
+    pub fn words(&self) -> &[AtomicU64; PAGE_SIZE / size_of::<u64>()] {
+        // SAFETY: the handle keeps the frame as long as the reference, and whoever else has it uses it as plain memory.
+        unsafe { &*self.bytes().cast() }
     }
 
     /// Fills a range with one byte.

@@ -140,8 +140,15 @@ pub fn access_alone(machine: &Machine, at: &Trapped, state: &mut State) {
 }
 
 /// Tells those of these virtual CPUs whom an access concerns to look at their interrupts; `whose` is the one whose
-/// redistributor it was to.
+/// redistributor it was to. Most accesses concern nobody.
+#[inline]
 pub fn tell(effect: Effect, shared: &Shared, vcpus: &[Arc<Vcpu>], whose: Option<&Vcpu>) {
+    if !matches!(effect, Effect::Nothing) {
+        tell_some(effect, shared, vcpus, whose);
+    }
+}
+
+fn tell_some(effect: Effect, shared: &Shared, vcpus: &[Arc<Vcpu>], whose: Option<&Vcpu>) {
     match effect {
         Effect::Nothing => {}
         Effect::Private => whose.into_iter().for_each(|vcpu| vcpu.ask_to_look()),

@@ -18,6 +18,8 @@ const ENDED: u32 = 27;
 pub struct Controller {
     /// Whether the guest has a controller.
     pub present: bool,
+    /// How many registers of active priorities a group has.
+    priorities: usize,
     /// The guest's control registers and active priorities.
     pub interface: CpuInterface,
 }
@@ -84,6 +86,7 @@ impl Default for Controller {
     fn default() -> Self {
         Controller {
             present: false,
+            priorities: priority_registers(),
             interface: CpuInterface::new(limits()),
         }
     }
@@ -97,21 +100,33 @@ impl Controller {
             unsafe { write!("S3_4_C12_C11_0", TRAP_ALL) };
             return;
         }
-        for number in 0..priority_registers() {
-            priorities::set_group0(number, self.interface.active[0][number]);
-            priorities::set_group1(number, self.interface.active[1][number]);
+        self.load_priorities(0);
+        for number in 1..self.priorities {
+            self.load_priorities(number);
         }
         // SAFETY: concerns a guest alone.
         unsafe { write!("S3_4_C12_C11_7", self.interface.control) };
+    }
+
+    #[inline(always)]
+    fn load_priorities(&self, number: usize) {
+        priorities::set_group0(number, self.interface.active[0][number]);
+        priorities::set_group1(number, self.interface.active[1][number]);
+    }
+
+    #[inline(always)]
+    fn save_priorities(&mut self, number: usize) {
+        self.interface.active[0][number] = priorities::group0(number);
+        self.interface.active[1][number] = priorities::group1(number);
     }
 
     /// Takes it from this CPU, and turns the interface off.
     pub(super) fn save(&mut self) {
         if self.present {
             self.interface.control = read!("S3_4_C12_C11_7") as u64;
-            for number in 0..priority_registers() {
-                self.interface.active[0][number] = priorities::group0(number);
-                self.interface.active[1][number] = priorities::group1(number);
+            self.save_priorities(0);
+            for number in 1..self.priorities {
+                self.save_priorities(number);
             }
         }
         // SAFETY: concerns a guest alone.

@@ -143,11 +143,6 @@ impl Debug {
         self.give_if_on();
     }
 
-    /// Whether the hardware holds the guest's own.
-    fn is_guests(&self) -> bool {
-        self.used && !self.locked && self.monitors.is_none()
-    }
-
     /// The monitor debugs the guest: all debug exceptions are its own, as are the points if it has any.
     pub fn take_for_monitor(&mut self, steps: bool, points: Option<Arc<(Points, Points)>>) {
         self.monitors = Some(Monitors { steps, points });
@@ -196,22 +191,21 @@ impl Debug {
 
     /// Bits of MDCR_EL2 for it, of those that are set or not by what this is.
     pub(super) fn traps(&self) -> usize {
-        match (&self.monitors, self.is_guests()) {
-            (Some(_), _) => TRAP | TAKE,
-            (None, true) => 0,
-            (None, false) => TRAP,
+        match self.monitors {
+            _ if !self.is_loaded() => TRAP,
+            Some(_) => TRAP | TAKE,
+            None => 0,
         }
+    }
+
+    /// Whether the hardware holds any while the guest runs, its own or the monitor's: most guests have none.
+    pub(super) fn is_loaded(&self) -> bool {
+        self.monitors.is_some() || self.used && !self.locked
     }
 
     /// Puts them into this CPU.
-    pub(super) fn load(&self) {
-        if self.is_guests() || self.monitors.is_some() {
-            self.load_points();
-        }
-    }
-
     #[cold]
-    fn load_points(&self) {
+    pub(super) fn load(&self) {
         let (mut control, mut points) = (self.control, (&self.breakpoints, &self.watchpoints));
         if let Some(monitors) = &self.monitors {
             control &= !STEPS;
@@ -234,14 +228,8 @@ impl Debug {
     }
 
     /// Takes them from this CPU, which then has no debug exceptions.
-    pub(super) fn save(&mut self) {
-        if self.is_guests() || self.monitors.is_some() {
-            self.save_points();
-        }
-    }
-
     #[cold]
-    fn save_points(&mut self) {
+    pub(super) fn save(&mut self) {
         // While the monitor debugs, the guest cannot have changed its own, and the hardware may hold others.
         let own = self.monitors.is_none();
         if own {

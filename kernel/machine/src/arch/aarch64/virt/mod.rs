@@ -161,8 +161,9 @@ pub(super) fn start_cpu(maintenance: Option<u32>) {
 }
 
 /// All that the hardware holds for a virtual CPU while it runs.
+#[repr(C)]
 pub struct Guest {
-    /// General registers, and the last exit.
+    /// General registers, and the last exit. First, so that each exit finds them without a sum.
     pub registers: Registers,
     /// System registers.
     pub system: System,
@@ -267,7 +268,10 @@ impl Guest {
         }
         self.system.load();
         self.controller.load();
-        self.debug.load();
+        let has_points = self.debug.is_loaded();
+        if has_points {
+            self.debug.load();
+        }
         memory.load();
         let guest_vectors = &raw const world::guest_vectors as usize;
         let mut configuration = HCR;
@@ -336,7 +340,9 @@ impl Guest {
             Keys::RESET.load();
         }
         self.controller.save();
-        self.debug.save();
+        if has_points {
+            self.debug.save();
+        }
         timer::stop();
         // SAFETY: the host's own again.
         unsafe {

@@ -85,12 +85,24 @@ pub(super) fn possible() -> bool {
     read!("id_aa64mmfr0_el1") & 0xf >= 4
 }
 
+/// VTCR_EL2 for guest addresses of `bits` bits.
+fn control(bits: u32) -> u64 {
+    let size = (read!("id_aa64mmfr0_el1") as u64 & 0xf).min(5);
+    let wide = if has_wide_identifiers() {
+        WIDE_IDENTIFIERS
+    } else {
+        0
+    };
+    CONTROL | size << 16 | u64::from(64 - bits) | wide
+}
+
 /// The translation of one guest.
 pub struct Stage2 {
     root: FrameRef,
     identifier: u16,
-    /// Bits of a guest's physical address.
-    bits: u32,
+    /// VTCR_EL2 and VTTBR_EL2.
+    control: u64,
+    base: u64,
     /// Held while entries are changed.
     changing: Mutex<()>,
     /// Counts the times that something was taken away: what was looked up before may be true no longer.
@@ -107,21 +119,18 @@ impl Stage2 {
     /// An empty one for guest addresses of `bits` bits, 40 to 48.
     pub fn new(bits: u32) -> Result<Self> {
         let root = frame::alloc_zeroed()?;
+        let identifier = take_identifier()?;
         Ok(Stage2 {
+            control: control(bits),
+            base: root.phys().0 as u64 | u64::from(identifier) << 48,
             root,
-            identifier: take_identifier()?,
-            bits,
+            identifier,
             changing: Mutex::new(()),
             generation: AtomicU64::new(0),
             flushes: AtomicU64::new(0),
             tables: AtomicUsize::new(1),
             ran: [const { AtomicU32::new(0) }; MAX_CPUS],
         })
-    }
-
-    /// VTTBR_EL2.
-    fn base(&self) -> u64 {
-        self.root.phys().0 as u64 | u64::from(self.identifier) << 48
     }
 
     /// How often all CPUs were made to forget it.
@@ -147,15 +156,10 @@ impl Stage2 {
 
     /// Makes it this CPU's.
     pub(super) fn load(&self) {
-        let size = (read!("id_aa64mmfr0_el1") as u64 & 0xf).min(5);
-        let mut control = CONTROL | size << 16 | u64::from(64 - self.bits);
-        if has_wide_identifiers() {
-            control |= WIDE_IDENTIFIERS;
-        }
         // SAFETY: the tables are sound, and stage 2 concerns guests alone.
         unsafe {
-            write!("vtcr_el2", control);
-            write!("vttbr_el2", self.base());
+            write!("vtcr_el2", self.control);
+            write!("vttbr_el2", self.base);
         }
     }
 
@@ -359,7 +363,7 @@ impl Stage2 {
         // what was loaded here before is loaded anew before each run.
         unsafe {
             asm!("dsb ishst", options(nostack, preserves_flags));
-            write!("vttbr_el2", self.base());
+            write!("vttbr_el2", self.base);
             write!("hcr_el2", host & !HCR_TGE);
             isb();
             asm!(
