@@ -127,11 +127,17 @@ impl Interface {
         self.used = 0;
     }
 
+    /// Takes note of what others sent, and of whether they ask for a look, which [`Interface::fill`] takes.
+    #[inline]
+    pub fn accept(&mut self, private: &Private) {
+        self.shared_due |= private.accept();
+    }
+
     /// Chooses what the registers hold, once all was taken back. `hardware` are the private interrupts that are bound to
     /// physical ones.
     #[inline]
     pub fn fill(&mut self, private: &Private, shared: &Shared, hardware: u32) {
-        self.shared_due |= private.accept();
+        self.accept(private);
         if self.shared_due || !private.bank.is_quiet() {
             self.choose(private, shared, hardware);
         } else {

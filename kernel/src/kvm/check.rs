@@ -20,8 +20,8 @@ pub fn extension(number: usize) -> usize {
         // BINARY_STATS_FD; INTERNAL_ERROR_DATA, although there is no such exit.
         0 | 32 | 36 | 77 | 82 | 89 | 122 | 203 | 40 => 1,
         // SYNC_MMU, SET_GUEST_DEBUG, VCPU_EVENTS, ENABLE_CAP_VM, CHECK_EXTENSION_VM, ARM_NISV_TO_USER, ARM_INJECT_EXT_DABT, STEAL_TIME,
-        // VCPU_ATTRIBUTES, PTP_KVM.
-        16 | 23 | 41 | 98 | 105 | 127 | 177 | 178 | 187 | 198 => 1,
+        // VCPU_ATTRIBUTES, PTP_KVM, ARM_SYSTEM_SUSPEND.
+        16 | 23 | 41 | 98 | 105 | 127 | 177 | 178 | 187 | 198 | 216 => 1,
         // GUEST_DEBUG_HW_BPS, GUEST_DEBUG_HW_WPS.
         119 => virt::points().0,
         120 => virt::points().1,

@@ -24,6 +24,8 @@ mod class {
     pub const BREAK_INSTRUCTION: u64 = 0x3c;
 }
 
+/// What an SMC names; calls name 0 (Arm DEN 0028, 2.9).
+const IMMEDIATE: u64 = 0xffff;
 /// Of a trapped wait: WFE, not WFI.
 const WAITS_FOR_EVENT: u64 = 1;
 
@@ -50,6 +52,10 @@ pub enum Exit {
     Undefined,
     /// An access that the translation did not allow.
     Memory,
+    /// A call that is the monitor's, with what there is to say of it.
+    Calls { flags: u64 },
+    /// The machine is suspended, by its monitor.
+    Suspends,
     /// The machine powers off.
     Off,
     /// The machine resets.
@@ -134,7 +140,16 @@ fn other(context: &mut Context, registers: &mut Registers) -> Exit {
         class::SECURE_CALL => {
             context.count(Kind::Hypercall);
             registers.skip();
-            psci::call(context, registers)
+            if syndrome & IMMEDIATE != 0 {
+                registers.x[0] = psci::NOT_SUPPORTED as u64;
+                return Exit::Again;
+            }
+            match psci::call(context, registers) {
+                Exit::Calls { .. } => Exit::Calls {
+                    flags: uapi::HYPERCALL_BY_SMC,
+                },
+                other => other,
+            }
         }
         class::BREAKPOINT | class::STEP | class::WATCHPOINT | class::BREAK_INSTRUCTION => {
             context.count(Kind::Other);

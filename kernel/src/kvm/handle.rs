@@ -68,21 +68,11 @@ impl FileOps for Handle {
                 return Ok(0);
             }
             uapi::GET_MP_STATE => {
-                let value = if vcpu.is_on() {
-                    uapi::MP_STATE_RUNNABLE
-                } else {
-                    uapi::MP_STATE_STOPPED
-                };
-                UserPtr::new(argument).write(&value)?;
+                UserPtr::new(argument).write(&vcpu.power())?;
                 return Ok(0);
             }
             uapi::SET_MP_STATE => {
-                match UserPtr::<u32>::new(argument).read()? {
-                    uapi::MP_STATE_RUNNABLE => vcpu.set_on(true),
-                    uapi::MP_STATE_STOPPED => vcpu.set_on(false),
-                    _ => return Err(Errno::EINVAL),
-                }
-                return Ok(0);
+                return vcpu.set_power(UserPtr::new(argument).read()?).map(|()| 0);
             }
             uapi::SET_SIGNAL_MASK => {
                 state.mask = read_mask(argument)?;

@@ -4,6 +4,7 @@
 
 mod abort;
 mod attributes;
+mod calls;
 mod check;
 mod context;
 mod directory;

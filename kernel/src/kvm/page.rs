@@ -3,7 +3,9 @@
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::uapi::{EXIT_DEBUG, EXIT_MMIO, EXIT_SYSTEM_EVENT, EXIT_UNDESCRIBED, EXIT_UNKNOWN};
+use super::uapi::{
+    EXIT_DEBUG, EXIT_HYPERCALL, EXIT_MMIO, EXIT_SYSTEM_EVENT, EXIT_UNDESCRIBED, EXIT_UNKNOWN,
+};
 use crate::errno::Result;
 use crate::mm::area::PageSource;
 use crate::mm::frame::FrameRef;
@@ -88,8 +90,22 @@ impl RunPage {
         self.tell(EXIT_DEBUG, [syndrome, address]);
     }
 
-    /// The guest powered off or resets.
-    pub fn set_event(&self, kind: u32, how: u64) {
-        self.tell(EXIT_SYSTEM_EVENT, [u64::from(kind) | 1 << 32, how]);
+    /// The guest powered off, resets, is suspended or wakes up, with what there is to say of that.
+    pub fn set_event(&self, kind: u32, how: Option<u64>) {
+        let count = u64::from(how.is_some());
+        self.tell(
+            EXIT_SYSTEM_EVENT,
+            [u64::from(kind) | count << 32, how.unwrap_or(0)],
+        );
+    }
+
+    /// The guest makes a call that is the monitor's.
+    pub fn set_hypercall(&self, function: u32, flags: u64) {
+        let (arguments, result) = ([0; 6], 0);
+        let [a, b, c, d, e, f] = arguments;
+        self.tell(
+            EXIT_HYPERCALL,
+            [function.into(), a, b, c, d, e, f, result, flags],
+        );
     }
 }

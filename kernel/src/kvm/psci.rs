@@ -4,6 +4,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use affinity::Affinity;
 
+use super::calls::Action;
 use super::context::Context;
 use super::directory::Directory;
 use super::exit::Exit;
@@ -24,6 +25,7 @@ const MIGRATE_INFO_TYPE: u32 = 0x8400_0006;
 const SYSTEM_OFF: u32 = 0x8400_0008;
 const SYSTEM_RESET: u32 = 0x8400_0009;
 const FEATURES: u32 = 0x8400_000a;
+const SYSTEM_SUSPEND: u32 = 0x8400_000e;
 const SYSTEM_RESET2: u32 = 0x8400_0012;
 /// Those of version 0.1, as Linux's KVM numbers them: CPU_SUSPEND, CPU_OFF, CPU_ON, MIGRATE.
 const OLD: u32 = 0x95c1_ba5e;
@@ -97,6 +99,14 @@ pub fn call(context: &mut Context, registers: &mut Registers) -> Exit {
 
 #[inline(never)]
 fn search(context: &mut Context, registers: &mut Registers, function: u32) -> Exit {
+    match context.machine.calls.action(function) {
+        Action::Handle => {}
+        Action::Deny => {
+            registers.x[0] = NOT_SUPPORTED as u64;
+            return Exit::Again;
+        }
+        Action::Forward => return Exit::Calls { flags: 0 },
+    }
     if (VERSION..=LAST).contains(&(function & !WIDE)) {
         return known(context, registers, function);
     }
@@ -146,11 +156,27 @@ fn known(context: &mut Context, registers: &mut Registers, function: u32) -> Exi
         SYSTEM_OFF => (INTERNAL_FAILURE, Exit::Off),
         SYSTEM_RESET => (INTERNAL_FAILURE, Exit::Reset),
         _ if function & !WIDE == SYSTEM_RESET2 && version >= VERSION_1_1 => reset2(first),
+        _ if function & !WIDE == SYSTEM_SUSPEND && suspends(context.machine, version) => {
+            // The monitor finds what was asked for in the registers.
+            return Exit::Suspends;
+        }
+        FEATURES
+            if version >= VERSION_1_0
+                && first as u32 & !WIDE == SYSTEM_SUSPEND
+                && suspends(context.machine, version) =>
+        {
+            (SUCCESS, Exit::Again)
+        }
         FEATURES if version >= VERSION_1_0 => (features(first as u32, version), Exit::Again),
         _ => (NOT_SUPPORTED, Exit::Again),
     };
     registers.x[0] = result as u64;
     exit
+}
+
+/// Whether the machine can be suspended: by its monitor, if that wants to.
+fn suspends(machine: &Machine, version: u64) -> bool {
+    version >= VERSION_1_0 && machine.suspends.load(Relaxed)
 }
 
 /// A reset of a kind: the architected warm one, or one of the monitor's own.

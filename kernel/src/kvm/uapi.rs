@@ -101,10 +101,11 @@ pub struct EnableCap {
     pub unused: [u64; 8],
 }
 
-/// Capabilities that can be enabled: the monitor clears logs itself (with arguments), and accesses that the hardware does not
-/// describe are the monitor's.
+/// Capabilities that can be enabled: the monitor clears logs itself (with arguments); accesses that the hardware does not
+/// describe are the monitor's; and so is PSCI's SYSTEM_SUSPEND.
 pub const CAP_MANUAL_LOG: u32 = 168;
 pub const CAP_UNDESCRIBED_ACCESS: u32 = 177;
+pub const CAP_SUSPEND: u32 = 216;
 /// Arguments of the former: it does, and a log begins with all pages written.
 pub const MANUAL_LOG: u64 = 1;
 pub const MANUAL_LOG_ALL_WRITTEN: u64 = 1 << 1;
@@ -188,9 +189,11 @@ pub mod vcpu {
 /// States of a virtual CPU.
 pub const MP_STATE_RUNNABLE: u32 = 0;
 pub const MP_STATE_STOPPED: u32 = 5;
+pub const MP_STATE_SUSPENDED: u32 = 10;
 
 /// Why RUN came back.
 pub const EXIT_UNKNOWN: u32 = 0;
+pub const EXIT_HYPERCALL: u32 = 3;
 pub const EXIT_MMIO: u32 = 6;
 pub const EXIT_DEBUG: u32 = 4;
 pub const EXIT_INTR: u32 = 10;
@@ -199,8 +202,12 @@ pub const EXIT_SYSTEM_EVENT: u32 = 24;
 /// Kinds of `EXIT_SYSTEM_EVENT`.
 pub const EVENT_SHUTDOWN: u32 = 1;
 pub const EVENT_RESET: u32 = 2;
+pub const EVENT_WAKEUP: u32 = 4;
+pub const EVENT_SUSPEND: u32 = 5;
 /// Of a reset: by PSCI's SYSTEM_RESET2.
 pub const RESET2: u64 = 1;
+/// Of `EXIT_HYPERCALL`: by SMC.
+pub const HYPERCALL_BY_SMC: u64 = 1;
 
 /// `struct kvm_create_device`.
 #[derive(zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable)]
@@ -224,6 +231,20 @@ pub struct DeviceAttribute {
     pub group: u32,
     pub number: u64,
     pub address: u64,
+}
+
+/// Group and number of a machine's own attribute, KVM_ARM_VM_SMCCC_FILTER.
+pub const CALLS: u32 = 0;
+pub const CALLS_FILTER: u64 = 0;
+
+/// `struct kvm_smccc_filter`.
+#[derive(zerocopy::FromBytes, zerocopy::IntoBytes)]
+#[repr(C)]
+pub struct CallFilter {
+    pub first: u32,
+    pub count: u32,
+    pub action: u8,
+    pub zeroes: [u8; 15],
 }
 
 /// Groups and numbers of a GICv3's attributes.

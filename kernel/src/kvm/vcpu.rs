@@ -22,7 +22,7 @@ use super::vgic as gic;
 use super::vm::Machine;
 use crate::arch::irq::Interrupted;
 use crate::arch::{
-    self,
+    self, time,
     virt::{Guest, Keys, Left, Next, Sve},
 };
 use crate::errno::{Errno, Result};
@@ -34,9 +34,10 @@ use crate::task::{current, sched, signal, work};
 
 /// The most virtual CPUs of a machine, and the bound of their numbers.
 pub const MAX_VCPUS: usize = 512;
-/// Of the reasons not to run: it is off; one that wants it to stand still.
+/// Of the reasons not to run: it is off; the monitor suspended it; one that wants it to stand still.
 const OFF: u32 = 1;
-const HELD: u32 = 2;
+const SUSPENDED: u32 = 2;
+const HELD: u32 = 4;
 /// No CPU.
 const NOWHERE: usize = usize::MAX;
 
@@ -54,7 +55,7 @@ pub struct Vcpu {
     pub page: RunPage,
     /// What its own thread has.
     pub state: SleepMutex<State>,
-    /// Why it must not run: a bit for being off, and counted above that those who want it to stand still.
+    /// Why it must not run: a bit for being off, one for being suspended, and counted above those who want it to stand still.
     stops: AtomicU32,
     /// Where another CPU wants this one to start: address and argument.
     start: Mutex<Option<(u64, u64)>>,
@@ -135,10 +136,36 @@ impl Vcpu {
 
     /// Turns it on, where it stands, or off.
     pub fn set_on(&self, on: bool) {
-        match on {
-            true => _ = self.stops.fetch_and(!OFF, AcqRel),
-            false => _ = self.stops.fetch_or(OFF, AcqRel),
+        self.replace_power(if on { 0 } else { OFF });
+    }
+
+    fn replace_power(&self, bits: u32) {
+        let replaced = |stops| Some(stops & !(OFF | SUSPENDED) | bits);
+        _ = self.stops.fetch_update(AcqRel, Acquire, replaced);
+    }
+
+    /// Whether it is on, off or suspended, as KVM_GET_MP_STATE tells.
+    pub fn power(&self) -> u32 {
+        match self.stops.load(Acquire) & (OFF | SUSPENDED) {
+            0 => uapi::MP_STATE_RUNNABLE,
+            SUSPENDED => uapi::MP_STATE_SUSPENDED,
+            _ => uapi::MP_STATE_STOPPED,
         }
+    }
+
+    /// Sets that (KVM_SET_MP_STATE).
+    ///
+    /// # Errors
+    /// EINVAL.
+    pub fn set_power(&self, power: u32) -> Result<()> {
+        let bits = match power {
+            uapi::MP_STATE_RUNNABLE => 0,
+            uapi::MP_STATE_STOPPED => OFF,
+            uapi::MP_STATE_SUSPENDED => SUSPENDED,
+            _ => return Err(Errno::EINVAL),
+        };
+        self.replace_power(bits);
+        Ok(())
     }
 
     /// Turns it off, and makes it notice.
@@ -269,7 +296,17 @@ impl Vcpu {
                 self.page.set_reason(uapi::EXIT_INTR);
                 return Err(error);
             }
-            if self.stops.load(Acquire) != 0 {
+            let stops = self.stops.load(Acquire);
+            if stops == SUSPENDED {
+                // As long as the monitor says so, whatever wakes it is the monitor's to know.
+                self.wait(machine, state);
+                if self.has_woken(machine, state) {
+                    self.page.set_event(uapi::EVENT_WAKEUP, None);
+                    return Ok(0);
+                }
+                continue;
+            }
+            if stops != 0 {
                 // A signal ends the wait, and is found above.
                 let may_run = || self.stops.load(Acquire) == 0;
                 let _ = self.changed.wait_interruptible(may_run, None);
@@ -324,7 +361,16 @@ impl Vcpu {
                         Exit::Reset => (uapi::EVENT_RESET, 0),
                         _ => (uapi::EVENT_RESET, uapi::RESET2),
                     };
-                    self.page.set_event(event, how);
+                    self.page.set_event(event, Some(how));
+                    return Ok(0);
+                }
+                Exit::Suspends => {
+                    self.page.set_event(uapi::EVENT_SUSPEND, None);
+                    return Ok(0);
+                }
+                Exit::Calls { flags } => {
+                    let function = state.guest.registers.x[0] as u32;
+                    self.page.set_hypercall(function, flags);
                     return Ok(0);
                 }
             }
@@ -338,11 +384,24 @@ impl Vcpu {
         let due = || {
             let interrupts = self.private.has_arrived()
                 || shared.is_some_and(|shared| gic::is_due(&self.private, shared, state.place));
-            interrupts || state.guest.error.is_some() || self.stops.load(Acquire) != 0
+            let stops = self.stops.load(Acquire) & !SUSPENDED;
+            interrupts || state.guest.error.is_some() || stops != 0
         };
         let deadline = gic::next_timer(&self.private, &state.guest).filter(|_| shared.is_some());
         // Whatever ends the wait is found when the guest is entered.
         _ = self.changed.wait_interruptible(due, deadline);
+    }
+
+    /// Whether it has an interrupt to take, after it waited.
+    fn has_woken(&self, machine: &Machine, state: &mut State) -> bool {
+        let shared = machine.vgic().and_then(|vgic| vgic.shared());
+        let Some((shared, interface)) = shared.zip(state.interface.as_mut()) else {
+            return false;
+        };
+        interface.accept(&self.private);
+        let timer = gic::next_timer(&self.private, &state.guest);
+        timer.is_some_and(|due| due <= time::now_ticks())
+            || gic::is_due(&self.private, shared, state.place)
     }
 
     /// Runs it until something cannot be answered at once.
@@ -350,7 +409,10 @@ impl Vcpu {
         let has_psci = state.has_psci();
         let told = Told {
             has_psci,
-            refused: psci::refused(has_psci),
+            refused: match machine.calls.is_set() {
+                true => 0,
+                false => psci::refused(has_psci),
+            },
             stolen_time: state.stolen.address.is_some(),
         };
         // Published when the first virtual CPU ran.

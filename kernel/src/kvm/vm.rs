@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use spin::Once;
 
+use super::calls::Filter;
 use super::directory::{self, Directory, Publication};
 use super::features::Features;
 use super::firmware::Services;
@@ -55,6 +56,10 @@ pub struct Machine {
     pub services: Services,
     /// The version of PSCI that the monitor wants; 0 for the newest.
     pub psci: AtomicU64,
+    /// Which of the guest's calls go elsewhere.
+    pub calls: Filter,
+    /// Whether the monitor suspends the machine where its guest asks for that.
+    pub suspends: AtomicBool,
     /// Whether the monitor is given accesses that the hardware does not describe.
     pub undescribed_to_monitor: AtomicBool,
     /// The guest's memory.
@@ -101,6 +106,8 @@ impl Vm {
             features: Once::new(),
             services: Services::all(),
             psci: AtomicU64::new(0),
+            calls: Filter::new(),
+            suspends: AtomicBool::new(false),
             undescribed_to_monitor: AtomicBool::new(false),
             memory: try_arc(Memory::new(bits.max(DEFAULT_BITS))?)?,
             vcpus: Mutex::default(),
@@ -197,9 +204,12 @@ impl FileOps for Vm {
             }
             uapi::CREATE_DEVICE => vgic::create(&self.0, argument),
             uapi::HAS_DEVICE_ATTR | uapi::SET_DEVICE_ATTR => {
-                // A machine itself has none.
-                UserPtr::<DeviceAttribute>::new(argument).read()?;
-                Err(Errno::ENXIO)
+                let wanted: DeviceAttribute = UserPtr::new(argument).read()?;
+                match (wanted.group, wanted.number) {
+                    (uapi::CALLS, uapi::CALLS_FILTER) if request == uapi::HAS_DEVICE_ATTR => Ok(0),
+                    (uapi::CALLS, uapi::CALLS_FILTER) => self.0.filter_calls(&wanted),
+                    _ => Err(Errno::ENXIO),
+                }
             }
             // On arm64 the status is what it was.
             uapi::IRQ_LINE | uapi::IRQ_LINE_STATUS => {
@@ -375,6 +385,7 @@ impl Machine {
             (uapi::CAP_MANUAL_LOG, how) if how & uapi::MANUAL_LOG != 0 && how & !known == 0 => {
                 self.manual_log.store(how, Relaxed);
             }
+            (uapi::CAP_SUSPEND, _) => self.suspends.store(true, Relaxed),
             (uapi::CAP_UNDESCRIBED_ACCESS, _) => self.undescribed_to_monitor.store(true, Relaxed),
             _ => return Err(Errno::EINVAL),
         }

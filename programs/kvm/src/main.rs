@@ -1,5 +1,6 @@
 //! What a monitor sees of KVM at its edges: errors, registers and exits. It prints the same on every kernel that has KVM.
 
+mod calls;
 mod controller;
 mod debug;
 mod eventfds;
@@ -40,6 +41,7 @@ fn main() {
     let kvm = Kvm::new().expect("/dev/kvm");
     match std::env::args().nth(1).as_deref() {
         None => all(&kvm),
+        Some("calls") => calls::tell(&kvm),
         Some("debug") => debug::tell(&kvm),
         Some("eventfds") => eventfds::tell(&kvm),
         Some("idregs") => idregs::tell(&kvm),

@@ -1,0 +1,121 @@
+//! Which of a guest's calls are its monitor's, or nobody's (KVM_ARM_VM_SMCCC_FILTER).
+
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use super::uapi::{CallFilter, DeviceAttribute};
+use super::vm::Machine;
+use crate::errno::{Errno, Result};
+use crate::mm::user::UserPtr;
+use crate::sync::Mutex;
+
+/// What becomes of a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// It is answered here.
+    Handle,
+    /// It is answered as if it were not known.
+    Deny,
+    /// The monitor answers it.
+    Forward,
+}
+
+/// Functions of the architecture's, in both widths, which no monitor filters: they tell of the CPU's faults.
+const RESERVED: [Range; 2] = [Range::handled(0x8000_0000), Range::handled(0xc000_0000)];
+
+/// A range of functions, the last included.
+#[derive(Clone, Copy)]
+struct Range {
+    first: u32,
+    last: u32,
+    action: Action,
+}
+
+impl Range {
+    const fn handled(first: u32) -> Self {
+        Range {
+            first,
+            last: first | 0xffff,
+            action: Action::Handle,
+        }
+    }
+}
+
+/// What a monitor said of calls, before its guest ran.
+pub struct Filter {
+    is_set: AtomicBool,
+    /// By function; no two overlap.
+    ranges: Mutex<Vec<Range>>,
+}
+
+impl Filter {
+    /// Nothing.
+    pub fn new() -> Self {
+        Filter {
+            is_set: AtomicBool::new(false),
+            ranges: Mutex::default(),
+        }
+    }
+
+    /// Whether anything was said.
+    #[inline]
+    pub fn is_set(&self) -> bool {
+        self.is_set.load(Relaxed)
+    }
+
+    /// What becomes of the calls of a function.
+    pub fn action(&self, function: u32) -> Action {
+        if !self.is_set() {
+            return Action::Handle;
+        }
+        let ranges = self.ranges.lock();
+        let range = ranges.get(ranges.partition_point(|range| range.last < function));
+        let range = range.filter(|range| range.first <= function);
+        range.map_or(Action::Handle, |range| range.action)
+    }
+
+    fn add(&self, new: Range) -> Result<()> {
+        let mut ranges = self.ranges.lock();
+        ranges
+            .try_reserve(1 + RESERVED.len())
+            .map_err(|_| Errno::ENOMEM)?;
+        if ranges.is_empty() {
+            ranges.extend(RESERVED);
+        }
+        let at = ranges.partition_point(|range| range.last < new.first);
+        if ranges.get(at).is_some_and(|range| range.first <= new.last) {
+            return Err(Errno::EEXIST);
+        }
+        ranges.insert(at, new);
+        self.is_set.store(true, Relaxed);
+        Ok(())
+    }
+}
+
+impl Machine {
+    /// Takes a range from the monitor.
+    ///
+    /// # Errors
+    /// EFAULT, EINVAL, EBUSY (a virtual CPU ran), EEXIST (something was said of these already), ENOMEM.
+    pub fn filter_calls(&self, wanted: &DeviceAttribute) -> Result<usize> {
+        let wanted: CallFilter = UserPtr::new(wanted.address as usize).read()?;
+        let action = match wanted.action {
+            0 => Action::Handle,
+            1 => Action::Deny,
+            2 => Action::Forward,
+            _ => return Err(Errno::EINVAL),
+        };
+        let behind = wanted.count.checked_sub(1);
+        let last = behind.and_then(|behind| wanted.first.checked_add(behind));
+        let last = last.filter(|_| wanted.zeroes == [0; 15]);
+        let range = Range {
+            first: wanted.first,
+            last: last.ok_or(Errno::EINVAL)?,
+            action,
+        };
+        if self.has_run() {
+            return Err(Errno::EBUSY);
+        }
+        self.calls.add(range).map(|()| 0)
+    }
+}
