@@ -142,34 +142,21 @@ impl Actions {
         table.get(number as usize - 1).copied().unwrap_or(DEFAULT)
     }
 
-    /// Sets the action for signal `number`; returns the old one. Inlined, so that neither is copied more than once.
+    /// Sets the action for signal `number`; returns the old one. Inlined, and nothing is passed on by reference, so that neither
+    /// goes through memory on its way.
     ///
     /// # Errors
     /// ENOMEM.
     #[inline(always)]
     pub fn set(&self, number: u32, action: Action) -> Result<Action> {
-        let mut table = self.table.lock();
-        match table.get_mut(number as usize - 1) {
-            Some(place) => {
-                self.note(number, &action);
-                Ok(core::mem::replace(place, action))
-            }
-            None => self.set_first(&mut table, number, &action),
-        }
-    }
-
-    /// Sets the action for a signal beyond the table.
-    #[cold]
-    #[inline(never)]
-    fn set_first(&self, table: &mut Vec<Action>, number: u32, action: &Action) -> Result<Action> {
-        if *action != DEFAULT {
-            let count = number as usize - 1;
-            reserve(table, count + 1 - table.len())?;
-            table.resize(count, DEFAULT);
-            table.push(*action);
-            self.note(number, action);
-        }
-        Ok(DEFAULT)
+        let table = &mut *self.table.lock();
+        let place = match table.get_mut(number as usize - 1) {
+            Some(place) => place,
+            None if action == DEFAULT => return Ok(DEFAULT),
+            None => grow(table, number)?,
+        };
+        self.note(number, &action);
+        Ok(core::mem::replace(place, action))
     }
 
     /// Sets the default for signal `number`.
@@ -206,6 +193,16 @@ impl Actions {
     pub fn ignored(&self) -> u64 {
         self.ignored.load(Relaxed)
     }
+}
+
+/// Makes the table reach to signal `number`; the place of that.
+#[cold]
+#[inline(never)]
+fn grow(table: &mut Vec<Action>, number: u32) -> Result<&mut Action> {
+    let count = number as usize;
+    reserve(table, count - table.len())?;
+    table.resize(count, DEFAULT);
+    table.last_mut().ok_or(Errno::ENOMEM)
 }
 
 fn reserve(table: &mut Vec<Action>, more: usize) -> Result<()> {
