@@ -5,21 +5,27 @@ use super::inode::Kind;
 use super::inotify::{self, Key};
 use super::sigio;
 use crate::errno::{Errno, Result};
+use crate::hash::Lists;
 use crate::sync::Mutex;
 use alloc::sync::{Arc, Weak};
-use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering::*};
 use linux_raw_sys::general::*;
 
 struct Watch {
     file: Weak<File>,
-    directory: Key,
     /// DN_* bits.
     wanted: u32,
 }
 
-static WATCHES: Mutex<Vec<Watch>> = Mutex::new(Vec::new());
-/// How many there are.
+impl Watch {
+    fn is_of(&self, file: &File) -> bool {
+        core::ptr::eq(self.file.as_ptr(), file)
+    }
+}
+
+/// Watches by their directory.
+static WATCHES: Mutex<Lists<Key, Watch>> = Mutex::new(Lists::new());
+/// How many directories have any.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// True when anything is watched.
@@ -51,28 +57,31 @@ pub fn watch(file: &Arc<File>, fd: i32, wanted: u32) -> Result<()> {
     }
     sigio::own(file, fd)?;
     let mut watches = WATCHES.lock();
-    let own = |watch: &&mut Watch| core::ptr::eq(watch.file.as_ptr(), Arc::as_ptr(file));
-    if let Some(watch) = watches.iter_mut().find(own) {
+    let directory = inotify::key(file.entry());
+    let mut of_directory = watches.of_mut(&directory).iter_mut();
+    if let Some(watch) = of_directory.find(|watch| watch.is_of(file)) {
         watch.wanted |= wanted;
         return Ok(());
     }
-    watches.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-    watches.push(Watch {
-        file: Arc::downgrade(file),
-        directory: inotify::key(file.entry()),
-        wanted,
-    });
+    let file = Arc::downgrade(file);
+    watches.push(directory, Watch { file, wanted })?;
     COUNT.store(watches.len(), Relaxed);
     Ok(())
 }
 
 /// The open file is closed, or wants no more signals.
 pub fn forget(file: &File) {
-    if is_active() {
-        let mut watches = WATCHES.lock();
-        watches.retain(|watch| !core::ptr::eq(watch.file.as_ptr(), file));
-        COUNT.store(watches.len(), Relaxed);
+    if is_active() && file.entry().kind() == Kind::Directory {
+        let gone = take(inotify::key(file.entry()), |watch| watch.is_of(file));
+        drop(gone);
     }
+}
+
+fn take(directory: Key, is_it: impl Fn(&Watch) -> bool) -> Option<Watch> {
+    let mut watches = WATCHES.lock();
+    let gone = watches.take(&directory, is_it);
+    COUNT.store(watches.len(), Relaxed);
+    gone
 }
 
 /// Events of inotify's kinds happened in (or to) a directory.
@@ -91,22 +100,22 @@ pub fn tell_rename(directory: Key) {
 fn tell_kinds(directory: Key, kinds: u32) {
     let mut at = 0;
     loop {
-        let file = {
-            let mut watches = WATCHES.lock();
-            let Some(watch) = watches.get(at) else { return };
-            if watch.directory != directory || watch.wanted & kinds == 0 {
-                at += 1;
-                continue;
-            }
-            let file = watch.file.upgrade();
-            if watch.wanted & DN_MULTISHOT != 0 {
-                at += 1;
-            } else {
-                watches.remove(at);
-                COUNT.store(watches.len(), Relaxed);
-            }
-            file
+        let found = {
+            let watches = WATCHES.lock();
+            let Some(watch) = watches.of(&directory).get(at) else {
+                return;
+            };
+            let once = watch.wanted & DN_MULTISHOT == 0;
+            (watch.wanted & kinds != 0).then(|| (watch.file.clone(), once))
         };
-        file.iter().for_each(|file| sigio::tell_message(file));
+        let Some((file, once)) = found else {
+            at += 1;
+            continue;
+        };
+        // Who is told once takes its place with it.
+        at += usize::from(!once || take(directory, |watch| watch.file.ptr_eq(&file)).is_none());
+        file.upgrade()
+            .iter()
+            .for_each(|file| sigio::tell_message(file));
     }
 }

@@ -116,12 +116,6 @@ impl FdTable {
         files.map(|slot| FILE + slot.file.ops().held()).sum()
     }
 
-    /// Whether `wanted` holds for any of the files.
-    pub fn any(&self, wanted: impl Fn(&Arc<File>) -> bool) -> bool {
-        let table = self.0.lock();
-        table.slots.iter().flatten().any(|slot| wanted(&slot.file))
-    }
-
     /// Gives `file` the lowest free descriptor from `from` on, below `limit`.
     pub fn add_from(
         &self,

@@ -74,14 +74,14 @@ impl OpenFlags {
         matches!(self.0 & O_ACCMODE, O_WRONLY | O_RDWR) && !self.has(O_PATH)
     }
 
-    /// What the open file keeps others from.
-    fn claim(self) -> Option<Claim> {
+    /// What the file is open for; none where that is its name alone.
+    pub(super) fn claim(self) -> Option<Claim> {
         if self.writable() {
             Some(Claim::Write)
         } else if self.has(Self::EXECUTES) {
             Some(Claim::Execute)
         } else {
-            None
+            self.readable().then_some(Claim::Read)
         }
     }
 

@@ -276,7 +276,7 @@ pub trait Inode: Send + Sync + Any {
         Err(Errno::EPERM)
     }
 
-    /// Who writes it, and who runs it, where that is counted.
+    /// Who reads, writes and runs it, where that is counted.
     fn writers(&self) -> Option<&Writers> {
         None
     }

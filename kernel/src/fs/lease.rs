@@ -6,11 +6,11 @@ use super::inode::{Inode, Kind};
 use super::poll::WaitSource;
 use super::sigio;
 use crate::errno::{Errno, Result};
+use crate::hash::Lists;
 use crate::sync::Mutex;
 use crate::task::clock::{SECOND, deadline_in};
-use crate::task::{current, tree};
+use crate::task::current;
 use alloc::sync::{Arc, Weak};
-use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use linux_raw_sys::general::{CAP_LEASE, F_RDLCK, F_UNLCK, F_WRLCK};
 
@@ -22,7 +22,8 @@ struct Lease {
     file: Weak<File>,
     /// The open file, to compare.
     address: usize,
-    inode: Arc<dyn Inode>,
+    /// So that no other gets its address.
+    _inode: Arc<dyn Inode>,
     /// F_RDLCK or F_WRLCK.
     kind: u32,
     /// What it is asked to become, F_RDLCK or F_UNLCK, and until when (in ticks).
@@ -30,18 +31,32 @@ struct Lease {
     changed: Arc<WaitSource>,
 }
 
-static LEASES: Mutex<Vec<Lease>> = Mutex::new(Vec::new());
-/// How many there are: without any, an open looks no further.
+/// Leases by the address of their inode.
+static LEASES: Mutex<Lists<usize, Lease>> = Mutex::new(Lists::new());
+/// How many inodes have any: without them, an open looks no further.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 fn address(file: &File) -> usize {
     core::ptr::from_ref(file).addr()
 }
 
+fn key(inode: &Arc<dyn Inode>) -> usize {
+    Arc::as_ptr(inode).addr()
+}
+
+/// Takes out the lease of `inode` for which `is_it`.
+fn take(inode: &Arc<dyn Inode>, is_it: impl Fn(&Lease) -> bool) -> Option<Lease> {
+    let mut leases = LEASES.lock();
+    let gone = leases.take(&key(inode), is_it);
+    COUNT.store(leases.len(), Release);
+    gone
+}
+
 /// The lease that an open file holds, or is about to have: F_RDLCK, F_WRLCK or F_UNLCK.
 pub fn get(file: &File) -> u32 {
     let leases = LEASES.lock();
-    let held = leases.iter().find(|lease| lease.address == address(file));
+    let mut of_inode = leases.of(&key(file.entry().inode())).iter();
+    let held = of_inode.find(|lease| lease.address == address(file));
     held.map_or(F_UNLCK, |lease| {
         lease.breaking.map_or(lease.kind, |(kind, _)| kind)
     })
@@ -61,27 +76,17 @@ pub fn set(file: &Arc<File>, fd: i32, kind: u32) -> Result<()> {
         return Err(Errno::EINVAL);
     }
     match kind {
-        F_UNLCK => {
-            return if give_back(file) {
-                Ok(())
-            } else {
-                Err(Errno::EAGAIN)
-            };
-        }
-        F_RDLCK if file.flags().writable() || opened_elsewhere(file, true)? => {
-            return Err(Errno::EAGAIN);
-        }
-        F_WRLCK if opened_elsewhere(file, false)? => return Err(Errno::EAGAIN),
-        F_RDLCK | F_WRLCK => {}
+        F_UNLCK if give_back(file) => return Ok(()),
+        F_UNLCK => return Err(Errno::EAGAIN),
+        F_RDLCK | F_WRLCK => check_alone(file, kind)?,
         _ => return Err(Errno::EINVAL),
     }
     sigio::own(file, fd)?;
     let changed = WaitSource::new()?;
     let mut leases = LEASES.lock();
-    if let Some(held) = leases
-        .iter_mut()
-        .find(|lease| lease.address == address(file))
-    {
+    let of_inode = leases.of_mut(&key(inode));
+    let own = |lease: &&mut Lease| lease.address == address(file);
+    if let Some(held) = of_inode.iter_mut().find(own) {
         held.kind = kind;
         held.breaking = None;
         let changed = held.changed.clone();
@@ -89,19 +94,18 @@ pub fn set(file: &Arc<File>, fd: i32, kind: u32) -> Result<()> {
         changed.notify();
         return Ok(());
     }
-    let asked_back = |lease: &Lease| Arc::ptr_eq(&lease.inode, inode) && lease.breaking.is_some();
-    if leases.iter().any(asked_back) {
+    if of_inode.iter().any(|lease| lease.breaking.is_some()) {
         return Err(Errno::EAGAIN);
     }
-    leases.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-    leases.push(Lease {
+    let lease = Lease {
         file: Arc::downgrade(file),
         address: address(file),
-        inode: inode.clone(),
+        _inode: inode.clone(),
         kind,
         breaking: None,
         changed,
-    });
+    };
+    leases.push(key(inode), lease)?;
     COUNT.store(leases.len(), Release);
     Ok(())
 }
@@ -111,39 +115,22 @@ pub fn give_back(file: &File) -> bool {
     if COUNT.load(Acquire) == 0 {
         return false;
     }
-    let mut leases = LEASES.lock();
-    let at = leases
-        .iter()
-        .position(|lease| lease.address == address(file));
-    let gone = at.map(|at| leases.swap_remove(at));
-    COUNT.store(leases.len(), Release);
-    drop(leases);
+    let gone = take(file.entry().inode(), |lease| lease.address == address(file));
     if let Some(gone) = &gone {
         gone.changed.notify();
     }
     gone.is_some()
 }
 
-/// Whether another open file is of the same inode; `writable`: and can be written.
-fn opened_elsewhere(file: &Arc<File>, writable: bool) -> Result<bool> {
-    let inode = file.entry().inode();
-    let mut found = false;
-    tree::for_each(
-        |_| true,
-        |process| {
-            let files = process
-                .find_thread(|_| true)
-                .and_then(|thread| thread.try_files());
-            found |= files.is_some_and(|files| {
-                files.any(|other| {
-                    Arc::ptr_eq(other.entry().inode(), inode)
-                        && !Arc::ptr_eq(other, file)
-                        && (!writable || other.flags().writable())
-                })
-            });
-        },
-    )?;
-    Ok(found)
+/// EAGAIN where somebody else has the file open so that there is no lease of this kind; EINVAL where nobody counts that.
+fn check_alone(file: &File, kind: u32) -> Result<()> {
+    let claim = file.flags().claim().ok_or(Errno::EBADF)?;
+    let others = file.entry().inode().writers().ok_or(Errno::EINVAL)?;
+    let free = match kind {
+        F_RDLCK => !others.is_written(),
+        _ => others.is_alone(claim),
+    };
+    if free { Ok(()) } else { Err(Errno::EAGAIN) }
 }
 
 /// Before the inode of `entry` is opened (to be written, if `write`): asks its leases back and waits until they are.
@@ -170,7 +157,7 @@ fn wait_for_leases(entry: &Entry, write: bool, waits: bool) -> Result<()> {
         }
         let answered = || !is_asked(inode, &changed);
         if !changed.wait_until(answered, Some(deadline))? {
-            let gone = take(&changed);
+            let gone = take(inode, |lease| Arc::ptr_eq(&lease.changed, &changed));
             drop(gone);
         }
     }
@@ -184,9 +171,8 @@ type Demand = (Option<Arc<File>>, Arc<WaitSource>, u64);
 fn demand(inode: &Arc<dyn Inode>, write: bool) -> Option<Demand> {
     let wanted = if write { F_UNLCK } else { F_RDLCK };
     let mut leases = LEASES.lock();
-    let lease = leases
-        .iter_mut()
-        .find(|lease| Arc::ptr_eq(&lease.inode, inode) && (write || lease.kind == F_WRLCK))?;
+    let mut of_inode = leases.of_mut(&key(inode)).iter_mut();
+    let lease = of_inode.find(|lease| write || lease.kind == F_WRLCK)?;
     let told = lease.breaking.is_some();
     let until = lease.breaking.map_or_else(
         || deadline_in(BREAK_TIME.load(Relaxed).saturating_mul(SECOND)),
@@ -199,19 +185,6 @@ fn demand(inode: &Arc<dyn Inode>, write: bool) -> Option<Demand> {
 
 fn is_asked(inode: &Arc<dyn Inode>, changed: &Arc<WaitSource>) -> bool {
     let leases = LEASES.lock();
-    leases.iter().any(|lease| {
-        Arc::ptr_eq(&lease.inode, inode)
-            && Arc::ptr_eq(&lease.changed, changed)
-            && lease.breaking.is_some()
-    })
-}
-
-fn take(changed: &Arc<WaitSource>) -> Option<Lease> {
-    let mut leases = LEASES.lock();
-    let at = leases
-        .iter()
-        .position(|lease| Arc::ptr_eq(&lease.changed, changed))?;
-    let gone = leases.swap_remove(at);
-    COUNT.store(leases.len(), Release);
-    Some(gone)
+    let mut of_inode = leases.of(&key(inode)).iter();
+    of_inode.any(|lease| Arc::ptr_eq(&lease.changed, changed) && lease.breaking.is_some())
 }

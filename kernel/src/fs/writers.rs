@@ -1,32 +1,44 @@
-//! Who writes a file, and who runs it as a program: never both at a time.
+//! Who reads and writes a file, and who runs it as a program: nobody writes what is run.
 
 use crate::errno::{Errno, Result};
-use core::sync::atomic::{AtomicI32, Ordering::*};
+use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::*};
 
 /// What somebody has a file open for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Claim {
+    /// Only to read it.
+    Read = 0,
     /// To write it.
     Write = 1,
     /// To run it.
     Execute = -1,
 }
 
-/// How many write a file (above 0), or run it (below 0).
+/// How many write a file (above 0), or run it (below 0), and how many only read it.
 #[derive(Default)]
-pub struct Writers(AtomicI32);
+pub struct Writers {
+    writers: AtomicI32,
+    readers: AtomicU32,
+}
 
 impl Writers {
     /// Nobody does.
     pub const fn new() -> Self {
-        Writers(AtomicI32::new(0))
+        Writers {
+            writers: AtomicI32::new(0),
+            readers: AtomicU32::new(0),
+        }
     }
 
     /// One more does; ETXTBSY where others do the other.
     pub fn claim(&self, claim: Claim) -> Result<()> {
+        if claim == Claim::Read {
+            self.readers.fetch_add(1, AcqRel);
+            return Ok(());
+        }
         let step = claim as i32;
         let more = |count: i32| (count * step >= 0).then_some(count + step);
-        match self.0.fetch_update(AcqRel, Acquire, more) {
+        match self.writers.fetch_update(AcqRel, Acquire, more) {
             Ok(_) => Ok(()),
             Err(_) => Err(Errno::ETXTBSY),
         }
@@ -34,14 +46,28 @@ impl Writers {
 
     /// One does no longer.
     pub fn release(&self, claim: Claim) {
-        self.0.fetch_sub(claim as i32, AcqRel);
+        match claim {
+            Claim::Read => self.readers.fetch_sub(1, AcqRel) as i32,
+            _ => self.writers.fetch_sub(claim as i32, AcqRel),
+        };
     }
 
     /// ETXTBSY while it runs.
     pub fn check_writable(&self) -> Result<()> {
-        if self.0.load(Acquire) < 0 {
+        if self.writers.load(Acquire) < 0 {
             return Err(Errno::ETXTBSY);
         }
         Ok(())
+    }
+
+    /// Whether anybody writes it.
+    pub fn is_written(&self) -> bool {
+        self.writers.load(Acquire) > 0
+    }
+
+    /// Whether nobody has it open but one, for this.
+    pub fn is_alone(&self, own: Claim) -> bool {
+        let readers = u32::from(own == Claim::Read);
+        self.writers.load(Acquire) == own as i32 && self.readers.load(Acquire) == readers
     }
 }

@@ -1,7 +1,7 @@
 //! Ports, and which sockets have them.
 
 use crate::errno::{Errno, Result};
-use crate::hash::{self, HashMap, Keyed};
+use crate::hash::{Keyed, Lists};
 use crate::net::socket::Socket;
 use crate::random;
 use crate::sync::Mutex;
@@ -68,13 +68,13 @@ impl Holder {
 }
 
 /// Who has a port, by the address that they are bound to.
-type Held = HashMap<IpAddr, Vec<Holder>>;
+type Held = Lists<IpAddr, Holder>;
 
 /// Those who may receive what is sent to `ip`.
 fn covering(held: &Held, ip: IpAddr) -> impl Iterator<Item = &Holder> {
     let any = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];
     let addresses = any.into_iter().filter(move |&any| any != ip).chain([ip]);
-    let bound = addresses.filter_map(|ip| held.get(&ip)).flatten();
+    let bound = addresses.flat_map(|ip| held.of(&ip));
     bound.filter(move |holder| holder.covers(ip))
 }
 
@@ -85,26 +85,11 @@ fn overlapping<'a>(
     is: impl Fn(&Holder) -> bool,
 ) -> Option<&'a Holder> {
     if holder.ip.is_unspecified() {
-        let mut all = held.values().flatten();
+        let mut all = held.all();
         all.find(|other| holder.overlaps(other) && is(other))
     } else {
         covering(held, holder.ip).find(|other| is(other))
     }
-}
-
-fn add(held: &mut Held, holder: Holder) -> Result<()> {
-    if let Some(holders) = held.get_mut(&holder.ip) {
-        holders.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        holders.push(holder);
-        return Ok(());
-    }
-    let mut holders = Vec::new();
-    holders.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-    held.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-    let ip = holder.ip;
-    holders.push(holder);
-    held.insert(ip, holders);
-    Ok(())
 }
 
 /// The ports of a protocol.
@@ -129,30 +114,16 @@ pub struct Claim {
     number: u64,
 }
 
-impl Claim {
-    /// The place of its holder among those of the address.
-    fn find<'a>(&self, ports: &'a mut Radix<Held>) -> Option<(&'a mut Vec<Holder>, usize)> {
-        let holders = ports.get_mut(self.port.into())?.get_mut(&self.ip)?;
-        let at = holders.iter().position(|one| one.number == self.number)?;
-        Some((holders, at))
-    }
-}
-
 impl Drop for Claim {
     fn drop(&mut self) {
         let mut ports = self.ports.0.lock();
-        let Some((holders, at)) = self.find(&mut ports) else {
+        let port = self.port.into();
+        let Some(held) = ports.get_mut(port) else {
             return;
         };
-        let gone = holders.swap_remove(at);
-        let port = self.port.into();
-        if holders.is_empty()
-            && let Some(held) = ports.get_mut(port)
-        {
-            held.remove(&self.ip);
-            if held.is_empty() {
-                ports.remove_range(port, port, &mut drop);
-            }
+        let gone = held.take(&self.ip, |one| one.number == self.number);
+        if held.len() == 0 {
+            ports.remove_range(port, port, &mut drop);
         }
         drop(ports);
         drop(gone);
@@ -225,8 +196,8 @@ impl Ports {
     fn enter(&self, port: u16, holder: Holder) -> Result<()> {
         let mut ports = self.0.lock();
         let Some(held) = ports.get_mut(port.into()) else {
-            let mut fresh = hash::new();
-            add(&mut fresh, holder)?;
+            let mut fresh = Lists::new();
+            fresh.push(holder.ip, holder)?;
             return match ports.insert(port.into(), fresh) {
                 Ok(_) => Ok(()),
                 Err(_) => Err(Errno::ENOMEM),
@@ -236,23 +207,26 @@ impl Ports {
         if taken.is_some() {
             return Err(Errno::EADDRINUSE);
         }
-        add(held, holder)
+        held.push(holder.ip, holder)
     }
 
     /// Lets the socket that has `claim` take connections. EADDRINUSE when another does already.
     pub fn listen(&self, claim: &Claim) -> Result<()> {
         let mut ports = self.0.lock();
-        let (holders, at) = claim.find(&mut ports).ok_or(Errno::EINVAL)?;
-        let own = holders[at].clone();
-        let held = ports.get(claim.port.into()).ok_or(Errno::EINVAL)?;
+        let held = ports.get_mut(claim.port.into()).ok_or(Errno::EINVAL)?;
+        let is_own = |holder: &&Holder| holder.number == claim.number;
+        let own = held.of(&claim.ip).iter().find(is_own);
+        let own = own.ok_or(Errno::EINVAL)?.clone();
         let taken = overlapping(held, &own, |holder| {
             holder.number != own.number && holder.listens && !holder.shares_with(&own)
         });
         if taken.is_some() {
             return Err(Errno::EADDRINUSE);
         }
-        let (holders, at) = claim.find(&mut ports).ok_or(Errno::EINVAL)?;
-        holders[at].listens = true;
+        let mut same = held.of_mut(&claim.ip).iter_mut();
+        if let Some(holder) = same.find(|holder| holder.number == own.number) {
+            holder.listens = true;
+        }
         Ok(())
     }
 
