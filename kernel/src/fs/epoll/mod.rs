@@ -3,9 +3,11 @@
 //! Each member watches its file's sources. A change puts it on the queue, at most once; a wait takes members off,
 //! asks their files, and puts those that are level-triggered and still ready back.
 
+mod members;
 mod nesting;
 mod watch;
 
+use self::members::Members;
 pub use self::nesting::Holders;
 use self::nesting::{Look, Mark};
 use self::watch::Watch;
@@ -18,7 +20,6 @@ use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
 use crate::task::user::User;
 use crate::task::{current, sched};
-use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use linux_raw_sys::general::{
@@ -95,13 +96,6 @@ impl Watcher for Item {
     }
 }
 
-#[derive(Default)]
-struct Members {
-    items: BTreeMap<Key, Arc<Item>>,
-    /// Has room for every member.
-    ready: VecDeque<Arc<Item>>,
-}
-
 /// A set of files.
 pub struct Epoll {
     members: Mutex<Members>,
@@ -145,10 +139,12 @@ impl Epoll {
             return false;
         }
         let mut members = self.members.lock();
-        match members.items.get(&item.key).cloned() {
-            Some(item) => members.ready.push_back(item),
-            None => return false,
+        // Another may have its key by now.
+        let now = members.get(&item.key);
+        if !now.is_some_and(|now| core::ptr::eq(&**now, item)) {
+            return false;
         }
+        members.push_back(item.key);
         drop(members);
         self.changed.notify_one()
     }
@@ -225,18 +221,18 @@ impl Epoll {
     fn enter(&self, item: &Arc<Item>) -> Result<()> {
         let (fd, _) = item.key;
         let mut members = self.members.lock();
-        let mut same = members.items.range((fd, 0)..=(fd, usize::MAX));
-        let dead = same.find(|(_, item)| item.file.strong_count() == 0);
-        let dead = dead.map(|(&key, _)| key);
-        let gone = dead.and_then(|key| members.items.remove(&key));
-        if members.items.contains_key(&item.key) {
+        let same = members.of(fd);
+        let dead = same
+            .filter(|item| item.file.strong_count() == 0)
+            .map(|item| item.key)
+            .next();
+        let gone = dead.and_then(|key| members.remove(&key));
+        if members.get(&item.key).is_some() {
             return Err(Errno::EEXIST);
         }
-        let more = (members.items.len() + 1).saturating_sub(members.ready.len());
-        members.ready.try_reserve(more).map_err(|_| Errno::ENOMEM)?;
-        members.items.insert(item.key, item.clone());
+        members.insert(item.clone());
         drop(members);
-        gone.iter().for_each(|item| self.forget(item));
+        gone.iter().for_each(|item| item.unwatch());
         Ok(())
     }
 
@@ -250,11 +246,9 @@ impl Epoll {
     /// Takes a member off the queue whose file was not ready: no later look asks it again.
     fn unqueue(&self, item: &Arc<Item>) {
         let mut members = self.members.lock();
-        let first = members.ready.front();
-        let gone = match first.is_some_and(|first| Arc::ptr_eq(first, item)) {
-            true => members.ready.pop_front(),
-            false => None,
-        };
+        let first = members.front();
+        let is_first = first.is_some_and(|first| Arc::ptr_eq(first, item));
+        let gone = is_first.then(|| members.unqueue(&item.key)).flatten();
         drop(members);
         if gone.is_some() {
             item.queued.store(false, Release);
@@ -264,19 +258,14 @@ impl Epoll {
     }
 
     fn item(&self, fd: i32, file: &Arc<File>) -> Result<Arc<Item>> {
-        self.members
-            .lock()
-            .items
-            .get(&key(fd, file))
-            .cloned()
-            .ok_or(Errno::ENOENT)
+        let members = self.members.lock();
+        members.get(&key(fd, file)).cloned().ok_or(Errno::ENOENT)
     }
 
     /// The file of the member that was added as descriptor `fd`; of several, the one that `which` come before.
     pub fn member(&self, fd: i32, which: usize) -> Option<Arc<File>> {
         let members = self.members.lock();
-        let mut same = members.items.range((fd, 0)..=(fd, usize::MAX));
-        same.nth(which)?.1.file.upgrade()
+        members.of(fd).nth(which)?.file.upgrade()
     }
 
     /// EPOLL_CTL_MOD
@@ -293,37 +282,24 @@ impl Epoll {
 
     /// EPOLL_CTL_DEL
     pub fn remove(&self, fd: i32, file: &Arc<File>) -> Result<()> {
-        let item = self
-            .members
-            .lock()
-            .items
-            .remove(&key(fd, file))
-            .ok_or(Errno::ENOENT)?;
-        self.forget(&item);
+        let gone = self.members.lock().remove(&key(fd, file));
+        gone.ok_or(Errno::ENOENT)?.unwatch();
         Ok(())
-    }
-
-    /// Ends the watch of a member that was taken out.
-    fn forget(&self, item: &Arc<Item>) {
-        if item.queued.load(Acquire) {
-            let mut members = self.members.lock();
-            members.ready.retain(|other| !Arc::ptr_eq(other, item));
-        }
-        item.unwatch();
     }
 
     /// Takes out the members whose files are closed.
     #[cold]
     fn forget_closed(&self) {
         let mut next = self.member_from((i32::MIN, 0));
-        while let Some(((fd, file), item)) = next {
+        while let Some(item) = next {
+            let (fd, file) = item.key;
             if item.file.strong_count() == 0 {
                 let mut members = self.members.lock();
-                let now = members.items.get(&item.key);
+                let now = members.get(&item.key);
                 let still = now.is_some_and(|now| Arc::ptr_eq(now, &item));
-                let gone = still.then(|| members.items.remove(&item.key)).flatten();
+                let gone = still.then(|| members.remove(&item.key)).flatten();
                 drop(members);
-                gone.iter().for_each(|item| self.forget(item));
+                gone.iter().for_each(|item| item.unwatch());
             }
             sched::cond_resched();
             next = self.member_from((fd, file + 1));
@@ -331,10 +307,15 @@ impl Epoll {
     }
 
     /// The first member whose key is `from` or higher.
-    fn member_from(&self, from: Key) -> Option<(Key, Arc<Item>)> {
-        let members = self.members.lock();
-        let (&key, item) = members.items.range(from..).next()?;
-        Some((key, item.clone()))
+    fn member_from(&self, from: Key) -> Option<Arc<Item>> {
+        self.members.lock().from(from).next().cloned()
+    }
+
+    /// Takes the first member off the queue.
+    fn next(&self) -> Option<Arc<Item>> {
+        let mut members = self.members.lock();
+        let first = members.front()?.key;
+        members.unqueue(&first)
     }
 
     /// Takes up to `max` events off the queue and hands each to `emit`; how many there were.
@@ -345,16 +326,14 @@ impl Epoll {
     ) -> Result<usize> {
         let mut taken = 0;
         // Each member once: those that go back to the end are for the next wait.
-        let mut candidates = self.members.lock().ready.len();
+        let mut candidates = self.members.lock().queued();
         while taken < max && candidates > 0 {
             candidates -= 1;
-            let Some(item) = self.members.lock().ready.pop_front() else {
-                break;
-            };
+            let Some(item) = self.next() else { break };
             item.queued.store(false, Release);
             if item.file.strong_count() == 0 {
-                let gone = self.members.lock().items.remove(&item.key);
-                gone.iter().for_each(|item| self.forget(item));
+                let gone = self.members.lock().remove(&item.key);
+                gone.iter().for_each(|item| item.unwatch());
                 continue;
             }
             let events = item.events();
@@ -387,7 +366,7 @@ impl Epoll {
     pub fn wait(&self, deadline: Option<u64>) -> Result<bool> {
         let waited = self
             .changed
-            .wait_until(|| !self.members.lock().ready.is_empty(), deadline);
+            .wait_until(|| self.members.lock().queued() > 0, deadline);
         waited.map_err(|error| {
             if error == Errno::ERESTARTSYS {
                 Errno::EINTR
@@ -401,13 +380,13 @@ impl Epoll {
 impl Drop for Epoll {
     fn drop(&mut self) {
         let members = self.members.get_mut();
-        members.items.values().for_each(|item| item.unwatch());
+        members.all().for_each(|item| item.unwatch());
     }
 }
 
 impl FileOps for Epoll {
     fn held(&self) -> usize {
-        self.members.lock().items.len() * watch::COST
+        self.members.lock().len() * watch::COST
     }
 
     fn is_stream(&self) -> bool {
@@ -419,7 +398,7 @@ impl FileOps for Epoll {
             table.add(&self.changed);
         }
         loop {
-            let Some(item) = self.members.lock().ready.front().cloned() else {
+            let Some(item) = self.members.lock().front().cloned() else {
                 return Events::empty();
             };
             if !item.events().is_empty() {

@@ -86,7 +86,8 @@ impl Look {
             return Ok(depth);
         }
         let (mut depth, mut next) = (0, set.member_from((i32::MIN, 0)));
-        while let Some(((fd, file), item)) = next {
+        while let Some(item) = next {
+            let (fd, file) = item.key;
             pause()?;
             next = set.member_from((fd, file + 1));
             let Some(file) = item.file.upgrade() else {
