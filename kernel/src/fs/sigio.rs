@@ -75,7 +75,7 @@ pub fn set_owner(file: &File, kind: u32, id: i32) -> Result<()> {
         _ if id == 0 => true,
         F_OWNER_TID => tree::thread(id).is_some(),
         F_OWNER_PID => tree::process(id).is_some(),
-        F_OWNER_PGRP => tree::any(|process| process.group() == id),
+        F_OWNER_PGRP => tree::find_of_group(id, |_| Some(())).is_some(),
         _ => return Err(Errno::EINVAL),
     };
     if !exists {
@@ -193,9 +193,10 @@ fn send(owner: &Owner, info: Info) {
             }
         }
         _ => {
-            let in_group = |process: &Process| process.group() == owner.id && may(process);
-            _ = tree::for_each(in_group, |process| {
-                _ = signal::send_info(process, None, &info);
+            _ = tree::for_each_of_group(owner.id, |process| {
+                if may(process) {
+                    _ = signal::send_info(process, None, &info);
+                }
             });
         }
     }

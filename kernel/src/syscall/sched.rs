@@ -223,18 +223,19 @@ pub(super) fn each(
         return Err(Errno::EINVAL);
     }
     let mut result = Err(Errno::ESRCH);
-    tree::for_each(
-        |process| match which {
-            PRIO_PGRP => process.group() == group,
-            _ => process.with_credentials(|other| other.uid) == user,
-        },
-        |process| {
-            let at = |index| process.threads().get(index).cloned();
-            for thread in (0..).map_while(at) {
-                result = f(&thread);
-            }
-        },
-    )?;
+    let each = |process: &Arc<Process>| {
+        let at = |index| process.threads().get(index).cloned();
+        for thread in (0..).map_while(at) {
+            result = f(&thread);
+        }
+    };
+    match which {
+        PRIO_PGRP => tree::for_each_of_group(group, each),
+        _ => tree::for_each(
+            |process| process.with_credentials(|other| other.uid) == user,
+            each,
+        ),
+    }?;
     result
 }
 

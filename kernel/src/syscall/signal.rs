@@ -79,12 +79,21 @@ fn process_of(id: i32) -> Result<Arc<Process>> {
 
 /// Sends a signal to the processes of a group that may be sent it.
 pub(super) fn send_to_group(group: i32, number: u32, info: &Info) -> Result<usize> {
-    send_to_all(|process| process.group() == group, number, info)
+    send_to_each(number, info, |send| tree::for_each_of_group(group, send))
 }
 
 fn send_to_all(wanted: impl Fn(&Process) -> bool, number: u32, info: &Info) -> Result<usize> {
+    send_to_each(number, info, |send| tree::for_each(wanted, send))
+}
+
+/// Sends a signal to those with whom `for_each` calls what it gets.
+fn send_to_each(
+    number: u32,
+    info: &Info,
+    for_each: impl FnOnce(&mut dyn FnMut(&Arc<Process>)) -> Result<()>,
+) -> Result<usize> {
     let (mut sent, mut refused) = (false, None);
-    tree::for_each(wanted, |process| match send_one(process, number, info) {
+    for_each(&mut |process| match send_one(process, number, info) {
         Err(error) => refused = Some(error),
         Ok(()) => sent = true,
     })?;

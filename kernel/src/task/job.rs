@@ -1,6 +1,6 @@
 //! Process groups and sessions.
 
-use core::sync::atomic::Ordering::Relaxed;
+use alloc::sync::Arc;
 
 use linux_raw_sys::general::{SIGCONT, SIGHUP};
 
@@ -9,14 +9,15 @@ use crate::errno::{Errno, Result};
 
 /// The session of process group `group`; none if there is no such group.
 pub fn session_of_group(group: i32) -> Option<i32> {
-    tree::find(|process| process.group() == group && !process.is_zombie())
-        .map(|process| process.session())
+    tree::find_of_group(group, |process| {
+        (!process.is_zombie()).then(|| process.session())
+    })
 }
 
 /// Whether nobody outside the group but in its session is the parent of a member: nobody could continue a stopped one.
 pub fn is_orphaned(group: i32) -> bool {
-    !tree::any_with_parent(|process, parent| {
-        process.group() == group && !process.is_zombie() && guards(parent, process)
+    !tree::any_of_group_with_parent(group, |process, parent| {
+        !process.is_zombie() && guards(parent, process)
     })
 }
 
@@ -27,9 +28,9 @@ fn guards(parent: &Process, process: &Process) -> bool {
 /// `process` ends, or lets go of a child: groups that this orphans and that have stopped members are hung up and continued.
 pub(super) fn orphaned_by(process: &Process, child: &Process) {
     let group = child.group();
-    let stopped =
-        || tree::any(|member| member.group() == group && member.signals.stop.is_stopped());
-    if guards(process, child) && is_orphaned(group) && stopped() {
+    let stopped = |member: &Arc<Process>| member.signals.stop.is_stopped().then_some(());
+    let any_stopped = || tree::find_of_group(group, stopped).is_some();
+    if guards(process, child) && is_orphaned(group) && any_stopped() {
         // Ordinary signals need no room.
         _ = signal::send_group(group, SIGHUP);
         _ = signal::send_group(group, SIGCONT);
@@ -43,11 +44,10 @@ pub(super) fn orphaned_by(process: &Process, child: &Process) {
 pub fn new_session() -> Result<i32> {
     let process = current().process();
     let pid = process.pid();
-    if tree::any(|other| other.group() == pid) {
+    if tree::find_of_group(pid, |_| Some(())).is_some() {
         return Err(Errno::EPERM);
     }
-    process.session.store(pid, Relaxed);
-    process.group.store(pid, Relaxed);
+    tree::move_to(process, pid, pid);
     Ok(pid)
 }
 
@@ -83,6 +83,6 @@ pub fn set_group(pid: i32, group: i32) -> Result<()> {
     if group != process.pid() && session_of_group(group) != Some(this.session()) {
         return Err(Errno::EPERM);
     }
-    process.group.store(group, Relaxed);
+    tree::move_to(&process, group, process.session());
     Ok(())
 }

@@ -20,16 +20,53 @@ static LIMIT: AtomicI32 = AtomicI32::new(PID_MAX);
 /// After the last number, the search goes on here.
 const FIRST_AGAIN: i32 = 300;
 
-/// What a number stands for.
+/// What a number stands for: it is in use as long as that is anything.
 #[derive(Default)]
 struct Entry {
     thread: Option<Arc<Thread>>,
     process: Option<Arc<Process>>,
-    /// Its oldest and its youngest child, and the next older and younger child of its parent; 0: none.
+    /// Of each kind of list, its own.
+    lists: [Ends; KINDS],
+    /// Of each kind, its process's place in another's.
+    places: [Sides; KINDS],
+}
+
+/// The oldest and the youngest of a list; 0: none.
+#[derive(Clone, Copy, Default)]
+struct Ends {
     oldest: i32,
     youngest: i32,
+}
+
+/// The next older and younger in a list; 0: none.
+#[derive(Clone, Copy, Default)]
+struct Sides {
     older: i32,
     younger: i32,
+}
+
+/// Lists of processes that a number has.
+#[derive(Clone, Copy)]
+enum Kind {
+    /// Of the process with that number.
+    Children,
+    /// Of the process group.
+    Group,
+    /// Of the session.
+    Session,
+}
+
+const KINDS: usize = 3;
+
+impl Kind {
+    /// In whose list of this kind `process` is.
+    fn above(self, process: &Process) -> i32 {
+        match self {
+            Kind::Children => process.parent(),
+            Kind::Group => process.group(),
+            Kind::Session => process.session(),
+        }
+    }
 }
 
 /// What new numbers are below.
@@ -53,7 +90,6 @@ pub fn set_pid_max(limit: i32) -> Result<()> {
 struct Tree {
     entries: BTreeMap<i32, Entry>,
     last: i32,
-    wrapped: bool,
 }
 
 static TREE: Mutex<Tree> = Mutex::ranked(
@@ -61,7 +97,6 @@ static TREE: Mutex<Tree> = Mutex::ranked(
     Tree {
         entries: BTreeMap::new(),
         last: 0,
-        wrapped: false,
     },
 );
 
@@ -76,75 +111,82 @@ impl Tree {
             .filter_map(|entry| entry.process.as_ref())
     }
 
-    /// Whether a process group or a session still has that number.
-    fn names_group(&self, number: i32) -> bool {
-        self.wrapped && self.has_group(number)
+    fn entry(&mut self, number: i32) -> Option<&mut Entry> {
+        self.entries.get_mut(&number)
     }
 
-    fn has_group(&self, number: i32) -> bool {
-        self.processes()
-            .any(|process| process.group() == number || process.session() == number)
+    /// Takes the entry out if its number stands for nothing any more.
+    fn free(&mut self, number: i32) -> Option<Entry> {
+        let entry = self.entries.get(&number)?;
+        let names_any = entry.lists.iter().any(|list| list.oldest != 0);
+        let is_used = entry.thread.is_some() || entry.process.is_some() || names_any;
+        if is_used {
+            None
+        } else {
+            self.entries.remove(&number)
+        }
     }
 }
 
-/// Who is whose child. The children are linked through their entries, so that nothing fails when they change their parent.
+/// Who is whose child, and in which group and session. Lists are linked through the entries, so that nothing fails when a
+/// process changes from one to another.
 impl Tree {
-    fn entry(&mut self, pid: i32) -> Option<&mut Entry> {
-        self.entries.get_mut(&pid)
+    /// What names who comes after `older` in the list of `above`, whose oldest comes after nobody.
+    fn younger_than(&mut self, kind: Kind, older: i32, above: i32) -> Option<&mut i32> {
+        Some(match older {
+            0 => &mut self.entry(above)?.lists[kind as usize].oldest,
+            _ => &mut self.entry(older)?.places[kind as usize].younger,
+        })
     }
 
-    /// Makes `child` the youngest child of `parent`; returns its entry.
-    fn adopt(&mut self, parent: i32, child: i32) -> Option<&mut Entry> {
-        let mut older = 0;
-        if let Some(above) = self.entry(parent) {
-            older = core::mem::replace(&mut above.youngest, child);
-            if older == 0 {
-                above.oldest = child;
-            }
-        }
-        if older != 0
-            && let Some(sibling) = self.entry(older)
-        {
-            sibling.younger = child;
-        }
-        let entry = self.entry(child)?;
-        (entry.older, entry.younger) = (older, 0);
-        Some(entry)
+    /// What names who comes before `younger`, and before nobody the youngest.
+    fn older_than(&mut self, kind: Kind, younger: i32, above: i32) -> Option<&mut i32> {
+        Some(match younger {
+            0 => &mut self.entry(above)?.lists[kind as usize].youngest,
+            _ => &mut self.entry(younger)?.places[kind as usize].older,
+        })
     }
 
-    /// Takes the child between `older` and `younger` from the children of `parent`.
-    fn disown(&mut self, parent: i32, older: i32, younger: i32) {
-        if older != 0
-            && let Some(sibling) = self.entry(older)
-        {
-            sibling.younger = younger;
+    /// Makes `process` the youngest of the list that it says it is in.
+    fn enter(&mut self, kind: Kind, process: &Process) {
+        let (above, number) = (kind.above(process), process.pid());
+        let Some(list) = self.entry(above) else {
+            return;
+        };
+        let older = core::mem::replace(&mut list.lists[kind as usize].youngest, number);
+        if let Some(next) = self.younger_than(kind, older, above) {
+            *next = number;
         }
-        if younger != 0
-            && let Some(sibling) = self.entry(younger)
-        {
-            sibling.older = older;
-        }
-        if (older == 0 || younger == 0)
-            && let Some(above) = self.entry(parent)
-        {
-            if older == 0 {
-                above.oldest = younger;
-            }
-            if younger == 0 {
-                above.youngest = older;
-            }
+        if let Some(entry) = self.entry(number) {
+            entry.places[kind as usize] = Sides { older, younger: 0 };
         }
     }
 
-    /// The children of `parent`, the oldest first.
-    fn children(&self, parent: i32) -> impl Iterator<Item = &Arc<Process>> {
-        let mut next = self.entries.get(&parent).map_or(0, |entry| entry.oldest);
+    /// Takes `process` out of the list that it says it is in.
+    fn leave(&mut self, kind: Kind, process: &Process) {
+        let above = kind.above(process);
+        let Some(entry) = self.entry(process.pid()) else {
+            return;
+        };
+        let Sides { older, younger } = core::mem::take(&mut entry.places[kind as usize]);
+        if let Some(next) = self.younger_than(kind, older, above) {
+            *next = younger;
+        }
+        if let Some(next) = self.older_than(kind, younger, above) {
+            *next = older;
+        }
+    }
+
+    /// The list of `above`, the oldest first.
+    fn list(&self, kind: Kind, above: i32) -> impl Iterator<Item = &Arc<Process>> {
+        let list = self.entries.get(&above);
+        let mut next = list.map_or(0, |entry| entry.lists[kind as usize].oldest);
         core::iter::from_fn(move || {
             if next == 0 {
                 return None;
             }
             let entry = self.entries.get(&next)?;
-            next = entry.younger;
+            next = entry.places[kind as usize].younger;
             Some(entry.process.as_ref())
         })
         .flatten()
@@ -171,10 +213,10 @@ pub fn allocate() -> Result<i32> {
     for _ in 0..limit {
         let mut next = tree.last + 1;
         if next >= limit {
-            (next, tree.wrapped) = (FIRST_AGAIN, true);
+            next = FIRST_AGAIN;
         }
         tree.last = next;
-        if !tree.entries.contains_key(&next) && !tree.names_group(next) {
+        if !tree.entries.contains_key(&next) {
             tree.entries.insert(next, Entry::default());
             return Ok(next);
         }
@@ -188,7 +230,7 @@ pub fn allocate() -> Result<i32> {
 /// EEXIST: it is in use.
 pub fn allocate_as(number: i32) -> Result<i32> {
     let mut tree = TREE.lock();
-    if tree.entries.contains_key(&number) || tree.has_group(number) {
+    if tree.entries.contains_key(&number) {
         return Err(Errno::EEXIST);
     }
     tree.entries.insert(number, Entry::default());
@@ -220,23 +262,23 @@ pub fn add_process(process: Arc<Process>, sibling: Option<&Process>) {
     if let Some(sibling) = sibling {
         process.parent.store(sibling.parent(), Relaxed);
     }
-    if let Some(entry) = tree.adopt(process.parent(), process.pid()) {
+    // Its group may have ended since it was made.
+    for number in [process.group(), process.session()] {
+        tree.entries.entry(number).or_default();
+    }
+    for kind in [Kind::Children, Kind::Group, Kind::Session] {
+        tree.enter(kind, &process);
+    }
+    if let Some(entry) = tree.entry(process.pid()) {
         entry.process = Some(process);
     }
 }
 
-/// A thread is no more; its number is free unless a process has it.
+/// A thread is no more; its number is free unless something else has it.
 pub fn remove_thread(tid: i32) {
     let mut tree = TREE.lock();
-    let Some(entry) = tree.entries.get_mut(&tid) else {
-        return;
-    };
-    let thread = entry.thread.take();
-    let gone = if entry.process.is_none() {
-        tree.entries.remove(&tid)
-    } else {
-        None
-    };
+    let thread = tree.entry(tid).and_then(|entry| entry.thread.take());
+    let gone = tree.free(tid);
     drop(tree);
     if let Some(thread) = &thread {
         thread.uncount();
@@ -247,13 +289,40 @@ pub fn remove_thread(tid: i32) {
 /// A process was waited for and is no more.
 pub fn remove_process(process: &Process) {
     let mut tree = TREE.lock();
-    let gone = tree.entries.remove(&process.pid());
-    if let Some(entry) = &gone {
-        tree.disown(process.parent(), entry.older, entry.younger);
+    let pid = process.pid();
+    let Some(entry) = tree.entry(pid) else {
+        return;
+    };
+    let gone = (entry.thread.take(), entry.process.take());
+    for kind in [Kind::Children, Kind::Group, Kind::Session] {
+        tree.leave(kind, process);
     }
+    let numbers = [pid, process.group(), process.session()];
+    let free = numbers.map(|number| tree.free(number));
     drop(tree);
     process.uncount();
-    drop(gone);
+    drop((gone, free));
+}
+
+/// The process moves to a group, and to a session.
+pub fn move_to(process: &Process, group: i32, session: i32) {
+    let mut tree = TREE.lock();
+    if tree.process(process.pid()).is_none() {
+        return;
+    }
+    for (kind, field, new) in [
+        (Kind::Group, &process.group, group),
+        (Kind::Session, &process.session, session),
+    ] {
+        tree.leave(kind, process);
+        let old = field.swap(new, Relaxed);
+        tree.entries.entry(new).or_default();
+        tree.enter(kind, process);
+        if old != new {
+            // An entry without a thread or a process holds nothing.
+            tree.free(old);
+        }
+    }
 }
 
 /// The only thread of a process that ran as another number takes the number of the process.
@@ -313,17 +382,37 @@ pub fn count() -> usize {
 ///
 /// # Errors
 /// ENOMEM.
-pub fn for_each(wanted: impl Fn(&Process) -> bool, mut f: impl FnMut(&Arc<Process>)) -> Result<()> {
-    let mut found = Vec::new();
-    {
+pub fn for_each(wanted: impl Fn(&Process) -> bool, f: impl FnMut(&Arc<Process>)) -> Result<()> {
+    let found = {
         let tree = TREE.lock();
-        for process in tree.processes().filter(|process| wanted(process)) {
-            found.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-            found.push(process.clone());
-        }
-    }
-    found.iter().for_each(&mut f);
+        collect(tree.processes().filter(|process| wanted(process)))?
+    };
+    found.iter().for_each(f);
     Ok(())
+}
+
+/// Calls `f` with each process of a group, without the tree's lock.
+///
+/// # Errors
+/// ENOMEM.
+pub fn for_each_of_group(group: i32, f: impl FnMut(&Arc<Process>)) -> Result<()> {
+    let found = collect(TREE.lock().list(Kind::Group, group))?;
+    found.iter().for_each(f);
+    Ok(())
+}
+
+fn collect<'a>(processes: impl Iterator<Item = &'a Arc<Process>>) -> Result<Vec<Arc<Process>>> {
+    let mut found = Vec::new();
+    for process in processes {
+        found.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        found.push(process.clone());
+    }
+    Ok(found)
+}
+
+/// What `select` finds of the processes of a group, the first to be asked being who came first.
+pub fn find_of_group<T>(group: i32, select: impl FnMut(&Arc<Process>) -> Option<T>) -> Option<T> {
+    TREE.lock().list(Kind::Group, group).find_map(select)
 }
 
 /// Whether `wanted` holds for any process.
@@ -337,7 +426,8 @@ pub fn find_child<T>(
     mut select: impl FnMut(&Arc<Process>) -> Option<T>,
 ) -> Option<T> {
     let tree = TREE.lock();
-    tree.children(parent.pid()).find_map(&mut select)
+    tree.list(Kind::Children, parent.pid())
+        .find_map(&mut select)
 }
 
 /// Gives the children of `process`, which ends, to the nearest living subreaper above it, or to process 1. Calls `told` with
@@ -353,34 +443,24 @@ pub fn orphan_children(process: &Process, mut told: impl FnMut(&Arc<Process>, &A
 /// Gives the oldest child of `process` to its heir; both. The heir is looked for once, unless it ends meanwhile.
 fn orphan(process: &Process, known: Option<Arc<Process>>) -> Option<(Arc<Process>, Arc<Process>)> {
     let mut tree = TREE.lock();
-    let child = tree.children(process.pid()).next()?.clone();
+    let child = tree.list(Kind::Children, process.pid()).next()?.clone();
     let parent = match known.filter(|known| !known.is_exiting()) {
         Some(known) => known,
         None => tree.process(tree.heir(process))?.clone(),
     };
     let heir = parent.pid();
-    let younger = tree.entry(child.pid())?.younger;
-    // It is the oldest.
-    tree.disown(process.pid(), 0, younger);
-    tree.adopt(heir, child.pid());
+    tree.leave(Kind::Children, &child);
     child.parent.store(heir, Relaxed);
+    tree.enter(Kind::Children, &child);
     // What the old parent chose is not the new one's to bear.
     child.exit_signal.store(SIGCHLD, Relaxed);
     Some((child, parent))
 }
 
-/// The first process for which `wanted` holds.
-pub fn find(wanted: impl Fn(&Process) -> bool) -> Option<Arc<Process>> {
-    TREE.lock()
-        .processes()
-        .find(|process| wanted(process))
-        .cloned()
-}
-
-/// Whether `wanted` holds for any process and its parent.
-pub fn any_with_parent(wanted: impl Fn(&Process, &Process) -> bool) -> bool {
+/// Whether `wanted` holds for any process of a group and its parent.
+pub fn any_of_group_with_parent(group: i32, wanted: impl Fn(&Process, &Process) -> bool) -> bool {
     let tree = TREE.lock();
-    tree.processes().any(|process| {
+    tree.list(Kind::Group, group).any(|process| {
         tree.process(process.parent())
             .is_some_and(|parent| wanted(process, parent))
     })

@@ -191,14 +191,11 @@ pub fn send(process: &Process, number: u32) -> Result<()> {
 /// ESRCH: no such group.
 pub fn send_group(group: i32, number: u32) -> Result<()> {
     let mut found = Err(Errno::ESRCH);
-    tree::for_each(
-        |process| process.group() == group,
-        |process| {
-            found = Ok(());
-            // Ordinary signals need no room.
-            _ = send(process, number);
-        },
-    )?;
+    tree::for_each_of_group(group, |process| {
+        found = Ok(());
+        // Ordinary signals need no room.
+        _ = send(process, number);
+    })?;
     found
 }
 
