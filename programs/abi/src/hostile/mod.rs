@@ -18,6 +18,7 @@ mod proc;
 mod rights;
 mod sockets;
 mod suid;
+mod walked;
 mod watches;
 
 /// The hostile user, who is nobody else.
@@ -41,6 +42,7 @@ const PARTS: &[(&str, fn())] = &[
     ("rights", rights::run),
     ("sockets", sockets::run),
     ("suid", suid::run),
+    ("walked", walked::run),
     ("watches", watches::run),
 ];
 
