@@ -274,7 +274,7 @@ pub const CALLS: &[Call] = calls! {
     271 process_vm_writev(Int, Pointer, Uint, Pointer, Uint, Hex) Whole;
     272 kcmp(Int, Int, Int, Uint, Uint) Partial("no epoll targets");
     273 finit_module() Absent;
-    274 sched_setattr(Int, Pointer, Hex) Partial("SCHED_DEADLINE schedules as the ordinary policy");
+    274 sched_setattr(Int, Pointer, Hex) Partial("SCHED_DEADLINE is not admitted: EBUSY");
     275 sched_getattr(Int, Pointer, Uint, Hex) Whole;
     276 renameat2(Fd, Path, Fd, Path, Hex) Whole;
     277 seccomp(Int, Hex, Pointer) Whole;

@@ -315,8 +315,8 @@ const ASK: u32 = u32::MAX;
 
 /// personality(2)
 pub fn personality(new: u32) -> Result<usize> {
-    let process = process();
-    let old = process.personality();
+    let thread = current();
+    let old = thread.personality();
     if new == ASK {
         return Ok(old as usize);
     }
@@ -326,6 +326,6 @@ pub fn personality(new: u32) -> Result<usize> {
     {
         return Err(Errno::EINVAL);
     }
-    process.set_personality(new);
+    thread.set_personality(new);
     Ok(old as usize)
 }

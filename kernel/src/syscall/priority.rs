@@ -8,7 +8,7 @@ use super::process::check_rest;
 use super::sched::{self, each};
 use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, UserSlice};
-use crate::task::{can, require, thread::Reservation};
+use crate::task::{can, require};
 
 /// `struct sched_attr` (include/uapi/linux/sched/types.h).
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable)]
@@ -76,21 +76,12 @@ pub fn sched_setattr(tid: i32, attributes: usize, flags: u32) -> Result<usize> {
     if !(least..=most).contains(&given.priority) {
         return Err(Errno::EINVAL);
     }
-    let reservation = Reservation {
-        runtime: given.runtime,
-        deadline: given.deadline,
-        period: if given.period == 0 {
-            given.deadline
-        } else {
-            given.period
-        },
-    };
     if policy == SCHED_DEADLINE {
-        let Reservation {
-            runtime,
-            deadline,
-            period,
-        } = reservation;
+        let period = match given.period {
+            0 => given.deadline,
+            period => period,
+        };
+        let (runtime, deadline) = (given.runtime, given.deadline);
         if runtime < SHORTEST || runtime > deadline || deadline > period || period >> 63 != 0 {
             return Err(Errno::EINVAL);
         }
@@ -109,10 +100,12 @@ pub fn sched_setattr(tid: i32, attributes: usize, flags: u32) -> Result<usize> {
         // As on Linux, the policy is among them.
         return Ok(0);
     }
-    thread.set_policy(policy | reset, given.priority);
     if policy == SCHED_DEADLINE {
-        thread.set_reservation(reservation);
-    } else if most == 0 {
+        // No time is set aside for such threads, so none is admitted.
+        return Err(Errno::EBUSY);
+    }
+    thread.set_policy(policy | reset, given.priority);
+    if most == 0 {
         thread.set_nice(nice);
     }
     Ok(0)
@@ -127,17 +120,13 @@ pub fn sched_getattr(tid: i32, to: usize, size: u32, flags: u32) -> Result<usize
     check_flags(flags, 0)?;
     let thread = sched::thread(tid)?;
     let (policy, priority) = thread.policy();
-    let mut shown = Attributes {
+    let shown = Attributes {
         size: size.min(WHOLE) as u32,
         policy,
         nice: thread.nice(),
         priority,
         ..Attributes::default()
     };
-    if policy == SCHED_DEADLINE {
-        let kept = thread.reservation();
-        (shown.runtime, shown.deadline, shown.period) = (kept.runtime, kept.deadline, kept.period);
-    }
     UserSlice::new(to, size).copy_out(shown.as_bytes())?;
     Ok(0)
 }

@@ -21,7 +21,7 @@ pub fn uname(to: usize) -> Result<usize> {
     } else {
         uts::RELEASE
     };
-    let kind = current().process().personality() & personality::KIND;
+    let kind = current().personality() & personality::KIND;
     let machine = if kind == personality::LINUX32 {
         arch::UTS_MACHINE_32
     } else {

@@ -154,6 +154,7 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
         nice: parent.nice(),
         counted: true,
         slack: parent.timer_slack(),
+        personality: parent.personality(),
         clear_tid: if request.has(CLONE_CHILD_CLEARTID) {
             request.child_tid
         } else {
@@ -167,7 +168,7 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
         child.copy_rseq(parent);
     }
     if parent.reset_on_fork() != 0 {
-        let real_time = matches!(parent.policy().0, SCHED_FIFO | SCHED_RR | SCHED_DEADLINE);
+        let real_time = matches!(parent.policy().0, SCHED_FIFO | SCHED_RR);
         child.set_nice(if real_time { 0 } else { parent.nice().max(0) });
     } else {
         let (policy, priority) = parent.policy();
@@ -345,7 +346,6 @@ fn new_process(
             old.exec_id()
         },
         borrows: request.has(CLONE_VFORK),
-        personality: old.personality(),
         modes: if request.has(CLONE_VM) {
             old.modes()
         } else {

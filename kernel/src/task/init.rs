@@ -37,7 +37,6 @@ fn new_process(pid: i32) -> Result<Process> {
         exit_signal: 0,
         parent_exec_id: 0,
         borrows: false,
-        personality: 0,
         modes: 0,
         oom_adjust: OomAdjust::default(),
         dump_filter: coredump::FILTER,
@@ -73,6 +72,7 @@ pub fn start_cpu() {
         nice: 0,
         counted: false,
         slack: super::thread::FIRST_SLACK,
+        personality: 0,
         clear_tid: 0,
     });
     sched::adopt(Arc::new(idle));
@@ -123,6 +123,7 @@ fn new_thread(
         nice: 0,
         counted: true,
         slack: super::thread::FIRST_SLACK,
+        personality: 0,
         clear_tid: 0,
     }))
 }

@@ -17,7 +17,7 @@ pub const KIND: u32 = 0xff;
 /// A 32-bit Linux.
 pub const LINUX32: u32 = 8;
 
-/// Whether the current process has the bit `which`.
+/// Whether the current thread has the bit `which`.
 pub fn has(which: u32) -> bool {
-    current().process().personality() & which != 0
+    current().personality() & which != 0
 }

@@ -175,7 +175,6 @@ pub struct Process {
     started: u64,
     executed: AtomicBool,
     subreaper: AtomicBool,
-    personality: AtomicU32,
     /// Bits of [`Mode`].
     modes: AtomicU32,
     /// The policy and priority that its last thread was scheduled by.
@@ -218,8 +217,6 @@ pub struct Parts<'a> {
     pub parent_exec_id: u64,
     /// Whether it runs in its parent's memory.
     pub borrows: bool,
-    /// Personality (personality(2)).
-    pub personality: u32,
     /// Bits of [`Mode`].
     pub modes: u32,
     /// How likely it is to be killed for lack of memory.
@@ -271,7 +268,6 @@ impl Process {
             started: clock::monotonic_ns(),
             executed: AtomicBool::new(false),
             subreaper: AtomicBool::new(false),
-            personality: AtomicU32::new(parts.personality),
             modes: AtomicU32::new(parts.modes),
             last_policy: Mutex::new([0; 2]),
             counting: Mutex::new(parts.counting),
@@ -571,16 +567,6 @@ impl Process {
     /// Lets orphans below it become its children, or not.
     pub fn set_subreaper(&self, on: bool) {
         self.subreaper.store(on, Relaxed);
-    }
-
-    /// personality(2).
-    pub fn personality(&self) -> u32 {
-        self.personality.load(Relaxed)
-    }
-
-    /// Sets the personality.
-    pub fn set_personality(&self, value: u32) {
-        self.personality.store(value, Relaxed);
     }
 
     /// Bits of [`Mode`].

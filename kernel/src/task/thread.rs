@@ -74,17 +74,6 @@ pub struct Own {
 /// The context of input and output: a priority (ioprio_set(2)).
 pub struct IoContext(AtomicU32);
 
-/// How long a thread is to run before its deadline in each period, in ns (SCHED_DEADLINE).
-#[derive(Clone, Copy, Default)]
-pub struct Reservation {
-    /// Time to run.
-    pub runtime: u64,
-    /// By when, from the period's start.
-    pub deadline: u64,
-    /// How often.
-    pub period: u64,
-}
-
 /// A thread.
 #[repr(C)]
 pub struct Thread {
@@ -128,12 +117,12 @@ pub struct Thread {
     slack: AtomicUsize,
     /// The slack that its maker had.
     default_slack: usize,
+    /// See [`personality`](super::personality).
+    personality: AtomicU32,
     /// Head of the list of robust futexes; 0 for none.
     robust_list: AtomicUsize,
     /// Who has the lock that it waits for; changed with its place among those who wait.
     awaited: Mutex<Option<futex::Owner>>,
-    /// What SCHED_DEADLINE was asked for.
-    reservation: Mutex<Reservation>,
     /// Its context of input and output, once it has one.
     io: Once<Arc<IoContext>>,
     /// What was told of its CPU time.
@@ -177,6 +166,8 @@ pub struct Parts<A: FnOnce() -> ThreadState> {
     pub counted: bool,
     /// The clock's slack in ns.
     pub slack: usize,
+    /// What personality(2) said.
+    pub personality: u32,
     /// Where to write 0 and wake a futex when it ends; 0 for nowhere.
     pub clear_tid: usize,
 }
@@ -220,11 +211,11 @@ impl Thread {
             death_signal: AtomicU32::new(0),
             slack: AtomicUsize::new(parts.slack),
             default_slack: parts.slack,
+            personality: AtomicU32::new(parts.personality),
             robust_list: AtomicUsize::new(0),
             awaited: Mutex::new(None),
             told: Told::new(),
             end_status: AtomicU32::new(0),
-            reservation: Mutex::new(Reservation::default()),
             io: Once::new(),
             transfers: Transfers::new(),
             faults: AtomicU64::new(0),
@@ -565,16 +556,6 @@ impl Thread {
         futex::reclassify(self);
     }
 
-    /// What SCHED_DEADLINE was asked for.
-    pub fn reservation(&self) -> Reservation {
-        *self.reservation.lock()
-    }
-
-    /// Sets what SCHED_DEADLINE is asked for; it schedules as the ordinary policy.
-    pub fn set_reservation(&self, reservation: Reservation) {
-        *self.reservation.lock() = reservation;
-    }
-
     /// What threads that were cloned with CLONE_IO share.
     pub fn io_context(&self) -> Option<&Arc<IoContext>> {
         self.io.get()
@@ -650,6 +631,16 @@ impl Thread {
     /// Sets the head of the list of robust futexes.
     pub fn set_robust_list(&self, head: usize) {
         self.robust_list.store(head, Relaxed);
+    }
+
+    /// personality(2).
+    pub fn personality(&self) -> u32 {
+        self.personality.load(Relaxed)
+    }
+
+    /// Sets the personality.
+    pub fn set_personality(&self, value: u32) {
+        self.personality.store(value, Relaxed);
     }
 
     /// The clock's slack in ns, which nothing uses.

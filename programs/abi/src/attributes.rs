@@ -1,6 +1,6 @@
 //! What a process is told and may change of itself: prctl(2), capabilities, personality(2), all limits.
 
-use std::{fs, mem, ptr};
+use std::{fs, mem, ptr, thread};
 
 use libc::{c_int, c_ulong};
 
@@ -117,6 +117,12 @@ unsafe fn controls() {
             0,
         );
         println!("personality {:#x}", libc::personality(0xffff_ffff));
+        let other = thread::spawn(|| {
+            tell("of a thread", libc::personality(0x0400_0000));
+            libc::personality(0xffff_ffff)
+        });
+        println!("a thread's {:#x}", other.join().unwrap_or(-1));
+        println!("this one's {:#x}", libc::personality(0xffff_ffff));
         tell_end(
             "no random addresses",
             in_child(|| {

@@ -119,7 +119,7 @@ pub const POLICIES: Group = Group {
         2 SCHED_RR Whole;
         3 SCHED_BATCH Whole;
         5 SCHED_IDLE Whole;
-        6 SCHED_DEADLINE Partial("kept and told: it runs as SCHED_NORMAL does");
+        6 SCHED_DEADLINE Partial("none is admitted: EBUSY");
         7 SCHED_EXT Absent;
     },
 };

@@ -7,7 +7,8 @@ use crate::put;
 use crate::task::{counting, current};
 
 pub fn personality(subject: &Subject, text: &mut Text) -> Result<()> {
-    put!(text, "{:08x}\n", subject.process.personality());
+    let thread = subject.thread.as_ref().ok_or(Errno::ESRCH)?;
+    put!(text, "{:08x}\n", thread.personality());
     Ok(())
 }
 

@@ -37,10 +37,9 @@ pub fn stat(subject: &Subject, text: &mut Text) -> Result<()> {
     let (children_user, children_system) = process.children_times().in_user_hz();
     let nice = subject.thread.as_ref().map_or(0, |thread| thread.nice());
     let thread = subject.thread.as_ref();
-    let shown = match thread.map(|thread| (thread.sched.priority(), thread.policy().0)) {
-        Some((_, SCHED_DEADLINE)) => -101,
-        None | Some((0, _)) => 20 + nice,
-        Some((priority, _)) => -1 - priority as i32,
+    let shown = match thread.map_or(0, |thread| thread.sched.priority()) {
+        0 => 20 + nice,
+        priority => -1 - priority as i32,
     };
     put!(
         text,

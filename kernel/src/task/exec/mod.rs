@@ -122,7 +122,7 @@ fn parse_line(bytes: &[u8], cut: bool) -> Result<(&[u8], Option<&[u8]>)> {
 fn prepare(request: &Request) -> Result<Ready> {
     let mut identity = Identity::decide(&request.file)?;
     identity.lost_personality |= arch::LOST_PERSONALITY;
-    let personality = current().process().personality() & !identity.lost_personality;
+    let personality = current().personality() & !identity.lost_personality;
     let random = personality & ADDR_NO_RANDOMIZE == 0;
     let program = Program::read(request.file.clone())?;
     let interpreter = match program.interpreter()? {
@@ -309,7 +309,7 @@ fn change_identity(identity: Identity, space: Arc<AddressSpace>) -> Option<Arc<A
     if identity.secure {
         process.limits.lower(RLIMIT_STACK, SECURE_STACK);
     }
-    process.set_personality(process.personality() & !identity.lost_personality);
+    thread.set_personality(thread.personality() & !identity.lost_personality);
     thread.set_credentials(identity.credentials);
     thread.replace_space(Some(space))
 }
