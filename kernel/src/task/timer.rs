@@ -4,8 +4,8 @@ extern crate alloc;
 
 use crate::task::CpuParts;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::*};
+use deadlines::{Deadlines, Ticket};
 
 use super::{Thread, sched};
 use crate::arch::cpu::{self, Cpu};
@@ -25,21 +25,9 @@ enum Action {
     Call(Arc<dyn Expire>),
 }
 
-struct Entry {
-    deadline: u64,
-    number: u64,
-    action: Action,
-}
-
-struct Entries {
-    /// By descending deadline, those of one deadline by descending number.
-    list: Vec<Entry>,
-    next_number: u64,
-}
-
 /// One CPU's deadlines.
 pub struct Queue {
-    entries: Mutex<Entries>,
+    due: Mutex<Deadlines<Action>>,
     /// When the clock will strike, in ticks; this CPU's own.
     armed: AtomicU64,
 }
@@ -48,37 +36,18 @@ impl Queue {
     /// A queue with nothing due.
     pub const fn new() -> Self {
         Queue {
-            entries: Mutex::ranked(
-                Rank::Deadlines,
-                Entries {
-                    list: Vec::new(),
-                    next_number: 0,
-                },
-            ),
+            due: Mutex::ranked(Rank::Deadlines, Deadlines::new()),
             armed: AtomicU64::new(u64::MAX),
         }
     }
 
     /// Takes what is due at `now`.
     fn pop(&self, now: u64) -> Option<Action> {
-        let mut entries = self.entries.lock();
-        let due = entries
-            .list
-            .last()
-            .is_some_and(|entry| entry.deadline <= now);
-        if due {
-            entries.list.pop().map(|entry| entry.action)
-        } else {
-            None
-        }
+        self.due.lock().take_due(now)
     }
 
     fn first(&self) -> u64 {
-        self.entries
-            .lock()
-            .list
-            .last()
-            .map_or(u64::MAX, |entry| entry.deadline)
+        self.due.lock().first().unwrap_or(u64::MAX)
     }
 }
 
@@ -91,8 +60,7 @@ impl Default for Queue {
 /// A deadline that something waits for; forgotten when dropped.
 pub struct Timer {
     cpu: &'static Cpu,
-    deadline: u64,
-    number: u64,
+    ticket: Ticket,
 }
 
 impl Timer {
@@ -114,42 +82,16 @@ impl Timer {
 
     fn add(deadline: u64, action: Action) -> Result<Timer> {
         let cpu = cpu::this();
-        let mut entries = cpu.timers().entries.lock();
-        entries.list.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        let number = entries.next_number;
-        entries.next_number += 1;
-        let at = entries
-            .list
-            .partition_point(|entry| entry.deadline >= deadline);
-        // The new one has the greatest number, so it stands before its equals.
-        let at = entries.list[..at].partition_point(|entry| entry.deadline > deadline);
-        entries.list.insert(
-            at,
-            Entry {
-                deadline,
-                number,
-                action,
-            },
-        );
-        drop(entries);
+        let added = cpu.timers().due.lock().add(deadline, action);
+        let ticket = added.map_err(|_| Errno::ENOMEM)?;
         arm(cpu, deadline);
-        Ok(Timer {
-            cpu,
-            deadline,
-            number,
-        })
+        Ok(Timer { cpu, ticket })
     }
 }
 
 impl Drop for Timer {
     fn drop(&mut self) {
-        let mut entries = self.cpu.timers().entries.lock();
-        let key = (self.deadline, self.number);
-        let found = entries
-            .list
-            .binary_search_by(|entry| key.cmp(&(entry.deadline, entry.number)));
-        let gone = found.ok().map(|at| entries.list.remove(at));
-        drop(entries);
+        let gone = self.cpu.timers().due.lock().remove(self.ticket);
         drop(gone);
     }
 }

@@ -107,6 +107,26 @@ fn members() {
     );
 }
 
+fn timers() {
+    // SAFETY: makes descriptors, and passes live times.
+    let timer = || unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, 0) };
+    let set = |timer: RawFd, seconds: usize| {
+        // SAFETY: as above; a time of zeroes is one.
+        unsafe {
+            let mut time: libc::itimerspec = std::mem::zeroed();
+            time.it_value.tv_sec = seconds as _;
+            let done = libc::timerfd_settime(timer, 0, &time, std::ptr::null_mut());
+            assert_eq!(done, 0, "{}", crate::error());
+        }
+    };
+    let (one, late) = (timer(), 2 * MANY);
+    let armed = |at| set(timer(), MANY + at);
+    compare("a timer beside others", MANY, armed, || {
+        set(one, late);
+        set(one, 0);
+    });
+}
+
 fn groups() {
     // SAFETY: the child does nothing but wait; that of vfork does nothing but end.
     unsafe {
@@ -143,6 +163,7 @@ pub fn run() {
             ("leases", leases as fn()),
             ("notices", notices),
             ("members", members),
+            ("timers", timers),
             ("groups", groups),
         ] {
             libc::mount(kind, c"/tmp".as_ptr(), kind, 0, place.as_ptr().cast());

@@ -1,0 +1,160 @@
+//! What is due when: a heap, whose members can be taken out wherever they stand. Coming and going costs steps by the logarithm
+//! of how many there are.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+use alloc::vec::Vec;
+
+/// What is due, the earliest first, of one time in the order in which it came.
+pub struct Deadlines<T> {
+    /// No member is due before the one at half its index.
+    heap: Vec<Member<T>>,
+    /// Where in the heap the member of each ticket stands; of a ticket that is free, the next free one.
+    places: Vec<usize>,
+    /// The first ticket that is free.
+    free: usize,
+    /// How many ever came.
+    came: u64,
+}
+
+struct Member<T> {
+    due: u64,
+    number: u64,
+    place: usize,
+    what: T,
+}
+
+impl<T> Member<T> {
+    fn key(&self) -> (u64, u64) {
+        (self.due, self.number)
+    }
+}
+
+/// What a member is taken out by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    place: usize,
+    number: u64,
+}
+
+/// There is no memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// No ticket.
+const NONE: usize = usize::MAX;
+
+impl<T> Default for Deadlines<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> Deadlines<T> {
+    /// Nothing.
+    pub const fn new() -> Self {
+        Deadlines {
+            heap: Vec::new(),
+            places: Vec::new(),
+            free: NONE,
+            came: 0,
+        }
+    }
+
+    /// When the first is due.
+    pub fn first(&self) -> Option<u64> {
+        self.heap.first().map(|first| first.due)
+    }
+
+    /// Adds what is due at `due`.
+    ///
+    /// # Errors
+    /// [`Full`].
+    pub fn add(&mut self, due: u64, what: T) -> Result<Ticket, Full> {
+        self.heap.try_reserve(1).map_err(|_| Full)?;
+        if self.free == NONE {
+            self.places.try_reserve(1).map_err(|_| Full)?;
+            self.free = self.places.len();
+            self.places.push(NONE);
+        }
+        let (place, number) = (self.free, self.came);
+        self.free = self.places[place];
+        self.came += 1;
+        self.heap.push(Member {
+            due,
+            number,
+            place,
+            what,
+        });
+        self.rise(self.heap.len() - 1);
+        Ok(Ticket { place, number })
+    }
+
+    /// Takes out the first if it is due by `now`.
+    pub fn take_due(&mut self, now: u64) -> Option<T> {
+        let is_due = self.first()? <= now;
+        is_due.then(|| self.take_at(0)).flatten()
+    }
+
+    /// Takes out the member with that ticket, if it is there.
+    pub fn remove(&mut self, ticket: Ticket) -> Option<T> {
+        let at = *self.places.get(ticket.place)?;
+        let is_it =
+            |member: &Member<T>| (member.place, member.number) == (ticket.place, ticket.number);
+        self.heap
+            .get(at)
+            .is_some_and(is_it)
+            .then(|| self.take_at(at))
+            .flatten()
+    }
+
+    fn take_at(&mut self, at: usize) -> Option<T> {
+        let last = self.heap.len().checked_sub(1)?;
+        self.heap.swap(at, last);
+        let gone = self.heap.pop()?;
+        self.places[gone.place] = core::mem::replace(&mut self.free, gone.place);
+        if at < last {
+            let at = self.sink(at);
+            self.rise(at);
+        }
+        Some(gone.what)
+    }
+
+    /// Brings the member at `at` before those that are due later.
+    fn rise(&mut self, mut at: usize) {
+        while at > 0 {
+            let above = (at - 1) / 2;
+            if self.heap[above].key() < self.heap[at].key() {
+                break;
+            }
+            self.exchange(above, at);
+            at = above;
+        }
+        self.places[self.heap[at].place] = at;
+    }
+
+    /// Brings the member at `at` behind those that are due earlier; where it stands then.
+    fn sink(&mut self, mut at: usize) -> usize {
+        let len = self.heap.len();
+        loop {
+            let below = (2 * at + 1..len).take(2);
+            let earliest = below.min_by_key(|&below| self.heap[below].key());
+            match earliest.filter(|&below| self.heap[below].key() < self.heap[at].key()) {
+                Some(below) => {
+                    self.exchange(at, below);
+                    at = below;
+                }
+                None => return at,
+            }
+        }
+    }
+
+    fn exchange(&mut self, one: usize, other: usize) {
+        self.heap.swap(one, other);
+        for at in [one, other] {
+            self.places[self.heap[at].place] = at;
+        }
+    }
+}
