@@ -4,6 +4,7 @@ use super::sequence::Sequence;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
+use crate::task::clock::{self, Deadline};
 use crate::task::wait::{WaitError, WaitQueue};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -112,6 +113,18 @@ impl WaitSource {
     /// The same until `deadline` (in ticks), which makes it false.
     pub fn wait_until(&self, ready: impl FnMut() -> bool, deadline: Option<u64>) -> Result<bool> {
         match self.waiters.wait_interruptible(ready, deadline) {
+            Ok(()) => Ok(true),
+            Err(WaitError::TimedOut) => Ok(false),
+            Err(WaitError::Interrupted) => Err(Errno::ERESTARTSYS),
+        }
+    }
+
+    /// The same until a deadline that the time of day may be.
+    pub fn wait_by(&self, ready: impl FnMut() -> bool, deadline: Option<Deadline>) -> Result<bool> {
+        let Some(deadline) = deadline else {
+            return self.wait_until(ready, None);
+        };
+        match clock::wait_in(&self.waiters, ready, deadline)? {
             Ok(()) => Ok(true),
             Err(WaitError::TimedOut) => Ok(false),
             Err(WaitError::Interrupted) => Err(Errno::ERESTARTSYS),

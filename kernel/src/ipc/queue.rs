@@ -19,6 +19,7 @@ use crate::fs::{File, OpenFlags, anonymous};
 use crate::mm::heap::{try_arc, try_format};
 use crate::net::netlink;
 use crate::sync::Mutex;
+use crate::task::clock::Deadline;
 use crate::task::signal::{self, Info};
 use crate::task::{Process, current};
 
@@ -264,7 +265,7 @@ impl Queue {
         (self.attributes, self.state.lock().messages.len())
     }
 
-    /// Adds a message; where there is no room, waits for it until `deadline` (in ticks), or not at all.
+    /// Adds a message; where there is no room, waits for it until `deadline`, or not at all.
     ///
     /// # Errors
     /// EMSGSIZE, EAGAIN, ETIMEDOUT, ENOMEM, ERESTARTSYS.
@@ -273,7 +274,7 @@ impl Queue {
         data: Vec<u8>,
         priority: u32,
         waits: bool,
-        deadline: Option<u64>,
+        deadline: Option<Deadline>,
     ) -> Result<()> {
         if data.len() > self.attributes.bytes {
             return Err(Errno::EMSGSIZE);
@@ -283,7 +284,7 @@ impl Queue {
         loop {
             match self.try_send(&mut message) {
                 Err(Errno::EAGAIN) if !waits => return Err(Errno::EAGAIN),
-                Err(Errno::EAGAIN) if self.writable.wait_until(has_room, deadline)? => {}
+                Err(Errno::EAGAIN) if self.writable.wait_by(has_room, deadline)? => {}
                 Err(Errno::EAGAIN) => return Err(Errno::ETIMEDOUT),
                 other => return other,
             }
@@ -320,7 +321,7 @@ impl Queue {
         &self,
         most: usize,
         waits: bool,
-        deadline: Option<u64>,
+        deadline: Option<Deadline>,
     ) -> Result<(Vec<u8>, u32)> {
         if most < self.attributes.bytes {
             return Err(Errno::EMSGSIZE);
@@ -337,7 +338,7 @@ impl Queue {
             self.state.lock().receivers += 1;
             let came = self
                 .readable
-                .wait_until(|| !self.state.lock().messages.is_empty(), deadline);
+                .wait_by(|| !self.state.lock().messages.is_empty(), deadline);
             self.state.lock().receivers -= 1;
             if !came? {
                 return Err(Errno::ETIMEDOUT);

@@ -8,9 +8,10 @@ use super::time::{deadline_on, read_time};
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
 use crate::task::access::{self, By};
+use crate::task::clock::{self, Deadline};
 use crate::task::futex::{self, ANY, Wanted};
 use crate::task::thread::Restart;
-use crate::task::{clock, current, tree};
+use crate::task::{current, tree};
 
 const _: () = assert!(
     abi::options::FUTEX.is_handled_by(&[
@@ -131,7 +132,7 @@ fn check_counts(wakes: u32, moves: usize) -> Result<()> {
 
 /// A wait for a span of time, which goes on after a signal with what is left of it.
 fn wait(word: Wanted, deadline: Option<u64>) -> Result<usize> {
-    let result = futex::wait(&[word], deadline).map(|_| 0);
+    let result = futex::wait(&[word], deadline.map(Deadline::Ticks)).map(|_| 0);
     match (result, deadline) {
         (Err(Errno::ERESTARTSYS), Some(deadline)) => {
             let Wanted {
@@ -263,7 +264,7 @@ fn read_word([value, address, rest]: [u64; 3]) -> Result<Wanted> {
     })
 }
 
-fn read_deadline(timeout: usize, clock: u32) -> Result<Option<u64>> {
+fn read_deadline(timeout: usize, clock: u32) -> Result<Option<Deadline>> {
     let realtime = match clock {
         CLOCK_REALTIME => true,
         CLOCK_MONOTONIC => false,

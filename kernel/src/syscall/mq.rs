@@ -13,7 +13,8 @@ use crate::fs::File;
 use crate::ipc::queue::{self, Attributes, COOKIE, Queue, Way};
 use crate::mm::user::{UserPtr, UserSlice};
 use crate::net::netlink;
-use crate::task::{clock, current};
+use crate::task::clock::Deadline;
+use crate::task::current;
 use alloc::sync::Arc;
 
 /// `struct mq_attr`: flags, messages at most, bytes in one at most, messages now.
@@ -63,7 +64,7 @@ pub fn mq_timedsend(
     if priority >= queue::PRIORITIES {
         return Err(Errno::EINVAL);
     }
-    let deadline = read_time::<Native>(timeout)?.map(clock::realtime_deadline);
+    let deadline = read_time::<Native>(timeout)?.map(Deadline::TimeOfDay);
     let (file, queue) = queue_of(fd)?;
     if !file.flags().writable() {
         return Err(Errno::EBADF);
@@ -84,7 +85,7 @@ pub fn mq_timedreceive(
     priority: usize,
     timeout: usize,
 ) -> Result<usize> {
-    let deadline = read_time::<Native>(timeout)?.map(clock::realtime_deadline);
+    let deadline = read_time::<Native>(timeout)?.map(Deadline::TimeOfDay);
     let (file, queue) = queue_of(fd)?;
     if !file.flags().readable() {
         return Err(Errno::EBADF);

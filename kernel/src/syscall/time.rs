@@ -7,7 +7,7 @@ use super::layout::{Layout, given};
 use crate::arch::time;
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
-use crate::task::clock::{self, SECOND};
+use crate::task::clock::{self, Deadline, SECOND};
 use crate::task::futex::Wanted;
 use crate::task::thread::{PutTime, Restart};
 use crate::task::wait::sleep_until;
@@ -44,11 +44,11 @@ pub fn read_time<L: Layout>(address: usize) -> Result<Option<u64>> {
 }
 
 /// The deadline of a time in ns on CLOCK_REALTIME or CLOCK_MONOTONIC.
-pub fn deadline_on(realtime: bool, ns: u64) -> u64 {
+pub fn deadline_on(realtime: bool, ns: u64) -> Deadline {
     if realtime {
-        clock::realtime_deadline(ns)
+        Deadline::TimeOfDay(ns)
     } else {
-        clock::monotonic_deadline(ns)
+        Deadline::Ticks(clock::monotonic_deadline(ns))
     }
 }
 

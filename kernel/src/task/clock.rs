@@ -6,13 +6,14 @@ use core::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
 use alloc::sync::{Arc, Weak};
 
-use crate::arch::{self, time};
+use crate::arch::{self, current_arc, time};
 use crate::errno::Result;
 use crate::fs::sequence::Sequence;
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
 
 use super::wait::{WaitError, WaitQueue};
+use super::{Thread, sched};
 
 /// Nanoseconds in a second.
 pub const SECOND: u64 = 1_000_000_000;
@@ -124,15 +125,70 @@ pub fn times_set() -> u64 {
 
 static TIMES_SET: AtomicU64 = AtomicU64::new(0);
 
+/// When a wait ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Deadline {
+    /// In ticks.
+    Ticks(u64),
+    /// A time of CLOCK_REALTIME in ns, whenever that comes once the time of day is set.
+    TimeOfDay(u64),
+}
+
+impl Deadline {
+    /// In ticks, as the time of day is now.
+    pub fn ticks(self) -> u64 {
+        match self {
+            Deadline::Ticks(ticks) => ticks,
+            Deadline::TimeOfDay(ns) => realtime_deadline(ns),
+        }
+    }
+
+    /// Lets the current thread be woken when the time of day is set, if that moves the deadline, as long as the result lives.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn follow(self) -> Result<Option<Arc<Sleeper>>> {
+        if let Deadline::Ticks(_) = self {
+            return Ok(None);
+        }
+        let sleeper = try_arc(Sleeper {
+            thread: current_arc(),
+            following: Following::new(),
+        })?;
+        let this: Weak<Sleeper> = Arc::downgrade(&sleeper);
+        sleeper.following.begin(this)?;
+        Ok(Some(sleeper))
+    }
+}
+
 /// A thread that sleeps until a time of day.
-struct Sleeper {
-    woken: WaitQueue,
+pub struct Sleeper {
+    thread: Arc<Thread>,
     following: Following,
 }
 
 impl Follow for Sleeper {
     fn time_was_set(self: Arc<Self>) {
-        self.woken.wake_all();
+        sched::wake(self.thread.clone());
+    }
+}
+
+/// Waits in `queue` until `ready` holds, a signal comes, or `deadline` passes.
+///
+/// # Errors
+/// ENOMEM.
+pub fn wait_in(
+    queue: &WaitQueue,
+    mut ready: impl FnMut() -> bool,
+    deadline: Deadline,
+) -> Result<core::result::Result<(), WaitError>> {
+    let _sleeper = deadline.follow()?;
+    loop {
+        let ticks = deadline.ticks();
+        let woken = queue.wait_interruptible(|| ready() || deadline.ticks() != ticks, Some(ticks));
+        if woken.is_err() || ready() {
+            return Ok(woken);
+        }
     }
 }
 
@@ -141,24 +197,11 @@ impl Follow for Sleeper {
 /// # Errors
 /// ENOMEM.
 pub fn sleep_until_time(ns: u64) -> Result<core::result::Result<(), WaitError>> {
-    let sleeper = try_arc(Sleeper {
-        woken: WaitQueue::new(),
-        following: Following::new(),
-    })?;
-    let this: Weak<Sleeper> = Arc::downgrade(&sleeper);
-    sleeper.following.begin(this)?;
-    loop {
-        let set = times_set();
-        let is_set = || times_set() != set;
-        let woken = sleeper
-            .woken
-            .wait_interruptible(is_set, Some(realtime_deadline(ns)));
-        match woken {
-            Ok(()) => {}
-            Err(WaitError::TimedOut) => return Ok(Ok(())),
-            Err(error) => return Ok(Err(error)),
-        }
-    }
+    let woken = wait_in(&WaitQueue::new(), || false, Deadline::TimeOfDay(ns))?;
+    Ok(woken.or_else(|error| match error {
+        WaitError::TimedOut => Ok(()),
+        error => Err(error),
+    }))
 }
 
 /// A clock of time that passes.

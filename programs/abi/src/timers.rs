@@ -4,7 +4,7 @@ use std::{mem, ptr};
 
 use libc::{
     CLOCK_MONOTONIC, CLOCK_PROCESS_CPUTIME_ID, CLOCK_REALTIME, CLOCK_THREAD_CPUTIME_ID,
-    TIMER_ABSTIME, c_int,
+    TIMER_ABSTIME, c_int, c_long,
 };
 
 use crate::{in_child, tell, tell_end};
@@ -534,6 +534,35 @@ unsafe fn wait_for(set: &libc::sigset_t) -> c_int {
     }
 }
 
+unsafe fn sleeps(until: &libc::timespec) -> c_int {
+    unsafe { libc::clock_nanosleep(CLOCK_REALTIME, TIMER_ABSTIME, until, ptr::null_mut()) }
+}
+
+/// Whether a call did not end for lack of time.
+fn is_other(result: c_long) -> c_int {
+    let timed_out = result == -1 && crate::error() == "ETIMEDOUT";
+    (!timed_out).into()
+}
+
+unsafe fn waits(until: &libc::timespec) -> c_int {
+    let operation = libc::FUTEX_WAIT_BITSET | libc::FUTEX_CLOCK_REALTIME;
+    let (word, nowhere, all) = (0u32, ptr::null::<u32>(), u32::MAX);
+    is_other(unsafe { libc::syscall(libc::SYS_futex, &word, operation, 0, until, nowhere, all) })
+}
+
+unsafe fn receives(until: &libc::timespec) -> c_int {
+    unsafe {
+        let (name, flags) = (c"follows".as_ptr(), libc::O_CREAT | libc::O_RDWR);
+        let attributes = ptr::null::<u8>();
+        let queue = libc::syscall(libc::SYS_mq_open, name, flags, 0o600, attributes);
+        libc::syscall(libc::SYS_mq_unlink, name);
+        let (mut message, none) = ([0u8; 8192], ptr::null_mut::<u32>());
+        let (at, len) = (message.as_mut_ptr(), message.len());
+        let call = libc::SYS_mq_timedreceive;
+        is_other(libc::syscall(call, queue, at, len, none, until))
+    }
+}
+
 /// What waits for a time of day when that is set.
 unsafe fn follows() {
     unsafe {
@@ -553,12 +582,13 @@ unsafe fn follows() {
         libc::timerfd_settime(relative, 0, &later, none);
         let timer = create("timer", CLOCK_REALTIME, libc::SIGEV_SIGNAL, QUEUED, 0);
         set_timer(timer, TIMER_ABSTIME, &then);
-        let child = libc::fork();
-        if child == 0 {
-            let (until, none) = (&then.it_value, ptr::null_mut());
-            libc::clock_nanosleep(CLOCK_REALTIME, TIMER_ABSTIME, until, none);
-            libc::_exit(7);
-        }
+        let sleepers = [sleeps, waits, receives].map(|sleeper| {
+            let child = libc::fork();
+            if child == 0 {
+                libc::_exit(sleeper(&then.it_value));
+            }
+            child
+        });
         libc::usleep(100_000);
         libc::clock_settime(CLOCK_REALTIME, &after(time_of_day(), 200));
         let mut poll = [file, relative].map(|fd| libc::pollfd {
@@ -568,9 +598,11 @@ unsafe fn follows() {
         });
         tell("descriptor", libc::poll(&mut poll[0], 1, 20_000));
         tell("signal", wait_for(&set));
-        let mut status = 0;
-        libc::waitpid(child, &mut status, 0);
-        tell_end("sleeper", status);
+        for (what, child) in ["sleeper", "futex", "queue"].into_iter().zip(sleepers) {
+            let mut status = 0;
+            libc::waitpid(child, &mut status, 0);
+            println!("{what}: {}", libc::WEXITSTATUS(status) == 0);
+        }
         tell("a span", libc::poll(&mut poll[1], 1, 0));
         libc::clock_settime(CLOCK_REALTIME, &after(time_of_day(), -200));
     }

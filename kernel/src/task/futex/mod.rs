@@ -17,6 +17,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
+use super::clock::Deadline;
 use super::sched::{self, state};
 use super::timer::Timer;
 use super::{Thread, current};
@@ -170,11 +171,11 @@ pub struct Wanted {
     pub shared: bool,
 }
 
-/// Waits until one of `words` is woken; returns its index. `deadline` in ticks.
+/// Waits until one of `words` is woken; returns its index.
 ///
 /// # Errors
 /// EAGAIN (a word holds something else), ETIMEDOUT, ERESTARTSYS, EFAULT, EINVAL, ENOMEM.
-pub fn wait(words: &[Wanted], deadline: Option<u64>) -> Result<usize> {
+pub fn wait(words: &[Wanted], deadline: Option<Deadline>) -> Result<usize> {
     if let [word] = words {
         return wait_at(words, &[Key::of(word.address, word.shared)?], deadline);
     }
@@ -188,7 +189,7 @@ pub fn wait(words: &[Wanted], deadline: Option<u64>) -> Result<usize> {
 }
 
 /// As [`wait`], with the words' keys.
-fn wait_at(words: &[Wanted], keys: &[Key], deadline: Option<u64>) -> Result<usize> {
+fn wait_at(words: &[Wanted], keys: &[Key], deadline: Option<Deadline>) -> Result<usize> {
     let slot = try_arc(AtomicU32::new(WAITING))?;
     let mut entered = 0;
     let result = enter_and_wait(words, keys, &slot, deadline, &mut entered);
@@ -216,7 +217,7 @@ fn enter_and_wait(
     words: &[Wanted],
     keys: &[Key],
     slot: &Arc<AtomicU32>,
-    deadline: Option<u64>,
+    deadline: Option<Deadline>,
     entered: &mut usize,
 ) -> Result<()> {
     sched::prepare(state::INTERRUPTIBLE);
@@ -248,17 +249,20 @@ fn enter_and_wait(
 }
 
 /// Sleeps, as announced, until somebody settles `slot`.
-fn sleep(slot: &AtomicU32, deadline: Option<u64>) -> Result<()> {
-    let timer = deadline
-        .map(|deadline| Timer::wake(deadline, current_arc()))
-        .transpose()?;
+fn sleep(slot: &AtomicU32, deadline: Option<Deadline>) -> Result<()> {
+    let _sleeper = deadline.map_or(Ok(None), Deadline::follow)?;
+    let mut timer = None;
     loop {
         if slot.load(Acquire) != WAITING {
             return Ok(());
         }
-        if deadline.is_some_and(|deadline| time::now_ticks() >= deadline) {
-            drop(timer);
-            return Err(Errno::ETIMEDOUT);
+        if let Some(due) = deadline.map(Deadline::ticks) {
+            if time::now_ticks() >= due {
+                return Err(Errno::ETIMEDOUT);
+            }
+            if timer.as_ref().is_none_or(|(of, _)| *of != due) {
+                timer = Some((due, Timer::wake(due, current_arc())?));
+            }
         }
         if current().signal_due() {
             return Err(Errno::ERESTARTSYS);

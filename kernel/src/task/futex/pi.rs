@@ -15,6 +15,7 @@ use crate::arch::current_arc;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::mm::user;
+use crate::task::clock::Deadline;
 use crate::task::sched::{self, state};
 use crate::task::{Thread, current, tree};
 
@@ -33,12 +34,12 @@ pub fn others_wait() -> bool {
     WAITING_FOR_LOCKS.load(Relaxed) != 0
 }
 
-/// Takes the lock at `address`, or with `waits` false only if nobody has it. `deadline` in ticks.
+/// Takes the lock at `address`, or with `waits` false only if nobody has it.
 ///
 /// # Errors
 /// EAGAIN (held, and not waited for), EDEADLK (the thread has it already, or who has it waits for a lock of the thread), ESRCH (held by nobody who lives), ETIMEDOUT,
 /// ERESTARTNOINTR, EFAULT, EINVAL, ENOMEM.
-pub fn lock(address: usize, shared: bool, deadline: Option<u64>, waits: bool) -> Result<()> {
+pub fn lock(address: usize, shared: bool, deadline: Option<Deadline>, waits: bool) -> Result<()> {
     let key = Key::of(address, shared)?;
     loop {
         let held = match take(address, current().tid() as u32, 0)? {
@@ -168,7 +169,7 @@ fn wait_for_lock(
     address: usize,
     held: u32,
     owner: &Arc<Thread>,
-    deadline: Option<u64>,
+    deadline: Option<Deadline>,
 ) -> Result<bool> {
     let place = {
         let _held = inherit::CHAINS.lock();
@@ -313,7 +314,7 @@ pub fn wait_then_lock(
     (address, value): (usize, u32),
     second: usize,
     shared: bool,
-    deadline: Option<u64>,
+    deadline: Option<Deadline>,
 ) -> Result<()> {
     let (key, target) = (Key::of(address, shared)?, Key::of(second, shared)?);
     if key == target {
