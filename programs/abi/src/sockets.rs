@@ -37,6 +37,7 @@ pub fn run() {
         shared();
         fast();
         devices();
+        netlink_ports();
         let status = in_child(|| administered());
         tell_end("a user", status);
         for family in [AF_INET, AF_UNIX] {
@@ -479,6 +480,41 @@ unsafe fn devices() {
         tell("odd", set(events, 270, 99, 1));
         tell("group", set(events, 270, 1, 1));
         libc::close(events);
+    }
+}
+
+/// The ports of netlink sockets: a process's number for the first, another for each more.
+unsafe fn netlink_ports() {
+    unsafe {
+        let sockets = [(); 3].map(|()| libc::socket(libc::AF_NETLINK, libc::SOCK_RAW, 0));
+        let length = mem::size_of::<libc::sockaddr_nl>() as socklen_t;
+        let bind = |what: &str, socket: c_int, port: u32| {
+            let mut address: libc::sockaddr_nl = mem::zeroed();
+            address.nl_family = libc::AF_NETLINK as _;
+            address.nl_pid = port;
+            tell(what, libc::bind(socket, (&raw const address).cast(), length));
+        };
+        let port = |socket: c_int| {
+            let (mut address, mut length): (libc::sockaddr_nl, _) = (mem::zeroed(), length);
+            libc::getsockname(socket, (&raw mut address).cast(), &mut length);
+            address.nl_pid
+        };
+        let own = libc::getpid() as u32;
+        println!("port before: {}", port(sockets[0]));
+        bind("any", sockets[0], 0);
+        bind("any", sockets[1], 0);
+        let [first, second] = [port(sockets[0]), port(sockets[1])];
+        println!("own {} further {}", first == own, second >> 31);
+        bind("taken", sockets[2], own);
+        bind("free", sockets[2], 77_777);
+        bind("the same", sockets[2], 77_777);
+        bind("another", sockets[2], 0);
+        libc::close(sockets[0]);
+        let next = libc::socket(libc::AF_NETLINK, libc::SOCK_RAW, 0);
+        bind("free again", next, own);
+        for socket in [next, sockets[1], sockets[2]] {
+            libc::close(socket);
+        }
     }
 }
 

@@ -3,9 +3,11 @@
 
 mod answer;
 mod diag;
+mod port;
 mod route;
 
 use diag::Dump;
+use port::Claim;
 
 use answer::{ACKNOWLEDGE, Answer, DUMP, HEADER, Header};
 
@@ -22,12 +24,10 @@ use crate::net::socket::{Base, Outgoing, Received, Socket, SocketFile};
 use crate::net::stream::{self, Manner};
 use crate::net::wait::Wait;
 use crate::net::{DATAGRAM, RAW};
-use crate::sync::SleepMutex;
-use crate::task::current;
+use crate::sync::{Once, SleepMutex};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
-use core::sync::atomic::{AtomicU32, Ordering::*};
 use linux_raw_sys::net::{AF_NETLINK, MSG_OOB};
 use zerocopy::FromBytes;
 
@@ -46,7 +46,8 @@ const MAX_REQUEST: usize = 4096;
 struct Netlink {
     base: Base,
     inbox: Arc<Channel>,
-    port: AtomicU32,
+    /// Its port, once it has one.
+    port: Once<Claim>,
     /// A dump that goes on as it is read, and the request that it answers.
     dump: SleepMutex<Option<(Dump, Header)>>,
 }
@@ -66,7 +67,7 @@ pub fn new(kind: u32, protocol: u32) -> Result<Arc<dyn Socket>> {
     Ok(try_arc(Netlink {
         base,
         inbox,
-        port: AtomicU32::new(0),
+        port: Once::new(),
         dump: SleepMutex::new(None),
     })?)
 }
@@ -92,17 +93,13 @@ pub fn check(file: &File) -> Result<()> {
 }
 
 impl Netlink {
-    /// The port, which is the process's number unless another socket was bound to something else.
-    fn port(&self) -> u32 {
-        if self.port.load(Acquire) == 0 {
-            let port = if self.base.number % 2 == 0 {
-                current().process_id() as u32
-            } else {
-                self.base.number as u32 | 1 << 31
-            };
-            _ = self.port.compare_exchange(0, port, AcqRel, Acquire);
-        }
-        self.port.load(Acquire)
+    /// The port, which it has from here on.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    fn port(&self) -> Result<u32> {
+        let claim = || Claim::any(self.base.protocol);
+        Ok(self.port.try_call_once(claim)?.port)
     }
 
     fn post(&self, bytes: &[u8]) -> Result<()> {
@@ -115,7 +112,7 @@ impl Netlink {
     }
 
     fn answer(&self, request: Header, body: &[u8]) -> Result<()> {
-        let mut answer = Answer::new(request, self.port())?;
+        let mut answer = Answer::new(request, self.port()?)?;
         let done = match self.base.protocol {
             DIAG => self.begin_dump(request, body),
             _ => route::answer(&mut answer, request, body),
@@ -163,7 +160,7 @@ impl Netlink {
         while let Some((dump, request)) = &mut *current
             && self.inbox.has_half()
         {
-            let mut answer = Answer::new(*request, self.port())?;
+            let mut answer = Answer::new(*request, self.port()?)?;
             if !dump.go_on(&mut answer) {
                 answer.done();
                 *current = None;
@@ -184,21 +181,28 @@ impl Socket for Netlink {
             return Err(Errno::EINVAL);
         }
         let (port, _) = u32::read_from_prefix(&address.rest()[2..]).map_err(|_| Errno::EINVAL)?;
-        if port == 0 {
-            self.port();
-        } else {
-            self.port.store(port, Release);
+        if let Some(claim) = self.port.get() {
+            return match claim.port == port {
+                true => Ok(()),
+                false => Err(Errno::EINVAL),
+            };
         }
-        Ok(())
+        if port == 0 {
+            return self.port().map(|_| ());
+        }
+        let claim = || Claim::new(self.base.protocol, port);
+        match self.port.try_call_once(claim)?.port == port {
+            true => Ok(()),
+            false => Err(Errno::EBUSY),
+        }
     }
 
     fn connect(self: Arc<Self>, _address: &Address, _wait: &Wait) -> Result<()> {
-        self.port();
-        Ok(())
+        self.port().map(|_| ())
     }
 
     fn name(&self) -> Name {
-        Name::Netlink(self.port.load(Acquire))
+        Name::Netlink(self.port.get().map_or(0, |claim| claim.port))
     }
 
     fn peer(&self) -> Result<Name> {
