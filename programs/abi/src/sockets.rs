@@ -492,7 +492,10 @@ unsafe fn netlink_ports() {
             let mut address: libc::sockaddr_nl = mem::zeroed();
             address.nl_family = libc::AF_NETLINK as _;
             address.nl_pid = port;
-            tell(what, libc::bind(socket, (&raw const address).cast(), length));
+            tell(
+                what,
+                libc::bind(socket, (&raw const address).cast(), length),
+            );
         };
         let port = |socket: c_int| {
             let (mut address, mut length): (libc::sockaddr_nl, _) = (mem::zeroed(), length);
