@@ -34,7 +34,7 @@ pub(crate) struct Bucket {
     rows: [u16; 4],
 }
 
-/// Finds rows. What comes out must be checked against the whole key.
+/// Finds rows. The result must be checked against the whole key.
 #[derive(Debug)]
 pub(crate) enum Finder {
     /// A table indexed by the bits in which the keys differ, where they lie in few runs and are few.

@@ -15,7 +15,7 @@ pub trait Lock<T> {
     fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R;
 }
 
-/// What is published of `P`, a handle that is cheap to clone, such as `Arc<Index>`.
+/// Publishes a value of `P`, a handle that is cheap to clone, such as `Arc<Index>`.
 #[derive(Debug)]
 pub struct Publication<L> {
     number: AtomicU64,
@@ -61,7 +61,7 @@ impl<P: Clone> Reader<P> {
         }
     }
 
-    /// What is published now; `None` if nothing ever was.
+    /// The published value; `None` if there never was one.
     #[inline]
     pub fn get<L: Lock<Option<P>>>(&mut self, publication: &Publication<L>) -> Option<&P> {
         if publication.number.load(Relaxed) != self.number {

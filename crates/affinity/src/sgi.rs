@@ -1,4 +1,4 @@
-//! What a guest's write to an SGI register asks for (GIC architecture specification IHI 0069, ICC_SGI1R_EL1 and its siblings).
+//! Decodes a guest's write to an SGI register (GIC architecture specification IHI 0069, ICC_SGI1R_EL1 and its siblings).
 
 use crate::TargetList;
 
@@ -22,7 +22,7 @@ impl SgiRegister {
     }
 }
 
-/// Whom an SGI is for.
+/// The CPUs that an SGI goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
     /// The CPUs of the list, the sender included if it is named.
@@ -36,7 +36,7 @@ pub enum Destination {
 pub struct Sgi {
     /// The interrupt, 0 to 15.
     pub intid: u8,
-    /// Whom it is for.
+    /// The CPUs that it goes to.
     pub destination: Destination,
 }
 

@@ -13,7 +13,7 @@ pub const WORDS: usize = 16;
 /// `struct sock_filter`: an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Instruction {
-    /// What it does: class, size, mode and source.
+    /// The operation: class, size, mode and source.
     pub code: u16,
     /// Instructions that are skipped where a condition holds.
     pub if_true: u8,

@@ -1,4 +1,4 @@
-//! What is counted.
+//! The kinds of event that are counted.
 
 /// Declares the sections and their kinds once: the enums, the names and the order all come from the same list.
 macro_rules! kinds {
@@ -103,7 +103,7 @@ kinds! {
         /// From a device.
         InterruptDevice "device",
     }
-    /// What the scheduler and signals did.
+    /// Work of the scheduler and of signals.
     Task "task" {
         /// Another thread was switched to.
         ContextSwitch "context-switch",

@@ -13,7 +13,7 @@ pub struct Snapshot {
     kinds: [u64; Kind::COUNT],
 }
 
-/// What a value of a snapshot counts.
+/// The event that a value of a snapshot counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Name {
     /// A system call, by number.

@@ -1,4 +1,4 @@
-//! What one operation owes, gathered: a few ranges page by page, or everything.
+//! The fences that one operation owes, gathered: a few ranges page by page, or everything.
 
 use translation::Change;
 
@@ -45,7 +45,7 @@ impl Range {
     }
 }
 
-/// What a fence covers.
+/// The addresses that a fence covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent<'a> {
     /// These pages, last-level entries only (`sfence.vma` with rs1).
@@ -59,7 +59,7 @@ pub enum Extent<'a> {
 pub struct Fence<'a> {
     /// By whom.
     pub reach: Reach,
-    /// Of what.
+    /// The addresses that it covers.
     pub extent: Extent<'a>,
 }
 
@@ -101,7 +101,7 @@ impl Batch {
         }
     }
 
-    /// What is owed; `None` if nothing is. Forget it ([`clear`](Batch::clear)) when it is paid.
+    /// The fence that is owed, `None` if none is. Call [`clear`](Batch::clear) when it is paid.
     pub fn owed(&self) -> Option<Fence<'_>> {
         let extent = if self.everything {
             Extent::Everything

@@ -12,10 +12,10 @@ use crate::CPUS_PER_WORD;
 /// Only those that run it now are told of a change. One that left it is marked stale instead, once, and forgets the whole space
 /// when it comes back.
 ///
-/// Who comes announces itself (writes down somewhere that it runs the space), and then looks for its mark. Who
-/// changes marks, and then looks for the announcement. A full fence lies between the two steps of both, so that at least one sees
-/// the other. If both do, the CPU runs with its mark on: so a mark spares nobody a look, and costs a CPU one fence that it did
-/// not owe.
+/// A CPU that comes announces itself (writes down somewhere that it runs the space), and then looks for its mark. A CPU that
+/// changes the space marks the others, and then looks for their announcements. A full fence lies between the two steps of
+/// both, so that at least one sees the other. If both do, the CPU runs with its mark on: so a mark spares nobody a look,
+/// and costs a CPU one fence that it did not owe.
 #[derive(Debug)]
 pub struct Holders<const WORDS: usize>([Word; WORDS]);
 
@@ -23,7 +23,7 @@ pub struct Holders<const WORDS: usize>([Word; WORDS]);
 struct Word {
     /// Set by each CPU for itself when it first comes; never cleared.
     held: AtomicU64,
-    /// Set by who changes, cleared by each CPU for itself.
+    /// Set by the CPU that changes the space, cleared by each CPU for itself.
     stale: AtomicU64,
 }
 

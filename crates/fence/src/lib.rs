@@ -8,7 +8,7 @@
 //! - **Kernel mappings are fenced lazily**, with or without Svvptc: a new one sets every hart's bit in [`Unseen`], and a
 //!   trap from the kernel on such an address fences then.
 //!
-//! The [`Policy`] says for each [`Change`] whom it concerns at once; a [`Batch`] gathers what one operation owes; [`Holders`]
+//! The [`Policy`] says for each [`Change`] which CPUs must act at once; a [`Batch`] gathers what one operation owes; [`Holders`]
 //! spares the CPUs that have left the address space; the [`Injector`] hides new entries for a while, so that recovery runs where the hardware would never need it.
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,10 +1,10 @@
-//! Whom a change concerns at once.
+//! Which CPUs must act on a change at once.
 
 use core::fmt;
 
 use translation::Change;
 
-/// Who must fence before the change may be relied on. Each includes those above it.
+/// The CPUs that must fence before the change may be relied on. Each value includes those above it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reach {
     /// Nobody.
@@ -115,7 +115,7 @@ impl Policy {
         }
     }
 
-    /// Who fences when a fault on a user's address finds the entry valid and sufficient.
+    /// The CPUs that fence when a fault on a user's address finds the entry valid and sufficient.
     pub const fn spurious(self) -> Reach {
         match self.user {
             User::Svvptc => Reach::Nobody,

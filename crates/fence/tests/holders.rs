@@ -1,4 +1,4 @@
-//! Who is told of changes: no CPU uses a translation that is no longer true, under every interleaving with
+//! Which CPUs are told of changes: no CPU uses a translation that is no longer true, under every interleaving with
 //! `RUSTFLAGS="--cfg loom"`, and in long random histories without.
 
 use fence::Holders;
@@ -13,13 +13,13 @@ mod races {
     /// An address space of one entry, and what two CPUs know of it.
     struct Machine {
         holders: Holders<1>,
-        /// What the entry names, and whether that was freed. The entry goes from 1 to 2, or to 0 for good.
+        /// The frame that the entry names, and whether it was freed. The entry goes from 1 to 2, or to 0 for good.
         entry: AtomicUsize,
         freed: AtomicUsize,
         /// Which space each CPU runs, written before and after it can use the entry: 1 is this one.
         announced: [AtomicUsize; 2],
         loaded: [AtomicUsize; 2],
-        /// What each CPU holds of the entry.
+        /// Each CPU's copy of the entry.
         held: [Mutex<Option<usize>>; 2],
     }
 

@@ -14,7 +14,7 @@ struct Entry {
     write: bool,
 }
 
-/// What a TLB holds of a page: nothing, or what the entry was when it was walked, be it invalid.
+/// A TLB's copy of a page's entry, invalid ones included: none, or the entry as it was walked.
 type Cached = Option<Option<Entry>>;
 
 #[derive(Clone, Copy, Debug)]
@@ -225,7 +225,7 @@ fn svvptc_must_be_there_to_be_asked_for() {
     );
 }
 
-/// What each policy spares, and that it spares nothing else.
+/// Each policy spares the fences that it names, and no others.
 #[test]
 fn policies_differ_in_what_becomes_valid_and_in_who_sees_it() {
     let new = [Change::FillUser, Change::FillKernel, Change::LinkTable];

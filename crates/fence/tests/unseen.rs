@@ -43,7 +43,7 @@ impl Kernel {
         self.unseen.mark(2);
     }
 
-    /// What a fence and the walk after it see of both entries.
+    /// Both entries as a fence and the walk after it see them.
     fn fence(&self) -> [usize; 2] {
         self.entries.each_ref().map(|entry| entry.load(Relaxed))
     }

@@ -1,4 +1,4 @@
-//! What the kernel must turn on before programs may use it.
+//! Features that the kernel must turn on before programs may use them.
 
 /// Something that a CPU may have and that programs can use only if the kernel saves its state or opens it to EL0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

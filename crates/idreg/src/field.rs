@@ -15,7 +15,7 @@ pub enum Rule {
     Exact,
 }
 
-/// Who sees the sanitised value; all others see the `absent` value.
+/// The readers that see the sanitised value; all others see the `absent` value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visibility {
     /// Nobody.
@@ -37,13 +37,13 @@ pub struct Field {
     pub width: u8,
     /// Whether the value is two's complement (−1 is then less than 0).
     pub signed: bool,
-    /// What two CPUs' values make.
+    /// How the values of two CPUs are combined.
     pub rule: Rule,
     /// The value that promises nothing, as the bits of the field.
     pub absent: u64,
-    /// What programs see.
+    /// Its visibility for programs.
     pub el0: Visibility,
-    /// What guests see.
+    /// Its visibility for guests.
     pub guest: Visibility,
 }
 

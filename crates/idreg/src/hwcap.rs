@@ -203,8 +203,8 @@ const HWCAP2: &[Capability] = &[
     capability(63, "poe", place(ID_AA64MMFR3_EL1, "S1POE"), 1),
 ];
 
-/// What every AArch32 program on ARMv8 has: half-word loads, Thumb, fast multiply, E-DSP, TLS, division in both instruction sets
-/// and LPAE's atomic double-word loads (bits 1, 2, 4, 7, 15, 17, 18, 20).
+/// Capabilities of AArch32 programs on every ARMv8: half-word loads, Thumb, fast multiply, E-DSP, TLS, division in both
+/// instruction sets and LPAE's atomic double-word loads (bits 1, 2, 4, 7, 15, 17, 18, 20).
 const COMPAT_BASE: u64 = 1 << 1 | 1 << 2 | 1 << 4 | 1 << 7 | 1 << 15 | 1 << 17 | 1 << 18 | 1 << 20;
 /// The bit that tells of Advanced SIMD, which three fields must agree on.
 const COMPAT_NEON: u32 = 12;

@@ -45,7 +45,7 @@ impl Default for Raw {
     }
 }
 
-/// What is safe on every CPU folded in so far: the sanitised registers.
+/// The sanitised registers: values that are safe on every CPU folded in so far.
 ///
 /// The order of CPUs does not matter, and folding in the same CPU twice changes nothing. Settle it before programs run, and
 /// let a CPU that comes later pass [`admit`](System::admit) instead.
@@ -124,8 +124,8 @@ impl System {
         self.values[register.index()]
     }
 
-    /// What a guest that was given the features `enabled` reads from `register`: the sanitised value of the fields that it
-    /// sees, others as absent. What a virtual machine adds by itself (its GIC, its IPA size) is not in it.
+    /// The value that a guest with the features `enabled` reads from `register`: the sanitised value of the fields that it
+    /// sees, others as absent. It lacks what a virtual machine adds by itself (its GIC, its IPA size).
     pub fn guest_value(&self, register: Register, enabled: Enabled) -> u64 {
         let described = register::all().find(|description| description.register == register);
         described.map_or(0, |description| {
@@ -134,7 +134,7 @@ impl System {
         })
     }
 
-    /// Whether someone who is given the features `enabled` sees what is for some.
+    /// Whether a reader that is given the features `enabled` sees a field of this visibility.
     pub(crate) const fn shows(&self, visibility: Visibility, enabled: Enabled) -> bool {
         match visibility {
             Visibility::Never => false,

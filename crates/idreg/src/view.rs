@@ -1,4 +1,4 @@
-//! What programs see.
+//! ID registers as programs see them.
 
 use crate::register::{self, ID_SPACE, MIDR_EL1, MPIDR_EL1, REVIDR_EL1};
 use crate::system::show;
@@ -11,7 +11,7 @@ pub const MPIDR_AT_EL0: u64 = 1 << 31;
 const READABLE: u64 =
     !0 << (2 * 8) | 1 << MIDR_EL1.index() | 1 << MPIDR_EL1.index() | 1 << REVIDR_EL1.index();
 
-/// What a read of an ID register gives to a program, worked out beforehand.
+/// The values that programs read from ID registers, computed in advance.
 ///
 /// Each CPU holds its own view, since MIDR_EL1 is the CPU's own; all else is the same on all CPUs. So an emulated read is one
 /// load from memory that nobody writes.

@@ -1,4 +1,4 @@
-//! What programs see: the fields that Linux documents, the safe values of all others, HWCAPs.
+//! ID registers as programs see them: the fields that Linux documents, the safe values of all others, HWCAPs.
 
 use std::collections::BTreeSet;
 

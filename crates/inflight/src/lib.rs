@@ -2,8 +2,8 @@
 //!
 //! A socket that is sent waits in another, its holder. Where such holders hold one another in a circle, and no program has
 //! any of them open, no receive ever takes them out: they are garbage, though everything in the circle is still counted.
-//! Who is not garbage is found from outside: a socket that is open somewhere, or waits in one that is not on its way
-//! itself, can be reached, and so can all that waits in it.
+//! The sockets that are not garbage are found from outside: a socket that is open somewhere, or waits in one that is not on
+//! its way itself, can be reached, and so can all that waits in it.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -18,9 +18,9 @@ use hashbrown::HashMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoMemory;
 
-/// What is known of a socket that is on its way, or in which one waits that is.
+/// A socket that is in flight, or that holds one in flight.
 struct Node<T, S> {
-    /// What the owner of the graph knows it by; `None` while it only holds others.
+    /// The name by which the owner of the graph knows it; `None` while it only holds others.
     item: Option<T>,
     /// How often it is on its way, and how many of these are not from within the part that is looked at.
     count: usize,
@@ -30,7 +30,7 @@ struct Node<T, S> {
     reached: bool,
 }
 
-/// Who waits in whom.
+/// Which socket waits in which other.
 pub struct Graph<T, S> {
     nodes: HashMap<u64, Node<T, S>, S>,
     edges: usize,

@@ -1,4 +1,4 @@
-//! What is garbage, beside a search that starts anew from whatever is open.
+//! Compares what is found to be garbage with a full search from all open sockets.
 
 use inflight::Graph;
 use proptest::prelude::*;

@@ -212,7 +212,7 @@ impl Extension {
         }
     }
 
-    /// What must be there for this one to mean anything.
+    /// The extensions that this one requires.
     pub(crate) const fn needs(self) -> Extensions {
         match self {
             // No system of today has F without D, and Linux does without such.

@@ -1,11 +1,11 @@
-//! What one hart's node in the device tree says.
+//! Parses one hart's node of the device tree.
 
 use core::fmt;
 
 use crate::extension::named;
 use crate::{Extension::*, Extensions};
 
-/// What a hart implements.
+/// The extensions that a hart implements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hart {
     /// Bits of an integer register, 32, 64 or 128; 0 if the node does not say.

@@ -1,4 +1,4 @@
-//! What the system call `riscv_hwprobe` answers (Linux, `Documentation/arch/riscv/hwprobe.rst` and
+//! The answers of the system call `riscv_hwprobe` (Linux, `Documentation/arch/riscv/hwprobe.rst` and
 //! `arch/riscv/include/uapi/asm/hwprobe.h`).
 
 use crate::Extension::{self, *};
@@ -20,12 +20,12 @@ pub enum Misaligned {
     Unsupported = 4,
 }
 
-/// Of some harts, what programs may know.
+/// What programs may know of some harts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// mvendorid, marchid and mimpid (SBI base extension); [`u64::MAX`] where harts differ.
     pub ids: [u64; 3],
-    /// What all of them have and programs can use.
+    /// Extensions that all of them have and programs can use.
     pub extensions: Extensions,
     /// Misaligned accesses of integer and floating-point registers.
     pub misaligned_scalar: Misaligned,
@@ -49,7 +49,7 @@ const IMA_EXT_0: i64 = 4;
 const CPUPERF_0: i64 = 5;
 
 impl Facts {
-    /// What holds for the harts of both.
+    /// The facts that hold for the harts of both.
     pub fn and(self, other: Facts) -> Facts {
         let same = |a: u64, b: u64| if a == b { a } else { u64::MAX };
         let speed = |a: Misaligned, b: Misaligned| if a == b { a } else { Misaligned::Unknown };

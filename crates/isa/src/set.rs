@@ -8,7 +8,7 @@ use crate::Extension::{self, *};
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Extensions(u128);
 
-/// What the kernel lets programs use. What is not here needs nothing of the kernel.
+/// The register state that the kernel saves for programs. Extensions without such state need nothing of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usable {
     /// Floating-point registers are saved (sstatus.FS).
@@ -56,12 +56,12 @@ impl Extensions {
         Extensions(self.0 & !(1 << extension as u32))
     }
 
-    /// What both have: over all harts, what the system has.
+    /// The extensions that both have: folded over all harts, those of the system.
     pub const fn and(self, other: Extensions) -> Extensions {
         Extensions(self.0 & other.0)
     }
 
-    /// What either has.
+    /// The extensions that either has.
     pub const fn or(self, other: Extensions) -> Extensions {
         Extensions(self.0 | other.0)
     }
@@ -95,7 +95,7 @@ impl Extensions {
         })
     }
 
-    /// What of it programs can use.
+    /// The part that programs can use.
     pub fn usable(self, usable: Usable) -> Extensions {
         let given = [
             (usable.float, Extensions::of(&[F, D, Q])),

@@ -2,7 +2,7 @@
 //! program reads (line editing, echo, signal characters, flow control), and between what a
 //! program writes and what the screen gets (output processing). It follows Linux's N_TTY.
 //!
-//! It decides only: the caller moves the bytes, sends the signals and wakes who waits.
+//! It decides only: the caller moves the bytes, sends the signals and wakes the waiters.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -31,7 +31,7 @@ pub enum Signal {
     Suspend,
 }
 
-/// What an input byte brought about besides its echo.
+/// The effect of an input byte besides its echo.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Effect {
     /// A signal to send.
@@ -94,7 +94,7 @@ impl Discipline {
         &self.termios
     }
 
-    /// Changes the settings. What was typed stays readable: on a change from or to lines the text
+    /// Changes the settings. Typed text stays readable: on a change from or to lines the text
     /// so far counts as one.
     pub fn set_termios(&mut self, termios: Termios) {
         if (self.termios.lflag ^ termios.lflag) & ICANON != 0 {

@@ -5,7 +5,7 @@ use crate::Kind::{Bytes, Fd, Hex, Int, Octal, Path, Pointer, Signal, Uint};
 use crate::Status::{Absent, Partial, Whole};
 use crate::table::calls;
 
-/// What is added to such a call's number where it shares a table with the 64-bit calls.
+/// The offset of such a call's number where it shares a table with the 64-bit calls.
 pub const FIRST: usize = 512;
 /// Numbers below this are calls; the kernel's table goes on with [`PRIVATE`].
 pub const END: usize = 480;

@@ -15,7 +15,7 @@ pub use document::document;
 pub use errno::errno_name;
 pub use table::CALLS;
 
-/// What an argument is, so that a trace shows it as a person would write it.
+/// The kind of an argument, by which a trace formats it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// A signed number.

@@ -21,7 +21,7 @@ pub struct Member<'a> {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Names of the inode. Of a file with several, only the last in the archive has the content.
+    /// Names of the inode. Where a file has several, only the last in the archive has the content.
     pub links: u32,
     /// Seconds since 1970.
     pub modified: u32,

@@ -2,7 +2,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
-/// What stands before the text of a record.
+/// The header of a record, which precedes its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     /// Facility and level, as syslog(3) puts them together.
@@ -32,7 +32,7 @@ pub enum Found {
     Gone,
     /// A record, whose text has `len` bytes.
     Record {
-        /// What stands before its text.
+        /// Its header.
         head: Head,
         /// The length of its text.
         len: usize,

@@ -54,7 +54,7 @@ impl Change {
     ];
 }
 
-/// What every CPU that may hold it must forget.
+/// The copies that every CPU which may hold them must forget.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Forget {
     /// Nothing.
@@ -65,14 +65,14 @@ pub enum Forget {
     Space,
 }
 
-/// What a change owes.
+/// The debt of a change: what it owes before it may be relied on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Debt {
     /// The entry must be invalid, and forgotten, before it takes its new value: break before make.
     pub break_first: bool,
     /// The store must be visible to every table walk, this CPU's next instructions' included, before going on.
     pub publish: bool,
-    /// What must be forgotten before what the old value named is used for anything else.
+    /// The copies that must be forgotten before the frame or table of the old value is used again.
     pub forget: Forget,
 }
 

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use crate::{Change, Debt, Forget};
 
-/// What a last-level entry says.
+/// The content of a last-level entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry {
     /// The frame.
@@ -31,7 +31,7 @@ pub struct Hardware {
     pub conflicts: bool,
 }
 
-/// What went wrong.
+/// An error of the decisions under test.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Violation {
     /// A CPU holds a translation that the table no longer grants, though the debt is paid.
@@ -46,7 +46,7 @@ pub enum Violation {
     KernelFault,
 }
 
-/// What one CPU caches.
+/// The cached entries of one CPU.
 #[derive(Clone, Debug, Default)]
 struct Cpu {
     /// For each page all that was cached and not forgotten; `None` in it is a cached invalid entry.
@@ -86,7 +86,7 @@ impl Machine {
         }
     }
 
-    /// What the table says of a page.
+    /// The table's entry of a page.
     pub fn entry(&self, page: usize) -> Option<Entry> {
         self.stored[page]
     }
@@ -208,7 +208,7 @@ impl Machine {
         self.settle(page);
     }
 
-    /// What must hold once the debt of a change is paid.
+    /// Checks what must hold once the debt of a change is paid.
     fn settle(&mut self, page: usize) {
         let granted = self.stored[page];
         let within = |held: Entry| {
@@ -218,7 +218,7 @@ impl Machine {
             .cpus
             .iter()
             .flat_map(|cpu| cpu.pages[page].iter().flatten());
-        // What is in flight may still be walked, and cached after all.
+        // Walks in flight may still complete, and their result be cached.
         let seen = self.walked[page];
         if held.chain(&seen).any(|&entry| !within(entry)) {
             self.fail(Violation::Stale);

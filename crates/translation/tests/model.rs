@@ -11,7 +11,7 @@ const ARM64: Hardware = Hardware {
     conflicts: true,
 };
 
-/// What happens, in numbers that proptest can shrink.
+/// An event of a history, in numbers that proptest can shrink.
 #[derive(Clone, Copy, Debug)]
 struct Event {
     change: Change,

@@ -20,7 +20,7 @@ pub struct Bank {
     pub active: AtomicU32,
     /// In a list register, which knows better than this whether it is pending or active.
     pub listed: AtomicU32,
-    /// Of group 1.
+    /// The interrupts of group 1.
     pub group1: AtomicU32,
     /// Edge-triggered.
     pub edge: AtomicU32,
@@ -56,8 +56,8 @@ impl Bank {
         self.pending() & self.enabled.load(Relaxed) & !self.active.load(Relaxed)
     }
 
-    /// Those that could be given to the guest now. Who makes one pending and sees it listed is seen in turn by whoever takes it
-    /// out of the list.
+    /// Those that could be given to the guest now. A CPU that makes one pending and finds it listed is noticed by the CPU that
+    /// takes it out of the list.
     #[inline]
     pub fn deliverable(&self) -> u32 {
         self.due() & !self.listed.load(SeqCst)

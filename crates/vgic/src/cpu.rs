@@ -32,7 +32,7 @@ const MASK: Field = Field(24, 0xff);
 /// ICC_SRE_EL1: system registers are the only way to the interface.
 const SYSTEM_REGISTERS: u64 = 0b111;
 
-/// What the hardware can do.
+/// The hardware's limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Bits of a priority.

@@ -1,4 +1,4 @@
-//! What the hardware's list registers hold: the choice, and the taking back.
+//! Chooses the content of the hardware's list registers, and takes it back.
 
 use core::sync::atomic::Ordering::*;
 
@@ -37,7 +37,7 @@ struct Candidate {
 }
 
 impl Interface {
-    /// Of the virtual CPU in this place, on hardware with this many list registers.
+    /// The interface of the virtual CPU in this place, on hardware with this many list registers.
     pub fn new(place: u16, capacity: usize) -> Self {
         Interface {
             list: [ListRegister::EMPTY; MOST],
@@ -52,7 +52,7 @@ impl Interface {
         }
     }
 
-    /// Of those interrupts that [`Shared::report_ends`] names: one that the guest has ended since this was asked last.
+    /// One interrupt that [`Shared::report_ends`] names and that the guest has ended since the last call.
     #[inline]
     pub fn ended(&mut self) -> Option<u32> {
         self.ends = self.ends.checked_sub(1)?;
@@ -247,7 +247,7 @@ fn list(bank: &Bank, bit: u32, active: bool) -> bool {
             return true;
         }
         bank.listed.fetch_and(!bit, SeqCst);
-        // Who made it pending again in between found it listed.
+        // A CPU that made it pending again in between found it listed.
         if bank.deliverable() & bit == 0 {
             return false;
         }
@@ -273,7 +273,7 @@ fn fold(bank: &Bank, bit: u32, entry: ListRegister) {
     bank.listed.fetch_and(!bit, SeqCst);
 }
 
-/// What a list register says of an interrupt.
+/// The state of an interrupt as a list register has it.
 fn candidate(bank: &Bank, bit: u32, number: u32, active: bool, hardware: u32) -> Candidate {
     let mask = 1 << bit;
     let priority = bank.priority(bit);

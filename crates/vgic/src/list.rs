@@ -1,6 +1,6 @@
 //! A list register (Arm IHI 0069, 12.4.9, ICH_LR<n>_EL2).
 
-/// What a list register says: one interrupt, its state and its priority.
+/// The content of a list register: one interrupt, its state and its priority.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ListRegister(pub u64);
 
@@ -12,7 +12,7 @@ const GROUP_1: u64 = 1 << 60;
 const PRIORITY: u32 = 48;
 /// The physical interrupt of one of the hardware's.
 const PHYSICAL: u32 = 32;
-/// Of others: its end is reported by a maintenance interrupt.
+/// For an interrupt that is not the hardware's: its end is reported by a maintenance interrupt.
 const REPORTS_END: u64 = 1 << 41;
 
 impl ListRegister {

@@ -134,7 +134,7 @@ impl Shared {
             .flatten()
     }
 
-    /// What the guest's table says of an LPI: its priority, and whether it is let through. Returns the place of one that has to
+    /// Takes an LPI's priority and enable bit from its byte in the guest's table. Returns the place of one that has to
     /// look for it now.
     pub fn configure_lpi(&self, number: u32, properties: u8) -> Option<u16> {
         let group = self.group_of(number)?;

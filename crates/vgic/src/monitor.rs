@@ -21,7 +21,7 @@ pub enum Refused {
     Invalid,
 }
 
-/// What an access comes to: the value read, and who has to look at its interrupts.
+/// The result of an access: the value read, and which virtual CPUs must look at their interrupts.
 pub type Answer = Result<(u32, Effect), Refused>;
 
 /// One word: where, and what is written, if anything.
@@ -29,7 +29,7 @@ pub type Answer = Result<(u32, Effect), Refused>;
 pub struct Word {
     /// Its offset in the frame.
     pub offset: u32,
-    /// What is written, or nothing for a read.
+    /// The value written; `None` for a read.
     pub write: Option<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! What one virtual CPU has for itself.
+//! The interrupt state that one virtual CPU has for itself.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 
@@ -7,7 +7,7 @@ use crate::{Bank, SGIS, tables};
 /// SGIs are edge-triggered, and enabled from reset as KVM has them.
 const SGI_BITS: u32 = (1 << SGIS) - 1;
 
-/// Of what arrived: other interrupts of this virtual CPU's changed.
+/// A bit of `arrived`: other interrupts of this virtual CPU changed.
 const LOOK: u32 = 1 << 31;
 
 /// The private interrupts of a virtual CPU.
@@ -69,7 +69,7 @@ impl Private {
         self.arrived.load(SeqCst) != 0
     }
 
-    /// What arrived since then, by bits; its own thread looks, whom others interrupt.
+    /// The bits that arrived since then. Its own thread looks, and is interrupted by the others.
     #[inline(always)]
     pub fn arrived(&self) -> u32 {
         self.arrived.load(Relaxed)

@@ -11,11 +11,11 @@ pub struct Access {
     pub offset: u32,
     /// Bytes: 1, 2, 4 or 8.
     pub len: u32,
-    /// What is written, or nothing for a read.
+    /// The value written; `None` for a read.
     pub write: Option<u64>,
 }
 
-/// Who has to look at its interrupts again after an access.
+/// The virtual CPUs that must look at their interrupts again after an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
     /// Nobody.
@@ -28,7 +28,7 @@ pub enum Effect {
     Everyone,
 }
 
-/// What an access comes to: the value read, and who has to look.
+/// The result of an access: the value read, and which virtual CPUs must look at their interrupts.
 pub type Answer = (u64, Effect);
 
 /// Reads as zero, and ignores writes.
@@ -46,7 +46,7 @@ const PRIORITY: u32 = 0x400;
 const PRIORITY_END: u32 = 0x800;
 const CONFIGURATION: u32 = 0xc00;
 const CONFIGURATION_END: u32 = 0xd00;
-/// What separates them.
+/// The distance between these ranges.
 const STRIDE: u32 = 0x80;
 
 impl Access {
@@ -84,7 +84,7 @@ impl Access {
         self.write.is_some() && (SET_ACTIVE..CLEAR_ACTIVE).contains(&self.offset)
     }
 
-    /// Of such an access: which word of interrupts it concerns.
+    /// The word of interrupts that such an access concerns.
     pub fn state_word(&self) -> u32 {
         word(self.offset & 0xffff)
     }

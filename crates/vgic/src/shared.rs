@@ -22,13 +22,13 @@ pub(crate) const NOBODY: u16 = u16::MAX;
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) bank: Bank,
-    /// Whom each goes to: affinities as GICD_IROUTER has them.
+    /// The targets of each: affinities as GICD_IROUTER has them.
     routes: [AtomicU64; 32],
     /// Which virtual CPU that is, by its place.
     targets: [AtomicU16; 32],
     /// Which virtual CPU has it in a list register, or had when it became active.
     holders: [AtomicU16; 32],
-    /// Of which it is told when the guest has ended them.
+    /// The interrupts whose end by the guest is reported.
     reported: AtomicU32,
 }
 
@@ -46,7 +46,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Of a controller with this many interrupts, private ones included: a multiple of 32, at least 64, at most 1024.
+    /// The state of a controller with this many interrupts, private ones included: a multiple of 32, at least 64, at most 1024.
     /// All of them go to the virtual CPU with affinity 0, in place `first` if there is one.
     pub fn new(interrupts: u32, first: Option<u16>) -> Result<Self, NoMemory> {
         let count = (interrupts.min(MAX + 4) / 32).saturating_sub(1) as usize;
@@ -62,7 +62,7 @@ impl Shared {
         })
     }
 
-    /// What the controller calls itself (GICD_IIDR).
+    /// The controller's identification (GICD_IIDR).
     pub(crate) fn identity(&self) -> u32 {
         IDENTITY | self.revision() << 12
     }
@@ -157,7 +157,7 @@ impl Shared {
         }
     }
 
-    /// Of 32 interrupts, these are active by the guest's word alone: who has them is whom they go to.
+    /// Marks `bits` of 32 interrupts as active by the guest's write alone: their holders are their targets.
     pub(crate) fn hold(&self, word: u32, bits: u32) {
         if let Some(group) = self.group(word) {
             crate::bank::bits(bits).for_each(|bit| group.set_holder(bit, group.target(bit)));

@@ -1,4 +1,4 @@
-//! What list registers hold, against a guest that is played here: it takes the most urgent pending interrupt, and ends it.
+//! Checks the content of list registers against a simulated guest: it takes the most urgent pending interrupt, and ends it.
 
 use vgic::{Interface, ListRegister, Private, Shared};
 
@@ -137,7 +137,7 @@ fn the_most_urgent_are_listed_where_there_is_no_room_for_all() {
     cpu.end(4);
     cpu.take(2);
     cpu.pass();
-    // What is active stays, before all that is only pending.
+    // Active interrupts stay, before all that are only pending.
     assert_eq!(cpu.listed(), [2, 1]);
     assert!(cpu.interface.waits_for_room());
     cpu.end(2);
@@ -274,7 +274,7 @@ fn an_lpi_that_the_guest_took_stays_listed_until_its_end() {
     cpu.pass();
     cpu.pass();
     assert!(cpu.register(8200).is_active());
-    // Who has it in a register is told of the next one, to see it at once.
+    // The virtual CPU that has it in a register is told of the next one, to see it at once.
     assert_eq!(cpu.shared.raise_lpi(8200), Some(PLACE));
     cpu.end(8200);
     cpu.pass();

@@ -217,7 +217,7 @@ fn what_the_guest_disables_waits() {
     unit.own(0, 0, 4, 0);
     assert!(!unit.board.shared.has_for(0));
     assert_eq!(unit.inject(0, 1), Err(Lost::Off));
-    // What the guest's table says is pending is, when they are on again.
+    // LPIs that are pending in the guest's table are pending when LPIs are on again.
     unit.board.write(PENDING + 1025, &[1]);
     unit.own(0, 0, 4, 1);
     assert!(unit.board.shared.has_for(0));

@@ -59,12 +59,12 @@ struct Vcpu {
     private: Private,
     interface: Interface,
     told: bool,
-    /// What the guest has taken and not ended, the last last.
+    /// Interrupts that the guest has taken and not ended, the newest last.
     taken: Vec<u32>,
-    /// What it ended that was in no register.
+    /// Interrupts that it ended and that were in no register.
     ended: u32,
     line: bool,
-    /// Of the SGI, as below.
+    /// Counts of the SGI, as below.
     came: u32,
     owed: bool,
 }
@@ -73,7 +73,7 @@ struct Machine {
     shared: Shared,
     vcpus: Vec<Vcpu>,
     line: bool,
-    /// Of each edge: how often it came and was not taken since, and whether it came since it was taken.
+    /// For each edge, how often it came and was not taken since; `owed`: whether it came since it was taken.
     came: [u32; EDGES.len()],
     owed: [bool; EDGES.len()],
 }

@@ -19,7 +19,7 @@ fn of(shared: &Shared, offset: u32, len: u32, write: Option<u64>) -> (u64, Effec
     distributor::access(shared, &access(offset, len, write), find)
 }
 
-/// What all redistributors have alike.
+/// The registers that all redistributors have alike.
 static SHARED: LazyLock<Shared> = LazyLock::new(shared);
 
 fn own(private: &Private, offset: u32, len: u32, write: Option<u64>) -> (u64, Effect) {
@@ -138,7 +138,7 @@ fn what_was_sent_reads_as_pending_and_stays() {
     private.ask_to_look();
     private.send(4, true);
     assert_eq!(own(&private, 0x1_0200, 4, None).0, 1 << 4);
-    // Who asked is still owed a look.
+    // The look that was asked for is still owed.
     assert!(private.has_arrived());
     assert_eq!(own(&private, 0x1_0280, 4, Some(1 << 4)).1, Effect::Private);
     assert_eq!(own(&private, 0x1_0200, 4, None).0, 0);

@@ -10,7 +10,7 @@ pub const MAX_PAYLOAD: usize = u16::MAX as usize;
 
 const HEADER: usize = 3;
 
-/// What a frame's payload belongs to.
+/// The channel that a frame's payload belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Channel {
@@ -111,7 +111,7 @@ pub fn encode(channel: Channel, mut payload: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// What a [`Decoder`] found.
+/// An event of a [`Decoder`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
     /// Bytes from before [`SYNC`].

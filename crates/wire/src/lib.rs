@@ -3,7 +3,7 @@
 //! Two things cross. Before the boot the host writes *jobs* (what to run and how) into the initramfs ([`job`]). Then
 //! *frames* go both ways over one byte stream, a virtio console or a serial line ([`frame`]).
 //!
-//! A stream starts with [`SYNC`], sent by the guest once its end of the line is in raw mode. What came before it is
+//! A stream starts with [`SYNC`], sent by the guest once its end of the line is in raw mode. Bytes before it are
 //! the firmware's or the kernel's and belongs to the log. The host sends nothing until it has seen `SYNC`.
 //!
 //! Input is given out by credit: the host has at most [`INPUT_WINDOW`] bytes of standard input under way, and the guest

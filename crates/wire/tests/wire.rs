@@ -1,4 +1,4 @@
-//! What goes in comes out, however the stream is cut, and no stream makes a decoder panic.
+//! Encoded frames are decoded, however the stream is cut, and no stream makes a decoder panic.
 
 use proptest::prelude::*;
 use wire::frame::Item;

@@ -1,4 +1,4 @@
-//! What files, names and mounts are asked for.
+//! Options and flags of calls on files, names and mounts.
 
 use super::{Group, choices};
 use crate::Status::{Absent, Partial, Whole};
@@ -154,7 +154,7 @@ pub const RESOLVE: Group = Group {
     },
 };
 
-/// What statx(2) tells.
+/// The fields that statx(2) returns.
 pub const STATX_MASK: Group = Group {
     title: "statx: what it tells",
     refused: "not told, as of a tmpfs on Linux; STATX__RESERVED EINVAL",
@@ -220,7 +220,7 @@ pub const FADVISE: Group = Group {
     },
 };
 
-/// What inotify_add_watch(2) is asked for.
+/// Events and flags of inotify_add_watch(2).
 pub const INOTIFY: Group = Group {
     title: "inotify_add_watch: mask",
     refused: "EINVAL",

@@ -1,4 +1,4 @@
-//! What is asked of memory.
+//! Options and flags of calls on memory.
 
 use super::{Group, choices};
 use crate::Status::{Absent, Partial, Whole};

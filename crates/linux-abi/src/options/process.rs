@@ -1,4 +1,4 @@
-//! What processes and threads are asked for.
+//! Options and flags of calls on processes and threads.
 
 use super::{Group, choices};
 use crate::Status::{Absent, Partial, Whole};

@@ -1,4 +1,4 @@
-//! What the machine is asked for.
+//! Options and flags of calls on the whole machine.
 
 use super::{Group, choices};
 use crate::Status::{Absent, Whole};

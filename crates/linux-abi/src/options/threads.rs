@@ -1,4 +1,4 @@
-//! What threads are asked for: waiting, order, scheduling, comparing.
+//! Options and flags of calls on threads: waiting, order, scheduling, comparing.
 
 use super::{Group, choices};
 use crate::Status::{Absent, Partial, Whole};
@@ -93,7 +93,7 @@ pub const RSEQ: Group = Group {
     },
 };
 
-/// What kcmp(2) compares.
+/// The resources that kcmp(2) compares.
 pub const KCMP: Group = Group {
     title: "kcmp: kinds",
     refused: "EINVAL",

@@ -79,7 +79,7 @@ impl Its {
                 .rev()
                 .fold(0, |word, byte| word << 8 | u64::from(*byte));
         }
-        // What is passed over leaves nothing behind.
+        // Commands that are passed over leave nothing behind.
         _ = self.run(injector, machine, &Command(words));
     }
 
@@ -160,7 +160,7 @@ impl Its {
         let place = self
             .devices
             .binary_search_by_key(&number, |device| device.number);
-        // What was known of the device is known no more.
+        // The former mapping of the device is forgotten.
         if let Ok(at) = place {
             self.devices.remove(at);
             injector.index.retain(|translation| {
@@ -272,7 +272,7 @@ impl Its {
             MAPTI => command.lpi(),
             _ => event.into(),
         };
-        // What is mapped stays as it is.
+        // Existing mappings stay as they are.
         if injector.index.get(device, event).is_some() {
             return Ok(());
         }

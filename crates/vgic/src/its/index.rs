@@ -1,7 +1,7 @@
 //! Which LPI a device's event is: a hash table that is read without a lock, by whoever injects, while the guest's commands
 //! change it.
 //!
-//! A translation is one word, so that a reader has all of it or nothing. What is removed leaves a mark behind, or the look-up of
+//! A translation is one word, so that a reader has all of it or nothing. A removed one leaves a mark behind, or the look-up of
 //! another that was put behind it would end early; where a row ends, its last marks go too. A table that is half full
 //! gives way to one of twice the size: the old one stays, as readers may be in it, and all together are at most twice the last.
 
@@ -24,7 +24,7 @@ const MOST: usize = (NUMBERS.end - NUMBERS.start) as usize;
 const EMPTY: u64 = 0;
 const REMOVED: u64 = 1 << 16;
 
-/// What an event is.
+/// The translation of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Translation {
     /// The device.
@@ -111,7 +111,7 @@ impl Index {
         None
     }
 
-    /// What a device's event is.
+    /// The translation of a device's event.
     #[inline]
     pub fn get(&self, device: u16, event: u16) -> Option<Translation> {
         Some(self.find(self.table(), device, event)?.1)

@@ -66,7 +66,7 @@ const AT_RESET: u64 = 3 << 59 | 1 << 10;
 const COMMAND: u64 = 32;
 const PLACE: u64 = 0xf_ffe0;
 
-/// What an ITS needs of its machine.
+/// The services that an ITS needs of its machine.
 pub trait Machine {
     /// Copies from the guest's memory; false if it is not there.
     fn read(&self, address: u64, into: &mut [u8]) -> bool;
@@ -76,9 +76,9 @@ pub trait Machine {
     fn has(&self, address: u64) -> bool;
     /// The place of the virtual CPU with this number.
     fn place(&self, number: u16) -> Option<u16>;
-    /// What the virtual CPU in this place has for itself.
+    /// The private state of the virtual CPU in this place.
     fn private(&self, place: u16) -> Option<&Private>;
-    /// What all virtual CPUs share.
+    /// The state that all virtual CPUs share.
     fn shared(&self) -> &Shared;
     /// The virtual CPU in this place has to look at its interrupts.
     fn tell(&self, place: u16);
@@ -86,7 +86,7 @@ pub trait Machine {
     fn pause(&self) -> bool;
 }
 
-/// What injects: read without a lock.
+/// The part that injection uses: read without a lock.
 #[derive(Debug)]
 pub struct Injector {
     /// The translations.
@@ -103,7 +103,7 @@ pub enum Lost {
     Unknown,
 }
 
-/// What commands change.
+/// The part that commands change.
 #[derive(Debug)]
 pub struct Its {
     commands: u64,

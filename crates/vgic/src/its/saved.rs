@@ -76,7 +76,7 @@ impl Its {
             self.put_collection(machine, count, value)?;
             count += 1;
         }
-        // What is behind the last says that it is.
+        // An entry of zero ends the table.
         if count < room {
             self.put_collection(machine, count, 0)?;
         }
@@ -92,7 +92,7 @@ impl Its {
         table & 0x0000_ffff_ffff_0000 | (table >> 12 & 0xf) << 48
     }
 
-    /// Reads all tables. What was known before is forgotten.
+    /// Reads all tables, and forgets all former state.
     pub fn restore(&mut self, injector: &Injector, machine: &impl Machine) -> Result<(), Unsaved> {
         self.forget_devices(injector, machine.shared());
         self.collections = Vec::new();
