@@ -17,10 +17,10 @@ use crate::kernel_image::Kernel;
 use crate::project::{Project, progress};
 use crate::qemu::{Accel, Machine};
 
-/// What runs in the guest.
+/// The script that runs in the guest.
 const SCRIPT: &str = include_str!("configure.sh");
 
-/// What maintainer scripts may count on without saying so, as far as busybox is not enough.
+/// Packages that maintainer scripts need without declaring them, where busybox is not enough.
 const TOOLS: [&str; 6] = [
     "coreutils",
     "dash",
@@ -30,10 +30,10 @@ const TOOLS: [&str; 6] = [
     "perl-base",
 ];
 
-/// What runs a script: names of programs and files, PAM's services, PHP's modules.
+/// Commands for which a script is run: names of programs and files, PAM's services, PHP's modules.
 const RUN: [&str; 3] = ["update-alternatives", "pam-auth-update", "php_invoke"];
 
-/// What a script that is not run would have done, where somebody may miss it.
+/// Effects of scripts that are not run, where they may be missed.
 const MISSED: [(&str, &str); 9] = [
     ("adduser", "adds a user"),
     ("useradd", "adds a user"),
@@ -89,7 +89,7 @@ pub fn lay(
 
 /// Packages that were unpacked together.
 pub struct Set<'a> {
-    /// What the set is called in the cache.
+    /// The name of the set in the cache.
     pub name: &'a str,
     /// The packages that were asked for.
     pub packages: &'a [&'a str],

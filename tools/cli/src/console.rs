@@ -33,7 +33,7 @@ pub struct Console {
     pub awaits_end: bool,
 }
 
-/// What is known while the machine runs.
+/// The state while the machine runs.
 struct State {
     session: Session,
     raw: Option<Raw>,

@@ -14,7 +14,7 @@ use crate::project::{Project, find_program, output, output_or_reason};
 /// Debian's keys.
 pub const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// What stands for an architecture where the sources of packages are meant.
+/// The name of an architecture that stands for the sources of packages.
 pub const SOURCES: &str = "source";
 
 /// Where dpkg keeps the maintainer scripts of packages.

@@ -1,4 +1,4 @@
-//! What a program file says of itself: its architecture, its interpreter, the libraries it needs.
+//! Reads a program file's header: its architecture, its interpreter, the libraries it needs.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ pub struct Program {
     pub libraries: Vec<String>,
 }
 
-/// What a file is, for the purpose of running it.
+/// The kind of a file, for the purpose of running it.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A program.

@@ -19,7 +19,7 @@ const REGULAR: u32 = 0o100_000;
 const LINK: u32 = 0o120_000;
 const DEVICE: u32 = 0o020_000;
 
-/// What of a package is left out: nobody runs it.
+/// Parts of a package that are left out, as nothing runs them.
 const NOT_RUN: [&str; 6] = [
     "usr/share/bug",
     "usr/share/doc",

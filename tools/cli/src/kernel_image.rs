@@ -60,7 +60,7 @@ impl Kernel {
         }
     }
 
-    /// What it calls itself, with who built it and by which compiler, as in `/proc/version`; none where its image is
+    /// Its banner as in `/proc/version`, with its builder and compiler; none where its image is
     /// compressed.
     pub fn banner(&self, project: &Project, arch: Arch) -> Result<Option<String>> {
         let image = self.image(project, arch)?;
@@ -126,7 +126,7 @@ fn header_arch(image: &[u8]) -> Option<Arch> {
     }
 }
 
-/// Refuses what QEMU would run as if it were a kernel. What is compressed, by gzip or as an EFI program, QEMU unpacks.
+/// Refuses what QEMU would run as if it were a kernel. QEMU unpacks images that are compressed by gzip or as an EFI program.
 fn check_image(arch: Arch, image: &[u8]) -> Result<()> {
     let packed = image.starts_with(b"\x1f\x8b") || image.get(4..8) == Some(b"zimg");
     match header_arch(image) {

@@ -13,7 +13,7 @@ use crate::project::{Project, progress};
 /// The release that programs and current kernels are taken from.
 pub const SUITE: &str = "trixie";
 
-/// What packages may count on without saying so: the locale `C.UTF-8`.
+/// Dependencies that packages do not declare: the locale `C.UTF-8`.
 const ESSENTIAL: &str = "libc-bin";
 
 /// Programs whose package has another name, and that package.

@@ -19,7 +19,7 @@ pub struct Project {
     pub root: PathBuf,
     /// Cargo's target directory.
     pub target: PathBuf,
-    /// What was downloaded or unpacked; safe to remove.
+    /// Downloads and unpacked packages; safe to remove.
     pub cache: PathBuf,
     /// Download nothing.
     pub offline: bool,

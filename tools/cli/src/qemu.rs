@@ -16,7 +16,7 @@ use crate::project::{Project, find_program, output};
 /// The oldest QEMU that has all that the machines here use.
 const OLDEST: u32 = 10;
 
-/// What runs the guest's instructions.
+/// The accelerator: what executes the guest's instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Accel {
     /// The host's own virtualisation where it is of the guest's architecture, else emulation.
@@ -109,7 +109,7 @@ impl Qemu {
     }
 }
 
-/// What a guest that broke out into QEMU could not do: start programs, change identity or priority.
+/// The sandbox: a guest that broke out into QEMU could not start programs, nor change identity or priority.
 const SANDBOX: [&str; 2] = [
     "-sandbox",
     "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",

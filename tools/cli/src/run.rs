@@ -29,7 +29,7 @@ const NOT_EXECUTABLE: u8 = 126;
 /// The exit status where a program is not found.
 const NOT_FOUND: u8 = 127;
 
-/// What a run without a program shows where there is no terminal.
+/// The tour: a run without a program where there is no terminal.
 const TOUR: &str = include_str!("tour.sh");
 
 /// Runs a program; without one a shell, or the tour where there is no terminal.
@@ -48,14 +48,14 @@ pub fn shell(project: &Project, options: &RunOptions) -> Result<u8> {
     start(project, options, Unnamed::Shell)
 }
 
-/// What is run where no program is named.
+/// The program that runs where none is named.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Unnamed {
     Shell,
     Tour,
 }
 
-/// What there is to run: the first word names a guest's program.
+/// The command to run: the first word names a guest's program.
 struct Plan {
     arch: Arch,
     arguments: Vec<Vec<u8>>,

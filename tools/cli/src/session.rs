@@ -26,7 +26,7 @@ const EVENTS: usize = 1024;
 /// Lines of a log that are shown when something went wrong.
 const LOG_LINES: usize = 25;
 
-/// What happens to a session.
+/// An event of a session.
 #[derive(Debug)]
 pub enum Event {
     /// A frame from the guest.

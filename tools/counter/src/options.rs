@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// What to do besides counting.
+/// The plugin's work besides counting.
 #[derive(Debug, PartialEq)]
 pub struct Options {
     /// Where the figures go.

@@ -1,4 +1,4 @@
-//! What was counted, divided among the phases.
+//! Counts, divided among the phases.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -9,7 +9,7 @@ pub struct Instruction {
     pub text: String,
 }
 
-/// What was executed, up to a limit.
+/// The executed instructions, up to a limit.
 #[derive(Default)]
 pub struct Trace(Vec<&'static Instruction>);
 

@@ -20,7 +20,7 @@ use crate::vm;
 const SIZES: [u32; 8] = [2, 8, 16, 32, 64, 128, 256, 512];
 /// Those with `--quick`.
 const QUICK: [u32; 3] = [2, 16, 64];
-/// CPUs below the guest: one for who sends, and one for who receives.
+/// CPUs of the hypervisor: one for the sender, and one for the receiver.
 const CPUS: u32 = 2;
 /// The counter at a tick an instruction, so that single operations are exact.
 const CPU: &str = "neoverse-n1,cntfrq=1000000000";

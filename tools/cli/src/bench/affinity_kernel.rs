@@ -1,5 +1,5 @@
-//! Of the suite `affinity`: what of a guest's exits is the kernel's, without the guest's and the monitor's instructions. The
-//! plugin counts them, by phases that the guest marks.
+//! Suite `affinity`: the kernel's share of a guest's exits, without the instructions of the guest and the VMM. The plugin
+//! counts them, by phases that the guest marks.
 
 use anyhow::{Result, bail};
 
@@ -11,7 +11,7 @@ use super::result::{Column, Head, Row};
 use super::subject::Subject;
 use crate::session::Folder;
 
-/// What the plugin counts as the kernel's: the guest and the monitor live in the lower half of addresses.
+/// The plugin's option that counts the kernel alone: the guest and the VMM live in the lower half of addresses.
 const KERNEL: &str = "instructions.kernel";
 
 /// Measures one kernel, with a guest of one virtual CPU on one CPU.

@@ -10,7 +10,7 @@ use super::result::{Column, Head, Row};
 use super::subject::Subject;
 use crate::arch::Arch;
 
-/// What is counted until the first marker of the first program: a name, what it is, and the plugin's kinds.
+/// The counts until the first marker of the first program: a name, what it is, and the plugin's kinds.
 const ROWS: [(&str, &str, &[&str]); 8] = [
     (
         "instructions",

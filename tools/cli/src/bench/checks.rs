@@ -111,7 +111,7 @@ pub fn slower(project: &Project, arch: Arch) -> Result<Option<String>> {
     }))
 }
 
-/// What the program says of its only row.
+/// The program's output for its only row.
 fn shown(booted: &Booted) -> f64 {
     let said = Said::parse(&booted.console);
     said.rows
@@ -120,7 +120,7 @@ fn shown(booted: &Booted) -> f64 {
         .unwrap_or_default()
 }
 
-/// What the plugin counted in the only row, and in how many operations.
+/// The plugin's counts of the only row, and the number of operations.
 fn counted(booted: &Booted) -> (u64, u64) {
     let said = Said::parse(&booted.console);
     said.marked.first().map_or((0, 0), |(_, marked)| {
@@ -147,7 +147,7 @@ fn difference(one: &Booted, other: &Booted) -> Option<String> {
     differing.map(|(one, other)| format!("first counted: {one}\nthen: {other}"))
 }
 
-/// What was counted, but for how the machine went down.
+/// All counts but those of the machine's shutdown.
 fn counts(booted: &Booted) -> impl Iterator<Item = &str> {
     let text = std::str::from_utf8(&booted.counts).unwrap_or_default();
     text.lines().filter(|line| !line.starts_with(OVER))

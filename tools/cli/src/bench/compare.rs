@@ -63,7 +63,7 @@ pub struct CompareOptions {
     program: Vec<OsString>,
 }
 
-/// What is counted while the program runs: a name and the plugin's kinds.
+/// The counts while the program runs: a name and the plugin's kinds.
 const ROWS: [(&str, &[&str]); 12] = [
     ("instructions of the kernel", &["instructions.kernel"]),
     ("instructions of programs", &["instructions.user"]),
@@ -148,7 +148,7 @@ fn program(options: &CompareOptions) -> Result<(Arch, Vec<Vec<u8>>)> {
     }
 }
 
-/// What a program printed and how it ended.
+/// A program's output and how it ended.
 type Said = (Vec<u8>, Vec<u8>, String);
 
 fn measure(
@@ -201,7 +201,7 @@ fn measure(
     Ok((column, said))
 }
 
-/// What was counted while the program ran.
+/// The counts while the program ran.
 pub fn rows(counted: &Counted) -> Vec<Row> {
     let counts = ROWS
         .iter()

@@ -12,11 +12,11 @@ use super::subject::Subject;
 use super::systems::System;
 use crate::arch::Arch;
 
-/// What the plugin counts that gets a table of its own.
+/// Kinds of the plugin that get a table of their own.
 struct Kind {
     id: &'static str,
     title: &'static str,
-    /// What is summed.
+    /// The kinds that are summed.
     counters: &'static [&'static str],
 }
 
@@ -142,7 +142,7 @@ impl Measured<'_> {
         }
     }
 
-    /// What the plugin counted, a table for each kind.
+    /// The plugin's counts, a table for each kind.
     fn counts(&self, said: &Said, booted: &Booted) -> Vec<Column> {
         let kinds: &[Kind] = match self.arch {
             Arch::Arm64 => &ARM64,

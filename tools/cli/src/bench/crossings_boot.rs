@@ -24,7 +24,7 @@ const CONSOLE_LINES: usize = 25;
 /// How the program says that it does not know an argument.
 const NOT_UNDERSTOOD: &str = "# not understood: ";
 
-/// What there is to boot.
+/// The machine to boot.
 pub struct Boot<'a> {
     pub subject: &'a Subject,
     pub arch: Arch,
@@ -37,7 +37,7 @@ pub struct Boot<'a> {
     pub limit: Duration,
 }
 
-/// What came of it.
+/// The outcome.
 pub struct Booted {
     /// QEMU's command line, with paths below the checkout made relative.
     pub command: String,
@@ -136,7 +136,7 @@ fn wait(session: &mut Session, limit: Duration) -> Result<bool> {
     }
 }
 
-/// What went wrong, if the console does not say that the program came to its end.
+/// The error, if the console does not say that the program came to its end.
 fn failure(timed_out: bool, console: &str) -> Option<&'static str> {
     let panicked = || console.to_lowercase().contains("panic");
     match timed_out {

@@ -2,15 +2,15 @@
 
 use super::result::Row;
 
-/// What the program said.
+/// The program's output.
 #[derive(Default)]
 pub struct Said {
-    /// What the kernel calls itself.
+    /// The kernel's name and version.
     pub kernel: String,
     pub rows: Vec<Row>,
     /// The rows' tags and their operations, in the rows' order.
     pub marked: Vec<(String, Marked)>,
-    /// What was measured with several threads, by turns.
+    /// Figures of several threads that take turns.
     pub several: Vec<Several>,
 }
 

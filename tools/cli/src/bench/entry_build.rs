@@ -12,7 +12,7 @@ use crate::arch::Arch;
 use crate::guest;
 use crate::packages;
 
-/// What is compiled.
+/// The source that is compiled.
 const SOURCE: &str = include_str!("entry_build.c");
 
 /// The build, with where tcc finds its own files.

@@ -16,10 +16,10 @@ use crate::toolchain;
 /// The plugin's kinds that are summed.
 const FENCES: [&str; 2] = ["sfence.vma.kernel", "sinval.vma.kernel"];
 
-/// What makes lmbench end soon: 10 ms each, without its own calibration.
+/// Settings that shorten lmbench: 10 ms each, without its own calibration.
 const SOON: &str = "export ENOUGH=10000 LOOP_O=0 TIMING_O=0; exec";
 
-/// What comes first, and is counted with what follows no row.
+/// The commands that come first. Their counts belong to no row.
 const FIRST: &str = "dd if=/dev/zero of=/tmp/file bs=65536 count=128 2>/dev/null";
 
 /// A name and the command: lmbench's two are those that patches of this part of Linux were measured with, and the

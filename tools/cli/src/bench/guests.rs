@@ -27,7 +27,7 @@ const GUESTS: [(&str, &str, Option<&str>); 4] = [
 /// The phase without work, after which those of [`WORK`] come.
 const BASE: u32 = 1;
 
-/// What a guest does, a phase each.
+/// The guest's work, a phase each.
 const WORK: [(&str, &str, &str); 3] = [
     (
         "pagefault",
@@ -46,10 +46,10 @@ const WORK: [(&str, &str, &str); 3] = [
     ),
 ];
 
-/// What all of them do.
+/// The part that all of them share.
 const SCRIPT: &str = include_str!("guests.sh");
 
-/// What a phase's figures are of, and how they are told.
+/// The subject of a phase's figures, and how they are reported.
 const KERNELS: [(&str, &str); 2] = [
     ("guest_instructions", "instructions of the guest's kernel"),
     ("host_instructions", "instructions of the host's kernel"),
@@ -143,7 +143,7 @@ fn arguments(bench: &Bench, subject: &Subject, guest: (&str, &str, Option<&str>)
     words
 }
 
-/// What a command of ours says, on both outputs.
+/// The output of a command of ours, of both streams.
 fn run(arguments: &[String]) -> Result<String> {
     let mut child = Command::new(std::env::current_exe()?)
         .args(arguments)
@@ -166,7 +166,7 @@ fn run(arguments: &[String]) -> Result<String> {
     Ok(texts.concat().replace('\r', ""))
 }
 
-/// Reads a stream to its end, so that who writes it need not wait.
+/// Reads a stream to its end, so that its writer need not wait.
 fn reader(mut stream: impl Read + Send + 'static) -> thread::JoinHandle<String> {
     thread::spawn(move || {
         let mut bytes = Vec::new();

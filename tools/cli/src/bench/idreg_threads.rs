@@ -11,7 +11,7 @@ use super::scale::threads;
 use super::subject::Subject;
 use crate::arch::Arch;
 
-/// What is asked of the threads.
+/// The work of the threads.
 struct Limits {
     /// The most threads; from one on, twice as many each time, each number on a machine of as many CPUs.
     threads: u32,
@@ -75,7 +75,7 @@ const FIGURES: [Figure; 3] = [
     },
 ];
 
-/// What so many threads did together.
+/// The result of so many threads together.
 #[derive(Debug, PartialEq)]
 struct Contest {
     threads: u32,

@@ -7,7 +7,7 @@ use super::{Bench, inspect_entry, inspect_lines, interrupt};
 use crate::arch::Arch;
 use crate::project::Project;
 
-/// What can be looked at.
+/// The things that can be inspected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum What {
     /// The way through the kernel from entry to return, instruction by instruction

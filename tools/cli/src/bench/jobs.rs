@@ -18,7 +18,7 @@ use crate::initramfs::Initramfs;
 use crate::qemu::{self, Accel, Machine};
 use crate::session::{Event, Folder, Session};
 
-/// What a program did.
+/// The outcome of a program.
 #[derive(Clone)]
 pub struct Output {
     pub stdout: Vec<u8>,

@@ -40,11 +40,11 @@ const ROWS: [(&str, &str); 21] = [
     ("mmap 8m", "lat_mmap -N 1 8m /tmp/file"),
 ];
 
-/// What comes first: the kernel's own work after its start ends, and the files are made.
+/// Preparation: the kernel's own work after its start ends, and the files are made.
 const FIRST: &str = "sleep 3; cp /usr/bin/hello /tmp/hello; \
     dd if=/dev/zero of=/tmp/file bs=65536 count=128 2>/dev/null";
 
-/// What comes before each command: 10 ms each, but for those that always take a second, and lmbench's own calibration is left
+/// The environment of each command: 10 ms each, but for those that always take a second, and lmbench's own calibration is left
 /// out, since the clock is exact; for the same reason once is enough.
 const BEFORE: &str = "export ENOUGH=10000 LOOP_O=0 TIMING_O=0; exec ";
 
@@ -69,7 +69,7 @@ pub fn measure(bench: &Bench, arch: Arch, subject: &Subject) -> Column {
     })
 }
 
-/// What each row's command did.
+/// The outcome of each row's command.
 fn run(bench: &Bench, arch: Arch, subject: &Subject, column: &mut Column) -> Result<Vec<Output>> {
     subject.kernel.image(bench.project, arch)?;
     let programs = packages::lmbench(bench.project, arch)?;

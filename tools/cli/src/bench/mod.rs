@@ -51,7 +51,7 @@ pub use compare::{CompareOptions, compare};
 pub use inspect::{InspectOptions, inspect};
 pub use options::BenchOptions;
 
-/// What all steps are given.
+/// The settings of all steps.
 pub struct Bench<'a> {
     /// The checkout.
     pub project: &'a Project,

@@ -35,7 +35,7 @@ pub enum Suite {
 }
 
 impl Suite {
-    /// What there is in `all`, in order.
+    /// The suites of `all`, in order.
     pub const EACH: [Self; 9] = [
         Self::Crossings,
         Self::Entry,

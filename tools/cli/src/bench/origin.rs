@@ -18,7 +18,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Of what is measured now.
+    /// The origin of what is measured now.
     pub fn now(project: &Project) -> Self {
         let output = Command::new("git")
             .current_dir(&project.root)

@@ -20,7 +20,7 @@ pub struct Step {
     pub taken: bool,
 }
 
-/// What there is on a way, or a part of it.
+/// The counts of a path, or of a part of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     pub instructions: usize,
@@ -141,12 +141,12 @@ impl Path {
         Some(Self { steps, to_function })
     }
 
-    /// What there is before the function that does the work.
+    /// The counts before the function that does the work.
     pub fn before(&self) -> Tally {
         tally(&self.steps[..self.to_function])
     }
 
-    /// What there is from entry to return.
+    /// The counts from entry to return.
     pub fn whole(&self) -> Tally {
         tally(&self.steps)
     }

@@ -6,14 +6,14 @@ use crate::session::Session;
 
 /// A machine that uses next to no processor time for so long waits for what will not come.
 const IDLE: Duration = Duration::from_secs(120);
-/// What is next to none: a machine on a busy host has more.
+/// A share of processor time that is next to none: a machine on a busy host gets more.
 const NONE: Duration = Duration::from_secs(1);
 
 /// How long a machine is awaited.
 pub struct Patience {
     limit: Duration,
     started: Instant,
-    /// What the machine had used when the waiting began.
+    /// The processor time that the machine had used when the waiting began.
     used: Duration,
     /// When it was last seen to have done something, and what it had used by then.
     active: (Instant, Duration),

@@ -11,7 +11,7 @@ use super::unequal;
 pub struct Report {
     /// Where the figures come from: one, unless some were kept from an earlier campaign or come from elsewhere.
     pub origins: Vec<Origin>,
-    /// What is not equal between kernels.
+    /// Differences between kernels.
     pub not_equal: &'static str,
     pub tables: Vec<Table>,
 }
@@ -26,7 +26,7 @@ pub struct Table {
 }
 
 impl Report {
-    /// What several steps gave, in order.
+    /// The results of several steps, in order.
     pub fn of_results(results: Vec<Results>) -> Self {
         let mut origins: Vec<_> = results.iter().map(|step| step.origin.clone()).collect();
         origins.sort();

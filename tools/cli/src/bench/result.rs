@@ -1,4 +1,4 @@
-//! What was measured: the figures of one kernel in one table, as they are stored.
+//! Results: the figures of one kernel in one table, as they are stored.
 
 use std::fs;
 use std::path::Path;
@@ -32,15 +32,15 @@ impl Results {
     }
 }
 
-/// What a table is about.
+/// The subject of a table.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Head {
     /// A short name, by which columns find their table.
     pub id: String,
     pub title: String,
-    /// What the figures count.
+    /// The unit of the figures.
     pub unit: String,
-    /// What a reader must know to read them.
+    /// Notes that a reader needs.
     pub note: String,
     /// Whether ratios to the first column are shown.
     pub ratios: bool,
@@ -108,7 +108,7 @@ pub struct Failure {
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct Row {
     pub name: String,
-    /// What exactly was measured.
+    /// The exact operation that was measured.
     pub window: String,
     /// The least of all batches where there are several; none if it could not be measured.
     pub value: Option<f64>,

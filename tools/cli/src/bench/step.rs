@@ -42,7 +42,7 @@ impl Step {
                     Some(system) => system.subjects(kernels, append, arch)?,
                     None => subject::subjects(kernels, &options.set, append, arch)?,
                 };
-                // Of a guest's exits a host's mitigations are the lesser part.
+                // The host's mitigations are a small part of a guest's exits.
                 subjects.retain(|subject| suite != Suite::Guests || !subject.is_lean());
                 steps.extend(subjects.into_iter().map(|subject| Self {
                     suite,
@@ -55,7 +55,7 @@ impl Step {
         Ok(steps.into_iter().skip(part - 1).step_by(of).collect())
     }
 
-    /// What a reader knows it by.
+    /// Its name in reports.
     pub fn name(&self) -> String {
         let Self {
             suite,
@@ -172,7 +172,7 @@ impl Step {
     }
 }
 
-/// What a step gave.
+/// The result of a step.
 pub struct Measured {
     pub columns: Vec<Column>,
     /// Whether the figures are there, and the step needs not be tried again.

@@ -1,4 +1,4 @@
-//! What is measured: a kernel and how it is set.
+//! The subject of a measurement: a kernel and its settings.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
@@ -13,14 +13,14 @@ use crate::project::progress;
 use crate::qemu::Qemu;
 use crate::toolchain;
 
-/// What takes a Linux down to its leanest: no mitigation, no kernel page-table isolation, no random offset of the
+/// The parameters of a lean Linux: no mitigation, no kernel page-table isolation, no random offset of the
 /// kernel's stack.
 const LEAN: [&str; 3] = ["mitigations=off", "kpti=off", "randomize_kstack_offset=off"];
 
 /// A kernel, set in one way.
 #[derive(Clone)]
 pub struct Subject {
-    /// What a reader knows it by.
+    /// Its name in reports.
     pub label: String,
     pub kernel: Kernel,
     /// Its parameters, beside those that the machine needs.

@@ -1,4 +1,4 @@
-//! What is not equal between the kernels, as far as they say it themselves.
+//! Differences between the kernels, as far as they report them.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::subject::Subject;
 use crate::arch::Arch;
 use crate::guest;
 
-/// What every report says, and what only some say.
+/// Differences that every report states, and those of some.
 pub const ALWAYS: &str = "Equal are the emulated machine, its memory and CPU, the programs and the initramfs. Not equal: \
     the compilers (under Kernels); the configuration (Debian's has control groups, security modules, tracing and hundreds \
     of drivers, which Stile has not); what is done against speculation (Linux as shipped does all that Debian switched on, \

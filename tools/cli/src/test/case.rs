@@ -77,7 +77,7 @@ impl Case {
         self.script.with_extension("expected")
     }
 
-    /// What a run came to, as it is kept.
+    /// The outcome of a run, as it is recorded.
     pub fn record(&self, stdout: &[u8], end: &str) -> String {
         let mut text = String::new();
         if !self.status_only {

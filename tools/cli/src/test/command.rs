@@ -14,12 +14,12 @@ use crate::toolchain;
 /// One run of the command.
 struct Run<'a> {
     name: &'a str,
-    /// What follows `stile run`.
+    /// The arguments after `stile run`.
     arguments: &'a [&'a str],
     stdin: &'a [u8],
     status: i32,
     stdout: Option<&'a [u8]>,
-    /// What standard error must contain.
+    /// Text that standard error must contain.
     stderr: &'a str,
 }
 
@@ -268,7 +268,7 @@ fn start_with(
     Ok(output)
 }
 
-/// What is wrong with what a run did, if anything.
+/// The difference between a run and its expectation, if any.
 fn check(run: &Run, output: &Output) -> Option<String> {
     let stderr = String::from_utf8_lossy(&output.stderr);
     let stdout = String::from_utf8_lossy(&output.stdout);
@@ -382,7 +382,7 @@ fn repeats(project: &Project, arch: Arch, name: &str, report: &mut Report) -> Re
         ..PLAIN
     };
     let (first, second) = (start(project, arch, &run)?, start(project, arch, &run)?);
-    // What the command itself says depends on how long it took.
+    // The command's own messages depend on how long it took.
     let said = |output: &Output| -> Vec<String> {
         let text = String::from_utf8_lossy(&output.stderr);
         let lines = text.lines().filter(|line| !line.starts_with("stile: "));

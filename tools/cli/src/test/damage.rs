@@ -25,7 +25,7 @@ use crate::session::{Event, Folder, Link, Session};
 const LIMIT: Duration = Duration::from_secs(300);
 /// How often its log is looked at meanwhile.
 const LOOK: Duration = Duration::from_secs(1);
-/// What the kernel's last line is where the damaged tree does not name the firmware.
+/// The kernel's last line where the damaged tree does not name the firmware.
 const HALTED: &str = "this machine cannot be turned off";
 /// How many seeds are tried of trees and of archives.
 const SEEDS: u64 = 12;
@@ -58,7 +58,7 @@ pub fn test(
         return Ok(());
     }
     let bench = Bench::new(project, &setting)?;
-    // What is not damaged works.
+    // Undamaged input works.
     bench.judge(
         report,
         &format!("damage/{}", arch.debian()),
@@ -77,7 +77,7 @@ pub fn test(
     Ok(())
 }
 
-/// What all boots have in common.
+/// The files that all boots share.
 struct Bench<'a> {
     project: &'a Project,
     setting: &'a Setting,

@@ -88,7 +88,7 @@ fn number_before(text: &str, what: &str) -> usize {
         .unwrap_or(0)
 }
 
-/// What the failed test printed.
+/// The output of the failed test.
 fn explanation(text: &str, name: &str) -> String {
     let start = format!("---- {name} stdout ----");
     let lines = text.lines().skip_while(|line| *line != start).skip(1);

@@ -9,7 +9,7 @@ use crate::qemu::{Accel, Machine};
 /// A machine to test on.
 #[derive(Clone, Copy)]
 pub struct Setting {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
     /// Its architecture.
     pub arch: Arch,
@@ -54,7 +54,7 @@ const INJECTED: Setting = Setting {
     ..RISCV64
 };
 
-/// What goes through every kind of exception of programs, by whatever policy.
+/// Cases that go through every kind of exception of programs, for all policies.
 const POLICIES: &[&str] = &[
     "abi-fault",
     "abi-memory",

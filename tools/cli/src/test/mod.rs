@@ -23,7 +23,7 @@ use crate::kernel_image::Kernel;
 use crate::options::TestOptions;
 use crate::project::Project;
 
-/// What came out so far, told as it comes.
+/// The results so far, printed as they come.
 pub struct Report<'a> {
     options: &'a TestOptions,
     passed: usize,

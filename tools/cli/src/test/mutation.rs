@@ -47,10 +47,10 @@ const NOTHING: u32 = 4;
 /// Words of a tree's header (section 5.2).
 const HEADER_WORDS: usize = 10;
 
-/// What a kernel has to believe: a clock that is said to be slow is waited for.
+/// Properties that a kernel has to believe: it would wait for a clock that is said to be slow.
 const BELIEVED: [&str; 1] = ["timebase-frequency"];
 
-/// What a tree consists of, by place.
+/// The parts of a tree, by offset.
 struct Parts {
     structure: Range<usize>,
     nodes: Vec<Range<usize>>,

@@ -83,7 +83,7 @@ pub fn record(project: &Project, options: &TestOptions, cases: Vec<Case>) -> Res
     Ok(u8::from(failures > 0))
 }
 
-/// What a case did.
+/// The outcome of a case.
 struct Outcome {
     stdout: Vec<u8>,
     stderr: Vec<u8>,

@@ -27,7 +27,7 @@ use system::System;
 
 /// A CPU that has what a hypervisor needs, VHE, and that Linux 6.1 knows too.
 pub const CPU: &str = "neoverse-n1";
-/// What makes QEMU start a kernel where it can be a hypervisor.
+/// QEMU's options to start a kernel where it can be a hypervisor.
 pub const HYPERVISOR: [&str; 2] = ["-machine", "virtualization=on"];
 /// Memory of the host beside the guest's, in MiB.
 const HOST_MEMORY: u64 = 1024;
@@ -159,7 +159,7 @@ pub fn vm(project: &Project, options: &VmOptions) -> Result<u8> {
     let interactive = stdin && stdout;
     let mut job = guest::job(monitor(project, options, interactive, &mut tree)?);
     job.count = options.count.is_some();
-    // What the kernel does by itself after its start is not counted.
+    // The kernel's own work after its start is not counted.
     job.settle = options.instructions;
     job.input = match interactive {
         true => {

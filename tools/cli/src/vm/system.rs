@@ -16,10 +16,10 @@ use crate::toolchain;
 
 /// PID 1 of a guest.
 const INIT: &str = include_str!("init.sh");
-/// What a guest runs where nothing is named and there is no terminal.
+/// The program of a guest where none is named and there is no terminal.
 const TOUR: &str = include_str!("tour.sh");
 
-/// What a Linux guest needs on its command line: it is quiet, and a panic is a reset.
+/// The command line of a Linux guest: it is quiet, and a panic is a reset.
 pub const PARAMETERS: &str =
     "console=ttyAMA0 rdinit=/init quiet loglevel=1 panic=-1 cryptomgr.notests=1";
 
@@ -77,7 +77,7 @@ pub fn bench(project: &Project) -> Result<PathBuf> {
     )?)
 }
 
-/// What a guest is given beside its kernel.
+/// The files and parameters of a guest beside its kernel.
 pub struct Files {
     /// Its initial archive.
     pub archive: Vec<u8>,

@@ -7,7 +7,7 @@ mod riscv;
 pub struct Pattern {
     /// The bits that decide.
     pub mask: u32,
-    /// What they must be.
+    /// The value that these bits must have.
     pub value: u32,
     /// Up to two sets of bits, each with a value that is left out.
     except: [Option<(u32, u32)>; 2],
