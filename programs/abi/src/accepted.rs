@@ -1,4 +1,4 @@
-//! What is accepted is done: options and flags that change what happens later, and those that a kernel may be without, which
+//! Accepted means done: options and flags that change what happens later, and those that a kernel may be without, which
 //! are refused then.
 
 use std::ffi::{CStr, CString};

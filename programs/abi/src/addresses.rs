@@ -90,7 +90,7 @@ unsafe fn mapped_at(address: usize) {
     }
 }
 
-/// What system calls say to an address where nothing is.
+/// Errors of system calls for an unmapped address.
 unsafe fn system_calls(address: usize) {
     unsafe {
         let at = address as *mut c_void;

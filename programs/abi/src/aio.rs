@@ -218,7 +218,7 @@ unsafe fn refusals(context: usize, file: c_int) {
         for (what, bad) in &bad {
             tell(what, submit(context, &[bad]));
         }
-        // What is in order before the first that is not, is done.
+        // The valid requests before the first invalid one are done.
         tell("until", submit(context, &[&fine, &bad[0].1, &fine]));
         events("until", context, 0, 8, 0);
         let nowhere = Request { buffer: 8, ..fine };

@@ -1,4 +1,4 @@
-//! What a process is told and may change of itself: prctl(2), capabilities, personality(2), all limits.
+//! Attributes that a process reads and changes of itself: prctl(2), capabilities, personality(2), all limits.
 
 use std::{fs, mem, ptr, thread};
 
@@ -308,7 +308,7 @@ unsafe fn ambient() {
     }
 }
 
-/// What is kept over a change of user, and what an execution makes of it.
+/// Attributes that survive a change of user, and the effect of execve on them.
 unsafe fn kept() {
     unsafe {
         tell("keep", libc::prctl(libc::PR_SET_KEEPCAPS, 1, 0, 0, 0));

@@ -43,7 +43,7 @@ unsafe fn seals() {
     }
 }
 
-/// What is sent to nobody is read all the same.
+/// The buffer of a send without receiver is read all the same.
 unsafe fn nobody_there() {
     unsafe {
         let socket = libc::socket(libc::AF_INET, libc::SOCK_DGRAM, 0);
@@ -63,7 +63,7 @@ fn copy() {
     std::fs::copy("/proc/self/exe", "running").expect("there is room for a copy");
 }
 
-/// What execve of the copy comes to, when it does not run.
+/// The result of execve of the copy while it does not run.
 unsafe fn execute() {
     unsafe {
         let arguments = [COPY.as_ptr(), ptr::null()];

@@ -78,7 +78,7 @@ fn ended(what: &str, soft: u64, before: impl FnOnce()) {
     );
 }
 
-/// What a debugger reads of the file: its kinds of notes, the registers' place, and the memory.
+/// The parts of the file that a debugger reads: its kinds of notes, the registers' place, and the memory.
 fn examine() {
     let mut file = fs::File::open("core").expect("a core file");
     let data = file.metadata().expect("of an open file");
@@ -141,7 +141,7 @@ fn examine() {
     }
 }
 
-/// What the parent is told.
+/// The wait status that the parent sees.
 unsafe fn told() {
     // SAFETY: the child ends by a signal; the structure is whole.
     unsafe {

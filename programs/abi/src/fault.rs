@@ -1,4 +1,4 @@
-//! What a handler learns of a fault: the signal, its code, the address.
+//! Faults as a handler sees them: the signal, its code, the address.
 
 use std::io::Write;
 use std::mem;

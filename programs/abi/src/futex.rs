@@ -132,7 +132,7 @@ unsafe fn futex6(
     }
 }
 
-/// What a lock's word holds, in words.
+/// A lock's word, as text.
 fn held(word: &AtomicU32) -> String {
     let word = word.load(SeqCst);
     let owner = match word & TID {

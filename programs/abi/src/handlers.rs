@@ -296,7 +296,7 @@ unsafe fn children() {
     }
 }
 
-/// Who may claim what of a signal's origin.
+/// The values of `si_code` that a sender may choose.
 unsafe fn codes() {
     unsafe {
         let (own, thread) = (libc::getpid(), libc::syscall(libc::SYS_gettid) as c_int);

@@ -1,4 +1,4 @@
-//! What tests of vector registers share: processes that hold theirs while others run.
+//! Helpers of tests of vector registers: processes that hold theirs while others run.
 
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 /// More processes than there are CPUs.
 pub const MANY: u32 = 12;
 
-/// What processes see of each other: how many have their registers, and whether they shall let go.
+/// State that the processes share: how many have their registers, and whether they shall let go.
 pub struct Shared {
     pub ready: AtomicU32,
     pub go: AtomicU32,

@@ -1,4 +1,4 @@
-//! Whom a thread acts as: that is its own, not its process's.
+//! User and group IDs: a thread has its own, not its process's.
 
 use std::fs;
 use std::mem;
@@ -12,7 +12,7 @@ use crate::{error, in_child, path, tell, tell_end};
 
 /// A user and a group that nobody else is.
 const USER: u32 = 1234;
-/// What leaves an identity as it is.
+/// The argument that leaves an ID as it is.
 const SAME: u32 = u32::MAX;
 
 /// Runs this part.
@@ -65,7 +65,7 @@ fn line(tid: i32, name: &str) -> String {
     line.unwrap_or_default().replace('\t', " ")
 }
 
-/// What the current thread can do as root.
+/// Whether the current thread may open root's file.
 fn tell_open(who: &str) {
     match fs::read("private") {
         Ok(_) => println!("{who}: opened"),
@@ -99,7 +99,7 @@ fn users() {
     beside(change, look, back);
 }
 
-/// The library's call has every thread change whom it acts as.
+/// The library's call changes the IDs of every thread.
 fn all() {
     println!("the library's setresuid");
     // SAFETY: these take numbers.
@@ -229,7 +229,7 @@ fn signals() {
     }
 }
 
-/// A new thread and a new process act as who makes them.
+/// A new thread and a new process have the IDs of their maker.
 fn heirs() {
     println!("made by a thread");
     beside(
@@ -269,7 +269,7 @@ fn program() {
     beside(begin, |_| {}, || {});
 }
 
-/// What such a program tells.
+/// The output of such a program.
 pub fn after_exec() {
     // SAFETY: this takes nothing.
     println!("  acts as {}", unsafe { libc::geteuid() });

@@ -1,5 +1,5 @@
-//! Locks that the kernel hands on, among threads of several priorities: who has one inherits the highest of those who wait, and
-//! that one gets it next.
+//! Locks that the kernel hands on, among threads of several priorities: the owner inherits the highest
+//! of the waiters' priorities, and that waiter gets the lock next.
 
 use std::fs;
 use std::sync::Mutex;
@@ -158,7 +158,7 @@ unsafe fn by_priority() {
     }
 }
 
-/// Who has a lock waits for another.
+/// The owner of a lock waits for another.
 unsafe fn in_a_chain() {
     unsafe {
         let [first, second, third] = &[const { AtomicU32::new(0) }; 3];
@@ -208,7 +208,7 @@ fn becomes(thread: i32, wanted: &str) -> bool {
     })
 }
 
-/// Who waits waits no longer.
+/// A waiter gives up.
 unsafe fn given_up() {
     unsafe {
         let word = &AtomicU32::new(0);

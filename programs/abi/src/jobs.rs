@@ -416,7 +416,7 @@ unsafe fn orphaned() {
     }
 }
 
-/// What a parent sees of stops.
+/// Stops as a parent sees them.
 unsafe fn stopped() {
     unsafe {
         // In its parent's group, which may be orphaned, the terminal's stops would do nothing.

@@ -109,7 +109,7 @@ fn contended() {
     println!("locked {} times", COUNT.load(Relaxed));
 }
 
-/// Who waited and was let go on, but did not run yet, waits for nobody any more: to wait for it is no circle.
+/// A waiter that got its lock but has not run yet waits for nobody: waiting for it is no deadlock.
 fn circles(file: c_int) {
     const ROUNDS: usize = 100;
     let mut done = 0;
@@ -193,7 +193,7 @@ extern "C" fn give_back(signal: c_int, info: *mut libc::siginfo_t, _: *mut libc:
     }
 }
 
-/// Leases: who may have one, and what comes of an open by somebody else.
+/// Leases: who may have one, and the effect of an open by another process.
 fn leases() {
     let relaxed = std::sync::atomic::Ordering::Relaxed;
     // SAFETY: every pointer passed is that of a live value of the right kind.
@@ -277,7 +277,7 @@ fn told_of_data() {
     }
 }
 
-/// Signals of a socket: of room only to who lacked it.
+/// Signals of a socket: room is signalled only to a writer that lacked it.
 fn told_of_room() {
     let relaxed = std::sync::atomic::Ordering::Relaxed;
     for kind in [libc::SOCK_STREAM, libc::SOCK_SEQPACKET] {

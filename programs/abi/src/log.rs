@@ -148,7 +148,7 @@ unsafe fn text() {
     }
 }
 
-/// What anybody may do.
+/// The log as an unprivileged user sees it, for both values of dmesg_restrict.
 unsafe fn rights() {
     let restrict = |value: &str| fs::write("/proc/sys/kernel/dmesg_restrict", value).is_ok();
     let before = fs::read_to_string("/proc/sys/kernel/dmesg_restrict").unwrap_or_default();
@@ -172,7 +172,7 @@ unsafe fn rights() {
     restrict(before.trim());
 }
 
-/// Who reads at the end waits for more.
+/// A reader at the end waits for more.
 unsafe fn waiting() {
     unsafe {
         let log = open(O_RDONLY);

@@ -1,4 +1,4 @@
-//! What system calls do at their edges: errors, partial transfers, signals, mappings.
+//! System calls at their edges: errors, partial transfers, signals, mappings.
 //!
 //! Each part prints lines that are the same on any kernel that does as Linux does. The tests compare them with Linux's.
 

@@ -125,7 +125,7 @@ unsafe fn numbers(family: c_int, kind: c_int, level: c_int, name: c_int) {
     }
 }
 
-/// What only a connection can tell.
+/// Options that only a connection has.
 unsafe fn connected() {
     unsafe {
         for family in [AF_INET, AF_INET6] {
@@ -156,7 +156,7 @@ unsafe fn pieces() {
             receive("no more", to, 64, MSG_DONTWAIT);
             tell("cork", set(from, IPPROTO_UDP, UDP_CORK, 1));
             tell("piece", send(from, b"four ", 0));
-            // What follows goes where the first went.
+            // The rest goes where the first went.
             tell("piece", send_to(from, b"five", family, ip, own));
             receive("nothing yet", to, 64, MSG_DONTWAIT);
             tell("uncork", set(from, IPPROTO_UDP, UDP_CORK, 0));
@@ -254,7 +254,7 @@ unsafe fn times() {
     }
 }
 
-/// Who is at the other end.
+/// Identities of peers.
 unsafe fn peers() {
     unsafe {
         let [a, b] = pair(SOCK_STREAM);
@@ -332,7 +332,7 @@ unsafe fn beside(what: &str, file: c_int) {
     }
 }
 
-/// What options do that only two ends see.
+/// Effects of options that only two ends can show.
 unsafe fn effects() {
     const LOCAL: u32 = 0x7f00_0001;
     unsafe {

@@ -55,7 +55,7 @@ impl Pair {
         }
     }
 
-    /// What the slave wrote has come to the master when the call returns; only Linux takes a moment.
+    /// Output of the slave has reached the master when the call returns; only Linux takes a moment.
     unsafe fn wait(&self) {
         let mut entry = libc::pollfd {
             fd: self.master,
@@ -207,7 +207,7 @@ impl Pair {
         }
     }
 
-    /// What is typed at the master: echo, flow.
+    /// Input at the master: echo, flow control.
     unsafe fn typed(&self) {
         unsafe {
             self.type_in(b"a");

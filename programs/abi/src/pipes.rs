@@ -29,7 +29,7 @@ fn write(file: c_int, length: usize) -> i64 {
     unsafe { libc::write(file, bytes.as_ptr().cast(), length) as i64 }
 }
 
-/// What poll says of a descriptor at once.
+/// The events that poll reports of a descriptor at once.
 pub fn ready(what: &str, file: c_int, events: c_short) {
     let mut entry = pollfd {
         fd: file,
@@ -341,7 +341,7 @@ unsafe fn events() {
     }
 }
 
-/// What was a member leaves nothing behind: neither when the set is closed first, nor when the member is.
+/// A former member leaves nothing behind, whether the set or the member is closed first.
 unsafe fn forgotten() {
     unsafe {
         const TIMES: usize = 20_000;
@@ -377,7 +377,7 @@ fn tell_kept(what: &str, bytes: i64) {
     println!("memory kept {what}: {}", bytes > 4 << 20);
 }
 
-/// Sets that ask to be woken alone: an event wakes one of those who wait, not all.
+/// Sets with EPOLLEXCLUSIVE: an event wakes one of the waiters, not all.
 unsafe fn alone() {
     unsafe {
         const WAITERS: usize = 4;

@@ -38,7 +38,7 @@ pub fn run() {
             IMA_EXT_0 => println!("{key}: {:#x}", value & ((2 << LAST_BIT) - 1)),
             // By the levels of tables.
             HIGHEST_ADDRESS => println!("{key}: a power of two: {}", value.count_ones() == 1),
-            // What was measured, or that nothing was.
+            // The measured value, or that there is none.
             _ if MISALIGNED.contains(&key) => println!("{key}: {}", (0..=4).contains(&value)),
             _ => println!("{key}: {value}"),
         }

@@ -307,7 +307,7 @@ unsafe fn limits() {
     }
 }
 
-/// What a user may not ask for, and what is no namespace.
+/// Namespaces that a user may not create, and flags that are none.
 unsafe fn namespaces() {
     unsafe {
         let file = libc::open(path(c"/dev/null"), libc::O_RDONLY);

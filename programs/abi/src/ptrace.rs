@@ -89,7 +89,7 @@ unsafe fn set_registers(pid: i32, registers: &Registers) {
     }
 }
 
-/// What wait says of a child, in words.
+/// A wait status, in words.
 pub unsafe fn wait(pid: i32) -> String {
     unsafe {
         let mut status = 0;
@@ -600,7 +600,7 @@ unsafe fn seized() {
     }
 }
 
-/// Who traces ends: what it traced goes on, or ends too.
+/// A tracer ends: its tracees go on, or end too.
 unsafe fn ended_tracer() {
     unsafe {
         for options in [0, libc::PTRACE_O_EXITKILL as usize] {

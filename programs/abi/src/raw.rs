@@ -86,7 +86,7 @@ unsafe fn groups() {
     }
 }
 
-/// What a user may who has no capability.
+/// Operations of a user without capabilities.
 unsafe fn user() {
     unsafe {
         libc::setgroups(0, std::ptr::null());
@@ -140,7 +140,7 @@ unsafe fn show(what: &str, file: c_int, from: usize) {
     }
 }
 
-/// The same without waiting. Of an IPv4 header identification and checksum are left out.
+/// The same without waiting. The identification and checksum of an IPv4 header are left out.
 unsafe fn show_now(what: &str, file: c_int, from: usize) {
     unsafe {
         let mut bytes = [0u8; 2048];
@@ -418,7 +418,7 @@ unsafe fn datagrams() {
     }
 }
 
-/// What nobody takes is told by ICMP.
+/// ICMP reports a packet that nobody takes.
 unsafe fn nobody() {
     unsafe {
         for family in [AF_INET, AF_INET6] {

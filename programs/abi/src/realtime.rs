@@ -1,7 +1,7 @@
-//! The real-time policies: who runs before whom on one CPU.
+//! The real-time policies: the order of threads on one CPU.
 //!
-//! What must come out holds however slow the machine is, but for ordinary threads that get their part after a second: where they
-//! could disturb, a part is tried again.
+//! The expected results hold however slow the machine is, but for ordinary threads that get their part after a second: where
+//! they could disturb, a part is tried again.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::SeqCst};
@@ -226,7 +226,7 @@ unsafe fn yields() {
     }
 }
 
-/// Who is woken and goes before runs at once.
+/// A woken thread of higher priority runs at once.
 unsafe fn wakes() {
     static RAN: AtomicU32 = AtomicU32::new(0);
     unsafe {

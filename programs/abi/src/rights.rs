@@ -1,4 +1,4 @@
-//! What files and mounts allow: set-id bits, read-only and other mounts, changes of the root.
+//! Permissions of files and mounts: set-id bits, read-only and other mounts, changes of the root.
 
 use std::ffi::CStr;
 use std::mem;
@@ -47,7 +47,7 @@ unsafe fn drop_capability(number: u32) {
     }
 }
 
-/// What root may do goes with the capability that it is of, and with no other.
+/// Each privileged operation needs its own capability, and no other.
 unsafe fn capabilities() {
     const CAP_CHOWN: u32 = 0;
     const CAP_DAC_OVERRIDE: u32 = 1;

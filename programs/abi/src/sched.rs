@@ -229,7 +229,7 @@ unsafe fn affinity() {
     }
 }
 
-/// What can be asked of who has ended.
+/// Queries about a thread that has ended.
 unsafe fn ended() {
     unsafe {
         let child = libc::fork();
@@ -298,7 +298,7 @@ unsafe fn ended() {
     }
 }
 
-/// What getrusage(2) refuses.
+/// Arguments that getrusage(2) refuses.
 unsafe fn usage() {
     unsafe {
         tell("of nobody", libc::getrusage(5, &mut mem::zeroed()));

@@ -273,7 +273,7 @@ unsafe fn children() {
     }
 }
 
-/// A signal that would have no effect comes to who waits for it, and is there for who asks later.
+/// A signal without effect reaches a thread that waits for it, and stays pending for a later wait.
 unsafe fn awaited() {
     unsafe {
         mask(libc::SIG_BLOCK, &[SIGCHLD]);

@@ -15,7 +15,7 @@ const FP_MAGIC: u32 = 0x4650_8001;
 const ESR_MAGIC: u32 = 0x4553_5201;
 const EXTRA_MAGIC: u32 = 0x4558_5401;
 
-/// What a handler does to its frame.
+/// Changes that a handler makes to its frame.
 type Damage = unsafe fn(*mut u8);
 
 static DAMAGE: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());

@@ -1,4 +1,4 @@
-//! What sockets do when they are asked for more than bytes: urgent bytes, errors of datagrams, several at once, and what
+//! Sockets beyond plain bytes: urgent bytes, errors of datagrams, several at once, and what
 //! options tell beside what is received.
 
 use std::mem;
@@ -219,7 +219,7 @@ unsafe fn queued(what: &str, file: c_int) {
     }
 }
 
-/// What became of datagrams that nobody took.
+/// Errors of datagrams that nobody received.
 unsafe fn refused() {
     unsafe {
         for (family, level, option) in [
@@ -254,7 +254,7 @@ unsafe fn refused() {
     }
 }
 
-/// What is told beside bytes.
+/// Control messages.
 unsafe fn told() {
     unsafe {
         // Software's time of arrival, and none of hardware.
@@ -390,7 +390,7 @@ unsafe fn ports() {
     }
 }
 
-/// Those that share a port share who connects, and each sender finds the same one.
+/// Sockets that share a port share its connections, and a sender always reaches the same one.
 unsafe fn shared() {
     unsafe {
         for kind in [SOCK_STREAM, SOCK_DGRAM] {
@@ -521,7 +521,7 @@ unsafe fn netlink_ports() {
     }
 }
 
-/// What is an administrator's alone.
+/// Options that need CAP_NET_ADMIN.
 fn administered() {
     const ICMP: c_int = 1;
     // SAFETY: every pointer passed is that of a live value of the right kind.
@@ -551,7 +551,7 @@ fn administered() {
     }
 }
 
-/// Who sent what a connection of Unix sockets receives.
+/// The sender's credentials of data that a Unix connection receives.
 unsafe fn senders() {
     unsafe {
         for kind in [SOCK_STREAM, SOCK_SEQPACKET] {

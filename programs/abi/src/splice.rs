@@ -114,7 +114,7 @@ unsafe fn full_and_empty(bytes: &mut [u8]) {
     }
 }
 
-/// What a socket has no room for stays in the pipe.
+/// Bytes that a socket has no room for stay in the pipe.
 unsafe fn sockets() {
     unsafe {
         let mut ends = [0; 2];

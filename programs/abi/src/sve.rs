@@ -1,6 +1,6 @@
 //! SVE: lengths, and that no register is lost to other programs, signals, forks and tracers.
 //!
-//! What is compared is never held over a system call, after which only V0 to V31 are promised.
+//! Compared values are never held over a system call, after which only V0 to V31 are promised.
 
 use std::arch::asm;
 use std::mem;
@@ -280,7 +280,7 @@ unsafe fn forked(length: usize) {
     tell_end("child after a fork", status);
 }
 
-/// What the handler of SIGUSR1 is to find, and to let go of.
+/// The value that the handler of SIGUSR1 expects, and the state of the processes that it lets go.
 static WANTED: AtomicUsize = AtomicUsize::new(0);
 static LET_GO: AtomicUsize = AtomicUsize::new(0);
 /// The record's length and size, and whether it was in the frame's own room; whether it held what was wanted.

@@ -202,7 +202,7 @@ unsafe fn repeated() {
     }
 }
 
-/// What a program that keeps the time of day right may ask.
+/// Requests of a program that disciplines the clock.
 unsafe fn adjustments() {
     unsafe {
         let adjust = |what: &str, modes: u32, change: &dyn Fn(&mut libc::timex)| {

@@ -1,4 +1,4 @@
-//! Timers and clocks: who is told and how often, clocks of processes and threads, timerfd(2).
+//! Timers and clocks: which thread is told and how often, clocks of processes and threads, timerfd(2).
 
 use std::{mem, ptr};
 
@@ -563,7 +563,7 @@ unsafe fn receives(until: &libc::timespec) -> c_int {
     }
 }
 
-/// What waits for a time of day when that is set.
+/// Sleeps until a time of day while the clock is set.
 unsafe fn follows() {
     unsafe {
         let set = blocked(&[QUEUED]);

@@ -1,4 +1,4 @@
-//! What threads and processes are counted to use: page faults, memory, switches, input and output, and who may see where a
+//! Resource usage of threads and processes: page faults, memory, switches, input and output, and who may see where a
 //! program lies.
 
 use std::io::{Read, Write};
@@ -319,7 +319,7 @@ unsafe fn transfers() {
         let text = fs::read_to_string("/proc/self/io").unwrap_or_default();
         let names = text.lines().filter_map(|line| line.split(':').next());
         println!("{:?}", names.collect::<Vec<_>>());
-        // What a look itself adds is no more than this.
+        // Reading the counters adds no more than this.
         let seen = |what: &str, unit: i64, work: &mut dyn FnMut()| {
             let before = io("/proc/thread-self/io");
             work();
@@ -383,7 +383,7 @@ unsafe fn transfers() {
     }
 }
 
-/// What a thread ran and waited, in ns, and its turns.
+/// The time a thread ran and waited, in ns, and its number of turns.
 fn schedstat(path: &str) -> Vec<u64> {
     let text = fs::read_to_string(path).unwrap_or_default();
     text.split_whitespace()

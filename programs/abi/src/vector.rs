@@ -1,6 +1,6 @@
 //! RISC-V's vectors: who may use them, and that no register is lost to other programs, signals and tracers.
 //!
-//! What is compared is never held over a system call, after which nothing is promised.
+//! Compared values are never held over a system call, after which nothing is promised.
 
 use std::arch::asm;
 use std::mem;
@@ -209,7 +209,7 @@ unsafe fn preempted(shared: &Shared) {
     println!("{kept} of {MANY} kept their registers");
 }
 
-/// What the handler of SIGUSR1 is to find, and to let go of.
+/// The value that the handler of SIGUSR1 expects, and the state of the processes that it lets go.
 static WANTED: AtomicUsize = AtomicUsize::new(0);
 static LET_GO: AtomicUsize = AtomicUsize::new(0);
 /// The record's magic number and size, vl, vtype, vcsr and length, and whether it held what was wanted.

@@ -1,5 +1,5 @@
-//! What is told of files and directories: inotify's events and their order, watches that end by themselves, limits, and
-//! dnotify's signals.
+//! Notification of changes to files and directories: inotify's events and their order, watches that end by
+//! themselves, limits, and dnotify's signals.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

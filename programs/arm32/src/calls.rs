@@ -156,7 +156,7 @@ unsafe fn time() {
         );
         let earlier = i64::from(narrow.tv_sec) * 1_000_000_000 + i64::from(narrow.tv_nsec);
         println!("in order: {}", wide[0] * 1_000_000_000 + wide[1] >= earlier);
-        // What lies above the 32 bits of tv_nsec is padding.
+        // The bits above the 32 of tv_nsec are padding.
         let span = [0i64, 1000 | 0x1234 << 32];
         tell(
             "clock_nanosleep_time64",

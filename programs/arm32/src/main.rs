@@ -1,4 +1,4 @@
-//! What a 32-bit Arm program finds on an arm64 kernel, told the same way by any kernel that does as Linux does.
+//! A 32-bit Arm program on an arm64 kernel. The output is the same on any kernel that behaves as Linux.
 
 mod calls;
 mod faults;

@@ -45,7 +45,7 @@ pub struct Meter<'a> {
 }
 
 impl<'a> Meter<'a> {
-    /// A meter for one row, whose phases `tag` marks for who watches from outside.
+    /// A meter for one row, whose phases `tag` marks for an observer outside the machine.
     pub fn new(run: &Run<'a>, tag: usize) -> Self {
         Self {
             arguments: run.arguments,

@@ -14,7 +14,7 @@ const OVER: u32 = u32::MAX;
 
 /// What the threads share.
 struct Turns<'a> {
-    /// Whose turns these are, one after the other.
+    /// The threads that take turns, in order.
     order: &'a [usize],
     /// For each thread the number of the turn that it now has, counted from 1; 0 while it has none.
     given: [AtomicU32; MOST],

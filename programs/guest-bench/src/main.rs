@@ -24,7 +24,7 @@ use core::panic::PanicInfo;
 /// The status that the guest leaves where something went wrong.
 const FAILURE: u32 = 1;
 
-/// What the first CPU does, with the device tree at `tree`.
+/// The first CPU's work, with the device tree at `tree`.
 extern "C" fn main(tree: usize) -> ! {
     let platform = platform::find(tree);
     uart::set(platform.uart);

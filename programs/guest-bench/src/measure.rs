@@ -12,7 +12,7 @@ const BATCH: u64 = 16;
 const OUTSIDE: usize = 0;
 const TAGS: usize = 1024;
 
-/// What the operations of a sample may take together, in microseconds.
+/// The time that the operations of a sample may take together, in microseconds.
 const LIMIT: u64 = 200;
 
 /// Samples of one thing, in ticks.
@@ -48,7 +48,7 @@ impl Samples {
     }
 }
 
-/// What it takes to look at the clock twice.
+/// The cost of reading the clock twice.
 pub fn overhead() -> u64 {
     (0..SAMPLES).map(|_| elapsed(|| ())).min().unwrap_or(0)
 }

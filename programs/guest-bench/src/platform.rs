@@ -1,4 +1,4 @@
-//! What the device tree says.
+//! The platform as the device tree describes it.
 
 use core::cell::Cell;
 

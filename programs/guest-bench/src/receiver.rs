@@ -10,7 +10,7 @@ static SLEEPS: AtomicBool = AtomicBool::new(false);
 /// When the last SGI was taken; 0 until then.
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 
-/// What the last CPU does.
+/// The last CPU's work.
 pub extern "C" fn receive() -> ! {
     gic::start_interface();
     READY.store(true, Ordering::Release);

@@ -31,6 +31,6 @@ pub fn target(affinity: u64) -> u64 {
 #[inline(always)]
 pub fn send(targets: u64, number: u32) {
     let value = targets | u64::from(number) << 24;
-    // SAFETY: all interrupts are handled; what was written before is seen by who receives it.
+    // SAFETY: all interrupts are handled; the receiver sees earlier writes.
     unsafe { asm!("dsb ishst", "msr s3_0_c12_c11_5, {}", "isb", in(reg) value) };
 }

@@ -37,7 +37,7 @@ pub fn pause(number: u64) {
     }
 }
 
-/// What a loop that waits for another CPU does.
+/// One step of a loop that waits for another CPU.
 #[inline(always)]
 pub fn relax() {
     // SAFETY: a hint.

@@ -1,4 +1,4 @@
-//! Markers for who counts from outside: instructions that change nothing but carry a tag, which the emulator's plugin
+//! Markers for a counter outside the machine: instructions that change nothing but carry a tag, which the emulator's plugin
 //! sees.
 
 use std::arch::asm;

@@ -8,7 +8,7 @@ use crate::random::Random;
 /// Where guests have their memory, and how much.
 pub const MEMORY: u64 = 0x4000_0000;
 pub const LEN: usize = 1 << 20;
-/// What is left inaccessible behind memory.
+/// The inaccessible bytes behind memory.
 const GUARD: usize = 1 << 16;
 /// Where guests have the interrupt controller.
 pub const DISTRIBUTOR: u64 = 0x0800_0000;
@@ -68,7 +68,7 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Zeroes. What lies behind cannot be written, so that a request that begins near the end harms nobody.
+    /// Zeroed memory, followed by inaccessible pages, so that a request that begins near the end does no harm.
     pub fn new(len: usize) -> Self {
         let mapped = len + GUARD;
         let (rights, flags) = (

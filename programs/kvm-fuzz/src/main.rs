@@ -1,5 +1,5 @@
 //! Throws random requests, and random guests, at KVM: `kvm-fuzz SEED ROUNDS`. Nothing that they do may hurt the kernel,
-//! or leave anything behind. What is printed does not depend on what they did.
+//! or leave anything behind. The output does not depend on what they did.
 
 mod code;
 mod guests;

@@ -4,7 +4,7 @@
 pub struct Random(u64);
 
 impl Random {
-    /// Of a seed.
+    /// The generator that begins with `seed`.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }

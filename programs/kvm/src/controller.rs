@@ -210,7 +210,7 @@ global_asm!(
     "   ldr x22, =0x0a000000",
     "   adr x0, 9f",
     "   msr vbar_el1, x0",
-    // What the controller says of itself.
+    // The controller's identification.
     "   ldr w0, [x21, #0]",
     "   str w0, [x20, #0]",
     "   ldr w0, [x21, #4]",
@@ -257,7 +257,7 @@ global_asm!(
     "   mov x0, #1",
     "   msr cntv_ctl_el0, x0",
     "   isb",
-    // What is pending ends the wait, and is taken behind it.
+    // A pending interrupt ends the wait, and is taken behind it.
     "1: wfi",
     "   msr daifclr, #2",
     "   isb",

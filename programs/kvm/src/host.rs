@@ -1,4 +1,4 @@
-//! What the parts share: requests as they are, memory, and machines with one small guest.
+//! Helpers of all parts: raw requests, memory, and machines with one small guest.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -154,7 +154,7 @@ pub fn eventfd() -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-/// What an eventfd counted.
+/// The count of an eventfd.
 pub fn count(fd: &OwnedFd) -> u64 {
     let mut value = 0u64;
     // SAFETY: eight bytes are there.

@@ -1,4 +1,4 @@
-//! What a guest's ID registers read as, of the CPU model that this runs on.
+//! A guest's ID registers on the CPU model that this runs on.
 
 use kvm_bindings::{KVM_ARM_VCPU_PTRAUTH_ADDRESS, KVM_ARM_VCPU_PTRAUTH_GENERIC, KVM_ARM_VCPU_SVE};
 use kvm_ioctls::Kvm;

@@ -154,7 +154,7 @@ pub fn tell(kvm: &Kvm) {
     bench.tables();
 }
 
-/// What comes of a message.
+/// The interrupt that results from a message.
 fn signal(vm: &VmFd, doorbell: u64, flags: u32, device: u32, event: u32) -> String {
     let message = [
         doorbell as u32,

@@ -12,7 +12,7 @@ const CREATE_VM: u64 = 0xae01;
 const CREATE_VCPU: u64 = 0xae41;
 const IRQFD: u64 = 0x4020_ae76;
 const IOEVENTFD: u64 = 0x4040_ae79;
-/// Of both: the end of an assignment.
+/// The flag of both that ends an assignment.
 const IRQFD_END: u32 = 1;
 const IOEVENTFD_END: u32 = 4;
 

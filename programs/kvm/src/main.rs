@@ -1,4 +1,4 @@
-//! What a monitor sees of KVM at its edges: errors, registers and exits. It prints the same on every kernel that has KVM.
+//! KVM at its edges, as a VMM sees it: errors, registers and exits. It prints the same on every kernel that has KVM.
 
 mod calls;
 mod controller;

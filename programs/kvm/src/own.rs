@@ -16,7 +16,7 @@ const RUN: usize = 0xae80;
 const ROUNDS: usize = 200;
 const WORK: usize = 200_000;
 
-/// What the guest executes, as the beginning of its memory.
+/// The guest's code, as the beginning of its memory.
 pub fn guest() -> &'static [u32] {
     code!(own_start, own_end)
 }

@@ -10,7 +10,7 @@ use crate::host::{self, LEN, MEMORY, PAGE, call, machine, pass, peek, poke, slot
 const GET_LOG: u64 = 0x4010_ae42;
 const CLEAR_LOG: u64 = 0xc018_aec0;
 const ENABLE: u64 = 0x4068_aea3;
-/// What the guest reads and writes, in its memory.
+/// The offset in its memory of the data that the guest reads and writes.
 const DATA: usize = 0x8000;
 /// Slots besides its code's.
 const LOGGED: u64 = 0x5000_0000;

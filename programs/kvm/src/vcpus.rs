@@ -1,4 +1,4 @@
-//! What a monitor says of a virtual CPU, what it is told, and what its guest asks for: attributes, versions of PSCI, signals,
+//! Settings of a virtual CPU, its reports, and requests of its guest: attributes, versions of PSCI, signals,
 //! statistics, calls, and the state of another CPU's interrupts.
 
 use std::arch::global_asm;
@@ -182,7 +182,7 @@ fn run_delay() -> u64 {
     field.and_then(|field| field.parse().ok()).expect("a delay")
 }
 
-/// What is stolen is what the virtual CPU's thread waited, in its guest and outside.
+/// Stolen time is the time that the virtual CPU's thread waited to run, in its guest and outside.
 fn stolen(vcpu: &mut VcpuFd, base: *mut u8) {
     const TOLD: usize = 0x9008;
     host::stay();

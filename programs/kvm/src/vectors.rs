@@ -151,7 +151,7 @@ fn list() -> RegList {
     RegList::new(500).expect("a list")
 }
 
-/// What there is of the registers that not all guests have.
+/// Which of the optional registers exist.
 fn registers(vcpu: &VcpuFd) {
     let mut names = list();
     println!("registers: {:?}", vcpu.get_reg_list(&mut names));

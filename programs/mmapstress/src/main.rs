@@ -1,6 +1,6 @@
 //! `mmapstress [PROCESSES [ROUNDS]]`: processes map parts of one file at random, write to the pages that each of them
 //! owns, check those of the others, let the file grow, and unmap again, whole and in parts. In the end all pages must hold
-//! what was written last. The idea is that of LTP's `mmapstress01`; what is printed does not depend on who ran when.
+//! what was written last. The idea is that of LTP's `mmapstress01`; the output does not depend on the order of execution.
 
 use std::env;
 use std::fs::{self, File, OpenOptions};
@@ -33,7 +33,7 @@ fn main() -> io::Result<()> {
         .truncate(true)
         .open(path)?;
     file.set_len((FIRST_PAGES * PAGE) as u64)?;
-    // What each page should hold: its owner counts here, before it writes the page.
+    // The expected content of each page: its owner counts here, before it writes the page.
     let counts = map(-1, 0, MOST_PAGES * size_of::<u32>())?;
     // SAFETY: shared memory of that size, zeroed, that stays mapped.
     let counts = unsafe { std::slice::from_raw_parts(counts.cast::<AtomicU32>(), MOST_PAGES) };
@@ -87,7 +87,7 @@ const fn place(word: usize) -> usize {
     word * (PAGE / WORDS)
 }
 
-/// What the words of a page hold after so many writes.
+/// The words of a page after so many writes.
 fn content(page: usize, count: u32) -> u32 {
     if count == 0 {
         0

@@ -1,4 +1,4 @@
-//! Work for rayon's threads and tokio's tasks. What is printed is the same whatever order they run in.
+//! Work for rayon's threads and tokio's tasks. The output is the same whatever order they run in.
 
 use std::io;
 use std::process::Stdio;

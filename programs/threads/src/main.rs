@@ -1,4 +1,4 @@
-//! Eight threads at work together. What is printed is the same whatever order they run in.
+//! Eight threads at work together. The output is the same whatever order they run in.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};

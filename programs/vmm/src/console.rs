@@ -26,7 +26,7 @@ const READY: u32 = 1 << 5;
 /// The device's state.
 #[derive(Default)]
 pub struct Uart {
-    /// What the guest sends is its log: it goes to standard error.
+    /// The guest's output is its log, and goes to standard error.
     pub is_log: bool,
     input: VecDeque<u8>,
     kept: [u32; 6],

@@ -1,4 +1,4 @@
-//! What answers where no memory is: the console, virtio devices, and the status register.
+//! The devices at addresses without memory: the console, virtio devices, and the status register.
 
 use std::io::Read;
 use std::sync::atomic::{AtomicU8, Ordering};

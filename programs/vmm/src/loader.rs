@@ -10,12 +10,12 @@ use crate::memory::{self, Memory};
 
 /// Where a flat image starts, from the start of memory: as old Linux Images, and as QEMU loads one.
 const FLAT_OFFSET: u64 = 0x8_0000;
-/// What is left free behind a flat image, which does not say how much zeroed memory follows it.
+/// The space left free behind a flat image, which does not say how much zeroed memory follows it.
 const FLAT_ROOM: u64 = 4 << 20;
 /// The most that a device tree may take, and its alignment: Linux's boot protocol.
 const TREE_ROOM: u64 = 2 << 20;
 
-/// What stands where.
+/// The addresses of the loaded parts.
 pub struct Loaded {
     /// Where the kernel is entered.
     pub entry: u64,

@@ -11,7 +11,7 @@ const MAX_VCPUS: u32 = 512;
 const USAGE: &str = "vmm [--vcpus N] [--memory SIZE] [--initrd FILE] [--append PARAMS] [--disk FILE]... \
      [--vsock PATH] [--log] [--stats] [--pin] [--no-reboot] KERNEL";
 
-/// What to run.
+/// The guest to run.
 #[derive(Debug)]
 pub struct Options {
     /// How many virtual CPUs, 1 to 512.

@@ -1,5 +1,6 @@
-//! Phases of what a guest does, for who counts: a line of its console that is `phase` and a number begins one. The exits so far are told
-//! then, and a marker is executed: an instruction that changes nothing but carries a tag, which the emulator's plugin sees.
+//! Phases of a guest's work, for a counter outside: a line of its console that is `phase` and a number begins one. The
+//! exits so far are printed then, and a marker is executed: an instruction that changes nothing but carries a tag, which the
+//! emulator's plugin sees.
 
 use std::arch::{asm, global_asm};
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use anyhow::Result;
 
 use crate::stats::{self, Stats};
 
-/// What such a line begins with.
+/// The beginning of such a line.
 const START: &[u8] = b"phase ";
 /// The tag of phase 0: those below are of whoever starts the monitor.
 const FIRST: u32 = 256;
@@ -44,7 +45,7 @@ pub struct Phases {
 }
 
 impl Phases {
-    /// Of a guest whose virtual CPUs have these counters.
+    /// The phases of a guest whose virtual CPUs have these counters.
     pub fn new(counters: Arc<[Stats]>) -> Self {
         let line = Vec::new();
         Self { counters, line }

@@ -1,4 +1,4 @@
-//! What the kernel counted of virtual CPUs (KVM_GET_STATS_FD): their exits by kind, among others.
+//! The kernel's statistics of virtual CPUs (KVM_GET_STATS_FD), exits by kind among them.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,7 +22,7 @@ const LEN: usize = 16 << 10;
 pub struct Stats(File);
 
 impl Stats {
-    /// Of this one.
+    /// Opens the statistics of this virtual CPU.
     pub fn of(vcpu: &VcpuFd) -> Result<Self> {
         // SAFETY: the request takes no argument.
         let file = unsafe { libc::ioctl(vcpu.as_raw_fd(), GET_STATS_FD as _, 0) };

@@ -23,7 +23,7 @@ const fn core_register(offset: usize) -> u64 {
     KVM_REG_ARM64 | KVM_REG_SIZE_U64 | KVM_REG_ARM_CORE as u64 | offset as u64 / 4
 }
 
-/// What a virtual CPU gets where there is such a thing: the capability that tells so, and the feature.
+/// Optional features of a virtual CPU: the capability that reports each, and its feature number.
 const OFFERED: [(u32, u32); 3] = [
     (KVM_CAP_ARM_SVE, KVM_ARM_VCPU_SVE),
     (KVM_CAP_ARM_PTRAUTH_ADDRESS, KVM_ARM_VCPU_PTRAUTH_ADDRESS),

@@ -1,4 +1,4 @@
-//! What some of the choices do.
+//! Effects of some of the choices.
 
 use std::ffi::CStr;
 use std::{mem, ptr};

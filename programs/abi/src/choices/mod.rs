@@ -44,7 +44,7 @@ const IT: &CStr = c"/tmp/it";
 const TWO: &CStr = c"/tmp/two";
 const NONE: &CStr = c"/tmp/none";
 
-/// What became of a call.
+/// The outcome of a call.
 fn outcome(result: c_long) -> String {
     match result {
         -1 => error().to_owned(),
@@ -117,7 +117,7 @@ unsafe fn futexes() {
             };
             libc::syscall(libc::SYS_futex, word, operation, 0, second, other, third)
         };
-        // What no other waits for: those that lock are left out, but for the kinds that refuse a clock.
+        // Operations that nobody else waits for: those that lock are left out, but for the kinds that refuse a clock.
         numbers("futex", 6, |operation| futex(operation, 0));
         table("futex", [9, 10, 12, 14, 15, 16].into_iter(), |operation| {
             futex(operation, 1)

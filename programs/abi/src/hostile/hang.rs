@@ -1,4 +1,4 @@
-//! What would hang the machine: signals that somebody is sent while the kernel is at work on him, and timers that are due
+//! Attempts to hang the machine: signals to a process while the kernel works on it, and timers that are due
 //! again before their interrupt is over.
 
 use std::{mem, ptr};
@@ -46,7 +46,7 @@ unsafe fn death(signal: c_int) {
             libc::setuid(USER);
             if libc::fork() == 0 {
                 libc::prctl(libc::PR_SET_PDEATHSIG, signal);
-                // For its parent, and for who takes it over.
+                // For its parent, and for the process that adopts it.
                 let own = [libc::getpid(); 2];
                 libc::write(ends[1], own.as_ptr().cast(), 8);
                 loop {

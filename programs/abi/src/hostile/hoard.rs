@@ -70,7 +70,7 @@ unsafe fn threads() {
         tell("processes", libc::setrlimit(libc::RLIMIT_NPROC, &most));
         become_user();
     }
-    // What a pidfd keeps of a process that was waited for is none.
+    // A pidfd keeps no slot of a process that was waited for.
     let gone = (0..20).take_while(|_| unsafe { ended_with_pidfd() });
     println!("processes that ended: {}", gone.count());
     let stays = || {
@@ -104,7 +104,7 @@ unsafe fn ended_with_pidfd() -> bool {
     }
 }
 
-/// Who becomes a user with too many processes begins no program.
+/// A process that becomes a user with too many processes cannot execute a program.
 unsafe fn programs() {
     let ready = pipe();
     let stay = || unsafe {

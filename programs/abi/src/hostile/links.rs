@@ -38,7 +38,7 @@ unsafe fn open(what: &str, path: &CStr, flags: i32) {
     unsafe { libc::close(file) };
 }
 
-/// What the user may give a second name.
+/// Files that the user may link.
 unsafe fn hard_links() {
     fs::write("program", "").expect("a fresh file");
     fs::write("open", "").expect("a fresh file");

@@ -174,7 +174,7 @@ unsafe fn trees() {
     umount("expired before", c"a/below", MNT_EXPIRE);
 }
 
-/// What is used after its mount went.
+/// Files that are used after their mount went.
 unsafe fn later() {
     mount("a file system", c"none", c"c", 0);
     fs::create_dir_all("c/deep/er").expect("a mount");

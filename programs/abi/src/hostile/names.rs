@@ -86,7 +86,7 @@ fn bind(dice: &mut Dice) {
     }
 }
 
-/// What a walk through the tree finds.
+/// The result of a walk through the tree.
 #[derive(Default)]
 struct Found {
     faults: Vec<&'static str>,

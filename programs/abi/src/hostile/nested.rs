@@ -1,4 +1,4 @@
-//! What nests as deep and as often as a program likes: sets of epoll, and keyrings.
+//! Objects that nest as deep and as often as a program likes: epoll sets and keyrings.
 
 use std::ptr;
 
@@ -138,7 +138,7 @@ unsafe fn ways() {
     }
 }
 
-/// What was ready once is on every list above it, by all ways.
+/// A file that was ready once is on the ready list of every set above it.
 unsafe fn stale() {
     unsafe {
         let event = libc::eventfd(0, 0);

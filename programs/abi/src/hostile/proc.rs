@@ -7,7 +7,7 @@ use std::path::Path;
 use super::USER;
 use crate::{error, in_child, tell, tell_end, tell_ok};
 
-/// Members of a process's directory that only who may trace it reads, and some that everybody does.
+/// Files of a process's directory that only a permitted tracer may read, and some that everybody may.
 const MEMBERS: [&str; 22] = [
     "auxv",
     "clear_refs",

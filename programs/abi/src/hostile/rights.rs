@@ -201,7 +201,7 @@ unsafe fn circles() {
     }
 }
 
-/// What somebody can still receive stays.
+/// Files that somebody can still receive stay open.
 unsafe fn reachable() {
     unsafe {
         let ([a, b], [c, d], [reader, writer]) = (pair(SOCK_STREAM), pair(SOCK_STREAM), pipe());
@@ -268,7 +268,7 @@ fn leaked() {
     );
 }
 
-/// What one user keeps on their way is no other's.
+/// Files that one user keeps in flight are not charged to another.
 fn kept() {
     let [ready, tell_ready] = pipe();
     let [go, tell_go] = pipe();

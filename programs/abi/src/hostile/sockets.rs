@@ -221,7 +221,7 @@ fn free() -> i64 {
     word.and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
-/// What waited in sockets is free again once those who had them are gone.
+/// Memory queued in sockets is free again once their owners are gone.
 unsafe fn memory() {
     const WITHIN: i64 = 24 << 10;
     let before = free();

@@ -1,5 +1,5 @@
-//! A program that a more privileged user owns (set-user-ID): who traces it, shares with it, prepares what it finds, or chose
-//! the signal that its end sends, gets nothing of its privileges.
+//! A set-user-ID program of a more privileged user: a process that traces it, shares with it, prepares its environment, or
+//! chose the signal that its end sends, gains none of its privileges.
 
 use std::ffi::{CStr, CString};
 use std::fs;
@@ -41,7 +41,7 @@ pub fn run() {
     }
 }
 
-/// What the program does that is executed.
+/// The work of the program that is executed.
 fn victim(act: &str, argument: Option<String>) {
     // SAFETY: every pointer passed is that of a live value of the right kind.
     unsafe {
@@ -216,7 +216,7 @@ unsafe fn opened_before() {
             println!("/proc/self/{name} opened before");
             in_child(|| {
                 become_user();
-                // Who changed its identity is not shown to itself by way of files of root's.
+                // After a change of IDs the process's own /proc files are root's, unless it is dumpable.
                 libc::prctl(libc::PR_SET_DUMPABLE, 1);
                 let writes = name == "mem";
                 let file = fs::OpenOptions::new()
@@ -330,7 +330,7 @@ unsafe fn tell_memory(child: i32) {
     println!("  memory: {}", if refused { error() } else { "open" });
 }
 
-/// What the user may do with what runs as root: root's own program, and a privileged one that the user began.
+/// The user's access to processes of root: root's own program, and a privileged one that the user began.
 unsafe fn of_others() {
     unsafe {
         println!("root's program");
@@ -407,7 +407,7 @@ fn write(file: &str) -> i32 {
     fs::write(file, "name").map_or(-1, |()| 0)
 }
 
-/// What may not be read is not read as memory either.
+/// A program that may not be read is not read as memory either.
 unsafe fn unreadable() {
     unsafe {
         in_child(|| {
@@ -436,12 +436,12 @@ unsafe fn unreadable() {
     }
 }
 
-/// What the user's own memory holds instead.
+/// The content of the user's own memory instead.
 const OLD: u8 = 1;
 /// At the same address in every program made of this file, unless it may lie anywhere (RISC-V).
 static SECRET: AtomicU8 = AtomicU8::new(0);
 
-/// While one program makes place for the other, nobody reads the new one's memory who may not.
+/// While execve replaces a program, nobody without permission reads the new one's memory.
 unsafe fn window() {
     const TRIES: usize = 6;
     unsafe {

@@ -22,7 +22,7 @@ pub fn create(meter: &mut Meter) -> Measured {
     meter.batches(THREADS, || Ok(()), || (0..THREADS).try_for_each(|_| once()))
 }
 
-/// Whose turn it is.
+/// The values of the turn word: the thread whose turn it is.
 const NEAR: u32 = 0;
 const FAR: u32 = 1;
 const OVER: u32 = 2;

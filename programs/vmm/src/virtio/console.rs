@@ -15,7 +15,7 @@ use crate::phases::Phases;
 pub struct Console {
     /// Input that the guest has no buffer for yet.
     input: VecDeque<u8>,
-    /// What is looked for in what the guest sends.
+    /// Phases, whose marks are looked for in the guest's output.
     phases: Option<Phases>,
 }
 

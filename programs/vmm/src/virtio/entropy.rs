@@ -17,7 +17,7 @@ const MOST: u64 = 4096;
 pub struct Entropy(File);
 
 impl Entropy {
-    /// Of what the host has.
+    /// Uses the host's source of random numbers.
     pub fn new() -> Result<Self> {
         let path = "/dev/urandom";
         Ok(Self(File::open(path).context(path)?))

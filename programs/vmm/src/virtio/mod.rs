@@ -1,5 +1,5 @@
 //! virtio devices over MMIO (Virtual I/O Device 1.2, 4.2): the registers by which a driver sets one up, its queues, and its
-//! interrupt. What a device does with its buffers is its own file's.
+//! interrupt. Each device handles its buffers in a file of its own.
 
 mod block;
 mod console;
@@ -30,7 +30,7 @@ const QUEUE_LEN: u16 = 256;
 /// A guest's buffers: some that it wrote, then some to write.
 pub type Chain<'a> = DescriptorChain<&'a Memory>;
 
-/// What is behind the registers.
+/// The device behind the registers.
 pub trait Device: Send {
     /// Its number in the specification, section 5.
     fn kind(&self) -> u32;

@@ -31,16 +31,16 @@ const SHUTDOWN: u16 = 4;
 const DATA: u16 = 5;
 const CREDIT_UPDATE: u16 = 6;
 const CREDIT_REQUEST: u16 = 7;
-/// Of a shutdown: its sender will send no more; with the bit below it takes no more either.
+/// A flag of a shutdown: its sender sends no more. `BOTH`: it receives no more either.
 const SENDS_NO_MORE: u32 = 2;
 const BOTH: u32 = 3;
-/// What each side may send before the other took it, and the most of it in one packet.
+/// The bytes that each side may have in flight, and the most in one packet.
 const WINDOW: u32 = 64 << 10;
 const PIECE: usize = 4096;
 /// How long a program of the host may leave data in its full socket before it loses the stream.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What comes from the host's side of a stream; nothing means its end.
+/// Data from the host's side of a stream; none means its end.
 pub struct Arrival {
     /// Which stream.
     pub source: u64,
@@ -48,7 +48,7 @@ pub struct Arrival {
     pub bytes: Vec<u8>,
 }
 
-/// What may still be sent to the guest.
+/// The bytes that may still be sent to the guest.
 #[derive(Default)]
 struct Credit {
     /// Bytes sent; the guest's room and what it took of them; whether the stream is over.
@@ -107,7 +107,7 @@ pub struct Vsock {
 }
 
 impl Vsock {
-    /// Joins streams to sockets whose names begin with `path`. What they send goes to `arrivals`.
+    /// Joins streams to sockets whose names begin with `path`. Their data goes to `arrivals`.
     pub fn new(path: String, arrivals: SyncSender<Arrival>) -> Self {
         Self {
             path,
