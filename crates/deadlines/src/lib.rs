@@ -1,5 +1,5 @@
-//! What is due when: a heap, whose members can be taken out wherever they stand. Coming and going costs steps by the logarithm
-//! of how many there are.
+//! Deadlines: a heap whose members can be removed wherever they stand. Insertion and removal take a number of steps that is
+//! logarithmic in the number of members.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -7,7 +7,7 @@ extern crate alloc;
 
 use alloc::vec::Vec;
 
-/// What is due, the earliest first, of one time in the order in which it came.
+/// Members by due time, the earliest first; those of the same time in the order in which they came.
 pub struct Deadlines<T> {
     /// No member is due before the one at half its index.
     heap: Vec<Member<T>>,
@@ -32,7 +32,7 @@ impl<T> Member<T> {
     }
 }
 
-/// What a member is taken out by.
+/// The handle by which a member is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
     place: usize,

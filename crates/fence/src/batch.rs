@@ -57,7 +57,7 @@ pub enum Extent<'a> {
 /// A fence that is owed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fence<'a> {
-    /// By whom.
+    /// The CPUs that must fence.
     pub reach: Reach,
     /// The addresses that it covers.
     pub extent: Extent<'a>,

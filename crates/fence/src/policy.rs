@@ -21,7 +21,7 @@ pub enum Reach {
 /// New kernel mappings (`fence.kernel`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernel {
-    /// None; whoever traps on one fences then.
+    /// None; a CPU that traps on one fences then.
     Lazy,
     /// One on every CPU after each.
     Preventive,

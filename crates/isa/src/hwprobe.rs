@@ -20,7 +20,7 @@ pub enum Misaligned {
     Unsupported = 4,
 }
 
-/// What programs may know of some harts.
+/// The facts about some harts that programs may know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// mvendorid, marchid and mimpid (SBI base extension); [`u64::MAX`] where harts differ.

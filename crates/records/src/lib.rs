@@ -23,7 +23,7 @@ pub struct Place {
     at: u64,
 }
 
-/// What is at a place.
+/// The result of a look-up at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// Nothing yet.
@@ -107,7 +107,7 @@ impl<const BYTES: usize> Records<BYTES> {
         };
     }
 
-    /// What is at a place.
+    /// Looks at a place.
     pub fn look(&self, place: Place) -> Found {
         if place < self.first {
             return Found::Gone;

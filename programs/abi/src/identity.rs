@@ -196,7 +196,7 @@ fn capabilities() {
     );
 }
 
-/// Threads of a process may send signals to each other, whoever they are.
+/// Threads of a process may send signals to each other, whatever their IDs.
 fn signals() {
     println!("signals");
     // SAFETY: these take numbers.

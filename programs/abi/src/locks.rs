@@ -242,7 +242,7 @@ fn leases() {
     }
 }
 
-/// Signals when there is something to read, and to whom.
+/// Signals when there is something to read, and their receivers.
 fn told_of_data() {
     let relaxed = std::sync::atomic::Ordering::Relaxed;
     // SAFETY: every pointer passed is that of a live value of the right kind.

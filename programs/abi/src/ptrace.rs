@@ -316,7 +316,7 @@ unsafe fn unknown_calls() {
             ptrace(SYSTEM_CALL_INFO, child, size_of::<Information>(), at);
             let (number, argument) = (info.data[0] as i64, info.data[1]);
             match info.kind {
-                // What raise(3) is not done with yet.
+                // The rest of raise(3).
                 1 if number == libc::SYS_rt_sigprocmask => {}
                 1 => println!("{what}: entry {number} argument {argument}"),
                 2 if number < 0 => println!("{what}: exit {number} error {}", argument as u8),

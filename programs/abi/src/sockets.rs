@@ -316,7 +316,7 @@ unsafe fn told() {
             tell(what, send_with(from, b"x", IPPROTO_IP, kind, data));
         }
         lengths("received", to);
-        // What was lost.
+        // The count of lost datagrams.
         tell("lost", set(to, SOL_SOCKET, libc::SO_RXQ_OVFL, 1));
         tell("room", set(to, SOL_SOCKET, libc::SO_RCVBUF, 2304));
         for _ in 0..20 {
@@ -335,7 +335,7 @@ unsafe fn told() {
             "a cpu: {}",
             crate::unix::option(to, libc::SO_INCOMING_CPU) >= 0
         );
-        // What is left of a connection.
+        // Bytes left to read on a connection.
         let [a, b] = inet::pair(AF_INET);
         tell("inq", set(b, IPPROTO_TCP, TCP_INQ, 1));
         tell("inq 2", set(b, IPPROTO_TCP, TCP_INQ, 2));

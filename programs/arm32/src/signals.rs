@@ -151,7 +151,7 @@ fn interrupted_thumb(signal: c_int) -> bool {
     unsafe { tkill(libc::syscall(libc::SYS_gettid), signal) == 0 }
 }
 
-/// What is added to and taken from the CPSR of what a handler goes back to.
+/// The bits that a handler sets and clears in the saved CPSR.
 static mut CHANGE: (usize, usize) = (0, 0);
 
 extern "C" fn forge(_: c_int, _: *mut siginfo_t, context: *mut c_void) {

@@ -88,7 +88,7 @@ impl Arguments {
     }
 }
 
-/// What the command line asks for.
+/// The options of the command line.
 pub struct Options<'a> {
     arguments: &'a Arguments,
     first_row: usize,
@@ -175,7 +175,7 @@ impl<'a> Options<'a> {
     /// kernel likes.
     pub fn threads(&self) -> impl Iterator<Item = usize> + use<'a> {
         let numbers = self.threads.split(',').filter(|word| !word.is_empty());
-        // What is no number is refused as 0 is.
+        // A word that is no number is refused as 0 is.
         numbers.map(|word| word.parse().unwrap_or(0))
     }
 }

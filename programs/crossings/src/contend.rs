@@ -14,7 +14,7 @@ pub const MOST: usize = 64;
 /// How often a thread reads between two looks at the clock.
 const STRETCH: usize = 16;
 
-/// What is asked for.
+/// The options.
 pub struct Contest {
     /// How many threads, up to [`MOST`].
     pub threads: usize,
@@ -24,7 +24,7 @@ pub struct Contest {
     pub limit_ms: u64,
 }
 
-/// What the threads share.
+/// The threads' shared state.
 struct Crowd<'a> {
     contest: &'a Contest,
     reads: fn(usize),

@@ -6,7 +6,7 @@ use crate::output;
 use crate::rows::{ROWS, Row};
 use crate::sys;
 
-/// What all rows are given.
+/// The settings of all rows.
 pub struct Run<'a> {
     pub options: &'a Options<'a>,
     pub arguments: &'a Arguments,

@@ -4,7 +4,7 @@ use crate::sys::{self, Result};
 
 /// The size of a small page on every kernel measured, in bytes.
 pub const PAGE: usize = 4096;
-/// What one last-level table covers, in bytes; also the size of a large page.
+/// The bytes that one last-level table covers; also the size of a huge page.
 pub const LARGE: usize = 2 << 20;
 
 /// A mapping that starts at a multiple of [`LARGE`] and goes when dropped.

@@ -39,7 +39,7 @@ const AT_FDCWD: usize = -100isize as usize;
 
 pub const CLONE_VM: usize = 0x100;
 pub const CLONE_VFORK: usize = 0x4000;
-/// What a thread shares, and that the kernel clears a word and wakes its waiters when the thread ends.
+/// The flags of a thread: it shares everything, and the kernel clears a word and wakes its waiters when the thread ends.
 pub const CLONE_OF_THREAD: usize =
     CLONE_VM | 0x200 | 0x400 | 0x800 | 0x10000 | 0x40000 | CLONE_CHILD_CLEARTID;
 const CLONE_CHILD_CLEARTID: usize = 0x20_0000;
@@ -223,7 +223,7 @@ pub fn sigaction(signal: usize, action: &arch::SignalAction) -> Result<()> {
     .map(drop)
 }
 
-/// What uname says: six fields of 65 bytes, each ended by a zero.
+/// The result of uname: six fields of 65 bytes, each ended by a zero.
 pub struct Names([[u8; 65]; 6]);
 
 impl Names {

@@ -9,10 +9,10 @@ use core::sync::atomic::{AtomicU32, Ordering};
 /// The most threads.
 pub const MOST: usize = 64;
 
-/// What a thread finds when no turn will come any more.
+/// The number that says that no turn will come any more.
 const OVER: u32 = u32::MAX;
 
-/// What the threads share.
+/// The threads' shared state.
 struct Turns<'a> {
     /// The threads that take turns, in order.
     order: &'a [usize],

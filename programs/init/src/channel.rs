@@ -60,7 +60,7 @@ impl Channel {
         self.outgoing.len() >= BACKLOG || self.under_way >= wire::OUTPUT_WINDOW
     }
 
-    /// What to poll for.
+    /// The entry for poll(2).
     pub fn poll_entry(&self) -> libc::pollfd {
         let events = if self.outgoing.is_empty() {
             libc::POLLIN

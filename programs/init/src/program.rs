@@ -16,7 +16,7 @@ pub struct Program {
     pub pid: i32,
     /// Where its standard input is written.
     pub stdin: Option<File>,
-    /// What it writes: the descriptor to read, and the channel it belongs to.
+    /// Its output: the descriptor to read, and the channel it belongs to.
     pub outputs: Vec<(Channel, File)>,
     /// The master of its terminal.
     pub terminal: Option<File>,

@@ -17,7 +17,7 @@ const ENABLE: u64 = 0x4068_aea3;
 const IRQ_LINE: u64 = 0x4008_ae61;
 /// States: it runs, is off, is suspended.
 const STATES: [u32; 3] = [0, 5, 10];
-/// What becomes of calls.
+/// Actions on a range of calls.
 const DENY: u8 = 1;
 const FORWARD: u8 = 2;
 

@@ -1,4 +1,4 @@
-//! What is left of machines and their parts that came and went many times: nothing, also of those whose monitor was killed.
+//! Machines and their parts that come and go many times leave nothing behind, even if their VMM is killed.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
@@ -12,7 +12,7 @@ const CREATE_VM: u64 = 0xae01;
 const CREATE_VCPU: u64 = 0xae41;
 const IRQFD: u64 = 0x4020_ae76;
 const IOEVENTFD: u64 = 0x4040_ae79;
-/// The flag of both that ends an assignment.
+/// The flags that end an assignment.
 const IRQFD_END: u32 = 1;
 const IOEVENTFD_END: u32 = 4;
 
@@ -45,7 +45,7 @@ fn free() -> i64 {
 }
 
 fn told(what: &str, count: u64, mut make: impl FnMut(u64)) {
-    // What is kept for the next is there then.
+    // Afterwards the objects that are kept for reuse exist.
     (0..count / 10).for_each(&mut make);
     let before = free();
     (0..count).for_each(&mut make);

@@ -11,7 +11,7 @@ use crate::stats::{self, Stats};
 
 /// The beginning of such a line.
 const START: &[u8] = b"phase ";
-/// The tag of phase 0: those below are of whoever starts the monitor.
+/// The tag of phase 0: those below belong to the program that starts the VMM.
 const FIRST: u32 = 256;
 
 global_asm!(

@@ -1,4 +1,4 @@
-//! The architectures of guests, and what each is called by whom.
+//! The architectures of guests, and their names in Rust, Debian and QEMU.
 
 use clap::ValueEnum;
 

@@ -148,7 +148,7 @@ fn write(mut to: impl Write, bytes: &[u8]) -> io::Result<()> {
     to.flush()
 }
 
-/// What is wrong with a program, in a word or two.
+/// Why a program cannot run, in a word or two.
 fn describe(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "not found in the guest, or its interpreter is not".into(),

@@ -54,7 +54,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("xz", "xz-utils"),
 ];
 
-/// What a user is told of a program that the guest does not have: which package does, as far as the table and the package lists
+/// The message about a program that the guest does not have: which package has it, as far as the table and the package lists
 /// in the cache say.
 pub fn missing(project: &Project, arch: Arch, program: &str) -> String {
     let table = PROGRAMS.iter().find(|(name, _)| *name == program);

@@ -159,7 +159,7 @@ fn version(command: &[OsString]) -> Result<String> {
 pub struct Machine<'a> {
     /// Its architecture.
     pub arch: Arch,
-    /// What it boots, which decides the devices it has.
+    /// The kernel that it boots, which decides its devices.
     pub kernel: &'a Kernel,
     /// The CPU model.
     pub cpu: Option<&'a str>,
@@ -172,7 +172,7 @@ pub struct Machine<'a> {
     /// Addresses stay as random as the kernel makes them, from QEMU's seed: what Linux does against attacks is part of
     /// what it costs.
     pub as_shipped: bool,
-    /// What runs its instructions.
+    /// What executes its instructions.
     pub accel: Accel,
     /// Wait for a debugger on this TCP port.
     pub debugger: Option<u16>,

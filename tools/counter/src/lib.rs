@@ -11,8 +11,8 @@
 //!   calls out (module `tally` says why). Counts are of all CPUs together. An instruction that traps is counted
 //!   when it starts, so one that faults and is repeated counts twice.
 //! - `lines=on` notes, for each phase, the 64-byte lines of physical memory that kernel code loads from and
-//!   stores to, on whichever CPU. What the processor's own table walks and block operations
-//!   such as DC ZVA touch is not seen.
+//!   stores to, on whichever CPU. Accesses of the processor's own table walks and of block
+//!   operations such as DC ZVA are not seen.
 //! - `levels=on` counts instructions by arm64's exception level too: 2 is a hypervisor with VHE, 1 the kernels of its guests.
 //! - `trace=TAG`, or `trace=any`, keeps the addresses, words and disassembly of the first `limit` instructions of a phase with
 //!   this tag, once it was entered `skip` times. For one CPU only.

@@ -1,4 +1,4 @@
-//! Which LPI a device's event is: a hash table that is read without a lock, by whoever injects, while the guest's commands
+//! Which LPI a device's event is: a hash table that injection reads without a lock, while the guest's commands
 //! change it.
 //!
 //! A translation is one word, so that a reader has all of it or nothing. A removed one leaves a mark behind, or the look-up of

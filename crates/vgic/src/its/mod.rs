@@ -1,7 +1,7 @@
 //! A guest's ITS: it makes LPIs of what devices write (Arm IHI 0069, chapter 5 and 12.18), as Linux's KVM shows it.
 //!
-//! - [`Index`] is what an event is, for whoever injects: without a lock.
-//! - [`Its`] is what the guest's commands change: one at a time, outside of the guest.
+//! - [`Index`] translates events without a lock, for injection.
+//! - [`Its`] is the state that the guest's commands change: one at a time, outside of the guest.
 //! - `commands` does them; `saved` writes the tables into the guest's memory and reads them back.
 //!
 //! Commands and tables are the guest's: whatever they hold, a command that makes no sense is passed over.

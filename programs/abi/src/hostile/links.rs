@@ -72,7 +72,7 @@ unsafe fn hard_links() {
     }
 }
 
-/// What root, and another user, follow and open in a sticky folder.
+/// Links and files in a sticky folder that root, and another user, follow and open.
 unsafe fn sticky_folder() {
     // SAFETY: the paths are NUL-terminated.
     unsafe {

@@ -21,7 +21,7 @@ mod suid;
 mod walked;
 mod watches;
 
-/// The hostile user, who is nobody else.
+/// The hostile user's ID, which no other user has.
 pub const USER: u32 = 1000;
 
 /// The parts, by name.

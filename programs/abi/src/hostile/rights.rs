@@ -253,7 +253,7 @@ fn leaked() {
         count += 1;
     };
     println!("circles: {count}");
-    // What is closed lets the circles end.
+    // Closing these lets the circles end.
     close(&last);
     let [a, _] = pair(SOCK_STREAM);
     let again = (0..500).any(|_| {

@@ -1,4 +1,4 @@
-//! What one user has many of makes nothing dearer that is about other things. What costs are compared with are those beside a
+//! Many objects of one user make operations on other objects no more expensive. Costs are compared with those beside a
 //! hundred, the least of many tries: a kernel that walks all of them takes a hundred times as long beside 10,000.
 
 use std::ffi::CString;

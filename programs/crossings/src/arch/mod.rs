@@ -1,4 +1,4 @@
-//! What differs between the architectures: entry, system calls, counter, markers, and what must not touch
+//! The parts that differ between the architectures: entry, system calls, counter, markers, and what must not touch
 //! the stack.
 
 #[cfg(target_arch = "aarch64")]
@@ -24,8 +24,8 @@ pub struct Thread {
     pub stack: usize,
     /// The word that the kernel clears when the thread has ended.
     pub ended: usize,
-    /// What the thread runs.
+    /// The thread's function.
     pub entry: extern "C" fn(usize),
-    /// What it is given.
+    /// Its argument.
     pub argument: usize,
 }

@@ -12,14 +12,14 @@ use crate::meter::{Meter, Outcome};
 /// The argument with which the program ends at once: what the row `vfork_exec` executes.
 pub const EXIT: &str = "exit";
 
-/// What a row's function returns.
+/// The result of a row's function.
 type Measured = Result<(), Outcome>;
 
 /// One crossing.
 pub struct Row {
     /// A short name.
     pub name: &'static str,
-    /// What lies between the two readings of the counter.
+    /// The work between the two readings of the counter.
     pub window: &'static str,
     /// Measures it.
     pub run: fn(&mut Meter) -> Measured,

@@ -73,7 +73,7 @@ const OPERATIONS: [Operation; 17] = [
     operation("ipi_asleep", "IPI to the last CPU, in WFI", true),
 ];
 
-/// What one guest said, and how it came to be.
+/// The output of one guest, and how it was produced.
 struct Said {
     vcpus: u32,
     /// Names with least and median.
@@ -102,7 +102,7 @@ pub fn measure(bench: &Bench, subject: &Subject) -> Result<Vec<Column>> {
     Ok(columns)
 }
 
-/// What an operation of the guest's is called.
+/// The title of an operation of the guest.
 pub fn title(name: &str) -> Option<&'static str> {
     let operation = OPERATIONS.iter().find(|operation| operation.name == name)?;
     Some(operation.title)

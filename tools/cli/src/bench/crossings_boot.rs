@@ -31,7 +31,7 @@ pub struct Boot<'a> {
     pub cpus: u32,
     /// The arguments of `programs/crossings`.
     pub arguments: Vec<String>,
-    /// What the plugin is to do beside counting, as its options; without it, time is the host's and figures do not repeat.
+    /// The plugin's work beside counting, as its options; without it, time is the host's and figures do not repeat.
     pub plugin: Option<&'a str>,
     /// The processor time after which the machine counts as hung.
     pub limit: Duration,

@@ -1,4 +1,4 @@
-//! The lines of memory that a crossing shares between CPUs, and who touches them.
+//! The lines of memory that a crossing shares between CPUs, and the code that touches them.
 
 use std::time::Duration;
 

@@ -15,7 +15,7 @@ use crate::project::{Project, find_program};
 /// The browsers that can be asked, by name.
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
 
-/// What the page is asked once it is shown. The browser's log has what a page says.
+/// The checks that the page makes once it is shown. Its messages are in the browser's log.
 const SCRIPT: &str = "<script>addEventListener('load', () => {
     const page = document.documentElement;
     if (page.scrollWidth > page.clientWidth) console.error(`overflows: ${page.scrollWidth} of ${page.clientWidth}`);
@@ -57,7 +57,7 @@ impl View {
         )
     }
 
-    /// What the page says of itself in this view: its width and its ground, as in report.css.
+    /// The expected message of the page in this view: its width and its background, as in report.css.
     fn looked_at(&self) -> String {
         let ground = if self.dark {
             "rgb(20, 23, 26)"

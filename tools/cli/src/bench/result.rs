@@ -56,7 +56,7 @@ pub struct Column {
     pub head: Head,
     /// The kernel as the reader knows it.
     pub label: String,
-    /// What the kernel says of itself, with its compiler where its image says that; empty if it said nothing.
+    /// The kernel's banner, with its compiler where its image has that; empty if there is none.
     pub kernel: String,
     /// The commands that gave the figures.
     pub commands: Vec<String>,

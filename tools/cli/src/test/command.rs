@@ -286,7 +286,7 @@ fn check(run: &Run, output: &Output) -> Option<String> {
 }
 
 /// Stile as a guest of itself runs its tour, and reads a trapped register on the fault path only where `hwaf` says so: else there
-/// are only the exits of its start. What the host executes follows.
+/// are only the exits of its start. The host's instructions follow from that.
 fn guest_hwaf(project: &Project, name: &str, report: &mut Report) -> Result<()> {
     let (mut exits, mut executed) = (Vec::new(), Vec::new());
     for policy in ["hwaf=cached", "hwaf=reread"] {

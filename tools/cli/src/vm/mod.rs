@@ -193,8 +193,8 @@ pub fn vm(project: &Project, options: &VmOptions) -> Result<u8> {
     Ok(status)
 }
 
-/// What was executed while the monitor ran: at EL2 by the kernel below, and at EL1 by the guest's; in all, and by the phases that the
-/// guest spoke of.
+/// Prints the instructions executed while the VMM ran: at EL2 by the kernel below, and at EL1 by the guest's; in all, and by
+/// the phases that the guest marked.
 fn tell_instructions(counted: &Counted) {
     let kinds = [
         ("host_instructions", "instructions.el2"),
