@@ -248,24 +248,46 @@ fn enter_and_wait(
     sleep(slot, deadline)
 }
 
+/// Whether somebody has settled `slot`.
+///
+/// # Errors
+/// ERESTARTSYS.
+fn is_settled(slot: &AtomicU32) -> Result<bool> {
+    if slot.load(Acquire) != WAITING {
+        return Ok(true);
+    }
+    if current().signal_due() {
+        return Err(Errno::ERESTARTSYS);
+    }
+    Ok(false)
+}
+
 /// Sleeps, as announced, until somebody settles `slot`.
 fn sleep(slot: &AtomicU32, deadline: Option<Deadline>) -> Result<()> {
-    let _sleeper = deadline.map_or(Ok(None), Deadline::follow)?;
-    let mut timer = None;
+    if let Some(deadline) = deadline {
+        return sleep_until(slot, deadline);
+    }
+    while !is_settled(slot)? {
+        sched::schedule();
+        sched::prepare(state::INTERRUPTIBLE);
+    }
+    Ok(())
+}
+
+#[inline(never)]
+fn sleep_until(slot: &AtomicU32, deadline: Deadline) -> Result<()> {
+    let _sleeper = deadline.follow()?;
+    let mut timer: Option<(u64, Timer)> = None;
     loop {
-        if slot.load(Acquire) != WAITING {
+        let due = deadline.ticks();
+        if slot.load(Acquire) == WAITING && time::now_ticks() >= due {
+            return Err(Errno::ETIMEDOUT);
+        }
+        if is_settled(slot)? {
             return Ok(());
         }
-        if let Some(due) = deadline.map(Deadline::ticks) {
-            if time::now_ticks() >= due {
-                return Err(Errno::ETIMEDOUT);
-            }
-            if timer.as_ref().is_none_or(|(of, _)| *of != due) {
-                timer = Some((due, Timer::wake(due, current_arc())?));
-            }
-        }
-        if current().signal_due() {
-            return Err(Errno::ERESTARTSYS);
+        if timer.as_ref().is_none_or(|(of, _)| *of != due) {
+            timer = Some((due, Timer::wake(due, current_arc())?));
         }
         sched::schedule();
         sched::prepare(state::INTERRUPTIBLE);
