@@ -4,11 +4,10 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::errno::{Errno, Result};
-use crate::ipc::key::{Key, Kind, right};
+use crate::ipc::key::{Key, Kind, right, rings};
 use crate::mm::heap::try_vec;
 use crate::mm::user::{UserPtr, UserSlice, read_cstr};
 use crate::task::current;
-use crate::task::thread::Thread;
 
 /// Numbers that stand for the caller's own keyrings (KEY_SPEC_*).
 const THREAD: i32 = -1;
@@ -41,17 +40,6 @@ const READ: u32 = 11;
 const SET_REQKEY_KEYRING: u32 = 14;
 const SET_TIMEOUT: u32 = 15;
 const INVALIDATE: u32 = 21;
-
-/// The keyrings that the caller has, and searches in this order.
-fn rings(thread: &Thread) -> Vec<Arc<Key>> {
-    let own = [
-        thread.keyring.lock().clone(),
-        thread.process().keyring.lock().clone(),
-    ];
-    let session = thread.with_credentials(|who| who.session_keyring.clone());
-    let session = session.or_else(|| Key::of_current_user(1).ok());
-    own.into_iter().chain([session]).flatten().collect()
-}
 
 /// The key or keyring of a number, which may stand for one of the caller's own; `create`: made if it has none.
 fn key(number: i32, create: bool) -> Result<Arc<Key>> {

@@ -23,7 +23,29 @@ pub fn run() {
         tell_end("inherited", in_child(|| inherited()));
         tell_end("links", in_child(|| links()));
         tell_end("negative", in_child(|| negative()));
+        tell_end("listed", in_child(|| listed()));
     }
+}
+
+/// What /proc tells of keys, without their numbers and how many hold them.
+unsafe fn listed() {
+    let ring = unsafe { control(0, -2, 1, 0, 0) };
+    tell_key("ring", ring);
+    let key = unsafe { add(c"user".as_ptr(), c"listed one".as_ptr(), b"12345", -2) };
+    let other = unsafe { add(c"keyring".as_ptr(), c"listed ring".as_ptr(), b"", -2) };
+    unsafe {
+        control(15, key, 700_000, 0, 0);
+        control(5, other, 0x3f01_0000, 0, 0);
+        add(c"user".as_ptr(), c"listed two".as_ptr(), b"1", other as i32);
+    }
+    let keys = std::fs::read_to_string("/proc/keys").unwrap_or_default();
+    for line in keys.lines().filter(|line| line.contains("listed")) {
+        let (state, rest) = (line.get(9..16), line.get(23..));
+        println!("{} {}", state.unwrap_or("-"), rest.unwrap_or("-"));
+    }
+    let users = std::fs::read_to_string("/proc/key-users").unwrap_or_default();
+    let root = users.lines().find(|line| line.starts_with("    0: "));
+    println!("users: {}", root.map_or(0, |line| line.split('/').count()));
 }
 
 unsafe fn add(kind: *const c_char, name: *const c_char, payload: &[u8], ring: i32) -> c_long {

@@ -4,6 +4,7 @@ use super::super::generated::{Node, Text};
 use super::super::{lock, mount};
 use crate::arch::time::ticks_to_ns;
 use crate::errno::{Errno, Result};
+use crate::ipc::key;
 use crate::mm::{PAGE_SIZE, commit, frame};
 use crate::task::usage::{Times, Usage, user_hz};
 use crate::task::{clock, counting, current, load, queue, tree, uts};
@@ -20,6 +21,8 @@ pub const ROOT: &[(&str, Node)] = &[
     ("diskstats", File(|_| {})),
     ("filesystems", File(filesystems)),
     ("interrupts", File(interrupts)),
+    ("key-users", File(key::list::users)),
+    ("keys", File(key::list::keys)),
     ("loadavg", File(loadavg)),
     ("locks", File(lock::list)),
     ("meminfo", File(meminfo)),

@@ -1,5 +1,6 @@
 //! Keys and keyrings (keyrings(7)): small secrets by number, found in rings that threads, processes, sessions and users have.
 
+pub mod list;
 mod walk;
 
 use alloc::collections::BTreeMap;
@@ -15,7 +16,7 @@ use crate::errno::{Errno, Result};
 use crate::mm::heap::{try_arc, try_format, try_vec};
 use crate::random;
 use crate::sync::Mutex;
-use crate::task::{can, clock, current, sched};
+use crate::task::{Thread, can, clock, current, sched};
 
 /// Rights, as bits of each of the four classes: possessor, user, group, others.
 pub mod right {
@@ -176,6 +177,24 @@ fn charge(user: u32, keys: usize, bytes: usize) -> Result<()> {
     Ok(())
 }
 
+/// The keyrings that a thread has, and searches in this order.
+pub fn rings(thread: &Thread) -> Vec<Arc<Key>> {
+    let own = [
+        thread.keyring.lock().clone(),
+        thread.process().keyring.lock().clone(),
+    ];
+    let session = thread.with_credentials(|who| who.session_keyring.clone());
+    let session = session.or_else(|| Key::of_current_user(1).ok());
+    own.into_iter().chain([session]).flatten().collect()
+}
+
+/// The first key whose number is `from` or higher; none for one that is about to go.
+fn after(from: i32) -> Option<(i32, Option<Arc<Key>>)> {
+    let keys = KEYS.lock();
+    let (&serial, key) = keys.range(from..).next()?;
+    Some((serial, key.upgrade()))
+}
+
 impl Key {
     /// A key that nothing links yet.
     ///
@@ -298,13 +317,8 @@ impl Key {
 
     /// The keyring of a name that the caller's user may search.
     pub fn named(name: &[u8]) -> Option<Arc<Key>> {
-        let next = |from| {
-            let keys = KEYS.lock();
-            let (&serial, key) = keys.range(from..).next()?;
-            Some((serial, key.upgrade()))
-        };
         let mut from = 0;
-        while let Some((serial, key)) = next(from) {
+        while let Some((serial, key)) = after(from) {
             from = serial + 1;
             let fits = |key: &Arc<Key>| {
                 let named = key.kind == Kind::Keyring && key.description == name;
