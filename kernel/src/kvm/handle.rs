@@ -31,6 +31,8 @@ impl Handle {
     fn one_register(&self, state: &mut State, argument: usize, set: bool) -> Result<usize> {
         let register: OneRegister = UserPtr::new(argument).read()?;
         let address = register.address as usize;
+        // What another CPU started it with is there before the monitor looks.
+        self.vcpu.begin(state);
         match set {
             true => registers::set(&self.machine, state, register.id, address)?,
             false => registers::get(&self.machine, state, register.id, address)?,

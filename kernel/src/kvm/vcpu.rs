@@ -230,6 +230,15 @@ impl Vcpu {
         true
     }
 
+    /// Resets it to where another CPU started it, if one did.
+    pub fn begin(&self, state: &mut State) {
+        if let Some((entry, argument)) = self.start.lock().take() {
+            state.reset(self.affinity);
+            state.guest.registers.pc = entry;
+            state.guest.registers.x[0] = argument;
+        }
+    }
+
     /// Resets it, with the features that the monitor asks for (KVM_ARM_VCPU_INIT).
     pub fn init(&self, machine: &Machine, state: &mut State, init: VcpuInit) -> Result<()> {
         let known = 1 << uapi::FEATURES;
@@ -312,11 +321,7 @@ impl Vcpu {
                 let _ = self.changed.wait_interruptible(may_run, None);
                 continue;
             }
-            if let Some((entry, argument)) = self.start.lock().take() {
-                state.reset(self.affinity);
-                state.guest.registers.pc = entry;
-                state.guest.registers.x[0] = argument;
-            }
+            self.begin(state);
             steal::tell(machine, state);
             let exit = self.enter(machine, state);
             match exit {

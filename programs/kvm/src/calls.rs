@@ -6,7 +6,7 @@ use kvm_bindings::kvm_device_attr;
 use kvm_ioctls::{DeviceFd, Kvm, VcpuFd, VmFd};
 
 use crate::code;
-use crate::host::{self, MEMORY, PC, X0, call, machine, pass, set};
+use crate::host::{self, MEMORY, PC, X0, call, get, machine, pass, set};
 
 const RUN: u64 = 0xae80;
 const SET: u64 = 0x4018_aee1;
@@ -42,6 +42,7 @@ pub fn tell(kvm: &Kvm) {
     ranges(kvm);
     filtered(kvm);
     suspended(kvm);
+    started(kvm);
 }
 
 fn filter(vm: &VmFd, first: u32, count: u32, action: u8) -> String {
@@ -148,6 +149,22 @@ fn suspended(kvm: &Kvm) {
     println!("now: {} {now}", pass(&vcpu, GET_STATE, &mut now));
     println!("runs: {}", pass(&vcpu, SET_STATE, &mut { STATES[0] }));
     while goes_on(&mut vcpu) {}
+}
+
+/// What the monitor sees of a CPU that another has started and that has not run yet.
+fn started(kvm: &Kvm) {
+    const CPU_ON: u32 = 0xc400_0003;
+    let (vm, _) = machine(kvm, guest());
+    let mut vcpus = [0, 1].map(|number| vm.create_vcpu(number).expect("a vCPU"));
+    vcpus.iter().for_each(|vcpu| host::reset(&vm, vcpu));
+    let [first, second] = &mut vcpus;
+    println!("off: {}", pass(second, SET_STATE, &mut { STATES[1] }));
+    begin(first, CPU_ON, 1);
+    for (register, value) in [(4, 0x1234_5678), (6, 0x9abc)] {
+        set(first, X0 | register, value).expect("an argument");
+    }
+    goes_on(first);
+    println!("{:x?} {:x?}", get(second, PC), get(second, X0));
 }
 
 /// The guest's controller and its CPU let the interrupt through; the CPU itself holds it back.

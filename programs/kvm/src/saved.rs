@@ -3,6 +3,8 @@
 use kvm_bindings::{KVM_ARM_VCPU_PSCI_0_2, kvm_device_attr, kvm_vcpu_init as Init};
 use kvm_ioctls::{DeviceFd, Kvm, VmFd};
 
+use crate::host::reset;
+
 /// Groups.
 const DISTRIBUTOR: u32 = 1;
 const REDISTRIBUTOR: u32 = 5;
@@ -34,6 +36,26 @@ const REGISTERS: [(&str, u64); 17] = [
     ("IAR1", 0xc660),
     ("none", 0),
 ];
+
+/// Which redistributors say that they are the last, while regions come: the third begins where the second goes on.
+fn last(kvm: &Kvm) {
+    const ADDRESS: u32 = 0;
+    const REGION: u64 = 5;
+    const TYPER: u64 = 8;
+    let vm = kvm.create_vm().expect("a VM");
+    let controller = Controller::new(&vm);
+    let vcpus = [0, 3, 5, 4, 1, 2].map(|id| vm.create_vcpu(id).expect("a vCPU"));
+    vcpus.iter().for_each(|vcpu| reset(&vm, vcpu));
+    controller.set(CONTROL, 0, 0).expect("init");
+    for (index, base) in (0..).zip([0x10_0000u64, 0x24_0000, 0x20_0000]) {
+        let region = 2 << 52 | base | index;
+        println!("region: {:?}", controller.set(ADDRESS, REGION, region));
+        for affinity in 0..6 {
+            let typer = controller.get(REDISTRIBUTOR, affinity << 32 | TYPER);
+            println!("{affinity}: {typer:?}");
+        }
+    }
+}
 
 struct Controller(DeviceFd);
 
@@ -100,6 +122,7 @@ impl Controller {
 
 /// Tells all of it.
 pub fn tell(kvm: &Kvm) {
+    last(kvm);
     let vm = kvm.create_vm().expect("a VM");
     let controller = Controller::new(&vm);
     println!("no CPU: {:?}", controller.has(DISTRIBUTOR, 0));

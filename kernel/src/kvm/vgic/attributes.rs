@@ -10,7 +10,7 @@ use super::super::add_file;
 use super::super::uapi::{self, CreateDevice, DeviceAttribute, vgic as attribute};
 use super::super::vcpu::Vcpu;
 use super::super::vm::Machine;
-use super::frames::{Frames, Region};
+use super::frames::{Frames, Region, Row};
 use super::saved;
 use super::{Complete, Vgic};
 use crate::errno::{Errno, Result};
@@ -285,32 +285,40 @@ impl Setup {
     /// Where everything is for so many virtual CPUs.
     pub fn frames(&self, vcpus: usize) -> Result<Frames> {
         let distributor = self.distributor.ok_or(Errno::ENXIO)?;
-        let mut left = 0..vcpus as u64;
-        let mut regions = Vec::new();
-        regions
-            .try_reserve_exact(self.regions.len())
-            .map_err(|_| Errno::ENOMEM)?;
-        for region in &self.regions {
-            let room = if region.count == 0 {
-                vcpus as u64
-            } else {
-                region.count
-            };
-            let end = (left.start + room).min(left.end);
-            let len = (end - left.start) * redistributor::LEN;
-            let behind = region.base.checked_add(len).ok_or(Errno::EINVAL)?;
+        let rows = self.rows(vcpus)?;
+        for row in &rows {
+            let behind = row.behind().ok_or(Errno::EINVAL)?;
             if behind > self.limit
-                || distributor < behind && region.base < distributor + distributor::LEN
+                || distributor < behind && row.base < distributor + distributor::LEN
             {
                 return Err(Errno::EINVAL);
             }
-            regions.push((region.base, left.start..end));
-            left.start = end;
         }
-        if left.is_empty() {
-            Ok(Frames::new(distributor, regions))
-        } else {
-            Err(Errno::ENXIO)
+        match rows.last() {
+            Some(row) if row.places.end == vcpus as u64 => Ok(Frames::new(distributor, rows)),
+            _ => Err(Errno::ENXIO),
         }
+    }
+
+    /// Which of so many virtual CPUs have their redistributors where.
+    pub fn rows(&self, vcpus: usize) -> Result<Vec<Row>> {
+        let mut rows: Vec<Row> = Vec::new();
+        rows.try_reserve_exact(self.regions.len())
+            .map_err(|_| Errno::ENOMEM)?;
+        let all = vcpus as u64;
+        for region in &self.regions {
+            let start = rows.last().map_or(0, |row| row.places.end);
+            let room = if region.count == 0 { all } else { region.count };
+            rows.push(Row {
+                base: region.base,
+                places: start..(start + room).min(all),
+                goes_on: false,
+            });
+        }
+        for at in 0..rows.len() {
+            let goes_on = |row: &Row| !row.places.is_empty() && Some(row.base) == rows[at].behind();
+            rows[at].goes_on = !rows[at].places.is_empty() && rows.iter().any(goes_on);
+        }
+        Ok(rows)
     }
 }

@@ -2,6 +2,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Range;
 use core::sync::atomic::Ordering::SeqCst;
 
 use affinity::Affinity;
@@ -22,11 +23,33 @@ pub struct Region {
     pub count: u64,
 }
 
+/// A region with those virtual CPUs, by place, whose redistributors are there.
+pub struct Row {
+    /// The first one's address.
+    pub base: u64,
+    /// Whose they are.
+    pub places: Range<u64>,
+    /// Whether the next region follows at once.
+    pub goes_on: bool,
+}
+
+impl Row {
+    /// The address behind the last one.
+    pub fn behind(&self) -> Option<u64> {
+        let len = (self.places.end - self.places.start) * redistributor::LEN;
+        self.base.checked_add(len)
+    }
+
+    /// Whether behind the one in this place there is none (GICR_TYPER.Last).
+    pub fn is_last(&self, place: u64) -> bool {
+        self.places.contains(&place) && place + 1 == self.places.end && !self.goes_on
+    }
+}
+
 /// Where everything is.
 pub struct Frames {
     distributor: u64,
-    /// Regions, each with the place of its first virtual CPU and the one behind its last.
-    regions: Vec<(u64, core::ops::Range<u64>)>,
+    rows: Vec<Row>,
 }
 
 /// What is at an address.
@@ -48,11 +71,8 @@ impl Frame {
 
 impl Frames {
     /// With these regions; all are in use.
-    pub fn new(distributor: u64, regions: Vec<(u64, core::ops::Range<u64>)>) -> Self {
-        Frames {
-            distributor,
-            regions,
-        }
+    pub fn new(distributor: u64, rows: Vec<Row>) -> Self {
+        Frames { distributor, rows }
     }
 
     /// What is at an address, and how far into it.
@@ -62,14 +82,14 @@ impl Frames {
         if offset < distributor::LEN {
             return Some((Frame::Distributor, offset as u32));
         }
-        self.regions.iter().find_map(|(base, places)| {
-            let offset = address.wrapping_sub(*base);
-            let place = places.start.checked_add(offset / redistributor::LEN)?;
+        self.rows.iter().find_map(|row| {
+            let offset = address.wrapping_sub(row.base);
+            let place = row.places.start.checked_add(offset / redistributor::LEN)?;
             let frame = Frame::Redistributor {
                 place: place as u16,
-                last: place + 1 == places.end,
+                last: row.is_last(place),
             };
-            (place < places.end).then_some((frame, (offset % redistributor::LEN) as u32))
+            (place < row.places.end).then_some((frame, (offset % redistributor::LEN) as u32))
         })
     }
 }

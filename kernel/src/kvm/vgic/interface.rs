@@ -34,7 +34,7 @@ pub fn leave(
 ) {
     let used = interface.registers().len();
     fold(interface, private, shared, directory, machine);
-    (0..used).for_each(|number| controller::set_list(number, 0));
+    clear(0, used);
     let held = held(private);
     if held != 0 {
         timer::set_active(held, false);
@@ -137,8 +137,12 @@ fn take_back(
     directory: &Directory,
     machine: &Machine,
 ) {
-    for (number, register) in interface.registers_mut().iter_mut().enumerate() {
-        register.0 = controller::list(number);
+    // Mostly there is one, which is named here so that it need not be found by its number.
+    if let Some((first, others)) = interface.registers_mut().split_first_mut() {
+        first.0 = controller::list(0);
+        for (number, register) in (1..).zip(others) {
+            register.0 = controller::list(number);
+        }
     }
     let spilled = interface.has_spilled();
     interface.fold(private, shared, |place| {
@@ -155,15 +159,24 @@ fn take_back(
     }
 }
 
+/// Empties the list registers from number `first` on, of which `used` hold something.
+fn clear(first: usize, used: usize) {
+    if first == 0 && used != 0 {
+        controller::set_list(0, 0);
+    }
+    (first.max(1)..used).for_each(|number| controller::set_list(number, 0));
+}
+
 /// Fills the list registers, of which the first `used` may hold something.
 fn fill(interface: &mut Interface, private: &Private, shared: &Shared, used: usize) {
     interface.fill(private, shared, timer::INTERRUPTS);
     let registers = interface.registers();
-    for (number, register) in registers.iter().enumerate() {
-        controller::set_list(number, register.0);
+    if let Some((first, others)) = registers.split_first() {
+        controller::set_list(0, first.0);
+        for (number, register) in (1..).zip(others) {
+            controller::set_list(number, register.0);
+        }
     }
-    for number in registers.len()..used {
-        controller::set_list(number, 0);
-    }
+    clear(registers.len(), used);
     controller::set_reports(interface.waits_for_room(), interface.has_spilled());
 }

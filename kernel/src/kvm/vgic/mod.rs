@@ -80,6 +80,12 @@ impl Vgic {
         Ok(())
     }
 
+    /// Whether the redistributor of the virtual CPU in this place is the last where it is.
+    fn is_last(&self, place: u64, vcpus: usize) -> Result<bool> {
+        let rows = self.setup.lock().rows(vcpus)?;
+        Ok(rows.iter().any(|row| row.is_last(place)))
+    }
+
     /// Where registers are, once one runs.
     #[inline]
     pub fn frames(&self) -> Option<&Frames> {

@@ -91,7 +91,8 @@ fn access(
         }
     }
     let write = write.map(|value| value as u32);
-    let (value, effect) = word(shared, vcpus, vcpu, wanted, write)?;
+    let last = vgic.is_last(place as u64, vcpus.len())?;
+    let (value, effect) = word(shared, vcpus, vcpu, last, wanted, write)?;
     frames::tell(effect, shared, vcpus, Some(vcpu));
     Ok(value.into())
 }
@@ -101,6 +102,7 @@ fn word(
     shared: &Shared,
     vcpus: &[Arc<Vcpu>],
     vcpu: &Vcpu,
+    last: bool,
     wanted: &DeviceAttribute,
     write: Option<u32>,
 ) -> Result<(u32, vgic::Effect)> {
@@ -116,8 +118,7 @@ fn word(
             let identity = Identity {
                 affinity: Affinity::from_mpidr(vcpu.affinity),
                 number: vcpu.id as u16,
-                // Not told here, as a monitor may restore it elsewhere.
-                last: false,
+                last,
             };
             monitor::redistributor(&vcpu.private, shared, identity, register)
         }
