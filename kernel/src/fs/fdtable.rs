@@ -33,6 +33,9 @@ impl Slots {
         let start = from.max(self.first_free);
         let free = self.slots.iter().skip(start).position(Option::is_none);
         let fd = free.map_or(self.slots.len().max(start), |offset| start + offset);
+        if from <= self.first_free {
+            self.first_free = fd;
+        }
         if fd >= limit {
             return Err(Errno::EMFILE);
         }
@@ -113,7 +116,8 @@ impl FdTable {
     pub fn held(&self) -> usize {
         let table = self.0.lock();
         let files = table.slots.iter().flatten();
-        files.map(|slot| FILE + slot.file.ops().held()).sum()
+        let held = files.map(|slot| FILE + slot.file.ops().held());
+        table.slots.capacity() * size_of::<Option<Slot>>() + held.sum::<usize>()
     }
 
     /// Gives `file` the lowest free descriptor from `from` on, below `limit`.

@@ -21,6 +21,7 @@ use crate::net::netlink;
 use crate::sync::Mutex;
 use crate::task::clock::Deadline;
 use crate::task::signal::{self, Info};
+use crate::task::user::User;
 use crate::task::{Process, current};
 
 /// The most queues (`/proc/sys/fs/mqueue/queues_max`).
@@ -56,6 +57,31 @@ impl Attributes {
     }
 }
 
+/// What a queue takes of its maker's user, as long as it is there.
+struct Charge {
+    user: Arc<User>,
+    bytes: usize,
+}
+
+impl Charge {
+    /// EMFILE where the user's queues would take more than RLIMIT_MSGQUEUE.
+    fn take(bytes: usize) -> Result<Self> {
+        let user = current().credentials().user.clone();
+        let most = crate::task::rlimit(RLIMIT_MSGQUEUE);
+        let fits = |held: usize| held.checked_add(bytes).filter(|&sum| sum <= most);
+        match user.queue_bytes.fetch_update(Relaxed, Relaxed, fits) {
+            Ok(_) => Ok(Charge { user, bytes }),
+            Err(_) => Err(Errno::EMFILE),
+        }
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.user.queue_bytes.fetch_sub(self.bytes, Relaxed);
+    }
+}
+
 struct Message {
     priority: u32,
     data: Vec<u8>,
@@ -64,6 +90,8 @@ struct Message {
 /// Who is told of the next message to an empty queue.
 struct Notice {
     process: Arc<Process>,
+    /// Which of its programs asked for that: a later one may be another user's.
+    program: u64,
     way: Way,
 }
 
@@ -87,7 +115,9 @@ impl Notice {
     fn tell(self, why: u8) {
         // Without room for it it is lost, as on Linux.
         _ = match self.way {
-            Way::Signal(number, value) if why == CAME && number != 0 => {
+            Way::Signal(number, value)
+                if why == CAME && number != 0 && self.process.exec_id() == self.program =>
+            {
                 signal::send_info(&self.process, None, &Info::queue(number, value))
             }
             Way::Socket(socket, mut cookie) => {
@@ -102,6 +132,7 @@ impl Notice {
 /// A queue.
 pub struct Queue {
     attributes: Attributes,
+    _charge: Charge,
     owner: (u32, u32),
     mode: u32,
     state: Mutex<State>,
@@ -181,8 +212,13 @@ pub fn create(
     {
         return Err(Errno::EINVAL);
     }
+    let is_full = |queues: &[Named]| queues.len() >= MOST.load(Relaxed) && !privileged;
+    if is_full(&QUEUES.lock()) {
+        return Err(Errno::ENOSPC);
+    }
     let queue = try_arc(Queue {
         attributes,
+        _charge: Charge::take(attributes.charge())?,
         owner: current().with_credentials(|who| (who.fsuid, who.fsgid)),
         mode: mode & !current().fs().umask() & 0o777,
         state: Mutex::new(State {
@@ -202,14 +238,8 @@ pub fn create(
     if queues.iter().any(|named| named.name == name) {
         return Err(Errno::EEXIST);
     }
-    if queues.len() >= MOST.load(Relaxed) && !privileged {
+    if is_full(&queues) {
         return Err(Errno::ENOSPC);
-    }
-    let others = queues.iter().map(|named| &named.queue);
-    let others = others.filter(|other| other.owner.0 == queue.owner.0);
-    let taken: usize = others.map(|other| other.attributes.charge()).sum();
-    if taken + attributes.charge() > crate::task::rlimit(RLIMIT_MSGQUEUE) {
-        return Err(Errno::EMFILE);
     }
     queues.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
     queues.push(Named { name: own, queue });
@@ -359,8 +389,10 @@ impl Queue {
         {
             return Err(Errno::EBUSY);
         }
+        let process = current().process();
         let old = state.notice.replace(Notice {
-            process: current().process().clone(),
+            process: process.clone(),
+            program: process.exec_id(),
             way,
         });
         drop(state);

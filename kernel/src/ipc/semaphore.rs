@@ -5,10 +5,10 @@ use alloc::vec::Vec;
 
 use super::registry::{self, Header, Object, Registry};
 use crate::errno::{Errno, Result};
-use crate::mm::heap::try_arc;
+use crate::mm::heap::try_arc_cyclic;
 use crate::sync::Mutex;
 use crate::task::wait::{WaitError, WaitQueue};
-use crate::task::{Process, current};
+use crate::task::{Process, current, sched};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// The most sets (SEMMNI).
@@ -57,6 +57,8 @@ struct Undo {
 
 struct State {
     header: Header,
+    /// The set that this is of.
+    set: Weak<Set>,
     semaphores: Vec<Semaphore>,
     undo: Vec<Undo>,
     times: [u64; 2],
@@ -94,9 +96,10 @@ pub fn get(key: i32, count: i32, flags: u32) -> Result<usize> {
             .try_reserve_exact(count)
             .map_err(|_| Errno::ENOMEM)?;
         semaphores.resize(count, Semaphore::default());
-        try_arc(Set {
+        try_arc_cyclic(|set| Set {
             state: Mutex::new(State {
                 header,
+                set: set.clone(),
                 semaphores,
                 undo: Vec::new(),
                 times: [0, registry::now()],
@@ -121,17 +124,10 @@ pub fn remove(number: i32, set: &Arc<Set>) {
 
 /// A process has ended: what its operations with SEM_UNDO did is undone.
 pub fn undo_all(process: &Process) {
-    if !process.has_undo() {
-        return;
-    }
     let of_process = |undo: &Undo| core::ptr::eq(undo.process.as_ptr(), process);
-    let next = || {
-        SETS.find_map(|set| {
-            let state = set.state.lock();
-            state.undo.iter().any(of_process).then(|| set.clone())
-        })
-    };
-    while let Some(set) = next() {
+    for set in process.take_undo() {
+        sched::cond_resched();
+        let Some(set) = set.upgrade() else { continue };
         let mut state = set.state.lock();
         let at = state.undo.iter().position(of_process);
         let undo = at.map(|at| state.undo.swap_remove(at));
@@ -374,11 +370,11 @@ impl State {
             .map_err(|_| Errno::ENOMEM)?;
         changes.resize(count, 0);
         self.undo.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        process.add_undo(self.set.clone())?;
         self.undo.push(Undo {
             process: Arc::downgrade(process),
             changes,
         });
-        process.set_undo();
         Ok(self.undo.len() - 1)
     }
 }

@@ -1,8 +1,6 @@
 //! System calls on POSIX message queues.
 
-use linux_raw_sys::general::{
-    O_CLOEXEC, O_CREAT, O_NONBLOCK, SIGEV_NONE, SIGEV_SIGNAL, SIGEV_THREAD,
-};
+use linux_raw_sys::general::{O_CREAT, O_NONBLOCK, SIGEV_NONE, SIGEV_SIGNAL, SIGEV_THREAD};
 
 use super::layout::Native;
 use super::path::{UserPath, check_flags, opened};
@@ -38,7 +36,8 @@ pub fn mq_open(name: usize, flags: u32, mode: u32, attributes: usize) -> Result<
         }
         other => other,
     };
-    Ok(current().files().add(opened?, flags & O_CLOEXEC != 0)? as usize)
+    // No program passes it on unawares.
+    Ok(current().files().add(opened?, true)? as usize)
 }
 
 /// mq_unlink(2)

@@ -41,10 +41,7 @@ pub fn pidfd_open(pid: i32, flags: u32) -> Result<usize> {
 fn process_of(file: &File) -> Result<Arc<Process>> {
     match file.ops_as::<PidFd>() {
         Some(of) => of.process().cloned(),
-        None => {
-            let pid = fs::proc::pid_of(file).ok_or(Errno::EBADF)?;
-            tree::process(pid).ok_or(Errno::ESRCH)
-        }
+        None => fs::proc::process_of(file),
     }
 }
 

@@ -8,6 +8,7 @@ use linux_raw_sys::ptrace::*;
 use super::path::check_flags;
 use crate::arch::regset;
 use crate::errno::{Errno, Result};
+use crate::fs::io::MAX_COUNT;
 use crate::mm::AddressSpace;
 use crate::mm::user::{UserPtr, UserSlice};
 use crate::task::access::{self, By};
@@ -332,7 +333,10 @@ fn transfer(
     buffer.resize(CHUNK, 0);
     let mut total = 0;
     while let (Some((own, own_len)), Some((other, other_len))) = (local.next(), remote.next()) {
-        let wanted = own_len.min(other_len);
+        let wanted = own_len.min(other_len).min(MAX_COUNT - total);
+        if wanted == 0 {
+            break;
+        }
         let done = copy(&space, own, other, &mut buffer[..wanted]);
         total += done;
         if done < wanted {
@@ -344,7 +348,9 @@ fn transfer(
         }
         local.advance(done);
         remote.advance(done);
-        crate::task::sched::cond_resched();
+        if crate::task::sched::cond_resched_killable().is_err() {
+            break;
+        }
     }
     Ok(total)
 }

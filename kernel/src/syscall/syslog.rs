@@ -167,6 +167,8 @@ fn read(to: UserSlice) -> Result<usize> {
     let mut done = 0;
     let mut rest = None;
     let (end, _) = each(place, |text, next| {
+        // The record that was read in part may be gone by now.
+        skip = skip.min(text.len());
         let part = (text.len() - skip).min(to.len() - done);
         to.skip(done).copy_out(&text[skip..skip + part])?;
         done += part;

@@ -188,11 +188,12 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
         _ = user::store_u32(request.parent_tid, tid as u32);
     }
     let pidfd = open_pidfd(request, &process, &child)?;
+    if !request.has(CLONE_THREAD) && parent.signal_due() && parent.must_die() {
+        // Later the thread and its process hold each other, and nothing may fail.
+        return Err(Errno::ERESTARTNOINTR);
+    }
     process.add_thread(child.clone())?;
     if !request.has(CLONE_THREAD) {
-        if parent.signal_due() && parent.must_die() {
-            return Err(Errno::ERESTARTNOINTR);
-        }
         let sibling = request.has(CLONE_PARENT).then_some(&**parent.process());
         tree::add_process(process.clone(), sibling);
         // Without memory the child goes on without its limit.

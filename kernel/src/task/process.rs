@@ -2,7 +2,7 @@
 
 extern crate alloc;
 
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
@@ -24,6 +24,7 @@ use crate::errno::{Errno, Result};
 use crate::fs::File;
 use crate::fs::poll::WaitSource;
 use crate::ipc::key::Key;
+use crate::ipc::semaphore::Set;
 use crate::mm::AddressSpace;
 use crate::sync::{Mutex, MutexGuard, Once, Rank};
 use linux_raw_sys::general::SIGCHLD;
@@ -182,8 +183,8 @@ pub struct Process {
     counting: Mutex<Arc<Group>>,
     traced: AtomicBool,
     barriers: AtomicU32,
-    /// Whether its end undoes what it did to semaphores.
-    undoes: AtomicBool,
+    /// Sets of semaphores in which its end undoes what it did.
+    undone: Mutex<Vec<Weak<Set>>>,
     /// How likely it is to be killed for lack of memory.
     pub oom_adjust: OomAdjust,
     /// Kinds of memory that go into a core file (coredump_filter).
@@ -273,7 +274,7 @@ impl Process {
             counting: Mutex::new(parts.counting),
             traced: AtomicBool::new(parts.traced),
             barriers: AtomicU32::new(parts.barriers),
-            undoes: AtomicBool::new(false),
+            undone: Mutex::new(Vec::new()),
             oom_adjust: parts.oom_adjust,
             dump_filter: AtomicU32::new(parts.dump_filter),
         }
@@ -364,16 +365,30 @@ impl Process {
 
     /// Whether its end undoes what it did to semaphores.
     pub fn has_undo(&self) -> bool {
-        self.undoes.load(Relaxed)
+        !self.undone.lock().is_empty()
     }
 
-    /// Its end undoes what it did to semaphores.
-    pub fn set_undo(&self) {
-        self.undoes.store(true, Relaxed);
+    /// Its end undoes what it did in `set`, of which it is told once.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn add_undo(&self, set: Weak<Set>) -> Result<()> {
+        let mut undone = self.undone.lock();
+        if undone.len() == undone.capacity() {
+            undone.retain(|set| set.strong_count() > 0);
+        }
+        undone.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        undone.push(set);
+        Ok(())
+    }
+
+    /// The sets in which its end undoes what it did; it does so once.
+    pub fn take_undo(&self) -> Vec<Weak<Set>> {
+        core::mem::take(&mut self.undone.lock())
     }
 
     /// How many programs it has begun.
-    pub(super) fn exec_id(&self) -> u64 {
+    pub fn exec_id(&self) -> u64 {
         self.exec_id.load(Relaxed)
     }
 

@@ -133,11 +133,14 @@ impl State {
 }
 
 impl Thread {
-    /// A child begins with the same filters.
+    /// A child begins with the same filters, and then with no new privileges where its maker has none.
     pub(super) fn copy_filters(&self, from: &Thread) {
         // Both get those of another thread before this or after it.
         let _threads = from.process().threads();
         self.seccomp.set(from.seccomp.mode(), from.seccomp.filter());
+        if from.has_no_new_privileges() {
+            self.set_no_new_privileges();
+        }
         self.watch_calls();
     }
 }

@@ -17,6 +17,8 @@ pub struct User {
     pub pipe_pages: AtomicUsize,
     /// Real-time signals that wait for the user's processes.
     pub pending_signals: AtomicUsize,
+    /// Bytes of POSIX message queues.
+    pub queue_bytes: AtomicUsize,
     /// Members of epoll sets.
     pub epoll_watches: AtomicUsize,
     /// Processes and their further threads; not of root, whom no limit binds.
@@ -63,6 +65,7 @@ pub fn of(uid: u32) -> Result<Arc<User>> {
         pipe_pages: AtomicUsize::new(0),
         tasks: AtomicUsize::new(0),
         pending_signals: AtomicUsize::new(0),
+        queue_bytes: AtomicUsize::new(0),
         epoll_watches: AtomicUsize::new(0),
     })?;
     let mut users = USERS.lock();

@@ -18,7 +18,7 @@ use super::generated::{self, Fixed, Node};
 use super::inode::{Attr, Inode, Kind, SetAttr};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_format;
-use crate::task::tree;
+use crate::task::{Process, tree};
 use alloc::sync::Arc;
 use process::Directory;
 use subject::Who;
@@ -40,8 +40,12 @@ pub fn root() -> Result<Arc<Entry>> {
 }
 
 /// The process whose directory in a procfs an open file is.
-pub fn pid_of(file: &File) -> Option<i32> {
-    file.ops_as::<Directory>().map(|directory| directory.pid())
+///
+/// # Errors
+/// EBADF: it is no such directory. ESRCH: the process is gone.
+pub fn process_of(file: &File) -> Result<Arc<Process>> {
+    let directory = file.ops_as::<Directory>().ok_or(Errno::EBADF)?;
+    directory.process()
 }
 
 /// The number that a name spells, if it is one.
@@ -81,17 +85,11 @@ impl Inode for Root {
             return self.fixed.lookup(here, name);
         };
         let who = match tree::process(number) {
-            Some(process) => Who {
-                pid: process.pid(),
-                tid: None,
-            },
+            Some(process) => Who::new(&process, None),
             // A thread that is not listed can be found all the same.
             None => {
                 let thread = tree::thread(number).ok_or(Errno::ENOENT)?;
-                Who {
-                    pid: thread.process_id(),
-                    tid: Some(number),
-                }
+                Who::new(thread.process(), Some(number))
             }
         };
         generated::entry(here, name, Directory::new(who, self.device))
@@ -122,7 +120,7 @@ impl FileOps for Root {
                 try_format(format_args!("{}", process.pid()))?,
             );
             let next = PROCESSES + pid as u64 + 1;
-            let inode = process::number(Who { pid, tid: None });
+            let inode = process::number(Who::new(&process, None));
             if !emit(Record {
                 inode,
                 kind: Kind::Directory,

@@ -10,7 +10,7 @@ use super::subject::{Subject, Who};
 use super::{control, fds, mem, memory, pagemap, parse, status};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_format;
-use crate::task::counting;
+use crate::task::{Process, counting};
 use alloc::sync::Arc;
 
 /// A member of the directory.
@@ -153,9 +153,9 @@ impl Directory {
         Directory { who, device }
     }
 
-    /// The number of the process.
-    pub fn pid(&self) -> i32 {
-        self.who.pid
+    /// The process; ESRCH when it is gone.
+    pub fn process(&self) -> Result<Arc<Process>> {
+        Ok(self.who.find()?.process)
     }
 
     /// Members that this directory has: a thread's has no threads.
@@ -182,7 +182,7 @@ impl Inode for Directory {
     }
 
     fn lookup(&self, here: &Arc<Entry>, name: &[u8]) -> Result<Arc<Entry>> {
-        self.who.find().map_err(|_| Errno::ENOENT)?;
+        self.who.find()?;
         let (_, member) = self
             .members()
             .find(|(known, _)| known.as_bytes() == name)
@@ -255,7 +255,14 @@ impl Content for Leaf {
         match self.member {
             Text_(write) | Setting(write, _) => write(&self.who.find()?, text),
             // By now it may be another's program.
-            Private(write) => write(&self.who.find_open()?, text),
+            Private(write) => {
+                let subject = self.who.find()?;
+                let _held = subject.process.hold_program()?;
+                if !subject.may_look() {
+                    return Err(Errno::EACCES);
+                }
+                write(&subject, text)
+            }
             _ => Err(Errno::EINVAL),
         }
     }

@@ -17,6 +17,8 @@ pub struct Who {
     pub pid: i32,
     /// The thread, or the whole process.
     pub tid: Option<i32>,
+    /// When the process began: another may have its number later.
+    pub(super) began: u64,
 }
 
 /// The process and thread, as they are now. A process that ended and was not waited for has no thread.
@@ -30,9 +32,19 @@ pub struct Subject {
 }
 
 impl Who {
+    /// A process, or a thread of it.
+    pub fn new(process: &Process, tid: Option<i32>) -> Self {
+        Who {
+            pid: process.pid(),
+            tid,
+            began: process.started(),
+        }
+    }
+
     /// Who that is now; ESRCH when it is gone.
     pub fn find(self) -> Result<Subject> {
-        let process = tree::process(self.pid).ok_or(Errno::ESRCH)?;
+        let process = tree::process(self.pid).filter(|process| process.started() == self.began);
+        let process = process.ok_or(Errno::ESRCH)?;
         let thread = match self.tid {
             Some(tid) => Some(
                 tree::thread(tid)

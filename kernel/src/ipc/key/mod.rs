@@ -15,7 +15,7 @@ use self::walk::{Mark, Walk};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::{try_arc, try_format, try_vec};
 use crate::random;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, SleepMutex};
 use crate::task::{Thread, can, clock, current, sched};
 
 /// Rights, as bits of each of the four classes: possessor, user, group, others.
@@ -126,6 +126,9 @@ pub struct Key {
 }
 
 type Keys = BTreeMap<i32, Weak<Key>>;
+
+/// Held by who links a keyring: two at once could make a circle (keyring_serialise_link_lock).
+static LINKING: SleepMutex<()> = SleepMutex::new(());
 
 /// All keys by number.
 static KEYS: Mutex<Keys> = Mutex::new(BTreeMap::new());
@@ -440,7 +443,9 @@ impl Key {
     /// # Errors
     /// EDEADLK (a ring would lie in itself), ELOOP (too deep), EINTR, ENOMEM.
     pub fn link(self: &Arc<Self>, key: Arc<Key>) -> Result<()> {
+        let mut _linking = None;
         if key.kind == Kind::Keyring {
+            _linking = Some(LINKING.lock_killable().map_err(|_| Errno::EINTR)?);
             if walk::leads_to(slice::from_ref(&key), self)? {
                 return Err(Errno::EDEADLK);
             }

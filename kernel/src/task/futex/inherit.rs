@@ -107,6 +107,8 @@ pub fn reclassify(thread: &Thread) {
     classify(thread);
     if pi::others_wait()
         && let Some(owner) = awaited(thread)
+        // Else there is nothing to inherit, and nothing to look for among all who wait.
+        && (thread.sched.is_real_time() || owner.sched.real_time.inherited() != 0)
     {
         inherit(owner);
     }

@@ -20,6 +20,8 @@ pub fn run() {
         tell("descriptors", libc::setrlimit(RLIMIT_NOFILE, &most));
         tell_end("pipes", in_child(|| pipes()));
         tell_end("threads", in_child(|| threads()));
+        tell_end("makers", in_child(|| makers()));
+        tell_end("queues", in_child(|| queues()));
         programs();
         files();
         attributes();
@@ -101,6 +103,74 @@ unsafe fn ended_with_pidfd() -> bool {
         libc::syscall(libc::SYS_pidfd_open, child, 0);
         libc::kill(child, libc::SIGKILL);
         libc::waitpid(child, std::ptr::null_mut(), 0) > 0
+    }
+}
+
+/// Makers of processes, killed while they make one, leave nothing behind.
+unsafe fn makers() {
+    const LEN: usize = 8 << 20;
+    let most = rlimit {
+        rlim_cur: 10,
+        rlim_max: 10,
+    };
+    unsafe {
+        tell("processes", libc::setrlimit(libc::RLIMIT_NPROC, &most));
+        become_user();
+        let memory = vec![1u8; LEN];
+        for round in 0..40 {
+            let maker = libc::fork();
+            if maker == 0 {
+                loop {
+                    match libc::fork() {
+                        0 => libc::_exit(memory[round].into()),
+                        child => libc::waitpid(child, std::ptr::null_mut(), 0),
+                    };
+                }
+            }
+            libc::usleep(5000 + 300 * round as u32);
+            libc::kill(maker, libc::SIGKILL);
+            libc::waitpid(maker, std::ptr::null_mut(), 0);
+        }
+        // Children whose maker is gone may still be ending.
+        let fork = || {
+            let child = libc::fork();
+            if child == 0 {
+                libc::_exit(0);
+            }
+            child > 0
+        };
+        let made = (0..200).any(|_| fork() || libc::usleep(50_000) != 0);
+        tell_ok("a process after them", made);
+    }
+}
+
+/// Message queues count for their user as long as they are open, whatever became of their names.
+unsafe fn queues() {
+    const NAME: &CStr = c"hoard";
+    let most = rlimit {
+        rlim_cur: 200_000,
+        rlim_max: 200_000,
+    };
+    unsafe {
+        tell("queues", libc::setrlimit(libc::RLIMIT_MSGQUEUE, &most));
+        become_user();
+        let flags = libc::O_CREAT | libc::O_EXCL | libc::O_RDWR;
+        let none = std::ptr::null_mut::<libc::c_void>();
+        let make = || {
+            let name = NAME.as_ptr();
+            let queue = libc::syscall(libc::SYS_mq_open, name, flags, 0o600, none) as i32;
+            if queue >= 0 {
+                libc::syscall(libc::SYS_mq_unlink, name);
+            }
+            queue
+        };
+        let first = make();
+        tell_ok("a queue", first >= 0);
+        tell("close on exec", libc::fcntl(first, libc::F_GETFD));
+        tell_ok("another", make() >= 0);
+        tell("one too many", make());
+        libc::close(first);
+        tell_ok("one less", make() >= 0);
     }
 }
 

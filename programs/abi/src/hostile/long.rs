@@ -36,6 +36,7 @@ pub fn run() {
         pagemap();
         pagemap_beside_writes();
         devices();
+        memory_of_itself();
         populate();
         grow_down();
         beyond_the_end();
@@ -168,6 +169,24 @@ unsafe fn devices() {
             // SAFETY: the pieces are all the buffer.
             while unsafe { libc::readv(file, pieces.as_ptr(), 64) } > 0 {}
         });
+    }
+}
+
+/// Copies its own memory, piece by piece, as often as one call may.
+unsafe fn memory_of_itself() {
+    unsafe {
+        let buffer = memory(2 * MIB);
+        let piece = iovec {
+            iov_base: buffer.cast(),
+            iov_len: 2 * MIB,
+        };
+        let pieces = [piece; 1024];
+        let at = pieces.as_ptr();
+        tell_killed("process_vm_readv", || {
+            let own = libc::getpid();
+            while libc::process_vm_readv(own, at, 1024, at, 1024, 0) > 0 {}
+        });
+        libc::munmap(buffer.cast(), 2 * MIB);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Many of what the kernel has in one place: names of a folder, of which most are gone, and orphans of one process.
+//! Many of what the kernel has in one place: names of a folder, of which most are gone, sets of semaphores, and orphans of one process.
 
 use std::ffi::CString;
 use std::fs;
@@ -62,6 +62,31 @@ unsafe fn orphans(line: u32) {
     }
 }
 
+/// What a process did to semaphores of many sets is undone at its end.
+unsafe fn sets() {
+    const SETS: usize = 16_000;
+    // SAFETY: an operation, and numbers.
+    unsafe {
+        let set = || libc::semget(libc::IPC_PRIVATE, 1, 0o600);
+        let sets: Vec<i32> = (0..SETS).map(|_| set()).take_while(|&id| id >= 0).collect();
+        println!("sets: {}", sets.len());
+        let up = || {
+            let mut one = libc::sembuf {
+                sem_num: 0,
+                sem_op: 1,
+                sem_flg: libc::SEM_UNDO as i16,
+            };
+            sets.iter().for_each(|&id| _ = libc::semop(id, &mut one, 1));
+            println!("first: {}", libc::semctl(sets[0], 0, libc::GETVAL));
+        };
+        tell_end("a process with all", in_child(up));
+        let value = |id: &&i32| libc::semctl(**id, 0, libc::GETVAL) == 0;
+        println!("undone: {}", sets.iter().filter(value).count());
+        sets.iter()
+            .for_each(|&id| _ = libc::semctl(id, 0, libc::IPC_RMID));
+    }
+}
+
 /// Runs this part.
 pub fn run() {
     // SAFETY: the paths and options are NUL-terminated; the process has one thread.
@@ -79,6 +104,7 @@ pub fn run() {
             }),
         );
         tell("its files go", libc::umount2(c"/tmp".as_ptr(), 0));
+        sets();
         tell_end(
             "orphans",
             in_child(|| {

@@ -78,6 +78,62 @@ pub fn run() {
         }
         tell_end("jailed", in_child(|| jailed()));
         tell_end("killed last", in_child(|| killed_last()));
+        numbers();
+    }
+}
+
+/// A file of a process that is gone is not about the next one of its number.
+unsafe fn numbers() {
+    unsafe {
+        let gone = sleeper(|| ());
+        let path = format!("/proc/{gone}");
+        let directory = open(&path, libc::O_RDONLY | libc::O_DIRECTORY);
+        let setting = open(&format!("{path}/oom_score_adj"), libc::O_RDWR);
+        let end = |child: i32| {
+            libc::kill(child, libc::SIGKILL);
+            libc::waitpid(child, std::ptr::null_mut(), 0);
+        };
+        end(gone);
+        let number = [gone];
+        // `struct clone_args`: the signal, and the number that is asked for.
+        let arguments = [
+            0,
+            0,
+            0,
+            0,
+            libc::SIGCHLD as u64,
+            0,
+            0,
+            0,
+            number.as_ptr() as u64,
+            1,
+        ];
+        let next = libc::syscall(
+            libc::SYS_clone3,
+            arguments.as_ptr(),
+            size_of_val(&arguments),
+        );
+        if next == 0 {
+            loop {
+                libc::pause();
+            }
+        }
+        tell_ok("the same number", next == i64::from(gone));
+        let mut byte = 0u8;
+        tell(
+            "read",
+            libc::read(setting, (&raw mut byte).cast(), 1) as i64,
+        );
+        tell(
+            "write",
+            libc::write(setting, c"7".as_ptr().cast(), 1) as i64,
+        );
+        let member = libc::openat(directory, c"stat".as_ptr(), libc::O_RDONLY);
+        tell("open", member);
+        let none = std::ptr::null_mut::<libc::c_void>();
+        let sent = libc::syscall(libc::SYS_pidfd_send_signal, directory, 0, none, 0);
+        tell("pidfd_send_signal", sent);
+        end(gone);
     }
 }
 

@@ -236,7 +236,7 @@ unsafe fn clone_with(signal: i32) -> libc::c_long {
     unsafe { libc::syscall(libc::SYS_clone, signal as usize, 0, 0, 0, 0) }
 }
 
-/// The signal of a child's end is for the program that made the child.
+/// The signal of a child's end is for the program that made the child, and that of a message for the one that asked for it.
 unsafe fn exit_signals() {
     unsafe {
         let status = in_child(|| {
@@ -272,6 +272,27 @@ unsafe fn exit_signals() {
             }
         });
         libc::write(pipe[1], c"x".as_ptr().cast(), 1);
+        tell_end("  end", victim.end());
+        println!("a message with SIGKILL for who executes");
+        let name = c"message".as_ptr();
+        let flags = libc::O_CREAT | libc::O_RDWR;
+        let none = ptr::null_mut::<libc::c_void>();
+        let victim = Living::begin(PRIVILEGED, || {
+            become_user();
+            let queue = libc::syscall(libc::SYS_mq_open, name, flags, 0o600, none) as i32;
+            let mut event: libc::sigevent = mem::zeroed();
+            event.sigev_notify = libc::SIGEV_SIGNAL;
+            event.sigev_signo = libc::SIGKILL;
+            libc::syscall(libc::SYS_mq_notify, queue, &event);
+            libc::fcntl(queue, libc::F_SETFD, 0);
+        });
+        let queue = libc::syscall(libc::SYS_mq_open, name, flags, 0o600, none) as i32;
+        tell(
+            "  message",
+            libc::syscall(libc::SYS_mq_timedsend, queue, name, 1, 0, none),
+        );
+        libc::syscall(libc::SYS_mq_unlink, name);
+        libc::close(queue);
         tell_end("  end", victim.end());
     }
 }
