@@ -154,16 +154,23 @@ struct Usage {
 
 static USERS: Mutex<HashMap<u32, Usage>> = Mutex::new(hash::new());
 
-/// Changes what a user has, unless `change` refuses; a user without anything is forgotten.
+/// Changes what a user has, unless `change` refuses.
 fn charge(user: u32, change: impl FnOnce(&mut Usage) -> Result<()>) -> Result<()> {
     let mut users = USERS.lock();
     users.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-    let usage = users.entry(user).or_default();
-    let result = change(usage);
-    if usage.instances == 0 {
-        users.remove(&user);
+    change(users.entry(user).or_default())
+}
+
+/// A user has so many less, for which no memory is needed; who has nothing is forgotten.
+fn uncharge(user: u32, instances: usize, watches: usize) {
+    let mut users = USERS.lock();
+    if let Some(usage) = users.get_mut(&user) {
+        usage.instances -= instances;
+        usage.watches -= watches;
+        if usage.instances == 0 {
+            users.remove(&user);
+        }
     }
-    result
 }
 
 static WATCHES: Mutex<HashMap<Key, Vec<Watch>>> = Mutex::new(hash::new());
@@ -424,10 +431,7 @@ impl Inotify {
 
     /// So many watches are gone.
     fn uncharge(&self, watches: usize) {
-        _ = charge(self.user, |usage| {
-            usage.watches -= watches;
-            Ok(())
-        });
+        uncharge(self.user, 0, watches);
     }
 
     /// What a watch is for.
@@ -456,11 +460,7 @@ impl Inotify {
 impl Drop for Inotify {
     fn drop(&mut self) {
         let watches = core::mem::take(&mut self.state.lock().watches);
-        _ = charge(self.user, |usage| {
-            usage.watches -= watches.len();
-            usage.instances -= 1;
-            Ok(())
-        });
+        uncharge(self.user, 1, watches.len());
         for (number, key) in watches {
             self.take(key, number);
         }

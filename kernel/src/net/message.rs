@@ -10,7 +10,7 @@ use crate::fs::FdTable;
 use crate::fs::inode::Time;
 use crate::mm::user::{UserPtr, UserSlice};
 use crate::task::credentials::Credentials as Identity;
-use crate::task::{current, pidfd, tree};
+use crate::task::{Process, current, pidfd, tree};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use linux_raw_sys::general::{CAP_SETGID, CAP_SETUID, CAP_SYS_ADMIN};
@@ -87,11 +87,47 @@ impl Credentials {
     }
 }
 
+/// Who sent something: what is told of him, and his process itself, whoever has its number later.
+#[derive(Clone, Copy)]
+pub struct Sender {
+    /// What is told.
+    pub who: Credentials,
+    /// When the process began; 0 for none.
+    began: u64,
+}
+
+impl Sender {
+    /// Nobody that is known.
+    pub const UNKNOWN: Sender = Sender {
+        who: Credentials::UNKNOWN,
+        began: 0,
+    };
+
+    /// The calling thread, as [`Credentials::current`] has it.
+    pub fn current(effective: bool) -> Self {
+        Sender {
+            who: Credentials::current(effective),
+            began: current().process().started(),
+        }
+    }
+
+    /// Whom a program says to be.
+    fn given(who: Credentials) -> Self {
+        let began = tree::process(who.pid).map_or(0, |process| process.started());
+        Sender { who, began }
+    }
+
+    /// The process, unless it is no more.
+    pub fn process(&self) -> Option<Arc<Process>> {
+        tree::process(self.who.pid).filter(|process| process.started() == self.began)
+    }
+}
+
 /// Who is at the other end of a connection.
 #[derive(Clone)]
 pub struct Peer {
     /// The process, and whom it acted as.
-    pub who: Credentials,
+    pub sender: Sender,
     /// Its supplementary groups.
     pub groups: Arc<Vec<u32>>,
 }
@@ -100,7 +136,7 @@ impl Peer {
     /// The calling thread.
     pub fn current() -> Self {
         Peer {
-            who: Credentials::current(true),
+            sender: Sender::current(true),
             groups: current().with_credentials(|who| who.groups.clone()),
         }
     }
@@ -112,7 +148,7 @@ pub struct Ancillary {
     /// Open files.
     pub rights: Option<Rights>,
     /// Who sent them.
-    pub credentials: Option<Credentials>,
+    pub credentials: Option<Sender>,
     /// A datagram's header.
     pub header: Header,
     /// When it arrived, where that is asked for.
@@ -176,7 +212,7 @@ impl Ancillary {
                 (SOL_SOCKET, SCM_CREDENTIALS) => {
                     let given = Credentials::read_from_bytes(data).map_err(|_| Errno::EINVAL)?;
                     given.check()?;
-                    credentials = Some(given);
+                    credentials = Some(Sender::given(given));
                 }
                 (SOL_SOCKET, _) => return Err(Errno::EINVAL),
                 _ => {}
@@ -242,7 +278,7 @@ impl Control {
             self.flags |= MSG_CTRUNC;
             len = self.left();
         }
-        let at = UserSlice::new(self.address + self.used, self.left());
+        let at = UserSlice::new(self.address.wrapping_add(self.used), self.left());
         at.skip(HEADER).copy_out(&data[..len - HEADER])?;
         self.finish(level, kind, len)
     }
@@ -279,7 +315,7 @@ impl Control {
     ) -> Result<()> {
         let sender = ancillary.credentials.as_ref();
         if let Some(sender) = sender.filter(|_| options.is_on(SO_PASSCRED)) {
-            self.put(SOL_SOCKET, SCM_CREDENTIALS, sender.as_bytes())?;
+            self.put(SOL_SOCKET, SCM_CREDENTIALS, sender.who.as_bytes())?;
         }
         if ancillary.lost != 0 && options.is_on(SO_RXQ_OVFL) {
             self.put(SOL_SOCKET, SO_RXQ_OVFL, ancillary.lost.as_bytes())?;
@@ -289,18 +325,19 @@ impl Control {
         }
         self.put_rights(ancillary, close_on_exec)?;
         if let Some(sender) = sender.filter(|_| options.is_on(SO_PASSPIDFD)) {
-            self.put_process(sender.pid)?;
+            self.put_process(sender)?;
         }
         Ok(())
     }
 
     /// SCM_PIDFD: a descriptor for the process that sent a message, or the error that there is none.
-    fn put_process(&mut self, pid: i32) -> Result<()> {
+    fn put_process(&mut self, sender: &Sender) -> Result<()> {
         if self.left() < HEADER + size_of::<i32>() {
             self.flags |= MSG_CTRUNC;
             return Ok(());
         }
-        let opened = tree::process(pid)
+        let opened = sender
+            .process()
             .ok_or(Errno::ESRCH)
             .and_then(|process| pidfd::file(process, None, 0))
             .and_then(|file| current().files().add(file, true));
@@ -316,7 +353,7 @@ impl Control {
         let fit = self.left().saturating_sub(HEADER) / 4;
         let (mut count, files) = (0, current().files());
         while count < fit.min(rights.files().len()) {
-            let at = self.address + self.used + HEADER + count * 4;
+            let at = self.address.wrapping_add(self.used + HEADER + count * 4);
             if give(&files, rights, count, at, close_on_exec).is_err() {
                 break;
             }

@@ -4,7 +4,7 @@ use super::message::Credentials;
 use super::name::Address;
 use super::socket::Socket;
 use crate::errno::{Errno, Result};
-use crate::task::{can, current, pidfd, require, tree};
+use crate::task::{can, current, pidfd, require};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use linux_raw_sys::general::{CAP_NET_ADMIN, CAP_NET_RAW};
@@ -442,11 +442,15 @@ pub fn get(socket: &dyn Socket, name: u32, room: usize) -> Result<Vec<u8>> {
             let linger = options.linger.load(Acquire);
             bytes([u32::from(linger != 0), linger.saturating_sub(1) as u32])
         }
-        SO_PEERCRED => bytes(socket.peer_who().map_or(Credentials::NONE, |peer| peer.who)),
+        SO_PEERCRED => bytes(
+            socket
+                .peer_who()
+                .map_or(Credentials::NONE, |peer| peer.sender.who),
+        ),
         SO_PEERGROUPS => copied(socket.peer_who().ok_or(Errno::ENODATA)?.groups.as_bytes()),
         SO_PEERPIDFD => {
-            let pid = socket.peer_who().ok_or(Errno::ENODATA)?.who.pid;
-            let process = tree::process(pid).ok_or(Errno::EINVAL)?;
+            let sender = socket.peer_who().ok_or(Errno::ENODATA)?.sender;
+            let process = sender.process().ok_or(Errno::EINVAL)?;
             let file = pidfd::file(process, None, 0)?;
             bytes(current().files().add(file, true)?)
         }

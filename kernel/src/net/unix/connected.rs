@@ -9,7 +9,7 @@ use crate::mm::heap::try_arc;
 use crate::net::SEQPACKET;
 use crate::net::backlog::Backlog;
 use crate::net::channel::{Channel, Kind};
-use crate::net::message::{Credentials, Peer};
+use crate::net::message::{Peer, Sender};
 use crate::net::name::{Address, Name};
 use crate::net::socket::{Base, Outgoing, Received, Socket};
 use crate::net::stream::{self, Manner};
@@ -229,7 +229,7 @@ impl Socket for Connected {
         if channel.wants_credentials() || self.base.options.wants_credentials() {
             ancillary
                 .credentials
-                .get_or_insert_with(|| Credentials::current(false));
+                .get_or_insert_with(|| Sender::current(false));
         }
         if let Some(rights) = &mut ancillary.rights {
             rights.enter(channel)?;
@@ -264,7 +264,7 @@ impl Socket for Connected {
         }
         if credentials {
             let sender = &mut received.found.ancillary.credentials;
-            sender.get_or_insert(Credentials::UNKNOWN);
+            sender.get_or_insert(Sender::UNKNOWN);
         } else {
             received.found.ancillary.credentials = None;
         }

@@ -9,7 +9,7 @@ use crate::fs::poll::{Events, PollTable, WaitSource};
 use crate::mm::heap::try_arc;
 use crate::net::DATAGRAM;
 use crate::net::channel::{Channel, Kind, Reading};
-use crate::net::message::{Credentials, Peer};
+use crate::net::message::{Peer, Sender};
 use crate::net::name::{Address, Name};
 use crate::net::socket::{Base, Outgoing, Received, Socket};
 use crate::net::wait::Wait;
@@ -178,7 +178,7 @@ impl Socket for Datagram {
         if to.channel.wants_credentials() || self.base.options.wants_credentials() {
             ancillary
                 .credentials
-                .get_or_insert_with(|| Credentials::current(false));
+                .get_or_insert_with(|| Sender::current(false));
         }
         if let Some(rights) = &mut ancillary.rights {
             rights.enter(&to.channel)?;
@@ -223,7 +223,7 @@ impl Socket for Datagram {
         };
         if credentials {
             let sender = &mut found.ancillary.credentials;
-            sender.get_or_insert(Credentials::UNKNOWN);
+            sender.get_or_insert(Sender::UNKNOWN);
         } else {
             found.ancillary.credentials = None;
         }
