@@ -11,6 +11,7 @@ use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
 use core::mem::replace;
 use core::ops::Range;
+use core::slice;
 
 /// Bits of the index that one level decodes.
 const BITS: u32 = 6;
@@ -116,26 +117,42 @@ impl<T> Radix<T> {
         }
     }
 
-    /// Calls `visit` with the items of `range` and their indices, in order; one descent for each node that holds some.
+    /// Calls `visit` with the items of `range` and their indices, in order.
     pub fn each(&self, range: Range<usize>, mut visit: impl FnMut(usize, &T)) {
+        self.each_run(range, |first, slots| {
+            for (index, slot) in (first..).zip(slots) {
+                if let Slot::Item(item) = slot {
+                    visit(index, item);
+                }
+            }
+        });
+    }
+
+    /// Puts a copy of each item from `first` on into its place of `copies`.
+    pub fn copy_to<U>(&self, first: usize, copies: &mut [Option<U>], copy: impl Fn(&T) -> U) {
+        let end = first.saturating_add(copies.len());
+        self.each_run(first..end, |start, slots| {
+            for (place, slot) in copies[start - first..].iter_mut().zip(slots) {
+                if let Slot::Item(item) = slot {
+                    *place = Some(copy(item));
+                }
+            }
+        });
+    }
+
+    /// Calls `visit` with each run of slots of `range` that lie in one node, and the index of the first; one descent for each.
+    fn each_run(&self, range: Range<usize>, mut visit: impl FnMut(usize, &[Slot<T>])) {
         let mut at = range.start;
         while at < range.end {
             let mut stop = (at | (FANOUT - 1)).saturating_add(1).min(range.end);
-            match self.last_node(at) {
-                Some(node) => {
-                    for (index, slot) in (at..stop).zip(&node.0[digit(at, 0)..]) {
-                        if let Slot::Item(item) = slot {
-                            visit(index, item);
-                        }
-                    }
+            if let Some(node) = self.last_node(at) {
+                visit(at, &node.0[digit(at, 0)..][..stop - at]);
+            } else {
+                if self.height == 0 && at == 0 {
+                    visit(at, slice::from_ref(&self.root));
                 }
-                None => {
-                    if let Some(item) = self.get(at) {
-                        visit(at, item);
-                    }
-                    if stop < range.end {
-                        stop = self.next_item(stop).unwrap_or(range.end);
-                    }
+                if stop < range.end {
+                    stop = self.next_item(stop).unwrap_or(range.end);
                 }
             }
             at = stop;
@@ -291,10 +308,18 @@ mod tests {
             let (mut radix, mut map) = (Radix::new(), BTreeMap::new());
             for step in 0..2000 {
                 let index = random(&mut state) % limit;
-                let near = index..index.saturating_add(100);
+                let run = index..index.saturating_add(100);
                 let mut seen = std::vec![];
-                radix.each(near.clone(), |index, item| seen.push((index, *item)));
-                assert!(map.range(near).map(|(k, v)| (*k, *v)).eq(seen));
+                radix.each(run.clone(), |index, item| seen.push((index, *item)));
+                assert!(map.range(run).map(|(k, v)| (*k, *v)).eq(seen));
+                let mut near = [None; 100];
+                radix.copy_to(index, &mut near, |item| *item);
+                let places = (index..index.saturating_add(100)).zip(near);
+                assert!(
+                    places
+                        .into_iter()
+                        .all(|(index, item)| map.get(&index).copied() == item)
+                );
                 match random(&mut state) % 4 {
                     0 => {
                         let last = index.saturating_add(random(&mut state) % limit / 4);

@@ -348,6 +348,7 @@ pub(super) fn set_cpu_mode(cpu: &Cpu, mode: Mode) {
 }
 
 /// The switch from `previous` is complete; this thread goes on, or begins.
+#[inline(always)]
 pub fn switched(previous: Arc<Thread>) {
     if previous.sched.expelled.load(Relaxed) {
         previous.sched.expelled.store(false, Relaxed);

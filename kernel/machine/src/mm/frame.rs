@@ -636,6 +636,7 @@ fn owe() {
 }
 
 /// Whether what can fail may still be made; who makes it may have to wait afterwards.
+#[inline]
 pub fn above_reserve() -> bool {
     let free = free_count();
     if free <= LOW {

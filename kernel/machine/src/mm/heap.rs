@@ -324,6 +324,7 @@ pub fn try_format(arguments: fmt::Arguments) -> Result<String> {
     Ok(alloc::fmt::format(arguments))
 }
 
+#[inline]
 fn check_room() -> Result<()> {
     if frame::above_reserve() {
         Ok(())

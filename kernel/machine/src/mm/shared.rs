@@ -96,10 +96,7 @@ impl PageSource for SharedPages {
     }
 
     fn present(&self, first: usize, frames: &mut [Option<FrameRef>]) {
-        let pages = self.pages.lock();
-        pages.each(first..first + frames.len(), |index, page| {
-            frames[index - first] = Some(page.clone())
-        });
+        self.pages.lock().copy_to(first, frames, FrameRef::clone);
     }
 
     fn next_present(&self, first: usize) -> Option<usize> {

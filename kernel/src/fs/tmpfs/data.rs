@@ -389,10 +389,8 @@ impl PageSource for Data {
 
     fn present(&self, first: usize, frames: &mut [Option<FrameRef>]) {
         let pages = self.pages.lock();
-        let end = self.len_pages().min(first + frames.len());
-        pages.each(first..end, |index, page| {
-            frames[index - first] = Some(page.clone())
-        });
+        let len = self.len_pages().saturating_sub(first).min(frames.len());
+        pages.copy_to(first, &mut frames[..len], FrameRef::clone);
     }
 
     fn next_present(&self, first: usize) -> Option<usize> {
