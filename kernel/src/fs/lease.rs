@@ -148,10 +148,16 @@ pub fn ask_back(entry: &Entry, write: bool, waits: bool) -> Result<()> {
 #[cold]
 fn wait_for_leases(entry: &Entry, write: bool, waits: bool) -> Result<()> {
     let inode = entry.inode();
-    while let Some((holder, changed, deadline)) = demand(inode, write) {
-        if let Some(holder) = holder {
-            sigio::tell_message(&holder);
+    loop {
+        // All are asked before the first is waited for.
+        while let Some(holder) = ask_next(inode, write) {
+            if let Some(holder) = holder.upgrade() {
+                sigio::tell_message(&holder);
+            }
         }
+        let Some((changed, deadline)) = asked(inode, write) else {
+            return Ok(());
+        };
         if !waits {
             return Err(Errno::EAGAIN);
         }
@@ -161,26 +167,34 @@ fn wait_for_leases(entry: &Entry, write: bool, waits: bool) -> Result<()> {
             drop(gone);
         }
     }
-    Ok(())
 }
 
-/// A lease that stands against the open, of which its holder was not told yet (or was), where its end is told, and until
-/// when that is waited for.
-type Demand = (Option<Arc<File>>, Arc<WaitSource>, u64);
-
-fn demand(inode: &Arc<dyn Inode>, write: bool) -> Option<Demand> {
+/// Asks a lease back that stands against the open; returns its holder, who is to be told. None where all were asked for as much.
+fn ask_next(inode: &Arc<dyn Inode>, write: bool) -> Option<Weak<File>> {
     let wanted = if write { F_UNLCK } else { F_RDLCK };
+    let enough = |asked| asked == F_UNLCK || asked == wanted;
     let mut leases = LEASES.lock();
     let mut of_inode = leases.of_mut(&key(inode)).iter_mut();
-    let lease = of_inode.find(|lease| write || lease.kind == F_WRLCK)?;
-    let told = lease.breaking.is_some();
+    let lease = of_inode.find(|lease| {
+        let asked = lease.breaking.is_some_and(|(asked, _)| enough(asked));
+        (write || lease.kind == F_WRLCK) && !asked
+    })?;
     let until = lease.breaking.map_or_else(
         || deadline_in(BREAK_TIME.load(Relaxed).saturating_mul(SECOND)),
         |(_, until)| until,
     );
     lease.breaking = Some((wanted, until));
-    let holder = if told { None } else { lease.file.upgrade() };
-    Some((holder, lease.changed.clone(), until))
+    Some(lease.file.clone())
+}
+
+/// A lease that was asked back and stands against the open: where its end is told, and until when that is waited for.
+fn asked(inode: &Arc<dyn Inode>, write: bool) -> Option<(Arc<WaitSource>, u64)> {
+    let leases = LEASES.lock();
+    let mut of_inode = leases.of(&key(inode)).iter();
+    let lease = of_inode.find(|lease| write || lease.kind == F_WRLCK)?;
+    lease
+        .breaking
+        .map(|(_, until)| (lease.changed.clone(), until))
 }
 
 fn is_asked(inode: &Arc<dyn Inode>, changed: &Arc<WaitSource>) -> bool {

@@ -79,12 +79,12 @@ fn range(file: &Arc<File>, flock: &Flock) -> Result<(u64, u64)> {
 }
 
 /// The record locks of fcntl(2); `None` for any other command.
-pub fn fcntl(file: &Arc<File>, command: u32, argument: usize) -> Option<Result<usize>> {
+pub fn fcntl(file: &Arc<File>, fd: i32, command: u32, argument: usize) -> Option<Result<usize>> {
     let own = matches!(command, F_OFD_GETLK | F_OFD_SETLK | F_OFD_SETLKW);
     match command {
         F_GETLK | F_OFD_GETLK => Some(query(file, own, argument)),
-        F_SETLK | F_OFD_SETLK => Some(set(file, own, argument, false)),
-        F_SETLKW | F_OFD_SETLKW => Some(set(file, own, argument, true)),
+        F_SETLK | F_OFD_SETLK => Some(set(file, fd, own, argument, false)),
+        F_SETLKW | F_OFD_SETLKW => Some(set(file, fd, own, argument, true)),
         _ => None,
     }
 }
@@ -138,7 +138,7 @@ fn query(file: &Arc<File>, own: bool, argument: usize) -> Result<usize> {
     Ok(0)
 }
 
-fn set(file: &Arc<File>, own: bool, argument: usize, wait: bool) -> Result<usize> {
+fn set(file: &Arc<File>, fd: i32, own: bool, argument: usize, wait: bool) -> Result<usize> {
     let (flock, wanted) = read(file, own, argument)?;
     match flock.kind as u32 {
         F_UNLCK => lock::release(file, &wanted)?,
@@ -149,6 +149,12 @@ fn set(file: &Arc<File>, own: bool, argument: usize, wait: bool) -> Result<usize
                 file.check_readable()?
             };
             lock::acquire(file, wanted, wait)?;
+            // The descriptor may have been closed meanwhile, before the lock was there to be given up with it.
+            let open = || Some(Arc::as_ptr(&current().files().get(fd).ok()?));
+            if !own && open() != Some(Arc::as_ptr(file)) {
+                lock::release(file, &wanted)?;
+                return Err(Errno::EBADF);
+            }
         }
         _ => return Err(Errno::EINVAL),
     }

@@ -80,6 +80,7 @@ pub fn run() {
     refused(file);
     contended();
     circles(file);
+    closed();
     leases();
     told_of_data();
     told_of_room();
@@ -107,6 +108,51 @@ fn contended() {
     };
     std::thread::scope(|scope| (0..THREADS).for_each(|_| _ = scope.spawn(work)));
     println!("locked {} times", COUNT.load(Relaxed));
+}
+
+/// The descriptor is closed while a thread waits for a lock by it: the lock is given up at once.
+fn closed() {
+    const AT: i64 = 200;
+    // SAFETY: every pointer passed is that of a live value of the right kind; children end by _exit.
+    unsafe {
+        let file = libc::open(path(c"locks"), O_RDWR);
+        let mut ends = [0; 2];
+        libc::pipe(ends.as_mut_ptr());
+        let mut byte = 0u8;
+        let holder = libc::fork();
+        if holder == 0 {
+            set(file, F_WRLCK, AT, 1);
+            libc::write(ends[1], c"x".as_ptr().cast(), 1);
+            loop {
+                libc::pause();
+            }
+        }
+        libc::read(ends[0], (&raw mut byte).cast(), 1);
+        let wait = || {
+            tell(
+                "closed meanwhile",
+                libc::fcntl(file, libc::F_SETLKW, &lock(F_WRLCK, AT, 1)),
+            );
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(wait);
+            // For the thread to wait. If it does not yet, it finds no descriptor.
+            libc::usleep(100_000);
+            libc::close(file);
+            libc::kill(holder, libc::SIGKILL);
+        });
+        libc::waitpid(holder, std::ptr::null_mut(), 0);
+        let other = libc::fork();
+        if other == 0 {
+            let file = libc::open(path(c"locks"), O_RDWR);
+            tell(
+                "free for others",
+                libc::fcntl(file, libc::F_SETLK, &lock(F_WRLCK, AT, 1)),
+            );
+            libc::_exit(0);
+        }
+        libc::waitpid(other, std::ptr::null_mut(), 0);
+    }
 }
 
 /// A waiter that got its lock but has not run yet waits for nobody: waiting for it is no deadlock.
@@ -193,6 +239,25 @@ extern "C" fn give_back(signal: c_int, info: *mut libc::siginfo_t, _: *mut libc:
     }
 }
 
+/// Who opens to write asks all leases back before it waits for the first.
+fn several() {
+    // SAFETY: every pointer passed is that of a live value of the right kind.
+    let asked = || unsafe {
+        libc::signal(libc::SIGIO, libc::SIG_IGN);
+        let readers = [0; 2].map(|_| libc::open(path(c"leased"), libc::O_RDONLY));
+        for reader in readers {
+            tell("  lease", libc::fcntl(reader, libc::F_SETLEASE, F_RDLCK));
+        }
+        let flags = libc::O_WRONLY | libc::O_NONBLOCK;
+        tell("  open", libc::open(path(c"leased"), flags));
+        for reader in readers {
+            tell("  it is", libc::fcntl(reader, libc::F_GETLEASE));
+        }
+    };
+    println!("all are asked at once");
+    in_child(asked);
+}
+
 /// Leases: who may have one, and the effect of an open by another process.
 fn leases() {
     let relaxed = std::sync::atomic::Ordering::Relaxed;
@@ -233,6 +298,7 @@ fn leases() {
         set(writer, F_WRLCK);
         open(libc::O_WRONLY);
         libc::close(writer);
+        several();
         let reader = libc::open(path(c"leased"), libc::O_RDONLY);
         LEASE.store(reader, relaxed);
         tell("to read", set(reader, F_RDLCK));
