@@ -9,6 +9,7 @@ use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
 use crate::task::current;
+use crate::task::user::Charge;
 use crate::task::wait::WaitQueue;
 
 /// The most queues (MSGMNI).
@@ -27,6 +28,22 @@ pub struct Message {
     pub kind: i64,
     /// Its bytes.
     pub data: Vec<u8>,
+    _charge: Option<Charge>,
+}
+
+impl Message {
+    /// A message of the caller's.
+    ///
+    /// # Errors
+    /// ENOMEM: its user has too many.
+    pub fn new(kind: i64, data: Vec<u8>) -> Result<Self> {
+        let charge = registry::charge(size_of::<Self>() + data.len()).ok_or(Errno::ENOMEM)?;
+        Ok(Message {
+            kind,
+            data,
+            _charge: Some(charge),
+        })
+    }
 }
 
 /// Which message is wanted.
@@ -47,6 +64,7 @@ pub enum Wanted {
 /// A queue.
 pub struct Queue {
     state: Mutex<State>,
+    _charge: Charge,
     senders: WaitQueue,
     receivers: WaitQueue,
 }
@@ -82,7 +100,9 @@ impl Object for Queue {
 /// The number of the queue with `key`; see [`Registry::get`].
 pub fn get(key: i32, flags: u32) -> Result<usize> {
     let make = |header| {
+        let charge = registry::charge(size_of::<Queue>()).ok_or(Errno::ENOSPC)?;
         try_arc(Queue {
+            _charge: charge,
             state: Mutex::new(State {
                 header,
                 messages: VecDeque::new(),
@@ -240,5 +260,6 @@ fn copy(message: &Message) -> Result<Message> {
     Ok(Message {
         kind: message.kind,
         data,
+        _charge: None,
     })
 }

@@ -21,7 +21,7 @@ use crate::net::netlink;
 use crate::sync::Mutex;
 use crate::task::clock::Deadline;
 use crate::task::signal::{self, Info};
-use crate::task::user::User;
+use crate::task::user::Charge;
 use crate::task::{Process, current};
 
 /// The most queues (`/proc/sys/fs/mqueue/queues_max`).
@@ -54,31 +54,6 @@ impl Attributes {
     fn charge(&self) -> usize {
         const BESIDE: usize = 48 + 48;
         self.messages * (self.bytes + BESIDE)
-    }
-}
-
-/// What a queue takes of its maker's user, as long as it is there.
-struct Charge {
-    user: Arc<User>,
-    bytes: usize,
-}
-
-impl Charge {
-    /// EMFILE where the user's queues would take more than RLIMIT_MSGQUEUE.
-    fn take(bytes: usize) -> Result<Self> {
-        let user = current().credentials().user.clone();
-        let most = crate::task::rlimit(RLIMIT_MSGQUEUE);
-        let fits = |held: usize| held.checked_add(bytes).filter(|&sum| sum <= most);
-        match user.queue_bytes.fetch_update(Relaxed, Relaxed, fits) {
-            Ok(_) => Ok(Charge { user, bytes }),
-            Err(_) => Err(Errno::EMFILE),
-        }
-    }
-}
-
-impl Drop for Charge {
-    fn drop(&mut self) {
-        self.user.queue_bytes.fetch_sub(self.bytes, Relaxed);
     }
 }
 
@@ -216,9 +191,11 @@ pub fn create(
     if is_full(&QUEUES.lock()) {
         return Err(Errno::ENOSPC);
     }
+    let most = crate::task::rlimit(RLIMIT_MSGQUEUE);
+    let charge = Charge::new(|user| &user.queue_bytes, attributes.charge(), most);
     let queue = try_arc(Queue {
         attributes,
-        _charge: Charge::take(attributes.charge())?,
+        _charge: charge.ok_or(Errno::EMFILE)?,
         owner: current().with_credentials(|who| (who.fsuid, who.fsgid)),
         mode: mode & !current().fs().umask() & 0o777,
         state: Mutex::new(State {

@@ -5,14 +5,16 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use linux_raw_sys::general::{
-    __kernel_key_t, CAP_IPC_OWNER, CAP_SYS_ADMIN, S_IRWXG, S_IRWXO, S_IRWXU,
+    __kernel_key_t, CAP_IPC_OWNER, CAP_SYS_ADMIN, CAP_SYS_RESOURCE, S_IRWXG, S_IRWXO, S_IRWXU,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::errno::{Errno, Result};
 use crate::hash::{self, HashMap};
+use crate::mm::{PAGE_SIZE, frame};
 use crate::sync::Mutex;
-use crate::task::{clock, current};
+use crate::task::user::Charge;
+use crate::task::{can, clock, current};
 
 /// IPC_PRIVATE: a new object that no key finds.
 const PRIVATE: __kernel_key_t = 0;
@@ -97,6 +99,16 @@ impl Header {
         (self.uid, self.gid) = (to.uid, to.gid);
         self.mode = self.mode & !mask | to.mode & mask;
     }
+}
+
+/// Counts kernel memory of the caller's that outlives it (semaphores, messages): none if its user has a part of 8 of memory. Linux
+/// has no such limit, and its users take all.
+pub fn charge(bytes: usize) -> Option<Charge> {
+    let most = match can(CAP_SYS_RESOURCE) {
+        true => usize::MAX,
+        false => frame::total() / 8 * PAGE_SIZE,
+    };
+    Charge::new(|user| &user.system_v, bytes, most)
 }
 
 /// What a registry holds.

@@ -7,6 +7,7 @@ use super::registry::{self, Header, Object, Registry};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc_cyclic;
 use crate::sync::Mutex;
+use crate::task::user::Charge;
 use crate::task::wait::{WaitError, WaitQueue};
 use crate::task::{Process, current, sched};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -53,6 +54,7 @@ pub struct Semaphore {
 struct Undo {
     process: Weak<Process>,
     changes: Vec<i32>,
+    _charge: Charge,
 }
 
 struct State {
@@ -68,6 +70,7 @@ struct State {
 /// A set of semaphores.
 pub struct Set {
     state: Mutex<State>,
+    _charge: Charge,
     /// Told of every change.
     changed: WaitQueue,
 }
@@ -91,6 +94,7 @@ pub fn get(key: i32, count: i32, flags: u32) -> Result<usize> {
         if count == 0 {
             return Err(Errno::EINVAL);
         }
+        let charge = registry::charge(count * size_of::<Semaphore>()).ok_or(Errno::ENOSPC)?;
         let mut semaphores = Vec::new();
         semaphores
             .try_reserve_exact(count)
@@ -105,6 +109,7 @@ pub fn get(key: i32, count: i32, flags: u32) -> Result<usize> {
                 times: [0, registry::now()],
                 removed: false,
             }),
+            _charge: charge,
             changed: WaitQueue::new(),
         })
     };
@@ -363,8 +368,9 @@ impl State {
         if let Some(at) = self.undo.iter().position(of_caller) {
             return Ok(at);
         }
-        let mut changes = Vec::new();
         let count = self.semaphores.len();
+        let charge = registry::charge(count * size_of::<i32>()).ok_or(Errno::ENOMEM)?;
+        let mut changes = Vec::new();
         changes
             .try_reserve_exact(count)
             .map_err(|_| Errno::ENOMEM)?;
@@ -374,6 +380,7 @@ impl State {
         self.undo.push(Undo {
             process: Arc::downgrade(process),
             changes,
+            _charge: charge,
         });
         Ok(self.undo.len() - 1)
     }

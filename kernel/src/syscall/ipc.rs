@@ -267,7 +267,7 @@ pub fn msgsnd(number: i32, from: usize, len: usize, flags: u32) -> Result<usize>
     }
     let data = UserPtr::<u8>::new(from + 8).read_vec(len)?;
     let queue = QUEUES.by_number(number)?;
-    queue.send(Message { kind, data }, flags & IPC_NOWAIT == 0)?;
+    queue.send(Message::new(kind, data)?, flags & IPC_NOWAIT == 0)?;
     Ok(0)
 }
 

@@ -5,6 +5,7 @@ extern crate alloc;
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use super::current;
 use crate::errno::{Errno, Result};
 use crate::hash::{self, HashMap};
 use crate::mm::heap::try_arc;
@@ -21,6 +22,8 @@ pub struct User {
     pub queue_bytes: AtomicUsize,
     /// Members of epoll sets.
     pub epoll_watches: AtomicUsize,
+    /// Bytes of System V semaphores and messages.
+    pub system_v: AtomicUsize,
     /// Processes and their further threads; not of root, whom no limit binds.
     tasks: AtomicUsize,
 }
@@ -48,6 +51,30 @@ impl User {
     }
 }
 
+/// Bytes that are counted for a user while they are held.
+pub struct Charge {
+    user: Arc<User>,
+    count: fn(&User) -> &AtomicUsize,
+    bytes: usize,
+}
+
+impl Charge {
+    /// Counts `bytes` for the current user; none if that makes more than `most`.
+    pub fn new(count: fn(&User) -> &AtomicUsize, bytes: usize, most: usize) -> Option<Self> {
+        let user = current().with_credentials(|who| who.user.clone());
+        let before = count(&user).fetch_add(bytes, Relaxed);
+        // Dropped, it gives back what it took.
+        let charge = Charge { user, count, bytes };
+        (before.saturating_add(bytes) <= most).then_some(charge)
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        (self.count)(&self.user).fetch_sub(self.bytes, Relaxed);
+    }
+}
+
 static USERS: Mutex<HashMap<u32, Weak<User>>> = Mutex::new(hash::new());
 
 /// The user `uid`, known as long as somebody holds the result.
@@ -67,6 +94,7 @@ pub fn of(uid: u32) -> Result<Arc<User>> {
         pending_signals: AtomicUsize::new(0),
         queue_bytes: AtomicUsize::new(0),
         epoll_watches: AtomicUsize::new(0),
+        system_v: AtomicUsize::new(0),
     })?;
     let mut users = USERS.lock();
     if let Some(user) = known(&users) {
