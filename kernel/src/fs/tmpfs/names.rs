@@ -99,7 +99,9 @@ impl Node {
             return Err(Errno::ENOTEMPTY);
         }
         entry.remove()?;
-        self.linked(-1 - links_of(entry));
+        if self.linked(-1 - links_of(entry)) > 0 {
+            self.fs().inodes.give(super::INODE);
+        }
         Ok(())
     }
 

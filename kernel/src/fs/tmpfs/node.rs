@@ -211,11 +211,12 @@ impl Node {
         meta.changed = meta.modified;
     }
 
-    /// One of the inode's names is gone or new.
-    pub(super) fn linked(&self, links: i32) {
+    /// One of the inode's names is gone or new; returns how many links it has now.
+    pub(super) fn linked(&self, links: i32) -> u32 {
         let mut meta = self.meta();
         meta.links = meta.links.saturating_add_signed(links);
         meta.changed = Time::now();
+        meta.links
     }
 
     fn accessed(&self, file: &File) {
@@ -368,13 +369,23 @@ impl Inode for Node {
         if node.kind == Kind::Directory {
             return Err(Errno::EPERM);
         }
-        if node.meta().links == 0 && !node.linkable.load(Acquire) {
+        // A name takes memory: each but the first counts as an inode, as on Linux.
+        let first = node.linkable.swap(false, AcqRel);
+        if !first && node.meta().links == 0 {
             return Err(Errno::ENOENT);
         }
-        self.add(here, name, node.clone())?;
-        node.linkable.store(false, Release);
-        node.linked(1);
-        Ok(())
+        if !first {
+            self.fs.inodes.take_many(super::INODE)?;
+        }
+        let added = self.add(here, name, node.clone());
+        if added.is_ok() {
+            node.linked(1);
+        } else if first {
+            node.linkable.store(true, Release);
+        } else {
+            self.fs.inodes.give(super::INODE);
+        }
+        added.map(|_| ())
     }
 
     fn create_unnamed(&self, here: &Arc<Entry>, mode: u32, linkable: bool) -> Result<Arc<Entry>> {

@@ -25,6 +25,7 @@ pub fn run() {
         programs();
         files();
         attributes();
+        tell_end("names", in_child(|| names()));
     }
 }
 
@@ -59,6 +60,64 @@ unsafe fn pipes() {
         tell("then", libc::fcntl(last[1], F_GETPIPE_SZ));
         tell("larger", libc::fcntl(last[1], F_SETPIPE_SZ, 65536));
         tell("smaller", libc::fcntl(last[1], F_SETPIPE_SZ, 4096));
+    }
+}
+
+/// Names of a file count as inodes.
+unsafe fn names() {
+    unsafe {
+        libc::mkdir(c"/tmp/names".as_ptr(), 0o777);
+        let options = c"nr_inodes=8";
+        let none = c"none".as_ptr();
+        tell(
+            "mount",
+            libc::mount(
+                none,
+                c"/tmp/names".as_ptr(),
+                c"tmpfs".as_ptr(),
+                0,
+                options.as_ptr().cast(),
+            ),
+        );
+        libc::chdir(c"/tmp/names".as_ptr());
+        libc::close(libc::open(
+            c"first".as_ptr(),
+            libc::O_CREAT | libc::O_RDWR,
+            0o600,
+        ));
+        let name = |number: i32| CString::new(number.to_string()).expect("digits");
+        let links =
+            (0..100).find(|&number| libc::link(c"first".as_ptr(), name(number).as_ptr()) < 0);
+        println!("links: {links:?}");
+        tell("one more", libc::link(c"first".as_ptr(), c"more".as_ptr()));
+        tell("one less", libc::unlink(c"first".as_ptr()));
+        tell("one more", libc::link(name(0).as_ptr(), c"more".as_ptr()));
+        tell("over one", libc::rename(name(0).as_ptr(), name(1).as_ptr()));
+        tell("one file's two", libc::unlink(name(0).as_ptr()));
+        let handle = libc::open(c".".as_ptr(), libc::O_TMPFILE | libc::O_RDWR, 0o600);
+        tell_ok("a file without a name", handle >= 0);
+        let own = CString::new(format!("/proc/self/fd/{handle}")).expect("no zero");
+        let at = libc::AT_FDCWD;
+        tell(
+            "its name",
+            libc::linkat(
+                at,
+                own.as_ptr(),
+                at,
+                c"own".as_ptr(),
+                libc::AT_SYMLINK_FOLLOW,
+            ),
+        );
+        tell(
+            "its second",
+            libc::linkat(
+                at,
+                own.as_ptr(),
+                at,
+                c"second".as_ptr(),
+                libc::AT_SYMLINK_FOLLOW,
+            ),
+        );
     }
 }
 
