@@ -36,25 +36,32 @@ pub fn of_process(session: i32) -> (u64, i32) {
 pub fn session_ended(session: i32) {
     if let Some(tty) = of_session(session) {
         let (_, foreground) = tty.release();
-        hang_up(foreground);
+        hang_up(session, foreground);
     }
 }
 
-/// Tells a process group, if any, that its terminal is gone.
-fn hang_up(group: i32) {
+/// Tells a process group of a session, if any, that its terminal is gone.
+fn hang_up(session: i32, group: i32) {
+    send_group(session, group, SIGHUP);
+    send_group(session, group, SIGCONT);
+}
+
+/// Sends a signal to a process group, if any, as far as it is in the session: its members may have ended, and their number be that of
+/// another session's group by now.
+fn send_group(session: i32, group: i32, number: u32) {
     if group > 0 {
-        _ = signal::send_group(group, SIGHUP);
-        _ = signal::send_group(group, SIGCONT);
+        _ = signal::send_group_where(group, number, |member| member.session() == session);
     }
 }
 
 impl Tty {
     /// Sends a signal to the foreground process group.
     pub(super) fn signal_foreground(&self, number: u32) {
-        let group = self.state.lock().foreground;
-        if group > 0 {
-            _ = signal::send_group(group, number);
-        }
+        let (session, group) = {
+            let state = self.state.lock();
+            (state.session, state.foreground)
+        };
+        send_group(session, group, number);
     }
 
     /// TIOCSIG: the master sends a signal, with what it does to the output.
@@ -69,7 +76,7 @@ impl Tty {
     /// The line is gone: the session's leader and the foreground learn of it.
     pub(super) fn signal_hang_up(&self) {
         let (session, foreground) = self.release();
-        hang_up(foreground);
+        hang_up(session, foreground);
         if session > 0 {
             _ = signal::send_process(session, SIGHUP);
             _ = signal::send_process(session, SIGCONT);

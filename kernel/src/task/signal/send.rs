@@ -190,11 +190,21 @@ pub fn send(process: &Process, number: u32) -> Result<()> {
 /// # Errors
 /// ESRCH: no such group.
 pub fn send_group(group: i32, number: u32) -> Result<()> {
+    send_group_where(group, number, |_| true)
+}
+
+/// The same, to those members that are `wanted`.
+///
+/// # Errors
+/// ESRCH: there is none.
+pub fn send_group_where(group: i32, number: u32, wanted: impl Fn(&Process) -> bool) -> Result<()> {
     let mut found = Err(Errno::ESRCH);
     tree::for_each_of_group(group, |process| {
-        found = Ok(());
-        // Ordinary signals need no room.
-        _ = send(process, number);
+        if wanted(process) {
+            found = Ok(());
+            // Ordinary signals need no room.
+            _ = send(process, number);
+        }
     })?;
     found
 }

@@ -15,6 +15,7 @@ mod nested;
 mod net;
 mod pending;
 mod proc;
+mod reuse;
 mod rights;
 mod sockets;
 mod suid;
@@ -39,6 +40,7 @@ const PARTS: &[(&str, fn())] = &[
     ("net", net::run),
     ("pending", pending::run),
     ("proc", proc::run),
+    ("reuse", reuse::run),
     ("rights", rights::run),
     ("sockets", sockets::run),
     ("suid", suid::run),
