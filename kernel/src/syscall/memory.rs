@@ -565,7 +565,7 @@ pub fn mincore(addr: usize, len: usize, vector: usize) -> Result<usize> {
         space(|space| Ok(space.present(part, answer)))?;
         out.copy_out(answer)?;
         out = out.skip(answer.len());
-        task::sched::cond_resched();
+        task::sched::cond_resched_killable()?;
     }
     Ok(0)
 }

@@ -115,7 +115,9 @@ fn copy(mut from: Side, mut to: Side, count: usize) -> Result<usize> {
         if total < count && from.file.entry().kind() != Kind::Regular {
             break;
         }
-        crate::task::sched::cond_resched();
+        if crate::task::sched::cond_resched_killable().is_err() {
+            break;
+        }
     }
     from.finish()?;
     to.finish()?;
@@ -208,7 +210,9 @@ fn drain(pipe: &End, mut to: Side, count: usize, nonblocking: bool) -> Result<us
             Err(error) if total == 0 => return Err(error),
             Err(_) => break,
         }
-        crate::task::sched::cond_resched();
+        if crate::task::sched::cond_resched_killable().is_err() {
+            break;
+        }
     }
     to.finish()?;
     Ok(total)

@@ -365,10 +365,12 @@ impl Socket for Tcp {
             // The first that is sent to a closed end makes it answer that it is.
             link.broken.store(true, Release);
             self.base.readable.notify();
+            message.data.truncate(link.outgoing.limit());
             return message.data.discard();
         }
         if message.data.left() > 0 && !link.arrive() {
             // As on Linux the answer that nobody listens comes later.
+            message.data.truncate(link.outgoing.limit());
             return message.data.discard();
         }
         match link

@@ -153,7 +153,9 @@ impl Bucket {
 fn bring_forward(waiters: &mut [Waiter]) {
     let priority = |waiter: &Waiter| waiter.thread.sched.priority();
     let own = waiters.last().map_or(0, priority);
-    if let Some(at) = waiters.iter().position(|other| priority(other) < own) {
+    if own > 0
+        && let Some(at) = waiters.iter().position(|other| priority(other) < own)
+    {
         waiters[at..].rotate_right(1);
     }
 }
@@ -361,37 +363,51 @@ pub fn requeue(
         return Err(Errno::EAGAIN);
     }
     let woken = wake_key(source, wakes, ANY)?;
-    let mut moved = 0;
-    while moved < moves && source != target {
+    if source == target {
+        return Ok((woken, 0));
+    }
+    Ok((woken, move_waiters(source, target, moves)?))
+}
+
+/// Moves at most `most` of those that wait at `source` now to `target`; returns how many. All at once: another thread may move them
+/// back meanwhile.
+fn move_waiters(source: Key, target: Key, most: usize) -> Result<usize> {
+    let mut moved = Vec::new();
+    {
         let mut waiters = TABLE[source.bucket()].waiters.lock();
-        let Some(at) = waiters.iter().position(|waiter| waiter.key == source) else {
-            break;
-        };
-        if waiters[at].kind != Kind::Wake {
+        let waits = |waiter: &&Waiter| waiter.key == source;
+        let first = || waiters.iter().filter(waits).take(most);
+        if first().any(|waiter| waiter.kind != Kind::Wake) {
             return Err(Errno::EINVAL);
         }
-        let mut waiter = waiters.remove(at);
+        let count = first().count();
+        moved.try_reserve_exact(count).map_err(|_| Errno::ENOMEM)?;
+        let taken = waiters.extract_if(.., |waiter| waiter.key == source);
+        moved.extend(taken.take(count));
         TABLE[source.bucket()]
             .count
             .store(waiters.len() as u32, Relaxed);
+    }
+    let count = moved.len();
+    let mut waiters = TABLE[target.bucket()].waiters.lock();
+    if waiters.try_reserve(count).is_err() {
         drop(waiters);
-        waiter.key = target;
-        let mut waiters = TABLE[target.bucket()].waiters.lock();
-        if waiters.try_reserve(1).is_err() {
-            drop(waiters);
+        for waiter in moved {
             // A wake-up that comes too early is allowed; one that is lost is not.
             waiter.slot.store(waiter.index, Release);
             sched::wake(waiter.thread);
-            return Err(Errno::ENOMEM);
         }
+        return Err(Errno::ENOMEM);
+    }
+    for mut waiter in moved {
+        waiter.key = target;
         waiters.push(waiter);
         bring_forward(&mut waiters);
-        TABLE[target.bucket()]
-            .count
-            .store(waiters.len() as u32, Relaxed);
-        moved += 1;
     }
-    Ok((woken, moved))
+    TABLE[target.bucket()]
+        .count
+        .store(waiters.len() as u32, Relaxed);
+    Ok(count)
 }
 
 /// FUTEX_WAKE_OP: changes the second word, wakes those of the first, and those of the second if it held what is compared.
