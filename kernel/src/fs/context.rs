@@ -2,7 +2,7 @@
 
 use super::path::Path;
 use crate::errno::{Errno, Result};
-use crate::mm::heap::try_arc;
+use crate::mm::heap::{Room, try_arc};
 use crate::sync::Mutex;
 use crate::task::Thread;
 use alloc::sync::Arc;
@@ -69,19 +69,27 @@ impl FsContext {
 
     /// Changes the root.
     pub fn set_root(&self, root: Path) -> Result<()> {
-        let directory = self.directory();
-        self.set(Places { root, directory })
+        self.change(|places| Places {
+            root,
+            directory: places.directory.clone(),
+        })
     }
 
     /// Changes the current directory.
     pub fn set_directory(&self, directory: Path) -> Result<()> {
-        let root = self.root();
-        self.set(Places { root, directory })
+        self.change(|places| Places {
+            root: places.root.clone(),
+            directory,
+        })
     }
 
-    fn set(&self, places: Places) -> Result<()> {
-        let places = try_arc(places)?;
-        let old = core::mem::replace(&mut self.state.lock().places, places);
+    /// Changes one of the two: another thread may change the other at the same time.
+    fn change(&self, changed: impl FnOnce(&Places) -> Places) -> Result<()> {
+        let room = Room::new()?;
+        let mut state = self.state.lock();
+        let places = room.fill(changed(&state.places));
+        let old = core::mem::replace(&mut state.places, places);
+        drop(state);
         drop(old);
         Ok(())
     }

@@ -252,7 +252,7 @@ impl Key {
             let mut bytes = [0; 4];
             random::fill(&mut bytes);
             let serial = i32::from_ne_bytes(bytes) & i32::MAX;
-            if serial > 2 && !keys.contains_key(&serial) {
+            if (3..i32::MAX).contains(&serial) && !keys.contains_key(&serial) {
                 break serial;
             }
         };
