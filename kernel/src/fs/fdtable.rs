@@ -25,6 +25,8 @@ struct Slots {
     slots: Vec<Option<Slot>>,
     /// No descriptor below this one is free.
     first_free: usize,
+    /// Threads that have the table.
+    users: usize,
 }
 
 impl Slots {
@@ -80,13 +82,8 @@ impl Slots {
 pub struct FdTable(Mutex<Slots>);
 
 impl FdTable {
-    /// A table without descriptors.
-    pub fn new() -> Result<Arc<Self>> {
-        try_arc(FdTable(Mutex::new(Slots::default())))
-    }
-
     /// A copy, as fork makes it.
-    pub fn fork(&self) -> Result<Arc<Self>> {
+    pub fn fork(&self) -> Result<FdShare> {
         let mut slots = Vec::new();
         loop {
             // Memory is asked for without the lock; the table may have grown meanwhile.
@@ -98,7 +95,11 @@ impl FdTable {
                 slots.extend(table.slots[..used].iter().cloned());
                 let first_free = table.first_free;
                 drop(table);
-                return try_arc(FdTable(Mutex::new(Slots { slots, first_free })));
+                return FdShare::with(Slots {
+                    slots,
+                    first_free,
+                    users: 1,
+                });
             }
         }
     }
@@ -283,8 +284,49 @@ impl FdTable {
     }
 }
 
-impl Drop for FdTable {
+/// What a thread has of a table: others may have it too. Whoever else looks at it neither keeps it open nor makes it shared.
+pub struct FdShare(Arc<FdTable>);
+
+impl FdShare {
+    /// A table without descriptors.
+    pub fn new() -> Result<Self> {
+        Self::with(Slots {
+            users: 1,
+            ..Slots::default()
+        })
+    }
+
+    fn with(slots: Slots) -> Result<Self> {
+        Ok(FdShare(try_arc(FdTable(Mutex::new(slots)))?))
+    }
+
+    /// The table.
+    #[inline]
+    pub fn table(&self) -> &Arc<FdTable> {
+        &self.0
+    }
+
+    /// The same for another thread (CLONE_FILES).
+    pub fn share(&self) -> Self {
+        self.0.0.lock().users += 1;
+        FdShare(self.0.clone())
+    }
+
+    /// Whether several threads have it.
+    pub fn is_shared(&self) -> bool {
+        self.0.0.lock().users > 1
+    }
+}
+
+impl Drop for FdShare {
     fn drop(&mut self) {
-        self.close_range(0, usize::MAX);
+        let left = {
+            let mut slots = self.0.0.lock();
+            slots.users -= 1;
+            slots.users
+        };
+        if left == 0 {
+            self.0.close_range(0, usize::MAX);
+        }
     }
 }

@@ -45,7 +45,7 @@ pub mod writers;
 pub use context::FsContext;
 use context::FsShare;
 pub use entry::Entry;
-pub use fdtable::FdTable;
+pub use fdtable::{FdShare, FdTable};
 pub use file::{File, OpenFlags};
 pub use path::Path;
 
@@ -84,15 +84,15 @@ pub fn root() -> Path {
 }
 
 /// A table whose descriptors 0, 1 and 2 are `/dev/console`.
-pub fn console_descriptors() -> Result<Arc<FdTable>> {
-    let table = FdTable::new()?;
+pub fn console_descriptors() -> Result<FdShare> {
+    let files = FdShare::new()?;
     let share = FsShare::new(root())?;
     let entry = Walk::new(share.context()).resolve(None, b"/dev/console", true)?;
     let console = File::open(entry, OpenFlags(O_RDWR))?;
     for fd in 0..3 {
-        table.set(fd, console.clone(), false)?;
+        files.table().set(fd, console.clone(), false)?;
     }
-    Ok(table)
+    Ok(files)
 }
 
 /// Opens a program for exec: a regular file that may be executed.

@@ -278,10 +278,12 @@ impl Drop for Admitted {
 }
 
 fn copy_resources(request: &CloneRequest, parent: &Thread) -> Result<Resources> {
-    let (mut files, mut space) = parent.files_and_space();
-    if !request.has(CLONE_FILES) {
-        files = files.map(|files| files.fork()).transpose()?;
-    }
+    let files = if request.has(CLONE_FILES) {
+        parent.share_files()
+    } else {
+        Some(parent.files().fork()?)
+    };
+    let mut space = parent.space();
     let fs = if request.has(CLONE_FS) {
         parent.share_fs()?
     } else {

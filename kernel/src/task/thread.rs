@@ -20,7 +20,7 @@ use crate::arch::{ThreadState, cpu, time};
 use crate::errno::{Errno, Result};
 use crate::fs::context::FsShare;
 use crate::fs::file::File;
-use crate::fs::{FdTable, FsContext};
+use crate::fs::{FdShare, FdTable, FsContext};
 use crate::ipc::key::Key;
 use crate::mm::AddressSpace;
 use crate::mm::heap::try_arc;
@@ -34,7 +34,7 @@ pub struct Resources {
     /// Memory.
     pub space: Option<Arc<AddressSpace>>,
     /// Descriptors.
-    pub files: Option<Arc<FdTable>>,
+    pub files: Option<FdShare>,
     /// Root, directory, umask.
     pub fs: Option<FsShare>,
 }
@@ -284,13 +284,13 @@ impl Thread {
     /// The descriptors, unless it has ended.
     #[inline]
     pub fn try_files(&self) -> Option<Arc<FdTable>> {
-        self.resources.lock().files.clone()
+        let resources = self.resources.lock();
+        resources.files.as_ref().map(|share| share.table().clone())
     }
 
-    /// Descriptors and memory, as far as it has not ended.
-    pub(super) fn files_and_space(&self) -> (Option<Arc<FdTable>>, Option<Arc<AddressSpace>>) {
-        let resources = self.resources.lock();
-        (resources.files.clone(), resources.space.clone())
+    /// What another thread gets that shares the descriptors with it (CLONE_FILES).
+    pub(super) fn share_files(&self) -> Option<FdShare> {
+        self.resources.lock().files.as_ref().map(FdShare::share)
     }
 
     /// The file of a descriptor.
@@ -301,7 +301,7 @@ impl Thread {
     pub fn file(&self, fd: i32) -> Result<Arc<File>> {
         let resources = self.resources.lock();
         let files = resources.files.as_ref();
-        files.expect("a thread with a program").get(fd)
+        files.expect("a thread with a program").table().get(fd)
     }
 
     /// Root, directory and umask.
@@ -338,11 +338,11 @@ impl Thread {
 
     /// Gives descriptors of its own to the current thread, if it shares them.
     pub fn unshare_files(&self) -> Result<()> {
-        let files = self.files();
-        // Two are the thread's and this one.
-        if Arc::strong_count(&files) > 2 {
-            let own = files.fork()?;
-            self.resources.lock().files = Some(own);
+        let shared = |files: &FdShare| files.is_shared();
+        if self.resources.lock().files.as_ref().is_some_and(shared) {
+            let own = self.files().fork()?;
+            let old = self.resources.lock().files.replace(own);
+            drop(old);
         }
         Ok(())
     }
