@@ -29,16 +29,19 @@ unsafe fn listed() {
         let show = |kind: &str, times: usize| {
             let text = std::fs::read_to_string(format!("/proc/sysvipc/{kind}")).unwrap_or_default();
             let pid = libc::getpid().to_string();
+            let heads: Vec<_> = text
+                .lines()
+                .take(1)
+                .flat_map(str::split_whitespace)
+                .collect();
             for line in text.lines() {
                 let words: Vec<_> = line.split_whitespace().collect();
-                let own = |word: &&str| {
-                    if *word == pid {
-                        "PID".to_owned()
-                    } else {
-                        (*word).to_owned()
-                    }
+                let own = |(head, word): (&&str, &&str)| match head.ends_with("pid") {
+                    true if *word == pid => "PID".to_owned(),
+                    _ => (*word).to_owned(),
                 };
-                let known: Vec<_> = words[..words.len() - times].iter().map(own).collect();
+                let known = heads.iter().zip(&words[..words.len() - times]);
+                let known: Vec<_> = known.map(own).collect();
                 // The number is another on each kernel.
                 println!("{}: {} .. {}", kind, known[0], known[2..].join(" "));
             }

@@ -39,10 +39,12 @@ unsafe fn listed() {
         add(c"user".as_ptr(), c"listed two".as_ptr(), b"1", other as i32);
     }
     let keys = std::fs::read_to_string("/proc/keys").unwrap_or_default();
-    for line in keys.lines().filter(|line| line.contains("listed")) {
-        let (state, rest) = (line.get(9..16), line.get(23..));
-        println!("{} {}", state.unwrap_or("-"), rest.unwrap_or("-"));
-    }
+    let known = |line: &str| Some(format!("{} {}", line.get(9..16)?, line.get(23..)?));
+    let listed = keys.lines().filter(|line| line.contains("listed"));
+    // They come by their numbers, which are random.
+    let mut listed: Vec<_> = listed.filter_map(known).collect();
+    listed.sort();
+    listed.iter().for_each(|line| println!("{line}"));
     let users = std::fs::read_to_string("/proc/key-users").unwrap_or_default();
     let root = users.lines().find(|line| line.starts_with("    0: "));
     println!("users: {}", root.map_or(0, |line| line.split('/').count()));
