@@ -74,6 +74,10 @@ impl Functions for Stile {
         sched::cond_resched_killable()
     }
 
+    fn must_die() -> bool {
+        task::current().must_die()
+    }
+
     fn capable(capability: u32) -> bool {
         task::can(capability)
     }

@@ -117,6 +117,8 @@ functions! { $
     fn cond_resched() -> ();
     /// The same; EINTR if the current thread is to die.
     fn cond_resched_killable() -> Result<()>;
+    /// Whether the current thread is to die.
+    fn must_die() -> bool;
     /// Whether the current thread has `capability` (CAP_*) in force.
     fn capable(capability: u32) -> bool;
     /// The soft limit `kind` (RLIMIT_*) of the current process.

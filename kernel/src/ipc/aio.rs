@@ -4,9 +4,9 @@
 
 use crate::errno::{Errno, Result};
 use crate::fs::poll::WaitSource;
+use crate::mm::AddressSpace;
 use crate::mm::PAGE_SIZE;
 use crate::mm::heap::try_arc;
-use crate::mm::space::AddressSpace;
 use crate::sync::Mutex;
 use alloc::collections::VecDeque;
 use alloc::sync::{Arc, Weak};

@@ -9,10 +9,10 @@ use super::vm::Machine;
 use crate::arch::PAGE_SIZE;
 use crate::arch::virt::Stage2;
 use crate::errno::{Errno, Result};
+use crate::mm::AddressSpace;
 use crate::mm::block;
 use crate::mm::fault::Access;
 use crate::mm::shadow::Shadow;
-use crate::mm::space::AddressSpace;
 use crate::sync::Mutex;
 use crate::task::sched;
 

@@ -16,8 +16,8 @@ use crate::ipc::semaphore::{self, Operation, SETS, Set};
 use crate::ipc::shared::{self, SEGMENTS, Segment};
 use crate::ipc::{Header, Object};
 use crate::mm::area::{Flags, Label, Rights, Source};
-use crate::mm::space::with_active;
 use crate::mm::user::{UserPtr, UserSlice};
+use crate::mm::with_active;
 use crate::mm::{MapRequest, PAGE_SIZE, Place};
 use crate::task::{self, clock};
 

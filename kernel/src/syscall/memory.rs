@@ -15,8 +15,8 @@ use crate::fs::{File, tmpfs};
 use crate::ipc::shared;
 use crate::mm::area::{Area, Flags, Label, Rights, Source};
 use crate::mm::shared::SharedPages;
-use crate::mm::space::with_active;
 use crate::mm::user::{UserPtr, UserSlice};
+use crate::mm::with_active;
 use crate::mm::{
     AddressSpace, MapRequest, Move, PAGE_SHIFT, PAGE_SIZE, Place, commit, large, page_down, page_up,
 };

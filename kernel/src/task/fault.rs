@@ -7,7 +7,7 @@ use crate::arch::{PAGE_SIZE, cpu};
 use crate::errno::{Errno, Result};
 use crate::mm::AddressSpace;
 use crate::mm::fault::{Access, Failure, Signal};
-use crate::mm::space::with_active;
+use crate::mm::with_active;
 use core::ops::Range;
 use crossings::Kind;
 

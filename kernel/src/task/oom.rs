@@ -102,7 +102,7 @@ fn score(process: &Process) -> Option<usize> {
     let files = thread.try_files();
     let held = files.map_or(0, |files| files.held()) / PAGE_SIZE;
     let stacks = process.threads().len() * KERNEL_STACK_SIZE / PAGE_SIZE;
-    let pages = space.size().resident + space.tables() + stacks + held;
+    let pages = space.size().resident + space.overhead() + stacks + held;
     let shift = frame::total() as isize / 1000 * adjust as isize;
     Some(pages.saturating_add_signed(shift))
 }

@@ -24,7 +24,7 @@ use crate::arch::cpu::{self, Cpu};
 use crate::arch::irq::Interrupted;
 use crate::arch::{self, MAX_CPUS, irq, smp, time, work::NEED_RESCHED};
 use crate::errno::{Errno, Result};
-use crate::mm::space;
+use crate::mm;
 use crate::sync::{MutexGuard, assert_none_held};
 use linux_raw_sys::general::{SCHED_FIFO, SCHED_IDLE, SCHED_RR};
 
@@ -365,7 +365,7 @@ fn activate_space(cpu: &Cpu, next: &Thread) {
     cpu.sched().space.store(wanted, Release);
     match next.space() {
         Some(space) => space.activate(),
-        None => space::deactivate(),
+        None => mm::deactivate(),
     }
 }
 

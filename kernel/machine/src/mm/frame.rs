@@ -105,6 +105,27 @@ impl Meta {
         self.is_anonymous() && self.refs() == 1
     }
 
+    /// One more handle or translation holds the frame.
+    #[inline]
+    fn hold(&self) {
+        if self.refs.fetch_add(1, Relaxed) >= MOST_REFS {
+            self.keep_for_ever();
+        }
+    }
+
+    /// As Linux's refcount_t: who counts so many loses a frame, but it never goes while somebody holds it.
+    #[cold]
+    #[inline(never)]
+    fn keep_for_ever(&self) {
+        self.refs.store(KEPT, Relaxed);
+    }
+
+    /// Claims that so many hold the frame.
+    #[cfg(feature = "selftest")]
+    pub fn set_refs(&self, refs: u32) {
+        self.refs.store(refs, Relaxed);
+    }
+
     /// How many handles and translations hold the frame.
     pub fn refs(&self) -> u32 {
         self.refs.load(Acquire)
@@ -154,10 +175,15 @@ impl Frames {
     }
 }
 
+/// Above so many holders, a frame is kept for ever: its count is put back to the middle of what is left.
+const MOST_REFS: u32 = 1 << 31;
+const KEPT: u32 = 3 << 30;
+
 /// `spare` of a frame that instruction caches agree with.
 const FETCHED: u16 = 1;
 
-/// Frames that only what cannot fail may still take when memory runs out.
+/// Frames that only what cannot fail may still take when memory runs out. That is little in each call: a name, a node of a tree, an
+/// object of the kernel's own. Whoever took of the last frames waits before its program goes on, so few calls at a time do.
 const RESERVE: usize = 512;
 /// Free frames at which programs get none any more. The kernel's own objects may take the next ones on their behalf, for which
 /// they wait afterwards.
@@ -399,7 +425,7 @@ impl FrameRef {
 
     /// One more handle of a frame that a translation holds, or of the zero frame.
     pub(super) fn clone_phys(address: PhysAddr) -> FrameRef {
-        FRAMES.at(address).refs.fetch_add(1, Relaxed);
+        FRAMES.at(address).hold();
         // SAFETY: the count just taken is this handle's own.
         unsafe { FrameRef::from_phys(address) }
     }
@@ -520,7 +546,7 @@ impl FrameRef {
 
 impl Clone for FrameRef {
     fn clone(&self) -> Self {
-        self.meta().refs.fetch_add(1, Relaxed);
+        self.meta().hold();
         FrameRef(self.0)
     }
 }
@@ -530,10 +556,12 @@ impl Drop for FrameRef {
         let refs = &self.meta().refs;
         if refs.load(Acquire) == 1 {
             refs.store(0, Relaxed);
-        } else if refs.fetch_sub(1, Release) == 1 {
-            fence(Acquire);
         } else {
-            return;
+            match refs.fetch_sub(1, Release) {
+                1 => fence(Acquire),
+                0..MOST_REFS => return,
+                _ => return self.meta().keep_for_ever(),
+            }
         }
         give_one(self.0.get());
     }
@@ -621,11 +649,6 @@ pub(super) unsafe fn give_private(first: PhysAddr, order: usize) {
     }
 }
 
-/// Whether a frame may get one more holder by a guest's translations, of which there can be enough for its count to wrap.
-pub(super) fn may_be_held(frame: PhysAddr) -> bool {
-    FRAMES.at(frame).refs() < u32::MAX / 2
-}
-
 /// The current thread took some of the last memory, or was refused it. Where it asked it may not be able to wait, so it does
 /// before its program goes on.
 #[cold]
@@ -643,6 +666,15 @@ pub fn above_reserve() -> bool {
         owe();
     }
     free > RESERVE
+}
+
+/// Whether programs can be given so many and leave the kernel what it keeps.
+pub fn has_beside_reserve(frames: usize) -> bool {
+    let enough = free_count() > LOW + 2 * frames;
+    if !enough {
+        owe();
+    }
+    enough
 }
 
 /// Whether less than a sixteenth of memory is left: too little for what no process's end gives back.

@@ -312,6 +312,16 @@ pub fn try_box<T>(value: T) -> Result<Box<T>> {
     Ok(Box::new(value))
 }
 
+/// ENOMEM where `bytes` in small pieces would leave less than the kernel's reserve. A few pages are always allowed: who takes them waits.
+#[inline]
+pub fn check_room_for(bytes: usize) -> Result<()> {
+    match bytes / PAGE_SIZE {
+        0..16 => Ok(()),
+        frames if frame::has_beside_reserve(frames) => Ok(()),
+        _ => Err(Errno::ENOMEM),
+    }
+}
+
 /// Bytes that may grow, or ENOMEM when only the kernel's reserve is left.
 pub fn try_vec(bytes: &[u8]) -> Result<Vec<u8>> {
     check_room()?;
@@ -324,8 +334,9 @@ pub fn try_format(arguments: fmt::Arguments) -> Result<String> {
     Ok(alloc::fmt::format(arguments))
 }
 
+/// ENOMEM when only the kernel's reserve is left: before something small is made that cannot fail, as a map's node.
 #[inline]
-fn check_room() -> Result<()> {
+pub fn check_room() -> Result<()> {
     if frame::above_reserve() {
         Ok(())
     } else {

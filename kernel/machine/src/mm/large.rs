@@ -6,28 +6,71 @@ use alloc::sync::Arc;
 use core::ops::Range;
 
 use super::area::Rights;
-use super::space::AddressSpace;
+use super::space::{AddressSpace, Space};
 use crate::errno::{Errno, Result};
 use crate::upcall::{cond_resched, cond_resched_killable};
 
-/// The most that is changed at once, in bytes.
-const PART: usize = 1 << 32;
-/// A space with fewer tables is small.
-const MANY_TABLES: usize = 256;
+/// The most that is changed at once, in bytes, whatever it has.
+const AT_ONCE: usize = 1 << 28;
+/// The last-level tables of a part of what is larger.
+pub(super) const PART: usize = 32;
+/// A space with fewer tables and blocks is small.
+const MANY: usize = 128;
 
-/// Whether a range is in more than one part, so that who changes it waits.
+/// Whether a range is changed part by part, so that who changes it waits.
 pub fn is_large(range: &Range<usize>) -> bool {
-    range.len() > PART
+    range.len() > AT_ONCE
 }
 
-/// A range in parts.
-pub(super) fn parts(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
-    let end = range.end;
-    let starts = range.step_by(PART);
-    starts.map(move |start| start..end.min(start.saturating_add(PART)))
+impl Space {
+    /// Whether its end would take long.
+    fn is_large(&self) -> bool {
+        self.table.tables() + self.table.blocks() >= MANY
+    }
 }
 
 impl AddressSpace {
+    /// Calls `change` with each part of a range, of which there is one unless it is large, and `pause` after each but the last.
+    ///
+    /// # Errors
+    /// Of `pause`.
+    pub(super) fn each_part(
+        &self,
+        range: Range<usize>,
+        mut change: impl FnMut(&mut Space, Range<usize>),
+        pause: impl Fn() -> Result<()>,
+    ) -> Result<()> {
+        let (mut at, large) = (range.start, is_large(&range));
+        while at < range.end {
+            let mut space = self.lock();
+            let end = if large {
+                space.table.part_end(at..range.end, &mut PART.clone())
+            } else {
+                range.end
+            };
+            change(&mut space, at..end);
+            drop(space);
+            at = end;
+            if at < range.end {
+                pause()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The same for what nothing ends.
+    pub(super) fn each_part_of(
+        &self,
+        range: Range<usize>,
+        change: impl FnMut(&mut Space, Range<usize>),
+    ) {
+        // Others run, and that never fails.
+        _ = self.each_part(range, change, || {
+            cond_resched();
+            Ok(())
+        });
+    }
+
     /// Takes a range of pages away. Waits if the range is large.
     #[inline]
     pub fn unmap(&self, range: Range<usize>) -> Result<()> {
@@ -40,7 +83,7 @@ impl AddressSpace {
     #[cold]
     #[inline(never)]
     fn empty_first(&self, range: Range<usize>) -> Result<()> {
-        self.lock().check_cut(&range)?;
+        self.lock().areas.check_hole(&range)?;
         self.empty(range, true)
     }
 
@@ -52,14 +95,8 @@ impl AddressSpace {
     }
 
     fn empty(&self, range: Range<usize>, tables: bool) -> Result<()> {
-        let several = is_large(&range);
-        for part in parts(range) {
-            self.lock().empty(self.context(), part, tables);
-            if several {
-                cond_resched_killable()?;
-            }
-        }
-        Ok(())
+        let empty = |space: &mut Space, part| space.empty(self.context(), part, tables);
+        self.each_part(range, empty, cond_resched_killable)
     }
 
     /// Changes what the program may do with a range of pages. Waits if the range is large.
@@ -72,10 +109,9 @@ impl AddressSpace {
         }
         let changed = self.lock().promise(&range, rights)?;
         // What areas promise by now goes, whoever changes them meanwhile.
-        for part in parts(changed.clone()) {
-            self.lock().obey(self.context(), part);
-            cond_resched();
-        }
+        self.each_part_of(changed.clone(), |space, part| {
+            space.obey(self.context(), part)
+        });
         if changed.end < range.end {
             Err(Errno::ENOMEM)
         } else {
@@ -87,13 +123,11 @@ impl AddressSpace {
 /// Lets go of a space that its thread no longer has. If that was the last, and the space is large, it is emptied first, before
 /// that is done where nobody else can run. No CPU runs it for the thread any more.
 pub fn leave(space: Arc<AddressSpace>) {
-    if Arc::strong_count(&space) > 1 || space.tables() < MANY_TABLES {
+    if Arc::strong_count(&space) > 1 || !space.read_lock().is_large() {
         return;
     }
-    for area in space.areas() {
-        for part in parts(area.range()) {
-            space.lock().empty(space.context(), part, true);
-            cond_resched();
-        }
-    }
+    let everything = 0..space.end();
+    space.each_part_of(everything, |inner, part| {
+        inner.empty(space.context(), part, true)
+    });
 }

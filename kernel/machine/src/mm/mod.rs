@@ -1,8 +1,10 @@
 //! Memory: frames, the heap, the kernel's mapped area, and the address spaces of programs.
 
+mod active;
 mod age;
 mod archive;
 pub mod area;
+pub mod areas;
 mod asid;
 pub mod aslr;
 pub mod block;
@@ -10,14 +12,19 @@ mod buddy;
 pub mod commit;
 pub mod dma;
 pub mod fault;
+mod foreign;
+mod fork;
 pub mod frame;
 mod gather;
 pub mod heap;
 pub mod kmap;
 pub mod large;
+mod layout;
 mod lock;
+mod map;
 pub mod number;
 pub mod ordered;
+mod protect;
 mod remap;
 mod reverse;
 #[cfg(feature = "selftest")]
@@ -27,14 +34,17 @@ pub mod shadow;
 pub mod shared;
 pub mod space;
 mod table;
+mod unmap;
 mod usage;
 pub mod user;
 
+pub use active::{Active, deactivate, with_active};
 pub use archive::Archive;
 pub use area::PageSource;
+pub use map::{MapRequest, Place};
 pub use remap::Move;
 pub use reverse::Mappers;
-pub use space::{AddressSpace, MapRequest, Place};
+pub use space::AddressSpace;
 pub use table::EmptyTables;
 pub use usage::{Size, Usage};
 

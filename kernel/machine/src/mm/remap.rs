@@ -5,7 +5,8 @@ use core::ops::Range;
 use super::PAGE_SIZE;
 use super::area::{Area, Flags};
 use super::asid::Context;
-use super::space::{AddressSpace, Place, Space, USER_START};
+use super::map::Place;
+use super::space::{AddressSpace, Space, USER_START};
 use super::table::Entry;
 use crate::arch::mmu::Pte;
 use crate::errno::{Errno, Result};
@@ -99,19 +100,23 @@ impl Space {
         new: Range<usize>,
         keep: bool,
     ) -> Result<()> {
-        self.areas.reserve(3)?;
         let part = area.part(old.clone());
         if part.flags.has(Flags::ACCOUNT) {
             let had = if keep { 0 } else { old.len() };
             self.areas.commit(new.len().saturating_sub(had))?;
         }
         let flags = part.flags.set(Flags::GROWS_DOWN, false);
+        // What is left behind is unmapped as a whole, which cannot fail.
+        if !keep {
+            self.areas.cut(old.start)?;
+            self.areas.cut(old.end)?;
+        }
         self.areas.insert(Area {
             start: new.start,
             end: new.end,
             flags,
             ..part
-        });
+        })?;
         let moved = old.start..old.end.min(old.start + new.len());
         self.split(context, moved.clone());
         let distance = new.start.wrapping_sub(old.start);

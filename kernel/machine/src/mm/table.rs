@@ -223,6 +223,11 @@ impl PageTable {
         self.blocks.load(Relaxed) != 0
     }
 
+    /// How many entries hold blocks.
+    pub fn blocks(&self) -> usize {
+        self.blocks.load(Relaxed)
+    }
+
     /// Fills an entry with a block unless another CPU has filled it; says whether it did.
     #[must_use]
     pub fn try_fill_block(&self, slot: &Entry, block: Pte) -> bool {
@@ -257,6 +262,11 @@ impl PageTable {
             }
         }
         Ok(())
+    }
+
+    /// Where the part of `range` ends that has `most` last-level tables and blocks, or the range itself; so many fewer are left in `most`.
+    pub fn part_end(&self, range: Range<usize>, most: &mut usize) -> usize {
+        count_off(self.root, mmu::levels() - 1, range.clone(), most).unwrap_or(range.end)
     }
 
     /// Calls `visit` with the entries of all pages in `range`, valid or not, whose tables exist: runs of neighbouring
@@ -492,6 +502,33 @@ fn find_block<'a>(
             }
         } else if pte != Pte::EMPTY && !pte.is_table() {
             return Some((span, slot));
+        }
+        start = next;
+    }
+    None
+}
+
+/// Counts `left` down for each last-level table and block in `range`; where the first begins for which nothing is left.
+fn count_off(
+    table: PhysAddr,
+    level: usize,
+    range: Range<usize>,
+    left: &mut usize,
+) -> Option<usize> {
+    let mut start = range.start;
+    for slot in &entries(table)[index(range.start, level)..=index(range.end - 1, level)] {
+        let next = ((start >> shift(level)) + 1) << shift(level);
+        let pte = slot.load();
+        if pte.is_table() && level > 1 {
+            let part = start..next.min(range.end);
+            if let Some(end) = count_off(PhysAddr(pte.phys()), level - 1, part, left) {
+                return Some(end);
+            }
+        } else if pte != Pte::EMPTY {
+            if *left == 0 {
+                return Some(start);
+            }
+            *left -= 1;
         }
         start = next;
     }

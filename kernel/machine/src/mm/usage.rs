@@ -6,7 +6,6 @@ use super::PhysAddr;
 use super::area::{Area, Source};
 use super::fault::zero_frame;
 use super::frame::FRAMES;
-use super::large::parts;
 use super::space::AddressSpace;
 use super::{PAGE_SHIFT, PAGE_SIZE};
 use crate::arch::mmu::Pte;
@@ -49,17 +48,14 @@ impl AddressSpace {
     /// Counts the pages present in a range. May wait.
     pub fn usage(&self, range: Range<usize>) -> Usage {
         let mut usage = Usage::default();
-        for part in parts(range) {
-            let space = self.lock();
+        self.each_part_of(range, |space, part| {
             space.table.visit(part.clone(), &mut |_, entries| {
                 for entry in entries {
                     usage.add(entry.load());
                 }
             });
             usage.huge += space.block_pages(part);
-            drop(space);
-            cond_resched();
-        }
+        });
         usage
     }
 
@@ -76,9 +72,10 @@ impl AddressSpace {
         }
     }
 
-    /// Tables that say where its pages are.
-    pub fn tables(&self) -> usize {
-        self.read_lock().table.tables()
+    /// Pages that the kernel takes for it: its tables, and what it knows of its areas.
+    pub fn overhead(&self) -> usize {
+        let space = self.read_lock();
+        space.table.tables() + space.areas.count() * size_of::<Area>() / PAGE_SIZE
     }
 
     /// What was the most pages present begins anew.
@@ -130,17 +127,16 @@ impl AddressSpace {
 
     /// Makes all pages of the areas `wanted` old: what `Referenced` counts begins anew. May wait.
     pub fn forget_references(&self, wanted: impl Fn(&Area) -> bool) {
-        let areas = self.areas().filter(|area| wanted(area));
-        for part in areas.flat_map(|area| parts(area.range())) {
-            let space = self.lock();
-            space.forget_blocks(part.clone());
-            space.table.visit(part.clone(), &mut |_, entries| {
-                for entry in entries.iter().filter(|entry| entry.load().valid()) {
-                    entry.update(|pte| pte.with_young(false));
-                }
+        for area in self.areas().filter(|area| wanted(area)) {
+            self.each_part_of(area.range(), |space, part| {
+                space.forget_blocks(part.clone());
+                space.table.visit(part.clone(), &mut |_, entries| {
+                    for entry in entries.iter().filter(|entry| entry.load().valid()) {
+                        entry.update(|pte| pte.with_young(false));
+                    }
+                });
+                self.context().pay(Change::Age, part);
             });
-            self.context().pay(Change::Age, part);
-            drop(space);
             cond_resched();
         }
     }

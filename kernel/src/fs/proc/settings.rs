@@ -4,7 +4,7 @@ use super::super::generated::{Node, Text};
 use super::super::{epoll, fdtable, file, inotify, lease, pipe, protected};
 use crate::errno::{Errno, Result};
 use crate::ipc::{self, Object, Registry, aio, message, semaphore, shared};
-use crate::mm::{area, aslr, commit};
+use crate::mm::{areas, aslr, commit};
 use crate::net::backlog;
 use crate::net::inet::ping;
 use crate::net::options::DEFAULT_BUFFER;
@@ -218,7 +218,7 @@ pub const SYS: &[(&str, Node)] = &[
                 "drop_caches",
                 Setting(|text| put!(text, "0\n"), drop_caches),
             ),
-            ("max_map_count", Number(&area::MOST_AREAS)),
+            ("max_map_count", Number(&areas::MOST_AREAS)),
             ("mmap_min_addr", File(|text| put!(text, "65536\n"))),
             ("nr_hugepages", fixed!(0)),
             ("oom_kill_allocating_task", fixed!(0)),

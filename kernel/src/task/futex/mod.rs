@@ -25,8 +25,8 @@ use crate::arch::{current_arc, time};
 use crate::errno::{Errno, Result};
 use crate::mm::area::{Area, Source};
 use crate::mm::heap::try_arc;
-use crate::mm::space::with_active;
 use crate::mm::user;
+use crate::mm::with_active;
 use crate::sync::{Mutex, Rank};
 
 /// All bits: FUTEX_BITSET_MATCH_ANY.

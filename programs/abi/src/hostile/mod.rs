@@ -2,8 +2,10 @@
 //!
 //! Each part is begun by root, sets its stage, and becomes [`USER`] in a child. Its output is the same on Linux.
 
+mod areas;
 mod commit;
 mod deep;
+mod fork;
 mod hang;
 mod hoard;
 mod links;
@@ -27,8 +29,10 @@ pub const USER: u32 = 1000;
 
 /// The parts, by name.
 const PARTS: &[(&str, fn())] = &[
+    ("areas", areas::run),
     ("commit", commit::run),
     ("deep", deep::run),
+    ("fork", fork::run),
     ("hang", hang::run),
     ("hoard", hoard::run),
     ("links", links::run),

@@ -44,7 +44,7 @@ pub struct Cpu {
     /// Free heap objects.
     pub heap: CpuLocal<mm::heap::Cache>,
     /// The program's address space that is in use.
-    pub space: mm::space::Active,
+    pub space: mm::Active,
     above: Room,
 }
 
@@ -73,7 +73,7 @@ impl Cpu {
             frames: CpuLocal::new(mm::frame::Cache::new()),
             tables: CpuLocal::new(mm::EmptyTables::new()),
             heap: CpuLocal::new(mm::heap::Cache::new()),
-            space: mm::space::Active::new(),
+            space: mm::Active::new(),
             above: Room::new(),
         }
     }

@@ -121,7 +121,7 @@ pub(super) fn undefined(frame: &mut Frame) -> bool {
 crate::selftest! {
     fn an_undefined_instruction_may_be_gone_when_it_is_read() {
         use crate::arch::PAGE_SIZE;
-        use crate::mm::{AddressSpace, MapRequest, Place, space};
+        use crate::mm::{self, AddressSpace, MapRequest, Place};
         /// MRS X7, ID_AA64PFR0_EL1
         const READ: u32 = 0xd538_0407;
         const AT: usize = 0x2000_0000;
@@ -138,7 +138,7 @@ crate::selftest! {
         let there = execute(AT);
         memory.unmap(AT..AT + PAGE_SIZE).unwrap();
         let gone = [AT, AT + 2, super::USER_END, usize::MAX & !3].map(execute);
-        space::deactivate();
+        mm::deactivate();
         assert_eq!((there, gone), ((true, 4, true), [(false, 0, false); 4]));
     }
 }

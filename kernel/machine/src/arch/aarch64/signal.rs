@@ -14,8 +14,8 @@ use super::sve;
 use super::sve_frame::{self, Plan};
 use crate::arch::task;
 use crate::errno::{Errno, Result};
-use crate::mm::space::with_active;
 use crate::mm::user::{UserPtr, UserSlice};
+use crate::mm::with_active;
 
 /// A signal on its way to a handler.
 pub struct Delivery<'a> {

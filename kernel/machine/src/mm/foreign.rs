@@ -1,0 +1,177 @@
+//! Access to the memory of a program from outside it: by debuggers, by other programs, and by the guests that it runs.
+
+use core::ops::Range;
+
+use super::area::Rights;
+use super::asid::Context;
+use super::fault::Access;
+use super::space::{AddressSpace, Space};
+use super::{PAGE_SIZE, PhysAddr, block, frame};
+use crate::arch::user_end;
+use crate::errno::{Errno, Result};
+
+impl AddressSpace {
+    /// Reads another program's memory; returns how many bytes before the first that cannot be read.
+    pub fn read(&self, address: usize, target: &mut [u8]) -> usize {
+        self.each_page(
+            address,
+            target.len(),
+            Access::Read,
+            |frame, offset, at, len| {
+                frame.read(offset, &mut target[at..at + len]);
+            },
+        )
+    }
+
+    /// Writes another program's memory; returns how many bytes before the first that cannot be written.
+    pub fn write(&self, address: usize, source: &[u8]) -> usize {
+        self.each_page(
+            address,
+            source.len(),
+            Access::Write,
+            |frame, offset, at, len| {
+                frame.write(offset, &source[at..at + len]);
+            },
+        )
+    }
+
+    /// Writes another program's memory as a debugger does, also where that may not write itself, in a copy of its own;
+    /// returns how many bytes before the first that cannot be written.
+    pub fn poke(&self, address: usize, source: &[u8]) -> usize {
+        let mut done = 0;
+        while done < source.len() {
+            let at = address.wrapping_add(done);
+            let part = (PAGE_SIZE - at % PAGE_SIZE).min(source.len() - done);
+            let mut space = self.lock();
+            if at >= user_end()
+                || space
+                    .poke_page(&self.context, at, &source[done..done + part])
+                    .is_err()
+            {
+                break;
+            }
+            done += part;
+        }
+        done
+    }
+
+    /// The frame that `access` to `address` would use, made if it has to be.
+    #[allow(dead_code, reason = "for architectures with guests")]
+    pub fn frame(&self, address: usize, access: Access) -> Result<frame::FrameRef> {
+        if address >= user_end() {
+            return Err(Errno::EFAULT);
+        }
+        let mut space = self.lock();
+        space
+            .resolve_alone(&self.context, address, access)
+            .map_err(|failure| failure.errno())?;
+        space.frame_at(address, access).ok_or(Errno::EFAULT)
+    }
+
+    /// The block that `address` lies in, if there is one and it may be written.
+    #[allow(dead_code, reason = "for architectures with guests")]
+    pub fn block(&self, address: usize) -> Option<block::Shown> {
+        let space = self.lock();
+        let (_, slot) = space.table.next_block(address..address + 1)?;
+        let pte = slot.load();
+        let there = pte.valid() && pte.writable();
+        there.then(|| block::Shown::new(PhysAddr(pte.phys())))
+    }
+
+    /// Visits the frames that `access` to the pages of a range would use, made if they have to be, with their addresses: up to
+    /// the first that is not to be had, or as long as `visit` wants more.
+    #[allow(dead_code, reason = "for architectures with guests")]
+    pub fn frames(
+        &self,
+        range: Range<usize>,
+        access: Access,
+        mut visit: impl FnMut(usize, frame::FrameRef) -> bool,
+    ) {
+        let mut space = self.lock();
+        for address in range.step_by(PAGE_SIZE).filter(|at| *at < user_end()) {
+            let there = space.frame_at(address, access);
+            let frame = there.or_else(|| {
+                let made = space.resolve_alone(&self.context, address, access);
+                made.ok().and_then(|()| space.frame_at(address, access))
+            });
+            if !frame.is_some_and(|frame| visit(address, frame)) {
+                break;
+            }
+        }
+    }
+
+    fn each_page(
+        &self,
+        address: usize,
+        len: usize,
+        access: Access,
+        mut visit: impl FnMut(&frame::FrameRef, usize, usize, usize),
+    ) -> usize {
+        let mut done = 0;
+        while done < len {
+            let at = address.wrapping_add(done);
+            let part = (PAGE_SIZE - at % PAGE_SIZE).min(len - done);
+            let mut space = self.lock();
+            let present = at < user_end() && space.frame_at(at, access).is_some();
+            if at >= user_end()
+                || !present && space.resolve_alone(&self.context, at, access).is_err()
+            {
+                break;
+            }
+            let Some(frame) = space.frame_at(at, access) else {
+                break;
+            };
+            visit(&frame, at % PAGE_SIZE, done, part);
+            done += part;
+        }
+        done
+    }
+}
+
+impl Space {
+    /// Writes inside one page, for [`AddressSpace::poke`].
+    fn poke_page(&mut self, context: &Context, address: usize, source: &[u8]) -> Result<()> {
+        let page = address & !(PAGE_SIZE - 1);
+        let area = self.areas.find(page).ok_or(Errno::EFAULT)?;
+        let (rights, shared) = (area.rights, area.is_shared());
+        let forced = !rights.has(Rights::WRITE);
+        if forced && shared {
+            return Err(Errno::EFAULT);
+        }
+        let range = page..page + PAGE_SIZE;
+        if forced {
+            self.force(context, range.clone(), rights.with(Rights::WRITE))?;
+        }
+        let written = self
+            .resolve_alone(context, address, Access::Write)
+            .map_err(|failure| failure.errno())
+            .and_then(|()| {
+                let frame = self.frame_at(address, Access::Write).ok_or(Errno::EFAULT)?;
+                frame.write(address % PAGE_SIZE, source);
+                if rights.has(Rights::EXECUTE) {
+                    frame.sync_instructions();
+                }
+                Ok(())
+            });
+        if forced {
+            self.force(context, range, rights)?;
+        }
+        written
+    }
+
+    /// Gives a page other rights for a moment: nothing more is promised.
+    fn force(&mut self, context: &Context, page: Range<usize>, rights: Rights) -> Result<()> {
+        self.areas.check_cuts(&page, |_| true)?;
+        self.areas
+            .change(page.clone(), |area| area.rights = rights)?;
+        self.obey(context, page);
+        Ok(())
+    }
+
+    /// A handle of the frame that the page at `address` maps, if the entry allows the access.
+    fn frame_at(&self, address: usize, access: Access) -> Option<frame::FrameRef> {
+        let pte = self.table.lookup(address);
+        let allowed = pte.valid() && (access == Access::Read || pte.writable());
+        allowed.then(|| frame::FrameRef::clone_phys(PhysAddr(pte.phys())))
+    }
+}

@@ -1,0 +1,113 @@
+//! fork: a child's copy of an address space.
+
+extern crate alloc;
+
+use alloc::sync::Arc;
+
+use super::area::Flags;
+use super::asid::Context;
+use super::large::PART;
+use super::space::{AddressSpace, Space, USER_START};
+use crate::arch::mmu::Pte;
+use crate::arch::user_end;
+use crate::errno::{Errno, Result};
+use crate::upcall::{cond_resched, must_die};
+use translation::Change;
+
+impl AddressSpace {
+    /// A copy of this space, which the current thread runs, for a child: private pages are shared until one of both writes. Waits
+    /// where the space is large, and no other thread runs it, whose writes would be seen in one part of the copy and not in another.
+    ///
+    /// # Errors
+    /// ENOMEM; EINTR: the thread must die.
+    pub fn fork(self: &Arc<Self>) -> Result<Arc<Self>> {
+        // The thread's, its CPU's, and the caller's.
+        let alone = Arc::strong_count(self) <= 3;
+        let mut parent = self.lock();
+        let areas = parent.areas.for_child()?;
+        let child = Self::with(parent.end, areas, parent.heap.clone(), parent.mmap_top)?;
+        child.set_vdso(self.vdso());
+        child.set_dumpable(self.dumpable());
+        let mut space = child.lock();
+        space
+            .areas
+            .iter()
+            .try_for_each(|area| area.announce(&child.me))?;
+        space.stack_limit = parent.stack_limit;
+        space.mmap_bottom = parent.mmap_bottom;
+        let mut at = 0;
+        let shared = loop {
+            match space.share(&self.context, &mut parent, at) {
+                Ok(Some(next)) => at = next,
+                whole => break whole,
+            }
+            if alone {
+                drop(space);
+                drop(parent);
+                cond_resched();
+                parent = self.lock();
+                space = child.lock();
+            }
+            if must_die() {
+                break Err(Errno::EINTR);
+            }
+        };
+        // What became read-only is forgotten before anybody relies on it, even if the copy is not whole.
+        self.context
+            .pay_cpus(Change::Narrow, USER_START..user_end());
+        drop((space, parent));
+        if self.context.shadows.any() {
+            self.tell_shadows();
+        }
+        shared.map(|_| child)
+    }
+}
+
+impl Space {
+    /// Fills this new space with a part of the private pages that `parent` has from `address` on, read-only in both from now on.
+    /// Returns where the next part begins, if there is one.
+    #[inline]
+    fn share(
+        &mut self,
+        context: &Context,
+        parent: &mut Space,
+        address: usize,
+    ) -> Result<Option<usize>> {
+        let Space {
+            table,
+            areas,
+            pages,
+            ..
+        } = self;
+        let mut left = PART;
+        let small = parent.table.tables() + parent.table.blocks() <= PART;
+        if small {
+            parent.split(context, USER_START..parent.end);
+        }
+        for area in areas.touching(address..usize::MAX) {
+            if area.is_shared() || area.flags.has(Flags::WIPE_ON_FORK) {
+                continue;
+            }
+            let start = area.start.max(address);
+            let mut end = area.end;
+            if !small {
+                end = parent.table.part_end(start..end, &mut left);
+                parent.split(context, start..end);
+            }
+            let mut failed = None;
+            parent.table.visit(start..end, &mut |start, entries| {
+                if failed.is_none() && entries.iter().any(|entry| entry.load() != Pte::EMPTY) {
+                    match table.make(start) {
+                        Ok(leaf) => *pages += super::fault::share(start, entries, leaf),
+                        Err(error) => failed = Some(error),
+                    }
+                }
+            });
+            failed.map_or(Ok(()), Err)?;
+            if end < area.end {
+                return Ok(Some(end));
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,116 @@
+//! Where a program's stack and heap lie, and how they grow.
+
+use core::ops::Range;
+
+use super::area::{Area, Flags, Label, Rights, Source};
+use super::asid::Context;
+use super::map::{MapRequest, Place};
+use super::space::{AddressSpace, Space};
+use super::{aslr, page_up};
+use crate::arch::MAP_WINDOW;
+use crate::errno::Result;
+
+/// Bytes of the stack that are an area from the start.
+const STACK_START: usize = 132 << 10;
+
+impl AddressSpace {
+    /// Sets how far the stack may grow, in bytes.
+    pub fn set_stack_limit(&self, limit: usize) {
+        self.lock().stack_limit = limit;
+    }
+
+    /// The first address above the program's, and whether its parts begin at random.
+    fn bounds(&self) -> (usize, bool) {
+        let space = self.read_lock();
+        (space.end, space.random)
+    }
+
+    /// Maps the main stack, which grows down from a top that is random unless `norandmaps`; returns the top. `limit` is
+    /// how far it may grow, in bytes.
+    pub fn map_stack(&self, limit: usize, executable: bool) -> Result<usize> {
+        let (end, random) = self.bounds();
+        let whole = end.min(MAP_WINDOW);
+        let top = aslr::stack_top(whole, random);
+        let rights = Rights::READ.with(Rights::WRITE);
+        self.map(MapRequest {
+            rights: if executable {
+                rights.with(Rights::EXECUTE)
+            } else {
+                rights
+            },
+            flags: Flags::GROWS_DOWN,
+            label: Label::Stack,
+            ..MapRequest::anonymous(Place::Fixed(top - STACK_START), STACK_START)
+        })?;
+        let mut space = self.lock();
+        space.stack_limit = limit;
+        space.mmap_top = top - limit.clamp(128 << 20, whole / 6 * 5) - aslr::MMAP_GAP;
+        space.mmap_top -= aslr::mmap_offset(whole, random);
+        Ok(top)
+    }
+
+    /// Lets mappings lie one above the other, as Linux once had it.
+    pub fn map_upwards(&self) {
+        let mut space = self.lock();
+        space.mmap_bottom = Some(aslr::mmap_bottom(space.end, space.random));
+    }
+
+    /// Lets its parts begin where they always do, not at random.
+    pub fn fix_places(&self) {
+        self.lock().random = false;
+    }
+
+    /// Where the heap of `brk` begins: at or above `end`, the end of the program's data.
+    pub fn set_heap_start(&self, end: usize) {
+        let mut space = self.lock();
+        let start = page_up(end) + aslr::heap_offset(space.end, space.random);
+        space.heap = start..start;
+    }
+
+    /// Where the heap begins.
+    pub fn heap_start(&self) -> usize {
+        self.read_lock().heap.start
+    }
+
+    /// Moves the end of the heap; returns where it is then. `limit` is the heap's greatest length in bytes.
+    pub fn set_heap_end(&self, end: usize, limit: usize) -> usize {
+        self.lock().set_heap_end(&self.context, end, limit)
+    }
+}
+
+impl Space {
+    fn set_heap_end(&mut self, context: &Context, end: usize, limit: usize) -> usize {
+        let Range { start, end: old } = self.heap.clone();
+        let (old_top, top) = (page_up(old), page_up(end.min(self.end)));
+        if end < start || end - start > limit || end > self.end {
+            return old;
+        }
+        let moved = if top < old_top {
+            self.unmap(context, top..old_top).is_ok()
+        } else if top > old_top {
+            self.grow_heap(old_top, top)
+        } else {
+            true
+        };
+        if moved {
+            self.heap.end = end;
+        }
+        self.heap.end
+    }
+
+    fn grow_heap(&mut self, from: usize, to: usize) -> bool {
+        let free = self.areas.touching(from..to).next().is_none();
+        if !free || self.areas.commit(to - from).is_err() {
+            return false;
+        }
+        let heap = Area {
+            start: from,
+            end: to,
+            rights: Rights::READ.with(Rights::WRITE),
+            label: Label::Heap,
+            flags: Flags::ACCOUNT,
+            source: Source::Anonymous,
+        };
+        self.areas.insert(heap).is_ok()
+    }
+}

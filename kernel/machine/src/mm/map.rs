@@ -1,0 +1,197 @@
+//! New mappings: where they go, and what is there at once.
+
+use super::area::{Area, Flags, Label, Rights, Source};
+use super::areas::Areas;
+use super::asid::Context;
+use super::fault::{Access, Failure};
+use super::space::{AddressSpace, Space, USER_START};
+use super::{PAGE_SIZE, block, page_up};
+use crate::arch::user_end;
+use crate::errno::{Errno, Result};
+
+/// Where a mapping goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// At the address if it is free, else anywhere.
+    Hint(usize),
+    /// At the address, in place of what is there.
+    Fixed(usize),
+    /// At the address if it is free, else EEXIST.
+    Free(usize),
+}
+
+/// What `mmap` asks for.
+pub struct MapRequest {
+    /// Where.
+    pub place: Place,
+    /// Bytes, rounded up to pages.
+    pub len: usize,
+    /// What the program may do.
+    pub rights: Rights,
+    /// Behaviour.
+    pub flags: Flags,
+    /// Where the pages come from.
+    pub source: Source,
+    /// Name without a file.
+    pub label: Label,
+    /// Bytes that all areas together may have.
+    pub limit: usize,
+}
+
+impl MapRequest {
+    /// Anonymous private memory of `len` bytes that may be read and written.
+    pub fn anonymous(place: Place, len: usize) -> Self {
+        MapRequest {
+            place,
+            len,
+            rights: Rights::READ.with(Rights::WRITE),
+            flags: Flags::default(),
+            source: Source::Anonymous,
+            label: Label::None,
+            limit: usize::MAX,
+        }
+    }
+}
+
+impl AddressSpace {
+    /// Maps what is asked for; returns where.
+    ///
+    /// # Errors
+    /// EINVAL (bounds), ENOMEM, EEXIST.
+    pub fn map(&self, request: MapRequest) -> Result<usize> {
+        let len = checked_len(request.len)?;
+        let mut space = self.lock();
+        if space
+            .areas
+            .bytes()
+            .checked_add(len)
+            .is_none_or(|bytes| bytes > request.limit)
+        {
+            return Err(Errno::ENOMEM);
+        }
+        if space.areas.is_full() {
+            return Err(Errno::ENOMEM);
+        }
+        let flags = request
+            .flags
+            .set(Flags::ACCOUNT, false)
+            .accounted(request.rights);
+        if flags.has(Flags::ACCOUNT) {
+            let replaced = match request.place {
+                Place::Fixed(at) => space.areas.accounted(at..at.saturating_add(len)),
+                _ => 0,
+            };
+            space.areas.commit(len - replaced)?;
+        }
+        let start = space.place(&self.context, request.place, len)?;
+        let area = Area {
+            start,
+            end: start + len,
+            rights: request.rights,
+            label: request.label,
+            flags,
+            source: request.source,
+        };
+        area.announce(&self.me)?;
+        space.areas.insert(area)?;
+        Ok(start)
+    }
+
+    /// Makes one page present; or says that there is no memory for it.
+    pub fn populate_page(
+        &self,
+        page: usize,
+        write: bool,
+    ) -> Result<core::result::Result<(), Failure>> {
+        let space = self.read_lock();
+        let area = space
+            .areas
+            .find_near(page, &space.slot().hint)
+            .ok_or(Errno::ENOMEM)?;
+        let write = write || area.rights.has(Rights::WRITE) && !area.is_shared();
+        let access = if write { Access::Write } else { Access::Read };
+        match space.resolve(&self.context, space.slot(), page, access) {
+            Err(failure) if failure != Failure::NoMemory => Err(failure.errno()),
+            made => Ok(made),
+        }
+    }
+}
+
+/// Rounds a length up to pages.
+fn checked_len(len: usize) -> Result<usize> {
+    match len {
+        0 => Err(Errno::EINVAL),
+        _ if len > user_end() => Err(Errno::ENOMEM),
+        _ => Ok(page_up(len)),
+    }
+}
+
+impl Space {
+    /// Finds room for `len` bytes and clears it.
+    #[inline]
+    pub(super) fn place(&mut self, context: &Context, place: Place, len: usize) -> Result<usize> {
+        let whole = self.end;
+        let fits = |start: usize| start.checked_add(len).is_some_and(|end| end <= whole);
+        let is_free =
+            |areas: &Areas, start: usize| areas.touching(start..start + len).next().is_none();
+        let start = match place {
+            Place::Fixed(start) | Place::Free(start) => start,
+            Place::Hint(hint) => {
+                let hint = page_up(hint.min(whole));
+                if hint >= USER_START && fits(hint) && is_free(&self.areas, hint) {
+                    return Ok(hint);
+                }
+                return self.find_free(len);
+            }
+        };
+        if start % PAGE_SIZE != 0 {
+            return Err(Errno::EINVAL);
+        }
+        if !fits(start) {
+            return Err(Errno::ENOMEM);
+        }
+        if start < USER_START {
+            return Err(Errno::EPERM);
+        }
+        if !is_free(&self.areas, start) {
+            if matches!(place, Place::Free(_)) {
+                return Err(Errno::EEXIST);
+            }
+            self.unmap(context, start..start + len)?;
+        }
+        Ok(start)
+    }
+
+    #[inline]
+    pub(super) fn find_free(&mut self, len: usize) -> Result<usize> {
+        let usual = self.mmap_bottom.is_none() && len % block::SIZE != 0;
+        let window = USER_START..self.mmap_top;
+        if usual && let Some(start) = self.areas.find_free(window, len, PAGE_SIZE) {
+            return Ok(start);
+        }
+        self.find_anywhere(len)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_anywhere(&mut self, len: usize) -> Result<usize> {
+        // As Linux does: what could be blocks begins like one.
+        let aligned = match len % block::SIZE {
+            0 => self.find_aligned(len, block::SIZE),
+            _ => None,
+        };
+        aligned
+            .or_else(|| self.find_aligned(len, PAGE_SIZE))
+            .ok_or(Errno::ENOMEM)
+    }
+
+    #[inline(never)]
+    fn find_aligned(&mut self, len: usize, align: usize) -> Option<usize> {
+        if let Some(bottom) = self.mmap_bottom {
+            return self.areas.find_free_above(bottom..self.end, len, align);
+        }
+        [self.mmap_top, self.end]
+            .into_iter()
+            .find_map(|top| self.areas.find_free(USER_START..top, len, align))
+    }
+}
