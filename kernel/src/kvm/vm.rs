@@ -23,9 +23,9 @@ use super::{add_file, check};
 use crate::arch::time;
 use crate::errno::{Errno, Result};
 use crate::fs::file::{File, FileOps};
-use crate::mm::{AddressSpace, with_active};
 use crate::mm::heap::try_arc;
 use crate::mm::user::UserPtr;
+use crate::mm::{AddressSpace, with_active};
 use crate::sync::{Mutex, SleepMutex};
 use crate::task::{current, sched};
 

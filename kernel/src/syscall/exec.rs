@@ -2,7 +2,6 @@
 
 extern crate alloc;
 
-use alloc::format;
 use alloc::vec::Vec;
 
 use linux_raw_sys::general::*;
@@ -74,7 +73,10 @@ fn request<L: Layout>(
         )?;
         let relative = from.is_some() && directory != AT_FDCWD;
         let shown = if relative {
-            [format!("/dev/fd/{directory}/").as_bytes(), &path].concat()
+            let mut shown = try_format(format_args!("/dev/fd/{directory}/"))?.into_bytes();
+            shown.try_reserve(path.len()).map_err(|_| Errno::ENOMEM)?;
+            shown.extend_from_slice(&path);
+            shown
         } else {
             path
         };

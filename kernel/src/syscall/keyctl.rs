@@ -261,7 +261,7 @@ pub fn keyctl(operation: u32, a: usize, b: usize, c: usize, d: usize) -> Result<
         DESCRIBE => {
             let key = key(number, false)?;
             key.check(right::VIEW, &rings(current()))?;
-            put(&key.describe(), b, c, true)
+            put(&key.describe()?, b, c, true)
         }
         CLEAR => {
             let ring = allowed(number, true, right::WRITE)?;

@@ -10,6 +10,7 @@ use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use super::credentials::Credentials;
 use super::{Process, Thread};
 use crate::errno::{Errno, Result};
+use crate::mm::heap::check_room;
 use crate::sync::{Mutex, Rank};
 use linux_raw_sys::general::SIGCHLD;
 
@@ -206,8 +207,9 @@ impl Tree {
 /// Takes a free number.
 ///
 /// # Errors
-/// EAGAIN: all are in use.
+/// EAGAIN: all are in use; ENOMEM.
 pub fn allocate() -> Result<i32> {
+    check_room()?;
     let mut tree = TREE.lock();
     let limit = pid_max();
     for _ in 0..limit {
@@ -227,8 +229,9 @@ pub fn allocate() -> Result<i32> {
 /// Takes the number that is asked for.
 ///
 /// # Errors
-/// EEXIST: it is in use.
+/// EEXIST: it is in use; ENOMEM.
 pub fn allocate_as(number: i32) -> Result<i32> {
+    check_room()?;
     let mut tree = TREE.lock();
     if tree.entries.contains_key(&number) {
         return Err(Errno::EEXIST);

@@ -2,8 +2,6 @@
 
 extern crate alloc;
 
-use alloc::vec::Vec;
-
 use crate::errno::{Errno, Result};
 use crate::sync::Mutex;
 
@@ -59,21 +57,9 @@ pub fn names() -> [[u8; FIELD]; 2] {
     *NAMES.lock()
 }
 
-/// The machine's name, without zeroes.
-pub fn host_name() -> Vec<u8> {
-    let [host, _] = names();
-    without_zeroes(&host)
-}
-
-/// The domain's name, without zeroes.
-pub fn domain() -> Vec<u8> {
-    let [_, domain] = names();
-    without_zeroes(&domain)
-}
-
-fn without_zeroes(field: &[u8]) -> Vec<u8> {
-    let mut parts = field.split(|&byte| byte == 0);
-    parts.next().unwrap_or(&[]).to_vec()
+/// A name without the zeroes behind it.
+pub fn without_zeroes(name: &[u8]) -> &[u8] {
+    name.split(|&byte| byte == 0).next().unwrap_or(&[])
 }
 
 /// A name with zeroes behind it.

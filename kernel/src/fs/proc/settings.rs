@@ -113,14 +113,14 @@ pub const SYS: &[(&str, Node)] = &[
             (
                 "domainname",
                 Setting(
-                    |text| put_line(text, &uts::domain()),
+                    |text| put_line(text, uts::without_zeroes(&uts::names()[1])),
                     |bytes| uts::set_domain(bytes.trim_ascii()),
                 ),
             ),
             (
                 "hostname",
                 Setting(
-                    |text| put_line(text, &uts::host_name()),
+                    |text| put_line(text, uts::without_zeroes(&uts::names()[0])),
                     |bytes| uts::set_host_name(bytes.trim_ascii()),
                 ),
             ),

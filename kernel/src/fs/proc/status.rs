@@ -10,7 +10,6 @@ use crate::mm::{PAGE_SIZE, Size};
 use crate::put;
 use crate::task::process::Image;
 use crate::task::usage::{Usage, user_hz};
-use alloc::format;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general::*;
 
@@ -269,11 +268,14 @@ pub fn limits(subject: &Subject, text: &mut Text) -> Result<()> {
     );
     for (kind, (name, unit)) in LIMITS.iter().enumerate() {
         let limit = subject.process.limits.get(kind as u32)?;
-        let [soft, hard] = [limit.soft, limit.hard].map(|value| match value {
-            usize::MAX => format!("unlimited"),
-            value => format!("{value}"),
-        });
-        put!(text, "{name:<25} {soft:<20} {hard:<20} {unit:<10}\n");
+        put!(text, "{name:<25} ");
+        for value in [limit.soft, limit.hard] {
+            match value {
+                usize::MAX => put!(text, "{:<20} ", "unlimited"),
+                value => put!(text, "{value:<20} "),
+            }
+        }
+        put!(text, "{unit:<10}\n");
     }
     Ok(())
 }

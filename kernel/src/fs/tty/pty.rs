@@ -8,7 +8,7 @@ use super::super::poll::{Events, PollTable, WaitSource};
 use super::super::{device, new_device};
 use super::{Line, Tty, open_tty};
 use crate::errno::{Errno, Result};
-use crate::mm::heap::{try_arc, try_format};
+use crate::mm::heap::{check_room, try_arc, try_format};
 use crate::mm::user::UserPtr;
 use crate::sync::Mutex;
 use crate::task::current;
@@ -164,6 +164,7 @@ impl super::State {
 /// Makes a pair and opens its master.
 pub fn open_master(_here: &Arc<Entry>) -> Result<Arc<dyn FileOps>> {
     let (uid, gid) = current().with_credentials(|who| (who.fsuid, who.fsgid));
+    check_room()?;
     let mut pairs = PAIRS.lock();
     let index = (0..MAX)
         .find(|index| !pairs.contains_key(index))

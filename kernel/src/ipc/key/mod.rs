@@ -4,7 +4,6 @@ pub mod list;
 mod walk;
 
 use alloc::collections::BTreeMap;
-use alloc::format;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::{mem, slice};
@@ -304,7 +303,11 @@ impl Key {
             Self::of_user(Kind::Keyring, name, Vec::new(), (uid, gid), permissions)
         };
         let rings = [make("_uid")?, make("_uid_ses")?];
-        rings[1].state.lock().links.push(rings[0].clone());
+        {
+            let links = &mut rings[1].state.lock().links;
+            links.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            links.push(rings[0].clone());
+        }
         let mut users = USERS.lock();
         Ok(users.entry(uid).or_insert(rings)[which].clone())
     }
@@ -574,13 +577,19 @@ impl Key {
     }
 
     /// Kind, owner, permissions and description, as KEYCTL_DESCRIBE tells.
-    pub fn describe(&self) -> Vec<u8> {
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn describe(&self) -> Result<Vec<u8>> {
         let state = self.state.lock();
         let (user, group) = state.owner;
         let (kind, permissions) = (self.kind.name(), state.permissions);
-        let mut text = format!("{kind};{user};{group};{permissions:08x};").into_bytes();
+        let head = format_args!("{kind};{user};{group};{permissions:08x};");
+        let mut text = try_format(head)?.into_bytes();
+        let room = text.try_reserve_exact(self.description.len() + 1);
+        room.map_err(|_| Errno::ENOMEM)?;
         text.extend_from_slice(&self.description);
         text.push(0);
-        text
+        Ok(text)
     }
 }

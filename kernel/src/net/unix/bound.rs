@@ -5,7 +5,7 @@ use crate::fs::inode::{Kind, New};
 use crate::fs::walk::Walk;
 use crate::fs::{Entry, inotify, perm};
 use crate::hash::{self, HashMap};
-use crate::mm::heap::{try_bytes, try_format, try_vec};
+use crate::mm::heap::{try_arc, try_bytes, try_format, try_vec};
 use crate::net::name::{Address, Name};
 use crate::net::socket::Socket;
 use crate::sync::Mutex;
@@ -43,12 +43,15 @@ pub struct Bound {
 
 impl Bound {
     /// Of a socket of this kind, without a name of its own: what it is called is `name`.
-    pub fn new(kind: u32, name: Name) -> Self {
-        Bound {
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn new(kind: u32, name: Name) -> Result<Self> {
+        Ok(Bound {
             kind,
-            name: Arc::new(Mutex::new(name)),
+            name: try_arc(Mutex::new(name))?,
             key: Mutex::new(None),
-        }
+        })
     }
 
     /// The name, which may still change.

@@ -50,7 +50,7 @@ impl Connected {
     fn named(kind: u32, name: Name) -> Result<Arc<Self>> {
         try_arc(Connected {
             base: Base::new(AF_UNIX, kind, 0)?,
-            bound: Bound::new(kind, name),
+            bound: Bound::new(kind, name)?,
             link: Once::new(),
             listener: Once::new(),
             becoming: SleepMutex::new(()),

@@ -60,7 +60,7 @@ impl Datagram {
     /// One that is connected to nothing.
     pub fn new() -> Result<Arc<Self>> {
         let base = Base::new(AF_UNIX, DATAGRAM, 0)?;
-        let bound = Bound::new(DATAGRAM, Name::Unnamed);
+        let bound = Bound::new(DATAGRAM, Name::Unnamed)?;
         // Its senders are many, so the room in its own queue has a source of its own.
         let room = WaitSource::new()?;
         let limit = base.options.receive_buffer();
