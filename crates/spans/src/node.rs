@@ -388,10 +388,11 @@ pub fn settle<T: Span>(children: &mut Vec<Child<T>>, address: usize) {
     }
     if children[at].node.len() == 0 {
         children.remove(at);
-        return;
+    } else {
+        children[at].sum_up();
+        join(children, at);
     }
-    children[at].sum_up();
-    if !join(children, at) && at > 0 {
+    if at > 0 {
         join(children, at - 1);
     }
 }

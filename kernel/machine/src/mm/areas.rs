@@ -281,6 +281,9 @@ impl Areas {
 
     /// Cuts the area that holds `address` in two there.
     pub fn cut(&mut self, address: usize) -> Result<()> {
+        if self.find(address).is_none_or(|area| area.start >= address) {
+            return Ok(());
+        }
         self.tree.reserve(address, 1).map_err(no_memory)?;
         let (list, count) = self.tree.edit(address);
         let at = count.wrapping_sub(1);

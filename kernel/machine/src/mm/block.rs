@@ -286,6 +286,7 @@ impl Space {
             // SAFETY: the entry held it, and is empty now.
             let block = unsafe { Block::from_phys(PhysAddr(pte.phys())) };
             slot.fill(Pte::table(block.into_table(pte.revealed()).0));
+            self.table.count_table();
             mmu::publish();
         }
     }

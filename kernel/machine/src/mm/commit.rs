@@ -80,8 +80,9 @@ pub fn is_strict() -> bool {
 /// # Errors
 /// ENOMEM.
 pub fn take(pages: usize) -> Result<()> {
+    check(pages, pages, 0)?;
     COMMITTED.add(pages as isize);
-    check(pages, 0).inspect_err(|_| give(pages))
+    Ok(())
 }
 
 /// What was promised is no longer needed.
@@ -93,25 +94,26 @@ fn pages(kbytes: usize) -> usize {
     kbytes / (PAGE_SIZE / 1024)
 }
 
-/// ENOMEM where `request` pages, promised already, should not be to a program that maps `mapped` pages.
+/// ENOMEM where a request of `request` pages, `more` of which are new, is refused to a program that maps `mapped` pages. It counts
+/// only afterwards: what is refused to one takes nothing from another meanwhile.
 #[inline]
-fn check(request: usize, mapped: usize) -> Result<()> {
+fn check(request: usize, more: usize, mapped: usize) -> Result<()> {
     let fits = match MODE.load(Relaxed) {
         ALWAYS => true,
-        NEVER => fits(mapped),
+        NEVER => fits(more, mapped),
         _ => request <= frame::total(),
     };
     if fits { Ok(()) } else { Err(Errno::ENOMEM) }
 }
 
 #[cold]
-fn fits(mapped: usize) -> bool {
+fn fits(more: usize, mapped: usize) -> bool {
     let admin = match upcall::capable(CAP_SYS_ADMIN) {
         true => 0,
         false => pages(ADMIN_RESERVE.load(Relaxed)),
     };
     let user = pages(USER_RESERVE.load(Relaxed)).min(mapped / 32);
-    committed() < limit().saturating_sub(admin + user)
+    committed().saturating_add(more) < limit().saturating_sub(admin + user)
 }
 
 /// The pages that an address space was promised, among all.
@@ -123,15 +125,15 @@ impl Commitment {
         Commitment(0)
     }
 
-    /// Raises it to `pages` for a request of `request` pages by a program that maps `mapped`. It stays so if that is refused,
-    /// until it is set.
+    /// Raises it to `pages` for a request of `request` pages by a program that maps `mapped`, until it is set.
     ///
     /// # Errors
     /// ENOMEM.
     #[inline]
     pub fn raise(&mut self, pages: usize, request: usize, mapped: usize) -> Result<()> {
+        check(request, pages.saturating_sub(self.0), mapped)?;
         self.set(pages.max(self.0));
-        check(request, mapped)
+        Ok(())
     }
 
     /// It is so many pages from now on.

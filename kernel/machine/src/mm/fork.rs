@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 
 use super::area::Flags;
 use super::asid::Context;
-use super::large::PART;
+use super::large::{self, PART};
 use super::space::{AddressSpace, Space, USER_START};
 use crate::arch::mmu::Pte;
 use crate::arch::user_end;
@@ -59,7 +59,13 @@ impl AddressSpace {
         if self.context.shadows.any() {
             self.tell_shadows();
         }
-        shared.map(|_| child)
+        match shared {
+            Ok(_) => Ok(child),
+            Err(error) => {
+                large::leave(child);
+                Err(error)
+            }
+        }
     }
 }
 

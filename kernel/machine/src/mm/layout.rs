@@ -9,6 +9,8 @@ use super::space::{AddressSpace, Space};
 use super::{aslr, page_up};
 use crate::arch::MAP_WINDOW;
 use crate::errno::Result;
+use crate::upcall::rlimit;
+use linux_raw_sys::general::RLIMIT_AS;
 
 /// Bytes of the stack that are an area from the start.
 const STACK_START: usize = 132 << 10;
@@ -100,7 +102,9 @@ impl Space {
 
     fn grow_heap(&mut self, from: usize, to: usize) -> bool {
         let free = self.areas.touching(from..to).next().is_none();
-        if !free || self.areas.commit(to - from).is_err() {
+        let bytes = self.areas.bytes().saturating_add(to - from);
+        let allowed = !self.areas.is_full() && bytes <= rlimit(RLIMIT_AS);
+        if !free || !allowed || self.areas.commit(to - from).is_err() {
             return false;
         }
         let heap = Area {

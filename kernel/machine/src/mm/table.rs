@@ -298,6 +298,11 @@ impl PageTable {
         self.grow(slot)
     }
 
+    /// An entry got a table that this tree did not make.
+    pub fn count_table(&self) {
+        self.tables.fetch_add(1, Relaxed);
+    }
+
     #[cold]
     fn grow(&self, slot: &Entry) -> Result<PhysAddr> {
         let table = new_table()?;
