@@ -10,36 +10,86 @@ use crate::mm::heap::try_arc;
 use crate::sync::SleepMutex;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::fmt;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use core::{fmt, mem};
+
+/// Bytes of a part of a text: what is long needs no memory in one piece.
+const PART: usize = 64 << 10;
 
 /// Text that is being written; it grows as far as memory goes.
 #[derive(Default)]
 pub struct Text {
-    bytes: Vec<u8>,
+    /// Parts of [`PART`] bytes.
+    full: Vec<Vec<u8>>,
+    last: Vec<u8>,
     failed: bool,
 }
 
 impl Text {
     /// Adds bytes that need not be UTF-8.
-    pub fn push(&mut self, bytes: &[u8]) {
-        if self.bytes.try_reserve(bytes.len()).is_ok() {
-            self.bytes.extend_from_slice(bytes);
-        } else {
-            self.failed = true;
+    pub fn push(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() && !self.failed {
+            let (now, later) = bytes.split_at(bytes.len().min(PART - self.last.len()));
+            self.failed = self.last.try_reserve(now.len()).is_err();
+            if !self.failed {
+                self.last.extend_from_slice(now);
+            }
+            if self.last.len() == PART {
+                self.end_part();
+            }
+            bytes = later;
         }
     }
 
-    /// All of it.
+    #[cold]
+    fn end_part(&mut self) {
+        self.failed = self.full.try_reserve(1).is_err();
+        if !self.failed {
+            self.full.push(mem::take(&mut self.last));
+        }
+    }
+
+    /// All of it, if it could be written.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn finish(self) -> Result<Self> {
+        if self.failed {
+            Err(Errno::ENOMEM)
+        } else {
+            Ok(self)
+        }
+    }
+
+    /// All of a text that is short, in one piece.
     ///
     /// # Errors
     /// ENOMEM.
     pub fn whole(self) -> Result<Vec<u8>> {
-        if self.failed {
-            Err(Errno::ENOMEM)
+        let text = self.finish()?;
+        if text.full.is_empty() {
+            Ok(text.last)
         } else {
-            Ok(self.bytes)
+            Err(Errno::ENOMEM)
         }
+    }
+
+    /// Gives the bytes from `position` on, as far as they are wanted.
+    pub fn read(&self, to: &mut Sink, position: u64) -> Result<usize> {
+        let (first, mut offset) = (position as usize / PART, position as usize % PART);
+        let parts = self.full.iter().chain([&self.last]).skip(first);
+        let mut total = 0;
+        for part in parts {
+            let bytes = part.get(offset..).unwrap_or_default();
+            match to.put(bytes) {
+                Err(error) if total == 0 => return Err(error),
+                Ok(count) if count == bytes.len() => total += count,
+                Ok(count) => return Ok(total + count),
+                Err(_) => break,
+            }
+            offset = 0;
+        }
+        Ok(total)
     }
 }
 
@@ -150,10 +200,10 @@ impl Content for Leaf {
 }
 
 /// The whole text of `content`.
-pub fn text(content: &dyn Content) -> Result<Vec<u8>> {
+fn text(content: &dyn Content) -> Result<Text> {
     let mut text = Text::default();
     content.write(&mut text)?;
-    text.whole()
+    text.finish()
 }
 
 /// The attributes of a generated inode.
@@ -246,7 +296,7 @@ impl Inode for Fixed {
 
     fn link(&self) -> Result<Link> {
         match self.leaf.0 {
-            Node::Link(_) => text(&self.leaf).map(Link::Path),
+            Node::Link(_) => text(&self.leaf)?.whole().map(Link::Path),
             _ => Err(Errno::EINVAL),
         }
     }
@@ -294,11 +344,12 @@ impl FileOps for Fixed {
         for cpu in (position as usize).saturating_sub(members.len() + 2)..cpus {
             let mut name = Text::default();
             put!(name, "{CPU}{cpu}");
-            let inode = number(self.number, &name.bytes);
+            let name = name.whole()?;
+            let inode = number(self.number, &name);
             if !emit(Record {
                 inode,
                 kind: Kind::Directory,
-                name: &name.bytes,
+                name: &name,
                 next: (members.len() + cpu) as u64 + 3,
             }) {
                 break;
@@ -359,7 +410,7 @@ pub fn open(content: impl Content) -> Result<Arc<dyn FileOps>> {
 /// An open generated file. The text is written when it is read from the start, and stays for the reads after that.
 struct Opened<C> {
     content: C,
-    text: SleepMutex<Option<Vec<u8>>>,
+    text: SleepMutex<Option<Text>>,
 }
 
 impl<C: Content> FileOps for Opened<C> {
@@ -368,8 +419,7 @@ impl<C: Content> FileOps for Opened<C> {
         if position == 0 || known.is_none() {
             *known = Some(text(&self.content)?);
         }
-        let bytes = known.as_deref().unwrap_or_default();
-        to.put(bytes.get(position as usize..).unwrap_or_default())
+        known.as_ref().map_or(Ok(0), |text| text.read(to, position))
     }
 
     fn write(&self, _file: &File, from: &mut Source, _position: u64) -> Result<usize> {
