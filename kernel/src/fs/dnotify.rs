@@ -112,8 +112,12 @@ fn tell_kinds(directory: Key, kinds: u32) {
             at += 1;
             continue;
         };
-        // Who is told once takes its place with it.
-        at += usize::from(!once || take(directory, |watch| watch.file.ptr_eq(&file)).is_none());
+        if !once {
+            at += 1;
+        } else if take(directory, |watch| watch.file.ptr_eq(&file)).is_none() {
+            // Another CPU has told it, and the next one has its place.
+            continue;
+        }
         file.upgrade()
             .iter()
             .for_each(|file| sigio::tell_message(file));

@@ -12,7 +12,10 @@ use crate::put;
 use crate::sync::{Mutex, Once};
 use crate::syscall::syslog;
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use core::sync::atomic::{
+    AtomicBool,
+    Ordering::{AcqRel, Relaxed, Release},
+};
 
 /// Tells who waits for more, once there was somebody.
 static MORE: Once<Arc<WaitSource>> = Once::new();
@@ -29,7 +32,7 @@ static UNTOLD: AtomicBool = AtomicBool::new(false);
 /// none is held (Linux: irq_work).
 pub fn logged() {
     if MORE.get().is_some() {
-        UNTOLD.store(true, Relaxed);
+        UNTOLD.store(true, Release);
         smp::kick(cpu::this().index());
     }
 }
@@ -37,7 +40,7 @@ pub fn logged() {
 /// Tells who waits for more. Called in an interrupt.
 pub fn interrupt() {
     if UNTOLD.load(Relaxed)
-        && UNTOLD.swap(false, Relaxed)
+        && UNTOLD.swap(false, AcqRel)
         && let Some(more) = MORE.get()
     {
         more.notify();

@@ -9,7 +9,7 @@ use crate::errno::{Errno, Result};
 use crate::hash::Lists;
 use crate::sync::Mutex;
 use crate::task::clock::{SECOND, deadline_in};
-use crate::task::current;
+use crate::task::{current, sched};
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use linux_raw_sys::general::{CAP_LEASE, F_RDLCK, F_UNLCK, F_WRLCK};
@@ -154,10 +154,12 @@ fn wait_for_leases(entry: &Entry, write: bool, waits: bool) -> Result<()> {
             if let Some(holder) = holder.upgrade() {
                 sigio::tell_message(&holder);
             }
+            sched::cond_resched_killable()?;
         }
         let Some((changed, deadline)) = asked(inode, write) else {
             return Ok(());
         };
+        let Some(deadline) = deadline else { continue };
         if !waits {
             return Err(Errno::EAGAIN);
         }
@@ -187,14 +189,17 @@ fn ask_next(inode: &Arc<dyn Inode>, write: bool) -> Option<Weak<File>> {
     Some(lease.file.clone())
 }
 
-/// A lease that was asked back and stands against the open: where its end is told, and until when that is waited for.
-fn asked(inode: &Arc<dyn Inode>, write: bool) -> Option<(Arc<WaitSource>, u64)> {
+/// A lease that stands against the open: where its end is told, and until when that is waited for, unless it was taken anew and is
+/// not asked back yet.
+fn asked(inode: &Arc<dyn Inode>, write: bool) -> Option<(Arc<WaitSource>, Option<u64>)> {
     let leases = LEASES.lock();
     let mut of_inode = leases.of(&key(inode)).iter();
-    let lease = of_inode.find(|lease| write || lease.kind == F_WRLCK)?;
-    lease
-        .breaking
-        .map(|(_, until)| (lease.changed.clone(), until))
+    let stands = |lease: &&Lease| write || lease.kind == F_WRLCK;
+    let lease = of_inode.find(stands)?;
+    Some((
+        lease.changed.clone(),
+        lease.breaking.map(|(_, until)| until),
+    ))
 }
 
 fn is_asked(inode: &Arc<dyn Inode>, changed: &Arc<WaitSource>) -> bool {

@@ -317,7 +317,7 @@ impl Vcpu {
             }
             if stops != 0 {
                 // A signal ends the wait, and is found above.
-                let may_run = || self.stops.load(Acquire) == 0;
+                let may_run = || self.stops.load(Acquire) & !SUSPENDED == 0;
                 let _ = self.changed.wait_interruptible(may_run, None);
                 continue;
             }

@@ -47,7 +47,7 @@ pub fn new_session() -> Result<i32> {
     if tree::find_of_group(pid, |_| Some(())).is_some() {
         return Err(Errno::EPERM);
     }
-    tree::move_to(process, pid, pid);
+    tree::move_to(process, pid, Some(pid))?;
     Ok(pid)
 }
 
@@ -83,6 +83,5 @@ pub fn set_group(pid: i32, group: i32) -> Result<()> {
     if group != process.pid() && session_of_group(group) != Some(this.session()) {
         return Err(Errno::EPERM);
     }
-    tree::move_to(&process, group, process.session());
-    Ok(())
+    tree::move_to(&process, group, None)
 }

@@ -307,12 +307,19 @@ pub fn remove_process(process: &Process) {
     drop((gone, free));
 }
 
-/// The process moves to a group, and to a session.
-pub fn move_to(process: &Process, group: i32, session: i32) {
+/// The process moves to a group, and to a session or within its own.
+///
+/// # Errors
+/// EPERM: it stays in its session, and leads that by now.
+pub fn move_to(process: &Process, group: i32, session: Option<i32>) -> Result<()> {
     let mut tree = TREE.lock();
     if tree.process(process.pid()).is_none() {
-        return;
+        return Ok(());
     }
+    if session.is_none() && process.session() == process.pid() {
+        return Err(Errno::EPERM);
+    }
+    let session = session.unwrap_or(process.session());
     for (kind, field, new) in [
         (Kind::Group, &process.group, group),
         (Kind::Session, &process.session, session),
@@ -326,6 +333,7 @@ pub fn move_to(process: &Process, group: i32, session: i32) {
             tree.free(old);
         }
     }
+    Ok(())
 }
 
 /// The only thread of a process that ran as another number takes the number of the process.

@@ -370,20 +370,24 @@ impl Inode for Node {
             return Err(Errno::EPERM);
         }
         // A name takes memory: each but the first counts as an inode, as on Linux.
-        let first = node.linkable.swap(false, AcqRel);
-        if !first && node.meta().links == 0 {
-            return Err(Errno::ENOENT);
-        }
-        if !first {
-            self.fs.inodes.take_many(super::INODE)?;
-        }
+        let first = {
+            let mut meta = node.meta();
+            let first = meta.links == 0;
+            if !first {
+                self.fs.inodes.take_many(super::INODE)?;
+            } else if !node.linkable.swap(false, AcqRel) {
+                return Err(Errno::ENOENT);
+            }
+            meta.links += 1;
+            meta.changed = Time::now();
+            first
+        };
         let added = self.add(here, name, node.clone());
-        if added.is_ok() {
-            node.linked(1);
-        } else if first {
-            node.linkable.store(true, Release);
-        } else {
-            self.fs.inodes.give(super::INODE);
+        if added.is_err() {
+            if node.linked(-1) > 0 {
+                self.fs.inodes.give(super::INODE);
+            }
+            node.linkable.store(first, Release);
         }
         added.map(|_| ())
     }
