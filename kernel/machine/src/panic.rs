@@ -8,7 +8,7 @@ use crate::arch::{self, cpu, text};
 use crate::names::Code;
 use crate::upcall;
 
-// Beside the entries: the bench has them branch here (tools/cli/src/bench/slowed.rs), and a branch of RISC-V reaches 1 MiB.
+// Linked beside the entries: tools/cli/src/bench/slowed.rs lets them branch here, and a branch of RISC-V reaches 1 MiB.
 #[panic_handler]
 #[unsafe(link_section = ".text.panic")]
 fn panic(info: &PanicInfo) -> ! {

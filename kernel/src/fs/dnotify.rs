@@ -115,7 +115,7 @@ fn tell_kinds(directory: Key, kinds: u32) {
         if !once {
             at += 1;
         } else if take(directory, |watch| watch.file.ptr_eq(&file)).is_none() {
-            // Another CPU has told it, and the next one has its place.
+            // Another CPU took this one; the next has its place.
             continue;
         }
         file.upgrade()

@@ -284,7 +284,8 @@ impl FdTable {
     }
 }
 
-/// What a thread has of a table: others may have it too. Whoever else looks at it neither keeps it open nor makes it shared.
+/// A thread's share of a table, which other threads may have too. A reader that only looks at the table has no share: it neither
+/// keeps files open nor makes the table shared.
 pub struct FdShare(Arc<FdTable>);
 
 impl FdShare {

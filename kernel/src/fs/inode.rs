@@ -276,7 +276,7 @@ pub trait Inode: Send + Sync + Any {
         Err(Errno::EPERM)
     }
 
-    /// Who reads, writes and runs it, where that is counted.
+    /// The counts of its readers, writers and running programs, if it has them.
     fn writers(&self) -> Option<&Writers> {
         None
     }

@@ -25,11 +25,11 @@ pub fn more() -> Result<&'static Arc<WaitSource>> {
     MORE.try_call_once(WaitSource::new)
 }
 
-/// Whether there is more in the log that nobody was told of.
+/// Whether the log has records that readers have not been woken for.
 static UNTOLD: AtomicBool = AtomicBool::new(false);
 
-/// There is more in the log. Whoever wrote it may hold any spin lock, so that who waits is told in an interrupt, which comes when
-/// none is held (Linux: irq_work).
+/// The log has a new record. Its writer may hold any spin lock, so readers are woken in an interrupt, which comes when no lock is
+/// held (Linux's irq_work).
 pub fn logged() {
     if MORE.get().is_some() {
         UNTOLD.store(true, Release);
@@ -37,7 +37,7 @@ pub fn logged() {
     }
 }
 
-/// Tells who waits for more. Called in an interrupt.
+/// Wakes readers that wait for a record. Called in an interrupt.
 pub fn interrupt() {
     if UNTOLD.load(Relaxed)
         && UNTOLD.swap(false, AcqRel)

@@ -171,7 +171,7 @@ fn wait_for_leases(entry: &Entry, write: bool, waits: bool) -> Result<()> {
     }
 }
 
-/// Asks a lease back that stands against the open; returns its holder, who is to be told. None where all were asked for as much.
+/// Asks one lease back that stands against the open, and returns its holder, to be told. Returns `None` once all have been asked.
 fn ask_next(inode: &Arc<dyn Inode>, write: bool) -> Option<Weak<File>> {
     let wanted = if write { F_UNLCK } else { F_RDLCK };
     let enough = |asked| asked == F_UNLCK || asked == wanted;

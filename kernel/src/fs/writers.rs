@@ -1,4 +1,4 @@
-//! Who reads and writes a file, and who runs it as a program: nobody writes what is run.
+//! Counts of a file's readers, its writers, and the processes that run it: a running program is not written.
 
 use crate::errno::{Errno, Result};
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::*};

@@ -9,7 +9,7 @@ use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
 use crate::sync::Mutex;
 
-/// What becomes of a call.
+/// How a call is handled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
     /// It is answered here.
@@ -41,7 +41,7 @@ impl Range {
     }
 }
 
-/// What a monitor said of calls, before its guest ran.
+/// The VMM's choices for ranges of calls, made before its guest ran.
 pub struct Filter {
     is_set: AtomicBool,
     /// By function; no two overlap.
@@ -63,7 +63,7 @@ impl Filter {
         self.is_set.load(Relaxed)
     }
 
-    /// What becomes of the calls of a function.
+    /// How calls of a function are handled.
     pub fn action(&self, function: u32) -> Action {
         if !self.is_set() {
             return Action::Handle;

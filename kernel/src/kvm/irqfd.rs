@@ -103,7 +103,7 @@ pub fn change(machine: &Arc<Machine>, request: &Request) -> Result<usize> {
         resample,
         watch: Mutex::new(None),
     })?;
-    // Who closes eventfds and assigns others keeps about as many assignments as descriptors.
+    // Two for each new one: closed eventfds leave about as many assignments as there are descriptors.
     (0..2).for_each(|_| machine.irqfds.end(Table::take_closed));
     machine.add_irqfd(&made)?;
     match trigger.watch(made.clone()) {
@@ -211,8 +211,7 @@ impl Machine {
         Ok(())
     }
 
-    /// What numbers stand for is another now: the controller is to tell when the guest ends an interrupt that is asked for again
-    /// then.
+    /// The routes have changed: tells the controller which ends of interrupts resample an irqfd now.
     pub fn settle_resampled(&self) {
         let Some(shared) = self.vgic().and_then(|vgic| vgic.shared()) else {
             return;

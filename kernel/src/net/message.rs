@@ -87,7 +87,8 @@ impl Credentials {
     }
 }
 
-/// Who sent something: what is told of him, and his process itself, whoever has its number later.
+/// The sender of a message: its credentials as they are reported, and its process, which keeps its identity when the number is
+/// reused.
 #[derive(Clone, Copy)]
 pub struct Sender {
     /// What is told.
@@ -111,7 +112,7 @@ impl Sender {
         }
     }
 
-    /// Whom a program says to be.
+    /// The credentials that a program claims (SCM_CREDENTIALS).
     fn given(who: Credentials) -> Self {
         let began = tree::process(who.pid).map_or(0, |process| process.started());
         Sender { who, began }

@@ -133,7 +133,7 @@ impl State {
 }
 
 impl Thread {
-    /// A child begins with the same filters, and then with no new privileges where its maker has none.
+    /// Gives a child its parent's filters, and no_new_privs if the parent has it.
     pub(super) fn copy_filters(&self, from: &Thread) {
         // Both get those of another thread before this or after it.
         let _threads = from.process().threads();

@@ -129,8 +129,8 @@ impl Tree {
     }
 }
 
-/// Who is whose child, and in which group and session. Lists are linked through the entries, so that nothing fails when a
-/// process changes from one to another.
+/// Lists of children, groups and sessions. They are linked through the entries, so that moving a process between them cannot
+/// fail.
 impl Tree {
     /// What names who comes after `older` in the list of `above`, whose oldest comes after nobody.
     fn younger_than(&mut self, kind: Kind, older: i32, above: i32) -> Option<&mut i32> {

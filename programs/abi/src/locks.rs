@@ -239,7 +239,7 @@ extern "C" fn give_back(signal: c_int, info: *mut libc::siginfo_t, _: *mut libc:
     }
 }
 
-/// Who opens to write asks all leases back before it waits for the first.
+/// An open for writing asks all leases back before it waits for the first.
 fn several() {
     // SAFETY: every pointer passed is that of a live value of the right kind.
     let asked = || unsafe {

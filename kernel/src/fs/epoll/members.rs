@@ -11,7 +11,7 @@ struct Member {
     place: Option<Place>,
 }
 
-/// Who comes before and after in the queue.
+/// The neighbours in the queue.
 struct Place {
     before: Option<Key>,
     after: Option<Key>,
@@ -98,13 +98,13 @@ impl Members {
         Some(item)
     }
 
-    /// What comes after that one in the queue; after nobody comes the first.
+    /// The successor in the queue; the first one's predecessor is nobody.
     fn after(&mut self, key: Option<Key>) -> &mut Option<Key> {
         let place = key.and_then(|key| self.members.get_mut(&key)?.place.as_mut());
         place.map_or(&mut self.first, |place| &mut place.after)
     }
 
-    /// What comes before that one; before nobody comes the last.
+    /// The predecessor in the queue; the last one's successor is nobody.
     fn before(&mut self, key: Option<Key>) -> &mut Option<Key> {
         let place = key.and_then(|key| self.members.get_mut(&key)?.place.as_mut());
         place.map_or(&mut self.last, |place| &mut place.before)

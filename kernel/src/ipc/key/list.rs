@@ -68,7 +68,7 @@ fn put_time(time: u64, text: &mut Text) {
     }
 }
 
-/// What users have: keys, and bytes, of how many.
+/// The keys and bytes that each user has, and the limits of both.
 pub fn users(text: &mut Text) {
     for (&user, &(keys, bytes)) in USED.lock().iter().filter(|(_, used)| used.0 > 0) {
         let (most_keys, most_bytes) = if user == 0 { ROOT_QUOTA } else { QUOTA };

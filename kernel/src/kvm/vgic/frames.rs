@@ -27,7 +27,7 @@ pub struct Region {
 pub struct Row {
     /// The first one's address.
     pub base: u64,
-    /// Whose they are.
+    /// The vCPUs that they belong to.
     pub places: Range<u64>,
     /// Whether the next region follows at once.
     pub goes_on: bool,
