@@ -206,7 +206,7 @@ unsafe fn keyrings() {
 unsafe fn keychain() {
     unsafe {
         control(JOIN, 0, 0);
-        let rings: Vec<c_long> = (0..180).map(|at| ring(&at.to_string())).collect();
+        let rings: Vec<c_long> = (0..150).map(|at| ring(&at.to_string())).collect();
         let mut refused = 0;
         for pair in rings.windows(2) {
             refused += c_int::from(control(LINK, pair[1], pair[0]) != 0);
