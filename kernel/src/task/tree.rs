@@ -116,15 +116,14 @@ impl Tree {
         self.entries.get_mut(&number)
     }
 
-    /// Takes the entry out if its number stands for nothing any more.
-    fn free(&mut self, number: i32) -> Option<Entry> {
-        let entry = self.entries.get(&number)?;
-        let names_any = entry.lists.iter().any(|list| list.oldest != 0);
-        let is_used = entry.thread.is_some() || entry.process.is_some() || names_any;
-        if is_used {
-            None
-        } else {
-            self.entries.remove(&number)
+    /// Takes the entry out if its number stands for nothing any more: it holds nothing then.
+    fn free(&mut self, number: i32) {
+        let is_used = |entry: &Entry| {
+            let names_any = entry.lists.iter().any(|list| list.oldest != 0);
+            names_any || entry.thread.is_some() || entry.process.is_some()
+        };
+        if !self.entries.get(&number).is_none_or(is_used) {
+            self.entries.remove(&number);
         }
     }
 }
@@ -266,8 +265,10 @@ pub fn add_process(process: Arc<Process>, sibling: Option<&Process>) {
         process.parent.store(sibling.parent(), Relaxed);
     }
     // Its group may have ended since it was made.
-    for number in [process.group(), process.session()] {
-        tree.entries.entry(number).or_default();
+    let (group, session) = (process.group(), process.session());
+    tree.entries.entry(group).or_default();
+    if session != group {
+        tree.entries.entry(session).or_default();
     }
     for kind in [Kind::Children, Kind::Group, Kind::Session] {
         tree.enter(kind, &process);
@@ -281,12 +282,12 @@ pub fn add_process(process: Arc<Process>, sibling: Option<&Process>) {
 pub fn remove_thread(tid: i32) {
     let mut tree = TREE.lock();
     let thread = tree.entry(tid).and_then(|entry| entry.thread.take());
-    let gone = tree.free(tid);
+    tree.free(tid);
     drop(tree);
     if let Some(thread) = &thread {
         thread.uncount();
     }
-    drop((thread, gone));
+    drop(thread);
 }
 
 /// A process was waited for and is no more.
@@ -300,11 +301,17 @@ pub fn remove_process(process: &Process) {
     for kind in [Kind::Children, Kind::Group, Kind::Session] {
         tree.leave(kind, process);
     }
-    let numbers = [pid, process.group(), process.session()];
-    let free = numbers.map(|number| tree.free(number));
+    let (group, session) = (process.group(), process.session());
+    tree.free(pid);
+    if group != pid {
+        tree.free(group);
+    }
+    if session != group {
+        tree.free(session);
+    }
     drop(tree);
     process.uncount();
-    drop((gone, free));
+    drop(gone);
 }
 
 /// The process moves to a group, and to a session or within its own.

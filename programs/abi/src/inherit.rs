@@ -216,8 +216,8 @@ unsafe fn given_up() {
         thread::scope(|scope| {
             locker(scope, 'a', (SCHED_FIFO, 4), word);
             let in_time = || {
-                let end = SystemTime::now().duration_since(UNIX_EPOCH).unwrap()
-                    + Duration::from_secs(3);
+                let end =
+                    SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + Duration::from_secs(3);
                 let end = libc::timespec {
                     tv_sec: end.as_secs() as i64,
                     tv_nsec: end.subsec_nanos().into(),
