@@ -147,28 +147,38 @@ impl Tree {
         })
     }
 
-    /// Makes `process` the youngest of the list that it says it is in.
-    fn enter(&mut self, kind: Kind, process: &Process) {
+    /// Makes `process` the youngest of the list that it says it is in; returns its place there, for its entry.
+    fn append(&mut self, kind: Kind, process: &Process) -> Sides {
         let (above, number) = (kind.above(process), process.pid());
         let Some(list) = self.entry(above) else {
-            return;
+            return Sides::default();
         };
         let older = core::mem::replace(&mut list.lists[kind as usize].youngest, number);
         if let Some(next) = self.younger_than(kind, older, above) {
             *next = number;
         }
-        if let Some(entry) = self.entry(number) {
-            entry.places[kind as usize] = Sides { older, younger: 0 };
+        Sides { older, younger: 0 }
+    }
+
+    /// The same, with its place in its entry.
+    fn enter(&mut self, kind: Kind, process: &Process) {
+        let place = self.append(kind, process);
+        if let Some(entry) = self.entry(process.pid()) {
+            entry.places[kind as usize] = place;
         }
     }
 
     /// Takes `process` out of the list that it says it is in.
     fn leave(&mut self, kind: Kind, process: &Process) {
-        let above = kind.above(process);
-        let Some(entry) = self.entry(process.pid()) else {
-            return;
-        };
-        let Sides { older, younger } = core::mem::take(&mut entry.places[kind as usize]);
+        let entry = self.entry(process.pid());
+        if let Some(place) = entry.map(|entry| core::mem::take(&mut entry.places[kind as usize])) {
+            self.unlink(kind, process, place);
+        }
+    }
+
+    /// Takes `process` out of the list that it says it is in, where its place was.
+    fn unlink(&mut self, kind: Kind, process: &Process, place: Sides) {
+        let (above, Sides { older, younger }) = (kind.above(process), place);
         if let Some(next) = self.younger_than(kind, older, above) {
             *next = younger;
         }
@@ -270,10 +280,10 @@ pub fn add_process(process: Arc<Process>, sibling: Option<&Process>) {
     if session != group {
         tree.entries.entry(session).or_default();
     }
-    for kind in [Kind::Children, Kind::Group, Kind::Session] {
-        tree.enter(kind, &process);
-    }
+    let kinds = [Kind::Children, Kind::Group, Kind::Session];
+    let places = kinds.map(|kind| tree.append(kind, &process));
     if let Some(entry) = tree.entry(process.pid()) {
+        entry.places = places;
         entry.process = Some(process);
     }
 }
@@ -298,8 +308,12 @@ pub fn remove_process(process: &Process) {
         return;
     };
     let gone = (entry.thread.take(), entry.process.take());
-    for kind in [Kind::Children, Kind::Group, Kind::Session] {
-        tree.leave(kind, process);
+    let places = core::mem::take(&mut entry.places);
+    for (kind, place) in [Kind::Children, Kind::Group, Kind::Session]
+        .into_iter()
+        .zip(places)
+    {
+        tree.unlink(kind, process, place);
     }
     let (group, session) = (process.group(), process.session());
     tree.free(pid);
