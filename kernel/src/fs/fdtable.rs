@@ -117,7 +117,7 @@ impl FdTable {
     pub fn held(&self) -> usize {
         let table = self.0.lock();
         let files = table.slots.iter().flatten();
-        let held = files.map(|slot| FILE + slot.file.ops().held());
+        let held = files.map(|slot| FILE + slot.file.ops().held() + lock::memory(&slot.file));
         table.slots.capacity() * size_of::<Option<Slot>>() + held.sum::<usize>()
     }
 

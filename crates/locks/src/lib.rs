@@ -1,0 +1,187 @@
+//! The advisory locks on a file's bytes: what an owner holds, and which lock of another stands against one.
+//!
+//! All are in two trees: one by owner, whose own locks never overlap, and one by place, where those of different owners may. In
+//! that each subtree knows how far its locks reach, so that every question takes a logarithmic number of steps.
+#![no_std]
+#![forbid(unsafe_code)]
+
+mod reach;
+
+use reach::Reaches;
+use tree::{Member, Tree};
+
+pub use tree::NoMemory;
+
+/// A lock on the bytes `first..=last`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lock<O> {
+    /// Who holds it.
+    pub owner: O,
+    /// The process that took it, to be told.
+    pub process: i32,
+    /// Nobody else may hold one there; otherwise nobody else such an exclusive one.
+    pub exclusive: bool,
+    /// The first byte.
+    pub first: u64,
+    /// The last byte.
+    pub last: u64,
+}
+
+/// A lock in the order of owners and of their last bytes.
+struct Owned<O>(Lock<O>);
+
+impl<O: Ord + Copy> Member for Owned<O> {
+    type Key = (O, u64);
+    type Sum = ();
+
+    fn key(&self) -> (O, u64) {
+        (self.0.owner, self.0.last)
+    }
+
+    fn sum(&self) {}
+
+    fn join((): (), (): ()) {}
+}
+
+/// A lock in the order of first bytes.
+struct Placed<O>(Lock<O>);
+
+impl<O: Ord + Copy> Member for Placed<O> {
+    type Key = (u64, O);
+    type Sum = Reaches<O>;
+
+    fn key(&self) -> (u64, O) {
+        (self.0.first, self.0.owner)
+    }
+
+    fn sum(&self) -> Reaches<O> {
+        Reaches::of(&self.0)
+    }
+
+    fn join(one: Reaches<O>, other: Reaches<O>) -> Reaches<O> {
+        one.join(other)
+    }
+}
+
+/// The locks on a file.
+pub struct Locks<O: Ord + Copy> {
+    by_owner: Tree<Owned<O>>,
+    by_place: Tree<Placed<O>>,
+}
+
+impl<O: Ord + Copy> Default for Locks<O> {
+    fn default() -> Self {
+        Locks {
+            by_owner: Tree::new(),
+            by_place: Tree::new(),
+        }
+    }
+}
+
+impl<O: Ord + Copy> Locks<O> {
+    /// The memory that a lock takes.
+    pub const LOCK: usize = Tree::<Owned<O>>::NODE + Tree::<Placed<O>>::NODE;
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.by_owner.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.by_owner.is_empty()
+    }
+
+    /// All, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &Lock<O>> {
+        self.by_owner.iter().map(|owned| &owned.0)
+    }
+
+    /// Of what stands against `wanted`, the lock that begins first.
+    pub fn conflict(&self, wanted: &Lock<O>) -> Option<&Lock<O>> {
+        let against = self.by_place.first(|reaches| reaches.oppose(wanted))?;
+        (against.0.first <= wanted.last).then_some(&against.0)
+    }
+
+    /// The first lock of `owner` that ends at `byte` or later.
+    fn own_from(&self, owner: O, byte: u64) -> Option<Lock<O>> {
+        let found = self.by_owner.from(&(owner, byte))?.0;
+        (found.owner == owner).then_some(found)
+    }
+
+    fn insert(&mut self, lock: Lock<O>) -> Result<(), NoMemory> {
+        self.by_owner.insert(Owned(lock))?;
+        self.by_place.insert(Placed(lock))
+    }
+
+    fn remove(&mut self, lock: &Lock<O>) {
+        self.by_owner.remove(&(lock.owner, lock.last));
+        self.by_place.remove(&(lock.first, lock.owner));
+    }
+
+    /// Room for what a cut leaves and what takes its place, so that neither fails half done.
+    fn reserve(&mut self) -> Result<(), NoMemory> {
+        self.by_owner.reserve(2)?;
+        self.by_place.reserve(2)
+    }
+
+    /// Takes the owner's locks away from the range of `hole`, of up to `most` locks; what remains left and right of it stays.
+    /// How many it touched: fewer than `most` when none is left.
+    ///
+    /// # Errors
+    /// [`NoMemory`]; then all are as they were.
+    pub fn cut(&mut self, hole: &Lock<O>, most: usize) -> Result<usize, NoMemory> {
+        let mut count = 0;
+        while count < most
+            && let Some(held) = self.own_from(hole.owner, hole.first)
+            && held.first <= hole.last
+        {
+            // Only the outermost leave anything, and these take the room of what went.
+            let (left, right) = (held.first < hole.first, held.last > hole.last);
+            if left && right {
+                self.reserve()?;
+            }
+            self.remove(&held);
+            if left {
+                let last = hole.first - 1;
+                self.insert(Lock { last, ..held })?;
+            }
+            if right {
+                let first = hole.last + 1;
+                self.insert(Lock { first, ..held })?;
+            }
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// Gives `lock` to its owner, in place of what that held in its range; neighbours of the same kind become one with it. Nothing
+    /// may stand against it. Whether the owner held anything there.
+    ///
+    /// # Errors
+    /// [`NoMemory`]; then all are as they were.
+    pub fn set(&mut self, lock: Lock<O>) -> Result<bool, NoMemory> {
+        self.reserve()?;
+        let held = self.cut(&lock, usize::MAX)? != 0;
+        let mut whole = lock;
+        let joins = |one: &Lock<O>| one.exclusive == lock.exclusive;
+        let before = lock.first.checked_sub(1).and_then(|last| {
+            let before = self.own_from(lock.owner, last)?;
+            (before.last == last && joins(&before)).then_some(before)
+        });
+        if let Some(before) = before {
+            self.remove(&before);
+            whole.first = before.first;
+        }
+        let after = lock.last.checked_add(1).and_then(|first| {
+            let after = self.own_from(lock.owner, first)?;
+            (after.first == first && joins(&after)).then_some(after)
+        });
+        if let Some(after) = after {
+            self.remove(&after);
+            whole.last = after.last;
+        }
+        self.insert(whole)?;
+        Ok(held)
+    }
+}

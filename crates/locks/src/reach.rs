@@ -1,0 +1,47 @@
+//! How far locks reach, of which whoever asks leaves its own out.
+
+use crate::Lock;
+
+/// The last byte of the lock that reaches farthest, with its owner; then the same of all other owners.
+type Farthest<O> = [Option<(u64, O)>; 2];
+
+/// How far a set of locks reaches.
+#[derive(Clone, Copy)]
+pub struct Reaches<O> {
+    all: Farthest<O>,
+    exclusive: Farthest<O>,
+}
+
+impl<O: Ord + Copy> Reaches<O> {
+    pub fn of(lock: &Lock<O>) -> Self {
+        let own = [Some((lock.last, lock.owner)), None];
+        Reaches {
+            all: own,
+            exclusive: if lock.exclusive { own } else { [None; 2] },
+        }
+    }
+
+    pub fn join(self, other: Self) -> Self {
+        Reaches {
+            all: farther(self.all, other.all),
+            exclusive: farther(self.exclusive, other.exclusive),
+        }
+    }
+
+    /// Whether one of the locks reaches where `wanted` begins and, if it begins by where that ends, stands against it.
+    pub fn oppose(&self, wanted: &Lock<O>) -> bool {
+        let against = match wanted.exclusive {
+            true => self.all,
+            false => self.exclusive,
+        };
+        let mut others = against.into_iter().flatten();
+        others.any(|(last, owner)| owner != wanted.owner && last >= wanted.first)
+    }
+}
+
+fn farther<O: Ord + Copy>(one: Farthest<O>, other: Farthest<O>) -> Farthest<O> {
+    let all = || one.into_iter().chain(other).flatten();
+    let first = all().max();
+    let others = all().filter(|far| first.is_some_and(|first| first.1 != far.1));
+    [first, others.max()]
+}

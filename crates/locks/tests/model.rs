@@ -1,0 +1,129 @@
+//! The locks beside a model that knows the holders of each byte.
+
+use locks::{Lock, Locks};
+
+const BYTES: u64 = 40;
+const OWNERS: u32 = 4;
+
+/// A generator of numbers (xorshift).
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 20) % bound
+    }
+
+    fn lock(&mut self) -> Lock<u32> {
+        let first = self.below(BYTES);
+        let last = match self.below(8) {
+            0 => u64::MAX,
+            _ => first + self.below(BYTES - first),
+        };
+        Lock {
+            owner: self.below(OWNERS.into()) as u32,
+            process: 0,
+            exclusive: self.below(2) == 0,
+            first,
+            last,
+        }
+    }
+}
+
+/// What each owner holds of each byte: exclusively, or not.
+struct Model([[Option<bool>; BYTES as usize + 1]; OWNERS as usize]);
+
+impl Model {
+    /// The bytes of a lock; the last stands for all that follow.
+    fn bytes(lock: &Lock<u32>) -> std::ops::RangeInclusive<usize> {
+        lock.first as usize..=lock.last.min(BYTES) as usize
+    }
+
+    fn is_free(&self, wanted: &Lock<u32>) -> bool {
+        (0..OWNERS)
+            .filter(|&owner| owner != wanted.owner)
+            .all(|owner| {
+                let mut held = Self::bytes(wanted).map(|byte| self.0[owner as usize][byte]);
+                held.all(|held| held.is_none_or(|exclusive| !exclusive && !wanted.exclusive))
+            })
+    }
+
+    fn write(&mut self, lock: &Lock<u32>, value: Option<bool>) {
+        for byte in Self::bytes(lock) {
+            self.0[lock.owner as usize][byte] = value;
+        }
+    }
+
+    /// How many stretches of one kind there are.
+    fn count(&self) -> usize {
+        let of_owner = |held: &[Option<bool>]| {
+            let begins =
+                |at: &usize| held[*at].is_some() && (*at == 0 || held[at - 1] != held[*at]);
+            (0..held.len()).filter(begins).count()
+        };
+        self.0.iter().map(|held| of_owner(held)).sum()
+    }
+}
+
+#[test]
+fn they_stand_against_each_other_as_bytes_do() {
+    for seed in 1..40 {
+        let (mut numbers, mut locks, mut model) = (
+            Numbers(seed),
+            Locks::default(),
+            Model([[None; BYTES as usize + 1]; OWNERS as usize]),
+        );
+        for _ in 0..2000 {
+            let lock = numbers.lock();
+            let conflict = locks.conflict(&lock).copied();
+            assert_eq!(conflict.is_none(), model.is_free(&lock));
+            if let Some(held) = conflict {
+                let meets = held.first <= lock.last && lock.first <= held.last;
+                assert!(meets && held.owner != lock.owner && (held.exclusive || lock.exclusive));
+            }
+            if numbers.below(2) == 0 {
+                locks.cut(&lock, usize::MAX).unwrap();
+                model.write(&lock, None);
+            } else if conflict.is_none() {
+                locks.set(lock).unwrap();
+                model.write(&lock, Some(lock.exclusive));
+            }
+            assert_eq!(locks.len(), model.count());
+        }
+    }
+}
+
+#[test]
+fn many_are_found_at_once() {
+    const COUNT: u64 = 10_000;
+    let mut locks = Locks::default();
+    let lock = |owner: u32, first: u64| Lock {
+        owner,
+        process: 0,
+        exclusive: true,
+        first,
+        last: first,
+    };
+    for byte in 0..COUNT {
+        locks.set(lock(1, 2 * byte)).unwrap();
+    }
+    // All are the asker's own, and none is in its way.
+    for byte in 0..COUNT {
+        let whole = Lock {
+            last: u64::MAX,
+            ..lock(1, byte)
+        };
+        assert_eq!(locks.conflict(&whole), None);
+        assert!(locks.conflict(&lock(2, 2 * byte)).is_some());
+        assert!(locks.conflict(&lock(2, 2 * byte + 1)).is_none());
+    }
+    let whole = Lock {
+        last: u64::MAX,
+        ..lock(1, 0)
+    };
+    assert_eq!(locks.cut(&whole, 1000), Ok(1000));
+    assert_eq!(locks.cut(&whole, usize::MAX), Ok(COUNT as usize - 1000));
+    assert!(locks.is_empty());
+}

@@ -1,0 +1,63 @@
+//! The tree beside a sorted map, under random changes.
+
+use std::collections::BTreeMap;
+use tree::{Member, Tree};
+
+/// A member with a weight; the sum is the greatest.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Weight(u32, u32);
+
+impl Member for Weight {
+    type Key = u32;
+    type Sum = u32;
+
+    fn key(&self) -> u32 {
+        self.0
+    }
+
+    fn sum(&self) -> u32 {
+        self.1
+    }
+
+    fn join(one: u32, other: u32) -> u32 {
+        one.max(other)
+    }
+}
+
+/// A generator of numbers (xorshift).
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, bound: u32) -> u32 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 20) as u32 % bound
+    }
+}
+
+#[test]
+fn it_finds_what_a_map_finds() {
+    for keys in [8, 100, 3000] {
+        let mut numbers = Numbers(keys.into());
+        let (mut tree, mut map) = (Tree::new(), BTreeMap::new());
+        for _ in 0..20_000 {
+            let (key, weight) = (numbers.below(keys), numbers.below(1000));
+            if numbers.below(2) == 0 && !map.contains_key(&key) {
+                map.insert(key, weight);
+                tree.insert(Weight(key, weight)).unwrap();
+            } else {
+                let gone = map.remove(&key).map(|weight| Weight(key, weight));
+                assert_eq!(tree.remove(&key), gone);
+            }
+            assert_eq!(tree.len(), map.len());
+            let asked = numbers.below(keys);
+            let next = map.range(asked..).next();
+            assert_eq!(tree.from(&asked).map(|one| one.0), next.map(|one| *one.0));
+            let heavy = numbers.below(1000);
+            let first = map.iter().find(|one| *one.1 >= heavy);
+            let found = tree.first(|&sum| sum >= heavy);
+            assert_eq!(found.map(|one| one.0), first.map(|one| *one.0));
+        }
+    }
+}
