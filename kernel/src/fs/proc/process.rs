@@ -45,7 +45,7 @@ const MEMBERS: &[(&str, Member)] = &[
     ("comm", Setting(control::comm, control::set_comm)),
     (
         "crossings",
-        Text_(|subject, text| counting::write(&subject.process, text)),
+        Private(|subject, text| counting::write(&subject.process, text)),
     ),
     (
         "coredump_filter",

@@ -47,6 +47,9 @@ pub fn run() {
             in_child(|| {
                 become_user();
                 look(roots);
+                // Stile's own: which system calls it makes, and how many.
+                let counts = fs::read(format!("/proc/{roots}/crossings"));
+                tell("its calls are counted for all to see", counts.is_ok());
             }),
         );
         let hidden = sleeper(|| {
