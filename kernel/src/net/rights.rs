@@ -49,7 +49,10 @@ impl Rights {
     pub fn new(files: Vec<Arc<File>>) -> Result<Self> {
         let user = current().with_credentials(|who| who.uid);
         let mut rights = Self::of(files)?;
-        count(user, rights.files().len())?;
+        count(user, rights.files().len()).inspect_err(|_| {
+            // Some may wait where nobody can receive them any more: not until somebody closes a socket.
+            inflight::collect();
+        })?;
         if let Some(batch) = &mut rights.0 {
             batch.user = Some(user);
         }
