@@ -265,7 +265,9 @@ impl Page<'_> {
         held
     }
 
-    /// Maps what the file holds already of the pages around, while a fault is being paid for.
+    /// Maps what the file holds already of the pages around, while a fault is being paid for. Apart, so that a fault that maps one
+    /// page needs no stack for it.
+    #[inline(never)]
     fn fill_around(&self, mapping: &dyn PageSource, index: usize) {
         let window = self.page & !(AROUND * PAGE_SIZE - 1);
         let start = window.max(self.area.start);

@@ -304,7 +304,7 @@ impl Cache {
             if rest > 0
                 && let Some(frame) = pool.take_block(0)
             {
-                self.give(frame);
+                self.give(frame, FRAMES.meta(frame));
             }
             return;
         }
@@ -312,19 +312,22 @@ impl Cache {
             Some(Batch::Chain(chain)) => (self.head, self.count) = (chain, BATCH),
             Some(Batch::Block(block)) => {
                 let frames = block..block + BATCH as u32;
-                frames.rev().for_each(|frame| self.give(frame));
+                frames
+                    .rev()
+                    .for_each(|frame| self.give(frame, FRAMES.meta(frame)));
             }
             None => {
                 while self.count < BATCH
                     && let Some(frame) = pool.take_block(0)
                 {
-                    self.give(frame);
+                    self.give(frame, FRAMES.meta(frame));
                 }
             }
         }
     }
 
-    fn give(&mut self, frame: u32) {
+    /// Keeps a frame, whose record `meta` is.
+    fn give(&mut self, frame: u32, meta: &Meta) {
         if self.count == BATCH {
             let before = core::mem::replace(&mut self.whole, self.head);
             if before != 0 {
@@ -332,7 +335,7 @@ impl Cache {
             }
             (self.head, self.count) = (0, 0);
         }
-        FRAMES.meta(frame).set_links(0, self.head);
+        meta.set_links(0, self.head);
         self.head = frame;
         self.count += 1;
     }
@@ -363,9 +366,12 @@ fn take_fetched(keep: usize, owner: Owner) -> Result<FrameRef> {
     }
 }
 
-fn give_one(frame: u32) {
-    FRAMES.meta(frame).set_owner(Owner::Kernel);
-    arch::cpu::this().frames.with(|cache| cache.give(frame));
+/// Gives back a frame, whose record `meta` is.
+fn give_one(frame: u32, meta: &Meta) {
+    meta.set_owner(Owner::Kernel);
+    arch::cpu::this()
+        .frames
+        .with(|cache| cache.give(frame, meta));
 }
 
 /// A counted handle of a frame: cloning counts, dropping the last frees.
@@ -553,17 +559,17 @@ impl Clone for FrameRef {
 
 impl Drop for FrameRef {
     fn drop(&mut self) {
-        let refs = &self.meta().refs;
-        if refs.load(Acquire) == 1 {
-            refs.store(0, Relaxed);
+        let meta = self.meta();
+        if meta.refs.load(Acquire) == 1 {
+            meta.refs.store(0, Relaxed);
         } else {
-            match refs.fetch_sub(1, Release) {
+            match meta.refs.fetch_sub(1, Release) {
                 1 => fence(Acquire),
                 0..MOST_REFS => return,
-                _ => return self.meta().keep_for_ever(),
+                _ => return meta.keep_for_ever(),
             }
         }
-        give_one(self.0.get());
+        give_one(self.0.get(), meta);
     }
 }
 
@@ -604,7 +610,7 @@ pub(super) fn take_block(order: usize) -> Option<PhysAddr> {
 pub(super) fn give_block(block: PhysAddr, order: usize) {
     let frame = (block.0 >> PAGE_SHIFT) as u32;
     match order {
-        0 => give_one(frame),
+        0 => give_one(frame, FRAMES.meta(frame)),
         _ => POOL.lock().buddy.give(frame, order),
     }
 }

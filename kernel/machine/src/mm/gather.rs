@@ -96,11 +96,11 @@ impl<'a> Gather<'a> {
 
     fn take(&mut self, page: usize, entry: &Entry) {
         self.span = self.span.start.min(page)..self.span.end.max(page + PAGE_SIZE);
-        if self.count == GATHERED {
+        let Some(slot) = self.frames.get_mut(self.count) else {
             entry.update(hidden);
             self.left += 1;
             return;
-        }
+        };
         let frame = PhysAddr(entry.take().phys());
         if frame == zero_frame() {
             self.zeroes += 1;
@@ -111,10 +111,8 @@ impl<'a> Gather<'a> {
         if self.context.is_none() {
             return drop(frame);
         }
-        if let Some(slot) = self.frames.get_mut(self.count) {
-            slot.write(frame);
-            self.count += 1;
-        }
+        slot.write(frame);
+        self.count += 1;
     }
 
     /// Pays for the entries, with `tables` for tables that were unlinked too, and lets go of the frames. If it says so, the same

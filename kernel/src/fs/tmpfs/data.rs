@@ -140,10 +140,17 @@ impl Data {
     }
 
     /// The page `index`, made where there was a hole. `whole`: the caller overwrites all of it.
+    #[inline]
     fn page_or_new(&self, index: usize, whole: bool) -> Result<FrameRef> {
-        if let Some(page) = self.page(index) {
-            return Ok(page);
+        match self.page(index) {
+            Some(page) => Ok(page),
+            None => self.page_for_hole(index, whole),
         }
+    }
+
+    /// The same where there was a hole. Apart, so that a fault on a page that is there needs no stack for it.
+    #[inline(never)]
+    fn page_for_hole(&self, index: usize, whole: bool) -> Result<FrameRef> {
         check_room()?;
         let fresh = if whole {
             frame::alloc()?
