@@ -369,28 +369,33 @@ impl Page<'_> {
 /// Makes an entry of `area` agree with the area's rights; says whether it changed. A page that gains the right to be
 /// written gains it by a fault.
 pub(super) fn set_rights(area: &Area, entry: &Entry) -> bool {
-    let old = entry.load();
-    if old == Pte::EMPTY {
-        return false;
-    }
-    let frame = PhysAddr(old.phys());
-    let writable = area.rights.has(Rights::WRITE) && (area.is_shared() || old.writable());
-    let new = |old: Pte| {
-        let new = Pte::leaf(frame.0, prot(area, writable), Memory::Normal).with_young(old.young());
-        if area.rights.is_none() {
-            hidden(new)
-        } else {
-            new
+    let mut old = entry.load();
+    while old != Pte::EMPTY {
+        let new = with_rights(area, old);
+        if new == old {
+            return false;
         }
-    };
-    if new(old) == old {
-        return false;
+        if area.rights.has(Rights::EXECUTE) {
+            FrameRef::clone_phys(PhysAddr(old.phys())).sync_instructions();
+        }
+        match entry.replace(old, new) {
+            Ok(()) => return true,
+            // The hardware may set it young meanwhile.
+            Err(now) => old = now,
+        }
     }
-    if area.rights.has(Rights::EXECUTE) {
-        FrameRef::clone_phys(frame).sync_instructions();
+    false
+}
+
+/// An entry of `area` as the area's rights have it.
+fn with_rights(area: &Area, old: Pte) -> Pte {
+    let writable = area.rights.has(Rights::WRITE) && (area.is_shared() || old.writable());
+    let new = Pte::leaf(old.phys(), prot(area, writable), Memory::Normal).with_young(old.young());
+    if area.rights.is_none() {
+        hidden(new)
+    } else {
+        new
     }
-    entry.update(new);
-    true
 }
 
 /// Gives a child's table what the parent's run of entries, which begins at `start`, holds of private memory. Pages of
