@@ -100,6 +100,7 @@ impl Space {
                 end = parent.table.part_end(start..end, &mut left);
                 parent.split(context, start..end);
             }
+            parent.obey_late(context, start..end);
             let mut failed = None;
             parent.table.visit(start..end, &mut |start, entries| {
                 if failed.is_none() && entries.iter().any(|entry| entry.load() != Pte::EMPTY) {

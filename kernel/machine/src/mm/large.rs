@@ -107,11 +107,15 @@ impl AddressSpace {
         if !is_large(&range) {
             return self.lock().protect(self.context(), range, rights);
         }
-        let changed = self.lock().promise(&range, rights)?;
+        let mut space = self.lock();
+        let changed = space.promise(&range, rights)?;
+        space.late += 1;
+        drop(space);
         // What areas promise by now goes, whoever changes them meanwhile.
         self.each_part_of(changed.clone(), |space, part| {
             space.obey(self.context(), part)
         });
+        self.lock().late -= 1;
         if changed.end < range.end {
             Err(Errno::ENOMEM)
         } else {

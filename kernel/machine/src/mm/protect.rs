@@ -60,6 +60,14 @@ impl Space {
         Ok(range)
     }
 
+    /// Does now what calls under way have yet to do in a range, for who moves or copies its entries: Linux lets nobody in between.
+    #[inline]
+    pub(super) fn obey_late(&mut self, context: &Context, range: Range<usize>) {
+        if self.late != 0 {
+            self.obey(context, range);
+        }
+    }
+
     /// Makes the entries of a range agree with its areas' rights.
     pub(super) fn obey(&mut self, context: &Context, range: Range<usize>) {
         self.split(context, range.clone());

@@ -118,6 +118,7 @@ impl Space {
             ..part
         })?;
         let moved = old.start..old.end.min(old.start + new.len());
+        self.obey_late(context, moved.clone());
         self.split(context, moved.clone());
         let distance = new.start.wrapping_sub(old.start);
         // By tables, so that what was never touched costs nothing.

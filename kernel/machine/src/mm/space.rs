@@ -48,6 +48,8 @@ pub struct Space {
     pub(super) mmap_bottom: Option<usize>,
     /// Its parts begin at random.
     pub(super) random: bool,
+    /// Calls under way that have changed the rights of areas, but not those of all entries yet.
+    pub(super) late: usize,
     /// Pages that it has, without those that CPUs counted in their lines of the lock: wraps.
     pub(super) pages: usize,
     /// Pages that were taken from it, but are still among these.
@@ -93,6 +95,7 @@ impl AddressSpace {
             mmap_top,
             mmap_bottom: None,
             random: true,
+            late: 0,
             pages: 0,
             taken: 0,
             peak: 0,

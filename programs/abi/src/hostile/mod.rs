@@ -17,6 +17,7 @@ mod nested;
 mod net;
 mod pending;
 mod proc;
+mod protect;
 mod reuse;
 mod rights;
 mod sockets;
@@ -44,6 +45,7 @@ const PARTS: &[(&str, fn())] = &[
     ("net", net::run),
     ("pending", pending::run),
     ("proc", proc::run),
+    ("protect", protect::run),
     ("reuse", reuse::run),
     ("rights", rights::run),
     ("sockets", sockets::run),

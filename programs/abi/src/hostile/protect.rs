@@ -1,0 +1,120 @@
+//! A large mprotect beside another thread that moves or copies the pages: what can be read is what `/proc/self/maps` says.
+
+use std::fs;
+use std::thread;
+
+use libc::{
+    MADV_NOHUGEPAGE, MAP_ANONYMOUS, MAP_FAILED, MAP_NORESERVE, MAP_PRIVATE, MREMAP_MAYMOVE,
+    O_NONBLOCK, PROT_NONE, PROT_READ, PROT_WRITE, c_void,
+};
+
+use super::become_user;
+use crate::{in_child, tell_ok};
+
+const PAGE: usize = 4096;
+/// What one last-level table covers.
+const TABLE: usize = 2 << 20;
+const LEN: usize = 1 << 30;
+const ROUNDS: usize = 8;
+
+/// Runs this part.
+pub fn run() {
+    in_child(|| {
+        become_user();
+        tell_ok("moved meanwhile", rounds(moved));
+        tell_ok("copied meanwhile", rounds(copied));
+    });
+}
+
+fn rounds(agrees: fn(&Probe, *mut c_void) -> bool) -> bool {
+    let probe = Probe::new();
+    (0..ROUNDS).filter(|_| !round(&probe, agrees)).count() == 0
+}
+
+/// Forbids a thread all pages, one in each table; when the first cannot be read, asks what becomes of the last.
+fn round(probe: &Probe, agrees: fn(&Probe, *mut c_void) -> bool) -> bool {
+    // SAFETY: a mapping of this function's own, whose pages are written within it.
+    let start = unsafe {
+        let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+        let rights = PROT_READ | PROT_WRITE;
+        let start = libc::mmap(std::ptr::null_mut(), LEN, rights, flags, -1, 0);
+        assert!(start != MAP_FAILED);
+        libc::madvise(start, LEN, MADV_NOHUGEPAGE);
+        for offset in (0..LEN).step_by(TABLE) {
+            start.wrapping_byte_add(offset).cast::<u8>().write(1);
+        }
+        start
+    };
+    let last = start.wrapping_byte_add(LEN - TABLE);
+    let done = thread::scope(|scope| {
+        let address = start.expose_provenance();
+        scope.spawn(move || {
+            let start = std::ptr::with_exposed_provenance_mut(address);
+            // SAFETY: nobody touches the pages but by system calls.
+            unsafe { libc::mprotect(start, LEN, PROT_NONE) }
+        });
+        while probe.can_read(start) {}
+        agrees(probe, last)
+    });
+    // SAFETY: as above.
+    unsafe { libc::munmap(start, LEN) };
+    done
+}
+
+fn moved(probe: &Probe, page: *mut c_void) -> bool {
+    // SAFETY: pages that nobody touches but by system calls.
+    let target = unsafe { libc::mremap(page, PAGE, TABLE, MREMAP_MAYMOVE) };
+    let done = target != MAP_FAILED && probe.can_read(target) == may_read(target);
+    // SAFETY: as above.
+    unsafe { libc::munmap(target, TABLE) };
+    done
+}
+
+fn copied(probe: &Probe, page: *mut c_void) -> bool {
+    // SAFETY: the child asks the kernel, and ends.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            libc::_exit(i32::from(probe.can_read(page) != may_read(page)));
+        }
+        let mut status = -1;
+        libc::waitpid(child, &mut status, 0);
+        status == 0
+    }
+}
+
+/// Whether the area at an address may be read, as `/proc/self/maps` says.
+fn may_read(at: *mut c_void) -> bool {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    maps.lines().any(|line| {
+        let Some((range, rest)) = line.split_once(' ') else {
+            return false;
+        };
+        let bound = |text: &str| usize::from_str_radix(text, 16).unwrap_or(0);
+        let holds = range
+            .split_once('-')
+            .is_some_and(|(start, end)| (bound(start)..bound(end)).contains(&at.addr()));
+        holds && rest.starts_with('r')
+    })
+}
+
+/// A pipe, into which the kernel copies what can be read.
+struct Probe([i32; 2]);
+
+impl Probe {
+    fn new() -> Self {
+        let mut ends = [-1; 2];
+        // SAFETY: room for both ends.
+        unsafe { libc::pipe2(ends.as_mut_ptr(), O_NONBLOCK) };
+        Probe(ends)
+    }
+
+    fn can_read(&self, at: *mut c_void) -> bool {
+        let mut byte = 0u8;
+        // SAFETY: the kernel looks whether the address can be read; there is room for the byte.
+        unsafe {
+            libc::write(self.0[1], at, 1) == 1
+                && libc::read(self.0[0], (&raw mut byte).cast(), 1) == 1
+        }
+    }
+}
