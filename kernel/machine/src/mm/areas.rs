@@ -328,21 +328,25 @@ impl Areas {
         Ok(room)
     }
 
-    /// ENOMEM where without `range` an area would be two, and so one more than a program may map.
-    pub fn check_hole(&self, range: &Range<usize>) -> Result<()> {
+    /// Cuts the areas at the bounds of `range`, which can then be removed without memory for it.
+    ///
+    /// # Errors
+    /// ENOMEM, also where without `range` an area would be two, and so one more than a program may map.
+    #[cold]
+    #[inline(never)]
+    pub fn cut_out(&mut self, range: &Range<usize>) -> Result<()> {
         let splits = |area: &Area| area.start < range.start && range.end < area.end;
-        match self.find(range.start) {
-            Some(area) if splits(area) && self.is_full() => Err(Errno::ENOMEM),
-            _ => Ok(()),
+        if self.is_full() && self.find(range.start).is_some_and(splits) {
+            return Err(Errno::ENOMEM);
         }
+        self.cut(range.start)?;
+        self.cut(range.end)
     }
 
     #[cold]
     #[inline(never)]
     fn remove_each(&mut self, range: Range<usize>) -> Result<Range<usize>> {
-        self.check_hole(&range)?;
-        self.cut(range.start)?;
-        self.cut(range.end)?;
+        self.cut_out(&range)?;
         loop {
             let (list, count) = self.tree.edit(range.start);
             let inside = below(list, range.end)..count;

@@ -83,7 +83,8 @@ impl AddressSpace {
     #[cold]
     #[inline(never)]
     fn empty_first(&self, range: Range<usize>) -> Result<()> {
-        self.lock().areas.check_hole(&range)?;
+        // What can fail does so while nothing is lost.
+        self.lock().areas.cut_out(&range)?;
         self.empty(range, true)
     }
 
