@@ -15,6 +15,7 @@ mod cores;
 mod fault;
 mod files;
 mod futex;
+mod gap;
 mod handlers;
 mod held;
 mod hostile;
@@ -79,6 +80,7 @@ fn main() {
         Some("processes") => processes::run(),
         Some("files") => files::run(),
         Some("futex") => futex::run(),
+        Some("gap") => gap::run(),
         Some("huge") => huge::run(),
         Some("identity") if std::env::args().nth(2).is_some() => identity::after_exec(),
         Some("identity") => identity::run(),

@@ -196,6 +196,12 @@ impl Areas {
         self.tree.first_after(address)
     }
 
+    /// Whether `range` is free, and leaves a stack above it the gap that it keeps.
+    pub fn is_room(&self, range: Range<usize>) -> bool {
+        let next = self.first_after(range.start);
+        next.is_none_or(|next| range.end <= next.floor())
+    }
+
     /// The areas that touch `range`, in order.
     pub fn touching(&self, range: Range<usize>) -> impl Iterator<Item = &Area> {
         let areas = self.tree.from(range.start);
@@ -416,7 +422,12 @@ impl Areas {
     /// are no longer than `all`, and enough room stays below it.
     pub fn grow_down(&mut self, address: usize, limit: usize, all: usize) -> bool {
         let (below, area) = self.tree.around(address);
-        let floor = below.map_or(USER_START, |area| area.end + STACK_GAP);
+        // What a stack that runs over cannot write to, or what moves away itself, needs no gap.
+        let gapless = |area: &Area| area.flags.has(Flags::GROWS_DOWN) || area.rights.is_none();
+        let floor = below.map_or(USER_START, |area| match gapless(area) {
+            true => area.end,
+            false => area.end + STACK_GAP,
+        });
         let start = page_down(address);
         let Some(area) = area else {
             return false;

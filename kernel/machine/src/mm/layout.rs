@@ -6,7 +6,7 @@ use super::area::{Area, Flags, Label, Rights, Source};
 use super::asid::Context;
 use super::map::{MapRequest, Place};
 use super::space::{AddressSpace, Space};
-use super::{aslr, page_up};
+use super::{PAGE_SIZE, aslr, page_up};
 use crate::arch::MAP_WINDOW;
 use crate::errno::Result;
 use crate::upcall::rlimit;
@@ -101,7 +101,8 @@ impl Space {
     }
 
     fn grow_heap(&mut self, from: usize, to: usize) -> bool {
-        let free = self.areas.touching(from..to).next().is_none();
+        // As on Linux, with a page between it and what follows.
+        let free = self.areas.is_room(from..to + PAGE_SIZE);
         let bytes = self.areas.bytes().saturating_add(to - from);
         let allowed = !self.areas.is_full() && bytes <= rlimit(RLIMIT_AS);
         if !free || !allowed || self.areas.commit(to - from).is_err() {

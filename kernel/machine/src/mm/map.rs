@@ -5,7 +5,7 @@ use super::areas::Areas;
 use super::asid::Context;
 use super::fault::{Access, Failure};
 use super::space::{AddressSpace, Space, USER_START};
-use super::{PAGE_SIZE, block, page_up};
+use super::{PAGE_SIZE, block, page_down, page_up};
 use crate::arch::user_end;
 use crate::errno::{Errno, Result};
 
@@ -136,9 +136,10 @@ impl Space {
             |areas: &Areas, start: usize| areas.touching(start..start + len).next().is_none();
         let start = match place {
             Place::Fixed(start) | Place::Free(start) => start,
+            Place::Hint(0) => return self.find_free(len),
             Place::Hint(hint) => {
-                let hint = page_up(hint.min(whole));
-                if hint >= USER_START && fits(hint) && is_free(&self.areas, hint) {
+                let hint = page_down(hint).max(USER_START);
+                if fits(hint) && self.areas.is_room(hint..hint + len) {
                     return Ok(hint);
                 }
                 return self.find_free(len);
