@@ -5,6 +5,7 @@
 mod areas;
 mod commit;
 mod deep;
+mod exhausted;
 mod fork;
 mod hang;
 mod hoard;
@@ -33,6 +34,7 @@ const PARTS: &[(&str, fn())] = &[
     ("areas", areas::run),
     ("commit", commit::run),
     ("deep", deep::run),
+    ("exhausted", exhausted::run),
     ("fork", fork::run),
     ("hang", hang::run),
     ("hoard", hoard::run),
