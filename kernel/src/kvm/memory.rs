@@ -164,7 +164,7 @@ impl Machine {
     pub fn write_guest(&self, address: u64, bytes: &[u8]) -> Result<()> {
         self.each_part(address, bytes.len(), |slot, at, range| {
             let part = &bytes[range];
-            if !slot.writable || self.space()?.write(slot.monitors(at), part) != part.len() {
+            if !slot.writable || self.space()?.write(slot.monitors(at), part)? != part.len() {
                 return Err(Errno::EFAULT);
             }
             if let Some(log) = &slot.log {
@@ -181,7 +181,7 @@ impl Machine {
     pub fn read_guest(&self, address: u64, bytes: &mut [u8]) -> Result<()> {
         self.each_part(address, bytes.len(), |slot, at, range| {
             let part = &mut bytes[range];
-            if self.space()?.read(slot.monitors(at), part) != part.len() {
+            if self.space()?.read(slot.monitors(at), part)? != part.len() {
                 return Err(Errno::EFAULT);
             }
             Ok(())

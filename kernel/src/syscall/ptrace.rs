@@ -35,14 +35,14 @@ pub fn ptrace(request: usize, tid: i32, address: usize, data: usize) -> Result<u
         PTRACE_KILL => kill(tid)?,
         PTRACE_PEEKTEXT | PTRACE_PEEKDATA => {
             let mut word = [0; size_of::<usize>()];
-            if stopped_space(tid)?.read(address, &mut word) < word.len() {
+            if stopped_space(tid)?.read(address, &mut word)? < word.len() {
                 return Err(Errno::EIO);
             }
             UserPtr::new(data).write(&word)?;
         }
         PTRACE_POKETEXT | PTRACE_POKEDATA => {
             let word = data.to_ne_bytes();
-            if stopped_space(tid)?.poke(address, &word) < word.len() {
+            if stopped_space(tid)?.poke(address, &word)? < word.len() {
                 return Err(Errno::EIO);
             }
         }
@@ -318,7 +318,7 @@ fn transfer(
     local: (usize, usize),
     remote: (usize, usize),
     flags: usize,
-    mut copy: impl FnMut(&AddressSpace, usize, usize, &mut [u8]) -> usize,
+    mut copy: impl FnMut(&AddressSpace, usize, usize, &mut [u8]) -> Result<usize>,
 ) -> Result<usize> {
     check_flags(flags as u32, 0)?;
     let (mut local, mut remote) = (
@@ -337,7 +337,7 @@ fn transfer(
         if wanted == 0 {
             break;
         }
-        let done = copy(&space, own, other, &mut buffer[..wanted]);
+        let done = copy(&space, own, other, &mut buffer[..wanted])?;
         total += done;
         if done < wanted {
             return if total > 0 {
@@ -370,8 +370,8 @@ pub fn process_vm_readv(
         (remote, remotes),
         flags,
         |space, own, other, buffer| {
-            let got = space.read(other, buffer);
-            UserSlice::new(own, got).copy_out_part(&buffer[..got])
+            let got = space.read(other, buffer)?;
+            Ok(UserSlice::new(own, got).copy_out_part(&buffer[..got]))
         },
     )
 }

@@ -261,7 +261,7 @@ fn contents(space: &AddressSpace, area: &Area, file: &File, at: u64, limit: u64)
             if place + PAGE_SIZE as u64 > limit {
                 return Ok(());
             }
-            let got = space.read(address, &mut page);
+            let got = space.read(address, &mut page)?;
             put(file, &page[..got], place)?;
         }
         if current().must_die() {
@@ -373,7 +373,7 @@ fn notes(space: &AddressSpace, info: &Info, frame: &Frame) -> Result<Vec<u8>> {
     let image = process.image();
     let mut arguments = [0; 80];
     let len = image.arguments.len().min(arguments.len() - 1);
-    let len = space.read(image.arguments.start, &mut arguments[..len]);
+    let len = space.read(image.arguments.start, &mut arguments[..len])?;
     arguments[..len.saturating_sub(1)]
         .iter_mut()
         .filter(|byte| **byte == 0)
@@ -393,7 +393,7 @@ fn notes(space: &AddressSpace, info: &Info, frame: &Frame) -> Result<Vec<u8>> {
     let wanted = auxiliary.try_reserve_exact(image.auxiliary.len());
     wanted.map_err(|_| Errno::ENOMEM)?;
     auxiliary.resize(image.auxiliary.len(), 0);
-    space.read(image.auxiliary.start, &mut auxiliary);
+    space.read(image.auxiliary.start, &mut auxiliary)?;
     note(&mut notes, NT_AUXV, &[&auxiliary])?;
     Ok(notes)
 }

@@ -179,9 +179,10 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
     child.copy_io(parent, request.has(CLONE_IO))?;
     if request.has(CLONE_CHILD_SETTID) {
         // As on Linux, a bad address is the child's affair.
-        _ = child
-            .space()
-            .map(|space| space.write(request.child_tid, &tid.to_ne_bytes()));
+        let space = child.space();
+        space.map_or(Ok(0), |space| {
+            space.write(request.child_tid, &tid.to_ne_bytes())
+        })?;
     }
     if request.has(CLONE_PARENT_SETTID) {
         // Here too: the parent sees the number anyway.

@@ -344,7 +344,7 @@ fn clear(space: &AddressSpace, from: usize, to: usize) -> Result<()> {
     let mut at = from;
     while at < to {
         let len = ZEROES.len().min(to - at);
-        if space.write(at, &ZEROES[..len]) != len {
+        if space.write(at, &ZEROES[..len])? != len {
             return Err(Errno::ENOEXEC);
         }
         at += len;

@@ -58,12 +58,16 @@ pub fn make_room() -> bool {
         return true;
     }
     if time::now_ticks() >= NEXT.load(Relaxed) || !anybody_dies() {
-        let Some(victim) = largest() else {
-            return false;
-        };
-        crate::log!("out of memory: process {} ends", victim.pid());
-        NEXT.store(clock::deadline_in(PATIENCE), Relaxed);
-        victim.begin_exit(SIGKILL);
+        match largest() {
+            Some(victim) => {
+                crate::log!("out of memory: process {} ends", victim.pid());
+                NEXT.store(clock::deadline_in(PATIENCE), Relaxed);
+                victim.begin_exit(SIGKILL);
+            }
+            // Who dies slowly, as the last that can, is waited for.
+            None if anybody_dies() => {}
+            None => return false,
+        }
     }
     if current().must_die() {
         return false;

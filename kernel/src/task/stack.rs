@@ -203,7 +203,7 @@ pub fn build(
 }
 
 fn write(space: &AddressSpace, at: usize, bytes: &[u8]) -> Result<()> {
-    if space.write(at, bytes) == bytes.len() {
+    if space.write(at, bytes)? == bytes.len() {
         Ok(())
     } else {
         Err(Errno::E2BIG)

@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use super::area::Rights;
 use super::asid::Context;
-use super::fault::Access;
+use super::fault::{Access, Failure};
 use super::space::{AddressSpace, Space};
 use super::{PAGE_SIZE, PhysAddr, block, frame};
 use crate::arch::user_end;
@@ -12,7 +12,10 @@ use crate::errno::{Errno, Result};
 
 impl AddressSpace {
     /// Reads another program's memory; returns how many bytes before the first that cannot be read.
-    pub fn read(&self, address: usize, target: &mut [u8]) -> usize {
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn read(&self, address: usize, target: &mut [u8]) -> Result<usize> {
         self.each_page(
             address,
             target.len(),
@@ -24,7 +27,10 @@ impl AddressSpace {
     }
 
     /// Writes another program's memory; returns how many bytes before the first that cannot be written.
-    pub fn write(&self, address: usize, source: &[u8]) -> usize {
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn write(&self, address: usize, source: &[u8]) -> Result<usize> {
         self.each_page(
             address,
             source.len(),
@@ -37,22 +43,25 @@ impl AddressSpace {
 
     /// Writes another program's memory as a debugger does, also where that may not write itself, in a copy of its own;
     /// returns how many bytes before the first that cannot be written.
-    pub fn poke(&self, address: usize, source: &[u8]) -> usize {
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn poke(&self, address: usize, source: &[u8]) -> Result<usize> {
         let mut done = 0;
         while done < source.len() {
             let at = address.wrapping_add(done);
             let part = (PAGE_SIZE - at % PAGE_SIZE).min(source.len() - done);
             let mut space = self.lock();
-            if at >= user_end()
-                || space
-                    .poke_page(&self.context, at, &source[done..done + part])
-                    .is_err()
-            {
+            if at >= user_end() {
                 break;
             }
-            done += part;
+            match space.poke_page(&self.context, at, &source[done..done + part]) {
+                Ok(()) => done += part,
+                Err(Errno::ENOMEM) => return Err(Errno::ENOMEM),
+                Err(_) => break,
+            }
         }
-        done
+        Ok(done)
     }
 
     /// The frame that `access` to `address` would use, made if it has to be.
@@ -106,17 +115,21 @@ impl AddressSpace {
         len: usize,
         access: Access,
         mut visit: impl FnMut(&frame::FrameRef, usize, usize, usize),
-    ) -> usize {
+    ) -> Result<usize> {
         let mut done = 0;
         while done < len {
             let at = address.wrapping_add(done);
             let part = (PAGE_SIZE - at % PAGE_SIZE).min(len - done);
             let mut space = self.lock();
-            let present = at < user_end() && space.frame_at(at, access).is_some();
-            if at >= user_end()
-                || !present && space.resolve_alone(&self.context, at, access).is_err()
-            {
+            if at >= user_end() {
                 break;
+            }
+            if space.frame_at(at, access).is_none() {
+                match space.resolve_alone(&self.context, at, access) {
+                    Ok(()) => {}
+                    Err(Failure::NoMemory) => return Err(Errno::ENOMEM),
+                    Err(_) => break,
+                }
             }
             let Some(frame) = space.frame_at(at, access) else {
                 break;
@@ -124,7 +137,7 @@ impl AddressSpace {
             visit(&frame, at % PAGE_SIZE, done, part);
             done += part;
         }
-        done
+        Ok(done)
     }
 }
 

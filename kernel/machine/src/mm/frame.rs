@@ -594,10 +594,8 @@ pub(super) fn take_block(order: usize) -> Option<PhysAddr> {
         }
         _ => {
             let mut pool = POOL.lock();
-            if !is_ample() {
-                owe();
-            }
             if free_count() < LOW + (1 << order) {
+                owe();
                 return None;
             }
             pool.take_block(order)?

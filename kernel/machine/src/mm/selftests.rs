@@ -106,7 +106,7 @@ fn map(space: &AddressSpace, at: usize, pages: usize, prot: u32) -> Result<usize
 
 fn byte(space: &AddressSpace, at: usize) -> Option<u8> {
     let mut byte = [0];
-    (space.read(at, &mut byte) == 1).then_some(byte[0])
+    (space.read(at, &mut byte) == Ok(1)).then_some(byte[0])
 }
 
 selftest! {
@@ -116,14 +116,14 @@ selftest! {
         assert_eq!(map(&parent, BASE + PAGE_SIZE, 1, 3), Err(Errno::EEXIST));
         assert_eq!(byte(&parent, BASE), Some(0));
         assert_eq!(size(&parent), (4, 0), "a read maps the zero page, which is not counted");
-        assert_eq!(parent.write(BASE + PAGE_SIZE - 1, &[7, 8]), 2);
+        assert_eq!(parent.write(BASE + PAGE_SIZE - 1, &[7, 8]), Ok(2));
         assert_eq!(size(&parent), (4, 2));
         let child = parent.fork().unwrap();
-        assert_eq!(parent.write(BASE + PAGE_SIZE, &[9]), 1);
+        assert_eq!(parent.write(BASE + PAGE_SIZE, &[9]), Ok(1));
         assert_eq!((byte(&parent, BASE + PAGE_SIZE), byte(&child, BASE + PAGE_SIZE)), (Some(9), Some(8)));
         parent.protect(BASE..BASE + PAGE_SIZE, Rights::READ).unwrap();
-        assert_eq!(parent.write(BASE, &[1]), 0);
-        assert_eq!(child.write(BASE, &[1]), 1);
+        assert_eq!(parent.write(BASE, &[1]), Ok(0));
+        assert_eq!(child.write(BASE, &[1]), Ok(1));
         assert_eq!(byte(&parent, BASE + PAGE_SIZE - 1), Some(7));
         parent.unmap(BASE..BASE + 4 * PAGE_SIZE).unwrap();
         assert_eq!((byte(&parent, BASE), size(&parent)), (None, (0, 0)));
@@ -134,7 +134,7 @@ selftest! {
     fn spaces_refuse_hidden_pages_and_find_them_again() {
         let space = AddressSpace::new(user_end()).unwrap();
         map(&space, BASE, 1, 3).unwrap();
-        assert_eq!(space.write(BASE, &[5]), 1);
+        assert_eq!(space.write(BASE, &[5]), Ok(1));
         space.protect(BASE..BASE + PAGE_SIZE, Rights::NONE).unwrap();
         assert_eq!(byte(&space, BASE), None);
         space.protect(BASE..BASE + PAGE_SIZE, Rights::READ).unwrap();
@@ -148,7 +148,7 @@ selftest! {
         let range = BASE..BASE + 8 * PAGE_SIZE;
         map(&space, BASE, 8, 3).unwrap();
         for page in range.clone().step_by(PAGE_SIZE) {
-            assert_eq!(space.write(page, &[1]), 1);
+            assert_eq!(space.write(page, &[1]), Ok(1));
         }
         assert_eq!(space.usage(range.clone()).referenced, 8);
         space.forget_references(|_| true);
@@ -298,7 +298,7 @@ impl Trial {
             .shared
             .map_or(&mut entry.value, |index| &mut self.object_values[index]);
         let wanted = if entry.prot & 2 != 0 { 1 } else { 0 };
-        assert_eq!(space.write(at, &[value]), wanted);
+        assert_eq!(space.write(at, &[value]), Ok(wanted));
         if wanted == 1 {
             *held = value;
         }
@@ -388,18 +388,18 @@ selftest! {
         let range = BASE..BASE + 2 * block::SIZE;
         map(&space, BASE, 2 * pages, 3).unwrap();
         let huge = || space.usage(range.clone()).huge;
-        assert_eq!(space.write(BASE + 5, &[1]), 1);
+        assert_eq!(space.write(BASE + 5, &[1]), Ok(1));
         assert_eq!((huge(), space.size().resident), (pages, pages));
-        assert_eq!(space.write(range.end - 1, &[2]), 1);
+        assert_eq!(space.write(range.end - 1, &[2]), Ok(1));
         assert_eq!(huge(), 2 * pages);
         let hole = BASE + 7 * PAGE_SIZE;
-        assert_eq!(space.write(hole - 1, &[3, 4]), 2);
+        assert_eq!(space.write(hole - 1, &[3, 4]), Ok(2));
         space.unmap(hole..hole + PAGE_SIZE).unwrap();
         assert_eq!((huge(), space.size().resident), (pages, 2 * pages - 1));
         let found = [BASE + 5, hole - 1, hole, range.end - 1].map(|at| byte(&space, at));
         assert_eq!(found, [Some(1), Some(3), None, Some(2)]);
         let child = space.fork().unwrap();
-        assert_eq!(space.write(range.end - 1, &[9]), 1);
+        assert_eq!(space.write(range.end - 1, &[9]), Ok(1));
         assert_eq!((byte(&child, range.end - 1), huge()), (Some(2), 0));
         drop(child);
         space.discard(range.start..hole).unwrap();
@@ -407,6 +407,41 @@ selftest! {
         drop(space);
         let lost = free.saturating_sub(frame::free_count());
         assert!(lost < 128, "{lost} of {free} lost");
+    }
+}
+
+selftest! {
+    fn without_memory_a_large_range_stays_whole() {
+        let space = AddressSpace::new(user_end()).unwrap();
+        // As many areas as one list has, with the large one in the midst.
+        let step = 1 << 30;
+        let large = BASE + 31 * step;
+        for at in (BASE..).step_by(step).take(63) {
+            map(&space, at, if at == large { step / 2 / PAGE_SIZE } else { 1 }, 3).unwrap();
+        }
+        let inside = large + 2 * PAGE_SIZE..large + step / 2 - 2 * PAGE_SIZE;
+        assert_eq!(space.write(inside.start, &[7]), Ok(1));
+        let mut last: Vec<Vec<u8>> = Vec::with_capacity(4096);
+        let mut frames = Vec::with_capacity(frame::free_count());
+        while let Ok(frame) = frame::alloc() {
+            frames.push(frame);
+        }
+        while last.len() < last.capacity() {
+            let mut page = Vec::new();
+            if page.try_reserve_exact(PAGE_SIZE).is_err() {
+                break;
+            }
+            last.push(page);
+        }
+        let refused = (space.unmap(inside.clone()), space.write(BASE, &[7]));
+        drop((last, frames));
+        // Who wants a block makes blocks of the single frames again, for the other tests.
+        let order = (block::SIZE / PAGE_SIZE).ilog2() as usize;
+        frame::give_block(frame::take_block(order).unwrap(), order);
+        assert_eq!(refused, (Err(Errno::ENOMEM), Err(Errno::ENOMEM)));
+        assert_eq!(byte(&space, inside.start), Some(7));
+        space.unmap(inside.clone()).unwrap();
+        assert_eq!(byte(&space, inside.start), None);
     }
 }
 

@@ -54,7 +54,7 @@ impl FileOps for Memory {
         };
         let mut chunk = [0; CHUNK];
         pieces(to.left(), |done, wanted| {
-            let got = some(space.read(address(position, done)?, &mut chunk[..wanted]))?;
+            let got = some(space.read(address(position, done)?, &mut chunk[..wanted])?)?;
             to.put(&chunk[..got])
         })
     }
@@ -66,7 +66,7 @@ impl FileOps for Memory {
         let mut chunk = [0; CHUNK];
         pieces(from.left(), |done, wanted| {
             let got = from.take(&mut chunk[..wanted])?;
-            some(space.poke(address(position, done)?, &chunk[..got]))
+            some(space.poke(address(position, done)?, &chunk[..got])?)
         })
     }
 }

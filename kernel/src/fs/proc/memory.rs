@@ -11,24 +11,25 @@ use core::fmt::{self, Write};
 use core::ops::Range;
 
 /// A copy of a range of a process's memory, as far as it can be read.
-fn copy(space: &AddressSpace, range: Range<usize>, text: &mut Text) {
+fn copy(space: &AddressSpace, range: Range<usize>, text: &mut Text) -> Result<()> {
     let mut at = range.start;
     let mut bytes = [0; 256];
     while at < range.end {
         let len = bytes.len().min(range.end - at);
-        let count = space.read(at, &mut bytes[..len]);
+        let count = space.read(at, &mut bytes[..len])?;
         text.push(&bytes[..count]);
         if count < len {
             break;
         }
         at += count;
     }
+    Ok(())
 }
 
 /// cmdline
 pub fn arguments(subject: &Subject, text: &mut Text) -> Result<()> {
     if let Some(space) = subject.space() {
-        copy(&space, subject.process.image().arguments, text);
+        copy(&space, subject.process.image().arguments, text)?;
     }
     Ok(())
 }
@@ -43,7 +44,7 @@ pub struct Opened {
 }
 
 /// Writes what such a file shows.
-pub type Show = fn(&Opened, &AddressSpace, &mut Text);
+pub type Show = fn(&Opened, &AddressSpace, &mut Text) -> Result<()>;
 
 impl Opened {
     /// What `show` tells of `space`, the memory of `subject`.
@@ -61,20 +62,20 @@ impl Opened {
 impl Content for Opened {
     fn write(&self, text: &mut Text) -> Result<()> {
         if let Some(space) = self.space.upgrade() {
-            (self.show)(self, &space, text);
+            (self.show)(self, &space, text)?;
         }
         Ok(())
     }
 }
 
 /// environ
-pub fn environment(opened: &Opened, space: &AddressSpace, text: &mut Text) {
-    copy(space, opened.environment.clone(), text);
+pub fn environment(opened: &Opened, space: &AddressSpace, text: &mut Text) -> Result<()> {
+    copy(space, opened.environment.clone(), text)
 }
 
 /// auxv
-pub fn auxiliary(opened: &Opened, space: &AddressSpace, text: &mut Text) {
-    copy(space, opened.auxiliary.clone(), text);
+pub fn auxiliary(opened: &Opened, space: &AddressSpace, text: &mut Text) -> Result<()> {
+    copy(space, opened.auxiliary.clone(), text)
 }
 
 /// statm
@@ -179,8 +180,9 @@ fn line(area: &Area, text: &mut Text) {
 }
 
 /// maps
-pub fn maps(_opened: &Opened, space: &AddressSpace, text: &mut Text) {
+pub fn maps(_opened: &Opened, space: &AddressSpace, text: &mut Text) -> Result<()> {
     space.areas().for_each(|area| line(&area, text));
+    Ok(())
 }
 
 /// `locked`: bytes that are held in memory.
@@ -230,7 +232,7 @@ fn locked_bytes(area: &Area, usage: &Usage) -> usize {
 }
 
 /// smaps
-pub fn smaps(_opened: &Opened, space: &AddressSpace, text: &mut Text) {
+pub fn smaps(_opened: &Opened, space: &AddressSpace, text: &mut Text) -> Result<()> {
     for area in space.areas() {
         line(&area, text);
         let usage = space.usage(area.range());
@@ -268,12 +270,13 @@ pub fn smaps(_opened: &Opened, space: &AddressSpace, text: &mut Text) {
         text.push(b"\n");
         crate::task::sched::cond_resched();
     }
+    Ok(())
 }
 
 /// smaps_rollup
-pub fn rollup(_opened: &Opened, space: &AddressSpace, text: &mut Text) {
+pub fn rollup(_opened: &Opened, space: &AddressSpace, text: &mut Text) -> Result<()> {
     let Some(first) = space.areas().next() else {
-        return;
+        return Ok(());
     };
     let (mut end, mut locked) = (first.end, 0);
     for area in space.areas() {
@@ -287,6 +290,7 @@ pub fn rollup(_opened: &Opened, space: &AddressSpace, text: &mut Text) {
         ""
     );
     usage_lines(None, &space.usage(first.start..end), locked, text);
+    Ok(())
 }
 
 /// clear_refs

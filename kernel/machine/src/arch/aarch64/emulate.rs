@@ -127,7 +127,7 @@ crate::selftest! {
         const AT: usize = 0x2000_0000;
         let memory = AddressSpace::new(super::USER_END).unwrap();
         memory.map(MapRequest::anonymous(Place::Fixed(AT), PAGE_SIZE)).unwrap();
-        assert_eq!(memory.write(AT, &READ.to_le_bytes()), 4);
+        assert_eq!(memory.write(AT, &READ.to_le_bytes()), Ok(4));
         memory.clone().activate();
         let execute = |pc| {
             let mut frame = Frame::user(pc, 0, 0);
