@@ -113,12 +113,15 @@ impl FdTable {
         }
     }
 
-    /// Bytes of kernel memory that the files hold, roughly.
+    /// Bytes of kernel memory that the files hold, roughly. They are asked one by one: they may take locks of their own.
     pub fn held(&self) -> usize {
-        let table = self.0.lock();
-        let files = table.slots.iter().flatten();
-        let held = files.map(|slot| FILE + slot.file.ops().held() + lock::memory(&slot.file));
-        table.slots.capacity() * size_of::<Option<Slot>>() + held.sum::<usize>()
+        let (count, room) = {
+            let table = self.0.lock();
+            (table.used(), table.slots.capacity())
+        };
+        let files = (0..count).filter_map(|fd| self.get(fd as i32).ok());
+        let held = files.map(|file| FILE + file.ops().held() + lock::memory(&file));
+        room * size_of::<Option<Slot>>() + held.sum::<usize>()
     }
 
     /// Gives `file` the lowest free descriptor from `from` on, below `limit`.
