@@ -6,6 +6,7 @@
 extern crate alloc;
 
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 
 /// What a tree is made of.
 pub trait Member {
@@ -92,6 +93,11 @@ impl<T: Member> Tree<T> {
         found
     }
 
+    /// The member with that key.
+    pub fn get(&self, key: &T::Key) -> Option<&T> {
+        self.from(key).filter(|found| found.key() == *key)
+    }
+
     /// The first whose sum is what is sought, where `seeks` is true of a sum if and only if it is of that of a member it has.
     pub fn first(&self, seeks: impl Fn(&T::Sum) -> bool) -> Option<&T> {
         let mut node = self.node(self.root).filter(|node| seeks(&node.sum))?;
@@ -104,6 +110,27 @@ impl<T: Member> Tree<T> {
             } else {
                 node = self.node(node.below[RIGHT])?;
             }
+        }
+    }
+
+    /// The member before which there are `index` others.
+    pub fn nth(&self, mut index: usize) -> Option<&T>
+    where
+        T: Member<Sum = usize>,
+    {
+        let mut node = self.node(self.root)?;
+        loop {
+            let left = self.node(node.below[LEFT]);
+            let before = left.map_or(0, |left| left.sum);
+            let side = match index.cmp(&before) {
+                Ordering::Less => LEFT,
+                Ordering::Equal => return Some(&node.member),
+                Ordering::Greater => {
+                    index -= before + 1;
+                    RIGHT
+                }
+            };
+            node = self.node(node.below[side])?;
         }
     }
 

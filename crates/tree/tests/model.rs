@@ -36,6 +36,42 @@ impl Numbers {
     }
 }
 
+/// A member whose sum counts.
+struct Counted(u32);
+
+impl Member for Counted {
+    type Key = u32;
+    type Sum = usize;
+
+    fn key(&self) -> u32 {
+        self.0
+    }
+
+    fn sum(&self) -> usize {
+        1
+    }
+
+    fn join(one: usize, other: usize) -> usize {
+        one + other
+    }
+}
+
+#[test]
+fn it_counts() {
+    let mut tree = Tree::new();
+    for key in (0..1000).rev() {
+        tree.insert(Counted(2 * key)).unwrap();
+    }
+    for key in (0..1000).step_by(3) {
+        tree.remove(&(2 * key)).unwrap();
+    }
+    let left: Vec<u32> = (0..1000).filter(|key| key % 3 != 0).collect();
+    for (index, key) in left.iter().enumerate() {
+        assert_eq!(tree.nth(index).map(|one| one.0), Some(2 * key));
+    }
+    assert!(tree.nth(left.len()).is_none());
+}
+
 #[test]
 fn it_finds_what_a_map_finds() {
     for keys in [8, 100, 3000] {

@@ -6,7 +6,9 @@
 //! They never starve the others: where those wait for a second, real-time threads are held back for a twentieth.
 
 use crate::task::CpuParts;
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{
+    AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed,
+};
 
 use linux_raw_sys::general::{RLIMIT_RTTIME, SCHED_RR, SIGKILL, SIGXCPU};
 
@@ -45,6 +47,9 @@ pub struct State {
     over: AtomicBool,
     /// The priority that it inherits from those who wait for its locks, 0 for none.
     inherited: AtomicU8,
+    /// Whom it gives which priority while it waits for a lock, by address; 0 for nobody.
+    heir: AtomicUsize,
+    given: AtomicU8,
     /// Ticks since it slept last, and how often it had slept then.
     awake: AtomicU32,
     sleeps: AtomicU64,
@@ -57,6 +62,8 @@ impl State {
             turn: AtomicU32::new(0),
             over: AtomicBool::new(false),
             inherited: AtomicU8::new(0),
+            heir: AtomicUsize::new(0),
+            given: AtomicU8::new(0),
             awake: AtomicU32::new(0),
             sleeps: AtomicU64::new(0),
         }
@@ -70,6 +77,17 @@ impl State {
     /// Sets that.
     pub fn set_inherited(&self, priority: u32) {
         self.inherited.store(priority as u8, Relaxed);
+    }
+
+    /// Whom it gives which priority while it waits for a lock, by address; 0 for nobody.
+    pub fn given(&self) -> (usize, u32) {
+        (self.heir.load(Relaxed), self.given.load(Relaxed).into())
+    }
+
+    /// Sets that.
+    pub fn set_given(&self, (heir, priority): (usize, u32)) {
+        self.heir.store(heir, Relaxed);
+        self.given.store(priority as u8, Relaxed);
     }
 
     /// Lets the next of its priority run.

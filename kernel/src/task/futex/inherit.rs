@@ -1,20 +1,48 @@
 //! Priority inheritance: who has a lock that real-time threads wait for runs at the highest of their priorities, and so does
 //! who has a lock that it waits for in turn.
 //!
-//! What a thread inherits is always found anew from those who wait; whoever changes who waits for whom lets it be found after
-//! the change.
+//! Each waiter of a real-time policy stands in a tree, by whose lock it waits for and by its priority. Whoever changes who waits for
+//! whom lets the waiter find its place anew after the change.
 
 use alloc::sync::Arc;
+use core::cmp::Reverse;
 use core::sync::atomic::{Ordering::*, fence};
 
-use super::{Key, Kind, TABLE, pi};
+use tree::{Member, Tree};
+
+use super::{Key, TABLE, pi};
 use crate::arch::current_arc;
 use crate::sync::{Mutex, Rank};
 use crate::task::sched::{self, Class};
-use crate::task::{Thread, current, tree};
+use crate::task::{self, Thread, current};
 
-/// Guards what threads inherit and how they are scheduled for it, and that no circle of waits begins.
-pub static CHAINS: Mutex<()> = Mutex::ranked(Rank::Chains, ());
+/// A thread of a real-time policy that waits for another's lock.
+pub struct Donor {
+    /// Whose lock it is, by address.
+    heir: usize,
+    priority: u32,
+    /// Its own address.
+    thread: usize,
+}
+
+impl Member for Donor {
+    type Key = (usize, Reverse<u32>, usize);
+    type Sum = ();
+
+    fn key(&self) -> Self::Key {
+        (self.heir, Reverse(self.priority), self.thread)
+    }
+
+    fn sum(&self) {}
+
+    fn join((): (), (): ()) {}
+}
+
+/// Those who wait. Guards what threads inherit and how they are scheduled for it, and that no circle of waits begins.
+pub static CHAINS: Mutex<Donors> = Mutex::ranked(Rank::Chains, Tree::new());
+
+/// By heir, the highest priority first.
+pub type Donors = Tree<Donor>;
 
 /// A chain of waits that is longer is taken for a circle, as on Linux.
 const LONGEST: usize = 1024;
@@ -37,7 +65,7 @@ impl Owner {
     }
 
     fn thread(self) -> Option<Arc<Thread>> {
-        tree::thread(self.tid).filter(|thread| Owner::new(thread) == self)
+        task::tree::thread(self.tid).filter(|thread| Owner::new(thread) == self)
     }
 }
 
@@ -46,19 +74,42 @@ fn awaited(thread: &Thread) -> Option<Arc<Thread>> {
     thread.awaited_owner()?.thread()
 }
 
+fn address(thread: &Thread) -> usize {
+    core::ptr::from_ref(thread).addr()
+}
+
 /// The highest priority of those who wait for locks of `thread`, 0 where none is of a real-time policy.
-fn highest_waiting(thread: &Thread) -> u32 {
-    let own = Kind::Lock(Owner::new(thread));
-    let used = TABLE
-        .iter()
-        .filter(|bucket| bucket.count.load(Relaxed) != 0);
-    let highest = used.map(|bucket| {
-        let waiters = bucket.waiters.lock();
-        let waiting = waiters.iter().filter(|waiter| waiter.kind == own);
-        let priorities = waiting.map(|waiter| waiter.thread.sched.priority());
-        priorities.max().unwrap_or(0)
-    });
-    highest.max().unwrap_or(0)
+fn highest_waiting(donors: &Donors, thread: &Thread) -> u32 {
+    let own = address(thread);
+    let first = donors.from(&(own, Reverse(u32::MAX), 0));
+    first
+        .filter(|donor| donor.heir == own)
+        .map_or(0, |donor| donor.priority)
+}
+
+/// Gives `thread` its place by what it waits for and its priority now. Without memory it gives nothing.
+pub fn place(donors: &mut Donors, thread: &Thread) {
+    let state = &thread.sched.real_time;
+    let heir = thread.awaited_owner().map_or(0, |owner| owner.address);
+    let now = match thread.sched.priority() {
+        0 => (0, 0),
+        priority if heir != 0 => (heir, priority),
+        _ => (0, 0),
+    };
+    let before = state.given();
+    if now == before {
+        return;
+    }
+    let donor = |(heir, priority)| Donor {
+        heir,
+        priority,
+        thread: address(thread),
+    };
+    if before.0 != 0 {
+        donors.remove(&donor(before).key());
+    }
+    let placed = now.0 == 0 || donors.insert(donor(now)).is_ok();
+    state.set_given(if placed { now } else { (0, 0) });
 }
 
 /// Whether the current thread would wait for itself if it waited for `owner`. [`CHAINS`] is held until it does.
@@ -82,10 +133,10 @@ fn classify(thread: &Thread) {
     sched::classify(thread, class.at_least(thread.sched.real_time.inherited()));
 }
 
-/// Lets `owner`, and who it waits for, inherit from those who wait. [`CHAINS`] is held.
-fn inherit(mut owner: Arc<Thread>) {
+/// Lets `owner`, and who it waits for, inherit from those who wait.
+fn inherit(donors: &mut Donors, mut owner: Arc<Thread>) {
     loop {
-        let highest = highest_waiting(&owner);
+        let highest = highest_waiting(donors, &owner);
         let state = &owner.sched.real_time;
         if state.inherited() == highest {
             return;
@@ -94,6 +145,7 @@ fn inherit(mut owner: Arc<Thread>) {
         classify(&owner);
         // Who begins to wait is in its bucket before it looks at its own priority.
         fence(SeqCst);
+        place(donors, &owner);
         match awaited(&owner) {
             Some(next) => owner = next,
             None => return,
@@ -103,43 +155,50 @@ fn inherit(mut owner: Arc<Thread>) {
 
 /// The policy, the priority or the nice value of a thread is another.
 pub fn reclassify(thread: &Thread) {
-    let _held = CHAINS.lock();
+    let mut donors = CHAINS.lock();
     classify(thread);
     if pi::others_wait()
         && let Some(owner) = awaited(thread)
-        // Else there is nothing to inherit, and nothing to look for among all who wait.
-        && (thread.sched.is_real_time() || owner.sched.real_time.inherited() != 0)
     {
-        inherit(owner);
+        place(&mut donors, thread);
+        inherit(&mut donors, owner);
     }
 }
 
 /// `thread` waits for a lock now.
 pub fn waits(thread: &Thread) {
     if thread.sched.is_real_time() {
-        let _held = CHAINS.lock();
+        let mut donors = CHAINS.lock();
         if let Some(owner) = awaited(thread) {
-            inherit(owner);
+            place(&mut donors, thread);
+            inherit(&mut donors, owner);
         }
     }
 }
 
-/// Somebody waits no longer for a lock of `owner`.
-pub fn left(owner: Owner) {
-    if let Some(owner) = owner.thread() {
-        let _held = CHAINS.lock();
-        if owner.sched.real_time.inherited() != 0 {
-            inherit(owner);
-        }
+/// `thread` waits no longer for a lock of `owner`.
+pub fn left(thread: &Thread, owner: Owner) {
+    let mut donors = CHAINS.lock();
+    place(&mut donors, thread);
+    if let Some(owner) = owner.thread()
+        && owner.sched.real_time.inherited() != 0
+    {
+        inherit(&mut donors, owner);
     }
 }
 
 /// The current thread gave the lock `key` to `next`: who waits for it waits for that now.
 pub fn handed_over(key: Key, next: &Arc<Thread>) {
-    let _held = CHAINS.lock();
-    pi::wait_for(&mut TABLE[key.bucket()].waiters.lock(), key, next);
+    let mut donors = CHAINS.lock();
+    place(&mut donors, next);
+    {
+        let mut waiters = TABLE[key.bucket()].waiters.lock();
+        pi::wait_for(&mut waiters, key, next);
+        let waiting = waiters.iter().filter(|waiter| waiter.key == key);
+        waiting.for_each(|waiter| place(&mut donors, &waiter.thread));
+    }
     if current().sched.real_time.inherited() != 0 {
-        inherit(next.clone());
-        inherit(current_arc());
+        inherit(&mut donors, next.clone());
+        inherit(&mut donors, current_arc());
     }
 }

@@ -141,7 +141,7 @@ impl Place {
         loop {
             if let Some(kind) = found {
                 if let Kind::Lock(owner) = kind {
-                    inherit::left(owner);
+                    inherit::left(current(), owner);
                 }
                 return WAITING;
             }
@@ -429,7 +429,7 @@ fn move_to_lock(waiter: Waiter, address: usize, owner: &Arc<Thread>) {
     inherit::waits(&thread);
     let held = user::load_u32(address).is_ok_and(|word| word & TID == owner.tid() as u32);
     if !(held && tree::is_living(owner)) && bucket.remove(&slot).is_some() {
-        inherit::left(Owner::new(owner));
+        inherit::left(&thread, Owner::new(owner));
         slot.store(RETRY, Release);
         sched::wake(thread);
     }
