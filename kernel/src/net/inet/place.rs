@@ -117,9 +117,8 @@ impl Place {
                 shares_port: base.options.is_on(SO_REUSEPORT),
                 user: base.user,
                 listens: false,
-                number: base.number,
-                socket,
             },
+            &socket,
         )?;
         let local = SocketAddr::new(at.ip(), claim.port);
         self.take(Bound {
@@ -198,6 +197,14 @@ impl Place {
             && bound.local.ip().is_unspecified()
         {
             bound.local.set_ip(ip);
+        }
+    }
+
+    /// Says that its socket is connected.
+    pub fn connect(&self) {
+        let bound = self.bound.lock();
+        if let Some(claim) = bound.as_ref().and_then(|bound| bound.claim.as_ref()) {
+            self.ports.connect(claim);
         }
     }
 

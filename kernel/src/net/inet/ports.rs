@@ -13,7 +13,9 @@ use core::hash::{BuildHasher, BuildHasherDefault};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::ops::RangeInclusive;
 use core::ptr;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use radix::Radix;
+use tree::Tree;
 
 /// Ports that are given to who asks for any (`net.ipv4.ip_local_port_range`).
 const EPHEMERAL: RangeInclusive<u16> = 32768..=60999;
@@ -21,8 +23,8 @@ const EPHEMERAL: RangeInclusive<u16> = 32768..=60999;
 const UNPRIVILEGED: u16 = 1024;
 const CAP_NET_BIND_SERVICE: u32 = 10;
 
-/// A socket's hold on a port.
-#[derive(Clone)]
+/// How a socket holds a port.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Holder {
     /// The address that it is bound to.
     pub ip: IpAddr,
@@ -36,10 +38,6 @@ pub struct Holder {
     pub user: u32,
     /// It takes connections.
     pub listens: bool,
-    /// The socket's number.
-    pub number: u64,
-    /// The socket.
-    pub socket: Weak<dyn Socket>,
 }
 
 impl Holder {
@@ -67,28 +65,102 @@ impl Holder {
     }
 }
 
+/// A socket that holds a port, by when it began to.
+struct Member {
+    number: u64,
+    socket: Weak<dyn Socket>,
+}
+
+impl tree::Member for Member {
+    type Key = u64;
+    type Sum = usize;
+
+    fn key(&self) -> u64 {
+        self.number
+    }
+
+    fn sum(&self) -> usize {
+        1
+    }
+
+    fn join(one: usize, other: usize) -> usize {
+        one + other
+    }
+}
+
+/// Sockets that hold a port alike: many, where they share it (Linux's `struct sock_reuseport`).
+struct Group {
+    holder: Holder,
+    members: Tree<Member>,
+    /// Whether one of them was ever connected, so that they are not all alike to a sender.
+    was_connected: bool,
+}
+
+impl Group {
+    /// Those that what `from` sends may be for: one, where they share the senders.
+    fn candidates(&self, from: SocketAddr) -> impl Iterator<Item = &Member> {
+        let shared = self.holder.shares_port && !self.was_connected;
+        let one = shared.then(|| self.members.nth(spread(from) % self.members.len().max(1)));
+        let all = (!shared).then(|| self.members.iter());
+        one.flatten().into_iter().chain(all.into_iter().flatten())
+    }
+}
+
 /// Who has a port, by the address that they are bound to.
-type Held = Lists<IpAddr, Holder>;
+type Held = Lists<IpAddr, Group>;
+
+/// Adds a socket to those that hold the port alike.
+fn enter(held: &mut Held, holder: Holder, member: Member) -> Result<()> {
+    let mut groups = held.of_mut(&holder.ip).iter_mut();
+    if let Some(group) = groups.find(|group| group.holder == holder) {
+        return group.members.insert(member).map_err(|_| Errno::ENOMEM);
+    }
+    let mut members = Tree::new();
+    members.insert(member).map_err(|_| Errno::ENOMEM)?;
+    let was_connected = false;
+    held.push(
+        holder.ip,
+        Group {
+            holder,
+            members,
+            was_connected,
+        },
+    )
+}
+
+/// Takes a socket out of those that hold the port as `holder` says.
+fn leave(held: &mut Held, holder: &Holder, number: u64) -> Option<Member> {
+    let mut groups = held.of_mut(&holder.ip).iter_mut();
+    let group = groups.find(|group| group.holder == *holder)?;
+    let gone = group.members.remove(&number);
+    if group.members.is_empty() {
+        held.take(&holder.ip, |group| group.holder == *holder);
+    }
+    gone
+}
+
+/// How the socket `number` holds the port at `ip`.
+fn holder(held: &Held, ip: IpAddr, number: u64) -> Option<Holder> {
+    let mut groups = held.of(&ip).iter();
+    let has = |group: &&Group| group.members.get(&number).is_some();
+    groups.find(has).map(|group| group.holder)
+}
 
 /// Those who may receive what is sent to `ip`.
-fn covering(held: &Held, ip: IpAddr) -> impl Iterator<Item = &Holder> {
+fn covering(held: &Held, ip: IpAddr) -> impl Iterator<Item = &Group> {
     let any = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];
     let addresses = any.into_iter().filter(move |&any| any != ip).chain([ip]);
     let bound = addresses.flat_map(|ip| held.of(&ip));
-    bound.filter(move |holder| holder.covers(ip))
+    bound.filter(move |group| group.holder.covers(ip))
 }
 
-/// The first of those whose addresses overlap with that of `holder` for which `is` is true.
-fn overlapping<'a>(
-    held: &'a Held,
-    holder: &Holder,
-    is: impl Fn(&Holder) -> bool,
-) -> Option<&'a Holder> {
+/// Whether `is` holds for any whose address overlaps with that of `holder`.
+fn overlapping(held: &Held, holder: &Holder, is: impl Fn(&Holder) -> bool) -> bool {
     if holder.ip.is_unspecified() {
-        let mut all = held.all();
-        all.find(|other| holder.overlaps(other) && is(other))
+        let mut all = held.all().map(|group| &group.holder);
+        all.any(|other| holder.overlaps(other) && is(other))
     } else {
-        covering(held, holder.ip).find(|other| is(other))
+        covering(held, holder.ip).any(|group| is(&group.holder))
     }
 }
 
@@ -121,7 +193,8 @@ impl Drop for Claim {
         let Some(held) = ports.get_mut(port) else {
             return;
         };
-        let gone = held.take(&self.ip, |one| one.number == self.number);
+        let own = holder(held, self.ip, self.number);
+        let gone = own.and_then(|own| leave(held, &own, self.number));
         if held.len() == 0 {
             ports.remove_range(port, port, &mut drop);
         }
@@ -138,14 +211,20 @@ fn spread(from: SocketAddr) -> usize {
 impl Ports {
     /// Gives `holder` the port, or for port 0 any free one of `range`, whose ends count where they are within the system's.
     /// EADDRINUSE, EACCES.
-    pub fn claim(&'static self, port: u16, range: [u16; 2], holder: Holder) -> Result<Claim> {
+    pub fn claim(
+        &'static self,
+        port: u16,
+        range: [u16; 2],
+        holder: Holder,
+        socket: &Weak<dyn Socket>,
+    ) -> Result<Claim> {
         if port != 0 {
             let may = |who: &crate::task::credentials::Credentials| who.can(CAP_NET_BIND_SERVICE);
             let guarded = port < UNPRIVILEGED && !ptr::eq(self, &PING);
             if guarded && !current().with_credentials(may) {
                 return Err(Errno::EACCES);
             }
-            return self.take(port, holder);
+            return self.take(port, holder, socket);
         }
         let mut bytes = [0; 2];
         random::fill(&mut bytes);
@@ -174,7 +253,7 @@ impl Ports {
             if self.0.lock().get(port.into()).is_some() {
                 continue;
             }
-            match self.take(port, holder.clone()) {
+            match self.take(port, holder, socket) {
                 Err(Errno::EADDRINUSE) => {}
                 done => return done,
             }
@@ -182,52 +261,68 @@ impl Ports {
         Err(Errno::EADDRINUSE)
     }
 
-    fn take(&'static self, port: u16, holder: Holder) -> Result<Claim> {
-        let (ip, number) = (holder.ip, holder.number);
-        self.enter(port, holder)?;
+    fn take(&'static self, port: u16, holder: Holder, socket: &Weak<dyn Socket>) -> Result<Claim> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Relaxed);
+        let socket = socket.clone();
+        self.enter(port, holder, Member { number, socket })?;
         Ok(Claim {
             ports: self,
             port,
-            ip,
+            ip: holder.ip,
             number,
         })
     }
 
-    fn enter(&self, port: u16, holder: Holder) -> Result<()> {
+    fn enter(&self, port: u16, holder: Holder, member: Member) -> Result<()> {
         let mut ports = self.0.lock();
         let Some(held) = ports.get_mut(port.into()) else {
             let mut fresh = Lists::new();
-            fresh.push(holder.ip, holder)?;
+            enter(&mut fresh, holder, member)?;
             return match ports.insert(port.into(), fresh) {
                 Ok(_) => Ok(()),
                 Err(_) => Err(Errno::ENOMEM),
             };
         };
-        let taken = overlapping(held, &holder, |other| other.conflicts(&holder));
-        if taken.is_some() {
+        if overlapping(held, &holder, |other| other.conflicts(&holder)) {
             return Err(Errno::EADDRINUSE);
         }
-        held.push(holder.ip, holder)
+        enter(held, holder, member)
     }
 
     /// Lets the socket that has `claim` take connections. EADDRINUSE when another does already.
     pub fn listen(&self, claim: &Claim) -> Result<()> {
         let mut ports = self.0.lock();
         let held = ports.get_mut(claim.port.into()).ok_or(Errno::EINVAL)?;
-        let is_own = |holder: &&Holder| holder.number == claim.number;
-        let own = held.of(&claim.ip).iter().find(is_own);
-        let own = own.ok_or(Errno::EINVAL)?.clone();
-        let taken = overlapping(held, &own, |holder| {
-            holder.number != own.number && holder.listens && !holder.shares_with(&own)
+        let own = held.of(&claim.ip).iter().find_map(|group| {
+            let member = group.members.get(&claim.number)?;
+            Some((group.holder, member.socket.clone()))
         });
-        if taken.is_some() {
+        let (own, socket) = own.ok_or(Errno::EINVAL)?;
+        if own.listens {
+            return Ok(());
+        }
+        if overlapping(held, &own, |other| {
+            other.listens && !other.shares_with(&own)
+        }) {
             return Err(Errno::EADDRINUSE);
         }
-        let mut same = held.of_mut(&claim.ip).iter_mut();
-        if let Some(holder) = same.find(|holder| holder.number == own.number) {
-            holder.listens = true;
-        }
+        let (number, listens) = (claim.number, true);
+        let listening = Holder { listens, ..own };
+        enter(held, listening, Member { number, socket })?;
+        leave(held, &own, number);
         Ok(())
+    }
+
+    /// The socket that has `claim` is connected.
+    pub fn connect(&self, claim: &Claim) {
+        let mut ports = self.0.lock();
+        if let Some(held) = ports.get_mut(claim.port.into()) {
+            let mut groups = held.of_mut(&claim.ip).iter_mut();
+            if let Some(own) = groups.find(|group| group.members.get(&claim.number).is_some()) {
+                own.was_connected = true;
+            }
+        }
     }
 
     /// The socket for what `from` sends to `to`: of those for which `rank` is not `None` the one with the greatest, where one
@@ -242,13 +337,17 @@ impl Ports {
         {
             let ports = self.0.lock();
             let held = ports.get(to.port().into())?;
-            let holders = || covering(held, to.ip());
-            candidates.try_reserve(holders().count()).ok()?;
-            candidates.extend(
-                holders().filter_map(|holder| Some((holder.clone(), holder.socket.upgrade()?))),
-            );
+            for group in covering(held, to.ip()) {
+                for member in group.candidates(from) {
+                    if let Some(socket) = member.socket.upgrade() {
+                        candidates.try_reserve(1).ok()?;
+                        candidates.push((group.holder, member.number, socket));
+                    }
+                }
+            }
         }
-        let ranked = candidates.into_iter().filter_map(|(holder, socket)| {
+        candidates.sort_unstable_by_key(|&(_, number, _)| number);
+        let ranked = candidates.into_iter().filter_map(|(holder, _, socket)| {
             let rank = rank(&holder, &socket)?;
             Some(((rank, holder.ip == to.ip()), holder.shares_port, socket))
         });

@@ -357,6 +357,7 @@ impl Socket for Udp {
         let (mut to, from) = self.route(SocketAddr::new(given.ip(), port))?;
         to.set_port(given.port());
         self.place.settle(from.ip());
+        self.place.connect();
         *self.peer.lock() = Some(to);
         Ok(())
     }
