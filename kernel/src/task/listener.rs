@@ -9,8 +9,8 @@ use linux_raw_sys::general::O_RDWR;
 use linux_raw_sys::ptrace::SECCOMP_USER_NOTIF_FLAG_CONTINUE;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::wait::WaitQueue;
-use super::{current, tree};
+use super::current;
+use super::wait::{WaitError, WaitQueue};
 use crate::arch::Call;
 use crate::errno::{Errno, Result};
 use crate::fs::file::FileOps;
@@ -81,6 +81,34 @@ enum Stage {
 struct Question {
     notice: Notice,
     stage: Stage,
+    /// Files for who asks, who takes them itself: no other process can get them, nor one that asks no more.
+    gifts: VecDeque<Arc<Gift>>,
+}
+
+/// A file on its way to who asks.
+struct Gift {
+    request: AddFile,
+    file: Arc<File>,
+    /// The descriptor that it got.
+    result: Mutex<Option<Result<i32>>>,
+}
+
+impl Gift {
+    /// Enters the file among the descriptors of the current process.
+    fn enter(&self) -> Result<i32> {
+        let (request, file) = (&self.request, self.file.clone());
+        let files = current().files();
+        let limit = current().open_files_limit();
+        let closes = request.file_flags & CLOSE_ON_EXEC != 0;
+        if request.flags & ADD_AT == 0 {
+            files.add_from(0, limit, file, closes)
+        } else if request.to as usize >= limit {
+            Err(Errno::EBADF)
+        } else {
+            files.set(request.to as usize, file, closes)?;
+            Ok(request.to as i32)
+        }
+    }
 }
 
 /// The questions of a filter.
@@ -143,16 +171,16 @@ impl Listener {
             if questions.try_reserve(1).is_err() {
                 return Some(Errno::ENOMEM.result());
             }
-            let stage = Stage::New;
-            questions.push_back(Question { notice, stage });
+            questions.push_back(Question {
+                notice,
+                stage: Stage::New,
+                gifts: VecDeque::new(),
+            });
         }
         self.changed.notify();
-        let is_over = || self.deaf.load(Acquire) || self.answer(id).is_some();
-        let waited = self.answered.wait_interruptible(is_over, None);
+        let waited = self.await_answer(id);
         let answer = self.answer(id);
-        self.questions
-            .lock()
-            .retain(|question| question.notice.id != id);
+        self.forget(id);
         match answer {
             Some(answer) if answer.flags & SECCOMP_USER_NOTIF_FLAG_CONTINUE != 0 => None,
             Some(Answer {
@@ -161,6 +189,61 @@ impl Listener {
             Some(answer) => Some(answer.error as isize),
             None if waited.is_err() => Some(Errno::ERESTARTSYS.result()),
             None => Some(Errno::ENOSYS.result()),
+        }
+    }
+
+    /// Waits until the current thread's question has an answer, and takes the files that it is given.
+    fn await_answer(&self, id: u64) -> core::result::Result<(), WaitError> {
+        loop {
+            let is_due =
+                || self.deaf.load(Acquire) || self.answer(id).is_some() || self.gift(id).is_some();
+            self.answered.wait_interruptible(is_due, None)?;
+            let Some(gift) = self.gift(id) else {
+                return Ok(());
+            };
+            let result = gift.enter();
+            self.take_gift(id, &gift, result);
+        }
+    }
+
+    fn gift(&self, id: u64) -> Option<Arc<Gift>> {
+        let questions = self.questions.lock();
+        let question = questions.iter().find(|one| one.notice.id == id)?;
+        question.gifts.front().cloned()
+    }
+
+    /// Says what came of a gift, which is an answer too if it was to be one.
+    fn take_gift(&self, id: u64, gift: &Arc<Gift>, result: Result<i32>) {
+        let mut questions = self.questions.lock();
+        if let Some(question) = questions.iter_mut().find(|one| one.notice.id == id) {
+            question.gifts.retain(|other| !Arc::ptr_eq(other, gift));
+            if let Ok(fd) = result
+                && gift.request.flags & ADD_AND_SEND != 0
+            {
+                question.stage = Stage::Answered(Answer {
+                    id,
+                    value: fd.into(),
+                    error: 0,
+                    flags: 0,
+                });
+            }
+        }
+        drop(questions);
+        *gift.result.lock() = Some(result);
+        self.changed.notify();
+    }
+
+    /// A question is over. Gifts that were not taken have nobody to take them.
+    fn forget(&self, id: u64) {
+        let mut questions = self.questions.lock();
+        let at = questions.iter().position(|one| one.notice.id == id);
+        let gone = at.and_then(|at| questions.remove(at));
+        drop(questions);
+        for gift in gone.iter().flat_map(|question| &question.gifts) {
+            *gift.result.lock() = Some(Err(Errno::ESRCH));
+        }
+        if gone.is_some_and(|question| !question.gifts.is_empty()) {
+            self.changed.notify();
         }
     }
 
@@ -231,35 +314,49 @@ impl Listener {
             return Err(Errno::EINVAL);
         }
         let file = current().files().get(request.from)?;
-        let asks = self.pid(request.id)?;
-        self.with(request.id, |_| ())?;
-        let thread = tree::thread(asks).ok_or(Errno::ENOENT)?;
-        let files = thread.try_files().ok_or(Errno::ENOENT)?;
-        let limit = thread.open_files_limit();
-        let closes = request.file_flags & CLOSE_ON_EXEC != 0;
-        let fd = if request.flags & ADD_AT == 0 {
-            files.add_from(0, limit, file, closes)?
-        } else if request.to as usize >= limit {
-            return Err(Errno::EBADF);
-        } else {
-            files.set(request.to as usize, file, closes)?;
-            request.to as i32
-        };
-        if request.flags & ADD_AND_SEND != 0 {
-            self.send(Answer {
-                id: request.id,
-                value: fd.into(),
-                error: 0,
-                flags: 0,
-            })?;
+        let gift = try_arc(Gift {
+            request,
+            file,
+            result: Mutex::new(None),
+        })?;
+        self.give(request.id, &gift)?;
+        self.answered.wake_all();
+        let is_taken = || gift.result.lock().is_some();
+        let waited = self.changed.wait(is_taken);
+        if waited.is_err() {
+            self.take_back(request.id, &gift);
         }
-        Ok(fd as usize)
+        let result = *gift.result.lock();
+        match result {
+            Some(result) => result.map(|fd| fd as usize),
+            None => Err(waited.err().unwrap_or(Errno::ESRCH)),
+        }
     }
 
-    fn pid(&self, id: u64) -> Result<i32> {
-        let questions = self.questions.lock();
-        let question = questions.iter().find(|one| one.notice.id == id);
-        question.map(|one| one.notice.pid).ok_or(Errno::ENOENT)
+    /// Puts a gift before who asks. EBUSY where it were to be the answer and another is there.
+    fn give(&self, id: u64, gift: &Arc<Gift>) -> Result<()> {
+        let mut questions = self.questions.lock();
+        let question = questions.iter_mut().find(|one| one.notice.id == id);
+        let question = question.ok_or(Errno::ENOENT)?;
+        let answers = |gift: &Arc<Gift>| gift.request.flags & ADD_AND_SEND != 0;
+        if !matches!(question.stage, Stage::Received) || question.gifts.iter().any(answers) {
+            return Err(Errno::EINPROGRESS);
+        }
+        if answers(gift) && !question.gifts.is_empty() {
+            return Err(Errno::EBUSY);
+        }
+        let gifts = &mut question.gifts;
+        gifts.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        gifts.push_back(gift.clone());
+        Ok(())
+    }
+
+    /// Takes a gift back that was not taken.
+    fn take_back(&self, id: u64, gift: &Arc<Gift>) {
+        let mut questions = self.questions.lock();
+        if let Some(question) = questions.iter_mut().find(|one| one.notice.id == id) {
+            question.gifts.retain(|other| !Arc::ptr_eq(other, gift));
+        }
     }
 }
 
