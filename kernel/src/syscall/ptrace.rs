@@ -48,9 +48,7 @@ pub fn ptrace(request: usize, tid: i32, address: usize, data: usize) -> Result<u
         }
         PTRACE_GETREGSET | PTRACE_SETREGSET => registers(request, tid, address, data)?,
         PTRACE_SETOPTIONS => {
-            if data & !(PTRACE_O_MASK as usize) != 0 {
-                return Err(Errno::EINVAL);
-            }
+            ptrace::check_options(data)?;
             ptrace::with_stopped(tid, |_, tracee| {
                 tracee.options = data as u32;
                 Ok(())

@@ -12,11 +12,13 @@ pub fn run() {
     unsafe {
         refused();
         stopped();
+        floating();
         calls();
         unknown_calls();
         changed_calls();
         waiting_signals();
         filters();
+        suspended();
         events();
         breakpoint();
         seized();
@@ -134,6 +136,7 @@ pub unsafe fn go_on(request: u32, pid: i32, signal: i32) {
 const CONT: u32 = libc::PTRACE_CONT as u32;
 const SYSCALL: u32 = libc::PTRACE_SYSCALL as u32;
 const SETOPTIONS: u32 = libc::PTRACE_SETOPTIONS as u32;
+const SUSPEND_SECCOMP: usize = 1 << 21;
 
 unsafe fn refused() {
     unsafe {
@@ -248,6 +251,60 @@ struct Information {
     pc: u64,
     sp: u64,
     data: [u64; 8],
+}
+
+const FLOATING: usize = 2;
+/// The length of `struct user_fpsimd_state` or `struct __riscv_d_ext_state` in words, and where d8 or fs0 is in it.
+#[cfg(target_arch = "aarch64")]
+const FLOATING_WORDS: (usize, usize) = (66, 16);
+#[cfg(target_arch = "riscv64")]
+const FLOATING_WORDS: (usize, usize) = (33, 8);
+
+/// Stops with `value` in a register for floating point; what that holds afterwards.
+unsafe fn stop_with(value: u64) -> u64 {
+    let mut value = value;
+    // SAFETY: a call that touches no memory, and the registers named.
+    unsafe {
+        #[cfg(target_arch = "aarch64")]
+        std::arch::asm!(
+            "fmov d8, {value}", "svc #0", "fmov {value}, d8",
+            value = inout(reg) value, in("x8") libc::SYS_kill,
+            inlateout("x0") libc::getpid() as usize => _, in("x1") libc::SIGSTOP as usize, out("d8") _,
+        );
+        #[cfg(target_arch = "riscv64")]
+        std::arch::asm!(
+            "fmv.d.x fs0, {value}", "ecall", "fmv.x.d {value}, fs0",
+            value = inout(reg) value, in("a7") libc::SYS_kill,
+            inlateout("a0") libc::getpid() as usize => _, in("a1") libc::SIGSTOP as usize, out("fs0") _,
+        );
+    }
+    value
+}
+
+/// The registers for floating point of a stopped child (NT_PRFPREG): read, changed, and as the child finds them.
+unsafe fn floating() {
+    unsafe {
+        let child = traced(|| libc::_exit(i32::from(stop_with(0x1234_5678_9abc) == 77)));
+        wait(child);
+        go_on(CONT, child, 0);
+        println!("with a value: {}", wait(child));
+        let (words, at) = FLOATING_WORDS;
+        let mut registers = [0u64; 80];
+        let mut range = [(&raw mut registers) as usize, size_of_val(&registers)];
+        let to = (&raw mut range) as usize;
+        tell(
+            "read",
+            ptrace(libc::PTRACE_GETREGSET as u32, child, FLOATING, to),
+        );
+        println!("whole {} value {:x}", range[1] == 8 * words, registers[at]);
+        registers[at] = 77;
+        tell(
+            "write",
+            ptrace(libc::PTRACE_SETREGSET as u32, child, FLOATING, to),
+        );
+        go_on(CONT, child, 0);
+        println!("{}", wait(child));
+    }
 }
 
 unsafe fn calls() {
@@ -475,6 +532,34 @@ unsafe fn filters() {
         println!("{:x?}", instructions[0]);
         go_on(libc::PTRACE_CONT as u32, child, 0);
         println!("{}", wait(child));
+    }
+}
+
+/// Who may do everything suspends the filters of another, and nobody else does.
+unsafe fn suspended() {
+    unsafe {
+        let filtered = || {
+            crate::seccomp::ask_tracer(libc::SYS_getsid);
+            let before = libc::getsid(0) < 0;
+            libc::raise(libc::SIGSTOP);
+            let after = libc::getsid(0) < 0;
+            libc::_exit(2 * i32::from(before) + i32::from(after));
+        };
+        let child = traced(filtered);
+        wait(child);
+        go_on(CONT, child, 0);
+        println!("filtered: {}", wait(child));
+        tell("suspend", ptrace(SETOPTIONS, child, 0, SUSPEND_SECCOMP));
+        go_on(CONT, child, 0);
+        println!("{}", wait(child));
+        crate::in_child(|| {
+            libc::setuid(1000);
+            let child = traced(|| ());
+            wait(child);
+            tell("as a user", ptrace(SETOPTIONS, child, 0, SUSPEND_SECCOMP));
+            go_on(CONT, child, 0);
+            println!("{}", wait(child));
+        });
     }
 }
 

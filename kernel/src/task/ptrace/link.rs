@@ -2,8 +2,8 @@
 
 use alloc::sync::Arc;
 
-use linux_raw_sys::general::{CAP_SYS_PTRACE, CLD_TRAPPED, SIGKILL, SIGSTOP, WEXITED, WNOWAIT};
-use linux_raw_sys::ptrace::{PTRACE_O_EXITKILL, PTRACE_O_MASK};
+use linux_raw_sys::general::*;
+use linux_raw_sys::ptrace::{PTRACE_O_EXITKILL, PTRACE_O_MASK, PTRACE_O_SUSPEND_SECCOMP};
 
 use super::{Tracee, flag};
 use crate::errno::{Errno, Result};
@@ -15,7 +15,7 @@ use crate::task::reap::Found;
 use crate::task::sched::{self, state};
 use crate::task::signal::{self, Info};
 use crate::task::usage::Usage;
-use crate::task::{Process, Thread, current, exit, tree};
+use crate::task::{Process, Thread, current, exit, require, tree};
 
 /// Who traces, as whom, and how.
 struct Tracer {
@@ -85,14 +85,34 @@ pub fn trace_me() -> Result<()> {
     link(&crate::arch::current_arc(), tracer)
 }
 
+/// Checks PTRACE_O_* that a tracer asks for: only who may do everything, and has no filters itself, suspends another's.
+///
+/// # Errors
+/// EINVAL, EPERM.
+pub fn check_options(options: usize) -> Result<()> {
+    if options & !(PTRACE_O_MASK as usize) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if options & PTRACE_O_SUSPEND_SECCOMP as usize != 0 {
+        require(CAP_SYS_ADMIN)?;
+        let thread = current();
+        if thread.seccomp.mode() != 0 || thread.tells(PTRACE_O_SUSPEND_SECCOMP) {
+            return Err(Errno::EPERM);
+        }
+    }
+    Ok(())
+}
+
 /// PTRACE_ATTACH and PTRACE_SEIZE: the current process traces thread `tid`.
 ///
 /// # Errors
 /// ESRCH, EPERM, EIO (unknown options), ENOMEM, ERESTARTNOINTR.
 pub fn attach(tid: i32, seized: bool, options: usize) -> Result<()> {
+    // What is not there at all is another error here than later, as on Linux.
     if options & !(PTRACE_O_MASK as usize) != 0 {
         return Err(Errno::EIO);
     }
+    check_options(options)?;
     let thread = tree::thread(tid).ok_or(Errno::ESRCH)?;
     if Arc::ptr_eq(thread.process(), current().process()) || thread.space().is_none() {
         return Err(Errno::EPERM);

@@ -6,7 +6,7 @@
 mod link;
 mod stop;
 
-pub use link::{attach, end_of_thread, end_of_tracer, inherit, look, trace_me};
+pub use link::{attach, check_options, end_of_thread, end_of_tracer, inherit, look, trace_me};
 pub use stop::{
     Call, detach, enter_call, event, executed, filtered, group_stop, interrupt, leave_call, listen,
     resume, signal_stop, take_interrupt, with_stopped,
