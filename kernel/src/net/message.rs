@@ -213,6 +213,9 @@ impl Ancillary {
                 (SOL_SOCKET, SCM_CREDENTIALS) => {
                     let given = Credentials::read_from_bytes(data).map_err(|_| Errno::EINVAL)?;
                     given.check()?;
+                    if !tree::is_used(given.pid) {
+                        return Err(Errno::ESRCH);
+                    }
                     credentials = Some(Sender::given(given));
                 }
                 (SOL_SOCKET, _) => return Err(Errno::EINVAL),

@@ -675,6 +675,15 @@ unsafe fn credentials() {
             send_with(a, b"faked", libc::SCM_CREDENTIALS, &bytes),
         );
         receive_files("it came", b, CONTROL, 0);
+        let nobody = libc::ucred {
+            pid: 0x3f_ffff,
+            ..who
+        };
+        let nobody: [u8; 12] = mem::transmute(nobody);
+        tell(
+            "as nobody",
+            send_with(a, b"faked", libc::SCM_CREDENTIALS, &nobody),
+        );
         tell_end(
             "unprivileged",
             in_child(|| {
