@@ -285,7 +285,12 @@ impl File {
         if flags.has(O_DIRECT) && !ops.has_direct(&path) {
             return Err(Errno::EINVAL);
         }
-        Self::with_ops(path, ops, flags)
+        let file = Self::with_ops(path, ops, flags)?;
+        if !flags.has(O_PATH) && file.entry().kind() == Kind::Regular {
+            let write = flags.writable() || flags.has(O_ACCMODE);
+            lease::ask_back(file.entry(), write, !flags.nonblocking())?;
+        }
+        Ok(file)
     }
 
     /// An open file with these operations.

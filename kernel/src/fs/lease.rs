@@ -5,6 +5,7 @@ use super::file::File;
 use super::inode::{Inode, Kind};
 use super::poll::WaitSource;
 use super::sigio;
+use crate::arch::time::now_ticks;
 use crate::errno::{Errno, Result};
 use crate::hash::Lists;
 use crate::sync::Mutex;
@@ -14,7 +15,7 @@ use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use linux_raw_sys::general::{CAP_LEASE, F_RDLCK, F_UNLCK, F_WRLCK};
 
-/// How long who opens a file waits for the holder of a lease (`/proc/sys/fs/lease-break-time`), in seconds.
+/// How long who opens a file waits for the holder of a lease (`/proc/sys/fs/lease-break-time`), in seconds; 0: for ever.
 pub static BREAK_TIME: AtomicU64 = AtomicU64::new(45);
 
 /// A lease.
@@ -26,9 +27,49 @@ struct Lease {
     _inode: Arc<dyn Inode>,
     /// F_RDLCK or F_WRLCK.
     kind: u32,
-    /// What it is asked to become, F_RDLCK or F_UNLCK, and until when (in ticks).
-    breaking: Option<(u32, u64)>,
+    /// Until when (in ticks) it is to be one to read, and gone, where that was asked.
+    downgrade: Option<u64>,
+    unlock: Option<u64>,
     changed: Arc<WaitSource>,
+}
+
+impl Lease {
+    /// Whether it stands against an open.
+    fn opposes(&self, write: bool) -> bool {
+        write || self.kind == F_WRLCK
+    }
+
+    /// Asks it back for an open; false where its holder was asked before.
+    fn ask(&mut self, write: bool) -> bool {
+        if self.unlock.is_some() || !write && self.downgrade.is_some() {
+            return false;
+        }
+        let until = match BREAK_TIME.load(Relaxed) {
+            0 => u64::MAX,
+            seconds => deadline_in(seconds.saturating_mul(SECOND)),
+        };
+        let asked = if write {
+            &mut self.unlock
+        } else {
+            &mut self.downgrade
+        };
+        *asked = Some(until);
+        true
+    }
+
+    /// Until when an open waits for it.
+    fn until(&self) -> u64 {
+        let asked = [self.unlock, self.downgrade];
+        asked.into_iter().flatten().min().unwrap_or(u64::MAX)
+    }
+
+    /// What the holder answers, or has done for it: a question that this does not settle stands, with its time.
+    fn change(&mut self, kind: u32) {
+        self.kind = kind;
+        if kind == F_RDLCK {
+            self.downgrade = None;
+        }
+    }
 }
 
 /// Leases by the address of their inode.
@@ -57,8 +98,10 @@ pub fn get(file: &File) -> u32 {
     let leases = LEASES.lock();
     let mut of_inode = leases.of(&key(file.entry().inode())).iter();
     let held = of_inode.find(|lease| lease.address == address(file));
-    held.map_or(F_UNLCK, |lease| {
-        lease.breaking.map_or(lease.kind, |(kind, _)| kind)
+    held.map_or(F_UNLCK, |lease| match lease {
+        _ if lease.unlock.is_some() => F_UNLCK,
+        _ if lease.downgrade.is_some() => F_RDLCK,
+        _ => lease.kind,
     })
 }
 
@@ -87,14 +130,13 @@ pub fn set(file: &Arc<File>, fd: i32, kind: u32) -> Result<()> {
     let of_inode = leases.of_mut(&key(inode));
     let own = |lease: &&mut Lease| lease.address == address(file);
     if let Some(held) = of_inode.iter_mut().find(own) {
-        held.kind = kind;
-        held.breaking = None;
+        held.change(kind);
         let changed = held.changed.clone();
         drop(leases);
         changed.notify();
         return Ok(());
     }
-    if of_inode.iter().any(|lease| lease.breaking.is_some()) {
+    if of_inode.iter().any(|lease| lease.unlock.is_some()) {
         return Err(Errno::EAGAIN);
     }
     let lease = Lease {
@@ -102,12 +144,15 @@ pub fn set(file: &Arc<File>, fd: i32, kind: u32) -> Result<()> {
         address: address(file),
         _inode: inode.clone(),
         kind,
-        breaking: None,
+        downgrade: None,
+        unlock: None,
         changed,
     };
     leases.push(key(inode), lease)?;
-    COUNT.store(leases.len(), Release);
-    Ok(())
+    COUNT.store(leases.len(), SeqCst);
+    drop(leases);
+    // Who opened it meanwhile may have found no lease.
+    check_alone(file, kind).inspect_err(|_| _ = give_back(file))
 }
 
 /// Ends the lease that an open file holds, if it does.
@@ -133,13 +178,13 @@ fn check_alone(file: &File, kind: u32) -> Result<()> {
     if free { Ok(()) } else { Err(Errno::EAGAIN) }
 }
 
-/// Before the inode of `entry` is opened (to be written, if `write`): asks its leases back and waits until they are.
+/// The inode of `entry` is opened (to be written, if `write`), and claimed so: asks its leases back and waits until they are.
 ///
 /// # Errors
 /// EAGAIN: it shall not wait; ERESTARTSYS.
 #[inline]
 pub fn ask_back(entry: &Entry, write: bool, waits: bool) -> Result<()> {
-    if COUNT.load(Acquire) == 0 {
+    if COUNT.load(SeqCst) == 0 {
         return Ok(());
     }
     wait_for_leases(entry, write, waits)
@@ -156,54 +201,54 @@ fn wait_for_leases(entry: &Entry, write: bool, waits: bool) -> Result<()> {
             }
             sched::cond_resched_killable()?;
         }
-        let Some((changed, deadline)) = asked(inode, write) else {
+        let Some((changed, deadline)) = opposing(inode, write) else {
             return Ok(());
         };
-        let Some(deadline) = deadline else { continue };
         if !waits {
             return Err(Errno::EAGAIN);
         }
-        let answered = || !is_asked(inode, &changed);
-        if !changed.wait_until(answered, Some(deadline))? {
-            let gone = take(inode, |lease| Arc::ptr_eq(&lease.changed, &changed));
-            drop(gone);
+        let answered = || !still_opposes(inode, &changed, write);
+        let deadline = (deadline != u64::MAX).then_some(deadline);
+        if !changed.wait_until(answered, deadline)? {
+            time_out(inode, &changed);
         }
     }
 }
 
 /// Asks one lease back that stands against the open, and returns its holder, to be told. Returns `None` once all have been asked.
 fn ask_next(inode: &Arc<dyn Inode>, write: bool) -> Option<Weak<File>> {
-    let wanted = if write { F_UNLCK } else { F_RDLCK };
-    let enough = |asked| asked == F_UNLCK || asked == wanted;
     let mut leases = LEASES.lock();
     let mut of_inode = leases.of_mut(&key(inode)).iter_mut();
-    let lease = of_inode.find(|lease| {
-        let asked = lease.breaking.is_some_and(|(asked, _)| enough(asked));
-        (write || lease.kind == F_WRLCK) && !asked
-    })?;
-    let until = lease.breaking.map_or_else(
-        || deadline_in(BREAK_TIME.load(Relaxed).saturating_mul(SECOND)),
-        |(_, until)| until,
-    );
-    lease.breaking = Some((wanted, until));
-    Some(lease.file.clone())
+    let asked =
+        of_inode.find_map(|lease| (lease.opposes(write) && lease.ask(write)).then_some(lease))?;
+    Some(asked.file.clone())
 }
 
-/// A lease that stands against the open: where its end is told, and until when that is waited for, unless it was taken anew and is
-/// not asked back yet.
-fn asked(inode: &Arc<dyn Inode>, write: bool) -> Option<(Arc<WaitSource>, Option<u64>)> {
+/// A lease that stands against the open: where its end is told, and until when that is waited for.
+fn opposing(inode: &Arc<dyn Inode>, write: bool) -> Option<(Arc<WaitSource>, u64)> {
     let leases = LEASES.lock();
     let mut of_inode = leases.of(&key(inode)).iter();
-    let stands = |lease: &&Lease| write || lease.kind == F_WRLCK;
-    let lease = of_inode.find(stands)?;
-    Some((
-        lease.changed.clone(),
-        lease.breaking.map(|(_, until)| until),
-    ))
+    let lease = of_inode.find(|lease| lease.opposes(write))?;
+    Some((lease.changed.clone(), lease.until()))
 }
 
-fn is_asked(inode: &Arc<dyn Inode>, changed: &Arc<WaitSource>) -> bool {
+fn still_opposes(inode: &Arc<dyn Inode>, changed: &Arc<WaitSource>, write: bool) -> bool {
     let leases = LEASES.lock();
     let mut of_inode = leases.of(&key(inode)).iter();
-    of_inode.any(|lease| Arc::ptr_eq(&lease.changed, changed) && lease.breaking.is_some())
+    of_inode.any(|lease| Arc::ptr_eq(&lease.changed, changed) && lease.opposes(write))
+}
+
+/// A holder has not answered in time: what it was asked for is done.
+fn time_out(inode: &Arc<dyn Inode>, changed: &Arc<WaitSource>) {
+    let now = now_ticks();
+    let past = |time: Option<u64>| time.is_some_and(|time| time <= now);
+    let is_it = |lease: &Lease| Arc::ptr_eq(&lease.changed, changed);
+    if let Some(lease) = (LEASES.lock().of_mut(&key(inode)).iter_mut())
+        .find(|lease| is_it(lease) && past(lease.downgrade))
+    {
+        lease.change(F_RDLCK);
+    }
+    let gone = take(inode, |lease| is_it(lease) && past(lease.unlock));
+    drop(gone);
+    changed.notify();
 }

@@ -30,15 +30,16 @@ impl Writers {
         }
     }
 
-    /// One more does; ETXTBSY where others do the other.
+    /// One more does; ETXTBSY where others do the other. Who claims it looks for leases after that, and who takes a lease looks for
+    /// claims after that: one of them sees the other.
     pub fn claim(&self, claim: Claim) -> Result<()> {
         if claim == Claim::Read {
-            self.readers.fetch_add(1, AcqRel);
+            self.readers.fetch_add(1, SeqCst);
             return Ok(());
         }
         let step = claim as i32;
         let more = |count: i32| (count * step >= 0).then_some(count + step);
-        match self.writers.fetch_update(AcqRel, Acquire, more) {
+        match self.writers.fetch_update(SeqCst, Acquire, more) {
             Ok(_) => Ok(()),
             Err(_) => Err(Errno::ETXTBSY),
         }
@@ -62,12 +63,12 @@ impl Writers {
 
     /// Whether anybody writes it.
     pub fn is_written(&self) -> bool {
-        self.writers.load(Acquire) > 0
+        self.writers.load(SeqCst) > 0
     }
 
     /// Whether nobody has it open but one, for this.
     pub fn is_alone(&self, own: Claim) -> bool {
         let readers = u32::from(own == Claim::Read);
-        self.writers.load(Acquire) == own as i32 && self.readers.load(Acquire) == readers
+        self.writers.load(SeqCst) == own as i32 && self.readers.load(SeqCst) == readers
     }
 }

@@ -12,6 +12,7 @@ use crate::mm::PAGE_SIZE;
 use crate::mm::user::UserPtr;
 use crate::task::current;
 use crate::task::transfers::Way;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use linux_raw_sys::general::*;
 
@@ -81,14 +82,14 @@ fn open_path(directory: i32, path: &[u8], flags: u32, mode: u32, scope: Scope) -
         (entry, false)
     };
     let kept = if created { flags.creating() } else { flags };
-    let opened = File::open(entry, kept)?;
+    let opened = open_checked(entry, kept)?;
     if !flags.has(O_PATH) {
         inotify::about(opened.entry(), IN_OPEN);
     }
     Ok(current().files().add(opened, flags.has(O_CLOEXEC))? as usize)
 }
 
-/// Checks that an existing inode may be opened so, and shortens it where O_TRUNC asks for that.
+/// Checks that an existing inode may be opened so.
 pub(super) fn check_open(entry: &Path, flags: OpenFlags) -> Result<()> {
     let kind = entry.kind();
     if flags.has(O_DIRECTORY) && kind != Kind::Directory {
@@ -115,13 +116,16 @@ pub(super) fn check_open(entry: &Path, flags: OpenFlags) -> Result<()> {
     if flags.has(O_NOATIME) {
         perm::owner(entry)?;
     }
-    if kind == Kind::Regular {
-        lease::ask_back(entry, wanted & perm::WRITE != 0, !flags.nonblocking())?;
-    }
-    if flags.has(O_TRUNC) && kind == Kind::Regular {
-        entry.inode().truncate(0)?;
-    }
     Ok(())
+}
+
+/// Opens an inode that may be opened so, and shortens it where O_TRUNC asks for that.
+pub(super) fn open_checked(entry: Path, flags: OpenFlags) -> Result<Arc<File>> {
+    let opened = File::open(entry, flags)?;
+    if flags.has(O_TRUNC) && !flags.has(O_PATH) && opened.entry().kind() == Kind::Regular {
+        opened.entry().inode().truncate(0)?;
+    }
+    Ok(opened)
 }
 
 /// Makes a file without a name in the file system of a directory.
