@@ -12,6 +12,7 @@ use crate::errno::{Errno, Result};
 use crate::mm::heap::try_format;
 use crate::task::{Process, counting};
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 /// A member of the directory.
 #[derive(Clone, Copy)]
@@ -371,16 +372,16 @@ impl FileOps for Threads {
         if !generated::dots(file.entry(), position, emit) {
             return Ok(());
         }
-        let mut position = position.max(2);
-        loop {
-            let next = process
-                .threads()
-                .iter()
-                .map(|thread| thread.tid())
-                .filter(|&tid| tid as u64 + 2 >= position)
-                .min();
-            let Some(tid) = next else { return Ok(()) };
-            position = tid as u64 + 3;
+        let mut tids = Vec::new();
+        {
+            let threads = process.threads();
+            let room = tids.try_reserve_exact(threads.len());
+            room.map_err(|_| Errno::ENOMEM)?;
+            let all = threads.iter().map(|thread| thread.tid());
+            tids.extend(all.filter(|&tid| tid as u64 + 2 >= position));
+        }
+        tids.sort_unstable();
+        for tid in tids {
             let (name, inode) = (
                 try_format(format_args!("{tid}"))?,
                 number(Who {
@@ -392,10 +393,11 @@ impl FileOps for Threads {
                 inode,
                 kind: Kind::Directory,
                 name: name.as_bytes(),
-                next: position,
+                next: tid as u64 + 3,
             }) {
-                return Ok(());
+                break;
             }
         }
+        Ok(())
     }
 }
