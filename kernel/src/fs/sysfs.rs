@@ -3,7 +3,7 @@
 use super::entry::Entry;
 use super::generated::Node::{Cpus, Directory, File, Link, OfCpu, Setting};
 use super::generated::{self, Fixed, Node, Text};
-use super::proc::system;
+use super::proc::{system, zones};
 use crate::errno::{Errno, Result};
 use crate::mm::block;
 use crate::net::interface;
@@ -84,6 +84,7 @@ const NODES: &[(&str, Node)] = &[
             ("cpumap", File(all)),
             ("distance", File(|text| text.push(b"10\n"))),
             ("meminfo", File(system::node_meminfo)),
+            ("numastat", File(zones::numa)),
             ("vmstat", File(system::vmstat)),
         ]),
     ),

@@ -10,6 +10,8 @@ pub const ORDERS: usize = 11;
 /// All free blocks. Frame numbers; 0 ends a list (frame 0 is never handed out).
 pub struct Buddy {
     heads: [u32; ORDERS],
+    /// How many blocks each list has.
+    counts: [usize; ORDERS],
 }
 
 /// How many frames lie on the lists; written under the allocator's lock only.
@@ -23,7 +25,15 @@ pub fn free() -> usize {
 impl Buddy {
     /// An allocator without memory.
     pub const fn new() -> Self {
-        Buddy { heads: [0; ORDERS] }
+        Buddy {
+            heads: [0; ORDERS],
+            counts: [0; ORDERS],
+        }
+    }
+
+    /// How many free blocks of each order there are.
+    pub fn counts(&self) -> [usize; ORDERS] {
+        self.counts
     }
 
     /// Takes a block of 2^`order` frames, aligned to its size.
@@ -67,9 +77,11 @@ impl Buddy {
             next.set_links(block, next.next());
         }
         self.heads[order] = block;
+        self.counts[order] += 1;
     }
 
     fn unlink(&mut self, block: u32, order: usize) {
+        self.counts[order] -= 1;
         let (previous, next) = FRAMES.meta(block).links();
         match previous {
             0 => self.heads[order] = next,

@@ -696,6 +696,21 @@ pub fn free_count() -> usize {
     buddy::free() + CHAINED.0.load(Relaxed)
 }
 
+/// How many free blocks of 2^n frames there are, for each n; without the single frames that are kept ready.
+pub fn free_blocks() -> [usize; ORDERS] {
+    POOL.lock().buddy.counts()
+}
+
+/// The numbers of free frames at which only what cannot fail gets any, and at which programs get none.
+pub fn watermarks() -> (usize, usize) {
+    (RESERVE, LOW)
+}
+
+/// The numbers of the first frame and of that after the last, with those that are not the allocator's.
+pub fn span() -> Range<usize> {
+    FRAMES.first.load(Relaxed) as usize..FRAMES.end.load(Relaxed) as usize
+}
+
 /// Frames that the allocator manages.
 pub fn total() -> usize {
     FRAMES.total.load(Relaxed)

@@ -11,6 +11,7 @@ mod status;
 mod subject;
 pub mod system;
 mod sysvipc;
+pub mod zones;
 
 use super::entry::Entry;
 use super::file::{File, FileOps, OpenFlags, Record};

@@ -221,6 +221,7 @@ pub const SYS: &[(&str, Node)] = &[
             ("max_map_count", Number(&areas::MOST_AREAS)),
             ("mmap_min_addr", File(|text| put!(text, "65536\n"))),
             ("nr_hugepages", fixed!(0)),
+            ("numa_stat", fixed!(0)),
             ("oom_kill_allocating_task", fixed!(0)),
             (
                 "overcommit_kbytes",

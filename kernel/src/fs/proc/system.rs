@@ -2,6 +2,7 @@
 
 use super::super::generated::{Node, Text};
 use super::super::{lock, mount};
+use super::zones;
 use crate::arch::time::ticks_to_ns;
 use crate::errno::{Errno, Result};
 use crate::ipc::key;
@@ -14,6 +15,7 @@ use core::fmt;
 
 /// The members of the root besides the processes.
 pub const ROOT: &[(&str, Node)] = &[
+    ("buddyinfo", File(zones::blocks)),
     ("cmdline", File(cmdline)),
     ("cpuinfo", File(cpuinfo)),
     ("crossings", Setting(crossings, renew_crossings)),
@@ -54,6 +56,7 @@ pub const ROOT: &[(&str, Node)] = &[
     ("uptime", File(uptime)),
     ("version", File(version)),
     ("vmstat", File(vmstat)),
+    ("zoneinfo", File(zones::zones)),
 ];
 
 /// How often a second Linux's clock strikes here, and its count at boot, five minutes before 32 bits are used up.
