@@ -7,7 +7,8 @@ use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
 use crate::task::signal::{self, Info};
-use crate::task::{Process, current, tree};
+use crate::task::tree::{self, Several};
+use crate::task::{Process, current};
 use alloc::sync::{Arc, Weak};
 use linux_raw_sys::general::{F_OWNER_PGRP, F_OWNER_PID, F_OWNER_TID, SIGIO, SIGURG};
 
@@ -193,10 +194,8 @@ fn send(owner: &Owner, info: Info) {
             }
         }
         _ => {
-            _ = tree::for_each_of_group(owner.id, |process| {
-                if may(process) {
-                    _ = signal::send_info(process, None, &info);
-                }
+            _ = tree::send_each(Several::Group(owner.id), may, |process| {
+                _ = signal::send_info(process, None, &info);
             });
         }
     }

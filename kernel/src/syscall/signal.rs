@@ -9,8 +9,9 @@ use crate::arch;
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
 use crate::task::signal::{self, Info, SIG_IGN, Set, default_of};
+use crate::task::tree::{self, Several};
 use crate::task::wait::{WaitError, WaitQueue};
-use crate::task::{Process, Thread, current, tree};
+use crate::task::{Process, Thread, current};
 
 pub(super) fn check_signal(number: u32) -> Result<()> {
     if number <= signal::LAST {
@@ -62,11 +63,10 @@ pub fn kill(pid: i32, number: u32) -> Result<usize> {
     match pid {
         0 => send_to_group(current().group(), number, &info),
         i32::MIN => Err(Errno::ESRCH),
-        -1 => send_to_all(
-            |process| process.pid() > 1 && process.pid() != own,
-            number,
-            &info,
-        ),
+        -1 => {
+            let is_other = |process: &Process| process.pid() > 1 && process.pid() != own;
+            send_to_each(number, &info, Several::All(&is_other))
+        }
         _ => send_to_group(-pid, number, &info),
     }
 }
@@ -79,28 +79,26 @@ fn process_of(id: i32) -> Result<Arc<Process>> {
 
 /// Sends a signal to the processes of a group that may be sent it.
 pub(super) fn send_to_group(group: i32, number: u32, info: &Info) -> Result<usize> {
-    send_to_each(number, info, |send| tree::for_each_of_group(group, send))
+    send_to_each(number, info, Several::Group(group))
 }
 
-fn send_to_all(wanted: impl Fn(&Process) -> bool, number: u32, info: &Info) -> Result<usize> {
-    send_to_each(number, info, |send| tree::for_each(wanted, send))
-}
-
-/// Sends a signal to those with whom `for_each` calls what it gets.
-fn send_to_each(
-    number: u32,
-    info: &Info,
-    for_each: impl FnOnce(&mut dyn FnMut(&Arc<Process>)) -> Result<()>,
-) -> Result<usize> {
-    let (mut sent, mut refused) = (false, None);
-    for_each(&mut |process| match send_one(process, number, info) {
-        Err(error) => refused = Some(error),
-        Ok(()) => sent = true,
+fn send_to_each(number: u32, info: &Info, whom: Several) -> Result<usize> {
+    let may = |process: &Process| signal::may_send(process, None, number);
+    let (mut sent, mut failed) = (false, None);
+    let others = tree::send_each(whom, may, |process| {
+        let result = match number {
+            0 => Ok(()),
+            _ => signal::send_info(process, None, info),
+        };
+        match result {
+            Err(error) => failed = Some(error),
+            Ok(()) => sent = true,
+        }
     })?;
-    if sent {
-        Ok(0)
-    } else {
-        Err(refused.unwrap_or(Errno::ESRCH))
+    match failed {
+        _ if sent => Ok(0),
+        None if others => Err(Errno::EPERM),
+        failed => Err(failed.unwrap_or(Errno::ESRCH)),
     }
 }
 

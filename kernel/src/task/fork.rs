@@ -105,6 +105,21 @@ impl Drop for Number {
 /// EINVAL, EAGAIN (too many), ENOMEM, EFAULT.
 pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
     request.check()?;
+    let process = current().process();
+    loop {
+        // What came before is taken before, as on Linux.
+        if current().signal_due() {
+            return Err(Errno::ERESTARTNOINTR);
+        }
+        match try_clone(request, frame, process.several.begun())? {
+            Some(cloned) => return Ok(cloned),
+            None => process.several.wait(&process.changed),
+        }
+    }
+}
+
+/// The same; none where a signal that the maker and others are sent must come first: one that is not among the `begun`.
+fn try_clone(request: &CloneRequest, frame: &Frame, begun: u32) -> Result<Option<Cloned>> {
     let parent = current();
     let credentials = parent.credentials();
     if credentials.uid != 0 {
@@ -189,14 +204,14 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
         _ = user::store_u32(request.parent_tid, tid as u32);
     }
     let pidfd = open_pidfd(request, &process, &child)?;
-    if !request.has(CLONE_THREAD) && parent.signal_due() && parent.must_die() {
-        // Later the thread and its process hold each other, and nothing may fail.
-        return Err(Errno::ERESTARTNOINTR);
-    }
     process.add_thread(child.clone())?;
     if !request.has(CLONE_THREAD) {
-        let sibling = request.has(CLONE_PARENT).then_some(&**parent.process());
-        tree::add_process(process.clone(), sibling);
+        let siblings = request.has(CLONE_PARENT);
+        if !tree::add_process(process.clone(), parent, siblings, begun) {
+            // The thread and its process hold each other.
+            process.forget_threads();
+            return Ok(None);
+        }
         // Without memory the child goes on without its limit.
         _ = process.timers.limit_cpu(&process);
     }
@@ -219,11 +234,11 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
         _ = ptrace::inherit(parent, &child);
     }
     sched::start(child);
-    Ok(Cloned {
+    Ok(Some(Cloned {
         tid,
         event,
         borrower: request.has(CLONE_VFORK).then_some(process),
-    })
+    }))
 }
 
 /// A thread or a process that was just made.

@@ -144,7 +144,7 @@ fn make_init() -> Result<()> {
     let arch = ThreadState::new(KernelStack::new()?, run_init, 0);
     let thread = new_thread(arch, pid, process.clone(), resources, "init")?;
     process.add_thread(thread.clone())?;
-    tree::add_process(process, None);
+    tree::add_first(process);
     tree::add_thread(thread.clone());
     sched::start(thread);
     Ok(())

@@ -35,6 +35,7 @@ pub mod sched;
 pub mod seccomp;
 #[cfg(feature = "selftest")]
 mod selftests;
+mod several;
 pub mod signal;
 pub mod sleep;
 pub mod stack;

@@ -14,6 +14,7 @@ use super::itimer::Timers;
 use super::limits::Limits;
 use super::oom_adjust::OomAdjust;
 use super::sched::state;
+use super::several::Several;
 use super::signal::{self, Actions, Pending, Stop};
 use super::thread::Thread;
 use super::transfers::{Sums, Transfers};
@@ -132,10 +133,12 @@ pub struct Process {
     pub(super) threads: Mutex<Vec<Arc<Thread>>>,
     /// Told when a child changes its state.
     pub child_event: WaitQueue,
-    /// Told when threads end, or the process lets go of its parent's memory.
+    /// Told when threads end, when the process lets go of its parent's memory, and when signals to several have reached it.
     pub changed: WaitQueue,
     /// Whether the process runs in its parent's memory, and the parent waits for it (vfork).
     pub(super) borrows: AtomicBool,
+    /// Signals to several processes that it is among.
+    pub several: Several,
     /// Threads that it traces.
     tracees: Mutex<Vec<Arc<Thread>>>,
     /// Those who poll for its end.
@@ -246,6 +249,7 @@ impl Process {
             child_event: WaitQueue::new(),
             changed: WaitQueue::new(),
             borrows: AtomicBool::new(parts.borrows),
+            several: Several::new(),
             tracees: Mutex::new(Vec::new()),
             ended: Mutex::new(None),
             signals: SharedSignals::new(parts.actions),
@@ -500,6 +504,12 @@ impl Process {
         }
         threads.push(thread);
         Ok(())
+    }
+
+    /// Lets go of the thread of a process that never began.
+    pub(super) fn forget_threads(&self) {
+        let gone = core::mem::take(&mut *self.threads());
+        drop(gone);
     }
 
     /// Takes a thread out, which left `space`; true if it was the last.

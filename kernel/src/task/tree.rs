@@ -5,6 +5,7 @@ extern crate alloc;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
 use super::credentials::Credentials;
@@ -202,6 +203,16 @@ impl Tree {
         .flatten()
     }
 
+    /// Enters a new process by its number and in its lists.
+    fn add(&mut self, process: Arc<Process>) {
+        let kinds = [Kind::Children, Kind::Group, Kind::Session];
+        let places = kinds.map(|kind| self.append(kind, &process));
+        if let Some(entry) = self.entry(process.pid()) {
+            entry.places = places;
+            entry.process = Some(process);
+        }
+    }
+
     /// The nearest living subreaper above a process, or process 1.
     fn heir(&self, process: &Process) -> i32 {
         let mut heir = process.parent();
@@ -268,24 +279,32 @@ pub fn add_thread(thread: Arc<Thread>) {
     }
 }
 
-/// Enters a new process by its number, as a child of its parent: of that which `sibling` has by now, if there is one.
-pub fn add_process(process: Arc<Process>, sibling: Option<&Process>) {
+/// Enters a new process by its number: as a child of `maker`, or of the parent that this has by now if they are `siblings`, and
+/// in the group and the session that it is in by now. False, and it is not entered, where `maker` is sent a signal together with
+/// others that began when no longer `begun` had, or must die.
+pub fn add_process(process: Arc<Process>, maker: &Thread, siblings: bool, begun: u32) -> bool {
     let mut tree = TREE.lock();
-    if let Some(sibling) = sibling {
-        process.parent.store(sibling.parent(), Relaxed);
+    let above = maker.process();
+    if above.several.begun() != begun || maker.signal_due() && maker.must_die() {
+        drop(tree);
+        return false;
     }
-    // Its group may have ended since it was made.
-    let (group, session) = (process.group(), process.session());
-    tree.entries.entry(group).or_default();
-    if session != group {
-        tree.entries.entry(session).or_default();
+    if siblings {
+        process.parent.store(above.parent(), Relaxed);
     }
-    let kinds = [Kind::Children, Kind::Group, Kind::Session];
-    let places = kinds.map(|kind| tree.append(kind, &process));
-    if let Some(entry) = tree.entry(process.pid()) {
-        entry.places = places;
-        entry.process = Some(process);
-    }
+    process.group.store(above.group(), Relaxed);
+    process.session.store(above.session(), Relaxed);
+    tree.add(process);
+    true
+}
+
+/// Enters the first process.
+pub fn add_first(process: Arc<Process>) {
+    let mut tree = TREE.lock();
+    // There is nobody that has the numbers of its group and its session.
+    tree.entries.entry(process.group()).or_default();
+    tree.entries.entry(process.session()).or_default();
+    tree.add(process);
 }
 
 /// A thread is no more; its number is free unless something else has it.
@@ -392,6 +411,11 @@ pub fn credentials(tid: i32) -> Option<Arc<Credentials>> {
     }
 }
 
+/// Whether a number stands for anything: a thread, a process, a group or a session.
+pub fn is_used(number: i32) -> bool {
+    TREE.lock().entries.contains_key(&number)
+}
+
 /// Whether the thread still has its number.
 pub fn is_living(thread: &Thread) -> bool {
     self::thread(thread.tid()).is_some_and(|found| core::ptr::eq(&*found, thread))
@@ -431,6 +455,49 @@ pub fn for_each_of_group(group: i32, f: impl FnMut(&Arc<Process>)) -> Result<()>
     let found = collect(TREE.lock().list(Kind::Group, group))?;
     found.iter().for_each(f);
     Ok(())
+}
+
+/// Processes that a signal is sent to together.
+pub enum Several<'a> {
+    /// A process group.
+    Group(i32),
+    /// All for which this holds.
+    All(&'a dyn Fn(&Process) -> bool),
+}
+
+/// Calls `send` with each of several processes that it `may` be sent to, without the tree's lock; whether there were others. None
+/// of them adds a child meanwhile.
+///
+/// # Errors
+/// ENOMEM.
+pub fn send_each(
+    whom: Several,
+    may: impl Fn(&Process) -> bool,
+    mut send: impl FnMut(&Arc<Process>),
+) -> Result<bool> {
+    let others = Cell::new(false);
+    let may = |process: &&Arc<Process>| {
+        let may = may(process);
+        others.set(others.get() || !may);
+        may
+    };
+    let found = {
+        let tree = TREE.lock();
+        let found = match whom {
+            Several::Group(group) => collect(tree.list(Kind::Group, group).filter(may))?,
+            Several::All(wanted) => {
+                let all = tree.processes().filter(|process| wanted(process));
+                collect(all.filter(may))?
+            }
+        };
+        found.iter().for_each(|process| process.several.begin());
+        found
+    };
+    for process in &found {
+        send(process);
+        process.several.end(&process.changed);
+    }
+    Ok(others.get())
 }
 
 fn collect<'a>(processes: impl Iterator<Item = &'a Arc<Process>>) -> Result<Vec<Arc<Process>>> {

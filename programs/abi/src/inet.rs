@@ -487,6 +487,34 @@ unsafe fn both() {
         for file in [server, a, b, c, d, e, only, accepted] {
             libc::close(file);
         }
+        side_by_side();
+    }
+}
+
+/// Two sockets of datagrams at one port, of IPv6 alone and of IPv4: each gets its own family's.
+unsafe fn side_by_side() {
+    unsafe {
+        let [six, four, other] = [AF_INET6, AF_INET, AF_INET6].map(|family| {
+            let file = libc::socket(family, SOCK_DGRAM, 0);
+            set(file, SOL_SOCKET, SO_REUSEADDR, 0);
+            file
+        });
+        set(six, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1);
+        tell("IPv6 alone", bind(six, AF_INET6, 0, 0));
+        let port = own_port(six);
+        tell("both at its port", bind(other, AF_INET6, 0, port));
+        tell("IPv4 at its port", bind(four, AF_INET, 0, port));
+        let sender = libc::socket(AF_INET, SOCK_DGRAM, 0);
+        send_to(sender, b"four", AF_INET, LOCAL, port);
+        let sender6 = libc::socket(AF_INET6, SOCK_DGRAM, 0);
+        send_to(sender6, b"six", AF_INET6, LOCAL, port);
+        send_to(sender6, b"mapped", AF_INET6, LOCAL + 1, port);
+        for (name, file) in [("IPv6", six), ("IPv4", four), ("IPv4", four)] {
+            receive(name, file, 8, MSG_DONTWAIT);
+        }
+        for file in [six, four, other, sender, sender6] {
+            libc::close(file);
+        }
     }
 }
 

@@ -13,7 +13,8 @@ use super::{Info, SIG_DFL};
 use crate::arch::{smp, work::SIGNAL};
 use crate::errno::{Errno, Result};
 use crate::task::sched::{self, state};
-use crate::task::{Process, Thread, current, tree};
+use crate::task::tree::{self, Several};
+use crate::task::{Process, Thread, current};
 
 /// Lets a thread look at its signals: wakes it, or interrupts the CPU that runs it.
 pub fn notify(thread: &Arc<Thread>, sleeps: u8) {
@@ -199,12 +200,10 @@ pub fn send_group(group: i32, number: u32) -> Result<()> {
 /// ESRCH: there is none.
 pub fn send_group_where(group: i32, number: u32, wanted: impl Fn(&Process) -> bool) -> Result<()> {
     let mut found = Err(Errno::ESRCH);
-    tree::for_each_of_group(group, |process| {
-        if wanted(process) {
-            found = Ok(());
-            // Ordinary signals need no room.
-            _ = send(process, number);
-        }
+    tree::send_each(Several::Group(group), wanted, |process| {
+        found = Ok(());
+        // Ordinary signals need no room.
+        _ = send(process, number);
     })?;
     found
 }

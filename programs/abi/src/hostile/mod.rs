@@ -4,6 +4,7 @@
 
 mod areas;
 mod commit;
+mod crowd;
 mod deep;
 mod exhausted;
 mod fork;
@@ -33,6 +34,7 @@ pub const USER: u32 = 1000;
 const PARTS: &[(&str, fn())] = &[
     ("areas", areas::run),
     ("commit", commit::run),
+    ("crowd", crowd::run),
     ("deep", deep::run),
     ("exhausted", exhausted::run),
     ("fork", fork::run),

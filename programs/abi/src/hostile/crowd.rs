@@ -1,0 +1,136 @@
+//! Processes that make children while their group is killed, and a lease whose holder answers a question with the same lease.
+
+use std::fs;
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use libc::{F_RDLCK, F_SETLEASE, F_WRLCK, SIGALRM, SIGKILL, WNOHANG};
+
+use super::become_user;
+use crate::{tell, tell_end};
+
+/// Groups that are killed, and the processes in each that make children.
+const GROUPS: i32 = 60;
+const MAKERS: usize = 4;
+/// How long the members of a group that was killed may take to end.
+const LONG: Duration = Duration::from_secs(20);
+
+const BREAK_TIME: &str = "/proc/sys/fs/lease-break-time";
+
+/// Runs this part.
+pub fn run() {
+    // SAFETY: it touches no memory.
+    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
+    let escaped = (0..GROUPS).filter(|&round| !all_end(round));
+    tell(
+        "groups with members that were not killed",
+        escaped.count() as i32,
+    );
+    let before = fs::read_to_string(BREAK_TIME).unwrap_or_default();
+    same_lease("1");
+    same_lease("0");
+    _ = fs::write(BREAK_TIME, before);
+}
+
+/// Makes children, which do the same, and ends.
+fn make_children() -> ! {
+    loop {
+        // SAFETY: the process has one thread, and touches no memory.
+        unsafe {
+            match libc::fork() {
+                // Who makes ends at once, so that what is missed lives.
+                child if child > 0 => libc::_exit(0),
+                _ => continue,
+            }
+        }
+    }
+}
+
+/// Kills a group whose members make children; whether all end.
+fn all_end(round: i32) -> bool {
+    // SAFETY: a child of one thread becomes a group's leader; the others are in its group.
+    unsafe {
+        let leader = libc::fork();
+        if leader == 0 {
+            libc::setpgid(0, 0);
+            become_user();
+            for _ in 1..MAKERS {
+                if libc::fork() == 0 {
+                    break;
+                }
+            }
+            make_children();
+        }
+        libc::setpgid(leader, leader);
+        // Those that have ended in the meantime are taken, that there is room for numbers.
+        let until = Instant::now() + Duration::from_millis(20 + round as u64);
+        while Instant::now() < until {
+            libc::waitpid(-leader, std::ptr::null_mut(), WNOHANG);
+        }
+        libc::kill(-leader, SIGKILL);
+        let until = Instant::now() + LONG;
+        loop {
+            match libc::waitpid(-leader, std::ptr::null_mut(), WNOHANG) {
+                -1 => return true,
+                0 if Instant::now() > until => break,
+                0 => std::thread::sleep(Duration::from_millis(1)),
+                _ => {}
+            }
+        }
+        while libc::kill(-leader, SIGKILL) == 0 {
+            while libc::waitpid(-leader, std::ptr::null_mut(), WNOHANG) > 0 {}
+        }
+        false
+    }
+}
+
+/// The file that has the lease.
+static LEASED: AtomicI32 = AtomicI32::new(-1);
+
+extern "C" fn take_it_again(_: i32) {
+    // SAFETY: it touches no memory.
+    unsafe { libc::fcntl(LEASED.load(Relaxed), F_SETLEASE, F_WRLCK) };
+}
+
+extern "C" fn nothing(_: i32) {}
+
+fn handle(signal: i32, handler: extern "C" fn(i32)) {
+    // SAFETY: the handlers make one call, or none.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler as *const () as usize;
+        libc::sigaction(signal, &action, std::ptr::null_mut());
+    }
+}
+
+/// Opens a file whose lease is answered with itself again and again, where an answer may take `seconds`: 0 is for ever.
+fn same_lease(seconds: &str) {
+    fs::write(BREAK_TIME, seconds).expect("the time");
+    // SAFETY: every path ends with zero.
+    unsafe {
+        let file = libc::open(c"contested".as_ptr(), libc::O_RDWR | libc::O_CREAT, 0o644);
+        tell("lease", libc::fcntl(file, F_SETLEASE, F_WRLCK));
+        LEASED.store(file, Relaxed);
+        handle(libc::SIGIO, take_it_again);
+        let opener = libc::fork();
+        if opener == 0 {
+            handle(SIGALRM, nothing);
+            // Of who waits for ever this is the only way out.
+            libc::alarm(if seconds == "0" { 2 } else { 60 });
+            tell(
+                "open",
+                i32::from(libc::open(c"contested".as_ptr(), libc::O_RDONLY) >= 0) - 1,
+            );
+            libc::_exit(0);
+        }
+        let mut status = 0;
+        while libc::waitpid(opener, &mut status, WNOHANG) == 0 {
+            std::thread::sleep(Duration::from_millis(100));
+            take_it_again(0);
+        }
+        tell_end("it", status);
+        tell("the lease is", libc::fcntl(file, libc::F_GETLEASE));
+        tell("to read", libc::fcntl(file, F_SETLEASE, F_RDLCK));
+        libc::close(file);
+    }
+}
