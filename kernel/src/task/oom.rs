@@ -83,12 +83,12 @@ fn anybody_dies() -> bool {
 
 /// The process of the highest score that is not about to end. Takes no memory.
 fn largest() -> Option<Arc<Process>> {
-    let (mut next, mut most, mut largest) = (2, 0, None);
+    let (mut next, mut most, mut largest) = (2, isize::MIN, None);
     while let Some(process) = tree::next_process(next) {
         next = process.pid() + 1;
-        let score = score(&process).filter(|_| !process.is_exiting());
-        if let Some(score) = score.filter(|&score| score >= most) {
-            (most, largest) = (score, Some(process));
+        let badness = badness(&process).filter(|_| !process.is_exiting());
+        if let Some(badness) = badness.filter(|&badness| badness >= most) {
+            (most, largest) = (badness, Some(process));
         }
     }
     largest
@@ -96,7 +96,7 @@ fn largest() -> Option<Arc<Process>> {
 
 /// Pages that a process has, with what the kernel keeps for them, for its threads and its descriptors, moved by its adjustment (a
 /// thousandth of all memory each); none if it has no memory or is never chosen.
-fn score(process: &Process) -> Option<usize> {
+fn badness(process: &Process) -> Option<isize> {
     let thread = process.find_thread(|_| true)?;
     let space = thread.space()?;
     let adjust = process.oom_adjust.get();
@@ -108,5 +108,12 @@ fn score(process: &Process) -> Option<usize> {
     let stacks = process.threads().len() * KERNEL_STACK_SIZE / PAGE_SIZE;
     let pages = space.size().resident + space.overhead() + stacks + held;
     let shift = frame::total() as isize / 1000 * adjust as isize;
-    Some(pages.saturating_add_signed(shift))
+    Some(pages as isize + shift)
+}
+
+/// What oom_score tells: 667 of a process that has nothing, a thousand of one that has half of all memory.
+pub fn score(process: &Process) -> usize {
+    let total = frame::total().max(1) as isize;
+    let thousandths = |badness: isize| (1000 + badness * 1000 / total).max(0) as usize;
+    badness(process).map_or(0, thousandths) * 2 / 3
 }

@@ -297,7 +297,7 @@ unsafe fn floating() {
             ptrace(libc::PTRACE_GETREGSET as u32, child, FLOATING, to),
         );
         println!("whole {} value {:x}", range[1] == 8 * words, registers[at]);
-        registers[at] = 77;
+        ptr::write_volatile(&raw mut registers[at], 77);
         tell(
             "write",
             ptrace(libc::PTRACE_SETREGSET as u32, child, FLOATING, to),

@@ -10,7 +10,8 @@ use super::subject::{Subject, Who};
 use super::{control, fds, mem, memory, pagemap, parse, status};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_format;
-use crate::task::{Process, counting};
+use crate::put;
+use crate::task::{Process, counting, oom};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -86,7 +87,10 @@ const MEMBERS: &[(&str, Member)] = &[
         "mountstats",
         Private(|subject, text| mount::list_devices(&subject.fs()?.root(), text)),
     ),
-    ("oom_score", Text_(|_, text| Ok(text.push(b"0\n")))),
+    (
+        "oom_score",
+        Text_(|subject, text| Ok(put!(text, "{}\n", oom::score(&subject.process)))),
+    ),
     (
         "oom_score_adj",
         Setting(control::oom_adjust, control::set_oom_adjust),
