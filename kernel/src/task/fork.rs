@@ -107,13 +107,16 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
     request.check()?;
     let process = current().process();
     loop {
+        let begun = process.several.begun();
+        if process.several.is_due() {
+            process.several.wait(&process.changed);
+        }
         // What came before is taken before, as on Linux.
         if current().signal_due() {
             return Err(Errno::ERESTARTNOINTR);
         }
-        match try_clone(request, frame, process.several.begun())? {
-            Some(cloned) => return Ok(cloned),
-            None => process.several.wait(&process.changed),
+        if let Some(cloned) = try_clone(request, frame, begun)? {
+            return Ok(cloned);
         }
     }
 }

@@ -25,13 +25,18 @@ impl Several {
 
     /// How many were begun.
     pub fn begun(&self) -> u32 {
-        self.begun.load(Relaxed)
+        self.begun.load(Acquire)
+    }
+
+    /// Whether one of those that were begun has not reached the process.
+    pub(super) fn is_due(&self) -> bool {
+        self.due.load(Acquire) != 0
     }
 
     /// One begins. The tree is locked.
     pub(super) fn begin(&self) {
         self.due.fetch_add(1, Relaxed);
-        self.begun.fetch_add(1, Relaxed);
+        self.begun.fetch_add(1, Release);
     }
 
     /// One has reached the process, whose `changed` is told.
@@ -43,6 +48,6 @@ impl Several {
 
     /// Waits until those that were begun have reached the process, or the current thread must die.
     pub(super) fn wait(&self, changed: &WaitQueue) {
-        _ = changed.wait_killable(|| self.due.load(Acquire) == 0);
+        _ = changed.wait_killable(|| !self.is_due());
     }
 }

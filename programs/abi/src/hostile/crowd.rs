@@ -112,25 +112,36 @@ fn same_lease(seconds: &str) {
         tell("lease", libc::fcntl(file, F_SETLEASE, F_WRLCK));
         LEASED.store(file, Relaxed);
         handle(libc::SIGIO, take_it_again);
+        let mut ends = [0; 2];
+        libc::pipe(ends.as_mut_ptr());
         let opener = libc::fork();
         if opener == 0 {
             handle(SIGALRM, nothing);
             // Of who waits for ever this is the only way out.
             libc::alarm(if seconds == "0" { 2 } else { 60 });
-            tell(
-                "open",
-                i32::from(libc::open(c"contested".as_ptr(), libc::O_RDONLY) >= 0) - 1,
-            );
-            libc::_exit(0);
+            let opened = libc::open(c"contested".as_ptr(), libc::O_RDONLY);
+            tell("open", i32::from(opened >= 0) - 1);
+            libc::write(ends[1], c"x".as_ptr().cast(), 1);
+            loop {
+                libc::pause();
+            }
         }
-        let mut status = 0;
-        while libc::waitpid(opener, &mut status, WNOHANG) == 0 {
-            std::thread::sleep(Duration::from_millis(100));
+        let mut told = libc::pollfd {
+            fd: ends[0],
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        while libc::poll(&mut told, 1, 100) <= 0 {
             take_it_again(0);
         }
-        tell_end("it", status);
         tell("the lease is", libc::fcntl(file, libc::F_GETLEASE));
         tell("to read", libc::fcntl(file, F_SETLEASE, F_RDLCK));
-        libc::close(file);
+        libc::kill(opener, SIGKILL);
+        let mut status = 0;
+        libc::waitpid(opener, &mut status, 0);
+        tell_end("who opened it", status);
+        for file in [file, ends[0], ends[1]] {
+            libc::close(file);
+        }
     }
 }
