@@ -28,14 +28,6 @@ pub struct Interface {
     ends: usize,
 }
 
-/// One that wants a list register.
-#[derive(Clone, Copy)]
-struct Candidate {
-    /// Active ones first, then by priority.
-    key: u16,
-    entry: ListRegister,
-}
-
 impl Interface {
     /// The interface of the virtual CPU in this place, on hardware with this many list registers.
     pub fn new(place: u16, capacity: usize) -> Self {
@@ -147,15 +139,15 @@ impl Interface {
 
     #[inline(never)]
     fn choose(&mut self, private: &Private, shared: &Shared, hardware: u32) {
-        let mut chosen = Chosen::new(self.capacity);
+        (self.used, self.waiting, self.spilled) = (0, false, false);
         let enabled = shared.is_enabled();
         let bank = &private.bank;
         for bit in bits(bank.active.load(Relaxed)) {
-            chosen.add(candidate(bank, bit, bit, true, hardware));
+            self.add(candidate(bank, bit, bit, true, hardware));
         }
         if enabled {
             for bit in bits(bank.deliverable()) {
-                chosen.add(candidate(bank, bit, bit, false, hardware));
+                self.add(candidate(bank, bit, bit, false, hardware));
             }
         }
         if self.shared_due {
@@ -163,26 +155,47 @@ impl Interface {
                 let bank = &group.bank;
                 for bit in bits(bank.active.load(Relaxed)) {
                     if group.holder(bit) == self.place {
-                        chosen.add(candidate(bank, bit, first + bit, true, 0));
+                        self.add(candidate(bank, bit, first + bit, true, 0));
                     }
                 }
                 let pending = if enabled { bank.deliverable() } else { 0 };
                 for bit in bits(pending) {
                     if group.target(bit) == self.place {
-                        chosen.add(candidate(bank, bit, first + bit, false, 0));
+                        self.add(candidate(bank, bit, first + bit, false, 0));
                     }
                 }
             }
         }
-        (self.waiting, self.spilled) = (chosen.waiting, chosen.spilled);
         self.shared_due = self.waiting || self.spilled;
-        self.used = 0;
-        for at in 0..chosen.len {
-            let entry = chosen.list[at].entry;
+        let chosen = core::mem::take(&mut self.used).min(MOST);
+        for at in 0..chosen {
+            let entry = self.list[at];
             if self.take(entry, private, shared) {
                 self.list[self.used] = entry;
                 self.used += 1;
             }
+        }
+    }
+
+    /// Adds one to those that are chosen so far, in the order of [`key`]; where there is no room the last one goes.
+    fn add(&mut self, entry: ListRegister) {
+        let chosen = &mut self.list[..self.used.min(MOST)];
+        let at = chosen.partition_point(|other| key(*other) <= key(entry));
+        let lost = if chosen.len() < self.capacity {
+            self.used += 1;
+            None
+        } else {
+            chosen[at..].last().or(Some(&entry)).copied()
+        };
+        let chosen = &mut self.list[..self.used.min(MOST)];
+        if at < chosen.len() {
+            chosen.copy_within(at..chosen.len() - 1, at + 1);
+            chosen[at] = entry;
+        }
+        match lost {
+            Some(lost) if lost.is_active() => self.spilled = true,
+            Some(_) => self.waiting = true,
+            None => {}
         }
     }
 
@@ -273,8 +286,13 @@ fn fold(bank: &Bank, bit: u32, entry: ListRegister) {
     bank.listed.fetch_and(!bit, SeqCst);
 }
 
+/// What list registers are given in the order of: active ones first, then by priority.
+fn key(entry: ListRegister) -> u16 {
+    u16::from(!entry.is_active()) << 8 | u16::from(entry.priority())
+}
+
 /// The state of an interrupt as a list register has it.
-fn candidate(bank: &Bank, bit: u32, number: u32, active: bool, hardware: u32) -> Candidate {
+fn candidate(bank: &Bank, bit: u32, number: u32, active: bool, hardware: u32) -> ListRegister {
     let mask = 1 << bit;
     let priority = bank.priority(bit);
     let mut entry = ListRegister::new(number, priority, bank.group1.load(Relaxed) & mask != 0);
@@ -291,57 +309,5 @@ fn candidate(bank: &Bank, bit: u32, number: u32, active: bool, hardware: u32) ->
     } else if !edge {
         entry = entry.reporting_end();
     }
-    Candidate {
-        key: u16::from(!active) << 8 | u16::from(priority),
-        entry,
-    }
-}
-
-/// The best so far, in order.
-struct Chosen {
-    list: [Candidate; MOST],
-    len: usize,
-    capacity: usize,
-    waiting: bool,
-    spilled: bool,
-}
-
-impl Chosen {
-    fn new(capacity: usize) -> Self {
-        let none = Candidate {
-            key: u16::MAX,
-            entry: ListRegister::EMPTY,
-        };
-        Chosen {
-            list: [none; MOST],
-            len: 0,
-            capacity,
-            waiting: false,
-            spilled: false,
-        }
-    }
-
-    fn add(&mut self, candidate: Candidate) {
-        let at = self.list[..self.len].partition_point(|other| other.key <= candidate.key);
-        let lost = if self.len == self.capacity {
-            let lost = if at == self.len {
-                candidate
-            } else {
-                self.list[self.len - 1]
-            };
-            Some(lost)
-        } else {
-            self.len += 1;
-            None
-        };
-        if at < self.len {
-            self.list.copy_within(at..self.len - 1, at + 1);
-            self.list[at] = candidate;
-        }
-        match lost {
-            Some(lost) if lost.entry.is_active() => self.spilled = true,
-            Some(_) => self.waiting = true,
-            None => {}
-        }
-    }
+    entry
 }

@@ -160,6 +160,7 @@ fn take_back(
 }
 
 /// Empties the list registers from number `first` on, of which `used` hold something.
+#[inline(always)]
 fn clear(first: usize, used: usize) {
     if first == 0 && used != 0 {
         controller::set_list(0, 0);
