@@ -1,7 +1,7 @@
 //! KVM_CHECK_EXTENSION: what there is.
 
 use super::vcpu::MAX_VCPUS;
-use super::{routing, slots, vm};
+use super::{handle, routing, slots, vm};
 use crate::arch::{cpu, features, virt};
 
 /// The answer for a capability by its number; 0 for what is not there.
@@ -10,6 +10,9 @@ pub fn extension(number: usize) -> usize {
         // USER_MEMORY, USER_MEMORY2, MP_STATE, DESTROY_MEMORY_REGION_WORKS, JOIN_MEMORY_REGIONS_WORKS, ONE_REG, READONLY_MEM,
         // ARM_PSCI, ARM_PSCI_0_2, IMMEDIATE_EXIT.
         3 | 231 | 14 | 21 | 30 | 70 | 81 | 87 | 102 | 136 => 1,
+        // COALESCED_MMIO: the ring's place among the pages of a virtual CPU; COALESCED_PIO.
+        15 => handle::RING,
+        162 => 1,
         // NR_VCPUS.
         9 => cpu::count(),
         // NR_MEMSLOTS.

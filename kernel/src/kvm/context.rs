@@ -208,7 +208,7 @@ impl<'a> Context<'a> {
         Done::Here
     }
 
-    /// Does a write to a device that the monitor waits for by an eventfd; false if it is something else.
+    /// Does a write to a device that the monitor waits for by an eventfd, or does not wait for; false if it is something else.
     #[inline]
     pub fn write(&mut self, access: &Access, registers: &mut Registers) -> bool {
         let Some(events) = self.machine.events.get(self.events) else {
@@ -217,7 +217,8 @@ impl<'a> Context<'a> {
         let written = access.at(0, registers);
         let done = written.is_some_and(|written| {
             let value = written.write;
-            value.is_some_and(|value| events.write(access.address(), written.len, value))
+            let ring = &self.machine.ring;
+            value.is_some_and(|value| events.write(ring, access.address(), written.len, value))
         });
         if done {
             access.complete(0, registers);

@@ -13,8 +13,15 @@ use super::{add_file, attributes, events, registers};
 use crate::arch::virt::{Guest, controller};
 use crate::errno::{Errno, Result};
 use crate::fs::file::{File, FileOps, Memory};
+use crate::mm::area::PageSource;
+use crate::mm::frame::FrameRef;
 use crate::mm::heap::try_arc;
 use crate::mm::user::UserPtr;
+
+/// The pages that a monitor maps of it: `struct kvm_run`, and the machine's ring of coalesced writes
+/// (KVM_COALESCED_MMIO_PAGE_OFFSET).
+pub const PAGES: usize = 2;
+pub const RING: usize = 1;
 
 /// The file of a virtual CPU.
 pub struct Handle {
@@ -48,13 +55,31 @@ impl Drop for Handle {
     }
 }
 
+impl PageSource for Handle {
+    fn page(&self, index: usize, write: bool) -> Result<FrameRef> {
+        match index {
+            0 => self.vcpu.page.source.page(0, write),
+            RING => self.machine.ring.source.page(0, write),
+            _ => Err(Errno::ENXIO),
+        }
+    }
+
+    fn len_pages(&self) -> usize {
+        PAGES
+    }
+
+    fn object(&self) -> usize {
+        self.vcpu.page.source.object()
+    }
+}
+
 impl FileOps for Handle {
     fn is_stream(&self) -> bool {
         true
     }
 
     fn memory(&self) -> Memory<'_> {
-        Memory::Pages(&*self.vcpu.page.source)
+        Memory::Pages(self)
     }
 
     fn ioctl(&self, _file: &File, request: u32, argument: usize) -> Result<usize> {

@@ -1,9 +1,10 @@
-//! A guest's writes to devices as eventfds (KVM_IOEVENTFD): answered without its monitor.
+//! A guest's writes to devices that are answered without its monitor: by eventfds (KVM_IOEVENTFD), or by waiting for it.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use super::coalesced::{Ring, Zones};
 use super::directory::Slot;
 use super::uapi::{self, Ioeventfd};
 use super::vm::Machine;
@@ -31,8 +32,14 @@ struct Event {
     to: Arc<EventFd>,
 }
 
-/// The assignments of a machine, by what they are for.
-pub struct Events(Vec<Event>);
+/// The writes of a machine's guest that are not exits.
+#[derive(Default)]
+pub struct Events {
+    /// Those that are eventfds, by what they are for.
+    list: Vec<Event>,
+    /// Those that wait.
+    pub zones: Zones,
+}
 
 /// A machine's assignments, which change while virtual CPUs run.
 pub struct Assignments {
@@ -47,9 +54,9 @@ pub struct Assignments {
 pub type Reader = affinity::Reader<Arc<Events>>;
 
 impl Events {
-    /// Signals the eventfd that a write is assigned to; false if there is none.
+    /// Signals the eventfd that a write is assigned to, or lets it wait; false if it is neither's.
     #[inline]
-    pub fn write(&self, address: u64, len: u32, value: u64) -> bool {
+    pub fn write(&self, ring: &Ring, address: u64, len: u32, value: u64) -> bool {
         let kinds = [(0, None), (len, None), (len, Some(value))];
         let found = kinds.into_iter().find_map(|(len, value)| {
             let key = Key {
@@ -58,12 +65,23 @@ impl Events {
                 len,
                 value,
             };
-            Some(&self.0[find(&self.0, &key).ok()?])
+            Some(&self.list[find(&self.list, &key).ok()?])
         });
-        if let Some(event) = found {
-            event.to.signal();
+        match found {
+            Some(event) => event.to.signal(),
+            None => return self.zones.hold(address, len) && ring.push(address, len, value),
         }
-        found.is_some()
+        true
+    }
+
+    /// The same, with room for one more of each.
+    fn try_clone(&self) -> Result<Self> {
+        let mut list = Vec::new();
+        let room = list.try_reserve_exact(self.list.len() + 1);
+        room.map_err(|_| Errno::ENOMEM)?;
+        list.extend_from_slice(&self.list);
+        let zones = self.zones.try_clone()?;
+        Ok(Events { list, zones })
     }
 }
 
@@ -124,7 +142,7 @@ pub fn change(machine: &Machine, request: &Ioeventfd) -> Result<usize> {
         | uapi::IOEVENTFD_FAST;
     if request.flags & uapi::IOEVENTFD_DEASSIGN != 0 {
         let (key, to) = (Key::of(request), eventfd::of(request.fd)?);
-        return machine.events.change(|list| {
+        return machine.events.change(|Events { list, .. }| {
             let at = find(list, &key).map_err(|_| Errno::ENOENT)?;
             if !Arc::ptr_eq(&list[at].to, &to) {
                 return Err(Errno::ENOENT);
@@ -142,7 +160,7 @@ pub fn change(machine: &Machine, request: &Ioeventfd) -> Result<usize> {
         return Err(Errno::EINVAL);
     }
     let (key, to) = (Key::of(request), eventfd::of(request.fd)?);
-    machine.events.change(|list| {
+    machine.events.change(|Events { list, .. }| {
         if key.collides(list) {
             return Err(Errno::EEXIST);
         }
@@ -173,18 +191,18 @@ impl Assignments {
         self.count.load(Relaxed) * size_of::<Event>()
     }
 
-    /// Publishes the list as `change` leaves it.
-    fn change(&self, change: impl FnOnce(&mut Vec<Event>) -> Result<()>) -> Result<usize> {
+    /// Publishes them as `change` leaves them.
+    pub fn change(&self, change: impl FnOnce(&mut Events) -> Result<()>) -> Result<usize> {
         let held = self.changing.lock();
         let mut reader = Reader::new();
-        let before = self.get(&mut reader).map_or(&[][..], |events| &events.0);
-        let mut list = Vec::new();
-        let room = list.try_reserve_exact(before.len() + 1);
-        room.map_err(|_| Errno::ENOMEM)?;
-        list.extend_from_slice(before);
-        change(&mut list)?;
-        self.count.store(list.len(), Relaxed);
-        let old = self.current.publish(try_arc(Events(list))?);
+        let mut events = match self.get(&mut reader) {
+            Some(before) => before.try_clone()?,
+            None => Events::default().try_clone()?,
+        };
+        change(&mut events)?;
+        let count = events.list.len() + events.zones.len();
+        self.count.store(count, Relaxed);
+        let old = self.current.publish(try_arc(events)?);
         drop(held);
         drop(old);
         Ok(0)

@@ -6,6 +6,7 @@ mod abort;
 mod attributes;
 mod calls;
 mod check;
+mod coalesced;
 mod context;
 mod directory;
 mod dirty;
@@ -68,7 +69,7 @@ impl FileOps for System {
     fn ioctl(&self, _file: &File, request: u32, argument: usize) -> Result<usize> {
         match request {
             uapi::GET_API_VERSION if argument == 0 => Ok(uapi::API_VERSION),
-            uapi::GET_VCPU_MMAP_SIZE if argument == 0 => Ok(arch::PAGE_SIZE),
+            uapi::GET_VCPU_MMAP_SIZE if argument == 0 => Ok(handle::PAGES * arch::PAGE_SIZE),
             uapi::GET_API_VERSION | uapi::GET_VCPU_MMAP_SIZE => Err(Errno::EINVAL),
             uapi::CHECK_EXTENSION if argument == uapi::CAP_MSI_DEVID => Err(Errno::EINVAL),
             uapi::CHECK_EXTENSION => Ok(check::extension(argument)),

@@ -29,6 +29,8 @@ pub const ENABLE_CAP: u32 = sized(WRITE, 0xa3, 104);
 pub const SET_GSI_ROUTING: u32 = sized(WRITE, 0x6a, 8);
 pub const IRQFD: u32 = sized(WRITE, 0x76, 32);
 pub const IOEVENTFD: u32 = sized(WRITE, 0x79, 64);
+pub const REGISTER_COALESCED_MMIO: u32 = sized(WRITE, 0x67, 16);
+pub const UNREGISTER_COALESCED_MMIO: u32 = sized(WRITE, 0x68, 16);
 pub const SIGNAL_MSI: u32 = sized(WRITE, 0xa5, 32);
 // Of a device.
 pub const SET_DEVICE_ATTR: u32 = sized(WRITE, 0xe1, 24);
@@ -71,6 +73,15 @@ pub struct MemoryRegion2 {
 /// It is noticed which pages are written; guests read it only.
 pub const MEM_LOG: u32 = 1;
 pub const MEM_READONLY: u32 = 1 << 1;
+
+/// `struct kvm_coalesced_mmio_zone`.
+#[derive(zerocopy::FromBytes, zerocopy::IntoBytes)]
+#[repr(C)]
+pub struct Zone {
+    pub address: u64,
+    pub len: u32,
+    pub ports: u32,
+}
 
 /// `struct kvm_dirty_log`.
 #[derive(zerocopy::FromBytes, zerocopy::IntoBytes)]

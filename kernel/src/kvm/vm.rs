@@ -7,6 +7,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use spin::Once;
 
 use super::calls::Filter;
+use super::coalesced::{self, Ring};
 use super::directory::{self, Directory, Publication};
 use super::features::Features;
 use super::firmware::Services;
@@ -72,8 +73,10 @@ pub struct Machine {
     pub routes: Routes,
     /// Eventfds that are interrupts.
     pub irqfds: Irqfds,
-    /// Writes that are eventfds.
+    /// Writes that are eventfds, or wait.
     pub events: Assignments,
+    /// Writes that wait.
+    pub ring: Ring,
     /// When it was made, in ticks: its counters begin at 0.
     counter_offset: u64,
 }
@@ -116,6 +119,7 @@ impl Vm {
             routes: Routes::default(),
             irqfds: Irqfds::default(),
             events: Assignments::new(),
+            ring: Ring::new()?,
             counter_offset: time::now_ticks(),
         };
         let machine = try_arc(machine)?;
@@ -217,6 +221,10 @@ impl FileOps for Vm {
             }
             uapi::IRQFD => irqfd::change(&self.0, &UserPtr::new(argument).read()?),
             uapi::IOEVENTFD => ioevents::change(&self.0, &UserPtr::new(argument).read()?),
+            uapi::REGISTER_COALESCED_MMIO | uapi::UNREGISTER_COALESCED_MMIO => {
+                let add = request == uapi::REGISTER_COALESCED_MMIO;
+                coalesced::change(&self.0, &UserPtr::new(argument).read()?, add)
+            }
             uapi::SET_GSI_ROUTING => self.0.set_routes(argument),
             uapi::GET_STATS_FD => {
                 let statistics = try_arc(Statistics::Machine(self.0.clone()))?;

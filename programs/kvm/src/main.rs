@@ -1,6 +1,7 @@
 //! KVM at its edges, as a VMM sees it: errors, registers and exits. It prints the same on every kernel that has KVM.
 
 mod calls;
+mod coalesced;
 mod controller;
 mod debug;
 mod eventfds;
@@ -42,6 +43,7 @@ fn main() {
     match std::env::args().nth(1).as_deref() {
         None => all(&kvm),
         Some("calls") => calls::tell(&kvm),
+        Some("coalesced") => coalesced::tell(&kvm),
         Some("debug") => debug::tell(&kvm),
         Some("eventfds") => eventfds::tell(&kvm),
         Some("idregs") => idregs::tell(&kvm),

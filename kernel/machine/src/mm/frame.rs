@@ -538,6 +538,12 @@ impl FrameRef {
         unsafe { &*self.bytes().cast() }
     }
 
+    /// The frame's memory as words of four bytes, with the same promise.
+    pub fn halves(&self) -> &[AtomicU32; PAGE_SIZE / size_of::<u32>()] {
+        // SAFETY: as in `words`.
+        unsafe { &*self.bytes().cast() }
+    }
+
     /// Fills a range with one byte.
     ///
     /// # Panics
