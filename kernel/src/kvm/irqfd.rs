@@ -19,8 +19,17 @@ struct Irqfd {
     gsi: u32,
     /// For a level: signalled when the guest has ended the interrupt, whereby the line fell.
     resample: Option<Arc<EventFd>>,
-    /// Keeps it told of the trigger; it holds the assignment in turn.
-    watch: Mutex<Option<Watch>>,
+    listens: Mutex<Listens>,
+}
+
+/// Whether an assignment is told of its trigger.
+enum Listens {
+    /// Not yet.
+    No,
+    /// As long as this is there, which holds the assignment in turn.
+    By(#[allow(dead_code, reason = "it ends with this")] Watch),
+    /// No longer.
+    Ended,
 }
 
 /// The assignments of a machine.
@@ -48,10 +57,21 @@ impl Irqfd {
         (self.gsi, self.address())
     }
 
+    /// Listens from now on, unless the assignment was ended meanwhile.
+    fn listen(&self, watch: Watch) {
+        let mut listens = self.listens.lock();
+        let unused = match *listens {
+            Listens::Ended => Listens::By(watch),
+            _ => core::mem::replace(&mut *listens, Listens::By(watch)),
+        };
+        drop(listens);
+        drop(unused);
+    }
+
     /// Stops listening.
     fn end(&self) {
-        let watch = self.watch.lock().take();
-        drop(watch);
+        let before = core::mem::replace(&mut *self.listens.lock(), Listens::Ended);
+        drop(before);
     }
 }
 
@@ -101,13 +121,13 @@ pub fn change(machine: &Arc<Machine>, request: &Request) -> Result<usize> {
         trigger: Arc::downgrade(&trigger),
         gsi: request.gsi,
         resample,
-        watch: Mutex::new(None),
+        listens: Mutex::new(Listens::No),
     })?;
     // Two for each new one: closed eventfds leave about as many assignments as there are descriptors.
     (0..2).for_each(|_| machine.irqfds.end(Table::take_closed));
     machine.add_irqfd(&made)?;
     match trigger.watch(made.clone()) {
-        Ok(watch) => *made.watch.lock() = Some(watch),
+        Ok(watch) => made.listen(watch),
         Err(error) => {
             let at = |table: &mut Table| table.find(made.address()).ok().map(|at| table.take(at));
             machine.irqfds.end(at);

@@ -389,8 +389,12 @@ impl Vcpu {
         let due = || {
             let interrupts = self.private.has_arrived()
                 || shared.is_some_and(|shared| gic::is_due(&self.private, shared, state.place));
-            let stops = self.stops.load(Acquire) & !SUSPENDED;
-            interrupts || state.guest.error.is_some() || stops != 0
+            match self.stops.load(Acquire) {
+                0 => interrupts || state.guest.error.is_some(),
+                // It takes no error before the monitor lets it run, and wakes for interrupts alone.
+                SUSPENDED => interrupts,
+                _ => true,
+            }
         };
         let deadline = gic::next_timer(&self.private, &state.guest).filter(|_| shared.is_some());
         // Whatever ends the wait is found when the guest is entered.

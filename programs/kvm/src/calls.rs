@@ -1,6 +1,7 @@
 //! Calls of a guest that its monitor answers, or refuses, by KVM_ARM_VM_SMCCC_FILTER; and its suspension.
 
 use std::arch::global_asm;
+use std::time::Duration;
 
 use kvm_bindings::kvm_device_attr;
 use kvm_ioctls::{DeviceFd, Kvm, VcpuFd, VmFd};
@@ -145,10 +146,30 @@ fn suspended(kvm: &Kvm) {
     for _ in 0..2 {
         goes_on(&mut vcpu);
     }
+    println!(
+        "lowered: {}",
+        pass(&vm, IRQ_LINE, &mut [1 << 24 | INTERRUPT, 0])
+    );
+    sleeps(&mut vcpu);
     let mut now = 0u32;
     println!("now: {} {now}", pass(&vcpu, GET_STATE, &mut now));
     println!("runs: {}", pass(&vcpu, SET_STATE, &mut { STATES[0] }));
     while goes_on(&mut vcpu) {}
+}
+
+/// A system error is no reason for a suspended CPU to wake, nor to look for one again and again.
+fn sleeps(vcpu: &mut VcpuFd) {
+    const SET_EVENTS: u64 = 0x4040_aea0;
+    let mut pending = [0u8; 64];
+    pending[0] = 1;
+    println!("error: {}", pass(vcpu, SET_EVENTS, &mut pending));
+    let before = host::processor_time();
+    host::strike(Duration::from_millis(300));
+    goes_on(vcpu);
+    let used = host::processor_time() - before;
+    println!("slept: {}", used < Duration::from_millis(150));
+    pending[0] = 0;
+    println!("no error: {}", pass(vcpu, SET_EVENTS, &mut pending));
 }
 
 /// What the monitor sees of a CPU that another has started and that has not run yet.
@@ -174,6 +195,8 @@ fn listens(controller: &DeviceFd) {
     let bit = 1 << (INTERRUPT % 32);
     for (group, attr, value) in [
         (DISTRIBUTOR, 0, 0x12),
+        // A level.
+        (DISTRIBUTOR, u64::from(0xc00 + INTERRUPT / 16 * 4), 0),
         (DISTRIBUTOR, 0x84, bit),
         (DISTRIBUTOR, 0x104, bit),
         (CPU, host::system(3, 0, 4, 6, 0) & 0xffff, 0xf0),

@@ -37,6 +37,7 @@ pub fn tell(kvm: &Kvm) {
     println!("message: {}", message(&vm, 0));
     println!("message with odd flags: {}", message(&vm, 2));
     interrupts(&vm, &interrupt, &ended);
+    ended_meanwhile(&vm);
     routes(&vm);
     let writes = events(&vm);
     host::reset(&vm, &vcpu);
@@ -112,6 +113,20 @@ fn interrupts(vm: &VmFd, fd: &OwnedFd, ended: &OwnedFd) {
     println!("end: {}", irqfd(vm, fd, 8, 1, None));
     println!("end again: {}", irqfd(vm, fd, 8, 1, None));
     println!("resampled: {}", irqfd(vm, fd, 8, 2, Some(ended)));
+}
+
+/// An assignment that is ended while it is made does not listen to its eventfd any more.
+fn ended_meanwhile(vm: &VmFd) {
+    const ROUNDS: usize = 2000;
+    let fd = eventfd();
+    let each = |flags| (0..ROUNDS).for_each(|_| _ = irqfd(vm, &fd, 9, flags, None));
+    thread::scope(|scope| {
+        scope.spawn(|| each(1));
+        each(0);
+    });
+    println!("at last ended: {}", irqfd(vm, &fd, 9, 1, None));
+    signal(&fd);
+    println!("nobody takes it: {}", count(&fd));
 }
 
 fn message(vm: &VmFd, flags: u32) -> String {

@@ -1,6 +1,7 @@
 //! Helpers of all parts: raw requests, memory, and machines with one small guest.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
 
 use kvm_bindings::{
     KVM_ARM_VCPU_PSCI_0_2, kvm_device_attr, kvm_userspace_memory_region as Region,
@@ -179,6 +180,30 @@ pub fn stay() {
         libc::sched_setaffinity(0, size_of_val(&set), &raw const set)
     };
     assert_eq!(done, 0);
+}
+
+/// What the calling thread has used of a processor.
+pub fn processor_time() -> Duration {
+    // SAFETY: all zeroes is a time, which is valid for the call.
+    unsafe {
+        let mut time: libc::timespec = std::mem::zeroed();
+        libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time);
+        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    }
+}
+
+/// Has a signal that does nothing come once, after a time.
+pub fn strike(after: Duration) {
+    extern "C" fn nothing(_signal: libc::c_int) {}
+    // SAFETY: the handler touches nothing, and both structures are valid for the calls.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = nothing as *const () as usize;
+        libc::sigaction(libc::SIGALRM, &raw const action, std::ptr::null_mut());
+        let mut timer: libc::itimerval = std::mem::zeroed();
+        timer.it_value.tv_usec = after.as_micros() as _;
+        libc::setitimer(libc::ITIMER_REAL, &raw const timer, std::ptr::null_mut());
+    }
 }
 
 /// A number from a device's bytes.

@@ -1,6 +1,8 @@
 //! A guest's memory while the monitor changes its own, the log of pages written, and memory that is only read.
 
 use std::arch::global_asm;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread;
 
 use kvm_ioctls::{Kvm, VcpuExit, VcpuFd, VmFd};
 
@@ -21,6 +23,8 @@ const HUGE_PAGE: usize = 2 << 20;
 /// Its commands, in x0: read or write the word at x1; the answer or the value is in x2.
 const READ: u64 = 0;
 const WRITE: u64 = 1;
+/// Another: count in the word at x1, and see whether it is what was written last, until the next word says to stop.
+const COUNT: u64 = 2;
 
 /// Tells all of it.
 pub fn tell(kvm: &Kvm) {
@@ -34,6 +38,7 @@ pub fn tell(kvm: &Kvm) {
     let mut vcpu = vm.create_vcpu(0).expect("a vCPU");
     host::reset(&vm, &vcpu);
     follows(&mut vcpu, base);
+    beside_forks(&mut vcpu, base);
     log(&vm, &mut vcpu);
     huge(&vm, &mut vcpu);
     by_hand(&vm, &mut vcpu);
@@ -123,6 +128,48 @@ fn follows(vcpu: &mut VcpuFd, base: *mut u8) {
     println!("unmapped: {}", command(vcpu, READ, address, 0));
     map(3);
     println!("back: {}", command(vcpu, READ, address, 0));
+}
+
+/// What a guest writes is the monitor's, although that forks meanwhile, and another thread's writes copy the page.
+fn beside_forks(vcpu: &mut VcpuFd, base: *mut u8) {
+    const ROUNDS: usize = 40;
+    const AREAS: usize = 1000;
+    let (stop, other) = (DATA + 8, DATA + 16);
+    // They lie below the guest's memory, and are gone through before it.
+    let areas = host::memory(2 * AREAS * PAGE);
+    for number in 0..AREAS {
+        let page = areas.wrapping_add(2 * number * PAGE);
+        // SAFETY: a page of the mapping.
+        unsafe { libc::mprotect(page.cast(), PAGE, libc::PROT_READ) };
+    }
+    for offset in [DATA, stop, other] {
+        poke(base, offset, 0);
+    }
+    let (done, place) = (AtomicBool::new(false), base as usize);
+    let guest = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(SeqCst) {
+                poke(place as *mut u8, other, 1);
+            }
+        });
+        let guest = scope.spawn(|| command(vcpu, COUNT, MEMORY + DATA as u64, 0));
+        for _ in 0..ROUNDS {
+            // SAFETY: the child ends at once.
+            unsafe {
+                let child = libc::fork();
+                if child == 0 {
+                    libc::_exit(0);
+                }
+                libc::waitpid(child, std::ptr::null_mut(), 0);
+            }
+        }
+        done.store(true, SeqCst);
+        poke(base, stop, 1);
+        guest.join().expect("a guest")
+    });
+    println!("beside forks: {guest}");
+    // SAFETY: the mapping made above.
+    unsafe { libc::munmap(areas.cast(), 2 * AREAS * PAGE) };
 }
 
 /// The log's words.
@@ -300,7 +347,22 @@ global_asm!(
     "   ldr x2, [x1]",
     "   str x2, [x20]",
     "   b 1b",
-    "2: str x2, [x1]",
+    "2: tbnz x0, #1, 3f",
+    "   str x2, [x1]",
+    "   str x2, [x20]",
+    "   b 1b",
+    "3: str x2, [x1]",
+    "4: ldr x3, [x1]",
+    "   cmp x3, x2",
+    "   b.ne 5f",
+    "   add x2, x2, #1",
+    "   str x2, [x1]",
+    "   ldr x3, [x1, #8]",
+    "   cbz x3, 4b",
+    "   str x2, [x20]",
+    "   b 1b",
+    // A write was lost: that is told as one at a device.
+    "5: str xzr, [x20, #8]",
     "   str x2, [x20]",
     "   b 1b",
     ".ltorg",

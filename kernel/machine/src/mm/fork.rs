@@ -52,11 +52,15 @@ impl AddressSpace {
                 break Err(Errno::EINTR);
             }
         };
-        // What became read-only is forgotten before anybody relies on it, even if the copy is not whole.
-        self.context
-            .pay_cpus(Change::Narrow, USER_START..user_end());
+        // What became read-only is forgotten before anybody relies on it, even if the copy is not whole. Guests may run beside other
+        // threads: what they write where an entry of one space has parted from the other's would be the child's alone.
+        let all = USER_START..user_end();
+        self.context.pay_cpus(Change::Narrow, all.clone());
+        if !alone {
+            self.context.shadows.forget(all);
+        }
         drop((space, parent));
-        if self.context.shadows.any() {
+        if alone && self.context.shadows.any() {
             self.tell_shadows();
         }
         match shared {

@@ -3,6 +3,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use vgic::{PRIVATE, Shared, distributor, redistributor};
 
@@ -285,40 +286,67 @@ impl Setup {
     /// Where everything is for so many virtual CPUs.
     pub fn frames(&self, vcpus: usize) -> Result<Frames> {
         let distributor = self.distributor.ok_or(Errno::ENXIO)?;
-        let rows = self.rows(vcpus)?;
-        for row in &rows {
-            let behind = row.behind().ok_or(Errno::EINVAL)?;
+        for region in &self.regions {
+            let room = if region.count == 0 {
+                vcpus as u64
+            } else {
+                region.count
+            };
+            let behind = region.base.checked_add(room * redistributor::LEN);
+            let behind = behind.ok_or(Errno::EINVAL)?;
             if behind > self.limit
-                || distributor < behind && row.base < distributor + distributor::LEN
+                || distributor < behind && region.base < distributor + distributor::LEN
             {
                 return Err(Errno::EINVAL);
             }
         }
-        match rows.last() {
-            Some(row) if row.places.end == vcpus as u64 => Ok(Frames::new(distributor, rows)),
+        match self.places(vcpus).last() {
+            Some((_, places)) if places.end == vcpus as u64 => {
+                Ok(Frames::new(distributor, self.rows(vcpus)?))
+            }
             _ => Err(Errno::ENXIO),
         }
     }
 
-    /// Which of so many virtual CPUs have their redistributors where.
-    pub fn rows(&self, vcpus: usize) -> Result<Vec<Row>> {
+    /// Which of so many virtual CPUs have their redistributors where, by address.
+    fn rows(&self, vcpus: usize) -> Result<Vec<Row>> {
         let mut rows: Vec<Row> = Vec::new();
         rows.try_reserve_exact(self.regions.len())
             .map_err(|_| Errno::ENOMEM)?;
-        let all = vcpus as u64;
-        for region in &self.regions {
-            let start = rows.last().map_or(0, |row| row.places.end);
-            let room = if region.count == 0 { all } else { region.count };
-            rows.push(Row {
-                base: region.base,
-                places: start..(start + room).min(all),
-                goes_on: false,
-            });
-        }
-        for at in 0..rows.len() {
-            let goes_on = |row: &Row| !row.places.is_empty() && Some(row.base) == rows[at].behind();
-            rows[at].goes_on = !rows[at].places.is_empty() && rows.iter().any(goes_on);
+        rows.extend(self.places(vcpus).map(|(region, places)| Row {
+            base: region.base,
+            places,
+            goes_on: false,
+        }));
+        rows.retain(|row| !row.places.is_empty());
+        rows.sort_unstable_by_key(|row| row.base);
+        for at in 1..rows.len() {
+            rows[at - 1].goes_on = rows[at - 1].behind() == Some(rows[at].base);
         }
         Ok(rows)
+    }
+
+    /// The regions, each with those of so many virtual CPUs whose redistributors are there.
+    fn places(&self, vcpus: usize) -> impl Iterator<Item = (&Region, Range<u64>)> {
+        let all = vcpus as u64;
+        self.regions.iter().scan(0u64, move |next, region| {
+            let room = if region.count == 0 { all } else { region.count };
+            let start = *next;
+            *next = start.saturating_add(room).min(all);
+            Some((region, start..*next))
+        })
+    }
+
+    /// Whether the redistributor of the virtual CPU in this place is the last where it is, of so many.
+    pub fn is_last(&self, place: u64, vcpus: usize) -> bool {
+        let here = self
+            .places(vcpus)
+            .find(|(_, places)| places.contains(&place));
+        here.is_some_and(|(region, places)| {
+            let behind = region.base + (places.end - places.start) * redistributor::LEN;
+            let goes_on =
+                |(other, places): (&Region, Range<u64>)| other.base == behind && !places.is_empty();
+            place + 1 == places.end && !self.places(vcpus).any(goes_on)
+        })
     }
 }

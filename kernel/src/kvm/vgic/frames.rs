@@ -29,7 +29,7 @@ pub struct Row {
     pub base: u64,
     /// The vCPUs that they belong to.
     pub places: Range<u64>,
-    /// Whether the next region follows at once.
+    /// Whether another one follows at once.
     pub goes_on: bool,
 }
 
@@ -49,6 +49,7 @@ impl Row {
 /// Where everything is.
 pub struct Frames {
     distributor: u64,
+    /// By address; none is empty.
     rows: Vec<Row>,
 }
 
@@ -70,7 +71,7 @@ impl Frame {
 }
 
 impl Frames {
-    /// With these regions; all are in use.
+    /// With these regions, by address; none is empty.
     pub fn new(distributor: u64, rows: Vec<Row>) -> Self {
         Frames { distributor, rows }
     }
@@ -82,15 +83,15 @@ impl Frames {
         if offset < distributor::LEN {
             return Some((Frame::Distributor, offset as u32));
         }
-        self.rows.iter().find_map(|row| {
-            let offset = address.wrapping_sub(row.base);
-            let place = row.places.start.checked_add(offset / redistributor::LEN)?;
-            let frame = Frame::Redistributor {
-                place: place as u16,
-                last: row.is_last(place),
-            };
-            (place < row.places.end).then_some((frame, (offset % redistributor::LEN) as u32))
-        })
+        let next = self.rows.partition_point(|row| row.base <= address);
+        let row = self.rows.get(next.checked_sub(1)?)?;
+        let offset = address - row.base;
+        let place = row.places.start + offset / redistributor::LEN;
+        let frame = Frame::Redistributor {
+            place: place as u16,
+            last: row.is_last(place),
+        };
+        (place < row.places.end).then_some((frame, (offset % redistributor::LEN) as u32))
     }
 }
 

@@ -81,9 +81,8 @@ impl Vgic {
     }
 
     /// Whether the redistributor of the virtual CPU in this place is the last where it is.
-    fn is_last(&self, place: u64, vcpus: usize) -> Result<bool> {
-        let rows = self.setup.lock().rows(vcpus)?;
-        Ok(rows.iter().any(|row| row.is_last(place)))
+    fn is_last(&self, place: u64, vcpus: usize) -> bool {
+        self.setup.lock().is_last(place, vcpus)
     }
 
     /// Where registers are, once one runs.

@@ -91,7 +91,7 @@ fn access(
         }
     }
     let write = write.map(|value| value as u32);
-    let last = vgic.is_last(place as u64, vcpus.len())?;
+    let last = vgic.is_last(place as u64, vcpus.len());
     let (value, effect) = word(shared, vcpus, vcpu, last, wanted, write)?;
     frames::tell(effect, shared, vcpus, Some(vcpu));
     Ok(value.into())
