@@ -5,8 +5,9 @@ use super::inode::Kind;
 use super::inotify::{self, Key};
 use super::sigio;
 use crate::errno::{Errno, Result};
-use crate::hash::Lists;
+use crate::mm::heap::check_room;
 use crate::sync::Mutex;
+use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicUsize, Ordering::*};
 use linux_raw_sys::general::*;
@@ -17,15 +18,15 @@ struct Watch {
     wanted: u32,
 }
 
-impl Watch {
-    fn is_of(&self, file: &File) -> bool {
-        core::ptr::eq(self.file.as_ptr(), file)
-    }
+/// A directory, and the address of an open file, which is no other's while that is watched.
+type Place = (Key, usize);
+
+fn place(file: &File) -> Place {
+    (inotify::key(file.entry()), core::ptr::from_ref(file).addr())
 }
 
-/// Watches by their directory.
-static WATCHES: Mutex<Lists<Key, Watch>> = Mutex::new(Lists::new());
-/// How many directories have any.
+/// Those of a directory stand together.
+static WATCHES: Mutex<BTreeMap<Place, Watch>> = Mutex::new(BTreeMap::new());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// True when anything is watched.
@@ -55,16 +56,14 @@ pub fn watch(file: &Arc<File>, fd: i32, wanted: u32) -> Result<()> {
     if file.entry().kind() != Kind::Directory {
         return Err(Errno::ENOTDIR);
     }
+    check_room()?;
     sigio::own(file, fd)?;
     let mut watches = WATCHES.lock();
-    let directory = inotify::key(file.entry());
-    let mut of_directory = watches.of_mut(&directory).iter_mut();
-    if let Some(watch) = of_directory.find(|watch| watch.is_of(file)) {
-        watch.wanted |= wanted;
-        return Ok(());
-    }
-    let file = Arc::downgrade(file);
-    watches.push(directory, Watch { file, wanted })?;
+    let watch = watches.entry(place(file)).or_insert_with(|| Watch {
+        file: Arc::downgrade(file),
+        wanted: 0,
+    });
+    watch.wanted |= wanted;
     COUNT.store(watches.len(), Relaxed);
     Ok(())
 }
@@ -72,14 +71,13 @@ pub fn watch(file: &Arc<File>, fd: i32, wanted: u32) -> Result<()> {
 /// The open file is closed, or wants no more signals.
 pub fn forget(file: &File) {
     if is_active() && file.entry().kind() == Kind::Directory {
-        let gone = take(inotify::key(file.entry()), |watch| watch.is_of(file));
+        let gone = take(&mut WATCHES.lock(), &place(file));
         drop(gone);
     }
 }
 
-fn take(directory: Key, is_it: impl Fn(&Watch) -> bool) -> Option<Watch> {
-    let mut watches = WATCHES.lock();
-    let gone = watches.take(&directory, is_it);
+fn take(watches: &mut BTreeMap<Place, Watch>, place: &Place) -> Option<Watch> {
+    let gone = watches.remove(place);
     COUNT.store(watches.len(), Relaxed);
     gone
 }
@@ -88,7 +86,11 @@ fn take(directory: Key, is_it: impl Fn(&Watch) -> bool) -> Option<Watch> {
 pub fn tell(directory: Key, events: u32) {
     if is_active() {
         let kinds = KINDS.iter().filter(|(from, _)| events & from != 0);
-        tell_kinds(directory, kinds.fold(0, |bits, (_, kind)| bits | kind));
+        let kinds = kinds.fold(0, |bits, (_, kind)| bits | kind);
+        // Of most nobody is told, such as that the directory was opened or closed.
+        if kinds != 0 {
+            tell_kinds(directory, kinds);
+        }
     }
 }
 
@@ -98,26 +100,22 @@ pub fn tell_rename(directory: Key) {
 }
 
 fn tell_kinds(directory: Key, kinds: u32) {
-    let mut at = 0;
-    loop {
-        let found = {
-            let watches = WATCHES.lock();
-            let Some(watch) = watches.of(&directory).get(at) else {
+    let mut from = Some(0);
+    while let Some(first) = from {
+        let (file, _gone) = {
+            let mut watches = WATCHES.lock();
+            let mut rest = watches.range((directory, first)..=(directory, usize::MAX));
+            let Some((&place, watch)) = rest.next() else {
                 return;
             };
+            from = place.1.checked_add(1);
+            if watch.wanted & kinds == 0 {
+                continue;
+            }
             let once = watch.wanted & DN_MULTISHOT == 0;
-            (watch.wanted & kinds != 0).then(|| (watch.file.clone(), once))
+            let file = watch.file.clone();
+            (file, once.then(|| take(&mut watches, &place)))
         };
-        let Some((file, once)) = found else {
-            at += 1;
-            continue;
-        };
-        if !once {
-            at += 1;
-        } else if take(directory, |watch| watch.file.ptr_eq(&file)).is_none() {
-            // Another CPU took this one; the next has its place.
-            continue;
-        }
         file.upgrade()
             .iter()
             .for_each(|file| sigio::tell_message(file));

@@ -67,17 +67,27 @@ fn notices() {
     unsafe { libc::signal(libc::SIGIO, libc::SIG_IGN) };
     fs::create_dir_all("watched").expect("a folder");
     fs::create_dir("elsewhere").expect("a folder");
-    let watched = |at| {
-        let name = format!("watched/{at}");
-        fs::create_dir(&name).expect("a folder");
+    let watch = |name: &str| {
         let folder = File::open(name).expect("the folder");
         control(&folder, libc::F_NOTIFY, CREATE | MULTISHOT);
         folder
+    };
+    let watched = |at| {
+        let name = format!("watched/{at}");
+        fs::create_dir(&name).expect("a folder");
+        watch(&name)
     };
     compare("a name beside watched folders", MANY, watched, || {
         drop(File::create("elsewhere/name"));
         _ = fs::remove_file("elsewhere/name");
     });
+    // Nobody asked to be told of that.
+    compare(
+        "a folder opened beside notices of it",
+        MANY,
+        |_| watch("elsewhere"),
+        || drop(File::open("elsewhere")),
+    );
 }
 
 fn members() {
