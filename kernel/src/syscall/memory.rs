@@ -402,7 +402,9 @@ pub fn madvise(addr: usize, len: usize, advice: u32) -> Result<usize> {
     if !options::MADVISE.has(advice.into()) {
         return Err(Errno::EINVAL);
     }
-    let end = addr.checked_add(page_up(len)).ok_or(Errno::EINVAL)?;
+    let whole = len.checked_next_multiple_of(PAGE_SIZE);
+    let end = whole.and_then(|len| addr.checked_add(len));
+    let end = end.ok_or(Errno::EINVAL)?;
     if end > user_end() && addr % PAGE_SIZE == 0 {
         return Err(Errno::ENOMEM);
     }
