@@ -13,8 +13,9 @@ use crate::errno::Errno;
 use crate::mm::{PAGE_SIZE, frame};
 use crate::net::unix::inflight;
 
-/// How long a process that was killed is given to end before another is, in nanoseconds.
-const PATIENCE: u64 = 2_000_000_000;
+/// How long a process that was killed is given to end before another is, in nanoseconds: a machine's worth of page tables takes seconds
+/// to give back where the machine is emulated.
+const PATIENCE: u64 = 10_000_000_000;
 /// How long who wants memory waits before it looks again, in nanoseconds.
 const PAUSE: u64 = 4_000_000;
 /// When another process may be killed although one dies, in ticks.

@@ -50,11 +50,18 @@ const HOLDERS: &[(&str, Take)] = &[
 /// Runs this part: all holders, or the one that is named.
 pub fn run() {
     let only = std::env::args().nth(3);
+    // Who looks on is not to be the one that ends.
+    adjust("-1000");
     for (name, take) in HOLDERS {
         if only.as_deref().is_none_or(|only| only == *name) {
             exhaust(name, *take);
         }
     }
+}
+
+/// Moves this process's place among those that end where there is no memory.
+fn adjust(score: &str) {
+    _ = fs::write("/proc/self/oom_score_adj", score);
 }
 
 fn exhaust(name: &str, take: Take) {
@@ -149,6 +156,7 @@ fn child(user: u32, work: impl FnOnce(File)) -> Child {
             drop(pipe);
             libc::setsid();
             libc::prctl(libc::PR_SET_PDEATHSIG, SIGKILL);
+            adjust("0");
             if user == USER {
                 become_user();
             } else {
