@@ -15,13 +15,25 @@ use crate::sync::Mutex;
 
 /// A stack's slot: the stack is its upper half, so that one bit of an address tells the stack from its guard.
 const STACK_SLOT: usize = 2 * KERNEL_STACK_SIZE;
-/// Stacks kept mapped for the next threads.
-const SPARE_STACKS: usize = 32;
+/// Most stacks kept mapped for the next threads. Other CPUs hear of new and of former mappings once for each batch: thousands
+/// of threads that begin or end would else keep all CPUs busy with that.
+const SPARE_STACKS: usize = 2 * UNMAPPED_STACKS;
+const UNMAPPED_STACKS: usize = 48;
+const MAPPED_STACKS: usize = 8;
+
+const FRAMES: usize = KERNEL_STACK_SIZE / PAGE_SIZE;
 
 struct Area {
     table: PageTable,
     free: Vec<Range<usize>>,
+    /// Slots whose stacks are mapped and of no thread.
     stacks: Vec<usize>,
+    /// Slots without a stack; it has room for all that there are.
+    slots: Vec<usize>,
+    /// How many slots there are.
+    slot_count: usize,
+    /// Room for the frames of a batch.
+    frames: Vec<FrameRef>,
 }
 
 static AREA: Mutex<Option<Area>> = Mutex::new(None);
@@ -32,6 +44,9 @@ pub(super) fn init() {
         table: PageTable::kernel(),
         free: Vec::new(),
         stacks: Vec::with_capacity(SPARE_STACKS),
+        slots: Vec::new(),
+        slot_count: 0,
+        frames: Vec::with_capacity(UNMAPPED_STACKS * FRAMES),
     };
     area.table
         .make_top(mmu::MAPPED_AREA)
@@ -81,37 +96,89 @@ impl Area {
         Ok(())
     }
 
-    /// Maps new frames for a stack at the top of the slot at `slot`.
-    fn map_stack(&mut self, slot: usize) -> Result<()> {
-        for address in (slot + KERNEL_STACK_SIZE..slot + STACK_SLOT).step_by(PAGE_SIZE) {
-            let frame = FrameRef::new(Owner::Kernel)?;
-            self.map(
-                address,
-                Pte::leaf(frame.phys().0, Prot::KERNEL_DATA, Memory::Normal),
-            )?;
-            frame.into_phys();
+    /// A slot without a stack.
+    fn take_slot(&mut self) -> Result<usize> {
+        if let Some(slot) = self.slots.pop() {
+            return Ok(slot);
         }
-        mmu::publish_kernel(slot + KERNEL_STACK_SIZE..slot + STACK_SLOT);
-        Ok(())
+        let lacking = self.slot_count + 1 - self.slots.len();
+        self.slots.try_reserve(lacking).map_err(|_| Errno::ENOMEM)?;
+        let slot = self.take(STACK_SLOT, STACK_SLOT)?;
+        self.slot_count += 1;
+        Ok(slot)
     }
 
-    fn unmap_stack(&mut self, slot: usize) {
-        let range = slot + KERNEL_STACK_SIZE..slot + STACK_SLOT;
-        let mut frames = [const { None }; KERNEL_STACK_SIZE / PAGE_SIZE];
-        for (address, frame) in range.clone().step_by(PAGE_SIZE).zip(&mut frames) {
-            let pte = self
-                .table
-                .find(address)
-                .map_or(Pte::EMPTY, |entry| entry.take());
-            // SAFETY: `map_stack` left this frame's handle in the entry, which is gone now.
-            *frame = pte
-                .valid()
-                .then(|| unsafe { FrameRef::from_phys(PhysAddr(pte.phys())) });
+    /// Maps new frames for a stack at the top of a slot, which other CPUs do not know yet.
+    fn map_stack(&mut self) -> Result<usize> {
+        let slot = self.take_slot()?;
+        for address in stack_in(slot).step_by(PAGE_SIZE) {
+            let mapped = FrameRef::new(Owner::Kernel).and_then(|frame| {
+                let pte = Pte::leaf(frame.phys().0, Prot::KERNEL_DATA, Memory::Normal);
+                self.map(address, pte)?;
+                frame.into_phys();
+                Ok(())
+            });
+            if let Err(error) = mapped {
+                self.unmap_stacks(&[slot]);
+                return Err(error);
+            }
         }
-        mmu::flush_kernel(range);
-        drop(frames);
-        self.give(slot..slot + STACK_SLOT);
+        Ok(slot)
     }
+
+    /// Maps a stack, and some for the next threads where there is memory.
+    fn map_stacks(&mut self) -> Result<usize> {
+        let first = self.map_stack()?;
+        let mut range = stack_in(first);
+        while mmu::keeps_mappings() && self.stacks.len() < MAPPED_STACKS {
+            let Ok(slot) = self.map_stack() else { break };
+            range = range.start.min(slot)..range.end.max(slot + STACK_SLOT);
+            self.stacks.push(slot);
+        }
+        mmu::publish_kernel(range);
+        Ok(first)
+    }
+
+    /// Takes the frames of at most UNMAPPED_STACKS stacks away.
+    fn unmap_stacks(&mut self, slots: &[usize]) {
+        for &slot in slots {
+            for address in stack_in(slot).step_by(PAGE_SIZE) {
+                let pte = self
+                    .table
+                    .find(address)
+                    .map_or(Pte::EMPTY, |entry| entry.take());
+                if pte.valid() {
+                    // SAFETY: `map_stack` left this frame's handle in the entry, which is gone now.
+                    let frame = unsafe { FrameRef::from_phys(PhysAddr(pte.phys())) };
+                    self.frames.push(frame);
+                }
+            }
+        }
+        let first = slots.iter().copied().min().unwrap_or_default();
+        let last = slots.iter().copied().max().unwrap_or_default();
+        mmu::flush_kernel(first + KERNEL_STACK_SIZE..last + STACK_SLOT);
+        self.frames.clear();
+        self.slots.extend_from_slice(slots);
+    }
+
+    /// Keeps the stack of a thread that ended for another.
+    fn keep_stack(&mut self, slot: usize) {
+        if !mmu::keeps_mappings() {
+            return self.unmap_stacks(&[slot]);
+        }
+        if self.stacks.len() == SPARE_STACKS {
+            let mut slots = [0; UNMAPPED_STACKS];
+            slots.copy_from_slice(&self.stacks[..UNMAPPED_STACKS]);
+            self.stacks.drain(..UNMAPPED_STACKS);
+            self.unmap_stacks(&slots);
+        }
+        self.stacks.push(slot);
+    }
+}
+
+/// The addresses of the stack in a slot.
+fn stack_in(slot: usize) -> Range<usize> {
+    slot + KERNEL_STACK_SIZE..slot + STACK_SLOT
 }
 
 /// A kernel stack of KERNEL_STACK_SIZE bytes above an unmapped guard of the same size.
@@ -126,12 +193,7 @@ impl KernelStack {
             if let Some(slot) = area.stacks.pop() {
                 return Ok(KernelStack { slot });
             }
-            let slot = area.take(STACK_SLOT, STACK_SLOT)?;
-            let mapped = area.map_stack(slot);
-            if mapped.is_err() {
-                area.unmap_stack(slot);
-            }
-            mapped.map(|()| KernelStack { slot })
+            area.map_stacks().map(|slot| KernelStack { slot })
         })
     }
 
@@ -143,19 +205,13 @@ impl KernelStack {
     /// The stack's addresses.
     #[cfg(feature = "selftest")]
     pub fn range(&self) -> Range<usize> {
-        self.slot + KERNEL_STACK_SIZE..self.top()
+        stack_in(self.slot)
     }
 }
 
 impl Drop for KernelStack {
     fn drop(&mut self) {
-        with(|area| {
-            if area.stacks.len() < SPARE_STACKS && mmu::keeps_mappings() {
-                area.stacks.push(self.slot);
-            } else {
-                area.unmap_stack(self.slot);
-            }
-        });
+        with(|area| area.keep_stack(self.slot));
     }
 }
 

@@ -12,9 +12,10 @@ use super::frame::{self, FrameRef, Owner};
 use super::kmap::KernelStack;
 use super::shared::SharedPages;
 use super::{AddressSpace, MapRequest, Move, PAGE_SIZE, Place, block};
-use crate::arch::{KERNEL_STACK_SIZE, user_end};
+use crate::arch::{KERNEL_STACK_SIZE, cpu, mmu, user_end};
 use crate::errno::Errno;
 use crate::selftest;
+use crossings::Kind;
 
 /// Xorshift, so that each run does the same.
 struct Random(u64);
@@ -92,6 +93,20 @@ selftest! {
             assert_eq!(stack.range().len(), KERNEL_STACK_SIZE);
             assert!(stack.range().start & KERNEL_STACK_SIZE != 0);
         }
+    }
+}
+
+selftest! {
+    fn other_cpus_hear_of_kernel_stacks_in_batches() {
+        const STACKS: usize = 400;
+        let told = || {
+            let counts = cpu::this().crossings();
+            counts.get(Kind::FenceBroadcastPage) + counts.get(Kind::FenceBroadcastAll)
+        };
+        let before = told();
+        let stacks: Vec<KernelStack> = (0..STACKS).map(|_| KernelStack::new().unwrap()).collect();
+        drop(stacks);
+        assert!(!mmu::keeps_mappings() || told() - before < STACKS as u64 / 4);
     }
 }
 
