@@ -145,7 +145,7 @@ impl Pair {
             Step::Look(at) => self.look(at),
             Step::Gap(a, b, len) => self.gap(a.min(b)..a.max(b), len),
             Step::Copy(part) => {
-                let keep = |piece: &Piece| piece.0.start % part > 0;
+                let keep = |piece: &Piece| !piece.0.start.is_multiple_of(part);
                 self.tree = self.tree.try_copy(keep, Piece::clone).unwrap();
                 self.model.retain(|start, _| start % part > 0);
             }

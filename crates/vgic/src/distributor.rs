@@ -92,7 +92,7 @@ pub fn access(
 }
 
 fn router(shared: &Shared, access: &Access, find: impl FnOnce(Affinity) -> Option<u16>) -> Answer {
-    let aligned = access.len >= 4 && access.offset % access.len == 0;
+    let aligned = access.len >= 4 && access.offset.is_multiple_of(access.len);
     let number = (access.offset - ROUTERS) / 8;
     let start = ROUTERS + 8 * number;
     let Some(route) = shared

@@ -66,7 +66,7 @@ const PRIVATE_OTHERS: [core::ops::Range<u32>; 4] = [
 
 /// Whether the distributor of a controller with this many interrupts has a word at an offset.
 pub fn distributor_has(interrupts: u32, offset: u32) -> bool {
-    offset % 4 == 0
+    offset.is_multiple_of(4)
         && DISTRIBUTOR.iter().any(|Row(row, bits)| {
             row.contains(&offset)
                 && (*bits == 0 || (offset - row.start) % (bits * 128) * 8 / bits < interrupts)
@@ -80,7 +80,7 @@ pub fn redistributor_has(offset: u32) -> bool {
         Some(offset) if PRIVATE_BITS.contains(&offset) => offset % 0x80 == 0,
         Some(offset) => PRIVATE_OTHERS.iter().any(|row| row.contains(&offset)),
     };
-    offset % 4 == 0 && there
+    offset.is_multiple_of(4) && there
 }
 
 /// Accesses the distributor: where there is no register, as Linux does, by doing nothing. `find` is the place of the virtual CPU with an affinity.
@@ -141,7 +141,7 @@ pub fn redistributor(private: &Private, shared: &Shared, identity: Identity, wor
 
 /// Reads or sets the lines of the 32 interrupts from `first` on: SGIs and interrupts that are not there have none.
 pub fn lines(shared: &Shared, private: &Private, first: u32, write: Option<u32>) -> Answer {
-    if first % 32 != 0 {
+    if !first.is_multiple_of(32) {
         return Err(Refused::Invalid);
     }
     let (bank, mask) = match first / 32 {

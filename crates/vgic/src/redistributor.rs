@@ -100,7 +100,7 @@ pub fn access(private: &Private, shared: &Shared, identity: Identity, access: &A
         };
         return (value, effect);
     }
-    let aligned = access.len >= 4 && access.offset % access.len == 0;
+    let aligned = access.len >= 4 && access.offset.is_multiple_of(access.len);
     let value = match access.offset {
         PROPBASER..PENDBASER if aligned => {
             let register = &shared.properties;

@@ -52,7 +52,7 @@ const STRIDE: u32 = 0x80;
 impl Access {
     /// Whether it is a whole aligned word.
     pub(crate) fn is_word(&self) -> bool {
-        self.len == 4 && self.offset % 4 == 0
+        self.len == 4 && self.offset.is_multiple_of(4)
     }
 
     /// A part of a register of 64 bits that begins at `start`.
@@ -133,7 +133,9 @@ pub(crate) fn access(bank: &Bank, access: &Access, fixed: u32) -> (u64, u32) {
 
 /// Both bits of each of sixteen interrupts' configuration.
 fn spread(interrupts: u32) -> u32 {
-    (0..16).fold(0, |word, at| word | (interrupts >> at & 1) * 3 << (2 * at))
+    (0..16).fold(0, |word, at| {
+        word | ((interrupts >> at & 1) * 3) << (2 * at)
+    })
 }
 
 fn read(bank: &Bank, register: u32) -> u32 {

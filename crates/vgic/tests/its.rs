@@ -1,7 +1,7 @@
 //! An ITS against a simple model, with damaged commands, and through its tables.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map};
 
 use affinity::Affinity;
 use vgic::its::{Index, Injector, Its, Lost, Machine, Translation, save_pending};
@@ -153,7 +153,7 @@ fn mapd(device: u64, bits: u64, valid: bool) -> [u64; 4] {
     [
         device << 32 | 8,
         bits - 1,
-        u64::from(valid) << 63 | EVENTS + device * 0x1000,
+        (u64::from(valid) << 63) | (EVENTS + device * 0x1000),
         0,
     ]
 }
@@ -272,10 +272,8 @@ fn tables_go_into_memory_and_come_back() {
     for collection in 0..4 {
         unit.run(mapc(collection, 3 - collection, true));
     }
-    let mut lpi = 8192;
-    for (device, event) in [(3, 0), (3, 2), (3, 255), (90, 17)] {
+    for (lpi, (device, event)) in (8192..).zip([(3, 0), (3, 2), (3, 255), (90, 17)]) {
         unit.run(mapti(device, event, lpi, lpi % 4));
-        lpi += 1;
     }
     let sorted = |unit: &Unit| {
         let mut all: Vec<_> = unit.injector.index.all().collect();
@@ -342,10 +340,10 @@ fn commands_do_what_a_model_does() {
             }
             2 | 3 => {
                 unit.run(mapti(device, event, lpi, collection));
-                if !events.contains_key(&(device, event)) {
+                if let btree_map::Entry::Vacant(free) = events.entry((device, event)) {
                     collections.entry(collection).or_insert(None);
                     if devices.get(&device).is_some_and(|bits| event >> bits == 0) {
-                        events.insert((device, event), (lpi, collection));
+                        free.insert((lpi, collection));
                     }
                 }
             }

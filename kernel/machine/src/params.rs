@@ -17,11 +17,11 @@ pub fn line() -> &'static str {
 /// The value of a parameter; empty for one without a value. The last one counts.
 pub fn get(name: &str) -> Option<&'static str> {
     let words = line().split_ascii_whitespace();
-    let values = words.filter_map(|word| match word.split_once('=') {
+    let mut values = words.filter_map(|word| match word.split_once('=') {
         Some((left, value)) => (left == name).then_some(value),
         None => (word == name).then_some(""),
     });
-    values.last()
+    values.next_back()
 }
 
 /// The choice that a parameter names, the first by default. An unknown value ends the kernel with a list of the known ones.

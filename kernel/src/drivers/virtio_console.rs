@@ -52,7 +52,10 @@ impl Console {
 }
 
 static CONSOLE: Mutex<Option<Console>> = Mutex::new(None);
-static INPUT: Mutex<Option<fn(&[u8])>> = Mutex::new(None);
+static INPUT: Mutex<Option<Receiver>> = Mutex::new(None);
+
+/// What takes the bytes that arrive.
+type Receiver = fn(&[u8]);
 
 /// Looks for the device among the virtio devices of the device tree.
 pub fn init() {

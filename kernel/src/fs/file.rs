@@ -311,7 +311,9 @@ impl File {
         if let (Some(claim), Some(writers)) = (flags.claim(), path.inode().writers())
             && let Err(error) = writers.claim(claim)
         {
-            flags.writes_through(&path).map(|mount| mount.end_write());
+            if let Some(mount) = flags.writes_through(&path) {
+                mount.end_write()
+            }
             return Err(error);
         }
         // What fails from here on gives the claim back when it is dropped.

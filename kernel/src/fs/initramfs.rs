@@ -124,7 +124,7 @@ mod tests {
 
     crate::selftest! {
         fn a_damaged_archive_is_no_panic() {
-            let root = super::super::tmpfs::Tmpfs::new(&super::super::tmpfs::Options::unlimited(0o755)).unwrap();
+            let root = super::super::tmpfs::Tmpfs::new_root(&super::super::tmpfs::Options::unlimited(0o755)).unwrap();
             unpack(&root, b"070701garbage");
             unpack(&root, &[b'0'; 300]);
             assert!(root.inode().lookup(&root, b"x").is_err());

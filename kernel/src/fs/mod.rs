@@ -66,7 +66,7 @@ static ROOT: Mutex<Option<Path>> = Mutex::new(None);
 /// Makes the root file system and unpacks the initial archive into it. Called once, before the first program.
 pub fn init(archive: Option<&[u8]>) -> Result<()> {
     epoll::init();
-    let root = tmpfs::Tmpfs::new(&tmpfs::Options::unlimited(0o755))?;
+    let root = tmpfs::Tmpfs::new_root(&tmpfs::Options::unlimited(0o755))?;
     *ROOT.lock() = Some(mount::init(root.clone())?);
     initramfs::prepare(&root)?;
     if let Some(archive) = archive {

@@ -168,7 +168,7 @@ impl WaitSource {
         while let Some((number, watcher)) = next(from) {
             from = number + 1;
             let (exclusive, sparing) = (watcher.is_exclusive(), watcher.is_sparing());
-            if !(idle && sparing) && !(exclusive && one_woken) {
+            if !(idle && sparing || exclusive && one_woken) {
                 let told = watcher.changed();
                 one_woken |= told && exclusive;
                 if let Some(lacked) = lacked.filter(|_| told && sparing) {

@@ -32,7 +32,7 @@ fn symlink(directory: &Arc<Entry>, name: &str, target: &str) {
 
 /// A tree with `/a/b/file`, and a context in it.
 fn tree() -> (Arc<FsContext>, Arc<Entry>, Arc<Entry>) {
-    let root = Tmpfs::new(&Options::unlimited(0o755)).unwrap();
+    let root = Tmpfs::new_root(&Options::unlimited(0o755)).unwrap();
     let b = make(&make(&root, "a", S_IFDIR | 0o755), "b", S_IFDIR | 0o755);
     let file = make(&b, "file", S_IFREG | 0o644);
     let root = mount::init(root).unwrap();
@@ -202,7 +202,7 @@ selftest! {
 
 selftest! {
     fn tmpfs_lists_what_stays_while_others_go() {
-        let root = Tmpfs::new(&Options::unlimited(0o755)).unwrap();
+        let root = Tmpfs::new_root(&Options::unlimited(0o755)).unwrap();
         for name in ["one", "two", "three", "four"] {
             make(&root, name, S_IFREG);
         }

@@ -129,7 +129,7 @@ impl Machine {
 
 /// Lets others run now and then, in a loop over a log's words.
 fn pause(at: usize) {
-    if at % 4096 == 0 {
+    if at.is_multiple_of(4096) {
         sched::cond_resched();
     }
 }

@@ -124,7 +124,7 @@ impl Machine {
     ) -> Result<bool> {
         let whole = slot.around(page, block::SIZE as u64);
         let monitors = slot.monitors(whole.start);
-        if whole.end - whole.start != block::SIZE as u64 || monitors % block::SIZE != 0 {
+        if whole.end - whole.start != block::SIZE as u64 || !monitors.is_multiple_of(block::SIZE) {
             return Ok(false);
         }
         match space.block(monitors) {

@@ -98,7 +98,7 @@ fn place(guest: &mut Guest, id: u64) -> Option<&mut u64> {
         let key = keys.and_then(|keys| keys.by_encoding(name));
         return key.or_else(|| guest.system.by_encoding(name));
     }
-    if id & !0xffff != ARM64 | U64 | CORE || number % 2 != 0 {
+    if id & !0xffff != ARM64 | U64 | CORE || !number.is_multiple_of(2) {
         return None;
     }
     let system = |name: Name| System::ENCODINGS[name as usize];
@@ -239,7 +239,7 @@ fn names(guest: &Guest) -> impl Iterator<Item = u64> + use<'_> {
         .map(|at| ARM64 | U64 | CORE | at);
     let has_sve = guest.sve.is_some();
     let vectors =
-        (0..if has_sve { 0 } else { 32 }).map(|at| ARM64 | U128 | CORE | word::V + 4 * at);
+        (0..if has_sve { 0 } else { 32 }).map(|at| ARM64 | U128 | CORE | (word::V + 4 * at));
     let controls = [word::FPSR, word::FPCR].map(|at| ARM64 | U32 | CORE | at);
     let keys = guest.keys.iter().flat_map(|_| Keys::ENCODINGS);
     let system = System::ENCODINGS

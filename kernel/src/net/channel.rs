@@ -277,7 +277,7 @@ impl Channel {
     }
 
     /// Bytes that wait.
-    pub fn len(&self) -> usize {
+    pub fn waiting_bytes(&self) -> usize {
         let hidden = self.hidden.load(Acquire);
         self.len.load(Acquire).saturating_sub(hidden.into())
     }
@@ -294,12 +294,12 @@ impl Channel {
 
     /// Whether a read finds a byte or a record.
     pub fn has_data(&self) -> bool {
-        !self.is_empty() && (self.is_framed() || self.len() > 0)
+        !self.is_empty() && (self.is_framed() || self.waiting_bytes() > 0)
     }
 
     /// Whether a read finds as many bytes as a reader waits for, or as fit; or a record.
     pub fn has_enough(&self, low_water: usize) -> bool {
-        self.has_data() && (self.is_framed() || self.len() >= low_water.min(self.limit()))
+        self.has_data() && (self.is_framed() || self.waiting_bytes() >= low_water.min(self.limit()))
     }
 
     /// Length of the first record; of everything when there are no records.
@@ -552,7 +552,8 @@ impl Channel {
         if len > self.limit() {
             return Err(Errno::EMSGSIZE);
         }
-        let fits = || self.records() < most && self.has_room() && MAX_LIMIT - self.len() >= len;
+        let fits =
+            || self.records() < most && self.has_room() && MAX_LIMIT - self.waiting_bytes() >= len;
         loop {
             if self.is_ended() {
                 return Err(Errno::EPIPE);

@@ -17,7 +17,7 @@ const TCP: u32 = IPPROTO_TCP as u32;
 const UDP: u32 = IPPROTO_UDP as u32;
 const UDP_LITE: u32 = IPPROTO_UDPLITE as u32;
 const ICMP: u32 = IPPROTO_ICMP as u32;
-const ICMP_V6: u32 = IPPROTO_ICMPV6 as u32;
+const ICMP_V6: u32 = IPPROTO_ICMPV6;
 /// States of a connection; the last is that there is none.
 const ESTABLISHED: u8 = 1;
 const CLOSE_WAIT: u8 = 8;

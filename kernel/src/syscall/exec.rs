@@ -85,7 +85,7 @@ fn request<L: Layout>(
     let room = (rlimit(RLIMIT_STACK) / 4).clamp(LEAST_ROOM, MOST_ROOM);
     let mut arguments = read::<L>(arguments, room)?;
     let environment = read::<L>(environment, room.saturating_sub(arguments.size()))?;
-    if arguments.len() == 0 {
+    if arguments.count() == 0 {
         // Programs count on a name.
         arguments.push(b"")?;
     }

@@ -63,7 +63,9 @@ pub fn shmat(number: i32, address: usize, flags: u32) -> Result<usize> {
     let place = match address {
         0 if flags & SHM_REMAP != 0 => return Err(Errno::EINVAL),
         0 => Place::Hint(0),
-        _ if address % PAGE_SIZE != 0 && flags & SHM_RND == 0 => return Err(Errno::EINVAL),
+        _ if !address.is_multiple_of(PAGE_SIZE) && flags & SHM_RND == 0 => {
+            return Err(Errno::EINVAL);
+        }
         _ => match address / PAGE_SIZE * PAGE_SIZE {
             0 if flags & SHM_REMAP != 0 => return Err(Errno::EINVAL),
             start if flags & SHM_REMAP != 0 => Place::Fixed(start),

@@ -35,14 +35,14 @@ const CHUNK: usize = 256;
 fn pages(start: usize, len: usize) -> Result<Range<usize>> {
     let end = start.checked_add(len).filter(|&end| end <= user_end());
     match end {
-        Some(end) if start % PAGE_SIZE == 0 => Ok(start..page_up(end)),
+        Some(end) if start.is_multiple_of(PAGE_SIZE) => Ok(start..page_up(end)),
         _ => Err(Errno::EINVAL),
     }
 }
 
 /// As `pages`, but what is no program's address is ENOMEM.
 pub(super) fn pages_or_enomem(start: usize, len: usize) -> Result<Range<usize>> {
-    if start % PAGE_SIZE != 0 {
+    if !start.is_multiple_of(PAGE_SIZE) {
         return Err(Errno::EINVAL);
     }
     pages(start, len).map_err(|_| Errno::ENOMEM)
@@ -107,7 +107,7 @@ pub fn mmap(
     fd: i32,
     offset: usize,
 ) -> Result<usize> {
-    if offset % PAGE_SIZE != 0 {
+    if !offset.is_multiple_of(PAGE_SIZE) {
         return Err(Errno::EINVAL);
     }
     let file = if flags & MAP_ANONYMOUS == 0 {
@@ -405,7 +405,7 @@ pub fn madvise(addr: usize, len: usize, advice: u32) -> Result<usize> {
     let whole = len.checked_next_multiple_of(PAGE_SIZE);
     let end = whole.and_then(|len| addr.checked_add(len));
     let end = end.ok_or(Errno::EINVAL)?;
-    if end > user_end() && addr % PAGE_SIZE == 0 {
+    if end > user_end() && addr.is_multiple_of(PAGE_SIZE) {
         return Err(Errno::ENOMEM);
     }
     let range = pages(addr, len)?;

@@ -44,7 +44,7 @@ pub fn mount(source: usize, target: usize, kind: usize, flags: u32, data: usize)
         MAGIC => flags & 0xffff,
         _ => flags,
     };
-    if flags & MS_NOUSER as u32 != 0 {
+    if flags & MS_NOUSER != 0 {
         return Err(Errno::EINVAL);
     }
     let all = flags & MS_REC != 0;

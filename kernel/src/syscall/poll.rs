@@ -216,7 +216,7 @@ impl Sets {
             if address != 0 {
                 UserSlice::new(address, bytes).copy_in(&mut sets.bytes(set)[..bytes])?;
             }
-            if count % 64 != 0 {
+            if !count.is_multiple_of(64) {
                 sets.words[set * len + len - 1] &= (1 << (count % 64)) - 1;
             }
         }
@@ -279,8 +279,8 @@ pub fn select<L: Layout>(count: usize, addresses: [usize; 3], deadline: Deadline
     wait(&mut watched, deadline)?;
     let mut left = 0;
     for (&fd, watched) in fds.iter().zip(&watched) {
-        for set in 0..3 {
-            if !watched.found.intersects(SET_EVENTS[set]) {
+        for (set, &events) in SET_EVENTS.iter().enumerate() {
+            if !watched.found.intersects(events) {
                 sets.remove(set, fd);
             } else if sets.has(set, fd) {
                 left += 1;

@@ -115,7 +115,7 @@ fn peek_signals(tid: i32, asked: usize, to: usize) -> Result<usize> {
         let Some(info) = info else { break };
         let copied = UserPtr::new(to.wrapping_add(count * size_of::<Info>())).write(&info);
         match copied {
-            Err(error) if count == 0 => return Err(error.into()),
+            Err(error) if count == 0 => return Err(error),
             Err(_) => break,
             Ok(()) => count += 1,
         }

@@ -282,7 +282,7 @@ fn change_mode(entry: &Path, mode: u32) -> Result<usize> {
         permissions,
         ..SetAttr::default()
     })?;
-    inotify::about(&entry, IN_ATTRIB);
+    inotify::about(entry, IN_ATTRIB);
     Ok(0)
 }
 
@@ -325,7 +325,7 @@ fn change_owner(entry: &Path, uid: u32, gid: u32) -> Result<usize> {
         change.permissions = Some(without_set_id(attr.mode & 0o7777));
     }
     entry.inode().set_attr(&change)?;
-    inotify::about(&entry, IN_ATTRIB);
+    inotify::about(entry, IN_ATTRIB);
     Ok(0)
 }
 

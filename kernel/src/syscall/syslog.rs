@@ -86,7 +86,7 @@ pub fn syslog(command: u32, to: usize, len: i32) -> Result<usize> {
             let len = usize::try_from(len).ok().filter(|_| to != 0);
             let to = UserSlice::new(to, len.ok_or(Errno::EINVAL)?);
             return match command {
-                _ if to.len() == 0 => Ok(0),
+                _ if to.is_empty() => Ok(0),
                 READ => read(to),
                 _ => read_all(to, command == READ_CLEAR),
             };

@@ -98,7 +98,7 @@ pub fn register(address: usize, len: usize, signature: u32) -> Result<()> {
         check_same(area, address, len, signature)?;
         return Err(Errno::EBUSY);
     }
-    if len < FIRST || address % ALIGN != 0 {
+    if len < FIRST || !address.is_multiple_of(ALIGN) {
         return Err(Errno::EINVAL);
     }
     if address == 0 || address >= user_end() || len > user_end() - address {

@@ -2,7 +2,7 @@
 
 extern crate alloc;
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, btree_map};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cell::Cell;
@@ -238,8 +238,8 @@ pub fn allocate() -> Result<i32> {
             next = FIRST_AGAIN;
         }
         tree.last = next;
-        if !tree.entries.contains_key(&next) {
-            tree.entries.insert(next, Entry::default());
+        if let btree_map::Entry::Vacant(free) = tree.entries.entry(next) {
+            free.insert(Entry::default());
             return Ok(next);
         }
     }

@@ -301,7 +301,7 @@ unsafe fn requeued() {
         let (word, lock) = (AtomicU32::new(0), AtomicU32::new(0));
         futex(&lock, LOCK_PI, 0, ptr::null());
         let requeue = |value: u32, wakes: u32, to: &AtomicU32| {
-            let moves = 5usize as *const libc::timespec;
+            let moves = ptr::without_provenance(5);
             futex6(&word, CMP_REQUEUE_PI, wakes, moves, to, value)
         };
         tell("requeue, another value", requeue(1, 1, &lock));

@@ -31,7 +31,7 @@ pub fn run() {
             heirs,
             program,
         ] {
-            tell_end("end", in_child(|| part()));
+            tell_end("end", in_child(part));
         }
     }
 }

@@ -290,7 +290,9 @@ unsafe fn not_inverted() {
                     let mut byte = 0u8;
                     libc::read(gate[0], (&raw mut byte).cast(), 1);
                     note('m');
-                    while !DONE.load(SeqCst) {}
+                    while !DONE.load(SeqCst) {
+                        std::hint::spin_loop()
+                    }
                 },
             );
             libc::write(gate[1], c"x".as_ptr().cast(), 1);

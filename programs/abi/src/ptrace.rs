@@ -724,7 +724,7 @@ unsafe fn memory() {
             iov_len: len,
         };
         let (own, other) = (range(words.as_mut_ptr(), 8), range(WORD.as_ptr(), 8));
-        let nothing = range(8 as *mut u64, 8);
+        let nothing = range(ptr::without_provenance_mut(8), 8);
         println!(
             "read {}",
             libc::process_vm_readv(child, &own, 1, &other, 1, 0)

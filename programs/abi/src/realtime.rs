@@ -179,7 +179,9 @@ unsafe fn turns(policy: i32, interrupt: bool) -> &'static str {
         BEFORE.store(false, SeqCst);
         let first = Waiting::new(move || {
             let end = used() + if policy == SCHED_RR { 60_000 } else { 500 };
-            while used() < end && !BEFORE.load(SeqCst) {}
+            while used() < end && !BEFORE.load(SeqCst) {
+                std::hint::spin_loop()
+            }
             DONE.store(true, SeqCst);
         });
         let second = Waiting::new(|| BEFORE.store(!DONE.load(SeqCst), SeqCst));
@@ -311,7 +313,9 @@ unsafe fn shares() {
             let other = Waiting::new(|| RAN.store(true, SeqCst)).with(policy, 0);
             schedule(0, SCHED_FIFO, 50);
             other.go();
-            while !RAN.load(SeqCst) {}
+            while !RAN.load(SeqCst) {
+                std::hint::spin_loop()
+            }
             schedule(0, SCHED_OTHER, 0);
             other.end();
             println!("a thread that never sleeps lets one run that is {what}");

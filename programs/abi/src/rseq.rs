@@ -179,7 +179,11 @@ unsafe fn sections() {
         let done = AtomicBool::new(false);
         thread::scope(|scope| {
             // It is on the same CPU.
-            scope.spawn(|| while !done.load(Relaxed) {});
+            scope.spawn(|| {
+                while !done.load(Relaxed) {
+                    std::hint::spin_loop()
+                }
+            });
             println!("another thread: {}", rseq_loop(section));
             done.store(true, Relaxed);
         });
@@ -216,9 +220,13 @@ unsafe fn barriers() {
         thread::scope(|scope| {
             scope.spawn(|| {
                 flag.store(true, Relaxed);
-                while !seen.load(Relaxed) {}
+                while !seen.load(Relaxed) {
+                    std::hint::spin_loop()
+                }
             });
-            while !flag.load(Relaxed) {}
+            while !flag.load(Relaxed) {
+                std::hint::spin_loop()
+            }
             tell("beside a running thread", barrier(8, 0));
             seen.store(true, Relaxed);
         });

@@ -38,7 +38,7 @@ pub fn run() {
         fast();
         devices();
         netlink_ports();
-        let status = in_child(|| administered());
+        let status = in_child(administered);
         tell_end("a user", status);
         for family in [AF_INET, AF_UNIX] {
             urgent(family);

@@ -281,7 +281,11 @@ unsafe fn processor() {
         // Another thread uses the time that this one sleeps through.
         let stop = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
-            scope.spawn(|| while !stop.load(std::sync::atomic::Ordering::Relaxed) {});
+            scope.spawn(|| {
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    std::hint::spin_loop()
+                }
+            });
             let short = libc::timespec {
                 tv_sec: 0,
                 tv_nsec: 5_000_000,

@@ -101,5 +101,7 @@ fn spin() {
             libc::setitimer(libc::ITIMER_VIRTUAL, &timer, ptr::null_mut()),
         );
     }
-    while !RANG.load(Relaxed) {}
+    while !RANG.load(Relaxed) {
+        std::hint::spin_loop()
+    }
 }

@@ -109,10 +109,7 @@ unsafe fn name(
     if result != 0 {
         return tell(what, result);
     }
-    let path: Vec<u8> = address.sun_path[..(length as usize).saturating_sub(2)]
-        .iter()
-        .map(|&byte| byte as u8)
-        .collect();
+    let path: Vec<u8> = address.sun_path[..(length as usize).saturating_sub(2)].to_vec();
     println!("{what}: {length} {:?}", String::from_utf8_lossy(&path));
 }
 

@@ -70,11 +70,21 @@ fn exec_self() {
 
 fn controlled() {
     get_control();
-    for argument in [0, OFF, ON, 3, 3 * NEXT, 32, INHERIT, INHERIT | ON * NEXT, 0] {
+    for argument in [
+        0,
+        OFF,
+        ON,
+        3,
+        3 * NEXT,
+        32,
+        INHERIT,
+        INHERIT | (ON * NEXT),
+        0,
+    ] {
         set_control(argument);
         get_control();
     }
-    for argument in [OFF * NEXT, OFF * NEXT | INHERIT] {
+    for argument in [OFF * NEXT, (OFF * NEXT) | INHERIT] {
         let status = in_child(|| {
             set_control(argument);
             // SAFETY: asks for a length.
@@ -118,7 +128,7 @@ impl Image {
         fill(&mut image.bytes, seed);
         let seed = seed as usize;
         // Elements of 8 to 64 bits, in one register or two.
-        image.control = [1 + seed % 2, seed % 4 << 3 | seed / 4 % 2, seed % 8];
+        image.control = [1 + seed % 2, ((seed % 4) << 3) | (seed / 4 % 2), seed % 8];
         image
     }
 }

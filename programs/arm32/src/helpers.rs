@@ -70,7 +70,7 @@ pub fn run() {
             );
             println!(
                 "made: {}",
-                mem::transmute::<_, extern "C" fn() -> i32>(code)()
+                mem::transmute::<*mut u32, extern "C" fn() -> i32>(code)()
             );
         }
         tell(

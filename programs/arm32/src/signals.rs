@@ -93,7 +93,7 @@ extern "C" fn arm_info(signal: c_int, info: *mut siginfo_t, context: *mut c_void
         let told = (*info).si_signo == signal && (*info).si_code == libc::SI_TKILL && own;
         let mode = (*context.cast::<ucontext_t>()).uc_mcontext.arm_cpsr & 0x1f;
         SEEN.store(
-            200 + signal as u32 + 1000 * u32::from(told) + 0x10000 * mode as u32,
+            200 + signal as u32 + 1000 * u32::from(told) + 0x10000 * mode,
             Relaxed,
         );
     }

@@ -86,8 +86,8 @@ fn disturb(vm: &OwnedFd, memory: &Memory, random: &mut Random) {
 fn line(vm: &OwnedFd, random: &mut Random) {
     let number = match random.below(4) {
         0 => random.edge() as u32,
-        1 => 2 << 24 | (random.below(2) as u32) << 16 | 16 + random.below(16) as u32,
-        _ => 1 << 24 | 32 + random.below(224) as u32,
+        1 => 2 << 24 | (random.below(2) as u32) << 16 | (16 + random.below(16) as u32),
+        _ => (1 << 24) | (32 + random.below(224) as u32),
     };
     let request = [number, random.below(2) as u32];
     call(vm.as_raw_fd(), 0x4008_ae61, request.as_ptr() as u64);

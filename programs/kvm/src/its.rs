@@ -236,9 +236,9 @@ impl Bench {
             self.register(at, 0x7fff_ffff_ffff_ffff);
             self.register(at, 0);
         }
-        self.register(0x80, VALID | MEMORY + QUEUE | 15);
-        self.register(0x100, VALID | MEMORY + DEVICES);
-        self.register(0x108, VALID | MEMORY + COLLECTIONS);
+        self.register(0x80, VALID | (MEMORY + QUEUE) | 15);
+        self.register(0x100, VALID | (MEMORY + DEVICES));
+        self.register(0x108, VALID | (MEMORY + COLLECTIONS));
         self.register(0x88, 0x10_0000);
         self.register(0x90, 0x40);
         self.register(0x90, 0);
@@ -276,7 +276,10 @@ impl Bench {
     }
 
     fn messages(&mut self) {
-        for (at, value) in [(0x70, MEMORY + PROPERTIES | 15), (0x78, MEMORY + PENDINGS)] {
+        for (at, value) in [
+            (0x70, (MEMORY + PROPERTIES) | 15),
+            (0x78, MEMORY + PENDINGS),
+        ] {
             for cpu in [0, 1 << 32] {
                 let shift = if at == 0x78 { cpu >> 16 } else { 0 };
                 let done = set(&self.controller, REDISTRIBUTOR, cpu | at, value + shift);
@@ -296,7 +299,7 @@ impl Bench {
         println!("without a device: {}", signal(&self.vm, DOORBELL, 0, 3, 1));
         println!("another flag: {}", signal(&self.vm, DOORBELL, 3, 3, 1));
         self.send(3, 1);
-        self.run("a device", [3 << 32 | 8, 3, VALID | MEMORY + EVENTS, 0]);
+        self.run("a device", [3 << 32 | 8, 3, VALID | (MEMORY + EVENTS), 0]);
         self.run("an event", [3 << 32 | 0xa, 8193 << 32 | 1, 5, 0]);
         self.run("an event too far", [3 << 32 | 0xa, 8194 << 32 | 16, 5, 0]);
         self.run("an LPI too low", [3 << 32 | 0xa, 8191 << 32 | 2, 5, 0]);
@@ -336,7 +339,7 @@ impl Bench {
         self.run("a nonsense", [0x77, u64::MAX, u64::MAX, u64::MAX]);
         self.run(
             "a device too far",
-            [0x2_0000 << 32 | 8, 3, VALID | MEMORY + EVENTS, 0],
+            [0x2_0000 << 32 | 8, 3, VALID | (MEMORY + EVENTS), 0],
         );
     }
 
@@ -355,7 +358,7 @@ impl Bench {
         self.run("a second event", [3 << 32 | 0xa, 8200 << 32 | 9, 6, 0]);
         self.run(
             "a second device",
-            [70 << 32 | 8, 0, VALID | MEMORY + EVENTS + 0x1000, 0],
+            [70 << 32 | 8, 0, VALID | (MEMORY + EVENTS + 0x1000), 0],
         );
         self.run("an event of it", [70 << 32 | 0xb, 0, 5, 0]);
         self.run("one of it", [70 << 32 | 0xa, 8201 << 32, 5, 0]);

@@ -109,7 +109,7 @@ fn interrupt(vm: &VmFd, at: u64) {
     let (fd, gsi) = (eventfd(), (at % 64) as u32);
     assert_eq!(irqfd(vm, &fd, gsi, 0), "0");
     host::signal(&fd);
-    if at % 2 == 0 {
+    if at.is_multiple_of(2) {
         assert_eq!(irqfd(vm, &fd, gsi, IRQFD_END), "0");
     }
 }

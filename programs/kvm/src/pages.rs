@@ -49,7 +49,7 @@ pub fn tell(kvm: &Kvm) {
 fn command(vcpu: &mut VcpuFd, what: u64, address: u64, value: u64) -> String {
     let pair = [(0, what), (1, address), (2, value)];
     for (register, value) in pair {
-        host::set(vcpu, host::X0 | register * 2, value).expect("a register");
+        host::set(vcpu, host::X0 | (register * 2), value).expect("a register");
     }
     match vcpu.run() {
         Ok(VcpuExit::MmioWrite(_, data)) if what == READ => {

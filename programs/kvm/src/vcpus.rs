@@ -128,7 +128,7 @@ fn ask(vcpu: &mut VcpuFd, function: u64, arguments: [u64; 3]) -> [u64; 4] {
     set(vcpu, host::PC, MEMORY).expect("pc");
     set(vcpu, host::X0, function).expect("x0");
     for (at, value) in (1..).zip(arguments) {
-        set(vcpu, host::X0 | at * 2, value).expect("an argument");
+        set(vcpu, host::X0 | (at * 2), value).expect("an argument");
     }
     let mut answers = [0; 4];
     for answer in &mut answers {
@@ -191,7 +191,11 @@ fn stolen(vcpu: &mut VcpuFd, base: *mut u8) {
     let begun = run_delay();
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
-        scope.spawn(|| while !done.load(SeqCst) {});
+        scope.spawn(|| {
+            while !done.load(SeqCst) {
+                std::hint::spin_loop()
+            }
+        });
         while run_delay() < begun + 20_000_000 {}
         done.store(true, SeqCst);
     });
@@ -315,7 +319,7 @@ fn turns(kvm: &Kvm) {
 /// One CPU makes another's interrupts pending and active, and not, while that runs.
 fn others(kvm: &Kvm) {
     let (vm, _base) = machine(kvm, code!(vcpus_start, vcpus_end));
-    assert!(LEN > 0x10000);
+    const { assert!(LEN > 0x10000) };
     let mut first = vm.create_vcpu(0).expect("a vCPU");
     let mut second = vm.create_vcpu(1).expect("a vCPU");
     let _controller = host::controller(&vm, 2);

@@ -20,7 +20,7 @@ const AFFINITY: u64 = 0xff_00ff_ffff;
 /// A core register, by its offset in `kvm_regs`, which KVM counts in words of 32 bits.
 const fn core_register(offset: usize) -> u64 {
     let offset = std::mem::offset_of!(kvm_regs, regs) + offset;
-    KVM_REG_ARM64 | KVM_REG_SIZE_U64 | KVM_REG_ARM_CORE as u64 | offset as u64 / 4
+    KVM_REG_ARM64 | KVM_REG_SIZE_U64 | KVM_REG_ARM_CORE as u64 | (offset as u64 / 4)
 }
 
 /// Optional features of a virtual CPU: the capability that reports each, and its feature number.

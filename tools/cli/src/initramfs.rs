@@ -125,9 +125,7 @@ impl<'a> Initramfs<'a> {
             at += slash + 1;
         }
         if !path.is_empty() {
-            self.nodes
-                .entry(path.into())
-                .or_insert(Node::Directory(0o755));
+            self.nodes.entry(path).or_insert(Node::Directory(0o755));
         }
     }
 

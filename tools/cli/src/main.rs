@@ -51,16 +51,12 @@ fn main() -> ExitCode {
 }
 
 fn dispatch(options: Options) -> anyhow::Result<u8> {
-    let mut project = project::Project::open(options.offline)?;
+    let project = project::Project::open(options.offline)?;
     match options.command {
         Command::Run(options) => run::run(&project, &options),
         Command::Shell(options) => run::shell(&project, &options),
-        Command::Test(options) => {
-            if options.debug {
-                project.kernel_profile = "checked";
-            }
-            test::test(&project, &options)
-        }
+        Command::Test(options) if options.debug => test::test(&project.checked(), &options),
+        Command::Test(options) => test::test(&project, &options),
         Command::Bench(options) => bench::bench(&project, &options),
         Command::Compare(options) => bench::compare(&project, &options),
         Command::Inspect(options) => bench::inspect(&project, &options),

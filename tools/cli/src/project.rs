@@ -13,7 +13,11 @@ use anyhow::{Context, Result, bail};
 /// A tool that runs longer than this gets a line that says what is going on.
 const QUIET: Duration = Duration::from_millis(700);
 
+/// The profile of a kernel that checks its assertions.
+const CHECKED: &str = "checked";
+
 /// The checkout that the command belongs to.
+#[derive(Clone)]
 pub struct Project {
     /// Its root.
     pub root: PathBuf,
@@ -47,6 +51,14 @@ impl Project {
             offline,
             kernel_profile: "kernel",
         })
+    }
+
+    /// The same with a kernel that checks its assertions.
+    pub fn checked(&self) -> Self {
+        Self {
+            kernel_profile: CHECKED,
+            ..self.clone()
+        }
     }
 
     /// Waits until no other `stile` is filling the cache; until the file is dropped none can.

@@ -199,7 +199,7 @@ impl Its {
 
     /// A guest's access to a register. Returns the value read.
     pub fn access(&mut self, injector: &Injector, machine: &impl Machine, access: &Access) -> u64 {
-        let aligned = access.len >= 4 && access.offset % access.len == 0;
+        let aligned = access.len >= 4 && access.offset.is_multiple_of(access.len);
         let start = access.offset & !7;
         if !aligned || access.offset >= FRAME {
             return 0;
@@ -228,7 +228,7 @@ impl Its {
     pub fn has(offset: u64) -> Result<(), Refused> {
         // 64-bit registers are only accessed whole.
         let wide = (u64::from(TYPER)..u64::from(IDENTIFICATION)).contains(&offset);
-        if offset % if wide { 8 } else { 4 } != 0 {
+        if !offset.is_multiple_of(if wide { 8 } else { 4 }) {
             return Err(Refused::Invalid);
         }
         let there = offset < u64::from(FRAME)

@@ -30,9 +30,8 @@ impl From<Passed> for Unsaved {
     }
 }
 
-/// How far the next entry of a table may be said to be.
+/// How far ahead the next entry of a device table may be said to be.
 const DEVICE_STEP: u16 = (1 << 14) - 1;
-const EVENT_STEP: u16 = u16::MAX;
 
 impl Its {
     /// Writes all tables.
@@ -194,7 +193,7 @@ fn save_events(
 ) -> Result<(), Unsaved> {
     for (at, known) in events.iter().enumerate() {
         let next = events.get(at + 1);
-        let step = next.map_or(0, |next| (next.event - known.event).min(EVENT_STEP));
+        let step = next.map_or(0, |next| next.event - known.event);
         let value =
             u64::from(step) << 48 | u64::from(known.lpi) << 16 | u64::from(known.collection);
         put(

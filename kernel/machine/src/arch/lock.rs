@@ -45,10 +45,6 @@ impl Word {
 // SAFETY: who exchanges 0 for anything else holds the lock, alone until 0 is stored; the acquire sees what the release ordered
 // before.
 unsafe impl RawMutex for Word {
-    #[expect(
-        clippy::declare_interior_mutable_const,
-        reason = "each lock is made from it"
-    )]
     const INIT: Self = Word(AtomicUsize::new(0));
 
     type GuardMarker = GuardSend;

@@ -46,7 +46,7 @@ impl Registers {
     /// tell a hypervisor what it needs to know to answer in the device's place.
     fn register<T>(self, offset: usize) -> UniqueMmioPointer<'static, T> {
         assert!(
-            offset % size_of::<T>() == 0 && offset + size_of::<T>() <= self.len,
+            offset.is_multiple_of(size_of::<T>()) && offset + size_of::<T>() <= self.len,
             "a register outside its device"
         );
         let address = NonNull::new((self.base + offset) as *mut T).expect("a mapped device");

@@ -36,7 +36,7 @@ pub fn ns_by_tick() -> u64 {
 /// A duration in nanoseconds.
 #[inline]
 pub fn ticks_to_ns(ticks: u64) -> u64 {
-    (u128::from(ticks) * u128::from(ns_by_tick()) >> 32) as u64
+    ((u128::from(ticks) * u128::from(ns_by_tick())) >> 32) as u64
 }
 
 /// A duration in ticks, rounded up.

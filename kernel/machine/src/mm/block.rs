@@ -303,7 +303,7 @@ impl Space {
     #[cold]
     #[inline(never)]
     fn split_edge(&self, context: &Context, edge: usize) {
-        if edge % SIZE != 0 {
+        if !edge.is_multiple_of(SIZE) {
             self.split_each(context, edge..edge + 1);
         }
     }

@@ -165,7 +165,7 @@ impl Space {
 
     #[inline]
     pub(super) fn find_free(&mut self, len: usize) -> Result<usize> {
-        let usual = self.mmap_bottom.is_none() && len % block::SIZE != 0;
+        let usual = self.mmap_bottom.is_none() && !len.is_multiple_of(block::SIZE);
         let window = USER_START..self.mmap_top;
         if usual && let Some(start) = self.areas.find_free(window, len, PAGE_SIZE) {
             return Ok(start);

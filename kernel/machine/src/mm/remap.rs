@@ -86,7 +86,7 @@ impl Space {
             .checked_add(len)
             .filter(|&end| end <= self.end && start >= USER_START);
         let end = end.ok_or(Errno::EINVAL)?;
-        if start % PAGE_SIZE != 0 || start < old.end && old.start < end {
+        if !start.is_multiple_of(PAGE_SIZE) || start < old.end && old.start < end {
             return Err(Errno::EINVAL);
         }
         self.place(context, Place::Fixed(start), len)

@@ -190,6 +190,11 @@ impl UserSlice {
         self.len
     }
 
+    /// Whether there is no byte.
+    pub const fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
     /// Without the first `count` bytes.
     pub fn skip(self, count: usize) -> Self {
         let count = count.min(self.len);

@@ -49,10 +49,9 @@ pub fn wait(context: &Used, wanted: Lock) -> Result<()> {
     };
     let is_over = || !is_blocked(context, &wanted, blocker);
     let waited = context.changed.wait(is_over);
-    let gone = WAITING
+    WAITING
         .lock()
         .take(&wanted.owner, |one| one.number == number);
-    drop(gone);
     waited
 }
 

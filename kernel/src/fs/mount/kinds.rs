@@ -40,8 +40,8 @@ impl Super {
         let kind = kinds.find(|kind| kind.as_bytes() == name);
         let kind = kind.ok_or(Errno::ENODEV)?;
         let root = match kind {
-            "tmpfs" => Tmpfs::new(&Options::parse(options)?)?,
-            "ramfs" => Tmpfs::new(&Options::unlimited(0o755))?,
+            "tmpfs" => Tmpfs::new_root(&Options::parse(options)?)?,
+            "ramfs" => Tmpfs::new_root(&Options::unlimited(0o755))?,
             "devtmpfs" => return dev(),
             "devpts" => tty::devpts()?,
             "proc" => proc::root()?,
@@ -101,7 +101,7 @@ fn dev() -> Result<Arc<Super>> {
     if let Some(fs) = known {
         return Ok(fs);
     }
-    let root = Tmpfs::new(&Options::unlimited(0o755))?;
+    let root = Tmpfs::new_root(&Options::unlimited(0o755))?;
     let node = tmpfs::node_of(&root).ok_or(Errno::EINVAL)?;
     let hypervisor = device::has_hypervisor().then_some(device::HYPERVISOR);
     for (name, major, minor, permissions) in device::NODES.into_iter().chain(hypervisor) {

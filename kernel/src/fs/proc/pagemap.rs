@@ -40,7 +40,7 @@ impl FileOps for Map {
         let Some(space) = self.space.upgrade() else {
             return Ok(0);
         };
-        if position as usize % WORD != 0 || to.left() % WORD != 0 {
+        if !(position as usize).is_multiple_of(WORD) || !to.left().is_multiple_of(WORD) {
             return Err(Errno::EINVAL);
         }
         let mut page = position as usize / WORD;

@@ -133,7 +133,7 @@ fn softirqs(text: &mut Text) {
 fn loadavg(text: &mut Text) {
     let (running, all) = (queue::runnable(), queue::threads());
     for load in load::averages() {
-        let hundredths = load * 100 >> load::SHIFT;
+        let hundredths = (load * 100) >> load::SHIFT;
         put!(text, "{}.{:02} ", hundredths / 100, hundredths % 100);
     }
     put!(text, "{running}/{all} {}\n", tree::last());

@@ -55,7 +55,7 @@ impl Tmpfs {
     }
 
     /// A new file system whose only directory is its root.
-    pub fn new(options: &Options) -> Result<Arc<Entry>> {
+    pub fn new_root(options: &Options) -> Result<Arc<Entry>> {
         let permissions = options.permissions.unwrap_or(0o1777);
         let fs = Self::empty(options)?;
         let root = Node::new(fs, S_IFDIR | permissions, 0, options.owner)?;

@@ -177,13 +177,9 @@ impl Node {
             _ => -links_of(source),
         });
         target.touched(gained);
-        for moved in [
-            Some(source),
-            occupant.filter(|_| replace == Replace::Exchange),
-        ] {
-            if let Some(moved) = moved {
-                self.sibling(moved.inode())?.linked(0);
-            }
+        let exchanged = occupant.filter(|_| replace == Replace::Exchange);
+        for moved in [Some(source), exchanged].into_iter().flatten() {
+            self.sibling(moved.inode())?.linked(0);
         }
         Ok(())
     }

@@ -137,7 +137,7 @@ fn set(machine: &Machine, vgic: &Vgic, wanted: &DeviceAttribute) -> Result<usize
         }
         (attribute::INTERRUPTS, _) => {
             let value: u32 = UserPtr::new(address).read()?;
-            if !INTERRUPTS.contains(&value) || value % 32 != 0 {
+            if !INTERRUPTS.contains(&value) || !value.is_multiple_of(32) {
                 return Err(Errno::EINVAL);
             }
             let mut setup = vgic.setup.lock();
@@ -234,7 +234,7 @@ impl Setup {
     /// Whether a frame may be in a place.
     pub fn check(&self, base: u64, len: u64) -> Result<()> {
         let end = base.checked_add(len).ok_or(Errno::EINVAL)?;
-        if base % ALIGNMENT != 0 {
+        if !base.is_multiple_of(ALIGNMENT) {
             return Err(Errno::EINVAL);
         }
         if base >= self.limit || end > self.limit {

@@ -34,7 +34,7 @@ pub fn new(domain: u32, kind: u32, protocol: u32) -> Result<Arc<dyn Socket>> {
     const TCP: u32 = IPPROTO_TCP as u32;
     const UDP: u32 = IPPROTO_UDP as u32;
     const ICMP: u32 = IPPROTO_ICMP as u32;
-    const ICMP_V6: u32 = IPPROTO_ICMPV6 as u32;
+    const ICMP_V6: u32 = IPPROTO_ICMPV6;
     const UDP_LITE: u32 = IPPROTO_UDPLITE as u32;
     if protocol as usize >= raw::PROTOCOLS {
         return Err(Errno::EINVAL);

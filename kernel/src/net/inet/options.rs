@@ -147,9 +147,9 @@ const KEPT: [(u32, u32, i32, Rule); 75] = [
 const OTHERS: [(u32, u32); 5] = [
     (IP, IP_MTU),
     (IPV6, IPV6_MTU),
-    (IPV6, IPV6_V6ONLY as u32),
-    (TCP, TCP_INFO as u32),
-    (TCP, TCP_CONGESTION as u32),
+    (IPV6, IPV6_V6ONLY),
+    (TCP, TCP_INFO),
+    (TCP, TCP_CONGESTION),
 ];
 
 /// Whether exactly those options of a level are handled that the document says there are.
@@ -342,14 +342,14 @@ impl Options {
         name: u32,
         value: &[u8],
     ) -> Result<()> {
-        if (level, name) == (SOL_IPV6, IPV6_V6ONLY as u32) && base.domain == AF_INET6 {
+        if (level, name) == (SOL_IPV6, IPV6_V6ONLY) && base.domain == AF_INET6 {
             if place.local().is_some() {
                 return Err(Errno::EINVAL);
             }
             place.only_v6.store(number(value)? != 0, Release);
             return Ok(());
         }
-        if (level, name) == (SOL_TCP, TCP_CONGESTION as u32) {
+        if (level, name) == (SOL_TCP, TCP_CONGESTION) {
             let known = value.starts_with(b"cubic") || value.starts_with(b"reno");
             return if known { Ok(()) } else { Err(Errno::ENOENT) };
         }
@@ -374,7 +374,7 @@ impl Options {
         name: u32,
         state: u8,
     ) -> Result<Vec<u8>> {
-        if (level, name) == (SOL_IPV6, IPV6_V6ONLY as u32) && base.domain == AF_INET6 {
+        if (level, name) == (SOL_IPV6, IPV6_V6ONLY) && base.domain == AF_INET6 {
             return bytes(u32::from(place.only_v6.load(Acquire)));
         }
         let connected = state == ESTABLISHED;
@@ -388,13 +388,13 @@ impl Options {
             _ => {}
         }
         if level == SOL_TCP && base.protocol == TCP {
-            if name == TCP_INFO as u32 {
+            if name == TCP_INFO {
                 return bytes(info(state));
             }
             if name == MAXSEG && self.value(TCP, MAXSEG) == 0 {
                 return bytes(FIRST_SEGMENT);
             }
-            if name == TCP_CONGESTION as u32 {
+            if name == TCP_CONGESTION {
                 return bytes(*b"cubic\0\0\0\0\0\0\0\0\0\0\0");
             }
         }

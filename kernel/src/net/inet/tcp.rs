@@ -407,7 +407,7 @@ impl Socket for Tcp {
         if self.options.is_on(TCP, INQ)
             && let Some(link) = self.link()
         {
-            let left = link.incoming.len();
+            let left = link.incoming.waiting_bytes();
             let told = left.max(link.reads_no_more().into());
             control.put(TCP, INQ, (told as u32).as_bytes())?;
         }
@@ -472,7 +472,7 @@ impl Socket for Tcp {
             return Err(Errno::EINVAL);
         }
         Ok(self.link().map_or((0, 0), |link| {
-            (link.incoming.first_len(), link.outgoing.len())
+            (link.incoming.first_len(), link.outgoing.waiting_bytes())
         }))
     }
 

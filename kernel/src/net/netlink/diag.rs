@@ -164,14 +164,14 @@ fn put_inet(answer: &mut Answer, socket: &dyn Socket, shown: u32) {
     if base.kind == STREAM {
         let tcp = |name| socket.option(SOL_TCP, name).unwrap_or_default();
         if asked(INFO) {
-            answer.attribute(INFO, &tcp(TCP_INFO as u32));
+            answer.attribute(INFO, &tcp(TCP_INFO));
         }
         if asked(CONGESTION) {
             answer.attribute(CONGESTION, b"cubic\0");
         }
     }
     if base.domain == AF_INET6 {
-        let only = socket.option(SOL_IPV6, IPV6_V6ONLY as u32);
+        let only = socket.option(SOL_IPV6, IPV6_V6ONLY);
         answer.attribute(
             V6_ONLY,
             &[only.is_ok_and(|value| value.first() == Some(&1)).into()],

@@ -155,7 +155,7 @@ impl Answer {
     }
 
     /// RTA_SRC, and its bits in `struct rtmsg`.
-    fn from_any(&mut self) {
+    fn put_any_source(&mut self) {
         self.fixed()[2] = 128;
         self.attribute(2, &[0; 16]);
     }
@@ -184,7 +184,7 @@ impl Answer {
                 let which = [AF_INET6 as u8, 128, TO_LOCAL, UNIVERSE];
                 self.route(which, &ip.octets(), 0, 0);
                 // From any address, which has 128 bits too.
-                self.from_any();
+                self.put_any_source();
                 self.attribute(7, &ip.octets());
                 self.put_metric();
             }

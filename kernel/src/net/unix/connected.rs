@@ -350,7 +350,7 @@ impl Socket for Connected {
             return Err(Errno::EINVAL);
         }
         Ok(self.link.get().map_or((0, 0), |link| {
-            (link.incoming.first_len(), link.outgoing.len())
+            (link.incoming.first_len(), link.outgoing.waiting_bytes())
         }))
     }
 

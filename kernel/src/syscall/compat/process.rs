@@ -79,7 +79,11 @@ pub fn sysinfo(to: usize) -> Result<usize> {
     let page = crate::mm::PAGE_SIZE;
     let frames = [frame::total(), frame::free_count()];
     // Memory that 32 bits cannot count is told in pages.
-    let unit = if frames[0] * page >> 32 == 0 { 1 } else { page };
+    let unit = if (frames[0] * page) >> 32 == 0 {
+        1
+    } else {
+        page
+    };
     UserPtr::new(to).write(&SystemInformation {
         uptime: (clock::monotonic_ns() / SECOND) as u32,
         loads: load::averages().map(|load| (load << (16 - load::SHIFT)) as u32),

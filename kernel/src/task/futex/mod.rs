@@ -50,7 +50,7 @@ struct Key {
 impl Key {
     /// The key of the word at `address`; `shared`: other processes may have it too.
     fn of(address: usize, shared: bool) -> Result<Key> {
-        if address % 4 != 0 {
+        if !address.is_multiple_of(4) {
             return Err(Errno::EINVAL);
         }
         if address >= crate::arch::user_end() {

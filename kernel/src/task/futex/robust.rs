@@ -69,7 +69,7 @@ impl Held {
 
     fn release(&self, tid: i32, pending: bool) -> Result<()> {
         let address = self.address;
-        if address % 4 != 0 {
+        if !address.is_multiple_of(4) {
             return Err(Errno::EINVAL);
         }
         loop {

@@ -65,7 +65,7 @@ unsafe fn try_map(what: &str, len: usize, rights: i32, flags: i32) {
 unsafe fn requests(len: usize) {
     unsafe {
         try_map("private", len, BOTH, MAP_PRIVATE);
-        try_map("two halves", len / 2 & !0xfff, BOTH, MAP_PRIVATE);
+        try_map("two halves", (len / 2) & !0xfff, BOTH, MAP_PRIVATE);
         try_map("to be read", len, PROT_READ, MAP_PRIVATE);
         try_map("unreserved", len, BOTH, MAP_PRIVATE | MAP_NORESERVE);
         try_map("shared", len, BOTH, MAP_SHARED);

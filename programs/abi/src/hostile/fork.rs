@@ -146,7 +146,7 @@ fn kill_in_fork(areas: &Areas, round: u64) -> bool {
         let child = libc::fork();
         if child == 0 {
             let areas = *areas;
-            if round % 2 == 0 {
+            if round.is_multiple_of(2) {
                 thread::spawn(move || areas.stir(&AtomicBool::new(false)));
             }
             libc::signal(libc::SIGCHLD, libc::SIG_IGN);

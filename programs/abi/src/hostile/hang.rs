@@ -170,7 +170,7 @@ unsafe fn limits() {
                 println!("2^{bits} refused");
             }
         }
-        println!("{}", (0..3_000_000u64).fold(0, |sum, n| sum ^ n * n) > 0);
+        println!("{}", (0..3_000_000u64).fold(0, |sum, n| sum ^ (n * n)) > 0);
     }
 }
 

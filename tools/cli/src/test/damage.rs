@@ -39,7 +39,7 @@ pub fn test(
     arch: Arch,
     report: &mut Report,
 ) -> Result<()> {
-    let Some(setting) = machines::settings(options, arch).next() else {
+    let Some(setting) = machines::first(arch) else {
         return Ok(());
     };
     let seeds = match (options.quick, options.long) {

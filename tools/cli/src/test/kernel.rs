@@ -16,6 +16,11 @@ use crate::qemu::Machine;
 use crate::session::{self, Event};
 use crate::toolchain;
 
+/// The test's name on a machine.
+fn name(setting: &Setting) -> String {
+    format!("kernel/{}", setting.name)
+}
+
 /// How long the whole boot may take.
 const LIMIT: Duration = Duration::from_secs(300);
 
@@ -26,17 +31,29 @@ pub fn test(
     arch: Arch,
     report: &mut Report,
 ) -> Result<()> {
-    let name = |setting: &Setting| format!("kernel/{}", setting.name);
     let wanted: Vec<Setting> = machines::settings(options, arch)
         .filter(|setting| report.wants(&name(setting)))
         .collect();
-    if wanted.is_empty() {
+    let (checked, shipped): (Vec<_>, Vec<_>) =
+        wanted.into_iter().partition(|setting| setting.checked);
+    boot_all(project, arch, &shipped, report)?;
+    boot_all(&project.checked(), arch, &checked, report)
+}
+
+/// Boots the self-testing kernel that `project` builds on each of `settings`.
+fn boot_all(
+    project: &Project,
+    arch: Arch,
+    settings: &[Setting],
+    report: &mut Report,
+) -> Result<()> {
+    if settings.is_empty() {
         return Ok(());
     }
     let image = flat_image(&toolchain::kernel(project, arch, &["selftest"])?)?;
     let kernel = Kernel::Selftest(image);
-    for setting in wanted {
-        let name = name(&setting);
+    for setting in settings {
+        let name = name(setting);
         units(
             report,
             &name,

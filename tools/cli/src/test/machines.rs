@@ -25,6 +25,10 @@ pub struct Setting {
     long: bool,
     /// Whether it carries the cases that are large or slow: those of Debian's packages without `--long`, those of minutes.
     packages: bool,
+    /// Whether it is one of `--quick`: more than one CPU, and on arm64 guests.
+    quick: bool,
+    /// Whether its kernel checks its assertions, as all do with `--debug`.
+    pub checked: bool,
 }
 
 const ARM64: Setting = Setting {
@@ -37,6 +41,8 @@ const ARM64: Setting = Setting {
     cases: &[],
     long: false,
     packages: false,
+    quick: false,
+    checked: false,
 };
 
 const RISCV64: Setting = Setting {
@@ -78,7 +84,7 @@ const FEW: &[&str] = &[
 /// APLIC and IMSIC in place of the PLIC.
 const IMSIC: &[&str] = &["-machine", "aia=aplic-imsic"];
 
-/// The first of each architecture is the one that `--quick` and `--record` use.
+/// The first of each architecture is the one that `--record` uses, and that damaged input is tried on.
 const SETTINGS: &[Setting] = &[
     Setting {
         name: "cortex-a72",
@@ -97,6 +103,14 @@ const SETTINGS: &[Setting] = &[
         cpu: "neoverse-n1",
         smp: 2,
         options: &["-machine", "virtualization=on"],
+        quick: true,
+        ..ARM64
+    },
+    Setting {
+        name: "cortex-a72-checked",
+        cpu: "cortex-a72",
+        smp: 2,
+        checked: true,
         ..ARM64
     },
     Setting {
@@ -147,6 +161,13 @@ const SETTINGS: &[Setting] = &[
         cpu: "rv64,svvptc=on,sv57=off",
         smp: 4,
         packages: true,
+        quick: true,
+        ..RISCV64
+    },
+    Setting {
+        name: "rv64-checked",
+        cpu: "rv64,svvptc=off",
+        checked: true,
         ..RISCV64
     },
     Setting {
@@ -242,16 +263,21 @@ const SETTINGS: &[Setting] = &[
 
 /// The machines of an architecture that are asked for.
 pub fn settings(options: &TestOptions, arch: Arch) -> impl Iterator<Item = Setting> {
-    let long = options.long;
+    let (long, quick) = (options.long, options.quick);
     let of_arch = SETTINGS
         .iter()
         .copied()
-        .filter(move |setting| setting.arch == arch && (long || !setting.long));
-    of_arch.take(if options.quick || options.record {
-        1
-    } else {
-        SETTINGS.len()
-    })
+        .filter(move |setting| setting.arch == arch && (long || !setting.long))
+        .filter(move |setting| setting.quick || !quick);
+    of_arch.take(if options.record { 1 } else { SETTINGS.len() })
+}
+
+/// The first machine of an architecture.
+pub fn first(arch: Arch) -> Option<Setting> {
+    SETTINGS
+        .iter()
+        .copied()
+        .find(|setting| setting.arch == arch)
 }
 
 /// The machine that a case is recorded on.

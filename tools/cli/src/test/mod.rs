@@ -6,6 +6,7 @@ mod command;
 mod damage;
 mod host;
 mod kernel;
+mod lint;
 mod machines;
 mod mutation;
 mod programs;
@@ -89,6 +90,7 @@ pub fn test(project: &Project, options: &TestOptions) -> Result<u8> {
     if kernel.is_stile() {
         lanes.push(Box::new(|report| {
             report.group("host", |report| host::test(project, options, report));
+            report.group("lint", |report| lint::test(project, report));
             report.group("bench", |report| bench::page(project, report));
         }));
     }
@@ -151,6 +153,8 @@ fn on_machines(
     for setting in machines::settings(options, arch) {
         let name = format!("programs/{}", setting.name);
         report.group(&name, |report| {
+            let checked = setting.checked.then(|| project.checked());
+            let project = checked.as_ref().unwrap_or(project);
             programs::test(project, kernel, options, &setting, cases, report)
         });
     }

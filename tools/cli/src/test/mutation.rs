@@ -274,7 +274,7 @@ mod tests {
     fn parts_are_found() {
         let tree = small();
         let parts = Parts::of(&tree);
-        assert_eq!(parts.nodes, [64..92]);
+        assert_eq!(parts.nodes.as_slice(), std::slice::from_ref(&(64..92)));
         let values: Vec<_> = parts
             .properties
             .iter()

@@ -168,7 +168,7 @@ fn context_at(frame: &Frame, with_info: bool) -> usize {
 /// # Errors
 /// EFAULT: there is no frame.
 pub(super) fn before(frame: &Frame, with_info: bool) -> Result<Popped> {
-    if frame.sp() % 8 != 0 {
+    if !frame.sp().is_multiple_of(8) {
         return Err(Errno::EFAULT);
     }
     let at = context_at(frame, with_info);

@@ -107,7 +107,7 @@ impl Hook {
 
 /// An undefined instruction. Returns false if it stays undefined.
 pub(super) fn undefined(frame: &mut Frame) -> bool {
-    if frame.pstate & pstate::AARCH32 != 0 || frame.pc() % 4 != 0 {
+    if frame.pstate & pstate::AARCH32 != 0 || !frame.pc().is_multiple_of(4) {
         return false;
     }
     match uaccess::load_u32(frame.pc()) {

@@ -141,7 +141,7 @@ fn without(range: Range<usize>, holes: &[Range<usize>]) -> fdt::Ranges<32> {
 fn map(mut virt: usize, mut phys: usize, len: usize, prot: Prot, memory: Memory) -> bool {
     let end = virt + len;
     while virt < end {
-        let fits = |size: usize| (virt | phys) % size == 0 && end - virt >= size;
+        let fits = |size: usize| (virt | phys).is_multiple_of(size) && end - virt >= size;
         let level = if fits(GIGABLOCK_SIZE) {
             2
         } else if fits(BLOCK_SIZE) {

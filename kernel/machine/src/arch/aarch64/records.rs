@@ -72,7 +72,7 @@ pub fn find(start: usize, frame: usize) -> Result<Records> {
         left: RESERVED,
     };
     loop {
-        if list.left < size_of::<Head>() || list.at % END_SIZE != 0 {
+        if list.left < size_of::<Head>() || !list.at.is_multiple_of(END_SIZE) {
             return Err(Errno::EINVAL);
         }
         let head = UserPtr::<Head>::new(list.at).read()?;
@@ -113,8 +113,8 @@ fn follow(extra: Record, left: usize, frame: usize) -> Result<Cursor> {
     let most = (frame + LARGEST).saturating_sub(data);
     if UserPtr::<Head>::new(end).read()? != END
         || context.data != data as u64
-        || data % END_SIZE != 0
-        || size % END_SIZE != 0
+        || !data.is_multiple_of(END_SIZE)
+        || !size.is_multiple_of(END_SIZE)
         || size > most
     {
         return Err(Errno::EINVAL);

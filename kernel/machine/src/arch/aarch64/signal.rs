@@ -207,7 +207,7 @@ pub fn before(frame: &Frame, with_info: bool) -> Result<Popped> {
     if frame.is_narrow() {
         return compat_signal::before(frame, with_info);
     }
-    if frame.sp % 16 != 0 {
+    if !frame.sp.is_multiple_of(16) {
         return Err(Errno::EFAULT);
     }
     let before: Before = UserPtr::new(frame.sp.wrapping_add(CONTEXT + BEFORE)).read()?;

@@ -61,7 +61,7 @@ fn find_memory(tree: usize, image: usize) -> Option<mm::Archive> {
 
 /// The device tree at a physical address, through a window of the first tables.
 fn boot_tree(phys: usize) -> Result<dtoolkit::fdt::Fdt<'static>, Unusable> {
-    if phys == 0 || phys % 8 != 0 || phys >> 48 != 0 {
+    if phys == 0 || !phys.is_multiple_of(8) || phys >> 48 != 0 {
         return Err(Unusable::Damaged);
     }
     let blocks = TREE_LIMIT / BLOCK_SIZE + 1;
@@ -89,7 +89,7 @@ fn start_console(base: usize, node: Option<&FdtNode>) -> bool {
     /// Where PrimeCells say what they are, and a PL011's part number (DDI 0183, section 3.3).
     const PRIMECELL_ID: usize = 0xfe0;
     const PL011: u32 = 0x11;
-    if base % size_of::<u64>() != 0 || base >> 48 != 0 {
+    if !base.is_multiple_of(size_of::<u64>()) || base >> 48 != 0 {
         return false;
     }
     let window = memory_map::boot_window(

@@ -203,7 +203,7 @@ impl Lengths {
         if flags & !(PR_SVE_SET_VL_ONEXEC | PR_SVE_VL_INHERIT) != 0
             || length == 0
             || length > IMAGINABLE
-            || length % QUAD != 0
+            || !length.is_multiple_of(QUAD)
         {
             return Err(Errno::EINVAL);
         }

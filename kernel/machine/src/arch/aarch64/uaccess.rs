@@ -227,7 +227,7 @@ unsafe extern "C" fn clear_user(target: usize, len: usize) -> usize {
 
 /// Whether `address` is that of a word that programs can have.
 fn check_word(address: usize) -> Result<(), Faulted> {
-    if address % 4 == 0 && address < USER_END {
+    if address.is_multiple_of(4) && address < USER_END {
         Ok(())
     } else {
         Err(Faulted)

@@ -250,6 +250,9 @@ pub(super) unsafe extern "C" fn leave_to_user(top: usize) -> ! {
 
 /// The first half of a system call that needs the whole frame: completes it and calls the handler whose address is in
 /// t0. On return, everything comes from the frame but the result.
+///
+/// # Safety
+/// Only the entry of a system call jumps here, with its frame at sp and the handler in t0.
 #[unsafe(naked)]
 #[unsafe(link_section = ".text.entry")]
 pub unsafe extern "C" fn call_with_full_frame() {

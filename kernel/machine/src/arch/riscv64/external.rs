@@ -21,7 +21,10 @@ const SOURCES: usize = 128;
 const SUPERVISOR_EXTERNAL: u32 = 9;
 
 static CONTROLLER: Mutex<Controller> = Mutex::new(Controller::None);
-static HANDLERS: Mutex<[Option<fn()>; SOURCES]> = Mutex::new([None; SOURCES]);
+static HANDLERS: Mutex<[Handler; SOURCES]> = Mutex::new([None; SOURCES]);
+
+/// What a source calls.
+type Handler = Option<fn()>;
 
 /// Controllers that this knows.
 const PLIC: [&str; 2] = ["riscv,plic0", "sifive,plic-1.0.0"];

@@ -125,7 +125,7 @@ impl Debug {
 
     /// OSLSR_EL1: whether the guest's OS lock, which is there, is locked.
     pub fn lock_status(&self) -> u64 {
-        LOCK_THERE | u64::from(self.locked) * LOCKED
+        LOCK_THERE | (u64::from(self.locked) * LOCKED)
     }
 
     /// Locks it or not, if nothing else of OSLSR_EL1 is another; whether that is so.

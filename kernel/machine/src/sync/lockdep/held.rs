@@ -1,0 +1,187 @@
+//! What each CPU and each thread holds.
+
+use core::panic::Location;
+use core::sync::atomic::{AtomicU16, AtomicU32, AtomicUsize, Ordering::Relaxed};
+
+use super::graph;
+use crate::arch::{MAX_CPUS, cpu, task};
+
+const NONE: u16 = u16::MAX;
+/// Most locks that one CPU, or one thread, holds at once.
+const DEPTH: usize = 32;
+
+/// Classes of the locks held, the last one last. Only their owner changes it.
+struct Stack {
+    depth: AtomicUsize,
+    classes: [AtomicU16; DEPTH],
+}
+
+impl Stack {
+    const fn new() -> Self {
+        Stack {
+            depth: AtomicUsize::new(0),
+            classes: [const { AtomicU16::new(NONE) }; DEPTH],
+        }
+    }
+
+    fn all(&self) -> impl DoubleEndedIterator<Item = u16> + ExactSizeIterator {
+        let held = &self.classes[..self.depth.load(Relaxed)];
+        held.iter().map(|class| class.load(Relaxed))
+    }
+
+    fn push(&self, class: u16) {
+        let depth = self.depth.load(Relaxed);
+        self.classes[depth].store(class, Relaxed);
+        self.depth.store(depth + 1, Relaxed);
+    }
+
+    fn remove(&self, class: u16) {
+        let Some(at) = self.all().rposition(|held| held == class) else {
+            return graph::found(format_args!("a lock is released where it is not held"));
+        };
+        let depth = self.depth.load(Relaxed) - 1;
+        for at in at..depth {
+            self.classes[at].store(self.classes[at + 1].load(Relaxed), Relaxed);
+        }
+        self.depth.store(depth, Relaxed);
+    }
+}
+
+/// The spin locks of each CPU, and in how many places it must not sleep for other reasons.
+static SPINNING: [Stack; MAX_CPUS] = [const { Stack::new() }; MAX_CPUS];
+static NO_SLEEP: [AtomicU32; MAX_CPUS] = [const { AtomicU32::new(0) }; MAX_CPUS];
+
+/// The sleeping locks that a thread holds: a part of the thread.
+pub struct Sleeping(Stack);
+
+impl Sleeping {
+    /// None.
+    pub const fn new() -> Self {
+        Sleeping(Stack::new())
+    }
+}
+
+/// The class of a lock: the line that made it.
+pub struct Class {
+    place: &'static Location<'static>,
+    /// Its number, once the lock was taken.
+    number: AtomicU16,
+}
+
+impl Class {
+    /// The class of locks that the caller makes.
+    #[track_caller]
+    pub const fn of_caller() -> Self {
+        Class {
+            place: Location::caller(),
+            number: AtomicU16::new(NONE),
+        }
+    }
+
+    fn number(&self) -> u16 {
+        match self.number.load(Relaxed) {
+            NONE => {
+                let number = graph::class_of(self.place);
+                self.number.store(number, Relaxed);
+                number
+            }
+            number => number,
+        }
+    }
+
+    /// A spin lock of this class is about to be taken, after all that are held.
+    pub fn spin(&self) -> Held {
+        self.check();
+        self.tried()
+    }
+
+    /// A spin lock of this class was taken at the first try: nobody waits for it.
+    pub fn tried(&self) -> Held {
+        let class = self.number();
+        SPINNING[cpu::this().index()].push(class);
+        Held {
+            class,
+            sleeping: false,
+        }
+    }
+
+    /// A sleeping lock of this class is about to be taken, after all that are held.
+    pub fn sleep(&self) -> Held {
+        might_sleep();
+        self.check();
+        self.slept()
+    }
+
+    /// A sleeping lock of this class was taken at the first try.
+    pub fn slept(&self) -> Held {
+        let class = self.number();
+        if let Some(thread) = task::try_state() {
+            thread.held.0.push(class);
+        }
+        Held {
+            class,
+            sleeping: true,
+        }
+    }
+
+    fn check(&self) {
+        if !graph::is_on() {
+            return;
+        }
+        let class = self.number();
+        let thread = task::try_state();
+        let sleeping = thread.iter().flat_map(|thread| thread.held.0.all());
+        for held in sleeping.chain(SPINNING[cpu::this().index()].all()) {
+            graph::order(held, class);
+        }
+    }
+}
+
+/// A lock is held while this lives.
+pub struct Held {
+    class: u16,
+    sleeping: bool,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if !self.sleeping {
+            SPINNING[cpu::this().index()].remove(self.class);
+        } else if let Some(thread) = task::try_state() {
+            thread.held.0.remove(self.class);
+        }
+    }
+}
+
+/// The CPU must not sleep while this lives.
+pub struct NoSleep(());
+
+impl NoSleep {
+    /// From here on.
+    pub fn begin() -> Self {
+        NO_SLEEP[cpu::this().index()].fetch_add(1, Relaxed);
+        NoSleep(())
+    }
+}
+
+impl Drop for NoSleep {
+    fn drop(&mut self) {
+        NO_SLEEP[cpu::this().index()].fetch_sub(1, Relaxed);
+    }
+}
+
+/// Panics where the thread must not give its CPU away: under a spin lock, or while it borrows what is its CPU's.
+pub fn might_sleep() {
+    let cpu = cpu::this().index();
+    if !graph::is_on() {
+        return;
+    }
+    if let Some(class) = SPINNING[cpu].all().next_back() {
+        let place = graph::place(class.into());
+        let (file, line) = place.map_or(("?", 0), |place| (place.file(), place.line()));
+        graph::found(format_args!("sleeps under the spin lock of {file}:{line}"));
+    }
+    if NO_SLEEP[cpu].load(Relaxed) != 0 {
+        graph::found(format_args!("sleeps while it borrows what is its CPU's"));
+    }
+}
