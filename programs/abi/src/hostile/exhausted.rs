@@ -267,7 +267,7 @@ fn names(count: usize) -> bool {
 
 fn attributes(count: usize) -> bool {
     let path = format!("{PLACE}/{}", count / 50);
-    if count % 50 == 0 && File::create(&path).is_err() {
+    if count.is_multiple_of(50) && File::create(&path).is_err() {
         return false;
     }
     let [path, name] = [path, format!("user.{count}")].map(|text| CString::new(text).unwrap());
