@@ -1,16 +1,20 @@
 //! Tests inside the kernel: frames, heap, kernel stacks, address spaces.
 
 use alloc::collections::BTreeMap;
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::area::{Area, Flags, Label, Rights, Source};
 use super::areas::Areas;
 use super::fault::Access;
 use super::frame::{self, FrameRef, Owner};
 use super::kmap::KernelStack;
+use super::shadow::Shadow;
 use super::shared::SharedPages;
+use super::space::USER_START;
 use super::{AddressSpace, MapRequest, Move, PAGE_SIZE, Place, block};
 use crate::arch::{KERNEL_STACK_SIZE, cpu, mmu, user_end};
 use crate::errno::Errno;
@@ -36,6 +40,23 @@ fn size(space: &AddressSpace) -> (usize, usize) {
 }
 
 selftest! {
+    fn who_shows_a_space_elsewhere_is_told_of_its_end() {
+        struct Shown(AtomicBool);
+        impl Shadow for Shown {
+            fn forget(&self, range: Range<usize>) {
+                let all = range.start <= USER_START && user_end() <= range.end;
+                self.0.fetch_or(all, Relaxed);
+            }
+        }
+        let shown = Arc::new(Shown(AtomicBool::new(false)));
+        let space = AddressSpace::new(user_end()).unwrap();
+        let shadow: Weak<Shown> = Arc::downgrade(&shown);
+        space.add_shadow(shadow).unwrap();
+        assert!(!shown.0.load(Relaxed));
+        drop(space);
+        assert!(shown.0.load(Relaxed));
+    }
+
     fn frames_are_counted() {
         let frame = frame::alloc_zeroed().unwrap();
         let second = frame.clone();
