@@ -32,15 +32,20 @@ struct Owned<O>(Lock<O>);
 
 impl<O: Ord + Copy> Member for Owned<O> {
     type Key = (O, u64);
-    type Sum = ();
+    /// How many.
+    type Sum = usize;
 
     fn key(&self) -> (O, u64) {
         (self.0.owner, self.0.last)
     }
 
-    fn sum(&self) {}
+    fn sum(&self) -> usize {
+        1
+    }
 
-    fn join((): (), (): ()) {}
+    fn join(one: usize, other: usize) -> usize {
+        one + other
+    }
 }
 
 /// A lock in the order of first bytes.
@@ -85,6 +90,22 @@ impl<O: Ord + Copy> Locks<O> {
     /// How many there are.
     pub fn len(&self) -> usize {
         self.by_owner.len()
+    }
+
+    /// How many `owner` has.
+    pub fn count_of(&self, owner: O) -> usize {
+        let before = |is_before: &dyn Fn(O) -> bool| {
+            let (mut from, mut to) = (0, self.len());
+            while from < to {
+                let middle = from.midpoint(to);
+                match self.by_owner.nth(middle) {
+                    Some(owned) if is_before(owned.0.owner) => from = middle + 1,
+                    _ => to = middle,
+                }
+            }
+            from
+        };
+        before(&|other| other <= owner) - before(&|other| other < owner)
     }
 
     /// Whether there are none.

@@ -57,13 +57,13 @@ impl Model {
     }
 
     /// How many stretches of one kind there are.
-    fn count(&self) -> usize {
+    fn count(&self) -> Vec<usize> {
         let of_owner = |held: &[Option<bool>]| {
             let begins =
                 |at: &usize| held[*at].is_some() && (*at == 0 || held[at - 1] != held[*at]);
             (0..held.len()).filter(begins).count()
         };
-        self.0.iter().map(|held| of_owner(held)).sum()
+        self.0.iter().map(|held| of_owner(held)).collect()
     }
 }
 
@@ -90,7 +90,9 @@ fn they_stand_against_each_other_as_bytes_do() {
                 locks.set(lock).unwrap();
                 model.write(&lock, Some(lock.exclusive));
             }
-            assert_eq!(locks.len(), model.count());
+            let counts: Vec<usize> = (0..OWNERS).map(|owner| locks.count_of(owner)).collect();
+            assert_eq!(counts, model.count());
+            assert_eq!(locks.len(), counts.iter().sum());
         }
     }
 }

@@ -119,8 +119,9 @@ impl FdTable {
             let table = self.0.lock();
             (table.used(), table.slots.capacity())
         };
+        let owner = core::ptr::from_ref(self) as usize;
         let files = (0..count).filter_map(|fd| self.get(fd as i32).ok());
-        let held = files.map(|file| FILE + file.ops().held() + lock::memory(&file));
+        let held = files.map(|file| FILE + file.ops().held() + lock::memory(&file, owner));
         room * size_of::<Option<Slot>>() + held.sum::<usize>()
     }
 

@@ -335,7 +335,10 @@ fn transfer(
         if wanted == 0 {
             break;
         }
-        let done = copy(&space, own, other, &mut buffer[..wanted])?;
+        let done = match copy(&space, own, other, &mut buffer[..wanted]) {
+            Err(_) if total > 0 => return Ok(total),
+            done => done?,
+        };
         total += done;
         if done < wanted {
             return if total > 0 {

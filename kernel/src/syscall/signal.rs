@@ -1,6 +1,7 @@
 //! System calls on signals.
 
 use alloc::sync::Arc;
+use core::cell::Cell;
 
 use linux_raw_sys::general::*;
 
@@ -83,20 +84,21 @@ pub(super) fn send_to_group(group: i32, number: u32, info: &Info) -> Result<usiz
 }
 
 fn send_to_each(number: u32, info: &Info, whom: Several) -> Result<usize> {
-    let may = |process: &Process| signal::may_send(process, None, number);
-    let (mut sent, mut failed) = (false, None);
+    let (sent, mut failed) = (Cell::new(false), None);
+    let may = |process: &Process| {
+        let may = signal::may_send(process, None, number);
+        // Number 0 asks, and no fork waits for that.
+        sent.set(sent.get() || may && number == 0);
+        may && number != 0
+    };
     let others = tree::send_each(whom, may, |process| {
-        let result = match number {
-            0 => Ok(()),
-            _ => signal::send_info(process, None, info),
-        };
-        match result {
+        match signal::send_info(process, None, info) {
             Err(error) => failed = Some(error),
-            Ok(()) => sent = true,
+            Ok(()) => sent.set(true),
         }
     })?;
     match failed {
-        _ if sent => Ok(0),
+        _ if sent.get() => Ok(0),
         None if others => Err(Errno::EPERM),
         failed => Err(failed.unwrap_or(Errno::ESRCH)),
     }

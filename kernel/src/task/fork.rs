@@ -112,7 +112,7 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
             process.several.wait(&process.changed);
         }
         // What came before is taken before, as on Linux.
-        if current().signal_due() {
+        if current().signal_due() || current().must_die() {
             return Err(Errno::ERESTARTNOINTR);
         }
         if let Some(cloned) = try_clone(request, frame, begun)? {

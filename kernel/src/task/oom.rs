@@ -65,8 +65,8 @@ pub fn make_room() -> bool {
                 NEXT.store(clock::deadline_in(PATIENCE), Relaxed);
                 victim.begin_exit(SIGKILL);
             }
-            // Who dies slowly, as the last that can, is waited for.
-            None if anybody_dies() => {}
+            // Who dies slowly, as the last that can, is waited for; but not one that waits for the current thread.
+            None if anybody_dies() && time::now_ticks() < last_chance() => {}
             None => return false,
         }
     }
@@ -75,6 +75,12 @@ pub fn make_room() -> bool {
     }
     wait::sleep_killable(clock::deadline_in(PAUSE));
     true
+}
+
+/// When whoever was killed last is waited for no longer.
+fn last_chance() -> u64 {
+    NEXT.load(Relaxed)
+        .saturating_add(time::ns_to_ticks(3 * PATIENCE))
 }
 
 /// Whether a process that was killed still has memory.

@@ -285,7 +285,7 @@ pub fn add_thread(thread: Arc<Thread>) {
 pub fn add_process(process: Arc<Process>, maker: &Thread, siblings: bool, begun: u32) -> bool {
     let mut tree = TREE.lock();
     let above = maker.process();
-    if above.several.begun() != begun || maker.signal_due() && maker.must_die() {
+    if above.several.begun() != begun || maker.must_die() {
         drop(tree);
         return false;
     }

@@ -103,10 +103,15 @@ pub(super) fn init() {
 }
 
 impl AddressSpace {
-    /// Makes `access` to `address` possible. Beside other CPUs' faults, unless a stack must grow.
+    /// Makes `access` to `address` possible. Beside other CPUs' faults, unless a stack must grow or a large mprotect is under way:
+    /// an entry that this has not reached yet allows less than its area.
     #[inline]
     pub fn fault(&self, address: usize, access: Access) -> core::result::Result<(), Failure> {
         let space = self.read_lock();
+        if space.late != 0 {
+            drop(space);
+            return self.fault_alone(address, access);
+        }
         let done = space.resolve(self.context(), space.slot(), address, access);
         drop(space);
         match done {
@@ -138,6 +143,7 @@ impl Space {
                 return Err(Failure::Unmapped);
             }
         }
+        self.obey_late(context, page..page + PAGE_SIZE);
         let own = Slot::new();
         let done = self.resolve(context, &own, address, access);
         self.pages = self.pages.wrapping_add(own.count());

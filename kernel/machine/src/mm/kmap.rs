@@ -5,7 +5,7 @@ extern crate alloc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::frame::{FrameRef, Owner};
+use super::frame::{self, FrameRef, Owner};
 use super::table::PageTable;
 use super::{PAGE_SIZE, PhysAddr, page_down, page_up};
 use crate::arch::mmu::{self, Memory, Prot, Pte};
@@ -130,7 +130,7 @@ impl Area {
     fn map_stacks(&mut self) -> Result<usize> {
         let first = self.map_stack()?;
         let mut range = stack_in(first);
-        while mmu::keeps_mappings() && self.stacks.len() < MAPPED_STACKS {
+        while mmu::keeps_mappings() && frame::is_ample() && self.stacks.len() < MAPPED_STACKS {
             let Ok(slot) = self.map_stack() else { break };
             range = range.start.min(slot)..range.end.max(slot + STACK_SLOT);
             self.stacks.push(slot);

@@ -136,7 +136,7 @@ impl Space {
             |areas: &Areas, start: usize| areas.touching(start..start + len).next().is_none();
         let start = match place {
             Place::Fixed(start) | Place::Free(start) => start,
-            Place::Hint(0) => return self.find_free(len),
+            Place::Hint(hint) if page_down(hint) == 0 => return self.find_free(len),
             Place::Hint(hint) => {
                 let hint = page_down(hint).max(USER_START);
                 if fits(hint) && self.areas.is_room(hint..hint + len) {

@@ -119,12 +119,10 @@ impl Context {
         if let Some(against) = locks.conflict(&wanted) {
             return Ok(Some(*against));
         }
-        let changed = locks.set(wanted).map_err(no_locks)?;
+        locks.set(wanted).map_err(no_locks)?;
         drop(held);
-        if changed {
-            // A lock that became shared may let others in.
-            self.changed.notify();
-        }
+        // One that became shared may let others in, and a new one is what others wait for from now on.
+        self.changed.notify();
         Ok(None)
     }
 
@@ -146,9 +144,11 @@ impl Context {
         }
     }
 
-    /// The memory that the locks take.
-    pub fn memory(&self) -> usize {
-        self.held.lock().len() * Locks::<Owner>::LOCK
+    /// The memory that the locks of some owners take.
+    pub fn memory(&self, owners: [Owner; 3]) -> usize {
+        let mut held = self.held.lock();
+        let counts = owners.map(|owner| held.of(owner).count_of(owner));
+        counts.iter().sum::<usize>() * Locks::<Owner>::LOCK
     }
 
     /// The locks, in the order of their first bytes.

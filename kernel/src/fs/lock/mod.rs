@@ -100,10 +100,15 @@ fn release_all(file: &File, owners: &[Owner]) {
     }
 }
 
-/// The memory that the locks on a file's inode take. Called where there is none.
-pub fn memory(file: &File) -> usize {
+/// The memory that the locks take that a process (by the address of its descriptors) has by an open file. Called where there is none.
+pub fn memory(file: &File, descriptors: usize) -> usize {
     if !context::any() {
         return 0;
     }
-    Context::find(key(file)).map_or(0, |context| context.memory())
+    let owners = [
+        Owner::flock(file),
+        Owner::open_file(file),
+        Owner::Process(descriptors),
+    ];
+    Context::find(key(file)).map_or(0, |context| context.memory(owners))
 }

@@ -339,8 +339,9 @@ impl Ports {
             let held = ports.get(to.port().into())?;
             for group in covering(held, to.ip()) {
                 for member in group.candidates(from) {
+                    // A socket that is given up would ask for the ports.
+                    candidates.try_reserve(1).ok()?;
                     if let Some(socket) = member.socket.upgrade() {
-                        candidates.try_reserve(1).ok()?;
                         candidates.push((group.holder, member.number, socket));
                     }
                 }

@@ -23,6 +23,7 @@ pub fn run() {
         become_user();
         tell_ok("moved meanwhile", rounds(moved));
         tell_ok("copied meanwhile", rounds(copied));
+        tell_ok("read meanwhile", read_when_allowed());
     });
 }
 
@@ -31,10 +32,10 @@ fn rounds(agrees: fn(&Probe, *mut c_void) -> bool) -> bool {
     (0..ROUNDS).filter(|_| !round(&probe, agrees)).count() == 0
 }
 
-/// Forbids a thread all pages, one in each table; when the first cannot be read, asks what becomes of the last.
-fn round(probe: &Probe, agrees: fn(&Probe, *mut c_void) -> bool) -> bool {
+/// A mapping that is written once in each table.
+fn pages() -> *mut c_void {
     // SAFETY: a mapping of this function's own, whose pages are written within it.
-    let start = unsafe {
+    unsafe {
         let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
         let rights = PROT_READ | PROT_WRITE;
         let start = libc::mmap(std::ptr::null_mut(), LEN, rights, flags, -1, 0);
@@ -44,7 +45,35 @@ fn round(probe: &Probe, agrees: fn(&Probe, *mut c_void) -> bool) -> bool {
             start.wrapping_byte_add(offset).cast::<u8>().write(1);
         }
         start
-    };
+    }
+}
+
+/// A page that another thread's mprotect allows is copied by the kernel from then on, although its turn comes last.
+fn read_when_allowed() -> bool {
+    let probe = Probe::new();
+    for _ in 0..ROUNDS {
+        let start = pages();
+        let address = start.expose_provenance();
+        let last = start.wrapping_byte_add(LEN - TABLE);
+        // SAFETY: nobody touches the pages but by system calls.
+        unsafe { libc::mprotect(start, LEN, PROT_NONE) };
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let start = std::ptr::with_exposed_provenance_mut(address);
+                // SAFETY: as above.
+                unsafe { libc::mprotect(start, LEN, PROT_READ) }
+            });
+            while !probe.can_read(last) {}
+        });
+        // SAFETY: as above.
+        unsafe { libc::munmap(start, LEN) };
+    }
+    true
+}
+
+/// Forbids a thread all pages, one in each table; when the first cannot be read, asks what becomes of the last.
+fn round(probe: &Probe, agrees: fn(&Probe, *mut c_void) -> bool) -> bool {
+    let start = pages();
     let last = start.wrapping_byte_add(LEN - TABLE);
     let done = thread::scope(|scope| {
         let address = start.expose_provenance();
