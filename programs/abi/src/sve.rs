@@ -162,6 +162,8 @@ macro_rules! store {
 }
 
 /// Holds `image` in the registers from when it is counted as ready until so many are to let go; what they hold then.
+// The compiler counts an `.irp` as a few instructions: in a large function its own branches would not reach.
+#[inline(never)]
 unsafe fn hold(
     image: &Image,
     length: usize,
@@ -209,6 +211,7 @@ unsafe fn preempted(shared: &Shared, length: usize) {
 }
 
 /// A system call keeps V0 to V31, and zeroes all else.
+#[inline(never)]
 unsafe fn called(length: usize) {
     let image = Image::of(length, 78);
     let mut found = Image::new(length);
