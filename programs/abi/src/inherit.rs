@@ -225,12 +225,14 @@ unsafe fn given_up() {
                 let result = libc::syscall(libc::SYS_futex, word.as_ptr(), LOCK_PI, 0, &end);
                 tell("in time", result);
             };
-            scope.spawn(move || {
+            let waiter = scope.spawn(move || {
                 schedule(0, SCHED_FIFO, 15);
                 in_time();
             });
             println!("inherited: {}", becomes(own(), "-16"));
-            println!("no longer: {}", becomes(own(), "-5"));
+            let no_longer = becomes(own(), "-5");
+            waiter.join().expect("it says what came of it");
+            println!("no longer: {no_longer}");
             tell("unlock", unlock(word));
         });
         println!("{} {}", noted(), priority(own()));
