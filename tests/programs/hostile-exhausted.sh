@@ -1,4 +1,5 @@
 #: program abi
 #: memory 256M
-#: minutes 5
+#: long
+#: minutes 10
 abi hostile exhausted
