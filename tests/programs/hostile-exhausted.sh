@@ -1,5 +1,4 @@
 #: program abi
 #: memory 256M
-#: long
 #: minutes 10
 abi hostile exhausted
