@@ -12,6 +12,7 @@ use crate::arch::{Frame, KERNEL_STACK_SIZE, time, work::MEMORY};
 use crate::errno::Errno;
 use crate::mm::{PAGE_SIZE, frame};
 use crate::net::unix::inflight;
+use crate::sync::Mutex;
 
 /// How long a process that was killed is given to end before another is, in nanoseconds: a machine's worth of page tables takes seconds
 /// to give back where the machine is emulated.
@@ -20,6 +21,8 @@ const PATIENCE: u64 = 10_000_000_000;
 const PAUSE: u64 = 4_000_000;
 /// When another process may be killed although one dies, in ticks.
 static NEXT: AtomicU64 = AtomicU64::new(0);
+/// Held by the one that chooses who ends.
+static CHOOSING: Mutex<()> = Mutex::new(());
 /// The adjustment of a process that is never chosen (OOM_SCORE_ADJ_MIN).
 const NEVER: i32 = -1000;
 
@@ -30,12 +33,13 @@ pub fn repay(frame: &mut Frame) {
     let failed = frame.syscall_nr().is_some() && frame.result() == Errno::ENOMEM.result();
     // A call that fails again may want more than there is before anybody ends, and had given back what it got.
     let again = thread.starved.swap(failed, Relaxed) && failed;
-    let mut short = again || !frame::is_ample();
-    while short {
+    if again && !(free_some() && pause()) {
+        return;
+    }
+    while !frame::is_ample() {
         if !make_room() {
             return;
         }
-        short = !frame::is_ample();
     }
     if failed {
         frame.restart_syscall();
@@ -49,32 +53,43 @@ pub fn wait() {
     while !frame::is_ample() && make_room() {}
 }
 
-/// Ends the process that holds most memory, unless sockets that nobody can receive had some, and waits a while for it. False if
-/// the current thread should give up: its own process is the one, or there is none.
+/// Frees some memory unless there is some by now, and waits a while for it. False if the current thread should give up: its own
+/// process is the one that ends, or there is none.
 pub fn make_room() -> bool {
-    if current().must_die() {
-        return false;
-    }
-    if inflight::collect() {
+    (frame::is_ample() || free_some()) && pause()
+}
+
+/// Ends the process that holds most memory, unless sockets that nobody can receive had some, or one dies already. False if there
+/// is none.
+fn free_some() -> bool {
+    if current().must_die() || inflight::collect() {
         return true;
     }
-    if time::now_ticks() >= NEXT.load(Relaxed) || !anybody_dies() {
-        match largest() {
-            Some(victim) => {
-                crate::log!("out of memory: process {} ends", victim.pid());
-                NEXT.store(clock::deadline_in(PATIENCE), Relaxed);
-                victim.begin_exit(SIGKILL);
-            }
-            // Who dies slowly, as the last that can, is waited for; but not one that waits for the current thread.
-            None if anybody_dies() && time::now_ticks() < last_chance() => {}
-            None => return false,
+    // Who else wants memory just now finds dying whom this one chooses.
+    let Some(_choosing) = CHOOSING.try_lock() else {
+        return true;
+    };
+    if time::now_ticks() < NEXT.load(Relaxed) && anybody_dies() {
+        return true;
+    }
+    match largest() {
+        Some(victim) => {
+            crate::log!("out of memory: process {} ends", victim.pid());
+            NEXT.store(clock::deadline_in(PATIENCE), Relaxed);
+            victim.begin_exit(SIGKILL);
+            true
         }
+        // Who dies slowly, as the last that can, is waited for; but not one that waits for the current thread.
+        None => anybody_dies() && time::now_ticks() < last_chance(),
     }
-    if current().must_die() {
-        return false;
+}
+
+/// Waits a while; false if the current thread must die.
+fn pause() -> bool {
+    if !current().must_die() {
+        wait::sleep_killable(clock::deadline_in(PAUSE));
     }
-    wait::sleep_killable(clock::deadline_in(PAUSE));
-    true
+    !current().must_die()
 }
 
 /// When whoever was killed last is waited for no longer.
