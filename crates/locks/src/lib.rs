@@ -49,18 +49,22 @@ impl<O: Ord + Copy> Member for Owned<O> {
 }
 
 /// A lock in the order of first bytes.
-struct Placed<O>(Lock<O>);
+struct Placed<O> {
+    lock: Lock<O>,
+    /// 0, or the number of the promise that it is.
+    promise: u32,
+}
 
 impl<O: Ord + Copy> Member for Placed<O> {
-    type Key = (u64, O);
+    type Key = (u64, O, u32);
     type Sum = Reaches<O>;
 
-    fn key(&self) -> (u64, O) {
-        (self.0.first, self.0.owner)
+    fn key(&self) -> (u64, O, u32) {
+        (self.lock.first, self.lock.owner, self.promise)
     }
 
     fn sum(&self) -> Reaches<O> {
-        Reaches::of(&self.0)
+        Reaches::of(&self.lock)
     }
 
     fn join(one: Reaches<O>, other: Reaches<O>) -> Reaches<O> {
@@ -68,10 +72,14 @@ impl<O: Ord + Copy> Member for Placed<O> {
     }
 }
 
+/// A lock that its owner will have, and that stands against others' already.
+pub struct Promise<O>(u64, O, u32);
+
 /// The locks on a file.
 pub struct Locks<O: Ord + Copy> {
     by_owner: Tree<Owned<O>>,
     by_place: Tree<Placed<O>>,
+    promises: u32,
 }
 
 impl<O: Ord + Copy> Default for Locks<O> {
@@ -79,6 +87,7 @@ impl<O: Ord + Copy> Default for Locks<O> {
         Locks {
             by_owner: Tree::new(),
             by_place: Tree::new(),
+            promises: 0,
         }
     }
 }
@@ -113,15 +122,27 @@ impl<O: Ord + Copy> Locks<O> {
         self.by_owner.is_empty()
     }
 
-    /// All, in no order.
-    pub fn iter(&self) -> impl Iterator<Item = &Lock<O>> {
-        self.by_owner.iter().map(|owned| &owned.0)
+    /// All after one in the order of first bytes and owners, or all.
+    pub fn after(&self, last: Option<&Lock<O>>) -> impl Iterator<Item = &Lock<O>> {
+        let next = |key: (u64, O, u32)| self.by_place.from(&(key.0, key.1, key.2 + 1));
+        let first = match last {
+            Some(last) => next((last.first, last.owner, u32::MAX - 1)),
+            None => self.by_place.first(|_| true),
+        };
+        let placed = core::iter::successors(first, move |one| next(one.key()));
+        placed.filter(|one| one.promise == 0).map(|one| &one.lock)
+    }
+
+    /// The first lock that the owner of `range` holds in it.
+    pub fn own(&self, range: &Lock<O>) -> Option<Lock<O>> {
+        let own = self.own_from(range.owner, range.first);
+        own.filter(|own| own.first <= range.last)
     }
 
     /// Of what stands against `wanted`, the lock that begins first.
     pub fn conflict(&self, wanted: &Lock<O>) -> Option<&Lock<O>> {
         let against = self.by_place.first(|reaches| reaches.oppose(wanted))?;
-        (against.0.first <= wanted.last).then_some(&against.0)
+        (against.lock.first <= wanted.last).then_some(&against.lock)
     }
 
     /// The first lock of `owner` that ends at `byte` or later.
@@ -132,12 +153,28 @@ impl<O: Ord + Copy> Locks<O> {
 
     fn insert(&mut self, lock: Lock<O>) -> Result<(), NoMemory> {
         self.by_owner.insert(Owned(lock))?;
-        self.by_place.insert(Placed(lock))
+        self.by_place.insert(Placed { lock, promise: 0 })
     }
 
     fn remove(&mut self, lock: &Lock<O>) {
         self.by_owner.remove(&(lock.owner, lock.last));
-        self.by_place.remove(&(lock.first, lock.owner));
+        self.by_place.remove(&(lock.first, lock.owner, 0));
+    }
+
+    /// Lets `lock`, against which nothing stands, stand against others' until this is taken back.
+    ///
+    /// # Errors
+    /// [`NoMemory`].
+    pub fn promise(&mut self, lock: Lock<O>) -> Result<Promise<O>, NoMemory> {
+        self.promises = self.promises % (u32::MAX - 1) + 1;
+        let promise = self.promises;
+        self.by_place.insert(Placed { lock, promise })?;
+        Ok(Promise(lock.first, lock.owner, promise))
+    }
+
+    /// A promise is kept, or broken.
+    pub fn end(&mut self, promise: Promise<O>) {
+        self.by_place.remove(&(promise.0, promise.1, promise.2));
     }
 
     /// Room for what a cut leaves and what takes its place, so that neither fails half done.
@@ -154,8 +191,7 @@ impl<O: Ord + Copy> Locks<O> {
     pub fn cut(&mut self, hole: &Lock<O>, most: usize) -> Result<usize, NoMemory> {
         let mut count = 0;
         while count < most
-            && let Some(held) = self.own_from(hole.owner, hole.first)
-            && held.first <= hole.last
+            && let Some(held) = self.own(hole)
         {
             // Only the outermost leave anything, and these take the room of what went.
             let (left, right) = (held.first < hole.first, held.last > hole.last);
@@ -177,13 +213,15 @@ impl<O: Ord + Copy> Locks<O> {
     }
 
     /// Gives `lock` to its owner, in place of what that held in its range; neighbours of the same kind become one with it. Nothing
-    /// may stand against it. Whether the owner held anything there.
+    /// may stand against it. Replaces fewer than `most` locks: where there are more, so many are taken away, and this is false.
     ///
     /// # Errors
     /// [`NoMemory`]; then all are as they were.
-    pub fn set(&mut self, lock: Lock<O>) -> Result<bool, NoMemory> {
+    pub fn set(&mut self, lock: Lock<O>, most: usize) -> Result<bool, NoMemory> {
         self.reserve()?;
-        let held = self.cut(&lock, usize::MAX)? != 0;
+        if self.cut(&lock, most)? == most {
+            return Ok(false);
+        }
         let mut whole = lock;
         let joins = |one: &Lock<O>| one.exclusive == lock.exclusive;
         let before = lock.first.checked_sub(1).and_then(|last| {
@@ -203,6 +241,6 @@ impl<O: Ord + Copy> Locks<O> {
             whole.last = after.last;
         }
         self.insert(whole)?;
-        Ok(held)
+        Ok(true)
     }
 }

@@ -87,12 +87,14 @@ fn they_stand_against_each_other_as_bytes_do() {
                 locks.cut(&lock, usize::MAX).unwrap();
                 model.write(&lock, None);
             } else if conflict.is_none() {
-                locks.set(lock).unwrap();
+                assert_eq!(locks.set(lock, usize::MAX), Ok(true));
                 model.write(&lock, Some(lock.exclusive));
             }
             let counts: Vec<usize> = (0..OWNERS).map(|owner| locks.count_of(owner)).collect();
             assert_eq!(counts, model.count());
             assert_eq!(locks.len(), counts.iter().sum());
+            let mut places = locks.after(None).map(|one| (one.first, one.owner));
+            assert!(places.by_ref().is_sorted() && locks.after(None).count() == locks.len());
         }
     }
 }
@@ -109,7 +111,7 @@ fn many_are_found_at_once() {
         last: first,
     };
     for byte in 0..COUNT {
-        locks.set(lock(1, 2 * byte)).unwrap();
+        locks.set(lock(1, 2 * byte), usize::MAX).unwrap();
     }
     // All are the asker's own, and none is in its way.
     for byte in 0..COUNT {
@@ -128,4 +130,32 @@ fn many_are_found_at_once() {
     assert_eq!(locks.cut(&whole, 1000), Ok(1000));
     assert_eq!(locks.cut(&whole, usize::MAX), Ok(COUNT as usize - 1000));
     assert!(locks.is_empty());
+}
+
+#[test]
+fn a_promise_keeps_others_out_while_many_are_replaced() {
+    const COUNT: u64 = 1000;
+    let mut locks = Locks::default();
+    let lock = |owner: u32, first: u64, last: u64| Lock {
+        owner,
+        process: 0,
+        exclusive: true,
+        first,
+        last,
+    };
+    for byte in 0..COUNT {
+        locks.set(lock(1, 2 * byte, 2 * byte), 2).unwrap();
+    }
+    let whole = lock(1, 0, 2 * COUNT);
+    assert_eq!(locks.set(whole, 100), Ok(false));
+    let promise = locks.promise(whole).unwrap();
+    while !locks.set(whole, 100).unwrap() {
+        assert!(locks.conflict(&lock(2, 0, 0)).is_some());
+        assert!(locks.conflict(&lock(2, 2 * COUNT, 2 * COUNT)).is_some());
+        assert_eq!(locks.after(None).count(), locks.len());
+    }
+    locks.end(promise);
+    assert_eq!(locks.len(), 1);
+    locks.cut(&whole, usize::MAX).unwrap();
+    assert_eq!(locks.conflict(&lock(2, 0, 2 * COUNT)), None);
 }

@@ -117,10 +117,13 @@ fn read(file: &Arc<File>, own: bool, argument: usize) -> Result<(Flock, Lock)> {
 
 fn query(file: &Arc<File>, own: bool, argument: usize) -> Result<usize> {
     let (mut flock, wanted) = read(file, own, argument)?;
-    if !matches!(flock.kind as u32, F_RDLCK | F_WRLCK) {
-        return Err(Errno::EINVAL);
-    }
-    match lock::conflict(file, &wanted) {
+    let found = match flock.kind as u32 {
+        F_RDLCK | F_WRLCK => lock::conflict(file, &wanted),
+        // What the open file itself holds there.
+        F_UNLCK if own => lock::own(file, &wanted),
+        _ => return Err(Errno::EINVAL),
+    };
+    match found {
         None => flock.kind = F_UNLCK as i16,
         Some(held) => {
             flock.kind = if held.exclusive { F_WRLCK } else { F_RDLCK } as i16;

@@ -79,6 +79,9 @@ pub fn run() {
     seen_by_another("none", file);
     refused(file);
     contended();
+    many(file);
+    held_by_itself(file);
+    exchanged();
     circles(file);
     closed();
     leases();
@@ -108,6 +111,100 @@ fn contended() {
     };
     std::thread::scope(|scope| (0..THREADS).for_each(|_| _ = scope.spawn(work)));
     println!("locked {} times", COUNT.load(Relaxed));
+}
+
+/// Many locks are listed, and become one: nobody comes between.
+fn many(file: c_int) {
+    const COUNT: i64 = 2000;
+    (0..COUNT).for_each(|place| set(file, F_WRLCK, 2 * place, 1));
+    // SAFETY: every pointer passed is that of a live value of the right kind; the child ends by _exit.
+    unsafe {
+        let mut stat: libc::stat = mem::zeroed();
+        libc::fstat(file, &mut stat);
+        let inode = format!(":{} ", stat.st_ino);
+        let listed = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+        let lines = listed.lines().filter(|line| line.contains(&inode));
+        println!("listed {}", lines.count());
+        let mut ends = [0; 2];
+        libc::pipe(ends.as_mut_ptr());
+        let other = libc::fork();
+        if other == 0 {
+            libc::write(ends[1], c"x".as_ptr().cast(), 1);
+            // Above all that there are: free until the one lock is taken.
+            let wanted = lock(F_WRLCK, 2 * COUNT, 1);
+            while libc::fcntl(file, libc::F_SETLK, &wanted) == 0 {
+                libc::fcntl(file, libc::F_SETLK, &lock(F_UNLCK, 2 * COUNT, 1));
+            }
+            println!("shut out");
+            let among = |place: i64| libc::fcntl(file, libc::F_SETLK, &lock(F_WRLCK, place, 1));
+            let taken = (0..2 * COUNT).filter(|&place| among(place) == 0).count();
+            println!("taken among them {taken}");
+            libc::_exit(0);
+        }
+        libc::read(ends[0], (&raw mut ends).cast(), 1);
+        libc::fcntl(file, libc::F_SETLKW, &lock(F_WRLCK, 0, 0));
+        libc::waitpid(other, std::ptr::null_mut(), 0);
+    }
+    seen_by_another("many are one", file);
+    set(file, F_UNLCK, 0, 0);
+}
+
+/// F_OFD_GETLK with F_UNLCK tells what the open file itself holds.
+fn held_by_itself(file: c_int) {
+    // SAFETY: every pointer passed is that of a live value of the right kind.
+    let ask = |what: &str, command, first, len| unsafe {
+        let mut asked = lock(F_UNLCK, first, len);
+        tell(what, libc::fcntl(file, command, &mut asked));
+        let (start, len, process) = (asked.l_start, asked.l_len, asked.l_pid);
+        println!("  {} {start}+{len} of {process}", asked.l_type);
+    };
+    // SAFETY: as above.
+    unsafe {
+        libc::fcntl(file, libc::F_OFD_SETLK, &lock(F_RDLCK, 10, 5));
+        libc::fcntl(file, libc::F_OFD_SETLK, &lock(F_WRLCK, 20, 5));
+        ask("its first", libc::F_OFD_GETLK, 0, 0);
+        ask("its second", libc::F_OFD_GETLK, 16, 5);
+        ask("between them", libc::F_OFD_GETLK, 15, 5);
+        ask("after them", libc::F_OFD_GETLK, 25, 0);
+        ask("of a process", libc::F_GETLK, 0, 0);
+        libc::fcntl(file, libc::F_OFD_SETLK, &lock(F_UNLCK, 0, 0));
+        set(file, F_WRLCK, 10, 5);
+        ask("its process's", libc::F_OFD_GETLK, 0, 0);
+        set(file, F_UNLCK, 0, 0);
+    }
+}
+
+/// flock gives up the lock of the other kind before it takes or awaits one.
+fn exchanged() {
+    // SAFETY: every pointer passed is that of a live value of the right kind.
+    unsafe {
+        let files = [0; 3].map(|_| libc::open(path(c"locks"), O_RDWR));
+        let now = |what: &str, file: c_int, operation| {
+            tell(what, libc::flock(file, operation | libc::LOCK_NB))
+        };
+        let shared = || {
+            files[..2]
+                .iter()
+                .for_each(|&file| now("shared", file, libc::LOCK_SH))
+        };
+        shared();
+        now("exclusive beside another", files[0], libc::LOCK_EX);
+        now("which has the other alone", files[1], libc::LOCK_EX);
+        now("a third", files[2], libc::LOCK_SH);
+        now("shared again", files[1], libc::LOCK_SH);
+        now("with a third", files[2], libc::LOCK_SH);
+        libc::flock(files[2], libc::LOCK_UN);
+        shared();
+        std::thread::scope(|scope| {
+            for &file in &files[..2] {
+                scope.spawn(move || {
+                    tell("both get it", libc::flock(file, libc::LOCK_EX));
+                    libc::flock(file, libc::LOCK_UN);
+                });
+            }
+        });
+        files.iter().for_each(|&file| _ = libc::close(file));
+    }
 }
 
 /// The descriptor is closed while a thread waits for a lock by it: the lock is given up at once.

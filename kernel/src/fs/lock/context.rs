@@ -6,7 +6,7 @@ use core::hash::{BuildHasher, BuildHasherDefault};
 use core::ops::Deref;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use locks::{Locks, NoMemory};
+use locks::{Locks, NoMemory, Promise};
 
 use super::super::poll::WaitSource;
 use super::{Lock, Owner};
@@ -14,7 +14,7 @@ use crate::errno::{Errno, Result};
 use crate::hash::{self, HashMap, Keyed};
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
-use crate::task::sched::cond_resched;
+use crate::task::sched::{cond_resched, cond_resched_killable};
 
 /// An inode, by device and number.
 pub type Key = (u64, u64);
@@ -109,21 +109,55 @@ impl Context {
         self.held.lock().of(wanted.owner).conflict(wanted).copied()
     }
 
-    /// Gives `wanted` to its owner, or returns what stands against it.
+    /// The first lock that the owner of `range` holds in it.
+    pub fn own(&self, range: &Lock) -> Option<Lock> {
+        self.held.lock().of(range.owner).own(range)
+    }
+
+    /// Gives `wanted` to its owner, or returns what stands against it. Of flock, a lock of the other kind is then gone: as on
+    /// Linux it is given up first, so that of two who want to exchange theirs one can.
     ///
     /// # Errors
     /// ENOLCK.
     pub fn take(&self, wanted: Lock) -> Result<Option<Lock>> {
         let mut held = self.held.lock();
         let locks = held.of(wanted.owner);
-        if let Some(against) = locks.conflict(&wanted) {
-            return Ok(Some(*against));
+        if let Some(&against) = locks.conflict(&wanted) {
+            let exchanges = matches!(wanted.owner, Owner::Flock(_));
+            let given_up = exchanges && locks.cut(&wanted, 1).map_err(no_locks)? != 0;
+            drop(held);
+            if given_up {
+                self.changed.notify();
+            }
+            return Ok(Some(against));
         }
-        locks.set(wanted).map_err(no_locks)?;
-        drop(held);
+        if !locks.set(wanted, AT_ONCE).map_err(no_locks)? {
+            let promise = locks.promise(wanted).map_err(no_locks)?;
+            drop(held);
+            self.keep(promise, wanted)?;
+        } else {
+            drop(held);
+        }
         // One that became shared may let others in, and a new one is what others wait for from now on.
         self.changed.notify();
         Ok(None)
+    }
+
+    /// Gives `wanted` to its owner in place of many, some at a time.
+    ///
+    /// # Errors
+    /// ENOLCK, EINTR: the thread must die.
+    fn keep(&self, promise: Promise<Owner>, wanted: Lock) -> Result<()> {
+        loop {
+            let lives = cond_resched_killable();
+            let mut held = self.held.lock();
+            let locks = held.of(wanted.owner);
+            let set = lives.and_then(|()| locks.set(wanted, AT_ONCE).map_err(no_locks));
+            if set != Ok(false) {
+                locks.end(promise);
+                return set.map(|_| ());
+            }
+        }
     }
 
     /// Gives the range of `lock` up, some locks at a time.
@@ -151,20 +185,19 @@ impl Context {
         counts.iter().sum::<usize>() * Locks::<Owner>::LOCK
     }
 
-    /// The locks, in the order of their first bytes.
+    /// The next locks after one, first flock's and then records, each in the order of their first bytes; none after the last.
     ///
     /// # Errors
     /// ENOMEM.
-    pub fn locks(&self) -> Result<Vec<Lock>> {
-        let mut locks: Vec<Lock> = Vec::new();
-        {
-            let held = self.held.lock();
-            let room = locks.try_reserve_exact(held.len());
-            room.map_err(|_| Errno::ENOMEM)?;
-            locks.extend(held.flock.iter().chain(held.records.iter()));
-        }
-        locks.sort_unstable_by_key(|lock| (lock.first, lock.owner));
-        Ok(locks)
+    pub fn after(&self, last: Option<&Lock>) -> Result<Vec<Lock>> {
+        let mut next = Vec::new();
+        let room = next.try_reserve_exact(AT_ONCE);
+        room.map_err(|_| Errno::ENOMEM)?;
+        let held = self.held.lock();
+        // Flock's are all of the first byte, and their owners come before others.
+        let all = held.flock.after(last).chain(held.records.after(last));
+        next.extend(all.take(AT_ONCE));
+        Ok(next)
     }
 }
 

@@ -7,6 +7,7 @@ use super::{Lock, Owner, waiting};
 use crate::errno::Result;
 use crate::hash::{self, HashMap};
 use crate::put;
+use crate::task::sched::cond_resched_killable;
 
 /// Writes a line for each lock, and for each that is waited for, with the number of one that its inode has.
 pub fn list(text: &mut Text) {
@@ -17,10 +18,15 @@ pub fn list(text: &mut Text) {
 fn write(text: &mut Text) -> Result<()> {
     let (mut number, mut last): (usize, HashMap<Key, usize>) = (0, hash::new());
     context::for_each(|context| {
-        for lock in context.locks()? {
-            number += 1;
-            put!(text, "{number}: ");
-            put_line(text, &context.key, &lock);
+        let mut locks = context.after(None)?;
+        while !locks.is_empty() {
+            for lock in &locks {
+                number += 1;
+                put!(text, "{number}: ");
+                put_line(text, &context.key, lock);
+            }
+            cond_resched_killable()?;
+            locks = context.after(locks.last())?;
         }
         if last.try_reserve(1).is_ok() {
             last.insert(context.key, number);

@@ -57,6 +57,11 @@ pub fn conflict(file: &File, wanted: &Lock) -> Option<Lock> {
     Context::find(key(file))?.conflict(wanted)
 }
 
+/// The first lock that the owner of `range` holds in it.
+pub fn own(file: &File, range: &Lock) -> Option<Lock> {
+    Context::find(key(file))?.own(range)
+}
+
 /// Takes `wanted`; where others stand against it EAGAIN, or waits for them.
 pub fn acquire(file: &File, wanted: Lock, wait: bool) -> Result<()> {
     let context = Context::get(key(file))?;
