@@ -127,6 +127,8 @@ pub fn set(file: &Arc<File>, fd: i32, kind: u32) -> Result<()> {
     sigio::own(file, fd)?;
     let changed = WaitSource::new()?;
     let mut leases = LEASES.lock();
+    // Again, with the lock: who opens it from here on finds a lease that is there already, as it is then.
+    check_alone(file, kind)?;
     let of_inode = leases.of_mut(&key(inode));
     let own = |lease: &&mut Lease| lease.address == address(file);
     if let Some(held) = of_inode.iter_mut().find(own) {
@@ -151,7 +153,7 @@ pub fn set(file: &Arc<File>, fd: i32, kind: u32) -> Result<()> {
     leases.push(key(inode), lease)?;
     COUNT.store(leases.len(), SeqCst);
     drop(leases);
-    // Who opened it meanwhile may have found no lease.
+    // Who opened it meanwhile may have found that there are none at all, and not have asked for the lock.
     check_alone(file, kind).inspect_err(|_| _ = give_back(file))
 }
 
