@@ -38,6 +38,8 @@ impl OpenFlags {
     const CREATED: u32 = 1 << 31;
     /// The kernel's own: to run it as a program, so that nobody may write it.
     const EXECUTES: u32 = 1 << 30;
+    /// The kernel's own: nobody was told that it was opened, nor is of its end.
+    const UNTOLD: u32 = 1 << 29;
 
     /// To run a program.
     pub fn executing() -> Self {
@@ -56,7 +58,7 @@ impl OpenFlags {
 
     /// As programs see them.
     pub fn told(self) -> u32 {
-        self.0 & !(Self::CREATED | Self::EXECUTES)
+        self.0 & !(Self::CREATED | Self::EXECUTES | Self::UNTOLD)
     }
 
     /// True when all of `flags` (not the access mode) are set.
@@ -286,10 +288,15 @@ impl File {
             return Err(Errno::EINVAL);
         }
         let file = Self::with_ops(path, ops, flags)?;
-        if !flags.has(O_PATH) && file.entry().kind() == Kind::Regular {
-            let write = flags.writable() || flags.has(O_ACCMODE);
-            lease::ask_back(file.entry(), write, !flags.nonblocking())?;
+        if flags.has(O_PATH) {
+            return Ok(file);
         }
+        if file.entry().kind() == Kind::Regular {
+            let write = flags.writable() || flags.has(O_ACCMODE);
+            lease::ask_back(file.entry(), write, !flags.nonblocking())
+                .inspect_err(|_| _ = file.flags.fetch_or(OpenFlags::UNTOLD, Relaxed))?;
+        }
+        inotify::about(&file.path, IN_OPEN);
         Ok(file)
     }
 
@@ -612,7 +619,7 @@ impl Drop for File {
         if let Some(mount) = self.flags().writes_through(&self.path) {
             mount.end_write();
         }
-        if !self.flags().has(O_PATH) {
+        if self.flags().0 & (O_PATH | OpenFlags::UNTOLD) == 0 {
             let written = self.flags().writable();
             inotify::about(
                 &self.path,

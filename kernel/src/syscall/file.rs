@@ -68,6 +68,8 @@ fn open_path(directory: i32, path: &[u8], flags: u32, mode: u32, scope: Scope) -
     } else {
         flags | O_LARGEFILE
     });
+    // Before anything is made or shortened.
+    current().files().check_room()?;
     let from = path::base(directory, if scope.is_bounded() { b"" } else { path })?;
     let context = current().fs();
     let mut walk = Walk::new(&context).within(scope, from.as_ref());
@@ -83,9 +85,6 @@ fn open_path(directory: i32, path: &[u8], flags: u32, mode: u32, scope: Scope) -
     };
     let kept = if created { flags.creating() } else { flags };
     let opened = open_checked(entry, kept)?;
-    if !flags.has(O_PATH) {
-        inotify::about(opened.entry(), IN_OPEN);
-    }
     Ok(current().files().add(opened, flags.has(O_CLOEXEC))? as usize)
 }
 
@@ -124,6 +123,7 @@ pub(super) fn open_checked(entry: Path, flags: OpenFlags) -> Result<Arc<File>> {
     let opened = File::open(entry, flags)?;
     if flags.has(O_TRUNC) && !flags.has(O_PATH) && opened.entry().kind() == Kind::Regular {
         opened.entry().inode().truncate(0)?;
+        inotify::about(opened.entry(), IN_MODIFY);
     }
     Ok(opened)
 }

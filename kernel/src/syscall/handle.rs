@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use super::file::{check_open, open_checked};
 use super::path::{self, check_flags, file};
 use crate::errno::{Errno, Result};
-use crate::fs::{Entry, OpenFlags, inotify, tmpfs};
+use crate::fs::{Entry, OpenFlags, tmpfs};
 use crate::hash::{self, HashMap};
 use crate::mm::user::UserPtr;
 use crate::sync::Mutex;
@@ -124,8 +124,8 @@ pub fn open_by_handle_at(mount: i32, handle: usize, flags: u32) -> Result<usize>
     let known = KNOWN.lock().entries.get(&key).and_then(Weak::upgrade);
     let entry = anchor.step(known.ok_or(Errno::ESTALE)?);
     let flags = OpenFlags(flags | O_LARGEFILE);
+    current().files().check_room()?;
     check_open(&entry, flags)?;
     let opened = open_checked(entry, flags)?;
-    inotify::about(opened.entry(), IN_OPEN);
     Ok(current().files().add(opened, flags.has(O_CLOEXEC))? as usize)
 }

@@ -7,7 +7,7 @@ use std::{mem, ptr};
 
 use libc::{O_CREAT, O_RDONLY, O_RDWR, c_int};
 
-use crate::{path, tell};
+use crate::{in_child, path, tell, tell_end, tell_ok};
 
 /// Runs this part.
 pub fn run() {
@@ -20,6 +20,7 @@ pub fn run() {
         described();
         signals();
         created();
+        opened();
     }
 }
 
@@ -247,5 +248,65 @@ unsafe fn created() {
             "a device",
             libc::fcntl(libc::open(path(c"/dev/null"), O_RDONLY), F_CREATED_QUERY),
         );
+    }
+}
+
+/// Whatever opens a file is told before its close, and an open that fails is neither.
+unsafe fn opened() {
+    unsafe {
+        let program = std::fs::copy("/proc/self/exe", "folder/program");
+        let script = std::fs::write("folder/script", "#!folder/program x\n");
+        println!("copied {} {}", program.is_ok(), script.is_ok());
+        libc::chmod(path(c"folder/script"), 0o755);
+        let held = touch(c"folder/held");
+        libc::write(held, c"x".as_ptr().cast(), 1);
+        libc::close(held);
+        let instance = libc::inotify_init1(libc::IN_NONBLOCK);
+        let mask = libc::IN_OPEN | libc::IN_CLOSE | libc::IN_MODIFY | libc::IN_CREATE;
+        watch(instance, c"folder", mask);
+        for (what, program) in [
+            ("a program", c"folder/program"),
+            ("a script", c"folder/script"),
+        ] {
+            let status = in_child(|| {
+                let null = libc::open(path(c"/dev/null"), O_RDWR);
+                libc::dup2(null, 2);
+                let arguments = [path(program), ptr::null()];
+                libc::execv(path(program), arguments.as_ptr());
+            });
+            tell_end(what, status);
+            events(what, instance);
+        }
+        let open = |what: &str, name: &'static CStr, flags| {
+            let file = libc::open(path(name), flags, 0o644);
+            tell_ok(what, file >= 0);
+            libc::close(file);
+            events(what, instance);
+        };
+        open("shortened", c"folder/held", O_RDWR | libc::O_TRUNC);
+        open("its name", c"folder/held", libc::O_PATH);
+        open("no directory", c"folder/held", O_RDONLY | libc::O_DIRECTORY);
+        libc::signal(libc::SIGIO, libc::SIG_IGN);
+        let holder = libc::open(path(c"folder/held"), O_RDONLY);
+        libc::fcntl(holder, libc::F_SETLEASE, libc::F_RDLCK);
+        events("leased", instance);
+        open("what is leased", c"folder/held", O_RDWR | libc::O_NONBLOCK);
+        libc::close(holder);
+        events("leased no more", instance);
+        std::fs::write("folder/held", "text").unwrap_or_default();
+        events("written", instance);
+        let mut limit: libc::rlimit = mem::zeroed();
+        libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
+        let none = libc::rlimit {
+            rlim_cur: 3,
+            ..limit
+        };
+        libc::setrlimit(libc::RLIMIT_NOFILE, &none);
+        open("no descriptor", c"folder/new", O_RDWR | O_CREAT);
+        open("nor to shorten", c"folder/held", O_RDWR | libc::O_TRUNC);
+        open("nor of none", c"folder/absent", O_RDONLY);
+        libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        let len = std::fs::metadata("folder/held").map_or(0, |held| held.len());
+        println!("as long as it was: {len}");
     }
 }
