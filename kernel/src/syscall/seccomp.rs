@@ -13,12 +13,13 @@ use crate::task::listener::{self, Listener};
 use crate::task::{current, seccomp};
 
 /// Flags that are known: the filter is for all threads, failures are told by ESRCH, actions are logged, the CPU may
-/// speculate, and somebody listens.
+/// speculate, somebody listens, and signals do not interrupt what is being decided.
 const FLAGS: u32 = SECCOMP_FILTER_FLAG_TSYNC
     | SECCOMP_FILTER_FLAG_TSYNC_ESRCH
     | SECCOMP_FILTER_FLAG_LOG
     | SECCOMP_FILTER_FLAG_SPEC_ALLOW
-    | SECCOMP_FILTER_FLAG_NEW_LISTENER;
+    | SECCOMP_FILTER_FLAG_NEW_LISTENER
+    | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
 
 /// seccomp(2)
 pub fn seccomp(operation: u32, flags: u32, arguments: usize) -> Result<usize> {
@@ -58,9 +59,10 @@ pub fn set_filter(flags: u32, program: usize) -> Result<usize> {
     const FOR_ALL: u32 = SECCOMP_FILTER_FLAG_TSYNC | SECCOMP_FILTER_FLAG_NEW_LISTENER;
     check_flags(flags, FLAGS)?;
     let listens = flags & SECCOMP_FILTER_FLAG_NEW_LISTENER != 0;
+    let is_killable = flags & SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV != 0;
     let told = flags & SECCOMP_FILTER_FLAG_TSYNC_ESRCH != 0;
     // A number could be a thread's or a descriptor.
-    if flags & FOR_ALL == FOR_ALL && !told {
+    if flags & FOR_ALL == FOR_ALL && !told || is_killable && !listens {
         return Err(Errno::EINVAL);
     }
     let [len, start] = if current().arch.is_narrow() {
@@ -90,7 +92,7 @@ pub fn set_filter(flags: u32, program: usize) -> Result<usize> {
             tid => Ok(tid as usize),
         };
     }
-    let (listener, file) = Listener::new()?;
+    let (listener, file) = Listener::new(is_killable)?;
     let files = current().files();
     let fd = files.add(file, true)?;
     match seccomp::add(instructions, flags, Some(listener)) {

@@ -9,7 +9,10 @@ use linux_raw_sys::general::O_RDWR;
 use linux_raw_sys::ptrace::SECCOMP_USER_NOTIF_FLAG_CONTINUE;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use tree::{Member, Tree};
+
 use super::current;
+use super::sched::cond_resched;
 use super::wait::{WaitError, WaitQueue};
 use crate::arch::Call;
 use crate::errno::{Errno, Result};
@@ -83,6 +86,34 @@ struct Question {
     stage: Stage,
     /// Files for who asks, who takes them itself: no other process can get them, nor one that asks no more.
     gifts: VecDeque<Arc<Gift>>,
+    /// Who asks waits here.
+    asker: Arc<WaitQueue>,
+}
+
+impl Question {
+    /// Whether who asks has something to do.
+    fn is_due(&self) -> bool {
+        !self.gifts.is_empty() || matches!(self.stage, Stage::Answered(_))
+    }
+}
+
+impl Member for Question {
+    type Key = u64;
+    /// Whether any is new, and whether any waits for its answer.
+    type Sum = (bool, bool);
+
+    fn key(&self) -> u64 {
+        self.notice.id
+    }
+
+    fn sum(&self) -> (bool, bool) {
+        let is_received = matches!(self.stage, Stage::Received);
+        (matches!(self.stage, Stage::New), is_received)
+    }
+
+    fn join(one: (bool, bool), other: (bool, bool)) -> (bool, bool) {
+        (one.0 || other.0, one.1 || other.1)
+    }
 }
 
 /// A file on its way to who asks.
@@ -91,9 +122,16 @@ struct Gift {
     file: Arc<File>,
     /// The descriptor that it got.
     result: Mutex<Option<Result<i32>>>,
+    /// Who gives it waits here.
+    giver: WaitQueue,
 }
 
 impl Gift {
+    /// Whether it is the answer too.
+    fn answers(&self) -> bool {
+        self.request.flags & ADD_AND_SEND != 0
+    }
+
     /// Enters the file among the descriptors of the current process.
     fn enter(&self) -> Result<i32> {
         let (request, file) = (&self.request, self.file.clone());
@@ -109,14 +147,25 @@ impl Gift {
             Ok(request.to as i32)
         }
     }
+
+    /// Says what came of it.
+    fn settle(&self, result: Result<i32>) {
+        *self.result.lock() = Some(result);
+        self.giver.wake_all();
+    }
+
+    fn result(&self) -> Option<Result<i32>> {
+        *self.result.lock()
+    }
 }
 
 /// The questions of a filter.
 pub struct Listener {
-    questions: Mutex<VecDeque<Question>>,
-    /// Those who asked wait here, and those who listen there.
-    answered: WaitQueue,
+    questions: Mutex<Tree<Question>>,
+    /// Those who listen wait here.
     changed: Arc<WaitSource>,
+    /// Whether a question that was received is interrupted by nothing but the end of who asks.
+    is_killable: bool,
     /// The file is closed; nobody has the filter any more.
     deaf: AtomicBool,
     unused: AtomicBool,
@@ -128,17 +177,22 @@ struct Ears(Arc<Listener>);
 impl Drop for Ears {
     fn drop(&mut self) {
         self.0.deaf.store(true, Release);
-        self.0.answered.wake_all();
+        let mut from = 0;
+        while let Some((id, asker)) = self.0.asker_from(from) {
+            asker.wake_all();
+            cond_resched();
+            from = id + 1;
+        }
     }
 }
 
 impl Listener {
     /// A listener, and the file by which it is reached.
-    pub fn new() -> Result<(Arc<Self>, Arc<File>)> {
+    pub fn new(is_killable: bool) -> Result<(Arc<Self>, Arc<File>)> {
         let listener = try_arc(Listener {
-            questions: Mutex::new(VecDeque::new()),
-            answered: WaitQueue::new(),
+            questions: Mutex::new(Tree::new()),
             changed: WaitSource::new()?,
+            is_killable,
             deaf: AtomicBool::new(false),
             unused: AtomicBool::new(false),
         })?;
@@ -151,6 +205,13 @@ impl Listener {
     pub fn leave(&self) {
         self.unused.store(true, Release);
         self.changed.notify();
+    }
+
+    /// The first question of this number or a later one, and who waits for it.
+    fn asker_from(&self, id: u64) -> Option<(u64, Arc<WaitQueue>)> {
+        let questions = self.questions.lock();
+        let question = questions.from(&id)?;
+        Some((question.notice.id, question.asker.clone()))
     }
 
     /// Asks about the current thread's call: none if it may be made, else its result.
@@ -166,22 +227,21 @@ impl Listener {
             pc: call.pc as u64,
             arguments: call.arguments.map(|argument| argument as u64),
         };
-        {
-            let mut questions = self.questions.lock();
-            if questions.try_reserve(1).is_err() {
-                return Some(Errno::ENOMEM.result());
-            }
-            questions.push_back(Question {
-                notice,
-                stage: Stage::New,
-                gifts: VecDeque::new(),
-            });
+        let Ok(asker) = try_arc(WaitQueue::new()) else {
+            return Some(Errno::ENOMEM.result());
+        };
+        let question = Question {
+            notice,
+            stage: Stage::New,
+            gifts: VecDeque::new(),
+            asker: asker.clone(),
+        };
+        if self.questions.lock().insert(question).is_err() {
+            return Some(Errno::ENOMEM.result());
         }
         self.changed.notify();
-        let waited = self.await_answer(id);
-        let answer = self.answer(id);
-        self.forget(id);
-        match answer {
+        let waited = self.await_answer(id, &asker);
+        match self.forget(id) {
             Some(answer) if answer.flags & SECCOMP_USER_NOTIF_FLAG_CONTINUE != 0 => None,
             Some(Answer {
                 error: 0, value, ..
@@ -193,83 +253,80 @@ impl Listener {
     }
 
     /// Waits until the current thread's question has an answer, and takes the files that it is given.
-    fn await_answer(&self, id: u64) -> core::result::Result<(), WaitError> {
+    fn await_answer(&self, id: u64, asker: &WaitQueue) -> core::result::Result<(), WaitError> {
+        let is_due = || self.deaf.load(Acquire) || self.looks(id, Question::is_due);
+        let is_received = || self.looks(id, |one| one.sum().1);
         loop {
-            let is_due =
-                || self.deaf.load(Acquire) || self.answer(id).is_some() || self.gift(id).is_some();
-            self.answered.wait_interruptible(is_due, None)?;
-            let Some(gift) = self.gift(id) else {
-                return Ok(());
-            };
-            let result = gift.enter();
-            self.take_gift(id, &gift, result);
-        }
-    }
-
-    fn gift(&self, id: u64) -> Option<Arc<Gift>> {
-        let questions = self.questions.lock();
-        let question = questions.iter().find(|one| one.notice.id == id)?;
-        question.gifts.front().cloned()
-    }
-
-    /// Says what came of a gift, which is an answer too if it was to be one.
-    fn take_gift(&self, id: u64, gift: &Arc<Gift>, result: Result<i32>) {
-        let mut questions = self.questions.lock();
-        if let Some(question) = questions.iter_mut().find(|one| one.notice.id == id) {
-            question.gifts.retain(|other| !Arc::ptr_eq(other, gift));
-            if let Ok(fd) = result
-                && gift.request.flags & ADD_AND_SEND != 0
-            {
-                question.stage = Stage::Answered(Answer {
-                    id,
-                    value: fd.into(),
-                    error: 0,
-                    flags: 0,
-                });
+            if let Err(error) = asker.wait_interruptible(is_due, None) {
+                if !(self.is_killable && is_received()) {
+                    return Err(error);
+                }
+                asker.wait_killable(|| is_due() || !is_received())?;
+            }
+            match self.change(id, |question| Ok(question.gifts.pop_front())) {
+                Ok(Some(gift)) => self.take(id, &gift),
+                _ if is_due() => return Ok(()),
+                _ => {}
             }
         }
-        drop(questions);
-        *gift.result.lock() = Some(result);
+    }
+
+    /// Takes a gift that nobody else can take back any more.
+    fn take(&self, id: u64, gift: &Gift) {
+        let result = gift.enter();
+        if gift.answers() {
+            // The current thread's question is there until it is forgotten.
+            _ = self.change(id, |question| {
+                question.stage = match result {
+                    Ok(fd) => Stage::Answered(Answer {
+                        id,
+                        value: fd.into(),
+                        error: 0,
+                        flags: 0,
+                    }),
+                    Err(_) => Stage::Received,
+                };
+                Ok(())
+            });
+        }
+        gift.settle(result);
         self.changed.notify();
     }
 
-    /// A question is over. Gifts that were not taken have nobody to take them.
-    fn forget(&self, id: u64) {
-        let mut questions = self.questions.lock();
-        let at = questions.iter().position(|one| one.notice.id == id);
-        let gone = at.and_then(|at| questions.remove(at));
-        drop(questions);
-        for gift in gone.iter().flat_map(|question| &question.gifts) {
-            *gift.result.lock() = Some(Err(Errno::ESRCH));
+    /// A question is over; its answer. Gifts that were not taken have nobody to take them.
+    fn forget(&self, id: u64) -> Option<Answer> {
+        let gone = self.questions.lock().remove(&id)?;
+        for gift in &gone.gifts {
+            gift.settle(Err(Errno::ESRCH));
         }
-        if gone.is_some_and(|question| !question.gifts.is_empty()) {
-            self.changed.notify();
-        }
-    }
-
-    fn answer(&self, id: u64) -> Option<Answer> {
-        let questions = self.questions.lock();
-        let question = questions.iter().find(|one| one.notice.id == id)?;
-        match question.stage {
+        match gone.stage {
             Stage::Answered(answer) => Some(answer),
             _ => None,
         }
     }
 
-    fn has(&self, wanted: impl Fn(Stage) -> bool) -> bool {
-        let questions = self.questions.lock();
-        questions.iter().any(|question| wanted(question.stage))
+    fn looks(&self, id: u64, wanted: impl FnOnce(&Question) -> bool) -> bool {
+        self.questions.lock().get(&id).is_some_and(wanted)
     }
 
-    /// Calls `f` with the stage of a question that was received; ENOENT where there is none, `EINPROGRESS` when it has an answer.
-    fn with<T>(&self, id: u64, f: impl FnOnce(&mut Stage) -> T) -> Result<T> {
+    /// Whether any question is new, and whether any waits for its answer.
+    fn summary(&self) -> (bool, bool) {
+        let questions = self.questions.lock();
+        let has_new = questions.first(|sum| sum.0).is_some();
+        (has_new, questions.first(|sum| sum.1).is_some())
+    }
+
+    /// Calls `f` with a question.
+    ///
+    /// # Errors
+    /// ENOENT, and those of `f`.
+    fn change<T>(&self, id: u64, f: impl FnOnce(&mut Question) -> Result<T>) -> Result<T> {
         let mut questions = self.questions.lock();
-        let question = questions.iter_mut().find(|one| one.notice.id == id);
-        let question = question.ok_or(Errno::ENOENT)?;
-        match question.stage {
-            Stage::Received => Ok(f(&mut question.stage)),
-            _ => Err(Errno::EINPROGRESS),
-        }
+        let mut question = questions.remove(&id).ok_or(Errno::ENOENT)?;
+        let result = f(&mut question);
+        // It fits where it was.
+        _ = questions.insert(question);
+        result
     }
 
     fn receive(&self, to: usize) -> Result<usize> {
@@ -277,21 +334,29 @@ impl Listener {
         if old.iter().any(|&byte| byte != 0) {
             return Err(Errno::EINVAL);
         }
-        let is_new = |stage| matches!(stage, Stage::New);
         self.changed
-            .wait(|| self.has(is_new) || self.unused.load(Acquire))?;
+            .wait(|| self.summary().0 || self.unused.load(Acquire))?;
         let notice = {
             let mut questions = self.questions.lock();
-            let next = questions.iter_mut().find(|one| is_new(one.stage));
-            let next = next.ok_or(Errno::ENOENT)?;
-            next.stage = Stage::Received;
-            next.notice
+            let next = questions.first(|sum| sum.0).ok_or(Errno::ENOENT)?.notice;
+            if let Some(mut question) = questions.remove(&next.id) {
+                question.stage = Stage::Received;
+                _ = questions.insert(question);
+            }
+            next
         };
         self.changed.notify();
-        UserPtr::new(to).write(&notice).inspect_err(|_| {
-            _ = self.with(notice.id, |stage| *stage = Stage::New);
-        })?;
-        Ok(0)
+        let written = UserPtr::new(to).write(&notice);
+        if written.is_err() {
+            let asker = self.change(notice.id, |question| {
+                question.stage = Stage::New;
+                Ok(question.asker.clone())
+            });
+            // It can be interrupted again, and be received by others.
+            asker.iter().for_each(|asker| asker.wake_all());
+            self.changed.notify();
+        }
+        written.map(|()| 0)
     }
 
     fn send(&self, answer: Answer) -> Result<usize> {
@@ -300,8 +365,14 @@ impl Listener {
         if answer.flags & !SECCOMP_USER_NOTIF_FLAG_CONTINUE != 0 || goes_on && says_more {
             return Err(Errno::EINVAL);
         }
-        self.with(answer.id, |stage| *stage = Stage::Answered(answer))?;
-        self.answered.wake_all();
+        let asker = self.change(answer.id, |question| match question.stage {
+            Stage::Received => {
+                question.stage = Stage::Answered(answer);
+                Ok(question.asker.clone())
+            }
+            _ => Err(Errno::EINPROGRESS),
+        })?;
+        asker.wake_all();
         Ok(0)
     }
 
@@ -318,45 +389,60 @@ impl Listener {
             request,
             file,
             result: Mutex::new(None),
+            giver: WaitQueue::new(),
         })?;
-        self.give(request.id, &gift)?;
-        self.answered.wake_all();
-        let is_taken = || gift.result.lock().is_some();
-        let waited = self.changed.wait(is_taken);
-        if waited.is_err() {
-            self.take_back(request.id, &gift);
+        self.give(request.id, &gift)?.wake_all();
+        let is_settled = || gift.result().is_some();
+        let waited = gift.giver.wait_interruptible(is_settled, None);
+        if waited.is_err() && self.take_back(request.id, &gift) {
+            return Err(Errno::ERESTARTSYS);
         }
-        let result = *gift.result.lock();
-        match result {
-            Some(result) => result.map(|fd| fd as usize),
-            None => Err(waited.err().unwrap_or(Errno::ESRCH)),
-        }
+        // Who asks has it in hand, and does not wait for anything.
+        gift.giver.wait(is_settled);
+        let result = gift.result().unwrap_or(Err(Errno::ESRCH));
+        result.map(|fd| fd as usize)
     }
 
-    /// Puts a gift before who asks. EBUSY where it were to be the answer and another is there.
-    fn give(&self, id: u64, gift: &Arc<Gift>) -> Result<()> {
-        let mut questions = self.questions.lock();
-        let question = questions.iter_mut().find(|one| one.notice.id == id);
-        let question = question.ok_or(Errno::ENOENT)?;
-        let answers = |gift: &Arc<Gift>| gift.request.flags & ADD_AND_SEND != 0;
-        if !matches!(question.stage, Stage::Received) || question.gifts.iter().any(answers) {
-            return Err(Errno::EINPROGRESS);
-        }
-        if answers(gift) && !question.gifts.is_empty() {
-            return Err(Errno::EBUSY);
-        }
-        let gifts = &mut question.gifts;
-        gifts.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        gifts.push_back(gift.clone());
-        Ok(())
+    /// Puts a gift before who asks, to be woken. One that is the answer too is that from here on.
+    ///
+    /// # Errors
+    /// ENOENT, EINPROGRESS (there is an answer, or it was not received), EBUSY (it were the answer, and another gift is there),
+    /// ENOMEM.
+    fn give(&self, id: u64, gift: &Arc<Gift>) -> Result<Arc<WaitQueue>> {
+        self.change(id, |question| {
+            if !matches!(question.stage, Stage::Received) {
+                return Err(Errno::EINPROGRESS);
+            }
+            if gift.answers() && !question.gifts.is_empty() {
+                return Err(Errno::EBUSY);
+            }
+            let gifts = &mut question.gifts;
+            gifts.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            gifts.push_back(gift.clone());
+            if gift.answers() {
+                let (value, error, flags) = (0, 0, 0);
+                question.stage = Stage::Answered(Answer {
+                    id,
+                    value,
+                    error,
+                    flags,
+                });
+            }
+            Ok(question.asker.clone())
+        })
     }
 
-    /// Takes a gift back that was not taken.
-    fn take_back(&self, id: u64, gift: &Arc<Gift>) {
-        let mut questions = self.questions.lock();
-        if let Some(question) = questions.iter_mut().find(|one| one.notice.id == id) {
-            question.gifts.retain(|other| !Arc::ptr_eq(other, gift));
-        }
+    /// Takes a gift back; false where who asks was quicker.
+    fn take_back(&self, id: u64, gift: &Arc<Gift>) -> bool {
+        let taken = self.change(id, |question| {
+            let mut gifts = question.gifts.iter();
+            let at = gifts.position(|other| Arc::ptr_eq(other, gift));
+            if at.is_some() && gift.answers() {
+                question.stage = Stage::Received;
+            }
+            Ok(at.and_then(|at| question.gifts.remove(at)))
+        });
+        matches!(taken, Ok(Some(_)))
     }
 }
 
@@ -372,9 +458,9 @@ impl FileOps for Ears {
             SEND => listener.send(UserPtr::<Answer>::new(argument).read()?),
             IS_VALID | IS_VALID_OLD => {
                 let id = UserPtr::<u64>::new(argument).read()?;
-                match listener.with(id, |_| 0) {
-                    Err(_) => Err(Errno::ENOENT),
-                    valid => valid,
+                match listener.looks(id, |one| one.sum().1) {
+                    true => Ok(0),
+                    false => Err(Errno::ENOENT),
                 }
             }
             ADD_FILE => listener.add_file(UserPtr::<AddFile>::new(argument).read()?),
@@ -388,10 +474,10 @@ impl FileOps for Ears {
         if let Some(table) = table {
             table.add(&self.0.changed);
         }
+        let (has_new, has_received) = self.0.summary();
         let mut events = Events::empty();
-        events.set(Events::IN, self.0.has(|stage| matches!(stage, Stage::New)));
-        let received = self.0.has(|stage| matches!(stage, Stage::Received));
-        events.set(Events::OUT, received);
+        events.set(Events::IN, has_new);
+        events.set(Events::OUT, has_received);
         events.set(Events::HANG_UP, self.0.unused.load(Acquire));
         events
     }

@@ -22,6 +22,11 @@ pub fn run() {
         tell_end("all threads", in_child(|| all_threads()));
         tell_end("arguments", in_child(|| arguments()));
         tell_end("listened", in_child(|| listened()));
+        tell_end("answered once", in_child(|| answered_once()));
+        tell_end("entered once", in_child(|| entered_once()));
+        for flags in [0, WAIT_KILLABLE] {
+            tell_end("a signal meanwhile", in_child(|| signalled(flags)));
+        }
         tell_end("no call's number", in_child(|| unknown()));
     }
 }
@@ -442,5 +447,177 @@ unsafe fn listened() {
         println!("events {:#x}", entry.revents);
         tell("receive", control(file, RECEIVE, &mut Notice::default()));
         tell("no request", control(file, 0x1234, &mut 0u64));
+    }
+}
+
+const WAIT_KILLABLE: u32 = 32;
+
+/// Makes a thread that calls `asks` with every question decided by the listener; the listener.
+unsafe fn asker(flags: u32, asks: fn()) -> (thread::JoinHandle<()>, c_long) {
+    static FILE: AtomicI32 = AtomicI32::new(-1);
+    let thread = thread::spawn(move || {
+        // SAFETY: the filter lives as long as the call.
+        let file = unsafe { forbid(libc::SYS_getpgid, NOTIFY, NEW_LISTENER | flags) };
+        FILE.store(file as i32, SeqCst);
+        asks();
+    });
+    while FILE.load(SeqCst) < 0 {
+        thread::yield_now();
+    }
+    (thread, FILE.load(SeqCst).into())
+}
+
+/// Of an answer and a file that is one, which come at the same time, one is taken and the other refused.
+unsafe fn answered_once() {
+    const ROUNDS: usize = 200;
+    static RESULT: AtomicI32 = AtomicI32::new(0);
+    let asks = || {
+        for _ in 0..ROUNDS {
+            // SAFETY: the call has no pointers.
+            let result = unsafe { libc::syscall(libc::SYS_getpgid, 77usize) };
+            RESULT.store(result as i32, SeqCst);
+        }
+    };
+    unsafe {
+        let (thread, file) = asker(0, asks);
+        let (mut one, mut right) = (0, 0);
+        for _ in 0..ROUNDS {
+            let mut notice = Notice::default();
+            control(file, RECEIVE, &mut notice);
+            RESULT.store(-1, SeqCst);
+            let id = notice.id;
+            let (sent, added) = thread::scope(|scope| {
+                let add = scope.spawn(move || control(file, ADD_FILE, &mut [id, 2, 0]));
+                let (value, error, flags) = (123_456, 0, 0);
+                let mut answer = Answer {
+                    id,
+                    value,
+                    error,
+                    flags,
+                };
+                let sent = control(file, SEND, &mut answer);
+                (sent == 0, add.join().unwrap_or(-1))
+            });
+            one += usize::from(sent != (added >= 0));
+            while RESULT.load(SeqCst) == -1 {
+                thread::yield_now();
+            }
+            let expected = if sent { 123_456 } else { added };
+            right += usize::from(RESULT.load(SeqCst) == expected as i32);
+            libc::close(added as i32);
+        }
+        println!("one of two {one}, and that is the answer {right}");
+        _ = thread.join();
+    }
+}
+
+extern "C" fn ignore(_signal: i32) {}
+
+unsafe fn handle(signal: i32, flags: i32) {
+    unsafe {
+        let mut action: libc::sigaction = mem::zeroed();
+        action.sa_sigaction = ignore as *const () as usize;
+        action.sa_flags = flags;
+        libc::sigaction(signal, &action, ptr::null_mut());
+    }
+}
+
+/// However often a signal interrupts who adds a file, it is added once.
+unsafe fn entered_once() {
+    const ROUNDS: usize = 300;
+    let asks = || {
+        // SAFETY: the set lives as long as the calls; the call has no pointers.
+        unsafe {
+            let mut all = mem::zeroed();
+            libc::sigfillset(&mut all);
+            libc::pthread_sigmask(libc::SIG_BLOCK, &all, ptr::null_mut());
+            libc::syscall(libc::SYS_getpgid, 77usize);
+        }
+    };
+    unsafe {
+        handle(libc::SIGALRM, libc::SA_RESTART);
+        let (thread, file) = asker(0, asks);
+        let mut notice = Notice::default();
+        control(file, RECEIVE, &mut notice);
+        let open = || std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+        let before = open();
+        let often = libc::itimerval {
+            it_interval: libc::timeval {
+                tv_sec: 0,
+                tv_usec: 50,
+            },
+            it_value: libc::timeval {
+                tv_sec: 0,
+                tv_usec: 50,
+            },
+        };
+        let never: libc::itimerval = mem::zeroed();
+        libc::syscall(libc::SYS_setitimer, 0, &often, ptr::null::<u8>());
+        let add = || control(file, ADD_FILE, &mut [notice.id, 0, 0]) >= 0;
+        let added = (0..ROUNDS).filter(|_| add()).count();
+        libc::syscall(libc::SYS_setitimer, 0, &never, ptr::null::<u8>());
+        println!("added {added}, open {}", open() - before);
+        let (value, error, flags) = (0, 0, 0);
+        let mut answer = Answer {
+            id: notice.id,
+            value,
+            error,
+            flags,
+        };
+        tell("answered", control(file, SEND, &mut answer));
+        _ = thread.join();
+    }
+}
+
+/// A signal ends the wait of who asks; where that was asked for, only as long as nobody has received the question.
+unsafe fn signalled(flags: u32) {
+    static THREAD: AtomicI32 = AtomicI32::new(0);
+    static RESULT: AtomicI32 = AtomicI32::new(0);
+    let asks = || {
+        // SAFETY: the calls have no pointers.
+        unsafe {
+            THREAD.store(libc::syscall(libc::SYS_gettid) as i32, SeqCst);
+            let result = libc::syscall(libc::SYS_getpgid, 77usize);
+            let is_interrupted = result == -1 && *libc::__errno_location() == libc::EINTR;
+            RESULT.store(
+                if is_interrupted {
+                    -libc::EINTR
+                } else {
+                    result as i32
+                },
+                SeqCst,
+            );
+        }
+    };
+    unsafe {
+        handle(libc::SIGUSR1, 0);
+        tell("no listener", forbid(libc::SYS_getsid, ALLOW, flags));
+        let (thread, file) = asker(flags, asks);
+        let mut notice = Notice::default();
+        control(file, RECEIVE, &mut notice);
+        libc::syscall(
+            libc::SYS_tgkill,
+            libc::getpid(),
+            THREAD.load(SeqCst),
+            libc::SIGUSR1,
+        );
+        if flags == 0 {
+            while control(file, IS_VALID, &mut notice.id) == 0 {
+                thread::yield_now();
+            }
+        } else {
+            libc::usleep(50_000);
+        }
+        tell("valid", control(file, IS_VALID, &mut notice.id));
+        let (value, error, flags) = (1234, 0, 0);
+        let mut answer = Answer {
+            id: notice.id,
+            value,
+            error,
+            flags,
+        };
+        tell("answered", control(file, SEND, &mut answer));
+        _ = thread.join();
+        println!("the call {}", RESULT.load(SeqCst));
     }
 }
