@@ -130,6 +130,16 @@ pub fn run() {
         tell("signal 65", libc::kill(own, 65));
         tell("signal 0", libc::kill(own, 0));
         tell("to nobody", libc::kill(0x3f_ffff, 0));
+        in_child(|| {
+            libc::setuid(12345);
+            tell("to all, who are others'", libc::kill(-1, SIGUSR1));
+            tell("whether that may be", libc::kill(-1, 0));
+            tell("to one of them", libc::kill(libc::getppid(), SIGUSR1));
+            tell(
+                "to its group",
+                libc::kill(-libc::getpgid(libc::getppid()), 0),
+            );
+        });
         handle(SIGUSR1, SA_NODEFER);
 
         interrupted();
