@@ -3,22 +3,24 @@
 extern crate alloc;
 
 use alloc::sync::{Arc, Weak};
-use alloc::vec::Vec;
 
-use linux_raw_sys::general::{RLIMIT_CPU, SI_TIMER, SIGALRM, SIGKILL, SIGPROF, SIGVTALRM, SIGXCPU};
+use linux_raw_sys::general::{
+    RLIMIT_CPU, RLIMIT_SIGPENDING, SI_TIMER, SIGALRM, SIGKILL, SIGPROF, SIGVTALRM, SIGXCPU,
+};
 
 use super::clock::{Follow, Following, Wall};
 use super::limits::INFINITY;
+use super::sched::cond_resched;
 use super::signal::{self, Info};
 use super::timer::{Expire, Timer};
+use super::user::Charge;
 use super::{Process, Thread, clock, current};
 use crate::arch::time;
 use crate::errno::{Errno, Result};
+use crate::hash::{self, HashMap};
 use crate::mm::heap::try_arc;
 use crate::sync::{Mutex, Rank};
 
-/// The most POSIX timers of a process.
-const MOST: usize = 4096;
 /// What passes between ticks of Linux's clock (at 250 Hz), in ns.
 const TICK: u64 = 4_000_000;
 /// What passes at least between looks at CPU time, in ns.
@@ -96,6 +98,8 @@ pub struct SignalTimer {
     state: Mutex<State>,
     /// Whether it is told when the time of day is set.
     following: Following,
+    /// What a POSIX timer takes of its maker's user: a signal may wait for each.
+    _charge: Option<Charge>,
 }
 
 /// What a timer is set to, in ns.
@@ -108,7 +112,13 @@ pub struct Setting {
 }
 
 impl SignalTimer {
-    fn new(id: i32, process: &Arc<Process>, base: Base, notice: Notice) -> Result<Arc<Self>> {
+    fn new(
+        id: i32,
+        process: &Arc<Process>,
+        base: Base,
+        notice: Notice,
+        charge: Option<Charge>,
+    ) -> Result<Arc<Self>> {
         let state = Mutex::ranked(Rank::Timers, State::default());
         try_arc(SignalTimer {
             id,
@@ -117,6 +127,7 @@ impl SignalTimer {
             notice,
             state,
             following: Following::new(),
+            _charge: charge,
         })
     }
 
@@ -325,10 +336,31 @@ impl Follow for SignalTimer {
     }
 }
 
+/// POSIX timers by id.
+struct Posix {
+    timers: HashMap<i32, Arc<SignalTimer>>,
+    /// The id that the next one gets, unless another has it: ids come again late, as on Linux.
+    next: i32,
+}
+
+impl Posix {
+    fn add(&mut self, make: impl FnOnce(i32) -> Result<Arc<SignalTimer>>) -> Result<i32> {
+        self.timers.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        let following = |id: i32| id.wrapping_add(1) & i32::MAX;
+        let mut id = self.next;
+        while self.timers.contains_key(&id) {
+            id = following(id);
+        }
+        self.timers.insert(id, make(id)?);
+        self.next = following(id);
+        Ok(id)
+    }
+}
+
 /// The timers of a process.
 pub struct Timers {
     interval: Mutex<[Option<Arc<SignalTimer>>; 3]>,
-    posix: Mutex<Vec<Option<Arc<SignalTimer>>>>,
+    posix: Mutex<Posix>,
     cpu_limit: Mutex<Option<Arc<SignalTimer>>>,
 }
 
@@ -337,7 +369,10 @@ impl Timers {
     pub const fn new() -> Self {
         Timers {
             interval: Mutex::new([const { None }; 3]),
-            posix: Mutex::new(Vec::new()),
+            posix: Mutex::new(Posix {
+                timers: hash::new(),
+                next: 0,
+            }),
             cpu_limit: Mutex::new(None),
         }
     }
@@ -358,7 +393,7 @@ impl Timers {
             1 => (Base::User, SIGVTALRM),
             _ => (Base::Process(Arc::downgrade(process)), SIGPROF),
         };
-        let new = SignalTimer::new(0, process, base, Notice::Interval(number))?;
+        let new = SignalTimer::new(0, process, base, Notice::Interval(number), None)?;
         Ok(timer.insert(new).clone())
     }
 
@@ -376,7 +411,7 @@ impl Timers {
             Some(timer) => timer.clone(),
             None => {
                 let base = Base::Process(Arc::downgrade(process));
-                let new = SignalTimer::new(0, process, base, Notice::CpuLimit)?;
+                let new = SignalTimer::new(0, process, base, Notice::CpuLimit, None)?;
                 limit.insert(new).clone()
             }
         };
@@ -395,21 +430,12 @@ impl Timers {
     /// # Errors
     /// EAGAIN, ENOMEM.
     pub fn create(&self, base: Base, notice: impl FnOnce(i32) -> Notice) -> Result<i32> {
-        let mut timers = self.posix.lock();
-        let id = timers
-            .iter()
-            .position(Option::is_none)
-            .unwrap_or(timers.len());
-        if id >= MOST {
-            return Err(Errno::EAGAIN);
-        }
-        let timer = SignalTimer::new(id as i32, current().process(), base, notice(id as i32))?;
-        if id == timers.len() {
-            timers.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-            timers.push(None);
-        }
-        timers[id] = Some(timer);
-        Ok(id as i32)
+        let most = current().process().limits.soft(RLIMIT_SIGPENDING);
+        let charge = Charge::new(|user| &user.pending_signals, 1, most).ok_or(Errno::EAGAIN)?;
+        self.posix.lock().add(|id| {
+            let (process, notice) = (current().process(), notice(id));
+            SignalTimer::new(id, process, base, notice, Some(charge))
+        })
     }
 
     /// The POSIX timer `id`.
@@ -417,11 +443,8 @@ impl Timers {
     /// # Errors
     /// EINVAL.
     pub fn posix(&self, id: i32) -> Result<Arc<SignalTimer>> {
-        self.posix
-            .lock()
-            .get(id as usize)
-            .and_then(Clone::clone)
-            .ok_or(Errno::EINVAL)
+        let known = self.posix.lock().timers.get(&id).cloned();
+        known.ok_or(Errno::EINVAL)
     }
 
     /// Removes the POSIX timer `id`.
@@ -429,19 +452,18 @@ impl Timers {
     /// # Errors
     /// EINVAL.
     pub fn delete(&self, id: i32) -> Result<()> {
-        let gone = self
-            .posix
-            .lock()
-            .get_mut(id as usize)
-            .and_then(Option::take)
-            .ok_or(Errno::EINVAL)?;
+        let gone = self.posix.lock().timers.remove(&id);
+        let gone = gone.ok_or(Errno::EINVAL)?;
         gone.set(Setting::default(), false).map(|_| ())
     }
 
     /// Exec: POSIX timers go.
     pub(super) fn exec(&self) {
-        let gone = core::mem::take(&mut *self.posix.lock());
-        gone.into_iter().flatten().for_each(|timer| stop(&timer));
+        let gone = core::mem::replace(&mut self.posix.lock().timers, hash::new());
+        for timer in gone.into_values() {
+            stop(&timer);
+            cond_resched();
+        }
     }
 
     /// The process ends: all timers go.

@@ -22,6 +22,7 @@ pub fn run() {
         tell_end("the time of day", in_child(|| follows()));
         tell_end("overruns", in_child(|| overruns()));
         tell_end("forged", in_child(|| forged()));
+        tell_end("numbers", in_child(|| numbers()));
     }
 }
 
@@ -694,5 +695,32 @@ unsafe fn forged() {
         println!("{sent} {}", libc::sigwaitinfo(&other, info));
         println!("{} {} {}", told[2], told[4] == timer, told[5]);
         println!("{} {}", libc::sigwaitinfo(&own, info), told[2]);
+    }
+}
+
+/// Numbers come again late, and each timer takes the room of a signal that waits for its user.
+unsafe fn numbers() {
+    unsafe {
+        let make = |what: &str| create(what, CLOCK_MONOTONIC, libc::SIGEV_SIGNAL, QUEUED, 0);
+        let delete = |timer: c_int| libc::syscall(libc::SYS_timer_delete, timer);
+        let timers = [make("one"), make("another")];
+        println!("{timers:?}");
+        tell("deleted", delete(timers[0]));
+        println!("{}", make("a third"));
+        let few = libc::rlimit {
+            rlim_cur: 3,
+            rlim_max: 3,
+        };
+        libc::setrlimit(libc::RLIMIT_SIGPENDING, &few);
+        libc::setuid(12345);
+        let three = [(); 3].map(|()| make("of a user"));
+        make("too many");
+        blocked(&[QUEUED]);
+        let value = mem::zeroed();
+        let send = || libc::sigqueue(libc::getpid(), QUEUED, value);
+        tell("nor a signal", send());
+        tell("deleted", delete(three[1]));
+        tell("a signal", send());
+        make("nor a timer");
     }
 }
