@@ -236,6 +236,7 @@ fn a_shared_interrupt_is_in_one_list_at_a_time() {
     cpu.shared.bank(1).unwrap().set_line(1, true);
     cpu.shared
         .set_route(33, affinity::Affinity::of_vcpu_id(7), Some(7));
+    assert_eq!(cpu.shared.due(33), Some(PLACE));
     let (private, mut other) = (Private::new(), Interface::new(7, 4));
     other.fill(&private, &cpu.shared, 0);
     assert!(other.registers().is_empty());
