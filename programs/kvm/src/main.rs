@@ -15,6 +15,7 @@ mod pages;
 mod requests;
 mod saved;
 mod shares;
+mod timers;
 mod vcpus;
 mod vectors;
 
@@ -53,6 +54,7 @@ fn main() {
         Some("requests") => requests::tell(&kvm),
         Some("saved") => saved::tell(&kvm),
         Some("shares") => shares::tell(&kvm),
+        Some("timers") => timers::tell(&kvm),
         Some("vcpus") => vcpus::tell(&kvm),
         Some("vectors") => vectors::tell(&kvm),
         Some(other) => panic!("{other} is not told"),

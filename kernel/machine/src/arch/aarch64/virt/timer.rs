@@ -24,15 +24,25 @@ pub fn due(system: &System, offset: u64) -> u32 {
         Some(deadline) if deadline <= now => 1u32 << interrupt,
         _ => 0,
     };
-    let [virt, phys] = deadlines(system, offset);
+    let [virt, phys] = deadlines_from(now, system, offset);
     bit(VIRTUAL, virt) | bit(PHYSICAL, phys)
 }
 
-/// When the virtual and the physical timer of a guest that does not run become due, in the host's ticks.
+/// When the virtual and the physical timer of a guest that does not run become due, or that they are, in the host's ticks.
 pub fn deadlines(system: &System, offset: u64) -> [Option<u64>; 2] {
+    deadlines_from(time::now_ticks(), system, offset)
+}
+
+fn deadlines_from(now: u64, system: &System, offset: u64) -> [Option<u64>; 2] {
     let one = |control, deadline, offset: u64| {
         let on = system.get(control) & (ENABLE | MASKED) == ENABLE;
-        on.then(|| system.get(deadline).saturating_add(offset))
+        // A guest that was restored may have a counter ahead of the host's: its offset is negative then.
+        let left = || {
+            system
+                .get(deadline)
+                .saturating_sub(now.wrapping_sub(offset))
+        };
+        on.then(|| now.saturating_add(left()))
     };
     [
         one(Name::TimerControl, Name::TimerDeadline, offset),
