@@ -68,10 +68,14 @@ impl Irqfd {
         drop(unused);
     }
 
-    /// Stops listening.
-    fn end(&self) {
+    /// Stops listening, and goes. Who is just telling it has it as long, perhaps where a guest of another machine left: nothing of
+    /// this one may end there.
+    fn end(mut self: Arc<Self>) {
         let before = core::mem::replace(&mut *self.listens.lock(), Listens::Ended);
         drop(before);
+        while Arc::get_mut(&mut self).is_none() {
+            core::hint::spin_loop();
+        }
     }
 }
 
@@ -129,8 +133,10 @@ pub fn change(machine: &Arc<Machine>, request: &Request) -> Result<usize> {
     match trigger.watch(made.clone()) {
         Ok(watch) => made.listen(watch),
         Err(error) => {
-            let at = |table: &mut Table| table.find(made.address()).ok().map(|at| table.take(at));
-            machine.irqfds.end(at);
+            drop(made);
+            let address = Arc::as_ptr(&trigger).addr();
+            let take = |table: &mut Table| table.find(address).ok().map(|at| table.take(at));
+            machine.irqfds.end(take);
             return Err(error);
         }
     }
@@ -213,8 +219,9 @@ impl Irqfds {
 
     /// Ends all.
     pub fn end_all(&self) {
-        let Table { all, .. } = core::mem::take(&mut *self.0.lock());
-        all.iter().for_each(|known| known.end());
+        let Table { all, resampled, .. } = core::mem::take(&mut *self.0.lock());
+        drop(resampled);
+        all.into_iter().for_each(Irqfd::end);
     }
 }
 

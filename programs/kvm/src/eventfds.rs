@@ -2,6 +2,7 @@
 
 use std::arch::global_asm;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
@@ -63,6 +64,39 @@ pub fn tell(kvm: &Kvm) {
     for (what, fd) in writes {
         println!("{what}: {}", count(&fd));
     }
+    beside_ends(kvm);
+}
+
+/// A guest writes to an eventfd that is an interrupt of other machines, which come and go.
+fn beside_ends(kvm: &Kvm) {
+    const ROUNDS: usize = 20;
+    const COUNT: usize = 0x8000;
+    let (vm, base) = machine(kvm, code!(beside_start, beside_end));
+    let mut vcpu = vm.create_vcpu(0).expect("a vCPU");
+    host::reset(&vm, &vcpu);
+    let fd = eventfd();
+    let mut request = [0u64; 8];
+    (request[1], request[2]) = (DEVICE + 0x200, 4 | (fd.as_raw_fd() as u64) << 32);
+    assert_eq!(pass(&vm, IOEVENTFD, &mut request), "0");
+    let done = AtomicBool::new(false);
+    let refused = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Relaxed) {
+                let (vm, base) = machine(kvm, &[0x1400_0000]);
+                let _vcpu = vm.create_vcpu(0).expect("a vCPU");
+                let _controller = host::controller(&vm, 1);
+                assert_eq!(irqfd(&vm, &fd, 8, 0, None), "0");
+                // SAFETY: mapped there, and the guest does not run.
+                unsafe { libc::munmap(base.cast(), host::LEN) };
+            }
+        });
+        let runs = (0..ROUNDS).map(|_| vcpu.run().is_err());
+        let refused = runs.filter(|refused| *refused).count();
+        done.store(true, Relaxed);
+        refused
+    });
+    let written = host::peek(base, COUNT);
+    println!("beside machines that end: {written} writes, {refused} refused");
 }
 
 /// Raises a line of the CPU's own that it has not enabled, and then the interrupt, both most likely while it sleeps.
@@ -284,5 +318,26 @@ global_asm!(
     "   eret",
     ".endr",
     "eventfds_end:",
+    ".popsection",
+);
+
+// Writes to the eventfd, and counts that in memory; then to the monitor, and again.
+global_asm!(
+    ".pushsection .rodata.beside, \"a\"",
+    ".global beside_start, beside_end",
+    "beside_start:",
+    "   ldr x20, =0x0b000000",
+    "   ldr x21, =0x40008000",
+    "1: mov x1, #2000",
+    "2: str wzr, [x20, #0x200]",
+    "   ldr x2, [x21]",
+    "   add x2, x2, #1",
+    "   str x2, [x21]",
+    "   subs x1, x1, #1",
+    "   b.ne 2b",
+    "   str xzr, [x20, #0x100]",
+    "   b 1b",
+    ".ltorg",
+    "beside_end:",
     ".popsection",
 );
