@@ -158,6 +158,10 @@ impl Drop for Vm {
     fn drop(&mut self) {
         // They hold the machine.
         self.0.irqfds.end_all();
+        // The monitor ends, as a rule: its guest's memory goes here, where others can run meanwhile. What a virtual CPU that is left
+        // uses comes back.
+        let all = 0..self.0.limit;
+        self.0.memory.translation.unmap(all, sched::cond_resched);
     }
 }
 
@@ -168,15 +172,6 @@ impl FileOps for Vm {
 
     fn held(&self) -> usize {
         self.0.memory.held() + self.0.irqfds.held() + self.0.events.held()
-    }
-
-    /// The monitor ends, as a rule: the guest's memory goes while others can run, not with the last file, which may be held by a
-    /// mapping of the monitor's. What a guest still uses comes back.
-    fn flush(&self) {
-        if self.0.is_mine() {
-            let all = 0..self.0.limit;
-            self.0.memory.translation.unmap(all, sched::cond_resched);
-        }
     }
 
     fn ioctl(&self, _file: &File, request: u32, argument: usize) -> Result<usize> {

@@ -128,7 +128,13 @@ impl AddressSpace {
 /// Lets go of a space that its thread no longer has. If that was the last, and the space is large, it is emptied first, before
 /// that is done where nobody else can run. No CPU runs it for the thread any more.
 pub fn leave(space: Arc<AddressSpace>) {
-    if Arc::strong_count(&space) > 1 || !space.read_lock().is_large() {
+    if Arc::strong_count(&space) > 1 {
+        return;
+    }
+    if space.context().shadows.any() {
+        space.tell_shadows();
+    }
+    if !space.read_lock().is_large() {
         return;
     }
     let everything = 0..space.end();

@@ -90,7 +90,7 @@ impl AddressSpace {
         self.context().shadows.remove(shadow);
     }
 
-    /// Tells shadows that all of the space may be written no longer. Waits: the space is not locked.
+    /// Tells shadows that all of the space is gone, or may be written no longer. Waits: the space is not locked.
     #[cold]
     #[inline(never)]
     pub(super) fn tell_shadows(&self) {
