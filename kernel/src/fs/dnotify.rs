@@ -7,6 +7,7 @@ use super::sigio;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::check_room;
 use crate::sync::Mutex;
+use crate::task::sched::cond_resched;
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicUsize, Ordering::*};
@@ -110,6 +111,8 @@ fn tell_kinds(directory: Key, kinds: u32) {
             };
             from = place.1.checked_add(1);
             if watch.wanted & kinds == 0 {
+                drop(watches);
+                cond_resched();
                 continue;
             }
             let once = watch.wanted & DN_MULTISHOT == 0;
@@ -119,5 +122,6 @@ fn tell_kinds(directory: Key, kinds: u32) {
         file.upgrade()
             .iter()
             .for_each(|file| sigio::tell_message(file));
+        cond_resched();
     }
 }

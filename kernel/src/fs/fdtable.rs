@@ -5,6 +5,7 @@ use super::lock;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
+use crate::task::sched::cond_resched;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -120,8 +121,11 @@ impl FdTable {
             (table.used(), table.slots.capacity())
         };
         let owner = core::ptr::from_ref(self) as usize;
-        let files = (0..count).filter_map(|fd| self.get(fd as i32).ok());
-        let held = files.map(|file| FILE + file.ops().held() + lock::memory(&file, owner));
+        let of = |file: Arc<File>| FILE + file.ops().held() + lock::memory(&file, owner);
+        let held = (0..count).map(|fd| {
+            cond_resched();
+            self.get(fd as i32).map_or(0, of)
+        });
         room * size_of::<Option<Slot>>() + held.sum::<usize>()
     }
 

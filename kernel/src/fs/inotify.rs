@@ -9,12 +9,13 @@ use super::io::Sink;
 use super::poll::{Events, PollTable, WaitSource};
 use crate::errno::{Errno, Result};
 use crate::hash::{self, HashMap};
-use crate::mm::heap::{try_arc, try_bytes};
+use crate::mm::heap::{check_room, try_arc, try_bytes};
 use crate::mm::user::UserPtr;
 use crate::put;
 use crate::sync::Mutex;
 use crate::task::current;
-use alloc::collections::VecDeque;
+use crate::task::sched::cond_resched;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
@@ -173,8 +174,12 @@ fn uncharge(user: u32, instances: usize, watches: usize) {
     }
 }
 
-static WATCHES: Mutex<HashMap<Key, Vec<Watch>>> = Mutex::new(hash::new());
-/// Watched inodes: when there are none, nobody looks further.
+/// A watched inode, and the address of the instance, which has one watch of it.
+type Place = (Key, usize);
+
+/// Those of an inode stand together.
+static WATCHES: Mutex<BTreeMap<Place, Watch>> = Mutex::new(BTreeMap::new());
+/// How many there are: when there are none, nobody looks further.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// A new instance, with the flags of inotify_init1.
@@ -284,24 +289,41 @@ pub fn in_directory(directory: &Entry, name: &[u8], is_directory: bool, mask: u3
 fn deleted(entry: &Entry) {
     let key = key(entry);
     tell(key, IN_DELETE_SELF, 0, None);
-    let watches = WATCHES.lock().remove(&key).unwrap_or_default();
-    COUNT.fetch_sub(usize::from(!watches.is_empty()), Relaxed);
-    for watch in watches {
-        watch.ignored();
+    let first = || next(&WATCHES.lock(), (key, 0)).map(|(place, _)| place);
+    while let Some(place) = first() {
+        let gone = take(place, |_| true);
+        gone.into_iter().for_each(Watch::ignored);
+        cond_resched();
     }
+}
+
+/// The watch at a place, or else the next one of the same inode.
+fn next(watches: &BTreeMap<Place, Watch>, from: Place) -> Option<(Place, &Watch)> {
+    let mut rest = watches.range(from..=(from.0, usize::MAX));
+    rest.next().map(|(&place, watch)| (place, watch))
+}
+
+/// Takes a watch out, if it is the one that is meant.
+fn take(place: Place, is_it: impl FnOnce(&Watch) -> bool) -> Option<Watch> {
+    let mut watches = WATCHES.lock();
+    watches.get(&place).filter(|watch| is_it(watch))?;
+    let gone = watches.remove(&place);
+    COUNT.store(watches.len(), Relaxed);
+    gone
 }
 
 /// Tells who watches `key` of the events of `mask`; with IN_EXCL_UNLINK they are of what has no name any more.
 fn tell(key: Key, mask: u32, cookie: u32, name: Option<&[u8]>) {
     dnotify::tell(key, mask);
     let mut shared = None;
-    let mut at = 0;
-    loop {
+    let mut from = Some(0);
+    while let Some(first) = from {
         let found = {
             let watches = WATCHES.lock();
-            let Some(watch) = watches.get(&key).and_then(|list| list.get(at)) else {
+            let Some((place, watch)) = next(&watches, (key, first)) else {
                 return;
             };
+            from = place.1.checked_add(1);
             (watch.mask & mask & IN_ALL_EVENTS != 0 && watch.mask & mask & IN_EXCL_UNLINK == 0)
                 .then(|| (watch.instance.upgrade(), watch.number, watch.mask))
         };
@@ -317,12 +339,10 @@ fn tell(key: Key, mask: u32, cookie: u32, name: Option<&[u8]>) {
                 name: shared.clone(),
             }));
             if wanted & IN_ONESHOT != 0 {
-                // Another takes its place in the list.
                 _ = instance.unwatch(watch);
-                continue;
             }
         }
-        at += 1;
+        cond_resched();
     }
 }
 
@@ -358,13 +378,10 @@ impl Inotify {
 
     /// Watches the inode of `entry` for `mask`, or changes what it is watched for. Returns the watch's number.
     pub fn watch(self: &Arc<Self>, entry: &Entry, mask: u32) -> Result<i32> {
+        check_room()?;
         let key = key(entry);
         let mut watches = WATCHES.lock();
-        let own = watches.get_mut(&key).and_then(|list| {
-            list.iter_mut()
-                .find(|watch| core::ptr::eq(watch.instance.as_ptr(), Arc::as_ptr(self)))
-        });
-        if let Some(watch) = own {
+        if let Some(watch) = watches.get_mut(&self.place(key)) {
             if mask & IN_MASK_CREATE != 0 {
                 return Err(Errno::EEXIST);
             }
@@ -388,31 +405,27 @@ impl Inotify {
             usage.watches += 1;
             Ok(())
         })?;
-        let fresh = !watches.contains_key(&key);
-        if self.make_room(&mut watches, key).is_err() {
-            if fresh {
-                watches.remove(&key);
-            }
+        let noted = {
+            let own = &mut self.state.lock().watches;
+            own.try_reserve(1).map(|()| own.insert(number, key))
+        };
+        if noted.is_err() {
             self.uncharge(1);
             return Err(Errno::ENOMEM);
         }
-        self.state.lock().watches.insert(number, key);
-        watches.entry(key).or_default().push(Watch {
+        let watch = Watch {
             instance: Arc::downgrade(self),
             number,
             mask,
-        });
-        COUNT.fetch_add(fresh.into(), Relaxed);
+        };
+        watches.insert(self.place(key), watch);
+        COUNT.store(watches.len(), Relaxed);
         Ok(number)
     }
 
-    /// Makes room for one more watch of `key`.
-    fn make_room(&self, watches: &mut HashMap<Key, Vec<Watch>>, key: Key) -> Result<()> {
-        watches.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        let list = watches.entry(key).or_default();
-        list.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        let own = &mut self.state.lock().watches;
-        own.try_reserve(1).map_err(|_| Errno::ENOMEM)
+    /// Where its watch of an inode stands.
+    fn place(&self, key: Key) -> Place {
+        (key, core::ptr::from_ref(self).addr())
     }
 
     /// Ends a watch.
@@ -437,23 +450,13 @@ impl Inotify {
     /// What a watch is for.
     fn mask(&self, key: Key, number: i32) -> u32 {
         let watches = WATCHES.lock();
-        let list = watches.get(&key).into_iter().flatten();
-        let mut own = list.filter(|watch| core::ptr::eq(watch.instance.as_ptr(), self));
-        own.find(|watch| watch.number == number)
+        let own = watches.get(&self.place(key));
+        own.filter(|watch| watch.number == number)
             .map_or(0, |watch| watch.mask)
     }
 
     fn take(&self, key: Key, number: i32) -> Option<Watch> {
-        let mut watches = WATCHES.lock();
-        let list = watches.get_mut(&key)?;
-        let mine =
-            |watch: &Watch| watch.number == number && core::ptr::eq(watch.instance.as_ptr(), self);
-        let watch = list.iter().position(mine).map(|at| list.swap_remove(at));
-        if list.is_empty() {
-            watches.remove(&key);
-            COUNT.fetch_sub(1, Relaxed);
-        }
-        watch
+        take(self.place(key), |watch| watch.number == number)
     }
 }
 
@@ -463,6 +466,7 @@ impl Drop for Inotify {
         uncharge(self.user, 1, watches.len());
         for (number, key) in watches {
             self.take(key, number);
+            cond_resched();
         }
     }
 }

@@ -21,6 +21,7 @@ pub fn run() {
         signals();
         created();
         opened();
+        crowd();
     }
 }
 
@@ -308,5 +309,43 @@ unsafe fn opened() {
         libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
         let len = std::fs::metadata("folder/held").map_or(0, |held| held.len());
         println!("as long as it was: {len}");
+    }
+}
+
+/// Hundreds watch one folder, half of them for one event: each is told of what it wants, and they go in any order.
+unsafe fn crowd() {
+    const COUNT: usize = 400;
+    unsafe {
+        let place = "/proc/sys/fs/inotify/max_user_instances";
+        let before = std::fs::read_to_string(place).unwrap_or_default();
+        println!("more {}", std::fs::write(place, "1000").is_ok());
+        let limit = libc::rlimit {
+            rlim_cur: 1000,
+            rlim_max: 4096,
+        };
+        libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        let instances: Vec<c_int> = (0..COUNT)
+            .map(|number| {
+                let instance = libc::inotify_init1(libc::IN_NONBLOCK);
+                let once = if number % 2 == 0 { libc::IN_ONESHOT } else { 0 };
+                watch(instance, c"folder", libc::IN_CREATE | once);
+                instance
+            })
+            .collect();
+        for name in [c"folder/first", c"folder/second"] {
+            libc::close(touch(name));
+        }
+        let mut told = [0; 8];
+        for &instance in &instances {
+            let mut bytes = [0u8; 4096];
+            let count = libc::read(instance, bytes.as_mut_ptr().cast(), bytes.len());
+            told[(count / 16) as usize % 8] += 1;
+        }
+        println!("told {told:?}");
+        let parts = instances.chunks(COUNT / 4);
+        for part in parts.rev() {
+            part.iter().for_each(|&instance| _ = libc::close(instance));
+        }
+        _ = std::fs::write(place, before);
     }
 }
