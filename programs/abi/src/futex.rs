@@ -38,6 +38,8 @@ pub fn run() {
         futex2();
         by_two_opens();
         woken_again();
+        woken_in_order();
+        several_under_load();
     }
 }
 
@@ -430,4 +432,132 @@ unsafe fn futex2() {
             }),
         );
     }
+}
+
+/// Who waited longest is woken first, however many wait.
+unsafe fn woken_in_order() {
+    const THREADS: usize = 64;
+    let (word, entered, woken) = (AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0));
+    let in_order = AtomicUsize::new(0);
+    let sleeps = |thread: u32| {
+        let stat = format!("/proc/self/task/{thread}/stat");
+        std::fs::read_to_string(stat).is_ok_and(|stat| stat.contains(") S "))
+    };
+    thread::scope(|scope| {
+        for number in 0..THREADS {
+            let (word, entered, woken, in_order) = (&word, &entered, &woken, &in_order);
+            scope.spawn(move || {
+                // SAFETY: the word outlives the wait.
+                unsafe {
+                    entered.store(libc::syscall(libc::SYS_gettid) as u32, SeqCst);
+                    futex(word, libc::FUTEX_WAIT, 0, ptr::null());
+                }
+                if woken.fetch_add(1, SeqCst) as usize == number {
+                    in_order.fetch_add(1, SeqCst);
+                }
+            });
+            while entered.load(SeqCst) == 0 || !sleeps(entered.load(SeqCst)) {
+                thread::yield_now();
+            }
+            entered.store(0, SeqCst);
+        }
+        for number in 0..THREADS {
+            // SAFETY: as above.
+            unsafe { futex(&word, libc::FUTEX_WAKE, 1, ptr::null()) };
+            while woken.load(SeqCst) as usize <= number {
+                thread::yield_now();
+            }
+        }
+    });
+    println!("in the order of their coming {}", in_order.load(SeqCst));
+}
+
+/// A word that a thread waits for among several (`struct futex_waitv`).
+#[repr(C)]
+struct Waitv {
+    value: u64,
+    address: usize,
+    flags: u32,
+    reserved: u32,
+}
+
+/// Waits for one of `words` to be no longer 0, until so many nanoseconds have passed; which was woken.
+unsafe fn wait_for_any(words: &[AtomicU32], nanoseconds: i64) -> Option<usize> {
+    const PRIVATE_U32: u32 = 2 | 128;
+    let waits = words.iter().map(|word| Waitv {
+        value: 0,
+        address: word.as_ptr().addr(),
+        flags: PRIVATE_U32,
+        reserved: 0,
+    });
+    let waits: Vec<_> = waits.collect();
+    let clock = libc::CLOCK_MONOTONIC;
+    let mut until = PAST;
+    // SAFETY: words and time outlive the calls.
+    let result = unsafe {
+        libc::clock_gettime(clock, &mut until);
+        let all = until.tv_nsec as i64 + nanoseconds;
+        until.tv_sec += all / 1_000_000_000;
+        until.tv_nsec = all % 1_000_000_000;
+        let (first, count) = (waits.as_ptr(), waits.len());
+        libc::syscall(libc::SYS_futex_waitv, first, count, 0, &until, clock)
+    };
+    usize::try_from(result).ok()
+}
+
+/// Threads that wait for several words, some until a time that mostly passes, while others wake one at a time: no wake-up is lost,
+/// also where it meets the time.
+unsafe fn several_under_load() {
+    const WORDS: usize = 8;
+    const TOKENS: usize = 2000;
+    const PRIVATE: i32 = 128;
+    // The last holds nothing until all is over.
+    let words = [const { AtomicU32::new(0) }; WORDS + 1];
+    let [taken, lost] = [const { AtomicUsize::new(0) }; 2];
+    let wake = |word: &AtomicU32, most: u32| {
+        // SAFETY: the word outlives the call.
+        unsafe { futex(word, libc::FUTEX_WAKE | PRIVATE, most, ptr::null()) };
+    };
+    let take = |word: &AtomicU32| {
+        let less = word.fetch_update(SeqCst, SeqCst, |count| count.checked_sub(1));
+        let before = taken.fetch_add(usize::from(less.is_ok()), SeqCst);
+        if less.is_ok() && before + 1 == 2 * TOKENS {
+            words[WORDS].store(1, SeqCst);
+            wake(&words[WORDS], i32::MAX as u32);
+        }
+    };
+    let is_over = || words[WORDS].load(SeqCst) != 0;
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            // Takes what is there, and waits for long.
+            scope.spawn(|| {
+                while !is_over() {
+                    words[..WORDS].iter().for_each(take);
+                    // SAFETY: the words outlive the call.
+                    let woken = unsafe { wait_for_any(&words, 20_000_000_000) };
+                    let is_late = woken.is_none() && crate::error() == "ETIMEDOUT";
+                    lost.fetch_add(usize::from(is_late), SeqCst);
+                }
+            });
+            // Takes nothing, waits a moment, and passes on what wakes it.
+            scope.spawn(|| {
+                while !is_over() {
+                    // SAFETY: as above.
+                    let woken = unsafe { wait_for_any(&words, 50_000) };
+                    woken.iter().for_each(|&word| wake(&words[word], 1));
+                }
+            });
+        }
+        for start in 0..2 {
+            let (words, wake) = (&words, &wake);
+            scope.spawn(move || {
+                for token in 0..TOKENS {
+                    let word = &words[(token * 5 + start) % WORDS];
+                    word.fetch_add(1, SeqCst);
+                    wake(word, 1);
+                }
+            });
+        }
+    });
+    println!("taken {} lost {}", taken.load(SeqCst), lost.load(SeqCst));
 }

@@ -13,6 +13,7 @@ pub use inherit::{Owner, reclassify};
 pub use pi::{lock, release_locks, requeue_to_lock, unlock, wait_then_lock};
 pub use robust::release_robust;
 
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering::*};
@@ -119,13 +120,14 @@ const BUCKETS: usize = 256;
 /// A bucket, alone in its cache lines: others' threads have the next one.
 #[repr(align(128))]
 struct Bucket {
-    waiters: Mutex<Vec<Waiter>>,
+    /// In the order in which they are woken: many may go from the front, one by one.
+    waiters: Mutex<VecDeque<Waiter>>,
     count: AtomicU32,
 }
 
 static TABLE: [Bucket; BUCKETS] = [const {
     Bucket {
-        waiters: Mutex::ranked(Rank::Waiters, Vec::new()),
+        waiters: Mutex::ranked(Rank::Waiters, VecDeque::new()),
         count: AtomicU32::new(0),
     }
 }; BUCKETS];
@@ -137,7 +139,7 @@ impl Bucket {
         let at = waiters
             .iter()
             .position(|waiter| Arc::ptr_eq(&waiter.slot, slot));
-        let gone = at.map(|at| waiters.remove(at));
+        let gone = at.and_then(|at| waiters.remove(at));
         self.count.store(waiters.len() as u32, Relaxed);
         let kind = gone.as_ref().map(|waiter| waiter.kind);
         if let (Some(Kind::Lock(_)), Some(waiter)) = (kind, &gone) {
@@ -150,13 +152,14 @@ impl Bucket {
 /// Brings the waiter that came last to its place: threads of the real-time policies are woken first, by priority.
 #[cold]
 #[inline(never)]
-fn bring_forward(waiters: &mut [Waiter]) {
+fn bring_forward(waiters: &mut VecDeque<Waiter>) {
     let priority = |waiter: &Waiter| waiter.thread.sched.priority();
-    let own = waiters.last().map_or(0, priority);
+    let own = waiters.back().map_or(0, priority);
     if own > 0
         && let Some(at) = waiters.iter().position(|other| priority(other) < own)
+        && let Some(last) = waiters.pop_back()
     {
-        waiters[at..].rotate_right(1);
+        waiters.insert(at, last);
     }
 }
 
@@ -228,7 +231,7 @@ fn enter_and_wait(
         let mut waiters = bucket.waiters.lock();
         waiters.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         let (thread, index) = (current_arc(), index as u32);
-        waiters.push(Waiter {
+        waiters.push_back(Waiter {
             key,
             bits: word.bits,
             thread,
@@ -327,7 +330,7 @@ fn wake_key(key: Key, most: usize, bits: u32) -> Result<usize> {
             if at.is_some_and(|at| waiters[at].kind != Kind::Wake) {
                 return Err(Errno::EINVAL);
             }
-            let waiter = at.map(|at| waiters.remove(at));
+            let waiter = at.and_then(|at| waiters.remove(at));
             bucket.count.store(waiters.len() as u32, Relaxed);
             waiter
         };
@@ -382,8 +385,12 @@ fn move_waiters(source: Key, target: Key, most: usize) -> Result<usize> {
         }
         let count = first().count();
         moved.try_reserve_exact(count).map_err(|_| Errno::ENOMEM)?;
-        let taken = waiters.extract_if(.., |waiter| waiter.key == source);
-        moved.extend(taken.take(count));
+        for _ in 0..waiters.len() {
+            match waiters.pop_front() {
+                Some(one) if one.key == source && moved.len() < count => moved.push(one),
+                other => waiters.extend(other),
+            }
+        }
         TABLE[source.bucket()]
             .count
             .store(waiters.len() as u32, Relaxed);
@@ -401,7 +408,7 @@ fn move_waiters(source: Key, target: Key, most: usize) -> Result<usize> {
     }
     for mut waiter in moved {
         waiter.key = target;
-        waiters.push(waiter);
+        waiters.push_back(waiter);
         bring_forward(&mut waiters);
     }
     TABLE[target.bucket()]

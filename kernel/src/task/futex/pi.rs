@@ -3,6 +3,7 @@
 //! A thread that waits enters its bucket first, and then looks whether the lock is still held: who gives the lock up finds
 //! it there, or it finds the word changed. Whoever takes a waiter out of its bucket settles its slot.
 
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::cmp::Reverse;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*, fence};
@@ -119,7 +120,7 @@ impl Place {
         if let Kind::Lock(owner) = kind {
             current().waits_for(Some(owner));
         }
-        waiters.push(Waiter {
+        waiters.push_back(Waiter {
             key,
             bits: super::ANY,
             thread: current_arc(),
@@ -230,7 +231,7 @@ impl Bucket {
         // The first of several with the least key.
         let (at, _) =
             candidates.min_by_key(|(_, waiter)| Reverse(waiter.thread.sched.priority()))?;
-        let next = waiters.remove(at);
+        let next = waiters.remove(at)?;
         next.thread.waits_for(None);
         wait_for(&mut waiters, next.key, &next.thread);
         self.count.store(waiters.len() as u32, Relaxed);
@@ -239,7 +240,7 @@ impl Bucket {
 }
 
 /// Those among `waiters` who want the lock `key` wait for `owner` now.
-pub fn wait_for(waiters: &mut [Waiter], key: Key, owner: &Thread) {
+pub fn wait_for(waiters: &mut VecDeque<Waiter>, key: Key, owner: &Thread) {
     for waiter in waiters.iter_mut().filter(|waiter| waiter.key == key) {
         if let Kind::Lock(of) = &mut waiter.kind {
             *of = Owner::new(owner);
@@ -356,7 +357,7 @@ impl Bucket {
         }
         let waiter = waiters.remove(at);
         self.count.store(waiters.len() as u32, Relaxed);
-        Ok(Some(waiter))
+        Ok(waiter)
     }
 }
 
@@ -422,7 +423,7 @@ fn move_to_lock(waiter: Waiter, address: usize, owner: &Arc<Thread>) {
         return waiter.settle(RETRY);
     }
     thread.waits_for(Some(Owner::new(owner)));
-    waiters.push(waiter);
+    waiters.push_back(waiter);
     bucket.count.store(waiters.len() as u32, Relaxed);
     drop(waiters);
     fence(SeqCst);
