@@ -13,3 +13,14 @@ awk '/MemTotal/ { total = $4 } /Mem(Free|Used)/ { rest += $4 } END { print (tota
 grep -c '^nr_free_pages ' vmstat
 cat ../has_memory
 stat -c %a /proc/sys/kernel/dmesg_restrict
+# Free memory by zone: the form of the lines, and that their numbers belong together.
+stat -c '%a %n' /proc/buddyinfo /proc/zoneinfo /proc/pagetypeinfo
+awk '{ print $1, $3, NF }' /proc/buddyinfo | sort -u
+awk '$1 == "Node" { print $1, $3, NF }
+    $1 ~ /^(boost|min|low|high|promo|spanned|present|managed|cma)$/ { print $1, NF }
+    $1 == "pages" { print $1, $2, NF }
+    $1 ~ /^(protection:|nr_free_pages|node_unreclaimable:|start_pfn:)$/ { print $1 }' /proc/zoneinfo | sort -u
+awk '$1 == "spanned" { spanned = $2 } $1 == "present" && $2 > spanned || $1 == "managed" && $2 > spanned { print "more than there is" }' /proc/zoneinfo
+awk '{ print $1, NF }' /sys/devices/system/node/node0/numastat
+sed -n 1,4p /proc/pagetypeinfo
+awk '$5 == "type" { print $1, $3, $6, NF }' /proc/pagetypeinfo | grep -v -e CMA -e Isolate | sort -u

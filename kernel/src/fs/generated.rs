@@ -130,6 +130,8 @@ pub trait Content: Send + Sync + 'static {
 pub enum Node {
     /// A file with this content.
     File(fn(&mut Text)),
+    /// The same, which only root may read.
+    Private(fn(&mut Text)),
     /// A directory with these members.
     Directory(&'static [(&'static str, Node)]),
     /// A symbolic link to what the function tells.
@@ -154,7 +156,11 @@ impl Node {
     /// What it is.
     pub fn kind(&self) -> Kind {
         match self {
-            Node::File(_) | Node::Setting(..) | Node::Number(_) | Node::OfCpu(_) => Kind::Regular,
+            Node::File(_)
+            | Node::Private(_)
+            | Node::Setting(..)
+            | Node::Number(_)
+            | Node::OfCpu(_) => Kind::Regular,
             Node::Directory(_) | Node::Cpus(..) => Kind::Directory,
             Node::Link(_) => Kind::Symlink,
         }
@@ -169,7 +175,10 @@ impl Content for Leaf {
     fn write(&self, text: &mut Text) -> Result<()> {
         match &self.0 {
             Node::OfCpu(write) => write(self.1, text),
-            Node::File(write) | Node::Link(write) | Node::Setting(write, _) => write(text),
+            Node::File(write)
+            | Node::Private(write)
+            | Node::Link(write)
+            | Node::Setting(write, _) => write(text),
             Node::Number(value) => put!(text, "{}\n", value.load(Relaxed)),
             Node::Directory(_) | Node::Cpus(..) => return Err(Errno::EISDIR),
         }
@@ -192,6 +201,7 @@ impl Content for Leaf {
     fn permissions(&self) -> u32 {
         match self.0 {
             Node::File(_) | Node::OfCpu(_) => 0o444,
+            Node::Private(_) => 0o400,
             Node::Directory(_) | Node::Cpus(..) => 0o555,
             Node::Link(_) => 0o777,
             Node::Setting(..) | Node::Number(_) => 0o644,

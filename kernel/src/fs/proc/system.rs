@@ -10,7 +10,7 @@ use crate::mm::{PAGE_SIZE, commit, frame};
 use crate::task::usage::{Times, Usage, user_hz};
 use crate::task::{clock, counting, current, load, queue, tree, uts};
 use crate::{arch, params, put};
-use Node::{Directory, File, Link, Setting};
+use Node::{Directory, File, Link, Private, Setting};
 use core::fmt;
 
 /// The members of the root besides the processes.
@@ -31,6 +31,7 @@ pub const ROOT: &[(&str, Node)] = &[
     ("modules", File(|_| {})),
     ("mounts", Link(|text| text.push(b"self/mounts"))),
     ("net", Directory(crate::net::report::FILES)),
+    ("pagetypeinfo", Private(zones::types)),
     (
         "partitions",
         File(|text| put!(text, "major minor  #blocks  name\n\n")),

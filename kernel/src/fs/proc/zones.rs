@@ -66,6 +66,43 @@ fn put_counts(text: &mut Text, counts: &[(&str, usize)]) {
     }
 }
 
+/// How free memory is grouped by what it is for: not at all. Linux tells it so where there is too little memory to group.
+const TYPES: [&str; 4] = ["Unmovable", "Movable", "Reclaimable", "HighAtomic"];
+/// What is grouped, as a power of two of frames: a huge page.
+const GROUP: u32 = 9;
+
+/// pagetypeinfo
+pub fn types(text: &mut Text) {
+    let group = 1 << GROUP;
+    put!(
+        text,
+        "Page block order: {GROUP}\nPages per block:  {group}\n\n{:<43} ",
+        "Free pages count per migrate type at order"
+    );
+    let blocks = frame::free_blocks();
+    for order in 0..blocks.len() {
+        put!(text, "{order:>6} ");
+    }
+    put!(text, "\n");
+    for (at, name) in TYPES.iter().enumerate() {
+        put!(text, "Node    0, zone {ZONE:>8}, type {name:>12} ");
+        for count in blocks {
+            put!(text, "{:>6} ", if at == 0 { count } else { 0 });
+        }
+        put!(text, "\n");
+    }
+    put!(text, "\n{:<23}", "Number of blocks type ");
+    for name in TYPES {
+        put!(text, "{name:>12} ");
+    }
+    put!(text, "\nNode 0, zone {ZONE:>8} ");
+    for at in 0..TYPES.len() {
+        let groups = frame::span().len().div_ceil(group);
+        put!(text, "{:>12} ", if at == 0 { groups } else { 0 });
+    }
+    put!(text, "\n");
+}
+
 /// numastat of the node. Nothing is counted, as on Linux where vm.numa_stat is 0.
 pub fn numa(text: &mut Text) {
     for name in [
