@@ -38,6 +38,9 @@ fn main() -> ExitCode {
         Ok(options) => options,
         Err(error) => {
             let _ = error.print();
+            if let Some(hint) = options::known_elsewhere(&error) {
+                eprintln!("  tip: {hint}");
+            }
             return ExitCode::from(if error.use_stderr() { FAILURE } else { 0 });
         }
     };

@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::arch::Arch;
 use crate::bench::{BenchOptions, CompareOptions, InspectOptions};
@@ -20,6 +21,25 @@ pub struct Options {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// Which other subcommands know the option that `error` is about.
+pub fn known_elsewhere(error: &clap::Error) -> Option<String> {
+    let ContextValue::String(option) = error.get(ContextKind::InvalidArg)? else {
+        return None;
+    };
+    let name = option.strip_prefix("--")?;
+    let has = |command: &&clap::Command| {
+        let mut arguments = command.get_arguments();
+        arguments.any(|argument| argument.get_long() == Some(name))
+    };
+    let options = Options::command();
+    let commands = options.get_subcommands().filter(has);
+    let names: Vec<_> = commands
+        .map(|command| format!("'stile {}'", command.get_name()))
+        .collect();
+    let is_unknown = error.kind() == ErrorKind::UnknownArgument && !names.is_empty();
+    is_unknown.then(|| format!("{option} is an option of {}", names.join(", ")))
 }
 
 /// The subcommands.

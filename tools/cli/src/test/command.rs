@@ -107,7 +107,7 @@ pub fn test(project: &Project, arch: Arch, report: &mut Report) -> Result<()> {
             name: "unknown-option",
             arguments: &["--disk", "x", "--", "true"],
             status: 125,
-            stderr: "unexpected argument '--disk'",
+            stderr: "--disk is an option of 'stile vm'",
             ..PLAIN
         },
         Run {
