@@ -229,6 +229,11 @@ pub trait Inode: Send + Sync + Any {
         Err(Errno::EINVAL)
     }
 
+    /// The same for who follows it, to whom it may be refused.
+    fn follow(&self) -> Result<Link> {
+        self.link()
+    }
+
     /// Whether a name in this directory has one entry, which every look-up finds: something can be mounted on that.
     fn keeps_entries(&self) -> bool {
         false

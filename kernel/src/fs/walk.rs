@@ -170,7 +170,7 @@ impl<'c> Walk<'c> {
         if last {
             protected::check_follow(directory, link)?;
         }
-        match link.inode().link()? {
+        match link.inode().follow()? {
             Link::Entry(_) if self.scope.has(RESOLVE_NO_MAGICLINKS) => Err(Errno::ELOOP),
             Link::Entry(_) if self.top.is_some() => Err(Errno::EXDEV),
             link => Ok(link),

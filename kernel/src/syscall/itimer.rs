@@ -6,9 +6,9 @@ use super::layout::{Layout, given};
 use super::time::{CpuClock, nanoseconds, timespec};
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
-use crate::task::itimer::{Base, Notice, Setting};
-use crate::task::{current, signal, tree};
-use alloc::sync::Arc;
+use crate::task::itimer::{Base, Notice, Request, Setting};
+use crate::task::{Thread, current, signal, tree};
+use alloc::sync::{Arc, Weak};
 
 type Spans = [[i64; 2]; 2];
 
@@ -57,6 +57,10 @@ pub fn getitimer<L: Layout>(which: u32, to: usize) -> Result<usize> {
 /// `struct sigevent`, its first part: value, signal and kind, thread.
 type Event = [u64; 3];
 
+/// The clocks of CPU time of the caller's own process and thread, as those of a number (MAKE_PROCESS_CPUCLOCK).
+const OWN_PROCESS: i32 = -6;
+const OWN_THREAD: i32 = -2;
+
 /// timer_create(2)
 pub fn timer_create(clock: u32, event: usize, to: usize) -> Result<usize> {
     let base = match clock {
@@ -71,17 +75,29 @@ pub fn timer_create(clock: u32, event: usize, to: usize) -> Result<usize> {
         },
     };
     let event = UserPtr::<Event>::new(event).read_opt()?;
-    let notice = match event {
-        None => None,
-        Some([value, rest, tid]) => Some(decode_event(value, rest, tid as i32)?),
+    let request = |[value, rest, tid]: Event| Request {
+        clock: match clock {
+            CLOCK_PROCESS_CPUTIME_ID => OWN_PROCESS,
+            CLOCK_THREAD_CPUTIME_ID => OWN_THREAD,
+            clock => clock as i32,
+        },
+        kind: (rest >> 32) as u32,
+        signal: rest as u32,
+        value,
+        tid: tid as i32,
     };
-    let default = |id: i32| Notice::Signal {
-        number: SIGALRM,
-        value: id as u64,
-        thread: None,
+    let request = |id: i32| request(event.unwrap_or([id as u64, SIGALRM.into(), 0]));
+    let thread = told(&request(0))?;
+    let notice = |request: Request| match request.kind {
+        SIGEV_NONE => Notice::None,
+        _ => Notice::Signal {
+            number: request.signal,
+            value: request.value,
+            thread,
+        },
     };
     let timers = &current().process().timers;
-    let id = timers.create(base, |id| notice.unwrap_or_else(|| default(id)))?;
+    let id = timers.create(base, |id| (request(id), notice(request(id))))?;
     if let Err(error) = UserPtr::new(to).write(&id) {
         timers.delete(id)?;
         return Err(error);
@@ -89,25 +105,16 @@ pub fn timer_create(clock: u32, event: usize, to: usize) -> Result<usize> {
     Ok(0)
 }
 
-fn decode_event(value: u64, rest: u64, tid: i32) -> Result<Notice> {
-    let (number, kind) = (rest as u32, (rest >> 32) as u32);
-    let valid = (1..=signal::LAST).contains(&number);
-    match kind {
-        SIGEV_NONE => Ok(Notice::None),
-        SIGEV_SIGNAL | SIGEV_THREAD if valid => Ok(Notice::Signal {
-            number,
-            value,
-            thread: None,
-        }),
+/// The thread that is to be told, where it is one alone; EINVAL where nobody could be.
+fn told(request: &Request) -> Result<Option<Weak<Thread>>> {
+    let valid = (1..=signal::LAST).contains(&request.signal);
+    match request.kind {
+        SIGEV_NONE => Ok(None),
+        SIGEV_SIGNAL | SIGEV_THREAD if valid => Ok(None),
         SIGEV_THREAD_ID if valid => {
-            let thread =
-                tree::thread(tid).filter(|thread| thread.process_id() == current().process_id());
-            let thread = thread.ok_or(Errno::EINVAL)?;
-            Ok(Notice::Signal {
-                number,
-                value,
-                thread: Some(Arc::downgrade(&thread)),
-            })
+            let own = |thread: &Arc<Thread>| thread.process_id() == current().process_id();
+            let thread = tree::thread(request.tid).filter(own);
+            Ok(Some(Arc::downgrade(&thread.ok_or(Errno::EINVAL)?)))
         }
         _ => Err(Errno::EINVAL),
     }

@@ -3,6 +3,7 @@
 extern crate alloc;
 
 use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
 
 use linux_raw_sys::general::{
     RLIMIT_CPU, RLIMIT_SIGPENDING, SI_TIMER, SIGALRM, SIGKILL, SIGPROF, SIGVTALRM, SIGXCPU,
@@ -39,6 +40,20 @@ pub enum Base {
     User,
     /// CPU time of a thread.
     Thread(Weak<Thread>),
+}
+
+/// What timer_create(2) was asked for, as `/proc/PID/timers` tells it.
+#[derive(Clone, Copy)]
+pub struct Request {
+    /// CLOCK_*, or that of a process or thread.
+    pub clock: i32,
+    /// SIGEV_*.
+    pub kind: u32,
+    /// The signal and its value, also where none is sent.
+    pub signal: u32,
+    pub value: u64,
+    /// The thread, with SIGEV_THREAD_ID.
+    pub tid: i32,
 }
 
 /// Whom a timer tells.
@@ -98,8 +113,8 @@ pub struct SignalTimer {
     state: Mutex<State>,
     /// Whether it is told when the time of day is set.
     following: Following,
-    /// What a POSIX timer takes of its maker's user: a signal may wait for each.
-    _charge: Option<Charge>,
+    /// What a POSIX timer was made for, and takes of its maker's user: a signal may wait for each.
+    made: Option<(Request, Charge)>,
 }
 
 /// What a timer is set to, in ns.
@@ -117,7 +132,7 @@ impl SignalTimer {
         process: &Arc<Process>,
         base: Base,
         notice: Notice,
-        charge: Option<Charge>,
+        made: Option<(Request, Charge)>,
     ) -> Result<Arc<Self>> {
         let state = Mutex::ranked(Rank::Timers, State::default());
         try_arc(SignalTimer {
@@ -127,8 +142,13 @@ impl SignalTimer {
             notice,
             state,
             following: Following::new(),
-            _charge: charge,
+            made,
         })
+    }
+
+    /// What a POSIX timer was made for.
+    pub fn request(&self) -> Option<Request> {
+        self.made.as_ref().map(|(request, _)| *request)
     }
 
     /// The time of the timer's base, in ns.
@@ -425,16 +445,17 @@ impl Timers {
         timer.set(Setting { left, interval }, true).map(drop)
     }
 
-    /// Makes a POSIX timer of the current process; returns its id. `notice` gets the id.
+    /// Makes a POSIX timer of the current process; returns its id. `asked` gets the id.
     ///
     /// # Errors
     /// EAGAIN, ENOMEM.
-    pub fn create(&self, base: Base, notice: impl FnOnce(i32) -> Notice) -> Result<i32> {
+    pub fn create(&self, base: Base, asked: impl FnOnce(i32) -> (Request, Notice)) -> Result<i32> {
         let most = current().process().limits.soft(RLIMIT_SIGPENDING);
         let charge = Charge::new(|user| &user.pending_signals, 1, most).ok_or(Errno::EAGAIN)?;
         self.posix.lock().add(|id| {
-            let (process, notice) = (current().process(), notice(id));
-            SignalTimer::new(id, process, base, notice, Some(charge))
+            let (request, notice) = asked(id);
+            let made = Some((request, charge));
+            SignalTimer::new(id, current().process(), base, notice, made)
         })
     }
 
@@ -445,6 +466,21 @@ impl Timers {
     pub fn posix(&self, id: i32) -> Result<Arc<SignalTimer>> {
         let known = self.posix.lock().timers.get(&id).cloned();
         known.ok_or(Errno::EINVAL)
+    }
+
+    /// The ids of the POSIX timers, the last first.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn posix_ids(&self) -> Result<Vec<i32>> {
+        let mut ids = Vec::new();
+        let posix = self.posix.lock();
+        ids.try_reserve_exact(posix.timers.len())
+            .map_err(|_| Errno::ENOMEM)?;
+        ids.extend(posix.timers.keys());
+        drop(posix);
+        ids.sort_unstable_by_key(|&id| core::cmp::Reverse(id));
+        Ok(ids)
     }
 
     /// Removes the POSIX timer `id`.

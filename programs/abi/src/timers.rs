@@ -14,6 +14,7 @@ pub fn run() {
     // SAFETY: every pointer passed is that of a live value of the right kind.
     unsafe {
         tell_end("events", in_child(|| events()));
+        tell_end("listed", in_child(|| listed()));
         tell_end("by processor time", in_child(|| processor()));
         tell_end("interval timers", in_child(|| intervals()));
         tell_end("clocks", in_child(|| clocks()));
@@ -23,6 +24,29 @@ pub fn run() {
         tell_end("overruns", in_child(|| overruns()));
         tell_end("forged", in_child(|| forged()));
         tell_end("numbers", in_child(|| numbers()));
+    }
+}
+
+/// What /proc tells of timers: what they were made for, whether they run or not.
+unsafe fn listed() {
+    unsafe {
+        let own = libc::syscall(libc::SYS_gettid) as c_int;
+        create("a signal", CLOCK_MONOTONIC, libc::SIGEV_SIGNAL, QUEUED, 0);
+        create("a thread", CLOCK_REALTIME, 4, libc::SIGUSR1, own);
+        create(
+            "a function",
+            CLOCK_PROCESS_CPUTIME_ID,
+            libc::SIGEV_THREAD,
+            10,
+            0,
+        );
+        create("nobody", CLOCK_THREAD_CPUTIME_ID, libc::SIGEV_NONE, 5, 0);
+        let none = ptr::null::<u8>();
+        let mut id: c_int = -1;
+        let made = libc::syscall(libc::SYS_timer_create, libc::CLOCK_BOOTTIME, none, &mut id);
+        tell("as usual", made);
+        let text = std::fs::read_to_string("/proc/self/timers").unwrap_or_default();
+        print!("{}", text.replace(&format!(".{own}\n"), ".own\n"));
     }
 }
 

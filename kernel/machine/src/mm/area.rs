@@ -3,6 +3,7 @@
 extern crate alloc;
 
 use alloc::sync::{Arc, Weak};
+use core::any::Any;
 use core::fmt;
 use core::ops::Range;
 
@@ -14,7 +15,7 @@ use crate::errno::{Errno, Result};
 
 /// Where the pages of a mapped file or shared object come from: memory-backed, never sleeps. Called under the address
 /// space's lock.
-pub trait PageSource: Send + Sync {
+pub trait PageSource: Any + Send + Sync {
     /// The frame of page `index`, made if it is a hole. `write`: a program is about to write it where others see that, and the
     /// file changes from now on.
     ///

@@ -2,6 +2,7 @@
 
 mod control;
 mod fds;
+mod map_files;
 mod mem;
 mod memory;
 mod pagemap;

@@ -7,7 +7,7 @@ use super::super::inode::{Attr, Inode, Kind, Link, SetAttr};
 use super::super::mount;
 use super::super::path::Path;
 use super::subject::{Subject, Who};
-use super::{control, fds, mem, memory, pagemap, parse, status};
+use super::{control, fds, map_files, mem, memory, pagemap, parse, status};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_format;
 use crate::put;
@@ -34,6 +34,7 @@ enum Member {
     Pages,
     Descriptors,
     DescriptorInfos,
+    MappedFiles,
     Threads,
 }
 
@@ -73,6 +74,7 @@ const MEMBERS: &[(&str, Member)] = &[
     ("io", Private(status::io)),
     ("limits", Text_(status::limits)),
     ("loginuid", Text_(|_, text| Ok(text.push(b"4294967295")))),
+    ("map_files", Member::MappedFiles),
     ("maps", OfMemory(memory::maps, 0o444)),
     ("mem", Member::Memory),
     (
@@ -107,9 +109,19 @@ const MEMBERS: &[(&str, Member)] = &[
     ("statm", Text_(memory::statm)),
     ("status", Text_(status::status)),
     ("task", Member::Threads),
+    ("timers", Text_(status::timers)),
     ("trace", Setting(control::traced, control::set_traced)),
     ("uid_map", Text_(control::all_identities)),
     ("wchan", Text_(|_, text| Ok(text.push(b"0")))),
+];
+
+/// Members that a thread's directory has not.
+const OF_PROCESSES: [&str; 5] = [
+    "coredump_filter",
+    "map_files",
+    "mountstats",
+    "task",
+    "timers",
 ];
 
 impl Member {
@@ -163,12 +175,12 @@ impl Directory {
         Ok(self.who.find()?.process)
     }
 
-    /// Members that this directory has: a thread's has no threads.
+    /// Members that this directory has.
     fn members(&self) -> impl Iterator<Item = &'static (&'static str, Member)> {
-        let threads = self.who.tid.is_none();
+        let whole = self.who.tid.is_none();
         MEMBERS
             .iter()
-            .filter(move |(_, member)| threads || !matches!(member, Member::Threads))
+            .filter(move |(name, _)| whole || !OF_PROCESSES.contains(name))
     }
 }
 
@@ -200,6 +212,9 @@ impl Inode for Directory {
             }
             Member::DescriptorInfos => {
                 generated::entry(here, name, fds::Directory::new(who, device, inode, true))
+            }
+            Member::MappedFiles => {
+                generated::entry(here, name, map_files::Directory::new(who, device, inode))
             }
             Member::Threads => generated::entry(here, name, Threads { who, device, inode }),
             member => generated::entry(

@@ -9,6 +9,7 @@ use crate::errno::Result;
 use crate::mm::{PAGE_SIZE, Size};
 use crate::put;
 use crate::task::process::Image;
+use crate::task::sched::cond_resched;
 use crate::task::usage::{Usage, user_hz};
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general::*;
@@ -276,6 +277,38 @@ pub fn limits(subject: &Subject, text: &mut Text) -> Result<()> {
             }
         }
         put!(text, "{unit:<10}\n");
+    }
+    Ok(())
+}
+
+/// timers: those that timer_create(2) made, the last first.
+pub fn timers(subject: &Subject, text: &mut Text) -> Result<()> {
+    let process = &subject.process;
+    for id in process.timers.posix_ids()? {
+        let timer = process.timers.posix(id).ok();
+        let Some(request) = timer.and_then(|timer| timer.request()) else {
+            continue;
+        };
+        let how = match request.kind & !SIGEV_THREAD_ID {
+            SIGEV_NONE => "none",
+            SIGEV_THREAD => "thread",
+            _ => "signal",
+        };
+        let whom = if request.kind & SIGEV_THREAD_ID != 0 {
+            ("tid", request.tid)
+        } else {
+            ("pid", process.pid())
+        };
+        put!(
+            text,
+            "ID: {id}\nsignal: {}/{:016x}\nnotify: {how}/{}.{}\nClockID: {}\n",
+            request.signal,
+            request.value,
+            whom.0,
+            whom.1,
+            request.clock
+        );
+        cond_resched();
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use super::USER;
 use crate::{error, in_child, tell, tell_end, tell_ok};
 
 /// Files of a process's directory that only a permitted tracer may read, and some that everybody may.
-const MEMBERS: [&str; 22] = [
+const MEMBERS: [&str; 24] = [
     "auxv",
     "clear_refs",
     "cmdline",
@@ -19,6 +19,7 @@ const MEMBERS: [&str; 22] = [
     "fdinfo",
     "io",
     "limits",
+    "map_files",
     "maps",
     "mem",
     "mountinfo",
@@ -31,6 +32,7 @@ const MEMBERS: [&str; 22] = [
     "statm",
     "status",
     "task",
+    "timers",
 ];
 const LINKS: [&str; 4] = ["cwd", "exe", "fd/0", "root"];
 
@@ -79,6 +81,7 @@ pub fn run() {
             libc::kill(child, libc::SIGKILL);
             libc::waitpid(child, std::ptr::null_mut(), 0);
         }
+        tell_end("mapped", in_child(|| mapped()));
         tell_end("jailed", in_child(|| jailed()));
         tell_end("killed last", in_child(|| killed_last()));
         numbers();
@@ -223,6 +226,66 @@ unsafe fn descriptors() {
             let attributes = fs::metadata("/proc/self/maps").unwrap();
             let owner = std::os::unix::fs::MetadataExt::uid(&attributes);
             println!("maps belong to root: {}", owner != USER);
+        }
+    }
+}
+
+/// Files that a process has mapped: everybody finds their own, and only the privileged get to them that way.
+unsafe fn mapped() {
+    const PAGE: usize = 4096;
+    let map = |flags: i32, file: i32| unsafe {
+        let rights = libc::PROT_READ;
+        let at = libc::mmap(std::ptr::null_mut(), PAGE, rights, flags, file, 0);
+        format!("{:x}-{:x}", at.addr(), at.addr() + PAGE)
+    };
+    unsafe {
+        fs::write("/tmp/mapped", [1; PAGE]).unwrap();
+        libc::chmod(c"/tmp/mapped".as_ptr(), 0o600);
+        let writable = open("/tmp/mapped", libc::O_RDWR);
+        let readable = open("/tmp/mapped", libc::O_RDONLY);
+        let names = [
+            ("to write", map(libc::MAP_SHARED, writable)),
+            ("to read", map(libc::MAP_PRIVATE, readable)),
+            ("none", map(libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)),
+        ];
+        let look = || {
+            let listed = fs::read_dir("/proc/self/map_files").map(|all| {
+                all.filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+                    .collect::<Vec<_>>()
+            });
+            tell_ok("listed", listed.is_ok());
+            for (what, name) in &names {
+                let path = format!("/proc/self/map_files/{name}");
+                let found = listed.as_ref().is_ok_and(|all| all.contains(name));
+                println!(
+                    "{what}: listed {found}, leads to {:?}",
+                    fs::read_link(&path).ok()
+                );
+                if let Ok(link) = fs::symlink_metadata(&path) {
+                    let mode = std::os::unix::fs::MetadataExt::mode(&link);
+                    println!("mode {mode:o}, length {}", link.len());
+                }
+                tell("followed", open(&path, libc::O_PATH).min(0));
+            }
+            let (_, name) = &names[0];
+            for wrong in [format!("0{name}"), format!("{name}0")] {
+                let path = format!("/proc/self/map_files/{wrong}");
+                tell_ok("another name", fs::read_link(path).is_ok());
+            }
+        };
+        look();
+        libc::close(writable);
+        libc::close(readable);
+        libc::unlink(c"/tmp/mapped".as_ptr());
+        become_user();
+        libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0);
+        look();
+        libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
+        look();
+        tell_ok("memory by type", fs::read("/proc/pagetypeinfo").is_ok());
+        for name in ["coredump_filter", "map_files", "mountstats", "timers"] {
+            let path = format!("/proc/thread-self/{name}");
+            tell_ok(&format!("a thread's {name}"), Path::new(&path).exists());
         }
     }
 }

@@ -1,0 +1,180 @@
+//! The files that a process has mapped: /proc/PID/map_files.
+
+use super::super::entry::Entry;
+use super::super::file::{File, FileOps, OpenFlags, Record};
+use super::super::generated;
+use super::super::inode::{Attr, Inode, Kind, Link, SetAttr};
+use super::subject::Who;
+use crate::errno::{Errno, Result};
+use crate::mm::PAGE_SIZE;
+use crate::mm::area::{Area, Source};
+use crate::mm::heap::try_format;
+use crate::task::{can, current};
+use alloc::sync::Arc;
+use core::any::Any;
+use core::ops::Range;
+use linux_raw_sys::general::{CAP_CHECKPOINT_RESTORE, CAP_SYS_ADMIN};
+
+const PERMISSIONS: u32 = 0o500;
+
+/// The directory: a link for each area that shows a file, by its addresses.
+pub struct Directory {
+    who: Who,
+    device: u64,
+    inode: u64,
+}
+
+impl Directory {
+    /// The directory for `who`.
+    pub fn new(who: Who, device: u64, inode: u64) -> Self {
+        Directory { who, device, inode }
+    }
+}
+
+/// The file that an area shows.
+fn file(area: &Area) -> Option<Arc<File>> {
+    let Source::File { mapping, .. } = &area.source else {
+        return None;
+    };
+    let mapping: Arc<dyn Any + Send + Sync> = mapping.clone();
+    mapping.downcast().ok()
+}
+
+/// The addresses that a name spells, as the kernel writes it.
+fn range(name: &[u8]) -> Option<Range<usize>> {
+    let name = core::str::from_utf8(name).ok()?;
+    let (start, end) = name.split_once('-')?;
+    let parse = |digits: &str| {
+        let plain = digits
+            .bytes()
+            .all(|byte| b"0123456789abcdef".contains(&byte));
+        let short = digits == "0" || !digits.starts_with('0');
+        let value = usize::from_str_radix(digits, 16).ok();
+        value.filter(|_| plain && short)
+    };
+    Some(parse(start)?..parse(end)?)
+}
+
+impl Inode for Directory {
+    fn kind(&self) -> Kind {
+        Kind::Directory
+    }
+
+    fn attr(&self) -> Attr {
+        let owner = self.who.owner(Kind::Directory, PERMISSIONS);
+        generated::attr(self.device, self.inode, Kind::Directory, PERMISSIONS, owner)
+    }
+
+    /// A process finds its own files, whoever the directory belongs to.
+    fn permits(&self) -> bool {
+        self.who.pid == current().process_id()
+    }
+
+    fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+        Ok(self)
+    }
+
+    fn lookup(&self, here: &Arc<Entry>, name: &[u8]) -> Result<Arc<Entry>> {
+        let range = range(name).ok_or(Errno::ENOENT)?;
+        let inode = generated::number(self.inode, name);
+        let (who, device) = (self.who, self.device);
+        let link = Mapped {
+            who,
+            range,
+            device,
+            inode,
+        };
+        link.file()?;
+        generated::entry(here, name, link)
+    }
+}
+
+impl FileOps for Directory {
+    fn read_dir(
+        &self,
+        file: &File,
+        position: u64,
+        emit: &mut dyn FnMut(Record) -> bool,
+    ) -> Result<()> {
+        let subject = self.who.find_open()?;
+        if !generated::dots(file.entry(), position, emit) {
+            return Ok(());
+        }
+        let Some(space) = subject.space() else {
+            return Ok(());
+        };
+        let first = (position as usize).saturating_sub(2) * PAGE_SIZE;
+        for area in space.areas_from(first) {
+            crate::task::sched::cond_resched();
+            if self::file(&area).is_none() {
+                continue;
+            }
+            let name = try_format(format_args!("{:x}-{:x}", area.start, area.end))?;
+            if !emit(Record {
+                inode: generated::number(self.inode, name.as_bytes()),
+                kind: Kind::Symlink,
+                name: name.as_bytes(),
+                next: (area.end / PAGE_SIZE) as u64 + 2,
+            }) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A link to a file that is mapped.
+struct Mapped {
+    who: Who,
+    range: Range<usize>,
+    device: u64,
+    inode: u64,
+}
+
+impl Mapped {
+    fn file(&self) -> Result<Arc<File>> {
+        let space = self.who.find_open()?.space().ok_or(Errno::ENOENT)?;
+        let area = space.area_after(self.range.start);
+        let area = area.filter(|area| area.range() == self.range);
+        area.as_ref().and_then(file).ok_or(Errno::ENOENT)
+    }
+}
+
+impl Inode for Mapped {
+    fn kind(&self) -> Kind {
+        Kind::Symlink
+    }
+
+    fn attr(&self) -> Attr {
+        // The permissions tell how the file is open.
+        let flags = self.file().map(|file| file.flags()).unwrap_or_default();
+        let right = |has: bool, bit: u32| if has { bit } else { 0 };
+        let permissions = right(flags.readable(), 0o400) | right(flags.writable(), 0o200);
+        let owner = self.who.owner(Kind::Symlink, permissions);
+        Attr {
+            size: 64,
+            ..generated::attr(self.device, self.inode, Kind::Symlink, permissions, owner)
+        }
+    }
+
+    fn set_attr(&self, _change: &SetAttr) -> Result<()> {
+        Err(Errno::EPERM)
+    }
+
+    fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+        Err(Errno::ELOOP)
+    }
+
+    fn link(&self) -> Result<Link> {
+        Ok(Link::Entry(self.file()?.path().clone()))
+    }
+
+    /// Whoever maps a file need not be able to open it: only the privileged get to it this way.
+    fn follow(&self) -> Result<Link> {
+        if can(CAP_SYS_ADMIN) || can(CAP_CHECKPOINT_RESTORE) {
+            self.link()
+        } else {
+            Err(Errno::EPERM)
+        }
+    }
+}
