@@ -1,11 +1,16 @@
 //! The areas of an address space: a tree, which stays one list while they are few.
 
+extern crate alloc;
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::mem;
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use spans::{Leaf, NoMemory, Span, Spans};
 
-use super::area::{Area, Flags};
+use super::area::{Area, Flags, PageSource, Source};
 use super::commit::Commitment;
 use super::heap;
 use super::space::USER_START;
@@ -49,6 +54,35 @@ pub struct Areas {
     accounted: usize,
     commitment: Commitment,
     searched: Searched,
+    gone: Gone,
+}
+
+/// The files of areas that were removed. With the last that has a file it ends, which may take long, wait, or want the space: not
+/// before the space's lock is free.
+#[derive(Default)]
+pub struct Gone {
+    first: Option<Arc<dyn PageSource>>,
+    others: Vec<Arc<dyn PageSource>>,
+}
+
+impl Gone {
+    /// Takes over what an area had. Where memory is gone, that goes at once.
+    #[inline]
+    fn add(&mut self, area: Area) {
+        if let Source::File { mapping, .. } = area.source {
+            self.add_file(mapping);
+        }
+    }
+
+    fn add_file(&mut self, file: Arc<dyn PageSource>) {
+        let Some(last) = self.others.last().or(self.first.as_ref()) else {
+            self.first = Some(file);
+            return;
+        };
+        if !Arc::ptr_eq(last, &file) && self.others.try_reserve(1).is_ok() {
+            self.others.push(file);
+        }
+    }
 }
 
 /// What a search for room has found: between `from` and `top` no gap has `len` bytes or more.
@@ -71,7 +105,17 @@ impl Areas {
                 top: 0,
                 len: 0,
             },
+            gone: Gone {
+                first: None,
+                others: Vec::new(),
+            },
         }
+    }
+
+    /// The files of what was removed since the last call, if there are any.
+    #[inline]
+    pub fn take_gone(&mut self) -> Option<Gone> {
+        self.gone.first.is_some().then(|| mem::take(&mut self.gone))
     }
 
     /// All, in order.
@@ -323,7 +367,7 @@ impl Areas {
         } else if area.start < range.start {
             area.end = range.start;
         } else {
-            list.remove(at);
+            self.gone.add(list.remove(at));
         }
         let room = room(list.get(above), list.get(above.wrapping_sub(1)));
         if !self.tree.is_one_list() {
@@ -362,6 +406,7 @@ impl Areas {
             for area in list.drain(inside) {
                 self.bytes -= area.end - area.start;
                 self.accounted -= area.accounted(&area.range());
+                self.gone.add(area);
             }
             self.tree.settle(range.start);
         }

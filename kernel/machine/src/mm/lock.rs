@@ -52,8 +52,11 @@ impl Slot {
 
 /// What a lock guards.
 pub trait Settle {
-    /// Whoever changed it lets go; `counted` sums up what all CPUs counted.
-    fn settle(&mut self, counted: impl FnOnce() -> usize);
+    /// What it no longer needs, and whose end may take long, or wait.
+    type Gone;
+
+    /// Whoever changed it lets go; `counted` sums up what all CPUs counted. What this returns is dropped when the lock is free.
+    fn settle(&mut self, counted: impl FnOnce() -> usize) -> Self::Gone;
 }
 
 /// A value that CPUs read side by side, each writing to its own line only, and that one changes alone.
@@ -131,7 +134,7 @@ impl<T: Settle> SpaceLock<T> {
         });
         WriteGuard {
             lock: self,
-            _writer: guard,
+            writer: Some(guard),
         }
     }
 
@@ -185,7 +188,8 @@ impl<T: Settle> Drop for ReadGuard<'_, T> {
 /// This CPU changes the value while it lives.
 pub struct WriteGuard<'a, T: Settle> {
     lock: &'a SpaceLock<T>,
-    _writer: MutexGuard<'a, ()>,
+    /// None only while it is dropped.
+    writer: Option<MutexGuard<'a, ()>>,
 }
 
 impl<T: Settle> Deref for WriteGuard<'_, T> {
@@ -207,7 +211,9 @@ impl<T: Settle> DerefMut for WriteGuard<'_, T> {
 impl<T: Settle> Drop for WriteGuard<'_, T> {
     fn drop(&mut self) {
         let lock = self.lock;
-        self.settle(|| lock.counted());
-        self.lock.writing.store(false, Release);
+        let gone = self.settle(|| lock.counted());
+        lock.writing.store(false, Release);
+        self.writer = None;
+        drop(gone);
     }
 }

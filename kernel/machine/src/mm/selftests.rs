@@ -5,9 +5,9 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-use super::area::{Area, Flags, Label, Rights, Source};
+use super::area::{Area, Flags, Label, PageSource, Rights, Source};
 use super::areas::Areas;
 use super::fault::Access;
 use super::frame::{self, FrameRef, Owner};
@@ -55,6 +55,54 @@ selftest! {
         assert!(!shown.0.load(Relaxed));
         drop(space);
         assert!(shown.0.load(Relaxed));
+    }
+
+    fn a_file_that_ends_with_its_last_area_finds_the_space_free() {
+        struct Last {
+            of: Weak<AddressSpace>,
+            page: FrameRef,
+            left: Arc<AtomicUsize>,
+        }
+        impl PageSource for Last {
+            fn page(&self, _index: usize, _write: bool) -> Result<FrameRef, Errno> {
+                Ok(self.page.clone())
+            }
+            fn len_pages(&self) -> usize {
+                1
+            }
+        }
+        impl Drop for Last {
+            fn drop(&mut self) {
+                // By the space's lock.
+                let areas = self.of.upgrade().unwrap().areas().count();
+                assert!(areas < 4);
+                self.left.fetch_sub(1, Relaxed);
+            }
+        }
+        let space = AddressSpace::new(user_end()).unwrap();
+        let left = Arc::new(AtomicUsize::new(0));
+        let map = |at| {
+            let source = Last {
+                of: Arc::downgrade(&space),
+                page: frame::alloc_zeroed().unwrap(),
+                left: left.clone(),
+            };
+            left.fetch_add(1, Relaxed);
+            let (mapping, offset) = (Arc::new(source), 0);
+            let file = MapRequest {
+                source: Source::File { mapping, offset },
+                ..MapRequest::anonymous(Place::Fixed(at), PAGE_SIZE)
+            };
+            space.map(file).unwrap();
+        };
+        // One alone, by another mapping in its place, and several at once.
+        (0..4).for_each(|at| map(USER_START + at * PAGE_SIZE));
+        space.unmap(USER_START..USER_START + PAGE_SIZE).unwrap();
+        assert_eq!(left.load(Relaxed), 3);
+        map(USER_START + PAGE_SIZE);
+        assert_eq!(left.load(Relaxed), 3);
+        space.unmap(USER_START..USER_START + 4 * PAGE_SIZE).unwrap();
+        assert_eq!(left.load(Relaxed), 0);
     }
 
     fn frames_are_counted() {

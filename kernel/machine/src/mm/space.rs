@@ -7,7 +7,7 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 use super::area::Area;
-use super::areas::Areas;
+use super::areas::{Areas, Gone};
 use super::asid::Context;
 use super::heap::try_arc_cyclic;
 use super::lock::{ReadGuard, Settle, SpaceLock, WriteGuard};
@@ -62,13 +62,16 @@ pub struct Space {
 const ROUGHLY: usize = 64;
 
 impl Settle for Space {
+    type Gone = Option<Gone>;
+
     #[inline]
-    fn settle(&mut self, counted: impl FnOnce() -> usize) {
+    fn settle(&mut self, counted: impl FnOnce() -> usize) -> Option<Gone> {
         self.areas.settle();
         if self.taken >= ROUGHLY {
             self.peak = self.peak.max(self.pages.wrapping_add(counted()));
             self.pages = self.pages.wrapping_sub(core::mem::take(&mut self.taken));
         }
+        self.areas.take_gone()
     }
 }
 
