@@ -1,15 +1,14 @@
 //! Machines and their parts that come and go many times leave nothing behind, even if their VMM is killed.
 
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use std::{fs, thread};
 
 use kvm_ioctls::{Kvm, VmFd};
 
-use crate::host::{self, DEVICE, LEN, MEMORY, PAGE, call, eventfd, pass};
+use crate::host::{self, DEVICE, LEN, MEMORY, PAGE, eventfd, pass};
 
-const CREATE_VM: u64 = 0xae01;
-const CREATE_VCPU: u64 = 0xae41;
 const IRQFD: u64 = 0x4020_ae76;
 const IOEVENTFD: u64 = 0x4040_ae79;
 /// The flags that end an assignment.
@@ -24,7 +23,8 @@ const PATIENCE: u32 = 100;
 /// Does all of it `count` times, a machine less often.
 pub fn tell(kvm: &Kvm, count: u64) {
     told("machines", count, |_| machine(kvm));
-    told("machines held by a page", count, |_| held_by_page(kvm));
+    beside_forks(|| told("machines held by a page", count / 10, |_| held_by_page(kvm)));
+    told("monitors with a page", count / 20, |_| ends_with_page(kvm));
     let (vm, base) = host::machine(kvm, &[0x1400_0000]);
     let _vcpu = vm.create_vcpu(0).expect("a vCPU");
     let _controller = host::controller(&vm, 1);
@@ -63,13 +63,6 @@ fn told(what: &str, count: u64, mut make: impl FnMut(u64)) {
     }
 }
 
-/// A new descriptor by a request.
-fn made(file: &impl AsRawFd, request: u64) -> OwnedFd {
-    let number = call(file, request, 0).parse().expect("a descriptor");
-    // SAFETY: it was just made.
-    unsafe { OwnedFd::from_raw_fd(number) }
-}
-
 /// A machine with a virtual CPU, memory and a controller.
 fn machine(kvm: &Kvm) {
     let (vm, base) = host::machine(kvm, &[0x1400_0000]);
@@ -80,17 +73,68 @@ fn machine(kvm: &Kvm) {
     unsafe { libc::munmap(base.cast(), LEN) };
 }
 
-/// A machine that is gone but for the page that its virtual CPU shares with the monitor.
-fn held_by_page(kvm: &Kvm) {
-    let vm = made(kvm, CREATE_VM);
-    let vcpu = made(&vm, CREATE_VCPU);
+/// Does it while another thread forks, whose children have the same descriptors and mappings.
+fn beside_forks(work: impl FnOnce()) {
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Relaxed) {
+                in_child(|| ());
+                thread::sleep(Duration::from_millis(5));
+            }
+        });
+        work();
+        done.store(true, Relaxed);
+    });
+}
+
+/// Does it in a process of its own. It must use nothing that another thread may hold.
+fn in_child(work: impl FnOnce()) {
+    // SAFETY: the caller's promise.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0);
+    if child == 0 {
+        work();
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(0) };
+    }
+    let mut status = 1;
+    // SAFETY: `status` lives as long.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(status, 0);
+}
+
+/// The memory of a machine that is gone but for the page that its virtual CPU shares with the monitor, and that page.
+fn page_of_machine(kvm: &Kvm) -> (*mut u8, *mut libc::c_void) {
+    // Writes to the device.
+    let (vm, base) = host::machine(kvm, &[0xd2a1_6014, 0xb900_0280]);
+    let mut vcpu = vm.create_vcpu(0).expect("a vCPU");
+    let _controller = host::controller(&vm, 1);
+    let fd = eventfd();
+    assert_eq!(irqfd(&vm, &fd, 8, 0), "0");
+    assert_eq!(ioeventfd(&vm, &fd, DEVICE + 8, 0), "0");
+    host::reset(&vm, &vcpu);
+    assert!(vcpu.run().is_ok());
     let fd = vcpu.as_raw_fd();
-    // SAFETY: a new mapping, which goes below.
+    // SAFETY: a new mapping.
     let page = unsafe { libc::mmap(std::ptr::null_mut(), PAGE, 3, libc::MAP_SHARED, fd, 0) };
     assert_ne!(page, libc::MAP_FAILED);
-    drop((vm, vcpu));
-    // SAFETY: mapped above.
-    unsafe { libc::munmap(page, PAGE) };
+    (base, page)
+}
+
+/// A monitor that lets go of the page last.
+fn held_by_page(kvm: &Kvm) {
+    let (base, page) = page_of_machine(kvm);
+    // SAFETY: mapped there, and nothing points into them.
+    unsafe {
+        libc::munmap(base.cast(), LEN);
+        libc::munmap(page, PAGE);
+    }
+}
+
+/// One that ends with it.
+fn ends_with_page(kvm: &Kvm) {
+    in_child(|| _ = page_of_machine(kvm));
 }
 
 fn slot(vm: &VmFd, base: *mut u8, at: u64) {
@@ -114,12 +158,17 @@ fn interrupt(vm: &VmFd, at: u64) {
     }
 }
 
+fn ioeventfd(vm: &VmFd, fd: &OwnedFd, address: u64, flags: u32) -> String {
+    let lower = 4 | (fd.as_raw_fd() as u64) << 32;
+    let words = &mut [0, address, lower, flags.into(), 0, 0, 0, 0];
+    pass(vm, IOEVENTFD, words)
+}
+
 fn write(vm: &VmFd, at: u64) {
     let fd = eventfd();
     for flags in [0, IOEVENTFD_END] {
-        let lower = 4 | (fd.as_raw_fd() as u64) << 32;
-        let words = &mut [0, DEVICE + 8 * (at % 512), lower, flags.into(), 0, 0, 0, 0];
-        assert_eq!(pass(vm, IOEVENTFD, words), "0");
+        let address = DEVICE + 8 * (at % 512);
+        assert_eq!(ioeventfd(vm, &fd, address, flags), "0");
     }
 }
 
