@@ -4,6 +4,7 @@
 
 use crate::errno::{Errno, Result};
 use crate::fs::poll::WaitSource;
+use crate::hash::{self, HashMap};
 use crate::mm::AddressSpace;
 use crate::mm::PAGE_SIZE;
 use crate::mm::heap::try_arc;
@@ -39,8 +40,6 @@ const EVENT: usize = size_of::<Event>();
 /// A context.
 pub struct Context {
     space: Weak<AddressSpace>,
-    /// Its name: the address of memory that Linux shares the results by. Libraries look there, and ask where it is zeroes.
-    address: usize,
     share: Share,
     room: usize,
     queue: Mutex<VecDeque<Event>>,
@@ -48,7 +47,20 @@ pub struct Context {
     gone: AtomicBool,
 }
 
-static CONTEXTS: Mutex<Vec<Arc<Context>>> = Mutex::new(Vec::new());
+/// The address of a context's space, which is no other's while a context has it; and its name, which is the address of memory
+/// that Linux shares the results by. Libraries look there, and ask where it is zeroes.
+type Key = (usize, usize);
+
+struct Contexts {
+    all: HashMap<Key, Arc<Context>>,
+    /// How many there may be before those are sought whose spaces are gone.
+    most: usize,
+}
+
+static CONTEXTS: Mutex<Contexts> = Mutex::new(Contexts {
+    all: hash::new(),
+    most: 0,
+});
 static ASKED: AtomicUsize = AtomicUsize::new(0);
 
 /// Requests that contexts are made for now (`fs.aio-nr`).
@@ -61,30 +73,29 @@ pub fn ring_len(asked: usize) -> usize {
     ((asked.max(LEAST) * 2 + 3) * EVENT).next_multiple_of(PAGE_SIZE)
 }
 
-/// Forgets contexts of address spaces that are gone.
-fn sweep() {
+/// Forgets contexts of address spaces that are gone, if many more came since this was done, or there is no room for as many requests.
+fn sweep(more: usize) {
     let mut gone = Vec::new();
     let mut contexts = CONTEXTS.lock();
-    let mut at = 0;
-    while at < contexts.len() {
-        if contexts[at].space.strong_count() > 0 {
-            at += 1;
-        } else if gone.try_reserve(1).is_ok() {
-            gone.push(contexts.swap_remove(at));
-        } else {
-            break;
-        }
+    if contexts.all.len() < contexts.most && asked().saturating_add(more) <= MAX {
+        return;
+    }
+    let is_gone = |context: &Context| context.space.strong_count() == 0;
+    let all = &mut contexts.all;
+    let count = all.values().filter(|context| is_gone(context)).count();
+    if gone.try_reserve_exact(count).is_ok() {
+        gone.extend(all.extract_if(|_, context| is_gone(context)).take(count));
+        contexts.most = 2 * contexts.all.len() + 16;
     }
     drop(contexts);
 }
 
 /// Makes a context of `space` for `asked` requests. EAGAIN when there are too many.
 pub fn create(space: &Arc<AddressSpace>, address: usize, asked: usize) -> Result<()> {
-    sweep();
+    sweep(asked);
     let arrived = WaitSource::new()?;
     let context = try_arc(Context {
         space: Arc::downgrade(space),
-        address,
         share: Share::take(asked)?,
         room: ring_len(asked) / EVENT - 2,
         queue: Mutex::new(VecDeque::new()),
@@ -92,8 +103,12 @@ pub fn create(space: &Arc<AddressSpace>, address: usize, asked: usize) -> Result
         gone: AtomicBool::new(false),
     })?;
     let mut contexts = CONTEXTS.lock();
-    contexts.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-    contexts.push(context);
+    let room = contexts.all.try_reserve(1);
+    room.map_err(|_| Errno::ENOMEM)?;
+    // One of a name whose memory the program has unmapped is found no more.
+    let before = contexts.all.insert(key(space, address), context);
+    drop(contexts);
+    drop(before);
     Ok(())
 }
 
@@ -116,26 +131,21 @@ impl Drop for Share {
     }
 }
 
-fn place(contexts: &[Arc<Context>], space: &Arc<AddressSpace>, address: usize) -> Option<usize> {
-    contexts.iter().position(|context| {
-        context.address == address && context.space.as_ptr() == Arc::as_ptr(space)
-    })
+fn key(space: &Arc<AddressSpace>, address: usize) -> Key {
+    (Arc::as_ptr(space).addr(), address)
 }
 
 /// The context of `space` that has this name; EINVAL.
 pub fn find(space: &Arc<AddressSpace>, address: usize) -> Result<Arc<Context>> {
     let contexts = CONTEXTS.lock();
-    let at = place(&contexts, space, address).ok_or(Errno::EINVAL)?;
-    Ok(contexts[at].clone())
+    let found = contexts.all.get(&key(space, address));
+    found.cloned().ok_or(Errno::EINVAL)
 }
 
 /// Ends a context; the bytes of memory that are its name. EINVAL.
 pub fn destroy(space: &Arc<AddressSpace>, address: usize) -> Result<usize> {
-    let context = {
-        let mut contexts = CONTEXTS.lock();
-        let at = place(&contexts, space, address).ok_or(Errno::EINVAL)?;
-        contexts.swap_remove(at)
-    };
+    let context = CONTEXTS.lock().all.remove(&key(space, address));
+    let context = context.ok_or(Errno::EINVAL)?;
     context.gone.store(true, Release);
     context.arrived.notify();
     Ok(ring_len(context.share.0))
