@@ -362,6 +362,7 @@ unsafe fn effects() {
             libc::close(b);
             segments(family);
             deferred(family);
+            overdue(family);
         }
         let [a, b] = [udp(AF_INET6), udp(AF_INET6)];
         inet::connect(a, AF_INET6, LOCAL, own_port(b));
@@ -413,6 +414,32 @@ unsafe fn segments(family: c_int) {
             for file in [server, client, accepted] {
                 libc::close(file);
             }
+        }
+    }
+}
+
+/// A connection without data is accepted when it has waited for as long as was asked for.
+unsafe fn overdue(family: c_int) {
+    unsafe {
+        let (server, port) = listener(family);
+        let set = set(server, IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, 1);
+        tell("defer", set);
+        let client = libc::socket(family, SOCK_STREAM, 0);
+        let begin = std::time::Instant::now();
+        tell("connect", inet::connect(client, family, 0x7f00_0001, port));
+        let mut entry = libc::pollfd {
+            fd: server,
+            events: POLLIN,
+            revents: 0,
+        };
+        tell("somebody", libc::poll(&mut entry, 1, 60_000));
+        println!("after a second {}", begin.elapsed().as_millis() > 900);
+        let accepted = libc::accept(server, ptr::null_mut(), ptr::null_mut());
+        receive("nothing", accepted, 8, libc::MSG_DONTWAIT);
+        send(client, b"data", 0);
+        receive("what came", accepted, 8, 0);
+        for file in [server, client, accepted] {
+            libc::close(file);
         }
     }
 }

@@ -19,6 +19,8 @@ use crate::net::socket::{Base, Outgoing, Received, Socket};
 use crate::net::stream::{self, Manner};
 use crate::net::wait::Wait;
 use crate::sync::{Mutex, Once};
+use crate::task::clock;
+use crate::task::timer::{Expire, Timer};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -59,7 +61,25 @@ struct Link {
     /// The most bytes of a segment (TCP_MAXSEG).
     segment: i32,
     /// The other end, which is accepted by the listener when it has something to read (TCP_DEFER_ACCEPT).
-    deferred: Mutex<Option<(Weak<Tcp>, Arc<Tcp>)>>,
+    deferred: Mutex<Option<Deferred>>,
+}
+
+struct Deferred {
+    server: Weak<Tcp>,
+    accepted: Arc<Tcp>,
+    /// Until when nothing need come.
+    _until: Timer,
+}
+
+/// Lets the other end be accepted though nothing came.
+struct Overdue(Weak<Link>);
+
+impl Expire for Overdue {
+    fn expire(self: Arc<Self>) {
+        if let Some(link) = self.0.upgrade() {
+            link.arrive();
+        }
+    }
 }
 
 impl Link {
@@ -67,10 +87,16 @@ impl Link {
         self.incoming.is_ended() || self.deaf.load(Acquire)
     }
 
-    /// The other end has something to read: its listener may accept it, if it waited for that. Says whether there is a connection.
+    /// The other end has something to read, or has waited for long: its listener may accept it, if it waited for that. Says whether
+    /// there is a connection.
     fn arrive(&self) -> bool {
         let deferred = self.deferred.lock().take();
-        let Some((server, accepted)) = deferred else {
+        let Some(Deferred {
+            server,
+            accepted,
+            _until,
+        }) = deferred
+        else {
             return true;
         };
         let server = server.upgrade();
@@ -176,9 +202,16 @@ impl Tcp {
             let [own, other] = self.connection(&accepted, local, to)?;
             own.told.store(!wait.nonblocking, Release);
             *accepted.link.lock() = Some(other);
-            let defers = server.options.value(TCP, DEFER_ACCEPT) > 0;
+            let seconds = server.options.value(TCP, DEFER_ACCEPT);
+            let defers = seconds > 0;
             if defers {
-                *own.deferred.lock() = Some((Arc::downgrade(&server), accepted.clone()));
+                let overdue = try_arc(Overdue(Arc::downgrade(&own)))?;
+                let until = clock::deadline_in(seconds as u64 * clock::SECOND);
+                *own.deferred.lock() = Some(Deferred {
+                    server: Arc::downgrade(&server),
+                    accepted: accepted.clone(),
+                    _until: Timer::call(until, overdue)?,
+                });
             }
             // Whoever is told of the connection finds this end connected.
             *self.link.lock() = Some(own);
