@@ -194,7 +194,7 @@ fn send(owner: &Owner, info: Info) {
             }
         }
         _ => {
-            _ = tree::send_each(Several::Group(owner.id), may, |process| {
+            _ = tree::send_each(Several::Group(owner.id), info.number(), may, |process| {
                 _ = signal::send_info(process, None, &info);
             });
         }

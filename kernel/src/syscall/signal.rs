@@ -95,7 +95,7 @@ fn send_to_each(number: u32, info: &Info, whom: Several) -> Result<usize> {
         sent.set(sent.get() || may && number == 0);
         may && number != 0
     };
-    let others = tree::send_each(whom, may, |process| {
+    let others = tree::send_each(whom, number, may, |process| {
         match signal::send_info(process, None, info) {
             Err(error) => failed = Some(error),
             Ok(()) => sent.set(true),

@@ -106,23 +106,11 @@ impl Drop for Number {
 pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
     request.check()?;
     let process = current().process();
-    loop {
-        let begun = process.several.begun();
-        if process.several.is_due() {
-            process.several.wait(&process.changed);
-        }
-        // What came before is taken before, as on Linux.
-        if current().signal_due() || current().must_die() {
-            return Err(Errno::ERESTARTNOINTR);
-        }
-        if let Some(cloned) = try_clone(request, frame, begun)? {
-            return Ok(cloned);
-        }
+    let fork = process.several.fork(current().tid(), &process.changed)?;
+    // What came before is taken before, as on Linux.
+    if current().signal_due() || current().must_die() {
+        return Err(Errno::ERESTARTNOINTR);
     }
-}
-
-/// The same; none where a signal that the maker and others are sent must come first: one that is not among the `begun`.
-fn try_clone(request: &CloneRequest, frame: &Frame, begun: u32) -> Result<Option<Cloned>> {
     let parent = current();
     let credentials = parent.credentials();
     if credentials.uid != 0 {
@@ -210,10 +198,10 @@ fn try_clone(request: &CloneRequest, frame: &Frame, begun: u32) -> Result<Option
     process.add_thread(child.clone())?;
     if !request.has(CLONE_THREAD) {
         let siblings = request.has(CLONE_PARENT);
-        if !tree::add_process(process.clone(), parent, siblings, begun) {
+        if !tree::add_process(process.clone(), parent, siblings, &fork) {
             // The thread and its process hold each other.
             process.forget_threads();
-            return Ok(None);
+            return Err(Errno::ERESTARTNOINTR);
         }
         // Without memory the child goes on without its limit.
         _ = process.timers.limit_cpu(&process);
@@ -237,11 +225,11 @@ fn try_clone(request: &CloneRequest, frame: &Frame, begun: u32) -> Result<Option
         _ = ptrace::inherit(parent, &child);
     }
     sched::start(child);
-    Ok(Some(Cloned {
+    Ok(Cloned {
         tid,
         event,
         borrower: request.has(CLONE_VFORK).then_some(process),
-    }))
+    })
 }
 
 /// A thread or a process that was just made.

@@ -1,42 +1,50 @@
 //! Signals to several processes, and a fork beside them.
 //!
 //! Whoever sends looks the processes up, and signals each without the tree's lock. A child that enters the tree in between would
-//! escape, so its maker finds there that it is itself among them: the child is given up, and made anew after the signal.
+//! escape, so each process collects for its forks under way what is begun to be sent, and the child begins with that.
 
+extern crate alloc;
+
+use alloc::collections::BTreeMap;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
-use super::wait::WaitQueue;
+use linux_raw_sys::general::SIGCONT;
 
-/// The signals to several processes that one is among (what Linux's `signal_struct::multiprocess` is for).
+use super::signal::{STOPS, Set};
+use super::wait::WaitQueue;
+use crate::errno::Result;
+use crate::mm::heap::check_room;
+use crate::sync::Mutex;
+
+/// The signals to several processes that one is among.
 pub struct Several {
-    begun: AtomicU32,
-    /// Those that have not reached it yet.
+    /// How many have not reached it yet.
     due: AtomicU32,
+    /// Its threads that fork, each with what was begun meanwhile (Linux's `signal_struct::multiprocess`).
+    forks: Mutex<BTreeMap<i32, u64>>,
 }
 
 impl Several {
     /// None.
     pub const fn new() -> Self {
         Several {
-            begun: AtomicU32::new(0),
             due: AtomicU32::new(0),
+            forks: Mutex::new(BTreeMap::new()),
         }
     }
 
-    /// How many were begun.
-    pub fn begun(&self) -> u32 {
-        self.begun.load(Acquire)
-    }
-
-    /// Whether one of those that were begun has not reached the process.
-    pub(super) fn is_due(&self) -> bool {
-        self.due.load(Acquire) != 0
-    }
-
     /// One begins. The tree is locked.
-    pub(super) fn begin(&self) {
+    pub(super) fn begin(&self, number: u32) {
         self.due.fetch_add(1, Relaxed);
-        self.begun.fetch_add(1, Release);
+        let bit = Set::bit(number);
+        for set in self.forks.lock().values_mut() {
+            if number == SIGCONT {
+                *set &= !STOPS;
+            } else if bit & STOPS != 0 {
+                *set &= !Set::bit(SIGCONT);
+            }
+            *set |= bit;
+        }
     }
 
     /// One has reached the process, whose `changed` is told.
@@ -46,8 +54,36 @@ impl Several {
         }
     }
 
-    /// Waits until those that were begun have reached the process, or the current thread must die.
-    pub(super) fn wait(&self, changed: &WaitQueue) {
-        _ = changed.wait_killable(|| !self.is_due());
+    /// Thread `tid` begins to fork: what was begun before has reached the process when this returns, or the thread must die.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub(super) fn fork(&self, tid: i32, changed: &WaitQueue) -> Result<Fork<'_>> {
+        check_room()?;
+        self.forks.lock().insert(tid, 0);
+        if self.due.load(Acquire) != 0 {
+            _ = changed.wait_killable(|| self.due.load(Acquire) == 0);
+        }
+        Ok(Fork { several: self, tid })
+    }
+}
+
+/// A thread forks while it lives.
+pub struct Fork<'a> {
+    several: &'a Several,
+    tid: i32,
+}
+
+impl Fork<'_> {
+    /// The signals that were begun to be sent since it began. The tree is locked.
+    pub(super) fn signals(&self) -> u64 {
+        let forks = self.several.forks.lock();
+        forks.get(&self.tid).copied().unwrap_or(0)
+    }
+}
+
+impl Drop for Fork<'_> {
+    fn drop(&mut self) {
+        self.several.forks.lock().remove(&self.tid);
     }
 }

@@ -9,6 +9,7 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
 use super::credentials::Credentials;
+use super::several::Fork;
 use super::{Process, Thread};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::check_room;
@@ -280,14 +281,18 @@ pub fn add_thread(thread: Arc<Thread>) {
 }
 
 /// Enters a new process by its number: as a child of `maker`, or of the parent that this has by now if they are `siblings`, and
-/// in the group and the session that it is in by now. False, and it is not entered, where `maker` is sent a signal together with
-/// others that began when no longer `begun` had, or must die.
-pub fn add_process(process: Arc<Process>, maker: &Thread, siblings: bool, begun: u32) -> bool {
+/// in the group and the session that it is in by now, with the signals to several that `maker` is sent since its `fork` began. False,
+/// and it is not entered, where `maker` must die.
+pub fn add_process(process: Arc<Process>, maker: &Thread, siblings: bool, fork: &Fork) -> bool {
     let mut tree = TREE.lock();
     let above = maker.process();
-    if above.several.begun() != begun || maker.must_die() {
+    if maker.must_die() {
         drop(tree);
         return false;
+    }
+    let signals = fork.signals();
+    if signals != 0 {
+        process.begin_with(signals);
     }
     if siblings {
         process.parent.store(above.parent(), Relaxed);
@@ -465,13 +470,14 @@ pub enum Several<'a> {
     All(&'a dyn Fn(&Process) -> bool),
 }
 
-/// Calls `send` with each of several processes that it `may` be sent to, without the tree's lock; whether there were others. None
-/// of them adds a child meanwhile.
+/// Calls `send` with each of several processes that signal `number` `may` be sent to, without the tree's lock; whether there were
+/// others. A child that one of them adds meanwhile begins with the signal.
 ///
 /// # Errors
 /// ENOMEM.
 pub fn send_each(
     whom: Several,
+    number: u32,
     may: impl Fn(&Process) -> bool,
     mut send: impl FnMut(&Arc<Process>),
 ) -> Result<bool> {
@@ -490,7 +496,8 @@ pub fn send_each(
                 collect(all.filter(may))?
             }
         };
-        found.iter().for_each(|process| process.several.begin());
+        let begin = |process: &Arc<Process>| process.several.begin(number);
+        found.iter().for_each(begin);
         found
     };
     for process in &found {

@@ -44,6 +44,11 @@ impl Info {
         Self::new(signo, SI_KERNEL as i32)
     }
 
+    /// Of a signal of which nothing else is known: as on Linux nobody's.
+    pub fn number_only(signo: u32) -> Self {
+        Self::new(signo, SI_USER as i32)
+    }
+
     /// A stop for a tracer, told with `code`.
     pub fn trap(code: u32) -> Self {
         Self::from_current(SIGTRAP, code as i32)

@@ -13,7 +13,7 @@ pub use action::{Action, Actions, Default, SIG_DFL, SIG_IGN, default_of};
 pub use deliver::{begin_again, deliver, take, take_back, with_mask};
 pub use info::Info;
 pub use mask::{
-    Set, UNBLOCKABLE, await_signals, is_ignored_or_blocked, set_blocked, set_blocked_of,
+    STOPS, Set, UNBLOCKABLE, await_signals, is_ignored_or_blocked, set_blocked, set_blocked_of,
 };
 pub use pending::Pending;
 pub use send::{

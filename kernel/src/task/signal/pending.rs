@@ -123,9 +123,9 @@ impl Pending {
         let number = first.trailing_zeros() + 1;
         let is_it = |queued: &Queued| queued.info.number() == number;
         let Some(at) = self.queue.iter().position(is_it) else {
-            // Without room only the number was kept.
+            // Only the number was kept.
             self.set &= !Set::bit(number);
-            *info = Info::kernel(number);
+            *info = Info::number_only(number);
             return Some(false);
         };
         let of_timer = self.queue[at].of_timer;
@@ -144,6 +144,11 @@ impl Pending {
     /// What waits at this place of the queue.
     pub fn at(&self, place: usize) -> Option<Info> {
         self.queue.get(place).map(|queued| queued.info)
+    }
+
+    /// Adds signals of which only the numbers are known.
+    pub fn add_numbers(&mut self, set: u64) {
+        self.set |= set;
     }
 
     /// Forgets the signals in `set`.

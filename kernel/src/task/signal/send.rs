@@ -154,6 +154,22 @@ fn room(process: &Process, number: u32) -> Room {
     Charge::new(process.credentials().user.clone(), most).map_or(Room::None, Room::Charged)
 }
 
+impl Process {
+    /// Signals that a new process, which nobody else knows yet, is to take before its program begins.
+    pub(in crate::task) fn begin_with(&self, set: u64) {
+        if set & Set::bit(SIGKILL) != 0 {
+            self.settle_exit(SIGKILL);
+        }
+        self.signals
+            .pending
+            .lock()
+            .add_numbers(set & !Set::bit(SIGKILL));
+        for thread in self.threads().iter() {
+            thread.arch.work.fetch_or(SIGNAL, Relaxed);
+        }
+    }
+}
+
 /// Finds a thread for each signal of `set` that waits for the process.
 pub(super) fn retarget(process: &Process, set: u64) {
     let waiting = process.signals.pending.lock().set() & set;
@@ -200,7 +216,7 @@ pub fn send_group(group: i32, number: u32) -> Result<()> {
 /// ESRCH: there is none.
 pub fn send_group_where(group: i32, number: u32, wanted: impl Fn(&Process) -> bool) -> Result<()> {
     let mut found = Err(Errno::ESRCH);
-    tree::send_each(Several::Group(group), wanted, |process| {
+    tree::send_each(Several::Group(group), number, wanted, |process| {
         found = Ok(());
         // Ordinary signals need no room.
         _ = send(process, number);

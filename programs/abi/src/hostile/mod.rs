@@ -22,6 +22,7 @@ mod proc;
 mod protect;
 mod reuse;
 mod rights;
+mod signalled;
 mod sockets;
 mod suid;
 mod walked;
@@ -52,6 +53,7 @@ const PARTS: &[(&str, fn())] = &[
     ("protect", protect::run),
     ("reuse", reuse::run),
     ("rights", rights::run),
+    ("signalled", signalled::run),
     ("sockets", sockets::run),
     ("suid", suid::run),
     ("walked", walked::run),

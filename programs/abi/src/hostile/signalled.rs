@@ -1,0 +1,133 @@
+//! A space of many areas, copied while signals to its group come all the time: each copy gets done, and no child escapes a signal.
+
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use libc::{MAP_ANONYMOUS, MAP_PRIVATE, PROT_NONE, PROT_READ, SIGKILL, SIGTERM, SIGURG, SIGUSR1};
+
+use super::become_user;
+use crate::{in_child, tell, tell_end};
+
+const PAGE: usize = 4096;
+/// Pages of the mapping, each an area by itself: their copy takes longer than signals take to come.
+const PAGES: usize = 40_000;
+const PAUSE: Duration = Duration::from_micros(300);
+const FORKS: i32 = 5;
+const ROUNDS: u64 = 20;
+/// Who has not got its child by then never does.
+const SECONDS: u32 = 100;
+
+/// Runs this part.
+pub fn run() {
+    let of_group = |work: fn()| {
+        in_child(|| {
+            become_user();
+            // SAFETY: they touch no memory.
+            unsafe {
+                libc::setpgid(0, 0);
+                libc::alarm(SECONDS);
+            }
+            work();
+        })
+    };
+    tell_end("beside signals", of_group(beside_signals));
+    tell_end("a signal to all", of_group(each_gets_it));
+}
+
+fn make_areas() {
+    // SAFETY: a mapping of this function's own.
+    unsafe {
+        let start = libc::mmap(
+            ptr::null_mut(),
+            PAGES * PAGE,
+            PROT_NONE,
+            MAP_PRIVATE | MAP_ANONYMOUS,
+            -1,
+            0,
+        );
+        for page in (0..PAGES).step_by(2) {
+            libc::mprotect(start.add(page * PAGE), PAGE, PROT_READ);
+        }
+    }
+}
+
+/// A child that is in the group, but takes no signals.
+fn beside(work: impl FnOnce()) -> i32 {
+    // SAFETY: the child has one thread.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            for signal in [SIGURG, SIGUSR1, SIGTERM] {
+                libc::signal(signal, libc::SIG_IGN);
+            }
+            work();
+            libc::_exit(0);
+        }
+        child
+    }
+}
+
+fn send(signal: i32) {
+    // SAFETY: it touches no memory.
+    unsafe { libc::kill(0, signal) };
+}
+
+fn handle(signal: i32, handler: extern "C" fn(i32)) {
+    // SAFETY: the handlers do nothing that would disturb others.
+    unsafe { libc::signal(signal, handler as *const () as usize) };
+}
+
+extern "C" fn nothing(_: i32) {}
+
+/// Signals that are ignored, and such that are not, more often than a copy is made.
+fn beside_signals() {
+    handle(SIGUSR1, nothing);
+    let sender = beside(|| {
+        loop {
+            send(SIGURG);
+            send(SIGUSR1);
+            std::thread::sleep(PAUSE);
+        }
+    });
+    make_areas();
+    let ended = (0..FORKS).filter(|_| in_child(|| ()) == 0);
+    tell("children", ended.count() as i32);
+    // SAFETY: a child of this process.
+    unsafe {
+        libc::kill(sender, SIGKILL);
+        libc::waitpid(sender, ptr::null_mut(), 0);
+    }
+}
+
+static CAME: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn came(_: i32) {
+    CAME.store(true, Relaxed);
+}
+
+/// A signal that comes at any time while children are made: whoever is there by then gets it.
+fn each_gets_it() {
+    handle(SIGTERM, came);
+    make_areas();
+    for round in 0..ROUNDS {
+        CAME.store(false, Relaxed);
+        beside(|| {
+            std::thread::sleep(Duration::from_millis(3) + 7 * round as u32 * PAUSE);
+            send(SIGTERM);
+        });
+        while !CAME.load(Relaxed) {
+            // SAFETY: the child has one thread, and ends.
+            unsafe {
+                if libc::fork() == 0 {
+                    while !CAME.load(Relaxed) {
+                        libc::usleep(1000);
+                    }
+                    libc::_exit(0);
+                }
+            }
+        }
+        // SAFETY: it touches no memory. Who did not get it never ends.
+        while unsafe { libc::waitpid(-1, ptr::null_mut(), 0) } > 0 {}
+    }
+}
