@@ -191,6 +191,8 @@ const LOW: usize = 2 * RESERVE;
 /// How many frames go between a CPU and the shared pool at a time, as an order.
 const BATCH_ORDER: usize = 5;
 const BATCH: usize = 1 << BATCH_ORDER;
+/// How many times as many single frames as it has are looked at for a block that programs can do without.
+const CHAINS: usize = 4;
 
 /// What the CPUs share: the buddy allocator, and before it chains of BATCH single frames, which become blocks again only
 /// when a block is wanted. A chain's frames are linked by their second link, the chains' first frames by the first.
@@ -247,19 +249,21 @@ impl Pool {
             .or_else(|| self.pop().map(Batch::Chain))
     }
 
-    /// A block, for which chains are taken apart if there is no other.
-    fn take_block(&mut self, order: usize) -> Option<u32> {
-        self.buddy.take(order).or_else(|| {
-            while let Some(chain) = self.pop() {
-                let mut frame = chain;
-                while frame != 0 {
-                    let next = FRAMES.meta(frame).next();
-                    self.buddy.give(frame, 0);
-                    frame = next;
-                }
+    /// A block, for which up to so many `chains` are taken apart, one after the other, while there is no other.
+    fn take_block(&mut self, order: usize, chains: usize) -> Option<u32> {
+        for _ in 0..chains {
+            let block = self.buddy.take(order);
+            if block.is_some() {
+                return block;
             }
-            self.buddy.take(order)
-        })
+            let mut frame = self.pop()?;
+            while frame != 0 {
+                let next = FRAMES.meta(frame).next();
+                self.buddy.give(frame, 0);
+                frame = next;
+            }
+        }
+        self.buddy.take(order)
     }
 }
 
@@ -302,7 +306,7 @@ impl Cache {
         let rest = free_count().saturating_sub(keep);
         if rest < BATCH {
             if rest > 0
-                && let Some(frame) = pool.take_block(0)
+                && let Some(frame) = pool.take_block(0, 1)
             {
                 self.give(frame, FRAMES.meta(frame));
             }
@@ -318,7 +322,7 @@ impl Cache {
             }
             None => {
                 while self.count < BATCH
-                    && let Some(frame) = pool.take_block(0)
+                    && let Some(frame) = pool.take_block(0, 1)
                 {
                     self.give(frame, FRAMES.meta(frame));
                 }
@@ -604,7 +608,7 @@ pub(super) fn take_block(order: usize) -> Option<PhysAddr> {
                 owe();
                 return None;
             }
-            pool.take_block(order)?
+            pool.take_block(order, usize::MAX)?
         }
     };
     Some(PhysAddr((block as usize) << PAGE_SHIFT))
@@ -627,7 +631,7 @@ pub(super) fn take_private(order: usize) -> Option<PhysAddr> {
         if free_count() < LOW + (2 << order) {
             return None;
         }
-        pool.buddy.take(order)?
+        pool.take_block(order, CHAINS << order >> BATCH_ORDER)?
     };
     for frame in first..first + (1 << order) {
         let meta = FRAMES.meta(frame);

@@ -494,6 +494,38 @@ selftest! {
     }
 }
 
+/// All memory, to the last page of the kernel's own.
+fn take_all() -> (Vec<FrameRef>, Vec<Vec<u8>>) {
+    let mut last: Vec<Vec<u8>> = Vec::with_capacity(4096);
+    let mut frames = Vec::with_capacity(frame::free_count());
+    while let Ok(frame) = frame::alloc() {
+        frames.push(frame);
+    }
+    while last.len() < last.capacity() {
+        let mut page = Vec::new();
+        if page.try_reserve_exact(PAGE_SIZE).is_err() {
+            break;
+        }
+        last.push(page);
+    }
+    (frames, last)
+}
+
+selftest! {
+    fn huge_pages_come_back_after_all_memory_was_taken() {
+        drop(take_all());
+        let space = AddressSpace::new(user_end()).unwrap();
+        let blocks = 16;
+        let range = BASE..BASE + blocks * block::SIZE;
+        map(&space, BASE, range.len() / PAGE_SIZE, 3).unwrap();
+        for at in range.clone().step_by(block::SIZE) {
+            assert_eq!(space.write(at, &[1]), Ok(1));
+        }
+        let huge = space.usage(range.clone()).huge * PAGE_SIZE;
+        assert!(huge >= range.len() / 4 * 3, "{huge} of {}", range.len());
+    }
+}
+
 selftest! {
     fn without_memory_a_large_range_stays_whole() {
         let space = AddressSpace::new(user_end()).unwrap();
@@ -505,23 +537,9 @@ selftest! {
         }
         let inside = large + 2 * PAGE_SIZE..large + step / 2 - 2 * PAGE_SIZE;
         assert_eq!(space.write(inside.start, &[7]), Ok(1));
-        let mut last: Vec<Vec<u8>> = Vec::with_capacity(4096);
-        let mut frames = Vec::with_capacity(frame::free_count());
-        while let Ok(frame) = frame::alloc() {
-            frames.push(frame);
-        }
-        while last.len() < last.capacity() {
-            let mut page = Vec::new();
-            if page.try_reserve_exact(PAGE_SIZE).is_err() {
-                break;
-            }
-            last.push(page);
-        }
+        let taken = take_all();
         let refused = (space.unmap(inside.clone()), space.write(BASE, &[7]));
-        drop((last, frames));
-        // Who wants a block makes blocks of the single frames again, for the other tests.
-        let order = (block::SIZE / PAGE_SIZE).ilog2() as usize;
-        frame::give_block(frame::take_block(order).unwrap(), order);
+        drop(taken);
         assert_eq!(refused, (Err(Errno::ENOMEM), Err(Errno::ENOMEM)));
         assert_eq!(byte(&space, inside.start), Some(7));
         space.unmap(inside.clone()).unwrap();
