@@ -135,6 +135,9 @@ impl Flags {
     /// MAP_NORESERVE: they never do.
     pub const NO_RESERVE: Flags = Flags(1024);
 
+    /// It is being unmapped part by part: it joins no other, so that the rest needs no memory.
+    pub const GOES: Flags = Flags(2048);
+
     /// With [`Flags::ACCOUNT`] where pages that have these rights are promised, as Linux sees it.
     pub const fn accounted(self, rights: Rights) -> Flags {
         let never = self.has(Flags::SHARED) || self.has(Flags::NO_RESERVE);
@@ -147,6 +150,11 @@ impl Flags {
     /// Whether all of `other` is set.
     pub const fn has(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
+    }
+
+    /// Both together.
+    pub const fn with(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
     }
 
     /// With `other` set or cleared.

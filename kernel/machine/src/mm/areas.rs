@@ -281,7 +281,7 @@ impl Areas {
             child.accounted += accounted;
             largest = largest.max(accounted);
             Area {
-                flags: area.flags.set(Flags::LOCKED, false),
+                flags: area.flags.set(Flags::LOCKED.with(Flags::GOES), false),
                 ..area.clone()
             }
         });
@@ -391,6 +391,43 @@ impl Areas {
         }
         self.cut(range.start)?;
         self.cut(range.end)
+    }
+
+    /// Does that for a range that is removed later: whoever changes areas meanwhile does not join them across its bounds.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn cut_out_for_long(&mut self, range: &Range<usize>) -> Result<()> {
+        self.cut_out(range)?;
+        for at in [range.start, range.end - 1] {
+            if let Some(area) = self.find(at).map(Area::range) {
+                self.change(area, |area| area.flags = area.flags.set(Flags::GOES, true))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts an area in the place of those in its range, of which there are some, cut at its bounds. Needs no memory.
+    pub fn replace(&mut self, area: Area) {
+        let range = area.range();
+        // The lowest of them becomes the new one.
+        let rest = self.first_after(range.start).map_or(range.end, Area::end);
+        if rest < range.end {
+            _ = self.remove(rest..range.end);
+        }
+        let (list, count) = self.tree.edit(range.start);
+        let at = count - 1;
+        self.bytes += range.len();
+        self.accounted += area.accounted(&range);
+        let old = core::mem::replace(&mut list[at], area);
+        self.bytes -= old.end - old.start;
+        self.accounted -= old.accounted(&old.range());
+        join_each(list, at..at + 1);
+        if !self.tree.is_one_list() {
+            self.tree.settle(range.start);
+            self.join_lists(range.start);
+            self.join_lists(range.end);
+        }
     }
 
     #[cold]

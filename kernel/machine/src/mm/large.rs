@@ -84,7 +84,7 @@ impl AddressSpace {
     #[inline(never)]
     fn empty_first(&self, range: Range<usize>) -> Result<()> {
         // What can fail does so while nothing is lost.
-        self.lock().areas.cut_out(&range)?;
+        self.lock().areas.cut_out_for_long(&range)?;
         self.empty(range, true)
     }
 

@@ -83,7 +83,7 @@ impl AddressSpace {
             };
             space.areas.commit(len - replaced)?;
         }
-        let start = space.place(&self.context, request.place, len)?;
+        let (start, taken) = space.place(request.place, len)?;
         let area = Area {
             start,
             end: start + len,
@@ -93,7 +93,11 @@ impl AddressSpace {
             source: request.source,
         };
         area.announce(&self.me)?;
-        space.areas.insert(area)?;
+        if taken {
+            space.replace(&self.context, area)?;
+        } else {
+            space.areas.insert(area)?;
+        }
         Ok(start)
     }
 
@@ -127,22 +131,22 @@ fn checked_len(len: usize) -> Result<usize> {
 }
 
 impl Space {
-    /// Finds room for `len` bytes and clears it.
+    /// Finds a place for `len` bytes; whether something is there that is to go.
     #[inline]
-    pub(super) fn place(&mut self, context: &Context, place: Place, len: usize) -> Result<usize> {
+    pub(super) fn place(&mut self, place: Place, len: usize) -> Result<(usize, bool)> {
         let whole = self.end;
         let fits = |start: usize| start.checked_add(len).is_some_and(|end| end <= whole);
         let is_free =
             |areas: &Areas, start: usize| areas.touching(start..start + len).next().is_none();
         let start = match place {
             Place::Fixed(start) | Place::Free(start) => start,
-            Place::Hint(hint) if page_down(hint) == 0 => return self.find_free(len),
+            Place::Hint(hint) if page_down(hint) == 0 => return Ok((self.find_free(len)?, false)),
             Place::Hint(hint) => {
                 let hint = page_down(hint).max(USER_START);
                 if fits(hint) && self.areas.is_room(hint..hint + len) {
-                    return Ok(hint);
+                    return Ok((hint, false));
                 }
-                return self.find_free(len);
+                return Ok((self.find_free(len)?, false));
             }
         };
         if start % PAGE_SIZE != 0 {
@@ -154,13 +158,21 @@ impl Space {
         if start < USER_START {
             return Err(Errno::EPERM);
         }
-        if !is_free(&self.areas, start) {
-            if matches!(place, Place::Free(_)) {
-                return Err(Errno::EEXIST);
-            }
-            self.unmap(context, start..start + len)?;
+        let taken = !is_free(&self.areas, start);
+        if taken && matches!(place, Place::Free(_)) {
+            return Err(Errno::EEXIST);
         }
-        Ok(start)
+        Ok((start, taken))
+    }
+
+    /// Maps an area in the place of what is there, which stays if that fails.
+    #[cold]
+    #[inline(never)]
+    fn replace(&mut self, context: &Context, area: Area) -> Result<()> {
+        self.areas.cut_out(&area.range())?;
+        self.empty(context, area.range(), true);
+        self.areas.replace(area);
+        Ok(())
     }
 
     #[inline]

@@ -89,7 +89,12 @@ impl Space {
         if !start.is_multiple_of(PAGE_SIZE) || start < old.end && old.start < end {
             return Err(Errno::EINVAL);
         }
-        self.place(context, Place::Fixed(start), len)
+        // As on Linux what is there goes first, and has gone where the rest fails.
+        let (start, taken) = self.place(Place::Fixed(start), len)?;
+        if taken {
+            self.unmap(context, start..end)?;
+        }
+        Ok(start)
     }
 
     fn move_area(

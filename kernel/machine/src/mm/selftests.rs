@@ -537,13 +537,37 @@ selftest! {
         }
         let inside = large + 2 * PAGE_SIZE..large + step / 2 - 2 * PAGE_SIZE;
         assert_eq!(space.write(inside.start, &[7]), Ok(1));
+        // A kind of its own, so that it does not join what is around it.
+        let in_place = MapRequest {
+            rights: Rights::READ,
+            ..MapRequest::anonymous(Place::Fixed(inside.start), inside.len())
+        };
         let taken = take_all();
-        let refused = (space.unmap(inside.clone()), space.write(BASE, &[7]));
+        let refused = (space.unmap(inside.clone()), space.map(in_place), space.write(BASE, &[7]));
         drop(taken);
-        assert_eq!(refused, (Err(Errno::ENOMEM), Err(Errno::ENOMEM)));
+        assert_eq!(refused, (Err(Errno::ENOMEM), Err(Errno::ENOMEM), Err(Errno::ENOMEM)));
         assert_eq!(byte(&space, inside.start), Some(7));
         space.unmap(inside.clone()).unwrap();
         assert_eq!(byte(&space, inside.start), None);
+    }
+}
+
+selftest! {
+    fn a_large_range_that_goes_is_not_joined_again() {
+        let space = AddressSpace::new(user_end()).unwrap();
+        let pages = 64;
+        map(&space, BASE, pages, 3).unwrap();
+        let all = BASE..BASE + pages * PAGE_SIZE;
+        let inside = all.start + PAGE_SIZE..all.end - PAGE_SIZE;
+        space.lock().areas.cut_out_for_long(&inside).unwrap();
+        // Another thread's calls, before the rest of it goes.
+        for rights in [Rights::READ, Rights::READ.with(Rights::WRITE)] {
+            space.protect(all.clone(), rights).unwrap();
+        }
+        assert_eq!(space.areas().count(), 3);
+        space.unmap(inside).unwrap();
+        map(&space, all.start + PAGE_SIZE, 1, 3).unwrap();
+        assert_eq!(space.areas().map(|area| area.range().len()).next(), Some(2 * PAGE_SIZE));
     }
 }
 
