@@ -27,7 +27,7 @@ pub enum Found {
     Nothing,
 }
 
-/// A guest's memory, as the monitor's space knows it: nobody else lets go of it but its machine.
+/// A guest's memory, of which the monitor's space knows. While that lives, nobody else lets go of it but its machine.
 pub struct Memory {
     /// Which of the monitor's memory stands where. Taken with the space of the monitor locked, so never the other way round.
     pub slots: Mutex<Slots>,
@@ -213,5 +213,10 @@ impl Shadow for Memory {
         slots
             .showing(&range)
             .for_each(|range| self.translation.unmap(range, || ()));
+    }
+
+    fn protect(&self, range: Range<usize>) {
+        let slots = self.slots.lock();
+        self.translation.protect(slots.showing(&range), || ());
     }
 }

@@ -1,11 +1,17 @@
 //! Tests of guests' memory, inside the machine.
 
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+
 use super::dirty::Log;
+use super::memory::Memory;
 use super::slots::Slots;
 use super::uapi::MemoryRegion;
+use crate::arch::user_end;
 use crate::arch::virt::{self, Stage2};
 use crate::errno::Errno;
-use crate::mm::frame;
+use crate::mm::fault::Access;
+use crate::mm::{AddressSpace, MapRequest, PAGE_SIZE, Place, frame};
 use crate::selftest;
 
 /// A page of the monitor's at `address`, as a slot.
@@ -60,6 +66,39 @@ selftest! {
         let mut pauses = 0;
         memory.unmap(0..PAGES << 12, || pauses += 1);
         assert!(pauses >= PAGES / 64);
+    }
+
+    fn a_fork_leaves_a_guest_its_pages() {
+        if !virt::available() {
+            return;
+        }
+        const PAGES: usize = 300;
+        const START: usize = 0x2000_0000;
+        let space = AddressSpace::new(user_end()).expect("a space");
+        let request = MapRequest::anonymous(Place::Free(START), PAGES * PAGE_SIZE);
+        space.map(request).expect("room");
+        let memory = Arc::new(Memory::new(40).expect("memory"));
+        let region = MemoryRegion { len: (PAGES * PAGE_SIZE) as u64, ..page(0, START as u64) };
+        memory.slots.lock().set(&region, None).expect("room");
+        let shadow: Weak<Memory> = Arc::downgrade(&memory);
+        space.add_shadow(shadow).expect("room");
+        let frames: Vec<_> = (0..PAGES)
+            .map(|page| space.frame(START + page * PAGE_SIZE, Access::Write).expect("a frame"))
+            .collect();
+        for (page, frame) in frames.iter().enumerate() {
+            let generation = memory.translation.generation();
+            let address = (page * PAGE_SIZE) as u64;
+            let mapped = memory.translation.map(address, frame.clone(), true, generation);
+            assert_eq!(mapped, Ok(true));
+        }
+        let threads = [space.clone(), space.clone(), space.clone()];
+        let before = memory.translation.flushes();
+        let child = space.fork().expect("a child");
+        assert_eq!(memory.translation.flushes() - before, 1);
+        // This handle, both spaces, and the guest.
+        assert!(frames.iter().all(|frame| frame.meta().refs() == 4));
+        drop((child, threads, space));
+        assert!(frames.iter().all(|frame| frame.meta().refs() == 1));
     }
 
     fn a_virtual_cpu_knows_that_another_ran() {

@@ -286,6 +286,12 @@ impl Area {
         self.flags.has(Flags::SHARED)
     }
 
+    /// Whether a child gets the private pages of it.
+    pub(super) fn is_copied(&self) -> bool {
+        let kept = self.flags.has(Flags::DONT_FORK) || self.flags.has(Flags::WIPE_ON_FORK);
+        !kept && !self.is_shared()
+    }
+
     /// Says to the file below, if there is one that asks, that `space` maps it.
     pub(super) fn announce(&self, space: &Weak<AddressSpace>) -> Result<()> {
         match &self.source {

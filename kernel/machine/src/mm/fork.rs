@@ -4,7 +4,6 @@ extern crate alloc;
 
 use alloc::sync::Arc;
 
-use super::area::Flags;
 use super::asid::Context;
 use super::large::{self, PART};
 use super::space::{AddressSpace, Space, USER_START};
@@ -52,16 +51,17 @@ impl AddressSpace {
                 break Err(Errno::EINTR);
             }
         };
-        // What became read-only is forgotten before anybody relies on it, even if the copy is not whole. Guests may run beside other
+        // What became read-only is so for all before anybody relies on it, even if the copy is not whole. Guests may run beside other
         // threads: what they write where an entry of one space has parted from the other's would be the child's alone.
-        let all = USER_START..user_end();
-        self.context.pay_cpus(Change::Narrow, all.clone());
-        if !alone {
-            self.context.shadows.forget(all);
+        self.context
+            .pay_cpus(Change::Narrow, USER_START..user_end());
+        let shown = self.context.shadows.any();
+        if shown && !alone {
+            parent.protect_shared(&self.context);
         }
         drop((space, parent));
-        if alone && self.context.shadows.any() {
-            self.tell_shadows();
+        if shown && alone {
+            self.protect_shared();
         }
         match shared {
             Ok(_) => Ok(child),
@@ -95,7 +95,7 @@ impl Space {
             parent.split(context, USER_START..parent.end);
         }
         for area in areas.touching(address..usize::MAX) {
-            if area.is_shared() || area.flags.has(Flags::WIPE_ON_FORK) {
+            if !area.is_copied() {
                 continue;
             }
             let start = area.start.max(address);

@@ -132,7 +132,7 @@ pub fn leave(space: Arc<AddressSpace>) {
         return;
     }
     if space.context().shadows.any() {
-        space.tell_shadows();
+        space.tell_of_end();
     }
     if !space.read_lock().is_large() {
         return;

@@ -47,6 +47,8 @@ selftest! {
                 let all = range.start <= USER_START && user_end() <= range.end;
                 self.0.fetch_or(all, Relaxed);
             }
+
+            fn protect(&self, _range: Range<usize>) {}
         }
         let shown = Arc::new(Shown(AtomicBool::new(false)));
         let space = AddressSpace::new(user_end()).unwrap();

@@ -4,8 +4,7 @@ use core::ops::Range;
 
 use super::asid::Context;
 use super::gather::Gather;
-use super::space::{AddressSpace, Space, USER_START};
-use crate::arch::user_end;
+use super::space::{AddressSpace, Space};
 use crate::errno::Result;
 use translation::Change;
 
@@ -14,7 +13,7 @@ impl Drop for AddressSpace {
         // No CPU runs the space, or it would hold it; when all have forgotten it, none can reach its tables or frames.
         self.context.pay(Change::UnlinkTable, 0..0);
         // Nor does a guest keep it, whose files may be open after their program has executed another.
-        self.context.shadows.forget(USER_START..user_end());
+        self.context.shadows.end();
         let space = self.inner.get_mut();
         let mut gather = Gather::dead();
         space.gather_blocks(&mut gather, &(0..space.end));
