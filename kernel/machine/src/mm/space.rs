@@ -3,13 +3,14 @@
 extern crate alloc;
 
 use alloc::sync::{Arc, Weak};
-use core::ops::Range;
+use core::ops::{Deref, Range};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 use super::area::Area;
 use super::areas::{Areas, Gone};
 use super::asid::Context;
 use super::heap::try_arc_cyclic;
+use super::large;
 use super::lock::{ReadGuard, Settle, SpaceLock, WriteGuard};
 use super::table::PageTable;
 use super::{PhysAddr, aslr};
@@ -23,6 +24,8 @@ pub struct AddressSpace {
     pub(super) context: Context,
     pub(super) root: PhysAddr,
     pub(super) me: Weak<AddressSpace>,
+    /// How many [`Look`]s there are.
+    looks: AtomicUsize,
     /// Where the vDSO lies, or what stands for it; 0 without one.
     vdso: AtomicUsize,
     /// New mappings are locked (MCL_FUTURE).
@@ -108,6 +111,7 @@ impl AddressSpace {
             context: Context::new(),
             root,
             me: me.clone(),
+            looks: AtomicUsize::new(0),
             vdso: AtomicUsize::new(0),
             locks_new: AtomicBool::new(false),
             dumpable: AtomicU32::new(0),
@@ -161,10 +165,14 @@ impl AddressSpace {
         self.lock().areas.first_after(address).cloned()
     }
 
-    /// The areas that end above `address`, in order; what changes meanwhile is seen or not.
+    /// The areas that end above `address`, in order; what changes meanwhile is seen or not. None any more where nobody has the
+    /// space but who looks at it.
     pub fn areas_from(&self, address: usize) -> impl Iterator<Item = Area> {
         let mut at = address;
         core::iter::from_fn(move || {
+            if self.me.strong_count() <= self.looks.load(Relaxed) {
+                return None;
+            }
             let area = self.area_after(at)?;
             at = area.end;
             Some(area)
@@ -189,5 +197,34 @@ impl AddressSpace {
     /// Whether areas cover all of a range.
     pub fn covers(&self, range: Range<usize>) -> bool {
         self.lock().areas.covers(range)
+    }
+}
+
+/// A look at a space from outside, which may take long, but finds no areas any more where nobody else has the space.
+pub struct Look(Option<Arc<AddressSpace>>);
+
+impl Look {
+    /// At a space, if it is there.
+    pub fn at(space: &Weak<AddressSpace>) -> Option<Self> {
+        let space = space.upgrade()?;
+        space.looks.fetch_add(1, Relaxed);
+        Some(Look(Some(space)))
+    }
+}
+
+impl Deref for Look {
+    type Target = AddressSpace;
+
+    fn deref(&self) -> &AddressSpace {
+        self.0.as_deref().expect("there until the look ends")
+    }
+}
+
+impl Drop for Look {
+    fn drop(&mut self) {
+        if let Some(space) = self.0.take() {
+            space.looks.fetch_sub(1, Relaxed);
+            large::leave(space);
+        }
     }
 }

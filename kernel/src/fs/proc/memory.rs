@@ -4,6 +4,7 @@ use super::super::generated::{Content, Text};
 use super::subject::Subject;
 use crate::errno::{Errno, Result};
 use crate::mm::area::{Area, Flags, Rights, Source};
+use crate::mm::space::Look;
 use crate::mm::{AddressSpace, PAGE_SIZE, Size, Usage};
 use crate::put;
 use alloc::sync::Weak;
@@ -61,7 +62,7 @@ impl Opened {
 
 impl Content for Opened {
     fn write(&self, text: &mut Text) -> Result<()> {
-        if let Some(space) = self.space.upgrade() {
+        if let Some(space) = Look::at(&self.space) {
             (self.show)(self, &space, text)?;
         }
         Ok(())
