@@ -5,6 +5,10 @@ cd /
 export DEBIAN_FRONTEND=noninteractive DPKG_ROOT= DPKG_ADMINDIR=/var/lib/dpkg DPKG_MAINTSCRIPT_NAME=postinst DPKG_MAINTSCRIPT_ARCH=$1
 shift
 mkdir -p var/lib/dpkg/updates var/lib/dpkg/triggers var/cache/debconf var/log
+# update-alternatives makes links to manual pages too, whose folders no guest has.
+for section in 1 2 3 4 5 6 7 8; do
+	mkdir -p usr/share/man/man$section
+done
 # Scripts ask dpkg what is installed.
 for control in var/lib/dpkg/info/*.control; do
 	sed '/^Package:/a Status: install ok installed' "$control" && echo
