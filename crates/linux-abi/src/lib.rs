@@ -8,6 +8,7 @@
 pub mod compat;
 mod document;
 mod errno;
+pub mod kvm_capability;
 pub mod options;
 mod table;
 

@@ -1,5 +1,7 @@
 //! KVM_CHECK_EXTENSION: what there is.
 
+use abi::kvm_capability as cap;
+
 use super::vcpu::MAX_VCPUS;
 use super::{handle, routing, slots, vm};
 use crate::arch::{cpu, features, virt};
@@ -7,38 +9,38 @@ use crate::arch::{cpu, features, virt};
 /// The answer for a capability by its number; 0 for what is not there.
 pub fn extension(number: usize) -> usize {
     match number {
-        // USER_MEMORY, USER_MEMORY2, MP_STATE, DESTROY_MEMORY_REGION_WORKS, JOIN_MEMORY_REGIONS_WORKS, ONE_REG, READONLY_MEM,
-        // ARM_PSCI, ARM_PSCI_0_2, IMMEDIATE_EXIT.
-        3 | 231 | 14 | 21 | 30 | 70 | 81 | 87 | 102 | 136 => 1,
-        // COALESCED_MMIO: the ring's place among the pages of a virtual CPU; COALESCED_PIO.
-        15 => handle::RING,
-        162 => 1,
-        // NR_VCPUS.
-        9 => cpu::count(),
-        // NR_MEMSLOTS.
-        10 => slots::MAX,
-        // MAX_VCPUS, MAX_VCPU_ID.
-        66 | 128 => MAX_VCPUS,
-        // IRQCHIP, IRQFD, IOEVENTFD, SIGNAL_MSI, IRQFD_RESAMPLE, DEVICE_CTRL, IOEVENTFD_ANY_LENGTH,
-        // BINARY_STATS_FD; INTERNAL_ERROR_DATA, although there is no such exit.
-        0 | 32 | 36 | 77 | 82 | 89 | 122 | 203 | 40 => 1,
-        // SYNC_MMU, SET_GUEST_DEBUG, VCPU_EVENTS, ENABLE_CAP_VM, CHECK_EXTENSION_VM, ARM_NISV_TO_USER, ARM_INJECT_EXT_DABT, STEAL_TIME,
-        // VCPU_ATTRIBUTES, PTP_KVM, ARM_SYSTEM_SUSPEND.
-        16 | 23 | 41 | 98 | 105 | 127 | 177 | 178 | 187 | 198 | 216 => 1,
-        // GUEST_DEBUG_HW_BPS, GUEST_DEBUG_HW_WPS.
-        119 => virt::points().0,
-        120 => virt::points().1,
-        // ARM_INJECT_SERROR_ESR.
-        158 => virt::errors_have_syndromes().into(),
-        // ARM_SVE; ARM_PTRAUTH_ADDRESS, ARM_PTRAUTH_GENERIC.
-        170 => has_vectors().into(),
-        171 | 172 => has_authentication().into(),
-        // MANUAL_DIRTY_LOG_PROTECT2: both of its arguments.
-        168 => 3,
-        // IRQ_ROUTING.
-        25 => routing::MOST,
-        // ARM_VM_IPA_SIZE.
-        165 => vm::ADDRESS_BITS as usize,
+        cap::USER_MEMORY
+        | cap::USER_MEMORY2
+        | cap::DESTROY_MEMORY_REGION_WORKS
+        | cap::JOIN_MEMORY_REGIONS_WORKS
+        | cap::READONLY_MEM
+        | cap::SYNC_MMU
+        | cap::COALESCED_PIO
+        | cap::IMMEDIATE_EXIT
+        | cap::BINARY_STATS_FD => 1,
+        // There is no such exit, as on Linux's arm64.
+        cap::INTERNAL_ERROR_DATA => 1,
+        cap::ENABLE_CAP_VM | cap::CHECK_EXTENSION_VM | cap::DEVICE_CTRL => 1,
+        cap::IRQCHIP | cap::IRQFD | cap::IRQFD_RESAMPLE | cap::SIGNAL_MSI => 1,
+        cap::IOEVENTFD | cap::IOEVENTFD_ANY_LENGTH => 1,
+        cap::MP_STATE | cap::ONE_REG | cap::VCPU_ATTRIBUTES | cap::VCPU_EVENTS => 1,
+        cap::ARM_PSCI | cap::ARM_PSCI_0_2 | cap::ARM_SYSTEM_SUSPEND => 1,
+        cap::ARM_NISV_TO_USER | cap::ARM_INJECT_EXT_DABT => 1,
+        cap::SET_GUEST_DEBUG | cap::STEAL_TIME | cap::PTP_KVM => 1,
+        // The ring's place among the pages of a virtual CPU.
+        cap::COALESCED_MMIO => handle::RING,
+        cap::NR_VCPUS => cpu::count(),
+        cap::NR_MEMSLOTS => slots::MAX,
+        cap::MAX_VCPUS | cap::MAX_VCPU_ID => MAX_VCPUS,
+        cap::GUEST_DEBUG_HW_BPS => virt::points().0,
+        cap::GUEST_DEBUG_HW_WPS => virt::points().1,
+        cap::ARM_INJECT_SERROR_ESR => virt::errors_have_syndromes().into(),
+        cap::ARM_SVE => has_vectors().into(),
+        cap::ARM_PTRAUTH_ADDRESS | cap::ARM_PTRAUTH_GENERIC => has_authentication().into(),
+        // Both of its arguments.
+        cap::MANUAL_DIRTY_LOG_PROTECT2 => 3,
+        cap::IRQ_ROUTING => routing::MOST,
+        cap::ARM_VM_IPA_SIZE => vm::ADDRESS_BITS as usize,
         _ => 0,
     }
 }

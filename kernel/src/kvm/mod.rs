@@ -35,6 +35,7 @@ mod vectors;
 mod vgic;
 mod vm;
 
+use abi::kvm_capability as cap;
 use alloc::sync::Arc;
 
 use crate::arch;
@@ -71,7 +72,7 @@ impl FileOps for System {
             uapi::GET_API_VERSION if argument == 0 => Ok(uapi::API_VERSION),
             uapi::GET_VCPU_MMAP_SIZE if argument == 0 => Ok(handle::PAGES * arch::PAGE_SIZE),
             uapi::GET_API_VERSION | uapi::GET_VCPU_MMAP_SIZE => Err(Errno::EINVAL),
-            uapi::CHECK_EXTENSION if argument == uapi::CAP_MSI_DEVID => Err(Errno::EINVAL),
+            uapi::CHECK_EXTENSION if argument == cap::MSI_DEVID => Err(Errno::EINVAL),
             uapi::CHECK_EXTENSION => Ok(check::extension(argument)),
             uapi::CREATE_VM => add_file("kvm-vm", try_arc(Vm::new(argument)?)?),
             _ => Err(Errno::EINVAL),

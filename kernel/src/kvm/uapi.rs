@@ -112,12 +112,7 @@ pub struct EnableCap {
     pub unused: [u64; 8],
 }
 
-/// Capabilities that can be enabled: the monitor clears logs itself (with arguments); accesses that the hardware does not
-/// describe are the monitor's; and so is PSCI's SYSTEM_SUSPEND.
-pub const CAP_MANUAL_LOG: u32 = 168;
-pub const CAP_UNDESCRIBED_ACCESS: u32 = 177;
-pub const CAP_SUSPEND: u32 = 216;
-/// Arguments of the former: it does, and a log begins with all pages written.
+/// Arguments of KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2: it does, and a log begins with all pages written.
 pub const MANUAL_LOG: u64 = 1;
 pub const MANUAL_LOG_ALL_WRITTEN: u64 = 1 << 1;
 
@@ -286,9 +281,6 @@ pub mod its {
     pub const RESTORE_TABLES: u64 = 2;
     pub const RESET: u64 = 4;
 }
-
-/// KVM_CAP_MSI_DEVID, which is a machine's.
-pub const CAP_MSI_DEVID: usize = 131;
 
 /// `struct kvm_irq_level`.
 #[derive(zerocopy::FromBytes, zerocopy::IntoBytes)]

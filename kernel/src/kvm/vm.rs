@@ -4,6 +4,7 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use abi::kvm_capability as cap;
 use spin::Once;
 
 use super::calls::Filter;
@@ -180,7 +181,7 @@ impl FileOps for Vm {
         }
         match request {
             // Whether messages have to say their device.
-            uapi::CHECK_EXTENSION if argument == uapi::CAP_MSI_DEVID => {
+            uapi::CHECK_EXTENSION if argument == cap::MSI_DEVID => {
                 Ok(self.0.vgic().is_some_and(Vgic::has_its).into())
             }
             uapi::CHECK_EXTENSION => Ok(check::extension(argument)),
@@ -382,14 +383,16 @@ impl Machine {
     /// Lets the machine do what it does not by itself (KVM_ENABLE_CAP).
     fn enable(&self, wanted: &EnableCap) -> Result<usize> {
         let known = uapi::MANUAL_LOG | uapi::MANUAL_LOG_ALL_WRITTEN;
-        match (wanted.capability, wanted.arguments[0]) {
+        match (wanted.capability as usize, wanted.arguments[0]) {
             _ if wanted.flags != 0 => return Err(Errno::EINVAL),
-            (uapi::CAP_MANUAL_LOG, 0) => self.manual_log.store(0, Relaxed),
-            (uapi::CAP_MANUAL_LOG, how) if how & uapi::MANUAL_LOG != 0 && how & !known == 0 => {
+            (cap::MANUAL_DIRTY_LOG_PROTECT2, 0) => self.manual_log.store(0, Relaxed),
+            (cap::MANUAL_DIRTY_LOG_PROTECT2, how)
+                if how & uapi::MANUAL_LOG != 0 && how & !known == 0 =>
+            {
                 self.manual_log.store(how, Relaxed);
             }
-            (uapi::CAP_SUSPEND, _) => self.suspends.store(true, Relaxed),
-            (uapi::CAP_UNDESCRIBED_ACCESS, _) => self.undescribed_to_monitor.store(true, Relaxed),
+            (cap::ARM_SYSTEM_SUSPEND, _) => self.suspends.store(true, Relaxed),
+            (cap::ARM_NISV_TO_USER, _) => self.undescribed_to_monitor.store(true, Relaxed),
             _ => return Err(Errno::EINVAL),
         }
         Ok(0)
