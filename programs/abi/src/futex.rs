@@ -461,13 +461,15 @@ unsafe fn woken_in_order() {
             }
             entered.store(0, SeqCst);
         }
+        let mut most = 0;
         for number in 0..THREADS {
             // SAFETY: as above.
-            unsafe { futex(&word, libc::FUTEX_WAKE, 1, ptr::null()) };
+            most = most.max(unsafe { futex(&word, libc::FUTEX_WAKE, 1, ptr::null()) });
             while woken.load(SeqCst) as usize <= number {
                 thread::yield_now();
             }
         }
+        println!("woken by one call: {most}");
     });
     println!("in the order of their coming {}", in_order.load(SeqCst));
 }

@@ -14,6 +14,7 @@ mod own;
 mod pages;
 mod requests;
 mod saved;
+mod sgis;
 mod shares;
 mod timers;
 mod vcpus;
@@ -53,6 +54,7 @@ fn main() {
         Some("pages") => pages::tell(&kvm),
         Some("requests") => requests::tell(&kvm),
         Some("saved") => saved::tell(&kvm),
+        Some("sgis") => sgis::tell(&kvm),
         Some("shares") => shares::tell(&kvm),
         Some("timers") => timers::tell(&kvm),
         Some("vcpus") => vcpus::tell(&kvm),
