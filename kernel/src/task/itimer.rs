@@ -20,7 +20,7 @@ use crate::arch::time;
 use crate::errno::{Errno, Result};
 use crate::hash::{self, HashMap};
 use crate::mm::heap::try_arc;
-use crate::sync::{Mutex, Rank};
+use crate::sync::Mutex;
 
 /// What passes between ticks of Linux's clock (at 250 Hz), in ns.
 const TICK: u64 = 4_000_000;
@@ -134,7 +134,7 @@ impl SignalTimer {
         notice: Notice,
         made: Option<(Request, Charge)>,
     ) -> Result<Arc<Self>> {
-        let state = Mutex::ranked(Rank::Timers, State::default());
+        let state = Mutex::new(State::default());
         try_arc(SignalTimer {
             id,
             process: Arc::downgrade(process),

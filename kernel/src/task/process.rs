@@ -27,7 +27,7 @@ use crate::fs::poll::WaitSource;
 use crate::ipc::key::Key;
 use crate::ipc::semaphore::Set;
 use crate::mm::AddressSpace;
-use crate::sync::{Mutex, MutexGuard, Once, Rank};
+use crate::sync::{Mutex, MutexGuard, Once};
 use linux_raw_sys::general::SIGCHLD;
 
 /// What a process has of signals.
@@ -47,7 +47,7 @@ impl SharedSignals {
     /// Of a new process.
     pub fn new(actions: Arc<Actions>) -> Self {
         SharedSignals {
-            pending: Mutex::ranked(Rank::Signals, Pending::new()),
+            pending: Mutex::new(Pending::new()),
             actions: Mutex::new(actions),
             stop: Stop::new(),
             waited: WaitQueue::new(),

@@ -25,7 +25,7 @@ use crate::arch::irq::Interrupted;
 use crate::arch::{self, MAX_CPUS, irq, smp, time, work::NEED_RESCHED};
 use crate::errno::{Errno, Result};
 use crate::mm;
-use crate::sync::{MutexGuard, assert_none_held};
+use crate::sync::{MutexGuard, might_sleep};
 use linux_raw_sys::general::{SCHED_FIFO, SCHED_IDLE, SCHED_RR};
 
 /// What a thread does, as bits: a wake-up names those that it ends.
@@ -323,7 +323,7 @@ pub fn cancel() {
 
 /// Runs others: until woken if the current thread announced a sleep, else until its turn comes again.
 pub fn schedule() {
-    assert_none_held();
+    might_sleep();
     let cpu = cpu::this();
     let previous = current();
     previous.arch.work.fetch_and(!NEED_RESCHED, Relaxed);
@@ -509,6 +509,7 @@ pub fn yield_now() {
 /// For long loops in the kernel: lets interrupts in, and others run whose turn it is. No spin lock is held.
 #[inline]
 pub fn cond_resched() {
+    might_sleep();
     if irq::pending() {
         irq::service(Interrupted::Kernel);
     }

@@ -3,10 +3,12 @@
 use core::ops::{Deref, DerefMut};
 
 use crate::arch::lock::{SpinMutex, SpinMutexGuard};
+use crate::sync::lockdep::{Class, Held};
 use crate::task::wait::{WaitError, WaitQueue};
 
 /// A lock whose waiters sleep.
 pub struct SleepMutex<T: ?Sized> {
+    class: Class,
     waiters: WaitQueue,
     /// Only ever tried.
     value: SpinMutex<T>,
@@ -17,12 +19,15 @@ pub struct SleepMutexGuard<'a, T: ?Sized> {
     waiters: &'a WaitQueue,
     /// None only while it is dropped.
     value: Option<SpinMutexGuard<'a, T>>,
+    _held: Held,
 }
 
 impl<T> SleepMutex<T> {
-    /// A free lock.
+    /// A free lock, of the class of those that the caller's line makes.
+    #[track_caller]
     pub const fn new(value: T) -> Self {
         SleepMutex {
+            class: Class::of_caller(),
             waiters: WaitQueue::new(),
             value: SpinMutex::new(value),
         }
@@ -33,12 +38,14 @@ impl<T: ?Sized> SleepMutex<T> {
     /// Takes the lock, asleep until it is free.
     #[inline]
     pub fn lock(&self) -> SleepMutexGuard<'_, T> {
+        let held = self.class.sleep();
         let value = self.value.try_lock().or_else(|| self.wait());
-        self.lend(value)
+        self.lend(value, held)
     }
 
     /// Takes the lock, asleep until it is free or a signal kills the process.
     pub fn lock_killable(&self) -> Result<SleepMutexGuard<'_, T>, WaitError> {
+        let held = self.class.sleep();
         let mut value = self.value.try_lock();
         if value.is_none() {
             let waited = self.waiters.wait_killable(|| {
@@ -48,20 +55,26 @@ impl<T: ?Sized> SleepMutex<T> {
             // It may have been woken in another's place.
             waited.inspect_err(|_| _ = self.waiters.wake_one())?;
         }
-        Ok(self.lend(value))
+        Ok(self.lend(value, held))
     }
 
     /// Takes the lock if it is free.
     #[allow(dead_code, reason = "for architectures with guests")]
     pub fn try_lock(&self) -> Option<SleepMutexGuard<'_, T>> {
-        self.value.try_lock().map(|value| self.lend(Some(value)))
+        let value = self.value.try_lock()?;
+        Some(self.lend(Some(value), self.class.slept()))
     }
 
     #[inline]
-    fn lend<'a>(&'a self, value: Option<SpinMutexGuard<'a, T>>) -> SleepMutexGuard<'a, T> {
+    fn lend<'a>(
+        &'a self,
+        value: Option<SpinMutexGuard<'a, T>>,
+        held: Held,
+    ) -> SleepMutexGuard<'a, T> {
         SleepMutexGuard {
             waiters: &self.waiters,
             value,
+            _held: held,
         }
     }
 

@@ -12,7 +12,7 @@ use crate::arch::cpu::{self, Cpu};
 use crate::arch::irq::Interrupted;
 use crate::arch::time;
 use crate::errno::{Errno, Result};
-use crate::sync::{Mutex, Rank};
+use crate::sync::Mutex;
 
 /// Something that happens at a time.
 pub trait Expire: Send + Sync {
@@ -36,7 +36,7 @@ impl Queue {
     /// A queue with nothing due.
     pub const fn new() -> Self {
         Queue {
-            due: Mutex::ranked(Rank::Deadlines, Deadlines::new()),
+            due: Mutex::new(Deadlines::new()),
             armed: AtomicU64::new(u64::MAX),
         }
     }

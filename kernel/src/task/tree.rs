@@ -13,7 +13,7 @@ use super::several::Fork;
 use super::{Process, Thread};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::check_room;
-use crate::sync::{Mutex, Rank};
+use crate::sync::Mutex;
 use linux_raw_sys::general::SIGCHLD;
 
 /// New numbers are below this at first, as on Linux by default.
@@ -95,13 +95,10 @@ struct Tree {
     last: i32,
 }
 
-static TREE: Mutex<Tree> = Mutex::ranked(
-    Rank::Tree,
-    Tree {
-        entries: BTreeMap::new(),
-        last: 0,
-    },
-);
+static TREE: Mutex<Tree> = Mutex::new(Tree {
+    entries: BTreeMap::new(),
+    last: 0,
+});
 
 impl Tree {
     fn process(&self, pid: i32) -> Option<&Arc<Process>> {

@@ -10,7 +10,7 @@ use super::sched::{self, state};
 use super::timer::Timer;
 use super::{Thread, current};
 use crate::arch::{current_arc, time};
-use crate::sync::{Mutex, Rank};
+use crate::sync::{Mutex, might_sleep};
 
 /// Why a wait ended before its condition held.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,7 +33,7 @@ impl WaitQueue {
     pub const fn new() -> Self {
         WaitQueue {
             count: AtomicUsize::new(0),
-            waiters: Mutex::ranked(Rank::Waiters, VecDeque::new()),
+            waiters: Mutex::new(VecDeque::new()),
         }
     }
 
@@ -64,6 +64,7 @@ impl WaitQueue {
         mut ready: impl FnMut() -> bool,
         deadline: Option<u64>,
     ) -> Result<(), WaitError> {
+        might_sleep();
         if ready() {
             return Ok(());
         }

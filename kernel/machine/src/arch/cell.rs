@@ -4,6 +4,7 @@
 use core::cell::{Cell, UnsafeCell};
 
 use super::cpu;
+use crate::sync::lockdep::NoSleep;
 
 /// A value that one owner borrows for the length of a closure.
 struct Borrowed<T> {
@@ -35,7 +36,7 @@ impl<T> Borrowed<T> {
 pub struct CpuLocal<T>(Borrowed<T>);
 
 // SAFETY: `with` refuses all CPUs but the one that the value is a part of, and a thread does not change its CPU in between,
-// since the closure must not switch (the second borrow would be refused, but not the move: `sched` asserts it).
+// since the closure does not switch (`might_sleep`, which every switch calls, panics in kernels with debug assertions).
 unsafe impl<T: Send> Sync for CpuLocal<T> {}
 
 impl<T> CpuLocal<T> {
@@ -53,6 +54,7 @@ impl<T> CpuLocal<T> {
         let offset =
             (self as *const Self as usize).wrapping_sub(cpu::this() as *const cpu::Cpu as usize);
         assert!(offset < size_of::<cpu::Cpu>(), "another CPU's data");
+        let _no_sleep = NoSleep::begin();
         // SAFETY: the value lies inside this CPU's own data, which only this CPU may borrow from.
         unsafe { self.0.with(f) }
     }

@@ -12,6 +12,7 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*, fence};
 use super::asid::CpuSet;
 use crate::arch;
 use crate::errno::{Errno, Result};
+use crate::sync::lockdep::{Class, Held};
 use crate::sync::{Mutex, MutexGuard};
 
 /// A CPU's own line in a lock.
@@ -69,6 +70,7 @@ pub struct SpaceLock<T: Settle> {
     readers: CpuSet,
     slots: Box<[Slot]>,
     value: UnsafeCell<T>,
+    class: Class,
 }
 
 // SAFETY: `write` excludes all others, `read` all writers; what is read side by side is shared, so must be `Sync`.
@@ -76,6 +78,7 @@ unsafe impl<T: Settle + Send + Sync> Sync for SpaceLock<T> {}
 
 impl<T: Settle> SpaceLock<T> {
     /// A free lock.
+    #[track_caller]
     pub fn new(value: T) -> Result<Self> {
         let mut slots = Vec::new();
         slots
@@ -88,12 +91,14 @@ impl<T: Settle> SpaceLock<T> {
             readers: CpuSet::new(),
             slots: slots.into_boxed_slice(),
             value: UnsafeCell::new(value),
+            class: Class::of_caller(),
         })
     }
 
     /// Reads beside other CPUs.
     #[inline]
     pub fn read(&self) -> ReadGuard<'_, T> {
+        let held = self.class.spin();
         let cpu = arch::cpu::this().index();
         let slot = &self.slots[cpu];
         if !slot.known.load(Relaxed) {
@@ -105,7 +110,11 @@ impl<T: Settle> SpaceLock<T> {
             // Pairs with the writer's: either it sees `held` and the set, or this sees `writing`.
             fence(SeqCst);
             if !self.writing.load(Acquire) {
-                return ReadGuard { lock: self, slot };
+                return ReadGuard {
+                    lock: self,
+                    slot,
+                    _held: held,
+                };
             }
             slot.held.store(false, Release);
             while self.writing.load(Relaxed) {
@@ -123,6 +132,7 @@ impl<T: Settle> SpaceLock<T> {
 
     /// Changes alone.
     pub fn write(&self) -> WriteGuard<'_, T> {
+        let held = self.class.spin();
         let guard = self.writer.lock();
         self.writing.store(true, Relaxed);
         fence(SeqCst);
@@ -134,7 +144,7 @@ impl<T: Settle> SpaceLock<T> {
         });
         WriteGuard {
             lock: self,
-            writer: Some(guard),
+            writer: Some((guard, held)),
         }
     }
 
@@ -153,6 +163,7 @@ impl<T: Settle> SpaceLock<T> {
 pub struct ReadGuard<'a, T: Settle> {
     lock: &'a SpaceLock<T>,
     slot: &'a Slot,
+    _held: Held,
 }
 
 impl<T: Settle> ReadGuard<'_, T> {
@@ -189,7 +200,7 @@ impl<T: Settle> Drop for ReadGuard<'_, T> {
 pub struct WriteGuard<'a, T: Settle> {
     lock: &'a SpaceLock<T>,
     /// None only while it is dropped.
-    writer: Option<MutexGuard<'a, ()>>,
+    writer: Option<(MutexGuard<'a, ()>, Held)>,
 }
 
 impl<T: Settle> Deref for WriteGuard<'_, T> {

@@ -1,10 +1,10 @@
 //! Spin locks. Interrupts are masked whenever the kernel runs, so a spin lock's holder is never interrupted by its own CPU.
 
 mod counter;
+pub mod lockdep;
 mod mutex;
-mod order;
 
 pub use counter::Counter;
+pub use lockdep::might_sleep;
 pub use mutex::{Mutex, MutexGuard};
-pub use order::{Rank, assert_none_held};
 pub use spin::Once;

@@ -2,13 +2,13 @@
 
 use core::ops::{Deref, DerefMut};
 
-use super::order::{Held, Rank};
+use super::lockdep::{Class, Held};
 use crate::arch::lock::Word;
 
-/// A spin lock: never held across a sleep, a switch of threads or the return to a program. Locks with a rank are taken in
-/// ascending order, which debug builds check.
+/// A spin lock: never held across a sleep, a switch of threads or the return to a program. Builds with debug assertions check
+/// that, and the order in which locks are taken ([`lockdep`](super::lockdep)).
 pub struct Mutex<T: ?Sized> {
-    rank: Rank,
+    class: Class,
     inner: lock_api::Mutex<Word, T>,
 }
 
@@ -19,15 +19,11 @@ pub struct MutexGuard<'a, T: ?Sized> {
 }
 
 impl<T> Mutex<T> {
-    /// A free lock that may be taken in any order.
+    /// A free lock, of the class of those that the caller's line makes.
+    #[track_caller]
     pub const fn new(value: T) -> Self {
-        Self::ranked(Rank::Any, value)
-    }
-
-    /// A free lock with a place in the order.
-    pub const fn ranked(rank: Rank, value: T) -> Self {
         Mutex {
-            rank,
+            class: Class::of_caller(),
             inner: lock_api::Mutex::new(value),
         }
     }
@@ -37,7 +33,7 @@ impl<T: ?Sized> Mutex<T> {
     /// Takes the lock, spinning until it is free.
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        let _held = Held::before(self.rank);
+        let _held = self.class.spin();
         MutexGuard {
             inner: self.inner.lock(),
             _held,
@@ -50,7 +46,7 @@ impl<T: ?Sized> Mutex<T> {
         let inner = self.inner.try_lock()?;
         Some(MutexGuard {
             inner,
-            _held: Held::new(self.rank),
+            _held: self.class.tried(),
         })
     }
 
@@ -77,6 +73,7 @@ impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
 }
 
 impl<T: Default> Default for Mutex<T> {
+    #[track_caller]
     fn default() -> Self {
         Self::new(T::default())
     }

@@ -26,6 +26,8 @@ pub const ROOT: &[(&str, Node)] = &[
     ("key-users", File(key::list::users)),
     ("keys", File(key::list::keys)),
     ("loadavg", File(loadavg)),
+    #[cfg(debug_assertions)]
+    ("lockdep", File(lockdep)),
     ("locks", File(lock::list)),
     ("meminfo", File(meminfo)),
     ("modules", File(|_| {})),
@@ -138,6 +140,15 @@ fn loadavg(text: &mut Text) {
         put!(text, "{}.{:02} ", hundredths / 100, hundredths % 100);
     }
     put!(text, "{running}/{all} {}\n", tree::last());
+}
+
+/// Each order of locks that was seen: the lines that make the outer and the inner lock.
+#[cfg(debug_assertions)]
+fn lockdep(text: &mut Text) {
+    crate::sync::lockdep::each_order(|outer, inner| {
+        let (from, to) = (outer.line(), inner.line());
+        put!(text, "{}:{from} -> {}:{to}\n", outer.file(), inner.file());
+    });
 }
 
 fn meminfo(text: &mut Text) {

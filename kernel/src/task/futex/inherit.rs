@@ -12,7 +12,7 @@ use tree::{Member, Tree};
 
 use super::{Key, TABLE, pi};
 use crate::arch::current_arc;
-use crate::sync::{Mutex, Rank};
+use crate::sync::Mutex;
 use crate::task::sched::{self, Class};
 use crate::task::{self, Thread, current};
 
@@ -39,7 +39,7 @@ impl Member for Donor {
 }
 
 /// Those who wait. Guards what threads inherit and how they are scheduled for it, and that no circle of waits begins.
-pub static CHAINS: Mutex<Donors> = Mutex::ranked(Rank::Chains, Tree::new());
+pub static CHAINS: Mutex<Donors> = Mutex::new(Tree::new());
 
 /// By heir, the highest priority first.
 pub type Donors = Tree<Donor>;

@@ -28,7 +28,7 @@ use crate::mm::area::{Area, Source};
 use crate::mm::heap::try_arc;
 use crate::mm::user;
 use crate::mm::with_active;
-use crate::sync::{Mutex, Rank};
+use crate::sync::Mutex;
 
 /// All bits: FUTEX_BITSET_MATCH_ANY.
 pub const ANY: u32 = u32::MAX;
@@ -127,7 +127,7 @@ struct Bucket {
 
 static TABLE: [Bucket; BUCKETS] = [const {
     Bucket {
-        waiters: Mutex::ranked(Rank::Waiters, VecDeque::new()),
+        waiters: Mutex::new(VecDeque::new()),
         count: AtomicU32::new(0),
     }
 }; BUCKETS];

@@ -14,7 +14,7 @@ use super::{Thread, real_time};
 use crate::arch::{KERNEL_STACK_SIZE, cpu, current_arc, time};
 use crate::errno::{Errno, Result};
 use crate::mm::{PAGE_SIZE, frame};
-use crate::sync::{Mutex, MutexGuard, Once, Rank};
+use crate::sync::{Mutex, MutexGuard, Once};
 
 /// How long a thread runs while others could, in ns.
 pub const SLICE_NS: u64 = 3_000_000;
@@ -64,14 +64,11 @@ impl RunQueue {
     /// A queue without threads.
     pub const fn new() -> Self {
         RunQueue {
-            queue: Mutex::ranked(
-                Rank::RunQueue,
-                Queue {
-                    ready: VecDeque::new(),
-                    running: u64::MAX,
-                    held: VecDeque::new(),
-                },
-            ),
+            queue: Mutex::new(Queue {
+                ready: VecDeque::new(),
+                running: u64::MAX,
+                held: VecDeque::new(),
+            }),
             space: AtomicUsize::new(0),
             mode: AtomicU32::new(0),
             waiting: AtomicUsize::new(0),

@@ -25,7 +25,7 @@ pub use stop::{Report, Stop};
 use core::sync::atomic::AtomicU64;
 
 use crate::arch::cell::ThreadLocal;
-use crate::sync::{Mutex, Rank};
+use crate::sync::Mutex;
 
 /// The highest signal.
 pub const LAST: u32 = 64;
@@ -59,7 +59,7 @@ impl ThreadSignals {
     #[inline(always)]
     pub fn new(blocked: u64, altstack: [usize; 3]) -> Self {
         ThreadSignals {
-            pending: Mutex::ranked(Rank::Signals, Pending::new()),
+            pending: Mutex::new(Pending::new()),
             blocked: AtomicU64::new(blocked),
             awaited: AtomicU64::new(0),
             own: ThreadLocal::new(Own {

@@ -16,6 +16,7 @@ use super::sysreg::{read, write};
 use crate::arch::task;
 use crate::errno::Result;
 use crate::mm::kmap::KernelStack;
+use crate::sync::lockdep;
 use crate::upcall;
 
 /// Bits of a thread's work word: why it must not return to its program yet.
@@ -76,6 +77,8 @@ pub struct ThreadState {
     points: UnsafeCell<Option<Box<Points>>>,
     /// Address and syndrome of the last fault that earned a signal.
     fault: Cell<(usize, usize)>,
+    /// The sleeping locks that it holds.
+    pub held: lockdep::Sleeping,
     /// Keeps the stack for as long as the thread.
     _stack: Option<KernelStack>,
 }
@@ -104,6 +107,7 @@ impl ThreadState {
             sve_lengths: Cell::new(Lengths::default()),
             points: UnsafeCell::new(None),
             fault: Cell::new((0, 0)),
+            held: lockdep::Sleeping::new(),
             _stack: stack,
         }
     }

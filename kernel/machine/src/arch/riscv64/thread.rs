@@ -12,6 +12,7 @@ use super::frame::{Frame, StackTop};
 use super::{entry, units};
 use crate::arch::task;
 use crate::mm::kmap::KernelStack;
+use crate::sync::lockdep;
 use crate::upcall;
 
 /// Bits of a thread's work word: why it must not return to its program yet.
@@ -49,6 +50,8 @@ pub struct ThreadState {
     /// Address of the `StackTop`.
     top: usize,
     units: UnsafeCell<units::State>,
+    /// The sleeping locks that it holds.
+    pub held: lockdep::Sleeping,
     /// Keeps the stack for as long as the thread.
     _stack: Option<KernelStack>,
 }
@@ -74,6 +77,7 @@ impl ThreadState {
             }),
             top,
             units: UnsafeCell::new(units::State::new()),
+            held: lockdep::Sleeping::new(),
             _stack: stack,
         }
     }

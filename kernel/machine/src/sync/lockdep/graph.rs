@@ -55,8 +55,7 @@ pub(super) fn class_of(place: &'static Location<'static>) -> u16 {
     known().unwrap_or_else(|| learn(new)) as u16
 }
 
-/// Where the locks of a class are made.
-pub(super) fn place(class: usize) -> Option<&'static Location<'static>> {
+fn place(class: usize) -> Option<&'static Location<'static>> {
     PLACES[class].get().copied()
 }
 
@@ -64,28 +63,22 @@ fn was_taken_after(class: usize, first: usize) -> bool {
     AFTER[first][class / 64].load(Relaxed) & 1 << (class % 64) != 0
 }
 
-/// Class `next` is taken while `held` is.
-pub(super) fn order(held: u16, next: u16) {
+/// Learns that class `next` is taken while `held` is. If that closes a circle of orders that were seen, it is not learnt, and the
+/// last class of the circle before `held` comes back.
+#[must_use]
+pub(super) fn order(held: u16, next: u16) -> Option<u16> {
     let (held, next) = (usize::from(held), usize::from(next));
     // What one lock of a class guards may lead to another of it, in an order that its owner knows.
     if held == next || was_taken_after(next, held) {
-        return;
+        return None;
     }
-    let back = learn(|| {
+    learn(|| {
         let back = path(next, held);
         if back.is_none() {
             AFTER[held][next / 64].fetch_or(1 << (next % 64), Relaxed);
         }
-        back
-    });
-    if let Some(through) = back {
-        found(format_args!(
-            "lock order: {} is taken while {} is held, which was taken after it by way of {}",
-            Place(next),
-            Place(held),
-            Place(through)
-        ));
-    }
+        back.map(|class| class as u16)
+    })
 }
 
 /// The class before `to` on a way from `from`, by orders that were seen.
@@ -108,11 +101,12 @@ fn path(from: usize, to: usize) -> Option<usize> {
     }
 }
 
-struct Place(usize);
+/// Where the locks of a class are made.
+pub(super) struct Place(pub u16);
 
 impl core::fmt::Display for Place {
     fn fmt(&self, to: &mut core::fmt::Formatter) -> core::fmt::Result {
-        match place(self.0) {
+        match place(self.0.into()) {
             Some(place) => write!(to, "{}:{}", place.file(), place.line()),
             None => to.write_str("?"),
         }

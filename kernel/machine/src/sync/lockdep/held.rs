@@ -3,7 +3,7 @@
 use core::panic::Location;
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
-use super::graph;
+use super::graph::{self, Place};
 use crate::arch::{MAX_CPUS, cpu, task};
 
 const NONE: u16 = u16::MAX;
@@ -78,7 +78,7 @@ impl Class {
         }
     }
 
-    fn number(&self) -> u16 {
+    pub(super) fn number(&self) -> u16 {
         match self.number.load(Relaxed) {
             NONE => {
                 let number = graph::class_of(self.place);
@@ -132,7 +132,14 @@ impl Class {
         let thread = task::try_state();
         let sleeping = thread.iter().flat_map(|thread| thread.held.0.all());
         for held in sleeping.chain(SPINNING[cpu::this().index()].all()) {
-            graph::order(held, class);
+            if let Some(between) = graph::order(held, class) {
+                graph::found(format_args!(
+                    "lock order: {} is taken while {} is held, which was taken after it by way of {}",
+                    Place(class),
+                    Place(held),
+                    Place(between)
+                ));
+            }
         }
     }
 }
@@ -170,18 +177,31 @@ impl Drop for NoSleep {
     }
 }
 
+/// Why this CPU must not sleep.
+#[derive(PartialEq, Debug)]
+pub(super) enum Atomic {
+    /// It holds a spin lock of this class.
+    Spins(u16),
+    /// Somebody borrows what is the CPU's.
+    Borrows,
+}
+
+pub(super) fn why_atomic() -> Option<Atomic> {
+    let cpu = cpu::this().index();
+    let spins = SPINNING[cpu].all().next_back().map(Atomic::Spins);
+    spins.or((NO_SLEEP[cpu].load(Relaxed) != 0).then_some(Atomic::Borrows))
+}
+
 /// Panics where the thread must not give its CPU away: under a spin lock, or while it borrows what is its CPU's.
 pub fn might_sleep() {
-    let cpu = cpu::this().index();
-    if !graph::is_on() {
-        return;
-    }
-    if let Some(class) = SPINNING[cpu].all().next_back() {
-        let place = graph::place(class.into());
-        let (file, line) = place.map_or(("?", 0), |place| (place.file(), place.line()));
-        graph::found(format_args!("sleeps under the spin lock of {file}:{line}"));
-    }
-    if NO_SLEEP[cpu].load(Relaxed) != 0 {
-        graph::found(format_args!("sleeps while it borrows what is its CPU's"));
+    match why_atomic().filter(|_| graph::is_on()) {
+        None => {}
+        Some(Atomic::Spins(class)) => graph::found(format_args!(
+            "sleeps under the spin lock of {}",
+            Place(class)
+        )),
+        Some(Atomic::Borrows) => {
+            graph::found(format_args!("sleeps while it borrows what is its CPU's"))
+        }
     }
 }

@@ -6,6 +6,8 @@
 mod graph;
 #[cfg(debug_assertions)]
 mod held;
+#[cfg(all(debug_assertions, feature = "selftest"))]
+mod selftests;
 #[cfg(not(debug_assertions))]
 mod unchecked;
 
@@ -14,4 +16,4 @@ pub use graph::each_order;
 #[cfg(debug_assertions)]
 pub use held::{Class, Held, NoSleep, Sleeping, might_sleep};
 #[cfg(not(debug_assertions))]
-pub use unchecked::{Class, Held, NoSleep, Sleeping, each_order, might_sleep};
+pub use unchecked::{Class, Held, NoSleep, Sleeping, might_sleep};
