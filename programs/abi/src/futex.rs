@@ -498,7 +498,7 @@ unsafe fn wait_for_any(words: &[AtomicU32], nanoseconds: i64) -> Option<usize> {
     // SAFETY: words and time outlive the calls.
     let result = unsafe {
         libc::clock_gettime(clock, &mut until);
-        let all = until.tv_nsec as i64 + nanoseconds;
+        let all = until.tv_nsec + nanoseconds;
         until.tv_sec += all / 1_000_000_000;
         until.tv_nsec = all % 1_000_000_000;
         let (first, count) = (waits.as_ptr(), waits.len());
