@@ -10,7 +10,8 @@ fn main() {
     vdso(&folder, &arch);
 }
 
-/// Compiles `vdso/guest.rs` and links it to a shared object. Cargo builds none for a target without an operating system.
+/// Compiles `vdso/guest.rs` and links it to a shared object. Cargo builds none for a target without
+/// an operating system.
 fn vdso(folder: &std::path::Path, arch: &str) {
     let out = PathBuf::from(env::var("OUT_DIR").unwrap());
     let (source, script) = (

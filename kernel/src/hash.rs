@@ -1,4 +1,5 @@
-//! Hash tables. Their hash is keyed: programs choose names and numbers, and shall not choose who shares a bucket.
+//! Hash tables. Their hash is keyed: programs choose names and numbers, and shall not choose who
+//! shares a bucket.
 
 use alloc::vec::Vec;
 use core::hash::{BuildHasherDefault, Hash, Hasher};

@@ -9,6 +9,7 @@ mod drivers;
 mod fs;
 mod hash;
 mod ipc;
+mod keyring;
 #[cfg(guests)]
 mod kvm;
 #[cfg(not(guests))]

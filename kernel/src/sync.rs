@@ -1,4 +1,4 @@
 //! Locks: those that spin, and one that sleeps.
 
-pub use crate::task::sleep::{SleepMutex, SleepMutexGuard};
+pub use crate::task::sleep_mutex::{SleepMutex, SleepMutexGuard};
 pub use machine::sync::*;

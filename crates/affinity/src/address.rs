@@ -1,13 +1,13 @@
 //! How a guest names CPUs.
 
-/// The four affinity fields of a CPU, packed as `Aff3.Aff2.Aff1.Aff0`. The other bits of an MPIDR (RES1, U, MT) are not
-/// part of it.
+/// The four affinity fields of a CPU, packed as `Aff3.Aff2.Aff1.Aff0`. The other bits of an MPIDR
+/// (RES1, U, MT) are not part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Affinity(u32);
 
 impl Affinity {
-    /// The affinity in a register of MPIDR_EL1's layout: Aff3 in bits 39:32, Aff2 to Aff0 in bits 23:0 (Arm ARM, MPIDR_EL1).
-    /// GICD_IROUTER and the arguments of PSCI calls have it too.
+    /// The affinity in a register of MPIDR_EL1's layout: Aff3 in bits 39:32, Aff2 to Aff0 in bits
+    /// 23:0 (Arm ARM, MPIDR_EL1). GICD_IROUTER and the arguments of PSCI calls have it too.
     #[inline]
     pub const fn from_mpidr(mpidr: u64) -> Affinity {
         Affinity((mpidr >> 8) as u32 & 0xff00_0000 | mpidr as u32 & 0xff_ffff)
@@ -18,13 +18,14 @@ impl Affinity {
         (self.0 as u64 & 0xff00_0000) << 8 | self.0 as u64 & 0xff_ffff
     }
 
-    /// What Linux gives the vCPU of this id (`reset_mpidr`): 16 CPUs a cluster, so that one target list can name them all.
+    /// What Linux gives the vCPU of this id (`reset_mpidr`): 16 CPUs a cluster, so that one target
+    /// list can name them all.
     pub const fn of_vcpu_id(id: u32) -> Affinity {
         Affinity((id >> 12 & 0xff) << 16 | (id >> 4 & 0xff) << 8 | id & 0xf)
     }
 
-    /// Whether `other` is the same CPU (`level` 0), or in the same cluster at affinity level 1 to 3, as the lowest affinity
-    /// level of PSCI's AFFINITY_INFO has it. Above 3, everything is.
+    /// Whether `other` is the same CPU (`level` 0), or in the same cluster at affinity level 1 to
+    /// 3, as the lowest affinity level of PSCI's AFFINITY_INFO has it. Above 3, everything is.
     pub const fn matches(self, other: Affinity, level: u32) -> bool {
         (self.0 as u64 ^ other.0 as u64) >> (if level < 4 { level * 8 } else { 32 }) == 0
     }
@@ -42,7 +43,8 @@ impl Affinity {
     }
 }
 
-/// The CPUs that one SGI names: any of sixteen whose affinities differ in the low four bits of Aff0 only.
+/// The CPUs that one SGI names: any of sixteen whose affinities differ in the low four bits of Aff0
+/// only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TargetList {
     group: u32,
@@ -50,7 +52,8 @@ pub struct TargetList {
 }
 
 impl TargetList {
-    /// CPU `Aff3.Aff2.Aff1.(16 × range + n)` for each bit n of `members`. `range` is the range selector, 0 to 15.
+    /// CPU `Aff3.Aff2.Aff1.(16 × range + n)` for each bit n of `members`. `range` is the range
+    /// selector, 0 to 15.
     #[inline]
     pub const fn new(aff3: u8, aff2: u8, aff1: u8, range: u8, members: u16) -> TargetList {
         let cluster = (aff3 as u32) << 16 | (aff2 as u32) << 8 | aff1 as u32;

@@ -37,7 +37,8 @@ pub(crate) struct Bucket {
 /// Finds rows. The result must be checked against the whole key.
 #[derive(Debug)]
 pub(crate) enum Finder {
-    /// A table indexed by the bits in which the keys differ, where they lie in few runs and are few.
+    /// A table indexed by the bits in which the keys differ, where they lie in few runs and are
+    /// few.
     Direct { runs: [Run; RUNS], rows: Vec<u16> },
     /// A hash whose buckets never overflow: the multiplier was chosen so.
     Hashed {
@@ -119,7 +120,8 @@ impl Finder {
     }
 }
 
-/// The runs of one bits in `bits`, each with the shift that packs it above the runs below it; `None` if there are too many.
+/// The runs of one bits in `bits`, each with the shift that packs it above the runs below it;
+/// `None` if there are too many.
 fn runs(bits: u32) -> Option<[Run; RUNS]> {
     let (mut runs, mut left, mut packed) = ([Run::default(); RUNS], bits, 0);
     for run in &mut runs {

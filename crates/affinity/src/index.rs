@@ -1,7 +1,8 @@
 //! The index: one look-up, whatever the size of the VM.
 //!
-//! vCPUs are kept in rows of sixteen that one target list can name together. A row is found by the 28 bits of affinity above
-//! its sixteen ([`Finder`]), and knows them, so that a row found by fewer bits is not taken for another.
+//! vCPUs are kept in rows of sixteen that one target list can name together. A row is found by the
+//! 28 bits of affinity above its sixteen ([`Finder`]), and knows them, so that a row found by fewer
+//! bits is not taken for another.
 
 use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
@@ -30,7 +31,8 @@ struct Row {
     vcpus: [Vcpu; 16],
 }
 
-/// Which vCPU has which affinity. It never changes: where vCPUs do, another is built and [published](crate::Publication).
+/// Which vCPU has which affinity. It never changes: where vCPUs do, another is built and
+/// [published](crate::Publication).
 #[derive(Debug)]
 pub struct Index {
     finder: Finder,
@@ -38,10 +40,12 @@ pub struct Index {
 }
 
 impl Index {
-    /// Indexes `vcpus`, the affinities of a VM's vCPUs in the order of its table. Where several have the same one, the first is found.
+    /// Indexes `vcpus`, the affinities of a VM's vCPUs in the order of its table. Where several
+    /// have the same one, the first is found.
     ///
-    /// `seed` should be random: whoever chooses the affinities must not be able to foresee how sparse ones are hashed. Takes
-    /// memory in proportion to the number of vCPUs, 40 KiB for 512 unless they are sparse.
+    /// `seed` should be random: whoever chooses the affinities must not be able to foresee how
+    /// sparse ones are hashed. Takes memory in proportion to the number of vCPUs, 40 KiB for 512
+    /// unless they are sparse.
     pub fn new(vcpus: &[Affinity], seed: u64) -> Result<Index, NoMemory> {
         let mut sorted = Vec::new();
         sorted.try_reserve_exact(vcpus.len())?;

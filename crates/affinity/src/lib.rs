@@ -1,10 +1,12 @@
 //! From an MPIDR, or an SGI's whole target list, to the vCPUs that have it.
 //!
-//! A guest names CPUs by affinity: in ICC_SGI1R_EL1, in PSCI calls, in GICD_IROUTER. A vCPU's affinity, its id and its place
-//! in the VM's table are three things; this crate finds the place ([`Vcpu`]).
+//! A guest names CPUs by affinity: in ICC_SGI1R_EL1, in PSCI calls, in GICD_IROUTER. A vCPU's
+//! affinity, its id and its place in the VM's table are three things; this crate finds the place
+//! ([`Vcpu`]).
 //!
-//! - [`Index`] does so in one look-up, for one CPU or for the sixteen that a target list can name. Its result is checked
-//!   against the whole affinity, so that an absent CPU is never taken for a present one, and a miss costs what a hit costs.
+//! - [`Index`] does so in one look-up, for one CPU or for the sixteen that a target list can name.
+//!   Its result is checked against the whole affinity, so that an absent CPU is never taken for a
+//!   present one, and a miss costs what a hit costs.
 //! - [`scan`] is the *before*: it walks all vCPUs.
 //! - [`Publication`] puts a new index in the place of an old one while vCPUs run.
 #![no_std]

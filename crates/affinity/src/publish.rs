@@ -1,8 +1,9 @@
 //! A new index in the place of an old one, while vCPUs run.
 //!
-//! Each vCPU keeps its own handle on the index that it used last, and the number under which that was published. While the
-//! number stands, a look-up reads one shared word that nobody writes, and takes no lock. When it has changed, the vCPU takes the
-//! lock once and renews its handle; the old index goes when the last vCPU lets go of it.
+//! Each vCPU keeps its own handle on the index that it used last, and the number under which that
+//! was published. While the number stands, a look-up reads one shared word that nobody writes, and
+//! takes no lock. When it has changed, the vCPU takes the lock once and renews its handle; the old
+//! index goes when the last vCPU lets go of it.
 
 #[cfg(not(loom))]
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -38,14 +39,15 @@ impl<L> Publication<L> {
         }
     }
 
-    /// Makes every look-up that starts after this use `handle`. Gives back the handle it replaces, so that the caller
-    /// chooses when to drop it.
+    /// Makes every look-up that starts after this use `handle`. Gives back the handle it replaces,
+    /// so that the caller chooses when to drop it.
     pub fn publish<P>(&self, handle: P) -> Option<P>
     where
         L: Lock<Option<P>>,
     {
         self.current.with(|current| {
-            // Changed under the lock only, so that number and handle belong together; it orders them too.
+            // Changed under the lock only, so that number and handle belong together; it orders
+            // them too.
             self.number.store(self.number.load(Relaxed) + 1, Relaxed);
             current.replace(handle)
         })

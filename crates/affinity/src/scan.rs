@@ -1,4 +1,5 @@
-//! The *before*: every look-up walks all vCPUs. Where several vCPUs have one affinity, the first is found, as by the index.
+//! The *before*: every look-up walks all vCPUs. Where several vCPUs have one affinity, the first is
+//! found, as by the index.
 
 use crate::{Affinity, TargetList, Vcpu};
 

@@ -1,4 +1,5 @@
-//! Decodes a guest's write to an SGI register (GIC architecture specification IHI 0069, ICC_SGI1R_EL1 and its siblings).
+//! Decodes a guest's write to an SGI register (GIC architecture specification IHI 0069,
+//! ICC_SGI1R_EL1 and its siblings).
 
 use crate::TargetList;
 
@@ -14,8 +15,9 @@ pub enum SgiRegister {
 }
 
 impl SgiRegister {
-    /// Whether a write may raise an SGI that its target has configured in Group 1 (`true`) or Group 0, where there is
-    /// one security state (GICD_CTLR.DS = 1): ICC_SGI1R_EL1 raises either, the others Group 0 only.
+    /// Whether a write may raise an SGI that its target has configured in Group 1 (`true`) or Group
+    /// 0, where there is one security state (GICD_CTLR.DS = 1): ICC_SGI1R_EL1 raises either, the
+    /// others Group 0 only.
     #[inline]
     pub const fn may_raise(self, group1: bool) -> bool {
         matches!(self, SgiRegister::Sgi1r) || !group1
@@ -41,8 +43,8 @@ pub struct Sgi {
 }
 
 impl Sgi {
-    /// Decodes the value written: Aff3 55:48, RS 47:44, IRM 40, Aff2 39:32, INTID 27:24, Aff1 23:16, TargetList 15:0. The
-    /// three registers share this layout.
+    /// Decodes the value written: Aff3 55:48, RS 47:44, IRM 40, Aff2 39:32, INTID 27:24, Aff1
+    /// 23:16, TargetList 15:0. The three registers share this layout.
     #[inline]
     pub const fn decode(value: u64) -> Sgi {
         let destination = if value >> 40 & 1 == 1 {

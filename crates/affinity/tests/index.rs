@@ -18,7 +18,8 @@ fn affinities(packed: impl IntoIterator<Item = u32>) -> Vec<Affinity> {
         .collect()
 }
 
-/// Packed affinities: as Linux numbers them, in odd clusters, with few bits, or anywhere; duplicates among them.
+/// Packed affinities: as Linux numbers them, in odd clusters, with few bits, or anywhere;
+/// duplicates among them.
 fn any_vm() -> impl Strategy<Value = Vec<u32>> {
     let linux = (1..=VCPUS).prop_map(|count| (0..count).map(|id| id & 15 | id >> 4 << 8).collect());
     let clusters = (any::<u32>(), 1..40u32, 1..9u32).prop_map(|(base, clusters, size)| {
@@ -122,7 +123,8 @@ fn sparse_affinities_are_hashed_whatever_the_seed() {
 
 #[test]
 fn an_absent_cpu_is_not_taken_for_a_present_one() {
-    // The two differ in one bit only, so that the table has two places; every other CPU would land on one of them.
+    // The two differ in one bit only, so that the table has two places; every other CPU would land
+    // on one of them.
     let vcpus = affinities([0x0000_0000, 0x0000_0100]);
     let index = Index::new(&vcpus, 0).unwrap();
     for absent in affinities([

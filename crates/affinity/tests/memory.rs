@@ -12,7 +12,8 @@ thread_local! {
 
 struct Scarce;
 
-// SAFETY: hands every call on to the system's allocator or fails it, which an allocator may always do.
+// SAFETY: hands every call on to the system's allocator or fails it, which an allocator may always
+// do.
 unsafe impl GlobalAlloc for Scarce {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let left = LEFT.get();

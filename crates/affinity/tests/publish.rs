@@ -1,4 +1,5 @@
-//! Publication, under every interleaving with `RUSTFLAGS="--cfg loom"`, and once on real threads without.
+//! Publication, under every interleaving with `RUSTFLAGS="--cfg loom"`, and once on real threads
+//! without.
 
 use affinity::{Affinity, Index, Lock, Publication, Reader};
 
@@ -38,7 +39,8 @@ fn publication() -> Arc<Publication<Locked>> {
     Arc::new(Publication::new(Locked(Mutex::new(None))))
 }
 
-/// vCPUs are added while another looks up: it never sees fewer than before, and all once the last was published.
+/// vCPUs are added while another looks up: it never sees fewer than before, and all once the last
+/// was published.
 #[test]
 fn a_running_vcpu_sees_indices_in_order_and_the_last_one_in_the_end() {
     model(|| {
@@ -60,7 +62,8 @@ fn a_running_vcpu_sees_indices_in_order_and_the_last_one_in_the_end() {
     });
 }
 
-/// Two VMM threads publish at once, each the index that it built under the lock of the VM's table: none is lost.
+/// Two VMM threads publish at once, each the index that it built under the lock of the VM's table:
+/// none is lost.
 #[test]
 fn publishers_do_not_lose_each_others_work() {
     model(|| {
@@ -79,7 +82,8 @@ fn publishers_do_not_lose_each_others_work() {
     });
 }
 
-/// Whoever learns of a new vCPU by other means (a shared word) finds it: the publication came first.
+/// Whoever learns of a new vCPU by other means (a shared word) finds it: the publication came
+/// first.
 #[test]
 fn what_was_published_before_a_message_is_seen_after_it() {
     #[cfg(loom)]

@@ -4,7 +4,8 @@ use affinity::{Affinity, Destination, Sgi, SgiRegister, TargetList};
 use proptest::prelude::*;
 
 proptest! {
-    /// Every CPU that the write names by the GIC specification's words is named by the list, and no other.
+    /// Every CPU that the write names by the GIC specification's words is named by the list, and no
+    /// other.
     #[test]
     fn the_list_names_whom_the_register_names(
         [aff3, aff2, aff1, range] in any::<[u8; 4]>(), members in any::<u16>(), intid in 0..16u8, cpu in 0..16u8,

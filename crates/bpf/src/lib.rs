@@ -1,7 +1,9 @@
-//! Classic BPF as seccomp has it: filters of system calls are checked once, and then run without any further test.
+//! Classic BPF as seccomp has it: filters of system calls are checked once, and then run without
+//! any further test.
 //!
-//! A filter reads `struct seccomp_data` (include/uapi/linux/seccomp.h) as 16 words, computes with an accumulator, an index
-//! register and 16 words of memory, and returns a word. Jumps go forward only, so every filter ends.
+//! A filter reads `struct seccomp_data` (include/uapi/linux/seccomp.h) as 16 words, computes with
+//! an accumulator, an index register and 16 words of memory, and returns a word. Jumps go forward
+//! only, so every filter ends.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -94,8 +96,9 @@ use code::*;
 /// Words of memory.
 const MEMORY: usize = 16;
 
-/// Checks a filter: known instructions, no division by 0, no shift beyond a word, reads of whole words that there are, no
-/// memory read that was not written on every way, jumps that stay inside, and a return at the end.
+/// Checks a filter: known instructions, no division by 0, no shift beyond a word, reads of whole
+/// words that there are, no memory read that was not written on every way, jumps that stay inside,
+/// and a return at the end.
 ///
 /// `written` is room to work in, a word an instruction.
 ///
@@ -105,7 +108,8 @@ pub fn check(program: &[Instruction], written: &mut [u16]) -> Result<(), Invalid
     if program.is_empty() || program.len() > LONGEST || written.len() < program.len() {
         return Err(Invalid(0));
     }
-    // Memory that is written for sure before each instruction; jumps go forward, so one pass settles it.
+    // Memory that is written for sure before each instruction; jumps go forward, so one pass
+    // settles it.
     written.fill(u16::MAX);
     let mut now = 0u16;
     for (at, one) in program.iter().enumerate() {

@@ -1,6 +1,7 @@
 //! The kinds of event that are counted.
 
-/// Declares the sections and their kinds once: the enums, the names and the order all come from the same list.
+/// Declares the sections and their kinds once: the enums, the names and the order all come from the
+/// same list.
 macro_rules! kinds {
     ($( $(#[$section_doc:meta])* $section:ident $section_name:literal {
         $( $(#[$kind_doc:meta])* $kind:ident $kind_name:literal, )*
@@ -8,7 +9,8 @@ macro_rules! kinds {
         /// A family of crossings, as reports group them.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Section {
-            /// System calls by number. Its counters are those of [`Table::syscall`](crate::Table::syscall).
+            /// System calls by number. Its counters are those of
+            /// [`Table::syscall`](crate::Table::syscall).
             Syscall,
             $( $(#[$section_doc])* $section, )*
         }
@@ -76,7 +78,8 @@ kinds! {
         FaultRefused "refused",
         /// Taken from the kernel on a user's address (copying in or out), whatever resolved it.
         FaultUaccess "kernel-uaccess",
-        /// Taken from the kernel on a new kernel mapping that this CPU had not seen yet: one local fence.
+        /// Taken from the kernel on a new kernel mapping that this CPU had not seen yet: one local
+        /// fence.
         FaultNewMapping "new-mapping",
     }
     /// Instructions of user programs that trapped.
@@ -129,8 +132,8 @@ kinds! {
     }
     /// Memory mapped.
     Memory "memory" {
-        /// Pages made valid in a user's address space, those that fault-around maps ahead included. A table counts those
-        /// that [`Kind::MAPPING`] does not stand for; a snapshot has all.
+        /// Pages made valid in a user's address space, those that fault-around maps ahead included.
+        /// A table counts those that [`Kind::MAPPING`] does not stand for; a snapshot has all.
         MappedPages "mapped-pages",
     }
     /// Exits of guests to the hypervisor, by class.

@@ -61,7 +61,8 @@ impl Snapshot {
         }
     }
 
-    /// Takes away what was counted before `earlier`; a count that went down (another set of CPUs) gives zero.
+    /// Takes away what was counted before `earlier`; a count that went down (another set of CPUs)
+    /// gives zero.
     pub fn subtract(&mut self, earlier: &Snapshot) {
         let counts = self.syscalls.iter_mut().chain(&mut self.kinds);
         for (now, before) in counts.zip(earlier.syscalls.iter().chain(&earlier.kinds)) {
@@ -86,7 +87,8 @@ impl Snapshot {
             .fold(0, |sum, count| sum.wrapping_add(*count))
     }
 
-    /// Every counter, zeroes included: system calls by number, then kinds in their order, section by section.
+    /// Every counter, zeroes included: system calls by number, then kinds in their order, section
+    /// by section.
     pub fn iter(&self) -> impl Iterator<Item = (Section, Name, u64)> + '_ {
         let syscalls = self.syscalls.iter().enumerate();
         let kinds = Kind::ALL.iter().zip(&self.kinds);

@@ -7,14 +7,16 @@ use zerocopy::FromZeros;
 
 use crate::Kind;
 
-/// Counters for system calls: Linux's generic numbers (`include/uapi/asm-generic/unistd.h`) all lie in the lower half, those
-/// of 32-bit programs have the upper one. A power of two, so that a mask bounds the number.
+/// Counters for system calls: Linux's generic numbers (`include/uapi/asm-generic/unistd.h`) all lie
+/// in the lower half, those of 32-bit programs have the upper one. A power of two, so that a mask
+/// bounds the number.
 pub const SYSCALLS: usize = 1024;
 
 /// Byte offset of the counter of system call 0 in a [`Table`]; the others follow, 8 bytes each.
 pub const SYSCALLS_OFFSET: usize = offset_of!(Table, syscalls);
 
-/// Byte offset of the counter of the first [`Kind`] in a [`Table`]; the others follow, 8 bytes each.
+/// Byte offset of the counter of the first [`Kind`] in a [`Table`]; the others follow, 8 bytes
+/// each.
 pub const KINDS_OFFSET: usize = offset_of!(Table, kinds);
 
 /// Byte offset of the counter of `kind` in a [`Table`], for assembly.
@@ -24,9 +26,9 @@ pub const fn kind_offset(kind: Kind) -> usize {
 
 /// The counters of one CPU for one counting group.
 ///
-/// All zeroes is a valid empty table. Aligned to 128 bytes, the longest cache line of the CPUs that Stile runs on, so that
-/// no two CPUs' tables share one. One CPU writes, any CPU reads: single counters are never torn, but two of them
-/// need not be of the same moment.
+/// All zeroes is a valid empty table. Aligned to 128 bytes, the longest cache line of the CPUs that
+/// Stile runs on, so that no two CPUs' tables share one. One CPU writes, any CPU reads: single
+/// counters are never torn, but two of them need not be of the same moment.
 #[repr(C, align(128))]
 #[derive(FromZeros)]
 pub struct Table {
@@ -55,7 +57,8 @@ impl Table {
         bump(&self.kinds[kind as usize], n);
     }
 
-    /// Counts one system call by its number, of which the low 10 bits count. Only the CPU that owns the table may call this.
+    /// Counts one system call by its number, of which the low 10 bits count. Only the CPU that owns
+    /// the table may call this.
     #[inline(always)]
     pub fn syscall(&self, number: usize) {
         bump(&self.syscalls[number % SYSCALLS], 1);
@@ -78,7 +81,8 @@ impl Default for Table {
     }
 }
 
-/// Not `fetch_add`: there is one writer, and an exclusive or atomic access would cost more than the crossing counted.
+/// Not `fetch_add`: there is one writer, and an exclusive or atomic access would cost more than the
+/// crossing counted.
 #[inline(always)]
 fn bump(counter: &AtomicU64, n: u64) {
     counter.store(counter.load(Relaxed).wrapping_add(n), Relaxed);

@@ -1,5 +1,5 @@
-//! Deadlines: a heap whose members can be removed wherever they stand. Insertion and removal take a number of steps that is
-//! logarithmic in the number of members.
+//! Deadlines: a heap whose members can be removed wherever they stand. Insertion and removal take a
+//! number of steps that is logarithmic in the number of members.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -11,7 +11,8 @@ use alloc::vec::Vec;
 pub struct Deadlines<T> {
     /// No member is due before the one at half its index.
     heap: Vec<Member<T>>,
-    /// Where in the heap the member of each ticket stands; of a ticket that is free, the next free one.
+    /// Where in the heap the member of each ticket stands; of a ticket that is free, the next free
+    /// one.
     places: Vec<usize>,
     /// The first ticket that is free.
     free: usize,

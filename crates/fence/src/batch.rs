@@ -10,7 +10,8 @@ pub const PAGE_SIZE: usize = 4096;
 /// The ranges that a batch keeps apart.
 pub const RANGES: usize = 4;
 
-/// The most pages that are fenced one by one; Linux's default on RISC-V (`tlb_flush_all_threshold`).
+/// The most pages that are fenced one by one; Linux's default on RISC-V
+/// (`tlb_flush_all_threshold`).
 pub const THRESHOLD: usize = 64;
 
 /// Contiguous pages.
@@ -50,7 +51,8 @@ impl Range {
 pub enum Extent<'a> {
     /// These pages, last-level entries only (`sfence.vma` with rs1).
     Pages(&'a [Range]),
-    /// Every address, intermediate levels included (rs1=x0), of one ASID; of all ASIDs (rs2=x0) for kernel mappings.
+    /// Every address, intermediate levels included (rs1=x0), of one ASID; of all ASIDs (rs2=x0) for
+    /// kernel mappings.
     Everything,
 }
 
@@ -65,7 +67,8 @@ pub struct Fence<'a> {
 
 /// Gathers what the changes of one operation owe, so that it is paid once.
 ///
-/// Pay before the operation returns, and before a freed frame or page-table page is used for anything else.
+/// Pay before the operation returns, and before a freed frame or page-table page is used for
+/// anything else.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     reach: Reach,
@@ -85,8 +88,9 @@ impl Batch {
         }
     }
 
-    /// Adds `change` of the pages of `range`, which concerns `reach` ([`Policy::user`](crate::Policy::user) or
-    /// [`kernel`](crate::Policy::kernel)). A table linked or unlinked is an intermediate entry, which only a fence of everything covers.
+    /// Adds `change` of the pages of `range`, which concerns `reach`
+    /// ([`Policy::user`](crate::Policy::user) or [`kernel`](crate::Policy::kernel)). A table linked
+    /// or unlinked is an intermediate entry, which only a fence of everything covers.
     pub fn add(&mut self, change: Change, reach: Reach, range: Range) {
         if reach == Reach::Nobody || range.pages == 0 {
             return;

@@ -1,4 +1,5 @@
-//! Which CPUs hold translations of an address space, and which of them must be told when these change.
+//! Which CPUs hold translations of an address space, and which of them must be told when these
+//! change.
 
 #[cfg(not(loom))]
 use core::sync::atomic::{AtomicU64, Ordering::*, fence};
@@ -9,13 +10,14 @@ use crate::CPUS_PER_WORD;
 
 /// The CPUs that ran an address space, a bit each.
 ///
-/// Only those that run it now are told of a change. One that left it is marked stale instead, once, and forgets the whole space
-/// when it comes back.
+/// Only those that run it now are told of a change. One that left it is marked stale instead, once,
+/// and forgets the whole space when it comes back.
 ///
-/// A CPU that comes announces itself (writes down somewhere that it runs the space), and then looks for its mark. A CPU that
-/// changes the space marks the others, and then looks for their announcements. A full fence lies between the two steps of
-/// both, so that at least one sees the other. If both do, the CPU runs with its mark on: so a mark spares nobody a look,
-/// and costs a CPU one fence that it did not owe.
+/// A CPU that comes announces itself (writes down somewhere that it runs the space), and then looks
+/// for its mark. A CPU that changes the space marks the others, and then looks for their
+/// announcements. A full fence lies between the two steps of both, so that at least one sees the
+/// other. If both do, the CPU runs with its mark on: so a mark spares nobody a look, and costs a
+/// CPU one fence that it did not owe.
 #[derive(Debug)]
 pub struct Holders<const WORDS: usize>([Word; WORDS]);
 
@@ -47,7 +49,8 @@ impl Word {
     #[cold]
     fn come(&self, bit: u64) -> bool {
         self.held.fetch_or(bit, SeqCst);
-        // The mark goes before the CPU forgets: a change from here on finds the CPU running, or sets it again.
+        // The mark goes before the CPU forgets: a change from here on finds the CPU running, or
+        // sets it again.
         let stale = self.stale.fetch_and(!bit, SeqCst) & bit != 0;
         fence(SeqCst);
         stale
@@ -67,7 +70,8 @@ impl Word {
             if left & !self.stale.load(Relaxed) != 0 {
                 self.stale.fetch_or(left, SeqCst);
             }
-            // Also for a mark that stood already: its CPU may have come before another change set it.
+            // Also for a mark that stood already: its CPU may have come before another change set
+            // it.
             fence(SeqCst);
             bits(left).filter(|&cpu| runs(cpu)).for_each(tell);
         }
@@ -87,8 +91,9 @@ impl<const WORDS: usize> Holders<WORDS> {
         Holders(core::array::from_fn(|_| Word::new()))
     }
 
-    /// CPU `cpu` is about to run the space, has said so where `runs` of [`change`](Holders::change) looks, and has executed a full
-    /// fence since. On `true` it must forget the space's translations, all of them, before it uses one. Only CPU `cpu` may call this.
+    /// CPU `cpu` is about to run the space, has said so where `runs` of [`change`](Holders::change)
+    /// looks, and has executed a full fence since. On `true` it must forget the space's
+    /// translations, all of them, before it uses one. Only CPU `cpu` may call this.
     #[inline]
     pub fn come(&self, cpu: usize) -> bool {
         let (word, bit) = (&self.0[cpu / CPUS_PER_WORD], 1 << (cpu % CPUS_PER_WORD));
@@ -96,8 +101,9 @@ impl<const WORDS: usize> Holders<WORDS> {
         !current && word.come(bit)
     }
 
-    /// Entries of the space were changed: hands each CPU that must forget them now to `tell`, but not `own`, the
-    /// CPU that changed them and forgets by itself. `runs` says whether a CPU runs the space, or may.
+    /// Entries of the space were changed: hands each CPU that must forget them now to `tell`, but
+    /// not `own`, the CPU that changed them and forgets by itself. `runs` says whether a CPU runs
+    /// the space, or may.
     ///
     /// Once those are done, no CPU uses an old entry.
     pub fn change(&self, own: usize, runs: impl Fn(usize) -> bool, mut tell: impl FnMut(usize)) {

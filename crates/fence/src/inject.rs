@@ -2,9 +2,10 @@
 
 /// Decides which new entries stay unseen for a while (`fence.inject=SEED`).
 ///
-/// An emulator's TLB caches no invalid entries, so that a trap on a new mapping never comes by itself. So a new entry that this
-/// says to hide is written as invalid, with its content kept, and made valid by the first CPU that traps on it. The sequence
-/// depends on the seed and the CPU alone.
+/// An emulator's TLB caches no invalid entries, so that a trap on a new mapping never comes by
+/// itself. So a new entry that this says to hide is written as invalid, with its content kept, and
+/// made valid by the first CPU that traps on it. The sequence depends on the seed and the CPU
+/// alone.
 #[derive(Clone, Debug)]
 pub struct Injector {
     state: u64,

@@ -12,7 +12,8 @@ pub enum Reach {
     Nobody,
     /// Each CPU, if and when it traps on the address: set all bits of [`Unseen`](crate::Unseen).
     OnTrap,
-    /// The CPU that made the change. Others that trap on it find a sufficient entry and owe [`Policy::spurious`].
+    /// The CPU that made the change. Others that trap on it find a sufficient entry and owe
+    /// [`Policy::spurious`].
     Local,
     /// Every CPU that may hold the entry.
     Everywhere,
@@ -56,8 +57,9 @@ impl fmt::Display for Refused {
 }
 
 impl Asked {
-    /// Settles what was asked, where every hart has Svvptc or not. The injector makes up for its want: with it, entries
-    /// are hidden and found by software, so that `svvptc` may be asked for on any system.
+    /// Settles what was asked, where every hart has Svvptc or not. The injector makes up for its
+    /// want: with it, entries are hidden and found by software, so that `svvptc` may be asked for
+    /// on any system.
     pub const fn settle(self, svvptc: bool, injecting: bool) -> Result<User, Refused> {
         match self {
             Asked::Auto if svvptc => Ok(User::Svvptc),
@@ -80,8 +82,9 @@ pub struct Policy {
 impl Policy {
     /// Whom `change` of an entry in a program's half of an address space concerns.
     ///
-    /// Svvptc covers invalid to valid only. A valid entry that is widened (permission, Accessed and Dirty under Svade) is
-    /// fenced everywhere with it, since a spurious fault then fences nothing and would come back for ever.
+    /// Svvptc covers invalid to valid only. A valid entry that is widened (permission, Accessed and
+    /// Dirty under Svade) is fenced everywhere with it, since a spurious fault then fences nothing
+    /// and would come back for ever.
     pub const fn user(self, change: Change) -> Reach {
         match (change, self.user) {
             (Change::FillUser | Change::FillKernel | Change::LinkTable, User::Svvptc) => {
@@ -92,7 +95,8 @@ impl Policy {
             }
             (Change::Widen | Change::Touch, User::Preventive) => Reach::Local,
             (Change::Widen | Change::Touch, User::Svvptc) => Reach::Everywhere,
-            // Nothing depends on a page's age: a stale young entry hides uses until it falls out of the TLB.
+            // Nothing depends on a page's age: a stale young entry hides uses until it falls out of
+            // the TLB.
             (Change::Age, _) => Reach::Nobody,
             (
                 Change::Clear
@@ -105,7 +109,8 @@ impl Policy {
         }
     }
 
-    /// Whom `change` of an entry in the kernel's half concerns. Kernel entries are global: the fence is for all ASIDs.
+    /// Whom `change` of an entry in the kernel's half concerns. Kernel entries are global: the
+    /// fence is for all ASIDs.
     pub const fn kernel(self, change: Change) -> Reach {
         match (change, self.kernel) {
             (Change::FillUser | Change::FillKernel | Change::LinkTable, Kernel::Lazy) => {

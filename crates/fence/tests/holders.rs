@@ -1,5 +1,5 @@
-//! Which CPUs are told of changes: no CPU uses a translation that is no longer true, under every interleaving with
-//! `RUSTFLAGS="--cfg loom"`, and in long random histories without.
+//! Which CPUs are told of changes: no CPU uses a translation that is no longer true, under every
+//! interleaving with `RUSTFLAGS="--cfg loom"`, and in long random histories without.
 
 use fence::Holders;
 
@@ -13,7 +13,8 @@ mod races {
     /// An address space of one entry, and what two CPUs know of it.
     struct Machine {
         holders: Holders<1>,
-        /// The frame that the entry names, and whether it was freed. The entry goes from 1 to 2, or to 0 for good.
+        /// The frame that the entry names, and whether it was freed. The entry goes from 1 to 2, or
+        /// to 0 for good.
         entry: AtomicUsize,
         freed: AtomicUsize,
         /// Which space each CPU runs, written before and after it can use the entry: 1 is this one.
@@ -74,7 +75,8 @@ mod races {
         }
     }
 
-    /// CPU 0 changes while CPU 1, which ran the space before and holds its entry, leaves and comes back.
+    /// CPU 0 changes while CPU 1, which ran the space before and holds its entry, leaves and comes
+    /// back.
     #[test]
     fn leaving_and_coming_back() {
         model(|| {
@@ -115,7 +117,8 @@ mod races {
         });
     }
 
-    /// A second change finds the mark of the first, or the CPU that took it back, or one that came without seeing it.
+    /// A second change finds the mark of the first, or the CPU that took it back, or one that came
+    /// without seeing it.
     #[test]
     fn two_changes() {
         model(|| {
@@ -138,7 +141,8 @@ mod races {
         });
     }
 
-    /// Two CPUs change at once, as faults do, while a third comes back. Few preemptions, or it takes for ever.
+    /// Two CPUs change at once, as faults do, while a third comes back. Few preemptions, or it
+    /// takes for ever.
     #[test]
     fn changes_side_by_side() {
         let mut few = loom::model::Builder::new();

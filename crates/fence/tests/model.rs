@@ -108,7 +108,8 @@ impl Machine {
                 return;
             }
             if self.svvptc && seen.is_none() {
-                // The store becomes visible in bounded time: by the time that a trap is over, says the model.
+                // The store becomes visible in bounded time: by the time that a trap is over, says
+                // the model.
                 self.caches[hart][page] = None;
             }
             if self.kernel && self.unseen.take(hart) {

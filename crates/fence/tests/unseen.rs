@@ -1,4 +1,5 @@
-//! The bitmap of new mappings, under every interleaving with `RUSTFLAGS="--cfg loom"`, and once on real threads without.
+//! The bitmap of new mappings, under every interleaving with `RUSTFLAGS="--cfg loom"`, and once on
+//! real threads without.
 
 use fence::{Unseen, words};
 
@@ -21,7 +22,8 @@ fn model(run: impl Fn()) {
     run();
 }
 
-/// The kernel's half of an address space: two entries, a bitmap, and a word by which an address is passed on.
+/// The kernel's half of an address space: two entries, a bitmap, and a word by which an address is
+/// passed on.
 struct Kernel {
     entries: [AtomicUsize; 2],
     unseen: Unseen<1>,
@@ -49,7 +51,8 @@ impl Kernel {
     }
 }
 
-/// No lost clear: once all is quiet, a CPU that has seen less than all still has its bit, and its next trap sees all.
+/// No lost clear: once all is quiet, a CPU that has seen less than all still has its bit, and its
+/// next trap sees all.
 #[test]
 fn a_trap_while_others_map_loses_no_mapping() {
     model(|| {

@@ -1,7 +1,9 @@
-//! The AArch64 ID registers (Arm ARM, "General system control registers"; field names as in Linux's `arch/arm64/tools/sysreg`).
+//! The AArch64 ID registers (Arm ARM, "General system control registers"; field names as in Linux's
+//! `arch/arm64/tools/sysreg`).
 //!
-//! A guest sees what needs nothing of the hypervisor but the ordinary switch of EL1 and EL0 state, also what concerns EL2 alone,
-//! as on Linux; and SVE and pointer authentication where its monitor asks for them.
+//! A guest sees what needs nothing of the hypervisor but the ordinary switch of EL1 and EL0 state,
+//! also what concerns EL2 alone, as on Linux; and SVE and pointer authentication where its monitor
+//! asks for them.
 
 use crate::Feature::{Bti, FloatingPoint, Fpmr, Mops, Mte, Poe, PointerAuth, Sme, Sve};
 use crate::field::{Field, Rule::*, lower};

@@ -1,6 +1,7 @@
 //! Features that the kernel must turn on before programs may use them.
 
-/// Something that a CPU may have and that programs can use only if the kernel saves its state or opens it to EL0.
+/// Something that a CPU may have and that programs can use only if the kernel saves its state or
+/// opens it to EL0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Feature {

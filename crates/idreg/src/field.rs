@@ -132,7 +132,8 @@ impl Field {
         register & !self.mask() | value << self.shift & self.mask()
     }
 
-    /// The value, as bits of the field, that is safe on two CPUs of which one's register reads `a`, the other's `b`.
+    /// The value, as bits of the field, that is safe on two CPUs of which one's register reads `a`,
+    /// the other's `b`.
     pub const fn safe(&self, a: u64, b: u64) -> u64 {
         let (x, y) = (self.get(a), self.get(b));
         let (low, high) = if x < y { (x, y) } else { (y, x) };

@@ -8,8 +8,9 @@ const CPUID: u64 = 1 << 11;
 
 /// The words of the auxiliary vector that tell of instructions.
 ///
-/// They are worked out from what EL0 sees of the ID registers, so that the two never disagree: what the kernel has not
-/// enabled is in neither. HWCAP_EVTSTRM is not among them: it tells of the kernel's timer, not of the CPU.
+/// They are worked out from what EL0 sees of the ID registers, so that the two never disagree: what
+/// the kernel has not enabled is in neither. HWCAP_EVTSTRM is not among them: it tells of the
+/// kernel's timer, not of the CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hwcaps {
     /// AT_HWCAP.
@@ -44,7 +45,8 @@ impl Hwcaps {
         }
     }
 
-    /// The HWCAPs of AArch32 programs (other bits with other meanings); none where AArch32 is not at EL0.
+    /// The HWCAPs of AArch32 programs (other bits with other meanings); none where AArch32 is not
+    /// at EL0.
     pub fn compat(system: &System, view: &El0View) -> Hwcaps {
         if !system.aarch32_el0() {
             return Hwcaps::default();
@@ -64,7 +66,8 @@ impl Hwcaps {
         }
     }
 
-    /// The names of the set bits in the order of the bits, as `/proc/cpuinfo` lists them for AArch64.
+    /// The names of the set bits in the order of the bits, as `/proc/cpuinfo` lists them for
+    /// AArch64.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         let cpuid = (self.hwcap & CPUID != 0).then_some("cpuid");
         let (low, high) =
@@ -203,8 +206,9 @@ const HWCAP2: &[Capability] = &[
     capability(63, "poe", place(ID_AA64MMFR3_EL1, "S1POE"), 1),
 ];
 
-/// Capabilities of AArch32 programs on every ARMv8: half-word loads, Thumb, fast multiply, E-DSP, TLS, division in both
-/// instruction sets and LPAE's atomic double-word loads (bits 1, 2, 4, 7, 15, 17, 18, 20).
+/// Capabilities of AArch32 programs on every ARMv8: half-word loads, Thumb, fast multiply, E-DSP,
+/// TLS, division in both instruction sets and LPAE's atomic double-word loads (bits 1, 2, 4, 7, 15,
+/// 17, 18, 20).
 const COMPAT_BASE: u64 = 1 << 1 | 1 << 2 | 1 << 4 | 1 << 7 | 1 << 15 | 1 << 17 | 1 << 18 | 1 << 20;
 /// The bit that tells of Advanced SIMD, which three fields must agree on.
 const COMPAT_NEON: u32 = 12;

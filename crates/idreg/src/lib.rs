@@ -1,15 +1,19 @@
 //! arm64 ID registers: fields, sanitising over CPUs, what EL0 and guests see, MRS decoding.
 //!
-//! The kernel reads the ID registers of each CPU as it comes up ([`Raw`]) and folds them into one system-wide value
-//! ([`System`]), which holds for each field what is safe on every CPU. All else is derived from that value:
+//! The kernel reads the ID registers of each CPU as it comes up ([`Raw`]) and folds them into one
+//! system-wide value ([`System`]), which holds for each field what is safe on every CPU. All else
+//! is derived from that value:
 //!
-//! - the kernel's own decisions, by named predicates ([`System::hw_access_flag`] and its like), never by reading a register;
-//! - what a program sees when it reads an ID register and traps ([`El0View`], [`Mrs`]), and its HWCAPs ([`Hwcaps`]);
+//! - the kernel's own decisions, by named predicates ([`System::hw_access_flag`] and its like),
+//!   never by reading a register;
+//! - what a program sees when it reads an ID register and traps ([`El0View`], [`Mrs`]), and its
+//!   HWCAPs ([`Hwcaps`]);
 //! - what a guest sees ([`System::guest_value`]).
 //!
-//! The fields, their safe values and their visibility follow the Arm ARM (DDI 0487, "General system control registers" and
-//! "Principles of the ID scheme for fields in ID registers") and what Linux 6.12 shows to programs (`Documentation/arch/arm64/cpu-feature-registers.rst`
-//! and `elf_hwcaps.rst`).
+//! The fields, their safe values and their visibility follow the Arm ARM (DDI 0487, "General system
+//! control registers" and "Principles of the ID scheme for fields in ID registers") and what Linux
+//! 6.12 shows to programs (`Documentation/arch/arm64/cpu-feature-registers.rst` and
+//! `elf_hwcaps.rst`).
 #![no_std]
 #![forbid(unsafe_code)]
 

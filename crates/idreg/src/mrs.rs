@@ -18,8 +18,8 @@ pub struct Mrs {
 }
 
 impl Mrs {
-    /// Decodes an A64 instruction word (Arm ARM C6.2, MRS: `1101 0101 0011 o0 op1 CRn CRm op2 Rt`). An A32 or T32 word
-    /// must not come here: it could look like one.
+    /// Decodes an A64 instruction word (Arm ARM C6.2, MRS: `1101 0101 0011 o0 op1 CRn CRm op2 Rt`).
+    /// An A32 or T32 word must not come here: it could look like one.
     #[inline]
     pub const fn from_instruction(word: u32) -> Option<Mrs> {
         if word & 0xfff0_0000 != 0xd530_0000 {
@@ -35,9 +35,10 @@ impl Mrs {
         })
     }
 
-    /// Decodes the ISS of an exception of class 0x18, "trapped MSR, MRS or System instruction" (Arm ARM, ESR_EL1,
-    /// "ISS encoding for an exception from MSR, MRS, or System instruction execution in AArch64 state").
-    /// A write (Direction 0) and a System instruction (Op0 1) are not reads of a register.
+    /// Decodes the ISS of an exception of class 0x18, "trapped MSR, MRS or System instruction" (Arm
+    /// ARM, ESR_EL1, "ISS encoding for an exception from MSR, MRS, or System instruction execution
+    /// in AArch64 state"). A write (Direction 0) and a System instruction (Op0 1) are not reads of
+    /// a register.
     #[inline]
     pub const fn from_iss(iss: u32) -> Option<Mrs> {
         let op0 = (iss >> 20 & 3) as u8;
@@ -54,8 +55,8 @@ impl Mrs {
         })
     }
 
-    /// The register in the 16 bits that the instruction has for it: Op0, Op1, CRn, CRm, Op2 from the highest down. KVM's
-    /// register numbers hold it too (`KVM_REG_ARM64_SYSREG`).
+    /// The register in the 16 bits that the instruction has for it: Op0, Op1, CRn, CRm, Op2 from
+    /// the highest down. KVM's register numbers hold it too (`KVM_REG_ARM64_SYSREG`).
     #[inline]
     pub const fn encoding(self) -> u16 {
         let (op0, op1, crn) = (

@@ -1,4 +1,5 @@
-//! Questions that the kernel asks of the system. Each is a load, a shift and a compare; no register is read.
+//! Questions that the kernel asks of the system. Each is a load, a shift and a compare; no register
+//! is read.
 
 use crate::register::*;
 use crate::{Feature, System};
@@ -11,7 +12,8 @@ macro_rules! field {
 }
 
 impl System {
-    /// Whether all CPUs have `feature`; whether programs get it is the kernel's choice ([`Enabled`](crate::Enabled)).
+    /// Whether all CPUs have `feature`; whether programs get it is the kernel's choice
+    /// ([`Enabled`](crate::Enabled)).
     pub const fn has(&self, feature: Feature) -> bool {
         match feature {
             Feature::FloatingPoint => self.fp() && field!(self, ID_AA64PFR0_EL1, "AdvSIMD") >= 0,
@@ -86,7 +88,8 @@ impl System {
         }
     }
 
-    /// Bits of a physical address, 32 to 56. Values that the Arm ARM has not given a meaning count as the highest that has one.
+    /// Bits of a physical address, 32 to 56. Values that the Arm ARM has not given a meaning count
+    /// as the highest that has one.
     pub const fn pa_bits(&self) -> u32 {
         match field!(self, ID_AA64MMFR0_EL1, "PARANGE") {
             0 => 32,
@@ -155,7 +158,8 @@ impl System {
             || field!(self, ID_AA64ISAR2_EL1, "APA3") >= 1
     }
 
-    /// FEAT_PAuth: whatever is not an address can be signed too (PACGA), by the same algorithm on all CPUs.
+    /// FEAT_PAuth: whatever is not an address can be signed too (PACGA), by the same algorithm on
+    /// all CPUs.
     pub const fn generic_auth(&self) -> bool {
         field!(self, ID_AA64ISAR1_EL1, "GPA") >= 1
             || field!(self, ID_AA64ISAR1_EL1, "GPI") >= 1

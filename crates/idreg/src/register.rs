@@ -4,8 +4,8 @@ use crate::{Field, aarch32, aarch64};
 
 /// A register that this crate knows, as an index into the values of a CPU.
 ///
-/// The ID space Op0=3, Op1=0, CRn=0, CRm=0..=7 takes the first 64 places (CRm × 8 + Op2); two registers that EL0 may
-/// read directly, but that must be sanitised too, follow.
+/// The ID space Op0=3, Op1=0, CRn=0, CRm=0..=7 takes the first 64 places (CRm × 8 + Op2); two
+/// registers that EL0 may read directly, but that must be sanitised too, follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Register(u8);
 
@@ -93,7 +93,8 @@ pub(crate) struct Place {
     pub field: Field,
 }
 
-/// The field `name` of `register`. A mistake in either fails to compile, where this is evaluated at compile time.
+/// The field `name` of `register`. A mistake in either fails to compile, where this is evaluated at
+/// compile time.
 pub(crate) const fn place(register: Register, name: &str) -> Place {
     let tables = [aarch64::REGISTERS, aarch32::REGISTERS];
     let mut table = 0;

@@ -27,7 +27,8 @@ impl Raw {
         self.values[register.index()]
     }
 
-    /// What `register` tells. The AArch32 registers of a CPU without AArch32 are UNKNOWN and count as zero.
+    /// What `register` tells. The AArch32 registers of a CPU without AArch32 are UNKNOWN and count
+    /// as zero.
     fn told(&self, register: Register) -> u64 {
         const EL0: Place = place(ID_AA64PFR0_EL1, "EL0");
         let aarch32 = EL0.field.get(self.get(EL0.register)) >= 2;
@@ -47,8 +48,8 @@ impl Default for Raw {
 
 /// The sanitised registers: values that are safe on every CPU folded in so far.
 ///
-/// The order of CPUs does not matter, and folding in the same CPU twice changes nothing. Settle it before programs run, and
-/// let a CPU that comes later pass [`admit`](System::admit) instead.
+/// The order of CPUs does not matter, and folding in the same CPU twice changes nothing. Settle it
+/// before programs run, and let a CPU that comes later pass [`admit`](System::admit) instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct System {
     values: [u64; COUNT],
@@ -98,8 +99,8 @@ impl System {
         self.empty = false;
     }
 
-    /// Whether a CPU that comes up after the system was settled keeps all promises: whether folding it in would change
-    /// nothing. If not, the CPU must not come online.
+    /// Whether a CPU that comes up after the system was settled keeps all promises: whether folding
+    /// it in would change nothing. If not, the CPU must not come online.
     pub fn admit(&self, cpu: &Raw) -> Result<(), Missing> {
         for (description, field) in fields() {
             let (promised, told) = (
@@ -124,8 +125,9 @@ impl System {
         self.values[register.index()]
     }
 
-    /// The value that a guest with the features `enabled` reads from `register`: the sanitised value of the fields that it
-    /// sees, others as absent. It lacks what a virtual machine adds by itself (its GIC, its IPA size).
+    /// The value that a guest with the features `enabled` reads from `register`: the sanitised
+    /// value of the fields that it sees, others as absent. It lacks what a virtual machine adds by
+    /// itself (its GIC, its IPA size).
     pub fn guest_value(&self, register: Register, enabled: Enabled) -> u64 {
         let described = register::all().find(|description| description.register == register);
         described.map_or(0, |description| {

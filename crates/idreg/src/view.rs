@@ -4,7 +4,8 @@ use crate::register::{self, ID_SPACE, MIDR_EL1, MPIDR_EL1, REVIDR_EL1};
 use crate::system::show;
 use crate::{Enabled, Field, Mrs, Register, System};
 
-/// What MPIDR_EL1 reads as at EL0: only its RES1 bit. Which CPU it is stays the kernel's affair, as on Linux.
+/// What MPIDR_EL1 reads as at EL0: only its RES1 bit. Which CPU it is stays the kernel's affair, as
+/// on Linux.
 pub const MPIDR_AT_EL0: u64 = 1 << 31;
 
 /// The registers that EL0 can read: all of CRm=2..=7, and three of CRm=0.
@@ -13,8 +14,8 @@ const READABLE: u64 =
 
 /// The values that programs read from ID registers, computed in advance.
 ///
-/// Each CPU holds its own view, since MIDR_EL1 is the CPU's own; all else is the same on all CPUs. So an emulated read is one
-/// load from memory that nobody writes.
+/// Each CPU holds its own view, since MIDR_EL1 is the CPU's own; all else is the same on all CPUs.
+/// So an emulated read is one load from memory that nobody writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[repr(align(64))]
 pub struct El0View {
@@ -22,10 +23,12 @@ pub struct El0View {
 }
 
 impl El0View {
-    /// The view of a CPU whose MIDR_EL1 reads `midr`, in a `system` of whose features the kernel has turned on `enabled`.
+    /// The view of a CPU whose MIDR_EL1 reads `midr`, in a `system` of whose features the kernel
+    /// has turned on `enabled`.
     ///
-    /// A field that programs may see holds the sanitised value, all others their absent value; what is not enabled is
-    /// absent. REVIDR_EL1 reads as zero, as on Linux: it means nothing without the MIDR_EL1 of the same CPU.
+    /// A field that programs may see holds the sanitised value, all others their absent value; what
+    /// is not enabled is absent. REVIDR_EL1 reads as zero, as on Linux: it means nothing without
+    /// the MIDR_EL1 of the same CPU.
     pub fn new(system: &System, enabled: Enabled, midr: u64) -> El0View {
         let visible = |field: &Field| system.shows(field.el0, enabled);
         let mut values = [0; ID_SPACE];
@@ -42,11 +45,12 @@ impl El0View {
         El0View { values }
     }
 
-    /// What `mrs` reads at EL0, or `None` if it is undefined there: outside Op0=3, Op1=0, CRn=0, CRm=2..=7 and MIDR_EL1,
-    /// MPIDR_EL1, REVIDR_EL1.
+    /// What `mrs` reads at EL0, or `None` if it is undefined there: outside Op0=3, Op1=0, CRn=0,
+    /// CRm=2..=7 and MIDR_EL1, MPIDR_EL1, REVIDR_EL1.
     #[inline]
     pub const fn emulate(&self, mrs: Mrs) -> Option<u64> {
-        // Op0=3, Op1=0, CRn=0, CRm below 8: all but the low 6 bits of the encoding are fixed, and these are the place.
+        // Op0=3, Op1=0, CRn=0, CRm below 8: all but the low 6 bits of the encoding are fixed, and
+        // these are the place.
         let (encoding, place) = (mrs.encoding(), mrs.encoding() as usize % ID_SPACE);
         if encoding / ID_SPACE as u16 != 3 << 8 || READABLE >> place & 1 == 0 {
             return None;

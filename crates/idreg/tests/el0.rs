@@ -1,4 +1,5 @@
-//! ID registers as programs see them: the fields that Linux documents, the safe values of all others, HWCAPs.
+//! ID registers as programs see them: the fields that Linux documents, the safe values of all
+//! others, HWCAPs.
 
 use std::collections::BTreeSet;
 
@@ -6,8 +7,9 @@ use idreg::register::{self, *};
 use idreg::{El0View, Enabled, Feature, Field, Hwcaps, MPIDR_AT_EL0, Mrs, Raw, System, Visibility};
 use proptest::prelude::*;
 
-/// The visible fields of Linux's `Documentation/arch/arm64/cpu-feature-registers.rst`, as (register, field, lowest bit).
-/// Names as in the table of this crate where the document spells them otherwise (TS, ATOMICS, SVEVer, WFXT).
+/// The visible fields of Linux's `Documentation/arch/arm64/cpu-feature-registers.rst`, as
+/// (register, field, lowest bit). Names as in the table of this crate where the document spells
+/// them otherwise (TS, ATOMICS, SVEVer, WFXT).
 const DOCUMENTED: &str = "
     ID_AA64ISAR0_EL1 RNDR 60 TS 52 FHM 48 DP 44 SM4 40 SM3 36 SHA3 32 RDM 28 ATOMIC 20 CRC32 16 SHA2 12 SHA1 8 AES 4
     ID_AA64PFR0_EL1 DIT 48 SVE 32 AdvSIMD 20 FP 16
@@ -22,8 +24,8 @@ const DOCUMENTED: &str = "
     MVFR1_EL1 SIMDFMAC 28 SIMDSP 16 SIMDInt 12 SIMDLS 8
     ID_ISAR5_EL1 CRC32 16 SHA2 12 SHA1 8 AES 4";
 
-/// Fields that Linux 6.12 shows although that document does not list them (each has a HWCAP in `elf_hwcaps.rst`, but for
-/// the algorithm of pointer authentication).
+/// Fields that Linux 6.12 shows although that document does not list them (each has a HWCAP in
+/// `elf_hwcaps.rst`, but for the algorithm of pointer authentication).
 const UNDOCUMENTED: &str = "
     ID_AA64PFR2_EL1 FPMR 32
     ID_AA64ZFR0_EL1 B16B16 24
@@ -203,8 +205,8 @@ fn names_are_as_many_as_bits_and_all_different() {
     assert_eq!(names[10..13], ["cpuid", "asimdrdm", "jscvt"]);
 }
 
-/// Cortex-A72: what Linux gives a 32-bit program (half thumb fastmult vfp edsp neon vfpv3 tls vfpv4 idiva idivt lpae, and
-/// aes pmull sha1 sha2 crc32).
+/// Cortex-A72: what Linux gives a 32-bit program (half thumb fastmult vfp edsp neon vfpv3 tls vfpv4
+/// idiva idivt lpae, and aes pmull sha1 sha2 crc32).
 #[test]
 fn the_hwcaps_of_32_bit_programs() {
     let mut cpu = Raw::new();
@@ -260,7 +262,8 @@ fn a_guest_sees_vectors_and_pointer_authentication_if_it_is_given_them() {
 }
 
 proptest! {
-    /// Whatever the CPUs are, the view shows nothing that is not safe on each, and enabling more never hides anything.
+    /// Whatever the CPUs are, the view shows nothing that is not safe on each, and enabling more
+    /// never hides anything.
     #[test]
     fn the_view_is_the_sanitised_value_or_absent(values in proptest::collection::vec(any::<u64>(), 64), enabled: u16) {
         let mut cpu = Raw::new();

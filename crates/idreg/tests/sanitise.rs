@@ -85,7 +85,8 @@ proptest! {
     }
 }
 
-/// The RFC that hwaf comes from kept the first CPU's answer for all: that is wrong where CPUs differ.
+/// The RFC that hwaf comes from kept the first CPU's answer for all: that is wrong where CPUs
+/// differ.
 #[test]
 fn the_access_flag_is_the_weakest_cpus_not_the_first_ones() {
     let [full, flag, none] = [2, 1, 0].map(|hafdbs| cpu(&[(ID_AA64MMFR1_EL1, hafdbs)]));

@@ -1,9 +1,10 @@
 //! Sockets on their way through sockets: which of them nobody can reach any more.
 //!
-//! A socket that is sent waits in another, its holder. Where such holders hold one another in a circle, and no program has
-//! any of them open, no receive ever takes them out: they are garbage, though everything in the circle is still counted.
-//! The sockets that are not garbage are found from outside: a socket that is open somewhere, or waits in one that is not on
-//! its way itself, can be reached, and so can all that waits in it.
+//! A socket that is sent waits in another, its holder. Where such holders hold one another in a
+//! circle, and no program has any of them open, no receive ever takes them out: they are garbage,
+//! though everything in the circle is still counted. The sockets that are not garbage are found
+//! from outside: a socket that is open somewhere, or waits in one that is not on its way itself,
+//! can be reached, and so can all that waits in it.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -22,7 +23,8 @@ pub struct NoMemory;
 struct Node<T, S> {
     /// The name by which the owner of the graph knows it; `None` while it only holds others.
     item: Option<T>,
-    /// How often it is on its way, and how many of these are not from within the part that is looked at.
+    /// How often it is on its way, and how many of these are not from within the part that is
+    /// looked at.
     count: usize,
     outside: usize,
     /// The sockets that wait in it, and how often each.
@@ -120,8 +122,9 @@ impl<T, S: BuildHasher + Clone> Graph<T, S> {
         }
     }
 
-    /// Hands what nobody can reach to `found`. `is_open` says of a socket that is on its way so many times whether it is
-    /// open elsewhere too. Returns whether any socket on its way holds another, without which there is no circle.
+    /// Hands what nobody can reach to `found`. `is_open` says of a socket that is on its way so
+    /// many times whether it is open elsewhere too. Returns whether any socket on its way holds
+    /// another, without which there is no circle.
     pub fn garbage(
         &mut self,
         is_open: impl Fn(&T, usize) -> bool,

@@ -2,10 +2,12 @@
 
 use crate::Extensions;
 
-/// Declares the extensions once; names, numbers and the order of `/proc/cpuinfo` come from this list.
+/// Declares the extensions once; names, numbers and the order of `/proc/cpuinfo` come from this
+/// list.
 macro_rules! extensions {
     ($($(#[$doc:meta])* $variant:ident $name:literal,)*) => {
-        /// An extension that Stile knows, in the order in which Linux's `/proc/cpuinfo` lists them. Others are passed over.
+        /// An extension that Stile knows, in the order in which Linux's `/proc/cpuinfo` lists them.
+        /// Others are passed over.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum Extension {

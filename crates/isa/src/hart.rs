@@ -50,10 +50,12 @@ impl Hart {
         }
     }
 
-    /// From `riscv,isa`, such as `rv64imafdc_zicsr2p0_sstc` (Unprivileged Architecture, "ISA Extension Naming Conventions").
+    /// From `riscv,isa`, such as `rv64imafdc_zicsr2p0_sstc` (Unprivileged Architecture, "ISA
+    /// Extension Naming Conventions").
     ///
-    /// Case does not matter, versions are passed over, and `su` after the letters (modes, in the strings of old emulators) is
-    /// too. Zicsr, Zifencei, Zicntr and Zihpm were part of I when such strings were written, and are taken as told by it.
+    /// Case does not matter, versions are passed over, and `su` after the letters (modes, in the
+    /// strings of old emulators) is too. Zicsr, Zifencei, Zicntr and Zihpm were part of I when such
+    /// strings were written, and are taken as told by it.
     pub fn from_string(isa: &str) -> Hart {
         let (xlen, rest) = split_base(isa.as_bytes());
         let mut reader = Reader {
@@ -140,7 +142,8 @@ impl<'a> Reader<'a> {
         self.rest = &self.rest[bytes..];
     }
 
-    /// Passes over `2` or `2p0`. A `p` after no digits, or without digits after it, is the extension P.
+    /// Passes over `2` or `2p0`. A `p` after no digits, or without digits after it, is the
+    /// extension P.
     fn skip_version(&mut self) {
         let major = digits(self.rest);
         self.skip(major);

@@ -1,5 +1,5 @@
-//! The answers of the system call `riscv_hwprobe` (Linux, `Documentation/arch/riscv/hwprobe.rst` and
-//! `arch/riscv/include/uapi/asm/hwprobe.h`).
+//! The answers of the system call `riscv_hwprobe` (Linux, `Documentation/arch/riscv/hwprobe.rst`
+//! and `arch/riscv/include/uapi/asm/hwprobe.h`).
 
 use crate::Extension::{self, *};
 use crate::Extensions;
@@ -35,7 +35,8 @@ pub struct Facts {
     pub zicboz_block: u64,
     /// Bytes that Zicbom cleans at once.
     pub zicbom_block: u64,
-    /// The end of the addresses that a program can map; the key is named after the highest of them, but Linux tells this.
+    /// The end of the addresses that a program can map; the key is named after the highest of them,
+    /// but Linux tells this.
     pub address_end: u64,
     /// Ticks of the time CSR in a second.
     pub time_frequency: u64,
@@ -62,7 +63,8 @@ impl Facts {
         }
     }
 
-    /// The value of `key`; `None` if Linux has no such key, which the system call tells by the key −1.
+    /// The value of `key`; `None` if Linux has no such key, which the system call tells by the key
+    /// −1.
     pub fn value(&self, key: i64) -> Option<u64> {
         let block = |extension, size| {
             if self.extensions.has(extension) {
@@ -87,8 +89,8 @@ impl Facts {
     }
 }
 
-/// With the flag WHICH_CPUS: whether harts whose `key` has the value `has` are among those that `wanted` asks for. Values
-/// that are sets must contain the one wanted, others be equal to it.
+/// With the flag WHICH_CPUS: whether harts whose `key` has the value `has` are among those that
+/// `wanted` asks for. Values that are sets must contain the one wanted, others be equal to it.
 pub const fn matches(key: i64, has: u64, wanted: u64) -> bool {
     match key {
         BASE_BEHAVIOR | IMA_EXT_0 | CPUPERF_0 | 11 | 13 | 14 => has & wanted == wanted,
@@ -105,7 +107,8 @@ fn ima_ext_0(extensions: Extensions) -> u64 {
         .fold(fd, |word, (_, bit)| word | 1 << bit)
 }
 
-/// The bits of IMA_EXT_0 but FD. Zcf (46) is for 32-bit harts, Supm (49) needs the kernel's pointer masking.
+/// The bits of IMA_EXT_0 but FD. Zcf (46) is for 32-bit harts, Supm (49) needs the kernel's pointer
+/// masking.
 const BITS: &[(Extension, u32)] = &[
     (C, 1),
     (V, 2),

@@ -1,9 +1,11 @@
 //! RISC-V extensions from a device tree: what each hart has, what all have, what programs are told.
 //!
-//! A hart's node says what it implements in one of two ways (Linux, `Documentation/devicetree/bindings/riscv/extensions.yaml`): a
-//! list of names, `riscv,isa-extensions` ([`Hart::from_list`]), or the older string `riscv,isa` ([`Hart::from_string`]). The
-//! system has what every hart has ([`Extensions::and`]); programs get what the kernel also makes
-//! [usable](Extensions::usable), by `AT_HWCAP`, `/proc/cpuinfo` and [`hwprobe`].
+//! A hart's node says what it implements in one of two ways (Linux,
+//! `Documentation/devicetree/bindings/riscv/extensions.yaml`): a list of names,
+//! `riscv,isa-extensions` ([`Hart::from_list`]), or the older string `riscv,isa`
+//! ([`Hart::from_string`]). The system has what every hart has ([`Extensions::and`]); programs get
+//! what the kernel also makes [usable](Extensions::usable), by `AT_HWCAP`, `/proc/cpuinfo` and
+//! [`hwprobe`].
 #![no_std]
 #![forbid(unsafe_code)]
 

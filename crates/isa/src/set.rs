@@ -8,7 +8,8 @@ use crate::Extension::{self, *};
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Extensions(u128);
 
-/// The register state that the kernel saves for programs. Extensions without such state need nothing of it.
+/// The register state that the kernel saves for programs. Extensions without such state need
+/// nothing of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usable {
     /// Floating-point registers are saved (sstatus.FS).
@@ -119,7 +120,8 @@ impl Extensions {
         })
     }
 
-    /// AT_HWCAP: a bit for each of the letters i, m, a, f, d, c and v (Linux, `arch/riscv/include/uapi/asm/hwcap.h`).
+    /// AT_HWCAP: a bit for each of the letters i, m, a, f, d, c and v (Linux,
+    /// `arch/riscv/include/uapi/asm/hwcap.h`).
     pub fn hwcap(self) -> u64 {
         let letters = self.and(Extensions::of(&[I, M, A, F, D, C, V]));
         letters.iter().fold(0, |word, letter| {

@@ -76,7 +76,8 @@ fn bundles_and_what_is_implied() {
         Zba, Zbb, Zbs, Zbkb, Zbkc, Zbkx, Zknd, Zkne, Zknh
     ])));
     assert!(extensions("rv64gcv_zvbb").has(Zvkb));
-    // An extension without those that it requires is dropped: F without D, vector cryptography without vectors.
+    // An extension without those that it requires is dropped: F without D, vector cryptography
+    // without vectors.
     assert_eq!(extensions("rv64imacf"), extensions("rv64imac"));
     assert!(
         !extensions("rv64gc_zvkned").has(Zvkned) && extensions("rv64gc_zve32x_zvkned").has(Zvkned)

@@ -122,8 +122,8 @@ impl Discipline {
         self.stopped = stopped;
     }
 
-    /// How many more bytes of input can be taken in. In canonical mode never none, as long as no whole
-    /// line waits: the line could not be ended otherwise.
+    /// How many more bytes of input can be taken in. In canonical mode never none, as long as no
+    /// whole line waits: the line could not be ended otherwise.
     pub fn room(&self) -> usize {
         let room = (CAPACITY - 1).saturating_sub(self.input.len());
         if room == 0 && self.canonical() && self.lines == 0 {
@@ -186,7 +186,8 @@ impl Discipline {
         effect
     }
 
-    /// Whether `byte`, as the next from the line, throws away input and output: it asks for a signal.
+    /// Whether `byte`, as the next from the line, throws away input and output: it asks for a
+    /// signal.
     pub fn flushes(&self, byte: u8) -> bool {
         let flow = self.termios.input(IXON)
             && (self.termios.is(VSTART, byte) || self.termios.is(VSTOP, byte));
@@ -409,8 +410,8 @@ impl Discipline {
         }
     }
 
-    /// Moves input to `buffer` and returns how much: up to the end of a line in canonical mode. 0 when
-    /// [`Self::readable`] is end-of-file.
+    /// Moves input to `buffer` and returns how much: up to the end of a line in canonical mode. 0
+    /// when [`Self::readable`] is end-of-file.
     pub fn read(&mut self, buffer: &mut [u8]) -> usize {
         let canonical = self.canonical();
         if canonical && self.lines == 0 {

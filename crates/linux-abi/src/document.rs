@@ -1,4 +1,5 @@
-//! `docs/abi.md`: the lists, which are generated, and what LTP says, which is written by hand in `ltp.md`.
+//! `docs/abi.md`: the lists, which are generated, and what LTP says, which is written by hand in
+//! `ltp.md`.
 
 use core::fmt::{self, Write};
 

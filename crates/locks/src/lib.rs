@@ -1,7 +1,9 @@
-//! The advisory locks on a file's bytes: what an owner holds, and which lock of another stands against one.
+//! The advisory locks on a file's bytes: what an owner holds, and which lock of another stands
+//! against one.
 //!
-//! All are in two trees: one by owner, whose own locks never overlap, and one by place, where those of different owners may. In
-//! that each subtree knows how far its locks reach, so that every question takes a logarithmic number of steps.
+//! All are in two trees: one by owner, whose own locks never overlap, and one by place, where those
+//! of different owners may. In that each subtree knows how far its locks reach, so that every
+//! question takes a logarithmic number of steps.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -15,7 +17,7 @@ pub use tree::NoMemory;
 /// A lock on the bytes `first..=last`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lock<O> {
-    /// Who holds it.
+    /// Its holder.
     pub owner: O,
     /// The process that took it, to be told.
     pub process: i32,
@@ -183,8 +185,8 @@ impl<O: Ord + Copy> Locks<O> {
         self.by_place.reserve(2)
     }
 
-    /// Takes the owner's locks away from the range of `hole`, of up to `most` locks; what remains left and right of it stays.
-    /// How many it touched: fewer than `most` when none is left.
+    /// Takes the owner's locks away from the range of `hole`, of up to `most` locks; what remains
+    /// left and right of it stays. How many it touched: fewer than `most` when none is left.
     ///
     /// # Errors
     /// [`NoMemory`]; then all are as they were.
@@ -212,8 +214,9 @@ impl<O: Ord + Copy> Locks<O> {
         Ok(count)
     }
 
-    /// Gives `lock` to its owner, in place of what that held in its range; neighbours of the same kind become one with it. Nothing
-    /// may stand against it. Replaces fewer than `most` locks: where there are more, so many are taken away, and this is false.
+    /// Gives `lock` to its owner, in place of what that held in its range; neighbours of the same
+    /// kind become one with it. Nothing may stand against it. Replaces fewer than `most` locks:
+    /// where there are more, so many are taken away, and this is false.
     ///
     /// # Errors
     /// [`NoMemory`]; then all are as they were.

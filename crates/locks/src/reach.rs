@@ -2,7 +2,8 @@
 
 use crate::Lock;
 
-/// The last byte of the lock that reaches farthest, with its owner; then the same of all other owners.
+/// The last byte of the lock that reaches farthest, with its owner; then the same of all other
+/// owners.
 type Farthest<O> = [Option<(u64, O)>; 2];
 
 /// How far a set of locks reaches.
@@ -28,7 +29,8 @@ impl<O: Ord + Copy> Reaches<O> {
         }
     }
 
-    /// Whether one of the locks reaches where `wanted` begins and, if it begins by where that ends, stands against it.
+    /// Whether one of the locks reaches where `wanted` begins and, if it begins by where that ends,
+    /// stands against it.
     pub fn oppose(&self, wanted: &Lock<O>) -> bool {
         let against = match wanted.exclusive {
             true => self.all,

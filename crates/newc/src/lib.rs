@@ -1,8 +1,10 @@
-//! Reads cpio archives in the "newc" format (Linux's `Documentation/driver-api/early-userspace/buffer-format.rst`),
-//! as boot loaders hand them to a kernel: one archive or several on end, with zeroes between them.
+//! Reads cpio archives in the "newc" format (Linux's
+//! `Documentation/driver-api/early-userspace/buffer-format.rst`), as boot loaders hand them to a
+//! kernel: one archive or several on end, with zeroes between them.
 //!
-//! The crates there are either need `std` or sum up every byte of every file for a checksum that this format
-//! does not have, and end a damaged archive without a word. This one touches headers and names alone.
+//! The crates there are either need `std` or sum up every byte of every file for a checksum that
+//! this format does not have, and end a damaged archive without a word. This one touches headers
+//! and names alone.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -140,7 +140,8 @@ impl<T> Radix<T> {
         });
     }
 
-    /// Calls `visit` with each run of slots of `range` that lie in one node, and the index of the first; one descent for each.
+    /// Calls `visit` with each run of slots of `range` that lie in one node, and the index of the
+    /// first; one descent for each.
     fn each_run(&self, range: Range<usize>, mut visit: impl FnMut(usize, &[Slot<T>])) {
         let mut at = range.start;
         while at < range.end {

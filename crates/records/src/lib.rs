@@ -1,4 +1,5 @@
-//! A ring of numbered records: the newest lines of a log. A record that comes takes the room of the oldest.
+//! A ring of numbered records: the newest lines of a log. A record that comes takes the room of the
+//! oldest.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -129,7 +130,8 @@ impl<const BYTES: usize> Records<BYTES> {
         }
     }
 
-    /// Copies the text of the record at `place`, which was just found, from its byte `skip` on, as far as it fills `to`.
+    /// Copies the text of the record at `place`, which was just found, from its byte `skip` on, as
+    /// far as it fills `to`.
     pub fn text(&self, place: Place, skip: usize, to: &mut [u8]) {
         let start = place.at + (HEAD + skip) as u64;
         for (byte, at) in to.iter_mut().zip(start..) {

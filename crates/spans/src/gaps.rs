@@ -42,7 +42,8 @@ fn fits(bottom: usize, len: usize, top: usize) -> bool {
     bottom.checked_add(len).is_some_and(|end| end <= top)
 }
 
-/// The top of a gap above one of a list's entries, where `top` is the floor of the range above the list; becomes that of its lowest.
+/// The top of a gap above one of a list's entries, where `top` is the floor of the range above the
+/// list; becomes that of its lowest.
 pub fn highest_in<S: Summary>(
     list: &[S],
     window: &Range<usize>,
@@ -70,8 +71,8 @@ pub fn highest_in<S: Summary>(
     None
 }
 
-/// The bottom of a gap below one of a list's entries, where `bottom` is the end of the range below the list; becomes that of its
-/// highest.
+/// The bottom of a gap below one of a list's entries, where `bottom` is the end of the range below
+/// the list; becomes that of its highest.
 pub fn lowest_in<S: Summary>(
     list: &[S],
     window: &Range<usize>,

@@ -1,8 +1,9 @@
-//! Disjoint ranges in order: a B+ tree that finds a range by an address, and free room by its length, in a time that grows
-//! with the logarithm of how many there are. Few ranges are one node, which costs what a sorted list does.
+//! Disjoint ranges in order: a B+ tree that finds a range by an address, and free room by its
+//! length, in a time that grows with the logarithm of how many there are. Few ranges are one node,
+//! which costs what a sorted list does.
 //!
-//! All lists go down from the highest range: most new ranges lie below the others, where little has to move. Every allocation is
-//! fallible, and a change that fails leaves what was there.
+//! All lists go down from the highest range: most new ranges lie below the others, where little has
+//! to move. Every allocation is fallible, and a change that fails leaves what was there.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -125,7 +126,8 @@ impl<T: Span> Spans<T> {
         Some((way + above.len().checked_sub(1)? * unit, above.last()?))
     }
 
-    /// The range at the end of a way, if there is one: any, where the ranges have changed since. In one list only.
+    /// The range at the end of a way, if there is one: any, where the ranges have changed since. In
+    /// one list only.
     #[inline]
     pub fn by_way(&self, way: usize) -> Option<&T> {
         self.few.get(way)
@@ -178,7 +180,8 @@ impl<T: Span> Spans<T> {
         }
     }
 
-    /// Makes room for `room` more ranges, two at most, in the list that [`Spans::edit`] gives for `address`.
+    /// Makes room for `room` more ranges, two at most, in the list that [`Spans::edit`] gives for
+    /// `address`.
     ///
     /// # Errors
     /// [`NoMemory`].
@@ -190,8 +193,8 @@ impl<T: Span> Spans<T> {
         self.make_room(address, room)
     }
 
-    /// The list of the lowest range that ends above `address`, or of the highest where none does; and how many of it end above it.
-    /// Whoever changes it calls [`Spans::settle`] then.
+    /// The list of the lowest range that ends above `address`, or of the highest where none does;
+    /// and how many of it end above it. Whoever changes it calls [`Spans::settle`] then.
     #[inline]
     pub fn edit(&mut self, address: usize) -> (&mut Leaf<T>, usize) {
         let list = match self.many.is_empty() {

@@ -28,7 +28,8 @@ impl<T> Leaf<T> {
         Leaf { list, near: 0 }
     }
 
-    /// How many ranges there are for which `is_above` holds, which are the first ones: tried first where the last change was.
+    /// How many ranges there are for which `is_above` holds, which are the first ones: tried first
+    /// where the last change was.
     #[inline(always)]
     pub(super) fn count(&self, is_above: impl Fn(&T) -> bool) -> usize {
         let (near, above) = (self.near, |at: usize| self.list.get(at).map(&is_above));
@@ -308,7 +309,8 @@ impl<T> Node<T> {
         })
     }
 
-    /// Moves the entries of the node below into this, if there is memory for it; says whether it did.
+    /// Moves the entries of the node below into this, if there is memory for it; says whether it
+    /// did.
     fn take_over(&mut self, lower: &mut Self) -> bool {
         match (self, lower) {
             (Node::Leaf(leaf), Node::Leaf(lower)) => append(&mut leaf.list, &mut lower.list),
@@ -344,7 +346,8 @@ pub fn room<E>() -> Result<Vec<E>, NoMemory> {
     Ok(list)
 }
 
-/// Makes room for `room` more ranges, two at most, in the list for `address`: splits full nodes on the way.
+/// Makes room for `room` more ranges, two at most, in the list for `address`: splits full nodes on
+/// the way.
 pub fn make_room<T: Span>(
     mut children: &mut Vec<Child<T>>,
     address: usize,

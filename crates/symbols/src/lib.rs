@@ -1,7 +1,8 @@
-//! Names of functions by address, packed: what a kernel needs to name the callers in its own backtraces.
+//! Names of functions by address, packed: what a kernel needs to name the callers in its own
+//! backtraces.
 //!
-//! The table is a sequence of entries by address, ended by a zero byte or by its end. An entry is a name, which shares its
-//! first bytes with the name before it, as neighbours mostly do:
+//! The table is a sequence of entries by address, ended by a zero byte or by its end. An entry is a
+//! name, which shares its first bytes with the name before it, as neighbours mostly do:
 //!
 //! | bytes | |
 //! | --- | --- |
@@ -39,8 +40,8 @@ impl Symbol {
     }
 }
 
-/// The symbol that holds `address`, which is relative to the same start as the table's: the last that begins at or before
-/// it.
+/// The symbol that holds `address`, which is relative to the same start as the table's: the last
+/// that begins at or before it.
 pub fn find(table: &[u8], address: usize) -> Option<Symbol> {
     let mut found = Symbol {
         bytes: [0; NAME_MAX],

@@ -1,8 +1,9 @@
 //! What a change of a translation owes before it may be relied on: `docs/translation.md` as code.
 //!
-//! The kernel names the change that it makes; this crate answers with the debt; the architecture pays it. The decisions
-//! are constant functions of the change, so that a compiled kernel holds the payment alone. [`model`] is a machine that
-//! keeps whatever a real one may keep, to try decisions on.
+//! The kernel names the change that it makes; this crate answers with the debt; the architecture
+//! pays it. The decisions are constant functions of the change, so that a compiled kernel holds the
+//! payment alone. [`model`] is a machine that keeps whatever a real one may keep, to try decisions
+//! on.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -70,7 +71,8 @@ pub enum Forget {
 pub struct Debt {
     /// The entry must be invalid, and forgotten, before it takes its new value: break before make.
     pub break_first: bool,
-    /// The store must be visible to every table walk, this CPU's next instructions' included, before going on.
+    /// The store must be visible to every table walk, this CPU's next instructions' included,
+    /// before going on.
     pub publish: bool,
     /// The copies that must be forgotten before the frame or table of the old value is used again.
     pub forget: Forget,
@@ -85,13 +87,14 @@ impl Debt {
     };
 }
 
-/// What a change at stage 1 owes on arm64 (Arm ARM, DDI 0487: "TLB maintenance" and, in it, "Using break-before-make
-/// when updating translation table entries"; D8.14 and D8.14.1 in issue J.a).
+/// What a change at stage 1 owes on arm64 (Arm ARM, DDI 0487: "TLB maintenance" and, in it, "Using
+/// break-before-make when updating translation table entries"; D8.14 and D8.14.1 in issue J.a).
 pub const fn arm64(change: Change) -> Debt {
     match change {
-        // An entry that faults (translation, address size, Access flag) is never cached. A walk that comes before the
-        // store faults, finds the entry sufficient, and is tried again.
-        // Nor does anything depend on a page's age: a stale young entry hides uses until it falls out of the TLB.
+        // An entry that faults (translation, address size, Access flag) is never cached. A walk
+        // that comes before the store faults, finds the entry sufficient, and is tried again. Nor
+        // does anything depend on a page's age: a stale young entry hides uses until it falls out
+        // of the TLB.
         Change::FillUser | Change::Touch | Change::Age => Debt::NONE,
         // The same, but the walk must not come before the store.
         Change::FillKernel | Change::LinkTable => Debt {
@@ -102,7 +105,8 @@ pub const fn arm64(change: Change) -> Debt {
             forget: Forget::Page,
             ..Debt::NONE
         },
-        // Needs no break, but a stale entry would repeat the permission fault for as long as it is kept.
+        // Needs no break, but a stale entry would repeat the permission fault for as long as it is
+        // kept.
         Change::Widen => Debt {
             forget: Forget::Page,
             ..Debt::NONE

@@ -1,8 +1,10 @@
-//! A machine with the laziest translation caches that the manuals allow: what a CPU once cached it keeps until it is made
-//! to forget, it caches at any moment, and a store reaches the table walks as late as may be.
+//! A machine with the laziest translation caches that the manuals allow: what a CPU once cached it
+//! keeps until it is made to forget, it caches at any moment, and a store reaches the table walks
+//! as late as may be.
 //!
-//! One address space of a few pages below one table. The driver ([`Machine::change`]) makes changes as the kernel does and
-//! pays what the decisions under test say; [`Machine::check`] says what went wrong.
+//! One address space of a few pages below one table. The driver ([`Machine::change`]) makes changes
+//! as the kernel does and pays what the decisions under test say; [`Machine::check`] says what went
+//! wrong.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -162,7 +164,8 @@ impl Machine {
             })
         };
         let pages = self.stored.len();
-        // The table that was there is out of the tree with the first store, or the one that comes is in it.
+        // The table that was there is out of the tree with the first store, or the one that comes
+        // is in it.
         self.table += 1;
         if debt.break_first {
             (0..pages).for_each(|page| self.store(page, None));
@@ -178,7 +181,8 @@ impl Machine {
         (0..pages).for_each(|page| self.settle(page));
     }
 
-    /// Makes a change as the kernel does, with `meanwhile` (what other CPUs do) between any two steps.
+    /// Makes a change as the kernel does, with `meanwhile` (what other CPUs do) between any two
+    /// steps.
     pub fn change(
         &mut self,
         change: Change,
@@ -233,8 +237,9 @@ impl Machine {
         }
     }
 
-    /// A program's access, which the kernel tries again after each fault that finds the entry sufficient; the store that a
-    /// fault found has arrived by the time it returns. `recover` is what the kernel forgets on such a fault, on this CPU.
+    /// A program's access, which the kernel tries again after each fault that finds the entry
+    /// sufficient; the store that a fault found has arrived by the time it returns. `recover` is
+    /// what the kernel forgets on such a fault, on this CPU.
     pub fn access(&mut self, cpu: usize, page: usize, write: bool, recover: Forget) {
         let granted = self.stored[page].is_some_and(|entry| entry.young && (entry.write || !write));
         if !granted {

@@ -1,4 +1,5 @@
-//! The decisions, tried on the model: with them nothing goes wrong, and without any part of them something does.
+//! The decisions, tried on the model: with them nothing goes wrong, and without any part of them
+//! something does.
 
 use proptest::prelude::*;
 use translation::model::{Entry, Hardware, Machine, Violation};

@@ -1,5 +1,6 @@
-//! A balanced tree (AVL) in one array. Each node keeps a sum over its subtree, by which a search passes by what cannot hold what it
-//! seeks. Insertion is the only thing that needs memory, and it can fail.
+//! A balanced tree (AVL) in one array. Each node keeps a sum over its subtree, by which a search
+//! passes by what cannot hold what it seeks. Insertion is the only thing that needs memory, and it
+//! can fail.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -98,7 +99,8 @@ impl<T: Member> Tree<T> {
         self.from(key).filter(|found| found.key() == *key)
     }
 
-    /// The first whose sum is what is sought, where `seeks` is true of a sum if and only if it is of that of a member it has.
+    /// The first whose sum is what is sought, where `seeks` is true of a sum if and only if it is
+    /// of that of a member it has.
     pub fn first(&self, seeks: impl Fn(&T::Sum) -> bool) -> Option<&T> {
         let mut node = self.node(self.root).filter(|node| seeks(&node.sum))?;
         loop {
@@ -205,7 +207,8 @@ impl<T: Member> Tree<T> {
         self.balance(at)
     }
 
-    /// Takes the node with that key out of the subtree at `at`; the subtree's new root, and the node.
+    /// Takes the node with that key out of the subtree at `at`; the subtree's new root, and the
+    /// node.
     fn cut(&mut self, at: u32, key: &T::Key) -> (u32, u32) {
         let Some(node) = self.node(at) else {
             return (NONE, NONE);
@@ -242,7 +245,8 @@ impl<T: Member> Tree<T> {
         (self.balance(at), least)
     }
 
-    /// Balances the subtree at `at`, whose own subtrees' heights differ by at most two; its new root.
+    /// Balances the subtree at `at`, whose own subtrees' heights differ by at most two; its new
+    /// root.
     fn balance(&mut self, at: u32) -> u32 {
         let [left, right] = self.nodes[at as usize].below;
         let (left_height, right_height) = (self.height(left), self.height(right));

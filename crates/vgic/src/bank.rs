@@ -56,8 +56,8 @@ impl Bank {
         self.pending() & self.enabled.load(Relaxed) & !self.active.load(Relaxed)
     }
 
-    /// Those that could be given to the guest now. A CPU that makes one pending and finds it listed is noticed by the CPU that
-    /// takes it out of the list.
+    /// Those that could be given to the guest now. A CPU that makes one pending and finds it listed
+    /// is noticed by the CPU that takes it out of the list.
     #[inline]
     pub fn deliverable(&self) -> u32 {
         self.due() & !self.listed.load(SeqCst)
@@ -82,7 +82,8 @@ impl Bank {
         _ = word.fetch_update(Relaxed, Relaxed, merge);
     }
 
-    /// An input line is set. True if its interrupt became pending so: by a rise, or for an edge by each time it is high.
+    /// An input line is set. True if its interrupt became pending so: by a rise, or for an edge by
+    /// each time it is high.
     pub fn set_line(&self, bit: u32, high: bool) -> bool {
         let bit = 1 << bit;
         if !high {

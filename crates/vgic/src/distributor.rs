@@ -25,7 +25,8 @@ const NUMBER_BITS: u64 = 9 << 19;
 const WITH_LPIS: u64 = 15 << 19 | 1 << 17;
 /// What KVM is called: product `K`, implementer Arm; its revision aside.
 pub(crate) const IDENTITY: u32 = 0x4b << 24 | 0x43b;
-/// IIDR.Revision, and the revisions that there are: from the third on, LPIs can be turned off and invalidated by register.
+/// IIDR.Revision, and the revisions that there are: from the third on, LPIs can be turned off and
+/// invalidated by register.
 pub(crate) const REVISION_FIELD: u32 = 0xf000;
 pub(crate) const REVISIONS: core::ops::RangeInclusive<u32> = 2..=3;
 /// Aff2 to Aff0.

@@ -44,7 +44,8 @@ impl Interface {
         }
     }
 
-    /// One interrupt that [`Shared::report_ends`] names and that the guest has ended since the last call.
+    /// One interrupt that [`Shared::report_ends`] names and that the guest has ended since the last
+    /// call.
     #[inline]
     pub fn ended(&mut self) -> Option<u32> {
         self.ends = self.ends.checked_sub(1)?;
@@ -63,13 +64,15 @@ impl Interface {
         &mut self.list[..self.used.min(MOST)]
     }
 
-    /// Whether more are pending than have room, so that the hardware is to say when there is some again.
+    /// Whether more are pending than have room, so that the hardware is to say when there is some
+    /// again.
     #[inline]
     pub fn waits_for_room(&self) -> bool {
         self.waiting
     }
 
-    /// Whether interrupts are active that have no register, so that the hardware is to say when the guest ends one.
+    /// Whether interrupts are active that have no register, so that the hardware is to say when the
+    /// guest ends one.
     #[inline]
     pub fn has_spilled(&self) -> bool {
         self.spilled
@@ -81,8 +84,8 @@ impl Interface {
         self.used == 0 && !self.spilled
     }
 
-    /// Takes back what the registers say: then the banks know all. Calls `tell` with the place of a virtual CPU that
-    /// meanwhile became the one that a shared interrupt goes to.
+    /// Takes back what the registers say: then the banks know all. Calls `tell` with the place of a
+    /// virtual CPU that meanwhile became the one that a shared interrupt goes to.
     pub fn fold(&mut self, private: &Private, shared: &Shared, mut tell: impl FnMut(u16)) {
         for at in 0..self.used.min(MOST) {
             let entry = self.list[at];
@@ -119,14 +122,15 @@ impl Interface {
         self.used = 0;
     }
 
-    /// Takes note of what others sent, and of whether they ask for a look, which [`Interface::fill`] takes.
+    /// Takes note of what others sent, and of whether they ask for a look, which
+    /// [`Interface::fill`] takes.
     #[inline]
     pub fn accept(&mut self, private: &Private) {
         self.shared_due |= private.accept();
     }
 
-    /// Chooses what the registers hold, once all was taken back. `hardware` are the private interrupts that are bound to
-    /// physical ones.
+    /// Chooses what the registers hold, once all was taken back. `hardware` are the private
+    /// interrupts that are bound to physical ones.
     #[inline]
     pub fn fill(&mut self, private: &Private, shared: &Shared, hardware: u32) {
         self.accept(private);
@@ -177,7 +181,8 @@ impl Interface {
         }
     }
 
-    /// Adds one to those that are chosen so far, in the order of [`key`]; where there is no room the last one goes.
+    /// Adds one to those that are chosen so far, in the order of [`key`]; where there is no room
+    /// the last one goes.
     fn add(&mut self, entry: ListRegister) {
         let chosen = &mut self.list[..self.used.min(MOST)];
         let at = chosen.partition_point(|other| key(*other) <= key(entry));
@@ -227,7 +232,8 @@ impl Interface {
         true
     }
 
-    /// The guest ended `count` interrupts that had no register: those active ones of the highest priority.
+    /// The guest ended `count` interrupts that had no register: those active ones of the highest
+    /// priority.
     pub fn ended_elsewhere(&mut self, count: u32, private: &Private, shared: &Shared) {
         let place = self.place;
         for _ in 0..count {
@@ -249,8 +255,8 @@ impl Interface {
     }
 }
 
-/// Marks a shared interrupt as listed, which is active or was deliverable; false if another virtual CPU has it, or had it
-/// meanwhile until its end.
+/// Marks a shared interrupt as listed, which is active or was deliverable; false if another virtual
+/// CPU has it, or had it meanwhile until its end.
 fn list(bank: &Bank, bit: u32, active: bool) -> bool {
     loop {
         if bank.listed.fetch_or(bit, SeqCst) & bit != 0 {
@@ -275,7 +281,8 @@ fn fold(bank: &Bank, bit: u32, entry: ListRegister) {
     match (edge, entry.is_pending()) {
         (true, true) => _ = bank.latch.fetch_or(bit, Relaxed),
         (false, false) => {
-            // Acknowledged: what software made pending is no more, and a hardware's line is looked at again.
+            // Acknowledged: what software made pending is no more, and a hardware's line is looked
+            // at again.
             bank.latch.fetch_and(!bit, Relaxed);
             if entry.is_of_hardware() {
                 bank.line.fetch_and(!bit, Relaxed);

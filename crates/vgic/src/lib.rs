@@ -1,12 +1,15 @@
 //! A guest's GICv3 (Arm IHI 0069) with one security state, as Linux's KVM shows it.
 //!
-//! - [`Bank`] is the state of 32 interrupts. Most of the controller's registers set or clear bits, and each is one atomic
-//!   operation on a word here: there is no lock.
-//! - [`Private`] is what one virtual CPU has for itself: a bank, and the word into which others put the SGIs for it.
+//! - [`Bank`] is the state of 32 interrupts. Most of the controller's registers set or clear bits,
+//!   and each is one atomic operation on a word here: there is no lock.
+//! - [`Private`] is what one virtual CPU has for itself: a bank, and the word into which others put
+//!   the SGIs for it.
 //! - [`Shared`] is what all have: the shared interrupts and where each goes.
 //! - [`distributor`] and [`redistributor`] are the registers of both.
-//! - [`monitor`] are the same as a monitor saves and restores them, and [`CpuInterface`] the registers of the CPU interface.
-//! - [`Interface`] chooses what the hardware's list registers hold, and takes back what the guest did with it.
+//! - [`monitor`] are the same as a VMM saves and restores them, and [`CpuInterface`] the registers
+//!   of the CPU interface.
+//! - [`Interface`] chooses what the hardware's list registers hold, and takes back what the guest
+//!   did with it.
 #![no_std]
 #![forbid(unsafe_code)]
 

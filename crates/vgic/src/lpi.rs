@@ -1,5 +1,6 @@
-//! LPIs: interrupts that are messages (Arm IHI 0069, 5.1). They are edges of group 1 without an active state, and are kept as
-//! shared interrupts are, in groups of 32 that come into being with their first.
+//! LPIs: interrupts that are messages (Arm IHI 0069, 5.1). They are edges of group 1 without an
+//! active state, and are kept as shared interrupts are, in groups of 32 that come into being with
+//! their first.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -26,7 +27,8 @@ const ENABLED: u8 = 1;
 pub(crate) struct Lpis {
     /// A slice of one, since only that is made fallibly.
     groups: Box<[Once<Box<[Group]>>]>,
-    /// Groups in which one may be pending or active, a bit each: what a virtual CPU that looks goes through.
+    /// Groups in which one may be pending or active, a bit each: what a virtual CPU that looks goes
+    /// through.
     noted: [AtomicU32; GROUPS / 32],
 }
 
@@ -70,7 +72,8 @@ impl Lpis {
         }
     }
 
-    /// Groups in which one may be pending or active, with their first number; those where none is any more are forgotten.
+    /// Groups in which one may be pending or active, with their first number; those where none is
+    /// any more are forgotten.
     pub(crate) fn noted(&self) -> impl Iterator<Item = (u32, &Group)> {
         self.noted
             .iter()
@@ -107,7 +110,8 @@ impl Shared {
         self.lpis().is_some()
     }
 
-    /// An LPI is a message that an ITS may send from now on: to the virtual CPU in this place, if any.
+    /// An LPI is a message that an ITS may send from now on: to the virtual CPU in this place, if
+    /// any.
     pub fn add_lpi(&self, number: u32, target: Option<u16>) -> Result<(), NoMemory> {
         let group = self.lpis().ok_or(NoMemory)?.make(number)?;
         group.bank.latch.fetch_and(!bit(number), SeqCst);
@@ -134,8 +138,8 @@ impl Shared {
             .flatten()
     }
 
-    /// Takes an LPI's priority and enable bit from its byte in the guest's table. Returns the place of one that has to
-    /// look for it now.
+    /// Takes an LPI's priority and enable bit from its byte in the guest's table. Returns the place
+    /// of one that has to look for it now.
     pub fn configure_lpi(&self, number: u32, properties: u8) -> Option<u16> {
         let group = self.group_of(number)?;
         let (word, byte) = (number % 32 / 4, number % 4 * 8);

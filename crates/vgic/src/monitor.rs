@@ -1,7 +1,9 @@
-//! Registers as a monitor saves and restores them, word by word (Linux's `Documentation/virt/kvm/devices/arm-vgic-v3.rst`).
+//! Registers as a VMM saves and restores them, word by word (Linux's
+//! `Documentation/virt/kvm/devices/arm-vgic-v3.rst`).
 //!
-//! They are the guest's, with differences: pending states are those of the latches, which a register that clears does not
-//! concern; lines are told apart from them; and a revision can be chosen.
+//! They are the guest's, with differences: pending states are those of the latches, which a
+//! register that clears does not concern; lines are told apart from them; and a revision can be
+//! chosen.
 
 use core::sync::atomic::Ordering::*;
 
@@ -83,7 +85,8 @@ pub fn redistributor_has(offset: u32) -> bool {
     offset.is_multiple_of(4) && there
 }
 
-/// Accesses the distributor: where there is no register, as Linux does, by doing nothing. `find` is the place of the virtual CPU with an affinity.
+/// Accesses the distributor: where there is no register, as Linux does, by doing nothing. `find` is
+/// the place of the virtual CPU with an affinity.
 pub fn distributor(
     shared: &Shared,
     word: Word,
@@ -139,7 +142,8 @@ pub fn redistributor(private: &Private, shared: &Shared, identity: Identity, wor
     }
 }
 
-/// Reads or sets the lines of the 32 interrupts from `first` on: SGIs and interrupts that are not there have none.
+/// Reads or sets the lines of the 32 interrupts from `first` on: SGIs and interrupts that are not
+/// there have none.
 pub fn lines(shared: &Shared, private: &Private, first: u32, write: Option<u32>) -> Answer {
     if !first.is_multiple_of(32) {
         return Err(Refused::Invalid);

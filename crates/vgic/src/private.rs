@@ -46,8 +46,8 @@ impl Private {
         self.lpis_on.load(Relaxed)
     }
 
-    /// An SGI is sent here, by a register that raises group 1, or group 0 alone. True if its CPU has to be told: it was
-    /// not there yet, and is let through.
+    /// An SGI is sent here, by a register that raises group 1, or group 0 alone. True if its CPU
+    /// has to be told: it was not there yet, and is let through.
     #[inline]
     pub fn send(&self, sgi: u8, group1: bool) -> bool {
         let bit = 1 << (sgi & 15);

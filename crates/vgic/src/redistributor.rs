@@ -1,4 +1,5 @@
-//! A redistributor's registers (Arm IHI 0069, 12.11): one frame for itself, one for private interrupts.
+//! A redistributor's registers (Arm IHI 0069, 12.11): one frame for itself, one for private
+//! interrupts.
 
 use core::sync::atomic::Ordering::*;
 
@@ -46,7 +47,8 @@ pub struct Identity {
     pub last: bool,
 }
 
-/// Whether an access is a write that concerns LPIs, so that the guest's tables have to be read: [`write_of_lpis`] does it.
+/// Whether an access is a write that concerns LPIs, so that the guest's tables have to be read:
+/// [`write_of_lpis`] does it.
 #[inline]
 pub fn is_of_lpis(shared: &Shared, access: &Access) -> bool {
     shared.has_lpis()

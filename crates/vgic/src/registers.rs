@@ -1,4 +1,5 @@
-//! Registers that distributor and redistributors have alike (Arm IHI 0069, 12.9 and 12.11): those of interrupts, by word.
+//! Registers that distributor and redistributors have alike (Arm IHI 0069, 12.9 and 12.11): those
+//! of interrupts, by word.
 
 use core::sync::atomic::Ordering::*;
 
@@ -64,7 +65,8 @@ impl Access {
         }
     }
 
-    /// A register of 64 bits that begins at `start` and holds `old`, after what is written to all or to half of it.
+    /// A register of 64 bits that begins at `start` and holds `old`, after what is written to all
+    /// or to half of it.
     pub(crate) fn merge(&self, start: u32, old: u64) -> u64 {
         let (value, low) = (self.write.unwrap_or(0), u64::from(u32::MAX));
         match (self.len, self.offset - start) {
@@ -74,7 +76,8 @@ impl Access {
         }
     }
 
-    /// Whether it needs to know which interrupts are pending or active, so that list registers must be taken back first.
+    /// Whether it needs to know which interrupts are pending or active, so that list registers must
+    /// be taken back first.
     pub fn needs_state(&self) -> bool {
         (SET_PENDING..PRIORITY).contains(&(self.offset & 0xffff))
     }
@@ -104,8 +107,8 @@ pub(crate) fn is_common(offset: u32) -> bool {
     (GROUP..PRIORITY_END).contains(&offset) || (CONFIGURATION..CONFIGURATION_END).contains(&offset)
 }
 
-/// Accesses one of a bank's registers; `fixed` are interrupts whose configuration stays. Returns the value read, and the
-/// interrupts that a write concerned.
+/// Accesses one of a bank's registers; `fixed` are interrupts whose configuration stays. Returns
+/// the value read, and the interrupts that a write concerned.
 pub(crate) fn access(bank: &Bank, access: &Access, fixed: u32) -> (u64, u32) {
     let offset = access.offset;
     if (PRIORITY..PRIORITY_END).contains(&offset) {

@@ -46,8 +46,9 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// The state of a controller with this many interrupts, private ones included: a multiple of 32, at least 64, at most 1024.
-    /// All of them go to the virtual CPU with affinity 0, in place `first` if there is one.
+    /// The state of a controller with this many interrupts, private ones included: a multiple of
+    /// 32, at least 64, at most 1024. All of them go to the virtual CPU with affinity 0, in place
+    /// `first` if there is one.
     pub fn new(interrupts: u32, first: Option<u16>) -> Result<Self, NoMemory> {
         let count = (interrupts.min(MAX + 4) / 32).saturating_sub(1) as usize;
         let mut groups = Vec::new();
@@ -91,7 +92,8 @@ impl Shared {
         self.enabled.store(enabled, SeqCst);
     }
 
-    /// The bank of 32 interrupts that begins with number `32 × word`; none of the private ones, nor of LPIs.
+    /// The bank of 32 interrupts that begins with number `32 × word`; none of the private ones, nor
+    /// of LPIs.
     pub fn bank(&self, word: u32) -> Option<&Bank> {
         let at = (word as usize).checked_sub(1)?;
         Some(&self.groups.get(at)?.bank)
@@ -148,7 +150,8 @@ impl Shared {
         Some(Affinity::from_mpidr(route))
     }
 
-    /// Sends an interrupt elsewhere: to the virtual CPU with this affinity, which is in this place if there is one.
+    /// Sends an interrupt elsewhere: to the virtual CPU with this affinity, which is in this place
+    /// if there is one.
     pub fn set_route(&self, number: u32, route: Affinity, target: Option<u16>) {
         if let Some(group) = self.group(number / 32) {
             let at = number as usize % 32;
@@ -157,14 +160,16 @@ impl Shared {
         }
     }
 
-    /// Marks `bits` of 32 interrupts as active by the guest's write alone: their holders are their targets.
+    /// Marks `bits` of 32 interrupts as active by the guest's write alone: their holders are their
+    /// targets.
     pub(crate) fn hold(&self, word: u32, bits: u32) {
         if let Some(group) = self.group(word) {
             crate::bank::bits(bits).for_each(|bit| group.set_holder(bit, group.target(bit)));
         }
     }
 
-    /// [`Interface::ended`](crate::Interface::ended) is to tell of the interrupts for which `is_reported` holds, and of no others.
+    /// [`Interface::ended`](crate::Interface::ended) is to tell of the interrupts for which
+    /// `is_reported` holds, and of no others.
     pub fn report_ends(&self, is_reported: impl Fn(u32) -> bool) {
         for (first, group) in self.groups() {
             let bit = |at| u32::from(is_reported(first + at)) << at;
@@ -180,8 +185,8 @@ impl Shared {
         }
     }
 
-    /// The place of the virtual CPU that has to look, now that an interrupt became pending: of the one that has it in a list
-    /// register, else of the one that it goes to.
+    /// The place of the virtual CPU that has to look, now that an interrupt became pending: of the
+    /// one that has it in a list register, else of the one that it goes to.
     #[inline]
     pub fn due(&self, number: u32) -> Option<u16> {
         let (group, at) = (self.group(number / 32)?, number % 32);
@@ -210,7 +215,8 @@ impl Group {
         self.reported.load(Relaxed) >> bit & 1 != 0
     }
 
-    /// Edge-triggered until the guest says otherwise, as in KVM; all go to the virtual CPU in this place.
+    /// Edge-triggered until the guest says otherwise, as in KVM; all go to the virtual CPU in this
+    /// place.
     pub(crate) fn new(target: u16) -> Self {
         Group {
             bank: Bank::new(u32::MAX, 0),

@@ -1,5 +1,5 @@
-//! Where a guest keeps its LPIs in its memory: GICR_PROPBASER and GICR_PENDBASER (Arm IHI 0069, 12.11), as Linux's KVM
-//! lets a guest set them.
+//! Where a guest keeps its LPIs in its memory: GICR_PROPBASER and GICR_PENDBASER (Arm IHI 0069,
+//! 12.11), as Linux's KVM lets a guest set them.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -31,7 +31,8 @@ pub(crate) fn pending(value: u64) -> u64 {
     attributes(value) & !PENDING_ZERO
 }
 
-/// Memory as this controller accesses it: never outer shareable, never uncached, the outer cache as the inner one.
+/// Memory as this controller accesses it: never outer shareable, never uncached, the outer cache as
+/// the inner one.
 fn attributes(value: u64) -> u64 {
     let field = |at: u32, mask: u64| value >> at & mask;
     let share = match field(SHARE, 3) {

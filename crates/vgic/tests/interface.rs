@@ -1,4 +1,5 @@
-//! Checks the content of list registers against a simulated guest: it takes the most urgent pending interrupt, and ends it.
+//! Checks the content of list registers against a simulated guest: it takes the most urgent pending
+//! interrupt, and ends it.
 
 use vgic::{Interface, ListRegister, Private, Shared};
 

@@ -58,7 +58,7 @@ impl Machine for Board {
         &self.shared
     }
 
-    fn tell(&self, place: u16) {
+    fn notify(&self, place: u16) {
         self.told.borrow_mut().insert(place);
     }
 

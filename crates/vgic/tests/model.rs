@@ -1,7 +1,8 @@
-//! Interrupts of all kinds against virtual CPUs whose guests take and end them at random, with less list registers than
-//! interrupts: none is lost, and no edge is told more often than it came. A virtual CPU looks only where it would on hardware:
-//! when it is told, when the hardware says that there is room or that the guest ended something, and now and then by itself. Others
-//! go on while one has left its guest.
+//! Interrupts of all kinds against virtual CPUs whose guests take and end them at random, with less
+//! list registers than interrupts: none is lost, and no edge is told more often than it came. A
+//! virtual CPU looks only where it would on hardware: when it is told, when the hardware says that
+//! there is room or that the guest ended something, and now and then by itself. Others go on while
+//! one has left its guest.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -78,7 +79,8 @@ struct Vcpu {
     edges: Edges,
 }
 
-/// For each edge, how often it came and was not taken since, and whether it came since it was taken.
+/// For each edge, how often it came and was not taken since, and whether it came since it was
+/// taken.
 #[derive(Default)]
 struct Edges {
     came: [u32; EDGES.len()],
@@ -153,7 +155,7 @@ impl Machine {
         }
     }
 
-    fn tell(&mut self, place: u16) {
+    fn notify(&mut self, place: u16) {
         let vcpu = &mut self.vcpus[usize::from(place)];
         vcpu.private.ask_to_look();
         vcpu.told = true;
@@ -172,7 +174,7 @@ impl Machine {
                 let told = bank.set_line(EDGE_PPI, true);
                 bank.set_line(EDGE_PPI, false);
                 if told {
-                    self.tell(to as u16);
+                    self.notify(to as u16);
                 }
             }
             Step::Raise(number, _) => {
@@ -186,19 +188,19 @@ impl Machine {
                     }
                     _ => self.shared.raise_lpi(number),
                 };
-                due.into_iter().for_each(|place| self.tell(place));
+                due.into_iter().for_each(|place| self.notify(place));
             }
             Step::Line(PPI, of, high) => {
                 self.vcpus[of].line = high;
                 if self.vcpus[of].private.bank.set_line(PPI, high) {
-                    self.tell(of as u16);
+                    self.notify(of as u16);
                 }
             }
             Step::Line(_, _, high) => {
                 self.line = high;
                 let rose = self.shared.bank(1).unwrap().set_line(LEVEL % 32, high);
                 if rose && let Some(place) = self.shared.due(LEVEL) {
-                    self.tell(place);
+                    self.notify(place);
                 }
             }
             Step::Look(who) => {
@@ -213,17 +215,17 @@ impl Machine {
             Step::End(who) => self.end(who),
             Step::Move(number, to) if number >= LPIS[0] => {
                 let due = self.shared.move_lpi(number, Some(to as u16));
-                due.into_iter().for_each(|place| self.tell(place));
+                due.into_iter().for_each(|place| self.notify(place));
             }
             Step::Move(number, to) => {
                 let affinity = Affinity::of_vcpu_id(to as u32);
                 self.shared.set_route(number, affinity, Some(to as u16));
-                self.tell(to as u16);
+                self.notify(to as u16);
             }
             Step::Enable(number, on) if number >= LPIS[0] => {
                 self.let_through(number, on);
                 let due = self.shared.configure_lpi(number, u8::from(on));
-                due.into_iter().for_each(|place| self.tell(place));
+                due.into_iter().for_each(|place| self.notify(place));
             }
             Step::Enable(number, on) => {
                 self.let_through(number, on);
@@ -233,7 +235,7 @@ impl Machine {
                     false => enabled.fetch_and(!bit(number), SeqCst),
                 };
                 let target = self.shared.target(number);
-                target.into_iter().for_each(|place| self.tell(place));
+                target.into_iter().for_each(|place| self.notify(place));
             }
         }
     }
@@ -270,7 +272,7 @@ impl Machine {
             interface.ended_elsewhere(*ended, private, shared);
         }
         *ended = 0;
-        others.into_iter().for_each(|place| self.tell(place));
+        others.into_iter().for_each(|place| self.notify(place));
     }
 
     fn enter(&mut self, who: usize) {
@@ -357,7 +359,8 @@ impl Machine {
         self.see_room(who);
     }
 
-    /// Guests take and end all that there is. Nobody is told by that of what was let through all the time.
+    /// Guests take and end all that there is. Nobody is told by that of what was let through all
+    /// the time.
     fn settle(&mut self) {
         for number in self.off.clone() {
             self.step(Step::Enable(number, true));

@@ -1,4 +1,4 @@
-//! Registers as a monitor saves and restores them.
+//! Registers as a VMM saves and restores them.
 
 use affinity::Affinity;
 use vgic::monitor::{self, Refused, Word};

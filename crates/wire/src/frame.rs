@@ -97,7 +97,8 @@ impl Control {
     }
 }
 
-/// Appends frames for `payload` to `out`: one for each [`MAX_PAYLOAD`] bytes, and one empty frame for nothing.
+/// Appends frames for `payload` to `out`: one for each [`MAX_PAYLOAD`] bytes, and one empty frame
+/// for nothing.
 pub fn encode(channel: Channel, mut payload: &[u8], out: &mut Vec<u8>) {
     loop {
         let (now, later) = payload.split_at(payload.len().min(MAX_PAYLOAD));
@@ -118,7 +119,8 @@ pub enum Item {
     Noise(Vec<u8>),
     /// A frame.
     Frame(Channel, Vec<u8>),
-    /// A frame of a channel that does not exist: the stream is broken and nothing after it can be trusted.
+    /// A frame of a channel that does not exist: the stream is broken and nothing after it can be
+    /// trusted.
     Broken(u8),
 }
 

@@ -1,4 +1,5 @@
-//! Jobs: what PID 1 is to run, as text of NUL-terminated lines `key value`, each job closed by a line `end`.
+//! Jobs: what PID 1 is to run, as text of NUL-terminated lines `key value`, each job closed by a
+//! line `end`.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -11,7 +12,8 @@ pub enum Input {
     Empty,
     /// The channel, by a pipe.
     Channel,
-    /// The channel, by a pseudo-terminal of this many rows and columns, which standard output uses as well.
+    /// The channel, by a pseudo-terminal of this many rows and columns, which standard output uses
+    /// as well.
     Terminal {
         /// Lines of the terminal.
         rows: u16,

@@ -1,17 +1,20 @@
 //! The protocol between the host command and `programs/init`, PID 1 of every guest.
 //!
-//! Two things cross. Before the boot the host writes *jobs* (what to run and how) into the initramfs ([`job`]). Then
-//! *frames* go both ways over one byte stream, a virtio console or a serial line ([`frame`]).
+//! Two things cross. Before the boot the host writes *jobs* (what to run and how) into the
+//! initramfs ([`job`]). Then *frames* go both ways over one byte stream, a virtio console or a
+//! serial line ([`frame`]).
 //!
-//! A stream starts with [`SYNC`], sent by the guest once its end of the line is in raw mode. Bytes before it are
-//! the firmware's or the kernel's and belongs to the log. The host sends nothing until it has seen `SYNC`.
+//! A stream starts with [`SYNC`], sent by the guest once its end of the line is in raw mode. Bytes
+//! before it are the firmware's or the kernel's and belongs to the log. The host sends nothing
+//! until it has seen `SYNC`.
 //!
-//! Input is given out by credit: the host has at most [`INPUT_WINDOW`] bytes of standard input under way, and the guest
-//! hands credit back as the program takes them. So a slow program neither loses input on a serial line nor keeps control
-//! frames waiting.
+//! Input is given out by credit: the host has at most [`INPUT_WINDOW`] bytes of standard input
+//! under way, and the guest hands credit back as the program takes them. So a slow program neither
+//! loses input on a serial line nor keeps control frames waiting.
 //!
-//! So is output: at most [`OUTPUT_WINDOW`] of it is under way that the host has not taken, because QEMU drops a virtio
-//! console's bytes where the host's end is full. A program whose reader is slow waits, as at a pipe.
+//! So is output: at most [`OUTPUT_WINDOW`] of it is under way that the host has not taken, because
+//! QEMU drops a virtio console's bytes where the host's end is full. A program whose reader is slow
+//! waits, as at a pipe.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -23,13 +26,15 @@ pub mod job;
 pub use frame::{Channel, Control, Decoder, SYNC, encode};
 pub use job::{Input, Job};
 
-/// Bytes of standard input that may be under way to a guest without credit; below the 4096 of a Linux tty's buffer.
+/// Bytes of standard input that may be under way to a guest without credit; below the 4096 of a
+/// Linux tty's buffer.
 pub const INPUT_WINDOW: usize = 2048;
 
 /// How much output may be under way to the host without credit, counted by [`output_cost`].
 pub const OUTPUT_WINDOW: usize = 64 * 1024;
 
-/// The part of [`OUTPUT_WINDOW`] that a frame of output takes: its bytes, and what a socket keeps for each piece.
+/// The part of [`OUTPUT_WINDOW`] that a frame of output takes: its bytes, and what a socket keeps
+/// for each piece.
 pub fn output_cost(payload: &[u8]) -> usize {
     payload.len() + 512
 }

@@ -12,7 +12,8 @@ pub struct Errno(pub u16);
 pub type Result<T> = core::result::Result<T, Errno>;
 
 impl Errno {
-    /// Internal: call again after a signal whose handler has SA_RESTART, or that has none; else EINTR.
+    /// Internal: call again after a signal whose handler has SA_RESTART, or that has none; else
+    /// EINTR.
     pub const ERESTARTSYS: Errno = Errno(512);
     /// Internal: call again in any case.
     pub const ERESTARTNOINTR: Errno = Errno(513);

@@ -187,7 +187,8 @@ pub fn console_node<'a>(tree: Fdt<'a>, compatible: &'a [&'a str]) -> Option<FdtN
     node.or_else(|| find(tree, compatible).next())
 }
 
-/// Nodes at most three levels below the root, each once, that are `compatible` with any of the names and not disabled.
+/// Nodes at most three levels below the root, each once, that are `compatible` with any of the
+/// names and not disabled.
 pub fn find<'a>(
     tree: Fdt<'a>,
     compatible: &'a [&'a str],

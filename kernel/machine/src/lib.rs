@@ -1,4 +1,5 @@
-//! The machine as the kernel above sees it: CPUs, memory, locks and the console. All of the kernel's `unsafe` is in here.
+//! The machine as the kernel above sees it: CPUs, memory, locks and the console. All of the
+//! kernel's `unsafe` is in here.
 #![no_std]
 
 extern crate alloc;
@@ -6,9 +7,9 @@ extern crate alloc;
 pub mod arch;
 pub mod errno;
 pub mod fdt;
+pub mod kallsyms;
 pub mod log;
 pub mod mm;
-pub mod names;
 pub mod panic;
 pub mod params;
 pub mod random;

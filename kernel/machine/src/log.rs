@@ -1,4 +1,5 @@
-//! The kernel's log: lines on the console, the newest of which are kept for /dev/kmsg and syslog(2).
+//! The kernel's log: lines on the console, the newest of which are kept for /dev/kmsg and
+//! syslog(2).
 
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -20,12 +21,14 @@ macro_rules! log {
 
 /// Bytes of what is kept.
 pub const SIZE: usize = 64 * 1024;
-/// Levels of syslog(3): of the kernel's own lines; what is more urgent than the console's level is shown there.
+/// Levels of syslog(3): of the kernel's own lines; what is more urgent than the console's level is
+/// shown there.
 const INFO: u32 = 6;
 /// The most bytes of a line that are kept.
 pub const LONGEST: usize = 1024;
 
-/// `/proc/sys/kernel/printk`: the console's level, that of lines which say none, the least and the usual one of the console.
+/// `/proc/sys/kernel/printk`: the console's level, that of lines which say none, the least and the
+/// usual one of the console.
 pub static LEVELS: [AtomicUsize; 4] = [
     AtomicUsize::new(7),
     AtomicUsize::new(4),
@@ -51,7 +54,8 @@ pub fn look(place: Place, text: &mut [u8; LONGEST]) -> Found {
     found
 }
 
-/// Keeps a line, and tells who waits for it. Who panics may hold the lock: then it is only shown.
+/// Keeps a line, and wakes its readers. A panicking CPU may hold the lock: then the line is only
+/// shown.
 fn keep(priority: u32, ns: u64, text: &[u8]) {
     let Some(mut kept) = (0..PATIENCE).find_map(|_| KEPT.try_lock()) else {
         return;
@@ -65,7 +69,8 @@ fn keep(priority: u32, ns: u64, text: &[u8]) {
 /// How often the lock is tried.
 const PATIENCE: usize = 1 << 20;
 
-/// A line as far as it is known: handed to the console whole, so that the lines of several CPUs do not mix.
+/// A line as far as it is known: handed to the console whole, so that the lines of several CPUs do
+/// not mix.
 struct Line {
     bytes: [u8; 256],
     len: usize,

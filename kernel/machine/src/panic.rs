@@ -5,10 +5,11 @@ use core::panic::PanicInfo;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::arch::{self, cpu, text};
-use crate::names::Code;
+use crate::kallsyms::Code;
 use crate::upcall;
 
-// Linked beside the entries: tools/cli/src/bench/slowed.rs lets them branch here, and a branch of RISC-V reaches 1 MiB.
+// Linked beside the entries: tools/cli/src/bench/slowed.rs lets them branch here, and a branch of
+// RISC-V reaches 1 MiB.
 #[panic_handler]
 #[unsafe(link_section = ".text.panic")]
 fn panic(info: &PanicInfo) -> ! {

@@ -1,4 +1,5 @@
-//! The kernel's parameters, from the boot loader's command line: `name` or `name=value`, separated by blanks.
+//! The kernel's parameters, from the boot loader's command line: `name` or `name=value`, separated
+//! by blanks.
 
 use spin::Once;
 
@@ -24,7 +25,8 @@ pub fn get(name: &str) -> Option<&'static str> {
     values.next_back()
 }
 
-/// The choice that a parameter names, the first by default. An unknown value ends the kernel with a list of the known ones.
+/// The choice that a parameter names, the first by default. An unknown value ends the kernel with a
+/// list of the known ones.
 pub fn choice<T: Copy>(name: &str, known: &[(&str, T)]) -> T {
     let Some(value) = get(name) else {
         return known[0].1;

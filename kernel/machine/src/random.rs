@@ -1,4 +1,5 @@
-//! Random numbers: ChaCha20 (RFC 8439) keyed by what the boot loader gave and the counter, rekeyed with each use.
+//! Random numbers: ChaCha20 (RFC 8439) keyed by what the boot loader gave and the counter, rekeyed
+//! with each use.
 
 use zerocopy::IntoBytes;
 
@@ -8,7 +9,8 @@ use crate::sync::Mutex;
 /// Bits of entropy that programs are told of, as on Linux.
 pub const POOL: usize = 256;
 
-/// Key and count of blocks, and the next numbers: a block is enough for four (Linux's `batched_entropy`).
+/// Key and count of blocks, and the next numbers: a block is enough for four (Linux's
+/// `batched_entropy`).
 struct Generator {
     key: [u32; 8],
     count: u64,
@@ -72,7 +74,8 @@ impl Generator {
     fn fill(&mut self, target: &mut [u8]) {
         let now = time::now_ticks();
         self.stir(&[now as u32, (now >> 32) as u32]);
-        // Half of the first block will be the key, the other half is for the caller: few bytes cost one block.
+        // Half of the first block will be the key, the other half is for the caller: few bytes cost
+        // one block.
         let first = self.block();
         let (key, half) = first.split_at(8);
         let (start, rest) = target.split_at_mut(target.len().min(32));

@@ -1,4 +1,5 @@
-//! Unit tests that run inside the machine: feature `selftest`, boot parameter `selftest`. Each prints one line.
+//! Unit tests that run inside the machine: feature `selftest`, boot parameter `selftest`. Each
+//! prints one line.
 
 /// A test: its path, and what it does.
 #[cfg(feature = "selftest")]
@@ -40,7 +41,8 @@ macro_rules! selftest_entry {
 #[cfg(feature = "selftest")]
 static RUNNING: crate::sync::Mutex<Option<&'static str>> = crate::sync::Mutex::new(None);
 
-/// Bad ends, by the values of the parameter `selftest` that ask for them: a thread of the kernel comes to it.
+/// Bad ends, by the values of the parameter `selftest` that ask for them: a thread of the kernel
+/// comes to it.
 #[cfg(feature = "selftest")]
 const ENDS: [(&str, fn()); 3] = [
     ("panic", asked_panic),
@@ -86,8 +88,8 @@ pub fn on_idle_stack() {
     }
 }
 
-/// Runs all tests and ends the machine. The first that fails ends it by its panic. `doom` calls a function, which does not return, in
-/// a thread of its own.
+/// Runs all tests and ends the machine. The first that fails ends it by its panic. `doom` calls a
+/// function, which does not return, in a thread of its own.
 #[cfg(feature = "selftest")]
 pub fn run(doom: fn(fn(usize) -> !, usize) -> !) -> ! {
     on_idle_stack();

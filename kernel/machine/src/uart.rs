@@ -132,7 +132,7 @@ pub fn start(registers: Registers, node: Option<&FdtNode>) {
 
 /// Writes bytes as they are.
 pub fn write(bytes: &[u8]) {
-    // Who panics may hold the lock.
+    // A panicking CPU may hold the lock.
     let locked = (0..LOCK_PATIENCE).find_map(|_| CONSOLE.try_lock());
     let Some(mut console) = locked else {
         return power::last_words(bytes);

@@ -1,5 +1,6 @@
-//! What the machine asks of the kernel above it. The functions are symbols that [`kernel!`](crate::kernel) defines for the one type that
-//! implements [`Kernel`]: they are resolved when the kernel is linked, and no call is dynamic.
+//! What the machine asks of the kernel above it. The functions are symbols that
+//! [`kernel!`](crate::kernel) defines for the one type that implements [`Kernel`]: they are
+//! resolved when the kernel is linked, and no call is dynamic.
 
 use crate::arch::cpu::Cpu;
 use crate::arch::irq::Interrupted;
@@ -29,11 +30,13 @@ unsafe extern "Rust" {
     /// Puts what the kernel above keeps for a CPU into its room.
     ///
     /// # Safety
-    /// `room` has the size and alignment that [`assert_fits`](crate::arch::cpu::assert_fits) asserts, and nobody else uses it yet.
+    /// `room` has the size and alignment that [`assert_fits`](crate::arch::cpu::assert_fits)
+    /// asserts, and nobody else uses it yet.
     pub unsafe fn init_cpu(room: *mut ());
 }
 
-/// Declares the functions: in the trait, as symbols, and in the macro that defines these. `$d` is a dollar sign.
+/// Declares the functions: in the trait, as symbols, and in the macro that defines these. `$d` is a
+/// dollar sign.
 macro_rules! functions {
     ($d:tt $($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
         /// The functions of the kernel above.
@@ -45,8 +48,8 @@ macro_rules! functions {
             $($(#[$doc])* pub safe fn $name($($argument: $type),*) -> $result;)*
         }
 
-        /// Makes a type the kernel above, whose trait [`Kernel`](crate::upcall::Kernel) it implements. Once in a program: its symbols
-        /// exist once.
+        /// Makes a type the kernel above, whose trait [`Kernel`](crate::upcall::Kernel) it
+        /// implements. Once in a program: its symbols exist once.
         #[macro_export]
         macro_rules! kernel {
             ($d kernel:ty) => {
@@ -97,13 +100,15 @@ functions! { $
     fn start_cpu() -> ();
     /// Looks for threads to run, for ever.
     fn idle() -> !;
-    /// A thread begins where [`arch::task::switch`](crate::arch::task::switch) would have returned `previous`.
+    /// A thread begins where [`arch::task::switch`](crate::arch::task::switch) would have returned
+    /// `previous`.
     fn switched(previous: Previous) -> ();
     /// The current thread's work word is not 0 on its way to its program.
     fn exit_work(frame: &mut Frame) -> ();
     /// The current program's `access` to `address` faults. The signal that it earns, if it does.
     fn page_fault(address: usize, access: Access) -> core::result::Result<(), Signal>;
-    /// The current thread gets a signal that it cannot ignore, with `code` (`si_code`) and `address` (`si_addr`).
+    /// The current thread gets a signal that it cannot ignore, with `code` (`si_code`) and
+    /// `address` (`si_addr`).
     fn force_signal(number: u32, code: u32, address: usize) -> ();
     /// Another CPU wants this one to look for work.
     fn ipi() -> ();

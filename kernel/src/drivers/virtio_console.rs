@@ -70,7 +70,8 @@ pub fn init() {
     }
 }
 
-/// Takes the device whose registers are at `base` if it is a console and the first one; whether it did.
+/// Takes the device whose registers are at `base` if it is a console and the first one; whether it
+/// did.
 fn probe(base: usize, len: usize) -> bool {
     let Some(transport) = dma::virtio_device(base, len) else {
         return false;

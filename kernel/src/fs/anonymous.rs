@@ -1,6 +1,6 @@
 //! The inode of open files that stand for no file: eventfd, epoll and their like.
 
-use super::entry::Entry;
+use super::dentry::Entry;
 use super::file::{File, FileOps, OpenFlags};
 use super::inode::{Attr, Inode, Kind, SetAttr};
 use crate::errno::{Errno, Result};

@@ -1,6 +1,6 @@
 //! Device nodes: which driver a device number belongs to, and the memory devices.
 
-use super::entry::Entry;
+use super::dentry::Entry;
 use super::file::{self, File, FileOps, OpenFlags, Whence};
 use super::inode::Kind;
 use super::io::{Sink, Source};

@@ -45,7 +45,8 @@ const KINDS: [(u32, u32); 5] = [
     (IN_ATTRIB, DN_ATTRIB),
 ];
 
-/// Makes the directory that `file` is send signals, telling descriptor `fd`, for more kinds of events; for none at all with 0.
+/// Makes the directory that `file` is send signals, telling descriptor `fd`, for more kinds of
+/// events; for none at all with 0.
 ///
 /// # Errors
 /// ENOTDIR, ENOMEM.
@@ -84,23 +85,23 @@ fn take(watches: &mut BTreeMap<Place, Watch>, place: &Place) -> Option<Watch> {
 }
 
 /// Events of inotify's kinds happened in (or to) a directory.
-pub fn tell(directory: Key, events: u32) {
+pub fn notify(directory: Key, events: u32) {
     if is_active() {
         let kinds = KINDS.iter().filter(|(from, _)| events & from != 0);
         let kinds = kinds.fold(0, |bits, (_, kind)| bits | kind);
         // Of most nobody is told, such as that the directory was opened or closed.
         if kinds != 0 {
-            tell_kinds(directory, kinds);
+            notify_kinds(directory, kinds);
         }
     }
 }
 
 /// A name in a directory became another one there.
-pub fn tell_rename(directory: Key) {
-    tell_kinds(directory, DN_RENAME);
+pub fn notify_rename(directory: Key) {
+    notify_kinds(directory, DN_RENAME);
 }
 
-fn tell_kinds(directory: Key, kinds: u32) {
+fn notify_kinds(directory: Key, kinds: u32) {
     let mut from = Some(0);
     while let Some(first) = from {
         let (file, _gone) = {
@@ -121,7 +122,7 @@ fn tell_kinds(directory: Key, kinds: u32) {
         };
         file.upgrade()
             .iter()
-            .for_each(|file| sigio::tell_message(file));
+            .for_each(|file| sigio::notify_message(file));
         cond_resched();
     }
 }

@@ -1,9 +1,9 @@
 //! eventfd: a counter that can be waited for.
 
 use super::file::{File, FileOps, OpenFlags};
-use super::generated::Text;
 use super::io::{Sink, Source};
 use super::poll::{Events, PollTable, WaitSource, Watch, Watcher};
+use super::seq_file::Text;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::put;

@@ -1,7 +1,7 @@
 //! File descriptors.
 
 use super::file::File;
-use super::lock;
+use super::file_lock;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
@@ -114,14 +114,15 @@ impl FdTable {
         }
     }
 
-    /// Bytes of kernel memory that the files hold, roughly. They are asked one by one: they may take locks of their own.
+    /// Bytes of kernel memory that the files hold, roughly. They are asked one by one: they may
+    /// take locks of their own.
     pub fn held(&self) -> usize {
         let (count, room) = {
             let table = self.0.lock();
             (table.used(), table.slots.capacity())
         };
         let owner = core::ptr::from_ref(self) as usize;
-        let of = |file: Arc<File>| FILE + file.ops().held() + lock::memory(&file, owner);
+        let of = |file: Arc<File>| FILE + file.ops().held() + file_lock::memory(&file, owner);
         let held = (0..count).map(|fd| {
             cond_resched();
             self.get(fd as i32).map_or(0, of)
@@ -268,10 +269,11 @@ impl FdTable {
         }
     }
 
-    /// A descriptor of `file` was closed: the process's record locks go, whatever other descriptors it has.
+    /// A descriptor of `file` was closed: the process's record locks go, whatever other descriptors
+    /// it has.
     fn closed(&self, file: &File) {
         file.ops().flush();
-        lock::release_process(file, core::ptr::from_ref(self) as usize);
+        file_lock::release_process(file, core::ptr::from_ref(self) as usize);
     }
 
     /// The lowest descriptor in use from `from` on.
@@ -281,7 +283,8 @@ impl FdTable {
         Some(from + offset)
     }
 
-    /// How many descriptors the table has room for, as Linux's grows: programs see it in what select leaves alone.
+    /// How many descriptors the table has room for, as Linux's grows: programs see it in what
+    /// select leaves alone.
     pub fn size(&self) -> usize {
         const FIRST: usize = 64;
         const STEP: usize = 128;
@@ -292,8 +295,8 @@ impl FdTable {
     }
 }
 
-/// A thread's share of a table, which other threads may have too. A reader that only looks at the table has no share: it neither
-/// keeps files open nor makes the table shared.
+/// A thread's share of a table, which other threads may have too. A reader that only looks at the
+/// table has no share: it neither keeps files open nor makes the table shared.
 pub struct FdShare(Arc<FdTable>);
 
 impl FdShare {

@@ -1,24 +1,24 @@
 //! Open files: Linux's open file descriptions.
 
+use super::dentry::Entry;
 use super::dnotify;
-use super::entry::Entry;
 use super::epoll::Holders;
-use super::generated::Text;
+use super::file_lock;
 use super::inode::{Kind, Time};
 use super::inotify;
 use super::io::{Sink, Source};
 use super::lease;
-use super::lock;
 use super::mount::Mount;
 use super::path::{Path, TOO_LONG};
 use super::poll::{Events, PollTable};
+use super::seq_file::Text;
 use super::sequence::Sequence;
 use super::sigio::Sigio;
 use super::writers::Claim;
 use crate::errno::{Errno, Result};
 use crate::mm::frame::{self, FrameRef};
 use crate::mm::heap::try_arc;
-use crate::mm::{Mappers, PAGE_SIZE, PageSource};
+use crate::mm::{PAGE_SIZE, PageSource, ReverseMap};
 use crate::sync::{Counter, Mutex, SleepMutex};
 use crate::task::credentials::Credentials;
 use crate::task::{self, require};
@@ -148,7 +148,8 @@ pub trait FileOps: Send + Sync + Any {
         false
     }
 
-    /// Bytes of kernel memory that are freed when it is closed for good, roughly. Takes no lock that sleeps.
+    /// Bytes of kernel memory that are freed when it is closed for good, roughly. Takes no lock
+    /// that sleeps.
     fn held(&self) -> usize {
         0
     }
@@ -181,8 +182,8 @@ pub trait FileOps: Send + Sync + Any {
         Events::IN | Events::OUT
     }
 
-    /// Whether a signal may tell that it became ready (O_ASYNC). Not of what signals make ready: that would be told of what it
-    /// told.
+    /// Whether a signal may tell that it became ready (O_ASYNC). Not of what signals make ready:
+    /// that would be told of what it told.
     fn has_async(&self) -> bool {
         false
     }
@@ -264,7 +265,7 @@ pub struct File {
     opener: Arc<Credentials>,
     stream: bool,
     position: SleepMutex<u64>,
-    /// Who gets signals about it, if anybody asked.
+    /// The receiver of signals about it, if anybody asked.
     sigio: Mutex<Option<Arc<Sigio>>>,
     /// The epoll sets that it is a member of.
     holders: Holders,
@@ -380,7 +381,7 @@ impl File {
         &self.holders
     }
 
-    /// Who gets signals about it, made by `new` where nobody asked yet.
+    /// The receiver of signals about it, made by `new` where nobody asked yet.
     pub fn sigio(&self, new: impl FnOnce() -> Result<Arc<Sigio>>) -> Result<Arc<Sigio>> {
         let known = self.sigio.lock().clone();
         match known {
@@ -487,7 +488,8 @@ impl File {
         self.ops.write(self, from, position)
     }
 
-    /// Writes at a place, or at the file's position and moves it, in spite of O_APPEND (RWF_NOAPPEND).
+    /// Writes at a place, or at the file's position and moves it, in spite of O_APPEND
+    /// (RWF_NOAPPEND).
     pub fn write_over(&self, from: &mut Source, at: Option<u64>) -> Result<usize> {
         self.check_writable()?;
         match at {
@@ -574,7 +576,8 @@ impl File {
         self.ops.poll(self, table)
     }
 
-    /// What mmap and exec map: the file itself, or fresh memory (`None`). ENODEV where it cannot be mapped.
+    /// What mmap and exec map: the file itself, or fresh memory (`None`). ENODEV where it cannot be
+    /// mapped.
     pub fn mapping(self: &Arc<Self>) -> Result<Option<Arc<dyn PageSource>>> {
         match self.ops.memory() {
             Memory::None => Err(Errno::ENODEV),
@@ -610,7 +613,7 @@ impl File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        lock::release_file(self);
+        file_lock::release_file(self);
         lease::give_back(self);
         dnotify::forget(self);
         if let (Some(claim), Some(writers)) = (self.flags().claim(), self.path.inode().writers()) {
@@ -636,8 +639,8 @@ impl Drop for File {
 /// Open files.
 static OPEN: Counter = Counter::new();
 
-/// The most open files without CAP_SYS_ADMIN (`/proc/sys/fs/file-max`); 0 as long as nobody has said, and it is what takes some
-/// tenth of memory.
+/// The most open files without CAP_SYS_ADMIN (`/proc/sys/fs/file-max`); 0 as long as nobody has
+/// said, and it is what takes some tenth of memory.
 static MOST_OPEN: AtomicUsize = AtomicUsize::new(0);
 /// The fewest that this is (NR_FILE).
 const LEAST_OPEN: usize = 8192;
@@ -707,8 +710,8 @@ impl PageSource for File {
         self.page_source().map_or(0, PageSource::len_pages)
     }
 
-    fn mappers(&self) -> Option<&Mappers> {
-        self.page_source()?.mappers()
+    fn reverse_map(&self) -> Option<&ReverseMap> {
+        self.page_source()?.reverse_map()
     }
 
     fn clear(&self, range: Range<usize>) -> Result<()> {

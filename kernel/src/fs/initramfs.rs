@@ -1,7 +1,7 @@
 //! The initial archive (cpio, "newc"), unpacked into the root file system.
 
+use super::dentry::Entry;
 use super::device;
-use super::entry::Entry;
 use super::inode::{Inode, SetAttr, Time};
 use super::tmpfs::Node;
 use crate::errno::{Errno, Result};
@@ -25,7 +25,8 @@ pub fn prepare(root: &Arc<Entry>) -> Result<()> {
     Ok(())
 }
 
-/// Unpacks one archive or several on end. What is damaged is told in the log, and what comes before it stays.
+/// Unpacks one archive or several on end. What is damaged is told in the log, and what comes before
+/// it stays.
 pub fn unpack(root: &Arc<Entry>, archive: &[u8]) {
     let mut links = BTreeMap::new();
     for member in newc::members(archive) {

@@ -1,6 +1,6 @@
 //! What a file system is made of: inodes, and their attributes.
 
-use super::entry::Entry;
+use super::dentry::Entry;
 use super::file::{FileOps, OpenFlags};
 use super::path::Path;
 use super::writers::Writers;
@@ -160,7 +160,8 @@ pub struct FsStat {
     pub free: u64,
 }
 
-/// The mode and the device of a whiteout, by which one file system of an overlay says that another's file is gone.
+/// The mode and the device of a whiteout, by which one file system of an overlay says that
+/// another's file is gone.
 pub const WHITEOUT: New<'static> = New::Node(S_IFCHR, 0);
 
 /// Flags of renameat2(2).
@@ -191,14 +192,15 @@ pub enum XattrChange<'a> {
 
 /// A new inode to be made in a directory.
 pub enum New<'a> {
-    /// A file, directory, pipe, device or socket of this mode (with its `S_IFMT` bits) and device number.
+    /// A file, directory, pipe, device or socket of this mode (with its `S_IFMT` bits) and device
+    /// number.
     Node(u32, u64),
     /// A symbolic link.
     Symlink(&'a [u8]),
 }
 
-/// An inode. Names are plain bytes without `/`, and neither empty, `.` nor `..`; `here` is always the entry of
-/// the inode on which a method is called.
+/// An inode. Names are plain bytes without `/`, and neither empty, `.` nor `..`; `here` is always
+/// the entry of the inode on which a method is called.
 pub trait Inode: Send + Sync + Any {
     /// What it is.
     fn kind(&self) -> Kind;
@@ -234,7 +236,8 @@ pub trait Inode: Send + Sync + Any {
         self.link()
     }
 
-    /// Whether a name in this directory has one entry, which every look-up finds: something can be mounted on that.
+    /// Whether a name in this directory has one entry, which every look-up finds: something can be
+    /// mounted on that.
     fn keeps_entries(&self) -> bool {
         false
     }
@@ -264,13 +267,14 @@ pub trait Inode: Send + Sync + Any {
         Err(Errno::EPERM)
     }
 
-    /// Removes a name: of an empty directory, or of anything else; ESTALE where `victim` has that name no more.
+    /// Removes a name: of an empty directory, or of anything else; ESTALE where `victim` has that
+    /// name no more.
     fn remove(&self, _here: &Arc<Entry>, _victim: &Arc<Entry>) -> Result<()> {
         Err(Errno::EPERM)
     }
 
-    /// Moves the entry in `(here, entry)` to `(directory, name)` in the same file system, where `occupant` is now; ESTALE
-    /// where one of them has its name no more.
+    /// Moves the entry in `(here, entry)` to `(directory, name)` in the same file system, where
+    /// `occupant` is now; ESTALE where one of them has its name no more.
     fn rename(
         &self,
         _from: (&Arc<Entry>, &Arc<Entry>),

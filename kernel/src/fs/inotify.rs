@@ -1,12 +1,12 @@
 //! inotify: what happens to files and in directories, told to who watches them.
 
+use super::dentry::Entry;
 use super::dnotify;
-use super::entry::Entry;
 use super::file::{File, FileOps, OpenFlags};
-use super::generated::Text;
 use super::inode::Kind;
 use super::io::Sink;
 use super::poll::{Events, PollTable, WaitSource};
+use super::seq_file::Text;
 use crate::errno::{Errno, Result};
 use crate::hash::{self, HashMap};
 use crate::mm::heap::{check_room, try_arc, try_bytes};
@@ -53,7 +53,8 @@ impl Event {
         self.name.as_deref().unwrap_or_default()
     }
 
-    /// Bytes as a `struct inotify_event`: the name ends with a zero and is padded to a multiple of 16.
+    /// Bytes as a `struct inotify_event`: the name ends with a zero and is padded to a multiple of
+    /// 16.
     fn len(&self) -> usize {
         let name = match self.name().len() {
             0 => 0,
@@ -239,15 +240,15 @@ pub fn about(entry: &Arc<Entry>, mask: u32) {
     if let Some(parent) = entry.parent() {
         let gone = entry.inode().attr().links == 0;
         let mask = mask | if gone { IN_EXCL_UNLINK } else { 0 };
-        tell(key(&parent), mask, 0, Some(&entry.name()));
+        notify(key(&parent), mask, 0, Some(&entry.name()));
     }
-    tell(key(entry), mask, 0, None);
+    notify(key(entry), mask, 0, None);
 }
 
 /// The inode of `entry` has one more name, or one less.
 pub fn linked(entry: &Entry) {
     if is_active() && entry.kind() != Kind::Directory {
-        tell(key(entry), IN_ATTRIB, 0, None);
+        notify(key(entry), IN_ATTRIB, 0, None);
     }
 }
 
@@ -268,16 +269,16 @@ pub fn moved(entry: &Entry, (from, old): (&Entry, &[u8]), (to, new): (&Entry, &[
         in_directory(from, old, is_directory, IN_MOVED_FROM, cookie);
         in_directory(to, new, is_directory, IN_MOVED_TO, cookie);
         if key(from) == key(to) {
-            dnotify::tell_rename(key(from));
+            dnotify::notify_rename(key(from));
         }
-        tell(key(entry), IN_MOVE_SELF, 0, None);
+        notify(key(entry), IN_MOVE_SELF, 0, None);
     }
 }
 
 /// The name `name` in `directory`, of a directory or not, came or went.
 pub fn in_directory(directory: &Entry, name: &[u8], is_directory: bool, mask: u32, cookie: u32) {
     if is_active() {
-        tell(
+        notify(
             key(directory),
             mask | if is_directory { IN_ISDIR } else { 0 },
             cookie,
@@ -288,7 +289,7 @@ pub fn in_directory(directory: &Entry, name: &[u8], is_directory: bool, mask: u3
 
 fn deleted(entry: &Entry) {
     let key = key(entry);
-    tell(key, IN_DELETE_SELF, 0, None);
+    notify(key, IN_DELETE_SELF, 0, None);
     let first = || next(&WATCHES.lock(), (key, 0)).map(|(place, _)| place);
     while let Some(place) = first() {
         let gone = take(place, |_| true);
@@ -312,9 +313,10 @@ fn take(place: Place, is_it: impl FnOnce(&Watch) -> bool) -> Option<Watch> {
     gone
 }
 
-/// Tells who watches `key` of the events of `mask`; with IN_EXCL_UNLINK they are of what has no name any more.
-fn tell(key: Key, mask: u32, cookie: u32, name: Option<&[u8]>) {
-    dnotify::tell(key, mask);
+/// Tells who watches `key` of the events of `mask`; with IN_EXCL_UNLINK they are of what has no
+/// name any more.
+fn notify(key: Key, mask: u32, cookie: u32, name: Option<&[u8]>) {
+    dnotify::notify(key, mask);
     let mut shared = None;
     let mut from = Some(0);
     while let Some(first) = from {
@@ -376,7 +378,8 @@ impl Inotify {
         self.readable.notify();
     }
 
-    /// Watches the inode of `entry` for `mask`, or changes what it is watched for. Returns the watch's number.
+    /// Watches the inode of `entry` for `mask`, or changes what it is watched for. Returns the
+    /// watch's number.
     pub fn watch(self: &Arc<Self>, entry: &Entry, mask: u32) -> Result<i32> {
         check_room()?;
         let key = key(entry);

@@ -1,4 +1,5 @@
-//! Where a read goes to and a write comes from: user memory in one or more pieces, or the kernel's own.
+//! Where a read goes to and a write comes from: user memory in one or more pieces, or the kernel's
+//! own.
 
 use crate::errno::{Errno, Result};
 use crate::mm::frame::FrameRef;
@@ -39,8 +40,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Hands up to `len` bytes, piece by piece, to `copy(address, offset, len)`, which says how many
-    /// it did. Fails when none could be done although some were asked for.
+    /// Hands up to `len` bytes, piece by piece, to `copy(address, offset, len)`, which says how
+    /// many it did. Fails when none could be done although some were asked for.
     #[inline(always)]
     fn advance(
         &mut self,
@@ -234,7 +235,8 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Fills as much of `buffer` as it can and returns how much; EFAULT when the first byte already fails.
+    /// Fills as much of `buffer` as it can and returns how much; EFAULT when the first byte already
+    /// fails.
     pub fn take(&mut self, buffer: &mut [u8]) -> Result<usize> {
         match &mut self.0 {
             Origin::User(cursor) => cursor.advance(buffer.len(), |from, at, len| {

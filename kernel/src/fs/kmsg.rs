@@ -1,9 +1,9 @@
 //! /dev/kmsg: the kernel's log, a record at a time.
 
 use super::file::{File, FileOps, OpenFlags, Whence};
-use super::generated::Text;
 use super::io::{Sink, Source};
 use super::poll::{Events, PollTable, WaitSource};
+use super::seq_file::Text;
 use crate::arch::{cpu, smp};
 use crate::errno::{Errno, Result};
 use crate::log::{self, Found, Place};
@@ -28,8 +28,8 @@ pub fn more() -> Result<&'static Arc<WaitSource>> {
 /// Whether the log has records that readers have not been woken for.
 static UNTOLD: AtomicBool = AtomicBool::new(false);
 
-/// The log has a new record. Its writer may hold any spin lock, so readers are woken in an interrupt, which comes when no lock is
-/// held (Linux's irq_work).
+/// The log has a new record. Its writer may hold any spin lock, so readers are woken in an
+/// interrupt, which comes when no lock is held (Linux's irq_work).
 pub fn logged() {
     if MORE.get().is_some() {
         UNTOLD.store(true, Release);

@@ -1,6 +1,7 @@
-//! Leases (F_SETLEASE): who holds one is told before somebody else opens the file, who waits for its answer.
+//! Leases (F_SETLEASE): who holds one is told before somebody else opens the file, who waits for
+//! its answer.
 
-use super::entry::Entry;
+use super::dentry::Entry;
 use super::file::File;
 use super::inode::{Inode, Kind};
 use super::poll::WaitSource;
@@ -15,7 +16,8 @@ use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use linux_raw_sys::general::{CAP_LEASE, F_RDLCK, F_UNLCK, F_WRLCK};
 
-/// How long who opens a file waits for the holder of a lease (`/proc/sys/fs/lease-break-time`), in seconds; 0: for ever.
+/// How long who opens a file waits for the holder of a lease (`/proc/sys/fs/lease-break-time`), in
+/// seconds; 0: for ever.
 pub static BREAK_TIME: AtomicU64 = AtomicU64::new(45);
 
 /// A lease.
@@ -63,7 +65,8 @@ impl Lease {
         asked.into_iter().flatten().min().unwrap_or(u64::MAX)
     }
 
-    /// What the holder answers, or has done for it: a question that this does not settle stands, with its time.
+    /// What the holder answers, or has done for it: a question that this does not settle stands,
+    /// with its time.
     fn change(&mut self, kind: u32) {
         self.kind = kind;
         if kind == F_RDLCK {
@@ -108,7 +111,8 @@ pub fn get(file: &File) -> u32 {
 /// Takes a lease of the file that descriptor `fd` is of, changes it, or gives it back.
 ///
 /// # Errors
-/// EACCES (another's file), EINVAL (no regular file), EAGAIN (somebody else has it open so), ENOMEM.
+/// EACCES (another's file), EINVAL (no regular file), EAGAIN (somebody else has it open so),
+/// ENOMEM.
 pub fn set(file: &Arc<File>, fd: i32, kind: u32) -> Result<()> {
     let inode = file.entry().inode();
     let owner = inode.attr().uid;
@@ -127,7 +131,8 @@ pub fn set(file: &Arc<File>, fd: i32, kind: u32) -> Result<()> {
     sigio::own(file, fd)?;
     let changed = WaitSource::new()?;
     let mut leases = LEASES.lock();
-    // Again, with the lock: who opens it from here on finds a lease that is there already, as it is then.
+    // Again, with the lock: who opens it from here on finds a lease that is there already, as it is
+    // then.
     check_alone(file, kind)?;
     let of_inode = leases.of_mut(&key(inode));
     let own = |lease: &&mut Lease| lease.address == address(file);
@@ -153,7 +158,8 @@ pub fn set(file: &Arc<File>, fd: i32, kind: u32) -> Result<()> {
     leases.push(key(inode), lease)?;
     COUNT.store(leases.len(), SeqCst);
     drop(leases);
-    // Who opened it meanwhile may have found that there are none at all, and not have asked for the lock.
+    // An opener may have found meanwhile that there are none at all, and not have asked for the
+    // lock.
     check_alone(file, kind).inspect_err(|_| _ = give_back(file))
 }
 
@@ -169,7 +175,8 @@ pub fn give_back(file: &File) -> bool {
     gone.is_some()
 }
 
-/// EAGAIN where somebody else has the file open so that there is no lease of this kind; EINVAL where nobody counts that.
+/// EAGAIN where somebody else has the file open so that there is no lease of this kind; EINVAL
+/// where nobody counts that.
 fn check_alone(file: &File, kind: u32) -> Result<()> {
     let claim = file.flags().claim().ok_or(Errno::EBADF)?;
     let others = file.entry().inode().writers().ok_or(Errno::EINVAL)?;
@@ -180,7 +187,8 @@ fn check_alone(file: &File, kind: u32) -> Result<()> {
     if free { Ok(()) } else { Err(Errno::EAGAIN) }
 }
 
-/// The inode of `entry` is opened (to be written, if `write`), and claimed so: asks its leases back and waits until they are.
+/// The inode of `entry` is opened (to be written, if `write`), and claimed so: asks its leases back
+/// and waits until they are.
 ///
 /// # Errors
 /// EAGAIN: it shall not wait; ERESTARTSYS.
@@ -199,7 +207,7 @@ fn wait_for_leases(entry: &Entry, write: bool, waits: bool) -> Result<()> {
         // All are asked before the first is waited for.
         while let Some(holder) = ask_next(inode, write) {
             if let Some(holder) = holder.upgrade() {
-                sigio::tell_message(&holder);
+                sigio::notify_message(&holder);
             }
             sched::cond_resched_killable()?;
         }
@@ -217,7 +225,8 @@ fn wait_for_leases(entry: &Entry, write: bool, waits: bool) -> Result<()> {
     }
 }
 
-/// Asks one lease back that stands against the open, and returns its holder, to be told. Returns `None` once all have been asked.
+/// Asks one lease back that stands against the open, and returns its holder, to be told. Returns
+/// `None` once all have been asked.
 fn ask_next(inode: &Arc<dyn Inode>, write: bool) -> Option<Weak<File>> {
     let mut leases = LEASES.lock();
     let mut of_inode = leases.of_mut(&key(inode)).iter_mut();

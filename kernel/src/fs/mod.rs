@@ -1,26 +1,26 @@
 //! Files: the tree of names, what opens them, and the file systems.
 //!
-//! A name is an [`entry::Entry`], what it names an [`inode::Inode`], and what open(2) makes of it a
-//! [`file::File`] with its [`file::FileOps`]. Everything but devices lies in memory: nothing here waits
-//! for a disk.
+//! A name is an [`dentry::Entry`], what it names an [`inode::Inode`], and what open(2) makes of it
+//! a [`file::File`] with its [`file::FileOps`]. Everything but devices lies in memory: nothing here
+//! waits for a disk.
 
+pub mod aio;
 pub mod anonymous;
-pub mod context;
+pub mod dentry;
 pub mod device;
 pub mod dnotify;
-pub mod entry;
 pub mod epoll;
 pub mod eventfd;
 pub mod fdtable;
 pub mod file;
-pub mod generated;
+pub mod file_lock;
+pub mod fs_context;
 pub mod initramfs;
 pub mod inode;
 pub mod inotify;
 pub mod io;
 pub mod kmsg;
 pub mod lease;
-pub mod lock;
 pub mod mount;
 pub mod path;
 pub mod perm;
@@ -31,6 +31,7 @@ pub mod protected;
 pub mod ring;
 #[cfg(feature = "selftest")]
 mod selftests;
+pub mod seq_file;
 pub mod sequence;
 pub mod sigio;
 pub mod signalfd;
@@ -42,11 +43,11 @@ pub mod tty;
 pub mod walk;
 pub mod writers;
 
-pub use context::FsContext;
-use context::FsShare;
-pub use entry::Entry;
+pub use dentry::Entry;
 pub use fdtable::{FdShare, FdTable};
 pub use file::{File, OpenFlags};
+pub use fs_context::FsContext;
+use fs_context::FsShare;
 pub use path::Path;
 
 use crate::errno::{Errno, Result};
@@ -63,7 +64,8 @@ pub const ANONYMOUS_DEVICE: u64 = 9;
 
 static ROOT: Mutex<Option<Path>> = Mutex::new(None);
 
-/// Makes the root file system and unpacks the initial archive into it. Called once, before the first program.
+/// Makes the root file system and unpacks the initial archive into it. Called once, before the
+/// first program.
 pub fn init(archive: Option<&[u8]>) -> Result<()> {
     epoll::init();
     let root = tmpfs::Tmpfs::new_root(&tmpfs::Options::unlimited(0o755))?;

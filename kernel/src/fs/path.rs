@@ -1,7 +1,8 @@
-//! Paths: an entry as it is seen through a mount (Linux's `struct path`). A directory has one entry, at however many places
-//! it is mounted; where `..` leads, and how the place may be used, the mount tells.
+//! Paths: an entry as it is seen through a mount (Linux's `struct path`). A directory has one
+//! entry, at however many places it is mounted; where `..` leads, and how the place may be used,
+//! the mount tells.
 
-use super::entry::Entry;
+use super::dentry::Entry;
 use super::mount::Mount;
 use super::walk::PATH_MAX;
 use crate::errno::{Errno, Result};
@@ -13,7 +14,8 @@ use core::sync::atomic::{AtomicU64, Ordering::*};
 /// Renames and mounts so far.
 static CHANGES: AtomicU64 = AtomicU64::new(0);
 
-/// How many renames and mounts there were (Linux's rename_lock and mount_lock): `..` leads where it led while that stays.
+/// How many renames and mounts there were (Linux's rename_lock and mount_lock): `..` leads where it
+/// led while that stays.
 pub fn changes() -> u64 {
     CHANGES.load(Acquire)
 }
@@ -74,7 +76,8 @@ impl Path {
         self.mount.as_ref().map_or(0, |mount| mount.id())
     }
 
-    /// The number of its mount that is no other's, ever: on Linux they begin where the others end. None is given twice here.
+    /// The number of its mount that is no other's, ever: on Linux they begin where the others end.
+    /// None is given twice here.
     pub fn unique_mount_id(&self) -> u64 {
         1 << 32 | u64::from(self.mount_id())
     }
@@ -125,7 +128,8 @@ impl Path {
         path
     }
 
-    /// What has a name: itself, or where it is a mount's root, the entry that this covers. None at the top of the tree.
+    /// What has a name: itself, or where it is a mount's root, the entry that this covers. None at
+    /// the top of the tree.
     fn named(&self) -> Option<Self> {
         let mut here = self.clone();
         while here.is_mount_root() {
@@ -164,8 +168,9 @@ impl Path {
         true
     }
 
-    /// The names from `root` on, and whether `root` contains it. What `root` does not contain gets its names from the top of
-    /// its own tree, what is in no directory just its own; a removed one is marked as on Linux.
+    /// The names from `root` on, and whether `root` contains it. What `root` does not contain gets
+    /// its names from the top of its own tree, what is in no directory just its own; a removed one
+    /// is marked as on Linux.
     ///
     /// # Errors
     /// ENAMETOOLONG for more than a path may have.
@@ -194,8 +199,8 @@ impl Path {
         Ok((text, below))
     }
 
-    /// Goes up to `root`, or where that does not come first, to the top of the mount. Returns where that is, and the names
-    /// from there on.
+    /// Goes up to `root`, or where that does not come first, to the top of the mount. Returns where
+    /// that is, and the names from there on.
     ///
     /// # Errors
     /// ENAMETOOLONG for more than a path may have.

@@ -1,6 +1,6 @@
 //! Permission checks.
 
-use super::entry::Entry;
+use super::dentry::Entry;
 use super::inode::{Attr, Kind};
 use super::path::Path;
 use crate::errno::{Errno, Result};
@@ -15,7 +15,8 @@ pub const WRITE: u32 = 2;
 /// Read.
 pub const READ: u32 = 4;
 
-/// EACCES unless the calling thread may do `wanted` to the inode at `path`; EROFS where nobody may write.
+/// EACCES unless the calling thread may do `wanted` to the inode at `path`; EROFS where nobody may
+/// write.
 #[inline]
 pub fn check(path: &Path, wanted: u32) -> Result<()> {
     if wanted & WRITE != 0 {
@@ -24,12 +25,14 @@ pub fn check(path: &Path, wanted: u32) -> Result<()> {
     permitted(path, wanted)
 }
 
-/// EACCES unless the calling thread may do `wanted` to the inode of `entry`, wherever it is mounted.
+/// EACCES unless the calling thread may do `wanted` to the inode of `entry`, wherever it is
+/// mounted.
 pub fn permitted(entry: &Entry, wanted: u32) -> Result<()> {
     if can(CAP_DAC_OVERRIDE) && (wanted & EXECUTE == 0 || entry.kind() == Kind::Directory) {
         return Ok(());
     }
-    // Asked for first: who owns a process's directory, its identities tell, which the caller's may be.
+    // Asked for first: who owns a process's directory, its identities tell, which the caller's may
+    // be.
     let attr = entry.inode().attr();
     let checked = current().with_credentials(|who| check_as(who, &attr, wanted));
     checked.or_else(|error| {

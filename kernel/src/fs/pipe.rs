@@ -1,6 +1,7 @@
-//! Pipes: a ring of frames, to and from which the bytes are copied straight from and to user memory.
+//! Pipes: a ring of frames, to and from which the bytes are copied straight from and to user
+//! memory.
 
-use super::entry::Entry;
+use super::dentry::Entry;
 use super::file::{File, FileOps, OpenFlags};
 use super::inode::{Attr, Inode, Kind, SetAttr, Time};
 use super::io::{Sink, Source};
@@ -99,7 +100,8 @@ pub struct Pipe {
     capacity: AtomicUsize,
     readers: AtomicU32,
     writers: AtomicU32,
-    /// How often an end was opened: a FIFO's opener waits for the other kind to come, even if it has gone again.
+    /// How often an end was opened: a FIFO's opener waits for the other kind to come, even if it
+    /// has gone again.
     opened: [AtomicU32; 2],
     readable: Arc<WaitSource>,
     writable: Arc<WaitSource>,
@@ -148,7 +150,8 @@ impl Pipe {
     fn with_ring<R>(&self, act: impl FnOnce(&mut Ring) -> R) -> R {
         let mut ring = self.ring.lock();
         let result = act(&mut ring);
-        // Whoever reads bytes by this takes the lock first, and whoever waits is told after a fence.
+        // Whoever reads bytes by this takes the lock first, and whoever waits is told after a
+        // fence.
         self.len.store(ring.len(), Relaxed);
         result
     }
@@ -371,7 +374,8 @@ impl End {
         self.pipe.writable.notify();
     }
 
-    /// Copies up to `count` bytes from one pipe to another; they stay (tee(2)). `nonblocking` says of each whether to wait.
+    /// Copies up to `count` bytes from one pipe to another; they stay (tee(2)). `nonblocking` says
+    /// of each whether to wait.
     pub fn tee(from: &End, to: &End, count: usize, nonblocking: [bool; 2]) -> Result<usize> {
         let there = from.await_bytes(nonblocking[0])?;
         if there == 0 {
@@ -518,7 +522,8 @@ impl Fifo {
             })
         };
         let opened = [pipe.opened[0].load(Acquire), pipe.opened[1].load(Acquire)];
-        // Who waits for this end may have come, done its work and gone before this thread looks again.
+        // A waiter for this end may have come, done its work and gone before this thread looks
+        // again.
         let present = [
             pipe.readers.load(Acquire) > 0,
             pipe.writers.load(Acquire) > 0,

@@ -5,7 +5,7 @@ use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
 use crate::task::clock::{self, Deadline};
-use crate::task::wait::{WaitError, WaitQueue};
+use crate::task::wait_queue::{WaitError, WaitQueue};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering::*, fence};
@@ -54,8 +54,8 @@ impl Events {
 
 /// Is told when a source it watches changes.
 pub trait Watcher: Send + Sync {
-    /// The source may have become ready. Called with no lock that a poll takes; must not wait. True where that woke a
-    /// thread that can go on.
+    /// The source may have become ready. Called with no lock that a poll takes; must not wait. True
+    /// where that woke a thread that can go on.
     fn changed(&self) -> bool;
 
     /// Whether of all who are like this one it suffices to wake one.
@@ -138,8 +138,8 @@ impl WaitSource {
         self.notify_watchers();
     }
 
-    /// The same, but of those who wait in a call only the one that waited longest, where each takes its part. True if there
-    /// was one.
+    /// The same, but of those who wait in a call only the one that waited longest, where each takes
+    /// its part. True if there was one.
     pub fn notify_one(&self) -> bool {
         let woken = self.waiters.wake_one();
         self.notify_watchers();
@@ -149,13 +149,14 @@ impl WaitSource {
     #[inline]
     fn notify_watchers(&self) {
         if self.watched.load(Acquire) {
-            self.tell_all();
+            self.notify_all();
         }
     }
 
-    /// Tells each watcher that was there when this began, without the lock: one that goes away thereby wants it too.
+    /// Tells each watcher that was there when this began, without the lock: one that goes away
+    /// thereby wants it too.
     #[cold]
-    fn tell_all(&self) {
+    fn notify_all(&self) {
         let (mut from, end) = (0, self.watchers.lock().end());
         let mut one_woken = false;
         let lacked = self.lacked.as_ref();
@@ -186,7 +187,8 @@ impl WaitSource {
         let mut watchers = self.watchers.lock();
         let number = watchers.push(watcher)?;
         self.watched.store(true, Release);
-        // Whoever changes the source now either sees the watcher, or is seen by the look that follows.
+        // Whoever changes the source now either sees the watcher, or is seen by the look that
+        // follows.
         fence(SeqCst);
         drop(watchers);
         let source = self.clone();
@@ -267,8 +269,8 @@ impl Poller {
         })
     }
 
-    /// Waits for a change since the last call. False when `deadline` (in ticks) passed first; ERESTARTNOHAND on a
-    /// signal.
+    /// Waits for a change since the last call. False when `deadline` (in ticks) passed first;
+    /// ERESTARTNOHAND on a signal.
     pub fn wait(&self, deadline: Option<u64>) -> Result<bool> {
         match self
             .waiters

@@ -1,7 +1,8 @@
-//! What may be linked, followed and opened in folders that everybody may write (`/proc/sys/fs/protected_*`), with Debian's
-//! defaults. Elsewhere an owner of one file could have privileged programs act on another's.
+//! What may be linked, followed and opened in folders that everybody may write
+//! (`/proc/sys/fs/protected_*`), with Debian's defaults. Elsewhere an owner of one file could have
+//! privileged programs act on another's.
 
-use super::entry::Entry;
+use super::dentry::Entry;
 use super::inode::Kind;
 use super::perm;
 use crate::errno::{Errno, Result};
@@ -9,9 +10,11 @@ use crate::task::current;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use linux_raw_sys::general::{S_ISGID, S_ISUID, S_ISVTX, S_IWGRP, S_IWOTH, S_IXGRP};
 
-/// Hard links are made by who owns the file, or may read and write it and does not gain a program's rights.
+/// Hard links are made by who owns the file, or may read and write it and does not gain a program's
+/// rights.
 pub static HARD_LINKS: AtomicUsize = AtomicUsize::new(1);
-/// Symbolic links in a sticky folder of everybody's are followed by their owner, or where they are the folder's owner's.
+/// Symbolic links in a sticky folder of everybody's are followed by their owner, or where they are
+/// the folder's owner's.
 pub static SYMBOLIC_LINKS: AtomicUsize = AtomicUsize::new(1);
 /// O_CREAT opens no foreign pipe in a sticky folder of everybody's (1) or of a group's (2).
 pub static PIPES: AtomicUsize = AtomicUsize::new(1);
@@ -52,7 +55,8 @@ pub fn check_follow(directory: &Entry, link: &Entry) -> Result<()> {
     Err(Errno::EACCES)
 }
 
-/// EACCES unless the calling thread may open `entry`, which is in `directory` already, with O_CREAT.
+/// EACCES unless the calling thread may open `entry`, which is in `directory` already, with
+/// O_CREAT.
 pub fn check_create(directory: &Entry, entry: &Entry) -> Result<()> {
     let level = match entry.kind() {
         Kind::Regular => FILES.load(Relaxed),

@@ -122,8 +122,8 @@ impl Ring {
         self.consume(1);
     }
 
-    /// Hands `act` the pieces of `bytes`, each with the place of one page in the ring that it has, `from` being that of the
-    /// first.
+    /// Hands `act` the pieces of `bytes`, each with the place of one page in the ring that it has,
+    /// `from` being that of the first.
     fn each_piece(&self, from: usize, bytes: &mut [u8], act: impl Fn(&FrameRef, usize, &mut [u8])) {
         let (mut left, mut position) = (bytes, self.head + from);
         while !left.is_empty() {

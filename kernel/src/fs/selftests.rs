@@ -1,7 +1,7 @@
 //! Tests inside the kernel: path walk, tmpfs, pipes.
 
-use super::context::FsShare;
 use super::file::Whence;
+use super::fs_context::FsShare;
 use super::inode::{Kind, New, Replace, SetAttr};
 use super::io::{Sink, Source};
 use super::poll::Events;

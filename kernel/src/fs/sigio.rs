@@ -1,19 +1,20 @@
-//! Signals about open files: who gets them (F_SETOWN), which (F_SETSIG), and when, which is each time that something can
-//! be read or (of sockets: again) written (O_ASYNC), or a lease is asked back.
+//! Signals about open files: who gets them (F_SETOWN), which (F_SETSIG), and when, which is each
+//! time that something can be read or (of sockets: again) written (O_ASYNC), or a lease is asked
+//! back.
 
 use super::file::File;
 use super::poll::{Events, PollTable, Watcher};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
+use crate::task::pid_table::{self, Several};
 use crate::task::signal::{self, Info};
-use crate::task::tree::{self, Several};
 use crate::task::{Process, current};
 use alloc::sync::{Arc, Weak};
 use linux_raw_sys::general::{F_OWNER_PGRP, F_OWNER_PID, F_OWNER_TID, SIGIO, SIGURG};
 
-/// What a signal tells (`si_code`): something can be read, something can be written, there is a message,
-/// the other end is gone.
+/// What a signal tells (`si_code`): something can be read, something can be written, there is a
+/// message, the other end is gone.
 const READ: i32 = 1;
 const WRITE: i32 = 2;
 const MESSAGE: i32 = 3;
@@ -21,7 +22,7 @@ const HANG_UP: i32 = 6;
 /// POLLMSG
 const MESSAGE_BIT: u32 = 0x400;
 
-/// Who gets signals about an open file.
+/// The receiver of signals about an open file.
 #[derive(Clone, Copy)]
 pub struct Owner {
     /// A thread, a process or a group of them (F_OWNER_*).
@@ -65,18 +66,19 @@ fn with<T>(file: &File, change: impl FnOnce(&mut State) -> T) -> Result<T> {
     Ok(change(&mut sigio.0.lock()))
 }
 
-/// Who gets signals about the file.
+/// The receiver of signals about the file.
 pub fn owner(file: &File) -> Result<Owner> {
     with(file, |state| state.owner)
 }
 
-/// Makes somebody else get them; ESRCH where there is nobody of that number, which 0 stands for too.
+/// Makes somebody else get them; ESRCH where there is nobody of that number, which 0 stands for
+/// too.
 pub fn set_owner(file: &File, kind: u32, id: i32) -> Result<()> {
     let exists = match kind {
         _ if id == 0 => true,
-        F_OWNER_TID => tree::thread(id).is_some(),
-        F_OWNER_PID => tree::process(id).is_some(),
-        F_OWNER_PGRP => tree::find_of_group(id, |_| Some(())).is_some(),
+        F_OWNER_TID => pid_table::thread(id).is_some(),
+        F_OWNER_PID => pid_table::process(id).is_some(),
+        F_OWNER_PGRP => pid_table::find_of_group(id, |_| Some(())).is_some(),
         _ => return Err(Errno::EINVAL),
     };
     if !exists {
@@ -141,7 +143,7 @@ impl Watcher for Listener {
             _ if ready.contains(Events::HANG_UP) => HANG_UP,
             _ => return false,
         };
-        tell(&file, code, ready.with_normal().bits());
+        notify(&file, code, ready.with_normal().bits());
         true
     }
 
@@ -150,13 +152,14 @@ impl Watcher for Listener {
     }
 }
 
-/// Tells the file's owner that there is a message: somebody wants what it holds a lease of, or changed the directory.
-pub fn tell_message(file: &File) {
+/// Tells the file's owner that there is a message: somebody wants what it holds a lease of, or
+/// changed the directory.
+pub fn notify_message(file: &File) {
     let band = Events::IN.with_normal().bits() | MESSAGE_BIT;
-    tell(file, MESSAGE, band);
+    notify(file, MESSAGE, band);
 }
 
-fn tell(file: &File, code: i32, band: u32) {
+fn notify(file: &File, code: i32, band: u32) {
     let Ok(owner) = owner(file) else { return };
     let info = match owner.signal {
         0 => Info::kernel(SIGIO),
@@ -166,7 +169,7 @@ fn tell(file: &File, code: i32, band: u32) {
 }
 
 /// Tells the file's owner that there is a byte out of band.
-pub fn tell_urgent(file: &File) {
+pub fn notify_urgent(file: &File) {
     if let Ok(owner) = owner(file) {
         send(&owner, Info::kernel(SIGURG));
     }
@@ -180,21 +183,22 @@ fn send(owner: &Owner, info: Info) {
             euid == 0 || same(euid) || same(uid)
         })
     };
-    // Who is gone, or has no room for one more signal, is not told.
+    // A receiver that is gone, or has no room for one more signal, is not notified.
     match owner.kind {
         _ if owner.id == 0 => {}
         F_OWNER_TID => {
-            if let Some(thread) = tree::thread(owner.id).filter(|thread| may(thread.process())) {
+            if let Some(thread) = pid_table::thread(owner.id).filter(|thread| may(thread.process()))
+            {
                 _ = signal::send_thread(&thread, &info);
             }
         }
         F_OWNER_PID => {
-            if let Some(process) = tree::process(owner.id).filter(|process| may(process)) {
+            if let Some(process) = pid_table::process(owner.id).filter(|process| may(process)) {
                 _ = signal::send_info(&process, None, &info);
             }
         }
         _ => {
-            _ = tree::send_each(Several::Group(owner.id), info.number(), may, |process| {
+            _ = pid_table::send_each(Several::Group(owner.id), info.number(), may, |process| {
                 _ = signal::send_info(process, None, &info);
             });
         }

@@ -1,9 +1,9 @@
 //! signalfd: signals that are read instead of delivered.
 
 use super::file::{File, FileOps, OpenFlags};
-use super::generated::Text;
 use super::io::Sink;
 use super::poll::{Events, PollTable, WaitSource};
+use super::seq_file::Text;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::put;
@@ -84,7 +84,7 @@ impl SignalFd {
     /// Changes the set.
     pub fn set(&self, set: u64) {
         self.set.store(set, Relaxed);
-        current().process().signals.tell_sent();
+        current().process().signals.notify_sent();
     }
 
     fn wanted(&self) -> u64 {

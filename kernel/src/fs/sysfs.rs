@@ -1,11 +1,11 @@
 //! sysfs, as far as C libraries and language runtimes look.
 
-use super::entry::Entry;
-use super::generated::Node::{Cpus, Directory, File, Link, OfCpu, Setting};
-use super::generated::{self, Fixed, Node, Text};
+use super::dentry::Entry;
 use super::proc::{system, zones};
+use super::seq_file::Node::{Cpus, Directory, File, Link, OfCpu, Setting};
+use super::seq_file::{self, Fixed, Node, Text};
 use crate::errno::{Errno, Result};
-use crate::mm::block;
+use crate::mm::huge_page;
 use crate::net::interface;
 use crate::{arch, put};
 use alloc::sync::Arc;
@@ -170,15 +170,15 @@ const HUGE: &[(&str, Node)] = &[
     ("enabled", File(huge)),
     (
         "hpage_pmd_size",
-        File(|text| put!(text, "{}\n", block::SIZE)),
+        File(|text| put!(text, "{}\n", huge_page::SIZE)),
     ),
 ];
 
 /// The policy for huge pages in brackets, among all.
 fn huge(text: &mut Text) {
-    for (place, (name, policy)) in block::POLICIES.iter().enumerate() {
+    for (place, (name, policy)) in huge_page::POLICIES.iter().enumerate() {
         let gap = if place == 0 { "" } else { " " };
-        if *policy == block::policy() {
+        if *policy == huge_page::policy() {
             put!(text, "{gap}[{name}]");
         } else {
             put!(text, "{gap}{name}");
@@ -196,5 +196,5 @@ fn cpus(text: &mut Text) {
 
 /// The root of the file system.
 pub fn root() -> Result<Arc<Entry>> {
-    generated::root(Fixed::new(Directory(ROOT), super::new_device(), 1))
+    seq_file::root(Fixed::new(Directory(ROOT), super::new_device(), 1))
 }

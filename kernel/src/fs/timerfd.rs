@@ -1,9 +1,9 @@
 //! timerfd: a timer whose expirations are read.
 
 use super::file::{File, FileOps, OpenFlags};
-use super::generated::Text;
 use super::io::Sink;
 use super::poll::{Events, PollTable, WaitSource};
+use super::seq_file::Text;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::mm::user::UserPtr;
@@ -37,7 +37,8 @@ struct State {
     next: u64,
     /// In ns.
     interval: u64,
-    /// Whether it expired since it was armed. It rests until somebody looks: however short its interval, it is one interrupt.
+    /// Whether it expired since it was armed. It rests until somebody looks: however short its
+    /// interval, it is one interrupt.
     expired: bool,
     expirations: u64,
     /// How it was set (TFD_TIMER_…).
@@ -152,7 +153,8 @@ pub fn new(clock: u32, flags: u32) -> Result<Arc<File>> {
 }
 
 impl TimerFd {
-    /// Sets the timer and returns what it was set to; with TFD_TIMER_ABSTIME the first expiration is a time of its clock.
+    /// Sets the timer and returns what it was set to; with TFD_TIMER_ABSTIME the first expiration
+    /// is a time of its clock.
     pub fn set(&self, setting: Setting, flags: u32) -> Result<Setting> {
         let follows = flags & TFD_TIMER_ABSTIME != 0 && self.0.is_realtime();
         if follows {

@@ -1,7 +1,7 @@
 //! Path walks.
 
-use super::context::FsContext;
-use super::entry::Entry;
+use super::dentry::Entry;
+use super::fs_context::FsContext;
 use super::inode::{Kind, Link};
 use super::path::{self, Path};
 use super::{perm, protected};
@@ -31,8 +31,8 @@ pub struct Last<'a> {
 }
 
 impl Last<'_> {
-    /// The name, when it can be given to something new or taken away: neither the root, `.` nor `..`.
-    /// `special` is the error for those.
+    /// The name, when it can be given to something new or taken away: neither the root, `.` nor
+    /// `..`. `special` is the error for those.
     pub fn proper(&self, special: Errno) -> Result<&[u8]> {
         match self.name {
             b"" | b"." | b".." => Err(special),
@@ -112,7 +112,8 @@ impl<'c> Walk<'c> {
         }
     }
 
-    /// Resolves `path` from directory `from`, or the current one. `follow`: also a symbolic link at its end.
+    /// Resolves `path` from directory `from`, or the current one. `follow`: also a symbolic link at
+    /// its end.
     pub fn resolve(&mut self, from: Option<&Path>, path: &[u8], follow: bool) -> Result<Path> {
         if path.is_empty() {
             return Err(Errno::ENOENT);
@@ -146,7 +147,8 @@ impl<'c> Walk<'c> {
         ))
     }
 
-    /// Looks the last part of a path up, without following a link there or entering what is mounted there.
+    /// Looks the last part of a path up, without following a link there or entering what is mounted
+    /// there.
     pub fn last(&self, directory: &Path, last: &Last) -> Result<Path> {
         match last.name {
             b"" | b"." => Ok(directory.clone()),
@@ -158,8 +160,8 @@ impl<'c> Walk<'c> {
     /// Where a symbolic link in `directory` leads; `last`: the path ends with it.
     ///
     /// # Errors
-    /// ELOOP, where there were too many or none may be followed; EXDEV: it names no path, and such may not be followed;
-    /// EACCES: it is a foreign one in a folder of everybody's.
+    /// ELOOP, where there were too many or none may be followed; EXDEV: it names no path, and such
+    /// may not be followed; EACCES: it is a foreign one in a folder of everybody's.
     pub fn follow(&mut self, directory: &Path, link: &Entry, last: bool) -> Result<Link> {
         self.links += 1;
         let forbidden =
@@ -207,7 +209,8 @@ impl<'c> Walk<'c> {
         Ok(above)
     }
 
-    /// What a walk that comes to `entry` in a directory goes on with: that, or what is mounted there.
+    /// What a walk that comes to `entry` in a directory goes on with: that, or what is mounted
+    /// there.
     #[inline]
     fn enter(&self, directory: Path, entry: Arc<Entry>) -> Result<Path> {
         if self.scope.has(RESOLVE_NO_XDEV) && entry.is_covered() {

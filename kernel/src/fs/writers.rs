@@ -1,4 +1,5 @@
-//! Counts of a file's readers, its writers, and the processes that run it: a running program is not written.
+//! Counts of a file's readers, its writers, and the processes that run it: a running program is not
+//! written.
 
 use crate::errno::{Errno, Result};
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::*};
@@ -30,8 +31,8 @@ impl Writers {
         }
     }
 
-    /// One more does; ETXTBSY where others do the other. Who claims it looks for leases after that, and who takes a lease looks for
-    /// claims after that: one of them sees the other.
+    /// One more does; ETXTBSY where others do the other. A claim looks for leases after that, and
+    /// whoever takes a lease looks for claims after that: one of them sees the other.
     pub fn claim(&self, claim: Claim) -> Result<()> {
         if claim == Claim::Read {
             self.readers.fetch_add(1, SeqCst);

@@ -1,12 +1,10 @@
-//! System V IPC: shared memory, message queues and sets of semaphores, found by key; POSIX message queues; keys; results of
-//! asynchronous I/O.
+//! System V IPC: shared memory, message queues and sets of semaphores, found by key; POSIX message
+//! queues; keys; results of asynchronous I/O.
 
-pub mod aio;
-pub mod key;
-pub mod message;
-pub mod queue;
+pub mod mqueue;
 pub mod registry;
-pub mod semaphore;
-pub mod shared;
+pub mod sysv_msg;
+pub mod sysv_sem;
+pub mod sysv_shm;
 
 pub use registry::{Header, Object, Registry};

@@ -25,7 +25,8 @@ const EXCLUSIVE: u32 = 0o2000;
 pub const READ: u32 = 4;
 /// See [`READ`].
 pub const WRITE: u32 = 2;
-/// Numbers consist of a place, below this, and of how often a place was given out before (Linux's IPCMNI).
+/// Numbers consist of a place, below this, and of how often a place was given out before (Linux's
+/// IPCMNI).
 const PLACES: usize = 1 << 15;
 
 /// `struct ipc64_perm` (include/uapi/asm-generic/ipcbuf.h): owner and permissions.
@@ -38,7 +39,7 @@ pub struct Header {
     pub uid: u32,
     /// The owner's group.
     pub gid: u32,
-    /// Who made it.
+    /// Its creator.
     pub cuid: u32,
     /// The group of who made it.
     pub cgid: u32,
@@ -66,7 +67,8 @@ impl Header {
         }
     }
 
-    /// EACCES unless the caller may do what `wanted` asks for: permission bits, of any of the three classes.
+    /// EACCES unless the caller may do what `wanted` asks for: permission bits, of any of the three
+    /// classes.
     pub fn check(&self, wanted: u32) -> Result<()> {
         let wanted = (wanted >> 6 | wanted >> 3 | wanted) & 7;
         let allowed = current().with_credentials(|who| {
@@ -101,8 +103,8 @@ impl Header {
     }
 }
 
-/// Counts kernel memory of the caller's that outlives it (semaphores, messages): none if its user has a part of 8 of memory. Linux
-/// has no such limit, and its users take all.
+/// Counts kernel memory of the caller's that outlives it (semaphores, messages): none if its user
+/// has a part of 8 of memory. Linux has no such limit, and its users take all.
 pub fn charge(bytes: usize) -> Option<Charge> {
     let most = match can(CAP_SYS_RESOURCE) {
         true => usize::MAX,
@@ -175,7 +177,8 @@ impl<T: Object> Registry<T> {
         self.slots.lock().next = number;
     }
 
-    /// The number of the object with `key`, which `make` makes if `flags` ask for that; `fits` looks at one that is there.
+    /// The number of the object with `key`, which `make` makes if `flags` ask for that; `fits`
+    /// looks at one that is there.
     ///
     /// # Errors
     /// EEXIST, ENOENT, EACCES, ENOSPC (too many), ENOMEM, and those of `make` and `fits`.
@@ -326,7 +329,8 @@ impl<T: Object> Slots<T> {
         self.take(PRIVATE, at)
     }
 
-    /// Where the next object goes, and its sequence: where it was asked for, or the first free place.
+    /// Where the next object goes, and its sequence: where it was asked for, or the first free
+    /// place.
     fn place(&mut self) -> Result<(u16, usize)> {
         let (sequence, first) = match self.next.take() {
             Some(next) => ((next / PLACES) as u16, next % PLACES),

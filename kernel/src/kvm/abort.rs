@@ -1,9 +1,10 @@
-//! Accesses that stage 2 stopped: memory not yet mapped, the monitor's devices, or nothing; and exceptions for guests.
+//! Accesses that stage 2 stopped: memory not yet mapped, the VMM's devices, or nothing; and
+//! exceptions for guests.
 
 use core::sync::atomic::Ordering::Relaxed;
 
+use super::kvm_run::RunPage;
 use super::memory::Found;
-use super::page::RunPage;
 use super::vgic;
 use super::vm::Machine;
 use crate::arch::virt::{Guest, Name, Registers};
@@ -16,7 +17,8 @@ const SIXTY_FOUR: u64 = 1 << 15;
 const MAINTENANCE: u64 = 1 << 8;
 const WALK: u64 = 1 << 7;
 const WRITE: u64 = 1 << 6;
-/// Those that are told of an access that the hardware does not describe: the kind of fault among them.
+/// Those that are told of an access that the hardware does not describe: the kind of fault among
+/// them.
 const UNDESCRIBED: u64 = MAINTENANCE | WRITE | 0x3f;
 /// Exception classes for EL1.
 const CLASS_UNKNOWN: u64 = 0x00;
@@ -37,9 +39,9 @@ const MASKED: u64 = 0x3c5;
 pub enum Resolved {
     /// The guest goes on.
     Again,
-    /// It is the monitor's, who answers it before the guest goes on.
+    /// It is the VMM's, who answers it before the guest goes on.
     Monitors(Access),
-    /// The monitor has been told, and does what it likes.
+    /// The VMM has been told, and does what it likes.
     Told,
 }
 
@@ -111,7 +113,7 @@ impl Access {
         registers.x.get(self.register()).copied().unwrap_or(0) & self.mask()
     }
 
-    /// Makes it possible, or gives it to the monitor.
+    /// Makes it possible, or gives it to the VMM.
     pub fn resolve(self, machine: &Machine, page: &RunPage, guest: &mut Guest) -> Result<Resolved> {
         if let Found::Memory = machine.fault(self.phys, self.writes())? {
             return Ok(Resolved::Again);

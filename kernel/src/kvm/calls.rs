@@ -1,4 +1,4 @@
-//! Which of a guest's calls are its monitor's, or nobody's (KVM_ARM_VM_SMCCC_FILTER).
+//! Which of a guest's calls are its VMM's, or nobody's (KVM_ARM_VM_SMCCC_FILTER).
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -16,11 +16,12 @@ pub enum Action {
     Handle,
     /// It is answered as if it were not known.
     Deny,
-    /// The monitor answers it.
+    /// The VMM answers it.
     Forward,
 }
 
-/// Functions of the architecture's, in both widths, which no monitor filters: they tell of the CPU's faults.
+/// Functions of the architecture's, in both widths, which no VMM filters: they tell of the CPU's
+/// faults.
 const RESERVED: [Range; 2] = [Range::handled(0x8000_0000), Range::handled(0xc000_0000)];
 
 /// A range of functions, the last included.
@@ -93,10 +94,11 @@ impl Filter {
 }
 
 impl Machine {
-    /// Takes a range from the monitor.
+    /// Takes a range from the VMM.
     ///
     /// # Errors
-    /// EFAULT, EINVAL, EBUSY (a virtual CPU ran), EEXIST (something was said of these already), ENOMEM.
+    /// EFAULT, EINVAL, EBUSY (a virtual CPU ran), EEXIST (something was said of these already),
+    /// ENOMEM.
     pub fn filter_calls(&self, wanted: &DeviceAttribute) -> Result<usize> {
         let wanted: CallFilter = UserPtr::new(wanted.address as usize).read()?;
         let action = match wanted.action {

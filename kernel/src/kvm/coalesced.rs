@@ -1,4 +1,5 @@
-//! A guest's writes to devices that wait in a ring until the monitor takes them (KVM_REGISTER_COALESCED_MMIO).
+//! A guest's writes to devices that wait in a ring until the VMM takes them
+//! (KVM_REGISTER_COALESCED_MMIO).
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -8,12 +9,13 @@ use super::uapi::Zone as Request;
 use super::vm::Machine;
 use crate::arch::PAGE_SIZE;
 use crate::errno::{Errno, Result};
-use crate::mm::area::PageSource;
 use crate::mm::frame::FrameRef;
 use crate::mm::shared::SharedPages;
+use crate::mm::vma::PageSource;
 use crate::sync::Mutex;
 
-/// Words of the ring (`struct kvm_coalesced_mmio_ring`): the entry that the monitor takes next, and the one that is filled next.
+/// Words of the ring (`struct kvm_coalesced_mmio_ring`): the entry that the VMM takes next, and the
+/// one that is filled next.
 const FIRST: usize = 0;
 const LAST: usize = 1;
 const ENTRIES: usize = 2;
@@ -40,7 +42,7 @@ struct Zone {
 #[derive(Default)]
 pub struct Zones(Vec<Zone>);
 
-/// What waits, in a page that the monitor maps, and may write anything into at any time.
+/// What waits, in a page that the VMM maps, and may write anything into at any time.
 pub struct Ring {
     /// The page.
     pub source: Arc<SharedPages>,
@@ -130,7 +132,7 @@ impl Ring {
         })
     }
 
-    /// Lets a write wait; false where there is no room, or the monitor has made nonsense of the ring.
+    /// Lets a write wait; false where there is no room, or the VMM has made nonsense of the ring.
     pub fn push(&self, address: u64, len: u32, value: u64) -> bool {
         let words = self.frame.halves();
         let _filling = self.filling.lock();

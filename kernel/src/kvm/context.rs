@@ -8,7 +8,7 @@ use vgic::{Interface, Shared};
 use super::abort::Access;
 use super::directory::Directory;
 use super::ioevents;
-use super::stats::Exit;
+use super::stats::ExitKind;
 use super::vcpu::Vcpu;
 use super::vgic::{self as controller, Frames};
 use super::vm::Machine;
@@ -28,7 +28,7 @@ pub struct Context<'a> {
     pub directory: &'a Directory,
     /// Its interrupt controller, if the machine has one.
     pub gic: Option<Gic<'a>>,
-    /// What the monitor said of it.
+    /// What the VMM said of it.
     pub told: Told,
     /// Where this CPU counts.
     crossings: &'static Table,
@@ -40,7 +40,7 @@ pub struct Context<'a> {
     taken: u32,
 }
 
-/// What a monitor says of a virtual CPU.
+/// What a VMM says of a virtual CPU.
 #[derive(Clone, Copy)]
 pub struct Told {
     /// It has a PSCI of version 0.2 or newer.
@@ -96,7 +96,7 @@ impl<'a> Context<'a> {
 
     /// Deals with an interrupt that the guest was left for; returns one that is the host's.
     pub fn interrupted(&mut self) -> Option<u32> {
-        self.count(Exit::Interrupt);
+        self.count(ExitKind::Interrupt);
         let mut timer = None;
         match interrupt::take() {
             Interrupt::Look => {}
@@ -138,13 +138,14 @@ impl<'a> Context<'a> {
 
     /// Counts an exit.
     #[inline(always)]
-    pub fn count(&self, exit: Exit) {
+    pub fn count(&self, exit: ExitKind) {
         self.vcpu.exits.count_with(self.crossings, exit);
     }
 
     /// Whether the guest goes on at once, with what others sent.
     ///
-    /// Whoever changes one of these while it is in the guest interrupts this CPU, so that they need no order here.
+    /// Whoever changes one of these while it is in the guest interrupts this CPU, so that they need
+    /// no order here.
     #[inline(always)]
     pub fn next(&mut self) -> Next {
         let (arrived, stops) = (self.vcpu.private.arrived(), self.vcpu.stops());
@@ -208,7 +209,8 @@ impl<'a> Context<'a> {
         Done::Here
     }
 
-    /// Does a write to a device that the monitor waits for by an eventfd, or does not wait for; false if it is something else.
+    /// Does a write to a device that the VMM waits for by an eventfd, or does not wait for; false
+    /// if it is something else.
     #[inline]
     pub fn write(&mut self, access: &Access, registers: &mut Registers) -> bool {
         let Some(events) = self.machine.events.get(self.events) else {

@@ -1,5 +1,5 @@
-//! Which virtual CPU a guest means by an affinity: by the index of crate `affinity`, or, with `affinity=scan`, by looking
-//! at all of them.
+//! Which virtual CPU a guest means by an affinity: by the index of crate `affinity`, or, with
+//! `affinity=scan`, by looking at all of them.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -1,4 +1,5 @@
-//! Which pages of a slot were written since the monitor asked last (KVM_GET_DIRTY_LOG, KVM_CLEAR_DIRTY_LOG).
+//! Which pages of a slot were written since the VMM asked last (KVM_GET_DIRTY_LOG,
+//! KVM_CLEAR_DIRTY_LOG).
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -68,8 +69,9 @@ impl Machine {
         Ok((slot, log))
     }
 
-    /// Tells which pages were written; they count as not written from now on, unless the monitor says which by itself.
-    pub fn tell_log(&self, request: &DirtyLog) -> Result<usize> {
+    /// Tells which pages were written; they count as not written from now on, unless the VMM says
+    /// which by itself.
+    pub fn notify_log(&self, request: &DirtyLog) -> Result<usize> {
         let _changing = self.changing.lock();
         let (slot, log) = self.logged(request.slot)?;
         let mut bitmap = UserPtr::<u64>::new(request.bitmap as usize);
@@ -81,7 +83,8 @@ impl Machine {
             }
             return Ok(0);
         }
-        // Taken before the monitor's memory is touched, which can fail: what it is not told is written still.
+        // Taken before the VMM's memory is touched, which can fail: what it is not told is written
+        // still.
         let mut taken = Vec::new();
         taken
             .try_reserve_exact(log.0.len())
@@ -103,7 +106,7 @@ impl Machine {
         Ok(0)
     }
 
-    /// Pages that the monitor names count as not written.
+    /// Pages that the VMM names count as not written.
     pub fn clear_log(&self, request: &ClearLog) -> Result<usize> {
         let _changing = self.changing.lock();
         let (slot, log) = self.logged(request.slot)?;

@@ -1,4 +1,5 @@
-//! Exceptions that the monitor makes pending in a guest, and sees there (KVM_GET_VCPU_EVENTS, KVM_SET_VCPU_EVENTS).
+//! Exceptions that the VMM makes pending in a guest, and sees there (KVM_GET_VCPU_EVENTS,
+//! KVM_SET_VCPU_EVENTS).
 
 use super::abort;
 use super::uapi::VcpuEvents;
@@ -20,7 +21,7 @@ pub fn get(guest: &Guest) -> VcpuEvents {
     }
 }
 
-/// Makes those pending that the monitor asks for, and no others.
+/// Makes those pending that the VMM asks for, and no others.
 ///
 /// # Errors
 /// EINVAL: a syndrome, where the hardware has none, or one that there cannot be.
@@ -37,7 +38,7 @@ pub fn set(state: &mut State, wanted: &VcpuEvents) -> Result<()> {
         state.guest.error = Some(if told { wanted.error_syndrome } else { 0 });
     }
     if wanted.abort_pending != 0 {
-        // The access that the monitor was told of is not completed.
+        // The access that the VMM was told of is not completed.
         state.pending = None;
         abort::external(&mut state.guest);
     }

@@ -1,9 +1,10 @@
-//! What a guest's trap asks for: that which can be answered at once is, without leaving the guest's context.
+//! What a guest's trap asks for: that which can be answered at once is, without leaving the guest's
+//! context.
 
 use super::abort::Access;
 use super::context::{Context, Done};
 use super::psci;
-use super::stats::Exit as Kind;
+use super::stats::ExitKind;
 use super::sysreg;
 use super::uapi;
 use crate::arch::virt::Registers;
@@ -44,17 +45,18 @@ pub enum Exit {
     Fp,
     /// The guest wants debug registers, which it is given.
     Debug,
-    /// A debug exception, which is the monitor's.
+    /// A debug exception, which is the VMM's.
     Debugged,
-    /// An access to the state of interrupts that another CPU holds, for which all others are to stand still.
+    /// An access to the state of interrupts that another CPU holds, for which all others are to
+    /// stand still.
     Halts,
     /// The guest did what it must not: it gets an exception.
     Undefined,
     /// An access that the translation did not allow.
     Memory,
-    /// A call that is the monitor's, with what there is to say of it.
+    /// A call that is the VMM's, with what there is to say of it.
     Calls { flags: u64 },
-    /// The machine is suspended, by its monitor.
+    /// The machine is suspended, by its VMM.
     Suspends,
     /// The machine powers off.
     Off,
@@ -64,18 +66,19 @@ pub enum Exit {
     Reset2,
 }
 
-/// Answers a trap, or says what is to be done. Those that cost nothing but the exit stand first, in the open.
+/// Answers a trap, or says what is to be done. Those that cost nothing but the exit stand first, in
+/// the open.
 #[inline(always)]
-pub fn answer(context: &mut Context, registers: &mut Registers) -> Exit {
+pub fn handle_exit(context: &mut Context, registers: &mut Registers) -> Exit {
     let syndrome = registers.syndrome;
     match class_of(syndrome) {
-        class::REGISTER if sysreg::send(context, registers, syndrome) => Exit::Again,
+        class::REGISTER if sysreg::emulate_sgi(context, registers, syndrome) => Exit::Again,
         class::DATA_ABORT => abort(context, registers),
         class::HYPERCALL => {
-            context.count(Kind::Hypercall);
+            context.count(ExitKind::Hypercall);
             psci::call(context, registers)
         }
-        _ => other(context, registers),
+        _ => handle_slow_exit(context, registers),
     }
 }
 
@@ -92,7 +95,7 @@ fn abort(context: &mut Context, registers: &mut Registers) -> Exit {
     if matches!(done, Done::Elsewhere) && !context.write(&access, registers) {
         return Exit::Memory;
     }
-    context.count(Kind::Controller);
+    context.count(ExitKind::Controller);
     match done {
         Done::Halts => Exit::Halts,
         _ => Exit::Again,
@@ -100,11 +103,11 @@ fn abort(context: &mut Context, registers: &mut Registers) -> Exit {
 }
 
 #[inline(never)]
-fn other(context: &mut Context, registers: &mut Registers) -> Exit {
+fn handle_slow_exit(context: &mut Context, registers: &mut Registers) -> Exit {
     let syndrome = registers.syndrome;
     match class_of(syndrome) {
         class::REGISTER if sysreg::is_debug(syndrome) => {
-            context.count(Kind::Register);
+            context.count(ExitKind::Register);
             Exit::Debug
         }
         class::REGISTER if sysreg::access(context, registers) => {
@@ -118,19 +121,19 @@ fn other(context: &mut Context, registers: &mut Registers) -> Exit {
         class::WAIT => {
             registers.skip();
             if syndrome & WAITS_FOR_EVENT == 0 {
-                context.count(Kind::WaitForInterrupt);
+                context.count(ExitKind::WaitForInterrupt);
                 Exit::Waits
             } else {
-                context.count(Kind::WaitForEvent);
+                context.count(ExitKind::WaitForEvent);
                 Exit::Yields
             }
         }
         class::FP => {
-            context.count(Kind::Other);
+            context.count(ExitKind::Other);
             Exit::Fp
         }
         class::SVE => {
-            context.count(Kind::Other);
+            context.count(ExitKind::Other);
             let features = context.machine.features();
             match features.is_some_and(|features| features.has(uapi::FEATURE_SVE)) {
                 true => Exit::Fp,
@@ -138,7 +141,7 @@ fn other(context: &mut Context, registers: &mut Registers) -> Exit {
             }
         }
         class::SECURE_CALL => {
-            context.count(Kind::Hypercall);
+            context.count(ExitKind::Hypercall);
             registers.skip();
             if syndrome & IMMEDIATE != 0 {
                 registers.x[0] = psci::NOT_SUPPORTED as u64;
@@ -152,12 +155,12 @@ fn other(context: &mut Context, registers: &mut Registers) -> Exit {
             }
         }
         class::BREAKPOINT | class::STEP | class::WATCHPOINT | class::BREAK_INSTRUCTION => {
-            context.count(Kind::Other);
+            context.count(ExitKind::Other);
             registers.take_fault();
             Exit::Debugged
         }
         _ => {
-            context.count(Kind::Other);
+            context.count(ExitKind::Other);
             Exit::Undefined
         }
     }

@@ -1,4 +1,5 @@
-//! What the virtual CPUs of a machine have by its monitor's wish, and what their ID registers read as for it.
+//! What the virtual CPUs of a machine have by its VMM's wish, and what their ID registers read as
+//! for it.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -18,12 +19,13 @@ const TOLD: [(u32, Feature); 2] = [
     (uapi::FEATURE_ADDRESS_AUTH, Feature::PointerAuth),
 ];
 
-/// ID_AA64PFR0_EL1.CSV2: that branches are not predicted by what others did, and no more than 1: guests have no SCXTNUM_EL1.
+/// ID_AA64PFR0_EL1.CSV2: that branches are not predicted by what others did, and no more than 1:
+/// guests have no SCXTNUM_EL1.
 const SPECULATION: (u16, u32) = (encoding(3, 0, 0, 4, 0), 56);
 
 /// The features of a machine's virtual CPUs.
 pub struct Features {
-    /// As the monitor said them, POWER_OFF aside.
+    /// As the VMM said them, POWER_OFF aside.
     pub said: u32,
     /// The values of the ID registers, so that a guest's read is one load.
     identities: [AtomicU64; COUNT],

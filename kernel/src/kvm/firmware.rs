@@ -1,4 +1,5 @@
-//! What of the firmware's calls guests have, by the monitor's wish (Documentation/virt/kvm/arm/fw-pseudo-registers.rst).
+//! What of the firmware's calls guests have, by the VMM's wish
+//! (Documentation/virt/kvm/arm/fw-pseudo-registers.rst).
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -1,4 +1,5 @@
-//! A guest's writes to devices that are answered without its monitor: by eventfds (KVM_IOEVENTFD), or by waiting for it.
+//! A guest's writes to devices that are answered without its VMM: by eventfds (KVM_IOEVENTFD), or
+//! by waiting for it.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -1,4 +1,5 @@
-//! Interrupts by eventfds (KVM_IRQFD): a write to one is an interrupt of the guest's, without its monitor.
+//! Interrupts by eventfds (KVM_IRQFD): a write to one is an interrupt of the guest's, without its
+//! VMM.
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -40,7 +41,7 @@ pub struct Irqfds(Mutex<Table>);
 struct Table {
     /// By their eventfds' addresses.
     all: Vec<Arc<Irqfd>>,
-    /// Those that are resampled, by the monitor's number of their interrupt too.
+    /// Those that are resampled, by the VMM's number of their interrupt too.
     resampled: Vec<Arc<Irqfd>>,
     /// Which was looked at last for whether its eventfd is gone.
     looked: usize,
@@ -68,8 +69,8 @@ impl Irqfd {
         drop(unused);
     }
 
-    /// Stops listening, and goes. Who is just telling it has it as long, perhaps where a guest of another machine left: nothing of
-    /// this one may end there.
+    /// Stops listening, and goes. Whoever is notifying it keeps it meanwhile, perhaps where a guest
+    /// of another machine left: nothing of this one may end there.
     fn end(mut self: Arc<Self>) {
         let before = core::mem::replace(&mut *self.listens.lock(), Listens::Ended);
         drop(before);
@@ -88,7 +89,7 @@ impl Watcher for Irqfd {
         {
             return false;
         }
-        // A level stays high until it is resampled, or the monitor says otherwise.
+        // A level stays high until it is resampled, or the VMM says otherwise.
         self.machine.set_gsi(self.gsi, true);
         true
     }
@@ -127,7 +128,8 @@ pub fn change(machine: &Arc<Machine>, request: &Request) -> Result<usize> {
         resample,
         listens: Mutex::new(Listens::No),
     })?;
-    // Two for each new one: closed eventfds leave about as many assignments as there are descriptors.
+    // Two for each new one: closed eventfds leave about as many assignments as there are
+    // descriptors.
     (0..2).for_each(|_| machine.irqfds.end(Table::take_closed));
     machine.add_irqfd(&made)?;
     match trigger.watch(made.clone()) {
@@ -238,7 +240,8 @@ impl Machine {
         Ok(())
     }
 
-    /// The routes have changed: tells the controller which ends of interrupts resample an irqfd now.
+    /// The routes have changed: tells the controller which ends of interrupts resample an irqfd
+    /// now.
     pub fn settle_resampled(&self) {
         let Some(shared) = self.vgic().and_then(|vgic| vgic.shared()) else {
             return;
@@ -247,7 +250,8 @@ impl Machine {
         shared.report_ends(|line| self.routes.of_line(line).any(|gsi| table.is_resampled(gsi)));
     }
 
-    /// The guest ended a shared interrupt: the lines that are asked for again fall, and whoever set them is told, under no lock.
+    /// The guest ended a shared interrupt: the lines that are asked for again fall, and whoever set
+    /// them is told, under no lock.
     pub fn ended(&self, number: u32) {
         for gsi in self.routes.of_line(number) {
             let next = |key| {

@@ -1,4 +1,5 @@
-//! A guest's memory: slots of the monitor's, shown to the guest as long as the monitor has them so (KVM_CAP_SYNC_MMU).
+//! A guest's memory: slots of the VMM's, shown to the guest as long as the VMM has them so
+//! (KVM_CAP_SYNC_MMU).
 
 use core::ops::Range;
 
@@ -10,9 +11,9 @@ use crate::arch::PAGE_SIZE;
 use crate::arch::virt::Stage2;
 use crate::errno::{Errno, Result};
 use crate::mm::AddressSpace;
-use crate::mm::block;
 use crate::mm::fault::Access;
-use crate::mm::shadow::Shadow;
+use crate::mm::huge_page;
+use crate::mm::mmu_notifier::MmuNotifier;
 use crate::sync::Mutex;
 use crate::task::sched;
 
@@ -27,9 +28,11 @@ pub enum Found {
     Nothing,
 }
 
-/// A guest's memory, of which the monitor's space knows. While that lives, nobody else lets go of it but its machine.
+/// A guest's memory, of which the VMM's space knows. While that lives, nobody else lets go of it
+/// but its machine.
 pub struct Memory {
-    /// Which of the monitor's memory stands where. Taken with the space of the monitor locked, so never the other way round.
+    /// Which of the VMM's memory stands where. Taken with the space of the VMM locked, so never the
+    /// other way round.
     pub slots: Mutex<Slots>,
     /// The guest's translation.
     pub translation: Stage2,
@@ -81,8 +84,8 @@ impl Machine {
             return Ok(Found::Nothing);
         };
         let monitors = slot.monitors(address);
-        // What may be written is mapped so at once, unless writes are to be noticed; memory of the monitor's that it may
-        // only read, if only read here.
+        // What may be written is mapped so at once, unless writes are to be noticed; memory of the
+        // VMM's that it may only read, if only read here.
         let mut writable = slot.writable && (write || slot.log.is_none());
         let access = if writable {
             Access::Write
@@ -98,14 +101,15 @@ impl Machine {
             other => other?,
         };
         let page = address & !(PAGE_SIZE as u64 - 1);
-        if writable && slot.log.is_none() && self.map_block(&space, &slot, page, generation)? {
+        if writable && slot.log.is_none() && self.map_huge_page(&space, &slot, page, generation)? {
             return Ok(Found::Memory);
         }
         let mapped = self
             .memory
             .translation
             .map(page, frame, writable, generation)?;
-        // Behind the map: a log that is told in between would forget a page that can be written still.
+        // Behind the map: a log that is told in between would forget a page that can be written
+        // still.
         match &slot.log {
             Some(log) if mapped && writable => log.mark(slot.page(address)),
             None if mapped && writable => self.map_around(&space, &slot, page, generation),
@@ -114,36 +118,40 @@ impl Machine {
         Ok(Found::Memory)
     }
 
-    /// Maps the block around a page, where the monitor has one that the slot shows whole; false if there is none.
-    fn map_block(
+    /// Maps the huge page around a page, where the VMM has one that the slot shows whole; false if
+    /// there is none.
+    fn map_huge_page(
         &self,
         space: &AddressSpace,
         slot: &Slot,
         page: u64,
         generation: u64,
     ) -> Result<bool> {
-        let whole = slot.around(page, block::SIZE as u64);
+        let whole = slot.around(page, huge_page::SIZE as u64);
         let monitors = slot.monitors(whole.start);
-        if whole.end - whole.start != block::SIZE as u64 || !monitors.is_multiple_of(block::SIZE) {
+        if whole.end - whole.start != huge_page::SIZE as u64
+            || !monitors.is_multiple_of(huge_page::SIZE)
+        {
             return Ok(false);
         }
-        match space.block(monitors) {
+        match space.huge_page(monitors) {
             // Where something was taken away meanwhile, the guest's next try finds what is true.
-            Some(block) => self
+            Some(huge) => self
                 .memory
                 .translation
-                .map_block(whole.start, block, generation)
+                .map_huge_page(whole.start, huge, generation)
                 .map(|_| true),
             None => Ok(false),
         }
     }
 
-    /// Maps what else may be written around a page that was mapped: a guest that uses memory soon uses what is next to it.
+    /// Maps what else may be written around a page that was mapped: a guest that uses memory soon
+    /// uses what is next to it.
     fn map_around(&self, space: &AddressSpace, slot: &Slot, page: u64, generation: u64) {
-        let block = slot.around(page, AROUND);
-        let monitors = slot.monitors(block.start)..slot.monitors(block.end);
+        let huge = slot.around(page, AROUND);
+        let monitors = slot.monitors(huge.start)..slot.monitors(huge.end);
         space.frames(monitors.clone(), Access::Write, |at, frame| {
-            let address = block.start + (at - monitors.start) as u64;
+            let address = huge.start + (at - monitors.start) as u64;
             let mapped = self
                 .memory
                 .translation
@@ -188,7 +196,8 @@ impl Machine {
         })
     }
 
-    /// Visits the pages of a range of the guest's memory: the slot, the address and which of the bytes lie there.
+    /// Visits the pages of a range of the guest's memory: the slot, the address and which of the
+    /// bytes lie there.
     fn each_part(
         &self,
         address: u64,
@@ -207,8 +216,8 @@ impl Machine {
     }
 }
 
-impl Shadow for Memory {
-    fn forget(&self, range: Range<usize>) {
+impl MmuNotifier for Memory {
+    fn invalidate(&self, range: Range<usize>) {
         let slots = self.slots.lock();
         slots
             .showing(&range)

@@ -1,11 +1,12 @@
-//! Linux's KVM interface: `/dev/kvm` (Documentation/virt/kvm/api.rst). A VM and a virtual CPU are open files too.
+//! Linux's KVM interface: `/dev/kvm` (Documentation/virt/kvm/api.rst). A VM and a virtual CPU are
+//! open files too.
 //!
-//! Guests have memory, general and system registers, PSCI, timers, a GICv3 and devices of the monitor.
+//! Guests have memory, general and system registers, PSCI, timers, a GICv3 and devices of the VMM.
 
 mod abort;
 mod attributes;
 mod calls;
-mod check;
+mod capabilities;
 mod coalesced;
 mod context;
 mod directory;
@@ -14,11 +15,10 @@ mod events;
 mod exit;
 mod features;
 mod firmware;
-mod handle;
 mod ioevents;
 mod irqfd;
+mod kvm_run;
 mod memory;
-mod page;
 mod psci;
 mod registers;
 mod routing;
@@ -28,10 +28,11 @@ mod slots;
 mod smccc;
 mod stats;
 mod steal;
+mod sve;
 mod sysreg;
 mod uapi;
 mod vcpu;
-mod vectors;
+mod vcpu_file;
 mod vgic;
 mod vm;
 
@@ -70,10 +71,10 @@ impl FileOps for System {
     fn ioctl(&self, _file: &File, request: u32, argument: usize) -> Result<usize> {
         match request {
             uapi::GET_API_VERSION if argument == 0 => Ok(uapi::API_VERSION),
-            uapi::GET_VCPU_MMAP_SIZE if argument == 0 => Ok(handle::PAGES * arch::PAGE_SIZE),
+            uapi::GET_VCPU_MMAP_SIZE if argument == 0 => Ok(vcpu_file::PAGES * arch::PAGE_SIZE),
             uapi::GET_API_VERSION | uapi::GET_VCPU_MMAP_SIZE => Err(Errno::EINVAL),
             uapi::CHECK_EXTENSION if argument == cap::MSI_DEVID => Err(Errno::EINVAL),
-            uapi::CHECK_EXTENSION => Ok(check::extension(argument)),
+            uapi::CHECK_EXTENSION => Ok(capabilities::extension(argument)),
             uapi::CREATE_VM => add_file("kvm-vm", try_arc(Vm::new(argument)?)?),
             _ => Err(Errno::EINVAL),
         }

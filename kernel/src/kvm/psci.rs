@@ -1,4 +1,5 @@
-//! Hypercalls: PSCI 0.1 to 1.1 (Arm DEN 0022), and those of the calling convention itself (Arm DEN 0028).
+//! Hypercalls: PSCI 0.1 to 1.1 (Arm DEN 0022), and those of the calling convention itself (Arm DEN
+//! 0028).
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -77,7 +78,8 @@ pub fn set_version(machine: &Machine, wanted: bool, version: u64) -> Result<()> 
     Ok(())
 }
 
-/// Bits that no function has, those of version 0.1 and [`smccc::MAKER`] aside: one test refuses almost all that is unknown.
+/// Bits that no function has, those of version 0.1 and [`smccc::MAKER`] aside: one test refuses
+/// almost all that is unknown.
 const NO_FUNCTION: u32 = 0x00ff_ff80;
 const _: () = assert!((LAST | smccc::LAST) & NO_FUNCTION == 0);
 
@@ -157,7 +159,7 @@ fn known(context: &mut Context, registers: &mut Registers, function: u32) -> Exi
         SYSTEM_RESET => (INTERNAL_FAILURE, Exit::Reset),
         _ if function & !WIDE == SYSTEM_RESET2 && version >= VERSION_1_1 => reset2(first),
         _ if function & !WIDE == SYSTEM_SUSPEND && suspends(context.machine, version) => {
-            // The monitor finds what was asked for in the registers.
+            // The VMM finds what was asked for in the registers.
             return Exit::Suspends;
         }
         FEATURES
@@ -174,12 +176,12 @@ fn known(context: &mut Context, registers: &mut Registers, function: u32) -> Exi
     exit
 }
 
-/// Whether the machine can be suspended: by its monitor, if that wants to.
+/// Whether the machine can be suspended: by its VMM, if that wants to.
 fn suspends(machine: &Machine, version: u64) -> bool {
     version >= VERSION_1_0 && machine.suspends.load(Relaxed)
 }
 
-/// A reset of a kind: the architected warm one, or one of the monitor's own.
+/// A reset of a kind: the architected warm one, or one of the VMM's own.
 fn reset2(kind: u64) -> (i64, Exit) {
     let kind = kind as u32;
     if kind == 0 || kind >> 31 != 0 {

@@ -2,9 +2,9 @@
 
 use super::features::IDENTITY;
 use super::firmware;
+use super::sve;
 use super::sysreg;
 use super::vcpu::State;
-use super::vectors;
 use super::vm::Machine;
 use crate::arch::time;
 use crate::arch::virt::{self, Debug, Guest, Keys, Name, System, encoding};
@@ -37,8 +37,8 @@ mod word {
     pub const END: u64 = 216;
 }
 
-/// The virtual timer's compare value as Linux names it, which took the numbers of CNTV_CVAL_EL0 and CNTVCT_EL0 for each
-/// other; and the counters.
+/// The virtual timer's compare value as Linux names it, which took the numbers of CNTV_CVAL_EL0 and
+/// CNTVCT_EL0 for each other; and the counters.
 const DEADLINE: u64 = encoding(3, 3, 14, 0, 2) as u64;
 const COUNTER: u64 = encoding(3, 3, 14, 3, 2) as u64;
 const PHYSICAL_COUNTER: u64 = encoding(3, 3, 14, 0, 1) as u64;
@@ -57,8 +57,8 @@ const OWN: [u16; 5] = [
 ];
 /// DISR_EL1.
 const DEFERRED: u64 = encoding(3, 0, 12, 1, 1) as u64;
-/// Those of a 32-bit EL1 and of debuggers, which no guest has, but monitors save and restore: MDCCINT_EL1, DBGVCR32_EL2,
-/// ACTLR_EL1, DACR32_EL2, IFSR32_EL2, FPEXC32_EL2.
+/// Those of a 32-bit EL1 and of debuggers, which no guest has, but VMMs save and restore:
+/// MDCCINT_EL1, DBGVCR32_EL2, ACTLR_EL1, DACR32_EL2, IFSR32_EL2, FPEXC32_EL2.
 const KEPT: [u16; 6] = [
     encoding(2, 0, 0, 2, 0),
     encoding(2, 4, 0, 7, 0),
@@ -165,14 +165,14 @@ fn control(guest: &mut Guest, id: u64) -> Option<&mut u32> {
     }
 }
 
-/// Writes a register's value to the monitor's `address`.
+/// Writes a register's value to the VMM's `address`.
 pub fn get(machine: &Machine, state: &mut State, id: u64, address: usize) -> Result<()> {
     if let Some(value) = firmware::get(machine, state.has_psci(), id) {
         return UserPtr::new(address).write(&value);
     }
     let guest = &mut state.guest;
-    if vectors::names(id) {
-        return vectors::get(guest, id, address);
+    if sve::names(id) {
+        return sve::get(guest, id, address);
     }
     if let Some(at) = vector(guest, id) {
         return UserSlice::new(address, 16).copy_out(guest.fp.v[at].as_bytes());
@@ -186,15 +186,15 @@ pub fn get(machine: &Machine, state: &mut State, id: u64, address: usize) -> Res
     UserPtr::new(address).write(place(guest, id).ok_or(absent(id))?)
 }
 
-/// Sets a register to the value at the monitor's `address`.
+/// Sets a register to the value at the VMM's `address`.
 pub fn set(machine: &Machine, state: &mut State, id: u64, address: usize) -> Result<()> {
     if firmware::get(machine, state.has_psci(), id).is_some() {
         let wanted: u64 = UserPtr::new(address).read()?;
         return firmware::set(machine, state.has_psci(), id, wanted);
     }
     let guest = &mut state.guest;
-    if vectors::names(id) {
-        return vectors::set(guest, id, address);
+    if sve::names(id) {
+        return sve::set(guest, id, address);
     }
     if let Some(at) = vector(guest, id) {
         let mut value = [0u64; 2];
@@ -268,12 +268,13 @@ fn names(guest: &Guest) -> impl Iterator<Item = u64> + use<'_> {
     general
         .chain(vectors)
         .chain(controls)
-        .chain(vectors::all(guest))
+        .chain(sve::all(guest))
         .chain(system)
         .chain(firmware::names())
 }
 
-/// Writes the number of registers to the monitor's `address`, and the names behind it; E2BIG if it has room for fewer.
+/// Writes the number of registers to the VMM's `address`, and the names behind it; E2BIG if it has
+/// room for fewer.
 pub fn list(state: &State, address: usize) -> Result<usize> {
     let number = UserPtr::<u64>::new(address);
     let room = number.read()?;

@@ -1,4 +1,4 @@
-//! What a monitor's interrupt numbers (GSIs) stand for: KVM_SET_GSI_ROUTING and KVM_SIGNAL_MSI.
+//! What a VMM's interrupt numbers (GSIs) stand for: KVM_SET_GSI_ROUTING and KVM_SIGNAL_MSI.
 
 use alloc::vec::Vec;
 use core::iter::successors;
@@ -25,8 +25,8 @@ pub enum Route {
     Message(Msi),
 }
 
-/// A machine's routes, by number; none before the monitor sets some: then each stands for the shared interrupt of that
-/// number.
+/// A machine's routes, by number; none before the VMM sets some: then each stands for the shared
+/// interrupt of that number.
 #[derive(Default)]
 pub struct Routes(Mutex<Option<Table>>);
 
@@ -73,7 +73,7 @@ impl Routes {
         drop(old);
     }
 
-    /// Takes the entries at a monitor's address (KVM_SET_GSI_ROUTING).
+    /// Takes the entries at a VMM's address (KVM_SET_GSI_ROUTING).
     fn set(&self, argument: usize) -> Result<()> {
         let pointer = UserPtr::<Routing>::new(argument);
         let Routing { count, flags } = pointer.read()?;

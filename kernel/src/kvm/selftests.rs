@@ -14,7 +14,7 @@ use crate::mm::fault::Access;
 use crate::mm::{AddressSpace, MapRequest, PAGE_SIZE, Place, frame};
 use crate::selftest;
 
-/// A page of the monitor's at `address`, as a slot.
+/// A page of the VMM's at `address`, as a slot.
 fn page(slot: u32, address: u64) -> MemoryRegion {
     MemoryRegion {
         slot,
@@ -80,8 +80,8 @@ selftest! {
         let memory = Arc::new(Memory::new(40).expect("memory"));
         let region = MemoryRegion { len: (PAGES * PAGE_SIZE) as u64, ..page(0, START as u64) };
         memory.slots.lock().set(&region, None).expect("room");
-        let shadow: Weak<Memory> = Arc::downgrade(&memory);
-        space.add_shadow(shadow).expect("room");
+        let notifier: Weak<Memory> = Arc::downgrade(&memory);
+        space.add_notifier(notifier).expect("room");
         let frames: Vec<_> = (0..PAGES)
             .map(|page| space.frame(START + page * PAGE_SIZE, Access::Write).expect("a frame"))
             .collect();

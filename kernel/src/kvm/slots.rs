@@ -1,4 +1,4 @@
-//! A guest's memory by slots: which of the monitor's memory stands where (KVM_SET_USER_MEMORY_REGION).
+//! A guest's memory by slots: which of the VMM's memory stands where (KVM_SET_USER_MEMORY_REGION).
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -15,7 +15,8 @@ pub const MAX: usize = 32767;
 /// The most pages of one.
 const MOST_PAGES: u64 = (1 << 31) - 1;
 
-/// The most slots that may show the same memory of the monitor's beside another: all of them are looked at when it is unmapped.
+/// The most slots that may show the same memory of the VMM's beside another: all of them are looked
+/// at when it is unmapped.
 const MOST_ALIASES: usize = 128;
 
 /// One slot.
@@ -24,11 +25,11 @@ pub struct Slot {
     number: u32,
     /// Where the guest has it.
     guest: Range<u64>,
-    /// Where the monitor has it.
+    /// Where the VMM has it.
     address: u64,
     /// Whether the guest may write.
     pub writable: bool,
-    /// Which pages were written, where the monitor wants to know.
+    /// Which pages were written, where the VMM wants to know.
     pub log: Option<Arc<Log>>,
 }
 
@@ -47,7 +48,7 @@ pub enum Changed {
 }
 
 impl Slot {
-    /// Where the monitor has a guest's address of this slot.
+    /// Where the VMM has a guest's address of this slot.
     pub fn monitors(&self, address: u64) -> usize {
         (self.address + (address - self.guest.start)) as usize
     }
@@ -74,7 +75,7 @@ impl Slot {
         (self.guest.end - self.guest.start) as usize / PAGE_SIZE
     }
 
-    /// The guest's addresses of what the monitor has in a range.
+    /// The guest's addresses of what the VMM has in a range.
     fn shown(&self, monitors: &Range<usize>) -> Option<Range<u64>> {
         let len = self.guest.end - self.guest.start;
         let start = (monitors.start as u64).max(self.address);
@@ -103,7 +104,7 @@ impl Slots {
         logs.map(|log| log.len()).sum()
     }
 
-    /// The guest's addresses of what the monitor has in a range.
+    /// The guest's addresses of what the VMM has in a range.
     pub fn showing<'a>(
         &'a self,
         monitors: &'a Range<usize>,
@@ -111,8 +112,8 @@ impl Slots {
         self.0.iter().filter_map(|slot| slot.shown(monitors))
     }
 
-    /// Whether [`Slots::set`] can make, move or remove a slot of a guest whose addresses end at `limit`, with Linux's checks.
-    /// Returns of how many pages a log begins with it, if one does.
+    /// Whether [`Slots::set`] can make, move or remove a slot of a guest whose addresses end at
+    /// `limit`, with Linux's checks. Returns of how many pages a log begins with it, if one does.
     pub fn check(&self, region: &MemoryRegion, limit: u64) -> Result<Option<usize>> {
         let page = PAGE_SIZE as u64;
         let aligned = [region.len, region.guest_address, region.address]

@@ -1,5 +1,5 @@
-//! Hypercalls that are not PSCI's: of the calling convention (Arm DEN 0028), random numbers (Arm DEN 0098), stolen time
-//! (Arm DEN 0057), and by whom the guest is run.
+//! Hypercalls that are not PSCI's: of the calling convention (Arm DEN 0028), random numbers (Arm
+//! DEN 0098), stolen time (Arm DEN 0057), and by whom the guest is run.
 
 use super::context::Context;
 use super::exit::Exit;
@@ -29,7 +29,7 @@ const VERSION_1_1: u64 = 1 << 16 | 1;
 const RANDOM_VERSION_1_0: u64 = 1 << 16;
 const SUCCESS: u64 = 0;
 const INVALID: u64 = -2i64 as u64;
-/// Who runs the guest, and who makes random numbers, as Linux's KVM says of itself.
+/// The UIDs of the hypervisor and of the TRNG, those of Linux's KVM.
 const KVM: [u32; 4] = [0xb66f_b428, 0xe911_c52e, 0x564b_caa9, 0x743a_004d];
 const SOURCE: [u32; 4] = [0x00e0_210d, 0xeb11_8443, 0x4452_7080, 0x4c5a_4e55];
 /// The most bits of random numbers at once.
@@ -93,7 +93,8 @@ pub fn call(context: &mut Context, registers: &mut Registers, function: u32) -> 
     Exit::Again
 }
 
-/// The host's time (CLOCK_REALTIME) and the counter of the guest's that `asked` names, upper halves first.
+/// The host's time (CLOCK_REALTIME) and the counter of the guest's that `asked` names, upper halves
+/// first.
 fn clock(registers: &mut Registers, asked: u32) -> Exit {
     const VIRTUAL: u32 = 0;
     const PHYSICAL: u32 = 1;
@@ -120,7 +121,8 @@ fn four(registers: &mut Registers, words: [u32; 4]) -> Exit {
     Exit::Again
 }
 
-/// As many random bits as asked for, the last of them in the last of three registers of `width` bits.
+/// As many random bits as asked for, the last of them in the last of three registers of `width`
+/// bits.
 fn bits(registers: &mut Registers, width: u32) -> Exit {
     let count = registers.x[1] & u64::from(u32::MAX);
     if count > MOST_BITS / (64 / u64::from(width)) {

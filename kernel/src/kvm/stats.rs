@@ -1,4 +1,5 @@
-//! How often a virtual CPU left its guest, by kind: for `--count`, and for KVM_GET_STATS_FD, which tells of machines too.
+//! How often a virtual CPU left its guest, by kind: for `--count`, and for KVM_GET_STATS_FD, which
+//! tells of machines too.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -17,7 +18,7 @@ use crate::fs::io::Sink;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
 #[allow(missing_docs)]
-pub enum Exit {
+pub enum ExitKind {
     Hypercall,
     Register,
     Sgi,
@@ -54,13 +55,13 @@ pub struct Exits([AtomicU64; KINDS.len()]);
 
 impl Exits {
     /// Counts one. Called by the virtual CPU's own thread.
-    pub fn count(&self, exit: Exit) {
+    pub fn count(&self, exit: ExitKind) {
         self.count_with(cpu::this().crossings(), exit);
     }
 
     /// The same, with this CPU's table of crossings at hand.
     #[inline(always)]
-    pub fn count_with(&self, crossings: &Table, exit: Exit) {
+    pub fn count_with(&self, crossings: &Table, exit: ExitKind) {
         let counter = &self.0[exit as usize];
         counter.store(counter.load(Relaxed) + 1, Relaxed);
         crossings.add(KINDS[exit as usize].0);

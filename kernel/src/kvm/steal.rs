@@ -1,4 +1,5 @@
-//! Time that a virtual CPU's thread was ready to use and others used, as the guest is told it (Arm DEN 0057).
+//! Time that a virtual CPU's thread was ready to use and others used, as the guest is told it (Arm
+//! DEN 0057).
 
 use super::vcpu::State;
 use super::vm::Machine;
@@ -12,24 +13,25 @@ const LEN: usize = 64;
 /// A virtual CPU's stolen time.
 #[derive(Default)]
 pub struct Stolen {
-    /// Where the guest is told, once the monitor said.
+    /// Where the guest is told, once the VMM said.
     pub address: Option<u64>,
     /// How long its thread had waited when that was looked at last, in ticks.
     seen: u64,
 }
 
-/// The guest asks where it is told (PV_TIME_ST): of what is stolen from now on. Nowhere unless the monitor said.
+/// The guest asks where it is told (PV_TIME_ST): of what is stolen from now on. Nowhere unless the
+/// VMM said.
 pub fn begin(machine: &Machine, state: &mut State) -> Option<u64> {
     let address = state.stolen.address?;
     state.stolen.seen = current().sched.run_delay();
-    // Memory that the monitor took away is not told.
+    // Memory that the VMM took away is not told.
     _ = machine.write_guest(address, &[0; LEN]);
     Some(address)
 }
 
 /// Tells the guest, before it runs again, by how much the thread's waits have grown.
 #[inline]
-pub fn tell(machine: &Machine, state: &mut State) {
+pub fn notify(machine: &Machine, state: &mut State) {
     let Some(address) = state.stolen.address else {
         return;
     };

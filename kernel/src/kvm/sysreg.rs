@@ -1,9 +1,10 @@
-//! System registers whose access traps: ID registers as guests see them, and those that read as zero and ignore writes.
+//! System registers whose access traps: ID registers as guests see them, and those that read as
+//! zero and ignore writes.
 
 use affinity::SgiRegister;
 
 use super::context::Context;
-use super::stats::Exit;
+use super::stats::ExitKind;
 use super::vgic;
 use crate::arch::virt::{Guest, Registers, encoding};
 
@@ -42,8 +43,8 @@ const AUXILIARY: u16 = encoding(3, 0, 1, 0, 1);
 pub const LOCK_STATUS: u16 = encoding(2, 0, 1, 1, 4);
 const LOCK: u16 = encoding(2, 0, 1, 0, 4);
 
-/// Writes of ICC_SGI1R_EL1, ICC_ASGI1R_EL1 and ICC_SGI0R_EL1, as a syndrome says it: op0 3, op1 0, CRn 12, CRm 11, and op2
-/// from 5 on.
+/// Writes of ICC_SGI1R_EL1, ICC_ASGI1R_EL1 and ICC_SGI0R_EL1, as a syndrome says it: op0 3, op1 0,
+/// CRn 12, CRm 11, and op2 from 5 on.
 const SGI: u64 = 3 << 20 | 12 << 10 | 11 << 1;
 const SGI_MASK: u64 = 3 << 20 | 7 << 14 | 0xf << 10 | 0xf << 1 | 1;
 const OP2: u32 = 17;
@@ -53,12 +54,13 @@ const DEBUG_CONTROL: u16 = encoding(2, 0, 0, 2, 2);
 /// Breakpoints and watchpoints: op0 2, op1 0, CRn 0, op2 4 to 7.
 const POINTS: u16 = encoding(2, 0, 0, 0, 4);
 
-/// Those that read as zero and ignore writes: of error records (CRn 5, CRm 3 to 5), of which there are none, and of LORegions
-/// (CRn 10, CRm 4), of which there are as few.
+/// Those that read as zero and ignore writes: of error records (CRn 5, CRm 3 to 5), of which there
+/// are none, and of LORegions (CRn 10, CRm 4), of which there are as few.
 const ERROR_RECORDS: core::ops::Range<u16> = encoding(3, 0, 5, 3, 0)..encoding(3, 0, 5, 6, 0);
 const REGIONS: core::ops::Range<u16> = encoding(3, 0, 10, 4, 0)..encoding(3, 0, 10, 5, 0);
 
-/// Whether a trap is the access of a register that guests are given when they first want it, or of the OS lock.
+/// Whether a trap is the access of a register that guests are given when they first want it, or of
+/// the OS lock.
 #[inline]
 pub fn is_debug(syndrome: u64) -> bool {
     // op0 3, as almost all have, cannot be one.
@@ -69,7 +71,8 @@ pub fn is_debug(syndrome: u64) -> bool {
     [DEBUG_CONTROL, LOCK, LOCK_STATUS].contains(&encoding) || encoding & !(0xf << 3 | 3) == POINTS
 }
 
-/// Gives a guest its debug registers; or, while they are the monitor's or locked, does the guest's access to its own.
+/// Gives a guest its debug registers; or, while they are the VMM's or locked, does the guest's
+/// access to its own.
 pub fn debug(guest: &mut Guest) {
     let trapped = Trapped::of(guest.registers.syndrome);
     let (x, register) = (&mut guest.registers.x, trapped.register);
@@ -97,7 +100,7 @@ pub fn debug(guest: &mut Guest) {
 
 /// Sends an SGI if that is what a trapped access asks for.
 #[inline(always)]
-pub fn send(context: &Context, registers: &mut Registers, syndrome: u64) -> bool {
+pub fn emulate_sgi(context: &Context, registers: &mut Registers, syndrome: u64) -> bool {
     if syndrome & SGI_MASK != SGI || context.gic.is_none() {
         return false;
     }
@@ -107,7 +110,7 @@ pub fn send(context: &Context, registers: &mut Registers, syndrome: u64) -> bool
         7 => SgiRegister::Sgi0r,
         _ => return false,
     };
-    context.count(Exit::Sgi);
+    context.count(ExitKind::Sgi);
     let value = registers.x.get(Trapped::register(syndrome)).copied();
     vgic::send(
         context.directory,
@@ -122,7 +125,7 @@ pub fn send(context: &Context, registers: &mut Registers, syndrome: u64) -> bool
 /// Does what any other trapped access asks for; false if the register is not there for guests.
 pub fn access(context: &Context, registers: &mut Registers) -> bool {
     let trapped = Trapped::of(registers.syndrome);
-    context.count(Exit::Register);
+    context.count(ExitKind::Register);
     let features = context.machine.features().filter(|_| trapped.read);
     let identity = features.and_then(|features| features.identity(trapped.encoding));
     let value = match trapped.encoding {

@@ -62,7 +62,8 @@ pub struct MemoryRegion {
     pub address: u64,
 }
 
-/// `struct kvm_userspace_memory_region2`: the same, and what only flags that arm64 has not speak of.
+/// `struct kvm_userspace_memory_region2`: the same, and what only flags that arm64 has not speak
+/// of.
 #[derive(zerocopy::FromBytes, zerocopy::IntoBytes)]
 #[repr(C)]
 pub struct MemoryRegion2 {
@@ -112,7 +113,8 @@ pub struct EnableCap {
     pub unused: [u64; 8],
 }
 
-/// Arguments of KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2: it does, and a log begins with all pages written.
+/// Arguments of KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2: it does, and a log begins with all pages
+/// written.
 pub const MANUAL_LOG: u64 = 1;
 pub const MANUAL_LOG_ALL_WRITTEN: u64 = 1 << 1;
 
@@ -224,7 +226,8 @@ pub struct CreateDevice {
     pub flags: u32,
 }
 
-/// Its kinds for a GICv3 and for an ITS, and its flag that only asks whether there is such a device.
+/// Its kinds for a GICv3 and for an ITS, and its flag that only asks whether there is such a
+/// device.
 pub const DEVICE_VGIC_V3: u32 = 7;
 pub const DEVICE_VGIC_ITS: u32 = 8;
 pub const DEVICE_TEST: u32 = 1;
@@ -306,7 +309,8 @@ pub struct Irqfd {
     pub unused: [u64; 2],
 }
 
-/// Its flags: the end of it, and that it is a level that is asked for again when the guest has ended it.
+/// Its flags: the end of it, and that it is a level that is asked for again when the guest has
+/// ended it.
 pub const IRQFD_DEASSIGN: u32 = 1;
 pub const IRQFD_RESAMPLE: u32 = 1 << 1;
 
@@ -322,7 +326,8 @@ pub struct Ioeventfd {
     pub unused: [u32; 9],
 }
 
-/// Its flags: only that value, ports (of other architectures, two kinds), the end of it, and one without a meaning here.
+/// Its flags: only that value, ports (of other architectures, two kinds), the end of it, and one
+/// without a meaning here.
 pub const IOEVENTFD_VALUE: u32 = 1;
 pub const IOEVENTFD_PORT: u32 = 1 << 1;
 pub const IOEVENTFD_DEASSIGN: u32 = 1 << 2;

@@ -7,12 +7,12 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use vgic::{Interface, Private};
 
 use super::abort::{self, Access, Resolved};
-use super::check;
+use super::capabilities;
 use super::context::{Context, Gic, Told};
 use super::directory::Reader;
 use super::exit::{self, Exit};
 use super::ioevents;
-use super::page::RunPage;
+use super::kvm_run::RunPage;
 use super::psci;
 use super::stats::{self, Exits};
 use super::steal::{self, Stolen};
@@ -29,12 +29,12 @@ use crate::errno::{Errno, Result};
 use crate::mm::heap::try_box;
 use crate::sync::{Mutex, SleepMutex, SleepMutexGuard};
 use crate::task::tick;
-use crate::task::wait::WaitQueue;
+use crate::task::wait_queue::WaitQueue;
 use crate::task::{current, sched, signal, work};
 
 /// The most virtual CPUs of a machine, and the bound of their numbers.
 pub const MAX_VCPUS: usize = 512;
-/// Of the reasons not to run: it is off; the monitor suspended it; one that wants it to stand still.
+/// Of the reasons not to run: it is off; the VMM suspended it; one that wants it to stand still.
 const OFF: u32 = 1;
 const SUSPENDED: u32 = 2;
 const HELD: u32 = 4;
@@ -43,7 +43,7 @@ const NOWHERE: usize = usize::MAX;
 
 /// A virtual CPU.
 pub struct Vcpu {
-    /// Its number, by which the monitor knows it.
+    /// Its number, by which the VMM knows it.
     pub id: u32,
     /// The affinity fields of its MPIDR_EL1.
     pub affinity: u64,
@@ -51,11 +51,12 @@ pub struct Vcpu {
     pub private: Private,
     /// How often it left its guest.
     pub exits: Exits,
-    /// What it shares with the monitor.
+    /// What it shares with the VMM.
     pub page: RunPage,
     /// What its own thread has.
     pub state: SleepMutex<State>,
-    /// Why it must not run: a bit for being off, one for being suspended, and counted above those who want it to stand still.
+    /// Why it must not run: a bit for being off, one for being suspended, and counted above those
+    /// who want it to stand still.
     stops: AtomicU32,
     /// Where another CPU wants this one to start: address and argument.
     start: Mutex<Option<(u64, u64)>>,
@@ -71,7 +72,7 @@ pub struct State {
     pub init: Option<VcpuInit>,
     /// What the hardware holds while it runs.
     pub guest: Box<Guest>,
-    /// The access that the monitor is to answer.
+    /// The access that the VMM is to answer.
     pub pending: Option<Access>,
     /// Its handle on the directory.
     pub reader: Reader,
@@ -79,7 +80,7 @@ pub struct State {
     events: ioevents::Reader,
     /// Its list registers, once it has run.
     pub interface: Option<Interface>,
-    /// Signals that are held back while it runs, if the monitor said so.
+    /// Signals that are held back while it runs, if the VMM said so.
     pub mask: Option<u64>,
     /// What its guest is told of time that others used.
     pub stolen: Stolen,
@@ -203,13 +204,13 @@ impl Vcpu {
     #[inline]
     pub fn ask_to_look(&self) {
         if self.private.ask_to_look() {
-            self.tell();
+            self.notify();
         }
     }
 
     /// Makes it notice what has arrived: where it runs on another CPU, and where it sleeps.
     #[inline]
-    pub fn tell(&self) {
+    pub fn notify(&self) {
         match self.cpu.load(SeqCst) {
             NOWHERE => self.changed.wake_all(),
             cpu if cpu == arch::cpu::this().index() => {}
@@ -239,7 +240,7 @@ impl Vcpu {
         }
     }
 
-    /// Resets it, with the features that the monitor asks for (KVM_ARM_VCPU_INIT).
+    /// Resets it, with the features that the VMM asks for (KVM_ARM_VCPU_INIT).
     pub fn init(&self, machine: &Machine, state: &mut State, init: VcpuInit) -> Result<()> {
         let known = 1 << uapi::FEATURES;
         if init.target != uapi::TARGET_GENERIC_V8 {
@@ -251,10 +252,10 @@ impl Vcpu {
         let power_off = 1 << uapi::FEATURE_POWER_OFF;
         let authentication = 1 << uapi::FEATURE_ADDRESS_AUTH | 1 << uapi::FEATURE_GENERIC_AUTH;
         let mut there = power_off | 1 << uapi::FEATURE_PSCI_0_2;
-        if check::has_vectors() {
+        if capabilities::has_vectors() {
             there |= 1 << uapi::FEATURE_SVE;
         }
-        if check::has_authentication() {
+        if capabilities::has_authentication() {
             there |= authentication;
         }
         let authenticates = init.features[0] & authentication;
@@ -273,7 +274,7 @@ impl Vcpu {
         Ok(())
     }
 
-    /// Runs it with the signals held back that the monitor wants to be (KVM_SET_SIGNAL_MASK).
+    /// Runs it with the signals held back that the VMM wants to be (KVM_SET_SIGNAL_MASK).
     pub fn run(&self, machine: &Machine, state: &mut State) -> Result<usize> {
         let run = |state| current().without_debug(|| self.run_guest(machine, state));
         let Some(mask) = state.mask else {
@@ -286,7 +287,7 @@ impl Vcpu {
         result
     }
 
-    /// Runs it until there is something for the monitor, or a signal.
+    /// Runs it until there is something for the VMM, or a signal.
     fn run_guest(&self, machine: &Machine, state: &mut State) -> Result<usize> {
         let steps = state.guest.debug.steps();
         if let Some(access) = state.pending.take() {
@@ -301,13 +302,13 @@ impl Vcpu {
         self.page.begin();
         loop {
             if let Err(error) = work::guest_work() {
-                self.exits.count(stats::Exit::Signal);
+                self.exits.count(stats::ExitKind::Signal);
                 self.page.set_reason(uapi::EXIT_INTR);
                 return Err(error);
             }
             let stops = self.stops.load(Acquire);
             if stops == SUSPENDED {
-                // As long as the monitor says so, whatever wakes it is the monitor's to know.
+                // As long as the VMM says so, whatever wakes it is the VMM's to know.
                 self.wait(machine, state);
                 if self.has_woken(machine, state) {
                     self.page.set_event(uapi::EVENT_WAKEUP, None);
@@ -322,7 +323,7 @@ impl Vcpu {
                 continue;
             }
             self.begin(state);
-            steal::tell(machine, state);
+            steal::notify(machine, state);
             let exit = self.enter(machine, state);
             match exit {
                 Exit::Again | Exit::Fp => {}
@@ -347,14 +348,14 @@ impl Vcpu {
                 Exit::Memory => {
                     let access = Access::of(&state.guest.registers);
                     match access.resolve(machine, &self.page, &mut state.guest)? {
-                        Resolved::Again => self.exits.count(stats::Exit::Memory),
+                        Resolved::Again => self.exits.count(stats::ExitKind::Memory),
                         Resolved::Monitors(access) => {
-                            self.exits.count(stats::Exit::Monitor);
+                            self.exits.count(stats::ExitKind::Monitor);
                             state.pending = Some(access);
                             return Ok(0);
                         }
                         Resolved::Told => {
-                            self.exits.count(stats::Exit::Monitor);
+                            self.exits.count(stats::ExitKind::Monitor);
                             return Ok(0);
                         }
                     }
@@ -385,13 +386,13 @@ impl Vcpu {
     /// Waits for an interrupt, a signal, or to be turned off.
     fn wait(&self, machine: &Machine, state: &State) {
         let shared = machine.vgic().and_then(|vgic| vgic.shared());
-        // Who is asked to look is not asked again until it did, on its way into the guest.
+        // A vCPU that was asked to look is not asked again until it has, on its way into the guest.
         let due = || {
             let interrupts = self.private.has_arrived()
                 || shared.is_some_and(|shared| gic::is_due(&self.private, shared, state.place));
             match self.stops.load(Acquire) {
                 0 => interrupts || state.guest.error.is_some(),
-                // It takes no error before the monitor lets it run, and wakes for interrupts alone.
+                // It takes no error before the VMM lets it run, and wakes for interrupts alone.
                 SUSPENDED => interrupts,
                 _ => true,
             }
@@ -454,7 +455,7 @@ impl Vcpu {
             &machine.memory.translation,
             self.id,
             |registers, left| match left {
-                Left::Trap => match exit::answer(&mut context, registers) {
+                Left::Trap => match exit::handle_exit(&mut context, registers) {
                     Exit::Again => context.next(),
                     Exit::Fp => Next::GiveFp,
                     other => {
@@ -489,13 +490,13 @@ impl Vcpu {
 }
 
 impl State {
-    /// Whether the monitor asked for a PSCI of version 0.2 or newer.
+    /// Whether the VMM asked for a PSCI of version 0.2 or newer.
     pub fn has_psci(&self) -> bool {
         self.init
             .is_some_and(|init| init.has(uapi::FEATURE_PSCI_0_2))
     }
 
-    /// Fails unless all is settled that the monitor settles late (KVM_ARM_VCPU_FINALIZE).
+    /// Fails unless all is settled that the VMM settles late (KVM_ARM_VCPU_FINALIZE).
     ///
     /// # Errors
     /// EPERM

@@ -12,7 +12,6 @@ use super::coalesced::{self, Ring};
 use super::directory::{self, Directory, Publication};
 use super::features::Features;
 use super::firmware::Services;
-use super::handle::Handle;
 use super::ioevents::{self, Assignments};
 use super::irqfd::{self, Irqfds};
 use super::memory::Memory;
@@ -20,8 +19,9 @@ use super::routing::Routes;
 use super::stats::Statistics;
 use super::uapi::{self, DeviceAttribute, EnableCap, InterruptLevel, VcpuInit};
 use super::vcpu::{MAX_VCPUS, Vcpu};
+use super::vcpu_file::Handle;
 use super::vgic::{self, Vgic};
-use super::{add_file, check};
+use super::{add_file, capabilities};
 use crate::arch::time;
 use crate::errno::{Errno, Result};
 use crate::fs::file::{File, FileOps};
@@ -31,18 +31,18 @@ use crate::mm::{AddressSpace, with_active};
 use crate::sync::{Mutex, SleepMutex};
 use crate::task::{current, sched};
 
-/// The most bits of a guest's physical address, and how many there are unless the monitor says.
+/// The most bits of a guest's physical address, and how many there are unless the VMM says.
 pub const ADDRESS_BITS: u32 = 48;
 const DEFAULT_BITS: u32 = 40;
-/// The fewest bits that a monitor can ask for, and that the hardware is told of.
+/// The fewest bits that a VMM can ask for, and that the hardware is told of.
 const LEAST_BITS: u32 = 32;
 
-/// What monitor and virtual CPUs share; the file of the VM.
+/// What VMM and virtual CPUs share; the file of the VM.
 pub struct Vm(Arc<Machine>);
 
 /// The machine itself.
 pub struct Machine {
-    /// The monitor's memory, which holds this where it has mapped a virtual CPU's page.
+    /// The VMM's memory, which holds this where it has mapped a virtual CPU's page.
     space: Weak<AddressSpace>,
     /// Bytes of the guest's physical address space.
     limit: u64,
@@ -56,13 +56,13 @@ pub struct Machine {
     features: Once<Features>,
     /// What of the firmware's calls guests have.
     pub services: Services,
-    /// The version of PSCI that the monitor wants; 0 for the newest.
+    /// The version of PSCI that the VMM wants; 0 for the newest.
     pub psci: AtomicU64,
     /// Which of the guest's calls go elsewhere.
     pub calls: Filter,
-    /// Whether the monitor suspends the machine where its guest asks for that.
+    /// Whether the VMM suspends the machine where its guest asks for that.
     pub suspends: AtomicBool,
-    /// Whether the monitor is given accesses that the hardware does not describe.
+    /// Whether the VMM is given accesses that the hardware does not describe.
     pub undescribed_to_monitor: AtomicBool,
     /// The guest's memory.
     pub memory: Arc<Memory>,
@@ -70,7 +70,7 @@ pub struct Machine {
     /// The virtual CPUs, as guests name them.
     pub directory: Publication,
     vgic: Once<Vgic>,
-    /// What the monitor's interrupt numbers stand for.
+    /// What the VMM's interrupt numbers stand for.
     pub routes: Routes,
     /// Eventfds that are interrupts.
     pub irqfds: Irqfds,
@@ -124,8 +124,8 @@ impl Vm {
             counter_offset: time::now_ticks(),
         };
         let machine = try_arc(machine)?;
-        let shadow: Weak<Memory> = Arc::downgrade(&machine.memory);
-        space.add_shadow(shadow)?;
+        let notifier: Weak<Memory> = Arc::downgrade(&machine.memory);
+        space.add_notifier(notifier)?;
         Ok(Vm(machine))
     }
 
@@ -147,10 +147,11 @@ impl Vm {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // From then on the space's own changes do not hold the memory, which is given back here, where others can run meanwhile.
+        // From then on the space's own changes do not hold the memory, which is given back here,
+        // where others can run meanwhile.
         if let Some(space) = self.space.upgrade() {
-            let shadow: Weak<Memory> = Arc::downgrade(&self.memory);
-            space.remove_shadow(&(shadow as _));
+            let notifier: Weak<Memory> = Arc::downgrade(&self.memory);
+            space.remove_notifier(&(notifier as _));
         }
     }
 }
@@ -159,8 +160,8 @@ impl Drop for Vm {
     fn drop(&mut self) {
         // They hold the machine.
         self.0.irqfds.end_all();
-        // The monitor ends, as a rule: its guest's memory goes here, where others can run meanwhile. What a virtual CPU that is left
-        // uses comes back.
+        // The VMM ends, as a rule: its guest's memory goes here, where others can run meanwhile.
+        // What a virtual CPU that is left uses comes back.
         let all = 0..self.0.limit;
         self.0.memory.translation.unmap(all, sched::cond_resched);
     }
@@ -184,14 +185,14 @@ impl FileOps for Vm {
             uapi::CHECK_EXTENSION if argument == cap::MSI_DEVID => {
                 Ok(self.0.vgic().is_some_and(Vgic::has_its).into())
             }
-            uapi::CHECK_EXTENSION => Ok(check::extension(argument)),
+            uapi::CHECK_EXTENSION => Ok(capabilities::extension(argument)),
             uapi::CREATE_VCPU => self.create_vcpu(argument),
             uapi::SET_USER_MEMORY_REGION => self.0.set_region(&UserPtr::new(argument).read()?),
             uapi::SET_USER_MEMORY_REGION2 => {
                 let request: uapi::MemoryRegion2 = UserPtr::new(argument).read()?;
                 self.0.set_region(&request.region)
             }
-            uapi::GET_DIRTY_LOG => self.0.tell_log(&UserPtr::new(argument).read()?),
+            uapi::GET_DIRTY_LOG => self.0.notify_log(&UserPtr::new(argument).read()?),
             uapi::CLEAR_DIRTY_LOG => self.0.clear_log(&UserPtr::new(argument).read()?),
             uapi::ENABLE_CAP => self.0.enable(&UserPtr::new(argument).read()?),
             uapi::ARM_PREFERRED_TARGET => {
@@ -252,7 +253,8 @@ impl Machine {
         self.limit
     }
 
-    /// Adds a virtual CPU, while `halting` is held. Returns the directory that was published before, if one was.
+    /// Adds a virtual CPU, while `halting` is held. Returns the directory that was published
+    /// before, if one was.
     fn add(&self, vcpu: Arc<Vcpu>) -> Result<Option<Arc<Directory>>> {
         let mut vcpus = self.vcpus.lock();
         if self.vgic().is_some_and(Vgic::is_complete) {
@@ -289,8 +291,8 @@ impl Machine {
         }
     }
 
-    /// A virtual CPU is about to run: the directory is there from now on. Returns the controller, with the place of the
-    /// virtual CPU, if there is one.
+    /// A virtual CPU is about to run: the directory is there from now on. Returns the controller,
+    /// with the place of the virtual CPU, if there is one.
     pub fn begin(&self, vcpu: &Arc<Vcpu>) -> Result<Option<(&Vgic, u16)>> {
         let mut vcpus = self.vcpus.lock();
         if let Some(vgic) = self.vgic() {
@@ -326,7 +328,8 @@ impl Machine {
         Ok(())
     }
 
-    /// Calls `work` with all virtual CPUs by place, in the order in which they were made; none is added meanwhile.
+    /// Calls `work` with all virtual CPUs by place, in the order in which they were made; none is
+    /// added meanwhile.
     pub fn with_vcpus<R>(&self, work: impl FnOnce(&[Arc<Vcpu>]) -> R) -> R {
         work(&self.vcpus.lock().list)
     }
@@ -421,7 +424,7 @@ impl Machine {
         self.vcpus.lock().ran
     }
 
-    /// Whether the monitor itself says which pages count as not written.
+    /// Whether the VMM itself says which pages count as not written.
     pub fn clears_by_hand(&self) -> bool {
         self.manual_log.load(Relaxed) & uapi::MANUAL_LOG != 0
     }

@@ -55,8 +55,8 @@ impl<T> Backlog<T> {
         wait.until(&self.room, || !self.is_full(&self.queue.lock()))
     }
 
-    /// Adds a connection. ECONNREFUSED once it is closed, EAGAIN when it is full; `over`: only when it is full beyond any
-    /// measure.
+    /// Adds a connection. ECONNREFUSED once it is closed, EAGAIN when it is full; `over`: only when
+    /// it is full beyond any measure.
     pub fn push(&self, connection: Arc<T>, over: bool) -> Result<()> {
         let mut queue = self.queue.lock();
         if !queue.open {

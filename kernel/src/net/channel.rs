@@ -1,8 +1,8 @@
-//! One direction of a connection, or what a datagram socket has received: a ring of bytes, with marks where a record ends or
-//! something travels beside the bytes.
+//! One direction of a connection, or what a datagram socket has received: a ring of bytes, with
+//! marks where a record ends or something travels beside the bytes.
 
-use super::message::Ancillary;
-use super::name::Name;
+use super::address::Name;
+use super::control_message::Ancillary;
 use super::socket::Reader;
 use super::unix::inflight;
 use super::urgent::Urgent;
@@ -38,7 +38,8 @@ const DEAD: u32 = 4;
 /// The connection was reset by the writer.
 const RESET: u32 = 8;
 
-/// A stretch of bytes, counted from the first that was ever written, that is a record or has something beside it.
+/// A stretch of bytes, counted from the first that was ever written, that is a record or has
+/// something beside it.
 struct Mark {
     start: u64,
     end: u64,
@@ -126,15 +127,15 @@ pub struct Found {
     pub whole: usize,
     /// What came with them.
     pub ancillary: Ancillary,
-    /// Who sent them.
+    /// The sender.
     pub from: Name,
 }
 
 /// The channel.
 pub struct Channel {
     bytes: SleepMutex<Bytes>,
-    /// Bytes and records that wait, for those who look without the lock, and whether the first is an urgent byte that a read
-    /// goes past.
+    /// Bytes and records that wait, for those who look without the lock, and whether the first is
+    /// an urgent byte that a read goes past.
     len: AtomicUsize,
     hidden: AtomicBool,
     records: AtomicUsize,
@@ -149,7 +150,8 @@ pub struct Channel {
     /// Unix sockets were sent through it.
     carried: AtomicBool,
     kind: Kind,
-    /// There is an urgent byte that was not taken; such a byte is read among the others (SO_OOBINLINE).
+    /// There is an urgent byte that was not taken; such a byte is read among the others
+    /// (SO_OOBINLINE).
     urgent: AtomicBool,
     inline: AtomicBool,
     /// The reader wants to know who wrote.
@@ -166,7 +168,8 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// A channel for up to `limit` bytes, whose reader is told by `readable` and whose writers by `writable`.
+    /// A channel for up to `limit` bytes, whose reader is told by `readable` and whose writers by
+    /// `writable`.
     pub fn new(
         reader: &Arc<Reader>,
         kind: Kind,
@@ -474,8 +477,8 @@ impl Channel {
         self.records.store(bytes.marks.len(), Release);
     }
 
-    /// Writes bytes, as many as there are, waiting for room; `ancillary` goes with the first. EPIPE once an end is gone.
-    /// `urgent`: the last of them is.
+    /// Writes bytes, as many as there are, waiting for room; `ancillary` goes with the first. EPIPE
+    /// once an end is gone. `urgent`: the last of them is.
     pub fn write(
         &self,
         from: &mut Source,
@@ -532,14 +535,14 @@ impl Channel {
         self.cpu.store(cpu::this().index() as u32 + 1, Relaxed);
         drop(bytes);
         if urgent {
-            self.tell_urgent();
+            self.notify_urgent();
         }
         self.readable.notify();
         Ok(count)
     }
 
-    /// Writes one record, whole or not at all, waiting until fewer than `most` wait and there is room. EMSGSIZE when it
-    /// can never fit, EPIPE once an end is gone.
+    /// Writes one record, whole or not at all, waiting until fewer than `most` wait and there is
+    /// room. EMSGSIZE when it can never fit, EPIPE once an end is gone.
     pub fn write_record(
         &self,
         from: &mut Source,
@@ -608,7 +611,8 @@ impl Channel {
         found
     }
 
-    /// Lets go of the marks whose bytes were read, and of files that nobody took with them without the lock.
+    /// Lets go of the marks whose bytes were read, and of files that nobody took with them without
+    /// the lock.
     fn forget_read<'a>(&'a self, mut bytes: SleepMutexGuard<'a, Bytes>) {
         while let Some(mark) = bytes.pop_read() {
             if mark.ancillary.rights.is_some() {

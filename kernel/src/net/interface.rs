@@ -83,7 +83,8 @@ fn v4(ip: Ipv4Addr) -> [u8; 16] {
     address
 }
 
-/// SIOCGIFCONF: `argument` is a `struct ifconf`, which has a length and the address of as many bytes.
+/// SIOCGIFCONF: `argument` is a `struct ifconf`, which has a length and the address of as many
+/// bytes.
 fn configuration(argument: usize) -> Result<usize> {
     let room = UserPtr::<i32>::new(argument).read()?;
     let to = UserPtr::<usize>::new(argument.wrapping_add(8)).read()?;

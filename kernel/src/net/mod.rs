@@ -1,20 +1,20 @@
-//! Sockets. Whatever is sent stays on this machine: a connection is two channels, and a datagram goes straight into the
-//! channel of the socket that receives it.
+//! Sockets. Whatever is sent stays on this machine: a connection is two channels, and a datagram
+//! goes straight into the channel of the socket that receives it.
 
-pub mod all;
+pub mod address;
 pub mod backlog;
 pub mod channel;
-pub mod count;
+pub mod control_message;
 pub mod inet;
 pub mod interface;
-pub mod message;
-pub mod name;
+pub mod mib;
 pub mod netlink;
 pub mod options;
-pub mod report;
-pub mod rights;
+pub mod proc_net;
+pub mod scm_rights;
 mod snmp;
 pub mod socket;
+pub mod socket_table;
 pub mod stream;
 pub mod unix;
 mod urgent;

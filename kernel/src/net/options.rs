@@ -1,7 +1,7 @@
 //! Options that every socket has (level SOL_SOCKET).
 
-use super::message::Credentials;
-use super::name::Address;
+use super::address::Address;
+use super::control_message::Credentials;
 use super::socket::Socket;
 use crate::errno::{Errno, Result};
 use crate::task::{can, current, pidfd, require};
@@ -14,19 +14,23 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 /// Loads beside a packet's bytes that a filter can have (SKF_AD_MAX).
 const BPF_EXTENSIONS: u32 = 64;
 
-/// Bytes that may wait in a new socket, either way (`net.core.rmem_default`), and the most that can be asked for.
+/// Bytes that may wait in a new socket, either way (`net.core.rmem_default`), and the most that can
+/// be asked for.
 pub const DEFAULT_BUFFER: u32 = 212_992;
 const MAX_BUFFER: u32 = 212_992;
-/// The most that a receive by TCP can be made to wait for (half of what `net.ipv4.tcp_rmem` allows).
+/// The most that a receive by TCP can be made to wait for (half of what `net.ipv4.tcp_rmem`
+/// allows).
 const MAX_LOW_WATER: i32 = 3 << 20;
 /// The least that a buffer is made (`SOCK_MIN_SNDBUF`, `SOCK_MIN_RCVBUF`).
 const MIN_SEND: u32 = 4608;
 const MIN_RECEIVE: u32 = 2304;
 
-/// SOF_TIMESTAMPING_RX_SOFTWARE and SOF_TIMESTAMPING_SOFTWARE: received messages get a time, and it is told.
+/// SOF_TIMESTAMPING_RX_SOFTWARE and SOF_TIMESTAMPING_SOFTWARE: received messages get a time, and it
+/// is told.
 const STAMP_RECEIVED: u32 = 1 << 3;
 const STAMP_REPORTED: u32 = 1 << 4;
-/// All that can be asked for; not what is of sending (TX_SOFTWARE, TX_SCHED, TX_ACK): those times go to no error queue here.
+/// All that can be asked for; not what is of sending (TX_SOFTWARE, TX_SCHED, TX_ACK): those times
+/// go to no error queue here.
 const STAMPING: u32 = 0x3_ffff & !(1 << 1 | 1 << 8 | 1 << 9);
 
 /// Options that are only on or off, and only kept unless somebody asks for them.

@@ -1,8 +1,9 @@
-//! The counts of protocols as /proc/net shows them (snmp, snmp6, netstat, dev), with the names that RFCs give them.
+//! The counts of protocols as /proc/net shows them (snmp, snmp6, netstat, dev), with the names that
+//! RFCs give them.
 
-use super::count::{Event, of};
-use super::report;
-use crate::fs::generated::Text;
+use super::mib::{Event, of};
+use super::proc_net;
+use crate::fs::seq_file::Text;
 use crate::put;
 use Event::*;
 
@@ -104,7 +105,7 @@ pub fn snmp(text: &mut Text) {
             ("PassiveOpens", of(Passive, false)),
             ("AttemptFails", of(Failed, false)),
             ("EstabResets", of(Reset, false)),
-            ("CurrEstab", report::established()),
+            ("CurrEstab", proc_net::established()),
             ("InSegs", 0),
             ("OutSegs", 0),
             ("RetransSegs", 0),

@@ -1,11 +1,11 @@
 //! What a socket can do, whatever its family, and the open file that it is to programs.
 
-use super::all;
+use super::address::{Address, Name};
 use super::channel::Found;
+use super::control_message::{Ancillary, Control, Peer};
 use super::inet::Header;
-use super::message::{Ancillary, Control, Peer};
-use super::name::{Address, Name};
 use super::options::Options;
+use super::socket_table;
 use super::wait::Wait;
 use crate::errno::{Errno, Result};
 use crate::fs::file::{File, FileOps, OpenFlags};
@@ -27,7 +27,7 @@ use linux_raw_sys::net::{MSG_DONTWAIT, MSG_NOSIGNAL, SOCK_STREAM};
 /// Device number of the inodes of sockets.
 const DEVICE: u64 = 8;
 
-/// Who reads what is sent.
+/// The receiver of what is sent.
 pub struct Reader {
     /// The socket's number.
     pub number: u64,
@@ -52,7 +52,7 @@ pub struct Base {
     pub protocol: u32,
     /// The inode's number.
     pub number: u64,
-    /// Who made it.
+    /// Its creator.
     pub user: u32,
     pub group: u32,
     /// The socket as its channels know it.
@@ -203,7 +203,7 @@ pub trait Socket: Send + Sync + Any {
         None
     }
 
-    /// Who is at the other end (SO_PEERCRED and its like), where that is known.
+    /// The peer's credentials (SO_PEERCRED and its like), where they are known.
     fn peer_who(&self) -> Option<Peer> {
         None
     }
@@ -262,7 +262,7 @@ pub struct SocketFile(Arc<dyn Socket>);
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        all::leave(self.0.base().number);
+        socket_table::leave(self.0.base().number);
     }
 }
 
@@ -376,7 +376,7 @@ pub fn open(socket: Arc<dyn Socket>, flags: u32) -> Result<Arc<File>> {
     let entry = anonymous_entry("socket", number, node)?;
     let flags = OpenFlags(O_RDWR | flags & O_NONBLOCK);
     let reader = socket.base().reader.clone();
-    all::enter(&socket)?;
+    socket_table::enter(&socket)?;
     let file = File::with_ops(entry, try_arc(SocketFile(socket))?, flags)?;
     *reader.file.lock() = Arc::downgrade(&file);
     Ok(file)

@@ -27,7 +27,8 @@ impl Manner {
     };
 }
 
-/// Receives bytes, or a record, with MSG_ flags. `ended` says that nothing more shall be waited for.
+/// Receives bytes, or a record, with MSG_ flags. `ended` says that nothing more shall be waited
+/// for.
 pub fn receive(
     channel: &Channel,
     to: &mut Sink,

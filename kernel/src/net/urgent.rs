@@ -1,4 +1,5 @@
-//! Bytes out of band (MSG_OOB): one byte of a connection is urgent, its place is the mark, and a read ends there.
+//! Bytes out of band (MSG_OOB): one byte of a connection is urgent, its place is the mark, and a
+//! read ends there.
 
 use super::channel::{Bytes, Channel, Kind};
 use super::socket::Received;
@@ -17,7 +18,8 @@ pub struct Urgent {
 }
 
 impl Bytes {
-    /// The byte that was written last is urgent; the one before it is an ordinary one again, or gone if it was taken.
+    /// The byte that was written last is urgent; the one before it is an ordinary one again, or
+    /// gone if it was taken.
     pub fn make_last_urgent(&mut self, kind: Kind, inline: bool) {
         if self.is_at_mark() && kind == Kind::Tcp && !inline {
             self.skip(1);
@@ -54,7 +56,8 @@ impl Bytes {
         self.urgent = self.urgent.filter(|urgent| urgent.at >= self.read);
     }
 
-    /// Bytes that wait, as FIONREAD has them: over TCP those before the mark, else those that were not taken.
+    /// Bytes that wait, as FIONREAD has them: over TCP those before the mark, else those that were
+    /// not taken.
     pub fn waiting(&self, kind: Kind, inline: bool) -> usize {
         match self.urgent {
             Some(urgent) if kind == Kind::Tcp && !inline => (urgent.at - self.read) as usize,
@@ -99,9 +102,9 @@ impl Channel {
     }
 
     /// Tells the reader's owner that a byte is urgent (SIGURG).
-    pub fn tell_urgent(&self) {
+    pub fn notify_urgent(&self) {
         if let Some(file) = self.reader().file() {
-            sigio::tell_urgent(&file);
+            sigio::notify_urgent(&file);
         }
     }
 }

@@ -30,8 +30,8 @@ impl Wait {
         }
     }
 
-    /// Waits at `source` until `ready`. EAGAIN when it may not wait, or not for so long; a signal ends it with
-    /// ERESTARTSYS, or EINTR where there is a time limit.
+    /// Waits at `source` until `ready`. EAGAIN when it may not wait, or not for so long; a signal
+    /// ends it with ERESTARTSYS, or EINTR where there is a time limit.
     pub fn until(&self, source: &Arc<WaitSource>, mut ready: impl FnMut() -> bool) -> Result<()> {
         if self.nonblocking {
             return if ready() { Ok(()) } else { Err(Errno::EAGAIN) };

@@ -6,9 +6,9 @@ use super::path::opened;
 use super::poll::{Deadline, with_mask};
 use crate::arch::time;
 use crate::errno::{Errno, Result};
+use crate::fs::aio::{self, Context, Event};
 use crate::fs::eventfd::{self, EventFd};
 use crate::fs::io::{IoVec, Sink, Source};
-use crate::ipc::aio::{self, Context, Event};
 use crate::mm::user::UserPtr;
 use crate::mm::{AddressSpace, MapRequest, Place};
 use crate::task::current;
@@ -169,7 +169,8 @@ fn submit(context: &Context, address: usize) -> Result<()> {
 }
 
 impl Request {
-    /// Where the bytes are; `many` is the operation that has several pieces, `more` a flag that the others have not.
+    /// Where the bytes are; `many` is the operation that has several pieces, `more` a flag that the
+    /// others have not.
     fn pieces(&self, many: u16, more: u32) -> Result<Vec<IoVec>> {
         if self.rw_flags & !(RWF_HIPRI | RWF_DSYNC | RWF_SYNC | more) != 0 {
             return Err(Errno::EOPNOTSUPP);

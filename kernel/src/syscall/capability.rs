@@ -2,14 +2,15 @@
 
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
-use crate::task::{current, tree};
+use crate::task::{current, pid_table};
 
 /// _LINUX_CAPABILITY_VERSION_1, whose sets have 32 bits.
 const VERSION_1: u32 = 0x1998_0330;
 /// _LINUX_CAPABILITY_VERSION_2 and 3.
 const VERSIONS_64: [u32; 2] = [0x2007_1026, 0x2008_0522];
 
-/// Reads the header; returns how many words a set has, and the process. A program with an unknown version learns ours.
+/// Reads the header; returns how many words a set has, and the process. A program with an unknown
+/// version learns ours.
 fn header(address: usize, probe: bool) -> Result<Option<(usize, i32)>> {
     let header = UserPtr::<[u32; 2]>::new(address);
     let [version, pid] = header.read()?;
@@ -33,7 +34,7 @@ pub fn capget(head: usize, data: usize) -> Result<usize> {
     }
     let who = match pid {
         0 => current().credentials(),
-        _ => tree::credentials(pid).ok_or(Errno::ESRCH)?,
+        _ => pid_table::credentials(pid).ok_or(Errno::ESRCH)?,
     };
     let sets = [who.effective, who.permitted, who.inheritable];
     for word in 0..words {

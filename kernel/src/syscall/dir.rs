@@ -1,4 +1,5 @@
-//! Names: making, moving and removing them, listing directories, where a process is in the tree, mounts.
+//! Names: making, moving and removing them, listing directories, where a process is in the tree,
+//! mounts.
 
 use super::path::{self, UserPath, check_flags, file, opened};
 use crate::errno::{Errno, Result};
@@ -118,7 +119,8 @@ pub fn linkat(from: i32, old: usize, to: i32, new: usize, flags: u32) -> Result<
     Ok(0)
 }
 
-/// ENOENT unless the calling thread may make a name from a descriptor that may have been passed to it.
+/// ENOENT unless the calling thread may make a name from a descriptor that may have been passed to
+/// it.
 fn check_passed(descriptor: i32) -> Result<()> {
     if file(descriptor)?.is_openers() || can(CAP_DAC_READ_SEARCH) {
         Ok(())
@@ -272,7 +274,8 @@ fn directory(entry: &Entry) -> Result<()> {
     }
 }
 
-/// Checks that the calling thread may take `entry` out of `parent`; with another parent, a directory itself changes.
+/// Checks that the calling thread may take `entry` out of `parent`; with another parent, a
+/// directory itself changes.
 fn leave(parent: &Path, entry: &Arc<Entry>, changes_parent: bool) -> Result<()> {
     perm::check(parent, perm::WRITE)?;
     perm::sticky(parent, entry)?;

@@ -13,7 +13,7 @@ use crate::fs;
 use crate::mm::heap::try_format;
 use crate::mm::user;
 use crate::task::exec::{Request, exec};
-use crate::task::stack::Strings;
+use crate::task::initial_stack::Strings;
 use crate::task::{current, ptrace, rlimit};
 
 /// The least that arguments and environment may have together, in bytes (Linux's ARG_MAX).

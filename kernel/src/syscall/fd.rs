@@ -1,6 +1,6 @@
 //! Descriptors: duplicates, flags, and control operations of files.
 
-use super::lock;
+use super::flock;
 use super::path::{check_flags, file};
 use crate::errno::{Errno, Result};
 use crate::fs::fdtable::MAX_FILES;
@@ -138,7 +138,7 @@ pub fn fcntl(fd: i32, command: u32, argument: usize) -> Result<usize> {
         F_DUPFD_QUERY => Ok(Arc::ptr_eq(&file, &self::file(argument as i32)?).into()),
         F_CREATED_QUERY => Ok(file.flags().created().into()),
         F_GETLEASE => Ok(lease::get(&file) as usize),
-        _ => lock::fcntl(&file, fd, command, argument)
+        _ => flock::fcntl(&file, fd, command, argument)
             .or_else(|| owner(&file, command, argument))
             .unwrap_or(Err(Errno::EINVAL)),
     }

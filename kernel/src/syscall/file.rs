@@ -11,7 +11,7 @@ use crate::fs::{File, OpenFlags, Path, inotify, lease, perm, protected};
 use crate::mm::PAGE_SIZE;
 use crate::mm::user::UserPtr;
 use crate::task::current;
-use crate::task::transfers::Way;
+use crate::task::io_accounting::Way;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use linux_raw_sys::general::*;
@@ -151,8 +151,8 @@ fn open_unnamed(
     Ok(directory.step(made))
 }
 
-/// Finds or makes what open(O_CREAT) names, and tells whether it did make it; a symbolic link at the end is followed even
-/// if it dangles.
+/// Finds or makes what open(O_CREAT) names, and tells whether it did make it; a symbolic link at
+/// the end is followed even if it dangles.
 fn open_or_create(
     mut walk: Walk,
     from: Option<Path>,
@@ -330,7 +330,8 @@ pub fn pwritev(fd: i32, vector: usize, count: usize, offset: i64) -> Result<usiz
 /// RWF_NOAPPEND (linux/fs.h)
 const RWF_NOAPPEND: u32 = 0x20;
 
-/// Checks the flags of preadv2 and pwritev2, of which RWF_HIPRI, RWF_DSYNC and RWF_SYNC change nothing for files in memory.
+/// Checks the flags of preadv2 and pwritev2, of which RWF_HIPRI, RWF_DSYNC and RWF_SYNC change
+/// nothing for files in memory.
 fn check_rwf(flags: u32) -> Result<()> {
     if u64::from(flags) & !abi::options::RWF.mask() != 0 {
         return Err(Errno::EOPNOTSUPP);

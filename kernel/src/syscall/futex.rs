@@ -7,11 +7,11 @@ use super::path::check_flags;
 use super::time::{deadline_on, read_time};
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
-use crate::task::access::{self, By};
 use crate::task::clock::{self, Deadline};
 use crate::task::futex::{self, ANY, Wanted};
+use crate::task::ptrace_access::{self, By};
 use crate::task::thread::Restart;
-use crate::task::{current, tree};
+use crate::task::{current, pid_table};
 
 const _: () = assert!(
     abi::options::FUTEX.is_handled_by(&[
@@ -294,8 +294,8 @@ pub fn get_robust_list(tid: i32, head: usize, size: usize) -> Result<usize> {
     let list = if tid == 0 {
         current().robust_list()
     } else {
-        let thread = tree::thread(tid).ok_or(Errno::ESRCH)?;
-        access::look(&thread, By::Real, |thread| Ok(thread.robust_list()))?
+        let thread = pid_table::thread(tid).ok_or(Errno::ESRCH)?;
+        ptrace_access::look(&thread, By::Real, |thread| Ok(thread.robust_list()))?
     };
     UserPtr::new(size).write(&(ROBUST_WORDS * Native::WORD))?;
     UserPtr::new(head).write(&list)?;

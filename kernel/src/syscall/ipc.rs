@@ -10,13 +10,13 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use super::layout::Native;
 use super::time::read_time;
 use crate::errno::{Errno, Result};
-use crate::ipc::message::{self, Message, QUEUES, Queue, Wanted};
 use crate::ipc::registry::{READ, WRITE};
-use crate::ipc::semaphore::{self, Operation, SETS, Set};
-use crate::ipc::shared::{self, SEGMENTS, Segment};
+use crate::ipc::sysv_msg::{self, Message, QUEUES, Queue, Wanted};
+use crate::ipc::sysv_sem::{self, Operation, SETS, Set};
+use crate::ipc::sysv_shm::{self, SEGMENTS, Segment};
 use crate::ipc::{Header, Object};
-use crate::mm::area::{Flags, Label, Rights, Source};
 use crate::mm::user::{UserPtr, UserSlice};
+use crate::mm::vma::{Flags, Label, Rights, Source};
 use crate::mm::with_active;
 use crate::mm::{MapRequest, PAGE_SIZE, Place};
 use crate::task::{self, clock};
@@ -54,7 +54,7 @@ struct SegmentStatus {
 
 /// shmget(2)
 pub fn shmget(key: i32, size: usize, flags: u32) -> Result<usize> {
-    shared::get(key, size, flags)
+    sysv_shm::get(key, size, flags)
 }
 
 /// shmat(2)
@@ -111,24 +111,24 @@ pub fn shmat(number: i32, address: usize, flags: u32) -> Result<usize> {
 /// shmdt(2)
 pub fn shmdt(address: usize) -> Result<usize> {
     let space = task::current().space().ok_or(Errno::EINVAL)?;
-    // The areas that an attachment at this address may have been cut into.
+    // The VMAs that an attachment at this address may have been cut into.
     let mut detached: Option<Arc<Segment>> = None;
     let mut next = address;
-    while let Some(area) = space.area_after(next) {
-        let Source::File { mapping, offset } = &area.source else {
-            next = area.end;
+    while let Some(vma) = space.vma_after(next) {
+        let Source::File { mapping, offset } = &vma.source else {
+            next = vma.end;
             continue;
         };
-        let of = shared::of(mapping);
+        let of = sysv_shm::of(mapping);
         let is_part = of.as_ref().is_some_and(|of| {
-            area.start.wrapping_sub(*offset) == address
+            vma.start.wrapping_sub(*offset) == address
                 && detached.as_ref().is_none_or(|first| Arc::ptr_eq(first, of))
         });
         if is_part {
-            space.unmap(area.range())?;
+            space.unmap(vma.range())?;
             detached = of;
         }
-        next = area.end;
+        next = vma.end;
         let size = detached.as_ref().map_or(usize::MAX, |segment| segment.size);
         if next.saturating_sub(address) >= size {
             break;
@@ -163,11 +163,11 @@ pub fn shmctl(number: i32, command: u32, to: usize) -> Result<usize> {
             // `struct shminfo64`: max, min, mni, seg, all, and four unused.
             let mut limits = [0; 9];
             limits[..5].copy_from_slice(&[
-                shared::LARGEST.load(Relaxed) as u64,
+                sysv_shm::LARGEST.load(Relaxed) as u64,
                 1,
                 most,
                 most,
-                shared::MOST_PAGES.load(Relaxed) as u64,
+                sysv_shm::MOST_PAGES.load(Relaxed) as u64,
             ]);
             UserPtr::new(to).write(&limits)?;
             Ok(SEGMENTS.extent().1)
@@ -202,7 +202,7 @@ pub fn shmctl(number: i32, command: u32, to: usize) -> Result<usize> {
         IPC_RMID => {
             let segment = SEGMENTS.by_number(number)?;
             segment.with_header(|header| header.check_owner())?;
-            shared::remove(number, &segment);
+            sysv_shm::remove(number, &segment);
             Ok(0)
         }
         SHM_LOCK | SHM_UNLOCK => {
@@ -258,13 +258,13 @@ fn queue_status(queue: &Queue) -> QueueStatus {
 
 /// msgget(2)
 pub fn msgget(key: i32, flags: u32) -> Result<usize> {
-    message::get(key, flags)
+    sysv_msg::get(key, flags)
 }
 
 /// msgsnd(2)
 pub fn msgsnd(number: i32, from: usize, len: usize, flags: u32) -> Result<usize> {
     let kind = UserPtr::<i64>::new(from).read()?;
-    if kind < 1 || len > message::LONGEST {
+    if kind < 1 || len > sysv_msg::LONGEST {
         return Err(Errno::EINVAL);
     }
     let data = UserPtr::<u8>::new(from + 8).read_vec(len)?;
@@ -316,7 +316,7 @@ pub fn msgctl(number: i32, command: u32, to: usize) -> Result<usize> {
             });
             // `struct msginfo`: pool, map, max, mnb, mni, ssz, tql, seg.
             let most = QUEUES.most.load(Relaxed);
-            let limits = [message::LONGEST, message::CAPACITY, most].map(|limit| limit as i32);
+            let limits = [sysv_msg::LONGEST, sysv_msg::CAPACITY, most].map(|limit| limit as i32);
             let [longest, capacity, most] = limits;
             let [pool, map, tql] = match command {
                 MSG_INFO => [count as i32, messages, bytes],
@@ -343,7 +343,7 @@ pub fn msgctl(number: i32, command: u32, to: usize) -> Result<usize> {
             let new = UserPtr::<QueueStatus>::new(to).read()?;
             let queue = QUEUES.by_number(number)?;
             queue.with_header(|header| header.check_owner())?;
-            if new.capacity > message::CAPACITY as u64 {
+            if new.capacity > sysv_msg::CAPACITY as u64 {
                 task::require(CAP_SYS_RESOURCE)?;
             }
             queue.change(&new.header, new.capacity as usize);
@@ -352,7 +352,7 @@ pub fn msgctl(number: i32, command: u32, to: usize) -> Result<usize> {
         IPC_RMID => {
             let queue = QUEUES.by_number(number)?;
             queue.with_header(|header| header.check_owner())?;
-            message::remove(number, &queue);
+            sysv_msg::remove(number, &queue);
             Ok(0)
         }
         _ => Err(Errno::EINVAL),
@@ -393,7 +393,7 @@ fn set_status(set: &Set) -> SetStatus {
 
 /// semget(2)
 pub fn semget(key: i32, count: i32, flags: u32) -> Result<usize> {
-    semaphore::get(key, count, flags)
+    sysv_sem::get(key, count, flags)
 }
 
 /// semop(2)
@@ -407,7 +407,7 @@ pub fn semtimedop(number: i32, operations: usize, count: u32, timeout: usize) ->
     if count == 0 || number < 0 {
         return Err(Errno::EINVAL);
     }
-    if count as usize > semaphore::MOST_OPERATIONS {
+    if count as usize > sysv_sem::MOST_OPERATIONS {
         return Err(Errno::E2BIG);
     }
     let operations = UserPtr::<Operation>::new(operations).read_vec(count as usize)?;
@@ -450,7 +450,7 @@ pub fn semctl(number: i32, at: i32, command: u32, argument: usize) -> Result<usi
         }
         IPC_RMID => {
             set.with_header(|header| header.check_owner())?;
-            semaphore::remove(number, &set);
+            sysv_sem::remove(number, &set);
         }
         GETVAL => return Ok(one()?.value as usize),
         GETPID => return Ok(one()?.user as usize),
@@ -488,16 +488,16 @@ fn semaphore_limits(command: u32, to: usize) -> Result<usize> {
     SETS.for_each(|_, set| semaphores += set.len() as i32);
     let [most, largest, operations] = [
         SETS.most.load(Relaxed),
-        semaphore::LARGEST,
-        semaphore::MOST_OPERATIONS,
+        sysv_sem::LARGEST,
+        sysv_sem::MOST_OPERATIONS,
     ]
     .map(|limit| limit as i32);
     let all = most * largest;
     let (size, undone) = match command {
         SEM_INFO => (count as i32, semaphores),
-        _ => (20, semaphore::HIGHEST),
+        _ => (20, sysv_sem::HIGHEST),
     };
-    let highest = semaphore::HIGHEST;
+    let highest = sysv_sem::HIGHEST;
     UserPtr::new(to).write(&[
         all, most, all, all, largest, operations, operations, size, highest, undone,
     ])?;

@@ -7,7 +7,7 @@ use super::time::{CpuClock, nanoseconds, timespec};
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
 use crate::task::itimer::{Base, Notice, Request, Setting};
-use crate::task::{Thread, current, signal, tree};
+use crate::task::{Thread, current, pid_table, signal};
 use alloc::sync::{Arc, Weak};
 
 type Spans = [[i64; 2]; 2];
@@ -57,7 +57,8 @@ pub fn getitimer<L: Layout>(which: u32, to: usize) -> Result<usize> {
 /// `struct sigevent`, its first part: value, signal and kind, thread.
 type Event = [u64; 3];
 
-/// The clocks of CPU time of the caller's own process and thread, as those of a number (MAKE_PROCESS_CPUCLOCK).
+/// The clocks of CPU time of the caller's own process and thread, as those of a number
+/// (MAKE_PROCESS_CPUCLOCK).
 const OWN_PROCESS: i32 = -6;
 const OWN_THREAD: i32 = -2;
 
@@ -113,7 +114,7 @@ fn told(request: &Request) -> Result<Option<Weak<Thread>>> {
         SIGEV_SIGNAL | SIGEV_THREAD if valid => Ok(None),
         SIGEV_THREAD_ID if valid => {
             let own = |thread: &Arc<Thread>| thread.process_id() == current().process_id();
-            let thread = tree::thread(request.tid).filter(own);
+            let thread = pid_table::thread(request.tid).filter(own);
             Ok(Some(Arc::downgrade(&thread.ok_or(Errno::EINVAL)?)))
         }
         _ => Err(Errno::EINVAL),

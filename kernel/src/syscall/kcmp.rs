@@ -8,8 +8,8 @@ use crate::errno::{Errno, Result};
 use crate::fs::File;
 use crate::fs::epoll::Epoll;
 use crate::mm::user::UserPtr;
-use crate::task::access::{self, By};
-use crate::task::{Thread, tree};
+use crate::task::ptrace_access::{self, By};
+use crate::task::{Thread, pid_table};
 
 /// What is compared (include/uapi/linux/kcmp.h).
 const FILE: u32 = 0;
@@ -37,7 +37,7 @@ const _: () = assert!(
 
 /// kcmp(2): 0 for the same, else 1 or 2 by an order that means nothing.
 pub fn kcmp(one: i32, two: i32, kind: u32, first: usize, second: usize) -> Result<usize> {
-    let threads = [one, two].map(|tid| tree::thread(tid).ok_or(Errno::ESRCH));
+    let threads = [one, two].map(|tid| pid_table::thread(tid).ok_or(Errno::ESRCH));
     let [one, two] = threads;
     let (one, two) = (one?, two?);
     let (mut lower, mut higher) = (one.process(), two.process());
@@ -48,8 +48,8 @@ pub fn kcmp(one: i32, two: i32, kind: u32, first: usize, second: usize) -> Resul
     let _lower = lower.hold_program()?;
     let apart = !Arc::ptr_eq(lower, higher);
     let _higher = apart.then(|| higher.hold_program()).transpose()?;
-    access::check(one.process(), Some(&one), By::Real)?;
-    access::check(two.process(), Some(&two), By::Real)?;
+    ptrace_access::check(one.process(), Some(&one), By::Real)?;
+    ptrace_access::check(two.process(), Some(&two), By::Real)?;
     compare(&one, &two, kind, first, second)
 }
 
@@ -86,8 +86,8 @@ fn open(thread: &Thread, fd: i32) -> Result<Arc<File>> {
     files.get(fd)
 }
 
-/// The file that a set of `thread` has as its member, as a `struct kcmp_epoll_slot` says: the set, the descriptor by which the
-/// member was added, and which of those that were added by it.
+/// The file that a set of `thread` has as its member, as a `struct kcmp_epoll_slot` says: the set,
+/// the descriptor by which the member was added, and which of those that were added by it.
 fn watched(thread: &Thread, slot: usize) -> Result<usize> {
     let [set, fd, which] = UserPtr::<[u32; 3]>::new(slot).read()?;
     let set = open(thread, set as i32)?.ops_as::<Epoll>();

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::errno::{Errno, Result};
-use crate::ipc::key::{Key, Kind, right, rings};
+use crate::keyring::{Key, Kind, right, rings};
 use crate::mm::heap::try_vec;
 use crate::mm::user::{UserPtr, UserSlice, read_cstr};
 use crate::task::current;
@@ -41,7 +41,8 @@ const SET_REQKEY_KEYRING: u32 = 14;
 const SET_TIMEOUT: u32 = 15;
 const INVALIDATE: u32 = 21;
 
-/// The key or keyring of a number, which may stand for one of the caller's own; `create`: made if it has none.
+/// The key or keyring of a number, which may stand for one of the caller's own; `create`: made if
+/// it has none.
 fn key(number: i32, create: bool) -> Result<Arc<Key>> {
     let thread = current();
     let install = |place: &crate::sync::Mutex<Option<Arc<Key>>>, name: &[u8]| {
@@ -69,7 +70,8 @@ fn key(number: i32, create: bool) -> Result<Arc<Key>> {
     }
 }
 
-/// The same, with which the caller may do `rights` and that is neither negative nor revoked nor expired.
+/// The same, with which the caller may do `rights` and that is neither negative nor revoked nor
+/// expired.
 fn allowed(number: i32, create: bool, rights: u32) -> Result<Arc<Key>> {
     key(number, create)?.check_valid()?;
     allowed_any(number, create, rights)
@@ -168,8 +170,8 @@ pub fn add_key(
     Ok(key.serial as usize)
 }
 
-/// request_key(2): a key that the caller's keyrings have. There is nobody to ask for one that they have not, so that a
-/// negative one is made.
+/// request_key(2): a key that the caller's keyrings have. There is nobody to ask for one that they
+/// have not, so that a negative one is made.
 pub fn request_key(kind: usize, description: usize, callout: usize, ring: i32) -> Result<usize> {
     let name = read_kind(kind)?;
     let description = read_cstr(description, LONGEST_DESCRIPTION).map_err(short)?;
@@ -183,7 +185,8 @@ pub fn request_key(kind: usize, description: usize, callout: usize, ring: i32) -
     };
     let kind = Kind::of(&name).ok_or(Errno::ENOKEY)?;
     let rings = rings(current());
-    // As on Linux, that there is none is told before that one is of no use, and that one is negative before that.
+    // As on Linux, that there is none is told before that one is of no use, and that one is
+    // negative before that.
     let (mut is_negative, mut why) = (false, None);
     for own in &rings {
         match own.search(kind, &description, &rings) {
@@ -210,7 +213,8 @@ pub fn request_key(kind: usize, description: usize, callout: usize, ring: i32) -
     }
 }
 
-/// Where keys that are asked for go: to the first of the caller's keyrings, unless it says otherwise.
+/// Where keys that are asked for go: to the first of the caller's keyrings, unless it says
+/// otherwise.
 fn default_ring(rings: &[Arc<Key>]) -> Result<Arc<Key>> {
     let first = rings.first().map_or(SESSION, |ring| ring.serial);
     let ring = match current().with_credentials(|who| who.request_keyring) {
@@ -300,7 +304,7 @@ pub fn keyctl(operation: u32, a: usize, b: usize, c: usize, d: usize) -> Result<
             let key = key(number, false)?;
             key.check_valid()?;
             let rings = rings(current());
-            // Who may search its own keyrings for a key may read it too.
+            // A process that may search its own keyrings for a key may read it too.
             if key.check(right::READ, &rings).is_err() && !key.is_found(&rings)? {
                 return Err(Errno::EACCES);
             }

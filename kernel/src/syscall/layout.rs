@@ -1,4 +1,5 @@
-//! How programs lay out in their memory what system calls take and give: with words of 64 bits, or of 32.
+//! How programs lay out in their memory what system calls take and give: with words of 64 bits, or
+//! of 32.
 
 use alloc::vec::Vec;
 
@@ -95,10 +96,11 @@ pub trait Layout {
     }
 }
 
-/// Words of `struct sigaction` before the mask: handler, flags, the restorer where the architecture has one.
+/// Words of `struct sigaction` before the mask: handler, flags, the restorer where the architecture
+/// has one.
 const ACTION_WORDS: usize = 2 + arch::signal::HAS_RESTORER as usize;
 /// Where the mask, of 8 bytes, stands behind words of 32 bits.
-const NARROW_MASK: usize = ACTION_WORDS * Narrow::WORD;
+const COMPAT_MASK: usize = ACTION_WORDS * Compat::WORD;
 
 fn action_of(words: &[usize], mask: u64) -> Action {
     Action {
@@ -173,9 +175,9 @@ impl Layout for Native {
 }
 
 /// Words of 32 bits, seconds too.
-pub struct Narrow;
+pub struct Compat;
 
-impl Layout for Narrow {
+impl Layout for Compat {
     const WORD: usize = 4;
     const TIME: usize = 8;
     const MIN_STACK: usize = 2048;
@@ -190,7 +192,7 @@ impl Layout for Narrow {
 
     fn action(address: usize) -> Result<Action> {
         let words = Self::words::<ACTION_WORDS>(address)?;
-        let mask = UserPtr::new(address + NARROW_MASK).read()?;
+        let mask = UserPtr::new(address + COMPAT_MASK).read()?;
         Ok(action_of(&words, mask))
     }
 
@@ -200,7 +202,7 @@ impl Layout for Narrow {
             address,
             words.first_chunk::<ACTION_WORDS>().expect("as many"),
         )?;
-        UserPtr::new(address + NARROW_MASK).write(&action.mask)
+        UserPtr::new(address + COMPAT_MASK).write(&action.mask)
     }
 
     fn words<const N: usize>(address: usize) -> Result<[usize; N]> {
@@ -224,31 +226,31 @@ impl Layout for Narrow {
 }
 
 /// Words of 32 bits, times of 64: of the calls whose names end in 64.
-pub struct Narrow64;
+pub struct Compat64;
 
-impl Layout for Narrow64 {
+impl Layout for Compat64 {
     const WORD: usize = 4;
     const TIME: usize = 16;
-    const MIN_STACK: usize = Narrow::MIN_STACK;
+    const MIN_STACK: usize = Compat::MIN_STACK;
 
     fn put_info(address: usize, info: &Info) -> Result<()> {
-        Narrow::put_info(address, info)
+        Compat::put_info(address, info)
     }
 
     fn action(address: usize) -> Result<Action> {
-        Narrow::action(address)
+        Compat::action(address)
     }
 
     fn put_action(address: usize, action: &Action) -> Result<()> {
-        Narrow::put_action(address, action)
+        Compat::put_action(address, action)
     }
 
     fn words<const N: usize>(address: usize) -> Result<[usize; N]> {
-        Narrow::words(address)
+        Compat::words(address)
     }
 
     fn put_words<const N: usize>(address: usize, words: &[usize; N]) -> Result<()> {
-        Narrow::put_words(address, words)
+        Compat::put_words(address, words)
     }
 
     fn time(address: usize) -> Result<Pair> {

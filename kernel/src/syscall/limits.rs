@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
 use crate::task::limits::Limit;
-use crate::task::{Process, can, current, require, tree};
+use crate::task::{Process, can, current, pid_table, require};
 use linux_raw_sys::general::{CAP_SYS_RESOURCE, RLIMIT_CPU, RLIMIT_STACK};
 
 /// prlimit64(2)
@@ -13,7 +13,7 @@ pub fn prlimit64(pid: i32, kind: u32, new: usize, old: usize) -> Result<usize> {
     let process = if pid == 0 {
         current().process().clone()
     } else {
-        tree::process(pid).ok_or(Errno::ESRCH)?
+        pid_table::process(pid).ok_or(Errno::ESRCH)?
     };
     if process.pid() != current().process_id() && !is_same_user(&process) {
         require(CAP_SYS_RESOURCE)?;

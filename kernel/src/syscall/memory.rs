@@ -12,17 +12,17 @@ use super::path::{check_flags, opened};
 use crate::arch::user_end;
 use crate::errno::{Errno, Result};
 use crate::fs::{File, tmpfs};
-use crate::ipc::shared;
-use crate::mm::area::{Area, Flags, Label, Rights, Source};
+use crate::ipc::sysv_shm;
 use crate::mm::shared::SharedPages;
 use crate::mm::user::{UserPtr, UserSlice};
+use crate::mm::vma::{Flags, Label, Rights, Source, Vma};
 use crate::mm::with_active;
 use crate::mm::{
     AddressSpace, MapRequest, Move, PAGE_SHIFT, PAGE_SIZE, Place, commit, large, page_down, page_up,
 };
-use crate::task::access::{self, By};
 use crate::task::limits::INFINITY;
 use crate::task::process::Mode;
+use crate::task::ptrace_access::{self, By};
 use crate::task::{self, personality, pidfd};
 
 /// Where a file's bytes end at the latest (MAX_LFS_FILESIZE).
@@ -57,12 +57,12 @@ fn covered(space: &AddressSpace, range: Range<usize>) -> Result<()> {
     }
 }
 
-/// The areas of a space that a range touches.
-fn areas_of(space: &AddressSpace, range: &Range<usize>) -> impl Iterator<Item = Area> {
+/// The VMAs of a space that a range touches.
+fn vmas_of(space: &AddressSpace, range: &Range<usize>) -> impl Iterator<Item = Vma> {
     let end = range.end;
     space
-        .areas_from(range.start)
-        .take_while(move |area| area.start < end)
+        .vmas_from(range.start)
+        .take_while(move |vma| vma.start < end)
 }
 
 /// Calls `f`, which does not wait, with the address space of the caller.
@@ -85,8 +85,8 @@ pub(super) fn own_space() -> Result<Arc<AddressSpace>> {
     task::current().space().ok_or(Errno::ENOMEM)
 }
 
-/// The rights to memory, of `file` where it is a file's, for who wants `rights`: what may be read may be executed where the
-/// personality says so (READ_IMPLIES_EXEC).
+/// The rights to memory, of `file` where it is a file's, for who wants `rights`: what may be read
+/// may be executed where the personality says so (READ_IMPLIES_EXEC).
 #[inline]
 fn implied(rights: Rights, file: Option<&File>) -> Rights {
     let implies = rights.has(Rights::READ) && personality::has(personality::READ_IMPLIES_EXEC);
@@ -184,7 +184,8 @@ pub fn mmap(
     if data != INFINITY && private {
         space(|space| check_data(space, len, data))?;
     }
-    // The request is made where it is used, and the closure only refers to its parts: else they would be copied on the way.
+    // The request is made where it is used, and the closure only refers to its parts: else they
+    // would be copied on the way.
     let (start, locked) = space(
         #[inline(always)]
         |space| {
@@ -211,10 +212,11 @@ pub fn mmap(
     Ok(start)
 }
 
-/// ENOMEM where private memory that is written to would be more than `limit` (RLIMIT_DATA) with `more` bytes.
+/// ENOMEM where private memory that is written to would be more than `limit` (RLIMIT_DATA) with
+/// `more` bytes.
 #[cold]
 fn check_data(space: &AddressSpace, more: usize, limit: usize) -> Result<()> {
-    let held = space.areas().filter(is_data).map(|area| area.range().len());
+    let held = space.vmas().filter(is_data).map(|vma| vma.range().len());
     let all = held.sum::<usize>().checked_add(more);
     if all.is_some_and(|all| all <= limit) {
         Ok(())
@@ -223,12 +225,12 @@ fn check_data(space: &AddressSpace, more: usize, limit: usize) -> Result<()> {
     }
 }
 
-fn is_data(area: &Area) -> bool {
-    area.rights.has(Rights::WRITE) && !area.is_shared() && !area.flags.has(Flags::GROWS_DOWN)
+fn is_data(vma: &Vma) -> bool {
+    vma.rights.has(Rights::WRITE) && !vma.is_shared() && !vma.flags.has(Flags::GROWS_DOWN)
 }
 
-/// EACCES where the process gave up memory that it can both write and execute, or make executable later (PR_SET_MDWE):
-/// whether an area is executable already.
+/// EACCES where the process gave up memory that it can both write and execute, or make executable
+/// later (PR_SET_MDWE): whether a VMA is executable already.
 #[cold]
 fn check_executable(already: Option<bool>) -> Result<()> {
     let gave_up = task::current().process().mode(Mode::NO_WRITE_EXECUTE);
@@ -239,8 +241,8 @@ fn check_executable(already: Option<bool>) -> Result<()> {
     }
 }
 
-/// remap_file_pages(2): other pages of the file, from page `first` on, in a part of a shared mapping. As on Linux, the
-/// part becomes a mapping of its own.
+/// remap_file_pages(2): other pages of the file, from page `first` on, in a part of a shared
+/// mapping. As on Linux, the part becomes a mapping of its own.
 pub fn remap_file_pages(
     start: usize,
     len: usize,
@@ -257,16 +259,16 @@ pub fn remap_file_pages(
         return Err(Errno::EOVERFLOW);
     }
     space(|space| {
-        let mut areas = space.areas_from(start);
-        let area = areas.next().filter(|area| area.start <= start);
-        let area = area.ok_or(Errno::EINVAL)?;
-        let of_file = |area: &Area| match &area.source {
-            Source::File { mapping, .. } if area.is_shared() => Some(mapping.clone()),
+        let mut vmas = space.vmas_from(start);
+        let vma = vmas.next().filter(|vma| vma.start <= start);
+        let vma = vma.ok_or(Errno::EINVAL)?;
+        let of_file = |vma: &Vma| match &vma.source {
+            Source::File { mapping, .. } if vma.is_shared() => Some(mapping.clone()),
             _ => None,
         };
-        let mapping = of_file(&area).ok_or(Errno::EINVAL)?;
-        let mut covered = area.end;
-        for next in areas.take_while(|next| next.start < end) {
+        let mapping = of_file(&vma).ok_or(Errno::EINVAL)?;
+        let mut covered = vma.end;
+        for next in vmas.take_while(|next| next.start < end) {
             let same = of_file(&next).is_some_and(|other| other.object() == mapping.object());
             if next.start != covered || !same {
                 return Err(Errno::EINVAL);
@@ -276,16 +278,16 @@ pub fn remap_file_pages(
         if covered < end {
             return Err(Errno::EINVAL);
         }
-        if shared::of(&mapping).is_some_and(|segment| segment.is_removed()) {
+        if sysv_shm::of(&mapping).is_some_and(|segment| segment.is_removed()) {
             return Err(Errno::EIDRM);
         }
         space.map(MapRequest {
             place: Place::Fixed(start),
             len,
-            rights: area.rights,
-            flags: area.flags,
+            rights: vma.rights,
+            flags: vma.flags,
             source: Source::File { mapping, offset },
-            label: area.label,
+            label: vma.label,
             limit: task::rlimit(RLIMIT_AS),
         })?;
         Ok(0)
@@ -315,15 +317,14 @@ pub fn mprotect(addr: usize, len: usize, prot: u32) -> Result<usize> {
     space_for(&range.clone(), |space| {
         if rights.has(Rights::EXECUTE) {
             let writes = rights.has(Rights::WRITE);
-            let all = areas_of(space, &range).all(|area| area.rights.has(Rights::EXECUTE));
+            let all = vmas_of(space, &range).all(|vma| vma.rights.has(Rights::EXECUTE));
             check_executable(Some(all && !writes))?;
         }
         if rights.has(Rights::WRITE) {
             let limit = task::rlimit(RLIMIT_DATA);
             if limit != INFINITY {
-                let more =
-                    areas_of(space, &range).filter(|area| !area.is_shared() && !is_data(area));
-                let part = |area: Area| area.end.min(range.end) - area.start.max(range.start);
+                let more = vmas_of(space, &range).filter(|vma| !vma.is_shared() && !is_data(vma));
+                let part = |vma: Vma| vma.end.min(range.end) - vma.start.max(range.start);
                 check_data(space, more.map(part).sum(), limit)?;
             }
         }
@@ -364,13 +365,13 @@ pub fn mremap(
 /// mremap(2) of no length: a second mapping of what a shared one maps from `addr` on.
 fn duplicate(addr: usize, len: usize, place: Move) -> Result<usize> {
     space(|space| {
-        let area = areas_of(space, &(addr..addr + 1))
+        let vma = vmas_of(space, &(addr..addr + 1))
             .next()
             .ok_or(Errno::EFAULT)?;
-        let Source::File { mapping, offset } = &area.source else {
+        let Source::File { mapping, offset } = &vma.source else {
             return Err(Errno::EINVAL);
         };
-        if !area.is_shared() {
+        if !vma.is_shared() {
             return Err(Errno::EINVAL);
         }
         space.map(MapRequest {
@@ -379,13 +380,13 @@ fn duplicate(addr: usize, len: usize, place: Move) -> Result<usize> {
                 _ => Place::Hint(0),
             },
             len,
-            rights: area.rights,
-            flags: area.flags,
+            rights: vma.rights,
+            flags: vma.flags,
             source: Source::File {
                 mapping: mapping.clone(),
-                offset: offset + addr - area.start,
+                offset: offset + addr - vma.start,
             },
-            label: area.label,
+            label: vma.label,
             limit: task::rlimit(RLIMIT_AS),
         })
     })
@@ -410,14 +411,14 @@ pub fn madvise(addr: usize, len: usize, advice: u32) -> Result<usize> {
     }
     let range = pages(addr, len)?;
     let flag = |flag, on| move |space: &AddressSpace, range| space.set_flags(range, flag, on);
-    let refused: fn(&Area) -> bool = match advice {
-        MADV_DONTNEED => |area| area.flags.has(Flags::LOCKED),
-        MADV_FREE => |area| {
-            area.flags.has(Flags::LOCKED)
-                || area.is_shared()
-                || !matches!(area.source, Source::Anonymous)
+    let refused: fn(&Vma) -> bool = match advice {
+        MADV_DONTNEED => |vma| vma.flags.has(Flags::LOCKED),
+        MADV_FREE => |vma| {
+            vma.flags.has(Flags::LOCKED)
+                || vma.is_shared()
+                || !matches!(vma.source, Source::Anonymous)
         },
-        MADV_WIPEONFORK => |area| area.is_shared() || !matches!(area.source, Source::Anonymous),
+        MADV_WIPEONFORK => |vma| vma.is_shared() || !matches!(vma.source, Source::Anonymous),
         _ => |_| false,
     };
     if range.is_empty() {
@@ -430,7 +431,7 @@ pub fn madvise(addr: usize, len: usize, advice: u32) -> Result<usize> {
         _ => {}
     }
     space_for(&range.clone(), |space| {
-        if areas_of(space, &range).any(|area| refused(&area)) {
+        if vmas_of(space, &range).any(|vma| refused(&vma)) {
             return Err(Errno::EINVAL);
         }
         match advice {
@@ -471,7 +472,8 @@ pub fn process_madvise(
         return Err(Errno::EINVAL);
     }
     let other = process.find_thread(|_| true).ok_or(Errno::ESRCH)?;
-    let other = access::look(&other, By::File, |thread| Ok(thread.space()))?.ok_or(Errno::ESRCH)?;
+    let other =
+        ptrace_access::look(&other, By::File, |thread| Ok(thread.space()))?.ok_or(Errno::ESRCH)?;
     if !task::can(CAP_SYS_NICE) {
         return Err(Errno::EPERM);
     }
@@ -513,10 +515,10 @@ pub fn cachestat(fd: i32, range: usize, to: usize, flags: u32) -> Result<usize> 
     Ok(0)
 }
 
-/// MADV_POPULATE_READ and MADV_POPULATE_WRITE, where all areas have the right.
+/// MADV_POPULATE_READ and MADV_POPULATE_WRITE, where all VMAs have the right.
 fn touch(range: Range<usize>, right: Rights) -> Result<()> {
     let space = own_space()?;
-    if areas_of(&space, &range).any(|area| !area.rights.has(right)) {
+    if vmas_of(&space, &range).any(|vma| !vma.rights.has(right)) {
         return Err(Errno::EINVAL);
     }
     match task::fault::populate(&space, range, right == Rights::WRITE) {
@@ -530,25 +532,21 @@ fn touch(range: Range<usize>, right: Rights) -> Result<()> {
 fn remove(range: Range<usize>) -> Result<()> {
     let mut at = range.start;
     while at < range.end {
-        let area = space(|space| {
-            areas_of(space, &(at..range.end))
-                .next()
-                .ok_or(Errno::ENOMEM)
-        })?;
-        let Source::File { mapping, offset } = &area.source else {
+        let vma = space(|space| vmas_of(space, &(at..range.end)).next().ok_or(Errno::ENOMEM))?;
+        let Source::File { mapping, offset } = &vma.source else {
             return Err(Errno::EINVAL);
         };
-        if area.flags.has(Flags::LOCKED) {
+        if vma.flags.has(Flags::LOCKED) {
             return Err(Errno::EINVAL);
         }
-        if !area.is_shared() || !area.rights.has(Rights::WRITE) {
+        if !vma.is_shared() || !vma.rights.has(Rights::WRITE) {
             return Err(Errno::EACCES);
         }
-        if area.start > at {
+        if vma.start > at {
             return Err(Errno::ENOMEM);
         }
-        let end = area.end.min(range.end);
-        let first = (offset + at - area.start) >> PAGE_SHIFT;
+        let end = vma.end.min(range.end);
+        let first = (offset + at - vma.start) >> PAGE_SHIFT;
         mapping.clear(first..first + ((end - at) >> PAGE_SHIFT))?;
         at = end;
     }
@@ -580,8 +578,8 @@ pub fn msync(addr: usize, len: usize, flags: u32) -> Result<usize> {
     }
     let range = pages_or_enomem(addr, len)?;
     space(|space| {
-        let locked = |area: Area| area.flags.has(Flags::LOCKED);
-        if flags & MS_INVALIDATE != 0 && areas_of(space, &range).any(locked) {
+        let locked = |vma: Vma| vma.flags.has(Flags::LOCKED);
+        if flags & MS_INVALIDATE != 0 && vmas_of(space, &range).any(locked) {
             return Err(Errno::EBUSY);
         }
         covered(space, range)

@@ -1,4 +1,5 @@
-//! mlock(2) and its kin. Nothing is ever paged out: pages are locked by being made present, and are counted.
+//! mlock(2) and its kin. Nothing is ever paged out: pages are locked by being made present, and are
+//! counted.
 
 use core::ops::Range;
 
@@ -8,12 +9,12 @@ use super::memory::{own_space, pages_or_enomem, space};
 use super::path::check_flags;
 use crate::arch::user_end;
 use crate::errno::{Errno, Result};
-use crate::mm::area::Flags;
+use crate::mm::vma::Flags;
 use crate::mm::{AddressSpace, PAGE_SIZE};
 use crate::task;
 
-/// Refuses to lock `more` bytes of a space, in `range` or at a new place, beyond RLIMIT_MEMLOCK. What is locked in `range`
-/// already is not counted twice.
+/// Refuses to lock `more` bytes of a space, in `range` or at a new place, beyond RLIMIT_MEMLOCK.
+/// What is locked in `range` already is not counted twice.
 ///
 /// # Errors
 /// EPERM (nothing may be locked), ENOMEM.
@@ -30,9 +31,9 @@ fn check(space: &AddressSpace, more: usize, range: Range<usize>) -> Result<()> {
         end - start - inside
     };
     let locked = space
-        .areas()
-        .filter(|area| area.flags.has(Flags::LOCKED))
-        .map(|area| beside(area.start, area.end));
+        .vmas()
+        .filter(|vma| vma.flags.has(Flags::LOCKED))
+        .map(|vma| beside(vma.start, vma.end));
     if locked.sum::<usize>().saturating_add(more) > limit {
         return Err(Errno::ENOMEM);
     }
@@ -90,7 +91,7 @@ pub fn mlockall(flags: u32) -> Result<usize> {
     }
     space(|space| {
         let all = if flags & MCL_CURRENT != 0 {
-            space.areas().map(|area| area.range().len()).sum()
+            space.vmas().map(|vma| vma.range().len()).sum()
         } else {
             0
         };
@@ -100,11 +101,11 @@ pub fn mlockall(flags: u32) -> Result<usize> {
     })?;
     if flags & MCL_CURRENT != 0 {
         let space = own_space()?;
-        for area in space.areas() {
-            space.set_flags(area.range(), Flags::LOCKED, true)?;
-            if flags & MCL_ONFAULT == 0 && !area.rights.is_none() {
+        for vma in space.vmas() {
+            space.set_flags(vma.range(), Flags::LOCKED, true)?;
+            if flags & MCL_ONFAULT == 0 && !vma.rights.is_none() {
                 // As on Linux, it is no error when not all could be made present.
-                let _ = task::fault::populate(&space, area.range(), false);
+                let _ = task::fault::populate(&space, vma.range(), false);
             }
         }
     }
@@ -115,8 +116,8 @@ pub fn mlockall(flags: u32) -> Result<usize> {
 pub fn munlockall() -> Result<usize> {
     space(|space| {
         space.set_locks_new(false);
-        for area in space.areas() {
-            space.set_flags(area.range(), Flags::LOCKED, false)?;
+        for vma in space.vmas() {
+            space.set_flags(vma.range(), Flags::LOCKED, false)?;
         }
         Ok(0)
     })

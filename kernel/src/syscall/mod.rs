@@ -1,6 +1,6 @@
 //! System calls: a handler each, which takes its arguments by type and gives a number or an error.
 
-mod adjust;
+mod adjtimex;
 mod aio;
 mod capability;
 mod compat;
@@ -9,8 +9,9 @@ mod epoll;
 mod exec;
 mod fd;
 mod file;
+mod file_handle;
+mod flock;
 mod futex;
-mod handle;
 mod identity;
 mod inotify;
 mod ipc;
@@ -19,9 +20,7 @@ mod kcmp;
 mod keyctl;
 mod layout;
 mod limits;
-mod lock;
 mod memory;
-mod message;
 mod mlock;
 mod mount;
 mod mq;
@@ -36,6 +35,7 @@ mod ptrace;
 mod rseq;
 mod sched;
 mod seccomp;
+mod sendmsg;
 mod signal;
 mod signalfd;
 mod socket;

@@ -31,7 +31,8 @@ const _: () = assert!(
     "abi and mount disagree"
 );
 
-/// mount(2): a new file system, what is mounted shown at a second place or moved, or other flags for it.
+/// mount(2): a new file system, what is mounted shown at a second place or moved, or other flags
+/// for it.
 pub fn mount(source: usize, target: usize, kind: usize, flags: u32, data: usize) -> Result<usize> {
     const KINDS: u32 = MS_SHARED | MS_PRIVATE | MS_SLAVE | MS_UNBINDABLE;
     let options = match data {
@@ -82,7 +83,8 @@ fn named(source: usize) -> Result<Path> {
     path::resolve(AT_FDCWD, source, 0)
 }
 
-/// How mounts spread to other trees. There is one tree, so all are private and have no master; sharing them is refused.
+/// How mounts spread to other trees. There is one tree, so all are private and have no master;
+/// sharing them is refused.
 fn propagate(target: &Path, kind: u32, all: bool) -> Result<()> {
     match kind {
         MS_PRIVATE => mount::set_unbindable(target, Some(false), all),

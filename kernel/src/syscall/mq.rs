@@ -8,7 +8,7 @@ use super::signal::check_signal;
 use super::time::read_time;
 use crate::errno::{Errno, Result};
 use crate::fs::File;
-use crate::ipc::queue::{self, Attributes, COOKIE, Queue, Way};
+use crate::ipc::mqueue::{self, Attributes, COOKIE, Queue, Way};
 use crate::mm::user::{UserPtr, UserSlice};
 use crate::net::netlink;
 use crate::task::clock::Deadline;
@@ -24,7 +24,7 @@ pub fn mq_open(name: usize, flags: u32, mode: u32, attributes: usize) -> Result<
     let name = UserPath::read(name)?;
     // What cannot get a descriptor is not made.
     current().files().check_room()?;
-    let opened = match queue::open(&name, flags) {
+    let opened = match mqueue::open(&name, flags) {
         Err(Errno::ENOENT) if flags & O_CREAT != 0 && !name.is_empty() => {
             let attributes = given
                 .filter(|_| flags & O_CREAT != 0)
@@ -32,7 +32,7 @@ pub fn mq_open(name: usize, flags: u32, mode: u32, attributes: usize) -> Result<
                     messages: given[1].max(0) as usize,
                     bytes: given[2].max(0) as usize,
                 });
-            queue::create(&name, flags, mode, attributes)
+            mqueue::create(&name, flags, mode, attributes)
         }
         other => other,
     };
@@ -42,7 +42,7 @@ pub fn mq_open(name: usize, flags: u32, mode: u32, attributes: usize) -> Result<
 
 /// mq_unlink(2)
 pub fn mq_unlink(name: usize) -> Result<usize> {
-    queue::unlink(&UserPath::read(name)?)?;
+    mqueue::unlink(&UserPath::read(name)?)?;
     Ok(0)
 }
 
@@ -60,7 +60,7 @@ pub fn mq_timedsend(
     priority: u32,
     timeout: usize,
 ) -> Result<usize> {
-    if priority >= queue::PRIORITIES {
+    if priority >= mqueue::PRIORITIES {
         return Err(Errno::EINVAL);
     }
     let deadline = read_time::<Native>(timeout)?.map(Deadline::TimeOfDay);

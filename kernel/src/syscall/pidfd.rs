@@ -9,10 +9,10 @@ use super::signal::{check_permission, check_signal};
 use crate::errno::{Errno, Result};
 use crate::fs::{self, File};
 use crate::mm::user::UserPtr;
-use crate::task::access::{self, By};
 use crate::task::pidfd::{self, PidFd, THREAD};
+use crate::task::ptrace_access::{self, By};
 use crate::task::signal::{self, Info};
-use crate::task::{Process, current, tree};
+use crate::task::{Process, current, pid_table};
 
 /// PIDFD_SIGNAL_THREAD and _PROCESS_GROUP (include/uapi/linux/pidfd.h).
 const TO_THREAD: u32 = 1 << 0;
@@ -25,12 +25,12 @@ pub fn pidfd_open(pid: i32, flags: u32) -> Result<usize> {
         return Err(Errno::EINVAL);
     }
     let file = if flags & THREAD != 0 {
-        let thread = tree::thread(pid).ok_or(Errno::ESRCH)?;
+        let thread = pid_table::thread(pid).ok_or(Errno::ESRCH)?;
         pidfd::file(thread.process().clone(), Some(&thread), flags)?
     } else {
-        match tree::process(pid) {
+        match pid_table::process(pid) {
             Some(process) => pidfd::file(process, None, flags)?,
-            None if tree::thread(pid).is_some() => return Err(Errno::EINVAL),
+            None if pid_table::thread(pid).is_some() => return Err(Errno::EINVAL),
             None => return Err(Errno::ESRCH),
         }
     };
@@ -87,7 +87,7 @@ pub fn pidfd_send_signal(fd: i32, number: u32, info: usize, flags: u32) -> Resul
 pub fn pidfd_getfd(of: i32, fd: i32, flags: u32) -> Result<usize> {
     check_flags(flags, 0)?;
     let thread = pidfd::of(of)?.0.thread()?;
-    let file = access::look(&thread, By::Real, |thread| {
+    let file = ptrace_access::look(&thread, By::Real, |thread| {
         thread.try_files().ok_or(Errno::ESRCH)?.get(fd)
     })?;
     Ok(current().files().add(file, true)? as usize)

@@ -80,7 +80,8 @@ impl Deadline {
         self.0.map(|deadline| timespec(left(deadline)))
     }
 
-    /// Writes the time left to where the program gave the time. It is no error when that cannot be written.
+    /// Writes the time left to where the program gave the time. It is no error when that cannot be
+    /// written.
     pub fn write_left(self, address: usize, write: impl FnOnce([i64; 2]) -> Result<()>) {
         let keeps = personality::has(personality::STICKY_TIMEOUTS);
         if let (Some(left), true) = (self.left(), address != 0 && !keeps) {
@@ -255,8 +256,8 @@ impl Sets {
     }
 }
 
-/// Waits for the descriptors below `count` in three sets; how many memberships are left in them. What the table of descriptors has
-/// no room for is left alone.
+/// Waits for the descriptors below `count` in three sets; how many memberships are left in them.
+/// What the table of descriptors has no room for is left alone.
 pub fn select<L: Layout>(count: usize, addresses: [usize; 3], deadline: Deadline) -> Result<usize> {
     let count = count.min(current().files().size());
     let bytes = count.div_ceil(8 * L::WORD) * L::WORD;

@@ -21,7 +21,8 @@ const CAPABILITIES: usize = ALL_CAPABILITIES.count_ones() as usize;
 type Arguments = [usize; 4];
 type Handler = fn(Arguments) -> Result<usize>;
 
-/// Makes `handler`, which finds what does an option, and has the compiler compare the options with those of `abi`.
+/// Makes `handler`, which finds what does an option, and has the compiler compare the options with
+/// those of `abi`.
 macro_rules! dispatch {
     ($($option:ident => $handler:expr,)*) => {
         fn handler(option: u32) -> Option<Handler> {
@@ -320,9 +321,9 @@ pub fn personality(new: u32) -> Result<usize> {
     if new == ASK {
         return Ok(old as usize);
     }
-    let narrow = arch::ABIS.iter().find(|abi| !abi.wide);
+    let compat = arch::ABIS.iter().find(|abi| !abi.wide);
     if new & personality::KIND == personality::LINUX32
-        && narrow.is_some_and(|abi| !(abi.available)())
+        && compat.is_some_and(|abi| !(abi.available)())
     {
         return Err(Errno::EINVAL);
     }

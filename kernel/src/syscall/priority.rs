@@ -1,4 +1,5 @@
-//! System calls on how threads are preferred: scheduling attributes, priorities of input and output.
+//! System calls on how threads are preferred: scheduling attributes, priorities of input and
+//! output.
 
 use linux_raw_sys::general::*;
 use zerocopy::{FromBytes, Immutable, IntoBytes};

@@ -5,7 +5,7 @@ use linux_raw_sys::general::*;
 use super::path::file;
 use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, UserSlice};
-use crate::task::{self, CloneRequest, current, job, tree};
+use crate::task::{self, CloneRequest, current, job, pid_table};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// getpid(2)
@@ -137,7 +137,7 @@ fn chosen_number(read: &CloneArguments) -> Result<i32> {
         return Ok(0);
     }
     let tid = UserPtr::<i32>::new(read.set_tid as usize).read()?;
-    if !(1..tree::pid_max()).contains(&tid) {
+    if !(1..pid_table::pid_max()).contains(&tid) {
         return Err(Errno::EINVAL);
     }
     task::require(CAP_CHECKPOINT_RESTORE)?;
@@ -198,7 +198,7 @@ pub fn getpgid(pid: i32) -> Result<usize> {
     let process = if pid == 0 {
         current().process().clone()
     } else {
-        tree::process(pid).ok_or(Errno::ESRCH)?
+        pid_table::process(pid).ok_or(Errno::ESRCH)?
     };
     Ok(process.group() as usize)
 }
@@ -208,7 +208,7 @@ pub fn getsid(pid: i32) -> Result<usize> {
     let process = if pid == 0 {
         current().process().clone()
     } else {
-        tree::process(pid).ok_or(Errno::ESRCH)?
+        pid_table::process(pid).ok_or(Errno::ESRCH)?
     };
     Ok(process.session() as usize)
 }

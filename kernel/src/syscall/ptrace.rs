@@ -11,10 +11,10 @@ use crate::errno::{Errno, Result};
 use crate::fs::io::MAX_COUNT;
 use crate::mm::AddressSpace;
 use crate::mm::user::{UserPtr, UserSlice};
-use crate::task::access::{self, By};
 use crate::task::ptrace::{self, Call, flag};
+use crate::task::ptrace_access::{self, By};
 use crate::task::signal::{self, Info};
-use crate::task::{can, current, tree};
+use crate::task::{can, current, pid_table};
 use alloc::sync::Arc;
 use zerocopy::{Immutable, IntoBytes};
 
@@ -98,7 +98,8 @@ pub fn ptrace(request: usize, tid: i32, address: usize, data: usize) -> Result<u
     Ok(0)
 }
 
-/// PTRACE_PEEKSIGINFO: copies signals that wait for the thread or its process; `asked` is a `struct ptrace_peeksiginfo_args`.
+/// PTRACE_PEEKSIGINFO: copies signals that wait for the thread or its process; `asked` is a
+/// `struct ptrace_peeksiginfo_args`.
 fn peek_signals(tid: i32, asked: usize, to: usize) -> Result<usize> {
     ptrace::with_stopped(tid, |_, _| Ok(()))?;
     let [first, packed] = UserPtr::<[u64; 2]>::new(asked).read()?;
@@ -127,7 +128,8 @@ fn peek_signals(tid: i32, asked: usize, to: usize) -> Result<usize> {
     Ok(count)
 }
 
-/// Who may see the filters of a thread that it traces: EACCES unless it is privileged, and has none itself.
+/// Checks that the caller may see the filters of its tracee: EACCES unless it is privileged and has
+/// none itself.
 fn may_see_filters() -> Result<()> {
     if can(CAP_SYS_ADMIN) && current().seccomp.mode() == SECCOMP_MODE_DISABLED {
         Ok(())
@@ -136,7 +138,8 @@ fn may_see_filters() -> Result<()> {
     }
 }
 
-/// PTRACE_SECCOMP_GET_FILTER: the instructions of a filter, the oldest of which is number 0; how many there are.
+/// PTRACE_SECCOMP_GET_FILTER: the instructions of a filter, the oldest of which is number 0; how
+/// many there are.
 fn filter(tid: i32, number: usize, to: usize) -> Result<usize> {
     let thread = ptrace::with_stopped(tid, |thread, _| Ok(thread.clone()))?;
     may_see_filters()?;
@@ -148,7 +151,8 @@ fn filter(tid: i32, number: usize, to: usize) -> Result<usize> {
     Ok(words.len())
 }
 
-/// PTRACE_SECCOMP_GET_METADATA: `data` is a `struct seccomp_metadata` of `size` bytes, which says what filter is meant.
+/// PTRACE_SECCOMP_GET_METADATA: `data` is a `struct seccomp_metadata` of `size` bytes, which says
+/// what filter is meant.
 fn filter_metadata(tid: i32, size: usize, data: usize) -> Result<usize> {
     let thread = ptrace::with_stopped(tid, |thread, _| Ok(thread.clone()))?;
     may_see_filters()?;
@@ -170,7 +174,8 @@ fn kill(tid: i32) -> Result<()> {
     Ok(())
 }
 
-/// The memory of a stopped thread that the current process traces, unless it is a program that its tracer may not see.
+/// The memory of a stopped thread that the current process traces, unless it is a program that its
+/// tracer may not see.
 fn stopped_space(tid: i32) -> Result<Arc<AddressSpace>> {
     ptrace::with_stopped(tid, |thread, tracee| {
         let space = thread.space().ok_or(Errno::ESRCH)?;
@@ -323,9 +328,9 @@ fn transfer(
         Ranges::read(local.0, local.1)?,
         Ranges::read(remote.0, remote.1)?,
     );
-    let thread = tree::thread(pid).ok_or(Errno::ESRCH)?;
+    let thread = pid_table::thread(pid).ok_or(Errno::ESRCH)?;
     let space =
-        access::look(&thread, By::Real, |thread| Ok(thread.space()))?.ok_or(Errno::ESRCH)?;
+        ptrace_access::look(&thread, By::Real, |thread| Ok(thread.space()))?.ok_or(Errno::ESRCH)?;
     let mut buffer = Vec::new();
     buffer.try_reserve_exact(CHUNK).map_err(|_| Errno::ENOMEM)?;
     buffer.resize(CHUNK, 0);

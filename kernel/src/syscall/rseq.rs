@@ -4,7 +4,7 @@ use linux_raw_sys::general::*;
 
 use super::path::check_flags;
 use crate::errno::{Errno, Result};
-use crate::task::barrier::{self, Scope};
+use crate::task::membarrier::{self, Scope};
 use crate::task::{current, rseq as area};
 
 /// RSEQ_FLAG_UNREGISTER (include/uapi/linux/rseq.h)
@@ -68,7 +68,7 @@ pub fn membarrier(command: u32, flags: u32, _cpu: i32) -> Result<usize> {
             if process.barriers() & wanted != *wanted {
                 return Err(Errno::EPERM);
             }
-            barrier::wait(*scope);
+            membarrier::wait(*scope);
             Ok(0)
         }
         None if command == QUERY => {

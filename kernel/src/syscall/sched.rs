@@ -5,7 +5,7 @@ use linux_raw_sys::general::*;
 use crate::arch::cpu;
 use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, UserSlice};
-use crate::task::{Process, Thread, current, queue, real_time, require, sched, tree};
+use crate::task::{Process, Thread, current, pid_table, queue, real_time, require, sched};
 use alloc::sync::Arc;
 
 /// The thread `tid`, or the current one for 0.
@@ -13,7 +13,7 @@ pub(super) fn thread(tid: i32) -> Result<Arc<Thread>> {
     if tid < 0 {
         return Err(Errno::EINVAL);
     }
-    tree::thread(if tid == 0 { current().tid() } else { tid }).ok_or(Errno::ESRCH)
+    pid_table::thread(if tid == 0 { current().tid() } else { tid }).ok_or(Errno::ESRCH)
 }
 
 /// sched_yield(2)
@@ -37,7 +37,7 @@ pub fn sched_setaffinity(tid: i32, size: usize, mask: usize) -> Result<usize> {
     let thread = thread(tid)?;
     check_owner(&thread)?;
     thread.sched.allow(allowed);
-    sched::settle(&thread);
+    sched::leave_forbidden_cpu(&thread);
     Ok(0)
 }
 
@@ -79,7 +79,8 @@ pub(super) fn priorities(policy: u32) -> Result<(u32, u32)> {
     }
 }
 
-/// EPERM unless the caller may have `thread` scheduled so: without CAP_SYS_NICE only its own, as far as the limits go.
+/// EPERM unless the caller may have `thread` scheduled so: without CAP_SYS_NICE only its own, as
+/// far as the limits go.
 pub(super) fn check_change(
     thread: &Thread,
     policy: u32,
@@ -115,9 +116,10 @@ fn may_be_nice(thread: &Thread, nice: i32) -> bool {
     (20 - nice) as usize <= thread.process().limits.soft(RLIMIT_NICE)
 }
 
-/// A process that has ended and was not waited for: it has no thread, but its scheduling can be asked for.
+/// A process that has ended and was not waited for: it has no thread, but its scheduling can be
+/// asked for.
 fn ended(tid: i32) -> Result<Arc<Process>> {
-    let process = tree::process(tid).filter(|process| process.is_zombie());
+    let process = pid_table::process(tid).filter(|process| process.is_zombie());
     process.ok_or(Errno::ESRCH)
 }
 
@@ -209,7 +211,7 @@ pub(super) fn each(
     if which == PRIO_PROCESS {
         return match thread(who) {
             Ok(thread) => f(&thread),
-            // Who has ended is preferred to nobody.
+            // A thread that has ended is better than none.
             Err(_) => ended(who).map(drop),
         };
     }
@@ -230,8 +232,8 @@ pub(super) fn each(
         }
     };
     match which {
-        PRIO_PGRP => tree::for_each_of_group(group, each),
-        _ => tree::for_each(
+        PRIO_PGRP => pid_table::for_each_of_group(group, each),
+        _ => pid_table::for_each(
             |process| process.with_credentials(|other| other.uid) == user,
             each,
         ),

@@ -5,15 +5,16 @@ use alloc::vec::Vec;
 use bpf::Instruction;
 use linux_raw_sys::ptrace::*;
 
-use super::layout::{Layout, Narrow, Native};
+use super::layout::{Compat, Layout, Native};
 use super::path::check_flags;
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
-use crate::task::listener::{self, Listener};
+use crate::task::seccomp_notify::{self, Listener};
 use crate::task::{current, seccomp};
 
-/// Flags that are known: the filter is for all threads, failures are told by ESRCH, actions are logged, the CPU may
-/// speculate, somebody listens, and signals do not interrupt what is being decided.
+/// Flags that are known: the filter is for all threads, failures are told by ESRCH, actions are
+/// logged, the CPU may speculate, somebody listens, and signals do not interrupt what is being
+/// decided.
 const FLAGS: u32 = SECCOMP_FILTER_FLAG_TSYNC
     | SECCOMP_FILTER_FLAG_TSYNC_ESRCH
     | SECCOMP_FILTER_FLAG_LOG
@@ -47,7 +48,7 @@ pub fn seccomp(operation: u32, flags: u32, arguments: usize) -> Result<usize> {
             }
         }
         SECCOMP_GET_NOTIF_SIZES if flags == 0 => {
-            UserPtr::new(arguments).write(&listener::SIZES)?;
+            UserPtr::new(arguments).write(&seccomp_notify::SIZES)?;
             Ok(0)
         }
         _ => Err(Errno::EINVAL),
@@ -65,8 +66,8 @@ pub fn set_filter(flags: u32, program: usize) -> Result<usize> {
     if flags & FOR_ALL == FOR_ALL && !told || is_killable && !listens {
         return Err(Errno::EINVAL);
     }
-    let [len, start] = if current().arch.is_narrow() {
-        Narrow::words(program)?
+    let [len, start] = if current().arch.is_compat() {
+        Compat::words(program)?
     } else {
         Native::words(program)?
     };

@@ -9,9 +9,9 @@ use super::layout::{Layout, given};
 use crate::arch;
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
+use crate::task::pid_table::{self, Several};
 use crate::task::signal::{self, Info, SIG_IGN, Set, default_of};
-use crate::task::tree::{self, Several};
-use crate::task::wait::{WaitError, WaitQueue};
+use crate::task::wait_queue::{WaitError, WaitQueue};
 use crate::task::{Process, Thread, current};
 
 pub(super) fn check_signal(number: u32) -> Result<()> {
@@ -78,8 +78,10 @@ pub fn kill(pid: i32, number: u32) -> Result<usize> {
 
 /// The process that has the number `id`, or a thread with it.
 fn process_of(id: i32) -> Result<Arc<Process>> {
-    let of_thread = || tree::thread(id).map(|thread| thread.process().clone());
-    tree::process(id).or_else(of_thread).ok_or(Errno::ESRCH)
+    let of_thread = || pid_table::thread(id).map(|thread| thread.process().clone());
+    pid_table::process(id)
+        .or_else(of_thread)
+        .ok_or(Errno::ESRCH)
 }
 
 /// Sends a signal to the processes of a group that may be sent it.
@@ -95,7 +97,7 @@ fn send_to_each(number: u32, info: &Info, whom: Several) -> Result<usize> {
         sent.set(sent.get() || may && number == 0);
         may && number != 0
     };
-    let others = tree::send_each(whom, number, may, |process| {
+    let others = pid_table::send_each(whom, number, may, |process| {
         match signal::send_info(process, None, info) {
             Err(error) => failed = Some(error),
             Ok(()) => sent.set(true),
@@ -126,7 +128,7 @@ fn send_to_thread(pid: Option<i32>, tid: i32, number: u32, info: &Info) -> Resul
     if tid <= 0 {
         return Err(Errno::EINVAL);
     }
-    let thread = tree::thread(tid).ok_or(Errno::ESRCH)?;
+    let thread = pid_table::thread(tid).ok_or(Errno::ESRCH)?;
     if pid.is_some_and(|pid| pid != thread.process_id()) {
         return Err(Errno::ESRCH);
     }
@@ -137,7 +139,8 @@ fn send_to_thread(pid: Option<i32>, tid: i32, number: u32, info: &Info) -> Resul
     Ok(0)
 }
 
-/// The information that a program sends along; only to itself may it pretend to be the kernel or kill(2).
+/// The information that a program sends along; only to itself may it pretend to be the kernel or
+/// kill(2).
 fn read_info(number: u32, from: usize, pid: i32) -> Result<Info> {
     check_signal(number)?;
     let mut info = UserPtr::<Info>::new(from).read()?;

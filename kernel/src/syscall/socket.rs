@@ -4,7 +4,7 @@ use super::path::{check_flags, opened};
 use crate::errno::{Errno, Result};
 use crate::fs::File;
 use crate::mm::user::{UserPtr, UserSlice};
-use crate::net::name::{Address, Name};
+use crate::net::address::{Address, Name};
 use crate::net::socket::{Socket, SocketFile, open};
 use crate::net::{self, options};
 use crate::task::current;

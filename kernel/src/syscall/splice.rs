@@ -1,4 +1,5 @@
-//! Moving bytes between files without the program: sendfile, copy_file_range, splice, tee, vmsplice. Pages are copied, not given.
+//! Moving bytes between files without the program: sendfile, copy_file_range, splice, tee,
+//! vmsplice. Pages are copied, not given.
 
 use super::file::pieces;
 use super::layout::Native;
@@ -10,7 +11,7 @@ use crate::fs::inode::Kind;
 use crate::fs::io::{MAX_COUNT, Sink, Source};
 use crate::fs::pipe::End;
 use crate::mm::user::UserPtr;
-use crate::task::transfers::count_both;
+use crate::task::io_accounting::count_both;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use linux_raw_sys::general::*;
@@ -169,7 +170,8 @@ pub fn copy_file_range(
     count_both(copy(from, to, count))
 }
 
-/// Checks that a copy stays within one file system (EXDEV), and in one file does not write what it reads (EINVAL).
+/// Checks that a copy stays within one file system (EXDEV), and in one file does not write what it
+/// reads (EINVAL).
 fn check_apart(from: &Side, to: &Side, count: usize) -> Result<()> {
     let [source, target] = [from, to].map(|side| side.file.entry().inode().attr());
     if source.device != target.device {
@@ -193,7 +195,8 @@ fn fill(from: Side, pipe: &End, to: Arc<File>, count: usize, nonblocking: bool) 
     copy(from, Side::new(to, 0)?, count.min(room))
 }
 
-/// From a pipe, of what is in it now, or comes when it is empty. What the other side does not take stays.
+/// From a pipe, of what is in it now, or comes when it is empty. What the other side does not take
+/// stays.
 fn drain(pipe: &End, mut to: Side, count: usize, nonblocking: bool) -> Result<usize> {
     let count = count.min(pipe.await_bytes(nonblocking)?);
     let mut buffer = buffer(count)?;
@@ -218,7 +221,8 @@ fn drain(pipe: &End, mut to: Side, count: usize, nonblocking: bool) -> Result<us
     Ok(total)
 }
 
-/// EINVAL for what Linux does not splice: folders, eventfd and its like, and a place in what has none.
+/// EINVAL for what Linux does not splice: folders, eventfd and its like, and a place in what has
+/// none.
 fn check_splice(file: &File, offset: usize) -> Result<()> {
     let apart = matches!(file.entry().kind(), Kind::Directory | Kind::Anonymous);
     if apart || offset != 0 && !file.has_places() {
@@ -294,7 +298,8 @@ pub fn tee(input: i32, out: i32, count: usize, flags: u32) -> Result<usize> {
     End::tee(&from, &to, count, nonblocking)
 }
 
-/// vmsplice(2): a write to the pipe of what there is room for, or a read from it. Only `flags` say whether to wait.
+/// vmsplice(2): a write to the pipe of what there is room for, or a read from it. Only `flags` say
+/// whether to wait.
 pub fn vmsplice(fd: i32, vector: usize, count: usize, flags: u32) -> Result<usize> {
     check_flags(flags, SPLICE_FLAGS)?;
     let file = file(fd)?;

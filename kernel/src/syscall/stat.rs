@@ -214,8 +214,8 @@ fn write_statfs(entry: &Path, to: usize) -> Result<usize> {
     Ok(0)
 }
 
-/// What statfs(2) tells of how a file system is mounted: the ST_ flags that have the values of their MS_ flags, those
-/// that have not, and ST_VALID.
+/// What statfs(2) tells of how a file system is mounted: the ST_ flags that have the values of
+/// their MS_ flags, those that have not, and ST_VALID.
 fn statfs_flags(mounted: u32) -> u64 {
     const SAME: u32 =
         MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_SYNCHRONOUS | MS_NOATIME | MS_NODIRATIME;

@@ -5,8 +5,8 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use linux_raw_sys::general::{CAP_SYS_ADMIN, CAP_SYSLOG};
 
 use crate::errno::{Errno, Result};
-use crate::fs::generated::Text;
 use crate::fs::kmsg;
+use crate::fs::seq_file::Text;
 use crate::log::{self, Found, LEVELS, Place};
 use crate::mm::user::UserSlice;
 use crate::put;
@@ -44,7 +44,8 @@ const _: () = assert!(
     "abi and syslog disagree"
 );
 
-/// `/proc/sys/kernel/dmesg_restrict`: whether reading the log wants a capability. It does from the start, as on Debian's Linux.
+/// `/proc/sys/kernel/dmesg_restrict`: whether reading the log wants a capability. It does from the
+/// start, as on Debian's Linux.
 pub static RESTRICTED: AtomicUsize = AtomicUsize::new(1);
 
 /// What those who read and clear the log share.
@@ -128,8 +129,8 @@ fn unread() -> (Place, usize) {
         .unwrap_or((first, 0))
 }
 
-/// Hands the records from `place` on as text to `take`, with the place after each, until it returns false; where that was, and
-/// the bytes before it.
+/// Hands the records from `place` on as text to `take`, with the place after each, until it returns
+/// false; where that was, and the bytes before it.
 fn each(
     mut place: Place,
     mut take: impl FnMut(&[u8], Place) -> Result<bool>,
@@ -181,7 +182,8 @@ fn read(to: UserSlice) -> Result<usize> {
     Ok(done)
 }
 
-/// SYSLOG_ACTION_READ_ALL and SYSLOG_ACTION_READ_CLEAR: the newest since the log was cleared, as many as fit.
+/// SYSLOG_ACTION_READ_ALL and SYSLOG_ACTION_READ_CLEAR: the newest since the log was cleared, as
+/// many as fit.
 fn read_all(to: UserSlice, clear: bool) -> Result<usize> {
     let first = cleared().max(log::bounds().0);
     let (_, mut left) = each(first, |_, _| Ok(true))?;

@@ -11,7 +11,7 @@ use crate::mm::user::{UserPtr, UserSlice, read_cstr};
 use crate::mm::{PAGE_SIZE, frame};
 use crate::random;
 use crate::task::clock::{self, SECOND};
-use crate::task::{current, load, personality, require, sched, uts};
+use crate::task::{current, loadavg, personality, require, sched, uts};
 
 /// uname(2)
 pub fn uname(to: usize) -> Result<usize> {
@@ -74,7 +74,7 @@ pub fn sysinfo(to: usize) -> Result<usize> {
     let page = crate::mm::PAGE_SIZE;
     let information = SystemInformation {
         uptime: clock::monotonic_ns() / SECOND,
-        loads: load::averages().map(|load| load << (16 - load::SHIFT)),
+        loads: loadavg::averages().map(|load| load << (16 - loadavg::SHIFT)),
         memory: [frame::total(), frame::free_count()].map(|frames| (frames * page) as u64),
         shared: 0,
         buffers: 0,

@@ -2,7 +2,7 @@
 
 use super::layout::Native;
 use super::*;
-use crate::arch::{NARROW_CALLS, SyscallTable, specific_calls};
+use crate::arch::{COMPAT_CALLS, SyscallTable, specific_calls};
 use crate::errno::Errno;
 
 /// Numbers that each architecture uses as it likes (`include/uapi/asm-generic/unistd.h`).
@@ -23,8 +23,9 @@ macro_rules! shim {
 }
 pub(super) use shim;
 
-/// Makes `fill`, which puts handlers into a table by the numbers of their names among `$calls`, from `$first` on. `entry`: as
-/// the entry path calls them, not who has saved the whole frame already.
+/// Makes `fill`, which puts handlers into a table by the numbers of their names among `$calls`,
+/// from `$first` on. `entry`: as the entry path calls them, not who has saved the whole frame
+/// already.
 macro_rules! dispatch {
     (
         $calls:path, $first:expr, $specific:expr;
@@ -63,7 +64,7 @@ pub(super) use dispatch;
 const fn table(entry: bool) -> SyscallTable {
     let mut table: SyscallTable = [absent; _];
     fill(&mut table, entry);
-    if NARROW_CALLS {
+    if COMPAT_CALLS {
         compat::fill(&mut table, entry);
     }
     let specific = specific_calls(entry);
@@ -107,7 +108,7 @@ dispatch! {
         inotify_add_watch => inotify::inotify_add_watch,
         inotify_rm_watch => inotify::inotify_rm_watch,
         ioctl => fd::ioctl,
-        flock => lock::flock,
+        flock => flock::flock,
         mknodat => dir::mknodat,
         mkdirat => dir::mkdirat,
         unlinkat => dir::unlinkat,
@@ -163,8 +164,8 @@ dispatch! {
         sync => file::sync,
         syncfs => file::syncfs,
         remap_file_pages => memory::remap_file_pages,
-        name_to_handle_at => handle::name_to_handle_at,
-        open_by_handle_at => handle::open_by_handle_at,
+        name_to_handle_at => file_handle::name_to_handle_at,
+        open_by_handle_at => file_handle::open_by_handle_at,
         fsync => file::fsync,
         fdatasync => file::fsync,
         sync_file_range => file::sync_file_range,
@@ -202,12 +203,12 @@ dispatch! {
         setsockopt => socket::setsockopt,
         getsockopt => socket::getsockopt,
         shutdown => socket::shutdown,
-        sendto => message::sendto,
-        recvfrom => message::recvfrom,
-        sendmsg => message::sendmsg,
-        recvmsg => message::recvmsg,
-        sendmmsg => message::sendmmsg,
-        recvmmsg => message::recvmmsg,
+        sendto => sendmsg::sendto,
+        recvfrom => sendmsg::recvfrom,
+        sendmsg => sendmsg::sendmsg,
+        recvmsg => sendmsg::recvmsg,
+        sendmmsg => sendmsg::sendmmsg,
+        recvmmsg => sendmsg::recvmmsg,
 
         mmap => memory::mmap,
         munmap => memory::munmap,
@@ -315,8 +316,8 @@ dispatch! {
         clock_settime => time::clock_settime::<Native>,
         gettimeofday => time::gettimeofday::<Native>,
         settimeofday => time::settimeofday::<Native>,
-        adjtimex => adjust::adjtimex,
-        clock_adjtime => adjust::clock_adjtime,
+        adjtimex => adjtimex::adjtimex,
+        clock_adjtime => adjtimex::clock_adjtime,
         setitimer => itimer::setitimer::<Native>,
         getitimer => itimer::getitimer::<Native>,
         timer_create => itimer::timer_create,

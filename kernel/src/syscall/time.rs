@@ -10,8 +10,8 @@ use crate::mm::user::UserPtr;
 use crate::task::clock::{self, Deadline, SECOND};
 use crate::task::futex::Wanted;
 use crate::task::thread::{PutTime, Restart};
-use crate::task::wait::sleep_until;
-use crate::task::{Process, Thread, current, require, tree};
+use crate::task::wait_queue::sleep_until;
+use crate::task::{Process, Thread, current, pid_table, require};
 use alloc::sync::Arc;
 
 /// Seconds and a part of one, as `struct timespec` and `struct timeval` have them.
@@ -185,8 +185,8 @@ pub enum CpuClock {
 }
 
 impl CpuClock {
-    /// The clock of a number: the caller's, or a process's or thread's number inverted and shifted, with CPUCLOCK_* in the
-    /// low bits.
+    /// The clock of a number: the caller's, or a process's or thread's number inverted and shifted,
+    /// with CPUCLOCK_* in the low bits.
     ///
     /// # Errors
     /// EINVAL.
@@ -203,11 +203,11 @@ impl CpuClock {
         let own = current();
         let user = kind & 3 == CPUCLOCK_VIRT;
         if kind & 4 != 0 {
-            let thread = tree::thread(if id == 0 { own.tid() } else { id });
+            let thread = pid_table::thread(if id == 0 { own.tid() } else { id });
             let thread = thread.filter(|thread| thread.process_id() == own.process_id());
             Ok(CpuClock::Thread(thread.ok_or(Errno::EINVAL)?, user))
         } else {
-            let process = tree::process(if id == 0 { own.process_id() } else { id });
+            let process = pid_table::process(if id == 0 { own.process_id() } else { id });
             Ok(CpuClock::Process(process.ok_or(Errno::EINVAL)?, user))
         }
     }
@@ -235,7 +235,8 @@ impl CpuClock {
             if left == 0 {
                 return Ok(None);
             }
-            // Time that passes is never less than CPU time of a single thread. At least 100 us apart.
+            // Time that passes is never less than CPU time of a single thread. At least 100 us
+            // apart.
             let threads = process.threads().len().max(1) as u64;
             let span = (left / threads).max(time::ns_to_ticks(100_000));
             if sleep_until(time::now_ticks().saturating_add(span)).is_err() {

@@ -11,12 +11,13 @@ use crate::mm::PAGE_SIZE;
 use crate::mm::user::{UserPtr, UserSlice};
 use crate::task::clock;
 use crate::task::pidfd;
-use crate::task::reap::{self, Which};
-use crate::task::usage::{Times, Usage, user_hz};
+use crate::task::rusage::{Times, Usage, user_hz};
+use crate::task::wait_child::{self, Which};
 use crate::task::{current, process::Process, signal::Info};
 
-/// `struct rusage` (include/uapi/linux/resource.h), all words: times of user and system, the largest size in KiB, three of no
-/// use, page faults without and with a disk's help, six of no use, how often threads slept and were preempted.
+/// `struct rusage` (include/uapi/linux/resource.h), all words: times of user and system, the
+/// largest size in KiB, three of no use, page faults without and with a disk's help, six of no use,
+/// how often threads slept and were preempted.
 fn resource_usage(usage: Usage, times: Times) -> [usize; 18] {
     let mut words = [0; 18];
     for (kind, ticks) in [times.user, times.system].into_iter().enumerate() {
@@ -44,7 +45,7 @@ pub fn wait4<L: Layout>(pid: i32, status: usize, options: u32, usage: usize) -> 
         group if group < 0 => Which::Group(-group),
         pid => Which::Process(pid),
     };
-    let Some(found) = reap::wait(&which, options | WEXITED)? else {
+    let Some(found) = wait_child::wait(&which, options | WEXITED)? else {
         return Ok(0);
     };
     UserPtr::new(status).write_opt(&found.status)?;
@@ -74,7 +75,7 @@ pub fn waitid(kind: u32, id: i32, info: usize, options: u32, usage: usize) -> Re
         P_PGID if id >= 0 => Which::Group(if id == 0 { current().group() } else { id }),
         _ => return Err(Errno::EINVAL),
     };
-    let found = match reap::wait(&which, options | if nonblocking { WNOHANG } else { 0 }) {
+    let found = match wait_child::wait(&which, options | if nonblocking { WNOHANG } else { 0 }) {
         Ok(None) if nonblocking && options & WNOHANG == 0 => Err(Errno::EAGAIN),
         found => found,
     };

@@ -1,4 +1,5 @@
-//! The table of watched threads: every entry lets whoever watches see the call before it is made, and what came of it.
+//! The table of watched threads: every entry lets whoever watches see the call before it is made,
+//! and what came of it.
 
 use super::{HANDLERS, trace};
 use crate::arch::{Call, SyscallTable};

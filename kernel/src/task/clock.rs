@@ -12,7 +12,7 @@ use crate::fs::sequence::Sequence;
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
 
-use super::wait::{WaitError, WaitQueue};
+use super::wait_queue::{WaitError, WaitQueue};
 use super::{Thread, sched};
 
 /// Nanoseconds in a second.
@@ -81,7 +81,7 @@ pub trait Follow: Send + Sync {
     fn time_was_set(self: Arc<Self>);
 }
 
-/// Who is told when the time of day is set.
+/// Notified when the time of day is set.
 static FOLLOWERS: Mutex<Sequence<Weak<dyn Follow>>> = Mutex::new(Sequence::new());
 
 /// What of a follower keeps it among the others: 0, or its number and one.
@@ -143,7 +143,8 @@ impl Deadline {
         }
     }
 
-    /// Lets the current thread be woken when the time of day is set, if that moves the deadline, as long as the result lives.
+    /// Lets the current thread be woken when the time of day is set, if that moves the deadline, as
+    /// long as the result lives.
     ///
     /// # Errors
     /// ENOMEM.

@@ -1,5 +1,6 @@
-//! Core files: what a program was when a signal ended it, laid out as Linux's for a debugger: the registers of its threads, first
-//! of that which the signal ended, and the memory that the program may have changed.
+//! Core files: what a program was when a signal ended it, laid out as Linux's for a debugger: the
+//! registers of its threads, first of that which the signal ended, and the memory that the program
+//! may have changed.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -20,7 +21,7 @@ use crate::fs::inode::{Kind, New};
 use crate::fs::io::Source as Bytes;
 use crate::fs::walk::Walk;
 use crate::fs::{File, OpenFlags, perm};
-use crate::mm::area::{Area, Flags, Rights, Source};
+use crate::mm::vma::{Flags, Rights, Source, Vma};
 use crate::mm::{AddressSpace, PAGE_SIZE, page_up};
 use crate::sync::Mutex;
 
@@ -28,8 +29,8 @@ use crate::sync::Mutex;
 const NAME: &[u8] = b"core";
 /// The most program headers that a file header can count.
 const MOST_SEGMENTS: usize = 0xffff;
-/// Kinds of memory that go into the file, as bits of `coredump_filter`: those there are, what is the program's own, files that
-/// are shared; and which go there unless it is said.
+/// Kinds of memory that go into the file, as bits of `coredump_filter`: those there are, what is
+/// the program's own, files that are shared; and which go there unless it is said.
 pub const KINDS: u32 = 0x1ff;
 const OWN: u32 = 1;
 const SHARED: u32 = 8;
@@ -94,12 +95,13 @@ struct Program {
     arguments: [u8; 80],
 }
 
-/// Writes the core file of the current process, which `info` ends at `frame`, where its limits allow one; tells whether it did.
+/// Writes the core file of the current process, which `info` ends at `frame`, where its limits
+/// allow one; tells whether it did.
 pub fn dump(info: &Info, frame: &Frame) -> bool {
     let (thread, limit) = (current(), rlimit(RLIMIT_CORE));
     if limit < PAGE_SIZE
         || super::with_space(|space| space.dumpable() != 1)
-        || thread.arch.is_narrow()
+        || thread.arch.is_compat()
     {
         return false;
     }
@@ -182,34 +184,30 @@ fn create() -> Result<Arc<File>> {
     File::open(entry, OpenFlags(O_RDWR | O_LARGEFILE))
 }
 
-/// How much of an area goes into the file: by default nothing of what other files hold.
-fn kept(area: &Area, filter: u32) -> usize {
-    let wanted = match &area.source {
+/// How much of a VMA goes into the file: by default nothing of what other files hold.
+fn kept(vma: &Vma, filter: u32) -> usize {
+    let wanted = match &vma.source {
         Source::Anonymous => filter & OWN != 0,
-        Source::File { .. } if area.is_shared() => filter & SHARED != 0,
-        Source::File { .. } => filter & OWN != 0 && area.rights.has(Rights::WRITE),
+        Source::File { .. } if vma.is_shared() => filter & SHARED != 0,
+        Source::File { .. } => filter & OWN != 0 && vma.rights.has(Rights::WRITE),
     };
-    let told = area.rights.has(Rights::READ) && !area.flags.has(Flags::DONT_DUMP);
-    if wanted && told {
-        area.range().len()
-    } else {
-        0
-    }
+    let told = vma.rights.has(Rights::READ) && !vma.flags.has(Flags::DONT_DUMP);
+    if wanted && told { vma.range().len() } else { 0 }
 }
 
 fn write(info: &Info, frame: &Frame, others: Vec<u8>, limit: u64) -> Result<()> {
     let space = current().space().ok_or(Errno::ENOMEM)?;
     let filter = current().process().dump_filter();
-    let mut areas = Vec::new();
-    for area in space.areas() {
-        areas.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        areas.push(area);
+    let mut vmas = Vec::new();
+    for vma in space.vmas() {
+        vmas.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        vmas.push(vma);
     }
     let mut notes = notes(&space, info, frame)?;
     let room = notes.try_reserve_exact(others.len());
     room.map_err(|_| Errno::ENOMEM)?;
     notes.extend_from_slice(&others);
-    let count = areas.len() + 1;
+    let count = vmas.len() + 1;
     if count >= MOST_SEGMENTS {
         return Err(Errno::EFBIG);
     }
@@ -220,10 +218,10 @@ fn write(info: &Info, frame: &Frame, others: Vec<u8>, limit: u64) -> Result<()> 
     header.extend_from_slice(file_header(count as u16).as_bytes());
     header.extend_from_slice(segment(PT_NOTE, 0, head, 0, notes.len(), 0, 4).as_bytes());
     let mut offset = page_up(head + notes.len());
-    for area in &areas {
-        let len = kept(area, filter);
-        let flags = flags_of(area.rights);
-        let (start, memory) = (area.start, area.range().len());
+    for vma in &vmas {
+        let len = kept(vma, filter);
+        let flags = flags_of(vma.rights);
+        let (start, memory) = (vma.start, vma.range().len());
         let load = segment(PT_LOAD, flags, offset, start, len, memory, PAGE_SIZE);
         header.extend_from_slice(load.as_bytes());
         offset += len;
@@ -232,24 +230,25 @@ fn write(info: &Info, frame: &Frame, others: Vec<u8>, limit: u64) -> Result<()> 
     let file = create()?;
     put(&file, &header, 0)?;
     let mut at = page_up(header.len()) as u64;
-    for area in &areas {
-        let len = kept(area, filter);
+    for vma in &vmas {
+        let len = kept(vma, filter);
         if len > 0 {
-            contents(&space, area, &file, at, limit)?;
+            contents(&space, vma, &file, at, limit)?;
         }
         at += len as u64;
     }
     file.entry().inode().truncate(at.min(limit))
 }
 
-/// The pages of an area that are there, into the file from `at` on; the others are holes. Nothing goes beyond `limit`.
-fn contents(space: &AddressSpace, area: &Area, file: &File, at: u64, limit: u64) -> Result<()> {
+/// The pages of a VMA that are there, into the file from `at` on; the others are holes. Nothing
+/// goes beyond `limit`.
+fn contents(space: &AddressSpace, vma: &Vma, file: &File, at: u64, limit: u64) -> Result<()> {
     let mut page = Vec::new();
     page.try_reserve_exact(PAGE_SIZE)
         .map_err(|_| Errno::ENOMEM)?;
     page.resize(PAGE_SIZE, 0);
-    for first in area.range().step_by(CHUNK * PAGE_SIZE) {
-        let part = first..area.end.min(first + CHUNK * PAGE_SIZE);
+    for first in vma.range().step_by(CHUNK * PAGE_SIZE) {
+        let part = first..vma.end.min(first + CHUNK * PAGE_SIZE);
         let mut there = [0; CHUNK];
         space.present(part.clone(), &mut there);
         for (address, _) in part
@@ -257,7 +256,7 @@ fn contents(space: &AddressSpace, area: &Area, file: &File, at: u64, limit: u64)
             .zip(there)
             .filter(|(_, there)| *there != 0)
         {
-            let place = at + (address - area.start) as u64;
+            let place = at + (address - vma.start) as u64;
             if place + PAGE_SIZE as u64 > limit {
                 return Ok(());
             }
@@ -331,7 +330,8 @@ fn flags_of(rights: Rights) -> u32 {
     .fold(0, |flags, (_, flag)| flags | flag)
 }
 
-/// Adds the notes of the current thread, which `signal` ends at `frame`: its state, and its floating-point registers.
+/// Adds the notes of the current thread, which `signal` ends at `frame`: its state, and its
+/// floating-point registers.
 fn registers(to: &mut Vec<u8>, signal: (u32, i32), frame: &Frame) -> Result<()> {
     let thread = current();
     let process = thread.process();

@@ -1,4 +1,4 @@
-//! Who a thread acts as.
+//! Credentials: whom a thread acts as.
 
 extern crate alloc;
 
@@ -10,9 +10,10 @@ use linux_raw_sys::general::*;
 
 use super::user::{self, User};
 use crate::errno::Result;
-use crate::ipc::key::Key;
+use crate::keyring::Key;
 
-/// User and group identities, and capabilities, of a thread: never changed, but replaced as a whole (Linux's `struct cred`).
+/// User and group identities, and capabilities, of a thread: never changed, but replaced as a whole
+/// (Linux's `struct cred`).
 #[derive(Clone)]
 pub struct Credentials {
     /// Real user.
@@ -175,7 +176,8 @@ impl Credentials {
                 .any(|&id| id == target.uid || id == target.suid)
     }
 
-    /// After the user identities changed from `old`: root's capabilities come and go with identity 0.
+    /// After the user identities changed from `old`: root's capabilities come and go with identity
+    /// 0.
     pub fn adjust_capabilities(&mut self, old: &Credentials) {
         let has_root = |who: &Credentials| who.uid == 0 || who.euid == 0 || who.suid == 0;
         if self.secure_bits & SECBIT_NO_SETUID_FIXUP != 0 {
@@ -194,7 +196,8 @@ impl Credentials {
         }
     }
 
-    /// Changes the user for file access alone: root's capabilities on files come and go with identity 0.
+    /// Changes the user for file access alone: root's capabilities on files come and go with
+    /// identity 0.
     pub fn set_file_user(&mut self, id: u32) {
         let old = mem::replace(&mut self.fsuid, id);
         if self.secure_bits & SECBIT_NO_SETUID_FIXUP != 0 {
@@ -213,8 +216,9 @@ impl Credentials {
         ids(self) != ids(old) || self.permitted & !old.permitted != 0
     }
 
-    /// As exec leaves them, and whether the program is more privileged than who runs it (AT_SECURE). `owner` and `group` are
-    /// those of a set-user-ID or set-group-ID program; `withheld` says what it does not get (cap_bprm_creds_from_file).
+    /// As exec leaves them, and whether the program is more privileged than who runs it
+    /// (AT_SECURE). `owner` and `group` are those of a set-user-ID or set-group-ID program;
+    /// `withheld` says what it does not get (cap_bprm_creds_from_file).
     pub fn exec(&self, owner: Option<u32>, group: Option<u32>, withheld: Withheld) -> (Self, bool) {
         let mut new = self.clone();
         new.euid = owner.unwrap_or(self.euid);

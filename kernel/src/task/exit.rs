@@ -9,7 +9,7 @@ use linux_raw_sys::ptrace::{PTRACE_EVENT_EXIT, PTRACE_O_TRACEEXIT};
 
 use super::sched::{self, state};
 use super::signal::{self, Info, Set};
-use super::{Process, Thread, current, futex, job, ptrace, sched::prepare, tree};
+use super::{Process, Thread, current, futex, job, pid_table, ptrace, sched::prepare};
 use crate::arch;
 use crate::errno::{Errno, Result};
 use crate::fs;
@@ -22,7 +22,8 @@ pub fn exit_group(status: u32) -> ! {
     exit_thread()
 }
 
-/// Ends the current thread; with the last, the process, whose status `code` (0 to 255) is if nothing else ended it.
+/// Ends the current thread; with the last, the process, whose status `code` (0 to 255) is if
+/// nothing else ended it.
 pub fn exit_alone(code: u32) -> ! {
     let thread = current();
     let process = thread.process();
@@ -51,7 +52,7 @@ pub fn exit_thread() -> ! {
     if let Some(space) = space {
         large::leave(space);
     }
-    tree::remove_thread(thread.tid());
+    pid_table::remove_thread(thread.tid());
     futex::release_locks();
     ptrace::end_of_thread(status, last);
     if last {
@@ -60,7 +61,7 @@ pub fn exit_thread() -> ! {
     } else {
         process.changed.wake_all();
     }
-    process.tell_ended();
+    process.notify_ended();
     prepare(state::DEAD);
     sched::schedule();
     unreachable!("a dead thread was scheduled")
@@ -74,7 +75,7 @@ pub(super) fn leave_memory(thread: &Thread) {
     thread.set_robust_list(0);
     let Some(space) = thread.space() else { return };
     if robust != 0 {
-        futex::release_robust(robust, thread.tid(), thread.arch.is_narrow());
+        futex::release_robust(robust, thread.tid(), thread.arch.is_compat());
     }
     // Alone in its memory, nobody could look.
     if clear_tid != 0
@@ -97,31 +98,33 @@ fn end_of_init(process: &Process) -> ! {
 fn end_process(process: &Process) {
     process.timers.clear();
     process.leave_program();
-    ipc::semaphore::undo_all(process);
+    ipc::sysv_sem::undo_all(process);
     ptrace::end_of_tracer(process);
     if process.session() == process.pid() {
         fs::tty::session_ended(process.session());
     }
     let mut orphaned = 0;
-    tree::orphan_children(process, |child, heir| {
+    pid_table::orphan_children(process, |child, heir| {
         orphaned += 1;
         job::orphaned_by(process, child);
-        tell_of_death(child);
+        notify_parent_of_death(child);
         if child.is_zombie() {
-            tell(child, heir);
+            notify(child, heir);
         }
     });
     process.set_zombie();
-    if let Some(parent) = tree::process(process.parent()) {
+    if let Some(parent) = pid_table::process(process.parent()) {
         job::orphaned_by(&parent, process);
-        tell(process, &parent);
+        notify(process, &parent);
     }
     process.set_end_told();
 }
 
-/// Tells `child`, whose parent the current process was, by the signals that its threads asked for (PR_SET_PDEATHSIG).
-fn tell_of_death(child: &Process) {
-    // Who is sent a signal wants the lock of the threads, so the signals are collected first.
+/// Tells `child`, whose parent the current process was, by the signals that its threads asked for
+/// (PR_SET_PDEATHSIG).
+fn notify_parent_of_death(child: &Process) {
+    // Sending a signal takes the lock of the receiver's threads, so the signals are collected
+    // first.
     let asked = child
         .threads()
         .iter()
@@ -136,7 +139,7 @@ fn tell_of_death(child: &Process) {
 }
 
 /// Tells `parent` that `child` is a zombie, or buries it where the parent does not want to know.
-fn tell(child: &Process, parent: &Process) {
+fn notify(child: &Process, parent: &Process) {
     let mut number = child.exit_signal.load(Relaxed);
     if number != 0 && child.parent_exec_id() != parent.exec_id() {
         // Not what the parent's present program chose.
@@ -150,9 +153,9 @@ fn tell(child: &Process, parent: &Process) {
         _ = signal::send_info(parent, None, &child_info(child, number));
     }
     child.set_end_told();
-    if buried && child.claim_burial() {
-        tree::remove_process(child);
-        child.tell_ended();
+    if buried && child.claim_release() {
+        pid_table::remove_process(child);
+        child.notify_ended();
     }
     parent.child_event.wake_all();
     child.changed.wake_all();

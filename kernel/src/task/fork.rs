@@ -14,12 +14,12 @@ use super::pidfd::{self, Reserved};
 use super::process::{self, Process};
 use super::signal::{self, NO_ALTSTACK};
 use super::thread::{self, Resources, Thread};
-use super::{current, ptrace, sched, tree};
+use super::{current, pid_table, ptrace, sched};
 use crate::arch::{Frame, ThreadState};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::Room;
-use crate::mm::kmap::KernelStack;
 use crate::mm::user;
+use crate::mm::vmalloc::KernelStack;
 
 /// What clone(2) and its kin ask for.
 #[derive(Clone, Copy, Default)]
@@ -93,13 +93,13 @@ struct Number(i32);
 impl Drop for Number {
     fn drop(&mut self) {
         if self.0 != 0 {
-            tree::release(self.0);
+            pid_table::release(self.0);
         }
     }
 }
 
-/// Makes a thread or a process that goes on as the current thread does with `frame`, but with result 0. The maker then calls
-/// [`Cloned::finish`], for which its frame is not borrowed.
+/// Makes a thread or a process that goes on as the current thread does with `frame`, but with
+/// result 0. The maker then calls [`Cloned::finish`], for which its frame is not borrowed.
 ///
 /// # Errors
 /// EINVAL, EAGAIN (too many), ENOMEM, EFAULT.
@@ -119,8 +119,8 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
     sched::admit()?;
     let admitted = Admitted;
     let mut number = Number(match request.tid {
-        0 => tree::allocate()?,
-        tid => tree::allocate_as(tid)?,
+        0 => pid_table::allocate()?,
+        tid => pid_table::allocate_as(tid)?,
     });
     let tid = number.0;
     let resources = copy_resources(request, parent)?;
@@ -198,7 +198,7 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
     process.add_thread(child.clone())?;
     if !request.has(CLONE_THREAD) {
         let siblings = request.has(CLONE_PARENT);
-        if !tree::add_process(process.clone(), parent, siblings, &fork) {
+        if !pid_table::add_process(process.clone(), parent, siblings, &fork) {
             // The thread and its process hold each other.
             process.forget_threads();
             return Err(Errno::ERESTARTNOINTR);
@@ -206,7 +206,7 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
         // Without memory the child goes on without its limit.
         _ = process.timers.limit_cpu(&process);
     }
-    tree::add_thread(child.clone());
+    pid_table::add_thread(child.clone());
     number.0 = 0;
     if let Some(pidfd) = pidfd {
         pidfd.keep();

@@ -4,20 +4,20 @@ extern crate alloc;
 
 use alloc::sync::Arc;
 
-use super::counting::{self, Group};
+use super::count_groups::{self, Group};
 use super::exec::{self, Request};
+use super::initial_stack::Strings;
 use super::limits::Limits;
 use super::oom_adjust::OomAdjust;
 use super::process::{self, Image, Process};
 use super::signal::{Actions, NO_ALTSTACK};
-use super::stack::Strings;
 use super::thread::{self, Resources, Thread};
-use super::{clock, coredump, credentials::Credentials, current, sched, tree};
+use super::{clock, coredump, credentials::Credentials, current, pid_table, sched};
 use crate::arch::{self, ThreadState, cpu};
 use crate::errno::Result;
-use crate::fs::{self, context::FsShare};
+use crate::fs::{self, fs_context::FsShare};
 use crate::mm::heap::try_arc;
-use crate::mm::kmap::KernelStack;
+use crate::mm::vmalloc::KernelStack;
 use crate::params;
 use crate::sync::Once;
 
@@ -46,8 +46,8 @@ fn new_process(pid: i32) -> Result<Process> {
     }))
 }
 
-/// Begins the first thread: what this CPU did until now becomes its idle thread. Once, on the boot CPU, with memory and
-/// the clock at hand.
+/// Begins the first thread: what this CPU did until now becomes its idle thread. Once, on the boot
+/// CPU, with memory and the clock at hand.
 pub fn init() {
     clock::init();
     arch::vdso::init(clock::boot_ticks()).expect("memory for the vDSO");
@@ -76,7 +76,7 @@ pub fn start_cpu() {
         clear_tid: 0,
     });
     sched::adopt(Arc::new(idle));
-    counting::apply(cpu::this(), current().sched.mode());
+    count_groups::apply(cpu::this(), current().sched.mode());
 }
 
 #[cfg(feature = "selftest")]
@@ -134,7 +134,7 @@ pub fn start_init() {
 }
 
 fn make_init() -> Result<()> {
-    let pid = tree::allocate()?;
+    let pid = pid_table::allocate()?;
     let process = try_arc(new_process(pid)?)?;
     let resources = Resources {
         space: None,
@@ -144,8 +144,8 @@ fn make_init() -> Result<()> {
     let arch = ThreadState::new(KernelStack::new()?, run_init, 0);
     let thread = new_thread(arch, pid, process.clone(), resources, "init")?;
     process.add_thread(thread.clone())?;
-    tree::add_first(process);
-    tree::add_thread(thread.clone());
+    pid_table::add_first(process);
+    pid_table::add_thread(thread.clone());
     sched::start(thread);
     Ok(())
 }

@@ -63,7 +63,8 @@ pub enum Notice {
     None,
     /// The process, as the kernel does for setitimer.
     Interval(u32),
-    /// The process, which used the CPU time that it may: it is warned each second, and killed at the hard limit.
+    /// The process, which used the CPU time that it may: it is warned each second, and killed at
+    /// the hard limit.
     CpuLimit,
     /// The process, or a thread of it, by a signal with the timer's id and a value.
     Signal {
@@ -85,7 +86,8 @@ struct State {
     ignored: u64,
     /// The overruns that the last delivered signal had.
     reported: u64,
-    /// Whether a signal waits for delivery. Until then the timer rests: however short its interval, there is one signal.
+    /// Whether a signal waits for delivery. Until then the timer rests: however short its interval,
+    /// there is one signal.
     queued: bool,
     armed: Option<Timer>,
 }
@@ -165,8 +167,8 @@ impl SignalTimer {
         time::ticks_to_ns(ticks)
     }
 
-    /// When to look next, in ticks of the counter, for the timer to be where it expires: time that passes is never less
-    /// than CPU time of a single thread, and an early look does no harm.
+    /// When to look next, in ticks of the counter, for the timer to be where it expires: time that
+    /// passes is never less than CPU time of a single thread, and an early look does no harm.
     fn look_at(&self, state: &State) -> u64 {
         let process = match &self.base {
             Base::Wall { .. } => return state.wall.deadline(state.next),
@@ -203,7 +205,8 @@ impl SignalTimer {
         self.left(&self.state.lock())
     }
 
-    /// Sets the timer; returns what it was set to. `absolute`: `left` is a time of the timer's clock.
+    /// Sets the timer; returns what it was set to. `absolute`: `left` is a time of the timer's
+    /// clock.
     ///
     /// # Errors
     /// ENOMEM.
@@ -256,7 +259,8 @@ impl SignalTimer {
         matches!(self.notice, Notice::Interval(SIGALRM))
     }
 
-    /// The signal that tells of it at `now`, by its own clock; none where nobody is to know, or would.
+    /// The signal that tells of it at `now`, by its own clock; none where nobody is to know, or
+    /// would.
     fn message(&self, now: u64) -> Option<Message> {
         let process = self.process.upgrade()?;
         let (info, thread) = match &self.notice {
@@ -282,7 +286,8 @@ impl SignalTimer {
         wanted.then_some((process, thread, info))
     }
 
-    /// The timer has expired: it rests until its signal is delivered, or goes on. Not to look again before what this returns.
+    /// The timer has expired: it rests until its signal is delivered, or goes on. Not to look again
+    /// before what this returns.
     fn pass(&self, state: &mut State, now: u64, is_told: bool) -> u64 {
         match self.notice {
             _ if state.interval == 0 => state.next = 0,
@@ -311,7 +316,8 @@ impl SignalTimer {
 
 impl Expire for SignalTimer {
     fn expire(self: Arc<Self>) {
-        // One look at the clock says whether it is due and what is told: a limit that is reached in between is no mere warning.
+        // One look at the clock says whether it is due and what is told: a limit that is reached in
+        // between is no mere warning.
         let wall = self.state.lock().wall;
         let now = self.now(wall);
         let message = self.message(now);

@@ -4,19 +4,20 @@ use alloc::sync::Arc;
 
 use linux_raw_sys::general::{SIGCONT, SIGHUP};
 
-use super::{Process, current, signal, tree};
+use super::{Process, current, pid_table, signal};
 use crate::errno::{Errno, Result};
 
 /// The session of process group `group`; none if there is no such group.
 pub fn session_of_group(group: i32) -> Option<i32> {
-    tree::find_of_group(group, |process| {
+    pid_table::find_of_group(group, |process| {
         (!process.is_zombie()).then(|| process.session())
     })
 }
 
-/// Whether nobody outside the group but in its session is the parent of a member: nobody could continue a stopped one.
+/// Whether nobody outside the group but in its session is the parent of a member: nobody could
+/// continue a stopped one.
 pub fn is_orphaned(group: i32) -> bool {
-    !tree::any_of_group_with_parent(group, |process, parent| {
+    !pid_table::any_of_group_with_parent(group, |process, parent| {
         !process.is_zombie() && guards(parent, process)
     })
 }
@@ -25,11 +26,12 @@ fn guards(parent: &Process, process: &Process) -> bool {
     parent.pid() != 1 && parent.session() == process.session() && parent.group() != process.group()
 }
 
-/// `process` ends, or lets go of a child: groups that this orphans and that have stopped members are hung up and continued.
+/// `process` ends, or lets go of a child: groups that this orphans and that have stopped members
+/// are hung up and continued.
 pub(super) fn orphaned_by(process: &Process, child: &Process) {
     let group = child.group();
     let stopped = |member: &Arc<Process>| member.signals.stop.is_stopped().then_some(());
-    let any_stopped = || tree::find_of_group(group, stopped).is_some();
+    let any_stopped = || pid_table::find_of_group(group, stopped).is_some();
     if guards(process, child) && is_orphaned(group) && any_stopped() {
         // Ordinary signals need no room.
         _ = signal::send_group(group, SIGHUP);
@@ -44,10 +46,10 @@ pub(super) fn orphaned_by(process: &Process, child: &Process) {
 pub fn new_session() -> Result<i32> {
     let process = current().process();
     let pid = process.pid();
-    if tree::find_of_group(pid, |_| Some(())).is_some() {
+    if pid_table::find_of_group(pid, |_| Some(())).is_some() {
         return Err(Errno::EPERM);
     }
-    tree::move_to(process, pid, Some(pid))?;
+    pid_table::move_to(process, pid, Some(pid))?;
     Ok(pid)
 }
 
@@ -63,7 +65,7 @@ pub fn set_group(pid: i32, group: i32) -> Result<()> {
     let process = if pid == 0 {
         this.clone()
     } else {
-        tree::process(pid).ok_or(Errno::ESRCH)?
+        pid_table::process(pid).ok_or(Errno::ESRCH)?
     };
     let group = if group == 0 { process.pid() } else { group };
     if process.pid() != this.pid() {
@@ -83,5 +85,5 @@ pub fn set_group(pid: i32, group: i32) -> Result<()> {
     if group != process.pid() && session_of_group(group) != Some(this.session()) {
         return Err(Errno::EPERM);
     }
-    tree::move_to(&process, group, None)
+    pid_table::move_to(&process, group, None)
 }

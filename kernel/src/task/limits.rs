@@ -21,7 +21,7 @@ pub const INFINITY: usize = usize::MAX;
 /// Kinds of limits: RLIMIT_CPU (0) to RLIMIT_RTTIME (15).
 const KINDS: usize = 16;
 
-/// The limits of a process. Who wants one alone reads it without the lock, which keeps a pair together.
+/// The limits of a process. A single value is read without the lock, which keeps a pair together.
 pub struct Limits {
     /// Soft and hard by turns.
     values: [AtomicUsize; 2 * KINDS],

@@ -1,53 +1,54 @@
-//! Threads and processes: who runs, who waits, who is whose child, and what they are told by signals.
+//! Threads and processes: who runs, who waits, who is whose child, and what they are told by
+//! signals.
 
 extern crate alloc;
 
-pub mod access;
-pub mod barrier;
 pub mod clock;
 mod coredump;
-pub mod counting;
+pub mod count_groups;
 pub mod credentials;
+pub mod elf;
 pub mod exec;
 pub mod exit;
 pub mod fault;
 mod fork;
 pub mod futex;
-pub mod image;
 mod init;
+pub mod initial_stack;
+pub mod io_accounting;
 pub mod itimer;
 pub mod job;
 pub mod limits;
-pub mod listener;
-pub mod load;
+pub mod loadavg;
+pub mod membarrier;
 pub mod oom;
 pub mod oom_adjust;
 mod per_cpu;
 pub mod personality;
+pub mod pid_table;
 pub mod pidfd;
 pub mod process;
 pub mod ptrace;
+pub mod ptrace_access;
 pub mod queue;
 pub mod real_time;
-pub mod reap;
 pub mod rseq;
+pub mod rusage;
 pub mod sched;
 pub mod seccomp;
+pub mod seccomp_notify;
 #[cfg(feature = "selftest")]
 mod selftests;
-mod several;
 pub mod signal;
-pub mod sleep;
-pub mod stack;
+mod signal_groups;
+pub mod sleep_mutex;
 pub mod thread;
 pub mod tick;
 pub mod timer;
-pub mod transfers;
-pub mod tree;
-pub mod usage;
 pub mod user;
 pub mod uts;
-pub mod wait;
+pub mod wait_child;
+pub mod wait_queue;
 pub mod work;
 
 pub use exit::{exit_alone, exit_group};

@@ -1,4 +1,5 @@
-//! Lack of memory: who took some of the last, or got none, waits until there is more, and the process that holds most ends.
+//! Lack of memory: who took some of the last, or got none, waits until there is more, and the
+//! process that holds most ends.
 
 extern crate alloc;
 
@@ -7,15 +8,15 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use linux_raw_sys::general::SIGKILL;
 
-use super::{Process, clock, current, tree, wait};
+use super::{Process, clock, current, pid_table, wait_queue};
 use crate::arch::{Frame, KERNEL_STACK_SIZE, time, work::MEMORY};
 use crate::errno::Errno;
 use crate::mm::{PAGE_SIZE, frame};
 use crate::net::unix::inflight;
 use crate::sync::Mutex;
 
-/// How long a process that was killed is given to end before another is, in nanoseconds: a machine's worth of page tables takes seconds
-/// to give back where the machine is emulated.
+/// How long a process that was killed is given to end before another is, in nanoseconds: a
+/// machine's worth of page tables takes seconds to give back where the machine is emulated.
 const PATIENCE: u64 = 10_000_000_000;
 /// How long who wants memory waits before it looks again, in nanoseconds.
 const PAUSE: u64 = 4_000_000;
@@ -31,7 +32,8 @@ pub fn repay(frame: &mut Frame) {
     let thread = current();
     thread.arch.work.fetch_and(!MEMORY, Relaxed);
     let failed = frame.syscall_nr().is_some() && frame.result() == Errno::ENOMEM.result();
-    // A call that fails again may want more than there is before anybody ends, and had given back what it got.
+    // A call that fails again may want more than there is before anybody ends, and had given back
+    // what it got.
     let again = thread.starved.swap(failed, Relaxed) && failed;
     if again && !(free_some() && pause()) {
         return;
@@ -53,19 +55,19 @@ pub fn wait() {
     while !frame::is_ample() && make_room() {}
 }
 
-/// Frees some memory unless there is some by now, and waits a while for it. False if the current thread should give up: its own
-/// process is the one that ends, or there is none.
+/// Frees some memory unless there is some by now, and waits a while for it. False if the current
+/// thread should give up: its own process is the one that ends, or there is none.
 pub fn make_room() -> bool {
     (frame::is_ample() || free_some()) && pause()
 }
 
-/// Ends the process that holds most memory, unless sockets that nobody can receive had some, or one dies already. False if there
-/// is none.
+/// Ends the process that holds most memory, unless sockets that nobody can receive had some, or one
+/// dies already. False if there is none.
 fn free_some() -> bool {
     if current().must_die() || inflight::collect() {
         return true;
     }
-    // Who else wants memory just now finds dying whom this one chooses.
+    // Others that want memory just now find the victim of this one dying.
     let Some(_choosing) = CHOOSING.try_lock() else {
         return true;
     };
@@ -79,7 +81,8 @@ fn free_some() -> bool {
             victim.begin_exit(SIGKILL);
             true
         }
-        // Who dies slowly, as the last that can, is waited for; but not one that waits for the current thread.
+        // The last possible victim is waited for however slowly it dies; but not if it waits for
+        // the current thread.
         None => anybody_dies() && time::now_ticks() < last_chance(),
     }
 }
@@ -87,7 +90,7 @@ fn free_some() -> bool {
 /// Waits a while; false if the current thread must die.
 fn pause() -> bool {
     if !current().must_die() {
-        wait::sleep_killable(clock::deadline_in(PAUSE));
+        wait_queue::sleep_killable(clock::deadline_in(PAUSE));
     }
     !current().must_die()
 }
@@ -100,13 +103,13 @@ fn last_chance() -> u64 {
 
 /// Whether a process that was killed still has memory.
 fn anybody_dies() -> bool {
-    tree::any(|process| process.is_killed() && !process.is_zombie())
+    pid_table::any(|process| process.is_killed() && !process.is_zombie())
 }
 
 /// The process of the highest score that is not about to end. Takes no memory.
 fn largest() -> Option<Arc<Process>> {
     let (mut next, mut most, mut largest) = (2, isize::MIN, None);
-    while let Some(process) = tree::next_process(next) {
+    while let Some(process) = pid_table::next_process(next) {
         next = process.pid() + 1;
         let badness = badness(&process).filter(|_| !process.is_exiting());
         if let Some(badness) = badness.filter(|&badness| badness >= most) {
@@ -116,8 +119,9 @@ fn largest() -> Option<Arc<Process>> {
     largest
 }
 
-/// Pages that a process has, with what the kernel keeps for them, for its threads and its descriptors, moved by its adjustment (a
-/// thousandth of all memory each); none if it has no memory or is never chosen.
+/// Pages that a process has, with what the kernel keeps for them, for its threads and its
+/// descriptors, moved by its adjustment (a thousandth of all memory each); none if it has no memory
+/// or is never chosen.
 fn badness(process: &Process) -> Option<isize> {
     let thread = process.find_thread(|_| true)?;
     let space = thread.space()?;
@@ -133,7 +137,8 @@ fn badness(process: &Process) -> Option<isize> {
     Some(pages as isize + shift)
 }
 
-/// What oom_score tells: 667 of a process that has nothing, a thousand of one that has half of all memory.
+/// What oom_score tells: 667 of a process that has nothing, a thousand of one that has half of all
+/// memory.
 pub fn score(process: &Process) -> usize {
     let total = frame::total().max(1) as isize;
     let thousandths = |badness: isize| (1000 + badness * 1000 / total).max(0) as usize;

@@ -11,7 +11,7 @@ use crate::errno::{Errno, Result};
 #[derive(Default)]
 pub struct OomAdjust {
     value: AtomicI32,
-    /// Who lacks CAP_SYS_RESOURCE goes no lower.
+    /// A process without CAP_SYS_RESOURCE goes no lower.
     least: AtomicI32,
 }
 

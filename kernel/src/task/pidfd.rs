@@ -1,4 +1,5 @@
-//! pidfd: a descriptor that stands for a process, or for one of its threads, and never for another with the same number.
+//! pidfd: a descriptor that stands for a process, or for one of its threads, and never for another
+//! with the same number.
 
 extern crate alloc;
 
@@ -6,11 +7,11 @@ use alloc::sync::{Arc, Weak};
 
 use linux_raw_sys::general::{O_EXCL, O_NONBLOCK, O_RDWR};
 
-use super::{Process, Thread, current, tree};
+use super::{Process, Thread, current, pid_table};
 use crate::errno::{Errno, Result};
 use crate::fs::file::FileOps;
-use crate::fs::generated::Text;
 use crate::fs::poll::{Events, PollTable};
+use crate::fs::seq_file::Text;
 use crate::fs::{File, OpenFlags, anonymous};
 use crate::mm::heap::try_arc;
 use crate::mm::user::UserPtr;
@@ -75,7 +76,9 @@ impl PidFd {
     /// ESRCH: it has ended.
     pub fn thread(&self) -> Result<Arc<Thread>> {
         let found = match &self.thread {
-            Some(thread) => thread.upgrade().filter(|thread| tree::is_living(thread)),
+            Some(thread) => thread
+                .upgrade()
+                .filter(|thread| pid_table::is_living(thread)),
             None => self.process.find_thread(|_| true),
         };
         found.ok_or(Errno::ESRCH)

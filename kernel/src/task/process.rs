@@ -7,25 +7,25 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 
-use super::counting::Group;
+use super::count_groups::Group;
 use super::credentials::Credentials;
 use super::exec::ExecLock;
+use super::io_accounting::{Sums, Transfers};
 use super::itimer::Timers;
 use super::limits::Limits;
 use super::oom_adjust::OomAdjust;
+use super::rusage::{Times, Told, Usage};
 use super::sched::state;
-use super::several::Several;
 use super::signal::{self, Actions, Pending, Stop};
+use super::signal_groups::Several;
 use super::thread::Thread;
-use super::transfers::{Sums, Transfers};
-use super::usage::{Times, Told, Usage};
-use super::wait::WaitQueue;
+use super::wait_queue::WaitQueue;
 use super::{clock, coredump};
 use crate::errno::{Errno, Result};
 use crate::fs::File;
 use crate::fs::poll::WaitSource;
-use crate::ipc::key::Key;
-use crate::ipc::semaphore::Set;
+use crate::ipc::sysv_sem::Set;
+use crate::keyring::Key;
 use crate::mm::AddressSpace;
 use crate::sync::{Mutex, MutexGuard, Once};
 use linux_raw_sys::general::SIGCHLD;
@@ -65,7 +65,7 @@ impl SharedSignals {
 
     /// Tells signalfds that a signal was sent, or that what they wait for changed.
     #[inline]
-    pub fn tell_sent(&self) {
+    pub fn notify_sent(&self) {
         if let Some(sent) = self.sent.get() {
             sent.notify();
         }
@@ -101,7 +101,8 @@ pub struct Image {
     pub auxiliary: Range<usize>,
     /// The address of its stack's first argument.
     pub stack: usize,
-    /// Where its instructions lie: from the first that may be executed to the last that come from the file.
+    /// Where its instructions lie: from the first that may be executed to the last that come from
+    /// the file.
     pub code: Range<usize>,
     /// From where its last segment begins to the end of what comes from the file.
     pub data: Range<usize>,
@@ -133,7 +134,8 @@ pub struct Process {
     pub(super) threads: Mutex<Vec<Arc<Thread>>>,
     /// Told when a child changes its state.
     pub child_event: WaitQueue,
-    /// Told when threads end, when the process lets go of its parent's memory, and when signals to several have reached it.
+    /// Told when threads end, when the process lets go of its parent's memory, and when signals to
+    /// several have reached it.
     pub changed: WaitQueue,
     /// Whether the process runs in its parent's memory, and the parent waits for it (vfork).
     pub(super) borrows: AtomicBool,
@@ -172,7 +174,8 @@ pub struct Process {
     /// Keeps those out who look into it while it begins another program.
     pub exec: ExecLock,
     usage: Mutex<[Usage; 2]>,
-    /// What ended threads, and children that were waited for, read and wrote; under the lock of `usage`.
+    /// What ended threads, and children that were waited for, read and wrote; under the lock of
+    /// `usage`.
     transfers: Transfers,
     /// What was told of its times, and of its children's.
     told: [Told; 2],
@@ -211,7 +214,7 @@ pub struct Parts<'a> {
     pub actions: Arc<Actions>,
     /// Resource limits, which are copied.
     pub limits: &'a Limits,
-    /// Who its first thread acts as.
+    /// The credentials of its first thread.
     pub credentials: Arc<Credentials>,
     /// What it runs.
     pub image: Image,
@@ -321,7 +324,8 @@ impl Process {
         self.threads().iter().find(|thread| wanted(thread)).cloned()
     }
 
-    /// Calls `f` with the identities that its first thread acts as, which count where the whole process is meant.
+    /// Calls `f` with the identities that its first thread acts as, which count where the whole
+    /// process is meant.
     #[inline]
     pub fn with_credentials<T>(&self, f: impl FnOnce(&Credentials) -> T) -> T {
         f(&self.credentials.lock())
@@ -401,7 +405,8 @@ impl Process {
         self.parent_exec_id
     }
 
-    /// It begins another program: its parent is told of its end as of any other's, and it is another parent itself.
+    /// It begins another program: its parent is told of its end as of any other's, and it is
+    /// another parent itself.
     pub(super) fn change_program(&self) {
         self.exit_signal.store(SIGCHLD, Relaxed);
         self.exec_id.fetch_add(1, Relaxed);
@@ -439,7 +444,7 @@ impl Process {
     }
 
     /// Tells those who poll that it, or a thread of it, ended.
-    pub(super) fn tell_ended(&self) {
+    pub(super) fn notify_ended(&self) {
         let ended = self.ended.lock().clone();
         if let Some(ended) = ended {
             ended.notify();
@@ -452,7 +457,7 @@ impl Process {
     }
 
     /// Takes it for a wait(2); false if another has.
-    pub(super) fn claim_burial(&self) -> bool {
+    pub(super) fn claim_release(&self) -> bool {
         !self.buried.swap(true, AcqRel)
     }
 
@@ -617,7 +622,8 @@ impl Process {
         self.modes.store(self.modes() & !which | to, Relaxed);
     }
 
-    /// The policy, with SCHED_RESET_ON_FORK, and the priority that its last thread was scheduled by.
+    /// The policy, with SCHED_RESET_ON_FORK, and the priority that its last thread was scheduled
+    /// by.
     pub fn last_policy(&self) -> [u32; 2] {
         *self.last_policy.lock()
     }
@@ -668,7 +674,8 @@ impl Process {
         }
     }
 
-    /// Gives its place among its user's processes back. A pidfd may keep what is left of it for as long as it likes.
+    /// Gives its place among its user's processes back. A pidfd may keep what is left of it for as
+    /// long as it likes.
     pub(super) fn uncount(&self) {
         if self.counted.load(Relaxed) {
             self.counted.store(false, Relaxed);

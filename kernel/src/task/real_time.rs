@@ -1,9 +1,11 @@
 //! The real-time policies: SCHED_FIFO and SCHED_RR.
 //!
-//! Their threads stand in the queues of [`queue`](super::queue) as if their virtual runtime were one below [`END`], the lower
-//! the higher their priority. What depends on time is done at the ticks that look at running threads anyway.
+//! Their threads stand in the queues of [`queue`](super::queue) as if their virtual runtime were
+//! one below [`END`], the lower the higher their priority. What depends on time is done at the
+//! ticks that look at running threads anyway.
 //!
-//! They never starve the others: where those wait for a second, real-time threads are held back for a twentieth.
+//! They never starve the others: where those wait for a second, real-time threads are held back for
+//! a twentieth.
 
 use crate::task::CpuParts;
 use core::sync::atomic::{
@@ -22,7 +24,8 @@ use crate::arch::{current_arc, time, work::NEED_RESCHED};
 /// Below it are the places of real-time threads, at it begins the virtual runtime of the others.
 pub const END: u64 = 128 << 32;
 
-/// The place of a priority (1 to 99). Between two there is more than any span of time that virtual runtimes are compared with.
+/// The place of a priority (1 to 99). Between two there is more than any span of time that virtual
+/// runtimes are compared with.
 pub fn place(priority: u32) -> u64 {
     u64::from(99 - priority.min(99)) << 32
 }
@@ -157,7 +160,8 @@ fn pass_on(cpu: &'static Cpu) {
     }
 }
 
-/// RLIMIT_RTTIME: who does not sleep for so long is warned, again each second, and killed at the hard limit.
+/// RLIMIT_RTTIME: who does not sleep for so long is warned, again each second, and killed at the
+/// hard limit.
 fn limit(thread: &Thread) {
     let state = &thread.sched.real_time;
     let limits = &thread.process().limits;

@@ -1,5 +1,5 @@
-//! Restartable sequences: a program reads its CPU's number from its own memory, and code that must stay on one CPU begins
-//! again where it did not (`include/uapi/linux/rseq.h`).
+//! Restartable sequences: a program reads its CPU's number from its own memory, and code that must
+//! stay on one CPU begins again where it did not (`include/uapi/linux/rseq.h`).
 //!
 //! A thread that leaves its CPU, or takes a signal, looks at its area before its program goes on.
 
@@ -134,8 +134,8 @@ fn check_same(area: &Area, address: usize, len: usize, signature: u32) -> Result
     }
 }
 
-/// Writes the CPU's number as `cpu_id_start` and as `cpu_id`; node 0, and as the number among the threads that run at once
-/// (`mm_cid`) the CPU's again.
+/// Writes the CPU's number as `cpu_id_start` and as `cpu_id`; node 0, and as the number among the
+/// threads that run at once (`mm_cid`) the CPU's again.
 fn write_ids(address: usize, start: u32, id: u32) -> Result<()> {
     UserPtr::new(address).write(&[start, id])?;
     UserPtr::new(address + 20).write(&[0, start])
@@ -143,16 +143,16 @@ fn write_ids(address: usize, start: u32, id: u32) -> Result<()> {
 
 /// Tells the program its CPU, and ends the critical section that it was disturbed in.
 pub fn resume(frame: &mut Frame) {
-    tell_cpu_after(|area| restart(area, frame));
+    store_cpu_after(|area| restart(area, frame));
 }
 
 /// Tells the program its CPU, while the thread is in a system call.
 #[allow(dead_code, reason = "not every architecture has guests")]
-pub fn tell_cpu() {
-    tell_cpu_after(|_| Ok(()));
+pub fn store_cpu() {
+    store_cpu_after(|_| Ok(()));
 }
 
-fn tell_cpu_after(first: impl FnOnce(&Area) -> Result<()>) {
+fn store_cpu_after(first: impl FnOnce(&Area) -> Result<()>) {
     let thread = current();
     thread.arch.work.fetch_and(!work::RSEQ, Relaxed);
     let address = thread.rseq.address.load(Relaxed);
@@ -174,7 +174,8 @@ pub fn interrupt(frame: &mut Frame) {
     }
 }
 
-/// If the program is in a critical section, it goes on where that says for the case that it was disturbed.
+/// If the program is in a critical section, it goes on where that says for the case that it was
+/// disturbed.
 fn restart(area: &Area, frame: &mut Frame) -> Result<()> {
     let slot = UserPtr::<usize>::new(area.address.load(Relaxed) + SECTION);
     let at = slot.read()?;

@@ -1,11 +1,12 @@
-//! Who runs next: on each CPU the runnable thread that got least, by its weight.
+//! The scheduler: on each CPU the runnable thread runs next that got least, by its weight.
 //!
-//! A thread's virtual runtime grows as it runs, the slower the greater its weight (from its nice value). A CPU's queue holds
-//! its runnable threads in that order. A slice ends only where somebody else is runnable; there is no tick. Threads of the
-//! real-time policies stand before all others, by priority ([`real_time`](super::real_time)).
+//! A thread's virtual runtime grows as it runs, the slower the greater its weight (from its nice
+//! value). A CPU's queue holds its runnable threads in that order. A slice ends only where somebody
+//! else is runnable; there is no tick. Threads of the real-time policies stand before all others,
+//! by priority ([`real_time`](super::real_time)).
 //!
-//! A thread that sleeps is woken onto its last CPU, or an idle one. While its last CPU still switches away from it, it
-//! stays there: so no CPU waits for another's switch.
+//! A thread that sleeps is woken onto its last CPU, or an idle one. While its last CPU still
+//! switches away from it, it stays there: so no CPU waits for another's switch.
 
 extern crate alloc;
 
@@ -13,13 +14,13 @@ use crate::task::CpuParts;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*, fence};
 
-use super::counting::{self, Mode};
+use super::count_groups::{self, Mode};
 use super::queue::{self, Queue};
 pub use super::queue::{
     RunQueue, admit, dismiss, most_threads, runnable, set_most_threads, threads,
 };
 use super::tick;
-use super::{Thread, barrier, current, ptrace, real_time, timer};
+use super::{Thread, current, membarrier, ptrace, real_time, timer};
 use crate::arch::cpu::{self, Cpu};
 use crate::arch::irq::Interrupted;
 use crate::arch::{self, MAX_CPUS, irq, smp, time, work::NEED_RESCHED};
@@ -108,7 +109,8 @@ pub struct Entity {
     vruntime: AtomicU64,
     /// Ticks run.
     runtime: AtomicU64,
-    /// Since when it waits for a CPU, and how long it waited before, in ticks (Linux's `struct sched_info`).
+    /// Since when it waits for a CPU, and how long it waited before, in ticks (Linux's
+    /// `struct sched_info`).
     queued_at: AtomicU64,
     run_delay: AtomicU64,
     /// How often it was found in its program, and how often in the kernel.
@@ -117,7 +119,7 @@ pub struct Entity {
     allowed: AtomicU64,
     /// Address of its address space, 0 for none.
     space: AtomicUsize,
-    /// A `counting::Mode`.
+    /// A `count_groups::Mode`.
     mode: AtomicU32,
     /// Whether it left its CPU because it may not run there any more.
     expelled: AtomicBool,
@@ -228,7 +230,7 @@ impl Entity {
         Mode(self.mode.load(Relaxed))
     }
 
-    /// Sets the mode. Who finds another's there sees what that came from.
+    /// Sets the mode. A thread that finds another's mode there sees the stores before it.
     pub(super) fn set_mode(&self, mode: Mode) {
         self.mode.swap(mode.0, AcqRel);
     }
@@ -237,7 +239,8 @@ impl Entity {
         self.space.store(address, Relaxed);
     }
 
-    /// Sets the CPUs that the thread may run on, as bits. Takes effect when it is next chosen or woken.
+    /// Sets the CPUs that the thread may run on, as bits. Takes effect when it is next chosen or
+    /// woken.
     pub fn allow(&self, cpus: u64) {
         self.allowed.store(cpus, Relaxed);
     }
@@ -302,7 +305,8 @@ static IDLE: AtomicU64 = AtomicU64::new(0);
 
 const _: () = assert!(MAX_CPUS <= u64::BITS as usize);
 
-/// Announces a sleep: from now on a wake-up counts. Then look at the condition, and [`schedule`] if it does not hold.
+/// Announces a sleep: from now on a wake-up counts. Then look at the condition, and [`schedule`] if
+/// it does not hold.
 #[inline]
 pub fn prepare(state: u8) {
     announce(state);
@@ -321,7 +325,8 @@ pub fn cancel() {
     set_runnable(current());
 }
 
-/// Runs others: until woken if the current thread announced a sleep, else until its turn comes again.
+/// Runs others: until woken if the current thread announced a sleep, else until its turn comes
+/// again.
 pub fn schedule() {
     might_sleep();
     let cpu = cpu::this();
@@ -338,7 +343,7 @@ pub fn schedule() {
     activate_space(cpu, &next);
     let mode = next.sched.mode();
     if mode.0 != cpu.sched().mode.load(Relaxed) {
-        counting::apply(cpu, mode);
+        count_groups::apply(cpu, mode);
     }
     switched(arch::switch(next));
 }
@@ -361,7 +366,8 @@ fn activate_space(cpu: &Cpu, next: &Thread) {
     if wanted == cpu.sched().space.load(Relaxed) {
         return;
     }
-    // Before the fence of `activate`: what the programs there ordered before is seen by this one, see `barrier`.
+    // Before the fence of `activate`: what the programs there ordered before is seen by this one,
+    // see `barrier`.
     cpu.sched().space.store(wanted, Release);
     match next.space() {
         Some(space) => space.activate(),
@@ -419,7 +425,8 @@ pub fn wake_from(thread: Arc<Thread>, states: u8) -> bool {
     }
 }
 
-/// Where a thread that last ran on `home` shall run: there if it may and the CPU idles, else on an idle CPU.
+/// Where a thread that last ran on `home` shall run: there if it may and the CPU idles, else on an
+/// idle CPU.
 fn place(entity: &Entity, home: &'static Cpu) -> &'static Cpu {
     let allowed = entity.allowed();
     let bit = |index: usize| 1u64 << index;
@@ -472,7 +479,7 @@ fn react(cpu: &'static Cpu, queue: MutexGuard<Queue>, now: u64) {
 
 /// Another CPU has something for this one.
 pub fn ipi() {
-    barrier::interrupt();
+    membarrier::interrupt();
     if cpu::this().sched().waiting() != 0 {
         react(cpu::this(), cpu::this().sched().lock(), time::now_ticks());
     }
@@ -485,7 +492,8 @@ pub(super) fn check_slice(cpu: &Cpu, now: u64) {
     }
 }
 
-/// Starts a new thread, behind those that run already by a slice: its maker goes on first, and making threads gains nothing.
+/// Starts a new thread, behind those that run already by a slice: its maker goes on first, and
+/// making threads gains nothing.
 pub fn start(thread: Arc<Thread>) {
     let here = cpu::this();
     if !thread.sched.is_real_time() {
@@ -506,7 +514,8 @@ pub fn yield_now() {
     }
 }
 
-/// For long loops in the kernel: lets interrupts in, and others run whose turn it is. No spin lock is held.
+/// For long loops in the kernel: lets interrupts in, and others run whose turn it is. No spin lock
+/// is held.
 #[inline]
 pub fn cond_resched() {
     might_sleep();
@@ -558,7 +567,7 @@ fn set_runnable(thread: &Thread) {
 }
 
 /// A thread's set of CPUs changed: if it is on a CPU that is no longer among them, it leaves that.
-pub fn settle(thread: &Thread) {
+pub fn leave_forbidden_cpu(thread: &Thread) {
     let entity = &thread.sched;
     let index = entity.cpu();
     if entity.allowed() & 1 << index != 0 {

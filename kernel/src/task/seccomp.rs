@@ -1,4 +1,5 @@
-//! Filters of system calls (seccomp(2)): a thread gives up calls, for itself and all that it begins.
+//! Filters of system calls (seccomp(2)): a thread gives up calls, for itself and all that it
+//! begins.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -8,8 +9,8 @@ use bpf::{Instruction, WORDS};
 use linux_raw_sys::general::*;
 use linux_raw_sys::ptrace::*;
 
-use super::barrier::{self, Scope};
-use super::listener::Listener;
+use super::membarrier::{self, Scope};
+use super::seccomp_notify::Listener;
 use super::signal::{self, Info};
 use super::{Process, Thread, current, exit, ptrace};
 use crate::arch::Call;
@@ -17,8 +18,8 @@ use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
 
-/// What a filter costs beside its instructions, and how much all filters of a thread may cost (Linux's
-/// `MAX_INSNS_PER_PATH`).
+/// What a filter costs beside its instructions, and how much all filters of a thread may cost
+/// (Linux's `MAX_INSNS_PER_PATH`).
 const OVERHEAD: usize = 4;
 const MOST: usize = 32768;
 
@@ -30,7 +31,7 @@ pub struct Filter {
     /// What all cost together.
     cost: usize,
     previous: Option<Arc<Filter>>,
-    /// Who decides where it does not.
+    /// The listener that decides where the filter does not.
     listener: Option<Arc<Listener>>,
 }
 
@@ -159,12 +160,12 @@ pub fn be_strict() -> Result<()> {
     Ok(())
 }
 
-/// Adds a filter to those of the current thread, or with SECCOMP_FILTER_FLAG_TSYNC of all threads of its process, which then
-/// have the same; then the number of one that cannot, 0 if all could.
+/// Adds a filter to those of the current thread, or with SECCOMP_FILTER_FLAG_TSYNC of all threads
+/// of its process, which then have the same; then the number of one that cannot, 0 if all could.
 ///
 /// # Errors
-/// EINVAL (no filter, or strict already), EACCES (it could make other programs of the user misbehave), ENOMEM (too many),
-/// EBUSY (there is a listener already).
+/// EINVAL (no filter, or strict already), EACCES (it could make other programs of the user
+/// misbehave), ENOMEM (too many), EBUSY (there is a listener already).
 pub fn add(program: Vec<Instruction>, flags: u32, listener: Option<Arc<Listener>>) -> Result<i32> {
     let all = flags & SECCOMP_FILTER_FLAG_TSYNC != 0;
     let thread = current();
@@ -181,7 +182,8 @@ pub fn add(program: Vec<Instruction>, flags: u32, listener: Option<Arc<Listener>
     room.resize(program.len(), 0);
     bpf::check(&program, &mut room).map_err(|_| Errno::EINVAL)?;
     drop(room);
-    // No thread is to begin a program meanwhile, as whom it has already decided, nor to give this one filters.
+    // No thread is to begin a program meanwhile, as whom it has already decided, nor to give this
+    // one filters.
     let guard = thread.process().guard_credentials()?;
     let previous = thread.seccomp.filter();
     let before = previous.as_ref().map_or(0, |filter| filter.cost + OVERHEAD);
@@ -219,7 +221,7 @@ pub fn add(program: Vec<Instruction>, flags: u32, listener: Option<Arc<Listener>
         });
         drop(guard);
         // Those that run on other CPUs are watched when this returns.
-        barrier::wait(Scope::Space);
+        membarrier::wait(Scope::Space);
     }
     Ok(0)
 }
@@ -238,7 +240,8 @@ fn stranger(process: &Process, own: Option<&Arc<Filter>>) -> Option<i32> {
     found.map(|thread| thread.tid())
 }
 
-/// What the filters of the current thread make of its system call: none if it may be made, else its result.
+/// What the filters of the current thread make of its system call: none if it may be made, else its
+/// result.
 pub fn judge() -> Option<isize> {
     let thread = current();
     match thread.seccomp.mode() {
@@ -266,7 +269,8 @@ fn is_strict(call: &Call) -> bool {
     })
 }
 
-/// The strictest verdict of all filters, of equal ones the newest's, and who listens to the filter that it is from.
+/// The strictest verdict of all filters, of equal ones the newest's, and who listens to the filter
+/// that it is from.
 fn strictest(call: &Call) -> (u32, Option<Arc<Listener>>) {
     let mut data = [0; WORDS];
     (data[0], data[1]) = (call.number as u32, call.architecture);
@@ -302,7 +306,8 @@ fn obey((verdict, listener): (u32, Option<Arc<Listener>>), call: &Call) -> Optio
             if !ptrace::filtered(data) {
                 return Some(Errno::ENOSYS.result());
             }
-            // The tracer may have made it another call, which is not asked about again but by stricter filters.
+            // The tracer may have made it another call, which is not asked about again but by
+            // stricter filters.
             let call = current_call();
             if call.number == -1 {
                 return None;

@@ -1,7 +1,7 @@
 //! Tests of the scheduler, of waiting and of timers, inside the machine.
 //!
-//! The tests run as the boot CPU's idle thread, which must not sleep: they make threads of the kernel, and let them run
-//! until they are done.
+//! The tests run as the boot CPU's idle thread, which must not sleep: they make threads of the
+//! kernel, and let them run until they are done.
 
 extern crate alloc;
 
@@ -10,8 +10,8 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
 use super::sched::{self, state};
 use super::timer::{Expire, Timer};
-use super::wait::{WaitError, WaitQueue, sleep_until};
-use super::{clock, current, spawn_kernel, tree};
+use super::wait_queue::{WaitError, WaitQueue, sleep_until};
+use super::{clock, current, pid_table, spawn_kernel};
 use crate::arch::irq::Interrupted;
 use crate::arch::{irq, time};
 use crate::selftest;
@@ -140,9 +140,9 @@ selftest! {
     }
 
     fn numbers_are_given_out_once() {
-        let numbers: [i32; 3] = core::array::from_fn(|_| tree::allocate().expect("a number"));
+        let numbers: [i32; 3] = core::array::from_fn(|_| pid_table::allocate().expect("a number"));
         assert!(numbers[0] != numbers[1] && numbers[1] != numbers[2] && numbers[0] != numbers[2]);
-        numbers.into_iter().for_each(tree::release);
-        assert!(tree::process(numbers[0]).is_none() && tree::thread(numbers[0]).is_none());
+        numbers.into_iter().for_each(pid_table::release);
+        assert!(pid_table::process(numbers[0]).is_none() && pid_table::thread(numbers[0]).is_none());
     }
 }

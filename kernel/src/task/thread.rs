@@ -6,22 +6,22 @@ use crate::task::CpuParts;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
-use super::counting::Mode;
+use super::count_groups::Mode;
 use super::credentials::Credentials;
+use super::io_accounting::Transfers;
 use super::limits;
 use super::process::Process;
+use super::rusage::{Times, Told, Usage};
 use super::sched::{Entity, state};
 use super::signal::ThreadSignals;
-use super::transfers::Transfers;
-use super::usage::{Times, Told, Usage};
 use super::{futex, ptrace, rseq, sched, seccomp, user, with_space};
 use crate::arch::cell::ThreadLocal;
 use crate::arch::{ThreadState, cpu, time};
 use crate::errno::{Errno, Result};
-use crate::fs::context::FsShare;
 use crate::fs::file::File;
+use crate::fs::fs_context::FsShare;
 use crate::fs::{FdShare, FdTable, FsContext};
-use crate::ipc::key::Key;
+use crate::keyring::Key;
 use crate::mm::AddressSpace;
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
@@ -87,7 +87,7 @@ pub struct Thread {
     pub own: ThreadLocal<Own>,
     /// The area of its restartable sequences.
     pub rseq: rseq::Area,
-    /// Who traces it, and how.
+    /// Its tracer, and the options.
     pub ptrace: ptrace::State,
     /// Which system calls it may make.
     pub seccomp: seccomp::State,
@@ -96,7 +96,7 @@ pub struct Thread {
     tid: AtomicI32,
     process: Arc<Process>,
     resources: Mutex<Resources>,
-    /// Who it acts as. Only the thread itself changes that.
+    /// Its credentials. Only the thread itself changes them.
     credentials: Mutex<Arc<Credentials>>,
     /// PR_SET_NO_NEW_PRIVS.
     no_new_privileges: AtomicBool,
@@ -121,7 +121,7 @@ pub struct Thread {
     personality: AtomicU32,
     /// Head of the list of robust futexes; 0 for none.
     robust_list: AtomicUsize,
-    /// Who has the lock that it waits for; changed with its place among those who wait.
+    /// The owner of the lock that it waits for; changed with its place among the waiters.
     awaited: Mutex<Option<futex::Owner>>,
     /// Its context of input and output, once it has one.
     io: Once<Arc<IoContext>>,
@@ -148,7 +148,7 @@ pub struct Parts<A: FnOnce() -> ThreadState> {
     pub process: Arc<Process>,
     /// What it shares or owns.
     pub resources: Resources,
-    /// Who it acts as.
+    /// Its credentials.
     pub credentials: Arc<Credentials>,
     /// PR_SET_NO_NEW_PRIVS.
     pub no_new_privileges: bool,
@@ -230,7 +230,8 @@ impl Thread {
         self.tid.load(Relaxed)
     }
 
-    /// Exec by another thread than the first gives it the number of the process, with which it is counted from now on.
+    /// Exec by another thread than the first gives it the number of the process, with which it is
+    /// counted from now on.
     pub(super) fn take_over(&self, pid: i32) {
         self.tid.store(pid, Relaxed);
         self.uncount();
@@ -358,7 +359,8 @@ impl Thread {
         Ok(())
     }
 
-    /// Gives the current thread another address space; returns the old one, which is not active any more.
+    /// Gives the current thread another address space; returns the old one, which is not active any
+    /// more.
     pub(super) fn replace_space(
         &self,
         space: Option<Arc<AddressSpace>>,
@@ -374,7 +376,8 @@ impl Thread {
         let mut resources = self.resources.lock();
         let files = resources.files.take();
         let fs = resources.fs.as_ref().map(|share| share.context().clone());
-        // Whoever asks finds it to have the context, or one user less: the context itself goes later.
+        // Whoever asks finds it to have the context, or one user less: the context itself goes
+        // later.
         drop(resources.fs.take());
         drop(resources);
         drop((files, fs));
@@ -391,7 +394,8 @@ impl Thread {
         self.credentials.lock().clone()
     }
 
-    /// Changes the identities that the current thread, which this is, acts as; not at all when `f` fails.
+    /// Changes the identities that the current thread, which this is, acts as; not at all when `f`
+    /// fails.
     ///
     /// # Errors
     /// ENOMEM, and what `f` fails with.
@@ -419,8 +423,8 @@ impl Thread {
         who.user.tasks() > self.process.limits.soft(RLIMIT_NPROC)
     }
 
-    /// Where it became a user who had too many processes, and who still has, it begins no program (as it could make no
-    /// process). Else that is forgotten.
+    /// Where it became a user who had too many processes, and who still has, it begins no program
+    /// (as it could make no process). Else that is forgotten.
     ///
     /// # Errors
     /// EAGAIN.
@@ -581,7 +585,8 @@ impl Thread {
         Ok(())
     }
 
-    /// Takes over the context of who clones it: the same (CLONE_IO), or one of its own with the same priority.
+    /// Takes over the context of who clones it: the same (CLONE_IO), or one of its own with the
+    /// same priority.
     pub fn copy_io(&self, parent: &Thread, shares: bool) -> Result<()> {
         match parent.io_context() {
             Some(io) if shares => {
@@ -598,7 +603,7 @@ impl Thread {
         self.death_signal.load(Relaxed)
     }
 
-    /// Who has the lock that it waits for (PI futexes).
+    /// The owner of the lock that it waits for (PI futexes).
     pub(super) fn awaited_owner(&self) -> Option<futex::Owner> {
         *self.awaited.lock()
     }

@@ -96,7 +96,8 @@ impl Drop for Timer {
     }
 }
 
-/// Makes this CPU's clock strike at `deadline` (in ticks) at the latest. It may strike earlier, which is harmless.
+/// Makes this CPU's clock strike at `deadline` (in ticks) at the latest. It may strike earlier,
+/// which is harmless.
 #[inline]
 pub(super) fn arm(cpu: &Cpu, deadline: u64) {
     if deadline < cpu.timers().armed.load(Relaxed) {

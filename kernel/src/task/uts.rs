@@ -27,8 +27,8 @@ pub const RELEASE: &str = release!();
 pub const RELEASE_26: &str = "2.6.72-stile";
 /// Its build.
 pub const VERSION: &str = version!();
-/// All of it with the compiler, as in `/proc/version`. It stands in the image as one text, as Linux's does, so that tools find
-/// it there.
+/// All of it with the compiler, as in `/proc/version`. It stands in the image as one text, as
+/// Linux's does, so that tools find it there.
 pub const BANNER: &str = concat!(
     "Linux version ",
     release!(),

@@ -9,7 +9,8 @@ use crate::arch::{
 };
 use crate::errno::{Errno, Result};
 
-/// Does what the thread's work word asks for. Called on the way back to the program, until the word is 0.
+/// Does what the thread's work word asks for. Called on the way back to the program, until the word
+/// is 0.
 pub fn exit_work(frame: &mut Frame) {
     let work = current().arch.work.load(Relaxed);
     if work & NEED_RESCHED != 0 {
@@ -31,8 +32,8 @@ pub fn exit_work(frame: &mut Frame) {
     }
 }
 
-/// Does the same for a thread that is about to enter a guest, which is not to wait until its program goes on (Linux's
-/// xfer_to_guest_mode_handle_work).
+/// Does the same for a thread that is about to enter a guest, which is not to wait until its
+/// program goes on (Linux's xfer_to_guest_mode_handle_work).
 ///
 /// # Errors
 /// EINTR: a signal is due.
@@ -46,7 +47,7 @@ pub fn guest_work() -> Result<()> {
         } else if work & MEMORY != 0 {
             oom::wait();
         } else if work & RSEQ != 0 {
-            rseq::tell_cpu();
+            rseq::store_cpu();
         } else {
             return Ok(());
         }

@@ -1,5 +1,5 @@
-//! Accepted means done: options and flags that change what happens later, and those that a kernel may be without, which
-//! are refused then.
+//! Accepted means done: options and flags that change what happens later, and those that a kernel
+//! may be without, which are refused then.
 
 use std::ffi::{CStr, CString};
 use std::{fs, mem, ptr};

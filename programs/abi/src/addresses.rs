@@ -1,4 +1,5 @@
-//! Where a program's parts lie, how far its addresses go, and what lies beyond. RISC-V only, whose machines differ in this.
+//! Where a program's parts lie, how far its addresses go, and what lies beyond. RISC-V only, whose
+//! machines differ in this.
 
 use std::{mem, ptr};
 

@@ -13,7 +13,8 @@ const PAGE: usize = 4096;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind, and every mapping outlives its use.
+    // SAFETY: every pointer passed is that of a live value of the right kind, and every mapping
+    // outlives its use.
     unsafe {
         all_advice();
         to_others();

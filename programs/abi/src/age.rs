@@ -26,9 +26,11 @@ fn forget(start: *mut u8) {
     }
 }
 
-/// A mapping with a page beside it, on either side, that nobody may touch: so it is joined with no other.
+/// A mapping with a page beside it, on either side, that nobody may touch: so it is joined with no
+/// other.
 fn map(flags: c_int, file: c_int) -> *mut u8 {
-    // SAFETY: a new mapping touches no memory in use, the next lies in it, and all of that may be touched.
+    // SAFETY: a new mapping touches no memory in use, the next lies in it, and all of that may be
+    // touched.
     unsafe {
         let (room, none) = ((PAGES + 2) * PAGE, libc::PROT_NONE);
         let outer = libc::mmap(

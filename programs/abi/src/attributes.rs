@@ -1,4 +1,5 @@
-//! Attributes that a process reads and changes of itself: prctl(2), capabilities, personality(2), all limits.
+//! Attributes that a process reads and changes of itself: prctl(2), capabilities, personality(2),
+//! all limits.
 
 use std::{fs, mem, ptr, thread};
 

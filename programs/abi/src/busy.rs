@@ -20,7 +20,8 @@ pub fn run() {
     }
 }
 
-/// A file that is sealed against writing is not mapped to write, and one that is mapped so is not sealed.
+/// A file that is sealed against writing is not mapped to write, and one that is mapped so is not
+/// sealed.
 unsafe fn seals() {
     unsafe {
         let file = libc::memfd_create(c"sealed".as_ptr(), libc::MFD_ALLOW_SEALING);

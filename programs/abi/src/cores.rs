@@ -78,7 +78,8 @@ fn ended(what: &str, soft: u64, before: impl FnOnce()) {
     );
 }
 
-/// The parts of the file that a debugger reads: its kinds of notes, the registers' place, and the memory.
+/// The parts of the file that a debugger reads: its kinds of notes, the registers' place, and the
+/// memory.
 fn examine() {
     let mut file = fs::File::open("core").expect("a core file");
     let data = file.metadata().expect("of an open file");

@@ -1,4 +1,5 @@
-//! Futexes: locks that the kernel hands on, those whose owner died, waits with bits and deadlines, futex2's calls.
+//! Futexes: locks that the kernel hands on, those whose owner died, waits with bits and deadlines,
+//! futex2's calls.
 
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
@@ -483,7 +484,8 @@ struct Waitv {
     reserved: u32,
 }
 
-/// Waits for one of `words` to be no longer 0, until so many nanoseconds have passed; which was woken.
+/// Waits for one of `words` to be no longer 0, until so many nanoseconds have passed; which was
+/// woken.
 unsafe fn wait_for_any(words: &[AtomicU32], nanoseconds: i64) -> Option<usize> {
     const PRIVATE_U32: u32 = 2 | 128;
     let waits = words.iter().map(|word| Waitv {
@@ -507,8 +509,8 @@ unsafe fn wait_for_any(words: &[AtomicU32], nanoseconds: i64) -> Option<usize> {
     usize::try_from(result).ok()
 }
 
-/// Threads that wait for several words, some until a time that mostly passes, while others wake one at a time: no wake-up is lost,
-/// also where it meets the time.
+/// Threads that wait for several words, some until a time that mostly passes, while others wake one
+/// at a time: no wake-up is lost, also where it meets the time.
 unsafe fn several_under_load() {
     const WORDS: usize = 8;
     const TOKENS: usize = 2000;

@@ -1,4 +1,5 @@
-//! How handlers are entered and left: the flags of sigaction(2), alternate stacks, what restarts, signalfd(2).
+//! How handlers are entered and left: the flags of sigaction(2), alternate stacks, what restarts,
+//! signalfd(2).
 
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering::SeqCst};
 use std::{mem, ptr};
@@ -19,7 +20,8 @@ static COUNT: AtomicI32 = AtomicI32::new(0);
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind; handlers only call what they may.
+    // SAFETY: every pointer passed is that of a live value of the right kind; handlers only call
+    // what they may.
     unsafe {
         tell_end("flags", in_child(|| flags()));
         tell_end("masks", in_child(|| masks()));
@@ -421,7 +423,8 @@ unsafe fn restarts() {
             act(SIGUSR1, handled as *const () as usize, flags, &[]);
             let mut call = |what: &str, work: &mut dyn FnMut() -> i64| {
                 COUNT.store(0, SeqCst);
-                // The first signal ends the call or not; one that goes on is ended by the second, which has no SA_RESTART.
+                // The first signal ends the call or not; one that goes on is ended by the second,
+                // which has no SA_RESTART.
                 let parent = libc::getpid();
                 child = libc::fork();
                 if child == 0 {

@@ -48,7 +48,8 @@ pub fn fill(bytes: &mut [u8], seed: u32) {
     }
 }
 
-/// How many of [`MANY`] processes at once say that they kept their registers: `kept` gets a number that is the process's.
+/// How many of [`MANY`] processes at once say that they kept their registers: `kept` gets a number
+/// that is the process's.
 pub fn count_kept(shared: &Shared, kept: impl Fn(u32) -> bool) -> u32 {
     shared.reset();
     let children: Vec<i32> = (0..MANY)

@@ -1,4 +1,5 @@
-//! Reads of ID registers, which the kernel executes for programs: what is one, what is none, and from where.
+//! Reads of ID registers, which the kernel executes for programs: what is one, what is none, and
+//! from where.
 
 use std::arch::asm;
 use std::io::Write;
@@ -45,7 +46,8 @@ fn faulting(what: &str, work: impl FnOnce()) {
     }
 }
 
-/// Executes an instruction that moves between x9 and a system register, with its address in `EXPECTED`; returns x9.
+/// Executes an instruction that moves between x9 and a system register, with its address in
+/// `EXPECTED`; returns x9.
 macro_rules! execute {
     ($instruction:literal) => {{
         let value: usize;
@@ -90,7 +92,8 @@ fn from_page(rights: c_int) {
 static GOING: AtomicUsize = AtomicUsize::new(0);
 static STRANGE: AtomicUsize = AtomicUsize::new(0);
 
-/// The instruction cannot be fetched; or it trapped, and was gone when the kernel came to read it. It is tried again.
+/// The instruction cannot be fetched; or it trapped, and was gone when the kernel came to read it.
+/// It is tried again.
 extern "C" fn on_gone(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
     // SAFETY: the kernel passes a whole siginfo.
     let (offset, code) = unsafe {
@@ -143,7 +146,8 @@ fn from_going_page() {
     println!("{wrong} wrong, {} strange signals", STRANGE.load(Relaxed));
 }
 
-/// Bits of AT_HWCAP, and where the register says the same: bits of the field, and the least value. A name is cpuinfo's.
+/// Bits of AT_HWCAP, and where the register says the same: bits of the field, and the least value.
+/// A name is cpuinfo's.
 fn capabilities() -> [(&'static str, u32, usize, u32, i64); 15] {
     let features = execute!("mrs x9, id_aa64pfr0_el1");
     let instructions = execute!("mrs x9, id_aa64isar0_el1");

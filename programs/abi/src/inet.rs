@@ -36,7 +36,8 @@ pub fn run() {
     }
 }
 
-/// An address: of IPv6 the mapped one where `ip` is an IPv4 address, or ::1 and :: for 127.0.0.1 and 0.0.0.0.
+/// An address: of IPv6 the mapped one where `ip` is an IPv4 address, or ::1 and :: for 127.0.0.1
+/// and 0.0.0.0.
 fn address(family: c_int, ip: u32, port: u16) -> (sockaddr_in6, socklen_t) {
     // SAFETY: zeroes are an address.
     let mut address: sockaddr_in6 = unsafe { mem::zeroed() };

@@ -1,5 +1,5 @@
-//! Locks that the kernel hands on, among threads of several priorities: the owner inherits the highest
-//! of the waiters' priorities, and that waiter gets the lock next.
+//! Locks that the kernel hands on, among threads of several priorities: the owner inherits the
+//! highest of the waiters' priorities, and that waiter gets the lock next.
 
 use std::fs;
 use std::sync::Mutex;
@@ -347,7 +347,8 @@ unsafe fn woken() {
     }
 }
 
-/// Threads that take locks in any order and change each other's priority: none waits for ever, and nothing stays inherited.
+/// Threads that take locks in any order and change each other's priority: none waits for ever, and
+/// nothing stays inherited.
 unsafe fn mixed() {
     static NUMBERS: [AtomicI32; 6] = [const { AtomicI32::new(0) }; 6];
     unsafe {

@@ -12,7 +12,8 @@ const NEW: c_int = libc::IPC_CREAT | libc::IPC_EXCL;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: children end by _exit, every structure passed is whole, and segments are touched while they are attached.
+    // SAFETY: children end by _exit, every structure passed is whole, and segments are touched
+    // while they are attached.
     unsafe {
         segments();
         messages();

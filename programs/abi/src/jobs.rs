@@ -80,7 +80,8 @@ unsafe fn with_terminal(work: unsafe fn(c_int, c_int)) {
     }
 }
 
-/// A child in a group of its own, which does `work` when it is let go; its status so far after `options`.
+/// A child in a group of its own, which does `work` when it is let go; its status so far after
+/// `options`.
 unsafe fn member(work: impl FnOnce()) -> c_int {
     unsafe {
         let child = libc::fork();

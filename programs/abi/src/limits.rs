@@ -14,7 +14,8 @@ const USER: u32 = 1234;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind, and every mapping outlives its use.
+    // SAFETY: every pointer passed is that of a live value of the right kind, and every mapping
+    // outlives its use.
     unsafe {
         locked();
         advice();

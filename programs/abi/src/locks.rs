@@ -1,5 +1,5 @@
-//! Record locks of several ranges: how they join, part and are told, and which questions are refused. Leases, and the
-//! signals that files send.
+//! Record locks of several ranges: how they join, part and are told, and which questions are
+//! refused. Leases, and the signals that files send.
 
 use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -89,7 +89,8 @@ pub fn run() {
     told_of_room();
 }
 
-/// Several threads take the same lock again and again, each by its own open file: none is forgotten.
+/// Several threads take the same lock again and again, each by its own open file: none is
+/// forgotten.
 fn contended() {
     const THREADS: usize = 4;
     const ROUNDS: usize = 1000;
@@ -117,7 +118,8 @@ fn contended() {
 fn many(file: c_int) {
     const COUNT: i64 = 2000;
     (0..COUNT).for_each(|place| set(file, F_WRLCK, 2 * place, 1));
-    // SAFETY: every pointer passed is that of a live value of the right kind; the child ends by _exit.
+    // SAFETY: every pointer passed is that of a live value of the right kind; the child ends by
+    // _exit.
     unsafe {
         let mut stat: libc::stat = mem::zeroed();
         libc::fstat(file, &mut stat);
@@ -210,7 +212,8 @@ fn exchanged() {
 /// The descriptor is closed while a thread waits for a lock by it: the lock is given up at once.
 fn closed() {
     const AT: i64 = 200;
-    // SAFETY: every pointer passed is that of a live value of the right kind; children end by _exit.
+    // SAFETY: every pointer passed is that of a live value of the right kind; children end by
+    // _exit.
     unsafe {
         let file = libc::open(path(c"locks"), O_RDWR);
         let mut ends = [0; 2];
@@ -257,7 +260,8 @@ fn circles(file: c_int) {
     const ROUNDS: usize = 100;
     let mut done = 0;
     for _ in 0..ROUNDS {
-        // SAFETY: every pointer passed is that of a live value of the right kind; the child ends by _exit.
+        // SAFETY: every pointer passed is that of a live value of the right kind; the child ends by
+        // _exit.
         unsafe {
             let mut ends = [0; 2];
             libc::pipe(ends.as_mut_ptr());
@@ -328,7 +332,8 @@ static LEASE: std::sync::atomic::AtomicI32 = std::sync::atomic::AtomicI32::new(-
 extern "C" fn give_back(signal: c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     let relaxed = std::sync::atomic::Ordering::Relaxed;
     let file = LEASE.load(relaxed);
-    // SAFETY: the kernel passes a whole siginfo, whose second word is the descriptor with such a code.
+    // SAFETY: the kernel passes a whole siginfo, whose second word is the descriptor with such a
+    // code.
     unsafe {
         let told = signal != libc::SIGIO && (&raw const *info).cast::<i32>().add(6).read() == file;
         SIGNAL.store(if told { -signal } else { signal }, relaxed);

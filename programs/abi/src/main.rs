@@ -1,6 +1,7 @@
 //! System calls at their edges: errors, partial transfers, signals, mappings.
 //!
-//! Each part prints lines that are the same on any kernel that does as Linux does. The tests compare them with Linux's.
+//! Each part prints lines that are the same on any kernel that does as Linux does. The tests
+//! compare them with Linux's.
 
 mod accepted;
 #[cfg(target_arch = "riscv64")]

@@ -27,7 +27,8 @@ fn tell_map(what: &str, address: *mut c_void) {
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every address used is one that was just mapped, and what is meant to fault does so in a child.
+    // SAFETY: every address used is one that was just mapped, and what is meant to fault does so in
+    // a child.
     unsafe {
         refusals();
         splitting();
@@ -40,7 +41,8 @@ pub fn run() {
     }
 }
 
-/// A thread that ends leaves the memory alone that the others have, also where that has many tables and they all sleep.
+/// A thread that ends leaves the memory alone that the others have, also where that has many tables
+/// and they all sleep.
 unsafe fn beside_a_thread() {
     const APART: usize = 512;
     const TOUCHED: usize = 300;

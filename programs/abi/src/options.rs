@@ -1,4 +1,5 @@
-//! Socket options: what each is at first, what it can be set to and what it is then; and what some of them do.
+//! Socket options: what each is at first, what it can be set to and what it is then; and what some
+//! of them do.
 
 use std::mem;
 use std::ptr;

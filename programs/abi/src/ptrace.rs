@@ -8,7 +8,8 @@ use crate::{tell, tell_end};
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: children are stopped while they are looked into, end by _exit, and every structure passed is whole.
+    // SAFETY: children are stopped while they are looked into, end by _exit, and every structure
+    // passed is whole.
     unsafe {
         refused();
         stopped();
@@ -254,7 +255,8 @@ struct Information {
 }
 
 const FLOATING: usize = 2;
-/// The length of `struct user_fpsimd_state` or `struct __riscv_d_ext_state` in words, and where d8 or fs0 is in it.
+/// The length of `struct user_fpsimd_state` or `struct __riscv_d_ext_state` in words, and where d8
+/// or fs0 is in it.
 #[cfg(target_arch = "aarch64")]
 const FLOATING_WORDS: (usize, usize) = (66, 16);
 #[cfg(target_arch = "riscv64")]
@@ -281,7 +283,8 @@ unsafe fn stop_with(value: u64) -> u64 {
     value
 }
 
-/// The registers for floating point of a stopped child (NT_PRFPREG): read, changed, and as the child finds them.
+/// The registers for floating point of a stopped child (NT_PRFPREG): read, changed, and as the
+/// child finds them.
 unsafe fn floating() {
     unsafe {
         let child = traced(|| libc::_exit(i32::from(stop_with(0x1234_5678_9abc) == 77)));

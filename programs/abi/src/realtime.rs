@@ -1,7 +1,7 @@
 //! The real-time policies: the order of threads on one CPU.
 //!
-//! The expected results hold however slow the machine is, but for ordinary threads that get their part after a second: where
-//! they could disturb, a part is tried again.
+//! The expected results hold however slow the machine is, but for ordinary threads that get their
+//! part after a second: where they could disturb, a part is tried again.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::SeqCst};
@@ -169,8 +169,8 @@ unsafe fn order() {
     }
 }
 
-/// Whether the second of two threads of one priority begins before the first ends, which is when it has run for a while or, in
-/// turn, only then. A third may interrupt it.
+/// Whether the second of two threads of one priority begins before the first ends, which is when it
+/// has run for a while or, in turn, only then. A third may interrupt it.
 unsafe fn turns(policy: i32, interrupt: bool) -> &'static str {
     static DONE: AtomicBool = AtomicBool::new(false);
     static BEFORE: AtomicBool = AtomicBool::new(false);

@@ -193,7 +193,8 @@ unsafe fn both() {
 }
 
 extern "C" fn trap(number: i32, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
-    // SAFETY: the kernel passes a whole siginfo_t: address, then number and architecture of the call.
+    // SAFETY: the kernel passes a whole siginfo_t: address, then number and architecture of the
+    // call.
     unsafe {
         let words = info.cast::<i32>();
         let call = words.add(6).read();
@@ -467,7 +468,8 @@ unsafe fn asker(flags: u32, asks: fn()) -> (thread::JoinHandle<()>, c_long) {
     (thread, FILE.load(SeqCst).into())
 }
 
-/// Of an answer and a file that is one, which come at the same time, one is taken and the other refused.
+/// Of an answer and a file that is one, which come at the same time, one is taken and the other
+/// refused.
 unsafe fn answered_once() {
     const ROUNDS: usize = 200;
     static RESULT: AtomicI32 = AtomicI32::new(0);
@@ -569,7 +571,8 @@ unsafe fn entered_once() {
     }
 }
 
-/// A signal ends the wait of who asks; where that was asked for, only as long as nobody has received the question.
+/// A signal ends the wait of who asks; where that was asked for, only as long as nobody has
+/// received the question.
 unsafe fn signalled(flags: u32) {
     static THREAD: AtomicI32 = AtomicI32::new(0);
     static RESULT: AtomicI32 = AtomicI32::new(0);

@@ -61,7 +61,8 @@ fn count() -> i32 {
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: signals are sent to this process and its children only, and every structure passed is whole.
+    // SAFETY: signals are sent to this process and its children only, and every structure passed is
+    // whole.
     unsafe {
         let own = libc::getpid();
         handle(SIGUSR1, 0);
@@ -149,8 +150,8 @@ pub fn run() {
     }
 }
 
-/// Sends SIGALRM to this process again and again, 20 ms apart, until `off`: one that comes before the
-/// call that it is to interrupt, on a slow machine, is not the last.
+/// Sends SIGALRM to this process again and again, 20 ms apart, until `off`: one that comes before
+/// the call that it is to interrupt, on a slow machine, is not the last.
 fn alarms(on: bool) {
     let time = libc::timeval {
         tv_sec: 0,

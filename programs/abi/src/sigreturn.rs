@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicPtr, Ordering::SeqCst};
 
 use crate::{in_child, tell, tell_end};
 
-/// Bytes from the start of a `ucontext_t` to the registers, from these to the saved program state, and to the records.
+/// Bytes from the start of a `ucontext_t` to the registers, from these to the saved program state,
+/// and to the records.
 const REGISTERS: usize = 176;
 const PSTATE: usize = REGISTERS + 8 + 8 * 33;
 const RECORDS: usize = PSTATE + 16;

@@ -1,4 +1,5 @@
-//! Moving bytes between pipes and files without the program: how much goes at a time, what waits, what is refused.
+//! Moving bytes between pipes and files without the program: how much goes at a time, what waits,
+//! what is refused.
 
 use std::ptr;
 

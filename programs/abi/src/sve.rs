@@ -161,8 +161,10 @@ macro_rules! store {
     };
 }
 
-/// Holds `image` in the registers from when it is counted as ready until so many are to let go; what they hold then.
-// The compiler counts an `.irp` as a few instructions: in a large function its own branches would not reach.
+/// Holds `image` in the registers from when it is counted as ready until so many are to let go;
+/// what they hold then.
+// The compiler counts an `.irp` as a few instructions: in a large function its own branches would
+// not reach.
 #[inline(never)]
 unsafe fn hold(
     image: &Image,
@@ -286,13 +288,15 @@ unsafe fn forked(length: usize) {
 /// The value that the handler of SIGUSR1 expects, and the state of the processes that it lets go.
 static WANTED: AtomicUsize = AtomicUsize::new(0);
 static LET_GO: AtomicUsize = AtomicUsize::new(0);
-/// The record's length and size, and whether it was in the frame's own room; whether it held what was wanted.
+/// The record's length and size, and whether it was in the frame's own room; whether it held what
+/// was wanted.
 static RECORD: [AtomicUsize; 4] = [const { AtomicUsize::new(0) }; 4];
 
 /// The record of SVE in a frame, and whether it lies in the frame's own room.
 unsafe fn record(context: *const libc::c_void) -> Option<(*mut u8, bool)> {
     unsafe {
-        // `uc_mcontext`'s records come behind fault address, 31 registers, sp, pc and pstate, at a multiple of 16.
+        // `uc_mcontext`'s records come behind fault address, 31 registers, sp, pc and pstate, at a
+        // multiple of 16.
         let machine = &raw const (*context.cast::<libc::ucontext_t>()).uc_mcontext;
         let mut at = (machine as usize + 8 * 35).next_multiple_of(16) as *mut u8;
         let mut own = true;
@@ -355,7 +359,8 @@ unsafe fn handle() {
     }
 }
 
-/// A signal finds the registers in its frame; what it changes there, it changes in the program, and nothing else.
+/// A signal finds the registers in its frame; what it changes there, it changes in the program, and
+/// nothing else.
 unsafe fn signalled(shared: &Shared, length: usize) {
     unsafe {
         handle();

@@ -1,4 +1,5 @@
-//! Timers and clocks: which thread is told and how often, clocks of processes and threads, timerfd(2).
+//! Timers and clocks: which thread is told and how often, clocks of processes and threads,
+//! timerfd(2).
 
 use std::{mem, ptr};
 
@@ -698,7 +699,8 @@ unsafe fn overruns() {
     }
 }
 
-/// A signal that a program says a timer sent tells what the program wrote, and does not let the timer go on.
+/// A signal that a program says a timer sent tells what the program wrote, and does not let the
+/// timer go on.
 unsafe fn forged() {
     unsafe {
         let own = blocked(&[QUEUED]);

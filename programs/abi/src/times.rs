@@ -1,4 +1,5 @@
-//! CPU time: what a program takes for itself is its own, what the kernel does for it is the system's.
+//! CPU time: what a program takes for itself is its own, what the kernel does for it is the
+//! system's.
 
 use std::fs::File;
 use std::hint;

@@ -1,4 +1,5 @@
-//! The tree of names, and files without names: openat2's bounds, O_TMPFILE, sizes of a tmpfs, tee, large folders.
+//! The tree of names, and files without names: openat2's bounds, O_TMPFILE, sizes of a tmpfs, tee,
+//! large folders.
 
 use std::ffi::{CStr, CString};
 use std::mem;

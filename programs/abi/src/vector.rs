@@ -1,4 +1,5 @@
-//! RISC-V's vectors: who may use them, and that no register is lost to other programs, signals and tracers.
+//! RISC-V's vectors: who may use them, and that no register is lost to other programs, signals and
+//! tracers.
 //!
 //! Compared values are never held over a system call, after which nothing is promised.
 
@@ -133,7 +134,8 @@ impl Image {
     }
 }
 
-/// Holds `image` in the registers from when it is counted as ready until so many are to let go; what they hold then.
+/// Holds `image` in the registers from when it is counted as ready until so many are to let go;
+/// what they hold then.
 unsafe fn hold(image: &Image, shared: &Shared, until: &AtomicU32, count: u32) -> Image {
     let [vl, vtype, vcsr] = image.control;
     let mut found = image.clone();
@@ -222,7 +224,8 @@ unsafe fn preempted(shared: &Shared) {
 /// The value that the handler of SIGUSR1 expects, and the state of the processes that it lets go.
 static WANTED: AtomicUsize = AtomicUsize::new(0);
 static LET_GO: AtomicUsize = AtomicUsize::new(0);
-/// The record's magic number and size, vl, vtype, vcsr and length, and whether it held what was wanted.
+/// The record's magic number and size, vl, vtype, vcsr and length, and whether it held what was
+/// wanted.
 static RECORD: [AtomicUsize; 7] = [const { AtomicUsize::new(0) }; 7];
 
 /// `struct __riscv_ctx_hdr`, and what a record of vectors has behind it.
@@ -239,7 +242,8 @@ struct Record {
 extern "C" fn handler(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the frame is the kernel's, and what the statics hold stays while the signal comes.
     unsafe {
-        // The machine's context has 32 registers and 528 bytes, the last 8 of which are a record's head; libc's has them at 176.
+        // The machine's context has 32 registers and 528 bytes, the last 8 of which are a record's
+        // head; libc's has them at 176.
         let record = &mut *context.byte_add(176 + 256 + 520).cast::<Record>();
         let tell = |at: usize, value: usize| RECORD[at].store(value, SeqCst);
         tell(0, record.magic as usize);
@@ -301,7 +305,8 @@ unsafe fn unused() {
     tell_end("child", status);
 }
 
-/// A signal finds the registers in its frame; what it changes there, it changes in the program, and nothing else.
+/// A signal finds the registers in its frame; what it changes there, it changes in the program, and
+/// nothing else.
 unsafe fn signalled(shared: &Shared) {
     unsafe {
         handle();

@@ -1,5 +1,5 @@
-//! Notification of changes to files and directories: inotify's events and their order, watches that end by
-//! themselves, limits, and dnotify's signals.
+//! Notification of changes to files and directories: inotify's events and their order, watches that
+//! end by themselves, limits, and dnotify's signals.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -179,7 +179,8 @@ static SIGNALS: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
 
 extern "C" fn handler(_signal: c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
     SIGNALS[0].fetch_add(1, Relaxed);
-    // SAFETY: the kernel passes a siginfo_t; of this signal the descriptor follows the eight bytes of the band.
+    // SAFETY: the kernel passes a siginfo_t; of this signal the descriptor follows the eight bytes
+    // of the band.
     let descriptor = unsafe { info.cast::<c_int>().add(6).read() };
     SIGNALS[1].fetch_add(descriptor as usize, Relaxed);
 }
@@ -312,7 +313,8 @@ unsafe fn opened() {
     }
 }
 
-/// Hundreds watch one folder, half of them for one event: each is told of what it wants, and they go in any order.
+/// Hundreds watch one folder, half of them for one event: each is told of what it wants, and they
+/// go in any order.
 unsafe fn crowd() {
     const COUNT: usize = 400;
     unsafe {

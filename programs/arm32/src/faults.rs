@@ -103,7 +103,8 @@ global_asm!(
 );
 
 unsafe extern "C" {
-    /// Write the address of the instruction by which debuggers break, in Arm and Thumb, or of WFI, and execute it.
+    /// Write the address of the instruction by which debuggers break, in Arm and Thumb, or of WFI,
+    /// and execute it.
     fn undefined_breakpoint(at: *mut usize);
     fn thumb_breakpoint(at: *mut usize);
     fn wide_breakpoint(at: *mut usize);

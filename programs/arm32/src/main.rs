@@ -1,4 +1,5 @@
-//! A 32-bit Arm program on an arm64 kernel. The output is the same on any kernel that behaves as Linux.
+//! A 32-bit Arm program on an arm64 kernel. The output is the same on any kernel that behaves as
+//! Linux.
 
 mod calls;
 mod faults;

@@ -1,5 +1,5 @@
-//! Handlers: in Arm and in Thumb instructions, with siginfo and without, by the library's way back and the kernel's; and what
-//! a handler may not make of the state that it goes back to.
+//! Handlers: in Arm and in Thumb instructions, with siginfo and without, by the library's way back
+//! and the kernel's; and what a handler may not make of the state that it goes back to.
 
 use std::arch::{asm, global_asm};
 use std::io::Write;

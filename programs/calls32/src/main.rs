@@ -1,5 +1,5 @@
-//! Times a call and faults of a 32-bit program, in the lines of `programs/crossings`: `name least median ns window`. Under
-//! QEMU's `-icount shift=0` a nanosecond is an instruction.
+//! Times a call and faults of a 32-bit program, in the lines of `programs/crossings`:
+//! `name least median ns window`. Under QEMU's `-icount shift=0` a nanosecond is an instruction.
 //!
 //!     calls32 [ROW]
 
@@ -46,8 +46,8 @@ fn main() {
     );
 }
 
-/// Times `work`, which does [`TIMES`] operations, and prints a line, where the row is wanted; `prepare` is not timed. `TAG`
-/// marks the work for the emulator's plugin.
+/// Times `work`, which does [`TIMES`] operations, and prints a line, where the row is wanted;
+/// `prepare` is not timed. `TAG` marks the work for the emulator's plugin.
 fn row<const TAG: usize>(name: &str, window: &str, prepare: impl Fn(), work: impl Fn()) {
     if env::args().nth(1).is_some_and(|wanted| wanted != name) {
         return;

@@ -38,8 +38,8 @@ impl Arguments {
             hwcap: 0,
             executable: core::ptr::null(),
         };
-        // SAFETY: the ABI puts argc, that many strings, a null, the environment, a null, and then pairs ended by
-        // a pair of key zero; all live as long as the process.
+        // SAFETY: the ABI puts argc, that many strings, a null, the environment, a null, and then
+        // pairs ended by a pair of key zero; all live as long as the process.
         unsafe {
             let argv: &[*const c_char] = core::slice::from_raw_parts(stack.add(1).cast(), *stack);
             for word in argv {
@@ -62,7 +62,8 @@ impl Arguments {
         arguments
     }
 
-    /// Takes the words of the file instead; those that the kernel gave are words of its own command line.
+    /// Takes the words of the file instead; those that the kernel gave are words of its own command
+    /// line.
     pub fn take_from_file(&mut self) {
         self.count = self.count.min(1);
         let Some(buffer) = sys::memory(LONGEST) else {
@@ -96,7 +97,8 @@ pub struct Options<'a> {
     pub list: bool,
     /// How often each row is measured, 1 to [`crate::meter::MOST_BATCHES`].
     pub batches: usize,
-    /// How long to wait before the first row, in milliseconds, so that the kernel's own work is over.
+    /// How long to wait before the first row, in milliseconds, so that the kernel's own work is
+    /// over.
     pub settle_ms: usize,
     threads: &'static str,
     /// Instead of the rows: threads read an ID register at once.
@@ -171,8 +173,8 @@ impl<'a> Options<'a> {
         rows::ROWS.iter().filter(|row| self.wants(row.name)).count()
     }
 
-    /// With how many threads to measure, one number after the other; none means in this thread alone, wherever the
-    /// kernel likes.
+    /// With how many threads to measure, one number after the other; none means in this thread
+    /// alone, wherever the kernel likes.
     pub fn threads(&self) -> impl Iterator<Item = usize> + use<'a> {
         let numbers = self.threads.split(',').filter(|word| !word.is_empty());
         // A word that is no number is refused as 0 is.

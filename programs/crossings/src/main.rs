@@ -4,18 +4,19 @@
 //!     crossings --list
 //!     crossings --contend THREADS,READS,MS
 //!
-//! `--contend` has so many threads read an ID register at once, each so often or so long. `--threads` measures in
-//! processes of so many threads, each on a CPU of its own.
+//! `--contend` has so many threads read an ID register at once, each so often or so long.
+//! `--threads` measures in processes of so many threads, each on a CPU of its own.
 //!
-//! One line a row: `name least median unit window`, where the figures are those of one operation, in
-//! nanoseconds of the counter that user programs can read. Under QEMU's `-icount shift=0` a nanosecond is
-//! an instruction. A row that cannot be measured says `name - - reason window`. Lines that start with `#`
-//! say how the run was made; `# tag T ROW operations N` says by which tag the emulator's plugin knows the row,
-//! and how many operations lie in the phases so marked (the batch that warms up among them).
+//! One line a row: `name least median unit window`, where the figures are those of one operation,
+//! in nanoseconds of the counter that user programs can read. Under QEMU's `-icount shift=0` a
+//! nanosecond is an instruction. A row that cannot be measured says `name - - reason window`. Lines
+//! that start with `#` say how the run was made; `# tag T ROW operations N` says by which tag the
+//! emulator's plugin knows the row, and how many operations lie in the phases so marked (the batch
+//! that warms up among them).
 //!
-//! The program uses no libc and no thread-local storage: what it does between two readings of the counter
-//! is what stands here. It can also be a kernel's init: it then takes its arguments from the file
-//! `/crossings.arguments`, one a line, and powers the machine off when it is done.
+//! The program uses no libc and no thread-local storage: what it does between two readings of the
+//! counter is what stands here. It can also be a kernel's init: it then takes its arguments from
+//! the file `/crossings.arguments`, one a line, and powers the machine off when it is done.
 #![no_std]
 #![no_main]
 
@@ -41,7 +42,8 @@ use rows::ROWS;
 /// Where the architecture's `_start` arrives, with the stack as the kernel left it.
 ///
 /// # Safety
-/// `stack` points to what the Linux ABI puts there at `execve`: argc, argv, envp and the auxiliary vector.
+/// `stack` points to what the Linux ABI puts there at `execve`: argc, argv, envp and the auxiliary
+/// vector.
 unsafe extern "C" fn begin(stack: *const usize) -> ! {
     // Here the machine has booted: what comes next is the program's.
     arch::mark(0);

@@ -57,8 +57,9 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// Times `work`, which does `operations` operations, once for each batch; `prepare` comes before each
-    /// and is not timed. One batch more, at the start, is thrown away: it warms the kernel's caches.
+    /// Times `work`, which does `operations` operations, once for each batch; `prepare` comes
+    /// before each and is not timed. One batch more, at the start, is thrown away: it warms the
+    /// kernel's caches.
     pub fn batches(
         &mut self,
         operations: usize,

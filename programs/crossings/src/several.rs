@@ -1,7 +1,8 @@
 //! The rows in a process of several threads, each on a CPU of its own.
 //!
-//! Every thread runs on its CPU once, so that the kernel knows them all; then the first and the last thread measure by
-//! turns, twice each. Lines of memory that all four turns have in common are shared, and not passed on.
+//! Every thread runs on its CPU once, so that the kernel knows them all; then the first and the
+//! last thread measure by turns, twice each. Lines of memory that all four turns have in common are
+//! shared, and not passed on.
 
 use crate::measure::Run;
 use crate::output;
@@ -11,8 +12,9 @@ use crate::turns::{self, take_turns};
 /// How many turns measure.
 pub const MEASURING: usize = 4;
 
-/// Measures with so many threads, from 1 to [`turns::MOST`]; `first_tag` is that of the first row in the first turn
-/// that measures, and the others' follow. Before a turn's rows comes a line `# threads THREADS turn TURN`.
+/// Measures with so many threads, from 1 to [`turns::MOST`]; `first_tag` is that of the first row
+/// in the first turn that measures, and the others' follow. Before a turn's rows comes a line
+/// `# threads THREADS turn TURN`.
 pub fn measure(run: &Run, threads: usize, first_tag: usize) {
     let mut order = [0; turns::MOST + MEASURING];
     for (turn, thread) in order.iter_mut().enumerate() {

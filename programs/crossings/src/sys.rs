@@ -1,5 +1,5 @@
-//! The system calls that the rows use. Numbers and flags: Linux's `asm-generic/unistd.h` and its neighbours,
-//! which arm64 and RISC-V share.
+//! The system calls that the rows use. Numbers and flags: Linux's `asm-generic/unistd.h` and its
+//! neighbours, which arm64 and RISC-V share.
 
 use crate::arch;
 
@@ -39,7 +39,8 @@ const AT_FDCWD: usize = -100isize as usize;
 
 pub const CLONE_VM: usize = 0x100;
 pub const CLONE_VFORK: usize = 0x4000;
-/// The flags of a thread: it shares everything, and the kernel clears a word and wakes its waiters when the thread ends.
+/// The flags of a thread: it shares everything, and the kernel clears a word and wakes its waiters
+/// when the thread ends.
 pub const CLONE_OF_THREAD: usize =
     CLONE_VM | 0x200 | 0x400 | 0x800 | 0x10000 | 0x40000 | CLONE_CHILD_CLEARTID;
 const CLONE_CHILD_CLEARTID: usize = 0x20_0000;
@@ -89,8 +90,8 @@ pub fn checked(value: isize) -> Result<usize> {
 
 #[inline(always)]
 fn call(number: usize, arguments: [usize; 6]) -> Result<usize> {
-    // SAFETY: the functions below are the only callers, and each passes what its system call is defined to
-    // take; pointers name live memory of this process.
+    // SAFETY: the functions below are the only callers, and each passes what its system call is
+    // defined to take; pointers name live memory of this process.
     checked(unsafe { arch::syscall(number, arguments) })
 }
 

@@ -1,6 +1,7 @@
 //! Threads on CPUs of their own that work by turns.
 //!
-//! All live until the last turn is over: what the kernel keeps for one thread is never given to the next.
+//! All live until the last turn is over: what the kernel keeps for one thread is never given to the
+//! next.
 
 use crate::sys::{self, Result};
 use crate::thread::Place;
@@ -63,8 +64,8 @@ extern "C" fn take(part: usize) {
     }
 }
 
-/// Starts `threads` threads, at most [`MOST`], and calls `work` with a thread and the number of a turn, in `order`,
-/// which names threads from 0 on.
+/// Starts `threads` threads, at most [`MOST`], and calls `work` with a thread and the number of a
+/// turn, in `order`, which names threads from 0 on.
 pub fn take_turns(threads: usize, order: &[usize], work: &dyn Fn(usize, usize)) -> Result<()> {
     let turns = Turns {
         order,

@@ -1,4 +1,5 @@
-//! The interrupt controller, a GICv3 with one security state as KVM has it: Arm IHI 0069, chapters 11 and 12.
+//! The interrupt controller, a GICv3 with one security state as KVM has it: Arm IHI 0069, chapters
+//! 11 and 12.
 
 use core::arch::asm;
 
@@ -36,7 +37,8 @@ pub fn read(address: usize) -> u32 {
     unsafe { (address as *const u32).read_volatile() }
 }
 
-/// Turns the distributor and this CPU's interface on. All CPUs let the loud SGI through and hold the quiet one back.
+/// Turns the distributor and this CPU's interface on. All CPUs let the loud SGI through and hold
+/// the quiet one back.
 pub fn start(platform: &Platform, cpus: &Cpus) {
     write(platform.distributor + CTLR, CTLR_ON);
     let mut frame = platform.redistributors;

@@ -25,7 +25,8 @@ pub extern "C" fn handle(taken: u64) {
     }
 }
 
-/// When the timer's interrupt that was armed for `deadline` was taken. Until then this CPU spins, or `sleeps`.
+/// When the timer's interrupt that was armed for `deadline` was taken. Until then this CPU spins,
+/// or `sleeps`.
 pub fn timer_taken(deadline: u64, sleeps: bool) -> u64 {
     TIMER_TAKEN.store(0, Ordering::Relaxed);
     time::arm(deadline);

@@ -1,4 +1,5 @@
-//! Many times the same, and what it took: the least and the median. Markers around it let a plugin of the emulator count.
+//! Many times the same, and what it took: the least and the median. Markers around it let a plugin
+//! of the emulator count.
 
 use core::arch::{asm, global_asm};
 
@@ -8,7 +9,8 @@ use crate::{println, time};
 const SAMPLES: usize = 48;
 /// Operations in a sample, unless one takes longer than all together may.
 const BATCH: u64 = 16;
-/// The tag of the phase in which nothing is measured; each sample of a row has one of its own after that.
+/// The tag of the phase in which nothing is measured; each sample of a row has one of its own after
+/// that.
 const OUTSIDE: usize = 0;
 const TAGS: usize = 1024;
 
@@ -83,8 +85,8 @@ fn mark(tag: usize) {
     unsafe { asm!("blr {}", in(reg) marker, out("x30") _, options(nostack, preserves_flags)) };
 }
 
-/// Measures operation number `row` in batches and prints its row. Before that, `phases TAG COUNT NAME BATCH`: each sample is a
-/// phase for a plugin that counts.
+/// Measures operation number `row` in batches and prints its row. Before that,
+/// `phases TAG COUNT NAME BATCH`: each sample is a phase for a plugin that counts.
 pub fn batches(row: usize, name: &str, mut operation: impl FnMut()) {
     let overhead = overhead();
     let once = elapsed(&mut operation).max(1);

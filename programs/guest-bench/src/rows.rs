@@ -15,8 +15,8 @@ const ABSENT: u64 = 0xff_0000;
 const SPURIOUS: u32 = 1023;
 /// How far ahead the timer is set, in microseconds.
 const AHEAD: u64 = 1000;
-/// How long a receiver is given to wait again, in microseconds: Linux's KVM polls for up to 500 of them before it lets a
-/// virtual CPU sleep (`halt_poll_ns`).
+/// How long a receiver is given to wait again, in microseconds: Linux's KVM polls for up to 500 of
+/// them before it lets a virtual CPU sleep (`halt_poll_ns`).
 const REST: u64 = 2000;
 
 /// Measures everything that this many CPUs allow.
@@ -81,9 +81,10 @@ fn timer(sleeps: bool, name: &str) {
     samples.print(name, 1);
 }
 
-/// From the first CPU to the last. The sender's part is the trapped write; the receiver's, from then to its handler. An
-/// emulator that runs one CPU at a time goes on to the receiver when the sender waits, so that these are apart there;
-/// on a machine they overlap, and only their sum means something.
+/// From the first CPU to the last. The sender's part is the trapped write; the receiver's, from
+/// then to its handler. An emulator that runs one CPU at a time goes on to the receiver when the
+/// sender waits, so that these are apart there; on a machine they overlap, and only their sum means
+/// something.
 fn ipi(last: u64, sleeps: bool, names: [&str; 3]) {
     let overhead = overhead();
     let [mut senders, mut receivers, mut sums] = [const { Samples::new() }; 3];
@@ -99,7 +100,8 @@ fn ipi(last: u64, sleeps: bool, names: [&str; 3]) {
         sgi::send(target, sgi::LOUD);
         let sent = time::now();
         let taken = receiver::wait_until_received();
-        // Where the receiver came on before the sender had looked at the clock, there is no telling them apart.
+        // Where the receiver came on before the sender had looked at the clock, there is no telling
+        // them apart.
         if let Some(ticks) = taken.checked_sub(sent) {
             senders.add((sent - start).saturating_sub(overhead));
             receivers.add(ticks);

@@ -10,8 +10,8 @@ pub const QUIET: u32 = 7;
 /// To all but the sender.
 pub const BROADCAST: u64 = 1 << 40;
 
-/// The register's value for some CPUs of the cluster that `affinity` is in: bit n of `list` is the CPU with Aff0 = n
-/// of the sixteen that `affinity` is among.
+/// The register's value for some CPUs of the cluster that `affinity` is in: bit n of `list` is the
+/// CPU with Aff0 = n of the sixteen that `affinity` is among.
 pub fn targets(affinity: u64, list: u16) -> u64 {
     let (aff0, aff1, aff2, aff3) = (
         affinity & 0xff,

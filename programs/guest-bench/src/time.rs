@@ -29,7 +29,8 @@ pub fn microseconds(number: u64) -> u64 {
     number * frequency() / 1_000_000
 }
 
-/// Gives the CPU to others for some microseconds. On an emulator that runs one CPU at a time, they come on by this alone.
+/// Gives the CPU to others for some microseconds. On an emulator that runs one CPU at a time, they
+/// come on by this alone.
 pub fn pause(number: u64) {
     let end = now() + microseconds(number);
     while now() < end {

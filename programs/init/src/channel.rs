@@ -82,7 +82,8 @@ impl Channel {
         Ok(())
     }
 
-    /// Writes the whole queue, and waits until there is room for more. Input that arrives meanwhile is dropped.
+    /// Writes the whole queue, and waits until there is room for more. Input that arrives meanwhile
+    /// is dropped.
     pub fn flush(&mut self) -> io::Result<()> {
         self.write()?;
         while !self.outgoing.is_empty() || self.is_full() {

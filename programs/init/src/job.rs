@@ -18,8 +18,8 @@ use crate::sys;
 /// The most that one read takes, in bytes.
 const CHUNK: usize = 16 * 1024;
 
-/// How often a full backlog is taken after the program's end: together more than a pipe or a trace buffer holds, and an
-/// end even where a process left behind keeps writing.
+/// How often a full backlog is taken after the program's end: together more than a pipe or a trace
+/// buffer holds, and an end even where a process left behind keeps writing.
 const FINAL_ROUNDS: usize = 8;
 
 /// An entry for poll.
@@ -31,10 +31,12 @@ pub fn poll_entry(fd: BorrowedFd, events: libc::c_short) -> libc::pollfd {
     }
 }
 
-/// How long a kernel's own work after its start may take: a stock Linux tests its ciphers and starts its drivers then.
+/// How long a kernel's own work after its start may take: a stock Linux tests its ciphers and
+/// starts its drivers then.
 const SETTLE: Duration = Duration::from_secs(3);
 
-/// Starts the job's program, carries its input and output, and reports how it ended. Jobs have numbers from 1 on.
+/// Starts the job's program, carries its input and output, and reports how it ended. Jobs have
+/// numbers from 1 on.
 ///
 /// `children` becomes readable when a child ends.
 pub fn run(job: &Job, number: usize, channel: &mut Channel, children: &File) -> io::Result<()> {

@@ -1,7 +1,8 @@
 //! PID 1 of a guest, on Stile and on the Linux kernels it is compared with.
 //!
-//! It mounts what programs expect, opens the channel to the host command, runs the jobs that the initramfs names one
-//! after another, carries their input and output as frames of crate `wire`, and powers the machine off.
+//! It mounts what programs expect, opens the channel to the host command, runs the jobs that the
+//! initramfs names one after another, carries their input and output as frames of crate `wire`, and
+//! powers the machine off.
 
 mod channel;
 mod job;

@@ -1,5 +1,5 @@
-//! Markers for a counter outside the machine: instructions that change nothing but carry a tag, which the emulator's plugin
-//! sees.
+//! Markers for a counter outside the machine: instructions that change nothing but carry a tag,
+//! which the emulator's plugin sees.
 
 use std::arch::asm;
 
@@ -36,7 +36,8 @@ macro_rules! start {
     };
 }
 
-/// The program of a job starts; the first has the number 1, which is its tag. From the eighth on they have one in common.
+/// The program of a job starts; the first has the number 1, which is its tag. From the eighth on
+/// they have one in common.
 pub fn start(job: usize) {
     start!(job; 1 2 3 4 5 6 7; 8);
 }

@@ -1,4 +1,5 @@
-//! The file systems that programs expect. A kernel that has one already, or lacks it, is no reason to stop.
+//! The file systems that programs expect. A kernel that has one already, or lacks it, is no reason
+//! to stop.
 
 use std::fs;
 

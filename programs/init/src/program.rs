@@ -99,7 +99,8 @@ fn prepare(job: &Job, number: usize, descriptors: [&OwnedFd; 3], terminal: bool)
     Ok(())
 }
 
-/// In the child: runs the program, which a name without a slash is looked up for in `PATH`. Returns only an error.
+/// In the child: runs the program, which a name without a slash is looked up for in `PATH`. Returns
+/// only an error.
 fn execute(arguments: &[CString], environment: &[CString]) -> io::Error {
     let Some(name) = arguments.first() else {
         return io::ErrorKind::InvalidInput.into();

@@ -157,8 +157,9 @@ pub fn fork(work: impl FnOnce() -> io::Result<()>) -> io::Result<i32> {
     Ok(child)
 }
 
-/// In a child: leads a session with these standard descriptors, whose controlling terminal is the first of them where
-/// that is a `terminal`, and takes the signals that Rust ignores as programs expect them.
+/// In a child: leads a session with these standard descriptors, whose controlling terminal is the
+/// first of them where that is a `terminal`, and takes the signals that Rust ignores as programs
+/// expect them.
 pub fn become_program(descriptors: [&OwnedFd; 3], terminal: bool) -> io::Result<()> {
     // SAFETY: no memory is passed.
     unsafe {
@@ -183,7 +184,8 @@ pub fn execute(file: &CStr, arguments: &[CString], environment: &[CString]) -> i
             .chain([std::ptr::null()])
             .collect()
     };
-    // SAFETY: the strings and the arrays of pointers to them, each closed by a null, outlive the call.
+    // SAFETY: the strings and the arrays of pointers to them, each closed by a null, outlive the
+    // call.
     unsafe {
         libc::execve(
             file.as_ptr(),

@@ -83,7 +83,8 @@ const REGISTERS: [(u32, u32, u32, u32, u32); 30] = [
     (3, 0, 14, 1, 0),
 ];
 
-/// The code of a vector: it returns behind the instruction that trapped, or, where that is not in the code, somewhere in it.
+/// The code of a vector: it returns behind the instruction that trapped, or, where that is not in
+/// the code, somewhere in it.
 const BACK: [u32; 14] = [
     // mrs x30, elr_el1; mov x29, MEMORY; sub x28, x30, x29; lsr x28, x28, 15; cbnz x28, 1f
     0xd538_403e,

@@ -63,7 +63,8 @@ pub fn run(random: &mut Random) {
     }
 }
 
-/// Changes something under the guest: a line, what its memory holds, or whether it is noticed what it writes.
+/// Changes something under the guest: a line, what its memory holds, or whether it is noticed what
+/// it writes.
 fn disturb(vm: &OwnedFd, memory: &Memory, random: &mut Random) {
     let logs = |on: u64| {
         let region = [on << 32, MEMORY, memory.len as u64, memory.base as u64];
@@ -97,7 +98,8 @@ fn line(vm: &OwnedFd, random: &mut Random) {
 fn leave_often(vcpu: &OwnedFd, random: &mut Random) {
     let page = Memory::of_vcpu(vcpu.as_raw_fd()).expect("its page");
     for _ in 0..RUNS {
-        // The answer to a device's read stands 40 bytes in; all of the page is the monitor's to write.
+        // The answer to a device's read stands 40 bytes in; all of the page is the monitor's to
+        // write.
         page.write(40, random.edge() as u32);
         page.write(44, random.edge() as u32);
         if random.once_in(8) {

@@ -44,7 +44,8 @@ pub fn system() -> OwnedFd {
 
 /// A request; negative if it failed.
 pub fn call(fd: RawFd, request: u64, argument: u64) -> i32 {
-    // SAFETY: whatever is passed, the kernel writes to buffers of requests only, and guests to their own memory.
+    // SAFETY: whatever is passed, the kernel writes to buffers of requests only, and guests to
+    // their own memory.
     unsafe { libc::ioctl(fd, request as _, argument) }
 }
 
@@ -68,7 +69,8 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Zeroed memory, followed by inaccessible pages, so that a request that begins near the end does no harm.
+    /// Zeroed memory, followed by inaccessible pages, so that a request that begins near the end
+    /// does no harm.
     pub fn new(len: usize) -> Self {
         let mapped = len + GUARD;
         let (rights, flags) = (

@@ -1,5 +1,5 @@
-//! Throws random requests, and random guests, at KVM: `kvm-fuzz SEED ROUNDS`. Nothing that they do may hurt the kernel,
-//! or leave anything behind. The output does not depend on what they did.
+//! Throws random requests, and random guests, at KVM: `kvm-fuzz SEED ROUNDS`. Nothing that they do
+//! may hurt the kernel, or leave anything behind. The output does not depend on what they did.
 
 mod code;
 mod guests;
@@ -9,9 +9,11 @@ mod requests;
 
 use random::Random;
 
-/// Machines that are made and gone again for each round: in all more than there are identifiers for.
+/// Machines that are made and gone again for each round: in all more than there are identifiers
+/// for.
 const MACHINES: usize = 40;
-/// How much less memory may be free in the end, in KiB: a few of the kernel's caches, but no guest's memory.
+/// How much less memory may be free in the end, in KiB: a few of the kernel's caches, but no
+/// guest's memory.
 const TOLERANCE: i64 = 8 << 10;
 
 fn main() {

@@ -32,7 +32,8 @@ impl Random {
         choices[self.below(choices.len() as u64) as usize]
     }
 
-    /// A number of a kind that is often wrong somewhere: small, near a power of two, all ones, or anything.
+    /// A number of a kind that is often wrong somewhere: small, near a power of two, all ones, or
+    /// anything.
     pub fn edge(&mut self) -> u64 {
         match self.below(6) {
             0 => self.below(16),

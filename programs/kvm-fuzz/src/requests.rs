@@ -111,7 +111,8 @@ pub fn throw(random: &mut Random) {
     }
 }
 
-/// A number, or an address that is good, odd, at the end of what is mapped, nothing, or the kernel's.
+/// A number, or an address that is good, odd, at the end of what is mapped, nothing, or the
+/// kernel's.
 fn argument(buffer: &Memory, random: &mut Random) -> u64 {
     let base = buffer.base as u64;
     match random.below(10) {
@@ -159,7 +160,8 @@ fn region(file: &OwnedFd, arena: &Memory, random: &mut Random) {
     );
 }
 
-/// A request with an eventfd, or something else, in the right place; the eventfd is gone afterwards.
+/// A request with an eventfd, or something else, in the right place; the eventfd is gone
+/// afterwards.
 fn eventfd(file: &OwnedFd, request: u64, buffer: &Memory, random: &mut Random) {
     // SAFETY: makes a descriptor.
     let made = unsafe { OwnedFd::from_raw_fd(libc::eventfd(0, libc::EFD_NONBLOCK)) };

@@ -1,4 +1,5 @@
-//! Calls of a guest that its monitor answers, or refuses, by KVM_ARM_VM_SMCCC_FILTER; and its suspension.
+//! Calls of a guest that its monitor answers, or refuses, by KVM_ARM_VM_SMCCC_FILTER; and its
+//! suspension.
 
 use std::arch::global_asm;
 use std::time::Duration;
@@ -213,7 +214,8 @@ fn listens(controller: &DeviceFd) {
     }
 }
 
-/// The guest makes the call by HVC, by SMC, and by an SMC with a number, and says what came of each.
+/// The guest makes the call by HVC, by SMC, and by an SMC with a number, and says what came of
+/// each.
 fn begin(vcpu: &VcpuFd, function: u32, argument: u64) {
     set(vcpu, PC, MEMORY).expect("pc");
     set(vcpu, X0, function.into()).expect("x0");

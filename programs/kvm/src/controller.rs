@@ -1,4 +1,5 @@
-//! A GICv3's set-up by requests, in the right order and in wrong ones, and a guest that is interrupted.
+//! A GICv3's set-up by requests, in the right order and in wrong ones, and a guest that is
+//! interrupted.
 
 use std::arch::global_asm;
 
@@ -237,7 +238,8 @@ global_asm!(
     "   mov x0, #1",
     "   msr s3_0_c12_c12_7, x0",
     "   isb",
-    // Pending while masked: an SGI to itself, less urgent than interrupt 40, whose line was high for a moment.
+    // Pending while masked: an SGI to itself, less urgent than interrupt 40, whose line was high
+    // for a moment.
     "   mov w0, #0x80",
     "   strb w0, [x23, #0x403]",
     "   ldr x0, =0x03000001",

@@ -1,4 +1,5 @@
-//! A guest that is debugged: steps, break instructions, breakpoints, watchpoints; and exceptions that it is given.
+//! A guest that is debugged: steps, break instructions, breakpoints, watchpoints; and exceptions
+//! that it is given.
 
 use std::arch::global_asm;
 
@@ -63,7 +64,8 @@ pub fn tell(kvm: &Kvm) {
     restored(kvm);
 }
 
-/// Asks for what `control` says, with points: (0 for a breakpoint or 1 for a watchpoint, value, control).
+/// Asks for what `control` says, with points: (0 for a breakpoint or 1 for a watchpoint, value,
+/// control).
 fn debug(vcpu: &VcpuFd, control: u64, points: &[(usize, u64, u64)]) -> String {
     let mut request = [0u64; 65];
     request[0] = control;
@@ -147,7 +149,8 @@ fn registers(vcpu: &VcpuFd) {
     );
 }
 
-/// A guest whose monitor restores it with debug registers in use goes on with them, before it touches one.
+/// A guest whose monitor restores it with debug registers in use goes on with them, before it
+/// touches one.
 fn restored(kvm: &Kvm) {
     let control = system(2, 0, 0, 2, 2);
     let (kernel, monitor) = (1 << 13, 1 << 15);
@@ -188,7 +191,8 @@ fn restored(kvm: &Kvm) {
             (PC, MEMORY + start),
             (X0 | 40, host::DEVICE),
             (VECTORS, MEMORY + 0x800),
-            // EL1 with its own stack; debug exceptions are taken, and it is in the middle of a step.
+            // EL1 with its own stack; debug exceptions are taken, and it is in the middle of a
+            // step.
             (PSTATE, 1 << 21 | 0x1c5),
         ];
         for (register, value) in debug.iter().chain(&others) {

@@ -1,4 +1,5 @@
-//! Eventfds that are a guest's interrupts, and its writes that are eventfds; interrupt routes and messages.
+//! Eventfds that are a guest's interrupts, and its writes that are eventfds; interrupt routes and
+//! messages.
 
 use std::arch::global_asm;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -99,7 +100,8 @@ fn beside_ends(kvm: &Kvm) {
     println!("beside machines that end: {written} writes, {refused} refused");
 }
 
-/// Raises a line of the CPU's own that it has not enabled, and then the interrupt, both most likely while it sleeps.
+/// Raises a line of the CPU's own that it has not enabled, and then the interrupt, both most likely
+/// while it sleeps.
 fn raise_late(vm: &VmFd, interrupt: &OwnedFd) {
     const OWN_LINE: u32 = 2 << 24 | 20;
     let vm = vm.as_raw_fd();
@@ -107,7 +109,8 @@ fn raise_late(vm: &VmFd, interrupt: &OwnedFd) {
     thread::spawn(move || {
         thread::sleep(SHORT);
         let wanted = [OWN_LINE, 1];
-        // SAFETY: the machine's descriptor is open as long as the guest runs, and the structure is whole.
+        // SAFETY: the machine's descriptor is open as long as the guest runs, and the structure is
+        // whole.
         unsafe { libc::ioctl(vm, IRQ_LINE as _, &wanted) };
         thread::sleep(SHORT);
         signal(&interrupt);

@@ -45,7 +45,8 @@ global_asm!(
     "   str x0, [x20, #56]",
     "   strb w0, [x20, #57]",
     "   str xzr, [x20, #64]",
-    // Hypercalls: PSCI_VERSION, PSCI_FEATURES of CPU_ON, one that nobody has, CPU_ON of the other and of none.
+    // Hypercalls: PSCI_VERSION, PSCI_FEATURES of CPU_ON, one that nobody has, CPU_ON of the other
+    // and of none.
     "   ldr w0, =0x84000000",
     "   hvc #0",
     "   str x0, [x20, #0x48]",

@@ -1,4 +1,5 @@
-//! Machines and their parts that come and go many times leave nothing behind, even if their VMM is killed.
+//! Machines and their parts that come and go many times leave nothing behind, even if their VMM is
+//! killed.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -104,7 +105,8 @@ fn in_child(work: impl FnOnce()) {
     assert_eq!(status, 0);
 }
 
-/// The memory of a machine that is gone but for the page that its virtual CPU shares with the monitor, and that page.
+/// The memory of a machine that is gone but for the page that its virtual CPU shares with the
+/// monitor, and that page.
 fn page_of_machine(kvm: &Kvm) -> (*mut u8, *mut libc::c_void) {
     // Writes to the device.
     let (vm, base) = host::machine(kvm, &[0xd2a1_6014, 0xb900_0280]);

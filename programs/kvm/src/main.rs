@@ -1,4 +1,5 @@
-//! KVM at its edges, as a VMM sees it: errors, registers and exits. It prints the same on every kernel that has KVM.
+//! KVM at its edges, as a VMM sees it: errors, registers and exits. It prints the same on every
+//! kernel that has KVM.
 
 mod calls;
 mod coalesced;

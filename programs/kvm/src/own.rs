@@ -21,7 +21,8 @@ pub fn guest() -> &'static [u32] {
     code!(own_start, own_end)
 }
 
-/// Tells what becomes of both, on one CPU, while the guest of this virtual CPU, which has SVE, changes all its vectors.
+/// Tells what becomes of both, on one CPU, while the guest of this virtual CPU, which has SVE,
+/// changes all its vectors.
 pub fn tell(vcpu: &VcpuFd) {
     set(vcpu, PC, host::MEMORY).expect("pc");
     host::stay();
@@ -60,7 +61,8 @@ fn len() -> usize {
     len
 }
 
-/// KVM_RUN, with the number of each vector and one more in all its bytes: its result, and what a system call keeps of vectors.
+/// KVM_RUN, with the number of each vector and one more in all its bytes: its result, and what a
+/// system call keeps of vectors.
 fn run(vcpu: &VcpuFd) -> (i64, [[u8; 16]; 32]) {
     let mut vectors = [[0; 16]; 32];
     let result;
@@ -88,7 +90,8 @@ fn run(vcpu: &VcpuFd) -> (i64, [[u8; 16]; 32]) {
     (result, vectors)
 }
 
-/// Fills vectors, computes for so long without a system call, and says whether they are what they were.
+/// Fills vectors, computes for so long without a system call, and says whether they are what they
+/// were.
 fn compute(work: usize) -> bool {
     let different: usize;
     // SAFETY: changes registers alone.

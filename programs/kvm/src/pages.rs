@@ -1,4 +1,5 @@
-//! A guest's memory while the monitor changes its own, the log of pages written, and memory that is only read.
+//! A guest's memory while the monitor changes its own, the log of pages written, and memory that is
+//! only read.
 
 use std::arch::global_asm;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -23,7 +24,8 @@ const HUGE_PAGE: usize = 2 << 20;
 /// Its commands, in x0: read or write the word at x1; the answer or the value is in x2.
 const READ: u64 = 0;
 const WRITE: u64 = 1;
-/// Another: count in the word at x1, and see whether it is what was written last, until the next word says to stop.
+/// Another: count in the word at x1, and see whether it is what was written last, until the next
+/// word says to stop.
 const COUNT: u64 = 2;
 
 /// Tells all of it.
@@ -130,7 +132,8 @@ fn follows(vcpu: &mut VcpuFd, base: *mut u8) {
     println!("back: {}", command(vcpu, READ, address, 0));
 }
 
-/// What a guest writes is the monitor's, although that forks meanwhile, and another thread's writes copy the page.
+/// What a guest writes is the monitor's, although that forks meanwhile, and another thread's writes
+/// copy the page.
 fn beside_forks(vcpu: &mut VcpuFd, base: *mut u8) {
     const ROUNDS: usize = 40;
     const AREAS: usize = 1000;

@@ -1,5 +1,5 @@
-//! The effects of requests, and a guest's attempts: the reason of a run that failed, the thread's registers, locks that a killed
-//! process waits for, an exception from a 32-bit program.
+//! The effects of requests, and a guest's attempts: the reason of a run that failed, the thread's
+//! registers, locks that a killed process waits for, an exception from a 32-bit program.
 
 use std::arch::{asm, global_asm};
 use std::os::fd::AsRawFd;

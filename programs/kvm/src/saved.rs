@@ -1,4 +1,5 @@
-//! A GICv3's state as a monitor saves and restores it: which registers there are, what they hold, and what is refused.
+//! A GICv3's state as a monitor saves and restores it: which registers there are, what they hold,
+//! and what is refused.
 
 use kvm_bindings::{KVM_ARM_VCPU_PSCI_0_2, kvm_device_attr, kvm_vcpu_init as Init};
 use kvm_ioctls::{DeviceFd, Kvm, VmFd};
@@ -37,7 +38,8 @@ const REGISTERS: [(&str, u64); 17] = [
     ("none", 0),
 ];
 
-/// Which redistributors say that they are the last, while regions come: the third begins where the second goes on.
+/// Which redistributors say that they are the last, while regions come: the third begins where the
+/// second goes on.
 fn last(kvm: &Kvm) {
     const ADDRESS: u32 = 0;
     const REGION: u64 = 5;

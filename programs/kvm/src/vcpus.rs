@@ -1,5 +1,5 @@
-//! Settings of a virtual CPU, its reports, and requests of its guest: attributes, versions of PSCI, signals,
-//! statistics, calls, and the state of another CPU's interrupts.
+//! Settings of a virtual CPU, its reports, and requests of its guest: attributes, versions of PSCI,
+//! signals, statistics, calls, and the state of another CPU's interrupts.
 
 use std::arch::global_asm;
 use std::os::fd::{AsRawFd, FromRawFd};

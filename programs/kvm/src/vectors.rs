@@ -1,5 +1,5 @@
-//! Guests with SVE and pointer authentication and without, and with no performance counters: what their monitor may ask for, what
-//! they find, and their registers.
+//! Guests with SVE and pointer authentication and without, and with no performance counters: what
+//! their monitor may ask for, what they find, and their registers.
 
 use std::arch::global_asm;
 
@@ -12,13 +12,15 @@ use crate::own;
 
 const INIT: u64 = 0x4020_aeae;
 const FINALIZE: u64 = 0x4004_aec2;
-/// Features of a virtual CPU, by bit: its PSCI, counters, SVE, and pointer authentication of addresses and of all else.
+/// Features of a virtual CPU, by bit: its PSCI, counters, SVE, and pointer authentication of
+/// addresses and of all else.
 const PSCI: u32 = 1 << 2;
 const COUNTERS: u32 = 1 << 3;
 const SVE: u32 = 1 << 4;
 const ADDRESSES: u32 = 1 << 5;
 const GENERIC: u32 = 1 << 6;
-/// Registers of SVE: which lengths there are, vectors and predicates by number, FFR behind these; and V0.
+/// Registers of SVE: which lengths there are, vectors and predicates by number, FFR behind these;
+/// and V0.
 const LENGTHS: u64 = 0x6060_0000_0015_ffff;
 const VECTOR: u64 = 0x6080_0000_0015_0000;
 const PREDICATE: u64 = 0x6050_0000_0015_0400;

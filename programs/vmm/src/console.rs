@@ -10,7 +10,8 @@ const MASK: u64 = 0x38;
 const RAW: u64 = 0x3c;
 const MASKED: u64 = 0x40;
 const CLEAR: u64 = 0x44;
-/// Registers between these hold what is written to them: baud rate, line control, control, FIFO levels.
+/// Registers between these hold what is written to them: baud rate, line control, control, FIFO
+/// levels.
 const KEPT: std::ops::Range<u64> = 0x20..0x38;
 /// The first identification register, and the values of all eight: a PL011 of revision 1.
 const IDENTIFICATION: u64 = 0xfe0;

@@ -33,7 +33,8 @@ pub fn count(options: &Options) -> usize {
 }
 
 impl Devices {
-    /// Devices that interrupt `vm` and share `memory` with it, which may say its `phases`; and what comes from outside for its streams.
+    /// Devices that interrupt `vm` and share `memory` with it, which may say its `phases`; and what
+    /// comes from outside for its streams.
     pub fn new(
         vm: &Arc<VmFd>,
         memory: &Memory,

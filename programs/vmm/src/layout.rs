@@ -1,4 +1,5 @@
-//! Where things are in a guest's physical memory, much as on QEMU's `virt` machine, and their interrupts.
+//! Where things are in a guest's physical memory, much as on QEMU's `virt` machine, and their
+//! interrupts.
 
 /// The interrupt controller's distributor, 64 KiB.
 pub const DISTRIBUTOR: u64 = 0x0800_0000;

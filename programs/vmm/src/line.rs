@@ -5,7 +5,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use kvm_ioctls::VmFd;
 
-/// KVM_IRQ_LINE's number of a shared interrupt of the guest's controller: its type above, the number beyond 32 added.
+/// KVM_IRQ_LINE's number of a shared interrupt of the guest's controller: its type above, the
+/// number beyond 32 added.
 const SHARED_INTERRUPT: u32 =
     kvm_bindings::KVM_ARM_IRQ_TYPE_SPI << kvm_bindings::KVM_ARM_IRQ_TYPE_SHIFT | 32;
 

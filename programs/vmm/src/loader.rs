@@ -50,7 +50,8 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).with_context(|| path.display().to_string())
 }
 
-/// Where an image wants to be in memory, and how much it takes: Linux's `Documentation/arch/arm64/booting.rst`.
+/// Where an image wants to be in memory, and how much it takes: Linux's
+/// `Documentation/arch/arm64/booting.rst`.
 fn place(image: &[u8]) -> (u64, u64) {
     let field = |at: usize| Some(u64::from_le_bytes(image.get(at..at + 8)?.try_into().ok()?));
     match (image.get(0x38..0x3c), field(8), field(16)) {

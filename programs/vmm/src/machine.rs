@@ -38,7 +38,8 @@ pub fn run(options: &Options) -> Result<u8> {
         userspace_addr: memory::host_address(&memory)?,
         ..Default::default()
     };
-    // SAFETY: the memory stays mapped as long as the process lives, and is used for nothing but the guest.
+    // SAFETY: the memory stays mapped as long as the process lives, and is used for nothing but the
+    // guest.
     unsafe { vm.set_user_memory_region(region) }.context("giving the guest its memory")?;
     let vcpus: Vec<_> = (0..options.vcpus)
         .map(|index| vcpu::create(&vm, index))
@@ -83,7 +84,8 @@ pub fn run(options: &Options) -> Result<u8> {
     }
 }
 
-/// Replaces this process by a new one with the same arguments: of a machine that resets nothing is to be left.
+/// Replaces this process by a new one with the same arguments: of a machine that resets nothing is
+/// to be left.
 fn start_anew() -> std::io::Error {
     Command::new("/proc/self/exe")
         .args(std::env::args_os().skip(1))

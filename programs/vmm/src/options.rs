@@ -27,11 +27,13 @@ pub struct Options {
     pub pin: bool,
     /// Files that are the guest's disks.
     pub disks: Vec<PathBuf>,
-    /// Streams that the guest opens to a port of the host lead to the Unix socket of this name with `_` and the port after it.
+    /// Streams that the guest opens to a port of the host lead to the Unix socket of this name with
+    /// `_` and the port after it.
     pub vsock: Option<String>,
     /// The PL011 carries the guest's log, and goes to standard error.
     pub log: bool,
-    /// The kernel's counts of exits are printed on standard error: in the end, and whenever the guest's console says that a phase begins.
+    /// The kernel's counts of exits are printed on standard error: in the end, and whenever the
+    /// guest's console says that a phase begins.
     pub stats: bool,
     /// A reset is a failure.
     pub no_reboot: bool,

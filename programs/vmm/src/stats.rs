@@ -62,7 +62,8 @@ impl Stats {
     }
 }
 
-/// Prints the sums of all on standard error, those that are not zero, each on a line that begins so.
+/// Prints the sums of all on standard error, those that are not zero, each on a line that begins
+/// so.
 pub fn print(all: &[Stats], start: &str) -> Result<()> {
     let mut sums = BTreeMap::new();
     all.iter().try_for_each(|stats| stats.add(&mut sums))?;

@@ -1,6 +1,8 @@
-//! Configures unpacked Debian packages: their maintainer scripts run once, in a guest, and what they wrote is kept.
+//! Configures unpacked Debian packages: their maintainer scripts run once, in a guest, and what
+//! they wrote is kept.
 //!
-//! Only scripts that do what programs count on are run: an hour of compiling to byte code, or servers that start, help nobody.
+//! Only scripts that do what programs count on are run: an hour of compiling to byte code, or
+//! servers that start, help nobody.
 
 use std::fs;
 use std::path::Path;
@@ -52,7 +54,8 @@ const LIMIT: Duration = Duration::from_secs(1200);
 /// Where the guest names the packages whose scripts failed.
 const FAILED: &str = "stile/not-configured";
 
-/// Lays what the configuration of the packages in the tree `unpacked` writes over a guest's tree, and says what was not configured.
+/// Lays what the configuration of the packages in the tree `unpacked` writes over a guest's tree,
+/// and says what was not configured.
 pub fn lay(
     project: &Project,
     debian: &Debian,

@@ -1,4 +1,5 @@
-//! Attends to a running machine: passes input and output, and turns the program's end into an exit status.
+//! Attends to a running machine: passes input and output, and turns the program's end into an exit
+//! status.
 
 use std::io::{self, Write};
 use std::sync::mpsc::Sender;
@@ -48,8 +49,8 @@ struct State {
 }
 
 impl Console {
-    /// Attends until the program `name` has ended and the machine is off: the exit status. Where `reads`, the program
-    /// is given the host's standard input.
+    /// Attends until the program `name` has ended and the machine is off: the exit status. Where
+    /// `reads`, the program is given the host's standard input.
     pub fn attend(&self, session: Session, name: &str, reads: bool) -> Result<u8> {
         terminal::read_signals(session.sender())?;
         let demand = reads.then(|| terminal::read_input(session.sender()));

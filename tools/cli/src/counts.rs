@@ -59,7 +59,8 @@ fn json(counts: &[Count]) -> String {
     format!("{}\n", serde_json::Value::Object(sections))
 }
 
-/// A part of the table for each section, the most frequent first, with each kind's share of its section.
+/// A part of the table for each section, the most frequent first, with each kind's share of its
+/// section.
 fn table(counts: Vec<Count>) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING);

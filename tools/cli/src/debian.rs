@@ -1,7 +1,8 @@
 //! Debian packages of any architecture, fetched by name into the cache and unpacked there.
 //!
-//! The mirror comes from the machine's own apt configuration or from `STILE_DEBIAN_MIRROR`. apt works on a state of its
-//! own below the cache, so nothing outside the project is read or changed but the mirror's name and Debian's keys.
+//! The mirror comes from the machine's own apt configuration or from `STILE_DEBIAN_MIRROR`. apt
+//! works on a state of its own below the cache, so nothing outside the project is read or changed
+//! but the mirror's name and Debian's keys.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -93,7 +94,8 @@ impl<'a> Debian<'a> {
         Ok(place)
     }
 
-    /// The folder that has the source of a package as its authors released it; of an architecture that is [`SOURCES`].
+    /// The folder that has the source of a package as its authors released it; of an architecture
+    /// that is [`SOURCES`].
     pub fn source(&self, name: &str) -> Result<PathBuf> {
         let place = self.place(name);
         if place.is_dir() {
@@ -196,7 +198,8 @@ impl<'a> Debian<'a> {
         appear(&tree, &place)
     }
 
-    /// The field of a package's record, such as `Depends`; `None` where there is no such package or field.
+    /// The field of a package's record, such as `Depends`; `None` where there is no such package or
+    /// field.
     pub fn field(&self, package: &str, field: &str) -> Result<Option<String>> {
         let _lock = self.project.lock_cache()?;
         self.prepare(package)?;
@@ -269,7 +272,8 @@ impl<'a> Debian<'a> {
         );
         let updated = self.state().join(UPDATED);
         if let Err(error) = output_or_reason(&mut apt, &what) {
-            // Lists of another day are better than none, and a mirror that never answered is not kept.
+            // Lists of another day are better than none, and a mirror that never answered is not
+            // kept.
             if !updated.exists() {
                 _ = fs::remove_dir_all(self.state());
             }
@@ -363,7 +367,8 @@ fn write(file: &Path, content: &str) -> Result<()> {
     fs::write(file, content).with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// Asks the mirror for the smallest thing that a release has, by apt's own means: proxies and the like are its affair.
+/// Asks the mirror for the smallest thing that a release has, by apt's own means: proxies and the
+/// like are its affair.
 pub fn ask(mirror: &str) -> Result<()> {
     let release = format!(
         "{}/dists/{}/Release.gpg",

@@ -137,7 +137,8 @@ where
     Ok(program)
 }
 
-/// The applets of a busybox, from the table of names in its binary: sorted names, each ended by a NUL, `[` first.
+/// The applets of a busybox, from the table of names in its binary: sorted names, each ended by a
+/// NUL, `[` first.
 pub fn busybox_applets(bytes: &[u8]) -> Vec<String> {
     let start = b"[\0[[\0";
     let Some(at) = bytes

@@ -53,7 +53,8 @@ pub fn bare_tree<'a>(project: &'a Project, arch: Arch) -> Result<Initramfs<'a>> 
     Ok(tree)
 }
 
-/// Boots `machine` with `tree`, where PID 1 runs `jobs`. The kernel's log goes to `log` or to a file that goes with the session.
+/// Boots `machine` with `tree`, where PID 1 runs `jobs`. The kernel's log goes to `log` or to a
+/// file that goes with the session.
 pub fn boot(
     project: &Project,
     machine: &Machine,
@@ -79,7 +80,8 @@ pub fn boot(
     Session::start(&command, link, folder, log)
 }
 
-/// The command that [`boot`] would start, as far as it can be known without building or downloading anything.
+/// The command that [`boot`] would start, as far as it can be known without building or downloading
+/// anything.
 pub fn command_line(project: &Project, machine: &Machine) -> Vec<OsString> {
     let image = machine.kernel.planned_image(project, machine.arch);
     let folder = project.cache.join("run");

@@ -288,7 +288,8 @@ impl<'a> Initramfs<'a> {
     }
 }
 
-/// A file that knows of no user's password, for PAM, which looks there whether an account has expired.
+/// A file that knows of no user's password, for PAM, which looks there whether an account has
+/// expired.
 fn shadow() -> Vec<u8> {
     let users = PASSWD
         .split(|byte| *byte == b':' || *byte == b'\n')
@@ -300,7 +301,8 @@ fn shadow() -> Vec<u8> {
         .collect()
 }
 
-/// A path as it stands in the archive: relative, and through the links that this tree has at its root.
+/// A path as it stands in the archive: relative, and through the links that this tree has at its
+/// root.
 fn clean(path: &str) -> String {
     let parts = path
         .split('/')

@@ -26,8 +26,8 @@ pub enum Kernel {
     Selftest(PathBuf),
     /// Debian's stock kernel of this version, such as `6.12`.
     Linux(String),
-    /// A file that speaks Linux's boot protocol: with Stile's devices if it is an ELF file, as only Stile's kernels are,
-    /// else with a Linux's.
+    /// A file that speaks Linux's boot protocol: with Stile's devices if it is an ELF file, as only
+    /// Stile's kernels are, else with a Linux's.
     File(PathBuf),
 }
 
@@ -95,8 +95,8 @@ fn is_elf(path: &Path) -> bool {
     read.is_ok() && magic == *b"\x7fELF"
 }
 
-/// A file for QEMU: the file itself, or the flat image of an ELF file whose first bytes in memory are Linux's header, as
-/// Stile's are.
+/// A file for QEMU: the file itself, or the flat image of an ELF file whose first bytes in memory
+/// are Linux's header, as Stile's are.
 fn image_of_file(project: &Project, arch: Arch, path: &Path) -> Result<PathBuf> {
     let bytes = fs::read(path).with_context(|| path.display().to_string())?;
     if !bytes.starts_with(b"\x7fELF") {
@@ -116,8 +116,8 @@ fn image_of_file(project: &Project, arch: Arch, path: &Path) -> Result<PathBuf> 
     Ok(place)
 }
 
-/// The architecture that an image's header of Linux's boot protocol names: the magic numbers of arm64 and of RISC-V are at the
-/// same place (Documentation/arch/*/boot*.rst).
+/// The architecture that an image's header of Linux's boot protocol names: the magic numbers of
+/// arm64 and of RISC-V are at the same place (Documentation/arch/*/boot*.rst).
 fn header_arch(image: &[u8]) -> Option<Arch> {
     match image.get(0x38..0x3c)? {
         b"ARM\x64" => Some(Arch::Arm64),
@@ -126,7 +126,8 @@ fn header_arch(image: &[u8]) -> Option<Arch> {
     }
 }
 
-/// Refuses what QEMU would run as if it were a kernel. QEMU unpacks images that are compressed by gzip or as an EFI program.
+/// Refuses what QEMU would run as if it were a kernel. QEMU unpacks images that are compressed by
+/// gzip or as an EFI program.
 fn check_image(arch: Arch, image: &[u8]) -> Result<()> {
     let packed = image.starts_with(b"\x1f\x8b") || image.get(4..8) == Some(b"zimg");
     match header_arch(image) {
@@ -141,7 +142,8 @@ fn check_image(arch: Arch, image: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Linux's banner in an image: its name, its release, which begins with a digit, and all up to the line's end.
+/// Linux's banner in an image: its name, its release, which begins with a digit, and all up to the
+/// line's end.
 fn banner(image: &[u8]) -> Option<String> {
     const START: &[u8] = b"Linux version ";
     let is_banner = |bytes: &&[u8]| {
@@ -152,8 +154,9 @@ fn banner(image: &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(line).into_owned())
 }
 
-/// Writes a kernel's loadable segments as they stand in memory beside its ELF file, and the names of its functions where it
-/// has room for them: QEMU passes the device tree and the initramfs only to such an image with Linux's header.
+/// Writes a kernel's loadable segments as they stand in memory beside its ELF file, and the names
+/// of its functions where it has room for them: QEMU passes the device tree and the initramfs only
+/// to such an image with Linux's header.
 pub fn flat_image(elf: &Path) -> Result<PathBuf> {
     let bytes = fs::read(elf).with_context(|| elf.display().to_string())?;
     let image = flatten(&bytes).with_context(|| elf.display().to_string())?;

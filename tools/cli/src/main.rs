@@ -1,4 +1,5 @@
-//! The `stile` command: builds the kernel, boots it in QEMU with a program, and passes its input and output through.
+//! The `stile` command: builds the kernel, boots it in QEMU with a program, and passes its input
+//! and output through.
 
 mod arch;
 mod bench;

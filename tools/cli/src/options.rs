@@ -45,7 +45,8 @@ pub fn known_elsewhere(error: &clap::Error) -> Option<String> {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run a Linux program on Stile; without one a shell, or a short tour where there is no terminal
+    /// Run a Linux program on Stile; without one a shell, or a short tour where there is no
+    /// terminal
     Run(RunOptions),
     /// The same, always interactive
     Shell(RunOptions),
@@ -57,7 +58,8 @@ pub enum Command {
     Compare(CompareOptions),
     /// The way through a kernel, instruction by instruction, as it was executed
     Inspect(InspectOptions),
-    /// Run a guest in a virtual machine: /dev/kvm, our monitor, and by default Debian's Linux with busybox
+    /// Run a guest in a virtual machine: /dev/kvm, our monitor, and by default Debian's Linux with
+    /// busybox
     Vm(VmOptions),
     /// Say what this machine has and what is missing
     Doctor,

@@ -54,8 +54,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("xz", "xz-utils"),
 ];
 
-/// The message about a program that the guest does not have: which package has it, as far as the table and the package lists
-/// in the cache say.
+/// The message about a program that the guest does not have: which package has it, as far as the
+/// table and the package lists in the cache say.
 pub fn missing(project: &Project, arch: Arch, program: &str) -> String {
     let table = PROGRAMS.iter().find(|(name, _)| *name == program);
     let (package, certain) = match table {
@@ -109,7 +109,8 @@ pub fn is_lmbench(name: &str) -> bool {
         || name.starts_with("bw_")
 }
 
-/// The folder of lmbench's programs. It is not free software, so this is called only where it was asked for.
+/// The folder of lmbench's programs. It is not free software, so this is called only where it was
+/// asked for.
 pub fn lmbench(project: &Project, arch: Arch) -> Result<PathBuf> {
     let debian = Debian::new(project, SUITE, arch.debian());
     if !debian.cached("lmbench") {
@@ -118,8 +119,8 @@ pub fn lmbench(project: &Project, arch: Arch) -> Result<PathBuf> {
     Ok(debian.package("lmbench")?.join(LMBENCH_FOLDER))
 }
 
-/// Lays these packages and all that they depend on, as the user names them, over a guest's tree, and what their
-/// configuration writes.
+/// Lays these packages and all that they depend on, as the user names them, over a guest's tree,
+/// and what their configuration writes.
 pub fn lay(project: &Project, arch: Arch, names: &[String], tree: &mut Initramfs) -> Result<()> {
     names.iter().try_for_each(|name| check(name))?;
     let all: Vec<&str> = names
@@ -180,7 +181,8 @@ pub fn library(project: &Project, arch: &str, soname: &str) -> Result<PathBuf> {
     bail!("no Debian package is known to have {soname}; give the library by --copy")
 }
 
-/// Package names that Debian's policy derives from a library's name: `libtirpc.so.3` is in `libtirpc3t64` or `libtirpc3`.
+/// Package names that Debian's policy derives from a library's name: `libtirpc.so.3` is in
+/// `libtirpc3t64` or `libtirpc3`.
 fn candidates(soname: &str) -> Vec<String> {
     let Some((name, version)) = soname.split_once(".so.") else {
         return Vec::new();
@@ -221,7 +223,8 @@ pub fn linux(project: &Project, arch: Arch, version: &str) -> Result<PathBuf> {
     Ok(place)
 }
 
-/// These modules of such a kernel, those that are built in aside, by their paths without the ending.
+/// These modules of such a kernel, those that are built in aside, by their paths without the
+/// ending.
 pub fn linux_modules(
     project: &Project,
     arch: Arch,

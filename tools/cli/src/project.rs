@@ -32,7 +32,8 @@ pub struct Project {
 }
 
 impl Project {
-    /// The project that the script `stile` names in the environment, or else the one that this was built in.
+    /// The project that the script `stile` names in the environment, or else the one that this was
+    /// built in.
     pub fn open(offline: bool) -> Result<Self> {
         let directory = |name| {
             std::env::var_os(name)
@@ -70,8 +71,8 @@ impl Project {
         Ok(file)
     }
 
-    /// A text in which paths of this machine are made relative to a checkout that has its cache and target where they are by
-    /// default.
+    /// A text in which paths of this machine are made relative to a checkout that has its cache and
+    /// target where they are by default.
     pub fn relative(&self, text: &str) -> String {
         let folder = |path: &Path| format!("{}/", path.display());
         text.replace(&folder(&self.cache), ".cache/")
@@ -108,7 +109,8 @@ pub fn progress(what: &str) {
     }
 }
 
-/// Runs a tool to its end: its standard output. Says `what` it does if that takes a while; a failure shows what it said.
+/// Runs a tool to its end: its standard output. Says `what` it does if that takes a while; a
+/// failure shows what it said.
 pub fn output(command: &mut Command, what: &str) -> Result<String> {
     let output = run(command, what)?;
     if !output.status.success() {
@@ -143,7 +145,8 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&said).into_owned()
 }
 
-/// The line of what apt or dpkg said that says why it failed: the first of its errors, or else the last line of all.
+/// The line of what apt or dpkg said that says why it failed: the first of its errors, or else the
+/// last line of all.
 fn reason(said: &str) -> &str {
     let error = said.lines().find_map(|line| line.strip_prefix("E: "));
     let last = said.lines().rfind(|line| !line.trim().is_empty());

@@ -1,4 +1,5 @@
-//! QEMU: the host's own where it is new enough, else Debian's unpacked in the cache; and its command line.
+//! QEMU: the host's own where it is new enough, else Debian's unpacked in the cache; and its
+//! command line.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -95,7 +96,8 @@ impl Qemu {
         Self::started_by(command)
     }
 
-    /// The QEMU that these words start, in its sandbox where it was built with one (that needs Linux).
+    /// The QEMU that these words start, in its sandbox where it was built with one (that needs
+    /// Linux).
     fn started_by(command: Vec<OsString>) -> Result<Self> {
         let confined = [&*command, &SANDBOX.map(OsString::from)].concat();
         if let Ok(version) = version(&confined) {
@@ -109,7 +111,8 @@ impl Qemu {
     }
 }
 
-/// The sandbox: a guest that broke out into QEMU could not start programs, nor change identity or priority.
+/// The sandbox: a guest that broke out into QEMU could not start programs, nor change identity or
+/// priority.
 const SANDBOX: [&str; 2] = [
     "-sandbox",
     "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
@@ -169,8 +172,8 @@ pub struct Machine<'a> {
     pub memory: &'a str,
     /// Time is instructions.
     pub icount: bool,
-    /// Addresses stay as random as the kernel makes them, from QEMU's seed: what Linux does against attacks is part of
-    /// what it costs.
+    /// Addresses stay as random as the kernel makes them, from QEMU's seed: what Linux does against
+    /// attacks is part of what it costs.
     pub as_shipped: bool,
     /// What executes its instructions.
     pub accel: Accel,

@@ -43,7 +43,8 @@ pub fn run(project: &Project, options: &RunOptions) -> Result<u8> {
     start(project, options, unnamed)
 }
 
-/// Runs a program; without one an interactive shell, which reads its commands from whatever standard input is.
+/// Runs a program; without one an interactive shell, which reads its commands from whatever
+/// standard input is.
 pub fn shell(project: &Project, options: &RunOptions) -> Result<u8> {
     start(project, options, Unnamed::Shell)
 }
@@ -296,7 +297,8 @@ pub fn named_program(
     Ok(())
 }
 
-/// How standard input reaches the program. Where time is instructions it must all be there from the start.
+/// How standard input reaches the program. Where time is instructions it must all be there from the
+/// start.
 fn input(options: &RunOptions, tree: &mut Initramfs) -> Result<Input> {
     if !options.icount || terminal::terminals()[0] {
         return Ok(Input::Channel);

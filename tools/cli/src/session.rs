@@ -47,7 +47,8 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// A new folder below `parent`, for this process alone. Those of processes that are gone are removed.
+    /// A new folder below `parent`, for this process alone. Those of processes that are gone are
+    /// removed.
     pub fn new(parent: PathBuf) -> Result<Self> {
         for old in fs::read_dir(&parent).into_iter().flatten().flatten() {
             let name = old.file_name().to_string_lossy().into_owned();
@@ -219,10 +220,12 @@ impl Session {
         Ok(None)
     }
 
-    /// What QEMU used of the host's processors so far, where the host says so: Linux's `proc_pid_stat(5)`.
+    /// What QEMU used of the host's processors so far, where the host says so: Linux's
+    /// `proc_pid_stat(5)`.
     pub fn processor_time(&self) -> Option<Duration> {
         let text = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
-        // The program's name may hold anything; field 3 follows it, and 14 and 15 are utime and stime.
+        // The program's name may hold anything; field 3 follows it, and 14 and 15 are utime and
+        // stime.
         let (_, fields) = text.rsplit_once(") ")?;
         let ticks = fields.split(' ').skip(11).take(2);
         let ticks: u64 = ticks.map(|ticks| ticks.parse().unwrap_or(0)).sum();

@@ -50,8 +50,9 @@ impl Symbols {
     }
 }
 
-/// The table of function names that a kernel prints its backtraces by, and the address that it belongs at; nothing for an
-/// ELF file that has no room for one (`__symbols_start` in Stile's kernel.ld).
+/// The table of function names that a kernel prints its backtraces by, and the address that it
+/// belongs at; nothing for an ELF file that has no room for one (`__symbols_start` in Stile's
+/// kernel.ld).
 pub fn table(elf: &[u8]) -> Result<Option<(u64, Vec<u8>)>> {
     let file = File::parse(elf)?;
     let symbols = Symbols::of_file(&file);

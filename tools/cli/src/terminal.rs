@@ -68,7 +68,8 @@ pub fn read_input(events: SyncSender<Event>) -> Sender<()> {
     demand
 }
 
-/// Turns the signals that a command is told to end by, and those of a changed terminal, into events.
+/// Turns the signals that a command is told to end by, and those of a changed terminal, into
+/// events.
 pub fn read_signals(events: SyncSender<Event>) -> Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGWINCH])?;
     std::thread::spawn(move || {

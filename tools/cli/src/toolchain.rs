@@ -48,8 +48,8 @@ fn sysroot() -> Result<&'static Path> {
     known.context("rustc said nothing")
 }
 
-/// Runs the command that makes `built`, unless it was the last of this process to do so: what is measured or tested is then
-/// one thing throughout, although its source may change meanwhile.
+/// Runs the command that makes `built`, unless it was the last of this process to do so: what is
+/// measured or tested is then one thing throughout, although its source may change meanwhile.
 pub fn build(command: &mut Command, what: &str, built: PathBuf) -> Result<PathBuf> {
     static LAST: Mutex<BTreeMap<PathBuf, String>> = Mutex::new(BTreeMap::new());
     let last = || LAST.lock().unwrap_or_else(PoisonError::into_inner);
@@ -116,8 +116,9 @@ fn build_program(
     build(&mut cargo, &what, built)
 }
 
-/// Lets cargo link a program statically with Debian's C library, for an architecture that Rust has no musl for. `debian` is
-/// Debian's name of it, `folder` that below `/usr/lib` which holds its libraries, `target` Rust's name.
+/// Lets cargo link a program statically with Debian's C library, for an architecture that Rust has
+/// no musl for. `debian` is Debian's name of it, `folder` that below `/usr/lib` which holds its
+/// libraries, `target` Rust's name.
 fn static_glibc(
     project: &Project,
     debian: &str,

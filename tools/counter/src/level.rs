@@ -13,7 +13,8 @@ static STATE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
 /// A CPU starts: notes the handle.
 pub extern "C" fn started(_id: qemu::Id, _cpu: u32) {
-    // SAFETY: called on the CPU's thread; the array is ours, and its elements live until it is given back.
+    // SAFETY: called on the CPU's thread; the array is ours, and its elements live until it is
+    // given back.
     unsafe {
         let registers = qemu::qemu_plugin_get_registers();
         let (data, len) = ((*registers).data, (*registers).len as usize);

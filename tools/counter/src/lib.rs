@@ -1,24 +1,28 @@
 //! A QEMU plugin that counts what any kernel does: fences, translation invalidations, returns from
-//! exceptions, reads of ID registers, system-register writes, atomics and instructions, by privilege and by
-//! phase.
+//! exceptions, reads of ID registers, system-register writes, atomics and instructions, by
+//! privilege and by phase.
 //!
 //!     -plugin file=libcounter.so,out=FILE[,instructions=off][,lines=on][,trace=TAG,skip=N,limit=N][,levels=on]
 //!
-//! A phase lasts from one marker to the next. A marker is an instruction without effect that carries a tag:
-//! `movz xzr, #TAG` on arm64, `slti x0, x0, TAG` on RISC-V. Before the first one lies the phase `boot`.
+//! A phase lasts from one marker to the next. A marker is an instruction without effect that
+//! carries a tag: `movz xzr, #TAG` on arm64, `slti x0, x0, TAG` on RISC-V. Before the first one
+//! lies the phase `boot`.
 //!
-//! - On a machine of one CPU counting is inline and only a marker calls out; with more, each counted instruction
-//!   calls out (module `tally` says why). Counts are of all CPUs together. An instruction that traps is counted
-//!   when it starts, so one that faults and is repeated counts twice.
-//! - `lines=on` notes, for each phase, the 64-byte lines of physical memory that kernel code loads from and
-//!   stores to, on whichever CPU. Accesses of the processor's own table walks and of block
+//! - On a machine of one CPU counting is inline and only a marker calls out; with more, each
+//!   counted instruction calls out (module `tally` says why). Counts are of all CPUs together. An
+//!   instruction that traps is counted when it starts, so one that faults and is repeated counts
+//!   twice.
+//! - `lines=on` notes, for each phase, the 64-byte lines of physical memory that kernel code loads
+//!   from and stores to, on whichever CPU. Accesses of the processor's own table walks and of block
 //!   operations such as DC ZVA are not seen.
-//! - `levels=on` counts instructions by arm64's exception level too: 2 is a hypervisor with VHE, 1 the kernels of its guests.
-//! - `trace=TAG`, or `trace=any`, keeps the addresses, words and disassembly of the first `limit` instructions of a phase with
-//!   this tag, once it was entered `skip` times. For one CPU only.
+//! - `levels=on` counts instructions by arm64's exception level too: 2 is a hypervisor with VHE, 1
+//!   the kernels of its guests.
+//! - `trace=TAG`, or `trace=any`, keeps the addresses, words and disassembly of the first `limit`
+//!   instructions of a phase with this tag, once it was entered `skip` times. For one CPU only.
 //!
-//! Everything is written as JSON, one object a line, when QEMU ends in an orderly way. The interface is that of
-//! `qemu-plugin.h` of QEMU 10.0, version 4, which Debian does not ship: what is needed is declared in `qemu`.
+//! Everything is written as JSON, one object a line, when QEMU ends in an orderly way. The
+//! interface is that of `qemu-plugin.h` of QEMU 10.0, version 4, which Debian does not ship: what
+//! is needed is declared in `qemu`.
 
 // A test executable cannot link what QEMU provides, so what uses it is left out there.
 #![cfg_attr(test, allow(dead_code))]

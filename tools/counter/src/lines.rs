@@ -40,8 +40,8 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// The kernel is left: what it touches from now on belongs to another stay in it, so that a line that each
-    /// operation touches can be told from one that a few touch often.
+    /// The kernel is left: what it touches from now on belongs to another stay in it, so that a
+    /// line that each operation touches can be told from one that a few touch often.
     pub fn leave(&mut self) {
         self.stay += 1;
     }
@@ -77,8 +77,8 @@ impl Lines {
         }
     }
 
-    /// One JSON object a line: phase, physical line, loads, stores, stays in the kernel that touched it, and an
-    /// access to look up.
+    /// One JSON object a line: phase, physical line, loads, stores, stays in the kernel that
+    /// touched it, and an access to look up.
     pub fn to_json(&self) -> String {
         let mut text = String::new();
         for ((tag, line), used) in &self.lines {

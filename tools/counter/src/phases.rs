@@ -20,8 +20,8 @@ pub struct Phases {
 }
 
 impl Phases {
-    /// Ends the phase now, given the counters' running totals, and enters the next. Returns how often that was
-    /// entered before.
+    /// Ends the phase now, given the counters' running totals, and enters the next. Returns how
+    /// often that was entered before.
     pub fn enter(&mut self, tag: u32, totals: Vec<u64>) -> u64 {
         self.close(totals);
         self.tag = Some(tag);
@@ -41,8 +41,8 @@ impl Phases {
         self.last = totals;
     }
 
-    /// One JSON object a line for each phase, with the counts that are not zero; `name` names a counter's
-    /// place, and counters of the same name are summed.
+    /// One JSON object a line for each phase, with the counts that are not zero; `name` names a
+    /// counter's place, and counters of the same name are summed.
     pub fn to_json(&self, name: impl Fn(usize) -> String) -> String {
         let mut text = String::new();
         for (tag, phase) in &self.phases {

@@ -21,7 +21,8 @@ static qemu_plugin_version: c_int = qemu::VERSION;
 struct Plugin {
     options: Options,
     isa: Isa,
-    /// One counter for each pattern and ring, then one a ring for all instructions, and at the end one a level.
+    /// One counter for each pattern and ring, then one a ring for all instructions, and at the end
+    /// one a level.
     counters: Vec<Tally>,
     /// Not zero while instructions are to be kept.
     tracing: Counter,
@@ -98,10 +99,12 @@ impl Plugin {
         self.counters.iter().map(Tally::total).collect()
     }
 
-    /// Says what is to be done each time that an instruction executes, at this level if that is counted.
+    /// Says what is to be done each time that an instruction executes, at this level if that is
+    /// counted.
     fn instrument(&'static self, insn: *mut Insn, level: Option<u32>) {
         let mut bytes = [0; 4];
-        // SAFETY: the handle is valid during the translation callback, and the buffer as long as said.
+        // SAFETY: the handle is valid during the translation callback, and the buffer as long as
+        // said.
         let address = unsafe {
             qemu::qemu_plugin_insn_data(insn, bytes.as_mut_ptr().cast(), bytes.len());
             qemu::qemu_plugin_insn_vaddr(insn)
@@ -158,8 +161,8 @@ impl Plugin {
         lock(&self.instructions)
             .entry((address, word))
             .or_insert_with(|| {
-                // SAFETY: the handle is valid now; the string is ours to free, and null where QEMU has no
-                // disassembler.
+                // SAFETY: the handle is valid now; the string is ours to free, and null where QEMU
+                // has no disassembler.
                 let text = unsafe {
                     let string = qemu::qemu_plugin_insn_disas(insn);
                     let text = if string.is_null() {

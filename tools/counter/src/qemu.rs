@@ -1,5 +1,5 @@
-//! The part of QEMU's plugin interface that is used here: `include/qemu/qemu-plugin.h` of QEMU 10.0, where it is
-//! at version 4.
+//! The part of QEMU's plugin interface that is used here: `include/qemu/qemu-plugin.h` of QEMU
+//! 10.0, where it is at version 4.
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 

@@ -1,4 +1,5 @@
-//! Any string as `riscv,isa`, and its pieces as `riscv,isa-extensions`: read without a panic, and what was read reads back.
+//! Any string as `riscv,isa`, and its pieces as `riscv,isa-extensions`: read without a panic, and
+//! what was read reads back.
 #![no_main]
 
 use isa::{Extension, Extensions, Hart};

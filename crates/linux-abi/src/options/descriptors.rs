@@ -1,4 +1,5 @@
-//! Options and flags of calls on descriptors: waiting for many, pipes, memory as files, processes as files.
+//! Options and flags of calls on descriptors: waiting for many, pipes, memory as files, processes
+//! as files.
 
 use super::{Group, choices};
 use crate::Status::{Absent, Partial, Whole};

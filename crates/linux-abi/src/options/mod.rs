@@ -1,8 +1,10 @@
-//! Arguments of system calls that are options, commands, advices or flags, and how much of each there is.
+//! Arguments of system calls that are options, commands, advices or flags, and how much of each
+//! there is.
 //!
-//! The kernel accepts what is whole or partial here: it takes its masks of flags from these groups ([`Group::mask`]), and
-//! the compiler compares the numbers that it handles with them ([`Group::is_handled_by`]). Absent ones are refused with
-//! the error that a Linux built without it gives.
+//! The kernel accepts what is whole or partial here: it takes its masks of flags from these groups
+//! ([`Group::mask`]), and the compiler compares the numbers that it handles with them
+//! ([`Group::is_handled_by`]). Absent ones are refused with the error that a Linux built without it
+//! gives.
 
 mod descriptors;
 mod files;

@@ -1,5 +1,5 @@
-//! The guest's commands (Arm IHI 0069, 5.3). One that makes no sense is passed over, as a guest may expect of an ITS that
-//! reports no errors.
+//! The guest's commands (Arm IHI 0069, 5.3). One that makes no sense is passed over, as a guest may
+//! expect of an ITS that reports no errors.
 
 use super::{
     COLLECTIONS, Collection, DEVICES, Device, INDIRECT, Injector, Its, Machine, PAGES, TABLE_PAGE,
@@ -107,7 +107,7 @@ impl Its {
                     ..translation
                 })?;
                 let due = shared.move_lpi(translation.lpi.into(), Some(target));
-                due.into_iter().for_each(|place| machine.tell(place));
+                due.into_iter().for_each(|place| machine.notify(place));
             }
             INT => {
                 let (device, event) = (command.device()?, command.event()?);
@@ -115,7 +115,7 @@ impl Its {
                 due.ok()
                     .flatten()
                     .into_iter()
-                    .for_each(|place| machine.tell(place));
+                    .for_each(|place| machine.notify(place));
             }
             CLEAR => shared.clear_lpi(known()?.lpi.into()),
             INV => configure(machine, known()?.lpi.into()),
@@ -130,7 +130,7 @@ impl Its {
                     for (lpi, _) in shared.lpis_of(from) {
                         shared.move_lpi(lpi, Some(to));
                     }
-                    machine.tell(to);
+                    machine.notify(to);
                 }
             }
             DISCARD => {
@@ -257,7 +257,7 @@ impl Its {
         for translation in injector.index.all().filter(|known| which(*known)) {
             let target = self.target(machine, translation.collection);
             let due = machine.shared().move_lpi(translation.lpi.into(), target);
-            due.into_iter().for_each(|place| machine.tell(place));
+            due.into_iter().for_each(|place| machine.notify(place));
         }
     }
 
@@ -324,7 +324,7 @@ pub(crate) fn configure(machine: &impl Machine, lpi: u32) {
         && machine.read(tables::property(shared, lpi), &mut byte)
         && let Some(place) = shared.configure_lpi(lpi, byte[0])
     {
-        machine.tell(place);
+        machine.notify(place);
     }
 }
 
@@ -335,7 +335,8 @@ pub(crate) fn configure_all(machine: &impl Machine, place: u16) {
     }
 }
 
-/// Takes an LPI's pending state from the table of the virtual CPU in this place, which has turned LPIs on.
+/// Takes an LPI's pending state from the table of the virtual CPU in this place, which has turned
+/// LPIs on.
 pub(super) fn take_pending(machine: &impl Machine, place: u16, lpi: u32) {
     let Some(private) = machine.private(place) else {
         return;
@@ -345,7 +346,7 @@ pub(super) fn take_pending(machine: &impl Machine, place: u16, lpi: u32) {
     if machine.read(address, &mut byte) && byte[0] & bit != 0 {
         machine.write(address, &[byte[0] & !bit]);
         if let Some(place) = machine.shared().raise_lpi(lpi) {
-            machine.tell(place);
+            machine.notify(place);
         }
     }
 }

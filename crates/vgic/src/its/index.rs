@@ -1,9 +1,10 @@
-//! Which LPI a device's event is: a hash table that injection reads without a lock, while the guest's commands
-//! change it.
+//! Which LPI a device's event is: a hash table that injection reads without a lock, while the
+//! guest's commands change it.
 //!
-//! A translation is one word, so that a reader has all of it or nothing. A removed one leaves a mark behind, or the look-up of
-//! another that was put behind it would end early; where a row ends, its last marks go too. A table that is half full
-//! gives way to one of twice the size: the old one stays, as readers may be in it, and all together are at most twice the last.
+//! A translation is one word, so that a reader has all of it or nothing. A removed one leaves a
+//! mark behind, or the look-up of another that was put behind it would end early; where a row ends,
+//! its last marks go too. A table that is half full gives way to one of twice the size: the old one
+//! stays, as readers may be in it, and all together are at most twice the last.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -1,10 +1,12 @@
-//! A guest's ITS: it makes LPIs of what devices write (Arm IHI 0069, chapter 5 and 12.18), as Linux's KVM shows it.
+//! A guest's ITS: it makes LPIs of what devices write (Arm IHI 0069, chapter 5 and 12.18), as
+//! Linux's KVM shows it.
 //!
 //! - [`Index`] translates events without a lock, for injection.
 //! - [`Its`] is the state that the guest's commands change: one at a time, outside of the guest.
 //! - `commands` does them; `saved` writes the tables into the guest's memory and reads them back.
 //!
-//! Commands and tables are the guest's: whatever they hold, a command that makes no sense is passed over.
+//! Commands and tables are the guest's: whatever they hold, a command that makes no sense is passed
+//! over.
 
 mod commands;
 mod index;
@@ -81,7 +83,7 @@ pub trait Machine {
     /// The state that all virtual CPUs share.
     fn shared(&self) -> &Shared;
     /// The virtual CPU in this place has to look at its interrupts.
-    fn tell(&self, place: u16);
+    fn notify(&self, place: u16);
     /// Between two commands: time for others. False if the machine goes away.
     fn pause(&self) -> bool;
 }
@@ -142,7 +144,8 @@ impl Injector {
         }
     }
 
-    /// A device's message: its event becomes an LPI. Returns the place of a virtual CPU that has to look for it.
+    /// A device's message: its event becomes an LPI. Returns the place of a virtual CPU that has to
+    /// look for it.
     #[inline]
     pub fn inject(
         &self,
@@ -224,7 +227,7 @@ impl Its {
         }
     }
 
-    /// Whether a monitor can save and restore a register of this offset, by itself.
+    /// Whether a VMM can save and restore a register of this offset, by itself.
     pub fn has(offset: u64) -> Result<(), Refused> {
         // 64-bit registers are only accessed whole.
         let wide = (u64::from(TYPER)..u64::from(IDENTIFICATION)).contains(&offset);
@@ -239,7 +242,7 @@ impl Its {
         there.then_some(()).ok_or(Refused::Absent)
     }
 
-    /// A monitor reads a register.
+    /// A VMM reads a register.
     pub fn get(&self, injector: &Injector, offset: u64) -> Result<u64, Refused> {
         Its::has(offset)?;
         Ok(match offset as u32 {
@@ -248,7 +251,7 @@ impl Its {
         })
     }
 
-    /// A monitor writes a register.
+    /// A VMM writes a register.
     pub fn set(
         &mut self,
         injector: &Injector,
@@ -374,7 +377,8 @@ impl Its {
     }
 }
 
-/// Memory as this ITS accesses it: never outer shareable, never uncached, the outer cache as the inner one.
+/// Memory as this ITS accesses it: never outer shareable, never uncached, the outer cache as the
+/// inner one.
 fn attributes(value: u64) -> u64 {
     let share = match value >> 10 & 3 {
         2 => 1,

@@ -1,5 +1,5 @@
-//! The tables in the guest's memory (Linux's `Documentation/virt/kvm/devices/arm-vgic-its.rst`, revision 0): written when a
-//! monitor saves a machine, and read back when it restores it.
+//! The tables in the guest's memory (Linux's `Documentation/virt/kvm/devices/arm-vgic-its.rst`,
+//! revision 0): written when a VMM saves a machine, and read back when it restores it.
 
 use alloc::vec::Vec;
 
@@ -147,7 +147,8 @@ impl Its {
             .is_ok()
     }
 
-    /// Reads a device's entry, and all of its events. Returns how far the next device is; 1 where there is none.
+    /// Reads a device's entry, and all of its events. Returns how far the next device is; 1 where
+    /// there is none.
     fn restore_device(
         &mut self,
         injector: &Injector,
@@ -231,7 +232,8 @@ pub fn save_pending(machine: &impl Machine, place: u16) -> Result<(), Unsaved> {
     Ok(())
 }
 
-/// The virtual CPU in this place has turned LPIs on: what its tables say of them counts from now on.
+/// The virtual CPU in this place has turned LPIs on: what its tables say of them counts from now
+/// on.
 pub fn turned_on(machine: &impl Machine, place: u16) {
     configure_all(machine, place);
     for (lpi, _) in machine.shared().lpis_of(place) {

@@ -1,5 +1,6 @@
-//! The stacks of the boot CPU, parts of the image. They are laid out as `mm` lays out all others: each above a guard of the
-//! same size, so that one bit of an address tells the two apart, and the guards are left out of the kernel's map.
+//! The stacks of the boot CPU, parts of the image. They are laid out as `mm` lays out all others:
+//! each above a guard of the same size, so that one bit of an address tells the two apart, and the
+//! guards are left out of the kernel's map.
 
 use core::cell::UnsafeCell;
 use core::ops::Range;
@@ -18,7 +19,8 @@ const _: () = assert!(align_of::<BootStack>() == 2 * KERNEL_STACK_SIZE);
 // SAFETY: nothing but the boot CPU's stack pointer reaches its bytes.
 unsafe impl Sync for BootStack {}
 
-/// What the boot CPU starts on, and its idle thread stays on; and what an overflow there is reported on.
+/// What the boot CPU starts on, and its idle thread stays on; and what an overflow there is
+/// reported on.
 pub static BOOT_STACKS: [BootStack; 2] = [const {
     BootStack {
         guard: [0; KERNEL_STACK_SIZE],

@@ -1,10 +1,10 @@
-//! Branches settled at boot: a policy's test on a hot path is one instruction, which falls through or jumps, and loads
-//! nothing.
+//! Branches settled at boot: a policy's test on a hot path is one instruction, which falls through
+//! or jumps, and loads nothing.
 
 use core::ptr::addr_of;
 
 use super::jump_to;
-use crate::mm::kmap;
+use crate::mm::vmalloc;
 
 /// What a branch tests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,7 +46,8 @@ unsafe extern "C" {
 pub fn take(key: Key) {
     let (start, end) = (&raw const __branches_start, &raw const __branches_end);
     let count = (end as usize - start as usize) / size_of::<Site>();
-    // SAFETY: the linker script puts the symbols around the section, whose entries `is_taken` lays out as `Site`s.
+    // SAFETY: the linker script puts the symbols around the section, whose entries `is_taken` lays
+    // out as `Site`s.
     let sites = unsafe { core::slice::from_raw_parts(start, count) };
     for site in sites.iter().filter(|site| site.key == key as u32) {
         let at = addr_of!(site.at)
@@ -55,6 +56,6 @@ pub fn take(key: Key) {
         let target = addr_of!(site.target)
             .addr()
             .wrapping_add_signed(site.target as isize);
-        kmap::patch_code(at, jump_to(target.wrapping_sub(at) as isize));
+        vmalloc::patch_code(at, jump_to(target.wrapping_sub(at) as isize));
     }
 }

@@ -1,5 +1,5 @@
-//! Data that only its owner touches: one CPU, or one thread. No lock, no atomic; a wrong owner or a second borrow is a
-//! panic.
+//! Data that only its owner touches: one CPU, or one thread. No lock, no atomic; a wrong owner or a
+//! second borrow is a panic.
 
 use core::cell::{Cell, UnsafeCell};
 
@@ -35,8 +35,9 @@ impl<T> Borrowed<T> {
 /// Data of one CPU: a field of its [`cpu::Cpu`].
 pub struct CpuLocal<T>(Borrowed<T>);
 
-// SAFETY: `with` refuses all CPUs but the one that the value is a part of, and a thread does not change its CPU in between,
-// since the closure does not switch (`might_sleep`, which every switch calls, panics in kernels with debug assertions).
+// SAFETY: `with` refuses all CPUs but the one that the value is a part of, and a thread does not
+// change its CPU in between, since the closure does not switch (`might_sleep`, which every switch
+// calls, panics in kernels with debug assertions).
 unsafe impl<T: Send> Sync for CpuLocal<T> {}
 
 impl<T> CpuLocal<T> {
@@ -63,7 +64,8 @@ impl<T> CpuLocal<T> {
 /// Data of one thread: a field of its [`Task`](super::task::Task).
 pub struct ThreadLocal<T>(Borrowed<T>);
 
-// SAFETY: `with` refuses all threads but the one that the value is a part of, and a thread runs on one CPU at a time.
+// SAFETY: `with` refuses all threads but the one that the value is a part of, and a thread runs on
+// one CPU at a time.
 unsafe impl<T: Send> Sync for ThreadLocal<T> {}
 
 impl<T> ThreadLocal<T> {

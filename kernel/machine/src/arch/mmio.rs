@@ -1,4 +1,5 @@
-//! Device registers. Each access is ordered with those to memory around it, as drivers take for granted.
+//! Device registers. Each access is ordered with those to memory around it, as drivers take for
+//! granted.
 
 use core::ptr::NonNull;
 
@@ -7,7 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::arch::order;
 use crate::errno::Result;
-use crate::mm::kmap;
+use crate::mm::vmalloc;
 
 /// The registers of a device, mapped for ever.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +25,7 @@ impl Registers {
     /// ENOMEM.
     pub fn map(base: usize, len: usize) -> Result<Self> {
         Ok(Registers {
-            base: kmap::map_device(base, len)?,
+            base: vmalloc::map_device(base, len)?,
             len,
         })
     }
@@ -42,15 +43,17 @@ impl Registers {
         self.base
     }
 
-    /// A register. Its accesses are single instructions without write-back of the address: of others the hardware does not
-    /// tell a hypervisor what it needs to know to answer in the device's place.
+    /// A register. Its accesses are single instructions without write-back of the address: of
+    /// others the hardware does not tell a hypervisor what it needs to know to answer in the
+    /// device's place.
     fn register<T>(self, offset: usize) -> UniqueMmioPointer<'static, T> {
         assert!(
             offset.is_multiple_of(size_of::<T>()) && offset + size_of::<T>() <= self.len,
             "a register outside its device"
         );
         let address = NonNull::new((self.base + offset) as *mut T).expect("a mapped device");
-        // SAFETY: inside the device's mapped registers, which are no memory of Rust's, and no reference is made from it.
+        // SAFETY: inside the device's mapped registers, which are no memory of Rust's, and no
+        // reference is made from it.
         unsafe { UniqueMmioPointer::new(address) }
     }
 

@@ -9,9 +9,9 @@ mod compat_info;
 mod copies;
 mod cpus;
 mod interrupted;
-pub mod lock;
 pub mod mmio;
 mod prot;
+pub mod spin;
 mod syscall;
 pub mod task;
 pub mod text;
@@ -47,7 +47,8 @@ pub struct Abi {
     pub available: fn() -> bool,
     /// AT_HWCAP and AT_HWCAP2.
     pub hwcap: fn() -> (u64, u64),
-    /// Maps the kernel's pages of a new program; returns where the vDSO lies, or what stands for it; 0 for none.
+    /// Maps the kernel's pages of a new program; returns where the vDSO lies, or what stands for
+    /// it; 0 for none.
     pub map: fn(&crate::mm::AddressSpace) -> crate::errno::Result<usize>,
     /// A program's first registers, from the address of its first instruction and its stack.
     pub start: fn(usize, usize) -> Frame,

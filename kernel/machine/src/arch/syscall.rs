@@ -3,8 +3,8 @@
 /// Entries in a table.
 pub const ENTRIES: usize = crossings::SYSCALLS;
 
-/// A system call as the entry path calls it: six arguments in the first registers, the result or minus the error number in the
-/// first.
+/// A system call as the entry path calls it: six arguments in the first registers, the result or
+/// minus the error number in the first.
 pub type Syscall = extern "C" fn(usize, usize, usize, usize, usize, usize) -> isize;
 
 /// The place in a table for numbers beyond it, which no call has.

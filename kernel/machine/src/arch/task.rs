@@ -12,7 +12,8 @@ use super::thread::{self, ThreadState};
 /// Its first field is a [`ThreadState`], and no other type implements this.
 pub unsafe trait Task: Send + Sync + 'static {}
 
-/// Makes a type the kernel's thread: `$field` is its [`ThreadState`], with which it begins. Once in a program.
+/// Makes a type the kernel's thread: `$field` is its [`ThreadState`], with which it begins. Once in
+/// a program.
 #[macro_export]
 macro_rules! task {
     ($thread:ty, $field:ident) => {
@@ -23,7 +24,8 @@ macro_rules! task {
             fn state(thread: &$thread) -> &$crate::arch::ThreadState {
                 &thread.$field
             }
-            // SAFETY: the assertion and the type of `state` say the first, the symbol, which exists once, the second.
+            // SAFETY: the assertion and the type of `state` say the first, the symbol, which exists
+            // once, the second.
             unsafe impl $crate::arch::task::Task for $thread {}
         };
     };
@@ -32,7 +34,8 @@ macro_rules! task {
 /// The hardware's part of the thread that runs here, if one does yet.
 #[inline(always)]
 pub fn try_state() -> Option<&'static ThreadState> {
-    // SAFETY: `switch` and `adopt` store threads only, and a thread lives at least as long as it runs.
+    // SAFETY: `switch` and `adopt` store threads only, and a thread lives at least as long as it
+    // runs.
     unsafe { cpu::this().current.get().as_ref() }
 }
 
@@ -45,7 +48,8 @@ pub fn state() -> &'static ThreadState {
     try_state().expect("no thread yet")
 }
 
-/// The thread that runs here. It lives at least as long as it runs: the reference must not be handed to other threads.
+/// The thread that runs here. It lives at least as long as it runs: the reference must not be
+/// handed to other threads.
 ///
 /// # Panics
 /// Before the first thread.
@@ -84,8 +88,9 @@ pub fn adopt<T: Task>(thread: Arc<T>) {
     thread::adopt(unsafe { &*state });
 }
 
-/// Switches from the current thread to `next`, another one that no other CPU will switch to. Returns when something switches
-/// back, maybe on another CPU, with the thread that this CPU ran before. The CPU owns one count of the thread that it runs.
+/// Switches from the current thread to `next`, another one that no other CPU will switch to.
+/// Returns when something switches back, maybe on another CPU, with the thread that this CPU ran
+/// before. The CPU owns one count of the thread that it runs.
 #[inline(always)]
 pub fn switch<T: Task>(next: Arc<T>) -> Arc<T> {
     let next = Arc::into_raw(next).cast::<ThreadState>();

@@ -2,7 +2,7 @@
 
 use super::mmu::MAPPED_AREA;
 use super::{KERNEL_STACK_SIZE, boot_stack, ends_in_call};
-use crate::names::Return;
+use crate::kallsyms::Return;
 
 /// Return addresses that are printed at most.
 const DEPTH: usize = 40;
@@ -19,8 +19,8 @@ pub fn start() -> usize {
     &raw const __text_start as usize
 }
 
-/// The table of the kernel's function names, relative to [`start`], which the build fills in (`__symbols_start` in
-/// kernel.ld). All zero in an image that it did not make.
+/// The table of the kernel's function names, relative to [`start`], which the build fills in
+/// (`__symbols_start` in kernel.ld). All zero in an image that it did not make.
 pub fn symbols() -> &'static [u8] {
     let (start, end) = (&raw const __symbols_start, &raw const __symbols_end);
     // SAFETY: the linker script keeps these constants for the table.
@@ -44,16 +44,19 @@ fn is_guard(address: usize) -> bool {
     is_stack(address) && address & KERNEL_STACK_SIZE == 0
 }
 
-/// Whether the thread whose stack pointer is `sp` needs more stack than it has, where an access to `address` failed.
+/// Whether the thread whose stack pointer is `sp` needs more stack than it has, where an access to
+/// `address` failed.
 pub fn has_overflowed(sp: usize, address: usize) -> bool {
     let slot = |address: usize| address / (2 * KERNEL_STACK_SIZE);
     is_guard(sp) || is_guard(address) && slot(address) == slot(sp)
 }
 
-/// Logs the callers of code whose stack pointer is `sp`: of the current stack, or of the current thread's.
+/// Logs the callers of code whose stack pointer is `sp`: of the current stack, or of the current
+/// thread's.
 ///
-/// Functions keep no frame records, which would cost each call on every hot path. Instead every word of the stack that
-/// points behind a call is shown: all callers, and now and then one of a call that has returned.
+/// Functions keep no frame records, which would cost each call on every hot path. Instead every
+/// word of the stack that points behind a call is shown: all callers, and now and then one of a
+/// call that has returned.
 pub fn log_callers(sp: usize) {
     let here = &raw const sp as usize;
     let in_use = here..(here | (KERNEL_STACK_SIZE - 1)) + 1;
@@ -68,7 +71,8 @@ pub fn log_callers(sp: usize) {
     };
     let words = words.start.next_multiple_of(size_of::<usize>())..words.end;
     let callers = words.step_by(size_of::<usize>()).filter_map(|at| {
-        // SAFETY: a word of a stack that is in use, or of the one whose thread's end is being logged.
+        // SAFETY: a word of a stack that is in use, or of the one whose thread's end is being
+        // logged.
         let word = unsafe { (at as *const usize).read() };
         let code = bytes().get(..word.checked_sub(start())?)?;
         ends_in_call(code).then_some(word)

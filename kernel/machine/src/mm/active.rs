@@ -19,7 +19,8 @@ impl Active {
         Active(AtomicPtr::new(null_mut()))
     }
 
-    /// Takes over a count, or null; lets go of the one before, which the CPU no longer runs. For the CPU itself.
+    /// Takes over a count, or null; lets go of the one before, which the CPU no longer runs. For
+    /// the CPU itself.
     fn set(&self, space: *mut AddressSpace) {
         let before = self.0.load(Relaxed);
         self.0.store(space, Relaxed);
@@ -42,18 +43,20 @@ impl AddressSpace {
     }
 }
 
-/// Calls `f` with the address space that this CPU runs, if it runs one. `f` must not wait: another thread's space could be
-/// active afterwards.
+/// Calls `f` with the address space that this CPU runs, if it runs one. `f` must not wait: another
+/// thread's space could be active afterwards.
 #[inline(always)]
 pub fn with_active<T>(f: impl FnOnce(&AddressSpace) -> T) -> Option<T> {
     let space = cpu::this().space.0.load(Relaxed);
-    // SAFETY: the CPU's count keeps the space; only this CPU's next switch, which `f` does not make, gives it back.
+    // SAFETY: the CPU's count keeps the space; only this CPU's next switch, which `f` does not
+    // make, gives it back.
     let space = unsafe { space.as_ref() }?;
     // Not by `map`, to which what `f` holds would be copied.
     Some(f(space))
 }
 
-/// Leaves this CPU without an address space: before it idles, and before the last thread that holds one lets go of it.
+/// Leaves this CPU without an address space: before it idles, and before the last thread that holds
+/// one lets go of it.
 pub fn deactivate() {
     asid::leave(|| {
         // SAFETY: the empty root is never freed.

@@ -1,5 +1,6 @@
-//! What the Access flag means here: whether the hardware sets it decides how pages mapped ahead begin, and whether copy on
-//! write sets its source's. `hwaf=cached` answers from what all CPUs have, `reread` from the CPU's register each time.
+//! What the Access flag means here: whether the hardware sets it decides how pages mapped ahead
+//! begin, and whether copy on write sets its source's. `hwaf=cached` answers from what all CPUs
+//! have, `reread` from the CPU's register each time.
 
 use crate::arch::branch::{self, Key};
 use crate::{arch, params};
@@ -20,7 +21,8 @@ fn by_hardware() -> bool {
     arch::features().hw_access_flag()
 }
 
-/// Whether pages mapped ahead of an access begin old: only where the hardware will set their Access flag.
+/// Whether pages mapped ahead of an access begin old: only where the hardware will set their Access
+/// flag.
 #[inline(always)]
 pub fn ahead_is_old() -> bool {
     by_hardware()

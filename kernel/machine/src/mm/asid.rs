@@ -1,10 +1,10 @@
-//! Address-space identifiers: handed out by generations, so that a space keeps its identifier until they run out, and
-//! then every CPU forgets all translations once.
+//! Address-space identifiers: handed out by generations, so that a space keeps its identifier until
+//! they run out, and then every CPU forgets all translations once.
 
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering::*, fence};
 
-use super::shadow::Shadows;
+use super::mmu_notifier::MmuNotifiers;
 use crate::arch::{self, MAX_CPUS, mmu};
 use crate::sync::Mutex;
 use translation::Change;
@@ -15,8 +15,8 @@ const WORDS: usize = (1 << 16) / 64;
 /// How many identifiers a generation takes at most: one for each CPU's space, and 0.
 const LEAST: usize = MAX_CPUS + 1;
 
-/// The identifier of all spaces where there are too few for generations: then each change of the tables forgets everything.
-/// Otherwise that of CPUs without a space.
+/// The identifier of all spaces where there are too few for generations: then each change of the
+/// tables forgets everything. Otherwise that of CPUs without a space.
 const SHARED: u16 = 0;
 
 fn identifiers() -> usize {
@@ -46,7 +46,8 @@ impl CpuSet {
         self.0[cpu / 64].load(Relaxed) >> (cpu % 64) & 1 != 0
     }
 
-    /// Those that are in it now, but `own`. A loop within a loop, as chained iterators cost more than they find.
+    /// Those that are in it now, but `own`. A loop within a loop, as chained iterators cost more
+    /// than they find.
     pub(super) fn each_other(&self, own: usize, mut act: impl FnMut(usize)) {
         for (index, word) in self.0.iter().enumerate() {
             let mut left = word.load(Relaxed);
@@ -65,11 +66,11 @@ impl CpuSet {
 pub struct Context {
     id: AtomicU64,
     holders: mmu::Holders,
-    pub(super) shadows: Shadows,
+    pub(super) notifiers: MmuNotifiers,
 }
 
-/// Which context a CPU runs: written by the CPU itself before and after it changes its tables, so that between the two it counts
-/// for both. Others look at it to see who must be told of a change.
+/// Which context a CPU runs: written by the CPU itself before and after it changes its tables, so
+/// that between the two it counts for both. Others look at it to see who must be told of a change.
 #[repr(align(128))]
 struct Running {
     /// From before; 0 after a rollover until the CPU next switches: then it may be any.
@@ -115,7 +116,7 @@ impl Context {
         Context {
             id: AtomicU64::new(0),
             holders: mmu::Holders::new(),
-            shadows: Shadows::new(),
+            notifiers: MmuNotifiers::new(),
         }
     }
 
@@ -136,11 +137,11 @@ impl Context {
             Change::Clear | Change::Replace | Change::Narrow | Change::UnlinkTable
         );
         if lost && !range.is_empty() {
-            self.shadows.forget(range);
+            self.notifiers.invalidate(range);
         }
     }
 
-    /// The same without the shadows.
+    /// The same without the notifiers.
     #[inline(always)]
     pub fn pay_cpus(&self, change: Change, range: Range<usize>) {
         if let Some(asid) = self.asid() {
@@ -156,7 +157,8 @@ impl Context {
         }
     }
 
-    /// Makes this the context that the CPU runs: `load` is given the identifier and changes the tables.
+    /// Makes this the context that the CPU runs: `load` is given the identifier and changes the
+    /// tables.
     #[inline]
     pub fn activate(&self, load: impl FnOnce(u16)) {
         let cpu = arch::cpu::this().index();
@@ -175,8 +177,8 @@ impl Context {
         } else {
             self.renew(cpu)
         };
-        // Whoever changes entries from here on sees this CPU run the space, or else has left it a mark. It is also what a barrier
-        // needs: see `task::barrier`.
+        // Whoever changes entries from here on sees this CPU run the space, or else has left it a
+        // mark. It is also what a barrier needs: see `task::barrier`.
         fence(SeqCst);
         let asid = context as u16;
         self.holders.come(cpu, asid);

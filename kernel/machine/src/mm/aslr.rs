@@ -1,5 +1,6 @@
-//! Where a program's parts begin: at random, unless the kernel runs with `norandmaps`, or the program or
-//! `/proc/sys/kernel/randomize_va_space` does not want it. `end` is everywhere the first address above the program's.
+//! Where a program's parts begin: at random, unless the kernel runs with `norandmaps`, or the
+//! program or `/proc/sys/kernel/randomize_va_space` does not want it. `end` is everywhere the first
+//! address above the program's.
 
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -57,7 +58,8 @@ pub(super) fn init() {
     }
 }
 
-/// A multiple of the page size below `spread`; 0 where nothing of this `level` begins at random, or the program wants none.
+/// A multiple of the page size below `spread`; 0 where nothing of this `level` begins at random, or
+/// the program wants none.
 fn offset(spread: usize, level: usize, random: bool) -> usize {
     if !random || LEVEL.load(Relaxed) < level {
         0
@@ -66,7 +68,8 @@ fn offset(spread: usize, level: usize, random: bool) -> usize {
     }
 }
 
-/// The main stack's top: in a space of 32 bits below what an architecture may keep there, as Arm does its vectors.
+/// The main stack's top: in a space of 32 bits below what an architecture may keep there, as Arm
+/// does its vectors.
 pub fn stack_top(end: usize, random: bool) -> usize {
     let highest = if end >> 32 == 0 {
         end & !0xffff

@@ -1,4 +1,5 @@
-//! The buddy allocator: blocks of 2^order frames, on one list for each order, linked through the frames' metadata.
+//! The buddy allocator: blocks of 2^order frames, on one list for each order, linked through the
+//! frames' metadata.
 
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

@@ -1,4 +1,5 @@
-//! Memory that programs were promised, touched or not, and how much may be promised (overcommit; Linux's `__vm_enough_memory`).
+//! Memory that programs were promised, touched or not, and how much may be promised (overcommit;
+//! Linux's `__vm_enough_memory`).
 
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -9,10 +10,12 @@ use crate::errno::{Errno, Result};
 use crate::sync::Counter;
 use crate::upcall;
 
-/// Pages that were promised. A CPU keeps some MiB for itself, so that few mappings touch what all share.
+/// Pages that were promised. A CPU keeps some MiB for itself, so that few mappings touch what all
+/// share.
 static COMMITTED: Counter<4096> = Counter::new();
 
-/// What is refused (`/proc/sys/vm/overcommit_memory`): 0, single requests beyond all memory; [`ALWAYS`]; [`NEVER`].
+/// What is refused (`/proc/sys/vm/overcommit_memory`): 0, single requests beyond all memory;
+/// [`ALWAYS`]; [`NEVER`].
 pub static MODE: AtomicUsize = AtomicUsize::new(0);
 /// Nothing is.
 pub const ALWAYS: usize = 1;
@@ -94,8 +97,9 @@ fn pages(kbytes: usize) -> usize {
     kbytes / (PAGE_SIZE / 1024)
 }
 
-/// ENOMEM where a request of `request` pages, `more` of which are new, is refused to a program that maps `mapped` pages. It counts
-/// only afterwards: what is refused to one takes nothing from another meanwhile.
+/// ENOMEM where a request of `request` pages, `more` of which are new, is refused to a program that
+/// maps `mapped` pages. It counts only afterwards: what is refused to one takes nothing from
+/// another meanwhile.
 #[inline]
 fn check(request: usize, more: usize, mapped: usize) -> Result<()> {
     let fits = match MODE.load(Relaxed) {
@@ -125,7 +129,8 @@ impl Commitment {
         Commitment(0)
     }
 
-    /// Raises it to `pages` for a request of `request` pages by a program that maps `mapped`, until it is set.
+    /// Raises it to `pages` for a request of `request` pages by a program that maps `mapped`, until
+    /// it is set.
     ///
     /// # Errors
     /// ENOMEM.

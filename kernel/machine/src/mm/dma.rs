@@ -1,5 +1,6 @@
-//! Memory that virtio devices read and write, and their registers. The devices see physical addresses, and their
-//! accesses are coherent with the CPUs' (QEMU `virt` and every board whose device tree says `dma-coherent`).
+//! Memory that virtio devices read and write, and their registers. The devices see physical
+//! addresses, and their accesses are coherent with the CPUs' (QEMU `virt` and every board whose
+//! device tree says `dma-coherent`).
 
 use core::ptr::NonNull;
 
@@ -7,7 +8,7 @@ use virtio_drivers::transport::mmio::{MmioTransport, VirtIOHeader};
 use virtio_drivers::{BufferDirection, Hal, PAGE_SIZE as VIRTIO_PAGE, PhysAddr as DeviceAddr};
 
 use super::ordered::Ordered;
-use super::{PAGE_SIZE, PhysAddr, frame, kmap};
+use super::{PAGE_SIZE, PhysAddr, frame, vmalloc};
 use crate::arch;
 
 /// What crate virtio-drivers asks of a kernel.
@@ -20,8 +21,8 @@ fn order(pages: usize) -> usize {
         .trailing_zeros() as usize
 }
 
-// SAFETY: blocks of frames are exclusive and zeroed; buffers are shared by their physical address, which the linear map
-// gives for the heap and for these blocks.
+// SAFETY: blocks of frames are exclusive and zeroed; buffers are shared by their physical address,
+// which the linear map gives for the heap and for these blocks.
 unsafe impl Hal for KernelHal {
     fn dma_alloc(pages: usize, _direction: BufferDirection) -> (DeviceAddr, NonNull<u8>) {
         let block = frame::take_block(order(pages));
@@ -50,12 +51,12 @@ unsafe impl Hal for KernelHal {
     unsafe fn unshare(_address: DeviceAddr, _buffer: NonNull<[u8]>, _direction: BufferDirection) {}
 }
 
-/// The virtio device whose registers are at `base`, from the device tree; `None` where there is none behind
-/// them. Called once for each.
+/// The virtio device whose registers are at `base`, from the device tree; `None` where there is
+/// none behind them. Called once for each.
 pub fn virtio_device(base: usize, len: usize) -> Option<Ordered> {
-    let registers = NonNull::new(kmap::map_device(base, len).ok()? as *mut VirtIOHeader)?;
-    // SAFETY: the device tree says that virtio registers are there; the mapping stays for ever and is used by this
-    // transport alone.
+    let registers = NonNull::new(vmalloc::map_device(base, len).ok()? as *mut VirtIOHeader)?;
+    // SAFETY: the device tree says that virtio registers are there; the mapping stays for ever and
+    // is used by this transport alone.
     unsafe { MmioTransport::new(registers, len) }
         .ok()
         .map(Ordered)

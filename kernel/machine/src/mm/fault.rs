@@ -4,12 +4,12 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use linux_raw_sys::general::RLIMIT_AS;
 
-use super::area::{Area, PageSource, Rights, Source};
 use super::asid::Context;
 use super::frame::{FRAMES, FrameRef, Owner};
-use super::lock::Slot;
 use super::space::{AddressSpace, Space};
+use super::space_lock::Slot;
 use super::table::{BUSY, Entry, Leaf, hidden};
+use super::vma::{PageSource, Rights, Source, Vma};
 use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr, age, page_down};
 use crate::arch;
 use crate::arch::mmu::{self, Memory, Prot, Pte};
@@ -42,9 +42,9 @@ pub struct Signal {
 /// Why a fault is not cured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Failure {
-    /// No area there.
+    /// No VMA there.
     Unmapped,
-    /// The area forbids it.
+    /// The VMA forbids it.
     Denied,
     /// Beyond the end of the file.
     BeyondEnd,
@@ -103,8 +103,9 @@ pub(super) fn init() {
 }
 
 impl AddressSpace {
-    /// Makes `access` to `address` possible. Beside other CPUs' faults, unless a stack must grow or a large mprotect is under way:
-    /// an entry that this has not reached yet allows less than its area.
+    /// Makes `access` to `address` possible. Beside other CPUs' faults, unless a stack must grow or
+    /// a large mprotect is under way: an entry that this has not reached yet allows less than its
+    /// VMA.
     #[inline]
     pub fn fault(&self, address: usize, access: Access) -> core::result::Result<(), Failure> {
         let space = self.read_lock();
@@ -128,8 +129,8 @@ impl AddressSpace {
 }
 
 impl Space {
-    /// As `resolve`, by the only one who uses the space, so that a stack may grow. When it returns, the translation
-    /// allows the access.
+    /// As `resolve`, by the only one who uses the space, so that a stack may grow. When it returns,
+    /// the translation allows the access.
     pub(super) fn resolve_alone(
         &mut self,
         context: &Context,
@@ -137,9 +138,9 @@ impl Space {
         access: Access,
     ) -> core::result::Result<(), Failure> {
         let page = page_down(address);
-        if self.areas.find(page).is_none() {
+        if self.vmas.find(page).is_none() {
             let all = upcall::rlimit(RLIMIT_AS);
-            if !self.areas.grow_down(page, self.stack_limit, all) {
+            if !self.vmas.grow_down(page, self.stack_limit, all) {
                 return Err(Failure::Unmapped);
             }
         }
@@ -150,7 +151,8 @@ impl Space {
         done
     }
 
-    /// Makes `access` to `address` possible, or finds that another CPU is about to: then the program tries again.
+    /// Makes `access` to `address` possible, or finds that another CPU is about to: then the
+    /// program tries again.
     #[inline]
     pub(super) fn resolve(
         &self,
@@ -160,16 +162,16 @@ impl Space {
         access: Access,
     ) -> core::result::Result<(), Failure> {
         let page = page_down(address);
-        let area = self
-            .areas
+        let vma = self
+            .vmas
             .find_near(page, &own.hint)
             .ok_or(Failure::Unmapped)?;
-        if !area.rights.allow(access) {
+        if !vma.rights.allow(access) {
             return Err(Failure::Denied);
         }
         let leaf = match self.table.leaf(page) {
             Some(leaf) => leaf,
-            None => match self.without_leaf(area, context, own, page, access) {
+            None => match self.without_leaf(vma, context, own, page, access) {
                 Ok(Some(leaf)) => leaf,
                 Ok(None) => return Ok(()),
                 Err(_) => return Err(Failure::NoMemory),
@@ -178,7 +180,7 @@ impl Space {
         let entry = leaf.entry(page);
         let pte = entry.load();
         let change = Page {
-            area,
+            vma,
             context,
             own,
             leaf,
@@ -197,10 +199,10 @@ impl Space {
     }
 }
 
-/// A page whose entry is about to change, beside other CPUs: an entry that has changed meanwhile is left alone, since the
-/// program's next try finds it.
+/// A page whose entry is about to change, beside other CPUs: an entry that has changed meanwhile is
+/// left alone, since the program's next try finds it.
 struct Page<'a> {
-    area: &'a Area,
+    vma: &'a Vma,
     context: &'a Context,
     own: &'a Slot,
     leaf: Leaf<'a>,
@@ -212,11 +214,11 @@ impl Page<'_> {
     /// Maps the page, which holds nothing so far.
     fn fill(&self, access: Access) -> Result<()> {
         let write = access == Access::Write;
-        let Source::File { mapping, offset } = &self.area.source else {
+        let Source::File { mapping, offset } = &self.vma.source else {
             return self.fill_anonymous(write);
         };
-        let index = (offset + self.page - self.area.start) >> PAGE_SHIFT;
-        let shared = self.area.is_shared();
+        let index = (offset + self.page - self.vma.start) >> PAGE_SHIFT;
+        let shared = self.vma.is_shared();
         let kind = match (shared, write) {
             (true, true) => Kind::FaultFileWrite,
             (false, true) => Kind::FaultCow,
@@ -230,7 +232,7 @@ impl Page<'_> {
                 count_mapped(1);
             }
         } else {
-            let writable = shared && self.area.rights.has(Rights::WRITE);
+            let writable = shared && self.vma.rights.has(Rights::WRITE);
             let page = mapping.page(index, write)?;
             self.hold_first(kind, page, writable);
         }
@@ -246,7 +248,7 @@ impl Page<'_> {
             let frame = FrameRef::zeroed(Owner::Anonymous)?;
             self.hold_first(Kind::FaultAnonWrite, frame, true);
         } else {
-            let executable = self.area.rights.has(Rights::EXECUTE);
+            let executable = self.vma.rights.has(Rights::EXECUTE);
             let pte = ZERO_ENTRIES[usize::from(executable)].load(Relaxed);
             count(if self.entry.try_fill(Pte(pte)) {
                 Kind::FaultAnonRead
@@ -261,7 +263,7 @@ impl Page<'_> {
     /// Lets the entry hold `frame`, for a fault of `kind`; false if another CPU was faster.
     #[inline(always)]
     fn hold_first(&self, kind: Kind, frame: FrameRef, writable: bool) -> bool {
-        let held = hold(self.entry, frame, prot(self.area, writable), true);
+        let held = hold(self.entry, frame, prot(self.vma, writable), true);
         if held {
             self.own.add(1);
             count(kind);
@@ -271,19 +273,19 @@ impl Page<'_> {
         held
     }
 
-    /// Maps what the file holds already of the pages around, while a fault is being paid for. Apart, so that a fault that maps one
-    /// page needs no stack for it.
+    /// Maps what the file holds already of the pages around, while a fault is being paid for.
+    /// Apart, so that a fault that maps one page needs no stack for it.
     #[inline(never)]
     fn fill_around(&self, mapping: &dyn PageSource, index: usize) {
         let window = self.page & !(AROUND * PAGE_SIZE - 1);
-        let start = window.max(self.area.start);
-        let end = (window + AROUND * PAGE_SIZE).min(self.area.end);
+        let start = window.max(self.vma.start);
+        let end = (window + AROUND * PAGE_SIZE).min(self.vma.end);
         let first = index - (self.page - start) / PAGE_SIZE;
         let mut frames = [const { None }; AROUND];
         let frames = &mut frames[..(end - start) / PAGE_SIZE];
         mapping.present(first, frames);
-        let writable = self.area.is_shared() && self.area.rights.has(Rights::WRITE);
-        let (prot, mut mapped) = (prot(self.area, writable), 0);
+        let writable = self.vma.is_shared() && self.vma.rights.has(Rights::WRITE);
+        let (prot, mut mapped) = (prot(self.vma, writable), 0);
         for (page, frame) in (start..end).step_by(PAGE_SIZE).zip(frames) {
             let entry = self.leaf.entry(page);
             if let Some(frame) = frame.take()
@@ -301,7 +303,7 @@ impl Page<'_> {
         count(Kind::FaultCow);
         let frame = PhysAddr(old.phys());
         let zero = frame == zero_frame();
-        if self.area.is_shared() || !zero && FRAMES.at(frame).is_anonymous_unique() {
+        if self.vma.is_shared() || !zero && FRAMES.at(frame).is_anonymous_unique() {
             if self
                 .entry
                 .replace(old, old.with_writable(true).with_young(true))
@@ -309,8 +311,8 @@ impl Page<'_> {
             {
                 self.pay(Change::Widen);
             }
-            if let Source::File { mapping, .. } = &self.area.source
-                && self.area.is_shared()
+            if let Source::File { mapping, .. } = &self.vma.source
+                && self.vma.is_shared()
             {
                 mapping.written();
             }
@@ -329,8 +331,9 @@ impl Page<'_> {
         {
             old = old.with_young(true);
         }
-        let new = leaf(&copy, prot(self.area, true));
-        // Break before make, where it is owed. Whoever faults in between finds the entry busy, and tries again.
+        let new = leaf(&copy, prot(self.vma, true));
+        // Break before make, where it is owed. Whoever faults in between finds the entry busy, and
+        // tries again.
         if self
             .entry
             .replace(old, if mmu::BREAK_FIRST { BUSY } else { new })
@@ -351,8 +354,8 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// The entry allows the access already, or will in a moment: another CPU was faster, this one has not seen the entry
-    /// yet, or only the Access flag was clear.
+    /// The entry allows the access already, or will in a moment: another CPU was faster, this one
+    /// has not seen the entry yet, or only the Access flag was clear.
     fn touch(&self, pte: Pte) {
         if pte.young() || !pte.valid() || pte.is_unseen() {
             count(Kind::FaultSpurious);
@@ -372,16 +375,16 @@ impl Page<'_> {
     }
 }
 
-/// Makes an entry of `area` agree with the area's rights; says whether it changed. A page that gains the right to be
-/// written gains it by a fault.
-pub(super) fn set_rights(area: &Area, entry: &Entry) -> bool {
+/// Makes an entry of `vma` agree with the VMA's rights; says whether it changed. A page that gains
+/// the right to be written gains it by a fault.
+pub(super) fn set_rights(vma: &Vma, entry: &Entry) -> bool {
     let mut old = entry.load();
     while old != Pte::EMPTY {
-        let new = with_rights(area, old);
+        let new = with_rights(vma, old);
         if new == old {
             return false;
         }
-        if area.rights.has(Rights::EXECUTE) {
+        if vma.rights.has(Rights::EXECUTE) {
             FrameRef::clone_phys(PhysAddr(old.phys())).sync_instructions();
         }
         match entry.replace(old, new) {
@@ -393,19 +396,19 @@ pub(super) fn set_rights(area: &Area, entry: &Entry) -> bool {
     false
 }
 
-/// An entry of `area` as the area's rights have it.
-fn with_rights(area: &Area, old: Pte) -> Pte {
-    let writable = area.rights.has(Rights::WRITE) && (area.is_shared() || old.writable());
-    let new = Pte::leaf(old.phys(), prot(area, writable), Memory::Normal).with_young(old.young());
-    if area.rights.is_none() {
+/// An entry of `vma` as the VMA's rights have it.
+fn with_rights(vma: &Vma, old: Pte) -> Pte {
+    let writable = vma.rights.has(Rights::WRITE) && (vma.is_shared() || old.writable());
+    let new = Pte::leaf(old.phys(), prot(vma, writable), Memory::Normal).with_young(old.young());
+    if vma.rights.is_none() {
         hidden(new)
     } else {
         new
     }
 }
 
-/// Gives a child's table what the parent's run of entries, which begins at `start`, holds of private memory. Pages of
-/// files come back by faults. Returns how many.
+/// Gives a child's table what the parent's run of entries, which begins at `start`, holds of
+/// private memory. Pages of files come back by faults. Returns how many.
 pub(super) fn share(start: usize, entries: &[Entry], child: Leaf) -> usize {
     let mut pages = 0;
     for (entry, copy) in entries.iter().zip(child.from(start)) {
@@ -441,12 +444,12 @@ pub(super) fn count_mapped(pages: u64) {
         .add_n(Kind::MappedPages, pages);
 }
 
-/// The protection of a page of `area`.
-pub(super) fn prot(area: &Area, writable: bool) -> Prot {
+/// The protection of a page of `vma`.
+pub(super) fn prot(vma: &Vma, writable: bool) -> Prot {
     Prot {
         read: true,
         write: writable,
-        execute: area.rights.has(Rights::EXECUTE),
+        execute: vma.rights.has(Rights::EXECUTE),
         user: true,
     }
 }
@@ -460,7 +463,8 @@ fn leaf(frame: &FrameRef, prot: Prot) -> Pte {
     Pte::leaf(frame.phys().0, prot, Memory::Normal)
 }
 
-/// Lets an empty entry hold `frame`, whose content instruction fetches see if it may be executed; says whether it was.
+/// Lets an empty entry hold `frame`, whose content instruction fetches see if it may be executed;
+/// says whether it was.
 #[inline(always)]
 fn hold(entry: &Entry, frame: FrameRef, prot: Prot, young: bool) -> bool {
     let filled = entry.try_fill(leaf(&frame, prot).with_young(young));

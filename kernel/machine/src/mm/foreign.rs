@@ -1,12 +1,13 @@
-//! Access to the memory of a program from outside it: by debuggers, by other programs, and by the guests that it runs.
+//! Access to the memory of a program from outside it: by debuggers, by other programs, and by the
+//! guests that it runs.
 
 use core::ops::Range;
 
-use super::area::Rights;
 use super::asid::Context;
 use super::fault::{Access, Failure};
 use super::space::{AddressSpace, Space};
-use super::{PAGE_SIZE, PhysAddr, block, frame};
+use super::vma::Rights;
+use super::{PAGE_SIZE, PhysAddr, frame, huge_page};
 use crate::arch::user_end;
 use crate::errno::{Errno, Result};
 
@@ -26,7 +27,8 @@ impl AddressSpace {
         )
     }
 
-    /// Writes another program's memory; returns how many bytes before the first that cannot be written.
+    /// Writes another program's memory; returns how many bytes before the first that cannot be
+    /// written.
     ///
     /// # Errors
     /// ENOMEM.
@@ -41,8 +43,8 @@ impl AddressSpace {
         )
     }
 
-    /// Writes another program's memory as a debugger does, also where that may not write itself, in a copy of its own;
-    /// returns how many bytes before the first that cannot be written.
+    /// Writes another program's memory as a debugger does, also where that may not write itself, in
+    /// a copy of its own; returns how many bytes before the first that cannot be written.
     ///
     /// # Errors
     /// ENOMEM.
@@ -77,18 +79,19 @@ impl AddressSpace {
         space.frame_at(address, access).ok_or(Errno::EFAULT)
     }
 
-    /// The block that `address` lies in, if there is one and it may be written.
+    /// The huge page that `address` lies in, if there is one and it may be written.
     #[allow(dead_code, reason = "for architectures with guests")]
-    pub fn block(&self, address: usize) -> Option<block::Shown> {
+    pub fn huge_page(&self, address: usize) -> Option<huge_page::Shown> {
         let space = self.lock();
-        let (_, slot) = space.table.next_block(address..address + 1)?;
+        let (_, slot) = space.table.next_huge_page(address..address + 1)?;
         let pte = slot.load();
         let there = pte.valid() && pte.writable();
-        there.then(|| block::Shown::new(PhysAddr(pte.phys())))
+        there.then(|| huge_page::Shown::new(PhysAddr(pte.phys())))
     }
 
-    /// Visits the frames that `access` to the pages of a range would use, made if they have to be, with their addresses: up to
-    /// the first that is not to be had, or as long as `visit` wants more.
+    /// Visits the frames that `access` to the pages of a range would use, made if they have to be,
+    /// with their addresses: up to the first that is not to be had, or as long as `visit` wants
+    /// more.
     #[allow(dead_code, reason = "for architectures with guests")]
     pub fn frames(
         &self,
@@ -145,8 +148,8 @@ impl Space {
     /// Writes inside one page, for [`AddressSpace::poke`].
     fn poke_page(&mut self, context: &Context, address: usize, source: &[u8]) -> Result<()> {
         let page = address & !(PAGE_SIZE - 1);
-        let area = self.areas.find(page).ok_or(Errno::EFAULT)?;
-        let (rights, shared) = (area.rights, area.is_shared());
+        let vma = self.vmas.find(page).ok_or(Errno::EFAULT)?;
+        let (rights, shared) = (vma.rights, vma.is_shared());
         let forced = !rights.has(Rights::WRITE);
         if forced && shared {
             return Err(Errno::EFAULT);
@@ -174,9 +177,8 @@ impl Space {
 
     /// Gives a page other rights for a moment: nothing more is promised.
     fn force(&mut self, context: &Context, page: Range<usize>, rights: Rights) -> Result<()> {
-        self.areas.check_cuts(&page, |_| true)?;
-        self.areas
-            .change(page.clone(), |area| area.rights = rights)?;
+        self.vmas.check_cuts(&page, |_| true)?;
+        self.vmas.change(page.clone(), |vma| vma.rights = rights)?;
         self.obey(context, page);
         Ok(())
     }

@@ -14,8 +14,9 @@ use crate::upcall::{cond_resched, must_die};
 use translation::Change;
 
 impl AddressSpace {
-    /// A copy of this space, which the current thread runs, for a child: private pages are shared until one of both writes. Waits
-    /// where the space is large, and no other thread runs it, whose writes would be seen in one part of the copy and not in another.
+    /// A copy of this space, which the current thread runs, for a child: private pages are shared
+    /// until one of both writes. Waits where the space is large, and no other thread runs it, whose
+    /// writes would be seen in one part of the copy and not in another.
     ///
     /// # Errors
     /// ENOMEM; EINTR: the thread must die.
@@ -23,15 +24,15 @@ impl AddressSpace {
         // The thread's, its CPU's, and the caller's.
         let alone = Arc::strong_count(self) <= 3;
         let mut parent = self.lock();
-        let areas = parent.areas.for_child()?;
-        let child = Self::with(parent.end, areas, parent.heap.clone(), parent.mmap_top)?;
+        let vmas = parent.vmas.for_child()?;
+        let child = Self::with(parent.end, vmas, parent.heap.clone(), parent.mmap_top)?;
         child.set_vdso(self.vdso());
         child.set_dumpable(self.dumpable());
         let mut space = child.lock();
         space
-            .areas
+            .vmas
             .iter()
-            .try_for_each(|area| area.announce(&child.me))?;
+            .try_for_each(|vma| vma.announce(&child.me))?;
         space.stack_limit = parent.stack_limit;
         space.mmap_bottom = parent.mmap_bottom;
         let mut at = 0;
@@ -51,11 +52,12 @@ impl AddressSpace {
                 break Err(Errno::EINTR);
             }
         };
-        // What became read-only is so for all before anybody relies on it, even if the copy is not whole. Guests may run beside other
-        // threads: what they write where an entry of one space has parted from the other's would be the child's alone.
+        // What became read-only is so for all before anybody relies on it, even if the copy is not
+        // whole. Guests may run beside other threads: what they write where an entry of one space
+        // has parted from the other's would be the child's alone.
         self.context
             .pay_cpus(Change::Narrow, USER_START..user_end());
-        let shown = self.context.shadows.any();
+        let shown = self.context.notifiers.any();
         if shown && !alone {
             parent.protect_shared(&self.context);
         }
@@ -74,8 +76,8 @@ impl AddressSpace {
 }
 
 impl Space {
-    /// Fills this new space with a part of the private pages that `parent` has from `address` on, read-only in both from now on.
-    /// Returns where the next part begins, if there is one.
+    /// Fills this new space with a part of the private pages that `parent` has from `address` on,
+    /// read-only in both from now on. Returns where the next part begins, if there is one.
     #[inline]
     fn share(
         &mut self,
@@ -84,22 +86,19 @@ impl Space {
         address: usize,
     ) -> Result<Option<usize>> {
         let Space {
-            table,
-            areas,
-            pages,
-            ..
+            table, vmas, pages, ..
         } = self;
         let mut left = PART;
-        let small = parent.table.tables() + parent.table.blocks() <= PART;
+        let small = parent.table.tables() + parent.table.huge_pages() <= PART;
         if small {
             parent.split(context, USER_START..parent.end);
         }
-        for area in areas.touching(address..usize::MAX) {
-            if !area.is_copied() {
+        for vma in vmas.touching(address..usize::MAX) {
+            if !vma.is_copied() {
                 continue;
             }
-            let start = area.start.max(address);
-            let mut end = area.end;
+            let start = vma.start.max(address);
+            let mut end = vma.end;
             if !small {
                 end = parent.table.part_end(start..end, &mut left);
                 parent.split(context, start..end);
@@ -115,7 +114,7 @@ impl Space {
                 }
             });
             failed.map_or(Ok(()), Err)?;
-            if end < area.end {
+            if end < vma.end {
                 return Ok(Some(end));
             }
         }

@@ -1,5 +1,5 @@
-//! Physical frames: one metadata record for each, counted handles, and a cache of free frames for each CPU in front of
-//! the buddy allocator.
+//! Physical frames: one metadata record for each, counted handles, and a cache of free frames for
+//! each CPU in front of the buddy allocator.
 
 use core::num::NonZeroU32;
 use core::ops::Range;
@@ -13,7 +13,7 @@ use crate::arch::{self, MAX_CPUS};
 use crate::errno::{Errno, Result};
 use crate::sync::Mutex;
 
-/// Who holds a frame.
+/// The holder of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Owner {
@@ -31,7 +31,8 @@ pub enum Owner {
     Anonymous,
 }
 
-/// What is known of a frame. Fields but `refs` change only under the owner's lock, or while one CPU alone has the frame.
+/// What is known of a frame. Fields but `refs` change only under the owner's lock, or while one CPU
+/// alone has the frame.
 #[repr(C)]
 pub struct Meta {
     refs: AtomicU32,
@@ -100,7 +101,8 @@ impl Meta {
         self.links[1].store(next, Relaxed);
     }
 
-    /// Whether one handle or translation alone holds the frame, which is private memory of user programs.
+    /// Whether one handle or translation alone holds the frame, which is private memory of user
+    /// programs.
     pub fn is_anonymous_unique(&self) -> bool {
         self.is_anonymous() && self.refs() == 1
     }
@@ -113,7 +115,8 @@ impl Meta {
         }
     }
 
-    /// As Linux's refcount_t: who counts so many loses a frame, but it never goes while somebody holds it.
+    /// As Linux's refcount_t: who counts so many loses a frame, but it never goes while somebody
+    /// holds it.
     #[cold]
     #[inline(never)]
     fn keep_for_ever(&self) {
@@ -157,8 +160,8 @@ impl Frames {
             .biased
             .load(Relaxed)
             .wrapping_add(frame as usize * size_of::<Meta>());
-        // SAFETY: frame numbers come from this table's own range (checked in debug builds); the array is never freed,
-        // aligned, and made of atomics that any bit pattern fits.
+        // SAFETY: frame numbers come from this table's own range (checked in debug builds); the
+        // array is never freed, aligned, and made of atomics that any bit pattern fits.
         unsafe { &*(address as *const Meta) }
     }
 
@@ -175,29 +178,34 @@ impl Frames {
     }
 }
 
-/// Above so many holders, a frame is kept for ever: its count is put back to the middle of what is left.
+/// Above so many holders, a frame is kept for ever: its count is put back to the middle of what is
+/// left.
 const MOST_REFS: u32 = 1 << 31;
 const KEPT: u32 = 3 << 30;
 
 /// `spare` of a frame that instruction caches agree with.
 const FETCHED: u16 = 1;
 
-/// Frames that only what cannot fail may still take when memory runs out. That is little in each call: a name, a node of a tree, an
-/// object of the kernel's own. Whoever took of the last frames waits before its program goes on, so few calls at a time do.
+/// Frames that only what cannot fail may still take when memory runs out. That is little in each
+/// call: a name, a node of a tree, an object of the kernel's own. Whoever took of the last frames
+/// waits before its program goes on, so few calls at a time do.
 const RESERVE: usize = 512;
-/// Free frames at which programs get none any more. The kernel's own objects may take the next ones on their behalf, for which
-/// they wait afterwards.
+/// Free frames at which programs get none any more. The kernel's own objects may take the next ones
+/// on their behalf, for which they wait afterwards.
 const LOW: usize = 2 * RESERVE;
 /// How many frames go between a CPU and the shared pool at a time, as an order.
 const BATCH_ORDER: usize = 5;
 const BATCH: usize = 1 << BATCH_ORDER;
-/// How many times as many single frames as it has are looked at for a block that programs can do without.
+/// How many times as many single frames as it has are looked at for a block that programs can do
+/// without.
 const CHAINS: usize = 4;
 
-/// What the CPUs share: the buddy allocator, and before it chains of BATCH single frames, which become blocks again only
-/// when a block is wanted. A chain's frames are linked by their second link, the chains' first frames by the first.
+/// What the CPUs share: the buddy allocator, and before it chains of BATCH single frames, which
+/// become blocks again only when a block is wanted. A chain's frames are linked by their second
+/// link, the chains' first frames by the first.
 ///
-/// Chains go back to the CPU that gave them while there are others: their content is in its cache, and nobody else's.
+/// Chains go back to the CPU that gave them while there are others: their content is in its cache,
+/// and nobody else's.
 struct Pool {
     buddy: Buddy,
     chains: [u32; MAX_CPUS],
@@ -249,7 +257,8 @@ impl Pool {
             .or_else(|| self.pop().map(Batch::Chain))
     }
 
-    /// A block, for which up to so many `chains` are taken apart, one after the other, while there is no other.
+    /// A block, for which up to so many `chains` are taken apart, one after the other, while there
+    /// is no other.
     fn take_block(&mut self, order: usize, chains: usize) -> Option<u32> {
         for _ in 0..chains {
             let block = self.buddy.take(order);
@@ -353,7 +362,8 @@ fn take_one(keep: usize, owner: Owner) -> Result<FrameRef> {
     }
 }
 
-/// The same with an empty cache. Apart, so that the others need no stack for it. Who gets nothing waits before the program goes on.
+/// The same with an empty cache. Apart, so that the others need no stack for it. A thread that gets
+/// none waits before its program goes on.
 #[cold]
 #[inline(never)]
 fn take_fetched(keep: usize, owner: Owner) -> Result<FrameRef> {
@@ -383,7 +393,8 @@ fn give_one(frame: u32, meta: &Meta) {
 pub struct FrameRef(NonZeroU32);
 
 impl FrameRef {
-    /// A frame of its own for `owner`, its content arbitrary. Fails while a reserve for the kernel is left.
+    /// A frame of its own for `owner`, its content arbitrary. Fails while a reserve for the kernel
+    /// is left.
     pub fn new(owner: Owner) -> Result<FrameRef> {
         take_one(LOW, owner)
     }
@@ -531,14 +542,17 @@ impl FrameRef {
     pub fn write(&self, offset: usize, source: &[u8]) {
         self.written();
         let target = self.range(offset, source.len());
-        // SAFETY: the range lies in a frame that the handle keeps, which holds bytes and no Rust object.
+        // SAFETY: the range lies in a frame that the handle keeps, which holds bytes and no Rust
+        // object.
         unsafe { core::ptr::copy_nonoverlapping(source.as_ptr(), target, source.len()) }
     }
 
-    /// The frame as words, for data that a program has mapped and changes at any time: no instructions.
+    /// The frame as words, for data that a program has mapped and changes at any time: no
+    /// instructions.
     #[inline]
     pub fn words(&self) -> &[AtomicU64; PAGE_SIZE / size_of::<u64>()] {
-        // SAFETY: the handle keeps the frame as long as the reference, and whoever else has it uses it as plain memory.
+        // SAFETY: the handle keeps the frame as long as the reference, and whoever else has it uses
+        // it as plain memory.
         unsafe { &*self.bytes().cast() }
     }
 
@@ -623,8 +637,8 @@ pub(super) fn give_block(block: PhysAddr, order: usize) {
     }
 }
 
-/// 2^`order` frames in one piece, aligned to its size, for programs' private memory, each held once; none where there is no such
-/// piece, or where it would leave programs little.
+/// 2^`order` frames in one piece, aligned to its size, for programs' private memory, each held
+/// once; none where there is no such piece, or where it would leave programs little.
 pub(super) fn take_private(order: usize) -> Option<PhysAddr> {
     let first = {
         let mut pool = POOL.lock();
@@ -642,7 +656,8 @@ pub(super) fn take_private(order: usize) -> Option<PhysAddr> {
     Some(PhysAddr((first as usize) << PAGE_SHIFT))
 }
 
-/// Gives the frames of `take_private` back: those that somebody else holds too when he lets go of them.
+/// Gives the frames of `take_private` back: those that somebody else holds too when he lets go of
+/// them.
 ///
 /// # Safety
 /// `first` came from `take_private(order)`, whose handles are taken back once and by nobody else.
@@ -663,8 +678,8 @@ pub(super) unsafe fn give_private(first: PhysAddr, order: usize) {
     }
 }
 
-/// The current thread took some of the last memory, or was refused it. Where it asked it may not be able to wait, so it does
-/// before its program goes on.
+/// The current thread took some of the last memory, or was refused it. Where it asked it may not be
+/// able to wait, so it does before its program goes on.
 #[cold]
 fn owe() {
     arch::task::state()
@@ -691,7 +706,8 @@ pub fn has_beside_reserve(frames: usize) -> bool {
     enough
 }
 
-/// Whether less than a sixteenth of memory is left: too little for what no process's end gives back.
+/// Whether less than a sixteenth of memory is left: too little for what no process's end gives
+/// back.
 pub fn is_scarce() -> bool {
     free_count() < total() / 16
 }
@@ -706,17 +722,20 @@ pub fn free_count() -> usize {
     buddy::free() + CHAINED.0.load(Relaxed)
 }
 
-/// How many free blocks of 2^n frames there are, for each n; without the single frames that are kept ready.
+/// How many free blocks of 2^n frames there are, for each n; without the single frames that are
+/// kept ready.
 pub fn free_blocks() -> [usize; ORDERS] {
     POOL.lock().buddy.counts()
 }
 
-/// The numbers of free frames at which only what cannot fail gets any, and at which programs get none.
+/// The numbers of free frames at which only what cannot fail gets any, and at which programs get
+/// none.
 pub fn watermarks() -> (usize, usize) {
     (RESERVE, LOW)
 }
 
-/// The numbers of the first frame and of that after the last, with those that are not the allocator's.
+/// The numbers of the first frame and of that after the last, with those that are not the
+/// allocator's.
 pub fn span() -> Range<usize> {
     FRAMES.first.load(Relaxed) as usize..FRAMES.end.load(Relaxed) as usize
 }
@@ -726,8 +745,8 @@ pub fn total() -> usize {
     FRAMES.total.load(Relaxed)
 }
 
-/// How many frames hold files' pages and private memory of programs: counted one after the other, for reports, so that
-/// nobody pays beforehand.
+/// How many frames hold files' pages and private memory of programs: counted one after the other,
+/// for reports, so that nobody pays beforehand.
 pub fn held_by_programs() -> (usize, usize) {
     let (mut file, mut anonymous) = (0, 0);
     for frame in FRAMES.first.load(Relaxed)..FRAMES.end.load(Relaxed) {
@@ -755,8 +774,8 @@ pub(super) fn init(ram: &[Range<usize>], reserved: &[Range<usize>]) {
         .clone()
         .find_map(|r| find_hole(r, reserved, size))
         .expect("room for the metadata of frames");
-    // SAFETY: a hole in the reserved ranges inside RAM: nobody's memory, mapped linearly; zeroes are valid records
-    // (Owner::Reserved, no reference).
+    // SAFETY: a hole in the reserved ranges inside RAM: nobody's memory, mapped linearly; zeroes
+    // are valid records (Owner::Reserved, no reference).
     unsafe { core::ptr::write_bytes(PhysAddr(array).linear() as *mut u8, 0, size) };
     let biased = PhysAddr(array)
         .linear()
@@ -808,7 +827,8 @@ fn give_blocks(buddy: &mut Buddy, range: Range<usize>) -> usize {
     range.end.max(range.start + PAGE_SIZE)
 }
 
-/// RAM in whole frames whose numbers fit, without what lies so far off that the metadata would eat the memory.
+/// RAM in whole frames whose numbers fit, without what lies so far off that the metadata would eat
+/// the memory.
 fn usable_ram(ram: &[Range<usize>]) -> impl Iterator<Item = Range<usize>> + Clone {
     let total: usize = ram.iter().map(|r| r.len()).sum();
     let start = ram.iter().map(|r| r.start).min().unwrap_or(0);

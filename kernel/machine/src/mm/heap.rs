@@ -1,5 +1,5 @@
-//! The kernel heap: size classes cut from single frames, with a free list for each class on each CPU; larger blocks
-//! come from the buddy allocator.
+//! The kernel heap: size classes cut from single frames, with a free list for each class on each
+//! CPU; larger blocks come from the buddy allocator.
 
 extern crate alloc;
 
@@ -121,9 +121,9 @@ impl Cache {
     }
 }
 
-/// The frames of one class that have a free object, linked through their metadata. A frame's own free list begins at
-/// the object that `order` numbers (in units of 16 bytes from the frame's start; NONE at the end), and `spare`
-/// counts its objects in use.
+/// The frames of one class that have a free object, linked through their metadata. A frame's own
+/// free list begins at the object that `order` numbers (in units of 16 bytes from the frame's
+/// start; NONE at the end), and `spare` counts its objects in use.
 struct Slabs {
     head: u32,
 }
@@ -153,7 +153,8 @@ impl Slabs {
         let meta = FRAMES.meta(slab);
         debug_assert!(meta.owner() == Owner::Slab);
         let first = meta.order();
-        // SAFETY: the object was handed out by `take` and given back by its owner: free, aligned, at least 32 bytes.
+        // SAFETY: the object was handed out by `take` and given back by its owner: free, aligned,
+        // at least 32 bytes.
         unsafe { *(object as *mut usize) = first };
         meta.set_order(object % PAGE_SIZE / 16);
         meta.set_spare(meta.spare() - 1);
@@ -225,8 +226,9 @@ pub struct Heap;
 #[global_allocator]
 pub static HEAP: Heap = Heap;
 
-// SAFETY: blocks are aligned to their class's 16 bytes or to their power-of-two size, are as long as asked, and lie on
-// exactly one list until handed out; `dealloc` gets the layout of `alloc`, so finds the same class.
+// SAFETY: blocks are aligned to their class's 16 bytes or to their power-of-two size, are as long
+// as asked, and lie on exactly one list until handed out; `dealloc` gets the layout of `alloc`, so
+// finds the same class.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let Some(class) = class_of(&layout) else {
@@ -312,7 +314,8 @@ pub fn try_box<T>(value: T) -> Result<Box<T>> {
     Ok(Box::new(value))
 }
 
-/// ENOMEM where `bytes` in small pieces would leave less than the kernel's reserve. A few pages are always allowed: who takes them waits.
+/// ENOMEM where `bytes` in small pieces would leave less than the kernel's reserve. A few pages are
+/// always allowed: who takes them waits.
 #[inline]
 pub fn check_room_for(bytes: usize) -> Result<()> {
     match bytes / PAGE_SIZE {
@@ -334,7 +337,8 @@ pub fn try_format(arguments: fmt::Arguments) -> Result<String> {
     Ok(alloc::fmt::format(arguments))
 }
 
-/// ENOMEM when only the kernel's reserve is left: before something small is made that cannot fail, as a map's node.
+/// ENOMEM when only the kernel's reserve is left: before something small is made that cannot fail,
+/// as a map's node.
 #[inline]
 pub fn check_room() -> Result<()> {
     if frame::above_reserve() {

@@ -1,12 +1,13 @@
-//! Large ranges, which are changed part by part: others run in between, and the address space's lock is free.
+//! Large ranges, which are changed part by part: others run in between, and the address space's
+//! lock is free.
 
 extern crate alloc;
 
 use alloc::sync::Arc;
 use core::ops::Range;
 
-use super::area::Rights;
 use super::space::{AddressSpace, Space};
+use super::vma::Rights;
 use crate::errno::{Errno, Result};
 use crate::upcall::{cond_resched, cond_resched_killable};
 
@@ -14,7 +15,7 @@ use crate::upcall::{cond_resched, cond_resched_killable};
 const AT_ONCE: usize = 1 << 28;
 /// The last-level tables of a part of what is larger.
 pub(super) const PART: usize = 32;
-/// A space with fewer tables and blocks is small.
+/// A space with fewer tables and huge pages is small.
 const MANY: usize = 128;
 
 /// Whether a range is changed part by part, so that who changes it waits.
@@ -25,12 +26,13 @@ pub fn is_large(range: &Range<usize>) -> bool {
 impl Space {
     /// Whether its end would take long.
     fn is_large(&self) -> bool {
-        self.table.tables() + self.table.blocks() >= MANY
+        self.table.tables() + self.table.huge_pages() >= MANY
     }
 }
 
 impl AddressSpace {
-    /// Calls `change` with each part of a range, of which there is one unless it is large, and `pause` after each but the last.
+    /// Calls `change` with each part of a range, of which there is one unless it is large, and
+    /// `pause` after each but the last.
     ///
     /// # Errors
     /// Of `pause`.
@@ -84,13 +86,14 @@ impl AddressSpace {
     #[inline(never)]
     fn empty_first(&self, range: Range<usize>) -> Result<()> {
         // What can fail does so while nothing is lost.
-        self.lock().areas.cut_out_for_long(&range)?;
+        self.lock().vmas.cut_out_for_long(&range)?;
         self.empty(range, true)
     }
 
-    /// Lets go of the content of a range of pages; what was promised there stands. Waits if the range is large.
+    /// Lets go of the content of a range of pages; what was promised there stands. Waits if the
+    /// range is large.
     pub fn discard(&self, range: Range<usize>) -> Result<()> {
-        let covered = self.lock().areas.covers(range.clone());
+        let covered = self.lock().vmas.covers(range.clone());
         self.empty(range, false)?;
         if covered { Ok(()) } else { Err(Errno::ENOMEM) }
     }
@@ -112,7 +115,7 @@ impl AddressSpace {
         let changed = space.promise(&range, rights)?;
         space.late += 1;
         drop(space);
-        // What areas promise by now goes, whoever changes them meanwhile.
+        // What VMAs promise by now goes, whoever changes them meanwhile.
         self.each_part_of(changed.clone(), |space, part| {
             space.obey(self.context(), part)
         });
@@ -125,14 +128,15 @@ impl AddressSpace {
     }
 }
 
-/// Lets go of a space that its thread no longer has. If that was the last, and the space is large, it is emptied first, before
-/// that is done where nobody else can run. No CPU runs it for the thread any more.
+/// Lets go of a space that its thread no longer has. If that was the last, and the space is large,
+/// it is emptied first, before that is done where nobody else can run. No CPU runs it for the
+/// thread any more.
 pub fn leave(space: Arc<AddressSpace>) {
     if Arc::strong_count(&space) > 1 {
         return;
     }
-    if space.context().shadows.any() {
-        space.tell_of_end();
+    if space.context().notifiers.any() {
+        space.notify_of_end();
     }
     if !space.read_lock().is_large() {
         return;

@@ -2,17 +2,17 @@
 
 use core::ops::Range;
 
-use super::area::{Area, Flags, Label, Rights, Source};
 use super::asid::Context;
 use super::map::{MapRequest, Place};
 use super::space::{AddressSpace, Space};
+use super::vma::{Flags, Label, Rights, Source, Vma};
 use super::{PAGE_SIZE, aslr, page_up};
 use crate::arch::MAP_WINDOW;
 use crate::errno::Result;
 use crate::upcall::rlimit;
 use linux_raw_sys::general::RLIMIT_AS;
 
-/// Bytes of the stack that are an area from the start.
+/// Bytes of the stack that are a VMA from the start.
 const STACK_START: usize = 132 << 10;
 
 impl AddressSpace {
@@ -27,8 +27,8 @@ impl AddressSpace {
         (space.end, space.random)
     }
 
-    /// Maps the main stack, which grows down from a top that is random unless `norandmaps`; returns the top. `limit` is
-    /// how far it may grow, in bytes.
+    /// Maps the main stack, which grows down from a top that is random unless `norandmaps`; returns
+    /// the top. `limit` is how far it may grow, in bytes.
     pub fn map_stack(&self, limit: usize, executable: bool) -> Result<usize> {
         let (end, random) = self.bounds();
         let whole = end.min(MAP_WINDOW);
@@ -74,7 +74,8 @@ impl AddressSpace {
         self.read_lock().heap.start
     }
 
-    /// Moves the end of the heap; returns where it is then. `limit` is the heap's greatest length in bytes.
+    /// Moves the end of the heap; returns where it is then. `limit` is the heap's greatest length
+    /// in bytes.
     pub fn set_heap_end(&self, end: usize, limit: usize) -> usize {
         self.lock().set_heap_end(&self.context, end, limit)
     }
@@ -102,13 +103,13 @@ impl Space {
 
     fn grow_heap(&mut self, from: usize, to: usize) -> bool {
         // As on Linux, with a page between it and what follows.
-        let free = self.areas.is_room(from..to + PAGE_SIZE);
-        let bytes = self.areas.bytes().saturating_add(to - from);
-        let allowed = !self.areas.is_full() && bytes <= rlimit(RLIMIT_AS);
-        if !free || !allowed || self.areas.commit(to - from).is_err() {
+        let free = self.vmas.is_room(from..to + PAGE_SIZE);
+        let bytes = self.vmas.bytes().saturating_add(to - from);
+        let allowed = !self.vmas.is_full() && bytes <= rlimit(RLIMIT_AS);
+        if !free || !allowed || self.vmas.commit(to - from).is_err() {
             return false;
         }
-        let heap = Area {
+        let heap = Vma {
             start: from,
             end: to,
             rights: Rights::READ.with(Rights::WRITE),
@@ -116,6 +117,6 @@ impl Space {
             flags: Flags::ACCOUNT,
             source: Source::Anonymous,
         };
-        self.areas.insert(heap).is_ok()
+        self.vmas.insert(heap).is_ok()
     }
 }

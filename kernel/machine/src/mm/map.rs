@@ -1,11 +1,11 @@
 //! New mappings: where they go, and what is there at once.
 
-use super::area::{Area, Flags, Label, Rights, Source};
-use super::areas::Areas;
 use super::asid::Context;
 use super::fault::{Access, Failure};
 use super::space::{AddressSpace, Space, USER_START};
-use super::{PAGE_SIZE, block, page_down, page_up};
+use super::vma::{Flags, Label, Rights, Source, Vma};
+use super::vmas::Vmas;
+use super::{PAGE_SIZE, huge_page, page_down, page_up};
 use crate::arch::user_end;
 use crate::errno::{Errno, Result};
 
@@ -34,7 +34,7 @@ pub struct MapRequest {
     pub source: Source,
     /// Name without a file.
     pub label: Label,
-    /// Bytes that all areas together may have.
+    /// Bytes that all VMAs together may have.
     pub limit: usize,
 }
 
@@ -62,14 +62,14 @@ impl AddressSpace {
         let len = checked_len(request.len)?;
         let mut space = self.lock();
         if space
-            .areas
+            .vmas
             .bytes()
             .checked_add(len)
             .is_none_or(|bytes| bytes > request.limit)
         {
             return Err(Errno::ENOMEM);
         }
-        if space.areas.is_full() {
+        if space.vmas.is_full() {
             return Err(Errno::ENOMEM);
         }
         let flags = request
@@ -78,13 +78,13 @@ impl AddressSpace {
             .accounted(request.rights);
         if flags.has(Flags::ACCOUNT) {
             let replaced = match request.place {
-                Place::Fixed(at) => space.areas.accounted(at..at.saturating_add(len)),
+                Place::Fixed(at) => space.vmas.accounted(at..at.saturating_add(len)),
                 _ => 0,
             };
-            space.areas.commit(len - replaced)?;
+            space.vmas.commit(len - replaced)?;
         }
         let (start, taken) = space.place(request.place, len)?;
-        let area = Area {
+        let vma = Vma {
             start,
             end: start + len,
             rights: request.rights,
@@ -92,11 +92,11 @@ impl AddressSpace {
             flags,
             source: request.source,
         };
-        area.announce(&self.me)?;
+        vma.announce(&self.me)?;
         if taken {
-            space.replace(&self.context, area)?;
+            space.replace(&self.context, vma)?;
         } else {
-            space.areas.insert(area)?;
+            space.vmas.insert(vma)?;
         }
         Ok(start)
     }
@@ -108,11 +108,11 @@ impl AddressSpace {
         write: bool,
     ) -> Result<core::result::Result<(), Failure>> {
         let space = self.read_lock();
-        let area = space
-            .areas
+        let vma = space
+            .vmas
             .find_near(page, &space.slot().hint)
             .ok_or(Errno::ENOMEM)?;
-        let write = write || area.rights.has(Rights::WRITE) && !area.is_shared();
+        let write = write || vma.rights.has(Rights::WRITE) && !vma.is_shared();
         let access = if write { Access::Write } else { Access::Read };
         match space.resolve(&self.context, space.slot(), page, access) {
             Err(failure) if failure != Failure::NoMemory => Err(failure.errno()),
@@ -137,13 +137,13 @@ impl Space {
         let whole = self.end;
         let fits = |start: usize| start.checked_add(len).is_some_and(|end| end <= whole);
         let is_free =
-            |areas: &Areas, start: usize| areas.touching(start..start + len).next().is_none();
+            |vmas: &Vmas, start: usize| vmas.touching(start..start + len).next().is_none();
         let start = match place {
             Place::Fixed(start) | Place::Free(start) => start,
             Place::Hint(hint) if page_down(hint) == 0 => return Ok((self.find_free(len)?, false)),
             Place::Hint(hint) => {
                 let hint = page_down(hint).max(USER_START);
-                if fits(hint) && self.areas.is_room(hint..hint + len) {
+                if fits(hint) && self.vmas.is_room(hint..hint + len) {
                     return Ok((hint, false));
                 }
                 return Ok((self.find_free(len)?, false));
@@ -158,28 +158,28 @@ impl Space {
         if start < USER_START {
             return Err(Errno::EPERM);
         }
-        let taken = !is_free(&self.areas, start);
+        let taken = !is_free(&self.vmas, start);
         if taken && matches!(place, Place::Free(_)) {
             return Err(Errno::EEXIST);
         }
         Ok((start, taken))
     }
 
-    /// Maps an area in the place of what is there, which stays if that fails.
+    /// Maps a VMA in the place of what is there, which stays if that fails.
     #[cold]
     #[inline(never)]
-    fn replace(&mut self, context: &Context, area: Area) -> Result<()> {
-        self.areas.cut_out(&area.range())?;
-        self.empty(context, area.range(), true);
-        self.areas.replace(area);
+    fn replace(&mut self, context: &Context, vma: Vma) -> Result<()> {
+        self.vmas.cut_out(&vma.range())?;
+        self.empty(context, vma.range(), true);
+        self.vmas.replace(vma);
         Ok(())
     }
 
     #[inline]
     pub(super) fn find_free(&mut self, len: usize) -> Result<usize> {
-        let usual = self.mmap_bottom.is_none() && !len.is_multiple_of(block::SIZE);
+        let usual = self.mmap_bottom.is_none() && !len.is_multiple_of(huge_page::SIZE);
         let window = USER_START..self.mmap_top;
-        if usual && let Some(start) = self.areas.find_free(window, len, PAGE_SIZE) {
+        if usual && let Some(start) = self.vmas.find_free(window, len, PAGE_SIZE) {
             return Ok(start);
         }
         self.find_anywhere(len)
@@ -188,9 +188,9 @@ impl Space {
     #[cold]
     #[inline(never)]
     fn find_anywhere(&mut self, len: usize) -> Result<usize> {
-        // As Linux does: what could be blocks begins like one.
-        let aligned = match len % block::SIZE {
-            0 => self.find_aligned(len, block::SIZE),
+        // As Linux does: what could be huge pages begins like one.
+        let aligned = match len % huge_page::SIZE {
+            0 => self.find_aligned(len, huge_page::SIZE),
             _ => None,
         };
         aligned
@@ -201,10 +201,10 @@ impl Space {
     #[inline(never)]
     fn find_aligned(&mut self, len: usize, align: usize) -> Option<usize> {
         if let Some(bottom) = self.mmap_bottom {
-            return self.areas.find_free_above(bottom..self.end, len, align);
+            return self.vmas.find_free_above(bottom..self.end, len, align);
         }
         [self.mmap_top, self.end]
             .into_iter()
-            .find_map(|top| self.areas.find_free(USER_START..top, len, align))
+            .find_map(|top| self.vmas.find_free(USER_START..top, len, align))
     }
 }

@@ -1,13 +1,10 @@
-//! Memory: frames, the heap, the kernel's mapped area, and the address spaces of programs.
+//! Memory: frames, the heap, the kernel's vmalloc area, and the address spaces of programs.
 
 mod active;
 mod age;
 mod archive;
-pub mod area;
-pub mod areas;
 mod asid;
 pub mod aslr;
-pub mod block;
 mod buddy;
 pub mod commit;
 pub mod dma;
@@ -15,38 +12,41 @@ pub mod fault;
 mod foreign;
 mod fork;
 pub mod frame;
-mod gather;
 pub mod heap;
-pub mod kmap;
+pub mod huge_page;
 pub mod large;
 mod layout;
-mod lock;
 mod map;
+mod mmu_gather;
+pub mod mmu_notifier;
 pub mod number;
 pub mod ordered;
 mod protect;
 mod remap;
-mod reverse;
+mod rmap;
 #[cfg(feature = "selftest")]
 mod selftests;
 pub mod send_queue;
-pub mod shadow;
 pub mod shared;
+mod smaps;
 pub mod space;
+mod space_lock;
 mod table;
 mod unmap;
-mod usage;
 pub mod user;
+pub mod vma;
+pub mod vmalloc;
+pub mod vmas;
 
 pub use active::{Active, deactivate, with_active};
 pub use archive::Archive;
-pub use area::PageSource;
 pub use map::{MapRequest, Place};
 pub use remap::Move;
-pub use reverse::Mappers;
+pub use rmap::ReverseMap;
+pub use smaps::{Size, Usage};
 pub use space::AddressSpace;
 pub use table::EmptyTables;
-pub use usage::{Size, Usage};
+pub use vma::PageSource;
 
 use core::ops::Range;
 
@@ -79,8 +79,8 @@ pub const fn page_down(address: usize) -> usize {
     address & !(PAGE_SIZE - 1)
 }
 
-/// Takes over all memory: `ram` without `reserved`, both in bytes. Called once, on the boot CPU, when the linear map
-/// stands. Returns the initial archive, whose place is `archive`.
+/// Takes over all memory: `ram` without `reserved`, both in bytes. Called once, on the boot CPU,
+/// when the linear map stands. Returns the initial archive, whose place is `archive`.
 pub fn init(
     ram: &[Range<usize>],
     reserved: &[Range<usize>],
@@ -88,10 +88,10 @@ pub fn init(
 ) -> Option<Archive> {
     frame::init(ram, reserved);
     commit::init();
-    kmap::init();
+    vmalloc::init();
     fault::init();
     age::init();
-    block::init();
+    huge_page::init();
     aslr::init();
     Archive::find(archive, ram, reserved)
 }

@@ -1,10 +1,10 @@
-//! What a program may do with its areas, and how they behave.
+//! What a program may do with its VMAs, and how they behave.
 
 use core::ops::Range;
 
-use super::area::{Area, Flags, Rights};
 use super::asid::Context;
 use super::space::{AddressSpace, Space};
+use super::vma::{Flags, Rights, Vma};
 use crate::errno::{Errno, Result};
 use translation::Change;
 
@@ -12,12 +12,12 @@ impl AddressSpace {
     /// Changes the behaviour of a range of pages.
     pub fn set_flags(&self, range: Range<usize>, flags: Flags, on: bool) -> Result<()> {
         let mut space = self.lock();
-        let covered = space.areas.covers(range.clone());
-        let changes = |area: &Area| area.flags.has(flags) != on;
-        space.areas.check_cuts(&range, changes)?;
+        let covered = space.vmas.covers(range.clone());
+        let changes = |vma: &Vma| vma.flags.has(flags) != on;
+        space.vmas.check_cuts(&range, changes)?;
         space
-            .areas
-            .change(range, |area| area.flags = area.flags.set(flags, on))?;
+            .vmas
+            .change(range, |vma| vma.flags = vma.flags.set(flags, on))?;
         if covered { Ok(()) } else { Err(Errno::ENOMEM) }
     }
 }
@@ -39,28 +39,29 @@ impl Space {
         }
     }
 
-    /// Changes the rights of the areas in `range` up to the first hole: as in Linux, what is before it changes although the
-    /// call fails. Returns what is to follow them.
+    /// Changes the rights of the VMAs in `range` up to the first hole: as in Linux, what is before
+    /// it changes although the call fails. Returns what is to follow them.
     pub(super) fn promise(&mut self, range: &Range<usize>, rights: Rights) -> Result<Range<usize>> {
-        let range = range.start..self.areas.covered(range.clone());
+        let range = range.start..self.vmas.covered(range.clone());
         let write = rights.has(Rights::WRITE);
-        let never = |area: &Area| area.is_shared() && area.flags.has(Flags::NEVER_WRITE);
-        if write && self.areas.touching(range.clone()).any(never) {
+        let never = |vma: &Vma| vma.is_shared() && vma.flags.has(Flags::NEVER_WRITE);
+        if write && self.vmas.touching(range.clone()).any(never) {
             return Err(Errno::EACCES);
         }
-        let changes = |area: &Area| area.rights != rights;
-        self.areas.check_cuts(&range, changes)?;
+        let changes = |vma: &Vma| vma.rights != rights;
+        self.vmas.check_cuts(&range, changes)?;
         if write {
-            self.areas.commit_writable(&range)?;
+            self.vmas.commit_writable(&range)?;
         }
-        self.areas.change(range.clone(), |area| {
-            area.flags = area.flags.accounted(rights);
-            area.rights = rights;
+        self.vmas.change(range.clone(), |vma| {
+            vma.flags = vma.flags.accounted(rights);
+            vma.rights = rights;
         })?;
         Ok(range)
     }
 
-    /// Does now what calls under way have yet to do in a range, for who moves or copies its entries: Linux lets nobody in between.
+    /// Does now what calls under way have yet to do in a range, for who moves or copies its
+    /// entries: Linux lets nobody in between.
     #[inline]
     pub(super) fn obey_late(&mut self, context: &Context, range: Range<usize>) {
         if self.late != 0 {
@@ -68,15 +69,15 @@ impl Space {
         }
     }
 
-    /// Makes the entries of a range agree with its areas' rights.
+    /// Makes the entries of a range agree with its VMAs' rights.
     pub(super) fn obey(&mut self, context: &Context, range: Range<usize>) {
         self.split(context, range.clone());
         let mut changed = false;
-        for area in self.areas.touching(range.clone()) {
-            let part = area.start.max(range.start)..area.end.min(range.end);
+        for vma in self.vmas.touching(range.clone()) {
+            let part = vma.start.max(range.start)..vma.end.min(range.end);
             self.table.visit(part, &mut |_, entries| {
                 for entry in entries {
-                    changed |= super::fault::set_rights(area, entry);
+                    changed |= super::fault::set_rights(vma, entry);
                 }
             });
         }

@@ -1,18 +1,18 @@
-//! mremap: areas that change their length or their place, with what they hold.
+//! mremap: VMAs that change their length or their place, with what they hold.
 
 use core::ops::Range;
 
 use super::PAGE_SIZE;
-use super::area::{Area, Flags};
 use super::asid::Context;
 use super::map::Place;
 use super::space::{AddressSpace, Space, USER_START};
 use super::table::Entry;
+use super::vma::{Flags, Vma};
 use crate::arch::mmu::Pte;
 use crate::errno::{Errno, Result};
 use translation::Change;
 
-/// Whether an area that cannot grow in place may move.
+/// Whether a VMA that cannot grow in place may move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Move {
     /// It may not.
@@ -24,11 +24,12 @@ pub enum Move {
 }
 
 impl AddressSpace {
-    /// Gives the area part at `old` a length of `len` bytes, both multiples of the page size; returns where it is then.
-    /// With `keep`, the old range stays mapped, emptied (MREMAP_DONTUNMAP).
+    /// Gives the VMA part at `old` a length of `len` bytes, both multiples of the page size;
+    /// returns where it is then. With `keep`, the old range stays mapped, emptied
+    /// (MREMAP_DONTUNMAP).
     ///
     /// # Errors
-    /// EFAULT (`old` is not all in one area), ENOMEM, EINVAL.
+    /// EFAULT (`old` is not all in one VMA), ENOMEM, EINVAL.
     pub fn remap(
         &self,
         old: Range<usize>,
@@ -38,11 +39,11 @@ impl AddressSpace {
         limit: usize,
     ) -> Result<usize> {
         let mut space = self.lock();
-        let area = space.areas.find(old.start).ok_or(Errno::EFAULT)?.clone();
-        if old.end > area.end {
+        let vma = space.vmas.find(old.start).ok_or(Errno::EFAULT)?.clone();
+        if old.end > vma.end {
             return Err(Errno::EFAULT);
         }
-        if len > old.len() && space.areas.bytes() + len - old.len() > limit {
+        if len > old.len() && space.vmas.bytes() + len - old.len() > limit {
             return Err(Errno::ENOMEM);
         }
         if place == Move::Anywhere && len == old.len() && !keep {
@@ -56,12 +57,12 @@ impl AddressSpace {
                 return Ok(old.start);
             }
             let end = old.start + len;
-            if old.end == area.end && end <= space.end && space.areas.extend(area.end, end) {
+            if old.end == vma.end && end <= space.end && space.vmas.extend(vma.end, end) {
                 return Ok(old.start);
             }
         }
-        // The area may be cut twice, and its old place be left.
-        if !space.areas.has_room(4) {
+        // The VMA may be cut twice, and its old place be left.
+        if !space.vmas.has_room(4) {
             return Err(Errno::ENOMEM);
         }
         let target = match place {
@@ -69,7 +70,7 @@ impl AddressSpace {
             Move::Anywhere => space.find_free(len)?,
             Move::To(start) => space.clear_target(self.context(), &old, start, len)?,
         };
-        space.move_area(self.context(), &area, old, target..target + len, keep)?;
+        space.move_vma(self.context(), &vma, old, target..target + len, keep)?;
         Ok(target)
     }
 }
@@ -97,26 +98,26 @@ impl Space {
         Ok(start)
     }
 
-    fn move_area(
+    fn move_vma(
         &mut self,
         context: &Context,
-        area: &Area,
+        vma: &Vma,
         old: Range<usize>,
         new: Range<usize>,
         keep: bool,
     ) -> Result<()> {
-        let part = area.part(old.clone());
+        let part = vma.part(old.clone());
         if part.flags.has(Flags::ACCOUNT) {
             let had = if keep { 0 } else { old.len() };
-            self.areas.commit(new.len().saturating_sub(had))?;
+            self.vmas.commit(new.len().saturating_sub(had))?;
         }
         let flags = part.flags.set(Flags::GROWS_DOWN, false);
         // What is left behind is unmapped as a whole, which cannot fail.
         if !keep {
-            self.areas.cut(old.start)?;
-            self.areas.cut(old.end)?;
+            self.vmas.cut(old.start)?;
+            self.vmas.cut(old.end)?;
         }
-        self.areas.insert(Area {
+        self.vmas.insert(Vma {
             start: new.start,
             end: new.end,
             flags,

@@ -7,15 +7,15 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-use super::area::{Area, Flags, Label, PageSource, Rights, Source};
-use super::areas::Areas;
 use super::fault::Access;
 use super::frame::{self, FrameRef, Owner};
-use super::kmap::KernelStack;
-use super::shadow::Shadow;
+use super::mmu_notifier::MmuNotifier;
 use super::shared::SharedPages;
 use super::space::USER_START;
-use super::{AddressSpace, MapRequest, Move, PAGE_SIZE, Place, block};
+use super::vma::{Flags, Label, PageSource, Rights, Source, Vma};
+use super::vmalloc::KernelStack;
+use super::vmas::Vmas;
+use super::{AddressSpace, MapRequest, Move, PAGE_SIZE, Place, huge_page};
 use crate::arch::{KERNEL_STACK_SIZE, cpu, mmu, user_end};
 use crate::errno::Errno;
 use crate::selftest;
@@ -33,17 +33,17 @@ impl Random {
     }
 }
 
-/// Pages in areas, and pages present.
+/// Pages in VMAs, and pages present.
 fn size(space: &AddressSpace) -> (usize, usize) {
     let size = space.size();
-    (size.areas, size.resident)
+    (size.vmas, size.resident)
 }
 
 selftest! {
     fn who_shows_a_space_elsewhere_is_told_of_its_end() {
         struct Shown(AtomicBool);
-        impl Shadow for Shown {
-            fn forget(&self, range: Range<usize>) {
+        impl MmuNotifier for Shown {
+            fn invalidate(&self, range: Range<usize>) {
                 let all = range.start <= USER_START && user_end() <= range.end;
                 self.0.fetch_or(all, Relaxed);
             }
@@ -52,8 +52,8 @@ selftest! {
         }
         let shown = Arc::new(Shown(AtomicBool::new(false)));
         let space = AddressSpace::new(user_end()).unwrap();
-        let shadow: Weak<Shown> = Arc::downgrade(&shown);
-        space.add_shadow(shadow).unwrap();
+        let notifier: Weak<Shown> = Arc::downgrade(&shown);
+        space.add_notifier(notifier).unwrap();
         assert!(!shown.0.load(Relaxed));
         drop(space);
         assert!(shown.0.load(Relaxed));
@@ -76,8 +76,8 @@ selftest! {
         impl Drop for Last {
             fn drop(&mut self) {
                 // By the space's lock.
-                let areas = self.of.upgrade().unwrap().areas().count();
-                assert!(areas < 4);
+                let vmas = self.of.upgrade().unwrap().vmas().count();
+                assert!(vmas < 4);
                 self.left.fetch_sub(1, Relaxed);
             }
         }
@@ -423,11 +423,12 @@ fn agree(unit: usize, steps: usize) {
     }
     assert_eq!(huge > 0, unit > 1, "blocks");
     for (space, expected) in &trial.spaces {
-        assert_eq!(space.size().areas, expected.len() * unit);
+        assert_eq!(space.size().vmas, expected.len() * unit);
         assert_eq!(space.usage(0..user_end()).resident, space.size().resident);
     }
     drop(trial);
-    // A table lost for each space would be thousands; heap and caches keep some frames, or give back what they had kept.
+    // A table lost for each space would be thousands; heap and caches keep some frames, or give
+    // back what they had kept.
     let lost = free.saturating_sub(frame::free_count());
     assert!(lost < 300, "{lost} of {free} lost");
 }
@@ -435,26 +436,26 @@ fn agree(unit: usize, steps: usize) {
 selftest! {
     fn what_was_searched_is_searched_again_where_it_changed() {
         let mut random = Random(0x2545_f491_4f6c_dd1d);
-        let mut areas = Areas::new();
+        let mut vmas = Vmas::new();
         let page = |index| BASE + index * PAGE_SIZE;
         for _ in 0..10_000 {
             let (first, pages) = (random.below(4000), 1 + random.below(12));
             let range = page(first)..page(first + pages);
             if random.below(5) < 2 {
-                areas.remove(range).unwrap();
+                vmas.remove(range).unwrap();
                 continue;
             }
             let window = page(0)..page([3000, 4000][random.below(2)]);
             let align = [PAGE_SIZE, PAGE_SIZE, 8 * PAGE_SIZE][random.below(3)];
             // A copy knows of no search.
-            let mut copy = areas.for_child().unwrap();
-            let found = areas.find_free(window.clone(), range.len(), align);
+            let mut copy = vmas.for_child().unwrap();
+            let found = vmas.find_free(window.clone(), range.len(), align);
             assert_eq!(found, copy.find_free(window, range.len(), align));
             let Some(start) = found.filter(|_| random.below(8) > 0) else {
                 continue;
             };
-            assert!(areas.touching(start..start + range.len()).next().is_none());
-            areas.insert(Area {
+            assert!(vmas.touching(start..start + range.len()).next().is_none());
+            vmas.insert(Vma {
                 start,
                 end: start + range.len(),
                 rights: Rights::from_prot(random.below(8) as u32),
@@ -470,8 +471,8 @@ selftest! {
     fn blocks_are_split_where_their_pages_differ() {
         let free = frame::free_count();
         let space = AddressSpace::new(user_end()).unwrap();
-        let pages = block::SIZE / PAGE_SIZE;
-        let range = BASE..BASE + 2 * block::SIZE;
+        let pages = huge_page::SIZE / PAGE_SIZE;
+        let range = BASE..BASE + 2 * huge_page::SIZE;
         map(&space, BASE, 2 * pages, 3).unwrap();
         let huge = || space.usage(range.clone()).huge;
         assert_eq!(space.write(BASE + 5, &[1]), Ok(1));
@@ -518,9 +519,9 @@ selftest! {
         drop(take_all());
         let space = AddressSpace::new(user_end()).unwrap();
         let blocks = 16;
-        let range = BASE..BASE + blocks * block::SIZE;
+        let range = BASE..BASE + blocks * huge_page::SIZE;
         map(&space, BASE, range.len() / PAGE_SIZE, 3).unwrap();
-        for at in range.clone().step_by(block::SIZE) {
+        for at in range.clone().step_by(huge_page::SIZE) {
             assert_eq!(space.write(at, &[1]), Ok(1));
         }
         let huge = space.usage(range.clone()).huge * PAGE_SIZE;
@@ -531,7 +532,7 @@ selftest! {
 selftest! {
     fn without_memory_a_large_range_stays_whole() {
         let space = AddressSpace::new(user_end()).unwrap();
-        // As many areas as one list has, with the large one in the midst.
+        // As many VMAs as one list has, with the large one in the midst.
         let step = 1 << 30;
         let large = BASE + 31 * step;
         for at in (BASE..).step_by(step).take(63) {
@@ -561,15 +562,15 @@ selftest! {
         map(&space, BASE, pages, 3).unwrap();
         let all = BASE..BASE + pages * PAGE_SIZE;
         let inside = all.start + PAGE_SIZE..all.end - PAGE_SIZE;
-        space.lock().areas.cut_out_for_long(&inside).unwrap();
+        space.lock().vmas.cut_out_for_long(&inside).unwrap();
         // Another thread's calls, before the rest of it goes.
         for rights in [Rights::READ, Rights::READ.with(Rights::WRITE)] {
             space.protect(all.clone(), rights).unwrap();
         }
-        assert_eq!(space.areas().count(), 3);
+        assert_eq!(space.vmas().count(), 3);
         space.unmap(inside).unwrap();
         map(&space, all.start + PAGE_SIZE, 1, 3).unwrap();
-        assert_eq!(space.areas().map(|area| area.range().len()).next(), Some(2 * PAGE_SIZE));
+        assert_eq!(space.vmas().map(|vma| vma.range().len()).next(), Some(2 * PAGE_SIZE));
     }
 }
 

@@ -1,4 +1,5 @@
-//! A virtio queue of outgoing bytes: the sender does not wait for the device, and the queue owns what is on its way.
+//! A virtio queue of outgoing bytes: the sender does not wait for the device, and the queue owns
+//! what is on its way.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -20,7 +21,8 @@ struct Sending {
     len: usize,
 }
 
-/// A queue and its buffers: those that wait for bytes, and by their tokens those that the device has.
+/// A queue and its buffers: those that wait for bytes, and by their tokens those that the device
+/// has.
 pub struct SendQueue {
     queue: VirtQueue<KernelHal, BUFFERS>,
     number: u16,
@@ -52,7 +54,8 @@ impl SendQueue {
                 }
             };
             buffer[..chunk.len()].copy_from_slice(chunk);
-            // SAFETY: the buffer stays in `sending`, where nobody writes it, until the device has given its token back.
+            // SAFETY: the buffer stays in `sending`, where nobody writes it, until the device has
+            // given its token back.
             let token = unsafe { self.queue.add(&[&buffer[..chunk.len()]], &mut []) }?;
             let len = chunk.len();
             self.sending[usize::from(token)] = Some(Sending { buffer, len });

@@ -8,11 +8,11 @@ use core::ops::Range;
 
 use radix::Radix;
 
-use super::area::PageSource;
 use super::commit;
 use super::frame::{self, FrameRef};
 use super::heap::try_arc;
 use super::number::Number;
+use super::vma::PageSource;
 use crate::errno::{Errno, Result};
 use crate::sync::Mutex;
 use crate::upcall;

@@ -1,4 +1,5 @@
-//! Address spaces: the areas that a program was promised, and the page table that holds what came of it so far.
+//! Address spaces: the VMAs that a program was promised, and the page table that holds what came of
+//! it so far.
 
 extern crate alloc;
 
@@ -6,13 +7,13 @@ use alloc::sync::{Arc, Weak};
 use core::ops::{Deref, Range};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
-use super::area::Area;
-use super::areas::{Areas, Gone};
 use super::asid::Context;
 use super::heap::try_arc_cyclic;
 use super::large;
-use super::lock::{ReadGuard, Settle, SpaceLock, WriteGuard};
+use super::space_lock::{OnUnlock, ReadGuard, SpaceLock, WriteGuard};
 use super::table::PageTable;
+use super::vma::Vma;
+use super::vmas::{Gone, Vmas};
 use super::{PhysAddr, aslr};
 use crate::errno::Result;
 
@@ -40,7 +41,7 @@ pub struct Space {
     /// The first address above the program's.
     pub(super) end: usize,
     pub(super) table: PageTable,
-    pub(super) areas: Areas,
+    pub(super) vmas: Vmas,
     /// How far the stack may grow, in bytes.
     pub(super) stack_limit: usize,
     /// The heap that `brk` moves the end of.
@@ -51,7 +52,7 @@ pub struct Space {
     pub(super) mmap_bottom: Option<usize>,
     /// Its parts begin at random.
     pub(super) random: bool,
-    /// Calls under way that have changed the rights of areas, but not those of all entries yet.
+    /// Calls under way that have changed the rights of VMAs, but not those of all entries yet.
     pub(super) late: usize,
     /// Pages that it has, without those that CPUs counted in their lines of the lock: wraps.
     pub(super) pages: usize,
@@ -61,32 +62,33 @@ pub struct Space {
     pub(super) peak: usize,
 }
 
-/// Fewer pages may be missing from the most that there were, as on Linux, whose CPUs count for themselves too.
+/// Fewer pages may be missing from the most that there were, as on Linux, whose CPUs count for
+/// themselves too.
 const ROUGHLY: usize = 64;
 
-impl Settle for Space {
+impl OnUnlock for Space {
     type Gone = Option<Gone>;
 
     #[inline]
-    fn settle(&mut self, counted: impl FnOnce() -> usize) -> Option<Gone> {
-        self.areas.settle();
+    fn on_unlock(&mut self, counted: impl FnOnce() -> usize) -> Option<Gone> {
+        self.vmas.settle();
         if self.taken >= ROUGHLY {
             self.peak = self.peak.max(self.pages.wrapping_add(counted()));
             self.pages = self.pages.wrapping_sub(core::mem::take(&mut self.taken));
         }
-        self.areas.take_gone()
+        self.vmas.take_gone()
     }
 }
 
 impl AddressSpace {
     /// An empty address space, for addresses below `end`.
     pub fn new(end: usize) -> Result<Arc<Self>> {
-        Self::with(end, Areas::new(), 0..0, aslr::mmap_top(end))
+        Self::with(end, Vmas::new(), 0..0, aslr::mmap_top(end))
     }
 
     pub(super) fn with(
         end: usize,
-        areas: Areas,
+        vmas: Vmas,
         heap: Range<usize>,
         mmap_top: usize,
     ) -> Result<Arc<Self>> {
@@ -95,7 +97,7 @@ impl AddressSpace {
         let inner = Space {
             end,
             table,
-            areas,
+            vmas,
             stack_limit: 8 << 20,
             heap,
             mmap_top,
@@ -119,7 +121,7 @@ impl AddressSpace {
         })
     }
 
-    /// For changing areas, or entries that hold something, alone.
+    /// For changing VMAs, or entries that hold something, alone.
     pub(super) fn lock(&self) -> WriteGuard<'_, Space> {
         self.inner.write()
     }
@@ -134,7 +136,8 @@ impl AddressSpace {
         &self.context
     }
 
-    /// PR_GET_DUMPABLE: 1 if others of the same user may look into it, and a core file may tell of it.
+    /// PR_GET_DUMPABLE: 1 if others of the same user may look into it, and a core file may tell of
+    /// it.
     pub fn dumpable(&self) -> u32 {
         self.dumpable.load(Relaxed)
     }
@@ -154,34 +157,35 @@ impl AddressSpace {
         self.vdso.store(base, Relaxed);
     }
 
-    /// Calls `f`, which must not wait, with the area that holds `address`, beside faults on other CPUs.
-    pub fn with_area<T>(&self, address: usize, f: impl FnOnce(&Area) -> T) -> Option<T> {
+    /// Calls `f`, which must not wait, with the VMA that holds `address`, beside faults on other
+    /// CPUs.
+    pub fn with_vma<T>(&self, address: usize, f: impl FnOnce(&Vma) -> T) -> Option<T> {
         let space = self.read_lock();
-        space.areas.find_near(address, &space.slot().hint).map(f)
+        space.vmas.find_near(address, &space.slot().hint).map(f)
     }
 
-    /// The first area that ends above `address`, for `/proc/PID/maps`.
-    pub fn area_after(&self, address: usize) -> Option<Area> {
-        self.lock().areas.first_after(address).cloned()
+    /// The first VMA that ends above `address`, for `/proc/PID/maps`.
+    pub fn vma_after(&self, address: usize) -> Option<Vma> {
+        self.lock().vmas.first_after(address).cloned()
     }
 
-    /// The areas that end above `address`, in order; what changes meanwhile is seen or not. None any more where nobody has the
-    /// space but who looks at it.
-    pub fn areas_from(&self, address: usize) -> impl Iterator<Item = Area> {
+    /// The VMAs that end above `address`, in order; what changes meanwhile is seen or not. None any
+    /// more where nobody has the space but who looks at it.
+    pub fn vmas_from(&self, address: usize) -> impl Iterator<Item = Vma> {
         let mut at = address;
         core::iter::from_fn(move || {
             if self.me.strong_count() <= self.looks.load(Relaxed) {
                 return None;
             }
-            let area = self.area_after(at)?;
-            at = area.end;
-            Some(area)
+            let vma = self.vma_after(at)?;
+            at = vma.end;
+            Some(vma)
         })
     }
 
-    /// All areas.
-    pub fn areas(&self) -> impl Iterator<Item = Area> {
-        self.areas_from(0)
+    /// All VMAs.
+    pub fn vmas(&self) -> impl Iterator<Item = Vma> {
+        self.vmas_from(0)
     }
 
     /// Whether new mappings are locked.
@@ -194,13 +198,14 @@ impl AddressSpace {
         self.locks_new.store(on, Relaxed);
     }
 
-    /// Whether areas cover all of a range.
+    /// Whether VMAs cover all of a range.
     pub fn covers(&self, range: Range<usize>) -> bool {
-        self.lock().areas.covers(range)
+        self.lock().vmas.covers(range)
     }
 }
 
-/// A look at a space from outside, which may take long, but finds no areas any more where nobody else has the space.
+/// A look at a space from outside, which may take long, but finds no VMAs any more where nobody
+/// else has the space.
 pub struct Look(Option<Arc<AddressSpace>>);
 
 impl Look {

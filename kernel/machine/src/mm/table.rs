@@ -23,8 +23,9 @@ const fn index(address: usize, level: usize) -> usize {
     address >> shift(level) & (ENTRIES - 1)
 }
 
-/// An entry that the hardware does not follow, but that still holds its frame: for pages that nobody may touch. Bit 0 says
-/// "valid" on every architecture, and the hardware reads no other bit without it.
+/// An entry that the hardware does not follow, but that still holds its frame: for pages that
+/// nobody may touch. Bit 0 says "valid" on every architecture, and the hardware reads no other bit
+/// without it.
 pub fn hidden(pte: Pte) -> Pte {
     Pte(pte.0 & !1)
 }
@@ -32,7 +33,8 @@ pub fn hidden(pte: Pte) -> Pte {
 /// What an entry holds while its page changes its frame: invalid, but not empty.
 pub const BUSY: Pte = Pte(2);
 
-/// An entry in memory, which the hardware may read at any time and, while valid, change (Access flag, dirty state).
+/// An entry in memory, which the hardware may read at any time and, while valid, change (Access
+/// flag, dirty state).
 #[repr(transparent)]
 pub struct Entry(AtomicU64);
 
@@ -42,7 +44,8 @@ impl Entry {
         Pte(self.0.load(Relaxed))
     }
 
-    /// Fills an empty entry that nobody else fills meanwhile. What it points to is visible before the entry is.
+    /// Fills an empty entry that nobody else fills meanwhile. What it points to is visible before
+    /// the entry is.
     pub fn fill(&self, pte: Pte) {
         debug_assert!(!self.load().valid());
         self.0.store(mmu::new_entry(pte).0, Release);
@@ -61,7 +64,8 @@ impl Entry {
         Pte(self.0.swap(Pte::EMPTY.0, AcqRel))
     }
 
-    /// Replaces what was read before, unless it has changed since: then what stands there now comes back.
+    /// Replaces what was read before, unless it has changed since: then what stands there now comes
+    /// back.
     pub fn replace(&self, old: Pte, new: Pte) -> core::result::Result<(), Pte> {
         self.0
             .compare_exchange(old.0, new.0, AcqRel, Relaxed)
@@ -81,7 +85,7 @@ impl Entry {
 
 /// Bytes that an entry above a last-level table covers.
 pub const BLOCK_SIZE: usize = 1 << shift(1);
-/// Pages in a block.
+/// Pages in a huge page.
 pub const BLOCK_PAGES: usize = ENTRIES;
 
 /// A last-level table.
@@ -112,8 +116,8 @@ impl<'a> Leaf<'a> {
 /// A tree of tables and the frames that they lie in.
 pub struct PageTable {
     root: PhysAddr,
-    /// How many entries hold blocks.
-    blocks: AtomicUsize,
+    /// How many entries hold huge pages.
+    huge_pages: AtomicUsize,
     /// Tables below the root.
     tables: AtomicUsize,
 }
@@ -135,7 +139,7 @@ impl PageTable {
     fn with(root: PhysAddr) -> Self {
         PageTable {
             root,
-            blocks: AtomicUsize::new(0),
+            huge_pages: AtomicUsize::new(0),
             tables: AtomicUsize::new(0),
         }
     }
@@ -175,7 +179,7 @@ impl PageTable {
         Some(self.leaf(address)?.entry(address))
     }
 
-    /// What the entry of the page at `address` holds, or would if all blocks were pages.
+    /// What the entry of the page at `address` holds, or would if all huge pages were pages.
     pub fn lookup(&self, address: usize) -> Pte {
         let mut table = self.root;
         for level in (0..mmu::levels()).rev() {
@@ -191,8 +195,8 @@ impl PageTable {
         Pte::EMPTY
     }
 
-    /// The entry above the last-level table for the page at `address`, which holds that table, a block, or nothing; makes the
-    /// tables on the way, beside other CPUs that do.
+    /// The entry above the last-level table for the page at `address`, which holds that table, a
+    /// huge page, or nothing; makes the tables on the way, beside other CPUs that do.
     pub fn above_leaf(&self, address: usize) -> Result<&Entry> {
         let mut table = self.root;
         for level in (2..mmu::levels()).rev() {
@@ -201,10 +205,11 @@ impl PageTable {
         Ok(entry(table, index(address, 1)))
     }
 
-    /// The last-level table for the page at `address`; makes the tables on the way, beside other CPUs that do.
+    /// The last-level table for the page at `address`; makes the tables on the way, beside other
+    /// CPUs that do.
     ///
     /// # Errors
-    /// ENOMEM; EAGAIN if there is a block.
+    /// ENOMEM; EAGAIN if there is a huge page.
     pub fn make(&self, address: usize) -> Result<Leaf<'_>> {
         self.make_below(self.above_leaf(address)?)
     }
@@ -217,36 +222,36 @@ impl PageTable {
         Ok(Leaf(entries(self.below(slot)?)))
     }
 
-    /// Whether any entry holds a block.
+    /// Whether any entry holds a huge page.
     #[inline]
-    pub fn has_blocks(&self) -> bool {
-        self.blocks.load(Relaxed) != 0
+    pub fn has_huge_pages(&self) -> bool {
+        self.huge_pages.load(Relaxed) != 0
     }
 
-    /// How many entries hold blocks.
-    pub fn blocks(&self) -> usize {
-        self.blocks.load(Relaxed)
+    /// How many entries hold huge pages.
+    pub fn huge_pages(&self) -> usize {
+        self.huge_pages.load(Relaxed)
     }
 
-    /// Fills an entry with a block unless another CPU has filled it; says whether it did.
+    /// Fills an entry with a huge page unless another CPU has filled it; says whether it did.
     #[must_use]
-    pub fn try_fill_block(&self, slot: &Entry, block: Pte) -> bool {
-        let filled = slot.try_fill(block);
-        self.blocks.fetch_add(usize::from(filled), Relaxed);
+    pub fn try_fill_huge_page(&self, slot: &Entry, huge: Pte) -> bool {
+        let filled = slot.try_fill(huge);
+        self.huge_pages.fetch_add(usize::from(filled), Relaxed);
         filled
     }
 
-    /// Takes the first block that touches `range` out, for the only one who uses the tree: where it begins, its entry, and what
-    /// that held.
-    pub fn take_block(&self, range: Range<usize>) -> Option<(usize, &Entry, Pte)> {
-        let (start, slot) = self.next_block(range)?;
-        self.blocks.fetch_sub(1, Relaxed);
+    /// Takes the first huge page that touches `range` out, for the only one who uses the tree:
+    /// where it begins, its entry, and what that held.
+    pub fn take_huge_page(&self, range: Range<usize>) -> Option<(usize, &Entry, Pte)> {
+        let (start, slot) = self.next_huge_page(range)?;
+        self.huge_pages.fetch_sub(1, Relaxed);
         Some((start, slot, slot.take()))
     }
 
-    /// The first block that touches `range`: where it begins, and its entry.
-    pub fn next_block(&self, range: Range<usize>) -> Option<(usize, &Entry)> {
-        if !self.has_blocks() || range.is_empty() {
+    /// The first huge page that touches `range`: where it begins, and its entry.
+    pub fn next_huge_page(&self, range: Range<usize>) -> Option<(usize, &Entry)> {
+        if !self.has_huge_pages() || range.is_empty() {
             return None;
         }
         find_block(self.root, mmu::levels() - 1, range)
@@ -264,13 +269,15 @@ impl PageTable {
         Ok(())
     }
 
-    /// Where the part of `range` ends that has `most` last-level tables and blocks, or the range itself; so many fewer are left in `most`.
+    /// Where the part of `range` ends that has `most` last-level tables and huge pages, or the
+    /// range itself; so many fewer are left in `most`.
     pub fn part_end(&self, range: Range<usize>, most: &mut usize) -> usize {
         count_off(self.root, mmu::levels() - 1, range.clone(), most).unwrap_or(range.end)
     }
 
-    /// Calls `visit` with the entries of all pages in `range`, valid or not, whose tables exist: runs of neighbouring
-    /// entries, with the address of each run's first page. A block's pages come one by one, with copies of their entries.
+    /// Calls `visit` with the entries of all pages in `range`, valid or not, whose tables exist:
+    /// runs of neighbouring entries, with the address of each run's first page. A huge page's pages
+    /// come one by one, with copies of their entries.
     #[inline]
     pub fn visit(&self, range: Range<usize>, visit: &mut impl FnMut(usize, &[Entry])) {
         if range.is_empty() {
@@ -282,7 +289,7 @@ impl PageTable {
             if let Some(leaf) = self.leaf(range.start) {
                 return visit(range.start, &leaf.0[index(range.start, 0)..=index(last, 0)]);
             }
-            if !self.has_blocks() {
+            if !self.has_huge_pages() {
                 return;
             }
         }
@@ -321,8 +328,8 @@ impl PageTable {
         }
     }
 
-    /// Takes the tables out of the tree that touch `range` and cover nothing outside `empty`, where no area is; none if there
-    /// are none. CPUs may reach them until the debt for it is paid.
+    /// Takes the tables out of the tree that touch `range` and cover nothing outside `empty`, where
+    /// no VMA is; none if there are none. CPUs may reach them until the debt for it is paid.
     #[must_use]
     pub fn unlink(&mut self, range: Range<usize>, empty: Range<usize>) -> Option<Unlinked> {
         // The smallest thing to free is a last-level table.
@@ -339,8 +346,9 @@ impl PageTable {
     }
 }
 
-/// Tables that are no longer in a tree, chained by their frames' metadata: the number of the first frame. They are freed when this
-/// is dropped, for which all debts must be paid and no entry hold a frame.
+/// Tables that are no longer in a tree, chained by their frames' metadata: the number of the first
+/// frame. They are freed when this is dropped, for which all debts must be paid and no entry hold a
+/// frame.
 pub struct Unlinked {
     first: u32,
     count: usize,
@@ -375,7 +383,8 @@ impl Drop for Unlinked {
     }
 }
 
-/// The rest of the tree must have been unlinked, and no CPU have it in use. The kernel's tree is never dropped.
+/// The rest of the tree must have been unlinked, and no CPU have it in use. The kernel's tree is
+/// never dropped.
 impl Drop for PageTable {
     fn drop(&mut self) {
         // SAFETY: `new` turned the root's one handle into an address.
@@ -407,8 +416,8 @@ unsafe fn give_table(table: PhysAddr) {
     }
 }
 
-/// The tables that a CPU keeps for the next that it needs, which then need not be filled with zeroes: chained by their frames'
-/// metadata.
+/// The tables that a CPU keeps for the next that it needs, which then need not be filled with
+/// zeroes: chained by their frames' metadata.
 pub struct EmptyTables {
     first: u32,
     count: usize,
@@ -448,8 +457,9 @@ fn entry<'a>(table: PhysAddr, index: usize) -> &'a Entry {
 
 #[inline]
 fn entries<'a>(table: PhysAddr) -> &'a [Entry; ENTRIES] {
-    // SAFETY: `table` comes from a table's valid entry or a tree's root: a whole frame of entries in the linear map,
-    // atomics that any bits fit. Tables are freed by a `&mut` method only, and what the tree hands out borrows it.
+    // SAFETY: `table` comes from a table's valid entry or a tree's root: a whole frame of entries
+    // in the linear map, atomics that any bits fit. Tables are freed by a `&mut` method only, and
+    // what the tree hands out borrows it.
     unsafe { &*(table.linear() as *const [Entry; ENTRIES]) }
 }
 
@@ -475,7 +485,7 @@ fn visit_table(
                 visit,
             );
         } else if pte != Pte::EMPTY {
-            visit_block(pte, start..next.min(range.end), visit);
+            visit_huge_page(pte, start..next.min(range.end), visit);
         }
         start = next;
     }
@@ -483,9 +493,9 @@ fn visit_table(
 
 #[cold]
 #[inline(never)]
-fn visit_block(block: Pte, range: Range<usize>, visit: &mut dyn FnMut(usize, &[Entry])) {
+fn visit_huge_page(huge: Pte, range: Range<usize>, visit: &mut dyn FnMut(usize, &[Entry])) {
     for page in range.step_by(PAGE_SIZE) {
-        let copy = Entry(AtomicU64::new(block.page(index(page, 0)).0));
+        let copy = Entry(AtomicU64::new(huge.page(index(page, 0)).0));
         visit(page, core::slice::from_ref(&copy));
     }
 }
@@ -513,7 +523,8 @@ fn find_block<'a>(
     None
 }
 
-/// Counts `left` down for each last-level table and block in `range`; where the first begins for which nothing is left.
+/// Counts `left` down for each last-level table and huge page in `range`; where the first begins
+/// for which nothing is left.
 fn count_off(
     table: PhysAddr,
     level: usize,

@@ -3,34 +3,37 @@
 use core::ops::Range;
 
 use super::asid::Context;
-use super::gather::Gather;
+use super::mmu_gather::Gather;
 use super::space::{AddressSpace, Space};
 use crate::errno::Result;
 use translation::Change;
 
 impl Drop for AddressSpace {
     fn drop(&mut self) {
-        // No CPU runs the space, or it would hold it; when all have forgotten it, none can reach its tables or frames.
+        // No CPU runs the space, or it would hold it; when all have forgotten it, none can reach
+        // its tables or frames.
         self.context.pay(Change::UnlinkTable, 0..0);
-        // Nor does a guest keep it, whose files may be open after their program has executed another.
-        self.context.shadows.end();
+        // Nor does a guest keep it, whose files may be open after their program has executed
+        // another.
+        self.context.notifiers.end();
         let space = self.inner.get_mut();
         let mut gather = Gather::dead();
-        space.gather_blocks(&mut gather, &(0..space.end));
-        let mut areas = space.areas.iter().peekable();
-        while let Some(area) = areas.next() {
-            space.table.visit(area.range(), &mut |start, entries| {
+        space.gather_huge_pages(&mut gather, &(0..space.end));
+        let mut vmas = space.vmas.iter().peekable();
+        while let Some(vma) = vmas.next() {
+            space.table.visit(vma.range(), &mut |start, entries| {
                 gather.take_all(start, entries)
             });
-            // What a later area needs goes with the last that does.
-            let end = areas.peek().map_or(usize::MAX, |next| next.start);
-            drop(space.table.unlink(area.range(), 0..end));
+            // What a later VMA needs goes with the last that does.
+            let end = vmas.peek().map_or(usize::MAX, |next| next.start);
+            drop(space.table.unlink(vma.range(), 0..end));
         }
     }
 }
 
 impl Space {
-    /// Empties the entries of a range, and with `tables` takes out the tables that cover nothing else.
+    /// Empties the entries of a range, and with `tables` takes out the tables that cover nothing
+    /// else.
     pub(super) fn empty(&mut self, context: &Context, range: Range<usize>, tables: bool) {
         self.split_ends(context, &range);
         self.release(context, range.clone());
@@ -41,7 +44,7 @@ impl Space {
     }
 
     pub(super) fn unmap(&mut self, context: &Context, range: Range<usize>) -> Result<()> {
-        let room = self.areas.remove(range.clone())?;
+        let room = self.vmas.remove(range.clone())?;
         self.split_ends(context, &range);
         let mut gather = Gather::new(context);
         self.gather(&mut gather, range.clone());
@@ -73,7 +76,7 @@ impl Space {
     }
 
     fn gather(&self, gather: &mut Gather, range: Range<usize>) {
-        self.gather_blocks(gather, &range);
+        self.gather_huge_pages(gather, &range);
         self.table
             .visit(range, &mut |start, entries| gather.take_all(start, entries));
     }

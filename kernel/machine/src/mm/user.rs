@@ -1,4 +1,5 @@
-//! A program's memory as the kernel touches it: always through accessors that can fault, never by reference.
+//! A program's memory as the kernel touches it: always through accessors that can fault, never by
+//! reference.
 
 extern crate alloc;
 
@@ -51,7 +52,8 @@ impl FrameRef {
     pub fn copy_from_user(&self, offset: usize, address: usize, len: usize) -> usize {
         self.written();
         let target = self.range(offset, len);
-        // SAFETY: the range lies in the frame that the handle keeps, which holds bytes and no Rust object.
+        // SAFETY: the range lies in the frame that the handle keeps, which holds bytes and no Rust
+        // object.
         unsafe { uaccess::copy_in(target, address, len) }
     }
 }
@@ -295,7 +297,8 @@ pub fn store_u32(address: usize, value: u32) -> Result<()> {
     uaccess::store_u32(address, value).map_err(|_| Errno::EFAULT)
 }
 
-/// Writes `new` if the word is `old`, as one access; returns what it was. `address` is a multiple of 4.
+/// Writes `new` if the word is `old`, as one access; returns what it was. `address` is a multiple
+/// of 4.
 ///
 /// # Errors
 /// EFAULT.

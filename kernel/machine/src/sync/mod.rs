@@ -1,4 +1,5 @@
-//! Spin locks. Interrupts are masked whenever the kernel runs, so a spin lock's holder is never interrupted by its own CPU.
+//! Spin locks. Interrupts are masked whenever the kernel runs, so a spin lock's holder is never
+//! interrupted by its own CPU.
 
 mod counter;
 pub mod lockdep;

@@ -3,10 +3,11 @@
 use core::ops::{Deref, DerefMut};
 
 use super::lockdep::{Class, Held};
-use crate::arch::lock::Word;
+use crate::arch::spin::Word;
 
-/// A spin lock: never held across a sleep, a switch of threads or the return to a program. Builds with debug assertions check
-/// that, and the order in which locks are taken ([`lockdep`](super::lockdep)).
+/// A spin lock: never held across a sleep, a switch of threads or the return to a program. Builds
+/// with debug assertions check that, and the order in which locks are taken
+/// ([`lockdep`](super::lockdep)).
 pub struct Mutex<T: ?Sized> {
     class: Class,
     inner: lock_api::Mutex<Word, T>,

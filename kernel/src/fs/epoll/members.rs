@@ -1,5 +1,5 @@
-//! The members of a set, and the queue of those that may be ready: it is linked through them, so that nothing fails when one
-//! enters it, and that one leaves it wherever it stands.
+//! The members of a set, and the queue of those that may be ready: it is linked through them, so
+//! that nothing fails when one enters it, and that one leaves it wherever it stands.
 
 use super::{Item, Key};
 use alloc::collections::BTreeMap;

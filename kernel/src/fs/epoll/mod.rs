@@ -1,7 +1,8 @@
 //! epoll: a set of files, and the queue of those that may be ready.
 //!
-//! Each member watches its file's sources. A change puts it on the queue, at most once; a wait takes members off,
-//! asks their files, and puts those that are level-triggered and still ready back.
+//! Each member watches its file's sources. A change puts it on the queue, at most once; a wait
+//! takes members off, asks their files, and puts those that are level-triggered and still ready
+//! back.
 
 mod members;
 mod nesting;
@@ -43,7 +44,8 @@ pub struct Event {
     pub data: u64,
 }
 
-/// A member is known by its descriptor and its file: the same descriptor may be closed and opened again.
+/// A member is known by its descriptor and its file: the same descriptor may be closed and opened
+/// again.
 type Key = (i32, usize);
 
 struct Item {
@@ -103,7 +105,7 @@ pub struct Epoll {
     /// The sets that this one is a member of.
     holders: Holders,
     mark: Mark,
-    /// Who made it, for whom its members are counted.
+    /// The user that made it, for whom its members are counted.
     user: Arc<User>,
 }
 
@@ -132,8 +134,8 @@ fn key(fd: i32, file: &Arc<File>) -> Key {
 }
 
 impl Epoll {
-    /// Puts a member on the queue, and wakes one who waits: it takes what is ready, and wakes the next where that is more.
-    /// True if there was one.
+    /// Puts a member on the queue, and wakes one who waits: it takes what is ready, and wakes the
+    /// next where that is more. True if there was one.
     fn queue(&self, item: &Item) -> bool {
         if item.queued.swap(true, AcqRel) {
             return false;
@@ -208,7 +210,7 @@ impl Epoll {
             return Err(error);
         }
         *item.table.lock() = Some(table);
-        // Who took it out meanwhile found no watch to end.
+        // Whoever took it out meanwhile found no watch to end.
         let member = self.item(fd, file);
         if !member.is_ok_and(|now| Arc::ptr_eq(&now, &item)) {
             item.unwatch();
@@ -252,7 +254,7 @@ impl Epoll {
         drop(members);
         if gone.is_some() {
             item.queued.store(false, Release);
-            // Who made it ready meanwhile found it queued.
+            // Whoever made it ready meanwhile found it queued.
             self.check(item);
         }
     }
@@ -262,7 +264,8 @@ impl Epoll {
         members.get(&key(fd, file)).cloned().ok_or(Errno::ENOENT)
     }
 
-    /// The file of the member that was added as descriptor `fd`; of several, the one that `which` come before.
+    /// The file of the member that was added as descriptor `fd`; of several, the one that `which`
+    /// come before.
     pub fn member(&self, fd: i32, which: usize) -> Option<Arc<File>> {
         let members = self.members.lock();
         members.of(fd).nth(which)?.file.upgrade()

@@ -1,5 +1,6 @@
-//! Sets that are members of sets: how deep, and how many ways may lead from a file up through them, with Linux's limits.
-//! Nobody makes a circle of them: who nests sets holds a lock, and looks both down and up.
+//! Sets that are members of sets: how deep, and how many ways may lead from a file up through them,
+//! with Linux's limits. Nobody makes a circle of them: who nests sets holds a lock, and looks both
+//! down and up.
 
 use super::Epoll;
 use crate::errno::{Errno, Result};
@@ -13,8 +14,8 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// How many sets may lie in each other below one.
 const MAX_NESTS: usize = 4;
-/// How many ways may lead from a file to sets that are in none, by how many sets lie between; as many as there are where it
-/// is 0.
+/// How many ways may lead from a file to sets that are in none, by how many sets lie between; as
+/// many as there are where it is 0.
 const PATH_LIMITS: [usize; MAX_NESTS + 1] = [1000, 500, 100, 50, 10];
 
 /// The sets that a file is a member of.
@@ -77,7 +78,8 @@ impl Look {
         Ok(depth)
     }
 
-    /// How many sets lie in each other below `set`, which must not lead to `top`. There are never more than the limit.
+    /// How many sets lie in each other below `set`, which must not lead to `top`. There are never
+    /// more than the limit.
     fn depth(&mut self, set: &Epoll, top: &Epoll) -> Result<usize> {
         if core::ptr::eq(set, top) {
             return Err(Errno::ELOOP);

@@ -1,6 +1,6 @@
 //! The file systems there are to mount.
 
-use super::super::entry::Entry;
+use super::super::dentry::Entry;
 use super::super::inode::FsStat;
 use super::super::tmpfs::{self, Options, Tmpfs};
 use super::super::{device, proc, sysfs, tty};

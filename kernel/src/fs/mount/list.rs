@@ -1,7 +1,7 @@
 //! What /proc/PID/mounts and mountinfo tell.
 
-use super::super::generated::Text;
 use super::super::path::{Path, TOO_LONG};
+use super::super::seq_file::Text;
 use super::super::walk::PATH_MAX;
 use super::super::{device, tmpfs};
 use super::{Mount, TREE};
@@ -64,9 +64,10 @@ fn put_own_options(mount: &Mount, text: &mut Text) {
     }
 }
 
-/// Each mount that a process whose root is `root` can come to, and the path to it. That begins with the path of the mount
-/// above, which is known by then: as many may be stacked at one place as a program likes.
-fn each(root: &Path, mut tell: impl FnMut(&Arc<Mount>, &[u8])) -> Result<()> {
+/// Each mount that a process whose root is `root` can come to, and the path to it. That begins with
+/// the path of the mount above, which is known by then: as many may be stacked at one place as a
+/// program likes.
+fn each(root: &Path, mut write_line: impl FnMut(&Arc<Mount>, &[u8])) -> Result<()> {
     let tree = TREE.lock();
     let mut known: HashMap<u32, Vec<u8>> = hash::new();
     known.try_reserve(tree.len()).map_err(|_| Errno::ENOMEM)?;
@@ -75,14 +76,14 @@ fn each(root: &Path, mut tell: impl FnMut(&Arc<Mount>, &[u8])) -> Result<()> {
         let Some(path) = path_of(mount, root, &known)? else {
             continue;
         };
-        tell(mount, if path.is_empty() { b"/" } else { &path });
+        write_line(mount, if path.is_empty() { b"/" } else { &path });
         known.insert(mount.id, path);
     }
     Ok(())
 }
 
-/// The path from `root` to a mount, where there is one; `known` are those of the mounts above. Of a folder that is removed
-/// and mounted elsewhere the path is no other.
+/// The path from `root` to a mount, where there is one; `known` are those of the mounts above. Of a
+/// folder that is removed and mounted elsewhere the path is no other.
 fn path_of(
     mount: &Arc<Mount>,
     root: &Path,

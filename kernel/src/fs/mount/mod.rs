@@ -1,7 +1,8 @@
 //! Mounts: which file system is seen at which place of the tree, and how it may be used there.
 //!
-//! A mount refers to a directory of a file system as its root and to the path that it covers. There is one tree of mounts for
-//! all processes; none is shared with another tree (MS_SHARED), so all are private.
+//! A mount refers to a directory of a file system as its root and to the path that it covers. There
+//! is one tree of mounts for all processes; none is shared with another tree (MS_SHARED), so all
+//! are private.
 
 mod kinds;
 mod list;
@@ -9,7 +10,7 @@ mod list;
 pub use kinds::{KINDS, Super};
 pub use list::{list, list_devices, list_info};
 
-use super::entry::Entry;
+use super::dentry::Entry;
 use super::inode::Kind;
 use super::path::{self, Path};
 use super::tmpfs::{self, Options};
@@ -54,7 +55,8 @@ pub const KEPT: u32 = MS_RDONLY
 /// Those of them that say when the time of the last access changes.
 const ATIME: u32 = MS_NOATIME | MS_NODIRATIME | MS_STRICTATIME;
 
-/// The mounts of the tree, those above before those below. Held while the tree changes (Linux's namespace_sem).
+/// The mounts of the tree, those above before those below. Held while the tree changes (Linux's
+/// namespace_sem).
 static TREE: SleepMutex<Vec<Arc<Mount>>> = SleepMutex::new(Vec::new());
 
 impl Mount {
@@ -221,7 +223,8 @@ pub fn mount(source: &[u8], target: Path, kind: &[u8], flags: u32, options: &[u8
     attach(&mut TREE.lock(), mount, target)
 }
 
-/// Gives the file system mounted at `path`, and this mount of it, other flags and options; EINVAL where none is.
+/// Gives the file system mounted at `path`, and this mount of it, other flags and options; EINVAL
+/// where none is.
 pub fn remount(path: &Path, flags: u32, options: &[u8]) -> Result<()> {
     let tree = TREE.lock();
     let mount = mounted_at(path)?;
@@ -354,10 +357,10 @@ pub fn move_to(from: &Path, target: Path) -> Result<()> {
     moved
 }
 
-/// Ends the mount at `path` with flags of umount2 (MNT_*): EBUSY where it is in use, unless it shall go lazily; EAGAIN where
-/// it only begins to expire.
+/// Ends the mount at `path` with flags of umount2 (MNT_*): EBUSY where it is in use, unless it
+/// shall go lazily; EAGAIN where it only begins to expire.
 pub fn unmount(path: Path, flags: u32) -> Result<()> {
-    /// Who has a mount that nobody uses: the tree, the entry that it covers, and `path`.
+    /// The holders of a mount that nobody uses: the tree, the entry that it covers, and `path`.
     const HOLDERS: usize = 3;
     let mut tree = TREE.lock();
     let mount = mounted_at(&path)?;

@@ -1,10 +1,10 @@
 //! What one may set for a process by writing to its files in procfs.
 
-use super::super::generated::Text;
+use super::super::seq_file::Text;
 use super::subject::{Subject, trim};
 use crate::errno::{Errno, Result};
 use crate::put;
-use crate::task::{counting, current};
+use crate::task::{count_groups, current};
 
 pub fn personality(subject: &Subject, text: &mut Text) -> Result<()> {
     let thread = subject.thread.as_ref().ok_or(Errno::ESRCH)?;
@@ -38,8 +38,8 @@ pub fn set_traced(subject: &Subject, bytes: &[u8]) -> Result<()> {
         return Err(Errno::EPERM);
     }
     match bytes.trim_ascii() {
-        b"0" => counting::set_traced(false),
-        b"1" => counting::set_traced(true),
+        b"0" => count_groups::set_traced(false),
+        b"1" => count_groups::set_traced(true),
         _ => return Err(Errno::EINVAL),
     }
     Ok(())

@@ -1,9 +1,9 @@
 //! The descriptors of a process: /proc/PID/fd and fdinfo.
 
-use super::super::entry::Entry;
+use super::super::dentry::Entry;
 use super::super::file::{File, FileOps, OpenFlags, Record, Whence};
-use super::super::generated::{self, Content, Text};
 use super::super::inode::{Attr, Inode, Kind, Link, SetAttr};
+use super::super::seq_file::{self, Content, Text};
 use super::parse;
 use super::subject::{Subject, Who};
 use crate::errno::{Errno, Result};
@@ -58,7 +58,7 @@ impl Inode for Directory {
     fn attr(&self) -> Attr {
         let permissions = if self.infos { 0o555 } else { 0o500 };
         let owner = self.who.owner(Kind::Directory, permissions);
-        generated::attr(self.device, self.inode, Kind::Directory, permissions, owner)
+        seq_file::attr(self.device, self.inode, Kind::Directory, permissions, owner)
     }
 
     /// A process finds its own descriptors, whoever its files belong to.
@@ -77,8 +77,8 @@ impl Inode for Directory {
             .files()?
             .get(fd)
             .map_err(|_| Errno::ENOENT)?;
-        let inode = generated::number(self.inode, name);
-        generated::entry(
+        let inode = seq_file::number(self.inode, name);
+        seq_file::entry(
             here,
             name,
             Descriptor {
@@ -99,7 +99,7 @@ impl FileOps for Directory {
         position: u64,
         emit: &mut dyn FnMut(Record) -> bool,
     ) -> Result<()> {
-        if !generated::dots(file.entry(), position, emit) {
+        if !seq_file::dots(file.entry(), position, emit) {
             return Ok(());
         }
         let Ok(files) = self.subject()?.files() else {
@@ -108,7 +108,7 @@ impl FileOps for Directory {
         let mut from = (position as usize).saturating_sub(2);
         while let Some(fd) = files.next(from) {
             let name = try_format(format_args!("{fd}"))?;
-            let inode = generated::number(self.inode, name.as_bytes());
+            let inode = seq_file::number(self.inode, name.as_bytes());
             if !emit(Record {
                 inode,
                 kind: self.member_kind(),
@@ -162,7 +162,7 @@ impl Inode for Descriptor {
         let owner = self.who.owner(self.kind, permissions);
         Attr {
             size: 64,
-            ..generated::attr(self.device, self.inode, self.kind, permissions, owner)
+            ..seq_file::attr(self.device, self.inode, self.kind, permissions, owner)
         }
     }
 
@@ -174,7 +174,7 @@ impl Inode for Descriptor {
         match self.kind {
             Kind::Regular => {
                 self.who.find_open()?;
-                generated::open(*self)
+                seq_file::open(*self)
             }
             _ => Err(Errno::ELOOP),
         }

@@ -1,14 +1,14 @@
 //! The files that a process has mapped: /proc/PID/map_files.
 
-use super::super::entry::Entry;
+use super::super::dentry::Entry;
 use super::super::file::{File, FileOps, OpenFlags, Record};
-use super::super::generated;
 use super::super::inode::{Attr, Inode, Kind, Link, SetAttr};
+use super::super::seq_file;
 use super::subject::Who;
 use crate::errno::{Errno, Result};
 use crate::mm::PAGE_SIZE;
-use crate::mm::area::{Area, Source};
 use crate::mm::heap::try_format;
+use crate::mm::vma::{Source, Vma};
 use crate::task::{can, current};
 use alloc::sync::Arc;
 use core::any::Any;
@@ -17,7 +17,7 @@ use linux_raw_sys::general::{CAP_CHECKPOINT_RESTORE, CAP_SYS_ADMIN};
 
 const PERMISSIONS: u32 = 0o500;
 
-/// The directory: a link for each area that shows a file, by its addresses.
+/// The directory: a link for each VMA that shows a file, by its addresses.
 pub struct Directory {
     who: Who,
     device: u64,
@@ -31,9 +31,9 @@ impl Directory {
     }
 }
 
-/// The file that an area shows.
-fn file(area: &Area) -> Option<Arc<File>> {
-    let Source::File { mapping, .. } = &area.source else {
+/// The file that a VMA shows.
+fn file(vma: &Vma) -> Option<Arc<File>> {
+    let Source::File { mapping, .. } = &vma.source else {
         return None;
     };
     let mapping: Arc<dyn Any + Send + Sync> = mapping.clone();
@@ -62,7 +62,7 @@ impl Inode for Directory {
 
     fn attr(&self) -> Attr {
         let owner = self.who.owner(Kind::Directory, PERMISSIONS);
-        generated::attr(self.device, self.inode, Kind::Directory, PERMISSIONS, owner)
+        seq_file::attr(self.device, self.inode, Kind::Directory, PERMISSIONS, owner)
     }
 
     /// A process finds its own files, whoever the directory belongs to.
@@ -76,7 +76,7 @@ impl Inode for Directory {
 
     fn lookup(&self, here: &Arc<Entry>, name: &[u8]) -> Result<Arc<Entry>> {
         let range = range(name).ok_or(Errno::ENOENT)?;
-        let inode = generated::number(self.inode, name);
+        let inode = seq_file::number(self.inode, name);
         let (who, device) = (self.who, self.device);
         let link = Mapped {
             who,
@@ -85,7 +85,7 @@ impl Inode for Directory {
             inode,
         };
         link.file()?;
-        generated::entry(here, name, link)
+        seq_file::entry(here, name, link)
     }
 }
 
@@ -97,24 +97,24 @@ impl FileOps for Directory {
         emit: &mut dyn FnMut(Record) -> bool,
     ) -> Result<()> {
         let subject = self.who.find_open()?;
-        if !generated::dots(file.entry(), position, emit) {
+        if !seq_file::dots(file.entry(), position, emit) {
             return Ok(());
         }
         let Some(space) = subject.space() else {
             return Ok(());
         };
         let first = (position as usize).saturating_sub(2) * PAGE_SIZE;
-        for area in space.areas_from(first) {
+        for vma in space.vmas_from(first) {
             crate::task::sched::cond_resched();
-            if self::file(&area).is_none() {
+            if self::file(&vma).is_none() {
                 continue;
             }
-            let name = try_format(format_args!("{:x}-{:x}", area.start, area.end))?;
+            let name = try_format(format_args!("{:x}-{:x}", vma.start, vma.end))?;
             if !emit(Record {
-                inode: generated::number(self.inode, name.as_bytes()),
+                inode: seq_file::number(self.inode, name.as_bytes()),
                 kind: Kind::Symlink,
                 name: name.as_bytes(),
-                next: (area.end / PAGE_SIZE) as u64 + 2,
+                next: (vma.end / PAGE_SIZE) as u64 + 2,
             }) {
                 break;
             }
@@ -134,9 +134,9 @@ struct Mapped {
 impl Mapped {
     fn file(&self) -> Result<Arc<File>> {
         let space = self.who.find_open()?.space().ok_or(Errno::ENOENT)?;
-        let area = space.area_after(self.range.start);
-        let area = area.filter(|area| area.range() == self.range);
-        area.as_ref().and_then(file).ok_or(Errno::ENOENT)
+        let vma = space.vma_after(self.range.start);
+        let vma = vma.filter(|vma| vma.range() == self.range);
+        vma.as_ref().and_then(file).ok_or(Errno::ENOENT)
     }
 }
 
@@ -153,7 +153,7 @@ impl Inode for Mapped {
         let owner = self.who.owner(Kind::Symlink, permissions);
         Attr {
             size: 64,
-            ..generated::attr(self.device, self.inode, Kind::Symlink, permissions, owner)
+            ..seq_file::attr(self.device, self.inode, Kind::Symlink, permissions, owner)
         }
     }
 

@@ -1,10 +1,10 @@
 //! What procfs tells of a process's memory.
 
-use super::super::generated::{Content, Text};
+use super::super::seq_file::{Content, Text};
 use super::subject::Subject;
 use crate::errno::{Errno, Result};
-use crate::mm::area::{Area, Flags, Rights, Source};
 use crate::mm::space::Look;
+use crate::mm::vma::{Flags, Rights, Source, Vma};
 use crate::mm::{AddressSpace, PAGE_SIZE, Size, Usage};
 use crate::put;
 use alloc::sync::Weak;
@@ -84,12 +84,12 @@ pub fn statm(subject: &Subject, text: &mut Text) -> Result<()> {
     let size = subject
         .space()
         .map_or(Size::default(), |space| space.size());
-    let code = |area: &Area| area.rights.has(Rights::EXECUTE);
+    let code = |vma: &Vma| vma.rights.has(Rights::EXECUTE);
     let code = subject.space().map_or(0, |space| {
-        let lengths = space.areas().filter(code).map(|area| area.range().len());
+        let lengths = space.vmas().filter(code).map(|vma| vma.range().len());
         lengths.sum::<usize>() / PAGE_SIZE
     });
-    let (pages, resident) = (size.areas, size.resident);
+    let (pages, resident) = (size.vmas, size.resident);
     put!(text, "{pages} {resident} 0 {code} 0 {pages} 0\n");
     Ok(())
 }
@@ -98,11 +98,11 @@ pub fn statm(subject: &Subject, text: &mut Text) -> Result<()> {
 pub fn status(space: &AddressSpace, text: &mut Text) {
     const KIB: usize = PAGE_SIZE / 1024;
     let size = space.size();
-    let locked = space.areas().filter(|area| area.flags.has(Flags::LOCKED));
-    let locked = locked.map(|area| area.range().len() / PAGE_SIZE).sum();
+    let locked = space.vmas().filter(|vma| vma.flags.has(Flags::LOCKED));
+    let locked = locked.map(|vma| vma.range().len() / PAGE_SIZE).sum();
     for (name, value) in [
-        ("VmPeak", size.areas),
-        ("VmSize", size.areas),
+        ("VmPeak", size.vmas),
+        ("VmSize", size.vmas),
         ("VmLck", locked),
         ("VmPin", 0),
         ("VmHWM", size.peak),
@@ -110,7 +110,7 @@ pub fn status(space: &AddressSpace, text: &mut Text) {
         ("RssAnon", size.resident),
         ("RssFile", 0),
         ("RssShmem", 0),
-        ("VmData", size.areas),
+        ("VmData", size.vmas),
         ("VmSwap", 0),
     ] {
         put!(text, "{name}:\t{:>8} kB\n", value * KIB);
@@ -130,7 +130,7 @@ pub fn list_bits(bits: u64, text: &mut Text) {
     }
 }
 
-/// The areas of a space, one look-up each.
+/// The VMAs of a space, one look-up each.
 /// Counts the columns of a line, to align what follows.
 struct Line<'t> {
     text: &'t mut Text,
@@ -147,16 +147,16 @@ impl Write for Line<'_> {
 /// The column in which names begin.
 const NAMES: usize = 73;
 
-fn line(area: &Area, text: &mut Text) {
-    let flag = |right, letter| if area.rights.has(right) { letter } else { '-' };
+fn line(vma: &Vma, text: &mut Text) {
+    let flag = |right, letter| if vma.rights.has(right) { letter } else { '-' };
     let (read, write, execute) = (
         flag(Rights::READ, 'r'),
         flag(Rights::WRITE, 'w'),
         flag(Rights::EXECUTE, 'x'),
     );
-    let shared = if area.is_shared() { 's' } else { 'p' };
+    let shared = if vma.is_shared() { 's' } else { 'p' };
     let mut line = Line { text, columns: 0 };
-    let (offset, (device, inode)) = match &area.source {
+    let (offset, (device, inode)) = match &vma.source {
         Source::File { mapping, offset } => (*offset, mapping.id()),
         Source::Anonymous => (0, (0, 0)),
     };
@@ -164,12 +164,12 @@ fn line(area: &Area, text: &mut Text) {
     put!(
         line,
         "{:08x}-{:08x} {read}{write}{execute}{shared} {offset:08x} ",
-        area.start,
-        area.end
+        vma.start,
+        vma.end
     );
     put!(line, "{major:02x}:{minor:02x} {inode} ");
     let pad = NAMES.saturating_sub(line.columns);
-    match (area.label.as_str(), &area.source) {
+    match (vma.label.as_str(), &vma.source) {
         ("", Source::File { mapping, .. }) => {
             put!(line, "{:pad$}", "");
             _ = mapping.write_name(&mut line);
@@ -182,7 +182,7 @@ fn line(area: &Area, text: &mut Text) {
 
 /// maps
 pub fn maps(_opened: &Opened, space: &AddressSpace, text: &mut Text) -> Result<()> {
-    space.areas().for_each(|area| line(&area, text));
+    space.vmas().for_each(|vma| line(&vma, text));
     Ok(())
 }
 
@@ -223,9 +223,9 @@ fn usage_lines(size: Option<usize>, usage: &Usage, locked: usize, text: &mut Tex
     }
 }
 
-/// What an area that is locked holds in memory.
-fn locked_bytes(area: &Area, usage: &Usage) -> usize {
-    if area.flags.has(Flags::LOCKED) {
+/// What a VMA that is locked holds in memory.
+fn locked_bytes(vma: &Vma, usage: &Usage) -> usize {
+    if vma.flags.has(Flags::LOCKED) {
         usage.proportional
     } else {
         0
@@ -234,13 +234,13 @@ fn locked_bytes(area: &Area, usage: &Usage) -> usize {
 
 /// smaps
 pub fn smaps(_opened: &Opened, space: &AddressSpace, text: &mut Text) -> Result<()> {
-    for area in space.areas() {
-        line(&area, text);
-        let usage = space.usage(area.range());
+    for vma in space.vmas() {
+        line(&vma, text);
+        let usage = space.usage(vma.range());
         usage_lines(
-            Some(area.end - area.start),
+            Some(vma.end - vma.start),
             &usage,
-            locked_bytes(&area, &usage),
+            locked_bytes(&vma, &usage),
             text,
         );
         put!(text, "THPeligible:           0\nVmFlags:");
@@ -252,8 +252,8 @@ pub fn smaps(_opened: &Opened, space: &AddressSpace, text: &mut Text) -> Result<
             put!(
                 text,
                 "{}{}",
-                if area.rights.has(right) { " " } else { "" },
-                if area.rights.has(right) { name } else { "" }
+                if vma.rights.has(right) { " " } else { "" },
+                if vma.rights.has(right) { name } else { "" }
             );
         }
         for (flag, name) in [
@@ -264,8 +264,8 @@ pub fn smaps(_opened: &Opened, space: &AddressSpace, text: &mut Text) -> Result<
             put!(
                 text,
                 "{}{}",
-                if area.flags.has(flag) { " " } else { "" },
-                if area.flags.has(flag) { name } else { "" }
+                if vma.flags.has(flag) { " " } else { "" },
+                if vma.flags.has(flag) { name } else { "" }
             );
         }
         text.push(b"\n");
@@ -276,13 +276,13 @@ pub fn smaps(_opened: &Opened, space: &AddressSpace, text: &mut Text) -> Result<
 
 /// smaps_rollup
 pub fn rollup(_opened: &Opened, space: &AddressSpace, text: &mut Text) -> Result<()> {
-    let Some(first) = space.areas().next() else {
+    let Some(first) = space.vmas().next() else {
         return Ok(());
     };
     let (mut end, mut locked) = (first.end, 0);
-    for area in space.areas() {
-        end = area.end;
-        locked += locked_bytes(&area, &space.usage(area.range()));
+    for vma in space.vmas() {
+        end = vma.end;
+        locked += locked_bytes(&vma, &space.usage(vma.range()));
     }
     put!(
         text,
@@ -296,10 +296,10 @@ pub fn rollup(_opened: &Opened, space: &AddressSpace, text: &mut Text) -> Result
 
 /// clear_refs
 pub fn clear_references(subject: &Subject, bytes: &[u8]) -> Result<()> {
-    let wanted: fn(&Area) -> bool = match bytes.trim_ascii() {
+    let wanted: fn(&Vma) -> bool = match bytes.trim_ascii() {
         b"1" => |_| true,
-        b"2" => |area| matches!(area.source, Source::Anonymous),
-        b"3" => |area| !matches!(area.source, Source::Anonymous),
+        b"2" => |vma| matches!(vma.source, Source::Anonymous),
+        b"3" => |vma| !matches!(vma.source, Source::Anonymous),
         // Soft-dirty state, which is not kept.
         b"4" => |_| false,
         b"5" => {

@@ -14,13 +14,13 @@ pub mod system;
 mod sysvipc;
 pub mod zones;
 
-use super::entry::Entry;
+use super::dentry::Entry;
 use super::file::{File, FileOps, OpenFlags, Record};
-use super::generated::{self, Fixed, Node};
 use super::inode::{Attr, Inode, Kind, SetAttr};
+use super::seq_file::{self, Fixed, Node};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_format;
-use crate::task::{Process, tree};
+use crate::task::{Process, pid_table};
 use alloc::sync::Arc;
 use process::Directory;
 use subject::Who;
@@ -38,7 +38,7 @@ struct Root {
 pub fn root() -> Result<Arc<Entry>> {
     let device = super::new_device();
     let fixed = crate::mm::heap::try_arc(Fixed::new(Node::Directory(system::ROOT), device, 1))?;
-    generated::root(Root { device, fixed })
+    seq_file::root(Root { device, fixed })
 }
 
 /// The process whose directory in a procfs an open file is.
@@ -67,9 +67,9 @@ impl Inode for Root {
     }
 
     fn attr(&self) -> Attr {
-        let attr = generated::attr(self.device, 1, Kind::Directory, 0o555, (0, 0));
+        let attr = seq_file::attr(self.device, 1, Kind::Directory, 0o555, (0, 0));
         Attr {
-            links: 2 + tree::count() as u32,
+            links: 2 + pid_table::count() as u32,
             ..attr
         }
     }
@@ -86,15 +86,15 @@ impl Inode for Root {
         let Some(number) = parse(name) else {
             return self.fixed.lookup(here, name);
         };
-        let who = match tree::process(number) {
+        let who = match pid_table::process(number) {
             Some(process) => Who::new(&process, None),
             // A thread that is not listed can be found all the same.
             None => {
-                let thread = tree::thread(number).ok_or(Errno::ENOENT)?;
+                let thread = pid_table::thread(number).ok_or(Errno::ENOENT)?;
                 Who::new(thread.process(), Some(number))
             }
         };
-        generated::entry(here, name, Directory::new(who, self.device))
+        seq_file::entry(here, name, Directory::new(who, self.device))
     }
 }
 
@@ -116,7 +116,7 @@ impl FileOps for Root {
             }
         }
         let mut from = position.saturating_sub(PROCESSES) as i32;
-        while let Some(process) = tree::next_process(from) {
+        while let Some(process) = pid_table::next_process(from) {
             let (pid, name) = (
                 process.pid(),
                 try_format(format_args!("{}", process.pid()))?,

@@ -25,7 +25,7 @@ const SHARED: u64 = 1 << 61;
 struct Map {
     /// The memory that there was when it was opened.
     space: Weak<AddressSpace>,
-    /// Who opened it may know the numbers of frames.
+    /// Whether the opener may see the numbers of frames.
     numbers: bool,
 }
 

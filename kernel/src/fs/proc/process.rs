@@ -1,17 +1,17 @@
 //! The directory of a process, and of a thread.
 
-use super::super::entry::Entry;
+use super::super::dentry::Entry;
 use super::super::file::{File, FileOps, OpenFlags, Record};
-use super::super::generated::{self, Content, Text};
 use super::super::inode::{Attr, Inode, Kind, Link, SetAttr};
 use super::super::mount;
 use super::super::path::Path;
+use super::super::seq_file::{self, Content, Text};
 use super::subject::{Subject, Who};
 use super::{control, fds, map_files, mem, memory, pagemap, parse, status};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_format;
 use crate::put;
-use crate::task::{Process, counting, oom};
+use crate::task::{Process, count_groups, oom};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -48,7 +48,7 @@ const MEMBERS: &[(&str, Member)] = &[
     ("comm", Setting(control::comm, control::set_comm)),
     (
         "crossings",
-        Private(|subject, text| counting::write(&subject.process, text)),
+        Private(|subject, text| count_groups::write(&subject.process, text)),
     ),
     (
         "coredump_filter",
@@ -191,7 +191,7 @@ impl Inode for Directory {
 
     fn attr(&self) -> Attr {
         let owner = self.who.owner(Kind::Directory, 0o555);
-        generated::attr(self.device, number(self.who), Kind::Directory, 0o555, owner)
+        seq_file::attr(self.device, number(self.who), Kind::Directory, 0o555, owner)
     }
 
     fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
@@ -204,20 +204,20 @@ impl Inode for Directory {
             .members()
             .find(|(known, _)| known.as_bytes() == name)
             .ok_or(Errno::ENOENT)?;
-        let inode = generated::number(number(self.who), name);
+        let inode = seq_file::number(number(self.who), name);
         let (who, device) = (self.who, self.device);
         match *member {
             Member::Descriptors => {
-                generated::entry(here, name, fds::Directory::new(who, device, inode, false))
+                seq_file::entry(here, name, fds::Directory::new(who, device, inode, false))
             }
             Member::DescriptorInfos => {
-                generated::entry(here, name, fds::Directory::new(who, device, inode, true))
+                seq_file::entry(here, name, fds::Directory::new(who, device, inode, true))
             }
             Member::MappedFiles => {
-                generated::entry(here, name, map_files::Directory::new(who, device, inode))
+                seq_file::entry(here, name, map_files::Directory::new(who, device, inode))
             }
-            Member::Threads => generated::entry(here, name, Threads { who, device, inode }),
-            member => generated::entry(
+            Member::Threads => seq_file::entry(here, name, Threads { who, device, inode }),
+            member => seq_file::entry(
                 here,
                 name,
                 Leaf {
@@ -239,7 +239,7 @@ impl FileOps for Directory {
         emit: &mut dyn FnMut(Record) -> bool,
     ) -> Result<()> {
         self.who.find().map_err(|_| Errno::ENOENT)?;
-        if !generated::dots(file.entry(), position, emit) {
+        if !seq_file::dots(file.entry(), position, emit) {
             return Ok(());
         }
         for (at, (name, member)) in self
@@ -247,7 +247,7 @@ impl FileOps for Directory {
             .enumerate()
             .skip((position as usize).saturating_sub(2))
         {
-            let inode = generated::number(number(self.who), name.as_bytes());
+            let inode = seq_file::number(number(self.who), name.as_bytes());
             if !emit(Record {
                 inode,
                 kind: member.kind(),
@@ -303,7 +303,7 @@ impl Inode for Leaf {
     fn attr(&self) -> Attr {
         let (kind, permissions) = (self.kind(), self.member.permissions());
         let owner = self.who.owner(kind, permissions);
-        generated::attr(self.device, self.inode, kind, permissions, owner)
+        seq_file::attr(self.device, self.inode, kind, permissions, owner)
     }
 
     fn set_attr(&self, _change: &SetAttr) -> Result<()> {
@@ -325,18 +325,18 @@ impl Inode for Leaf {
                     return Err(Errno::ESRCH);
                 }
                 let space = space.unwrap_or_default();
-                generated::open(memory::Opened::new(&subject, space, show))
+                seq_file::open(memory::Opened::new(&subject, space, show))
             }
             Member::Memory => mem::open(subject.open_memory()?.ok_or(Errno::ESRCH)?),
             Member::Pages => pagemap::open(subject.open_memory()?.ok_or(Errno::ESRCH)?),
-            _ => generated::open(*self),
+            _ => seq_file::open(*self),
         }
     }
 
     fn link(&self) -> Result<Link> {
         match self.member {
             Link_(target) => {
-                // Who has ended has none of them.
+                // A process that has ended has none of them.
                 let entry = target(&self.who.find_open()?).map_err(|_| Errno::ENOENT)?;
                 Ok(Link::Entry(entry))
             }
@@ -361,7 +361,7 @@ impl Inode for Threads {
         let threads = |subject: Subject| subject.process.threads().len() as u32;
         let links = 2 + self.who.find().map_or(0, threads);
         let owner = self.who.owner(Kind::Directory, 0o555);
-        let attr = generated::attr(self.device, self.inode, Kind::Directory, 0o555, owner);
+        let attr = seq_file::attr(self.device, self.inode, Kind::Directory, 0o555, owner);
         Attr { links, ..attr }
     }
 
@@ -376,7 +376,7 @@ impl Inode for Threads {
             ..self.who
         };
         who.find().map_err(|_| Errno::ENOENT)?;
-        generated::entry(here, name, Directory::new(who, self.device))
+        seq_file::entry(here, name, Directory::new(who, self.device))
     }
 }
 
@@ -388,7 +388,7 @@ impl FileOps for Threads {
         emit: &mut dyn FnMut(Record) -> bool,
     ) -> Result<()> {
         let process = self.who.find()?.process;
-        if !generated::dots(file.entry(), position, emit) {
+        if !seq_file::dots(file.entry(), position, emit) {
             return Ok(());
         }
         let mut tids = Vec::new();

@@ -1,16 +1,17 @@
 //! `/proc/sys`: what can be set, and what is told as if it could be.
 
-use super::super::generated::{Node, Text};
+use super::super::seq_file::{Node, Text};
 use super::super::{epoll, fdtable, file, inotify, lease, pipe, protected};
 use crate::errno::{Errno, Result};
-use crate::ipc::{self, Object, Registry, aio, message, semaphore, shared};
-use crate::mm::{areas, aslr, commit};
+use crate::fs::aio;
+use crate::ipc::{self, Object, Registry, sysv_msg, sysv_sem, sysv_shm};
+use crate::mm::{aslr, commit, vmas};
 use crate::net::backlog;
 use crate::net::inet::ping;
 use crate::net::options::DEFAULT_BUFFER;
 use crate::sync::Once;
 use crate::syscall::syslog;
-use crate::task::{require, sched, tree, uts};
+use crate::task::{pid_table, require, sched, uts};
 use crate::{log, put, random};
 use Node::{Directory, File, Number, Setting};
 use core::sync::atomic::Ordering::Relaxed;
@@ -19,7 +20,8 @@ use linux_raw_sys::general::CAP_SYS_ADMIN;
 /// What a filter of system calls can do.
 const ACTIONS: &[u8] = b"kill_process kill_thread trap errno user_notif trace log allow\n";
 
-/// A setting that Linux lets be changed and that stays what it is here: who writes is told so (EACCES).
+/// A setting that Linux lets be changed and that stays what it is here: who writes is told so
+/// (EACCES).
 macro_rules! fixed {
     ($value:expr) => {
         File(|text| put!(text, "{}\n", $value))
@@ -124,14 +126,17 @@ pub const SYS: &[(&str, Node)] = &[
                     |bytes| uts::set_host_name(bytes.trim_ascii()),
                 ),
             ),
-            ("msgmax", File(|text| put!(text, "{}\n", message::LONGEST))),
-            ("msgmnb", File(|text| put!(text, "{}\n", message::CAPACITY))),
-            ("msgmni", Number(&message::QUEUES.most)),
+            ("msgmax", File(|text| put!(text, "{}\n", sysv_msg::LONGEST))),
+            (
+                "msgmnb",
+                File(|text| put!(text, "{}\n", sysv_msg::CAPACITY)),
+            ),
+            ("msgmni", Number(&sysv_msg::QUEUES.most)),
             (
                 "msg_next_id",
                 Setting(
-                    |text| next_id(text, &message::QUEUES),
-                    |bytes| set_next_id(bytes, &message::QUEUES),
+                    |text| next_id(text, &sysv_msg::QUEUES),
+                    |bytes| set_next_id(bytes, &sysv_msg::QUEUES),
                 ),
             ),
             ("ngroups_max", File(|text| put!(text, "65536\n"))),
@@ -142,9 +147,11 @@ pub const SYS: &[(&str, Node)] = &[
             (
                 "pid_max",
                 Setting(
-                    |text| put!(text, "{}\n", tree::pid_max()),
+                    |text| put!(text, "{}\n", pid_table::pid_max()),
                     |bytes| {
-                        tree::set_pid_max(super::parse(bytes.trim_ascii()).ok_or(Errno::EINVAL)?)
+                        pid_table::set_pid_max(
+                            super::parse(bytes.trim_ascii()).ok_or(Errno::EINVAL)?,
+                        )
                     },
                 ),
             ),
@@ -166,18 +173,18 @@ pub const SYS: &[(&str, Node)] = &[
             (
                 "sem_next_id",
                 Setting(
-                    |text| next_id(text, &semaphore::SETS),
-                    |bytes| set_next_id(bytes, &semaphore::SETS),
+                    |text| next_id(text, &sysv_sem::SETS),
+                    |bytes| set_next_id(bytes, &sysv_sem::SETS),
                 ),
             ),
-            ("shmall", Number(&shared::MOST_PAGES)),
-            ("shmmax", Number(&shared::LARGEST)),
-            ("shmmni", Number(&shared::SEGMENTS.most)),
+            ("shmall", Number(&sysv_shm::MOST_PAGES)),
+            ("shmmax", Number(&sysv_shm::LARGEST)),
+            ("shmmni", Number(&sysv_shm::SEGMENTS.most)),
             (
                 "shm_next_id",
                 Setting(
-                    |text| next_id(text, &shared::SEGMENTS),
-                    |bytes| set_next_id(bytes, &shared::SEGMENTS),
+                    |text| next_id(text, &sysv_shm::SEGMENTS),
+                    |bytes| set_next_id(bytes, &sysv_shm::SEGMENTS),
                 ),
             ),
             ("tainted", File(|text| put!(text, "0\n"))),
@@ -218,7 +225,7 @@ pub const SYS: &[(&str, Node)] = &[
                 "drop_caches",
                 Setting(|text| put!(text, "0\n"), drop_caches),
             ),
-            ("max_map_count", Number(&areas::MOST_AREAS)),
+            ("max_map_count", Number(&vmas::MOST_AREAS)),
             ("mmap_min_addr", File(|text| put!(text, "65536\n"))),
             ("nr_hugepages", fixed!(0)),
             ("numa_stat", fixed!(0)),
@@ -325,22 +332,22 @@ const MESSAGE_QUEUES: &[(&str, Node)] = &[
     ("msg_max", File(message_count)),
     ("msgsize_default", File(message_size)),
     ("msgsize_max", File(message_size)),
-    ("queues_max", Number(&ipc::queue::MOST)),
+    ("queues_max", Number(&ipc::mqueue::MOST)),
 ];
 
 fn message_count(text: &mut Text) {
-    put!(text, "{}\n", ipc::queue::SOFT.messages);
+    put!(text, "{}\n", ipc::mqueue::SOFT.messages);
 }
 
 fn message_size(text: &mut Text) {
-    put!(text, "{}\n", ipc::queue::SOFT.bytes);
+    put!(text, "{}\n", ipc::mqueue::SOFT.bytes);
 }
 
 /// Semaphores of a set, of all sets, operations of a call, sets: at most.
 fn semaphores(text: &mut Text) {
-    let (largest, most) = (semaphore::LARGEST, semaphore::SETS.most.load(Relaxed));
+    let (largest, most) = (sysv_sem::LARGEST, sysv_sem::SETS.most.load(Relaxed));
     let all = largest * most;
-    let operations = semaphore::MOST_OPERATIONS;
+    let operations = sysv_sem::MOST_OPERATIONS;
     put!(text, "{largest}\t{all}\t{operations}\t{most}\n");
 }
 

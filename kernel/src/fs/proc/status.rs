@@ -1,6 +1,6 @@
 //! What procfs tells of a process: `stat`, `status`, `io` and `limits`.
 
-use super::super::generated::Text;
+use super::super::seq_file::Text;
 use super::super::tty;
 use super::memory;
 use super::subject::{Subject, trim};
@@ -9,8 +9,8 @@ use crate::errno::Result;
 use crate::mm::{PAGE_SIZE, Size};
 use crate::put;
 use crate::task::process::Image;
+use crate::task::rusage::{Usage, user_hz};
 use crate::task::sched::cond_resched;
-use crate::task::usage::{Usage, user_hz};
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general::*;
 
@@ -53,7 +53,7 @@ pub fn stat(subject: &Subject, text: &mut Text) -> Result<()> {
         text,
         " {} {} {} {}",
         user_hz(process.started()),
-        size.areas * PAGE_SIZE,
+        size.vmas * PAGE_SIZE,
         size.resident,
         process.limits.soft(RLIMIT_RSS)
     );
@@ -246,8 +246,8 @@ const LIMITS: [(&str, &str); 16] = [
     ("Max realtime timeout", "us"),
 ];
 
-/// Nanoseconds on a CPU and ready without one, and how often it came to one: a thread's, or a process's first
-/// thread's (Documentation/scheduler/sched-stats.rst).
+/// Nanoseconds on a CPU and ready without one, and how often it came to one: a thread's, or a
+/// process's first thread's (Documentation/scheduler/sched-stats.rst).
 pub fn schedstat(subject: &Subject, text: &mut Text) -> Result<()> {
     let thread = subject.thread.as_ref();
     let usage = thread.map_or_else(|| subject.process.usage(), |thread| Usage::of(thread));

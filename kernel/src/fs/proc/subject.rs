@@ -3,11 +3,11 @@
 use super::super::inode::Kind;
 use crate::errno::{Errno, Result};
 use crate::mm::AddressSpace;
-use crate::task::access::{self, By};
 use crate::task::credentials::Credentials;
+use crate::task::ptrace_access::{self, By};
+use crate::task::rusage::{Times, Usage};
 use crate::task::sched::state;
-use crate::task::usage::{Times, Usage};
-use crate::task::{Process, Thread, tree};
+use crate::task::{Process, Thread, pid_table};
 use alloc::sync::{Arc, Weak};
 
 /// Which process or thread a directory is of.
@@ -21,7 +21,8 @@ pub struct Who {
     pub(super) began: u64,
 }
 
-/// The process and thread, as they are now. A process that ended and was not waited for has no thread.
+/// The process and thread, as they are now. A process that ended and was not waited for has no
+/// thread.
 pub struct Subject {
     /// The process.
     pub process: Arc<Process>,
@@ -41,13 +42,14 @@ impl Who {
         }
     }
 
-    /// Who that is now; ESRCH when it is gone.
+    /// The process that it is now; ESRCH when it is gone.
     pub fn find(self) -> Result<Subject> {
-        let process = tree::process(self.pid).filter(|process| process.started() == self.began);
+        let process =
+            pid_table::process(self.pid).filter(|process| process.started() == self.began);
         let process = process.ok_or(Errno::ESRCH)?;
         let thread = match self.tid {
             Some(tid) => Some(
-                tree::thread(tid)
+                pid_table::thread(tid)
                     .filter(|thread| thread.process_id() == self.pid)
                     .ok_or(Errno::ESRCH)?,
             ),
@@ -60,7 +62,7 @@ impl Who {
         })
     }
 
-    /// Who that is now, if the caller may look into it.
+    /// The process that it is now, if the caller may look into it.
     ///
     /// # Errors
     /// ESRCH, EACCES.
@@ -117,7 +119,7 @@ impl Subject {
         }
     }
 
-    /// Who it acts as.
+    /// Its credentials.
     pub fn credentials(&self) -> Arc<Credentials> {
         let thread = self.thread.as_ref();
         thread.map_or_else(|| self.process.credentials(), |thread| thread.credentials())
@@ -125,11 +127,12 @@ impl Subject {
 
     /// Whether the caller may look into it now, as far as a file of it shows that.
     pub fn may_look(&self) -> bool {
-        access::check(&self.process, self.thread.as_deref(), By::File).is_ok()
+        ptrace_access::check(&self.process, self.thread.as_deref(), By::File).is_ok()
     }
 
-    /// The memory that a file is to show for as long as it is open, if the caller may look into it: whatever program the
-    /// process begins meanwhile, the file is about this one, and it keeps nothing (proc_mem_open). None of who has ended.
+    /// The memory that a file is to show for as long as it is open, if the caller may look into it:
+    /// whatever program the process begins meanwhile, the file is about this one, and it keeps
+    /// nothing (proc_mem_open). None of who has ended.
     ///
     /// # Errors
     /// EACCES, EINTR.
@@ -138,14 +141,14 @@ impl Subject {
             return Ok(None);
         };
         let look = |thread: &Thread| Ok(thread.space().map(|space| Arc::downgrade(&space)));
-        access::look(thread, By::File, look).map_err(|error| match error {
+        ptrace_access::look(thread, By::File, look).map_err(|error| match error {
             Errno::EPERM => Errno::EACCES,
             other => other,
         })
     }
 
-    /// Whose its files are: whom it acts as, but root's where others may not look into it. Directories that everybody may
-    /// read always tell whom it acts as (task_dump_owner).
+    /// Whose its files are: whom it acts as, but root's where others may not look into it.
+    /// Directories that everybody may read always tell whom it acts as (task_dump_owner).
     pub fn owner(&self, kind: Kind, permissions: u32) -> (u32, u32) {
         let shown = (kind, permissions) == (Kind::Directory, 0o555)
             || self.space().is_some_and(|space| space.dumpable() == 1);

@@ -1,14 +1,14 @@
 //! The files of procfs that tell of the machine and the kernel.
 
-use super::super::generated::{Node, Text};
-use super::super::{lock, mount};
+use super::super::seq_file::{Node, Text};
+use super::super::{file_lock, mount};
 use super::zones;
 use crate::arch::time::ticks_to_ns;
 use crate::errno::{Errno, Result};
-use crate::ipc::key;
+use crate::keyring;
 use crate::mm::{PAGE_SIZE, commit, frame};
-use crate::task::usage::{Times, Usage, user_hz};
-use crate::task::{clock, counting, current, load, queue, tree, uts};
+use crate::task::rusage::{Times, Usage, user_hz};
+use crate::task::{clock, count_groups, current, loadavg, pid_table, queue, uts};
 use crate::{arch, params, put};
 use Node::{Directory, File, Link, Private, Setting};
 use core::fmt;
@@ -23,16 +23,16 @@ pub const ROOT: &[(&str, Node)] = &[
     ("diskstats", File(|_| {})),
     ("filesystems", File(filesystems)),
     ("interrupts", File(interrupts)),
-    ("key-users", File(key::list::users)),
-    ("keys", File(key::list::keys)),
+    ("key-users", File(keyring::list::users)),
+    ("keys", File(keyring::list::keys)),
     ("loadavg", File(loadavg)),
     #[cfg(debug_assertions)]
     ("lockdep", File(lockdep)),
-    ("locks", File(lock::list)),
+    ("locks", File(file_lock::list)),
     ("meminfo", File(meminfo)),
     ("modules", File(|_| {})),
     ("mounts", Link(|text| text.push(b"self/mounts"))),
-    ("net", Directory(crate::net::report::FILES)),
+    ("net", Directory(crate::net::proc_net::FILES)),
     ("pagetypeinfo", Private(zones::types)),
     (
         "partitions",
@@ -62,20 +62,21 @@ pub const ROOT: &[(&str, Node)] = &[
     ("zoneinfo", File(zones::zones)),
 ];
 
-/// How often a second Linux's clock strikes here, and its count at boot, five minutes before 32 bits are used up.
+/// How often a second Linux's clock strikes here, and its count at boot, five minutes before 32
+/// bits are used up.
 const HZ: u64 = 250;
 const JIFFIES_AT_BOOT: u64 = (1 << 32) - 300 * HZ;
 
 /// What the reader's counting group did.
 fn crossings(text: &mut Text) {
     // What does not fit is told when the whole is done.
-    _ = counting::write(current().process(), text);
+    _ = count_groups::write(current().process(), text);
 }
 
 /// The writer counts anew.
 fn renew_crossings(bytes: &[u8]) -> Result<()> {
     match bytes.trim_ascii() {
-        b"new" => counting::renew(),
+        b"new" => count_groups::renew(),
         _ => Err(Errno::EINVAL),
     }
 }
@@ -135,11 +136,11 @@ fn softirqs(text: &mut Text) {
 
 fn loadavg(text: &mut Text) {
     let (running, all) = (queue::runnable(), queue::threads());
-    for load in load::averages() {
-        let hundredths = (load * 100) >> load::SHIFT;
+    for load in loadavg::averages() {
+        let hundredths = (load * 100) >> loadavg::SHIFT;
         put!(text, "{}.{:02} ", hundredths / 100, hundredths % 100);
     }
-    put!(text, "{running}/{all} {}\n", tree::last());
+    put!(text, "{running}/{all} {}\n", pid_table::last());
 }
 
 /// Each order of locks that was seen: the lines that make the outer and the inner lock.
@@ -195,7 +196,8 @@ fn put_frames(text: &mut Text, head: &str, name: &str, frames: usize) {
     );
 }
 
-/// What memory is used for. Files are memory here, so they count as shared memory too; nothing is swapped or written back.
+/// What memory is used for. Files are memory here, so they count as shared memory too; nothing is
+/// swapped or written back.
 fn put_held(text: &mut Text, head: &str) {
     let (file, anonymous) = frame::held_by_programs();
     let kernel = frame::total().saturating_sub(frame::free_count() + file + anonymous);
@@ -237,7 +239,7 @@ fn stat(text: &mut Text) {
     put!(
         text,
         "intr 0\nctxt 0\nbtime {booted}\nprocesses {}\n",
-        tree::last()
+        pid_table::last()
     );
     put!(
         text,
@@ -249,18 +251,19 @@ fn stat(text: &mut Text) {
 /// CPU time of the processes there are.
 fn busy() -> Times {
     let mut sum = Times::default();
-    _ = tree::for_each(
+    _ = pid_table::for_each(
         |_| true,
         |process| sum = sum.plus(process.times()).plus(process.children_times()),
     );
     sum
 }
 
-/// How processes were scheduled: of a CPU, its part of what all of them ran and waited. The counts that Linux keeps where
-/// kernel.sched_schedstats is set are 0 (Documentation/scheduler/sched-stats.rst).
+/// How processes were scheduled: of a CPU, its part of what all of them ran and waited. The counts
+/// that Linux keeps where kernel.sched_schedstats is set are 0
+/// (Documentation/scheduler/sched-stats.rst).
 fn schedstat(text: &mut Text) {
     let mut sum = Usage::default();
-    _ = tree::for_each(
+    _ = pid_table::for_each(
         |_| true,
         |process| sum = sum.plus(process.usage()).plus(process.children_usage()),
     );

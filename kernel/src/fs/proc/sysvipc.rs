@@ -1,9 +1,9 @@
 //! `/proc/sysvipc`: the objects of System V IPC, one a line.
 
-use super::super::generated::{Node, Text};
-use crate::ipc::message::QUEUES;
-use crate::ipc::semaphore::SETS;
-use crate::ipc::shared::SEGMENTS;
+use super::super::seq_file::{Node, Text};
+use crate::ipc::sysv_msg::QUEUES;
+use crate::ipc::sysv_sem::SETS;
+use crate::ipc::sysv_shm::SEGMENTS;
 use crate::ipc::{Header, Object, Registry};
 use crate::mm::page_up;
 use crate::put;

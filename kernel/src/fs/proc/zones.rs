@@ -1,6 +1,6 @@
 //! What procfs and sysfs tell of free memory: one zone, of one node.
 
-use super::super::generated::Text;
+use super::super::seq_file::Text;
 use crate::mm::frame;
 use crate::put;
 
@@ -66,7 +66,8 @@ fn put_counts(text: &mut Text, counts: &[(&str, usize)]) {
     }
 }
 
-/// How free memory is grouped by what it is for: not at all. Linux tells it so where there is too little memory to group.
+/// How free memory is grouped by what it is for: not at all. Linux tells it so where there is too
+/// little memory to group.
 const TYPES: [&str; 4] = ["Unmovable", "Movable", "Reclaimable", "HighAtomic"];
 /// What is grouped, as a power of two of frames: a huge page.
 const GROUP: u32 = 9;

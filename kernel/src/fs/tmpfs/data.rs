@@ -8,8 +8,8 @@ use crate::arch::time;
 use crate::errno::{Errno, Result};
 use crate::mm::frame::{self, FrameRef};
 use crate::mm::number::Number;
-use crate::mm::{Mappers, PageSource};
 use crate::mm::{PAGE_SIZE, commit};
+use crate::mm::{PageSource, ReverseMap};
 use crate::sync::{Mutex, SleepMutex};
 use crate::task;
 use crate::task::sched::{cond_resched, cond_resched_interruptible, cond_resched_killable};
@@ -29,10 +29,10 @@ pub struct Data {
     writing: SleepMutex<()>,
     /// F_SEAL_ bits.
     seals: AtomicU32,
-    /// Who writes it, or runs it.
+    /// How many write it, or run it.
     pub writers: Writers,
     /// The address spaces that map it.
-    mappers: Mappers,
+    reverse_map: ReverseMap,
     number: Number,
     /// When a program last began to write what it maps, in ticks; 0 once that was told.
     written: AtomicU64,
@@ -51,8 +51,8 @@ fn split(position: u64) -> (usize, usize) {
     )
 }
 
-/// ENOSPC where memory is scarce: what is left is for programs, which can be ended when they take too much, and for the
-/// administrator's files.
+/// ENOSPC where memory is scarce: what is left is for programs, which can be ended when they take
+/// too much, and for the administrator's files.
 fn check_room() -> Result<()> {
     if frame::is_scarce() && !task::can(CAP_SYS_ADMIN) {
         return Err(Errno::ENOSPC);
@@ -69,7 +69,7 @@ impl Data {
             writing: SleepMutex::new(()),
             seals: AtomicU32::new(seals),
             writers: Writers::new(),
-            mappers: Mappers::new(),
+            reverse_map: ReverseMap::new(),
             number: Number::new(),
             written: AtomicU64::new(0),
             quota,
@@ -89,13 +89,14 @@ impl Data {
         }
     }
 
-    /// Adds seals; EPERM when they were sealed themselves, EBUSY where a mapping may write what nobody shall any more.
+    /// Adds seals; EPERM when they were sealed themselves, EBUSY where a mapping may write what
+    /// nobody shall any more.
     pub fn seal(&self, seals: u32) -> Result<()> {
         let _alone = self.writing.lock();
         if self.seals() & F_SEAL_SEAL != 0 {
             return Err(Errno::EPERM);
         }
-        if seals & !self.seals() & F_SEAL_WRITE != 0 && self.mappers.may_write() {
+        if seals & !self.seals() & F_SEAL_WRITE != 0 && self.reverse_map.may_write() {
             return Err(Errno::EBUSY);
         }
         self.seals.fetch_or(seals, AcqRel);
@@ -148,7 +149,8 @@ impl Data {
         }
     }
 
-    /// The same where there was a hole. Apart, so that a fault on a page that is there needs no stack for it.
+    /// The same where there was a hole. Apart, so that a fault on a page that is there needs no
+    /// stack for it.
     #[inline(never)]
     fn page_for_hole(&self, index: usize, whole: bool) -> Result<FrameRef> {
         check_room()?;
@@ -258,7 +260,7 @@ impl Data {
         let old = self.size.swap(size, AcqRel);
         if size < old {
             self.punch_pages(super::pages(size), u64::MAX);
-            self.mappers
+            self.reverse_map
                 .unmap(super::pages(size) as usize..usize::MAX, true);
             let (index, offset) = split(size);
             if offset != 0
@@ -298,7 +300,7 @@ impl Data {
         let end = offset.saturating_add(len);
         let (first, last) = (super::pages(offset), end / PAGE_SIZE as u64);
         self.punch_pages(first, last);
-        self.mappers.unmap(first as usize..last as usize, false);
+        self.reverse_map.unmap(first as usize..last as usize, false);
         self.zero(offset, end.min(first * PAGE_SIZE as u64));
         if last >= first {
             self.zero(last * PAGE_SIZE as u64, end);
@@ -408,8 +410,8 @@ impl PageSource for Data {
         super::pages(self.size()) as usize
     }
 
-    fn mappers(&self) -> Option<&Mappers> {
-        Some(&self.mappers)
+    fn reverse_map(&self) -> Option<&ReverseMap> {
+        Some(&self.reverse_map)
     }
 
     fn clear(&self, range: Range<usize>) -> Result<()> {

@@ -1,6 +1,6 @@
 //! The content of a directory.
 
-use super::super::entry::Entry;
+use super::super::dentry::Entry;
 use super::super::file::Record;
 use crate::errno::{Errno, Result};
 use crate::hash::{self, HashMap};
@@ -26,7 +26,8 @@ pub type Names = HashMap<Arc<[u8]>, Child>;
 /// Names to entries, and the order in which they were added.
 pub struct Directory {
     by_name: Names,
-    /// By position, ascending; what was removed leaves a hole until there are more holes than entries.
+    /// By position, ascending; what was removed leaves a hole until there are more holes than
+    /// entries.
     by_position: Vec<(u64, Slot)>,
     next: u64,
 }
@@ -93,7 +94,8 @@ impl Directory {
         Some(old)
     }
 
-    /// Takes the last entry out, because the file system goes, and the names, which the caller lets go of without the lock.
+    /// Takes the last entry out, because the file system goes, and the names, which the caller lets
+    /// go of without the lock.
     pub fn pop(&mut self) -> (Names, Option<Arc<Entry>>) {
         let names = core::mem::replace(&mut self.by_name, hash::new());
         loop {
@@ -105,7 +107,8 @@ impl Directory {
         }
     }
 
-    /// The first entry at or after `position`, and its position. No hole on the way is walked through twice.
+    /// The first entry at or after `position`, and its position. No hole on the way is walked
+    /// through twice.
     pub fn at_or_after(&mut self, position: u64) -> Option<(u64, Arc<Entry>)> {
         let slots = &mut self.by_position;
         let first = slots.partition_point(|slot| slot.0 < position);

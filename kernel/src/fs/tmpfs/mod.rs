@@ -1,4 +1,5 @@
-//! tmpfs: files in memory. The root is one, and so is every mount of `tmpfs`, `ramfs` and `devtmpfs`.
+//! tmpfs: files in memory. The root is one, and so is every mount of `tmpfs`, `ramfs` and
+//! `devtmpfs`.
 
 mod data;
 mod directory;
@@ -12,7 +13,7 @@ pub use data::Data;
 pub use node::{Node, without_set_id};
 pub use options::Options;
 
-use super::entry::Entry;
+use super::dentry::Entry;
 use super::file::{File, OpenFlags};
 use super::inode::FsStat;
 use crate::errno::Result;
@@ -92,7 +93,8 @@ impl Tmpfs {
     }
 }
 
-/// An open file that is in no directory (memfd_create). Without `sealing` its seals can't be changed.
+/// An open file that is in no directory (memfd_create). Without `sealing` its seals can't be
+/// changed.
 pub fn memory_file(name: &[u8], permissions: u32, seals: u32) -> Result<Arc<File>> {
     static FS: Mutex<Option<Arc<Tmpfs>>> = Mutex::new(None);
     let known = FS.lock().clone();
@@ -117,7 +119,8 @@ pub fn node_of(entry: &Entry) -> Option<Arc<Node>> {
     inode.downcast().ok()
 }
 
-/// Whether seals keep an open file from being mapped to write, with all that is written going to the file.
+/// Whether seals keep an open file from being mapped to write, with all that is written going to
+/// the file.
 pub fn is_sealed(file: &File) -> bool {
     let seals = node_of(file.entry()).and_then(|node| Some(node.data().ok()?.seals()));
     seals.unwrap_or(0) & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE) != 0

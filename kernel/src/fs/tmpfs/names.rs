@@ -1,11 +1,12 @@
 //! Names in the directories of a tmpfs: how they come, go and move.
 //!
-//! The locks are Linux's (Documentation/filesystems/directory-locking.rst): what moves a name from one directory to another
-//! holds the file system's `rename` first, so that no directory gets other ancestors meanwhile. Then it locks directories,
-//! those above before those below, and looks again whether the names are still those of the entries that the caller looked
-//! at: ESTALE where they are not, after which the caller looks again.
+//! The locks are Linux's (Documentation/filesystems/directory-locking.rst): what moves a name from
+//! one directory to another holds the file system's `rename` first, so that no directory gets other
+//! ancestors meanwhile. Then it locks directories, those above before those below, and looks again
+//! whether the names are still those of the entries that the caller looked at: ESTALE where they
+//! are not, after which the caller looks again.
 
-use super::super::entry::Entry;
+use super::super::dentry::Entry;
 use super::super::inode::{Kind, Replace, WHITEOUT};
 use super::directory::Directory;
 use super::node::Node;
@@ -184,8 +185,8 @@ impl Node {
         Ok(())
     }
 
-    /// Removes `old` from this directory, whose `content` is locked, for `source` to come there. Returns the links that the
-    /// directory had by it.
+    /// Removes `old` from this directory, whose `content` is locked, for `source` to come there.
+    /// Returns the links that the directory had by it.
     fn give_way(&self, old: &Entry, source: &Entry, content: &mut Directory) -> Result<i32> {
         match (links_of(source), links_of(old)) {
             (1, 0) => return Err(Errno::ENOTDIR),
@@ -197,8 +198,8 @@ impl Node {
         Ok(links_of(old))
     }
 
-    /// Takes the tree below this directory apart, whose entries and directories hold one another. Depth-first, by way of the
-    /// entries' own directories: a program decides how deep the tree is.
+    /// Takes the tree below this directory apart, whose entries and directories hold one another.
+    /// Depth-first, by way of the entries' own directories: a program decides how deep the tree is.
     pub fn dismantle(&self, here: &Arc<Entry>) {
         let mut at = here.clone();
         loop {

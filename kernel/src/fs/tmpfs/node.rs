@@ -1,7 +1,7 @@
 //! The inodes of a tmpfs.
 
+use super::super::dentry::Entry;
 use super::super::device;
-use super::super::entry::Entry;
 use super::super::file::{File, FileOps, Memory, OpenFlags, Record, Whence, seek_in};
 use super::super::inode::{
     Attr, FsStat, Inode, Kind, Link, New, Replace, SetAttr, Time, XattrChange,
@@ -451,7 +451,8 @@ fn check_limit(size: u64) -> Result<()> {
     Ok(())
 }
 
-/// Shortens a write at `position` to what RLIMIT_FSIZE allows; SIGXFSZ and EFBIG when that is nothing.
+/// Shortens a write at `position` to what RLIMIT_FSIZE allows; SIGXFSZ and EFBIG when that is
+/// nothing.
 fn limit_size(from: &mut Source, position: u64) -> Result<()> {
     let room = (crate::task::rlimit(RLIMIT_FSIZE) as u64).saturating_sub(position);
     if room == 0 && from.left() > 0 {

@@ -27,7 +27,8 @@ impl Options {
         }
     }
 
-    /// Reads a list of options, 0 or "nothing said" being no limit for inodes and half of memory for pages. EINVAL.
+    /// Reads a list of options, 0 or "nothing said" being no limit for inodes and half of memory
+    /// for pages. EINVAL.
     pub fn parse(list: &[u8]) -> Result<Self> {
         let half = frame::total() as u64 / 2;
         let mut options = Options {

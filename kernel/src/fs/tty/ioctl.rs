@@ -50,7 +50,8 @@ impl Termios1 {
     }
 }
 
-/// `struct termio`, which old programs use: the low halves of the flags, and the first control characters.
+/// `struct termio`, which old programs use: the low halves of the flags, and the first control
+/// characters.
 #[repr(C)]
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
 struct Termio {

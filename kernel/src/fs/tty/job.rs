@@ -20,7 +20,8 @@ pub fn of_session(session: i32) -> Option<Arc<Tty>> {
         .or_else(|| pty::find_by(controls))
 }
 
-/// The device number of a session's terminal and the process group in its foreground, as /proc/PID/stat tells.
+/// The device number of a session's terminal and the process group in its foreground, as
+/// /proc/PID/stat tells.
 pub fn of_process(session: i32) -> (u64, i32) {
     let tty = if session > 0 {
         of_session(session)
@@ -46,8 +47,8 @@ fn hang_up(session: i32, group: i32) {
     send_group(session, group, SIGCONT);
 }
 
-/// Sends a signal to a process group, if any, as far as it is in the session: its members may have ended, and their number be that of
-/// another session's group by now.
+/// Sends a signal to a process group, if any, as far as it is in the session: its members may have
+/// ended, and their number be that of another session's group by now.
 fn send_group(session: i32, group: i32, number: u32) {
     if group > 0 {
         _ = signal::send_group_where(group, number, |member| member.session() == session);
@@ -83,8 +84,9 @@ impl Tty {
         }
     }
 
-    /// No session has the terminal any more; returns the one that had it and the group in its foreground. Who
-    /// is to be told comes after this: a program that SIGHUP woke finds no terminal.
+    /// No session has the terminal any more; returns the one that had it and the group in its
+    /// foreground. Who is to be told comes after this: a program that SIGHUP woke finds no
+    /// terminal.
     pub(super) fn release(&self) -> (i32, i32) {
         let mut state = self.state.lock();
         (
@@ -93,8 +95,8 @@ impl Tty {
         )
     }
 
-    /// Becomes the controlling terminal of the calling process, if that is a session leader without one and
-    /// nobody has it.
+    /// Becomes the controlling terminal of the calling process, if that is a session leader without
+    /// one and nobody has it.
     pub(super) fn acquire(&self) -> bool {
         let (session, group) = (current().session(), current().group());
         if session != current().process_id() || controlling().is_some() {
@@ -171,8 +173,8 @@ impl Tty {
         Ok(())
     }
 
-    /// Stops a process in the background with `number`, unless it ignores that (EIO for a read, then) or
-    /// nobody could continue it.
+    /// Stops a process in the background with `number`, unless it ignores that (EIO for a read,
+    /// then) or nobody could continue it.
     fn check_background(&self, number: u32) -> Result<()> {
         let (session, foreground) = {
             let state = self.state.lock();

@@ -1,5 +1,5 @@
-//! Terminals: the line discipline between a line (a serial port, or the master of a pseudo-terminal) and the
-//! programs that read and write it.
+//! Terminals: the line discipline between a line (a serial port, or the master of a
+//! pseudo-terminal) and the programs that read and write it.
 
 mod ioctl;
 mod job;
@@ -10,7 +10,7 @@ pub use job::{of_process, session_ended};
 pub use pty::devpts;
 pub use serial::init;
 
-use super::entry::Entry;
+use super::dentry::Entry;
 use super::file::{File, FileOps, OpenFlags};
 use super::io::{Sink, Source};
 use super::poll::{Events, PollTable, WaitSource};
@@ -66,8 +66,8 @@ enum Line {
 }
 
 impl Line {
-    /// Sends bytes, or keeps them for the master. The room for that was reserved at the start: an echo without room is lost, as
-    /// on Linux.
+    /// Sends bytes, or keeps them for the master. The room for that was reserved at the start: an
+    /// echo without room is lost, as on Linux.
     fn send(self, output: &mut VecDeque<u8>, bytes: &[u8]) {
         match self {
             Line::Port(send) => send(bytes),
@@ -96,7 +96,8 @@ struct State {
 }
 
 impl State {
-    /// Takes in a byte; what comes after the first `before` bytes of output are echoes that may yet be lost.
+    /// Takes in a byte; what comes after the first `before` bytes of output are echoes that may yet
+    /// be lost.
     fn receive(&mut self, byte: u8, line: Line, before: usize) -> Effect {
         if self.discipline.flushes(byte) {
             self.flush_input();
@@ -117,8 +118,8 @@ impl State {
         self.pty.report(0, TIOCPKT_FLUSHREAD);
     }
 
-    /// Throws away output that is on its way. What has come to the master already stays: with Linux that is as much as a terminal
-    /// takes in.
+    /// Throws away output that is on its way. What has come to the master already stays: with Linux
+    /// that is as much as a terminal takes in.
     fn flush_output(&mut self) {
         self.output.truncate(ldisc::CAPACITY - 1);
         self.pty.report(0, TIOCPKT_FLUSHWRITE);
@@ -173,8 +174,8 @@ impl Tty {
         act(discipline, &mut |bytes| self.line.send(output, bytes))
     }
 
-    /// Takes in what came over the line: echoes, sends signals, wakes readers. Returns how much there was
-    /// room for.
+    /// Takes in what came over the line: echoes, sends signals, wakes readers. Returns how much
+    /// there was room for.
     pub fn receive(&self, bytes: &[u8]) -> usize {
         let mut signals = [None; 8];
         let mut flow = false;
@@ -429,8 +430,8 @@ impl Drop for Terminal {
     }
 }
 
-/// Opens `tty`. A session leader without a terminal gets it as its controlling terminal, unless `controlling`
-/// is false.
+/// Opens `tty`. A session leader without a terminal gets it as its controlling terminal, unless
+/// `controlling` is false.
 fn open_tty(tty: Arc<Tty>, flags: OpenFlags, controlling: bool) -> Result<Arc<dyn FileOps>> {
     if tty.state.lock().exclusive {
         require(CAP_SYS_ADMIN).map_err(|_| Errno::EBUSY)?;

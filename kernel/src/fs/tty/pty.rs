@@ -1,6 +1,6 @@
 //! Pseudo-terminals: a terminal whose line is a program that holds the master.
 
-use super::super::entry::Entry;
+use super::super::dentry::Entry;
 use super::super::file::{File, FileOps, OpenFlags, Record};
 use super::super::inode::{Attr, Inode, Kind, SetAttr, Time};
 use super::super::io::{Sink, Source};
@@ -192,8 +192,8 @@ pub fn open_master(_here: &Arc<Entry>) -> Result<Arc<dyn FileOps>> {
 }
 
 impl super::State {
-    /// Takes out what the master reads next; how much that is. In packets, either what happened or a byte that says that output
-    /// follows.
+    /// Takes out what the master reads next; how much that is. In packets, either what happened or
+    /// a byte that says that output follows.
     fn take(&mut self, to: &mut [u8]) -> usize {
         let Some(first) = to.first_mut() else {
             return 0;

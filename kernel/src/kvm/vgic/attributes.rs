@@ -1,4 +1,4 @@
-//! The controller's set-up by the monitor: KVM_CREATE_DEVICE and the device's attributes
+//! The controller's set-up by the VMM: KVM_CREATE_DEVICE and the device's attributes
 //! (Documentation/virt/kvm/devices/arm-vgic-v3.rst).
 
 use alloc::sync::Arc;
@@ -19,9 +19,9 @@ use crate::fs::file::{File, FileOps};
 use crate::mm::heap::try_arc;
 use crate::mm::user::UserPtr;
 
-/// How many interrupts there are unless the monitor says.
+/// How many interrupts there are unless the VMM says.
 const DEFAULT_INTERRUPTS: u32 = 256;
-/// What the monitor may ask for.
+/// What the VMM may ask for.
 const INTERRUPTS: core::ops::RangeInclusive<u32> = 64..=1024;
 /// Alignment of frames.
 const ALIGNMENT: u64 = 0x1_0000;
@@ -31,7 +31,7 @@ const FLAGS: u64 = 0xf000;
 const BASE: u64 = 0x000f_ffff_ffff_0000;
 const COUNT: u32 = 52;
 
-/// What the monitor has said so far.
+/// What the VMM has said so far.
 pub struct Setup {
     /// The end of the guest's physical addresses.
     limit: u64,
@@ -171,7 +171,7 @@ fn get(machine: &Machine, vgic: &Vgic, wanted: &DeviceAttribute) -> Result<usize
         return saved::get(machine, vgic, wanted);
     }
     let address = wanted.address as usize;
-    // The monitor's memory is touched without the lock, under which nobody may sleep.
+    // The VMM's memory is touched without the lock, under which nobody may sleep.
     let setup = || vgic.setup.lock();
     let value = match (wanted.group, wanted.number) {
         (attribute::ADDRESS, attribute::DISTRIBUTOR) => setup().distributor.unwrap_or(u64::MAX),
@@ -252,7 +252,8 @@ impl Setup {
         Ok(())
     }
 
-    /// A region of `count` redistributors; for 0 of as many as needed, `vcpus` so far, then it is the only one.
+    /// A region of `count` redistributors; for 0 of as many as needed, `vcpus` so far, then it is
+    /// the only one.
     fn add_region(&mut self, index: usize, base: u64, count: u64, vcpus: u64) -> Result<()> {
         let len = if count == 0 { vcpus } else { count } * redistributor::LEN;
         let end = base.checked_add(len).ok_or(Errno::EINVAL)?;
@@ -337,7 +338,8 @@ impl Setup {
         })
     }
 
-    /// Whether the redistributor of the virtual CPU in this place is the last where it is, of so many.
+    /// Whether the redistributor of the virtual CPU in this place is the last where it is, of so
+    /// many.
     pub fn is_last(&self, place: u64, vcpus: usize) -> bool {
         let here = self
             .places(vcpus)

@@ -63,7 +63,8 @@ pub enum Frame {
 }
 
 impl Frame {
-    /// Whether an access to it has to read the guest's memory, which is done outside of the guest's context.
+    /// Whether an access to it has to read the guest's memory, which is done outside of the guest's
+    /// context.
     #[inline]
     pub fn needs_memory(&self, shared: &Shared, access: &Access) -> bool {
         matches!(self, Frame::Redistributor { .. }) && redistributor::is_of_lpis(shared, access)
@@ -95,7 +96,8 @@ impl Frames {
     }
 }
 
-/// Does a guest's access to what is at an address. Returns the value read; whoever has to look at its interrupts is told.
+/// Does a guest's access to what is at an address. Returns the value read; whoever has to look at
+/// its interrupts is told.
 pub fn access(frame: Frame, shared: &Shared, directory: &Directory, access: &Access) -> u64 {
     let (value, effect, whose) = match frame {
         Frame::Distributor => {
@@ -116,12 +118,12 @@ pub fn access(frame: Frame, shared: &Shared, directory: &Directory, access: &Acc
             (value, effect, Some(vcpu))
         }
     };
-    tell(effect, shared, directory.vcpus(), whose.map(|vcpu| &**vcpu));
+    notify(effect, shared, directory.vcpus(), whose.map(|vcpu| &**vcpu));
     value
 }
 
-/// Whether an access concerns the state of interrupts that other CPUs than `own` may hold in their list registers, where it
-/// could not be changed, or told.
+/// Whether an access concerns the state of interrupts that other CPUs than `own` may hold in their
+/// list registers, where it could not be changed, or told.
 pub fn is_held_elsewhere(
     frame: &Frame,
     shared: &Shared,
@@ -160,16 +162,16 @@ pub fn access_alone(machine: &Machine, at: &Trapped, state: &mut State) {
     }
 }
 
-/// Tells those of these virtual CPUs whom an access concerns to look at their interrupts; `whose` is the one whose
-/// redistributor it was to. Most accesses concern nobody.
+/// Tells those of these virtual CPUs whom an access concerns to look at their interrupts; `whose`
+/// is the one whose redistributor it was to. Most accesses concern nobody.
 #[inline]
-pub fn tell(effect: Effect, shared: &Shared, vcpus: &[Arc<Vcpu>], whose: Option<&Vcpu>) {
+pub fn notify(effect: Effect, shared: &Shared, vcpus: &[Arc<Vcpu>], whose: Option<&Vcpu>) {
     if !matches!(effect, Effect::Nothing) {
-        tell_some(effect, shared, vcpus, whose);
+        notify_some(effect, shared, vcpus, whose);
     }
 }
 
-fn tell_some(effect: Effect, shared: &Shared, vcpus: &[Arc<Vcpu>], whose: Option<&Vcpu>) {
+fn notify_some(effect: Effect, shared: &Shared, vcpus: &[Arc<Vcpu>], whose: Option<&Vcpu>) {
     match effect {
         Effect::Nothing => {}
         Effect::Private => whose.into_iter().for_each(|vcpu| vcpu.ask_to_look()),

@@ -8,8 +8,9 @@ use super::super::directory::Directory;
 use super::super::vm::Machine;
 use crate::arch::virt::{Guest, controller, timer};
 
-/// Readies list registers and timers for a guest that is about to run here. Interrupts of timers that are due, or that the
-/// guest has not dealt with yet, are active in the hardware, which so does not tell again.
+/// Readies list registers and timers for a guest that is about to run here. Interrupts of timers
+/// that are due, or that the guest has not dealt with yet, are active in the hardware, which so
+/// does not tell again.
 pub fn enter(interface: &mut Interface, guest: &Guest, private: &Private, shared: &Shared) {
     let active = private.bank.active.load(Relaxed);
     set_lines(

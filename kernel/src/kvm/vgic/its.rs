@@ -1,6 +1,6 @@
-//! ITSs: made and set up by the monitor (Documentation/virt/kvm/devices/arm-vgic-its.rst), used by the guest, and by whoever
-//! sends it a message. What the guest asks of one reads and writes the guest's memory, so that it is done outside of the
-//! guest's context.
+//! ITSs: made and set up by the VMM (Documentation/virt/kvm/devices/arm-vgic-its.rst), used by the
+//! guest, and by whoever sends it a message. What the guest asks of one reads and writes the
+//! guest's memory, so that it is done outside of the guest's context.
 
 use alloc::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::task::{current, sched};
 
 /// One ITS.
 struct Unit {
-    /// Where its frames are, once the monitor has said.
+    /// Where its frames are, once the VMM has said.
     base: Once<u64>,
     injector: Injector,
     its: SleepMutex<Its>,
@@ -121,10 +121,12 @@ pub fn save_pending(machine: &Machine, vgic: &Vgic) -> Result<usize> {
     Ok(0)
 }
 
-/// Gives a message to the ITS that it is addressed to: 1 if an interrupt came of it, 0 if the guest does not let it.
+/// Gives a message to the ITS that it is addressed to: 1 if an interrupt came of it, 0 if the guest
+/// does not let it.
 ///
 /// # Errors
-/// ENODEV: there is no ITS. EINVAL: none of this address, or no device is said. EBUSY: the guest has not turned it on.
+/// ENODEV: there is no ITS. EINVAL: none of this address, or no device is said. EBUSY: the guest
+/// has not turned it on.
 pub fn signal_msi(machine: &Machine, message: &Msi) -> Result<usize> {
     let vgic = machine.vgic().filter(|vgic| vgic.has_its());
     let vgic = vgic.ok_or(Errno::ENODEV)?;
@@ -144,7 +146,7 @@ pub fn signal_msi(machine: &Machine, message: &Msi) -> Result<usize> {
         Ok(place) => {
             place
                 .into_iter()
-                .for_each(|place| its::Machine::tell(&bus, place));
+                .for_each(|place| its::Machine::notify(&bus, place));
             Ok(1)
         }
         Err(Lost::Unknown) => Ok(0),
@@ -152,8 +154,8 @@ pub fn signal_msi(machine: &Machine, message: &Msi) -> Result<usize> {
     }
 }
 
-/// Does a guest's access that concerns its memory, outside of its context. Returns the value read; None if nothing of the
-/// controller's is there.
+/// Does a guest's access that concerns its memory, outside of its context. Returns the value read;
+/// None if nothing of the controller's is there.
 pub fn access_by_memory(
     machine: &Machine,
     address: u64,
@@ -173,7 +175,7 @@ pub fn access_by_memory(
     Some(unit.its.lock().access(&unit.injector, &bus, &access))
 }
 
-/// Does a monitor's write to a redistributor that concerns LPIs; false if it is another.
+/// Does a VMM's write to a redistributor that concerns LPIs; false if it is another.
 pub fn write_of_lpis(machine: &Machine, vgic: &Vgic, place: u16, access: &Access) -> bool {
     let bus = Bus::new(machine, vgic);
     let bus = bus.filter(|bus| redistributor::is_of_lpis(bus.shared, access));
@@ -331,7 +333,7 @@ impl its::Machine for Bus<'_> {
         self.shared
     }
 
-    fn tell(&self, place: u16) {
+    fn notify(&self, place: u16) {
         if let Some(vcpu) = self.vcpus.get(usize::from(place)) {
             vcpu.ask_to_look();
         }

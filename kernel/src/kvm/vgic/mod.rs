@@ -1,4 +1,5 @@
-//! The interrupt controller of a machine, a GICv3: made by the monitor (KVM_CREATE_DEVICE), then used by guests.
+//! The interrupt controller of a machine, a GICv3: made by the VMM (KVM_CREATE_DEVICE), then used
+//! by guests.
 
 mod attributes;
 mod frames;
@@ -32,7 +33,7 @@ use attributes::Setup;
 /// A machine's controller.
 pub struct Vgic {
     setup: Mutex<Setup>,
-    /// There once the monitor has said that it is complete.
+    /// There once the VMM has said that it is complete.
     complete: Once<Complete>,
     /// There once a virtual CPU runs.
     frames: Once<Frames>,
@@ -57,7 +58,7 @@ impl Vgic {
         }
     }
 
-    /// Whether the monitor has said that it is complete, after which no virtual CPU is added.
+    /// Whether the VMM has said that it is complete, after which no virtual CPU is added.
     pub fn is_complete(&self) -> bool {
         self.complete.get().is_some()
     }

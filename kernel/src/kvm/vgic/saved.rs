@@ -1,5 +1,6 @@
-//! The controller's state as a monitor saves and restores it, when no virtual CPU runs: registers of the distributor, of
-//! redistributors and of CPU interfaces, and lines (Documentation/virt/kvm/devices/arm-vgic-v3.rst).
+//! The controller's state as a VMM saves and restores it, when no virtual CPU runs: registers of
+//! the distributor, of redistributors and of CPU interfaces, and lines
+//! (Documentation/virt/kvm/devices/arm-vgic-v3.rst).
 
 use alloc::sync::Arc;
 
@@ -44,7 +45,7 @@ pub fn has(machine: &Machine, interrupts: u32, wanted: &DeviceAttribute) -> Resu
     if there { Ok(0) } else { Err(Errno::ENXIO) }
 }
 
-/// Writes what the monitor's memory holds.
+/// Writes what the VMM's memory holds.
 pub fn set(machine: &Machine, vgic: &Vgic, wanted: &DeviceAttribute) -> Result<usize> {
     machine.with_vcpus(|vcpus| place(vcpus, wanted).map(|_| ()))?;
     let address = wanted.address as usize;
@@ -55,7 +56,7 @@ pub fn set(machine: &Machine, vgic: &Vgic, wanted: &DeviceAttribute) -> Result<u
     access(machine, vgic, wanted, Some(value)).map(|_| 0)
 }
 
-/// Reads into the monitor's memory.
+/// Reads into the VMM's memory.
 pub fn get(machine: &Machine, vgic: &Vgic, wanted: &DeviceAttribute) -> Result<usize> {
     let value = access(machine, vgic, wanted, None)?;
     let address = wanted.address as usize;
@@ -93,7 +94,7 @@ fn access(
     let write = write.map(|value| value as u32);
     let last = vgic.is_last(place as u64, vcpus.len());
     let (value, effect) = word(shared, vcpus, vcpu, last, wanted, write)?;
-    frames::tell(effect, shared, vcpus, Some(vcpu));
+    frames::notify(effect, shared, vcpus, Some(vcpu));
     Ok(value.into())
 }
 

@@ -12,7 +12,7 @@ pub fn send(directory: &Directory, sender: &Vcpu, register: SgiRegister, value: 
     let group1 = register.may_raise(true);
     let deliver = |vcpu: &Vcpu| {
         if vcpu.private.send(sgi.intid, group1) && !core::ptr::eq(vcpu, sender) {
-            vcpu.tell();
+            vcpu.notify();
         }
     };
     match sgi.destination {

@@ -1,10 +1,11 @@
-//! The queue of errors (IP_RECVERR): what became of datagrams that nobody took, to be received with MSG_ERRQUEUE.
+//! The queue of errors (IP_RECVERR): what became of datagrams that nobody took, to be received with
+//! MSG_ERRQUEUE.
 
 use crate::errno::{Errno, Result};
 use crate::fs::io::Sink;
+use crate::net::address::{Address, Name};
 use crate::net::channel::Found;
-use crate::net::message::{Ancillary, Control};
-use crate::net::name::{Address, Name};
+use crate::net::control_message::{Ancillary, Control};
 use crate::net::socket::Received;
 use crate::sync::Mutex;
 use alloc::collections::VecDeque;
@@ -31,7 +32,7 @@ const BY_ICMP_V6: u8 = 3;
 /// What there is to be told, as `struct sock_extended_err` has it.
 #[derive(Clone, Copy)]
 pub struct Report {
-    /// Who says so.
+    /// The origin of the error.
     by: IpAddr,
     error: Errno,
     origin: u8,
@@ -109,7 +110,8 @@ impl Errors {
         self.0.lock().front().map(|told| told.report.error())
     }
 
-    /// There is something to tell of a datagram to `to`, which began so. Without room nobody is told.
+    /// There is something to tell of a datagram to `to`, which began so. Without room nobody is
+    /// told.
     pub fn push(&self, report: Report, to: SocketAddr, quoted: Vec<u8>) {
         let mut queue = self.0.lock();
         if queue.len() < MOST && queue.try_reserve(1).is_ok() {

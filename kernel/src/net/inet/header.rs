@@ -4,9 +4,9 @@ use super::errors::Report;
 use super::is_local;
 use super::options::{IP, IPV6, Options, UDP};
 use crate::errno::{Errno, Result};
+use crate::net::address::{Address, Name};
+use crate::net::control_message::Control;
 use crate::net::interface::INDEX;
-use crate::net::message::Control;
-use crate::net::name::{Address, Name};
 use crate::task::can;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use linux_raw_sys::general::{CAP_NET_ADMIN, CAP_NET_RAW};
@@ -101,7 +101,8 @@ impl Header {
         }
     }
 
-    /// Takes a field that a control message sets, and -1 leaves it to the options. EINVAL for what is no field, or no value.
+    /// Takes a field that a control message sets, and -1 leaves it to the options. EINVAL for what
+    /// is no field, or no value.
     pub fn set(&mut self, level: u32, kind: u32, data: &[u8]) -> Result<()> {
         match (level, kind) {
             (IP, IP_TTL) => self.hops = Some(number(data, 1, 255)?),

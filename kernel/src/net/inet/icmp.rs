@@ -1,8 +1,9 @@
-//! ICMP: the machine answers echo requests, gives answers to who asked for them, and tells raw sockets what nobody took.
+//! ICMP: the machine answers echo requests, gives answers to who asked for them, and tells raw
+//! sockets what nobody took.
 
 use super::packet::{HEAD_V4, HEAD_V6, ICMP, ICMP_V6, Packet, Route, add, fold, pseudo};
 use super::{Header, is_local, raw};
-use crate::net::count::{self, Event};
+use crate::net::mib::{self, Event};
 use core::net::{IpAddr, SocketAddr};
 
 /// Bytes of a message's head: type, code, checksum, and four more.
@@ -47,9 +48,9 @@ pub fn receive(packet: &Packet) {
     let body = packet.body();
     let v4 = packet.route.to.is_ipv4();
     if body.len() < HEAD || packet.sum() != 0 {
-        return count::add(Event::Damaged, !v4, 1);
+        return mib::add(Event::Damaged, !v4, 1);
     }
-    count::message(!v4, body[0]);
+    mib::message(!v4, body[0]);
     match (body[0], v4) {
         (ECHO, true) => answer(packet, ECHOED),
         (ECHO_V6, false) => answer(packet, ECHOED_V6),
@@ -88,7 +89,8 @@ pub fn refuse(packet: &Packet, why: Why) {
         to: from,
         protocol: if v4 { ICMP } else { ICMP_V6 },
     };
-    // The precedence of a message about the network (`IPTOS_PREC_INTERNETCONTROL`), and the packet's own service.
+    // The precedence of a message about the network (`IPTOS_PREC_INTERNETCONTROL`), and the
+    // packet's own service.
     let class = if v4 {
         0xc0 | packet.header.class() & 0x1e
     } else {

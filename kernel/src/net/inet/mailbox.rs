@@ -1,12 +1,13 @@
-//! What a socket of datagrams has received: messages, errors, and whether it receives and sends at all.
+//! What a socket of datagrams has received: messages, errors, and whether it receives and sends at
+//! all.
 
 use super::errors::{Errors, Report};
 use crate::errno::{Errno, Result};
 use crate::fs::io::{Sink, Source};
 use crate::fs::poll::{Events, PollTable, WaitSource};
+use crate::net::address::Name;
 use crate::net::channel::{Channel, Kind};
-use crate::net::message::Ancillary;
-use crate::net::name::Name;
+use crate::net::control_message::Ancillary;
 use crate::net::socket::{Base, Received};
 use crate::net::stream::{self, Manner};
 use crate::net::wait::Wait;

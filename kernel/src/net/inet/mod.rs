@@ -1,7 +1,8 @@
 //! TCP, UDP and ICMP over IPv4 and IPv6, on this machine.
 //!
-//! Packets never leave the machine, so TCP and UDP have none: nothing is lost, reordered or resent. What stays of the protocols is
-//! what programs see: names, ports, connections, their ends and their errors. There are packets for raw and ping sockets alone.
+//! Packets never leave the machine, so TCP and UDP have none: nothing is lost, reordered or resent.
+//! What stays of the protocols is what programs see: names, ports, connections, their ends and
+//! their errors. There are packets for raw and ping sockets alone.
 
 mod errors;
 mod header;

@@ -1,5 +1,5 @@
-//! Options of levels IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP and IPPROTO_UDP: most are kept and told, as where no packet is they
-//! have nothing to change.
+//! Options of levels IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP and IPPROTO_UDP: most are kept and told,
+//! as where no packet is they have nothing to change.
 
 use super::place::{Binding, Place};
 use crate::errno::{Errno, Result};
@@ -218,7 +218,8 @@ impl Rule {
     }
 }
 
-/// The least and most of a segment's size, of a window, of seconds and of a queue that can be asked for.
+/// The least and most of a segment's size, of a window, of seconds and of a queue that can be asked
+/// for.
 const MIN_SEGMENT: i32 = 88;
 const MAX_SEGMENT: i32 = 32767;
 const MIN_WINDOW: u32 = 1152;
@@ -245,8 +246,8 @@ const IPV6_MTU: u32 = 24;
 /// TCP_MAXSEG
 pub const MAXSEG: u32 = 2;
 
-/// The seconds that pass with as many attempts as `seconds` have, each waited for twice as long as that before, up to two
-/// minutes.
+/// The seconds that pass with as many attempts as `seconds` have, each waited for twice as long as
+/// that before, up to two minutes.
 fn attempts(seconds: i32) -> i32 {
     let (mut wait, mut passed) = (1, 1);
     if seconds <= 0 {
@@ -262,7 +263,8 @@ fn attempts(seconds: i32) -> i32 {
     passed
 }
 
-/// The most bytes of a segment of a connection whose ends have these options: without the headers of IP and TCP, and TCP's times.
+/// The most bytes of a segment of a connection whose ends have these options: without the headers
+/// of IP and TCP, and TCP's times.
 pub fn segment(ends: [&Options; 2], v6: bool) -> i32 {
     let [whole, heads] = if v6 {
         [MTU_V6 as i32, 60]
@@ -408,8 +410,8 @@ impl Options {
     }
 }
 
-/// `struct tcp_info` of a connection that never lost anything: its state and windows' scales, what it waits for in microseconds,
-/// and its segments and windows.
+/// `struct tcp_info` of a connection that never lost anything: its state and windows' scales, what
+/// it waits for in microseconds, and its segments and windows.
 fn info(state: u8) -> [u8; 248] {
     let mut info = [0; 248];
     info[0] = state;

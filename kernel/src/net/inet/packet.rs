@@ -1,10 +1,10 @@
-//! IP packets. Connections and datagrams go from socket to socket without any; there is one where a raw socket sends it or sees
-//! it, and for each message of ICMP.
+//! IP packets. Connections and datagrams go from socket to socket without any; there is one where a
+//! raw socket sends it or sees it, and for each message of ICMP.
 
 use super::Header;
 use super::{icmp, raw, udp};
 use crate::errno::{Errno, Result};
-use crate::net::count::{self, Event};
+use crate::net::mib::{self, Event};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::sync::atomic::{AtomicU16, Ordering::Relaxed};
@@ -53,7 +53,8 @@ fn reserved(len: usize) -> Result<Vec<u8>> {
 }
 
 impl Packet {
-    /// Puts a packet together of what it carries, in pieces. `whole`: it is never to be fragmented. EMSGSIZE, ENOBUFS.
+    /// Puts a packet together of what it carries, in pieces. `whole`: it is never to be fragmented.
+    /// EMSGSIZE, ENOBUFS.
     pub fn new(route: Route, header: Header, pieces: &[&[u8]], whole: bool) -> Result<Self> {
         let len: usize = pieces.iter().map(|piece| piece.len()).sum();
         let start = match route.to {
@@ -107,8 +108,8 @@ impl Packet {
         })
     }
 
-    /// A packet whose header a program wrote (IP_HDRINCL); of IPv4's the kernel fills in the length, the checksum and a sender
-    /// that is missing. EINVAL for what is none.
+    /// A packet whose header a program wrote (IP_HDRINCL); of IPv4's the kernel fills in the
+    /// length, the checksum and a sender that is missing. EINVAL for what is none.
     pub fn written(mut bytes: Vec<u8>, sender: IpAddr) -> Result<Self> {
         let least = if sender.is_ipv4() { HEAD_V4 } else { HEAD_V6 };
         if bytes.len() < least {
@@ -160,7 +161,8 @@ impl Packet {
         }
     }
 
-    /// The sum over what it carries, 0 where the checksum in it is right; of IPv6, and of UDP, addresses and length count.
+    /// The sum over what it carries, 0 where the checksum in it is right; of IPv6, and of UDP,
+    /// addresses and length count.
     pub fn sum(&self) -> u16 {
         let alone = self.route.to.is_ipv4() && self.route.protocol == ICMP;
         let start = if alone {
@@ -174,13 +176,13 @@ impl Packet {
     /// Gives it to all raw sockets that want it, and to the protocol that it carries.
     pub fn arrive(self) {
         let v6 = self.route.to.is_ipv6();
-        count::packet(v6, self.bytes.len());
+        mib::packet(v6, self.bytes.len());
         let taken = raw::deliver(&self);
         match (self.route.protocol, self.route.to) {
             (ICMP, IpAddr::V4(_)) | (ICMP_V6, IpAddr::V6(_)) => icmp::receive(&self),
             (UDP, _) => udp::receive(&self),
             _ if !taken => {
-                count::add(Event::Unknown, v6, 1);
+                mib::add(Event::Unknown, v6, 1);
                 icmp::refuse(&self, icmp::Why::Protocol);
             }
             _ => {}
@@ -237,7 +239,8 @@ pub fn fold(mut sum: u64) -> u16 {
     !(sum as u16)
 }
 
-/// The sum over addresses, protocol and length, which count as if they were part of what a packet carries.
+/// The sum over addresses, protocol and length, which count as if they were part of what a packet
+/// carries.
 pub fn pseudo(route: &Route, len: usize) -> u64 {
     let address = |sum, ip: IpAddr| match ip {
         IpAddr::V4(ip) => add(sum, &ip.octets()),

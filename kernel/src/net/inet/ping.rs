@@ -1,4 +1,4 @@
-//! Who may have ping sockets (`net.ipv4.ping_group_range`).
+//! Which groups may have ping sockets (`net.ipv4.ping_group_range`).
 
 use super::raw::Raw;
 use crate::errno::{Errno, Result};

@@ -3,7 +3,7 @@
 use super::is_local;
 use super::ports::{Claim, Holder, Ports};
 use crate::errno::{Errno, Result};
-use crate::net::name::{Address, Name, unspecified};
+use crate::net::address::{Address, Name, unspecified};
 use crate::net::socket::{Base, Socket};
 use crate::sync::Mutex;
 use alloc::sync::Weak;
@@ -13,7 +13,8 @@ use linux_raw_sys::net::{SO_REUSEADDR, SO_REUSEPORT};
 
 struct Bound {
     local: SocketAddr,
-    /// Whether bind(2) was given the address and the port, which a connection that is dissolved then leaves.
+    /// Whether bind(2) was given the address and the port, which a connection that is dissolved
+    /// then leaves.
     given: [bool; 2],
     /// The hold on the port; `None` until one is needed.
     claim: Option<Claim>,
@@ -128,7 +129,8 @@ impl Place {
         })
     }
 
-    /// Has a port from now on. Who was faster stays; the other claim is given back without the lock.
+    /// Has a port from now on. The first of two claims stays; the other is given back without the
+    /// lock.
     fn take(&self, fresh: Bound) -> Result<()> {
         let mut bound = self.bound.lock();
         if bound.as_ref().is_some_and(|bound| bound.claim.is_some()) {
@@ -167,7 +169,8 @@ impl Place {
         bound.as_ref().is_some_and(|bound| bound.claim.is_some())
     }
 
-    /// Leaves what bind(2) was given, and nothing else, when a connection is dissolved; TCP `keeps` its port too.
+    /// Leaves what bind(2) was given, and nothing else, when a connection is dissolved; TCP `keeps`
+    /// its port too.
     pub fn dissolve(&self, keeps: bool) {
         let mut place = self.bound.lock();
         let Some(bound) = &mut *place else { return };
@@ -192,7 +195,7 @@ impl Place {
     }
 
     /// Gives "any" address up for this one, with which it is connected.
-    pub fn settle(&self, ip: IpAddr) {
+    pub fn bind_any_to(&self, ip: IpAddr) {
         if let Some(bound) = &mut *self.bound.lock()
             && bound.local.ip().is_unspecified()
         {

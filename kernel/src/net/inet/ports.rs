@@ -106,7 +106,7 @@ impl Group {
     }
 }
 
-/// Who has a port, by the address that they are bound to.
+/// The owners of ports, by the address that they are bound to.
 type Held = Lists<IpAddr, Group>;
 
 /// Adds a socket to those that hold the port alike.
@@ -209,8 +209,8 @@ fn spread(from: SocketAddr) -> usize {
 }
 
 impl Ports {
-    /// Gives `holder` the port, or for port 0 any free one of `range`, whose ends count where they are within the system's.
-    /// EADDRINUSE, EACCES.
+    /// Gives `holder` the port, or for port 0 any free one of `range`, whose ends count where they
+    /// are within the system's. EADDRINUSE, EACCES.
     pub fn claim(
         &'static self,
         port: u16,
@@ -325,8 +325,9 @@ impl Ports {
         }
     }
 
-    /// The socket for what `from` sends to `to`: of those for which `rank` is not `None` the one with the greatest, where one
-    /// that is bound to this very address comes first. Those that share the port (SO_REUSEPORT) share the senders too.
+    /// The socket for what `from` sends to `to`: of those for which `rank` is not `None` the one
+    /// with the greatest, where one that is bound to this very address comes first. Those that
+    /// share the port (SO_REUSEPORT) share the senders too.
     pub fn find<R: Ord>(
         &self,
         to: SocketAddr,

@@ -1,5 +1,5 @@
-//! Raw sockets, which send and see whole packets of a protocol, and ping sockets, which anybody whom `ping_group_range` names sends
-//! echo requests through.
+//! Raw sockets, which send and see whole packets of a protocol, and ping sockets, which anybody
+//! whom `ping_group_range` names sends echo requests through.
 
 use super::errors::{IP_RECVERR, IPV6_RECVERR, QUOTED, Report};
 use super::icmp::{self, Why};
@@ -13,8 +13,8 @@ use crate::fs::io::{Sink, Source};
 use crate::fs::poll::{Events, PollTable};
 use crate::hash::{self, HashMap};
 use crate::mm::heap::try_arc;
-use crate::net::message::{Ancillary, Control};
-use crate::net::name::{Address, Name, unspecified};
+use crate::net::address::{Address, Name, unspecified};
+use crate::net::control_message::{Ancillary, Control};
 use crate::net::options::{bytes, number};
 use crate::net::socket::{Base, Outgoing, Received, Socket};
 use crate::net::wait::Wait;
@@ -213,7 +213,8 @@ impl Raw {
         Packet::new(route, header, &[&body], true)
     }
 
-    /// The packet of an echo request, whose identifier is the socket's own. EINVAL for any other message.
+    /// The packet of an echo request, whose identifier is the socket's own. EINVAL for any other
+    /// message.
     fn request(&self, body: &[u8], route: Route, header: Header) -> Result<Packet> {
         let (head, rest) = body.split_first_chunk().ok_or(Errno::EINVAL)?;
         let mut head: [u8; icmp::HEAD] = *head;
@@ -361,7 +362,7 @@ impl Socket for Raw {
         if self.is_raw() && self.place.local().is_none() {
             self.place.stand(unspecified(self.base.domain));
         }
-        self.place.settle(from);
+        self.place.bind_any_to(from);
         *self.peer.lock() = Some(SocketAddr::new(to, given.port()));
         Ok(())
     }

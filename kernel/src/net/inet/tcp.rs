@@ -9,11 +9,11 @@ use crate::fs::io::Sink;
 use crate::fs::poll::{Events, PollTable};
 use crate::mm::heap::try_arc;
 use crate::net::STREAM;
+use crate::net::address::{Address, Name, unspecified};
 use crate::net::backlog::Backlog;
 use crate::net::channel::{Channel, Kind};
-use crate::net::count::{self, Event};
-use crate::net::message::Control;
-use crate::net::name::{Address, Name, unspecified};
+use crate::net::control_message::Control;
+use crate::net::mib::{self, Event};
 use crate::net::options::bytes;
 use crate::net::socket::{Base, Outgoing, Received, Socket};
 use crate::net::stream::{self, Manner};
@@ -60,7 +60,8 @@ struct Link {
     broken: AtomicBool,
     /// The most bytes of a segment (TCP_MAXSEG).
     segment: i32,
-    /// The other end, which is accepted by the listener when it has something to read (TCP_DEFER_ACCEPT).
+    /// The other end, which is accepted by the listener when it has something to read
+    /// (TCP_DEFER_ACCEPT).
     deferred: Mutex<Option<Deferred>>,
 }
 
@@ -87,8 +88,8 @@ impl Link {
         self.incoming.is_ended() || self.deaf.load(Acquire)
     }
 
-    /// The other end has something to read, or has waited for long: its listener may accept it, if it waited for that. Says whether
-    /// there is a connection.
+    /// The other end has something to read, or has waited for long: its listener may accept it, if
+    /// it waited for that. Says whether there is a connection.
     fn arrive(&self) -> bool {
         let deferred = self.deferred.lock().take();
         let Some(Deferred {
@@ -252,7 +253,7 @@ impl Tcp {
         link.arrive();
         if reset || !link.incoming.is_empty() {
             link.outgoing.fail(Errno::ECONNRESET);
-            count::add(Event::Reset, false, 1);
+            mib::add(Event::Reset, false, 1);
         }
         link.incoming.die();
         link.outgoing.finish();
@@ -344,7 +345,7 @@ impl Socket for Tcp {
         let joined = self.join(local, to, wait);
         count_connect(&joined);
         if joined.is_ok() {
-            self.place.settle(local.ip());
+            self.place.bind_any_to(local.ip());
         }
         match joined {
             Err(Errno::EAGAIN) => Err(Errno::ETIMEDOUT),
@@ -588,8 +589,8 @@ fn count_connect(joined: &Result<()>) {
         Err(Errno::EAGAIN) => Event::Refused,
         Err(_) => Event::Failed,
     };
-    count::add(Event::Active, false, 1);
-    count::add(event, false, 1);
+    mib::add(Event::Active, false, 1);
+    mib::add(event, false, 1);
 }
 
 impl Drop for Tcp {

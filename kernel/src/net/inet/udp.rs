@@ -13,10 +13,10 @@ use crate::fs::io::{Sink, Source};
 use crate::fs::poll::{Events, PollTable};
 use crate::mm::heap::try_arc;
 use crate::net::DATAGRAM;
-use crate::net::count::{self, Event};
+use crate::net::address::{Address, Name, unspecified};
+use crate::net::control_message::{Ancillary, Control};
 use crate::net::interface::MTU;
-use crate::net::message::{Ancillary, Control};
-use crate::net::name::{Address, Name, unspecified};
+use crate::net::mib::{self, Event};
 use crate::net::socket::{Base, Outgoing, Received, Socket};
 use crate::net::wait::Wait;
 use crate::sync::{Mutex, SleepMutex};
@@ -25,7 +25,8 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 use linux_raw_sys::net::*;
 
-/// The most bytes of a datagram: what a packet's length can say, without the headers of UDP and IPv4; IPv6 does not count its own.
+/// The most bytes of a datagram: what a packet's length can say, without the headers of UDP and
+/// IPv4; IPv6 does not count its own.
 const MAX: usize = 65535 - 8;
 const MAX_V4: usize = MAX - HEAD_V4;
 /// The most that IPv6 sends in one piece.
@@ -34,10 +35,12 @@ const MAX_WHOLE: usize = MTU as usize - HEAD - HEAD_V6;
 const HEAD: usize = 8;
 /// UDP_CORK
 const CORK: u32 = 1;
-/// UDP_NO_CHECK6_TX and UDP_NO_CHECK6_RX: datagrams over IPv6 are sent, and received, without a checksum.
+/// UDP_NO_CHECK6_TX and UDP_NO_CHECK6_RX: datagrams over IPv6 are sent, and received, without a
+/// checksum.
 const UNSUMMED_SENT: u32 = 101;
 const UNSUMMED_RECEIVED: u32 = 102;
-/// IPV6_MTU_DISCOVER and IPV6_DONTFRAG, and the values of the former that let nothing be fragmented.
+/// IPV6_MTU_DISCOVER and IPV6_DONTFRAG, and the values of the former that let nothing be
+/// fragmented.
 const IPV6_MTU_DISCOVER: u32 = 23;
 const IPV6_DONTFRAG: u32 = 62;
 const DISCOVERS: core::ops::RangeInclusive<i32> = 2..=3;
@@ -139,7 +142,7 @@ impl Udp {
     ) -> Result<usize> {
         let len = data.left();
         let head = if to.is_ipv4() { HEAD_V4 } else { HEAD_V6 };
-        count::packet(to.is_ipv6(), head + HEAD + len);
+        mib::packet(to.is_ipv6(), head + HEAD + len);
         self.count(Event::Sent, to);
         let Some(target) = receiver(self.place.ports(), to, from) else {
             self.refused(data, to)?;
@@ -188,7 +191,7 @@ impl Udp {
 
     fn count(&self, event: Event, other: SocketAddr) {
         let lite = self.base.protocol != IPPROTO_UDP as u32;
-        count::datagram(event, lite, other.is_ipv6());
+        mib::datagram(event, lite, other.is_ipv6());
     }
 
     /// Receives datagrams of `bytes` each, together where the program takes them so.
@@ -214,7 +217,8 @@ impl Udp {
         Ok(())
     }
 
-    /// Nobody has the port `to`: the sender is told where it is connected to there, or asked to be told.
+    /// Nobody has the port `to`: the sender is told where it is connected to there, or asked to be
+    /// told.
     fn refused(&self, data: &mut Source, to: SocketAddr) -> Result<()> {
         self.count(Event::NoPorts, to);
         let asked = if to.is_ipv4() {
@@ -325,8 +329,8 @@ pub fn receive(packet: &Packet) {
     }
 }
 
-/// How well a socket fits a datagram from `from`: one that is connected to there is best, one that is connected elsewhere
-/// does not take it.
+/// How well a socket fits a datagram from `from`: one that is connected to there is best, one that
+/// is connected elsewhere does not take it.
 fn rank(socket: &Arc<dyn Socket>, from: SocketAddr) -> Option<bool> {
     match socket.peer() {
         Ok(Name::Inet(peer)) if peer == from => Some(true),
@@ -356,7 +360,7 @@ impl Socket for Udp {
         let port = given.port().max(1);
         let (mut to, from) = self.route(SocketAddr::new(given.ip(), port))?;
         to.set_port(given.port());
-        self.place.settle(from.ip());
+        self.place.bind_any_to(from.ip());
         self.place.connect();
         *self.peer.lock() = Some(to);
         Ok(())

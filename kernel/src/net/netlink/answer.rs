@@ -24,13 +24,14 @@ pub struct Header {
     pub flags: u16,
     /// Which request it is; the answer says the same.
     pub sequence: u32,
-    /// Who asks.
+    /// The requester.
     pub port: u32,
 }
 
 /// Bytes of an answer after which the rest of a dump is another.
 pub const BATCH: usize = 4096;
-/// The room of an answer: more than a message needs is left in it as long as it is shorter than a batch.
+/// The room of an answer: more than a message needs is left in it as long as it is shorter than a
+/// batch.
 const ROOM: usize = 2 * BATCH;
 
 /// Bytes of a header.

@@ -2,9 +2,9 @@
 
 use super::answer::{Answer, MULTI};
 use crate::errno::{Errno, Result};
-use crate::net::name::{Name, unspecified};
+use crate::net::address::{Name, unspecified};
 use crate::net::socket::Socket;
-use crate::net::{RAW, STREAM, all, options, report};
+use crate::net::{RAW, STREAM, options, proc_net, socket_table};
 use core::net::{IpAddr, SocketAddr};
 use linux_raw_sys::net::{
     AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, IPPROTO_RAW, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_UDPLITE,
@@ -14,7 +14,8 @@ use zerocopy::IntoBytes;
 
 /// SOCK_DIAG_BY_FAMILY
 pub const BY_FAMILY: u16 = 20;
-/// Bytes of the requests `struct inet_diag_req_v2`, `struct unix_diag_req` and `struct netlink_diag_req`.
+/// Bytes of the requests `struct inet_diag_req_v2`, `struct unix_diag_req` and
+/// `struct netlink_diag_req`.
 const INET_REQUEST: usize = 56;
 const UNIX_REQUEST: usize = 24;
 const NETLINK_REQUEST: usize = 20;
@@ -57,7 +58,8 @@ pub struct Dump {
 }
 
 impl Dump {
-    /// The dump that a request asks for. EINVAL for a request that is none, ENOENT for another family or protocol.
+    /// The dump that a request asks for. EINVAL for a request that is none, ENOENT for another
+    /// family or protocol.
     pub fn new(body: &[u8]) -> Result<Self> {
         let family = body.first().copied().unwrap_or(0).into();
         let word = |at: usize| {
@@ -97,7 +99,7 @@ impl Dump {
             AF_UNIX => true,
             AF_NETLINK => self.protocol == ALL_PROTOCOLS || self.protocol == base.protocol,
             _ if base.kind == RAW => self.protocol == IPPROTO_RAW as u32,
-            _ => self.protocol == base.protocol && report::is_told(socket),
+            _ => self.protocol == base.protocol && proc_net::is_told(socket),
         };
         base.domain == self.family && of_protocol && self.states >> state(socket) & 1 != 0
     }
@@ -105,7 +107,7 @@ impl Dump {
     /// Tells sockets until the answer is full, and says whether there may be more.
     pub fn go_on(&mut self, answer: &mut Answer) -> bool {
         let mut next = self.next;
-        let more = all::each_from(&mut next, |socket| {
+        let more = socket_table::each_from(&mut next, |socket| {
             if self.wants(&**socket) {
                 match self.family {
                     AF_UNIX => put_unix(answer, &**socket, self.shown),

@@ -1,5 +1,6 @@
-//! Netlink: what programs ask to learn the interfaces and their addresses (NETLINK_ROUTE) and which sockets there are
-//! (NETLINK_SOCK_DIAG), and where they wait for devices to come and go (NETLINK_KOBJECT_UEVENT), of which none does.
+//! Netlink: what programs ask to learn the interfaces and their addresses (NETLINK_ROUTE) and which
+//! sockets there are (NETLINK_SOCK_DIAG), and where they wait for devices to come and go
+//! (NETLINK_KOBJECT_UEVENT), of which none does.
 
 mod answer;
 mod diag;
@@ -16,9 +17,9 @@ use crate::fs::File;
 use crate::fs::io::{Sink, Source};
 use crate::fs::poll::{Events, PollTable, WaitSource};
 use crate::mm::heap::try_arc;
+use crate::net::address::{Address, Name};
 use crate::net::channel::{Channel, Kind};
-use crate::net::message::Ancillary;
-use crate::net::name::{Address, Name};
+use crate::net::control_message::Ancillary;
 use crate::net::options::number;
 use crate::net::socket::{Base, Outgoing, Received, Socket, SocketFile};
 use crate::net::stream::{self, Manner};
@@ -35,8 +36,9 @@ use zerocopy::FromBytes;
 const ROUTE: u32 = 0;
 const DIAG: u32 = 4;
 const UEVENT: u32 = 15;
-/// The level of netlink's options, and those there are: NETLINK_ADD_MEMBERSHIP, NETLINK_DROP_MEMBERSHIP, NETLINK_PKTINFO,
-/// NETLINK_BROADCAST_ERROR, NETLINK_NO_ENOBUFS, NETLINK_CAP_ACK, NETLINK_EXT_ACK and NETLINK_GET_STRICT_CHK.
+/// The level of netlink's options, and those there are: NETLINK_ADD_MEMBERSHIP,
+/// NETLINK_DROP_MEMBERSHIP, NETLINK_PKTINFO, NETLINK_BROADCAST_ERROR, NETLINK_NO_ENOBUFS,
+/// NETLINK_CAP_ACK, NETLINK_EXT_ACK and NETLINK_GET_STRICT_CHK.
 const SOL_NETLINK: u32 = 270;
 const OPTIONS: [u32; 8] = [1, 2, 3, 4, 5, 10, 11, 12];
 /// The most bytes of requests in one message.
@@ -76,7 +78,7 @@ pub fn new(kind: u32, protocol: u32) -> Result<Arc<dyn Socket>> {
 ///
 /// # Errors
 /// ENOTSOCK, EINVAL: it is none; ENOBUFS.
-pub fn tell(file: &File, bytes: &[u8]) -> Result<()> {
+pub fn notify(file: &File, bytes: &[u8]) -> Result<()> {
     of(file)?.post(bytes)
 }
 
@@ -269,7 +271,8 @@ impl Socket for Netlink {
         Ok((self.inbox.first_len(), 0))
     }
 
-    /// Membership of groups, of which nothing is ever told, and how answers are written (SOL_NETLINK).
+    /// Membership of groups, of which nothing is ever told, and how answers are written
+    /// (SOL_NETLINK).
     fn set_option(&self, level: u32, name: u32, value: &[u8]) -> Result<()> {
         if level != SOL_NETLINK || !OPTIONS.contains(&name) {
             return Err(Errno::ENOPROTOOPT);

@@ -32,7 +32,8 @@ impl Claim {
         }
     }
 
-    /// Takes the port that is the process's number or, where another socket has that, any of those further on.
+    /// Takes the port that is the process's number or, where another socket has that, any of those
+    /// further on.
     ///
     /// # Errors
     /// ENOMEM.

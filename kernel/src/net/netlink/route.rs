@@ -2,9 +2,9 @@
 
 use super::answer::{Answer, DUMP, Header, MULTI};
 use crate::errno::{Errno, Result};
-use crate::net::count::{Event, of};
 use crate::net::inet::is_local;
 use crate::net::interface::{FLAGS, HARDWARE, INDEX, MTU, QUEUE};
+use crate::net::mib::{Event, of};
 use crate::task::{current, require};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use linux_raw_sys::general::CAP_NET_ADMIN;

@@ -6,7 +6,7 @@ use crate::fs::walk::Walk;
 use crate::fs::{Entry, inotify, perm};
 use crate::hash::{self, HashMap};
 use crate::mm::heap::{try_arc, try_bytes, try_format, try_vec};
-use crate::net::name::{Address, Name};
+use crate::net::address::{Address, Name};
 use crate::net::socket::Socket;
 use crate::sync::Mutex;
 use crate::task::current;
@@ -168,7 +168,8 @@ fn make(path: &[u8]) -> Result<Arc<Entry>> {
     }
 }
 
-/// The socket that has the name `address`, an abstract one being looked for among those of one kind.
+/// The socket that has the name `address`, an abstract one being looked for among those of one
+/// kind.
 pub fn find(address: &Address, kind: u32) -> Result<Arc<dyn Socket>> {
     check(address)?;
     let path = address.rest();

@@ -7,10 +7,10 @@ use crate::fs::io::Sink;
 use crate::fs::poll::{Events, PollTable};
 use crate::mm::heap::try_arc;
 use crate::net::SEQPACKET;
+use crate::net::address::{Address, Name};
 use crate::net::backlog::Backlog;
 use crate::net::channel::{Channel, Kind};
-use crate::net::message::{Peer, Sender};
-use crate::net::name::{Address, Name};
+use crate::net::control_message::{Peer, Sender};
 use crate::net::socket::{Base, Outgoing, Received, Socket};
 use crate::net::stream::{self, Manner};
 use crate::net::wait::Wait;
@@ -90,7 +90,8 @@ impl Connected {
         Ok(channel)
     }
 
-    /// Makes both channels of a connection: `other` gets its end at once, and this socket's is returned.
+    /// Makes both channels of a connection: `other` gets its end at once, and this socket's is
+    /// returned.
     fn connect_to(&self, other: &Self, own: Peer, others: Peer) -> Result<Link> {
         let (there, back) = (other.channel_from(self)?, self.channel_from(other)?);
         other.link.call_once(|| Link {
@@ -181,7 +182,8 @@ impl Socket for Connected {
             let name = server.bound.name().lock().clone();
             let accepted = Connected::named(self.base.kind, name)?;
             accepted.base.options.inherit(&server.base.options);
-            // The connection is whole before it can be accepted; a socket that finds no room any more tries again.
+            // The connection is whole before it can be accepted; a socket that finds no room any
+            // more tries again.
             let link = self.connect_to(&accepted, own.clone(), listener.who.clone())?;
             link.outgoing.enter_backlog(server.base.number);
             match listener.backlog.push(accepted, false) {

@@ -8,9 +8,9 @@ use crate::fs::new_anonymous_number;
 use crate::fs::poll::{Events, PollTable, WaitSource};
 use crate::mm::heap::try_arc;
 use crate::net::DATAGRAM;
+use crate::net::address::{Address, Name};
 use crate::net::channel::{Channel, Kind, Reading};
-use crate::net::message::{Peer, Sender};
-use crate::net::name::{Address, Name};
+use crate::net::control_message::{Peer, Sender};
 use crate::net::socket::{Base, Outgoing, Received, Socket};
 use crate::net::wait::Wait;
 use crate::sync::{Mutex, Once};
@@ -52,7 +52,7 @@ pub struct Datagram {
     peer: Mutex<Option<Arc<Inbox>>>,
     /// It sends no more.
     finished: AtomicBool,
-    /// Who made it, when it is one of a pair.
+    /// The credentials of its creator, when it is one of a pair.
     creator: Once<Peer>,
 }
 

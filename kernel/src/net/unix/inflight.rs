@@ -1,14 +1,15 @@
-//! Unix sockets on their way through Unix sockets, and the end of those that nobody can receive any more.
+//! Unix sockets on their way through Unix sockets, and the end of those that nobody can receive any
+//! more.
 //!
-//! A socket that is sent over itself, or a circle of them, stays open after every program has closed it. As on Linux such
-//! circles are looked for when a Unix socket is closed and when very many are on their way; what waits in them is let go of,
-//! and they end.
+//! A socket that is sent over itself, or a circle of them, stays open after every program has
+//! closed it. As on Linux such circles are looked for when a Unix socket is closed and when very
+//! many are on their way; what waits in them is let go of, and they end.
 
 use crate::errno::{Errno, Result};
 use crate::fs::File;
 use crate::hash::Keyed;
 use crate::net::channel::Channel;
-use crate::net::rights::MAX_FILES;
+use crate::net::scm_rights::MAX_FILES;
 use crate::net::socket::{Socket, SocketFile};
 use crate::sync::SleepMutex;
 use alloc::sync::{Arc, Weak};
@@ -22,11 +23,12 @@ use linux_raw_sys::net::AF_UNIX;
 const TOO_MANY: usize = 16000;
 /// So many of one user's are many then (`UNIX_INFLIGHT_SANE_USER`).
 const MANY_OF_A_USER: usize = 8 * MAX_FILES;
-/// How many on their way a close looks at, which is more than one user has by default: still more are looked at once for several
-/// closes.
+/// How many on their way a close looks at, which is more than one user has by default: still more
+/// are looked at once for several closes.
 const BY_A_CLOSE: usize = 64;
 
-/// Who waits in whom. What waits in a connection that is not accepted yet waits in that, and that in the one that listens.
+/// Which file waits in which. A file sent over a connection that is not accepted yet waits in the
+/// connection, which waits in the listening socket.
 static GRAPH: SleepMutex<Graph<Weak<File>, BuildHasherDefault<Keyed>>> =
     SleepMutex::new(Graph::new(BuildHasherDefault::new()));
 /// There may be a circle.
@@ -42,14 +44,14 @@ fn socket(file: &File) -> Option<Arc<dyn Socket>> {
     (socket.base().domain == AF_UNIX).then_some(socket)
 }
 
-/// From now on those of `files` that are Unix sockets wait in `channel`. Whether there are any; ENOMEM. The sender's user has
-/// `sent` on their way.
+/// From now on those of `files` that are Unix sockets wait in `channel`. Whether there are any;
+/// ENOMEM. The sender's user has `sent` on their way.
 pub fn enter(files: &[Arc<File>], channel: &Channel, sent: impl FnOnce() -> usize) -> Result<bool> {
     let sockets = || files.iter().filter_map(|file| Some((file, socket(file)?)));
     if sockets().next().is_none() {
         return Ok(false);
     }
-    // Who has few on their way is spared.
+    // A user with few files in flight is spared.
     if COUNT.load(Relaxed) > TOO_MANY && sent() >= MANY_OF_A_USER {
         collect();
     }
@@ -93,7 +95,8 @@ pub fn accept(listener: u64, accepted: u64) {
     GRAPH.lock().remove(listener, accepted);
 }
 
-/// Copies `files`. Nobody looks for circles meanwhile: who has a copy has it from a socket that was open all the time.
+/// Copies `files`. Nobody looks for circles meanwhile: who has a copy has it from a socket that was
+/// open all the time.
 pub fn copy(files: &[Arc<File>]) -> Result<Vec<Arc<File>>> {
     let mut copy = Vec::new();
     copy.try_reserve_exact(files.len())

@@ -1,4 +1,5 @@
-//! Files: calls that 64-bit programs make by another name, and structures that 32 bits lay out otherwise.
+//! Files: calls that 64-bit programs make by another name, and structures that 32 bits lay out
+//! otherwise.
 
 use linux_raw_sys::general::*;
 use zerocopy::{Immutable, IntoBytes};
@@ -8,7 +9,7 @@ use crate::fs::Entry;
 use crate::fs::inode::{Attr, Time};
 use crate::mm::PAGE_SIZE;
 use crate::mm::user::UserPtr;
-use crate::syscall::layout::{Layout, Narrow, given};
+use crate::syscall::layout::{Compat, Layout, given};
 use crate::syscall::path::{self, check_flags, file as file_of};
 use crate::syscall::poll::{Deadline, poll_until};
 use crate::syscall::{dir, epoll, fd, file, inotify, memory, pipe, poll as waiting, stat};
@@ -191,7 +192,8 @@ pub fn mmap2(
     memory::mmap(address, len, protection, flags, fd, page * PAGE_SIZE)
 }
 
-/// F_GETLK64, F_SETLK64 and F_SETLKW64, whose structure is that of 64-bit programs' F_GETLK and its kin.
+/// F_GETLK64, F_SETLK64 and F_SETLKW64, whose structure is that of 64-bit programs' F_GETLK and its
+/// kin.
 const LOCKS: core::ops::RangeInclusive<u32> = 12..=14;
 
 pub fn fcntl64(fd: i32, command: u32, argument: usize) -> Result<usize> {
@@ -311,13 +313,13 @@ pub fn newselect(
     timeout: usize,
 ) -> Result<usize> {
     let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
-    let deadline = match given(timeout, Narrow::time)? {
+    let deadline = match given(timeout, Compat::time)? {
         None => Deadline(None),
         Some([seconds, us]) => Deadline::after([seconds + us / 1_000_000, us % 1_000_000 * 1000])?,
     };
-    let result = waiting::select::<Narrow>(count, [read, write, except], deadline);
+    let result = waiting::select::<Compat>(count, [read, write, except], deadline);
     deadline.write_left(timeout, |[seconds, ns]| {
-        Narrow::put_time(timeout, [seconds, ns / 1000])
+        Compat::put_time(timeout, [seconds, ns / 1000])
     });
     result
 }

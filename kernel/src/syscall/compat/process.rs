@@ -6,11 +6,11 @@ use zerocopy::{Immutable, IntoBytes};
 use crate::errno::{Errno, Result};
 use crate::mm::frame;
 use crate::mm::user::UserPtr;
-use crate::syscall::layout::{Layout, Narrow};
+use crate::syscall::layout::{Compat, Layout};
 use crate::syscall::{limits, process, signal};
 use crate::task::clock::{self, SECOND};
-use crate::task::wait::{WaitError, WaitQueue};
-use crate::task::{current, load, sched};
+use crate::task::wait_queue::{WaitError, WaitQueue};
+use crate::task::{current, loadavg, sched};
 
 pub fn fork() -> Result<usize> {
     process::clone(SIGCHLD as usize, 0, 0, 0, 0)
@@ -40,7 +40,7 @@ const NO_LIMIT: usize = u32::MAX as usize;
 
 pub fn ugetrlimit(kind: u32, to: usize) -> Result<usize> {
     let limit = limits::exchange(current().process(), kind, None)?;
-    Narrow::put_words(
+    Compat::put_words(
         to,
         &[limit.soft, limit.hard].map(|words| words.min(NO_LIMIT)),
     )?;
@@ -48,7 +48,7 @@ pub fn ugetrlimit(kind: u32, to: usize) -> Result<usize> {
 }
 
 pub fn setrlimit(kind: u32, from: usize) -> Result<usize> {
-    let limit = Narrow::words(from)?.map(|words| match words {
+    let limit = Compat::words(from)?.map(|words| match words {
         NO_LIMIT => usize::MAX,
         words => words,
     });
@@ -86,7 +86,7 @@ pub fn sysinfo(to: usize) -> Result<usize> {
     };
     UserPtr::new(to).write(&SystemInformation {
         uptime: (clock::monotonic_ns() / SECOND) as u32,
-        loads: load::averages().map(|load| (load << (16 - load::SHIFT)) as u32),
+        loads: loadavg::averages().map(|load| (load << (16 - loadavg::SHIFT)) as u32),
         memory: frames.map(|frames| (frames * (page / unit)) as u32),
         shared: 0,
         buffers: 0,

@@ -5,14 +5,14 @@ use alloc::sync::Arc;
 use linux_raw_sys::general::{MS_NOSUID, S_ISGID, S_ISUID, S_IXGRP};
 
 use crate::errno::Result;
-use crate::fs::context::Executing;
+use crate::fs::fs_context::Executing;
 use crate::fs::{File, perm};
 use crate::mm::heap::try_arc;
 use crate::task::credentials::{Credentials, Withheld};
 use crate::task::{Thread, current};
 
-/// What a program that a more privileged user owns begins without (PER_CLEAR_ON_SETID): READ_IMPLIES_EXEC,
-/// ADDR_NO_RANDOMIZE, ADDR_COMPAT_LAYOUT and MMAP_PAGE_ZERO.
+/// What a program that a more privileged user owns begins without (PER_CLEAR_ON_SETID):
+/// READ_IMPLIES_EXEC, ADDR_NO_RANDOMIZE, ADDR_COMPAT_LAYOUT and MMAP_PAGE_ZERO.
 const UNSAFE_PERSONALITY: u32 = 0x040_0000 | 0x004_0000 | 0x020_0000 | 0x010_0000;
 
 /// Whom a program acts as.
@@ -71,7 +71,8 @@ fn owners(file: &File) -> (Option<u32>, Option<u32>) {
     (user, (attr.mode & both == both).then_some(attr.gid))
 }
 
-/// What `thread` does not get of a program's privileges. `alone`: nobody else has its directory (check_unsafe_exec).
+/// What `thread` does not get of a program's privileges. `alone`: nobody else has its directory
+/// (check_unsafe_exec).
 fn withheld(thread: &Thread, alone: bool) -> Withheld {
     if thread.has_no_new_privileges() {
         Withheld::All

@@ -9,7 +9,8 @@ use crate::task::Process;
 pub struct ExecLock {
     /// Linux's cred_guard_mutex.
     guarded: AtomicBool,
-    /// Linux's exec_update_lock: how many `READER`s there are, and whether somebody is, or waits to be, `UPDATING`.
+    /// Linux's exec_update_lock: how many `READER`s there are, and whether somebody is, or waits to
+    /// be, `UPDATING`.
     update: AtomicUsize,
 }
 
@@ -48,7 +49,8 @@ impl Process {
         Ok(CredentialsGuard(self))
     }
 
-    /// Keeps the process from beginning another program while somebody looks who it is, and at what it has.
+    /// Keeps the process from beginning another program while somebody looks who it is, and at what
+    /// it has.
     ///
     /// # Errors
     /// EINTR: the current process is killed.
@@ -65,7 +67,8 @@ impl Process {
         Ok(Held(self))
     }
 
-    /// Lets nobody look at the process while exec changes memory and identity. Only its last thread may.
+    /// Lets nobody look at the process while exec changes memory and identity. Only its last thread
+    /// may.
     ///
     /// # Errors
     /// EINTR: the process is killed.

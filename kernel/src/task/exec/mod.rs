@@ -15,14 +15,14 @@ use linux_raw_sys::general::RLIMIT_STACK;
 use identity::Identity;
 pub use lock::ExecLock;
 
-use super::image::{Mapped, Program, header_size};
+use super::elf::{Mapped, Program, header_size};
+use super::initial_stack::{self, Extra, Layout, Strings};
 use super::limits::INFINITY;
 use super::personality::{ADDR_COMPAT_LAYOUT, ADDR_NO_RANDOMIZE};
 use super::process::Image;
+use super::rusage::USER_HZ;
 use super::signal::NO_ALTSTACK;
-use super::stack::{self, Extra, Layout, Strings};
-use super::usage::USER_HZ;
-use super::{current, exit, futex, rseq, signal, tree};
+use super::{current, exit, futex, pid_table, rseq, signal};
 use crate::arch::{self, Abi, Frame};
 use crate::errno::{Errno, Result};
 use crate::fs::{self, File};
@@ -100,7 +100,8 @@ fn resolve_scripts(request: &mut Request) -> Result<()> {
     Err(Errno::ELOOP)
 }
 
-/// The interpreter and its argument in what follows `#!`. `cut`: the line may go on beyond what was read.
+/// The interpreter and its argument in what follows `#!`. `cut`: the line may go on beyond what was
+/// read.
 fn parse_line(bytes: &[u8], cut: bool) -> Result<(&[u8], Option<&[u8]>)> {
     let is_blank = |byte: &u8| *byte == b' ' || *byte == b'\t';
     let end = bytes.iter().position(|&byte| byte == b'\n' || byte == 0);
@@ -170,7 +171,7 @@ fn prepare(request: &Request) -> Result<Ready> {
         random: random::bytes(),
         wide: abi.wide,
     };
-    let layout = stack::build(
+    let layout = initial_stack::build(
         &space,
         top,
         &request.arguments,
@@ -258,7 +259,7 @@ fn commit(ready: Ready, name: &[u8]) -> Result<Frame> {
     // While they could still be looked at as the old program's.
     thread.files().exec();
     if thread.tid() != process.pid() {
-        tree::take_over(thread, process.pid());
+        pid_table::take_over(thread, process.pid());
     }
     process.change_program();
     process.set_modes(u32::MAX, process.inherited_modes());
@@ -298,8 +299,8 @@ fn commit(ready: Ready, name: &[u8]) -> Result<Frame> {
     Ok(ready.first)
 }
 
-/// The current thread acts as `identity`, and then has the memory `space`; returns the old one. Never is the new memory seen
-/// with the old identity.
+/// The current thread acts as `identity`, and then has the memory `space`; returns the old one.
+/// Never is the new memory seen with the old identity.
 fn change_identity(identity: Identity, space: Arc<AddressSpace>) -> Option<Arc<AddressSpace>> {
     let thread = current();
     let process = thread.process();

@@ -1,8 +1,9 @@
-//! Priority inheritance: who has a lock that real-time threads wait for runs at the highest of their priorities, and so does
-//! who has a lock that it waits for in turn.
+//! Priority inheritance: who has a lock that real-time threads wait for runs at the highest of
+//! their priorities, and so does who has a lock that it waits for in turn.
 //!
-//! Each waiter of a real-time policy stands in a tree, by whose lock it waits for and by its priority. Whoever changes who waits for
-//! whom lets the waiter find its place anew after the change.
+//! Each waiter of a real-time policy stands in a tree, by whose lock it waits for and by its
+//! priority. Whoever changes who waits for whom lets the waiter find its place anew after the
+//! change.
 
 use alloc::sync::Arc;
 use core::cmp::Reverse;
@@ -38,7 +39,8 @@ impl Member for Donor {
     fn join((): (), (): ()) {}
 }
 
-/// Those who wait. Guards what threads inherit and how they are scheduled for it, and that no circle of waits begins.
+/// Those who wait. Guards what threads inherit and how they are scheduled for it, and that no
+/// circle of waits begins.
 pub static CHAINS: Mutex<Donors> = Mutex::new(Tree::new());
 
 /// By heir, the highest priority first.
@@ -47,7 +49,7 @@ pub type Donors = Tree<Donor>;
 /// A chain of waits that is longer is taken for a circle, as on Linux.
 const LONGEST: usize = 1024;
 
-/// Who has a lock.
+/// The owner of a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Owner {
     tid: i32,
@@ -65,11 +67,11 @@ impl Owner {
     }
 
     fn thread(self) -> Option<Arc<Thread>> {
-        task::tree::thread(self.tid).filter(|thread| Owner::new(thread) == self)
+        task::pid_table::thread(self.tid).filter(|thread| Owner::new(thread) == self)
     }
 }
 
-/// Who has the lock that `thread` waits for.
+/// The owner of the lock that `thread` waits for.
 fn awaited(thread: &Thread) -> Option<Arc<Thread>> {
     thread.awaited_owner()?.thread()
 }
@@ -78,7 +80,8 @@ fn address(thread: &Thread) -> usize {
     core::ptr::from_ref(thread).addr()
 }
 
-/// The highest priority of those who wait for locks of `thread`, 0 where none is of a real-time policy.
+/// The highest priority of those who wait for locks of `thread`, 0 where none is of a real-time
+/// policy.
 fn highest_waiting(donors: &Donors, thread: &Thread) -> u32 {
     let own = address(thread);
     let first = donors.from(&(own, Reverse(u32::MAX), 0));
@@ -87,7 +90,8 @@ fn highest_waiting(donors: &Donors, thread: &Thread) -> u32 {
         .map_or(0, |donor| donor.priority)
 }
 
-/// Gives `thread` its place by what it waits for and its priority now. Without memory it gives nothing.
+/// Gives `thread` its place by what it waits for and its priority now. Without memory it gives
+/// nothing.
 pub fn place(donors: &mut Donors, thread: &Thread) {
     let state = &thread.sched.real_time;
     let heir = thread.awaited_owner().map_or(0, |owner| owner.address);
@@ -112,7 +116,8 @@ pub fn place(donors: &mut Donors, thread: &Thread) {
     state.set_given(if placed { now } else { (0, 0) });
 }
 
-/// Whether the current thread would wait for itself if it waited for `owner`. [`CHAINS`] is held until it does.
+/// Whether the current thread would wait for itself if it waited for `owner`. [`CHAINS`] is held
+/// until it does.
 pub fn closes_circle(owner: &Arc<Thread>) -> bool {
     let mut owner = owner.clone();
     for _ in 0..LONGEST {
@@ -143,7 +148,7 @@ fn inherit(donors: &mut Donors, mut owner: Arc<Thread>) {
         }
         state.set_inherited(highest);
         classify(&owner);
-        // Who begins to wait is in its bucket before it looks at its own priority.
+        // A waiter is in its bucket before it looks at its own priority.
         fence(SeqCst);
         place(donors, &owner);
         match awaited(&owner) {

@@ -1,7 +1,7 @@
 //! Futexes: threads that wait for a word of memory to change.
 //!
-//! A thread enters its bucket first, and then looks at the word: whoever changes the word and wakes finds it there. No
-//! memory of a program is touched with a bucket locked.
+//! A thread enters its bucket first, and then looks at the word: whoever changes the word and wakes
+//! finds it there. No memory of a program is touched with a bucket locked.
 
 extern crate alloc;
 
@@ -24,9 +24,9 @@ use super::timer::Timer;
 use super::{Thread, current};
 use crate::arch::{current_arc, time};
 use crate::errno::{Errno, Result};
-use crate::mm::area::{Area, Source};
 use crate::mm::heap::try_arc;
 use crate::mm::user;
+use crate::mm::vma::{Source, Vma};
 use crate::mm::with_active;
 use crate::sync::Mutex;
 
@@ -71,14 +71,14 @@ impl Key {
     fn of_shared(address: usize) -> Result<Option<Key>> {
         // Linux looks at the page, too.
         user::load_u32(address)?;
-        let key = |area: &Area| match &area.source {
-            Source::File { mapping, offset } if area.is_shared() => Some(Key {
+        let key = |vma: &Vma| match &vma.source {
+            Source::File { mapping, offset } if vma.is_shared() => Some(Key {
                 of: mapping.object(),
-                at: offset + address - area.start,
+                at: offset + address - vma.start,
             }),
             _ => None,
         };
-        let found = with_active(|space| space.with_area(address, key));
+        let found = with_active(|space| space.with_vma(address, key));
         found.flatten().ok_or(Errno::EFAULT)
     }
 
@@ -149,7 +149,8 @@ impl Bucket {
     }
 }
 
-/// Brings the waiter that came last to its place: threads of the real-time policies are woken first, by priority.
+/// Brings the waiter that came last to its place: threads of the real-time policies are woken
+/// first, by priority.
 #[cold]
 #[inline(never)]
 fn bring_forward(waiters: &mut VecDeque<Waiter>) {
@@ -199,7 +200,7 @@ fn wait_at(words: &[Wanted], keys: &[Key], deadline: Option<Deadline>) -> Result
     let mut entered = 0;
     let result = enter_and_wait(words, keys, &slot, deadline, &mut entered);
     sched::cancel();
-    // Who settles the slot has taken a waiter out before: one word's is gone.
+    // The slot is set after the waiter was taken out of its bucket: one word's is gone.
     if entered == 1 && slot.load(Acquire) != WAITING {
         entered = 0;
     }
@@ -316,7 +317,7 @@ fn wake_key(key: Key, most: usize, bits: u32) -> Result<usize> {
     }
     let (mut woken, mut most) = (0, most);
     if most > 1 {
-        // Who is woken, and waits again before the next is looked for, is not woken twice.
+        // A thread that is woken and waits again before the next is looked for is not woken twice.
         let waiters = bucket.waiters.lock();
         let waits = |waiter: &&Waiter| waiter.key == key && waiter.bits & bits != 0;
         most = most.min(waiters.iter().filter(waits).count());
@@ -347,8 +348,8 @@ fn wake_key(key: Key, most: usize, bits: u32) -> Result<usize> {
     Ok(woken)
 }
 
-/// Wakes up to `wakes` threads that wait for one word, and lets up to `moves` others wait for the second; returns how many
-/// were woken or moved.
+/// Wakes up to `wakes` threads that wait for one word, and lets up to `moves` others wait for the
+/// second; returns how many were woken or moved.
 ///
 /// # Errors
 /// EFAULT, EINVAL, EAGAIN (the word does not hold `expected`), ENOMEM.
@@ -372,8 +373,8 @@ pub fn requeue(
     Ok((woken, move_waiters(source, target, moves)?))
 }
 
-/// Moves at most `most` of those that wait at `source` now to `target`; returns how many. All at once: another thread may move them
-/// back meanwhile.
+/// Moves at most `most` of those that wait at `source` now to `target`; returns how many. All at
+/// once: another thread may move them back meanwhile.
 fn move_waiters(source: Key, target: Key, most: usize) -> Result<usize> {
     let mut moved = Vec::new();
     {
@@ -417,7 +418,8 @@ fn move_waiters(source: Key, target: Key, most: usize) -> Result<usize> {
     Ok(count)
 }
 
-/// FUTEX_WAKE_OP: changes the second word, wakes those of the first, and those of the second if it held what is compared.
+/// FUTEX_WAKE_OP: changes the second word, wakes those of the first, and those of the second if it
+/// held what is compared.
 ///
 /// # Errors
 /// EFAULT, EINVAL, ENOSYS (no such operation).

@@ -1,7 +1,9 @@
-//! Futexes that are locks which the kernel hands on (PI futexes): the word holds the number of the thread that has the lock.
+//! Futexes that are locks which the kernel hands on (PI futexes): the word holds the number of the
+//! thread that has the lock.
 //!
-//! A thread that waits enters its bucket first, and then looks whether the lock is still held: who gives the lock up finds
-//! it there, or it finds the word changed. Whoever takes a waiter out of its bucket settles its slot.
+//! A thread that waits enters its bucket first, and then looks whether the lock is still held: who
+//! gives the lock up finds it there, or it finds the word changed. Whoever takes a waiter out of
+//! its bucket settles its slot.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -18,13 +20,14 @@ use crate::mm::heap::try_arc;
 use crate::mm::user;
 use crate::task::clock::Deadline;
 use crate::task::sched::{self, state};
-use crate::task::{Thread, current, tree};
+use crate::task::{Thread, current, pid_table};
 
 /// What a slot holds once its thread has the lock.
 const OWNED: u32 = 0;
 /// The thread is to try for itself.
 const RETRY: u32 = 1;
-/// With the number of a thread that is no more: the lock was its, and the thread is to write the word itself.
+/// With the number of a thread that is no more: the lock was its, and the thread is to write the
+/// word itself.
 const INHERITED: u32 = 1 << 31;
 
 /// How many wait for locks: who ends looks at the buckets only if anybody does.
@@ -38,8 +41,9 @@ pub fn others_wait() -> bool {
 /// Takes the lock at `address`, or with `waits` false only if nobody has it.
 ///
 /// # Errors
-/// EAGAIN (held, and not waited for), EDEADLK (the thread has it already, or who has it waits for a lock of the thread), ESRCH (held by nobody who lives), ETIMEDOUT,
-/// ERESTARTNOINTR, EFAULT, EINVAL, ENOMEM.
+/// EAGAIN (held, and not waited for), EDEADLK (the thread has it already, or who has it waits for a
+/// lock of the thread), ESRCH (held by nobody who lives), ETIMEDOUT, ERESTARTNOINTR, EFAULT,
+/// EINVAL, ENOMEM.
 pub fn lock(address: usize, shared: bool, deadline: Option<Deadline>, waits: bool) -> Result<()> {
     let key = Key::of(address, shared)?;
     loop {
@@ -76,7 +80,8 @@ enum Taken {
     Held(u32),
 }
 
-/// Gives a lock that nobody has to thread `tid`, with `more` bits in its word; else says in the word that somebody waits.
+/// Gives a lock that nobody has to thread `tid`, with `more` bits in its word; else says in the
+/// word that somebody waits.
 fn take(address: usize, tid: u32, more: u32) -> Result<Taken> {
     loop {
         let old = user::load_u32(address)?;
@@ -97,9 +102,9 @@ fn take(address: usize, tid: u32, more: u32) -> Result<Taken> {
     }
 }
 
-/// Who has the lock whose word is `held`; none if the word has changed.
+/// The owner of the lock whose word is `held`; none if the word has changed.
 fn owner_of(address: usize, held: u32) -> Result<Option<Arc<Thread>>> {
-    match tree::thread((held & TID) as i32) {
+    match pid_table::thread((held & TID) as i32) {
         Some(owner) => Ok(Some(owner)),
         None if user::load_u32(address)? != held => Ok(None),
         None => Err(Errno::ESRCH),
@@ -182,18 +187,18 @@ fn wait_for_lock(
     inherit::waits(current());
     sched::prepare(state::INTERRUPTIBLE);
     let result = match user::load_u32(address) {
-        Ok(word) if (word | OWNER_DIED) == (held | OWNER_DIED) && tree::is_living(owner) => {
+        Ok(word) if (word | OWNER_DIED) == (held | OWNER_DIED) && pid_table::is_living(owner) => {
             sleep(&place.slot, deadline)
         }
         Ok(_) => Ok(()),
         Err(error) => Err(error),
     };
     sched::cancel();
-    settle(place.leave(key), address, result)
+    outcome(place.leave(key), address, result)
 }
 
 /// What came of a wait for the lock at `address`, by what its slot holds.
-fn settle(slot: u32, address: usize, result: Result<()>) -> Result<bool> {
+fn outcome(slot: u32, address: usize, result: Result<()>) -> Result<bool> {
     match (slot, result) {
         (OWNED, _) => Ok(true),
         (RETRY, _) | (WAITING, Ok(())) => Ok(false),
@@ -219,8 +224,8 @@ fn inherit(address: usize, dead: u32) -> Result<bool> {
 }
 
 impl Bucket {
-    /// Takes out who is of the highest priority, and waited longest, for a lock that `is_it`, whose other waiters wait for that
-    /// thread from now on.
+    /// Takes out who is of the highest priority, and waited longest, for a lock that `is_it`, whose
+    /// other waiters wait for that thread from now on.
     fn next_owner(&self, is_it: impl Fn(&Waiter) -> bool) -> Option<Waiter> {
         let mut waiters = self.waiters.lock();
         let wants = |waiter: &Waiter| matches!(waiter.kind, Kind::Lock(_)) && is_it(waiter);
@@ -249,7 +254,8 @@ pub fn wait_for(waiters: &mut VecDeque<Waiter>, key: Key, owner: &Thread) {
     }
 }
 
-/// Gives the lock at `address` to who waits with the highest priority, of several to who waited longest, or to nobody.
+/// Gives the lock at `address` to who waits with the highest priority, of several to who waited
+/// longest, or to nobody.
 ///
 /// # Errors
 /// EPERM (it is not the thread's), EFAULT, EINVAL.
@@ -284,13 +290,14 @@ fn hand_over(address: usize, next: Waiter) -> Result<()> {
             },
         }
     };
-    // Who came meanwhile found the old owner in the word.
+    // Waiters that came meanwhile found the old owner in the word.
     inherit::handed_over(next.key, &next.thread);
-    next.settle(OWNED);
+    next.wake_with(OWNED);
     written
 }
 
-/// The current thread is no more, or leaves its memory: locks that it has and others wait for are theirs.
+/// The current thread is no more, or leaves its memory: locks that it has and others wait for are
+/// theirs.
 pub fn release_locks() {
     fence(SeqCst);
     if WAITING_FOR_LOCKS.load(Relaxed) == 0 {
@@ -301,16 +308,17 @@ pub fn release_locks() {
         while let Some(next) = bucket.next_owner(|waiter| waiter.kind == Kind::Lock(own)) {
             let tid = current().tid() as u32;
             inherit::handed_over(next.key, &next.thread);
-            next.settle(INHERITED | tid);
+            next.wake_with(INHERITED | tid);
         }
     }
 }
 
-/// Waits at `address` while it holds `value`, until it is moved to the lock at `second` and given that (a condition
-/// variable's wait).
+/// Waits at `address` while it holds `value`, until it is moved to the lock at `second` and given
+/// that (a condition variable's wait).
 ///
 /// # Errors
-/// As [`lock`]; EAGAIN also where the word holds something else, or a signal came when it was moved already.
+/// As [`lock`]; EAGAIN also where the word holds something else, or a signal came when it was moved
+/// already.
 pub fn wait_then_lock(
     (address, value): (usize, u32),
     second: usize,
@@ -330,7 +338,7 @@ pub fn wait_then_lock(
     };
     sched::cancel();
     let was_moved = !TABLE[key.bucket()].holds(&place.slot);
-    match settle(place.leave(key), second, result) {
+    match outcome(place.leave(key), second, result) {
         // It cannot begin again as a wait, since its word has changed.
         Err(Errno::ERESTARTNOINTR) if was_moved => Err(Errno::EAGAIN),
         Ok(false) => lock(second, shared, deadline, true),
@@ -361,11 +369,12 @@ impl Bucket {
     }
 }
 
-/// Gives the lock at `to` to the first that waits at `from` to be moved there, or makes it and up to `moves` others wait for
-/// the lock; returns how many were.
+/// Gives the lock at `to` to the first that waits at `from` to be moved there, or makes it and up
+/// to `moves` others wait for the lock; returns how many were.
 ///
 /// # Errors
-/// EAGAIN (`from` holds something else than `expected`), EINVAL (who waits does not want that lock), ESRCH, EFAULT, ENOMEM.
+/// EAGAIN (`from` holds something else than `expected`), EINVAL (who waits does not want that
+/// lock), ESRCH, EFAULT, ENOMEM.
 pub fn requeue_to_lock(
     (from, expected): (usize, u32),
     to: usize,
@@ -387,13 +396,13 @@ pub fn requeue_to_lock(
         let tid = waiter.thread.tid() as u32;
         let held = match take(to, tid, WAITERS) {
             Ok(Taken::Yes) => {
-                waiter.settle(OWNED);
+                waiter.wake_with(OWNED);
                 done += 1;
                 continue;
             }
             Ok(Taken::Held(held)) => held,
             Err(error) => {
-                waiter.settle(RETRY);
+                waiter.wake_with(RETRY);
                 return Err(error);
             }
         };
@@ -402,9 +411,9 @@ pub fn requeue_to_lock(
                 (waiter.key, waiter.kind) = (target, Kind::Lock(Owner::new(&owner)));
                 move_to_lock(waiter, to, &owner);
             }
-            Ok(None) => waiter.settle(RETRY),
+            Ok(None) => waiter.wake_with(RETRY),
             Err(error) => {
-                waiter.settle(RETRY);
+                waiter.wake_with(RETRY);
                 return Err(error);
             }
         }
@@ -420,7 +429,7 @@ fn move_to_lock(waiter: Waiter, address: usize, owner: &Arc<Thread>) {
     let mut waiters = bucket.waiters.lock();
     if waiters.try_reserve(1).is_err() {
         drop(waiters);
-        return waiter.settle(RETRY);
+        return waiter.wake_with(RETRY);
     }
     thread.waits_for(Some(Owner::new(owner)));
     waiters.push_back(waiter);
@@ -429,7 +438,7 @@ fn move_to_lock(waiter: Waiter, address: usize, owner: &Arc<Thread>) {
     fence(SeqCst);
     inherit::waits(&thread);
     let held = user::load_u32(address).is_ok_and(|word| word & TID == owner.tid() as u32);
-    if !(held && tree::is_living(owner)) && bucket.remove(&slot).is_some() {
+    if !(held && pid_table::is_living(owner)) && bucket.remove(&slot).is_some() {
         inherit::left(&thread, Owner::new(owner));
         slot.store(RETRY, Release);
         sched::wake(thread);
@@ -438,7 +447,7 @@ fn move_to_lock(waiter: Waiter, address: usize, owner: &Arc<Thread>) {
 
 impl Waiter {
     /// Tells a waiter that no bucket holds any more.
-    fn settle(self, slot: u32) {
+    fn wake_with(self, slot: u32) {
         self.slot.store(slot, Release);
         sched::wake(self.thread);
     }

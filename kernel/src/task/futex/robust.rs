@@ -7,12 +7,12 @@ use crate::mm::user::{self, UserPtr};
 /// The most entries of a robust list that are looked at (ROBUST_LIST_LIMIT).
 const MOST: usize = 2048;
 
-/// Marks the robust futexes that thread `tid` holds as their owner's who died, and wakes one waiter of each.
-/// `narrow`: it is a 32-bit program's list.
-pub fn release_robust(head: usize, tid: i32, narrow: bool) {
-    let size = if narrow { 4 } else { 8 };
+/// Marks the robust futexes that thread `tid` holds as their owner's who died, and wakes one waiter
+/// of each. `compat`: it is a 32-bit program's list.
+pub fn release_robust(head: usize, tid: i32, compat: bool) {
+    let size = if compat { 4 } else { 8 };
     let word = |address: usize| {
-        if narrow {
+        if compat {
             user::load_u32(address).map(|word| word as usize)
         } else {
             UserPtr::<usize>::new(address).read()
@@ -27,7 +27,7 @@ pub fn release_robust(head: usize, tid: i32, narrow: bool) {
     };
     let held_at = |entry: usize| {
         let mut held = Held::at(entry, offset);
-        if narrow {
+        if compat {
             held.address = held.address as u32 as usize;
         }
         held
@@ -82,7 +82,7 @@ impl Held {
                 return Ok(());
             }
             if user::cmpxchg_u32(address, old, old & WAITERS | OWNER_DIED)? == old {
-                // Who waits for a lock is given it when the thread is gone.
+                // A waiter is given the lock when the thread is gone.
                 if old & WAITERS != 0 && !self.is_lock {
                     wake(address, 1, ANY, true)?;
                 }

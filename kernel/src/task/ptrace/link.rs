@@ -1,4 +1,4 @@
-//! Who traces whom, and what wait(2) tells the tracer.
+//! Tracers and their tracees, and what wait(2) reports to a tracer.
 
 use alloc::sync::Arc;
 
@@ -8,16 +8,16 @@ use linux_raw_sys::ptrace::{PTRACE_O_EXITKILL, PTRACE_O_MASK, PTRACE_O_SUSPEND_S
 use super::{Tracee, flag};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_box;
-use crate::task::access::{self, By};
-use crate::task::counting::{self, Mode};
+use crate::task::count_groups::{self, Mode};
 use crate::task::credentials::Credentials;
-use crate::task::reap::Found;
+use crate::task::ptrace_access::{self, By};
+use crate::task::rusage::Usage;
 use crate::task::sched::{self, state};
 use crate::task::signal::{self, Info};
-use crate::task::usage::Usage;
-use crate::task::{Process, Thread, current, exit, require, tree};
+use crate::task::wait_child::Found;
+use crate::task::{Process, Thread, current, exit, pid_table, require};
 
-/// Who traces, as whom, and how.
+/// A tracer, its credentials, and its options.
 struct Tracer {
     process: Arc<Process>,
     credentials: Arc<Credentials>,
@@ -70,7 +70,7 @@ fn link(thread: &Arc<Thread>, tracer: Tracer) -> Result<()> {
 /// # Errors
 /// EPERM, ENOMEM.
 pub fn trace_me() -> Result<()> {
-    let parent = tree::process(current().process().parent()).ok_or(Errno::EPERM)?;
+    let parent = pid_table::process(current().process().parent()).ok_or(Errno::EPERM)?;
     let credentials = current().credentials();
     let covers = |who: &Credentials| credentials.permitted & !who.permitted == 0;
     if !parent.with_credentials(|who| covers(who) || who.can(CAP_SYS_PTRACE)) {
@@ -85,7 +85,8 @@ pub fn trace_me() -> Result<()> {
     link(&crate::arch::current_arc(), tracer)
 }
 
-/// Checks PTRACE_O_* that a tracer asks for: only who may do everything, and has no filters itself, suspends another's.
+/// Checks PTRACE_O_* that a tracer asks for: only who may do everything, and has no filters itself,
+/// suspends another's.
 ///
 /// # Errors
 /// EINVAL, EPERM.
@@ -113,12 +114,12 @@ pub fn attach(tid: i32, seized: bool, options: usize) -> Result<()> {
         return Err(Errno::EIO);
     }
     check_options(options)?;
-    let thread = tree::thread(tid).ok_or(Errno::ESRCH)?;
+    let thread = pid_table::thread(tid).ok_or(Errno::ESRCH)?;
     if Arc::ptr_eq(thread.process(), current().process()) || thread.space().is_none() {
         return Err(Errno::EPERM);
     }
     let guard = thread.process().guard_credentials()?;
-    access::check(thread.process(), Some(&thread), By::Real)?;
+    ptrace_access::check(thread.process(), Some(&thread), By::Real)?;
     let tracer = Tracer {
         process: current().process().clone(),
         credentials: current().credentials(),
@@ -174,7 +175,8 @@ pub(super) fn unlink(thread: &Arc<Thread>) {
     drop(entry);
 }
 
-/// The current thread is gone: its tracer learns with what `status`, unless it is told as a parent anyway.
+/// The current thread is gone: its tracer learns with what `status`, unless it is told as a parent
+/// anyway.
 pub fn end_of_thread(status: u32, last: bool) {
     let thread = crate::arch::current_arc::<Thread>();
     if !thread.is_traced() {
@@ -194,7 +196,7 @@ pub fn end_of_thread(status: u32, last: bool) {
     if told {
         unlink(&thread);
     } else {
-        tell(&tracer, &thread, status & 0x7f);
+        notify(&tracer, &thread, status & 0x7f);
     }
 }
 
@@ -213,7 +215,7 @@ pub fn end_of_tracer(process: &Process) {
 }
 
 /// Tells a tracer that a thread of it has something to tell.
-pub(super) fn tell(tracer: &Process, thread: &Thread, status: u32) {
+pub(super) fn notify(tracer: &Process, thread: &Thread, status: u32) {
     let uid = thread.with_credentials(|who| who.uid);
     let times = thread.process().times().in_user_hz();
     if exit::wants_stops(tracer) {
@@ -231,7 +233,8 @@ pub(super) fn tell(tracer: &Process, thread: &Thread, status: u32) {
     tracer.child_event.wake_all();
 }
 
-/// What a thread that `process` traces and `selects` chooses has to tell; ECHILD if there is none such.
+/// What a thread that `process` traces and `selects` chooses has to tell; ECHILD if there is none
+/// such.
 pub fn look(
     process: &Process,
     selects: impl Fn(&Thread) -> bool,
@@ -274,7 +277,8 @@ pub fn look(
     if ended {
         unlink(&thread);
     }
-    // Whoever holds the process's threads may want the lock of one: so this waits until that is free.
+    // Whoever holds the process's threads may want the lock of one: so this waits until that is
+    // free.
     found.usage = thread.process().usage();
     Ok(Some(found))
 }
@@ -292,8 +296,8 @@ impl Process {
 }
 
 impl Thread {
-    /// The thread's system calls pass by whoever watches them, or do so no more, and drop what they are to drop: from its next
-    /// switch on, or at once.
+    /// The thread's system calls pass by whoever watches them, or do so no more, and drop what they
+    /// are to drop: from its next switch on, or at once.
     pub fn watch_calls(&self) {
         let mut mode = Mode::of_thread(self);
         loop {
@@ -305,7 +309,7 @@ impl Thread {
             }
         }
         if core::ptr::eq(self, current()) {
-            counting::apply_current();
+            count_groups::apply_current();
         }
     }
 }

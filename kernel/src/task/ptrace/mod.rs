@@ -1,7 +1,9 @@
-//! Tracing: a process is told what a thread does, and looks into it while it is stopped (ptrace(2)).
+//! Tracing: a process is told what a thread does, and looks into it while it is stopped
+//! (ptrace(2)).
 //!
-//! What is known of a traced thread lies behind its lock. Whoever wakes a thread from a stop takes that lock first: so its
-//! registers can be read and changed while the lock is held and the thread is stopped.
+//! What is known of a traced thread lies behind its lock. Whoever wakes a thread from a stop takes
+//! that lock first: so its registers can be read and changed while the lock is held and the thread
+//! is stopped.
 
 mod link;
 mod stop;
@@ -48,7 +50,7 @@ pub struct State {
 
 /// What is known of a traced thread.
 pub struct Tracee {
-    /// Who traces it.
+    /// Its tracer.
     pub tracer: Arc<Process>,
     /// As whom that was allowed (ptracer_cred).
     pub credentials: Arc<Credentials>,
@@ -109,7 +111,7 @@ impl Thread {
         self.is_traced() || self.seccomp.mode() != 0
     }
 
-    /// Who traces it.
+    /// Its tracer.
     pub fn tracer(&self) -> Option<Arc<Process>> {
         let tracee = self.ptrace.tracee.lock();
         tracee.as_ref().map(|tracee| tracee.tracer.clone())
@@ -147,7 +149,8 @@ impl Thread {
         self.arch.work.fetch_or(work::TRACE, Relaxed);
     }
 
-    /// The current thread does something in a guest, which is not to be stopped where the thread's program is.
+    /// The current thread does something in a guest, which is not to be stopped where the thread's
+    /// program is.
     #[allow(dead_code, reason = "for architectures with guests")]
     pub fn without_debug<R>(&self, work: impl FnOnce() -> R) -> R {
         if self.ptrace.flags() & flag::DEBUGS != 0 {
@@ -164,7 +167,8 @@ impl Thread {
         result
     }
 
-    /// The current thread's program goes on: it stops after one instruction, or at its points, if that was asked for.
+    /// The current thread's program goes on: it stops after one instruction, or at its points, if
+    /// that was asked for.
     #[cold]
     pub(super) fn enter_debug(&self) {
         self.arch.work.fetch_and(!work::TRACE, Relaxed);
@@ -175,7 +179,8 @@ impl Thread {
         }
     }
 
-    /// A tracer has changed registers of the thread, which is stopped: it may use other vectors now, or other points.
+    /// A tracer has changed registers of the thread, which is stopped: it may use other vectors
+    /// now, or other points.
     pub fn registers_changed(&self) {
         self.watch_calls();
         if self.arch.has_points() {

@@ -6,13 +6,13 @@ use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general::{SIGKILL, SIGTRAP};
 use linux_raw_sys::ptrace::*;
 
-use super::link::{tell, unlink};
+use super::link::{notify, unlink};
 use super::{Stop, Tracee, flag};
 use crate::arch::Frame;
 use crate::errno::{Errno, Result};
 use crate::task::sched::{self, state};
 use crate::task::signal::{self, Info, LAST, Set};
-use crate::task::{Thread, current, tree};
+use crate::task::{Thread, current, pid_table};
 
 /// The system call that a stop is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,8 +37,8 @@ struct Report {
     dying: bool,
 }
 
-/// Stops the current thread until its tracer lets it go on; the signal that it goes on with. Without a tracer, that of the
-/// stop at once.
+/// Stops the current thread until its tracer lets it go on; the signal that it goes on with.
+/// Without a tracer, that of the stop at once.
 fn report(report: Report) -> u32 {
     let thread = current();
     let mut slot = thread.ptrace.tracee.lock();
@@ -52,7 +52,7 @@ fn report(report: Report) -> u32 {
     });
     tracee.info = report.info;
     tracee.message = report.message.unwrap_or(tracee.message);
-    // Who traces it may be gone before it lets the thread go on: then nothing is changed.
+    // The tracer may be gone before it lets the thread go on: then nothing is changed.
     let unchanged = if report.call == Call::None {
         report.code & 0x7f
     } else {
@@ -67,7 +67,7 @@ fn report(report: Report) -> u32 {
         slot.as_ref().is_some_and(|tracee| tracee.stop.is_some())
     };
     sched::prepare(state::TRACED);
-    tell(&tracer, thread, report.code & 0x7f);
+    notify(&tracer, thread, report.code & 0x7f);
     drop(tracer);
     while is_stopped() && (!thread.must_die() || report.dying) {
         sched::schedule();
@@ -94,7 +94,8 @@ fn trap(code: u32, message: Option<usize>) -> Report {
     }
 }
 
-/// Something happened that the tracer may want to know: `option` (PTRACE_O_*) asks for `number` (PTRACE_EVENT_*).
+/// Something happened that the tracer may want to know: `option` (PTRACE_O_*) asks for `number`
+/// (PTRACE_EVENT_*).
 pub fn event(option: u32, number: u32, message: usize) {
     if current().is_traced() && current().tells(option) {
         report(Report {
@@ -161,8 +162,8 @@ fn call_stop(call: Call, message: u32) {
     }
 }
 
-/// A signal is about to reach the current thread, which is traced: `info` is what the tracer makes of it. Whether anything comes
-/// of it.
+/// A signal is about to reach the current thread, which is traced: `info` is what the tracer makes
+/// of it. Whether anything comes of it.
 pub fn signal_stop(frame: &mut Frame, info: &mut Info) -> bool {
     let thread = current();
     if info.number() == SIGKILL {
@@ -195,8 +196,8 @@ pub fn signal_stop(frame: &mut Frame, info: &mut Info) -> bool {
     !held_back
 }
 
-/// The process is stopped by `signal`, for the `count`th time: the current thread, which is traced, tells so once. Whether
-/// it stays stopped with the others.
+/// The process is stopped by `signal`, for the `count`th time: the current thread, which is traced,
+/// tells so once. Whether it stays stopped with the others.
 pub fn group_stop(signal: u32, count: u32) -> bool {
     let thread = current();
     let mut slot = thread.ptrace.tracee.lock();
@@ -260,7 +261,7 @@ pub(super) fn interrupt_soon(thread: &Arc<Thread>) {
 /// # Errors
 /// ESRCH (not traced by the caller), EIO (not by PTRACE_SEIZE).
 pub fn interrupt(tid: i32) -> Result<()> {
-    let thread = tree::thread(tid).ok_or(Errno::ESRCH)?;
+    let thread = pid_table::thread(tid).ok_or(Errno::ESRCH)?;
     let mut slot = thread.ptrace.tracee.lock();
     let tracee = slot
         .as_mut()
@@ -287,7 +288,7 @@ pub fn with_stopped<T>(
     tid: i32,
     f: impl FnOnce(&Arc<Thread>, &mut Tracee) -> Result<T>,
 ) -> Result<T> {
-    let thread = tree::thread(tid).ok_or(Errno::ESRCH)?;
+    let thread = pid_table::thread(tid).ok_or(Errno::ESRCH)?;
     loop {
         let mut slot = thread.ptrace.tracee.lock();
         let tracee = slot
@@ -329,7 +330,8 @@ pub fn resume(tid: i32, signal: usize, how: u32) -> Result<()> {
     })
 }
 
-/// PTRACE_LISTEN: a thread that stopped with its process stays so, but is not the tracer's to look into.
+/// PTRACE_LISTEN: a thread that stopped with its process stays so, but is not the tracer's to look
+/// into.
 ///
 /// # Errors
 /// ESRCH, EIO (not stopped so).

@@ -1,4 +1,5 @@
-//! A CPU's runnable threads, by ascending virtual runtime. Those of the real-time policies have the lowest, which do not grow.
+//! A CPU's runnable threads, by ascending virtual runtime. Those of the real-time policies have the
+//! lowest, which do not grow.
 
 extern crate alloc;
 
@@ -212,7 +213,7 @@ impl RunQueue {
 
     /// Adds a runnable thread; returns whether the CPU should look at it soon.
     pub(super) fn add(&self, queue: &mut Queue, thread: Arc<Thread>) -> bool {
-        // Who slept long gets no more than half a slice of credit.
+        // A thread that slept long gets no more than half a slice of credit.
         let (slice, least) = (slice(), self.least());
         let floor = least.saturating_sub(slice / 2);
         let mut vruntime = thread.sched.vruntime();
@@ -245,7 +246,8 @@ impl RunQueue {
         first.sched.vruntime() + granularity() < running.sched.vruntime() + used
     }
 
-    /// The same as [`uncharged`](Self::uncharged) for this CPU, whose counter was not behind `now` when it charged.
+    /// The same as [`uncharged`](Self::uncharged) for this CPU, whose counter was not behind `now`
+    /// when it charged.
     fn used(&self, now: u64) -> u64 {
         now.wrapping_sub(self.charged.load(Relaxed))
     }
@@ -268,7 +270,8 @@ impl RunQueue {
         self.slice_end()
     }
 
-    /// Puts the running thread behind all others that wait; one of a real-time policy behind those of its priority.
+    /// Puts the running thread behind all others that wait; one of a real-time policy behind those
+    /// of its priority.
     pub(super) fn go_last(&self, running: &Thread) {
         let queue = self.lock();
         if running.sched.is_real_time() {
@@ -301,7 +304,8 @@ impl Default for RunQueue {
 }
 
 impl Queue {
-    /// Takes the first of those that wait, and adds `thread`, which it interrupts, before its equals.
+    /// Takes the first of those that wait, and adds `thread`, which it interrupts, before its
+    /// equals.
     fn exchange(&mut self, thread: Arc<Thread>) -> Option<Arc<Thread>> {
         match self.ready.len() {
             1 => Some(core::mem::replace(&mut self.ready[0], thread)),
@@ -312,8 +316,8 @@ impl Queue {
         }
     }
 
-    /// [`limited`] by the running thread; where that is idle or of a real-time policy by who ran last, or what threads bring from
-    /// CPU to CPU would add up.
+    /// [`limited`] by the running thread; where that is idle or of a real-time policy by who ran
+    /// last, or what threads bring from CPU to CPU would add up.
     #[cold]
     fn limited(&self, thread: &Thread, own: u64, least: u64) -> u64 {
         let is_ordinary = (real_time::END..u64::MAX).contains(&self.running);
@@ -350,12 +354,14 @@ fn insert_first(to: &mut VecDeque<Arc<Thread>>, thread: Arc<Thread>) {
     }
 }
 
-/// [`SLICE_NS`] and [`GRANULARITY_NS`] in ticks; each CPU sets them, to the same, before it runs its first thread.
+/// [`SLICE_NS`] and [`GRANULARITY_NS`] in ticks; each CPU sets them, to the same, before it runs
+/// its first thread.
 static SLICE: AtomicU64 = AtomicU64::new(0);
 static GRANULARITY: AtomicU64 = AtomicU64::new(0);
 
-/// A thread's virtual runtime, at most a slice behind another's: however long it ran alone, here or on another CPU, before the
-/// other came or while it was not charged, it owes nothing for that. Real-time threads have nothing to do with it.
+/// A thread's virtual runtime, at most a slice behind another's: however long it ran alone, here or
+/// on another CPU, before the other came or while it was not charged, it owes nothing for that.
+/// Real-time threads have nothing to do with it.
 #[cold]
 fn limited(thread: &Thread, own: u64, other: u64) -> u64 {
     if other < real_time::END {
@@ -400,8 +406,8 @@ pub fn admit() -> Result<()> {
     Ok(())
 }
 
-/// The most threads (`/proc/sys/kernel/threads-max`); 0 as long as nobody has said, and it is those whose stacks take an eighth of
-/// memory.
+/// The most threads (`/proc/sys/kernel/threads-max`); 0 as long as nobody has said, and it is those
+/// whose stacks take an eighth of memory.
 static MOST: AtomicUsize = AtomicUsize::new(0);
 /// Its bounds, as on Linux (MIN_THREADS, FUTEX_TID_MASK).
 const MOST_BOUNDS: core::ops::RangeInclusive<usize> = 20..=0x3fff_ffff;

@@ -25,8 +25,9 @@ impl RunQueue {
         first || ahead
     }
 
-    /// Whether `running`, which has the highest priority here, gives way to the first that waits: to the next of its priority
-    /// after its turn, or to the others while real-time threads are held back. It waits then.
+    /// Whether `running`, which has the highest priority here, gives way to the first that waits:
+    /// to the next of its priority after its turn, or to the others while real-time threads are
+    /// held back. It waits then.
     #[cold]
     #[inline(never)]
     pub(super) fn gives_way(&self, queue: &mut Queue, running: &Thread) -> bool {
@@ -54,7 +55,8 @@ impl RunQueue {
         self.held_until.load(Relaxed)
     }
 
-    /// Whether the first that waits is of the priority of `running`, or the last of an ordinary policy.
+    /// Whether the first that waits is of the priority of `running`, or the last of an ordinary
+    /// policy.
     pub(in crate::task) fn waits_beside(&self, running: &Thread) -> (bool, bool) {
         let queue = self.lock();
         let place = |thread: Option<&Arc<Thread>>| thread.map(|thread| thread.sched.vruntime());
@@ -104,8 +106,8 @@ impl RunQueue {
         first.is_some_and(|first| first.sched.vruntime() < queue.running)
     }
 
-    /// Finds a thread that waits here, and puts it where it belongs after `change`; false if it does not wait here. Who is
-    /// moved down comes first there, as on Linux.
+    /// Finds a thread that waits here, and puts it where it belongs after `change`; false if it
+    /// does not wait here. A thread that is moved down comes first there, as on Linux.
     pub(in crate::task) fn replace(
         &self,
         queue: &mut Queue,
@@ -143,7 +145,8 @@ impl RunQueue {
         taken
     }
 
-    /// Takes the first that waits if it is of a real-time policy, may run on the CPU `other`, and goes before what that runs.
+    /// Takes the first that waits if it is of a real-time policy, may run on the CPU `other`, and
+    /// goes before what that runs.
     pub(in crate::task) fn take_for(&self, other: &cpu::Cpu) -> Option<Arc<Thread>> {
         let runs = other.sched().lock().running;
         let mut queue = self.lock();

@@ -120,7 +120,8 @@ impl Actions {
         Self::with(copy, self.ignored())
     }
 
-    /// A copy, as exec leaves it: handlers of the old program are gone, what is ignored stays ignored.
+    /// A copy, as exec leaves it: handlers of the old program are gone, what is ignored stays
+    /// ignored.
     pub fn exec(&self) -> Result<Arc<Self>> {
         let table = self.table.lock();
         let is_kept = |action: &Action| action.handler == SIG_IGN;
@@ -142,8 +143,8 @@ impl Actions {
         table.get(number as usize - 1).copied().unwrap_or(DEFAULT)
     }
 
-    /// Sets the action for signal `number`; returns the old one. Inlined, and nothing is passed on by reference, so that neither
-    /// goes through memory on its way.
+    /// Sets the action for signal `number`; returns the old one. Inlined, and nothing is passed on
+    /// by reference, so that neither goes through memory on its way.
     ///
     /// # Errors
     /// ENOMEM.
@@ -174,7 +175,8 @@ impl Actions {
         self.ignored.store(ignored, Relaxed);
     }
 
-    /// The action for a signal that is being delivered: SA_RESETHAND lets the handler go back to the default, and no more.
+    /// The action for a signal that is being delivered: SA_RESETHAND lets the handler go back to
+    /// the default, and no more.
     pub fn take(&self, number: u32) -> Action {
         let mut table = self.table.lock();
         let Some(place) = table.get_mut(number as usize - 1) else {

@@ -140,7 +140,8 @@ pub struct Interrupted {
     call: usize,
 }
 
-/// If a signal interrupted a system call that may begin again, makes the frame do so: what a tracer sees.
+/// If a signal interrupted a system call that may begin again, makes the frame do so: what a tracer
+/// sees.
 pub fn begin_again(frame: &mut Frame) -> Option<Interrupted> {
     let (call, result, pc) = (frame.syscall_nr()?, frame.result(), frame.pc());
     let restarts = [
@@ -218,8 +219,8 @@ fn handle(frame: &mut Frame, action: &Action, info: &Info) {
     set_blocked(thread.blocked() | action.mask | own);
 }
 
-/// Runs `call` with another mask. If a signal ended it, its handler still finds `mask` in force, and the old one comes
-/// back after it.
+/// Runs `call` with another mask. If a signal ended it, its handler still finds `mask` in force,
+/// and the old one comes back after it.
 pub fn with_mask(mask: u64, call: impl FnOnce() -> Result<usize>) -> Result<usize> {
     let thread = current();
     let old = thread.blocked();

@@ -64,7 +64,8 @@ impl Info {
         Self::from_current(signo, SI_TKILL)
     }
 
-    /// From a message queue (mq_notify(2)): a message came. The value is the one that was asked for.
+    /// From a message queue (mq_notify(2)): a message came. The value is the one that was asked
+    /// for.
     pub fn queue(signo: u32, value: u64) -> Self {
         let mut info = Self::from_current(signo, SI_MESGQ);
         info.data[1] = value;

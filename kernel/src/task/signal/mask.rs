@@ -42,7 +42,8 @@ impl Thread {
         self.signals.blocked.load(Relaxed)
     }
 
-    /// Whether a signal of `set` would wait for the thread to ask for it, or waits to be asked for right now.
+    /// Whether a signal of `set` would wait for the thread to ask for it, or waits to be asked for
+    /// right now.
     pub fn keeps(&self, set: u64) -> bool {
         (self.blocked() | self.signals.awaited.load(Relaxed)) & set != 0
     }

@@ -36,7 +36,8 @@ pub struct ThreadSignals {
     pub(super) pending: Mutex<Pending>,
     /// Signals held back. Only the thread itself changes it.
     pub(super) blocked: AtomicU64,
-    /// Signals held back but for a call that waits for them: they are kept even where they have no effect.
+    /// Signals held back but for a call that waits for them: they are kept even where they have no
+    /// effect.
     pub(super) awaited: AtomicU64,
     /// What only the thread itself looks at.
     pub own: ThreadLocal<Own>,

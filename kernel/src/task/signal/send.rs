@@ -12,8 +12,8 @@ use super::pending::{self, Charge, Room};
 use super::{Info, SIG_DFL};
 use crate::arch::{smp, work::SIGNAL};
 use crate::errno::{Errno, Result};
+use crate::task::pid_table::{self, Several};
 use crate::task::sched::{self, state};
-use crate::task::tree::{self, Several};
 use crate::task::{Process, Thread, current};
 
 /// Lets a thread look at its signals: wakes it, or interrupts the CPU that runs it.
@@ -28,8 +28,8 @@ pub fn notify(thread: &Arc<Thread>, sleeps: u8) {
     }
 }
 
-/// Whether the current thread may send signal `number` to `target`, or to its thread `thread`: whom its own process acts as
-/// elsewhere does not matter.
+/// Whether the current thread may send signal `number` to `target`, or to its thread `thread`: whom
+/// its own process acts as elsewhere does not matter.
 pub fn may_send(target: &Process, thread: Option<&Thread>, number: u32) -> bool {
     if core::ptr::eq(target, &**current().process()) {
         return true;
@@ -130,7 +130,8 @@ fn post(
         }
         None => {
             process.signals.pending.lock().add(info, room)?;
-            // A timer's goes to who runs, where that is one of the process: a CPU timer's signals so spread over its threads.
+            // A timer's goes to who runs, where that is one of the process: a CPU timer's signals
+            // so spread over its threads.
             let own = current();
             if is_timers && core::ptr::eq(&**own.process(), process) && own.blocked() & bit == 0 {
                 notify(&crate::arch::current_arc(), state::INTERRUPTIBLE);
@@ -140,12 +141,12 @@ fn post(
             }
         }
     }
-    process.signals.tell_sent();
+    process.signals.notify_sent();
     Ok(())
 }
 
-/// What a signal to `process` may take while it waits: of those that are queued RLIMIT_SIGPENDING says how many may wait for all
-/// processes of its user.
+/// What a signal to `process` may take while it waits: of those that are queued RLIMIT_SIGPENDING
+/// says how many may wait for all processes of its user.
 fn room(process: &Process, number: u32) -> Room {
     if number < pending::REAL_TIME {
         return Room::Own;
@@ -155,7 +156,8 @@ fn room(process: &Process, number: u32) -> Room {
 }
 
 impl Process {
-    /// Signals that a new process, which nobody else knows yet, is to take before its program begins.
+    /// Signals that a new process, which nobody else knows yet, is to take before its program
+    /// begins.
     pub(in crate::task) fn begin_with(&self, set: u64) {
         if set & Set::bit(SIGKILL) != 0 {
             self.settle_exit(SIGKILL);
@@ -193,7 +195,7 @@ pub fn send_thread(thread: &Arc<Thread>, info: &Info) -> Result<()> {
 /// # Errors
 /// ESRCH.
 pub fn send_process(pid: i32, number: u32) -> Result<()> {
-    let process = tree::process(pid).ok_or(Errno::ESRCH)?;
+    let process = pid_table::process(pid).ok_or(Errno::ESRCH)?;
     send(&process, number)
 }
 
@@ -216,7 +218,7 @@ pub fn send_group(group: i32, number: u32) -> Result<()> {
 /// ESRCH: there is none.
 pub fn send_group_where(group: i32, number: u32, wanted: impl Fn(&Process) -> bool) -> Result<()> {
     let mut found = Err(Errno::ESRCH);
-    tree::send_each(Several::Group(group), number, wanted, |process| {
+    pid_table::send_each(Several::Group(group), number, wanted, |process| {
         found = Ok(());
         // Ordinary signals need no room.
         _ = send(process, number);

@@ -6,7 +6,7 @@ use linux_raw_sys::general::{CLD_CONTINUED, CLD_STOPPED, SIGCHLD, SIGCONT, SIGKI
 
 use super::{Info, LAST, notify, send_info};
 use crate::task::sched::{self, state};
-use crate::task::{Process, current, exit, tree};
+use crate::task::{Process, current, exit, pid_table};
 
 /// Whether a process is stopped, and what its parent has not been told yet.
 pub struct Stop {
@@ -16,8 +16,8 @@ pub struct Stop {
     count: AtomicU32,
     /// Whether the process went on, and none of its threads has told the parent yet.
     resumed: AtomicBool,
-    /// A state that wait(2) has not reported: the stopping signal, with UNTOLD until the parent's signal is pending, or
-    /// CONTINUED.
+    /// A state that wait(2) has not reported: the stopping signal, with UNTOLD until the parent's
+    /// signal is pending, or CONTINUED.
     unreported: AtomicU32,
 }
 
@@ -90,7 +90,7 @@ impl Process {
                 notify(thread, state::INTERRUPTIBLE);
             }
             self.signals.stop.unreported.store(signal | UNTOLD, Release);
-            self.tell_parent(CLD_STOPPED, signal as i32);
+            self.notify_parent(CLD_STOPPED, signal as i32);
         }
     }
 
@@ -109,8 +109,8 @@ impl Process {
         }
     }
 
-    fn tell_parent(&self, code: u32, status: i32) {
-        let parent = tree::process(self.parent()).filter(|parent| !self.is_traced_by(parent));
+    fn notify_parent(&self, code: u32, status: i32) {
+        let parent = pid_table::process(self.parent()).filter(|parent| !self.is_traced_by(parent));
         if let Some(parent) = &parent
             && exit::wants_stops(parent)
         {
@@ -136,12 +136,12 @@ impl Process {
     }
 }
 
-/// Tells the parent that the current process goes on: by a thread of its own, as Linux does, so that whoever continued it
-/// finds it continued first.
-pub(super) fn tell_resumed() {
+/// Tells the parent that the current process goes on: by a thread of its own, as Linux does, so
+/// that whoever continued it finds it continued first.
+pub(super) fn notify_resumed() {
     let process = current().process();
     if process.signals.stop.resumed.swap(false, AcqRel) {
-        process.tell_parent(CLD_CONTINUED, SIGCONT as i32);
+        process.notify_parent(CLD_CONTINUED, SIGCONT as i32);
     }
 }
 
@@ -155,7 +155,7 @@ pub(super) fn park() {
         }
         sched::cancel();
     }
-    tell_resumed();
+    notify_resumed();
 }
 
 impl Process {

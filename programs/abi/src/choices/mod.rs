@@ -117,7 +117,8 @@ unsafe fn futexes() {
             };
             libc::syscall(libc::SYS_futex, word, operation, 0, second, other, third)
         };
-        // Operations that nobody else waits for: those that lock are left out, but for the kinds that refuse a clock.
+        // Operations that nobody else waits for: those that lock are left out, but for the kinds
+        // that refuse a clock.
         numbers("futex", 6, |operation| futex(operation, 0));
         table("futex", [9, 10, 12, 14, 15, 16].into_iter(), |operation| {
             futex(operation, 1)

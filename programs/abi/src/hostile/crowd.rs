@@ -1,4 +1,5 @@
-//! Processes that make children while their group is killed, and a lease whose holder answers a question with the same lease.
+//! Processes that make children while their group is killed, and a lease whose holder answers a
+//! question with the same lease.
 
 use std::fs;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
@@ -103,7 +104,8 @@ fn handle(signal: i32, handler: extern "C" fn(i32)) {
     }
 }
 
-/// Opens a file whose lease is answered with itself again and again, where an answer may take `seconds`: 0 is for ever.
+/// Opens a file whose lease is answered with itself again and again, where an answer may take
+/// `seconds`: 0 is for ever.
 fn same_lease(seconds: &str) {
     fs::write(BREAK_TIME, seconds).expect("the time");
     // SAFETY: every path ends with zero.

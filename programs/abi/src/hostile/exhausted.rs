@@ -1,4 +1,5 @@
-//! Memory taken to the last page, by each that can hold it in turn: another user goes on meanwhile, and all comes back.
+//! Memory taken to the last page, by each that can hold it in turn: another user goes on meanwhile,
+//! and all comes back.
 
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
@@ -190,7 +191,8 @@ fn hold(take: impl Fn(usize) -> bool, mut pipe: File) {
     }
 }
 
-/// Reads, writes, makes processes and programs, for ever; says after each round that it goes on, or what failed.
+/// Reads, writes, makes processes and programs, for ever; says after each round that it goes on, or
+/// what failed.
 fn go_on(mut pipe: File) {
     loop {
         if let Err((step, error)) = round() {

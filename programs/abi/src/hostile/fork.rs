@@ -1,4 +1,5 @@
-//! A space of very many areas, copied while a thread changes it, and copied by who is killed meanwhile.
+//! A space of very many areas, copied while a thread changes it, and copied by who is killed
+//! meanwhile.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -102,7 +103,8 @@ impl Areas {
         }
     }
 
-    /// Changes the rights of pages in the middle, takes them away, and makes them anew, until `end` is set.
+    /// Changes the rights of pages in the middle, takes them away, and makes them anew, until `end`
+    /// is set.
     fn stir(self, end: &AtomicBool) {
         for page in MIDDLE.cycle() {
             if end.load(Relaxed) {
@@ -122,7 +124,8 @@ impl Areas {
     }
 }
 
-/// How many of the children, which a process makes while its second thread changes the space, do not find what they should.
+/// How many of the children, which a process makes while its second thread changes the space, do
+/// not find what they should.
 fn beside_a_thread(areas: &Areas) -> i32 {
     let end = AtomicBool::new(false);
     thread::scope(|scope| {

@@ -1,5 +1,5 @@
-//! Attempts to hang the machine: signals to a process while the kernel works on it, and timers that are due
-//! again before their interrupt is over.
+//! Attempts to hang the machine: signals to a process while the kernel works on it, and timers that
+//! are due again before their interrupt is over.
 
 use std::{mem, ptr};
 

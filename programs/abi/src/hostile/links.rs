@@ -1,5 +1,5 @@
-//! Links in shared folders, by which a privileged program would act on what the user chose (`fs.protected_*`), and folders
-//! of others that the user moves.
+//! Links in shared folders, by which a privileged program would act on what the user chose
+//! (`fs.protected_*`), and folders of others that the user moves.
 
 use std::ffi::CStr;
 use std::fs;

@@ -1,4 +1,5 @@
-//! Many of what the kernel has in one place: names of a folder, of which most are gone, sets of semaphores, and orphans of one process.
+//! Many of what the kernel has in one place: names of a folder, of which most are gone, sets of
+//! semaphores, and orphans of one process.
 
 use std::ffi::CString;
 use std::fs;
@@ -9,7 +10,8 @@ const MANY: u32 = 10_000;
 /// Linux lets no more be where there is so little memory.
 const ORPHANS: u32 = 3_000;
 
-/// A folder of many names, of which all but the first and the last are removed; it is listed from its beginning each time.
+/// A folder of many names, of which all but the first and the last are removed; it is listed from
+/// its beginning each time.
 fn names() {
     let name = |at: u32| format!("many/{at:05}");
     _ = fs::create_dir("many");
@@ -35,7 +37,8 @@ fn names() {
     _ = fs::remove_dir_all("many");
 }
 
-/// The last of a line of processes ends with many children, which have ended before and were not waited for.
+/// The last of a line of processes ends with many children, which have ended before and were not
+/// waited for.
 unsafe fn orphans(line: u32) {
     // SAFETY: the child of vfork does nothing but end, and none of the others touches memory.
     unsafe {

@@ -1,4 +1,5 @@
-//! Mounts: one folder at several places, each with flags of its own, moved, stacked, and ended while in use.
+//! Mounts: one folder at several places, each with flags of its own, moved, stacked, and ended
+//! while in use.
 
 use std::ffi::CStr;
 use std::fs;

@@ -1,5 +1,6 @@
-//! Names that several processes make, move, exchange, link and remove at once, while root binds folders over one another.
-//! Afterwards the tree has to be whole: what a folder lists is found, links are counted right, and all can be removed.
+//! Names that several processes make, move, exchange, link and remove at once, while root binds
+//! folders over one another. Afterwards the tree has to be whole: what a folder lists is found,
+//! links are counted right, and all can be removed.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -176,8 +177,8 @@ pub fn run() {
     println!("all removed: {}", fs::remove_dir_all("folder").is_ok());
 }
 
-/// Ends all mounts below this folder. A rename may have hidden an older one below a newer one, or the other way round: what is
-/// hidden is found when nothing covers it any more.
+/// Ends all mounts below this folder. A rename may have hidden an older one below a newer one, or
+/// the other way round: what is hidden is found when nothing covers it any more.
 fn end_mounts() {
     let here = std::env::current_dir().expect("a folder");
     let mut ended = true;

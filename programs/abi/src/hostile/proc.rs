@@ -7,7 +7,8 @@ use std::path::Path;
 use super::USER;
 use crate::{error, in_child, tell, tell_end, tell_ok};
 
-/// Files of a process's directory that only a permitted tracer may read, and some that everybody may.
+/// Files of a process's directory that only a permitted tracer may read, and some that everybody
+/// may.
 const MEMBERS: [&str; 24] = [
     "auxv",
     "clear_refs",
@@ -230,7 +231,8 @@ unsafe fn descriptors() {
     }
 }
 
-/// Files that a process has mapped: everybody finds their own, and only the privileged get to them that way.
+/// Files that a process has mapped: everybody finds their own, and only the privileged get to them
+/// that way.
 unsafe fn mapped() {
     const PAGE: usize = 4096;
     let map = |flags: i32, file: i32| unsafe {

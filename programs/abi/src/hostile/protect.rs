@@ -1,4 +1,5 @@
-//! A large mprotect beside another thread that moves or copies the pages: what can be read is what `/proc/self/maps` says.
+//! A large mprotect beside another thread that moves or copies the pages: what can be read is what
+//! `/proc/self/maps` says.
 
 use std::fs;
 use std::thread;
@@ -48,7 +49,8 @@ fn pages() -> *mut c_void {
     }
 }
 
-/// A page that another thread's mprotect allows is copied by the kernel from then on, although its turn comes last.
+/// A page that another thread's mprotect allows is copied by the kernel from then on, although its
+/// turn comes last.
 fn read_when_allowed() -> bool {
     let probe = Probe::new();
     for _ in 0..ROUNDS {
@@ -71,7 +73,8 @@ fn read_when_allowed() -> bool {
     true
 }
 
-/// Forbids a thread all pages, one in each table; when the first cannot be read, asks what becomes of the last.
+/// Forbids a thread all pages, one in each table; when the first cannot be read, asks what becomes
+/// of the last.
 fn round(probe: &Probe, agrees: fn(&Probe, *mut c_void) -> bool) -> bool {
     let start = pages();
     let last = start.wrapping_byte_add(LEN - TABLE);

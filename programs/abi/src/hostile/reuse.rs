@@ -1,4 +1,5 @@
-//! Numbers of processes that ended and that others have now: what was said of the first does not reach the second.
+//! Numbers of processes that ended and that others have now: what was said of the first does not
+//! reach the second.
 
 use std::ffi::CString;
 use std::{fs, ptr};
@@ -10,7 +11,8 @@ use crate::{in_child, tell, tell_end};
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind, and children end by _exit or a signal.
+    // SAFETY: every pointer passed is that of a live value of the right kind, and children end by
+    // _exit or a signal.
     unsafe {
         foreground();
         settings();

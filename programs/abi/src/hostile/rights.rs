@@ -1,4 +1,5 @@
-//! Descriptors on their way: circles of sockets that nobody can receive, and how many a user may have on their way.
+//! Descriptors on their way: circles of sockets that nobody can receive, and how many a user may
+//! have on their way.
 
 use std::mem;
 use std::ptr;

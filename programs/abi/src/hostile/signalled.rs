@@ -1,4 +1,5 @@
-//! A space of many areas, copied while signals to its group come all the time: each copy gets done, and no child escapes a signal.
+//! A space of many areas, copied while signals to its group come all the time: each copy gets done,
+//! and no child escapes a signal.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -1,4 +1,5 @@
-//! Sockets: control messages of any bytes, queues that are filled and left, and memory that comes back.
+//! Sockets: control messages of any bytes, queues that are filled and left, and memory that comes
+//! back.
 
 use std::mem;
 use std::ptr;
@@ -75,7 +76,8 @@ unsafe fn connections() -> Vec<[c_int; 2]> {
     }
 }
 
-/// Control messages of almost any kind and length, room for them of any size, and pieces that lie nowhere.
+/// Control messages of almost any kind and length, room for them of any size, and pieces that lie
+/// nowhere.
 unsafe fn odd_messages() {
     const LEVELS: [u64; 5] = [0, 1, 6, 17, 41];
     const KINDS: [u64; 10] = [1, 2, 3, 4, 8, 37, 50, 52, 67, 103];

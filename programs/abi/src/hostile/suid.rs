@@ -1,5 +1,5 @@
-//! A set-user-ID program of a more privileged user: a process that traces it, shares with it, prepares its environment, or
-//! chose the signal that its end sends, gains none of its privileges.
+//! A set-user-ID program of a more privileged user: a process that traces it, shares with it,
+//! prepares its environment, or chose the signal that its end sends, gains none of its privileges.
 
 use std::ffi::{CStr, CString};
 use std::fs;
@@ -27,7 +27,8 @@ pub fn run() {
         fs::copy("/proc/self/exe", to).expect("room for a copy");
         fs::set_permissions(to, fs::Permissions::from_mode(mode)).expect("a file of root's");
     }
-    // SAFETY: every pointer passed is that of a live value of the right kind, and children end by _exit or exec.
+    // SAFETY: every pointer passed is that of a live value of the right kind, and children end by
+    // _exit or exec.
     unsafe {
         plain();
         traced();
@@ -216,7 +217,8 @@ unsafe fn opened_before() {
             println!("/proc/self/{name} opened before");
             in_child(|| {
                 become_user();
-                // After a change of IDs the process's own /proc files are root's, unless it is dumpable.
+                // After a change of IDs the process's own /proc files are root's, unless it is
+                // dumpable.
                 libc::prctl(libc::PR_SET_DUMPABLE, 1);
                 let writes = name == "mem";
                 let file = fs::OpenOptions::new()
@@ -236,7 +238,8 @@ unsafe fn clone_with(signal: i32) -> libc::c_long {
     unsafe { libc::syscall(libc::SYS_clone, signal as usize, 0, 0, 0, 0) }
 }
 
-/// The signal of a child's end is for the program that made the child, and that of a message for the one that asked for it.
+/// The signal of a child's end is for the program that made the child, and that of a message for
+/// the one that asked for it.
 unsafe fn exit_signals() {
     unsafe {
         let status = in_child(|| {
@@ -344,14 +347,16 @@ unsafe fn read_of(child: i32, from: *mut u8, to: &mut u8) -> isize {
     unsafe { libc::process_vm_readv(child, &own, 1, &its, 1, 0) }
 }
 
-/// Whether the memory of process `child` can be read; what lies there depends on where its program lies.
+/// Whether the memory of process `child` can be read; what lies there depends on where its program
+/// lies.
 unsafe fn tell_memory(child: i32) {
     let read = unsafe { read_of(child, SECRET.as_ptr(), &mut 0) };
     let refused = read == -1 && error() != "EFAULT";
     println!("  memory: {}", if refused { error() } else { "open" });
 }
 
-/// The user's access to processes of root: root's own program, and a privileged one that the user began.
+/// The user's access to processes of root: root's own program, and a privileged one that the user
+/// began.
 unsafe fn of_others() {
     unsafe {
         println!("root's program");

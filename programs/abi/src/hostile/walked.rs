@@ -1,5 +1,6 @@
-//! Many objects of one user make operations on other objects no more expensive. Costs are compared with those beside a
-//! hundred, the least of many tries: a kernel that walks all of them takes a hundred times as long beside 10,000.
+//! Many objects of one user make operations on other objects no more expensive. Costs are compared
+//! with those beside a hundred, the least of many tries: a kernel that walks all of them takes a
+//! hundred times as long beside 10,000.
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -29,7 +30,8 @@ fn least(act: &mut impl FnMut()) -> Duration {
     (0..300).map(one).min().unwrap_or_default()
 }
 
-/// Says whether `act` costs the same beside few and many of what `make` makes, which is kept meanwhile.
+/// Says whether `act` costs the same beside few and many of what `make` makes, which is kept
+/// meanwhile.
 fn compare<T>(what: &str, many: usize, make: impl FnMut(usize) -> T, mut act: impl FnMut()) {
     let mut all = Vec::new();
     let mut make = (0..many).map(make);

@@ -112,7 +112,8 @@ pub fn null_calls(times: usize) {
     }
 }
 
-/// Reads ID_AA64ISAR0_EL1 `times` times, three instructions each, if the kernel emulates the reading.
+/// Reads ID_AA64ISAR0_EL1 `times` times, three instructions each, if the kernel emulates the
+/// reading.
 pub fn id_reads(hwcap: usize) -> Option<fn(usize)> {
     (hwcap & HWCAP_CPUID != 0).then_some(|times| {
         // SAFETY: the kernel answers the trapped reading, as HWCAP_CPUID promises.
@@ -126,7 +127,8 @@ pub fn id_reads(hwcap: usize) -> Option<fn(usize)> {
 /// Starts a thread; returns what clone returns.
 ///
 /// # Safety
-/// The stack is unused and stays so until the word at `ended` is cleared; `entry` is right for the argument.
+/// The stack is unused and stays so until the word at `ended` is cleared; `entry` is right for the
+/// argument.
 pub unsafe fn start(thread: &Thread) -> isize {
     let result;
     // SAFETY: the child does not return from here: on its own stack it calls its entry and exits.
@@ -139,8 +141,8 @@ pub unsafe fn start(thread: &Thread) -> isize {
     result
 }
 
-/// Forks with the memory shared and the parent waiting; the child executes `path`, or exits if that is
-/// null or fails. Returns what clone returns. The child touches no memory.
+/// Forks with the memory shared and the parent waiting; the child executes `path`, or exits if that
+/// is null or fails. Returns what clone returns. The child touches no memory.
 ///
 /// # Safety
 /// The pointers are what execve takes.

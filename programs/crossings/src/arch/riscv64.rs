@@ -38,7 +38,8 @@ global_asm!(
     "mv a0, sp",
     "mv ra, zero",
     "tail {begin}",
-    // One marker for each tag: SLTI with rd=x0 is a HINT and changes nothing (unprivileged ISA, 2.9).
+    // One marker for each tag: SLTI with rd=x0 is a HINT and changes nothing (unprivileged ISA,
+    // 2.9).
     "markers:",
     ".set tag, 0",
     ".rept {tags}",
@@ -71,8 +72,8 @@ pub fn counter() -> u64 {
     ticks
 }
 
-/// The counter's frequency in hertz: no register tells, so it is counted against the kernel's clock for 20
-/// milliseconds, and rounded to three digits; 10 MHz where there is no clock.
+/// The counter's frequency in hertz: no register tells, so it is counted against the kernel's clock
+/// for 20 milliseconds, and rounded to three digits; 10 MHz where there is no clock.
 pub fn frequency() -> u64 {
     let read = || Some((sys::monotonic().ok()?, counter()));
     let measured = || {
@@ -124,7 +125,8 @@ pub fn id_reads(_hwcap: usize) -> Option<fn(usize)> {
 /// Starts a thread; returns what clone returns.
 ///
 /// # Safety
-/// The stack is unused and stays so until the word at `ended` is cleared; `entry` is right for the argument.
+/// The stack is unused and stays so until the word at `ended` is cleared; `entry` is right for the
+/// argument.
 pub unsafe fn start(thread: &Thread) -> isize {
     let result;
     // SAFETY: the child does not return from here: on its own stack it calls its entry and exits.
@@ -137,8 +139,8 @@ pub unsafe fn start(thread: &Thread) -> isize {
     result
 }
 
-/// Forks with the memory shared and the parent waiting; the child executes `path`, or exits if that is
-/// null or fails. Returns what clone returns. The child touches no memory.
+/// Forks with the memory shared and the parent waiting; the child executes `path`, or exits if that
+/// is null or fails. Returns what clone returns. The child touches no memory.
 ///
 /// # Safety
 /// The pointers are what execve takes.

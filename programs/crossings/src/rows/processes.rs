@@ -22,7 +22,8 @@ pub fn fork(meter: &mut Meter) -> Measured {
     )
 }
 
-/// Makes a child with vfork that executes `path` with `argv`, or exits at once if there is no path; waits.
+/// Makes a child with vfork that executes `path` with `argv`, or exits at once if there is no path;
+/// waits.
 fn vfork_and_wait(path: *const u8, argv: &[*const u8]) -> Result<()> {
     let environment = [core::ptr::null()];
     // SAFETY: both lists end in a null pointer, and all outlive the child's execve.

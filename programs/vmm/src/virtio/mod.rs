@@ -1,5 +1,5 @@
-//! virtio devices over MMIO (Virtual I/O Device 1.2, 4.2): the registers by which a driver sets one up, its queues, and its
-//! interrupt. Each device handles its buffers in a file of its own.
+//! virtio devices over MMIO (Virtual I/O Device 1.2, 4.2): the registers by which a driver sets one
+//! up, its queues, and its interrupt. Each device handles its buffers in a file of its own.
 
 mod block;
 mod console;
@@ -50,11 +50,12 @@ pub trait Device: Send {
         Vec::new()
     }
 
-    /// Takes what it can from its queues after the guest added to one, or after something arrived; whether it gave buffers
-    /// back. An error stops it.
+    /// Takes what it can from its queues after the guest added to one, or after something arrived;
+    /// whether it gave buffers back. An error stops it.
     fn work(&mut self, queues: &mut [Queue], memory: &Memory) -> Result<bool>;
 
-    /// Something arrived from the outside world, of the source that the device calls so; nothing means its end.
+    /// Something arrived from the outside world, of the source that the device calls so; nothing
+    /// means its end.
     fn arrive(&mut self, _source: u64, _bytes: &[u8]) {}
 
     /// The driver starts anew.
@@ -158,7 +159,8 @@ impl Transport {
         self.work()
     }
 
-    /// Lets the device work, if a driver has set it up soundly, and interrupts where buffers went back.
+    /// Lets the device work, if a driver has set it up soundly, and interrupts where buffers went
+    /// back.
     fn work(&mut self) -> Result<()> {
         let sound = |queue: &Queue| !queue.ready() || queue.is_valid(&self.memory);
         if !self.is_driven() || !self.queues.iter().all(sound) {
@@ -192,7 +194,8 @@ fn set_up(queue: &mut Queue, register: u32, value: u32) {
     }
 }
 
-/// Gives each chain of a queue to `serve`, which says how many bytes it wrote, and back to the guest: whether there was one.
+/// Gives each chain of a queue to `serve`, which says how many bytes it wrote, and back to the
+/// guest: whether there was one.
 fn each(
     queue: &mut Queue,
     memory: &Memory,

@@ -1,5 +1,5 @@
-//! Sockets between guest and host (5.10): a stream that the guest opens to the host's port P is joined to the Unix socket
-//! `PATH_P`. The host opens none.
+//! Sockets between guest and host (5.10): a stream that the guest opens to the host's port P is
+//! joined to the Unix socket `PATH_P`. The host opens none.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{Read, Write};

@@ -1,5 +1,6 @@
-//! The suite `affinity`: what a guest's exits cost, and how the cost grows with its virtual CPUs. The monitor and the
-//! guest are our own (`programs/vmm`, `programs/guest-bench`), the same on each kernel.
+//! The suite `affinity`: what a guest's exits cost, and how the cost grows with its virtual CPUs.
+//! The monitor and the guest are our own (`programs/vmm`, `programs/guest-bench`), the same on each
+//! kernel.
 
 use std::time::Duration;
 

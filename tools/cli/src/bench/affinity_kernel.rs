@@ -1,5 +1,5 @@
-//! Suite `affinity`: the kernel's share of a guest's exits, without the instructions of the guest and the VMM. The plugin
-//! counts them, by phases that the guest marks.
+//! Suite `affinity`: the kernel's share of a guest's exits, without the instructions of the guest
+//! and the VMM. The plugin counts them, by phases that the guest marks.
 
 use anyhow::{Result, bail};
 
@@ -11,7 +11,8 @@ use super::result::{Column, Head, Row};
 use super::subject::Subject;
 use crate::session::Folder;
 
-/// The plugin's option that counts the kernel alone: the guest and the VMM live in the lower half of addresses.
+/// The plugin's option that counts the kernel alone: the guest and the VMM live in the lower half
+/// of addresses.
 const KERNEL: &str = "instructions.kernel";
 
 /// Measures one kernel, with a guest of one virtual CPU on one CPU.

@@ -83,7 +83,8 @@ struct Left<'a> {
     key: String,
 }
 
-/// Measures steps, so many at once: each has a machine of its own that counts, so none disturbs another's figures.
+/// Measures steps, so many at once: each has a machine of its own that counts, so none disturbs
+/// another's figures.
 fn measure_all(bench: &Bench, left: &[Left], jobs: usize) -> Result<()> {
     let (started, taken, measured) = (Instant::now(), AtomicUsize::new(0), AtomicUsize::new(0));
     let origin = Origin::now(bench.project);

@@ -89,7 +89,8 @@ pub fn outlives(project: &Project, arch: Arch) -> Result<Option<String>> {
     Ok((ends != wanted).then(|| format!("{ends:?}")))
 }
 
-/// Whether a kernel that needs ten instructions more for a system call is shown to need ten more; else what was shown.
+/// Whether a kernel that needs ten instructions more for a system call is shown to need ten more;
+/// else what was shown.
 pub fn slower(project: &Project, arch: Arch) -> Result<Option<String>> {
     const WORDS: [&str; 5] = ["--batches", "2", "--settle", "500", "null_call"];
     let traced = run(project, Kernel::Stile, arch, &WORDS, inspect_entry::TRACE)?;

@@ -1,4 +1,5 @@
-//! `stile compare`: one program of the user's on several kernels, what it made them do side by side.
+//! `stile compare`: one program of the user's on several kernels, what it made them do side by
+//! side.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;

@@ -17,8 +17,8 @@ pub fn plugin(project: &Project) -> Result<PathBuf> {
     toolchain::build(&mut cargo, "building tools/counter", built)
 }
 
-/// How often a machine's end is awaited, some seconds each: the plugin writes its figures after the channel is closed,
-/// and that takes long on a busy host.
+/// How often a machine's end is awaited, some seconds each: the plugin writes its figures after the
+/// channel is closed, and that takes long on a busy host.
 const PATIENCE: usize = 24;
 
 /// Waits for the machine's end, with which the plugin's file is whole.
@@ -121,7 +121,8 @@ impl Counted {
         Ok(counted)
     }
 
-    /// The sum of some kinds before the first marker; a kind is as the plugin names it, with the ring.
+    /// The sum of some kinds before the first marker; a kind is as the plugin names it, with the
+    /// ring.
     pub fn boot(&self, kinds: &[&str]) -> u64 {
         sum(&self.boot, kinds)
     }
@@ -136,8 +137,9 @@ impl Counted {
         self.phases.get(&tag).map_or(0, |counts| sum(counts, kinds))
     }
 
-    /// The lines of memory that each operation shares between CPUs, given the phases in which it was done on one and on
-    /// another by turns: those written in one of these phases, and touched in each by at least one in ten operations.
+    /// The lines of memory that each operation shares between CPUs, given the phases in which it
+    /// was done on one and on another by turns: those written in one of these phases, and touched
+    /// in each by at least one in ten operations.
     pub fn shared(&self, phases: &[u32], operations: u64) -> Option<Vec<(&str, &Touched)>> {
         let phases: Option<Vec<_>> = phases.iter().map(|tag| self.lines.get(tag)).collect();
         let phases = phases?;

@@ -31,7 +31,8 @@ pub struct Boot<'a> {
     pub cpus: u32,
     /// The arguments of `programs/crossings`.
     pub arguments: Vec<String>,
-    /// The plugin's work beside counting, as its options; without it, time is the host's and figures do not repeat.
+    /// The plugin's work beside counting, as its options; without it, time is the host's and
+    /// figures do not repeat.
     pub plugin: Option<&'a str>,
     /// The processor time after which the machine counts as hung.
     pub limit: Duration,
@@ -50,7 +51,8 @@ pub struct Booted {
 }
 
 impl Boot<'_> {
-    /// Boots and waits. A machine that hangs or panics is no error but a failure in what is returned.
+    /// Boots and waits. A machine that hangs or panics is no error but a failure in what is
+    /// returned.
     pub fn run(&self, bench: &Bench) -> Result<Booted> {
         let project = bench.project;
         let program = toolchain::bare_program(project, self.arch, "crossings")?;

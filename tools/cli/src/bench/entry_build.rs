@@ -1,4 +1,5 @@
-//! The real program of `entry`: Debian's C compiler tcc builds a library from sixteen files, a process each.
+//! The real program of `entry`: Debian's C compiler tcc builds a library from sixteen files, a
+//! process each.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! The 32-bit programs of `entry`: `programs/calls32` on an arm64 kernel, its figures, and what there is to follow.
+//! The 32-bit programs of `entry`: `programs/calls32` on an arm64 kernel, its figures, and what
+//! there is to follow.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! The programs of `fence`: the fences of translations that whole programs, and the way to the first, are worth.
+//! The programs of `fence`: the fences of translations that whole programs, and the way to the
+//! first, are worth.
 
 use std::time::Duration;
 
@@ -22,8 +23,8 @@ const SOON: &str = "export ENOUGH=10000 LOOP_O=0 TIMING_O=0; exec";
 /// The commands that come first. Their counts belong to no row.
 const FIRST: &str = "dd if=/dev/zero of=/tmp/file bs=65536 count=128 2>/dev/null";
 
-/// A name and the command: lmbench's two are those that patches of this part of Linux were measured with, and the
-/// third is a look-alike of LTP's mmapstress01.
+/// A name and the command: lmbench's two are those that patches of this part of Linux were measured
+/// with, and the third is a look-alike of LTP's mmapstress01.
 const ROWS: [(&str, &str); 3] = [
     (
         "lat_pagefault, 8 MiB in tmpfs",

@@ -1,5 +1,6 @@
-//! The suite `guests`: what page faults of guests cost on a hypervisor. Stile with each policy of `hwaf` and Debian's Linux are guests
-//! of our own monitor (`programs/vmm`), and run lmbench's lat_pagefault, a build with tcc, and one with make and gcc.
+//! The suite `guests`: what page faults of guests cost on a hypervisor. Stile with each policy of
+//! `hwaf` and Debian's Linux are guests of our own monitor (`programs/vmm`), and run lmbench's
+//! lat_pagefault, a build with tcc, and one with make and gcc.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -183,7 +184,8 @@ fn await_end(child: &mut Child) -> Result<()> {
     Ok(())
 }
 
-/// The figures of a phase: counts so far at its start and at that of the next, or counts of the phase itself.
+/// The figures of a phase: counts so far at its start and at that of the next, or counts of the
+/// phase itself.
 fn work(said: &str, number: u32) -> Figures {
     let at = |number: u32| {
         let start = format!("phase {number} ");

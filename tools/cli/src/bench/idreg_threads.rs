@@ -13,13 +13,15 @@ use crate::arch::Arch;
 
 /// The work of the threads.
 struct Limits {
-    /// The most threads; from one on, twice as many each time, each number on a machine of as many CPUs.
+    /// The most threads; from one on, twice as many each time, each number on a machine of as many
+    /// CPUs.
     threads: u32,
     /// How often each reads at most,
     reads: u32,
     /// and for how many milliseconds.
     milliseconds: u32,
-    /// The host's processor time for one such machine: where a lock is fought over, it may hardly get on.
+    /// The host's processor time for one such machine: where a lock is fought over, it may hardly
+    /// get on.
     machine: Duration,
 }
 

@@ -34,7 +34,8 @@ pub struct InspectOptions {
     /// CPU model, as QEMU names it
     #[arg(long, value_name = "MODEL")]
     pub cpu: Option<String>,
-    /// A kernel: stile (for the way with each policy of entry), linux-6.12, linux-6.1 (Debian's), or a file
+    /// A kernel: stile (for the way with each policy of entry), linux-6.12, linux-6.1 (Debian's),
+    /// or a file
     #[arg(long, value_name = "KERNEL")]
     pub kernel: Vec<String>,
     /// Parameters for the command lines of kernels given as files

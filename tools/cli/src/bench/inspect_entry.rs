@@ -71,7 +71,8 @@ pub fn show(bench: &Bench, options: &InspectOptions) -> Result<u8> {
     Ok(0)
 }
 
-/// Traces the crossings that `entry` is about on one kernel: a system call and a page fault, of 64 and of 32 bits.
+/// Traces the crossings that `entry` is about on one kernel: a system call and a page fault, of 64
+/// and of 32 bits.
 pub fn measure(bench: &Bench, arch: Arch, subject: &Subject) -> Result<Vec<Column>> {
     let widths = [false, true].into_iter();
     let crossings = widths
@@ -169,7 +170,8 @@ fn rows(path: &Path) -> Vec<Row> {
     [before, part("all", path.whole()).to_vec()].concat()
 }
 
-/// The instructions, one a line, with an arrow where a branch was taken, under the names of functions where they are known.
+/// The instructions, one a line, with an arrow where a branch was taken, under the names of
+/// functions where they are known.
 fn listing(label: &str, path: &Path, symbols: &Symbols) -> String {
     let mut text = format!("{label}\n");
     let mut function = None;

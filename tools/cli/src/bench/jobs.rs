@@ -36,9 +36,9 @@ pub struct Jobs<'a> {
 }
 
 impl Jobs<'_> {
-    /// Runs the jobs one after the other, and boots again after one that took the machine with it. Every machine begins with
-    /// `first`; one that does not survive it has nothing to say of the rest. The column is told the command, and how the first
-    /// lost machine came to its end.
+    /// Runs the jobs one after the other, and boots again after one that took the machine with it.
+    /// Every machine begins with `first`; one that does not survive it has nothing to say of the
+    /// rest. The column is told the command, and how the first lost machine came to its end.
     pub fn run(
         &self,
         bench: &Bench,
@@ -69,8 +69,9 @@ impl Jobs<'_> {
         Ok(outputs)
     }
 
-    /// Runs jobs under the plugin, once the kernel's own work after its start is over, and tells the column as above. Their
-    /// phases have the tags from 1 on. `more` is what the plugin is to do beside counting, as its options.
+    /// Runs jobs under the plugin, once the kernel's own work after its start is over, and tells
+    /// the column as above. Their phases have the tags from 1 on. `more` is what the plugin is to
+    /// do beside counting, as its options.
     pub fn run_counted(
         &self,
         bench: &Bench,

@@ -12,7 +12,8 @@ use crate::arch::Arch;
 use crate::guest;
 use crate::packages;
 
-/// A name and the command that measures it. The figure is the last number before `microseconds`, or else the last one.
+/// A name and the command that measures it. The figure is the last number before `microseconds`, or
+/// else the last one.
 const ROWS: [(&str, &str); 21] = [
     ("syscall null", "lat_syscall -N 1 null"),
     ("syscall read", "lat_syscall -N 1 read"),
@@ -44,8 +45,9 @@ const ROWS: [(&str, &str); 21] = [
 const FIRST: &str = "sleep 3; cp /usr/bin/hello /tmp/hello; \
     dd if=/dev/zero of=/tmp/file bs=65536 count=128 2>/dev/null";
 
-/// The environment of each command: 10 ms each, but for those that always take a second, and lmbench's own calibration is left
-/// out, since the clock is exact; for the same reason once is enough.
+/// The environment of each command: 10 ms each, but for those that always take a second, and
+/// lmbench's own calibration is left out, since the clock is exact; for the same reason once is
+/// enough.
 const BEFORE: &str = "export ENOUGH=10000 LOOP_O=0 TIMING_O=0; exec ";
 
 /// Measures one kernel.

@@ -20,9 +20,11 @@ pub enum Suite {
     Hwaf,
     /// Fences after new mappings, under each policy (RISC-V)
     Fence,
-    /// Exits of guests and their interrupts, by the number of virtual CPUs, under each policy (arm64)
+    /// Exits of guests and their interrupts, by the number of virtual CPUs, under each policy
+    /// (arm64)
     Affinity,
-    /// What page faults of guests cost: exits, and instructions of their kernels and of the host's (arm64; not one of `all`)
+    /// What page faults of guests cost: exits, and instructions of their kernels and of the host's
+    /// (arm64; not one of `all`)
     Guests,
     /// Operations in processes of 1 to 64 threads, each on a CPU of its own
     Scale,
@@ -107,7 +109,8 @@ pub struct BenchOptions {
     /// Fewer batches and no second run for the shared lines
     #[arg(long)]
     pub quick: bool,
-    /// idreg's contention with up to 64 threads that read 1,000,000 times each, for however many hours that takes
+    /// idreg's contention with up to 64 threads that read 1,000,000 times each, for however many
+    /// hours that takes
     #[arg(long, conflicts_with = "quick")]
     pub full: bool,
     /// Do only part I of N

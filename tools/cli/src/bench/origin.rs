@@ -40,7 +40,8 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The day in UTC, as YYYY-MM-DD. Civil date from days: Howard Hinnant, "chrono-compatible low-level date algorithms".
+/// The day in UTC, as YYYY-MM-DD. Civil date from days: Howard Hinnant, "chrono-compatible
+/// low-level date algorithms".
 fn today() -> String {
     let seconds = SystemTime::now()
         .duration_since(UNIX_EPOCH)

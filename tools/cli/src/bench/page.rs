@@ -1,5 +1,5 @@
-//! What `stile test` asks of the report's page: a browser shows it, light and dark, wide and narrow, and has nothing to
-//! complain about.
+//! What `stile test` asks of the report's page: a browser shows it, light and dark, wide and
+//! narrow, and has nothing to complain about.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -57,7 +57,8 @@ impl View {
         )
     }
 
-    /// The expected message of the page in this view: its width and its background, as in report.css.
+    /// The expected message of the page in this view: its width and its background, as in
+    /// report.css.
     fn looked_at(&self) -> String {
         let ground = if self.dark {
             "rgb(20, 23, 26)"

@@ -7,8 +7,9 @@ use super::counted::Executed;
 /// The way from the user's call to the return.
 pub struct Path {
     pub steps: Vec<Step>,
-    /// How many steps lie before the function that does the work: up to the last indirect call, which is a system call's, or
-    /// without one up to the first call behind the last indirect branch, which is a fault's.
+    /// How many steps lie before the function that does the work: up to the last indirect call,
+    /// which is a system call's, or without one up to the first call behind the last indirect
+    /// branch, which is a fault's.
     pub to_function: usize,
 }
 
@@ -90,7 +91,8 @@ impl Step {
         matches!(mnemonic, "mrs" | "msr") || mnemonic.starts_with("csr")
     }
 
-    /// The registers that the instruction names, in order; the 32-bit names of arm64 as the 64-bit ones.
+    /// The registers that the instruction names, in order; the 32-bit names of arm64 as the 64-bit
+    /// ones.
     fn registers(&self) -> impl Iterator<Item = String> {
         let operands = self
             .text
@@ -116,7 +118,8 @@ impl Step {
     }
 }
 
-/// Whether a word names a general register, the stack pointer left out: what is on the stack was put there on this way.
+/// Whether a word names a general register, the stack pointer left out: what is on the stack was
+/// put there on this way.
 fn is_register(word: &str) -> bool {
     let (kind, number) = word.split_at(word.len().min(1));
     let numbered = !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit());
@@ -152,8 +155,8 @@ impl Path {
     }
 }
 
-/// The instructions of the second stay in the kernel, and the user's first after it: the start of the first stay may be
-/// cut off.
+/// The instructions of the second stay in the kernel, and the user's first after it: the start of
+/// the first stay may be cut off.
 pub fn stay(trace: &[Executed]) -> Option<&[Executed]> {
     let user = |instruction: &Executed| address(&instruction.pc) >> 63 == 0;
     let entries = trace

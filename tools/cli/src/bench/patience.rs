@@ -1,4 +1,5 @@
-//! When a machine counts as hung: by the processor time that it used, since the clock says nothing on a busy host.
+//! When a machine counts as hung: by the processor time that it used, since the clock says nothing
+//! on a busy host.
 
 use std::time::{Duration, Instant};
 
@@ -20,8 +21,8 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// Awaits what `session` does with `limit` of processor time from now on; of time where a process does not say what
-    /// it uses.
+    /// Awaits what `session` does with `limit` of processor time from now on; of time where a
+    /// process does not say what it uses.
     pub fn new(session: &Session, limit: Duration) -> Self {
         let (now, used) = (Instant::now(), session.processor_time().unwrap_or_default());
         Self {

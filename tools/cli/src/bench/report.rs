@@ -9,7 +9,8 @@ use super::unequal;
 /// A report.
 #[derive(Serialize)]
 pub struct Report {
-    /// Where the figures come from: one, unless some were kept from an earlier campaign or come from elsewhere.
+    /// Where the figures come from: one, unless some were kept from an earlier campaign or come
+    /// from elsewhere.
     pub origins: Vec<Origin>,
     /// Differences between kernels.
     pub not_equal: &'static str,
@@ -108,7 +109,8 @@ impl Table {
         (first > 0.0).then_some(self.value(name, column)? / first)
     }
 
-    /// The geometric mean of a column's ratios, over the rows that it and the first column both have.
+    /// The geometric mean of a column's ratios, over the rows that it and the first column both
+    /// have.
     pub fn mean(&self, column: &Column) -> Option<f64> {
         let ratios: Vec<f64> = self
             .rows

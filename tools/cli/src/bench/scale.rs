@@ -1,4 +1,5 @@
-//! The suite `scale`: the same operations in processes of 1 to 64 threads, each on a CPU of its own.
+//! The suite `scale`: the same operations in processes of 1 to 64 threads, each on a CPU of its
+//! own.
 
 use std::time::Duration;
 
@@ -44,7 +45,8 @@ pub fn id_reads(bench: &Bench, arch: Arch, subject: &Subject) -> Result<Vec<Colu
     by_threads(bench, arch, subject, &name, &["id_read"], sizes)
 }
 
-/// Measures some rows with so many threads: a table of instructions and one of shared lines, titled `name`.
+/// Measures some rows with so many threads: a table of instructions and one of shared lines, titled
+/// `name`.
 fn by_threads(
     bench: &Bench,
     arch: Arch,

@@ -1,7 +1,8 @@
-//! A copy of Stile's kernel that needs ten instructions more for a system call: what the bench must show as ten.
+//! A copy of Stile's kernel that needs ten instructions more for a system call: what the bench must
+//! show as ten.
 //!
-//! One instruction of the way is replaced by a branch to where eight that do nothing stand, and it, and a branch back.
-//! They stand in a function that only a panic calls.
+//! One instruction of the way is replaced by a branch to where eight that do nothing stand, and it,
+//! and a branch back. They stand in a function that only a panic calls.
 
 use std::fs;
 use std::path::PathBuf;
@@ -21,10 +22,12 @@ pub const MORE: u64 = IDLE as u64 + 2;
 const IDLE: usize = 8;
 /// The bytes of an instruction that is replaced.
 const WORD: u64 = 4;
-/// The panic handler: long enough, and linked beside the entries, as a branch of RISC-V reaches 1 MiB.
+/// The panic handler: long enough, and linked beside the entries, as a branch of RISC-V reaches 1
+/// MiB.
 const UNUSED: &str = "__rustc::rust_begin_unwind";
 
-/// Makes the copy: an ELF file. `way` is what the kernel executes for a system call, from entry to return.
+/// Makes the copy: an ELF file. `way` is what the kernel executes for a system call, from entry to
+/// return.
 pub fn copy(project: &Project, arch: Arch, way: &[Executed]) -> Result<PathBuf> {
     let mut bytes = fs::read(toolchain::kernel_place(project, arch))?;
     let file = object::File::parse(&*bytes)?;
@@ -83,7 +86,8 @@ fn moves(arch: Arch, word: u32) -> bool {
     match arch {
         // "Loads and stores" but "load register (literal)": Arm ARM, C4.1.
         Arch::Arm64 => word & 0x0a00_0000 == 0x0800_0000 && word & 0x3b00_0000 != 0x1800_0000,
-        // LOAD, STORE, OP-IMM and OP of four bytes: RISC-V unprivileged ISA, chapter "RV32/64G instruction set listings".
+        // LOAD, STORE, OP-IMM and OP of four bytes: RISC-V unprivileged ISA, chapter "RV32/64G
+        // instruction set listings".
         Arch::Riscv64 => matches!(word & 0x7f, 0x03 | 0x23 | 0x13 | 0x33),
     }
 }

@@ -100,8 +100,8 @@ impl Step {
             .key(bench, self.arch, self.suite.name(), &files)
     }
 
-    /// Measures. The columns say what the kernel is; where nothing could be measured, why, and then it is not final: an
-    /// error is only that the user wants no more.
+    /// Measures. The columns say what the kernel is; where nothing could be measured, why, and then
+    /// it is not final: an error is only that the user wants no more.
     pub fn measure(&self, bench: &Bench) -> Result<Measured> {
         let measured = self.suite_columns(bench);
         interrupt::check()?;

@@ -13,8 +13,8 @@ use crate::project::progress;
 use crate::qemu::Qemu;
 use crate::toolchain;
 
-/// The parameters of a lean Linux: no mitigation, no kernel page-table isolation, no random offset of the
-/// kernel's stack.
+/// The parameters of a lean Linux: no mitigation, no kernel page-table isolation, no random offset
+/// of the kernel's stack.
 const LEAN: [&str; 3] = ["mitigations=off", "kpti=off", "randomize_kstack_offset=off"];
 
 /// A kernel, set in one way.
@@ -90,7 +90,8 @@ impl Subject {
         matches!(self.kernel, Kernel::Linux(_)) && !self.parameters.is_empty()
     }
 
-    /// A key over all that goes into a measurement, `programs` beside programs/crossings: the same key, the same figures.
+    /// A key over all that goes into a measurement, `programs` beside programs/crossings: the same
+    /// key, the same figures.
     pub fn key(
         &self,
         bench: &Bench,

@@ -17,8 +17,8 @@ pub struct System {
     pub shown: &'static [&'static str],
     /// The settings of Stile that are set side by side.
     policies: &'static [&'static [&'static str]],
-    /// The CPU models on which the other kernels are set side by side, as shipped, with a name for each; where none, they
-    /// are measured on the usual one, and stock ones also at their leanest.
+    /// The CPU models on which the other kernels are set side by side, as shipped, with a name for
+    /// each; where none, they are measured on the usual one, and stock ones also at their leanest.
     cpus: &'static [(&'static str, &'static str)],
     /// The architecture that has it; both where none.
     arch: Option<Arch>,
@@ -123,7 +123,8 @@ impl System {
         self.arch.is_none_or(|only| only == arch)
     }
 
-    /// Stile with each policy; the other kernels as they are, where stock both as shipped and at their leanest.
+    /// Stile with each policy; the other kernels as they are, where stock both as shipped and at
+    /// their leanest.
     pub fn subjects(
         &self,
         names: &[String],

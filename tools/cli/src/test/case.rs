@@ -1,22 +1,25 @@
 //! Cases: scripts in `tests/programs` with what they are expected to print.
 //!
-//! `NAME.sh` is run by busybox's shell in a folder of its own. `NAME.stdin`, if there is one, is its standard input.
-//! `NAME.expected` holds its standard output and, in the last line, how it ended. Lines of the script that start with
-//! `#:` say what the case needs:
+//! `NAME.sh` is run by busybox's shell in a folder of its own. `NAME.stdin`, if there is one, is
+//! its standard input. `NAME.expected` holds its standard output and, in the last line, how it
+//! ended. Lines of the script that start with `#:` say what the case needs:
 //!
 //! - `#: lmbench PROGRAM…`: programs of Debian's lmbench, in `PATH`
 //! - `#: program NAME…`: programs of this project's `programs/`, in `PATH`
-//! - `#: package NAME…`: Debian packages with all that they need; cases that name the same ones share a machine
+//! - `#: package NAME…`: Debian packages with all that they need; cases that name the same ones
+//!   share a machine
 //! - `#: program32 NAME…`: the same, built for 32-bit Arm
-//! - `#: go NAME…`: programs of `NAME.go` beside it, in `PATH`; without a Go toolchain the case is left out
+//! - `#: go NAME…`: programs of `NAME.go` beside it, in `PATH`; without a Go toolchain the case is
+//!   left out
 //! - `#: file NAME…`: these files beside it, in `/tests`
 //! - `#: status only`: what it prints differs from run to run; only how it ends is compared
 //! - `#: machine NAME`: it is recorded, and runs, on this machine only
 //! - `#: terminal`: its standard input, output and error are a terminal
 //! - `#: only ARCH`: what it needs exists for this architecture alone
-//! - `#: hypervisor`: it needs /dev/kvm, so it runs only on machines that start where the kernel can be a hypervisor
-//! - `#: guest`: it runs guests: the monitor `vmm` in `PATH`, and in `/vm` Debian's Linux (`kernel`), its file tree
-//!   (`initrd`) and what belongs on its command line (`parameters`)
+//! - `#: hypervisor`: it needs /dev/kvm, so it runs only on machines that start where the kernel
+//!   can be a hypervisor
+//! - `#: guest`: it runs guests: the monitor `vmm` in `PATH`, and in `/vm` Debian's Linux
+//!   (`kernel`), its file tree (`initrd`) and what belongs on its command line (`parameters`)
 //! - `#: memory SIZE`: its machine has so much, in place of 1G; cases that say the same share one
 //! - `#: minutes N`: it may take so long, and runs on one machine of each architecture
 //! - `#: long`: it is slow, and runs only with `--long`
@@ -65,7 +68,8 @@ pub struct Case {
     pub guest: bool,
     /// Its machine's memory, where that is not what others have.
     pub memory: Option<String>,
-    /// How many minutes it may take, if that is more than others; then one machine of each architecture runs it.
+    /// How many minutes it may take, if that is more than others; then one machine of each
+    /// architecture runs it.
     pub minutes: Option<u64>,
     /// It is run only with `--long`.
     pub long: bool,

@@ -285,8 +285,9 @@ fn check(run: &Run, output: &Output) -> Option<String> {
         .then(|| format!("standard error lacks '{}':\n{stderr}", run.stderr))
 }
 
-/// Stile as a guest of itself runs its tour, and reads a trapped register on the fault path only where `hwaf` says so: else there
-/// are only the exits of its start. The host's instructions follow from that.
+/// Stile as a guest of itself runs its tour, and reads a trapped register on the fault path only
+/// where `hwaf` says so: else there are only the exits of its start. The host's instructions follow
+/// from that.
 fn guest_hwaf(project: &Project, name: &str, report: &mut Report) -> Result<()> {
     let (mut exits, mut executed) = (Vec::new(), Vec::new());
     for policy in ["hwaf=cached", "hwaf=reread"] {
@@ -341,7 +342,8 @@ fn narrow(project: &Project, name: &str, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// With nothing in the cache and a mirror that does not answer, one line says so: after others that say what is going on.
+/// With nothing in the cache and a mirror that does not answer, one line says so: after others that
+/// say what is going on.
 fn no_mirror(project: &Project, arch: Arch, name: &str, report: &mut Report) -> Result<()> {
     let cache = project
         .target
@@ -397,8 +399,8 @@ fn repeats(project: &Project, arch: Arch, name: &str, report: &mut Report) -> Re
     Ok(())
 }
 
-/// Where new entries stay unseen for a while, programs and the kernel recover thousands of times: the kernel on stacks of new
-/// threads, as it maps nothing else once it is up.
+/// Where new entries stay unseen for a while, programs and the kernel recover thousands of times:
+/// the kernel on stacks of new threads, as it maps nothing else once it is up.
 fn recoveries(project: &Project, arch: Arch, name: &str, report: &mut Report) -> Result<()> {
     let script = "i=0; while [ $i -lt 1000 ]; do (:); i=$((i + 1)); done";
     let (mut of_programs, mut of_stacks) = (0, 0);

@@ -1,5 +1,5 @@
-//! Damaged device trees, archives and command lines: the kernel boots, or says what is wrong and stops. It never hangs, and
-//! never ends without a word.
+//! Damaged device trees, archives and command lines: the kernel boots, or says what is wrong and
+//! stops. It never hangs, and never ends without a word.
 
 use std::ffi::OsString;
 use std::fs;
@@ -241,7 +241,8 @@ fn addresses(arch: Arch) -> Addresses {
     }
 }
 
-/// Code that jumps to the image as a loader does, with the damaged tree's address: QEMU refuses to pass such a tree on.
+/// Code that jumps to the image as a loader does, with the damaged tree's address: QEMU refuses to
+/// pass such a tree on.
 fn stub(arch: Arch) -> Vec<u8> {
     let code: [u32; 4] = match arch {
         // ldr x0, tree; ldr x4, image; br x4; nop

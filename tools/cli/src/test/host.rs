@@ -10,7 +10,8 @@ use super::Report;
 use crate::options::TestOptions;
 use crate::project::Project;
 
-/// Runs `cargo test` for every crate whose name is asked for, then what `loom` models: every interleaving of the lock-free parts.
+/// Runs `cargo test` for every crate whose name is asked for, then what `loom` models: every
+/// interleaving of the lock-free parts.
 pub fn test(project: &Project, options: &TestOptions, report: &mut Report) -> Result<()> {
     let mut crates = BTreeSet::from(["cli".to_owned()]);
     for entry in fs::read_dir(project.root.join("crates"))? {
@@ -39,7 +40,8 @@ pub fn test(project: &Project, options: &TestOptions, report: &mut Report) -> Re
     Ok(())
 }
 
-/// The tests that use `loom`, each with its crate. The others of the same crate are of no use in a build with it.
+/// The tests that use `loom`, each with its crate. The others of the same crate are of no use in a
+/// build with it.
 fn models(project: &Project, crates: &BTreeSet<String>) -> Result<Vec<(String, String)>> {
     let mut models = Vec::new();
     for package in crates {

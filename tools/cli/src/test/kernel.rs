@@ -1,4 +1,5 @@
-//! The kernel's own unit tests: a kernel built with them, booted in QEMU, tells its results on the serial line.
+//! The kernel's own unit tests: a kernel built with them, booted in QEMU, tells its results on the
+//! serial line.
 
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};

@@ -10,13 +10,15 @@ use crate::arch::Arch;
 use crate::project::Project;
 use crate::toolchain::{NARROW_TARGET, ensure_target};
 
-/// Programs that run without an operating system, and those for 32-bit Arm; the others run on Linux's ABI.
+/// Programs that run without an operating system, and those for 32-bit Arm; the others run on
+/// Linux's ABI.
 const BARE: [&str; 2] = ["crossings-program", "guest-bench"];
 const NARROW: [&str; 2] = ["arm32", "calls32"];
 /// The halves of the kernel.
 const KERNEL: [&str; 2] = ["kernel", "machine"];
 
-/// Checks the form of the source, and that clippy finds nothing in the host's part, in each kernel and in the programs.
+/// Checks the form of the source, and that clippy finds nothing in the host's part, in each kernel
+/// and in the programs.
 pub fn test(project: &Project, report: &mut Report) -> Result<()> {
     let fmt = formatting(project);
     run(fmt, "host/rustfmt", report)?;

@@ -19,11 +19,13 @@ pub struct Setting {
     options: &'static [&'static str],
     /// Parameters of the kernel.
     append: &'static [&'static str],
-    /// The cases that it runs, and with `--long` all others that do not take minutes; none means all.
+    /// The cases that it runs, and with `--long` all others that do not take minutes; none means
+    /// all.
     cases: &'static [&'static str],
     /// Only with `--long`.
     long: bool,
-    /// Whether it carries the cases that are large or slow: those of Debian's packages without `--long`, those of minutes.
+    /// Whether it carries the cases that are large or slow: those of Debian's packages without
+    /// `--long`, those of minutes.
     packages: bool,
     /// Whether it is one of `--quick`: more than one CPU, and on arm64 guests.
     quick: bool,
@@ -84,7 +86,8 @@ const FEW: &[&str] = &[
 /// APLIC and IMSIC in place of the PLIC.
 const IMSIC: &[&str] = &["-machine", "aia=aplic-imsic"];
 
-/// The first of each architecture is the one that `--record` uses, and that damaged input is tried on.
+/// The first of each architecture is the one that `--record` uses, and that damaged input is tried
+/// on.
 const SETTINGS: &[Setting] = &[
     Setting {
         name: "cortex-a72",

@@ -1,4 +1,5 @@
-//! `stile test`: the mechanisms on the host, the kernel's units in QEMU, real programs in QEMU, and this command.
+//! `stile test`: the mechanisms on the host, the kernel's units in QEMU, real programs in QEMU, and
+//! this command.
 
 mod bench;
 mod case;
@@ -73,7 +74,8 @@ impl Report<'_> {
 /// Tests that must come one after the other, since they build into the same places.
 type Lane<'a> = Box<dyn FnOnce(&mut Report) + Send + 'a>;
 
-/// Runs the tests that are asked for, as many lanes at once as there are CPUs: status 0 where all passed, 1 where one failed.
+/// Runs the tests that are asked for, as many lanes at once as there are CPUs: status 0 where all
+/// passed, 1 where one failed.
 pub fn test(project: &Project, options: &TestOptions) -> Result<u8> {
     let cases = case::all(project)?;
     if options.record {

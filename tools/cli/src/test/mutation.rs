@@ -181,7 +181,8 @@ fn name_of(bytes: &[u8], at: usize) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
-/// Damages an archive in one way or a few, and says how. Headers and names are hit more often than files.
+/// Damages an archive in one way or a few, and says how. Headers and names are hit more often than
+/// files.
 pub fn archive(original: &[u8], random: &mut Random) -> (Vec<u8>, String) {
     const MAGIC: &[u8] = b"070701";
     const HEADER: usize = 110;

@@ -1,4 +1,5 @@
-//! Real programs in QEMU: one boot carries many cases, and what they do is compared with what they did on Linux.
+//! Real programs in QEMU: one boot carries many cases, and what they do is compared with what they
+//! did on Linux.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -120,7 +121,8 @@ fn judge(case: &Case, outcome: &Outcome) -> Option<String> {
     ))
 }
 
-/// Runs the cases in as few boots as possible: a machine that dies or hangs is started again with the cases left.
+/// Runs the cases in as few boots as possible: a machine that dies or hangs is started again with
+/// the cases left.
 fn run(
     project: &Project,
     kernel: &Kernel,

@@ -1,5 +1,5 @@
-//! A guest that asks its emulator for a file of the user's machine, by semihosting, gets none: neither as the kernel of a machine
-//! nor as a guest in it.
+//! A guest that asks its emulator for a file of the user's machine, by semihosting, gets none:
+//! neither as the kernel of a machine nor as a guest in it.
 
 use std::fs;
 use std::path::Path;
@@ -17,8 +17,9 @@ const FILE: &str = "made-by-a-guest";
 /// Its name for SYS_OPEN (Arm IHI 0100): how it is opened ("w"), and the name's length.
 const OPEN: [u64; 2] = [4, FILE.len() as u64];
 
-/// Where the guests' parts stand in them: the magic number of Linux's boot protocol, code, the block for SYS_OPEN, its name, and
-/// where an arm64 guest goes for an exception if its vectors are at its start.
+/// Where the guests' parts stand in them: the magic number of Linux's boot protocol, code, the
+/// block for SYS_OPEN, its name, and where an arm64 guest goes for an exception if its vectors are
+/// at its start.
 const MAGIC: usize = 0x38;
 const START: usize = 0x40;
 const BLOCK: usize = 0x98;

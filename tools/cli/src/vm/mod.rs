@@ -47,8 +47,8 @@ pub struct VmOptions {
     /// Memory of the guest
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = mebibytes)]
     pub memory: u64,
-    /// The guest: linux-6.12, linux-6.1 (Debian's), stile, bench (it measures its exits), or a file: a flat image, entered at its
-    /// first byte, or a Linux Image
+    /// The guest: linux-6.12, linux-6.1 (Debian's), stile, bench (it measures its exits), or a
+    /// file: a flat image, entered at its first byte, or a Linux Image
     #[arg(long, value_name = "KERNEL", default_value = GUEST)]
     pub guest_kernel: String,
     /// The guest's initial archive; Debian's kernels and Stile have one with busybox
@@ -57,7 +57,8 @@ pub struct VmOptions {
     /// Parameters for the guest's command line
     #[arg(long, value_name = "PARAMS", allow_hyphen_values = true)]
     pub guest_append: Vec<String>,
-    /// Put a Debian package and all that it needs, or a program of lmbench, into the guest that has busybox
+    /// Put a Debian package and all that it needs, or a program of lmbench, into the guest that has
+    /// busybox
     #[arg(long, value_name = "NAME")]
     pub guest_package: Vec<String>,
     /// Put the source of a Debian package, as its authors released it, into that guest's /usr/src
@@ -84,8 +85,8 @@ pub struct VmOptions {
     /// When the guest is off, print on stderr what the kernel that runs it counted of its exits
     #[arg(long)]
     pub exits: bool,
-    /// When the guest is off, print on stderr how many instructions the kernel that runs it executed meanwhile, and how many its own
-    /// kernel
+    /// When the guest is off, print on stderr how many instructions the kernel that runs it
+    /// executed meanwhile, and how many its own kernel
     #[arg(long, requires = "icount")]
     pub instructions: bool,
     /// Let the machine's time be its instructions, so that two runs print the same
@@ -97,8 +98,8 @@ pub struct VmOptions {
     /// Write the kernel's log to this file
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
-    /// A program of the guest that has busybox, and its arguments; by default a shell, or a short session where there is no
-    /// terminal
+    /// A program of the guest that has busybox, and its arguments; by default a shell, or a short
+    /// session where there is no terminal
     #[arg(trailing_var_arg = true, value_name = "PROGRAM")]
     pub program: Vec<OsString>,
 }
@@ -118,7 +119,8 @@ fn mebibytes(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "a size is an even number of M, or a number of G".into())
 }
 
-/// Boots a kernel, in it the monitor, and in that the guest: the status that the guest left when it powered off.
+/// Boots a kernel, in it the monitor, and in that the guest: the status that the guest left when it
+/// powered off.
 pub fn vm(project: &Project, options: &VmOptions) -> Result<u8> {
     options
         .set
@@ -193,8 +195,8 @@ pub fn vm(project: &Project, options: &VmOptions) -> Result<u8> {
     Ok(status)
 }
 
-/// Prints the instructions executed while the VMM ran: at EL2 by the kernel below, and at EL1 by the guest's; in all, and by
-/// the phases that the guest marked.
+/// Prints the instructions executed while the VMM ran: at EL2 by the kernel below, and at EL1 by
+/// the guest's; in all, and by the phases that the guest marked.
 fn tell_instructions(counted: &Counted) {
     let kinds = [
         ("host_instructions", "instructions.el2"),
@@ -275,8 +277,8 @@ pub fn measuring_monitor(
     Ok(words)
 }
 
-/// Puts the monitor and a Linux guest into a tree, for scripts to run: `vmm` in `PATH`, and in `/vm` the guest's kernel, archive
-/// and parameters.
+/// Puts the monitor and a Linux guest into a tree, for scripts to run: `vmm` in `PATH`, and in
+/// `/vm` the guest's kernel, archive and parameters.
 pub fn add_guest(project: &Project, tree: &mut Initramfs) -> Result<()> {
     let system = System::from_option(GUEST);
     bare_monitor(project, tree, &system.image(project)?, 1)?;

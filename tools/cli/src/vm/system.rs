@@ -85,8 +85,9 @@ pub struct Files {
     pub parameters: &'static str,
 }
 
-/// The files of a guest that runs `program`, with these packages and programs of lmbench, and sources of packages; without a program a
-/// shell on a terminal, else the tour. None where the guest is not one that is known.
+/// The files of a guest that runs `program`, with these packages and programs of lmbench, and
+/// sources of packages; without a program a shell on a terminal, else the tour. None where the
+/// guest is not one that is known.
 pub fn files(
     project: &Project,
     system: &System,

@@ -1,8 +1,10 @@
-//! A64 encodings: Arm Architecture Reference Manual, C4.1 (encoding index) and C5 (system instructions).
+//! A64 encodings: Arm Architecture Reference Manual, C4.1 (encoding index) and C5 (system
+//! instructions).
 
 use super::{Pattern, pattern};
 
-/// `movz xzr, #TAG` (C6.2.254); in a 32-bit program `dbg #TAG` (F5.1.46, A1), a word that A64 does not allocate.
+/// `movz xzr, #TAG` (C6.2.254); in a 32-bit program `dbg #TAG` (F5.1.46, A1), a word that A64 does
+/// not allocate.
 pub fn marker(word: u32) -> Option<u32> {
     let wide = (word & 0xffe0_001f == 0xd280_001f).then_some(word >> 5 & 0xffff);
     wide.or((word & 0xffff_fff0 == 0xe320_f0f0).then_some(word & 0xf))

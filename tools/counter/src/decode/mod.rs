@@ -116,8 +116,8 @@ impl Isa {
         (self.marker)(word)
     }
 
-    /// Where code at this virtual address runs. Kernels of both architectures live in the upper half, except
-    /// in the first instructions of their boot, which count as the user's.
+    /// Where code at this virtual address runs. Kernels of both architectures live in the upper
+    /// half, except in the first instructions of their boot, which count as the user's.
     pub fn ring(&self, address: u64) -> Ring {
         if address >> 63 == 1 {
             Ring::Kernel

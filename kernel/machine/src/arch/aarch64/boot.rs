@@ -1,11 +1,13 @@
-//! From the loader's jump to Rust: the image header, the exception level, the first tables, and translation on.
+//! From the loader's jump to Rust: the image header, the exception level, the first tables, and
+//! translation on.
 //!
-//! The loader enters at the first byte of the image with translation off, at EL2 or EL1, x0 holding the device tree's
-//! physical address (Linux, Documentation/arch/arm64/booting.rst). The image may lie at any multiple of 2 MiB. Until
-//! translation is on, code here uses addresses relative to itself only and no stack.
+//! The loader enters at the first byte of the image with translation off, at EL2 or EL1, x0 holding
+//! the device tree's physical address (Linux, Documentation/arch/arm64/booting.rst). The image may
+//! lie at any multiple of 2 MiB. Until translation is on, code here uses addresses relative to
+//! itself only and no stack.
 //!
-//! At EL2 a CPU with VHE stays there as a host (HCR_EL2.{E2H, TGE}): EL1's register names then mean EL2's. Without VHE it
-//! drops to EL1.
+//! At EL2 a CPU with VHE stays there as a host (HCR_EL2.{E2H, TGE}): EL1's register names then mean
+//! EL2's. Without VHE it drops to EL1.
 
 use core::arch::{global_asm, naked_asm};
 use core::mem::offset_of;
@@ -16,18 +18,20 @@ use super::mmu::{self, bit, layout};
 use super::{memory_map, smp};
 use crate::arch::boot_stack::{BOOT_STACKS, BootStack};
 
-/// HCR_EL2 of a host: EL1 is AArch64, the host's programs run at EL0, pointer authentication does not trap (D24.2.59).
+/// HCR_EL2 of a host: EL1 is AArch64, the host's programs run at EL0, pointer authentication does
+/// not trap (D24.2.59).
 const HCR_HOST: u64 = 1 << 31 | 1 << 34 | 1 << 27 | HCR_NO_POINTER_TRAPS;
 /// HCR_EL2 below which a plain kernel runs at EL1.
 const HCR_GUEST: u64 = 1 << 31 | HCR_NO_POINTER_TRAPS;
 const HCR_NO_POINTER_TRAPS: u64 = 1 << 40 | 1 << 41;
 
-/// SCTLR_EL1 bits that are one where a CPU gives them no meaning: EOS, TSCXT, EIS, SPAN, nTLSMD, LSMAOE (D24.2.118).
+/// SCTLR_EL1 bits that are one where a CPU gives them no meaning: EOS, TSCXT, EIS, SPAN, nTLSMD,
+/// LSMAOE (D24.2.118).
 const SCTLR_RES1: u64 = 1 << 11 | 1 << 20 | 1 << 22 | 1 << 23 | 1 << 28 | 1 << 29;
 /// SCTLR_EL1 with translation and caches off.
 const SCTLR_OFF: u64 = SCTLR_RES1;
-/// SCTLR_EL1 with translation, caches, stack alignment checks, and what programs may execute by themselves: CP15 barriers,
-/// DC ZVA, CTR_EL0, WFE, cache maintenance.
+/// SCTLR_EL1 with translation, caches, stack alignment checks, and what programs may execute by
+/// themselves: CP15 barriers, DC ZVA, CTR_EL0, WFE, cache maintenance.
 const SCTLR_ON: u64 = SCTLR_RES1
     | 1 << 0
     | 1 << 2
@@ -40,8 +44,9 @@ const SCTLR_ON: u64 = SCTLR_RES1
     | 1 << 18
     | 1 << 26;
 
-/// TCR_EL1: 48 bits and 4 KiB pages in both halves, walks through inner-shareable write-back caches, programs' top byte
-/// ignored (D24.2.131). The physical size and 16-bit identifiers are added from the ID registers.
+/// TCR_EL1: 48 bits and 4 KiB pages in both halves, walks through inner-shareable write-back
+/// caches, programs' top byte ignored (D24.2.131). The physical size and 16-bit identifiers are
+/// added from the ID registers.
 const TCR: u64 =
     16 | 1 << 8 | 1 << 10 | 3 << 12 | 16 << 16 | 1 << 24 | 1 << 26 | 3 << 28 | 2 << 30 | 1 << 37;
 
@@ -62,7 +67,8 @@ pub(super) static TABLES: [mmu::Table; 6] = [const { mmu::Table::new() }; 6];
 pub(super) const IMAGE_TABLE: usize = 5;
 
 global_asm!(
-    // The header (booting.rst, "4. Call the kernel image"): 4 KiB pages, little-endian, anywhere in memory.
+    // The header (booting.rst, "4. Call the kernel image"): 4 KiB pages, little-endian, anywhere in
+    // memory.
     ".pushsection .head.text, \"ax\"",
     ".global _start",
     "_start:",
@@ -87,8 +93,9 @@ unsafe extern "C" fn start() {
         "bl {settle_level}",
         "adrp x22, _start",
         "adrp x23, {tables}",
-        // With caches off the tables are written straight to memory, so no cache may hold a line of them: neither
-        // a dirty one that is written back later, nor one that a table walk would find.
+        // With caches off the tables are written straight to memory, so no cache may hold a line of
+        // them: neither a dirty one that is written back later, nor one that a table walk would
+        // find.
         "mov x0, x23",
         "bl {forget_tables}",
         "mov x1, x23",
@@ -167,8 +174,8 @@ unsafe extern "C" fn forget_tables() {
     )
 }
 
-/// Settles on an exception level, with translation off and nothing trapped that the kernel or programs use. Keeps x20 and
-/// above.
+/// Settles on an exception level, with translation off and nothing trapped that the kernel or
+/// programs use. Keeps x20 and above.
 #[unsafe(naked)]
 #[unsafe(link_section = ".text.idmap")]
 unsafe extern "C" fn settle_level() {
@@ -238,7 +245,8 @@ unsafe extern "C" fn settle_level() {
     )
 }
 
-/// Turns translation on with the identity map and the kernel's root at x0, and goes on at x1. Keeps x20 and above.
+/// Turns translation on with the identity map and the kernel's root at x0, and goes on at x1. Keeps
+/// x20 and above.
 #[unsafe(naked)]
 #[unsafe(link_section = ".text.idmap")]
 unsafe extern "C" fn translate() {
@@ -344,8 +352,9 @@ unsafe extern "C" fn other_start() {
     )
 }
 
-/// Replaces the kernel's root table by the one at x0, through a moment without any: no two entries for one address may
-/// meet in a TLB (break before make, D8.16.1). Runs from the identity map: x1 is where to go on.
+/// Replaces the kernel's root table by the one at x0, through a moment without any: no two entries
+/// for one address may meet in a TLB (break before make, D8.16.1). Runs from the identity map: x1
+/// is where to go on.
 #[unsafe(naked)]
 #[unsafe(link_section = ".text.idmap")]
 pub(super) unsafe extern "C" fn replace_root() {
@@ -366,8 +375,8 @@ pub(super) unsafe extern "C" fn replace_root() {
 /// Switches to the tables that [`memory_map`] built.
 pub(super) fn use_kernel_root() {
     let code = mmu::virt_to_phys(replace_root as *const () as usize);
-    // SAFETY: the identity map still stands and holds `replace_root`; the new root maps the image where it is, this code,
-    // its stack and its data included.
+    // SAFETY: the identity map still stands and holds `replace_root`; the new root maps the image
+    // where it is, this code, its stack and its data included.
     unsafe {
         core::arch::asm!(
             "adr x1, 2f",

@@ -5,7 +5,8 @@ use core::arch::asm;
 /// Whether `KEY` (a [`Key`](crate::arch::branch::Key) as a number) was taken at boot.
 #[inline(always)]
 pub fn is_taken<const KEY: u32>() -> bool {
-    // SAFETY: a `nop`, or the branch to the label that `branch::take` puts in its place; the section's entry is data.
+    // SAFETY: a `nop`, or the branch to the label that `branch::take` puts in its place; the
+    // section's entry is data.
     unsafe {
         asm!(
             "1: nop",

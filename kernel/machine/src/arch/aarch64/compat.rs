@@ -1,5 +1,6 @@
-//! Programs of 32-bit Arm (AArch32 at EL0): what the kernel maps into them, and what is done about calls that none of the
-//! tables has. Their signal frames are in `compat_signal.rs`, their system calls in `syscall/compat`.
+//! Programs of 32-bit Arm (AArch32 at EL0): what the kernel maps into them, and what is done about
+//! calls that none of the tables has. Their signal frames are in `compat_signal.rs`, their system
+//! calls in `syscall/compat`.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -8,7 +9,7 @@ use abi::compat::{END, FIRST, PRIVATE_COUNT, PRIVATE_FIRST};
 use linux_raw_sys::general::{ILL_ILLTRP, SIGILL};
 use spin::Once;
 
-use super::features::{features, narrow_hwcap};
+use super::features::{compat_hwcap, features};
 use super::frame::{Frame, pstate};
 use super::{PAGE_SIZE, uaccess};
 use crate::arch::Abi;
@@ -17,8 +18,8 @@ use crate::arch::syscall::UNKNOWN;
 use crate::arch::task;
 use crate::arch::vdso::{Pages, SIGRETURN, page};
 use crate::errno::{Errno, Result};
-use crate::mm::area::{Flags, Label, Rights, Source};
 use crate::mm::user::UserPtr;
+use crate::mm::vma::{Flags, Label, Rights, Source};
 use crate::mm::{AddressSpace, MapRequest, Place};
 use crate::upcall;
 
@@ -31,9 +32,9 @@ pub const ABI: Abi = Abi {
     end: || (1 << 32) - PAGE_SIZE,
     platform: "v8l",
     available: || features().aarch32_el0(),
-    hwcap: narrow_hwcap,
+    hwcap: compat_hwcap,
     map,
-    start: Frame::narrow,
+    start: Frame::compat,
 };
 
 /// Where programs find the kernel's helpers (Documentation/arch/arm/kernel_user_helpers.rst).
@@ -46,7 +47,8 @@ struct Helper {
 }
 
 const HELPERS: [Helper; 5] = [
-    // Compare and exchange 8 bytes at r2: those at r0 by those at r1. r0 is 0 and C is set if it was done.
+    // Compare and exchange 8 bytes at r2: those at r0 by those at r1. r0 is 0 and C is set if it
+    // was done.
     Helper {
         at: 0xf60,
         code: &[
@@ -96,7 +98,8 @@ const HELPERS: [Helper; 5] = [
     },
 ];
 
-/// The ways back from a signal handler, from `SIGRETURN` on: without and with siginfo, in Arm and in Thumb instructions.
+/// The ways back from a signal handler, from `SIGRETURN` on: without and with siginfo, in Arm and
+/// in Thumb instructions.
 const RETURNS: [u32; 6] = [
     0xe3a0_7077, // mov r7, #119 (sigreturn)
     0xef00_0000, // svc #0
@@ -158,13 +161,13 @@ fn map(space: &AddressSpace) -> Result<usize> {
     place(Place::Hint(0), 1, Label::Sigpage)
 }
 
-/// Whether the undefined instruction that the program came to is one by which debuggers break: UDF #16 in Arm
-/// instructions, UDF #1 in Thumb's of 16 bits, UDF.W #0 in those of 32.
+/// Whether the undefined instruction that the program came to is one by which debuggers break: UDF
+/// #16 in Arm instructions, UDF #1 in Thumb's of 16 bits, UDF.W #0 in those of 32.
 pub(super) fn is_breakpoint(frame: &Frame) -> bool {
     const ARM: u32 = 0x07f0_01f0;
     const THUMB: u16 = 0xde01;
     const THUMB_WIDE: [u16; 2] = [0xf7f0, 0xa000];
-    if !frame.is_narrow() {
+    if !frame.is_compat() {
         return false;
     }
     if frame.pstate & pstate::THUMB == 0 {
@@ -179,8 +182,8 @@ pub(super) fn is_breakpoint(frame: &Frame) -> bool {
 /// The last of Arm's private calls that are ENOSYS where there are none, not SIGILL.
 const PRIVATE_END: i32 = PRIVATE_FIRST as i32 + 0x800;
 
-/// Arm's private calls and those that no table has, by their place in the tables of system calls; `entry` as in
-/// `syscall::table`.
+/// Arm's private calls and those that no table has, by their place in the tables of system calls;
+/// `entry` as in `syscall::table`.
 pub const fn calls(entry: bool) -> [(usize, Syscall); 3] {
     let unknown = if entry {
         crate::full_frame_stub!(unknown_call)

@@ -7,14 +7,15 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use super::compat::way_back;
 use super::fp::{self, FpState};
-use super::frame::{Frame, narrow, pstate};
+use super::frame::{Frame, compat, pstate};
 use super::signal::{Delivery, Popped};
 use crate::arch::compat_info;
 use crate::arch::task;
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
 
-/// `struct sigcontext`, in `struct ucontext`, with the record of the floating-point registers that follows.
+/// `struct sigcontext`, in `struct ucontext`, with the record of the floating-point registers that
+/// follows.
 #[repr(C)]
 #[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
 struct Context {
@@ -105,7 +106,7 @@ pub(super) fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
         frame.x[2] = at;
     }
     frame.set_sp(base);
-    frame.x[narrow::LR] = link;
+    frame.x[compat::LR] = link;
     frame.pc = delivery.handler & !1;
     frame.pstate &= !(pstate::IT | pstate::THUMB);
     if thumb {
@@ -178,7 +179,8 @@ pub(super) fn before(frame: &Frame, with_info: bool) -> Result<Popped> {
     Ok((mask, with_info.then(|| stack.map(|word| word as usize))))
 }
 
-/// Undoes [`push`]: takes the program's registers from its stack. A 32-bit program it stays, at EL0 and with nothing masked.
+/// Undoes [`push`]: takes the program's registers from its stack. A 32-bit program it stays, at EL0
+/// and with nothing masked.
 ///
 /// # Errors
 /// EFAULT: there is no frame, or it holds a state that no program may have.
@@ -187,7 +189,7 @@ pub(super) fn pop(frame: &mut Frame, with_info: bool) -> Result<()> {
     let mut context = Context::new_zeroed();
     crate::mm::user::UserSlice::new(at, size_of::<Context>()).copy_in(context.as_mut_bytes())?;
     let cpsr = context.cpsr as usize;
-    if cpsr & (pstate::NARROW_MODE | pstate::NARROW_MASKS) != pstate::NARROW_USER
+    if cpsr & (pstate::COMPAT_MODE | pstate::COMPAT_MASKS) != pstate::COMPAT_USER
         || context.vfp.magic != VFP_MAGIC
         || context.vfp.size as usize != size_of::<Vfp>()
     {
@@ -205,7 +207,7 @@ pub(super) fn pop(frame: &mut Frame, with_info: bool) -> Result<()> {
         *register = *value as usize;
     }
     frame.pc = context.registers[15] as usize;
-    frame.pstate = pstate::NARROW_USER | cpsr & pstate::NARROW_FREE;
+    frame.pstate = pstate::COMPAT_USER | cpsr & pstate::COMPAT_FREE;
     frame.forget_syscall();
     Ok(())
 }

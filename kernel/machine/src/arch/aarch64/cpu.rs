@@ -1,6 +1,7 @@
 //! What each CPU keeps for itself.
 //!
-//! SP_EL0 points to it while the kernel runs, at EL1 and at EL2 alike. The entry paths find it at the top of the stack.
+//! SP_EL0 points to it while the kernel runs, at EL1 and at EL2 alike. The entry paths find it at
+//! the top of the stack.
 
 use core::arch::asm;
 use core::cell::Cell;
@@ -48,8 +49,8 @@ pub struct Cpu {
     above: Room,
 }
 
-// SAFETY: the cells are used by this CPU alone (private to `arch`, whose callers go through `this`), the rest is atomic,
-// constant, or checks its owner itself.
+// SAFETY: the cells are used by this CPU alone (private to `arch`, whose callers go through
+// `this`), the rest is atomic, constant, or checks its owner itself.
 unsafe impl Sync for Cpu {}
 
 /// The CPU that the machine starts on.
@@ -142,7 +143,8 @@ pub(super) use crate::arch::cpus::{expect, publish};
 #[inline(always)]
 pub fn this() -> &'static Cpu {
     let cpu: *const Cpu;
-    // SAFETY: reads a register. Not `pure`: a thread that was switched out may come back on another CPU.
+    // SAFETY: reads a register. Not `pure`: a thread that was switched out may come back on another
+    // CPU.
     unsafe { asm!("mrs {}, sp_el0", out(reg) cpu, options(nomem, nostack, preserves_flags)) };
     // SAFETY: the boot path and every entry point SP_EL0 to a `Cpu` that lives for ever.
     unsafe { &*cpu }

@@ -1,10 +1,12 @@
-//! Instructions of programs that trap and that the kernel executes in their stead: reads of ID registers.
+//! Instructions of programs that trap and that the kernel executes in their stead: reads of ID
+//! registers.
 //!
-//! With FEAT_IDST such a read is an exception of class 0x18 that carries the register; without, it is an undefined
-//! instruction that has to be read from the program's memory. Both end in [`read`]. The policy `idreg` has settled at boot
-//! which hooks an undefined instruction meets: `direct` asks a static one and takes no lock; `locked` walks a list of hooks
-//! under one global lock, as Linux did until 6.1. The exception that carries the register never met that list in Linux
-//! either (`sys64_hooks` is a constant array), so on CPUs with FEAT_IDST the two are alike.
+//! With FEAT_IDST such a read is an exception of class 0x18 that carries the register; without, it
+//! is an undefined instruction that has to be read from the program's memory. Both end in [`read`].
+//! The policy `idreg` has settled at boot which hooks an undefined instruction meets: `direct` asks
+//! a static one and takes no lock; `locked` walks a list of hooks under one global lock, as Linux
+//! did until 6.1. The exception that carries the register never met that list in Linux either
+//! (`sys64_hooks` is a constant array), so on CPUs with FEAT_IDST the two are alike.
 
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
@@ -30,7 +32,8 @@ impl Policy {
         [("direct", Policy::Direct), ("locked", Policy::Locked)];
 }
 
-/// An instruction that a hook takes: those whose masked bits agree, in a program state whose masked bits agree.
+/// An instruction that a hook takes: those whose masked bits agree, in a program state whose masked
+/// bits agree.
 struct Hook {
     mask: u32,
     value: u32,
@@ -65,7 +68,7 @@ static LOOK_UP: AtomicPtr<()> = AtomicPtr::new(direct as *mut ());
 type LookUp = fn(&mut Frame, u32) -> bool;
 
 /// Chooses between the policies.
-pub(super) fn settle(policy: Policy) {
+pub(super) fn init(policy: Policy) {
     let look_up: LookUp = match policy {
         Policy::Direct => direct,
         Policy::Locked => locked,

@@ -2,25 +2,30 @@
 //!
 //! What shapes this file:
 //!
-//! - **A program's registers lie at the top of its thread's kernel stack**, and the stack pointer of the kernel's exception
-//!   level rests there while the program runs. So an entry stores without computing an address, and one load behind
-//!   the frame finds this CPU's own data, whose address stands in SP_EL0 for as long as the kernel runs.
-//! - **Little is saved.** Linux's system calls keep every register but x0, and a called function keeps x19 to x29 by itself
-//!   (AAPCS64, section 6.1.1). So only x0 to x18, x30, sp, pc and pstate are stored; the rest follows when something needs
-//!   the whole frame: fork, a signal, an emulated instruction, a trace. A system call's result never passes through memory.
+//! - **A program's registers lie at the top of its thread's kernel stack**, and the stack pointer
+//!   of the kernel's exception level rests there while the program runs. So an entry stores without
+//!   computing an address, and one load behind the frame finds this CPU's own data, whose address
+//!   stands in SP_EL0 for as long as the kernel runs.
+//! - **Little is saved.** Linux's system calls keep every register but x0, and a called function
+//!   keeps x19 to x29 by itself (AAPCS64, section 6.1.1). So only x0 to x18, x30, sp, pc and pstate
+//!   are stored; the rest follows when something needs the whole frame: fork, a signal, an emulated
+//!   instruction, a trace. A system call's result never passes through memory.
 //! - **The exit tests one word**, the thread's `work`.
-//! - **Interrupts stay masked in the kernel**, so no entry ever finds another one half done, and an exception from
-//!   the kernel is a fault on a program's memory or a bug.
+//! - **Interrupts stay masked in the kernel**, so no entry ever finds another one half done, and an
+//!   exception from the kernel is a fault on a program's memory or a bug.
 //!
-//! An exception from a program finds its handler in one of three ways, chosen by `entry` at boot as a vector base, so that
-//! no path tests for the policy. `svc-first` asks for a system call and then for a data abort in the open, since these are what
-//! programs do all day: two compares that any branch predictor learns, no load, no indirect branch. The whole
-//! decision stands in the instruction stream. `switch` is what compilers make of a switch over the class: a table
-//! of offsets, loaded and added, and an indirect branch. `table` is an array of handlers: one dependent load and an
-//! indirect branch. Both put a load and a guess of the branch-target predictor in front of every system call, and a
-//! predictor shared with hostile code is one that a kernel would rather not ask.
+//! An exception from a program finds its handler in one of three ways, chosen by `entry` at boot as
+//! a vector base, so that no path tests for the policy. `svc-first` asks for a system call and then
+//! for a data abort in the open, since these are what programs do all day: two compares that any
+//! branch predictor learns, no load, no indirect branch. The whole decision stands in the
+//! instruction stream. `switch` is what compilers make of a switch over the class: a table of
+//! offsets, loaded and added, and an indirect branch. `table` is an array of handlers: one
+//! dependent load and an indirect branch. Both put a load and a guess of the branch-target
+//! predictor in front of every system call, and a predictor shared with hostile code is one that a
+//! kernel would rather not ask.
 //!
-//! The vector table is that of Arm ARM D1.3.1.4 (table D1-7); exception classes are those of ESR_ELx.EC (D24.2.40).
+//! The vector table is that of Arm ARM D1.3.1.4 (table D1-7); exception classes are those of
+//! ESR_ELx.EC (D24.2.40).
 
 use core::arch::global_asm;
 use core::mem::offset_of;
@@ -84,7 +89,8 @@ const _: () = assert!(offset_of!(KernelFrame, x) == offset_of!(Frame, x));
 
 global_asm!(
     ".pushsection .text.entry, \"ax\"",
-    // What a call may clobber. Leaves this CPU's data in x18 and in SP_EL0; the pc in x16, and the one before in `last`.
+    // What a call may clobber. Leaves this CPU's data in x18 and in SP_EL0; the pc in x16, and the
+    // one before in `last`.
     ".macro enter_from_user last",
     "   stp x0, x1, [sp, {x}]",
     "   stp x2, x3, [sp, {x} + 8 * 2]",
@@ -107,8 +113,8 @@ global_asm!(
     "   ldr x18, [sp, {cpu}]",
     "   msr sp_el0, x18",
     ".endm",
-    // Back to the program: everything that `enter_from_user` saved but x0 and x1. With an argument, the frame's pc is
-    // forgotten.
+    // Back to the program: everything that `enter_from_user` saved but x0 and x1. With an argument,
+    // the frame's pc is forgotten.
     ".macro leave_to_user_but_x0_x1 forgets",
     "   ldp x16, x17, [sp, {pc}]",
     "   .ifnb \\forgets",
@@ -128,7 +134,8 @@ global_asm!(
     "   ldp x16, x17, [sp, {x} + 8 * 16]",
     "   ldr x18, [sp, {x} + 8 * 18]",
     "   eret",
-    // Nothing is to be speculated beyond (Arm ARM, D1.3.5: ERET may be passed straight on some CPUs).
+    // Nothing is to be speculated beyond (Arm ARM, D1.3.5: ERET may be passed straight on some
+    // CPUs).
     "   dsb nsh",
     "   isb",
     ".endm",
@@ -159,8 +166,8 @@ global_asm!(
     "   blr x10",
     ".endm",
 
-    // Counts a system call that has no place in its table, and calls the handler of those, which stands at `place`: whoever
-    // watches sees it all the same.
+    // Counts a system call that has no place in its table, and calls the handler of those, which
+    // stands at `place`: whoever watches sees it all the same.
     ".macro call_unknown place",
     "   ldr x10, [x18, {crossings}]",
     "   ldr x11, [x10, {unknown}]",
@@ -189,8 +196,9 @@ global_asm!(
     "   call_unknown {unknown_place}",
     "   b el0_svc_return",
 
-    // A system call of a 32-bit program: r7 its number, r0 to r5 its arguments. What lies above 32 bits is of no meaning
-    // (Arm ARM D1.3.2). Its place in the table comes after those of the 64-bit calls; w8 holds its number as `Frame::syscall` does.
+    // A system call of a 32-bit program: r7 its number, r0 to r5 its arguments. What lies above 32
+    // bits is of no meaning (Arm ARM D1.3.2). Its place in the table comes after those of the
+    // 64-bit calls; w8 holds its number as `Frame::syscall` does.
     ".balign 64",
     "el0_svc32:",
     "   cmp w7, {calls32}",
@@ -310,8 +318,9 @@ global_asm!(
     "   bl {other}",
     "   b to_user",
 
-    // An interrupt that came due in the kernel is taken at once after the return to the program, where the pc still is what
-    // the frame says (`task::tick` asks). It is forgotten after interrupts: a program that spins is not seen to return.
+    // An interrupt that came due in the kernel is taken at once after the return to the program,
+    // where the pc still is what the frame says (`task::tick` asks). It is forgotten after
+    // interrupts: a program that spins is not seen to return.
     "el0_irq:",
     "   enter_from_user x0",
     "   cmp x0, x16",
@@ -346,8 +355,9 @@ global_asm!(
     "   bl {unexpected}",
     "   b to_user",
 
-    // From the kernel. The stack may have run into its guard: the bit of the address that tells the two apart is looked
-    // at without a free register, by adding x0 to sp and taking each out of the sum in turn.
+    // From the kernel. The stack may have run into its guard: the bit of the address that tells the
+    // two apart is looked at without a free register, by adding x0 to sp and taking each out of the
+    // sum in turn.
     ".macro enter_from_kernel",
     "   sub sp, sp, {kernel_frame}",
     "   add sp, sp, x0",
@@ -574,7 +584,7 @@ global_asm!(
     exit_work = sym exception::exit_work,
     data_abort = sym exception::data_abort,
     instruction_abort = sym exception::instruction_abort,
-    other = sym exception::other,
+    other = sym exception::handle_other_exception,
     irq = sym exception::irq,
     unexpected = sym exception::unexpected,
     kernel_sync = sym exception::kernel_sync,

@@ -1,5 +1,5 @@
-//! What exceptions mean: faults for `mm`, instructions to emulate, signals, and the end of the kernel for all that should
-//! not be.
+//! What exceptions mean: faults for `mm`, instructions to emulate, signals, and the end of the
+//! kernel for all that should not be.
 
 use core::fmt;
 
@@ -86,8 +86,8 @@ fn untagged(address: usize) -> usize {
     ((address as isize) << 8 >> 8) as usize
 }
 
-/// Whether a translation can cure an abort (ESR ISS bits 5 to 0): translation, Access flag and permission faults, TLB
-/// conflicts, and translation faults above the first level.
+/// Whether a translation can cure an abort (ESR ISS bits 5 to 0): translation, Access flag and
+/// permission faults, TLB conflicts, and translation faults above the first level.
 fn is_curable(syndrome: usize) -> bool {
     matches!(syndrome & 0x3f, 0b000100..=0b001111 | 0b101011 | 0b110000)
 }
@@ -113,7 +113,7 @@ fn access(syndrome: usize) -> Access {
 
 #[cold]
 #[inline(never)]
-fn send(signal: Signal, address: usize, syndrome: usize) {
+fn force_signal(signal: Signal, address: usize, syndrome: usize) {
     task::state().set_fault(address, syndrome);
     upcall::force_signal(signal.signo, signal.code, address);
 }
@@ -122,7 +122,7 @@ fn send(signal: Signal, address: usize, syndrome: usize) {
 pub(super) extern "C" fn data_abort(syndrome: usize, address: usize) {
     let address = untagged(address);
     if let Err(signal) = resolve(syndrome, address, access(syndrome)) {
-        send(signal, address, syndrome);
+        force_signal(signal, address, syndrome);
     }
 }
 
@@ -130,26 +130,30 @@ pub(super) extern "C" fn data_abort(syndrome: usize, address: usize) {
 pub(super) extern "C" fn instruction_abort(syndrome: usize, address: usize) {
     let address = untagged(address);
     if let Err(signal) = resolve(syndrome, address, Access::Execute) {
-        send(signal, address, syndrome);
+        force_signal(signal, address, syndrome);
     }
 }
 
 /// Any other synchronous exception of a program. No class is ignored.
-pub(super) extern "C" fn other(syndrome: usize, address: usize, frame: &mut Frame) {
+pub(super) extern "C" fn handle_other_exception(
+    syndrome: usize,
+    address: usize,
+    frame: &mut Frame,
+) {
     match syndrome >> class::SHIFT {
         class::UNKNOWN if emulate::undefined(frame) => {}
         class::SYSTEM if emulate::system(frame, syndrome) => {}
-        _ => rare(syndrome, address, frame),
+        _ => handle_unemulated(syndrome, address, frame),
     }
 }
 
 /// What is no read of an ID register.
 #[cold]
 #[inline(never)]
-fn rare(syndrome: usize, address: usize, frame: &mut Frame) {
+fn handle_unemulated(syndrome: usize, address: usize, frame: &mut Frame) {
     let pc = frame.pc();
     let (kind, signo, code, address) = match syndrome >> class::SHIFT {
-        class::WFX if !frame.is_narrow() => {
+        class::WFX if !frame.is_compat() => {
             frame.skip_instruction();
             return count(Kind::EmulatedOther);
         }
@@ -166,12 +170,12 @@ fn rare(syndrome: usize, address: usize, frame: &mut Frame) {
         class::WATCHPOINT_LOWER => (Kind::Debug, SIGTRAP, TRAP_HWBKPT, untagged(address)),
         class::STEP_LOWER => (Kind::Debug, SIGTRAP, TRAP_TRACE, pc),
         class::UNKNOWN if compat::is_breakpoint(frame) => (Kind::Debug, SIGTRAP, TRAP_BRKPT, pc),
-        // An undefined instruction, an illegal state, an access to what is not enabled (SME, coprocessors), a missing
-        // landing pad, and whatever the architecture adds.
+        // An undefined instruction, an illegal state, an access to what is not enabled (SME,
+        // coprocessors), a missing landing pad, and whatever the architecture adds.
         _ => (Kind::Undefined, SIGILL, ILL_ILLOPC, pc),
     };
     count(kind);
-    send(Signal { signo, code }, address, syndrome);
+    force_signal(Signal { signo, code }, address, syndrome);
 }
 
 /// `si_code` of a trapped floating-point exception (ESR ISS, TFV and the flags as in FPSR).

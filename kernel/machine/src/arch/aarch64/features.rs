@@ -1,4 +1,5 @@
-//! What the CPUs have, probed in one place as each comes up, folded into what is safe on all, and turned on.
+//! What the CPUs have, probed in one place as each comes up, folded into what is safe on all, and
+//! turned on.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -37,11 +38,12 @@ struct Settled {
     system: System,
     hwcaps: Hwcaps,
     /// Of 32-bit programs.
-    narrow_hwcaps: Hwcaps,
+    compat_hwcaps: Hwcaps,
     vectors: usize,
 }
 
-/// Reads the registers CRm=1..=7 of the ID space into `raw`. Those that a CPU lacks read as zero (Arm ARM D23.3.1).
+/// Reads the registers CRm=1..=7 of the ID space into `raw`. Those that a CPU lacks read as zero
+/// (Arm ARM D23.3.1).
 macro_rules! probe_space {
     ($raw:ident: $($crm:literal)*) => { $( probe_space!(@row $raw $crm "0" "1" "2" "3" "4" "5" "6" "7"); )* };
     (@row $raw:ident $crm:literal $($op2:literal)*) => {
@@ -91,20 +93,21 @@ pub(super) fn fold() {
     }
 }
 
-/// Settles what the kernel and programs may rely on, when all CPUs are folded in, and the policies that go with it.
-pub(super) fn settle() {
+/// Settles what the kernel and programs may rely on, when all CPUs are folded in, and the policies
+/// that go with it.
+pub(super) fn init() {
     fold();
     let system = FOLDED.lock().clone();
-    mmu::settle(&system);
-    uaccess::settle(&system);
-    emulate::settle(params::choice("idreg", &emulate::Policy::NAMES));
+    mmu::init(&system);
+    uaccess::init(&system);
+    emulate::init(params::choice("idreg", &emulate::Policy::NAMES));
     let vectors = params::choice("entry", &entry::Policy::NAMES).vectors();
     let view = El0View::new(&system, ENABLED, 0);
-    let (hwcaps, narrow_hwcaps) = (Hwcaps::new(&view), Hwcaps::compat(&system, &view));
+    let (hwcaps, compat_hwcaps) = (Hwcaps::new(&view), Hwcaps::compat(&system, &view));
     SETTLED.call_once(|| Settled {
         system,
         hwcaps,
-        narrow_hwcaps,
+        compat_hwcaps,
         vectors,
     });
     let admitted = start_cpu();
@@ -121,8 +124,8 @@ pub fn features() -> &'static System {
     &settled().system
 }
 
-/// Whether the hardware sets the Access flag, by this CPU's own ID_AA64MMFR1_EL1.HAFDBS: a trap in a guest, which is what
-/// `hwaf=reread` shows.
+/// Whether the hardware sets the Access flag, by this CPU's own ID_AA64MMFR1_EL1.HAFDBS: a trap in
+/// a guest, which is what `hwaf=reread` shows.
 #[inline]
 pub fn reread_hw_access_flag() -> bool {
     read!("id_aa64mmfr1_el1") & 0xf != 0
@@ -134,8 +137,8 @@ pub fn hwcap() -> (u64, u64) {
 }
 
 /// AT_HWCAP and AT_HWCAP2 of 32-bit programs.
-pub(super) fn narrow_hwcap() -> (u64, u64) {
-    let Hwcaps { hwcap, hwcap2 } = settled().narrow_hwcaps;
+pub(super) fn compat_hwcap() -> (u64, u64) {
+    let Hwcaps { hwcap, hwcap2 } = settled().compat_hwcaps;
     (hwcap, hwcap2)
 }
 
@@ -144,7 +147,8 @@ pub fn hwcap_names() -> impl Iterator<Item = &'static str> {
     settled().hwcaps.names()
 }
 
-/// Turns on, on this CPU, what was settled. Returns false, with a line in the log, if the CPU lacks something promised.
+/// Turns on, on this CPU, what was settled. Returns false, with a line in the log, if the CPU lacks
+/// something promised.
 pub(super) fn start_cpu() -> bool {
     let (cpu, settled, mut raw) = (cpu::this(), settled(), probe());
     if cfg!(feature = "selftest") && cpu.index() == 1 && params::get("selftest.late").is_some() {
@@ -182,8 +186,8 @@ pub(super) fn start_cpu() -> bool {
     if settled.system.e0pd() {
         tcr |= TCR_E0PD1;
     }
-    // SAFETY: the bits belong to features that this CPU has; the vectors are those of `entry`. CNTKCTL_EL1 lets programs read
-    // the counters (EL0VCTEN, EL0PCTEN).
+    // SAFETY: the bits belong to features that this CPU has; the vectors are those of `entry`.
+    // CNTKCTL_EL1 lets programs read the counters (EL0VCTEN, EL0PCTEN).
     unsafe {
         write!("sctlr_el1", sctlr);
         write!("tcr_el1", tcr);

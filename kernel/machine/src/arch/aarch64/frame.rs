@@ -7,8 +7,8 @@ use super::fp::FpState;
 
 /// The user's registers at the top of a thread's kernel stack.
 ///
-/// The entry paths save what a call may clobber (x0 to x18, x30, sp, pc, pstate); x19 to x29 are valid only after a full save,
-/// which every `&mut Frame` that safe code sees has had.
+/// The entry paths save what a call may clobber (x0 to x18, x30, sp, pc, pstate); x19 to x29 are
+/// valid only after a full save, which every `&mut Frame` that safe code sees has had.
 #[repr(C, align(16))]
 #[derive(Clone)]
 pub struct Frame {
@@ -22,22 +22,26 @@ pub struct Frame {
     pub(super) pstate: usize,
     /// x0 as the system call got it.
     pub(super) orig_x0: usize,
-    /// Number of the system call that the thread is in, a 32-bit program's plus `abi::compat::FIRST`; -1 when it is in none.
+    /// Number of the system call that the thread is in, a 32-bit program's plus
+    /// `abi::compat::FIRST`; -1 when it is in none.
     pub(super) syscall: isize,
 }
 
-/// What lies at the top of a kernel stack. The stack pointer of a thread that runs its program is its address.
+/// What lies at the top of a kernel stack. The stack pointer of a thread that runs its program is
+/// its address.
 #[repr(C, align(16))]
 pub struct StackTop {
     /// The user's registers.
     pub frame: Frame,
     /// The CPU that runs the thread, written when it is switched to.
     pub cpu: *const Cpu,
-    /// FP and SIMD registers of a thread that does not run: here, where a new thread's need not be moved with it.
+    /// FP and SIMD registers of a thread that does not run: here, where a new thread's need not be
+    /// moved with it.
     pub fp: FpState,
 }
 
-/// Words of the registers that `struct sigcontext` and `user_pt_regs` hold in this order: x0 to x30, sp, pc, pstate.
+/// Words of the registers that `struct sigcontext` and `user_pt_regs` hold in this order: x0 to
+/// x30, sp, pc, pstate.
 pub(super) const REGISTERS: usize = 34;
 const _: () =
     assert!(offset_of!(Frame, x) == 0 && offset_of!(Frame, pstate) == 8 * (REGISTERS - 1));
@@ -47,9 +51,9 @@ pub(super) const INSTRUCTION: usize = 4;
 /// Bytes of an SVC in Thumb.
 const THUMB_SVC: usize = 2;
 
-/// The registers of AArch32 that have a part of their own, by where AArch64 has them (Arm ARM D1.3.2, table D1-6): the
-/// number of a system call, the stack pointer, the link.
-pub(super) mod narrow {
+/// The registers of AArch32 that have a part of their own, by where AArch64 has them (Arm ARM
+/// D1.3.2, table D1-6): the number of a system call, the stack pointer, the link.
+pub(super) mod compat {
     pub const NUMBER: usize = 7;
     pub const SP: usize = 13;
     pub const LR: usize = 14;
@@ -72,22 +76,22 @@ pub(super) mod pstate {
     /// What a program may set.
     const USER: usize = NZCV | BTYPE | SSBS | DIT | SS;
     /// The mode, and what masks exceptions: D, A, I, F.
-    const PRIVILEGED: usize = NARROW_MODE | 0xf << 6;
+    const PRIVILEGED: usize = COMPAT_MODE | 0xf << 6;
 
-    /// What a 64-bit program may have of the state `wanted`: without what is reserved. None if that is not EL0 with nothing
-    /// masked.
+    /// What a 64-bit program may have of the state `wanted`: without what is reserved. None if that
+    /// is not EL0 with nothing masked.
     pub fn of_program(wanted: usize) -> Option<usize> {
         (wanted & PRIVILEGED == 0).then_some(wanted & USER)
     }
 
     /// AArch32's user mode: bits 4 to 0 (C5.2.20, "When exception taken from AArch32 state").
-    pub const NARROW_USER: usize = 0b10000;
+    pub const COMPAT_USER: usize = 0b10000;
     /// The bits that tell the mode.
-    pub const NARROW_MODE: usize = 0b11111;
+    pub const COMPAT_MODE: usize = 0b11111;
     /// AArch32: Thumb instructions.
     pub const THUMB: usize = 1 << 5;
     /// AArch32: fast interrupts, interrupts and asynchronous aborts are masked.
-    pub const NARROW_MASKS: usize = 7 << 6;
+    pub const COMPAT_MASKS: usize = 7 << 6;
     /// AArch32: the state of an If-Then block.
     pub const IT: usize = 0x3f << 10 | 3 << 25;
     /// AArch32: greater-or-equal and saturation flags.
@@ -95,11 +99,12 @@ pub(super) mod pstate {
     /// AArch32: speculative store bypass is safe.
     const NARROW_SSBS: usize = 1 << 23;
     /// What a 32-bit program may set by sigreturn.
-    pub const NARROW_FREE: usize = NZCV | GE_Q | IT | THUMB | NARROW_SSBS | 1 << 21;
+    pub const COMPAT_FREE: usize = NZCV | GE_Q | IT | THUMB | NARROW_SSBS | 1 << 21;
 }
 
 impl Frame {
-    /// A program's first registers: all zero but the address of its first instruction, the stack and the first argument.
+    /// A program's first registers: all zero but the address of its first instruction, the stack
+    /// and the first argument.
     pub fn user(entry: usize, sp: usize, argument: usize) -> Self {
         let mut frame = Frame {
             x: [0; 31],
@@ -113,18 +118,18 @@ impl Frame {
         frame
     }
 
-    /// A 32-bit program's first registers: all zero but the address of its first instruction, with bit 0 set for Thumb, and the
-    /// stack.
-    pub fn narrow(entry: usize, sp: usize) -> Self {
+    /// A 32-bit program's first registers: all zero but the address of its first instruction, with
+    /// bit 0 set for Thumb, and the stack.
+    pub fn compat(entry: usize, sp: usize) -> Self {
         let mut frame = Self::user(entry & !1, 0, 0);
-        frame.pstate = pstate::NARROW_USER | if entry & 1 != 0 { pstate::THUMB } else { 0 };
-        frame.x[narrow::SP] = sp;
+        frame.pstate = pstate::COMPAT_USER | if entry & 1 != 0 { pstate::THUMB } else { 0 };
+        frame.x[compat::SP] = sp;
         frame
     }
 
     /// Whether the program has 32 bits.
     #[inline]
-    pub fn is_narrow(&self) -> bool {
+    pub fn is_compat(&self) -> bool {
         self.pstate & pstate::AARCH32 != 0
     }
 
@@ -147,7 +152,7 @@ impl Frame {
 
     /// Sets the address of the next instruction.
     pub fn set_pc(&mut self, pc: usize) {
-        self.pc = if self.is_narrow() {
+        self.pc = if self.is_compat() {
             pc as u32 as usize
         } else {
             pc
@@ -156,8 +161,8 @@ impl Frame {
 
     /// The stack pointer.
     pub fn sp(&self) -> usize {
-        if self.is_narrow() {
-            self.x[narrow::SP] as u32 as usize
+        if self.is_compat() {
+            self.x[compat::SP] as u32 as usize
         } else {
             self.sp
         }
@@ -165,8 +170,8 @@ impl Frame {
 
     /// Sets the stack pointer.
     pub fn set_sp(&mut self, sp: usize) {
-        if self.is_narrow() {
-            self.x[narrow::SP] = sp;
+        if self.is_compat() {
+            self.x[compat::SP] = sp;
         } else {
             self.sp = sp;
         }
@@ -206,21 +211,24 @@ impl Frame {
         self.pc - if in_thumb { THUMB_SVC } else { INSTRUCTION }
     }
 
-    /// Goes back as `restart_syscall`, but to call number `nr` (restart_syscall(2)), which a 32-bit program has as number 0.
+    /// Goes back as `restart_syscall`, but to call number `nr` (restart_syscall(2)), which a 32-bit
+    /// program has as number 0.
     pub fn restart_as(&mut self, nr: usize) {
         self.restart_syscall();
-        if self.is_narrow() {
-            self.x[narrow::NUMBER] = 0;
+        if self.is_compat() {
+            self.x[compat::NUMBER] = 0;
         } else {
             self.x[8] = nr;
         }
     }
 
-    /// Leaves an emulated instruction behind: no landing pad is due any more, and a single step is complete.
+    /// Leaves an emulated instruction behind: no landing pad is due any more, and a single step is
+    /// complete.
     pub(super) fn skip_instruction(&mut self) {
         self.pc += INSTRUCTION;
         self.pstate &= !pstate::BTYPE;
-        // The step that was to execute this instruction is over: the debug exception comes before the next one.
+        // The step that was to execute this instruction is over: the debug exception comes before
+        // the next one.
         self.pstate &= !pstate::SS;
     }
 }

@@ -53,7 +53,8 @@ struct Gic {
 
 static GIC: Once<Gic> = Once::new();
 
-/// Finds the controller and sets it up for all CPUs. Ends the kernel with a message if there is none.
+/// Finds the controller and sets it up for all CPUs. Ends the kernel with a message if there is
+/// none.
 pub(super) fn init(tree: Fdt) {
     let node = fdt::find(tree, &["arm,gic-v3"])
         .next()
@@ -71,7 +72,7 @@ pub(super) fn init(tree: Fdt) {
     });
     // Until all is set up, nothing comes.
     distributor.write(gicd::CTLR, 0);
-    settle(distributor);
+    wait_for_writes(distributor);
     let lines = 32 * ((distributor.read(gicd::TYPER) & 0x1f) + 1);
     let here = route(
         cpu::this()
@@ -86,9 +87,9 @@ pub(super) fn init(tree: Fdt) {
     for interrupt in (PRIVATE..lines.min(1020)).step_by(4) {
         distributor.write(gicd::IPRIORITYR + interrupt as usize, PRIORITY);
     }
-    settle(distributor);
+    wait_for_writes(distributor);
     distributor.write(gicd::CTLR, gicd::ENABLE);
-    settle(distributor);
+    wait_for_writes(distributor);
     for interrupt in PRIVATE..lines.min(1020) {
         distributor.write_u64(gicd::IROUTER + 8 * interrupt as usize, here);
     }
@@ -100,7 +101,7 @@ pub(super) fn init(tree: Fdt) {
     start_cpu();
 }
 
-fn settle(distributor: Registers) {
+fn wait_for_writes(distributor: Registers) {
     while distributor.read(gicd::CTLR) & gicd::WRITE_PENDING != 0 {
         core::hint::spin_loop();
     }
@@ -128,8 +129,9 @@ pub(super) fn start_cpu() {
     for interrupt in (0..PRIVATE as usize).step_by(4) {
         redistributor.write(FRAME + gicd::IPRIORITYR + interrupt, PRIORITY);
     }
-    // SAFETY: the CPU interface's registers, by their encodings: ICC_SRE_EL1.SRE, ICC_PMR_EL1 (all priorities), ICC_BPR1_EL1,
-    // ICC_CTLR_EL1 (an end of interrupt deactivates), ICC_IGRPEN1_EL1. Interrupts are masked.
+    // SAFETY: the CPU interface's registers, by their encodings: ICC_SRE_EL1.SRE, ICC_PMR_EL1 (all
+    // priorities), ICC_BPR1_EL1, ICC_CTLR_EL1 (an end of interrupt deactivates), ICC_IGRPEN1_EL1.
+    // Interrupts are masked.
     unsafe {
         write!("S3_0_C12_C12_5", read!("S3_0_C12_C12_5") | 1);
         isb();
@@ -198,8 +200,8 @@ pub(super) fn maintenance() -> Option<u32> {
     GIC.get()?.maintenance
 }
 
-/// The interrupt that `acknowledge` gave makes way for others, and stays active itself until a guest deactivates it
-/// (ICC_CTLR_EL1.EOImode, ICC_EOIR1_EL1).
+/// The interrupt that `acknowledge` gave makes way for others, and stays active itself until a
+/// guest deactivates it (ICC_CTLR_EL1.EOImode, ICC_EOIR1_EL1).
 pub(super) fn hand_over(interrupt: u32) {
     const SPLIT: usize = 1 << 1;
     let control = read!("S3_0_C12_C12_4");
@@ -230,7 +232,8 @@ fn private() -> Registers {
     unsafe { Registers::at(cpu::this().redistributor.get(), 2 * FRAME) }
 }
 
-/// Sends software-generated interrupt `interrupt` to the CPU with affinity `mpidr` (ICC_SGI1R_EL1, 12.2.21).
+/// Sends software-generated interrupt `interrupt` to the CPU with affinity `mpidr` (ICC_SGI1R_EL1,
+/// 12.2.21).
 pub(super) fn send(interrupt: u32, mpidr: usize) {
     let level = |n: usize| mpidr >> [0, 8, 16, 32][n] & 0xff;
     let value = level(3) << 48

@@ -1,5 +1,5 @@
-//! Interrupts: which handler belongs to which. They are masked whenever the kernel runs; what is pending is taken on the way
-//! out, in `service`, or when idle.
+//! Interrupts: which handler belongs to which. They are masked whenever the kernel runs; what is
+//! pending is taken on the way out, in `service`, or when idle.
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicPtr, Ordering::*};

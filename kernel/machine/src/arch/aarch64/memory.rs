@@ -1,5 +1,5 @@
-//! memcpy, memmove and memset, which the compiler calls: pairs of registers at a time. The compiler's own copy a word at a
-//! time, and copies are much of what a system call does.
+//! memcpy, memmove and memset, which the compiler calls: pairs of registers at a time. The
+//! compiler's own copy a word at a time, and copies are much of what a system call does.
 
 use core::arch::naked_asm;
 
@@ -98,7 +98,8 @@ pub unsafe extern "C" fn memmove(target: *mut u8, source: *const u8, len: usize)
         "subs x2, x2, #1",
         "b.ne 3b",
         "5: ret",
-        // From the start up. `target` below `source` may overlap it, which `memcpy`'s last copies do not bear.
+        // From the start up. `target` below `source` may overlap it, which `memcpy`'s last copies
+        // do not bear.
         "4: mov x5, x0",
         "subs x2, x2, #16",
         "b.lo 7f",

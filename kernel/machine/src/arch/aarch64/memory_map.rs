@@ -24,8 +24,8 @@ pub(super) fn image() -> Range<usize> {
     layout::IMAGE..&raw const __image_end as usize
 }
 
-/// Maps `blocks` blocks from the one that holds `phys` at `window`, while the first tables are in use; returns where
-/// `phys` is then.
+/// Maps `blocks` blocks from the one that holds `phys` at `window`, while the first tables are in
+/// use; returns where `phys` is then.
 pub(super) fn boot_window(
     window: usize,
     phys: usize,

@@ -1,4 +1,5 @@
-//! Page tables: what an entry means, which tables are in use, and where things lie in the kernel's half.
+//! Page tables: what an entry means, which tables are in use, and where things lie in the kernel's
+//! half.
 
 use core::arch::asm;
 use core::ops::Range;
@@ -190,7 +191,8 @@ pub const fn keeps_mappings() -> bool {
     true
 }
 
-/// What to store for a program's new entry: itself. Other architectures can keep it unseen for a while.
+/// What to store for a program's new entry: itself. Other architectures can keep it unseen for a
+/// while.
 #[inline(always)]
 pub const fn new_entry(pte: Pte) -> Pte {
     pte
@@ -256,8 +258,8 @@ pub fn virt_to_phys(virt: usize) -> usize {
 /// None is needed here; other architectures write to the table.
 pub unsafe fn init_user_root(_root: usize) {}
 
-/// Switches this CPU to the program's tables at `root` (physical) under the identifier `asid`: one write changes both
-/// (Arm ARM D8.16.3, TCR_EL1.A1 is 0).
+/// Switches this CPU to the program's tables at `root` (physical) under the identifier `asid`: one
+/// write changes both (Arm ARM D8.16.3, TCR_EL1.A1 is 0).
 ///
 /// # Safety
 /// `root` is a program's root table that lives until another is activated, or [`empty_root`].
@@ -274,9 +276,9 @@ const ZERO_BLOCK: usize = 64;
 static ZERO_BY_BLOCK: core::sync::atomic::AtomicBool = core::sync::atomic::AtomicBool::new(false);
 
 /// Settles how pages are zeroed.
-pub(super) fn settle(features: &idreg::System) {
+pub(super) fn init(features: &idreg::System) {
     ZERO_BY_BLOCK.store(features.zeroed_block() == Some(ZERO_BLOCK), Relaxed);
-    super::tlb::settle(features);
+    super::tlb::init(features);
 }
 
 /// Fills a page with zeroes.
@@ -289,7 +291,8 @@ pub unsafe fn zero_page(page: *mut u8) {
         // SAFETY: the caller's page.
         return unsafe { page.write_bytes(0, super::PAGE_SIZE) };
     }
-    // SAFETY: zeroes the caller's page from its first byte to its last (DC ZVA: Arm ARM C5.3, "Data Cache Zero by VA").
+    // SAFETY: zeroes the caller's page from its first byte to its last (DC ZVA: Arm ARM C5.3, "Data
+    // Cache Zero by VA").
     unsafe {
         asm!(
             "2:",
@@ -311,7 +314,8 @@ pub unsafe fn zero_page(page: *mut u8) {
 /// Copies a page.
 ///
 /// # Safety
-/// `to` is the address of a whole page that the caller owns, `from` of one that it may read; they are not the same.
+/// `to` is the address of a whole page that the caller owns, `from` of one that it may read; they
+/// are not the same.
 #[inline]
 pub unsafe fn copy_page(to: *mut u8, from: *const u8) {
     // SAFETY: whole distinct pages by the caller's promise, multiples of 512 bytes.

@@ -1,5 +1,6 @@
-//! arm64: a kernel at EL2 where the CPU has VHE and the machine starts there, at EL1 otherwise. EL1's register names are
-//! used throughout; at EL2 with E2H set they mean EL2's (Arm ARM D8.2, "Virtualization Host Extensions").
+//! arm64: a kernel at EL2 where the CPU has VHE and the machine starts there, at EL1 otherwise.
+//! EL1's register names are used throughout; at EL2 with E2H set they mean EL2's (Arm ARM D8.2,
+//! "Virtualization Host Extensions").
 
 pub use super::{cell, mmio};
 
@@ -102,7 +103,7 @@ pub static ABIS: &[super::Abi] = &[
 
 pub use compat::calls as specific_calls;
 /// Whether tables of system calls hold those of 32-bit programs.
-pub const NARROW_CALLS: bool = true;
+pub const COMPAT_CALLS: bool = true;
 
 /// prctl(2) where it concerns the architecture.
 ///

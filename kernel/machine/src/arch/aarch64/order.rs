@@ -1,5 +1,6 @@
-//! Accesses to devices among those to memory. The CPU orders the two kinds as it likes but for a barrier (Arm ARM, B2.3
-//! "Definition of the Arm memory model"); a device sees those to it in program order, as they are of type nGnRE.
+//! Accesses to devices among those to memory. The CPU orders the two kinds as it likes but for a
+//! barrier (Arm ARM, B2.3 "Definition of the Arm memory model"); a device sees those to it in
+//! program order, as they are of type nGnRE.
 
 use core::arch::asm;
 
@@ -10,7 +11,8 @@ pub fn before_device_write() {
     unsafe { asm!("dmb oshst", options(nostack, preserves_flags)) };
 }
 
-/// The last write to a device goes before a lock is passed on: its release orders both kinds already.
+/// The last write to a device goes before a lock is passed on: its release orders both kinds
+/// already.
 #[inline(always)]
 pub fn after_device_write() {}
 

@@ -1,5 +1,6 @@
-//! Breakpoints and watchpoints of the hardware that a tracer sets for a thread (NT_ARM_HW_BREAK and NT_ARM_HW_WATCH; Arm ARM
-//! D2.8 to D2.10). They are in the CPU while the thread's program runs, and tell of its own accesses alone.
+//! Breakpoints and watchpoints of the hardware that a tracer sets for a thread (NT_ARM_HW_BREAK and
+//! NT_ARM_HW_WATCH; Arm ARM D2.8 to D2.10). They are in the CPU while the thread's program runs,
+//! and tell of its own accesses alone.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -23,7 +24,8 @@ const POINT: usize = 16;
 const STEPS: usize = 1;
 const POINTS: usize = 1 << 15;
 
-/// Bits of a control register (D24.3, DBGBCR<n>_EL1 and DBGWCR<n>_EL1): it is on; for what programs do; loads and stores.
+/// Bits of a control register (D24.3, DBGBCR<n>_EL1 and DBGWCR<n>_EL1): it is on; for what programs
+/// do; loads and stores.
 const ON: u32 = 1;
 const OF_PROGRAMS: u32 = 0b10 << 1;
 const ACCESS_SHIFT: u32 = 3;
@@ -56,7 +58,8 @@ fn count(kind: Kind) -> usize {
     }
 }
 
-/// What a tracer asks for, as the hardware takes it: an address that is aligned, and the bytes from it on.
+/// What a tracer asks for, as the hardware takes it: an address that is aligned, and the bytes from
+/// it on.
 fn checked(kind: Kind, address: u64, control: u32) -> Result<(u64, u32)> {
     if control & ON == 0 {
         return Ok((address, control));
@@ -123,7 +126,8 @@ impl Points {
     }
 }
 
-/// Appends the set of `kind` to `bytes`: the debug architecture and how many there are, then the points.
+/// Appends the set of `kind` to `bytes`: the debug architecture and how many there are, then the
+/// points.
 pub fn get(points: Option<&Points>, kind: Kind, bytes: &mut Vec<u8>) -> Result<()> {
     bytes.try_reserve_exact(SIZE).map_err(|_| Errno::ENOMEM)?;
     let architecture = read!("id_aa64dfr0_el1") as u32 & 0xf;
@@ -140,7 +144,8 @@ pub fn get(points: Option<&Points>, kind: Kind, bytes: &mut Vec<u8>) -> Result<(
 /// Changes the points of `kind` that `bytes`, which begin with the set's head, reach.
 ///
 /// # Errors
-/// EINVAL (no point of this kind, or not a whole one), EPERM (not a program's address), ENOSPC (there are not so many), ENOMEM.
+/// EINVAL (no point of this kind, or not a whole one), EPERM (not a program's address), ENOSPC
+/// (there are not so many), ENOMEM.
 pub fn set(points: &mut Option<Box<Points>>, kind: Kind, bytes: &[u8]) -> Result<()> {
     let mut new = match points.take() {
         Some(old) => old,
@@ -167,14 +172,16 @@ fn change(row: &mut Row, kind: Kind, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// The program of the thread that this CPU runs goes on: it stops after each instruction if it `steps`, and at its points.
+/// The program of the thread that this CPU runs goes on: it stops after each instruction if it
+/// `steps`, and at its points.
 pub fn enter(points: Option<&Points>, steps: bool) {
     let mut control = if steps { STEPS } else { 0 };
     if let Some(points) = points {
         points.load();
         control |= POINTS;
     }
-    // SAFETY: the kernel itself is not stopped, since MDSCR_EL1.KDE is 0; the OS lock would keep all back.
+    // SAFETY: the kernel itself is not stopped, since MDSCR_EL1.KDE is 0; the OS lock would keep
+    // all back.
     unsafe {
         write!("oslar_el1", 0usize);
         write!("mdscr_el1", control);

@@ -1,4 +1,5 @@
-//! The firmware's power services (Arm DEN 0022), and who the firmware is where a hypervisor takes its place.
+//! The firmware's power services (Arm DEN 0022), and who the firmware is where a hypervisor takes
+//! its place.
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -11,7 +12,8 @@ const CPU_ON: usize = 0xc400_0003;
 const SYSTEM_OFF: usize = 0x8400_0008;
 const SYSTEM_RESET: usize = 0x8400_0009;
 const FEATURES: usize = 0x8400_000a;
-/// The version of the calling convention, and the hypervisor's name for itself (Arm DEN 0028, sections 7.2 and 6).
+/// The version of the calling convention, and the hypervisor's name for itself (Arm DEN 0028,
+/// sections 7.2 and 6).
 const CONVENTION_VERSION: usize = 0x8000_0000;
 const VENDOR_UID: usize = 0x8600_ff01;
 /// That of KVM's interface (Linux, Documentation/virt/kvm/arm/hypercalls.rst).
@@ -64,7 +66,8 @@ fn call(function: usize, arguments: [usize; 3]) -> Result<usize, isize> {
     }
 }
 
-/// Says in the log which hypervisor runs this machine, where one answers in the firmware's place and has a name.
+/// Says in the log which hypervisor runs this machine, where one answers in the firmware's place
+/// and has a name.
 pub(super) fn log_hypervisor() {
     // Firmware that does not know the convention may not know what to do with other calls.
     if CONDUIT.load(Relaxed) != HVC || call(FEATURES, [CONVENTION_VERSION, 0, 0]).is_err() {

@@ -1,6 +1,7 @@
-//! The extension records of a signal frame, as rt_sigreturn(2) takes them back: a list in the room that every frame has, and
-//! behind it, where that was too small (`arch/arm64/include/uapi/asm/sigcontext.h`; the rules are those of
-//! `parse_user_sigframe` in `arch/arm64/kernel/signal.c`).
+//! The extension records of a signal frame, as rt_sigreturn(2) takes them back: a list in the room
+//! that every frame has, and behind it, where that was too small
+//! (`arch/arm64/include/uapi/asm/sigcontext.h`; the rules are those of `parse_user_sigframe` in
+//! `arch/arm64/kernel/signal.c`).
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -64,7 +65,8 @@ struct Cursor {
 /// Finds the records from `start` on of the frame at `frame`.
 ///
 /// # Errors
-/// EFAULT: they cannot be read. EINVAL: one is damaged, doubled or unknown, or there is none of FP registers.
+/// EFAULT: they cannot be read. EINVAL: one is damaged, doubled or unknown, or there is none of FP
+/// registers.
 pub fn find(start: usize, frame: usize) -> Result<Records> {
     let (mut fp, mut sve, mut extra) = (None, None, false);
     let mut list = Cursor {

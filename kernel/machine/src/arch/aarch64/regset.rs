@@ -1,5 +1,5 @@
-//! Registers of a stopped thread as ptrace(2) and core files have them: sets by the type of an ELF note
-//! (`include/uapi/linux/elf.h`, `arch/arm64/include/uapi/asm/ptrace.h`).
+//! Registers of a stopped thread as ptrace(2) and core files have them: sets by the type of an ELF
+//! note (`include/uapi/linux/elf.h`, `arch/arm64/include/uapi/asm/ptrace.h`).
 
 use alloc::vec::Vec;
 use zerocopy::{FromBytes, IntoBytes};
@@ -155,9 +155,9 @@ impl Frame {
     pub fn call(&self) -> Call {
         let number = self.number();
         let unsigned = number as u32 as usize;
-        let narrow = self.is_narrow();
-        let (architecture, place, mask) = if narrow {
-            (AUDIT_NARROW, compat::place(unsigned), u32::MAX as usize)
+        let compat = self.is_compat();
+        let (architecture, place, mask) = if compat {
+            (AUDIT_COMPAT, compat::place(unsigned), u32::MAX as usize)
         } else {
             let place = if unsigned < NATIVE { unsigned } else { UNKNOWN };
             (AUDIT, place, usize::MAX)
@@ -179,24 +179,26 @@ impl Frame {
     /// The number of the system call as the program has it; -1 for none.
     fn number(&self) -> i32 {
         match self.syscall as i32 {
-            number if number != -1 && self.is_narrow() => number.wrapping_sub(FIRST as i32),
+            number if number != -1 && self.is_compat() => number.wrapping_sub(FIRST as i32),
             number => number,
         }
     }
 
     fn set_number(&mut self, number: i32) {
-        let narrow = self.is_narrow() && number != -1;
-        self.syscall = number.wrapping_add(if narrow { FIRST as i32 } else { 0 }) as isize;
+        let compat = self.is_compat() && number != -1;
+        self.syscall = number.wrapping_add(if compat { FIRST as i32 } else { 0 }) as isize;
     }
 
-    /// Before a watched call: one that was none from the first has failed, unless a tracer gives it another result.
+    /// Before a watched call: one that was none from the first has failed, unless a tracer gives it
+    /// another result.
     pub fn begin_watched(&mut self) {
         if self.syscall == -1 {
             self.set_result(Errno::ENOSYS.result());
         }
     }
 
-    /// The system call was not made: what its first argument's register, which has its result otherwise, holds then.
+    /// The system call was not made: what its first argument's register, which has its result
+    /// otherwise, holds then.
     pub fn roll_back(&self) -> isize {
         self.orig_x0 as isize
     }
@@ -206,7 +208,8 @@ impl Frame {
         self.syscall = number as isize;
     }
 
-    /// The program stops after its next instruction, or does not (Arm ARM D2.11, "Software Step exceptions").
+    /// The program stops after its next instruction, or does not (Arm ARM D2.11, "Software Step
+    /// exceptions").
     pub fn set_single_step(&mut self, on: bool) -> Result<()> {
         if on {
             self.pstate |= pstate::SS;
@@ -217,6 +220,7 @@ impl Frame {
     }
 }
 
-/// AUDIT_ARCH_AARCH64 and AUDIT_ARCH_ARM (include/uapi/linux/audit.h): how filters and tracers call the architecture.
+/// AUDIT_ARCH_AARCH64 and AUDIT_ARCH_ARM (include/uapi/linux/audit.h): how filters and tracers call
+/// the architecture.
 const AUDIT: u32 = 0xc000_00b7;
-const AUDIT_NARROW: u32 = 0x4000_0028;
+const AUDIT_COMPAT: u32 = 0x4000_0028;

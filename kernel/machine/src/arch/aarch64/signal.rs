@@ -1,5 +1,6 @@
-//! Signal frames, as Linux lays them out on a program's stack (`arch/arm64/include/uapi/asm/sigcontext.h`,
-//! `struct rt_sigframe` in `arch/arm64/kernel/signal.c`).
+//! Signal frames, as Linux lays them out on a program's stack
+//! (`arch/arm64/include/uapi/asm/sigcontext.h`, `struct rt_sigframe` in
+//! `arch/arm64/kernel/signal.c`).
 
 use core::mem::{MaybeUninit, offset_of};
 
@@ -37,7 +38,8 @@ pub struct Delivery<'a> {
     pub stack_top: usize,
 }
 
-/// What of a `ucontext_t` says where a handler returns to: the alternate stack, and the signal mask.
+/// What of a `ucontext_t` says where a handler returns to: the alternate stack, and the signal
+/// mask.
 #[repr(C)]
 #[derive(FromBytes, IntoBytes, Immutable)]
 struct Before {
@@ -62,7 +64,8 @@ struct FpContext {
     state: FpState,
 }
 
-/// The records that every frame has: that of FP registers, `struct esr_context`, and the end of the list.
+/// The records that every frame has: that of FP registers, `struct esr_context`, and the end of the
+/// list.
 #[repr(C)]
 #[derive(IntoBytes, Immutable)]
 struct Written {
@@ -80,7 +83,8 @@ struct Plain {
     end: Head,
 }
 
-/// `struct rt_sigframe` up to the end of the records that every frame has; the rest is room for others.
+/// `struct rt_sigframe` up to the end of the records that every frame has; the rest is room for
+/// others.
 #[repr(C)]
 struct SignalFrame {
     info: [u8; 128],
@@ -145,7 +149,7 @@ const SA_SIGINFO: usize = linux_raw_sys::general::SA_SIGINFO as usize;
 /// # Errors
 /// EFAULT: the stack is of no use.
 pub fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
-    if frame.is_narrow() {
+    if frame.is_compat() {
         return compat_signal::push(frame, delivery);
     }
     let top = if delivery.stack_top == 0 {
@@ -198,13 +202,13 @@ pub fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
 /// The signal mask and, if the frame holds it, the alternate stack to come back to.
 pub type Popped = (u64, Option<[usize; 3]>);
 
-/// What [`push`] kept of the mask and the alternate stack. Only a 32-bit program's handler may have asked for no siginfo, and
-/// has another frame then.
+/// What [`push`] kept of the mask and the alternate stack. Only a 32-bit program's handler may have
+/// asked for no siginfo, and has another frame then.
 ///
 /// # Errors
 /// EFAULT: there is no frame.
 pub fn before(frame: &Frame, with_info: bool) -> Result<Popped> {
-    if frame.is_narrow() {
+    if frame.is_compat() {
         return compat_signal::before(frame, with_info);
     }
     if !frame.sp.is_multiple_of(16) {
@@ -219,7 +223,7 @@ pub fn before(frame: &Frame, with_info: bool) -> Result<Popped> {
 /// # Errors
 /// EFAULT, EINVAL: there is no frame, or not one that may be taken back.
 pub fn pop(frame: &mut Frame, with_info: bool) -> Result<()> {
-    if frame.is_narrow() {
+    if frame.is_compat() {
         return compat_signal::pop(frame, with_info);
     }
     let base = frame.sp;
@@ -259,9 +263,10 @@ fn pop_records(base: usize) -> Result<()> {
     }
 }
 
-/// What a program is told that has no frame to return to: the code of SIGSEGV, and the address (`arm64_notify_segfault`).
+/// What a program is told that has no frame to return to: the code of SIGSEGV, and the address
+/// (`arm64_notify_segfault`).
 pub fn bad_frame(frame: &Frame) -> (u32, usize) {
     let at = frame.sp();
-    let mapped = with_active(|space| space.areas_from(at).next().is_some()) == Some(true);
+    let mapped = with_active(|space| space.vmas_from(at).next().is_some()) == Some(true);
     (if mapped { SEGV_ACCERR } else { SEGV_MAPERR }, at)
 }

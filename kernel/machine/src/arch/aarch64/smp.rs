@@ -1,4 +1,5 @@
-//! The other CPUs: started by the firmware, they probe themselves and wait until the boot CPU has settled what all have.
+//! The other CPUs: started by the firmware, they probe themselves and wait until the boot CPU has
+//! settled what all have.
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
@@ -11,7 +12,7 @@ use dtoolkit::fdt::Fdt;
 use super::cpu::{self, Cpu};
 use super::{MAX_CPUS, boot, features, gic, irq, memory_map, mmu, psci, sysreg, time};
 use crate::fdt;
-use crate::mm::kmap::KernelStack;
+use crate::mm::vmalloc::KernelStack;
 use crate::upcall;
 
 /// The affinity fields of MPIDR_EL1.
@@ -65,7 +66,8 @@ fn start(index: usize, mpidr: usize) -> Result<(), isize> {
     cpu.start_stack.set(stack.top());
     cpu.overflow_stack.set(overflow.top());
     cpu.mpidr.store(mpidr, Relaxed);
-    // A CPU that starts has caches off, then reads this through translation with caches on: coherent by then.
+    // A CPU that starts has caches off, then reads this through translation with caches on:
+    // coherent by then.
     let entry = mmu::virt_to_phys(boot::start_other as *const () as usize);
     cpu::expect(index);
     psci::cpu_on(mpidr, entry, cpu as *const Cpu as usize)?;

@@ -16,9 +16,11 @@ use crate::{mm, params, random};
 
 /// The longest device tree that Linux's boot protocol allows.
 const TREE_LIMIT: usize = 2 << 20;
-/// What a device tree begins with, and where its length stands (Devicetree Specification, section 5.2).
+/// What a device tree begins with, and where its length stands (Devicetree Specification, section
+/// 5.2).
 const TREE_MAGIC: u32 = 0xd00d_feed;
-/// Where QEMU's `virt` and its imitators have their console, for the one message that a machine without a usable tree gets.
+/// Where QEMU's `virt` and its imitators have their console, for the one message that a machine
+/// without a usable tree gets.
 const LAST_RESORT_CONSOLE: usize = 0x0900_0000;
 
 /// First Rust on the boot CPU.
@@ -28,8 +30,8 @@ pub(super) extern "C" fn boot_cpu(tree: usize, image: usize) -> ! {
     upcall::start_kernel(archive)
 }
 
-/// Reads the device tree and hands memory to `mm`; returns the initial archive. Apart, since its lists of ranges fill most
-/// of the stack.
+/// Reads the device tree and hands memory to `mm`; returns the initial archive. Apart, since its
+/// lists of ranges fill most of the stack.
 #[inline(never)]
 fn find_memory(tree: usize, image: usize) -> Option<mm::Archive> {
     mmu::set_image(image);
@@ -84,7 +86,8 @@ fn boot_tree(phys: usize) -> Result<dtoolkit::fdt::Fdt<'static>, Unusable> {
     fdt::check(unsafe { core::slice::from_raw_parts(address as *const u8, len) })
 }
 
-/// Uses the console at a physical address, which `node` describes. False if it is said to be a PL011, and none answers.
+/// Uses the console at a physical address, which `node` describes. False if it is said to be a
+/// PL011, and none answers.
 fn start_console(base: usize, node: Option<&FdtNode>) -> bool {
     /// Where PrimeCells say what they are, and a PL011's part number (DDI 0183, section 3.3).
     const PRIMECELL_ID: usize = 0xfe0;
@@ -123,7 +126,8 @@ fn stop(why: Unusable) -> ! {
     power::off()
 }
 
-/// Builds the kernel's map and hands memory to `mm`. The tree is read at its place in the linear map from then on.
+/// Builds the kernel's map and hands memory to `mm`. The tree is read at its place in the linear
+/// map from then on.
 fn take_memory(
     tree: dtoolkit::fdt::Fdt,
     memory: fdt::Memory,
@@ -147,7 +151,8 @@ fn take_memory(
             .iter()
             .any(|range| range.contains(&tree_phys) && range.contains(&(tree_phys + len - 1)))
         {
-            // SAFETY: the tree lies in memory that is reserved, hence in the linear map and never written.
+            // SAFETY: the tree lies in memory that is reserved, hence in the linear map and never
+            // written.
             let bytes = unsafe {
                 core::slice::from_raw_parts(mmu::phys_to_virt(tree_phys) as *const u8, len)
             };
@@ -191,7 +196,7 @@ fn start_devices() {
     }
     cpu::publish(cpu::this());
     smp::bring_up(tree);
-    features::settle();
+    features::init();
     time::start_cpu();
 }
 

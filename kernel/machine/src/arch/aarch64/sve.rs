@@ -1,8 +1,9 @@
 //! SVE: vectors whose length a thread chooses.
 //!
-//! A program's first instruction of SVE traps (CPACR_EL1.ZEN); from then on its thread has a copy of Z0 to Z31, P0 to P15 and
-//! FFR, and its switches move these in place of V0 to V31, which are the low parts of Z0 to Z31. No other thread pays. System
-//! calls keep V0 to V31 alone (`sve_calls`).
+//! A program's first instruction of SVE traps (CPACR_EL1.ZEN); from then on its thread has a copy
+//! of Z0 to Z31, P0 to P15 and FFR, and its switches move these in place of V0 to V31, which are
+//! the low parts of Z0 to Z31. No other thread pays. System calls keep V0 to V31 alone
+//! (`sve_calls`).
 
 use alloc::vec::Vec;
 use core::arch::asm;
@@ -72,7 +73,8 @@ pub fn lengths() -> u16 {
     if present() { LENGTHS.load(Relaxed) } else { 0 }
 }
 
-/// Bytes of the longest vectors that all CPUs have, up to `wish`; of the shortest if none is that short.
+/// Bytes of the longest vectors that all CPUs have, up to `wish`; of the shortest if none is that
+/// short.
 fn supported(wish: usize) -> usize {
     let lengths = LENGTHS.load(Relaxed);
     let fits = lengths & (!0 >> (LONGEST / QUAD - wish.clamp(QUAD, LONGEST) / QUAD));
@@ -217,7 +219,8 @@ impl Lengths {
     }
 }
 
-/// Z0 to Z31, P0 to P15 and FFR, one after the other as `struct sve_context` has them; none of a thread without.
+/// Z0 to Z31, P0 to P15 and FFR, one after the other as `struct sve_context` has them; none of a
+/// thread without.
 #[derive(Default)]
 pub(super) struct Image {
     words: Vec<u64>,
@@ -320,7 +323,7 @@ impl Image {
 /// EINVAL: no SVE, or no such length.
 pub(super) fn set_vl(argument: usize) -> Result<usize> {
     let state = task::state();
-    if !present() || state.is_narrow() {
+    if !present() || state.is_compat() {
         return Err(Errno::EINVAL);
     }
     let argument = argument as u32;
@@ -343,7 +346,7 @@ pub(super) fn set_vl(argument: usize) -> Result<usize> {
 /// EINVAL: no SVE.
 pub(super) fn get_vl() -> Result<usize> {
     let state = task::state();
-    if !present() || state.is_narrow() {
+    if !present() || state.is_compat() {
         return Err(Errno::EINVAL);
     }
     let lengths = state.sve_lengths();

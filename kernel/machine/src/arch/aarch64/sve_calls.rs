@@ -1,5 +1,6 @@
-//! System calls of threads that use SVE: a call keeps V0 to V31 alone, as Linux's interface has it (Documentation/arch/arm64/sve.rst,
-//! section 4). Such a thread has a table of its own, so that no other pays.
+//! System calls of threads that use SVE: a call keeps V0 to V31 alone, as Linux's interface has it
+//! (Documentation/arch/arm64/sve.rst, section 4). Such a thread has a table of its own, so that no
+//! other pays.
 
 use core::arch::{asm, naked_asm};
 

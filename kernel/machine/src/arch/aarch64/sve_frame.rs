@@ -1,5 +1,6 @@
-//! SVE's records in signal frames: `struct sve_context`, and `struct extra_context` before one that is too long for the room
-//! that every frame has (`arch/arm64/include/uapi/asm/sigcontext.h`, `arch/arm64/kernel/signal.c`).
+//! SVE's records in signal frames: `struct sve_context`, and `struct extra_context` before one that
+//! is too long for the room that every frame has (`arch/arm64/include/uapi/asm/sigcontext.h`,
+//! `arch/arm64/kernel/signal.c`).
 
 use alloc::vec::Vec;
 
@@ -37,7 +38,8 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// The plan for the current thread, whose other records end at `at`; none where programs have no SVE.
+    /// The plan for the current thread, whose other records end at `at`; none where programs have
+    /// no SVE.
     pub fn new(at: usize) -> Option<Plan> {
         if !sve::present() {
             return None;
@@ -120,8 +122,8 @@ fn head(magic: u32, size: usize) -> Head {
     }
 }
 
-/// Loads the current thread's registers: V0 to V31 and what controls them from `fp`, the rest of Z0 to Z31, P0 to P15 and FFR
-/// from its `record`, if there is one.
+/// Loads the current thread's registers: V0 to V31 and what controls them from `fp`, the rest of Z0
+/// to Z31, P0 to P15 and FFR from its `record`, if there is one.
 ///
 /// # Errors
 /// EFAULT, EINVAL: the record is none of ours. ENOMEM.

@@ -1,5 +1,6 @@
-//! SVE's registers of a stopped thread as ptrace(2) has them: `struct user_sve_header`, behind which the registers follow, those
-//! of FP and SIMD alone while the thread does not use SVE (`arch/arm64/include/uapi/asm/ptrace.h`).
+//! SVE's registers of a stopped thread as ptrace(2) has them: `struct user_sve_header`, behind
+//! which the registers follow, those of FP and SIMD alone while the thread does not use SVE
+//! (`arch/arm64/include/uapi/asm/ptrace.h`).
 
 use alloc::vec::Vec;
 
@@ -79,7 +80,8 @@ pub(super) fn get(state: &ThreadState, bytes: &mut Vec<u8>) -> Result<()> {
 /// Changes the set; what `bytes` does not reach stays.
 ///
 /// # Errors
-/// EINVAL (no header, or not one that may be), EIO (registers of another length than the thread can have), ENOMEM.
+/// EINVAL (no header, or not one that may be), EIO (registers of another length than the thread can
+/// have), ENOMEM.
 pub(super) fn set(state: &ThreadState, bytes: &[u8]) -> Result<()> {
     let (header, registers) = Header::read_from_prefix(bytes).map_err(|_| Errno::EINVAL)?;
     let asked = u32::from(header.length) | u32::from(header.flags & !WITH_SVE) << 16;

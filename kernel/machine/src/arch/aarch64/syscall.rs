@@ -5,9 +5,10 @@ use crate::arch::syscall::ENTRIES;
 /// Numbers of 64-bit calls; as many of 32-bit programs follow in a table.
 pub const NATIVE: usize = ENTRIES / 2;
 
-/// An entry of a [`SyscallTable`](crate::arch::SyscallTable) for a handler that needs the thread's whole `Frame` (fork, execve, sigreturn): saves the
-/// registers that ordinary calls leave alone, marks the frame as in a system call, and returns by the whole frame. The
-/// handler is a `Syscall`; its result is stored in the frame.
+/// An entry of a [`SyscallTable`](crate::arch::SyscallTable) for a handler that needs the thread's
+/// whole `Frame` (fork, execve, sigreturn): saves the registers that ordinary calls leave alone,
+/// marks the frame as in a system call, and returns by the whole frame. The handler is a `Syscall`;
+/// its result is stored in the frame.
 #[macro_export]
 macro_rules! full_frame_stub {
     ($handler:path) => {{

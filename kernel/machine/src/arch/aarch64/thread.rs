@@ -15,7 +15,7 @@ use super::sve::{self, Image, Lengths};
 use super::sysreg::{read, write};
 use crate::arch::task;
 use crate::errno::Result;
-use crate::mm::kmap::KernelStack;
+use crate::mm::vmalloc::KernelStack;
 use crate::sync::lockdep;
 use crate::upcall;
 
@@ -33,7 +33,8 @@ pub mod work {
     pub const MEMORY: u32 = 1 << 4;
 }
 
-/// What a switch moves of a thread's program: its thread pointers with V0 to V31, unless `ThreadState::moved` is another than 0.
+/// What a switch moves of a thread's program: its thread pointers with V0 to V31, unless
+/// `ThreadState::moved` is another than 0.
 mod moved {
     /// V0 to V31.
     pub const FP: u8 = 0;
@@ -67,7 +68,7 @@ pub struct ThreadState {
     /// TPIDR_EL0 while switched out.
     tls: AtomicUsize,
     /// TPIDRRO_EL0, which only the kernel writes: the thread pointer of a 32-bit program.
-    narrow_tls: AtomicUsize,
+    compat_tls: AtomicUsize,
     /// The CPU whose FP/SIMD registers were loaded for this thread last.
     fp_cpu: AtomicUsize,
     /// While it uses SVE; V0 to V31 are in it then.
@@ -83,7 +84,8 @@ pub struct ThreadState {
     _stack: Option<KernelStack>,
 }
 
-// SAFETY: the cells are touched by the CPU that runs the thread, which `running` makes one at a time, or through `&mut`.
+// SAFETY: the cells are touched by the CPU that runs the thread, which `running` makes one at a
+// time, or through `&mut`.
 unsafe impl Sync for ThreadState {}
 // SAFETY: as above; nothing in it belongs to a CPU.
 unsafe impl Send for ThreadState {}
@@ -101,7 +103,7 @@ impl ThreadState {
             context: UnsafeCell::new(Context { x, lr, sp: top }),
             top,
             tls: AtomicUsize::new(0),
-            narrow_tls: AtomicUsize::new(0),
+            compat_tls: AtomicUsize::new(0),
             fp_cpu: AtomicUsize::new(NO_CPU),
             sve: UnsafeCell::new(Image::NONE),
             sve_lengths: Cell::new(Lengths::default()),
@@ -124,8 +126,9 @@ impl ThreadState {
         )
     }
 
-    /// A thread that will return to its program with a copy of `frame` as `change` leaves it: a child of the current
-    /// thread, with a copy of its FP/SIMD registers and thread pointer. Of SVE it has the lengths.
+    /// A thread that will return to its program with a copy of `frame` as `change` leaves it: a
+    /// child of the current thread, with a copy of its FP/SIMD registers and thread pointer. Of SVE
+    /// it has the lengths.
     #[inline(always)]
     pub fn new_user(stack: KernelStack, frame: &Frame, change: impl FnOnce(&mut Frame)) -> Self {
         let top = stack_top(stack.top());
@@ -139,14 +142,15 @@ impl ThreadState {
         });
         *state.moved.get_mut() = moved::FP;
         *state.tls.get_mut() = read!("tpidr_el0");
-        *state.narrow_tls.get_mut() = read!("tpidrro_el0");
+        *state.compat_tls.get_mut() = read!("tpidrro_el0");
         // SAFETY: as above; any bytes are registers.
         fp::save(unsafe { &mut *state.fp() });
         state.sve_lengths = Cell::new(task::state().sve_lengths());
         state
     }
 
-    /// The thread that this CPU has been running since it started, on the stack that it started on. Once per CPU.
+    /// The thread that this CPU has been running since it started, on the stack that it started on.
+    /// Once per CPU.
     pub fn adopt_cpu() -> Self {
         let state = Self::at(None, stack_top(cpu::this().start_stack.get()), 0, 0, 0);
         state.running.store(true, Relaxed);
@@ -175,17 +179,17 @@ impl ThreadState {
 
     /// Sets the thread pointer of a thread that is not running yet, or of the current one.
     pub fn set_tls(&self, tls: usize) {
-        if self.is_narrow() {
-            self.set_narrow_tls(tls);
+        if self.is_compat() {
+            self.set_compat_tls(tls);
         } else {
             self.set_wide_tls(tls);
         }
     }
 
     /// Whether the program of a thread that does not run, or of the current one, has 32 bits.
-    pub fn is_narrow(&self) -> bool {
+    pub fn is_compat(&self) -> bool {
         // SAFETY: the frame lies at the top of the stack, and nothing changes it meanwhile.
-        unsafe { (*(self.top as *const StackTop)).frame.is_narrow() }
+        unsafe { (*(self.top as *const StackTop)).frame.is_compat() }
     }
 
     fn set_wide_tls(&self, tls: usize) {
@@ -196,27 +200,30 @@ impl ThreadState {
         }
     }
 
-    fn set_narrow_tls(&self, tls: usize) {
-        self.narrow_tls.store(tls, Relaxed);
+    fn set_compat_tls(&self, tls: usize) {
+        self.compat_tls.store(tls, Relaxed);
         if self.is_current() {
             // SAFETY: the program's own register.
             unsafe { write!("tpidrro_el0", tls) };
         }
     }
 
-    /// Zeroes what the current thread's `Frame` does not hold of its program: FP/SIMD registers, thread pointer.
+    /// Zeroes what the current thread's `Frame` does not hold of its program: FP/SIMD registers,
+    /// thread pointer.
     pub fn reset_user(&self) {
         assert!(self.is_current());
         self.set_wide_tls(0);
-        self.set_narrow_tls(0);
+        self.set_compat_tls(0);
         self.end_sve();
-        // SAFETY: the current thread's own cell, which a tracer borrows while the thread is stopped.
+        // SAFETY: the current thread's own cell, which a tracer borrows while the thread is
+        // stopped.
         unsafe { *self.points.get() = None };
         self.set_sve_lengths(self.sve_lengths().after_exec());
         fp::load(&FpState::new());
     }
 
-    /// The current thread uses SVE from now on, with what V0 to V31 hold and zero elsewhere. False if programs have none.
+    /// The current thread uses SVE from now on, with what V0 to V31 hold and zero elsewhere. False
+    /// if programs have none.
     ///
     /// # Errors
     /// ENOMEM
@@ -232,7 +239,8 @@ impl ThreadState {
         Ok(true)
     }
 
-    /// Loads `image`, which is of the current thread's length, into this CPU as the current thread's.
+    /// Loads `image`, which is of the current thread's length, into this CPU as the current
+    /// thread's.
     pub(super) fn load_sve(&self, image: Image) {
         image.load();
         self.own_sve(|own| *own = image);
@@ -257,10 +265,12 @@ impl ThreadState {
         }
     }
 
-    /// The current thread's program goes on, debugged: it stops at its points, and after each instruction if it `steps`.
+    /// The current thread's program goes on, debugged: it stops at its points, and after each
+    /// instruction if it `steps`.
     pub fn enter_debug(&self, steps: bool) {
         assert!(self.is_current());
-        // SAFETY: the current thread's own cell, which a tracer borrows while the thread is stopped.
+        // SAFETY: the current thread's own cell, which a tracer borrows while the thread is
+        // stopped.
         let points = unsafe { &*self.points.get() };
         points::enter(points.as_deref().filter(|points| points.are_on()), steps);
     }
@@ -280,7 +290,8 @@ impl ThreadState {
         f(unsafe { &mut *self.points.get() })
     }
 
-    /// Calls `f` with the current thread's image, whose registers are in this CPU. It must not touch a program's memory.
+    /// Calls `f` with the current thread's image, whose registers are in this CPU. It must not
+    /// touch a program's memory.
     pub(super) fn own_sve<R>(&self, f: impl FnOnce(&mut Image) -> R) -> R {
         assert!(self.is_current());
         // SAFETY: the current thread's own cell, which only this and the switch borrow.
@@ -309,19 +320,21 @@ impl ThreadState {
         self.fault.get()
     }
 
-    /// Calls `f` with the user registers of a thread that is stopped: the tracer holds the lock without which nobody
-    /// wakes it.
+    /// Calls `f` with the user registers of a thread that is stopped: the tracer holds the lock
+    /// without which nobody wakes it.
     ///
     /// # Panics
     /// If it is running.
     pub fn with_stopped_frame<R>(&self, f: impl FnOnce(&mut Frame) -> R) -> R {
         assert!(!self.is_running());
-        // SAFETY: the thread stays stopped, and its frame at the top of its stack is whole, since it stopped on its way to
-        // or from its program; whoever else looks into it takes the same lock.
+        // SAFETY: the thread stays stopped, and its frame at the top of its stack is whole, since
+        // it stopped on its way to or from its program; whoever else looks into it takes the same
+        // lock.
         f(unsafe { &mut (*(self.top as *mut StackTop)).frame })
     }
 
-    /// As [`ThreadState::with_stopped_frame`], with the floating-point registers, which its next switch loads.
+    /// As [`ThreadState::with_stopped_frame`], with the floating-point registers, which its next
+    /// switch loads.
     pub(super) fn with_stopped_fp<R>(&self, f: impl FnOnce(&mut FpState) -> R) -> R {
         assert!(!self.is_running());
         self.fp_cpu.store(NO_CPU, Relaxed);
@@ -338,7 +351,8 @@ impl ThreadState {
         })
     }
 
-    /// As [`ThreadState::with_stopped_frame`], with the registers of SVE: it uses them from now on if there are any.
+    /// As [`ThreadState::with_stopped_frame`], with the registers of SVE: it uses them from now on
+    /// if there are any.
     pub(super) fn with_stopped_sve<R>(&self, f: impl FnOnce(&mut Image) -> R) -> R {
         assert!(!self.is_running());
         // SAFETY: as in `with_stopped_frame`.
@@ -377,8 +391,8 @@ impl ThreadState {
         }
     }
 
-    /// Makes this the thread that `cpu`, which is this CPU, runs, and loads what [`ThreadState::leave`] saved; FP and SIMD registers
-    /// not if this CPU still has them.
+    /// Makes this the thread that `cpu`, which is this CPU, runs, and loads what
+    /// [`ThreadState::leave`] saved; FP and SIMD registers not if this CPU still has them.
     #[inline(always)]
     fn enter(&self, cpu: &'static Cpu) {
         let top = self.top as *mut StackTop;
@@ -414,28 +428,30 @@ impl ThreadState {
 
     #[inline(always)]
     fn load_tls(&self) {
-        const { assert!(offset_of!(Self, narrow_tls) == offset_of!(Self, tls) + 8) };
-        // SAFETY: the program's own registers, from two words of the thread that nobody else writes while it is switched to.
+        const { assert!(offset_of!(Self, compat_tls) == offset_of!(Self, tls) + 8) };
+        // SAFETY: the program's own registers, from two words of the thread that nobody else writes
+        // while it is switched to.
         unsafe {
             asm!(
-                "ldp {wide}, {narrow}, [{state}, {tls}]",
+                "ldp {wide}, {compat}, [{state}, {tls}]",
                 "msr tpidr_el0, {wide}",
-                "msr tpidrro_el0, {narrow}",
+                "msr tpidrro_el0, {compat}",
                 state = in(reg) self,
                 tls = const offset_of!(Self, tls),
                 wide = out(reg) _,
-                narrow = out(reg) _,
+                compat = out(reg) _,
                 options(nostack, preserves_flags, readonly),
             )
         };
     }
 
-    /// Calls `f` with the current thread's user registers. They must be whole: in a system call entered by
-    /// `full_frame_stub!`, in `task::exit_work`, or before the thread's first program.
+    /// Calls `f` with the current thread's user registers. They must be whole: in a system call
+    /// entered by `full_frame_stub!`, in `task::exit_work`, or before the thread's first program.
     pub fn with_frame<R>(&self, f: impl FnOnce(&mut Frame) -> R) -> R {
         assert!(self.is_current());
-        // SAFETY: the frame lies at the top of the current thread's stack, above all that is in use, and is this thread's
-        // alone; the closure cannot reach it a second time but through this function, which takes no reference of it out.
+        // SAFETY: the frame lies at the top of the current thread's stack, above all that is in
+        // use, and is this thread's alone; the closure cannot reach it a second time but through
+        // this function, which takes no reference of it out.
         f(unsafe { &mut (*(self.top as *mut StackTop)).frame })
     }
 
@@ -449,12 +465,14 @@ fn stack_top(end: usize) -> usize {
     end - size_of::<StackTop>()
 }
 
-/// Makes the thread whose state this is, from [`ThreadState::adopt_cpu`], the current one of this CPU.
+/// Makes the thread whose state this is, from [`ThreadState::adopt_cpu`], the current one of this
+/// CPU.
 pub(in crate::arch) fn adopt(state: &'static ThreadState) {
     state.enter(cpu::this());
 }
 
-/// Saves what the current thread has in this CPU, and goes on as `next`; returns when something switches back.
+/// Saves what the current thread has in this CPU, and goes on as `next`; returns when something
+/// switches back.
 ///
 /// # Safety
 /// Both are threads that live until the switch is complete, and no other CPU switches to `next`.
@@ -473,7 +491,8 @@ pub(in crate::arch) unsafe fn switch(next: &ThreadState) {
     previous.leave();
     next.enter(cpu);
     cpu.previous.set(previous);
-    // SAFETY: both contexts belong to this CPU now, and `next`'s was made by `at` or by this very call.
+    // SAFETY: both contexts belong to this CPU now, and `next`'s was made by `at` or by this very
+    // call.
     unsafe {
         switch_context(
             previous.context.get(),
@@ -483,8 +502,8 @@ pub(in crate::arch) unsafe fn switch(next: &ThreadState) {
     }
 }
 
-/// Saves the registers that a call keeps, takes those of `next`, and lets others switch to the previous thread: its stack
-/// is not used any more.
+/// Saves the registers that a call keeps, takes those of `next`, and lets others switch to the
+/// previous thread: its stack is not used any more.
 #[unsafe(naked)]
 unsafe extern "C" fn switch_context(
     previous: *mut Context,
@@ -517,7 +536,8 @@ unsafe extern "C" fn switch_context(
 
 const _: () = assert!(offset_of!(Context, lr) == offset_of!(Context, x) + 88);
 
-/// First instructions of a thread: `x19(x20)`, once the scheduler knows that the switch is complete.
+/// First instructions of a thread: `x19(x20)`, once the scheduler knows that the switch is
+/// complete.
 #[unsafe(naked)]
 unsafe extern "C" fn start() {
     naked_asm!(
@@ -534,7 +554,8 @@ extern "C" fn switched() {
     upcall::switched(task::take_previous());
 }
 
-/// Runs the current thread's program from `frame` on. The thread's stack below its top is forgotten.
+/// Runs the current thread's program from `frame` on. The thread's stack below its top is
+/// forgotten.
 pub fn enter_user(frame: &Frame) -> ! {
     let state = task::state();
     state.moved.store(moved::FP, Relaxed);

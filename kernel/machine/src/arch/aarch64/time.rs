@@ -1,5 +1,6 @@
-//! The generic timer (Arm ARM D12). The counter is the virtual one, whose offset is zero unless a hypervisor hides time. A
-//! kernel at EL1 uses the virtual timer; a host at EL2 the EL2 physical timer, by EL1's names.
+//! The generic timer (Arm ARM D12). The counter is the virtual one, whose offset is zero unless a
+//! hypervisor hides time. A kernel at EL1 uses the virtual timer; a host at EL2 the EL2 physical
+//! timer, by EL1's names.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 

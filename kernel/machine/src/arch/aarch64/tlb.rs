@@ -24,7 +24,7 @@ static CLEAN_NOT_NEEDED: AtomicBool = AtomicBool::new(false);
 static INVALIDATE_NOT_NEEDED: AtomicBool = AtomicBool::new(false);
 
 /// Settles what all CPUs have.
-pub(super) fn settle(features: &idreg::System) {
+pub(super) fn init(features: &idreg::System) {
     ASID_BITS.store(features.asid_bits(), Relaxed);
     DATA_LINE.store(features.data_line(), Relaxed);
     INSTRUCTION_LINE.store(features.instruction_line(), Relaxed);
@@ -55,8 +55,8 @@ pub fn asid_bits() -> u32 {
     ASID_BITS.load(Relaxed)
 }
 
-/// Makes entries that were filled before visible to all table walks from here on (D8.17.1: a DSB, and an ISB for this
-/// CPU's own next instructions).
+/// Makes entries that were filled before visible to all table walks from here on (D8.17.1: a DSB,
+/// and an ISB for this CPU's own next instructions).
 #[inline]
 pub fn publish() {
     barrier!("dsb ishst");
@@ -68,7 +68,8 @@ pub fn publish_kernel(_range: Range<usize>) {
     publish();
 }
 
-/// The operand of a TLBI by address: the identifier, and bits 55 to 12 of the address (C5.5, "TLBI VAE1").
+/// The operand of a TLBI by address: the identifier, and bits 55 to 12 of the address (C5.5, "TLBI
+/// VAE1").
 const fn operand(asid: u16, address: usize) -> usize {
     (asid as usize) << 48 | address >> 12 & ((1 << 44) - 1)
 }
@@ -77,7 +78,8 @@ fn count(kind: Kind) {
     cpu::this().crossings().add(kind);
 }
 
-/// Which CPUs hold translations of an address space: broadcast maintenance reaches every CPU, so it does not matter.
+/// Which CPUs hold translations of an address space: broadcast maintenance reaches every CPU, so it
+/// does not matter.
 pub struct Holders;
 
 impl Holders {
@@ -91,7 +93,8 @@ impl Holders {
     pub fn come(&self, _cpu: usize, _asid: u16) {}
 }
 
-/// A CPU without a space is about to run one, as others see: broadcast maintenance reached it all the while.
+/// A CPU without a space is about to run one, as others see: broadcast maintenance reached it all
+/// the while.
 #[inline(always)]
 pub fn come(_cpu: usize) {}
 
@@ -165,8 +168,9 @@ pub fn flush_local_all() {
     isb();
 }
 
-/// Makes instruction fetches of all CPUs see what was written at `start` in the linear map (D7.5.6: clean to the point of
-/// unification, wait, invalidate, wait; each other CPU's exception return is its context synchronisation).
+/// Makes instruction fetches of all CPUs see what was written at `start` in the linear map (D7.5.6:
+/// clean to the point of unification, wait, invalidate, wait; each other CPU's exception return is
+/// its context synchronisation).
 pub fn sync_icache(start: usize, len: usize) {
     count(Kind::FenceInstruction);
     if !CLEAN_NOT_NEEDED.load(Relaxed) {

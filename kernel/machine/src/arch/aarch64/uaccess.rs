@@ -1,8 +1,9 @@
 //! The kernel's touches of a program's memory.
 //!
-//! Plain copies use LDTR and STTR, which access with EL0's rights whatever PSTATE.PAN says (Arm ARM C3.2.9): so the kernel's
-//! own memory cannot be reached through a program's pointer on any CPU, and PAN never has to be lifted. Each such
-//! instruction has an entry in the table of fix-ups: a fault that `mm` cannot cure goes on there.
+//! Plain copies use LDTR and STTR, which access with EL0's rights whatever PSTATE.PAN says (Arm ARM
+//! C3.2.9): so the kernel's own memory cannot be reached through a program's pointer on any CPU,
+//! and PAN never has to be lifted. Each such instruction has an entry in the table of fix-ups: a
+//! fault that `mm` cannot cure goes on there.
 
 use core::arch::{asm, naked_asm};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -14,7 +15,8 @@ use super::sysreg::{isb, read};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Faulted;
 
-/// An instruction that may fault, and where to go on then; both relative to the field's own address.
+/// An instruction that may fault, and where to go on then; both relative to the field's own
+/// address.
 #[repr(C)]
 struct Fixup {
     instruction: i32,
@@ -63,7 +65,8 @@ fn user_part(address: usize, len: usize) -> usize {
     len.min(USER_END.saturating_sub(address))
 }
 
-/// Copies `len` bytes of the program at `source` to `target`; returns how many before the first that could not be read.
+/// Copies `len` bytes of the program at `source` to `target`; returns how many before the first
+/// that could not be read.
 ///
 /// # Safety
 /// `target` is writable for `len` bytes.
@@ -73,7 +76,8 @@ pub unsafe fn copy_in(target: *mut u8, source: usize, len: usize) -> usize {
     unsafe { load_user(target, source, user_part(source, len)) }
 }
 
-/// Copies `len` bytes from `source` to the program at `target`; returns how many before the first that could not be written.
+/// Copies `len` bytes from `source` to the program at `target`; returns how many before the first
+/// that could not be written.
 ///
 /// # Safety
 /// `source` is readable for `len` bytes.
@@ -180,7 +184,8 @@ unsafe extern "C" fn store_user(target: usize, source: *const u8, len: usize) ->
         "b.ne 30f",
         "26: sub x0, x0, x3",
         "ret",
-        // The last few bytes, and those before a fault: x9 is their end. What a fault interrupted is written again.
+        // The last few bytes, and those before a fault: x9 is their end. What a fault interrupted
+        // is written again.
         "30: cmp x0, x9",
         "b.hs 26b",
         "ldrb w4, [x1]",
@@ -281,11 +286,12 @@ pub fn store_u32(address: usize, value: u32) -> Result<(), Faulted> {
 /// Whether all CPUs have PSTATE.PAN; settled before programs run.
 static PAN: AtomicBool = AtomicBool::new(false);
 
-pub(super) fn settle(features: &idreg::System) {
+pub(super) fn init(features: &idreg::System) {
     PAN.store(features.pan(), Relaxed);
 }
 
-/// Lets the kernel's ordinary accesses reach a program's memory during `f`: there are no unprivileged exclusive ones.
+/// Lets the kernel's ordinary accesses reach a program's memory during `f`: there are no
+/// unprivileged exclusive ones.
 #[inline(always)]
 fn with_access<R>(f: impl FnOnce() -> R) -> R {
     let pan = PAN.load(Relaxed);
@@ -336,8 +342,8 @@ pub fn cmpxchg_u32(address: usize, old: u32, new: u32) -> Result<u32, Faulted> {
     if failed == 0 { Ok(value) } else { Err(Faulted) }
 }
 
-/// Makes what was written to a program's memory executable: its data caches first, then the instruction caches of all CPUs
-/// (Arm ARM B2.7.4.2).
+/// Makes what was written to a program's memory executable: its data caches first, then the
+/// instruction caches of all CPUs (Arm ARM B2.7.4.2).
 pub fn sync_instructions(start: usize, len: usize) -> Result<(), Faulted> {
     if user_part(start, len) < len {
         return Err(Faulted);

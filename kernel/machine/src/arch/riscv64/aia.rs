@@ -1,5 +1,6 @@
-//! The advanced interrupt architecture: an APLIC that turns wires into messages, and the harts' IMSICs that take them; or
-//! an APLIC alone, which interrupts harts itself (RISC-V Advanced Interrupt Architecture 1.0, chapters 3 and 4).
+//! The advanced interrupt architecture: an APLIC that turns wires into messages, and the harts'
+//! IMSICs that take them; or an APLIC alone, which interrupts harts itself (RISC-V Advanced
+//! Interrupt Architecture 1.0, chapters 3 and 4).
 
 use core::arch::asm;
 
@@ -110,8 +111,8 @@ impl Aia {
         Some(top >> 16).filter(|&source| source != 0)
     }
 
-    /// Source `source` was handled: if its wire is still high, another message is due (section 4.9.2). Without messages, it
-    /// has been pending all the while (section 4.7).
+    /// Source `source` was handled: if its wire is still high, another message is due (section
+    /// 4.9.2). Without messages, it has been pending all the while (section 4.7).
     pub fn complete(&self, source: u32) {
         if self.delivery == Delivery::Message {
             self.registers.write(offset::SET_PENDING, source);
@@ -128,7 +129,8 @@ fn take_message() -> u32 {
 }
 
 fn write_indirect(register: usize, value: usize) {
-    // SAFETY: selects and writes a register of this hart's interrupt file, with interrupts masked (`siselect`, `sireg`).
+    // SAFETY: selects and writes a register of this hart's interrupt file, with interrupts masked
+    // (`siselect`, `sireg`).
     unsafe {
         asm!("csrw 0x150, {}", "csrw 0x151, {}", in(reg) register, in(reg) value, options(nostack, preserves_flags))
     };
@@ -136,7 +138,8 @@ fn write_indirect(register: usize, value: usize) {
 
 fn read_indirect(register: usize) -> usize {
     let value;
-    // SAFETY: selects and reads a register of this hart's interrupt file, with interrupts masked (`siselect`, `sireg`).
+    // SAFETY: selects and reads a register of this hart's interrupt file, with interrupts masked
+    // (`siselect`, `sireg`).
     unsafe {
         asm!("csrw 0x150, {}", "csrr {}, 0x151", in(reg) register, out(reg) value, options(nostack, preserves_flags))
     };

@@ -1,8 +1,9 @@
 //! From the loader's jump to Rust: the image header, the first page tables, and translation on.
 //!
-//! The loader enters at the first byte of the image, in S-mode with translation off, the hart's number in a0 and the
-//! device tree's physical address in a1 (Linux, Documentation/arch/riscv/boot.rst). The image may lie at any multiple of
-//! 2 MiB. Other harts wait in the firmware until `smp` starts them.
+//! The loader enters at the first byte of the image, in S-mode with translation off, the hart's
+//! number in a0 and the device tree's physical address in a1 (Linux,
+//! Documentation/arch/riscv/boot.rst). The image may lie at any multiple of 2 MiB. Other harts wait
+//! in the firmware until `smp` starts them.
 
 use core::arch::global_asm;
 
@@ -98,8 +99,9 @@ unsafe extern "C" fn start() {
         "ori t0, t0, {table}",
         "add t2, s5, t1",
         "sd t0, (t2)",
-        // The most levels that the hart has. A mode that it lacks leaves satp as it was (privileged manual, section
-        // 12.1.11); one that it has makes the fetch of the next instruction fault to the image's own address.
+        // The most levels that the hart has. A mode that it lacks leaves satp as it was (privileged
+        // manual, section 12.1.11); one that it has makes the fetch of the next instruction fault
+        // to the image's own address.
         "lla t0, 4f",
         "sub t0, t0, s2",
         "li t1, {base}",

@@ -5,8 +5,8 @@ use core::arch::asm;
 /// Whether `KEY` (a [`Key`](crate::arch::branch::Key) as a number) was taken at boot.
 #[inline(always)]
 pub fn is_taken<const KEY: u32>() -> bool {
-    // SAFETY: a `nop`, or the jump to the label that `branch::take` puts in its place; the section's entry is data. It is
-    // four bytes long, and aligned so that it lies in one page.
+    // SAFETY: a `nop`, or the jump to the label that `branch::take` puts in its place; the
+    // section's entry is data. It is four bytes long, and aligned so that it lies in one page.
     unsafe {
         asm!(
             ".option push",
@@ -25,7 +25,8 @@ pub fn is_taken<const KEY: u32>() -> bool {
     false
 }
 
-/// `JAL x0` over `distance` bytes (unprivileged manual, "Unconditional Jumps": the J-type immediate).
+/// `JAL x0` over `distance` bytes (unprivileged manual, "Unconditional Jumps": the J-type
+/// immediate).
 pub const fn jump_to(distance: isize) -> u32 {
     let bits = distance as u32;
     0x6f | (bits >> 20 & 1) << 31

@@ -1,7 +1,7 @@
 //! What a call looks like.
 
-/// Whether the last instruction of `code` may be a call: JAL or JALR that link to ra (unprivileged manual, section 2.5.1),
-/// or C.JALR (section 27.4).
+/// Whether the last instruction of `code` may be a call: JAL or JALR that link to ra (unprivileged
+/// manual, section 2.5.1), or C.JALR (section 27.4).
 pub fn ends_in_call(code: &[u8]) -> bool {
     const LINK: u32 = 1 << 7;
     let long = code.last_chunk().is_some_and(|&word| {

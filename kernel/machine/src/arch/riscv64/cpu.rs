@@ -26,7 +26,8 @@ pub struct Cpu {
     pub(super) syscalls: Cell<&'static SyscallTable>,
     /// Where a trap from the kernel keeps registers before it may touch the stack.
     pub(super) spill: Cell<[usize; 4]>,
-    /// t0, t1, `sepc`, `scause`, `stval` and `sstatus` of a trap from the kernel while its frame is stored, which may trap itself.
+    /// t0, t1, `sepc`, `scause`, `stval` and `sstatus` of a trap from the kernel while its frame is
+    /// stored, which may trap itself.
     pub(super) outer: Cell<[usize; 6]>,
     /// The word that tells of new kernel mappings, and this CPU's bit in it.
     pub(super) unseen: Cell<&'static AtomicU64>,
@@ -49,8 +50,8 @@ pub struct Cpu {
     above: Room,
 }
 
-// SAFETY: the cells are used by this CPU alone (private to `arch`, whose callers go through `this`), the rest is atomic,
-// constant, or checks its owner itself.
+// SAFETY: the cells are used by this CPU alone (private to `arch`, whose callers go through
+// `this`), the rest is atomic, constant, or checks its owner itself.
 unsafe impl Sync for Cpu {}
 
 /// The CPU that the machine starts on.
@@ -155,7 +156,8 @@ pub(super) use crate::arch::cpus::{expect, publish};
 #[inline(always)]
 pub fn this() -> &'static Cpu {
     let cpu: *const Cpu;
-    // SAFETY: reads a register. Not `pure`: a thread that was switched out may come back on another CPU.
+    // SAFETY: reads a register. Not `pure`: a thread that was switched out may come back on another
+    // CPU.
     unsafe { asm!("mv {}, tp", out(reg) cpu, options(nomem, nostack, preserves_flags)) };
     // SAFETY: the boot path and every entry point `tp` to a `Cpu` that lives for ever.
     unsafe { &*cpu }

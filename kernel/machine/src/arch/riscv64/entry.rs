@@ -1,15 +1,18 @@
 //! Every way into the kernel and back to a program.
 //!
-//! `stvec` names one entry for all traps (privileged manual, section 12.1.2). `sscratch` tells where from: while a program
-//! runs it holds the top of the thread's kernel stack, and in the kernel zero. Interrupts are masked whenever the
-//! kernel runs, so a trap from the kernel is a fault.
+//! `stvec` names one entry for all traps (privileged manual, section 12.1.2). `sscratch` tells
+//! where from: while a program runs it holds the top of the thread's kernel stack, and in the
+//! kernel zero. Interrupts are masked whenever the kernel runs, so a trap from the kernel is a
+//! fault.
 //!
-//! - **From a program**, the entry saves what a call may clobber, and looks first for a system call: its handler gets its
-//!   arguments in the registers that they are in. Saved registers and `gp` are stored only where someone will look:
-//!   by the calls that need the whole frame, and when there is work before the return.
-//! - **From the kernel**, before anything touches the stack, which may itself be the new mapping: is the fault on the
-//!   mapped area, and has this hart a fence due there? Then it pays it, and tries again. A trap from a program never asks.
-//!   A fault on the mapped area that is none pays 11 instructions for the question, any other 6.
+//! - **From a program**, the entry saves what a call may clobber, and looks first for a system
+//!   call: its handler gets its arguments in the registers that they are in. Saved registers and
+//!   `gp` are stored only where someone will look: by the calls that need the whole frame, and when
+//!   there is work before the return.
+//! - **From the kernel**, before anything touches the stack, which may itself be the new mapping:
+//!   is the fault on the mapped area, and has this hart a fence due there? Then it pays it, and
+//!   tries again. A trap from a program never asks. A fault on the mapped area that is none pays 11
+//!   instructions for the question, any other 6.
 
 use core::arch::naked_asm;
 use core::mem::offset_of;
@@ -26,7 +29,8 @@ const CAUSE_ECALL: usize = 8;
 /// Bytes of `ecall`.
 const ECALL: usize = 4;
 
-/// Where the registers that a trap from the kernel interrupted are kept, below which its handler runs.
+/// Where the registers that a trap from the kernel interrupted are kept, below which its handler
+/// runs.
 #[repr(C, align(16))]
 pub struct KernelFrame {
     /// `pc`, then x1 to x31.
@@ -38,8 +42,8 @@ pub struct KernelFrame {
 const _: () =
     assert!(offset_of!(KernelFrame, x) == offset_of!(Frame, x) && size_of::<usize>() == 8);
 
-/// Stores (`sd`) or loads (`ld`) registers by name and number, each at its place in the frame at sp, `{x}` being where
-/// the frame keeps them.
+/// Stores (`sd`) or loads (`ld`) registers by name and number, each at its place in the frame at
+/// sp, `{x}` being where the frame keeps them.
 macro_rules! registers {
     ($op:literal: $($name:ident $number:literal),*) => {
         concat!($($op, " ", stringify!($name), ", {x} + 8 * ", $number, "(sp)\n"),*)
@@ -60,8 +64,8 @@ macro_rules! kept {
     };
 }
 
-/// From the address in t0 and the table at t1, leaves the address of the entry of a level in t1, and unless that is the
-/// last, follows it; goes to 8 where it points nowhere.
+/// From the address in t0 and the table at t1, leaves the address of the entry of a level in t1,
+/// and unless that is the last, follows it; goes to 8 where it points nowhere.
 macro_rules! walk {
     (0) => {
         walk!(@ 0)
@@ -168,9 +172,9 @@ pub unsafe extern "C" fn trap() {
         "5:",
         kept!("sd"),
         "j {return_full}",
-        // An interrupt. One that came due in the kernel is taken at once after `sret` (privileged manual, section 3.1.9),
-        // where the pc still is what the frame says (`task::tick` asks). It is forgotten after interrupts: a program
-        // that spins is not seen to return.
+        // An interrupt. One that came due in the kernel is taken at once after `sret` (privileged
+        // manual, section 3.1.9), where the pc still is what the frame says (`task::tick` asks). It
+        // is forgotten after interrupts: a program that spins is not seen to return.
         "6: ld a1, {x}(sp)",
         "sd t1, {x}(sp)",
         "xor a1, a1, t1",
@@ -217,7 +221,8 @@ pub unsafe extern "C" fn trap() {
     )
 }
 
-/// Does what is to be done, then restores the whole frame, which is complete and at sp, and goes on with the program.
+/// Does what is to be done, then restores the whole frame, which is complete and at sp, and goes on
+/// with the program.
 #[unsafe(naked)]
 #[unsafe(link_section = ".text.entry")]
 pub(super) unsafe extern "C" fn return_full() {
@@ -248,8 +253,8 @@ pub(super) unsafe extern "C" fn leave_to_user(top: usize) -> ! {
     naked_asm!("mv sp, a0", "j {return_full}", return_full = sym return_full)
 }
 
-/// The first half of a system call that needs the whole frame: completes it and calls the handler whose address is in
-/// t0. On return, everything comes from the frame but the result.
+/// The first half of a system call that needs the whole frame: completes it and calls the handler
+/// whose address is in t0. On return, everything comes from the frame but the result.
 ///
 /// # Safety
 /// Only the entry of a system call jumps here, with its frame at sp and the handler in t0.
@@ -276,7 +281,8 @@ pub unsafe extern "C" fn call_with_full_frame() {
 #[unsafe(link_section = ".text.entry")]
 unsafe extern "C" fn from_kernel() {
     naked_asm!(
-        // Told again, since LLVM reads the assembly of a library once without the target's features.
+        // Told again, since LLVM reads the assembly of a library once without the target's
+        // features.
         ".option push",
         ".option arch, +a",
         "csrrw sp, sscratch, sp",
@@ -293,7 +299,8 @@ unsafe extern "C" fn from_kernel() {
         "ld t2, {unseen_bit}(tp)",
         "and t1, t1, t2",
         "beqz t1, 3f",
-        // Takes this hart's bit back, alone, before the fence: a mapping made from here on sets it again.
+        // Takes this hart's bit back, alone, before the fence: a mapping made from here on sets it
+        // again.
         "amoxor.d.aqrl zero, t2, (t0)",
         "lla t0, {injecting}",
         "lbu t0, (t0)",
@@ -309,8 +316,9 @@ unsafe extern "C" fn from_kernel() {
         "ld t1, {spill} + 8(tp)",
         "ld t0, {spill}(tp)",
         "sret",
-        // The fault injector kept the entry unseen, and perhaps others: it is made visible, and the bit stays set. So it does
-        // where the fault is one in earnest: the stack on which it is told may be unseen.
+        // The fault injector kept the entry unseen, and perhaps others: it is made visible, and the
+        // bit stays set. So it does where the fault is one in earnest: the stack on which it is
+        // told may be unseen.
         "5: sd t3, {spill} + 24(tp)",
         "csrr t0, stval",
         "lla t1, {root}",
@@ -332,8 +340,9 @@ unsafe extern "C" fn from_kernel() {
         "ld t3, {spill} + 24(tp)",
         "bnez t1, 4b",
         "3: ld t2, {spill} + 16(tp)",
-        // Not that. What another trap would overwrite is put where it does not matter before anything touches the stack:
-        // the frame may lie on a page of the stack that this hart has not met yet.
+        // Not that. What another trap would overwrite is put where it does not matter before
+        // anything touches the stack: the frame may lie on a page of the stack that this hart has
+        // not met yet.
         "1: ld t0, {spill}(tp)",
         "ld t1, {spill} + 8(tp)",
         "sd t0, {outer}(tp)",
@@ -343,14 +352,16 @@ unsafe extern "C" fn from_kernel() {
         "sd t0, {outer} + 16(tp)",
         "sd t1, {outer} + 24(tp)",
         "csrr t0, stval",
-        // Meanwhile as everywhere in the kernel: programs' memory is closed, and `sret` leads to a program.
+        // Meanwhile as everywhere in the kernel: programs' memory is closed, and `sret` leads to a
+        // program.
         "li t1, {sum_spp}",
         "csrrc t1, sstatus, t1",
         "sd t0, {outer} + 32(tp)",
         "sd t1, {outer} + 40(tp)",
         "li t0, {spie}",
         "csrs sstatus, t0",
-        // If sp is about to run into the guard below a stack, which one bit tells, the handler gets the overflow stack.
+        // If sp is about to run into the guard below a stack, which one bit tells, the handler gets
+        // the overflow stack.
         "mv t0, sp",
         "addi sp, sp, -{size}",
         "slli t1, sp, {stack_bit}",
@@ -416,7 +427,7 @@ unsafe extern "C" fn from_kernel() {
 crate::selftest! {
     fn the_stack_itself_may_be_unseen() {
         use super::{PAGE_SIZE, cpu};
-        let stack = crate::mm::kmap::KernelStack::new().unwrap();
+        let stack = crate::mm::vmalloc::KernelStack::new().unwrap();
         let recovered = || cpu::this().crossings().get(crossings::Kind::FaultNewMapping);
         for page in stack.range().step_by(PAGE_SIZE) {
             let before = recovered();

@@ -1,4 +1,5 @@
-//! Interrupts from devices: through the PLIC, through an APLIC and IMSICs, or through an APLIC alone. The boot hart takes all of them.
+//! Interrupts from devices: through the PLIC, through an APLIC and IMSICs, or through an APLIC
+//! alone. The boot hart takes all of them.
 
 use dtoolkit::Node;
 use dtoolkit::fdt::{Fdt, FdtNode};
@@ -17,7 +18,8 @@ enum Controller {
 
 /// Sources that may have a handler have lower numbers.
 const SOURCES: usize = 128;
-/// The number of the supervisor's external interrupt where a controller says which of a hart's it raises.
+/// The number of the supervisor's external interrupt where a controller says which of a hart's it
+/// raises.
 const SUPERVISOR_EXTERNAL: u32 = 9;
 
 static CONTROLLER: Mutex<Controller> = Mutex::new(Controller::None);

@@ -175,7 +175,8 @@ pub(super) fn start_cpu() -> bool {
         // SAFETY: allows programs one instruction on their own memory.
         unsafe { asm!("csrs senvcfg, {}", in(reg) CBO_ZERO, options(nostack, preserves_flags)) };
     }
-    // SAFETY: lets programs read the cycle, time and instret counters, as Linux's firmware interface expects of time.
+    // SAFETY: lets programs read the cycle, time and instret counters, as Linux's firmware
+    // interface expects of time.
     unsafe { asm!("csrw scounteren, {}", in(reg) COUNTERS, options(nostack, preserves_flags)) };
     vector::start_cpu()
 }
@@ -188,7 +189,8 @@ pub fn hwcap() -> (u64, u64) {
     (features().facts.extensions.hwcap(), 0)
 }
 
-/// Whether the hardware sets the Accessed bit, asked anew: no register tells, so the answer is always the settled one.
+/// Whether the hardware sets the Accessed bit, asked anew: no register tells, so the answer is
+/// always the settled one.
 pub fn reread_hw_access_flag() -> bool {
     features().hw_access_flag()
 }

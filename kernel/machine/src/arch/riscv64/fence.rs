@@ -1,5 +1,6 @@
-//! The fence system: who executes `sfence.vma` when. The crate `fence` decides; the boot parameters `fence.kernel`,
-//! `fence.user` and `fence.inject` choose how, and `asid.bits` makes believe that harts have fewer identifiers than they do.
+//! The fence system: who executes `sfence.vma` when. The crate `fence` decides; the boot parameters
+//! `fence.kernel`, `fence.user` and `fence.inject` choose how, and `asid.bits` makes believe that
+//! harts have fewer identifiers than they do.
 
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
@@ -84,8 +85,8 @@ fn policy() -> Policy {
     Policy { kernel, user }
 }
 
-/// Pays what `change` of the entries of `range` owes in the program's address space `asid`, which `holders` hold and which
-/// runs where `runs` says.
+/// Pays what `change` of the entries of `range` owes in the program's address space `asid`, which
+/// `holders` hold and which runs where `runs` says.
 #[inline(always)]
 pub fn pay(
     change: Change,
@@ -105,7 +106,8 @@ pub fn pay(
     }
 }
 
-/// A table was hung below an invalid entry: makes sure that this CPU sees it. A fence by address would not cover it.
+/// A table was hung below an invalid entry: makes sure that this CPU sees it. A fence by address
+/// would not cover it.
 pub fn publish() {
     if policy().user(Change::LinkTable) != Reach::Nobody {
         tlb::flush_local_all();
@@ -133,7 +135,8 @@ pub fn publish_kernel(range: Range<usize>) {
     }
 }
 
-/// What to store for a program's new entry: under `fence.inject`, sometimes one that stays unseen until a trap.
+/// What to store for a program's new entry: under `fence.inject`, sometimes one that stays unseen
+/// until a trap.
 #[inline(always)]
 pub fn new_entry(pte: Pte) -> Pte {
     if is_taken::<{ Key::FenceInject as u32 }>() && pte.is_program() && INJECTOR.lock().hide() {
@@ -158,7 +161,8 @@ fn hide(address: usize) {
     }
 }
 
-/// Whether a kernel mapping that is not needed may stay for its next use: `fence.inject` wants new ones.
+/// Whether a kernel mapping that is not needed may stay for its next use: `fence.inject` wants new
+/// ones.
 pub fn keeps_mappings() -> bool {
     !INJECTING.load(Relaxed)
 }

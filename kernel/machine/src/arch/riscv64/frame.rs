@@ -4,8 +4,8 @@ use super::cpu::Cpu;
 
 /// The user's registers at the top of a thread's kernel stack.
 ///
-/// The entry paths save what a call may clobber; `gp` and the saved registers are valid only after a full save, which
-/// every `&mut Frame` that safe code sees has had.
+/// The entry paths save what a call may clobber; `gp` and the saved registers are valid only after
+/// a full save, which every `&mut Frame` that safe code sees has had.
 #[repr(C, align(16))]
 #[derive(Clone)]
 pub struct Frame {
@@ -41,7 +41,8 @@ pub(super) mod reg {
 const ECALL: usize = 4;
 
 impl Frame {
-    /// A program's first registers: all zero but the address of its first instruction, the stack and the first argument.
+    /// A program's first registers: all zero but the address of its first instruction, the stack
+    /// and the first argument.
     pub fn user(entry: usize, sp: usize, argument: usize) -> Self {
         let mut frame = Frame {
             x: [0; 32],

@@ -1,5 +1,5 @@
-//! Interrupts of this hart: software (other CPUs), timer, and external (devices). They are masked whenever the kernel
-//! runs, so what is pending is asked for.
+//! Interrupts of this hart: software (other CPUs), timer, and external (devices). They are masked
+//! whenever the kernel runs, so what is pending is asked for.
 
 use core::arch::asm;
 
@@ -18,10 +18,12 @@ mod code {
 
 const ALL: usize = 1 << code::SOFTWARE | 1 << code::TIMER | 1 << code::EXTERNAL;
 
-/// Lets this hart's interrupts through. They are taken when a program runs, or when the kernel asks.
+/// Lets this hart's interrupts through. They are taken when a program runs, or when the kernel
+/// asks.
 pub(super) fn start_cpu() {
     time::set_deadline(None);
-    // SAFETY: interrupts stay masked in the kernel; the entry handles those that come while a program runs.
+    // SAFETY: interrupts stay masked in the kernel; the entry handles those that come while a
+    // program runs.
     unsafe { asm!("csrw sie, {}", in(reg) ALL, options(nostack, preserves_flags)) };
 }
 
@@ -50,7 +52,8 @@ pub fn service(from: Interrupted) {
 
 /// Waits for an interrupt and handles it; may return early.
 pub fn wait() {
-    // SAFETY: with interrupts masked the hart goes on where it waited (privileged manual, section 3.3.3).
+    // SAFETY: with interrupts masked the hart goes on where it waited (privileged manual, section
+    // 3.3.3).
     unsafe { asm!("wfi", options(nostack, preserves_flags)) };
     service(Interrupted::Kernel);
 }

@@ -1,4 +1,5 @@
-//! The kernel's own translations, as they stay: code without writing, data without execution, all memory in the linear map.
+//! The kernel's own translations, as they stay: code without writing, data without execution, all
+//! memory in the linear map.
 
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -25,7 +26,8 @@ unsafe extern "C" {
     static __image_end: u8;
 }
 
-/// Physical addresses below this are devices on every RISC-V machine so far; the linear map shows them.
+/// Physical addresses below this are devices on every RISC-V machine so far; the linear map shows
+/// them.
 const DEVICES: Range<usize> = 0..2 * GIGABLOCK_SIZE;
 
 /// The registers of a device, where the linear map shows them from the start.
@@ -56,8 +58,8 @@ fn below(table: &'static Table, index: usize) -> Option<&'static Table> {
     Some(new)
 }
 
-/// Maps `phys` at `virt` below the entries of `root`, which are empty or tables, with the biggest pages that fit. False if
-/// tables ran out.
+/// Maps `phys` at `virt` below the entries of `root`, which are empty or tables, with the biggest
+/// pages that fit. False if tables ran out.
 fn map(root: &'static Table, mut virt: usize, phys: Range<usize>, prot: Prot) -> bool {
     let mut at = phys.start;
     while at < phys.end {
@@ -119,7 +121,8 @@ pub(super) fn build(memory: &fdt::Memory) -> fdt::Ranges<64> {
         );
     }
     replace(&IMAGE_ROOT, layout::IMAGE);
-    // The linear map, in a root of its own until it is whole. The image's code and constants are not writable there either.
+    // The linear map, in a root of its own until it is whole. The image's code and constants are
+    // not writable there either.
     static LINEAR_ROOT: Table = Table::new();
     let constant =
         virt_to_phys(image()[0].0.start)..virt_to_phys(image()[0].0.start) + constant_len();

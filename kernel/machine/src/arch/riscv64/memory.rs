@@ -1,5 +1,6 @@
-//! memcpy and memset, which the compiler calls: eight words a turn. The compiler's own do one word at a time, and copies are much
-//! of what a system call does. Nothing here is misaligned, which firmware may have to emulate.
+//! memcpy and memset, which the compiler calls: eight words a turn. The compiler's own do one word
+//! at a time, and copies are much of what a system call does. Nothing here is misaligned, which
+//! firmware may have to emulate.
 
 use core::arch::naked_asm;
 
@@ -67,7 +68,8 @@ pub unsafe extern "C" fn memcpy(target: *mut u8, source: *const u8, len: usize) 
         "addi a3, a3, 1",
         "j 6b",
         "7: ret",
-        // The source is not: each word of the target out of two, whose bytes beyond the source's are in the same words as its.
+        // The source is not: each word of the target out of two, whose bytes beyond the source's
+        // are in the same words as its.
         "8: bltu a2, a4, 6b",
         "sub a1, a1, t0",
         "slli t1, t0, 3",

@@ -1,7 +1,7 @@
 //! Page tables and translation fences (RISC-V privileged manual, chapters 12.3 to 12.6).
 //!
-//! All addresses of the kernel lie in the upper half of Sv39, so that its tables are the same for Sv39, Sv48 and Sv57: the
-//! longer modes add roots with one entry above it.
+//! All addresses of the kernel lie in the upper half of Sv39, so that its tables are the same for
+//! Sv39, Sv48 and Sv57: the longer modes add roots with one entry above it.
 
 use core::arch::asm;
 use core::ops::Range;
@@ -107,7 +107,8 @@ const SATP_MODE: u32 = 60;
 const SATP_ASID: u32 = 44;
 const SATP_ASID_BITS: u64 = 0xffff;
 
-/// Kinds of memory. RISC-V's physical memory attributes already say which addresses are devices, so that entries need not.
+/// Kinds of memory. RISC-V's physical memory attributes already say which addresses are devices, so
+/// that entries need not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Memory {
     /// Cached.
@@ -130,10 +131,12 @@ impl Pte {
         Pte(ppn(phys) | bit::VALID)
     }
 
-    /// Maps the page at `phys`. Accessed; dirty if it may be written, as nothing asks which pages were.
+    /// Maps the page at `phys`. Accessed; dirty if it may be written, as nothing asks which pages
+    /// were.
     pub const fn leaf(phys: usize, prot: Prot, _memory: Memory) -> Pte {
         let mut bits = ppn(phys) | bit::VALID | bit::ACCESSED;
-        // A page that may be written but not read is reserved, one without any right would be a table.
+        // A page that may be written but not read is reserved, one without any right would be a
+        // table.
         if prot.read || prot.write {
             bits |= bit::READ;
         }
@@ -230,7 +233,8 @@ const fn ppn(phys: usize) -> u64 {
     (phys as u64) >> PAGE_SHIFT << PPN_SHIFT
 }
 
-/// Whether a valid entry must be invalid for a while before it holds another frame (docs/translation.md: no).
+/// Whether a valid entry must be invalid for a while before it holds another frame
+/// (docs/translation.md: no).
 pub const BREAK_FIRST: bool = false;
 
 /// Entries in a table.
@@ -266,7 +270,8 @@ pub(super) const fn root39_index(address: usize) -> usize {
     address / GIGABLOCK_SIZE % ENTRIES
 }
 
-/// Byte offset of the last entry of a table: the one that covers the kernel in the longer modes' roots.
+/// Byte offset of the last entry of a table: the one that covers the kernel in the longer modes'
+/// roots.
 pub const TOP_SLOT: usize = (ENTRIES - 1) * size_of::<Pte>();
 
 /// Levels of tables; set by [`init`].
@@ -278,7 +283,8 @@ pub(super) static KERNEL_SATP: AtomicU64 = AtomicU64::new(0);
 /// Physical address of the image less its virtual one; set by [`init`].
 static IMAGE_OFFSET: AtomicUsize = AtomicUsize::new(0);
 
-/// Learns from `satp` what the boot path found, and from where it started (`image`, physical) where the image lies.
+/// Learns from `satp` what the boot path found, and from where it started (`image`, physical) where
+/// the image lies.
 pub(super) fn init(image: usize) {
     let satp = read_satp();
     LEVELS.store(
@@ -401,7 +407,8 @@ pub unsafe fn activate(root: usize, asid: u16) {
 pub unsafe fn zero_page(page: *mut u8) {
     let end = page.wrapping_add(super::PAGE_SIZE);
     if super::is_taken::<{ Key::ZeroByBlock as u32 }>() {
-        // SAFETY: the caller owns the 4096 bytes at `page`, a multiple of 16 blocks; every hart has the instruction.
+        // SAFETY: the caller owns the 4096 bytes at `page`, a multiple of 16 blocks; every hart has
+        // the instruction.
         unsafe {
             asm!(
                 ".option push",
@@ -443,7 +450,8 @@ pub unsafe fn zero_page(page: *mut u8) {
 /// Copies a page.
 ///
 /// # Safety
-/// `to` is the address of a whole page that the caller owns, `from` of one that it may read; they are not the same.
+/// `to` is the address of a whole page that the caller owns, `from` of one that it may read; they
+/// are not the same.
 #[inline]
 pub unsafe fn copy_page(to: *mut u8, from: *const u8) {
     // SAFETY: whole, aligned, distinct pages by the caller's promise, multiples of 512 bytes.
@@ -474,7 +482,8 @@ pub unsafe fn copy_page(to: *mut u8, from: *const u8) {
     }
 }
 
-/// The last-level entry of the kernel's tables for an address of the mapped area, if its table exists.
+/// The last-level entry of the kernel's tables for an address of the mapped area, if its table
+/// exists.
 pub(super) fn kernel_entry(address: usize) -> Option<&'static AtomicU64> {
     let mut table = &ROOT_SV39;
     for level in (0..3).rev() {

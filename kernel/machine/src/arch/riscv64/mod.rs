@@ -74,8 +74,8 @@ pub fn prctl(option: u32, argument: usize) -> Result<usize> {
 
 /// Bytes in a page.
 pub const PAGE_SIZE: usize = 4096;
-/// The first address that no mode gives programs: Sv57's half. The hardware refuses those above the half of the mode that is on,
-/// so that who only keeps off the kernel's half compares with this.
+/// The first address that no mode gives programs: Sv57's half. The hardware refuses those above the
+/// half of the mode that is on, so that who only keeps off the kernel's half compares with this.
 pub const USER_END: usize = mmu::Mode::Sv57.half();
 /// Below what mappings lie unless a program asks for more, as on Linux: Sv48's half.
 pub const MAP_WINDOW: usize = mmu::Mode::Sv48.half();
@@ -96,7 +96,7 @@ pub static ABIS: &[super::Abi] = &[super::Abi {
     start: |entry, sp| Frame::user(entry, sp, 0),
 }];
 /// Whether tables of system calls hold those of 32-bit programs.
-pub const NARROW_CALLS: bool = false;
+pub const COMPAT_CALLS: bool = false;
 /// What Linux calls its source of time.
 pub const CLOCK_SOURCE: &str = "riscv_clocksource";
 /// What uname calls the machine.

@@ -1,5 +1,6 @@
-//! Accesses to devices among those to memory. The hart orders the two kinds as it likes but for a fence that names both
-//! (unprivileged manual, "RVWMO Explanatory Material", "I/O Ordering"); devices themselves see accesses in program order.
+//! Accesses to devices among those to memory. The hart orders the two kinds as it likes but for a
+//! fence that names both (unprivileged manual, "RVWMO Explanatory Material", "I/O Ordering");
+//! devices themselves see accesses in program order.
 
 use core::arch::asm;
 
@@ -10,7 +11,8 @@ pub fn before_device_write() {
     unsafe { asm!("fence w, o", options(nostack, preserves_flags)) };
 }
 
-/// The last write to a device goes before what memory is used for next: a lock may pass on whose turn it is at the device.
+/// The last write to a device goes before what memory is used for next: a lock may pass on whose
+/// turn it is at the device.
 #[inline(always)]
 pub fn after_device_write() {
     // SAFETY: orders, no more.

@@ -1,5 +1,5 @@
-//! Registers of a stopped thread as ptrace(2) and core files have them: sets by the type of an ELF note
-//! (`include/uapi/linux/elf.h`, `arch/riscv/include/uapi/asm/ptrace.h`).
+//! Registers of a stopped thread as ptrace(2) and core files have them: sets by the type of an ELF
+//! note (`include/uapi/linux/elf.h`, `arch/riscv/include/uapi/asm/ptrace.h`).
 
 use alloc::vec::Vec;
 use zerocopy::{FromBytes, IntoBytes};
@@ -136,7 +136,8 @@ impl Frame {
         self.set_result(Errno::ENOSYS.result());
     }
 
-    /// The system call was not made: what its first argument's register, which has its result otherwise, holds then.
+    /// The system call was not made: what its first argument's register, which has its result
+    /// otherwise, holds then.
     pub fn roll_back(&self) -> isize {
         self.orig_a0 as isize
     }

@@ -1,4 +1,5 @@
-//! Calls of the supervisor binary interface, which the firmware below answers (RISC-V SBI specification 2.0).
+//! Calls of the supervisor binary interface, which the firmware below answers (RISC-V SBI
+//! specification 2.0).
 
 use core::arch::asm;
 
@@ -35,8 +36,8 @@ mod extension {
 #[inline]
 fn call(extension: usize, function: usize, args: [usize; 5]) -> Result<usize> {
     let (error, value): (isize, usize);
-    // SAFETY: an environment call from S-mode enters the firmware, which keeps all registers but a0 and a1 (section 3)
-    // and, by what its callers ask here, touches no memory of the kernel.
+    // SAFETY: an environment call from S-mode enters the firmware, which keeps all registers but a0
+    // and a1 (section 3) and, by what its callers ask here, touches no memory of the kernel.
     unsafe {
         asm!(
             "ecall",
@@ -82,7 +83,8 @@ pub fn remote_fence_i(harts: Harts) -> Result<()> {
     call(extension::RFENCE, 0, [harts.mask, harts.base, 0, 0, 0]).map(drop)
 }
 
-/// `sfence.vma` on `harts` for `len` bytes from `start` in all address spaces; a length of usize::MAX means everything.
+/// `sfence.vma` on `harts` for `len` bytes from `start` in all address spaces; a length of
+/// usize::MAX means everything.
 pub fn remote_sfence(harts: Harts, start: usize, len: usize) -> Result<()> {
     call(
         extension::RFENCE,
@@ -92,7 +94,8 @@ pub fn remote_sfence(harts: Harts, start: usize, len: usize) -> Result<()> {
     .map(drop)
 }
 
-/// `sfence.vma` on `harts` for `len` bytes from `start` in address space `asid`; a length of usize::MAX means all of it.
+/// `sfence.vma` on `harts` for `len` bytes from `start` in address space `asid`; a length of
+/// usize::MAX means all of it.
 pub fn remote_sfence_asid(harts: Harts, start: usize, len: usize, asid: usize) -> Result<()> {
     call(
         extension::RFENCE,
@@ -102,7 +105,8 @@ pub fn remote_sfence_asid(harts: Harts, start: usize, len: usize, asid: usize) -
     .map(drop)
 }
 
-/// Starts a stopped hart at the physical address `entry`, with its number in a0 and `argument` in a1, translation off.
+/// Starts a stopped hart at the physical address `entry`, with its number in a0 and `argument` in
+/// a1, translation off.
 pub fn start_hart(hart: usize, entry: usize, argument: usize) -> Result<()> {
     call(extension::HSM, 0, [hart, entry, argument, 0, 0]).map(drop)
 }

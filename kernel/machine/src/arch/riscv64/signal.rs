@@ -1,4 +1,5 @@
-//! Signal frames as programs see them (Linux, arch/riscv/include/uapi/asm/{ucontext,sigcontext,ptrace}.h).
+//! Signal frames as programs see them (Linux,
+//! arch/riscv/include/uapi/asm/{ucontext,sigcontext,ptrace}.h).
 
 use core::mem::MaybeUninit;
 
@@ -43,10 +44,12 @@ struct Context {
     mask: u64,
 }
 
-/// What ends the `union __riscv_fp_state`: a reserved word, and the head of the first record of an extension.
+/// What ends the `union __riscv_fp_state`: a reserved word, and the head of the first record of an
+/// extension.
 type Tail = [u32; 3];
 
-/// Byte offsets of the parts of a `struct rt_sigframe`, and its size. What lies between is not written.
+/// Byte offsets of the parts of a `struct rt_sigframe`, and its size. What lies between is not
+/// written.
 mod offset {
     /// The `siginfo_t`.
     pub const INFO: usize = 0;

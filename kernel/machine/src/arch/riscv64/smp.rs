@@ -15,7 +15,7 @@ use super::cpu::{self, Cpu};
 use super::frame::StackTop;
 use super::sbi::{self, Harts};
 use super::{MAX_CPUS, entry, features, fence, irq, mmu, status, time, tlb};
-use crate::mm::kmap::KernelStack;
+use crate::mm::vmalloc::KernelStack;
 use crate::upcall;
 
 /// Harts that a call to the firmware can name at once.
@@ -23,7 +23,8 @@ const HARTS_PER_CALL: usize = usize::BITS as usize;
 /// This hart's software interrupt in `sip`.
 const SOFTWARE_PENDING: usize = 1 << 1;
 
-/// Calls `send` for the CPUs that `choose` hands on, in groups as the firmware takes them, and counts `kind` if there are any.
+/// Calls `send` for the CPUs that `choose` hands on, in groups as the firmware takes them, and
+/// counts `kind` if there are any.
 pub(super) fn each(
     kind: Kind,
     send: impl Fn(Harts) -> sbi::Result<()>,

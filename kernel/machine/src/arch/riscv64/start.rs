@@ -16,19 +16,21 @@ use crate::{mm, params, random};
 
 /// The longest device tree.
 const TREE_LIMIT: usize = 2 << 20;
-/// What a device tree begins with, and the bytes of its header (Devicetree Specification, section 5.2).
+/// What a device tree begins with, and the bytes of its header (Devicetree Specification, section
+/// 5.2).
 const TREE_MAGIC: u32 = 0xd00d_feed;
 const TREE_HEADER: usize = 40;
 
-/// First Rust on the boot hart: its number, and the physical addresses of the device tree and the image.
+/// First Rust on the boot hart: its number, and the physical addresses of the device tree and the
+/// image.
 pub(super) extern "C" fn boot_hart(hart: usize, tree: usize, image: usize) -> ! {
     let archive = find_memory(hart, tree, image);
     start_devices(hart);
     upcall::start_kernel(archive)
 }
 
-/// Reads the device tree and hands memory to `mm`; returns the initial archive. Apart, since its lists of ranges fill most
-/// of the stack.
+/// Reads the device tree and hands memory to `mm`; returns the initial archive. Apart, since its
+/// lists of ranges fill most of the stack.
 #[inline(never)]
 fn find_memory(hart: usize, tree: usize, image: usize) -> Option<mm::Archive> {
     mmu::init(image);
@@ -77,7 +79,8 @@ fn boot_tree(phys: usize) -> Result<Fdt<'static>, Unusable> {
         return Err(Unusable::Damaged);
     }
     let start = mmu::phys_to_virt(phys) as *const u8;
-    // SAFETY: the loader promises memory there that nothing writes, and the first linear map shows it.
+    // SAFETY: the loader promises memory there that nothing writes, and the first linear map shows
+    // it.
     let header = unsafe { &*start.cast::<[[u8; 4]; 2]>() };
     let [magic, len] = header.map(u32::from_be_bytes);
     if magic != TREE_MAGIC || !(TREE_HEADER..=TREE_LIMIT).contains(&(len as usize)) {

@@ -82,8 +82,8 @@ pub fn set_all_off() {
     clear(UNITS);
 }
 
-/// As the kernel wants it on each hart: programs' memory closed, floating point and vectors off, and `sret` leads to a
-/// program with interrupts on.
+/// As the kernel wants it on each hart: programs' memory closed, floating point and vectors off,
+/// and `sret` leads to a program with interrupts on.
 pub(super) fn init() {
     // SAFETY: nothing of this hart relies on what is switched off.
     unsafe {

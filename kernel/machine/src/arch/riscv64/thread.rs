@@ -11,7 +11,7 @@ use super::cpu::{self, Cpu};
 use super::frame::{Frame, StackTop};
 use super::{entry, units};
 use crate::arch::task;
-use crate::mm::kmap::KernelStack;
+use crate::mm::vmalloc::KernelStack;
 use crate::sync::lockdep;
 use crate::upcall;
 
@@ -34,7 +34,8 @@ pub mod work {
 struct Context {
     ra: usize,
     sp: usize,
-    /// The program's: the kernel uses it for nothing, and the short ways in and out leave it where it is.
+    /// The program's: the kernel uses it for nothing, and the short ways in and out leave it where
+    /// it is.
     gp: usize,
     s: [usize; 12],
 }
@@ -56,7 +57,8 @@ pub struct ThreadState {
     _stack: Option<KernelStack>,
 }
 
-// SAFETY: the cells are touched by the CPU that runs the thread, which `running` makes one at a time, or through `&mut`.
+// SAFETY: the cells are touched by the CPU that runs the thread, which `running` makes one at a
+// time, or through `&mut`.
 unsafe impl Sync for ThreadState {}
 // SAFETY: as above; nothing in it belongs to a CPU.
 unsafe impl Send for ThreadState {}
@@ -88,8 +90,8 @@ impl ThreadState {
         Self::with(Some(stack), end, entry as usize, argument)
     }
 
-    /// A thread that will return to its program with a copy of `frame` as `change` leaves it: a child of the current
-    /// thread, with a copy of its floating-point registers.
+    /// A thread that will return to its program with a copy of `frame` as `change` leaves it: a
+    /// child of the current thread, with a copy of its floating-point registers.
     #[inline(always)]
     pub fn new_user(stack: KernelStack, frame: &Frame, change: impl FnOnce(&mut Frame)) -> Self {
         let end = stack.top();
@@ -110,7 +112,8 @@ impl ThreadState {
         state
     }
 
-    /// The thread that this CPU has been running since it started, on the stack that it started on. Once per CPU.
+    /// The thread that this CPU has been running since it started, on the stack that it started on.
+    /// Once per CPU.
     pub fn adopt_cpu() -> Self {
         let mut state = Self::with(None, cpu::this().start_stack.get(), 0, 0);
         *state.running.get_mut() = true;
@@ -134,7 +137,7 @@ impl ThreadState {
     }
 
     /// Whether the program has 32 bits: there are none.
-    pub fn is_narrow(&self) -> bool {
+    pub fn is_compat(&self) -> bool {
         false
     }
 
@@ -150,39 +153,43 @@ impl ThreadState {
         self.own_units(units::State::reset);
     }
 
-    /// Calls `f` with the user registers of a thread that is stopped: `task::ptrace` holds the lock without which nobody
-    /// wakes it.
+    /// Calls `f` with the user registers of a thread that is stopped: `task::ptrace` holds the lock
+    /// without which nobody wakes it.
     ///
     /// # Panics
     /// If it is running.
     pub fn with_stopped_frame<R>(&self, f: impl FnOnce(&mut Frame) -> R) -> R {
         assert!(!self.is_running());
-        // SAFETY: the thread stays stopped, and its frame at the top of its stack is whole, since it stopped on its way to
-        // or from its program; whoever else looks into it takes the same lock.
+        // SAFETY: the thread stays stopped, and its frame at the top of its stack is whole, since
+        // it stopped on its way to or from its program; whoever else looks into it takes the same
+        // lock.
         f(unsafe { &mut (*(self.top as *mut StackTop)).frame })
     }
 
-    /// As [`ThreadState::with_stopped_frame`], with the registers of units that may be off, which its next switch loads.
+    /// As [`ThreadState::with_stopped_frame`], with the registers of units that may be off, which
+    /// its next switch loads.
     pub(super) fn with_stopped_units<R>(&self, f: impl FnOnce(&mut units::State) -> R) -> R {
         assert!(!self.is_running());
         // SAFETY: as in `with_stopped_frame`.
         f(unsafe { &mut *self.units.get() })
     }
 
-    /// Calls `f` with the current thread's user registers. They must be whole: in a system call entered by
-    /// `full_frame_stub!`, in `task::exit_work`, or before the thread's first program.
+    /// Calls `f` with the current thread's user registers. They must be whole: in a system call
+    /// entered by `full_frame_stub!`, in `task::exit_work`, or before the thread's first program.
     pub fn with_frame<R>(&self, f: impl FnOnce(&mut Frame) -> R) -> R {
         assert!(self.is_current());
-        // SAFETY: the frame lies at the top of the current thread's stack, above all that is in use, and is this thread's
-        // alone; the closure cannot reach it a second time but through this function, which takes no reference of it out.
+        // SAFETY: the frame lies at the top of the current thread's stack, above all that is in
+        // use, and is this thread's alone; the closure cannot reach it a second time but through
+        // this function, which takes no reference of it out.
         f(unsafe { &mut (*(self.top as *mut StackTop)).frame })
     }
 
-    /// Calls `f` with what is kept of the current thread's units that may be off. It must not ask again.
+    /// Calls `f` with what is kept of the current thread's units that may be off. It must not ask
+    /// again.
     pub(super) fn own_units<R>(&self, f: impl FnOnce(&mut units::State) -> R) -> R {
         assert!(self.is_current());
-        // SAFETY: the current thread's own cell, which only this and the switch borrow, and the callers' closures neither
-        // switch nor wait.
+        // SAFETY: the current thread's own cell, which only this and the switch borrow, and the
+        // callers' closures neither switch nor wait.
         f(unsafe { &mut *self.units.get() })
     }
 
@@ -193,8 +200,8 @@ impl ThreadState {
 
     /// Makes this the thread that `cpu`, which is this CPU, runs.
     fn enter(&self, cpu: &'static Cpu) {
-        // SAFETY: `top` is inside the thread's stack, above all that it uses. If the stack is a new mapping to this hart, it
-        // learns of it here, before the entry from a program relies on it.
+        // SAFETY: `top` is inside the thread's stack, above all that it uses. If the stack is a new
+        // mapping to this hart, it learns of it here, before the entry from a program relies on it.
         unsafe { (*(self.top as *mut StackTop)).cpu = cpu };
         cpu.current.set(self);
     }
@@ -205,12 +212,14 @@ impl ThreadState {
     }
 }
 
-/// Makes the thread whose state this is, from [`ThreadState::adopt_cpu`], the current one of this CPU.
+/// Makes the thread whose state this is, from [`ThreadState::adopt_cpu`], the current one of this
+/// CPU.
 pub(in crate::arch) fn adopt(state: &'static ThreadState) {
     state.enter(cpu::this());
 }
 
-/// Saves what the current thread has in this hart, and goes on as `next`; returns when something switches back.
+/// Saves what the current thread has in this hart, and goes on as `next`; returns when something
+/// switches back.
 ///
 /// # Safety
 /// Both are threads that live until the switch is complete, and no other CPU switches to `next`.
@@ -230,7 +239,8 @@ pub(in crate::arch) unsafe fn switch(next: &ThreadState) {
     }
     next.enter(cpu);
     cpu.previous.set(previous);
-    // SAFETY: both contexts belong to this CPU now, and `next`'s was made by `with` or by this very call.
+    // SAFETY: both contexts belong to this CPU now, and `next`'s was made by `with` or by this very
+    // call.
     unsafe {
         switch_context(
             previous.context.get(),
@@ -254,8 +264,8 @@ macro_rules! context {
     };
 }
 
-/// Saves the registers that a call keeps, takes those of `next`, and lets others switch to the previous thread: its stack
-/// is not used any more.
+/// Saves the registers that a call keeps, takes those of `next`, and lets others switch to the
+/// previous thread: its stack is not used any more.
 #[unsafe(naked)]
 unsafe extern "C" fn switch_context(
     previous: *mut Context,
@@ -266,7 +276,8 @@ unsafe extern "C" fn switch_context(
         ".option push",
         ".option arch, +a",
         context!("sd", "a0"),
-        // A reservation that `previous` holds must not serve `next`: this ends it, whether it stores or not.
+        // A reservation that `previous` holds must not serve `next`: this ends it, whether it
+        // stores or not.
         "addi t0, a0, {ra}",
         "sc.d t1, ra, (t0)",
         context!("ld", "a1"),
@@ -298,7 +309,8 @@ extern "C" fn switched() {
     upcall::switched(task::take_previous());
 }
 
-/// Runs the current thread's program from `frame` on. The thread's stack below its top is forgotten.
+/// Runs the current thread's program from `frame` on. The thread's stack below its top is
+/// forgotten.
 pub fn enter_user(frame: &Frame) -> ! {
     let state = task::state();
     state.with_frame(|own| *own = frame.clone());

@@ -60,8 +60,8 @@ impl Holders {
         Holders(fence::Holders::new())
     }
 
-    /// CPU `cpu`, this one, is about to run the space under `asid`: it has said so, with a full fence since. If entries changed
-    /// while it was away, it forgets all of them.
+    /// CPU `cpu`, this one, is about to run the space under `asid`: it has said so, with a full
+    /// fence since. If entries changed while it was away, it forgets all of them.
     #[inline]
     pub fn come(&self, cpu: usize, asid: u16) {
         if self.0.come(cpu) {
@@ -70,8 +70,8 @@ impl Holders {
     }
 }
 
-/// Whom a change of an address space's entries concerns beside this CPU: of the holders those that run it, as the second
-/// says. The others forget when they come back.
+/// Whom a change of an address space's entries concerns beside this CPU: of the holders those that
+/// run it, as the second says. The others forget when they come back.
 pub(super) struct Others<'a, R>(pub &'a Holders, pub R);
 
 impl<R: Fn(usize) -> bool> Others<'_, R> {
@@ -121,17 +121,20 @@ pub fn flush_kernel(range: Range<usize>) {
     }
 }
 
-/// The harts that ran programs: those that run none are not told of new instructions, but fence when they run one again.
+/// The harts that ran programs: those that run none are not told of new instructions, but fence
+/// when they run one again.
 static RAN: fence::Holders<{ fence::words(MAX_CPUS) }> = fence::Holders::new();
 
-/// CPU `cpu`, this one, ran no address space and is about to run one: it has said so, with a full fence since.
+/// CPU `cpu`, this one, ran no address space and is about to run one: it has said so, with a full
+/// fence since.
 pub fn come(cpu: usize) {
     if RAN.come(cpu) {
         local_fence_i();
     }
 }
 
-/// Makes the instructions of all harts agree with what was written to memory, before they next run a program.
+/// Makes the instructions of all harts agree with what was written to memory, before they next run
+/// a program.
 pub fn sync_icache(_start: usize, _len: usize) {
     local_fence_i();
     let runs = |index| cpu::get(index).is_some_and(upcall::runs_program);

@@ -51,8 +51,8 @@ pub(super) extern "C" fn interrupt(cause: usize, at_return: bool) {
     irq::handle(cause & !INTERRUPT, Interrupted::at(at_return));
 }
 
-/// An exception from a program other than a system call: `scause`, `stval`, `sepc`. Of the program's registers only those that a
-/// call may clobber are in the frame.
+/// An exception from a program other than a system call: `scause`, `stval`, `sepc`. Of the
+/// program's registers only those that a call may clobber are in the frame.
 pub(super) extern "C" fn from_user(cause: usize, value: usize, pc: usize) {
     if let Some(access) = access(cause) {
         if value >= USER_END {
@@ -62,13 +62,13 @@ pub(super) extern "C" fn from_user(cause: usize, value: usize, pc: usize) {
         }
         return;
     }
-    other(cause, value, pc);
+    handle_other_trap(cause, value, pc);
 }
 
 /// What is no page fault.
 #[cold]
 #[inline(never)]
-fn other(cause: usize, value: usize, pc: usize) {
+fn handle_other_trap(cause: usize, value: usize, pc: usize) {
     let crossings = cpu::this().crossings();
     let (signo, reason, address) = match cause {
         code::ILLEGAL => match first_use(value, pc) {
@@ -95,8 +95,8 @@ fn other(cause: usize, value: usize, pc: usize) {
     upcall::force_signal(signo, reason, address);
 }
 
-/// Whether an illegal instruction at `pc`, which the hardware may have put into `value`, is the thread's first of a unit that is
-/// off: then it is on now.
+/// Whether an illegal instruction at `pc`, which the hardware may have put into `value`, is the
+/// thread's first of a unit that is off: then it is on now.
 ///
 /// # Errors
 /// ENOMEM

@@ -1,7 +1,7 @@
 //! The kernel's accesses to a program's memory (privileged manual, section 12.1.1.2: SUM).
 //!
-//! Only the instructions between setting SUM and clearing it can touch pages of programs. Each that may fault has an entry
-//! in the exception table: where to go on when the fault is not cured.
+//! Only the instructions between setting SUM and clearing it can touch pages of programs. Each that
+//! may fault has an entry in the exception table: where to go on when the fault is not cured.
 
 use core::arch::{asm, naked_asm};
 
@@ -172,27 +172,32 @@ fn clamp(address: usize, len: usize) -> usize {
     len.min(USER_END.saturating_sub(address))
 }
 
-/// Copies from the program's memory at `from`; returns how many bytes before the first that could not be read.
+/// Copies from the program's memory at `from`; returns how many bytes before the first that could
+/// not be read.
 ///
 /// # Safety
 /// `to` is valid for writes of `len` bytes, and nothing else looks at them meanwhile.
 pub unsafe fn copy_in(to: *mut u8, from: usize, len: usize) -> usize {
     let len = clamp(from, len);
-    // SAFETY: the program's side can fault and is checked to be its own; the other is the caller's promise.
+    // SAFETY: the program's side can fault and is checked to be its own; the other is the caller's
+    // promise.
     len - unsafe { copy(to as usize, from, len) }
 }
 
-/// Copies to the program's memory at `to`; returns how many bytes before the first that could not be written.
+/// Copies to the program's memory at `to`; returns how many bytes before the first that could not
+/// be written.
 ///
 /// # Safety
 /// `from` is valid for reads of `len` bytes.
 pub unsafe fn copy_out(to: usize, from: *const u8, len: usize) -> usize {
     let len = clamp(to, len);
-    // SAFETY: the program's side can fault and is checked to be its own; the other is the caller's promise.
+    // SAFETY: the program's side can fault and is checked to be its own; the other is the caller's
+    // promise.
     len - unsafe { copy(to, from as usize, len) }
 }
 
-/// Writes zeroes to the program's memory; returns how many bytes before the first that could not be written.
+/// Writes zeroes to the program's memory; returns how many bytes before the first that could not be
+/// written.
 pub fn clear(to: usize, len: usize) -> usize {
     let len = clamp(to, len);
     // SAFETY: the program's memory can fault and is checked to be its own.
@@ -207,13 +212,14 @@ fn check(address: usize) -> Result<(), Fault> {
     }
 }
 
-/// Runs the instructions given on a word of the program at `{at}`, with SUM set. `{failed}` says whether one that may
-/// fault did.
+/// Runs the instructions given on a word of the program at `{at}`, with SUM set. `{failed}` says
+/// whether one that may fault did.
 macro_rules! on_word {
     ($address:expr, [$($line:expr),*], $($operands:tt)*) => {{
         check($address)?;
         let failed: usize;
-        // SAFETY: the program's word can fault and is checked to be its own; a fault leads to label 8.
+        // SAFETY: the program's word can fault and is checked to be its own; a fault leads to label
+        // 8.
         unsafe {
             asm!(
                 "li {failed}, 1",
@@ -281,7 +287,7 @@ pub fn cmpxchg_u32(address: usize, old: u32, new: u32) -> Result<u32, Fault> {
 crate::selftest! {
     fn the_frame_of_a_fault_may_lie_on_unseen_pages() {
         use super::{PAGE_SIZE, cpu, fence};
-        let stack = crate::mm::kmap::KernelStack::new().unwrap();
+        let stack = crate::mm::vmalloc::KernelStack::new().unwrap();
         let recovered = || cpu::this().crossings().get(crossings::Kind::FaultNewMapping);
         let (lower, upper) = (stack.range().end - 2 * PAGE_SIZE, stack.range().end - PAGE_SIZE);
         let before = recovered();
@@ -290,7 +296,8 @@ crate::selftest! {
     }
 }
 
-/// Faults on the program's address `from`, with the stack that goes on below `stack`; says what two registers hold afterwards.
+/// Faults on the program's address `from`, with the stack that goes on below `stack`; says what two
+/// registers hold afterwards.
 #[cfg(feature = "selftest")]
 #[unsafe(naked)]
 extern "C" fn fault_on(stack: usize, from: usize) -> usize {

@@ -1,4 +1,5 @@
-//! The registers that are off until a thread first uses them, and then switched with it: floating point and vectors.
+//! The registers that are off until a thread first uses them, and then switched with it: floating
+//! point and vectors.
 
 use super::fp::Registers;
 use super::status::{self, Unit, UnitState};
@@ -91,8 +92,8 @@ impl State {
         first
     }
 
-    /// The first use of vectors by the thread that runs now, which begins with `image`; false if it was not the first, or
-    /// may not be.
+    /// The first use of vectors by the thread that runs now, which begins with `image`; false if it
+    /// was not the first, or may not be.
     pub fn begin_vector(&mut self, image: Image) -> bool {
         let first = !self.uses_vector() && self.policy.allows();
         if first {
@@ -101,7 +102,8 @@ impl State {
         first
     }
 
-    /// Copies what the thread that runs now has in its floating-point registers to `to`, if it ever used them.
+    /// Copies what the thread that runs now has in its floating-point registers to `to`, if it ever
+    /// used them.
     pub fn copy_float(&mut self, to: &mut Registers) {
         self.leave();
         if self.used_float {
@@ -118,7 +120,8 @@ impl State {
         self.vector.copy()
     }
 
-    /// Gives the thread that runs now back what a signal's frame held of floating point, unless it never used any.
+    /// Gives the thread that runs now back what a signal's frame held of floating point, unless it
+    /// never used any.
     pub fn restore_float(&mut self, registers: &Registers) {
         if self.used_float || !registers.is_zero() {
             self.float.clone_from(registers);
@@ -158,7 +161,8 @@ impl State {
         self.enter();
     }
 
-    /// Gives a child of the thread that runs now a copy, but of the vectors, which no system call is promised to keep.
+    /// Gives a child of the thread that runs now a copy, but of the vectors, which no system call
+    /// is promised to keep.
     pub fn fork(&mut self, child: &mut Self) {
         if self.used_float {
             self.leave();
@@ -168,7 +172,8 @@ impl State {
     }
 }
 
-/// The first use of vectors by the thread that runs now; false if it was not the first, or there are none for it.
+/// The first use of vectors by the thread that runs now; false if it was not the first, or there
+/// are none for it.
 ///
 /// # Errors
 /// ENOMEM

@@ -1,7 +1,8 @@
-//! Vectors (unprivileged manual, chapter 30): their registers, what is promised of them, and what a thread may ask for
-//! (Linux, `Documentation/arch/riscv/vector.rst`).
+//! Vectors (unprivileged manual, chapter 30): their registers, what is promised of them, and what a
+//! thread may ask for (Linux, `Documentation/arch/riscv/vector.rst`).
 //!
-//! Linux promises that system calls lose them, so that it may drop them; here they keep everything, and no call pays.
+//! Linux promises that system calls lose them, so that it may drop them; here they keep everything,
+//! and no call pays.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -58,7 +59,8 @@ pub(super) fn start_cpu() -> bool {
     !present() || probe() == length()
 }
 
-/// Whether `instruction` needs vectors on: one of theirs, or an access to one of their registers (section 30.1.1).
+/// Whether `instruction` needs vectors on: one of theirs, or an access to one of their registers
+/// (section 30.1.1).
 pub(super) fn is_instruction(instruction: u32) -> bool {
     const LOAD_FP: u32 = 0x07;
     const STORE_FP: u32 = 0x27;
@@ -173,7 +175,8 @@ impl Image {
 }
 
 /// # Safety
-/// The registers are on, and there is room for all of them, and before them for what controls them, at `words`.
+/// The registers are on, and there is room for all of them, and before them for what controls them,
+/// at `words`.
 #[unsafe(naked)]
 unsafe extern "C" fn store(words: *mut u64) {
     naked_asm!(
@@ -210,8 +213,8 @@ unsafe extern "C" fn store(words: *mut u64) {
 }
 
 /// # Safety
-/// The registers are on, and all of them are at `words`, behind what controls them: what a program made up there the hardware makes
-/// legal.
+/// The registers are on, and all of them are at `words`, behind what controls them: what a program
+/// made up there the hardware makes legal.
 #[unsafe(naked)]
 unsafe extern "C" fn load(words: *const u64) {
     naked_asm!(

@@ -1,4 +1,5 @@
-//! The record of vectors in a signal frame (`arch/riscv/include/uapi/asm/sigcontext.h`, `arch/riscv/kernel/signal.c`).
+//! The record of vectors in a signal frame (`arch/riscv/include/uapi/asm/sigcontext.h`,
+//! `arch/riscv/kernel/signal.c`).
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -23,12 +24,14 @@ struct Saved {
     data: usize,
 }
 
-/// Bytes of a record; of what a frame with one has more than one without, as well, which is the rest of it and the end's head.
+/// Bytes of a record; of what a frame with one has more than one without, as well, which is the
+/// rest of it and the end's head.
 pub(super) fn size() -> usize {
     size_of::<Head>() + size_of::<Saved>() + vector::size()
 }
 
-/// Writes the record of the current thread, which uses vectors, with its head at `at`, and the end behind it.
+/// Writes the record of the current thread, which uses vectors, with its head at `at`, and the end
+/// behind it.
 ///
 /// # Errors
 /// EFAULT, ENOMEM.

@@ -1,6 +1,8 @@
-//! The vDSO: code that runs in programs, at the kernel's pleasure. A shared object of its own, built by build.rs.
+//! The vDSO: code that runs in programs, at the kernel's pleasure. A shared object of its own,
+//! built by build.rs.
 //!
-//! Time is the counter and three numbers of the page before the object, which the kernel writes rarely and one at a time.
+//! Time is the counter and three numbers of the page before the object, which the kernel writes
+//! rarely and one at a time.
 #![no_std]
 #![no_main]
 
@@ -219,7 +221,8 @@ pub unsafe extern "C" fn riscv_hwprobe(
         return machine::call5(machine::HWPROBE, arguments);
     }
     for index in 0..count {
-        // SAFETY: the program's own memory, by its own pointer; and a word of the page that the kernel maps.
+        // SAFETY: the program's own memory, by its own pointer; and a word of the page that the
+        // kernel maps.
         unsafe {
             let pair = &mut *pairs.wrapping_add(index);
             *pair = if (0..data::PROBES as i64).contains(&pair.key) {

@@ -1,4 +1,5 @@
-//! The vDSO in each program's address space: a page of data, and the object that `guest.rs` is built to.
+//! The vDSO in each program's address space: a page of data, and the object that `guest.rs` is
+//! built to.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -12,8 +13,8 @@ use spin::Once;
 use self::data::Data;
 use super::{PAGE_SIZE, time};
 use crate::errno::{Errno, Result};
-use crate::mm::area::{Flags, Label, PageSource, Rights, Source};
 use crate::mm::frame::{FrameRef, Owner};
+use crate::mm::vma::{Flags, Label, PageSource, Rights, Source};
 use crate::mm::{AddressSpace, MapRequest, Place};
 
 /// The object, as `build.rs` made it.

@@ -63,8 +63,8 @@ fn was_taken_after(class: usize, first: usize) -> bool {
     AFTER[first][class / 64].load(Relaxed) & 1 << (class % 64) != 0
 }
 
-/// Learns that class `next` is taken while `held` is. If that closes a circle of orders that were seen, it is not learnt, and the
-/// last class of the circle before `held` comes back.
+/// Learns that class `next` is taken while `held` is. If that closes a circle of orders that were
+/// seen, it is not learnt, and the last class of the circle before `held` comes back.
 #[must_use]
 pub(super) fn order(held: u16, next: u16) -> Option<u16> {
     let (held, next) = (usize::from(held), usize::from(next));

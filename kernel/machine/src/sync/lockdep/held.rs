@@ -192,7 +192,8 @@ pub(super) fn why_atomic() -> Option<Atomic> {
     spins.or((NO_SLEEP[cpu].load(Relaxed) != 0).then_some(Atomic::Borrows))
 }
 
-/// Panics where the thread must not give its CPU away: under a spin lock, or while it borrows what is its CPU's.
+/// Panics where the thread must not give its CPU away: under a spin lock, or while it borrows what
+/// is its CPU's.
 pub fn might_sleep() {
     match why_atomic().filter(|_| graph::is_on()) {
         None => {}

@@ -1,6 +1,7 @@
-//! The order of locks, which a kernel with debug assertions learns and checks as Linux's lockdep does
-//! (Documentation/locking/lockdep-design.rst): the class of a lock is the line that made it, and a class that was once taken
-//! after another is never taken before it, not even by way of a third one. Other kernels pay nothing.
+//! The order of locks, which a kernel with debug assertions learns and checks as Linux's lockdep
+//! does (Documentation/locking/lockdep-design.rst): the class of a lock is the line that made it,
+//! and a class that was once taken after another is never taken before it, not even by way of a
+//! third one. Other kernels pay nothing.
 
 #[cfg(debug_assertions)]
 mod graph;

@@ -1,4 +1,5 @@
-//! The hardware's interface of a guest's interrupt controller: list registers and what goes with them (Arm IHI 0069, 12.4).
+//! The hardware's interface of a guest's interrupt controller: list registers and what goes with
+//! them (Arm IHI 0069, 12.4).
 
 use vgic::{CpuInterface, Limits};
 
@@ -7,7 +8,8 @@ use super::super::sysreg::{read, write};
 /// ICH_HCR_EL2: the interface is on; or, for a guest without a controller, all its registers trap.
 const ON: usize = 1;
 const TRAP_ALL: usize = 0b111 << 10;
-/// ICH_HCR_EL2: interrupt while too few list registers are in use, or when an interrupt was ended that is in none.
+/// ICH_HCR_EL2: interrupt while too few list registers are in use, or when an interrupt was ended
+/// that is in none.
 const UNDERFLOW: usize = 1 << 1;
 const NOT_PRESENT: usize = 1 << 2;
 /// ICH_HCR_EL2.EOIcount.
@@ -68,8 +70,8 @@ fn limits() -> Limits {
     }
 }
 
-/// How the interface is to interrupt the host: while less than two list registers are in use, and when the guest ends an
-/// interrupt that is in none.
+/// How the interface is to interrupt the host: while less than two list registers are in use, and
+/// when the guest ends an interrupt that is in none.
 pub fn set_reports(underflow: bool, not_present: bool) {
     let bit = |on, bit| if on { bit } else { 0 };
     let value = ON | bit(underflow, UNDERFLOW) | bit(not_present, NOT_PRESENT);

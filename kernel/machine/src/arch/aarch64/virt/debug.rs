@@ -1,12 +1,14 @@
-//! A guest's breakpoints and watchpoints (Arm ARM D24.3). They trap until it first touches one: few guests ever do. A
-//! monitor that debugs its guest has the hardware's for itself meanwhile (KVM_SET_GUEST_DEBUG).
+//! A guest's breakpoints and watchpoints (Arm ARM D24.3). They trap until it first touches one: few
+//! guests ever do. A VMM that debugs its guest has the hardware's for itself meanwhile
+//! (KVM_SET_GUEST_DEBUG).
 
 use alloc::sync::Arc;
 
 use super::super::sysreg::{read, write};
 use super::encoding;
 
-/// MDSCR_EL1, MDCCINT_EL1, and DBGBVR0_EL1, DBGBCR0_EL1, DBGWVR0_EL1 and DBGWCR0_EL1, whose kin differ in CRm.
+/// MDSCR_EL1, MDCCINT_EL1, and DBGBVR0_EL1, DBGBCR0_EL1, DBGWVR0_EL1 and DBGWCR0_EL1, whose kin
+/// differ in CRm.
 const CONTROL: u16 = encoding(2, 0, 0, 2, 2);
 const CHANNEL: u16 = encoding(2, 0, 0, 2, 0);
 const BREAK_VALUE: u16 = encoding(2, 0, 0, 0, 4);
@@ -50,11 +52,11 @@ pub struct Debug {
     breakpoints: Points,
     /// DBGWVR<n>_EL1 and DBGWCR<n>_EL1.
     watchpoints: Points,
-    /// What the monitor debugs the guest with.
+    /// What the VMM debugs the guest with.
     monitors: Option<Monitors>,
 }
 
-/// What a monitor wants to see.
+/// What a VMM wants to see.
 #[derive(Clone)]
 struct Monitors {
     steps: bool,
@@ -105,7 +107,7 @@ pub fn points() -> (usize, usize) {
 }
 
 impl Debug {
-    /// At the guest's reset: what the monitor wants to see stays.
+    /// At the guest's reset: what the VMM wants to see stays.
     pub fn at_reset(&self) -> Self {
         Debug {
             monitors: self.monitors.clone(),
@@ -118,7 +120,7 @@ impl Debug {
         self.used = true;
     }
 
-    /// As [`Debug::give`], where what the monitor has set makes exceptions.
+    /// As [`Debug::give`], where what the VMM has set makes exceptions.
     pub fn give_if_on(&mut self) {
         self.used |= self.control != 0;
     }
@@ -143,22 +145,22 @@ impl Debug {
         self.give_if_on();
     }
 
-    /// The monitor debugs the guest: all debug exceptions are its own, as are the points if it has any.
+    /// The VMM debugs the guest: all debug exceptions are its own, as are the points if it has any.
     pub fn take_for_monitor(&mut self, steps: bool, points: Option<Arc<(Points, Points)>>) {
         self.monitors = Some(Monitors { steps, points });
     }
 
-    /// The monitor does so no longer.
+    /// The VMM does so no longer.
     pub fn leave_to_guest(&mut self) {
         self.monitors = None;
     }
 
-    /// Whether the guest's own accesses trap: the monitor debugs it, or its OS lock holds it back.
+    /// Whether the guest's own accesses trap: the VMM debugs it, or its OS lock holds it back.
     pub fn is_kept(&self) -> bool {
         self.monitors.is_some() || self.locked
     }
 
-    /// Whether the monitor sees each instruction.
+    /// Whether the VMM sees each instruction.
     pub fn steps(&self) -> bool {
         self.monitors
             .as_ref()
@@ -198,7 +200,8 @@ impl Debug {
         }
     }
 
-    /// Whether the hardware holds any while the guest runs, its own or the monitor's: most guests have none.
+    /// Whether the hardware holds any while the guest runs, its own or the VMM's: most guests have
+    /// none.
     pub(super) fn is_loaded(&self) -> bool {
         self.monitors.is_some() || self.used && !self.locked
     }
@@ -230,7 +233,8 @@ impl Debug {
     /// Takes them from this CPU, which then has no debug exceptions.
     #[cold]
     pub(super) fn save(&mut self) {
-        // While the monitor debugs, the guest cannot have changed its own, and the hardware may hold others.
+        // While the VMM debugs, the guest cannot have changed its own, and the hardware may hold
+        // others.
         let own = self.monitors.is_none();
         if own {
             self.control = read!("mdscr_el1") as u64;

@@ -1,4 +1,5 @@
-//! Interrupts that come while a guest runs: those that concern guests are dealt with without leaving it for the host.
+//! Interrupts that come while a guest runs: those that concern guests are dealt with without
+//! leaving it for the host.
 
 use super::super::{gic, irq};
 use super::timer;

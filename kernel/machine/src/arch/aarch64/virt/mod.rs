@@ -12,7 +12,8 @@ macro_rules! family {
         $(#[$write_doc])*
         #[inline]
         pub fn $write(number: usize, value: u64) {
-            // SAFETY: concerns a guest alone, when it is entered next, or a program that is debugged.
+            // SAFETY: concerns a guest alone, when it is entered next, or a program that is
+            // debugged.
             unsafe { match number { $($number => write!($name, value),)* _ => {} } }
         }
     };
@@ -39,10 +40,11 @@ use super::gic;
 use super::irq;
 use super::sysreg::{at_el2, isb, read, write};
 
-/// HCR_EL2 while a guest runs (Arm ARM D24.2.59): translation; set/way operations act on all; interrupts and system
-/// errors are the host's; maintenance reaches the inner-shareable domain; WFI, ID registers, SMC, implementation-defined
-/// registers, auxiliary control and set/way operations trap; EL1 is AArch64; the host is at EL2; registers of LORegions and of
-/// error records trap, of which guests have none.
+/// HCR_EL2 while a guest runs (Arm ARM D24.2.59): translation; set/way operations act on all;
+/// interrupts and system errors are the host's; maintenance reaches the inner-shareable domain;
+/// WFI, ID registers, SMC, implementation-defined registers, auxiliary control and set/way
+/// operations trap; EL1 is AArch64; the host is at EL2; registers of LORegions and of error records
+/// trap, of which guests have none.
 const HCR: u64 = 1
     | 1 << 1
     | 0b111 << 3
@@ -62,12 +64,13 @@ const AUTHENTICATION: u64 = 0b11 << 40;
 const TRAP_WAIT_FOR_EVENT: u64 = 1 << 14;
 /// HCR_EL2.VSE: a system error is pending in the guest.
 const ERROR_PENDING: u64 = 1 << 8;
-/// MDCR_EL2 while a guest runs: the OS lock, performance registers, statistical profiling and trace filters trap, the host's
-/// number of counters stays (D24.2.97).
+/// MDCR_EL2 while a guest runs: the OS lock, performance registers, statistical profiling and trace
+/// filters trap, the host's number of counters stays (D24.2.97).
 const MDCR: usize = 1 << 19 | 1 << 14 | 0b11 << 10 | 0b11 << 5;
 /// MPIDR_EL1.RES1.
 const MPIDR: u64 = 1 << 31;
-/// CNTHCTL_EL2 with E2H: a guest has the physical counter, and the physical timer of EL1 (D24.2.31). The host is not concerned.
+/// CNTHCTL_EL2 with E2H: a guest has the physical counter, and the physical timer of EL1
+/// (D24.2.31). The host is not concerned.
 const TIMERS: usize = 0b11 << 10;
 /// CPTR_EL2.FPEN, which is where CPACR_EL1 has it (D24.2.36): FP and SIMD registers do not trap.
 const FP_ON: usize = 0b11 << 20;
@@ -92,7 +95,8 @@ pub fn errors_have_syndromes() -> bool {
     read!("id_aa64pfr0_el1") >> RAS_FIELD & 0xf != 0
 }
 
-/// ID_AA64MMFR1_EL1.HCX, ID_AA64ISAR2_EL1.MOPS; HCRX_EL2.MSCEn: guests have instructions that copy memory (D24.2.60).
+/// ID_AA64MMFR1_EL1.HCX, ID_AA64ISAR2_EL1.MOPS; HCRX_EL2.MSCEn: guests have instructions that copy
+/// memory (D24.2.60).
 const HCRX_FIELD: usize = 40;
 const COPIES_FIELD: usize = 16;
 const COPIES: usize = 1 << 11;
@@ -167,7 +171,8 @@ pub struct Guest {
     pub registers: Registers,
     /// System registers.
     pub system: System,
-    /// FP and SIMD registers. Of a guest with SVE only what controls them: the others are parts of SVE's.
+    /// FP and SIMD registers. Of a guest with SVE only what controls them: the others are parts of
+    /// SVE's.
     pub fp: FpState,
     /// SVE's, if the guest has them.
     pub sve: Option<Sve>,
@@ -183,9 +188,10 @@ pub struct Guest {
     pub affinity: u64,
     /// What CNTVCT_EL0 is behind CNTPCT_EL0, in ticks.
     pub counter_offset: u64,
-    /// SPSR_abt, _und, _irq and _fiq: of a 32-bit EL1, which no guest has, but monitors save and restore.
+    /// SPSR_abt, _und, _irq and _fiq: of a 32-bit EL1, which no guest has, but VMMs save and
+    /// restore.
     pub banked: [u64; 4],
-    /// Other registers that no guest has, but monitors save and restore.
+    /// Other registers that no guest has, but VMMs save and restore.
     pub kept: [u64; 6],
     /// The syndrome of a system error that it has not taken yet.
     pub error: Option<u64>,
@@ -238,11 +244,13 @@ impl Guest {
         }
     }
 
-    /// Runs the guest. At each exit `answer` says whether it goes on at once. It runs with the guest's context in this CPU,
-    /// so it must not wait, touch a program's memory, or change translations. `vcpu` is its number among those that have the same
-    /// memory. Returns why the guest was left last.
+    /// Runs the guest. At each exit `answer` says whether it goes on at once. It runs with the
+    /// guest's context in this CPU, so it must not wait, touch a program's memory, or change
+    /// translations. `vcpu` is its number among those that have the same memory. Returns why the
+    /// guest was left last.
     ///
-    /// FP and SIMD registers stay the program's until the guest uses its own: many a guest is left before it does.
+    /// FP and SIMD registers stay the program's until the guest uses its own: many a guest is left
+    /// before it does.
     pub fn run(
         &mut self,
         memory: &Stage2,
@@ -251,7 +259,7 @@ impl Guest {
     ) -> Left {
         // To programs this is a system call, which need not keep vectors.
         crate::arch::task::state().end_sve();
-        let (thread, narrow) = (read!("tpidr_el0"), read!("tpidrro_el0"));
+        let (thread, compat) = (read!("tpidr_el0"), read!("tpidrro_el0"));
         let features = read!("cpacr_el1");
         let (host, vectors, traps) = (read!("hcr_el2"), read!("vbar_el1"), read!("mdcr_el2"));
         // SAFETY: these concern the guest alone.
@@ -286,8 +294,8 @@ impl Guest {
             configuration |= ERROR_PENDING;
             set_error_syndrome(syndrome);
         }
-        // SAFETY: nothing from here to the return of both touches a program's memory, and the vectors are those that
-        // leave a guest; interrupts are masked.
+        // SAFETY: nothing from here to the return of both touches a program's memory, and the
+        // vectors are those that leave a guest; interrupts are masked.
         unsafe {
             write!("vbar_el1", guest_vectors);
             write!("hcr_el2", configuration);
@@ -349,7 +357,7 @@ impl Guest {
             write!("cntvoff_el2", 0usize);
             write!("mdcr_el2", traps);
             write!("tpidr_el0", thread);
-            write!("tpidrro_el0", narrow);
+            write!("tpidrro_el0", compat);
         }
         isb();
         left

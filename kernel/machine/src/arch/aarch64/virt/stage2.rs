@@ -1,8 +1,8 @@
-//! A guest's memory: the translation from its physical addresses to ours (Arm ARM D8.2.2, stage 2), four levels of 4 KiB
-//! tables, and the identifier that TLBs know it by.
+//! A guest's memory: the translation from its physical addresses to ours (Arm ARM D8.2.2, stage 2),
+//! four levels of 4 KiB tables, and the identifier that TLBs know it by.
 //!
-//! What the monitor has as a block is one too here. Where only a part of it is wanted otherwise, all of it goes, and comes back as
-//! pages when the guest wants it.
+//! What the VMM has as a huge page is one too here. Where only a part of it is wanted otherwise,
+//! all of it goes, and comes back as pages when the guest wants it.
 
 use core::arch::asm;
 use core::ops::Range;
@@ -13,8 +13,8 @@ use super::super::mmu::phys_to_virt;
 use super::super::sysreg::{isb, read, write};
 use super::super::{MAX_CPUS, PAGE_SIZE};
 use crate::errno::{Errno, Result};
-use crate::mm::block::Shown;
 use crate::mm::frame::{self, FrameRef};
+use crate::mm::huge_page::Shown;
 use crate::sync::{Mutex, MutexGuard};
 use translation::{Change, Forget};
 
@@ -22,22 +22,23 @@ use translation::{Change, Forget};
 const ENTRIES: usize = PAGE_SIZE / 8;
 /// The level of the last table.
 const LAST: usize = 3;
-/// That of the last but one, whose entries can be blocks.
+/// That of the last but one, whose entries can be huge pages.
 const BLOCKS: usize = LAST - 1;
 /// Where an entry's address stands.
 const ADDRESS: u64 = 0x0000_ffff_ffff_f000;
-/// A block, a table, or at the last level a page (D8.3.1).
+/// A huge page, a table, or at the last level a page (D8.3.1).
 const VALID: u64 = 1;
 const NO_BLOCK: u64 = 1 << 1;
 const TABLE: u64 = VALID | NO_BLOCK;
-/// A block of Normal memory, write-back, inner shareable, accessed, readable (D8.3.2); a page.
+/// A huge page of Normal memory, write-back, inner shareable, accessed, readable (D8.3.2); a page.
 const BLOCK: u64 = VALID | 0b1111 << 2 | 1 << 6 | 0b11 << 8 | 1 << 10;
 const PAGE: u64 = BLOCK | NO_BLOCK;
 /// It may be written.
 const WRITABLE: u64 = 1 << 7;
 /// VTCR_EL2 but the sizes: RES1, walks write-back and inner shareable, from level 0 (D24.2.213).
 const CONTROL: u64 = 1 << 31 | 0b01 << 8 | 0b01 << 10 | 0b11 << 12 | 2 << 6;
-/// All that is owed is paid by forgetting all of a guest's translation; in what follows that is done before an entry changes its size.
+/// All that is owed is paid by forgetting all of a guest's translation; in what follows that is
+/// done before an entry changes its size.
 const _: () = {
     let debt = translation::arm64(Change::Resize);
     assert!(debt.break_first && matches!(debt.forget, Forget::Space));
@@ -79,8 +80,8 @@ fn take_identifier() -> Result<u16> {
     Err(Errno::ENOSPC)
 }
 
-/// Whether the CPU can translate so: addresses of 44 bits at least let a walk start at level 0 (D8.2.8), and 4 KiB
-/// tables at stage 2.
+/// Whether the CPU can translate so: addresses of 44 bits at least let a walk start at level 0
+/// (D8.2.8), and 4 KiB tables at stage 2.
 pub(super) fn possible() -> bool {
     read!("id_aa64mmfr0_el1") & 0xf >= 4
 }
@@ -105,7 +106,8 @@ pub struct Stage2 {
     base: u64,
     /// Held while entries are changed.
     changing: Mutex<()>,
-    /// Counts the times that something was taken away: what was looked up before may be true no longer.
+    /// Counts the times that something was taken away: what was looked up before may be true no
+    /// longer.
     generation: AtomicU64,
     /// How often all CPUs forgot it.
     flushes: AtomicU64,
@@ -143,8 +145,9 @@ impl Stage2 {
         self.tables.load(Relaxed)
     }
 
-    /// Whether this CPU may hold translations of another virtual CPU than number `vcpu`, which runs here from now on: they share
-    /// an identifier, and a guest may use an address space identifier for one thing on each.
+    /// Whether this CPU may hold translations of another virtual CPU than number `vcpu`, which runs
+    /// here from now on: they share an identifier, and a guest may use an address space identifier
+    /// for one thing on each.
     pub fn others_ran(&self, vcpu: u32) -> bool {
         let ran = &self.ran[cpu::this().index()];
         let last = ran.load(Relaxed);
@@ -168,8 +171,9 @@ impl Stage2 {
         self.generation.load(Acquire)
     }
 
-    /// Maps the guest's page at `address`: the translation holds the frame from then on. Not if anything was taken away
-    /// since `generation`: false then, and the guest's next try finds what is true now.
+    /// Maps the guest's page at `address`: the translation holds the frame from then on. Not if
+    /// anything was taken away since `generation`: false then, and the guest's next try finds what
+    /// is true now.
     pub fn map(
         &self,
         address: u64,
@@ -182,7 +186,8 @@ impl Stage2 {
             return Ok(false);
         }
         let Some(entry) = self.make_entry(address, LAST)? else {
-            // Another CPU mapped the block: it may be written, and shows this frame, as nothing was taken away since.
+            // Another CPU mapped the huge page: it may be written, and shows this frame, as nothing
+            // was taken away since.
             return Ok(true);
         };
         let rights = if writable { WRITABLE } else { 0 };
@@ -206,9 +211,9 @@ impl Stage2 {
         Ok(true)
     }
 
-    /// Maps the guest's block at `address`, which it may write, in the place of pages that may be there. The same otherwise as
-    /// [`Stage2::map`].
-    pub fn map_block(&self, address: u64, block: Shown, generation: u64) -> Result<bool> {
+    /// Maps the guest's huge page at `address`, which it may write, in the place of pages that may
+    /// be there. The same otherwise as [`Stage2::map`].
+    pub fn map_huge_page(&self, address: u64, huge: Shown, generation: u64) -> Result<bool> {
         let _held = self.changing.lock();
         if self.generation.load(Relaxed) != generation {
             return Ok(false);
@@ -227,12 +232,12 @@ impl Stage2 {
             // SAFETY: taken out of the tree, and forgotten by all TLBs.
             unsafe { release(old, BLOCKS) };
         }
-        entry.store(block.into_phys() | BLOCK | WRITABLE, Release);
+        entry.store(huge.into_phys() | BLOCK | WRITABLE, Release);
         publish();
         Ok(true)
     }
 
-    /// The entry for `address` at a level, with the tables above it made; none below a block.
+    /// The entry for `address` at a level, with the tables above it made; none below a huge page.
     fn make_entry(&self, address: u64, last: usize) -> Result<Option<&AtomicU64>> {
         let mut table = self.root.phys().0;
         for level in 0..last {
@@ -253,7 +258,8 @@ impl Stage2 {
         Ok(Some(entry(table, index(address, last))))
     }
 
-    /// Lets the guest write no longer in these ranges, on all CPUs. Calls `pause` now and then, without a lock.
+    /// Lets the guest write no longer in these ranges, on all CPUs. Calls `pause` now and then,
+    /// without a lock.
     pub fn protect(&self, ranges: impl Iterator<Item = Range<u64>>, mut pause: impl FnMut()) {
         let mut changed = false;
         for range in ranges {
@@ -275,23 +281,26 @@ impl Stage2 {
         }
     }
 
-    /// Forgets what is mapped in a range, on all CPUs, and lets go of its frames. Calls `pause` now and then, without a lock.
+    /// Forgets what is mapped in a range, on all CPUs, and lets go of its frames. Calls `pause` now
+    /// and then, without a lock.
     pub fn unmap(&self, range: Range<u64>, mut pause: impl FnMut()) {
         self.take(range, |_| true, &mut pause);
     }
 
-    /// Something is taken away while this is held: what was looked up before is not mapped any more.
+    /// Something is taken away while this is held: what was looked up before is not mapped any
+    /// more.
     fn change(&self) -> MutexGuard<'_, ()> {
         let held = self.changing.lock();
         self.generation.fetch_add(1, Release);
         held
     }
 
-    /// Takes the blocks and pages in a range out that are wanted, blocks as a whole.
+    /// Takes the huge pages and pages in a range out that are wanted, huge pages as a whole.
     fn take(&self, range: Range<u64>, wanted: impl Fn(u64) -> bool, pause: &mut impl FnMut()) {
         let mut left = Some(range.start);
         while let Some(start) = left {
-            // Frames are let go of only when no TLB knows them any more; so many at a time, without memory for a list.
+            // Frames are let go of only when no TLB knows them any more; so many at a time, without
+            // memory for a list.
             let mut frames = [const { None }; 64];
             let mut count = 0;
             let held = self.change();
@@ -318,8 +327,8 @@ impl Stage2 {
         }
     }
 
-    /// Visits the valid entries of pages and blocks that touch a range until `visit` says false, or enough was looked at: the
-    /// address that is next.
+    /// Visits the valid entries of pages and huge pages that touch a range until `visit` says
+    /// false, or enough was looked at: the address that is next.
     fn each_leaf(
         &self,
         range: Range<u64>,
@@ -359,8 +368,8 @@ impl Stage2 {
     fn invalidate(&self) {
         self.flushes.fetch_add(1, Relaxed);
         let host = read!("hcr_el2");
-        // SAFETY: EL1's TLB maintenance is a guest's while TGE is clear, and nothing of a program is touched meanwhile;
-        // what was loaded here before is loaded anew before each run.
+        // SAFETY: EL1's TLB maintenance is a guest's while TGE is clear, and nothing of a program
+        // is touched meanwhile; what was loaded here before is loaded anew before each run.
         unsafe {
             asm!("dsb ishst", options(nostack, preserves_flags));
             write!("vttbr_el2", self.base);
@@ -391,14 +400,14 @@ impl Drop for Stage2 {
     }
 }
 
-/// Lets go of what an entry of a level named: a table and all below it, a block, or a page.
+/// Lets go of what an entry of a level named: a table and all below it, a huge page, or a page.
 ///
 /// # Safety
 /// The entry held it, is gone, and no TLB knows it or what is below it.
 unsafe fn release(value: u64, level: usize) {
     let named = value & ADDRESS;
     if value & NO_BLOCK == 0 {
-        // SAFETY: `map_block` left it with the entry.
+        // SAFETY: `map_huge_page` left it with the entry.
         return drop(unsafe { Shown::from_phys(named) });
     }
     if level < LAST {
@@ -414,8 +423,8 @@ unsafe fn release(value: u64, level: usize) {
     drop(unsafe { FrameRef::from_mapped(named) });
 }
 
-/// Makes this CPU forget what it holds of the guest whose translation it has, instructions included; HCR_EL2 is the guest's
-/// already.
+/// Makes this CPU forget what it holds of the guest whose translation it has, instructions
+/// included; HCR_EL2 is the guest's already.
 pub(super) fn forget_here() {
     isb();
     // SAFETY: EL1's maintenance is the guest's.
@@ -446,6 +455,7 @@ fn index(address: u64, level: usize) -> usize {
 
 fn entry(table: usize, index: usize) -> &'static AtomicU64 {
     assert!(index < ENTRIES);
-    // SAFETY: tables are frames of a living `Stage2`, in the linear map, used through atomics alone; callers keep no entry.
+    // SAFETY: tables are frames of a living `Stage2`, in the linear map, used through atomics
+    // alone; callers keep no entry.
     unsafe { &*(phys_to_virt(table) as *const AtomicU64).add(index) }
 }

@@ -1,4 +1,4 @@
-//! SVE registers of a guest whose monitor asks for them.
+//! SVE registers of a guest whose VMM asks for them.
 
 use alloc::vec::Vec;
 
@@ -55,7 +55,8 @@ impl Sve {
     /// Has the guest have these.
     ///
     /// # Errors
-    /// EPERM: the length is settled. EINVAL: the hardware cannot have just these: it has all up to a longest one.
+    /// EPERM: the length is settled. EINVAL: the hardware cannot have just these: it has all up to
+    /// a longest one.
     pub fn set_lengths(&mut self, wanted: u16) -> Result<()> {
         if self.is_settled() {
             return Err(Errno::EPERM);
@@ -112,7 +113,8 @@ impl Sve {
     /// Puts them into this CPU, where they do not trap.
     pub(super) fn load(&self) {
         assert!(self.is_settled());
-        // SAFETY: the bytes are an image of vectors of this length; S3_5_C1_C2_0 is the guest's ZCR_EL1.
+        // SAFETY: the bytes are an image of vectors of this length; S3_5_C1_C2_0 is the guest's
+        // ZCR_EL1.
         unsafe {
             host::load(self.bytes.as_ptr(), QUAD * self.quadwords);
             write!("S3_5_C1_C2_0", self.control);

@@ -1,5 +1,5 @@
-//! A guest's system registers that the hardware holds while it runs. At EL2 with E2H, EL1's own go by the names that end
-//! in EL12 and EL02 (Arm ARM D8.2), written here by their encodings.
+//! A guest's system registers that the hardware holds while it runs. At EL2 with E2H, EL1's own go
+//! by the names that end in EL12 and EL02 (Arm ARM D8.2), written here by their encodings.
 
 use core::arch::asm;
 
@@ -8,7 +8,8 @@ pub const fn encoding(op0: u16, op1: u16, crn: u16, crm: u16, op2: u16) -> u16 {
     op0 << 14 | op1 << 11 | crn << 7 | crm << 3 | op2
 }
 
-/// A set of registers that the hardware holds, each with how the kernel accesses it, how a guest names it, and its value at reset.
+/// A set of registers that the hardware holds, each with how the kernel accesses it, how a guest
+/// names it, and its value at reset.
 macro_rules! registers {
     ($(#[$doc:meta])* $set:ident by $names:ident: $($name:ident $access:literal ($($part:literal),*) $reset:literal;)*) => {
         /// Which register.
@@ -31,7 +32,8 @@ macro_rules! registers {
             /// Puts them into this CPU.
             pub(super) fn load(&self) {
                 $(
-                    // SAFETY: registers of EL1 and EL0, neither of which runs; the program's thread pointer was saved.
+                    // SAFETY: registers of EL1 and EL0, neither of which runs; the program's thread
+                    // pointer was saved.
                     unsafe { asm!(concat!("msr ", $access, ", {}"), in(reg) self.0[$names::$name as usize], options(nostack, preserves_flags)) };
                 )*
             }
@@ -53,7 +55,8 @@ macro_rules! registers {
     };
 }
 
-// Reset values are those of Linux's KVM: what is unknown at reset is zero; SCTLR_EL1 has the bits that are one.
+// Reset values are those of Linux's KVM: what is unknown at reset is zero; SCTLR_EL1 has the bits
+// that are one.
 registers! {
     /// The values of a guest's system registers.
     System by Name:

@@ -1,6 +1,6 @@
-//! A guest's timers: the virtual one, and the physical one of EL1, which the host at EL2 leaves alone. Their interrupts
-//! come to the host, which passes them on as interrupts of the hardware: they stay active, and so quiet, until the guest
-//! has dealt with them.
+//! A guest's timers: the virtual one, and the physical one of EL1, which the host at EL2 leaves
+//! alone. Their interrupts come to the host, which passes them on as interrupts of the hardware:
+//! they stay active, and so quiet, until the guest has dealt with them.
 
 use super::super::sysreg::{read, write};
 use super::super::{gic, time};
@@ -28,7 +28,8 @@ pub fn due(system: &System, offset: u64) -> u32 {
     bit(VIRTUAL, virt) | bit(PHYSICAL, phys)
 }
 
-/// When the virtual and the physical timer of a guest that does not run become due, or that they are, in the host's ticks.
+/// When the virtual and the physical timer of a guest that does not run become due, or that they
+/// are, in the host's ticks.
 pub fn deadlines(system: &System, offset: u64) -> [Option<u64>; 2] {
     deadlines_from(time::now_ticks(), system, offset)
 }
@@ -36,7 +37,8 @@ pub fn deadlines(system: &System, offset: u64) -> [Option<u64>; 2] {
 fn deadlines_from(now: u64, system: &System, offset: u64) -> [Option<u64>; 2] {
     let one = |control, deadline, offset: u64| {
         let on = system.get(control) & (ENABLE | MASKED) == ENABLE;
-        // A guest that was restored may have a counter ahead of the host's: its offset is negative then.
+        // A guest that was restored may have a counter ahead of the host's: its offset is negative
+        // then.
         let left = || {
             system
                 .get(deadline)

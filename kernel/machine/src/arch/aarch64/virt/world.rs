@@ -1,5 +1,6 @@
-//! Into a guest and back (Arm ARM D1.3, D8.2 "Virtualization Host Extensions"). The kernel stays at EL2; the guest has EL1
-//! and EL0. What a guest's exit changes of the kernel's own is SP_EL0, which points to this CPU's data.
+//! Into a guest and back (Arm ARM D1.3, D8.2 "Virtualization Host Extensions"). The kernel stays at
+//! EL2; the guest has EL1 and EL0. What a guest's exit changes of the kernel's own is SP_EL0, which
+//! points to this CPU's data.
 
 use core::arch::{global_asm, naked_asm};
 use core::mem::offset_of;
@@ -31,15 +32,16 @@ const STEP: u64 = 1 << 21;
 const BRANCH_TYPE: u64 = 0b11 << 10;
 
 impl Registers {
-    /// The instruction was done on the guest's behalf: it goes on behind it, as after any instruction.
+    /// The instruction was done on the guest's behalf: it goes on behind it, as after any
+    /// instruction.
     #[inline(always)]
     pub fn skip(&mut self) {
         self.pc += 4;
         self.pstate &= !(STEP | BRANCH_TYPE);
     }
 
-    /// Notes where the exception was that the guest has just been left for, which is an abort or a debug exception: other
-    /// exits say nothing of it.
+    /// Notes where the exception was that the guest has just been left for, which is an abort or a
+    /// debug exception: other exits say nothing of it.
     #[inline(always)]
     pub fn take_fault(&mut self) {
         // Here FAR_EL1 names FAR_EL2.
@@ -68,7 +70,8 @@ pub enum Left {
     Error = 2,
 }
 
-/// Bytes of the stack that `enter` saves registers in: what a call keeps, the guest's registers' address and SP_EL0.
+/// Bytes of the stack that `enter` saves registers in: what a call keeps, the guest's registers'
+/// address and SP_EL0.
 const SAVED: usize = 8 * 14;
 
 unsafe extern "C" {

@@ -1,0 +1,76 @@
+//! A lock that is a word, which every architecture exchanges in one go: a byte takes RISC-V ten
+//! instructions, and a comparison a loop.
+
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+
+use lock_api::{GuardSend, RawMutex};
+
+use super::{cpu, text, time};
+
+/// 0 while it is free. Else the address of a `Cpu`, which a register has at hand: that of its
+/// holder, or of who came last and waits for it; with [`TRIED`], who took it, or did not, without
+/// waiting.
+pub struct Word(AtomicUsize);
+
+const TRIED: usize = 1;
+/// What is waited in seconds before the log says so, as of Linux's soft lockups.
+const LONG: u64 = 20;
+
+fn own() -> usize {
+    (&raw const *cpu::this()).addr()
+}
+
+impl Word {
+    /// Waits for the lock, in which this CPU found `before`. A CPU that waits for itself would do
+    /// so for ever, and silently.
+    #[cold]
+    #[inline(never)]
+    fn wait(&self, before: usize) {
+        assert!(before != own(), "this CPU holds the lock that it waits for");
+        static SAID: AtomicBool = AtomicBool::new(false);
+        let end = time::now_ticks() + time::ns_to_ticks(LONG * 1_000_000_000);
+        loop {
+            for _ in 0..1 << 16 {
+                if self.0.load(Relaxed) == 0 && self.0.swap(own(), Acquire) == 0 {
+                    return;
+                }
+                core::hint::spin_loop();
+            }
+            if time::now_ticks() >= end && !SAID.swap(true, Relaxed) {
+                crate::log!("a lock was not to be had for {LONG} s");
+                text::log_callers_here();
+            }
+        }
+    }
+}
+
+// SAFETY: who exchanges 0 for anything else holds the lock, alone until 0 is stored; the acquire
+// sees what the release ordered before.
+unsafe impl RawMutex for Word {
+    const INIT: Self = Word(AtomicUsize::new(0));
+
+    type GuardMarker = GuardSend;
+
+    #[inline]
+    fn lock(&self) {
+        let before = self.0.swap(own(), Acquire);
+        if before != 0 {
+            self.wait(before);
+        }
+    }
+
+    #[inline]
+    fn try_lock(&self) -> bool {
+        self.0.swap(own() | TRIED, Acquire) == 0
+    }
+
+    #[inline]
+    unsafe fn unlock(&self) {
+        self.0.store(0, Release);
+    }
+}
+
+/// A spin lock without a rank, for locks that are made of it.
+pub type SpinMutex<T> = lock_api::Mutex<Word, T>;
+/// Such a lock is held while this lives.
+pub type SpinMutexGuard<'a, T> = lock_api::MutexGuard<'a, Word, T>;

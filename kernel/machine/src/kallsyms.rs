@@ -1,0 +1,40 @@
+//! Addresses of the kernel's code as its log shows them: with the function they lie in.
+
+use core::fmt;
+
+use crate::arch::text;
+
+/// An address of the kernel's code.
+pub struct Code(pub usize);
+
+/// The address behind a call, which the call is to return to. What it belongs to is the call's
+/// function, even where the call is that function's last instruction.
+pub struct Return(pub usize);
+
+fn show(address: usize, inside: usize, f: &mut fmt::Formatter) -> fmt::Result {
+    write!(f, "{address:#x}")?;
+    match inside
+        .checked_sub(text::start())
+        .and_then(|inside| symbols::find(text::symbols(), inside))
+    {
+        Some(symbol) => write!(
+            f,
+            " {}+{:#x}",
+            symbol.name(),
+            symbol.offset + (address - inside)
+        ),
+        None => Ok(()),
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        show(self.0, self.0, f)
+    }
+}
+
+impl fmt::Display for Return {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        show(self.0, self.0.wrapping_sub(1), f)
+    }
+}

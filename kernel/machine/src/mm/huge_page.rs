@@ -1,0 +1,372 @@
+//! Transparent huge pages: private memory behind one entry above the pages, where a program has
+//! that much in one piece. Whoever needs a huge page's pages one by one splits it; its frames are
+//! counted one by one all along.
+
+use core::ops::Range;
+use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+use super::asid::Context;
+use super::fault::{self, Access};
+use super::frame::{self, FRAMES, FrameRef, Owner};
+use super::mmu_gather::Gather;
+use super::space::Space;
+use super::space_lock::Slot;
+use super::table::{BLOCK_PAGES, BLOCK_SIZE, Entry, Leaf};
+use super::vma::{Flags, Rights, Source, Vma};
+use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr};
+use crate::arch::mmu::{self, Memory, Pte};
+use crate::errno::{Errno, Result};
+use crate::params;
+use crate::upcall;
+use crossings::Kind;
+use translation::Change;
+
+/// Bytes in a huge page.
+pub const SIZE: usize = BLOCK_SIZE;
+
+/// Which VMAs get huge pages (`transparent_hugepage=`, as Linux has it).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Policy {
+    /// All private memory.
+    Always,
+    /// Where MADV_HUGEPAGE asks for them.
+    Madvise,
+    /// None.
+    Never,
+}
+
+/// All policies by name, the default first.
+pub const POLICIES: [(&str, Policy); 3] = [
+    ("always", Policy::Always),
+    ("madvise", Policy::Madvise),
+    ("never", Policy::Never),
+];
+
+static POLICY: AtomicU8 = AtomicU8::new(Policy::Always as u8);
+
+/// Settles the policy.
+pub(super) fn init() {
+    let policy = params::choice("transparent_hugepage", &POLICIES);
+    POLICY.store(policy as u8, Relaxed);
+}
+
+/// The policy.
+pub fn policy() -> Policy {
+    match POLICY.load(Relaxed) {
+        0 => Policy::Always,
+        1 => Policy::Madvise,
+        _ => Policy::Never,
+    }
+}
+
+/// Whether a VMA gets a huge page around `page`, for which it has room.
+fn suits(vma: &Vma, page: usize) -> bool {
+    let start = page & !(SIZE - 1);
+    if start < vma.start || start + SIZE > vma.end {
+        return false;
+    }
+    let asked = match policy() {
+        Policy::Always => !vma.flags.has(Flags::NO_HUGE),
+        Policy::Madvise => vma.flags.has(Flags::HUGE),
+        Policy::Never => false,
+    };
+    asked
+        && matches!(vma.source, Source::Anonymous)
+        && vma.rights.has(Rights::WRITE)
+        && !vma.rights.has(Rights::EXECUTE)
+        && !vma.flags.has(Flags::GROWS_DOWN)
+        && upcall::may_have_huge_pages()
+}
+
+/// A huge page's frames, each held once.
+struct Frames(PhysAddr);
+
+const ORDER: usize = BLOCK_PAGES.trailing_zeros() as usize;
+
+impl Drop for Frames {
+    fn drop(&mut self) {
+        // SAFETY: `HugePage::new` took the frames, and their handles are this one's.
+        unsafe { frame::give_private(self.0, ORDER) };
+    }
+}
+
+/// What an entry holds for a huge page: its frames, and one for the table that it may be split
+/// into, so that this cannot fail.
+pub struct HugePage {
+    frames: Frames,
+    table: FrameRef,
+}
+
+impl HugePage {
+    /// A huge page of zeroes; none where memory is short or in pieces.
+    fn new() -> Option<Self> {
+        let table = FrameRef::new(Owner::Kernel).ok()?;
+        let frames = Frames(frame::take_private(ORDER)?);
+        let pages = (frames.0.linear()..).step_by(PAGE_SIZE);
+        for page in pages.take(BLOCK_PAGES) {
+            // SAFETY: a frame of the huge page, which nobody else knows of yet.
+            unsafe { mmu::zero_page(page as *mut u8) };
+        }
+        Some(HugePage { frames, table })
+    }
+
+    /// Turns the huge page into an address that keeps it: an entry holds it from now on. Its first
+    /// frame knows the one for the table.
+    fn into_phys(self) -> PhysAddr {
+        let HugePage { frames, table } = self;
+        let first = frames.0;
+        FRAMES
+            .at(first)
+            .set_links(0, (table.into_phys().0 >> PAGE_SHIFT) as u32);
+        core::mem::forget(frames);
+        first
+    }
+
+    /// The huge page that an entry held: `into_phys` undone.
+    ///
+    /// # Safety
+    /// `first` came from `into_phys`, and each such address is taken back once.
+    unsafe fn from_phys(first: PhysAddr) -> Self {
+        let table = FRAMES.at(first).next() as usize;
+        // SAFETY: `into_phys` made the handle this number; the caller's promise says that it is
+        // taken back once.
+        let table = unsafe { FrameRef::from_phys(PhysAddr(table << PAGE_SHIFT)) };
+        let frames = Frames(first);
+        HugePage { frames, table }
+    }
+
+    /// The huge page as pages: a table of entries like `pte`, the huge page's, which then hold the
+    /// frames.
+    fn into_table(self, pte: Pte) -> PhysAddr {
+        let HugePage { frames, table } = self;
+        core::mem::forget(frames);
+        table.zero();
+        let table = table.into_phys();
+        // SAFETY: a frame of zeroes, which nothing but the result names.
+        let leaf = unsafe { Leaf::at(table) };
+        for index in 0..BLOCK_PAGES {
+            leaf.entry(index * PAGE_SIZE).fill(pte.page(index));
+        }
+        table
+    }
+}
+
+/// A huge page's frames, each with one more holder: as a guest's translation shows them.
+#[allow(dead_code, reason = "for architectures with guests")]
+pub struct Shown(PhysAddr);
+
+#[allow(dead_code, reason = "for architectures with guests")]
+impl Shown {
+    pub(super) fn new(first: PhysAddr) -> Self {
+        for page in (first.0..).step_by(PAGE_SIZE).take(BLOCK_PAGES) {
+            core::mem::forget(FrameRef::clone_phys(PhysAddr(page)));
+        }
+        Shown(first)
+    }
+
+    /// Turns it into an address that keeps the frames: a translation holds them from now on.
+    pub fn into_phys(self) -> u64 {
+        let first = self.0.0 as u64;
+        core::mem::forget(self);
+        first
+    }
+
+    /// What a translation held: `into_phys` undone.
+    ///
+    /// # Safety
+    /// `first` came from `into_phys`, and each such address is taken back once.
+    pub unsafe fn from_phys(first: u64) -> Self {
+        Shown(PhysAddr(first as usize))
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        for page in (self.0.0..).step_by(PAGE_SIZE).take(BLOCK_PAGES) {
+            // SAFETY: `new` took a handle of each.
+            drop(unsafe { FrameRef::from_phys(PhysAddr(page)) });
+        }
+    }
+}
+
+/// Huge pages that no entry holds any more, chained by the metadata of their first frames.
+pub struct HugePages(u32);
+
+impl HugePages {
+    /// None.
+    pub const NONE: Self = HugePages(0);
+
+    /// Adds one.
+    ///
+    /// # Safety
+    /// An entry held `first`, and it was taken out.
+    pub unsafe fn add(&mut self, first: PhysAddr) {
+        let meta = FRAMES.at(first);
+        meta.set_links(self.0, meta.next());
+        self.0 = (first.0 >> PAGE_SHIFT) as u32;
+    }
+
+    /// Lets go of all of them.
+    #[inline]
+    pub fn free(&mut self) {
+        if self.0 != 0 {
+            self.free_each();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn free_each(&mut self) {
+        while self.0 != 0 {
+            let first = PhysAddr((self.0 as usize) << PAGE_SHIFT);
+            self.0 = FRAMES.at(first).links().0;
+            // SAFETY: as `add` was promised; it is out of the chain.
+            drop(unsafe { HugePage::from_phys(first) });
+        }
+    }
+}
+
+impl Space {
+    /// What a fault on `page` does where its last-level table is missing: fills in a huge page, or
+    /// finds one; or else makes the table, which it returns. Beside other CPUs.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn without_leaf(
+        &self,
+        vma: &Vma,
+        context: &Context,
+        own: &Slot,
+        page: usize,
+        access: Access,
+    ) -> Result<Option<Leaf<'_>>> {
+        let slot = self.table.above_leaf(page)?;
+        let pte = slot.load();
+        if pte != Pte::EMPTY && !pte.is_table() {
+            touch(context, slot, pte, page);
+            return Ok(None);
+        }
+        if pte == Pte::EMPTY
+            && access == Access::Write
+            && suits(vma, page)
+            && let Some(huge) = HugePage::new()
+        {
+            self.fill_huge_page(vma, own, slot, huge);
+            context.pay(Change::FillUser, page..page + PAGE_SIZE);
+            return Ok(None);
+        }
+        match self.table.make_below(slot) {
+            Err(Errno::EAGAIN) => Ok(None),
+            made => made.map(Some),
+        }
+    }
+
+    fn fill_huge_page(&self, vma: &Vma, own: &Slot, slot: &Entry, huge: HugePage) {
+        let first = huge.into_phys();
+        let pte = Pte::block(first.0, fault::prot(vma, true), Memory::Normal);
+        if self.table.try_fill_huge_page(slot, pte) {
+            fault::count(Kind::FaultAnonWrite);
+            fault::count_mapped(BLOCK_PAGES as u64 - 1);
+            own.add(BLOCK_PAGES);
+        } else {
+            fault::count(Kind::FaultSpurious);
+            // SAFETY: no entry took it.
+            drop(unsafe { HugePage::from_phys(first) });
+        }
+    }
+
+    /// Makes pages of all huge pages that touch `range`, for the only one who uses the space.
+    #[inline]
+    pub(super) fn split(&self, context: &Context, range: Range<usize>) {
+        if self.table.has_huge_pages() {
+            self.split_each(context, range);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn split_each(&self, context: &Context, range: Range<usize>) {
+        while let Some((start, slot, pte)) = self.table.take_huge_page(range.clone()) {
+            context.pay(Change::Clear, start..start + SIZE);
+            // SAFETY: the entry held it, and is empty now.
+            let huge = unsafe { HugePage::from_phys(PhysAddr(pte.phys())) };
+            slot.fill(Pte::table(huge.into_table(pte.revealed()).0));
+            self.table.count_table();
+            mmu::publish();
+        }
+    }
+
+    /// Makes pages of the huge pages that lie in `range` only in part.
+    #[inline]
+    pub(super) fn split_ends(&self, context: &Context, range: &Range<usize>) {
+        if self.table.has_huge_pages() {
+            self.split_edge(context, range.start);
+            self.split_edge(context, range.end);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn split_edge(&self, context: &Context, edge: usize) {
+        if !edge.is_multiple_of(SIZE) {
+            self.split_each(context, edge..edge + 1);
+        }
+    }
+
+    /// Takes all huge pages out that touch `range`.
+    #[inline]
+    pub(super) fn gather_huge_pages(&self, gather: &mut Gather, range: &Range<usize>) {
+        if self.table.has_huge_pages() {
+            self.gather_each_block(gather, range.clone());
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn gather_each_block(&self, gather: &mut Gather, range: Range<usize>) {
+        while let Some((start, _, pte)) = self.table.take_huge_page(range.clone()) {
+            // SAFETY: the entry held it, and is empty now.
+            unsafe { gather.take_huge_page(start, PhysAddr(pte.phys())) };
+        }
+    }
+
+    /// How many pages of `range` are mapped as huge pages.
+    pub(super) fn block_pages(&self, range: Range<usize>) -> usize {
+        let mut pages = 0;
+        self.each_block(range.clone(), |start, _| {
+            let part = start.max(range.start)..(start + SIZE).min(range.end);
+            pages += part.len() / PAGE_SIZE;
+        });
+        pages
+    }
+
+    /// Makes all huge pages that touch `range` old.
+    pub(super) fn forget_huge_pages(&self, range: Range<usize>) {
+        self.each_block(range, |_, slot| {
+            slot.update(|pte| pte.with_young(false));
+        });
+    }
+
+    fn each_block(&self, mut range: Range<usize>, mut visit: impl FnMut(usize, &Entry)) {
+        while let Some((start, slot)) = self.table.next_huge_page(range.clone()) {
+            visit(start, slot);
+            range.start = (start + SIZE).min(range.end);
+        }
+    }
+}
+
+/// A fault found a huge page that allows the access already: this CPU has not seen it yet, or only
+/// the Access flag is clear.
+fn touch(context: &Context, slot: &Entry, pte: Pte, page: usize) {
+    if pte.young() || pte.is_unseen() {
+        fault::count(Kind::FaultSpurious);
+        if pte.is_unseen() {
+            _ = slot.replace(pte, pte.revealed().with_young(true));
+        }
+        return context.recover(page);
+    }
+    fault::count(Kind::FaultAccessFlag);
+    if slot.replace(pte, pte.with_young(true)).is_ok() {
+        context.pay(Change::Touch, page..page + PAGE_SIZE);
+    }
+}

@@ -1,0 +1,164 @@
+//! Others that translate to the frames of a space beside its own table: the second stages of
+//! guests.
+
+extern crate alloc;
+
+use alloc::sync::Weak;
+use alloc::vec::Vec;
+use core::ops::Range;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use super::asid::Context;
+use super::space::{AddressSpace, Space, USER_START};
+use super::vma::Vma;
+use crate::arch::user_end;
+use crate::errno::{Errno, Result};
+use crate::sync::Mutex;
+use crate::upcall::cond_resched;
+
+/// More VMAs are not told of one by one, for each of which all that a notifier shows is looked
+/// through.
+const MANY: usize = 1000;
+/// How much of a space is told of at once while others are to run in between, in bytes.
+const PART: usize = 64 << 20;
+
+/// One that shows frames of a space elsewhere.
+pub trait MmuNotifier: Send + Sync {
+    /// What these addresses held they hold no longer. Must not wait, and not ask the space for
+    /// anything, which is locked as a rule.
+    fn invalidate(&self, range: Range<usize>);
+
+    /// What these addresses hold may be written no longer. The same holds otherwise.
+    fn protect(&self, range: Range<usize>);
+}
+
+/// The notifiers of a space, some of them dead.
+pub struct MmuNotifiers {
+    /// Whether there ever was one. Set before the first frame is shown, under the space's lock as
+    /// every change is.
+    any: AtomicBool,
+    list: Mutex<Vec<Weak<dyn MmuNotifier>>>,
+}
+
+impl MmuNotifiers {
+    /// None.
+    pub const fn new() -> Self {
+        MmuNotifiers {
+            any: AtomicBool::new(false),
+            list: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Whether there are any.
+    #[inline(always)]
+    pub fn any(&self) -> bool {
+        self.any.load(Relaxed)
+    }
+
+    /// Tells all of them that a range holds something else, or nothing.
+    #[inline(always)]
+    pub fn invalidate(&self, range: Range<usize>) {
+        if self.any() {
+            self.notify(|notifier| notifier.invalidate(range.clone()));
+        }
+    }
+
+    /// Tells all of them that a range may be written no longer.
+    pub fn protect(&self, range: Range<usize>) {
+        if self.any() {
+            self.notify(|notifier| notifier.protect(range.clone()));
+        }
+    }
+
+    #[cold]
+    fn notify(&self, what: impl Fn(&dyn MmuNotifier)) {
+        let list = self.list.lock();
+        list.iter()
+            .filter_map(Weak::upgrade)
+            .for_each(|notifier| what(&*notifier));
+    }
+
+    /// Tells all of them for the last time, of a space that ends: nobody else can want the list.
+    pub(super) fn end(&mut self) {
+        for notifier in self.list.get_mut().drain(..) {
+            if let Some(notifier) = notifier.upgrade() {
+                notifier.invalidate(USER_START..user_end());
+            }
+        }
+    }
+
+    #[allow(dead_code, reason = "not every architecture has guests")]
+    fn add(&self, notifier: Weak<dyn MmuNotifier>) -> Result<()> {
+        let mut list = self.list.lock();
+        list.retain(|known| known.strong_count() != 0);
+        list.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        list.push(notifier);
+        self.any.store(true, Relaxed);
+        Ok(())
+    }
+
+    #[allow(dead_code, reason = "not every architecture has guests")]
+    fn remove(&self, notifier: &Weak<dyn MmuNotifier>) {
+        let mut list = self.list.lock();
+        list.retain(|known| !known.ptr_eq(notifier));
+    }
+}
+
+impl AddressSpace {
+    /// From now on `notifier` is told of what frames it got of this space it must show no longer.
+    #[allow(dead_code, reason = "not every architecture has guests")]
+    pub fn add_notifier(&self, notifier: Weak<dyn MmuNotifier>) -> Result<()> {
+        let _space = self.lock();
+        self.context().notifiers.add(notifier)
+    }
+
+    /// From now on `notifier` is not told, and nobody is just telling it: who tells it has it as
+    /// long.
+    #[allow(dead_code, reason = "not every architecture has guests")]
+    pub fn remove_notifier(&self, notifier: &Weak<dyn MmuNotifier>) {
+        self.context().notifiers.remove(notifier);
+    }
+
+    /// Tells notifiers that all of the space is gone. Waits: the space is not locked.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn notify_of_end(&self) {
+        self.notify_by_parts(|_| true, MmuNotifiers::invalidate);
+    }
+
+    /// Tells notifiers of what a child has got a share, which may be written no longer. Waits as
+    /// well.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn protect_shared(&self) {
+        self.notify_by_parts(Vma::is_copied, MmuNotifiers::protect);
+    }
+
+    fn notify_by_parts(
+        &self,
+        which: impl Fn(&Vma) -> bool,
+        notify: impl Fn(&MmuNotifiers, Range<usize>),
+    ) {
+        for vma in self.vmas().filter(which) {
+            for start in vma.range().step_by(PART) {
+                notify(&self.context().notifiers, start..vma.end.min(start + PART));
+                cond_resched();
+            }
+        }
+    }
+}
+
+impl Space {
+    /// The same at once, by who holds the space. Where the VMAs are many, it is all that the space
+    /// has.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn protect_shared(&self, context: &Context) {
+        if self.vmas.count() > MANY {
+            return context.notifiers.protect(USER_START..user_end());
+        }
+        for vma in self.vmas.iter().filter(|vma| vma.is_copied()) {
+            context.notifiers.protect(vma.range());
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! The kernel's mapped area: kernel stacks, each above a guard, and windows to devices.
+
+extern crate alloc;
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::frame::{self, FrameRef, Owner};
+use super::table::PageTable;
+use super::{PAGE_SIZE, PhysAddr, page_down, page_up};
+use crate::arch::mmu::{self, Memory, Prot, Pte};
+use crate::arch::{self, KERNEL_STACK_SIZE};
+use crate::errno::{Errno, Result};
+use crate::sync::Mutex;
+
+/// A stack's slot: the stack is its upper half, so that one bit of an address tells the stack from
+/// its guard.
+const STACK_SLOT: usize = 2 * KERNEL_STACK_SIZE;
+/// Most stacks kept mapped for the next threads. Other CPUs hear of new and of former mappings once
+/// for each batch: thousands of threads that begin or end would else keep all CPUs busy with that.
+const SPARE_STACKS: usize = 2 * UNMAPPED_STACKS;
+const UNMAPPED_STACKS: usize = 48;
+const MAPPED_STACKS: usize = 8;
+
+const FRAMES: usize = KERNEL_STACK_SIZE / PAGE_SIZE;
+
+struct Area {
+    table: PageTable,
+    free: Vec<Range<usize>>,
+    /// Slots whose stacks are mapped and of no thread.
+    stacks: Vec<usize>,
+    /// Slots without a stack; it has room for all that there are.
+    slots: Vec<usize>,
+    /// How many slots there are.
+    slot_count: usize,
+    /// Room for the frames of a batch.
+    frames: Vec<FrameRef>,
+}
+
+static AREA: Mutex<Option<Area>> = Mutex::new(None);
+
+/// Makes the area's tables below the root, so that every address space can share them.
+pub(super) fn init() {
+    let mut area = Area {
+        table: PageTable::kernel(),
+        free: Vec::new(),
+        stacks: Vec::with_capacity(SPARE_STACKS),
+        slots: Vec::new(),
+        slot_count: 0,
+        frames: Vec::with_capacity(UNMAPPED_STACKS * FRAMES),
+    };
+    area.table
+        .make_top(mmu::MAPPED_AREA)
+        .expect("memory for the mapped area's tables");
+    area.free.push(mmu::MAPPED_AREA);
+    *AREA.lock() = Some(area);
+}
+
+fn with<T>(f: impl FnOnce(&mut Area) -> T) -> T {
+    f(AREA.lock().as_mut().expect("mm::init ran"))
+}
+
+impl Area {
+    /// Takes `len` bytes of addresses, aligned to `align`.
+    fn take(&mut self, len: usize, align: usize) -> Result<usize> {
+        self.free.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        let fits = |r: &Range<usize>| r.start.next_multiple_of(align) + len <= r.end;
+        let at = self.free.iter().position(fits).ok_or(Errno::ENOMEM)?;
+        let range = self.free[at].clone();
+        let start = range.start.next_multiple_of(align);
+        self.free[at] = start + len..range.end;
+        if start > range.start {
+            self.free.insert(at, range.start..start);
+        } else if self.free[at].is_empty() {
+            self.free.remove(at);
+        }
+        Ok(start)
+    }
+
+    /// Gives addresses back, joined with what is free beside them.
+    fn give(&mut self, range: Range<usize>) {
+        let at = self.free.partition_point(|r| r.start < range.start);
+        let before = at
+            .checked_sub(1)
+            .filter(|&b| self.free[b].end == range.start);
+        let after = self.free.get(at).is_some_and(|r| r.start == range.end);
+        match (before, after) {
+            (Some(b), true) => self.free[b].end = self.free.remove(at).end,
+            (Some(b), false) => self.free[b].end = range.end,
+            (None, true) => self.free[at].start = range.start,
+            (None, false) => self.free.insert(at, range),
+        }
+    }
+
+    fn map(&mut self, address: usize, pte: Pte) -> Result<()> {
+        self.table.make(address)?.entry(address).fill(pte);
+        Ok(())
+    }
+
+    /// A slot without a stack.
+    fn take_slot(&mut self) -> Result<usize> {
+        if let Some(slot) = self.slots.pop() {
+            return Ok(slot);
+        }
+        let lacking = self.slot_count + 1 - self.slots.len();
+        self.slots.try_reserve(lacking).map_err(|_| Errno::ENOMEM)?;
+        let slot = self.take(STACK_SLOT, STACK_SLOT)?;
+        self.slot_count += 1;
+        Ok(slot)
+    }
+
+    /// Maps new frames for a stack at the top of a slot, which other CPUs do not know yet.
+    fn map_stack(&mut self) -> Result<usize> {
+        let slot = self.take_slot()?;
+        for address in stack_in(slot).step_by(PAGE_SIZE) {
+            let mapped = FrameRef::new(Owner::Kernel).and_then(|frame| {
+                let pte = Pte::leaf(frame.phys().0, Prot::KERNEL_DATA, Memory::Normal);
+                self.map(address, pte)?;
+                frame.into_phys();
+                Ok(())
+            });
+            if let Err(error) = mapped {
+                self.unmap_stacks(&[slot]);
+                return Err(error);
+            }
+        }
+        Ok(slot)
+    }
+
+    /// Maps a stack, and some for the next threads where there is memory.
+    fn map_stacks(&mut self) -> Result<usize> {
+        let first = self.map_stack()?;
+        let mut range = stack_in(first);
+        while mmu::keeps_mappings() && frame::is_ample() && self.stacks.len() < MAPPED_STACKS {
+            let Ok(slot) = self.map_stack() else { break };
+            range = range.start.min(slot)..range.end.max(slot + STACK_SLOT);
+            self.stacks.push(slot);
+        }
+        mmu::publish_kernel(range);
+        Ok(first)
+    }
+
+    /// Takes the frames of at most UNMAPPED_STACKS stacks away.
+    fn unmap_stacks(&mut self, slots: &[usize]) {
+        for &slot in slots {
+            for address in stack_in(slot).step_by(PAGE_SIZE) {
+                let pte = self
+                    .table
+                    .find(address)
+                    .map_or(Pte::EMPTY, |entry| entry.take());
+                if pte.valid() {
+                    // SAFETY: `map_stack` left this frame's handle in the entry, which is gone now.
+                    let frame = unsafe { FrameRef::from_phys(PhysAddr(pte.phys())) };
+                    self.frames.push(frame);
+                }
+            }
+        }
+        let first = slots.iter().copied().min().unwrap_or_default();
+        let last = slots.iter().copied().max().unwrap_or_default();
+        mmu::flush_kernel(first + KERNEL_STACK_SIZE..last + STACK_SLOT);
+        self.frames.clear();
+        self.slots.extend_from_slice(slots);
+    }
+
+    /// Keeps the stack of a thread that ended for another.
+    fn keep_stack(&mut self, slot: usize) {
+        if !mmu::keeps_mappings() {
+            return self.unmap_stacks(&[slot]);
+        }
+        if self.stacks.len() == SPARE_STACKS {
+            let mut slots = [0; UNMAPPED_STACKS];
+            slots.copy_from_slice(&self.stacks[..UNMAPPED_STACKS]);
+            self.stacks.drain(..UNMAPPED_STACKS);
+            self.unmap_stacks(&slots);
+        }
+        self.stacks.push(slot);
+    }
+}
+
+/// The addresses of the stack in a slot.
+fn stack_in(slot: usize) -> Range<usize> {
+    slot + KERNEL_STACK_SIZE..slot + STACK_SLOT
+}
+
+/// A kernel stack of KERNEL_STACK_SIZE bytes above an unmapped guard of the same size.
+pub struct KernelStack {
+    slot: usize,
+}
+
+impl KernelStack {
+    /// A mapped stack, its content arbitrary.
+    pub fn new() -> Result<Self> {
+        with(|area| {
+            if let Some(slot) = area.stacks.pop() {
+                return Ok(KernelStack { slot });
+            }
+            area.map_stacks().map(|slot| KernelStack { slot })
+        })
+    }
+
+    /// The address just above the stack.
+    pub fn top(&self) -> usize {
+        self.slot + STACK_SLOT
+    }
+
+    /// The stack's addresses.
+    #[cfg(feature = "selftest")]
+    pub fn range(&self) -> Range<usize> {
+        stack_in(self.slot)
+    }
+}
+
+impl Drop for KernelStack {
+    fn drop(&mut self) {
+        with(|area| area.keep_stack(self.slot));
+    }
+}
+
+/// More than any device's registers take.
+const DEVICE_MAX: usize = 64 << 20;
+
+/// Maps a device's registers (`len` bytes at physical `base`) for ever; returns the address of the
+/// first.
+///
+/// # Errors
+/// EINVAL for what cannot be a device; ENOMEM.
+pub fn map_device(base: usize, len: usize) -> Result<usize> {
+    if len > DEVICE_MAX || base >> 48 != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let pages = page_down(base)..page_up(base + len);
+    with(|area| {
+        let start = area.take(pages.len(), PAGE_SIZE)?;
+        for offset in (0..pages.len()).step_by(PAGE_SIZE) {
+            let pte = Pte::leaf(pages.start + offset, Prot::KERNEL_DATA, Memory::Device);
+            area.map(start + offset, pte)?;
+        }
+        mmu::publish_kernel(start..start + pages.len());
+        Ok(start + base % arch::PAGE_SIZE)
+    })
+}
+
+/// Replaces one instruction word of the kernel at `address`, whose own mapping is never writable.
+pub fn patch_code(address: usize, word: u32) {
+    let phys = mmu::virt_to_phys(page_down(address));
+    with(|area| {
+        let window = area
+            .take(PAGE_SIZE, PAGE_SIZE)
+            .expect("addresses for a window");
+        area.map(window, Pte::leaf(phys, Prot::KERNEL_DATA, Memory::Normal))
+            .expect("memory for a table");
+        mmu::publish_kernel(window..window + PAGE_SIZE);
+        // SAFETY: the window shows the page of the instruction, which no other CPU executes while
+        // the kernel boots.
+        unsafe { core::ptr::write_volatile((window + address % PAGE_SIZE) as *mut u32, word) };
+        if let Some(entry) = area.table.find(window) {
+            entry.take();
+        }
+        mmu::flush_kernel(window..window + PAGE_SIZE);
+        area.give(window..window + PAGE_SIZE);
+    });
+    mmu::sync_icache(address, size_of::<u32>());
+}

@@ -1,0 +1,633 @@
+//! The VMAs of an address space: a tree, which stays one list while they are few.
+
+extern crate alloc;
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::mem;
+use core::ops::Range;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use spans::{Leaf, NoMemory, Span, Spans};
+
+use super::commit::Commitment;
+use super::heap;
+use super::space::USER_START;
+use super::vma::{Flags, PageSource, Source, Vma};
+use super::{PAGE_SIZE, page_down};
+use crate::errno::{Errno, Result};
+
+/// Pages that stay free below a stack.
+const STACK_GAP: usize = 256 * PAGE_SIZE;
+
+/// How many VMAs a program may map (/proc/sys/vm/max_map_count).
+pub static MOST_AREAS: AtomicUsize = AtomicUsize::new(65530);
+
+impl Span for Vma {
+    fn start(&self) -> usize {
+        self.start
+    }
+
+    fn end(&self) -> usize {
+        self.end
+    }
+
+    fn floor(&self) -> usize {
+        if self.flags.has(Flags::GROWS_DOWN) {
+            self.start.saturating_sub(STACK_GAP)
+        } else {
+            self.start
+        }
+    }
+}
+
+fn no_memory(_: NoMemory) -> Errno {
+    Errno::ENOMEM
+}
+
+/// The VMAs of an address space, disjoint. What changes them may fail with ENOMEM: a VMA that was
+/// to change may be cut in two then, but promises what it did.
+pub struct Vmas {
+    tree: Spans<Vma>,
+    bytes: usize,
+    /// Bytes that count as promised.
+    accounted: usize,
+    commitment: Commitment,
+    searched: Searched,
+    gone: Gone,
+}
+
+/// The files of VMAs that were removed. With the last that has a file it ends, which may take long,
+/// wait, or want the space: not before the space's lock is free.
+#[derive(Default)]
+pub struct Gone {
+    first: Option<Arc<dyn PageSource>>,
+    others: Vec<Arc<dyn PageSource>>,
+}
+
+impl Gone {
+    /// Takes over what a VMA had. Where memory is gone, that goes at once.
+    #[inline]
+    fn add(&mut self, vma: Vma) {
+        if let Source::File { mapping, .. } = vma.source {
+            self.add_file(mapping);
+        }
+    }
+
+    fn add_file(&mut self, file: Arc<dyn PageSource>) {
+        let Some(last) = self.others.last().or(self.first.as_ref()) else {
+            self.first = Some(file);
+            return;
+        };
+        if !Arc::ptr_eq(last, &file) && self.others.try_reserve(1).is_ok() {
+            self.others.push(file);
+        }
+    }
+}
+
+/// What a search for room has found: between `from` and `top` no gap has `len` bytes or more.
+struct Searched {
+    from: usize,
+    top: usize,
+    len: usize,
+}
+
+impl Vmas {
+    /// None.
+    pub const fn new() -> Self {
+        Vmas {
+            tree: Spans::new(),
+            bytes: 0,
+            accounted: 0,
+            commitment: Commitment::new(),
+            searched: Searched {
+                from: usize::MAX,
+                top: 0,
+                len: 0,
+            },
+            gone: Gone {
+                first: None,
+                others: Vec::new(),
+            },
+        }
+    }
+
+    /// The files of what was removed since the last call, if there are any.
+    #[inline]
+    pub fn take_gone(&mut self) -> Option<Gone> {
+        self.gone.first.is_some().then(|| mem::take(&mut self.gone))
+    }
+
+    /// All, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Vma> {
+        self.tree.iter()
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.tree.len()
+    }
+
+    /// Whether there are as many as a program may map, or more.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        !self.has_room(1)
+    }
+
+    /// Whether a program may map `count` more.
+    #[inline]
+    pub fn has_room(&self, count: usize) -> bool {
+        self.tree.len() + count <= MOST_AREAS.load(Relaxed)
+    }
+
+    /// Refuses to cut the VMAs at the bounds of `range` that `changes` says are about to change,
+    /// where that would be more VMAs than a program may map.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn check_cuts(&self, range: &Range<usize>, changes: impl Fn(&Vma) -> bool) -> Result<()> {
+        // A range has two bounds: mostly there is room for both cuts, wherever they are.
+        if self.has_room(2) {
+            Ok(())
+        } else {
+            self.count_cuts(range, changes)
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn count_cuts(&self, range: &Range<usize>, changes: impl Fn(&Vma) -> bool) -> Result<()> {
+        let cuts = |at| {
+            let vma = self.find(at);
+            vma.is_some_and(|vma| vma.start < at && changes(vma))
+        };
+        let more = usize::from(cuts(range.start)) + usize::from(cuts(range.end));
+        if more == 0 || self.has_room(more) {
+            Ok(())
+        } else {
+            Err(Errno::ENOMEM)
+        }
+    }
+
+    /// Bytes in all VMAs.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Has `bytes` more promised, which the caller maps before it lets go of the lock, else
+    /// [`Vmas::settle`] gives them back.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    #[inline]
+    pub fn commit(&mut self, bytes: usize) -> Result<()> {
+        let (pages, mapped) = ((self.accounted + bytes) / PAGE_SIZE, self.bytes / PAGE_SIZE);
+        self.commitment.raise(pages, bytes / PAGE_SIZE, mapped)
+    }
+
+    /// Has promised what the VMAs in `range` need more when they may be written.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn commit_writable(&mut self, range: &Range<usize>) -> Result<()> {
+        let all = |vma: &Vma| vma.end.min(range.end) - vma.start.max(range.start);
+        let more = self.touching(range.clone()).filter(|vma| vma.owes());
+        let more = more.map(all).sum();
+        if more > 0 { self.commit(more) } else { Ok(()) }
+    }
+
+    /// What is promised is what the VMAs need.
+    #[inline]
+    pub fn settle(&mut self) {
+        self.commitment.set(self.accounted / PAGE_SIZE);
+    }
+
+    /// Bytes in `range` that count as promised.
+    pub fn accounted(&self, range: Range<usize>) -> usize {
+        let touching = self.touching(range.clone());
+        touching.map(|vma| vma.accounted(&range)).sum()
+    }
+
+    /// The VMA that holds `address`.
+    pub fn find(&self, address: usize) -> Option<&Vma> {
+        self.first_after(address).filter(|vma| vma.start <= address)
+    }
+
+    /// The VMA that holds `address`, tried first at the place that `hint` keeps.
+    #[inline]
+    pub fn find_near(&self, address: usize, hint: &AtomicUsize) -> Option<&Vma> {
+        let near = self.tree.by_way(hint.load(Relaxed));
+        if let Some(vma) = near.filter(|vma| vma.start <= address && address < vma.end) {
+            return Some(vma);
+        }
+        self.find_far(address, hint)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_far(&self, address: usize, hint: &AtomicUsize) -> Option<&Vma> {
+        let near = self.tree.by_long_way(hint.load(Relaxed));
+        if let Some(vma) = near.filter(|vma| vma.start <= address && address < vma.end) {
+            return Some(vma);
+        }
+        let (way, vma) = self.tree.way_to(address)?;
+        hint.store(way, Relaxed);
+        Some(vma).filter(|vma| vma.start <= address)
+    }
+
+    /// The first VMA that ends above `address`.
+    pub fn first_after(&self, address: usize) -> Option<&Vma> {
+        self.tree.first_after(address)
+    }
+
+    /// Whether `range` is free, and leaves a stack above it the gap that it keeps.
+    pub fn is_room(&self, range: Range<usize>) -> bool {
+        let next = self.first_after(range.start);
+        next.is_none_or(|next| range.end <= next.floor())
+    }
+
+    /// The VMAs that touch `range`, in order.
+    pub fn touching(&self, range: Range<usize>) -> impl Iterator<Item = &Vma> {
+        let vmas = self.tree.from(range.start);
+        vmas.take_while(move |vma| vma.start < range.end)
+    }
+
+    /// Whether VMAs cover all of `range`.
+    pub fn covers(&self, range: Range<usize>) -> bool {
+        self.covered(range.clone()) >= range.end
+    }
+
+    /// Where the part of a range that is mapped without a hole from its start on ends.
+    pub fn covered(&self, range: Range<usize>) -> usize {
+        let mut at = range.start;
+        for vma in self.touching(range.clone()) {
+            if vma.start > at {
+                break;
+            }
+            at = vma.end;
+        }
+        at.min(range.end)
+    }
+
+    /// The VMAs that a child inherits.
+    pub fn for_child(&self) -> Result<Vmas> {
+        heap::check_room_for(self.tree.len() * size_of::<Vma>())?;
+        let mut child = Vmas::new();
+        let mut largest = 0;
+        let keep = |vma: &Vma| !vma.flags.has(Flags::DONT_FORK);
+        let tree = self.tree.try_copy(keep, |vma| {
+            let accounted = vma.accounted(&vma.range());
+            child.bytes += vma.end - vma.start;
+            child.accounted += accounted;
+            largest = largest.max(accounted);
+            Vma {
+                flags: vma.flags.set(Flags::LOCKED.with(Flags::GOES), false),
+                ..vma.clone()
+            }
+        });
+        child.tree = tree.map_err(no_memory)?;
+        let (pages, mapped) = (child.accounted / PAGE_SIZE, self.bytes / PAGE_SIZE);
+        child.commitment.raise(pages, largest / PAGE_SIZE, mapped)?;
+        Ok(child)
+    }
+
+    /// Adds a VMA where none is, joined with its neighbours if they are of the same kind.
+    #[inline]
+    pub fn insert(&mut self, vma: Vma) -> Result<()> {
+        let range = vma.range();
+        self.tree.reserve(range.start, 1).map_err(no_memory)?;
+        let (list, at) = self.tree.edit(range.start);
+        self.bytes += range.len();
+        self.accounted += vma.accounted(&range);
+        insert(list, at, vma);
+        if !self.tree.is_one_list() {
+            self.tree.settle(range.start);
+            self.join_lists(range.start);
+            self.join_lists(range.end);
+        }
+        Ok(())
+    }
+
+    /// Makes one VMA of those that end and begin at `address`, if they are of the same kind, but in
+    /// different lists: what changes a list joins its own.
+    #[cold]
+    #[inline(never)]
+    fn join_lists(&mut self, address: usize) {
+        let (Some(lower), Some(upper)) = self.tree.around(address) else {
+            return;
+        };
+        if !lower.joins(upper) {
+            return;
+        }
+        let start = lower.start;
+        let (list, count) = self.tree.edit(start);
+        let lower = list.remove(count - 1);
+        self.tree.settle(start);
+        let (list, count) = self.tree.edit(address);
+        let upper = &mut list[count - 1];
+        (upper.start, upper.source) = (lower.start, lower.source);
+        self.tree.settle(address);
+    }
+
+    /// Cuts the VMA that holds `address` in two there.
+    pub fn cut(&mut self, address: usize) -> Result<()> {
+        if self.find(address).is_none_or(|vma| vma.start >= address) {
+            return Ok(());
+        }
+        self.tree.reserve(address, 1).map_err(no_memory)?;
+        let (list, count) = self.tree.edit(address);
+        let at = count.wrapping_sub(1);
+        if let Some(vma) = list.get_mut(at).filter(|vma| vma.start < address) {
+            let upper = vma.part(address..vma.end);
+            vma.end = address;
+            list.insert(at, upper);
+        }
+        self.tree.settle(address);
+        Ok(())
+    }
+
+    /// Takes `range` out of all VMAs. Returns the free room that it lies in.
+    #[inline]
+    pub fn remove(&mut self, range: Range<usize>) -> Result<Range<usize>> {
+        let (list, count) = self.tree.edit(range.start);
+        let at = count.wrapping_sub(1);
+        let Some(vma) = list.get_mut(at).filter(|vma| {
+            let (head, tail) = (vma.start < range.start, range.end < vma.end);
+            vma.start <= range.start && range.end <= vma.end && !(head && tail)
+        }) else {
+            return self.remove_each(range);
+        };
+        // At the edge of one VMA, where nothing has to move, or all of it.
+        self.bytes -= range.len();
+        self.accounted -= vma.accounted(&range);
+        let mut above = at;
+        if range.end < vma.end {
+            vma.begin_at(range.end);
+            above += 1;
+        } else if vma.start < range.start {
+            vma.end = range.start;
+        } else {
+            self.gone.add(list.remove(at));
+        }
+        let room = room(list.get(above), list.get(above.wrapping_sub(1)));
+        if !self.tree.is_one_list() {
+            self.tree.settle(range.start);
+            return Ok(self.room_at(range.start));
+        }
+        self.searched.from = self.searched.from.max(room.end);
+        Ok(room)
+    }
+
+    /// Cuts the VMAs at the bounds of `range`, which can then be removed without memory for it.
+    ///
+    /// # Errors
+    /// ENOMEM, also where without `range` a VMA would be two, and so one more than a program may
+    /// map.
+    #[cold]
+    #[inline(never)]
+    pub fn cut_out(&mut self, range: &Range<usize>) -> Result<()> {
+        let splits = |vma: &Vma| vma.start < range.start && range.end < vma.end;
+        if self.is_full() && self.find(range.start).is_some_and(splits) {
+            return Err(Errno::ENOMEM);
+        }
+        self.cut(range.start)?;
+        self.cut(range.end)
+    }
+
+    /// Does that for a range that is removed later: whoever changes VMAs meanwhile does not join
+    /// them across its bounds.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn cut_out_for_long(&mut self, range: &Range<usize>) -> Result<()> {
+        self.cut_out(range)?;
+        for at in [range.start, range.end - 1] {
+            if let Some(vma) = self.find(at).map(Vma::range) {
+                self.change(vma, |vma| vma.flags = vma.flags.set(Flags::GOES, true))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a VMA in the place of those in its range, of which there are some, cut at its bounds.
+    /// Needs no memory.
+    pub fn replace(&mut self, vma: Vma) {
+        let range = vma.range();
+        // The lowest of them becomes the new one.
+        let rest = self.first_after(range.start).map_or(range.end, Vma::end);
+        if rest < range.end {
+            _ = self.remove(rest..range.end);
+        }
+        let (list, count) = self.tree.edit(range.start);
+        let at = count - 1;
+        self.bytes += range.len();
+        self.accounted += vma.accounted(&range);
+        let old = core::mem::replace(&mut list[at], vma);
+        self.bytes -= old.end - old.start;
+        self.accounted -= old.accounted(&old.range());
+        join_each(list, at..at + 1);
+        if !self.tree.is_one_list() {
+            self.tree.settle(range.start);
+            self.join_lists(range.start);
+            self.join_lists(range.end);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn remove_each(&mut self, range: Range<usize>) -> Result<Range<usize>> {
+        self.cut_out(&range)?;
+        loop {
+            let (list, count) = self.tree.edit(range.start);
+            let inside = below(list, range.end)..count;
+            if inside.is_empty() {
+                return Ok(self.room_at(range.start));
+            }
+            for vma in list.drain(inside) {
+                self.bytes -= vma.end - vma.start;
+                self.accounted -= vma.accounted(&vma.range());
+                self.gone.add(vma);
+            }
+            self.tree.settle(range.start);
+        }
+    }
+
+    /// The free room in which `address` lies, which may be more than before.
+    #[cold]
+    #[inline(never)]
+    fn room_at(&mut self, address: usize) -> Range<usize> {
+        let (below, above) = self.tree.around(address);
+        let room = room(below, above);
+        self.searched.from = self.searched.from.max(room.end);
+        room
+    }
+
+    /// Changes all VMAs in `range`, cut at its bounds.
+    pub fn change(&mut self, range: Range<usize>, mut change: impl FnMut(&mut Vma)) -> Result<()> {
+        self.cut(range.start)?;
+        self.cut(range.end)?;
+        let mut at = range.start;
+        while at < range.end {
+            let start = at;
+            let (list, count) = self.tree.edit(start);
+            let inside = below(list, range.end)..count;
+            if inside.is_empty() {
+                break;
+            }
+            at = list[inside.start].end;
+            for vma in &mut list[inside.clone()] {
+                self.accounted -= vma.accounted(&vma.range());
+                change(vma);
+                self.accounted += vma.accounted(&vma.range());
+            }
+            join_each(list, inside);
+            if !self.tree.is_one_list() {
+                self.tree.settle(start);
+                self.join_lists(start);
+            }
+        }
+        if !self.tree.is_one_list() {
+            self.join_lists(range.end);
+        }
+        Ok(())
+    }
+
+    /// Moves the end of the VMA that ends at `end` up to `new_end`, if nothing is in the way.
+    pub fn extend(&mut self, end: usize, new_end: usize) -> bool {
+        let (vma, next) = self.tree.around(end);
+        let room = next.map_or(usize::MAX, |next| next.start);
+        let vma = vma.filter(|vma| vma.end == end && end < new_end && new_end <= room);
+        let Some(grows) = vma.map(|vma| vma.flags.has(Flags::ACCOUNT)) else {
+            return false;
+        };
+        self.grow(end - 1, new_end - end, grows, |vma| vma.end = new_end)
+    }
+
+    /// Extends the stack above `address` down to it, if there is one no longer than `limit` bytes
+    /// then, all VMAs together are no longer than `all`, and enough room stays below it.
+    pub fn grow_down(&mut self, address: usize, limit: usize, all: usize) -> bool {
+        let (below, vma) = self.tree.around(address);
+        // What a stack that runs over cannot write to, or what moves away itself, needs no gap.
+        let gapless = |vma: &Vma| vma.flags.has(Flags::GROWS_DOWN) || vma.rights.is_none();
+        let floor = below.map_or(USER_START, |vma| match gapless(vma) {
+            true => vma.end,
+            false => vma.end + STACK_GAP,
+        });
+        let start = page_down(address);
+        let Some(vma) = vma else {
+            return false;
+        };
+        let grown = vma.start.saturating_sub(start);
+        let fits = vma.flags.has(Flags::GROWS_DOWN)
+            && vma.end - start <= limit
+            && self.bytes.saturating_add(grown) <= all
+            && start >= floor;
+        let Some(source) = vma.source.receded(grown).filter(|_| fits) else {
+            return false;
+        };
+        let grows = vma.flags.has(Flags::ACCOUNT);
+        self.grow(address, grown, grows, |vma| {
+            (vma.start, vma.source) = (start, source);
+        })
+    }
+
+    /// Lets `change` make the first VMA that ends above `address` longer by `bytes`, `promised` or
+    /// not; false where so much cannot be promised.
+    fn grow(
+        &mut self,
+        address: usize,
+        bytes: usize,
+        promised: bool,
+        change: impl FnOnce(&mut Vma),
+    ) -> bool {
+        let accounted = if promised { bytes } else { 0 };
+        if self.commit(accounted).is_err() {
+            return false;
+        }
+        let (list, count) = self.tree.edit(address);
+        change(&mut list[count - 1]);
+        self.tree.settle(address);
+        self.bytes += bytes;
+        self.accounted += accounted;
+        true
+    }
+
+    /// The lowest free place for `len` bytes inside `window`, aligned to `align`.
+    pub fn find_free_above(&self, window: Range<usize>, len: usize, align: usize) -> Option<usize> {
+        let bottom = self.tree.lowest_gap(window, with_align(len, align)?)?;
+        Some(bottom.next_multiple_of(align))
+    }
+
+    /// The highest free place for `len` bytes inside `window`, aligned to `align`: as on Linux, in
+    /// the highest gap where that fits however it begins.
+    #[inline(always)]
+    pub fn find_free(&mut self, window: Range<usize>, len: usize, align: usize) -> Option<usize> {
+        let known = self.searched.top == window.end && len >= self.searched.len;
+        let top = match known {
+            true => self.searched.from.min(window.end),
+            false => window.end,
+        };
+        let gap = with_align(len, align)?;
+        let top = self.tree.highest_gap(window.start..top, gap)?;
+        let start = (top - len) & !(align - 1);
+        let from = start + len;
+        if align == PAGE_SIZE && (known || from <= self.searched.from) {
+            let top = window.end;
+            self.searched = Searched { from, top, len };
+        }
+        Some(start)
+    }
+}
+
+/// The free room between two VMAs.
+fn room(below: Option<&Vma>, above: Option<&Vma>) -> Range<usize> {
+    below.map_or(0, |vma| vma.end)..above.map_or(usize::MAX, |vma| vma.start)
+}
+
+/// What a gap has in which `len` bytes can be aligned.
+fn with_align(len: usize, align: usize) -> Option<usize> {
+    len.checked_add(align - PAGE_SIZE)
+}
+
+/// How many VMAs of a list begin at or above `address`: the index of the highest below it.
+fn below(leaf: &[Vma], address: usize) -> usize {
+    leaf.partition_point(|vma| vma.start >= address)
+}
+
+/// Adds a VMA at an index of a list, joined with its neighbours there. Room must be reserved.
+#[inline(always)]
+fn insert(leaf: &mut Leaf<Vma>, at: usize, vma: Vma) {
+    let before = leaf.get(at);
+    debug_assert!(before.is_none_or(|before| before.end <= vma.start));
+    let before = before.is_some_and(|before| before.joins(&vma));
+    let after = at.checked_sub(1);
+    match (before, after.filter(|&i| vma.joins(&leaf[i]))) {
+        (true, Some(i)) => join(leaf, i),
+        (true, None) => leaf[at].end = vma.end,
+        (false, Some(i)) => {
+            let next = &mut leaf[i];
+            (next.start, next.source) = (vma.start, vma.source);
+        }
+        (false, None) => leaf.insert(at, vma),
+    }
+}
+
+/// Makes the VMA at an index, which goes, a part of the one below it.
+fn join(leaf: &mut Leaf<Vma>, at: usize) {
+    let end = leaf.remove(at).end;
+    leaf[at].end = end;
+}
+
+/// Joins VMAs of the same kind, where those at some indices have changed.
+fn join_each(leaf: &mut Leaf<Vma>, inside: Range<usize>) {
+    let mut at = inside.start.saturating_sub(1);
+    let mut end = inside.end + 1;
+    while at + 1 < end.min(leaf.len()) {
+        if leaf[at + 1].joins(&leaf[at]) {
+            join(leaf, at);
+            end -= 1;
+        } else {
+            at += 1;
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Contexts of asynchronous I/O: what came of requests, until it is asked for.
+//!
+//! Requests are done while they are submitted, as Linux does those on files in memory, so a context
+//! is a queue of results.
+
+use crate::errno::{Errno, Result};
+use crate::fs::poll::WaitSource;
+use crate::hash::{self, HashMap};
+use crate::mm::AddressSpace;
+use crate::mm::PAGE_SIZE;
+use crate::mm::heap::try_arc;
+use crate::sync::Mutex;
+use alloc::collections::VecDeque;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// The most requests that all contexts together are made for (`fs.aio-max-nr`).
+pub const MAX: usize = 65536;
+/// The least that one is made for, which Linux makes depend on the number of CPUs.
+const LEAST: usize = 8;
+
+/// `struct io_event`
+#[repr(C)]
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
+pub struct Event {
+    /// The program's own word.
+    pub data: u64,
+    /// Address of the request.
+    pub request: u64,
+    /// What came of it.
+    pub result: i64,
+    /// Always 0.
+    pub second: i64,
+}
+
+/// Bytes of an event, and of what Linux puts before the first (`struct aio_ring`).
+const EVENT: usize = size_of::<Event>();
+
+/// A context.
+pub struct Context {
+    space: Weak<AddressSpace>,
+    share: Share,
+    room: usize,
+    queue: Mutex<VecDeque<Event>>,
+    arrived: Arc<WaitSource>,
+    gone: AtomicBool,
+}
+
+/// The address of a context's space, which is no other's while a context has it; and its name,
+/// which is the address of memory that Linux shares the results by. Libraries look there, and ask
+/// where it is zeroes.
+type Key = (usize, usize);
+
+struct Contexts {
+    all: HashMap<Key, Arc<Context>>,
+    /// How many there may be before those are sought whose spaces are gone.
+    most: usize,
+}
+
+static CONTEXTS: Mutex<Contexts> = Mutex::new(Contexts {
+    all: hash::new(),
+    most: 0,
+});
+static ASKED: AtomicUsize = AtomicUsize::new(0);
+
+/// Requests that contexts are made for now (`fs.aio-nr`).
+pub fn asked() -> usize {
+    ASKED.load(Acquire)
+}
+
+/// Bytes of the memory that is a context's name.
+pub fn ring_len(asked: usize) -> usize {
+    ((asked.max(LEAST) * 2 + 3) * EVENT).next_multiple_of(PAGE_SIZE)
+}
+
+/// Forgets contexts of address spaces that are gone, if many more came since this was done, or
+/// there is no room for as many requests.
+fn sweep(more: usize) {
+    let mut gone = Vec::new();
+    let mut contexts = CONTEXTS.lock();
+    if contexts.all.len() < contexts.most && asked().saturating_add(more) <= MAX {
+        return;
+    }
+    let is_gone = |context: &Context| context.space.strong_count() == 0;
+    let all = &mut contexts.all;
+    let count = all.values().filter(|context| is_gone(context)).count();
+    if gone.try_reserve_exact(count).is_ok() {
+        gone.extend(all.extract_if(|_, context| is_gone(context)).take(count));
+        contexts.most = 2 * contexts.all.len() + 16;
+    }
+    drop(contexts);
+}
+
+/// Makes a context of `space` for `asked` requests. EAGAIN when there are too many.
+pub fn create(space: &Arc<AddressSpace>, address: usize, asked: usize) -> Result<()> {
+    sweep(asked);
+    let arrived = WaitSource::new()?;
+    let context = try_arc(Context {
+        space: Arc::downgrade(space),
+        share: Share::take(asked)?,
+        room: ring_len(asked) / EVENT - 2,
+        queue: Mutex::new(VecDeque::new()),
+        arrived,
+        gone: AtomicBool::new(false),
+    })?;
+    let mut contexts = CONTEXTS.lock();
+    let room = contexts.all.try_reserve(1);
+    room.map_err(|_| Errno::ENOMEM)?;
+    // One of a name whose memory the program has unmapped is found no more.
+    let before = contexts.all.insert(key(space, address), context);
+    drop(contexts);
+    drop(before);
+    Ok(())
+}
+
+/// What a context takes of [`MAX`].
+struct Share(usize);
+
+impl Share {
+    fn take(asked: usize) -> Result<Self> {
+        let share = Share(asked);
+        if ASKED.fetch_add(asked, AcqRel) + asked > MAX {
+            return Err(Errno::EAGAIN);
+        }
+        Ok(share)
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        ASKED.fetch_sub(self.0, AcqRel);
+    }
+}
+
+fn key(space: &Arc<AddressSpace>, address: usize) -> Key {
+    (Arc::as_ptr(space).addr(), address)
+}
+
+/// The context of `space` that has this name; EINVAL.
+pub fn find(space: &Arc<AddressSpace>, address: usize) -> Result<Arc<Context>> {
+    let contexts = CONTEXTS.lock();
+    let found = contexts.all.get(&key(space, address));
+    found.cloned().ok_or(Errno::EINVAL)
+}
+
+/// Ends a context; the bytes of memory that are its name. EINVAL.
+pub fn destroy(space: &Arc<AddressSpace>, address: usize) -> Result<usize> {
+    let context = CONTEXTS.lock().all.remove(&key(space, address));
+    let context = context.ok_or(Errno::EINVAL)?;
+    context.gone.store(true, Release);
+    context.arrived.notify();
+    Ok(ring_len(context.share.0))
+}
+
+impl Context {
+    /// For how many results there is room.
+    pub fn room(&self) -> usize {
+        self.room
+    }
+
+    /// Reserves room for one more result: EAGAIN when as many wait as can.
+    pub fn reserve(&self) -> Result<()> {
+        let mut queue = self.queue.lock();
+        if queue.len() >= self.room {
+            return Err(Errno::EAGAIN);
+        }
+        queue.try_reserve(1).map_err(|_| Errno::EAGAIN)
+    }
+
+    /// Adds a result.
+    pub fn complete(&self, event: Event) {
+        let mut queue = self.queue.lock();
+        if queue.try_reserve(1).is_ok() {
+            queue.push_back(event);
+        }
+        drop(queue);
+        self.arrived.notify();
+    }
+
+    /// Takes the result that waited longest.
+    pub fn take(&self) -> Option<Event> {
+        self.queue.lock().pop_front()
+    }
+
+    /// Puts back what could not be handed over.
+    pub fn put_back(&self, event: Event) {
+        let mut queue = self.queue.lock();
+        if queue.try_reserve(1).is_ok() {
+            queue.push_front(event);
+        }
+    }
+
+    /// Waits for a result until `deadline` (in ticks), which makes it false. EINVAL once the
+    /// context is ended.
+    pub fn wait(&self, deadline: Option<u64>) -> Result<bool> {
+        let gone = || self.gone.load(Acquire);
+        let ready = || gone() || !self.queue.lock().is_empty();
+        let came = self.arrived.wait_until(ready, deadline)?;
+        if gone() {
+            return Err(Errno::EINVAL);
+        }
+        Ok(came)
+    }
+}

@@ -1,0 +1,172 @@
+//! Entries: names in directories (Linux's dentries).
+//!
+//! A file system hands them out in `lookup` and keeps them as it likes: tmpfs has them for its
+//! directories' content, procfs makes one at each look-up. An entry knows its directory, so that
+//! `..` and the path of an open file need no search, and a rename changes them in place. A
+//! directory has one entry, however many mounts show it: see [`super::path::Path`].
+
+use super::inode::{Inode, Kind};
+use super::mount::Mount;
+use super::path;
+use crate::errno::{Errno, Result};
+use crate::mm::heap::{try_arc, try_bytes};
+use crate::sync::Mutex;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU8, Ordering::*};
+
+/// Something is mounted here.
+const COVERED: u8 = 1;
+/// The name was removed.
+const REMOVED: u8 = 2;
+
+/// Where an entry is.
+struct Place {
+    name: Arc<[u8]>,
+    parent: Option<Arc<Entry>>,
+}
+
+/// A name in a directory, the root of a file system, or the only name of an inode without a
+/// directory.
+pub struct Entry {
+    inode: Arc<dyn Inode>,
+    kind: Kind,
+    state: AtomicU8,
+    place: Mutex<Place>,
+    /// What is mounted here, by the number of the mount in which that is seen, ascending.
+    mounted: Mutex<Vec<(u32, Arc<Mount>)>>,
+}
+
+impl Entry {
+    /// The entry of `inode` in directory `parent`, or the root of a file system (no parent, no
+    /// name), or an inode in no directory (no parent, and a name to show).
+    pub fn new(
+        inode: Arc<dyn Inode>,
+        parent: Option<Arc<Entry>>,
+        name: Arc<[u8]>,
+    ) -> Result<Arc<Self>> {
+        try_arc(Entry {
+            kind: inode.kind(),
+            inode,
+            state: AtomicU8::new(0),
+            place: Mutex::new(Place { name, parent }),
+            mounted: Mutex::new(Vec::new()),
+        })
+    }
+
+    /// The same with a copy of `name`.
+    pub fn named(
+        inode: Arc<dyn Inode>,
+        parent: Option<Arc<Entry>>,
+        name: &[u8],
+    ) -> Result<Arc<Self>> {
+        Self::new(inode, parent, try_bytes(name)?)
+    }
+
+    /// The inode.
+    pub fn inode(&self) -> &Arc<dyn Inode> {
+        &self.inode
+    }
+
+    /// What the inode is.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The directory it is in; none for a file system's root.
+    pub fn parent(&self) -> Option<Arc<Entry>> {
+        self.place.lock().parent.clone()
+    }
+
+    /// The last part of its path.
+    pub fn name(&self) -> Arc<[u8]> {
+        self.place.lock().name.clone()
+    }
+
+    /// Gives it another name or directory.
+    pub fn moved(&self, parent: &Arc<Entry>, name: Arc<[u8]>) {
+        path::tree_changes();
+        let place = Place {
+            name,
+            parent: Some(parent.clone()),
+        };
+        let old = core::mem::replace(&mut *self.place.lock(), place);
+        drop(old);
+    }
+
+    /// Marks the name as removed; EBUSY while something is mounted here.
+    pub fn remove(&self) -> Result<()> {
+        self.mark(REMOVED, COVERED, Errno::EBUSY)
+    }
+
+    /// Sets `mark`, or fails with `error` where `other` is set: of both there is one at most.
+    fn mark(&self, mark: u8, other: u8, error: Errno) -> Result<()> {
+        let change = |state: u8| (state & other == 0).then_some(state | mark);
+        let done = self.state.fetch_update(AcqRel, Acquire, change);
+        done.map(|_| ()).map_err(|_| error)
+    }
+
+    /// Whether it is `directory`, or below it in the same file system.
+    pub fn is_within(self: &Arc<Self>, directory: &Arc<Entry>) -> bool {
+        let mut here = Some(self.clone());
+        while let Some(entry) = here {
+            if Arc::ptr_eq(&entry, directory) {
+                return true;
+            }
+            here = entry.parent();
+        }
+        false
+    }
+
+    /// True when the name was removed while somebody held it.
+    pub fn is_removed(&self) -> bool {
+        self.state.load(Relaxed) & REMOVED != 0
+    }
+
+    /// True when something is mounted here, in whatever mount.
+    #[inline]
+    pub fn is_covered(&self) -> bool {
+        self.state.load(Acquire) & COVERED != 0
+    }
+
+    /// What is mounted here as seen in mount `id`.
+    pub fn mounted_on(&self, id: u32) -> Option<Arc<Mount>> {
+        let mounted = self.mounted.lock();
+        let at = mounted.binary_search_by_key(&id, |(above, _)| *above);
+        Some(mounted[at.ok()?].1.clone())
+    }
+
+    /// Mounts `mount` here, as seen in mount `id`, where nothing is mounted yet; ENOENT where the
+    /// name was removed.
+    pub fn cover(&self, id: u32, mount: Arc<Mount>) -> Result<()> {
+        let mut mounted = self.mounted.lock();
+        mounted.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        self.mark(COVERED, REMOVED, Errno::ENOENT)?;
+        let at = mounted.partition_point(|(above, _)| *above < id);
+        mounted.insert(at, (id, mount));
+        Ok(())
+    }
+
+    /// Ends what is mounted here as seen in mount `id`.
+    pub fn uncover(&self, id: u32) {
+        let mut mounted = self.mounted.lock();
+        let at = mounted.binary_search_by_key(&id, |(above, _)| *above);
+        let gone = at.ok().map(|at| mounted.remove(at));
+        if mounted.is_empty() {
+            self.state.fetch_and(!COVERED, Release);
+        }
+        drop(mounted);
+        drop(gone);
+    }
+}
+
+impl Drop for Entry {
+    /// Drops the directories above that nobody else holds, one after the other: removed ones, as
+    /// many as a program likes.
+    fn drop(&mut self) {
+        let mut above = self.place.get_mut().parent.take();
+        while let Some(mut entry) = above.and_then(Arc::into_inner) {
+            above = entry.place.get_mut().parent.take();
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! What an inode has of locks (Linux's `struct file_lock_context`).
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::hash::{BuildHasher, BuildHasherDefault};
+use core::ops::Deref;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use locks::{Locks, NoMemory, Promise};
+
+use super::super::poll::WaitSource;
+use super::{Lock, Owner};
+use crate::errno::{Errno, Result};
+use crate::hash::{self, HashMap, Keyed};
+use crate::mm::heap::try_arc;
+use crate::sync::Mutex;
+use crate::task::sched::{cond_resched, cond_resched_killable};
+
+/// An inode, by device and number.
+pub type Key = (u64, u64);
+
+/// How many locks of one owner are given up at a time, without interrupts.
+const AT_ONCE: usize = 64;
+
+/// The locks of an inode.
+#[derive(Default)]
+struct Held {
+    flock: Locks<Owner>,
+    records: Locks<Owner>,
+}
+
+impl Held {
+    fn of(&mut self, owner: Owner) -> &mut Locks<Owner> {
+        match owner {
+            Owner::Flock(_) => &mut self.flock,
+            _ => &mut self.records,
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.flock.len() + self.records.len()
+    }
+}
+
+/// The locks of an inode, and who waits for them.
+pub struct Context {
+    /// The inode.
+    pub key: Key,
+    held: Mutex<Held>,
+    /// Told when a lock is given up, or becomes shared.
+    pub changed: Arc<WaitSource>,
+}
+
+const SHARDS: usize = 64;
+/// The inodes that have locks, or are asked about.
+static CONTEXTS: [Mutex<HashMap<Key, Arc<Context>>>; SHARDS] =
+    [const { Mutex::new(hash::new()) }; SHARDS];
+/// How many there are: a close looks no further when there are none.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether any inode has locks.
+#[inline]
+pub fn any() -> bool {
+    COUNT.load(Relaxed) != 0
+}
+
+fn shard(key: Key) -> &'static Mutex<HashMap<Key, Arc<Context>>> {
+    let hash = BuildHasherDefault::<Keyed>::default().hash_one(key);
+    &CONTEXTS[hash as usize % SHARDS]
+}
+
+fn no_locks(NoMemory: NoMemory) -> Errno {
+    Errno::ENOLCK
+}
+
+impl Context {
+    /// That of an inode, if it has one.
+    pub fn find(key: Key) -> Option<Used> {
+        let context = shard(key).lock().get(&key).cloned();
+        Some(Used(Some(context?)))
+    }
+
+    /// That of an inode, which may be new.
+    ///
+    /// # Errors
+    /// ENOLCK.
+    pub fn get(key: Key) -> Result<Used> {
+        if let Some(known) = Self::find(key) {
+            return Ok(known);
+        }
+        let fresh = try_arc(Context {
+            key,
+            held: Mutex::new(Held::default()),
+            changed: WaitSource::new().map_err(|_| Errno::ENOLCK)?,
+        });
+        let fresh = fresh.map_err(|_| Errno::ENOLCK)?;
+        let mut contexts = shard(key).lock();
+        let room = contexts.try_reserve(1);
+        room.map_err(|_| Errno::ENOLCK)?;
+        let context = contexts.entry(key).or_insert_with(|| {
+            COUNT.fetch_add(1, Relaxed);
+            fresh.clone()
+        });
+        Ok(Used(Some(context.clone())))
+    }
+
+    /// The first lock that stands against `wanted`.
+    pub fn conflict(&self, wanted: &Lock) -> Option<Lock> {
+        self.held.lock().of(wanted.owner).conflict(wanted).copied()
+    }
+
+    /// The first lock that the owner of `range` holds in it.
+    pub fn own(&self, range: &Lock) -> Option<Lock> {
+        self.held.lock().of(range.owner).own(range)
+    }
+
+    /// Gives `wanted` to its owner, or returns what stands against it. Of flock, a lock of the
+    /// other kind is then gone: as on Linux it is given up first, so that of two who want to
+    /// exchange theirs one can.
+    ///
+    /// # Errors
+    /// ENOLCK.
+    pub fn take(&self, wanted: Lock) -> Result<Option<Lock>> {
+        let mut held = self.held.lock();
+        let locks = held.of(wanted.owner);
+        if let Some(&against) = locks.conflict(&wanted) {
+            let exchanges = matches!(wanted.owner, Owner::Flock(_));
+            let given_up = exchanges && locks.cut(&wanted, 1).map_err(no_locks)? != 0;
+            drop(held);
+            if given_up {
+                self.changed.notify();
+            }
+            return Ok(Some(against));
+        }
+        if !locks.set(wanted, AT_ONCE).map_err(no_locks)? {
+            let promise = locks.promise(wanted).map_err(no_locks)?;
+            drop(held);
+            self.keep(promise, wanted)?;
+        } else {
+            drop(held);
+        }
+        // One that became shared may let others in, and a new one is what others wait for from now
+        // on.
+        self.changed.notify();
+        Ok(None)
+    }
+
+    /// Gives `wanted` to its owner in place of many, some at a time.
+    ///
+    /// # Errors
+    /// ENOLCK, EINTR: the thread must die.
+    fn keep(&self, promise: Promise<Owner>, wanted: Lock) -> Result<()> {
+        loop {
+            let lives = cond_resched_killable();
+            let mut held = self.held.lock();
+            let locks = held.of(wanted.owner);
+            let set = lives.and_then(|()| locks.set(wanted, AT_ONCE).map_err(no_locks));
+            if set != Ok(false) {
+                locks.end(promise);
+                return set.map(|_| ());
+            }
+        }
+    }
+
+    /// Gives the range of `lock` up, some locks at a time.
+    ///
+    /// # Errors
+    /// ENOLCK.
+    pub fn release(&self, lock: &Lock) -> Result<()> {
+        loop {
+            let cut = self.held.lock().of(lock.owner).cut(lock, AT_ONCE);
+            let count = cut.map_err(no_locks)?;
+            if count != 0 {
+                self.changed.notify();
+            }
+            if count < AT_ONCE {
+                return Ok(());
+            }
+            cond_resched();
+        }
+    }
+
+    /// The memory that the locks of some owners take.
+    pub fn memory(&self, owners: [Owner; 3]) -> usize {
+        let mut held = self.held.lock();
+        let counts = owners.map(|owner| held.of(owner).count_of(owner));
+        counts.iter().sum::<usize>() * Locks::<Owner>::LOCK
+    }
+
+    /// The next locks after one, first flock's and then records, each in the order of their first
+    /// bytes; none after the last.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn after(&self, last: Option<&Lock>) -> Result<Vec<Lock>> {
+        let mut next = Vec::new();
+        let room = next.try_reserve_exact(AT_ONCE);
+        room.map_err(|_| Errno::ENOMEM)?;
+        let held = self.held.lock();
+        // Flock's are all of the first byte, and their owners come before others.
+        let all = held.flock.after(last).chain(held.records.after(last));
+        next.extend(all.take(AT_ONCE));
+        Ok(next)
+    }
+}
+
+/// A context in use: without locks, it goes with its last user.
+pub struct Used(Option<Arc<Context>>);
+
+impl Deref for Used {
+    type Target = Context;
+
+    fn deref(&self) -> &Context {
+        self.0.as_deref().expect("it is used")
+    }
+}
+
+impl Drop for Used {
+    fn drop(&mut self) {
+        let Some(context) = self.0.take() else {
+            return;
+        };
+        let key = context.key;
+        let mut contexts = shard(key).lock();
+        drop(context);
+        let unused = |context: &Arc<Context>| {
+            Arc::strong_count(context) == 1 && context.held.lock().len() == 0
+        };
+        let gone = match contexts.get(&key).is_some_and(unused) {
+            true => contexts.remove(&key),
+            false => None,
+        };
+        drop(contexts);
+        if gone.is_some() {
+            COUNT.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+/// Calls `see` with the locks of each inode.
+///
+/// # Errors
+/// ENOMEM, and those of `see`.
+pub fn for_each(mut see: impl FnMut(&Context) -> Result<()>) -> Result<()> {
+    for shard in &CONTEXTS {
+        let mut used = Vec::new();
+        {
+            let contexts = shard.lock();
+            let room = used.try_reserve_exact(contexts.len());
+            room.map_err(|_| Errno::ENOMEM)?;
+            used.extend(contexts.values().map(|one| Used(Some(one.clone()))));
+        }
+        used.iter().try_for_each(|context| see(context))?;
+        cond_resched();
+    }
+    Ok(())
+}

@@ -1,0 +1,120 @@
+//! Advisory locks: flock(2), and fcntl(2)'s record locks of a process or of an open file.
+
+mod context;
+mod list;
+mod waiting;
+
+use super::file::File;
+use crate::errno::{Errno, Result};
+use context::{Context, Key};
+
+pub use list::list;
+
+/// The owner of a lock. Locks of flock and of fcntl do not see each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Owner {
+    /// flock: an open file, by its address.
+    Flock(usize),
+    /// fcntl: an open file (`F_OFD_`), by its address.
+    OpenFile(usize),
+    /// fcntl: a process, by the address of its descriptors.
+    Process(usize),
+}
+
+impl Owner {
+    /// flock's owner.
+    pub fn flock(file: &File) -> Self {
+        Owner::Flock(core::ptr::from_ref(file) as usize)
+    }
+
+    /// The owner of `F_OFD_` locks.
+    pub fn open_file(file: &File) -> Self {
+        Owner::OpenFile(core::ptr::from_ref(file) as usize)
+    }
+
+    /// All bytes, as this one's.
+    fn everything(self) -> Lock {
+        Lock {
+            owner: self,
+            process: 0,
+            exclusive: false,
+            first: 0,
+            last: u64::MAX,
+        }
+    }
+}
+
+/// A lock on some bytes.
+pub type Lock = locks::Lock<Owner>;
+
+fn key(file: &File) -> Key {
+    let attr = file.entry().inode().attr();
+    (attr.device, attr.inode)
+}
+
+/// The first lock that stands against `wanted`.
+pub fn conflict(file: &File, wanted: &Lock) -> Option<Lock> {
+    Context::find(key(file))?.conflict(wanted)
+}
+
+/// The first lock that the owner of `range` holds in it.
+pub fn own(file: &File, range: &Lock) -> Option<Lock> {
+    Context::find(key(file))?.own(range)
+}
+
+/// Takes `wanted`; where others stand against it EAGAIN, or waits for them.
+pub fn acquire(file: &File, wanted: Lock, wait: bool) -> Result<()> {
+    let context = Context::get(key(file))?;
+    while context.take(wanted)?.is_some() {
+        if !wait {
+            return Err(Errno::EAGAIN);
+        }
+        waiting::wait(&context, wanted)?;
+    }
+    Ok(())
+}
+
+/// Gives the range of `lock` up.
+pub fn release(file: &File, lock: &Lock) -> Result<()> {
+    match Context::find(key(file)) {
+        Some(context) => context.release(lock),
+        None => Ok(()),
+    }
+}
+
+/// The last descriptor of an open file is closed.
+pub fn release_file(file: &File) {
+    release_all(file, &[Owner::flock(file), Owner::open_file(file)]);
+}
+
+/// A process (by the address of its descriptors) closed a descriptor of the file.
+pub fn release_process(file: &File, descriptors: usize) {
+    release_all(file, &[Owner::Process(descriptors)]);
+}
+
+#[inline]
+fn release_all(file: &File, owners: &[Owner]) {
+    if !context::any() {
+        return;
+    }
+    if let Some(context) = Context::find(key(file)) {
+        for owner in owners {
+            // Cutting whole locks out makes none: it does not fail.
+            _ = context.release(&owner.everything());
+        }
+    }
+}
+
+/// The memory that the locks take that a process (by the address of its descriptors) has by an open
+/// file. Called where there is none.
+pub fn memory(file: &File, descriptors: usize) -> usize {
+    if !context::any() {
+        return 0;
+    }
+    let owners = [
+        Owner::flock(file),
+        Owner::open_file(file),
+        Owner::Process(descriptors),
+    ];
+    Context::find(key(file)).map_or(0, |context| context.memory(owners))
+}

@@ -1,0 +1,127 @@
+//! Waiters for locks, and whether they would wait for themselves (Linux's `blocked_hash`).
+
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::context::{Context, Key, Used};
+use super::{Lock, Owner};
+use crate::errno::{Errno, Result};
+use crate::hash::Lists;
+use crate::sync::Mutex;
+
+/// How far a chain of waiting processes is followed (Linux's MAX_DEADLK_ITERATIONS).
+const MOST_DEADLOCK_STEPS: usize = 10;
+
+/// Somebody waits for a lock.
+struct Waiting {
+    number: u64,
+    wanted: Lock,
+    /// The context of its inode, which stays while one waits.
+    key: Key,
+    /// Whose lock stood against it.
+    blocker: Owner,
+}
+
+impl Waiting {
+    /// Whether the wait is not over: who was woken may not have run yet.
+    fn stands(&self) -> bool {
+        Context::find(self.key)
+            .is_some_and(|context| is_blocked(&context, &self.wanted, self.blocker))
+    }
+}
+
+/// Whether the first lock against `wanted` is still that of `blocker`.
+fn is_blocked(context: &Context, wanted: &Lock, blocker: Owner) -> bool {
+    let against = context.conflict(wanted);
+    against.is_some_and(|lock| lock.owner == blocker)
+}
+
+/// Those who wait, by owner. Held until who begins to wait has found that this closes no circle.
+static WAITING: Mutex<Lists<Owner, Waiting>> = Mutex::new(Lists::new());
+
+/// Waits until what stands against `wanted` is gone, or another lock does.
+///
+/// # Errors
+/// EDEADLK, ENOLCK, ERESTARTSYS.
+pub fn wait(context: &Used, wanted: Lock) -> Result<()> {
+    let Some((number, blocker)) = enter(context, wanted)? else {
+        return Ok(());
+    };
+    let is_over = || !is_blocked(context, &wanted, blocker);
+    let waited = context.changed.wait(is_over);
+    WAITING
+        .lock()
+        .take(&wanted.owner, |one| one.number == number);
+    waited
+}
+
+/// Enters `wanted` among those that are waited for: its number and whose lock stands against it,
+/// unless none does any more.
+fn enter(context: &Context, wanted: Lock) -> Result<Option<(u64, Owner)>> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let mut waiting = WAITING.lock();
+    let Some(against) = context.conflict(&wanted) else {
+        return Ok(None);
+    };
+    let blocker = against.owner;
+    if deadlocks(wanted.owner, blocker, |owner| {
+        let mut waits = waiting.of(&owner).iter();
+        waits.find(|one| one.stands()).map(|one| one.blocker)
+    }) {
+        return Err(Errno::EDEADLK);
+    }
+    let number = NEXT.fetch_add(1, Relaxed);
+    let one = Waiting {
+        number,
+        wanted,
+        key: context.key,
+        blocker,
+    };
+    let entered = waiting.push(wanted.owner, one);
+    entered.map_err(|_| Errno::ENOLCK)?;
+    Ok(Some((number, blocker)))
+}
+
+/// True when `owner` would wait for one who waits, in the end, for `owner`. Only processes are
+/// looked after, as on Linux: another thread may give an open file's locks up; and not along chains
+/// without end.
+fn deadlocks(owner: Owner, blocker: Owner, awaits: impl Fn(Owner) -> Option<Owner>) -> bool {
+    if !matches!(owner, Owner::Process(_)) {
+        return false;
+    }
+    let chain = core::iter::successors(Some(blocker), |&one| awaits(one));
+    chain.take(MOST_DEADLOCK_STEPS).any(|one| one == owner)
+}
+
+/// The locks that are waited for, with their inodes.
+///
+/// # Errors
+/// ENOMEM.
+pub fn list() -> Result<Vec<(Key, Lock)>> {
+    let mut all = Vec::new();
+    let waiting = WAITING.lock();
+    let room = all.try_reserve_exact(waiting.all().count());
+    room.map_err(|_| Errno::ENOMEM)?;
+    all.extend(waiting.all().map(|one| (one.key, one.wanted)));
+    Ok(all)
+}
+
+#[cfg(feature = "selftest")]
+mod tests {
+    use super::*;
+
+    crate::selftest! {
+        fn waiting_in_a_circle_is_seen() {
+            let owner = |number| Owner::Process(number);
+            let file = Owner::OpenFile(4);
+            let awaits = |one| match one {
+                Owner::Process(1) => Some(owner(2)),
+                Owner::Process(2) => Some(owner(3)),
+                Owner::Process(5) => Some(file),
+                _ => None,
+            };
+            assert!(deadlocks(owner(3), owner(1), awaits) && !deadlocks(owner(4), owner(1), awaits));
+            assert!(!deadlocks(file, owner(5), awaits));
+        }
+    }
+}

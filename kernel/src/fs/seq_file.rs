@@ -1,0 +1,443 @@
+//! Files whose content the kernel writes when they are read: what procfs and sysfs are made of.
+
+use super::dentry::Entry;
+use super::file::{File, FileOps, OpenFlags, Record};
+use super::inode::{Attr, Inode, Kind, Link, SetAttr, Time};
+use super::io::{Sink, Source};
+use crate::arch::cpu;
+use crate::errno::{Errno, Result};
+use crate::mm::heap::try_arc;
+use crate::sync::SleepMutex;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use core::{fmt, mem};
+
+/// Bytes of a part of a text: what is long needs no memory in one piece.
+const PART: usize = 64 << 10;
+
+/// Text that is being written; it grows as far as memory goes.
+#[derive(Default)]
+pub struct Text {
+    /// Parts of [`PART`] bytes.
+    full: Vec<Vec<u8>>,
+    last: Vec<u8>,
+    failed: bool,
+}
+
+impl Text {
+    /// Adds bytes that need not be UTF-8.
+    pub fn push(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() && !self.failed {
+            let (now, later) = bytes.split_at(bytes.len().min(PART - self.last.len()));
+            self.failed = self.last.try_reserve(now.len()).is_err();
+            if !self.failed {
+                self.last.extend_from_slice(now);
+            }
+            if self.last.len() == PART {
+                self.end_part();
+            }
+            bytes = later;
+        }
+    }
+
+    #[cold]
+    fn end_part(&mut self) {
+        self.failed = self.full.try_reserve(1).is_err();
+        if !self.failed {
+            self.full.push(mem::take(&mut self.last));
+        }
+    }
+
+    /// All of it, if it could be written.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn finish(self) -> Result<Self> {
+        if self.failed {
+            Err(Errno::ENOMEM)
+        } else {
+            Ok(self)
+        }
+    }
+
+    /// All of a text that is short, in one piece.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn whole(self) -> Result<Vec<u8>> {
+        let text = self.finish()?;
+        if text.full.is_empty() {
+            Ok(text.last)
+        } else {
+            Err(Errno::ENOMEM)
+        }
+    }
+
+    /// Gives the bytes from `position` on, as far as they are wanted.
+    pub fn read(&self, to: &mut Sink, position: u64) -> Result<usize> {
+        let (first, mut offset) = (position as usize / PART, position as usize % PART);
+        let parts = self.full.iter().chain([&self.last]).skip(first);
+        let mut total = 0;
+        for part in parts {
+            let bytes = part.get(offset..).unwrap_or_default();
+            match to.put(bytes) {
+                Err(error) if total == 0 => return Err(error),
+                Ok(count) if count == bytes.len() => total += count,
+                Ok(count) => return Ok(total + count),
+                Err(_) => break,
+            }
+            offset = 0;
+        }
+        Ok(total)
+    }
+}
+
+impl fmt::Write for Text {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.push(text.as_bytes());
+        if self.failed { Err(fmt::Error) } else { Ok(()) }
+    }
+}
+
+/// Writes a formatted text; what does not fit is told when the whole is done.
+#[macro_export]
+macro_rules! put {
+    ($text:expr, $($argument:tt)*) => {{
+        use core::fmt::Write;
+        _ = core::write!($text, $($argument)*);
+    }};
+}
+
+/// What is behind a generated file; one value may serve many.
+pub trait Content: Send + Sync + 'static {
+    /// Writes the content.
+    fn write(&self, text: &mut Text) -> Result<()>;
+
+    /// Takes what a program writes, one call's bytes at a time.
+    fn accept(&self, _bytes: &[u8]) -> Result<()> {
+        Err(Errno::EACCES)
+    }
+
+    /// The permissions.
+    fn permissions(&self) -> u32 {
+        0o444
+    }
+}
+
+/// A member of a fixed tree.
+#[derive(Clone, Copy)]
+pub enum Node {
+    /// A file with this content.
+    File(fn(&mut Text)),
+    /// The same, which only root may read.
+    Private(fn(&mut Text)),
+    /// A directory with these members.
+    Directory(&'static [(&'static str, Node)]),
+    /// A symbolic link to what the function tells.
+    Link(fn(&mut Text)),
+    /// A file that can be written too.
+    Setting(fn(&mut Text), fn(&[u8]) -> Result<()>),
+    /// A number that can be changed.
+    Number(&'static AtomicUsize),
+    /// The directory of CPUs: these members, and a directory `cpuN` of the others for each CPU.
+    Cpus(
+        &'static [(&'static str, Node)],
+        &'static [(&'static str, Node)],
+    ),
+    /// A file that tells of the CPU in whose directory it is.
+    OfCpu(fn(usize, &mut Text)),
+}
+
+/// What the directory of a CPU is called, before its number.
+const CPU: &str = "cpu";
+
+impl Node {
+    /// What it is.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Node::File(_)
+            | Node::Private(_)
+            | Node::Setting(..)
+            | Node::Number(_)
+            | Node::OfCpu(_) => Kind::Regular,
+            Node::Directory(_) | Node::Cpus(..) => Kind::Directory,
+            Node::Link(_) => Kind::Symlink,
+        }
+    }
+}
+
+/// A file of a fixed tree, and the CPU in whose directory it is.
+#[derive(Clone, Copy)]
+struct Leaf(Node, usize);
+
+impl Content for Leaf {
+    fn write(&self, text: &mut Text) -> Result<()> {
+        match &self.0 {
+            Node::OfCpu(write) => write(self.1, text),
+            Node::File(write)
+            | Node::Private(write)
+            | Node::Link(write)
+            | Node::Setting(write, _) => write(text),
+            Node::Number(value) => put!(text, "{}\n", value.load(Relaxed)),
+            Node::Directory(_) | Node::Cpus(..) => return Err(Errno::EISDIR),
+        }
+        Ok(())
+    }
+
+    fn accept(&self, bytes: &[u8]) -> Result<()> {
+        match self.0 {
+            Node::Setting(_, accept) => accept(bytes),
+            Node::Number(value) => {
+                let text = core::str::from_utf8(bytes.trim_ascii());
+                let number = text.ok().and_then(|text| text.parse().ok());
+                value.store(number.ok_or(Errno::EINVAL)?, Relaxed);
+                Ok(())
+            }
+            _ => Err(Errno::EACCES),
+        }
+    }
+
+    fn permissions(&self) -> u32 {
+        match self.0 {
+            Node::File(_) | Node::OfCpu(_) => 0o444,
+            Node::Private(_) => 0o400,
+            Node::Directory(_) | Node::Cpus(..) => 0o555,
+            Node::Link(_) => 0o777,
+            Node::Setting(..) | Node::Number(_) => 0o644,
+        }
+    }
+}
+
+/// The whole text of `content`.
+fn text(content: &dyn Content) -> Result<Text> {
+    let mut text = Text::default();
+    content.write(&mut text)?;
+    text.finish()
+}
+
+/// The attributes of a generated inode.
+pub fn attr(device: u64, inode: u64, kind: Kind, permissions: u32, owner: (u32, u32)) -> Attr {
+    let now = Time::now();
+    Attr {
+        device,
+        inode,
+        mode: kind.mode() | permissions,
+        links: if kind == Kind::Directory { 2 } else { 1 },
+        uid: owner.0,
+        gid: owner.1,
+        accessed: now,
+        modified: now,
+        changed: now,
+        ..Attr::default()
+    }
+}
+
+/// A number for the inode called `name` in the directory `parent`.
+pub fn number(parent: u64, name: &[u8]) -> u64 {
+    let start = parent ^ 0xcbf2_9ce4_8422_2325;
+    name.iter().fold(start, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    }) >> 16
+}
+
+/// The inode of a member of a fixed tree.
+pub struct Fixed {
+    leaf: Leaf,
+    device: u64,
+    number: u64,
+}
+
+impl Fixed {
+    /// The inode of `node`.
+    pub fn new(node: Node, device: u64, number: u64) -> Self {
+        Self::of_cpu(node, 0, device, number)
+    }
+
+    fn of_cpu(node: Node, cpu: usize, device: u64, number: u64) -> Self {
+        Fixed {
+            leaf: Leaf(node, cpu),
+            device,
+            number,
+        }
+    }
+
+    /// Names and nodes of the members that every machine has, and those of each CPU's directory;
+    /// ENOTDIR.
+    fn members(&self) -> Result<(Members, Option<Members>)> {
+        match self.leaf.0 {
+            Node::Directory(members) => Ok((members, None)),
+            Node::Cpus(members, each) => Ok((members, Some(each))),
+            _ => Err(Errno::ENOTDIR),
+        }
+    }
+}
+
+type Members = &'static [(&'static str, Node)];
+
+impl Inode for Fixed {
+    fn kind(&self) -> Kind {
+        self.leaf.0.kind()
+    }
+
+    fn attr(&self) -> Attr {
+        attr(
+            self.device,
+            self.number,
+            self.kind(),
+            self.leaf.permissions(),
+            (0, 0),
+        )
+    }
+
+    fn set_attr(&self, _change: &SetAttr) -> Result<()> {
+        Ok(())
+    }
+
+    fn truncate(&self, _size: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+        match self.kind() {
+            Kind::Directory => Ok(self),
+            _ => open(self.leaf),
+        }
+    }
+
+    fn link(&self) -> Result<Link> {
+        match self.leaf.0 {
+            Node::Link(_) => text(&self.leaf)?.whole().map(Link::Path),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    fn lookup(&self, here: &Arc<Entry>, name: &[u8]) -> Result<Arc<Entry>> {
+        let (members, each) = self.members()?;
+        let known = members.iter().find(|(known, _)| known.as_bytes() == name);
+        let (node, cpu) = match (known, each) {
+            (Some((_, node)), _) => (*node, self.leaf.1),
+            (None, Some(each)) => (Node::Directory(each), cpu_called(name)?),
+            _ => return Err(Errno::ENOENT),
+        };
+        let number = number(self.number, name);
+        entry(here, name, Fixed::of_cpu(node, cpu, self.device, number))
+    }
+}
+
+impl FileOps for Fixed {
+    fn read_dir(
+        &self,
+        file: &File,
+        position: u64,
+        emit: &mut dyn FnMut(Record) -> bool,
+    ) -> Result<()> {
+        let (members, each) = self.members()?;
+        if !dots(file.entry(), position, emit) {
+            return Ok(());
+        }
+        for (at, (name, node)) in members
+            .iter()
+            .enumerate()
+            .skip((position as usize).saturating_sub(2))
+        {
+            let inode = number(self.number, name.as_bytes());
+            if !emit(Record {
+                inode,
+                kind: node.kind(),
+                name: name.as_bytes(),
+                next: at as u64 + 3,
+            }) {
+                return Ok(());
+            }
+        }
+        let cpus = each.map_or(0, |_| cpu::count());
+        for cpu in (position as usize).saturating_sub(members.len() + 2)..cpus {
+            let mut name = Text::default();
+            put!(name, "{CPU}{cpu}");
+            let name = name.whole()?;
+            let inode = number(self.number, &name);
+            if !emit(Record {
+                inode,
+                kind: Kind::Directory,
+                name: &name,
+                next: (members.len() + cpu) as u64 + 3,
+            }) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The CPU whose directory has this name; ENOENT.
+fn cpu_called(name: &[u8]) -> Result<usize> {
+    let digits = name.strip_prefix(CPU.as_bytes()).unwrap_or_default();
+    let cpu = core::str::from_utf8(digits)
+        .ok()
+        .filter(|digits| *digits == "0" || !digits.starts_with(['0', '+']))
+        .and_then(|digits| digits.parse().ok());
+    cpu.filter(|&cpu| cpu < cpu::count()).ok_or(Errno::ENOENT)
+}
+
+/// A new entry called `name` in directory `here`.
+pub fn entry(here: &Arc<Entry>, name: &[u8], inode: impl Inode) -> Result<Arc<Entry>> {
+    Entry::named(try_arc(inode)?, Some(here.clone()), name)
+}
+
+/// The root of a file system.
+pub fn root(inode: impl Inode) -> Result<Arc<Entry>> {
+    Entry::named(try_arc(inode)?, None, b"")
+}
+
+/// Emits `.` and `..`, the records at positions 0 and 1; false when `emit` wants no more.
+pub fn dots(here: &Arc<Entry>, position: u64, emit: &mut dyn FnMut(Record) -> bool) -> bool {
+    let dots: [(&[u8], Arc<Entry>); 2] = [
+        (b".", here.clone()),
+        (b"..", here.parent().unwrap_or_else(|| here.clone())),
+    ];
+    dots.into_iter()
+        .enumerate()
+        .skip(position as usize)
+        .all(|(at, (name, entry))| {
+            let inode = entry.inode().attr().inode;
+            emit(Record {
+                inode,
+                kind: Kind::Directory,
+                name,
+                next: at as u64 + 1,
+            })
+        })
+}
+
+/// Opens a file with generated content.
+pub fn open(content: impl Content) -> Result<Arc<dyn FileOps>> {
+    Ok(try_arc(Opened {
+        content,
+        text: SleepMutex::new(None),
+    })?)
+}
+
+/// An open generated file. The text is written when it is read from the start, and stays for the
+/// reads after that.
+struct Opened<C> {
+    content: C,
+    text: SleepMutex<Option<Text>>,
+}
+
+impl<C: Content> FileOps for Opened<C> {
+    fn read(&self, _file: &File, to: &mut Sink, position: u64) -> Result<usize> {
+        let mut known = self.text.lock();
+        if position == 0 || known.is_none() {
+            *known = Some(text(&self.content)?);
+        }
+        known.as_ref().map_or(Ok(0), |text| text.read(to, position))
+    }
+
+    fn write(&self, _file: &File, from: &mut Source, _position: u64) -> Result<usize> {
+        let mut bytes = [0; 256];
+        let count = from.take(&mut bytes)?;
+        self.content.accept(&bytes[..count])?;
+        Ok(count)
+    }
+}

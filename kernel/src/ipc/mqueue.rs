@@ -1,0 +1,438 @@
+//! POSIX message queues: files with a name of their own, whose messages come by priority.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use linux_raw_sys::general::{
+    CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_SYS_RESOURCE, O_ACCMODE, O_CREAT, O_EXCL, O_NONBLOCK,
+    O_RDONLY, O_RDWR, O_WRONLY, RLIMIT_MSGQUEUE, SIGEV_NONE, SIGEV_SIGNAL, SIGEV_THREAD,
+};
+
+use super::registry::{READ, WRITE};
+use crate::errno::{Errno, Result};
+use crate::fs::file::FileOps;
+use crate::fs::io::Sink;
+use crate::fs::poll::{Events, PollTable, WaitSource};
+use crate::fs::{File, OpenFlags, anonymous};
+use crate::mm::heap::{try_arc, try_format};
+use crate::net::netlink;
+use crate::sync::Mutex;
+use crate::task::clock::Deadline;
+use crate::task::signal::{self, Info};
+use crate::task::user::Charge;
+use crate::task::{Process, current};
+
+/// The most queues (`/proc/sys/fs/mqueue/queues_max`).
+pub static MOST: AtomicUsize = AtomicUsize::new(256);
+/// The most messages in a queue, and bytes in a message, that the unprivileged may ask for, and
+/// those that anybody may.
+pub const SOFT: Attributes = Attributes {
+    messages: 10,
+    bytes: 8192,
+};
+const HARD: Attributes = Attributes {
+    messages: 65536,
+    bytes: 16 << 20,
+};
+/// The lowest priority that there is not (MQ_PRIO_MAX).
+pub const PRIORITIES: u32 = 32768;
+/// The longest name, in bytes.
+const NAME_MAX: usize = 255;
+
+/// How many messages a queue holds, and bytes a message.
+#[derive(Clone, Copy)]
+pub struct Attributes {
+    /// Messages.
+    pub messages: usize,
+    /// Bytes in a message.
+    pub bytes: usize,
+}
+
+impl Attributes {
+    /// What a queue counts against its owner's limit, in bytes: its messages, and what Linux has
+    /// beside each of them.
+    fn charge(&self) -> usize {
+        const BESIDE: usize = 48 + 48;
+        self.messages * (self.bytes + BESIDE)
+    }
+}
+
+struct Message {
+    priority: u32,
+    data: Vec<u8>,
+}
+
+/// Notified of the next message to an empty queue.
+struct Notice {
+    process: Arc<Process>,
+    /// Which of its programs asked for that: a later one may be another user's.
+    program: u64,
+    way: Way,
+}
+
+/// How somebody is told of a message.
+pub enum Way {
+    /// Not at all: it only keeps others away.
+    Nothing,
+    /// By a signal with a value.
+    Signal(u32, u64),
+    /// By these bytes, which a netlink socket then gives out. Their last one says why.
+    Socket(Arc<File>, [u8; COOKIE]),
+}
+
+/// Bytes that a netlink socket gives out (NOTIFY_COOKIE_LEN).
+pub const COOKIE: usize = 32;
+/// Why it does (NOTIFY_WOKENUP, NOTIFY_REMOVED).
+const CAME: u8 = 1;
+const REMOVED: u8 = 2;
+
+impl Notice {
+    fn notify(self, why: u8) {
+        // Without room for it it is lost, as on Linux.
+        _ = match self.way {
+            Way::Signal(number, value)
+                if why == CAME && number != 0 && self.process.exec_id() == self.program =>
+            {
+                signal::send_info(&self.process, None, &Info::queue(number, value))
+            }
+            Way::Socket(socket, mut cookie) => {
+                cookie[COOKIE - 1] = why;
+                netlink::notify(&socket, &cookie)
+            }
+            _ => Ok(()),
+        };
+    }
+}
+
+/// A queue.
+pub struct Queue {
+    attributes: Attributes,
+    _charge: Charge,
+    owner: (u32, u32),
+    mode: u32,
+    state: Mutex<State>,
+    readable: Arc<WaitSource>,
+    writable: Arc<WaitSource>,
+}
+
+struct State {
+    /// By falling priority, then by age.
+    messages: VecDeque<Message>,
+    notice: Option<Notice>,
+    /// How many wait for a message.
+    receivers: usize,
+}
+
+struct Named {
+    name: Vec<u8>,
+    queue: Arc<Queue>,
+}
+
+static QUEUES: Mutex<Vec<Named>> = Mutex::new(Vec::new());
+
+fn check_name(name: &[u8]) -> Result<()> {
+    match name {
+        b"" => Err(Errno::ENOENT),
+        b"." | b".." => Err(Errno::EACCES),
+        _ if name.contains(&b'/') => Err(Errno::EACCES),
+        _ if name.len() > NAME_MAX => Err(Errno::ENAMETOOLONG),
+        _ => Ok(()),
+    }
+}
+
+fn find(name: &[u8]) -> Option<Arc<Queue>> {
+    let queues = QUEUES.lock();
+    queues
+        .iter()
+        .find(|named| named.name == name)
+        .map(|named| named.queue.clone())
+}
+
+/// Opens the queue `name`; what is there must allow what `flags` ask for.
+///
+/// # Errors
+/// ENOENT, EEXIST, EACCES, ENAMETOOLONG, EINVAL (no access mode), ENOMEM.
+pub fn open(name: &[u8], flags: u32) -> Result<Arc<File>> {
+    check_name(name)?;
+    let queue = find(name).ok_or(Errno::ENOENT)?;
+    if flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL {
+        return Err(Errno::EEXIST);
+    }
+    let wanted = match flags & O_ACCMODE {
+        O_RDONLY => READ,
+        O_WRONLY => WRITE,
+        O_RDWR => READ | WRITE,
+        _ => return Err(Errno::EINVAL),
+    };
+    queue.check(wanted)?;
+    file(queue, flags)
+}
+
+/// Makes the queue `name` and opens it.
+///
+/// # Errors
+/// EEXIST, EACCES, ENAMETOOLONG, EINVAL (attributes out of range), ENOSPC, ENOMEM.
+pub fn create(
+    name: &[u8],
+    flags: u32,
+    mode: u32,
+    attributes: Option<Attributes>,
+) -> Result<Arc<File>> {
+    check_name(name)?;
+    let attributes = attributes.unwrap_or(SOFT);
+    let privileged = crate::task::can(CAP_SYS_RESOURCE);
+    let limit = if privileged { HARD } else { SOFT };
+    if !(1..=limit.messages).contains(&attributes.messages)
+        || !(1..=limit.bytes).contains(&attributes.bytes)
+    {
+        return Err(Errno::EINVAL);
+    }
+    let is_full = |queues: &[Named]| queues.len() >= MOST.load(Relaxed) && !privileged;
+    if is_full(&QUEUES.lock()) {
+        return Err(Errno::ENOSPC);
+    }
+    let most = crate::task::rlimit(RLIMIT_MSGQUEUE);
+    let charge = Charge::new(|user| &user.queue_bytes, attributes.charge(), most);
+    let queue = try_arc(Queue {
+        attributes,
+        _charge: charge.ok_or(Errno::EMFILE)?,
+        owner: current().with_credentials(|who| (who.fsuid, who.fsgid)),
+        mode: mode & !current().fs().umask() & 0o777,
+        state: Mutex::new(State {
+            messages: VecDeque::new(),
+            notice: None,
+            receivers: 0,
+        }),
+        readable: WaitSource::new()?,
+        writable: WaitSource::new()?,
+    })?;
+    let file = file(queue.clone(), flags)?;
+    let mut own = Vec::new();
+    own.try_reserve_exact(name.len())
+        .map_err(|_| Errno::ENOMEM)?;
+    own.extend_from_slice(name);
+    let mut queues = QUEUES.lock();
+    if queues.iter().any(|named| named.name == name) {
+        return Err(Errno::EEXIST);
+    }
+    if is_full(&queues) {
+        return Err(Errno::ENOSPC);
+    }
+    queues.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+    queues.push(Named { name: own, queue });
+    Ok(file)
+}
+
+/// Takes the name away; the queue lives on while it is open.
+///
+/// # Errors
+/// ENOENT, EACCES.
+pub fn unlink(name: &[u8]) -> Result<()> {
+    check_name(name)?;
+    let queue = find(name).ok_or(Errno::ENOENT)?;
+    let owns = current().with_credentials(|who| who.fsuid == queue.owner.0 || who.can(CAP_FOWNER));
+    if !owns {
+        // The folder of queues is sticky.
+        return Err(Errno::EPERM);
+    }
+    let mut queues = QUEUES.lock();
+    let at = queues
+        .iter()
+        .position(|named| Arc::ptr_eq(&named.queue, &queue));
+    let gone = at.map(|at| queues.swap_remove(at));
+    drop(queues);
+    gone.map(|_| ()).ok_or(Errno::ENOENT)
+}
+
+fn file(queue: Arc<Queue>, flags: u32) -> Result<Arc<File>> {
+    anonymous::file(
+        "[mqueue]",
+        queue,
+        OpenFlags(flags & (O_ACCMODE | O_NONBLOCK)),
+    )
+}
+
+impl Queue {
+    fn check(&self, wanted: u32) -> Result<()> {
+        let allowed = current().with_credentials(|who| {
+            let granted = if who.fsuid == self.owner.0 {
+                self.mode >> 6
+            } else if who.in_group(self.owner.1) {
+                self.mode >> 3
+            } else {
+                self.mode
+            };
+            wanted & !granted == 0 || who.can(CAP_DAC_OVERRIDE)
+        });
+        if allowed { Ok(()) } else { Err(Errno::EACCES) }
+    }
+
+    /// How much it holds at most, and how many messages it holds now.
+    pub fn attributes(&self) -> (Attributes, usize) {
+        (self.attributes, self.state.lock().messages.len())
+    }
+
+    /// Adds a message; where there is no room, waits for it until `deadline`, or not at all.
+    ///
+    /// # Errors
+    /// EMSGSIZE, EAGAIN, ETIMEDOUT, ENOMEM, ERESTARTSYS.
+    pub fn send(
+        &self,
+        data: Vec<u8>,
+        priority: u32,
+        waits: bool,
+        deadline: Option<Deadline>,
+    ) -> Result<()> {
+        if data.len() > self.attributes.bytes {
+            return Err(Errno::EMSGSIZE);
+        }
+        let has_room = || self.state.lock().messages.len() < self.attributes.messages;
+        let mut message = Some(Message { priority, data });
+        loop {
+            match self.try_send(&mut message) {
+                Err(Errno::EAGAIN) if !waits => return Err(Errno::EAGAIN),
+                Err(Errno::EAGAIN) if self.writable.wait_by(has_room, deadline)? => {}
+                Err(Errno::EAGAIN) => return Err(Errno::ETIMEDOUT),
+                other => return other,
+            }
+        }
+    }
+
+    fn try_send(&self, message: &mut Option<Message>) -> Result<()> {
+        let mut state = self.state.lock();
+        if state.messages.len() >= self.attributes.messages {
+            return Err(Errno::EAGAIN);
+        }
+        state.messages.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        let first = state.messages.is_empty() && state.receivers == 0;
+        if let Some(message) = message.take() {
+            let at = state
+                .messages
+                .partition_point(|other| other.priority >= message.priority);
+            state.messages.insert(at, message);
+        }
+        let notice = if first { state.notice.take() } else { None };
+        drop(state);
+        self.readable.notify();
+        if let Some(notice) = notice {
+            notice.notify(CAME);
+        }
+        Ok(())
+    }
+
+    /// Takes the oldest message of the highest priority, into at most `most` bytes.
+    ///
+    /// # Errors
+    /// EMSGSIZE, EAGAIN, ETIMEDOUT, ERESTARTSYS.
+    pub fn receive(
+        &self,
+        most: usize,
+        waits: bool,
+        deadline: Option<Deadline>,
+    ) -> Result<(Vec<u8>, u32)> {
+        if most < self.attributes.bytes {
+            return Err(Errno::EMSGSIZE);
+        }
+        loop {
+            let message = self.state.lock().messages.pop_front();
+            if let Some(message) = message {
+                self.writable.notify();
+                return Ok((message.data, message.priority));
+            }
+            if !waits {
+                return Err(Errno::EAGAIN);
+            }
+            self.state.lock().receivers += 1;
+            let came = self
+                .readable
+                .wait_by(|| !self.state.lock().messages.is_empty(), deadline);
+            self.state.lock().receivers -= 1;
+            if !came? {
+                return Err(Errno::ETIMEDOUT);
+            }
+        }
+    }
+
+    /// Tells the caller's process of the next message to the empty queue.
+    ///
+    /// # Errors
+    /// EBUSY: another is told.
+    pub fn notify(&self, way: Way) -> Result<()> {
+        let mut state = self.state.lock();
+        if state
+            .notice
+            .as_ref()
+            .is_some_and(|notice| !notice.process.is_zombie())
+        {
+            return Err(Errno::EBUSY);
+        }
+        let process = current().process();
+        let old = state.notice.replace(Notice {
+            process: process.clone(),
+            program: process.exec_id(),
+            way,
+        });
+        drop(state);
+        drop(old);
+        Ok(())
+    }
+
+    /// Tells the caller's process nothing any more.
+    pub fn forget_notice(&self) {
+        let mut state = self.state.lock();
+        let own = |notice: &mut Notice| Arc::ptr_eq(&notice.process, current().process());
+        let gone = state.notice.take_if(own);
+        drop(state);
+        if let Some(gone) = gone {
+            gone.notify(REMOVED);
+        }
+    }
+}
+
+impl FileOps for Queue {
+    fn is_stream(&self) -> bool {
+        true
+    }
+
+    fn flush(&self) {
+        self.forget_notice();
+    }
+
+    fn read(&self, _file: &File, to: &mut Sink, _position: u64) -> Result<usize> {
+        let state = self.state.lock();
+        let bytes: usize = state
+            .messages
+            .iter()
+            .map(|message| message.data.len())
+            .sum();
+        let (how, signo) = match state.notice.as_ref().map(|notice| &notice.way) {
+            Some(Way::Signal(number, _)) => (SIGEV_SIGNAL, *number),
+            Some(Way::Nothing) => (SIGEV_NONE, 0),
+            Some(Way::Socket(..)) => (SIGEV_THREAD, 0),
+            None => (0, 0),
+        };
+        let pid = state
+            .notice
+            .as_ref()
+            .map_or(0, |notice| notice.process.pid());
+        drop(state);
+        let text = try_format(format_args!(
+            "QSIZE:{bytes:<10} NOTIFY:{how:<5} SIGNO:{signo:<5} NOTIFY_PID:{pid:<6}\n"
+        ))?;
+        to.put(text.as_bytes())
+    }
+
+    fn poll(&self, _file: &File, table: Option<&mut PollTable>) -> Events {
+        if let Some(table) = table {
+            table.add(&self.readable);
+            table.add(&self.writable);
+        }
+        let count = self.state.lock().messages.len();
+        let mut events = Events::empty();
+        events.set(Events::IN, count > 0);
+        events.set(Events::OUT, count < self.attributes.messages);
+        events
+    }
+}

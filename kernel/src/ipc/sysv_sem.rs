@@ -1,0 +1,389 @@
+//! System V semaphores: sets whose members change together or not at all, and what a process's end
+//! undoes.
+
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+
+use super::registry::{self, Header, Object, Registry};
+use crate::errno::{Errno, Result};
+use crate::mm::heap::try_arc_cyclic;
+use crate::sync::Mutex;
+use crate::task::user::Charge;
+use crate::task::wait_queue::{WaitError, WaitQueue};
+use crate::task::{Process, current, sched};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// The most sets (SEMMNI).
+const MOST: usize = 32000;
+/// The most semaphores in a set (SEMMSL).
+pub const LARGEST: usize = 32000;
+/// The most operations of a call (SEMOPM).
+pub const MOST_OPERATIONS: usize = 500;
+/// The highest value (SEMVMX).
+pub const HIGHEST: i32 = 32767;
+/// IPC_NOWAIT and SEM_UNDO (include/uapi/linux/{ipc,sem}.h).
+const NOWAIT: u16 = 0o4000;
+const UNDO: u16 = 0x1000;
+
+/// All sets.
+pub static SETS: Registry<Set> = Registry::new(MOST);
+
+/// `struct sembuf`: an operation.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+pub struct Operation {
+    /// Which semaphore of the set.
+    pub at: u16,
+    /// What is added; 0 waits for 0.
+    pub change: i16,
+    /// IPC_NOWAIT, SEM_UNDO.
+    pub flags: u16,
+}
+
+/// A semaphore.
+#[derive(Clone, Copy, Default)]
+pub struct Semaphore {
+    /// Its value.
+    pub value: i32,
+    /// The process that changed it last.
+    pub user: i32,
+    /// How many wait for it to grow, and to become 0.
+    pub waiting: [u32; 2],
+}
+
+/// What is added to each semaphore when a process ends.
+struct Undo {
+    process: Weak<Process>,
+    changes: Vec<i32>,
+    _charge: Charge,
+}
+
+struct State {
+    header: Header,
+    /// The set that this is of.
+    set: Weak<Set>,
+    semaphores: Vec<Semaphore>,
+    undo: Vec<Undo>,
+    times: [u64; 2],
+    removed: bool,
+}
+
+/// A set of semaphores.
+pub struct Set {
+    state: Mutex<State>,
+    _charge: Charge,
+    /// Told of every change.
+    changed: WaitQueue,
+}
+
+impl Object for Set {
+    fn with_header<T>(&self, f: impl FnOnce(&mut Header) -> T) -> T {
+        f(&mut self.state.lock().header)
+    }
+}
+
+/// The number of the set with `key`; see [`Registry::get`].
+///
+/// # Errors
+/// EINVAL (too few or too many semaphores), and those of [`Registry::get`].
+pub fn get(key: i32, count: i32, flags: u32) -> Result<usize> {
+    let count = usize::try_from(count)
+        .ok()
+        .filter(|&count| count <= LARGEST)
+        .ok_or(Errno::EINVAL)?;
+    let make = |header| {
+        if count == 0 {
+            return Err(Errno::EINVAL);
+        }
+        let charge = registry::charge(count * size_of::<Semaphore>()).ok_or(Errno::ENOSPC)?;
+        let mut semaphores = Vec::new();
+        semaphores
+            .try_reserve_exact(count)
+            .map_err(|_| Errno::ENOMEM)?;
+        semaphores.resize(count, Semaphore::default());
+        try_arc_cyclic(|set| Set {
+            state: Mutex::new(State {
+                header,
+                set: set.clone(),
+                semaphores,
+                undo: Vec::new(),
+                times: [0, registry::now()],
+                removed: false,
+            }),
+            _charge: charge,
+            changed: WaitQueue::new(),
+        })
+    };
+    let fits = |set: &Set| match set.len() {
+        len if count > len => Err(Errno::EINVAL),
+        _ => Ok(()),
+    };
+    SETS.get(key, flags, make, fits)
+}
+
+/// Removes a set; who waits is told.
+pub fn remove(number: i32, set: &Arc<Set>) {
+    SETS.remove(number, set);
+    set.state.lock().removed = true;
+    set.changed.wake_all();
+}
+
+/// A process has ended: what its operations with SEM_UNDO did is undone.
+pub fn undo_all(process: &Process) {
+    let of_process = |undo: &Undo| core::ptr::eq(undo.process.as_ptr(), process);
+    for set in process.take_undo() {
+        sched::cond_resched();
+        let Some(set) = set.upgrade() else { continue };
+        let mut state = set.state.lock();
+        let at = state.undo.iter().position(of_process);
+        let undo = at.map(|at| state.undo.swap_remove(at));
+        for (at, change) in undo.iter().flat_map(|undo| undo.changes.iter().enumerate()) {
+            if *change != 0 {
+                let semaphore = &mut state.semaphores[at];
+                semaphore.value = (semaphore.value + change).clamp(0, HIGHEST);
+                semaphore.user = process.pid();
+            }
+        }
+        drop(state);
+        drop(undo);
+        set.changed.wake_all();
+    }
+}
+
+/// Why a group of operations cannot be done now.
+enum Blocked {
+    /// Semaphore `at` must change first: grow, or become 0 (`true`).
+    Waits { at: usize, zero: bool },
+    /// It can never be done, or not without waiting.
+    Fails(Errno),
+}
+
+impl Set {
+    /// How many semaphores it has.
+    pub fn len(&self) -> usize {
+        self.state.lock().semaphores.len()
+    }
+
+    /// Owner and permissions, when it was operated on and changed, how many semaphores it has.
+    pub fn status(&self) -> (Header, [u64; 2], usize) {
+        let state = self.state.lock();
+        (state.header, state.times, state.semaphores.len())
+    }
+
+    /// Changes owner or permissions.
+    pub fn change(&self, to: &Header) {
+        let mut state = self.state.lock();
+        state.header.change(to);
+        state.times[1] = registry::now();
+    }
+
+    /// The semaphore at a place.
+    ///
+    /// # Errors
+    /// EINVAL.
+    pub fn semaphore(&self, at: usize) -> Result<Semaphore> {
+        let state = self.state.lock();
+        state.semaphores.get(at).copied().ok_or(Errno::EINVAL)
+    }
+
+    /// The values of all.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn values(&self) -> Result<Vec<u16>> {
+        let mut values = Vec::new();
+        values
+            .try_reserve_exact(self.len())
+            .map_err(|_| Errno::ENOMEM)?;
+        let state = self.state.lock();
+        values.extend(
+            state
+                .semaphores
+                .iter()
+                .map(|semaphore| semaphore.value as u16),
+        );
+        Ok(values)
+    }
+
+    /// Sets the values from `at` on; what was to be undone there is forgotten.
+    ///
+    /// # Errors
+    /// ERANGE, EINVAL (no such semaphore), EIDRM.
+    pub fn set_values(&self, at: usize, values: &[i32]) -> Result<()> {
+        if values.iter().any(|value| !(0..=HIGHEST).contains(value)) {
+            return Err(Errno::ERANGE);
+        }
+        let mut state = self.state.lock();
+        if state.removed {
+            return Err(Errno::EIDRM);
+        }
+        if at + values.len() > state.semaphores.len() {
+            return Err(Errno::EINVAL);
+        }
+        for (offset, &value) in values.iter().enumerate() {
+            let semaphore = &mut state.semaphores[at + offset];
+            semaphore.value = value;
+            semaphore.user = current().process_id();
+            state
+                .undo
+                .iter_mut()
+                .for_each(|undo| undo.changes[at + offset] = 0);
+        }
+        state.times[1] = registry::now();
+        drop(state);
+        self.changed.wake_all();
+        Ok(())
+    }
+
+    /// Does all `operations` at once, as soon as that is possible. `deadline` in ticks.
+    ///
+    /// # Errors
+    /// EACCES, EFBIG (no such semaphore), EAGAIN (would wait, or the deadline passed), ERANGE,
+    /// EIDRM, ENOMEM, ERESTARTNOHAND.
+    pub fn operate(&self, operations: &[Operation], deadline: Option<u64>) -> Result<()> {
+        let mut waiting = None;
+        let mut result = Ok(());
+        let ready = || match self.attempt(operations, &mut waiting) {
+            Ok(()) => true,
+            Err(Blocked::Waits { .. }) => false,
+            Err(Blocked::Fails(error)) => {
+                result = Err(error);
+                true
+            }
+        };
+        let waited = self.changed.wait_interruptible(ready, deadline);
+        self.count_waiter(&mut waiting, None);
+        match waited {
+            Ok(()) => result,
+            Err(WaitError::TimedOut) => Err(Errno::EAGAIN),
+            Err(WaitError::Interrupted) => Err(Errno::ERESTARTNOHAND),
+        }
+    }
+
+    /// Counts this thread where it waits now instead of where it did.
+    fn count_waiter(&self, counted: &mut Option<(usize, bool)>, now: Option<(usize, bool)>) {
+        let mut state = self.state.lock();
+        if let Some((at, zero)) = counted.take() {
+            state.semaphores[at].waiting[zero as usize] -= 1;
+        }
+        if let Some((at, zero)) = now {
+            state.semaphores[at].waiting[zero as usize] += 1;
+        }
+        *counted = now;
+    }
+
+    fn attempt(
+        &self,
+        operations: &[Operation],
+        waiting: &mut Option<(usize, bool)>,
+    ) -> core::result::Result<(), Blocked> {
+        let result = self.state.lock().operate(operations);
+        match &result {
+            Ok(()) => self.changed.wake_all(),
+            Err(Blocked::Waits { at, zero }) => self.count_waiter(waiting, Some((*at, *zero))),
+            Err(Blocked::Fails(_)) => {}
+        }
+        result
+    }
+}
+
+impl State {
+    fn operate(&mut self, operations: &[Operation]) -> core::result::Result<(), Blocked> {
+        if self.removed {
+            return Err(Blocked::Fails(Errno::EIDRM));
+        }
+        if operations
+            .iter()
+            .any(|one| one.at as usize >= self.semaphores.len())
+        {
+            return Err(Blocked::Fails(Errno::EFBIG));
+        }
+        let changes = operations.iter().any(|one| one.change != 0);
+        let wanted = if changes {
+            registry::WRITE
+        } else {
+            registry::READ
+        };
+        self.header.check(wanted).map_err(Blocked::Fails)?;
+        let undoes = operations.iter().any(|one| one.flags & UNDO != 0);
+        let undo = match undoes {
+            true => Some(self.undo_of_caller().map_err(Blocked::Fails)?),
+            false => None,
+        };
+        for (done, one) in operations.iter().enumerate() {
+            if let Err(why) = self.step(one, undo) {
+                operations[..done]
+                    .iter()
+                    .rev()
+                    .for_each(|one| self.step_back(one, undo));
+                return Err(match why {
+                    Blocked::Waits { .. } if one.flags & NOWAIT != 0 => {
+                        Blocked::Fails(Errno::EAGAIN)
+                    }
+                    why => why,
+                });
+            }
+        }
+        let pid = current().process_id();
+        for one in operations {
+            self.semaphores[one.at as usize].user = pid;
+        }
+        self.times[0] = registry::now();
+        Ok(())
+    }
+
+    fn step(&mut self, one: &Operation, undo: Option<usize>) -> core::result::Result<(), Blocked> {
+        let at = one.at as usize;
+        let value = self.semaphores[at].value;
+        let new = value + one.change as i32;
+        if one.change == 0 && value != 0 || new < 0 {
+            let zero = one.change == 0;
+            return Err(Blocked::Waits { at, zero });
+        }
+        if new > HIGHEST {
+            return Err(Blocked::Fails(Errno::ERANGE));
+        }
+        if let (Some(undo), true) = (undo, one.flags & UNDO != 0) {
+            let back = &mut self.undo[undo].changes[at];
+            let changed = *back - one.change as i32;
+            if !(-HIGHEST - 1..=HIGHEST).contains(&changed) {
+                return Err(Blocked::Fails(Errno::ERANGE));
+            }
+            *back = changed;
+        }
+        self.semaphores[at].value = new;
+        Ok(())
+    }
+
+    fn step_back(&mut self, one: &Operation, undo: Option<usize>) {
+        let at = one.at as usize;
+        self.semaphores[at].value -= one.change as i32;
+        if let (Some(undo), true) = (undo, one.flags & UNDO != 0) {
+            self.undo[undo].changes[at] += one.change as i32;
+        }
+    }
+
+    /// Where the caller's changes are that its end undoes.
+    fn undo_of_caller(&mut self) -> Result<usize> {
+        let process = current().process();
+        let of_caller = |undo: &Undo| core::ptr::eq(undo.process.as_ptr(), Arc::as_ptr(process));
+        if let Some(at) = self.undo.iter().position(of_caller) {
+            return Ok(at);
+        }
+        let count = self.semaphores.len();
+        let charge = registry::charge(count * size_of::<i32>()).ok_or(Errno::ENOMEM)?;
+        let mut changes = Vec::new();
+        changes
+            .try_reserve_exact(count)
+            .map_err(|_| Errno::ENOMEM)?;
+        changes.resize(count, 0);
+        self.undo.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        process.add_undo(self.set.clone())?;
+        self.undo.push(Undo {
+            process: Arc::downgrade(process),
+            changes,
+            _charge: charge,
+        });
+        Ok(self.undo.len() - 1)
+    }
+}

@@ -1,0 +1,229 @@
+//! System V shared memory. What a program attaches is a VMA of its memory like any other; a segment
+//! that was removed lives on in those VMAs.
+
+use alloc::sync::{Arc, Weak};
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use super::registry::{self, Header, Object, Registry};
+use crate::errno::{Errno, Result};
+use crate::mm::heap::try_arc;
+use crate::mm::shared::SharedPages;
+use crate::mm::vma::PageSource;
+use crate::mm::{PAGE_SIZE, commit, page_up};
+use crate::sync::Mutex;
+use crate::task::current;
+
+/// The most segments (SHMMNI).
+const MOST: usize = 4096;
+/// The largest that a new segment may be, in bytes (SHMMAX, `/proc/sys/kernel/shmmax`).
+pub static LARGEST: AtomicUsize = AtomicUsize::new(ALL);
+/// The most pages of all segments (SHMALL, `/proc/sys/kernel/shmall`).
+pub static MOST_PAGES: AtomicUsize = AtomicUsize::new(ALL);
+/// What both are at first.
+const ALL: usize = usize::MAX - (1 << 24);
+
+/// Flags in a segment's mode: removed, locked (include/linux/shm.h).
+const SHM_DEST: u32 = 0o1000;
+const SHM_LOCKED: u32 = 0o2000;
+/// shmget(2): pages are promised when they are made.
+const SHM_NORESERVE: u32 = 0o10000;
+
+/// All segments.
+pub static SEGMENTS: Registry<Segment> = Registry::new(MOST);
+
+/// The pages of a segment, kept by it until it is removed.
+enum Pages {
+    Kept(Arc<SharedPages>),
+    Removed(Weak<SharedPages>),
+}
+
+/// Pages of all segments, as large as they may become.
+static PAGES: AtomicUsize = AtomicUsize::new(0);
+
+/// A segment's pages among those.
+struct Charge(usize);
+
+impl Charge {
+    /// ENOSPC where there would be too many.
+    fn take(pages: usize) -> Result<Self> {
+        let most = MOST_PAGES.load(Relaxed);
+        let fits = |held: usize| held.checked_add(pages).filter(|&sum| sum <= most);
+        let charged = PAGES.fetch_update(Relaxed, Relaxed, fits);
+        charged.map(|_| Charge(pages)).map_err(|_| Errno::ENOSPC)
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        PAGES.fetch_sub(self.0, Relaxed);
+    }
+}
+
+/// A segment.
+pub struct Segment {
+    /// Bytes.
+    pub size: usize,
+    _charge: Charge,
+    creator: i32,
+    state: Mutex<State>,
+}
+
+struct State {
+    header: Header,
+    pages: Pages,
+    times: Times,
+    last_user: i32,
+}
+
+/// When a segment was attached, detached and changed, in seconds since 1970.
+#[derive(Clone, Copy, Default)]
+pub struct Times {
+    /// Attached last.
+    pub attached: u64,
+    /// Detached last.
+    pub detached: u64,
+    /// Changed last.
+    pub changed: u64,
+}
+
+impl Object for Segment {
+    fn with_header<T>(&self, f: impl FnOnce(&mut Header) -> T) -> T {
+        f(&mut self.state.lock().header)
+    }
+
+    fn is_gone(&self) -> bool {
+        let state = self.state.lock();
+        matches!(&state.pages, Pages::Removed(pages) if pages.strong_count() == 0)
+    }
+}
+
+/// The number of the segment with `key`; see [`Registry::get`].
+///
+/// # Errors
+/// EINVAL (too small or too large), and those of [`Registry::get`].
+pub fn get(key: i32, size: usize, flags: u32) -> Result<usize> {
+    let make = |header: Header| {
+        if size == 0 || size > LARGEST.load(Relaxed) {
+            return Err(Errno::EINVAL);
+        }
+        let reserved = flags & SHM_NORESERVE == 0 || commit::is_strict();
+        try_arc(Segment {
+            size,
+            _charge: Charge::take(size.div_ceil(PAGE_SIZE))?,
+            creator: current().process_id(),
+            state: Mutex::new(State {
+                pages: Pages::Kept(SharedPages::named(
+                    page_up(size) / PAGE_SIZE,
+                    Some(header.key),
+                    reserved,
+                )?),
+                header,
+                times: Times {
+                    changed: registry::now(),
+                    ..Times::default()
+                },
+                last_user: 0,
+            }),
+        })
+    };
+    let fits = |segment: &Segment| {
+        if size > segment.size {
+            Err(Errno::EINVAL)
+        } else {
+            Ok(())
+        }
+    };
+    SEGMENTS.get(key, flags, make, fits)
+}
+
+/// The segment whose pages `source` are.
+pub fn of(source: &Arc<dyn PageSource>) -> Option<Arc<Segment>> {
+    let address = Arc::as_ptr(source).cast::<u8>();
+    SEGMENTS.find_map(|segment| {
+        let state = segment.state.lock();
+        let pages = match &state.pages {
+            Pages::Kept(pages) => Arc::as_ptr(pages),
+            Pages::Removed(pages) => pages.as_ptr(),
+        };
+        (pages.cast::<u8>() == address).then(|| segment.clone())
+    })
+}
+
+impl Segment {
+    /// Its pages, to be attached.
+    ///
+    /// # Errors
+    /// EIDRM: it is no more.
+    pub fn pages(&self) -> Result<Arc<SharedPages>> {
+        match &self.state.lock().pages {
+            Pages::Kept(pages) => Ok(pages.clone()),
+            Pages::Removed(pages) => pages.upgrade().ok_or(Errno::EIDRM),
+        }
+    }
+
+    /// Whether it was removed, and is there as long as it is attached.
+    pub fn is_removed(&self) -> bool {
+        matches!(self.state.lock().pages, Pages::Removed(_))
+    }
+
+    /// How many VMAs it is attached in.
+    pub fn attached(&self) -> usize {
+        match &self.state.lock().pages {
+            Pages::Kept(pages) => Arc::strong_count(pages) - 1,
+            Pages::Removed(pages) => pages.strong_count(),
+        }
+    }
+
+    /// The caller attached it, or (`false`) detached it.
+    pub fn used(&self, attached: bool) {
+        let mut state = self.state.lock();
+        state.last_user = current().process_id();
+        if attached {
+            state.times.attached = registry::now();
+        } else {
+            state.times.detached = registry::now();
+        }
+    }
+
+    /// What shmctl(2) tells: owner and permissions, times, the maker's and the last user's numbers.
+    pub fn status(&self) -> (Header, Times, [i32; 2]) {
+        let state = self.state.lock();
+        (state.header, state.times, [self.creator, state.last_user])
+    }
+
+    /// Changes owner or permissions.
+    pub fn change(&self, to: &Header) {
+        let mut state = self.state.lock();
+        state.header.change(to);
+        state.times.changed = registry::now();
+    }
+
+    /// SHM_LOCK: told, as nothing is ever paged out.
+    pub fn lock(&self, on: bool) {
+        let mut state = self.state.lock();
+        state.header.mode = state.header.mode & !SHM_LOCKED | if on { SHM_LOCKED } else { 0 };
+    }
+}
+
+/// Removes a segment: no key finds it any more, and its memory goes when nobody has it attached.
+pub fn remove(number: i32, segment: &Arc<Segment>) {
+    let mut state = segment.state.lock();
+    let kept = match &state.pages {
+        Pages::Kept(pages) => Some(pages.clone()),
+        Pages::Removed(_) => None,
+    };
+    if let Some(pages) = &kept {
+        state.pages = Pages::Removed(Arc::downgrade(pages));
+        state.header.mode |= SHM_DEST;
+    }
+    drop(state);
+    if kept.is_none() {
+        return;
+    }
+    drop(kept);
+    if segment.is_gone() {
+        SEGMENTS.remove(number, segment);
+    } else {
+        SEGMENTS.forget_key(segment);
+    }
+}

@@ -1,0 +1,82 @@
+//! What procfs tells of keys: those that the reader may see (proc_keys(5)), and what users have of
+//! them.
+
+use super::{Key, Kind, QUOTA, ROOT_QUOTA, USED, after, right};
+use crate::fs::seq_file::Text;
+use crate::put;
+use crate::task::{clock, current, sched};
+use alloc::sync::Arc;
+
+/// All keys of which the reader may know.
+pub fn keys(text: &mut Text) {
+    let rings = super::rings(current());
+    let mut from = 0;
+    while let Some((serial, key)) = after(from) {
+        from = serial + 1;
+        let seen = |key: &Arc<Key>| key.check(right::VIEW, &rings).is_ok();
+        if let Some(key) = key.filter(seen) {
+            key.list(text);
+        }
+        if current().must_die() {
+            return;
+        }
+        sched::cond_resched();
+    }
+}
+
+impl Key {
+    /// Its number, state, holders, time, permissions, owner, kind and description, and how much is
+    /// in it.
+    fn list(self: &Arc<Self>, text: &mut Text) {
+        let state = self.state.lock();
+        let flag = |is: bool, letter: char| if is { letter } else { '-' };
+        let (revoked, negative) = (flag(state.revoked, 'R'), flag(state.negative, 'N'));
+        let holders = Arc::strong_count(self) - 1;
+        put!(
+            text,
+            "{:08x} I{revoked}-Q-{negative}- {holders:5} ",
+            self.serial
+        );
+        put_time(state.expires, text);
+        let (user, group) = state.owner;
+        let (permissions, kind) = (state.permissions, self.kind.name());
+        put!(text, " {permissions:08x} {user:5} {group:5} {kind:<9} ");
+        text.push(&self.description);
+        match self.kind {
+            _ if state.negative => put!(text, "\n"),
+            Kind::Keyring if state.links.is_empty() => put!(text, ": empty\n"),
+            Kind::Keyring => put!(text, ": {}\n", state.links.len()),
+            Kind::Big => put!(text, ": {} [buff]\n", state.payload.len()),
+            _ => put!(text, ": {}\n", state.payload.len()),
+        }
+    }
+}
+
+/// How long it is until a time in ns of CLOCK_MONOTONIC, in the largest unit; 0: it never comes.
+fn put_time(time: u64, text: &mut Text) {
+    const UNITS: [(u64, char); 5] = [
+        (604_800, 'w'),
+        (86_400, 'd'),
+        (3600, 'h'),
+        (60, 'm'),
+        (1, 's'),
+    ];
+    let left = time.saturating_sub(clock::monotonic_ns()) / clock::SECOND;
+    let unit = UNITS.into_iter().find(|(seconds, _)| left >= *seconds);
+    match unit {
+        _ if time == 0 => put!(text, "perm"),
+        None => put!(text, "expd"),
+        Some((seconds, letter)) => put!(text, "{:3}{letter}", left / seconds),
+    }
+}
+
+/// The keys and bytes that each user has, and the limits of both.
+pub fn users(text: &mut Text) {
+    for (&user, &(keys, bytes)) in USED.lock().iter().filter(|(_, used)| used.0 > 0) {
+        let (most_keys, most_bytes) = if user == 0 { ROOT_QUOTA } else { QUOTA };
+        put!(
+            text,
+            "{user:5}: {keys:5} {keys}/{keys} {keys}/{most_keys} {bytes}/{most_bytes}\n"
+        );
+    }
+}

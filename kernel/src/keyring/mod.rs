@@ -1,0 +1,597 @@
+//! Keys and keyrings (keyrings(7)): small secrets by number, found in rings that threads,
+//! processes, sessions and users have.
+
+pub mod list;
+mod walk;
+
+use alloc::collections::BTreeMap;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::{mem, slice};
+
+use linux_raw_sys::general::CAP_SYS_ADMIN;
+
+use self::walk::{Mark, Walk};
+use crate::errno::{Errno, Result};
+use crate::mm::heap::{try_arc, try_format, try_vec};
+use crate::random;
+use crate::sync::{Mutex, SleepMutex};
+use crate::task::{Thread, can, clock, current, sched};
+
+/// Rights, as bits of each of the four classes: possessor, user, group, others.
+pub mod right {
+    pub const VIEW: u32 = 1;
+    pub const READ: u32 = 2;
+    pub const WRITE: u32 = 4;
+    pub const SEARCH: u32 = 8;
+    pub const LINK: u32 = 16;
+    pub const SET_ATTRIBUTES: u32 = 32;
+    /// All of them.
+    pub const ALL: u32 = 63;
+}
+
+/// Where a class's rights are in a key's permissions.
+const POSSESSOR: u32 = 24;
+const USER: u32 = 16;
+const GROUP: u32 = 8;
+/// The group of what is of no group.
+const NOBODY: u32 = 65534;
+/// How long what stands for a key that nobody had does so.
+const NEGATIVE_SECONDS: u32 = 60;
+/// What the keys of a user may be, in number and in bytes; and root's.
+const QUOTA: (usize, usize) = (200, 20_000);
+const ROOT_QUOTA: (usize, usize) = (1_000_000, 25_000_000);
+
+/// What a key is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A ring of keys.
+    Keyring,
+    /// Bytes.
+    User,
+    /// Bytes that no program can read back.
+    Logon,
+    /// Many bytes.
+    Big,
+}
+
+impl Kind {
+    /// The kind of that name, if there is one.
+    pub fn of(name: &[u8]) -> Option<Kind> {
+        [Kind::Keyring, Kind::User, Kind::Logon, Kind::Big]
+            .into_iter()
+            .find(|kind| kind.name().as_bytes() == name)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Keyring => "keyring",
+            Kind::User => "user",
+            Kind::Logon => "logon",
+            Kind::Big => "big_key",
+        }
+    }
+
+    /// EINVAL unless a key of this kind may have that description and content.
+    fn check(self, description: &[u8], payload: &[u8]) -> Result<()> {
+        let fits = match self {
+            Kind::Keyring => payload.is_empty(),
+            Kind::User => (1..=32767).contains(&payload.len()),
+            Kind::Logon => {
+                let colon = description.iter().position(|&byte| byte == b':');
+                colon.is_some_and(|at| at > 0) && (1..=32767).contains(&payload.len())
+            }
+            Kind::Big => (1..1 << 20).contains(&payload.len()),
+        };
+        if fits && !description.is_empty() {
+            Ok(())
+        } else {
+            Err(Errno::EINVAL)
+        }
+    }
+
+    /// What the possessor, and anyone of the same user, may do with a new one.
+    fn permissions(self) -> u32 {
+        let unreadable = if self == Kind::Logon { right::READ } else { 0 };
+        (right::ALL & !unreadable) << POSSESSOR | right::VIEW << USER
+    }
+}
+
+/// What changes of a key.
+struct State {
+    owner: (u32, u32),
+    permissions: u32,
+    revoked: bool,
+    /// Whether it stands for one that somebody was asked for and nobody had.
+    negative: bool,
+    /// When it expires, in ns of CLOCK_MONOTONIC; 0 for never.
+    expires: u64,
+    payload: Vec<u8>,
+    links: Vec<Arc<Key>>,
+}
+
+/// A key.
+pub struct Key {
+    /// Its number.
+    pub serial: i32,
+    /// What it is.
+    pub kind: Kind,
+    /// What it is found by.
+    pub description: Vec<u8>,
+    /// Whose quota it counts for.
+    payer: u32,
+    mark: Mark,
+    state: Mutex<State>,
+}
+
+type Keys = BTreeMap<i32, Weak<Key>>;
+
+/// Held by who links a keyring: two at once could make a circle (keyring_serialise_link_lock).
+static LINKING: SleepMutex<()> = SleepMutex::new(());
+
+/// All keys by number.
+static KEYS: Mutex<Keys> = Mutex::new(BTreeMap::new());
+/// Keys and bytes by user.
+static USED: Mutex<BTreeMap<u32, (usize, usize)>> = Mutex::new(BTreeMap::new());
+/// The keyring and the session keyring of each user that asked for them.
+static USERS: Mutex<BTreeMap<u32, [Arc<Key>; 2]>> = Mutex::new(BTreeMap::new());
+
+impl Drop for Key {
+    fn drop(&mut self) {
+        self.leave(&mut KEYS.lock());
+        let state = self.state.get_mut();
+        let bytes = self.description.len() + state.payload.len();
+        give_back(self.payer, 1, bytes);
+        mem::take(&mut state.links)
+            .into_iter()
+            .for_each(walk::let_go);
+    }
+}
+
+fn give_back(user: u32, keys: usize, bytes: usize) {
+    if let Some(used) = USED.lock().get_mut(&user) {
+        *used = (used.0 - keys, used.1 - bytes);
+    }
+}
+
+/// A copy, for which there must be memory.
+fn copy<T: Clone>(list: &[T]) -> Result<Vec<T>> {
+    let mut copy = Vec::new();
+    copy.try_reserve_exact(list.len())
+        .map_err(|_| Errno::ENOMEM)?;
+    copy.extend_from_slice(list);
+    Ok(copy)
+}
+
+/// Counts keys and bytes for a user.
+///
+/// # Errors
+/// EDQUOT.
+fn charge(user: u32, keys: usize, bytes: usize) -> Result<()> {
+    let most = if user == 0 { ROOT_QUOTA } else { QUOTA };
+    let mut all = USED.lock();
+    let used = all.entry(user).or_default();
+    let more = (used.0 + keys, used.1 + bytes);
+    if more.0 > most.0 || more.1 > most.1 {
+        return Err(Errno::EDQUOT);
+    }
+    *used = more;
+    Ok(())
+}
+
+/// The keyrings that a thread has, and searches in this order.
+pub fn rings(thread: &Thread) -> Vec<Arc<Key>> {
+    let own = [
+        thread.keyring.lock().clone(),
+        thread.process().keyring.lock().clone(),
+    ];
+    let session = thread.with_credentials(|who| who.session_keyring.clone());
+    let session = session.or_else(|| Key::of_current_user(1).ok());
+    own.into_iter().chain([session]).flatten().collect()
+}
+
+/// The first key whose number is `from` or higher; none for one that is about to go.
+fn after(from: i32) -> Option<(i32, Option<Arc<Key>>)> {
+    let keys = KEYS.lock();
+    let (&serial, key) = keys.range(from..).next()?;
+    Some((serial, key.upgrade()))
+}
+
+impl Key {
+    /// A key that nothing links yet.
+    ///
+    /// # Errors
+    /// EINVAL, EDQUOT, ENOMEM.
+    pub fn new(kind: Kind, description: Vec<u8>, payload: Vec<u8>) -> Result<Arc<Key>> {
+        kind.check(&description, &payload)?;
+        let owner = current().with_credentials(|who| (who.fsuid, who.fsgid));
+        Self::of_user(kind, description, payload, owner, kind.permissions())
+    }
+
+    /// What stands for a while for a key that somebody was asked for and nobody had.
+    ///
+    /// # Errors
+    /// EDQUOT, ENOMEM.
+    pub fn negative(kind: Kind, description: Vec<u8>) -> Result<Arc<Key>> {
+        let owner = current().with_credentials(|who| (who.fsuid, who.fsgid));
+        let key = Self::of_user(kind, description, Vec::new(), owner, kind.permissions())?;
+        key.state.lock().negative = true;
+        key.set_timeout(NEGATIVE_SECONDS);
+        Ok(key)
+    }
+
+    fn of_user(
+        kind: Kind,
+        description: Vec<u8>,
+        payload: Vec<u8>,
+        owner: (u32, u32),
+        permissions: u32,
+    ) -> Result<Arc<Key>> {
+        let bytes = description.len() + payload.len();
+        charge(owner.0, 1, bytes)?;
+        // What fails here gives back what it was charged.
+        let mut key = try_arc(Key {
+            serial: 0,
+            kind,
+            description,
+            payer: owner.0,
+            mark: Mark::default(),
+            state: Mutex::new(State {
+                owner,
+                permissions,
+                revoked: false,
+                negative: false,
+                expires: 0,
+                payload,
+                links: Vec::new(),
+            }),
+        })?;
+        let mut keys = KEYS.lock();
+        let serial = loop {
+            let mut bytes = [0; 4];
+            random::fill(&mut bytes);
+            let serial = i32::from_ne_bytes(bytes) & i32::MAX;
+            if (3..i32::MAX).contains(&serial) && !keys.contains_key(&serial) {
+                break serial;
+            }
+        };
+        Arc::get_mut(&mut key).expect("nobody else has it").serial = serial;
+        keys.insert(serial, Arc::downgrade(&key));
+        Ok(key)
+    }
+
+    /// Takes its number away from it.
+    fn leave(&self, keys: &mut Keys) {
+        let known = keys.get(&self.serial);
+        if known.is_some_and(|key| core::ptr::eq(key.as_ptr(), self)) {
+            keys.remove(&self.serial);
+        }
+    }
+
+    /// Where nobody else has `key`, makes sure that nobody finds it any more; whether it is so.
+    fn retire(key: &Arc<Key>) -> bool {
+        let mut keys = KEYS.lock();
+        let sole = Arc::strong_count(key) == 1;
+        if sole {
+            key.leave(&mut keys);
+        }
+        sole
+    }
+
+    /// A keyring; anyone of the user may also do `shared` with it.
+    pub fn ring(description: &[u8], shared: u32) -> Result<Arc<Key>> {
+        let owner = current().with_credentials(|who| (who.uid, who.gid));
+        let permissions = right::ALL << POSSESSOR | (right::VIEW | shared) << USER;
+        Self::of_user(
+            Kind::Keyring,
+            try_vec(description)?,
+            Vec::new(),
+            owner,
+            permissions,
+        )
+    }
+
+    /// The keyring (0) or the session keyring (1) of the caller's user.
+    pub fn of_current_user(which: usize) -> Result<Arc<Key>> {
+        let (uid, gid) = (current().with_credentials(|who| who.uid), NOBODY);
+        if let Some(rings) = USERS.lock().get(&uid) {
+            return Ok(rings[which].clone());
+        }
+        let permissions = (right::ALL & !right::SET_ATTRIBUTES) << POSSESSOR | right::ALL << USER;
+        let make = |name| {
+            let name = try_format(format_args!("{name}.{uid}"))?.into_bytes();
+            Self::of_user(Kind::Keyring, name, Vec::new(), (uid, gid), permissions)
+        };
+        let rings = [make("_uid")?, make("_uid_ses")?];
+        {
+            let links = &mut rings[1].state.lock().links;
+            links.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            links.push(rings[0].clone());
+        }
+        let mut users = USERS.lock();
+        Ok(users.entry(uid).or_insert(rings)[which].clone())
+    }
+
+    /// The key of a number.
+    ///
+    /// # Errors
+    /// ENOKEY.
+    pub fn find(serial: i32) -> Result<Arc<Key>> {
+        let found = KEYS.lock().get(&serial).and_then(Weak::upgrade);
+        found.ok_or(Errno::ENOKEY)
+    }
+
+    /// The keyring of a name that the caller's user may search.
+    pub fn named(name: &[u8]) -> Option<Arc<Key>> {
+        let mut from = 0;
+        while let Some((serial, key)) = after(from) {
+            from = serial + 1;
+            let fits = |key: &Arc<Key>| {
+                let named = key.kind == Kind::Keyring && key.description == name;
+                named && key.grants(false) & right::SEARCH != 0 && key.check_valid().is_ok()
+            };
+            if let Some(key) = key.filter(fits) {
+                return Some(key);
+            }
+            sched::cond_resched();
+        }
+        None
+    }
+
+    /// What the caller may do, whether it possesses the key or not.
+    fn grants(&self, possessed: bool) -> u32 {
+        let state = self.state.lock();
+        let class = current().with_credentials(|who| {
+            if who.fsuid == state.owner.0 {
+                USER
+            } else if who.in_group(state.owner.1) {
+                GROUP
+            } else {
+                0
+            }
+        });
+        let more = if possessed {
+            state.permissions >> POSSESSOR
+        } else {
+            0
+        };
+        (state.permissions >> class | more) & right::ALL
+    }
+
+    /// EACCES unless the caller, for whom the key is reached from `rings`, may do all of `rights`.
+    pub fn check(&self, rights: u32, rings: &[Arc<Key>]) -> Result<()> {
+        if self.grants(walk::leads_to(rings, self)?) & rights == rights {
+            Ok(())
+        } else {
+            Err(Errno::EACCES)
+        }
+    }
+
+    /// Whether the caller's keyrings lead to it, and it may be searched for.
+    pub fn is_found(&self, rings: &[Arc<Key>]) -> Result<bool> {
+        Ok(walk::leads_to(rings, self)? && self.grants(true) & right::SEARCH != 0)
+    }
+
+    /// ENOKEY (it only stands for one that nobody had), EKEYREVOKED, EKEYEXPIRED.
+    pub fn check_valid(&self) -> Result<()> {
+        if self.state.lock().negative {
+            return Err(Errno::ENOKEY);
+        }
+        self.check_state()
+    }
+
+    /// EKEYREVOKED, EKEYEXPIRED.
+    pub fn check_state(&self) -> Result<()> {
+        let state = self.state.lock();
+        if state.revoked {
+            Err(Errno::EKEYREVOKED)
+        } else if state.expires != 0 && clock::monotonic_ns() >= state.expires {
+            Err(Errno::EKEYEXPIRED)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// ENOTDIR unless it is a keyring.
+    pub fn check_ring(&self) -> Result<()> {
+        match self.kind {
+            Kind::Keyring => Ok(()),
+            _ => Err(Errno::ENOTDIR),
+        }
+    }
+
+    /// What it links.
+    fn links(&self) -> Result<Vec<Arc<Key>>> {
+        copy(&self.state.lock().links)
+    }
+
+    /// What it links of that kind and description.
+    pub fn linked(&self, kind: Kind, description: &[u8]) -> Option<Arc<Key>> {
+        let fits = |key: &&Arc<Key>| key.kind == kind && key.description == description;
+        self.state.lock().links.iter().find(fits).cloned()
+    }
+
+    /// Searches the keyring and those in it; the caller, who possesses `rings`, must have the right
+    /// to.
+    ///
+    /// # Errors
+    /// EAGAIN: there is none. Why the one that was found is of no use.
+    pub fn search(
+        self: &Arc<Self>,
+        kind: Kind,
+        description: &[u8],
+        rings: &[Arc<Key>],
+    ) -> Result<Arc<Key>> {
+        let mut why = Errno::EAGAIN;
+        // What a possessed keyring leads to is possessed.
+        let possessed = walk::leads_to(rings, self)?;
+        let mut walk = Walk::from(slice::from_ref(self))?;
+        while let Some(key) = walk.next()? {
+            let is_start = Arc::ptr_eq(&key, self);
+            if !is_start && key.grants(possessed) & right::SEARCH == 0 {
+                continue;
+            }
+            let fits = !is_start && key.kind == kind && key.description == description;
+            match key.check_valid() {
+                Ok(()) if fits => return Ok(key),
+                Err(error) if fits => why = error,
+                Ok(()) => walk.descend(&key)?,
+                Err(_) => {}
+            }
+        }
+        Err(why)
+    }
+
+    /// Links `key`, in place of one of its kind and description.
+    ///
+    /// # Errors
+    /// EDEADLK (a ring would lie in itself), ELOOP (too deep), EINTR, ENOMEM.
+    pub fn link(self: &Arc<Self>, key: Arc<Key>) -> Result<()> {
+        let mut _linking = None;
+        if key.kind == Kind::Keyring {
+            _linking = Some(LINKING.lock_killable().map_err(|_| Errno::EINTR)?);
+            if walk::leads_to(slice::from_ref(&key), self)? {
+                return Err(Errno::EDEADLK);
+            }
+            walk::check_depth(&key)?;
+        }
+        let mut state = self.state.lock();
+        let same =
+            |other: &Arc<Key>| other.kind == key.kind && other.description == key.description;
+        let old = match state.links.iter().position(same) {
+            Some(at) => Some(mem::replace(&mut state.links[at], key)),
+            None => {
+                state.links.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+                state.links.push(key);
+                None
+            }
+        };
+        drop(state);
+        drop(old);
+        Ok(())
+    }
+
+    /// Takes a link away.
+    ///
+    /// # Errors
+    /// ENOENT.
+    pub fn unlink(&self, key: &Arc<Key>) -> Result<()> {
+        let mut state = self.state.lock();
+        let at = state.links.iter().position(|other| Arc::ptr_eq(other, key));
+        let gone = state.links.remove(at.ok_or(Errno::ENOENT)?);
+        drop(state);
+        drop(gone);
+        Ok(())
+    }
+
+    /// Takes all links away.
+    pub fn clear(&self) {
+        let gone = mem::take(&mut self.state.lock().links);
+        drop(gone);
+    }
+
+    /// Gives it another content.
+    pub fn update(&self, payload: Vec<u8>) -> Result<()> {
+        if self.kind == Kind::Keyring {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        self.kind.check(&self.description, &payload)?;
+        let mut state = self.state.lock();
+        charge(self.payer, 0, payload.len())?;
+        give_back(self.payer, 0, state.payload.len());
+        (state.expires, state.negative) = (0, false);
+        let old = mem::replace(&mut state.payload, payload);
+        drop(state);
+        drop(old);
+        Ok(())
+    }
+
+    /// Its content: bytes, or the numbers of what a keyring links.
+    pub fn read(&self) -> Result<Vec<u8>> {
+        let state = self.state.lock();
+        match self.kind {
+            Kind::Logon => Err(Errno::EOPNOTSUPP),
+            Kind::Keyring => {
+                let mut serials = Vec::new();
+                let reserved = serials.try_reserve_exact(state.links.len() * size_of::<i32>());
+                reserved.map_err(|_| Errno::ENOMEM)?;
+                serials.extend(state.links.iter().flat_map(|key| key.serial.to_ne_bytes()));
+                Ok(serials)
+            }
+            _ => copy(&state.payload),
+        }
+    }
+
+    /// Makes it of no use for ever.
+    pub fn revoke(&self) {
+        let mut state = self.state.lock();
+        state.revoked = true;
+        let gone = mem::take(&mut state.links);
+        drop(state);
+        drop(gone);
+    }
+
+    /// Lets it expire after some seconds; 0: never.
+    pub fn set_timeout(&self, seconds: u32) {
+        let span = u64::from(seconds) * clock::SECOND;
+        let expires = if span == 0 {
+            0
+        } else {
+            clock::monotonic_ns() + span
+        };
+        self.state.lock().expires = expires;
+    }
+
+    /// Changes the permissions.
+    ///
+    /// # Errors
+    /// EACCES (of another user), EINVAL.
+    pub fn set_permissions(&self, permissions: u32) -> Result<()> {
+        if permissions & !(right::ALL * 0x0101_0101) != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let mut state = self.state.lock();
+        let own = current().with_credentials(|who| who.fsuid == state.owner.0);
+        if !own && !can(CAP_SYS_ADMIN) {
+            return Err(Errno::EACCES);
+        }
+        state.permissions = permissions;
+        Ok(())
+    }
+
+    /// Changes whose it is; what is none stays.
+    ///
+    /// # Errors
+    /// EACCES.
+    pub fn set_owner(&self, user: Option<u32>, group: Option<u32>) -> Result<()> {
+        let mut state = self.state.lock();
+        let (old_user, old_group) = state.owner;
+        let may = user.is_none_or(|user| user == old_user)
+            && group.is_none_or(|group| {
+                group == old_group || current().with_credentials(|who| who.in_group(group))
+            });
+        if !may && !can(CAP_SYS_ADMIN) {
+            return Err(Errno::EACCES);
+        }
+        state.owner = (user.unwrap_or(old_user), group.unwrap_or(old_group));
+        Ok(())
+    }
+
+    /// Kind, owner, permissions and description, as KEYCTL_DESCRIBE tells.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn describe(&self) -> Result<Vec<u8>> {
+        let state = self.state.lock();
+        let (user, group) = state.owner;
+        let (kind, permissions) = (self.kind.name(), state.permissions);
+        let head = format_args!("{kind};{user};{group};{permissions:08x};");
+        let mut text = try_format(head)?.into_bytes();
+        let room = text.try_reserve_exact(self.description.len() + 1);
+        room.map_err(|_| Errno::ENOMEM)?;
+        text.extend_from_slice(&self.description);
+        text.push(0);
+        Ok(text)
+    }
+}

@@ -1,0 +1,165 @@
+//! Walks through keyrings, which a program may link to each other in many ways: each is met once.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use super::{Key, Kind};
+use crate::errno::{Errno, Result};
+use crate::sync::{SleepMutex, SleepMutexGuard};
+use crate::task::{current, sched};
+
+/// How deep keyrings may lie in each other (Linux's KEYRING_SEARCH_MAX_DEPTH).
+const DEEPEST: usize = 6;
+
+/// What the last walk found of a key.
+#[derive(Default)]
+pub(super) struct Mark {
+    /// Which walk it was.
+    walk: AtomicU64,
+    depth: AtomicUsize,
+}
+
+/// Counts walks, for whoever walks.
+static WALKS: SleepMutex<u64> = SleepMutex::new(0);
+
+/// A walk, by how many keyrings lie between: first what is the nearest.
+pub(super) struct Walk {
+    number: SleepMutexGuard<'static, u64>,
+    found: Vec<Arc<Key>>,
+    /// From where on `found` was not looked at.
+    next: usize,
+    /// Where the keys of the next depth begin, and how deep those before are.
+    deeper: usize,
+    depth: usize,
+}
+
+impl Walk {
+    /// Begins at `start`.
+    ///
+    /// # Errors
+    /// EINTR: the caller is killed. ENOMEM.
+    pub fn from(start: &[Arc<Key>]) -> Result<Self> {
+        let mut number = WALKS.lock_killable().map_err(|_| Errno::EINTR)?;
+        *number += 1;
+        let mut walk = Walk {
+            number,
+            found: Vec::new(),
+            next: 0,
+            deeper: 0,
+            depth: 0,
+        };
+        start.iter().try_for_each(|key| walk.add(key))?;
+        walk.deeper = walk.found.len();
+        Ok(walk)
+    }
+
+    fn add(&mut self, key: &Arc<Key>) -> Result<()> {
+        if key.mark.walk.swap(*self.number, Relaxed) != *self.number {
+            self.found.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            self.found.push(key.clone());
+        }
+        Ok(())
+    }
+
+    /// The next key.
+    ///
+    /// # Errors
+    /// EINTR: the caller is killed.
+    pub fn next(&mut self) -> Result<Option<Arc<Key>>> {
+        pause()?;
+        if self.next == self.deeper {
+            self.deeper = self.found.len();
+            self.depth += 1;
+        }
+        let key = self.found.get(self.next).cloned();
+        self.next += 1;
+        Ok(key)
+    }
+
+    /// Goes on below `ring`, which was met last, unless that is too deep.
+    pub fn descend(&mut self, ring: &Key) -> Result<()> {
+        if self.depth >= DEEPEST {
+            return Ok(());
+        }
+        let state = ring.state.lock();
+        state.links.iter().try_for_each(|key| self.add(key))
+    }
+}
+
+/// Whether `rings` lead to `key`.
+pub(super) fn leads_to(rings: &[Arc<Key>], key: &Key) -> Result<bool> {
+    let mut walk = Walk::from(rings)?;
+    while let Some(met) = walk.next()? {
+        if core::ptr::eq(&*met, key) {
+            return Ok(true);
+        }
+        walk.descend(&met)?;
+    }
+    Ok(false)
+}
+
+/// Whether a keyring may have a link to `ring`.
+///
+/// # Errors
+/// ELOOP: keyrings would lie in each other too deep. EINTR, ENOMEM.
+pub(super) fn check_depth(ring: &Key) -> Result<()> {
+    let mut number = WALKS.lock_killable().map_err(|_| Errno::EINTR)?;
+    *number += 1;
+    depth(ring, *number, 0).map(drop)
+}
+
+/// How many keyrings lie in each other below `ring`, which lies in `above`: together fewer than
+/// may.
+fn depth(ring: &Key, walk: u64, above: usize) -> Result<usize> {
+    pause()?;
+    let mut deepest = 0;
+    if ring.mark.walk.load(Relaxed) == walk {
+        deepest = ring.mark.depth.load(Relaxed);
+    } else if above < DEEPEST {
+        for below in ring.links()? {
+            if below.kind == Kind::Keyring {
+                deepest = deepest.max(1 + depth(&below, walk, above + 1)?);
+            }
+        }
+    }
+    if above + deepest >= DEEPEST {
+        return Err(Errno::ELOOP);
+    }
+    ring.mark.depth.store(deepest, Relaxed);
+    ring.mark.walk.store(walk, Relaxed);
+    Ok(deepest)
+}
+
+/// Lets others run, and ends for who is killed.
+fn pause() -> Result<()> {
+    sched::cond_resched();
+    if current().must_die() {
+        return Err(Errno::EINTR);
+    }
+    Ok(())
+}
+
+/// Lets go of `key` and of what it alone leads to, one after the other: a chain of keyrings may be
+/// long.
+pub(super) fn let_go(key: Arc<Key>) {
+    // A keyring that is let go of holds, in the place of a link that it had, the one whose turn
+    // comes again after it.
+    let mut waiting: Option<Arc<Key>> = None;
+    let mut next = Some(key);
+    while let Some(key) = next {
+        let last = if Key::retire(&key) {
+            key.state.lock().links.pop()
+        } else {
+            None
+        };
+        if last.is_some() {
+            key.state.lock().links.extend(waiting.take());
+            waiting = Some(key);
+            next = last;
+        } else {
+            drop(key);
+            next = waiting.take();
+        }
+    }
+}

@@ -1,0 +1,391 @@
+//! What travels beside the bytes: control messages, as sendmsg(2) takes and recvmsg(2) gives them.
+
+use super::STREAM;
+use super::inet::Header;
+use super::options::Options;
+use super::scm_rights::{MAX_FILES, Rights};
+use super::socket::Base;
+use crate::errno::{Errno, Result};
+use crate::fs::FdTable;
+use crate::fs::inode::Time;
+use crate::mm::user::{UserPtr, UserSlice};
+use crate::task::credentials::Credentials as Identity;
+use crate::task::{Process, current, pid_table, pidfd};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use linux_raw_sys::general::{CAP_SETGID, CAP_SETUID, CAP_SYS_ADMIN};
+use linux_raw_sys::net::{
+    AF_INET, AF_INET6, AF_UNIX, MSG_CTRUNC, SCM_CREDENTIALS, SCM_RIGHTS, SO_MARK, SO_PASSCRED,
+    SO_PASSPIDFD, SO_RCVMARK, SO_RXQ_OVFL, SO_TIMESTAMPING_OLD, SO_TIMESTAMPNS_NEW,
+    SO_TIMESTAMPNS_OLD, SOL_SOCKET,
+};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// `sizeof(struct cmsghdr)`: a length of 8 bytes, level and type of 4 each.
+const HEADER: usize = 16;
+/// A descriptor for the process that sent something (`include/linux/socket.h`).
+const SCM_PIDFD: u32 = 4;
+/// The most bytes of control messages in one call (`net.core.optmem_max`).
+const MAX_CONTROL: usize = 128 * 1024;
+
+/// `struct ucred`: who sent something.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+pub struct Credentials {
+    /// Process.
+    pub pid: i32,
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+impl Credentials {
+    /// Of nobody that is known, as Linux shows them.
+    pub const UNKNOWN: Credentials = Credentials {
+        pid: 0,
+        uid: 65534,
+        gid: 65534,
+    };
+
+    /// Where there is no peer, as Linux shows it.
+    pub const NONE: Credentials = Credentials {
+        pid: 0,
+        uid: u32::MAX,
+        gid: u32::MAX,
+    };
+
+    /// The calling thread's: by the effective identities (SO_PEERCRED), or by the real ones
+    /// (SCM_CREDENTIALS).
+    pub fn current(effective: bool) -> Self {
+        let pid = current().process_id();
+        current().with_credentials(|who| {
+            let (uid, gid) = if effective {
+                (who.euid, who.egid)
+            } else {
+                (who.uid, who.gid)
+            };
+            Credentials { pid, uid, gid }
+        })
+    }
+
+    /// EPERM unless the calling thread may say that it is this, EINVAL for what nobody is.
+    fn check(&self) -> Result<()> {
+        if self.uid == u32::MAX || self.gid == u32::MAX {
+            return Err(Errno::EINVAL);
+        }
+        let pid = current().process_id();
+        let may = |who: &Identity| {
+            (self.pid == pid || who.can(CAP_SYS_ADMIN))
+                && ([who.uid, who.euid, who.suid].contains(&self.uid) || who.can(CAP_SETUID))
+                && ([who.gid, who.egid, who.sgid].contains(&self.gid) || who.can(CAP_SETGID))
+        };
+        if current().with_credentials(may) {
+            Ok(())
+        } else {
+            Err(Errno::EPERM)
+        }
+    }
+}
+
+/// The sender of a message: its credentials as they are reported, and its process, which keeps its
+/// identity when the number is reused.
+#[derive(Clone, Copy)]
+pub struct Sender {
+    /// What is told.
+    pub who: Credentials,
+    /// When the process began; 0 for none.
+    began: u64,
+}
+
+impl Sender {
+    /// Nobody that is known.
+    pub const UNKNOWN: Sender = Sender {
+        who: Credentials::UNKNOWN,
+        began: 0,
+    };
+
+    /// The calling thread, as [`Credentials::current`] has it.
+    pub fn current(effective: bool) -> Self {
+        Sender {
+            who: Credentials::current(effective),
+            began: current().process().started(),
+        }
+    }
+
+    /// The credentials that a program claims (SCM_CREDENTIALS).
+    fn given(who: Credentials) -> Self {
+        let began = pid_table::process(who.pid).map_or(0, |process| process.started());
+        Sender { who, began }
+    }
+
+    /// The process, unless it is no more.
+    pub fn process(&self) -> Option<Arc<Process>> {
+        pid_table::process(self.who.pid).filter(|process| process.started() == self.began)
+    }
+}
+
+/// The credentials of a connection's peer.
+#[derive(Clone)]
+pub struct Peer {
+    /// The process, and whom it acted as.
+    pub sender: Sender,
+    /// Its supplementary groups.
+    pub groups: Arc<Vec<u32>>,
+}
+
+impl Peer {
+    /// The calling thread.
+    pub fn current() -> Self {
+        Peer {
+            sender: Sender::current(true),
+            groups: current().with_credentials(|who| who.groups.clone()),
+        }
+    }
+}
+
+/// What goes with bytes.
+#[derive(Default)]
+pub struct Ancillary {
+    /// Open files.
+    pub rights: Option<Rights>,
+    /// The sender.
+    pub credentials: Option<Sender>,
+    /// A datagram's header.
+    pub header: Header,
+    /// When it arrived, where that is asked for.
+    pub arrived: Option<Time>,
+    /// How many messages were lost before it.
+    pub lost: u32,
+}
+
+impl Ancillary {
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.rights.is_none() && self.credentials.is_none()
+    }
+
+    /// The same once more, for MSG_PEEK.
+    pub fn copy(&self) -> Result<Self> {
+        Ok(Ancillary {
+            rights: self.rights.as_ref().map(Rights::copy).transpose()?,
+            credentials: self.credentials,
+            header: self.header,
+            arrived: self.arrived,
+            lost: self.lost,
+        })
+    }
+
+    /// Reads a program's control messages: files and credentials are for Unix sockets alone, fields
+    /// of a header for the sockets of datagrams of IP.
+    pub fn read(address: usize, len: usize, socket: &Base) -> Result<Self> {
+        if len > MAX_CONTROL {
+            return Err(Errno::ENOBUFS);
+        }
+        let control = UserPtr::<u8>::new(address).read_vec(len)?;
+        let mut rest = &control[..];
+        let (mut files, mut credentials) = (Vec::new(), None);
+        let mut header_fields = Header::default();
+        while rest.len() >= HEADER {
+            let (len, level, kind) = header(rest);
+            if len < HEADER || len > rest.len() {
+                return Err(Errno::EINVAL);
+            }
+            let data = &rest[HEADER..len];
+            match (level, kind) {
+                _ if matches!(socket.domain, AF_INET | AF_INET6) => {
+                    if socket.kind != STREAM {
+                        header_fields.set(level, kind, data)?;
+                    }
+                }
+                _ if socket.domain != AF_UNIX => {}
+                (SOL_SOCKET, SCM_RIGHTS) => {
+                    if data.len() / 4 + files.len() > MAX_FILES {
+                        return Err(Errno::EINVAL);
+                    }
+                    let table = current().files();
+                    files
+                        .try_reserve(data.len() / 4)
+                        .map_err(|_| Errno::ENOMEM)?;
+                    for &fd in data.as_chunks().0 {
+                        files.push(table.get(i32::from_ne_bytes(fd))?);
+                    }
+                }
+                (SOL_SOCKET, SCM_CREDENTIALS) => {
+                    let given = Credentials::read_from_bytes(data).map_err(|_| Errno::EINVAL)?;
+                    given.check()?;
+                    if !pid_table::is_used(given.pid) {
+                        return Err(Errno::ESRCH);
+                    }
+                    credentials = Some(Sender::given(given));
+                }
+                (SOL_SOCKET, _) => return Err(Errno::EINVAL),
+                _ => {}
+            }
+            rest = &rest[len.next_multiple_of(8).min(rest.len())..];
+        }
+        let rights = (!files.is_empty())
+            .then(|| Rights::new(files))
+            .transpose()?;
+        Ok(Ancillary {
+            rights,
+            credentials,
+            header: header_fields,
+            arrived: None,
+            lost: 0,
+        })
+    }
+}
+
+fn header(bytes: &[u8]) -> (usize, u32, u32) {
+    let word = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap_or_default());
+    let len = u64::from_ne_bytes(bytes[..8].try_into().unwrap_or_default());
+    (len as usize, word(8), word(12))
+}
+
+/// The program's room for control messages.
+pub struct Control {
+    address: usize,
+    room: usize,
+    used: usize,
+    /// MSG_CTRUNC once something did not fit.
+    pub flags: u32,
+}
+
+impl Control {
+    /// `len` bytes at `address`.
+    pub fn new(address: usize, len: usize) -> Self {
+        Control {
+            address,
+            room: if address == 0 { 0 } else { len },
+            used: 0,
+            flags: 0,
+        }
+    }
+
+    /// Bytes that were written.
+    pub fn used(&self) -> usize {
+        self.used
+    }
+
+    fn left(&self) -> usize {
+        self.room - self.used
+    }
+
+    /// Writes one message, cut to the room that is left.
+    pub fn put(&mut self, level: u32, kind: u32, data: &[u8]) -> Result<()> {
+        if self.left() < HEADER {
+            self.flags |= MSG_CTRUNC;
+            return Ok(());
+        }
+        let mut len = HEADER + data.len();
+        if len > self.left() {
+            self.flags |= MSG_CTRUNC;
+            len = self.left();
+        }
+        let at = UserSlice::new(self.address.wrapping_add(self.used), self.left());
+        at.skip(HEADER).copy_out(&data[..len - HEADER])?;
+        self.finish(level, kind, len)
+    }
+
+    /// Writes the head of a message of `len` bytes, whose data is there already.
+    fn finish(&mut self, level: u32, kind: u32, len: usize) -> Result<()> {
+        let at = self.address + self.used;
+        UserPtr::new(at).write(&(len as u64))?;
+        UserPtr::new(at + 8).write(&[level, kind])?;
+        self.used += len.next_multiple_of(8).min(self.left());
+        Ok(())
+    }
+
+    /// Tells when a message arrived, as the option `kind` asks for it.
+    pub fn put_time(&mut self, kind: u32, arrived: Time) -> Result<()> {
+        let whole = matches!(kind, SO_TIMESTAMPNS_OLD | SO_TIMESTAMPNS_NEW);
+        let part = arrived.nanoseconds / if whole { 1 } else { 1000 };
+        let time = [arrived.seconds, part.into()];
+        self.put(SOL_SOCKET, kind, time.as_bytes())
+    }
+
+    /// Tells when a message arrived, as SO_TIMESTAMPING asks for it: by the software's clock, and
+    /// by none of hardware.
+    pub fn put_stamping(&mut self, arrived: Time) -> Result<()> {
+        let times = [arrived.seconds, arrived.nanoseconds.into(), 0, 0, 0, 0];
+        self.put(SOL_SOCKET, SO_TIMESTAMPING_OLD, times.as_bytes())
+    }
+
+    /// Hands what came with a message over to the program, as its options ask for it.
+    pub fn put_ancillary(
+        &mut self,
+        ancillary: &Ancillary,
+        options: &Options,
+        close_on_exec: bool,
+    ) -> Result<()> {
+        let sender = ancillary.credentials.as_ref();
+        if let Some(sender) = sender.filter(|_| options.is_on(SO_PASSCRED)) {
+            self.put(SOL_SOCKET, SCM_CREDENTIALS, sender.who.as_bytes())?;
+        }
+        if ancillary.lost != 0 && options.is_on(SO_RXQ_OVFL) {
+            self.put(SOL_SOCKET, SO_RXQ_OVFL, ancillary.lost.as_bytes())?;
+        }
+        if let Some(mark) = ancillary.header.mark.filter(|_| options.is_on(SO_RCVMARK)) {
+            self.put(SOL_SOCKET, SO_MARK, mark.as_bytes())?;
+        }
+        self.put_rights(ancillary, close_on_exec)?;
+        if let Some(sender) = sender.filter(|_| options.is_on(SO_PASSPIDFD)) {
+            self.put_process(sender)?;
+        }
+        Ok(())
+    }
+
+    /// SCM_PIDFD: a descriptor for the process that sent a message, or the error that there is
+    /// none.
+    fn put_process(&mut self, sender: &Sender) -> Result<()> {
+        if self.left() < HEADER + size_of::<i32>() {
+            self.flags |= MSG_CTRUNC;
+            return Ok(());
+        }
+        let opened = sender
+            .process()
+            .ok_or(Errno::ESRCH)
+            .and_then(|process| pidfd::file(process, None, 0))
+            .and_then(|file| current().files().add(file, true));
+        let told = opened.unwrap_or_else(|error| error.result() as i32);
+        self.put(SOL_SOCKET, SCM_PIDFD, told.as_bytes())
+    }
+
+    /// SCM_RIGHTS: the program gets descriptors for files.
+    fn put_rights(&mut self, ancillary: &Ancillary, close_on_exec: bool) -> Result<()> {
+        let Some(rights) = &ancillary.rights else {
+            return Ok(());
+        };
+        let fit = self.left().saturating_sub(HEADER) / 4;
+        let (mut count, files) = (0, current().files());
+        while count < fit.min(rights.files().len()) {
+            let at = self.address.wrapping_add(self.used + HEADER + count * 4);
+            if give(&files, rights, count, at, close_on_exec).is_err() {
+                break;
+            }
+            count += 1;
+        }
+        if count < rights.files().len() {
+            self.flags |= MSG_CTRUNC;
+        }
+        if count == 0 {
+            return Ok(());
+        }
+        self.finish(SOL_SOCKET, SCM_RIGHTS, HEADER + count * 4)
+    }
+}
+
+/// Gives one file a descriptor, whose number goes to user address `at`.
+fn give(
+    files: &FdTable,
+    rights: &Rights,
+    which: usize,
+    at: usize,
+    close_on_exec: bool,
+) -> Result<()> {
+    let fd = files.add(rights.files()[which].clone(), close_on_exec)?;
+    UserPtr::new(at).write(&fd).inspect_err(|_| {
+        _ = files.close(fd);
+    })
+}

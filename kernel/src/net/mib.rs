@@ -1,0 +1,104 @@
+//! What happened on the network, for `/proc/net/snmp` and its like. Each CPU counts for itself. TCP
+//! has no packets, so that there are none of it to count: its connections are.
+
+use crate::arch::{MAX_CPUS, cpu};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// What is counted, over IPv4 and IPv6 apart.
+#[derive(Clone, Copy)]
+pub enum Event {
+    /// Packets and datagrams, which arrive as soon as they are sent.
+    Packets,
+    /// Their bytes.
+    Octets,
+    /// Packets of no known protocol.
+    Unknown,
+    /// Messages of ICMP that were damaged.
+    Damaged,
+    /// Echo requests, and echoes.
+    Requests,
+    Echoes,
+    /// That nobody has a port, or for IPv4 a protocol.
+    Unreachable,
+    /// That there is no such protocol, for IPv6.
+    Problems,
+    /// Other messages of ICMP.
+    Others,
+    /// Datagrams of UDP that were received, sent, for nobody, or lost for want of room.
+    Received,
+    Sent,
+    NoPorts,
+    Overflows,
+    /// The same of UDP-Lite.
+    LiteReceived,
+    LiteSent,
+    LiteNoPorts,
+    LiteOverflows,
+    /// Connections of TCP that were begun, and accepted.
+    Active,
+    Passive,
+    /// Connections that nobody took, and those that were reset.
+    Failed,
+    Reset,
+    /// Connections that a full queue did not take.
+    Refused,
+}
+
+use Event::*;
+
+/// How many events there are of a family.
+const EVENTS: usize = Refused as usize + 1;
+
+/// A CPU's counts, on lines of its own.
+#[repr(align(64))]
+struct Counts([AtomicU64; 2 * EVENTS]);
+
+static COUNTS: [Counts; MAX_CPUS] =
+    [const { Counts([const { AtomicU64::new(0) }; 2 * EVENTS]) }; MAX_CPUS];
+
+fn place(event: Event, v6: bool) -> usize {
+    event as usize + if v6 { EVENTS } else { 0 }
+}
+
+/// Something happened so often.
+pub fn add(event: Event, v6: bool, often: usize) {
+    let counts = &COUNTS[cpu::this().index()].0;
+    counts[place(event, v6)].fetch_add(often as u64, Relaxed);
+}
+
+/// How often it has happened.
+pub fn of(event: Event, v6: bool) -> u64 {
+    let at = place(event, v6);
+    let each = COUNTS.iter().map(|counts| counts.0[at].load(Relaxed));
+    each.sum()
+}
+
+/// A packet of `len` bytes, with its header.
+pub fn packet(v6: bool, len: usize) {
+    add(Packets, v6, 1);
+    add(Octets, v6, len);
+}
+
+/// A message of ICMP of this kind.
+pub fn message(v6: bool, kind: u8) {
+    let event = match (v6, kind) {
+        (false, 8) | (true, 128) => Requests,
+        (false, 0) | (true, 129) => Echoes,
+        (false, 3) | (true, 1) => Unreachable,
+        (true, 4) => Problems,
+        _ => Others,
+    };
+    add(event, v6, 1);
+}
+
+/// A datagram of UDP or UDP-Lite.
+pub fn datagram(event: Event, lite: bool, v6: bool) {
+    let event = match event {
+        Received if lite => LiteReceived,
+        Sent if lite => LiteSent,
+        NoPorts if lite => LiteNoPorts,
+        Overflows if lite => LiteOverflows,
+        event => event,
+    };
+    add(event, v6, 1);
+}

@@ -1,0 +1,390 @@
+//! The sockets as /proc/net shows them.
+
+use super::address::{Name, unspecified};
+use super::socket::Socket;
+use super::{DATAGRAM, RAW, SEQPACKET, STREAM, snmp, socket_table};
+use crate::fs::seq_file::{Node, Text};
+use crate::put;
+use alloc::sync::Arc;
+use core::net::{IpAddr, SocketAddr};
+use linux_raw_sys::net::{
+    AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, IPPROTO_ICMP, IPPROTO_ICMPV6, IPPROTO_TCP, IPPROTO_UDP,
+    IPPROTO_UDPLITE,
+};
+
+/// The protocols of sockets.
+const TCP: u32 = IPPROTO_TCP as u32;
+const UDP: u32 = IPPROTO_UDP as u32;
+const UDP_LITE: u32 = IPPROTO_UDPLITE as u32;
+const ICMP: u32 = IPPROTO_ICMP as u32;
+const ICMP_V6: u32 = IPPROTO_ICMPV6;
+/// States of a connection; the last is that there is none.
+const ESTABLISHED: u8 = 1;
+const CLOSE_WAIT: u8 = 8;
+const CLOSED: u8 = 7;
+
+/// The files of /proc/net.
+pub const FILES: &[(&str, Node)] = &[
+    ("arp", Node::File(arp)),
+    ("dev", Node::File(snmp::dev)),
+    ("dev_mcast", Node::File(|_| {})),
+    ("if_inet6", Node::File(if_inet6)),
+    ("igmp", Node::File(igmp)),
+    ("igmp6", Node::File(igmp6)),
+    ("ipv6_route", Node::File(ipv6_route)),
+    ("netlink", Node::File(netlinks)),
+    ("netstat", Node::File(snmp::netstat)),
+    ("packet", Node::File(packet)),
+    ("icmp", Node::File(|text| udp(text, ICMP, AF_INET))),
+    ("icmp6", Node::File(|text| udp(text, ICMP_V6, AF_INET6))),
+    ("protocols", Node::File(protocols)),
+    ("ptype", Node::File(ptype)),
+    ("raw", Node::File(|text| raw_sockets(text, AF_INET))),
+    ("raw6", Node::File(|text| raw_sockets(text, AF_INET6))),
+    ("route", Node::File(route)),
+    ("snmp", Node::File(snmp::snmp)),
+    ("snmp6", Node::File(snmp::snmp6)),
+    ("sockstat", Node::File(sockstat)),
+    ("sockstat6", Node::File(sockstat6)),
+    ("tcp", Node::File(|text| tcp(text, AF_INET))),
+    ("tcp6", Node::File(|text| tcp(text, AF_INET6))),
+    ("udp", Node::File(|text| udp(text, UDP, AF_INET))),
+    ("udp6", Node::File(|text| udp(text, UDP, AF_INET6))),
+    ("udplite", Node::File(|text| udp(text, UDP_LITE, AF_INET))),
+    ("udplite6", Node::File(|text| udp(text, UDP_LITE, AF_INET6))),
+    ("unix", Node::File(unix_sockets)),
+];
+
+fn arp(text: &mut Text) {
+    put!(
+        text,
+        "IP address       HW type     Flags       HW address            Mask     Device\n"
+    );
+}
+
+fn if_inet6(text: &mut Text) {
+    put!(text, "{:032x} 01 80 10 80 {:>8}\n", 1, "lo");
+}
+
+/// There are no groups but that of all machines (224.0.0.1).
+fn igmp(text: &mut Text) {
+    put!(
+        text,
+        "Idx\tDevice    : Count Querier\tGroup    Users Timer\tReporter\n"
+    );
+    put!(text, "1\tlo        :     1      V3\n");
+    put!(text, "\t\t\t\t010000E0     1 0:00000000\t\t0\n");
+}
+
+/// The same of IPv6 (ff02::1 and ff01::1).
+fn igmp6(text: &mut Text) {
+    put!(
+        text,
+        "1    lo              ff020000000000000000000000000001     1 0000000C 0\n"
+    );
+    put!(
+        text,
+        "1    lo              ff010000000000000000000000000001     1 00000008 0\n"
+    );
+}
+
+/// Where IPv6's packets go: to this machine, or nowhere.
+fn ipv6_route(text: &mut Text) {
+    let none = |text: &mut Text| {
+        put!(
+            text,
+            "{:032x} 00 {0:032x} 00 {0:032x} ffffffff 00000001 00000000 00200200       lo\n",
+            0
+        );
+    };
+    none(text);
+    put!(
+        text,
+        "{:032x} 80 {:032x} 00 {1:032x} 00000000 00000003 00000000 80200001       lo\n",
+        1,
+        0
+    );
+    none(text);
+}
+
+/// Which sockets take packets of which kind.
+fn ptype(text: &mut Text) {
+    put!(
+        text,
+        "Type Device      Function\n0800          ip_rcv\n86dd          ipv6_rcv\n"
+    );
+}
+
+/// Protocols, and how many sockets each has; of what calls they have, the table says nothing more
+/// than Linux does.
+fn protocols(text: &mut Text) {
+    put!(
+        text,
+        "protocol  size sockets  memory press maxhdr  slab module     cl co di ac io in de sh ss gs se re bi br ha uh gp em\n"
+    );
+    let rows = [
+        ("PINGv6", [AF_INET6, DATAGRAM, ICMP_V6]),
+        ("RAWv6", [AF_INET6, RAW, 0]),
+        ("UDPLITEv6", [AF_INET6, DATAGRAM, UDP_LITE]),
+        ("UDPv6", [AF_INET6, DATAGRAM, UDP]),
+        ("TCPv6", [AF_INET6, STREAM, TCP]),
+        ("UNIX-STREAM", [AF_UNIX, STREAM, 0]),
+        ("UNIX", [AF_UNIX, DATAGRAM, 0]),
+        ("UDP-Lite", [AF_INET, DATAGRAM, UDP_LITE]),
+        ("PING", [AF_INET, DATAGRAM, ICMP]),
+        ("RAW", [AF_INET, RAW, 0]),
+        ("UDP", [AF_INET, DATAGRAM, UDP]),
+        ("TCP", [AF_INET, STREAM, TCP]),
+        ("NETLINK", [AF_NETLINK, RAW, 0]),
+    ];
+    for (name, which) in rows {
+        let mut sockets = count(which)[0];
+        if name == "UNIX" {
+            sockets += count([AF_UNIX, SEQPACKET, 0])[0];
+        }
+        put!(
+            text,
+            "{name:<9} {:4} {sockets:6}  {:6}   {:3}   {:5}   {:3}  kernel    ",
+            1024,
+            -1,
+            "NI",
+            0,
+            "no"
+        );
+        let called = if which[1] == STREAM { "y" } else { "n" };
+        for _ in 0..18 {
+            put!(text, "  {called}");
+        }
+        put!(text, "\n");
+    }
+}
+
+fn netlinks(text: &mut Text) {
+    put!(
+        text,
+        "sk               Eth Pid        Groups   Rmem     Wmem     Dump  Locks    Drops    Inode\n"
+    );
+    socket_table::each(|socket| {
+        let base = socket.base();
+        if let Name::Netlink(port) = socket.name()
+            && base.domain == AF_NETLINK
+        {
+            let (received, _) = socket.waiting().unwrap_or_default();
+            put!(
+                text,
+                "0000000000000000 {:<3} {port:<10} 00000000 {received:<8} 0        0     2        {:<8} {:<8}\n",
+                base.protocol,
+                socket.lost(),
+                base.number
+            );
+        }
+    });
+}
+
+fn route(text: &mut Text) {
+    put!(
+        text,
+        "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT{:55}\n",
+        ""
+    );
+}
+
+/// How many ends of connections of TCP there are.
+pub fn established() -> u64 {
+    let mut count = 0;
+    socket_table::each(|socket| {
+        let base = socket.base();
+        let tcp = matches!(base.domain, AF_INET | AF_INET6) && base.kind == STREAM;
+        count += u64::from(tcp && matches!(socket.state(), ESTABLISHED | CLOSE_WAIT));
+    });
+    count
+}
+
+/// How many sockets there are of a family, kind and protocol; the second: of those that anybody is
+/// told of.
+fn count([domain, kind, protocol]: [u32; 3]) -> [usize; 2] {
+    let mut counts = [0; 2];
+    socket_table::each(|socket| {
+        let base = socket.base();
+        if [base.domain, base.kind] == [domain, kind] && (kind == RAW || base.protocol == protocol)
+        {
+            counts[0] += 1;
+            counts[1] += usize::from(is_told(&**socket));
+        }
+    });
+    counts
+}
+
+fn sockstat(text: &mut Text) {
+    let of = |kind, protocol| count([AF_INET, kind, protocol]);
+    let [allocated, tcp] = of(STREAM, TCP);
+    let allocated = allocated + count([AF_INET6, STREAM, TCP])[0];
+    put!(text, "sockets: used {}\n", socket_table::count());
+    put!(
+        text,
+        "TCP: inuse {tcp} orphan 0 tw 0 alloc {allocated} mem 0\n"
+    );
+    put!(text, "UDP: inuse {} mem 0\n", of(DATAGRAM, UDP)[1]);
+    put!(text, "UDPLITE: inuse {}\n", of(DATAGRAM, UDP_LITE)[1]);
+    put!(
+        text,
+        "RAW: inuse {}\nFRAG: inuse 0 memory 0\n",
+        of(RAW, 0)[0]
+    );
+}
+
+fn sockstat6(text: &mut Text) {
+    let of = |kind, protocol| count([AF_INET6, kind, protocol]);
+    put!(text, "TCP6: inuse {}\n", of(STREAM, TCP)[1]);
+    put!(text, "UDP6: inuse {}\n", of(DATAGRAM, UDP)[1]);
+    put!(text, "UDPLITE6: inuse {}\n", of(DATAGRAM, UDP_LITE)[1]);
+    put!(
+        text,
+        "RAW6: inuse {}\nFRAG6: inuse 0 memory 0\n",
+        of(RAW, 0)[0]
+    );
+}
+
+/// An address and port: words of the address as the machine has them, the port as it is spoken.
+fn put_address(text: &mut Text, socket: SocketAddr, domain: u32) {
+    let ip = match socket.ip() {
+        IpAddr::V4(ip) if domain == AF_INET6 => ip.to_ipv6_mapped().into(),
+        ip => ip,
+    };
+    match ip {
+        IpAddr::V4(ip) => put!(text, "{:08X}", u32::from_ne_bytes(ip.octets())),
+        IpAddr::V6(ip) => {
+            for word in ip.octets().as_chunks().0 {
+                put!(text, "{:08X}", u32::from_ne_bytes(*word));
+            }
+        }
+    }
+    put!(text, ":{:04X}", socket.port());
+}
+
+/// The names of the columns of sockets, over IPv4 with room for lines of some length.
+const COLUMNS: &str = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode";
+const COLUMNS_V6: &str = "  sl  local_address                         remote_address                        st tx_queue rx_queue \
+     tr tm->when retrnsmt   uid  timeout inode";
+/// What follows for sockets without connections.
+const MORE: &str = " ref pointer drops";
+
+fn raw_sockets(text: &mut Text, domain: u32) {
+    match domain {
+        AF_INET6 => put!(text, "{COLUMNS_V6}{MORE}\n"),
+        _ => put!(text, "{COLUMNS}{MORE}\n"),
+    }
+    socket_table::each(|socket| {
+        if socket.base().domain == domain && socket.base().kind == RAW {
+            put!(text, "{:4}: ", socket.base().protocol);
+            put_socket(text, socket);
+            put!(text, " 2 0000000000000000 {}\n", socket.lost());
+        }
+    });
+}
+
+fn packet(text: &mut Text) {
+    put!(
+        text,
+        "sk               RefCnt Type Proto  Iface R Rmem   User   Inode\n"
+    );
+}
+
+fn tcp(text: &mut Text, domain: u32) {
+    match domain {
+        AF_INET6 => put!(text, "{COLUMNS_V6}\n"),
+        _ => put!(text, "{COLUMNS:149}\n"),
+    }
+    inet([domain, STREAM, TCP], |line, socket| {
+        put!(text, "{line:4}: ");
+        put_socket(text, socket);
+        put!(text, " 1 0000000000000000 100 0 0 10 0\n");
+    });
+}
+
+fn udp(text: &mut Text, protocol: u32, domain: u32) {
+    match domain {
+        AF_INET6 => put!(text, "{COLUMNS_V6}{MORE}\n"),
+        _ => put!(text, " {COLUMNS}{MORE:30}\n"),
+    }
+    inet([domain, DATAGRAM, protocol], |line, socket| {
+        put!(text, "{line:5}: ");
+        put_socket(text, socket);
+        put!(text, " 2 0000000000000000 {}\n", socket.lost());
+    });
+}
+
+/// Calls `put` with each socket of IP of a family, kind and protocol that has a port or a
+/// connection, and with its place.
+fn inet([domain, kind, protocol]: [u32; 3], mut put: impl FnMut(usize, &Arc<dyn Socket>)) {
+    let mut line = 0;
+    socket_table::each(|socket| {
+        let base = socket.base();
+        if [base.domain, base.kind, base.protocol] == [domain, kind, protocol] && is_told(&**socket)
+        {
+            put(line, socket);
+            line += 1;
+        }
+    });
+}
+
+/// Whether anybody is told of a socket of IP: one of TCP that listens or is connected, one of
+/// datagrams that has a port.
+pub fn is_told(socket: &dyn Socket) -> bool {
+    match socket.base().kind {
+        STREAM => socket.state() != CLOSED,
+        _ => matches!(socket.name(), Name::Inet(address) if address.port() != 0),
+    }
+}
+
+/// What is told of every socket: addresses, state, what waits, whose it is, and its inode.
+fn put_socket(text: &mut Text, socket: &Arc<dyn Socket>) {
+    let domain = socket.base().domain;
+    let name = |name: Name| match name {
+        Name::Inet(socket) => socket,
+        _ => SocketAddr::new(unspecified(domain), 0),
+    };
+    put_address(text, name(socket.name()), domain);
+    put!(text, " ");
+    put_address(text, name(socket.peer().unwrap_or_default()), domain);
+    let (received, sent) = socket.waiting().unwrap_or_default();
+    put!(
+        text,
+        " {:02X} {sent:08X}:{received:08X} 00:00000000 00000000 {:5}        0 {}",
+        socket.state(),
+        socket.base().user,
+        socket.base().number
+    );
+}
+
+fn unix_sockets(text: &mut Text) {
+    put!(
+        text,
+        "Num       RefCount Protocol Flags    Type St Inode Path\n"
+    );
+    socket_table::each(|socket| {
+        if socket.base().domain != AF_UNIX {
+            return;
+        }
+        let listens = socket.is_listening();
+        put!(
+            text,
+            "0000000000000000: 00000002 00000000 {:08X} {:04X} {:02X} {:5}",
+            if listens { 0x10000 } else { 0 },
+            socket.base().kind,
+            if socket.peer().is_ok() { 3 } else { 1 },
+            socket.base().number
+        );
+        if let Name::Unix(path) = socket.name() {
+            put!(text, " ");
+            match path.split_first() {
+                Some((0, name)) => {
+                    put!(text, "@");
+                    text.push(name);
+                }
+                _ => text.push(path.strip_suffix(b"\0").unwrap_or(&path)),
+            }
+        }
+        put!(text, "\n");
+    });
+}

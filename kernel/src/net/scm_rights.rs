@@ -1,0 +1,152 @@
+//! Open files on their way from one process to another (SCM_RIGHTS).
+//!
+//! A file that is sent may be a socket in which further files wait: letting go of one must not go
+//! as deep as such a chain is long. What is let go of is therefore put on one list, and whoever
+//! finds nobody at work on the list empties it.
+
+use super::channel::Channel;
+use super::unix::inflight;
+use crate::errno::{Errno, Result};
+use crate::fs::File;
+use crate::hash::{self, HashMap};
+use crate::mm::heap::try_box;
+use crate::sync::Mutex;
+use crate::task::{can, current, rlimit};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use linux_raw_sys::general::{CAP_SYS_ADMIN, CAP_SYS_RESOURCE, RLIMIT_NOFILE};
+
+/// The most files in one message (`SCM_MAX_FD`).
+pub const MAX_FILES: usize = 253;
+
+/// How many files each user has on their way.
+static COUNTS: Mutex<HashMap<u32, usize>> = Mutex::new(hash::new());
+
+struct Batch {
+    files: Vec<Arc<File>>,
+    /// The user whose count they are in; `None` for those that are only looked at.
+    user: Option<u32>,
+    /// The number of the socket in which they wait, when Unix sockets are among them.
+    holder: Option<u64>,
+    next: Option<Box<Batch>>,
+}
+
+/// The files of one message.
+pub struct Rights(Option<Box<Batch>>);
+
+struct Discarded {
+    first: Option<Box<Batch>>,
+    busy: bool,
+}
+
+static DISCARDED: Mutex<Discarded> = Mutex::new(Discarded {
+    first: None,
+    busy: false,
+});
+
+impl Rights {
+    /// Files that are on their way from now on. ETOOMANYREFS when more of the user's are than a
+    /// process may have open.
+    pub fn new(files: Vec<Arc<File>>) -> Result<Self> {
+        let user = current().with_credentials(|who| who.uid);
+        let mut rights = Self::of(files)?;
+        count(user, rights.files().len()).inspect_err(|_| {
+            // Some may wait where nobody can receive them any more: not until somebody closes a
+            // socket.
+            inflight::collect();
+        })?;
+        if let Some(batch) = &mut rights.0 {
+            batch.user = Some(user);
+        }
+        Ok(rights)
+    }
+
+    fn of(files: Vec<Arc<File>>) -> Result<Self> {
+        Ok(Rights(Some(try_box(Batch {
+            files,
+            user: None,
+            holder: None,
+            next: None,
+        })?)))
+    }
+
+    /// From now on they wait in `channel`.
+    pub fn enter(&mut self, channel: &Channel) -> Result<()> {
+        if let Some(batch) = &mut self.0
+            && inflight::enter(&batch.files, channel, || sent(batch.user))?
+        {
+            batch.holder = Some(channel.owner());
+        }
+        Ok(())
+    }
+
+    /// The same files once more, for who only looks at them.
+    pub fn copy(&self) -> Result<Self> {
+        Self::of(inflight::copy(self.files())?)
+    }
+
+    /// The files.
+    pub fn files(&self) -> &[Arc<File>] {
+        self.0.as_ref().map_or(&[], |batch| &batch.files)
+    }
+}
+
+/// How many files a user has on their way.
+fn sent(user: Option<u32>) -> usize {
+    let counts = COUNTS.lock();
+    let count = user.and_then(|user| counts.get(&user));
+    count.copied().unwrap_or(0)
+}
+
+/// Counts `more` files of a user.
+fn count(user: u32, more: usize) -> Result<()> {
+    let most = rlimit(RLIMIT_NOFILE);
+    let may = can(CAP_SYS_RESOURCE) || can(CAP_SYS_ADMIN);
+    let mut counts = COUNTS.lock();
+    counts.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+    let known = counts.get(&user).copied().unwrap_or(0);
+    if known > most && !may {
+        return Err(Errno::ETOOMANYREFS);
+    }
+    counts.insert(user, known + more);
+    Ok(())
+}
+
+/// Counts `fewer` files of a user.
+fn uncount(user: u32, fewer: usize) {
+    let mut counts = COUNTS.lock();
+    if let Some(count) = counts.get_mut(&user) {
+        *count -= fewer;
+        if *count == 0 {
+            counts.remove(&user);
+        }
+    }
+}
+
+impl Drop for Rights {
+    fn drop(&mut self) {
+        let Some(mut batch) = self.0.take() else {
+            return;
+        };
+        if let Some(user) = batch.user {
+            uncount(user, batch.files.len());
+        }
+        if let Some(holder) = batch.holder {
+            inflight::leave(&batch.files, holder);
+        }
+        let mut discarded = DISCARDED.lock();
+        batch.next = discarded.first.take();
+        discarded.first = Some(batch);
+        if core::mem::replace(&mut discarded.busy, true) {
+            return;
+        }
+        while let Some(mut batch) = discarded.first.take() {
+            discarded.first = batch.next.take();
+            drop(discarded);
+            drop(batch);
+            discarded = DISCARDED.lock();
+        }
+        discarded.busy = false;
+    }
+}

@@ -1,0 +1,132 @@
+//! File handles: names of inodes that stay what they are when files are renamed. Only handles that
+//! were asked for are known, so that inodes need no table.
+
+use alloc::sync::{Arc, Weak};
+use core::mem::size_of;
+
+use linux_raw_sys::general::*;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use super::file::{check_open, open_checked};
+use super::path::{self, check_flags, file};
+use crate::errno::{Errno, Result};
+use crate::fs::{Entry, OpenFlags, tmpfs};
+use crate::hash::{self, HashMap};
+use crate::mm::user::UserPtr;
+use crate::sync::Mutex;
+use crate::task::{current, require};
+
+/// `struct file_handle` without its bytes.
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+struct Head {
+    bytes: u32,
+    kind: i32,
+}
+
+/// A handle of a tmpfs, as Linux lays it out: a generation, and the two halves of the inode's
+/// number.
+type Handle = [u32; 3];
+/// Its type (FILEID_INO32_GEN).
+const KIND: i32 = 1;
+/// The type told where there is no room for a handle (FILEID_INVALID).
+const INVALID: i32 = 0xff;
+/// The number of the mount is one that no mount had before (linux/fcntl.h).
+const AT_HANDLE_MNT_ID_UNIQUE: u32 = 1;
+/// The most bytes of a handle (MAX_HANDLE_SZ).
+const MOST: u32 = 128;
+/// A table below this size is not looked through for what is gone.
+const FEW: usize = 64;
+
+/// The entries whose handles were asked for, by device and inode.
+struct Known {
+    entries: HashMap<(u64, u64), Weak<Entry>>,
+    /// How many there may be before those that are gone are forgotten.
+    most: usize,
+}
+
+static KNOWN: Mutex<Known> = Mutex::new(Known {
+    entries: hash::new(),
+    most: FEW,
+});
+
+impl Known {
+    fn add(&mut self, key: (u64, u64), entry: &Arc<Entry>) -> Result<()> {
+        if self.entries.len() >= self.most {
+            self.entries.retain(|_, entry| entry.strong_count() > 0);
+            self.most = FEW.max(2 * self.entries.len());
+        }
+        let room = self.entries.try_reserve(1);
+        room.map_err(|_| Errno::ENOMEM)?;
+        self.entries.insert(key, Arc::downgrade(entry));
+        Ok(())
+    }
+}
+
+/// name_to_handle_at(2)
+pub fn name_to_handle_at(
+    directory: i32,
+    path: usize,
+    handle: usize,
+    mount: usize,
+    flags: u32,
+) -> Result<usize> {
+    check_flags(flags, abi::options::HANDLE.mask() as u32)?;
+    let follow = match flags & AT_SYMLINK_FOLLOW {
+        0 => AT_SYMLINK_NOFOLLOW,
+        _ => 0,
+    };
+    let entry = path::resolve(directory, path, flags & AT_EMPTY_PATH | follow)?;
+    if tmpfs::node_of(&entry).is_none() {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let room = UserPtr::<Head>::new(handle).read()?.bytes;
+    if room > MOST {
+        return Err(Errno::EINVAL);
+    }
+    let bytes = size_of::<Handle>() as u32;
+    let fits = room >= bytes;
+    let kind = if fits { KIND } else { INVALID };
+    if flags & AT_HANDLE_MNT_ID_UNIQUE != 0 {
+        UserPtr::new(mount).write(&entry.unique_mount_id())?;
+    } else {
+        UserPtr::new(mount).write(&(entry.mount_id() as i32))?;
+    }
+    UserPtr::new(handle).write(&Head { bytes, kind })?;
+    if !fits {
+        return Err(Errno::EOVERFLOW);
+    }
+    let attr = entry.inode().attr();
+    let bytes: Handle = [0, attr.inode as u32, (attr.inode >> 32) as u32];
+    UserPtr::new(handle + size_of::<Head>()).write(&bytes)?;
+    KNOWN.lock().add((attr.device, attr.inode), &entry)?;
+    Ok(0)
+}
+
+/// open_by_handle_at(2)
+pub fn open_by_handle_at(mount: i32, handle: usize, flags: u32) -> Result<usize> {
+    let anchor = match mount {
+        AT_FDCWD => current().fs().directory(),
+        fd => file(fd)?.path().clone(),
+    };
+    require(CAP_DAC_READ_SEARCH)?;
+    let head = UserPtr::<Head>::new(handle).read()?;
+    if head.bytes == 0 || head.bytes > MOST {
+        return Err(Errno::EINVAL);
+    }
+    if head.kind != KIND || head.bytes as usize != size_of::<Handle>() {
+        return Err(Errno::ESTALE);
+    }
+    let [_, low, high] = UserPtr::<Handle>::new(handle + size_of::<Head>()).read()?;
+    let key = (
+        anchor.inode().attr().device,
+        u64::from(high) << 32 | u64::from(low),
+    );
+    let known = KNOWN.lock().entries.get(&key).and_then(Weak::upgrade);
+    let entry = anchor.step(known.ok_or(Errno::ESTALE)?);
+    let flags = OpenFlags(flags | O_LARGEFILE);
+    current().files().check_room()?;
+    check_open(&entry, flags)?;
+    let opened = open_checked(entry, flags)?;
+    Ok(current().files().add(opened, flags.has(O_CLOEXEC))? as usize)
+}

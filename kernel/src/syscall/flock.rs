@@ -1,0 +1,166 @@
+//! Advisory locks.
+
+use super::path::opened;
+use crate::errno::{Errno, Result};
+use crate::fs::File;
+use crate::fs::file::Whence;
+use crate::fs::file_lock::{self, Lock, Owner};
+use crate::mm::user::UserPtr;
+use crate::task::current;
+use alloc::sync::Arc;
+use linux_raw_sys::general::*;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// flock(2)
+pub fn flock(fd: i32, operation: u32) -> Result<usize> {
+    // Mandatory locks, which never kept anybody out, are nothing on Linux too.
+    if operation & LOCK_MAND != 0 {
+        return Ok(0);
+    }
+    let file = opened(fd)?;
+    let owner = Owner::flock(&file);
+    let process = current().process_id();
+    let exclusive = operation & !LOCK_NB == LOCK_EX;
+    let whole = Lock {
+        owner,
+        process,
+        exclusive,
+        first: 0,
+        last: u64::MAX,
+    };
+    match operation & !LOCK_NB {
+        LOCK_SH | LOCK_EX => file_lock::acquire(&file, whole, operation & LOCK_NB == 0)?,
+        LOCK_UN => file_lock::release(&file, &whole)?,
+        _ => return Err(Errno::EINVAL),
+    }
+    Ok(0)
+}
+
+/// `struct flock` of 64-bit machines.
+#[repr(C)]
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
+struct Flock {
+    kind: i16,
+    whence: i16,
+    pad: u32,
+    start: i64,
+    len: i64,
+    process: i32,
+    pad2: u32,
+}
+
+/// The bytes that a `struct flock` names.
+fn range(file: &Arc<File>, flock: &Flock) -> Result<(u64, u64)> {
+    let base = match flock.whence as u32 {
+        SEEK_SET => 0,
+        SEEK_CUR => file.seek(0, Whence::Current)?,
+        SEEK_END => file.entry().inode().attr().size,
+        _ => return Err(Errno::EINVAL),
+    };
+    let start = (base as i64)
+        .checked_add(flock.start)
+        .ok_or(Errno::EOVERFLOW)?;
+    let (first, last) = match flock.len {
+        0 => (start, i64::MAX),
+        len @ 1.. => (start, start.checked_add(len - 1).ok_or(Errno::EOVERFLOW)?),
+        len => (start.checked_add(len).ok_or(Errno::EINVAL)?, start - 1),
+    };
+    if first < 0 {
+        return Err(Errno::EINVAL);
+    }
+    Ok((
+        first as u64,
+        if last == i64::MAX {
+            u64::MAX
+        } else {
+            last as u64
+        },
+    ))
+}
+
+/// The record locks of fcntl(2); `None` for any other command.
+pub fn fcntl(file: &Arc<File>, fd: i32, command: u32, argument: usize) -> Option<Result<usize>> {
+    let own = matches!(command, F_OFD_GETLK | F_OFD_SETLK | F_OFD_SETLKW);
+    match command {
+        F_GETLK | F_OFD_GETLK => Some(query(file, own, argument)),
+        F_SETLK | F_OFD_SETLK => Some(set(file, fd, own, argument, false)),
+        F_SETLKW | F_OFD_SETLKW => Some(set(file, fd, own, argument, true)),
+        _ => None,
+    }
+}
+
+fn read(file: &Arc<File>, own: bool, argument: usize) -> Result<(Flock, Lock)> {
+    let flock = UserPtr::<Flock>::new(argument).read()?;
+    if own && flock.process != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let (first, last) = range(file, &flock)?;
+    let descriptors = Arc::as_ptr(&current().files()) as usize;
+    let owner = if own {
+        Owner::open_file(file)
+    } else {
+        Owner::Process(descriptors)
+    };
+    let process = if own { -1 } else { current().process_id() };
+    let exclusive = flock.kind as u32 == F_WRLCK;
+    Ok((
+        flock,
+        Lock {
+            owner,
+            process,
+            exclusive,
+            first,
+            last,
+        },
+    ))
+}
+
+fn query(file: &Arc<File>, own: bool, argument: usize) -> Result<usize> {
+    let (mut flock, wanted) = read(file, own, argument)?;
+    let found = match flock.kind as u32 {
+        F_RDLCK | F_WRLCK => file_lock::conflict(file, &wanted),
+        // What the open file itself holds there.
+        F_UNLCK if own => file_lock::own(file, &wanted),
+        _ => return Err(Errno::EINVAL),
+    };
+    match found {
+        None => flock.kind = F_UNLCK as i16,
+        Some(held) => {
+            flock.kind = if held.exclusive { F_WRLCK } else { F_RDLCK } as i16;
+            flock.whence = SEEK_SET as i16;
+            flock.start = held.first as i64;
+            flock.len = if held.last == u64::MAX {
+                0
+            } else {
+                (held.last - held.first + 1) as i64
+            };
+            flock.process = held.process;
+        }
+    }
+    UserPtr::new(argument).write(&flock)?;
+    Ok(0)
+}
+
+fn set(file: &Arc<File>, fd: i32, own: bool, argument: usize, wait: bool) -> Result<usize> {
+    let (flock, wanted) = read(file, own, argument)?;
+    match flock.kind as u32 {
+        F_UNLCK => file_lock::release(file, &wanted)?,
+        F_RDLCK | F_WRLCK => {
+            if wanted.exclusive {
+                file.check_writable()?
+            } else {
+                file.check_readable()?
+            };
+            file_lock::acquire(file, wanted, wait)?;
+            // The descriptor may have been closed meanwhile, before the lock was there to be given
+            // up with it.
+            let open = || Some(Arc::as_ptr(&current().files().get(fd).ok()?));
+            if !own && open() != Some(Arc::as_ptr(file)) {
+                file_lock::release(file, &wanted)?;
+                return Err(Errno::EBADF);
+            }
+        }
+        _ => return Err(Errno::EINVAL),
+    }
+    Ok(0)
+}

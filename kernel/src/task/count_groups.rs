@@ -1,0 +1,215 @@
+//! Groups of processes whose crossings are counted together. A child belongs to its parent's.
+
+extern crate alloc;
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt::{self, Write};
+
+use crossings::{Name, Section, Snapshot, Table};
+use zerocopy::FromZeros;
+
+use super::{Process, Thread, current, sched};
+use crate::arch::cpu::{self, Cpu};
+use crate::arch::{MAX_CPUS, SyscallTable, dropping_table};
+use crate::errno::{Errno, Result};
+use crate::mm::heap::try_arc;
+use crate::sync::{Mutex, Once};
+use crate::syscall;
+
+/// The most groups at a time.
+const MOST: usize = 1024;
+
+/// Tables for each CPU, by the number of their group. They stay when a group is gone, for the next
+/// one.
+static TABLES: [Once<&'static [Table]>; MOST] = [const { Once::new() }; MOST];
+/// Numbers that no group has, and the lowest that none ever had.
+static FREE: Mutex<(Vec<u32>, u32)> = Mutex::new((Vec::new(), 1));
+
+/// What the kernel itself does, and processes before they have a group: group 0.
+static KERNEL: [Table; MAX_CPUS] = [const { Table::new() }; MAX_CPUS];
+
+/// A counting group.
+pub struct Group {
+    number: u32,
+    /// What the tables held when the group began.
+    before: Box<Snapshot>,
+}
+
+impl Group {
+    /// The group of the kernel.
+    pub(super) fn kernel() -> Arc<Group> {
+        TABLES[0].call_once(|| &KERNEL);
+        Arc::new(Group {
+            number: 0,
+            before: Box::default(),
+        })
+    }
+
+    /// A group without members.
+    ///
+    /// # Errors
+    /// ENOMEM, EAGAIN (too many).
+    pub fn new() -> Result<Arc<Group>> {
+        let number = take_number()?;
+        let slot = &TABLES[number as usize];
+        if slot.get().is_none() {
+            let tables = Table::new_vec_zeroed(cpu::count()).map_err(|_| Errno::ENOMEM)?;
+            slot.call_once(|| Vec::leak(tables));
+        }
+        let mut group = Group {
+            number,
+            before: empty()?,
+        };
+        group.before = group.sum()?;
+        try_arc(group)
+    }
+
+    fn sum(&self) -> Result<Box<Snapshot>> {
+        let mut sum = empty()?;
+        let tables = TABLES[self.number as usize]
+            .get()
+            .copied()
+            .unwrap_or_default();
+        tables.iter().for_each(|table| sum.add(table));
+        Ok(sum)
+    }
+}
+
+/// A snapshot without counts, which never lies on the stack.
+fn empty() -> Result<Box<Snapshot>> {
+    Snapshot::new_box_zeroed().map_err(|_| Errno::ENOMEM)
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let mut free = FREE.lock();
+        // Without memory the number is lost.
+        if self.number != 0 && free.0.try_reserve(1).is_ok() {
+            free.0.push(self.number);
+        }
+    }
+}
+
+fn take_number() -> Result<u32> {
+    let mut free = FREE.lock();
+    if let Some(number) = free.0.pop() {
+        return Ok(number);
+    }
+    let number = free.1;
+    if number as usize == MOST {
+        return Err(Errno::EAGAIN);
+    }
+    free.1 += 1;
+    Ok(number)
+}
+
+/// Moves the current process into a new group.
+///
+/// # Errors
+/// ENOMEM, EAGAIN.
+pub fn renew() -> Result<()> {
+    let process = current().process();
+    process.set_counting(Group::new()?);
+    process
+        .threads()
+        .iter()
+        .for_each(|thread| thread.sched.set_mode(Mode::of_thread(thread)));
+    apply_current();
+    Ok(())
+}
+
+/// Sets whether the current process and its later children are traced.
+pub fn set_traced(on: bool) {
+    let process = current().process();
+    process.set_traced(on);
+    process
+        .threads()
+        .iter()
+        .for_each(|thread| thread.sched.set_mode(Mode::of_thread(thread)));
+    apply_current();
+}
+
+/// Makes this CPU count and dispatch as the current thread wants.
+pub(super) fn apply_current() {
+    apply(cpu::this(), current().sched.mode());
+}
+
+/// Writes what the group of `process` did so far, a line `section name value` each.
+///
+/// # Errors
+/// ENOMEM.
+pub fn write(process: &Process, out: &mut dyn Write) -> Result<()> {
+    let group = process.counting();
+    let mut counts = group.sum()?;
+    counts.subtract(&group.before);
+    for (section, name, value) in counts.iter().filter(|(.., value)| *value != 0) {
+        write_line(out, section, name, value).map_err(|_| Errno::ENOMEM)?;
+    }
+    Ok(())
+}
+
+fn write_line(out: &mut dyn Write, section: Section, name: Name, value: u64) -> fmt::Result {
+    let section = section.name();
+    match name {
+        Name::Syscall(number) => match abi::by_number(number) {
+            Some(call) => writeln!(out, "{section} {} {value}", call.name),
+            None => writeln!(out, "{section} {number} {value}"),
+        },
+        Name::Kind(kind) => writeln!(out, "{section} {} {value}", kind.name()),
+    }
+}
+
+/// Where a thread's crossings are counted and how its calls are dispatched, as one word that
+/// switches compare.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mode(pub u32);
+
+/// Its calls are watched.
+const WATCHED: u32 = 1;
+/// They drop what it has in vector registers.
+const DROPS: u32 = 2;
+/// The number of its counting group stands above.
+const GROUP_SHIFT: u32 = 2;
+
+impl Mode {
+    /// Of a new thread of a process.
+    pub fn of(process: &Process) -> Mode {
+        let watched = if process.is_traced() { WATCHED } else { 0 };
+        Mode(process.counting().number << GROUP_SHIFT | watched)
+    }
+
+    /// Of a thread.
+    pub fn of_thread(thread: &Thread) -> Mode {
+        let watched = if thread.is_watched() { WATCHED } else { 0 };
+        let drops = if thread.arch.uses_sve() { DROPS } else { 0 };
+        Mode(Self::of(thread.process()).0 | watched | drops)
+    }
+
+    fn table(self, cpu: &Cpu) -> &'static Table {
+        let tables = TABLES[(self.0 >> GROUP_SHIFT) as usize]
+            .get()
+            .copied()
+            .unwrap_or(&KERNEL);
+        tables.get(cpu.index()).unwrap_or(&KERNEL[cpu.index()])
+    }
+
+    fn calls(self) -> &'static SyscallTable {
+        if self.0 & WATCHED != 0 {
+            &syscall::WATCHED
+        } else if self.0 & DROPS != 0 {
+            dropping_table()
+        } else {
+            &syscall::TABLE
+        }
+    }
+}
+
+/// Makes this CPU count and dispatch as `mode` says.
+#[cold]
+pub(super) fn apply(cpu: &'static Cpu, mode: Mode) {
+    cpu.set_crossings(mode.table(cpu));
+    cpu.set_syscalls(mode.calls());
+    sched::set_cpu_mode(cpu, mode);
+}

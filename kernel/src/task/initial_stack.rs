@@ -1,0 +1,268 @@
+//! What a program finds on its stack when it begins: its arguments, its environment, and the
+//! auxiliary vector.
+
+extern crate alloc;
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use zerocopy::IntoBytes;
+
+use crate::errno::{Errno, Result};
+use crate::mm::AddressSpace;
+use crate::mm::user;
+
+/// The longest string, with its zero (Linux's MAX_ARG_STRLEN).
+const LONGEST: usize = 128 << 10;
+/// Bytes of a word.
+const WORD: usize = size_of::<usize>();
+
+/// Strings one after the other, each with its zero.
+#[derive(Clone, Default)]
+pub struct Strings {
+    /// Whole strings, each with its zero: in pieces, since all of them can be more than the heap
+    /// has in one. These are full.
+    full: Vec<Vec<u8>>,
+    /// The last piece.
+    piece: Vec<u8>,
+    /// Bytes in all.
+    len: usize,
+    count: usize,
+}
+
+/// Beyond how many bytes a new piece begins.
+const PIECE: usize = 64 << 10;
+
+impl Strings {
+    /// None.
+    pub const fn new() -> Self {
+        Strings {
+            full: Vec::new(),
+            piece: Vec::new(),
+            len: 0,
+            count: 0,
+        }
+    }
+
+    /// Reads an array of addresses, `size` bytes each, of strings that ends with a null pointer.
+    ///
+    /// # Errors
+    /// EFAULT, E2BIG (more than `limit` bytes in all), ENOMEM.
+    pub fn read(
+        array: usize,
+        limit: usize,
+        size: usize,
+        address: impl Fn(usize) -> Result<usize>,
+    ) -> Result<Self> {
+        let mut strings = Strings::new();
+        if array == 0 {
+            return Ok(strings);
+        }
+        loop {
+            let at = address(array.wrapping_add(strings.count * size))?;
+            if at == 0 {
+                return Ok(strings);
+            }
+            let string = user::read_cstr(at, LONGEST).map_err(|error| match error {
+                Errno::ENAMETOOLONG => Errno::E2BIG,
+                other => other,
+            })?;
+            strings.push(&string)?;
+            if strings.size() > limit {
+                return Err(Errno::E2BIG);
+            }
+        }
+    }
+
+    /// Adds a string.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn push(&mut self, string: &[u8]) -> Result<()> {
+        let len = string.len() + 1;
+        if !self.piece.is_empty() && self.piece.len() + len > PIECE {
+            self.full.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            self.full.push(core::mem::take(&mut self.piece));
+        }
+        self.piece.try_reserve(len).map_err(|_| Errno::ENOMEM)?;
+        self.piece.extend_from_slice(string);
+        self.piece.push(0);
+        self.len += len;
+        self.count += 1;
+        Ok(())
+    }
+
+    /// Adds what another has, without its first `skip` strings.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn append(&mut self, other: &Strings, skip: usize) -> Result<()> {
+        other
+            .iter()
+            .skip(skip)
+            .try_for_each(|string| self.push(string))
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Bytes on the stack, with a pointer each.
+    pub fn size(&self) -> usize {
+        self.len + self.count * WORD
+    }
+
+    fn iter<'a>(&'a self) -> impl Iterator<Item = &'a [u8]> {
+        let strings = |piece: &'a Vec<u8>| piece.split_inclusive(|&byte| byte == 0);
+        let strings = self.full.iter().chain([&self.piece]).flat_map(strings);
+        strings.map(|string| &string[..string.len() - 1])
+    }
+}
+
+/// Where the parts of a new stack lie.
+pub struct Layout {
+    /// The stack pointer.
+    pub sp: usize,
+    /// The arguments.
+    pub arguments: Range<usize>,
+    /// The environment.
+    pub environment: Range<usize>,
+    /// The auxiliary vector.
+    pub auxiliary: Range<usize>,
+}
+
+/// What stands beside the strings.
+pub struct Extra<'a> {
+    /// The path of the program.
+    pub path: &'a [u8],
+    /// AT_PLATFORM.
+    pub platform: &'a str,
+    /// AT_RANDOM's bytes.
+    pub random: [u8; 16],
+    /// Whether words have 64 bits, or 32.
+    pub wide: bool,
+}
+
+/// Fills the stack of `space` from `top` down. `auxiliary` gets the addresses of the path, the
+/// platform's name and the random bytes, and gives the auxiliary vector without its end.
+///
+/// # Errors
+/// E2BIG: it does not fit; ENOMEM.
+pub fn build(
+    space: &AddressSpace,
+    top: usize,
+    arguments: &Strings,
+    environment: &Strings,
+    extra: &Extra,
+    auxiliary: impl FnOnce(usize, usize, usize) -> Result<Vec<[usize; 2]>>,
+) -> Result<Layout> {
+    let word = if extra.wide { WORD } else { WORD / 2 };
+    let mut at = top - word;
+    let mut put = |bytes: &[u8], zero: usize| {
+        at -= bytes.len() + zero;
+        write(space, at, bytes)?;
+        Ok(at)
+    };
+    let path = put(extra.path, 1)?;
+    let mut put_all = |strings: &Strings| {
+        let last = put(&strings.piece, 0)?;
+        let mut full = strings.full.iter().rev();
+        full.try_fold(last, |_, piece| put(piece, 0))
+    };
+    let environment_at = put_all(environment)?;
+    let arguments_at = put_all(arguments)?;
+    let platform = put(extra.platform.as_bytes(), 1)?;
+    let random = put(&extra.random, 0)?;
+    let vector = auxiliary(path, platform, random)?;
+    let words = 1 + arguments.count + 1 + environment.count + 1 + 2 * (vector.len() + 1);
+    let sp = (at - words * word) & !15;
+    let mut table = Table::new(space, sp, word);
+    table.push(arguments.count)?;
+    for (strings, start) in [(arguments, arguments_at), (environment, environment_at)] {
+        let mut address = start;
+        for string in strings.iter() {
+            table.push(address)?;
+            address += string.len() + 1;
+        }
+        table.push(0)?;
+    }
+    let auxiliary_at = table.end();
+    for [kind, value] in vector {
+        table.push(kind)?;
+        table.push(value)?;
+    }
+    table.push(0)?;
+    table.push(0)?;
+    table.write()?;
+    let end = table.end();
+    Ok(Layout {
+        sp,
+        arguments: arguments_at..arguments_at + arguments.len,
+        environment: environment_at..environment_at + environment.len,
+        auxiliary: auxiliary_at..end,
+    })
+}
+
+fn write(space: &AddressSpace, at: usize, bytes: &[u8]) -> Result<()> {
+    if space.write(at, bytes)? == bytes.len() {
+        Ok(())
+    } else {
+        Err(Errno::E2BIG)
+    }
+}
+
+/// The words at the stack pointer: written part by part, since they can be more than the heap has
+/// in one piece.
+struct Table<'a> {
+    space: &'a AddressSpace,
+    /// Where the part goes.
+    at: usize,
+    /// Bytes of a word.
+    word: usize,
+    part: [usize; 128],
+    len: usize,
+}
+
+impl<'a> Table<'a> {
+    fn new(space: &'a AddressSpace, at: usize, word: usize) -> Self {
+        let part = [0; 128];
+        Table {
+            space,
+            at,
+            word,
+            part,
+            len: 0,
+        }
+    }
+
+    #[inline(always)]
+    fn push(&mut self, value: usize) -> Result<()> {
+        if self.len >= self.part.len() {
+            self.write()?;
+        }
+        self.part[self.len] = value;
+        self.len += 1;
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn write(&mut self) -> Result<()> {
+        let part = &self.part[..self.len];
+        if self.word == WORD {
+            write(self.space, self.at, part.as_bytes())?;
+        } else {
+            let mut compat = [0u32; 128];
+            let words = compat.iter_mut().zip(part);
+            words.for_each(|(compat, word)| *compat = *word as u32);
+            write(self.space, self.at, compat[..self.len].as_bytes())?;
+        }
+        self.at = self.end();
+        self.len = 0;
+        Ok(())
+    }
+
+    fn end(&self) -> usize {
+        self.at + self.len * self.word
+    }
+}

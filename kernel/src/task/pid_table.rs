@@ -1,0 +1,574 @@
+//! All threads and processes by number, and who is whose child.
+
+extern crate alloc;
+
+use alloc::collections::{BTreeMap, btree_map};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::cell::Cell;
+use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
+
+use super::credentials::Credentials;
+use super::signal_groups::Fork;
+use super::{Process, Thread};
+use crate::errno::{Errno, Result};
+use crate::mm::heap::check_room;
+use crate::sync::Mutex;
+use linux_raw_sys::general::SIGCHLD;
+
+/// New numbers are below this at first, as on Linux by default.
+pub const PID_MAX: i32 = 32768;
+/// New numbers are below this (`/proc/sys/kernel/pid_max`).
+static LIMIT: AtomicI32 = AtomicI32::new(PID_MAX);
+/// After the last number, the search goes on here.
+const FIRST_AGAIN: i32 = 300;
+
+/// What a number stands for: it is in use as long as that is anything.
+#[derive(Default)]
+struct Entry {
+    thread: Option<Arc<Thread>>,
+    process: Option<Arc<Process>>,
+    /// Of each kind of list, its own.
+    lists: [Ends; KINDS],
+    /// Of each kind, its process's place in another's.
+    places: [Sides; KINDS],
+}
+
+/// The oldest and the youngest of a list; 0: none.
+#[derive(Clone, Copy, Default)]
+struct Ends {
+    oldest: i32,
+    youngest: i32,
+}
+
+/// The next older and younger in a list; 0: none.
+#[derive(Clone, Copy, Default)]
+struct Sides {
+    older: i32,
+    younger: i32,
+}
+
+/// Lists of processes that a number has.
+#[derive(Clone, Copy)]
+enum Kind {
+    /// Of the process with that number.
+    Children,
+    /// Of the process group.
+    Group,
+    /// Of the session.
+    Session,
+}
+
+const KINDS: usize = 3;
+
+impl Kind {
+    /// In whose list of this kind `process` is.
+    fn above(self, process: &Process) -> i32 {
+        match self {
+            Kind::Children => process.parent(),
+            Kind::Group => process.group(),
+            Kind::Session => process.session(),
+        }
+    }
+}
+
+/// What new numbers are below.
+pub fn pid_max() -> i32 {
+    LIMIT.load(Relaxed)
+}
+
+/// Changes that.
+///
+/// # Errors
+/// EINVAL.
+pub fn set_pid_max(limit: i32) -> Result<()> {
+    // Linux's bounds.
+    if !(FIRST_AGAIN + 1..=1 << 22).contains(&limit) {
+        return Err(Errno::EINVAL);
+    }
+    LIMIT.store(limit, Relaxed);
+    Ok(())
+}
+
+struct Tree {
+    entries: BTreeMap<i32, Entry>,
+    last: i32,
+}
+
+static TREE: Mutex<Tree> = Mutex::new(Tree {
+    entries: BTreeMap::new(),
+    last: 0,
+});
+
+impl Tree {
+    fn process(&self, pid: i32) -> Option<&Arc<Process>> {
+        self.entries.get(&pid)?.process.as_ref()
+    }
+
+    fn processes(&self) -> impl Iterator<Item = &Arc<Process>> {
+        self.entries
+            .values()
+            .filter_map(|entry| entry.process.as_ref())
+    }
+
+    fn entry(&mut self, number: i32) -> Option<&mut Entry> {
+        self.entries.get_mut(&number)
+    }
+
+    /// Takes the entry out if its number stands for nothing any more: it holds nothing then.
+    fn free(&mut self, number: i32) {
+        let is_used = |entry: &Entry| {
+            let names_any = entry.lists.iter().any(|list| list.oldest != 0);
+            names_any || entry.thread.is_some() || entry.process.is_some()
+        };
+        if !self.entries.get(&number).is_none_or(is_used) {
+            self.entries.remove(&number);
+        }
+    }
+}
+
+/// Lists of children, groups and sessions. They are linked through the entries, so that moving a
+/// process between them cannot fail.
+impl Tree {
+    /// What names who comes after `older` in the list of `above`, whose oldest comes after nobody.
+    fn younger_than(&mut self, kind: Kind, older: i32, above: i32) -> Option<&mut i32> {
+        Some(match older {
+            0 => &mut self.entry(above)?.lists[kind as usize].oldest,
+            _ => &mut self.entry(older)?.places[kind as usize].younger,
+        })
+    }
+
+    /// What names who comes before `younger`, and before nobody the youngest.
+    fn older_than(&mut self, kind: Kind, younger: i32, above: i32) -> Option<&mut i32> {
+        Some(match younger {
+            0 => &mut self.entry(above)?.lists[kind as usize].youngest,
+            _ => &mut self.entry(younger)?.places[kind as usize].older,
+        })
+    }
+
+    /// Makes `process` the youngest of the list that it says it is in; returns its place there, for
+    /// its entry.
+    fn append(&mut self, kind: Kind, process: &Process) -> Sides {
+        let (above, number) = (kind.above(process), process.pid());
+        let Some(list) = self.entry(above) else {
+            return Sides::default();
+        };
+        let older = core::mem::replace(&mut list.lists[kind as usize].youngest, number);
+        if let Some(next) = self.younger_than(kind, older, above) {
+            *next = number;
+        }
+        Sides { older, younger: 0 }
+    }
+
+    /// The same, with its place in its entry.
+    fn enter(&mut self, kind: Kind, process: &Process) {
+        let place = self.append(kind, process);
+        if let Some(entry) = self.entry(process.pid()) {
+            entry.places[kind as usize] = place;
+        }
+    }
+
+    /// Takes `process` out of the list that it says it is in.
+    fn leave(&mut self, kind: Kind, process: &Process) {
+        let entry = self.entry(process.pid());
+        if let Some(place) = entry.map(|entry| core::mem::take(&mut entry.places[kind as usize])) {
+            self.unlink(kind, process, place);
+        }
+    }
+
+    /// Takes `process` out of the list that it says it is in, where its place was.
+    fn unlink(&mut self, kind: Kind, process: &Process, place: Sides) {
+        let (above, Sides { older, younger }) = (kind.above(process), place);
+        if let Some(next) = self.younger_than(kind, older, above) {
+            *next = younger;
+        }
+        if let Some(next) = self.older_than(kind, younger, above) {
+            *next = older;
+        }
+    }
+
+    /// The list of `above`, the oldest first.
+    fn list(&self, kind: Kind, above: i32) -> impl Iterator<Item = &Arc<Process>> {
+        let list = self.entries.get(&above);
+        let mut next = list.map_or(0, |entry| entry.lists[kind as usize].oldest);
+        core::iter::from_fn(move || {
+            if next == 0 {
+                return None;
+            }
+            let entry = self.entries.get(&next)?;
+            next = entry.places[kind as usize].younger;
+            Some(entry.process.as_ref())
+        })
+        .flatten()
+    }
+
+    /// Enters a new process by its number and in its lists.
+    fn add(&mut self, process: Arc<Process>) {
+        let kinds = [Kind::Children, Kind::Group, Kind::Session];
+        let places = kinds.map(|kind| self.append(kind, &process));
+        if let Some(entry) = self.entry(process.pid()) {
+            entry.places = places;
+            entry.process = Some(process);
+        }
+    }
+
+    /// The nearest living subreaper above a process, or process 1.
+    fn heir(&self, process: &Process) -> i32 {
+        let mut heir = process.parent();
+        let inherits = |above: &Arc<Process>| above.is_subreaper() && !above.is_exiting();
+        while heir > 1 && !self.process(heir).is_some_and(inherits) {
+            heir = self.process(heir).map_or(1, |above| above.parent());
+        }
+        heir.max(1)
+    }
+}
+
+/// Takes a free number.
+///
+/// # Errors
+/// EAGAIN: all are in use; ENOMEM.
+pub fn allocate() -> Result<i32> {
+    check_room()?;
+    let mut tree = TREE.lock();
+    let limit = pid_max();
+    for _ in 0..limit {
+        let mut next = tree.last + 1;
+        if next >= limit {
+            next = FIRST_AGAIN;
+        }
+        tree.last = next;
+        if let btree_map::Entry::Vacant(free) = tree.entries.entry(next) {
+            free.insert(Entry::default());
+            return Ok(next);
+        }
+    }
+    Err(Errno::EAGAIN)
+}
+
+/// Takes the number that is asked for.
+///
+/// # Errors
+/// EEXIST: it is in use; ENOMEM.
+pub fn allocate_as(number: i32) -> Result<i32> {
+    check_room()?;
+    let mut tree = TREE.lock();
+    if tree.entries.contains_key(&number) {
+        return Err(Errno::EEXIST);
+    }
+    tree.entries.insert(number, Entry::default());
+    Ok(number)
+}
+
+/// Gives a number back that stands for nothing any more.
+pub fn release(number: i32) {
+    let gone = TREE.lock().entries.remove(&number);
+    drop(gone);
+}
+
+/// The last number that was given out.
+pub fn last() -> i32 {
+    TREE.lock().last
+}
+
+/// Enters a new thread by its number.
+pub fn add_thread(thread: Arc<Thread>) {
+    let mut tree = TREE.lock();
+    if let Some(entry) = tree.entries.get_mut(&thread.tid()) {
+        entry.thread = Some(thread);
+    }
+}
+
+/// Enters a new process by its number: as a child of `maker`, or of the parent that this has by now
+/// if they are `siblings`, and in the group and the session that it is in by now, with the signals
+/// to several that `maker` is sent since its `fork` began. False, and it is not entered, where
+/// `maker` must die.
+pub fn add_process(process: Arc<Process>, maker: &Thread, siblings: bool, fork: &Fork) -> bool {
+    let mut tree = TREE.lock();
+    let above = maker.process();
+    if maker.must_die() {
+        drop(tree);
+        return false;
+    }
+    let signals = fork.signals();
+    if signals != 0 {
+        process.begin_with(signals);
+    }
+    if siblings {
+        process.parent.store(above.parent(), Relaxed);
+    }
+    process.group.store(above.group(), Relaxed);
+    process.session.store(above.session(), Relaxed);
+    tree.add(process);
+    true
+}
+
+/// Enters the first process.
+pub fn add_first(process: Arc<Process>) {
+    let mut tree = TREE.lock();
+    // There is nobody that has the numbers of its group and its session.
+    tree.entries.entry(process.group()).or_default();
+    tree.entries.entry(process.session()).or_default();
+    tree.add(process);
+}
+
+/// A thread is no more; its number is free unless something else has it.
+pub fn remove_thread(tid: i32) {
+    let mut tree = TREE.lock();
+    let thread = tree.entry(tid).and_then(|entry| entry.thread.take());
+    tree.free(tid);
+    drop(tree);
+    if let Some(thread) = &thread {
+        thread.uncount();
+    }
+    drop(thread);
+}
+
+/// A process was waited for and is no more.
+pub fn remove_process(process: &Process) {
+    let mut tree = TREE.lock();
+    let pid = process.pid();
+    let Some(entry) = tree.entry(pid) else {
+        return;
+    };
+    let gone = (entry.thread.take(), entry.process.take());
+    let places = core::mem::take(&mut entry.places);
+    for (kind, place) in [Kind::Children, Kind::Group, Kind::Session]
+        .into_iter()
+        .zip(places)
+    {
+        tree.unlink(kind, process, place);
+    }
+    let (group, session) = (process.group(), process.session());
+    tree.free(pid);
+    if group != pid {
+        tree.free(group);
+    }
+    if session != group {
+        tree.free(session);
+    }
+    drop(tree);
+    process.uncount();
+    drop(gone);
+}
+
+/// The process moves to a group, and to a session or within its own.
+///
+/// # Errors
+/// EPERM: it stays in its session, and leads that by now.
+pub fn move_to(process: &Process, group: i32, session: Option<i32>) -> Result<()> {
+    let mut tree = TREE.lock();
+    if tree.process(process.pid()).is_none() {
+        return Ok(());
+    }
+    if session.is_none() && process.session() == process.pid() {
+        return Err(Errno::EPERM);
+    }
+    let session = session.unwrap_or(process.session());
+    for (kind, field, new) in [
+        (Kind::Group, &process.group, group),
+        (Kind::Session, &process.session, session),
+    ] {
+        tree.leave(kind, process);
+        let old = field.swap(new, Relaxed);
+        tree.entries.entry(new).or_default();
+        tree.enter(kind, process);
+        if old != new {
+            // An entry without a thread or a process holds nothing.
+            tree.free(old);
+        }
+    }
+    Ok(())
+}
+
+/// The only thread of a process that ran as another number takes the number of the process.
+pub fn take_over(thread: &Thread, pid: i32) {
+    let mut tree = TREE.lock();
+    let old = tree.entries.remove(&thread.tid());
+    let moved = old.and_then(|entry| entry.thread);
+    thread.take_over(pid);
+    let leader = tree
+        .entries
+        .get_mut(&pid)
+        .and_then(|entry| core::mem::replace(&mut entry.thread, moved));
+    drop(tree);
+    drop(leader);
+}
+
+/// The process with number `pid`, living or not waited for yet.
+pub fn process(pid: i32) -> Option<Arc<Process>> {
+    TREE.lock().process(pid).cloned()
+}
+
+/// The living thread with number `tid`.
+pub fn thread(tid: i32) -> Option<Arc<Thread>> {
+    TREE.lock().entries.get(&tid)?.thread.clone()
+}
+
+/// The credentials of the thread or the ended process with number `tid`.
+pub fn credentials(tid: i32) -> Option<Arc<Credentials>> {
+    let tree = TREE.lock();
+    let entry = tree.entries.get(&tid)?;
+    match (&entry.thread, &entry.process) {
+        (Some(thread), _) => Some(thread.credentials()),
+        (None, Some(process)) => Some(process.credentials()),
+        (None, None) => None,
+    }
+}
+
+/// Whether a number stands for anything: a thread, a process, a group or a session.
+pub fn is_used(number: i32) -> bool {
+    TREE.lock().entries.contains_key(&number)
+}
+
+/// Whether the thread still has its number.
+pub fn is_living(thread: &Thread) -> bool {
+    self::thread(thread.tid()).is_some_and(|found| core::ptr::eq(&*found, thread))
+}
+
+/// The process with the lowest number from `from` on, for `/proc`.
+pub fn next_process(from: i32) -> Option<Arc<Process>> {
+    TREE.lock()
+        .entries
+        .range(from..)
+        .find_map(|(_, entry)| entry.process.clone())
+}
+
+/// How many processes there are.
+pub fn count() -> usize {
+    TREE.lock().processes().count()
+}
+
+/// Calls `f` with each process for which `wanted` holds, without the tree's lock.
+///
+/// # Errors
+/// ENOMEM.
+pub fn for_each(wanted: impl Fn(&Process) -> bool, f: impl FnMut(&Arc<Process>)) -> Result<()> {
+    let found = {
+        let tree = TREE.lock();
+        collect(tree.processes().filter(|process| wanted(process)))?
+    };
+    found.iter().for_each(f);
+    Ok(())
+}
+
+/// Calls `f` with each process of a group, without the tree's lock.
+///
+/// # Errors
+/// ENOMEM.
+pub fn for_each_of_group(group: i32, f: impl FnMut(&Arc<Process>)) -> Result<()> {
+    let found = collect(TREE.lock().list(Kind::Group, group))?;
+    found.iter().for_each(f);
+    Ok(())
+}
+
+/// Processes that a signal is sent to together.
+pub enum Several<'a> {
+    /// A process group.
+    Group(i32),
+    /// All for which this holds.
+    All(&'a dyn Fn(&Process) -> bool),
+}
+
+/// Calls `send` with each of several processes that signal `number` `may` be sent to, without the
+/// tree's lock; whether there were others. A child that one of them adds meanwhile begins with the
+/// signal.
+///
+/// # Errors
+/// ENOMEM.
+pub fn send_each(
+    whom: Several,
+    number: u32,
+    may: impl Fn(&Process) -> bool,
+    mut send: impl FnMut(&Arc<Process>),
+) -> Result<bool> {
+    let others = Cell::new(false);
+    let may = |process: &&Arc<Process>| {
+        let may = may(process);
+        others.set(others.get() || !may);
+        may
+    };
+    let found = {
+        let tree = TREE.lock();
+        let found = match whom {
+            Several::Group(group) => collect(tree.list(Kind::Group, group).filter(may))?,
+            Several::All(wanted) => {
+                let all = tree.processes().filter(|process| wanted(process));
+                collect(all.filter(may))?
+            }
+        };
+        let begin = |process: &Arc<Process>| process.several.begin(number);
+        found.iter().for_each(begin);
+        found
+    };
+    for process in &found {
+        send(process);
+        process.several.end(&process.changed);
+    }
+    Ok(others.get())
+}
+
+fn collect<'a>(processes: impl Iterator<Item = &'a Arc<Process>>) -> Result<Vec<Arc<Process>>> {
+    let mut found = Vec::new();
+    for process in processes {
+        found.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        found.push(process.clone());
+    }
+    Ok(found)
+}
+
+/// What `select` finds of the processes of a group, the first to be asked being who came first.
+pub fn find_of_group<T>(group: i32, select: impl FnMut(&Arc<Process>) -> Option<T>) -> Option<T> {
+    TREE.lock().list(Kind::Group, group).find_map(select)
+}
+
+/// Whether `wanted` holds for any process.
+pub fn any(wanted: impl Fn(&Process) -> bool) -> bool {
+    TREE.lock().processes().any(|process| wanted(process))
+}
+
+/// The first child of `parent` that `select` chooses.
+pub fn find_child<T>(
+    parent: &Process,
+    mut select: impl FnMut(&Arc<Process>) -> Option<T>,
+) -> Option<T> {
+    let tree = TREE.lock();
+    tree.list(Kind::Children, parent.pid())
+        .find_map(&mut select)
+}
+
+/// Gives the children of `process`, which ends, to the nearest living subreaper above it, or to
+/// process 1. Calls `told` with each child and its new parent.
+pub fn orphan_children(process: &Process, mut told: impl FnMut(&Arc<Process>, &Arc<Process>)) {
+    let mut heir = None;
+    while let Some((child, parent)) = orphan(process, heir.take()) {
+        told(&child, &parent);
+        heir = Some(parent);
+    }
+}
+
+/// Gives the oldest child of `process` to its heir; both. The heir is looked for once, unless it
+/// ends meanwhile.
+fn orphan(process: &Process, known: Option<Arc<Process>>) -> Option<(Arc<Process>, Arc<Process>)> {
+    let mut tree = TREE.lock();
+    let child = tree.list(Kind::Children, process.pid()).next()?.clone();
+    let parent = match known.filter(|known| !known.is_exiting()) {
+        Some(known) => known,
+        None => tree.process(tree.heir(process))?.clone(),
+    };
+    let heir = parent.pid();
+    tree.leave(Kind::Children, &child);
+    child.parent.store(heir, Relaxed);
+    tree.enter(Kind::Children, &child);
+    // What the old parent chose is not the new one's to bear.
+    child.exit_signal.store(SIGCHLD, Relaxed);
+    Some((child, parent))
+}
+
+/// Whether `wanted` holds for any process of a group and its parent.
+pub fn any_of_group_with_parent(group: i32, wanted: impl Fn(&Process, &Process) -> bool) -> bool {
+    let tree = TREE.lock();
+    tree.list(Kind::Group, group).any(|process| {
+        tree.process(process.parent())
+            .is_some_and(|parent| wanted(process, parent))
+    })
+}

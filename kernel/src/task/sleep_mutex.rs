@@ -1,0 +1,114 @@
+//! The lock that may be held across a sleep or an access to a program's memory.
+
+use core::ops::{Deref, DerefMut};
+
+use crate::arch::spin::{SpinMutex, SpinMutexGuard};
+use crate::sync::lockdep::{Class, Held};
+use crate::task::wait_queue::{WaitError, WaitQueue};
+
+/// A lock whose waiters sleep.
+pub struct SleepMutex<T: ?Sized> {
+    class: Class,
+    waiters: WaitQueue,
+    /// Only ever tried.
+    value: SpinMutex<T>,
+}
+
+/// The lock is held while this lives.
+pub struct SleepMutexGuard<'a, T: ?Sized> {
+    waiters: &'a WaitQueue,
+    /// None only while it is dropped.
+    value: Option<SpinMutexGuard<'a, T>>,
+    _held: Held,
+}
+
+impl<T> SleepMutex<T> {
+    /// A free lock, of the class of those that the caller's line makes.
+    #[track_caller]
+    pub const fn new(value: T) -> Self {
+        SleepMutex {
+            class: Class::of_caller(),
+            waiters: WaitQueue::new(),
+            value: SpinMutex::new(value),
+        }
+    }
+}
+
+impl<T: ?Sized> SleepMutex<T> {
+    /// Takes the lock, asleep until it is free.
+    #[inline]
+    pub fn lock(&self) -> SleepMutexGuard<'_, T> {
+        let held = self.class.sleep();
+        let value = self.value.try_lock().or_else(|| self.wait());
+        self.lend(value, held)
+    }
+
+    /// Takes the lock, asleep until it is free or a signal kills the process.
+    pub fn lock_killable(&self) -> Result<SleepMutexGuard<'_, T>, WaitError> {
+        let held = self.class.sleep();
+        let mut value = self.value.try_lock();
+        if value.is_none() {
+            let waited = self.waiters.wait_killable(|| {
+                value = self.value.try_lock();
+                value.is_some()
+            });
+            // It may have been woken in another's place.
+            waited.inspect_err(|_| _ = self.waiters.wake_one())?;
+        }
+        Ok(self.lend(value, held))
+    }
+
+    /// Takes the lock if it is free.
+    #[allow(dead_code, reason = "for architectures with guests")]
+    pub fn try_lock(&self) -> Option<SleepMutexGuard<'_, T>> {
+        let value = self.value.try_lock()?;
+        Some(self.lend(Some(value), self.class.slept()))
+    }
+
+    #[inline]
+    fn lend<'a>(
+        &'a self,
+        value: Option<SpinMutexGuard<'a, T>>,
+        held: Held,
+    ) -> SleepMutexGuard<'a, T> {
+        SleepMutexGuard {
+            waiters: &self.waiters,
+            value,
+            _held: held,
+        }
+    }
+
+    #[cold]
+    fn wait(&self) -> Option<SpinMutexGuard<'_, T>> {
+        let mut value = None;
+        self.waiters.wait(|| {
+            value = self.value.try_lock();
+            value.is_some()
+        });
+        value
+    }
+}
+
+impl<T: ?Sized> Drop for SleepMutexGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.value = None;
+        self.waiters.wake_one();
+    }
+}
+
+impl<T: ?Sized> Deref for SleepMutexGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        self.value.as_ref().expect("taken only by drop")
+    }
+}
+
+impl<T: ?Sized> DerefMut for SleepMutexGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        self.value.as_mut().expect("taken only by drop")
+    }
+}

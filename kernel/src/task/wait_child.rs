@@ -1,0 +1,189 @@
+//! Waiting for children.
+
+extern crate alloc;
+
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering::Relaxed;
+
+use linux_raw_sys::general::*;
+
+use super::pidfd::PidFd;
+use super::rusage::Usage;
+use super::signal::Report;
+use super::{Process, Thread, current, exit, pid_table, ptrace, sched};
+use crate::errno::{Errno, Result};
+
+/// Which children are waited for.
+#[derive(Clone)]
+pub enum Which {
+    /// All.
+    Any,
+    /// One process.
+    Process(i32),
+    /// A process group.
+    Group(i32),
+    /// What a pidfd stands for.
+    Descriptor(Arc<PidFd>),
+}
+
+/// A child that changed its state.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    /// Its number.
+    pub pid: i32,
+    /// Its real user.
+    pub uid: u32,
+    /// As wait(2) reports it.
+    pub status: u32,
+    /// `si_code` and `si_status`.
+    pub event: (u32, i32),
+    /// What it and its children used.
+    pub usage: Usage,
+}
+
+/// Waits until one of the children in `which` changes its state as `options` (WEXITED, WSTOPPED …)
+/// ask; none if WNOHANG is among them and none has.
+///
+/// # Errors
+/// ECHILD, ERESTARTSYS.
+pub fn wait(which: &Which, options: u32) -> Result<Option<Found>> {
+    let process = current().process();
+    if options & WNOHANG != 0 {
+        return look_again(process, which, options);
+    }
+    let mut found = Ok(None);
+    let ready = || match look(process, which, options, &mut false) {
+        Ok(None) => false,
+        end => {
+            found = end;
+            true
+        }
+    };
+    if process.child_event.wait_interruptible(ready, None).is_ok() {
+        return found;
+    }
+    // The signal may be that of a child's end, which counts first.
+    match look_again(process, which, options) {
+        Ok(None) => Err(Errno::ERESTARTSYS),
+        found => found,
+    }
+}
+
+/// Looks until no child is about to be found.
+fn look_again(process: &Process, which: &Which, options: u32) -> Result<Option<Found>> {
+    loop {
+        let mut untold = false;
+        let found = look(process, which, options, &mut untold);
+        if !untold || !matches!(found, Ok(None)) {
+            return found;
+        }
+        // The signal of it must be pending first: another CPU is about to send it.
+        sched::yield_now();
+    }
+}
+
+/// Looks at each child once; `untold` becomes true if one ended or stopped and this process was not
+/// told of it yet.
+fn look(
+    process: &Process,
+    which: &Which,
+    options: u32,
+    untold: &mut bool,
+) -> Result<Option<Found>> {
+    let traces = !process.tracees().is_empty();
+    let mut any = false;
+    let found = pid_table::find_child(process, |child| {
+        if !selects(child, which, options) {
+            return None;
+        }
+        any = true;
+        let untold_end = child.is_zombie() && !child.is_end_told();
+        if untold_end || options & WSTOPPED != 0 && child.signals.stop.is_untold() {
+            *untold = true;
+            return None;
+        }
+        // A tracer is told of each thread's stop instead.
+        if traces && !child.is_zombie() && child.is_traced_by(process) {
+            return None;
+        }
+        inspect(child, options).map(|found| (child.clone(), found))
+    });
+    let Some((child, found)) = found else {
+        if !traces {
+            return if any { Ok(None) } else { Err(Errno::ECHILD) };
+        }
+        let traced = ptrace::look(process, |thread| selects_tracee(thread, which), options);
+        return match traced {
+            Err(_) if any => Ok(None),
+            other => other,
+        };
+    };
+    if child.is_zombie() && options & WNOWAIT == 0 {
+        release(process, &child);
+    }
+    Ok(Some(found))
+}
+
+fn selects(child: &Process, which: &Which, options: u32) -> bool {
+    // A child that tells its end by another signal than SIGCHLD is a "clone" one.
+    let is_clone = child.exit_signal.load(Relaxed) != SIGCHLD;
+    let kind = options & __WALL != 0 || is_clone == (options & __WCLONE != 0);
+    let chosen = match which {
+        Which::Any => true,
+        Which::Process(pid) => child.pid() == *pid,
+        Which::Group(group) => child.group() == *group,
+        Which::Descriptor(of) => of
+            .process()
+            .is_ok_and(|process| core::ptr::eq(&**process, child)),
+    };
+    kind && chosen && !child.is_buried()
+}
+
+fn selects_tracee(thread: &Thread, which: &Which) -> bool {
+    match which {
+        Which::Any => true,
+        Which::Process(tid) => thread.tid() == *tid,
+        Which::Group(group) => thread.group() == *group,
+        Which::Descriptor(of) => of
+            .process()
+            .is_ok_and(|process| Arc::ptr_eq(process, thread.process())),
+    }
+}
+
+fn inspect(child: &Arc<Process>, options: u32) -> Option<Found> {
+    let uid = child.with_credentials(|who| who.uid);
+    let found = |status, event| {
+        let usage = child.usage().plus(child.children_usage());
+        Found {
+            pid: child.pid(),
+            uid,
+            status,
+            event,
+            usage,
+        }
+    };
+    if child.is_zombie() {
+        if options & WEXITED == 0 || options & WNOWAIT == 0 && !child.claim_release() {
+            return None;
+        }
+        let status = child.exit_status().unwrap_or(0);
+        return Some(found(status, exit::describe(status)));
+    }
+    let (stopped, continued) = (options & WSTOPPED != 0, options & WCONTINUED != 0);
+    match child
+        .signals
+        .stop
+        .report(stopped, continued, options & WNOWAIT == 0)?
+    {
+        Report::Stopped(signal) => Some(found(signal << 8 | 0x7f, (CLD_STOPPED, signal as i32))),
+        Report::Continued => Some(found(0xffff, (CLD_CONTINUED, SIGCONT as i32))),
+    }
+}
+
+fn release(parent: &Process, child: &Process) {
+    // Others may still hold it: its user has the room back now.
+    child.discard(u64::MAX);
+    parent.inherit_usage(child);
+    pid_table::remove_process(child);
+    child.notify_ended();
+}

@@ -1,0 +1,212 @@
+//! Waiting for a condition.
+
+extern crate alloc;
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicUsize, Ordering::*, fence};
+
+use super::sched::{self, state};
+use super::timer::Timer;
+use super::{Thread, current};
+use crate::arch::{current_arc, time};
+use crate::sync::{Mutex, might_sleep};
+
+/// Why a wait ended before its condition held.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WaitError {
+    /// A signal came.
+    Interrupted,
+    /// The deadline passed.
+    TimedOut,
+}
+
+/// Threads that wait for a condition. Whoever changes the condition wakes them, and they look
+/// again.
+pub struct WaitQueue {
+    /// Length of `waiters`, for wakers to see without the lock.
+    count: AtomicUsize,
+    waiters: Mutex<VecDeque<Arc<Thread>>>,
+}
+
+impl WaitQueue {
+    /// A queue that nobody waits in.
+    pub const fn new() -> Self {
+        WaitQueue {
+            count: AtomicUsize::new(0),
+            waiters: Mutex::new(VecDeque::new()),
+        }
+    }
+
+    /// Waits until `ready` holds, whatever comes.
+    pub fn wait(&self, ready: impl FnMut() -> bool) {
+        // Neither a signal nor a deadline can end this.
+        _ = self.wait_in(state::UNINTERRUPTIBLE, ready, None);
+    }
+
+    /// Waits until `ready` holds, or a signal kills the process.
+    pub fn wait_killable(&self, ready: impl FnMut() -> bool) -> Result<(), WaitError> {
+        self.wait_in(state::KILLABLE, ready, None)
+    }
+
+    /// Waits until `ready` holds, a signal comes, or `deadline` (absolute, in ticks) passes.
+    #[inline]
+    pub fn wait_interruptible(
+        &self,
+        ready: impl FnMut() -> bool,
+        deadline: Option<u64>,
+    ) -> Result<(), WaitError> {
+        self.wait_in(state::INTERRUPTIBLE, ready, deadline)
+    }
+
+    fn wait_in(
+        &self,
+        kind: u8,
+        mut ready: impl FnMut() -> bool,
+        deadline: Option<u64>,
+    ) -> Result<(), WaitError> {
+        might_sleep();
+        if ready() {
+            return Ok(());
+        }
+        // Without memory for a timer or a place in the queue, this looks again and again.
+        let timer = deadline.map(|deadline| Timer::wake(deadline, current_arc()));
+        let sleeps = !matches!(timer, Some(Err(_)));
+        loop {
+            sched::announce(kind);
+            let entered = self.enter();
+            let end = if ready() {
+                Some(Ok(()))
+            } else if current().is_interrupted(kind) {
+                Some(Err(WaitError::Interrupted))
+            } else if deadline.is_some_and(|deadline| time::now_ticks() >= deadline) {
+                Some(Err(WaitError::TimedOut))
+            } else {
+                None
+            };
+            if let Some(end) = end {
+                sched::cancel();
+                if !self.leave() && end.is_err() {
+                    // A wake-up was meant for this thread, which has no use for it.
+                    self.wake_one();
+                }
+                return end;
+            }
+            if entered && sleeps {
+                sched::schedule();
+                self.leave();
+            } else {
+                sched::cancel();
+                self.leave();
+                sched::yield_now();
+                sched::cond_resched();
+            }
+            // Most wake-ups have a good reason, which is found out without announcing another
+            // sleep.
+            if ready() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Puts the current thread into the queue, before all that it looks at from here on; false if
+    /// there is no room.
+    fn enter(&self) -> bool {
+        let mut waiters = self.waiters.lock();
+        if waiters.try_reserve(1).is_err() {
+            return false;
+        }
+        waiters.push_back(current_arc());
+        self.count.store(waiters.len(), Relaxed);
+        drop(waiters);
+        fence(SeqCst);
+        true
+    }
+
+    /// Takes the current thread out of the queue; false if a waker did already.
+    #[inline]
+    fn leave(&self) -> bool {
+        self.count.load(Relaxed) != 0 && self.remove_current()
+    }
+
+    #[inline(never)]
+    fn remove_current(&self) -> bool {
+        let mut waiters = self.waiters.lock();
+        let Some(at) = waiters
+            .iter()
+            .position(|waiter| core::ptr::eq(&**waiter, current()))
+        else {
+            return false;
+        };
+        let thread = waiters.remove(at);
+        self.count.store(waiters.len(), Relaxed);
+        drop(waiters);
+        drop(thread);
+        true
+    }
+
+    /// Wakes who waited longest; true if there was one. The condition was changed before.
+    #[inline]
+    pub fn wake_one(&self) -> bool {
+        fence(SeqCst);
+        self.count.load(Relaxed) != 0 && self.wake_first()
+    }
+
+    #[inline(never)]
+    fn wake_first(&self) -> bool {
+        while self.count.load(Relaxed) != 0 {
+            let Some(thread) = self.pop() else {
+                return false;
+            };
+            if sched::wake(thread) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Wakes all. The condition was changed before.
+    #[inline]
+    pub fn wake_all(&self) {
+        fence(SeqCst);
+        let count = self.count.load(Relaxed);
+        if count != 0 {
+            self.wake_first_of(count);
+        }
+    }
+
+    #[inline(never)]
+    fn wake_first_of(&self, count: usize) {
+        // A thread that comes back to wait again is not woken twice.
+        for _ in 0..count {
+            let Some(thread) = self.pop() else { return };
+            sched::wake(thread);
+        }
+    }
+
+    fn pop(&self) -> Option<Arc<Thread>> {
+        let mut waiters = self.waiters.lock();
+        let thread = waiters.pop_front();
+        self.count.store(waiters.len(), Relaxed);
+        thread
+    }
+}
+
+impl Default for WaitQueue {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Sleeps until `deadline` (absolute, in ticks), unless the thread must die before.
+pub fn sleep_killable(deadline: u64) {
+    _ = WaitQueue::new().wait_in(state::KILLABLE, || false, Some(deadline));
+}
+
+/// Sleeps until `deadline` (absolute, in ticks) or a signal.
+pub fn sleep_until(deadline: u64) -> Result<(), WaitError> {
+    match WaitQueue::new().wait_interruptible(|| false, Some(deadline)) {
+        Err(WaitError::TimedOut) => Ok(()),
+        other => other,
+    }
+}
