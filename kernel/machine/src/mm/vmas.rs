@@ -425,6 +425,7 @@ impl Vmas {
         let old = core::mem::replace(&mut list[at], vma);
         self.bytes -= old.end - old.start;
         self.accounted -= old.accounted(&old.range());
+        self.gone.add(old);
         join_each(list, at..at + 1);
         if !self.tree.is_one_list() {
             self.tree.settle(range.start);
