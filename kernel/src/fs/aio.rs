@@ -10,6 +10,7 @@ use crate::mm::AddressSpace;
 use crate::mm::PAGE_SIZE;
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
+use crate::task::sched::cond_resched;
 use alloc::collections::VecDeque;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -91,6 +92,10 @@ fn sweep(more: usize) {
         contexts.most = 2 * contexts.all.len() + 16;
     }
     drop(contexts);
+    for context in gone {
+        drop(context);
+        cond_resched();
+    }
 }
 
 /// Makes a context of `space` for `asked` requests. EAGAIN when there are too many.

@@ -290,11 +290,15 @@ pub fn in_directory(directory: &Entry, name: &[u8], is_directory: bool, mask: u3
 fn deleted(entry: &Entry) {
     let key = key(entry);
     notify(key, IN_DELETE_SELF, 0, None);
-    let first = || next(&WATCHES.lock(), (key, 0)).map(|(place, _)| place);
-    while let Some(place) = first() {
+    // Onward only: others may add watches all the time.
+    let mut from = Some(0);
+    while let Some(start) = from {
+        let found = next(&WATCHES.lock(), (key, start)).map(|(place, _)| place);
+        let Some(place) = found else { break };
         let gone = take(place, |_| true);
         gone.into_iter().for_each(Watch::ignored);
         cond_resched();
+        from = place.1.checked_add(1);
     }
 }
 

@@ -123,7 +123,9 @@ pub(super) fn open_checked(entry: Path, flags: OpenFlags) -> Result<Arc<File>> {
     let opened = File::open(entry, flags)?;
     if flags.has(O_TRUNC) && !flags.has(O_PATH) && opened.entry().kind() == Kind::Regular {
         opened.entry().inode().truncate(0)?;
-        inotify::about(opened.entry(), IN_MODIFY);
+        if !flags.created() {
+            inotify::about(opened.entry(), IN_MODIFY);
+        }
     }
     Ok(opened)
 }

@@ -4,7 +4,7 @@
 extern crate alloc;
 
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
 use linux_raw_sys::general::SIGKILL;
 
@@ -13,7 +13,6 @@ use crate::arch::{Frame, KERNEL_STACK_SIZE, time, work::MEMORY};
 use crate::errno::Errno;
 use crate::mm::{PAGE_SIZE, frame};
 use crate::net::unix::inflight;
-use crate::sync::Mutex;
 
 /// How long a process that was killed is given to end before another is, in nanoseconds: a
 /// machine's worth of page tables takes seconds to give back where the machine is emulated.
@@ -23,7 +22,7 @@ const PAUSE: u64 = 4_000_000;
 /// When another process may be killed although one dies, in ticks.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 /// Held by the one that chooses who ends.
-static CHOOSING: Mutex<()> = Mutex::new(());
+static CHOOSING: AtomicBool = AtomicBool::new(false);
 /// The adjustment of a process that is never chosen (OOM_SCORE_ADJ_MIN).
 const NEVER: i32 = -1000;
 
@@ -68,9 +67,16 @@ fn free_some() -> bool {
         return true;
     }
     // Others that want memory just now find the victim of this one dying.
-    let Some(_choosing) = CHOOSING.try_lock() else {
+    if CHOOSING.swap(true, Acquire) {
         return true;
-    };
+    }
+    let freed = choose();
+    CHOOSING.store(false, Release);
+    freed
+}
+
+/// Ends the process that holds most, for one caller at a time. It may let others run.
+fn choose() -> bool {
     if time::now_ticks() < NEXT.load(Relaxed) && anybody_dies() {
         return true;
     }
@@ -111,7 +117,10 @@ fn largest() -> Option<Arc<Process>> {
     let (mut next, mut most, mut largest) = (2, isize::MIN, None);
     while let Some(process) = pid_table::next_process(next) {
         next = process.pid() + 1;
-        let badness = badness(&process).filter(|_| !process.is_exiting());
+        if process.is_exiting() {
+            continue;
+        }
+        let badness = badness(&process);
         if let Some(badness) = badness.filter(|&badness| badness >= most) {
             (most, largest) = (badness, Some(process));
         }

@@ -302,8 +302,10 @@ impl Listener {
         for gift in &gone.gifts {
             gift.settle(Err(Errno::ESRCH));
         }
+        // A file that was to be the answer is none where it was not entered.
+        let untaken = gone.gifts.iter().any(|gift| gift.answers());
         match gone.stage {
-            Stage::Answered(answer) => Some(answer),
+            Stage::Answered(answer) if !untaken => Some(answer),
             _ => None,
         }
     }

@@ -97,18 +97,20 @@ fn look(
             return None;
         }
         any = true;
-        let untold_end = child.is_zombie() && !child.is_end_told();
+        // Asked once: it may end on another CPU meanwhile, and is found the next time then.
+        let ended = child.is_zombie();
+        let untold_end = ended && !child.is_end_told();
         if untold_end || options & WSTOPPED != 0 && child.signals.stop.is_untold() {
             *untold = true;
             return None;
         }
         // A tracer is told of each thread's stop instead.
-        if traces && !child.is_zombie() && child.is_traced_by(process) {
+        if traces && !ended && child.is_traced_by(process) {
             return None;
         }
-        inspect(child, options).map(|found| (child.clone(), found))
+        inspect(child, options, ended).map(|found| (child.clone(), found, ended))
     });
-    let Some((child, found)) = found else {
+    let Some((child, found, ended)) = found else {
         if !traces {
             return if any { Ok(None) } else { Err(Errno::ECHILD) };
         }
@@ -118,7 +120,7 @@ fn look(
             other => other,
         };
     };
-    if child.is_zombie() && options & WNOWAIT == 0 {
+    if ended && options & WNOWAIT == 0 {
         release(process, &child);
     }
     Ok(Some(found))
@@ -150,7 +152,7 @@ fn selects_tracee(thread: &Thread, which: &Which) -> bool {
     }
 }
 
-fn inspect(child: &Arc<Process>, options: u32) -> Option<Found> {
+fn inspect(child: &Arc<Process>, options: u32, ended: bool) -> Option<Found> {
     let uid = child.with_credentials(|who| who.uid);
     let found = |status, event| {
         let usage = child.usage().plus(child.children_usage());
@@ -162,7 +164,7 @@ fn inspect(child: &Arc<Process>, options: u32) -> Option<Found> {
             usage,
         }
     };
-    if child.is_zombie() {
+    if ended {
         if options & WEXITED == 0 || options & WNOWAIT == 0 && !child.claim_release() {
             return None;
         }

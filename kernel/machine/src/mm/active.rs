@@ -49,7 +49,8 @@ impl AddressSpace {
 pub fn with_active<T>(f: impl FnOnce(&AddressSpace) -> T) -> Option<T> {
     let space = cpu::this().space.0.load(Relaxed);
     // SAFETY: the CPU's count keeps the space; only this CPU's next switch, which `f` does not
-    // make, gives it back.
+    // make, gives it back. Where the end of a file that `f` unmapped does switch, the thread, whose
+    // call this is, has a count of its own.
     let space = unsafe { space.as_ref() }?;
     // Not by `map`, to which what `f` holds would be copied.
     Some(f(space))

@@ -198,7 +198,7 @@ const BATCH_ORDER: usize = 5;
 const BATCH: usize = 1 << BATCH_ORDER;
 /// How many times as many single frames as it has are looked at for a block that programs can do
 /// without.
-const CHAINS: usize = 4;
+pub(super) const CHAINS: usize = 4;
 
 /// What the CPUs share: the buddy allocator, and before it chains of BATCH single frames, which
 /// become blocks again only when a block is wanted. A chain's frames are linked by their second

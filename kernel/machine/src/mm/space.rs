@@ -169,14 +169,10 @@ impl AddressSpace {
         self.lock().vmas.first_after(address).cloned()
     }
 
-    /// The VMAs that end above `address`, in order; what changes meanwhile is seen or not. None any
-    /// more where nobody has the space but who looks at it.
+    /// The VMAs that end above `address`, in order; what changes meanwhile is seen or not.
     pub fn vmas_from(&self, address: usize) -> impl Iterator<Item = Vma> {
         let mut at = address;
         core::iter::from_fn(move || {
-            if self.me.strong_count() <= self.looks.load(Relaxed) {
-                return None;
-            }
             let vma = self.vma_after(at)?;
             at = vma.end;
             Some(vma)
@@ -211,9 +207,27 @@ pub struct Look(Option<Arc<AddressSpace>>);
 impl Look {
     /// At a space, if it is there.
     pub fn at(space: &Weak<AddressSpace>) -> Option<Self> {
-        let space = space.upgrade()?;
+        space.upgrade().map(Self::of)
+    }
+
+    /// At a space that is held.
+    pub fn of(space: Arc<AddressSpace>) -> Self {
         space.looks.fetch_add(1, Relaxed);
-        Some(Look(Some(space)))
+        Look(Some(space))
+    }
+
+    /// The VMAs that end above `address`, in order, as long as others have the space.
+    pub fn vmas_from(&self, address: usize) -> impl Iterator<Item = Vma> {
+        let mut all = AddressSpace::vmas_from(self, address);
+        core::iter::from_fn(move || {
+            let lives = self.me.strong_count() > self.looks.load(Relaxed);
+            lives.then(|| all.next()).flatten()
+        })
+    }
+
+    /// All VMAs, as long as others have the space.
+    pub fn vmas(&self) -> impl Iterator<Item = Vma> {
+        self.vmas_from(0)
     }
 }
 

@@ -342,6 +342,7 @@ impl Vma {
         self.end == next.start
             && self.rights == next.rights
             && self.flags == next.flags
+            && !self.flags.has(Flags::GOES)
             && self.label == next.label
             && self.source.continues(self.end - self.start, &next.source)
     }

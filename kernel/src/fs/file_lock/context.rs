@@ -14,7 +14,7 @@ use crate::errno::{Errno, Result};
 use crate::hash::{self, HashMap, Keyed};
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
-use crate::task::sched::{cond_resched, cond_resched_killable};
+use crate::task::sched::cond_resched;
 
 /// An inode, by device and number.
 pub type Key = (u64, u64);
@@ -132,29 +132,31 @@ impl Context {
             }
             return Ok(Some(against));
         }
-        if !locks.set(wanted, AT_ONCE).map_err(no_locks)? {
+        let kept = if locks.set(wanted, AT_ONCE).map_err(no_locks)? {
+            drop(held);
+            Ok(())
+        } else {
             let promise = locks.promise(wanted).map_err(no_locks)?;
             drop(held);
-            self.keep(promise, wanted)?;
-        } else {
-            drop(held);
-        }
+            self.keep(promise, wanted)
+        };
         // One that became shared may let others in, and a new one is what others wait for from now
         // on.
         self.changed.notify();
-        Ok(None)
+        kept.map(|()| None)
     }
 
-    /// Gives `wanted` to its owner in place of many, some at a time.
+    /// Gives `wanted` to its owner in place of many, some at a time. As on Linux, all of it or
+    /// nothing: no signal ends it, and what it walks is what the owner holds.
     ///
     /// # Errors
-    /// ENOLCK, EINTR: the thread must die.
+    /// ENOLCK.
     fn keep(&self, promise: Promise<Owner>, wanted: Lock) -> Result<()> {
         loop {
-            let lives = cond_resched_killable();
+            cond_resched();
             let mut held = self.held.lock();
             let locks = held.of(wanted.owner);
-            let set = lives.and_then(|()| locks.set(wanted, AT_ONCE).map_err(no_locks));
+            let set = locks.set(wanted, AT_ONCE).map_err(no_locks);
             if set != Ok(false) {
                 locks.end(promise);
                 return set.map(|_| ());

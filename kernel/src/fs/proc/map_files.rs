@@ -8,6 +8,7 @@ use super::subject::Who;
 use crate::errno::{Errno, Result};
 use crate::mm::PAGE_SIZE;
 use crate::mm::heap::try_format;
+use crate::mm::space::Look;
 use crate::mm::vma::{Source, Vma};
 use crate::task::{can, current};
 use alloc::sync::Arc;
@@ -100,10 +101,12 @@ impl FileOps for Directory {
         if !seq_file::dots(file.entry(), position, emit) {
             return Ok(());
         }
-        let Some(space) = subject.space() else {
+        let Some(space) = subject.space().map(Look::of) else {
             return Ok(());
         };
-        let first = (position as usize).saturating_sub(2) * PAGE_SIZE;
+        let first = (position as usize)
+            .saturating_sub(2)
+            .saturating_mul(PAGE_SIZE);
         for vma in space.vmas_from(first) {
             crate::task::sched::cond_resched();
             if self::file(&vma).is_none() {

@@ -45,7 +45,7 @@ pub struct Opened {
 }
 
 /// Writes what such a file shows.
-pub type Show = fn(&Opened, &AddressSpace, &mut Text) -> Result<()>;
+pub type Show = fn(&Opened, &Look, &mut Text) -> Result<()>;
 
 impl Opened {
     /// What `show` tells of `space`, the memory of `subject`.
@@ -70,12 +70,12 @@ impl Content for Opened {
 }
 
 /// environ
-pub fn environment(opened: &Opened, space: &AddressSpace, text: &mut Text) -> Result<()> {
+pub fn environment(opened: &Opened, space: &Look, text: &mut Text) -> Result<()> {
     copy(space, opened.environment.clone(), text)
 }
 
 /// auxv
-pub fn auxiliary(opened: &Opened, space: &AddressSpace, text: &mut Text) -> Result<()> {
+pub fn auxiliary(opened: &Opened, space: &Look, text: &mut Text) -> Result<()> {
     copy(space, opened.auxiliary.clone(), text)
 }
 
@@ -181,7 +181,7 @@ fn line(vma: &Vma, text: &mut Text) {
 }
 
 /// maps
-pub fn maps(_opened: &Opened, space: &AddressSpace, text: &mut Text) -> Result<()> {
+pub fn maps(_opened: &Opened, space: &Look, text: &mut Text) -> Result<()> {
     space.vmas().for_each(|vma| line(&vma, text));
     Ok(())
 }
@@ -233,7 +233,7 @@ fn locked_bytes(vma: &Vma, usage: &Usage) -> usize {
 }
 
 /// smaps
-pub fn smaps(_opened: &Opened, space: &AddressSpace, text: &mut Text) -> Result<()> {
+pub fn smaps(_opened: &Opened, space: &Look, text: &mut Text) -> Result<()> {
     for vma in space.vmas() {
         line(&vma, text);
         let usage = space.usage(vma.range());
@@ -275,7 +275,7 @@ pub fn smaps(_opened: &Opened, space: &AddressSpace, text: &mut Text) -> Result<
 }
 
 /// smaps_rollup
-pub fn rollup(_opened: &Opened, space: &AddressSpace, text: &mut Text) -> Result<()> {
+pub fn rollup(_opened: &Opened, space: &Look, text: &mut Text) -> Result<()> {
     let Some(first) = space.vmas().next() else {
         return Ok(());
     };
@@ -310,7 +310,7 @@ pub fn clear_references(subject: &Subject, bytes: &[u8]) -> Result<()> {
         }
         _ => return Err(Errno::EINVAL),
     };
-    if let Some(space) = subject.space() {
+    if let Some(space) = subject.space().map(Look::of) {
         space.forget_references(wanted);
     }
     Ok(())

@@ -6,7 +6,7 @@
 
 use core::arch::asm;
 use core::ops::Range;
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
 use super::super::cpu;
 use super::super::mmu::phys_to_virt;
@@ -109,6 +109,8 @@ pub struct Stage2 {
     /// Counts the times that something was taken away: what was looked up before may be true no
     /// longer.
     generation: AtomicU64,
+    /// A CPU may still write by an entry that forbids it by now.
+    write_owed: AtomicBool,
     /// How often all CPUs forgot it.
     flushes: AtomicU64,
     /// How many tables it has.
@@ -129,6 +131,7 @@ impl Stage2 {
             identifier,
             changing: Mutex::new(()),
             generation: AtomicU64::new(0),
+            write_owed: AtomicBool::new(false),
             flushes: AtomicU64::new(0),
             tables: AtomicUsize::new(1),
             ran: [const { AtomicU32::new(0) }; MAX_CPUS],
@@ -261,22 +264,24 @@ impl Stage2 {
     /// Lets the guest write no longer in these ranges, on all CPUs. Calls `pause` now and then,
     /// without a lock.
     pub fn protect(&self, ranges: impl Iterator<Item = Range<u64>>, mut pause: impl FnMut()) {
-        let mut changed = false;
         for range in ranges {
             self.take(range.clone(), |value| value & NO_BLOCK == 0, &mut pause);
             let mut left = Some(range.start);
             while let Some(start) = left {
                 let held = self.change();
                 left = self.each_leaf(start..range.end, &mut |entry| {
-                    changed |= entry.fetch_and(!WRITABLE, AcqRel) & WRITABLE != 0;
+                    if entry.fetch_and(!WRITABLE, AcqRel) & WRITABLE != 0 {
+                        self.write_owed.store(true, Relaxed);
+                    }
                     true
                 });
                 drop(held);
                 pause();
             }
         }
-        if changed {
-            let _held = self.changing.lock();
+        // Also where another call has cleared the bits, and pauses before it pays.
+        let _held = self.changing.lock();
+        if self.write_owed.swap(false, Relaxed) {
             self.invalidate();
         }
     }
