@@ -178,7 +178,7 @@ impl Context {
             self.renew(cpu)
         };
         // Whoever changes entries from here on sees this CPU run the space, or else has left it a
-        // mark. It is also what a barrier needs: see `task::barrier`.
+        // mark. It is also what a barrier needs: see `task::membarrier`.
         fence(SeqCst);
         let asid = context as u16;
         self.holders.come(cpu, asid);
