@@ -12,6 +12,7 @@ mod elf;
 mod guest;
 mod initramfs;
 mod kernel_image;
+mod mutants;
 mod options;
 mod packages;
 mod policies;
@@ -64,6 +65,7 @@ fn dispatch(options: Options) -> anyhow::Result<u8> {
         Command::Bench(options) => bench::bench(&project, &options),
         Command::Compare(options) => bench::compare(&project, &options),
         Command::Inspect(options) => bench::inspect(&project, &options),
+        Command::Mutants(options) => mutants::mutants(&project, &options),
         Command::Vm(options) => vm::vm(&project, &options),
         Command::Doctor => doctor::doctor(&project),
     }

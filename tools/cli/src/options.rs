@@ -8,6 +8,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::arch::Arch;
 use crate::bench::{BenchOptions, CompareOptions, InspectOptions};
+use crate::mutants::MutantsOptions;
 use crate::qemu::Accel;
 use crate::vm::VmOptions;
 
@@ -52,6 +53,8 @@ pub enum Command {
     Shell(RunOptions),
     /// Run the tests, all or those whose names contain one of the words
     Test(TestOptions),
+    /// Break the kernel by one line at a time, and see whether the tests notice
+    Mutants(MutantsOptions),
     /// The same work on several kernels, side by side, counted
     Bench(BenchOptions),
     /// One program on several kernels, what it made them do side by side

@@ -1,0 +1,262 @@
+//! `stile mutants`: breaks the kernel by one line at a time, in a copy of the checkout's last
+//! commit, and says whether the tests named for that line notice.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use crate::project::{Project, output};
+
+/// Options of `mutants`.
+#[derive(Args, Debug)]
+pub struct MutantsOptions {
+    /// Parts of file names: only lines of such files are changed
+    #[arg(value_name = "FILE")]
+    pub files: Vec<String>,
+    /// Compare the lists with the source, and test nothing
+    #[arg(long)]
+    pub check: bool,
+}
+
+/// A change that a test should notice.
+#[derive(Debug, Default, PartialEq)]
+struct Mutant {
+    /// The changed file.
+    file: String,
+    /// What `stile test` is given.
+    tests: Vec<String>,
+    /// Lines, without their indentation, that the file has once.
+    old: Vec<String>,
+    /// What stands in their place.
+    new: Vec<String>,
+    /// Why no test can tell, if so.
+    reason: Option<String>,
+}
+
+/// What became of a mutant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Killed,
+    Survived,
+    /// It survived, as the list says it must.
+    Explained,
+    /// Its line is not in the file once, or what stands in its place does not build.
+    Unfit,
+}
+
+/// Quick to build: nothing is measured.
+const PROFILE: [(&str, &str); 4] = [
+    ("CARGO_INCREMENTAL", "1"),
+    ("CARGO_PROFILE_KERNEL_CODEGEN_UNITS", "16"),
+    ("CARGO_PROFILE_KERNEL_LTO", "off"),
+    ("CARGO_PROFILE_KERNEL_OPT_LEVEL", "1"),
+];
+
+/// Tries the mutants of `tests/mutants`: status 1 if one survived that is not explained, or does not
+/// fit.
+pub fn mutants(project: &Project, options: &MutantsOptions) -> Result<u8> {
+    let mut all = read_lists(&project.root.join("tests/mutants"))?;
+    let wanted = |file: &str| {
+        options
+            .files
+            .iter()
+            .any(|part| file.contains(part.as_str()))
+    };
+    all.retain(|mutant| options.files.is_empty() || wanted(&mutant.file));
+    if options.check {
+        all.retain(|mutant| mutant.applied(&project.root).is_err());
+        all.iter().for_each(|mutant| mutant.tell(Fate::Unfit));
+        return Ok(u8::from(!all.is_empty()));
+    }
+    let copy = copy(project)?;
+    let tests: BTreeSet<_> = all.iter().flat_map(|mutant| &mutant.tests).collect();
+    let (passed, said) = test(project, &copy, tests)?;
+    if !passed {
+        bail!("the tests fail before anything is changed\n{said}");
+    }
+    let mut folders: BTreeMap<String, Vec<Fate>> = BTreeMap::new();
+    for mutant in &all {
+        let fate = mutant.try_in(project, &copy)?;
+        mutant.tell(fate);
+        for folder in [folder(&mutant.file), "all".into()] {
+            folders.entry(folder).or_default().push(fate);
+        }
+    }
+    for (folder, fates) in &folders {
+        let count = |fate| fates.iter().filter(|other| **other == fate).count();
+        println!(
+            "{folder}: {} of {} killed, {} explained, {} unfit",
+            count(Fate::Killed),
+            fates.len(),
+            count(Fate::Explained),
+            count(Fate::Unfit),
+        );
+    }
+    let failed = |fate: &Fate| matches!(fate, Fate::Survived | Fate::Unfit);
+    Ok(u8::from(folders.values().flatten().any(failed)))
+}
+
+/// The checkout's last commit, in a folder of the cache where it may be changed; one that is there
+/// already keeps what was built in it.
+fn copy(project: &Project) -> Result<PathBuf> {
+    let copy = project.cache.join("mutants");
+    let git = |folder: &Path, words: &[&str]| {
+        let mut git = Command::new("git");
+        output(git.current_dir(folder).args(words), "copying the checkout")
+    };
+    let commit = git(&project.root, &["rev-parse", "HEAD"])?;
+    let commit = commit.trim();
+    if copy.join(".git").exists() {
+        git(
+            &copy,
+            &["checkout", "--quiet", "--force", "--detach", commit],
+        )?;
+    } else {
+        let place = copy.to_str().context("the cache's name is no text")?;
+        git(&project.root, &["worktree", "prune"])?;
+        git(
+            &project.root,
+            &["worktree", "add", "--quiet", "--detach", place, commit],
+        )?;
+    }
+    Ok(copy)
+}
+
+/// Runs tests in the copy: whether all passed, and what they said.
+fn test<'a>(
+    project: &Project,
+    copy: &Path,
+    names: impl IntoIterator<Item = &'a String>,
+) -> Result<(bool, String)> {
+    let mut stile = Command::new(copy.join("stile"));
+    stile.arg("test").args(names).env_remove("CARGO_TARGET_DIR");
+    stile.env("STILE_CACHE", &project.cache).envs(PROFILE);
+    let output = stile.output().context("the copy cannot be tested")?;
+    let said = [&*output.stdout, &*output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    if said.lines().any(|line| line == "0 passed, 0 failed") {
+        bail!("no test of these names");
+    }
+    Ok((output.status.success(), said))
+}
+
+/// The mutants of all files of a folder.
+fn read_lists(folder: &Path) -> Result<Vec<Mutant>> {
+    let files = fs::read_dir(folder).with_context(|| folder.display().to_string())?;
+    let mut files: Vec<_> = files.map(|file| Ok(file?.path())).collect::<Result<_>>()?;
+    files.sort();
+    let mut all = Vec::new();
+    for file in files {
+        let text = fs::read_to_string(&file)?;
+        all.extend(parse(&text).with_context(|| file.display().to_string())?);
+    }
+    Ok(all)
+}
+
+/// The mutants of a list: `FILE: TEST…`, then lines after `- `, what they become after `+ `, and
+/// after `= ` why no test can tell.
+fn parse(list: &str) -> Result<Vec<Mutant>> {
+    let mut all: Vec<Mutant> = Vec::new();
+    for line in list.lines().filter(|line| !line.starts_with('#')) {
+        let Some((mark, rest)) = line.split_once(' ') else {
+            continue;
+        };
+        let last = all.last_mut().context("a list begins with a file");
+        match mark {
+            "-" => last?.old.push(rest.trim().into()),
+            "+" => last?.new.push(rest.trim().into()),
+            "=" => last?.reason = Some(rest.into()),
+            _ => all.push(Mutant {
+                file: mark.strip_suffix(':').context(line.to_owned())?.into(),
+                tests: rest.split(' ').map(String::from).collect(),
+                ..Mutant::default()
+            }),
+        }
+    }
+    Ok(all)
+}
+
+/// The part of the tree that a file is in: the folder below `src`.
+fn folder(file: &str) -> String {
+    let (package, rest) = file.split_once("/src/").unwrap_or((file, ""));
+    match rest.split_once('/') {
+        Some((folder, _)) => format!("{package}/src/{folder}"),
+        None => format!("{package}/src"),
+    }
+}
+
+impl Mutant {
+    /// The file's text with the change.
+    fn apply(&self, text: &str) -> Result<String> {
+        let mut lines: Vec<String> = text.lines().map(String::from).collect();
+        let fits = |at: &usize| {
+            let found = lines[*at..].iter().map(|line| line.trim());
+            found.take(self.old.len()).eq(&self.old)
+        };
+        let [at] = (0..lines.len()).filter(fits).collect::<Vec<_>>()[..] else {
+            bail!("{} does not have this once: {:?}", self.file, self.old);
+        };
+        lines.splice(at..at + self.old.len(), self.new.iter().cloned());
+        Ok(lines.join("\n") + "\n")
+    }
+
+    /// The file of a checkout, with the change.
+    fn applied(&self, root: &Path) -> Result<String> {
+        self.apply(&fs::read_to_string(root.join(&self.file))?)
+    }
+
+    /// Makes the change in the copy, tests it, and takes it back.
+    fn try_in(&self, project: &Project, copy: &Path) -> Result<Fate> {
+        let Ok(changed) = self.applied(copy) else {
+            return Ok(Fate::Unfit);
+        };
+        let path = copy.join(&self.file);
+        let original = fs::read_to_string(&path)?;
+        fs::write(&path, changed)?;
+        let tested = test(project, copy, &self.tests);
+        fs::write(&path, original)?;
+        let (passed, said) = tested?;
+        Ok(match passed {
+            false if said.contains("error: could not compile") => Fate::Unfit,
+            false => Fate::Killed,
+            true if self.reason.is_some() => Fate::Explained,
+            true => Fate::Survived,
+        })
+    }
+
+    fn tell(&self, fate: Fate) {
+        println!("{fate:?} {}: {}", self.file, self.old.join(" "));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Mutant, folder, parse};
+
+    #[test]
+    fn a_list_is_read_and_applied() {
+        let list = "# Pipes\na/src/b/c.rs: one two\n- x = 1;\n+ x = 2;\n= it is not used\n";
+        let mutants = parse(list).unwrap();
+        let expected = Mutant {
+            file: "a/src/b/c.rs".into(),
+            tests: vec!["one".into(), "two".into()],
+            old: vec!["x = 1;".into()],
+            new: vec!["x = 2;".into()],
+            reason: Some("it is not used".into()),
+        };
+        assert_eq!(mutants, [expected]);
+        let mutant = &mutants[0];
+        assert_eq!(
+            mutant.apply("{\n    x = 1;\n}\n").unwrap(),
+            "{\nx = 2;\n}\n"
+        );
+        assert!(mutant.apply("x = 1;\nx = 1;\n").is_err());
+        assert!(mutant.apply("\n").is_err());
+        assert_eq!(folder(&mutant.file), "a/src/b");
+        assert_eq!(folder("a/src/c.rs"), "a/src");
+    }
+}
