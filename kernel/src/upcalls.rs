@@ -5,9 +5,9 @@ use crate::arch::irq::Interrupted;
 use crate::arch::task::Previous;
 use crate::arch::{self, Frame, SyscallTable};
 use crate::errno::Result;
-use crate::fs::kmsg;
-use crate::mm::Archive;
+use crate::fs::{aio, kmsg};
 use crate::mm::fault::{Access, Signal};
+use crate::mm::{AddressSpace, Archive};
 use crate::task::{self, CpuParts, PerCpu, Thread, process::Mode, sched};
 use machine::upcall::{Functions, Kernel};
 
@@ -84,6 +84,10 @@ impl Functions for Stile {
 
     fn rlimit(kind: u32) -> usize {
         task::rlimit(kind)
+    }
+
+    fn exit_aio(space: &AddressSpace) {
+        aio::exit(space);
     }
 
     fn may_have_huge_pages() -> bool {

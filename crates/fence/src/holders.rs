@@ -101,14 +101,12 @@ impl<const WORDS: usize> Holders<WORDS> {
         !current && word.come(bit)
     }
 
-    /// Entries of the space were changed: hands each CPU that must forget them now to `tell`, but
+    /// Entries of the space were changed, before a full fence: hands each CPU that must forget them now to `tell`, but
     /// not `own`, the CPU that changed them and forgets by itself. `runs` says whether a CPU runs
     /// the space, or may.
     ///
     /// Once those are done, no CPU uses an old entry.
     pub fn change(&self, own: usize, runs: impl Fn(usize) -> bool, mut tell: impl FnMut(usize)) {
-        // The entries before the looks.
-        fence(SeqCst);
         for (first, word) in (0..).step_by(CPUS_PER_WORD).zip(&self.0) {
             let except = match own.checked_sub(first) {
                 Some(own) if own < CPUS_PER_WORD => 1 << own,

@@ -67,6 +67,7 @@ mod races {
         /// Takes the frame out of the entry and frees it.
         fn unmap(&self, own: usize) {
             let frame = self.entry.swap(0, AcqRel);
+            fence(SeqCst);
             let forget = |cpu: usize| *self.held[cpu].lock().unwrap() = None;
             self.holders.change(own, |cpu| self.runs(cpu), forget);
             if frame != 0 {
@@ -163,6 +164,7 @@ mod races {
                 let machine = machine.clone();
                 thread::spawn(move || act(&machine))
             });
+            fence(SeqCst);
             machine.holders.change(
                 0,
                 |cpu| machine.runs(cpu),

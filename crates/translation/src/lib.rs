@@ -2,14 +2,15 @@
 //!
 //! The kernel names the change that it makes; this crate answers with the debt; the architecture
 //! pays it. The decisions are constant functions of the change, so that a compiled kernel holds the
-//! payment alone. [`model`] is a machine that keeps whatever a real one may keep, to try decisions
-//! on.
+//! payment alone; in [`owed`] debts are values that cannot get lost. [`model`] is a machine that
+//! keeps whatever a real one may keep, to try decisions on.
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
 pub mod model;
+pub mod owed;
 
 /// A change of one entry of a page table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

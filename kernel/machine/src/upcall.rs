@@ -7,8 +7,8 @@ use crate::arch::irq::Interrupted;
 use crate::arch::task::{Previous, Task};
 use crate::arch::{Frame, SyscallTable};
 use crate::errno::Result;
-use crate::mm::Archive;
 use crate::mm::fault::{Access, Signal};
+use crate::mm::{AddressSpace, Archive};
 
 /// The kernel above.
 pub trait Kernel: Functions {
@@ -89,8 +89,8 @@ pub mod reexport {
     pub use crate::arch::task::Previous;
     pub use crate::arch::{Frame, SyscallTable};
     pub use crate::errno::Result;
-    pub use crate::mm::Archive;
     pub use crate::mm::fault::{Access, Signal};
+    pub use crate::mm::{AddressSpace, Archive};
 }
 
 functions! { $
@@ -128,6 +128,8 @@ functions! { $
     fn capable(capability: u32) -> bool;
     /// The soft limit `kind` (RLIMIT_*) of the current process.
     fn rlimit(kind: u32) -> usize;
+    /// A space that asynchronous I/O has contexts of ends. May wait.
+    fn exit_aio(space: &AddressSpace) -> ();
     /// Whether the current process may have huge pages.
     fn may_have_huge_pages() -> bool;
     /// A line was kept in the log.

@@ -12,8 +12,7 @@ use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
 use crate::task::sched::cond_resched;
 use alloc::collections::VecDeque;
-use alloc::sync::{Arc, Weak};
-use alloc::vec::Vec;
+use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -41,7 +40,6 @@ const EVENT: usize = size_of::<Event>();
 
 /// A context.
 pub struct Context {
-    space: Weak<AddressSpace>,
     share: Share,
     room: usize,
     queue: Mutex<VecDeque<Event>>,
@@ -49,21 +47,10 @@ pub struct Context {
     gone: AtomicBool,
 }
 
-/// The address of a context's space, which is no other's while a context has it; and its name,
-/// which is the address of memory that Linux shares the results by. Libraries look there, and ask
-/// where it is zeroes.
-type Key = (usize, usize);
-
-struct Contexts {
-    all: HashMap<Key, Arc<Context>>,
-    /// How many there may be before those are sought whose spaces are gone.
-    most: usize,
-}
-
-static CONTEXTS: Mutex<Contexts> = Mutex::new(Contexts {
-    all: hash::new(),
-    most: 0,
-});
+/// Contexts by the address of their space, whose end ends them, and by their names, which are
+/// addresses of memory that Linux shares the results by. Libraries look there, and ask where it is
+/// zeroes.
+static CONTEXTS: Mutex<HashMap<usize, HashMap<usize, Arc<Context>>>> = Mutex::new(hash::new());
 static ASKED: AtomicUsize = AtomicUsize::new(0);
 
 /// Requests that contexts are made for now (`fs.aio-nr`).
@@ -76,48 +63,36 @@ pub fn ring_len(asked: usize) -> usize {
     ((asked.max(LEAST) * 2 + 3) * EVENT).next_multiple_of(PAGE_SIZE)
 }
 
-/// Forgets contexts of address spaces that are gone, if many more came since this was done, or
-/// there is no room for as many requests.
-fn sweep(more: usize) {
-    let mut gone = Vec::new();
-    let mut contexts = CONTEXTS.lock();
-    if contexts.all.len() < contexts.most && asked().saturating_add(more) <= MAX {
-        return;
-    }
-    let is_gone = |context: &Context| context.space.strong_count() == 0;
-    let all = &mut contexts.all;
-    let count = all.values().filter(|context| is_gone(context)).count();
-    if gone.try_reserve_exact(count).is_ok() {
-        gone.extend(all.extract_if(|_, context| is_gone(context)).take(count));
-        contexts.most = 2 * contexts.all.len() + 16;
-    }
-    drop(contexts);
-    for context in gone {
-        drop(context);
-        cond_resched();
-    }
-}
-
-/// Makes a context of `space` for `asked` requests. EAGAIN when there are too many.
-pub fn create(space: &Arc<AddressSpace>, address: usize, asked: usize) -> Result<()> {
-    sweep(asked);
+/// Makes a context of `space`, which the caller uses, for `asked` requests. EAGAIN when there are
+/// too many.
+pub fn create(space: &AddressSpace, address: usize, asked: usize) -> Result<()> {
     let arrived = WaitSource::new()?;
     let context = try_arc(Context {
-        space: Arc::downgrade(space),
         share: Share::take(asked)?,
         room: ring_len(asked) / EVENT - 2,
         queue: Mutex::new(VecDeque::new()),
         arrived,
         gone: AtomicBool::new(false),
     })?;
+    space.set_aio();
     let mut contexts = CONTEXTS.lock();
-    let room = contexts.all.try_reserve(1);
-    room.map_err(|_| Errno::ENOMEM)?;
+    contexts.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+    let of_space = contexts.entry(key(space)).or_default();
+    of_space.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
     // One of a name whose memory the program has unmapped is found no more.
-    let before = contexts.all.insert(key(space, address), context);
+    let before = of_space.insert(address, context);
     drop(contexts);
     drop(before);
     Ok(())
+}
+
+/// A space ends, and with it its contexts.
+pub fn exit(space: &AddressSpace) {
+    let gone = CONTEXTS.lock().remove(&key(space));
+    for context in gone.into_iter().flat_map(HashMap::into_values) {
+        drop(context);
+        cond_resched();
+    }
 }
 
 /// What a context takes of [`MAX`].
@@ -139,20 +114,24 @@ impl Drop for Share {
     }
 }
 
-fn key(space: &Arc<AddressSpace>, address: usize) -> Key {
-    (Arc::as_ptr(space).addr(), address)
+fn key(space: &AddressSpace) -> usize {
+    core::ptr::from_ref(space).addr()
 }
 
 /// The context of `space` that has this name; EINVAL.
-pub fn find(space: &Arc<AddressSpace>, address: usize) -> Result<Arc<Context>> {
+pub fn find(space: &AddressSpace, address: usize) -> Result<Arc<Context>> {
     let contexts = CONTEXTS.lock();
-    let found = contexts.all.get(&key(space, address));
+    let of_space = contexts.get(&key(space));
+    let found = of_space.and_then(|of_space| of_space.get(&address));
     found.cloned().ok_or(Errno::EINVAL)
 }
 
 /// Ends a context; the bytes of memory that are its name. EINVAL.
-pub fn destroy(space: &Arc<AddressSpace>, address: usize) -> Result<usize> {
-    let context = CONTEXTS.lock().all.remove(&key(space, address));
+pub fn destroy(space: &AddressSpace, address: usize) -> Result<usize> {
+    let context = match CONTEXTS.lock().get_mut(&key(space)) {
+        Some(of_space) => of_space.remove(&address),
+        None => None,
+    };
     let context = context.ok_or(Errno::EINVAL)?;
     context.gone.store(true, Release);
     context.arrived.notify();

@@ -10,7 +10,7 @@ use crate::fs::aio::{self, Context, Event};
 use crate::fs::eventfd::{self, EventFd};
 use crate::fs::io::{IoVec, Sink, Source};
 use crate::mm::user::UserPtr;
-use crate::mm::{AddressSpace, MapRequest, Place};
+use crate::mm::{AddressSpace, Gone, MapRequest, Place};
 use crate::task::current;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -69,12 +69,12 @@ pub fn io_setup(count: u32, to: usize) -> Result<usize> {
         return Err(Errno::EAGAIN);
     }
     let (space, len) = (space()?, aio::ring_len(asked));
-    let address = space.map(MapRequest::anonymous(Place::Hint(0), len))?;
+    let address = space.map(MapRequest::anonymous(Place::Hint(0), len), &mut Gone::new())?;
     let made = aio::create(&space, address, asked).and_then(|()| {
         to.write(&address)
             .inspect_err(|_| _ = aio::destroy(&space, address))
     });
-    made.inspect_err(|_| _ = space.unmap(address..address + len))?;
+    made.inspect_err(|_| _ = space.unmap(address..address + len, &mut Gone::new()))?;
     Ok(0)
 }
 
@@ -82,13 +82,13 @@ pub fn io_setup(count: u32, to: usize) -> Result<usize> {
 pub fn io_destroy(context: usize) -> Result<usize> {
     let space = space()?;
     let len = aio::destroy(&space, context)?;
-    _ = space.unmap(context..context.saturating_add(len));
+    _ = space.unmap(context..context.saturating_add(len), &mut Gone::new());
     Ok(0)
 }
 
 /// io_submit(2)
 pub fn io_submit(context: usize, count: isize, requests: usize) -> Result<usize> {
-    let context = aio::find(&space()?, context)?;
+    let context = aio::find(&*space()?, context)?;
     let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
     let requests = UserPtr::<usize>::new(requests);
     let mut done = 0;
@@ -197,7 +197,7 @@ pub fn io_cancel(context: usize, request: usize, _result: usize) -> Result<usize
     if UserPtr::<u32>::new(request.wrapping_add(AT_KEY)).read()? != KEY {
         return Err(Errno::EINVAL);
     }
-    aio::find(&space()?, context)?;
+    aio::find(&*space()?, context)?;
     Err(Errno::EINVAL)
 }
 
@@ -248,7 +248,7 @@ fn get_events(
     events: usize,
     deadline: Deadline,
 ) -> Result<usize> {
-    let context = aio::find(&space()?, context)?;
+    let context = aio::find(&*space()?, context)?;
     if least < 0 || most < least {
         return Err(Errno::EINVAL);
     }

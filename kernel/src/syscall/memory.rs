@@ -18,7 +18,8 @@ use crate::mm::user::{UserPtr, UserSlice};
 use crate::mm::vma::{Flags, Label, Rights, Source, Vma};
 use crate::mm::with_active;
 use crate::mm::{
-    AddressSpace, MapRequest, Move, PAGE_SHIFT, PAGE_SIZE, Place, commit, large, page_down, page_up,
+    AddressSpace, Gone, MapRequest, Move, PAGE_SHIFT, PAGE_SIZE, Place, commit, large, page_down,
+    page_up,
 };
 use crate::task::limits::INFINITY;
 use crate::task::process::Mode;
@@ -71,13 +72,10 @@ pub(super) fn space<T>(f: impl FnOnce(&AddressSpace) -> Result<T>) -> Result<T> 
     with_active(f).unwrap_or(Err(Errno::ENOMEM))
 }
 
-/// Calls `f` with the address space of the caller, for what waits if `range` is large.
-fn space_for<T>(range: &Range<usize>, f: impl FnOnce(&AddressSpace) -> Result<T>) -> Result<T> {
-    if large::is_large(range) {
-        f(&*own_space()?)
-    } else {
-        space(f)
-    }
+/// Calls `f` with the address space of the caller, for what waits if it is `large`.
+#[inline(always)]
+pub(super) fn space_for<T>(large: bool, f: impl FnOnce(&AddressSpace) -> Result<T>) -> Result<T> {
+    if large { f(&*own_space()?) } else { space(f) }
 }
 
 /// The address space of the caller, for what waits.
@@ -140,7 +138,7 @@ pub fn mmap(
     behaviour = behaviour.set(Flags::NO_HUGE, flags & MAP_STACK != 0);
     let unreserved = flags & MAP_NORESERVE != 0 && !commit::is_strict();
     behaviour = behaviour.set(Flags::NO_RESERVE, unreserved);
-    let mapping = if let Some(file) = file {
+    let mapping = if let Some(file) = &file {
         if offset > MAX_OFFSET.saturating_sub(len) {
             return Err(Errno::EOVERFLOW);
         }
@@ -151,7 +149,7 @@ pub fn mmap(
         if rights.has(Rights::EXECUTE) && file.path().mount_flags() & MS_NOEXEC != 0 {
             return Err(Errno::EPERM);
         }
-        let sealed = shared && writable && tmpfs::is_sealed(&file);
+        let sealed = shared && writable && tmpfs::is_sealed(file);
         if sealed && rights.has(Rights::WRITE) {
             return Err(Errno::EPERM);
         }
@@ -182,18 +180,31 @@ pub fn mmap(
         check_executable(None)?;
     }
     if data != INFINITY && private {
-        space(|space| check_data(space, len, data))?;
+        space(|space| {
+            let replaced = match place {
+                Place::Fixed(at) => space.bytes_in(at..at.saturating_add(len)),
+                _ => 0,
+            };
+            check_data(
+                space,
+                page_up(len.min(user_end())).saturating_sub(replaced),
+                data,
+            )
+        })?;
     }
+    let mut gone = Gone::new();
     // The request is made where it is used, and the closure only refers to its parts: else they
     // would be copied on the way.
-    let (start, locked) = space(
+    let replaces = matches!(place, Place::Fixed(_)) && large::is_large(&(0..len));
+    let (start, locked) = space_for(
+        replaces,
         #[inline(always)]
         |space| {
             let locked = flags & MAP_LOCKED != 0 || space.locks_new();
             if locked {
                 mlock::check_new(space, page_up(len.min(user_end())))?;
             }
-            let start = space.map(MapRequest {
+            let request = MapRequest {
                 place,
                 len,
                 rights,
@@ -201,7 +212,8 @@ pub fn mmap(
                 source: core::mem::replace(&mut source, Source::Anonymous),
                 label: Label::None,
                 limit,
-            })?;
+            };
+            let start = space.map(request, &mut gone)?;
             Ok((start, locked))
         },
     )?;
@@ -216,8 +228,9 @@ pub fn mmap(
 /// `more` bytes.
 #[cold]
 fn check_data(space: &AddressSpace, more: usize, limit: usize) -> Result<()> {
-    let held = space.vmas().filter(is_data).map(|vma| vma.range().len());
-    let all = held.sum::<usize>().checked_add(more);
+    let len = |vma: &Vma| usize::from(is_data(vma)) * vma.range().len();
+    let held = space.sum_vmas(0..usize::MAX, len);
+    let all = held.checked_add(more);
     if all.is_some_and(|all| all <= limit) {
         Ok(())
     } else {
@@ -258,40 +271,40 @@ pub fn remap_file_pages(
     if last > MAX_OFFSET {
         return Err(Errno::EOVERFLOW);
     }
-    space(|space| {
-        let mut vmas = space.vmas_from(start);
-        let vma = vmas.next().filter(|vma| vma.start <= start);
-        let vma = vma.ok_or(Errno::EINVAL)?;
-        let of_file = |vma: &Vma| match &vma.source {
-            Source::File { mapping, .. } if vma.is_shared() => Some(mapping.clone()),
-            _ => None,
-        };
-        let mapping = of_file(&vma).ok_or(Errno::EINVAL)?;
-        let mut covered = vma.end;
-        for next in vmas.take_while(|next| next.start < end) {
-            let same = of_file(&next).is_some_and(|other| other.object() == mapping.object());
-            if next.start != covered || !same {
-                return Err(Errno::EINVAL);
-            }
-            covered = next.end;
-        }
-        if covered < end {
+    let space = own_space()?;
+    let mut vmas = space.vmas_from(start);
+    let vma = vmas.next().filter(|vma| vma.start <= start);
+    let vma = vma.ok_or(Errno::EINVAL)?;
+    let of_file = |vma: &Vma| match &vma.source {
+        Source::File { mapping, .. } if vma.is_shared() => Some(mapping.clone()),
+        _ => None,
+    };
+    let mapping = of_file(&vma).ok_or(Errno::EINVAL)?;
+    let mut covered = vma.end;
+    for next in vmas.take_while(|next| next.start < end) {
+        let same = of_file(&next).is_some_and(|other| other.object() == mapping.object());
+        if next.start != covered || !same {
             return Err(Errno::EINVAL);
         }
-        if sysv_shm::of(&mapping).is_some_and(|segment| segment.is_removed()) {
-            return Err(Errno::EIDRM);
-        }
-        space.map(MapRequest {
-            place: Place::Fixed(start),
-            len,
-            rights: vma.rights,
-            flags: vma.flags,
-            source: Source::File { mapping, offset },
-            label: vma.label,
-            limit: task::rlimit(RLIMIT_AS),
-        })?;
-        Ok(0)
-    })
+        covered = next.end;
+    }
+    if covered < end {
+        return Err(Errno::EINVAL);
+    }
+    if sysv_shm::of(&mapping).is_some_and(|segment| segment.is_removed()) {
+        return Err(Errno::EIDRM);
+    }
+    let request = MapRequest {
+        place: Place::Fixed(start),
+        len,
+        rights: vma.rights,
+        flags: vma.flags,
+        source: Source::File { mapping, offset },
+        label: vma.label,
+        limit: task::rlimit(RLIMIT_AS),
+    };
+    space.map(request, &mut Gone::new())?;
+    Ok(0)
 }
 
 /// munmap(2).
@@ -300,7 +313,10 @@ pub fn munmap(addr: usize, len: usize) -> Result<usize> {
     if range.is_empty() {
         return Err(Errno::EINVAL);
     }
-    space_for(&range.clone(), |space| space.unmap(range))?;
+    let mut gone = Gone::new();
+    space_for(large::is_large(&range), |space| {
+        space.unmap(range, &mut gone)
+    })?;
     Ok(0)
 }
 
@@ -314,18 +330,22 @@ pub fn mprotect(addr: usize, len: usize, prot: u32) -> Result<usize> {
     if range.is_empty() {
         return Ok(0);
     }
-    space_for(&range.clone(), |space| {
+    space_for(large::is_large(&range), |space| {
         if rights.has(Rights::EXECUTE) {
             let writes = rights.has(Rights::WRITE);
-            let all = vmas_of(space, &range).all(|vma| vma.rights.has(Rights::EXECUTE));
+            let executable = |vma: &Vma| vma.rights.has(Rights::EXECUTE);
+            let all = space.all_vmas(range.clone(), executable);
             check_executable(Some(all && !writes))?;
         }
         if rights.has(Rights::WRITE) {
             let limit = task::rlimit(RLIMIT_DATA);
             if limit != INFINITY {
-                let more = vmas_of(space, &range).filter(|vma| !vma.is_shared() && !is_data(vma));
-                let part = |vma: Vma| vma.end.min(range.end) - vma.start.max(range.start);
-                check_data(space, more.map(part).sum(), limit)?;
+                let more = space.sum_vmas(range.clone(), |vma| {
+                    let more = !vma.is_shared() && !is_data(vma);
+                    let part = vma.end.min(range.end) - vma.start.max(range.start);
+                    usize::from(more) * part
+                });
+                check_data(space, more, limit)?;
             }
         }
         space.protect(range, rights)
@@ -359,43 +379,55 @@ pub fn mremap(
         return Err(Errno::EINVAL);
     }
     let limit = task::rlimit(RLIMIT_AS);
-    space(|space| space.remap(old, page_up(new_len), place, keep, limit))
+    let mut gone = Gone::new();
+    let large = large::is_large(&(0..new_len.max(old_len)));
+    space_for(large, |space| {
+        space.remap(old, page_up(new_len), place, keep, limit, &mut gone)
+    })
 }
 
 /// mremap(2) of no length: a second mapping of what a shared one maps from `addr` on.
 fn duplicate(addr: usize, len: usize, place: Move) -> Result<usize> {
-    space(|space| {
-        let vma = vmas_of(space, &(addr..addr + 1))
-            .next()
-            .ok_or(Errno::EFAULT)?;
-        let Source::File { mapping, offset } = &vma.source else {
-            return Err(Errno::EINVAL);
-        };
-        if !vma.is_shared() {
-            return Err(Errno::EINVAL);
-        }
-        space.map(MapRequest {
-            place: match place {
-                Move::To(target) => Place::Fixed(target),
-                _ => Place::Hint(0),
-            },
-            len,
-            rights: vma.rights,
-            flags: vma.flags,
-            source: Source::File {
-                mapping: mapping.clone(),
-                offset: offset + addr - vma.start,
-            },
-            label: vma.label,
-            limit: task::rlimit(RLIMIT_AS),
-        })
-    })
+    let space = own_space()?;
+    let vma = vmas_of(&space, &(addr..addr + 1))
+        .next()
+        .ok_or(Errno::EFAULT)?;
+    let Source::File { mapping, offset } = &vma.source else {
+        return Err(Errno::EINVAL);
+    };
+    if !vma.is_shared() {
+        return Err(Errno::EINVAL);
+    }
+    let request = MapRequest {
+        place: match place {
+            Move::To(target) => Place::Fixed(target),
+            _ => Place::Hint(0),
+        },
+        len,
+        rights: vma.rights,
+        flags: vma.flags,
+        source: Source::File {
+            mapping: mapping.clone(),
+            offset: offset + addr - vma.start,
+        },
+        label: vma.label,
+        limit: task::rlimit(RLIMIT_AS),
+    };
+    space.map(request, &mut Gone::new())
 }
 
 /// brk(2): never fails, returns where the heap ends.
 pub fn brk(end: usize) -> Result<usize> {
-    let limit = task::rlimit(RLIMIT_DATA);
-    space(|space| Ok(space.set_heap_end(end, limit)))
+    let (limit, mut gone) = (task::rlimit(RLIMIT_DATA), Gone::new());
+    let moved = space(|space| Ok(space.set_heap_end(end, limit, &mut gone)))?;
+    moved.or_else(|large| {
+        let space = own_space()?;
+        let unmapped = space.unmap(large, &mut gone);
+        // 0 is below the heap, and moves nothing.
+        let end = if unmapped.is_ok() { end } else { 0 };
+        let moved = space.set_heap_end(end, limit, &mut gone);
+        moved.map_err(|_| Errno::ENOMEM)
+    })
 }
 
 /// madvise(2).
@@ -430,8 +462,8 @@ pub fn madvise(addr: usize, len: usize, advice: u32) -> Result<usize> {
         MADV_POPULATE_WRITE => return touch(range, Rights::WRITE).map(|()| 0),
         _ => {}
     }
-    space_for(&range.clone(), |space| {
-        if vmas_of(space, &range).any(|vma| refused(&vma)) {
+    space_for(large::is_large(&range), |space| {
+        if !space.all_vmas(range.clone(), |vma| !refused(vma)) {
             return Err(Errno::EINVAL);
         }
         match advice {
@@ -530,9 +562,10 @@ fn touch(range: Range<usize>, right: Rights) -> Result<()> {
 
 /// MADV_REMOVE: holes in the files of shared mappings.
 fn remove(range: Range<usize>) -> Result<()> {
-    let mut at = range.start;
+    let (space, mut at) = (own_space()?, range.start);
     while at < range.end {
-        let vma = space(|space| vmas_of(space, &(at..range.end)).next().ok_or(Errno::ENOMEM))?;
+        let vma = vmas_of(&space, &(at..range.end)).next();
+        let vma = vma.ok_or(Errno::ENOMEM)?;
         let Source::File { mapping, offset } = &vma.source else {
             return Err(Errno::EINVAL);
         };
@@ -578,8 +611,8 @@ pub fn msync(addr: usize, len: usize, flags: u32) -> Result<usize> {
     }
     let range = pages_or_enomem(addr, len)?;
     space(|space| {
-        let locked = |vma: Vma| vma.flags.has(Flags::LOCKED);
-        if flags & MS_INVALIDATE != 0 && vmas_of(space, &range).any(locked) {
+        let free = |vma: &Vma| !vma.flags.has(Flags::LOCKED);
+        if flags & MS_INVALIDATE != 0 && !space.all_vmas(range.clone(), free) {
             return Err(Errno::EBUSY);
         }
         covered(space, range)

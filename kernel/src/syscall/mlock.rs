@@ -30,11 +30,11 @@ fn check(space: &AddressSpace, more: usize, range: Range<usize>) -> Result<()> {
         let inside = end.min(range.end).saturating_sub(start.max(range.start));
         end - start - inside
     };
-    let locked = space
-        .vmas()
-        .filter(|vma| vma.flags.has(Flags::LOCKED))
-        .map(|vma| beside(vma.start, vma.end));
-    if locked.sum::<usize>().saturating_add(more) > limit {
+    let locked = space.sum_vmas(0..usize::MAX, |vma| {
+        let locked = vma.flags.has(Flags::LOCKED);
+        usize::from(locked) * beside(vma.start, vma.end)
+    });
+    if locked.saturating_add(more) > limit {
         return Err(Errno::ENOMEM);
     }
     Ok(())
@@ -91,7 +91,7 @@ pub fn mlockall(flags: u32) -> Result<usize> {
     }
     space(|space| {
         let all = if flags & MCL_CURRENT != 0 {
-            space.vmas().map(|vma| vma.range().len()).sum()
+            space.sum_vmas(0..usize::MAX, |vma| vma.range().len())
         } else {
             0
         };
@@ -114,11 +114,10 @@ pub fn mlockall(flags: u32) -> Result<usize> {
 
 /// munlockall(2)
 pub fn munlockall() -> Result<usize> {
-    space(|space| {
-        space.set_locks_new(false);
-        for vma in space.vmas() {
-            space.set_flags(vma.range(), Flags::LOCKED, false)?;
-        }
-        Ok(0)
-    })
+    let space = own_space()?;
+    space.set_locks_new(false);
+    for vma in space.vmas() {
+        space.set_flags(vma.range(), Flags::LOCKED, false)?;
+    }
+    Ok(0)
 }

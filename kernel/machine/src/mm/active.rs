@@ -9,6 +9,7 @@ use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use super::asid;
 use super::space::AddressSpace;
 use crate::arch::{cpu, mmu};
+use crate::sync::lockdep::NoSleep;
 
 /// The address space that a CPU runs: the CPU's own count of it.
 pub struct Active(AtomicPtr<AddressSpace>);
@@ -49,9 +50,9 @@ impl AddressSpace {
 pub fn with_active<T>(f: impl FnOnce(&AddressSpace) -> T) -> Option<T> {
     let space = cpu::this().space.0.load(Relaxed);
     // SAFETY: the CPU's count keeps the space; only this CPU's next switch, which `f` does not
-    // make, gives it back. Where the end of a file that `f` unmapped does switch, the thread, whose
-    // call this is, has a count of its own.
+    // make, gives it back.
     let space = unsafe { space.as_ref() }?;
+    let _held = NoSleep::begin();
     // Not by `map`, to which what `f` holds would be copied.
     Some(f(space))
 }

@@ -12,11 +12,11 @@ use super::table::{BUSY, Entry, Leaf, hidden};
 use super::vma::{PageSource, Rights, Source, Vma};
 use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr, age, page_down};
 use crate::arch;
-use crate::arch::mmu::{self, Memory, Prot, Pte};
+use crate::arch::mmu::{Memory, Prot, Pte};
 use crate::errno::{Errno, Result};
 use crate::upcall;
 use crossings::Kind;
-use translation::Change;
+use translation::owed::{self, FillUser, Narrow, Owed, Touch, Widen};
 
 /// What the access wanted: as a number, the rights of which one suffices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -224,47 +224,51 @@ impl Page<'_> {
             (false, true) => Kind::FaultCow,
             (_, false) => Kind::FaultFileRead,
         };
-        if write && !shared {
+        let filled = if write && !shared {
             let source = mapping.page(index, false)?;
             let copy = FrameRef::new(Owner::Anonymous)?;
             copy.copy_from(&source);
-            if self.hold_first(kind, copy, true) {
+            let filled = self.hold_first(kind, copy, true);
+            if filled.is_some() {
                 count_mapped(1);
             }
+            filled
         } else {
             let writable = shared && self.vma.rights.has(Rights::WRITE);
             let page = mapping.page(index, write)?;
-            self.hold_first(kind, page, writable);
-        }
+            self.hold_first(kind, page, writable)
+        };
         if !write {
             self.fill_around(&**mapping, index);
         }
-        self.pay(Change::FillUser);
+        self.pay_fill(filled);
         Ok(())
     }
 
     fn fill_anonymous(&self, write: bool) -> Result<()> {
-        if write {
+        let filled = if write {
             let frame = FrameRef::zeroed(Owner::Anonymous)?;
-            self.hold_first(Kind::FaultAnonWrite, frame, true);
+            self.hold_first(Kind::FaultAnonWrite, frame, true)
         } else {
             let executable = self.vma.rights.has(Rights::EXECUTE);
             let pte = ZERO_ENTRIES[usize::from(executable)].load(Relaxed);
-            count(if self.entry.try_fill(Pte(pte)) {
+            let filled = self.entry.try_fill(Pte(pte));
+            count(if filled.is_some() {
                 Kind::FaultAnonRead
             } else {
                 Kind::FaultSpurious
             });
-        }
-        self.pay(Change::FillUser);
+            filled
+        };
+        self.pay_fill(filled);
         Ok(())
     }
 
-    /// Lets the entry hold `frame`, for a fault of `kind`; false if another CPU was faster.
+    /// Lets the entry hold `frame`, for a fault of `kind`; none if another CPU was faster.
     #[inline(always)]
-    fn hold_first(&self, kind: Kind, frame: FrameRef, writable: bool) -> bool {
+    fn hold_first(&self, kind: Kind, frame: FrameRef, writable: bool) -> Option<Owed<FillUser>> {
         let held = hold(self.entry, frame, prot(self.vma, writable), true);
-        if held {
+        if held.is_some() {
             self.own.add(1);
             count(kind);
         } else {
@@ -290,8 +294,10 @@ impl Page<'_> {
             let entry = self.leaf.entry(page);
             if let Some(frame) = frame.take()
                 && entry.load() == Pte::EMPTY
+                && let Some(owed) = hold(entry, frame, prot, !age::ahead_is_old())
             {
-                mapped += usize::from(hold(entry, frame, prot, !age::ahead_is_old()));
+                owed.leave_to_fault();
+                mapped += 1;
             }
         }
         self.own.add(mapped);
@@ -304,12 +310,9 @@ impl Page<'_> {
         let frame = PhysAddr(old.phys());
         let zero = frame == zero_frame();
         if self.vma.is_shared() || !zero && FRAMES.at(frame).is_anonymous_unique() {
-            if self
-                .entry
-                .replace(old, old.with_writable(true).with_young(true))
-                .is_ok()
-            {
-                self.pay(Change::Widen);
+            let new = old.with_writable(true).with_young(true);
+            if let Ok(owed) = self.entry.replace::<Widen>(old, new) {
+                self.pay(owed);
             }
             if let Source::File { mapping, .. } = &self.vma.source
                 && self.vma.is_shared()
@@ -327,22 +330,13 @@ impl Page<'_> {
         let mut old = old;
         if age::copy_touches_source()
             && !old.young()
-            && self.entry.replace(old, old.with_young(true)).is_ok()
+            && let Ok(owed) = self.entry.replace::<Touch>(old, old.with_young(true))
         {
+            owed.leave_to_fault();
             old = old.with_young(true);
         }
         let new = leaf(&copy, prot(self.vma, true));
-        // Break before make, where it is owed. Whoever faults in between finds the entry busy, and
-        // tries again.
-        if self
-            .entry
-            .replace(old, if mmu::BREAK_FIRST { BUSY } else { new })
-            .is_ok()
-        {
-            self.pay(Change::Replace);
-            if mmu::BREAK_FIRST {
-                self.entry.fill(new);
-            }
+        if self.entry.replace_frame(old, new, |owed| self.pay(owed)) {
             copy.into_phys();
             if zero {
                 self.own.add(1);
@@ -360,40 +354,54 @@ impl Page<'_> {
         if pte.young() || !pte.valid() || pte.is_unseen() {
             count(Kind::FaultSpurious);
             if pte.is_unseen() {
-                _ = self.entry.replace(pte, pte.revealed().with_young(true));
+                reveal(self.entry, pte);
             }
             return self.context.recover(self.page);
         }
         count(Kind::FaultAccessFlag);
-        if self.entry.replace(pte, pte.with_young(true)).is_ok() {
-            self.pay(Change::Touch);
+        if let Ok(owed) = self.entry.replace::<Touch>(pte, pte.with_young(true)) {
+            self.pay(owed);
         }
     }
 
-    fn pay(&self, change: Change) {
-        self.context.pay(change, self.page..self.page + PAGE_SIZE);
+    /// Pays for a filled entry; for another CPU's too, which this one may not have seen either.
+    #[inline(always)]
+    fn pay_fill(&self, filled: Option<Owed<FillUser>>) {
+        self.pay(filled.unwrap_or_else(Owed::new));
+    }
+
+    #[inline(always)]
+    fn pay<C: owed::Kind>(&self, owed: Owed<C>) {
+        self.context.pay(owed, self.page..self.page + PAGE_SIZE);
     }
 }
 
-/// Makes an entry of `vma` agree with the VMA's rights; says whether it changed. A page that gains
-/// the right to be written gains it by a fault.
-pub(super) fn set_rights(vma: &Vma, entry: &Entry) -> bool {
+/// Makes an entry that `fence.inject` kept unseen visible, for a fault that then recovers.
+pub(super) fn reveal(entry: &Entry, pte: Pte) {
+    if let Ok(owed) = entry.replace::<FillUser>(pte, pte.revealed().with_young(true)) {
+        owed.leave_to_fault();
+    }
+}
+
+/// Makes an entry of `vma` agree with the VMA's rights; none if it did. A page that gains the right
+/// to be written gains it by a fault.
+pub(super) fn set_rights(vma: &Vma, entry: &Entry) -> Option<Owed<Narrow>> {
     let mut old = entry.load();
     while old != Pte::EMPTY {
         let new = with_rights(vma, old);
         if new == old {
-            return false;
+            return None;
         }
         if vma.rights.has(Rights::EXECUTE) {
             FrameRef::clone_phys(PhysAddr(old.phys())).sync_instructions();
         }
         match entry.replace(old, new) {
-            Ok(()) => return true,
+            Ok(owed) => return Some(owed),
             // The hardware may set it young meanwhile.
             Err(now) => old = now,
         }
     }
-    false
+    None
 }
 
 /// An entry of `vma` as the VMA's rights have it.
@@ -408,9 +416,11 @@ fn with_rights(vma: &Vma, old: Pte) -> Pte {
 }
 
 /// Gives a child's table what the parent's run of entries, which begins at `start`, holds of
-/// private memory. Pages of files come back by faults. Returns how many.
-pub(super) fn share(start: usize, entries: &[Entry], child: Leaf) -> usize {
+/// private memory. Pages of files come back by faults. Returns how many, and what the
+/// parent owes.
+pub(super) fn share(start: usize, entries: &[Entry], child: Leaf) -> (usize, Owed<Narrow>) {
     let mut pages = 0;
+    let mut owed = Owed::new();
     for (entry, copy) in entries.iter().zip(child.from(start)) {
         let mut pte = entry.load();
         if pte == Pte::EMPTY {
@@ -422,16 +432,16 @@ pub(super) fn share(start: usize, entries: &[Entry], child: Leaf) -> usize {
                 continue;
             }
             if pte.writable() {
-                pte = entry
-                    .update(|pte| pte.with_writable(false))
-                    .with_writable(false);
+                let (old, narrowed) = entry.update(|pte| pte.with_writable(false));
+                owed.join(narrowed);
+                pte = old.with_writable(false);
             }
             FrameRef::clone_phys(frame).into_phys();
             pages += 1;
         }
-        copy.fill(pte);
+        copy.fill::<FillUser>(pte).held_by_nobody();
     }
-    pages
+    (pages, owed)
 }
 
 pub(super) fn count(kind: Kind) {
@@ -464,11 +474,11 @@ fn leaf(frame: &FrameRef, prot: Prot) -> Pte {
 }
 
 /// Lets an empty entry hold `frame`, whose content instruction fetches see if it may be executed;
-/// says whether it was.
+/// none if it was not empty.
 #[inline(always)]
-fn hold(entry: &Entry, frame: FrameRef, prot: Prot, young: bool) -> bool {
+fn hold(entry: &Entry, frame: FrameRef, prot: Prot, young: bool) -> Option<Owed<FillUser>> {
     let filled = entry.try_fill(leaf(&frame, prot).with_young(young));
-    if filled {
+    if filled.is_some() {
         frame.into_phys();
     }
     filled

@@ -1,17 +1,13 @@
 //! fork: a child's copy of an address space.
 
-extern crate alloc;
-
-use alloc::sync::Arc;
-
 use super::asid::Context;
-use super::large::{self, PART};
-use super::space::{AddressSpace, Space, USER_START};
+use super::large::PART;
+use super::space::{AddressSpace, Space, SpaceUser, USER_START};
 use crate::arch::mmu::Pte;
 use crate::arch::user_end;
 use crate::errno::{Errno, Result};
 use crate::upcall::{cond_resched, must_die};
-use translation::Change;
+use translation::owed::{Narrow, Owed};
 
 impl AddressSpace {
     /// A copy of this space, which the current thread runs, for a child: private pages are shared
@@ -20,15 +16,16 @@ impl AddressSpace {
     ///
     /// # Errors
     /// ENOMEM; EINTR: the thread must die.
-    pub fn fork(self: &Arc<Self>) -> Result<Arc<Self>> {
-        // The thread's, its CPU's, and the caller's.
-        let alone = Arc::strong_count(self) <= 3;
-        let mut parent = self.lock();
-        let vmas = parent.vmas.for_child()?;
-        let child = Self::with(parent.end, vmas, parent.heap.clone(), parent.mmap_top)?;
+    pub fn fork(&self) -> Result<SpaceUser> {
+        let alone = self.users() == 1;
+        // Before the locks, which are free when it ends.
+        let child = SpaceUser::new(self.end())?;
         child.set_vdso(self.vdso());
         child.set_dumpable(self.dumpable());
+        let mut parent = self.lock();
         let mut space = child.lock();
+        space.vmas = parent.vmas.for_child()?;
+        (space.heap, space.mmap_top) = (parent.heap.clone(), parent.mmap_top);
         space
             .vmas
             .iter()
@@ -36,8 +33,11 @@ impl AddressSpace {
         space.stack_limit = parent.stack_limit;
         space.mmap_bottom = parent.mmap_bottom;
         let mut at = 0;
+        let mut owed = Owed::<Narrow>::new();
         let shared = loop {
-            match space.share(&self.context, &mut parent, at) {
+            let (part, also) = space.share(&self.context, &mut parent, at);
+            owed.join(also);
+            match part {
                 Ok(Some(next)) => at = next,
                 whole => break whole,
             }
@@ -55,8 +55,7 @@ impl AddressSpace {
         // What became read-only is so for all before anybody relies on it, even if the copy is not
         // whole. Guests may run beside other threads: what they write where an entry of one space
         // has parted from the other's would be the child's alone.
-        self.context
-            .pay_cpus(Change::Narrow, USER_START..user_end());
+        self.context.pay_cpus(owed, USER_START..user_end());
         let shown = self.context.notifiers.any();
         if shown && !alone {
             parent.protect_shared(&self.context);
@@ -65,30 +64,26 @@ impl AddressSpace {
         if shown && alone {
             self.protect_shared();
         }
-        match shared {
-            Ok(_) => Ok(child),
-            Err(error) => {
-                large::leave(child);
-                Err(error)
-            }
-        }
+        shared.map(|_| child)
     }
 }
 
 impl Space {
     /// Fills this new space with a part of the private pages that `parent` has from `address` on,
-    /// read-only in both from now on. Returns where the next part begins, if there is one.
+    /// read-only in both from now on. Returns where the next part begins, if there is one, and what
+    /// the parent owes, also for a part that failed.
     #[inline]
     fn share(
         &mut self,
         context: &Context,
         parent: &mut Space,
         address: usize,
-    ) -> Result<Option<usize>> {
+    ) -> (Result<Option<usize>>, Owed<Narrow>) {
         let Space {
             table, vmas, pages, ..
         } = self;
         let mut left = PART;
+        let mut owed = Owed::new();
         let small = parent.table.tables() + parent.table.huge_pages() <= PART;
         if small {
             parent.split(context, USER_START..parent.end);
@@ -108,16 +103,22 @@ impl Space {
             parent.table.visit(start..end, &mut |start, entries| {
                 if failed.is_none() && entries.iter().any(|entry| entry.load() != Pte::EMPTY) {
                     match table.make(start) {
-                        Ok(leaf) => *pages += super::fault::share(start, entries, leaf),
+                        Ok(leaf) => {
+                            let (shared, also) = super::fault::share(start, entries, leaf);
+                            *pages += shared;
+                            owed.join(also);
+                        }
                         Err(error) => failed = Some(error),
                     }
                 }
             });
-            failed.map_or(Ok(()), Err)?;
+            if let Some(error) = failed {
+                return (Err(error), owed);
+            }
             if end < vma.end {
-                return Ok(Some(end));
+                return (Ok(Some(end)), owed);
             }
         }
-        Ok(None)
+        (Ok(None), owed)
     }
 }

@@ -19,7 +19,7 @@ use crate::errno::{Errno, Result};
 use crate::params;
 use crate::upcall;
 use crossings::Kind;
-use translation::Change;
+use translation::owed::{Age, FillUser, Owed, Touch};
 
 /// Bytes in a huge page.
 pub const SIZE: usize = BLOCK_SIZE;
@@ -146,7 +146,8 @@ impl HugePage {
         // SAFETY: a frame of zeroes, which nothing but the result names.
         let leaf = unsafe { Leaf::at(table) };
         for index in 0..BLOCK_PAGES {
-            leaf.entry(index * PAGE_SIZE).fill(pte.page(index));
+            let entry = leaf.entry(index * PAGE_SIZE);
+            entry.fill::<FillUser>(pte.page(index)).held_by_nobody();
         }
         table
     }
@@ -251,8 +252,9 @@ impl Space {
             && suits(vma, page)
             && let Some(huge) = HugePage::new()
         {
-            self.fill_huge_page(vma, own, slot, huge);
-            context.pay(Change::FillUser, page..page + PAGE_SIZE);
+            let filled = self.fill_huge_page(vma, own, slot, huge);
+            // Also for another CPU's, which this one may not have seen either.
+            context.pay(filled.unwrap_or_else(Owed::new), page..page + PAGE_SIZE);
             return Ok(None);
         }
         match self.table.make_below(slot) {
@@ -261,10 +263,17 @@ impl Space {
         }
     }
 
-    fn fill_huge_page(&self, vma: &Vma, own: &Slot, slot: &Entry, huge: HugePage) {
+    fn fill_huge_page(
+        &self,
+        vma: &Vma,
+        own: &Slot,
+        slot: &Entry,
+        huge: HugePage,
+    ) -> Option<Owed<FillUser>> {
         let first = huge.into_phys();
         let pte = Pte::block(first.0, fault::prot(vma, true), Memory::Normal);
-        if self.table.try_fill_huge_page(slot, pte) {
+        let filled = self.table.try_fill_huge_page(slot, pte);
+        if filled.is_some() {
             fault::count(Kind::FaultAnonWrite);
             fault::count_mapped(BLOCK_PAGES as u64 - 1);
             own.add(BLOCK_PAGES);
@@ -273,6 +282,7 @@ impl Space {
             // SAFETY: no entry took it.
             drop(unsafe { HugePage::from_phys(first) });
         }
+        filled
     }
 
     /// Makes pages of all huge pages that touch `range`, for the only one who uses the space.
@@ -286,13 +296,11 @@ impl Space {
     #[cold]
     #[inline(never)]
     fn split_each(&self, context: &Context, range: Range<usize>) {
-        while let Some((start, slot, pte)) = self.table.take_huge_page(range.clone()) {
-            context.pay(Change::Clear, start..start + SIZE);
+        while let Some((start, slot, pte, owed)) = self.table.take_huge_page(range.clone()) {
+            context.pay(owed, start..start + SIZE);
             // SAFETY: the entry held it, and is empty now.
             let huge = unsafe { HugePage::from_phys(PhysAddr(pte.phys())) };
-            slot.fill(Pte::table(huge.into_table(pte.revealed()).0));
-            self.table.count_table();
-            mmu::publish();
+            self.table.link(slot, huge.into_table(pte.revealed()));
         }
     }
 
@@ -324,9 +332,9 @@ impl Space {
     #[cold]
     #[inline(never)]
     fn gather_each_block(&self, gather: &mut Gather, range: Range<usize>) {
-        while let Some((start, _, pte)) = self.table.take_huge_page(range.clone()) {
+        while let Some((start, _, pte, owed)) = self.table.take_huge_page(range.clone()) {
             // SAFETY: the entry held it, and is empty now.
-            unsafe { gather.take_huge_page(start, PhysAddr(pte.phys())) };
+            unsafe { gather.take_huge_page(start, PhysAddr(pte.phys()), owed) };
         }
     }
 
@@ -341,10 +349,13 @@ impl Space {
     }
 
     /// Makes all huge pages that touch `range` old.
-    pub(super) fn forget_huge_pages(&self, range: Range<usize>) {
+    pub(super) fn forget_huge_pages(&self, range: Range<usize>) -> Owed<Age> {
+        let mut owed = Owed::new();
         self.each_block(range, |_, slot| {
-            slot.update(|pte| pte.with_young(false));
+            let (_, also) = slot.update(|pte| pte.with_young(false));
+            owed.join(also);
         });
+        owed
     }
 
     fn each_block(&self, mut range: Range<usize>, mut visit: impl FnMut(usize, &Entry)) {
@@ -361,12 +372,12 @@ fn touch(context: &Context, slot: &Entry, pte: Pte, page: usize) {
     if pte.young() || pte.is_unseen() {
         fault::count(Kind::FaultSpurious);
         if pte.is_unseen() {
-            _ = slot.replace(pte, pte.revealed().with_young(true));
+            fault::reveal(slot, pte);
         }
         return context.recover(page);
     }
     fault::count(Kind::FaultAccessFlag);
-    if slot.replace(pte, pte.with_young(true)).is_ok() {
-        context.pay(Change::Touch, page..page + PAGE_SIZE);
+    if let Ok(owed) = slot.replace::<Touch>(pte, pte.with_young(true)) {
+        context.pay(owed, page..page + PAGE_SIZE);
     }
 }

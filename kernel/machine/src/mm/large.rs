@@ -1,13 +1,11 @@
 //! Large ranges, which are changed part by part: others run in between, and the address space's
 //! lock is free.
 
-extern crate alloc;
-
-use alloc::sync::Arc;
 use core::ops::Range;
 
 use super::space::{AddressSpace, Space};
 use super::vma::Rights;
+use super::vmas::Gone;
 use crate::errno::{Errno, Result};
 use crate::upcall::{cond_resched, cond_resched_killable};
 
@@ -19,14 +17,16 @@ pub(super) const PART: usize = 32;
 const MANY: usize = 128;
 
 /// Whether a range is changed part by part, so that who changes it waits.
+#[inline]
 pub fn is_large(range: &Range<usize>) -> bool {
     range.len() > AT_ONCE
 }
 
 impl Space {
     /// Whether its end would take long.
-    fn is_large(&self) -> bool {
-        self.table.tables() + self.table.huge_pages() >= MANY
+    pub(super) fn is_large(&self) -> bool {
+        let held = self.table.tables() + self.table.huge_pages();
+        held + self.vmas.count() / PART >= MANY
     }
 }
 
@@ -73,20 +73,21 @@ impl AddressSpace {
         });
     }
 
-    /// Takes a range of pages away. Waits if the range is large.
+    /// Takes a range of pages away; its files go to `gone`. Waits if the range is large.
     #[inline]
-    pub fn unmap(&self, range: Range<usize>) -> Result<()> {
+    pub fn unmap(&self, range: Range<usize>, gone: &mut Gone) -> Result<()> {
         if is_large(&range) {
-            self.empty_first(range.clone())?;
+            self.empty_first(range.clone(), gone)?;
         }
-        self.lock().unmap(self.context(), range)
+        self.lock().unmap(self.context(), range, gone)
     }
 
+    /// Empties a large range part by part, which is removed, or replaced, afterwards.
     #[cold]
     #[inline(never)]
-    fn empty_first(&self, range: Range<usize>) -> Result<()> {
+    pub(super) fn empty_first(&self, range: Range<usize>, gone: &mut Gone) -> Result<()> {
         // What can fail does so while nothing is lost.
-        self.lock().vmas.cut_out_for_long(&range)?;
+        self.lock().vmas.cut_out_for_long(&range, gone)?;
         self.empty(range, true)
     }
 
@@ -126,23 +127,4 @@ impl AddressSpace {
             Ok(())
         }
     }
-}
-
-/// Lets go of a space that its thread no longer has. If that was the last, and the space is large,
-/// it is emptied first, before that is done where nobody else can run. No CPU runs it for the
-/// thread any more.
-pub fn leave(space: Arc<AddressSpace>) {
-    if Arc::strong_count(&space) > 1 {
-        return;
-    }
-    if space.context().notifiers.any() {
-        space.notify_of_end();
-    }
-    if !space.read_lock().is_large() {
-        return;
-    }
-    let everything = 0..space.end();
-    space.each_part_of(everything, |inner, part| {
-        inner.empty(space.context(), part, true)
-    });
 }

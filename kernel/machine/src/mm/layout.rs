@@ -3,9 +3,11 @@
 use core::ops::Range;
 
 use super::asid::Context;
+use super::large::is_large;
 use super::map::{MapRequest, Place};
 use super::space::{AddressSpace, Space};
 use super::vma::{Flags, Label, Rights, Source, Vma};
+use super::vmas::Gone;
 use super::{PAGE_SIZE, aslr, page_up};
 use crate::arch::MAP_WINDOW;
 use crate::errno::Result;
@@ -34,16 +36,19 @@ impl AddressSpace {
         let whole = end.min(MAP_WINDOW);
         let top = aslr::stack_top(whole, random);
         let rights = Rights::READ.with(Rights::WRITE);
-        self.map(MapRequest {
-            rights: if executable {
-                rights.with(Rights::EXECUTE)
-            } else {
-                rights
+        self.map(
+            MapRequest {
+                rights: if executable {
+                    rights.with(Rights::EXECUTE)
+                } else {
+                    rights
+                },
+                flags: Flags::GROWS_DOWN,
+                label: Label::Stack,
+                ..MapRequest::anonymous(Place::Fixed(top - STACK_START), STACK_START)
             },
-            flags: Flags::GROWS_DOWN,
-            label: Label::Stack,
-            ..MapRequest::anonymous(Place::Fixed(top - STACK_START), STACK_START)
-        })?;
+            &mut Gone::new(),
+        )?;
         let mut space = self.lock();
         space.stack_limit = limit;
         space.mmap_top = top - limit.clamp(128 << 20, whole / 6 * 5) - aslr::MMAP_GAP;
@@ -75,21 +80,40 @@ impl AddressSpace {
     }
 
     /// Moves the end of the heap; returns where it is then. `limit` is the heap's greatest length
-    /// in bytes.
-    pub fn set_heap_end(&self, end: usize, limit: usize) -> usize {
-        self.lock().set_heap_end(&self.context, end, limit)
+    /// in bytes. Files that were mapped there go to `gone`.
+    ///
+    /// # Errors
+    /// A large range that is to be unmapped first, which waits.
+    pub fn set_heap_end(
+        &self,
+        end: usize,
+        limit: usize,
+        gone: &mut Gone,
+    ) -> core::result::Result<usize, Range<usize>> {
+        let mut space = self.lock();
+        let cut = page_up(end.clamp(space.heap.start, space.heap.end))..page_up(space.heap.end);
+        if is_large(&cut) && space.vmas.touching(cut.clone()).next().is_some() {
+            return Err(cut);
+        }
+        Ok(space.set_heap_end(&self.context, end, limit, gone))
     }
 }
 
 impl Space {
-    fn set_heap_end(&mut self, context: &Context, end: usize, limit: usize) -> usize {
+    fn set_heap_end(
+        &mut self,
+        context: &Context,
+        end: usize,
+        limit: usize,
+        gone: &mut Gone,
+    ) -> usize {
         let Range { start, end: old } = self.heap.clone();
         let (old_top, top) = (page_up(old), page_up(end.min(self.end)));
         if end < start || end - start > limit || end > self.end {
             return old;
         }
         let moved = if top < old_top {
-            self.unmap(context, top..old_top).is_ok()
+            self.unmap(context, top..old_top, gone).is_ok()
         } else if top > old_top {
             self.grow_heap(old_top, top)
         } else {

@@ -2,9 +2,10 @@
 
 use super::asid::Context;
 use super::fault::{Access, Failure};
+use super::large::is_large;
 use super::space::{AddressSpace, Space, USER_START};
 use super::vma::{Flags, Label, Rights, Source, Vma};
-use super::vmas::Vmas;
+use super::vmas::{Gone, Vmas};
 use super::{PAGE_SIZE, huge_page, page_down, page_up};
 use crate::arch::user_end;
 use crate::errno::{Errno, Result};
@@ -54,36 +55,25 @@ impl MapRequest {
 }
 
 impl AddressSpace {
-    /// Maps what is asked for; returns where.
+    /// Maps what is asked for; returns where. Files that were there go to `gone`. Waits if it takes
+    /// the place of a large range.
     ///
     /// # Errors
     /// EINVAL (bounds), ENOMEM, EEXIST.
-    pub fn map(&self, request: MapRequest) -> Result<usize> {
+    pub fn map(&self, request: MapRequest, gone: &mut Gone) -> Result<usize> {
         let len = checked_len(request.len)?;
-        let mut space = self.lock();
-        if space
-            .vmas
-            .bytes()
-            .checked_add(len)
-            .is_none_or(|bytes| bytes > request.limit)
-        {
-            return Err(Errno::ENOMEM);
-        }
-        if space.vmas.is_full() {
-            return Err(Errno::ENOMEM);
-        }
         let flags = request
             .flags
             .set(Flags::ACCOUNT, false)
             .accounted(request.rights);
-        if flags.has(Flags::ACCOUNT) {
-            let replaced = match request.place {
-                Place::Fixed(at) => space.vmas.accounted(at..at.saturating_add(len)),
-                _ => 0,
-            };
-            space.vmas.commit(len - replaced)?;
+        let mut space = self.lock();
+        let (mut start, mut taken) = space.admit(&request, flags, len)?;
+        if taken && is_large(&(start..start + len)) {
+            drop(space);
+            self.empty_first(start..start + len, gone)?;
+            space = self.lock();
+            (start, taken) = space.admit(&request, flags, len)?;
         }
-        let (start, taken) = space.place(request.place, len)?;
         let vma = Vma {
             start,
             end: start + len,
@@ -94,7 +84,7 @@ impl AddressSpace {
         };
         vma.announce(&self.me)?;
         if taken {
-            space.replace(&self.context, vma)?;
+            space.replace(&self.context, vma, gone)?;
         } else {
             space.vmas.insert(vma)?;
         }
@@ -131,6 +121,26 @@ fn checked_len(len: usize) -> Result<usize> {
 }
 
 impl Space {
+    /// Where a mapping of `len` bytes goes that is within the limits, and whether something is there
+    /// that is to go.
+    #[inline]
+    fn admit(&mut self, request: &MapRequest, flags: Flags, len: usize) -> Result<(usize, bool)> {
+        let (mut replaced, mut accounted) = (0, 0);
+        if let Place::Fixed(at) = request.place {
+            let range = at..at.saturating_add(len);
+            replaced = self.vmas.bytes_in(range.clone());
+            accounted = self.vmas.accounted(range);
+        }
+        let bytes = self.vmas.bytes().checked_add(len - replaced);
+        if bytes.is_none_or(|bytes| bytes > request.limit) || self.vmas.is_full() {
+            return Err(Errno::ENOMEM);
+        }
+        if flags.has(Flags::ACCOUNT) {
+            self.vmas.commit(len - accounted)?;
+        }
+        self.place(request.place, len)
+    }
+
     /// Finds a place for `len` bytes; whether something is there that is to go.
     #[inline]
     pub(super) fn place(&mut self, place: Place, len: usize) -> Result<(usize, bool)> {
@@ -168,10 +178,10 @@ impl Space {
     /// Maps a VMA in the place of what is there, which stays if that fails.
     #[cold]
     #[inline(never)]
-    fn replace(&mut self, context: &Context, vma: Vma) -> Result<()> {
-        self.vmas.cut_out(&vma.range())?;
+    fn replace(&mut self, context: &Context, vma: Vma, gone: &mut Gone) -> Result<()> {
+        self.vmas.cut_out(&vma.range(), gone)?;
         self.empty(context, vma.range(), true);
-        self.vmas.replace(vma);
+        self.vmas.replace(vma, gone);
         Ok(())
     }
 

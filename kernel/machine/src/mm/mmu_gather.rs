@@ -4,7 +4,6 @@
 //! can reach them any more.
 
 use core::mem::MaybeUninit;
-use core::ops::Range;
 
 use super::PAGE_SIZE;
 use super::PhysAddr;
@@ -14,13 +13,8 @@ use super::frame::{FRAMES, FrameRef};
 use super::huge_page::{self, HugePages};
 use super::table::{Entry, hidden};
 use crate::arch::mmu::Pte;
-use translation::Change;
+use translation::owed::{Clear, Debts, Owed, UnlinkTable};
 
-/// The span of a batch without pages: smaller than any when a page joins it.
-const NO_PAGES: Range<usize> = Range {
-    start: usize::MAX,
-    end: 0,
-};
 /// Frames that are gathered.
 const GATHERED: usize = 64;
 
@@ -32,7 +26,7 @@ pub struct Gather<'a> {
     frames: [MaybeUninit<FrameRef>; GATHERED],
     count: usize,
     huge_pages: HugePages,
-    span: Range<usize>,
+    owed: Debts<Clear>,
     /// Pages that were taken, as far as they are not among `frames`.
     taken: usize,
     /// Entries that were left with their frames.
@@ -58,7 +52,7 @@ impl<'a> Gather<'a> {
             frames: [const { MaybeUninit::uninit() }; GATHERED],
             count: 0,
             huge_pages: HugePages::NONE,
-            span: NO_PAGES,
+            owed: Debts::new(),
             taken: 0,
             left: 0,
             zeroes: 0,
@@ -88,21 +82,23 @@ impl<'a> Gather<'a> {
     ///
     /// # Safety
     /// As for [`HugePages::add`].
-    pub unsafe fn take_huge_page(&mut self, start: usize, huge: PhysAddr) {
-        self.span = self.span.start.min(start)..self.span.end.max(start + huge_page::SIZE);
+    pub unsafe fn take_huge_page(&mut self, start: usize, huge: PhysAddr, owed: Owed<Clear>) {
+        self.owed.add(start..start + huge_page::SIZE, owed);
         self.taken += huge_page::SIZE / PAGE_SIZE;
         // SAFETY: the caller's promise.
         unsafe { self.huge_pages.add(huge) };
     }
 
     fn take(&mut self, page: usize, entry: &Entry) {
-        self.span = self.span.start.min(page)..self.span.end.max(page + PAGE_SIZE);
         let Some(slot) = self.frames.get_mut(self.count) else {
-            entry.update(hidden);
+            let (_, owed) = entry.update(hidden);
+            self.owed.add(page..page + PAGE_SIZE, owed);
             self.left += 1;
             return;
         };
-        let frame = PhysAddr(entry.take().phys());
+        let (pte, owed) = entry.take();
+        self.owed.add(page..page + PAGE_SIZE, owed);
+        let frame = PhysAddr(pte.phys());
         if frame == zero_frame() {
             self.zeroes += 1;
             return;
@@ -120,7 +116,7 @@ impl<'a> Gather<'a> {
     /// frames. If it says so, the same walk is due once more, with what [`Gather::dead`] returns.
     /// By reference: it is half a KiB that nobody should move.
     #[must_use]
-    pub fn settle(&mut self, tables: bool) -> bool {
+    pub fn settle(&mut self, tables: Option<Owed<UnlinkTable>>) -> bool {
         self.pay(tables);
         self.left != 0
     }
@@ -131,13 +127,20 @@ impl<'a> Gather<'a> {
         self.taken + rest.map_or(0, |rest| self.left - rest.zeroes)
     }
 
-    fn pay(&mut self, tables: bool) {
-        let span = core::mem::replace(&mut self.span, NO_PAGES);
-        if let Some(context) = self.context {
-            if tables {
-                context.pay(Change::UnlinkTable, span);
-            } else if !span.is_empty() {
-                context.pay(Change::Clear, span);
+    fn pay(&mut self, tables: Option<Owed<UnlinkTable>>) {
+        match (self.context, tables, self.owed.take()) {
+            (Some(context), Some(tables), Some((span, pages))) => {
+                context.pay(tables.with_pages(pages), span)
+            }
+            (Some(context), Some(tables), None) => context.pay(tables, 0..0),
+            (Some(context), None, Some((span, pages))) => context.pay(pages, span),
+            (_, tables, pages) => {
+                if let Some(tables) = tables {
+                    tables.held_by_nobody();
+                }
+                if let Some((_, pages)) = pages {
+                    pages.held_by_nobody();
+                }
             }
         }
         let count = core::mem::take(&mut self.count);
@@ -153,8 +156,8 @@ impl<'a> Gather<'a> {
 impl Drop for Gather<'_> {
     fn drop(&mut self) {
         // Of what was settled nothing is left.
-        if !self.span.is_empty() {
-            self.pay(false);
+        if !self.owed.is_empty() {
+            self.pay(None);
         }
     }
 }

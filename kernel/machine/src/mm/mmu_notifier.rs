@@ -78,9 +78,11 @@ impl MmuNotifiers {
             .for_each(|notifier| what(&*notifier));
     }
 
-    /// Tells all of them for the last time, of a space that ends: nobody else can want the list.
-    pub(super) fn end(&mut self) {
-        for notifier in self.list.get_mut().drain(..) {
+    /// Tells all of them for the last time, of a space that ends.
+    #[cold]
+    pub(super) fn end(&self) {
+        let list = core::mem::take(&mut *self.list.lock());
+        for notifier in list {
             if let Some(notifier) = notifier.upgrade() {
                 notifier.invalidate(USER_START..user_end());
             }

@@ -44,9 +44,10 @@ pub use map::{MapRequest, Place};
 pub use remap::Move;
 pub use rmap::ReverseMap;
 pub use smaps::{Size, Usage};
-pub use space::AddressSpace;
+pub use space::{AddressSpace, SpaceUser};
 pub use table::EmptyTables;
 pub use vma::PageSource;
+pub use vmas::Gone;
 
 use core::ops::Range;
 

@@ -6,7 +6,7 @@ use super::asid::Context;
 use super::space::{AddressSpace, Space};
 use super::vma::{Flags, Rights, Vma};
 use crate::errno::{Errno, Result};
-use translation::Change;
+use translation::owed::{Narrow, Owed};
 
 impl AddressSpace {
     /// Changes the behaviour of a range of pages.
@@ -72,17 +72,19 @@ impl Space {
     /// Makes the entries of a range agree with its VMAs' rights.
     pub(super) fn obey(&mut self, context: &Context, range: Range<usize>) {
         self.split(context, range.clone());
-        let mut changed = false;
+        let mut owed: Option<Owed<Narrow>> = None;
         for vma in self.vmas.touching(range.clone()) {
             let part = vma.start.max(range.start)..vma.end.min(range.end);
             self.table.visit(part, &mut |_, entries| {
                 for entry in entries {
-                    changed |= super::fault::set_rights(vma, entry);
+                    if let Some(also) = super::fault::set_rights(vma, entry) {
+                        also.join_to(&mut owed);
+                    }
                 }
             });
         }
-        if changed {
-            context.pay(Change::Narrow, range);
+        if let Some(owed) = owed {
+            context.pay(owed, range);
         }
     }
 }

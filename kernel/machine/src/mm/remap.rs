@@ -4,13 +4,15 @@ use core::ops::Range;
 
 use super::PAGE_SIZE;
 use super::asid::Context;
+use super::large::is_large;
 use super::map::Place;
 use super::space::{AddressSpace, Space, USER_START};
 use super::table::Entry;
 use super::vma::{Flags, Vma};
+use super::vmas::Gone;
 use crate::arch::mmu::Pte;
 use crate::errno::{Errno, Result};
-use translation::Change;
+use translation::owed::{Clear, Debts, FillUser};
 
 /// Whether a VMA that cannot grow in place may move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,25 +28,38 @@ pub enum Move {
 impl AddressSpace {
     /// Gives the VMA part at `old` a length of `len` bytes, both multiples of the page size;
     /// returns where it is then. With `keep`, the old range stays mapped, emptied
-    /// (MREMAP_DONTUNMAP).
+    /// (MREMAP_DONTUNMAP). Files that were mapped go to `gone`.
     ///
     /// # Errors
     /// EFAULT (`old` is not all in one VMA), ENOMEM, EINVAL.
     pub fn remap(
         &self,
-        old: Range<usize>,
+        mut old: Range<usize>,
         len: usize,
         place: Move,
         keep: bool,
         limit: usize,
+        gone: &mut Gone,
     ) -> Result<usize> {
+        if is_large(&(0..len.max(old.len()))) {
+            self.unmap_before(&old, len, place, gone)?;
+            old.end = old.end.min(old.start + len);
+        }
         let mut space = self.lock();
         let vma = space.vmas.find(old.start).ok_or(Errno::EFAULT)?.clone();
         if old.end > vma.end {
             return Err(Errno::EFAULT);
         }
-        if len > old.len() && space.vmas.bytes() + len - old.len() > limit {
-            return Err(Errno::ENOMEM);
+        if let Move::To(start) = place {
+            target(space.end, &old, start, len)?;
+        }
+        let more = match keep {
+            true => len,
+            false => len.saturating_sub(old.len()),
+        };
+        // What the target replaces goes first.
+        if !matches!(place, Move::To(_)) {
+            space.check_limit(more, limit)?;
         }
         if place == Move::Anywhere && len == old.len() && !keep {
             return Ok(old.start);
@@ -52,7 +67,7 @@ impl AddressSpace {
         if !matches!(place, Move::To(_)) && !keep {
             if len <= old.len() {
                 if len < old.len() {
-                    space.unmap(self.context(), old.start + len..old.end)?;
+                    space.unmap(self.context(), old.start + len..old.end, gone)?;
                 }
                 return Ok(old.start);
             }
@@ -68,34 +83,63 @@ impl AddressSpace {
         let target = match place {
             Move::Never => return Err(Errno::ENOMEM),
             Move::Anywhere => space.find_free(len)?,
-            Move::To(start) => space.clear_target(self.context(), &old, start, len)?,
+            Move::To(start) => {
+                // As on Linux what is there goes first, and has gone where the rest fails.
+                let (start, taken) = space.place(Place::Fixed(start), len)?;
+                if taken {
+                    space.unmap(self.context(), start..start + len, gone)?;
+                }
+                space.check_limit(more, limit)?;
+                start
+            }
         };
-        space.move_vma(self.context(), &vma, old, target..target + len, keep)?;
+        space.move_vma(self.context(), &vma, old, target..target + len, keep, gone)?;
         Ok(target)
+    }
+
+    /// Unmaps what such a call takes away, as Linux does first: large ranges part by part. Waits.
+    #[cold]
+    fn unmap_before(
+        &self,
+        old: &Range<usize>,
+        len: usize,
+        place: Move,
+        gone: &mut Gone,
+    ) -> Result<()> {
+        if self.with_vma(old.start, |vma| old.end <= vma.end) != Some(true) {
+            return Err(Errno::EFAULT);
+        }
+        if let Move::To(start) = place {
+            self.unmap(target(self.end(), old, start, len)?, gone)?;
+        }
+        let cut = old.start + len..old.end;
+        if cut.is_empty() {
+            return Ok(());
+        }
+        self.unmap(cut, gone)
     }
 }
 
+/// The range of `len` bytes at `start`, below `end`, where the VMA part at `old` may move.
+///
+/// # Errors
+/// EINVAL.
+fn target(end: usize, old: &Range<usize>, start: usize, len: usize) -> Result<Range<usize>> {
+    let end = start.checked_add(len).filter(|&to| to <= end);
+    let end = end.filter(|_| start >= USER_START).ok_or(Errno::EINVAL)?;
+    if !start.is_multiple_of(PAGE_SIZE) || start < old.end && old.start < end {
+        return Err(Errno::EINVAL);
+    }
+    Ok(start..end)
+}
+
 impl Space {
-    fn clear_target(
-        &mut self,
-        context: &Context,
-        old: &Range<usize>,
-        start: usize,
-        len: usize,
-    ) -> Result<usize> {
-        let end = start
-            .checked_add(len)
-            .filter(|&end| end <= self.end && start >= USER_START);
-        let end = end.ok_or(Errno::EINVAL)?;
-        if !start.is_multiple_of(PAGE_SIZE) || start < old.end && old.start < end {
-            return Err(Errno::EINVAL);
+    /// ENOMEM where all VMAs would have more than `limit` bytes with `more`.
+    fn check_limit(&self, more: usize, limit: usize) -> Result<()> {
+        if more > 0 && self.vmas.bytes() + more > limit {
+            return Err(Errno::ENOMEM);
         }
-        // As on Linux what is there goes first, and has gone where the rest fails.
-        let (start, taken) = self.place(Place::Fixed(start), len)?;
-        if taken {
-            self.unmap(context, start..end)?;
-        }
-        Ok(start)
+        Ok(())
     }
 
     fn move_vma(
@@ -105,6 +149,7 @@ impl Space {
         old: Range<usize>,
         new: Range<usize>,
         keep: bool,
+        gone: &mut Gone,
     ) -> Result<()> {
         let part = vma.part(old.clone());
         if part.flags.has(Flags::ACCOUNT) {
@@ -114,8 +159,7 @@ impl Space {
         let flags = part.flags.set(Flags::GROWS_DOWN, false);
         // What is left behind is unmapped as a whole, which cannot fail.
         if !keep {
-            self.vmas.cut(old.start)?;
-            self.vmas.cut(old.end)?;
+            self.vmas.cut_out(&old, gone)?;
         }
         self.vmas.insert(Vma {
             start: new.start,
@@ -135,17 +179,22 @@ impl Space {
             }
         });
         if let Err(error) = made {
-            self.unmap(context, new)?;
+            self.unmap(context, new, gone)?;
             return Err(error);
         }
+        let mut owed = Debts::<Clear>::new();
         self.each_held(&moved, |page, source| {
             if let Some(target) = self.table.find(page.wrapping_add(distance)) {
-                target.fill(source.take());
+                let (pte, taken) = source.take();
+                owed.add(page..page + PAGE_SIZE, taken);
+                target.fill::<FillUser>(pte).leave_to_fault();
             }
         });
-        context.pay(Change::Clear, moved);
+        if let Some((span, owed)) = owed.take() {
+            context.pay(owed, span);
+        }
         if !keep {
-            self.unmap(context, old)?;
+            self.unmap(context, old, gone)?;
         }
         Ok(())
     }

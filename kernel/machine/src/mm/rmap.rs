@@ -120,7 +120,7 @@ impl ReverseMap {
         let mut gather = Gather::new(space.context());
         walk(&locked, &mut gather);
         let mut rest = Gather::dead();
-        let second = gather.settle(false);
+        let second = gather.settle(None);
         if second {
             walk(&locked, &mut rest);
         }

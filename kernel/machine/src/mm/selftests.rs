@@ -11,14 +11,16 @@ use super::fault::Access;
 use super::frame::{self, FrameRef, Owner};
 use super::mmu_notifier::MmuNotifier;
 use super::shared::SharedPages;
-use super::space::USER_START;
+use super::space::{SpaceUser, USER_START};
 use super::vma::{Flags, Label, PageSource, Rights, Source, Vma};
 use super::vmalloc::KernelStack;
-use super::vmas::Vmas;
-use super::{AddressSpace, MapRequest, Move, PAGE_SIZE, Place, huge_page};
+use super::vmas::{Gone, Vmas};
+use super::{AddressSpace, MapRequest, Move, PAGE_SIZE, Place, huge_page, user};
 use crate::arch::{KERNEL_STACK_SIZE, cpu, mmu, user_end};
 use crate::errno::Errno;
 use crate::selftest;
+use crate::sync::lockdep::NoSleep;
+use crate::sync::might_sleep;
 use crossings::Kind;
 
 /// Xorshift, so that each run does the same.
@@ -39,6 +41,49 @@ fn size(space: &AddressSpace) -> (usize, usize) {
     (size.vmas, size.resident)
 }
 
+/// A file, which wants the lock of a space that it is mapped in when it ends, and may wait.
+struct Last {
+    of: Weak<AddressSpace>,
+    page: FrameRef,
+    left: Arc<AtomicUsize>,
+}
+
+impl Last {
+    /// Maps one that nobody else has; it is counted in `left`.
+    fn map(space: &Arc<AddressSpace>, at: usize, left: &Arc<AtomicUsize>) {
+        let file = Last {
+            of: Arc::downgrade(space),
+            page: frame::alloc_zeroed().unwrap(),
+            left: left.clone(),
+        };
+        left.fetch_add(1, Relaxed);
+        let (mapping, offset) = (Arc::new(file), 0);
+        let request = MapRequest {
+            source: Source::File { mapping, offset },
+            ..MapRequest::anonymous(Place::Fixed(at), PAGE_SIZE)
+        };
+        space.map(request, &mut Gone::new()).unwrap();
+    }
+}
+
+impl PageSource for Last {
+    fn page(&self, _index: usize, _write: bool) -> Result<FrameRef, Errno> {
+        Ok(self.page.clone())
+    }
+
+    fn len_pages(&self) -> usize {
+        1
+    }
+}
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        might_sleep();
+        self.of.upgrade().unwrap().set_stack_limit(0);
+        self.left.fetch_sub(1, Relaxed);
+    }
+}
+
 selftest! {
     fn who_shows_a_space_elsewhere_is_told_of_its_end() {
         struct Shown(AtomicBool);
@@ -51,7 +96,7 @@ selftest! {
             fn protect(&self, _range: Range<usize>) {}
         }
         let shown = Arc::new(Shown(AtomicBool::new(false)));
-        let space = AddressSpace::new(user_end()).unwrap();
+        let space = SpaceUser::new(user_end()).unwrap();
         let notifier: Weak<Shown> = Arc::downgrade(&shown);
         space.add_notifier(notifier).unwrap();
         assert!(!shown.0.load(Relaxed));
@@ -60,51 +105,41 @@ selftest! {
     }
 
     fn a_file_that_ends_with_its_last_area_finds_the_space_free() {
-        struct Last {
-            of: Weak<AddressSpace>,
-            page: FrameRef,
-            left: Arc<AtomicUsize>,
-        }
-        impl PageSource for Last {
-            fn page(&self, _index: usize, _write: bool) -> Result<FrameRef, Errno> {
-                Ok(self.page.clone())
-            }
-            fn len_pages(&self) -> usize {
-                1
-            }
-        }
-        impl Drop for Last {
-            fn drop(&mut self) {
-                // By the space's lock.
-                let vmas = self.of.upgrade().unwrap().vmas().count();
-                assert!(vmas < 4);
-                self.left.fetch_sub(1, Relaxed);
-            }
-        }
-        let space = AddressSpace::new(user_end()).unwrap();
+        let space = SpaceUser::new(user_end()).unwrap();
         let left = Arc::new(AtomicUsize::new(0));
-        let map = |at| {
-            let source = Last {
-                of: Arc::downgrade(&space),
-                page: frame::alloc_zeroed().unwrap(),
-                left: left.clone(),
-            };
-            left.fetch_add(1, Relaxed);
-            let (mapping, offset) = (Arc::new(source), 0);
-            let file = MapRequest {
-                source: Source::File { mapping, offset },
-                ..MapRequest::anonymous(Place::Fixed(at), PAGE_SIZE)
-            };
-            space.map(file).unwrap();
-        };
+        let page = |at| USER_START + at * PAGE_SIZE..USER_START + (at + 1) * PAGE_SIZE;
         // One alone, by another mapping in its place, and several at once.
-        (0..4).for_each(|at| map(USER_START + at * PAGE_SIZE));
-        space.unmap(USER_START..USER_START + PAGE_SIZE).unwrap();
-        assert_eq!(left.load(Relaxed), 3);
-        map(USER_START + PAGE_SIZE);
-        assert_eq!(left.load(Relaxed), 3);
-        space.unmap(USER_START..USER_START + 4 * PAGE_SIZE).unwrap();
+        (0..200).for_each(|at| Last::map(&space, page(at).start, &left));
+        space.unmap(page(0), &mut Gone::new()).unwrap();
+        assert_eq!(left.load(Relaxed), 199);
+        Last::map(&space, page(1).start, &left);
+        assert_eq!(left.load(Relaxed), 199);
+        let all = page(0).start..page(200).start;
+        let mut gone = Gone::new();
+        {
+            let _held = NoSleep::begin();
+            space.unmap(all, &mut gone).unwrap();
+        }
+        assert_eq!(left.load(Relaxed), 199);
+        drop(gone);
         assert_eq!(left.load(Relaxed), 0);
+    }
+
+    fn a_space_ends_with_its_last_user_whoever_looks_at_it() {
+        let space = SpaceUser::new(user_end()).unwrap();
+        let (look, left) = (space.clone(), Arc::new(AtomicUsize::new(0)));
+        Last::map(&space, USER_START, &left);
+        map(&space, BASE, 600, 3).unwrap();
+        look.write(BASE + PAGE_SIZE, &[7]).unwrap();
+        let second = space.share();
+        drop(space);
+        assert_eq!((left.load(Relaxed), byte(&look, BASE + PAGE_SIZE)), (1, Some(7)));
+        drop(second);
+        assert_eq!((left.load(Relaxed), byte(&look, BASE + PAGE_SIZE)), (0, None));
+        assert_eq!(look.vmas().count(), 0);
+        // It may be under a lock that the last look ends.
+        let _held = NoSleep::begin();
+        drop(look);
     }
 
     fn frames_are_counted() {
@@ -184,10 +219,11 @@ selftest! {
 const BASE: usize = 0x2000_0000;
 
 fn map(space: &AddressSpace, at: usize, pages: usize, prot: u32) -> Result<usize, Errno> {
-    space.map(MapRequest {
+    let request = MapRequest {
         rights: Rights::from_prot(prot),
         ..MapRequest::anonymous(Place::Free(at), pages * PAGE_SIZE)
-    })
+    };
+    space.map(request, &mut Gone::new())
 }
 
 fn byte(space: &AddressSpace, at: usize) -> Option<u8> {
@@ -197,7 +233,7 @@ fn byte(space: &AddressSpace, at: usize) -> Option<u8> {
 
 selftest! {
     fn spaces_fault_and_copy_on_write() {
-        let parent = AddressSpace::new(user_end()).unwrap();
+        let parent = SpaceUser::new(user_end()).unwrap();
         map(&parent, BASE, 4, 3).unwrap();
         assert_eq!(map(&parent, BASE + PAGE_SIZE, 1, 3), Err(Errno::EEXIST));
         assert_eq!(byte(&parent, BASE), Some(0));
@@ -211,14 +247,14 @@ selftest! {
         assert_eq!(parent.write(BASE, &[1]), Ok(0));
         assert_eq!(child.write(BASE, &[1]), Ok(1));
         assert_eq!(byte(&parent, BASE + PAGE_SIZE - 1), Some(7));
-        parent.unmap(BASE..BASE + 4 * PAGE_SIZE).unwrap();
+        parent.unmap(BASE..BASE + 4 * PAGE_SIZE, &mut Gone::new()).unwrap();
         assert_eq!((byte(&parent, BASE), size(&parent)), (None, (0, 0)));
     }
 }
 
 selftest! {
     fn spaces_refuse_hidden_pages_and_find_them_again() {
-        let space = AddressSpace::new(user_end()).unwrap();
+        let space = SpaceUser::new(user_end()).unwrap();
         map(&space, BASE, 1, 3).unwrap();
         assert_eq!(space.write(BASE, &[5]), Ok(1));
         space.protect(BASE..BASE + PAGE_SIZE, Rights::NONE).unwrap();
@@ -228,9 +264,52 @@ selftest! {
     }
 }
 
+/// What the program of a new space, which has just written 1 to its page at BASE, reads there after
+/// a change of the space, and whether it may write: both by this CPU's translations.
+fn after(change: impl FnOnce(&Arc<AddressSpace>)) -> (Option<u8>, bool) {
+    let space = SpaceUser::new(user_end()).unwrap();
+    map(&space, BASE, 2, 3).unwrap();
+    space.clone().activate();
+    assert_eq!(user::copy_to(BASE, &[1]), 1);
+    change(&space);
+    let mut byte = [0];
+    let read = (user::copy_from(BASE, &mut byte) == 1).then_some(byte[0]);
+    let writes = user::copy_to(BASE, &[2]) == 1;
+    super::deactivate();
+    (read, writes)
+}
+
+selftest! {
+    fn a_cpu_forgets_what_its_space_lost() {
+        let page = BASE..BASE + PAGE_SIZE;
+        let mut child = None;
+        assert_eq!(after(|space| child = space.fork().ok()), (Some(1), true));
+        assert_eq!(byte(&child.unwrap(), BASE), Some(1), "the parent wrote to the child");
+        let protected = |rights| after(|space| space.protect(page.clone(), rights).unwrap());
+        assert_eq!(protected(Rights::READ), (Some(1), false));
+        assert_eq!(protected(Rights::NONE), (None, false));
+        assert_eq!(after(|space| space.discard(page.clone()).unwrap()), (Some(0), true));
+        assert_eq!(after(|space| space.unmap(page.clone(), &mut Gone::new()).unwrap()), (None, false));
+        let moved = |space: &Arc<AddressSpace>| {
+            let to = Move::To(BASE + 8 * PAGE_SIZE);
+            space.remap(page.clone(), PAGE_SIZE, to, false, usize::MAX, &mut Gone::new()).unwrap();
+        };
+        assert_eq!(after(moved), (None, false));
+        let copied = |space: &Arc<AddressSpace>| {
+            let child = space.fork().unwrap();
+            let mut byte = [0];
+            assert_eq!(user::copy_from(BASE, &mut byte), 1);
+            // Of another frame from here on.
+            assert_eq!(space.write(BASE, &[3]), Ok(1));
+            drop(child);
+        };
+        assert_eq!(after(copied), (Some(3), true));
+    }
+}
+
 selftest! {
     fn spaces_count_references() {
-        let space = AddressSpace::new(user_end()).unwrap();
+        let space = SpaceUser::new(user_end()).unwrap();
         let range = BASE..BASE + 8 * PAGE_SIZE;
         map(&space, BASE, 8, 3).unwrap();
         for page in range.clone().step_by(PAGE_SIZE) {
@@ -260,7 +339,7 @@ const SHARED: usize = 64;
 struct Trial {
     /// Pages that are mapped, protected and so on together; the first of them is touched.
     unit: usize,
-    spaces: Vec<(Arc<AddressSpace>, BTreeMap<usize, Expected>)>,
+    spaces: Vec<(SpaceUser, BTreeMap<usize, Expected>)>,
     object: Arc<SharedPages>,
     object_values: [u8; SHARED],
     random: Random,
@@ -287,14 +366,14 @@ impl Trial {
                     },
                     false => Source::Anonymous,
                 };
-                let mapped = space.map(MapRequest {
+                let request = MapRequest {
                     rights: Rights::from_prot(prot),
                     flags: Flags::default().set(Flags::SHARED, shared),
                     source,
                     label: Label::None,
                     ..MapRequest::anonymous(Place::Fixed(start), range.len())
-                });
-                assert_eq!(mapped, Ok(start));
+                };
+                assert_eq!(space.map(request, &mut Gone::new()), Ok(start));
                 let entry = |index| Expected {
                     prot,
                     shared: shared.then_some(first + index),
@@ -303,7 +382,7 @@ impl Trial {
                 expected.extend((0..pages).map(|index| (page + index, entry(index))));
             }
             2 => {
-                space.unmap(range).unwrap();
+                space.unmap(range, &mut Gone::new()).unwrap();
                 expected.retain(|&at, _| at < page || at >= page + pages);
             }
             3 => {
@@ -346,13 +425,14 @@ impl Trial {
         } else {
             Move::Never
         };
-        let Ok(at) = space.remap(old, new_pages * unit, place, false, usize::MAX) else {
+        let gone = &mut Gone::new();
+        let Ok(at) = space.remap(old, new_pages * unit, place, false, usize::MAX, gone) else {
             return;
         };
         let before = expected.clone();
         expected.retain(|&at, _| at < page || at >= page + pages);
         if at != start {
-            return space.unmap(at..at + new_pages * unit).unwrap();
+            return space.unmap(at..at + new_pages * unit, gone).unwrap();
         }
         for index in 0..new_pages {
             let first = before[&page];
@@ -406,7 +486,7 @@ selftest! {
 
 fn agree(unit: usize, steps: usize) {
     let free = frame::free_count();
-    let first = (AddressSpace::new(user_end()).unwrap(), BTreeMap::new());
+    let first = (SpaceUser::new(user_end()).unwrap(), BTreeMap::new());
     let mut trial = Trial {
         unit,
         spaces: vec![first],
@@ -442,7 +522,7 @@ selftest! {
             let (first, pages) = (random.below(4000), 1 + random.below(12));
             let range = page(first)..page(first + pages);
             if random.below(5) < 2 {
-                vmas.remove(range).unwrap();
+                vmas.remove(range, &mut Gone::new()).unwrap();
                 continue;
             }
             let window = page(0)..page([3000, 4000][random.below(2)]);
@@ -470,7 +550,7 @@ selftest! {
 selftest! {
     fn blocks_are_split_where_their_pages_differ() {
         let free = frame::free_count();
-        let space = AddressSpace::new(user_end()).unwrap();
+        let space = SpaceUser::new(user_end()).unwrap();
         let pages = huge_page::SIZE / PAGE_SIZE;
         let range = BASE..BASE + 2 * huge_page::SIZE;
         map(&space, BASE, 2 * pages, 3).unwrap();
@@ -481,7 +561,7 @@ selftest! {
         assert_eq!(huge(), 2 * pages);
         let hole = BASE + 7 * PAGE_SIZE;
         assert_eq!(space.write(hole - 1, &[3, 4]), Ok(2));
-        space.unmap(hole..hole + PAGE_SIZE).unwrap();
+        space.unmap(hole..hole + PAGE_SIZE, &mut Gone::new()).unwrap();
         assert_eq!((huge(), space.size().resident), (pages, 2 * pages - 1));
         let found = [BASE + 5, hole - 1, hole, range.end - 1].map(|at| byte(&space, at));
         assert_eq!(found, [Some(1), Some(3), None, Some(2)]);
@@ -517,7 +597,7 @@ fn take_all() -> (Vec<FrameRef>, Vec<Vec<u8>>) {
 selftest! {
     fn huge_pages_come_back_after_all_memory_was_taken() {
         drop(take_all());
-        let space = AddressSpace::new(user_end()).unwrap();
+        let space = SpaceUser::new(user_end()).unwrap();
         // Each write joins so many single frames, until all are.
         let joins = frame::free_count() / (frame::CHAINS * huge_page::SIZE / PAGE_SIZE) + 1;
         let wanted = 8;
@@ -533,7 +613,7 @@ selftest! {
 
 selftest! {
     fn without_memory_a_large_range_stays_whole() {
-        let space = AddressSpace::new(user_end()).unwrap();
+        let space = SpaceUser::new(user_end()).unwrap();
         // As many VMAs as one list has, with the large one in the midst.
         let step = 1 << 30;
         let large = BASE + 31 * step;
@@ -548,29 +628,92 @@ selftest! {
             ..MapRequest::anonymous(Place::Fixed(inside.start), inside.len())
         };
         let taken = take_all();
-        let refused = (space.unmap(inside.clone()), space.map(in_place), space.write(BASE, &[7]));
+        let refused = (space.unmap(inside.clone(), &mut Gone::new()), space.map(in_place, &mut Gone::new()), space.write(BASE, &[7]));
         drop(taken);
         assert_eq!(refused, (Err(Errno::ENOMEM), Err(Errno::ENOMEM), Err(Errno::ENOMEM)));
         assert_eq!(byte(&space, inside.start), Some(7));
-        space.unmap(inside.clone()).unwrap();
+        space.unmap(inside.clone(), &mut Gone::new()).unwrap();
         assert_eq!(byte(&space, inside.start), None);
     }
 }
 
 selftest! {
+    fn what_is_large_goes_in_parts_wherever_it_goes() {
+        /// The most that was told of at once.
+        struct Longest(AtomicUsize);
+        impl MmuNotifier for Longest {
+            fn invalidate(&self, range: Range<usize>) {
+                self.0.fetch_max(range.len(), Relaxed);
+            }
+
+            fn protect(&self, _range: Range<usize>) {}
+        }
+        const TABLES: usize = 200;
+        let longest = Arc::new(Longest(AtomicUsize::new(0)));
+        let space = SpaceUser::new(user_end()).unwrap();
+        let notifier: Weak<Longest> = Arc::downgrade(&longest);
+        space.add_notifier(notifier).unwrap();
+        let (pages, gone) = (TABLES * huge_page::SIZE / PAGE_SIZE, &mut Gone::new());
+        let fill = |range: Range<usize>| {
+            space.set_flags(range.clone(), Flags::NO_HUGE, true).unwrap();
+            for at in range.step_by(huge_page::SIZE) {
+                assert_eq!(space.write(at, &[1]), Ok(1));
+            }
+        };
+        let all = BASE..BASE + pages * PAGE_SIZE;
+        let check = |what| {
+            let longest = longest.0.swap(0, Relaxed);
+            assert!((1..100 * huge_page::SIZE).contains(&longest), "{what}: {longest:#x}");
+            assert_eq!(byte(&space, BASE), Some(0), "{what}");
+        };
+        map(&space, BASE, pages, 3).unwrap();
+        fill(all.clone());
+        let in_place = || MapRequest::anonymous(Place::Fixed(BASE), all.len());
+        space.map(in_place(), gone).unwrap();
+        check("by a mapping");
+        fill(all.clone());
+        let other = all.end + huge_page::SIZE;
+        map(&space, other, 1, 3).unwrap();
+        let old = other..other + PAGE_SIZE;
+        space.remap(old, all.len(), Move::To(BASE), false, usize::MAX, gone).unwrap();
+        check("by a move");
+        fill(all.clone());
+        space.remap(all.clone(), PAGE_SIZE, Move::Never, false, usize::MAX, gone).unwrap();
+        longest.0.fetch_max(1, Relaxed);
+        space.discard(BASE..BASE + PAGE_SIZE).unwrap();
+        check("cut off");
+    }
+}
+
+selftest! {
+    fn files_stay_mapped_that_there_is_no_memory_to_keep_until_the_space_is_free() {
+        let space = SpaceUser::new(user_end()).unwrap();
+        let left = Arc::new(AtomicUsize::new(0));
+        let all = BASE..BASE + 200 * PAGE_SIZE;
+        all.clone().step_by(PAGE_SIZE).for_each(|at| Last::map(&space, at, &left));
+        let taken = take_all();
+        let refused = space.unmap(all.clone(), &mut Gone::new());
+        drop(taken);
+        assert_eq!((refused, left.load(Relaxed)), (Err(Errno::ENOMEM), 200));
+        space.unmap(all, &mut Gone::new()).unwrap();
+        assert_eq!(left.load(Relaxed), 0);
+    }
+}
+
+selftest! {
     fn a_large_range_that_goes_is_not_joined_again() {
-        let space = AddressSpace::new(user_end()).unwrap();
+        let space = SpaceUser::new(user_end()).unwrap();
         let pages = 64;
         map(&space, BASE, pages, 3).unwrap();
         let all = BASE..BASE + pages * PAGE_SIZE;
         let inside = all.start + PAGE_SIZE..all.end - PAGE_SIZE;
-        space.lock().vmas.cut_out_for_long(&inside).unwrap();
+        space.lock().vmas.cut_out_for_long(&inside, &mut Gone::new()).unwrap();
         // Another thread's calls, before the rest of it goes.
         for rights in [Rights::READ, Rights::READ.with(Rights::WRITE)] {
             space.protect(all.clone(), rights).unwrap();
         }
         assert_eq!(space.vmas().count(), 3);
-        space.unmap(inside).unwrap();
+        space.unmap(inside, &mut Gone::new()).unwrap();
         map(&space, all.start + PAGE_SIZE, 1, 3).unwrap();
         assert_eq!(space.vmas().map(|vma| vma.range().len()).next(), Some(2 * PAGE_SIZE));
     }

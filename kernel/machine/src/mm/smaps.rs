@@ -10,7 +10,6 @@ use super::vma::{Source, Vma};
 use super::{PAGE_SHIFT, PAGE_SIZE};
 use crate::arch::mmu::Pte;
 use crate::upcall::cond_resched;
-use translation::Change;
 
 /// Pages of a VMA by kind, as `/proc/PID/smaps` counts them.
 #[derive(Clone, Copy, Debug, Default)]
@@ -125,13 +124,14 @@ impl AddressSpace {
     pub fn forget_references(&self, wanted: impl Fn(&Vma) -> bool) {
         for vma in self.vmas().filter(|vma| wanted(vma)) {
             self.each_part_of(vma.range(), |space, part| {
-                space.forget_huge_pages(part.clone());
+                let mut owed = space.forget_huge_pages(part.clone());
                 space.table.visit(part.clone(), &mut |_, entries| {
                     for entry in entries.iter().filter(|entry| entry.load().valid()) {
-                        entry.update(|pte| pte.with_young(false));
+                        let (_, also) = entry.update(|pte| pte.with_young(false));
+                        owed.join(also);
                     }
                 });
-                self.context().pay(Change::Age, part);
+                self.context().pay(owed, part);
             });
             cond_resched();
         }

@@ -5,17 +5,17 @@ extern crate alloc;
 
 use alloc::sync::{Arc, Weak};
 use core::ops::{Deref, Range};
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
 
 use super::asid::Context;
 use super::heap::try_arc_cyclic;
-use super::large;
 use super::space_lock::{OnUnlock, ReadGuard, SpaceLock, WriteGuard};
 use super::table::PageTable;
 use super::vma::Vma;
-use super::vmas::{Gone, Vmas};
+use super::vmas::Vmas;
 use super::{PhysAddr, aslr};
 use crate::errno::Result;
+use crate::sync::might_sleep;
 
 /// The lowest address that programs may map.
 pub const USER_START: usize = 0x1_0000;
@@ -25,12 +25,14 @@ pub struct AddressSpace {
     pub(super) context: Context,
     pub(super) root: PhysAddr,
     pub(super) me: Weak<AddressSpace>,
-    /// How many [`Look`]s there are.
-    looks: AtomicUsize,
+    /// How many [`SpaceUser`]s there are.
+    users: AtomicUsize,
     /// Where the vDSO lies, or what stands for it; 0 without one.
     vdso: AtomicUsize,
     /// New mappings are locked (MCL_FUTURE).
     locks_new: AtomicBool,
+    /// Asynchronous I/O has, or had, contexts of it.
+    pub(super) aio: AtomicBool,
     /// Whether others of the same user may look into it (PR_SET_DUMPABLE).
     dumpable: AtomicU32,
     pub(super) inner: SpaceLock<Space>,
@@ -67,58 +69,20 @@ pub struct Space {
 const ROUGHLY: usize = 64;
 
 impl OnUnlock for Space {
-    type Gone = Option<Gone>;
-
     #[inline]
-    fn on_unlock(&mut self, counted: impl FnOnce() -> usize) -> Option<Gone> {
+    fn on_unlock(&mut self, counted: impl FnOnce() -> usize) {
         self.vmas.settle();
         if self.taken >= ROUGHLY {
             self.peak = self.peak.max(self.pages.wrapping_add(counted()));
             self.pages = self.pages.wrapping_sub(core::mem::take(&mut self.taken));
         }
-        self.vmas.take_gone()
     }
 }
 
 impl AddressSpace {
-    /// An empty address space, for addresses below `end`.
-    pub fn new(end: usize) -> Result<Arc<Self>> {
-        Self::with(end, Vmas::new(), 0..0, aslr::mmap_top(end))
-    }
-
-    pub(super) fn with(
-        end: usize,
-        vmas: Vmas,
-        heap: Range<usize>,
-        mmap_top: usize,
-    ) -> Result<Arc<Self>> {
-        let table = PageTable::new()?;
-        let root = table.root();
-        let inner = Space {
-            end,
-            table,
-            vmas,
-            stack_limit: 8 << 20,
-            heap,
-            mmap_top,
-            mmap_bottom: None,
-            random: true,
-            late: 0,
-            pages: 0,
-            taken: 0,
-            peak: 0,
-        };
-        let inner = SpaceLock::new(inner)?;
-        try_arc_cyclic(|me| AddressSpace {
-            context: Context::new(),
-            root,
-            me: me.clone(),
-            looks: AtomicUsize::new(0),
-            vdso: AtomicUsize::new(0),
-            locks_new: AtomicBool::new(false),
-            dumpable: AtomicU32::new(0),
-            inner,
-        })
+    /// How many use it.
+    pub fn users(&self) -> usize {
+        self.users.load(Relaxed)
     }
 
     /// For changing VMAs, or entries that hold something, alone.
@@ -164,6 +128,21 @@ impl AddressSpace {
         space.vmas.find_near(address, &space.slot().hint).map(f)
     }
 
+    /// Whether all VMAs that touch a range are as `f` says, which must not wait.
+    pub fn all_vmas(&self, range: Range<usize>, f: impl FnMut(&Vma) -> bool) -> bool {
+        self.read_lock().vmas.touching(range).all(f)
+    }
+
+    /// The sum of what `f`, which must not wait, says of the VMAs that touch a range.
+    pub fn sum_vmas(&self, range: Range<usize>, f: impl FnMut(&Vma) -> usize) -> usize {
+        self.read_lock().vmas.touching(range).map(f).sum()
+    }
+
+    /// Bytes of VMAs in a range.
+    pub fn bytes_in(&self, range: Range<usize>) -> usize {
+        self.read_lock().vmas.bytes_in(range)
+    }
+
     /// The first VMA that ends above `address`, for `/proc/PID/maps`.
     pub fn vma_after(&self, address: usize) -> Option<Vma> {
         self.lock().vmas.first_after(address).cloned()
@@ -194,56 +173,76 @@ impl AddressSpace {
         self.locks_new.store(on, Relaxed);
     }
 
+    /// Asynchronous I/O, which is told of its end, has contexts of it from now on.
+    pub fn set_aio(&self) {
+        self.aio.store(true, Relaxed);
+    }
+
     /// Whether VMAs cover all of a range.
     pub fn covers(&self, range: Range<usize>) -> bool {
         self.lock().vmas.covers(range)
     }
 }
 
-/// A look at a space from outside, which may take long, but finds no VMAs any more where nobody
-/// else has the space.
-pub struct Look(Option<Arc<AddressSpace>>);
+/// A use of a space by a thread, or by who makes it ready for one (Linux's mm_users). The last one's
+/// end empties the space, and may wait; others that hold the space see that it has nothing any more.
+pub struct SpaceUser(Arc<AddressSpace>);
 
-impl Look {
-    /// At a space, if it is there.
-    pub fn at(space: &Weak<AddressSpace>) -> Option<Self> {
-        space.upgrade().map(Self::of)
+impl SpaceUser {
+    /// An empty address space, for addresses below `end`.
+    pub fn new(end: usize) -> Result<SpaceUser> {
+        let table = PageTable::new()?;
+        let root = table.root();
+        let inner = Space {
+            end,
+            table,
+            vmas: Vmas::new(),
+            stack_limit: 8 << 20,
+            heap: 0..0,
+            mmap_top: aslr::mmap_top(end),
+            mmap_bottom: None,
+            random: true,
+            late: 0,
+            pages: 0,
+            taken: 0,
+            peak: 0,
+        };
+        let inner = SpaceLock::new(inner)?;
+        let space = try_arc_cyclic(|me| AddressSpace {
+            context: Context::new(),
+            root,
+            me: me.clone(),
+            users: AtomicUsize::new(1),
+            vdso: AtomicUsize::new(0),
+            locks_new: AtomicBool::new(false),
+            aio: AtomicBool::new(false),
+            dumpable: AtomicU32::new(0),
+            inner,
+        });
+        space.map(SpaceUser)
     }
 
-    /// At a space that is held.
-    pub fn of(space: Arc<AddressSpace>) -> Self {
-        space.looks.fetch_add(1, Relaxed);
-        Look(Some(space))
-    }
-
-    /// The VMAs that end above `address`, in order, as long as others have the space.
-    pub fn vmas_from(&self, address: usize) -> impl Iterator<Item = Vma> {
-        let mut all = AddressSpace::vmas_from(self, address);
-        core::iter::from_fn(move || {
-            let lives = self.me.strong_count() > self.looks.load(Relaxed);
-            lives.then(|| all.next()).flatten()
-        })
-    }
-
-    /// All VMAs, as long as others have the space.
-    pub fn vmas(&self) -> impl Iterator<Item = Vma> {
-        self.vmas_from(0)
+    /// Another use of the same space.
+    pub fn share(&self) -> Self {
+        self.users.fetch_add(1, Relaxed);
+        SpaceUser(self.0.clone())
     }
 }
 
-impl Deref for Look {
-    type Target = AddressSpace;
+impl Deref for SpaceUser {
+    type Target = Arc<AddressSpace>;
 
-    fn deref(&self) -> &AddressSpace {
-        self.0.as_deref().expect("there until the look ends")
+    fn deref(&self) -> &Arc<AddressSpace> {
+        &self.0
     }
 }
 
-impl Drop for Look {
+impl Drop for SpaceUser {
+    #[inline]
     fn drop(&mut self) {
-        if let Some(space) = self.0.take() {
-            space.looks.fetch_sub(1, Relaxed);
-            large::leave(space);
+        if self.users.fetch_sub(1, AcqRel) == 1 {
+            might_sleep();
+            self.exit();
         }
     }
 }

@@ -7,10 +7,9 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*, fence};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*, fence};
 
-use super::asid::CpuSet;
-use crate::arch;
+use crate::arch::{self, MAX_CPUS};
 use crate::errno::{Errno, Result};
 use crate::sync::lockdep::{Class, Held};
 use crate::sync::{Mutex, MutexGuard};
@@ -53,12 +52,44 @@ impl Slot {
 
 /// What a lock guards.
 pub trait OnUnlock {
-    /// What it no longer needs, and whose end may take long, or wait.
-    type Gone;
+    /// Whoever changed it lets go; `counted` sums up what all CPUs counted.
+    fn on_unlock(&mut self, counted: impl FnOnce() -> usize);
+}
 
-    /// Whoever changed it lets go; `counted` sums up what all CPUs counted. What this returns is
-    /// dropped when the lock is free.
-    fn on_unlock(&mut self, counted: impl FnOnce() -> usize) -> Self::Gone;
+/// A set of CPUs that only grows.
+struct CpuSet([AtomicU64; MAX_CPUS.div_ceil(64)]);
+
+impl CpuSet {
+    /// None.
+    const fn new() -> Self {
+        CpuSet([const { AtomicU64::new(0) }; MAX_CPUS.div_ceil(64)])
+    }
+
+    /// Adds a CPU. What it does afterwards is seen by whoever does not find it here.
+    fn insert(&self, cpu: usize) {
+        if !self.contains(cpu) {
+            self.0[cpu / 64].fetch_or(1 << (cpu % 64), SeqCst);
+        }
+    }
+
+    fn contains(&self, cpu: usize) -> bool {
+        self.0[cpu / 64].load(Relaxed) >> (cpu % 64) & 1 != 0
+    }
+
+    /// Those that are in it now, but `own`. A loop within a loop, as chained iterators cost more
+    /// than they find.
+    fn each_other(&self, own: usize, mut act: impl FnMut(usize)) {
+        for (index, word) in self.0.iter().enumerate() {
+            let mut left = word.load(Relaxed);
+            if own / 64 == index {
+                left &= !(1 << (own % 64));
+            }
+            while left != 0 {
+                act(index * 64 + left.trailing_zeros() as usize);
+                left &= left - 1;
+            }
+        }
+    }
 }
 
 /// A value that CPUs read side by side, each writing to its own line only, and that one changes
@@ -148,18 +179,14 @@ impl<T: OnUnlock> SpaceLock<T> {
         });
         WriteGuard {
             lock: self,
-            writer: Some((guard, held)),
+            _writer: guard,
+            _held: held,
         }
     }
 
     fn counted(&self) -> usize {
         let counts = self.slots.iter().map(Slot::count);
         counts.fold(0, usize::wrapping_add)
-    }
-
-    /// The value, by the only reference to the lock.
-    pub fn get_mut(&mut self) -> &mut T {
-        self.value.get_mut()
     }
 }
 
@@ -203,8 +230,8 @@ impl<T: OnUnlock> Drop for ReadGuard<'_, T> {
 /// This CPU changes the value while it lives.
 pub struct WriteGuard<'a, T: OnUnlock> {
     lock: &'a SpaceLock<T>,
-    /// None only while it is dropped.
-    writer: Option<(MutexGuard<'a, ()>, Held)>,
+    _writer: MutexGuard<'a, ()>,
+    _held: Held,
 }
 
 impl<T: OnUnlock> Deref for WriteGuard<'_, T> {
@@ -226,9 +253,7 @@ impl<T: OnUnlock> DerefMut for WriteGuard<'_, T> {
 impl<T: OnUnlock> Drop for WriteGuard<'_, T> {
     fn drop(&mut self) {
         let lock = self.lock;
-        let gone = self.on_unlock(|| lock.counted());
+        self.on_unlock(|| lock.counted());
         lock.writing.store(false, Release);
-        self.writer = None;
-        drop(gone);
     }
 }

@@ -8,6 +8,8 @@ use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr};
 use crate::arch::cpu;
 use crate::arch::mmu::{self, Pte};
 use crate::errno::{Errno, Result};
+use translation::Change;
+use translation::owed::{Clear, FillUser, Kind, LinkTable, Owed, Replace, UnlinkTable};
 
 /// Entries in a table.
 const ENTRIES: usize = PAGE_SIZE / size_of::<Pte>();
@@ -46,40 +48,83 @@ impl Entry {
 
     /// Fills an empty entry that nobody else fills meanwhile. What it points to is visible before
     /// the entry is.
-    pub fn fill(&self, pte: Pte) {
-        debug_assert!(!self.load().valid());
+    #[inline]
+    pub fn fill<C: Kind>(&self, pte: Pte) -> Owed<C> {
+        debug_assert!(is_change(C::CHANGE, self.load(), pte));
         self.0.store(mmu::new_entry(pte).0, Release);
+        Owed::new()
     }
 
-    /// Fills the entry if it is empty; says whether it was.
+    /// Fills the entry if it is empty; none if it was not.
+    #[inline]
     #[must_use]
-    pub fn try_fill(&self, pte: Pte) -> bool {
+    pub fn try_fill<C: Kind>(&self, pte: Pte) -> Option<Owed<C>> {
+        debug_assert!(is_change(C::CHANGE, Pte::EMPTY, pte));
         self.0
             .compare_exchange(Pte::EMPTY.0, mmu::new_entry(pte).0, AcqRel, Relaxed)
-            .is_ok()
+            .ok()
+            .map(|_| Owed::new())
     }
 
-    /// Makes the entry invalid; returns what it held.
-    pub fn take(&self) -> Pte {
-        Pte(self.0.swap(Pte::EMPTY.0, AcqRel))
+    /// Empties the entry; returns what it held.
+    #[inline]
+    pub fn take<C: Kind>(&self) -> (Pte, Owed<C>) {
+        let old = Pte(self.0.swap(Pte::EMPTY.0, AcqRel));
+        debug_assert!(is_change(C::CHANGE, old, Pte::EMPTY));
+        (old, Owed::new())
     }
 
     /// Replaces what was read before, unless it has changed since: then what stands there now comes
     /// back.
-    pub fn replace(&self, old: Pte, new: Pte) -> core::result::Result<(), Pte> {
+    #[inline]
+    pub fn replace<C: Kind>(&self, old: Pte, new: Pte) -> core::result::Result<Owed<C>, Pte> {
+        debug_assert!(is_change(C::CHANGE, old, new));
         self.0
             .compare_exchange(old.0, new.0, AcqRel, Relaxed)
-            .map(drop)
+            .map(|_| Owed::new())
             .map_err(Pte)
     }
 
-    /// Changes a valid entry by `change`; returns what it held before.
-    pub fn update(&self, change: impl Fn(Pte) -> Pte) -> Pte {
-        let mut old = self.load();
-        while let Err(now) = self.replace(old, change(old)) {
-            old = now;
+    /// The same with another frame, paid for by `pay` before the new entry is made where that is
+    /// owed. Whoever faults in between finds the entry busy, and tries again.
+    #[inline(always)]
+    pub fn replace_frame(&self, old: Pte, new: Pte, pay: impl FnOnce(Owed<Replace>)) -> bool {
+        let first = if mmu::BREAK_FIRST { BUSY } else { new };
+        let Ok(owed) = self.replace(old, first) else {
+            return false;
+        };
+        pay(owed);
+        if mmu::BREAK_FIRST {
+            self.0.store(mmu::new_entry(new).0, Release);
         }
-        old
+        true
+    }
+
+    /// Changes an entry by `change`; returns what it held before.
+    #[inline]
+    pub fn update<C: Kind>(&self, change: impl Fn(Pte) -> Pte) -> (Pte, Owed<C>) {
+        let mut old = self.load();
+        loop {
+            match self.replace(old, change(old)) {
+                Ok(owed) => return (old, owed),
+                Err(now) => old = now,
+            }
+        }
+    }
+}
+
+/// Whether a change owes no more than one of the kind that it is called.
+fn is_change(called: Change, old: Pte, new: Pte) -> bool {
+    match called {
+        Change::FillUser | Change::FillKernel => !old.valid() || old.is_unseen(),
+        Change::LinkTable => old == Pte::EMPTY && new.is_table(),
+        Change::UnlinkTable => old.is_table() && new == Pte::EMPTY,
+        Change::Clear => hidden(new) == new,
+        Change::Replace => true,
+        Change::Narrow => old.phys() == new.phys(),
+        Change::Widen => old.phys() == new.phys() && new.writable(),
+        Change::Touch | Change::Age => old.with_young(true) == new.with_young(true),
+        Change::Resize => false,
     }
 }
 
@@ -233,20 +278,22 @@ impl PageTable {
         self.huge_pages.load(Relaxed)
     }
 
-    /// Fills an entry with a huge page unless another CPU has filled it; says whether it did.
+    /// Fills an entry with a huge page unless another CPU has filled it: none then.
     #[must_use]
-    pub fn try_fill_huge_page(&self, slot: &Entry, huge: Pte) -> bool {
+    pub fn try_fill_huge_page(&self, slot: &Entry, huge: Pte) -> Option<Owed<FillUser>> {
         let filled = slot.try_fill(huge);
-        self.huge_pages.fetch_add(usize::from(filled), Relaxed);
+        self.huge_pages
+            .fetch_add(usize::from(filled.is_some()), Relaxed);
         filled
     }
 
     /// Takes the first huge page that touches `range` out, for the only one who uses the tree:
     /// where it begins, its entry, and what that held.
-    pub fn take_huge_page(&self, range: Range<usize>) -> Option<(usize, &Entry, Pte)> {
+    pub fn take_huge_page(&self, range: Range<usize>) -> Option<(usize, &Entry, Pte, Owed<Clear>)> {
         let (start, slot) = self.next_huge_page(range)?;
         self.huge_pages.fetch_sub(1, Relaxed);
-        Some((start, slot, slot.take()))
+        let (pte, owed) = slot.take();
+        Some((start, slot, pte, owed))
     }
 
     /// The first huge page that touches `range`: where it begins, and its entry.
@@ -305,16 +352,17 @@ impl PageTable {
         self.grow(slot)
     }
 
-    /// An entry got a table that this tree did not make.
-    pub fn count_table(&self) {
+    /// Hangs a table below an empty entry, which nobody else fills meanwhile.
+    pub fn link(&self, slot: &Entry, table: PhysAddr) {
+        mmu::publish_table(slot.fill(Pte::table(table.0)));
         self.tables.fetch_add(1, Relaxed);
     }
 
     #[cold]
     fn grow(&self, slot: &Entry) -> Result<PhysAddr> {
         let table = new_table()?;
-        if slot.try_fill(Pte::table(table.0)) {
-            mmu::publish();
+        if let Some(owed) = slot.try_fill::<LinkTable>(Pte::table(table.0)) {
+            mmu::publish_table(owed);
             self.tables.fetch_add(1, Relaxed);
             return Ok(table);
         }
@@ -329,9 +377,13 @@ impl PageTable {
     }
 
     /// Takes the tables out of the tree that touch `range` and cover nothing outside `empty`, where
-    /// no VMA is; none if there are none. CPUs may reach them until the debt for it is paid.
+    /// no VMA is; none if there are none. CPUs may reach them until the debt is paid.
     #[must_use]
-    pub fn unlink(&mut self, range: Range<usize>, empty: Range<usize>) -> Option<Unlinked> {
+    pub fn unlink(
+        &mut self,
+        range: Range<usize>,
+        empty: Range<usize>,
+    ) -> Option<(Unlinked, Owed<UnlinkTable>)> {
         // The smallest thing to free is a last-level table.
         let leaf = 1 << shift(1);
         let first = (range.start & !(leaf - 1)).max(empty.start);
@@ -340,9 +392,15 @@ impl PageTable {
             return None;
         }
         let mut tables = Unlinked { first: 0, count: 0 };
-        unlink_below(self.root, mmu::levels() - 1, range, &empty, &mut tables);
+        let level = mmu::levels() - 1;
+        let mut owed = Owed::new();
+        unlink_below(self.root, level, range, &empty, &mut tables, &mut owed);
         *self.tables.get_mut() -= tables.count;
-        (tables.count != 0).then_some(tables)
+        if tables.count == 0 {
+            owed.held_by_nobody();
+            return None;
+        }
+        Some((tables, owed))
     }
 }
 
@@ -557,6 +615,7 @@ fn unlink_below(
     range: Range<usize>,
     empty: &Range<usize>,
     unlinked: &mut Unlinked,
+    owed: &mut Owed<UnlinkTable>,
 ) {
     let mut start = range.start;
     for slot in &entries(table)[index(range.start, level)..=index(range.end - 1, level)] {
@@ -566,16 +625,11 @@ fn unlink_below(
         if pte.is_table() {
             let below = PhysAddr(pte.phys());
             if level > 1 {
-                unlink_below(
-                    below,
-                    level - 1,
-                    start..next.min(range.end),
-                    empty,
-                    unlinked,
-                );
+                let part = start..next.min(range.end);
+                unlink_below(below, level - 1, part, empty, unlinked, owed);
             }
             if empty.start <= span && next <= empty.end {
-                slot.take();
+                owed.join(slot.take().1);
                 unlinked.add(below);
             }
         }

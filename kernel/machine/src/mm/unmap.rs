@@ -1,33 +1,63 @@
 //! What is taken out of an address space, and its end.
 
 use core::ops::Range;
+use core::sync::atomic::Ordering::Relaxed;
 
 use super::asid::Context;
+use super::large::PART;
 use super::mmu_gather::Gather;
 use super::space::{AddressSpace, Space};
+use super::vmas::{Gone, Vmas};
 use crate::errno::Result;
-use translation::Change;
+use crate::upcall::{cond_resched, exit_aio};
+use translation::owed::{Owed, UnlinkTable};
 
-impl Drop for AddressSpace {
-    fn drop(&mut self) {
-        // No CPU runs the space, or it would hold it; when all have forgotten it, none can reach
-        // its tables or frames.
-        self.context.pay(Change::UnlinkTable, 0..0);
-        // Nor does a guest keep it, whose files may be open after their program has executed
-        // another.
-        self.context.notifiers.end();
-        let space = self.inner.get_mut();
-        let mut gather = Gather::dead();
-        space.gather_huge_pages(&mut gather, &(0..space.end));
-        let mut vmas = space.vmas.iter().peekable();
-        while let Some(vma) = vmas.next() {
-            space.table.visit(vma.range(), &mut |start, entries| {
-                gather.take_all(start, entries)
-            });
-            // What a later VMA needs goes with the last that does.
-            let end = vmas.peek().map_or(usize::MAX, |next| next.start);
-            drop(space.table.unlink(vma.range(), 0..end));
+impl AddressSpace {
+    /// Takes everything away: nobody uses the space any more, though others may look at it. Waits.
+    pub(super) fn exit(&self) {
+        if self.aio.load(Relaxed) {
+            exit_aio(self);
         }
+        // A guest's files may be open after their program has executed another.
+        if self.context.notifiers.any() {
+            self.notify_of_end();
+            self.context.notifiers.end();
+        }
+        let vmas = self.empty_all();
+        vmas.end();
+    }
+
+    /// Empties all entries, and takes the VMAs out first: none is filled any more.
+    fn empty_all(&self) -> Vmas {
+        let mut space = self.lock();
+        let large = space.is_large();
+        let vmas = space.vmas.take();
+        // No CPU runs the space; when all have forgotten it, none can reach its tables or frames.
+        self.context.pay(Owed::<UnlinkTable>::new(), 0..0);
+        let mut left = PART;
+        let mut rest = vmas.iter().peekable();
+        while let Some(vma) = rest.next() {
+            // What a later VMA needs goes with the last that does.
+            let room = rest.peek().map_or(usize::MAX, |next| next.start);
+            let mut at = vma.start;
+            while at < vma.end {
+                let end = match large {
+                    true => space.table.part_end(at..vma.end, &mut left),
+                    false => vma.end,
+                };
+                space.empty_dead(at..end, if end < vma.end { end } else { room });
+                at = end;
+                if large && left == 0 {
+                    drop(space);
+                    cond_resched();
+                    (space, left) = (self.lock(), PART);
+                }
+            }
+            left = left.saturating_sub(1);
+        }
+        drop(rest);
+        drop(space);
+        vmas
     }
 }
 
@@ -37,19 +67,36 @@ impl Space {
     pub(super) fn empty(&mut self, context: &Context, range: Range<usize>, tables: bool) {
         self.split_ends(context, &range);
         self.release(context, range.clone());
-        if tables && let Some(unlinked) = self.table.unlink(range.clone(), range.clone()) {
-            context.pay(Change::UnlinkTable, range);
+        if tables && let Some((unlinked, owed)) = self.table.unlink(range.clone(), range.clone()) {
+            context.pay(owed, range);
             drop(unlinked);
         }
     }
 
-    pub(super) fn unmap(&mut self, context: &Context, range: Range<usize>) -> Result<()> {
-        let room = self.vmas.remove(range.clone())?;
+    /// Empties the entries of a range of a dead space, and takes out the tables that cover nothing
+    /// from `room` on.
+    fn empty_dead(&mut self, range: Range<usize>, room: usize) {
+        let mut gather = Gather::dead();
+        self.gather(&mut gather, range.clone());
+        drop(gather);
+        if let Some((unlinked, owed)) = self.table.unlink(range, 0..room) {
+            owed.held_by_nobody();
+            drop(unlinked);
+        }
+    }
+
+    pub(super) fn unmap(
+        &mut self,
+        context: &Context,
+        range: Range<usize>,
+        gone: &mut Gone,
+    ) -> Result<()> {
+        let room = self.vmas.remove(range.clone(), gone)?;
         self.split_ends(context, &range);
         let mut gather = Gather::new(context);
         self.gather(&mut gather, range.clone());
-        let unlinked = self.table.unlink(range.clone(), room);
-        if !gather.settle(unlinked.is_some()) {
+        let (unlinked, owed) = self.table.unlink(range.clone(), room).unzip();
+        if !gather.settle(owed) {
             self.taken += gather.taken(None);
             return Ok(());
         }
@@ -66,7 +113,7 @@ impl Space {
     pub(super) fn release(&mut self, context: &Context, range: Range<usize>) {
         let mut gather = Gather::new(context);
         self.gather(&mut gather, range.clone());
-        if !gather.settle(false) {
+        if !gather.settle(None) {
             self.taken += gather.taken(None);
             return;
         }

@@ -12,6 +12,7 @@ use crate::arch::mmu::{self, Memory, Prot, Pte};
 use crate::arch::{self, KERNEL_STACK_SIZE};
 use crate::errno::{Errno, Result};
 use crate::sync::Mutex;
+use translation::owed::{Clear, FillKernel, Owed};
 
 /// A stack's slot: the stack is its upper half, so that one bit of an address tells the stack from
 /// its guard.
@@ -92,9 +93,16 @@ impl Area {
         }
     }
 
-    fn map(&mut self, address: usize, pte: Pte) -> Result<()> {
-        self.table.make(address)?.entry(address).fill(pte);
-        Ok(())
+    fn map(&mut self, address: usize, pte: Pte) -> Result<Owed<FillKernel>> {
+        Ok(self.table.make(address)?.entry(address).fill(pte))
+    }
+
+    /// Takes the entry of a page out, if it has one.
+    fn unmap(&mut self, address: usize) -> (Pte, Owed<Clear>) {
+        match self.table.find(address) {
+            Some(entry) => entry.take(),
+            None => (Pte::EMPTY, Owed::new()),
+        }
     }
 
     /// A slot without a stack.
@@ -110,44 +118,51 @@ impl Area {
     }
 
     /// Maps new frames for a stack at the top of a slot, which other CPUs do not know yet.
-    fn map_stack(&mut self) -> Result<usize> {
+    fn map_stack(&mut self) -> Result<(usize, Owed<FillKernel>)> {
         let slot = self.take_slot()?;
+        let mut owed = Owed::new();
         for address in stack_in(slot).step_by(PAGE_SIZE) {
             let mapped = FrameRef::new(Owner::Kernel).and_then(|frame| {
                 let pte = Pte::leaf(frame.phys().0, Prot::KERNEL_DATA, Memory::Normal);
-                self.map(address, pte)?;
+                let mapped = self.map(address, pte)?;
                 frame.into_phys();
-                Ok(())
+                Ok(mapped)
             });
-            if let Err(error) = mapped {
-                self.unmap_stacks(&[slot]);
-                return Err(error);
+            match mapped {
+                Ok(also) => owed.join(also),
+                Err(error) => {
+                    owed.held_by_nobody();
+                    self.unmap_stacks(&[slot]);
+                    return Err(error);
+                }
             }
         }
-        Ok(slot)
+        Ok((slot, owed))
     }
 
     /// Maps a stack, and some for the next threads where there is memory.
     fn map_stacks(&mut self) -> Result<usize> {
-        let first = self.map_stack()?;
+        let (first, mut owed) = self.map_stack()?;
         let mut range = stack_in(first);
         while mmu::keeps_mappings() && frame::is_ample() && self.stacks.len() < MAPPED_STACKS {
-            let Ok(slot) = self.map_stack() else { break };
+            let Ok((slot, also)) = self.map_stack() else {
+                break;
+            };
+            owed.join(also);
             range = range.start.min(slot)..range.end.max(slot + STACK_SLOT);
             self.stacks.push(slot);
         }
-        mmu::publish_kernel(range);
+        mmu::publish_kernel(owed, range);
         Ok(first)
     }
 
     /// Takes the frames of at most UNMAPPED_STACKS stacks away.
     fn unmap_stacks(&mut self, slots: &[usize]) {
+        let mut owed = Owed::new();
         for &slot in slots {
             for address in stack_in(slot).step_by(PAGE_SIZE) {
-                let pte = self
-                    .table
-                    .find(address)
-                    .map_or(Pte::EMPTY, |entry| entry.take());
+                let (pte, also) = self.unmap(address);
+                owed.join(also);
                 if pte.valid() {
                     // SAFETY: `map_stack` left this frame's handle in the entry, which is gone now.
                     let frame = unsafe { FrameRef::from_phys(PhysAddr(pte.phys())) };
@@ -157,7 +172,7 @@ impl Area {
         }
         let first = slots.iter().copied().min().unwrap_or_default();
         let last = slots.iter().copied().max().unwrap_or_default();
-        mmu::flush_kernel(first + KERNEL_STACK_SIZE..last + STACK_SLOT);
+        mmu::flush_kernel(owed, first + KERNEL_STACK_SIZE..last + STACK_SLOT);
         self.frames.clear();
         self.slots.extend_from_slice(slots);
     }
@@ -231,11 +246,14 @@ pub fn map_device(base: usize, len: usize) -> Result<usize> {
     let pages = page_down(base)..page_up(base + len);
     with(|area| {
         let start = area.take(pages.len(), PAGE_SIZE)?;
-        for offset in (0..pages.len()).step_by(PAGE_SIZE) {
+        let mut owed = Owed::new();
+        let mapped = (0..pages.len()).step_by(PAGE_SIZE).try_for_each(|offset| {
             let pte = Pte::leaf(pages.start + offset, Prot::KERNEL_DATA, Memory::Device);
-            area.map(start + offset, pte)?;
-        }
-        mmu::publish_kernel(start..start + pages.len());
+            owed.join(area.map(start + offset, pte)?);
+            Ok(())
+        });
+        mmu::publish_kernel(owed, start..start + pages.len());
+        mapped?;
         Ok(start + base % arch::PAGE_SIZE)
     })
 }
@@ -247,16 +265,15 @@ pub fn patch_code(address: usize, word: u32) {
         let window = area
             .take(PAGE_SIZE, PAGE_SIZE)
             .expect("addresses for a window");
-        area.map(window, Pte::leaf(phys, Prot::KERNEL_DATA, Memory::Normal))
+        let owed = area
+            .map(window, Pte::leaf(phys, Prot::KERNEL_DATA, Memory::Normal))
             .expect("memory for a table");
-        mmu::publish_kernel(window..window + PAGE_SIZE);
+        mmu::publish_kernel(owed, window..window + PAGE_SIZE);
         // SAFETY: the window shows the page of the instruction, which no other CPU executes while
         // the kernel boots.
         unsafe { core::ptr::write_volatile((window + address % PAGE_SIZE) as *mut u32, word) };
-        if let Some(entry) = area.table.find(window) {
-            entry.take();
-        }
-        mmu::flush_kernel(window..window + PAGE_SIZE);
+        let (_, owed) = area.unmap(window);
+        mmu::flush_kernel(owed, window..window + PAGE_SIZE);
         area.give(window..window + PAGE_SIZE);
     });
     mmu::sync_icache(address, size_of::<u32>());

@@ -16,6 +16,8 @@ use super::space::USER_START;
 use super::vma::{Flags, PageSource, Source, Vma};
 use super::{PAGE_SIZE, page_down};
 use crate::errno::{Errno, Result};
+use crate::sync::might_sleep;
+use crate::upcall::cond_resched;
 
 /// Pages that stay free below a stack.
 const STACK_GAP: usize = 256 * PAGE_SIZE;
@@ -54,11 +56,11 @@ pub struct Vmas {
     accounted: usize,
     commitment: Commitment,
     searched: Searched,
-    gone: Gone,
 }
 
 /// The files of VMAs that were removed. With the last that has a file it ends, which may take long,
-/// wait, or want the space: not before the space's lock is free.
+/// wait, or want the space: so who removes VMAs says where their files go, and lets go of those when
+/// the space's lock is free.
 #[derive(Default)]
 pub struct Gone {
     first: Option<Arc<dyn PageSource>>,
@@ -66,21 +68,61 @@ pub struct Gone {
 }
 
 impl Gone {
-    /// Takes over what a VMA had. Where memory is gone, that goes at once.
-    #[inline]
-    fn add(&mut self, vma: Vma) {
-        if let Source::File { mapping, .. } = vma.source {
-            self.add_file(mapping);
+    /// None.
+    pub const fn new() -> Self {
+        Gone {
+            first: None,
+            others: Vec::new(),
         }
     }
 
-    fn add_file(&mut self, file: Arc<dyn PageSource>) {
-        let Some(last) = self.others.last().or(self.first.as_ref()) else {
-            self.first = Some(file);
+    /// Makes room for the files of `vmas`.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    #[cold]
+    fn reserve<'v>(&mut self, vmas: impl Iterator<Item = &'v Vma>) -> Result<()> {
+        let (mut count, mut last) = (0_usize, self.last());
+        for vma in vmas {
+            if let Source::File { mapping, .. } = &vma.source
+                && !last.is_some_and(|last| Arc::ptr_eq(last, mapping))
+            {
+                (count, last) = (count + 1, Some(mapping));
+            }
+        }
+        let one = usize::from(self.first.is_none());
+        let room = self.others.try_reserve_exact(count.saturating_sub(one));
+        room.map_err(|_| Errno::ENOMEM)
+    }
+
+    fn last(&self) -> Option<&Arc<dyn PageSource>> {
+        self.others.last().or(self.first.as_ref())
+    }
+
+    /// Takes over what a VMA had: the first file, or one that there is room for.
+    #[inline]
+    fn add(&mut self, vma: Vma) {
+        let Source::File { mapping, .. } = vma.source else {
             return;
         };
-        if !Arc::ptr_eq(last, &file) && self.others.try_reserve(1).is_ok() {
-            self.others.push(file);
+        match self.last() {
+            None => self.first = Some(mapping),
+            Some(last) if Arc::ptr_eq(last, &mapping) => {}
+            Some(_) => self.others.push(mapping),
+        }
+    }
+}
+
+impl Drop for Gone {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(first) = self.first.take() {
+            might_sleep();
+            drop(first);
+            for file in self.others.drain(..) {
+                drop(file);
+                cond_resched();
+            }
         }
     }
 }
@@ -105,17 +147,7 @@ impl Vmas {
                 top: 0,
                 len: 0,
             },
-            gone: Gone {
-                first: None,
-                others: Vec::new(),
-            },
         }
-    }
-
-    /// The files of what was removed since the last call, if there are any.
-    #[inline]
-    pub fn take_gone(&mut self) -> Option<Gone> {
-        self.gone.first.is_some().then(|| mem::take(&mut self.gone))
     }
 
     /// All, in order.
@@ -138,6 +170,28 @@ impl Vmas {
     #[inline]
     pub fn has_room(&self, count: usize) -> bool {
         self.tree.len() + count <= MOST_AREAS.load(Relaxed)
+    }
+
+    /// Takes all VMAs out, and what was promised to them, for [`Vmas::end`].
+    pub fn take(&mut self) -> Vmas {
+        mem::replace(self, Vmas::new())
+    }
+
+    /// Lets go of all files, whose end may take long, or wait.
+    pub fn end(mut self) {
+        loop {
+            let (list, count) = self.tree.edit(0);
+            if count == 0 {
+                break;
+            }
+            for vma in list.drain(0..count) {
+                if let Source::File { mapping, .. } = vma.source {
+                    drop(mapping);
+                    cond_resched();
+                }
+            }
+            self.tree.settle(0);
+        }
     }
 
     /// Refuses to cut the VMAs at the bounds of `range` that `changes` says are about to change,
@@ -174,6 +228,13 @@ impl Vmas {
         self.bytes
     }
 
+    /// Bytes of VMAs in `range`.
+    #[cold]
+    pub fn bytes_in(&self, range: Range<usize>) -> usize {
+        let part = |vma: &Vma| vma.end.min(range.end) - vma.start.max(range.start);
+        self.touching(range.clone()).map(part).sum()
+    }
+
     /// Has `bytes` more promised, which the caller maps before it lets go of the lock, else
     /// [`Vmas::settle`] gives them back.
     ///
@@ -190,9 +251,9 @@ impl Vmas {
     /// # Errors
     /// ENOMEM.
     pub fn commit_writable(&mut self, range: &Range<usize>) -> Result<()> {
-        let all = |vma: &Vma| vma.end.min(range.end) - vma.start.max(range.start);
+        let part = |vma: &Vma| vma.end.min(range.end) - vma.start.max(range.start);
         let more = self.touching(range.clone()).filter(|vma| vma.owes());
-        let more = more.map(all).sum();
+        let more = more.map(part).sum();
         if more > 0 { self.commit(more) } else { Ok(()) }
     }
 
@@ -346,16 +407,17 @@ impl Vmas {
         Ok(())
     }
 
-    /// Takes `range` out of all VMAs. Returns the free room that it lies in.
+    /// Takes `range` out of all VMAs; their files go to `gone`. Returns the free room that it lies in.
     #[inline]
-    pub fn remove(&mut self, range: Range<usize>) -> Result<Range<usize>> {
+    pub fn remove(&mut self, range: Range<usize>, gone: &mut Gone) -> Result<Range<usize>> {
         let (list, count) = self.tree.edit(range.start);
         let at = count.wrapping_sub(1);
         let Some(vma) = list.get_mut(at).filter(|vma| {
             let (head, tail) = (vma.start < range.start, range.end < vma.end);
-            vma.start <= range.start && range.end <= vma.end && !(head && tail)
+            let edge = vma.start <= range.start && range.end <= vma.end && !(head && tail);
+            edge && gone.first.is_none()
         }) else {
-            return self.remove_each(range);
+            return self.remove_each(range, gone);
         };
         // At the edge of one VMA, where nothing has to move, or all of it.
         self.bytes -= range.len();
@@ -367,7 +429,7 @@ impl Vmas {
         } else if vma.start < range.start {
             vma.end = range.start;
         } else {
-            self.gone.add(list.remove(at));
+            gone.add(list.remove(at));
         }
         let room = room(list.get(above), list.get(above.wrapping_sub(1)));
         if !self.tree.is_one_list() {
@@ -378,14 +440,16 @@ impl Vmas {
         Ok(room)
     }
 
-    /// Cuts the VMAs at the bounds of `range`, which can then be removed without memory for it.
+    /// Cuts the VMAs at the bounds of `range`, which can then be removed without memory for it, and
+    /// makes room for their files.
     ///
     /// # Errors
     /// ENOMEM, also where without `range` a VMA would be two, and so one more than a program may
     /// map.
     #[cold]
     #[inline(never)]
-    pub fn cut_out(&mut self, range: &Range<usize>) -> Result<()> {
+    pub fn cut_out(&mut self, range: &Range<usize>, gone: &mut Gone) -> Result<()> {
+        gone.reserve(self.touching(range.clone()))?;
         let splits = |vma: &Vma| vma.start < range.start && range.end < vma.end;
         if self.is_full() && self.find(range.start).is_some_and(splits) {
             return Err(Errno::ENOMEM);
@@ -399,8 +463,8 @@ impl Vmas {
     ///
     /// # Errors
     /// ENOMEM.
-    pub fn cut_out_for_long(&mut self, range: &Range<usize>) -> Result<()> {
-        self.cut_out(range)?;
+    pub fn cut_out_for_long(&mut self, range: &Range<usize>, gone: &mut Gone) -> Result<()> {
+        self.cut_out(range, gone)?;
         for at in [range.start, range.end - 1] {
             if let Some(vma) = self.find(at).map(Vma::range) {
                 self.change(vma, |vma| vma.flags = vma.flags.set(Flags::GOES, true))?;
@@ -409,23 +473,23 @@ impl Vmas {
         Ok(())
     }
 
-    /// Puts a VMA in the place of those in its range, of which there are some, cut at its bounds.
-    /// Needs no memory.
-    pub fn replace(&mut self, vma: Vma) {
+    /// Puts a VMA in the place of those in its range, of which there are some, after
+    /// [`Vmas::cut_out`].
+    pub fn replace(&mut self, vma: Vma, gone: &mut Gone) {
         let range = vma.range();
         // The lowest of them becomes the new one.
         let rest = self.first_after(range.start).map_or(range.end, Vma::end);
         if rest < range.end {
-            _ = self.remove(rest..range.end);
+            _ = self.remove(rest..range.end, gone);
         }
         let (list, count) = self.tree.edit(range.start);
         let at = count - 1;
         self.bytes += range.len();
         self.accounted += vma.accounted(&range);
-        let old = core::mem::replace(&mut list[at], vma);
+        let old = mem::replace(&mut list[at], vma);
         self.bytes -= old.end - old.start;
         self.accounted -= old.accounted(&old.range());
-        self.gone.add(old);
+        gone.add(old);
         join_each(list, at..at + 1);
         if !self.tree.is_one_list() {
             self.tree.settle(range.start);
@@ -436,8 +500,8 @@ impl Vmas {
 
     #[cold]
     #[inline(never)]
-    fn remove_each(&mut self, range: Range<usize>) -> Result<Range<usize>> {
-        self.cut_out(&range)?;
+    fn remove_each(&mut self, range: Range<usize>, gone: &mut Gone) -> Result<Range<usize>> {
+        self.cut_out(&range, gone)?;
         loop {
             let (list, count) = self.tree.edit(range.start);
             let inside = below(list, range.end)..count;
@@ -447,7 +511,7 @@ impl Vmas {
             for vma in list.drain(inside) {
                 self.bytes -= vma.end - vma.start;
                 self.accounted -= vma.accounted(&vma.range());
-                self.gone.add(vma);
+                gone.add(vma);
             }
             self.tree.settle(range.start);
         }

@@ -8,7 +8,6 @@ use super::subject::Who;
 use crate::errno::{Errno, Result};
 use crate::mm::PAGE_SIZE;
 use crate::mm::heap::try_format;
-use crate::mm::space::Look;
 use crate::mm::vma::{Source, Vma};
 use crate::task::{can, current};
 use alloc::sync::Arc;
@@ -101,7 +100,7 @@ impl FileOps for Directory {
         if !seq_file::dots(file.entry(), position, emit) {
             return Ok(());
         }
-        let Some(space) = subject.space().map(Look::of) else {
+        let Some(space) = subject.space() else {
             return Ok(());
         };
         let first = (position as usize)

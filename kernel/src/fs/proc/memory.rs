@@ -1,14 +1,12 @@
 //! What procfs tells of a process's memory.
 
-use super::super::seq_file::{Content, Text};
+use super::super::seq_file::{Content, Line, Text};
 use super::subject::Subject;
 use crate::errno::{Errno, Result};
-use crate::mm::space::Look;
 use crate::mm::vma::{Flags, Rights, Source, Vma};
 use crate::mm::{AddressSpace, PAGE_SIZE, Size, Usage};
 use crate::put;
 use alloc::sync::Weak;
-use core::fmt::{self, Write};
 use core::ops::Range;
 
 /// A copy of a range of a process's memory, as far as it can be read.
@@ -45,7 +43,7 @@ pub struct Opened {
 }
 
 /// Writes what such a file shows.
-pub type Show = fn(&Opened, &Look, &mut Text) -> Result<()>;
+pub type Show = fn(&Opened, &AddressSpace, &mut Text) -> Result<()>;
 
 impl Opened {
     /// What `show` tells of `space`, the memory of `subject`.
@@ -62,7 +60,7 @@ impl Opened {
 
 impl Content for Opened {
     fn write(&self, text: &mut Text) -> Result<()> {
-        if let Some(space) = Look::at(&self.space) {
+        if let Some(space) = self.space.upgrade() {
             (self.show)(self, &space, text)?;
         }
         Ok(())
@@ -70,12 +68,12 @@ impl Content for Opened {
 }
 
 /// environ
-pub fn environment(opened: &Opened, space: &Look, text: &mut Text) -> Result<()> {
+pub fn environment(opened: &Opened, space: &AddressSpace, text: &mut Text) -> Result<()> {
     copy(space, opened.environment.clone(), text)
 }
 
 /// auxv
-pub fn auxiliary(opened: &Opened, space: &Look, text: &mut Text) -> Result<()> {
+pub fn auxiliary(opened: &Opened, space: &AddressSpace, text: &mut Text) -> Result<()> {
     copy(space, opened.auxiliary.clone(), text)
 }
 
@@ -130,20 +128,6 @@ pub fn list_bits(bits: u64, text: &mut Text) {
     }
 }
 
-/// The VMAs of a space, one look-up each.
-/// Counts the columns of a line, to align what follows.
-struct Line<'t> {
-    text: &'t mut Text,
-    columns: usize,
-}
-
-impl Write for Line<'_> {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.columns += text.len();
-        self.text.write_str(text)
-    }
-}
-
 /// The column in which names begin.
 const NAMES: usize = 73;
 
@@ -155,7 +139,7 @@ fn line(vma: &Vma, text: &mut Text) {
         flag(Rights::EXECUTE, 'x'),
     );
     let shared = if vma.is_shared() { 's' } else { 'p' };
-    let mut line = Line { text, columns: 0 };
+    let mut line = Line::new(text);
     let (offset, (device, inode)) = match &vma.source {
         Source::File { mapping, offset } => (*offset, mapping.id()),
         Source::Anonymous => (0, (0, 0)),
@@ -168,7 +152,7 @@ fn line(vma: &Vma, text: &mut Text) {
         vma.end
     );
     put!(line, "{major:02x}:{minor:02x} {inode} ");
-    let pad = NAMES.saturating_sub(line.columns);
+    let pad = NAMES.saturating_sub(line.columns());
     match (vma.label.as_str(), &vma.source) {
         ("", Source::File { mapping, .. }) => {
             put!(line, "{:pad$}", "");
@@ -181,7 +165,7 @@ fn line(vma: &Vma, text: &mut Text) {
 }
 
 /// maps
-pub fn maps(_opened: &Opened, space: &Look, text: &mut Text) -> Result<()> {
+pub fn maps(_opened: &Opened, space: &AddressSpace, text: &mut Text) -> Result<()> {
     space.vmas().for_each(|vma| line(&vma, text));
     Ok(())
 }
@@ -233,7 +217,7 @@ fn locked_bytes(vma: &Vma, usage: &Usage) -> usize {
 }
 
 /// smaps
-pub fn smaps(_opened: &Opened, space: &Look, text: &mut Text) -> Result<()> {
+pub fn smaps(_opened: &Opened, space: &AddressSpace, text: &mut Text) -> Result<()> {
     for vma in space.vmas() {
         line(&vma, text);
         let usage = space.usage(vma.range());
@@ -275,7 +259,7 @@ pub fn smaps(_opened: &Opened, space: &Look, text: &mut Text) -> Result<()> {
 }
 
 /// smaps_rollup
-pub fn rollup(_opened: &Opened, space: &Look, text: &mut Text) -> Result<()> {
+pub fn rollup(_opened: &Opened, space: &AddressSpace, text: &mut Text) -> Result<()> {
     let Some(first) = space.vmas().next() else {
         return Ok(());
     };
@@ -310,7 +294,7 @@ pub fn clear_references(subject: &Subject, bytes: &[u8]) -> Result<()> {
         }
         _ => return Err(Errno::EINVAL),
     };
-    if let Some(space) = subject.space().map(Look::of) {
+    if let Some(space) = subject.space() {
         space.forget_references(wanted);
     }
     Ok(())

@@ -10,7 +10,8 @@ use super::PAGE_SIZE;
 use super::cpu;
 use super::sysreg::isb;
 use crossings::Kind;
-use translation::{Change, Forget};
+use translation::Forget;
+use translation::owed::{self, Clear, FillKernel, LinkTable, Owed};
 
 /// Pages from which on a whole address space is forgotten instead: those of a block are.
 const MANY_PAGES: usize = 512;
@@ -63,8 +64,24 @@ pub fn publish() {
     isb();
 }
 
-/// Makes new entries of the kernel's mapped area visible.
-pub fn publish_kernel(_range: Range<usize>) {
+/// Pays for a table that was hung below an invalid entry.
+#[inline]
+pub fn publish_table(owed: Owed<LinkTable>) {
+    pay_by_publishing(owed);
+}
+
+/// Pays for new entries of the kernel's mapped area.
+pub fn publish_kernel(owed: Owed<FillKernel>, _range: Range<usize>) {
+    pay_by_publishing(owed);
+}
+
+#[inline(always)]
+fn pay_by_publishing<C: owed::Kind>(owed: Owed<C>) {
+    const {
+        let debt = translation::arm64(C::CHANGE);
+        assert!(debt.publish && matches!(debt.forget, Forget::Nothing));
+    };
+    owed.pay();
     publish();
 }
 
@@ -98,23 +115,29 @@ impl Holders {
 #[inline(always)]
 pub fn come(_cpu: usize) {}
 
-/// Pays what a change of the translations of `range` under `asid` owes.
+/// Pays for changes of the translations of `range` in the space that has the identifier `asid`, if
+/// it ever ran.
 #[inline(always)]
-pub fn pay(
-    change: Change,
-    asid: u16,
+pub fn pay<C: owed::Kind>(
+    owed: Owed<C>,
+    asid: impl Fn() -> Option<u16>,
     _holders: &Holders,
-    _runs: impl Fn(usize) -> bool,
+    _may_run: impl Fn(u16, usize) -> bool,
     range: Range<usize>,
 ) {
-    let debt = translation::arm64(change);
-    if debt.publish {
+    let debt = translation::arm64(owed.pay());
+    if debt.publish && asid().is_some() {
         publish();
     }
-    match debt.forget {
-        Forget::Nothing => {}
-        Forget::Page => flush_pages(asid, range),
-        Forget::Space => flush_asid(asid),
+    if debt.forget == Forget::Nothing {
+        return;
+    }
+    // Before the identifier is read, which may change; and before the TLBI.
+    barrier!("dsb ishst");
+    match (debt.forget, asid()) {
+        (Forget::Page, Some(asid)) => flush_pages(asid, range),
+        (Forget::Space, Some(asid)) => flush_asid(asid),
+        _ => {}
     }
 }
 
@@ -122,29 +145,29 @@ pub fn pay(
 #[inline(always)]
 pub fn spurious(_asid: u16, _page: usize) {}
 
-/// Forgets the last-level entries of a program's pages, on all CPUs.
+/// Forgets the last-level entries of a program's pages, on all CPUs, after a DSB.
 fn flush_pages(asid: u16, range: Range<usize>) {
     if range.len() >= MANY_PAGES * PAGE_SIZE {
         return flush_asid(asid);
     }
     count(Kind::FenceBroadcastPage);
-    barrier!("dsb ishst");
     for page in range.step_by(PAGE_SIZE) {
         maintain!("tlbi vale1is", operand(asid, page));
     }
     barrier!("dsb ish");
 }
 
-/// Forgets all of a program's translations, those of tables included, on all CPUs.
+/// Forgets all of a program's translations, those of tables included, on all CPUs, after a DSB.
 fn flush_asid(asid: u16) {
     count(Kind::FenceBroadcastAsid);
-    barrier!("dsb ishst");
     maintain!("tlbi aside1is", operand(asid, 0));
     barrier!("dsb ish");
 }
 
-/// Forgets the kernel's translations of a range, on all CPUs.
-pub fn flush_kernel(range: Range<usize>) {
+/// Pays for entries of the kernel's mapped area that were taken out of a range: forgets it, on all
+/// CPUs.
+pub fn flush_kernel(owed: Owed<Clear>, range: Range<usize>) {
+    owed.pay();
     barrier!("dsb ishst");
     if range.len() >= MANY_PAGES * PAGE_SIZE {
         count(Kind::FenceBroadcastAll);

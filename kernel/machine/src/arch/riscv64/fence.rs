@@ -3,10 +3,11 @@
 //! harts have fewer identifiers than they do.
 
 use core::ops::Range;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use core::sync::atomic::{self, AtomicBool, AtomicU64, Ordering::*};
 
 use fence::{Asked, CPUS_PER_WORD, Injector, Kernel, Policy, Reach, Unseen, User, words};
 use translation::Change;
+use translation::owed::{self, FillKernel, LinkTable, Owed};
 
 use super::cpu::Cpu;
 use super::mmu::{self, Pte};
@@ -85,31 +86,40 @@ fn policy() -> Policy {
     Policy { kernel, user }
 }
 
-/// Pays what `change` of the entries of `range` owes in the program's address space `asid`, which
-/// `holders` hold and which runs where `runs` says.
+/// Pays for changes of the entries of `range` in the space that has the identifier `asid`, if it
+/// ever ran; `holders` ran it, and a CPU runs it now if `may_run` says so.
 #[inline(always)]
-pub fn pay(
-    change: Change,
-    asid: u16,
+pub fn pay<C: owed::Kind>(
+    owed: Owed<C>,
+    asid: impl Fn() -> Option<u16>,
     holders: &Holders,
-    runs: impl Fn(usize) -> bool,
+    may_run: impl Fn(u16, usize) -> bool,
     range: Range<usize>,
 ) {
-    let others = Others(holders, runs);
-    match (policy().user(change), change) {
-        (Reach::Nobody | Reach::OnTrap, _) => {}
-        (Reach::Local, _) => range
-            .step_by(PAGE_SIZE)
-            .for_each(|address| tlb::local_page(address, asid)),
+    let change = owed.pay();
+    let reach = policy().user(change);
+    if reach <= Reach::OnTrap {
+        return;
+    }
+    if reach == Reach::Everywhere {
+        // Before the identifier is read, which may change, and before the looks at other CPUs.
+        atomic::fence(SeqCst);
+    }
+    let Some(asid) = asid() else { return };
+    let others = Others(holders, |cpu| may_run(asid, cpu));
+    match (reach, change) {
         (Reach::Everywhere, Change::UnlinkTable) => tlb::flush_asid(asid, others),
         (Reach::Everywhere, _) => tlb::flush_pages(asid, others, range),
+        _ => range
+            .step_by(PAGE_SIZE)
+            .for_each(|address| tlb::local_page(address, asid)),
     }
 }
 
-/// A table was hung below an invalid entry: makes sure that this CPU sees it. A fence by address
-/// would not cover it.
-pub fn publish() {
-    if policy().user(Change::LinkTable) != Reach::Nobody {
+/// Pays for a table that was hung below an invalid entry: makes sure that this CPU sees it. A fence
+/// by address would not cover it.
+pub fn publish_table(owed: Owed<LinkTable>) {
+    if policy().user(owed.pay()) != Reach::Nobody {
         tlb::flush_local_all();
     }
 }
@@ -123,15 +133,15 @@ pub fn spurious(asid: u16, _page: usize) {
     }
 }
 
-/// Makes new last-level entries of the kernel's half usable on all CPUs.
-pub fn publish_kernel(range: Range<usize>) {
+/// Pays for new entries of the kernel's mapped area: makes them usable on all CPUs.
+pub fn publish_kernel(owed: Owed<FillKernel>, range: Range<usize>) {
     if INJECTING.load(Relaxed) {
         range.clone().step_by(PAGE_SIZE).for_each(hide_kernel);
     }
-    match policy().kernel(Change::FillKernel) {
+    match policy().kernel(owed.pay()) {
         // CPUs that come up later included: they may meet entries that the injector hid before.
         Reach::OnTrap => UNSEEN.mark(MAX_CPUS),
-        _ => tlb::flush_kernel(range),
+        _ => tlb::fence_kernel(range),
     }
 }
 

@@ -7,7 +7,7 @@ use core::arch::asm;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-pub use super::fence::{keeps_mappings, new_entry, pay, publish, publish_kernel, spurious};
+pub use super::fence::{keeps_mappings, new_entry, pay, publish_kernel, publish_table, spurious};
 pub use super::tlb::{Holders, come, flush_kernel, flush_local_all, sync_icache};
 use super::{features, tlb};
 use crate::arch::branch::Key;

@@ -2,13 +2,15 @@
 
 use core::arch::asm;
 use core::ops::Range;
+use core::sync::atomic::{self, Ordering::SeqCst};
 
 use crossings::Kind;
 use fence::THRESHOLD;
 
-use super::sbi::{self, Harts};
 use super::{MAX_CPUS, PAGE_SIZE, cpu, smp};
 use crate::upcall;
+use sbi_rt::{HartMask, SbiRet};
+use translation::owed::{Clear, Owed};
 
 /// Forgets the page at `address` of one address space, on this hart.
 #[inline]
@@ -70,12 +72,12 @@ impl Holders {
     }
 }
 
-/// Whom a change of an address space's entries concerns beside this CPU: of the holders those that
-/// run it, as the second says. The others forget when they come back.
+/// Whom a change of an address space's entries, before a full fence, concerns beside this CPU: of
+/// the holders those that run it, as the second says. The others forget when they come back.
 pub(super) struct Others<'a, R>(pub &'a Holders, pub R);
 
 impl<R: Fn(usize) -> bool> Others<'_, R> {
-    fn each(self, kind: Kind, send: impl Fn(Harts) -> sbi::Result<()>) {
+    fn each(self, kind: Kind, send: impl Fn(HartMask) -> SbiRet) {
         let Others(holders, runs) = self;
         smp::each(kind, send, |tell| {
             holders.0.change(cpu::this().index(), runs, tell)
@@ -91,7 +93,7 @@ pub(super) fn flush_pages(asid: u16, others: Others<impl Fn(usize) -> bool>, ran
             .step_by(PAGE_SIZE)
             .for_each(|address| local_page(address, asid));
         others.each(Kind::FenceBroadcastPage, |harts| {
-            sbi::remote_sfence_asid(harts, range.start, range.len(), asid as usize)
+            sbi_rt::remote_sfence_vma_asid(harts, range.start, range.len(), asid as usize)
         });
     } else {
         flush_asid(asid, others);
@@ -102,21 +104,27 @@ pub(super) fn flush_pages(asid: u16, others: Others<impl Fn(usize) -> bool>, ran
 pub(super) fn flush_asid(asid: u16, others: Others<impl Fn(usize) -> bool>) {
     local_asid(asid);
     others.each(Kind::FenceBroadcastAsid, |harts| {
-        sbi::remote_sfence_asid(harts, 0, EVERYTHING, asid as usize)
+        sbi_rt::remote_sfence_vma_asid(harts, 0, EVERYTHING, asid as usize)
     });
 }
 
+/// Pays for entries of the kernel's mapped area that were taken out of a range.
+pub fn flush_kernel(owed: Owed<Clear>, range: Range<usize>) {
+    owed.pay();
+    fence_kernel(range);
+}
+
 /// Forgets the kernel's last-level entries, which belong to all address spaces, on all harts.
-pub fn flush_kernel(range: Range<usize>) {
+pub(super) fn fence_kernel(range: Range<usize>) {
     if by_page(&range) {
         range.clone().step_by(PAGE_SIZE).for_each(local_global_page);
         smp::each_other(Kind::FenceBroadcastPage, |harts| {
-            sbi::remote_sfence(harts, range.start, range.len())
+            sbi_rt::remote_sfence_vma(harts, range.start, range.len())
         });
     } else {
         flush_local_all();
         smp::each_other(Kind::FenceBroadcastAll, |harts| {
-            sbi::remote_sfence(harts, 0, EVERYTHING)
+            sbi_rt::remote_sfence_vma(harts, 0, EVERYTHING)
         });
     }
 }
@@ -137,8 +145,10 @@ pub fn come(cpu: usize) {
 /// a program.
 pub fn sync_icache(_start: usize, _len: usize) {
     local_fence_i();
+    // The instructions before the looks.
+    atomic::fence(SeqCst);
     let runs = |index| cpu::get(index).is_some_and(upcall::runs_program);
-    smp::each(Kind::FenceInstruction, sbi::remote_fence_i, |tell| {
+    smp::each(Kind::FenceInstruction, sbi_rt::remote_fence_i, |tell| {
         RAN.change(cpu::this().index(), runs, tell)
     });
 }

@@ -1,0 +1,80 @@
+//! An allocator of the identifiers that TLBs tag translations with: address-space identifiers
+//! (ASIDs) and those of virtual machines (VMIDs).
+//!
+//! As on Linux (`arch/arm64/mm/context.c`, `arch/arm64/kvm/vmid.c`), identifiers are handed out in
+//! generations. A space keeps its [`Context`], a generation and an identifier, until no identifier
+//! is free. Then a new generation begins: only the contexts that CPUs run at that moment keep their
+//! identifiers, and every CPU flushes its TLB before it runs another.
+//!
+//! A switch in the current generation takes no lock: the CPU exchanges its own [`Active`] context,
+//! unless a rollover has zeroed it.
+#![no_std]
+#![forbid(unsafe_code)]
+
+mod active;
+mod allocator;
+
+pub use active::Active;
+pub use allocator::{Allocator, Hardware, Lock, Tables};
+
+use atomics::{AtomicU64, Ordering::*, const_fn};
+
+/// The identifier of all spaces where there are too few for generations: every switch to or from
+/// one flushes. Otherwise that of CPUs without a space.
+pub const SHARED: u16 = 0;
+
+/// A generation is a multiple of this; the bits below are the identifier.
+const GENERATION: u64 = 1 << 16;
+
+/// A generation and an identifier.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Context(u64);
+
+impl Context {
+    /// What a CPU without a space runs. No generation gets so far.
+    pub const NONE: Context = Context(1 << 63);
+
+    /// The identifier.
+    #[inline]
+    pub const fn id(self) -> u16 {
+        self.0 as u16
+    }
+
+    const fn generation(self) -> u64 {
+        self.0 & !(GENERATION - 1)
+    }
+}
+
+/// The context of a space, which changes with the generations.
+#[derive(Debug)]
+pub struct ContextId(AtomicU64);
+
+impl ContextId {
+    const_fn! {
+        /// Of a space that never ran.
+        pub fn new() -> Self {
+            ContextId(AtomicU64::new(0))
+        }
+    }
+
+    /// The identifier under which TLBs may hold translations of the space; `None` if they hold
+    /// none.
+    ///
+    /// A CPU that changes entries of the space executes a full fence, and then asks under which
+    /// identifier it has to flush. A CPU to which the space comes under a new identifier executes
+    /// the fence of [`Allocator::switch`] before it reads entries. So the former sees the new
+    /// identifier, or the latter the new entries.
+    #[inline]
+    pub fn get(&self) -> Option<u16> {
+        match self.0.load(Acquire) {
+            0 => None,
+            context => Some(context as u16),
+        }
+    }
+}
+
+impl Default for ContextId {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,43 @@
+//! The atomics of mechanism crates: core's in the kernel, [loom](https://docs.rs/loom)'s in a build
+//! with `--cfg loom`, which tries every interleaving and every order that the memory model allows.
+#![no_std]
+#![forbid(unsafe_code)]
+
+#[cfg(not(loom))]
+pub use core::{hint::spin_loop, sync::atomic::*};
+#[cfg(loom)]
+pub use loom::{sync::atomic::*, thread::yield_now as spin_loop};
+
+/// A `const fn`; with loom, whose atomics have no constant constructor, a plain one.
+#[cfg(not(loom))]
+#[macro_export]
+macro_rules! const_fn {
+    ($(#[$attribute:meta])* $visibility:vis fn $($function:tt)*) => {
+        $(#[$attribute])* $visibility const fn $($function)*
+    };
+}
+
+/// A plain `fn`; without loom a `const` one.
+#[cfg(loom)]
+#[macro_export]
+macro_rules! const_fn {
+    ($($function:tt)*) => { $($function)* };
+}
+
+/// An array of equal elements, constant where its elements are.
+#[cfg(not(loom))]
+#[macro_export]
+macro_rules! array {
+    ($element:expr) => {
+        [const { $element }; _]
+    };
+}
+
+/// An array of equal elements.
+#[cfg(loom)]
+#[macro_export]
+macro_rules! array {
+    ($element:expr) => {
+        core::array::from_fn(|_| $element)
+    };
+}
