@@ -3,6 +3,14 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
+use ::smccc::psci::error;
+use ::smccc::psci::{
+    PSCI_AFFINITY_INFO_32 as AFFINITY_INFO, PSCI_CPU_OFF as CPU_OFF, PSCI_CPU_ON_32 as CPU_ON,
+    PSCI_CPU_SUSPEND_32 as CPU_SUSPEND, PSCI_FEATURES as FEATURES,
+    PSCI_MIGRATE_INFO_TYPE as MIGRATE_INFO_TYPE, PSCI_SYSTEM_OFF as SYSTEM_OFF,
+    PSCI_SYSTEM_RESET as SYSTEM_RESET, PSCI_SYSTEM_RESET2_32 as SYSTEM_RESET2,
+    PSCI_SYSTEM_SUSPEND_32 as SYSTEM_SUSPEND, PSCI_VERSION as VERSION,
+};
 use affinity::Affinity;
 
 use super::calls::Action;
@@ -15,19 +23,8 @@ use super::vm::Machine;
 use crate::arch::virt::Registers;
 use crate::errno::{Errno, Result};
 
-/// Functions. Those that take addresses have a 64-bit form, with this bit.
+/// Functions that take addresses have a 64-bit form, with this bit.
 const WIDE: u32 = 1 << 30;
-const VERSION: u32 = 0x8400_0000;
-const CPU_SUSPEND: u32 = 0x8400_0001;
-const CPU_OFF: u32 = 0x8400_0002;
-const CPU_ON: u32 = 0x8400_0003;
-const AFFINITY_INFO: u32 = 0x8400_0004;
-const MIGRATE_INFO_TYPE: u32 = 0x8400_0006;
-const SYSTEM_OFF: u32 = 0x8400_0008;
-const SYSTEM_RESET: u32 = 0x8400_0009;
-const FEATURES: u32 = 0x8400_000a;
-const SYSTEM_SUSPEND: u32 = 0x8400_000e;
-const SYSTEM_RESET2: u32 = 0x8400_0012;
 /// Those of version 0.1, as Linux's KVM numbers them: CPU_SUSPEND, CPU_OFF, CPU_ON, MIGRATE.
 const OLD: u32 = 0x95c1_ba5e;
 const OLD_OFF: u32 = OLD + 1;
@@ -35,10 +32,10 @@ const OLD_ON: u32 = OLD + 2;
 
 /// Results.
 const SUCCESS: i64 = 0;
-pub const NOT_SUPPORTED: i64 = -1;
-const INVALID_PARAMETERS: i64 = -2;
-const ALREADY_ON: i64 = -4;
-const INTERNAL_FAILURE: i64 = -6;
+pub const NOT_SUPPORTED: i64 = error::NOT_SUPPORTED as i64;
+const INVALID_PARAMETERS: i64 = error::INVALID_PARAMETERS as i64;
+const ALREADY_ON: i64 = error::ALREADY_ON as i64;
+const INTERNAL_FAILURE: i64 = error::INTERNAL_FAILURE as i64;
 /// Versions.
 const VERSION_0_1: u64 = 1;
 const VERSION_0_2: u64 = 2;

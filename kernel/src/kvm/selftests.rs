@@ -11,7 +11,7 @@ use crate::arch::user_end;
 use crate::arch::virt::{self, Stage2};
 use crate::errno::Errno;
 use crate::mm::fault::Access;
-use crate::mm::{AddressSpace, MapRequest, PAGE_SIZE, Place, frame};
+use crate::mm::{Gone, MapRequest, PAGE_SIZE, Place, SpaceUser, frame};
 use crate::selftest;
 
 /// A page of the VMM's at `address`, as a slot.
@@ -74,9 +74,9 @@ selftest! {
         }
         const PAGES: usize = 300;
         const START: usize = 0x2000_0000;
-        let space = AddressSpace::new(user_end()).expect("a space");
+        let space = SpaceUser::new(user_end()).expect("a space");
         let request = MapRequest::anonymous(Place::Free(START), PAGES * PAGE_SIZE);
-        space.map(request).expect("room");
+        space.map(request, &mut Gone::new()).expect("room");
         let memory = Arc::new(Memory::new(40).expect("memory"));
         let region = MemoryRegion { len: (PAGES * PAGE_SIZE) as u64, ..page(0, START as u64) };
         memory.slots.lock().set(&region, None).expect("room");

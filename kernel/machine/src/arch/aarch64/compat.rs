@@ -20,7 +20,7 @@ use crate::arch::vdso::{Pages, SIGRETURN, page};
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
 use crate::mm::vma::{Flags, Label, Rights, Source};
-use crate::mm::{AddressSpace, MapRequest, Place};
+use crate::mm::{AddressSpace, Gone, MapRequest, Place};
 use crate::upcall;
 
 /// What 32-bit programs are.
@@ -144,7 +144,7 @@ fn pages() -> Result<&'static Arc<Pages>> {
 fn map(space: &AddressSpace) -> Result<usize> {
     let pages = pages()?;
     let place = |place, index: usize, label| {
-        space.map(MapRequest {
+        let request = MapRequest {
             place,
             len: PAGE_SIZE,
             rights: Rights::READ.with(Rights::EXECUTE),
@@ -155,7 +155,8 @@ fn map(space: &AddressSpace) -> Result<usize> {
             },
             label,
             limit: usize::MAX,
-        })
+        };
+        space.map(request, &mut Gone::new())
     };
     place(Place::Fixed(VECTORS), 0, Label::Vectors)?;
     place(Place::Hint(0), 1, Label::Sigpage)

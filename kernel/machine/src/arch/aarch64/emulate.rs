@@ -124,12 +124,12 @@ pub(super) fn undefined(frame: &mut Frame) -> bool {
 crate::selftest! {
     fn an_undefined_instruction_may_be_gone_when_it_is_read() {
         use crate::arch::PAGE_SIZE;
-        use crate::mm::{self, AddressSpace, MapRequest, Place};
+        use crate::mm::{self, Gone, MapRequest, Place, SpaceUser};
         /// MRS X7, ID_AA64PFR0_EL1
         const READ: u32 = 0xd538_0407;
         const AT: usize = 0x2000_0000;
-        let memory = AddressSpace::new(super::USER_END).unwrap();
-        memory.map(MapRequest::anonymous(Place::Fixed(AT), PAGE_SIZE)).unwrap();
+        let memory = SpaceUser::new(super::USER_END).unwrap();
+        memory.map(MapRequest::anonymous(Place::Fixed(AT), PAGE_SIZE), &mut Gone::new()).unwrap();
         assert_eq!(memory.write(AT, &READ.to_le_bytes()), Ok(4));
         memory.clone().activate();
         let execute = |pc| {
@@ -139,7 +139,7 @@ crate::selftest! {
             (done, frame.pc() - pc, frame.x[7] != 77)
         };
         let there = execute(AT);
-        memory.unmap(AT..AT + PAGE_SIZE).unwrap();
+        memory.unmap(AT..AT + PAGE_SIZE, &mut Gone::new()).unwrap();
         let gone = [AT, AT + 2, super::USER_END, usize::MAX & !3].map(execute);
         mm::deactivate();
         assert_eq!((there, gone), ((true, 4, true), [(false, 0, false); 4]));

@@ -1,21 +1,17 @@
 //! The firmware's power services (Arm DEN 0022), and who the firmware is where a hypervisor takes
 //! its place.
 
-use core::arch::asm;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use dtoolkit::fdt::Fdt;
+use smccc::arch::SMCCC_VERSION;
+use smccc::psci::{PSCI_CPU_ON_64, PSCI_FEATURES, PSCI_SYSTEM_OFF, PSCI_SYSTEM_RESET};
+use smccc::{hvc64, smc64};
 
 use crate::fdt;
 
-const CPU_ON: usize = 0xc400_0003;
-const SYSTEM_OFF: usize = 0x8400_0008;
-const SYSTEM_RESET: usize = 0x8400_0009;
-const FEATURES: usize = 0x8400_000a;
-/// The version of the calling convention, and the hypervisor's name for itself (Arm DEN 0028,
-/// sections 7.2 and 6).
-const CONVENTION_VERSION: usize = 0x8000_0000;
-const VENDOR_UID: usize = 0x8600_ff01;
+/// The hypervisor's name for itself (Arm DEN 0028, section 6).
+const VENDOR_UID: u32 = 0x8600_ff01;
 /// That of KVM's interface (Linux, Documentation/virt/kvm/arm/hypercalls.rst).
 const KVM_UID: [u64; 4] = [0xb66f_b428, 0xe911_c52e, 0x564b_caa9, 0x743a_004d];
 
@@ -38,28 +34,19 @@ pub(super) fn init(tree: Fdt) {
 }
 
 /// What the firmware answers, if there is one.
-fn ask(function: usize, arguments: [usize; 3]) -> Option<[u64; 4]> {
-    let mut answer = [0; 4];
-    macro_rules! call {
-        ($instruction:literal) => {
-            // SAFETY: the firmware keeps all registers but x0 to x17 (Arm DEN 0028, section 2.6).
-            unsafe {
-                asm!($instruction, inlateout("x0") function => answer[0], inlateout("x1") arguments[0] => answer[1],
-                    inlateout("x2") arguments[1] => answer[2], inlateout("x3") arguments[2] => answer[3],
-                    clobber_abi("C"))
-            }
-        };
-    }
-    match CONDUIT.load(Relaxed) {
-        HVC => call!("hvc #0"),
-        SMC => call!("smc #0"),
+fn ask(function: u32, [first, second, third]: [usize; 3]) -> Option<[u64; 4]> {
+    let mut registers = [0; 17];
+    registers[..3].copy_from_slice(&[first as u64, second as u64, third as u64]);
+    let answer = match CONDUIT.load(Relaxed) {
+        HVC => hvc64(function, registers),
+        SMC => smc64(function, registers),
         _ => return None,
-    }
-    Some(answer)
+    };
+    answer.first_chunk().copied()
 }
 
 /// The first word of what the firmware answers: zero or more is success.
-fn call(function: usize, arguments: [usize; 3]) -> Result<usize, isize> {
+fn call(function: u32, arguments: [usize; 3]) -> Result<usize, isize> {
     match ask(function, arguments).map_or(-1, |answer| answer[0] as isize) {
         error @ ..0 => Err(error),
         value => Ok(value as usize),
@@ -70,7 +57,8 @@ fn call(function: usize, arguments: [usize; 3]) -> Result<usize, isize> {
 /// and has a name.
 pub(super) fn log_hypervisor() {
     // Firmware that does not know the convention may not know what to do with other calls.
-    if CONDUIT.load(Relaxed) != HVC || call(FEATURES, [CONVENTION_VERSION, 0, 0]).is_err() {
+    if CONDUIT.load(Relaxed) != HVC || call(PSCI_FEATURES, [SMCCC_VERSION as usize, 0, 0]).is_err()
+    {
         return;
     }
     match ask(VENDOR_UID, [0; 3]) {
@@ -83,15 +71,15 @@ pub(super) fn log_hypervisor() {
 
 /// Starts the CPU with affinity `mpidr` at the physical address `entry`, with `argument` in x0.
 pub(super) fn cpu_on(mpidr: usize, entry: usize, argument: usize) -> Result<(), isize> {
-    call(CPU_ON, [mpidr, entry, argument]).map(drop)
+    call(PSCI_CPU_ON_64, [mpidr, entry, argument]).map(drop)
 }
 
 /// Turns the machine off. Returns if the firmware cannot.
 pub(super) fn system_off() {
-    let _ = call(SYSTEM_OFF, [0; 3]);
+    let _ = call(PSCI_SYSTEM_OFF, [0; 3]);
 }
 
 /// Resets the machine. Returns if the firmware cannot.
 pub(super) fn system_reset() {
-    let _ = call(SYSTEM_RESET, [0; 3]);
+    let _ = call(PSCI_SYSTEM_RESET, [0; 3]);
 }

@@ -9,7 +9,7 @@ use isa::hwprobe::{Facts, Misaligned};
 use isa::{Extension, Extensions, Hart, Usable};
 use spin::Once;
 
-use super::{mmu, sbi, vector};
+use super::{mmu, vector};
 use crate::arch::branch::{self, Key};
 use crate::fdt;
 
@@ -94,7 +94,12 @@ pub(super) fn init(tree: Fdt) -> u64 {
     FEATURES.call_once(|| Features {
         extensions: all,
         facts: Facts {
-            ids: sbi::machine_ids(),
+            ids: [
+                sbi_rt::get_mvendorid(),
+                sbi_rt::get_marchid(),
+                sbi_rt::get_mimpid(),
+            ]
+            .map(|id| id as u64),
             extensions: all.usable(usable),
             misaligned_scalar: Misaligned::Unknown,
             misaligned_vector: if vector {

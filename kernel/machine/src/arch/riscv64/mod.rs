@@ -16,7 +16,6 @@ mod hwprobe;
 mod kernel_map;
 mod memory;
 mod plic;
-mod sbi;
 mod start;
 mod status;
 mod syscall;

@@ -1,20 +1,23 @@
 //! The end of the machine.
 
-use super::{halt, sbi};
+use super::halt;
+use sbi_rt::{ColdReboot, NoReason, Shutdown};
 
 /// Switches the machine off.
 pub fn off() -> ! {
-    sbi::system_reset(false);
+    sbi_rt::system_reset(Shutdown, NoReason);
     halt()
 }
 
 /// Resets the machine.
 pub fn reset() -> ! {
-    sbi::system_reset(true);
+    sbi_rt::system_reset(ColdReboot, NoReason);
     halt()
 }
 
 /// Writes to the firmware's console.
 pub fn last_words(text: &[u8]) {
-    text.iter().for_each(|byte| sbi::console_byte(*byte));
+    for &byte in text {
+        sbi_rt::console_write_byte(byte);
+    }
 }

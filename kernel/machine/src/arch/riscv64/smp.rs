@@ -10,10 +10,10 @@ use core::sync::atomic::{self, AtomicBool, AtomicUsize};
 use alloc::boxed::Box;
 use crossings::Kind;
 use dtoolkit::fdt::Fdt;
+use sbi_rt::{HartMask, SbiRet};
 
 use super::cpu::{self, Cpu};
 use super::frame::StackTop;
-use super::sbi::{self, Harts};
 use super::{MAX_CPUS, entry, features, fence, irq, mmu, status, time, tlb};
 use crate::mm::vmalloc::KernelStack;
 use crate::upcall;
@@ -27,52 +27,54 @@ const SOFTWARE_PENDING: usize = 1 << 1;
 /// counts `kind` if there are any.
 pub(super) fn each(
     kind: Kind,
-    send: impl Fn(Harts) -> sbi::Result<()>,
+    send: impl Fn(HartMask) -> SbiRet,
     choose: impl FnOnce(&mut dyn FnMut(usize)),
 ) {
-    let mut group = Harts { mask: 0, base: 0 };
+    let mut group = HartMask::from_mask_base(0, 0);
     choose(&mut |index| {
         let Some(hart) = cpu::get(index).map(Cpu::hart) else {
             return;
         };
-        if group.mask == 0 || !(group.base..group.base + HARTS_PER_CALL).contains(&hart) {
+        if group.insert(hart).is_err() {
             deliver(group, &send);
-            group = Harts {
-                mask: 0,
-                base: hart & !(HARTS_PER_CALL - 1),
-            };
+            let bit = hart % HARTS_PER_CALL;
+            group = HartMask::from_mask_base(1 << bit, hart - bit);
         }
-        group.mask |= 1 << (hart - group.base);
     });
     // The last group: there is none before it if there is none at all.
-    if group.mask != 0 {
+    if !is_empty(group) {
         deliver(group, &send);
         cpu::this().crossings().add(kind);
     }
 }
 
 /// The same for all online CPUs but this one.
-pub(super) fn each_other(kind: Kind, send: impl Fn(Harts) -> sbi::Result<()>) {
+pub(super) fn each_other(kind: Kind, send: impl Fn(HartMask) -> SbiRet) {
     let own = cpu::this().index();
     let others = (0..cpu::possible()).filter(|&index| index != own);
     each(kind, send, |tell| others.for_each(tell));
 }
 
-fn deliver(group: Harts, send: impl Fn(Harts) -> sbi::Result<()>) {
-    if group.mask != 0 {
+fn is_empty(group: HartMask) -> bool {
+    group.into_inner().0 == 0
+}
+
+fn deliver(group: HartMask, send: impl Fn(HartMask) -> SbiRet) {
+    if !is_empty(group) {
         // What this hart stored, entries and instructions, is there before the others look anew.
         atomic::fence(SeqCst);
-        send(group).expect("the firmware reaches every hart that is online");
+        let sent = send(group);
+        assert!(
+            sent.is_ok(),
+            "the firmware reaches every hart that is online: {sent:?}"
+        );
     }
 }
 
 /// Interrupts CPU `index`: it calls `task::sched::ipi`.
 pub fn kick(index: usize) {
     if let Some(cpu) = cpu::get(index) {
-        let _ = sbi::send_ipi(Harts {
-            mask: 1,
-            base: cpu.hart(),
-        });
+        sbi_rt::send_ipi(HartMask::from_mask_base(1, cpu.hart()));
     }
 }
 
@@ -100,9 +102,11 @@ pub(super) fn bring_up(tree: Fdt) {
             crate::log!("hart {hart} and those after it stay off: {MAX_CPUS} is the limit");
             break;
         }
-        match start(started + 1, hart) {
-            Ok(()) => started += 1,
-            Err(error) => crate::log!("hart {hart} does not start: {error:?}"),
+        let answer = start(started + 1, hart);
+        if answer.is_ok() {
+            started += 1;
+        } else {
+            crate::log!("hart {hart} does not start: {answer:?}");
         }
     }
     let deadline = time::now_ticks() + time::ns_to_ticks(PATIENCE_NS);
@@ -111,9 +115,9 @@ pub(super) fn bring_up(tree: Fdt) {
     }
 }
 
-fn start(index: usize, hart: usize) -> sbi::Result<()> {
+fn start(index: usize, hart: usize) -> SbiRet {
     let (Ok(stack), Ok(overflow)) = (KernelStack::new(), KernelStack::new()) else {
-        return Err(sbi::Error::FAILED);
+        return SbiRet::failed();
     };
     let cpu: &'static Cpu = Box::leak(Box::new(Cpu::new(index)));
     // SAFETY: nobody else knows it yet.
@@ -124,10 +128,12 @@ fn start(index: usize, hart: usize) -> sbi::Result<()> {
     fence::init_cpu(cpu);
     cpu::expect(index);
     let entry = mmu::virt_to_phys(first as *const () as usize);
-    sbi::start_hart(hart, entry, &raw const *cpu as usize)?;
-    // The hart runs on them for ever.
-    core::mem::forget((stack, overflow));
-    Ok(())
+    let answer = sbi_rt::hart_start(hart, entry, &raw const *cpu as usize);
+    if answer.is_ok() {
+        // The hart runs on them for ever.
+        core::mem::forget((stack, overflow));
+    }
+    answer
 }
 
 /// First Rust of another hart.

@@ -1,6 +1,6 @@
 //! The time counter and this hart's timer.
 
-use super::{features, sbi};
+use super::features;
 pub(super) use crate::arch::ticks::set_frequency as init;
 pub use crate::arch::ticks::{ns_by_tick, ns_to_ticks, ticks_to_ns};
 use core::arch::asm;
@@ -21,6 +21,6 @@ pub fn set_deadline(deadline: Option<u64>) {
         // SAFETY: the hart has the register (Sstc, section 21.1).
         unsafe { asm!("csrw stimecmp, {}", in(reg) deadline, options(nostack, preserves_flags)) };
     } else {
-        sbi::set_timer(deadline);
+        sbi_rt::set_timer(deadline);
     }
 }

@@ -44,7 +44,8 @@ use super::sysreg::{at_el2, isb, read, write};
 /// interrupts and system errors are the host's; maintenance reaches the inner-shareable domain;
 /// WFI, ID registers, SMC, implementation-defined registers, auxiliary control and set/way
 /// operations trap; EL1 is AArch64; the host is at EL2; registers of LORegions and of error records
-/// trap, of which guests have none.
+/// trap, of which guests have none. An external abort of its access stays the guest's (no TEA):
+/// the host has nothing to do about it.
 const HCR: u64 = 1
     | 1 << 1
     | 0b111 << 3
