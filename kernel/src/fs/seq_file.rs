@@ -109,6 +109,37 @@ macro_rules! put {
     }};
 }
 
+/// A line of a text, whose columns are counted to align what follows.
+pub struct Line<'t> {
+    text: &'t mut Text,
+    columns: usize,
+}
+
+impl<'t> Line<'t> {
+    /// An empty one.
+    pub fn new(text: &'t mut Text) -> Self {
+        Line { text, columns: 0 }
+    }
+
+    /// How many columns it has.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// Ends it when it is `width` columns long, or is longer already (Linux's seq_pad).
+    pub fn end(self, width: usize) {
+        let rest = width.saturating_sub(self.columns);
+        put!(self.text, "{:rest$}\n", "");
+    }
+}
+
+impl fmt::Write for Line<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.columns += text.len();
+        self.text.write_str(text)
+    }
+}
+
 /// What is behind a generated file; one value may serve many.
 pub trait Content: Send + Sync + 'static {
     /// Writes the content.

@@ -7,7 +7,7 @@ use super::poll::{Events, PollTable, Watcher};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
-use crate::task::pid_table::{self, Several};
+use crate::task::pid_table::{self, Pid, Several};
 use crate::task::signal::{self, Info};
 use crate::task::{Process, current};
 use alloc::sync::{Arc, Weak};
@@ -27,8 +27,7 @@ const MESSAGE_BIT: u32 = 0x400;
 pub struct Owner {
     /// A thread, a process or a group of them (F_OWNER_*).
     pub kind: u32,
-    /// Its number; 0 for nobody.
-    pub id: i32,
+    id: Option<Pid>,
     /// Real and effective user of who said so.
     pub users: [u32; 2],
     /// The signal that tells which file; 0 for a plain SIGIO.
@@ -40,11 +39,17 @@ pub struct Owner {
 impl Owner {
     const NOBODY: Owner = Owner {
         kind: F_OWNER_PID,
-        id: 0,
+        id: None,
         users: [0; 2],
         signal: 0,
         descriptor: 0,
     };
+
+    /// Its number; 0 for nobody, or where there is no such receiver any more.
+    pub fn id(&self) -> i32 {
+        let id = self.id.map_or(0, Pid::number);
+        if exists(self.kind, id) { id } else { 0 }
+    }
 }
 
 /// What an open file has of this, once it was asked for.
@@ -71,24 +76,31 @@ pub fn owner(file: &File) -> Result<Owner> {
     with(file, |state| state.owner)
 }
 
+/// Whether there is a thread, a process or a group (F_OWNER_*) with this number.
+fn exists(kind: u32, id: i32) -> bool {
+    match kind {
+        F_OWNER_TID => pid_table::thread(id).is_some(),
+        F_OWNER_PID => pid_table::process(id).is_some(),
+        _ => pid_table::find_of_group(id, |_| Some(())).is_some(),
+    }
+}
+
 /// Makes somebody else get them; ESRCH where there is nobody of that number, which 0 stands for
 /// too.
 pub fn set_owner(file: &File, kind: u32, id: i32) -> Result<()> {
-    let exists = match kind {
-        _ if id == 0 => true,
-        F_OWNER_TID => pid_table::thread(id).is_some(),
-        F_OWNER_PID => pid_table::process(id).is_some(),
-        F_OWNER_PGRP => pid_table::find_of_group(id, |_| Some(())).is_some(),
-        _ => return Err(Errno::EINVAL),
-    };
-    if !exists {
+    if ![F_OWNER_TID, F_OWNER_PID, F_OWNER_PGRP].contains(&kind) {
+        return Err(Errno::EINVAL);
+    }
+    // Looked up first: it is this one that exists then.
+    let pid = pid_table::pid(id);
+    if id != 0 && !exists(kind, id) {
         return Err(Errno::ESRCH);
     }
     let users = current().with_credentials(|who| [who.uid, who.euid]);
     with(file, |state| {
         state.owner = Owner {
             kind,
-            id,
+            id: pid,
             users,
             ..state.owner
         };
@@ -105,7 +117,7 @@ pub fn set_signal(file: &File, signal: usize) -> Result<()> {
 
 /// Makes the current process get them, unless somebody does, of descriptor `fd`.
 pub fn own(file: &File, fd: i32) -> Result<()> {
-    if owner(file)?.id == 0 {
+    if owner(file)?.id.is_none() {
         set_owner(file, F_OWNER_PID, current().process_id())?;
     }
     with(file, |state| state.owner.descriptor = fd)
@@ -184,21 +196,20 @@ fn send(owner: &Owner, info: Info) {
         })
     };
     // A receiver that is gone, or has no room for one more signal, is not notified.
+    let Some(id) = owner.id else { return };
     match owner.kind {
-        _ if owner.id == 0 => {}
         F_OWNER_TID => {
-            if let Some(thread) = pid_table::thread(owner.id).filter(|thread| may(thread.process()))
-            {
+            if let Some(thread) = id.thread().filter(|thread| may(thread.process())) {
                 _ = signal::send_thread(&thread, &info);
             }
         }
         F_OWNER_PID => {
-            if let Some(process) = pid_table::process(owner.id).filter(|process| may(process)) {
+            if let Some(process) = id.process().filter(|process| may(process)) {
                 _ = signal::send_info(&process, None, &info);
             }
         }
         _ => {
-            _ = pid_table::send_each(Several::Group(owner.id), info.number(), may, |process| {
+            _ = pid_table::send_each(Several::Group(id.number()), info.number(), may, |process| {
                 _ = signal::send_info(process, None, &info);
             });
         }

@@ -34,7 +34,7 @@ const STAMP_REPORTED: u32 = 1 << 4;
 const STAMPING: u32 = 0x3_ffff & !(1 << 1 | 1 << 8 | 1 << 9);
 
 /// Options that are only on or off, and only kept unless somebody asks for them.
-const SWITCHES: [u32; 18] = [
+const SWITCHES: [u32; 17] = [
     SO_DEBUG,
     SO_REUSEADDR,
     SO_DONTROUTE,
@@ -52,11 +52,10 @@ const SWITCHES: [u32; 18] = [
     SO_SELECT_ERR_QUEUE,
     SO_WIFI_STATUS,
     SO_NOFCS,
-    SO_TXREHASH,
 ];
 
 /// What is handled beside the switches.
-const OTHERS: [u32; 37] = [
+const OTHERS: [u32; 38] = [
     SO_TYPE,
     SO_ERROR,
     SO_SNDBUF,
@@ -94,6 +93,7 @@ const OTHERS: [u32; 37] = [
     SO_RCVTIMEO_NEW,
     SO_SNDTIMEO_NEW,
     SO_PEERPIDFD,
+    SO_TXREHASH,
 ];
 
 /// The options.
@@ -110,6 +110,8 @@ pub struct Options {
     priority: AtomicU32,
     mark: AtomicU32,
     busy_poll: AtomicU32,
+    /// Whether a lost packet's flow changes its hash: here there is one way for all.
+    txrehash: AtomicU32,
     /// It is bound to `lo`.
     device: AtomicBool,
     /// The option by which times of arrival are asked for; 0 is none.
@@ -118,8 +120,10 @@ pub struct Options {
     stamping: AtomicU32,
 }
 
-impl Default for Options {
-    fn default() -> Self {
+impl Options {
+    /// As a new socket of the family `domain` has them.
+    pub fn new(domain: u32) -> Self {
+        let inet = domain == AF_INET || domain == AF_INET6;
         Options {
             switches: AtomicU32::new(0),
             send_buffer: AtomicU32::new(DEFAULT_BUFFER),
@@ -131,6 +135,7 @@ impl Default for Options {
             priority: AtomicU32::new(0),
             mark: AtomicU32::new(0),
             busy_poll: AtomicU32::new(0),
+            txrehash: AtomicU32::new(inet.into()),
             device: AtomicBool::new(false),
             stamps: AtomicU32::new(0),
             stamping: AtomicU32::new(0),
@@ -291,14 +296,46 @@ impl Options {
         self.stamping.load(Acquire) & STAMP_REPORTED != 0
     }
 
-    /// Takes over what an accepted socket has from the listening one.
-    pub fn inherit(&self, from: &Options) {
-        self.switches.store(from.switches.load(Acquire), Release);
-        self.send_buffer
-            .store(from.send_buffer.load(Acquire), Release);
-        self.receive_buffer
-            .store(from.receive_buffer.load(Acquire), Release);
-        self.linger.store(from.linger.load(Acquire), Release);
+    /// Takes over what an accepted TCP socket has from the listening one: all that is kept for
+    /// connections, not the priority or what messages carry (Linux's `sk_clone_lock`).
+    pub fn inherit_all(&self, from: &Options) {
+        let kept = from.switches.load(Acquire) & !Self::passed();
+        self.switches.store(kept, Release);
+        let numbers = [
+            (&self.send_buffer, &from.send_buffer),
+            (&self.receive_buffer, &from.receive_buffer),
+            (&self.low_water, &from.low_water),
+            (&self.mark, &from.mark),
+            (&self.busy_poll, &from.busy_poll),
+            (&self.txrehash, &from.txrehash),
+            (&self.stamps, &from.stamps),
+            (&self.stamping, &from.stamping),
+        ];
+        for (own, given) in numbers {
+            own.store(given.load(Acquire), Release);
+        }
+        let times = [
+            (&self.send_timeout, &from.send_timeout),
+            (&self.receive_timeout, &from.receive_timeout),
+            (&self.linger, &from.linger),
+        ];
+        for (own, given) in times {
+            own.store(given.load(Acquire), Release);
+        }
+        self.device.store(from.device.load(Acquire), Release);
+    }
+
+    /// Takes over what an accepted Unix socket has from the listening one: what its messages
+    /// carry (Linux's `unix_sock_inherit_flags`).
+    pub fn inherit_passed(&self, from: &Options) {
+        let passed = from.switches.load(Acquire) & Self::passed();
+        self.switches.store(passed, Release);
+    }
+
+    /// The switches that say what messages carry.
+    fn passed() -> u32 {
+        let names = [SO_PASSCRED, SO_PASSSEC, SO_PASSPIDFD];
+        names.into_iter().filter_map(Self::bit).sum()
     }
 }
 
@@ -369,6 +406,14 @@ pub fn set(socket: &dyn Socket, name: u32, value: &[u8]) -> Result<()> {
         SO_MARK => options.mark.store(number(value)? as u32, Release),
         SO_BUSY_POLL if number(value)? < 0 => return Err(Errno::EINVAL),
         SO_BUSY_POLL => options.busy_poll.store(number(value)? as u32, Release),
+        SO_TXREHASH => {
+            let rehash = match number(value)? {
+                -1 => 1,
+                rehash @ 0..=1 => rehash as u32,
+                _ => return Err(Errno::EINVAL),
+            };
+            options.txrehash.store(rehash, Release);
+        }
         SO_BINDTODEVICE => {
             let name = value.split(|&byte| byte == 0).next().unwrap_or_default();
             match name {
@@ -469,6 +514,7 @@ pub fn get(socket: &dyn Socket, name: u32, room: usize) -> Result<Vec<u8>> {
         SO_BINDTODEVICE if options.device.load(Acquire) => bytes(*b"lo\0"),
         SO_BINDTODEVICE | SO_ATTACH_FILTER => Ok(Vec::new()),
         SO_BUSY_POLL => bytes(options.busy_poll.load(Acquire)),
+        SO_TXREHASH => bytes(options.txrehash.load(Acquire)),
         SO_TIMESTAMP_OLD | SO_TIMESTAMPNS_OLD | SO_TIMESTAMP_NEW | SO_TIMESTAMPNS_NEW => {
             bytes(u32::from(options.stamps() == Some(name)))
         }

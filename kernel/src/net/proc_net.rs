@@ -3,7 +3,7 @@
 use super::address::{Name, unspecified};
 use super::socket::Socket;
 use super::{DATAGRAM, RAW, SEQPACKET, STREAM, snmp, socket_table};
-use crate::fs::seq_file::{Node, Text};
+use crate::fs::seq_file::{Line, Node, Text};
 use crate::put;
 use alloc::sync::Arc;
 use core::net::{IpAddr, SocketAddr};
@@ -246,7 +246,7 @@ fn sockstat6(text: &mut Text) {
 }
 
 /// An address and port: words of the address as the machine has them, the port as it is spoken.
-fn put_address(text: &mut Text, socket: SocketAddr, domain: u32) {
+fn put_address(text: &mut Line, socket: SocketAddr, domain: u32) {
     let ip = match socket.ip() {
         IpAddr::V4(ip) if domain == AF_INET6 => ip.to_ipv6_mapped().into(),
         ip => ip,
@@ -276,9 +276,11 @@ fn raw_sockets(text: &mut Text, domain: u32) {
     }
     socket_table::each(|socket| {
         if socket.base().domain == domain && socket.base().kind == RAW {
-            put!(text, "{:4}: ", socket.base().protocol);
-            put_socket(text, socket);
-            put!(text, " 2 0000000000000000 {}\n", socket.lost());
+            let mut line = Line::new(text);
+            put!(line, "{:4}: ", socket.base().protocol);
+            put_socket(&mut line, socket);
+            put!(line, " 2 0000000000000000 {}", socket.lost());
+            line.end(0);
         }
     });
 }
@@ -291,26 +293,37 @@ fn packet(text: &mut Text) {
 }
 
 fn tcp(text: &mut Text, domain: u32) {
-    match domain {
-        AF_INET6 => put!(text, "{COLUMNS_V6}\n"),
-        _ => put!(text, "{COLUMNS:149}\n"),
-    }
-    inet([domain, STREAM, TCP], |line, socket| {
-        put!(text, "{line:4}: ");
-        put_socket(text, socket);
-        put!(text, " 1 0000000000000000 100 0 0 10 0\n");
+    let (columns, width) = match domain {
+        AF_INET6 => (COLUMNS_V6, 0),
+        _ => (COLUMNS, 149),
+    };
+    put!(text, "{columns:width$}\n");
+    inet([domain, STREAM, TCP], |number, socket| {
+        // Connections that are not accepted yet hold their listener.
+        let pending = socket.backlog().map_or(0, |(pending, _)| pending);
+        let mut line = Line::new(text);
+        put!(line, "{number:4}: ");
+        put_socket(&mut line, socket);
+        put!(line, " {} 0000000000000000 100 0 0 10 0", 1 + pending);
+        line.end(width);
     });
 }
 
 fn udp(text: &mut Text, protocol: u32, domain: u32) {
+    let width = match domain {
+        AF_INET6 => 0,
+        _ => 127,
+    };
     match domain {
         AF_INET6 => put!(text, "{COLUMNS_V6}{MORE}\n"),
         _ => put!(text, " {COLUMNS}{MORE:30}\n"),
     }
-    inet([domain, DATAGRAM, protocol], |line, socket| {
-        put!(text, "{line:5}: ");
-        put_socket(text, socket);
-        put!(text, " 2 0000000000000000 {}\n", socket.lost());
+    inet([domain, DATAGRAM, protocol], |number, socket| {
+        let mut line = Line::new(text);
+        put!(line, "{number:5}: ");
+        put_socket(&mut line, socket);
+        put!(line, " 2 0000000000000000 {}", socket.lost());
+        line.end(width);
     });
 }
 
@@ -338,7 +351,7 @@ pub fn is_told(socket: &dyn Socket) -> bool {
 }
 
 /// What is told of every socket: addresses, state, what waits, whose it is, and its inode.
-fn put_socket(text: &mut Text, socket: &Arc<dyn Socket>) {
+fn put_socket(text: &mut Line, socket: &Arc<dyn Socket>) {
     let domain = socket.base().domain;
     let name = |name: Name| match name {
         Name::Inet(socket) => socket,
@@ -346,13 +359,22 @@ fn put_socket(text: &mut Text, socket: &Arc<dyn Socket>) {
     };
     put_address(text, name(socket.name()), domain);
     put!(text, " ");
-    put_address(text, name(socket.peer().unwrap_or_default()), domain);
-    let (received, sent) = socket.waiting().unwrap_or_default();
+    put_address(text, name(socket.destination()), domain);
+    let (received, sent) = match socket.backlog() {
+        Some((pending, _)) => (pending, 0),
+        None => socket.waiting().unwrap_or_default(),
+    };
+    // What TCP has sent is in the peer's queue, and so acknowledged.
+    let sent = if socket.base().kind == STREAM {
+        0
+    } else {
+        sent
+    };
     put!(
         text,
         " {:02X} {sent:08X}:{received:08X} 00:00000000 00000000 {:5}        0 {}",
         socket.state(),
-        socket.base().user,
+        socket.base().user(),
         socket.base().number
     );
 }
@@ -366,13 +388,15 @@ fn unix_sockets(text: &mut Text) {
         if socket.base().domain != AF_UNIX {
             return;
         }
-        let listens = socket.is_listening();
+        // Whoever is connected to it holds it too.
+        let connected = socket.peer().is_ok();
         put!(
             text,
-            "0000000000000000: 00000002 00000000 {:08X} {:04X} {:02X} {:5}",
-            if listens { 0x10000 } else { 0 },
+            "0000000000000000: {:08X} 00000000 {:08X} {:04X} {:02X} {:5}",
+            if connected { 3 } else { 2 },
+            if socket.is_listening() { 0x10000 } else { 0 },
             socket.base().kind,
-            if socket.peer().is_ok() { 3 } else { 1 },
+            if connected { 3 } else { 1 },
             socket.base().number
         );
         if let Name::Unix(path) = socket.name() {

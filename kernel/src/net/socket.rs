@@ -9,9 +9,10 @@ use super::socket_table;
 use super::wait::Wait;
 use crate::errno::{Errno, Result};
 use crate::fs::file::{File, FileOps, OpenFlags};
-use crate::fs::inode::{Attr, Inode, Kind, SetAttr, Time};
+use crate::fs::inode::{Attr, Inode, Kind, SetAttr};
 use crate::fs::io::{Sink, Source};
 use crate::fs::poll::{Events, PollTable, WaitSource};
+use crate::fs::simple_attr::SimpleAttr;
 use crate::fs::{Entry, anonymous_entry, new_anonymous_number};
 use crate::mm::heap::try_arc;
 use crate::mm::user::UserPtr;
@@ -52,9 +53,8 @@ pub struct Base {
     pub protocol: u32,
     /// The inode's number.
     pub number: u64,
-    /// Its creator.
-    pub user: u32,
-    pub group: u32,
+    /// Its inode's attributes.
+    pub attr: Arc<SimpleAttr>,
     /// The socket as its channels know it.
     pub reader: Arc<Reader>,
     /// Options of level SOL_SOCKET.
@@ -69,22 +69,36 @@ impl Base {
     /// For a new socket.
     pub fn new(domain: u32, kind: u32, protocol: u32) -> Result<Self> {
         let number = new_anonymous_number();
-        let [user, group] = current().with_credentials(|who| [who.fsuid, who.fsgid]);
+        let attr = SimpleAttr::new(Attr {
+            device: DEVICE,
+            inode: number,
+            mode: S_IFSOCK | 0o777,
+            ..Attr::default()
+        });
         Ok(Base {
             domain,
             kind,
             protocol,
             number,
-            user,
-            group,
+            attr: try_arc(attr)?,
             reader: try_arc(Reader {
                 number,
                 file: Mutex::new(Weak::new()),
             })?,
-            options: Options::default(),
+            options: Options::new(domain),
             readable: WaitSource::new()?,
             writable: WaitSource::of_room()?,
         })
+    }
+
+    /// Permissions of its inode.
+    pub fn permissions(&self) -> u32 {
+        self.attr.get().mode & 0o7777
+    }
+
+    /// Whose it is.
+    pub fn user(&self) -> u32 {
+        self.attr.get().uid
     }
 }
 
@@ -141,6 +155,11 @@ pub trait Socket: Send + Sync + Any {
 
     /// The name of what it is connected to; ENOTCONN.
     fn peer(&self) -> Result<Name>;
+
+    /// What it is connected to, if that has no port too, for tables.
+    fn destination(&self) -> Name {
+        self.peer().unwrap_or_default()
+    }
 
     /// Sends a message.
     fn send(self: Arc<Self>, message: Outgoing, wait: &Wait) -> Result<usize>;
@@ -323,12 +342,7 @@ impl FileOps for SocketFile {
 }
 
 /// The inode of a socket.
-struct Node {
-    number: u64,
-    user: u32,
-    group: u32,
-    born: Time,
-}
+struct Node(Arc<SimpleAttr>);
 
 impl Inode for Node {
     fn kind(&self) -> Kind {
@@ -336,21 +350,11 @@ impl Inode for Node {
     }
 
     fn attr(&self) -> Attr {
-        Attr {
-            device: DEVICE,
-            inode: self.number,
-            uid: self.user,
-            gid: self.group,
-            mode: S_IFSOCK | 0o777,
-            links: 1,
-            accessed: self.born,
-            modified: self.born,
-            changed: self.born,
-            ..Attr::default()
-        }
+        self.0.get()
     }
 
-    fn set_attr(&self, _change: &SetAttr) -> Result<()> {
+    fn set_attr(&self, change: &SetAttr) -> Result<()> {
+        self.0.set(change);
         Ok(())
     }
 
@@ -361,19 +365,15 @@ impl Inode for Node {
 
 /// Opens a socket; `flags` may have O_NONBLOCK.
 pub fn open(socket: Arc<dyn Socket>, flags: u32) -> Result<Arc<File>> {
-    let Base {
-        number,
-        user,
-        group,
-        ..
-    } = *socket.base();
-    let node = try_arc(Node {
-        number,
-        user,
-        group,
-        born: Time::now(),
-    })?;
-    let entry = anonymous_entry("socket", number, node)?;
+    let Base { number, attr, .. } = socket.base();
+    // An accepted socket was made by the one that connected.
+    let [uid, gid] = current().with_credentials(|who| [who.fsuid, who.fsgid].map(Some));
+    attr.set(&SetAttr {
+        uid,
+        gid,
+        ..SetAttr::default()
+    });
+    let entry = anonymous_entry("socket", *number, try_arc(Node(attr.clone()))?)?;
     let flags = OpenFlags(O_RDWR | flags & O_NONBLOCK);
     let reader = socket.base().reader.clone();
     socket_table::enter(&socket)?;

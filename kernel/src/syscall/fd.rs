@@ -173,15 +173,15 @@ fn owner(file: &Arc<File>, command: u32, argument: usize) -> Option<Result<usize
     Some(match command {
         F_SETOWN => set_owner(file, argument as i32),
         F_GETOWN => sigio::owner(file).map(|owner| match owner.kind {
-            F_OWNER_PGRP => owner.id.wrapping_neg() as usize,
-            _ => owner.id as usize,
+            F_OWNER_PGRP => owner.id().wrapping_neg() as usize,
+            _ => owner.id() as usize,
         }),
         F_SETOWN_EX => UserPtr::<[i32; 2]>::new(argument)
             .read()
             .and_then(|[kind, id]| sigio::set_owner(file, kind as u32, id))
             .map(|()| 0),
         F_GETOWN_EX => sigio::owner(file)
-            .and_then(|owner| UserPtr::new(argument).write(&[owner.kind as i32, owner.id]))
+            .and_then(|owner| UserPtr::new(argument).write(&[owner.kind as i32, owner.id()]))
             .map(|()| 0),
         F_GETOWNER_UIDS => sigio::owner(file)
             .and_then(|owner| UserPtr::new(argument).write(&owner.users))

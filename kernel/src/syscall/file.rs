@@ -18,14 +18,17 @@ use linux_raw_sys::general::*;
 
 /// openat(2)
 pub fn openat(directory: i32, path: usize, flags: u32, mode: u32) -> Result<usize> {
-    let path = UserPath::read(path)?;
-    open_path(directory, &path, flags & OPEN_FLAGS, mode, Scope::default())
+    let flags = match flags & O_PATH {
+        0 => flags & OPEN_FLAGS | O_LARGEFILE,
+        _ => flags & PATH_FLAGS,
+    };
+    check_open_flags(flags)?;
+    open_path(directory, path, flags, mode, Scope::default())
 }
 
 /// openat2(2)
 pub fn openat2(directory: i32, path: usize, how: usize, size: usize) -> Result<usize> {
     const HOW: usize = 24;
-    const MAKES: u32 = O_CREAT | __O_TMPFILE;
     if size < HOW {
         return Err(Errno::EINVAL);
     }
@@ -38,37 +41,52 @@ pub fn openat2(directory: i32, path: usize, how: usize, size: usize) -> Result<u
         return Err(Errno::E2BIG);
     }
     let flags32 = flags as u32;
-    let modeless = flags32 & MAKES == 0 && mode != 0;
-    if flags & !u64::from(OPEN_FLAGS) != 0 || mode & !0o7777 != 0 || modeless {
-        return Err(Errno::EINVAL);
-    }
-    if flags32 & O_PATH != 0 && flags32 & !PATH_FLAGS != 0 {
+    if flags & !u64::from(OPEN_FLAGS) != 0 {
         return Err(Errno::EINVAL);
     }
     let scope = Scope::from_bits(resolve)?;
+    let modeless = flags32 & MAKES == 0 && mode != 0;
+    if mode & !0o7777 != 0 || modeless {
+        return Err(Errno::EINVAL);
+    }
+    check_open_flags(flags32)?;
+    let flags32 = match flags32 & O_PATH {
+        0 => flags32 | O_LARGEFILE,
+        _ if flags32 & !PATH_FLAGS != 0 => return Err(Errno::EINVAL),
+        _ => flags32,
+    };
     if resolve & u64::from(RESOLVE_CACHED) != 0 && flags32 & (MAKES | O_TRUNC) != 0 {
         return Err(Errno::EAGAIN);
     }
-    open_path(
-        directory,
-        &UserPath::read(path)?,
-        flags32,
-        mode as u32,
-        scope,
-    )
+    open_path(directory, path, flags32, mode as u32, scope)
 }
 
 /// The flags there are.
 const OPEN_FLAGS: u32 = abi::options::OPEN.mask() as u32;
 /// Flags that go with O_PATH.
 const PATH_FLAGS: u32 = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-fn open_path(directory: i32, path: &[u8], flags: u32, mode: u32, scope: Scope) -> Result<usize> {
-    let flags = OpenFlags(if flags & O_PATH != 0 {
-        flags & PATH_FLAGS
-    } else {
-        flags | O_LARGEFILE
-    });
-    // Before anything is made or shortened.
+/// Flags that make a file.
+const MAKES: u32 = O_CREAT | __O_TMPFILE;
+
+/// EINVAL for flags that contradict each other, whatever the path is.
+fn check_open_flags(flags: u32) -> Result<()> {
+    let makes_directory = flags & (O_DIRECTORY | O_CREAT) == O_DIRECTORY | O_CREAT;
+    let unnamed = flags & __O_TMPFILE != 0;
+    let read_only = flags & O_ACCMODE == O_RDONLY;
+    if makes_directory || unnamed && (flags & O_DIRECTORY == 0 || read_only) {
+        return Err(Errno::EINVAL);
+    }
+    Ok(())
+}
+
+/// As Linux does, looks at the path's spelling first, then for a free descriptor, and only then for
+/// the file.
+fn open_path(directory: i32, path: usize, flags: u32, mode: u32, scope: Scope) -> Result<usize> {
+    let flags = OpenFlags(flags);
+    let path: &[u8] = &UserPath::read(path)?;
+    if path.is_empty() {
+        return Err(Errno::ENOENT);
+    }
     current().files().check_room()?;
     let from = path::base(directory, if scope.is_bounded() { b"" } else { path })?;
     let context = current().fs();
@@ -138,9 +156,6 @@ fn open_unnamed(
     flags: OpenFlags,
     mode: u32,
 ) -> Result<Path> {
-    if !flags.has(O_TMPFILE) || !flags.writable() || flags.has(O_CREAT) {
-        return Err(Errno::EINVAL);
-    }
     let directory = walk.resolve(from.as_ref(), path, true)?;
     if directory.kind() != Kind::Directory {
         return Err(Errno::ENOTDIR);
@@ -162,9 +177,6 @@ fn open_or_create(
     flags: OpenFlags,
     mode: u32,
 ) -> Result<(Path, bool)> {
-    if flags.has(O_DIRECTORY) {
-        return Err(Errno::EINVAL);
-    }
     let umask = current().fs().umask();
     let (mut from, mut expanded) = (from, Vec::new());
     loop {

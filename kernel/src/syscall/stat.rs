@@ -321,7 +321,7 @@ fn change_owner(entry: &Path, uid: u32, gid: u32) -> Result<usize> {
         gid: given(gid),
         ..SetAttr::default()
     };
-    if entry.kind() == Kind::Regular && attr.mode & (S_ISUID | S_ISGID) != 0 {
+    if entry.kind() != Kind::Directory && attr.mode & (S_ISUID | S_ISGID) != 0 {
         change.permissions = Some(without_set_id(attr.mode & 0o7777));
     }
     entry.inode().set_attr(&change)?;

@@ -89,7 +89,7 @@ pub fn run() {
 }
 
 /// The option's value, a number unless its length is told.
-unsafe fn value(file: c_int, level: c_int, name: c_int) -> String {
+pub unsafe fn value(file: c_int, level: c_int, name: c_int) -> String {
     let mut bytes = [0u8; 256];
     let mut length = bytes.len() as u32;
     let result =

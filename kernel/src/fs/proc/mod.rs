@@ -5,6 +5,7 @@ mod fds;
 mod map_files;
 mod mem;
 mod memory;
+mod options;
 mod pagemap;
 mod process;
 mod settings;
@@ -22,6 +23,7 @@ use crate::errno::{Errno, Result};
 use crate::mm::heap::try_format;
 use crate::task::{Process, pid_table};
 use alloc::sync::Arc;
+pub use options::Options;
 use process::Directory;
 use subject::Who;
 
@@ -32,13 +34,21 @@ const PROCESSES: u64 = 1 << 16;
 struct Root {
     device: u64,
     fixed: Arc<Fixed>,
+    options: Arc<Options>,
 }
 
+/// What is shown where only processes are.
+const OWN: [&[u8]; 2] = [b"self", b"thread-self"];
+
 /// The root of a new procfs.
-pub fn root() -> Result<Arc<Entry>> {
+pub fn root(options: Arc<Options>) -> Result<Arc<Entry>> {
     let device = super::new_device();
     let fixed = crate::mm::heap::try_arc(Fixed::new(Node::Directory(system::ROOT), device, 1))?;
-    seq_file::root(Root { device, fixed })
+    seq_file::root(Root {
+        device,
+        fixed,
+        options,
+    })
 }
 
 /// The process whose directory in a procfs an open file is.
@@ -84,6 +94,9 @@ impl Inode for Root {
 
     fn lookup(&self, here: &Arc<Entry>, name: &[u8]) -> Result<Arc<Entry>> {
         let Some(number) = parse(name) else {
+            if self.options.pid_only() && !OWN.contains(&name) {
+                return Err(Errno::ENOENT);
+            }
             return self.fixed.lookup(here, name);
         };
         let who = match pid_table::process(number) {
@@ -94,7 +107,11 @@ impl Inode for Root {
                 Who::new(thread.process(), Some(number))
             }
         };
-        seq_file::entry(here, name, Directory::new(who, self.device))
+        if !self.options.shows(&who.find()?) {
+            return Err(Errno::ENOENT);
+        }
+        let directory = Directory::new(who, self.device, self.options.clone());
+        seq_file::entry(here, name, directory)
     }
 }
 
@@ -108,7 +125,9 @@ impl FileOps for Root {
         if position < PROCESSES {
             let mut more = true;
             self.fixed.read_dir(file, position, &mut |record| {
-                more = emit(record);
+                let own =
+                    [b"." as &[u8], b".."].contains(&record.name) || OWN.contains(&record.name);
+                more = !own && self.options.pid_only() || emit(record);
                 more
             })?;
             if !more {
@@ -122,6 +141,11 @@ impl FileOps for Root {
                 try_format(format_args!("{}", process.pid()))?,
             );
             let next = PROCESSES + pid as u64 + 1;
+            from = pid + 1;
+            let subject = Who::new(&process, None).find();
+            if !subject.is_ok_and(|subject| self.options.shows(&subject)) {
+                continue;
+            }
             let inode = process::number(Who::new(&process, None));
             if !emit(Record {
                 inode,
@@ -131,7 +155,6 @@ impl FileOps for Root {
             }) {
                 break;
             }
-            from = pid + 1;
         }
         Ok(())
     }

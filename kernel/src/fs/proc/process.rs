@@ -7,7 +7,7 @@ use super::super::mount;
 use super::super::path::Path;
 use super::super::seq_file::{self, Content, Text};
 use super::subject::{Subject, Who};
-use super::{control, fds, map_files, mem, memory, pagemap, parse, status};
+use super::{Options, control, fds, map_files, mem, memory, pagemap, parse, status};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_format;
 use crate::put;
@@ -162,12 +162,26 @@ pub fn number(who: Who) -> u64 {
 pub struct Directory {
     who: Who,
     device: u64,
+    options: Arc<Options>,
 }
 
 impl Directory {
     /// The directory of `who`.
-    pub fn new(who: Who, device: u64) -> Self {
-        Directory { who, device }
+    pub fn new(who: Who, device: u64, options: Arc<Options>) -> Self {
+        Directory {
+            who,
+            device,
+            options,
+        }
+    }
+
+    /// EPERM where the mount's options keep the caller out.
+    fn enter(&self) -> Result<()> {
+        if self.options.admits(&self.who.find()?) {
+            Ok(())
+        } else {
+            Err(Errno::EPERM)
+        }
     }
 
     /// The process; ESRCH when it is gone.
@@ -195,11 +209,12 @@ impl Inode for Directory {
     }
 
     fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+        self.enter()?;
         Ok(self)
     }
 
     fn lookup(&self, here: &Arc<Entry>, name: &[u8]) -> Result<Arc<Entry>> {
-        self.who.find()?;
+        self.enter()?;
         let (_, member) = self
             .members()
             .find(|(known, _)| known.as_bytes() == name)
@@ -216,7 +231,16 @@ impl Inode for Directory {
             Member::MappedFiles => {
                 seq_file::entry(here, name, map_files::Directory::new(who, device, inode))
             }
-            Member::Threads => seq_file::entry(here, name, Threads { who, device, inode }),
+            Member::Threads => {
+                let options = self.options.clone();
+                let threads = Threads {
+                    who,
+                    device,
+                    inode,
+                    options,
+                };
+                seq_file::entry(here, name, threads)
+            }
             member => seq_file::entry(
                 here,
                 name,
@@ -350,6 +374,7 @@ struct Threads {
     who: Who,
     device: u64,
     inode: u64,
+    options: Arc<Options>,
 }
 
 impl Inode for Threads {
@@ -376,7 +401,8 @@ impl Inode for Threads {
             ..self.who
         };
         who.find().map_err(|_| Errno::ENOENT)?;
-        seq_file::entry(here, name, Directory::new(who, self.device))
+        let directory = Directory::new(who, self.device, self.options.clone());
+        seq_file::entry(here, name, directory)
     }
 }
 

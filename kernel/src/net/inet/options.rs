@@ -9,7 +9,7 @@ use crate::net::{RAW, STREAM};
 use crate::task::can;
 use abi::options::Group;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicI32, Ordering::*};
+use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering::*};
 use linux_raw_sys::general::{CAP_NET_ADMIN, CAP_NET_RAW};
 use linux_raw_sys::net::{
     AF_INET6, IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_UDPLITE, IPV6_V6ONLY,
@@ -276,28 +276,43 @@ pub fn segment(ends: [&Options; 2], v6: bool) -> i32 {
     asked.fold(whole - heads, i32::min) - TIMES
 }
 
+/// What TCP can be asked to judge the network by: nothing is lost here, so all are one. The first
+/// is a new socket's.
+const CONGESTION: [&str; 2] = ["cubic", "reno"];
+/// Bytes of such a name, with the zero behind it (TCP_CA_NAME_MAX).
+const CONGESTION_NAME: usize = 16;
+
 /// The options of a socket.
-pub struct Options([AtomicI32; KEPT.len()]);
+pub struct Options {
+    kept: [AtomicI32; KEPT.len()],
+    /// The place of its name in `CONGESTION`.
+    congestion: AtomicUsize,
+}
 
 impl Options {
     /// As a new socket has them.
     pub fn new(domain: u32) -> Self {
         let of_v6 = |level, name| domain == AF_INET6 && (level, name) == (IP, IP_MULTICAST_ALL);
-        Options(KEPT.map(|(level, name, default, _)| {
-            AtomicI32::new(if of_v6(level, name) { 0 } else { default })
-        }))
+        Options {
+            kept: KEPT.map(|(level, name, default, _)| {
+                AtomicI32::new(if of_v6(level, name) { 0 } else { default })
+            }),
+            congestion: AtomicUsize::new(0),
+        }
     }
 
     /// Takes over what an accepted socket has from the listening one.
     pub fn inherit(&self, from: &Options) {
-        for (own, given) in self.0.iter().zip(&from.0) {
+        for (own, given) in self.kept.iter().zip(&from.kept) {
             own.store(given.load(Acquire), Release);
         }
+        let congestion = from.congestion.load(Acquire);
+        self.congestion.store(congestion, Release);
     }
 
     /// The value of an option that is kept.
     pub fn value(&self, level: u32, name: u32) -> i32 {
-        Self::place(level, name).map_or(0, |at| self.0[at].load(Acquire))
+        Self::place(level, name).map_or(0, |at| self.kept[at].load(Acquire))
     }
 
     /// Whether an option is on.
@@ -352,8 +367,14 @@ impl Options {
             return Ok(());
         }
         if (level, name) == (SOL_TCP, TCP_CONGESTION) {
-            let known = value.starts_with(b"cubic") || value.starts_with(b"reno");
-            return if known { Ok(()) } else { Err(Errno::ENOENT) };
+            if value.is_empty() {
+                return Err(Errno::EINVAL);
+            }
+            let name = value.split(|&byte| byte == 0).next().unwrap_or_default();
+            let name = &name[..name.len().min(CONGESTION_NAME - 1)];
+            let known = CONGESTION.iter().position(|known| known.as_bytes() == name);
+            self.congestion.store(known.ok_or(Errno::ENOENT)?, Release);
+            return Ok(());
         }
         let at = Self::find(base, level, name).ok_or(Errno::ENOPROTOOPT)?;
         let given = match value {
@@ -363,7 +384,7 @@ impl Options {
         };
         let (_, _, default, rule) = KEPT[at];
         let value = rule.apply(level, given, default, base.kind == STREAM)?;
-        self.0[at].store(value, Release);
+        self.kept[at].store(value, Release);
         Ok(())
     }
 
@@ -397,7 +418,10 @@ impl Options {
                 return bytes(FIRST_SEGMENT);
             }
             if name == TCP_CONGESTION {
-                return bytes(*b"cubic\0\0\0\0\0\0\0\0\0\0\0");
+                let name = CONGESTION[self.congestion.load(Acquire)].as_bytes();
+                let mut value = [0; CONGESTION_NAME];
+                value[..name.len()].copy_from_slice(name);
+                return bytes(value);
             }
         }
         let refusal = if base.domain == AF_INET6 || level == IP || level == base.protocol {
@@ -406,7 +430,7 @@ impl Options {
             Errno::EOPNOTSUPP
         };
         let at = Self::find(base, level, name).ok_or(refusal)?;
-        bytes(self.0[at].load(Acquire))
+        bytes(self.kept[at].load(Acquire))
     }
 }
 

@@ -116,7 +116,7 @@ impl Place {
                 only_v6: self.only_v6.load(Acquire),
                 shares_address: base.options.is_on(SO_REUSEADDR),
                 shares_port: base.options.is_on(SO_REUSEPORT),
-                user: base.user,
+                user: base.user(),
                 listens: false,
             },
             &socket,

@@ -382,6 +382,10 @@ impl Socket for Raw {
         Ok(Name::Inet(peer.ok_or(Errno::ENOTCONN)?))
     }
 
+    fn destination(&self) -> Name {
+        self.connected_to().map_or_else(Name::default, Name::Inet)
+    }
+
     fn send(self: Arc<Self>, message: Outgoing, _wait: &Wait) -> Result<usize> {
         let len = message.data.left();
         if len > MOST {

@@ -198,7 +198,7 @@ impl Tcp {
                 backlog.wait_for_room(wait)?;
             }
             let accepted = Tcp::new(server.base.domain)?;
-            accepted.base.options.inherit(&server.base.options);
+            accepted.base.options.inherit_all(&server.base.options);
             accepted.options.inherit(&server.options);
             let [own, other] = self.connection(&accepted, local, to)?;
             own.told.store(!wait.nonblocking, Release);

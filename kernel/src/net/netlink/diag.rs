@@ -151,7 +151,7 @@ fn put_inet(answer: &mut Answer, socket: &dyn Socket, shown: u32) {
     message[44..52].copy_from_slice(&base.number.to_ne_bytes());
     message[56..60].copy_from_slice(&received.to_ne_bytes());
     message[60..64].copy_from_slice(&sent.to_ne_bytes());
-    message[64..68].copy_from_slice(&base.user.to_ne_bytes());
+    message[64..68].copy_from_slice(&base.user().to_ne_bytes());
     message[68..72].copy_from_slice(&(base.number as u32).to_ne_bytes());
     answer.begin(BY_FAMILY, MULTI, &message);
     let asked = |attribute: u16| shown >> (attribute - 1) & 1 != 0;
@@ -227,7 +227,7 @@ fn put_unix(answer: &mut Answer, socket: &dyn Socket, shown: u32) {
         answer.attribute(UNIX_MEMORY, options::memory(socket).as_bytes());
     }
     if asked(UNIX_USER) {
-        answer.attribute(UNIX_USER, base.user.as_bytes());
+        answer.attribute(UNIX_USER, base.user().as_bytes());
     }
     answer.end();
 }

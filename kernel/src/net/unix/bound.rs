@@ -64,8 +64,13 @@ impl Bound {
         matches!(*self.name.lock(), Name::Unix(_))
     }
 
-    /// bind(2) for `socket`, whose name this is.
-    pub fn bind(&self, address: &Address, socket: Weak<dyn Socket>) -> Result<()> {
+    /// bind(2) for `socket`, whose name this is. The inode of a path gets its permissions.
+    pub fn bind(
+        &self,
+        address: &Address,
+        socket: Weak<dyn Socket>,
+        permissions: u32,
+    ) -> Result<()> {
         if address.len() == 2 && address.family() == AF_UNIX {
             return self.bind_anywhere(socket);
         }
@@ -78,7 +83,7 @@ impl Bound {
             return self.bind_abstract(try_bytes(path)?, socket);
         }
         let path = until_zero(path);
-        let entry = make(path)?;
+        let entry = make(path, permissions)?;
         let attr = entry.inode().attr();
         let mut name = try_vec(path)?;
         name.push(0);
@@ -146,7 +151,7 @@ fn until_zero(path: &[u8]) -> &[u8] {
 }
 
 /// Makes the inode of a socket.
-fn make(path: &[u8]) -> Result<Arc<Entry>> {
+fn make(path: &[u8], permissions: u32) -> Result<Arc<Entry>> {
     let context = current().fs();
     let (directory, last) = Walk::new(&context).parent(None, path)?;
     let name = last.proper(Errno::EADDRINUSE)?;
@@ -154,7 +159,7 @@ fn make(path: &[u8]) -> Result<Arc<Entry>> {
         return Err(Errno::ENOENT);
     }
     perm::check(&directory, perm::WRITE | perm::EXECUTE)?;
-    let mode = S_IFSOCK | 0o777 & !context.umask();
+    let mode = S_IFSOCK | permissions & !context.umask();
     let made = directory
         .inode()
         .create(&directory, name, New::Node(mode, 0));

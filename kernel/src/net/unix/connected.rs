@@ -134,7 +134,7 @@ impl Socket for Connected {
 
     fn bind(self: Arc<Self>, address: &Address) -> Result<()> {
         let weak = Arc::downgrade(&self);
-        self.bound.bind(address, weak)
+        self.bound.bind(address, weak, self.base.permissions())
     }
 
     fn listen(self: Arc<Self>, backlog: usize) -> Result<()> {
@@ -181,7 +181,7 @@ impl Socket for Connected {
             }
             let name = server.bound.name().lock().clone();
             let accepted = Connected::named(self.base.kind, name)?;
-            accepted.base.options.inherit(&server.base.options);
+            accepted.base.options.inherit_passed(&server.base.options);
             // The connection is whole before it can be accepted; a socket that finds no room any
             // more tries again.
             let link = self.connect_to(&accepted, own.clone(), listener.who.clone())?;

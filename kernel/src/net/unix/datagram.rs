@@ -134,7 +134,7 @@ impl Socket for Datagram {
 
     fn bind(self: Arc<Self>, address: &Address) -> Result<()> {
         let weak = Arc::downgrade(&self);
-        self.bound.bind(address, weak)
+        self.bound.bind(address, weak, self.base.permissions())
     }
 
     fn connect(self: Arc<Self>, address: &Address, _wait: &Wait) -> Result<()> {

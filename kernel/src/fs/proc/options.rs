@@ -1,0 +1,110 @@
+//! Options of a mount of proc: which processes it shows to whom.
+
+use super::super::mount::options::{number, parse};
+use super::subject::Subject;
+use crate::errno::{Errno, Result};
+use crate::task::current;
+use core::fmt;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+
+/// Levels of `hidepid`, by number and by name: of processes that the caller may not look into the
+/// directories cannot be entered, or are not seen at all; or only what may be looked into is shown,
+/// whatever the caller's groups.
+const LEVELS: [(u32, &str); 4] = [
+    (0, "off"),
+    (1, "noaccess"),
+    (2, "invisible"),
+    (4, "ptraceable"),
+];
+const NO_ACCESS: u32 = 1;
+const INVISIBLE: u32 = 2;
+const PTRACEABLE: u32 = 4;
+
+/// The options.
+#[derive(Default)]
+pub struct Options {
+    hidepid: AtomicU32,
+    /// The group that sees all processes.
+    gid: AtomicU32,
+    /// Only processes are shown.
+    pid_only: AtomicBool,
+}
+
+impl Options {
+    /// Reads a list of options; returns `flags` (MS_*) as it changes them too.
+    ///
+    /// # Errors
+    /// EINVAL.
+    pub fn set(&self, list: &[u8], flags: u32) -> Result<u32> {
+        let (mut hidepid, mut gid, mut pid_only) = (None, None, None);
+        let flags = parse(list, flags, |name, value| {
+            match (name, value) {
+                ("hidepid", Some(value)) => hidepid = Some(level(value)?),
+                ("gid", value) => gid = Some(number(value)?),
+                ("subset", Some("pid")) => pid_only = Some(true),
+                _ => return Err(Errno::EINVAL),
+            }
+            Ok(())
+        })?;
+        if let Some(level) = hidepid {
+            self.hidepid.store(level, Relaxed);
+        }
+        if let Some(gid) = gid {
+            self.gid.store(gid, Relaxed);
+        }
+        if let Some(pid_only) = pid_only {
+            self.pid_only.store(pid_only, Relaxed);
+        }
+        Ok(flags)
+    }
+
+    /// Whether the caller sees that there is this process.
+    pub fn shows(&self, subject: &Subject) -> bool {
+        self.allows(subject, INVISIBLE)
+    }
+
+    /// Whether the caller may enter this process's directory.
+    pub fn admits(&self, subject: &Subject) -> bool {
+        self.allows(subject, NO_ACCESS)
+    }
+
+    /// Whether nothing but processes is shown.
+    pub fn pid_only(&self) -> bool {
+        self.pid_only.load(Relaxed)
+    }
+
+    /// Linux's `has_pid_permissions`.
+    fn allows(&self, subject: &Subject, least: u32) -> bool {
+        let level = self.hidepid.load(Relaxed);
+        let gid = self.gid.load(Relaxed);
+        if level == PTRACEABLE {
+            return subject.may_look();
+        }
+        level < least || current().credentials().in_group(gid) || subject.may_look()
+    }
+}
+
+impl fmt::Display for Options {
+    /// As /proc/PID/mounts has them, each after a comma.
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        let [hidepid, gid] = [&self.hidepid, &self.gid].map(|option| option.load(Relaxed));
+        if gid != 0 {
+            write!(out, ",gid={gid}")?;
+        }
+        let name = LEVELS.iter().find(|&&(level, _)| level == hidepid);
+        if let Some((_, name)) = name.filter(|_| hidepid != 0) {
+            write!(out, ",hidepid={name}")?;
+        }
+        if self.pid_only() {
+            out.write_str(",subset=pid")?;
+        }
+        Ok(())
+    }
+}
+
+fn level(value: &str) -> Result<u32> {
+    let level = LEVELS
+        .iter()
+        .find(|(level, name)| value == *name || value.parse() == Ok(*level));
+    level.map(|&(level, _)| level).ok_or(Errno::EINVAL)
+}

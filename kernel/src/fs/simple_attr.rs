@@ -1,0 +1,41 @@
+//! Attributes of an inode that no file system keeps, such as a socket's (Linux's
+//! `simple_setattr`).
+
+use super::inode::{Attr, SetAttr, Time};
+use crate::sync::Mutex;
+use linux_raw_sys::general::S_IFMT;
+
+/// Attributes that are what they were set to last.
+pub struct SimpleAttr(Mutex<Attr>);
+
+impl SimpleAttr {
+    /// The given ones, with the times of an inode that is made now.
+    pub fn new(attr: Attr) -> Self {
+        let now = Time::now();
+        SimpleAttr(Mutex::new(Attr {
+            links: 1,
+            accessed: now,
+            modified: now,
+            changed: now,
+            ..attr
+        }))
+    }
+
+    /// What they are.
+    pub fn get(&self) -> Attr {
+        *self.0.lock()
+    }
+
+    /// Changes some.
+    pub fn set(&self, change: &SetAttr) {
+        let mut attr = self.0.lock();
+        if let Some(permissions) = change.permissions {
+            attr.mode = attr.mode & S_IFMT | permissions;
+        }
+        attr.uid = change.uid.unwrap_or(attr.uid);
+        attr.gid = change.gid.unwrap_or(attr.gid);
+        attr.accessed = change.accessed.unwrap_or(attr.accessed);
+        attr.modified = change.modified.unwrap_or(attr.modified);
+        attr.changed = Time::now();
+    }
+}
