@@ -1,6 +1,5 @@
 //! Device nodes: which driver a device number belongs to, and the memory devices.
 
-use super::dentry::Entry;
 use super::file::{self, File, FileOps, OpenFlags, Whence};
 use super::inode::Kind;
 use super::io::{Sink, Source};
@@ -53,12 +52,7 @@ pub fn has_hypervisor() -> bool {
 }
 
 /// Opens the device `device`.
-pub fn open(
-    kind: Kind,
-    device: u64,
-    here: &Arc<Entry>,
-    flags: OpenFlags,
-) -> Result<Arc<dyn FileOps>> {
+pub fn open(kind: Kind, device: u64, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
     if kind == Kind::Block {
         return Err(Errno::ENXIO);
     }
@@ -70,7 +64,7 @@ pub fn open(
         (1, 11) => return kmsg::open(flags),
         (10, 232) if has_hypervisor() => return kvm::open(),
         (240, 0) => return trace::open(),
-        (major, minor) => return tty::open(major, minor, here, flags),
+        (major, minor) => return tty::open(major, minor, flags),
     };
     Ok(try_arc(memory)?)
 }

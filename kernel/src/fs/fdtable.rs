@@ -1,5 +1,6 @@
 //! File descriptors.
 
+use super::fd_bitmap::FdBitmap;
 use super::file::File;
 use super::file_lock;
 use crate::errno::{Errno, Result};
@@ -24,8 +25,7 @@ struct Slot {
 #[derive(Default)]
 struct Slots {
     slots: Vec<Option<Slot>>,
-    /// No descriptor below this one is free.
-    first_free: usize,
+    used: FdBitmap,
     /// Threads that have the table.
     users: usize,
 }
@@ -33,12 +33,7 @@ struct Slots {
 impl Slots {
     /// Finds the lowest free descriptor from `from` on, below `limit`, with room for it.
     fn find(&mut self, from: usize, limit: usize) -> Result<usize> {
-        let start = from.max(self.first_free);
-        let free = self.slots.iter().skip(start).position(Option::is_none);
-        let fd = free.map_or(self.slots.len().max(start), |offset| start + offset);
-        if from <= self.first_free {
-            self.first_free = fd;
-        }
+        let fd = self.used.next_free(from);
         if fd >= limit {
             return Err(Errno::EMFILE);
         }
@@ -47,7 +42,7 @@ impl Slots {
     }
 
     /// How many slots there are up to the last descriptor in use.
-    fn used(&self) -> usize {
+    fn len(&self) -> usize {
         let last = self.slots.iter().rposition(Option::is_some);
         last.map_or(0, |last| last + 1)
     }
@@ -56,15 +51,14 @@ impl Slots {
         if fd >= self.slots.len() {
             let more = fd + 1 - self.slots.len();
             self.slots.try_reserve(more).map_err(|_| Errno::ENOMEM)?;
+            self.used.reach(fd + 1)?;
             self.slots.resize(fd + 1, None);
         }
         Ok(())
     }
 
     fn put(&mut self, fd: usize, slot: Slot) -> Option<Slot> {
-        if fd == self.first_free {
-            self.first_free += 1;
-        }
+        self.used.set(fd);
         self.slots[fd].replace(slot)
     }
 
@@ -74,7 +68,7 @@ impl Slots {
             .get_mut(fd)
             .and_then(Option::take)
             .ok_or(Errno::EBADF)?;
-        self.first_free = self.first_free.min(fd);
+        self.used.clear(fd);
         Ok(slot.file)
     }
 }
@@ -85,24 +79,27 @@ pub struct FdTable(Mutex<Slots>);
 impl FdTable {
     /// A copy, as fork makes it.
     pub fn fork(&self) -> Result<FdShare> {
-        let mut slots = Vec::new();
+        let (mut slots, mut used) = (Vec::new(), FdBitmap::default());
         loop {
             // Memory is asked for without the lock; the table may have grown meanwhile.
-            let wanted = self.0.lock().used();
+            let wanted = self.0.lock().len();
             slots.try_reserve_exact(wanted).map_err(|_| Errno::ENOMEM)?;
+            used.reach(wanted)?;
             let table = self.0.lock();
-            let used = table.used();
-            if used <= slots.capacity() {
-                slots.extend(table.slots[..used].iter().cloned());
-                let first_free = table.first_free;
+            let len = table.len();
+            if len <= wanted {
+                slots.extend(table.slots[..len].iter().cloned());
                 drop(table);
-                return FdShare::with(Slots {
-                    slots,
-                    first_free,
-                    users: 1,
-                });
+                break;
             }
         }
+        let open = slots.iter().enumerate().filter(|(_, slot)| slot.is_some());
+        open.for_each(|(fd, _)| used.set(fd));
+        FdShare::with(Slots {
+            slots,
+            used,
+            users: 1,
+        })
     }
 
     /// The file of descriptor `fd`.
@@ -119,7 +116,7 @@ impl FdTable {
     pub fn held(&self) -> usize {
         let (count, room) = {
             let table = self.0.lock();
-            (table.used(), table.slots.capacity())
+            (table.len(), table.slots.capacity())
         };
         let owner = core::ptr::from_ref(self) as usize;
         let of = |file: Arc<File>| FILE + file.ops().held() + file_lock::memory(&file, owner);

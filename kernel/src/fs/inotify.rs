@@ -145,6 +145,8 @@ struct Watch {
     instance: Weak<Inotify>,
     number: i32,
     mask: u32,
+    /// Of a directory.
+    is_directory: bool,
 }
 
 /// What a user has.
@@ -302,6 +304,33 @@ fn deleted(entry: &Entry) {
     }
 }
 
+/// The file system with the number `device` is gone, and its watches with it.
+pub fn unmounted(device: u64) {
+    let mut from = ((device, 0), 0);
+    while is_active() {
+        let found = {
+            let watches = WATCHES.lock();
+            let mut rest = watches.range(from..=((device, u64::MAX), usize::MAX));
+            rest.next().map(|(&place, _)| place)
+        };
+        let Some(place) = found else { return };
+        if let Some(watch) = take(place, |_| true) {
+            if let Some(instance) = watch.instance.upgrade() {
+                let kind = if watch.is_directory { IN_ISDIR } else { 0 };
+                instance.push(Some(Event {
+                    watch: watch.number,
+                    mask: IN_UNMOUNT | kind,
+                    cookie: 0,
+                    name: None,
+                }));
+            }
+            watch.ignored();
+        }
+        cond_resched();
+        from = place;
+    }
+}
+
 /// The watch at a place, or else the next one of the same inode.
 fn next(watches: &BTreeMap<Place, Watch>, from: Place) -> Option<(Place, &Watch)> {
     let mut rest = watches.range(from..=(from.0, usize::MAX));
@@ -424,6 +453,7 @@ impl Inotify {
             instance: Arc::downgrade(self),
             number,
             mask,
+            is_directory: entry.kind() == Kind::Directory,
         };
         watches.insert(self.place(key), watch);
         COUNT.store(watches.len(), Relaxed);

@@ -205,7 +205,8 @@ fn wait_for_leases(entry: &Entry, write: bool, waits: bool) -> Result<()> {
     let inode = entry.inode();
     loop {
         // All are asked before the first is waited for.
-        while let Some(holder) = ask_next(inode, write) {
+        let mut from = 0;
+        while let Some(holder) = ask_next(inode, write, &mut from) {
             if let Some(holder) = holder.upgrade() {
                 sigio::notify_message(&holder);
             }
@@ -225,14 +226,19 @@ fn wait_for_leases(entry: &Entry, write: bool, waits: bool) -> Result<()> {
     }
 }
 
-/// Asks one lease back that stands against the open, and returns its holder, to be told. Returns
-/// `None` once all have been asked.
-fn ask_next(inode: &Arc<dyn Inode>, write: bool) -> Option<Weak<File>> {
+/// Asks the next lease back that stands against the open, in a list of which those before `from`
+/// were seen, and returns its holder, to be told. Returns `None` once all have been asked: one that
+/// took the place of a lease that went meanwhile is found in a second pass.
+fn ask_next(inode: &Arc<dyn Inode>, write: bool, from: &mut usize) -> Option<Weak<File>> {
     let mut leases = LEASES.lock();
-    let mut of_inode = leases.of_mut(&key(inode)).iter_mut();
-    let asked =
-        of_inode.find_map(|lease| (lease.opposes(write) && lease.ask(write)).then_some(lease))?;
-    Some(asked.file.clone())
+    let of_inode = leases.of_mut(&key(inode));
+    let count = of_inode.len();
+    let first = (*from).min(count);
+    let asks = |lease: &mut Lease| lease.opposes(write) && lease.ask(write);
+    let mut passes = (first..count).chain(0..first);
+    let at = passes.find(|&at| asks(&mut of_inode[at]))?;
+    *from = at + 1;
+    Some(of_inode[at].file.clone())
 }
 
 /// A lease that stands against the open: where its end is told, and until when that is waited for.

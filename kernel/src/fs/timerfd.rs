@@ -138,6 +138,7 @@ pub fn new(clock: u32, flags: u32) -> Result<Arc<File>> {
         CLOCK_MONOTONIC | CLOCK_BOOTTIME | CLOCK_BOOTTIME_ALARM => {}
         _ => return Err(Errno::EINVAL),
     }
+    clock::check_alarm(clock)?;
     let state = Mutex::new(State::default());
     let shared = try_arc(Shared {
         clock,
@@ -156,6 +157,7 @@ impl TimerFd {
     /// Sets the timer and returns what it was set to; with TFD_TIMER_ABSTIME the first expiration
     /// is a time of its clock.
     pub fn set(&self, setting: Setting, flags: u32) -> Result<Setting> {
+        clock::check_alarm(self.0.clock)?;
         let follows = flags & TFD_TIMER_ABSTIME != 0 && self.0.is_realtime();
         if follows {
             let this: Weak<Shared> = Arc::downgrade(&self.0);

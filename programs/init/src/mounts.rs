@@ -5,14 +5,15 @@ use std::fs;
 
 use crate::sys;
 
-const MOUNTS: [(&str, &str); 7] = [
-    ("proc", "/proc"),
-    ("devtmpfs", "/dev"),
-    ("devpts", "/dev/pts"),
-    ("tmpfs", "/dev/shm"),
-    ("sysfs", "/sys"),
-    ("tmpfs", "/tmp"),
-    ("tmpfs", "/run"),
+/// Kind, place and options.
+const MOUNTS: [(&str, &str, &str); 7] = [
+    ("proc", "/proc", ""),
+    ("devtmpfs", "/dev", ""),
+    ("devpts", "/dev/pts", "gid=5,mode=620,ptmxmode=666"),
+    ("tmpfs", "/dev/shm", ""),
+    ("sysfs", "/sys", ""),
+    ("tmpfs", "/tmp", ""),
+    ("tmpfs", "/run", ""),
 ];
 
 const LINKS: [(&str, &str); 4] = [
@@ -24,9 +25,9 @@ const LINKS: [(&str, &str); 4] = [
 
 /// Mounts them all, makes the usual links below `/dev`, and gives the machine its name.
 pub fn mount_all() {
-    for (kind, path) in MOUNTS {
+    for (kind, path, options) in MOUNTS {
         let _ = fs::create_dir_all(path);
-        sys::mount(kind, path);
+        sys::mount(kind, path, options);
     }
     for (target, path) in LINKS {
         let _ = std::os::unix::fs::symlink(target, path);

@@ -15,8 +15,8 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 }
 
 /// Mounts a file system, as far as the kernel lets us.
-pub fn mount(kind: &str, path: &str) {
-    let (Ok(kind), Ok(path)) = (CString::new(kind), CString::new(path)) else {
+pub fn mount(kind: &str, path: &str, options: &str) {
+    let [Ok(kind), Ok(path), Ok(options)] = [kind, path, options].map(CString::new) else {
         return;
     };
     // SAFETY: the strings are NUL-terminated and outlive the call.
@@ -26,7 +26,7 @@ pub fn mount(kind: &str, path: &str) {
             path.as_ptr(),
             kind.as_ptr(),
             0,
-            std::ptr::null(),
+            options.as_ptr().cast(),
         )
     };
 }

@@ -3,23 +3,38 @@
 use super::super::dentry::Entry;
 use super::super::inode::FsStat;
 use super::super::tmpfs::{self, Options, Tmpfs};
-use super::super::{device, proc, sysfs, tty};
+use super::super::tty::{self, pts_options};
+use super::super::{device, inotify, proc, sysfs};
+use super::options::{parse, permissions};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
 use alloc::sync::Arc;
+use core::fmt::{self, Display};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use linux_raw_sys::general::{
-    DEVPTS_SUPER_MAGIC, MS_RDONLY, PROC_SUPER_MAGIC, S_IFCHR, SYSFS_MAGIC,
-};
+use linux_raw_sys::general::*;
 
 /// A file system, at however many places it is mounted (Linux's super block). Its mounts hold it.
 pub struct Super {
     kind: &'static str,
     root: Arc<Entry>,
-    /// MS_RDONLY, where nobody may write it.
+    /// How it may be used at all its places (MS_*).
     flags: AtomicU32,
+    own: Own,
 }
+
+/// What can be chosen for a file system, by its kind.
+enum Own {
+    Nothing,
+    Files,
+    /// Of a ramfs, the root's permissions.
+    Unlimited(u32),
+    Terminals(Arc<pts_options::Shared>),
+    Processes(Arc<proc::Options>),
+}
+
+/// The flags that are a file system's, not a mount's.
+const FLAGS: u32 = MS_RDONLY | MS_SYNCHRONOUS | MS_MANDLOCK | MS_DIRSYNC | MS_LAZYTIME;
 
 /// The kinds of file system there are, as /proc/filesystems lists them.
 pub const KINDS: [&str; 6] = ["tmpfs", "ramfs", "devtmpfs", "devpts", "proc", "sysfs"];
@@ -31,23 +46,101 @@ impl Super {
             kind,
             root,
             flags: AtomicU32::new(0),
+            own: Own::Nothing,
         })
     }
 
-    /// A file system of the kind with this name; ENODEV.
-    pub fn of_kind(name: &[u8], options: &[u8]) -> Result<Arc<Self>> {
+    /// A file system of the kind with this name, with these options and `flags` (MS_*).
+    ///
+    /// # Errors
+    /// ENODEV: there is no such kind. EINVAL: it has no such option.
+    pub fn of_kind(name: &[u8], options: &[u8], flags: u32) -> Result<Arc<Self>> {
         let mut kinds = KINDS.into_iter();
         let kind = kinds.find(|kind| kind.as_bytes() == name);
-        let kind = kind.ok_or(Errno::ENODEV)?;
-        let root = match kind {
-            "tmpfs" => Tmpfs::new_root(&Options::parse(options)?)?,
-            "ramfs" => Tmpfs::new_root(&Options::unlimited(0o755))?,
-            "devtmpfs" => return dev(),
-            "devpts" => tty::devpts()?,
-            "proc" => proc::root()?,
-            _ => sysfs::root()?,
+        let (root, own, flags) = match kind.ok_or(Errno::ENODEV)? {
+            "tmpfs" => {
+                let (options, flags) = Options::parse(options, flags)?;
+                (Tmpfs::new_root(&options)?, Own::Files, flags)
+            }
+            "ramfs" => {
+                let mut mode = 0o755;
+                // As on Linux, any other option is none.
+                let flags = parse(options, flags, |name, value| {
+                    if name == "mode" {
+                        mode = permissions(value)? & 0o7777;
+                    }
+                    Ok(())
+                })?;
+                let root = Tmpfs::new_root(&Options::unlimited(mode))?;
+                (root, Own::Unlimited(mode), flags)
+            }
+            "devtmpfs" => {
+                let fs = dev()?;
+                fs.set_flags(fs.configure(options, flags)?);
+                return Ok(fs);
+            }
+            "devpts" => {
+                let terminals = try_arc(pts_options::Shared::new())?;
+                let flags = terminals.set(options, flags)?;
+                terminals.enter();
+                let root = tty::devpts(terminals.clone())?;
+                (root, Own::Terminals(terminals), flags)
+            }
+            "proc" => {
+                let processes = try_arc(proc::Options::default())?;
+                let flags = processes.set(options, flags)?;
+                let root = proc::root(processes.clone())?;
+                (root, Own::Processes(processes), flags)
+            }
+            _ => {
+                parse(options, flags, |_, _| Err(Errno::EINVAL))?;
+                // Linux has one, which a second mount does not change.
+                (sysfs::root()?, Own::Nothing, 0)
+            }
         };
-        Super::new(kind, root)
+        let fs = try_arc(Super {
+            kind: kind.ok_or(Errno::ENODEV)?,
+            root,
+            flags: AtomicU32::new(0),
+            own,
+        })?;
+        fs.set_flags(flags);
+        Ok(fs)
+    }
+
+    /// Gives it other options; returns `flags` (MS_*) as they change them too.
+    ///
+    /// # Errors
+    /// EINVAL: it has no such option, or cannot change it.
+    pub fn configure(&self, options: &[u8], flags: u32) -> Result<u32> {
+        match &self.own {
+            Own::Files => {
+                let (options, flags) = Options::parse(options, flags)?;
+                inotify::unmounted(self.root.inode().attr().device);
+                if let Some(node) = tmpfs::node_of(&self.root) {
+                    node.fs().limit(&options)?;
+                }
+                Ok(flags)
+            }
+            Own::Terminals(terminals) => terminals.set(options, flags),
+            Own::Processes(processes) => processes.set(options, flags),
+            Own::Unlimited(_) => parse(options, flags, |_, _| Ok(())),
+            Own::Nothing => parse(options, flags, |_, _| Err(Errno::EINVAL)),
+        }
+    }
+
+    /// Its options, as /proc/PID/mounts has them, each after a comma.
+    pub fn options(&self) -> impl fmt::Display {
+        fmt::from_fn(|out| match &self.own {
+            Own::Files => match tmpfs::node_of(&self.root) {
+                Some(node) => node.fs().fmt(out),
+                None => Ok(()),
+            },
+            Own::Terminals(terminals) => terminals.fmt(out),
+            Own::Processes(processes) => processes.fmt(out),
+            Own::Unlimited(0o755) | Own::Nothing => Ok(()),
+            Own::Unlimited(mode) => write!(out, ",mode={mode:o}"),
+        })
     }
 
     /// What it is.
@@ -74,7 +167,7 @@ impl Super {
         }
     }
 
-    /// How it may be used at all its places (MS_RDONLY).
+    /// How it may be used at all its places (MS_*).
     #[inline]
     pub fn flags(&self) -> u32 {
         self.flags.load(Relaxed)
@@ -82,12 +175,13 @@ impl Super {
 
     /// Changes that.
     pub fn set_flags(&self, flags: u32) {
-        self.flags.store(flags & MS_RDONLY, Relaxed);
+        self.flags.store(flags & FLAGS, Relaxed);
     }
 }
 
 impl Drop for Super {
     fn drop(&mut self) {
+        inotify::unmounted(self.root.inode().attr().device);
         if let Some(node) = tmpfs::node_of(&self.root) {
             node.dismantle(&self.root);
         }
@@ -108,6 +202,11 @@ fn dev() -> Result<Arc<Super>> {
         let child = node.new_node(S_IFCHR | permissions, device::number(major, minor), (0, 0))?;
         node.add(&root, name.as_bytes(), child)?;
     }
-    let fs = Super::new("devtmpfs", root)?;
+    let fs = try_arc(Super {
+        kind: "devtmpfs",
+        root,
+        flags: AtomicU32::new(0),
+        own: Own::Files,
+    })?;
     Ok(DEV.lock().get_or_insert(fs).clone())
 }

@@ -1,13 +1,12 @@
 //! What /proc/PID/mounts and mountinfo tell.
 
+use super::super::device;
 use super::super::path::{Path, TOO_LONG};
 use super::super::seq_file::Text;
 use super::super::walk::PATH_MAX;
-use super::super::{device, tmpfs};
 use super::{Mount, TREE};
 use crate::errno::{Errno, Result};
 use crate::hash::{self, HashMap};
-use crate::mm::PAGE_SIZE;
 use crate::put;
 use crate::task::sched;
 use alloc::sync::Arc;
@@ -30,7 +29,7 @@ impl Word<'_> {
     }
 }
 
-/// The options that every mount may have.
+/// The options that every mount may have, but whether it is read-only.
 fn options(flags: u32) -> impl fmt::Display {
     const NAMES: [(u32, &str); 6] = [
         (MS_NOSUID, ",nosuid"),
@@ -41,7 +40,6 @@ fn options(flags: u32) -> impl fmt::Display {
         (MS_NOSYMFOLLOW, ",nosymfollow"),
     ];
     fmt::from_fn(move |out| {
-        out.write_str(access(flags))?;
         for (_, name) in NAMES.iter().filter(|(flag, _)| flags & flag != 0) {
             out.write_str(name)?;
         }
@@ -56,12 +54,18 @@ fn access(flags: u32) -> &'static str {
     if flags & MS_RDONLY != 0 { "ro" } else { "rw" }
 }
 
-/// The options of the file system itself.
-fn put_own_options(mount: &Mount, text: &mut Text) {
-    let limit = tmpfs::node_of(mount.fs.root()).and_then(|node| node.fs().page_limit());
-    if let Some((pages, _)) = limit {
-        put!(text, ",size={}k", pages * (PAGE_SIZE as u64 / 1024));
-    }
+/// The flags of a file system, but whether it is read-only.
+fn flags_of_all(flags: u32) -> impl fmt::Display {
+    const NAMES: [(u32, &str); 4] = [
+        (MS_SYNCHRONOUS, ",sync"),
+        (MS_DIRSYNC, ",dirsync"),
+        (MS_MANDLOCK, ",mand"),
+        (MS_LAZYTIME, ",lazytime"),
+    ];
+    fmt::from_fn(move |out| {
+        let mut set = NAMES.iter().filter(|(flag, _)| flags & flag != 0);
+        set.try_for_each(|(_, name)| out.write_str(name))
+    })
 }
 
 /// Each mount that a process whose root is `root` can come to, and the path to it. That begins with
@@ -123,8 +127,15 @@ pub fn list(root: &Path, text: &mut Text) -> Result<()> {
         Word(&mount.source).put(text);
         text.push(b" ");
         Word(path).put(text);
-        put!(text, " {} {}", mount.fs.kind(), options(mount.flags()));
-        put_own_options(mount, text);
+        let (fs, all) = (&mount.fs, mount.fs.flags());
+        put!(
+            text,
+            " {} {}{}",
+            fs.kind(),
+            access(mount.flags()),
+            flags_of_all(all)
+        );
+        put!(text, "{}{}", options(mount.flags()), fs.options());
         text.push(b" 0 0\n");
     })
 }
@@ -149,14 +160,20 @@ pub fn list_info(root: &Path, text: &mut Text) -> Result<()> {
         Word(&inside(mount)).put(text);
         text.push(b" ");
         Word(path).put(text);
-        put!(text, " {}", options(mount.flags.load(Relaxed)));
+        let (own, all) = (mount.flags.load(Relaxed), mount.fs.flags());
+        put!(text, " {}{}", access(own), options(own));
         if mount.is_unbindable() {
             text.push(b" unbindable");
         }
         put!(text, " - {} ", mount.fs.kind());
         Word(&mount.source).put(text);
-        put!(text, " {}", access(mount.fs.flags()));
-        put_own_options(mount, text);
+        put!(
+            text,
+            " {}{}{}",
+            access(all),
+            flags_of_all(all),
+            mount.fs.options()
+        );
         text.push(b"\n");
     })
 }

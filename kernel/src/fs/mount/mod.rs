@@ -6,6 +6,7 @@
 
 mod kinds;
 mod list;
+pub mod options;
 
 pub use kinds::{KINDS, Super};
 pub use list::{list, list_devices, list_info};
@@ -13,7 +14,6 @@ pub use list::{list, list_devices, list_info};
 use super::dentry::Entry;
 use super::inode::Kind;
 use super::path::{self, Path};
-use super::tmpfs::{self, Options};
 use crate::errno::{Errno, Result};
 use crate::hash::{self, HashMap};
 use crate::mm::heap::try_arc;
@@ -216,8 +216,7 @@ fn detach(mount: &Mount) {
 
 /// Mounts a file system of `kind` on a directory, with flags (MS_*) and options such as `size=1m`.
 pub fn mount(source: &[u8], target: Path, kind: &[u8], flags: u32, options: &[u8]) -> Result<()> {
-    let fs = Super::of_kind(kind, options)?;
-    fs.set_flags(flags);
+    let fs = Super::of_kind(kind, options, flags)?;
     let root = fs.root().clone();
     let mount = Mount::new(fs, root, source, flags)?;
     attach(&mut TREE.lock(), mount, target)
@@ -228,18 +227,16 @@ pub fn mount(source: &[u8], target: Path, kind: &[u8], flags: u32, options: &[u8
 pub fn remount(path: &Path, flags: u32, options: &[u8]) -> Result<()> {
     let tree = TREE.lock();
     let mount = mounted_at(path)?;
-    if !options.is_empty()
-        && let Some(node) = tmpfs::node_of(mount.fs.root())
-    {
-        node.fs().limit(&Options::parse(options)?)?;
-    }
+    let all = mount.fs.configure(options, flags)?;
     let mut same = tree
         .iter()
         .filter(|other| Arc::ptr_eq(&other.fs, &mount.fs));
-    if flags & MS_RDONLY != 0 && same.any(|other| other.writers.load(SeqCst) > 0) {
+    if all & MS_RDONLY != 0 && same.any(|other| other.writers.load(SeqCst) > 0) {
         return Err(Errno::EBUSY);
     }
-    mount.fs.set_flags(flags);
+    // As on Linux, what a change cannot change.
+    let kept = mount.fs.flags() & MS_DIRSYNC;
+    mount.fs.set_flags(all & !MS_DIRSYNC | kept);
     mount.change(flags)
 }
 

@@ -23,6 +23,7 @@ use crate::mm::heap::{try_arc, try_vec};
 use crate::sync::{Mutex, SleepMutex};
 use alloc::sync::Arc;
 use core::any::Any;
+use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use linux_raw_sys::general::{F_SEAL_FUTURE_WRITE, F_SEAL_WRITE, O_LARGEFILE, O_RDWR, S_IFDIR};
 use quota::Quota;
@@ -33,6 +34,9 @@ const MAGIC: u64 = 0x0102_1994;
 /// Bytes that an inode counts as (BOGO_INODE_SIZE).
 const INODE: u64 = 1024;
 
+/// What the root allows where nothing is said.
+const USUAL_PERMISSIONS: u32 = 0o1777;
+
 /// One tmpfs: what its inodes have in common.
 pub struct Tmpfs {
     device: u64,
@@ -40,39 +44,51 @@ pub struct Tmpfs {
     pages: Arc<Quota>,
     /// Bytes of inodes and their extended attributes.
     inodes: Quota,
+    /// The root's permissions and owner, as they were asked for.
+    permissions: u32,
+    owner: (u32, u32),
     /// Held while a name goes from one directory to another (Linux's s_vfs_rename_mutex).
     rename: SleepMutex<()>,
 }
 
 impl Tmpfs {
     fn empty(options: &Options) -> Result<Arc<Self>> {
+        let limit = |asked: Option<u64>| match asked.unwrap_or_else(Options::default_limit) {
+            0 => None,
+            limit => Some(limit),
+        };
         try_arc(Tmpfs {
             device: super::new_device(),
             next_inode: AtomicU64::new(1),
-            pages: try_arc(Quota::new(options.pages))?,
-            inodes: Quota::new(options.inodes.map(|count| count.saturating_mul(INODE))),
+            pages: try_arc(Quota::new(limit(options.pages)))?,
+            inodes: Quota::new(limit(options.inodes).map(bytes_of_inodes)),
+            permissions: options.permissions.unwrap_or(USUAL_PERMISSIONS),
+            owner: (options.uid.unwrap_or(0), options.gid.unwrap_or(0)),
             rename: SleepMutex::new(()),
         })
     }
 
     /// A new file system whose only directory is its root.
     pub fn new_root(options: &Options) -> Result<Arc<Entry>> {
-        let permissions = options.permissions.unwrap_or(0o1777);
         let fs = Self::empty(options)?;
-        let root = Node::new(fs, S_IFDIR | permissions, 0, options.owner)?;
+        let (mode, owner) = (S_IFDIR | fs.permissions, fs.owner);
+        let root = Node::new(fs, mode, 0, owner)?;
         Entry::named(root, None, b"")
     }
 
-    /// Changes the limits of one that has some.
+    /// Changes the limits that are said.
+    ///
+    /// # Errors
+    /// EINVAL: more is used, or there was no limit.
     pub fn limit(&self, options: &Options) -> Result<()> {
-        options
-            .pages
-            .map_or(Ok(()), |pages| self.pages.change(pages))
-    }
-
-    /// Pages that its files may take, and take.
-    pub fn page_limit(&self) -> Option<(u64, u64)> {
-        self.pages.state()
+        let inodes = options.inodes.map(bytes_of_inodes);
+        for (quota, limit) in [(&*self.pages, options.pages), (&self.inodes, inodes)] {
+            limit.map_or(Ok(()), |limit| quota.check(limit))?;
+        }
+        for (quota, limit) in [(&*self.pages, options.pages), (&self.inodes, inodes)] {
+            limit.into_iter().for_each(|limit| quota.change(limit));
+        }
+        Ok(())
     }
 
     /// Without a limit, all of memory is its size.
@@ -124,6 +140,37 @@ pub fn node_of(entry: &Entry) -> Option<Arc<Node>> {
 pub fn is_sealed(file: &File) -> bool {
     let seals = node_of(file.entry()).and_then(|node| Some(node.data().ok()?.seals()));
     seals.unwrap_or(0) & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE) != 0
+}
+
+impl fmt::Display for Tmpfs {
+    /// The options that are not the usual ones, as /proc/PID/mounts has them, each after a comma.
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        let usual = Options::default_limit();
+        let pages = self.pages.state().map_or(0, |(limit, _)| limit);
+        if pages != usual {
+            write!(out, ",size={}k", pages * (PAGE_SIZE as u64 / 1024))?;
+        }
+        let inodes = self.inodes.state().map_or(0, |(limit, _)| limit / INODE);
+        if inodes != usual {
+            write!(out, ",nr_inodes={inodes}")?;
+        }
+        if self.permissions != USUAL_PERMISSIONS {
+            write!(out, ",mode={:03o}", self.permissions)?;
+        }
+        let (uid, gid) = self.owner;
+        if uid != 0 {
+            write!(out, ",uid={uid}")?;
+        }
+        if gid != 0 {
+            write!(out, ",gid={gid}")?;
+        }
+        out.write_str(",inode64")
+    }
+}
+
+/// Bytes that so many inodes count as.
+fn bytes_of_inodes(count: u64) -> u64 {
+    count.saturating_mul(INODE)
 }
 
 /// Bytes to pages, rounded up.

@@ -1,10 +1,11 @@
 //! Options of a mount of tmpfs (`size=10m,mode=755`).
 
+use super::super::mount::options::{number, parse, permissions};
 use crate::errno::{Errno, Result};
 use crate::mm::{PAGE_SIZE, frame};
 
-/// What was asked for.
-#[derive(Clone, Copy)]
+/// What was asked for. A limit of 0 is none.
+#[derive(Clone, Copy, Default)]
 pub struct Options {
     /// Pages that its files may take.
     pub pages: Option<u64>,
@@ -12,63 +13,59 @@ pub struct Options {
     pub inodes: Option<u64>,
     /// The root's permissions.
     pub permissions: Option<u32>,
-    /// The root's owner and group.
-    pub owner: (u32, u32),
+    /// The root's owner.
+    pub uid: Option<u32>,
+    /// The root's group.
+    pub gid: Option<u32>,
 }
 
 impl Options {
     /// Without limits, for the kernel's own.
     pub const fn unlimited(permissions: u32) -> Self {
         Options {
-            pages: None,
-            inodes: None,
+            pages: Some(0),
+            inodes: Some(0),
             permissions: Some(permissions),
-            owner: (0, 0),
+            uid: None,
+            gid: None,
         }
     }
 
-    /// Reads a list of options, 0 or "nothing said" being no limit for inodes and half of memory
-    /// for pages. EINVAL.
-    pub fn parse(list: &[u8]) -> Result<Self> {
-        let half = frame::total() as u64 / 2;
-        let mut options = Options {
-            pages: Some(half),
-            inodes: Some(half),
-            permissions: None,
-            owner: (0, 0),
-        };
-        for option in list
-            .split(|&byte| byte == b',')
-            .filter(|one| !one.is_empty())
-        {
-            let text = core::str::from_utf8(option).map_err(|_| Errno::EINVAL)?;
-            let (name, value) = text.split_once('=').unwrap_or((text, ""));
+    /// Reads a list of options; returns `flags` (MS_*) as it changes them too.
+    ///
+    /// # Errors
+    /// EINVAL.
+    pub fn parse(list: &[u8], flags: u32) -> Result<(Self, u32)> {
+        let mut options = Options::default();
+        let flags = parse(list, flags, |name, value| {
             match name {
-                "size" => options.pages = limit(size(value)?.div_ceil(PAGE_SIZE as u64)),
-                "nr_blocks" => options.pages = limit(number(value)?),
-                "nr_inodes" => options.inodes = limit(number(value)?),
-                "mode" => {
-                    let mode = u32::from_str_radix(value, 8).map_err(|_| Errno::EINVAL)?;
-                    options.permissions = Some(mode & 0o7777);
-                }
-                "uid" => options.owner.0 = value.parse().map_err(|_| Errno::EINVAL)?,
-                "gid" => options.owner.1 = value.parse().map_err(|_| Errno::EINVAL)?,
-                // What says how memory is used, and what every mount may say.
-                "huge" | "mpol" | "noswap" | "inode32" | "inode64" | "rw" | "source" => {}
+                "size" => options.pages = Some(size(value)?.div_ceil(PAGE_SIZE as u64)),
+                "nr_blocks" => options.pages = Some(scaled(value)?),
+                "nr_inodes" => options.inodes = Some(scaled(value)?),
+                "mode" => options.permissions = Some(permissions(value)? & 0o7777),
+                "uid" => options.uid = Some(number(value)?),
+                "gid" => options.gid = Some(number(value)?),
+                // As it is: files have no huge pages, inodes have 64 bits, nothing is paged out, and
+                // memory is one node.
+                "huge" if value == Some("never") => {}
+                "inode64" | "noswap" if value.is_none() => {}
+                "mpol" if value == Some("default") => {}
                 _ => return Err(Errno::EINVAL),
             }
-        }
-        Ok(options)
+            Ok(())
+        })?;
+        Ok((options, flags))
     }
-}
 
-/// 0 is no limit.
-fn limit(count: u64) -> Option<u64> {
-    (count != 0).then_some(count)
+    /// What files take where nothing was said, and inodes as well: half of memory, in pages.
+    pub fn default_limit() -> u64 {
+        frame::total() as u64 / 2
+    }
 }
 
 /// A number that may end in `k`, `m` or `g`.
-fn number(text: &str) -> Result<u64> {
+fn scaled(value: Option<&str>) -> Result<u64> {
+    let text = value.ok_or(Errno::EINVAL)?;
     let digits = text.trim_end_matches(['k', 'K', 'm', 'M', 'g', 'G']);
     let shift = match text.as_bytes().get(digits.len()) {
         None => 0,
@@ -80,15 +77,15 @@ fn number(text: &str) -> Result<u64> {
         return Err(Errno::EINVAL);
     }
     let number: u64 = digits.parse().map_err(|_| Errno::EINVAL)?;
-    number.checked_shl(shift).ok_or(Errno::EINVAL)
+    number.checked_mul(1 << shift).ok_or(Errno::EINVAL)
 }
 
 /// The same, or a share of memory that ends in `%`.
-fn size(text: &str) -> Result<u64> {
-    match text.strip_suffix('%') {
-        None => number(text),
+fn size(value: Option<&str>) -> Result<u64> {
+    match value.and_then(|text| text.strip_suffix('%')) {
+        None => scaled(value),
         Some(percent) => {
-            let percent: u64 = percent.parse().map_err(|_| Errno::EINVAL)?;
+            let percent: u64 = number(Some(percent))?;
             let memory = (frame::total() * PAGE_SIZE) as u64;
             Ok(memory / 100 * percent.min(100))
         }

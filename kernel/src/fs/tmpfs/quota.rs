@@ -55,12 +55,19 @@ impl Quota {
         }
     }
 
-    /// Another limit; EINVAL when there was none, or more is used.
-    pub fn change(&self, limit: u64) -> Result<()> {
+    /// Whether `limit` can take the place of the one there is, 0 being none; EINVAL when there was
+    /// none, or more is used.
+    pub fn check(&self, limit: u64) -> Result<()> {
         match self.state() {
-            Some((_, used)) if used <= limit => self.limit.store(limit, Relaxed),
-            _ => return Err(Errno::EINVAL),
+            _ if limit == 0 => Ok(()),
+            Some((_, used)) if used <= limit => Ok(()),
+            _ => Err(Errno::EINVAL),
         }
-        Ok(())
+    }
+
+    /// Sets another limit, 0 being none. After [`check`](Self::check).
+    pub fn change(&self, limit: u64) {
+        let limit = if limit == 0 { NONE } else { limit };
+        self.limit.store(limit, Relaxed);
     }
 }

@@ -3,6 +3,7 @@
 
 mod ioctl;
 mod job;
+pub mod pts_options;
 mod pty;
 mod serial;
 
@@ -10,7 +11,6 @@ pub use job::{of_process, session_ended};
 pub use pty::devpts;
 pub use serial::init;
 
-use super::dentry::Entry;
 use super::file::{File, FileOps, OpenFlags};
 use super::io::{Sink, Source};
 use super::poll::{Events, PollTable, WaitSource};
@@ -445,16 +445,11 @@ fn open_tty(tty: Arc<Tty>, flags: OpenFlags, controlling: bool) -> Result<Arc<dy
 }
 
 /// Opens the terminal that has a device number.
-pub fn open(
-    major: u32,
-    minor: u32,
-    here: &Arc<Entry>,
-    flags: OpenFlags,
-) -> Result<Arc<dyn FileOps>> {
+pub fn open(major: u32, minor: u32, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
     match (major, minor) {
         (5, 0) => open_tty(job::controlling().ok_or(Errno::ENXIO)?, flags, false),
         (5, 1) => open_tty(serial::console().ok_or(Errno::ENODEV)?, flags, false),
-        (5, 2) => pty::open_master(here),
+        (5, 2) => pty::open_master(pts_options::Shared::first()),
         (136, index) => open_tty(pty::find(index).ok_or(Errno::EIO)?, flags, true),
         device => open_tty(serial::find(device).ok_or(Errno::ENXIO)?, flags, true),
     }

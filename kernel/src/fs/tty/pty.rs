@@ -6,6 +6,7 @@ use super::super::inode::{Attr, Inode, Kind, SetAttr, Time};
 use super::super::io::{Sink, Source};
 use super::super::poll::{Events, PollTable, WaitSource};
 use super::super::{device, new_device};
+use super::pts_options::{Options, Shared};
 use super::{Line, Tty, open_tty};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::{check_room, try_arc, try_format};
@@ -21,7 +22,7 @@ use linux_raw_sys::ioctl::*;
 /// The major number of the slaves.
 const MAJOR: u32 = 136;
 /// The most there can be (Linux's `kernel.pty.max`).
-const MAX: u32 = 4096;
+pub const MAX: u32 = 4096;
 
 /// What a terminal that is one end of a pair has besides.
 #[derive(Default)]
@@ -162,11 +163,11 @@ impl super::State {
 }
 
 /// Makes a pair and opens its master.
-pub fn open_master(_here: &Arc<Entry>) -> Result<Arc<dyn FileOps>> {
-    let (uid, gid) = current().with_credentials(|who| (who.fsuid, who.fsgid));
+pub fn open_master(options: Options) -> Result<Arc<dyn FileOps>> {
+    let (uid, gid) = options.owner();
     check_room()?;
     let mut pairs = PAIRS.lock();
-    let index = (0..MAX)
+    let index = (0..MAX.min(options.max))
         .find(|index| !pairs.contains_key(index))
         .ok_or(Errno::ENOSPC)?;
     let tty = Tty::new((MAJOR, index), Line::Master)?;
@@ -180,7 +181,7 @@ pub fn open_master(_here: &Arc<Entry>) -> Result<Arc<dyn FileOps>> {
         locked: true,
         uid,
         gid,
-        mode: 0o620,
+        mode: options.mode,
         born: Time::now(),
         ..State::default()
     };
@@ -397,7 +398,7 @@ impl Inode for Slave {
 }
 
 /// The master's inode in devpts.
-struct Ptmx;
+struct Ptmx(Arc<Shared>);
 
 impl Inode for Ptmx {
     fn kind(&self) -> Kind {
@@ -408,15 +409,15 @@ impl Inode for Ptmx {
         let rdev = device::number(5, 2);
         Attr {
             inode: 2,
-            mode: S_IFCHR | 0o666,
+            mode: S_IFCHR | self.0.get().ptmxmode,
             links: 1,
             rdev,
             ..Attr::default()
         }
     }
 
-    fn open(self: Arc<Self>, here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
-        open_master(here)
+    fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+        open_master(self.0.get())
     }
 }
 
@@ -424,13 +425,15 @@ impl Inode for Ptmx {
 struct Root {
     device: u64,
     born: Time,
+    options: Arc<Shared>,
 }
 
 /// The file system of the slaves.
-pub fn devpts() -> Result<Arc<Entry>> {
+pub fn devpts(options: Arc<Shared>) -> Result<Arc<Entry>> {
     let root = try_arc(Root {
         device: new_device(),
         born: Time::now(),
+        options,
     })?;
     Entry::named(root, None, b"")
 }
@@ -459,7 +462,11 @@ impl Inode for Root {
 
     fn lookup(&self, here: &Arc<Entry>, name: &[u8]) -> Result<Arc<Entry>> {
         if name == b"ptmx" {
-            return Entry::named(try_arc(Ptmx)?, Some(here.clone()), name);
+            return Entry::named(
+                try_arc(Ptmx(self.options.clone()))?,
+                Some(here.clone()),
+                name,
+            );
         }
         let index = core::str::from_utf8(name)
             .ok()

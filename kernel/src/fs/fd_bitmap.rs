@@ -1,0 +1,143 @@
+//! Which descriptors are in use: a bit for each, and one for each word of those that is full
+//! (Linux's open_fds and full_fds_bits), so that the lowest free one is found in a few steps.
+
+use crate::errno::{Errno, Result};
+use alloc::vec::Vec;
+
+const BITS: usize = u64::BITS as usize;
+
+/// Which descriptors are in use.
+#[derive(Default)]
+pub struct FdBitmap {
+    /// Those that few need no memory for.
+    low: u64,
+    /// Those above.
+    high: Vec<u64>,
+    /// Which words of `high` are full.
+    full: Vec<u64>,
+}
+
+impl FdBitmap {
+    /// Makes room for the descriptors below `end`.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    #[inline]
+    pub fn reach(&mut self, end: usize) -> Result<()> {
+        if end > (1 + self.high.len()) * BITS {
+            self.grow(end.div_ceil(BITS) - 1)?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn grow(&mut self, words: usize) -> Result<()> {
+        for (bits, len) in [
+            (&mut self.full, words.div_ceil(BITS)),
+            (&mut self.high, words),
+        ] {
+            let more = len - bits.len();
+            bits.try_reserve(more).map_err(|_| Errno::ENOMEM)?;
+            bits.resize(len, 0);
+        }
+        Ok(())
+    }
+
+    /// A descriptor, for which there is room, is in use.
+    #[inline]
+    pub fn set(&mut self, fd: usize) {
+        let bit = 1 << (fd % BITS);
+        match fd / BITS {
+            0 => self.low |= bit,
+            word => {
+                self.high[word - 1] |= bit;
+                if self.high[word - 1] == u64::MAX {
+                    self.full[(word - 1) / BITS] |= 1 << ((word - 1) % BITS);
+                }
+            }
+        }
+    }
+
+    /// It is no longer.
+    #[inline]
+    pub fn clear(&mut self, fd: usize) {
+        let bit = 1 << (fd % BITS);
+        match fd / BITS {
+            0 => self.low &= !bit,
+            word => {
+                self.high[word - 1] &= !bit;
+                self.full[(word - 1) / BITS] &= !(1 << ((word - 1) % BITS));
+            }
+        }
+    }
+
+    /// The lowest that is free from `from` on.
+    #[inline]
+    pub fn next_free(&self, from: usize) -> usize {
+        let used = self.low | below(from);
+        if from < BITS && used != u64::MAX {
+            return used.trailing_ones() as usize;
+        }
+        self.next_free_above(from.max(BITS) - BITS) + BITS
+    }
+
+    #[cold]
+    fn next_free_above(&self, from: usize) -> usize {
+        let word = from / BITS;
+        let Some(bits) = self.high.get(word) else {
+            return from;
+        };
+        let used = bits | below(from % BITS);
+        if used != u64::MAX {
+            return word * BITS + used.trailing_ones() as usize;
+        }
+        let word = next_zero(&self.full, word + 1).min(self.high.len());
+        let used = self.high.get(word).map_or(0, |bits| bits.trailing_ones());
+        word * BITS + used as usize
+    }
+}
+
+/// The bits below `bit`.
+fn below(bit: usize) -> u64 {
+    (1_u64 << (bit % BITS)) - 1
+}
+
+/// The lowest bit from `from` on that is 0, or one above all.
+fn next_zero(words: &[u64], from: usize) -> usize {
+    let mut mask = below(from);
+    for (index, word) in words.iter().enumerate().skip(from / BITS) {
+        if word | mask != u64::MAX {
+            return index * BITS + (word | mask).trailing_ones() as usize;
+        }
+        mask = 0;
+    }
+    from.max(words.len() * BITS)
+}
+
+#[cfg(feature = "selftest")]
+crate::selftest! {
+    fn the_lowest_free_descriptor_is_found_as_by_a_walk() {
+        const FDS: usize = 3 * BITS * BITS;
+        let (mut bitmap, mut used) = (FdBitmap::default(), alloc::vec![false; FDS]);
+        let mut random = 88_172_645_463_325_252_u64;
+        for round in 0..6000 {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            let fd = random as usize % FDS;
+            // Long runs, so that words and words of words are full.
+            let (end, set) = (FDS.min(fd + (1 << ((random >> 32) % 13))), round % 5 != 0);
+            bitmap.reach(end).unwrap();
+            for fd in fd..end {
+                match set {
+                    true => bitmap.set(fd),
+                    false => bitmap.clear(fd),
+                }
+                used[fd] = set;
+            }
+            let from = (random >> 20) as usize % FDS;
+            let free = used[from..].iter().position(|used| !used);
+            assert_eq!(bitmap.next_free(from), from + free.unwrap_or(FDS - from));
+        }
+    }
+}

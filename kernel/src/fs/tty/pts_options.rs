@@ -1,0 +1,118 @@
+//! Options of a mount of devpts: whose a new terminal is, and how many there may be.
+
+use super::super::mount::options::{number, parse, permissions};
+use crate::errno::{Errno, Result};
+use crate::sync::Mutex;
+use crate::task::current;
+use alloc::sync::{Arc, Weak};
+use core::fmt;
+
+/// The options.
+#[derive(Clone, Copy)]
+pub struct Options {
+    /// The owner of a new terminal, if not its creator.
+    uid: Option<u32>,
+    /// The same for the group.
+    gid: Option<u32>,
+    /// Permissions of a new terminal.
+    pub mode: u32,
+    /// Permissions of `ptmx`.
+    pub ptmxmode: u32,
+    /// Terminals that there may be.
+    pub max: u32,
+}
+
+/// Options of one file system.
+pub struct Shared(Mutex<Options>);
+
+/// The first file system's, which /dev/ptmx goes by.
+static FIRST: Mutex<Weak<Shared>> = Mutex::new(Weak::new());
+
+const DEFAULT: Options = Options {
+    uid: None,
+    gid: None,
+    mode: 0o600,
+    ptmxmode: 0,
+    max: super::pty::MAX,
+};
+
+impl Options {
+    /// Owner and group of a new terminal.
+    pub fn owner(&self) -> (u32, u32) {
+        let (uid, gid) = current().with_credentials(|who| (who.fsuid, who.fsgid));
+        (self.uid.unwrap_or(uid), self.gid.unwrap_or(gid))
+    }
+}
+
+impl Shared {
+    /// The usual ones.
+    pub fn new() -> Self {
+        Shared(Mutex::new(DEFAULT))
+    }
+
+    /// Those of the first file system there is.
+    pub fn first() -> Options {
+        let first = FIRST.lock().upgrade();
+        first.map_or(DEFAULT, |first| first.get())
+    }
+
+    /// Makes it the first, if there is none.
+    pub fn enter(self: &Arc<Self>) {
+        let mut first = FIRST.lock();
+        if first.strong_count() == 0 {
+            *first = Arc::downgrade(self);
+        }
+    }
+
+    /// What they are.
+    pub fn get(&self) -> Options {
+        *self.0.lock()
+    }
+
+    /// Reads a list of options, which replaces all; returns `flags` (MS_*) as it changes them too.
+    ///
+    /// # Errors
+    /// EINVAL.
+    pub fn set(&self, list: &[u8], flags: u32) -> Result<u32> {
+        let mut options = DEFAULT;
+        let flags = parse(list, flags, |name, value| {
+            match name {
+                "uid" => options.uid = Some(number(value)?),
+                "gid" => options.gid = Some(number(value)?),
+                "mode" => options.mode = permissions(value)? & 0o7777,
+                "ptmxmode" => options.ptmxmode = permissions(value)? & 0o7777,
+                "max" => options.max = number(value)?,
+                "newinstance" if value.is_none() => {}
+                _ => return Err(Errno::EINVAL),
+            }
+            if options.max > super::pty::MAX {
+                return Err(Errno::EINVAL);
+            }
+            Ok(())
+        })?;
+        *self.0.lock() = options;
+        Ok(flags)
+    }
+}
+
+impl fmt::Display for Shared {
+    /// As /proc/PID/mounts has them, each after a comma.
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        let options = self.get();
+        if let Some(uid) = options.uid {
+            write!(out, ",uid={uid}")?;
+        }
+        if let Some(gid) = options.gid {
+            write!(out, ",gid={gid}")?;
+        }
+        write!(
+            out,
+            ",mode={:03o},ptmxmode={:03o}",
+            options.mode, options.ptmxmode
+        )?;
+        if options.max < super::pty::MAX {
+            write!(out, ",max={}", options.max)?;
+        }
+        Ok(())
+    }
+}
