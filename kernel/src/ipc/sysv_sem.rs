@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use super::registry::{self, Header, Object, Registry};
 use crate::errno::{Errno, Result};
+use crate::hash::{self, HashMap};
 use crate::mm::heap::try_arc_cyclic;
 use crate::sync::Mutex;
 use crate::task::user::Charge;
@@ -53,7 +54,8 @@ pub struct Semaphore {
 
 /// What is added to each semaphore when a process ends.
 struct Undo {
-    process: Weak<Process>,
+    /// So that no other gets its address.
+    _process: Weak<Process>,
     changes: Vec<i32>,
     _charge: Charge,
 }
@@ -63,7 +65,8 @@ struct State {
     /// The set that this is of.
     set: Weak<Set>,
     semaphores: Vec<Semaphore>,
-    undo: Vec<Undo>,
+    /// By the addresses of processes, which are no others' while these are here.
+    undo: HashMap<usize, Undo>,
     times: [u64; 2],
     removed: bool,
 }
@@ -106,7 +109,7 @@ pub fn get(key: i32, count: i32, flags: u32) -> Result<usize> {
                 header,
                 set: set.clone(),
                 semaphores,
-                undo: Vec::new(),
+                undo: hash::new(),
                 times: [0, registry::now()],
                 removed: false,
             }),
@@ -130,13 +133,12 @@ pub fn remove(number: i32, set: &Arc<Set>) {
 
 /// A process has ended: what its operations with SEM_UNDO did is undone.
 pub fn undo_all(process: &Process) {
-    let of_process = |undo: &Undo| core::ptr::eq(undo.process.as_ptr(), process);
+    let of_process = core::ptr::from_ref(process).addr();
     for set in process.take_undo() {
         sched::cond_resched();
         let Some(set) = set.upgrade() else { continue };
         let mut state = set.state.lock();
-        let at = state.undo.iter().position(of_process);
-        let undo = at.map(|at| state.undo.swap_remove(at));
+        let undo = state.undo.remove(&of_process);
         for (at, change) in undo.iter().flat_map(|undo| undo.changes.iter().enumerate()) {
             if *change != 0 {
                 let semaphore = &mut state.semaphores[at];
@@ -226,7 +228,7 @@ impl Set {
             semaphore.user = current().process_id();
             state
                 .undo
-                .iter_mut()
+                .values_mut()
                 .for_each(|undo| undo.changes[at + offset] = 0);
         }
         state.times[1] = registry::now();
@@ -343,8 +345,10 @@ impl State {
         if new > HIGHEST {
             return Err(Blocked::Fails(Errno::ERANGE));
         }
-        if let (Some(undo), true) = (undo, one.flags & UNDO != 0) {
-            let back = &mut self.undo[undo].changes[at];
+        if let Some(undo) = undo.filter(|_| one.flags & UNDO != 0)
+            && let Some(undo) = self.undo.get_mut(&undo)
+        {
+            let back = &mut undo.changes[at];
             let changed = *back - one.change as i32;
             if !(-HIGHEST - 1..=HIGHEST).contains(&changed) {
                 return Err(Blocked::Fails(Errno::ERANGE));
@@ -358,17 +362,19 @@ impl State {
     fn step_back(&mut self, one: &Operation, undo: Option<usize>) {
         let at = one.at as usize;
         self.semaphores[at].value -= one.change as i32;
-        if let (Some(undo), true) = (undo, one.flags & UNDO != 0) {
-            self.undo[undo].changes[at] += one.change as i32;
+        if let Some(undo) = undo.filter(|_| one.flags & UNDO != 0)
+            && let Some(undo) = self.undo.get_mut(&undo)
+        {
+            undo.changes[at] += one.change as i32;
         }
     }
 
-    /// Where the caller's changes are that its end undoes.
+    /// The key of the caller's changes that its end undoes.
     fn undo_of_caller(&mut self) -> Result<usize> {
         let process = current().process();
-        let of_caller = |undo: &Undo| core::ptr::eq(undo.process.as_ptr(), Arc::as_ptr(process));
-        if let Some(at) = self.undo.iter().position(of_caller) {
-            return Ok(at);
+        let of_caller = Arc::as_ptr(process).addr();
+        if self.undo.contains_key(&of_caller) {
+            return Ok(of_caller);
         }
         let count = self.semaphores.len();
         let charge = registry::charge(count * size_of::<i32>()).ok_or(Errno::ENOMEM)?;
@@ -379,11 +385,12 @@ impl State {
         changes.resize(count, 0);
         self.undo.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         process.add_undo(self.set.clone())?;
-        self.undo.push(Undo {
-            process: Arc::downgrade(process),
+        let undo = Undo {
+            _process: Arc::downgrade(process),
             changes,
             _charge: charge,
-        });
-        Ok(self.undo.len() - 1)
+        };
+        self.undo.insert(of_caller, undo);
+        Ok(of_caller)
     }
 }

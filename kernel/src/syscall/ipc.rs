@@ -8,6 +8,7 @@ use linux_raw_sys::general::{CAP_SYS_RESOURCE, RLIMIT_AS};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::layout::Native;
+use super::memory::space_for;
 use super::time::read_time;
 use crate::errno::{Errno, Result};
 use crate::ipc::registry::{READ, WRITE};
@@ -15,10 +16,10 @@ use crate::ipc::sysv_msg::{self, Message, QUEUES, Queue, Wanted};
 use crate::ipc::sysv_sem::{self, Operation, SETS, Set};
 use crate::ipc::sysv_shm::{self, SEGMENTS, Segment};
 use crate::ipc::{Header, Object};
+use crate::mm::large;
 use crate::mm::user::{UserPtr, UserSlice};
 use crate::mm::vma::{Flags, Label, Rights, Source};
-use crate::mm::with_active;
-use crate::mm::{MapRequest, PAGE_SIZE, Place};
+use crate::mm::{Gone, MapRequest, PAGE_SIZE, Place};
 use crate::task::{self, clock};
 
 /// Commands of all kinds (include/uapi/linux/ipc.h).
@@ -96,7 +97,9 @@ pub fn shmat(number: i32, address: usize, flags: u32) -> Result<usize> {
         label: Label::None,
         limit: task::rlimit(RLIMIT_AS),
     };
-    let start = with_active(|space| space.map(request)).unwrap_or(Err(Errno::ENOMEM));
+    let mut gone = Gone::new();
+    let large = large::is_large(&(0..segment.size));
+    let start = space_for(large, |space| space.map(request, &mut gone));
     match start {
         // Something else is there.
         Err(Errno::EEXIST) => Err(Errno::EINVAL),
@@ -125,7 +128,7 @@ pub fn shmdt(address: usize) -> Result<usize> {
                 && detached.as_ref().is_none_or(|first| Arc::ptr_eq(first, of))
         });
         if is_part {
-            space.unmap(vma.range())?;
+            space.unmap(vma.range(), &mut Gone::new())?;
             detached = of;
         }
         next = vma.end;

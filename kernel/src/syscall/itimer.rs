@@ -6,6 +6,7 @@ use super::layout::{Layout, given};
 use super::time::{CpuClock, nanoseconds, timespec};
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
+use crate::task::clock;
 use crate::task::itimer::{Base, Notice, Request, Setting};
 use crate::task::{Thread, current, pid_table, signal};
 use alloc::sync::{Arc, Weak};
@@ -75,6 +76,7 @@ pub fn timer_create(clock: u32, event: usize, to: usize) -> Result<usize> {
             CpuClock::Process(process, _) => Base::Process(Arc::downgrade(&process)),
         },
     };
+    clock::check_alarm(clock)?;
     let event = UserPtr::<Event>::new(event).read_opt()?;
     let request = |[value, rest, tid]: Event| Request {
         clock: match clock {

@@ -96,6 +96,7 @@ pub fn clock_nanosleep<L: Layout>(
         }
     };
     let ns = read_time::<L>(span)?.ok_or(Errno::EFAULT)?;
+    clock::check_alarm(clock)?;
     if flags & TIMER_ABSTIME == 0 {
         return sleep(clock::deadline_in(ns), remaining, L::put_time);
     }

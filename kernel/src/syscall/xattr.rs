@@ -5,14 +5,22 @@ use crate::errno::{Errno, Result};
 use crate::fs::inode::{Kind, XattrChange};
 use crate::fs::{Path, perm};
 use crate::mm::user::{UserPtr, UserSlice, read_cstr};
-use crate::task::can;
+use crate::task::{can, require};
 use linux_raw_sys::general::{
-    AT_FDCWD, AT_SYMLINK_NOFOLLOW, CAP_SYS_ADMIN, XATTR_CREATE, XATTR_REPLACE,
+    AT_FDCWD, AT_SYMLINK_NOFOLLOW, CAP_SETFCAP, CAP_SYS_ADMIN, XATTR_CREATE, XATTR_REPLACE,
 };
 
 /// The longest name, and the largest value (linux/limits.h).
 const NAME_MAX: usize = 255;
 const SIZE_MAX: usize = 65536;
+
+/// The capabilities of a file as a program (linux/capability.h).
+const CAPABILITY: &[u8] = b"security.capability";
+const XATTR_CAPS_SZ_2: usize = 20;
+const XATTR_CAPS_SZ_3: usize = 24;
+const VFS_CAP_REVISION_2: u32 = 0x0200_0000;
+const VFS_CAP_REVISION_3: u32 = 0x0300_0000;
+const VFS_CAP_FLAGS_EFFECTIVE: u32 = 1;
 
 fn name(address: usize) -> Result<alloc::vec::Vec<u8>> {
     match read_cstr(address, NAME_MAX + 1) {
@@ -33,6 +41,9 @@ fn check(entry: &Path, name: &[u8], write: bool) -> Result<()> {
             _ => Err(Errno::ENODATA),
         };
     }
+    if name == CAPABILITY && write {
+        return require(CAP_SETFCAP);
+    }
     match (
         name.starts_with(b"trusted."),
         name.starts_with(b"security."),
@@ -52,6 +63,9 @@ fn set(entry: &Path, key: usize, value: usize, size: usize, flags: u32) -> Resul
         return Err(Errno::E2BIG);
     }
     let value = UserPtr::<u8>::new(value).read_vec(size)?;
+    if key == CAPABILITY && !value.is_empty() {
+        check_capability(&value)?;
+    }
     check(entry, &key, true)?;
     let change = match flags {
         0 => XattrChange::Set(&value),
@@ -61,6 +75,18 @@ fn set(entry: &Path, key: usize, value: usize, size: usize, flags: u32) -> Resul
     };
     entry.inode().set_xattr(&key, change)?;
     Ok(0)
+}
+
+/// EINVAL unless a value is capabilities of a file: of the second revision, or of the third, which
+/// ends with the user that is root to it.
+fn check_capability(value: &[u8]) -> Result<()> {
+    let magic = value.first_chunk().map(|magic| u32::from_le_bytes(*magic));
+    let revision = magic.map(|magic| magic & !VFS_CAP_FLAGS_EFFECTIVE);
+    match (revision, value.len()) {
+        (Some(VFS_CAP_REVISION_2), XATTR_CAPS_SZ_2) => Ok(()),
+        (Some(VFS_CAP_REVISION_3), XATTR_CAPS_SZ_3) => Ok(()),
+        _ => Err(Errno::EINVAL),
+    }
 }
 
 /// Copies `bytes` to the program, or tells their length when it gave no room.

@@ -13,7 +13,8 @@ use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
 
 use super::wait_queue::{WaitError, WaitQueue};
-use super::{Thread, sched};
+use super::{Thread, require, sched};
+use linux_raw_sys::general::{CAP_WAKE_ALARM, CLOCK_BOOTTIME_ALARM, CLOCK_REALTIME_ALARM};
 
 /// Nanoseconds in a second.
 pub const SECOND: u64 = 1_000_000_000;
@@ -115,6 +116,17 @@ impl Drop for Following {
             let gone = FOLLOWERS.lock().remove(number);
             drop(gone);
         }
+    }
+}
+
+/// Refuses a clock whose timers wake the machine to those who may not.
+///
+/// # Errors
+/// EPERM.
+pub fn check_alarm(clock: u32) -> Result<()> {
+    match clock {
+        CLOCK_REALTIME_ALARM | CLOCK_BOOTTIME_ALARM => require(CAP_WAKE_ALARM),
+        _ => Ok(()),
     }
 }
 

@@ -15,7 +15,7 @@ use crate::arch::{ABIS, Abi};
 use crate::errno::{Errno, Result};
 use crate::fs::File;
 use crate::mm::vma::{Flags, Label, PageSource, Rights, Source};
-use crate::mm::{AddressSpace, MapRequest, PAGE_SIZE, Place, page_down, page_up};
+use crate::mm::{AddressSpace, Gone, MapRequest, PAGE_SIZE, Place, page_down, page_up};
 
 /// Bytes of the file header: of 64 bits, and of 32 bits.
 const HEADER: usize = 64;
@@ -220,16 +220,18 @@ impl Program {
         } else {
             len
         };
-        let start = space.map(MapRequest {
+        let request = MapRequest {
             rights: Rights::NONE,
             ..MapRequest::anonymous(place, room)
-        })?;
+        };
+        let gone = &mut Gone::new();
+        let start = space.map(request, gone)?;
         let aligned = start.next_multiple_of(align);
         let used = aligned..aligned + len;
         // Each segment is mapped over its part; what is left over goes back.
         for rest in [start..used.start, used.end..start + room] {
             if !rest.is_empty() {
-                space.unmap(rest)?;
+                space.unmap(rest, gone)?;
             }
         }
         Ok(aligned.wrapping_sub(first))
@@ -314,10 +316,10 @@ fn map_segment(
     let rights = right(PF_R, Rights::READ)
         .with(right(PF_W, Rights::WRITE))
         .with(right(PF_X, Rights::EXECUTE));
-    let mut filled = start;
+    let (mut filled, gone) = (start, &mut Gone::new());
     if segment.p_filesz != 0 {
         filled = page_up(file_end);
-        space.map(MapRequest {
+        let request = MapRequest {
             place: Place::Fixed(start),
             len: filled - start,
             rights,
@@ -328,14 +330,15 @@ fn map_segment(
             },
             label: Label::None,
             limit: usize::MAX,
-        })?;
+        };
+        space.map(request, gone)?;
         if rights.has(Rights::WRITE) && end > file_end {
             clear(space, file_end, filled.min(page_up(end)))?;
         }
     }
     if page_up(end) > filled {
         let rest = MapRequest::anonymous(Place::Fixed(filled), page_up(end) - filled);
-        space.map(MapRequest { rights, ..rest })?;
+        space.map(MapRequest { rights, ..rest }, gone)?;
     }
     Ok(())
 }

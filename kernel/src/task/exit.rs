@@ -14,7 +14,7 @@ use crate::arch;
 use crate::errno::{Errno, Result};
 use crate::fs;
 use crate::ipc;
-use crate::mm::{large, user};
+use crate::mm::user;
 
 /// Ends the current process: `status` as wait(2) reports it.
 pub fn exit_group(status: u32) -> ! {
@@ -48,10 +48,9 @@ pub fn exit_thread() -> ! {
     let space = thread.replace_space(None);
     thread.drop_files();
     thread.seccomp.leave();
-    let last = process.remove_thread(thread, space.as_deref());
-    if let Some(space) = space {
-        large::leave(space);
-    }
+    let last = process.remove_thread(thread, space.as_deref().map(|space| &**space));
+    // With the last use the memory goes, while others can run.
+    drop(space);
     pid_table::remove_thread(thread.tid());
     futex::release_locks();
     ptrace::end_of_thread(status, last);
@@ -78,10 +77,7 @@ pub(super) fn leave_memory(thread: &Thread) {
         futex::release_robust(robust, thread.tid(), thread.arch.is_compat());
     }
     // Alone in its memory, nobody could look.
-    if clear_tid != 0
-        && alloc::sync::Arc::strong_count(&space) > 2
-        && user::store_u32(clear_tid, 0).is_ok()
-    {
+    if clear_tid != 0 && space.users() > 1 && user::store_u32(clear_tid, 0).is_ok() {
         // A bad address has no waiters.
         _ = futex::wake(clear_tid, 1, futex::ANY, true);
     }

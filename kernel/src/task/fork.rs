@@ -290,15 +290,16 @@ fn copy_resources(request: &CloneRequest, parent: &Thread) -> Result<Resources> 
     } else {
         Some(parent.files().fork()?)
     };
-    let mut space = parent.space();
     let fs = if request.has(CLONE_FS) {
         parent.share_fs()?
     } else {
         Some(parent.fs().fork()?)
     };
-    if !request.has(CLONE_VM) {
-        space = space.map(|space| space.fork()).transpose()?;
-    }
+    let space = if request.has(CLONE_VM) {
+        parent.share_space()
+    } else {
+        parent.space().map(|space| space.fork()).transpose()?
+    };
     Ok(Resources { space, files, fs })
 }
 

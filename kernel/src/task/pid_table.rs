@@ -6,7 +6,7 @@ use alloc::collections::{BTreeMap, btree_map};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cell::Cell;
-use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use core::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
 
 use super::credentials::Credentials;
 use super::signal_groups::Fork;
@@ -23,15 +23,36 @@ static LIMIT: AtomicI32 = AtomicI32::new(PID_MAX);
 /// After the last number, the search goes on here.
 const FIRST_AGAIN: i32 = 300;
 
+/// A number as it is in use now: later it may stand for somebody else (Linux's `struct pid`).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Pid {
+    number: i32,
+    serial: u64,
+}
+
 /// What a number stands for: it is in use as long as that is anything.
-#[derive(Default)]
 struct Entry {
+    /// Which use of any number this is.
+    serial: u64,
     thread: Option<Arc<Thread>>,
     process: Option<Arc<Process>>,
     /// Of each kind of list, its own.
     lists: [Ends; KINDS],
     /// Of each kind, its process's place in another's.
     places: [Sides; KINDS],
+}
+
+impl Entry {
+    fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Entry {
+            serial: NEXT.fetch_add(1, Relaxed),
+            thread: None,
+            process: None,
+            lists: Default::default(),
+            places: Default::default(),
+        }
+    }
 }
 
 /// The oldest and the youngest of a list; 0: none.
@@ -238,7 +259,7 @@ pub fn allocate() -> Result<i32> {
         }
         tree.last = next;
         if let btree_map::Entry::Vacant(free) = tree.entries.entry(next) {
-            free.insert(Entry::default());
+            free.insert(Entry::new());
             return Ok(next);
         }
     }
@@ -255,7 +276,7 @@ pub fn allocate_as(number: i32) -> Result<i32> {
     if tree.entries.contains_key(&number) {
         return Err(Errno::EEXIST);
     }
-    tree.entries.insert(number, Entry::default());
+    tree.entries.insert(number, Entry::new());
     Ok(number)
 }
 
@@ -306,8 +327,12 @@ pub fn add_process(process: Arc<Process>, maker: &Thread, siblings: bool, fork: 
 pub fn add_first(process: Arc<Process>) {
     let mut tree = TREE.lock();
     // There is nobody that has the numbers of its group and its session.
-    tree.entries.entry(process.group()).or_default();
-    tree.entries.entry(process.session()).or_default();
+    tree.entries
+        .entry(process.group())
+        .or_insert_with(Entry::new);
+    tree.entries
+        .entry(process.session())
+        .or_insert_with(Entry::new);
     tree.add(process);
 }
 
@@ -370,7 +395,7 @@ pub fn move_to(process: &Process, group: i32, session: Option<i32>) -> Result<()
     ] {
         tree.leave(kind, process);
         let old = field.swap(new, Relaxed);
-        tree.entries.entry(new).or_default();
+        tree.entries.entry(new).or_insert_with(Entry::new);
         tree.enter(kind, process);
         if old != new {
             // An entry without a thread or a process holds nothing.
@@ -415,6 +440,40 @@ pub fn credentials(tid: i32) -> Option<Arc<Credentials>> {
     }
 }
 
+/// A number as it is in use now.
+pub fn pid(number: i32) -> Option<Pid> {
+    let tree = TREE.lock();
+    let serial = tree.entries.get(&number)?.serial;
+    Some(Pid { number, serial })
+}
+
+impl Pid {
+    /// The number, as long as it is in use as it was; 0 afterwards.
+    pub fn number(self) -> i32 {
+        if pid(self.number) == Some(self) {
+            self.number
+        } else {
+            0
+        }
+    }
+
+    /// The living thread that has the number.
+    pub fn thread(self) -> Option<Arc<Thread>> {
+        self.find(|entry| entry.thread.clone())
+    }
+
+    /// The process that has the number, living or not waited for yet.
+    pub fn process(self) -> Option<Arc<Process>> {
+        self.find(|entry| entry.process.clone())
+    }
+
+    fn find<T>(self, part: impl FnOnce(&Entry) -> Option<T>) -> Option<T> {
+        let tree = TREE.lock();
+        let entry = tree.entries.get(&self.number)?;
+        part(entry).filter(|_| entry.serial == self.serial)
+    }
+}
+
 /// Whether a number stands for anything: a thread, a process, a group or a session.
 pub fn is_used(number: i32) -> bool {
     TREE.lock().entries.contains_key(&number)
@@ -445,7 +504,7 @@ pub fn count() -> usize {
 pub fn for_each(wanted: impl Fn(&Process) -> bool, f: impl FnMut(&Arc<Process>)) -> Result<()> {
     let found = {
         let tree = TREE.lock();
-        collect(tree.processes().filter(|process| wanted(process)))?
+        collect(tree.processes().filter(|process| wanted(process)).cloned())?
     };
     found.iter().for_each(f);
     Ok(())
@@ -456,7 +515,7 @@ pub fn for_each(wanted: impl Fn(&Process) -> bool, f: impl FnMut(&Arc<Process>))
 /// # Errors
 /// ENOMEM.
 pub fn for_each_of_group(group: i32, f: impl FnMut(&Arc<Process>)) -> Result<()> {
-    let found = collect(TREE.lock().list(Kind::Group, group))?;
+    let found = collect(TREE.lock().list(Kind::Group, group).cloned())?;
     found.iter().for_each(f);
     Ok(())
 }
@@ -487,31 +546,35 @@ pub fn send_each(
         others.set(others.get() || !may);
         may
     };
+    let unbegun = |process: &Arc<Process>| (process.clone(), 0);
     let found = {
         let tree = TREE.lock();
-        let found = match whom {
-            Several::Group(group) => collect(tree.list(Kind::Group, group).filter(may))?,
+        let mut found = match whom {
+            Several::Group(group) => {
+                collect(tree.list(Kind::Group, group).filter(may).map(unbegun))?
+            }
             Several::All(wanted) => {
                 let all = tree.processes().filter(|process| wanted(process));
-                collect(all.filter(may))?
+                collect(all.filter(may).map(unbegun))?
             }
         };
-        let begin = |process: &Arc<Process>| process.several.begin(number);
-        found.iter().for_each(begin);
+        for (process, phase) in &mut found {
+            *phase = process.several.begin(number);
+        }
         found
     };
-    for process in &found {
+    for (process, phase) in &found {
         send(process);
-        process.several.end(&process.changed);
+        process.several.end(*phase, &process.changed);
     }
     Ok(others.get())
 }
 
-fn collect<'a>(processes: impl Iterator<Item = &'a Arc<Process>>) -> Result<Vec<Arc<Process>>> {
+fn collect<T>(processes: impl Iterator<Item = T>) -> Result<Vec<T>> {
     let mut found = Vec::new();
     for process in processes {
         found.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        found.push(process.clone());
+        found.push(process);
     }
     Ok(found)
 }

@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use super::{Thread, current, signal};
 use crate::arch::{Frame, cpu, user_end, work};
 use crate::errno::{Errno, Result};
-use crate::mm::user::{self, UserPtr};
+use crate::mm::user::UserPtr;
 
 /// Bytes of the first `struct rseq` that there was, and its alignment.
 const FIRST: usize = 32;
@@ -194,7 +194,8 @@ fn restart(area: &Area, frame: &mut Frame) -> Result<()> {
         return Err(Errno::EINVAL);
     }
     // The word before the way out says that it is one.
-    if user::load_u32(abort.wrapping_sub(4))? != area.signature.load(Relaxed) {
+    let before = UserPtr::<u32>::new(abort.wrapping_sub(4)).read()?;
+    if before != area.signature.load(Relaxed) {
         return Err(Errno::EINVAL);
     }
     slot.write(&0)?;

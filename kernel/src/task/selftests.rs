@@ -9,11 +9,15 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
 use super::sched::{self, state};
+use super::signal_groups::Several;
 use super::timer::{Expire, Timer};
 use super::wait_queue::{WaitError, WaitQueue, sleep_until};
 use super::{clock, current, pid_table, spawn_kernel};
 use crate::arch::irq::Interrupted;
-use crate::arch::{irq, time};
+use crate::arch::{cpu, irq, time, user_end};
+use crate::mm::fault::Access;
+use crate::mm::vma::Rights;
+use crate::mm::{self, AddressSpace, Gone, MapRequest, PAGE_SIZE, Place, SpaceUser, user};
 use crate::selftest;
 use crate::sync::{Mutex, SleepMutex};
 
@@ -61,7 +65,150 @@ impl Expire for Note {
     }
 }
 
+/// The space that the two threads of a test share.
+static SPACE: Mutex<Option<SpaceUser>> = Mutex::new(None);
+/// Where the two are: a CPU's number and 1.
+static PLACES: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+/// What the two have done so far, in turn.
+static STEPS: AtomicUsize = AtomicUsize::new(0);
+const AT: usize = 0x2000_0000;
+
+/// Runs `work` for a new space, with a few pages at [`AT`], in two threads, each of which has a CPU
+/// of its own as long as it does not yield. Returns the space, if there are two CPUs.
+fn run_on_two(work: fn(usize, Arc<AddressSpace>)) -> Option<SpaceUser> {
+    static TWO: Mutex<Option<fn(usize, Arc<AddressSpace>)>> = Mutex::new(None);
+    if cpu::count() < 2 {
+        return None;
+    }
+    let space = SpaceUser::new(user_end()).expect("a space");
+    let pages = MapRequest::anonymous(Place::Fixed(AT), 4 * PAGE_SIZE);
+    space.map(pages, &mut Gone::new()).expect("a place");
+    *SPACE.lock() = Some(space);
+    *TWO.lock() = Some(work);
+    STEPS.store(0, Relaxed);
+    PLACES.iter().for_each(|place| place.store(0, Relaxed));
+    run(2, |number| {
+        loop {
+            let here = cpu::this().index() + 1;
+            PLACES[number].store(here, Release);
+            match PLACES[1 - number].load(Acquire) {
+                there if there != 0 && there != here => break,
+                _ => sched::yield_now(),
+            }
+        }
+        let (work, space) = (*TWO.lock(), SPACE.lock().as_deref().cloned());
+        work.expect("work")(number, space.expect("a space"));
+    });
+    SPACE.lock().take()
+}
+
+/// Waits, without giving the CPU away, until so many steps were made.
+fn until(steps: usize) {
+    while STEPS.load(Acquire) < steps {
+        core::hint::spin_loop();
+    }
+}
+
+fn step() {
+    STEPS.fetch_add(1, AcqRel);
+}
+
+/// Lets the second thread begin what must wait until the first is out of what it is in.
+fn keep_out() {
+    let begun = STEPS.fetch_add(1, AcqRel) + 2;
+    until(begun);
+    let end = soon();
+    while time::now_ticks() < end {
+        assert_eq!(STEPS.load(Acquire), begun, "both have the space");
+    }
+}
+
 selftest! {
+    fn who_changes_a_space_has_it_alone() {
+        run_on_two(|number, space| {
+            let page = AT..AT + PAGE_SIZE;
+            for round in 0..20 {
+                let before = 6 * round;
+                if number == 0 {
+                    space.with_vma(AT, |_| keep_out());
+                    until(before + 3);
+                    space.frames(page.clone(), Access::Read, |_, _| {
+                        keep_out();
+                        false
+                    });
+                    until(before + 6);
+                } else {
+                    until(before + 1);
+                    step();
+                    space.protect(page.clone(), Rights::READ).expect("it is there");
+                    step();
+                    until(before + 4);
+                    step();
+                    space.with_vma(AT, |_| step());
+                }
+            }
+        });
+    }
+
+    fn other_cpus_forget_what_a_space_lost() {
+        static CHILD: Mutex<Option<SpaceUser>> = Mutex::new(None);
+        let page = |number| AT + number * PAGE_SIZE..AT + (number + 1) * PAGE_SIZE;
+        let space = run_on_two(|number, space| {
+            let page = |number| AT + number * PAGE_SIZE..AT + (number + 1) * PAGE_SIZE;
+            if number == 0 {
+                space.clone().activate();
+            }
+            for change in 0..3 {
+                if number == 0 {
+                    assert_eq!(user::copy_to(page(change).start, &[1]), 1);
+                    step();
+                    until(2 * change + 2);
+                    let written = user::copy_to(page(change).start, &[2]);
+                    assert_eq!(written, usize::from(change == 0));
+                    continue;
+                }
+                until(2 * change + 1);
+                match change {
+                    0 => *CHILD.lock() = space.fork().ok(),
+                    1 => space.protect(page(1), Rights::READ).expect("it is there"),
+                    _ => space.unmap(page(2), &mut Gone::new()).expect("room"),
+                }
+                step();
+            }
+            if number == 0 {
+                mm::deactivate();
+            }
+        });
+        let (child, mut byte) = (CHILD.lock().take(), [0]);
+        if space.is_some() {
+            assert_eq!(child.expect("a child").read(page(0).start, &mut byte), Ok(1));
+            assert_eq!(byte, [1], "the parent wrote to the child");
+        }
+    }
+
+    fn a_fork_waits_for_no_signals_that_begin_after_it() {
+        static SEVERAL: Several = Several::new();
+        static FORKED: AtomicUsize = AtomicUsize::new(0);
+        FORKED.store(0, Relaxed);
+        run(3, |number| {
+            if number > 0 {
+                // Two of a process at once.
+                drop(SEVERAL.fork(number as i32, &QUEUE).expect("room"));
+                FORKED.fetch_add(1, AcqRel);
+                return;
+            }
+            // At no time none is due.
+            let mut last = SEVERAL.begin(1);
+            while FORKED.load(Acquire) < 2 {
+                let next = SEVERAL.begin(1);
+                sched::yield_now();
+                SEVERAL.end(last, &QUEUE);
+                last = next;
+            }
+            SEVERAL.end(last, &QUEUE);
+        });
+    }
+
     fn threads_that_yield_all_run() {
         COUNT.store(0, Relaxed);
         run(5, |_| {

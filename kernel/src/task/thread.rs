@@ -22,8 +22,8 @@ use crate::fs::file::File;
 use crate::fs::fs_context::FsShare;
 use crate::fs::{FdShare, FdTable, FsContext};
 use crate::keyring::Key;
-use crate::mm::AddressSpace;
 use crate::mm::heap::try_arc;
+use crate::mm::{AddressSpace, SpaceUser};
 use crate::sync::Mutex;
 use crate::sync::Once;
 use linux_raw_sys::general::{RLIMIT_NOFILE, RLIMIT_NPROC, SCHED_RESET_ON_FORK};
@@ -32,7 +32,7 @@ use linux_raw_sys::general::{RLIMIT_NOFILE, RLIMIT_NPROC, SCHED_RESET_ON_FORK};
 #[derive(Default)]
 pub struct Resources {
     /// Memory.
-    pub space: Option<Arc<AddressSpace>>,
+    pub space: Option<SpaceUser>,
     /// Descriptors.
     pub files: Option<FdShare>,
     /// Root, directory, umask.
@@ -270,7 +270,14 @@ impl Thread {
     /// The address space; none for the kernel's own threads and ended ones.
     #[inline]
     pub fn space(&self) -> Option<Arc<AddressSpace>> {
-        self.resources.lock().space.clone()
+        let resources = self.resources.lock();
+        resources.space.as_ref().map(|space| Arc::clone(space))
+    }
+
+    /// What another thread gets that shares the address space with it (CLONE_VM).
+    pub(super) fn share_space(&self) -> Option<SpaceUser> {
+        let resources = self.resources.lock();
+        resources.space.as_ref().map(SpaceUser::share)
     }
 
     /// The descriptors.
@@ -361,10 +368,7 @@ impl Thread {
 
     /// Gives the current thread another address space; returns the old one, which is not active any
     /// more.
-    pub(super) fn replace_space(
-        &self,
-        space: Option<Arc<AddressSpace>>,
-    ) -> Option<Arc<AddressSpace>> {
+    pub(super) fn replace_space(&self, space: Option<SpaceUser>) -> Option<SpaceUser> {
         self.sched.set_space(address_of(&space));
         let old = core::mem::replace(&mut self.resources.lock().space, space);
         sched::reload_space();
@@ -673,7 +677,7 @@ impl Drop for Thread {
     }
 }
 
-fn address_of(space: &Option<Arc<AddressSpace>>) -> usize {
+fn address_of(space: &Option<SpaceUser>) -> usize {
     space.as_ref().map_or(0, |space| Arc::as_ptr(space).addr())
 }
 

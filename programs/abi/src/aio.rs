@@ -5,7 +5,7 @@ use std::ptr::{self, null_mut};
 
 use libc::{O_CREAT, O_RDONLY, O_RDWR, O_TRUNC, c_int, c_long};
 
-use crate::{path, tell};
+use crate::{in_child, path, tell, tell_end};
 
 /// A call that libc does not know everywhere.
 const IO_PGETEVENTS: c_long = 292;
@@ -103,7 +103,21 @@ pub fn run() {
         tell("again", destroy(context));
         tell("submit", submit(context, &[]));
         events("get", context, 0, 1, 0);
+        ended();
     }
+}
+
+/// Contexts end with the memory that they are named by, and leave room for others at once.
+unsafe fn ended() {
+    let asked = || std::fs::read_to_string("/proc/sys/fs/aio-nr").unwrap_or_default();
+    let before = asked();
+    let status = in_child(|| unsafe {
+        let mut context = 0;
+        tell("a child's", setup(1000, &mut context));
+        println!("counted: {}", asked() != before);
+    });
+    tell_end("child", status);
+    println!("counted no longer: {}", asked() == before);
 }
 
 unsafe fn contexts(context: &mut usize) {

@@ -18,6 +18,7 @@ pub fn run() {
         tell_end("death", in_child(|| deaths()));
         limits();
         tell_end("lowered", in_child(|| lowered()));
+        file_capabilities();
     }
 }
 
@@ -533,5 +534,54 @@ fn deep(levels: usize) -> u8 {
         0
     } else {
         deep(levels - 1).wrapping_add(room[17])
+    }
+}
+
+/// What security.capability may hold, and who may say so.
+unsafe fn file_capabilities() {
+    unsafe {
+        let file = libc::memfd_create(c"program".as_ptr(), 0);
+        let set = |what: &str, value: &[u8]| {
+            let name = c"security.capability".as_ptr();
+            tell(
+                what,
+                libc::fsetxattr(file, name, value.as_ptr().cast(), value.len(), 0),
+            );
+        };
+        let second = |flags: u8| {
+            let mut value = [0; 20];
+            (value[0], value[3]) = (flags, 2);
+            value
+        };
+        let mut third = [0; 24];
+        (third[3], third[20]) = (3, 7);
+        println!("security.capability");
+        set("  nothing", &[]);
+        set("  a byte", &[1]);
+        set("  too short", &second(0)[..19]);
+        set("  too long", &[second(0).as_slice(), &[0; 4]].concat());
+        set("  an unknown flag", &second(2));
+        set(
+            "  the first revision",
+            &[0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0],
+        );
+        set("  the second", &second(1));
+        set("  the third", &third);
+        let mut value = [0_u8; 64];
+        let name = c"security.capability".as_ptr();
+        tell(
+            "  its length",
+            libc::fgetxattr(file, name, value.as_mut_ptr().cast(), 64) as i64,
+        );
+        let status = in_child(|| {
+            libc::fchown(file, 1000, 1000);
+            set("  of root's", &second(0));
+            libc::setresuid(1000, 1000, 1000);
+            set("  malformed, by its owner", &[1]);
+            set("  by its owner", &second(0));
+            tell("  removed by its owner", libc::fremovexattr(file, name));
+        });
+        tell_end("  another user", status);
+        libc::close(file);
     }
 }

@@ -22,6 +22,8 @@ pub fn run() {
         memory();
         cpu_time();
         signals();
+        replaced();
+        descriptors();
     }
 }
 
@@ -199,4 +201,67 @@ unsafe fn signals() {
         });
         tell_end("no signal may be queued", status);
     }
+}
+
+/// What a mapping or a move replaces does not count against the limits of memory.
+unsafe fn replaced() {
+    const MIB: usize = 1 << 20;
+    let map = |at: *mut c_void, len: usize, flags| {
+        let (rights, flags) = (PROT_READ | PROT_WRITE, MAP_ANONYMOUS | MAP_PRIVATE | flags);
+        let fails = unsafe { libc::mmap(at, len, rights, flags, -1, 0) } == MAP_FAILED;
+        if fails { -1 } else { 0 }
+    };
+    let all = in_child(|| unsafe {
+        let at = self::map(16 * MIB / PAGE, MAP_PRIVATE);
+        let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+        let pages = text
+            .split(' ')
+            .next()
+            .and_then(|pages| pages.parse::<usize>().ok());
+        let most = pages.unwrap_or_default() * PAGE + MIB;
+        limit(libc::RLIMIT_AS as u32, most as u64, most as u64);
+        tell("8 MiB more", map(ptr::null_mut(), 8 * MIB, 0));
+        tell("in place of 16", map(at, 16 * MIB, libc::MAP_FIXED));
+        tell(
+            "of 8 of 16",
+            map(at.byte_add(8 * MIB), 16 * MIB, libc::MAP_FIXED),
+        );
+        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+        let target = at.byte_add(8 * MIB);
+        let moved = libc::mremap(at, 4 * MIB, 8 * MIB, flags, target);
+        tell("a move over 8", if moved == target { 0 } else { -1 });
+        let moved = libc::mremap(target, 8 * MIB, 16 * MIB, libc::MREMAP_MAYMOVE);
+        tell("that grows", if moved == MAP_FAILED { -1 } else { 0 });
+    });
+    tell_end("RLIMIT_AS", all);
+    let data = in_child(|| unsafe {
+        let at = self::map(200 * MIB / PAGE, MAP_PRIVATE);
+        limit(libc::RLIMIT_DATA as u32, 256 << 20, 256 << 20);
+        tell("100 MiB more", map(ptr::null_mut(), 100 * MIB, 0));
+        tell("in place of 200", map(at, 200 * MIB, libc::MAP_FIXED));
+        tell("in place of large", map(at, 200 * MIB, libc::MAP_FIXED));
+    });
+    tell_end("RLIMIT_DATA", data);
+}
+
+/// What open(2) looks at before it looks for a free descriptor, and after.
+unsafe fn descriptors() {
+    let status = in_child(|| unsafe {
+        let open = |what: &str, path: *const libc::c_char, flags: c_int| {
+            tell(what, libc::openat(libc::AT_FDCWD, path, flags, 0o600));
+        };
+        let (bad, long) = (ptr::without_provenance(8), [b'a'; 5000]);
+        let (null, none) = (c"/dev/null".as_ptr(), c"/no/such".as_ptr());
+        limit(libc::RLIMIT_NOFILE as u32, 3, 3);
+        open("a file", null, libc::O_RDONLY);
+        open("none", none, libc::O_RDONLY);
+        open("the empty path", c"".as_ptr(), libc::O_RDONLY);
+        open("no path", bad, libc::O_RDONLY);
+        open("a long path", long.as_ptr().cast(), libc::O_RDONLY);
+        open("a new directory", bad, libc::O_CREAT | libc::O_DIRECTORY);
+        open("unnamed, to read", bad, libc::O_TMPFILE);
+        open("unnamed", none, libc::O_TMPFILE | libc::O_RDWR);
+        tell("from nowhere", libc::openat(99, c"x".as_ptr(), 0));
+    });
+    tell_end("no descriptor is free", status);
 }

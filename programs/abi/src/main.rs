@@ -30,9 +30,12 @@ mod ipc;
 mod jobs;
 mod keys;
 mod limits;
+mod listening;
 mod locks;
 mod log;
 mod memory;
+mod mount_options;
+mod net_tables;
 mod options;
 mod packet;
 mod pidfd;
@@ -130,6 +133,9 @@ fn main() {
         #[cfg(target_arch = "riscv64")]
         Some("addresses") => addresses::run(),
         Some("sockets") => sockets::run(),
+        Some("net-tables") => net_tables::run(),
+        Some("listening") => listening::run(),
+        Some("mount-options") => mount_options::run(),
         Some("accepted") => accepted::run(),
         Some("places") => accepted::places(&std::env::args().nth(2).unwrap_or_default()),
         Some("advice") => advice::run(),

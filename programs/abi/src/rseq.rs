@@ -117,6 +117,10 @@ global_asm!(
     ".popsection",
     ".pushsection .text",
     ".option push",
+    // With compressed instructions the signature may lie between two words.
+    ".balign 4",
+    ".option rvc",
+    "   c.nop",
     ".option norvc",
     ".global rseq_loop",
     "rseq_loop:",

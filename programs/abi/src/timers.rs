@@ -8,7 +8,7 @@ use libc::{
     TIMER_ABSTIME, c_int, c_long,
 };
 
-use crate::{in_child, tell, tell_end};
+use crate::{in_child, tell, tell_end, tell_ok};
 
 /// Runs this part.
 pub fn run() {
@@ -25,6 +25,7 @@ pub fn run() {
         tell_end("overruns", in_child(|| overruns()));
         tell_end("forged", in_child(|| forged()));
         tell_end("numbers", in_child(|| numbers()));
+        tell_end("alarms", in_child(|| alarms()));
     }
 }
 
@@ -748,5 +749,27 @@ unsafe fn numbers() {
         tell("deleted", delete(three[1]));
         tell("a signal", send());
         make("nor a timer");
+    }
+}
+
+/// Clocks whose timers wake the machine are not an ordinary user's.
+unsafe fn alarms() {
+    unsafe {
+        let file = libc::timerfd_create(libc::CLOCK_REALTIME_ALARM, 0);
+        tell_ok("root's", file >= 0);
+        libc::setresuid(1000, 1000, 1000);
+        tell(
+            "settime",
+            libc::timerfd_settime(file, 0, &EVERY, ptr::null_mut()),
+        );
+        for clock in [libc::CLOCK_REALTIME_ALARM, libc::CLOCK_BOOTTIME_ALARM] {
+            tell("descriptor", libc::timerfd_create(clock, 0));
+            create("timer", clock, libc::SIGEV_NONE, 0, 0);
+            let span = EVERY.it_value;
+            tell(
+                "sleep",
+                libc::clock_nanosleep(clock, 0, &span, ptr::null_mut()),
+            );
+        }
     }
 }

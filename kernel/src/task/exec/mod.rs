@@ -27,8 +27,7 @@ use crate::arch::{self, Abi, Frame};
 use crate::errno::{Errno, Result};
 use crate::fs::{self, File};
 use crate::mm::heap::try_vec;
-use crate::mm::large;
-use crate::mm::{AddressSpace, PAGE_SIZE, aslr};
+use crate::mm::{PAGE_SIZE, SpaceUser, aslr};
 use crate::random;
 
 /// Bytes of a script's first line that count (Linux's BINPRM_BUF_SIZE).
@@ -53,7 +52,7 @@ pub struct Request {
 /// A program that is ready to begin.
 struct Ready {
     identity: Identity,
-    space: Arc<AddressSpace>,
+    space: SpaceUser,
     file: Arc<File>,
     layout: Layout,
     parts: [Range<usize>; 2],
@@ -142,7 +141,7 @@ fn prepare(request: &Request) -> Result<Ready> {
     if let Some(interpreter) = &interpreter {
         identity.hide_unreadable(interpreter.file());
     }
-    let space = AddressSpace::new((abi.end)())?;
+    let space = SpaceUser::new((abi.end)())?;
     if !random {
         space.fix_places();
     }
@@ -291,7 +290,7 @@ fn commit(ready: Ready, name: &[u8]) -> Result<Frame> {
     drop(update);
     if let Some(old) = old {
         process.leave_memory(old.size().peak);
-        large::leave(old);
+        drop(old);
     }
     process.return_memory();
     thread.arch.reset_user();
@@ -301,7 +300,7 @@ fn commit(ready: Ready, name: &[u8]) -> Result<Frame> {
 
 /// The current thread acts as `identity`, and then has the memory `space`; returns the old one.
 /// Never is the new memory seen with the old identity.
-fn change_identity(identity: Identity, space: Arc<AddressSpace>) -> Option<Arc<AddressSpace>> {
+fn change_identity(identity: Identity, space: SpaceUser) -> Option<SpaceUser> {
     let thread = current();
     let process = thread.process();
     if identity.secure || thread.with_credentials(|old| identity.credentials.is_guarded_from(old)) {

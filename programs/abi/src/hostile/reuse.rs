@@ -16,6 +16,7 @@ pub fn run() {
     unsafe {
         foreground();
         settings();
+        owner();
     }
 }
 
@@ -140,5 +141,29 @@ unsafe fn settings() {
         let adjusted = fs::read_to_string(format!("/proc/{other}/oom_score_adj"));
         println!("adjusted: {:?}", adjusted.unwrap_or_default().trim());
         end(other);
+    }
+}
+
+/// The receiver of a file's signals has ended; who has its number, or the number of its group, is
+/// not told.
+unsafe fn owner() {
+    let ends = pipe();
+    unsafe {
+        libc::fcntl(ends[0], libc::F_SETFL, libc::O_ASYNC);
+        for sign in [1, -1] {
+            let first = sleeper(0);
+            libc::setpgid(first, first);
+            tell("owner", libc::fcntl(ends[0], libc::F_SETOWN, sign * first));
+            let named = libc::fcntl(ends[0], libc::F_GETOWN) == sign * first;
+            println!("it is the first: {named}");
+            end(first);
+            tell("ended", libc::fcntl(ends[0], libc::F_GETOWN));
+            let second = sleeper(first);
+            libc::setpgid(second, second);
+            println!("the second has the number: {}", second == first);
+            tell("not its", libc::fcntl(ends[0], libc::F_GETOWN));
+            libc::write(ends[1], c"x".as_ptr().cast(), 1);
+            tell_end("second", end(second));
+        }
     }
 }
