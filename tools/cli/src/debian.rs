@@ -7,6 +7,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
@@ -23,6 +26,19 @@ pub const INFO: &str = "var/lib/dpkg/info";
 
 /// Marks a state whose package lists were read.
 const UPDATED: &str = "updated";
+
+/// How long a mirror that is being renewed is asked again, from when it was first met so.
+const RENEWAL: Duration = Duration::from_secs(15 * 60);
+
+/// Between two questions to such a mirror.
+const PAUSE: Duration = Duration::from_secs(20);
+
+/// What apt says of a mirror whose index is of another hour than the files that it names.
+const RENEWED: [&str; 3] = [
+    "Mirror sync in progress",
+    "File has unexpected size",
+    "Hash Sum mismatch",
+];
 
 /// One release of Debian for one architecture.
 pub struct Debian<'a> {
@@ -264,14 +280,19 @@ impl<'a> Debian<'a> {
     }
 
     fn update(&self) -> Result<()> {
-        let mut apt = self.apt("apt-get");
-        apt.args(["update", "--quiet", "--error-on=any"]);
         let what = format!(
             "reading the package lists of Debian {} for {}",
             self.suite, self.arch
         );
+        let read = || {
+            let mut apt = self.apt("apt-get");
+            apt.args(["update", "--quiet", "--error-on=any"]);
+            // A proxy must not answer out of its memory, or its files are never of one hour.
+            apt.args(["-o", "Acquire::http::No-Cache=true"]);
+            output_or_reason(&mut apt, &what)
+        };
         let updated = self.state().join(UPDATED);
-        if let Err(error) = output_or_reason(&mut apt, &what) {
+        if let Err(error) = until_renewed(PAUSE, read) {
             // Lists of another day are better than none, and a mirror that never answered is not
             // kept.
             if !updated.exists() {
@@ -298,6 +319,7 @@ impl<'a> Debian<'a> {
             "Dir::Etc::preferencesparts=/dev/null".into(),
             "APT::Install-Recommends=false".into(),
             "APT::Sandbox::User=".into(),
+            "Acquire::Retries=3".into(),
             "Debug::NoLocking=true".into(),
             format!("APT::Architecture={}", self.arch),
             format!("APT::Architectures={}", self.arch),
@@ -351,6 +373,22 @@ fn unpack_scripts(archive: &Path, tree: &Path) -> Result<()> {
         }
     }
     Ok(fs::remove_dir_all(control)?)
+}
+
+/// Asks a mirror again while it is being renewed, for at most [`RENEWAL`] in all.
+fn until_renewed(pause: Duration, ask: impl Fn() -> Result<String>) -> Result<String> {
+    static FIRST: OnceLock<Instant> = OnceLock::new();
+    loop {
+        let answer = ask();
+        let Err(error) = &answer else { return answer };
+        let said = error.to_string();
+        let renewed = RENEWED.iter().any(|words| said.contains(words));
+        if !renewed || FIRST.get_or_init(Instant::now).elapsed() > RENEWAL {
+            return answer;
+        }
+        eprintln!("stile: the mirror is being renewed; asking again soon");
+        sleep(pause);
+    }
 }
 
 /// Puts a tree that is whole where it is looked for.
@@ -410,4 +448,36 @@ pub fn mirror() -> Result<String> {
         .context(
             "no Debian mirror in this machine's apt configuration: name one by STILE_DEBIAN_MIRROR",
         )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn a_mirror_that_is_being_renewed_is_asked_again() {
+        let asked = Cell::new(0);
+        let answer = until_renewed(Duration::ZERO, || {
+            asked.set(asked.get() + 1);
+            match asked.get() {
+                1 => bail!("File has unexpected size (1 != 2). Mirror sync in progress?"),
+                _ => Ok("lists".into()),
+            }
+        });
+        assert_eq!(answer.unwrap(), "lists");
+        assert_eq!(asked.get(), 2);
+    }
+
+    #[test]
+    fn a_mirror_that_does_not_answer_is_asked_once() {
+        let asked = Cell::new(0);
+        let answer = until_renewed(Duration::ZERO, || {
+            asked.set(asked.get() + 1);
+            bail!("Could not connect");
+        });
+        assert!(answer.is_err());
+        assert_eq!(asked.get(), 1);
+    }
 }
