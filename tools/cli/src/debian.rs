@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, bail};
 
 use crate::project::{Project, find_program, output, output_or_reason};
 
@@ -33,7 +33,10 @@ const RENEWAL: Duration = Duration::from_secs(15 * 60);
 /// Between two questions to such a mirror.
 const PAUSE: Duration = Duration::from_secs(20);
 
-/// What apt says of a mirror whose index is of another hour than the files that it names.
+/// Names that a release also has for some years, below which a mirror has an index of its own.
+const ALIASES: [&str; 2] = ["stable", "oldstable"];
+
+/// What apt says of a mirror that [`is_renewed`].
 const RENEWED: [&str; 3] = [
     "Mirror sync in progress",
     "File has unexpected size",
@@ -265,42 +268,63 @@ impl<'a> Debian<'a> {
                 self.arch
             );
         }
-        let mirror = mirror()?;
         for folder in ["lists/partial", "cache/archives/partial", "etc"] {
             create_folder(&self.state().join(folder))?;
         }
         write(&self.state().join("status"), "")?;
-        let kind = match &*self.arch {
-            SOURCES => format!("deb-src [signed-by={KEYRING}]"),
-            arch => format!("deb [arch={arch} signed-by={KEYRING}]"),
-        };
-        let source = format!("{kind} {mirror} {} main non-free\n", self.suite);
-        write(&self.state().join("etc/sources.list"), &source)?;
         self.update()
     }
 
+    /// Reads the package lists, from now on by another of the release's names where the mirror is
+    /// being renewed under its own.
     fn update(&self) -> Result<()> {
+        let updated = self.state().join(UPDATED);
+        let sources = self.state().join("etc/sources.list");
+        let before = fs::read_to_string(&sources);
+        let Err(error) = until_renewed(PAUSE, || self.read_lists(&sources)) else {
+            return write(&updated, "");
+        };
+        // Lists of another day are better than none, and a mirror that never answered is not kept.
+        match before {
+            Ok(before) if updated.exists() => write(&sources, &before)?,
+            _ => _ = fs::remove_dir_all(self.state()),
+        }
+        bail!("{error} (STILE_DEBIAN_MIRROR may name another mirror)")
+    }
+
+    fn read_lists(&self, sources: &Path) -> Result<()> {
+        let mirror = mirror()?;
         let what = format!(
             "reading the package lists of Debian {} for {}",
             self.suite, self.arch
         );
-        let read = || {
+        let read = |name: &str| {
+            let kind = match &*self.arch {
+                SOURCES => format!("deb-src [signed-by={KEYRING}]"),
+                arch => format!("deb [arch={arch} signed-by={KEYRING}]"),
+            };
+            write(sources, &format!("{kind} {mirror} {name} main non-free\n"))?;
             let mut apt = self.apt("apt-get");
             apt.args(["update", "--quiet", "--error-on=any"]);
-            // A proxy must not answer out of its memory, or its files are never of one hour.
+            // A proxy that answers out of its memory mixes files of different hours.
             apt.args(["-o", "Acquire::http::No-Cache=true"]);
-            output_or_reason(&mut apt, &what)
+            output_or_reason(&mut apt, &what).map(drop)
         };
-        let updated = self.state().join(UPDATED);
-        if let Err(error) = until_renewed(PAUSE, read) {
-            // Lists of another day are better than none, and a mirror that never answered is not
-            // kept.
-            if !updated.exists() {
-                _ = fs::remove_dir_all(self.state());
+        let is_it = || -> Result<bool> {
+            let mut apt = self.apt("apt-get");
+            apt.args(["indextargets", "--format", "$(CODENAME)"]);
+            let names = output(&mut apt, "asking apt what it read")?;
+            Ok(names.lines().next() == Some(&self.suite))
+        };
+        let answer = read(&self.suite);
+        if answer.as_ref().is_err_and(is_renewed) {
+            for alias in ALIASES {
+                if read(alias).is_ok() && is_it()? {
+                    return Ok(());
+                }
             }
-            bail!("{error} (STILE_DEBIAN_MIRROR may name another mirror)");
         }
-        write(&updated, "")
+        answer
     }
 
     /// An apt tool that works on the private state.
@@ -376,19 +400,24 @@ fn unpack_scripts(archive: &Path, tree: &Path) -> Result<()> {
 }
 
 /// Asks a mirror again while it is being renewed, for at most [`RENEWAL`] in all.
-fn until_renewed(pause: Duration, ask: impl Fn() -> Result<String>) -> Result<String> {
+fn until_renewed(pause: Duration, ask: impl Fn() -> Result<()>) -> Result<()> {
     static FIRST: OnceLock<Instant> = OnceLock::new();
     loop {
         let answer = ask();
-        let Err(error) = &answer else { return answer };
-        let said = error.to_string();
-        let renewed = RENEWED.iter().any(|words| said.contains(words));
-        if !renewed || FIRST.get_or_init(Instant::now).elapsed() > RENEWAL {
+        let again = answer.as_ref().is_err_and(is_renewed)
+            && FIRST.get_or_init(Instant::now).elapsed() < RENEWAL;
+        if !again {
             return answer;
         }
         eprintln!("stile: the mirror is being renewed; asking again soon");
         sleep(pause);
     }
+}
+
+/// Whether apt met a mirror whose index is of another hour than the files that it names.
+fn is_renewed(error: &Error) -> bool {
+    let said = error.to_string();
+    RENEWED.iter().any(|words| said.contains(words))
 }
 
 /// Puts a tree that is whole where it is looked for.
@@ -463,10 +492,10 @@ mod tests {
             asked.set(asked.get() + 1);
             match asked.get() {
                 1 => bail!("File has unexpected size (1 != 2). Mirror sync in progress?"),
-                _ => Ok("lists".into()),
+                _ => Ok(()),
             }
         });
-        assert_eq!(answer.unwrap(), "lists");
+        assert!(answer.is_ok());
         assert_eq!(asked.get(), 2);
     }
 
