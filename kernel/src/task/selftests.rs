@@ -67,8 +67,10 @@ impl Expire for Note {
 
 /// The space that the two threads of a test share.
 static SPACE: Mutex<Option<SpaceUser>> = Mutex::new(None);
-/// Where the two are: a CPU's number and 1.
-static PLACES: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+/// The CPU, counted from 1, on which the first of the two waits for the other; 0: it does not.
+static OFFER: AtomicUsize = AtomicUsize::new(0);
+/// The other came, on another CPU.
+const TAKEN: usize = usize::MAX;
 /// What the two have done so far, in turn.
 static STEPS: AtomicUsize = AtomicUsize::new(0);
 const AT: usize = 0x2000_0000;
@@ -86,20 +88,31 @@ fn run_on_two(work: fn(usize, Arc<AddressSpace>)) -> Option<SpaceUser> {
     *SPACE.lock() = Some(space);
     *TWO.lock() = Some(work);
     STEPS.store(0, Relaxed);
-    PLACES.iter().for_each(|place| place.store(0, Relaxed));
+    OFFER.store(0, Relaxed);
     run(2, |number| {
-        loop {
-            let here = cpu::this().index() + 1;
-            PLACES[number].store(here, Release);
-            match PLACES[1 - number].load(Acquire) {
-                there if there != 0 && there != here => break,
-                _ => sched::yield_now(),
-            }
+        while !meets(number) {
+            sched::yield_now();
         }
         let (work, space) = (*TWO.lock(), SPACE.lock().as_deref().cloned());
         work.expect("work")(number, space.expect("a space"));
     });
     SPACE.lock().take()
+}
+
+/// Whether the other of the two runs at this moment, on another CPU.
+fn meets(number: usize) -> bool {
+    let here = cpu::this().index() + 1;
+    if number == 0 {
+        OFFER.store(here, Release);
+        let taken = (0..100_000).any(|_| OFFER.load(Acquire) == TAKEN);
+        return taken || OFFER.swap(0, AcqRel) == TAKEN;
+    }
+    let there = OFFER.load(Acquire);
+    there != 0
+        && there != here
+        && OFFER
+            .compare_exchange(there, TAKEN, AcqRel, Relaxed)
+            .is_ok()
 }
 
 /// Waits, without giving the CPU away, until so many steps were made.

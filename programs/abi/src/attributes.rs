@@ -519,7 +519,7 @@ unsafe fn lowered() {
             "stack",
             in_child(|| {
                 tell("set", set(libc::RLIMIT_STACK as u32, 1 << 16, 1 << 16));
-                deep(64);
+                deep(16);
                 println!("a little");
                 deep(1 << 14);
             }),
