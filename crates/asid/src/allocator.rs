@@ -91,6 +91,15 @@ impl<L, const CPUS: usize> Allocator<L, CPUS> {
         }
     }
 
+    /// The context of the space of `id` if CPU `cpu`, this one, has it announced already: a
+    /// rollover that begins now finds it, and keeps it. Then nothing needs to be switched.
+    #[inline]
+    pub fn stays(&self, id: &ContextId, cpu: usize) -> Option<Context> {
+        let context = Context(id.0.load(Relaxed));
+        let announced = self.active[cpu].announced.load(Relaxed);
+        (announced == context.0 && context.id() != SHARED).then_some(context)
+    }
+
     /// What CPU `cpu` runs.
     #[inline]
     pub fn active(&self, cpu: usize) -> &Active {

@@ -142,6 +142,19 @@ mod races {
             self.access();
         }
 
+        /// Runs its space again.
+        fn stay(&mut self) {
+            let (space, _) = self.runs.unwrap();
+            let machine = &*self.machine;
+            match machine.allocator.stays(&machine.ids[space], self.index) {
+                Some(context) => {
+                    self.runs = Some((space, context.id()));
+                    self.access();
+                }
+                None => self.switch(space),
+            }
+        }
+
         fn leave(&mut self) {
             let machine = &*self.machine;
             machine.allocator.leave(self.index);
@@ -198,6 +211,35 @@ mod races {
             cpu1.switch(2);
             cpu0.switch(1);
             cpu0.switch(0);
+        });
+    }
+
+    /// The same while CPU 1 runs its space again, which it keeps.
+    #[test]
+    fn staying_beside_a_rollover() {
+        few_preemptions(|| {
+            let machine = Machine::new();
+            let (mut cpu0, mut cpu1) = (machine.cpu(0), machine.cpu(1));
+            (0..3).for_each(|space| cpu0.switch(space));
+            cpu1.switch(0);
+            let other = thread::spawn(move || {
+                cpu1.stay();
+                cpu1.stay();
+                cpu1
+            });
+            cpu0.switch(3);
+            cpu0.switch(1);
+            let mut cpu1 = other.join().unwrap();
+            assert_eq!(cpu1.runs, Some((0, 1)));
+            cpu0.switch(0);
+            assert_eq!(
+                cpu1.runs, cpu0.runs,
+                "one space that runs has two identifiers"
+            );
+            cpu1.stay();
+            cpu0.switch(2);
+            cpu0.switch(3);
+            cpu1.switch(3);
         });
     }
 
@@ -325,6 +367,14 @@ fn a_space_that_runs_keeps_its_identifier() {
     // 1 was kept for the space that CPU 0 ran, which finds it again.
     assert_eq!(run(1, 0), 1);
     assert!(allocator.active(1).may_run(1) && !allocator.active(0).may_run(3));
+    let stays = |cpu: usize, space: usize| {
+        let context = allocator.stays(&ids[space], cpu);
+        context.map(asid::Context::id)
+    };
+    assert_eq!(
+        [stays(0, 1), stays(0, 0), stays(1, 0)],
+        [Some(2), None, Some(1)]
+    );
 }
 
 /// With fewer identifiers than CPUs and one to spare, all spaces share one.
@@ -343,5 +393,6 @@ fn too_few_identifiers_are_shared() {
     for (cpu, id) in ids.iter().enumerate() {
         assert_eq!(allocator.switch(id, cpu, &One).id(), asid::SHARED);
         assert_eq!(id.get(), Some(asid::SHARED));
+        assert!(allocator.stays(id, cpu).is_none());
     }
 }

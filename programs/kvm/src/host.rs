@@ -173,10 +173,15 @@ pub fn signal(fd: &OwnedFd) {
 
 /// Keeps this thread and those that it starts on one CPU.
 pub fn stay() {
+    stay_on(0);
+}
+
+/// The same on CPU `cpu`.
+pub fn stay_on(cpu: usize) {
     // SAFETY: all zeroes is an empty set, and the set is valid for the call.
     let done = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(0, &mut set);
+        libc::CPU_SET(cpu, &mut set);
         libc::sched_setaffinity(0, size_of_val(&set), &raw const set)
     };
     assert_eq!(done, 0);

@@ -20,6 +20,7 @@ mod shares;
 mod timers;
 mod vcpus;
 mod vectors;
+mod vmids;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,6 +61,7 @@ fn main() {
         Some("timers") => timers::tell(&kvm),
         Some("vcpus") => vcpus::tell(&kvm),
         Some("vectors") => vectors::tell(&kvm),
+        Some("vmids") => vmids::tell(&kvm),
         Some(other) => panic!("{other} is not told"),
     }
 }

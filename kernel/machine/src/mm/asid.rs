@@ -11,10 +11,17 @@ use super::mmu_notifier::MmuNotifiers;
 use crate::arch::{self, MAX_CPUS, mmu};
 use crate::sync::Mutex;
 
-static ALLOCATOR: Allocator<TablesLock, MAX_CPUS> =
-    Allocator::new(TablesLock(Mutex::new(Tables::new())));
+static ALLOCATOR: Allocator<TablesLock, MAX_CPUS> = Allocator::new(TablesLock::new());
 
-struct TablesLock(Mutex<Tables<MAX_CPUS>>);
+/// The lock of an allocator.
+pub struct TablesLock(Mutex<Tables<MAX_CPUS>>);
+
+impl TablesLock {
+    /// Around tables in which all identifiers are free.
+    pub const fn new() -> Self {
+        TablesLock(Mutex::new(Tables::new()))
+    }
+}
 
 impl Lock<Tables<MAX_CPUS>> for TablesLock {
     fn with<R>(&self, f: impl FnOnce(&mut Tables<MAX_CPUS>) -> R) -> R {

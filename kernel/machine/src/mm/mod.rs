@@ -3,7 +3,7 @@
 mod active;
 mod age;
 mod archive;
-mod asid;
+pub(crate) mod asid;
 pub mod aslr;
 mod buddy;
 pub mod commit;

@@ -131,6 +131,15 @@ const SETTINGS: &[Setting] = &[
         ..ARM64
     },
     Setting {
+        name: "neoverse-n1-few-vmids",
+        cpu: "neoverse-n1",
+        smp: 2,
+        options: &["-machine", "virtualization=on"],
+        append: &["vmid.bits=7"],
+        cases: &["kvm", "kvm-pages", "kvm-vmids"],
+        ..ARM64
+    },
+    Setting {
         name: "cortex-a72-befores",
         cpu: "cortex-a72",
         smp: 2,

@@ -9,6 +9,7 @@ use spin::Once;
 use super::cpu;
 use super::entry;
 use super::sysreg::{isb, read, write};
+use super::virt::vmid;
 use super::{emulate, mmu, sve, uaccess};
 use crate::params;
 use crate::sync::Mutex;
@@ -99,6 +100,7 @@ pub(super) fn init() {
     fold();
     let system = FOLDED.lock().clone();
     mmu::init(&system);
+    vmid::init(&system);
     uaccess::init(&system);
     emulate::init(params::choice("idreg", &emulate::Policy::NAMES));
     let vectors = params::choice("entry", &entry::Policy::NAMES).vectors();

@@ -26,6 +26,7 @@ mod stage2;
 pub mod sve;
 mod system;
 pub mod timer;
+pub(super) mod vmid;
 mod world;
 
 pub use controller::Controller;

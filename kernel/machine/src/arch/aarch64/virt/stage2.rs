@@ -9,10 +9,12 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
 use super::super::cpu;
+use super::super::features::features;
 use super::super::mmu::phys_to_virt;
 use super::super::sysreg::{isb, read, write};
 use super::super::{MAX_CPUS, PAGE_SIZE};
-use crate::errno::{Errno, Result};
+use super::vmid::Vmid;
+use crate::errno::Result;
 use crate::mm::frame::{self, FrameRef};
 use crate::mm::huge_page::Shown;
 use crate::sync::{Mutex, MutexGuard};
@@ -48,37 +50,8 @@ const MOST_LOOKS: usize = 4096;
 /// HCR_EL2.TGE: with it, TLB maintenance of EL1 would be of the host's programs.
 const HCR_TGE: usize = 1 << 27;
 
-/// Identifiers in use, a bit each; 0 is nobody's.
-static IDENTIFIERS: Mutex<[u64; 1 << 10]> = {
-    let mut words = [0; 1 << 10];
-    words[0] = 1;
-    Mutex::new(words)
-};
-
 /// VTCR_EL2.VS: identifiers have 16 bits, not 8.
 const WIDE_IDENTIFIERS: u64 = 1 << 19;
-
-/// Whether the CPU has them (ID_AA64MMFR1_EL1.VMIDBits).
-fn has_wide_identifiers() -> bool {
-    read!("id_aa64mmfr1_el1") >> 4 & 0xf == 2
-}
-
-fn take_identifier() -> Result<u16> {
-    let mut words = IDENTIFIERS.lock();
-    let there = if has_wide_identifiers() {
-        words.len()
-    } else {
-        4
-    };
-    for (at, word) in words[..there].iter_mut().enumerate() {
-        let bit = word.trailing_ones();
-        if bit < 64 {
-            *word |= 1 << bit;
-            return Ok((at as u32 * 64 + bit) as u16);
-        }
-    }
-    Err(Errno::ENOSPC)
-}
 
 /// Whether the CPU can translate so: addresses of 44 bits at least let a walk start at level 0
 /// (D8.2.8), and 4 KiB tables at stage 2.
@@ -89,10 +62,9 @@ pub(super) fn possible() -> bool {
 /// VTCR_EL2 for guest addresses of `bits` bits.
 fn control(bits: u32) -> u64 {
     let size = (read!("id_aa64mmfr0_el1") as u64 & 0xf).min(5);
-    let wide = if has_wide_identifiers() {
-        WIDE_IDENTIFIERS
-    } else {
-        0
+    let wide = match features().vmid_bits() {
+        16 => WIDE_IDENTIFIERS,
+        _ => 0,
     };
     CONTROL | size << 16 | u64::from(64 - bits) | wide
 }
@@ -100,10 +72,9 @@ fn control(bits: u32) -> u64 {
 /// The translation of one guest.
 pub struct Stage2 {
     root: FrameRef,
-    identifier: u16,
-    /// VTCR_EL2 and VTTBR_EL2.
+    vmid: Vmid,
+    /// VTCR_EL2.
     control: u64,
-    base: u64,
     /// Held while entries are changed.
     changing: Mutex<()>,
     /// Counts the times that something was taken away: what was looked up before may be true no
@@ -123,12 +94,10 @@ impl Stage2 {
     /// An empty one for guest addresses of `bits` bits, 40 to 48.
     pub fn new(bits: u32) -> Result<Self> {
         let root = frame::alloc_zeroed()?;
-        let identifier = take_identifier()?;
         Ok(Stage2 {
             control: control(bits),
-            base: root.phys().0 as u64 | u64::from(identifier) << 48,
             root,
-            identifier,
+            vmid: Vmid::new(),
             changing: Mutex::new(()),
             generation: AtomicU64::new(0),
             write_owed: AtomicBool::new(false),
@@ -165,8 +134,13 @@ impl Stage2 {
         // SAFETY: the tables are sound, and stage 2 concerns guests alone.
         unsafe {
             write!("vtcr_el2", self.control);
-            write!("vttbr_el2", self.base);
+            write!("vttbr_el2", self.base(self.vmid.enter()));
         }
+    }
+
+    /// VTTBR_EL2.
+    fn base(&self, vmid: u16) -> u64 {
+        self.root.phys().0 as u64 | u64::from(vmid) << 48
     }
 
     /// What [`Stage2::map`] is to be given, read before the frame is looked up.
@@ -372,12 +346,17 @@ impl Stage2 {
     /// Makes all CPUs forget all of it (D8.16: VMALLS12E1IS, by the identifier in VTTBR_EL2).
     fn invalidate(&self) {
         self.flushes.fetch_add(1, Relaxed);
+        // Before the identifier is read, which may change; and before the TLBI.
+        // SAFETY: a barrier.
+        unsafe { asm!("dsb ishst", options(nostack, preserves_flags)) };
+        let Some(vmid) = self.vmid.get() else {
+            return;
+        };
         let host = read!("hcr_el2");
         // SAFETY: EL1's TLB maintenance is a guest's while TGE is clear, and nothing of a program
         // is touched meanwhile; what was loaded here before is loaded anew before each run.
         unsafe {
-            asm!("dsb ishst", options(nostack, preserves_flags));
-            write!("vttbr_el2", self.base);
+            write!("vttbr_el2", self.base(vmid));
             write!("hcr_el2", host & !HCR_TGE);
             isb();
             asm!(
@@ -401,7 +380,6 @@ impl Drop for Stage2 {
                 unsafe { release(value, 0) };
             }
         }
-        IDENTIFIERS.lock()[usize::from(self.identifier) / 64] &= !(1 << (self.identifier % 64));
     }
 }
 
