@@ -25,6 +25,12 @@ enum Action {
     Call(Arc<dyn Expire>),
 }
 
+/// What is done at most when the clock strikes. A user may have thousands of timers that are due
+/// again at once.
+const MOST: usize = 256;
+/// How long a CPU is left alone at most after a strike that did not do all, in ns.
+const LONGEST_REST: u64 = 100_000_000;
+
 /// One CPU's deadlines.
 pub struct Queue {
     due: Mutex<Deadlines<Action>>,
@@ -111,20 +117,37 @@ pub fn interrupt(from: Interrupted) {
     let cpu = cpu::this();
     cpu.timers().armed.store(u64::MAX, Relaxed);
     time::set_deadline(None);
-    let now = time::now_ticks();
-    while let Some(action) = cpu.timers().pop(now) {
-        match action {
-            Action::Wake(thread) => _ = sched::wake(thread),
-            Action::Call(target) => target.expire(),
-        }
-    }
+    let (now, left) = expire(cpu);
     sched::check_slice(cpu, now);
     cpu.tick().strike(cpu, from, now);
     // A slice that is over needs no clock: the switch that it asked for begins the next one.
     let slice = Some(cpu.sched().slice_end()).filter(|&end| end > now);
     let next = cpu.timers().first().min(slice.unwrap_or(u64::MAX));
     let next = next.min(cpu.tick().due());
-    if next != u64::MAX {
-        arm(cpu, next);
+    match left {
+        Some(rest) => {
+            // Nothing makes it strike earlier.
+            cpu.timers().armed.store(0, Relaxed);
+            time::set_deadline(Some(rest));
+        }
+        None if next != u64::MAX => arm(cpu, next),
+        None => {}
     }
+}
+
+/// Does what is due on this CPU; the time then, and if something due is left, until when that
+/// waits: the CPU is its programs' for as long as this took, as with Linux's `hrtimer_interrupt`.
+fn expire(cpu: &Cpu) -> (u64, Option<u64>) {
+    let began = time::now_ticks();
+    let mut now = began;
+    for _ in 0..MOST {
+        match cpu.timers().pop(now) {
+            None => return (now, None),
+            Some(Action::Wake(thread)) => _ = sched::wake(thread),
+            Some(Action::Call(target)) => target.expire(),
+        }
+        now = time::now_ticks();
+    }
+    let rest = (now - began).min(time::ns_to_ticks(LONGEST_REST));
+    (now, (cpu.timers().first() <= now).then_some(now + rest))
 }

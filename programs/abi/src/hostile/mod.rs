@@ -27,6 +27,7 @@ mod rights;
 mod signalled;
 mod sockets;
 mod suid;
+mod timers;
 mod walked;
 mod watches;
 
@@ -58,6 +59,7 @@ const PARTS: &[(&str, fn())] = &[
     ("signalled", signalled::run),
     ("sockets", sockets::run),
     ("suid", suid::run),
+    ("timers", timers::run),
     ("walked", walked::run),
     ("watches", watches::run),
 ];
