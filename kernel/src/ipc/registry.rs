@@ -310,11 +310,6 @@ impl<T: Object> Registry<T> {
             }
         }
     }
-
-    /// Calls `f` with all, until it returns something.
-    pub fn find_map<U>(&self, f: impl FnMut(&Arc<T>) -> Option<U>) -> Option<U> {
-        self.slots.lock().objects.iter().flatten().find_map(f)
-    }
 }
 
 impl<T: Object> Slots<T> {

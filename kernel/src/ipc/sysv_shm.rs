@@ -2,10 +2,15 @@
 //! that was removed lives on in those VMAs.
 
 use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::any::Any;
+use core::fmt;
+use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::registry::{self, Header, Object, Registry};
 use crate::errno::{Errno, Result};
+use crate::mm::frame::FrameRef;
 use crate::mm::heap::try_arc;
 use crate::mm::shared::SharedPages;
 use crate::mm::vma::PageSource;
@@ -73,6 +78,44 @@ struct State {
     pages: Pages,
     times: Times,
     last_user: i32,
+    attachments: Vec<Weak<Attachment>>,
+}
+
+/// What one shmat(2) mapped: the VMAs that it was cut into or that fork(2) copied have the same
+/// one, by which shmdt(2) knows them.
+pub struct Attachment {
+    segment: Arc<Segment>,
+    pages: Arc<SharedPages>,
+}
+
+impl PageSource for Attachment {
+    fn object(&self) -> usize {
+        self.pages.object()
+    }
+
+    fn page(&self, index: usize, write: bool) -> Result<FrameRef> {
+        self.pages.page(index, write)
+    }
+
+    fn present(&self, first: usize, frames: &mut [Option<FrameRef>]) {
+        self.pages.present(first, frames);
+    }
+
+    fn next_present(&self, first: usize) -> Option<usize> {
+        self.pages.next_present(first)
+    }
+
+    fn len_pages(&self) -> usize {
+        self.pages.len_pages()
+    }
+
+    fn clear(&self, pages: Range<usize>) -> Result<()> {
+        self.pages.clear(pages)
+    }
+
+    fn write_name(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+        self.pages.write_name(out)
+    }
 }
 
 /// When a segment was attached, detached and changed, in seconds since 1970.
@@ -123,6 +166,7 @@ pub fn get(key: i32, size: usize, flags: u32) -> Result<usize> {
                     ..Times::default()
                 },
                 last_user: 0,
+                attachments: Vec::new(),
             }),
         })
     };
@@ -136,29 +180,43 @@ pub fn get(key: i32, size: usize, flags: u32) -> Result<usize> {
     SEGMENTS.get(key, flags, make, fits)
 }
 
-/// The segment whose pages `source` are.
-pub fn of(source: &Arc<dyn PageSource>) -> Option<Arc<Segment>> {
-    let address = Arc::as_ptr(source).cast::<u8>();
-    SEGMENTS.find_map(|segment| {
-        let state = segment.state.lock();
-        let pages = match &state.pages {
-            Pages::Kept(pages) => Arc::as_ptr(pages),
-            Pages::Removed(pages) => pages.as_ptr(),
-        };
-        (pages.cast::<u8>() == address).then(|| segment.clone())
-    })
+/// The attachment that `source` is.
+pub fn of(source: &Arc<dyn PageSource>) -> Option<Arc<Attachment>> {
+    let source: Arc<dyn Any + Send + Sync> = source.clone();
+    source.downcast().ok()
+}
+
+impl Attachment {
+    /// What is attached.
+    pub fn segment(&self) -> &Arc<Segment> {
+        &self.segment
+    }
 }
 
 impl Segment {
-    /// Its pages, to be attached.
+    /// What one call of shmat(2) maps.
     ///
     /// # Errors
-    /// EIDRM: it is no more.
-    pub fn pages(&self) -> Result<Arc<SharedPages>> {
-        match &self.state.lock().pages {
-            Pages::Kept(pages) => Ok(pages.clone()),
-            Pages::Removed(pages) => pages.upgrade().ok_or(Errno::EIDRM),
+    /// EIDRM: it is no more. ENOMEM.
+    pub fn attach(self: &Arc<Self>) -> Result<Arc<Attachment>> {
+        let mut state = self.state.lock();
+        let pages = match &state.pages {
+            Pages::Kept(pages) => pages.clone(),
+            Pages::Removed(pages) => pages.upgrade().ok_or(Errno::EIDRM)?,
+        };
+        let attachments = &mut state.attachments;
+        if attachments.len() == attachments.capacity() {
+            attachments.retain(|one| one.strong_count() > 0);
+            attachments
+                .try_reserve(attachments.len() + 1)
+                .map_err(|_| Errno::ENOMEM)?;
         }
+        let attachment = try_arc(Attachment {
+            segment: self.clone(),
+            pages,
+        })?;
+        attachments.push(Arc::downgrade(&attachment));
+        Ok(attachment)
     }
 
     /// Whether it was removed, and is there as long as it is attached.
@@ -168,10 +226,8 @@ impl Segment {
 
     /// How many VMAs it is attached in.
     pub fn attached(&self) -> usize {
-        match &self.state.lock().pages {
-            Pages::Kept(pages) => Arc::strong_count(pages) - 1,
-            Pages::Removed(pages) => pages.strong_count(),
-        }
+        let state = self.state.lock();
+        state.attachments.iter().map(Weak::strong_count).sum()
     }
 
     /// The caller attached it, or (`false`) detached it.

@@ -14,12 +14,13 @@ use crate::errno::{Errno, Result};
 use crate::ipc::registry::{READ, WRITE};
 use crate::ipc::sysv_msg::{self, Message, QUEUES, Queue, Wanted};
 use crate::ipc::sysv_sem::{self, Operation, SETS, Set};
-use crate::ipc::sysv_shm::{self, SEGMENTS, Segment};
+use crate::ipc::sysv_shm::{self, Attachment, SEGMENTS, Segment};
 use crate::ipc::{Header, Object};
 use crate::mm::large;
 use crate::mm::user::{UserPtr, UserSlice};
 use crate::mm::vma::{Flags, Label, Rights, Source};
-use crate::mm::{Gone, MapRequest, PAGE_SIZE, Place};
+use crate::mm::{Gone, MapRequest, PAGE_SIZE, Place, page_up};
+use crate::task::sched::cond_resched;
 use crate::task::{self, clock};
 
 /// Commands of all kinds (include/uapi/linux/ipc.h).
@@ -91,7 +92,7 @@ pub fn shmat(number: i32, address: usize, flags: u32) -> Result<usize> {
         rights,
         flags: behaviour,
         source: Source::File {
-            mapping: segment.pages()?,
+            mapping: segment.attach()?,
             offset: 0,
         },
         label: Label::None,
@@ -111,35 +112,39 @@ pub fn shmat(number: i32, address: usize, flags: u32) -> Result<usize> {
     }
 }
 
-/// shmdt(2)
+/// shmdt(2): takes away every VMA that is left, where it was first, of what one shmat(2) mapped at
+/// the address.
 pub fn shmdt(address: usize) -> Result<usize> {
     let space = task::current().space().ok_or(Errno::EINVAL)?;
-    // The VMAs that an attachment at this address may have been cut into.
-    let mut detached: Option<Arc<Segment>> = None;
+    let mut detached: Option<Arc<Attachment>> = None;
     let mut next = address;
     while let Some(vma) = space.vma_after(next) {
+        next = vma.end;
+        if let Some(first) = &detached
+            && vma.end - address > page_up(first.segment().size)
+        {
+            break;
+        }
+        cond_resched();
         let Source::File { mapping, offset } = &vma.source else {
-            next = vma.end;
             continue;
         };
-        let of = sysv_shm::of(mapping);
-        let is_part = of.as_ref().is_some_and(|of| {
-            vma.start.wrapping_sub(*offset) == address
-                && detached.as_ref().is_none_or(|first| Arc::ptr_eq(first, of))
-        });
-        if is_part {
-            space.unmap(vma.range(), &mut Gone::new())?;
-            detached = of;
+        if vma.start.wrapping_sub(*offset) != address {
+            continue;
         }
-        next = vma.end;
-        let size = detached.as_ref().map_or(usize::MAX, |segment| segment.size);
-        if next.saturating_sub(address) >= size {
-            break;
+        let part = sysv_shm::of(mapping).filter(|part| {
+            detached
+                .as_ref()
+                .is_none_or(|first| Arc::ptr_eq(first, part))
+        });
+        if part.is_some() {
+            space.unmap(vma.range(), &mut Gone::new())?;
+            detached = part;
         }
     }
     drop(space);
-    let segment = detached.ok_or(Errno::EINVAL)?;
-    segment.used(false);
+    let attachment = detached.ok_or(Errno::EINVAL)?;
+    attachment.segment().used(false);
     Ok(0)
 }
 

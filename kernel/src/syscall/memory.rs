@@ -291,7 +291,7 @@ pub fn remap_file_pages(
     if covered < end {
         return Err(Errno::EINVAL);
     }
-    if sysv_shm::of(&mapping).is_some_and(|segment| segment.is_removed()) {
+    if sysv_shm::of(&mapping).is_some_and(|part| part.segment().is_removed()) {
         return Err(Errno::EIDRM);
     }
     let request = MapRequest {

@@ -16,6 +16,7 @@ pub fn run() {
     // while they are attached.
     unsafe {
         segments();
+        detached();
         messages();
         semaphores();
         waiting();
@@ -176,6 +177,83 @@ unsafe fn segments() {
             "remove",
             libc::shmctl(private, libc::IPC_RMID, ptr::null_mut()),
         );
+    }
+}
+
+/// shmdt(2) of what was cut, moved and mixed: the pieces of one attachment where they were first.
+unsafe fn detached() {
+    const PAGE: usize = 4096;
+    unsafe {
+        let id = libc::shmget(libc::IPC_PRIVATE, 4 * PAGE, 0o600);
+        let attach = || libc::shmat(id, ptr::null(), 0).cast::<u8>();
+        let show = |what: &str, memory: *mut u8| {
+            let mut status: libc::shmid_ds = mem::zeroed();
+            libc::shmctl(id, libc::IPC_STAT, &mut status);
+            let there = |page: usize| libc::msync(memory.add(page * PAGE).cast(), PAGE, 1) == 0;
+            let pages: Vec<_> = (0..4).map(|page| u8::from(there(page))).collect();
+            println!("{what}: {pages:?}, {} attached", status.shm_nattch);
+        };
+
+        let cut = attach();
+        libc::mprotect(cut.add(PAGE).cast(), PAGE, libc::PROT_READ);
+        show("cut", cut);
+        tell("detach", libc::shmdt(cut.cast()));
+        show("gone", cut);
+
+        let shorter = attach();
+        libc::munmap(shorter.cast(), PAGE);
+        libc::munmap(shorter.add(2 * PAGE).cast(), PAGE);
+        show("shorter", shorter);
+        tell(
+            "from its second page",
+            libc::shmdt(shorter.add(PAGE).cast()),
+        );
+        tell("detach", libc::shmdt(shorter.cast()));
+        show("gone", shorter);
+
+        let moved = attach();
+        let hole = libc::mmap(ptr::null_mut(), 4 * PAGE, 0, 0x22, -1, 0).cast::<u8>();
+        let to = |from: *mut u8, to: *mut u8, pages: usize| {
+            let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+            libc::mremap(from.cast(), pages * PAGE, pages * PAGE, flags, to)
+        };
+        to(moved, hole, 4);
+        tell("where it was", libc::shmdt(moved.cast()));
+        tell("where it is", libc::shmdt(hole.cast()));
+        show("gone", hole);
+
+        // A page of another attachment of the same segment, at the offset that fits.
+        let (one, other) = (attach(), attach());
+        libc::munmap(one.add(2 * PAGE).cast(), PAGE);
+        to(other.add(2 * PAGE), one.add(2 * PAGE), 1);
+        show("mixed", one);
+        tell("detach", libc::shmdt(one.cast()));
+        show("the other's stays", one);
+        tell("detach the other's", libc::shmdt(one.cast()));
+        tell("detach the other", libc::shmdt(other.cast()));
+
+        // One's pieces beyond the end, or at another offset, stay.
+        let out = attach();
+        let far = libc::mmap(ptr::null_mut(), 8 * PAGE, 0, 0x22, -1, 0).cast::<u8>();
+        to(out.add(PAGE), far, 1);
+        tell("detach", libc::shmdt(out.cast()));
+        show("moved out", far);
+        tell("detach where it is", libc::shmdt(far.cast()));
+        tell("as if it began before", libc::shmdt(far.sub(PAGE).cast()));
+        tell("odd", libc::shmdt(far.add(1).cast()));
+
+        // A child has the same attachment.
+        let shared = attach();
+        tell_end(
+            "a child",
+            in_child(|| {
+                show("shared", shared);
+                tell("detach", libc::shmdt(shared.cast()));
+            }),
+        );
+        show("after it", shared);
+        tell("remove", libc::shmctl(id, libc::IPC_RMID, ptr::null_mut()));
+        tell("detach", libc::shmdt(shared.cast()));
     }
 }
 
