@@ -59,5 +59,6 @@ capabilities! {
     PTP_KVM = 198,
     BINARY_STATS_FD = 203,
     ARM_SYSTEM_SUSPEND = 216,
+    COUNTER_OFFSET = 227,
     USER_MEMORY2 = 231,
 }

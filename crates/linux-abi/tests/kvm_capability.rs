@@ -56,6 +56,7 @@ fn capabilities_have_the_numbers_of_linux() {
         KVM_CAP_PTP_KVM
         KVM_CAP_BINARY_STATS_FD
         KVM_CAP_ARM_SYSTEM_SUSPEND
+        KVM_CAP_COUNTER_OFFSET
         KVM_CAP_USER_MEMORY2
     };
     assert_eq!(ALL, linux);

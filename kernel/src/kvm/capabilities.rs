@@ -26,7 +26,7 @@ pub fn extension(number: usize) -> usize {
         cap::MP_STATE | cap::ONE_REG | cap::VCPU_ATTRIBUTES | cap::VCPU_EVENTS => 1,
         cap::ARM_PSCI | cap::ARM_PSCI_0_2 | cap::ARM_SYSTEM_SUSPEND => 1,
         cap::ARM_NISV_TO_USER | cap::ARM_INJECT_EXT_DABT => 1,
-        cap::SET_GUEST_DEBUG | cap::STEAL_TIME | cap::PTP_KVM => 1,
+        cap::SET_GUEST_DEBUG | cap::STEAL_TIME | cap::PTP_KVM | cap::COUNTER_OFFSET => 1,
         // The ring's place among the pages of a virtual CPU.
         cap::COALESCED_MMIO => vcpu_file::RING,
         cap::NR_VCPUS => cpu::count(),

@@ -49,6 +49,8 @@ pub struct Told {
     pub refused: u32,
     /// It is told its stolen time.
     pub stolen_time: bool,
+    /// What its physical counter is behind the host's.
+    pub offset: u64,
 }
 
 /// What became of an access to the controller's registers.

@@ -9,6 +9,7 @@ mod calls;
 mod capabilities;
 mod coalesced;
 mod context;
+mod counters;
 mod directory;
 mod dirty;
 mod events;

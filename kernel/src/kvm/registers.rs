@@ -7,6 +7,7 @@ use super::sysreg;
 use super::vcpu::State;
 use super::vm::Machine;
 use crate::arch::time;
+use crate::arch::virt::timer;
 use crate::arch::virt::{self, Debug, Guest, Keys, Name, System, encoding};
 use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, UserSlice};
@@ -133,8 +134,8 @@ fn constant(machine: &Machine, guest: &Guest, id: u64) -> Option<u64> {
     }
     match number {
         MPIDR => Some(guest.affinity | 1 << 31),
-        COUNTER => Some(time::now_ticks().wrapping_sub(guest.counter_offset)),
-        PHYSICAL_COUNTER => Some(time::now_ticks()),
+        COUNTER => Some(time::now_ticks().wrapping_sub(machine.counters.offsets().virt)),
+        PHYSICAL_COUNTER => Some(time::now_ticks().wrapping_sub(machine.counters.offsets().phys)),
         LOCK_STATUS => Some(guest.debug.lock_status()),
         _ if OWN.contains(&(number as u16)) => virt::own(number as u16),
         _ => machine.features()?.identity(number as u16),
@@ -183,6 +184,12 @@ pub fn get(machine: &Machine, state: &mut State, id: u64, address: usize) -> Res
     if let Some(value) = control(guest, id) {
         return UserPtr::new(address).write(value);
     }
+    if id & !0xffff == ARM64 | U64 | SYSTEM {
+        let offsets = machine.counters.offsets();
+        if let Some(value) = timer::control(&guest.system, offsets, id as u16) {
+            return UserPtr::new(address).write(&value);
+        }
+    }
     UserPtr::new(address).write(place(guest, id).ok_or(absent(id))?)
 }
 
@@ -209,13 +216,15 @@ pub fn set(machine: &Machine, state: &mut State, id: u64, address: usize) -> Res
     if let Some(fixed) = constant(machine, guest, id) {
         let value: u64 = UserPtr::new(address).read()?;
         if id == ARM64 | U64 | SYSTEM | COUNTER {
-            guest.counter_offset = time::now_ticks().wrapping_sub(value);
+            machine.counters.set_virtual(value);
+        } else if id == ARM64 | U64 | SYSTEM | PHYSICAL_COUNTER {
+            machine.counters.set_physical(value);
         } else if id == ARM64 | U64 | SYSTEM | LOCK_STATUS {
             return match guest.debug.set_lock_status(value) {
                 true => Ok(()),
                 false => Err(Errno::EINVAL),
             };
-        } else if value != fixed && id != ARM64 | U64 | SYSTEM | PHYSICAL_COUNTER {
+        } else if value != fixed {
             return Err(Errno::EINVAL);
         }
         return Ok(());

@@ -6,7 +6,7 @@ use super::exit::Exit;
 use super::firmware::Service;
 use super::psci::NOT_SUPPORTED;
 use crate::arch::time;
-use crate::arch::virt::{self, Registers};
+use crate::arch::virt::Registers;
 use crate::random;
 use crate::task::clock;
 
@@ -87,7 +87,7 @@ pub fn call(context: &mut Context, registers: &mut Registers, function: u32) -> 
             registers.x[1..4].fill(0);
             services.makers()
         }
-        CLOCK => return clock(registers, asked),
+        CLOCK => return clock(context, registers, asked),
         _ => NOT_SUPPORTED as u64,
     };
     Exit::Again
@@ -95,13 +95,14 @@ pub fn call(context: &mut Context, registers: &mut Registers, function: u32) -> 
 
 /// The host's time (CLOCK_REALTIME) and the counter of the guest's that `asked` names, upper halves
 /// first.
-fn clock(registers: &mut Registers, asked: u32) -> Exit {
+fn clock(context: &Context, registers: &mut Registers, asked: u32) -> Exit {
     const VIRTUAL: u32 = 0;
     const PHYSICAL: u32 = 1;
     let (now, ticks) = (clock::realtime_ns(), time::now_ticks());
+    let offsets = context.machine.counters.offsets();
     let offset = match asked {
-        VIRTUAL => virt::counter_offset(),
-        PHYSICAL => 0,
+        VIRTUAL => offsets.virt,
+        PHYSICAL => offsets.phys,
         _ => {
             registers.x[0] = NOT_SUPPORTED as u64;
             return Exit::Again;

@@ -6,7 +6,7 @@ use affinity::SgiRegister;
 use super::context::Context;
 use super::stats::ExitKind;
 use super::vgic;
-use crate::arch::virt::{Guest, Registers, encoding};
+use crate::arch::virt::{Guest, Registers, encoding, timer};
 
 /// The fields of a syndrome (Arm ARM D24.2.40, ISS encoding for an MSR or MRS).
 struct Trapped {
@@ -126,12 +126,16 @@ pub fn emulate_sgi(context: &Context, registers: &mut Registers, syndrome: u64) 
 pub fn access(context: &Context, registers: &mut Registers) -> bool {
     let trapped = Trapped::of(registers.syndrome);
     context.count(ExitKind::Register);
+    let written = registers.x.get(trapped.register).copied().unwrap_or(0);
+    let written = (!trapped.read).then_some(written);
+    let offset = context.told.offset;
     let features = context.machine.features().filter(|_| trapped.read);
     let identity = features.and_then(|features| features.identity(trapped.encoding));
     let value = match trapped.encoding {
         _ if let Some(value) = identity => value,
         id if id == encoding(3, 0, 0, 0, 5) && trapped.read => context.vcpu.affinity | 1 << 31,
         AUXILIARY => 0,
+        id if let Some(value) = timer::access_physical(id, written, offset) => value,
         none if ERROR_RECORDS.contains(&none) || REGIONS.contains(&none) => 0,
         // Debug registers: nothing can be set up with them.
         debug if debug >> 14 == 2 => 0,

@@ -32,6 +32,7 @@ pub const IOEVENTFD: u32 = sized(WRITE, 0x79, 64);
 pub const REGISTER_COALESCED_MMIO: u32 = sized(WRITE, 0x67, 16);
 pub const UNREGISTER_COALESCED_MMIO: u32 = sized(WRITE, 0x68, 16);
 pub const SIGNAL_MSI: u32 = sized(WRITE, 0xa5, 32);
+pub const ARM_SET_COUNTER_OFFSET: u32 = sized(WRITE, 0xb5, 16);
 // Of a device.
 pub const SET_DEVICE_ATTR: u32 = sized(WRITE, 0xe1, 24);
 pub const GET_DEVICE_ATTR: u32 = sized(WRITE, 0xe2, 24);
@@ -74,6 +75,14 @@ pub struct MemoryRegion2 {
 /// It is noticed which pages are written; guests read it only.
 pub const MEM_LOG: u32 = 1;
 pub const MEM_READONLY: u32 = 1 << 1;
+
+/// `struct kvm_arm_counter_offset`.
+#[derive(zerocopy::FromBytes, zerocopy::IntoBytes)]
+#[repr(C)]
+pub struct CounterOffset {
+    pub offset: u64,
+    pub reserved: u64,
+}
 
 /// `struct kvm_coalesced_mmio_zone`.
 #[derive(zerocopy::FromBytes, zerocopy::IntoBytes)]

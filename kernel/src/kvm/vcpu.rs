@@ -90,11 +90,10 @@ pub struct State {
 
 impl Vcpu {
     /// Virtual CPU number `id`, with the affinity that Linux gives it: sixteen to a cluster.
-    /// Its counter is behind the host's by `counter_offset` ticks.
-    pub fn new(id: u32, counter_offset: u64) -> Result<Self> {
+    pub fn new(id: u32) -> Result<Self> {
         let affinity = u64::from(id & 0xf | (id >> 4 & 0xff) << 8 | (id >> 12 & 0xff) << 16);
         let mut guest = try_box(Guest::new())?;
-        (guest.affinity, guest.counter_offset) = (affinity, counter_offset);
+        guest.affinity = affinity;
         Ok(Vcpu {
             id,
             affinity,
@@ -306,6 +305,8 @@ impl Vcpu {
                 self.page.set_reason(uapi::EXIT_INTR);
                 return Err(error);
             }
+            // What another thread set meanwhile counts from here on.
+            state.guest.offsets = machine.counters.offsets();
             let stops = self.stops.load(Acquire);
             if stops == SUSPENDED {
                 // As long as the VMM says so, whatever wakes it is the VMM's to know.
@@ -424,6 +425,7 @@ impl Vcpu {
                 false => psci::refused(has_psci),
             },
             stolen_time: state.stolen.address.is_some(),
+            offset: state.guest.offsets.phys,
         };
         // Published when the first virtual CPU ran.
         let Some(directory) = state.reader.get(&machine.directory) else {
@@ -508,14 +510,14 @@ impl State {
     }
 
     fn reset(&mut self, affinity: u64) {
-        let offset = self.guest.counter_offset;
+        let offsets = self.guest.offsets;
         let controller = self.guest.controller.clone();
         let debug = self.guest.debug.at_reset();
         let keys = self.guest.keys.as_ref().map(|_| Keys::RESET);
         let mut sve = self.guest.sve.take();
         sve.iter_mut().for_each(Sve::reset);
         *self.guest = Guest::new();
-        (self.guest.affinity, self.guest.counter_offset) = (affinity, offset);
+        (self.guest.affinity, self.guest.offsets) = (affinity, offsets);
         (self.guest.controller, self.guest.debug) = (controller, debug);
         (self.guest.sve, self.guest.keys) = (sve, keys);
         self.pending = None;

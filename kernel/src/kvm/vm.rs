@@ -9,6 +9,7 @@ use spin::Once;
 
 use super::calls::Filter;
 use super::coalesced::{self, Ring};
+use super::counters::Counters;
 use super::directory::{self, Directory, Publication};
 use super::features::Features;
 use super::firmware::Services;
@@ -22,7 +23,6 @@ use super::vcpu::{MAX_VCPUS, Vcpu};
 use super::vcpu_file::Handle;
 use super::vgic::{self, Vgic};
 use super::{add_file, capabilities};
-use crate::arch::time;
 use crate::errno::{Errno, Result};
 use crate::fs::file::{File, FileOps};
 use crate::mm::heap::try_arc;
@@ -78,8 +78,8 @@ pub struct Machine {
     pub events: Assignments,
     /// Writes that wait.
     pub ring: Ring,
-    /// When it was made, in ticks: its counters begin at 0.
-    counter_offset: u64,
+    /// What its counters are behind the host's.
+    pub counters: Counters,
 }
 
 /// The virtual CPUs of a machine, in the order in which they were made.
@@ -121,7 +121,7 @@ impl Vm {
             irqfds: Irqfds::default(),
             events: Assignments::new(),
             ring: Ring::new()?,
-            counter_offset: time::now_ticks(),
+            counters: Counters::new(),
         };
         let machine = try_arc(machine)?;
         let notifier: Weak<Memory> = Arc::downgrade(&machine.memory);
@@ -134,8 +134,9 @@ impl Vm {
             return Err(Errno::EINVAL);
         }
         let _halting = self.0.halting.lock();
-        let vcpu = try_arc(Vcpu::new(id as u32, self.0.counter_offset)?)?;
+        let vcpu = try_arc(Vcpu::new(id as u32)?)?;
         let before = self.0.add(vcpu.clone())?;
+        self.0.counters.begin();
         let made = try_arc(Handle::new(self.0.clone(), vcpu.clone()))
             .and_then(|handle| add_file("kvm-vcpu", handle));
         if made.is_err() {
@@ -194,6 +195,7 @@ impl FileOps for Vm {
             }
             uapi::GET_DIRTY_LOG => self.0.notify_log(&UserPtr::new(argument).read()?),
             uapi::CLEAR_DIRTY_LOG => self.0.clear_log(&UserPtr::new(argument).read()?),
+            uapi::ARM_SET_COUNTER_OFFSET => self.0.fix_counters(&UserPtr::new(argument).read()?),
             uapi::ENABLE_CAP => self.0.enable(&UserPtr::new(argument).read()?),
             uapi::ARM_PREFERRED_TARGET => {
                 let target = VcpuInit {

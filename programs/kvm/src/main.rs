@@ -4,6 +4,7 @@
 mod calls;
 mod coalesced;
 mod controller;
+mod counters;
 mod debug;
 mod eventfds;
 mod guest;
@@ -48,6 +49,7 @@ fn main() {
         None => all(&kvm),
         Some("calls") => calls::tell(&kvm),
         Some("coalesced") => coalesced::tell(&kvm),
+        Some("counters") => counters::tell(&kvm),
         Some("debug") => debug::tell(&kvm),
         Some("eventfds") => eventfds::tell(&kvm),
         Some("idregs") => idregs::tell(&kvm),

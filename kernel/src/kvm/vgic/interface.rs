@@ -13,11 +13,7 @@ use crate::arch::virt::{Guest, controller, timer};
 /// does not tell again.
 pub fn enter(interface: &mut Interface, guest: &Guest, private: &Private, shared: &Shared) {
     let active = private.bank.active.load(Relaxed);
-    set_lines(
-        private,
-        !active,
-        timer::due(&guest.system, guest.counter_offset),
-    );
+    set_lines(private, !active, timer::due(&guest.system, guest.offsets));
     fill(interface, private, shared, 0);
     let held = held(private);
     if held != 0 {
@@ -83,7 +79,7 @@ pub fn is_due(private: &Private, shared: &Shared, place: u16) -> bool {
 /// When a timer of a virtual CPU that does not run interrupts it next, in the host's ticks.
 pub fn next_timer(private: &Private, guest: &Guest) -> Option<u64> {
     let enabled = private.bank.enabled.load(Relaxed);
-    let deadlines = timer::deadlines(&guest.system, guest.counter_offset);
+    let deadlines = timer::deadlines(&guest.system, guest.offsets);
     let timers = [timer::VIRTUAL, timer::PHYSICAL].into_iter().zip(deadlines);
     timers
         .filter(|(interrupt, _)| enabled >> interrupt & 1 != 0)

@@ -71,9 +71,6 @@ const ERROR_PENDING: u64 = 1 << 8;
 const MDCR: usize = 1 << 19 | 1 << 14 | 0b11 << 10 | 0b11 << 5;
 /// MPIDR_EL1.RES1.
 const MPIDR: u64 = 1 << 31;
-/// CNTHCTL_EL2 with E2H: a guest has the physical counter, and the physical timer of EL1
-/// (D24.2.31). The host is not concerned.
-const TIMERS: usize = 0b11 << 10;
 /// CPTR_EL2.FPEN, which is where CPACR_EL1 has it (D24.2.36): FP and SIMD registers do not trap.
 const FP_ON: usize = 0b11 << 20;
 /// CPTR_EL2.TTA and TAM: trace registers and activity monitors trap.
@@ -121,11 +118,6 @@ pub fn own(register: u16) -> Option<u64> {
     Some(value as u64)
 }
 
-/// What the virtual counter of the guest that is in this CPU is behind the physical one, in ticks.
-pub fn counter_offset() -> u64 {
-    read!("cntvoff_el2") as u64
-}
-
 fn let_copy() {
     let has = |register: usize, field: usize| register >> field & 0xf != 0;
     let copies = has(read!("S3_0_C0_C6_2"), COPIES_FIELD);
@@ -154,8 +146,8 @@ pub(super) fn start_cpu(maintenance: Option<u32>) {
     unsafe {
         write!("S3_4_C12_C9_5", BY_REGISTERS);
         write!("S3_4_C12_C11_0", 0usize);
-        write!("cnthctl_el2", read!("cnthctl_el2") | TIMERS);
     }
+    timer::give_physical(true);
     let_copy();
     isb();
     let timers = [timer::VIRTUAL, timer::PHYSICAL];
@@ -188,8 +180,8 @@ pub struct Guest {
     pub debug: Debug,
     /// What MPIDR_EL1's affinity fields read as.
     pub affinity: u64,
-    /// What CNTVCT_EL0 is behind CNTPCT_EL0, in ticks.
-    pub counter_offset: u64,
+    /// Those of its counters.
+    pub offsets: timer::Offsets,
     /// SPSR_abt, _und, _irq and _fiq: of a 32-bit EL1, which no guest has, but VMMs save and
     /// restore.
     pub banked: [u64; 4],
@@ -236,7 +228,7 @@ impl Guest {
             controller: Controller::default(),
             debug: Debug::default(),
             affinity: 0,
-            counter_offset: 0,
+            offsets: timer::Offsets::default(),
             banked: [0; 4],
             // FPEXC32_EL2 has bits that are one.
             kept: [0, 0, 0, 0, 0, 0x700],
@@ -267,7 +259,7 @@ impl Guest {
         // SAFETY: these concern the guest alone.
         unsafe {
             write!("vmpidr_el2", self.affinity | MPIDR);
-            write!("cntvoff_el2", self.counter_offset);
+            write!("cntvoff_el2", self.offsets.virt);
             write!("mdcr_el2", traps | MDCR | self.debug.traps());
         }
         let has_errors = errors_have_syndromes();
@@ -275,6 +267,11 @@ impl Guest {
             // VDISR_EL2.
             // SAFETY: concerns the guest alone.
             unsafe { write!("S3_4_C12_C1_1", self.deferred) };
+        }
+        let offset = self.offsets.phys;
+        if offset != 0 {
+            timer::give_physical(false);
+            self.system.move_physical_deadline(offset);
         }
         self.system.load();
         self.controller.load();
@@ -344,6 +341,10 @@ impl Guest {
             self.deferred = read!("S3_4_C12_C1_1") as u64;
         }
         self.system.save();
+        if offset != 0 {
+            timer::give_physical(true);
+            self.system.move_physical_deadline(offset.wrapping_neg());
+        }
         if let Some(keys) = &mut self.keys {
             keys.save();
             // The program has none: with a guest's it could sign in that guest's name.
