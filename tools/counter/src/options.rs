@@ -15,6 +15,8 @@ pub struct Options {
     pub trace: Option<Trace>,
     /// Whether instructions are counted by arm64's exception level too.
     pub levels: bool,
+    /// Whether stretches with interrupts masked are noted, and nothing else is done.
+    pub masked: bool,
 }
 
 /// Which instructions are kept.
@@ -45,6 +47,7 @@ impl Options {
             lines: false,
             trace: None,
             levels: false,
+            masked: false,
         };
         let (mut tag, mut skip, mut limit) = (None, 1, 10_000);
         for word in words {
@@ -66,6 +69,7 @@ impl Options {
                 "instructions" => options.instructions = switch()?,
                 "lines" => options.lines = switch()?,
                 "levels" => options.levels = switch()?,
+                "masked" => options.masked = switch()?,
                 "trace" if value == "any" => tag = Some(None),
                 "trace" => tag = Some(Some(number()?)),
                 "skip" => skip = number()?.into(),
@@ -85,7 +89,8 @@ mod tests {
 
     #[test]
     fn all_options() {
-        let words = "out=/tmp/x,instructions=off,lines=on,trace=7,skip=2,limit=50,levels=on";
+        let words =
+            "out=/tmp/x,instructions=off,lines=on,trace=7,skip=2,limit=50,levels=on,masked=on";
         let options = Options::parse(words.split(',')).unwrap();
         assert_eq!(
             options,
@@ -99,6 +104,7 @@ mod tests {
                     limit: 50
                 }),
                 levels: true,
+                masked: true,
             }
         );
     }

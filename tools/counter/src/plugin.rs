@@ -3,6 +3,7 @@
 use crate::decode::{Isa, Ring};
 use crate::level;
 use crate::lines::{Access, Lines};
+use crate::masked::{LONG, Masked};
 use crate::options::Options;
 use crate::phases::Phases;
 use crate::qemu::{self, Counter, Id, Info, Insn, Tb};
@@ -29,6 +30,9 @@ struct Plugin {
     phases: Mutex<Phases>,
     lines: Mutex<Lines>,
     trace: Mutex<Trace>,
+    masked: Mutex<Masked>,
+    /// The kernel's instructions since it last took interrupts, where these are counted.
+    stretch: Counter,
     /// Instructions as translated, by address and word: the callbacks' data, which lives for ever.
     instructions: Mutex<HashMap<(u64, u32), &'static Instruction>>,
     /// The tag of the phase now, 0 before the first.
@@ -63,6 +67,8 @@ impl Plugin {
             phases: Mutex::default(),
             lines: Mutex::default(),
             trace: Mutex::default(),
+            masked: Mutex::default(),
+            stretch: tally::counter(),
             instructions: Mutex::default(),
             phase: AtomicU32::new(0),
         }
@@ -156,6 +162,51 @@ impl Plugin {
         }
     }
 
+    /// Says that stretches of the kernel with interrupts masked are to be measured in a block.
+    fn instrument_masked(&'static self, tb: *mut Tb) {
+        // SAFETY: the handles are valid during the translation callback; places are those there are.
+        unsafe {
+            let len = qemu::qemu_plugin_tb_n_insns(tb);
+            let begin = qemu::qemu_plugin_tb_vaddr(tb);
+            let is_kernel = self.isa.ring(begin) == Ring::Kernel;
+            if is_kernel {
+                let (stretch, flags) = (self.stretch, qemu::NO_REGISTERS);
+                qemu::qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
+                    tb,
+                    qemu::ADD,
+                    stretch,
+                    len as u64,
+                );
+                // The upper bits of all the kernel's addresses are set.
+                let data = (begin << 8 | len.min(255) as u64) as *mut c_void;
+                qemu::qemu_plugin_register_vcpu_tb_exec_cond_cb(
+                    tb,
+                    in_stretch,
+                    flags,
+                    qemu::AT_LEAST,
+                    stretch,
+                    LONG,
+                    data,
+                );
+            }
+            for place in 0..len {
+                let insn = qemu::qemu_plugin_tb_get_insn(tb, place);
+                let mut bytes = [0; 4];
+                qemu::qemu_plugin_insn_data(insn, bytes.as_mut_ptr().cast(), bytes.len());
+                let word = u32::from_le_bytes(bytes);
+                let flags = qemu::NO_REGISTERS;
+                if is_kernel && self.isa.opens(word) {
+                    let data = qemu::qemu_plugin_insn_vaddr(insn) as *mut c_void;
+                    qemu::qemu_plugin_register_vcpu_insn_exec_cb(insn, opened, flags, data);
+                }
+                if self.isa.marker(word).is_some_and(|tag| tag != 0) {
+                    let data = std::ptr::null_mut();
+                    qemu::qemu_plugin_register_vcpu_insn_exec_cb(insn, started, flags, data);
+                }
+            }
+        }
+    }
+
     /// The record of an instruction, made when it is first seen.
     fn instruction(&self, insn: *const Insn, address: u64, word: u32) -> &'static Instruction {
         lock(&self.instructions)
@@ -188,6 +239,9 @@ impl Plugin {
 
     /// Writes all figures to the file.
     fn report(&self) -> std::io::Result<()> {
+        if self.options.masked {
+            return std::fs::write(&self.options.out, lock(&self.masked).to_json());
+        }
         let mut phases = lock(&self.phases);
         phases.close(self.totals());
         let mut text = phases.to_json(|place| self.name(place));
@@ -198,6 +252,9 @@ impl Plugin {
 }
 
 extern "C" fn translated(_id: Id, tb: *mut Tb) {
+    if plugin().options.masked {
+        return plugin().instrument_masked(tb);
+    }
     // A block is translated for the level that is about to execute it.
     let level = plugin().options.levels.then(level::current).flatten();
     // SAFETY: the handle is valid during the callback, and the places are those it has.
@@ -216,6 +273,31 @@ extern "C" fn marked(_cpu: c_uint, tag: *mut c_void) {
     if let Some(trace) = plugin.options.trace {
         plugin.set_tracing(trace.keeps(tag, before));
     }
+}
+
+/// A block executes in a long stretch.
+extern "C" fn in_stretch(_cpu: c_uint, data: *mut c_void) {
+    let (block, len) = (data as u64 >> 8 | 0xff << 56, data as u64 & 0xff);
+    lock(&plugin().masked).note(block, len);
+}
+
+/// The kernel takes interrupts.
+extern "C" fn opened(_cpu: c_uint, address: *mut c_void) {
+    let plugin = plugin();
+    // SAFETY: the counter is ours, and CPU 0 is the only one.
+    let instructions = unsafe {
+        let instructions = qemu::qemu_plugin_u64_sum(plugin.stretch);
+        qemu::qemu_plugin_u64_set(plugin.stretch, 0, 0);
+        instructions
+    };
+    if instructions >= LONG {
+        lock(&plugin.masked).end(instructions, address as u64);
+    }
+}
+
+/// A program starts.
+extern "C" fn started(_cpu: c_uint, _data: *mut c_void) {
+    lock(&plugin().masked).start();
 }
 
 /// The kernel returns from an exception.
@@ -293,8 +375,8 @@ unsafe fn prepare(
     };
     let isa = Isa::of_target(&target).ok_or(format!("{target}: no such target here"))?;
     let options = Options::parse(words.iter().map(|word| &**word))?;
-    if options.trace.is_some() && cpus > 1 {
-        return Err("trace needs -smp 1".into());
+    if (options.trace.is_some() || options.masked) && cpus > 1 {
+        return Err("trace and masked need -smp 1".into());
     }
     Ok(Plugin::new(options, isa, cpus))
 }

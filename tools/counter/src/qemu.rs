@@ -45,6 +45,8 @@ pub const ADD: c_uint = 0;
 pub const NO_REGISTERS: c_uint = 0;
 /// `QEMU_PLUGIN_COND_NE`, in `enum qemu_plugin_cond`.
 pub const NOT_EQUAL: c_uint = 3;
+/// `QEMU_PLUGIN_COND_GE`.
+pub const AT_LEAST: c_uint = 7;
 /// `QEMU_PLUGIN_MEM_RW`.
 pub const READS_AND_WRITES: c_uint = 3;
 
@@ -74,6 +76,22 @@ unsafe extern "C" {
     pub fn qemu_plugin_register_atexit_cb(id: Id, callback: ExitCallback, data: *mut c_void);
     pub fn qemu_plugin_tb_n_insns(tb: *const Tb) -> usize;
     pub fn qemu_plugin_tb_get_insn(tb: *const Tb, place: usize) -> *mut Insn;
+    pub fn qemu_plugin_tb_vaddr(tb: *const Tb) -> u64;
+    pub fn qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
+        tb: *mut Tb,
+        operation: c_uint,
+        counter: Counter,
+        value: u64,
+    );
+    pub fn qemu_plugin_register_vcpu_tb_exec_cond_cb(
+        tb: *mut Tb,
+        callback: ExecuteCallback,
+        flags: c_uint,
+        condition: c_uint,
+        counter: Counter,
+        value: u64,
+        data: *mut c_void,
+    );
     pub fn qemu_plugin_insn_data(insn: *const Insn, to: *mut c_void, length: usize) -> usize;
     pub fn qemu_plugin_insn_vaddr(insn: *const Insn) -> u64;
     /// Returns a string of the caller's, from GLib's allocator, which is malloc.

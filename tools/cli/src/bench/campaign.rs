@@ -16,14 +16,17 @@ use super::step::{Measured, Step};
 use super::{Bench, html, interrupt, markdown, text};
 use crate::policies;
 use crate::project::{Project, progress};
+use crate::test;
 
 /// How many machines run at once unless it is said: each has a gibibyte.
 const MOST_JOBS: usize = 8;
 
 /// Measures what is asked for, or what is left of it, and reports.
 pub fn bench(project: &Project, options: &BenchOptions) -> Result<u8> {
-    if let Some(Action::Merge { out, json, from }) = &options.action {
-        return merge(out, from, *json);
+    match &options.action {
+        Some(Action::Merge { out, json, from }) => return merge(out, from, *json),
+        Some(Action::Masked { arch, names }) => return test::masked(project, *arch, names),
+        None => {}
     }
     options
         .set

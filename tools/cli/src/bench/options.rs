@@ -145,6 +145,14 @@ pub enum Action {
         #[arg(required = true)]
         from: Vec<PathBuf>,
     },
+    /// For how many instructions the kernel lets no interrupt in, while the test programs run
+    Masked {
+        /// Architecture of the machine
+        #[arg(long, value_enum, default_value = "arm64")]
+        arch: Arch,
+        /// Only the tests whose names contain one of these
+        names: Vec<String>,
+    },
 }
 
 /// Parses `I/N`, both from 1.

@@ -9,6 +9,7 @@ mod host;
 mod kernel;
 mod lint;
 mod machines;
+mod masked;
 mod mutation;
 mod programs;
 mod semihosting;
@@ -20,6 +21,7 @@ use std::time::Instant;
 use anyhow::Result;
 
 use self::case::Case;
+pub use self::masked::masked;
 use crate::arch::Arch;
 use crate::kernel_image::Kernel;
 use crate::options::TestOptions;

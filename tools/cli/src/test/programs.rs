@@ -85,11 +85,11 @@ pub fn record(project: &Project, options: &TestOptions, cases: Vec<Case>) -> Res
 }
 
 /// The outcome of a case.
-struct Outcome {
+pub struct Outcome {
     stdout: Vec<u8>,
     stderr: Vec<u8>,
     /// How it ended, or why that is not known.
-    end: Result<String, String>,
+    pub end: Result<String, String>,
 }
 
 /// The difference between what a case did and what it should do; `None` where there is none.
@@ -147,7 +147,7 @@ fn run_alike(
 ) -> Result<()> {
     let mut left = cases;
     while !left.is_empty() {
-        let mut session = boot(project, kernel, setting, left)?;
+        let mut session = boot(project, kernel, setting, left, &[])?;
         let mut finished = 0;
         while let Some(case) = left.get(finished) {
             let limit = case
@@ -172,7 +172,7 @@ fn run_alike(
 }
 
 /// Takes what the next case does.
-fn attend(session: &mut Session, deadline: Instant) -> Outcome {
+pub fn attend(session: &mut Session, deadline: Instant) -> Outcome {
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     loop {
         let end = match session.next(Some(deadline)) {
@@ -208,8 +208,16 @@ fn attend(session: &mut Session, deadline: Instant) -> Outcome {
     }
 }
 
-fn boot(project: &Project, kernel: &Kernel, setting: &Setting, cases: &[&Case]) -> Result<Session> {
+/// Boots a machine that runs the cases, with `more` words for QEMU.
+pub fn boot(
+    project: &Project,
+    kernel: &Kernel,
+    setting: &Setting,
+    cases: &[&Case],
+    more: &[String],
+) -> Result<Session> {
     let mut machine = setting.machine(kernel, &[]);
+    machine.options.extend_from_slice(more);
     if let Some(memory) = cases.first().and_then(|case| case.memory.as_deref()) {
         machine.memory = memory;
     }

@@ -10,6 +10,11 @@ pub fn marker(word: u32) -> Option<u32> {
     wide.or((word & 0xffff_fff0 == 0xe320_f0f0).then_some(word & 0xf))
 }
 
+/// WFI, or a read of ISR_EL1 (D24.2.92).
+pub fn opens(word: u32) -> bool {
+    word == 0xd503_207f || word & 0xffff_ffe0 == 0xd538_c100
+}
+
 /// A named system instruction or register: all of op0 to op2 decide, Rt and the direction too.
 const fn system(base: u32, op1: u32, crn: u32, crm: u32, op2: u32, name: &'static str) -> Pattern {
     pattern(

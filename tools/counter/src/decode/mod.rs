@@ -69,6 +69,8 @@ pub struct Isa {
     /// All patterns: an instruction counts for each that it matches.
     pub patterns: &'static [Pattern],
     marker: fn(u32) -> Option<u32>,
+    /// Whether an instruction is one where interrupts that are pending are taken.
+    opens: fn(u32) -> bool,
     /// The name of the pattern that leaves the kernel.
     leaving: &'static str,
     /// The addresses of the firmware on QEMU's `virt` machine.
@@ -82,12 +84,14 @@ impl Isa {
             "aarch64" => Some(Self {
                 patterns: arm64::PATTERNS,
                 marker: arm64::marker,
+                opens: arm64::opens,
                 leaving: "eret",
                 firmware: 0..0,
             }),
             "riscv64" => Some(Self {
                 patterns: riscv::PATTERNS,
                 marker: riscv::marker,
+                opens: riscv::opens,
                 leaving: "sret",
                 firmware: 0x8000_0000..0x8020_0000,
             }),
@@ -109,6 +113,12 @@ impl Isa {
     pub fn leaves(&self, word: u32) -> bool {
         self.matches(word)
             .any(|place| self.patterns[place].name == self.leaving)
+    }
+
+    /// Whether the kernel takes interrupts that are pending here: it returns from an exception,
+    /// waits, or asks whether there are any.
+    pub fn opens(&self, word: u32) -> bool {
+        self.leaves(word) || (self.opens)(word)
     }
 
     /// The tag, if the word is a marker.

@@ -7,6 +7,11 @@ pub fn marker(word: u32) -> Option<u32> {
     (word & 0x000f_ffff == 0x0000_2013).then_some(word >> 20)
 }
 
+/// WFI, or `csrr rd, sip`.
+pub fn opens(word: u32) -> bool {
+    word == 0x1050_0073 || word & 0xffff_f07f == 0x1440_2073
+}
+
 /// Fields of an instruction.
 const RS1: u32 = 31 << 15;
 const RS2: u32 = 31 << 20;

@@ -1,0 +1,113 @@
+//! `stile bench masked`: for how many instructions the kernel lets no interrupt in, at most, while
+//! the test programs run.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+
+use super::case::{self, Case};
+use super::machines;
+use super::programs::{attend, boot};
+use crate::arch::Arch;
+use crate::bench::counted;
+use crate::kernel_image::Kernel;
+use crate::project::{Project, progress};
+use crate::session::Folder;
+use crate::symbols::Symbols;
+
+/// How many programs one machine runs: what one costs the next is then known to be near.
+const EACH: usize = 16;
+/// How long a program may take under the plugin.
+const LIMIT: Duration = Duration::from_secs(600);
+/// How many stretches of a program are told.
+const TOLD: usize = 3;
+
+/// A stretch, as the plugin tells it.
+#[derive(Deserialize)]
+struct Stretch {
+    program: usize,
+    masked: u64,
+    end: String,
+    blocks: Vec<(String, u64)>,
+}
+
+/// Runs the cases whose names contain one of `names`, all without packages if there is none, and
+/// prints the longest stretches of each.
+pub fn masked(project: &Project, arch: Arch, names: &[String]) -> Result<u8> {
+    let setting = machines::first(arch).context("there is no such machine")?;
+    let wanted = |case: &Case| {
+        let named = names.iter().any(|part| case.name.contains(part.as_str()));
+        let any = names.is_empty() && case.minutes.is_none() && !case.long && !case.terminal;
+        (named || any && case.packages.is_empty())
+            && case.only.is_none_or(|only| only == arch)
+            && case.machine.is_none()
+            && !case.hypervisor
+    };
+    let cases: Vec<Case> = case::all(project)?.into_iter().filter(wanted).collect();
+    let plugin = counted::plugin(project)?;
+    let alike = |one: &&Case, other: &&Case| {
+        (&one.packages, &one.memory) == (&other.packages, &other.memory)
+    };
+    let cases: Vec<&Case> = cases.iter().collect();
+    for cases in cases.chunk_by(alike).flat_map(|cases| cases.chunks(EACH)) {
+        let folder = Folder::new(project.cache.join("run"))?;
+        let out = folder.file("masked");
+        let plugin = format!("file={},masked=on,out={}", plugin.display(), out.display());
+        let more = ["-plugin".to_owned(), plugin];
+        let mut session = boot(project, &Kernel::Stile, &setting, cases, &more)?;
+        for case in cases {
+            progress(&case.name);
+            if attend(&mut session, Instant::now() + LIMIT).end.is_err() {
+                println!("{}: lost with the machine", case.name);
+                break;
+            }
+        }
+        counted::await_end(&mut session)?;
+        show(
+            project,
+            arch,
+            cases,
+            &fs::read_to_string(&out).unwrap_or_default(),
+        )?;
+    }
+    Ok(0)
+}
+
+/// Prints the stretches of the cases' machine.
+fn show(project: &Project, arch: Arch, cases: &[&Case], text: &str) -> Result<()> {
+    let symbols = Symbols::of(project, &Kernel::Stile, arch);
+    let name = |address: &str| {
+        let digits = address.trim_start_matches("0x");
+        let number = u64::from_str_radix(digits, 16).unwrap_or(0);
+        symbols.name(number).unwrap_or_else(|| address.to_owned())
+    };
+    let mut stretches: Vec<Stretch> = Vec::new();
+    for line in text.lines() {
+        stretches.push(serde_json::from_str(line)?);
+    }
+    stretches.sort_by_key(|stretch| (stretch.program, std::cmp::Reverse(stretch.masked)));
+    for of_program in stretches.chunk_by(|one, other| one.program == other.program) {
+        let case = of_program[0].program.checked_sub(1);
+        let case = case.and_then(|place| cases.get(place));
+        for stretch in &of_program[..of_program.len().min(TOLD)] {
+            let mut functions = BTreeMap::<String, u64>::new();
+            for (block, count) in &stretch.blocks {
+                *functions.entry(name(block)).or_default() += count;
+            }
+            let mut functions: Vec<_> = functions.into_iter().collect();
+            functions.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+            let functions: Vec<_> = functions
+                .iter()
+                .take(4)
+                .map(|(name, count)| format!("{name} {}%", 100 * count / stretch.masked))
+                .collect();
+            let (case, end) = (case.map_or("boot", |case| &case.name), name(&stretch.end));
+            let functions = functions.join(", ");
+            println!("{case}: {} until {end}: {functions}", stretch.masked);
+        }
+    }
+    Ok(())
+}
