@@ -14,6 +14,7 @@ use crate::errno::{Errno, Result};
 use crate::fs::{File, tmpfs};
 use crate::ipc::sysv_shm;
 use crate::mm::shared::SharedPages;
+use crate::mm::totals::Limits;
 use crate::mm::user::{UserPtr, UserSlice};
 use crate::mm::vma::{Flags, Label, Rights, Source, Vma};
 use crate::mm::with_active;
@@ -200,15 +201,17 @@ pub fn mmap(
         replaces,
         #[inline(always)]
         |space| {
-            let locked = flags & MAP_LOCKED != 0 || space.locks_new();
-            if locked {
-                mlock::check_new(space, page_up(len.min(user_end())))?;
+            let mut locked = space.locks_new();
+            if flags & MAP_LOCKED != 0 || locked != Flags::default() {
+                let asked = flags & MAP_LOCKED != 0;
+                mlock::check_new(space, page_up(len.min(user_end())), asked)?;
+                locked = locked.with(Flags::LOCKED);
             }
             let request = MapRequest {
                 place,
                 len,
                 rights,
-                flags: behaviour.set(Flags::LOCKED, locked),
+                flags: behaviour.with(locked),
                 source: core::mem::replace(&mut source, Source::Anonymous),
                 label: Label::None,
                 limit,
@@ -217,7 +220,11 @@ pub fn mmap(
             Ok((start, locked))
         },
     )?;
-    if (flags & MAP_POPULATE != 0 || locked) && !rights.is_none() {
+    let populated = flags & (MAP_POPULATE | MAP_NONBLOCK) == MAP_POPULATE;
+    if (populated || locked.has(Flags::LOCKED))
+        && !locked.has(Flags::LOCK_ON_FAULT)
+        && !rights.is_none()
+    {
         // Linux too keeps the mapping when not all of it could be made present.
         let _ = task::fault::populate(&*own_space()?, start..start + page_up(len), false);
     }
@@ -228,9 +235,7 @@ pub fn mmap(
 /// `more` bytes.
 #[cold]
 fn check_data(space: &AddressSpace, more: usize, limit: usize) -> Result<()> {
-    let len = |vma: &Vma| usize::from(is_data(vma)) * vma.range().len();
-    let held = space.sum_vmas(0..usize::MAX, len);
-    let all = held.checked_add(more);
+    let all = space.totals().data().checked_add(more);
     if all.is_some_and(|all| all <= limit) {
         Ok(())
     } else {
@@ -378,12 +383,25 @@ pub fn mremap(
     if old.is_empty() || keep && (place == Move::Never || page_up(new_len) != old.len()) {
         return Err(Errno::EINVAL);
     }
-    let limit = task::rlimit(RLIMIT_AS);
     let mut gone = Gone::new();
-    let large = large::is_large(&(0..new_len.max(old_len)));
-    space_for(large, |space| {
-        space.remap(old, page_up(new_len), place, keep, limit, &mut gone)
-    })
+    let (had, new_len) = (old.len(), page_up(new_len));
+    let large = large::is_large(&(0..new_len.max(had)));
+    let (start, flags) = space_for(large, |space| {
+        space.remap(old, new_len, place, keep, &limits(), &mut gone)
+    })?;
+    if flags.has(Flags::LOCKED) && !flags.has(Flags::LOCK_ON_FAULT) && new_len > had {
+        let _ = task::fault::populate(&*own_space()?, start + had..start + new_len, false);
+    }
+    Ok(start)
+}
+
+/// What the caller's memory is limited to.
+fn limits() -> Limits {
+    Limits {
+        all: task::rlimit(RLIMIT_AS),
+        data: task::rlimit(RLIMIT_DATA),
+        locked: mlock::limit,
+    }
 }
 
 /// mremap(2) of no length: a second mapping of what a shared one maps from `addr` on.
@@ -418,14 +436,27 @@ fn duplicate(addr: usize, len: usize, place: Move) -> Result<usize> {
 
 /// brk(2): never fails, returns where the heap ends.
 pub fn brk(end: usize) -> Result<usize> {
-    let (limit, mut gone) = (task::rlimit(RLIMIT_DATA), Gone::new());
-    let moved = space(|space| Ok(space.set_heap_end(end, limit, &mut gone)))?;
-    moved.or_else(|large| {
+    let (limits, mut gone) = (limits(), Gone::new());
+    let moved = space(|space| {
+        let locked = space.locks_new();
+        let old = if locked.has(Flags::LOCKED) && !locked.has(Flags::LOCK_ON_FAULT) {
+            Some(space.heap_end())
+        } else {
+            None
+        };
+        Ok((space.set_heap_end(end, &limits, &mut gone), old))
+    })?;
+    if let (Ok(end), Some(old)) = moved
+        && end > old
+    {
+        let _ = task::fault::populate(&*own_space()?, page_down(old)..page_up(end), false);
+    }
+    moved.0.or_else(|large| {
         let space = own_space()?;
         let unmapped = space.unmap(large, &mut gone);
         // 0 is below the heap, and moves nothing.
         let end = if unmapped.is_ok() { end } else { 0 };
-        let moved = space.set_heap_end(end, limit, &mut gone);
+        let moved = space.set_heap_end(end, &limits, &mut gone);
         moved.map_err(|_| Errno::ENOMEM)
     })
 }

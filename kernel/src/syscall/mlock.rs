@@ -5,12 +5,12 @@ use core::ops::Range;
 
 use linux_raw_sys::general::*;
 
-use super::memory::{own_space, pages_or_enomem, space};
+use super::memory::{own_space, pages_or_enomem, space, space_for};
 use super::path::check_flags;
 use crate::arch::user_end;
 use crate::errno::{Errno, Result};
-use crate::mm::vma::Flags;
-use crate::mm::{AddressSpace, PAGE_SIZE};
+use crate::mm::vma::{Flags, Vma};
+use crate::mm::{AddressSpace, PAGE_SIZE, large};
 use crate::task;
 
 /// Refuses to lock `more` bytes of a space, in `range` or at a new place, beyond RLIMIT_MEMLOCK.
@@ -26,29 +26,48 @@ fn check(space: &AddressSpace, more: usize, range: Range<usize>) -> Result<()> {
     if limit == 0 {
         return Err(Errno::EPERM);
     }
-    let beside = |start: usize, end: usize| {
-        let inside = end.min(range.end).saturating_sub(start.max(range.start));
-        end - start - inside
-    };
-    let locked = space.sum_vmas(0..usize::MAX, |vma| {
-        let locked = vma.flags.has(Flags::LOCKED);
-        usize::from(locked) * beside(vma.start, vma.end)
+    let all = space.totals().locked.saturating_add(more);
+    if all <= limit {
+        return Ok(());
+    }
+    let part = |vma: &Vma| vma.end.min(range.end) - vma.start.max(range.start);
+    let already = space.sum_vmas(range.clone(), |vma| {
+        usize::from(vma.flags.has(Flags::LOCKED)) * part(vma)
     });
-    if locked.saturating_add(more) > limit {
+    if all - already > limit {
         return Err(Errno::ENOMEM);
     }
     Ok(())
 }
 
-/// The same for a mapping that is about to be made.
+/// How much the caller may lock, in bytes.
+pub(super) fn limit() -> usize {
+    if task::can(CAP_IPC_LOCK) {
+        usize::MAX
+    } else {
+        task::rlimit(RLIMIT_MEMLOCK)
+    }
+}
+
+/// Refuses to lock a mapping that is about to be made, because the caller asks for that or wants all
+/// new ones locked.
 ///
 /// # Errors
-/// EPERM, EAGAIN.
-pub(super) fn check_new(space: &AddressSpace, len: usize) -> Result<()> {
-    check(space, len, 0..0).map_err(|error| match error {
-        Errno::ENOMEM => Errno::EAGAIN,
-        error => error,
-    })
+/// EPERM (asked for, and nothing may be locked), EAGAIN.
+pub(super) fn check_new(space: &AddressSpace, len: usize, asked: bool) -> Result<()> {
+    let limit = limit();
+    if asked && limit == 0 {
+        return Err(Errno::EPERM);
+    }
+    if space.totals().locked.saturating_add(len) > limit {
+        return Err(Errno::EAGAIN);
+    }
+    Ok(())
+}
+
+/// How pages are locked from now on: made present at once, or when they are touched.
+fn kind(on_fault: bool) -> Flags {
+    Flags::LOCKED.set(Flags::LOCK_ON_FAULT, on_fault)
 }
 
 /// The pages of `addr` and `len` bytes, of which the first and the last may be covered in part.
@@ -66,9 +85,9 @@ pub fn mlock(addr: usize, len: usize) -> Result<usize> {
 pub fn mlock2(addr: usize, len: usize, flags: u32) -> Result<usize> {
     check_flags(flags, abi::options::MLOCK.mask() as u32)?;
     let range = around(addr, len)?;
-    space(|space| {
+    space_for(large::is_large(&range), |space| {
         check(space, range.len(), range.clone())?;
-        space.set_flags(range.clone(), Flags::LOCKED, true)
+        space.lock_pages(range.clone(), kind(flags & MLOCK_ONFAULT != 0))
     })?;
     if flags & MLOCK_ONFAULT == 0 {
         task::fault::populate(&*own_space()?, range, false)?;
@@ -79,7 +98,8 @@ pub fn mlock2(addr: usize, len: usize, flags: u32) -> Result<usize> {
 /// munlock(2)
 pub fn munlock(addr: usize, len: usize) -> Result<usize> {
     let range = around(addr, len)?;
-    space(|space| space.set_flags(range, Flags::LOCKED, false))?;
+    let large = large::is_large(&range);
+    space_for(large, |space| space.lock_pages(range, Flags::default()))?;
     Ok(0)
 }
 
@@ -91,18 +111,23 @@ pub fn mlockall(flags: u32) -> Result<usize> {
     }
     space(|space| {
         let all = if flags & MCL_CURRENT != 0 {
-            space.sum_vmas(0..usize::MAX, |vma| vma.range().len())
+            space.totals().all
         } else {
             0
         };
         check(space, all, 0..user_end())?;
-        space.set_locks_new(flags & MCL_FUTURE != 0);
+        let new = kind(flags & MCL_ONFAULT != 0);
+        space.set_locks_new(if flags & MCL_FUTURE != 0 {
+            new
+        } else {
+            Flags::default()
+        });
         Ok(())
     })?;
     if flags & MCL_CURRENT != 0 {
         let space = own_space()?;
         for vma in space.vmas() {
-            space.set_flags(vma.range(), Flags::LOCKED, true)?;
+            space.lock_pages(vma.range(), kind(flags & MCL_ONFAULT != 0))?;
             if flags & MCL_ONFAULT == 0 && !vma.rights.is_none() {
                 // As on Linux, it is no error when not all could be made present.
                 let _ = task::fault::populate(&space, vma.range(), false);
@@ -115,9 +140,9 @@ pub fn mlockall(flags: u32) -> Result<usize> {
 /// munlockall(2)
 pub fn munlockall() -> Result<usize> {
     let space = own_space()?;
-    space.set_locks_new(false);
+    space.set_locks_new(Flags::default());
     for vma in space.vmas() {
-        space.set_flags(vma.range(), Flags::LOCKED, false)?;
+        space.lock_pages(vma.range(), Flags::default())?;
     }
     Ok(0)
 }

@@ -34,6 +34,7 @@ mod listening;
 mod locks;
 mod log;
 mod memory;
+mod mlock;
 mod mount_options;
 mod net_tables;
 mod options;
@@ -76,6 +77,7 @@ fn main() {
     match std::env::args().nth(1).as_deref() {
         Some("age") => age::run(),
         Some("memory") => memory::run(),
+        Some("mlock") => mlock::run(),
         Some("options") => options::run(),
         Some("fault") => fault::run(),
         Some("signals") => signals::run(),

@@ -10,11 +10,13 @@ use crate::errno::{Errno, Result};
 use crate::upcall::{cond_resched, cond_resched_killable};
 
 /// The most that is changed at once, in bytes, whatever it has.
-const AT_ONCE: usize = 1 << 28;
+const AT_ONCE: usize = 1 << 24;
 /// The last-level tables of a part of what is larger.
-pub(super) const PART: usize = 32;
+pub(super) const PART: usize = 16;
+/// VMAs that are changed at once.
+const VMAS: usize = 4096;
 /// A space with fewer tables and huge pages is small.
-const MANY: usize = 128;
+const MANY: usize = 32;
 
 /// Whether a range is changed part by part, so that who changes it waits.
 #[inline]
@@ -78,8 +80,37 @@ impl AddressSpace {
     pub fn unmap(&self, range: Range<usize>, gone: &mut Gone) -> Result<()> {
         if is_large(&range) {
             self.empty_first(range.clone(), gone)?;
+            // Whole VMAs, which needs no memory.
+            return self.each_vmas(range, |space, part| space.unmap(self.context(), part, gone));
         }
         self.lock().unmap(self.context(), range, gone)
+    }
+
+    /// Calls `change` with each part of a range that has so many VMAs at most, if it is large: the
+    /// parts end where VMAs do. Waits in between.
+    ///
+    /// # Errors
+    /// Of `change`, which is called no more.
+    pub(super) fn each_vmas(
+        &self,
+        range: Range<usize>,
+        mut change: impl FnMut(&mut Space, Range<usize>) -> Result<()>,
+    ) -> Result<()> {
+        let (mut at, large) = (range.start, is_large(&range));
+        while at < range.end {
+            let mut space = self.lock();
+            let mut vmas = space.vmas.touching(at..range.end);
+            let after = if large { vmas.nth(VMAS) } else { None };
+            let end = after.map_or(range.end, |vma| vma.start);
+            drop(vmas);
+            change(&mut space, at..end)?;
+            drop(space);
+            at = end;
+            if at < range.end {
+                cond_resched();
+            }
+        }
+        Ok(())
     }
 
     /// Empties a large range part by part, which is removed, or replaced, afterwards.
@@ -112,19 +143,21 @@ impl AddressSpace {
         if !is_large(&range) {
             return self.lock().protect(self.context(), range, rights);
         }
-        let mut space = self.lock();
-        let changed = space.promise(&range, rights)?;
-        space.late += 1;
-        drop(space);
+        self.lock().late += 1;
+        let mut end = range.start;
+        let promised = self.each_vmas(range.clone(), |space, part| {
+            end = space.promise(&part, rights)?.end;
+            if end < part.end {
+                Err(Errno::ENOMEM)
+            } else {
+                Ok(())
+            }
+        });
         // What VMAs promise by now goes, whoever changes them meanwhile.
-        self.each_part_of(changed.clone(), |space, part| {
+        self.each_part_of(range.start..end, |space, part| {
             space.obey(self.context(), part)
         });
         self.lock().late -= 1;
-        if changed.end < range.end {
-            Err(Errno::ENOMEM)
-        } else {
-            Ok(())
-        }
+        promised
     }
 }

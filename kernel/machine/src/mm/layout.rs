@@ -6,13 +6,12 @@ use super::asid::Context;
 use super::large::is_large;
 use super::map::{MapRequest, Place};
 use super::space::{AddressSpace, Space};
+use super::totals::Limits;
 use super::vma::{Flags, Label, Rights, Source, Vma};
 use super::vmas::Gone;
 use super::{PAGE_SIZE, aslr, page_up};
 use crate::arch::MAP_WINDOW;
 use crate::errno::Result;
-use crate::upcall::rlimit;
-use linux_raw_sys::general::RLIMIT_AS;
 
 /// Bytes of the stack that are a VMA from the start.
 const STACK_START: usize = 132 << 10;
@@ -79,15 +78,19 @@ impl AddressSpace {
         self.read_lock().heap.start
     }
 
-    /// Moves the end of the heap; returns where it is then. `limit` is the heap's greatest length
-    /// in bytes. Files that were mapped there go to `gone`.
+    /// Where the heap ends.
+    pub fn heap_end(&self) -> usize {
+        self.read_lock().heap.end
+    }
+
+    /// Moves the end of the heap; returns where it is then. Files that were mapped there go to `gone`.
     ///
     /// # Errors
     /// A large range that is to be unmapped first, which waits.
     pub fn set_heap_end(
         &self,
         end: usize,
-        limit: usize,
+        limits: &Limits,
         gone: &mut Gone,
     ) -> core::result::Result<usize, Range<usize>> {
         let mut space = self.lock();
@@ -95,7 +98,8 @@ impl AddressSpace {
         if is_large(&cut) && space.vmas.touching(cut.clone()).next().is_some() {
             return Err(cut);
         }
-        Ok(space.set_heap_end(&self.context, end, limit, gone))
+        let locked = self.locks_new();
+        Ok(space.set_heap_end(&self.context, end, locked, limits, gone))
     }
 }
 
@@ -104,18 +108,19 @@ impl Space {
         &mut self,
         context: &Context,
         end: usize,
-        limit: usize,
+        locked: Flags,
+        limits: &Limits,
         gone: &mut Gone,
     ) -> usize {
         let Range { start, end: old } = self.heap.clone();
         let (old_top, top) = (page_up(old), page_up(end.min(self.end)));
-        if end < start || end - start > limit || end > self.end {
+        if end < start || end - start > limits.data || end > self.end {
             return old;
         }
         let moved = if top < old_top {
             self.unmap(context, top..old_top, gone).is_ok()
         } else if top > old_top {
-            self.grow_heap(old_top, top)
+            self.grow_heap(old_top, top, locked, limits)
         } else {
             true
         };
@@ -125,20 +130,22 @@ impl Space {
         self.heap.end
     }
 
-    fn grow_heap(&mut self, from: usize, to: usize) -> bool {
+    fn grow_heap(&mut self, from: usize, to: usize, locked: Flags, limits: &Limits) -> bool {
         // As on Linux, with a page between it and what follows.
         let free = self.vmas.is_room(from..to + PAGE_SIZE);
-        let bytes = self.vmas.bytes().saturating_add(to - from);
-        let allowed = !self.vmas.is_full() && bytes <= rlimit(RLIMIT_AS);
+        let flags = Flags::ACCOUNT.with(locked);
+        let rights = Rights::READ.with(Rights::WRITE);
+        let check = || self.vmas.totals().check((flags, rights), to - from, limits);
+        let allowed = !self.vmas.is_full() && check().is_ok();
         if !free || !allowed || self.vmas.commit(to - from).is_err() {
             return false;
         }
         let heap = Vma {
             start: from,
             end: to,
-            rights: Rights::READ.with(Rights::WRITE),
+            rights,
             label: Label::Heap,
-            flags: Flags::ACCOUNT,
+            flags,
             source: Source::Anonymous,
         };
         self.vmas.insert(heap).is_ok()

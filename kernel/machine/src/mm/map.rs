@@ -131,7 +131,7 @@ impl Space {
             replaced = self.vmas.bytes_in(range.clone());
             accounted = self.vmas.accounted(range);
         }
-        let bytes = self.vmas.bytes().checked_add(len - replaced);
+        let bytes = self.vmas.totals().all.checked_add(len - replaced);
         if bytes.is_none_or(|bytes| bytes > request.limit) || self.vmas.is_full() {
             return Err(Errno::ENOMEM);
         }

@@ -32,6 +32,7 @@ mod smaps;
 pub mod space;
 mod space_lock;
 mod table;
+pub mod totals;
 mod unmap;
 pub mod user;
 pub mod vma;

@@ -9,15 +9,24 @@ use crate::errno::{Errno, Result};
 use translation::owed::{Narrow, Owed};
 
 impl AddressSpace {
-    /// Changes the behaviour of a range of pages.
+    /// Changes the behaviour of a range of pages. Waits if the range is large.
     pub fn set_flags(&self, range: Range<usize>, flags: Flags, on: bool) -> Result<()> {
-        let mut space = self.lock();
-        let covered = space.vmas.covers(range.clone());
-        let changes = |vma: &Vma| vma.flags.has(flags) != on;
-        space.vmas.check_cuts(&range, changes)?;
-        space
-            .vmas
-            .change(range, |vma| vma.flags = vma.flags.set(flags, on))?;
+        self.change_flags(range, |old| old.set(flags, on))
+    }
+
+    /// Locks a range of pages, or unlocks them, as `flags` say. Waits if the range is large.
+    pub fn lock_pages(&self, range: Range<usize>, flags: Flags) -> Result<()> {
+        self.change_flags(range, |old| old.set(Flags::UNLOCKED, false).with(flags))
+    }
+
+    fn change_flags(&self, range: Range<usize>, new: impl Fn(Flags) -> Flags) -> Result<()> {
+        let changes = |vma: &Vma| new(vma.flags) != vma.flags;
+        let mut covered = true;
+        self.each_vmas(range, |space, part| {
+            covered &= space.vmas.covers(part.clone());
+            space.vmas.check_cuts(&part, changes)?;
+            space.vmas.change(part, |vma| vma.flags = new(vma.flags))
+        })?;
         if covered { Ok(()) } else { Err(Errno::ENOMEM) }
     }
 }

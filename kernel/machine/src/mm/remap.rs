@@ -8,6 +8,7 @@ use super::large::is_large;
 use super::map::Place;
 use super::space::{AddressSpace, Space, USER_START};
 use super::table::Entry;
+use super::totals::Limits;
 use super::vma::{Flags, Vma};
 use super::vmas::Gone;
 use crate::arch::mmu::Pte;
@@ -27,20 +28,20 @@ pub enum Move {
 
 impl AddressSpace {
     /// Gives the VMA part at `old` a length of `len` bytes, both multiples of the page size;
-    /// returns where it is then. With `keep`, the old range stays mapped, emptied
+    /// returns where it is then, and its flags. With `keep`, the old range stays mapped, emptied
     /// (MREMAP_DONTUNMAP). Files that were mapped go to `gone`.
     ///
     /// # Errors
-    /// EFAULT (`old` is not all in one VMA), ENOMEM, EINVAL.
+    /// EFAULT (`old` is not all in one VMA), ENOMEM, EAGAIN (too much is locked), EINVAL.
     pub fn remap(
         &self,
         mut old: Range<usize>,
         len: usize,
         place: Move,
         keep: bool,
-        limit: usize,
+        limits: &Limits,
         gone: &mut Gone,
-    ) -> Result<usize> {
+    ) -> Result<(usize, Flags)> {
         if is_large(&(0..len.max(old.len()))) {
             self.unmap_before(&old, len, place, gone)?;
             old.end = old.end.min(old.start + len);
@@ -58,22 +59,23 @@ impl AddressSpace {
             false => len.saturating_sub(old.len()),
         };
         // What the target replaces goes first.
+        let kind = (vma.flags, vma.rights);
         if !matches!(place, Move::To(_)) {
-            space.check_limit(more, limit)?;
+            space.vmas.totals().check(kind, more, limits)?;
         }
         if place == Move::Anywhere && len == old.len() && !keep {
-            return Ok(old.start);
+            return Ok((old.start, vma.flags));
         }
         if !matches!(place, Move::To(_)) && !keep {
             if len <= old.len() {
                 if len < old.len() {
                     space.unmap(self.context(), old.start + len..old.end, gone)?;
                 }
-                return Ok(old.start);
+                return Ok((old.start, vma.flags));
             }
             let end = old.start + len;
             if old.end == vma.end && end <= space.end && space.vmas.extend(vma.end, end) {
-                return Ok(old.start);
+                return Ok((old.start, vma.flags));
             }
         }
         // The VMA may be cut twice, and its old place be left.
@@ -89,12 +91,12 @@ impl AddressSpace {
                 if taken {
                     space.unmap(self.context(), start..start + len, gone)?;
                 }
-                space.check_limit(more, limit)?;
+                space.vmas.totals().check(kind, more, limits)?;
                 start
             }
         };
         space.move_vma(self.context(), &vma, old, target..target + len, keep, gone)?;
-        Ok(target)
+        Ok((target, vma.flags))
     }
 
     /// Unmaps what such a call takes away, as Linux does first: large ranges part by part. Waits.
@@ -134,14 +136,6 @@ fn target(end: usize, old: &Range<usize>, start: usize, len: usize) -> Result<Ra
 }
 
 impl Space {
-    /// ENOMEM where all VMAs would have more than `limit` bytes with `more`.
-    fn check_limit(&self, more: usize, limit: usize) -> Result<()> {
-        if more > 0 && self.vmas.bytes() + more > limit {
-            return Err(Errno::ENOMEM);
-        }
-        Ok(())
-    }
-
     fn move_vma(
         &mut self,
         context: &Context,
@@ -157,9 +151,13 @@ impl Space {
             self.vmas.commit(new.len().saturating_sub(had))?;
         }
         let flags = part.flags.set(Flags::GROWS_DOWN, false);
-        // What is left behind is unmapped as a whole, which cannot fail.
+        // What is left behind is unmapped as a whole, which cannot fail; or is locked no more.
         if !keep {
             self.vmas.cut_out(&old, gone)?;
+        } else if flags.has(Flags::LOCKED) {
+            self.vmas.change(old.clone(), |vma| {
+                vma.flags = vma.flags.set(Flags::UNLOCKED, false);
+            })?;
         }
         self.vmas.insert(Vma {
             start: new.start,

@@ -12,6 +12,7 @@ use super::frame::{self, FrameRef, Owner};
 use super::mmu_notifier::MmuNotifier;
 use super::shared::SharedPages;
 use super::space::{SpaceUser, USER_START};
+use super::totals::Limits;
 use super::vma::{Flags, Label, PageSource, Rights, Source, Vma};
 use super::vmalloc::KernelStack;
 use super::vmas::{Gone, Vmas};
@@ -292,7 +293,7 @@ selftest! {
         assert_eq!(after(|space| space.unmap(page.clone(), &mut Gone::new()).unwrap()), (None, false));
         let moved = |space: &Arc<AddressSpace>| {
             let to = Move::To(BASE + 8 * PAGE_SIZE);
-            space.remap(page.clone(), PAGE_SIZE, to, false, usize::MAX, &mut Gone::new()).unwrap();
+            space.remap(page.clone(), PAGE_SIZE, to, false, &Limits::NONE, &mut Gone::new()).unwrap();
         };
         assert_eq!(after(moved), (None, false));
         let copied = |space: &Arc<AddressSpace>| {
@@ -426,7 +427,8 @@ impl Trial {
             Move::Never
         };
         let gone = &mut Gone::new();
-        let Ok(at) = space.remap(old, new_pages * unit, place, false, usize::MAX, gone) else {
+        let Ok((at, _)) = space.remap(old, new_pages * unit, place, false, &Limits::NONE, gone)
+        else {
             return;
         };
         let before = expected.clone();
@@ -675,10 +677,10 @@ selftest! {
         let other = all.end + huge_page::SIZE;
         map(&space, other, 1, 3).unwrap();
         let old = other..other + PAGE_SIZE;
-        space.remap(old, all.len(), Move::To(BASE), false, usize::MAX, gone).unwrap();
+        space.remap(old, all.len(), Move::To(BASE), false, &Limits::NONE, gone).unwrap();
         check("by a move");
         fill(all.clone());
-        space.remap(all.clone(), PAGE_SIZE, Move::Never, false, usize::MAX, gone).unwrap();
+        space.remap(all.clone(), PAGE_SIZE, Move::Never, false, &Limits::NONE, gone).unwrap();
         longest.0.fetch_max(1, Relaxed);
         space.discard(BASE..BASE + PAGE_SIZE).unwrap();
         check("cut off");

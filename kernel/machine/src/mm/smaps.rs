@@ -65,7 +65,7 @@ impl AddressSpace {
         let resident = space.pages.wrapping_add(space.counted());
         let resident = resident.wrapping_sub(space.taken);
         Size {
-            vmas: space.vmas.bytes() / PAGE_SIZE,
+            vmas: space.vmas.totals().all / PAGE_SIZE,
             resident,
             peak: space.peak.max(resident),
         }

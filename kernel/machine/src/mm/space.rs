@@ -5,13 +5,14 @@ extern crate alloc;
 
 use alloc::sync::{Arc, Weak};
 use core::ops::{Deref, Range};
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicUsize, Ordering::*};
 
 use super::asid::Context;
 use super::heap::try_arc_cyclic;
 use super::space_lock::{OnUnlock, ReadGuard, SpaceLock, WriteGuard};
 use super::table::PageTable;
-use super::vma::Vma;
+use super::totals::Totals;
+use super::vma::{Flags, Vma};
 use super::vmas::Vmas;
 use super::{PhysAddr, aslr};
 use crate::errno::Result;
@@ -29,8 +30,8 @@ pub struct AddressSpace {
     users: AtomicUsize,
     /// Where the vDSO lies, or what stands for it; 0 without one.
     vdso: AtomicUsize,
-    /// New mappings are locked (MCL_FUTURE).
-    locks_new: AtomicBool,
+    /// How new mappings are locked (MCL_FUTURE), as flags.
+    locks_new: AtomicU16,
     /// Asynchronous I/O has, or had, contexts of it.
     pub(super) aio: AtomicBool,
     /// Whether others of the same user may look into it (PR_SET_DUMPABLE).
@@ -163,14 +164,20 @@ impl AddressSpace {
         self.vmas_from(0)
     }
 
-    /// Whether new mappings are locked.
-    pub fn locks_new(&self) -> bool {
-        self.locks_new.load(Relaxed)
+    /// How new mappings are locked.
+    #[inline]
+    pub fn locks_new(&self) -> Flags {
+        Flags::from_bits(self.locks_new.load(Relaxed))
     }
 
-    /// Makes new mappings be locked, or no longer.
-    pub fn set_locks_new(&self, on: bool) {
-        self.locks_new.store(on, Relaxed);
+    /// Makes new mappings be locked so, or no longer.
+    pub fn set_locks_new(&self, flags: Flags) {
+        self.locks_new.store(flags.bits(), Relaxed);
+    }
+
+    /// Bytes in all VMAs, by kind.
+    pub fn totals(&self) -> Totals {
+        *self.read_lock().vmas.totals()
     }
 
     /// Asynchronous I/O, which is told of its end, has contexts of it from now on.
@@ -214,7 +221,7 @@ impl SpaceUser {
             me: me.clone(),
             users: AtomicUsize::new(1),
             vdso: AtomicUsize::new(0),
-            locks_new: AtomicBool::new(false),
+            locks_new: AtomicU16::new(0),
             aio: AtomicBool::new(false),
             dumpable: AtomicU32::new(0),
             inner,

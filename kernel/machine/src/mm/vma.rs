@@ -139,6 +139,11 @@ impl Flags {
     /// It is being unmapped part by part: it joins no other, so that the rest needs no memory.
     pub const GOES: Flags = Flags(2048);
 
+    /// MLOCK_ONFAULT, MCL_ONFAULT: locked, but not made present.
+    pub const LOCK_ON_FAULT: Flags = Flags(4096);
+    /// What munlock takes away.
+    pub const UNLOCKED: Flags = Flags::LOCKED.with(Flags::LOCK_ON_FAULT);
+
     /// With [`Flags::ACCOUNT`] where pages that have these rights are promised, as Linux sees it.
     pub const fn accounted(self, rights: Rights) -> Flags {
         let never = self.has(Flags::SHARED) || self.has(Flags::NO_RESERVE);
@@ -146,6 +151,15 @@ impl Flags {
             Flags::ACCOUNT,
             self.has(Flags::ACCOUNT) || rights.has(Rights::WRITE) && !never,
         )
+    }
+
+    /// As [`Flags::from_bits`] takes them.
+    pub(super) const fn bits(self) -> u16 {
+        self.0
+    }
+
+    pub(super) const fn from_bits(bits: u16) -> Flags {
+        Flags(bits)
     }
 
     /// Whether all of `other` is set.

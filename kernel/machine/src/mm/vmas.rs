@@ -13,6 +13,7 @@ use spans::{Leaf, NoMemory, Span, Spans};
 use super::commit::Commitment;
 use super::heap;
 use super::space::USER_START;
+use super::totals::Totals;
 use super::vma::{Flags, PageSource, Source, Vma};
 use super::{PAGE_SIZE, page_down};
 use crate::errno::{Errno, Result};
@@ -51,9 +52,7 @@ fn no_memory(_: NoMemory) -> Errno {
 /// to change may be cut in two then, but promises what it did.
 pub struct Vmas {
     tree: Spans<Vma>,
-    bytes: usize,
-    /// Bytes that count as promised.
-    accounted: usize,
+    totals: Totals,
     commitment: Commitment,
     searched: Searched,
 }
@@ -139,8 +138,7 @@ impl Vmas {
     pub const fn new() -> Self {
         Vmas {
             tree: Spans::new(),
-            bytes: 0,
-            accounted: 0,
+            totals: Totals::new(),
             commitment: Commitment::new(),
             searched: Searched {
                 from: usize::MAX,
@@ -191,6 +189,7 @@ impl Vmas {
                 }
             }
             self.tree.settle(0);
+            cond_resched();
         }
     }
 
@@ -223,9 +222,10 @@ impl Vmas {
         }
     }
 
-    /// Bytes in all VMAs.
-    pub fn bytes(&self) -> usize {
-        self.bytes
+    /// Bytes in all VMAs, by kind.
+    #[inline]
+    pub fn totals(&self) -> &Totals {
+        &self.totals
     }
 
     /// Bytes of VMAs in `range`.
@@ -242,7 +242,8 @@ impl Vmas {
     /// ENOMEM.
     #[inline]
     pub fn commit(&mut self, bytes: usize) -> Result<()> {
-        let (pages, mapped) = ((self.accounted + bytes) / PAGE_SIZE, self.bytes / PAGE_SIZE);
+        let Totals { all, accounted, .. } = self.totals;
+        let (pages, mapped) = ((accounted + bytes) / PAGE_SIZE, all / PAGE_SIZE);
         self.commitment.raise(pages, bytes / PAGE_SIZE, mapped)
     }
 
@@ -260,7 +261,7 @@ impl Vmas {
     /// What is promised is what the VMAs need.
     #[inline]
     pub fn settle(&mut self) {
-        self.commitment.set(self.accounted / PAGE_SIZE);
+        self.commitment.set(self.totals.accounted / PAGE_SIZE);
     }
 
     /// Bytes in `range` that count as promised.
@@ -337,17 +338,19 @@ impl Vmas {
         let mut largest = 0;
         let keep = |vma: &Vma| !vma.flags.has(Flags::DONT_FORK);
         let tree = self.tree.try_copy(keep, |vma| {
-            let accounted = vma.accounted(&vma.range());
-            child.bytes += vma.end - vma.start;
-            child.accounted += accounted;
-            largest = largest.max(accounted);
-            Vma {
-                flags: vma.flags.set(Flags::LOCKED.with(Flags::GOES), false),
+            let vma = Vma {
+                flags: vma.flags.set(Flags::UNLOCKED.with(Flags::GOES), false),
                 ..vma.clone()
-            }
+            };
+            child.totals.add(&vma, vma.end - vma.start);
+            largest = largest.max(vma.accounted(&vma.range()));
+            vma
         });
         child.tree = tree.map_err(no_memory)?;
-        let (pages, mapped) = (child.accounted / PAGE_SIZE, self.bytes / PAGE_SIZE);
+        let (pages, mapped) = (
+            child.totals.accounted / PAGE_SIZE,
+            self.totals.all / PAGE_SIZE,
+        );
         child.commitment.raise(pages, largest / PAGE_SIZE, mapped)?;
         Ok(child)
     }
@@ -358,8 +361,7 @@ impl Vmas {
         let range = vma.range();
         self.tree.reserve(range.start, 1).map_err(no_memory)?;
         let (list, at) = self.tree.edit(range.start);
-        self.bytes += range.len();
-        self.accounted += vma.accounted(&range);
+        self.totals.add(&vma, range.len());
         insert(list, at, vma);
         if !self.tree.is_one_list() {
             self.tree.settle(range.start);
@@ -420,8 +422,7 @@ impl Vmas {
             return self.remove_each(range, gone);
         };
         // At the edge of one VMA, where nothing has to move, or all of it.
-        self.bytes -= range.len();
-        self.accounted -= vma.accounted(&range);
+        self.totals.sub(vma, range.len());
         let mut above = at;
         if range.end < vma.end {
             vma.begin_at(range.end);
@@ -484,11 +485,9 @@ impl Vmas {
         }
         let (list, count) = self.tree.edit(range.start);
         let at = count - 1;
-        self.bytes += range.len();
-        self.accounted += vma.accounted(&range);
+        self.totals.add(&vma, range.len());
         let old = mem::replace(&mut list[at], vma);
-        self.bytes -= old.end - old.start;
-        self.accounted -= old.accounted(&old.range());
+        self.totals.sub(&old, old.end - old.start);
         gone.add(old);
         join_each(list, at..at + 1);
         if !self.tree.is_one_list() {
@@ -509,8 +508,7 @@ impl Vmas {
                 return Ok(self.room_at(range.start));
             }
             for vma in list.drain(inside) {
-                self.bytes -= vma.end - vma.start;
-                self.accounted -= vma.accounted(&vma.range());
+                self.totals.sub(&vma, vma.end - vma.start);
                 gone.add(vma);
             }
             self.tree.settle(range.start);
@@ -541,9 +539,9 @@ impl Vmas {
             }
             at = list[inside.start].end;
             for vma in &mut list[inside.clone()] {
-                self.accounted -= vma.accounted(&vma.range());
+                self.totals.sub(vma, vma.end - vma.start);
                 change(vma);
-                self.accounted += vma.accounted(&vma.range());
+                self.totals.add(vma, vma.end - vma.start);
             }
             join_each(list, inside);
             if !self.tree.is_one_list() {
@@ -585,7 +583,7 @@ impl Vmas {
         let grown = vma.start.saturating_sub(start);
         let fits = vma.flags.has(Flags::GROWS_DOWN)
             && vma.end - start <= limit
-            && self.bytes.saturating_add(grown) <= all
+            && self.totals.all.saturating_add(grown) <= all
             && start >= floor;
         let Some(source) = vma.source.receded(grown).filter(|_| fits) else {
             return false;
@@ -611,9 +609,8 @@ impl Vmas {
         }
         let (list, count) = self.tree.edit(address);
         change(&mut list[count - 1]);
+        self.totals.add(&list[count - 1], bytes);
         self.tree.settle(address);
-        self.bytes += bytes;
-        self.accounted += accounted;
         true
     }
 

@@ -3,6 +3,7 @@
 use super::super::seq_file::{Content, Line, Text};
 use super::subject::Subject;
 use crate::errno::{Errno, Result};
+use crate::mm::totals::Totals;
 use crate::mm::vma::{Flags, Rights, Source, Vma};
 use crate::mm::{AddressSpace, PAGE_SIZE, Size, Usage};
 use crate::put;
@@ -79,16 +80,13 @@ pub fn auxiliary(opened: &Opened, space: &AddressSpace, text: &mut Text) -> Resu
 
 /// statm
 pub fn statm(subject: &Subject, text: &mut Text) -> Result<()> {
-    let size = subject
-        .space()
-        .map_or(Size::default(), |space| space.size());
-    let code = |vma: &Vma| vma.rights.has(Rights::EXECUTE);
-    let code = subject.space().map_or(0, |space| {
-        let lengths = space.vmas().filter(code).map(|vma| vma.range().len());
-        lengths.sum::<usize>() / PAGE_SIZE
-    });
+    let (size, totals) = match subject.space() {
+        Some(space) => (space.size(), space.totals()),
+        None => (Size::default(), Totals::new()),
+    };
+    let [code, data] = [totals.code(), totals.data() + totals.stack()].map(|all| all / PAGE_SIZE);
     let (pages, resident) = (size.vmas, size.resident);
-    put!(text, "{pages} {resident} 0 {code} 0 {pages} 0\n");
+    put!(text, "{pages} {resident} 0 {code} 0 {data} 0\n");
     Ok(())
 }
 
@@ -96,19 +94,19 @@ pub fn statm(subject: &Subject, text: &mut Text) -> Result<()> {
 pub fn status(space: &AddressSpace, text: &mut Text) {
     const KIB: usize = PAGE_SIZE / 1024;
     let size = space.size();
-    let locked = space.vmas().filter(|vma| vma.flags.has(Flags::LOCKED));
-    let locked = locked.map(|vma| vma.range().len() / PAGE_SIZE).sum();
+    let totals = space.totals();
     for (name, value) in [
         ("VmPeak", size.vmas),
         ("VmSize", size.vmas),
-        ("VmLck", locked),
+        ("VmLck", totals.locked / PAGE_SIZE),
         ("VmPin", 0),
         ("VmHWM", size.peak),
         ("VmRSS", size.resident),
         ("RssAnon", size.resident),
         ("RssFile", 0),
         ("RssShmem", 0),
-        ("VmData", size.vmas),
+        ("VmData", totals.data() / PAGE_SIZE),
+        ("VmStk", totals.stack() / PAGE_SIZE),
         ("VmSwap", 0),
     ] {
         put!(text, "{name}:\t{:>8} kB\n", value * KIB);
