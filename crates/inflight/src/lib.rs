@@ -124,11 +124,13 @@ impl<T, S: BuildHasher + Clone> Graph<T, S> {
 
     /// Hands what nobody can reach to `found`. `is_open` says of a socket that is on its way so
     /// many times whether it is open elsewhere too. Returns whether any socket on its way holds
-    /// another, without which there is no circle.
+    /// another, without which there is no circle. Calls `pause` in between, as often as it takes
+    /// steps.
     pub fn garbage(
         &mut self,
         is_open: impl Fn(&T, usize) -> bool,
         mut found: impl FnMut(&T),
+        pause: impl Fn(),
     ) -> Result<bool, NoMemory> {
         let mut reached = Vec::new();
         reached
@@ -143,9 +145,13 @@ impl<T, S: BuildHasher + Clone> Graph<T, S> {
             if node.count > 0 && !node.held.is_empty() {
                 holders.push(number);
             }
+            pause();
         }
         for holder in &holders {
-            self.each_held(*holder, |_, node, times| node.outside -= times);
+            self.each_held(*holder, |_, node, times| {
+                node.outside -= times;
+                pause();
+            });
         }
         for (&number, node) in &mut self.nodes {
             let open = |item| is_open(item, node.count);
@@ -153,20 +159,22 @@ impl<T, S: BuildHasher + Clone> Graph<T, S> {
                 node.reached = true;
                 reached.push(number);
             }
+            pause();
         }
         while let Some(number) = reached.pop() {
             self.each_held(number, |one, node, _| {
                 if !replace(&mut node.reached, true) {
                     reached.push(one);
                 }
+                pause();
             });
         }
-        let dead = self
-            .nodes
-            .values()
-            .filter(|node| node.count > 0 && !node.reached);
-        dead.filter_map(|node| node.item.as_ref())
-            .for_each(&mut found);
+        for node in self.nodes.values() {
+            if node.count > 0 && !node.reached {
+                node.item.iter().for_each(&mut found);
+            }
+            pause();
+        }
         Ok(!holders.is_empty())
     }
 

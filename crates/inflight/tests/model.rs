@@ -36,6 +36,7 @@ fn found(graph: &mut Graph<u64, RandomState>, open: &BTreeSet<u64>) -> BTreeSet<
             |&socket| {
                 dead.insert(socket);
             },
+            || {},
         )
         .expect("memory");
     dead
@@ -90,6 +91,7 @@ fn what_is_told_to_whom_is_how_often_it_is_on_its_way() {
             true
         },
         |_| panic!("garbage"),
+        || {},
     );
     assert_eq!(circles, Ok(false));
 }

@@ -208,6 +208,9 @@ impl<T> Radix<T> {
 
     /// Removes every item in `first..=last` and hands each to `dropped`.
     pub fn remove_range(&mut self, first: usize, last: usize, dropped: &mut impl FnMut(T)) {
+        if !self.covers(first) {
+            return;
+        }
         let mut removed = 0;
         remove(&mut self.root, self.height, 0, first, last, &mut |item| {
             removed += 1;
@@ -227,9 +230,9 @@ impl<T> Radix<T> {
         next(&self.root, self.height, 0, from)
     }
 
-    /// The lowest index from `from` on that holds none.
-    pub fn next_hole(&self, mut from: usize) -> usize {
-        while self.get(from).is_some() {
+    /// The lowest index from `from` on that holds none; `until` where there is none before that.
+    pub fn next_hole(&self, mut from: usize, until: usize) -> usize {
+        while from < until && self.get(from).is_some() {
             from += 1;
         }
         from
@@ -264,11 +267,20 @@ fn remove<T>(
         return;
     }
     let Slot::Inner(node) = slot else { return };
-    for (i, below) in node.0.iter_mut().enumerate() {
-        let (low, high) = span(base, height - 1, i);
-        if high >= first && low <= last {
-            remove(below, height - 1, low, first, last, dropped);
-        }
+    // The slots that the range touches: it touches this node.
+    let bits = height * BITS;
+    let above = |index: usize| index.checked_shr(bits).unwrap_or(0);
+    let low = match above(first) < above(base) {
+        true => 0,
+        false => digit(first, height - 1),
+    };
+    let high = match above(last) > above(base) {
+        true => FANOUT - 1,
+        false => digit(last, height - 1),
+    };
+    for (i, below) in (low..).zip(&mut node.0[low..=high]) {
+        let (base, _) = span(base, height - 1, i);
+        remove(below, height - 1, base, first, last, dropped);
     }
     if node.is_empty() {
         *slot = Slot::Empty;
@@ -351,9 +363,10 @@ mod tests {
             radix.insert(index, ()).unwrap();
         }
         assert_eq!(
-            (radix.next_hole(0), radix.next_hole(3), radix.next_hole(64)),
-            (3, 3, 65)
+            [0, 3, 64].map(|from| radix.next_hole(from, usize::MAX)),
+            [3, 3, 65]
         );
+        assert_eq!(radix.next_hole(0, 2), 2);
         radix.remove_range(0, usize::MAX, &mut |_| ());
         assert!(radix.is_empty() && radix.next_item(0).is_none());
     }

@@ -11,6 +11,7 @@ use crate::fs::File;
 use crate::hash::{self, HashMap};
 use crate::mm::heap::try_box;
 use crate::sync::Mutex;
+use crate::task::sched::cond_resched;
 use crate::task::{can, current, rlimit};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -144,7 +145,10 @@ impl Drop for Rights {
         while let Some(mut batch) = discarded.first.take() {
             discarded.first = batch.next.take();
             drop(discarded);
-            drop(batch);
+            for file in batch.files.drain(..) {
+                drop(file);
+                cond_resched();
+            }
             discarded = DISCARDED.lock();
         }
         discarded.busy = false;

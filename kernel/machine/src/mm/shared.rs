@@ -15,8 +15,11 @@ use super::number::Number;
 use super::vma::PageSource;
 use crate::errno::{Errno, Result};
 use crate::sync::Mutex;
-use crate::upcall;
+use crate::upcall::{self, cond_resched, cond_resched_killable};
 use linux_raw_sys::general::CAP_SYS_ADMIN;
+
+/// Pages that are let go of, or cleared, at a time.
+const AT_ONCE: usize = 1024;
 
 /// Pages of zeroes at first, made when touched.
 pub struct SharedPages {
@@ -59,10 +62,19 @@ impl SharedPages {
 
 impl Drop for SharedPages {
     fn drop(&mut self) {
+        let mut pages = self.pages.lock();
         commit::give(match self.reserved {
             true => self.len,
-            false => self.pages.lock().len(),
+            false => pages.len(),
         });
+        while pages.len() > AT_ONCE
+            && let Some(first) = pages.next_item(0)
+        {
+            pages.remove_range(first, first.saturating_add(AT_ONCE), &mut drop);
+            drop(pages);
+            cond_resched();
+            pages = self.pages.lock();
+        }
     }
 }
 
@@ -109,8 +121,12 @@ impl PageSource for SharedPages {
 
     /// Others may map the frames, so they stay.
     fn clear(&self, range: Range<usize>) -> Result<()> {
-        let pages = self.pages.lock();
-        pages.each(range, |_, page| page.zero());
+        let mut at = range.start;
+        while let Some(first) = self.next_present(at).filter(|&first| first < range.end) {
+            at = first.saturating_add(AT_ONCE).min(range.end);
+            self.pages.lock().each(first..at, |_, page| page.zero());
+            cond_resched_killable()?;
+        }
         Ok(())
     }
 

@@ -360,8 +360,16 @@ impl Data {
                 }
             }
             Whence::Hole => {
-                let (index, _) = split(offset as u64);
-                let hole = self.pages.lock().next_hole(index) as u64 * PAGE_SIZE as u64;
+                let (mut index, _) = split(offset as u64);
+                loop {
+                    let until = index.saturating_add(PUNCHED);
+                    index = self.pages.lock().next_hole(index, until);
+                    if index < until {
+                        break;
+                    }
+                    cond_resched_killable()?;
+                }
+                let hole = index as u64 * PAGE_SIZE as u64;
                 Ok(hole.max(offset as u64).min(size))
             }
             _ => Ok(place),
@@ -371,6 +379,9 @@ impl Data {
 
 impl Drop for Data {
     fn drop(&mut self) {
+        if self.occupied() > PUNCHED as u64 {
+            self.punch_pages(0, u64::MAX);
+        }
         self.give_pages(self.occupied());
     }
 }

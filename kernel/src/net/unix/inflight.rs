@@ -12,6 +12,7 @@ use crate::net::channel::Channel;
 use crate::net::scm_rights::MAX_FILES;
 use crate::net::socket::{Socket, SocketFile};
 use crate::sync::SleepMutex;
+use crate::task::sched::cond_resched;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::hash::BuildHasherDefault;
@@ -128,9 +129,13 @@ pub fn collect() -> bool {
         if let Some(socket) = socket(file) {
             socket.discard_rights();
         }
+        cond_resched();
     }
     let found = !garbage.is_empty();
-    drop(garbage);
+    for file in garbage {
+        drop(file);
+        cond_resched();
+    }
     COLLECTING.store(false, Release);
     found
 }
@@ -144,7 +149,7 @@ fn garbage() -> Result<Vec<Arc<File>>> {
     // A file that is on its way so many times is held as often by that.
     let is_open = |file: &Weak<File>, times| file.strong_count() > times;
     let circles = graph
-        .garbage(is_open, |file| dead.extend(file.upgrade()))
+        .garbage(is_open, |file| dead.extend(file.upgrade()), cond_resched)
         .map_err(|_| Errno::ENOMEM)?;
     CIRCLES.store(circles, Release);
     Ok(dead)
