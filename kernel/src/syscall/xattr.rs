@@ -5,7 +5,7 @@ use crate::errno::{Errno, Result};
 use crate::fs::inode::{Kind, XattrChange};
 use crate::fs::{Path, perm};
 use crate::mm::user::{UserPtr, UserSlice, read_cstr};
-use crate::task::{can, require};
+use crate::task::{can, file_capabilities, require};
 use linux_raw_sys::general::{
     AT_FDCWD, AT_SYMLINK_NOFOLLOW, CAP_SETFCAP, CAP_SYS_ADMIN, XATTR_CREATE, XATTR_REPLACE,
 };
@@ -13,14 +13,6 @@ use linux_raw_sys::general::{
 /// The longest name, and the largest value (linux/limits.h).
 const NAME_MAX: usize = 255;
 const SIZE_MAX: usize = 65536;
-
-/// The capabilities of a file as a program (linux/capability.h).
-const CAPABILITY: &[u8] = b"security.capability";
-const XATTR_CAPS_SZ_2: usize = 20;
-const XATTR_CAPS_SZ_3: usize = 24;
-const VFS_CAP_REVISION_2: u32 = 0x0200_0000;
-const VFS_CAP_REVISION_3: u32 = 0x0300_0000;
-const VFS_CAP_FLAGS_EFFECTIVE: u32 = 1;
 
 fn name(address: usize) -> Result<alloc::vec::Vec<u8>> {
     match read_cstr(address, NAME_MAX + 1) {
@@ -41,7 +33,7 @@ fn check(entry: &Path, name: &[u8], write: bool) -> Result<()> {
             _ => Err(Errno::ENODATA),
         };
     }
-    if name == CAPABILITY && write {
+    if name == file_capabilities::NAME && write {
         return require(CAP_SETFCAP);
     }
     match (
@@ -63,8 +55,8 @@ fn set(entry: &Path, key: usize, value: usize, size: usize, flags: u32) -> Resul
         return Err(Errno::E2BIG);
     }
     let value = UserPtr::<u8>::new(value).read_vec(size)?;
-    if key == CAPABILITY && !value.is_empty() {
-        check_capability(&value)?;
+    if key == file_capabilities::NAME && !value.is_empty() {
+        file_capabilities::check(&value)?;
     }
     check(entry, &key, true)?;
     let change = match flags {
@@ -75,18 +67,6 @@ fn set(entry: &Path, key: usize, value: usize, size: usize, flags: u32) -> Resul
     };
     entry.inode().set_xattr(&key, change)?;
     Ok(0)
-}
-
-/// EINVAL unless a value is capabilities of a file: of the second revision, or of the third, which
-/// ends with the user that is root to it.
-fn check_capability(value: &[u8]) -> Result<()> {
-    let magic = value.first_chunk().map(|magic| u32::from_le_bytes(*magic));
-    let revision = magic.map(|magic| magic & !VFS_CAP_FLAGS_EFFECTIVE);
-    match (revision, value.len()) {
-        (Some(VFS_CAP_REVISION_2), XATTR_CAPS_SZ_2) => Ok(()),
-        (Some(VFS_CAP_REVISION_3), XATTR_CAPS_SZ_3) => Ok(()),
-        _ => Err(Errno::EINVAL),
-    }
 }
 
 /// Copies `bytes` to the program, or tells their length when it gave no room.
@@ -103,7 +83,11 @@ fn give(bytes: &[u8], to: usize, size: usize) -> Result<usize> {
 fn get(entry: &Path, key: usize, value: usize, size: usize) -> Result<usize> {
     let key = name(key)?;
     check(entry, &key, false)?;
-    give(&entry.inode().xattr(&key)?, value, size)
+    let mut found = entry.inode().xattr(&key)?;
+    if key == file_capabilities::NAME {
+        found = file_capabilities::shown(found);
+    }
+    give(&found, value, size)
 }
 
 fn list(entry: &Path, names: usize, size: usize) -> Result<usize> {

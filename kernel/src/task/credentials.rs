@@ -8,8 +8,9 @@ use core::mem;
 
 use linux_raw_sys::general::*;
 
+use super::file_capabilities::FileCapabilities;
 use super::user::{self, User};
-use crate::errno::Result;
+use crate::errno::{Errno, Result};
 use crate::keyring::Key;
 
 /// User and group identities, and capabilities, of a thread: never changed, but replaced as a whole
@@ -217,20 +218,39 @@ impl Credentials {
     }
 
     /// As exec leaves them, and whether the program is more privileged than who runs it
-    /// (AT_SECURE). `owner` and `group` are those of a set-user-ID or set-group-ID program;
-    /// `withheld` says what it does not get (cap_bprm_creds_from_file).
-    pub fn exec(&self, owner: Option<u32>, group: Option<u32>, withheld: Withheld) -> (Self, bool) {
+    /// (AT_SECURE). `owner` and `group` are those of a set-user-ID or set-group-ID program, `file`
+    /// its capabilities; `withheld` says what it does not get (cap_bprm_creds_from_file).
+    ///
+    /// # Errors
+    /// EPERM: a program that does not ask what it may do would not get all its file's capabilities.
+    pub fn exec(
+        &self,
+        owner: Option<u32>,
+        group: Option<u32>,
+        file: Option<FileCapabilities>,
+        withheld: Withheld,
+    ) -> Result<(Self, bool)> {
         let mut new = self.clone();
         new.euid = owner.unwrap_or(self.euid);
         new.egid = group.unwrap_or(self.egid);
-        let privileged_root = self.secure_bits & SECBIT_NOROOT == 0;
-        let is_root = privileged_root && (new.uid == 0 || new.euid == 0);
-        let in_force = privileged_root && new.euid == 0;
-        new.permitted = if is_root {
-            new.inheritable | new.bounding
-        } else {
-            0
-        };
+        new.permitted = file.map_or(0, |file| {
+            self.bounding & file.permitted | self.inheritable & file.inheritable
+        });
+        let mut in_force = file.is_some_and(|file| file.effective);
+        if let Some(file) = file
+            && file.effective
+            && file.permitted & !new.permitted != 0
+        {
+            return Err(Errno::EPERM);
+        }
+        // A set-user-ID program of root's with capabilities of its own has no more than those.
+        let own_only = file.is_some() && new.euid == 0 && new.uid != 0;
+        if self.secure_bits & SECBIT_NOROOT == 0 && !own_only {
+            if new.uid == 0 || new.euid == 0 {
+                new.permitted = new.inheritable | new.bounding;
+            }
+            in_force |= new.euid == 0;
+        }
         let changes = new.euid != self.uid || new.egid != self.gid;
         if (changes || new.permitted & !self.permitted != 0) && withheld != Withheld::Nothing {
             if withheld == Withheld::All || !self.can(CAP_SETUID) {
@@ -240,14 +260,14 @@ impl Credentials {
         }
         (new.suid, new.fsuid) = (new.euid, new.euid);
         (new.sgid, new.fsgid) = (new.egid, new.egid);
-        if changes {
+        if changes || file.is_some() {
             new.ambient = 0;
         }
         new.permitted |= new.ambient;
         new.effective = if in_force { new.permitted } else { new.ambient };
         new.keeps_capabilities = false;
         let grew = in_force || new.permitted & !new.ambient != 0;
-        (new, changes || self.uid != 0 && grew)
+        Ok((new, changes || self.uid != 0 && grew))
     }
 }
 

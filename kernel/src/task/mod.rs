@@ -11,6 +11,7 @@ pub mod elf;
 pub mod exec;
 pub mod exit;
 pub mod fault;
+pub mod file_capabilities;
 mod fork;
 pub mod futex;
 mod init;

@@ -11,6 +11,7 @@ mod age;
 mod aio;
 mod attributes;
 mod busy;
+mod capabilities;
 mod choices;
 mod cores;
 mod fault;
@@ -142,6 +143,8 @@ fn main() {
         Some("places") => accepted::places(&std::env::args().nth(2).unwrap_or_default()),
         Some("advice") => advice::run(),
         Some("aio") => aio::run(),
+        Some("file-capabilities") => capabilities::tell_capabilities(),
+        Some("capabilities") => capabilities::run(),
         Some("attributes") => attributes::run(),
         Some("handlers") => handlers::run(),
         Some("jobs") => jobs::run(),

@@ -17,7 +17,7 @@ use crate::errno::{Errno, Result};
 use crate::mm::PAGE_SIZE;
 use crate::mm::heap::{try_arc, try_format};
 use crate::sync::{Mutex, MutexGuard};
-use crate::task::signal;
+use crate::task::{file_capabilities, signal};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
@@ -32,6 +32,10 @@ enum Content {
     Device(u64),
     Socket,
 }
+
+/// Beside the permissions, so that a write tests both at once: the inode has capabilities as a
+/// program.
+const CAPABLE: u32 = 1 << 31;
 
 struct Meta {
     mode: u32,
@@ -231,11 +235,23 @@ impl Node {
         let mut meta = self.meta();
         meta.modified = Time::now();
         meta.changed = meta.modified;
-        if meta.mode & (S_ISUID | S_ISGID) != 0 && self.kind == Kind::Regular {
+        if meta.mode & (S_ISUID | S_ISGID | CAPABLE) != 0 && self.kind == Kind::Regular {
             let keeps = crate::task::can(CAP_FSETID);
             if !keeps {
                 meta.mode = without_set_id(meta.mode);
             }
+            self.lose_capabilities(&mut meta);
+        }
+    }
+
+    /// Takes away what it can do as a program, as it is given away or written to.
+    fn lose_capabilities(&self, meta: &mut Meta) {
+        if meta.mode & CAPABLE != 0 {
+            meta.mode &= !CAPABLE;
+            let quota = &self.fs.inodes;
+            _ = self
+                .xattrs
+                .change(file_capabilities::NAME, XattrChange::Remove, quota);
         }
     }
 }
@@ -281,7 +297,7 @@ impl Inode for Node {
         Attr {
             device: self.fs.device,
             inode: self.number,
-            mode: meta.mode | self.kind.mode(),
+            mode: meta.mode & !CAPABLE | self.kind.mode(),
             links: meta.links,
             uid: meta.uid,
             gid: meta.gid,
@@ -303,7 +319,12 @@ impl Inode for Node {
         {
             return Err(Errno::EPERM);
         }
-        meta.mode = change.permissions.unwrap_or(meta.mode);
+        if let Some(permissions) = change.permissions {
+            meta.mode = meta.mode & CAPABLE | permissions;
+        }
+        if change.uid.is_some() || change.gid.is_some() {
+            self.lose_capabilities(&mut meta);
+        }
         meta.uid = change.uid.unwrap_or(meta.uid);
         meta.gid = change.gid.unwrap_or(meta.gid);
         meta.accessed = change.accessed.unwrap_or(meta.accessed);
@@ -427,8 +448,13 @@ impl Inode for Node {
     }
 
     fn set_xattr(&self, name: &[u8], change: XattrChange) -> Result<()> {
+        let sets = !matches!(change, XattrChange::Remove);
+        let mut meta = self.meta();
         self.xattrs.change(name, change, &self.fs.inodes)?;
-        self.linked(0);
+        if name == file_capabilities::NAME {
+            meta.mode = meta.mode & !CAPABLE | if sets { CAPABLE } else { 0 };
+        }
+        meta.changed = Time::now();
         Ok(())
     }
 

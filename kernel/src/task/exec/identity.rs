@@ -4,11 +4,12 @@ use alloc::sync::Arc;
 
 use linux_raw_sys::general::{MS_NOSUID, S_ISGID, S_ISUID, S_IXGRP};
 
-use crate::errno::Result;
+use crate::errno::{Errno, Result};
 use crate::fs::fs_context::Executing;
 use crate::fs::{File, perm};
 use crate::mm::heap::try_arc;
 use crate::task::credentials::{Credentials, Withheld};
+use crate::task::file_capabilities::{self, FileCapabilities};
 use crate::task::{Thread, current};
 
 /// What a program that a more privileged user owns begins without (PER_CLEAR_ON_SETID):
@@ -33,13 +34,14 @@ impl Identity {
     /// That of a program in `file`, for the current thread.
     ///
     /// # Errors
-    /// ENOMEM.
+    /// ENOMEM; EPERM and EINVAL by the file's capabilities.
     pub fn decide(file: &File) -> Result<Self> {
         let thread = current();
         let (owner, group) = owners(file);
         let alone = Executing::begin(thread);
         let old = thread.credentials();
-        let (new, secure) = old.exec(owner, group, withheld(thread, alone.is_some()));
+        let withheld = withheld(thread, alone.is_some());
+        let (new, secure) = old.exec(owner, group, capabilities(file)?, withheld)?;
         let gains = new.permitted & !old.permitted != 0;
         let changes = owner.is_some() || group.is_some() || gains;
         let mut identity = Identity {
@@ -69,6 +71,18 @@ fn owners(file: &File) -> (Option<u32>, Option<u32>) {
     let user = (attr.mode & S_ISUID != 0).then_some(attr.uid);
     let both = S_ISGID | S_IXGRP;
     (user, (attr.mode & both == both).then_some(attr.gid))
+}
+
+/// The capabilities that the file has as a program.
+fn capabilities(file: &File) -> Result<Option<FileCapabilities>> {
+    if file.path().mount_flags() & MS_NOSUID != 0 {
+        return Ok(None);
+    }
+    match file.entry().inode().xattr(file_capabilities::NAME) {
+        Ok(value) => FileCapabilities::parse(&value),
+        Err(Errno::ENODATA | Errno::EOPNOTSUPP) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// What `thread` does not get of a program's privileges. `alone`: nobody else has its directory
