@@ -11,7 +11,7 @@ use super::path::{base, check_flags};
 use crate::errno::{Errno, Result};
 use crate::fs;
 use crate::mm::heap::try_format;
-use crate::mm::user;
+use crate::mm::{PAGE_SIZE, page_up, user};
 use crate::task::exec::{Request, exec};
 use crate::task::initial_stack::Strings;
 use crate::task::{current, ptrace, rlimit};
@@ -20,6 +20,9 @@ use crate::task::{current, ptrace, rlimit};
 const LEAST_ROOM: usize = 128 << 10;
 /// The most, in bytes.
 const MOST_ROOM: usize = 6 << 20;
+
+/// Above the strings on the stack.
+const WORD: usize = size_of::<usize>();
 
 /// execve(2)
 pub fn execve<L: Layout>(path: usize, arguments: usize, environment: usize) -> Result<usize> {
@@ -89,7 +92,10 @@ fn request<L: Layout>(
         // Programs count on a name.
         arguments.push(b"")?;
     }
-    if arguments.size() + environment.size() > room {
+    // Linux writes the strings to the new stack at once, which grows for that as far as it may.
+    let strings = shown.len() + 1 + arguments.bytes() + environment.bytes();
+    let stack = rlimit(RLIMIT_STACK).max(PAGE_SIZE);
+    if arguments.size() + environment.size() > room || page_up(strings + WORD) > stack {
         return Err(Errno::E2BIG);
     }
     Ok(Request {

@@ -103,6 +103,11 @@ impl Strings {
             .try_for_each(|string| self.push(string))
     }
 
+    /// Bytes of the strings themselves.
+    pub fn bytes(&self) -> usize {
+        self.len
+    }
+
     /// How many there are.
     pub fn count(&self) -> usize {
         self.count

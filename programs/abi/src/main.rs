@@ -9,6 +9,7 @@ mod addresses;
 mod advice;
 mod age;
 mod aio;
+mod arguments;
 mod attributes;
 mod busy;
 mod capabilities;
@@ -143,6 +144,7 @@ fn main() {
         Some("places") => accepted::places(&std::env::args().nth(2).unwrap_or_default()),
         Some("advice") => advice::run(),
         Some("aio") => aio::run(),
+        Some("arguments") => arguments::run(),
         Some("file-capabilities") => capabilities::tell_capabilities(),
         Some("capabilities") => capabilities::run(),
         Some("attributes") => attributes::run(),
