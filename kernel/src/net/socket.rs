@@ -176,7 +176,8 @@ pub trait Socket: Send + Sync + Any {
     /// As [`FileOps::poll`].
     fn poll(&self, table: Option<&mut PollTable>) -> Events;
 
-    /// Bytes that can be read (FIONREAD), and that a peer has still to read (TIOCOUTQ).
+    /// Bytes that can be read (FIONREAD), and that are sent and have not arrived: of a Unix socket,
+    /// those that a peer has still to read (TIOCOUTQ).
     fn waiting(&self) -> Result<(usize, usize)>;
 
     /// As [`FileOps::held`].

@@ -28,11 +28,52 @@ pub fn run() {
             ends(family);
             datagrams(family);
         }
+        unread();
         headers();
         names();
         both();
         options();
         interfaces();
+    }
+}
+
+/// Bytes that the peer has and did not read are sent and acknowledged.
+unsafe fn unread() {
+    unsafe {
+        use std::io::Write;
+        use std::os::fd::AsRawFd;
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let mut client = std::net::TcpStream::connect(address).expect("a connection");
+        let (server, _) = listener.accept().expect("a connection");
+        let mut number: c_int = -1;
+        for _ in 0..2 {
+            client.write_all(&[7; 1000]).expect("room");
+            // An acknowledgement may wait for others.
+            libc::usleep(300_000);
+            tell(
+                "unsent",
+                libc::ioctl(client.as_raw_fd(), libc::TIOCOUTQ, &mut number),
+            );
+            println!("  {number}");
+            libc::ioctl(server.as_raw_fd(), libc::FIONREAD, &mut number);
+            println!("to be read: {number}");
+        }
+        let mut memory = [0u32; 9];
+        let mut size: socklen_t = 36;
+        libc::getsockopt(
+            client.as_raw_fd(),
+            SOL_SOCKET,
+            55,
+            memory.as_mut_ptr().cast(),
+            &mut size,
+        );
+        println!("of memory: {} {}", memory[0], memory[5]);
+        let table = std::fs::read_to_string("/proc/net/tcp").unwrap_or_default();
+        let own = format!(":{:04X} 01", address.port());
+        let line = table.lines().find(|line| line.contains(&own));
+        let queues = line.and_then(|line| line.split_whitespace().nth(4));
+        println!("in the table: {queues:?}");
     }
 }
 
