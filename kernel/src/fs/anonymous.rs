@@ -3,11 +3,33 @@
 use super::dentry::Entry;
 use super::file::{File, FileOps, OpenFlags};
 use super::inode::{Attr, Inode, Kind, SetAttr};
+use super::simple_attr::SimpleAttr;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::{try_arc, try_format};
+use crate::sync::Once;
 use alloc::sync::Arc;
 
-struct Anonymous;
+struct Anonymous {
+    /// It stands for a process: its attributes stay (Linux's pidfs).
+    fixed: bool,
+}
+
+/// The kind that stands for a process.
+pub const PIDFD: &str = "[pidfd]";
+
+/// There is one inode, so that a change shows in all of these files.
+static ATTR: Once<SimpleAttr> = Once::new();
+
+fn shared_attr() -> &'static SimpleAttr {
+    ATTR.call_once(|| {
+        SimpleAttr::new(Attr {
+            device: super::ANONYMOUS_DEVICE,
+            inode: super::new_anonymous_number(),
+            mode: 0o600,
+            ..Attr::default()
+        })
+    })
+}
 
 impl Inode for Anonymous {
     fn kind(&self) -> Kind {
@@ -15,16 +37,14 @@ impl Inode for Anonymous {
     }
 
     fn attr(&self) -> Attr {
-        Attr {
-            device: super::ANONYMOUS_DEVICE,
-            inode: 1,
-            mode: 0o600,
-            links: 1,
-            ..Attr::default()
-        }
+        shared_attr().get()
     }
 
-    fn set_attr(&self, _change: &SetAttr) -> Result<()> {
+    fn set_attr(&self, change: &SetAttr) -> Result<()> {
+        if self.fixed {
+            return Err(Errno::EPERM);
+        }
+        shared_attr().set(change);
         Ok(())
     }
 
@@ -36,6 +56,9 @@ impl Inode for Anonymous {
 /// An open file that /proc/PID/fd shows as `anon_inode:KIND`.
 pub fn file(kind: &str, ops: Arc<dyn FileOps>, flags: OpenFlags) -> Result<Arc<File>> {
     let name = try_format(format_args!("anon_inode:{kind}"))?;
-    let entry = Entry::named(try_arc(Anonymous)?, None, name.as_bytes())?;
+    let inode = Anonymous {
+        fixed: kind == PIDFD,
+    };
+    let entry = Entry::named(try_arc(inode)?, None, name.as_bytes())?;
     File::with_ops(entry, ops, flags)
 }

@@ -16,6 +16,7 @@ pub mod fdtable;
 pub mod file;
 pub mod file_lock;
 pub mod fs_context;
+mod given_attr;
 pub mod initramfs;
 pub mod inode;
 pub mod inotify;

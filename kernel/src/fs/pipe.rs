@@ -7,6 +7,8 @@ use super::inode::{Attr, Inode, Kind, SetAttr, Time};
 use super::io::{Sink, Source};
 use super::poll::{Events, PollTable, WaitSource};
 use super::ring::Ring;
+use super::simple_attr::SimpleAttr;
+use crate::arch::time;
 use crate::errno::{Errno, Result};
 use crate::mm::PAGE_SIZE;
 use crate::mm::heap::try_arc;
@@ -16,7 +18,7 @@ use crate::task::user::User;
 use crate::task::{can, current, require, signal};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use linux_raw_sys::general::{
     CAP_SYS_ADMIN, CAP_SYS_RESOURCE, O_ACCMODE, O_RDWR, O_WRONLY, S_IFIFO, SIGPIPE,
 };
@@ -106,12 +108,35 @@ pub struct Pipe {
     readable: Arc<WaitSource>,
     writable: Arc<WaitSource>,
     number: u64,
-    born: Time,
+    attr: SimpleAttr,
+    uses: Arc<Uses>,
     charge: Charge,
 }
 
+/// When a pipe was read and written last, in ticks, until somebody asks for its times; 0: not since
+/// then.
+#[derive(Default)]
+pub struct Uses {
+    read: AtomicU64,
+    written: AtomicU64,
+}
+
+impl Uses {
+    /// The two times, which are forgotten.
+    pub fn take(&self) -> [Option<Time>; 2] {
+        [&self.read, &self.written].map(|ticks| match ticks.load(Relaxed) {
+            0 => None,
+            // Another may ask at the same time.
+            _ => Some(ticks.swap(0, Relaxed))
+                .filter(|&ticks| ticks != 0)
+                .map(Time::at),
+        })
+    }
+}
+
 impl Pipe {
-    fn new() -> Result<Arc<Self>> {
+    /// A new one, whose uses a FIFO may have kept from an earlier one.
+    fn new(uses: Arc<Uses>) -> Result<Arc<Self>> {
         let most = max_size() / PAGE_SIZE;
         let mut pages = if most >= PAGES || can(CAP_SYS_RESOURCE) {
             PAGES
@@ -130,6 +155,8 @@ impl Pipe {
         if is_beyond(&USER_PAGES_HARD, sum) && is_limited() {
             return Err(Errno::ENFILE);
         }
+        let number = super::new_anonymous_number();
+        let (uid, gid) = current().with_credentials(|who| (who.fsuid, who.fsgid));
         try_arc(Pipe {
             ring: SleepMutex::new(Ring::new(pages)?),
             len: AtomicUsize::new(0),
@@ -139,8 +166,16 @@ impl Pipe {
             opened: [AtomicU32::new(0), AtomicU32::new(0)],
             readable: WaitSource::new()?,
             writable: WaitSource::new()?,
-            number: super::new_anonymous_number(),
-            born: Time::now(),
+            number,
+            attr: SimpleAttr::new(Attr {
+                device: super::ANONYMOUS_DEVICE,
+                inode: number,
+                mode: S_IFIFO | 0o600,
+                uid,
+                gid,
+                ..Attr::default()
+            }),
+            uses,
             charge,
         })
     }
@@ -170,6 +205,7 @@ impl Pipe {
         }
         let count = self.with_ring(|ring| ring.read(to))?;
         if count > 0 {
+            self.uses.read.store(time::now_ticks(), Relaxed);
             self.writable.notify();
         }
         Ok(count)
@@ -213,9 +249,17 @@ impl Pipe {
             }
         })?;
         if count > 0 {
+            self.uses.written.store(time::now_ticks(), Relaxed);
             self.readable.notify();
         }
         Ok(count)
+    }
+
+    /// Its attributes, by now.
+    fn known_attr(&self) -> &SimpleAttr {
+        let [read, written] = self.uses.take();
+        self.attr.touch(read, written);
+        &self.attr
     }
 
     fn write(&self, from: &mut Source, nonblocking: bool) -> Result<usize> {
@@ -283,19 +327,11 @@ impl Inode for Pipe {
     }
 
     fn attr(&self) -> Attr {
-        Attr {
-            device: super::ANONYMOUS_DEVICE,
-            inode: self.number,
-            mode: S_IFIFO | 0o600,
-            links: 1,
-            accessed: self.born,
-            modified: self.born,
-            changed: self.born,
-            ..Attr::default()
-        }
+        self.known_attr().get()
     }
 
-    fn set_attr(&self, _change: &SetAttr) -> Result<()> {
+    fn set_attr(&self, change: &SetAttr) -> Result<()> {
+        self.known_attr().set(change);
         Ok(())
     }
 
@@ -371,6 +407,7 @@ impl End {
     pub fn consume(&self, count: usize) {
         self.pipe
             .with_ring(|ring| ring.consume(count.min(ring.len())));
+        self.pipe.uses.read.store(time::now_ticks(), Relaxed);
         self.pipe.writable.notify();
     }
 
@@ -493,7 +530,7 @@ impl FileOps for End {
 
 /// Both ends of a new pipe: what reads, and what writes. `flags`: O_NONBLOCK and its like.
 pub fn pair(flags: u32) -> Result<[Arc<File>; 2]> {
-    let pipe = Pipe::new()?;
+    let pipe = Pipe::new(try_arc(Uses::default())?)?;
     let entry = super::anonymous_entry("pipe", pipe.number, pipe.clone())?;
     let end = |mode: u32| {
         let flags = OpenFlags(mode | flags);
@@ -503,19 +540,31 @@ pub fn pair(flags: u32) -> Result<[Arc<File>; 2]> {
 }
 
 /// The pipe of a named pipe: there as long as it is open.
-pub struct Fifo(Mutex<Weak<Pipe>>);
+pub struct Fifo {
+    pipe: Mutex<Weak<Pipe>>,
+    /// Those of its pipes.
+    uses: Arc<Uses>,
+}
 
 impl Fifo {
     /// A FIFO that is not open.
-    pub const fn new() -> Self {
-        Fifo(Mutex::new(Weak::new()))
+    pub fn new() -> Result<Self> {
+        Ok(Fifo {
+            pipe: Mutex::new(Weak::new()),
+            uses: try_arc(Uses::default())?,
+        })
+    }
+
+    /// When it was read and written, if it was since the last call.
+    pub fn take_uses(&self) -> [Option<Time>; 2] {
+        self.uses.take()
     }
 
     /// Opens it, which waits for the other end to be opened too.
     pub fn open(&self, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
-        let fresh = Pipe::new()?;
+        let fresh = Pipe::new(self.uses.clone())?;
         let pipe = {
-            let mut current = self.0.lock();
+            let mut current = self.pipe.lock();
             current.upgrade().unwrap_or_else(|| {
                 *current = Arc::downgrade(&fresh);
                 fresh

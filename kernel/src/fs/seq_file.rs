@@ -2,6 +2,7 @@
 
 use super::dentry::Entry;
 use super::file::{File, FileOps, OpenFlags, Record};
+use super::given_attr;
 use super::inode::{Attr, Inode, Kind, Link, SetAttr, Time};
 use super::io::{Sink, Source};
 use crate::arch::cpu;
@@ -165,6 +166,8 @@ pub enum Node {
     Private(fn(&mut Text)),
     /// A directory with these members.
     Directory(&'static [(&'static str, Node)]),
+    /// The same, of settings ([`Tree::Settings`]).
+    Settings(&'static [(&'static str, Node)]),
     /// A symbolic link to what the function tells.
     Link(fn(&mut Text)),
     /// A file that can be written too.
@@ -192,10 +195,21 @@ impl Node {
             | Node::Setting(..)
             | Node::Number(_)
             | Node::OfCpu(_) => Kind::Regular,
-            Node::Directory(_) | Node::Cpus(..) => Kind::Directory,
+            Node::Directory(_) | Node::Settings(_) | Node::Cpus(..) => Kind::Directory,
             Node::Link(_) => Kind::Symlink,
         }
     }
+}
+
+/// A fixed tree.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Tree {
+    /// Of procfs.
+    Proc,
+    /// The settings of procfs, `/proc/sys`: their owners and permissions do not change.
+    Settings,
+    /// Of sysfs.
+    Sys,
 }
 
 /// A file of a fixed tree, and the CPU in whose directory it is.
@@ -211,7 +225,9 @@ impl Content for Leaf {
             | Node::Link(write)
             | Node::Setting(write, _) => write(text),
             Node::Number(value) => put!(text, "{}\n", value.load(Relaxed)),
-            Node::Directory(_) | Node::Cpus(..) => return Err(Errno::EISDIR),
+            Node::Directory(_) | Node::Settings(_) | Node::Cpus(..) => {
+                return Err(Errno::EISDIR);
+            }
         }
         Ok(())
     }
@@ -233,7 +249,7 @@ impl Content for Leaf {
         match self.0 {
             Node::File(_) | Node::OfCpu(_) => 0o444,
             Node::Private(_) => 0o400,
-            Node::Directory(_) | Node::Cpus(..) => 0o555,
+            Node::Directory(_) | Node::Settings(_) | Node::Cpus(..) => 0o555,
             Node::Link(_) => 0o777,
             Node::Setting(..) | Node::Number(_) => 0o644,
         }
@@ -275,29 +291,35 @@ pub fn number(parent: u64, name: &[u8]) -> u64 {
 /// The inode of a member of a fixed tree.
 pub struct Fixed {
     leaf: Leaf,
+    tree: Tree,
     device: u64,
     number: u64,
 }
 
+/// The number of a tree's root.
+const ROOT: u64 = 1;
+
 impl Fixed {
-    /// The inode of `node`.
-    pub fn new(node: Node, device: u64, number: u64) -> Self {
-        Self::of_cpu(node, 0, device, number)
+    /// The root of a tree.
+    pub fn root(node: Node, tree: Tree, device: u64) -> Self {
+        Fixed {
+            leaf: Leaf(node, 0),
+            tree,
+            device,
+            number: ROOT,
+        }
     }
 
-    fn of_cpu(node: Node, cpu: usize, device: u64, number: u64) -> Self {
-        Fixed {
-            leaf: Leaf(node, cpu),
-            device,
-            number,
-        }
+    /// The file system's number.
+    pub fn device(&self) -> u64 {
+        self.device
     }
 
     /// Names and nodes of the members that every machine has, and those of each CPU's directory;
     /// ENOTDIR.
     fn members(&self) -> Result<(Members, Option<Members>)> {
         match self.leaf.0 {
-            Node::Directory(members) => Ok((members, None)),
+            Node::Directory(members) | Node::Settings(members) => Ok((members, None)),
             Node::Cpus(members, each) => Ok((members, Some(each))),
             _ => Err(Errno::ENOTDIR),
         }
@@ -312,17 +334,22 @@ impl Inode for Fixed {
     }
 
     fn attr(&self) -> Attr {
-        attr(
-            self.device,
-            self.number,
-            self.kind(),
-            self.leaf.permissions(),
-            (0, 0),
-        )
+        let kind = self.kind();
+        let permissions = match self.tree {
+            Tree::Sys if kind == Kind::Directory && self.number != ROOT => 0o755,
+            _ => self.leaf.permissions(),
+        };
+        let first = attr(self.device, self.number, kind, permissions, (0, 0));
+        given_attr::apply(self.tree, self.number, first)
     }
 
-    fn set_attr(&self, _change: &SetAttr) -> Result<()> {
-        Ok(())
+    fn set_attr(&self, change: &SetAttr) -> Result<()> {
+        let only_times =
+            change.permissions.is_none() && change.uid.is_none() && change.gid.is_none();
+        if self.tree == Tree::Settings && !only_times {
+            return Err(Errno::EPERM);
+        }
+        given_attr::give(self.tree, self.number, change)
     }
 
     fn truncate(&self, _size: u64) -> Result<()> {
@@ -351,8 +378,14 @@ impl Inode for Fixed {
             (None, Some(each)) => (Node::Directory(each), cpu_called(name)?),
             _ => return Err(Errno::ENOENT),
         };
-        let number = number(self.number, name);
-        entry(here, name, Fixed::of_cpu(node, cpu, self.device, number))
+        let settings = matches!(node, Node::Settings(_));
+        let member = Fixed {
+            leaf: Leaf(node, cpu),
+            tree: if settings { Tree::Settings } else { self.tree },
+            device: self.device,
+            number: number(self.number, name),
+        };
+        entry(here, name, member)
     }
 }
 

@@ -26,6 +26,16 @@ impl SimpleAttr {
         *self.0.lock()
     }
 
+    /// It was read, or written to, at these times.
+    pub fn touch(&self, read: Option<Time>, written: Option<Time>) {
+        let mut attr = self.0.lock();
+        attr.accessed = read.unwrap_or(attr.accessed);
+        if let Some(written) = written {
+            attr.modified = written;
+            attr.changed = written;
+        }
+    }
+
     /// Changes some.
     pub fn set(&self, change: &SetAttr) {
         let mut attr = self.0.lock();

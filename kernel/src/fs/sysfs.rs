@@ -3,7 +3,7 @@
 use super::dentry::Entry;
 use super::proc::{system, zones};
 use super::seq_file::Node::{Cpus, Directory, File, Link, OfCpu, Setting};
-use super::seq_file::{self, Fixed, Node, Text};
+use super::seq_file::{self, Fixed, Node, Text, Tree};
 use crate::errno::{Errno, Result};
 use crate::mm::huge_page;
 use crate::net::interface;
@@ -196,5 +196,5 @@ fn cpus(text: &mut Text) {
 
 /// The root of the file system.
 pub fn root() -> Result<Arc<Entry>> {
-    seq_file::root(Fixed::new(Directory(ROOT), super::new_device(), 1))
+    seq_file::root(Fixed::root(Directory(ROOT), Tree::Sys, super::new_device()))
 }

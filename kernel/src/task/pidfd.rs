@@ -36,7 +36,7 @@ pub fn file(process: Arc<Process>, thread: Option<&Arc<Thread>>, flags: u32) -> 
         thread: thread.map(Arc::downgrade),
     })?;
     anonymous::file(
-        "[pidfd]",
+        anonymous::PIDFD,
         ops,
         OpenFlags(O_RDWR | flags & (NONBLOCK | THREAD)),
     )

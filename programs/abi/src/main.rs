@@ -48,6 +48,7 @@ mod points;
 #[cfg(target_arch = "riscv64")]
 mod probe;
 mod processes;
+mod pseudo;
 mod ptrace;
 mod raw;
 mod realtime;
@@ -144,6 +145,7 @@ fn main() {
         Some("places") => accepted::places(&std::env::args().nth(2).unwrap_or_default()),
         Some("advice") => advice::run(),
         Some("aio") => aio::run(),
+        Some("pseudo") => pseudo::run(),
         Some("arguments") => arguments::run(),
         Some("file-capabilities") => capabilities::tell_capabilities(),
         Some("capabilities") => capabilities::run(),

@@ -5,7 +5,7 @@ use super::super::file::{File, FileOps, OpenFlags, Record, Whence};
 use super::super::inode::{Attr, Inode, Kind, Link, SetAttr};
 use super::super::seq_file::{self, Content, Text};
 use super::parse;
-use super::subject::{Subject, Who};
+use super::subject::{self, Subject, Who};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_format;
 use crate::put;
@@ -64,6 +64,10 @@ impl Inode for Directory {
     /// A process finds its own descriptors, whoever its files belong to.
     fn permits(&self) -> bool {
         self.who.pid == current().process_id()
+    }
+
+    fn set_attr(&self, change: &SetAttr) -> Result<()> {
+        subject::set_attr(change)
     }
 
     fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
@@ -166,8 +170,8 @@ impl Inode for Descriptor {
         }
     }
 
-    fn set_attr(&self, _change: &SetAttr) -> Result<()> {
-        Err(Errno::EPERM)
+    fn set_attr(&self, change: &SetAttr) -> Result<()> {
+        subject::set_attr(change)
     }
 
     fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {

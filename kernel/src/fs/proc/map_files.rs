@@ -4,7 +4,7 @@ use super::super::dentry::Entry;
 use super::super::file::{File, FileOps, OpenFlags, Record};
 use super::super::inode::{Attr, Inode, Kind, Link, SetAttr};
 use super::super::seq_file;
-use super::subject::Who;
+use super::subject::{self, Who};
 use crate::errno::{Errno, Result};
 use crate::mm::PAGE_SIZE;
 use crate::mm::heap::try_format;
@@ -68,6 +68,10 @@ impl Inode for Directory {
     /// A process finds its own files, whoever the directory belongs to.
     fn permits(&self) -> bool {
         self.who.pid == current().process_id()
+    }
+
+    fn set_attr(&self, change: &SetAttr) -> Result<()> {
+        subject::set_attr(change)
     }
 
     fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
@@ -159,8 +163,8 @@ impl Inode for Mapped {
         }
     }
 
-    fn set_attr(&self, _change: &SetAttr) -> Result<()> {
-        Err(Errno::EPERM)
+    fn set_attr(&self, change: &SetAttr) -> Result<()> {
+        subject::set_attr(change)
     }
 
     fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {

@@ -18,7 +18,7 @@ pub mod zones;
 use super::dentry::Entry;
 use super::file::{File, FileOps, OpenFlags, Record};
 use super::inode::{Attr, Inode, Kind, SetAttr};
-use super::seq_file::{self, Fixed, Node};
+use super::seq_file::{self, Fixed, Node, Tree};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_format;
 use crate::task::{Process, pid_table};
@@ -32,7 +32,6 @@ const PROCESSES: u64 = 1 << 16;
 
 /// The root directory: the fixed members, then the processes.
 struct Root {
-    device: u64,
     fixed: Arc<Fixed>,
     options: Arc<Options>,
 }
@@ -43,12 +42,9 @@ const OWN: [&[u8]; 2] = [b"self", b"thread-self"];
 /// The root of a new procfs.
 pub fn root(options: Arc<Options>) -> Result<Arc<Entry>> {
     let device = super::new_device();
-    let fixed = crate::mm::heap::try_arc(Fixed::new(Node::Directory(system::ROOT), device, 1))?;
-    seq_file::root(Root {
-        device,
-        fixed,
-        options,
-    })
+    let fixed = Fixed::root(Node::Directory(system::ROOT), Tree::Proc, device);
+    let fixed = crate::mm::heap::try_arc(fixed)?;
+    seq_file::root(Root { fixed, options })
 }
 
 /// The process whose directory in a procfs an open file is.
@@ -77,15 +73,14 @@ impl Inode for Root {
     }
 
     fn attr(&self) -> Attr {
-        let attr = seq_file::attr(self.device, 1, Kind::Directory, 0o555, (0, 0));
         Attr {
             links: 2 + pid_table::count() as u32,
-            ..attr
+            ..self.fixed.attr()
         }
     }
 
-    fn set_attr(&self, _change: &SetAttr) -> Result<()> {
-        Ok(())
+    fn set_attr(&self, change: &SetAttr) -> Result<()> {
+        self.fixed.set_attr(change)
     }
 
     fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
@@ -110,7 +105,7 @@ impl Inode for Root {
         if !self.options.shows(&who.find()?) {
             return Err(Errno::ENOENT);
         }
-        let directory = Directory::new(who, self.device, self.options.clone());
+        let directory = Directory::new(who, self.fixed.device(), self.options.clone());
         seq_file::entry(here, name, directory)
     }
 }

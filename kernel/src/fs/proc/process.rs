@@ -2,11 +2,11 @@
 
 use super::super::dentry::Entry;
 use super::super::file::{File, FileOps, OpenFlags, Record};
-use super::super::inode::{Attr, Inode, Kind, Link, SetAttr};
+use super::super::inode::{Attr, Inode, Kind, Link, SetAttr, XattrChange};
 use super::super::mount;
 use super::super::path::Path;
 use super::super::seq_file::{self, Content, Text};
-use super::subject::{Subject, Who};
+use super::subject::{self, Subject, Who};
 use super::{Options, control, fds, map_files, mem, memory, pagemap, parse, status};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_format;
@@ -208,6 +208,11 @@ impl Inode for Directory {
         seq_file::attr(self.device, number(self.who), Kind::Directory, 0o555, owner)
     }
 
+    /// It is immutable, as its attributes are.
+    fn set_xattr(&self, _name: &[u8], _change: XattrChange) -> Result<()> {
+        Err(Errno::EPERM)
+    }
+
     fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         self.enter()?;
         Ok(self)
@@ -330,8 +335,8 @@ impl Inode for Leaf {
         seq_file::attr(self.device, self.inode, kind, permissions, owner)
     }
 
-    fn set_attr(&self, _change: &SetAttr) -> Result<()> {
-        Ok(())
+    fn set_attr(&self, change: &SetAttr) -> Result<()> {
+        subject::set_attr(change)
     }
 
     fn truncate(&self, _size: u64) -> Result<()> {
@@ -388,6 +393,10 @@ impl Inode for Threads {
         let owner = self.who.owner(Kind::Directory, 0o555);
         let attr = seq_file::attr(self.device, self.inode, Kind::Directory, 0o555, owner);
         Attr { links, ..attr }
+    }
+
+    fn set_attr(&self, change: &SetAttr) -> Result<()> {
+        subject::set_attr(change)
     }
 
     fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {

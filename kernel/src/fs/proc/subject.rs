@@ -1,6 +1,6 @@
 //! The process or thread that a directory of procfs is of.
 
-use super::super::inode::Kind;
+use super::super::inode::{Kind, SetAttr};
 use crate::errno::{Errno, Result};
 use crate::mm::AddressSpace;
 use crate::task::credentials::Credentials;
@@ -79,6 +79,15 @@ impl Who {
     pub fn owner(self, kind: Kind, permissions: u32) -> (u32, u32) {
         let owner = |subject: Subject| subject.owner(kind, permissions);
         self.find().map_or((0, 0), owner)
+    }
+}
+
+/// A change of the attributes of a process's file: its permissions stay; its owner is told anew
+/// whenever somebody asks, and its times are those of the moment (proc_setattr).
+pub fn set_attr(change: &SetAttr) -> Result<()> {
+    match change.permissions {
+        Some(_) => Err(Errno::EPERM),
+        None => Ok(()),
     }
 }
 

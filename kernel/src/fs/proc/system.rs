@@ -49,7 +49,7 @@ pub const ROOT: &[(&str, Node)] = &[
         "swaps",
         File(|text| put!(text, "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n")),
     ),
-    ("sys", Directory(super::settings::SYS)),
+    ("sys", Node::Settings(super::settings::SYS)),
     ("sysvipc", Directory(super::sysvipc::FILES)),
     (
         "thread-self",

@@ -72,7 +72,7 @@ impl Node {
         let content = match Kind::of_mode(mode).ok_or(Errno::EINVAL)? {
             Kind::Directory => Content::Directory(Mutex::new(Directory::new())),
             Kind::Character | Kind::Block => Content::Device(rdev),
-            Kind::Fifo => Content::Fifo(Fifo::new()),
+            Kind::Fifo => Content::Fifo(Fifo::new()?),
             Kind::Socket => Content::Socket,
             _ => Content::File(Data::new(F_SEAL_SEAL, fs.pages.clone())),
         };
@@ -118,6 +118,12 @@ impl Node {
         {
             meta.modified = Time::at(ticks);
             meta.changed = meta.modified;
+        }
+        if let Content::Fifo(fifo) = &self.content {
+            let [read, written] = fifo.take_uses();
+            meta.accessed = read.unwrap_or(meta.accessed);
+            meta.modified = written.unwrap_or(meta.modified);
+            meta.changed = written.unwrap_or(meta.changed);
         }
         meta
     }

@@ -2,9 +2,10 @@
 
 use super::super::dentry::Entry;
 use super::super::file::{File, FileOps, OpenFlags, Record};
-use super::super::inode::{Attr, Inode, Kind, SetAttr, Time};
+use super::super::inode::{Attr, Inode, Kind, SetAttr};
 use super::super::io::{Sink, Source};
 use super::super::poll::{Events, PollTable, WaitSource};
+use super::super::simple_attr::SimpleAttr;
 use super::super::{device, new_device};
 use super::pts_options::{Options, Shared};
 use super::{Line, Tty, open_tty};
@@ -37,10 +38,7 @@ pub struct State {
     /// All slaves were closed since one was open.
     abandoned: bool,
     locked: bool,
-    uid: u32,
-    gid: u32,
-    mode: u32,
-    born: Time,
+    attr: Option<SimpleAttr>,
 }
 
 impl State {
@@ -179,10 +177,15 @@ pub fn open_master(options: Options) -> Result<Arc<dyn FileOps>> {
     state.pty = State {
         master: Some(WaitSource::new()?),
         locked: true,
-        uid,
-        gid,
-        mode: options.mode,
-        born: Time::now(),
+        attr: Some(SimpleAttr::new(Attr {
+            device: super::super::ANONYMOUS_DEVICE,
+            inode: u64::from(index) + 3,
+            mode: S_IFCHR | options.mode,
+            uid,
+            gid,
+            rdev: device::number(MAJOR, index),
+            ..Attr::default()
+        })),
         ..State::default()
     };
     drop(state);
@@ -368,27 +371,17 @@ impl Inode for Slave {
 
     fn attr(&self) -> Attr {
         let state = self.0.state.lock();
-        let (major, minor) = self.0.device;
-        Attr {
-            device: super::super::ANONYMOUS_DEVICE,
-            inode: u64::from(minor) + 3,
-            mode: S_IFCHR | state.pty.mode,
-            links: 1,
-            uid: state.pty.uid,
-            gid: state.pty.gid,
-            rdev: device::number(major, minor),
-            accessed: state.pty.born,
-            modified: state.pty.born,
-            changed: state.pty.born,
-            ..Attr::default()
-        }
+        state
+            .pty
+            .attr
+            .as_ref()
+            .map_or_else(Attr::default, SimpleAttr::get)
     }
 
     fn set_attr(&self, change: &SetAttr) -> Result<()> {
-        let pty = &mut self.0.state.lock().pty;
-        pty.mode = change.permissions.unwrap_or(pty.mode);
-        pty.uid = change.uid.unwrap_or(pty.uid);
-        pty.gid = change.gid.unwrap_or(pty.gid);
+        if let Some(attr) = &self.0.state.lock().pty.attr {
+            attr.set(change);
+        }
         Ok(())
     }
 
@@ -423,16 +416,19 @@ impl Inode for Ptmx {
 
 /// The root of devpts.
 struct Root {
-    device: u64,
-    born: Time,
+    attr: SimpleAttr,
     options: Arc<Shared>,
 }
 
 /// The file system of the slaves.
 pub fn devpts(options: Arc<Shared>) -> Result<Arc<Entry>> {
     let root = try_arc(Root {
-        device: new_device(),
-        born: Time::now(),
+        attr: SimpleAttr::new(Attr {
+            device: new_device(),
+            inode: 1,
+            mode: S_IFDIR | 0o755,
+            ..Attr::default()
+        }),
         options,
     })?;
     Entry::named(root, None, b"")
@@ -445,15 +441,14 @@ impl Inode for Root {
 
     fn attr(&self) -> Attr {
         Attr {
-            device: self.device,
-            inode: 1,
-            mode: S_IFDIR | 0o755,
             links: 2,
-            accessed: self.born,
-            modified: self.born,
-            changed: self.born,
-            ..Attr::default()
+            ..self.attr.get()
         }
+    }
+
+    fn set_attr(&self, change: &SetAttr) -> Result<()> {
+        self.attr.set(change);
+        Ok(())
     }
 
     fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {

@@ -1,0 +1,280 @@
+//! Attributes of what no file system on a disk has: pipes, anonymous inodes, and the files of proc,
+//! sysfs and devpts.
+
+use std::ffi::CString;
+use std::mem;
+use std::ptr;
+
+use libc::c_int;
+
+use crate::{in_child, tell, tell_end};
+
+const USER: u32 = 1000;
+
+/// Runs this part.
+pub fn run() {
+    // SAFETY: every structure passed is whole, and children end by _exit.
+    unsafe {
+        pipes();
+        anonymous();
+        generated();
+        terminals();
+    }
+}
+
+unsafe fn status(file: c_int) -> libc::stat {
+    unsafe {
+        let mut status: libc::stat = mem::zeroed();
+        libc::fstat(file, &mut status);
+        status
+    }
+}
+
+unsafe fn show(what: &str, file: c_int) {
+    unsafe {
+        let status = status(file);
+        let (mode, uid, gid) = (status.st_mode, status.st_uid, status.st_gid);
+        println!("{what}: {mode:o} {uid} {gid} {}", status.st_mtime);
+    }
+}
+
+fn by_descriptor(file: c_int) -> CString {
+    CString::new(format!("/proc/self/fd/{file}")).expect("no zero")
+}
+
+const TIMES: [libc::timespec; 2] = [
+    libc::timespec {
+        tv_sec: 1,
+        tv_nsec: 0,
+    },
+    libc::timespec {
+        tv_sec: 2,
+        tv_nsec: 0,
+    },
+];
+
+/// A pipe is its creator's.
+unsafe fn pipes() {
+    unsafe {
+        let mut made = [0; 2];
+        libc::pipe(made.as_mut_ptr());
+        let [reader, writer] = made;
+        let before = status(reader);
+        println!("{:o} {}", before.st_mode, before.st_nlink);
+        let times = |status: &libc::stat| {
+            [
+                (status.st_atime, status.st_atime_nsec),
+                (status.st_mtime, status.st_mtime_nsec),
+                (status.st_ctime, status.st_ctime_nsec),
+            ]
+        };
+        let later = |what: &str, before: &libc::stat, after: &libc::stat| {
+            let (before, after) = (times(before), times(after));
+            let later: Vec<_> = (0..3).map(|at| after[at] > before[at]).collect();
+            println!("{what}: {later:?}");
+        };
+        libc::usleep(50_000);
+        libc::write(writer, b"ab".as_ptr().cast(), 2);
+        let written = status(reader);
+        later("written", &before, &written);
+        libc::usleep(50_000);
+        libc::read(reader, [0u8; 1].as_mut_ptr().cast(), 1);
+        let read = status(reader);
+        later("read", &written, &read);
+        libc::usleep(50_000);
+        later("nothing", &read, &status(writer));
+
+        tell("mode", libc::fchmod(reader, 0o4640));
+        tell("owner", libc::fchown(writer, USER as _, 7));
+        tell("times", libc::futimens(reader, TIMES.as_ptr()));
+        show("changed", writer);
+        let name = by_descriptor(reader);
+        tell("mode by its link", libc::chmod(name.as_ptr(), 0o604));
+        tell("owner", libc::chown(name.as_ptr(), 8, 9));
+        show("changed", writer);
+        let set = libc::fsetxattr(reader, c"user.a".as_ptr(), b"1".as_ptr().cast(), 1, 0);
+        tell("attribute", set);
+        let set = libc::fsetxattr(reader, c"trusted.a".as_ptr(), b"1".as_ptr().cast(), 1, 0);
+        tell("attribute", set);
+        tell_end(
+            "another user",
+            in_child(|| {
+                libc::setgid(USER);
+                libc::setuid(USER);
+                tell("mode", libc::fchmod(reader, 0o777));
+                tell("owner", libc::fchown(reader, USER, USER));
+                let open = |flags| tell("open", libc::open(name.as_ptr(), flags).min(0));
+                open(libc::O_RDONLY);
+                open(libc::O_WRONLY);
+                let mut own = [0; 2];
+                libc::pipe(own.as_mut_ptr());
+                let status = status(own[0]);
+                println!(
+                    "own: {:o} {} {}",
+                    status.st_mode, status.st_uid, status.st_gid
+                );
+                tell("mode", libc::fchmod(own[1], 0o4));
+                tell("given away", libc::fchown(own[1], 0, 0));
+                let name = by_descriptor(own[1]);
+                tell("open", libc::open(name.as_ptr(), libc::O_RDONLY).min(0));
+            }),
+        );
+        libc::close(reader);
+        libc::close(writer);
+    }
+}
+
+/// What eventfd, epoll and their like share.
+unsafe fn anonymous() {
+    unsafe {
+        let files = [
+            ("event", libc::eventfd(0, 0)),
+            ("epoll", libc::epoll_create1(0)),
+            ("timer", libc::timerfd_create(libc::CLOCK_MONOTONIC, 0)),
+            ("inotify", libc::inotify_init1(0)),
+        ];
+        for (name, file) in files {
+            let before = status(file);
+            let (mode, links) = (before.st_mode, before.st_nlink);
+            println!(
+                "{name}: {mode:o} {links} {} {}",
+                before.st_uid, before.st_gid
+            );
+        }
+        let [(_, first), (_, second), ..] = files;
+        let one = status(first).st_ino == status(second).st_ino;
+        println!("one inode: {one}");
+        tell("mode", libc::fchmod(first, 0o640));
+        tell("owner", libc::fchown(first, 5, 6));
+        tell("times", libc::futimens(first, TIMES.as_ptr()));
+        show("changed", first);
+        show("the other", second);
+        let set = libc::fsetxattr(first, c"user.a".as_ptr(), b"1".as_ptr().cast(), 1, 0);
+        tell("attribute", set);
+        tell_end(
+            "another user",
+            in_child(|| {
+                libc::setuid(USER);
+                tell("mode", libc::fchmod(libc::eventfd(0, 0), 0o777));
+            }),
+        );
+        tell("owner", libc::fchown(first, 0, 0));
+        tell("mode", libc::fchmod(second, 0o600));
+        for (_, file) in files {
+            libc::close(file);
+        }
+        let pid = libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0) as c_int;
+        tell("mode of a process", libc::fchmod(pid, 0o600));
+        libc::close(pid);
+    }
+}
+
+/// Files that the kernel writes when they are read.
+unsafe fn generated() {
+    unsafe {
+        for name in [
+            c"/proc",
+            c"/proc/meminfo",
+            c"/proc/net/dev",
+            c"/proc/sysvipc",
+            c"/proc/sysvipc/shm",
+            c"/proc/sys",
+            c"/proc/sys/kernel",
+            c"/proc/sys/kernel/hostname",
+            c"/proc/sys/kernel/osrelease",
+            c"/proc/self",
+            c"/proc/self/status",
+            c"/proc/self/comm",
+            c"/proc/self/environ",
+            c"/proc/self/mem",
+            c"/proc/self/fd",
+            c"/proc/self/fdinfo",
+            c"/proc/self/fdinfo/0",
+            c"/proc/self/task",
+            c"/sys",
+            c"/sys/devices/system/cpu",
+            c"/sys/devices/system/cpu/online",
+        ] {
+            let shown = name.to_str().expect("ASCII");
+            let before = at(name.as_ptr());
+            let (uid, gid) = (before.st_uid, before.st_gid);
+            println!("{shown}: {:o} {uid} {gid}", before.st_mode);
+            let after = |what: &str, done: c_int| {
+                tell(what, done);
+                let after = at(name.as_ptr());
+                let (mode, uid, gid) = (after.st_mode, after.st_uid, after.st_gid);
+                println!("    {mode:o} {uid} {gid}");
+            };
+            tell_end(
+                "  a user",
+                in_child(|| {
+                    libc::setuid(USER);
+                    // Who it was stays its owner.
+                    libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0);
+                    tell("    mode", libc::chmod(name.as_ptr(), 0o444));
+                    tell("    owner", libc::chown(name.as_ptr(), USER, USER));
+                    tell(
+                        "    now",
+                        libc::utimensat(-100, name.as_ptr(), ptr::null(), 0),
+                    );
+                }),
+            );
+            after("  mode", libc::chmod(name.as_ptr(), 0o600));
+            after("  owner", libc::chown(name.as_ptr(), 5, 6));
+            let done = libc::utimensat(libc::AT_FDCWD, name.as_ptr(), TIMES.as_ptr(), 0);
+            tell("  times", done);
+            let attribute = if shown.starts_with("/proc/self") {
+                c"trusted.a"
+            } else {
+                c"user.a"
+            };
+            if shown != "/proc/sys" && !shown.starts_with("/proc/sys/") {
+                let value = b"1".as_ptr().cast();
+                let done = libc::setxattr(name.as_ptr(), attribute.as_ptr(), value, 1, 0);
+                tell("  attribute", done);
+            }
+            libc::chown(name.as_ptr(), uid, gid);
+            libc::chmod(name.as_ptr(), before.st_mode & 0o7777);
+        }
+        let link = c"/proc/self/exe";
+        tell("owner of a link", libc::lchown(link.as_ptr(), 5, 6));
+    }
+}
+
+unsafe fn at(name: *const libc::c_char) -> libc::stat {
+    unsafe {
+        let mut status: libc::stat = mem::zeroed();
+        libc::stat(name, &mut status);
+        status
+    }
+}
+
+/// A terminal of devpts, and that file system's directory.
+unsafe fn terminals() {
+    unsafe {
+        let master = libc::posix_openpt(libc::O_RDWR | libc::O_NOCTTY);
+        libc::unlockpt(master);
+        let mut name = [0; 64];
+        libc::ptsname_r(master, name.as_mut_ptr(), name.len());
+        let slave = libc::open(name.as_ptr(), libc::O_RDWR | libc::O_NOCTTY);
+        for (what, file) in [
+            ("slave", slave),
+            ("root", { libc::open(c"/dev/pts".as_ptr(), libc::O_RDONLY) }),
+        ] {
+            let before = status(file);
+            tell(what, libc::fchmod(file, 0o751));
+            tell("owner", libc::fchown(file, 5, 6));
+            tell("times", libc::futimens(file, TIMES.as_ptr()));
+            show("changed", file);
+            for attribute in [c"user.a", c"trusted.a"] {
+                let value = b"1".as_ptr().cast();
+                tell(
+                    "attribute",
+                    libc::fsetxattr(file, attribute.as_ptr(), value, 1, 0),
+                );
+            }
+            libc::fchown(file, before.st_uid, before.st_gid);
+            libc::fchmod(file, before.st_mode & 0o7777);
+        }
+    }
+}
