@@ -12,7 +12,7 @@ extern crate alloc;
 
 use crate::task::CpuParts;
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*, fence};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
 use super::count_groups::{self, Mode};
 use super::queue::{self, Queue};
@@ -28,11 +28,12 @@ use crate::errno::{Errno, Result};
 use crate::mm;
 use crate::sync::{MutexGuard, might_sleep};
 use linux_raw_sys::general::{SCHED_FIFO, SCHED_IDLE, SCHED_RR};
+use wakeup::{Sleeper, Wake};
 
 /// What a thread does, as bits: a wake-up names those that it ends.
 pub mod state {
     /// Runs, or could.
-    pub const RUNNABLE: u8 = 0;
+    pub const RUNNABLE: u8 = wakeup::RUNNABLE as u8;
     /// Asleep until woken or until a signal comes.
     pub const INTERRUPTIBLE: u8 = 1;
     /// Asleep until woken.
@@ -97,12 +98,8 @@ impl Class {
 
 /// What the scheduler keeps of a thread.
 pub struct Entity {
-    /// Bits of [`state`]; a word, which costs less to exchange than a byte.
-    state: AtomicU32,
-    /// Whether the thread is in a queue or runs; changed under its CPU's lock.
-    queued: AtomicBool,
-    /// The CPU that it runs on, or did last.
-    cpu: AtomicU32,
+    /// What it does (bits of [`state`]), its CPU, and whether it is in that CPU's queue.
+    pub(super) sleeper: Sleeper,
     /// 0 in the real-time policies.
     weight: AtomicU32,
     /// Ticks run, weighted; in the real-time policies what [`real_time::place`] gives.
@@ -135,9 +132,7 @@ impl Entity {
     pub(super) fn new(allowed: u64, nice: i32, space: usize, mode: Mode) -> Self {
         let weight = weight_of(nice);
         Entity {
-            state: AtomicU32::new(state::UNINTERRUPTIBLE.into()),
-            queued: AtomicBool::new(false),
-            cpu: AtomicU32::new(0),
+            sleeper: Sleeper::new(state::UNINTERRUPTIBLE.into()),
             weight: AtomicU32::new(weight),
             vruntime: AtomicU64::new(real_time::END),
             runtime: AtomicU64::new(0),
@@ -156,7 +151,7 @@ impl Entity {
     /// What the thread does: bits of [`state`].
     #[inline]
     pub fn state(&self) -> u8 {
-        self.state.load(Relaxed) as u8
+        self.sleeper.state() as u8
     }
 
     /// Ticks of CPU time used, up to its last switch.
@@ -213,9 +208,9 @@ impl Entity {
         self.allowed.load(Relaxed)
     }
 
-    /// The CPU that the thread runs on, or did last.
+    /// The CPU that the thread runs on, did last, or goes to.
     pub fn cpu(&self) -> usize {
-        self.cpu.load(Relaxed) as usize
+        self.sleeper.cpu()
     }
 
     /// How often the thread slept, and how often it was preempted.
@@ -285,12 +280,8 @@ impl Entity {
         self.run_delay.store(before.wrapping_add(now), Relaxed);
     }
 
-    pub(super) fn unqueue(&self) {
-        self.queued.store(false, Relaxed);
-    }
-
     pub(super) fn expel(&self) {
-        self.unqueue();
+        self.sleeper.dequeue();
         self.expelled.store(true, Relaxed);
     }
 
@@ -309,20 +300,19 @@ const _: () = assert!(MAX_CPUS <= u64::BITS as usize);
 /// it does not hold.
 #[inline]
 pub fn prepare(state: u8) {
-    announce(state);
-    fence(SeqCst);
+    current().sched.sleeper.prepare(state.into());
 }
 
 /// As [`prepare`], for one who makes a fence of all accesses before the look at the condition.
 #[inline]
 pub(super) fn announce(state: u8) {
-    current().sched.state.store(state.into(), Relaxed);
+    current().sched.sleeper.announce(state.into());
 }
 
 /// Takes the announcement back.
 #[inline]
 pub fn cancel() {
-    set_runnable(current());
+    current().sched.sleeper.set_runnable();
 }
 
 /// Runs others: until woken if the current thread announced a sleep, else until its turn comes
@@ -357,7 +347,7 @@ pub(super) fn set_cpu_mode(cpu: &Cpu, mode: Mode) {
 pub fn switched(previous: Arc<Thread>) {
     if previous.sched.expelled.load(Relaxed) {
         previous.sched.expelled.store(false, Relaxed);
-        enqueue(place(&previous.sched, cpu::this()), previous);
+        pass_on(cpu::this(), previous);
     }
 }
 
@@ -380,7 +370,7 @@ pub fn reload_space() {
     activate_space(cpu::this(), current());
 }
 
-/// Wakes a thread from any sleep; false if it is not asleep.
+/// Wakes a thread from any sleep, after what it waits for was changed; false if it is not asleep.
 #[inline]
 pub fn wake(thread: Arc<Thread>) -> bool {
     wake_from(thread, state::ASLEEP)
@@ -388,41 +378,47 @@ pub fn wake(thread: Arc<Thread>) -> bool {
 
 /// Wakes a thread from the sleeps in `states`; false if it is in none.
 pub fn wake_from(thread: Arc<Thread>, states: u8) -> bool {
-    let entity = &thread.sched;
-    loop {
-        let found = entity.state.load(Relaxed);
-        if found & u32::from(states) == 0 {
-            return false;
-        }
-        let index = entity.cpu();
-        let home = cpu::get(index).expect("a thread's CPU is online");
-        let queue = home.sched().lock();
-        if entity.cpu() != index {
-            continue;
-        }
-        if entity
-            .state
-            .compare_exchange(found, state::RUNNABLE.into(), AcqRel, Relaxed)
-            .is_err()
-        {
-            continue;
-        }
-        // Else it announced its sleep only, and goes on.
-        if !entity.queued.load(Relaxed) {
-            // Its CPU may not have left it yet.
-            let target = match thread.arch.is_running() {
-                true => home,
-                false => place(entity, home),
-            };
-            if core::ptr::eq(target, home) {
-                enqueue_in(home, queue, thread);
-            } else {
-                drop(queue);
-                enqueue(target, thread);
-            }
-        }
-        return true;
+    let woken = thread.sched.sleeper.wake(states.into(), lock_queue);
+    resume(thread, woken)
+}
+
+/// As [`wake`], for a thread that was taken out of a list. It announced its sleep before it entered
+/// that, and looks at the condition afterwards.
+pub(super) fn wake_listed(thread: Arc<Thread>) -> bool {
+    let sleeper = &thread.sched.sleeper;
+    let woken = sleeper.wake_listed(state::ASLEEP.into(), lock_queue);
+    resume(thread, woken)
+}
+
+type Locked = (&'static Cpu, MutexGuard<'static, Queue>);
+
+#[inline(always)]
+fn lock_queue(cpu: usize) -> Locked {
+    let home = cpu::get(cpu).expect("a thread's CPU is online");
+    (home, home.sched().lock())
+}
+
+/// Puts a thread into a queue, if it was asleep; false if it was in no sleep that was to end.
+#[inline(always)]
+fn resume(thread: Arc<Thread>, woken: Wake<Locked>) -> bool {
+    let (home, queue) = match woken {
+        Wake::NotAsleep => return false,
+        Wake::Running => return true,
+        Wake::Asleep(locked) => locked,
+    };
+    // Its CPU may not have left it yet.
+    let target = match thread.arch.is_running() {
+        true => home,
+        false => place(&thread.sched, home),
+    };
+    if core::ptr::eq(target, home) {
+        enqueue_in(home, queue, thread);
+    } else {
+        thread.sched.sleeper.set_cpu(target.index());
+        drop(queue);
+        enqueue(target, thread);
     }
+    true
 }
 
 /// Where a thread that last ran on `home` shall run: there if it may and the CPU idles, else on an
@@ -440,7 +436,16 @@ fn place(entity: &Entity, home: &'static Cpu) -> &'static Cpu {
     cpu::get(index).unwrap_or(home)
 }
 
-/// Puts a runnable thread that no queue holds into `target`'s.
+/// Puts a runnable thread that left `home`'s queue where it shall run.
+fn pass_on(home: &'static Cpu, thread: Arc<Thread>) {
+    let target = place(&thread.sched, home);
+    let queue = home.sched().lock();
+    thread.sched.sleeper.set_cpu(target.index());
+    drop(queue);
+    enqueue(target, thread);
+}
+
+/// Puts a runnable thread that no queue holds, and that is new or goes to `target`, into its queue.
 pub(super) fn enqueue(target: &'static Cpu, thread: Arc<Thread>) {
     enqueue_in(target, target.sched().lock(), thread);
 }
@@ -451,8 +456,7 @@ fn enqueue_in(target: &'static Cpu, mut queue: MutexGuard<Queue>, thread: Arc<Th
     if IDLE.load(Relaxed) & bit != 0 {
         IDLE.fetch_and(!bit, Relaxed);
     }
-    thread.sched.cpu.store(target.index() as u32, Relaxed);
-    thread.sched.queued.store(true, Relaxed);
+    thread.sched.sleeper.enqueue(target.index());
     let now = time::now_ticks();
     thread.sched.wait_from(now);
     let alert = target.sched().add(&mut queue, thread);
@@ -501,7 +505,7 @@ pub fn start(thread: Arc<Thread>) {
             .sched
             .set_vruntime(here.sched().least() + queue::slice());
     }
-    set_runnable(&thread);
+    thread.sched.sleeper.set_runnable();
     enqueue(place(&thread.sched, here), thread);
 }
 
@@ -556,14 +560,10 @@ pub fn cond_resched_interruptible() -> Result<()> {
 /// Makes the context that this CPU started in its idle thread.
 pub(super) fn adopt(idle: Arc<Thread>) {
     let cpu = cpu::this();
-    idle.sched.cpu.store(cpu.index() as u32, Relaxed);
-    set_runnable(&idle);
+    idle.sched.sleeper.set_cpu(cpu.index());
+    idle.sched.sleeper.set_runnable();
     cpu.sched().begin(idle.clone());
     arch::adopt(idle);
-}
-
-fn set_runnable(thread: &Thread) {
-    thread.sched.state.store(state::RUNNABLE.into(), Relaxed);
 }
 
 /// A thread's set of CPUs changed: if it is on a CPU that is no longer among them, it leaves that.
@@ -585,7 +585,7 @@ pub fn leave_forbidden_cpu(thread: &Thread) {
     let waiting = home.sched().remove(&mut home.sched().lock(), thread);
     if let Some(thread) = waiting {
         thread.sched.arrive(time::now_ticks());
-        enqueue(place(&thread.sched, home), thread);
+        pass_on(home, thread);
     }
 }
 
@@ -610,7 +610,7 @@ fn try_classify(thread: &Thread, class: Class) -> bool {
         return false;
     }
     let set = || entity.set_class(class, home.sched().least());
-    if !entity.queued.load(Relaxed) {
+    if !entity.sleeper.is_queued() {
         set();
         return true;
     }
@@ -675,7 +675,7 @@ fn steal(cpu: &'static Cpu) -> bool {
         if other.sched().waiting() == 0 {
             continue;
         }
-        if let Some(thread) = other.sched().take(1 << cpu.index()) {
+        if let Some(thread) = other.sched().take(cpu.index()) {
             if !thread.sched.is_real_time() {
                 let behind = thread
                     .sched
@@ -683,7 +683,6 @@ fn steal(cpu: &'static Cpu) -> bool {
                     .saturating_sub(other.sched().least());
                 thread.sched.set_vruntime(cpu.sched().least() + behind);
             }
-            thread.sched.cpu.store(cpu.index() as u32, Relaxed);
             cpu.sched().add(&mut cpu.sched().lock(), thread);
             return true;
         }

@@ -4,13 +4,13 @@ extern crate alloc;
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicUsize, Ordering::*, fence};
 
 use super::sched::{self, state};
 use super::timer::Timer;
 use super::{Thread, current};
 use crate::arch::{current_arc, time};
 use crate::sync::{Mutex, might_sleep};
+use wakeup::Waiters;
 
 /// Why a wait ended before its condition held.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,8 +24,7 @@ pub enum WaitError {
 /// Threads that wait for a condition. Whoever changes the condition wakes them, and they look
 /// again.
 pub struct WaitQueue {
-    /// Length of `waiters`, for wakers to see without the lock.
-    count: AtomicUsize,
+    count: Waiters,
     waiters: Mutex<VecDeque<Arc<Thread>>>,
 }
 
@@ -33,7 +32,7 @@ impl WaitQueue {
     /// A queue that nobody waits in.
     pub const fn new() -> Self {
         WaitQueue {
-            count: AtomicUsize::new(0),
+            count: Waiters::new(),
             waiters: Mutex::new(VecDeque::new()),
         }
     }
@@ -117,16 +116,16 @@ impl WaitQueue {
             return false;
         }
         waiters.push_back(current_arc());
-        self.count.store(waiters.len(), Relaxed);
+        self.count.set(waiters.len());
         drop(waiters);
-        fence(SeqCst);
+        self.count.entered();
         true
     }
 
     /// Takes the current thread out of the queue; false if a waker did already.
     #[inline]
     fn leave(&self) -> bool {
-        self.count.load(Relaxed) != 0 && self.remove_current()
+        self.count.get() != 0 && self.remove_current()
     }
 
     #[inline(never)]
@@ -139,7 +138,7 @@ impl WaitQueue {
             return false;
         };
         let thread = waiters.remove(at);
-        self.count.store(waiters.len(), Relaxed);
+        self.count.set(waiters.len());
         drop(waiters);
         drop(thread);
         true
@@ -148,17 +147,16 @@ impl WaitQueue {
     /// Wakes who waited longest; true if there was one. The condition was changed before.
     #[inline]
     pub fn wake_one(&self) -> bool {
-        fence(SeqCst);
-        self.count.load(Relaxed) != 0 && self.wake_first()
+        self.count.after_change() != 0 && self.wake_first()
     }
 
     #[inline(never)]
     fn wake_first(&self) -> bool {
-        while self.count.load(Relaxed) != 0 {
+        while self.count.get() != 0 {
             let Some(thread) = self.pop() else {
                 return false;
             };
-            if sched::wake(thread) {
+            if sched::wake_listed(thread) {
                 return true;
             }
         }
@@ -168,8 +166,7 @@ impl WaitQueue {
     /// Wakes all. The condition was changed before.
     #[inline]
     pub fn wake_all(&self) {
-        fence(SeqCst);
-        let count = self.count.load(Relaxed);
+        let count = self.count.after_change();
         if count != 0 {
             self.wake_first_of(count);
         }
@@ -180,14 +177,14 @@ impl WaitQueue {
         // A thread that comes back to wait again is not woken twice.
         for _ in 0..count {
             let Some(thread) = self.pop() else { return };
-            sched::wake(thread);
+            sched::wake_listed(thread);
         }
     }
 
     fn pop(&self) -> Option<Arc<Thread>> {
         let mut waiters = self.waiters.lock();
         let thread = waiters.pop_front();
-        self.count.store(waiters.len(), Relaxed);
+        self.count.set(waiters.len());
         thread
     }
 }

@@ -29,6 +29,7 @@ use crate::mm::user;
 use crate::mm::vma::{Source, Vma};
 use crate::mm::with_active;
 use crate::sync::Mutex;
+use wakeup::Waiters;
 
 /// All bits: FUTEX_BITSET_MATCH_ANY.
 pub const ANY: u32 = u32::MAX;
@@ -122,13 +123,13 @@ const BUCKETS: usize = 256;
 struct Bucket {
     /// In the order in which they are woken: many may go from the front, one by one.
     waiters: Mutex<VecDeque<Waiter>>,
-    count: AtomicU32,
+    count: Waiters,
 }
 
 static TABLE: [Bucket; BUCKETS] = [const {
     Bucket {
         waiters: Mutex::new(VecDeque::new()),
-        count: AtomicU32::new(0),
+        count: Waiters::new(),
     }
 }; BUCKETS];
 
@@ -140,7 +141,7 @@ impl Bucket {
             .iter()
             .position(|waiter| Arc::ptr_eq(&waiter.slot, slot));
         let gone = at.and_then(|at| waiters.remove(at));
-        self.count.store(waiters.len() as u32, Relaxed);
+        self.count.set(waiters.len());
         let kind = gone.as_ref().map(|waiter| waiter.kind);
         if let (Some(Kind::Lock(_)), Some(waiter)) = (kind, &gone) {
             waiter.thread.waits_for(None);
@@ -243,10 +244,10 @@ fn enter_and_wait(
         if current().sched.is_real_time() {
             bring_forward(&mut waiters);
         }
-        bucket.count.store(waiters.len() as u32, Relaxed);
+        bucket.count.set(waiters.len());
         drop(waiters);
         *entered += 1;
-        core::sync::atomic::fence(SeqCst);
+        bucket.count.entered();
         if user::load_u32(word.address)? != word.value {
             return Err(Errno::EAGAIN);
         }
@@ -311,8 +312,7 @@ pub fn wake(address: usize, most: usize, bits: u32, shared: bool) -> Result<usiz
 
 fn wake_key(key: Key, most: usize, bits: u32) -> Result<usize> {
     let bucket = &TABLE[key.bucket()];
-    core::sync::atomic::fence(SeqCst);
-    if bucket.count.load(Relaxed) == 0 {
+    if bucket.count.after_change() == 0 {
         return Ok(0);
     }
     let (mut woken, mut most) = (0, most);
@@ -332,7 +332,7 @@ fn wake_key(key: Key, most: usize, bits: u32) -> Result<usize> {
                 return Err(Errno::EINVAL);
             }
             let waiter = at.and_then(|at| waiters.remove(at));
-            bucket.count.store(waiters.len() as u32, Relaxed);
+            bucket.count.set(waiters.len());
             waiter
         };
         let Some(waiter) = waiter else { break };
@@ -392,9 +392,7 @@ fn move_waiters(source: Key, target: Key, most: usize) -> Result<usize> {
                 other => waiters.extend(other),
             }
         }
-        TABLE[source.bucket()]
-            .count
-            .store(waiters.len() as u32, Relaxed);
+        TABLE[source.bucket()].count.set(waiters.len());
     }
     let count = moved.len();
     let mut waiters = TABLE[target.bucket()].waiters.lock();
@@ -412,9 +410,7 @@ fn move_waiters(source: Key, target: Key, most: usize) -> Result<usize> {
         waiters.push_back(waiter);
         bring_forward(&mut waiters);
     }
-    TABLE[target.bucket()]
-        .count
-        .store(waiters.len() as u32, Relaxed);
+    TABLE[target.bucket()].count.set(waiters.len());
     Ok(count)
 }
 

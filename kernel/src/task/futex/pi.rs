@@ -134,7 +134,7 @@ impl Place {
             slot: slot.clone(),
         });
         bring_forward(&mut waiters);
-        bucket.count.store(waiters.len() as u32, Relaxed);
+        bucket.count.set(waiters.len());
         drop(waiters);
         WAITING_FOR_LOCKS.fetch_add(1, SeqCst);
         fence(SeqCst);
@@ -239,7 +239,7 @@ impl Bucket {
         let next = waiters.remove(at)?;
         next.thread.waits_for(None);
         wait_for(&mut waiters, next.key, &next.thread);
-        self.count.store(waiters.len() as u32, Relaxed);
+        self.count.set(waiters.len());
         Some(next)
     }
 }
@@ -364,7 +364,7 @@ impl Bucket {
             return Err(Errno::EINVAL);
         }
         let waiter = waiters.remove(at);
-        self.count.store(waiters.len() as u32, Relaxed);
+        self.count.set(waiters.len());
         Ok(waiter)
     }
 }
@@ -433,7 +433,7 @@ fn move_to_lock(waiter: Waiter, address: usize, owner: &Arc<Thread>) {
     }
     thread.waits_for(Some(Owner::new(owner)));
     waiters.push_back(waiter);
-    bucket.count.store(waiters.len() as u32, Relaxed);
+    bucket.count.set(waiters.len());
     drop(waiters);
     fence(SeqCst);
     inherit::waits(&thread);

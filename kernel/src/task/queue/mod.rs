@@ -152,7 +152,7 @@ impl RunQueue {
         let goes_on = previous.sched.state() == state::RUNNABLE && !idle;
         let next = if !goes_on {
             if !idle {
-                previous.sched.unqueue();
+                previous.sched.sleeper.dequeue();
             }
             queue.ready.pop_front()
         } else if previous.sched.allowed() & 1 << cpu::this().index() == 0 {
@@ -284,16 +284,17 @@ impl RunQueue {
         }
     }
 
-    /// Takes a thread that waits and that may run on one of the CPUs `allowed`.
-    pub(super) fn take(&self, allowed: u64) -> Option<Arc<Thread>> {
+    /// Takes a thread that waits and that may run on CPU `other`, to which it goes.
+    pub(super) fn take(&self, other: usize) -> Option<Arc<Thread>> {
         let mut queue = self.lock();
         let movable = |thread: &Arc<Thread>| {
-            thread.sched.allowed() & allowed != 0 && !thread.arch.is_running()
+            thread.sched.allowed() & 1 << other != 0 && !thread.arch.is_running()
         };
         let at = queue.ready.iter().position(movable)?;
-        let thread = queue.ready.remove(at);
+        let thread = queue.ready.remove(at)?;
+        thread.sched.sleeper.set_cpu(other);
         self.waiting.store(queue.ready.len(), Release);
-        thread
+        Some(thread)
     }
 }
 

@@ -146,7 +146,7 @@ impl RunQueue {
     }
 
     /// Takes the first that waits if it is of a real-time policy, may run on the CPU `other`, and
-    /// goes before what that runs.
+    /// has precedence over what that runs; it goes there.
     pub(in crate::task) fn take_for(&self, other: &cpu::Cpu) -> Option<Arc<Thread>> {
         let runs = other.sched().lock().running;
         let mut queue = self.lock();
@@ -156,6 +156,9 @@ impl RunQueue {
             && first.sched.allowed() & 1 << other.index() != 0
             && !first.arch.is_running();
         let taken = if fits { queue.ready.pop_front() } else { None };
+        if let Some(thread) = &taken {
+            thread.sched.sleeper.set_cpu(other.index());
+        }
         self.waiting.store(queue.ready.len(), Release);
         taken
     }

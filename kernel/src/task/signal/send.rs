@@ -19,7 +19,7 @@ use crate::task::{Process, Thread, current};
 /// Lets a thread look at its signals: wakes it, or interrupts the CPU that runs it.
 pub fn notify(thread: &Arc<Thread>, sleeps: u8) {
     thread.arch.work.fetch_or(SIGNAL, Relaxed);
-    core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
+    // The fence of the wake-up lies before `is_running`, too.
     if !sched::wake_from(thread.clone(), sleeps)
         && thread.arch.is_running()
         && !core::ptr::eq(&**thread, current())

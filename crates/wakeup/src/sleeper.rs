@@ -1,0 +1,130 @@
+use atomics::{AtomicBool, AtomicU32, Ordering::*, fence};
+
+/// The state of a thread that runs, or could.
+pub const RUNNABLE: u32 = 0;
+
+/// What the scheduler's run queues and wakers know of a thread.
+#[derive(Debug)]
+pub struct Sleeper {
+    /// [`RUNNABLE`], or bits that say in which way it sleeps.
+    state: AtomicU32,
+    /// Whether the thread is in a run queue or runs; changed under its CPU's lock.
+    queued: AtomicBool,
+    /// The CPU whose queue's lock guards the thread: it runs there, or did last, or goes there.
+    cpu: AtomicU32,
+}
+
+/// What a wake-up found.
+#[derive(Debug)]
+pub enum Wake<G> {
+    /// The thread is in none of the sleeps that were to end.
+    NotAsleep,
+    /// It had announced a sleep only, and goes on.
+    Running,
+    /// It is runnable now, and in no queue; its CPU's is locked.
+    Asleep(G),
+}
+
+impl Sleeper {
+    /// A thread that is in no queue.
+    pub fn new(state: u32) -> Self {
+        Sleeper {
+            state: AtomicU32::new(state),
+            queued: AtomicBool::new(false),
+            cpu: AtomicU32::new(0),
+        }
+    }
+
+    /// What the thread does.
+    #[inline]
+    pub fn state(&self) -> u32 {
+        self.state.load(Relaxed)
+    }
+
+    /// The thread announces a sleep. A full fence must follow before it looks at the condition.
+    #[inline]
+    pub fn announce(&self, state: u32) {
+        self.state.store(state, Relaxed);
+    }
+
+    /// The thread announces a sleep, and looks at the condition next.
+    #[inline]
+    pub fn prepare(&self, state: u32) {
+        self.announce(state);
+        fence(SeqCst);
+    }
+
+    /// The thread does not sleep.
+    #[inline]
+    pub fn set_runnable(&self) {
+        self.state.store(RUNNABLE, Relaxed);
+    }
+
+    /// The CPU that the thread runs on, did last, or goes to.
+    #[inline]
+    pub fn cpu(&self) -> usize {
+        self.cpu.load(Relaxed) as usize
+    }
+
+    /// The thread goes to CPU `cpu`: it is runnable, in no queue, and the lock of its old CPU's is
+    /// still held. So whoever has that lock, and finds that CPU here, has the lock that guards the
+    /// thread.
+    #[inline]
+    pub fn set_cpu(&self, cpu: usize) {
+        self.cpu.store(cpu as u32, Relaxed);
+    }
+
+    /// The thread enters the queue of CPU `cpu`, whose lock is held.
+    #[inline]
+    pub fn enqueue(&self, cpu: usize) {
+        self.set_cpu(cpu);
+        self.queued.store(true, Relaxed);
+    }
+
+    /// The thread leaves its CPU, whose queue's lock is held.
+    #[inline]
+    pub fn dequeue(&self) {
+        self.queued.store(false, Relaxed);
+    }
+
+    /// Whether the thread is in a queue or runs, where the lock of its CPU's queue is held.
+    #[inline]
+    pub fn is_queued(&self) -> bool {
+        self.queued.load(Relaxed)
+    }
+
+    /// Ends the sleeps in `states`, after the condition was changed. `lock` locks the run queue of
+    /// a CPU.
+    #[inline(always)]
+    pub fn wake<G>(&self, states: u32, lock: impl Fn(usize) -> G) -> Wake<G> {
+        fence(SeqCst);
+        self.wake_listed(states, lock)
+    }
+
+    /// The same for a thread that was found in a list, which it enters under the list's lock after
+    /// it announced its sleep, and before it looks at the condition.
+    #[inline(always)]
+    pub fn wake_listed<G>(&self, states: u32, lock: impl Fn(usize) -> G) -> Wake<G> {
+        loop {
+            let found = self.state.load(Relaxed);
+            if found & states == 0 {
+                return Wake::NotAsleep;
+            }
+            let cpu = self.cpu();
+            let queue = lock(cpu);
+            if self.cpu() != cpu
+                || self
+                    .state
+                    .compare_exchange(found, RUNNABLE, AcqRel, Relaxed)
+                    .is_err()
+            {
+                continue;
+            }
+            return if self.is_queued() {
+                Wake::Running
+            } else {
+                Wake::Asleep(queue)
+            };
+        }
+    }
+}
