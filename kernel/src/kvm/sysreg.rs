@@ -135,7 +135,7 @@ pub fn access(context: &Context, registers: &mut Registers) -> bool {
         _ if let Some(value) = identity => value,
         id if id == encoding(3, 0, 0, 0, 5) && trapped.read => context.vcpu.affinity | 1 << 31,
         AUXILIARY => 0,
-        id if let Some(value) = timer::access_physical(id, written, offset) => value,
+        id if let Some(value) = timer::access_physical(registers, id, written, offset) => value,
         none if ERROR_RECORDS.contains(&none) || REGIONS.contains(&none) => 0,
         // Debug registers: nothing can be set up with them.
         debug if debug >> 14 == 2 => 0,

@@ -217,6 +217,7 @@ impl Guest {
             syndrome: 0,
             address: 0,
             page: 0,
+            deadline: 0,
         };
         Guest {
             registers,
@@ -271,7 +272,10 @@ impl Guest {
         let offset = self.offsets.phys;
         if offset != 0 {
             timer::give_physical(false);
-            self.system.move_physical_deadline(offset);
+            let deadline = self.system.get(Name::PhysicalDeadline);
+            self.registers.deadline = deadline;
+            let hosts = timer::hosts_deadline(deadline, offset);
+            self.system.set(Name::PhysicalDeadline, hosts);
         }
         self.system.load();
         self.controller.load();
@@ -343,7 +347,8 @@ impl Guest {
         self.system.save();
         if offset != 0 {
             timer::give_physical(true);
-            self.system.move_physical_deadline(offset.wrapping_neg());
+            let deadline = self.registers.deadline;
+            self.system.set(Name::PhysicalDeadline, deadline);
         }
         if let Some(keys) = &mut self.keys {
             keys.save();

@@ -109,12 +109,6 @@ impl System {
         self.0[name as usize]
     }
 
-    /// Moves the physical timer's deadline.
-    pub(super) fn move_physical_deadline(&mut self, ticks: u64) {
-        let deadline = &mut self.0[Name::PhysicalDeadline as usize];
-        *deadline = deadline.wrapping_add(ticks);
-    }
-
     /// Sets it.
     pub fn set(&mut self, name: Name, value: u64) {
         self.0[name as usize] = value;

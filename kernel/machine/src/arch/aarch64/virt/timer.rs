@@ -4,7 +4,7 @@
 
 use super::super::sysreg::{isb, read, write};
 use super::super::{gic, time};
-use super::{Name, System, encoding};
+use super::{Name, Registers, System, encoding};
 
 /// Interrupts of the virtual and the physical timer (Arm BSA, B_PPI_00).
 pub const VIRTUAL: u32 = 27;
@@ -27,6 +27,8 @@ const COUNTER_ORDERED: u16 = encoding(3, 3, 14, 0, 5);
 const VALUE: u16 = encoding(3, 3, 14, 2, 0);
 const CONTROL: u16 = encoding(3, 3, 14, 2, 1);
 const DEADLINE: u16 = encoding(3, 3, 14, 2, 2);
+/// Of CNTP_TVAL_EL0.
+const VALUE_BITS: u64 = u32::MAX as u64;
 
 /// What a guest's counters are behind the host's, in ticks.
 #[derive(Clone, Copy, Default)]
@@ -36,6 +38,24 @@ pub struct Offsets {
     /// That of the physical one. Where there is any, accesses to the counter and its timer trap:
     /// not all CPUs have CNTPOFF_EL2.
     pub phys: u64,
+}
+
+impl Offsets {
+    /// Whether the virtual counter is ahead of the host's: then the hardware may miss its timer.
+    /// QEMU's deadline is a sum of CNTV_CVAL_EL0 and CNTVOFF_EL2 that must not overflow.
+    pub fn is_ahead(&self) -> bool {
+        self.virt > u64::MAX / 2
+    }
+}
+
+/// What CNTP_CVAL_EL0 holds in place of a guest's `deadline`. A sum of both would overflow where
+/// the guest's counter is ahead.
+pub(super) fn hosts_deadline(deadline: u64, offset: u64) -> u64 {
+    let now = time::now_ticks();
+    match deadline.checked_sub(now.wrapping_sub(offset)) {
+        Some(left) => now.saturating_add(left),
+        None => 0,
+    }
 }
 
 /// Lets the guest that this CPU holds have the physical counter and timer, or lets them trap.
@@ -49,23 +69,37 @@ pub(super) fn give_physical(give: bool) {
 /// Does the access to the physical counter or its timer for which the guest that this CPU holds was
 /// left: a write of `written`, or a read, of which the value comes back. None if it is something
 /// else.
-pub fn access_physical(register: u16, written: Option<u64>, offset: u64) -> Option<u64> {
-    // Its timer works in this CPU, with the deadline that the host's counter comes to.
+pub fn access_physical(
+    registers: &mut Registers,
+    register: u16,
+    written: Option<u64>,
+    offset: u64,
+) -> Option<u64> {
+    let count = || time::now_ticks().wrapping_sub(offset);
     match (register, written) {
-        (COUNTER | COUNTER_ORDERED, None) => return Some(time::now_ticks().wrapping_sub(offset)),
-        (VALUE, None) => return Some(read!("S3_5_C14_C2_0") as u64),
+        (COUNTER | COUNTER_ORDERED, None) => return Some(count()),
+        (VALUE, None) => return Some(registers.deadline.wrapping_sub(count()) & VALUE_BITS),
         (CONTROL, None) => return Some(read!("S3_5_C14_C2_1") as u64),
-        (DEADLINE, None) => return Some((read!("S3_5_C14_C2_2") as u64).wrapping_sub(offset)),
+        (DEADLINE, None) => return Some(registers.deadline),
         // SAFETY: the timer is the guest's.
-        (VALUE, Some(value)) => unsafe { write!("S3_5_C14_C2_0", value) },
-        // SAFETY: as above.
         (CONTROL, Some(value)) => unsafe { write!("S3_5_C14_C2_1", value) },
-        // SAFETY: as above.
-        (DEADLINE, Some(value)) => unsafe { write!("S3_5_C14_C2_2", value.wrapping_add(offset)) },
+        (VALUE, Some(value)) => {
+            registers.deadline = count().wrapping_add(value as i32 as u64);
+            set_deadline(registers.deadline, offset);
+        }
+        (DEADLINE, Some(value)) => {
+            registers.deadline = value;
+            set_deadline(value, offset);
+        }
         _ => return None,
     }
     isb();
     Some(0)
+}
+
+fn set_deadline(deadline: u64, offset: u64) {
+    // SAFETY: the timer is a guest's.
+    unsafe { write!("S3_5_C14_C2_2", hosts_deadline(deadline, offset)) };
 }
 
 /// A timer's control register of a guest that does not run, if that is what `register` names. As in

@@ -25,6 +25,8 @@ pub struct Registers {
     pub address: u64,
     /// HPFAR_EL2 of the same.
     pub page: u64,
+    /// CNTP_CVAL_EL0, while it runs and has another physical counter than the host.
+    pub deadline: u64,
 }
 
 /// PSTATE.SS and PSTATE.BTYPE.
