@@ -30,6 +30,8 @@ pub struct NoMemory;
 
 /// No node.
 const NONE: u32 = u32::MAX;
+/// No tree of so many members as have numbers is higher (1.44 times log2).
+const MOST_HEIGHT: usize = 48;
 const LEFT: usize = 0;
 const RIGHT: usize = 1;
 
@@ -113,6 +115,30 @@ impl<T: Member> Tree<T> {
                 node = self.node(node.below[RIGHT])?;
             }
         }
+    }
+
+    /// All whose sum is what is sought, in no order, where `seeks` is true of a sum if it is of that
+    /// of a member it has.
+    pub fn those(&self, seeks: impl Fn(&T::Sum) -> bool) -> impl Iterator<Item = &T> {
+        // One waits at each level.
+        let mut waiting = [NONE; MOST_HEIGHT];
+        let (mut count, mut at) = (0_usize, self.root);
+        core::iter::from_fn(move || {
+            loop {
+                let node = self.node(at).filter(|node| seeks(&node.sum));
+                let Some(node) = node else {
+                    count = count.checked_sub(1)?;
+                    at = waiting[count];
+                    continue;
+                };
+                let [left, right] = node.below;
+                (waiting[count], at) = (right, left);
+                count += 1;
+                if seeks(&node.member.sum()) {
+                    return Some(&node.member);
+                }
+            }
+        })
     }
 
     /// The member before which there are `index` others.

@@ -73,6 +73,26 @@ fn it_counts() {
 }
 
 #[test]
+fn it_finds_those_that_are_sought() {
+    let (mut tree, mut numbers) = (Tree::new(), Numbers(7));
+    for key in 0..2000 {
+        tree.insert(Weight(key, numbers.below(1000))).unwrap();
+    }
+    for least in [0, 1, 500, 990, 999, 1000] {
+        let mut found: Vec<u32> = tree.those(|sum| *sum >= least).map(|one| one.0).collect();
+        found.sort_unstable();
+        let mut all: Vec<u32> = tree
+            .iter()
+            .filter(|one| one.1 >= least)
+            .map(|one| one.0)
+            .collect();
+        all.sort_unstable();
+        assert_eq!(found, all);
+    }
+    assert_eq!(Tree::<Weight>::new().those(|_| true).count(), 0);
+}
+
+#[test]
 fn it_finds_what_a_map_finds() {
     for keys in [8, 100, 3000] {
         let mut numbers = Numbers(keys.into());

@@ -41,6 +41,35 @@ selftest! {
         assert!(slots.check(&page(129, 2 << 30), LIMIT).is_ok());
     }
 
+    fn slots_are_found_by_both_addresses() {
+        const LIMIT: u64 = 1 << 40;
+        const COUNT: u32 = 10_000;
+        let mut slots = Slots::default();
+        // The VMM has them in the opposite order, with a gap before each.
+        let address = |slot: u32| (1 << 30) + (u64::from(COUNT - slot) << 13);
+        for slot in 0..COUNT {
+            let region = page(slot * 7 % COUNT, address(slot * 7 % COUNT));
+            assert!(slots.check(&region, LIMIT).is_ok());
+            slots.set(&region, None).expect("room");
+        }
+        for slot in (0..COUNT).step_by(99) {
+            let guest = u64::from(slot) << 12;
+            let found = slots.find(guest + 5).expect("it was made");
+            assert_eq!(found.monitors(guest), address(slot) as usize);
+            let monitors = address(slot) as usize - PAGE_SIZE..address(slot) as usize + 1;
+            let shown: Vec<_> = slots.showing(&monitors).collect();
+            assert_eq!(shown, [guest..guest + 1]);
+            assert!(slots.showing(&(monitors.start..monitors.end - 1)).next().is_none());
+            let taken = MemoryRegion { guest_address: guest, ..page(COUNT, 1 << 20) };
+            assert_eq!(slots.check(&taken, LIMIT).err(), Some(Errno::EEXIST));
+            let gone = MemoryRegion { len: 0, ..page(slot, address(slot)) };
+            slots.set(&gone, None).expect("it was there");
+            assert!(slots.find(guest).is_none() && slots.get(slot).is_none());
+            assert!(slots.showing(&monitors).next().is_none());
+            assert!(slots.check(&taken, LIMIT).is_ok());
+        }
+    }
+
     fn logs_are_counted_with_their_slots() {
         let mut slots = Slots::default();
         let log = Log::new(1 << 20, false).expect("a log");

@@ -1,8 +1,10 @@
 //! A guest's memory by slots: which of the VMM's memory stands where (KVM_SET_USER_MEMORY_REGION).
 
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::ops::Range;
+
+use radix::Radix;
+use tree::{Member, Tree};
 
 use super::dirty::Log;
 use super::uapi::{MEM_LOG, MEM_READONLY, MemoryRegion};
@@ -15,8 +17,8 @@ pub const MAX: usize = 32767;
 /// The most pages of one.
 const MOST_PAGES: u64 = (1 << 31) - 1;
 
-/// The most slots that may show the same memory of the VMM's beside another: all of them are looked
-/// at when it is unmapped.
+/// The most slots that may show the same memory of the VMM's beside another: when it is unmapped,
+/// it goes from each of them, while the VMM's memory is locked and nothing else runs on the CPU.
 const MOST_ALIASES: usize = 128;
 
 /// One slot.
@@ -33,9 +35,58 @@ pub struct Slot {
     pub log: Option<Arc<Log>>,
 }
 
-/// The slots of a VM, by guest address.
+/// The slots of a VM.
 #[derive(Default)]
-pub struct Slots(Vec<Slot>);
+pub struct Slots {
+    /// By guest address.
+    all: Tree<Slot>,
+    /// By the VMM's address.
+    shown: Tree<Shown>,
+    /// Where the guest has the last byte of the slot with a number.
+    numbers: Radix<u64>,
+    /// Bytes that their logs take.
+    logs: usize,
+}
+
+/// The VMM's memory that a slot shows.
+struct Shown {
+    number: u32,
+    /// Where the VMM has it, and how far behind that the guest has it.
+    monitors: Range<u64>,
+    offset: u64,
+}
+
+/// No two slots overlap, so that the last byte of each tells its place.
+impl Member for Slot {
+    type Key = u64;
+    type Sum = ();
+
+    fn key(&self) -> u64 {
+        self.guest.end - 1
+    }
+
+    fn sum(&self) {}
+
+    fn join(_one: (), _other: ()) {}
+}
+
+/// Slots may show the same memory. The sum is from the first to the last address.
+impl Member for Shown {
+    type Key = (u64, u32);
+    type Sum = (u64, u64);
+
+    fn key(&self) -> (u64, u32) {
+        (self.monitors.start, self.number)
+    }
+
+    fn sum(&self) -> (u64, u64) {
+        (self.monitors.start, self.monitors.end)
+    }
+
+    fn join(one: (u64, u64), other: (u64, u64)) -> (u64, u64) {
+        (one.0.min(other.0), one.1.max(other.1))
+    }
+}
 
 /// What becomes of the guest's translation when slots changed.
 pub enum Changed {
@@ -75,41 +126,67 @@ impl Slot {
         (self.guest.end - self.guest.start) as usize / PAGE_SIZE
     }
 
-    /// The guest's addresses of what the VMM has in a range.
-    fn shown(&self, monitors: &Range<usize>) -> Option<Range<u64>> {
+    /// Bytes that its log takes.
+    fn log_len(&self) -> usize {
+        self.log.as_ref().map_or(0, |log| log.len())
+    }
+
+    /// What it shows.
+    fn shown(&self) -> Shown {
         let len = self.guest.end - self.guest.start;
-        let start = (monitors.start as u64).max(self.address);
-        let end = (monitors.end as u64).min(self.address + len);
-        let guest = |address: u64| self.guest.start + (address - self.address);
-        (start < end).then(|| guest(start)..guest(end))
+        Shown {
+            number: self.number,
+            monitors: self.address..self.address + len,
+            offset: self.guest.start.wrapping_sub(self.address),
+        }
     }
 }
 
 impl Slots {
     /// The slot that holds a guest's address.
     pub fn find(&self, address: u64) -> Option<&Slot> {
-        let behind = self.0.partition_point(|slot| slot.guest.start <= address);
-        let slot = self.0.get(behind.checked_sub(1)?)?;
+        let slot = self.all.from(&address)?;
         slot.guest.contains(&address).then_some(slot)
     }
 
     /// The slot with a number.
     pub fn get(&self, number: u32) -> Option<&Slot> {
-        self.0.iter().find(|slot| slot.number == number)
+        self.all.get(self.numbers.get(number as usize)?)
     }
 
     /// Bytes that their logs take.
     pub fn logs(&self) -> usize {
-        let logs = self.0.iter().filter_map(|slot| slot.log.as_ref());
-        logs.map(|log| log.len()).sum()
+        self.logs
     }
 
     /// The guest's addresses of what the VMM has in a range.
-    pub fn showing<'a>(
-        &'a self,
-        monitors: &'a Range<usize>,
-    ) -> impl Iterator<Item = Range<u64>> + 'a {
-        self.0.iter().filter_map(|slot| slot.shown(monitors))
+    pub fn showing(&self, monitors: &Range<usize>) -> impl Iterator<Item = Range<u64>> {
+        let (start, end) = (monitors.start as u64, monitors.end as u64);
+        let slots = self.shown.those(move |sum| sum.0 < end && start < sum.1);
+        slots.map(move |slot| {
+            let guest = |address: u64| address.wrapping_add(slot.offset);
+            guest(start.max(slot.monitors.start))..guest(end.min(slot.monitors.end))
+        })
+    }
+
+    /// Whether a slot of another number than this has some of these addresses of the guest's.
+    fn overlaps(&self, guest: &Range<u64>, number: u32) -> bool {
+        let mut found = self.all.from(&guest.start);
+        if let Some(own) = found.filter(|slot| slot.number == number) {
+            found = self.all.from(&own.guest.end);
+        }
+        found.is_some_and(|slot| slot.guest.start < guest.end)
+    }
+
+    /// Whether so many slots show some of the VMM's memory that no other may beside this one.
+    fn has_many_showing(&self, monitors: Range<u64>, number: u32) -> bool {
+        let slots = self
+            .shown
+            .those(move |sum| sum.0 < monitors.end && monitors.start < sum.1);
+        slots
+            .filter(|slot| slot.number != number)
+            .nth(MOST_ALIASES)
+            .is_some()
     }
 
     /// Whether [`Slots::set`] can make, move or remove a slot of a guest whose addresses end at
@@ -144,21 +221,13 @@ impl Slots {
         {
             return Err(Errno::EINVAL);
         }
-        let others = || self.0.iter().filter(|slot| slot.number != region.slot);
-        let overlaps =
-            |slot: &Slot| slot.guest.start < end && region.guest_address < slot.guest.end;
-        if others().any(overlaps) {
+        if self.overlaps(&(region.guest_address..end), region.slot) {
             return Err(Errno::EEXIST);
         }
         if end > limit {
             return Err(Errno::EFAULT);
         }
-        let monitors = region.address as usize..monitors as usize;
-        if others()
-            .filter(|slot| slot.shown(&monitors).is_some())
-            .nth(MOST_ALIASES)
-            .is_some()
-        {
+        if self.has_many_showing(region.address..monitors, region.slot) {
             return Err(Errno::ENOMEM);
         }
         let begins = region.flags & MEM_LOG != 0 && old.is_none_or(|old| old.log.is_none());
@@ -167,14 +236,12 @@ impl Slots {
 
     /// Makes, moves or removes a slot that was checked, with the log that begins if one does.
     pub fn set(&mut self, region: &MemoryRegion, log: Option<Arc<Log>>) -> Result<Changed> {
-        let old = self.0.iter().position(|slot| slot.number == region.slot);
         if region.len == 0 {
-            let old = old.ok_or(Errno::EINVAL)?;
-            return Ok(Changed::Moved(self.0.remove(old).guest));
+            let old = self.remove(region.slot).ok_or(Errno::EINVAL)?;
+            return Ok(Changed::Moved(old.guest));
         }
-        self.0.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         let begins = log.is_some();
-        let before = old.and_then(|at| self.0[at].log.clone());
+        let before = self.get(region.slot).and_then(|old| old.log.clone());
         let new = Slot {
             number: region.slot,
             guest: region.guest_address..region.guest_address + region.len,
@@ -183,8 +250,7 @@ impl Slots {
             log: log.or(before.filter(|_| region.flags & MEM_LOG != 0)),
         };
         let guest = new.guest.clone();
-        let old = old.map(|at| self.0.remove(at));
-        self.insert(new);
+        let old = self.replace(new)?;
         Ok(match old {
             Some(old) if old.guest != guest => Changed::Moved(old.guest),
             Some(_) if begins => Changed::Logged(guest),
@@ -192,10 +258,32 @@ impl Slots {
         })
     }
 
-    fn insert(&mut self, new: Slot) {
-        let at = self
-            .0
-            .partition_point(|slot| slot.guest.start < new.guest.start);
-        self.0.insert(at, new);
+    fn remove(&mut self, number: u32) -> Option<Slot> {
+        let at = *self.numbers.get(number as usize)?;
+        let number = number as usize;
+        self.numbers.remove_range(number, number, &mut |_| ());
+        let slot = self.all.remove(&at)?;
+        self.shown.remove(&slot.shown().key());
+        self.logs -= slot.log_len();
+        Some(slot)
+    }
+
+    /// Puts a slot in the place of the one with its number, if there is one, which comes back. On
+    /// lack of memory nothing has changed.
+    fn replace(&mut self, new: Slot) -> Result<Option<Slot>> {
+        let no_memory = |_| Errno::ENOMEM;
+        self.all.reserve(1).map_err(no_memory)?;
+        self.shown.reserve(1).map_err(no_memory)?;
+        let numbered = self.numbers.insert(new.number as usize, new.key());
+        let old = numbered.map_err(|_| Errno::ENOMEM)?;
+        let old = old.and_then(|at| self.all.remove(&at));
+        if let Some(old) = &old {
+            self.shown.remove(&old.shown().key());
+            self.logs -= old.log_len();
+        }
+        self.logs += new.log_len();
+        self.shown.insert(new.shown()).map_err(no_memory)?;
+        self.all.insert(new).map_err(no_memory)?;
+        Ok(old)
     }
 }
