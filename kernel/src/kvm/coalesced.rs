@@ -10,6 +10,7 @@ use super::vm::Machine;
 use crate::arch::PAGE_SIZE;
 use crate::errno::{Errno, Result};
 use crate::mm::frame::FrameRef;
+use crate::mm::heap::try_arc;
 use crate::mm::shared::SharedPages;
 use crate::mm::vma::PageSource;
 use crate::sync::Mutex;
@@ -60,9 +61,9 @@ impl Zones {
         Ok(Zones(zones))
     }
 
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.0.len()
+    /// Whether there are as many of a kind as there may be.
+    pub fn are_full(&self, ports: u32) -> bool {
+        self.0.iter().filter(|zone| zone.ports == ports).count() >= MOST_ZONES
     }
 
     /// Whether a write waits.
@@ -77,8 +78,7 @@ impl Zones {
     }
 
     fn add(&mut self, request: &Request) -> Result<()> {
-        let of_kind = |zone: &&Zone| zone.ports == request.ports;
-        if self.0.iter().filter(of_kind).count() >= MOST_ZONES {
+        if self.are_full(request.ports) {
             return Err(Errno::ENOSPC);
         }
         let end = request.address.wrapping_add(request.len.into());
@@ -165,11 +165,14 @@ pub fn change(machine: &Machine, request: &Request, add: bool) -> Result<usize> 
     if request.ports > 1 {
         return Err(Errno::EINVAL);
     }
-    machine.events.change(|events| match add {
-        true => events.zones.add(request),
-        false => {
-            events.zones.remove(request);
-            Ok(())
+    machine.events.change(|events| {
+        let mut zones = events.zones.try_clone()?;
+        match add {
+            true => zones.add(request)?,
+            false => zones.remove(request),
         }
+        let more = zones.0.len() as isize - events.zones.0.len() as isize;
+        events.zones = try_arc(zones)?;
+        Ok(more)
     })
 }

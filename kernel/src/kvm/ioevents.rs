@@ -33,19 +33,33 @@ struct Event {
     to: Arc<EventFd>,
 }
 
+/// The most assignments of a part.
+const MOST_IN_PART: usize = 64;
+
+/// Assignments by what they are for, in parts, of which a change copies one.
+#[derive(Default)]
+struct List(Vec<Part>);
+
+/// Some that follow each other, at least one.
+#[derive(Clone)]
+struct Part {
+    first: Key,
+    events: Arc<Vec<Event>>,
+}
+
 /// The writes of a machine's guest that are not exits.
 #[derive(Default)]
 pub struct Events {
-    /// Those that are eventfds, by what they are for.
-    list: Vec<Event>,
+    /// Those that are eventfds.
+    list: List,
     /// Those that wait.
-    pub zones: Zones,
+    pub zones: Arc<Zones>,
 }
 
 /// A machine's assignments, which change while virtual CPUs run.
 pub struct Assignments {
     current: affinity::Publication<Slot<Events>>,
-    /// Held while they are changed: all are copied thereby.
+    /// Held while they are changed.
     changing: SleepMutex<()>,
     /// How many there are.
     count: AtomicUsize,
@@ -66,7 +80,7 @@ impl Events {
                 len,
                 value,
             };
-            Some(&self.list[find(&self.list, &key).ok()?])
+            self.list.get(&key)
         });
         match found {
             Some(event) => event.to.signal(),
@@ -75,20 +89,94 @@ impl Events {
         true
     }
 
-    /// The same, with room for one more of each.
+    /// The same, to be changed.
     fn try_clone(&self) -> Result<Self> {
-        let mut list = Vec::new();
-        let room = list.try_reserve_exact(self.list.len() + 1);
-        room.map_err(|_| Errno::ENOMEM)?;
-        list.extend_from_slice(&self.list);
-        let zones = self.zones.try_clone()?;
-        Ok(Events { list, zones })
+        let parts = copy(&self.list.0)?;
+        Ok(Events {
+            list: List(parts),
+            zones: self.zones.clone(),
+        })
     }
 }
 
-/// Where the assignment for these writes is, or would be.
-fn find(list: &[Event], key: &Key) -> core::result::Result<usize, usize> {
-    list.binary_search_by_key(key, |event| event.key)
+/// The same, with room for one more.
+fn copy<T: Clone>(list: &[T]) -> Result<Vec<T>> {
+    let mut copy = Vec::new();
+    let room = copy.try_reserve_exact(list.len() + 1);
+    room.map_err(|_| Errno::ENOMEM)?;
+    copy.extend_from_slice(list);
+    Ok(copy)
+}
+
+impl Part {
+    fn new(events: Vec<Event>) -> Result<Self> {
+        Ok(Part {
+            first: events[0].key,
+            events: try_arc(events)?,
+        })
+    }
+}
+
+impl List {
+    /// Which part has a key, or would; none if all are for greater keys.
+    #[inline]
+    fn part(&self, key: &Key) -> Option<usize> {
+        self.0
+            .partition_point(|part| part.first <= *key)
+            .checked_sub(1)
+    }
+
+    /// The assignment for these writes.
+    #[inline]
+    fn get(&self, key: &Key) -> Option<&Event> {
+        let events = &self.0[self.part(key)?].events;
+        let at = events.binary_search_by_key(key, |event| event.key);
+        Some(&events[at.ok()?])
+    }
+
+    /// The first for writes that are no less.
+    fn from(&self, key: &Key) -> Option<&Event> {
+        let part = self.part(key).unwrap_or(0);
+        let mut parts = self.0.get(part..)?.iter();
+        let events = &parts.next()?.events;
+        let at = events.partition_point(|event| event.key < *key);
+        events.get(at).or_else(|| parts.next()?.events.first())
+    }
+
+    /// Adds one, whose key no other has, to a fresh copy.
+    fn insert(&mut self, new: Event) -> Result<()> {
+        let part = self.part(&new.key).unwrap_or(0);
+        let mut events = match self.0.get(part) {
+            Some(part) => copy(&part.events)?,
+            None => copy(&[])?,
+        };
+        let at = events.partition_point(|event| event.key < new.key);
+        events.insert(at, new);
+        if events.len() > MOST_IN_PART {
+            let second = Part::new(copy(&events[MOST_IN_PART / 2..])?)?;
+            events.truncate(MOST_IN_PART / 2);
+            self.0.insert(part + 1, second);
+        }
+        let first = Part::new(events)?;
+        match self.0.get_mut(part) {
+            Some(part) => *part = first,
+            None => self.0.push(first),
+        }
+        Ok(())
+    }
+
+    /// Takes one out of a fresh copy.
+    fn remove(&mut self, key: &Key) -> Result<()> {
+        let part = self.part(key).ok_or(Errno::ENOENT)?;
+        let mut events = copy(&self.0[part].events)?;
+        events.retain(|event| event.key != *key);
+        if events.is_empty() {
+            self.0.remove(part);
+        } else {
+            self.0[part] = Part::new(events)?;
+        }
+        Ok(())
+    }
 }
 
 impl Key {
@@ -103,7 +191,7 @@ impl Key {
     }
 
     /// Whether a write could be meant for this one and for one of the list.
-    fn collides(&self, list: &[Event]) -> bool {
+    fn collides(&self, list: &List) -> bool {
         let any = Key {
             len: 0,
             value: None,
@@ -115,18 +203,18 @@ impl Key {
         };
         // The first one of those with the same address, or length too, if there is one.
         let has_like = |key: Key, is_like: fn(&Key, &Key) -> bool| {
-            let at = list.partition_point(|event| event.key < key);
-            list.get(at).is_some_and(|event| is_like(&event.key, &key))
+            list.from(&key)
+                .is_some_and(|event| is_like(&event.key, &key))
         };
         let same_place = |a: &Key, b: &Key| (a.ports, a.address) == (b.ports, b.address);
         let same_len =
             |a: &Key, b: &Key| (a.ports, a.address, a.len) == (b.ports, b.address, b.len);
         match (self.len, self.value) {
             (0, _) => has_like(any, same_place),
-            (_, None) => find(list, &any).is_ok() || has_like(any_value, same_len),
+            (_, None) => list.get(&any).is_some() || has_like(any_value, same_len),
             _ => [&any, &any_value, self]
                 .iter()
-                .any(|key| find(list, key).is_ok()),
+                .any(|key| list.get(key).is_some()),
         }
     }
 }
@@ -134,7 +222,8 @@ impl Key {
 /// Makes or ends an assignment.
 ///
 /// # Errors
-/// EINVAL, EBADF, EEXIST (a write could be meant for another too), ENOENT (there is no such).
+/// EINVAL, EBADF, EEXIST (a write could be meant for another too), ENOENT (there is no such), ENOSPC
+/// (as many zones as there may be leave no place, as on Linux's buses).
 pub fn change(machine: &Machine, request: &Ioeventfd) -> Result<usize> {
     let known = uapi::IOEVENTFD_VALUE
         | uapi::IOEVENTFD_PORT
@@ -144,12 +233,11 @@ pub fn change(machine: &Machine, request: &Ioeventfd) -> Result<usize> {
     if request.flags & uapi::IOEVENTFD_DEASSIGN != 0 {
         let (key, to) = (Key::of(request), eventfd::of(request.fd)?);
         return machine.events.change(|Events { list, .. }| {
-            let at = find(list, &key).map_err(|_| Errno::ENOENT)?;
-            if !Arc::ptr_eq(&list[at].to, &to) {
+            let event = list.get(&key).ok_or(Errno::ENOENT)?;
+            if !Arc::ptr_eq(&event.to, &to) {
                 return Err(Errno::ENOENT);
             }
-            list.remove(at);
-            Ok(())
+            list.remove(&key).map(|()| -1)
         });
     }
     let valued = request.flags & uapi::IOEVENTFD_VALUE != 0;
@@ -161,13 +249,14 @@ pub fn change(machine: &Machine, request: &Ioeventfd) -> Result<usize> {
         return Err(Errno::EINVAL);
     }
     let (key, to) = (Key::of(request), eventfd::of(request.fd)?);
-    machine.events.change(|Events { list, .. }| {
+    machine.events.change(|Events { list, zones }| {
         if key.collides(list) {
             return Err(Errno::EEXIST);
         }
-        let at = list.partition_point(|event| event.key < key);
-        list.insert(at, Event { key, to });
-        Ok(())
+        if zones.are_full(key.ports / uapi::IOEVENTFD_PORT) {
+            return Err(Errno::ENOSPC);
+        }
+        list.insert(Event { key, to }).map(|()| 1)
     })
 }
 
@@ -192,18 +281,17 @@ impl Assignments {
         self.count.load(Relaxed) * size_of::<Event>()
     }
 
-    /// Publishes them as `change` leaves them.
-    pub fn change(&self, change: impl FnOnce(&mut Events) -> Result<()>) -> Result<usize> {
+    /// Publishes them as `change` leaves them, which says how many more there are.
+    pub fn change(&self, change: impl FnOnce(&mut Events) -> Result<isize>) -> Result<usize> {
         let held = self.changing.lock();
         let mut reader = Reader::new();
         let mut events = match self.get(&mut reader) {
             Some(before) => before.try_clone()?,
             None => Events::default().try_clone()?,
         };
-        change(&mut events)?;
-        let count = events.list.len() + events.zones.len();
-        self.count.store(count, Relaxed);
+        let more = change(&mut events)?;
         let old = self.current.publish(try_arc(events)?);
+        self.count.fetch_add(more as usize, Relaxed);
         drop(held);
         drop(old);
         Ok(0)

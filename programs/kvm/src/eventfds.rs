@@ -66,6 +66,72 @@ pub fn tell(kvm: &Kvm) {
         println!("{what}: {}", count(&fd));
     }
     beside_ends(kvm);
+    many(kvm);
+}
+
+/// More assignments than a bus has devices, all of one eventfd; then as many devices as it may have.
+fn many(kvm: &Kvm) {
+    const MANY: u64 = 10_000;
+    const REGISTER: u64 = 0x4010_ae67;
+    // It writes to each, and last to another place.
+    let code = [
+        0xd2a1_6001, // mov x1, #DEVICE
+        0xd284_e202, // mov x2, #MANY
+        0xb900_0022, // str w2, [x1]
+        0x9100_2021, // add x1, x1, #8
+        0xf100_0442, // subs x2, x2, #1
+        0x54ff_ffa1, // b.ne the store
+        0xb900_0022, // str w2, [x1]
+        0x1400_0000, // b .
+    ];
+    let (vm, _) = machine(kvm, &code);
+    let mut vcpu = vm.create_vcpu(0).expect("a vCPU");
+    host::reset(&vm, &vcpu);
+    let fd = eventfd();
+    let assign = |at: u64, flags: u64, value: u64| {
+        // From both ends inwards.
+        let place = if at % 2 == 0 {
+            at / 2
+        } else {
+            MANY - 1 - at / 2
+        };
+        let lower = 4 | (fd.as_raw_fd() as u64) << 32;
+        let mut request = [value, DEVICE + 8 * place, lower, flags, 0, 0, 0, 0];
+        pass(&vm, IOEVENTFD, &mut request)
+    };
+    let every = |what: &str, flags: u64| {
+        let results: Vec<String> = (0..MANY).map(|at| assign(at, flags, 0)).collect();
+        let same = results.iter().all(|result| *result == results[0]);
+        println!("{MANY} {what}: {} {same}", results[0]);
+    };
+    every("assigned", 0);
+    every("again", 0);
+    let run = |vcpu: &mut kvm_ioctls::VcpuFd| match vcpu.run() {
+        Ok(VcpuExit::MmioWrite(address, _)) => println!("writes at {:#x}", address - DEVICE),
+        other => println!("{other:?}"),
+    };
+    run(&mut vcpu);
+    println!("signals: {}", count(&fd));
+    every("ended", 4);
+    every("ended again", 4);
+    // Values at one place, in parts that others adjoin.
+    let valued: Vec<String> = (0..200).map(|value| assign(500, 1, value)).collect();
+    println!("values: {}", valued.iter().all(|result| result == "0"));
+    println!("beside: {} {}", assign(498, 0, 0), assign(502, 0, 0));
+    println!("a value again: {}", assign(500, 1, 100));
+    println!("any value: {}", assign(500, 0, 0));
+    println!("another value: {}", assign(500, 1, 1 << 20));
+    let zones: Vec<String> = (0..1001u64)
+        .map(|at| pass(&vm, REGISTER, &mut [DEVICE + (1 << 20) + 8 * at, 8]))
+        .collect();
+    println!(
+        "zones: {}, then {}",
+        zones.iter().filter(|one| *one == "0").count(),
+        zones[1000]
+    );
+    println!("no place: {}", assign(600, 0, 0));
+    println!("a value again: {}", assign(500, 1, 100));
+    println!("end: {}", assign(500, 5, 100));
 }
 
 /// A guest writes to an eventfd that is an interrupt of other machines, which come and go.
