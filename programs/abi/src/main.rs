@@ -35,6 +35,7 @@ mod limits;
 mod listening;
 mod locks;
 mod log;
+mod low;
 mod memory;
 mod mlock;
 mod mount_options;
@@ -79,6 +80,7 @@ use std::ffi::CStr;
 fn main() {
     match std::env::args().nth(1).as_deref() {
         Some("age") => age::run(),
+        Some("low") => low::run(),
         Some("memory") => memory::run(),
         Some("mlock") => mlock::run(),
         Some("options") => options::run(),

@@ -3,12 +3,23 @@
 use super::asid::Context;
 use super::fault::{Access, Failure};
 use super::large::is_large;
-use super::space::{AddressSpace, Space, USER_START};
+use super::space::{AddressSpace, Space};
 use super::vma::{Flags, Label, Rights, Source, Vma};
 use super::vmas::{Gone, Vmas};
 use super::{PAGE_SIZE, huge_page, page_down, page_up};
 use crate::arch::user_end;
 use crate::errno::{Errno, Result};
+use crate::upcall::capable;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use linux_raw_sys::general::CAP_SYS_RAWIO;
+
+/// The lowest address that whoever lacks CAP_SYS_RAWIO may map (/proc/sys/vm/mmap_min_addr).
+pub static LEAST: AtomicUsize = AtomicUsize::new(PAGE_SIZE);
+
+/// From where on the kernel chooses addresses.
+pub(super) fn bottom() -> usize {
+    LEAST.load(Relaxed).max(PAGE_SIZE)
+}
 
 /// Where a mapping goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -152,7 +163,7 @@ impl Space {
             Place::Fixed(start) | Place::Free(start) => start,
             Place::Hint(hint) if page_down(hint) == 0 => return Ok((self.find_free(len)?, false)),
             Place::Hint(hint) => {
-                let hint = page_down(hint).max(USER_START);
+                let hint = page_down(hint).max(bottom());
                 if fits(hint) && self.vmas.is_room(hint..hint + len) {
                     return Ok((hint, false));
                 }
@@ -165,7 +176,7 @@ impl Space {
         if !fits(start) {
             return Err(Errno::ENOMEM);
         }
-        if start < USER_START {
+        if start < LEAST.load(Relaxed) && !capable(CAP_SYS_RAWIO) {
             return Err(Errno::EPERM);
         }
         let taken = !is_free(&self.vmas, start);
@@ -188,7 +199,7 @@ impl Space {
     #[inline]
     pub(super) fn find_free(&mut self, len: usize) -> Result<usize> {
         let usual = self.mmap_bottom.is_none() && !len.is_multiple_of(huge_page::SIZE);
-        let window = USER_START..self.mmap_top;
+        let window = bottom()..self.mmap_top;
         if usual && let Some(start) = self.vmas.find_free(window, len, PAGE_SIZE) {
             return Ok(start);
         }
@@ -215,6 +226,6 @@ impl Space {
         }
         [self.mmap_top, self.end]
             .into_iter()
-            .find_map(|top| self.vmas.find_free(USER_START..top, len, align))
+            .find_map(|top| self.vmas.find_free(bottom()..top, len, align))
     }
 }

@@ -9,7 +9,7 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::asid::Context;
-use super::space::{AddressSpace, Space, USER_START};
+use super::space::{AddressSpace, Space};
 use super::vma::Vma;
 use crate::arch::user_end;
 use crate::errno::{Errno, Result};
@@ -84,7 +84,7 @@ impl MmuNotifiers {
         let list = core::mem::take(&mut *self.list.lock());
         for notifier in list {
             if let Some(notifier) = notifier.upgrade() {
-                notifier.invalidate(USER_START..user_end());
+                notifier.invalidate(0..user_end());
             }
         }
     }
@@ -157,7 +157,7 @@ impl Space {
     #[inline(never)]
     pub(super) fn protect_shared(&self, context: &Context) {
         if self.vmas.count() > MANY {
-            return context.notifiers.protect(USER_START..user_end());
+            return context.notifiers.protect(0..user_end());
         }
         for vma in self.vmas.iter().filter(|vma| vma.is_copied()) {
             context.notifiers.protect(vma.range());

@@ -16,7 +16,7 @@ pub mod heap;
 pub mod huge_page;
 pub mod large;
 mod layout;
-mod map;
+pub mod map;
 mod mmu_gather;
 pub mod mmu_notifier;
 pub mod number;

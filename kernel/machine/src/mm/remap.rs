@@ -6,7 +6,7 @@ use super::PAGE_SIZE;
 use super::asid::Context;
 use super::large::is_large;
 use super::map::Place;
-use super::space::{AddressSpace, Space, USER_START};
+use super::space::{AddressSpace, Space};
 use super::table::Entry;
 use super::totals::Limits;
 use super::vma::{Flags, Vma};
@@ -128,7 +128,7 @@ impl AddressSpace {
 /// EINVAL.
 fn target(end: usize, old: &Range<usize>, start: usize, len: usize) -> Result<Range<usize>> {
     let end = start.checked_add(len).filter(|&to| to <= end);
-    let end = end.filter(|_| start >= USER_START).ok_or(Errno::EINVAL)?;
+    let end = end.ok_or(Errno::EINVAL)?;
     if !start.is_multiple_of(PAGE_SIZE) || start < old.end && old.start < end {
         return Err(Errno::EINVAL);
     }

@@ -11,7 +11,7 @@ use super::fault::Access;
 use super::frame::{self, FrameRef, Owner};
 use super::mmu_notifier::MmuNotifier;
 use super::shared::SharedPages;
-use super::space::{SpaceUser, USER_START};
+use super::space::SpaceUser;
 use super::totals::Limits;
 use super::vma::{Flags, Label, PageSource, Rights, Source, Vma};
 use super::vmalloc::KernelStack;
@@ -23,6 +23,9 @@ use crate::selftest;
 use crate::sync::lockdep::NoSleep;
 use crate::sync::might_sleep;
 use crossings::Kind;
+
+/// Where mappings of the tests begin.
+const FIRST: usize = 0x1_0000;
 
 /// Xorshift, so that each run does the same.
 struct Random(u64);
@@ -90,7 +93,7 @@ selftest! {
         struct Shown(AtomicBool);
         impl MmuNotifier for Shown {
             fn invalidate(&self, range: Range<usize>) {
-                let all = range.start <= USER_START && user_end() <= range.end;
+                let all = range.start == 0 && user_end() <= range.end;
                 self.0.fetch_or(all, Relaxed);
             }
 
@@ -108,7 +111,7 @@ selftest! {
     fn a_file_that_ends_with_its_last_area_finds_the_space_free() {
         let space = SpaceUser::new(user_end()).unwrap();
         let left = Arc::new(AtomicUsize::new(0));
-        let page = |at| USER_START + at * PAGE_SIZE..USER_START + (at + 1) * PAGE_SIZE;
+        let page = |at| FIRST + at * PAGE_SIZE..FIRST + (at + 1) * PAGE_SIZE;
         // One alone, by another mapping in its place, and several at once.
         (0..200).for_each(|at| Last::map(&space, page(at).start, &left));
         space.unmap(page(0), &mut Gone::new()).unwrap();
@@ -129,7 +132,7 @@ selftest! {
     fn a_space_ends_with_its_last_user_whoever_looks_at_it() {
         let space = SpaceUser::new(user_end()).unwrap();
         let (look, left) = (space.clone(), Arc::new(AtomicUsize::new(0)));
-        Last::map(&space, USER_START, &left);
+        Last::map(&space, FIRST, &left);
         map(&space, BASE, 600, 3).unwrap();
         look.write(BASE + PAGE_SIZE, &[7]).unwrap();
         let second = space.share();

@@ -18,9 +18,6 @@ use super::{PhysAddr, aslr};
 use crate::errno::Result;
 use crate::sync::might_sleep;
 
-/// The lowest address that programs may map.
-pub const USER_START: usize = 0x1_0000;
-
 /// The addresses of one program: shared by its threads.
 pub struct AddressSpace {
     pub(super) context: Context,

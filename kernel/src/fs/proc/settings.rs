@@ -5,7 +5,7 @@ use super::super::{epoll, fdtable, file, inotify, lease, pipe, protected};
 use crate::errno::{Errno, Result};
 use crate::fs::aio;
 use crate::ipc::{self, Object, Registry, sysv_msg, sysv_sem, sysv_shm};
-use crate::mm::{aslr, commit, vmas};
+use crate::mm::{aslr, commit, map, vmas};
 use crate::net::backlog;
 use crate::net::inet::ping;
 use crate::net::options::DEFAULT_BUFFER;
@@ -226,7 +226,7 @@ pub const SYS: &[(&str, Node)] = &[
                 Setting(|text| put!(text, "0\n"), drop_caches),
             ),
             ("max_map_count", Number(&vmas::MOST_AREAS)),
-            ("mmap_min_addr", File(|text| put!(text, "65536\n"))),
+            ("mmap_min_addr", Number(&map::LEAST)),
             ("nr_hugepages", fixed!(0)),
             ("numa_stat", fixed!(0)),
             ("oom_kill_allocating_task", fixed!(0)),
