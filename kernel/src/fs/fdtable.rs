@@ -263,6 +263,7 @@ impl FdTable {
             if let Ok(file) = file {
                 self.closed(&file);
             }
+            cond_resched();
         }
     }
 

@@ -606,6 +606,7 @@ pub fn orphan_children(process: &Process, mut told: impl FnMut(&Arc<Process>, &A
     while let Some((child, parent)) = orphan(process, heir.take()) {
         told(&child, &parent);
         heir = Some(parent);
+        super::sched::cond_resched();
     }
 }
 

@@ -1,8 +1,8 @@
 //! fork: a child's copy of an address space.
 
 use super::asid::Context;
-use super::large::PART;
-use super::space::{AddressSpace, Space, SpaceUser, USER_START};
+use super::large::{PART, VMAS};
+use super::space::{AddressSpace, Space, SpaceUser};
 use crate::arch::mmu::Pte;
 use crate::arch::user_end;
 use crate::errno::{Errno, Result};
@@ -55,7 +55,7 @@ impl AddressSpace {
         // What became read-only is so for all before anybody relies on it, even if the copy is not
         // whole. Guests may run beside other threads: what they write where an entry of one space
         // has parted from the other's would be the child's alone.
-        self.context.pay_cpus(owed, USER_START..user_end());
+        self.context.pay_cpus(owed, 0..user_end());
         let shown = self.context.notifiers.any();
         if shown && !alone {
             parent.protect_shared(&self.context);
@@ -86,9 +86,12 @@ impl Space {
         let mut owed = Owed::new();
         let small = parent.table.tables() + parent.table.huge_pages() <= PART;
         if small {
-            parent.split(context, USER_START..parent.end);
+            parent.split(context, 0..parent.end);
         }
-        for vma in vmas.touching(address..usize::MAX) {
+        for (count, vma) in vmas.touching(address..usize::MAX).enumerate() {
+            if count == VMAS {
+                return (Ok(Some(vma.start)), owed);
+            }
             if !vma.is_copied() {
                 continue;
             }

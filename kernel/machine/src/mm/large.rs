@@ -14,7 +14,7 @@ const AT_ONCE: usize = 1 << 24;
 /// The last-level tables of a part of what is larger.
 pub(super) const PART: usize = 16;
 /// VMAs that are changed at once.
-const VMAS: usize = 4096;
+pub(super) const VMAS: usize = 2048;
 /// A space with fewer tables and huge pages is small.
 const MANY: usize = 32;
 

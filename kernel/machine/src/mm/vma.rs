@@ -307,6 +307,20 @@ impl Vma {
         !kept && !self.is_shared()
     }
 
+    /// Whether a child has it.
+    pub(super) fn is_inherited(&self) -> bool {
+        !self.flags.has(Flags::DONT_FORK)
+    }
+
+    /// As a child has it.
+    #[inline]
+    pub(super) fn inherited(&self) -> Vma {
+        Vma {
+            flags: self.flags.set(Flags::UNLOCKED.with(Flags::GOES), false),
+            ..self.clone()
+        }
+    }
+
     /// Says to the file below, if there is one that asks, that `space` maps it.
     pub(super) fn announce(&self, space: &Weak<AddressSpace>) -> Result<()> {
         match &self.source {

@@ -12,7 +12,7 @@ use spans::{Leaf, NoMemory, Span, Spans};
 
 use super::commit::Commitment;
 use super::heap;
-use super::space::USER_START;
+use super::map::bottom;
 use super::totals::Totals;
 use super::vma::{Flags, PageSource, Source, Vma};
 use super::{PAGE_SIZE, page_down};
@@ -336,12 +336,8 @@ impl Vmas {
         heap::check_room_for(self.tree.len() * size_of::<Vma>())?;
         let mut child = Vmas::new();
         let mut largest = 0;
-        let keep = |vma: &Vma| !vma.flags.has(Flags::DONT_FORK);
-        let tree = self.tree.try_copy(keep, |vma| {
-            let vma = Vma {
-                flags: vma.flags.set(Flags::UNLOCKED.with(Flags::GOES), false),
-                ..vma.clone()
-            };
+        let tree = self.tree.try_copy(Vma::is_inherited, |vma| {
+            let vma = vma.inherited();
             child.totals.add(&vma, vma.end - vma.start);
             largest = largest.max(vma.accounted(&vma.range()));
             vma
@@ -572,7 +568,7 @@ impl Vmas {
         let (below, vma) = self.tree.around(address);
         // What a stack that runs over cannot write to, or what moves away itself, needs no gap.
         let gapless = |vma: &Vma| vma.flags.has(Flags::GROWS_DOWN) || vma.rights.is_none();
-        let floor = below.map_or(USER_START, |vma| match gapless(vma) {
+        let floor = below.map_or(bottom(), |vma| match gapless(vma) {
             true => vma.end,
             false => vma.end + STACK_GAP,
         });

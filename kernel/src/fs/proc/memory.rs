@@ -7,6 +7,7 @@ use crate::mm::totals::Totals;
 use crate::mm::vma::{Flags, Rights, Source, Vma};
 use crate::mm::{AddressSpace, PAGE_SIZE, Size, Usage};
 use crate::put;
+use crate::task::sched::cond_resched_killable;
 use alloc::sync::Weak;
 use core::ops::Range;
 
@@ -164,7 +165,10 @@ fn line(vma: &Vma, text: &mut Text) {
 
 /// maps
 pub fn maps(_opened: &Opened, space: &AddressSpace, text: &mut Text) -> Result<()> {
-    space.vmas().for_each(|vma| line(&vma, text));
+    for vma in space.vmas() {
+        line(&vma, text);
+        cond_resched_killable()?;
+    }
     Ok(())
 }
 
@@ -251,7 +255,7 @@ pub fn smaps(_opened: &Opened, space: &AddressSpace, text: &mut Text) -> Result<
             );
         }
         text.push(b"\n");
-        crate::task::sched::cond_resched();
+        cond_resched_killable()?;
     }
     Ok(())
 }
@@ -265,6 +269,7 @@ pub fn rollup(_opened: &Opened, space: &AddressSpace, text: &mut Text) -> Result
     for vma in space.vmas() {
         end = vma.end;
         locked += locked_bytes(&vma, &space.usage(vma.range()));
+        cond_resched_killable()?;
     }
     put!(
         text,
