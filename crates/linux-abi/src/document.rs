@@ -4,6 +4,7 @@
 use core::fmt::{self, Write};
 
 use crate::options::{GROUPS, Group};
+use crate::sysctl::{Form, SYSCTLS, Sysctl};
 use crate::{CALLS, Call, Status, compat};
 
 /// Writes the lists of system calls as Markdown.
@@ -35,7 +36,42 @@ pub fn document(out: &mut dyn Write) -> fmt::Result {
     for group in GROUPS {
         choices(out, group)?;
     }
+    settings(out)?;
     write!(out, "\n{}", include_str!("ltp.md"))
+}
+
+/// The numbers of `/proc/sys`.
+fn settings(out: &mut dyn Write) -> fmt::Result {
+    writeln!(out, "\n## Numbers in /proc/sys that can be changed\n")?;
+    writeln!(
+        out,
+        "The kernel reads writes by this table. What is beyond a range is EINVAL. Other files of `/proc/sys` tell what is so, and \
+         cannot be written.\n"
+    )?;
+    writeln!(
+        out,
+        "| file | kind | how many | least | most | mode |\n| --- | --- | ---: | ---: | ---: | --- |"
+    )?;
+    for file in SYSCTLS {
+        let form = match file.form {
+            Form::Int => "int",
+            Form::Unsigned => "unsigned int",
+            Form::Long => "unsigned long",
+        };
+        let Sysctl {
+            path,
+            count,
+            least,
+            most,
+            mode,
+            ..
+        } = file;
+        writeln!(
+            out,
+            "| {path} | {form} | {count} | {least} | {most} | {mode:04o} |"
+        )?;
+    }
+    Ok(())
 }
 
 fn choices(out: &mut dyn Write, group: &Group) -> fmt::Result {

@@ -11,6 +11,7 @@ mod document;
 mod errno;
 pub mod kvm_capability;
 pub mod options;
+pub mod sysctl;
 mod table;
 
 pub use document::document;

@@ -9,10 +9,13 @@ use crate::arch::cpu;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::sync::SleepMutex;
+use crate::task::can;
+use abi::sysctl::{Invalid, Sysctl};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use core::{fmt, mem};
+use linux_raw_sys::general::CAP_CHECKPOINT_RESTORE;
 
 /// Bytes of a part of a text: what is long needs no memory in one piece.
 const PART: usize = 64 << 10;
@@ -151,6 +154,16 @@ pub trait Content: Send + Sync + 'static {
         Err(Errno::EACCES)
     }
 
+    /// The same where the place in the file counts; how many bytes it took.
+    fn accept_at(&self, bytes: &[u8], _position: u64) -> Result<usize> {
+        self.accept(bytes).map(|()| bytes.len())
+    }
+
+    /// Whether reading ends after the first read, as that of numbers in `/proc/sys`.
+    fn is_read_once(&self) -> bool {
+        false
+    }
+
     /// The permissions.
     fn permissions(&self) -> u32 {
         0o444
@@ -172,8 +185,14 @@ pub enum Node {
     Link(fn(&mut Text)),
     /// A file that can be written too.
     Setting(fn(&mut Text), fn(&[u8]) -> Result<()>),
-    /// A number that can be changed.
-    Number(&'static AtomicUsize),
+    /// A number of `/proc/sys` that can be changed.
+    Number(&'static AtomicUsize, &'static Sysctl),
+    /// The same, or several, by what tells them and what sets each.
+    Numbers(
+        fn(&mut Text),
+        fn(usize, i128) -> Result<()>,
+        &'static Sysctl,
+    ),
     /// The directory of CPUs: these members, and a directory `cpuN` of the others for each CPU.
     Cpus(
         &'static [(&'static str, Node)],
@@ -187,17 +206,35 @@ pub enum Node {
 const CPU: &str = "cpu";
 
 impl Node {
+    /// What may be written to a number.
+    fn number(&self) -> Option<&'static Sysctl> {
+        match self {
+            Node::Number(_, rule) | Node::Numbers(_, _, rule) => Some(rule),
+            _ => None,
+        }
+    }
+
     /// What it is.
     pub fn kind(&self) -> Kind {
         match self {
             Node::File(_)
             | Node::Private(_)
             | Node::Setting(..)
-            | Node::Number(_)
+            | Node::Number(..)
+            | Node::Numbers(..)
             | Node::OfCpu(_) => Kind::Regular,
             Node::Directory(_) | Node::Settings(_) | Node::Cpus(..) => Kind::Directory,
             Node::Link(_) => Kind::Symlink,
         }
+    }
+}
+
+/// Why a number is not set.
+struct Refused(Errno);
+
+impl From<Invalid> for Refused {
+    fn from(_: Invalid) -> Self {
+        Refused(Errno::EINVAL)
     }
 }
 
@@ -223,8 +260,9 @@ impl Content for Leaf {
             Node::File(write)
             | Node::Private(write)
             | Node::Link(write)
-            | Node::Setting(write, _) => write(text),
-            Node::Number(value) => put!(text, "{}\n", value.load(Relaxed)),
+            | Node::Setting(write, _)
+            | Node::Numbers(write, ..) => write(text),
+            Node::Number(value, _) => put!(text, "{}\n", value.load(Relaxed)),
             Node::Directory(_) | Node::Settings(_) | Node::Cpus(..) => {
                 return Err(Errno::EISDIR);
             }
@@ -235,14 +273,31 @@ impl Content for Leaf {
     fn accept(&self, bytes: &[u8]) -> Result<()> {
         match self.0 {
             Node::Setting(_, accept) => accept(bytes),
-            Node::Number(value) => {
-                let text = core::str::from_utf8(bytes.trim_ascii());
-                let number = text.ok().and_then(|text| text.parse().ok());
-                value.store(number.ok_or(Errno::EINVAL)?, Relaxed);
-                Ok(())
-            }
             _ => Err(Errno::EACCES),
         }
+    }
+
+    /// A number is written from the file's start: what follows is passed over.
+    fn accept_at(&self, bytes: &[u8], position: u64) -> Result<usize> {
+        let Some(rule) = self.0.number() else {
+            return self.accept(bytes).map(|()| bytes.len());
+        };
+        if position != 0 || bytes.is_empty() {
+            return Ok(bytes.len());
+        }
+        let used = rule.write(bytes, |place, value| {
+            match self.0 {
+                Node::Number(number, _) => number.store(value as usize, Relaxed),
+                Node::Numbers(_, set, _) => set(place, value).map_err(Refused)?,
+                _ => {}
+            }
+            Ok(())
+        });
+        used.map_err(|Refused(error)| error)
+    }
+
+    fn is_read_once(&self) -> bool {
+        self.0.number().is_some()
     }
 
     fn permissions(&self) -> u32 {
@@ -251,7 +306,8 @@ impl Content for Leaf {
             Node::Private(_) => 0o400,
             Node::Directory(_) | Node::Settings(_) | Node::Cpus(..) => 0o555,
             Node::Link(_) => 0o777,
-            Node::Setting(..) | Node::Number(_) => 0o644,
+            Node::Setting(..) => 0o644,
+            Node::Number(_, rule) | Node::Numbers(_, _, rule) => rule.mode,
         }
     }
 }
@@ -310,6 +366,20 @@ impl Fixed {
         }
     }
 
+    /// EACCES where the permissions of a setting do not let its owner read or write it: that goes for
+    /// root too. Those who restore processes may set a number all the same.
+    fn check_setting(&self, flags: OpenFlags) -> Result<()> {
+        let mode = self.leaf.permissions();
+        let restores = || self.leaf.0.number().is_some() && can(CAP_CHECKPOINT_RESTORE);
+        let reads = !flags.readable() || mode & 0o400 != 0;
+        let writes = !flags.writable() || mode & 0o200 != 0 || restores();
+        if reads && writes {
+            Ok(())
+        } else {
+            Err(Errno::EACCES)
+        }
+    }
+
     /// The file system's number.
     pub fn device(&self) -> u64 {
         self.device
@@ -356,7 +426,10 @@ impl Inode for Fixed {
         Ok(())
     }
 
-    fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+    fn open(self: Arc<Self>, _here: &Arc<Entry>, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+        if self.tree == Tree::Settings {
+            self.check_setting(flags)?;
+        }
         match self.kind() {
             Kind::Directory => Ok(self),
             _ => open(self.leaf),
@@ -491,6 +564,9 @@ struct Opened<C> {
 
 impl<C: Content> FileOps for Opened<C> {
     fn read(&self, _file: &File, to: &mut Sink, position: u64) -> Result<usize> {
+        if position != 0 && self.content.is_read_once() {
+            return Ok(0);
+        }
         let mut known = self.text.lock();
         if position == 0 || known.is_none() {
             *known = Some(text(&self.content)?);
@@ -498,10 +574,9 @@ impl<C: Content> FileOps for Opened<C> {
         known.as_ref().map_or(Ok(0), |text| text.read(to, position))
     }
 
-    fn write(&self, _file: &File, from: &mut Source, _position: u64) -> Result<usize> {
+    fn write(&self, _file: &File, from: &mut Source, position: u64) -> Result<usize> {
         let mut bytes = [0; 256];
         let count = from.take(&mut bytes)?;
-        self.content.accept(&bytes[..count])?;
-        Ok(count)
+        self.content.accept_at(&bytes[..count], position)
     }
 }

@@ -65,6 +65,7 @@ mod sockets;
 mod splice;
 #[cfg(target_arch = "aarch64")]
 mod sve;
+mod sysctl;
 mod time;
 mod timers;
 mod times;
@@ -147,6 +148,7 @@ fn main() {
         Some("places") => accepted::places(&std::env::args().nth(2).unwrap_or_default()),
         Some("advice") => advice::run(),
         Some("aio") => aio::run(),
+        Some("sysctl") => sysctl::run(),
         Some("pseudo") => pseudo::run(),
         Some("arguments") => arguments::run(),
         Some("file-capabilities") => capabilities::tell_capabilities(),

@@ -5,15 +5,16 @@ use super::super::{epoll, fdtable, file, inotify, lease, pipe, protected};
 use crate::errno::{Errno, Result};
 use crate::fs::aio;
 use crate::ipc::{self, Object, Registry, sysv_msg, sysv_sem, sysv_shm};
-use crate::mm::{aslr, commit, map, vmas};
+use crate::mm::{PAGE_SIZE, aslr, commit, frame, map, vmas};
 use crate::net::backlog;
 use crate::net::inet::ping;
 use crate::net::options::DEFAULT_BUFFER;
 use crate::sync::Once;
 use crate::syscall::syslog;
-use crate::task::{pid_table, require, sched, uts};
+use crate::task::{pid_table, queue, require, sched, uts};
 use crate::{log, put, random};
-use Node::{Directory, File, Number, Setting};
+use Node::{Directory, File, Number, Numbers, Setting};
+use abi::sysctl::sysctl;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general::CAP_SYS_ADMIN;
 
@@ -37,13 +38,10 @@ pub const SYS: &[(&str, Node)] = &[
             ("aio-nr", File(|text| put!(text, "{}\n", aio::asked()))),
             (
                 "file-max",
-                Setting(
+                Numbers(
                     |text| put!(text, "{}\n", file::most_open()),
-                    |bytes| {
-                        let most = super::parse(bytes.trim_ascii()).ok_or(Errno::EINVAL)?;
-                        file::set_most_open(most);
-                        Ok(())
-                    },
+                    |_, most| Ok(file::set_most_open(most as usize)),
+                    sysctl("fs/file-max"),
                 ),
             ),
             (
@@ -53,43 +51,72 @@ pub const SYS: &[(&str, Node)] = &[
             ("nr_open", fixed!(fdtable::MAX_FILES)),
             (
                 "lease-break-time",
-                Setting(
+                Numbers(
                     |text| put!(text, "{}\n", lease::BREAK_TIME.load(Relaxed)),
-                    |bytes| {
-                        let seconds = super::parse(bytes.trim_ascii()).ok_or(Errno::EINVAL)?;
-                        lease::BREAK_TIME.store(seconds, Relaxed);
-                        Ok(())
-                    },
+                    |_, seconds| Ok(lease::BREAK_TIME.store(seconds as u64, Relaxed)),
+                    sysctl("fs/lease-break-time"),
                 ),
             ),
             (
                 "epoll",
-                Directory(&[("max_user_watches", Number(&epoll::MAX_WATCHES))]),
+                Directory(&[(
+                    "max_user_watches",
+                    Number(&epoll::MAX_WATCHES, sysctl("fs/epoll/max_user_watches")),
+                )]),
             ),
             (
                 "inotify",
                 Directory(&[
-                    ("max_queued_events", Number(&inotify::MAX_EVENTS)),
-                    ("max_user_instances", Number(&inotify::MAX_INSTANCES)),
-                    ("max_user_watches", Number(&inotify::MAX_WATCHES)),
+                    (
+                        "max_queued_events",
+                        Number(&inotify::MAX_EVENTS, sysctl("fs/inotify/max_queued_events")),
+                    ),
+                    (
+                        "max_user_instances",
+                        Number(
+                            &inotify::MAX_INSTANCES,
+                            sysctl("fs/inotify/max_user_instances"),
+                        ),
+                    ),
+                    (
+                        "max_user_watches",
+                        Number(&inotify::MAX_WATCHES, sysctl("fs/inotify/max_user_watches")),
+                    ),
                 ]),
             ),
             ("mqueue", Directory(MESSAGE_QUEUES)),
             (
                 "pipe-max-size",
-                Setting(
+                Numbers(
                     |text| put!(text, "{}\n", pipe::max_size()),
-                    |bytes| {
-                        pipe::set_max_size(super::parse(bytes.trim_ascii()).ok_or(Errno::EINVAL)?)
-                    },
+                    |_, size| pipe::set_max_size(size as usize),
+                    sysctl("fs/pipe-max-size"),
                 ),
             ),
-            ("pipe-user-pages-hard", Number(&pipe::USER_PAGES_HARD)),
-            ("pipe-user-pages-soft", Number(&pipe::USER_PAGES_SOFT)),
-            ("protected_fifos", Number(&protected::PIPES)),
-            ("protected_hardlinks", Number(&protected::HARD_LINKS)),
-            ("protected_regular", Number(&protected::FILES)),
-            ("protected_symlinks", Number(&protected::SYMBOLIC_LINKS)),
+            (
+                "pipe-user-pages-hard",
+                Number(&pipe::USER_PAGES_HARD, sysctl("fs/pipe-user-pages-hard")),
+            ),
+            (
+                "pipe-user-pages-soft",
+                Number(&pipe::USER_PAGES_SOFT, sysctl("fs/pipe-user-pages-soft")),
+            ),
+            (
+                "protected_fifos",
+                Number(&protected::PIPES, sysctl("fs/protected_fifos")),
+            ),
+            (
+                "protected_hardlinks",
+                Number(&protected::HARD_LINKS, sysctl("fs/protected_hardlinks")),
+            ),
+            (
+                "protected_regular",
+                Number(&protected::FILES, sysctl("fs/protected_regular")),
+            ),
+            (
+                "protected_symlinks",
+                Number(&protected::SYMBOLIC_LINKS, sysctl("fs/protected_symlinks")),
+            ),
             ("suid_dumpable", fixed!(0)),
         ]),
     ),
@@ -102,14 +129,14 @@ pub const SYS: &[(&str, Node)] = &[
             ("core_uses_pid", fixed!(0)),
             (
                 "dmesg_restrict",
-                Setting(
+                Numbers(
                     |text| put!(text, "{}\n", syslog::RESTRICTED.load(Relaxed)),
-                    |bytes| {
-                        let value = Some(number(bytes)?).filter(|&value| value <= 1);
+                    |_, value| {
                         require(CAP_SYS_ADMIN)?;
-                        syslog::RESTRICTED.store(value.ok_or(Errno::EINVAL)?, Relaxed);
+                        syslog::RESTRICTED.store(value as usize, Relaxed);
                         Ok(())
                     },
+                    sysctl("kernel/dmesg_restrict"),
                 ),
             ),
             (
@@ -131,12 +158,16 @@ pub const SYS: &[(&str, Node)] = &[
                 "msgmnb",
                 File(|text| put!(text, "{}\n", sysv_msg::CAPACITY)),
             ),
-            ("msgmni", Number(&sysv_msg::QUEUES.most)),
+            (
+                "msgmni",
+                Number(&sysv_msg::QUEUES.most, sysctl("kernel/msgmni")),
+            ),
             (
                 "msg_next_id",
-                Setting(
+                Numbers(
                     |text| next_id(text, &sysv_msg::QUEUES),
-                    |bytes| set_next_id(bytes, &sysv_msg::QUEUES),
+                    |_, number| Ok(sysv_msg::QUEUES.set_next(Some(number as usize))),
+                    sysctl("kernel/msg_next_id"),
                 ),
             ),
             ("ngroups_max", File(|text| put!(text, "65536\n"))),
@@ -146,17 +177,17 @@ pub const SYS: &[(&str, Node)] = &[
             ("overflowuid", File(|text| put!(text, "65534\n"))),
             (
                 "pid_max",
-                Setting(
+                Numbers(
                     |text| put!(text, "{}\n", pid_table::pid_max()),
-                    |bytes| {
-                        pid_table::set_pid_max(
-                            super::parse(bytes.trim_ascii()).ok_or(Errno::EINVAL)?,
-                        )
-                    },
+                    |_, limit| pid_table::set_pid_max(limit as i32),
+                    sysctl("kernel/pid_max"),
                 ),
             ),
             ("panic", fixed!(0)),
-            ("printk", Setting(levels, set_levels)),
+            (
+                "printk",
+                Numbers(levels, set_level, sysctl("kernel/printk")),
+            ),
             (
                 "random",
                 Directory(&[
@@ -169,38 +200,51 @@ pub const SYS: &[(&str, Node)] = &[
                     ("uuid", File(|text| put_uuid(text, random_uuid()))),
                 ]),
             ),
+            ("sched_rr_timeslice_ms", fixed!(queue::SLICE_NS / 1_000_000)),
             ("sem", File(semaphores)),
             (
                 "sem_next_id",
-                Setting(
+                Numbers(
                     |text| next_id(text, &sysv_sem::SETS),
-                    |bytes| set_next_id(bytes, &sysv_sem::SETS),
+                    |_, number| Ok(sysv_sem::SETS.set_next(Some(number as usize))),
+                    sysctl("kernel/sem_next_id"),
                 ),
             ),
-            ("shmall", Number(&sysv_shm::MOST_PAGES)),
-            ("shmmax", Number(&sysv_shm::LARGEST)),
-            ("shmmni", Number(&sysv_shm::SEGMENTS.most)),
+            (
+                "shmall",
+                Number(&sysv_shm::MOST_PAGES, sysctl("kernel/shmall")),
+            ),
+            (
+                "shmmax",
+                Number(&sysv_shm::LARGEST, sysctl("kernel/shmmax")),
+            ),
+            (
+                "shmmni",
+                Number(&sysv_shm::SEGMENTS.most, sysctl("kernel/shmmni")),
+            ),
             (
                 "shm_next_id",
-                Setting(
+                Numbers(
                     |text| next_id(text, &sysv_shm::SEGMENTS),
-                    |bytes| set_next_id(bytes, &sysv_shm::SEGMENTS),
+                    |_, number| Ok(sysv_shm::SEGMENTS.set_next(Some(number as usize))),
+                    sysctl("kernel/shm_next_id"),
                 ),
             ),
             ("tainted", File(|text| put!(text, "0\n"))),
-            ("randomize_va_space", Number(&aslr::LEVEL)),
+            (
+                "randomize_va_space",
+                Number(&aslr::LEVEL, sysctl("kernel/randomize_va_space")),
+            ),
             (
                 "seccomp",
                 Directory(&[("actions_avail", File(|text| text.push(ACTIONS)))]),
             ),
             (
                 "threads-max",
-                Setting(
+                Numbers(
                     |text| put!(text, "{}\n", sched::most_threads()),
-                    |bytes| {
-                        let most = super::parse(bytes.trim_ascii()).ok_or(Errno::EINVAL)?;
-                        sched::set_most_threads(most)
-                    },
+                    |_, most| sched::set_most_threads(most as usize),
+                    sysctl("kernel/threads-max"),
                 ),
             ),
             ("version", File(|text| put!(text, "{}\n", uts::VERSION))),
@@ -218,47 +262,67 @@ pub const SYS: &[(&str, Node)] = &[
     (
         "vm",
         Directory(&[
-            ("admin_reserve_kbytes", Number(&commit::ADMIN_RESERVE)),
+            (
+                "admin_reserve_kbytes",
+                Number(&commit::ADMIN_RESERVE, sysctl("vm/admin_reserve_kbytes")),
+            ),
             ("dirty_background_ratio", fixed!(10)),
             ("dirty_ratio", fixed!(20)),
+            // Files are nowhere but in memory, so that there is nothing to drop.
             (
                 "drop_caches",
-                Setting(|text| put!(text, "0\n"), drop_caches),
+                Numbers(
+                    |text| put!(text, "0\n"),
+                    |_, _| Ok(()),
+                    sysctl("vm/drop_caches"),
+                ),
             ),
-            ("max_map_count", Number(&vmas::MOST_AREAS)),
-            ("mmap_min_addr", Number(&map::LEAST)),
+            (
+                "max_map_count",
+                Number(&vmas::MOST_AREAS, sysctl("vm/max_map_count")),
+            ),
+            (
+                "min_free_kbytes",
+                fixed!(frame::watermarks().0 * (PAGE_SIZE / 1024)),
+            ),
+            (
+                "mmap_min_addr",
+                Number(&map::LEAST, sysctl("vm/mmap_min_addr")),
+            ),
             ("nr_hugepages", fixed!(0)),
             ("numa_stat", fixed!(0)),
             ("oom_kill_allocating_task", fixed!(0)),
             (
                 "overcommit_kbytes",
-                Setting(
+                Numbers(
                     |text| put!(text, "{}\n", commit::kbytes()),
-                    |bytes| Ok(commit::set_kbytes(number(bytes)?)),
+                    |_, kbytes| Ok(commit::set_kbytes(kbytes as usize)),
+                    sysctl("vm/overcommit_kbytes"),
                 ),
             ),
             (
                 "overcommit_memory",
-                Setting(
+                Numbers(
                     |text| put!(text, "{}\n", commit::MODE.load(Relaxed)),
-                    |bytes| {
-                        let mode = Some(number(bytes)?).filter(|&mode| mode <= commit::NEVER);
-                        commit::MODE.store(mode.ok_or(Errno::EINVAL)?, Relaxed);
-                        Ok(())
-                    },
+                    |_, mode| Ok(commit::MODE.store(mode as usize, Relaxed)),
+                    sysctl("vm/overcommit_memory"),
                 ),
             ),
             (
                 "overcommit_ratio",
-                Setting(
+                Numbers(
                     |text| put!(text, "{}\n", commit::ratio()),
-                    |bytes| Ok(commit::set_ratio(number(bytes)?)),
+                    |_, ratio| Ok(commit::set_ratio(ratio as usize)),
+                    sysctl("vm/overcommit_ratio"),
                 ),
             ),
             ("page-cluster", fixed!(3)),
             ("panic_on_oom", fixed!(0)),
             ("swappiness", fixed!(60)),
-            ("user_reserve_kbytes", Number(&commit::USER_RESERVE)),
+            (
+                "user_reserve_kbytes",
+                Number(&commit::USER_RESERVE, sysctl("vm/user_reserve_kbytes")),
+            ),
             ("vfs_cache_pressure", fixed!(100)),
         ]),
     ),
@@ -332,7 +396,10 @@ const MESSAGE_QUEUES: &[(&str, Node)] = &[
     ("msg_max", File(message_count)),
     ("msgsize_default", File(message_size)),
     ("msgsize_max", File(message_size)),
-    ("queues_max", Number(&ipc::mqueue::MOST)),
+    (
+        "queues_max",
+        Number(&ipc::mqueue::MOST, sysctl("fs/mqueue/queues_max")),
+    ),
 ];
 
 fn message_count(text: &mut Text) {
@@ -359,41 +426,16 @@ fn next_id<T: Object>(text: &mut Text, registry: &Registry<T>) {
     }
 }
 
-fn set_next_id<T: Object>(bytes: &[u8], registry: &Registry<T>) -> Result<()> {
-    let number: i32 = super::parse(bytes.trim_ascii()).ok_or(Errno::EINVAL)?;
-    registry.set_next(Some(usize::try_from(number).map_err(|_| Errno::EINVAL)?));
-    Ok(())
-}
-
 /// The levels of the log.
 fn levels(text: &mut Text) {
     let [console, message, least, usual] = log::LEVELS.each_ref().map(|level| level.load(Relaxed));
     put!(text, "{console}\t{message}\t{least}\t{usual}\n");
 }
 
-/// Sets the first levels, as many as there are numbers.
-fn set_levels(bytes: &[u8]) -> Result<()> {
+fn set_level(place: usize, value: i128) -> Result<()> {
     require(CAP_SYS_ADMIN)?;
-    let words = bytes.split(u8::is_ascii_whitespace);
-    let words = words.filter(|word| !word.is_empty());
-    for (word, level) in words.zip(&log::LEVELS) {
-        level.store(number(word)?, Relaxed);
-    }
+    log::LEVELS[place].store(value as usize, Relaxed);
     Ok(())
-}
-
-/// 1 to 4, as on Linux; files are nowhere but in memory, so that there is nothing to drop.
-fn drop_caches(bytes: &[u8]) -> Result<()> {
-    let what: usize = super::parse(bytes.trim_ascii()).ok_or(Errno::EINVAL)?;
-    if (1..=4).contains(&what) {
-        Ok(())
-    } else {
-        Err(Errno::EINVAL)
-    }
-}
-
-fn number(bytes: &[u8]) -> Result<usize> {
-    super::parse(bytes.trim_ascii()).ok_or(Errno::EINVAL)
 }
 
 fn put_line(text: &mut Text, bytes: &[u8]) {

@@ -1,0 +1,241 @@
+//! The numbers of `/proc/sys` that can be changed, and what a write to one means, as Linux's
+//! `proc_dointvec_minmax`, `proc_douintvec_minmax` and `proc_doulongvec_minmax` read it.
+
+use crate::same;
+
+/// What kind of number a file holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// `int`
+    Int,
+    /// `unsigned int`
+    Unsigned,
+    /// `unsigned long`
+    Long,
+}
+
+/// A file.
+#[derive(Clone, Copy, Debug)]
+pub struct Sysctl {
+    /// Its path in `/proc/sys`.
+    pub path: &'static str,
+    /// What it holds.
+    pub form: Form,
+    /// How many of them.
+    pub count: usize,
+    /// The least.
+    pub least: i128,
+    /// The largest.
+    pub most: i128,
+    /// Its permissions.
+    pub mode: u32,
+}
+
+const INT: i128 = i32::MAX as i128;
+const LONG: i128 = i64::MAX as i128;
+const ANY_LONG: i128 = u64::MAX as i128;
+
+const fn one(path: &'static str, form: Form, least: i128, most: i128) -> Sysctl {
+    Sysctl {
+        path,
+        form,
+        count: 1,
+        least,
+        most,
+        mode: 0o644,
+    }
+}
+
+use Form::{Int, Long, Unsigned};
+
+/// All that can be changed.
+pub const SYSCTLS: &[Sysctl] = &[
+    one("fs/epoll/max_user_watches", Long, 0, LONG),
+    one("fs/file-max", Long, 0, LONG),
+    one("fs/inotify/max_queued_events", Int, 0, INT),
+    one("fs/inotify/max_user_instances", Long, 0, INT),
+    one("fs/inotify/max_user_watches", Long, 0, INT),
+    one("fs/lease-break-time", Int, 0, INT),
+    one("fs/mqueue/queues_max", Int, 0, INT),
+    one("fs/pipe-max-size", Unsigned, 0, 1 << 31),
+    one("fs/pipe-user-pages-hard", Long, 0, ANY_LONG),
+    one("fs/pipe-user-pages-soft", Long, 0, ANY_LONG),
+    one("fs/protected_fifos", Int, 0, 2),
+    one("fs/protected_hardlinks", Int, 0, 1),
+    one("fs/protected_regular", Int, 0, 2),
+    one("fs/protected_symlinks", Int, 0, 1),
+    one("kernel/dmesg_restrict", Int, 0, 1),
+    checkpoint("kernel/msg_next_id"),
+    one("kernel/msgmni", Int, 0, 1 << 15),
+    one("kernel/pid_max", Int, 301, 1 << 22),
+    Sysctl {
+        count: 4,
+        ..one("kernel/printk", Int, 0, INT)
+    },
+    one("kernel/randomize_va_space", Int, 0, INT),
+    checkpoint("kernel/sem_next_id"),
+    checkpoint("kernel/shm_next_id"),
+    one("kernel/shmall", Long, 0, ANY_LONG),
+    one("kernel/shmmax", Long, 0, ANY_LONG),
+    one("kernel/shmmni", Int, 0, 1 << 15),
+    one("kernel/threads-max", Int, 1, 0x3fff_ffff),
+    one("vm/admin_reserve_kbytes", Long, 0, ANY_LONG),
+    Sysctl {
+        mode: 0o200,
+        ..one("vm/drop_caches", Int, 1, 4)
+    },
+    one("vm/max_map_count", Int, 0, INT),
+    one("vm/mmap_min_addr", Long, 0, ANY_LONG),
+    one("vm/overcommit_kbytes", Long, 0, ANY_LONG),
+    one("vm/overcommit_memory", Int, 0, 2),
+    one("vm/overcommit_ratio", Int, 0, INT),
+    one("vm/user_reserve_kbytes", Long, 0, ANY_LONG),
+];
+
+/// What those set who restore processes (CAP_CHECKPOINT_RESTORE), whatever the permissions.
+const fn checkpoint(path: &'static str) -> Sysctl {
+    Sysctl {
+        mode: 0o444,
+        ..one(path, Int, 0, INT)
+    }
+}
+
+/// The file at a path.
+///
+/// # Panics
+/// If there is none; at compile time where the kernel's tree is made.
+pub const fn sysctl(path: &str) -> &'static Sysctl {
+    let mut at = 0;
+    while at < SYSCTLS.len() {
+        if same(SYSCTLS[at].path.as_bytes(), path.as_bytes()) {
+            return &SYSCTLS[at];
+        }
+        at += 1;
+    }
+    panic!("no such setting")
+}
+
+/// What is no number that the file takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Invalid;
+
+/// The longest number, with its sign (Linux's TMPBUFLEN).
+const LONGEST: usize = 20;
+
+impl Sysctl {
+    /// Calls `set` with the place and the value of each number in `bytes`; how many bytes that took,
+    /// with white space after it. What follows the last number that the file holds is not looked at.
+    ///
+    /// # Errors
+    /// `Invalid`, or what `set` returned; the numbers before that were set.
+    pub fn write<E: From<Invalid>>(
+        &self,
+        bytes: &[u8],
+        mut set: impl FnMut(usize, i128) -> Result<(), E>,
+    ) -> Result<usize, E> {
+        let mut left = bytes;
+        for place in 0..self.count {
+            left = skip_spaces(left);
+            if left.is_empty() {
+                if place == 0 {
+                    return Err(Invalid.into());
+                }
+                break;
+            }
+            let (value, rest) = number(left)?;
+            left = rest;
+            if !(self.least..=self.most).contains(&value) {
+                return Err(Invalid.into());
+            }
+            set(place, value)?;
+        }
+        left = skip_spaces(left);
+        // The one of an unsigned number takes all.
+        let rest = if self.form == Form::Unsigned {
+            0
+        } else {
+            left.len()
+        };
+        Ok(bytes.len() - rest)
+    }
+}
+
+fn skip_spaces(bytes: &[u8]) -> &[u8] {
+    let is_space = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0x0b;
+    let text = bytes.iter().position(|byte| !is_space(byte));
+    &bytes[text.unwrap_or(bytes.len())..]
+}
+
+/// The number that `bytes` begin with, in C's notations, and what follows it: nothing, or white
+/// space.
+fn number(bytes: &[u8]) -> Result<(i128, &[u8]), Invalid> {
+    let (negative, digits) = match bytes.strip_prefix(b"-") {
+        Some(digits) => (true, digits),
+        None => (false, bytes),
+    };
+    let (base, digits) = match digits {
+        [b'0', b'x' | b'X', first, ..] if first.is_ascii_hexdigit() => (16, &digits[2..]),
+        [b'0', ..] => (8, digits),
+        [first, ..] if first.is_ascii_digit() => (10, digits),
+        _ => return Err(Invalid),
+    };
+    let is_digit = |byte: &u8| char::from(*byte).is_digit(base);
+    let end = digits.iter().position(|byte| !is_digit(byte));
+    let (digits, rest) = digits.split_at(end.unwrap_or(digits.len()));
+    if bytes.len() - rest.len() > LONGEST {
+        return Err(Invalid);
+    }
+    // Linux parses within its buffer; what follows must separate.
+    if !matches!(rest.first(), None | Some(b' ' | b'\t' | b'\n')) {
+        return Err(Invalid);
+    }
+    let text = core::str::from_utf8(digits).map_err(|_| Invalid)?;
+    let value = u64::from_str_radix(text, base).map_err(|_| Invalid)?;
+    let value = i128::from(value);
+    Ok((if negative { -value } else { value }, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(path: &str, text: &str) -> Result<(usize, [i128; 4]), Invalid> {
+        let mut values = [-1; 4];
+        let set = |place: usize, value| {
+            values[place] = value;
+            Ok::<(), Invalid>(())
+        };
+        let used = sysctl(path).write(text.as_bytes(), set)?;
+        Ok((used, values))
+    }
+
+    #[test]
+    fn numbers_are_read_as_linux_reads_them() {
+        let one = |text| write("vm/max_map_count", text).map(|(used, values)| (used, values[0]));
+        assert_eq!(one("7\n"), Ok((2, 7)));
+        assert_eq!(one("  0x10 \t\n"), Ok((9, 16)));
+        assert_eq!(one("010"), Ok((3, 8)));
+        assert_eq!(one("1 2"), Ok((2, 1)));
+        for bad in ["", " ", "x", "1x", "-1", "08", "+1", "2147483648", "1-"] {
+            assert_eq!(one(bad), Err(Invalid), "{bad}");
+        }
+        let long = |text| write("kernel/shmmax", text).map(|(used, values)| (used, values[0]));
+        assert_eq!(long("18446744073709551615"), Ok((20, ANY_LONG)));
+        assert_eq!(long("18446744073709551616"), Err(Invalid));
+        assert_eq!(long("-5"), Err(Invalid));
+        assert_eq!(write("fs/pipe-max-size", "4096 x").unwrap().0, 6);
+    }
+
+    #[test]
+    fn several_are_set_as_far_as_they_go() {
+        let (used, values) = write("kernel/printk", "5 4\n").unwrap();
+        assert_eq!((used, values), (4, [5, 4, -1, -1]));
+        let (used, values) = write("kernel/printk", "1 2 3 4 5").unwrap();
+        assert_eq!((used, values), (8, [1, 2, 3, 4]));
+    }
+
+    #[test]
+    fn paths_ascend() {
+        assert!(SYSCTLS.is_sorted_by_key(|file| file.path));
+    }
+}

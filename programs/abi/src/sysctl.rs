@@ -1,0 +1,321 @@
+//! Numbers in /proc/sys: what may be written to them, and how it is read.
+
+use std::ffi::CString;
+
+use libc::c_int;
+
+use crate::{error, in_child, tell, tell_end};
+
+/// Runs this part.
+pub fn run() {
+    // SAFETY: what is passed is there, and children end by _exit.
+    unsafe {
+        ranges();
+        forms();
+        parts();
+        several();
+        users();
+    }
+}
+
+fn open(path: &str, flags: c_int) -> c_int {
+    let path = CString::new(format!("/proc/sys/{path}")).expect("no zero");
+    // SAFETY: the path ends with a zero.
+    unsafe { libc::open(path.as_ptr(), flags) }
+}
+
+/// The content; what was read after it, too.
+fn content(path: &str) -> String {
+    std::fs::read_to_string(format!("/proc/sys/{path}")).map_or_else(
+        |error| format!("{:?}", error.kind()),
+        |text| text.trim_end().to_owned(),
+    )
+}
+
+/// Writes once, and says what came of it.
+fn write(path: &str, text: &str) -> String {
+    let file = open(path, libc::O_WRONLY);
+    if file < 0 {
+        return format!("open {}", error());
+    }
+    // SAFETY: the text is there.
+    unsafe {
+        let done = libc::write(file, text.as_ptr().cast(), text.len());
+        let said = if done < 0 {
+            error().to_owned()
+        } else {
+            done.to_string()
+        };
+        libc::close(file);
+        said
+    }
+}
+
+/// The ends of what each file takes.
+unsafe fn ranges() {
+    let int = ["-1", "0", "2147483647", "2147483648"];
+    let long = ["-1", "0", "9223372036854775807", "18446744073709551615"];
+    let cases: &[(&str, &[&str])] = &[
+        (
+            "fs/epoll/max_user_watches",
+            &["-1", "9223372036854775807", "9223372036854775808"],
+        ),
+        (
+            "fs/file-max",
+            &["-1", "9223372036854775807", "9223372036854775808"],
+        ),
+        ("fs/inotify/max_queued_events", &int),
+        (
+            "fs/inotify/max_user_instances",
+            &["-1", "2147483647", "2147483648"],
+        ),
+        (
+            "fs/inotify/max_user_watches",
+            &["-1", "2147483647", "2147483648"],
+        ),
+        (
+            "fs/pipe-max-size",
+            &["-1", "0", "4097", "2147483648", "2147483649"],
+        ),
+        ("fs/pipe-user-pages-soft", &long),
+        ("fs/protected_fifos", &["0", "-1", "2", "3"]),
+        ("fs/protected_hardlinks", &["-1", "0", "1", "2"]),
+        ("fs/protected_regular", &["0", "2", "3"]),
+        ("fs/protected_symlinks", &["0", "1", "2"]),
+        ("kernel/dmesg_restrict", &["-1", "0", "1", "2"]),
+        ("kernel/msgmni", &["-1", "0", "32768", "32769"]),
+        ("kernel/pid_max", &["300", "301", "4194304", "4194305"]),
+        (
+            "kernel/sem_next_id",
+            &["-1", "0", "2147483647", "2147483648"],
+        ),
+        ("kernel/shmall", &long),
+        ("kernel/shmmax", &long),
+        ("kernel/shmmni", &["-1", "0", "32768", "32769"]),
+        ("kernel/threads-max", &["0", "1073741824"]),
+        ("vm/admin_reserve_kbytes", &["-1", "0", "5"]),
+        ("vm/drop_caches", &["0", "1", "4", "5"]),
+        ("vm/max_map_count", &int),
+        ("vm/overcommit_memory", &["-1", "0", "1", "3"]),
+        ("vm/overcommit_ratio", &["0", "100", "2147483648"]),
+        ("vm/overcommit_kbytes", &["-1", "5", "0"]),
+    ];
+    for (path, values) in cases {
+        let mode = std::fs::metadata(format!("/proc/sys/{path}")).map_or(0, |data| {
+            use std::os::unix::fs::MetadataExt;
+            data.mode()
+        });
+        println!("{path}: {mode:o}");
+        let before = content(path);
+        for value in *values {
+            let said = write(path, value);
+            println!("  {value}: {said}, {}", content_but_machine(path));
+        }
+        write(path, &before);
+        if content(path) != before {
+            println!("  not as before");
+        }
+    }
+    // It cannot be set back by a write.
+    write("vm/overcommit_ratio", "50");
+}
+
+/// The content, where it does not depend on the machine.
+fn content_but_machine(path: &str) -> String {
+    match path {
+        "kernel/threads-max"
+        | "fs/file-max"
+        | "fs/epoll/max_user_watches"
+        | "fs/inotify/max_user_watches"
+        | "fs/inotify/max_user_instances"
+        | "kernel/shmmax"
+        | "vm/overcommit_ratio"
+        | "vm/overcommit_kbytes" => {
+            let known = [
+                "0",
+                "5",
+                "100",
+                "2147483647",
+                "9223372036854775807",
+                "18446744073709551615",
+            ];
+            let content = content(path);
+            match known.contains(&content.as_str()) {
+                true => content,
+                false => "as before".to_owned(),
+            }
+        }
+        "kernel/pid_max"
+        | "kernel/shmall"
+        | "vm/admin_reserve_kbytes"
+        | "kernel/msgmni"
+        | "vm/max_map_count" => {
+            let content = content(path);
+            match content.as_str() {
+                "0"
+                | "5"
+                | "301"
+                | "4194304"
+                | "32768"
+                | "2147483647"
+                | "9223372036854775807"
+                | "18446744073709551615" => content,
+                _ => "as before".to_owned(),
+            }
+        }
+        _ => content(path),
+    }
+}
+
+/// How a number may be written.
+unsafe fn forms() {
+    let path = "fs/inotify/max_queued_events";
+    let before = content(path);
+    for text in [
+        "",
+        " ",
+        "\n",
+        "7",
+        "7\n",
+        " \t 8 \n",
+        "0x10",
+        "0X1f\n",
+        "010",
+        "08",
+        "+9",
+        "9x",
+        "9 x",
+        "9 10",
+        "9-",
+        "- 9",
+        "--9",
+        "x",
+        "0x",
+        "9\u{b}",
+        "\u{b}9",
+        "9\r\n",
+        "1,2",
+        "1e3",
+        "1.5",
+        "99999999999999999999",
+        "000000000000000000001",
+        "0000000000000000000000001",
+    ] {
+        write(path, "3");
+        let said = write(path, text);
+        println!("{text:?}: {said}, {}", content(path));
+    }
+    for text in [[b'5', 0].as_slice(), b"5\0x", b"\x005"] {
+        write(path, "3");
+        let said = write(path, std::str::from_utf8(text).expect("UTF-8"));
+        println!("{text:?}: {said}, {}", content(path));
+    }
+    write(path, &before);
+    let path = "fs/pipe-user-pages-hard";
+    for text in ["", " ", "5 6", "5 x", "-5", "x", "0x20"] {
+        write(path, "3");
+        let said = write(path, text);
+        println!("long {text:?}: {said}, {}", content(path));
+    }
+    write(path, "0");
+    let path = "fs/pipe-max-size";
+    let before = content(path);
+    for text in ["", " ", "4096 6", "8192 x", "-5", "x", "0x4000"] {
+        let said = write(path, text);
+        println!("unsigned {text:?}: {said}, {}", content(path));
+    }
+    write(path, &before);
+}
+
+/// Writes and reads that are not at the start, or shorter than the number.
+unsafe fn parts() {
+    unsafe {
+        let path = "vm/max_map_count";
+        write(path, "65530");
+        let file = open(path, libc::O_RDWR);
+        let mut bytes = [0u8; 16];
+        let mut read = |what: &str, size: usize, at: i64| {
+            let got = libc::pread(file, bytes.as_mut_ptr().cast(), size, at);
+            let text = String::from_utf8_lossy(&bytes[..got.max(0) as usize]).into_owned();
+            println!("{what}: {got} {text:?}");
+        };
+        read("all", 16, 0);
+        read("short", 2, 0);
+        read("from the second", 16, 1);
+        read("beyond", 16, 100);
+        let write_at = |text: &str, at: i64| {
+            let done = libc::pwrite(file, text.as_ptr().cast(), text.len(), at);
+            tell(&format!("{text} at {at}"), done as i64);
+            println!("  {}", content(path));
+        };
+        write_at("70000", 0);
+        write_at("80000", 1);
+        write_at("bad", 2);
+        let next = |text: &str| {
+            tell(
+                text,
+                libc::write(file, text.as_ptr().cast(), text.len()) as i64,
+            );
+            println!("  {}", content(path));
+        };
+        next("71000");
+        next("72000");
+        tell("back", libc::lseek(file, 0, libc::SEEK_SET));
+        next("73000");
+        tell(
+            "nothing",
+            libc::write(file, bytes.as_ptr().cast(), 0) as i64,
+        );
+        tell("cut", libc::ftruncate(file, 0));
+        println!("  {}", content(path));
+        libc::close(file);
+        write(path, "65530");
+    }
+}
+
+/// A file with several numbers.
+unsafe fn several() {
+    let path = "kernel/printk";
+    let before = content(path);
+    for text in [
+        "3",
+        "4 3",
+        "4\t3\t2\n",
+        "4 3 2 1 9",
+        "1 x",
+        "x 1",
+        "7 4 1 7\n",
+    ] {
+        let said = write(path, text);
+        println!("{text:?}: {said}, {:?}", content(path));
+    }
+    write(path, &before);
+}
+
+/// Other users, and files that only tell.
+unsafe fn users() {
+    tell_end(
+        "another user",
+        in_child(|| {
+            // SAFETY: the call takes numbers alone.
+            unsafe { libc::setuid(1000) };
+            for path in ["vm/max_map_count", "fs/protected_fifos", "vm/drop_caches"] {
+                println!("{path}: {}, {}", write(path, "1"), content(path).len() > 5);
+            }
+        }),
+    );
+    for path in [
+        "kernel/osrelease",
+        "kernel/ngroups_max",
+        "fs/file-nr",
+        "fs/aio-nr",
+    ] {
+        println!("{path}: {}", write(path, "1"));
+    }
+    for path in ["vm/min_free_kbytes", "kernel/sched_rr_timeslice_ms"] {
+        println!(
+            "{path}: {}",
+            content(path).parse::<u32>().is_ok_and(|it| it > 0)
+        );
+    }
+}
