@@ -34,6 +34,7 @@ pub mod ring;
 #[cfg(feature = "selftest")]
 mod selftests;
 pub mod seq_file;
+mod seq_records;
 pub mod sequence;
 pub mod sigio;
 pub mod signalfd;

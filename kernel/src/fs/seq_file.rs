@@ -53,16 +53,33 @@ impl Text {
         }
     }
 
+    /// Its bytes.
+    pub fn len(&self) -> usize {
+        self.full.len() * PART + self.last.len()
+    }
+
+    /// Shortens it, where it is no longer than a part.
+    pub fn truncate(&mut self, len: usize) {
+        if self.full.is_empty() {
+            self.last.truncate(len);
+        }
+    }
+
+    /// ENOMEM where something could not be written.
+    pub fn check(&self) -> Result<()> {
+        if self.failed {
+            Err(Errno::ENOMEM)
+        } else {
+            Ok(())
+        }
+    }
+
     /// All of it, if it could be written.
     ///
     /// # Errors
     /// ENOMEM.
     pub fn finish(self) -> Result<Self> {
-        if self.failed {
-            Err(Errno::ENOMEM)
-        } else {
-            Ok(self)
-        }
+        self.check().map(|()| self)
     }
 
     /// All of a text that is short, in one piece.

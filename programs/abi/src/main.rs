@@ -53,6 +53,7 @@ mod pseudo;
 mod ptrace;
 mod raw;
 mod realtime;
+mod records;
 mod refused;
 mod rights;
 mod rseq;
@@ -148,6 +149,7 @@ fn main() {
         Some("places") => accepted::places(&std::env::args().nth(2).unwrap_or_default()),
         Some("advice") => advice::run(),
         Some("aio") => aio::run(),
+        Some("records") => records::run(),
         Some("sysctl") => sysctl::run(),
         Some("pseudo") => pseudo::run(),
         Some("arguments") => arguments::run(),

@@ -1,6 +1,7 @@
 //! What procfs tells of a process's memory.
 
 use super::super::seq_file::{Content, Line, Text};
+use super::super::seq_records::Records;
 use super::subject::Subject;
 use crate::errno::{Errno, Result};
 use crate::mm::totals::Totals;
@@ -163,13 +164,39 @@ fn line(vma: &Vma, text: &mut Text) {
     text.push(b"\n");
 }
 
-/// maps
-pub fn maps(_opened: &Opened, space: &AddressSpace, text: &mut Text) -> Result<()> {
-    for vma in space.vmas() {
-        line(&vma, text);
-        cond_resched_killable()?;
+/// A file about each VMA of the memory that a process had when it was opened; the place of a record
+/// is its address.
+pub struct Areas {
+    space: Weak<AddressSpace>,
+    show: ShowArea,
+}
+
+/// Writes what such a file shows of a VMA.
+pub type ShowArea = fn(&AddressSpace, &Vma, &mut Text);
+
+impl Areas {
+    /// What `show` tells of the VMAs of `space`.
+    pub fn new(space: Weak<AddressSpace>, show: ShowArea) -> Self {
+        Areas { space, show }
     }
-    Ok(())
+}
+
+impl Records for Areas {
+    fn next(&self, place: u64, text: &mut Text) -> Result<Option<u64>> {
+        cond_resched_killable()?;
+        let space = self.space.upgrade();
+        let found = space.and_then(|space| {
+            let vma = space.vma_after(place as usize)?;
+            (self.show)(&space, &vma, text);
+            Some(vma.end as u64)
+        });
+        Ok(found)
+    }
+}
+
+/// maps
+pub fn maps(_space: &AddressSpace, vma: &Vma, text: &mut Text) {
+    line(vma, text);
 }
 
 /// `locked`: bytes that are held in memory.
@@ -219,45 +246,27 @@ fn locked_bytes(vma: &Vma, usage: &Usage) -> usize {
 }
 
 /// smaps
-pub fn smaps(_opened: &Opened, space: &AddressSpace, text: &mut Text) -> Result<()> {
-    for vma in space.vmas() {
-        line(&vma, text);
-        let usage = space.usage(vma.range());
-        usage_lines(
-            Some(vma.end - vma.start),
-            &usage,
-            locked_bytes(&vma, &usage),
-            text,
-        );
-        put!(text, "THPeligible:           0\nVmFlags:");
-        for (right, name) in [
-            (Rights::READ, "rd"),
-            (Rights::WRITE, "wr"),
-            (Rights::EXECUTE, "ex"),
-        ] {
-            put!(
-                text,
-                "{}{}",
-                if vma.rights.has(right) { " " } else { "" },
-                if vma.rights.has(right) { name } else { "" }
-            );
+pub fn smaps(space: &AddressSpace, vma: &Vma, text: &mut Text) {
+    line(vma, text);
+    let usage = space.usage(vma.range());
+    let locked = locked_bytes(vma, &usage);
+    usage_lines(Some(vma.end - vma.start), &usage, locked, text);
+    put!(text, "THPeligible:           0\nVmFlags:");
+    let has_right = |right, name| (vma.rights.has(right), name);
+    let has_flag = |flag, name| (vma.flags.has(flag), name);
+    for (has, name) in [
+        has_right(Rights::READ, "rd"),
+        has_right(Rights::WRITE, "wr"),
+        has_right(Rights::EXECUTE, "ex"),
+        has_flag(Flags::SHARED, "sh"),
+        has_flag(Flags::GROWS_DOWN, "gd"),
+        has_flag(Flags::LOCKED, "lo"),
+    ] {
+        if has {
+            put!(text, " {name}");
         }
-        for (flag, name) in [
-            (Flags::SHARED, "sh"),
-            (Flags::GROWS_DOWN, "gd"),
-            (Flags::LOCKED, "lo"),
-        ] {
-            put!(
-                text,
-                "{}{}",
-                if vma.flags.has(flag) { " " } else { "" },
-                if vma.flags.has(flag) { name } else { "" }
-            );
-        }
-        text.push(b"\n");
-        cond_resched_killable()?;
     }
-    Ok(())
+    text.push(b"\n");
 }
 
 /// smaps_rollup

@@ -6,6 +6,7 @@ use super::super::inode::{Attr, Inode, Kind, Link, SetAttr, XattrChange};
 use super::super::mount;
 use super::super::path::Path;
 use super::super::seq_file::{self, Content, Text};
+use super::super::seq_records;
 use super::subject::{self, Subject, Who};
 use super::{Options, control, fds, map_files, mem, memory, pagemap, parse, status};
 use crate::errno::{Errno, Result};
@@ -23,6 +24,8 @@ enum Member {
     Private(fn(&Subject, &mut Text) -> Result<()>),
     /// About the memory that there is when it is opened, with these permissions.
     OfMemory(memory::Show, u32),
+    /// The same about each of its VMAs, for everybody.
+    Areas(memory::ShowArea),
     Setting(
         fn(&Subject, &mut Text) -> Result<()>,
         fn(&Subject, &[u8]) -> Result<()>,
@@ -38,7 +41,7 @@ enum Member {
     Threads,
 }
 
-use Member::{Command, File as Text_, Link as Link_, OfMemory, Private, Setting};
+use Member::{Areas, Command, File as Text_, Link as Link_, OfMemory, Private, Setting};
 
 const MEMBERS: &[(&str, Member)] = &[
     ("auxv", OfMemory(memory::auxiliary, 0o400)),
@@ -75,7 +78,7 @@ const MEMBERS: &[(&str, Member)] = &[
     ("limits", Text_(status::limits)),
     ("loginuid", Text_(|_, text| Ok(text.push(b"4294967295")))),
     ("map_files", Member::MappedFiles),
-    ("maps", OfMemory(memory::maps, 0o444)),
+    ("maps", Areas(memory::maps)),
     ("mem", Member::Memory),
     (
         "mountinfo",
@@ -103,7 +106,7 @@ const MEMBERS: &[(&str, Member)] = &[
     ("schedstat", Text_(status::schedstat)),
     ("sessionid", Text_(|_, text| Ok(text.push(b"4294967295")))),
     ("setgroups", Text_(|_, text| Ok(text.push(b"allow\n")))),
-    ("smaps", OfMemory(memory::smaps, 0o444)),
+    ("smaps", Areas(memory::smaps)),
     ("smaps_rollup", OfMemory(memory::rollup, 0o444)),
     ("stat", Text_(status::stat)),
     ("statm", Text_(memory::statm)),
@@ -130,6 +133,7 @@ impl Member {
             Text_(_)
             | Private(_)
             | OfMemory(..)
+            | Areas(_)
             | Setting(..)
             | Command(_)
             | Member::Memory
@@ -141,7 +145,7 @@ impl Member {
 
     fn permissions(self) -> u32 {
         match self {
-            Text_(_) => 0o444,
+            Text_(_) | Areas(_) => 0o444,
             OfMemory(_, permissions) => permissions,
             Setting(..) => 0o644,
             Command(_) => 0o200,
@@ -355,6 +359,10 @@ impl Inode for Leaf {
                 }
                 let space = space.unwrap_or_default();
                 seq_file::open(memory::Opened::new(&subject, space, show))
+            }
+            Areas(show) => {
+                let space = subject.open_memory()?.unwrap_or_default();
+                seq_records::open(memory::Areas::new(space, show))
             }
             Member::Memory => mem::open(subject.open_memory()?.ok_or(Errno::ESRCH)?),
             Member::Pages => pagemap::open(subject.open_memory()?.ok_or(Errno::ESRCH)?),

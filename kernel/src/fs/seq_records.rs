@@ -1,0 +1,124 @@
+//! Files that are read record by record, as those of Linux's seq_file: a read gets whole records that
+//! are made for it, as many as a page holds, and the next one goes on where the last ended, whatever
+//! changed meanwhile. What was made and found no room is kept for the next read.
+
+use super::file::{File, FileOps, Whence, seek_in};
+use super::io::Sink;
+use super::seq_file::Text;
+use crate::errno::{Errno, Result};
+use crate::mm::PAGE_SIZE;
+use crate::mm::heap::try_arc;
+use crate::sync::SleepMutex;
+use crate::task::sched::cond_resched_killable;
+use alloc::sync::Arc;
+
+/// What is behind such a file.
+pub trait Records: Send + Sync + 'static {
+    /// Writes the record at `place`, or the next there is; returns the place behind it. None: there
+    /// is no more.
+    ///
+    /// # Errors
+    /// Those of the file.
+    fn next(&self, place: u64, text: &mut Text) -> Result<Option<u64>>;
+}
+
+/// Opens a file of records.
+///
+/// # Errors
+/// ENOMEM.
+pub fn open(records: impl Records) -> Result<Arc<dyn FileOps>> {
+    Ok(try_arc(Opened {
+        records,
+        state: SleepMutex::new(State::default()),
+    })?)
+}
+
+struct Opened<R> {
+    records: R,
+    state: SleepMutex<State>,
+}
+
+/// How far the file was read.
+#[derive(Default)]
+struct State {
+    /// The position of the next byte.
+    position: u64,
+    /// Records that were made, and how many of their bytes were read.
+    made: Text,
+    read: usize,
+    /// Where the next record is.
+    place: u64,
+}
+
+impl State {
+    /// Gives what is left of the records that were made.
+    fn give(&mut self, to: &mut Sink) -> Result<usize> {
+        let count = self.made.read(to, self.read as u64)?;
+        self.read += count;
+        self.position += count as u64;
+        Ok(count)
+    }
+
+    /// Makes records that `wanted` bytes need, as far as they fit in a page; the first does always.
+    fn make(&mut self, records: &impl Records, wanted: usize) -> Result<()> {
+        self.made = Text::default();
+        self.read = 0;
+        while self.made.len() < wanted {
+            let before = self.made.len();
+            let next = records.next(self.place, &mut self.made)?;
+            self.made.check()?;
+            let Some(next) = next else { break };
+            if before > 0 && self.made.len() > PAGE_SIZE {
+                self.made.truncate(before);
+                break;
+            }
+            self.place = next;
+        }
+        Ok(())
+    }
+
+    /// Goes to a position: from the start on, as no record's length is known.
+    fn go_to(&mut self, records: &impl Records, position: u64) -> Result<()> {
+        *self = State::default();
+        while self.position < position {
+            self.make(records, 1)?;
+            let len = self.made.len() as u64;
+            if len == 0 {
+                break;
+            }
+            self.read = len.min(position - self.position) as usize;
+            self.position += self.read as u64;
+            cond_resched_killable()?;
+        }
+        self.position = position;
+        Ok(())
+    }
+}
+
+impl<R: Records> FileOps for Opened<R> {
+    /// Nobody knows where the end is.
+    fn seek(&self, _file: &File, position: u64, offset: i64, whence: Whence) -> Result<u64> {
+        match whence {
+            Whence::Set | Whence::Current => seek_in(0, position, offset, whence),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    fn read(&self, _file: &File, to: &mut Sink, position: u64) -> Result<usize> {
+        let mut state = self.state.lock();
+        if position == 0 || position != state.position {
+            let gone = state.go_to(&self.records, position);
+            gone.inspect_err(|_| *state = State::default())?;
+        }
+        let kept = state.give(to)?;
+        if to.left() == 0 || state.read < state.made.len() {
+            return Ok(kept);
+        }
+        let made = state.make(&self.records, to.left());
+        match made.and_then(|()| state.give(to)) {
+            Ok(count) => Ok(kept + count),
+            Err(_) if kept > 0 => Ok(kept),
+            Err(error) => Err(error),
+        }
+    }
+}
