@@ -105,7 +105,7 @@ pub const CALLS: &[Call] = calls! {
     116 sysinfo(Pointer) Whole;
     118 fsync(Fd) Whole;
     119 sigreturn() Whole;
-    120 clone(Hex, Pointer, Pointer, Pointer, Pointer) Partial("no namespaces, no CLONE_PIDFD");
+    120 clone(Hex, Pointer, Pointer, Pointer, Pointer) Partial("no namespaces");
     121 setdomainname(Bytes, Uint) Whole;
     122 uname(Pointer) Whole;
     124 adjtimex() Absent;

@@ -214,7 +214,7 @@ pub const TCP: Group = Group {
         6 TCP_KEEPCNT Whole;
         7 TCP_SYNCNT Whole;
         8 TCP_LINGER2 Partial("connections end at once");
-        9 TCP_DEFER_ACCEPT Partial("a connection without data waits for as long as it takes");
+        9 TCP_DEFER_ACCEPT Partial("a connection without data waits for the seconds said, not for rounds of SYN-ACKs");
         10 TCP_WINDOW_CLAMP Partial("there are no windows");
         11 TCP_INFO Partial("what a connection that lost nothing has");
         12 TCP_QUICKACK Whole;
