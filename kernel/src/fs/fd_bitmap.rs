@@ -43,6 +43,18 @@ impl FdBitmap {
         Ok(())
     }
 
+    /// Becomes as `other`, for all of whose descriptors in use there is room.
+    #[inline]
+    pub fn copy_from(&mut self, other: &Self) {
+        self.low = other.low;
+        for (to, from) in self.high.iter_mut().zip(&other.high) {
+            *to = *from;
+        }
+        for (to, from) in self.full.iter_mut().zip(&other.full) {
+            *to = *from;
+        }
+    }
+
     /// A descriptor, for which there is room, is in use.
     #[inline]
     pub fn set(&mut self, fd: usize) {

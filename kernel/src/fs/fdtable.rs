@@ -89,12 +89,10 @@ impl FdTable {
             let len = table.len();
             if len <= wanted {
                 slots.extend(table.slots[..len].iter().cloned());
-                drop(table);
+                used.copy_from(&table.used);
                 break;
             }
         }
-        let open = slots.iter().enumerate().filter(|(_, slot)| slot.is_some());
-        open.for_each(|(fd, _)| used.set(fd));
         FdShare::with(Slots {
             slots,
             used,

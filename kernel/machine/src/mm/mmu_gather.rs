@@ -89,7 +89,11 @@ impl<'a> Gather<'a> {
         unsafe { self.huge_pages.add(huge) };
     }
 
+    #[inline(always)]
     fn take(&mut self, page: usize, entry: &Entry) {
+        if self.context.is_none() {
+            return self.release(entry);
+        }
         let Some(slot) = self.frames.get_mut(self.count) else {
             let (_, owed) = entry.update(hidden);
             self.owed.add(page..page + PAGE_SIZE, owed);
@@ -104,12 +108,22 @@ impl<'a> Gather<'a> {
             return;
         }
         // SAFETY: the entry held this handle, and `take` left it empty.
-        let frame = unsafe { FrameRef::from_phys(frame) };
-        if self.context.is_none() {
-            return drop(frame);
-        }
-        slot.write(frame);
+        slot.write(unsafe { FrameRef::from_phys(frame) });
         self.count += 1;
+    }
+
+    /// Empties an entry that no CPU can reach.
+    #[inline(always)]
+    fn release(&mut self, entry: &Entry) {
+        let (pte, owed) = entry.take::<Clear>();
+        owed.held_by_nobody();
+        let frame = PhysAddr(pte.phys());
+        if frame == zero_frame() {
+            self.zeroes += 1;
+            return;
+        }
+        // SAFETY: the entry held this handle, and `take` left it empty.
+        drop(unsafe { FrameRef::from_phys(frame) });
     }
 
     /// Pays for the entries, with `tables` for tables that were unlinked too, and lets go of the

@@ -1,5 +1,6 @@
 //! What is taken out of an address space, and its end.
 
+use core::mem;
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -23,15 +24,17 @@ impl AddressSpace {
             self.notify_of_end();
             self.context.notifiers.end();
         }
-        let vmas = self.empty_all();
+        let mut vmas = Vmas::new();
+        self.empty_all(&mut vmas);
         vmas.end();
     }
 
     /// Empties all entries, and takes the VMAs out first: none is filled any more.
-    fn empty_all(&self) -> Vmas {
+    fn empty_all(&self, vmas: &mut Vmas) {
+        let mut gather = Gather::dead();
         let mut space = self.lock();
         let large = space.is_large();
-        let vmas = space.vmas.take();
+        mem::swap(&mut space.vmas, vmas);
         // No CPU runs the space; when all have forgotten it, none can reach its tables or frames.
         self.context.pay(Owed::<UnlinkTable>::new(), 0..0);
         let mut left = PART;
@@ -45,19 +48,18 @@ impl AddressSpace {
                     true => space.table.part_end(at..vma.end, &mut left),
                     false => vma.end,
                 };
-                space.empty_dead(at..end, if end < vma.end { end } else { room });
+                let room = if end < vma.end { end } else { room };
+                space.empty_dead(&mut gather, at..end, room);
                 at = end;
                 if large && left == 0 {
                     drop(space);
+                    _ = gather.settle(None);
                     cond_resched();
                     (space, left) = (self.lock(), PART);
                 }
             }
             left = left.saturating_sub(1);
         }
-        drop(rest);
-        drop(space);
-        vmas
     }
 }
 
@@ -75,10 +77,8 @@ impl Space {
 
     /// Empties the entries of a range of a dead space, and takes out the tables that cover nothing
     /// from `room` on.
-    fn empty_dead(&mut self, range: Range<usize>, room: usize) {
-        let mut gather = Gather::dead();
-        self.gather(&mut gather, range.clone());
-        drop(gather);
+    fn empty_dead(&mut self, gather: &mut Gather, range: Range<usize>, room: usize) {
+        self.gather(gather, range.clone());
         if let Some((unlinked, owed)) = self.table.unlink(range, 0..room) {
             owed.held_by_nobody();
             drop(unlinked);

@@ -170,13 +170,8 @@ impl Vmas {
         self.tree.len() + count <= MOST_AREAS.load(Relaxed)
     }
 
-    /// Takes all VMAs out, and what was promised to them, for [`Vmas::end`].
-    pub fn take(&mut self) -> Vmas {
-        mem::replace(self, Vmas::new())
-    }
-
     /// Lets go of all files, whose end may take long, or wait.
-    pub fn end(mut self) {
+    pub fn end(&mut self) {
         loop {
             let (list, count) = self.tree.edit(0);
             if count == 0 {
