@@ -81,8 +81,11 @@ pub fn fill(target: &mut [u8]) {
 
 /// Sixteen random bytes.
 pub fn bytes() -> [u8; 16] {
+    let mut generator = GENERATOR.lock();
     let mut bytes = [0; 16];
-    fill(&mut bytes);
+    for part in bytes.chunks_exact_mut(size_of::<u64>()) {
+        part.copy_from_slice(&generator.number().to_ne_bytes());
+    }
     bytes
 }
 

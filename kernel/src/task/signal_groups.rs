@@ -28,9 +28,38 @@ pub struct Several {
 struct Forks {
     /// The phase that signals begin in.
     phase: usize,
-    /// The threads that fork, each with what was begun meanwhile (Linux's
+    /// A thread that forks, mostly the only one, with what was begun meanwhile (Linux's
     /// `signal_struct::multiprocess`).
-    threads: BTreeMap<i32, u64>,
+    first: Option<(i32, u64)>,
+    others: BTreeMap<i32, u64>,
+}
+
+impl Forks {
+    fn add(&mut self, tid: i32) {
+        match self.first {
+            None => self.first = Some((tid, 0)),
+            Some(_) => _ = self.others.insert(tid, 0),
+        }
+    }
+
+    fn get(&self, tid: i32) -> u64 {
+        match self.first {
+            Some((first, set)) if first == tid => set,
+            _ => self.others.get(&tid).copied().unwrap_or(0),
+        }
+    }
+
+    fn each(&mut self) -> impl Iterator<Item = &mut u64> {
+        let first = self.first.iter_mut().map(|(_, set)| set);
+        first.chain(self.others.values_mut())
+    }
+
+    fn remove(&mut self, tid: i32) {
+        match self.first {
+            Some((first, _)) if first == tid => self.first = None,
+            _ => _ = self.others.remove(&tid),
+        }
+    }
 }
 
 impl Several {
@@ -40,7 +69,8 @@ impl Several {
             due: [const { AtomicU32::new(0) }; 2],
             forks: Mutex::new(Forks {
                 phase: 0,
-                threads: BTreeMap::new(),
+                first: None,
+                others: BTreeMap::new(),
             }),
         }
     }
@@ -50,7 +80,7 @@ impl Several {
         let mut forks = self.forks.lock();
         self.due[forks.phase].fetch_add(1, Relaxed);
         let bit = Set::bit(number);
-        for set in forks.threads.values_mut() {
+        for set in forks.each() {
             if number == SIGCONT {
                 *set &= !STOPS;
             } else if bit & STOPS != 0 {
@@ -75,7 +105,7 @@ impl Several {
     /// ENOMEM.
     pub(super) fn fork(&self, tid: i32, changed: &WaitQueue) -> Result<Fork<'_>> {
         check_room()?;
-        self.forks.lock().threads.insert(tid, 0);
+        self.forks.lock().add(tid);
         let fork = Fork { several: self, tid };
         let is_done = |phase: usize| self.due[phase].load(Acquire) == 0;
         loop {
@@ -106,13 +136,12 @@ pub struct Fork<'a> {
 impl Fork<'_> {
     /// The signals that were begun to be sent since it began. The tree is locked.
     pub(super) fn signals(&self) -> u64 {
-        let forks = self.several.forks.lock();
-        forks.threads.get(&self.tid).copied().unwrap_or(0)
+        self.several.forks.lock().get(self.tid)
     }
 }
 
 impl Drop for Fork<'_> {
     fn drop(&mut self) {
-        self.several.forks.lock().threads.remove(&self.tid);
+        self.several.forks.lock().remove(self.tid);
     }
 }

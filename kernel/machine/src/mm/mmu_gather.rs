@@ -61,6 +61,10 @@ impl<'a> Gather<'a> {
 
     /// Empties all entries of a run that begins with the page at `start`.
     pub fn take_all(&mut self, start: usize, entries: &[Entry]) {
+        if self.context.is_none() {
+            let filled = entries.iter().filter(|entry| entry.load() != Pte::EMPTY);
+            return filled.for_each(|entry| self.release(entry));
+        }
         for (index, entry) in entries.iter().enumerate() {
             if entry.load() != Pte::EMPTY {
                 self.take(start + index * PAGE_SIZE, entry);
