@@ -3,7 +3,7 @@
 use crate::arch::cpu::Cpu;
 use crate::arch::irq::Interrupted;
 use crate::arch::task::Previous;
-use crate::arch::{self, Frame, SyscallTable};
+use crate::arch::{self, SyscallTable};
 use crate::errno::Result;
 use crate::fs::{aio, kmsg};
 use crate::mm::fault::{Access, Signal};
@@ -37,8 +37,8 @@ impl Functions for Stile {
         sched::switched(previous.into_thread());
     }
 
-    fn exit_work(frame: &mut Frame) {
-        task::exit_work(frame);
+    fn exit_work() {
+        task::exit_work();
     }
 
     fn page_fault(address: usize, access: Access) -> core::result::Result<(), Signal> {

@@ -2,10 +2,10 @@
 //! [`kernel!`](crate::kernel) defines for the one type that implements [`Kernel`]: they are
 //! resolved when the kernel is linked, and no call is dynamic.
 
+use crate::arch::SyscallTable;
 use crate::arch::cpu::Cpu;
 use crate::arch::irq::Interrupted;
 use crate::arch::task::{Previous, Task};
-use crate::arch::{Frame, SyscallTable};
 use crate::errno::Result;
 use crate::mm::fault::{Access, Signal};
 use crate::mm::{AddressSpace, Archive};
@@ -84,10 +84,10 @@ macro_rules! functions {
 #[doc(hidden)]
 pub mod reexport {
     pub use super::{Functions, Kernel};
+    pub use crate::arch::SyscallTable;
     pub use crate::arch::cpu::Cpu;
     pub use crate::arch::irq::Interrupted;
     pub use crate::arch::task::Previous;
-    pub use crate::arch::{Frame, SyscallTable};
     pub use crate::errno::Result;
     pub use crate::mm::fault::{Access, Signal};
     pub use crate::mm::{AddressSpace, Archive};
@@ -103,8 +103,10 @@ functions! { $
     /// A thread begins where [`arch::task::switch`](crate::arch::task::switch) would have returned
     /// `previous`.
     fn switched(previous: Previous) -> ();
-    /// The current thread's work word is not 0 on its way to its program.
-    fn exit_work(frame: &mut Frame) -> ();
+    /// The current thread's work word is not 0 on its way to its program, whose registers
+    /// [`with_frame`](crate::arch::ThreadState::with_frame) lends: not for longer than a wait, in
+    /// which a tracer may change them.
+    fn exit_work() -> ();
     /// The current program's `access` to `address` faults. The signal that it earns, if it does.
     fn page_fault(address: usize, access: Access) -> core::result::Result<(), Signal>;
     /// The current thread gets a signal that it cannot ignore, with `code` (`si_code`) and

@@ -15,7 +15,7 @@ use zerocopy::{Immutable, IntoBytes};
 
 use super::signal::Info;
 use super::{current, exit, rlimit, sched};
-use crate::arch::{ABIS, Frame, regset};
+use crate::arch::{ABIS, regset};
 use crate::errno::{Errno, Result};
 use crate::fs::inode::{Kind, New};
 use crate::fs::io::Source as Bytes;
@@ -95,9 +95,9 @@ struct Program {
     arguments: [u8; 80],
 }
 
-/// Writes the core file of the current process, which `info` ends at `frame`, where its limits
+/// Writes the core file of the current process, which `info` ends, where its limits
 /// allow one; tells whether it did.
-pub fn dump(info: &Info, frame: &Frame) -> bool {
+pub fn dump(info: &Info) -> bool {
     let (thread, limit) = (current(), rlimit(RLIMIT_CORE));
     if limit < PAGE_SIZE
         || super::with_space(|space| space.dumpable() != 1)
@@ -115,7 +115,7 @@ pub fn dump(info: &Info, frame: &Frame) -> bool {
         let mut all = GATHERED.lock();
         if all.iter().any(|gathered| gathered.pid == pid) {
             drop(all);
-            end_with_others(frame);
+            end_with_others();
         }
         if all.try_reserve(1).is_err() {
             return false;
@@ -128,7 +128,7 @@ pub fn dump(info: &Info, frame: &Frame) -> bool {
     let others = others.map(|at| all.swap_remove(at).notes);
     drop(all);
     alone
-        .and_then(|()| write(info, frame, others.unwrap_or_default(), limit as u64))
+        .and_then(|()| write(info, others.unwrap_or_default(), limit as u64))
         .is_ok()
 }
 
@@ -144,22 +144,22 @@ struct Gathered {
 static GATHERED: Mutex<Vec<Gathered>> = Mutex::new(Vec::new());
 
 /// Another thread writes the file, and is about to end this one.
-fn end_with_others(frame: &Frame) -> ! {
+fn end_with_others() -> ! {
     while !current().must_die() {
         sched::cond_resched();
     }
-    leave(frame);
+    leave();
     exit::exit_thread()
 }
 
-/// Leaves what the current thread was at `frame`, if it ends for a core file of its process.
-pub fn leave(frame: &Frame) {
+/// Leaves what the current thread was, if it ends for a core file of its process.
+pub fn leave() {
     let thread = current();
     let pid = thread.process().pid();
     let mut all = GATHERED.lock();
     if let Some(gathered) = all.iter_mut().find(|gathered| gathered.pid == pid) {
         // A thread for which there is no memory is not in the file.
-        _ = registers(&mut gathered.notes, gathered.signal, frame);
+        _ = registers(&mut gathered.notes, gathered.signal);
     }
 }
 
@@ -195,7 +195,7 @@ fn kept(vma: &Vma, filter: u32) -> usize {
     if wanted && told { vma.range().len() } else { 0 }
 }
 
-fn write(info: &Info, frame: &Frame, others: Vec<u8>, limit: u64) -> Result<()> {
+fn write(info: &Info, others: Vec<u8>, limit: u64) -> Result<()> {
     let space = current().space().ok_or(Errno::ENOMEM)?;
     let filter = current().process().dump_filter();
     let mut vmas = Vec::new();
@@ -203,7 +203,7 @@ fn write(info: &Info, frame: &Frame, others: Vec<u8>, limit: u64) -> Result<()> 
         vmas.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         vmas.push(vma);
     }
-    let mut notes = notes(&space, info, frame)?;
+    let mut notes = notes(&space, info)?;
     let room = notes.try_reserve_exact(others.len());
     room.map_err(|_| Errno::ENOMEM)?;
     notes.extend_from_slice(&others);
@@ -330,9 +330,9 @@ fn flags_of(rights: Rights) -> u32 {
     .fold(0, |flags, (_, flag)| flags | flag)
 }
 
-/// Adds the notes of the current thread, which `signal` ends at `frame`: its state, and its
+/// Adds the notes of the current thread, which `signal` ends: its state, and its
 /// floating-point registers.
-fn registers(to: &mut Vec<u8>, signal: (u32, i32), frame: &Frame) -> Result<()> {
+fn registers(to: &mut Vec<u8>, signal: (u32, i32)) -> Result<()> {
     let thread = current();
     let process = thread.process();
     let status = Status {
@@ -350,17 +350,16 @@ fn registers(to: &mut Vec<u8>, signal: (u32, i32), frame: &Frame) -> Result<()> 
         times: [[0; 2]; 4],
     };
     let has_floats = [1u32, 0];
-    let parts = [
-        status.as_bytes(),
-        regset::general(frame),
-        has_floats.as_bytes(),
-    ];
-    note(to, NT_PRSTATUS, &parts)?;
+    thread.arch.with_frame(|frame| {
+        let general = regset::general(frame);
+        let parts = [status.as_bytes(), general, has_floats.as_bytes()];
+        note(to, NT_PRSTATUS, &parts)
+    })?;
     note(to, NT_PRFPREG, &[&regset::own_floating()])
 }
 
 /// The notes: the state of the thread, the process, the signal, and the auxiliary vector.
-fn notes(space: &AddressSpace, info: &Info, frame: &Frame) -> Result<Vec<u8>> {
+fn notes(space: &AddressSpace, info: &Info) -> Result<Vec<u8>> {
     let (thread, mut notes) = (current(), Vec::new());
     let process = thread.process();
     let ids = [
@@ -369,7 +368,7 @@ fn notes(space: &AddressSpace, info: &Info, frame: &Frame) -> Result<Vec<u8>> {
         process.group(),
         process.session(),
     ];
-    registers(&mut notes, (info.number(), info.code), frame)?;
+    registers(&mut notes, (info.number(), info.code))?;
     let image = process.image();
     let mut arguments = [0; 80];
     let len = image.arguments.len().min(arguments.len() - 1);

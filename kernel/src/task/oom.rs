@@ -27,10 +27,12 @@ static CHOOSING: AtomicBool = AtomicBool::new(false);
 const NEVER: i32 = -1000;
 
 /// Waits until there is memory again. A system call that failed for want of it begins again.
-pub fn repay(frame: &mut Frame) {
+pub fn repay() {
     let thread = current();
     thread.arch.work.fetch_and(!MEMORY, Relaxed);
-    let failed = frame.syscall_nr().is_some() && frame.result() == Errno::ENOMEM.result();
+    let failed = thread.arch.with_frame(|frame| {
+        frame.syscall_nr().is_some() && frame.result() == Errno::ENOMEM.result()
+    });
     // A call that fails again may want more than there is before anybody ends, and had given back
     // what it got.
     let again = thread.starved.swap(failed, Relaxed) && failed;
@@ -43,7 +45,7 @@ pub fn repay(frame: &mut Frame) {
         }
     }
     if failed {
-        frame.restart_syscall();
+        thread.arch.with_frame(Frame::restart_syscall);
     }
 }
 

@@ -9,7 +9,7 @@ use linux_raw_sys::general::{SEGV_MAPERR, SIGSEGV};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::{Thread, current, signal};
-use crate::arch::{Frame, cpu, user_end, work};
+use crate::arch::{cpu, user_end, work};
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
 
@@ -142,8 +142,8 @@ fn write_ids(address: usize, start: u32, id: u32) -> Result<()> {
 }
 
 /// Tells the program its CPU, and ends the critical section that it was disturbed in.
-pub fn resume(frame: &mut Frame) {
-    store_cpu_after(|area| restart(area, frame));
+pub fn resume() {
+    store_cpu_after(restart);
 }
 
 /// Tells the program its CPU, while the thread is in a system call.
@@ -167,16 +167,16 @@ fn store_cpu_after(first: impl FnOnce(&Area) -> Result<()>) {
 }
 
 /// A signal's handler is about to run: the critical section ends before.
-pub fn interrupt(frame: &mut Frame) {
+pub fn interrupt() {
     let area = &current().rseq;
-    if area.is_registered() && restart(area, frame).is_err() {
+    if area.is_registered() && restart(area).is_err() {
         signal::force(SIGSEGV, SEGV_MAPERR, area.address.load(Relaxed));
     }
 }
 
 /// If the program is in a critical section, it goes on where that says for the case that it was
 /// disturbed.
-fn restart(area: &Area, frame: &mut Frame) -> Result<()> {
+fn restart(area: &Area) -> Result<()> {
     let slot = UserPtr::<usize>::new(area.address.load(Relaxed) + SECTION);
     let at = slot.read()?;
     if at == 0 {
@@ -199,8 +199,10 @@ fn restart(area: &Area, frame: &mut Frame) -> Result<()> {
         return Err(Errno::EINVAL);
     }
     slot.write(&0)?;
-    if inside(frame.pc()) {
-        frame.set_pc(abort);
-    }
+    current().arch.with_frame(|frame| {
+        if inside(frame.pc()) {
+            frame.set_pc(abort);
+        }
+    });
     Ok(())
 }

@@ -85,7 +85,7 @@ pub fn adopt<T: Task>(thread: Arc<T>) {
     assert!(cpu::this().current.get().is_null());
     let state = Arc::into_raw(thread).cast::<ThreadState>();
     // SAFETY: the CPU owns the count from now on.
-    thread::adopt(unsafe { &*state });
+    unsafe { thread::adopt(state) };
 }
 
 /// Switches from the current thread to `next`, another one that no other CPU will switch to.
@@ -95,7 +95,7 @@ pub fn adopt<T: Task>(thread: Arc<T>) {
 pub fn switch<T: Task>(next: Arc<T>) -> Arc<T> {
     let next = Arc::into_raw(next).cast::<ThreadState>();
     // SAFETY: the CPU owned a count of the one, and owns one of the other from now on.
-    unsafe { thread::switch(&*next) };
+    unsafe { thread::switch(next) };
     take_previous().into_thread()
 }
 

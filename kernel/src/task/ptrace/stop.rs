@@ -8,7 +8,6 @@ use linux_raw_sys::ptrace::*;
 
 use super::link::{notify, unlink};
 use super::{Stop, Tracee, flag};
-use crate::arch::Frame;
 use crate::errno::{Errno, Result};
 use crate::task::sched::{self, state};
 use crate::task::signal::{self, Info, LAST, Set};
@@ -164,13 +163,13 @@ fn call_stop(call: Call, message: u32) {
 
 /// A signal is about to reach the current thread, which is traced: `info` is what the tracer makes
 /// of it. Whether anything comes of it.
-pub fn signal_stop(frame: &mut Frame, info: &mut Info) -> bool {
+pub fn signal_stop(info: &mut Info) -> bool {
     let thread = current();
     if info.number() == SIGKILL {
         return true;
     }
     // The tracer sees registers with which the thread can go on.
-    let before = signal::begin_again(frame);
+    let before = thread.arch.with_frame(signal::begin_again);
     let signal = report(Report {
         code: info.number(),
         info: Some(*info),
@@ -178,7 +177,9 @@ pub fn signal_stop(frame: &mut Frame, info: &mut Info) -> bool {
         call: Call::None,
         dying: false,
     });
-    signal::take_back(frame, before);
+    thread
+        .arch
+        .with_frame(|frame| signal::take_back(frame, before));
     if signal == 0 || signal > LAST {
         return false;
     }

@@ -16,14 +16,14 @@ use zerocopy::IntoBytes;
 const DUMPED: u32 = 0x80;
 
 /// Does what the current thread's signals ask for before its program goes on.
-pub fn deliver(frame: &mut Frame) {
+pub fn deliver() {
     let thread = current();
     let process = thread.process();
     thread.arch.work.fetch_and(!SIGNAL, Relaxed);
     let mut info = Info::NONE;
     loop {
         if thread.must_die() {
-            coredump::leave(frame);
+            coredump::leave();
             exit::exit_thread();
         }
         let (signal, count) = process.signals.stop.signal();
@@ -37,22 +37,24 @@ pub fn deliver(frame: &mut Frame) {
         if !take_to(thread.blocked(), &mut info) {
             break;
         }
-        if thread.is_traced() && !ptrace::signal_stop(frame, &mut info) {
+        if thread.is_traced() && !ptrace::signal_stop(&mut info) {
             continue;
         }
         let number = info.number();
         let action = process.signals.with_actions(|actions| actions.take(number));
         match action.handler {
             SIG_IGN => {}
-            SIG_DFL => act_by_default(frame, &info),
+            SIG_DFL => act_by_default(&info),
             _ => {
-                restart(frame, Some(&action));
-                handle(frame, &action, &info);
+                thread
+                    .arch
+                    .with_frame(|frame| restart(frame, Some(&action)));
+                handle(&action, &info);
                 return;
             }
         }
     }
-    restart(frame, None);
+    thread.arch.with_frame(|frame| restart(frame, None));
     if let Some(mask) = thread.signals.own.with(|own| own.saved_mask.take()) {
         set_blocked(mask);
     }
@@ -61,7 +63,7 @@ pub fn deliver(frame: &mut Frame) {
 /// Does what a signal does that nobody handles.
 #[cold]
 #[inline(never)]
-fn act_by_default(frame: &Frame, info: &Info) {
+fn act_by_default(info: &Info) {
     let process = current().process();
     let number = info.number();
     match default_of(number) {
@@ -77,7 +79,7 @@ fn act_by_default(frame: &Frame, info: &Info) {
             }
         }
         Default::Terminate => process.kill(number),
-        Default::Core if coredump::dump(info, frame) => process.kill(number | DUMPED),
+        Default::Core if coredump::dump(info) => process.kill(number | DUMPED),
         Default::Core => process.kill(number),
     }
 }
@@ -172,12 +174,13 @@ pub fn take_back(frame: &mut Frame, before: Option<Interrupted>) {
 }
 
 /// Makes the program call its handler.
-fn handle(frame: &mut Frame, action: &Action, info: &Info) {
+fn handle(action: &Action, info: &Info) {
     let thread = current();
     let own = |own: &mut Own| (own.altstack, own.saved_mask.take());
     let (altstack, saved) = thread.signals.own.with(own);
     let [start, flags, size] = altstack;
-    let on_it = (start..start + size).contains(&frame.sp().wrapping_sub(1));
+    let sp = thread.arch.with_frame(|frame| frame.sp());
+    let on_it = (start..start + size).contains(&sp.wrapping_sub(1));
     let wanted =
         action.flags & SA_ONSTACK as usize != 0 && flags & SS_DISABLE as usize == 0 && size != 0;
     let delivery = Delivery {
@@ -200,8 +203,11 @@ fn handle(frame: &mut Frame, action: &Action, info: &Info) {
         ],
         stack_top: if wanted && !on_it { start + size } else { 0 },
     };
-    rseq::interrupt(frame);
-    if signal::push(frame, &delivery).is_err() {
+    rseq::interrupt();
+    let pushed = thread
+        .arch
+        .with_frame(|frame| signal::push(frame, &delivery));
+    if pushed.is_err() {
         force_fatal(SIGSEGV);
         return;
     }

@@ -265,8 +265,8 @@ pub(super) extern "C" fn unexpected(syndrome: usize, frame: &Frame) {
 }
 
 /// Work before the return to the program.
-pub(super) extern "C" fn exit_work(frame: &mut Frame) {
-    upcall::exit_work(frame);
+pub(super) extern "C" fn exit_work() {
+    upcall::exit_work();
 }
 
 /// Reads where nothing is mapped.

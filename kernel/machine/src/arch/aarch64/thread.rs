@@ -398,7 +398,6 @@ impl ThreadState {
         let top = self.top as *mut StackTop;
         // SAFETY: inside the thread's stack, above all that it uses.
         unsafe { (*top).cpu = cpu };
-        cpu.current.set(self);
         if self.moved.load(Relaxed) == moved::FP {
             self.load_tls();
             if !core::ptr::eq(cpu.fp_owner.get(), self) || self.fp_cpu.load(Relaxed) != cpu.index()
@@ -467,30 +466,38 @@ fn stack_top(end: usize) -> usize {
 
 /// Makes the thread whose state this is, from [`ThreadState::adopt_cpu`], the current one of this
 /// CPU.
-pub(in crate::arch) fn adopt(state: &'static ThreadState) {
-    state.enter(cpu::this());
+///
+/// # Safety
+/// It is one of the kernel's [`Task`](task::Task)s, whole, which lives until the CPU leaves it.
+pub(in crate::arch) unsafe fn adopt(state: *const ThreadState) {
+    let cpu = cpu::this();
+    cpu.current.set(state);
+    // SAFETY: the caller's promise.
+    unsafe { &*state }.enter(cpu);
 }
 
-/// Saves what the current thread has in this CPU, and goes on as `next`; returns when something
+/// Saves what the current thread has in this CPU, and goes on as `to`; returns when something
 /// switches back.
 ///
 /// # Safety
-/// Both are threads that live until the switch is complete, and no other CPU switches to `next`.
+/// Both are the kernel's [`Task`](task::Task)s, whole, which live until the switch is
+/// complete, and no other CPU switches to `to`.
 #[inline(always)]
-pub(in crate::arch) unsafe fn switch(next: &ThreadState) {
+pub(in crate::arch) unsafe fn switch(to: *const ThreadState) {
     let cpu = cpu::this();
     let previous = cpu.current.get();
-    assert!(!previous.is_null() && !core::ptr::eq(previous, next));
-    // SAFETY: the CPU still owns its count of it.
-    let previous = unsafe { &*previous };
+    assert!(!previous.is_null() && !core::ptr::eq(previous, to));
+    cpu.previous.set(previous);
+    // SAFETY: the CPU still owns its count of the one, and the caller promises the other.
+    let (previous, next) = unsafe { (&*previous, &*to) };
     // The CPU that `next` ran on last may still be saving it.
     while next.running.load(Acquire) {
         core::hint::spin_loop();
     }
     next.running.store(true, Relaxed);
     previous.leave();
+    cpu.current.set(to);
     next.enter(cpu);
-    cpu.previous.set(previous);
     // SAFETY: both contexts belong to this CPU now, and `next`'s was made by `at` or by this very
     // call.
     unsafe {

@@ -203,7 +203,6 @@ impl ThreadState {
         // SAFETY: `top` is inside the thread's stack, above all that it uses. If the stack is a new
         // mapping to this hart, it learns of it here, before the entry from a program relies on it.
         unsafe { (*(self.top as *mut StackTop)).cpu = cpu };
-        cpu.current.set(self);
     }
 
     #[inline(always)]
@@ -214,19 +213,29 @@ impl ThreadState {
 
 /// Makes the thread whose state this is, from [`ThreadState::adopt_cpu`], the current one of this
 /// CPU.
-pub(in crate::arch) fn adopt(state: &'static ThreadState) {
-    state.enter(cpu::this());
+///
+/// # Safety
+/// It is one of the kernel's [`Task`](task::Task)s, whole, which lives until the CPU leaves it.
+pub(in crate::arch) unsafe fn adopt(state: *const ThreadState) {
+    let cpu = cpu::this();
+    // SAFETY: the caller's promise.
+    unsafe { &*state }.enter(cpu);
+    cpu.current.set(state);
 }
 
-/// Saves what the current thread has in this hart, and goes on as `next`; returns when something
+/// Saves what the current thread has in this hart, and goes on as `to`; returns when something
 /// switches back.
 ///
 /// # Safety
-/// Both are threads that live until the switch is complete, and no other CPU switches to `next`.
+/// Both are the kernel's [`Task`](task::Task)s, whole, which live until the switch is
+/// complete, and no other CPU switches to `to`.
 #[inline(always)]
-pub(in crate::arch) unsafe fn switch(next: &ThreadState) {
+pub(in crate::arch) unsafe fn switch(to: *const ThreadState) {
     let cpu = cpu::this();
+    cpu.previous.set(cpu.current.get());
     let previous = task::state();
+    // SAFETY: the caller's promise.
+    let next = unsafe { &*to };
     // The CPU that `next` ran on last may still be saving it.
     while next.running.load(Acquire) {
         core::hint::spin_loop();
@@ -238,7 +247,7 @@ pub(in crate::arch) unsafe fn switch(next: &ThreadState) {
         (*next.units.get()).enter();
     }
     next.enter(cpu);
-    cpu.previous.set(previous);
+    cpu.current.set(to);
     // SAFETY: both contexts belong to this CPU now, and `next`'s was made by `with` or by this very
     // call.
     unsafe {

@@ -9,7 +9,7 @@ use linux_raw_sys::general::{
 };
 
 use super::entry::KernelFrame;
-use super::frame::{Frame, REGISTER_NAMES};
+use super::frame::REGISTER_NAMES;
 use super::irq::Interrupted;
 use super::{USER_END, cpu, irq, uaccess, units, vector};
 use crate::errno::Result;
@@ -138,8 +138,8 @@ pub(super) extern "C" fn from_kernel(frame: &mut KernelFrame, cause: usize, valu
 }
 
 /// There is work to do before the program goes on.
-pub(super) extern "C" fn exit_work(frame: &mut Frame) {
-    upcall::exit_work(frame);
+pub(super) extern "C" fn exit_work() {
+    upcall::exit_work();
 }
 
 impl fmt::Display for KernelFrame {
