@@ -7,7 +7,7 @@ use linux_raw_sys::general::RLIMIT_AS;
 use super::asid::Context;
 use super::frame::{FRAMES, FrameRef, Owner};
 use super::space::{AddressSpace, Space};
-use super::space_lock::Slot;
+use super::space_lock::{Own, Slot};
 use super::table::{BUSY, Entry, Leaf, hidden};
 use super::vma::{PageSource, Rights, Source, Vma};
 use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr, age, page_down};
@@ -145,9 +145,9 @@ impl Space {
             }
         }
         self.obey_late(context, page..page + PAGE_SIZE);
-        let own = Slot::new();
+        let own = Slot::new(Own::new());
         let done = self.resolve(context, &own, address, access);
-        self.pages = self.pages.wrapping_add(own.count());
+        self.pages = self.pages.wrapping_add(own.data.count());
         done
     }
 
@@ -164,7 +164,7 @@ impl Space {
         let page = page_down(address);
         let vma = self
             .vmas
-            .find_near(page, &own.hint)
+            .find_near(page, &own.data.hint)
             .ok_or(Failure::Unmapped)?;
         if !vma.rights.allow(access) {
             return Err(Failure::Denied);
@@ -269,7 +269,7 @@ impl Page<'_> {
     fn hold_first(&self, kind: Kind, frame: FrameRef, writable: bool) -> Option<Owed<FillUser>> {
         let held = hold(self.entry, frame, prot(self.vma, writable), true);
         if held.is_some() {
-            self.own.add(1);
+            self.own.data.add(1);
             count(kind);
         } else {
             count(Kind::FaultSpurious);
@@ -300,7 +300,7 @@ impl Page<'_> {
                 mapped += 1;
             }
         }
-        self.own.add(mapped);
+        self.own.data.add(mapped);
         count_mapped(mapped as u64);
     }
 
@@ -339,7 +339,7 @@ impl Page<'_> {
         if self.entry.replace_frame(old, new, |owed| self.pay(owed)) {
             copy.into_phys();
             if zero {
-                self.own.add(1);
+                self.own.data.add(1);
             } else {
                 // SAFETY: the entry held this handle, and no longer does.
                 drop(unsafe { FrameRef::from_phys(frame) });

@@ -276,7 +276,7 @@ impl Space {
         if filled.is_some() {
             fault::count(Kind::FaultAnonWrite);
             fault::count_mapped(BLOCK_PAGES as u64 - 1);
-            own.add(BLOCK_PAGES);
+            own.data.add(BLOCK_PAGES);
         } else {
             fault::count(Kind::FaultSpurious);
             // SAFETY: no entry took it.

@@ -111,7 +111,7 @@ impl AddressSpace {
         let space = self.read_lock();
         let vma = space
             .vmas
-            .find_near(page, &space.slot().hint)
+            .find_near(page, &space.slot().data.hint)
             .ok_or(Errno::ENOMEM)?;
         let write = write || vma.rights.has(Rights::WRITE) && !vma.is_shared();
         let access = if write { Access::Write } else { Access::Read };

@@ -123,7 +123,10 @@ impl AddressSpace {
     /// CPUs.
     pub fn with_vma<T>(&self, address: usize, f: impl FnOnce(&Vma) -> T) -> Option<T> {
         let space = self.read_lock();
-        space.vmas.find_near(address, &space.slot().hint).map(f)
+        space
+            .vmas
+            .find_near(address, &space.slot().data.hint)
+            .map(f)
     }
 
     /// Whether all VMAs that touch a range are as `f` says, which must not wait.

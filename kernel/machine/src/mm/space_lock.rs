@@ -3,36 +3,33 @@
 
 extern crate alloc;
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*, fence};
+use core::sync::atomic::{AtomicUsize, Ordering::*};
+
+use percpu_rwlock::{self as rwlock, Handshake};
 
 use crate::arch::{self, MAX_CPUS};
 use crate::errno::{Errno, Result};
 use crate::sync::lockdep::{Class, Held};
 use crate::sync::{Mutex, MutexGuard};
 
-/// A CPU's own line in a lock.
-#[repr(align(128))]
-pub struct Slot {
-    /// The CPU reads.
-    held: AtomicBool,
-    /// The CPU is among those that ever read.
-    known: AtomicBool,
+/// What a CPU keeps in its own line of a lock.
+pub struct Own {
     /// A number that the CPU keeps for its next read.
     pub hint: AtomicUsize,
     /// What the CPU counted.
     count: AtomicUsize,
 }
 
-impl Slot {
-    /// A free one.
+/// A CPU's own line in a lock.
+pub type Slot = rwlock::Slot<Own>;
+
+impl Own {
+    /// One that counted nothing.
     pub const fn new() -> Self {
-        Slot {
-            held: AtomicBool::new(false),
-            known: AtomicBool::new(false),
+        Own {
             hint: AtomicUsize::new(0),
             count: AtomicUsize::new(0),
         }
@@ -56,42 +53,6 @@ pub trait OnUnlock {
     fn on_unlock(&mut self, counted: impl FnOnce() -> usize);
 }
 
-/// A set of CPUs that only grows.
-struct CpuSet([AtomicU64; MAX_CPUS.div_ceil(64)]);
-
-impl CpuSet {
-    /// None.
-    const fn new() -> Self {
-        CpuSet([const { AtomicU64::new(0) }; MAX_CPUS.div_ceil(64)])
-    }
-
-    /// Adds a CPU. What it does afterwards is seen by whoever does not find it here.
-    fn insert(&self, cpu: usize) {
-        if !self.contains(cpu) {
-            self.0[cpu / 64].fetch_or(1 << (cpu % 64), SeqCst);
-        }
-    }
-
-    fn contains(&self, cpu: usize) -> bool {
-        self.0[cpu / 64].load(Relaxed) >> (cpu % 64) & 1 != 0
-    }
-
-    /// Those that are in it now, but `own`. A loop within a loop, as chained iterators cost more
-    /// than they find.
-    fn each_other(&self, own: usize, mut act: impl FnMut(usize)) {
-        for (index, word) in self.0.iter().enumerate() {
-            let mut left = word.load(Relaxed);
-            if own / 64 == index {
-                left &= !(1 << (own % 64));
-            }
-            while left != 0 {
-                act(index * 64 + left.trailing_zeros() as usize);
-                left &= left - 1;
-            }
-        }
-    }
-}
-
 /// A value that CPUs read side by side, each writing to its own line only, and that one changes
 /// alone.
 ///
@@ -99,10 +60,7 @@ impl CpuSet {
 /// long.
 pub struct SpaceLock<T: OnUnlock> {
     writer: Mutex<()>,
-    writing: AtomicBool,
-    /// CPUs that ever read: only their slots are waited for.
-    readers: CpuSet,
-    slots: Box<[Slot]>,
+    handshake: Handshake<Own, { MAX_CPUS.div_ceil(64) }>,
     value: UnsafeCell<T>,
     class: Class,
 }
@@ -119,12 +77,10 @@ impl<T: OnUnlock> SpaceLock<T> {
         slots
             .try_reserve_exact(arch::cpu::possible())
             .map_err(|_| Errno::ENOMEM)?;
-        slots.extend((0..arch::cpu::possible()).map(|_| Slot::new()));
+        slots.extend((0..arch::cpu::possible()).map(|_| Slot::new(Own::new())));
         Ok(SpaceLock {
             writer: Mutex::new(()),
-            writing: AtomicBool::new(false),
-            readers: CpuSet::new(),
-            slots: slots.into_boxed_slice(),
+            handshake: Handshake::new(slots.into_boxed_slice()),
             value: UnsafeCell::new(value),
             class: Class::of_caller(),
         })
@@ -134,49 +90,19 @@ impl<T: OnUnlock> SpaceLock<T> {
     #[inline]
     pub fn read(&self) -> ReadGuard<'_, T> {
         let held = self.class.spin();
-        let cpu = arch::cpu::this().index();
-        let slot = &self.slots[cpu];
-        if !slot.known.load(Relaxed) {
-            self.know(cpu);
+        ReadGuard {
+            lock: self,
+            slot: self.handshake.read(arch::cpu::this().index()),
+            _held: held,
         }
-        loop {
-            debug_assert!(!slot.held.load(Relaxed), "a CPU reads twice");
-            slot.held.store(true, Relaxed);
-            // Pairs with the writer's: either it sees `held` and the set, or this sees `writing`.
-            fence(SeqCst);
-            if !self.writing.load(Acquire) {
-                return ReadGuard {
-                    lock: self,
-                    slot,
-                    _held: held,
-                };
-            }
-            slot.held.store(false, Release);
-            while self.writing.load(Relaxed) {
-                core::hint::spin_loop();
-            }
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn know(&self, cpu: usize) {
-        self.readers.insert(cpu);
-        self.slots[cpu].known.store(true, Relaxed);
     }
 
     /// Changes alone.
     pub fn write(&self) -> WriteGuard<'_, T> {
         let held = self.class.spin();
         let guard = self.writer.lock();
-        self.writing.store(true, Relaxed);
-        fence(SeqCst);
         // This CPU reads nothing meanwhile.
-        self.readers.each_other(arch::cpu::this().index(), |cpu| {
-            while self.slots[cpu].held.load(Acquire) {
-                core::hint::spin_loop();
-            }
-        });
+        self.handshake.exclude(arch::cpu::this().index());
         WriteGuard {
             lock: self,
             _writer: guard,
@@ -185,7 +111,7 @@ impl<T: OnUnlock> SpaceLock<T> {
     }
 
     fn counted(&self) -> usize {
-        let counts = self.slots.iter().map(Slot::count);
+        let counts = self.handshake.slots().iter().map(|slot| slot.data.count());
         counts.fold(0, usize::wrapping_add)
     }
 }
@@ -223,7 +149,7 @@ impl<T: OnUnlock> Deref for ReadGuard<'_, T> {
 impl<T: OnUnlock> Drop for ReadGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        self.slot.held.store(false, Release);
+        self.slot.release();
     }
 }
 
@@ -254,6 +180,6 @@ impl<T: OnUnlock> Drop for WriteGuard<'_, T> {
     fn drop(&mut self) {
         let lock = self.lock;
         self.on_unlock(|| lock.counted());
-        lock.writing.store(false, Release);
+        lock.handshake.admit();
     }
 }

@@ -1,0 +1,155 @@
+//! The handshake of a lock whose readers write a line of their own CPU only.
+//!
+//! A reader stores that it reads, and then loads whether anybody writes. A writer stores that it
+//! writes, and then loads whether each CPU reads. Both execute a full fence between the two, so at
+//! least one sees the other: the writer waits for the reader, or the reader withdraws and waits.
+//! Readers beside each other share no line that one of them writes.
+//!
+//! Writers exclude each other by a lock of the caller's. The value that the lock guards is the
+//! caller's too: what it does between [`Handshake::read`] and [`Slot::release`] is ordered before
+//! or after what a writer does between [`Handshake::exclude`] and [`Handshake::admit`].
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod cpu_set;
+
+use alloc::boxed::Box;
+
+use atomics::{AtomicBool, Ordering::*, const_fn, fence, spin_loop};
+use cpu_set::CpuSet;
+
+/// A CPU's own line in a lock, with what else the CPU keeps there.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct Slot<T> {
+    /// The CPU reads.
+    held: AtomicBool,
+    /// The CPU is among those that ever read.
+    known: AtomicBool,
+    /// What else it keeps.
+    pub data: T,
+}
+
+impl<T> Slot<T> {
+    const_fn! {
+        /// The line of a CPU that never read.
+        pub fn new(data: T) -> Self {
+            Slot {
+                held: AtomicBool::new(false),
+                known: AtomicBool::new(false),
+                data,
+            }
+        }
+    }
+
+    /// Its CPU reads no more.
+    #[inline(always)]
+    pub fn release(&self) {
+        self.held.store(false, Release);
+    }
+}
+
+/// What readers and writers know of each other; `WORDS` times 64 CPUs at most.
+#[derive(Debug)]
+pub struct Handshake<T, const WORDS: usize> {
+    writing: AtomicBool,
+    /// CPUs that ever read: only their slots are waited for.
+    readers: CpuSet<WORDS>,
+    slots: Box<[Slot<T>]>,
+}
+
+impl<T, const WORDS: usize> Handshake<T, WORDS> {
+    /// With a slot for each CPU, by index.
+    pub fn new(slots: Box<[Slot<T>]>) -> Self {
+        Handshake {
+            writing: AtomicBool::new(false),
+            readers: CpuSet::new(),
+            slots,
+        }
+    }
+
+    /// Each CPU's line.
+    pub fn slots(&self) -> &[Slot<T>] {
+        &self.slots
+    }
+
+    /// CPU `cpu`, which calls this, reads until it [releases](Slot::release) its slot.
+    #[inline(always)]
+    pub fn read(&self, cpu: usize) -> &Slot<T> {
+        let slot = self.slot(cpu);
+        if !self.enter(slot) {
+            self.wait(slot);
+        }
+        slot
+    }
+
+    /// The same, unless another CPU writes.
+    #[inline]
+    pub fn try_read(&self, cpu: usize) -> Option<&Slot<T>> {
+        Some(self.slot(cpu)).filter(|slot| self.enter(slot))
+    }
+
+    #[inline(always)]
+    fn slot(&self, cpu: usize) -> &Slot<T> {
+        let slot = &self.slots[cpu];
+        if !slot.known.load(Relaxed) {
+            self.know(cpu);
+        }
+        slot
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn know(&self, cpu: usize) {
+        self.readers.insert(cpu);
+        self.slots[cpu].known.store(true, Relaxed);
+    }
+
+    #[inline(always)]
+    fn enter(&self, slot: &Slot<T>) -> bool {
+        debug_assert!(!slot.held.load(Relaxed), "a CPU reads twice");
+        slot.held.store(true, Relaxed);
+        // Pairs with the writer's: either it sees `held` and the set, or this sees `writing`.
+        fence(SeqCst);
+        if self.writing.load(Acquire) {
+            slot.release();
+            return false;
+        }
+        true
+    }
+
+    /// Enters once no CPU writes.
+    #[cold]
+    #[inline(never)]
+    fn wait(&self, slot: &Slot<T>) {
+        loop {
+            while self.writing.load(Relaxed) {
+                spin_loop();
+            }
+            if self.enter(slot) {
+                return;
+            }
+        }
+    }
+
+    /// Keeps readers out, and waits for those on all CPUs but `own`, which calls this and does not
+    /// read. With the writers' lock.
+    #[inline]
+    pub fn exclude(&self, own: usize) {
+        self.writing.store(true, Relaxed);
+        fence(SeqCst);
+        self.readers.each_other(own, |cpu| {
+            while self.slots[cpu].held.load(Acquire) {
+                spin_loop();
+            }
+        });
+    }
+
+    /// Lets readers in again. With the writers' lock.
+    #[inline]
+    pub fn admit(&self) {
+        self.writing.store(false, Release);
+    }
+}
