@@ -3,7 +3,7 @@
 
 use core::ptr::addr_of;
 
-use super::jump_to;
+use super::{cpus, jump_to};
 use crate::mm::vmalloc;
 
 /// What a branch tests.
@@ -43,7 +43,11 @@ unsafe extern "C" {
 }
 
 /// Makes all branches that test `key` jump. Called on the boot CPU alone, before the others start.
+///
+/// # Panics
+/// If they started already.
 pub fn take(key: Key) {
+    assert_eq!(cpus::possible(), 1, "another CPU may execute the branches");
     let (start, end) = (&raw const __branches_start, &raw const __branches_end);
     let count = (end as usize - start as usize) / size_of::<Site>();
     // SAFETY: the linker script puts the symbols around the section, whose entries `is_taken` lays
@@ -56,6 +60,8 @@ pub fn take(key: Key) {
         let target = addr_of!(site.target)
             .addr()
             .wrapping_add_signed(site.target as isize);
-        vmalloc::patch_code(at, jump_to(target.wrapping_sub(at) as isize));
+        // SAFETY: `is_taken` put a branch's `nop` there, and names where it jumps to; this CPU is
+        // here, and there is no other.
+        unsafe { vmalloc::patch_code(at, jump_to(target.wrapping_sub(at) as isize)) };
     }
 }

@@ -36,8 +36,9 @@ impl<T> Borrowed<T> {
 pub struct CpuLocal<T>(Borrowed<T>);
 
 // SAFETY: `with` refuses all CPUs but the one that the value is a part of, and a thread does not
-// change its CPU in between, since the closure does not switch (`might_sleep`, which every switch
-// calls, panics in kernels with debug assertions).
+// change its CPU in between, since the closure does not switch: `might_sleep`, which every switch
+// calls, panics in kernels with debug assertions. In others a closure that did would leave the flag
+// set, and the next borrow would panic.
 unsafe impl<T: Send> Sync for CpuLocal<T> {}
 
 impl<T> CpuLocal<T> {

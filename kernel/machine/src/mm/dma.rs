@@ -36,7 +36,8 @@ unsafe impl Hal for KernelHal {
     }
 
     unsafe fn dma_dealloc(address: DeviceAddr, _start: NonNull<u8>, pages: usize) -> i32 {
-        frame::give_block(PhysAddr(address as usize), order(pages));
+        // SAFETY: `dma_alloc` took the block for as many pages; the driver is done with it.
+        unsafe { frame::give_block(PhysAddr(address as usize), order(pages)) };
         0
     }
 

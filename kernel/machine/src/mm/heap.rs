@@ -164,7 +164,8 @@ impl Slabs {
         let others = self.head != slab || meta.next() != 0;
         if meta.spare() == 0 && others {
             self.unlink(slab);
-            frame::give_block(PhysAddr((slab as usize) << PAGE_SHIFT), 0);
+            // SAFETY: `grow` took the frame; it is on no list, and none of its objects is in use.
+            unsafe { frame::give_block(PhysAddr((slab as usize) << PAGE_SHIFT), 0) };
         }
     }
 
@@ -249,7 +250,9 @@ unsafe impl GlobalAlloc for Heap {
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         let Some(class) = class_of(&layout) else {
             if let Some(order) = large(&layout) {
-                frame::give_block(PhysAddr(arch::mmu::virt_to_phys(block as usize)), order);
+                let start = PhysAddr(arch::mmu::virt_to_phys(block as usize));
+                // SAFETY: `alloc` took the block for the same layout, and its owner is done with it.
+                unsafe { frame::give_block(start, order) };
             }
             return;
         };

@@ -259,7 +259,11 @@ pub fn map_device(base: usize, len: usize) -> Result<usize> {
 }
 
 /// Replaces one instruction word of the kernel at `address`, whose own mapping is never writable.
-pub fn patch_code(address: usize, word: u32) {
+///
+/// # Safety
+/// `address` is that of an instruction that no CPU executes meanwhile, and in whose place `word` may
+/// stand.
+pub(crate) unsafe fn patch_code(address: usize, word: u32) {
     let phys = mmu::virt_to_phys(page_down(address));
     with(|area| {
         let window = area
@@ -269,8 +273,7 @@ pub fn patch_code(address: usize, word: u32) {
             .map(window, Pte::leaf(phys, Prot::KERNEL_DATA, Memory::Normal))
             .expect("memory for a table");
         mmu::publish_kernel(owed, window..window + PAGE_SIZE);
-        // SAFETY: the window shows the page of the instruction, which no other CPU executes while
-        // the kernel boots.
+        // SAFETY: the window shows the page of the instruction, which the caller may replace.
         unsafe { core::ptr::write_volatile((window + address % PAGE_SIZE) as *mut u32, word) };
         let (_, owed) = area.unmap(window);
         mmu::flush_kernel(owed, window..window + PAGE_SIZE);

@@ -1,0 +1,202 @@
+//! The record of each frame.
+
+use core::ops::Range;
+use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicUsize, Ordering::*};
+
+use crate::mm::{PAGE_SHIFT, PhysAddr};
+
+/// The holder of a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Owner {
+    /// Firmware, the image, a hole: never handed out.
+    Reserved,
+    /// On a list of the buddy allocator (only a block's first frame says so).
+    Free,
+    /// The kernel: page tables, stacks, large heap blocks.
+    Kernel,
+    /// The heap, cut into objects.
+    Slab,
+    /// A file's page, or one that a device or several processes share.
+    File,
+    /// Private memory of user programs.
+    Anonymous,
+}
+
+/// What is known of a frame. Fields but `refs` change only under the owner's lock, or while one CPU
+/// alone has the frame.
+#[repr(C)]
+pub struct Meta {
+    pub(super) refs: AtomicU32,
+    owner: AtomicU8,
+    order: AtomicU8,
+    spare: AtomicU16,
+    links: [AtomicU32; 2],
+}
+
+impl Meta {
+    /// The owner.
+    pub fn owner(&self) -> Owner {
+        match self.owner.load(Relaxed) {
+            1 => Owner::Free,
+            2 => Owner::Kernel,
+            3 => Owner::Slab,
+            4 => Owner::File,
+            5 => Owner::Anonymous,
+            _ => Owner::Reserved,
+        }
+    }
+
+    /// Changes the owner.
+    pub(in crate::mm) fn set_owner(&self, owner: Owner) {
+        self.owner.store(owner as u8, Relaxed);
+    }
+
+    /// Whether the frame is private memory of user programs.
+    pub fn is_anonymous(&self) -> bool {
+        self.owner.load(Relaxed) == Owner::Anonymous as u8
+    }
+
+    /// The order of a free block, or a small number of the owner's.
+    pub fn order(&self) -> usize {
+        self.order.load(Relaxed).into()
+    }
+
+    /// Changes the order.
+    pub(in crate::mm) fn set_order(&self, order: usize) {
+        self.order.store(order as u8, Relaxed);
+    }
+
+    /// A number of the owner's.
+    pub fn spare(&self) -> u16 {
+        self.spare.load(Relaxed)
+    }
+
+    /// Changes the owner's number.
+    pub(in crate::mm) fn set_spare(&self, value: u16) {
+        self.spare.store(value, Relaxed);
+    }
+
+    /// The owner's list: previous and next frame.
+    pub fn links(&self) -> (u32, u32) {
+        (self.links[0].load(Relaxed), self.links[1].load(Relaxed))
+    }
+
+    /// The next frame of the owner's list.
+    pub fn next(&self) -> u32 {
+        self.links[1].load(Relaxed)
+    }
+
+    /// Changes the list's links.
+    pub(in crate::mm) fn set_links(&self, previous: u32, next: u32) {
+        self.links[0].store(previous, Relaxed);
+        self.links[1].store(next, Relaxed);
+    }
+
+    /// Whether one handle or translation alone holds the frame, which is private memory of user
+    /// programs.
+    pub fn is_anonymous_unique(&self) -> bool {
+        self.is_anonymous() && self.refs() == 1
+    }
+
+    /// One more handle or translation holds the frame.
+    #[inline]
+    pub(super) fn hold(&self) {
+        if self.refs.fetch_add(1, Relaxed) >= MOST_REFS {
+            self.keep_for_ever();
+        }
+    }
+
+    /// As Linux's refcount_t: who counts so many loses a frame, but it never goes while somebody
+    /// holds it.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn keep_for_ever(&self) {
+        self.refs.store(KEPT, Relaxed);
+    }
+
+    /// Claims that so many hold the frame.
+    #[cfg(feature = "selftest")]
+    pub fn set_refs(&self, refs: u32) {
+        self.refs.store(refs, Relaxed);
+    }
+
+    /// How many handles and translations hold the frame.
+    pub fn refs(&self) -> u32 {
+        self.refs.load(Acquire)
+    }
+}
+
+/// The metadata of all frames between the first and the last of memory.
+pub struct Frames {
+    /// Address that the record of frame 0 would have.
+    pub(super) biased: AtomicUsize,
+    pub(super) first: AtomicU32,
+    pub(super) end: AtomicU32,
+    pub(super) total: AtomicUsize,
+}
+
+/// The one table of frames.
+pub(in crate::mm) static FRAMES: Frames = Frames {
+    biased: AtomicUsize::new(0),
+    first: AtomicU32::new(0),
+    end: AtomicU32::new(0),
+    total: AtomicUsize::new(0),
+};
+
+impl Frames {
+    /// The record of a frame that the caller has by a handle, an entry of a table or a list; for
+    /// the memory management alone, whose numbers they are.
+    pub(in crate::mm) fn meta(&self, frame: u32) -> &'static Meta {
+        debug_assert!((self.first.load(Relaxed)..self.end.load(Relaxed)).contains(&frame));
+        let address = self
+            .biased
+            .load(Relaxed)
+            .wrapping_add(frame as usize * size_of::<Meta>());
+        // SAFETY: frame numbers come from this table's own range (checked in debug builds); the
+        // array is never freed, aligned, and made of atomics that any bit pattern fits.
+        unsafe { &*(address as *const Meta) }
+    }
+
+    /// The record of the frame at an address of memory.
+    pub(in crate::mm) fn at(&self, address: PhysAddr) -> &'static Meta {
+        self.meta((address.0 >> PAGE_SHIFT) as u32)
+    }
+
+    /// The record of any frame number, if it is memory.
+    pub(in crate::mm) fn get(&self, frame: u32) -> Option<&'static Meta> {
+        (self.first.load(Relaxed)..self.end.load(Relaxed))
+            .contains(&frame)
+            .then(|| self.meta(frame))
+    }
+}
+
+/// Above so many holders, a frame is kept for ever: its count is put back to the middle of what is
+/// left.
+pub(super) const MOST_REFS: u32 = 1 << 31;
+const KEPT: u32 = 3 << 30;
+
+/// The numbers of the first frame and of that after the last, with those that are not the
+/// allocator's.
+pub fn span() -> Range<usize> {
+    FRAMES.first.load(Relaxed) as usize..FRAMES.end.load(Relaxed) as usize
+}
+
+/// Frames that the allocator manages.
+pub fn total() -> usize {
+    FRAMES.total.load(Relaxed)
+}
+
+/// How many frames hold files' pages and private memory of programs: counted one after the other,
+/// for reports, so that nobody pays beforehand.
+pub fn held_by_programs() -> (usize, usize) {
+    let (mut file, mut anonymous) = (0, 0);
+    for frame in FRAMES.first.load(Relaxed)..FRAMES.end.load(Relaxed) {
+        let meta = FRAMES.meta(frame);
+        if meta.refs() > 0 {
+            file += usize::from(meta.owner() == Owner::File);
+            anonymous += usize::from(meta.owner() == Owner::Anonymous);
+        }
+    }
+    (file, anonymous)
+}

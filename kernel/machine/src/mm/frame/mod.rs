@@ -1,0 +1,247 @@
+//! Physical frames: one metadata record for each, counted handles, and a cache of free frames for
+//! each CPU in front of the buddy allocator.
+
+mod meta;
+mod pool;
+mod setup;
+
+use core::num::NonZeroU32;
+use core::ops::Range;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*, fence};
+
+pub(super) use meta::FRAMES;
+pub use meta::{Meta, Owner, held_by_programs, span, total};
+pub(super) use pool::{CHAINS, give_block, give_private, take_block, take_private};
+pub use pool::{
+    Cache, above_reserve, free_blocks, free_count, has_beside_reserve, is_ample, is_scarce,
+    watermarks,
+};
+pub(super) use setup::{add, init};
+
+use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr};
+use crate::arch;
+use crate::errno::{Errno, Result};
+use meta::MOST_REFS;
+use pool::{LOW, give_one, take_one};
+
+/// `spare` of a frame that instruction caches agree with.
+const FETCHED: u16 = 1;
+
+/// A counted handle of a frame: cloning counts, dropping the last frees.
+#[repr(transparent)]
+pub struct FrameRef(NonZeroU32);
+
+impl FrameRef {
+    /// A frame of its own for `owner`, its content arbitrary. Fails while a reserve for the kernel
+    /// is left.
+    pub fn new(owner: Owner) -> Result<FrameRef> {
+        take_one(LOW, owner)
+    }
+
+    /// A frame of its own for `owner`, filled with zeroes. Fails as [`FrameRef::new`].
+    pub fn zeroed(owner: Owner) -> Result<FrameRef> {
+        let frame = Self::new(owner)?;
+        frame.zero_new();
+        Ok(frame)
+    }
+
+    /// The first handle of a free frame.
+    #[inline]
+    fn first(frame: u32, owner: Owner) -> Result<FrameRef> {
+        let meta = FRAMES.meta(frame);
+        meta.set_owner(owner);
+        meta.set_spare(0);
+        meta.refs.store(1, Relaxed);
+        Self::wrap(frame)
+    }
+
+    fn wrap(frame: u32) -> Result<FrameRef> {
+        NonZeroU32::new(frame).map(FrameRef).ok_or(Errno::ENOMEM)
+    }
+
+    /// The handle that a translation held: `into_phys` undone.
+    ///
+    /// # Safety
+    /// `address` came from `into_phys`, and each such address is taken back once.
+    pub(super) unsafe fn from_phys(address: PhysAddr) -> FrameRef {
+        debug_assert!(
+            FRAMES
+                .get((address.0 >> PAGE_SHIFT) as u32)
+                .is_some_and(|meta| meta.refs() > 0)
+        );
+        // SAFETY: `into_phys` never gives frame 0.
+        FrameRef(unsafe { NonZeroU32::new_unchecked((address.0 >> PAGE_SHIFT) as u32) })
+    }
+
+    /// The handle that a guest's translation held: a handle was forgotten when it was put there.
+    ///
+    /// # Safety
+    /// A handle of the frame at `address` was forgotten, and each such is taken back once.
+    #[allow(dead_code, reason = "for architectures with guests")]
+    pub unsafe fn from_mapped(address: u64) -> FrameRef {
+        // SAFETY: as the caller says.
+        unsafe { Self::from_phys(PhysAddr(address as usize)) }
+    }
+
+    /// One more handle of a frame that a translation holds, or of the zero frame.
+    pub(super) fn clone_phys(address: PhysAddr) -> FrameRef {
+        FRAMES.at(address).hold();
+        // SAFETY: the count just taken is this handle's own.
+        unsafe { FrameRef::from_phys(address) }
+    }
+
+    /// Turns the handle into an address that keeps the count: a translation holds it from now on.
+    pub(super) fn into_phys(self) -> PhysAddr {
+        let address = self.phys();
+        core::mem::forget(self);
+        address
+    }
+
+    /// Where the frame begins.
+    pub fn phys(&self) -> PhysAddr {
+        PhysAddr((self.0.get() as usize) << PAGE_SHIFT)
+    }
+
+    /// The frame's metadata.
+    pub fn meta(&self) -> &'static Meta {
+        FRAMES.meta(self.0.get())
+    }
+
+    /// Whether this handle is the only one.
+    #[cfg(feature = "selftest")]
+    pub fn is_unique(&self) -> bool {
+        self.meta().refs() == 1
+    }
+
+    fn bytes(&self) -> *mut u8 {
+        self.phys().linear() as *mut u8
+    }
+
+    /// The address of a range inside the frame.
+    pub(super) fn range(&self, offset: usize, len: usize) -> *mut u8 {
+        assert!(
+            offset <= PAGE_SIZE && len <= PAGE_SIZE - offset,
+            "outside the frame"
+        );
+        self.bytes().wrapping_add(offset)
+    }
+
+    /// Makes sure that instruction fetches see what the frame holds.
+    pub(super) fn sync_instructions(&self) {
+        if self.meta().spare() != FETCHED {
+            arch::mmu::sync_icache(self.phys().linear(), PAGE_SIZE);
+            self.meta().set_spare(FETCHED);
+        }
+    }
+
+    /// The kernel is about to write: instruction caches may no longer agree.
+    pub(super) fn written(&self) {
+        if self.meta().spare() != 0 {
+            self.meta().set_spare(0);
+        }
+    }
+
+    /// Fills the frame with zeroes.
+    pub fn zero(&self) {
+        self.written();
+        self.zero_new();
+    }
+
+    /// Fills a new frame, of which no instruction cache knows, with zeroes.
+    pub(super) fn zero_new(&self) {
+        // SAFETY: the handle keeps the frame; all memory is in the linear map.
+        unsafe { arch::mmu::zero_page(self.bytes()) }
+    }
+
+    /// Copies another frame's content into a new one.
+    pub fn copy_from(&self, source: &FrameRef) {
+        self.copy_from_phys(source.phys());
+    }
+
+    /// Copies the content of a frame that a translation holds into a new one.
+    pub(super) fn copy_from_phys(&self, source: PhysAddr) {
+        // SAFETY: the handle keeps this frame and the caller the other; both are in the linear map.
+        unsafe { arch::mmu::copy_page(self.bytes(), source.linear() as *const u8) }
+    }
+
+    /// Reads bytes from `offset`. A program that writes them at the same time may tear them.
+    ///
+    /// # Panics
+    /// If the range leaves the frame.
+    pub fn read(&self, offset: usize, target: &mut [u8]) {
+        let source = self.range(offset, target.len());
+        // SAFETY: the range lies in a frame that the handle keeps; `target` is the caller's alone.
+        unsafe { core::ptr::copy_nonoverlapping(source, target.as_mut_ptr(), target.len()) }
+    }
+
+    /// Writes bytes at `offset`.
+    ///
+    /// # Panics
+    /// If the range leaves the frame.
+    pub fn write(&self, offset: usize, source: &[u8]) {
+        self.written();
+        let target = self.range(offset, source.len());
+        // SAFETY: the range lies in a frame that the handle keeps, which holds bytes and no Rust
+        // object.
+        unsafe { core::ptr::copy_nonoverlapping(source.as_ptr(), target, source.len()) }
+    }
+
+    /// The frame as words, for data that a program has mapped and changes at any time: no
+    /// instructions.
+    #[inline]
+    pub fn words(&self) -> &[AtomicU64; PAGE_SIZE / size_of::<u64>()] {
+        // SAFETY: the handle keeps the frame as long as the reference, and whoever else has it uses
+        // it as plain memory.
+        unsafe { &*self.bytes().cast() }
+    }
+
+    /// The frame's memory as words of four bytes, with the same promise.
+    pub fn halves(&self) -> &[AtomicU32; PAGE_SIZE / size_of::<u32>()] {
+        // SAFETY: as in `words`.
+        unsafe { &*self.bytes().cast() }
+    }
+
+    /// Fills a range with one byte.
+    ///
+    /// # Panics
+    /// If the range leaves the frame.
+    pub fn fill(&self, range: Range<usize>, byte: u8) {
+        self.written();
+        let target = self.range(range.start, range.len());
+        // SAFETY: as in `write`.
+        unsafe { core::ptr::write_bytes(target, byte, range.len()) }
+    }
+}
+
+impl Clone for FrameRef {
+    fn clone(&self) -> Self {
+        self.meta().hold();
+        FrameRef(self.0)
+    }
+}
+
+impl Drop for FrameRef {
+    fn drop(&mut self) {
+        let meta = self.meta();
+        if meta.refs.load(Acquire) == 1 {
+            meta.refs.store(0, Relaxed);
+        } else {
+            match meta.refs.fetch_sub(1, Release) {
+                1 => fence(Acquire),
+                0..MOST_REFS => return,
+                _ => return meta.keep_for_ever(),
+            }
+        }
+        give_one(self.0.get(), meta);
+    }
+}
+
+/// A frame for a file or the kernel's own bytes, its content arbitrary.
+pub fn alloc() -> Result<FrameRef> {
+    FrameRef::new(Owner::File)
+}
+
+/// A frame for a file or the kernel's own bytes, filled with zeroes.
+pub fn alloc_zeroed() -> Result<FrameRef> {
+    FrameRef::zeroed(Owner::File)
+}

@@ -1,0 +1,343 @@
+//! Free frames: a cache for each CPU in front of the buddy allocator, and what is kept in reserve.
+
+use core::sync::atomic::{AtomicUsize, Ordering::*};
+
+use super::FrameRef;
+use super::meta::{FRAMES, Meta, Owner, total};
+use crate::arch::{self, MAX_CPUS};
+use crate::errno::{Errno, Result};
+use crate::mm::buddy::{self, Buddy, ORDERS};
+use crate::mm::{PAGE_SHIFT, PhysAddr};
+use crate::sync::Mutex;
+
+/// Frames that only what cannot fail may still take when memory runs out. That is little in each
+/// call: a name, a node of a tree, an object of the kernel's own. Whoever took of the last frames
+/// waits before its program goes on, so few calls at a time do.
+const RESERVE: usize = 512;
+/// Free frames at which programs get none any more. The kernel's own objects may take the next ones
+/// on their behalf, for which they wait afterwards.
+pub(super) const LOW: usize = 2 * RESERVE;
+/// How many frames go between a CPU and the shared pool at a time, as an order.
+const BATCH_ORDER: usize = 5;
+const BATCH: usize = 1 << BATCH_ORDER;
+/// How many times as many single frames as it has are looked at for a block that programs can do
+/// without.
+pub(in crate::mm) const CHAINS: usize = 4;
+
+/// What the CPUs share: the buddy allocator, and before it chains of BATCH single frames, which
+/// become blocks again only when a block is wanted. A chain's frames are linked by their second
+/// link, the chains' first frames by the first.
+///
+/// Chains go back to the CPU that gave them while there are others: their content is in its cache,
+/// and nobody else's.
+pub(super) struct Pool {
+    pub(super) buddy: Buddy,
+    chains: [u32; MAX_CPUS],
+}
+
+pub(super) static POOL: Mutex<Pool> = Mutex::new(Pool {
+    buddy: Buddy::new(),
+    chains: [0; MAX_CPUS],
+});
+/// Frames in the pool's chains; written under its lock only, and not beside what every fault reads.
+static CHAINED: Apart = Apart(AtomicUsize::new(0));
+
+#[repr(align(128))]
+struct Apart(AtomicUsize);
+
+impl Pool {
+    #[cold]
+    #[inline(never)]
+    fn keep(chain: u32) {
+        POOL.lock().push(chain);
+    }
+
+    fn push(&mut self, chain: u32) {
+        let meta = FRAMES.meta(chain);
+        let chains = &mut self.chains[arch::cpu::this().index()];
+        meta.set_links(*chains, meta.next());
+        *chains = chain;
+        CHAINED.0.store(CHAINED.0.load(Relaxed) + BATCH, Relaxed);
+    }
+
+    /// The last chain of CPU `cpu`.
+    fn pop_of(&mut self, cpu: usize) -> Option<u32> {
+        let chain = Some(self.chains[cpu]).filter(|&chain| chain != 0)?;
+        self.chains[cpu] = FRAMES.meta(chain).links().0;
+        CHAINED.0.store(CHAINED.0.load(Relaxed) - BATCH, Relaxed);
+        Some(chain)
+    }
+
+    /// A chain of any CPU.
+    fn pop(&mut self) -> Option<u32> {
+        (0..MAX_CPUS).find_map(|cpu| self.pop_of(cpu))
+    }
+
+    /// BATCH frames for this CPU: a chain, or else a block.
+    fn take_batch(&mut self) -> Option<Batch> {
+        let own = self.pop_of(arch::cpu::this().index());
+        own.map(Batch::Chain)
+            .or_else(|| self.buddy.take(BATCH_ORDER).map(Batch::Block))
+            .or_else(|| self.pop().map(Batch::Chain))
+    }
+
+    /// A block, for which up to so many `chains` are taken apart, one after the other, while there
+    /// is no other.
+    fn take_block(&mut self, order: usize, chains: usize) -> Option<u32> {
+        for _ in 0..chains {
+            let block = self.buddy.take(order);
+            if block.is_some() {
+                return block;
+            }
+            let mut frame = self.pop()?;
+            while frame != 0 {
+                let next = FRAMES.meta(frame).next();
+                self.buddy.give(frame, 0);
+                frame = next;
+            }
+        }
+        self.buddy.take(order)
+    }
+}
+
+/// The first frame of BATCH frames.
+enum Batch {
+    Chain(u32),
+    Block(u32),
+}
+
+/// A CPU's free frames: a chain in use, and a whole one.
+pub struct Cache {
+    head: u32,
+    count: usize,
+    whole: u32,
+}
+
+impl Cache {
+    /// An empty cache.
+    pub const fn new() -> Self {
+        Cache {
+            head: 0,
+            count: 0,
+            whole: 0,
+        }
+    }
+
+    fn take(&mut self) -> Option<u32> {
+        self.count = self.count.checked_sub(1)?;
+        let frame = self.head;
+        self.head = FRAMES.meta(frame).next();
+        Some(frame)
+    }
+
+    fn refill(&mut self, keep: usize) {
+        if self.whole != 0 {
+            (self.head, self.count) = (core::mem::take(&mut self.whole), BATCH);
+            return;
+        }
+        let mut pool = POOL.lock();
+        let rest = free_count().saturating_sub(keep);
+        if rest < BATCH {
+            if rest > 0
+                && let Some(frame) = pool.take_block(0, 1)
+            {
+                self.give(frame, FRAMES.meta(frame));
+            }
+            return;
+        }
+        match pool.take_batch() {
+            Some(Batch::Chain(chain)) => (self.head, self.count) = (chain, BATCH),
+            Some(Batch::Block(block)) => {
+                let frames = block..block + BATCH as u32;
+                frames
+                    .rev()
+                    .for_each(|frame| self.give(frame, FRAMES.meta(frame)));
+            }
+            None => {
+                while self.count < BATCH
+                    && let Some(frame) = pool.take_block(0, 1)
+                {
+                    self.give(frame, FRAMES.meta(frame));
+                }
+            }
+        }
+    }
+
+    /// Keeps a frame, whose record `meta` is.
+    fn give(&mut self, frame: u32, meta: &Meta) {
+        if self.count == BATCH {
+            let before = core::mem::replace(&mut self.whole, self.head);
+            if before != 0 {
+                Pool::keep(before);
+            }
+            (self.head, self.count) = (0, 0);
+        }
+        meta.set_links(0, self.head);
+        self.head = frame;
+        self.count += 1;
+    }
+}
+
+#[inline]
+pub(super) fn take_one(keep: usize, owner: Owner) -> Result<FrameRef> {
+    match arch::cpu::this().frames.with(Cache::take) {
+        Some(frame) => FrameRef::first(frame, owner),
+        None => take_fetched(keep, owner),
+    }
+}
+
+/// The same with an empty cache. Apart, so that the others need no stack for it. A thread that gets
+/// none waits before its program goes on.
+#[cold]
+#[inline(never)]
+fn take_fetched(keep: usize, owner: Owner) -> Result<FrameRef> {
+    let frame = arch::cpu::this().frames.with(|cache| {
+        cache.refill(keep);
+        cache.take()
+    });
+    match frame {
+        Some(frame) => FrameRef::first(frame, owner),
+        None => {
+            owe();
+            Err(Errno::ENOMEM)
+        }
+    }
+}
+
+/// Gives back a frame, whose record `meta` is.
+pub(super) fn give_one(frame: u32, meta: &Meta) {
+    meta.set_owner(Owner::Kernel);
+    arch::cpu::this()
+        .frames
+        .with(|cache| cache.give(frame, meta));
+}
+
+/// A block of 2^`order` frames for the kernel, aligned to its size.
+pub(in crate::mm) fn take_block(order: usize) -> Option<PhysAddr> {
+    let block = match order {
+        0 => {
+            if !is_ample() {
+                owe();
+            }
+            return take_one(0, Owner::Kernel).ok().map(FrameRef::into_phys);
+        }
+        _ => {
+            let mut pool = POOL.lock();
+            if free_count() < LOW + (1 << order) {
+                owe();
+                return None;
+            }
+            pool.take_block(order, usize::MAX)?
+        }
+    };
+    Some(PhysAddr((block as usize) << PAGE_SHIFT))
+}
+
+/// Gives a block back.
+///
+/// # Safety
+/// `block` came from `take_block(order)`, is given back once, and nobody uses it any more.
+pub(in crate::mm) unsafe fn give_block(block: PhysAddr, order: usize) {
+    let frame = (block.0 >> PAGE_SHIFT) as u32;
+    match order {
+        0 => give_one(frame, FRAMES.meta(frame)),
+        _ => POOL.lock().buddy.give(frame, order),
+    }
+}
+
+/// 2^`order` frames in one piece, aligned to its size, for programs' private memory, each held
+/// once; none where there is no such piece, or where it would leave programs little.
+pub(in crate::mm) fn take_private(order: usize) -> Option<PhysAddr> {
+    let first = {
+        let mut pool = POOL.lock();
+        if free_count() < LOW + (2 << order) {
+            return None;
+        }
+        pool.take_block(order, CHAINS << order >> BATCH_ORDER)?
+    };
+    for frame in first..first + (1 << order) {
+        let meta = FRAMES.meta(frame);
+        meta.set_owner(Owner::Anonymous);
+        meta.set_spare(0);
+        meta.refs.store(1, Relaxed);
+    }
+    Some(PhysAddr((first as usize) << PAGE_SHIFT))
+}
+
+/// Gives the frames of `take_private` back: those that somebody else holds too when he lets go of
+/// them.
+///
+/// # Safety
+/// `first` came from `take_private(order)`, whose handles are taken back once and by nobody else.
+pub(in crate::mm) unsafe fn give_private(first: PhysAddr, order: usize) {
+    let first = (first.0 >> PAGE_SHIFT) as u32;
+    let frames = first..first + (1 << order);
+    if frames.clone().all(|frame| FRAMES.meta(frame).refs() == 1) {
+        for frame in frames {
+            let meta = FRAMES.meta(frame);
+            meta.refs.store(0, Relaxed);
+            meta.set_owner(Owner::Kernel);
+        }
+        return POOL.lock().buddy.give(first, order);
+    }
+    for frame in frames {
+        // SAFETY: the caller's handle of this frame.
+        drop(unsafe { FrameRef::from_phys(PhysAddr((frame as usize) << PAGE_SHIFT)) });
+    }
+}
+
+/// The current thread took some of the last memory, or was refused it. Where it asked it may not be
+/// able to wait, so it does before its program goes on.
+#[cold]
+fn owe() {
+    arch::task::state()
+        .work
+        .fetch_or(arch::work::MEMORY, Relaxed);
+}
+
+/// Whether what can fail may still be made; who makes it may have to wait afterwards.
+#[inline]
+pub fn above_reserve() -> bool {
+    let free = free_count();
+    if free <= LOW {
+        owe();
+    }
+    free > RESERVE
+}
+
+/// Whether programs can be given so many and leave the kernel what it keeps.
+pub fn has_beside_reserve(frames: usize) -> bool {
+    let enough = free_count() > LOW + 2 * frames;
+    if !enough {
+        owe();
+    }
+    enough
+}
+
+/// Whether less than a sixteenth of memory is left: too little for what no process's end gives
+/// back.
+pub fn is_scarce() -> bool {
+    free_count() < total() / 16
+}
+
+/// Whether user programs can still be given memory.
+pub fn is_ample() -> bool {
+    free_count() > LOW
+}
+
+/// Frames that nobody holds, but those in the CPUs' caches.
+pub fn free_count() -> usize {
+    buddy::free() + CHAINED.0.load(Relaxed)
+}
+
+/// How many free blocks of 2^n frames there are, for each n; without the single frames that are
+/// kept ready.
+pub fn free_blocks() -> [usize; ORDERS] {
+    POOL.lock().buddy.counts()
+}
+
+/// The numbers of free frames at which only what cannot fail gets any, and at which programs get
+/// none.
+pub fn watermarks() -> (usize, usize) {
+    (RESERVE, LOW)
+}
